@@ -43,7 +43,8 @@ SUITE = [("all_reduce", 2, "shm", SIZES), ("all_reduce", 4, "shm", SIZES),
 
 def parse():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("collectives", nargs="*", default=["all_reduce"])
+    parser.add_argument("collectives", nargs="*", default=["all_reduce"],
+                        help="all_reduce, broadcast, ...; arenas: all_reduce in arenas of sizes that collide easily")
     parser.add_argument("--suite", action="store_true", help="every table of docs/benchmarks.md")
     parser.add_argument("--build", type=pathlib.Path, default=HERE.parent / "build")
     parser.add_argument("--python", default=sys.executable)
@@ -60,6 +61,8 @@ def parse():
     parser.add_argument("--no-build", action="store_true")
     parser.add_argument("--json", help="write the figures here")
     options = parser.parse_args()
+    if unknown := set(filter(None, options.peers.split(","))) - set(PEERS):
+        parser.error(f"--peers {unknown.pop()} is not one of {', '.join(PEERS)}; --peers '' measures none of them")
     options.build, options.oneccl = options.build.resolve(), options.oneccl.resolve()
     return options
 
@@ -155,7 +158,7 @@ def main():
         os.sched_setscheduler(0, os.SCHED_FIFO | os.SCHED_RESET_ON_FORK, os.sched_param(20))
     suite = SUITE if options.suite else [
         (what.replace("-", "_"), ranks, options.transport, options.sizes)
-        for what in options.collectives for ranks in options.ranks]
+        for what in options.collectives if what != "arenas" for ranks in options.ranks]
     how = ("the least" if options.best else "the median") + f" of {options.rounds} rounds" + (
         ", every program before the machine's other work" if options.priority else "")
     everything = {"machine": machine(), "date": datetime.date.today().isoformat(), "how": how,
@@ -167,7 +170,7 @@ def main():
         print(f"{what}, {ranks} ranks, {transport}:\n\n{report.tables(seconds)}\n", flush=True)
         if options.json:  # after every table: a long run may be cut off
             write(options.json, everything)
-    if options.suite:
+    if options.suite or "arenas" in options.collectives:
         everything["arenas"] = measure_arenas(options)
         print(f"arenas:\n\n{report.arena_table(everything['arenas'])}\n", flush=True)
         if options.json:

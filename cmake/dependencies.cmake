@@ -27,7 +27,7 @@ if(TRIREME_LIBTORCH)
   unset(CMAKE_MESSAGE_LOG_LEVEL)
   if(NOT Torch_FOUND)
     message(STATUS "LibTorch was not found: only the floors without it are built "
-                   "(set TORCH_DIR, or run `make setup`).")
+                   "(set TORCH_DIR, or run `make build`, which installs one).")
     set(TRIREME_LIBTORCH OFF)
   elseif(Torch_VERSION VERSION_LESS 2.9)
     message(FATAL_ERROR "LibTorch ${Torch_VERSION} in ${Torch_DIR} is too old: Trireme needs 2.9 or later. Name "

@@ -195,6 +195,10 @@ function(trireme_test_entry title file)
   if(NOT ARG_RANKS)
     set(ARG_RANKS 1)
   endif()
+  # Simulated ranks take turns on one core, where a second thread of a kernel would only spin.
+  if(title MATCHES "^(decentralised|layers|pipeline|strategy|sync)/")
+    list(APPEND ARG_ENVIRONMENT OMP_NUM_THREADS=1)
+  endif()
   set_tests_properties(${title} PROPERTIES TIMEOUT ${ARG_TIMEOUT} PROCESSORS ${ARG_RANKS} LABELS "${ARG_LABELS}"
                                            ENVIRONMENT "${ARG_ENVIRONMENT}")
 endfunction()

@@ -65,12 +65,6 @@ std::int64_t group_bytes(const Job& job, std::int64_t gradients) {
 }
 
 bool shards(const Job& job) { return job.owners > 1; }
-bool shards_weights(const Job& job) {
-  return shards(job) && (job.sync == "zero3" || job.sync == "hybrid");
-}
-bool shards_gradients(const Job& job) {
-  return shards_weights(job) || (shards(job) && job.sync == "zero2");
-}
 
 // True if the compute weights are 16-bit; their masters are fp32.
 bool in_16_bits(const Job& job) { return job.precision == "bf16" || job.precision == "fp16"; }
@@ -88,9 +82,9 @@ std::int64_t moving_bytes(const TrainingPlan& plan, std::int64_t own, std::int64
   if (!shards(job)) return 0;
   constexpr std::int64_t kBuckets = 4;
   const std::int64_t chunks = plan.stages / job.pipeline;
-  const std::int64_t buffers = shards_gradients(job) ? 2 : 1;  // both directions, or only receiving
+  const std::int64_t buffers = job.shards_gradients ? 2 : 1;  // both directions, or only receiving
   const std::int64_t blocks = std::min(job.largest_blocks / job.tensor, own);
-  const std::int64_t weights = shards_weights(job) ? blocks * compute : 0;
+  const std::int64_t weights = job.shards_weights ? blocks * compute : 0;
   return std::min(kBuckets * chunks * job.bucket_bytes, times(own, sum)) * buffers + weights;
 }
 
@@ -103,9 +97,9 @@ Memory memory_of(const TrainingPlan& plan) {
   const std::int64_t compute = half ? 2 : master;
   Memory memory;
   const std::int64_t masters = times(n, master), sums = times(masters, plan.open_sums);
-  memory.weights = shards_weights(job) ? among(times(n, compute), job) : times(n, compute);
+  memory.weights = job.shards_weights ? among(times(n, compute), job) : times(n, compute);
   if (half) memory.weights += among(masters, job);
-  memory.gradients = shards_gradients(job) ? among(sums, job) : sums;
+  memory.gradients = job.shards_gradients ? among(sums, job) : sums;
   memory.optimizer =
       among(times(masters, job.optimizer_moments), job) + times(masters, job.exchange.kept);
   memory.moving = moving_bytes(plan, n, master, compute);
@@ -123,7 +117,7 @@ Memory memory_of(const TrainingPlan& plan) {
   if (plan.lanes > 1) memory.temporaries += times(times(n, compute), plan.lanes);
   memory.program = job.program;
   memory.kernels = kKernels;
-  memory.group = group_bytes(job, shards_gradients(job) ? 0 : memory.gradients);
+  memory.group = group_bytes(job, job.shards_gradients ? 0 : memory.gradients);
   memory.text = job.text;
   return memory;
 }
@@ -157,13 +151,14 @@ std::string model_parallel_name(const TrainingPlan& plan) {
 
 std::string layout_name(const Job& job) {
   if (job.exchange.every > 0) return job.exchange.about;
-  const std::string among_owners = "over " + counted(job.owners, "rank");
   if (!shards(job)) return "plain data parallel";
-  if (job.sync == "zero1") return "ZeRO-1 (optimizer state " + among_owners + ")";
-  if (job.sync == "zero2") return "ZeRO-2 (optimizer state and gradients " + among_owners + ")";
-  if (job.sync == "zero3") return "ZeRO-3 (all state " + among_owners + ", two blocks whole)";
-  return "hybrid (all state " + among_owners + ", two blocks whole; " +
-         counted(job.ranks / job.owners, "replica") + ")";
+  const std::string what = job.shards_weights     ? "all state"
+                           : job.shards_gradients ? "optimizer state and gradients"
+                                                  : "optimizer state";
+  const int replicas = job.ranks / job.owners;
+  return job.sharding + " (" + what + " over " + counted(job.owners, "rank") +
+         (job.shards_weights ? ", two blocks whole" : "") +
+         (replicas > 1 ? "; " + counted(replicas, "replica") : "") + ")";
 }
 
 // The cost of all-reducing `bytes` among `ranks`.
@@ -185,7 +180,7 @@ Communication sharded_communication_of(const TrainingPlan& plan) {
   const double gather = in_16_bits(job) ? half / 2 : half;
   const double rounds = static_cast<double>(plan.micro_per_rank);
   communication.seconds =
-      (shards_gradients(job) ? rounds : 1) * half + (shards_weights(job) ? 2 * rounds : 1) * gather;
+      (job.shards_gradients ? rounds : 1) * half + (job.shards_weights ? 2 * rounds : 1) * gather;
   const int replicas = job.data_ranks() / job.owners;
   if (replicas > 1)
     communication.seconds +=
@@ -371,7 +366,7 @@ TrainingPlan make_plan(const Job& job) {
   plan.open_sums =
       job.exchange.every > 0
           ? open_sums(plan.micro_per_rank, 1)
-          : open_sums(plan.micro_batches, shards_gradients(job) ? groups : job.data_ranks());
+          : open_sums(plan.micro_batches, job.shards_gradients ? groups : job.data_ranks());
   plan.lanes = lanes_of(job, plan.micro_per_rank);
   plan.memory = memory_of(plan);
   plan.communication = communication_of(plan);

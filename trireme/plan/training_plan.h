@@ -70,8 +70,11 @@ struct Job {
   std::string speed_source = {};       // where these three come from, for people
   double temporaries = 0.31;           // memory of both passes relative to activations; measured
   std::int64_t program = 0, text = 0;  // bytes, as in Memory
-  std::string sync = "plain";          // zero1 | zero2 | zero3 | hybrid
-  int owners = 1;                      // ranks that share one copy
+  std::string sync = "plain";          // parallel.sync
+  std::string sharding = {};           // its name for people: "ZeRO-3"
+  int owners = 1;                      // ranks that share one copy of the optimizer state
+  bool shards_gradients = false;       // and of the gradients
+  bool shards_weights = false;         // and of the weights
   Exchange exchange;
   // Parameters of the two largest neighbouring blocks, less the experts of other ranks.
   std::int64_t largest_blocks = 0;

@@ -60,22 +60,25 @@ TEST(TrainingPlan, ShardedMemoryFollowsNumerics) {
   one.precision = "bf16";
   one.owners = 4;
   one.largest_blocks = 300;
-  const auto state = [&](const char* sync) {
-    one.sync = sync;
+  const auto state = [&](bool gradients, bool weights) {
+    one.shards_gradients = gradients;
+    one.shards_weights = weights;
     const plan::Memory memory = plan::make_plan(one).memory;
     return memory.weights + memory.gradients + memory.optimizer;
   };
-  EXPECT_EQ(state("zero1"), 1000 * (2 + 4) + 12000 / 4);
-  EXPECT_EQ(state("zero2"), 1000 * 2 + (12000 + 12000) / 4);
-  EXPECT_EQ(state("zero3"), (14000 + 12000) / 4);
+  EXPECT_EQ(state(false, false), 1000 * (2 + 4) + 12000 / 4);
+  EXPECT_EQ(state(true, false), 1000 * 2 + (12000 + 12000) / 4);
+  EXPECT_EQ(state(true, true), (14000 + 12000) / 4);
   EXPECT_GE(plan::make_plan(one).memory.moving, 300 * 2);
   const std::int64_t in_bf16 = plan::make_plan(one).memory.total();
   one.precision = "fp16";
   EXPECT_EQ(plan::make_plan(one).memory.total(), in_bf16);
-  EXPECT_THAT(plan::explain(plan::make_plan(one)), HasSubstr("ZeRO-3 (all state over 4 ranks"));
+  one.sharding = "ZeRO-3";
+  EXPECT_THAT(plan::explain(plan::make_plan(one)),
+              HasSubstr("ZeRO-3 (all state over 4 ranks, two blocks whole)"));
   // Two groups of two ranks with 4 micro-batches each: A = 2.
   one.owners = 2;
-  EXPECT_EQ(state("hybrid"), (14000 + 8000) / 2);
+  EXPECT_EQ(state(true, true), (14000 + 8000) / 2);
 }
 
 // Stages are divided among the pipeline's ranks, and a stage's state among the ranks that hold it;
@@ -85,7 +88,8 @@ TEST(TrainingPlan, ShardedMemoryOfAPipelineFollowsNumerics) {
   one.precision = "bf16";
   one.pipeline = 2;
   one.owners = 2;
-  one.sync = "zero3";
+  one.shards_gradients = one.shards_weights = true;
+  one.sharding = "ZeRO-3";
   one.largest_blocks = 300;
   one.bucket_bytes = 40;
   const plan::Memory memory = plan::make_plan(one).memory;
@@ -197,7 +201,6 @@ TEST(TrainingPlan, ExpertParallelRanksShareExpertsAndSequences) {
   mesh.pipeline = mesh.tensor = 2;
   EXPECT_EQ(plan::make_plan(mesh).memory.weights, 700 / 4 * 4);
   plan::Job sharded = on(4, 2);
-  sharded.sync = "zero1";
   sharded.owners = 2;
   EXPECT_EQ(plan::make_plan(sharded).memory.optimizer, 350 * 8);
 
@@ -292,7 +295,6 @@ TEST(TrainingPlan, TheUpdateMovesGradientsWeightsAndMoments) {
   EXPECT_DOUBLE_EQ(plan::make_plan(one).update_seconds, 0.1 * (2 * 12 + 32));
   EXPECT_THAT(plan::explain(plan::make_plan(one)),
               AllOf(HasSubstr(" + communication "), HasSubstr("           (a test)\n")));
-  one.sync = "zero1";
   one.owners = 2;
   EXPECT_DOUBLE_EQ(plan::make_plan(one).update_seconds, 0.1 * (2 * 12 + 16));
   one.ranks = 4;  // two on a core
@@ -320,16 +322,17 @@ TEST(TrainingPlan, CommunicationOfPartsIsCountedInHalves) {
   plan::Job one = job(8, 1, 2);
   const double all = plan::make_plan(one).communication.seconds;
   one.owners = 2;
-  const auto of = [&](const char* sync) {
-    one.sync = sync;
+  const auto of = [&](bool gradients, bool weights) {
+    one.shards_gradients = gradients;
+    one.shards_weights = weights;
     return plan::make_plan(one).communication.seconds;
   };
-  EXPECT_DOUBLE_EQ(of("zero1"), all);
-  EXPECT_DOUBLE_EQ(of("zero2"), 4 * all / 2 + all / 2);
-  EXPECT_DOUBLE_EQ(of("zero3"), 4 * (all / 2 + all));
+  EXPECT_DOUBLE_EQ(of(false, false), all);
+  EXPECT_DOUBLE_EQ(of(true, false), 4 * all / 2 + all / 2);
+  EXPECT_DOUBLE_EQ(of(true, true), 4 * (all / 2 + all));
   EXPECT_THAT(plan::explain(plan::make_plan(one)), HasSubstr("of reduce-scatter and all-gather"));
   one.precision = "bf16";
-  EXPECT_DOUBLE_EQ(of("zero3"), 4 * all);
+  EXPECT_DOUBLE_EQ(of(true, true), 4 * all);
 }
 
 TEST(TrainingPlan, UnevenRanksCountTheLargestShare) {

@@ -47,7 +47,7 @@ class TrainedModule {
   /// Updates that the optimizer has counted; on a rank that owns nothing, steps().
   std::int64_t optimizer_updates();
   void restored(std::int64_t steps, std::int64_t optimizer_updates);
-  /// In which this rank has waited for others, since the start.
+  /// How long this rank has waited for others, since the start.
   Duration time_waited() const;
 
  private:

@@ -15,15 +15,15 @@ namespace trireme::inline v0::parallel {
 namespace {
 
 struct Level {
-  std::string_view name;
+  std::string_view name, title;
   SyncPlan (*plan)(const SyncRanks& ranks);
   std::unique_ptr<ParameterSync> (*make)(SyncSetup setup);
   bool local = false;  // ranks train separate copies (decentralised/)
 };
 
 template <class Sync>
-constexpr Level level(std::string_view name) {
-  return {name, &Sync::plan, [](SyncSetup setup) -> std::unique_ptr<ParameterSync> {
+constexpr Level level(std::string_view name, std::string_view title = {}) {
+  return {name, title, &Sync::plan, [](SyncSetup setup) -> std::unique_ptr<ParameterSync> {
             return std::make_unique<Sync>(std::move(setup));
           }};
 }
@@ -35,9 +35,15 @@ constexpr Level local_level(std::string_view name) {
 }
 
 constexpr std::array kLevels = {
-    level<PlainSync>("plain"), level<Zero1>("zero1"),   level<Zero2>("zero2"),
-    level<Zero3>("zero3"),     level<Hybrid>("hybrid"), local_level("local_sgd"),
-    local_level("diloco"),     local_level("easgd"),    local_level("gossip"),
+    level<PlainSync>("plain"),
+    level<Zero1>("zero1", "ZeRO-1"),
+    level<Zero2>("zero2", "ZeRO-2"),
+    level<Zero3>("zero3", "ZeRO-3"),
+    level<Hybrid>("hybrid", "hybrid"),
+    local_level("local_sgd"),
+    local_level("diloco"),
+    local_level("easgd"),
+    local_level("gossip"),
 };
 
 const Level* find_level(std::string_view name) {
@@ -78,6 +84,7 @@ SyncPlan plan_sync(const std::string& sync, int size, int shard, int local_size)
                 "Leave parallel.shard out.");
   SyncPlan plan = found->plan({sync, size, shard, local_size});
   plan.sync = sync;
+  plan.title = found->title;
   plan.local = found->local;
   return plan;
 }

@@ -14,6 +14,7 @@ namespace trireme::inline v0::parallel {
 
 struct SyncPlan {
   std::string sync = "plain";
+  std::string title = {};  // for people: "ZeRO-3"
   kernel::Assignment assignment;
   int owners = 1;  // ranks that share one copy of gradient sums and optimizer state
   bool shards_weights = false;
@@ -21,6 +22,7 @@ struct SyncPlan {
   /// result depends on the number of ranks.
   bool local = false;
   bool sharded() const noexcept { return owners > 1; }
+  bool shards_gradients() const noexcept { return sharded() && assignment.members > 1; }
   int owner_of(int rank) const noexcept { return rank % owners; }
   /// Micro-batches that `rank` goes through in a batch of `total`: its own; or, if the ranks of its
   /// group go through theirs `together`, those of the rank with the most.

@@ -5,6 +5,7 @@
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
+#include <array>
 #include <functional>
 #include <optional>
 
@@ -303,6 +304,29 @@ TEST_F(Functions, ResidualAddRoundsTheUpdatesGradientOnly) {
             at::isReducedFloatingType(in[0].scalar_type()) ? in[0].to(at::kFloat) : in[0], in[1]);
       },
       [](const Tensors& in) { return in[0] + in[1]; }, values);
+}
+
+// A layout decides where a parameter lies in memory, and must not decide a bit.
+TEST(Products, DoNotDependOnWhereTheirOperandsLie) {
+  const auto moved = [](const at::Tensor& value, std::int64_t elements) {
+    const at::Tensor all = at::empty({value.numel() + elements}, value.options());
+    return all.narrow(0, elements, value.numel()).view(value.sizes()).copy_(value);
+  };
+  for (const at::ScalarType type : {at::kFloat, at::kBFloat16}) {
+    for (const auto& [rows, in, out] : {std::array{256, 384, 1152}, std::array{37, 65, 129}}) {
+      const at::Tensor x = at::randn({rows, in}).to(type), weight = at::randn({out, in}).to(type),
+                       dy = at::randn({rows, out}).to(type);
+      const at::Tensor y = linear_forward(x, weight, {}), dx = linear_input_gradient(dy, weight),
+                       dweight = linear_weight_gradient(dy, x);
+      for (const int by : {1, 4, 8, 13}) {
+        const at::Tensor other = moved(x, by), others = moved(weight, 16 - by),
+                         gradient = moved(dy, by / 2);
+        EXPECT_TRUE(at::equal(linear_forward(other, others, {}), y)) << by;
+        EXPECT_TRUE(at::equal(linear_input_gradient(gradient, others), dx)) << by;
+        EXPECT_TRUE(at::equal(linear_weight_gradient(gradient, other), dweight)) << by;
+      }
+    }
+  }
 }
 
 // fp16 values are exact in fp32: the result is fp32's product, rounded once.

@@ -83,16 +83,16 @@ std::string_view name_of(Library library) noexcept {
   }
 }
 
-// Intel: MKL is near the peak in fp32 (oneDNN 5-25 % below it) and uses AMX for bf16. AMD: MKL uses
-// half of the vector width only; oneDNN and our own kernels use all of it. Others: not measured.
+// Intel: MKL is near the peak in fp32 (oneDNN 5-25 % below it) and uses AMX for bf16. AMD with
+// AVX-512: MKL uses half of the vector width only; oneDNN and our own kernels use all of it. AMD
+// with AVX2: MKL uses all of it, too, and oneDNN is 5-35 % below it. Others: not measured.
 KernelTable kernel_table(kernel::Vendor vendor, kernel::Isa isa, bool bf16_products) noexcept {
   using enum Library;
-  if (vendor == kernel::Vendor::Amd) {
-    const bool wide = isa == kernel::Isa::Avx512;
+  if (vendor == kernel::Vendor::Amd && isa == kernel::Isa::Avx512) {
     return {.forward = OneDnn,
             .input_gradient = OneDnn,
             .weight_gradient = OneDnn,
-            .attention = wide ? Own : Blas,
+            .attention = Own,
             .attention_bf16 = bf16_products ? Own : Widened};
   }
   const bool amx = vendor == kernel::Vendor::Intel && bf16_products;

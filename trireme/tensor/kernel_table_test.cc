@@ -21,6 +21,7 @@ TEST(KernelTable, GivesEachVendorWhatWasFasterThere) {
   EXPECT_EQ(amd.forward, Library::OneDnn);
   EXPECT_EQ(amd.attention, Library::Own);
   EXPECT_EQ(amd.attention_bf16, Library::Own);
+  EXPECT_EQ(kernel_table(Vendor::Amd, Isa::Avx2, false).forward, Library::Aten);
   const KernelTable intel = kernel_table(Vendor::Intel, Isa::Avx512, true);
   EXPECT_EQ(intel.forward, Library::Aten);
   EXPECT_EQ(intel.attention, Library::Blas);

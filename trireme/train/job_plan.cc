@@ -200,7 +200,10 @@ plan::TrainingPlan plan_training(const Settings& settings, const input::Corpus& 
   job.sequence = settings.strategy.sequence;
   job.blocks = static_cast<std::int64_t>(settings.model.blocks.specs().size());
   job.sync = sync.sync;
+  job.sharding = sync.title;
   job.owners = sync.owners;
+  job.shards_gradients = sync.shards_gradients();
+  job.shards_weights = sync.shards_weights;
   if (sync.local) job.exchange = exchange_of(settings, job.data_ranks());
   job.largest_blocks = figures.largest_neighbours - figures.expert_neighbours +
                        figures.expert_neighbours / job.expert;
