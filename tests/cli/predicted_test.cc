@@ -38,10 +38,12 @@ TEST_F(Predicted, TimeIsThatOfTheCalibration) {
   ASSERT_EQ(first.code, 0) << first.err;
   EXPECT_THAT(first.err, HasSubstr(kCalibrating));
   EXPECT_THAT(first.out, HasSubstr("a step, predicted: forward and backward "));
-  // Put another calibration of this machine in its place.
+  // Put another calibration of this machine in its place, also if it was too busy to believe its own.
   std::ifstream measured(calibration());
   std::string machine, text, line;
   std::getline(measured, machine);
+  const std::string disturbed = "disturbed: ";
+  if (machine.starts_with(disturbed)) machine.erase(0, disturbed.size());
   while (std::getline(measured, line)) {
     std::string kernel = line.substr(line.find(' '));
     text += (kernel.starts_with(" memory") ? "12e-6" : "1e-3") + kernel + "\n";
@@ -58,7 +60,6 @@ TEST_F(Predicted, TimeIsThatOfTheCalibration) {
   // A file that is not whole is not believed.
   std::ofstream(calibration()) << machine + "\n" + text + "0.001\n";
   EXPECT_THAT(plan(folder_.file("cache")).err, HasSubstr(kCalibrating));
-  EXPECT_THAT(plan(folder_.file("cache")).err, Not(HasSubstr(kCalibrating)));
 }
 
 TEST_F(Predicted, TimeNeedsNoCache) {

@@ -78,12 +78,12 @@ double KernelSpeeds::seconds(const std::vector<models::Kernel>& kernels) {
 }
 
 void KernelSpeeds::save() const {
-  if (!measured_ || path_.empty() || disturbed(computing_)) return;
+  if (!measured_ || path_.empty()) return;
   std::error_code failed;
   fs::create_directories(fs::path(path_).parent_path(), failed);
   const std::string own = path_ + "." + std::to_string(::getpid());
   std::ofstream file(own);
-  file << machine_ << "\n";
+  file << (disturbed(computing_) ? "disturbed: " : "") << machine_ << "\n";
   for (const auto& [kernel, seconds] : known_) file << seconds << " " << kernel << "\n";
   file.close();
   if (file) fs::rename(own, path_, failed);

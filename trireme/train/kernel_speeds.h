@@ -26,8 +26,8 @@ class KernelSpeeds {
 
   /// Seconds of all calls of `kernels`.
   double seconds(const std::vector<models::Kernel>& kernels);
-  /// Writes what was measured, unless other programs took a tenth of the time: then the next plan
-  /// measures, as it does where the folder cannot be written.
+  /// Writes what was measured. If other programs took a tenth of the time, the first line says so,
+  /// and the next plan measures again, as it does where the folder cannot be written.
   void save() const;
   /// For people: "kernels as measured on this machine, in /home/me/.cache/trireme/kernels-0f3a.txt".
   std::string source() const;
