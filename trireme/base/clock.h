@@ -13,6 +13,8 @@ using TimePoint = std::chrono::steady_clock::time_point;
 
 /// The process's steady clock. Only for floors 0-1, tests and programs without a Waiter.
 TimePoint steady_now() noexcept;
+/// Processor time that this thread has taken.
+Duration thread_time() noexcept;
 
 /// How long a wait may take, counted from its beginning. `job()` (the default) means the owner's
 /// own timeout (key `timeout`, 30 s); `never()` waits without limit.

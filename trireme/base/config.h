@@ -86,7 +86,6 @@ class Config {
   const Value& value(std::string_view name) const;
   /// "default", "gpt-nano.toml:7", "TRIREME_TRAIN_STEPS", "--set".
   const std::string& source(std::string_view name) const;
-  bool is_default(std::string_view name) const { return source(name) == "default"; }
   const Schema& schema() const noexcept { return schema_; }
 
   /// A TOML file that read_file() accepts. A comment gives each value's source.

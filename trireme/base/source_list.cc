@@ -5,12 +5,12 @@
 
 namespace trireme::inline v0 {
 
-const ProgressSource* SourceList::remove(const ProgressSource* source) {
+bool SourceList::remove(const ProgressSource* source) {
   const auto at = std::find_if(sources_.begin(), sources_.end(),
                                [&](const auto& one) { return one.get() == source; });
-  if (at == sources_.end()) return nullptr;
+  if (at == sources_.end()) return false;
   removed_.push_back(std::move(*at));
-  return source;
+  return true;
 }
 
 bool SourceList::any_pending() const {

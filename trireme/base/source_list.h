@@ -11,8 +11,8 @@ namespace trireme::inline v0 {
 class SourceList {
  public:
   void add(std::shared_ptr<ProgressSource> source) { sources_.push_back(std::move(source)); }
-  /// Its last reference is released by compact(), as poll() may be running. Null if it is not here.
-  const ProgressSource* remove(const ProgressSource* source);
+  /// Its last reference is released by compact(), as poll() may be running. False if it is not here.
+  bool remove(const ProgressSource* source);
   /// Polls each; true if anything moved.
   bool poll() {
     bool moved = false;

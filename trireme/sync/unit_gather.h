@@ -47,7 +47,6 @@ class UnitGather {
   void release(std::size_t use);
   /// Skips the uses before number `use`. Those that were released stay so.
   void pass(std::size_t use);
-  std::size_t num_uses() const noexcept { return uses_.size(); }
 
  private:
   struct Held {

@@ -1,7 +1,7 @@
 #include "trireme/net/sim/scheduler.h"
 
+#include <dlfcn.h>
 #include <sched.h>
-#include <time.h>
 
 #include <algorithm>
 #include <utility>
@@ -22,21 +22,18 @@ std::uint64_t next_random(std::uint64_t& state) {
   return z ^ (z >> 31);
 }
 
-// Processor time of this thread.
-Duration thread_time() noexcept {
-  timespec time{};
-  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
-  return std::chrono::seconds(time.tv_sec) + Duration(time.tv_nsec);
-}
-
 // Only one thread runs at a time. Passing the baton to another core would wake that core each time,
-// which takes longer than most of what the ranks do in between.
+// which takes longer than most of what the ranks do in between. OpenMP counts the machine's cores,
+// not this one, on which its threads would only wait for one another.
 void stay_on(int core) noexcept {
-  if (core < 0) return;
   cpu_set_t only;
   CPU_ZERO(&only);
   CPU_SET(core, &only);
-  sched_setaffinity(0, sizeof only, &only);
+  if (core < 0 || sched_setaffinity(0, sizeof only, &only) != 0) return;
+  using SetThreads = void (*)(int);
+  static const auto set_threads =
+      reinterpret_cast<SetThreads>(dlsym(RTLD_DEFAULT, "omp_set_num_threads"));
+  if (set_threads != nullptr) set_threads(1);
 }
 
 }  // namespace
@@ -75,7 +72,8 @@ Scheduler::Scheduler(int size, Options options)
 
 void Scheduler::run(const std::function<void(int rank)>& body) {
   std::vector<std::thread> threads;
-  const int core = sched_getcpu();
+  // A rank that is charged for its computing may have threads of its own, which would inherit this.
+  const int core = options_.charge_computing ? -1 : sched_getcpu();
   for (int rank = 0; rank < size_; ++rank) {
     ranks_[rank]->state = State::Runnable;
     threads.emplace_back([this, rank, core, &body] {

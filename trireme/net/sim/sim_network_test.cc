@@ -3,7 +3,6 @@
 #include "trireme/net/sim/sim_network.h"
 
 #include <gtest/gtest.h>
-#include <time.h>
 
 #include <vector>
 
@@ -104,12 +103,6 @@ TEST(SimNetwork, NoMessageTakesThePlaceOfALostOne) {
 TEST(SimNetwork, ClusterHasNoSharedMemory) {
   ends(2, quiet_cluster(),
        [](net::Transport& transport) { EXPECT_EQ(transport.capabilities().memory, nullptr); });
-}
-
-Duration thread_time() {
-  timespec time{};
-  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
-  return std::chrono::seconds(time.tv_sec) + Duration(time.tv_nsec);
 }
 
 void compute(Duration duration) {
