@@ -60,6 +60,11 @@ TEST_F(Predicted, TimeIsThatOfTheCalibration) {
   // A file that is not whole is not believed.
   std::ofstream(calibration()) << machine + "\n" + text + "0.001\n";
   EXPECT_THAT(plan(folder_.file("cache")).err, HasSubstr(kCalibrating));
+  // What took its place is, unless the machine was too busy.
+  std::ifstream replaced(calibration());
+  std::getline(replaced, line);
+  EXPECT_EQ(plan(folder_.file("cache")).err.find(kCalibrating) != std::string::npos,
+            line.starts_with(disturbed));
 }
 
 TEST_F(Predicted, TimeNeedsNoCache) {

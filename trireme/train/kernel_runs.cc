@@ -3,7 +3,6 @@
 #include <ATen/Functions.h>
 #include <ATen/Parallel.h>
 #include <malloc.h>
-#include <time.h>
 #include <torch/csrc/autograd/autograd.h>
 
 #include <algorithm>
@@ -104,17 +103,13 @@ std::function<void()> run_of(const models::Kernel& kernel, at::ScalarType type) 
   return [=] { torch::autograd::grad({call.forward()}, call.leaves, {gradient}); };
 }
 
-double thread_seconds() {
-  timespec time{};
-  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
-  return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
-}
+double seconds(Duration duration) { return std::chrono::duration<double>(duration).count(); }
 
 // In a step, other kernels have filled the caches before a tensor is read again, so kernels take
 // turns here, too.
 KernelTimes times_of_runs(const std::vector<models::Kernel>& kernels, at::ScalarType type) {
-  constexpr auto kLongEnough = std::chrono::milliseconds(300);
-  constexpr std::size_t kLeast = 4;
+  constexpr auto kLongEnough = std::chrono::milliseconds(100);
+  constexpr std::size_t kLeast = 7;
   tensor::set_up_thread();
   std::vector<std::function<void()>> runs;
   for (const models::Kernel& kernel : kernels) {
@@ -124,17 +119,17 @@ KernelTimes times_of_runs(const std::vector<models::Kernel>& kernels, at::Scalar
   std::vector<std::vector<double>> times(kernels.size());
   const auto clock = RealWaiter::make();
   const TimePoint begin = clock->now(), end = begin + kLongEnough;
-  const double computed_before = thread_seconds();
+  const Duration computed_before = thread_time();
   while (times.back().size() < kLeast || clock->now() < end) {
     for (std::size_t i = 0; i < runs.size(); ++i) {
       const TimePoint start = clock->now();
       runs[i]();
-      times[i].push_back(std::chrono::duration<double>(clock->now() - start).count());
+      times[i].push_back(seconds(clock->now() - start));
     }
   }
-  const double all = std::chrono::duration<double>(clock->now() - begin).count();
+  const double all = seconds(clock->now() - begin);
   KernelTimes result;
-  if (at::get_num_threads() == 1) result.computing = (thread_seconds() - computed_before) / all;
+  if (at::get_num_threads() == 1) result.computing = seconds(thread_time() - computed_before) / all;
   for (std::vector<double>& one : times) {
     const auto middle = one.begin() + static_cast<std::ptrdiff_t>(one.size() / 2);
     std::nth_element(one.begin(), middle, one.end());

@@ -57,6 +57,7 @@ KernelSpeeds::KernelSpeeds(const std::string& folder, std::string machine, Measu
   hash.update(machine_);
   path_ = folder + "/kernels-" + hash.hex().substr(0, 12) + ".txt";
   known_ = read(path_, machine_);
+  kept_ = !known_.empty();
 }
 
 double KernelSpeeds::seconds(const std::vector<models::Kernel>& kernels) {
@@ -78,7 +79,7 @@ double KernelSpeeds::seconds(const std::vector<models::Kernel>& kernels) {
 }
 
 void KernelSpeeds::save() const {
-  if (!measured_ || path_.empty()) return;
+  if (!measured_ || path_.empty() || (kept_ && disturbed(computing_))) return;
   std::error_code failed;
   fs::create_directories(fs::path(path_).parent_path(), failed);
   const std::string own = path_ + "." + std::to_string(::getpid());

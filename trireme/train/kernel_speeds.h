@@ -26,8 +26,9 @@ class KernelSpeeds {
 
   /// Seconds of all calls of `kernels`.
   double seconds(const std::vector<models::Kernel>& kernels);
-  /// Writes what was measured. If other programs took a tenth of the time, the first line says so,
-  /// and the next plan measures again, as it does where the folder cannot be written.
+  /// Writes what was measured. If other programs took a tenth of the time, a file that is believed
+  /// stays as it is, and the first line of a new one says so. Then the next plan measures again, as
+  /// it does where the folder cannot be written.
   void save() const;
   /// For people: "kernels as measured on this machine, in /home/me/.cache/trireme/kernels-0f3a.txt".
   std::string source() const;
@@ -38,6 +39,7 @@ class KernelSpeeds {
   const Measure measure_;
   const std::function<void()> notice_;
   std::map<std::string, double> known_;  // seconds by name and sizes
+  bool kept_ = false;                    // known_ began with a file's
   bool measured_ = false;
   double computing_ = 1;  // least KernelTimes::computing
 };

@@ -79,6 +79,18 @@ TEST_F(KernelSpeedsTest, OfABusyMachineAreNotBelievedLater) {
   EXPECT_THAT(busy.source(), ::testing::HasSubstr("other programs took 40 % of the time"));
 }
 
+TEST_F(KernelSpeedsTest, OfABusyMachineDoNotReplaceBetterOnes) {
+  KernelSpeeds quiet = speeds();
+  quiet.seconds({kSmall});
+  quiet.save();
+  const std::string kept = text();
+  computing_ = 0.6;
+  KernelSpeeds busy = speeds();
+  busy.seconds({kSmall, kLarge});
+  busy.save();
+  EXPECT_EQ(text(), kept);
+}
+
 TEST_F(KernelSpeedsTest, OfAnotherMachineAreNotTaken) {
   KernelSpeeds one = speeds();
   one.seconds({kSmall});
