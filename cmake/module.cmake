@@ -193,7 +193,7 @@ function(trireme_test_entry title file)
     set(ARG_TIMEOUT 120)
   endif()
   if(TRIREME_SANITIZE)   # the limit is for hangs, not for slowness
-    math(EXPR ARG_TIMEOUT "${ARG_TIMEOUT} * 5")
+    math(EXPR ARG_TIMEOUT "${ARG_TIMEOUT} * 10")
   endif()
   if(NOT ARG_RANKS)
     set(ARG_RANKS 1)

@@ -76,13 +76,14 @@ std::string dark_of(std::string_view colour) {
   for (std::size_t i = 0; i < 3; ++i) {
     part[i] = std::strtol(std::string(colour.substr(1 + 2 * i, 2)).c_str(), nullptr, 16) / 255.0;
   }
-  const auto [least, most] = std::minmax_element(part.begin(), part.end());
-  const double light = (*least + *most) / 2, range = *most - *least;
+  const double least = *std::min_element(part.begin(), part.end());
+  const double most = *std::max_element(part.begin(), part.end());
+  const double light = (least + most) / 2, range = most - least;
   const double saturation = range > 0 ? range / (1 - std::abs(2 * light - 1)) : 0;
   const double dark = 0.94 - 0.83 * light, spread = saturation * (1 - std::abs(2 * dark - 1));
   char text[8];
   const auto channel = [&](std::size_t i) {
-    const double share = range > 0 ? (part[i] - *least) / range : 0.5;
+    const double share = range > 0 ? (part[i] - least) / range : 0.5;
     return static_cast<unsigned>(std::lround(255 * (dark + spread * (share - 0.5)))) & 0xffu;
   };
   std::snprintf(text, sizeof text, "#%02x%02x%02x", channel(0), channel(1), channel(2));
