@@ -60,7 +60,7 @@ TEST_F(Predicted, TimeIsThatOfTheCalibration) {
   // A file that is not whole is not believed.
   std::ofstream(calibration()) << machine + "\n" + text + "0.001\n";
   EXPECT_THAT(plan(folder_.file("cache")).err, HasSubstr(kCalibrating));
-  // What took its place is, unless the machine was too busy.
+  // The calibration that replaced it is believed, unless other programs disturbed that one, too.
   std::ifstream replaced(calibration());
   std::getline(replaced, line);
   EXPECT_EQ(plan(folder_.file("cache")).err.find(kCalibrating) != std::string::npos,

@@ -26,10 +26,11 @@ std::uint64_t next_random(std::uint64_t& state) {
 // which takes longer than most of what the ranks do in between. OpenMP counts the machine's cores,
 // not this one, on which its threads would only wait for one another.
 void stay_on(int core) noexcept {
+  if (core < 0) return;
   cpu_set_t only;
   CPU_ZERO(&only);
   CPU_SET(core, &only);
-  if (core < 0 || sched_setaffinity(0, sizeof only, &only) != 0) return;
+  if (sched_setaffinity(0, sizeof only, &only) != 0) return;
   using SetThreads = void (*)(int);
   static const auto set_threads =
       reinterpret_cast<SetThreads>(dlsym(RTLD_DEFAULT, "omp_set_num_threads"));
