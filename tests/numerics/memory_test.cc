@@ -93,7 +93,7 @@ TRIREME_PROCESS(limited) {
   numerics::train_stack(job, "zero3", {kShape.width, 2}).reset();
   malloc_trim(0);
   const auto data = static_cast<rlim_t>(numerics::kilobytes("/proc/self/status", "VmData:"));
-  const rlimit limit{data + 85'000'000, RLIM_INFINITY};
+  const rlimit limit{data + 95'000'000, RLIM_INFINITY};
   if (setrlimit(RLIMIT_DATA, &limit) != 0) return 3;
   const auto strategy = numerics::train_stack(job, argv[1], kDeep);
   std::printf("trained %lld parameters\n", static_cast<long long>(strategy->num_parameters()));

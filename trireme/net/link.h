@@ -7,10 +7,10 @@
 
 namespace trireme::inline v0::net {
 
-enum class FrameKind : std::uint8_t { Eager = 1, Rts, Cts, Refuse, Data, Room };
+enum class FrameKind : std::uint8_t { Eager = 1, Rts, Cts, Refuse, Data, Room, Lost };
 struct Frame {
   FrameKind kind = FrameKind::Eager;
-  std::uint32_t id = 0;      // Rts, Cts, Refuse: send id; Data: receive id
+  std::uint32_t id = 0;      // Rts, Cts, Refuse: send id; Data: receive id; Lost: rank
   std::uint64_t tag = 0;     // Eager, Rts: tag; Cts: receive id
   std::uint64_t length = 0;  // Eager, Rts: message bytes; Data: chunk bytes; Room: cost
 };

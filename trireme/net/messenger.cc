@@ -4,6 +4,7 @@
 #include <cstring>
 #include <utility>
 
+#include "trireme/base/error.h"
 #include "trireme/net/errors.h"
 
 namespace trireme::inline v0::net {
@@ -57,7 +58,7 @@ Work Messenger::send(int peer, Tag tag, std::span<const std::byte> bytes) {
   check_peer(peer, static_cast<int>(peers_.size()));
   if (failure_) return Work::failed(failure_);
   Peer& to = at(peer);
-  if (to.gone) return Work::failed(peer_lost(rank_, peer, "send", to.detail));
+  if (to.gone) return Work::failed(error_of(peer, "send"));
   if (bytes.size() <= kEagerLimit && to.under_way + cost_of(bytes.size()) <= kUnexpectedLimit) {
     to.under_way += cost_of(bytes.size());
     const Frame frame{FrameKind::Eager, 0, tag.value, bytes.size()};
@@ -80,7 +81,7 @@ Work Messenger::recv(int peer, Tag tag, std::span<std::byte> bytes) {
   const auto found = std::find_if(from.unexpected.begin(), from.unexpected.end(),
                                   [&](const auto& one) { return one.tag == tag; });
   if (found == from.unexpected.end()) {
-    if (from.gone) return Work::failed(peer_lost(rank_, peer, "recv", from.detail));
+    if (from.gone) return Work::failed(error_of(peer, "recv"));
     from.posted.push_back({tag, bytes, open_.begin("recv from ", peer)});
     return from.posted.back().source.work();
   }
@@ -164,6 +165,10 @@ void Messenger::on_control(int peer, const Frame& frame) {
     from.under_way -= frame.length;
     return;
   }
+  if (frame.kind == FrameKind::Lost) {
+    if (frame.id < peers_.size()) from.cause = static_cast<int>(frame.id);
+    return;
+  }
   if (frame.kind == FrameKind::Rts) {
     const auto found = std::find_if(from.posted.begin(), from.posted.end(),
                                     [&](const auto& one) { return one.tag.value == frame.tag; });
@@ -233,7 +238,31 @@ void Messenger::lose(int peer, std::string_view detail) {
   one.detail = detail;
   if (failure_) return;  // abort() has failed everything that was pending
   std::erase_if(one.unexpected, [](const auto& message) { return !message.whole; });
-  fail_all(peer, peer_lost(rank_, peer, "send", detail), peer_lost(rank_, peer, "recv", detail));
+  fail_all(peer, error_of(peer, "send"), error_of(peer, "recv"));
+}
+
+std::exception_ptr Messenger::error_of(int peer, std::string_view operation) const {
+  const Peer& lost = at(peer);
+  if (lost.cause < 0) return peer_lost(rank_, peer, operation, lost.detail);
+  return peer_lost(rank_, lost.cause, operation,
+                   "rank " + std::to_string(peer) + " has given up because of it");
+}
+
+// Only if this rank has seen the loss, or was told of it: an error may name a rank of another group.
+void Messenger::tell_cause(const std::exception_ptr& error) noexcept {
+  try {
+    std::rethrow_exception(error);
+  } catch (const PeerLost& lost) {
+    const auto is_cause = [&](const Peer& one) {
+      return one.cause == lost.peer() || (one.gone && &one == &at(lost.peer()));
+    };
+    if (lost.peer() < 0 || lost.peer() >= static_cast<int>(peers_.size())) return;
+    if (std::none_of(peers_.begin(), peers_.end(), is_cause)) return;
+    for (int peer = 0; peer < static_cast<int>(peers_.size()); ++peer)
+      if (peer != rank_ && !at(peer).gone)
+        at(peer).out.send_last({FrameKind::Lost, static_cast<std::uint32_t>(lost.peer()), 0, 0});
+  } catch (...) {
+  }
 }
 
 void Messenger::abort(const std::exception_ptr& error) noexcept {
@@ -243,6 +272,7 @@ void Messenger::abort(const std::exception_ptr& error) noexcept {
     at(peer).unexpected.clear();
     fail_all(peer, error, error);
   }
+  tell_cause(error);
 }
 
 }  // namespace trireme::inline v0::net

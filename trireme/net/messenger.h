@@ -15,6 +15,9 @@
 //   or:
 //      |  <--- Refuse(send id) ---------------------  |  the lengths differ, or both are 0: no Data
 //
+// A rank that gives up because it has lost another one tells its peers which (Lost), before its
+// connections end: they then name the rank that was lost first.
+//
 // The limit of 64 MiB per pair bounds the receiver's buffers. Beyond it the bytes stay with the
 // sender, so buffered messages never block the message that the receiver waits for.
 //
@@ -103,6 +106,7 @@ class Messenger {
   struct Peer {
     Outbox out;
     bool gone = false;
+    int cause = -1;  // the rank because of which it gives up; -1: unknown
     std::string detail;
     std::deque<Posted> posted;
     std::deque<Unexpected> unexpected;
@@ -122,6 +126,8 @@ class Messenger {
   void deliver(int peer, std::span<const std::byte> bytes, const Posted& posted);
   void make_room(int peer, std::size_t cost);
   void accept(int peer, std::uint32_t send_id, std::size_t length, const Posted& posted);
+  std::exception_ptr error_of(int peer, std::string_view operation) const;
+  void tell_cause(const std::exception_ptr& error) noexcept;
   void fail_all(int peer, const std::exception_ptr& send_error,
                 const std::exception_ptr& recv_error);
 

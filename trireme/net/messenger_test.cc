@@ -154,5 +154,43 @@ TEST_F(MessengerTest, WhoMakesRoomForMoreThanWasSentIsLost) {
   EXPECT_THAT(why(work), HasSubstr("it made room for more than was sent"));
 }
 
+// Rank 0 is killed, rank 1 gives up because of it and leaves, rank 2 sees only rank 1 leave.
+TEST_F(MessengerTest, WhoGivesUpTellsWhichRankWasLostFirst) {
+  Messenger second{1, 3, waiter}, third{2, 3, waiter};
+  Wire forth{third, 1}, unused{second, 2};
+  second.attach(2, &forth);
+  third.attach(1, &unused);
+  Bytes bytes(8);
+  const Work waits = third.recv(1, {1}, bytes), given_up = second.recv(0, {1}, bytes);
+  second.lose(0, "its process has ended");
+  std::exception_ptr error;
+  given_up.on_settled([&](const std::exception_ptr& why) { error = why; });
+  second.abort(error);
+  EXPECT_FALSE(waits.done());  // rank 1 may have sent what it waits for
+  third.lose(1, "its process has ended");
+  for (const Work& failed : {waits, third.send(1, {1}, bytes)}) {
+    try {
+      failed.wait();
+      ADD_FAILURE() << "the message arrived";
+    } catch (const PeerLost& lost) {
+      EXPECT_EQ(lost.peer(), 0);
+      EXPECT_THAT(lost.what(), HasSubstr("rank 0 is gone: rank 1 has given up because of it"));
+    }
+  }
+}
+
+TEST_F(MessengerTest, AnErrorOfAnotherKindNamesWhoLeft) {
+  Bytes bytes(8);
+  const Work waits = receiver.recv(0, {1}, bytes);
+  sender.abort(std::make_exception_ptr(PeerLost("of another group", {.peer = 1})));
+  receiver.lose(0, "its process has ended");
+  try {
+    waits.wait();
+    ADD_FAILURE() << "the message arrived";
+  } catch (const PeerLost& lost) {
+    EXPECT_EQ(lost.peer(), 0);
+  }
+}
+
 }  // namespace
 }  // namespace trireme

@@ -48,6 +48,10 @@ class Outbox {
   void stream(std::uint32_t id, std::span<const std::byte> bytes, const WorkSource& source);
   /// Gives the link what it takes; true if anything moved.
   bool pump();
+  /// After close(): sends a frame if the link takes it.
+  void send_last(const Frame& frame) {
+    if (link_ != nullptr) link_->try_send(frame, {});
+  }
   /// Drops everything: the Works fail with `error`, and nothing is sent any more.
   void close(const std::exception_ptr& error);
 

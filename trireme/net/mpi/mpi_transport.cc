@@ -283,6 +283,7 @@ class MpiCore final : public ProgressSource {
       case FrameKind::Cts:
       case FrameKind::Refuse:
       case FrameKind::Room:
+      case FrameKind::Lost:
         messenger_.on_control(peer, frame);
         return true;
       default:

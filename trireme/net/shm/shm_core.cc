@@ -262,6 +262,7 @@ bool ShmCore::take_frame(int peer, RingReader& reader, const RingReader::Entry& 
     case FrameKind::Cts:
     case FrameKind::Refuse:
     case FrameKind::Room:
+    case FrameKind::Lost:
       messenger_.on_control(peer, frame);
       break;
     default:

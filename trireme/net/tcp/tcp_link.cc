@@ -176,6 +176,7 @@ bool TcpLink::handle_frame(const Head& head, const char*& ended) {
     case FrameKind::Cts:
     case FrameKind::Refuse:
     case FrameKind::Room:
+    case FrameKind::Lost:
       messenger_.on_control(peer_,
                             {static_cast<FrameKind>(head.kind), head.id, head.tag, head.length});
       return true;
