@@ -11,7 +11,8 @@
 
 namespace trireme::inline v0 {
 
-enum class DeviceKind : std::uint8_t { Cpu, Cuda };
+/// Cuda: also ROCm's GPUs, as in LibTorch. Other: a device that LibTorch got from another library.
+enum class DeviceKind : std::uint8_t { Cpu, Cuda, Xpu, Mps, Hpu, Other };
 struct Device {
   DeviceKind kind = DeviceKind::Cpu;
   int index = 0;

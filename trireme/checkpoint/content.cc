@@ -10,6 +10,7 @@
 #include "trireme/checkpoint/shards.h"
 #include "trireme/format/safetensors.h"
 #include "trireme/tensor/convert.h"
+#include "trireme/tensor/device.h"
 
 namespace trireme::inline v0::checkpoint {
 namespace {
@@ -87,6 +88,7 @@ struct CheckpointContent::Impl {
     const std::vector<std::string> tables = ranks == 1 ? std::vector{table()} : exchange(table());
     for (int r = 0; r < ranks; ++r) read(tables[static_cast<std::size_t>(r)], r);
     if (!to_write) return;
+    for (Own& item : own) item.shard.local = tensor::on_host(item.shard.local);
     for (auto& [name, file] : files)
       for (auto& [key, tensor] : file) choose(key, tensor);
     order();

@@ -52,7 +52,11 @@ void fill(const NamedShard& shard, const std::string& key, const SafetensorsFile
   const std::size_t width = size_of(shard.dtype);
   const auto part =
       saved->bytes.subspan(static_cast<std::size_t>(shard.begin) * width, shard.local.nbytes());
-  if (!part.empty()) std::memcpy(shard.local.data_ptr(), part.data(), part.size());
+  if (part.empty()) return;
+  const at::Tensor host =
+      shard.local.is_cpu() ? shard.local : at::empty_like(shard.local, at::Device(at::kCPU));
+  std::memcpy(host.data_ptr(), part.data(), part.size());
+  if (!shard.local.is_cpu()) at::Tensor(shard.local).copy_(host);
 }
 
 // With NaN weights every loss is NaN. Infinities are allowed, since some masks have them.

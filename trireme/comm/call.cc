@@ -30,6 +30,7 @@ bool Call::go_on() {
   next.algorithm = operation.algorithm;
   next.part_of = operation.part_of;
   next.device = operation.device;
+  next.staged = operation.staged;
   next.step = static_cast<std::uint8_t>(operation.step + 1);
   if (!operation.next(next)) return false;
   next.next = std::move(operation.next);

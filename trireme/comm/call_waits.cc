@@ -95,14 +95,17 @@ std::exception_ptr CallWaits::timeout_error(Duration waited, const PeerWatch::Ve
   }
   if (missing.empty() && engine_.device && engine_.device->busy())
     return engine_.device->timeout(waited, context.operation, context.label);
+  const bool on_device = missing.empty() && engine_.staged->busy();
   context.advice =
       "Look for a rank that stopped or took another branch; raise `timeout` if it was "
       "only slow.";
-  return std::make_exception_ptr(
-      TimeoutError("waited " + seconds(waited) + " for " +
-                       (missing.empty() ? "its own sends" : "rank " + missing) + facts.text() +
-                       (verdict.explanation.empty() ? "" : "; " + verdict.explanation),
-                   std::move(context)));
+  return std::make_exception_ptr(TimeoutError(
+      "waited " + seconds(waited) + " for " +
+          (on_device         ? "its device to copy"
+           : missing.empty() ? "its own sends"
+                             : "rank " + missing) +
+          facts.text() + (verdict.explanation.empty() ? "" : "; " + verdict.explanation),
+      std::move(context)));
 }
 
 void CallWaits::on_wait_begin(std::string_view description) noexcept {

@@ -33,6 +33,10 @@ Arena Communicator::allocate(std::size_t bytes, Device device) {
   return engine_->allocate(bytes, device);
 }
 
+void Communicator::stage_through(std::shared_ptr<DeviceCopies> copies) {
+  engine_->copies = std::move(copies);
+}
+
 std::string Communicator::explain_all_reduce(std::size_t bytes) const {
   return selection_->chooser().explain(OpKind::AllReduce, bytes,
                                        static_cast<std::uint32_t>(size()));

@@ -36,6 +36,7 @@ class Arena {
   Arena(net::Region region, Device device = {}) : region_(std::move(region)), device_(device) {}
   std::span<std::byte> bytes() const noexcept { return region_.bytes; }
   net::RegionId id() const noexcept { return region_.id; }
+  Device device() const noexcept { return device_; }
   /// `count` elements from byte `offset` on, as a Buffer that keeps the arena alive.
   Buffer buffer(std::size_t offset, std::size_t count, DType dtype) const {
     return {region_.bytes.data() + offset, count, dtype, device_, {}, region_.owner};
@@ -63,6 +64,7 @@ class PeerWatch {
 
 struct RunEvent;
 class DeviceBackend;
+class DeviceCopies;
 class Engine;
 using MakeDeviceBackend = std::function<std::shared_ptr<DeviceBackend>(Engine&)>;
 
@@ -113,6 +115,10 @@ class Communicator final : public Calls {
   /// Collective for CPU memory; local for a device's. Allocates `bytes` zeroed bytes. CPU memory is
   /// reduced in place without a copy where the transport can map it.
   Arena allocate(std::size_t bytes, Device device = {});
+
+  /// From now on, calls on a device's memory that no backend reaches go through the host's memory
+  /// (staging/). Groups that are made later do the same. Before the first such call.
+  void stage_through(std::shared_ptr<DeviceCopies> copies);
 
   /// Says which algorithm `auto` chooses for an all_reduce of `bytes`, and why.
   std::string explain_all_reduce(std::size_t bytes) const;

@@ -26,15 +26,20 @@ Device device_of(const Operation& operation) {
 
 void place(Operation& operation, Engine& engine, std::string_view named) {
   const std::string& usual = engine.facts.options.algorithm;
-  if (!operation.device && device_of(operation).kind != DeviceKind::Cpu) {
-    if (!engine.device)
+  const Device where = operation.device ? Device{} : device_of(operation);
+  if (where.kind != DeviceKind::Cpu) {
+    if (engine.device) {
+      engine.device->prepare(operation, named == nccl::kNative ? named : usual);
+    } else if (engine.copies) {
+      stage(operation, where, engine.copies, engine.facts.rank);
+    } else {
       throw ConfigError(
-          "a buffer lies on a GPU, and " + engine.facts.options.name + " moves CPU memory only",
+          "a buffer lies on a device, and " + engine.facts.options.name + " moves CPU memory only",
           {.rank = engine.facts.world_rank(engine.facts.rank),
            .operation = title_of(operation),
            .label = operation.label,
-           .advice = "Use comm.transport nccl."});
-    engine.device->prepare(operation, named == nccl::kNative ? named : usual);
+           .advice = "Use comm.transport nccl, or Communicator::stage_through()."});
+    }
   }
   const bool fits = operation.on_device ? named.empty() || named == "auto" || named == nccl::kNative
                                         : named != nccl::kNative;

@@ -1,10 +1,9 @@
-#include "trireme/comm/nccl/gpu_watch.h"
+#include "trireme/comm/device_watch.h"
 
 #include <algorithm>
 #include <utility>
 
 namespace trireme::inline v0::comm {
-namespace nccl {
 namespace {
 
 constexpr Duration kFirstPause = std::chrono::microseconds(20);
@@ -12,13 +11,13 @@ constexpr Duration kLongestPause = std::chrono::milliseconds(1);
 
 }  // namespace
 
-void GpuWatch::begin(const std::shared_ptr<ProgressSource>& source) {
+void DeviceWatch::begin(const std::shared_ptr<ProgressSource>& source) {
   if (!std::exchange(added_, true)) waiter_->add(source);
   pause_ = kFirstPause;
   if (!std::exchange(ticking_, true)) tick(source);
 }
 
-void GpuWatch::tick(const std::shared_ptr<ProgressSource>& source) {
+void DeviceWatch::tick(const std::shared_ptr<ProgressSource>& source) {
   ticking_ = source->pending();
   if (!ticking_) {
     if (ending_) end(source.get());
@@ -30,10 +29,9 @@ void GpuWatch::tick(const std::shared_ptr<ProgressSource>& source) {
   });
 }
 
-void GpuWatch::end(const ProgressSource* source) {
+void DeviceWatch::end(const ProgressSource* source) {
   ending_ = true;
   if (!source->pending() && std::exchange(added_, false)) waiter_->remove(source);
 }
 
-}  // namespace nccl
 }  // namespace trireme::inline v0::comm

@@ -1,4 +1,4 @@
-// GpuWatch: polls a source by a timer, since a GPU cannot notify a waiter. It pauses longer each time
+// DeviceWatch: polls a source by a timer, since a device cannot notify a waiter. It pauses longer each time
 // that nothing moved. Progress context only.
 #pragma once
 
@@ -7,11 +7,10 @@
 #include "trireme/base/waiter.h"
 
 namespace trireme::inline v0::comm {
-namespace nccl {
 
-class GpuWatch {
+class DeviceWatch {
  public:
-  explicit GpuWatch(std::shared_ptr<Waiter> waiter) : waiter_(std::move(waiter)) {}
+  explicit DeviceWatch(std::shared_ptr<Waiter> waiter) : waiter_(std::move(waiter)) {}
   /// Polls `source`, beginning soon, until it has nothing pending. Adds it to the waiter, too.
   void begin(const std::shared_ptr<ProgressSource>& source);
   /// Removes it from the waiter as soon as it has nothing pending. The waiter's reference may be the
@@ -26,5 +25,4 @@ class GpuWatch {
   Duration pause_{};
 };
 
-}  // namespace nccl
 }  // namespace trireme::inline v0::comm

@@ -45,7 +45,8 @@ class OwnDeadline final : public WorkOwner {
 
 // Not in the order of the collectives.
 bool is_aside(const Operation& operation) {
-  return operation.kind == OpKind::Send || operation.kind == OpKind::Recv || operation.device;
+  return operation.kind == OpKind::Send || operation.kind == OpKind::Recv || operation.device ||
+         operation.staged;
 }
 
 Work make_work(Engine& engine, Call& call, Deadline deadline) {
@@ -115,6 +116,7 @@ Engine::Engine(std::shared_ptr<net::Transport> given, CommunicatorOptions option
       transfers(facts.size),
       fold_plans(facts.size),
       family_(family ? std::move(family) : std::make_shared<Family>()) {
+  staged = std::make_shared<StagedCalls>(*this);
   if (facts.options.device) device = facts.options.device(*this);
   if (facts.options.trace)
     trace = std::make_unique<CallTrace>(facts.options.trace, waiter, facts.options.name);
@@ -143,8 +145,10 @@ std::shared_ptr<Engine> Engine::create(std::shared_ptr<net::Transport> transport
 
 Arena Engine::allocate(std::size_t bytes, Device where) {
   if (where.kind != DeviceKind::Cpu) {
-    if (!device) refuse_device(where, facts.world_rank(facts.rank));
-    return device->allocate(bytes, where);
+    if (device) return device->allocate(bytes, where);
+    if (!copies) refuse_device(where, facts.world_rank(facts.rank));
+    const auto memory = copies->device_memory(bytes, where);
+    return Arena({{}, {memory.get(), bytes}, memory}, where);
   }
   if (!arenas) return Arena(net::private_region(bytes));
   net::Region region;
@@ -189,7 +193,10 @@ void Engine::abort(std::exception_ptr error) noexcept {
 void Engine::enqueue(std::shared_ptr<Call> call) {
   if (failure.broken()) return call->end(failure.error());
   const OpKind kind = call->operation.kind;
-  if (kind == OpKind::Send || kind == OpKind::Recv) return messages.run(call);
+  if (kind == OpKind::Send || kind == OpKind::Recv) {
+    if (staged->ready(call)) messages.run(call);
+    return;
+  }
   queue.push(std::move(call));
   pump();
 }
@@ -200,6 +207,10 @@ void Engine::pump() {
   while (!failure.broken()) {
     const std::shared_ptr<Call> call = queue.start();
     if (!call) break;
+    if (!staged->ready(call)) {
+      queue.stop();
+      break;
+    }
     begin(call);  // a failure empties the queue
   }
   pumping_ = false;
@@ -261,9 +272,14 @@ void Engine::finish(const std::shared_ptr<Call>& call) {
   if (failure.broken()) return;
   queue.pop();
   scratch.trim(kScratchKept);
-  call->end();
+  staged->deliver(call);
   pump();
   if (leaving_ && queue.empty()) retire();
+}
+
+void Engine::begin_staged(const std::shared_ptr<Call>& call) {
+  const OpKind kind = call->operation.kind;
+  kind == OpKind::Send || kind == OpKind::Recv ? messages.run(call) : pump();
 }
 
 void Engine::given_to_device() {
@@ -290,8 +306,10 @@ void Engine::break_with(const std::exception_ptr& error) noexcept {
     if (device && device->holds(*call)) continue;  // it ends the call when the device is done
     if (call->run) call->run->cancel();
     call->run = nullptr;  // if it is running, its caller holds another reference
+    staged->abandon(*call);
     call->end(error);
   }
+  staged->fail(error);
   if (device) device->abort(error);
   leaving_ ? retire() : family_->fail(error);
 }

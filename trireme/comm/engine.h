@@ -28,6 +28,7 @@
 #include "trireme/comm/messages.h"
 #include "trireme/comm/scratch.h"
 #include "trireme/comm/shared/arenas.h"
+#include "trireme/comm/staging/staged_calls.h"
 
 namespace trireme::inline v0::comm {
 
@@ -88,6 +89,8 @@ class Engine final : public std::enable_shared_from_this<Engine> {
   void on_agreed(const std::shared_ptr<Call>& call, std::span<const std::byte* const> payloads);
   /// The running call has ended, or a step of it.
   void finish(const std::shared_ptr<Call>& call);
+  /// What the call gives is in the host's memory.
+  void begin_staged(const std::shared_ptr<Call>& call);
   /// The device's stream holds the whole running call: the next one may begin.
   void given_to_device();
   /// Breaks the engine. Adds rank, operation and label of the first open call to the error.
@@ -108,7 +111,9 @@ class Engine final : public std::enable_shared_from_this<Engine> {
   const GroupFacts facts;
   CallWaits waits;
   Failure failure;
-  std::shared_ptr<DeviceBackend> device;    // null: CPU memory only
+  std::shared_ptr<DeviceBackend> device;  // null: CPU memory only
+  std::shared_ptr<DeviceCopies> copies;   // null: no staging; set before its first use
+  std::shared_ptr<StagedCalls> staged;
   std::unique_ptr<Arenas> arenas;           // null if ranks cannot map one another's memory
   std::shared_ptr<BoardWatch> board_watch;  // null without arenas
   std::unique_ptr<CallTrace> trace;         // null: off

@@ -195,6 +195,7 @@ Operation counts_before(Operation all_to_all_v, std::vector<int> names) {
   first.leaving = all_to_all_v.leaving;
   first.part_of = OpKind::AllToAll;
   first.device = all_to_all_v.device;
+  first.staged = all_to_all_v.staged;
   first.step = 1;
   auto table = std::make_shared<CountsTable>(std::move(all_to_all_v), std::move(names));
   table->fill(first);

@@ -64,6 +64,7 @@ std::shared_ptr<Engine> Engine::group(std::vector<int> ranks, std::string name, 
   }
   auto engine = create(std::move(theirs), std::move(options), family_);
   engine->id_ = id;
+  engine->copies = copies;
   return engine;
 }
 
@@ -81,7 +82,7 @@ void Engine::close() noexcept {
 // A group may be destroyed before its set-up has ended. Since the peers need its messages, the
 // engine then keeps itself alive until its queue is empty.
 void Engine::leave() noexcept {
-  const bool working = device && device->busy();
+  const bool working = (device && device->busy()) || staged->busy();
   if (device && !working && !failure.broken()) device->detach();
   const bool complete =
       !queue.first_user_call() && !messages.any_open() && !working && !failure.broken();
@@ -103,6 +104,7 @@ void Engine::leave() noexcept {
 void Engine::retire() noexcept {
   const std::shared_ptr<Engine> last = std::exchange(self, nullptr);
   if (device) device->detach();
+  staged->detach();
   if (std::exchange(watching_, false)) waiter->remove(board_watch.get());
 }
 

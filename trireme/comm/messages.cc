@@ -40,7 +40,7 @@ bool Messages::went_well(Call& call, const std::exception_ptr& error) {
 void Messages::end(const std::shared_ptr<Call>& call, int peer) {
   engine_.transfers.expect(peer, -1);
   ended(call, peer);
-  call->end();
+  engine_.staged->deliver(call);
 }
 
 void Messages::send(const std::shared_ptr<Call>& call, int peer) {

@@ -19,6 +19,8 @@ namespace trireme::inline v0::comm {
 
 std::string_view name_of(ReduceOp op) noexcept;
 
+struct Staged;
+
 struct Operation {
   OpKind kind = OpKind::Barrier;
   ReduceOp op = ReduceOp::Sum;
@@ -43,6 +45,9 @@ struct Operation {
 
   /// State of the call on the device, shared by all its steps; null if it runs on the CPU.
   std::shared_ptr<DeviceSide> device;
+
+  /// Its buffers are the host's copies of a device's; null if they are the caller's own.
+  std::shared_ptr<Staged> staged;
 
   /// For calls of several steps (all_reduce_many, sparse, all_to_all_v), which count as one call.
   /// When a step has ended, `next` fills in the following one (on entry, the argument holds the

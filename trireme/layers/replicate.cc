@@ -9,6 +9,7 @@
 #include "trireme/base/error.h"
 #include "trireme/base/weights_hash.h"
 #include "trireme/tensor/convert.h"
+#include "trireme/tensor/device.h"
 
 namespace trireme::inline v0::parallel {
 namespace {
@@ -16,7 +17,8 @@ namespace {
 at::Tensor content_of(const at::Tensor& tensor) { return tensor.detach().contiguous(); }
 
 std::uint64_t hash_of(const std::string& name, const at::Tensor& content, bool with_content) {
-  const Buffer buffer = tensor::to_buffer(content);
+  const at::Tensor host = with_content ? tensor::on_host(content) : content;
+  const Buffer buffer = tensor::to_buffer(host);
   return tensor_hash({name, buffer.dtype, content.sizes().vec(),
                       with_content ? std::span<const std::byte>(buffer.as_bytes())
                                    : std::span<const std::byte>()});

@@ -6,6 +6,8 @@
 #include "trireme/base/check.h"
 #include "trireme/kernel/optimizers/apply.h"
 #include "trireme/optim/slice_optimizer.h"
+#include "trireme/optim/tensor_rule.h"
+#include "trireme/tensor/flat_math.h"
 
 namespace trireme::inline v0::optim {
 namespace {
@@ -30,6 +32,10 @@ class ElementwiseOptimizer final : public SliceOptimizer {
                                        .rate = learning_rate * numbers_[i].rate_factor,
                                        .weight_decay = numbers_[i].weight_decay,
                                        .scale = scale});
+      if (tensor::implementation_of(slices_[i].device) == tensor::Implementation::LibTorch) {
+        apply_by_tensors(rule, slices_[i], states(i));
+        continue;
+      }
       in_type(slices_[i], [&]<class T>(T) {
         const Part<T> part = whole<T>(slices_[i]);
         T* updated[rule.kShape.both] = {part.weight};
@@ -49,16 +55,6 @@ void each_optimizer(Visit visit) {
   [&]<class... Options>(const std::variant<Options...>*) {
     (visit(Options{}), ...);
   }(static_cast<const OptimizerOptions*>(nullptr));
-}
-
-template <class T>
-void append_chunks(const OwnedSlice& slice, std::vector<double>& out) {
-  const T* gradient = static_cast<const T*>(slice.gradient);
-  const auto count = static_cast<std::size_t>(slice.size());
-  for (std::size_t begin = 0; begin < count; begin += kernel::kNormChunk) {
-    out.push_back(
-        kernel::chunk_square_sum(gradient + begin, std::min(kernel::kNormChunk, count - begin)));
-  }
 }
 
 }  // namespace
@@ -111,11 +107,10 @@ int moments_per_element(const OptimizerOptions& options) {
 }
 
 void chunk_squares(const OwnedSlice& slice, std::vector<double>& out) {
-  if (slice.master_dtype == DType::F64) {
-    append_chunks<double>(slice, out);
-  } else {
-    append_chunks<float>(slice, out);
-  }
+  const tensor::FlatRange range{slice.gradient, slice.master_dtype,
+                                static_cast<std::size_t>(slice.size())};
+  const std::vector<double> squares = tensor::flat_math(slice.device).squares({&range, 1});
+  out.insert(out.end(), squares.begin(), squares.end());
 }
 
 }  // namespace trireme::inline v0::optim

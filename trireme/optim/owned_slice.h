@@ -8,7 +8,7 @@
 #include <cstdint>
 #include <string>
 
-#include "trireme/base/dtype.h"
+#include "trireme/base/buffer.h"
 
 namespace trireme::inline v0::optim {
 
@@ -22,6 +22,7 @@ struct OwnedSlice {
   void* compute = nullptr;            // copy to refresh after the update; null: the master is used
   DType compute_dtype = DType::BF16;  // of that copy: BF16 or F16
   bool decay = true;                  // weight decay group
+  Device device = {};                 // of all this memory
 
   std::int64_t size() const noexcept { return end - begin; }
 };

@@ -4,6 +4,8 @@
 
 #include "trireme/base/check.h"
 #include "trireme/tensor/convert.h"
+#include "trireme/tensor/device.h"
+#include "trireme/tensor/flat_math.h"
 
 namespace trireme::inline v0::optim {
 
@@ -19,17 +21,19 @@ void SliceOptimizer::attach(std::span<const OwnedSlice> slices,
     TRIREME_CHECK((slice.master_dtype == DType::F32 || slice.master_dtype == DType::F64) == true);
     TRIREME_CHECK(slice.parameter < parameters_.size());
     TRIREME_CHECK(slice.begin % static_cast<std::int64_t>(kernel::kNormChunk) == 0);
-    const auto type = at::TensorOptions().dtype(tensor::scalar_type_of(slice.master_dtype));
+    const auto type = at::TensorOptions(tensor::at_device(slice.device))
+                          .dtype(tensor::scalar_type_of(slice.master_dtype));
     for (std::size_t kind = 0; kind < state_names_.size(); ++kind)
       state_.push_back(has_state(slice, kind) ? at::zeros({slice.size()}, type) : at::Tensor());
   }
 }
 
-// Kernels write bf16 copies themselves; fp16 copies are converted here.
+// Kernels write bf16 copies themselves, and tensors all; kernels' fp16 copies are converted here.
 void SliceOptimizer::apply(double learning_rate, double scale) {
   update(learning_rate, scale);
   for (const OwnedSlice& slice : slices_) {
     if (slice.compute == nullptr || slice.compute_dtype != DType::F16) continue;
+    if (tensor::implementation_of(slice.device) == tensor::Implementation::LibTorch) continue;
     kernel::convert(static_cast<const float*>(slice.weight), static_cast<Float16*>(slice.compute),
                     static_cast<std::size_t>(slice.size()));
   }

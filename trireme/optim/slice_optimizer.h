@@ -51,6 +51,10 @@ class SliceOptimizer : public Optimizer {
     const at::Tensor& tensor = state_[slice * state_names_.size() + kind];
     return tensor.defined() ? static_cast<T*>(tensor.data_ptr()) : nullptr;
   }
+  /// The slice's state tensors; undefined where it has none.
+  std::span<const at::Tensor> states(std::size_t slice) const {
+    return std::span(state_).subspan(slice * state_names_.size(), state_names_.size());
+  }
   /// Calls update(T{}) with T the slice's master type.
   template <class Update>
   static void in_type(const OwnedSlice& slice, Update update) {

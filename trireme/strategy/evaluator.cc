@@ -62,7 +62,8 @@ std::vector<double> Evaluator::sums_of(const Batch& given, const std::vector<Los
   if (error && parts_.grid.pipeline == nullptr) return values;
   try {
     Batch batch = given;
-    for (MicroBatch& micro : batch.micro) micro = parts_.layers.cut(micro, Sequences::CutIfEven);
+    for (MicroBatch& micro : batch.micro)
+      micro = on_device(parts_.layers.cut(micro, Sequences::CutIfEven), device());
     parts_.runner.forward_only(
         batch.micro, passes_of(batch.total), [&](std::size_t micro, const models::Value& output) {
           for (std::size_t i = 0; i < sums.size(); ++i)
@@ -124,7 +125,8 @@ models::Value Evaluator::infer(const MicroBatch& whole, bool alone) {
   std::exception_ptr error;
   models::Value value;
   try {
-    value = parts_.runner.last_value(parts_.layers.cut(whole, Sequences::Whole));
+    value =
+        parts_.runner.last_value(on_device(parts_.layers.cut(whole, Sequences::Whole), device()));
   } catch (...) {
     keep(std::current_exception(), error);
   }

@@ -42,6 +42,7 @@ class Evaluator {
   models::Value infer(const MicroBatch& micro, bool alone);
 
  private:
+  Device device() const { return parts_.parts.parts().front()->store.device(); }
   std::vector<double> sums_of(const Batch& given, const std::vector<Loss>& sums,
                               std::exception_ptr& error);
   void keep(const std::exception_ptr& thrown, std::exception_ptr& error);

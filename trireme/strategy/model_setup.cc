@@ -49,6 +49,7 @@ StoreOptions store_options(const ModelSetup& setup, comm::Communicator& data) {
           .owners = setup.plan.owners,
           .owner = setup.plan.owner_of(data.rank()),
           .shards_weights = setup.plan.shards_weights,
+          .device = setup.options.device,
           .replicate = [&data, host = setup.env.host](const NamedTensors& tensors) {
             replicate(data, tensors, host);
           }};

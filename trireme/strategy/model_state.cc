@@ -8,6 +8,7 @@
 #include "trireme/base/weights_hash.h"
 #include "trireme/layers/tensor/part.h"
 #include "trireme/tensor/convert.h"
+#include "trireme/tensor/device.h"
 
 namespace trireme::inline v0::parallel {
 
@@ -27,9 +28,9 @@ std::string ModelState::hash() const {
   WeightsHash hash;
   for (const NamedShard& shard : whole) {
     const auto part = cut.find(shard.name);
-    const at::Tensor tensor = joined(
+    const at::Tensor tensor = tensor::on_host(joined(
         shard.name,
-        part == cut.end() ? shard.local : gathered_master(parts_.whole(), part->second, masters));
+        part == cut.end() ? shard.local : gathered_master(parts_.whole(), part->second, masters)));
     const Buffer buffer = tensor::to_buffer(tensor);
     hash.add({shard.name, buffer.dtype, tensor.sizes().vec(), buffer.as_bytes()});
   }
@@ -150,7 +151,8 @@ std::vector<NamedShard> ModelState::whole_tensors() const {
 at::Tensor ModelState::gathered_master(const ModelPart& part, std::uint32_t parameter,
                                        const std::vector<NamedShard>& masters) const {
   const StoredParameter& stored = part.store.parameters()[parameter];
-  at::Tensor mine = at::empty({0}, tensor::scalar_type_of(stored.master));
+  at::Tensor mine = at::empty({0}, at::TensorOptions(tensor::at_device(part.store.device()))
+                                       .dtype(tensor::scalar_type_of(stored.master)));
   for (const NamedShard& shard : masters)
     if (shard.name == stored.name) mine = shard.local.flatten();
   std::vector<std::size_t> counts;

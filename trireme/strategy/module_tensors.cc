@@ -11,6 +11,7 @@
 #include "trireme/sync/sync_plan.h"
 #include "trireme/sync/torch_optimizer.h"
 #include "trireme/tensor/convert.h"
+#include "trireme/tensor/device.h"
 
 namespace trireme::inline v0::parallel {
 namespace {
@@ -93,6 +94,11 @@ void check_module(const ModuleTensors& contents, const DataParallelOptions& opti
       if (parameter.requires_grad() && !known.contains(parameter.unsafeGetTensorImpl()))
         refuse("the optimizer updates a parameter that the module does not have",
                "Give the optimizer module.parameters().");
+  for (const auto& [name, tensor] : contents.trainable)
+    if (tensor.device() != contents.trainable.front().second.device())
+      refuse("parameter " + name + " is on " + tensor.device().str() + ", others are on " +
+                 contents.trainable.front().second.device().str(),
+             "Move the whole module to one device before DataParallel is made.");
   check_memory(contents);
 }
 
@@ -142,12 +148,12 @@ std::vector<Accumulated> accumulators(const NamedTensors& trainable) {
 std::vector<optim::OwnedSlice> whole_slices(const NamedTensors& trainable) {
   std::vector<optim::OwnedSlice> slices;
   for (const auto& [name, tensor] : trainable)
-    slices.push_back(
-        {.parameter = static_cast<std::uint32_t>(slices.size()),
-         .name = name,
-         .begin = 0,
-         .end = tensor.numel(),
-         .master_dtype = tensor.scalar_type() == at::kDouble ? DType::F64 : DType::F32});
+    slices.push_back({.parameter = static_cast<std::uint32_t>(slices.size()),
+                      .name = name,
+                      .begin = 0,
+                      .end = tensor.numel(),
+                      .master_dtype = tensor.scalar_type() == at::kDouble ? DType::F64 : DType::F32,
+                      .device = tensor::device_of(tensor.device())});
   return slices;
 }
 
@@ -165,7 +171,7 @@ std::string hash_of(const NamedTensors& tensors) {
   std::vector<HashedTensor> hashed;
   std::vector<at::Tensor> contiguous;
   for (const auto& [name, tensor] : tensors) {
-    contiguous.push_back(tensor.detach().contiguous());
+    contiguous.push_back(tensor::on_host(tensor.detach().contiguous()));
     const Buffer buffer = tensor::to_buffer(contiguous.back());
     hashed.push_back({name, buffer.dtype, tensor.sizes().vec(), buffer.as_bytes()});
   }

@@ -37,6 +37,7 @@ class Check {
     if (plan.sharded()) sharded();
     if (plan.local) local();
     compression();
+    if (options_.device.kind != DeviceKind::Cpu) device(plan);
     return plan;
   }
 
@@ -198,6 +199,28 @@ class Check {
       refuse("comm.compression = \"" + options_.compression +
                  "\" with train.precision = \"fp64\": gradients in fp64 are not compressed",
              "Use comm.compression = \"none\", or another precision.");
+  }
+
+  // What computes on host memory only.
+  void device(const SyncPlan& plan) const {
+    const auto on_cpu = [&](bool wanted, const std::string& what) {
+      if (wanted)
+        refuse(
+            what + " on a device is not in this release",
+            "Leave it out, or use train.device = \"cpu\" (docs/gpu.md says what devices can do).");
+    };
+    for (const auto& [axis, size] : {std::pair{"pipeline", options_.pipeline},
+                                     {"tensor", options_.tensor},
+                                     {"context", options_.context},
+                                     {"expert", options_.expert}})
+      on_cpu(size > 1, std::string("parallel.") + axis + " = " + text(size));
+    on_cpu(plan.local, "parallel.sync = \"" + options_.sync + "\"");
+    on_cpu(options_.compression != "none", "comm.compression = \"" + options_.compression + "\"");
+    on_cpu(!options_.offload.empty() || !options_.offload_activations.empty(),
+           "memory.offload and memory.offload_activations");
+    on_cpu(options_.noise_scale, "train.noise_scale");
+    on_cpu(optim::sums_over_parameters(optimizer_),
+           "optimizer.name = \"" + std::string(optimizer_) + "\"");
   }
 
   const StrategyOptions& options_;

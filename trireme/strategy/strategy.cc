@@ -15,6 +15,7 @@
 #include "trireme/strategy/strategy_impl.h"
 #include "trireme/tensor/convert.h"
 #include "trireme/tensor/determinism.h"
+#include "trireme/tensor/device.h"
 #include "trireme/tensor/saved_count.h"
 
 namespace trireme::inline v0 {
@@ -31,6 +32,8 @@ parallel::SyncPlan prepare(const StrategyOptions& options, std::string_view opti
       {.ranks = env.world->size(), .ranks_a_host = env.local_size, .rank = env.world->rank()});
   if (env.reproducible && !plan.local)
     parallel::require_equal_processors(*env.world, env.processor, env.host);
+  if (options.device.kind != DeviceKind::Cpu)
+    env.world->stage_through(tensor::make_device_copies());
   tensor::set_up_kernels(options.kernel_threads);
   return plan;
 }
@@ -168,7 +171,8 @@ StepResult Strategy::Impl::step(const Batch& given, const Loss& given_loss) {
   TRIREME_CHECK(!averaged);
   const observe::TracedScope span(env.trace.get(), *env.world->waiter(), "step");
   Batch batch = given;
-  for (MicroBatch& micro : batch.micro) micro = layers.cut(micro, parallel::Sequences::Cut);
+  for (MicroBatch& micro : batch.micro)
+    micro = on_device(layers.cut(micro, parallel::Sequences::Cut), options.device);
   const Loss loss = [&](const models::Value& output, const MicroBatch& micro) {
     return layers.joined(given_loss(output, micro), micro, parallel::Sequences::Cut);
   };

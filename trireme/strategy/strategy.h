@@ -35,6 +35,10 @@ using Loss = std::function<at::Tensor(const models::Value& output, const MicroBa
 Loss token_loss();
 
 struct StrategyOptions {
+  /// Where this rank computes and keeps parameters, gradients and optimizer state. Blocks are built
+  /// on the CPU and moved there; micro-batches follow. What devices other than the CPU cannot do yet
+  /// is refused (docs/gpu.md).
+  Device device = {};
   /// plain | zero1 | zero2 | zero3 | hybrid; local_sgd | diloco | easgd | gossip
   std::string sync = "plain";
   int pipeline = 1, data = 0;  // data 0: the ranks that are left

@@ -8,6 +8,7 @@
 
 #include "trireme/sync/torch_optimizer.h"
 #include "trireme/tensor/convert.h"
+#include "trireme/tensor/device.h"
 
 namespace trireme::inline v0::parallel {
 namespace {
@@ -19,6 +20,13 @@ ModuleTensors checked_tensors(torch::nn::Module& module, const torch::optim::Opt
   return tensors;
 }
 
+// The device of the module's parameters; `world` then reaches their memory.
+Device device_in(const ModuleTensors& tensors, comm::Communicator& world) {
+  const Device device = tensor::device_of(tensors.trainable.front().second.device());
+  if (device.kind != DeviceKind::Cpu) world.stage_through(tensor::make_device_copies());
+  return device;
+}
+
 }  // namespace
 
 TrainedModule::TrainedModule(const StrategyContext& env, torch::nn::Module& module,
@@ -28,6 +36,7 @@ TrainedModule::TrainedModule(const StrategyContext& env, torch::nn::Module& modu
       optimizer_(optimizer),
       sync_name_(options.sync),
       tensors_(checked_tensors(module, optimizer, options)),
+      device_(device_in(tensors_, *env.world)),
       plan_(plan_sync(options.sync, env.world->size(), 0, env.local_size)),
       sync_(plan_.sharded() ? make_sharded(options, barrier) : make_plain(options, barrier)) {}
 
@@ -46,10 +55,11 @@ std::unique_ptr<ParameterSync> TrainedModule::make_plain(const DataParallelOptio
 
 std::unique_ptr<ParameterSync> TrainedModule::make_sharded(const DataParallelOptions& options,
                                                            const std::function<Work()>& barrier) {
-  store_.emplace(
-      std::vector<models::Tie>{},
-      StoreOptions{
-          .precision = "own", .owners = plan_.owners, .owner = plan_.owner_of(env_.world->rank())});
+  store_.emplace(std::vector<models::Tie>{},
+                 StoreOptions{.precision = "own",
+                              .owners = plan_.owners,
+                              .owner = plan_.owner_of(env_.world->rank()),
+                              .device = device_});
   store_->add_block({.name = "", .block = as_one_block(tensors_.trainable)});
   store_->complete();
   std::vector<OptimizerShards::Shard> owned;
@@ -81,7 +91,7 @@ void TrainedModule::update(double scale) {
   for (std::size_t i = 0; i < sums.size(); ++i) {
     at::Tensor parameter = updated(i);
     const Buffer sum{const_cast<void*>(sums[i].gradient), static_cast<std::size_t>(sums[i].size()),
-                     sums[i].master_dtype};
+                     sums[i].master_dtype, device_};
     at::Tensor gradient = tensor::view_of(sum, parameter.sizes()).mul_(scale);
     parameter.mutable_grad() = gradient.to(parameter.scalar_type());
   }

@@ -109,7 +109,7 @@ std::vector<double> BatchStatistics::take() {
     const bool ran = norm->count.item<std::int64_t>() != norm->seen;
     pairs.push_back(ran ? 1 : 0);
     for (const at::Tensor& tensor : {norm->mean, norm->variance}) {
-      const at::Tensor values = tensor.to(at::kDouble).contiguous();  // exact
+      const at::Tensor values = tensor.to(at::kCPU, at::kDouble).contiguous();  // exact
       const double* data = values.const_data_ptr<double>();
       pairs.insert(pairs.end(), data, data + values.numel());
     }
@@ -168,7 +168,7 @@ void BatchStatistics::fold_pairs(const std::vector<const double*>& of_micro) {
         for (at::Tensor* running : {&norm->running_mean, &norm->running_variance}) {
           const at::Tensor own = at::from_blob(const_cast<double*>(at), {features}, at::kDouble);
           at += features;
-          running->mul_(1 - factor).add_(own.to(running->scalar_type()) * factor);
+          running->mul_(1 - factor).add_(own.to(running->options()) * factor);
         }
       } else {
         at += 2 * features;

@@ -8,8 +8,8 @@
 #include <utility>
 
 #include "trireme/base/check.h"
-#include "trireme/kernel/leaf_sum.h"
 #include "trireme/tensor/convert.h"
+#include "trireme/tensor/device.h"
 
 namespace trireme::inline v0::parallel {
 namespace {
@@ -76,6 +76,7 @@ void BucketedSync::begin_step(std::uint32_t total) {
   open_ = announced_ = false;
   works_.clear();
   refusal_.reset();
+  unread_.clear();
   arrival_.clear();
   next_ = 0;
 }
@@ -134,15 +135,16 @@ void BucketedSync::add(std::uint32_t use, const at::Tensor& gradient) {
   bool finite = true;
   for (const BucketLayout::Place& place : layout_.places[use]) {
     const std::size_t skip = static_cast<std::size_t>(layout_.part(place).begin) * size_of(type);
-    finite &= add_leaf(place, data != nullptr ? data + skip : nullptr, type);
+    tensor::Finite part = add_leaf(place, data != nullptr ? data + skip : nullptr, type);
+    finite &= part.now;
+    if (part.later.defined()) unread_.push_back({use, leaves_[round_], std::move(part.later)});
   }
-  if (!finite)
-    refuse("the gradient of " + uses_[use].name + " is not finite in micro-batch " +
-           std::to_string(leaves_[round_]));
+  if (!finite) refuse_not_finite(use, leaves_[round_]);
   arrived(use);
 }
 
-bool BucketedSync::add_leaf(const BucketLayout::Place& place, const void* gradient, DType type) {
+tensor::Finite BucketedSync::add_leaf(const BucketLayout::Place& place, const void* gradient,
+                                      DType type) {
   const BucketLayout::Part& part = layout_.part(place);
   return sums_.add(plan_.steps[round_], place.bucket, part.offset, gradient, type, weight_,
                    part.size());
@@ -176,12 +178,32 @@ void BucketedSync::launch_rest() {
   while (next_ < launch_order_.size()) launch(launch_order_[next_++]);
 }
 
-void BucketedSync::refuse(const std::string& reason, int exit_code) {
+void BucketedSync::refuse_not_finite(std::uint32_t use, std::uint32_t microbatch) const {
+  refuse("the gradient of " + uses_[use].name + " is not finite in micro-batch " +
+         std::to_string(microbatch));
+}
+
+// Waits for the device once for all leaves.
+void BucketedSync::read_checks() const {
+  if (unread_.empty()) return;
+  std::vector<at::Tensor> broken;
+  for (const Unread& one : unread_) broken.push_back(one.broken);
+  const at::Tensor all = tensor::on_host(at::stack(broken));
+  const bool* first = all.const_data_ptr<bool>();
+  const auto found = std::find(first, first + unread_.size(), true) - first;
+  if (static_cast<std::size_t>(found) < unread_.size())
+    refuse_not_finite(unread_[static_cast<std::size_t>(found)].use,
+                      unread_[static_cast<std::size_t>(found)].microbatch);
+  unread_.clear();
+}
+
+void BucketedSync::refuse(const std::string& reason, int exit_code) const {
   if (!refusal_) refusal_ = Refusal{.exit_code = exit_code, .reason = reason};
 }
 
 std::optional<Refusal> BucketedSync::refusal() const {
   const std::lock_guard lock(mutex_);
+  read_checks();
   return refusal_;
 }
 
@@ -193,8 +215,8 @@ void BucketedSync::settle() {
       if (part.owner != owner_) continue;
       const auto [sum, is_first] = first.emplace(parameter_of_[use], own_sum(place));
       if (!is_first)
-        kernel::add_into(sum->second, own_sum(place), layout_.buckets[place.bucket].sum,
-                         part.size());
+        sums_.math().add_into(sum->second, own_sum(place), layout_.buckets[place.bucket].sum,
+                              part.size());
     }
   }
 }

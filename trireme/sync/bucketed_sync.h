@@ -55,8 +55,9 @@ class BucketedSync : public ParameterSync {
   void launch_ready();
   void launch_rest();
   bool last_round() const { return round_ + 1 == rounds_; }
-  /// Adds a part of this micro-batch's leaf; a null `gradient` is zero. False: not finite.
-  virtual bool add_leaf(const BucketLayout::Place& place, const void* gradient, DType type);
+  /// Adds a part of this micro-batch's leaf; a null `gradient` is zero.
+  virtual tensor::Finite add_leaf(const BucketLayout::Place& place, const void* gradient,
+                                  DType type);
   /// Whether buckets are launched in this round.
   virtual bool launches() const = 0;
   /// Starts to send this round's bucket.
@@ -89,7 +90,9 @@ class BucketedSync : public ParameterSync {
   bool filled(std::uint32_t bucket) const {
     return arrived_[bucket] == layout_.buckets[bucket].uses.size();
   }
-  void refuse(const std::string& reason, int exit_code = Refusal::kNotFinite);
+  void refuse(const std::string& reason, int exit_code = Refusal::kNotFinite) const;
+  void refuse_not_finite(std::uint32_t use, std::uint32_t microbatch) const;
+  void read_checks() const;
   std::byte* own_sum(const BucketLayout::Place& place) const;
 
   const std::function<Work()> before_launch_;
@@ -98,7 +101,13 @@ class BucketedSync : public ParameterSync {
   std::uint32_t closed_ = 0;          // uses from here on are closed
   std::size_t next_ = 0;              // in launch_order_
   bool announced_ = false;
-  std::optional<Refusal> refusal_;
+  /// Leaves of which the device has not said whether they are finite.
+  struct Unread {
+    std::uint32_t use = 0, microbatch = 0;
+    at::Tensor broken;
+  };
+  mutable std::vector<Unread> unread_;
+  mutable std::optional<Refusal> refusal_;
 };
 
 }  // namespace trireme::inline v0::parallel

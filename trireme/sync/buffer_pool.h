@@ -2,14 +2,16 @@
 // what is given back, so that its pages need not be mapped anew.
 //
 // Never holds more buffers than were in use at once: if no free one is large enough, the largest
-// is released before a new one is allocated. 64-byte aligned, contents undefined. Not thread safe.
+// is released before a new one is allocated. 64-byte aligned, contents undefined. On a device, memory
+// that is given back may be taken at once: its streams keep the order of what uses it. Not thread
+// safe.
 #pragma once
 
-#include <algorithm>
 #include <cstddef>
 #include <map>
 #include <memory>
-#include <new>
+
+#include "trireme/tensor/device.h"
 
 namespace trireme::inline v0::parallel {
 
@@ -21,15 +23,15 @@ class BufferPool {
     std::size_t capacity = 0;
   };
 
+  explicit BufferPool(Device device = {}) : device_(device) {}
+
   Lease take(std::size_t bytes) {
     auto fitting = free_.lower_bound(bytes);
     if (fitting == free_.end()) {
       if (!free_.empty()) free_.erase(std::prev(free_.end()));
       Lease lease;
       lease.capacity = bytes;
-      lease.data.reset(static_cast<std::byte*>(
-                           ::operator new (std::max<std::size_t>(bytes, 64), std::align_val_t{64})),
-                       [](std::byte* data) { ::operator delete (data, std::align_val_t{64}); });
+      lease.data = tensor::flat_memory(bytes, device_);
       return lease;
     }
     Lease lease = std::move(fitting->second);
@@ -41,6 +43,7 @@ class BufferPool {
   }
 
  private:
+  Device device_;
   std::multimap<std::size_t, Lease> free_;  // by capacity
 };
 

@@ -21,9 +21,10 @@ SyncPlan Hybrid::plan(const SyncRanks& ranks) {
 
 // Each rank's sums are one shard, of which the other groups have an equal one: they reduce there.
 Hybrid::Hybrid(const SyncSetup& setup)
-    : Zero3(setup, [replicas = setup.groups.replicas](std::size_t bytes) {
-        return replicas ? replicas->allocate(bytes) : own_memory(bytes);
-      }) {}
+    : Zero3(setup,
+            [replicas = setup.groups.replicas, device = setup.store.device()](std::size_t bytes) {
+              return replicas ? replicas->allocate(bytes, device) : own_memory_on(device)(bytes);
+            }) {}
 
 void Hybrid::reduce_further() {
   if (!groups_.replicas) return;

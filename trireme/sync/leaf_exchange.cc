@@ -30,10 +30,12 @@ void LeafExchange::launch(std::uint32_t bucket, const void* mine, std::uint32_t 
       group_.all_to_all_v({.data = const_cast<void*>(mine),
                            .count = num_mine * layout.count,
                            .dtype = layout.sum,
+                           .device = device_,
                            .owner = item.sent.data},
                           {.data = item.received.data.get(),
                            .count = item.pieces * own,
                            .dtype = layout.sum,
+                           .device = device_,
                            .owner = item.received.data},
                           send_counts, recv_counts, {.label = "bucket " + std::to_string(bucket)});
 }

@@ -25,8 +25,9 @@ class LeafExchange {
   /// The received pieces, each this rank's part of the bucket, by sender and in the sender's order.
   using Fold = std::function<void(std::span<const void* const> pieces)>;
 
-  LeafExchange(comm::Communicator& group, const BucketLayout& layout)
-      : group_(group), layout_(layout) {}
+  /// The buckets lie on `device`.
+  LeafExchange(comm::Communicator& group, const BucketLayout& layout, Device device = {})
+      : group_(group), layout_(layout), device_(device), pool_(device) {}
 
   BufferPool::Lease take(std::size_t bytes);
 
@@ -50,6 +51,7 @@ class LeafExchange {
 
   comm::Communicator& group_;
   const BucketLayout& layout_;
+  const Device device_;
   std::mutex mutex_;
   BufferPool pool_;
   std::deque<UnderWay> under_way_;

@@ -2,8 +2,6 @@
 
 #include <algorithm>
 
-#include "trireme/kernel/leaf_sum.h"
-
 namespace trireme::inline v0::parallel {
 
 LeafSums::LeafSums(std::vector<Range> buckets, Allocate allocate)
@@ -13,6 +11,7 @@ LeafSums::LeafSums(std::vector<Range> buckets, Allocate allocate)
     slot_bytes_ += bucket.count * size_of(bucket.dtype);
   }
   reserve(1);
+  math_ = &tensor::flat_math(slots_.front().device());
 }
 
 void LeafSums::reserve(int slots) {
@@ -38,12 +37,13 @@ std::vector<comm::Term> LeafSums::terms(const LeafPlan& plan, std::uint32_t buck
   return terms;
 }
 
-bool LeafSums::add(LeafStep step, std::uint32_t bucket, std::size_t element, const void* gradient,
-                   DType gradient_type, double weight, std::size_t count) {
+tensor::Finite LeafSums::add(LeafStep step, std::uint32_t bucket, std::size_t element,
+                             const void* gradient, DType gradient_type, double weight,
+                             std::size_t count) {
   std::vector<const void*> open;
   for (int k = 0; k < step.merges; ++k) open.push_back(at(step.slot + k, bucket, element));
-  return kernel::add_leaf(gradient, gradient_type, weight, open, at(step.slot, bucket, element),
-                          count);
+  return math_->add_leaf(gradient, gradient_type, weight, open, at(step.slot, bucket, element),
+                         count);
 }
 
 }  // namespace trireme::inline v0::parallel

@@ -10,6 +10,7 @@
 
 #include "trireme/comm/communicator.h"
 #include "trireme/sync/leaf_plan.h"
+#include "trireme/tensor/flat_math.h"
 
 namespace trireme::inline v0::parallel {
 
@@ -35,10 +36,10 @@ class LeafSums {
   Buffer buffer(int slot, std::uint32_t bucket) const;
   /// `plan`'s terms of a bucket; they are in the first slots.
   std::vector<comm::Term> terms(const LeafPlan& plan, std::uint32_t bucket) const;
-  /// Adds a leaf to elements [element, element + count) of a bucket (kernel::add_leaf): false if a
-  /// result is not finite.
-  bool add(LeafStep step, std::uint32_t bucket, std::size_t element, const void* gradient,
-           DType gradient_type, double weight, std::size_t count);
+  /// Adds a leaf to elements [element, element + count) of a bucket (FlatMath::add_leaf).
+  tensor::Finite add(LeafStep step, std::uint32_t bucket, std::size_t element, const void* gradient,
+                     DType gradient_type, double weight, std::size_t count);
+  const tensor::FlatMath& math() const noexcept { return *math_; }
 
  private:
   std::vector<Range> buckets_;
@@ -46,6 +47,7 @@ class LeafSums {
   std::size_t slot_bytes_ = 0;
   Allocate allocate_;
   std::vector<comm::Arena> slots_;
+  const tensor::FlatMath* math_;  // of the slots' device
 };
 
 }  // namespace trireme::inline v0::parallel

@@ -7,22 +7,30 @@
 
 #include "trireme/base/check.h"
 #include "trireme/kernel/elementwise.h"
-#include "trireme/kernel/leaf_sum.h"
-#include "trireme/optim/optimizer.h"
+#include "trireme/tensor/flat_math.h"
 
 namespace trireme::inline v0::parallel {
+namespace {
+
+std::vector<tensor::FlatRange> gradients_of(std::span<const optim::OwnedSlice> slices) {
+  std::vector<tensor::FlatRange> ranges;
+  for (const optim::OwnedSlice& slice : slices)
+    ranges.push_back({slice.gradient, slice.master_dtype, static_cast<std::size_t>(slice.size())});
+  return ranges;
+}
+
+}  // namespace
+
 std::vector<double> squares_of(std::span<const optim::OwnedSlice> slices) {
-  std::vector<double> squares;
-  for (const optim::OwnedSlice& slice : slices) optim::chunk_squares(slice, squares);
-  return squares;
+  if (slices.empty()) return {};
+  return tensor::flat_math(slices.front().device).squares(gradients_of(slices));
 }
 
 std::int64_t first_not_finite(std::span<const optim::OwnedSlice> slices) {
-  for (const optim::OwnedSlice& slice : slices) {
-    const auto count = static_cast<std::size_t>(slice.size());
-    if (!kernel::all_finite(slice.gradient, slice.master_dtype, count)) return slice.parameter;
-  }
-  return -1;
+  if (slices.empty()) return -1;
+  const std::size_t found =
+      tensor::flat_math(slices.front().device).first_not_finite(gradients_of(slices));
+  return found < slices.size() ? slices[found].parameter : std::int64_t{-1};
 }
 
 std::int64_t first_of_all(comm::Communicator& group, std::int64_t own, std::string_view label) {

@@ -9,6 +9,7 @@
 #include "trireme/base/check.h"
 #include "trireme/base/error.h"
 #include "trireme/tensor/convert.h"
+#include "trireme/tensor/device.h"
 
 namespace trireme::inline v0::parallel {
 namespace {
@@ -45,7 +46,7 @@ at::ScalarType master_type(at::ScalarType compute) {
 }  // namespace
 
 ParameterStore::ParameterStore(const std::vector<models::Tie>& ties, StoreOptions options)
-    : UnitMemory(options.owners, options.owner, options.shards_weights),
+    : UnitMemory(options.owners, options.owner, options.shards_weights, options.device),
       options_(std::move(options)) {
   for (const models::Tie& tie : ties) ties_[tie.alias] = tie.owner;
 }
@@ -102,7 +103,9 @@ void ParameterStore::add_block(const Stage::Member& member) {
     parameter_of_leaf_.push_back(index);
     leaves_.push_back(own.tensor);
   }
-  for (const models::NamedTensor& buffer : member.block->buffers()) {
+  for (models::NamedTensor& buffer : member.block->buffers()) {
+    const at::Device here = tensor::at_device(options_.device);
+    if (buffer.tensor.device() != here) buffer.tensor.set_data(buffer.tensor.to(here));
     buffers_.emplace_back(member.name + "." + buffer.name, buffer.tensor);
     memory_.add(buffers_.back().first, buffer.tensor, false);
   }
@@ -213,7 +216,8 @@ std::vector<optim::OwnedSlice> ParameterStore::slices() const {
                       .weight = part.master.data_ptr(),
                       .compute = part.compute.defined() ? part.compute.data_ptr() : nullptr,
                       .compute_dtype = tensor::dtype_of(parameter.compute),
-                      .decay = parameter.decay});
+                      .decay = parameter.decay,
+                      .device = options_.device});
   }
   return slices;
 }
@@ -222,7 +226,8 @@ ParameterStore::OwnWeights ParameterStore::own_weights(std::uint32_t parameter) 
   for (const LocalShard& part : parts_)
     if (part.piece.parameter == parameter)
       return {part.piece.begin, part.compute.defined() ? part.compute : part.master};
-  return {0, at::empty({0}, at::TensorOptions().dtype(parameters_[parameter].compute))};
+  return {0, at::empty({0}, at::TensorOptions(tensor::at_device(options_.device))
+                                .dtype(parameters_[parameter].compute))};
 }
 
 std::vector<at::Tensor> ParameterStore::cold_memory() const {

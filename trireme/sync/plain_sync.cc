@@ -21,6 +21,10 @@ std::vector<std::vector<Piece>> all_pieces(std::span<const optim::OwnedSlice> sl
   return pieces;
 }
 
+Device device_of(std::span<const optim::OwnedSlice> slices) {
+  return slices.empty() ? Device() : slices.front().device;
+}
+
 }  // namespace
 
 Work tree_reduce(comm::Communicator& world, std::span<const comm::Term> terms, std::uint32_t total,
@@ -40,7 +44,8 @@ PlainSync::PlainSync(comm::Communicator& world, std::vector<std::vector<Accumula
                     .slices = slices,
                     .pieces = all_pieces(slices),
                     .bucket_bytes = options.bucket_bytes,
-                    .allocate = [&world](std::size_t bytes) { return world.allocate(bytes); },
+                    .allocate = [&world, device = device_of(slices)](
+                                    std::size_t bytes) { return world.allocate(bytes, device); },
                     .before_launch = options.before_launch,
                     .assignment = kernel::contiguous(world.size()),
                     .rank = world.rank()}),
@@ -136,7 +141,7 @@ Work PlainSync::finish() {
   }
   if (alone_ && rounds_ == 0) {  // a rank without a share
     for (std::uint32_t bucket = 0; bucket < layout_.buckets.size(); ++bucket)
-      std::memset(sums_.at(0, bucket, 0), 0, layout_.buckets[bucket].bytes());
+      sums_.math().clear(sums_.at(0, bucket, 0), layout_.buckets[bucket].bytes());
   }
   if (!order_known_ && !alone_) learn_order();
   if (compressor_) compressor_->finish();

@@ -42,7 +42,7 @@ ShardedSync::ShardedSync(const SyncSetup& setup, bool sums_own_part, LeafSums::A
       store_(setup.store),
       on_event_(setup.on_event),
       part_(setup.part),
-      exchange_(*groups_.exchange, layout_),
+      exchange_(*groups_.exchange, layout_, store_.device()),
       most_under_way_(most_under_way(setup)) {
   TRIREME_CHECK(owners() == store_.ownership().owners());
   TRIREME_CHECK(owner() == groups_.exchange->rank());
@@ -185,10 +185,9 @@ Work ShardedSync::publish() {
   for (std::uint32_t unit = 0; unit < store_.ownership().units().size(); ++unit) {
     const Unit& layout = store_.ownership().units()[unit];
     if (layout.bytes == 0) continue;
-    const std::span<std::byte> own = store_.own(unit), whole = store_.whole(unit);
-    works.push_back(groups_.exchange->all_gather_v(
-        {own.data(), own.size(), DType::U8}, {whole.data(), whole.size(), DType::U8},
-        layout.counts(), {.label = "weights of block " + std::to_string(unit)}));
+    works.push_back(
+        groups_.exchange->all_gather_v(store_.own(unit), store_.whole(unit), layout.counts(),
+                                       {.label = "weights of block " + std::to_string(unit)}));
   }
   return Work::all(works);
 }

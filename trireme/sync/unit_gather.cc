@@ -6,7 +6,10 @@ namespace trireme::inline v0::parallel {
 
 UnitGather::UnitGather(comm::Communicator& group, std::vector<ParameterStore*> stores,
                        OnShardEvent on_event)
-    : group_(group), stores_(std::move(stores)), on_event_(std::move(on_event)) {
+    : group_(group),
+      stores_(std::move(stores)),
+      on_event_(std::move(on_event)),
+      pool_(stores_.empty() ? Device() : stores_.front()->device()) {
   for (const ParameterStore* store : stores_)
     TRIREME_CHECK(group.size() == store->ownership().owners());
 }
@@ -34,11 +37,11 @@ void UnitGather::issue(std::size_t use) {
     if (held.wanted++ > 0) continue;
     const Unit& layout = store(part).ownership().units()[unit];
     held.buffer = pool_.take(layout.bytes);
-    const std::span<std::byte> own = store(part).own(unit);
-    const Buffer in{own.data(), own.size(), DType::U8};
+    const Buffer in = store(part).own(unit);
     const Buffer out{.data = held.buffer.data.get(),
                      .count = layout.bytes,
                      .dtype = DType::U8,
+                     .device = in.device,
                      .owner = held.buffer.data};
     const auto counts = layout.counts();
     held.arrived =

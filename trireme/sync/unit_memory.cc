@@ -2,16 +2,16 @@
 
 #include <ATen/Functions.h>
 
-#include <algorithm>
-
 #include "trireme/base/check.h"
+#include "trireme/tensor/device.h"
 
 namespace trireme::inline v0::parallel {
 namespace {
 
-at::Tensor bytes_tensor(std::size_t bytes) {
+at::Tensor bytes_tensor(std::size_t bytes, Device device) {
   const at::Tensor tensor =
-      at::zeros({static_cast<std::int64_t>(bytes)}, at::TensorOptions().dtype(at::kByte));
+      at::zeros({static_cast<std::int64_t>(bytes)},
+                at::TensorOptions(tensor::at_device(device)).dtype(at::kByte));
   TRIREME_CHECK(reinterpret_cast<std::uintptr_t>(tensor.data_ptr()) % 64 == 0u);
   return tensor;
 }
@@ -27,17 +27,16 @@ at::Tensor range(const at::Tensor& bytes, std::size_t begin, std::int64_t count,
 
 std::uint32_t UnitMemory::add_unit(std::vector<Unit::Member> members) {
   const std::uint32_t number = ownership_.add(std::move(members));
-  units_.push_back(bytes_tensor(ownership_.units().back().bytes));
+  units_.push_back(bytes_tensor(ownership_.units().back().bytes, device_));
   return number;
 }
 
 void UnitMemory::keep_own(std::uint32_t unit) {
-  const std::span<std::byte> whole_unit = whole(unit);
   const std::vector<std::size_t>& cuts = ownership_.units()[unit].cuts;
   const auto at = static_cast<std::size_t>(owner_);
-  own_.push_back(bytes_tensor(cuts[at + 1] - cuts[at]));
-  // Not memcpy: without an element, data_ptr() is null.
-  std::ranges::copy(whole_unit.subspan(cuts[at], cuts[at + 1] - cuts[at]), own(unit).data());
+  const std::size_t bytes = cuts[at + 1] - cuts[at];
+  own_.push_back(bytes_tensor(bytes, device_));
+  own_.back().copy_(range(units_[unit], cuts[at], static_cast<std::int64_t>(bytes), 1));
   hide(unit);
 }
 
@@ -60,22 +59,28 @@ bool UnitMemory::lies_in(std::uint32_t unit, const at::Tensor& tensor) const {
   return tensor.storage().unsafeGetStorageImpl() == units_[unit].storage().unsafeGetStorageImpl();
 }
 
-std::span<std::byte> UnitMemory::own(std::uint32_t unit) const {
-  if (shards_weights_) return {static_cast<std::byte*>(own_[unit].data_ptr()), own_[unit].nbytes()};
+Buffer UnitMemory::own(std::uint32_t unit) const {
+  if (shards_weights_)
+    return {.data = own_[unit].data_ptr(),
+            .count = own_[unit].nbytes(),
+            .dtype = DType::U8,
+            .device = device_};
   const std::vector<std::size_t>& cuts = ownership_.units()[unit].cuts;
   const auto at = static_cast<std::size_t>(owner_);
-  return whole(unit).subspan(cuts[at], cuts[at + 1] - cuts[at]);
+  return whole(unit).slice(cuts[at], cuts[at + 1] - cuts[at]);
 }
 
-std::span<std::byte> UnitMemory::whole(std::uint32_t unit) const {
+Buffer UnitMemory::whole(std::uint32_t unit) const {
   void* data = units_[unit].storage().unsafeGetStorageImpl()->mutable_data();
-  if (data == nullptr) return {};
-  return {static_cast<std::byte*>(data), ownership_.units()[unit].bytes};
+  return {.data = data,
+          .count = data == nullptr ? 0 : ownership_.units()[unit].bytes,
+          .dtype = DType::U8,
+          .device = device_};
 }
 
 void UnitMemory::show(std::uint32_t unit, void* whole) {
   units_[unit].storage().unsafeGetStorageImpl()->set_data_ptr_noswap(
-      at::DataPtr(whole, at::Device(at::kCPU)));
+      at::DataPtr(whole, tensor::at_device(device_)));
 }
 
 }  // namespace trireme::inline v0::parallel

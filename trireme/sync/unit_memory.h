@@ -7,9 +7,9 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
-#include <span>
 #include <vector>
 
+#include "trireme/base/buffer.h"
 #include "trireme/sync/ownership.h"
 
 namespace trireme::inline v0::parallel {
@@ -19,18 +19,22 @@ class UnitMemory {
   const Ownership& ownership() const noexcept { return ownership_; }
   int owner() const noexcept { return owner_; }
   bool shards_weights() const noexcept { return shards_weights_; }
-  /// This rank's interval of a unit.
-  std::span<std::byte> own(std::uint32_t unit) const;
-  /// The unit's whole memory; empty while it is hidden.
-  std::span<std::byte> whole(std::uint32_t unit) const;
+  Device device() const noexcept { return device_; }
+  /// This rank's interval of a unit, in bytes.
+  Buffer own(std::uint32_t unit) const;
+  /// The unit's whole memory, in bytes; empty while it is hidden.
+  Buffer whole(std::uint32_t unit) const;
   /// Points the leaves of a unit into `whole` (64-byte aligned, the unit's bytes), or nowhere.
   void show(std::uint32_t unit, void* whole);
   void hide(std::uint32_t unit) { show(unit, nullptr); }
 
  protected:
   /// With one owner, nothing is sharded.
-  UnitMemory(int owners, int owner, bool shards_weights)
-      : ownership_(owners), owner_(owner), shards_weights_(shards_weights && owners > 1) {}
+  UnitMemory(int owners, int owner, bool shards_weights, Device device)
+      : ownership_(owners),
+        owner_(owner),
+        shards_weights_(shards_weights && owners > 1),
+        device_(device) {}
   /// Makes the whole memory, zeroed, of the next unit; returns its number.
   std::uint32_t add_unit(std::vector<Unit::Member> members);
   /// Copies this rank's interval of a new unit and hides the whole.
@@ -47,6 +51,7 @@ class UnitMemory {
   Ownership ownership_;
   const int owner_;
   const bool shards_weights_;
+  const Device device_;
   std::vector<at::Tensor> units_;  // bytes; their storage comes and goes when sharded
   std::vector<at::Tensor> own_;    // bytes of this rank's interval; only if weights are sharded
 };

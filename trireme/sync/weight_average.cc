@@ -1,13 +1,10 @@
 #include "trireme/sync/weight_average.h"
 
-#include <ATen/ops/empty.h>
-
-#include <algorithm>
-
 #include "trireme/base/check.h"
 #include "trireme/base/error.h"
 #include "trireme/base/words.h"
 #include "trireme/tensor/convert.h"
+#include "trireme/tensor/flat_math.h"
 
 namespace trireme::inline v0::parallel {
 namespace {
@@ -19,6 +16,13 @@ void move_towards(T* average, const T* weight, T share, std::int64_t count) {
   for (std::int64_t i = 0; i < count; ++i) average[i] += share * (weight[i] - average[i]);
 }
 
+at::Tensor weight_of(const optim::OwnedSlice& slice) {
+  return tensor::view_of({.data = slice.weight,
+                          .count = static_cast<std::size_t>(slice.size()),
+                          .dtype = slice.master_dtype,
+                          .device = slice.device});
+}
+
 }  // namespace
 
 WeightAverage::WeightAverage(double decay, std::span<const optim::OwnedSlice> slices)
@@ -28,11 +32,7 @@ WeightAverage::WeightAverage(double decay, std::span<const optim::OwnedSlice> sl
                       {.operation = "strategy", .advice = "It must be at least 0 and below 1."});
   }
   for (const optim::OwnedSlice& slice : slices) {
-    averages_.push_back(at::empty(
-        {slice.size()}, at::TensorOptions().dtype(tensor::scalar_type_of(slice.master_dtype))));
-    // Not memcpy: without an element, data_ptr() is null.
-    std::copy_n(static_cast<const std::byte*>(slice.weight), averages_.back().nbytes(),
-                static_cast<std::byte*>(averages_.back().data_ptr()));
+    averages_.push_back(weight_of(slice).clone());
   }
 }
 
@@ -40,6 +40,10 @@ void WeightAverage::update(std::span<const optim::OwnedSlice> slices) {
   TRIREME_CHECK(slices.size() == averages_.size());
   for (std::size_t i = 0; i < slices.size(); ++i) {
     const optim::OwnedSlice& slice = slices[i];
+    if (tensor::implementation_of(slice.device) == tensor::Implementation::LibTorch) {
+      averages_[i] += (weight_of(slice) - averages_[i]) * (1 - decay_);
+      continue;
+    }
     void* average = averages_[i].data_ptr();
     if (slice.master_dtype == DType::F64) {
       move_towards(static_cast<double*>(average), static_cast<const double*>(slice.weight),
@@ -54,9 +58,9 @@ void WeightAverage::update(std::span<const optim::OwnedSlice> slices) {
 void WeightAverage::swap(std::span<const optim::OwnedSlice> slices) {
   TRIREME_CHECK(slices.size() == averages_.size());
   for (std::size_t i = 0; i < slices.size(); ++i) {
-    auto* average = static_cast<std::byte*>(averages_[i].data_ptr());
-    std::swap_ranges(average, average + averages_[i].nbytes(),
-                     static_cast<std::byte*>(slices[i].weight));
+    const at::Tensor weight = weight_of(slices[i]), trained = weight.clone();
+    weight.copy_(averages_[i]);
+    averages_[i].copy_(trained);
   }
 }
 

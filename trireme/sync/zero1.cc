@@ -1,14 +1,13 @@
 #include "trireme/sync/zero1.h"
 
 #include <algorithm>
-#include <cstring>
 
 namespace trireme::inline v0::parallel {
 
 Zero1::Zero1(const SyncSetup& setup)
-    : ShardedSync(
-          setup, /*sums_own_part=*/false,
-          [group = setup.groups.exchange](std::size_t bytes) { return group->allocate(bytes); }) {}
+    : ShardedSync(setup, /*sums_own_part=*/false,
+                  [group = setup.groups.exchange, device = setup.store.device()](
+                      std::size_t bytes) { return group->allocate(bytes, device); }) {}
 
 std::uint32_t Zero1::plan_rounds() {
   num_terms_.clear();
@@ -35,8 +34,7 @@ void Zero1::launch(std::uint32_t bucket) {
                    [this, bucket](std::span<const void* const> pieces) {
                      const BucketLayout::Bucket& own = layout_.buckets[bucket];
                      void* out = sums_.at(0, bucket, own.begin_of(owner()));
-                     kernel::fold(kernel::Combine::Sum, own.sum, fold_steps_, pieces, {&out, 1},
-                                  own.of(owner()), 0);
+                     sums_.math().fold(own.sum, fold_steps_, pieces, out, own.of(owner()));
                    });
 }
 
@@ -49,7 +47,7 @@ BufferPool::Lease Zero1::arrange_terms(std::uint32_t bucket, std::uint32_t num_t
   for (int r = 0; r < owners(); ++r) {
     const std::size_t bytes = layout.of(r) * size_of(layout.sum);
     for (std::uint32_t term = 0; term < num_terms; ++term) {
-      std::memcpy(to, sums_.at(static_cast<int>(term), bucket, layout.begin_of(r)), bytes);
+      sums_.math().copy(to, sums_.at(static_cast<int>(term), bucket, layout.begin_of(r)), bytes);
       to += bytes;
     }
   }

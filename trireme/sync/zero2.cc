@@ -5,8 +5,8 @@
 #include <numeric>
 #include <utility>
 
-#include "trireme/kernel/leaf_sum.h"
 #include "trireme/tensor/convert.h"
+#include "trireme/tensor/device.h"
 
 namespace trireme::inline v0::parallel {
 
@@ -20,13 +20,16 @@ Zero2::Zero2(const SyncSetup& setup, LeafSums::Allocate allocate)
     : ShardedSync(setup, /*sums_own_part=*/true, std::move(allocate)),
       staged_(layout_.buckets.size()) {}
 
-comm::Arena Zero2::own_memory(std::size_t bytes) {
-  const Buffer buffer = tensor::to_buffer(
-      at::zeros({static_cast<std::int64_t>(bytes)}, at::TensorOptions().dtype(at::kByte)));
-  net::Region region;
-  region.bytes = {static_cast<std::byte*>(buffer.data), bytes};
-  region.owner = buffer.owner;
-  return {std::move(region)};
+LeafSums::Allocate Zero2::own_memory_on(Device device) {
+  return [device](std::size_t bytes) -> comm::Arena {
+    const Buffer buffer =
+        tensor::to_buffer(at::zeros({static_cast<std::int64_t>(bytes)},
+                                    at::TensorOptions(tensor::at_device(device)).dtype(at::kByte)));
+    net::Region region;
+    region.bytes = {static_cast<std::byte*>(buffer.data), bytes};
+    region.owner = buffer.owner;
+    return {std::move(region), device};
+  };
 }
 
 std::uint32_t Zero2::plan_rounds() {
@@ -34,13 +37,13 @@ std::uint32_t Zero2::plan_rounds() {
   return (plan_.share.count + members - 1) / members;
 }
 
-bool Zero2::add_leaf(const BucketLayout::Place& place, const void* gradient, DType type) {
+tensor::Finite Zero2::add_leaf(const BucketLayout::Place& place, const void* gradient, DType type) {
   const BucketLayout::Bucket& bucket = layout_.buckets[place.bucket];
   const BucketLayout::Part& part = layout_.part(place);
   BufferPool::Lease& staged = staged_[place.bucket];
   if (!staged.data) staged = exchange_.take(bucket.bytes());
-  return kernel::add_leaf(gradient, type, weight_, {},
-                          staged.data.get() + part.offset * size_of(bucket.sum), part.size());
+  return sums_.math().add_leaf(gradient, type, weight_, {},
+                               staged.data.get() + part.offset * size_of(bucket.sum), part.size());
 }
 
 void Zero2::launch(std::uint32_t bucket) {

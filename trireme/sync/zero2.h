@@ -14,16 +14,17 @@ namespace trireme::inline v0::parallel {
 class Zero2 : public ShardedSync {
  public:
   static SyncPlan plan(const SyncRanks& ranks);
-  explicit Zero2(const SyncSetup& setup) : Zero2(setup, own_memory) {}
+  explicit Zero2(const SyncSetup& setup) : Zero2(setup, own_memory_on(setup.store.device())) {}
 
  protected:
   Zero2(const SyncSetup& setup, LeafSums::Allocate allocate);
   /// Memory of this process only.
-  static comm::Arena own_memory(std::size_t bytes);
+  static LeafSums::Allocate own_memory_on(Device device);
 
  private:
   std::uint32_t plan_rounds() override;
-  bool add_leaf(const BucketLayout::Place& place, const void* gradient, DType type) override;
+  tensor::Finite add_leaf(const BucketLayout::Place& place, const void* gradient,
+                          DType type) override;
   bool launches() const override { return true; }
   void launch(std::uint32_t bucket) override;
   void fold(std::uint32_t bucket, std::uint32_t first_leaf, std::span<const void* const> pieces);

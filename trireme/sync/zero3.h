@@ -12,7 +12,7 @@ namespace trireme::inline v0::parallel {
 class Zero3 : public Zero2 {
  public:
   static SyncPlan plan(const SyncRanks& ranks);
-  explicit Zero3(const SyncSetup& setup) : Zero3(setup, own_memory) {}
+  explicit Zero3(const SyncSetup& setup) : Zero3(setup, own_memory_on(setup.store.device())) {}
   Work publish() final { return {}; }  // weights are gathered when they are used
 
  protected:

@@ -1,6 +1,7 @@
 #include "trireme/tensor/batch.h"
 
 #include "trireme/base/error.h"
+#include "trireme/tensor/device.h"
 
 namespace trireme::inline v0 {
 
@@ -14,6 +15,13 @@ const at::Tensor& MicroBatch::field(std::string_view name) const {
       "the batch has no field '" + std::string(name) + "'",
       {.operation = "batch",
        .advice = known.empty() ? "It has no fields at all." : "It has: " + known + "."});
+}
+
+MicroBatch on_device(MicroBatch micro, Device device) {
+  const at::Device here = tensor::at_device(device);
+  for (auto& [name, field] : micro.fields)
+    if (field.device() != here) field = field.to(here, /*non_blocking=*/field.is_pinned());
+  return micro;
 }
 
 }  // namespace trireme::inline v0

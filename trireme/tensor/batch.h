@@ -13,6 +13,8 @@
 #include <utility>
 #include <vector>
 
+#include "trireme/base/buffer.h"
+
 namespace trireme::inline v0 {
 
 struct MicroBatch {
@@ -31,5 +33,8 @@ struct Batch {
   std::int64_t global_count = 0;  // sum of count over the global batch
   std::int64_t step = 0;
 };
+
+/// The micro-batch with its fields on `device`; copies from pinned memory run beside the host.
+MicroBatch on_device(MicroBatch micro, Device device);
 
 }  // namespace trireme::inline v0

@@ -3,6 +3,7 @@
 #include <ATen/ops/from_blob.h>
 
 #include "trireme/base/check.h"
+#include "trireme/tensor/device.h"
 
 namespace trireme::inline v0::tensor {
 
@@ -64,24 +65,21 @@ at::ScalarType scalar_type_of(DType dtype) {
 
 Buffer to_buffer(const at::Tensor& tensor) {
   TRIREME_CHECK(tensor.is_contiguous());
-  Device device;
-  if (tensor.is_cuda()) device = {DeviceKind::Cuda, tensor.get_device()};
   return {.data = tensor.data_ptr(),
           .count = static_cast<std::size_t>(tensor.numel()),
           .dtype = dtype_of(tensor),
-          .device = device,
+          .device = device_of(tensor.device()),
           .owner = std::make_shared<at::Tensor>(tensor.detach())};
 }
 
 at::Tensor view_of(const Buffer& buffer, at::IntArrayRef sizes) {
   TRIREME_CHECK(static_cast<std::size_t>(c10::multiply_integers(sizes)) <= buffer.count);
-  auto options = at::TensorOptions().dtype(scalar_type_of(buffer.dtype));
-  if (buffer.device.kind == DeviceKind::Cuda) {
-    options =
-        options.device(at::Device(at::kCUDA, static_cast<at::DeviceIndex>(buffer.device.index)));
-  }
-  return at::from_blob(
-      buffer.data, sizes, [owner = buffer.owner](void*) {}, options);
+  const at::Device device = at_device(buffer.device);
+  return at::for_blob(buffer.data, sizes)
+      .deleter([owner = buffer.owner](void*) {})
+      .options(at::TensorOptions(device).dtype(scalar_type_of(buffer.dtype)))
+      .target_device(device)
+      .make_tensor();
 }
 
 at::Tensor view_of(const Buffer& buffer) {

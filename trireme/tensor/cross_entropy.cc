@@ -4,6 +4,7 @@
 #include <torch/csrc/autograd/custom_function.h>
 
 #include "trireme/base/error.h"
+#include "trireme/tensor/functions/table.h"
 #include "trireme/tensor/functions/typed.h"
 
 namespace trireme::inline v0::tensor {
@@ -64,7 +65,7 @@ class CrossEntropyFunction : public torch::autograd::Function<CrossEntropyFuncti
 
 }  // namespace
 
-at::Tensor cross_entropy_sum(const at::Tensor& logits, const at::Tensor& targets) {
+at::Tensor kernels::cross_entropy_sum(const at::Tensor& logits, const at::Tensor& targets) {
   return CrossEntropyFunction::apply(logits, targets);
 }
 

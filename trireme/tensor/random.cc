@@ -104,7 +104,7 @@ StreamKey next_stream() {
 at::Tensor dropout(const at::Tensor& x, double p) {
   const at::Tensor mask = at::empty(x.sizes(), at::TensorOptions().dtype(x.scalar_type()));
   fill_dropout_mask(mask, next_stream(), p);
-  return at::mul(x, mask);
+  return at::mul(x, mask.to(x.device()));
 }
 
 at::Tensor dropout(const at::Tensor& x, double p, const Window& window) {
@@ -117,7 +117,7 @@ at::Tensor dropout(const at::Tensor& x, double p, const Window& window) {
   for (std::int64_t i = 0; i < outer; ++i)
     fill_dropout_mask(window.dim == 0 ? mask : mask[i], key, p,
                       (i * window.whole + window.begin) * inner);
-  return at::mul(x, mask);
+  return at::mul(x, mask.to(x.device()));
 }
 
 std::uint64_t default_generator_position() {

@@ -49,7 +49,8 @@ std::vector<float> next_logits(Strategy& strategy, std::vector<std::int64_t> con
   const at::Tensor tokens = at::tensor(context, at::kLong).unsqueeze(0);
   micro.fields.emplace_back("tokens", tokens);
   const at::Tensor logits = strategy.infer(micro).front();  // [1, T, V]
-  const at::Tensor last = logits.select(0, 0).select(0, length - 1).to(at::kFloat).contiguous();
+  const at::Tensor last =
+      logits.select(0, 0).select(0, length - 1).to(at::kCPU, at::kFloat).contiguous();
   // Tokens above 255 are not bytes.
   const std::int64_t bytes = std::min<std::int64_t>(last.numel(), 256);
   return {last.data_ptr<float>(), last.data_ptr<float>() + bytes};

@@ -16,8 +16,8 @@
 
 #include "trireme/base/waiter.h"
 #include "trireme/comm/device_backend.h"
+#include "trireme/comm/device_watch.h"
 #include "trireme/comm/nccl/gpu_messages.h"
-#include "trireme/comm/nccl/gpu_watch.h"
 #include "trireme/comm/nccl/lane.h"
 
 namespace trireme::inline v0::comm {
@@ -76,7 +76,7 @@ class GpuGroup final : public DeviceBackend,
 
   bool poll() override;
   bool pending() const noexcept override { return busy() || draining_ || leaving_; }
-  int descriptor() const noexcept override { return -1; }  // GpuWatch polls it
+  int descriptor() const noexcept override { return -1; }  // DeviceWatch polls it
   void arm(bool) noexcept override {}
 
  private:
@@ -99,7 +99,7 @@ class GpuGroup final : public DeviceBackend,
   std::vector<std::shared_ptr<Lane>> lanes_;
   std::shared_ptr<Lane> lane_;  // the one for collectives
   GpuMessages messages_{*this};
-  GpuWatch watch_;
+  DeviceWatch watch_;
   bool spreading_ = false;
   NcclId id_{};
   HeldCalls held_;

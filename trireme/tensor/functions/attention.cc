@@ -11,6 +11,7 @@
 
 #include "trireme/kernel/elementwise.h"
 #include "trireme/tensor/functions.h"
+#include "trireme/tensor/functions/table.h"
 #include "trireme/tensor/functions/typed.h"
 #include "trireme/tensor/gemm.h"
 
@@ -211,23 +212,15 @@ class AttentionFunction : public torch::autograd::Function<AttentionFunction> {
 
 thread_local bool keeps_probabilities = true;
 
-at::Tensor attend(const at::Tensor& qkv, std::int64_t heads, bool causal) {
-  const bool training = at::GradMode::is_enabled() && qkv.requires_grad();
-  return AttentionFunction::apply(qkv, heads, causal, training && keeps_probabilities);
-}
-
 }  // namespace
 
 ProbabilitiesScope::ProbabilitiesScope(bool keep)
     : outer_(std::exchange(keeps_probabilities, keep)) {}
 ProbabilitiesScope::~ProbabilitiesScope() { keeps_probabilities = outer_; }
 
-at::Tensor causal_attention(const at::Tensor& qkv, std::int64_t heads) {
-  return attend(qkv, heads, true);
-}
-
-at::Tensor bidirectional_attention(const at::Tensor& qkv, std::int64_t heads) {
-  return attend(qkv, heads, false);
+at::Tensor kernels::attention(const at::Tensor& qkv, std::int64_t heads, bool causal) {
+  const bool training = at::GradMode::is_enabled() && qkv.requires_grad();
+  return AttentionFunction::apply(qkv, heads, causal, training && keeps_probabilities);
 }
 
 }  // namespace trireme::inline v0::tensor

@@ -7,6 +7,7 @@
 #include "trireme/base/error.h"
 #include "trireme/kernel/elementwise.h"
 #include "trireme/tensor/functions.h"
+#include "trireme/tensor/functions/table.h"
 #include "trireme/tensor/functions/typed.h"
 
 namespace trireme::inline v0::tensor {
@@ -89,9 +90,12 @@ class EmbeddingFunction : public torch::autograd::Function<EmbeddingFunction> {
 
 }  // namespace
 
+namespace kernels {
+
 at::Tensor embedding(const at::Tensor& tokens, const at::Tensor& table,
                      const at::Tensor& position) {
   return EmbeddingFunction::apply(tokens, table, maybe(position));
 }
 
+}  // namespace kernels
 }  // namespace trireme::inline v0::tensor

@@ -5,6 +5,7 @@
 
 #include "trireme/tensor/deferred.h"
 #include "trireme/tensor/functions.h"
+#include "trireme/tensor/functions/table.h"
 #include "trireme/tensor/functions/typed.h"
 #include "trireme/tensor/gemm.h"
 
@@ -121,6 +122,8 @@ class GatedFunction : public torch::autograd::Function<GatedFunction> {
 
 }  // namespace
 
+namespace kernels {
+
 at::Tensor linear(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias) {
   return LinearFunction::apply(x, weight, maybe(bias), false);
 }
@@ -135,4 +138,5 @@ at::Tensor gated(kernel::Gate gate, const at::Tensor& x) {
   return GatedFunction::apply(x, static_cast<std::int64_t>(gate));
 }
 
+}  // namespace kernels
 }  // namespace trireme::inline v0::tensor

@@ -2,6 +2,7 @@
 #include <torch/csrc/autograd/custom_function.h>
 
 #include "trireme/tensor/functions.h"
+#include "trireme/tensor/functions/table.h"
 #include "trireme/tensor/functions/typed.h"
 
 namespace trireme::inline v0::tensor {
@@ -139,6 +140,8 @@ class AddFunction : public torch::autograd::Function<AddFunction> {
 
 }  // namespace
 
+namespace kernels {
+
 at::Tensor layer_norm(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias,
                       double epsilon, at::ScalarType out_type) {
   return NormFunction::apply(x, weight, maybe(bias), epsilon, static_cast<std::int64_t>(out_type));
@@ -155,4 +158,5 @@ at::Tensor residual_add(const at::Tensor& stream, const at::Tensor& update) {
   return AddFunction::apply(stream, update);
 }
 
+}  // namespace kernels
 }  // namespace trireme::inline v0::tensor

@@ -1,0 +1,50 @@
+// DeviceCopies: copies between a device's memory and the host's, in the order of the device's
+// streams. `tensor/device_copies.h` implements it for every device that LibTorch has.
+//
+// Any thread; a method never waits for the device.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <span>
+
+#include "trireme/base/buffer.h"
+
+namespace trireme::inline v0::comm {
+
+/// Memory of the host that a device copies from and to by itself (pinned).
+class HostBlock {
+ public:
+  virtual ~HostBlock() = default;
+  virtual std::span<std::byte> bytes() noexcept = 0;
+};
+
+/// A point in the order of a device's streams.
+class DeviceMark {
+ public:
+  virtual ~DeviceMark() = default;
+  /// Whether the device has got there. Throws what the device reports.
+  virtual bool reached() = 0;
+};
+
+struct StagedBuffer {
+  Buffer buffer;  // on the device
+  std::shared_ptr<HostBlock> host;
+};
+
+class DeviceCopies {
+ public:
+  virtual ~DeviceCopies() = default;
+  virtual std::shared_ptr<HostBlock> host_block(std::size_t bytes) = 0;
+  /// Zeroed memory of the device, which its later streams see.
+  virtual std::shared_ptr<std::byte> device_memory(std::size_t bytes, Device device) = 0;
+  /// Starts to copy buffers of one device to the host, after all that the calling thread has given
+  /// to the device's current stream so far. Without buffers: only marks that point.
+  virtual std::shared_ptr<DeviceMark> fetch(Device device,
+                                            std::span<const StagedBuffer> buffers) = 0;
+  /// Starts to copy from the host to buffers of one device.
+  virtual std::shared_ptr<DeviceMark> store(Device device,
+                                            std::span<const StagedBuffer> buffers) = 0;
+};
+
+}  // namespace trireme::inline v0::comm

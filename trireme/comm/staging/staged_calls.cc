@@ -1,0 +1,154 @@
+#include "trireme/comm/staging/staged_calls.h"
+
+#include <algorithm>
+#include <map>
+#include <utility>
+
+#include "trireme/comm/engine.h"
+
+namespace trireme::inline v0::comm {
+namespace {
+
+bool is_message(const Call& call) {
+  return call.operation.kind == OpKind::Send || call.operation.kind == OpKind::Recv;
+}
+
+bool fetched(const Call& call) {
+  const auto& staged = call.operation.staged;
+  return !staged || staged->fetched.empty() || staged->mark->reached();
+}
+
+// Buffers of one operation that are the same memory get the same block.
+class Blocks {
+ public:
+  explicit Blocks(Staged& staged) : staged_(staged) {}
+  void replace(Buffer& buffer, bool given, bool result) {
+    if (buffer.count == 0) {
+      buffer = {.dtype = buffer.dtype};
+      return;
+    }
+    auto& [block, is_fetched] = blocks_[{buffer.data, buffer.bytes()}];
+    if (!block) block = staged_.copies->host_block(buffer.bytes());
+    if (given && !std::exchange(is_fetched, true)) staged_.fetched.push_back({buffer, block});
+    if (result) staged_.results.push_back({buffer, block});
+    buffer = {.data = block->bytes().data(),
+              .count = buffer.count,
+              .dtype = buffer.dtype,
+              .owner = block};
+  }
+
+ private:
+  Staged& staged_;
+  std::map<std::pair<void*, std::size_t>, std::pair<std::shared_ptr<HostBlock>, bool>> blocks_;
+};
+
+}  // namespace
+
+void stage(Operation& operation, Device device, std::shared_ptr<DeviceCopies> copies, int rank) {
+  const auto staged = std::make_shared<Staged>(Staged{std::move(copies), device, {}, {}, nullptr});
+  const bool is_root = operation.kind == OpKind::Broadcast && rank == operation.root;
+  Blocks blocks(*staged);
+  for (Term& term : operation.terms) blocks.replace(term.value, true, false);
+  blocks.replace(operation.in, operation.kind != OpKind::Broadcast || is_root, false);
+  blocks.replace(operation.out, false, !is_root);
+  staged->mark = staged->copies->fetch(device, staged->fetched);
+  operation.staged = staged;
+}
+
+StagedCalls::StagedCalls(Engine& engine) : engine_(&engine), watch_(engine.waiter) {}
+
+// Messages keep their order: one that is ready waits for those before it.
+bool StagedCalls::ready(const std::shared_ptr<Call>& call) {
+  if (!call->operation.staged) return true;
+  const auto waits = [](const auto& one) { return is_message(*one); };
+  const bool behind = is_message(*call) && std::any_of(waiting_.begin(), waiting_.end(), waits);
+  try {
+    if (!behind && fetched(*call)) return true;
+  } catch (...) {
+    engine_->fail(std::current_exception());
+    if (is_message(*call)) call->end(engine_->failure.error());
+    return false;
+  }
+  if (std::find(waiting_.begin(), waiting_.end(), call) == waiting_.end()) waiting_.push_back(call);
+  watch();
+  return false;
+}
+
+void StagedCalls::deliver(const std::shared_ptr<Call>& call) {
+  const auto& staged = call->operation.staged;
+  if (!staged || staged->results.empty()) return call->end();
+  try {
+    staged->mark = staged->copies->store(staged->device, staged->results);
+  } catch (...) {
+    engine_->fail(std::current_exception());
+    return call->end(engine_->failure.error());
+  }
+  delivered_.push_back(call);
+  watch();
+}
+
+void StagedCalls::abandon(const Call& call) {
+  if (!call.operation.staged) return;
+  abandoned_.push_back(call.operation.staged);
+  watch();
+}
+
+void StagedCalls::fail(const std::exception_ptr& error) noexcept {
+  std::vector<std::shared_ptr<Call>> open = std::exchange(delivered_, {});
+  for (const auto& call : std::exchange(waiting_, {}))
+    if (is_message(*call)) open.push_back(call);  // the queue ends the others
+  for (const auto& call : open) {
+    abandon(*call);
+    call->end(error);
+  }
+}
+
+void StagedCalls::watch() {
+  pending_ = true;
+  watch_.begin(shared_from_this());
+}
+
+void StagedCalls::detach() noexcept {
+  engine_ = nullptr;
+  watch_.end(this);
+}
+
+bool StagedCalls::poll() {
+  const auto keep = shared_from_this();
+  bool moved = false;
+  try {
+    std::erase_if(abandoned_, [](const auto& staged) { return staged->mark->reached(); });
+    if (engine_ != nullptr) moved = begin_ready();
+    moved |= end_delivered();
+  } catch (...) {  // the device has failed; it accesses no memory any more
+    abandoned_.clear();
+    if (engine_ != nullptr) engine_->fail(std::current_exception());
+  }
+  pending_ = busy() || !abandoned_.empty();
+  return moved;
+}
+
+bool StagedCalls::begin_ready() {
+  bool moved = false;
+  while (!waiting_.empty() && fetched(*waiting_.front())) {
+    const std::shared_ptr<Call> call = waiting_.front();
+    waiting_.erase(waiting_.begin());
+    moved = true;
+    engine_->begin_staged(call);
+    if (engine_ == nullptr) break;
+  }
+  return moved;
+}
+
+bool StagedCalls::end_delivered() {
+  bool moved = false;
+  while (!delivered_.empty() && delivered_.front()->operation.staged->mark->reached()) {
+    const std::shared_ptr<Call> call = delivered_.front();
+    delivered_.erase(delivered_.begin());
+    moved = true;
+    call->end();
+  }
+  return moved;
+}
+
+}  // namespace trireme::inline v0::comm

@@ -1,0 +1,75 @@
+// StagedCalls: calls on the memory of a device that no backend reaches, by way of the host's memory.
+//
+//     caller's thread      copies to the host start; the operation gets the host's buffers
+//     progress context     when the copies have ended, the call begins like any on CPU memory;
+//                          when it has ended, its result is copied to the device;
+//                          when that has ended, so does its Work
+//
+// Copies of later calls run meanwhile. A timer polls the device while calls wait for it. A call that
+// failed keeps its buffers until the device has left them. stage() may be called from any thread,
+// the rest in the progress context.
+#pragma once
+
+#include <atomic>
+#include <exception>
+#include <memory>
+#include <vector>
+
+#include "trireme/base/waiter.h"
+#include "trireme/comm/device_watch.h"
+#include "trireme/comm/staging/device_copies.h"
+
+namespace trireme::inline v0::comm {
+
+struct Call;
+struct Operation;
+class Engine;
+
+/// What an operation on a device's memory keeps while it runs on the host's.
+struct Staged {
+  std::shared_ptr<DeviceCopies> copies;
+  Device device;
+  std::vector<StagedBuffer> fetched, results;
+  std::shared_ptr<DeviceMark> mark;  // of the copies under way
+};
+
+/// Replaces the operation's buffers on `device` by memory of the host, and starts to copy what this
+/// rank gives.
+void stage(Operation& operation, Device device, std::shared_ptr<DeviceCopies> copies, int rank);
+
+class StagedCalls final : public ProgressSource, public std::enable_shared_from_this<StagedCalls> {
+ public:
+  explicit StagedCalls(Engine& engine);
+
+  /// Whether what the call gives is in the host's memory. If not, a message is begun later by itself,
+  /// and the queue is pumped.
+  bool ready(const std::shared_ptr<Call>& call);
+  /// Ends a call that succeeded: after its result is on the device, if it is staged.
+  void deliver(const std::shared_ptr<Call>& call);
+  /// A call with `error`: keeps its buffers until the device has left them.
+  void abandon(const Call& call);
+  /// The engine broke: ends the calls that are not in its queue.
+  void fail(const std::exception_ptr& error) noexcept;
+  /// Whether calls wait for the device.
+  bool busy() const noexcept { return !waiting_.empty() || !delivered_.empty(); }
+  void detach() noexcept;
+
+  bool poll() override;
+  bool pending() const noexcept override { return pending_; }
+  int descriptor() const noexcept override { return -1; }
+  void arm(bool) noexcept override {}
+
+ private:
+  void watch();
+  bool begin_ready();
+  bool end_delivered();
+
+  Engine* engine_;  // null once detached
+  DeviceWatch watch_;
+  std::vector<std::shared_ptr<Call>> waiting_;    // for their fetched copies
+  std::vector<std::shared_ptr<Call>> delivered_;  // for the copies of their results
+  std::vector<std::shared_ptr<Staged>> abandoned_;
+  std::atomic<bool> pending_{false};
+};
+
+}  // namespace trireme::inline v0::comm

@@ -1,0 +1,195 @@
+// Collectives and messages on a made-up device whose copies end late.
+#include "trireme/comm/staging/staged_calls.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <deque>
+#include <functional>
+#include <numeric>
+#include <vector>
+
+#include "trireme/base/error.h"
+#include "trireme/testing/run_ranks.h"
+
+namespace trireme::staged_calls_test {
+namespace {
+
+using comm::DeviceMark;
+using comm::HostBlock;
+using comm::StagedBuffer;
+using testing::RankContext;
+using testing::run_ranks;
+
+constexpr Device kDevice{DeviceKind::Other, 0};
+
+struct HeapBlock final : HostBlock {
+  explicit HeapBlock(std::size_t count) : memory(count, std::byte{0xEE}) {}
+  std::span<std::byte> bytes() noexcept override { return memory; }
+  std::vector<std::byte> memory;
+};
+
+// A stream whose next piece of work runs when somebody has asked for a mark three times.
+class LateCopies final : public comm::DeviceCopies,
+                         public std::enable_shared_from_this<LateCopies> {
+ public:
+  std::shared_ptr<HostBlock> host_block(std::size_t bytes) override {
+    return std::make_shared<HeapBlock>(bytes);
+  }
+  std::shared_ptr<std::byte> device_memory(std::size_t bytes, Device) override {
+    return {new std::byte[bytes](), std::default_delete<std::byte[]>()};
+  }
+  std::shared_ptr<DeviceMark> fetch(Device, std::span<const StagedBuffer> buffers) override {
+    return enqueue(buffers, [](const StagedBuffer& one) {
+      std::memcpy(one.host->bytes().data(), one.buffer.data, one.buffer.bytes());
+    });
+  }
+  std::shared_ptr<DeviceMark> store(Device, std::span<const StagedBuffer> buffers) override {
+    return enqueue(buffers, [](const StagedBuffer& one) {
+      std::memcpy(one.buffer.data, one.host->bytes().data(), one.buffer.bytes());
+    });
+  }
+  void break_down() { broken_ = true; }
+
+ private:
+  struct Mark final : DeviceMark {
+    Mark(std::shared_ptr<LateCopies> copies, std::size_t number)
+        : copies(std::move(copies)), number(number) {}
+    bool reached() override { return copies->reached(number); }
+    std::shared_ptr<LateCopies> copies;
+    std::size_t number;
+  };
+  template <class Copy>
+  std::shared_ptr<DeviceMark> enqueue(std::span<const StagedBuffer> buffers, Copy copy) {
+    work_.push_back([all = std::vector(buffers.begin(), buffers.end()), copy] {
+      for (const StagedBuffer& one : all) copy(one);
+    });
+    return std::make_shared<Mark>(shared_from_this(), ++enqueued_);
+  }
+  bool reached(std::size_t number) {
+    if (broken_) throw ResourceError("the device has fallen off the bus", {});
+    if (done_ < number && ++asked_ % 3 == 0) {
+      work_.front()();
+      work_.pop_front();
+      ++done_;
+    }
+    return done_ >= number;
+  }
+
+  std::deque<std::function<void()>> work_;
+  std::size_t enqueued_ = 0, done_ = 0, asked_ = 0;
+  bool broken_ = false;
+};
+
+Buffer on_device(std::vector<float>& values) {
+  Buffer buffer = Buffer::of(std::span(values));
+  buffer.device = kDevice;
+  return buffer;
+}
+
+std::vector<float> numbers(std::size_t count, int rank) {
+  std::vector<float> values(count);
+  std::iota(values.begin(), values.end(), static_cast<float>(100 * rank));
+  return values;
+}
+
+TEST(StagedCalls, GiveWhatTheHostGives) {
+  for (const int size : {1, 2, 3, 5}) {
+    for (const std::size_t count : {std::size_t{2}, std::size_t{5000}}) {
+      run_ranks(size, [&](RankContext& rank) {
+        rank.world->stage_through(std::make_shared<LateCopies>());
+        std::vector<float> device = numbers(count, rank.rank), host = device;
+        // Two calls are under way at once.
+        std::vector<float> root = numbers(count, rank.rank + 7);
+        const Work first = rank.world->all_reduce(on_device(device), ReduceOp::Sum);
+        const Work second = rank.world->broadcast(on_device(root), size - 1);
+        first.wait();
+        second.wait();
+        rank.world->all_reduce(Buffer::of(std::span(host)), ReduceOp::Sum).wait();
+        EXPECT_EQ(device, host);
+        EXPECT_EQ(root, numbers(count, size - 1 + 7));
+      });
+    }
+  }
+}
+
+TEST(StagedCalls, GatherAndExchangeUnevenPieces) {
+  run_ranks(3, [](RankContext& rank) {
+    rank.world->stage_through(std::make_shared<LateCopies>());
+    const std::vector<std::size_t> counts{1, 0, 3};
+    const auto own = counts[static_cast<std::size_t>(rank.rank)];
+    std::vector<float> mine = numbers(own, rank.rank), all(4), expected{0, 200, 201, 202};
+    rank.world->all_gather_v(on_device(mine), on_device(all), counts).wait();
+    EXPECT_EQ(all, expected);
+
+    // Rank r sends r + 1 numbers to each rank.
+    const std::vector<std::size_t> sends(3, static_cast<std::size_t>(rank.rank) + 1);
+    const std::vector<std::size_t> receives{1, 2, 3};
+    std::vector<float> out(3 * sends[0], static_cast<float>(rank.rank)), in(6);
+    rank.world->all_to_all_v(on_device(out), on_device(in), sends, receives).wait();
+    EXPECT_EQ(in, (std::vector<float>{0, 1, 1, 2, 2, 2}));
+  });
+}
+
+TEST(StagedCalls, MessagesKeepTheirOrder) {
+  for (std::uint64_t seed = 1; seed <= 20; ++seed) {
+    run_ranks(2,
+              [](RankContext& rank) {
+                rank.world->stage_through(std::make_shared<LateCopies>());
+                std::vector<std::vector<float>> values(4, std::vector<float>(1000));
+                std::vector<Work> works;
+                for (int i = 0; i < 4; ++i) {
+                  if (rank.rank == 0) values[static_cast<std::size_t>(i)] = numbers(1000, i);
+                  const Buffer buffer = on_device(values[static_cast<std::size_t>(i)]);
+                  works.push_back(rank.rank == 0 ? rank.world->send(buffer, 1)
+                                                 : rank.world->recv(buffer, 0));
+                }
+                Work::all(works).wait();
+                for (int i = 0; i < 4; ++i)
+                  EXPECT_EQ(values[static_cast<std::size_t>(i)], numbers(1000, i));
+              },
+              {.seed = seed});
+  }
+}
+
+TEST(StagedCalls, GroupsAndArenasStage) {
+  run_ranks(4, [](RankContext& rank) {
+    rank.world->stage_through(std::make_shared<LateCopies>());
+    const auto half = rank.world->split(rank.rank / 2, 0);
+    const comm::Arena arena = half->allocate(16, kDevice);
+    const Buffer buffer = arena.buffer(0, 4, DType::F32);
+    EXPECT_EQ(buffer.device, kDevice);
+    auto* values = static_cast<float*>(buffer.data);
+    std::fill_n(values, 4, static_cast<float>(rank.rank));
+    half->all_reduce(buffer, ReduceOp::Sum).wait();
+    EXPECT_EQ(values[3], rank.rank < 2 ? 1.0f : 5.0f);
+  });
+}
+
+TEST(StagedCalls, ADeviceThatFailsBreaksTheGroup) {
+  run_ranks(2, [](RankContext& rank) {
+    const auto copies = std::make_shared<LateCopies>();
+    rank.world->stage_through(copies);
+    std::vector<float> values = numbers(100, rank.rank);
+    if (rank.rank == 1) copies->break_down();
+    try {
+      rank.world->all_reduce(on_device(values), ReduceOp::Sum).wait();
+      ADD_FAILURE() << "the call ended on rank " << rank.rank;
+    } catch (const Error& error) {
+      const char* said = rank.rank == 1 ? "fallen off the bus" : "";
+      EXPECT_THAT(error.what(), ::testing::HasSubstr(said));
+    }
+  });
+}
+
+TEST(StagedCalls, WithoutCopiesADeviceIsRefused) {
+  run_ranks(1, [](RankContext& rank) {
+    std::vector<float> values(3);
+    EXPECT_THROW(rank.world->all_reduce(on_device(values), ReduceOp::Sum).wait(), ConfigError);
+    EXPECT_THROW(rank.world->allocate(16, kDevice), ConfigError);
+  });
+}
+
+}  // namespace
+}  // namespace trireme::staged_calls_test

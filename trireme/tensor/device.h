@@ -1,0 +1,33 @@
+// Devices: LibTorch's and base's names for them, and copies between a device and the host.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+#include <c10/core/Device.h>
+
+#include <cstddef>
+#include <memory>
+
+#include "trireme/base/buffer.h"
+
+namespace trireme::inline v0 {
+namespace comm {
+class DeviceCopies;
+}
+namespace tensor {
+
+at::Device at_device(Device device);
+/// The index of LibTorch's device, or 0 if it has none. ConfigError for kinds that no rank trains on
+/// (meta, xla, ...).
+Device device_of(at::Device device);
+
+/// Copies in streams of their own, beside the computing stream. Host memory is pinned.
+std::shared_ptr<comm::DeviceCopies> make_device_copies();
+
+/// At least `bytes` bytes of a device's memory, 64-byte aligned, contents undefined.
+std::shared_ptr<std::byte> flat_memory(std::size_t bytes, Device device);
+
+/// `tensor` in the host's memory: itself, or a copy that is complete on return.
+at::Tensor on_host(const at::Tensor& tensor);
+
+}  // namespace tensor
+}  // namespace trireme::inline v0

@@ -1,0 +1,53 @@
+// The functions of functions.h and cross_entropy.h, twice: by Trireme's kernels (the CPU), and by
+// LibTorch's operations, which every device has. functions_of() is the one place that chooses.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <utility>
+
+#include "trireme/kernel/transformer.h"
+
+namespace trireme::inline v0::tensor {
+
+struct FunctionTable {
+  using Tensor = at::Tensor;
+  Tensor (*linear)(const Tensor& x, const Tensor& weight, const Tensor& bias);
+  Tensor (*linear_gelu)(const Tensor& x, const Tensor& weight, const Tensor& bias);
+  Tensor (*gelu_tanh)(const Tensor& x);
+  Tensor (*gated)(kernel::Gate gate, const Tensor& x);
+  Tensor (*layer_norm)(const Tensor& x, const Tensor& weight, const Tensor& bias, double epsilon,
+                       at::ScalarType out_type);
+  Tensor (*attention)(const Tensor& qkv, std::int64_t heads, bool causal);
+  Tensor (*embedding)(const Tensor& tokens, const Tensor& table, const Tensor& position);
+  std::pair<Tensor, Tensor> (*add_layer_norm)(const Tensor& stream, const Tensor& update,
+                                              const Tensor& weight, const Tensor& bias,
+                                              double epsilon);
+  Tensor (*residual_add)(const Tensor& stream, const Tensor& update);
+  Tensor (*cross_entropy_sum)(const Tensor& logits, const Tensor& targets);
+};
+
+/// What computes on the device of `tensor` (flat_math.h: implementation_of()).
+const FunctionTable& functions_of(const at::Tensor& tensor);
+
+// Each a part of the table.
+namespace kernels {
+at::Tensor linear(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias);
+at::Tensor linear_gelu(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias);
+at::Tensor gelu_tanh(const at::Tensor& x);
+at::Tensor gated(kernel::Gate gate, const at::Tensor& x);
+at::Tensor layer_norm(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias,
+                      double epsilon, at::ScalarType out_type);
+at::Tensor attention(const at::Tensor& qkv, std::int64_t heads, bool causal);
+at::Tensor embedding(const at::Tensor& tokens, const at::Tensor& table, const at::Tensor& position);
+std::pair<at::Tensor, at::Tensor> add_layer_norm(const at::Tensor& stream, const at::Tensor& update,
+                                                 const at::Tensor& weight, const at::Tensor& bias,
+                                                 double epsilon);
+at::Tensor residual_add(const at::Tensor& stream, const at::Tensor& update);
+at::Tensor cross_entropy_sum(const at::Tensor& logits, const at::Tensor& targets);
+}  // namespace kernels
+
+const FunctionTable& libtorch_functions();
+
+}  // namespace trireme::inline v0::tensor
