@@ -16,6 +16,7 @@ LAYERS = """
 5 models torch: base tensor
 7 layers torch: base tensor models
 - testing: base net
+- testing/device torch: base
 """
 
 
@@ -80,6 +81,12 @@ class CheckLayers(unittest.TestCase):
 
     def test_only_tests_include_testing(self):
         self.assert_refused({"trireme/net/a.cc": '#include "trireme/testing/run_ranks.h"'}, "testing")
+        self.assert_refused({"trireme/models/a.cc": '#include "trireme/testing/device/d.h"'}, "testing/device")
+
+    def test_tests_include_modules_below_testing(self):
+        self.assertEqual(self.violations({
+            "trireme/models/a_test.cc": '#include "trireme/testing/device/d.h"',
+            "trireme/testing/device/d.h": "#include <ATen/core/Tensor.h>"}), [])
 
     def test_an_unknown_module_is_named(self):
         self.assert_refused({"trireme/extra/a.cc": ""}, "extra is not in layers.txt")

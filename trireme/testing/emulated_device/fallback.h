@@ -1,0 +1,13 @@
+// Every operator that LibTorch's CPU backend has, on the emulated device: its results are allocated,
+// and the CPU's own kernel runs later, in the order of the current stream, over the same memory.
+#pragma once
+
+#include <ATen/core/dispatch/Dispatcher.h>
+#include <ATen/core/stack.h>
+
+namespace trireme::inline v0::testing {
+
+/// A boxed kernel for any operator but those in operators.h.
+void run_on_device(const c10::OperatorHandle& op, torch::jit::Stack* stack);
+
+}  // namespace trireme::inline v0::testing
