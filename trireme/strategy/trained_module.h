@@ -61,6 +61,7 @@ class TrainedModule {
   torch::optim::Optimizer& optimizer_;
   const std::string sync_name_;
   const ModuleTensors tensors_;
+  const Device device_;  // of the parameters
   const SyncPlan plan_;
   std::optional<ParameterStore> store_;    // under ZeRO
   std::optional<OptimizerShards> shards_;  // under ZeRO

@@ -38,19 +38,13 @@ at::Tensor layer_norm(const at::Tensor& x, const at::Tensor& weight, const at::T
       .to(out_type);
 }
 
-// A CPU that stands in for a device computes as devices without fused attention do.
-at::Tensor attend(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, bool causal) {
-  if (!q.is_cpu()) return at::scaled_dot_product_attention(q, k, v, {}, 0.0, causal);
-  return std::get<0>(at::_scaled_dot_product_attention_math(q, k, v, {}, 0.0, causal));
-}
-
 at::Tensor attention(const at::Tensor& qkv, std::int64_t heads, bool causal) {
   TRIREME_CHECK(qkv.dim() == 3);
   TRIREME_CHECK(qkv.size(2) % (3 * heads) == 0);
   const std::int64_t batch = qkv.size(0), length = qkv.size(1), width = qkv.size(2) / 3;
   const at::Tensor parts =
       qkv.view({batch, length, 3, heads, width / heads}).permute({2, 0, 3, 1, 4});
-  return attend(parts[0], parts[1], parts[2], causal)
+  return at::scaled_dot_product_attention(parts[0], parts[1], parts[2], {}, 0.0, causal)
       .transpose(1, 2)
       .reshape({batch, length, width});
 }

@@ -129,6 +129,11 @@ at::Scalar scalar_of(const at::Tensor& self) {
   return value.item();
 }
 
+/// set_data() may move a tensor here. LibTorch's own answer knows no backend such as this one.
+bool can_take_data_of(const at::Tensor& self, const at::Tensor& from) {
+  return self.layout() == c10::kStrided && from.layout() == c10::kStrided;
+}
+
 void record_stream_of(at::Tensor& self, c10::Stream stream) {
   Runtime::get().record_stream(self.storage().mutable_data(), from_c10(stream));
 }
@@ -167,6 +172,7 @@ void register_own(torch::Library& library, std::set<std::string>& own) {
   add("_copy_from_and_resize", &copy_from_and_resize);
   add("_local_scalar_dense", &scalar_of);
   add("record_stream", &record_stream_of);
+  add("_has_compatible_shallow_copy_type", &can_take_data_of);
   add("_fused_sdp_choice", &attention_kernel);
 }
 
