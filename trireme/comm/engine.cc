@@ -169,7 +169,8 @@ void Engine::announce(const net::Region& region) {
 }
 
 Work Engine::submit(Operation&& operation, Deadline deadline) {
-  if (const auto error = failure.error()) return Work::failed(error);
+  const auto error = failure.error();
+  if (error && !operation.staged) return Work::failed(error);
   const auto call = std::make_shared<Call>(std::move(operation));
   if (trace) trace->submitted(call->times);
   Work work;
@@ -191,7 +192,10 @@ void Engine::abort(std::exception_ptr error) noexcept {
 }
 
 void Engine::enqueue(std::shared_ptr<Call> call) {
-  if (failure.broken()) return call->end(failure.error());
+  if (failure.broken()) {
+    staged->abandon(*call);
+    return call->end(failure.error());
+  }
   const OpKind kind = call->operation.kind;
   if (kind == OpKind::Send || kind == OpKind::Recv) {
     if (staged->ready(call)) messages.run(call);

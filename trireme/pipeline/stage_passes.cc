@@ -1,6 +1,7 @@
 #include "trireme/pipeline/stage_passes.h"
 
 #include <ATen/ops/full_like.h>
+#include <c10/core/AutogradState.h>
 #include <c10/core/GradMode.h>
 #include <torch/csrc/autograd/engine.h>
 #include <torch/csrc/autograd/function.h>
@@ -13,6 +14,20 @@
 
 namespace trireme::inline v0::parallel {
 namespace {
+
+// Backward passes of a device run in the calling thread, as the CPU's do, not in LibTorch's thread of
+// that device. There hooks of parameters would wait for other ranks, and ranks that share the device
+// in one process would share that thread.
+class OneThread {
+ public:
+  OneThread() { state().set_multithreading_enabled(false); }
+  ~OneThread() { state().set_multithreading_enabled(before_); }
+  OneThread(const OneThread&) = delete;
+
+ private:
+  static c10::AutogradState& state() { return c10::AutogradState::get_tls_state(); }
+  const bool before_ = state().get_multithreading_enabled();
+};
 
 // The end of a stage's graph: catches the gradient of one tensor that came in.
 struct CatchGradient final : torch::autograd::Node {
@@ -135,10 +150,12 @@ Parcel StagePasses::backward(std::uint32_t number, const Parcel& gradients) {
       of_roots.push_back(gradients.tensors[i]);
     }
   }
-  if (!roots.empty())
+  if (!roots.empty()) {
+    const OneThread one_thread;
     torch::autograd::Engine::get_default_engine().execute(roots, of_roots, /*keep_graph=*/false,
                                                           /*create_graph=*/false,
                                                           /*accumulate_grad=*/true);
+  }
   Parcel back{.counts = {kept.inputs.size()}};
   for (const Kept::Input& input : kept.inputs) {
     const at::Tensor& caught = input.node->caught;

@@ -32,6 +32,7 @@ struct EventMark final : comm::DeviceMark {
     event.record(stream);
   }
   bool reached() override { return event.query(); }
+  void wait() override { event.synchronize(); }
   c10::Event event;
 };
 

@@ -111,6 +111,14 @@ void StagedCalls::watch() {
 void StagedCalls::detach() noexcept {
   engine_ = nullptr;
   watch_.end(this);
+  for (const auto* calls : {&waiting_, &delivered_})
+    for (const auto& call : *calls) abandoned_.push_back(call->operation.staged);
+  for (const auto& staged : std::exchange(abandoned_, {})) {
+    try {
+      staged->mark->wait();
+    } catch (...) {  // the device has failed; it accesses no memory any more
+    }
+  }
 }
 
 bool StagedCalls::poll() {

@@ -52,6 +52,7 @@ class StagedCalls final : public ProgressSource, public std::enable_shared_from_
   void fail(const std::exception_ptr& error) noexcept;
   /// Whether calls wait for the device.
   bool busy() const noexcept { return !waiting_.empty() || !delivered_.empty(); }
+  /// Waits until the device has left all buffers.
   void detach() noexcept;
 
   bool poll() override;

@@ -51,12 +51,18 @@ class LateCopies final : public comm::DeviceCopies,
     });
   }
   void break_down() { broken_ = true; }
+  std::size_t enqueued() const { return enqueued_; }
+  std::size_t done() const { return done_; }
 
  private:
   struct Mark final : DeviceMark {
     Mark(std::shared_ptr<LateCopies> copies, std::size_t number)
         : copies(std::move(copies)), number(number) {}
     bool reached() override { return copies->reached(number); }
+    void wait() override {
+      while (!reached()) {
+      }
+    }
     std::shared_ptr<LateCopies> copies;
     std::size_t number;
   };
@@ -181,6 +187,37 @@ TEST(StagedCalls, ADeviceThatFailsBreaksTheGroup) {
       EXPECT_THAT(error.what(), ::testing::HasSubstr(said));
     }
   });
+}
+
+TEST(StagedCalls, AFailedCallKeepsItsMemoryUntilTheDeviceHasLeftIt) {
+  for (std::uint64_t seed = 0; seed < 20; ++seed) {
+    int kept = 0;
+    run_ranks(2,
+              [&](RankContext& rank) {
+                const auto copies = std::make_shared<LateCopies>();
+                rank.world->stage_through(copies);
+                auto values = numbers(100, rank.rank);
+                std::vector<Work> works;
+                const auto call = [&] {
+                  Buffer buffer = on_device(values);
+                  buffer.owner = {values.data(),
+                                  [&kept, copies, fetch = copies->enqueued() + 1](const void*) {
+                                    kept += copies->done() >= fetch;
+                                  }};
+                  works.push_back(rank.world->all_reduce(std::move(buffer), ReduceOp::Sum));
+                };
+                if (rank.rank == 0)
+                  works.push_back(rank.world->barrier());  // which the other rank does not call
+                for (int i = 0; i < 5; ++i) call();
+                EXPECT_THROW(works.front().wait(), Error);
+                call();  // on a group that has failed
+                EXPECT_THROW(works.back().wait(), Error);
+                works.clear();
+                rank.world.reset();
+              },
+              {.seed = seed});
+    EXPECT_EQ(kept, 12) << "seed " << seed;
+  }
 }
 
 TEST(StagedCalls, WithoutCopiesADeviceIsRefused) {

@@ -325,6 +325,8 @@ bool Scheduler::try_run(int rank, const Task& task) {
   const Inside inside(*this, rank);
   // Other ranks may overtake a rank's thread that is about to start something.
   if (rank == current_ && depth_ == 0 && random_.draw(2) == 0) pass_baton(rank);
+  take_foreign_tasks();
+  if (!ranks_[rank]->tasks.empty()) run_in_context(rank, [] {});  // they come first
   run_in_context(rank, task);
   return true;
 }

@@ -12,7 +12,7 @@
 //
 // A rank's tasks and polls run on the thread that holds the baton, at any point where the rank's
 // own thread is suspended, as on a background thread. One thread per rank may block. Tasks queued
-// by foreign threads run when the baton is passed next.
+// by foreign threads run before what the rank's own thread starts next, or when the baton is passed.
 #pragma once
 
 #include <atomic>

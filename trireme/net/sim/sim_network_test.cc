@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <thread>
 #include <vector>
 
 #include "trireme/base/error.h"
@@ -98,6 +99,16 @@ TEST(SimNetwork, NoMessageTakesThePlaceOfALostOne) {
     });
   }
   EXPECT_GT(lost, 0);
+}
+
+TEST(SimNetwork, ATaskOfAnotherThreadRunsBeforeLaterOnes) {
+  std::vector<int> order;
+  ends(1, quiet_cluster(), [&](net::Transport& transport) {
+    const auto waiter = transport.waiter();
+    std::thread([&] { waiter->run([&] { order.push_back(1); }); }).join();
+    waiter->run([&] { order.push_back(2); });
+  });
+  EXPECT_EQ(order, (std::vector{1, 2}));
 }
 
 TEST(SimNetwork, ClusterHasNoSharedMemory) {

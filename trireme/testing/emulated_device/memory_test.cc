@@ -9,6 +9,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <cstdlib>
 #include <vector>
 
 #include "trireme/testing/emulated_device/test_device.h"
@@ -34,10 +35,8 @@ c10::Stream other_stream() {
 
 TEST_F(EmulatedMemoryDeathTest, TheHostCannotTouchIt) {
   const Tensor value = at::ones({4}, on(0));
-  EXPECT_EXIT(static_cast<volatile float*>(value.data_ptr())[0], ::testing::KilledBySignal(SIGSEGV),
-              "");
-  EXPECT_EXIT(static_cast<volatile float*>(value.data_ptr())[0] = 1,
-              ::testing::KilledBySignal(SIGSEGV), "");
+  EXPECT_DEATH(static_cast<volatile float*>(value.data_ptr())[0], "");
+  EXPECT_DEATH(static_cast<volatile float*>(value.data_ptr())[0] = 1, "");
 }
 
 TEST_F(EmulatedMemoryDeathTest, ARaceEndsTheProcessWithASentence) {
@@ -50,6 +49,31 @@ TEST_F(EmulatedMemoryDeathTest, ARaceEndsTheProcessWithASentence) {
       race(),
       "aten::add_.Tensor on emulated:0 stream [0-9]+ overwrites memory that may not have been "
       "written yet by aten::fill_.Scalar on emulated:0 stream 0 .* nothing orders the two");
+}
+
+TEST_F(EmulatedMemoryDeathTest, AChildOfForkCannotUseIt) {
+  GTEST_FLAG_SET(death_test_style, "fast");
+  Tensor value = at::ones({4}, on(0));
+  const auto child = [&] {
+    try {
+      value.sum().item<float>();
+    } catch (const c10::Error&) {
+      value = Tensor();
+      std::exit(7);  // with its static objects
+    }
+    std::_Exit(1);
+  };
+  EXPECT_EXIT(child(), ::testing::ExitedWithCode(7), "");
+}
+
+TEST_F(EmulatedMemoryDeathTest, AProcessMayEndWithWorkInItsStreams) {
+  const auto process = [] {
+    static std::vector<Tensor> held;
+    for (int i = 0; i < 10; ++i) held.push_back(at::ones({1000}, on(i % 2)).add(1));
+    at::ones({10}, on(0)).requires_grad_().sum().backward();
+    std::exit(5);
+  };
+  EXPECT_EXIT(process(), ::testing::ExitedWithCode(5), "");
 }
 
 TEST_F(EmulatedMemory, NewMemoryIsNan) {

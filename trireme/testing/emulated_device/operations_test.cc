@@ -1,5 +1,6 @@
 // Operations give the bits that LibTorch's CPU operations give with one thread.
 #include <ATen/ATen.h>
+#include <ATen/DeviceAccelerator.h>
 #include <ATen/Parallel.h>
 #include <gtest/gtest.h>
 
@@ -7,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "trireme/testing/emulated_device/device_data.h"
 #include "trireme/testing/emulated_device/test_device.h"
 
 namespace trireme::operations_test {
@@ -113,6 +115,7 @@ TEST_F(EmulatedOperations, InPlace) {
       [](const Tensors& x) {
         Tensor out = at::empty({0}, x[0].options());
         at::add_out(out, x[0].detach(), x[1].detach());
+        out.resize_({0});
         at::mm_out(out, x[0].detach(), x[1].detach().t());
         return Tensors{out};
       },
@@ -335,6 +338,21 @@ TEST_F(EmulatedOperations, RandomNumbersAreThoseOfTheCpu) {
   };
   const Tensors wanted = drawn(at::kCPU), found = drawn(on(0));
   for (std::size_t i = 0; i < wanted.size(); ++i) EXPECT_TRUE(same_bits(wanted[i], found[i])) << i;
+}
+
+TEST_F(EmulatedOperations, OneThreadComputes) {
+  at::set_num_threads(2);
+  int there = 0;
+  const c10::Stream stream = at::accelerator::getCurrentStream(0);
+  testing::launch_on_stream(
+      stream, {"count", {}, {}, [&](const auto&, const auto&) { there = at::get_num_threads(); }});
+  stream.synchronize();
+  EXPECT_EQ(there, 1);
+  EXPECT_EQ(at::get_num_threads(), 2);
+  const Tensor left = random({300, 300}), right = random({300, 300});
+  const Tensor found = at::mm(left.to(on(0)), right.to(on(0))).softmax(0).sum();
+  at::set_num_threads(1);
+  EXPECT_TRUE(same_bits(found, at::mm(left, right).softmax(0).sum()));
 }
 
 TEST_F(EmulatedOperations, TensorsOfTwoDevicesDoNotMix) {

@@ -1,0 +1,160 @@
+#include "tests/devices/device_training.h"
+
+#include <ATen/Functions.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <optional>
+
+#include "trireme/kernel/assignment.h"
+#include "trireme/models/bert.h"
+#include "trireme/models/gpt.h"
+#include "trireme/models/mlp.h"
+#include "trireme/models/resnet.h"
+#include "trireme/sync/strategy_context.h"
+#include "trireme/tensor/cross_entropy.h"
+#include "trireme/tensor/flat_math.h"
+#include "trireme/tensor/random.h"
+#include "trireme/testing/run_ranks.h"
+
+namespace trireme::devices {
+namespace {
+
+constexpr std::int64_t kBlock = 8, kVocab = 22, kSequences = 2, kImages = 4, kClasses = 5;
+
+at::Tensor drawn(at::IntArrayRef sizes, std::int64_t step, std::uint32_t index, double high) {
+  at::Tensor values = at::empty(sizes, at::kFloat);
+  tensor::fill_uniform(values, 7, std::to_string(step) + "/" + std::to_string(index), 0, high);
+  return values;
+}
+
+MicroBatch sequences(std::int64_t step, std::uint32_t index) {
+  const at::Tensor tokens =
+      drawn({kSequences, kBlock + 1}, step, index, kVocab).to(at::kLong).clamp_max(kVocab - 1);
+  return {.index = index,
+          .first_sample = kSequences * index,
+          .count = kSequences * kBlock,
+          .fields = {{"tokens", tokens.narrow(1, 0, kBlock).contiguous()},
+                     {"targets", tokens.narrow(1, 1, kBlock).contiguous()}}};
+}
+
+std::function<MicroBatch(std::int64_t, std::uint32_t)> samples(const char* field,
+                                                               std::vector<std::int64_t> shape) {
+  return [field, shape](std::int64_t step, std::uint32_t index) -> MicroBatch {
+    const at::Tensor values = drawn(shape, step, index, 1);
+    const at::Tensor targets = drawn({shape[0]}, step, index + 1000, kClasses);
+    return {
+        .index = index,
+        .first_sample = shape[0] * index,
+        .count = shape[0],
+        .fields = {{field, values}, {"targets", targets.to(at::kLong).clamp_max(kClasses - 1)}}};
+  };
+}
+
+at::Tensor class_loss(const models::Value& output, const MicroBatch& micro) {
+  return tensor::cross_entropy_sum(output.at(0), micro.field("targets"));
+}
+
+class Rank {
+ public:
+  Rank(testing::RankContext& context, const Task& task, const Training& training)
+      : task_(task), training_(training), env_{.world = context.world.get()} {
+    env_.assign = [this](const kernel::Assignment& dealt) { assignment_ = dealt; };
+    StrategyOptions options = training.options;
+    if (training.on_device) options.device = {DeviceKind::Other, context.rank % training.devices};
+    options.bucket_bytes = 2048;
+    strategy_.emplace(env_, task.model(options.precision), options,
+                      optim::make_optimizer(training.optimizer));
+  }
+
+  Outcome train() {
+    Outcome outcome;
+    for (int step = 0; step < training_.steps; ++step) {
+      const StepResult result = strategy_->step(batch(step), task_.loss);
+      outcome.losses.push_back(result.loss);
+      outcome.norms.push_back(result.gradient_norm.value_or(0));
+    }
+    outcome.validation = strategy_->evaluate({batch(100), batch(101)}, task_.loss);
+    outcome.hash = strategy_->weights_hash();
+    return outcome;
+  }
+
+ private:
+  Batch batch(std::int64_t step) const {
+    Batch batch{.total = training_.total, .step = step};
+    for (std::uint32_t i = 0; i < batch.total; ++i)
+      batch.global_count += task_.micro_batch(step, i).count;
+    for (const std::uint32_t i : leaves_of(assignment_, batch.total, env_.world->rank()))
+      batch.micro.push_back(task_.micro_batch(step, i));
+    return batch;
+  }
+
+  const Task& task_;
+  const Training& training_;
+  kernel::Assignment assignment_;
+  parallel::StrategyContext env_;
+  std::optional<Strategy> strategy_;
+};
+
+}  // namespace
+
+const std::vector<Task>& tasks() {
+  static const std::vector<Task> all{
+      {"mlp",
+       [](const std::string& precision) {
+         return models::make_mlp({.widths = {12, 24, kClasses}, .precision = precision});
+       },
+       samples("features", {kImages, 12}), class_loss},
+      {"gpt",
+       [](const std::string& precision) {
+         return models::make_gpt({.layers = 2,
+                                  .heads = 2,
+                                  .width = 16,
+                                  .block = kBlock,
+                                  .vocab = kVocab,
+                                  .bias = true,
+                                  .dropout = 0.1,
+                                  .precision = precision});
+       },
+       sequences, token_loss()},
+      {"bert",
+       [](const std::string& precision) {
+         return models::make_bert({.layers = 2,
+                                   .heads = 2,
+                                   .width = 16,
+                                   .block = kBlock,
+                                   .vocab = kVocab,
+                                   .precision = precision});
+       },
+       sequences, token_loss()},
+      {"resnet",
+       [](const std::string& precision) {
+         return models::make_resnet({.layers = {1, 1, 1, 1},
+                                     .width = 4,
+                                     .side = 8,
+                                     .classes = kClasses,
+                                     .precision = precision});
+       },
+       samples("images", {kImages, 3, 8, 8}), class_loss}};
+  return all;
+}
+
+const Task& task(const std::string& name) {
+  return *std::find_if(tasks().begin(), tasks().end(),
+                       [&](const Task& one) { return one.name == name; });
+}
+
+Outcome train(const Task& task, const Training& training) {
+  const tensor::LibTorchOnCpu as_devices;
+  std::vector<Outcome> all(static_cast<std::size_t>(training.ranks));
+  testing::run_ranks(training.ranks,
+                     [&](testing::RankContext& context) {
+                       Rank rank(context, task, training);
+                       all[static_cast<std::size_t>(context.rank)] = rank.train();
+                     },
+                     {.seed = training.seed});
+  for (const Outcome& one : all) EXPECT_EQ(one, all.front()) << task.name;
+  return all.front();
+}
+
+}  // namespace trireme::devices

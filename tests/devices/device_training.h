@@ -1,0 +1,47 @@
+// Trains a small model for a few steps on any number of simulated ranks, each with a device of its
+// own, and says what came out.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "trireme/models/block.h"
+#include "trireme/strategy/strategy.h"
+
+namespace trireme::devices {
+
+/// A model, its micro-batches and its loss.
+struct Task {
+  std::string name;
+  std::function<models::Blocks(const std::string& precision)> model;
+  std::function<MicroBatch(std::int64_t step, std::uint32_t index)> micro_batch;
+  Loss loss;
+};
+/// An MLP, a GPT with dropout, a BERT and a ResNet with batch norm.
+const std::vector<Task>& tasks();
+const Task& task(const std::string& name);
+
+struct Training {
+  int ranks = 1;
+  int steps = 3;
+  std::uint32_t total = 6;  // micro-batches of a global batch
+  StrategyOptions options = {};
+  bool on_device = false;  // rank r on emulated:r; else on the CPU by LibTorch's operations
+  int devices = 4;         // that ranks share in turn
+  OptimizerOptions optimizer = AdamW{.learning_rate = 1e-2};
+  std::uint64_t seed = 1;  // of the simulated network
+};
+
+struct Outcome {
+  std::string hash;
+  std::vector<double> losses, norms;
+  double validation = 0;
+  friend bool operator==(const Outcome&, const Outcome&) = default;
+};
+
+/// Rank 0's outcome; the other ranks' are equal, or the test fails.
+Outcome train(const Task& task, const Training& training);
+
+}  // namespace trireme::devices
