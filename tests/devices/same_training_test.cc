@@ -53,5 +53,34 @@ TEST_F(OnDevice, EveryShardingTrainsAsOneRank) {
   }
 }
 
+TEST_F(OnDevice, APipelineTrainsAsOneRank) {
+  const Training alone{.options = {.clip = 0.5}, .on_device = true};
+  for (const char* name : {"gpt", "resnet"}) {
+    const Outcome one = train(task(name), alone);
+    for (const char* schedule : {"gpipe", "1f1b", "zb-h1"}) {
+      for (const char* sync : {"plain", "zero2"}) {
+        SCOPED_TRACE(std::string(name) + " " + schedule + " " + sync);
+        Training training = alone;
+        training.ranks = 4;
+        training.options.pipeline = 2;
+        training.options.schedule = schedule;
+        training.options.sync = sync;
+        EXPECT_EQ(train(task(name), training), one);
+      }
+    }
+  }
+}
+
+// Parts are added in another order than whole rows are, so the CPU's bits are compared.
+TEST_F(OnDevice, TensorParallelRanksTrainAsOnTheCpu) {
+  for (const bool sequence : {false, true}) {
+    SCOPED_TRACE(sequence);
+    Training training{.ranks = 4, .options = {.tensor = 2, .sequence = sequence, .clip = 0.5}};
+    const Outcome cpu = train(task("gpt"), training);
+    training.on_device = true;
+    EXPECT_EQ(train(task("gpt"), training), cpu);
+  }
+}
+
 }  // namespace
 }  // namespace trireme::devices

@@ -364,7 +364,7 @@ void Config::store(const Key& key, Value value, const std::string& where,
     if (std::find(key.choices.begin(), key.choices.end(), *text) == key.choices.end()) {
       std::string list;
       for (const std::string& choice : key.choices) list += (list.empty() ? "" : ", ") + choice;
-      refuse_config(where + ": " + key.name + " cannot be " + shown,
+      refuse_config(where + ": " + key.name + " cannot be " + shortened(shown),
                     "This release has: " + list + ".");
     }
   }

@@ -5,6 +5,8 @@
 
 #include "trireme/base/error.h"
 #include "trireme/base/weights_hash.h"
+#include "trireme/tensor/convert.h"
+#include "trireme/tensor/device.h"
 
 namespace trireme::inline v0::parallel {
 
@@ -12,8 +14,10 @@ void require_equal_gradients(comm::Communicator& group, std::span<const optim::O
   std::vector<std::int64_t> least;
   for (const optim::OwnedSlice& slice : slices) {
     const auto bytes = static_cast<std::size_t>(slice.size()) * size_of(slice.master_dtype);
-    least.push_back(static_cast<std::int64_t>(
-        tensor_hash({"", DType::U8, {}, {static_cast<const std::byte*>(slice.gradient), bytes}})));
+    const at::Tensor values = tensor::on_host(
+        tensor::view_of(Buffer{const_cast<void*>(slice.gradient), bytes, DType::U8, slice.device}));
+    least.push_back(static_cast<std::int64_t>(tensor_hash(
+        {"", DType::U8, {}, {static_cast<const std::byte*>(values.const_data_ptr()), bytes}})));
   }
   std::vector<std::int64_t> most = least;
   const comm::OpOptions options{.label = "equal gradients"};

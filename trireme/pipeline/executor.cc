@@ -31,7 +31,8 @@ Link& Executor::link(bool gradients, int from, int to) {
                      .peer = options_.rank_of_stage[static_cast<std::size_t>(other)],
                      .from = from,
                      .to = to,
-                     .gradients = gradients}))
+                     .gradients = gradients,
+                     .device = options_.device}))
       .first->second;
 }
 

@@ -48,6 +48,7 @@ using OnPass = std::function<void(const plan::Action&, TimePoint begin, TimePoin
 struct ExecutorOptions {
   comm::Communicator* pipeline = nullptr;  // null: this rank has all stages
   std::vector<int> rank_of_stage;
+  at::Device device = at::kCPU;  // of the parcels' tensors
   /// The names of the values that cross from stage s to s + 1.
   std::vector<std::vector<std::string>> values_after;
   /// Called after every pass; may be empty. The times are those of `waiter`.

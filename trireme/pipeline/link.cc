@@ -11,11 +11,6 @@ namespace {
 
 constexpr std::size_t kNotePart = 0, kWordsPart = 1, kFirstTensor = 2;
 
-// The tensor's memory, whatever the order of its dimensions.
-Buffer bytes_of(const at::Tensor& tensor) {
-  return {tensor.data_ptr(), tensor.nbytes(), DType::U8};
-}
-
 // The value that tensor number `tensor` belongs to, and its place in it.
 std::string name_of_tensor(const Parcel& parcel, std::size_t tensor,
                            const std::vector<std::string>& names) {
@@ -114,8 +109,8 @@ void Link::send(const std::string& key, std::uint32_t micro, const Parcel& parce
   for (std::size_t i = 0; i < layouts.layouts.size(); ++i) {
     if (layouts.layouts[i].count() == 0) continue;
     const at::Tensor tensor = parcel.failed ? at::Tensor() : parcel.tensors[i];
-    sending.tensors.push_back(fitted(tensor, layouts.layouts[i]));
-    start(bytes_of(sending.tensors.back()), kFirstTensor + i);
+    sending.tensors.push_back(fitted(tensor, layouts.layouts[i], options_.device));
+    start(tensor::bytes_of(sending.tensors.back()), kFirstTensor + i);
   }
   sending.work = Work::all(works);
   sending_.push_back(std::move(sending));
@@ -132,10 +127,10 @@ void Link::receive_tensors(Receiving& receiving) {
   const std::string text = label(receiving.micro);
   Parcel& parcel = receiving.parcel;
   for (std::size_t i = 0; i < parcel.layouts.size(); ++i) {
-    parcel.tensors.push_back(parcel.layouts[i].allocate());
+    parcel.tensors.push_back(parcel.layouts[i].allocate(options_.device));
     if (parcel.layouts[i].count() == 0) continue;
     receiving.works.push_back(
-        options_.pipeline->recv(bytes_of(parcel.tensors.back()), options_.peer,
+        options_.pipeline->recv(tensor::bytes_of(parcel.tensors.back()), options_.peer,
                                 tag(receiving.micro, kFirstTensor + i), {.label = text}));
   }
 }

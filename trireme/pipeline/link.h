@@ -26,6 +26,7 @@ struct LinkOptions {
   int peer = 0;          // its rank there
   int from = 0, to = 0;  // stages
   bool gradients = false;
+  at::Device device = at::kCPU;  // of the parcels' tensors
 };
 
 class Link {

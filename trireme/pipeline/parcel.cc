@@ -15,8 +15,8 @@ std::int64_t TensorLayout::count() const noexcept {
   return count;
 }
 
-at::Tensor TensorLayout::allocate() const {
-  return at::empty_strided(sizes, strides, at::TensorOptions().dtype(type));
+at::Tensor TensorLayout::allocate(at::Device device) const {
+  return at::empty_strided(sizes, strides, at::TensorOptions(device).dtype(type));
 }
 
 std::string TensorLayout::text() const {
@@ -81,10 +81,10 @@ Parcel parcel_of(std::span<const std::int64_t> words) {
   return parcel;
 }
 
-at::Tensor fitted(const at::Tensor& tensor, const TensorLayout& layout) {
+at::Tensor fitted(const at::Tensor& tensor, const TensorLayout& layout, at::Device device) {
   const c10::AutoGradMode no_grad(false);
   if (tensor.defined() && tensor.strides() == at::IntArrayRef(layout.strides)) return tensor;
-  const at::Tensor copy = layout.allocate();
+  const at::Tensor copy = layout.allocate(device);
   return tensor.defined() ? copy.copy_(tensor) : copy.zero_();
 }
 

@@ -22,7 +22,7 @@ struct TensorLayout {
 
   std::int64_t count() const noexcept;
   /// Not initialised.
-  at::Tensor allocate() const;
+  at::Tensor allocate(at::Device device) const;
   /// "f32 [2, 8, 16]".
   std::string text() const;
   /// Whether type, sizes and gradient agree. Strides may differ, since a copy can change them.
@@ -45,6 +45,6 @@ std::vector<std::int64_t> words_of(const Parcel& parcel);
 Parcel parcel_of(std::span<const std::int64_t> words);
 
 /// `tensor` in the strides of `layout`: itself, or a copy; zeros for an undefined one.
-at::Tensor fitted(const at::Tensor& tensor, const TensorLayout& layout);
+at::Tensor fitted(const at::Tensor& tensor, const TensorLayout& layout, at::Device device);
 
 }  // namespace trireme::inline v0::parallel

@@ -1,7 +1,6 @@
 #include "trireme/pipeline/pipeline_sync.h"
 
 #include <algorithm>
-#include <cstring>
 
 #include <ATen/core/Tensor.h>
 #include <c10/core/GradMode.h>
@@ -11,6 +10,8 @@
 #include "trireme/sync/gather_parameter.h"
 #include "trireme/sync/owned_gradients.h"
 #include "trireme/tensor/convert.h"
+#include "trireme/tensor/device.h"
+#include "trireme/tensor/flat_math.h"
 
 namespace trireme::inline v0::parallel {
 namespace {
@@ -74,17 +75,23 @@ int PipelineSync::rank_of(int stage) const {
   return plan_.rank_of_stage()[static_cast<std::size_t>(stage)];
 }
 
-// The sum of all elements, in place or gathered into `memory`.
-Buffer PipelineSync::whole_sum(const Held& held, std::vector<std::byte>& memory) const {
+// Memory for the sum of all elements, beside the parameter's own.
+Buffer PipelineSync::room_for(const Held& held) const {
   const ModelTensor& tied = parts_.parameters()[held.parameter];
   const auto count = static_cast<std::size_t>(tied.count());
+  const auto memory = tensor::flat_memory(count * size_of(tied.dtype), held.slice.device);
+  return {memory.get(), count, tied.dtype, held.slice.device, {}, memory};
+}
+
+// The sum of all elements, in place or gathered.
+Buffer PipelineSync::whole_sum(const Held& held) const {
+  const ModelTensor& tied = parts_.parameters()[held.parameter];
   const Buffer own{const_cast<void*>(held.slice.gradient),
-                   static_cast<std::size_t>(held.slice.size()), tied.dtype};
+                   static_cast<std::size_t>(held.slice.size()), tied.dtype, held.slice.device};
   const ModelPart& part = *parts_.parts()[held.part];
   // If ranks share it, even one that owns all of it takes part in the gather.
   if (part.store.ownership().pieces().size() == 1) return own;
-  memory.resize(count * size_of(tied.dtype));
-  const Buffer whole{memory.data(), count, tied.dtype};
+  const Buffer whole = room_for(held);
   gather_pieces(*part.data, part.store.ownership(), held.stored, own, whole, "sum of " + tied.name);
   return whole;
 }
@@ -124,23 +131,16 @@ void PipelineSync::take_uses_before(int stage) {
     const Held* own = held(index, stage);
     if (own == nullptr || tied.stages.front() == stage) continue;
     const int before = *(std::lower_bound(tied.stages.begin(), tied.stages.end(), stage) - 1);
-    const std::size_t width = size_of(tied.dtype);
-    std::vector<std::byte> memory;
-    const std::byte* earlier = nullptr;
-    if (const Held* near = held(index, before)) {
-      earlier = static_cast<const std::byte*>(whole_sum(*near, memory).data);
-    } else {
-      memory.resize(static_cast<std::size_t>(tied.count()) * width);
-      pipeline_
-          .recv({memory.data(), static_cast<std::size_t>(tied.count()), tied.dtype},
-                rank_of(before), kTag, {.label = "uses of " + tied.name})
-          .wait();
-      earlier = memory.data();
-    }
-    if (own->slice.size() > 0)
-      kernel::add_into(const_cast<void*>(own->slice.gradient),
-                       earlier + static_cast<std::size_t>(own->slice.begin) * width, tied.dtype,
-                       static_cast<std::size_t>(own->slice.size()));
+    const Held* const near = held(index, before);
+    const Buffer earlier = near != nullptr ? whole_sum(*near) : room_for(*own);
+    if (near == nullptr)
+      pipeline_.recv(earlier, rank_of(before), kTag, {.label = "uses of " + tied.name}).wait();
+    const auto size = static_cast<std::size_t>(own->slice.size());
+    if (size > 0)
+      tensor::flat_math(earlier.device)
+          .add_into(const_cast<void*>(own->slice.gradient),
+                    earlier.slice(static_cast<std::size_t>(own->slice.begin), size).data,
+                    tied.dtype, size);
   }
 }
 
@@ -151,9 +151,7 @@ void PipelineSync::give_uses_after(int stage) {
     if (own == nullptr || tied.stages.back() == stage) continue;
     const int after = *std::upper_bound(tied.stages.begin(), tied.stages.end(), stage);
     if (rank_of(after) == pipeline_.rank()) continue;
-    std::vector<std::byte> memory;
-    pipeline_.send(whole_sum(*own, memory), rank_of(after), kTag, {.label = "uses of " + tied.name})
-        .wait();
+    pipeline_.send(whole_sum(*own), rank_of(after), kTag, {.label = "uses of " + tied.name}).wait();
   }
 }
 
@@ -166,10 +164,9 @@ void PipelineSync::spread_sums() {
     if (std::none_of(held_.begin(), held_.end(), holds)) continue;
     const int root = rank_of(tied.stages.back());
     const comm::OpOptions options{.label = tied.name};
-    std::vector<std::byte> memory;
     Buffer whole;
     if (root == pipeline_.rank()) {
-      whole = whole_sum(*held(index, tied.stages.back()), memory);
+      whole = whole_sum(*held(index, tied.stages.back()));
       std::vector<int> told{root};
       for (const int stage : tied.stages) {
         const int rank = rank_of(stage);
@@ -178,15 +175,14 @@ void PipelineSync::spread_sums() {
         pipeline_.send(whole, rank, kTag, options).wait();
       }
     } else {
-      memory.resize(static_cast<std::size_t>(tied.count()) * size_of(tied.dtype));
-      whole = {memory.data(), static_cast<std::size_t>(tied.count()), tied.dtype};
+      whole = room_for(first_held(index));
       pipeline_.recv(whole, root, kTag, options).wait();
     }
     const optim::OwnedSlice& own = first_held(index).slice;
     const Buffer mine =
         whole.slice(static_cast<std::size_t>(own.begin), static_cast<std::size_t>(own.size()));
     if (mine.count > 0 && mine.data != own.gradient)
-      std::memcpy(const_cast<void*>(own.gradient), mine.data, mine.bytes());
+      tensor::flat_math(mine.device).copy(const_cast<void*>(own.gradient), mine.data, mine.bytes());
   }
 }
 

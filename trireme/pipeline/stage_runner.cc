@@ -9,6 +9,7 @@
 #include "trireme/base/check.h"
 #include "trireme/base/error.h"
 #include "trireme/tensor/convert.h"
+#include "trireme/tensor/device.h"
 #include "trireme/tensor/loss_gradient.h"
 
 namespace trireme::inline v0::parallel {
@@ -39,8 +40,10 @@ StageRunner::StageRunner(const StrategyContext& env, PipelinePlan& plan, const G
     : plan_(plan),
       grid_(grid),
       options_(std::move(options)),
+      device_(tensor::at_device(parts.parts().front()->store.device())),
       executor_({.pipeline = grid.pipeline,
                  .rank_of_stage = plan.rank_of_stage(),
+                 .device = device_,
                  .values_after = parts.values_after(),
                  .on_pass = recorder(env.trace),
                  .waiter = env.world->waiter()}) {
@@ -321,7 +324,7 @@ models::Value StageRunner::tell_all(models::Value value) const {
   Parcel parcel{.counts = {value.size()}};
   for (const at::Tensor& tensor : value) {
     parcel.layouts.push_back(layout_of(tensor, false));
-    parcel.tensors.push_back(fitted(tensor, parcel.layouts.back()));
+    parcel.tensors.push_back(fitted(tensor, parcel.layouts.back(), device_));
   }
   std::vector<std::int64_t> words = words_of(parcel);
   std::vector<std::int64_t> size{static_cast<std::int64_t>(words.size())};
@@ -331,12 +334,11 @@ models::Value StageRunner::tell_all(models::Value value) const {
   grid_.pipeline->broadcast(Buffer::of(std::span(words)), root, {.label = "value"}).wait();
   if (grid_.last == nullptr) {
     parcel = parcel_of(words);
-    for (const TensorLayout& layout : parcel.layouts) parcel.tensors.push_back(layout.allocate());
+    for (const TensorLayout& layout : parcel.layouts)
+      parcel.tensors.push_back(layout.allocate(device_));
   }
   for (const at::Tensor& tensor : parcel.tensors)
-    grid_.pipeline
-        ->broadcast({tensor.data_ptr(), tensor.nbytes(), DType::U8}, root, {.label = "value"})
-        .wait();
+    grid_.pipeline->broadcast(tensor::bytes_of(tensor), root, {.label = "value"}).wait();
   return parcel.tensors;
 }
 

@@ -152,6 +152,7 @@ class StageRunner final : private Passes {
   PipelinePlan& plan_;
   const Grid& grid_;
   StageRunnerOptions options_;
+  const at::Device device_;  // of the values that cross cuts
   std::vector<std::unique_ptr<Part>> parts_;
   Executor executor_;
   std::uint32_t passes_before_ = 0;  // micro-batches of the calls since uses()

@@ -68,6 +68,14 @@ Communication all_reduce_of_buckets(const Tuning* tuning, const std::string& pat
               ": trireme bench comm --tune --ranks " + std::to_string(ranks)};
 }
 
+Communication all_reduce_over(const LinkCost& link, const std::string& source, int ranks,
+                              std::size_t bytes, std::size_t bucket_bytes) {
+  if (ranks < 2 || bytes == 0) return {0, "nothing is sent"};
+  const std::size_t bucket = std::clamp<std::size_t>(bucket_bytes, 1, bytes);
+  return {formula(link, ranks, double(bucket)) * double(bytes) / double(bucket),
+          constants(link) + ", " + source};
+}
+
 Communication messages_of(const Tuning* tuning, const std::string& path,
                           const std::string& transport, int messages, std::size_t bytes) {
   const std::string over = transport == "auto" ? "shm" : transport;

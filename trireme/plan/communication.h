@@ -26,6 +26,10 @@ Communication all_reduce_of_buckets(const Tuning* tuning, const std::string& pat
                                     const std::string& transport, const std::string& algorithm,
                                     int ranks, std::size_t bytes, std::size_t bucket_bytes);
 
+/// The same over one kind of link, as `source` has it.
+Communication all_reduce_over(const LinkCost& link, const std::string& source, int ranks,
+                              std::size_t bytes, std::size_t bucket_bytes);
+
 /// The cost of sending `bytes` to each of `messages` neighbours and receiving as many, in sequence.
 Communication messages_of(const Tuning* tuning, const std::string& path,
                           const std::string& transport, int messages, std::size_t bytes);

@@ -163,6 +163,10 @@ std::string layout_name(const Job& job) {
 
 // The cost of all-reducing `bytes` among `ranks`.
 Communication all_reduce_of(const Job& job, int ranks, std::size_t bytes) {
+  if (job.accelerator != nullptr && job.transport == "nccl")
+    return all_reduce_over({1e-5, 1 / job.accelerator->link, 1 / job.accelerator->bandwidth},
+                           "its maker's figures of the devices' links", ranks, bytes,
+                           static_cast<std::size_t>(job.bucket_bytes));
   return all_reduce_of_buckets(job.tuning ? &*job.tuning : nullptr, job.tuning_path, job.transport,
                                job.algorithm, ranks, bytes,
                                static_cast<std::size_t>(job.bucket_bytes));
@@ -215,6 +219,7 @@ Communication layer_communication_of(const TrainingPlan& plan) {
 
 // Threads that share a core take turns.
 double turns(const Job& job, int lanes) {
+  if (job.device != "cpu") return job.ranks_per_device;
   return std::max(1.0, double(job.ranks * lanes * job.kernel_threads) / job.usable_cores);
 }
 
@@ -286,6 +291,16 @@ std::string time_line(const TrainingPlan& plan) {
          " in all, without validation\n" + "           (" + plan.job.speed_source + ")\n";
 }
 
+std::string device_line(const TrainingPlan& plan) {
+  const Job& job = plan.job;
+  if (!plan.on_device()) return {};
+  std::string line = "  device   " + job.device;
+  if (const Accelerator* const device = job.accelerator)
+    line += ": " + std::string(device->about) + ", " + bytes_text(device->memory);
+  if (job.ranks_per_device > 1) line += ", each for " + counted(job.ranks_per_device, "rank");
+  return line + "\n";
+}
+
 std::string items_line(const TrainingPlan& plan) {
   const Job& job = plan.job;
   const std::string rest = ", " + counted(job.steps, "step") + ", " +
@@ -344,7 +359,8 @@ std::string exchange_line(const TrainingPlan& plan) {
 }  // namespace
 
 std::int64_t TrainingPlan::host_total() const noexcept {
-  return shared() + times(memory.total() - shared(), job.ranks_here);
+  const std::int64_t of_rank = on_device() ? memory.runtime() : memory.total();
+  return shared() + times(of_rank - shared(), job.ranks_here);
 }
 
 std::string host_refusal(const TrainingPlan& plan) {
@@ -352,6 +368,14 @@ std::string host_refusal(const TrainingPlan& plan) {
   return counted(ranks, "rank") + (ranks == 1 ? " is" : " are") + " predicted to take " +
          bytes_text(plan.host_total()) + (ranks == 1 ? "" : " together") + ", and " +
          plan.job.host_memory_reason;
+}
+
+std::string device_refusal(const TrainingPlan& plan) {
+  const Accelerator& device = *plan.job.accelerator;
+  const int sharing = plan.job.ranks_per_device;
+  return "the tensors of a rank are predicted to take " + bytes_text(plan.rank_bytes()) +
+         ", and an " + std::string(device.about) + " has " + bytes_text(device.memory) +
+         (sharing > 1 ? " for " + counted(sharing, "rank") : "");
 }
 
 TrainingPlan make_plan(const Job& job) {
@@ -396,15 +420,17 @@ std::string explain(const TrainingPlan& plan) {
         << job.transport << " transport, " << job.algorithm << " all-reduce";
   }
   out << "\n"
-      << items_line(plan) << "  memory   " << bytes_text(memory.total())
-      << " a rank, predicted: weights " << bytes_text(memory.weights) << " + gradients "
-      << bytes_text(memory.gradients) << " + optimizer " << bytes_text(memory.optimizer)
-      << " + activations " << bytes_text(memory.activations)
+      << items_line(plan) << device_line(plan) << "  memory   " << bytes_text(plan.rank_bytes())
+      << (plan.on_device() ? " a rank on its device" : " a rank") << ", predicted: weights "
+      << bytes_text(memory.weights) << " + gradients " << bytes_text(memory.gradients)
+      << " + optimizer " << bytes_text(memory.optimizer) << " + activations "
+      << bytes_text(memory.activations)
       << (job.recompute == "none" ? "" : " (recompute: " + job.recompute + ")")
       << (job.offloads_activations ? " (and " + bytes_text(memory.in_file) + " in a file)" : "")
       << " + temporaries " << bytes_text(memory.temporaries) << "\n"
-      << "           + program and LibTorch " << bytes_text(memory.program) << " + kernels "
-      << bytes_text(memory.kernels);
+      << (plan.on_device() ? "           and on the host: program and LibTorch "
+                           : "           + program and LibTorch ")
+      << bytes_text(memory.program) << " + kernels " << bytes_text(memory.kernels);
   if (job.ranks > 1) out << " + the group " << bytes_text(memory.group);
   out << (job.tokens_per_sample == 1 ? " + data " : " + text ") << bytes_text(memory.text)
       << (job.ranks > 1 ? " (shared)" : "") << "\n";
@@ -413,6 +439,7 @@ std::string explain(const TrainingPlan& plan) {
         << (plan.keeps_to_limit() ? "" : ": it does not fit; train --fit looks for what does")
         << ")\n";
   }
+  if (!plan.fits_device()) out << "           (does not fit: " << device_refusal(plan) << ")\n";
   if (!plan.fits_host()) out << "           (does not fit: " << host_refusal(plan) << ")\n";
   out << job.recompute_table;
   if (plan.open_sums > 2) {
@@ -442,7 +469,8 @@ std::string explain(const TrainingPlan& plan) {
         << (job.compression == "none" ? "" : " and " + job.compression + " saves") << "\n"
         << "           (" << plan.communication.source << ")\n";
   }
-  out << time_line(plan) << "  cores    " << core_line(plan) << "\n";
+  out << time_line(plan);
+  if (!plan.on_device()) out << "  cores    " << core_line(plan) << "\n";
   return out.str();
 }
 

@@ -8,6 +8,7 @@
 #include <optional>
 #include <string>
 
+#include "trireme/plan/accelerator.h"
 #include "trireme/plan/communication.h"
 #include "trireme/plan/tuning.h"
 
@@ -29,9 +30,11 @@ struct Memory {
   std::int64_t in_file = 0;  // not memory: activations in a file (not in total())
   std::int64_t moving = 0;   // ZeRO: buckets in transit to owners; ZeRO-3: also two blocks' weights
   std::int64_t runtime() const noexcept { return program + kernels + group + text; }
-  std::int64_t total() const noexcept {
-    return weights + gradients + optimizer + moving + activations + temporaries + runtime();
+  /// What lies on a device, if the rank has one.
+  std::int64_t tensors() const noexcept {
+    return weights + gradients + optimizer + moving + activations + temporaries;
   }
+  std::int64_t total() const noexcept { return tensors() + runtime(); }
 };
 
 /// Settings of ranks that each train a copy of the model and exchange weights periodically
@@ -114,6 +117,9 @@ struct Job {
   std::int64_t host_memory = 0;
   int ranks_here = 1;
   std::string host_memory_reason = {};
+  std::string device = "cpu";  // the kind that the ranks train on
+  int ranks_per_device = 1;
+  const Accelerator* accelerator = nullptr;  // if the device is a known one
 };
 
 struct TrainingPlan {
@@ -146,20 +152,32 @@ struct TrainingPlan {
   std::int64_t shared() const noexcept { return job.simulated ? memory.runtime() : memory.text; }
   /// Memory of all ranks of this host together.
   std::int64_t host_total() const noexcept;
-  /// True if the prediction is within the job's or the host's memory limit, or there is no limit.
+  bool on_device() const noexcept { return job.device != "cpu"; }
+  /// Memory of the rank with most, where its tensors are: what memory.limit bounds.
+  std::int64_t rank_bytes() const noexcept {
+    return on_device() ? memory.tensors() : memory.total();
+  }
+  /// True if the prediction is within the job's, the device's or the host's memory, or there is no
+  /// limit.
   bool keeps_to_limit() const noexcept {
-    return job.memory_limit == 0 || memory.total() <= job.memory_limit;
+    return job.memory_limit == 0 || rank_bytes() <= job.memory_limit;
+  }
+  bool fits_device() const noexcept {
+    return job.accelerator == nullptr ||
+           rank_bytes() <= job.accelerator->memory / job.ranks_per_device;
   }
   bool fits_host() const noexcept {
     return job.host_memory == 0 || host_total() <= job.host_memory;
   }
-  bool fits() const noexcept { return keeps_to_limit() && fits_host(); }
+  bool fits() const noexcept { return keeps_to_limit() && fits_device() && fits_host(); }
   std::int64_t tokens_per_step() const noexcept { return job.batch * job.tokens_per_sample; }
 };
 
 /// For a plan that does not fit the host: "2 ranks are predicted to take 693,574 MB together, and
 /// 20.1 GB are left on this machine".
 std::string host_refusal(const TrainingPlan& plan);
+/// The same for a device's memory.
+std::string device_refusal(const TrainingPlan& plan);
 
 TrainingPlan make_plan(const Job& job);
 /// The lines printed before the first step; ends with a newline.

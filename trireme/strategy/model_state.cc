@@ -60,7 +60,7 @@ std::string ModelState::pipeline_hash() const {
                                               : gathered(name);
     const std::vector<std::int64_t> shape = shape_of_whole(one->shape, one->part);
     if (tensor.defined()) {
-      tensor = joined(name, tensor);
+      tensor = tensor::on_host(joined(name, tensor));
     } else {
       tensor = at::empty(shape, tensor::scalar_type_of(one->dtype));
     }

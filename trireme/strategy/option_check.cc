@@ -209,10 +209,8 @@ class Check {
             what + " on a device is not in this release",
             "Leave it out, or use train.device = \"cpu\" (docs/gpu.md says what devices can do).");
     };
-    for (const auto& [axis, size] : {std::pair{"pipeline", options_.pipeline},
-                                     {"tensor", options_.tensor},
-                                     {"context", options_.context},
-                                     {"expert", options_.expert}})
+    for (const auto& [axis, size] :
+         {std::pair{"context", options_.context}, {"expert", options_.expert}})
       on_cpu(size > 1, std::string("parallel.") + axis + " = " + text(size));
     on_cpu(plan.local, "parallel.sync = \"" + options_.sync + "\"");
     on_cpu(options_.compression != "none", "comm.compression = \"" + options_.compression + "\"");

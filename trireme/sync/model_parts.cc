@@ -11,6 +11,7 @@
 #include "trireme/layers/tensor/part.h"
 #include "trireme/sync/gather_parameter.h"
 #include "trireme/tensor/convert.h"
+#include "trireme/tensor/device.h"
 
 namespace trireme::inline v0::parallel {
 namespace {
@@ -191,9 +192,6 @@ void ModelParts::share_tied(const PipelinePlan& plan, comm::Communicator& pipeli
   const auto rank_of = [&](int stage) {
     return plan.rank_of_stage()[static_cast<std::size_t>(stage)];
   };
-  const auto bytes_of = [](const at::Tensor& tensor) {
-    return Buffer{tensor.data_ptr(), tensor.nbytes(), DType::U8};
-  };
   const auto stored = [](const ModelPart& part, std::uint32_t parameter) {
     const auto at = std::find(part.number.begin(), part.number.end(), parameter);
     TRIREME_CHECK(at != part.number.end());
@@ -211,13 +209,14 @@ void ModelParts::share_tied(const PipelinePlan& plan, comm::Communicator& pipeli
     for (const int stage : tied.stages) {
       if (stage == tied.owner) continue;
       if (pipeline.rank() == root && rank_of(stage) != root)
-        pipeline.send(bytes_of(values), rank_of(stage), 0, options).wait();
+        pipeline.send(tensor::bytes_of(values), rank_of(stage), 0, options).wait();
       for (const auto& part : parts_) {
         if (part->stage != stage) continue;
         if (pipeline.rank() != root) {
           const auto type = part->store.parameters()[stored(*part, index)].compute;
-          values = at::empty(tied.shape, at::TensorOptions().dtype(type));
-          pipeline.recv(bytes_of(values), root, 0, options).wait();
+          values = at::empty(
+              tied.shape, at::TensorOptions(tensor::at_device(part->store.device())).dtype(type));
+          pipeline.recv(tensor::bytes_of(values), root, 0, options).wait();
         }
         keep_weights(part->store, stored(*part, index), values);
         for (const NamedShard& shard : part->store.masters())

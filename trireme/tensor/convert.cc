@@ -72,6 +72,14 @@ Buffer to_buffer(const at::Tensor& tensor) {
           .owner = std::make_shared<at::Tensor>(tensor.detach())};
 }
 
+Buffer bytes_of(const at::Tensor& tensor) {
+  return {.data = tensor.data_ptr(),
+          .count = tensor.nbytes(),
+          .dtype = DType::U8,
+          .device = device_of(tensor.device()),
+          .owner = std::make_shared<at::Tensor>(tensor.detach())};
+}
+
 at::Tensor view_of(const Buffer& buffer, at::IntArrayRef sizes) {
   TRIREME_CHECK(static_cast<std::size_t>(c10::multiply_integers(sizes)) <= buffer.count);
   const at::Device device = at_device(buffer.device);

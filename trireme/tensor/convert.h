@@ -17,6 +17,8 @@ at::ScalarType scalar_type_of(DType dtype);
 
 /// The tensor's memory in row-major order; `owner` holds its storage.
 Buffer to_buffer(const at::Tensor& tensor);
+/// All bytes of a dense tensor, whatever the order of its dimensions.
+Buffer bytes_of(const at::Tensor& tensor);
 /// A contiguous tensor of `sizes` over the first elements of `buffer`.
 at::Tensor view_of(const Buffer& buffer, at::IntArrayRef sizes);
 /// One-dimensional view of the whole buffer.

@@ -1,23 +1,56 @@
 #include "trireme/train/device.h"
 
-#include <ATen/Context.h>
+#include <ATen/DeviceAccelerator.h>
+#include <ATen/ops/zeros.h>
 
 #include <algorithm>
+#include <array>
 #include <cstdlib>
 #include <filesystem>
+#include <fstream>
+#include <set>
 #include <string_view>
 
 #include "trireme/base/error.h"
+#include "trireme/base/shortened.h"
 #include "trireme/base/words.h"
+#include "trireme/tensor/device.h"
 
 namespace trireme::inline v0::train {
 namespace {
 
+constexpr const char* kGpuFolder = "/proc/driver/nvidia/gpus";
 constexpr const char* kCudaBuild = "`make build TORCH=cuda` gets LibTorch's CUDA build";
+constexpr std::array<std::string_view, 4> kDeviceKinds{"cuda", "xpu", "mps", "hpu"};
 
-[[noreturn]] void refuse_device(const std::string& what, const std::string& advice) {
-  std::string message = "train.device = \"cuda\": ";
-  throw ConfigError(message.append(what), {.operation = "config", .advice = advice});
+[[noreturn]] void refuse_device(const std::string& kind, const std::string& what,
+                                const std::string& advice) {
+  throw ConfigError("train.device = \"" + shortened(kind) + "\": " + what,
+                    {.operation = "config", .label = "train.device", .advice = advice});
+}
+
+std::string counted_devices(const Devices& devices, int count) {
+  return devices.kind == "cuda" ? counted(count, "GPU") : counted(count, devices.kind + " device");
+}
+
+// LibTorch's message without its stack.
+std::string first_line(const c10::Error& error) {
+  const std::string text = error.what_without_backtrace();
+  return text.substr(0, text.find('\n'));
+}
+
+void refuse_unknown(const std::string& wanted, const Devices& devices) {
+  const std::string cpu = "train.device = \"cpu\" trains without.";
+  if (wanted == "cuda")
+    refuse_device(wanted, "this LibTorch computes on the CPU alone",
+                  std::string(kCudaBuild) + "; " + cpu);
+  if (std::find(kDeviceKinds.begin(), kDeviceKinds.end(), wanted) != kDeviceKinds.end())
+    refuse_device(wanted, "this LibTorch does not compute on it",
+                  "Build Trireme with a LibTorch that does (docs/gpu.md); " + cpu);
+  const bool other = devices.in_build && devices.kind != "cpu";
+  refuse_device(wanted, "LibTorch knows no such device",
+                "Use auto, cpu" + (other ? " or " + devices.kind : std::string()) +
+                    "; a rank takes its device by its local rank.");
 }
 
 }  // namespace
@@ -38,34 +71,119 @@ int count_gpus(const std::string& folder,
 }
 
 Devices devices_here() {
-  return {.gpus = count_gpus("/proc/driver/nvidia/gpus",
-                             [](const char* name) { return std::getenv(name); }),
-          .cuda_build = at::hasCUDA()};
+  const auto accelerator = at::accelerator::getAccelerator();
+  if (accelerator && *accelerator != at::kCUDA)
+    return {.kind = c10::DeviceTypeName(*accelerator, /*lower_case=*/true),
+            .count = at::accelerator::deviceCount()};
+  const int gpus = count_gpus(kGpuFolder, [](const char* name) { return std::getenv(name); });
+  if (!accelerator && gpus == 0) return {};
+  return {.kind = "cuda", .count = gpus, .in_build = accelerator.has_value()};
 }
 
-std::string choose_device(const std::string& wanted, const Devices& devices, int ranks) {
-  const std::string there = counted(devices.gpus, "GPU");
-  if (wanted == "cuda") {
-    if (!devices.cuda_build)
-      refuse_device("this LibTorch computes on the CPU alone",
-                    std::string(kCudaBuild) + "; train.device = \"cpu\" trains without.");
-    if (devices.gpus < ranks)
-      refuse_device(counted(ranks, "rank") + " for " + there + " on this host (" +
-                        std::to_string(ranks) + " > " + std::to_string(devices.gpus) +
-                        "); a rank takes one",
-                    devices.gpus > 0 ? "Use --ranks " + std::to_string(devices.gpus) +
-                                           " or fewer, or look at CUDA_VISIBLE_DEVICES."
-                                     : std::string("Use train.device = \"cpu\", or look at "
-                                                   "CUDA_VISIBLE_DEVICES and nvidia-smi."));
-    refuse_device("training on GPUs is not in this release",
-                  "Use train.device = \"cpu\" (docs/gpu.md).");
+DeviceChoice choose_device(const std::string& wanted, const Devices& devices, int ranks,
+                           int ranks_per_device) {
+  if (wanted == "cpu") return {};
+  const int needed = (ranks + ranks_per_device - 1) / ranks_per_device;
+  const bool enough = needed <= devices.count;
+  if (wanted != "auto") {
+    if (wanted != devices.kind || !devices.in_build) refuse_unknown(wanted, devices);
+    if (enough) return {wanted, ""};
+    const std::string each = counted(ranks_per_device, "rank");
+    refuse_device(
+        wanted,
+        counted(ranks, "rank") + " for " + counted_devices(devices, devices.count) +
+            " on this host (" + std::to_string(needed) + " > " + std::to_string(devices.count) +
+            "), with " + each + " on each",
+        devices.count > 0
+            ? "Use --ranks " + std::to_string(devices.count * ranks_per_device) +
+                  " or fewer, or set train.ranks_per_device; CUDA_VISIBLE_DEVICES hides GPUs."
+            : std::string("Use train.device = \"cpu\", or look at CUDA_VISIBLE_DEVICES and "
+                          "nvidia-smi."));
   }
-  if (wanted != "auto" || devices.gpus == 0) return "";
-  std::string line = there;
-  line.append(devices.gpus == 1 ? " lies idle: " : " lie idle: ");
-  if (devices.cuda_build)
-    return line.append("training on GPUs is not in this release (docs/gpu.md)");
-  return line.append("this LibTorch computes on the CPU alone (").append(kCudaBuild).append(")");
+  if (devices.count == 0) return {};
+  const std::string there = counted_devices(devices, devices.count);
+  const std::string idle = there + (devices.count == 1 ? " lies idle: " : " lie idle: ");
+  if (!devices.in_build)
+    return {"cpu", idle + "this LibTorch computes on the CPU alone (" + kCudaBuild + ")"};
+  if (!enough)
+    return {"cpu", idle + "there is none for each of " + counted(ranks, "rank") +
+                       " (train.ranks_per_device lets ranks share one)"};
+  return {devices.kind, counted(ranks, "rank") + (ranks == 1 ? " trains on " : " train on ") +
+                            counted_devices(devices, needed) +
+                            (needed < devices.count ? " of " + std::to_string(devices.count) : "")};
+}
+
+void check_products(const std::string& products, const std::string& kind) {
+  const bool on_cpu = kind == "cpu";
+  if (products == "fp32" || (products == "bf16") == on_cpu) return;
+  throw ConfigError(
+      "train.products = \"" + products + "\" with train.device = \"" + kind + "\"",
+      {.operation = "config",
+       .label = "train.products",
+       .advice = on_cpu ? "Processors have no tf32: use bf16 or fp32." : "Use tf32 or fp32."});
+}
+
+void check_transport(const std::string& transport, const std::string& kind, int ranks_per_device) {
+  if (transport != "nccl" || (kind == "cuda" && ranks_per_device == 1)) return;
+  const std::string with = kind == "cuda"
+                               ? "train.ranks_per_device = " + std::to_string(ranks_per_device)
+                               : "train.device = \"" + kind + "\"";
+  throw ConfigError("comm.transport = \"nccl\" with " + with,
+                    {.operation = "config",
+                     .label = "comm.transport",
+                     .advice = "NCCL joins ranks with a GPU of their own; use auto, shm or tcp."});
+}
+
+Device take_device(const std::string& kind, int local_rank, int ranks_per_device) {
+  if (kind == "cpu") return {};
+  const int index = local_rank / ranks_per_device;
+  const std::string name = kind + ":" + std::to_string(index);
+  try {
+    const int count = at::accelerator::deviceCount();
+    if (index >= count)
+      refuse_device(kind,
+                    "local rank " + std::to_string(local_rank) + " is to take " + name +
+                        ", and this process may use " + std::to_string(count),
+                    "Start fewer ranks on this host, set train.ranks_per_device, or look at "
+                    "CUDA_VISIBLE_DEVICES and the driver.");
+    const at::Device device(name);
+    at::accelerator::setDeviceIndex(device.index());
+    at::zeros({1}, device);  // a driver that is missing or too old says so here
+    return tensor::device_of(device);
+  } catch (const c10::Error& error) {
+    refuse_device(kind, name + " cannot be used: " + first_line(error),
+                  "Look at the driver (nvidia-smi); train.device = \"cpu\" trains without.");
+  }
+}
+
+Device share_device(const std::string& kind, int rank) {
+  const int count = kind == "cpu" ? 1 : std::max<int>(1, at::accelerator::deviceCount());
+  return take_device(kind, rank % count, 1);
+}
+
+std::string describe_devices(const std::string& kind) {
+  if (kind != "cuda") return kind;
+  std::set<std::string> models;
+  std::error_code missing;
+  for (std::filesystem::directory_iterator next(kGpuFolder, missing), end; !missing && next != end;
+       next.increment(missing)) {
+    std::ifstream information(next->path() / "information");
+    for (std::string line; std::getline(information, line);)
+      if (line.starts_with("Model:")) models.insert(line.substr(line.find_first_not_of(" \t", 6)));
+  }
+  std::string text = kind;
+  for (const std::string& model : models) text.append(", ").append(model);
+  return text;
+}
+
+std::int64_t peak_device_bytes(Device device) {
+  if (device.kind == DeviceKind::Cpu) return 0;
+  try {
+    const auto stats = at::accelerator::getDeviceStats(static_cast<at::DeviceIndex>(device.index));
+    return stats.reserved_bytes[0].peak;
+  } catch (const c10::Error&) {
+    return 0;
+  }
 }
 
 }  // namespace trireme::inline v0::train

@@ -1,24 +1,53 @@
-// train.device: checks the device before anything starts. This release runs on the CPU only
-// (docs/gpu.md), so this refuses "cuda" and reports GPUs that stay idle.
+// train.device: where the tensors of a rank live.
+//
+// The command chooses the kind of device before anything starts; then each rank takes one by its
+// local rank.
 #pragma once
 
 #include <functional>
 #include <string>
 
+#include "trireme/base/buffer.h"
+
 namespace trireme::inline v0::train {
 
+/// A host's devices of the one kind that it trains on.
 struct Devices {
-  int gpus = 0;             // GPUs of this host that this process may use
-  bool cuda_build = false;  // this LibTorch has CUDA
+  std::string kind = "cpu";  // as LibTorch names it: cuda, xpu, mps, ...
+  int count = 0;             // that this process may use
+  bool in_build = true;      // this LibTorch computes on them
 };
-/// The devices of this machine.
+/// The devices that this LibTorch computes on, else NVIDIA's, else none.
 Devices devices_here();
 /// Counts the driver's GPUs (one folder each in `folder`), at most those of CUDA_VISIBLE_DEVICES.
 int count_gpus(const std::string& folder,
                const std::function<const char*(const char*)>& environment);
 
-/// Checks train.device = `wanted` for `ranks` ranks on this host. Returns a line to print, or "".
-/// Throws ConfigError if the device cannot be used.
-std::string choose_device(const std::string& wanted, const Devices& devices, int ranks);
+struct DeviceChoice {
+  std::string kind = "cpu";
+  std::string note;  // to print, or ""
+};
+/// What train.device = `wanted` means for `ranks` ranks of this host, of which each device takes
+/// `ranks_per_device`. "auto" takes devices if there is one for each rank. Throws ConfigError if the
+/// device cannot be used.
+DeviceChoice choose_device(const std::string& wanted, const Devices& devices, int ranks,
+                           int ranks_per_device);
+
+/// Throws ConfigError if a device of this kind cannot compute train.products = `products`.
+void check_products(const std::string& products, const std::string& kind);
+/// The same for comm.transport = `transport`.
+void check_transport(const std::string& transport, const std::string& kind, int ranks_per_device);
+
+/// Makes the device of a rank the current one of its thread. Throws ConfigError if there is none, or
+/// if it cannot be used.
+Device take_device(const std::string& kind, int local_rank, int ranks_per_device);
+/// The same for ranks that are threads of one process: they share its devices in turn.
+Device share_device(const std::string& kind, int rank);
+
+/// What decides the bits on this kind of device: its kind and, for NVIDIA's, the model.
+std::string describe_devices(const std::string& kind);
+
+/// Peak bytes that LibTorch has taken of a device; 0 if its allocator does not count.
+std::int64_t peak_device_bytes(Device device);
 
 }  // namespace trireme::inline v0::train

@@ -15,9 +15,10 @@ namespace {
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
-std::string refusal(const Devices& devices, int ranks) {
+std::string refusal(const std::string& wanted, const Devices& devices, int ranks,
+                    int ranks_per_device = 1) {
   try {
-    choose_device("cuda", devices, ranks);
+    choose_device(wanted, devices, ranks, ranks_per_device);
   } catch (const ConfigError& error) {
     return error.what();
   }
@@ -26,28 +27,57 @@ std::string refusal(const Devices& devices, int ranks) {
 
 TEST(Device, CudaNeedsALibTorchForIt) {
   for (const int gpus : {0, 1, 8})
-    EXPECT_THAT(refusal({.gpus = gpus, .cuda_build = false}, 1),
+    EXPECT_THAT(refusal("cuda", {.kind = "cuda", .count = gpus, .in_build = false}, 1),
                 AllOf(HasSubstr("computes on the CPU alone"), HasSubstr("make build TORCH=cuda")));
+  EXPECT_THAT(refusal("cuda", {}, 1), HasSubstr("make build TORCH=cuda"));
+  EXPECT_THAT(refusal("xpu", {}, 1), HasSubstr("a LibTorch that does"));
+  EXPECT_THAT(refusal("h200", {}, 1), HasSubstr("no such device"));
+  EXPECT_THAT(refusal("cuda:1", {.kind = "cuda", .count = 2}, 1),
+              AllOf(HasSubstr("no such device"), HasSubstr("auto, cpu or cuda"),
+                    HasSubstr("by its local rank")));
 }
 
-TEST(Device, MoreRanksThanGpusAreRefusedWithTheArithmetic) {
-  EXPECT_THAT(
-      refusal({.gpus = 2, .cuda_build = true}, 3),
-      AllOf(HasSubstr("3 ranks for 2 GPUs on this host (3 > 2)"), HasSubstr("--ranks 2 or fewer")));
-  EXPECT_THAT(refusal({.gpus = 0, .cuda_build = true}, 1),
+TEST(Device, MoreRanksThanDevicesAreRefusedWithTheArithmetic) {
+  const Devices two{.kind = "cuda", .count = 2};
+  EXPECT_THAT(refusal("cuda", two, 3), AllOf(HasSubstr("3 ranks for 2 GPUs on this host (3 > 2)"),
+                                             HasSubstr("--ranks 2 or fewer")));
+  EXPECT_THAT(refusal("cuda", {.kind = "cuda", .count = 0}, 1),
               AllOf(HasSubstr("1 rank for 0 GPUs"), HasSubstr("nvidia-smi")));
-  EXPECT_THAT(refusal({.gpus = 2, .cuda_build = true}, 2), HasSubstr("not in this release"));
+  EXPECT_EQ(refusal("cuda", two, 2), "accepted");
+  EXPECT_EQ(refusal("cuda", two, 6, 3), "accepted");
+  EXPECT_THAT(refusal("cuda", two, 7, 3),
+              AllOf(HasSubstr("(3 > 2), with 3 ranks on each"), HasSubstr("--ranks 6 or fewer")));
 }
 
-TEST(Device, AutoSaysWhatLiesIdle) {
-  EXPECT_EQ(choose_device("auto", {}, 2), "");
+TEST(Device, AutoTakesDevicesForEveryRankAndElseSaysWhatLiesIdle) {
+  const auto chosen = [](const Devices& devices, int ranks, const char* wanted = "auto") {
+    const DeviceChoice choice = choose_device(wanted, devices, ranks, 1);
+    return choice.kind + "; " + choice.note;
+  };
+  EXPECT_EQ(chosen({}, 2), "cpu; ");
   EXPECT_EQ(
-      choose_device("auto", {.gpus = 1}, 2),
-      "1 GPU lies idle: this LibTorch computes on the CPU alone (`make build TORCH=cuda` gets "
-      "LibTorch's CUDA build)");
-  EXPECT_THAT(choose_device("auto", {.gpus = 4, .cuda_build = true}, 2),
-              HasSubstr("4 GPUs lie idle: training on GPUs is not in this release"));
-  EXPECT_EQ(choose_device("cpu", {.gpus = 4}, 2), "") << "it was asked for";
+      chosen({.kind = "cuda", .count = 1, .in_build = false}, 2),
+      "cpu; 1 GPU lies idle: this LibTorch computes on the CPU alone (`make build TORCH=cuda` "
+      "gets LibTorch's CUDA build)");
+  const Devices four{.kind = "cuda", .count = 4};
+  EXPECT_EQ(chosen(four, 2), "cuda; 2 ranks train on 2 GPUs of 4");
+  EXPECT_EQ(chosen({.kind = "xpu", .count = 1}, 1), "xpu; 1 rank trains on 1 xpu device");
+  EXPECT_EQ(chosen(four, 5),
+            "cpu; 4 GPUs lie idle: there is none for each of 5 ranks (train.ranks_per_device lets "
+            "ranks share one)");
+  EXPECT_EQ(chosen(four, 2, "cpu"), "cpu; ") << "it was asked for";
+}
+
+TEST(Device, ProductsAndTransportsMustSuitIt) {
+  EXPECT_NO_THROW(check_products("bf16", "cpu"));
+  EXPECT_NO_THROW(check_products("tf32", "cuda"));
+  EXPECT_NO_THROW(check_products("fp32", "xpu"));
+  EXPECT_THROW(check_products("tf32", "cpu"), ConfigError);
+  EXPECT_THROW(check_products("bf16", "cuda"), ConfigError);
+  EXPECT_NO_THROW(check_transport("nccl", "cuda", 1));
+  EXPECT_NO_THROW(check_transport("shm", "cuda", 2));
+  EXPECT_THROW(check_transport("nccl", "cuda", 2), ConfigError);
+  EXPECT_THROW(check_transport("nccl", "cpu", 1), ConfigError);
 }
 
 TEST(Device, CountsWhatTheDriverShowsAndTheEnvironmentAllows) {

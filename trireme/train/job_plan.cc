@@ -1,5 +1,7 @@
 #include "trireme/train/job_plan.h"
 
+#include <cmath>
+
 #include "trireme/base/error.h"
 #include "trireme/base/words.h"
 #include "trireme/memory/recompute.h"
@@ -8,6 +10,7 @@
 #include "trireme/plan/mixing.h"
 #include "trireme/strategy/option_check.h"
 #include "trireme/train/auto_recompute.h"
+#include "trireme/train/device.h"
 #include "trireme/train/kernel_runs.h"
 
 namespace trireme::inline v0::train {
@@ -59,6 +62,27 @@ void set_speeds(plan::Job& job, const ModelFigures& figures, KernelSpeeds& speed
   job.speed_source = speeds.source();
 }
 
+// On a device, the figures of its maker take the place of measurements.
+void set_device(plan::Job& job, const Settings& settings) {
+  const std::string& kind = job.device = settings.device_kind;
+  job.ranks_per_device = settings.ranks_per_device;
+  if (kind == "cpu") return;
+  if (kind == "cuda" && job.ranks > 1 && job.ranks_per_device == 1 && job.transport == "auto")
+    job.transport = "nccl";
+  job.accelerator = plan::find_accelerator(settings.device);  // of `plan --device`
+  if (job.accelerator == nullptr) job.accelerator = plan::find_accelerator(describe_devices(kind));
+  if (job.accelerator == nullptr) return;
+  const plan::Accelerator& device = *job.accelerator;
+  job.product_rate = plan::peak_rate(device, job.precision, settings.products);
+  if (job.product_rate <= 0 || job.flops_per_micro <= 0) return;
+  job.kernel_seconds = job.flops_per_micro / (plan::kUsualShare * job.product_rate);
+  job.memory_rate = device.bandwidth;
+  job.speed_source = "its maker's figures: " + grouped(std::lround(job.product_rate / 1e12)) +
+                     " TFLOP/s, of which " + grouped(std::lround(100 * plan::kUsualShare)) +
+                     " % are assumed, and " + grouped(std::lround(device.bandwidth / 1e9)) +
+                     " GB/s of memory; without the launches of small kernels";
+}
+
 // The activations of one of the ranks that compute a layer together.
 std::vector<models::BlockActivations> of_a_rank(std::vector<models::BlockActivations> blocks,
                                                 const StrategyOptions& strategy) {
@@ -92,6 +116,7 @@ parallel::SyncPlan check_strategy(const Settings& settings, const ModelFigures& 
   if (options.recompute == kAutoRecompute) options.recompute = "none";  // chosen later
   // Hosts are not known yet, so hybrid is planned on one host. Each simulated rank is a host.
   const int ranks_a_host = settings.job.transport == "sim" ? 1 : ranks;
+  if (settings.device_kind != "cpu") options.device.kind = DeviceKind::Other;  // whichever it is
   const parallel::SyncPlan sync =
       parallel::check_options(options, optim::make_optimizer(settings.optimizer)->name(),
                               {.ranks = ranks, .ranks_a_host = ranks_a_host});
@@ -116,9 +141,9 @@ void set_policy(plan::Job& job, const std::string& policy, const ModelFigures& f
 std::int64_t room_for_activations(plan::Job job) {
   constexpr std::int64_t kProbe = 1'000'000'000;
   job.activations_per_micro = 0;
-  const std::int64_t fixed = plan::make_plan(job).memory.total();
+  const std::int64_t fixed = plan::make_plan(job).rank_bytes();
   job.activations_per_micro = kProbe;
-  const std::int64_t probed = plan::make_plan(job).memory.total() - fixed;
+  const std::int64_t probed = plan::make_plan(job).rank_bytes() - fixed;
   if (probed <= 0) return 0;  // too large to count (plan::make_plan)
   const double share = static_cast<double>(kProbe) / static_cast<double>(probed);
   return static_cast<std::int64_t>(static_cast<double>(job.memory_limit - fixed) * share);
@@ -219,9 +244,10 @@ plan::TrainingPlan plan_training(const Settings& settings, const input::Corpus& 
   job.memory_limit = std::max<std::int64_t>(settings.memory_limit, 0);
   job.ranks_here = ranks;
   job.offloads_activations = !settings.strategy.offload_activations.empty();
+  set_device(job, settings);
   set_tuning(job, settings);
   set_recompute(job, settings, figures);
-  if (speeds != nullptr) {
+  if (job.device == "cpu" && speeds != nullptr) {
     plan::make_plan(job);  // refuses what cannot be before kernels are measured
     set_speeds(job, figures, *speeds);
   }

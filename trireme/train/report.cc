@@ -151,6 +151,9 @@ void Report::finish(const Outcome& outcome) {
   observe::Event event("plan");
   event.set("predicted_memory_bytes", outcome.predicted_bytes)
       .set("measured_memory_bytes", outcome.measured_bytes);
+  if (outcome.measured_device_bytes > 0)
+    event.set("predicted_device_bytes", outcome.predicted_device_bytes)
+        .set("measured_device_bytes", outcome.measured_device_bytes);
   if (outcome.predicted_step > 0) event.set("predicted_step_seconds", outcome.predicted_step);
   if (outcome.measured_step > 0) event.set("measured_step_seconds", outcome.measured_step);
   event.set("measured_seconds", outcome.measured_seconds);
@@ -172,10 +175,14 @@ void Report::finish(const Outcome& outcome) {
     std::snprintf(out, sizeof out, "%-8s %-14s %s", name.c_str(), left.c_str(), right.c_str());
     progress_.line(out);
   };
-  row("memory", bytes_text(outcome.predicted_bytes),
+  const auto memory = [](double bytes) { return bytes > 0 ? bytes_text(bytes) : "-"; };
+  row("memory", memory(outcome.predicted_bytes),
       bytes_text(outcome.measured_bytes) +
           (outcome.one_process ? " (the process of all ranks" : " (the rank with most") +
           ", at its highest)");
+  if (outcome.measured_device_bytes > 0)
+    row("device", memory(outcome.predicted_device_bytes),
+        bytes_text(outcome.measured_device_bytes) + " (tensors of the rank with most)");
   const auto time = [](double seconds) { return seconds > 0 ? duration_text(seconds) : "-"; };
   if (outcome.measured_step > 0)
     row("step", time(outcome.predicted_step), time(outcome.measured_step) + " (the median)");

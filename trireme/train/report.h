@@ -28,7 +28,8 @@ struct Outcome {
   double predicted_step = 0, measured_step = 0;    // seconds; measured: the median; 0: not known
   double measured_seconds = 0;                     // of the whole run
   double predicted_bytes = 0, measured_bytes = 0;  // measured: of the rank with the most
-  bool one_process = false;                        // ranks are threads; measured is their total
+  double predicted_device_bytes = 0, measured_device_bytes = 0;  // of tensors; 0: not known
+  bool one_process = false;  // ranks are threads; measured is their total
   std::string sample;
 };
 

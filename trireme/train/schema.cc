@@ -233,12 +233,12 @@ void add_train_keys(config::Schema& schema) {
   schema.add(
       {"train.products",
        text("fp32"),
-       "Matrix products under train.precision = \"fp32\": bf16 rounds their operands to bf16 "
-       "and sums in fp32, twice as fast where the processor multiplies bf16; everything else "
-       "stays fp32.",
+       "Matrix products under train.precision = \"fp32\": bf16 (on CPUs) rounds their operands to "
+       "bf16 and sums in fp32, twice as fast where the processor multiplies bf16; tf32 (on GPUs) "
+       "rounds them to tf32; everything else stays fp32.",
        0,
        0,
-       {"fp32", "bf16"},
+       {"fp32", "bf16", "tf32"},
        true});
   add_helper_keys(schema);
   schema.add({"train.validate_every", whole(100),
@@ -248,12 +248,10 @@ void add_train_keys(config::Schema& schema) {
   schema.add(
       {"train.sample_bytes", whole(400), "Text generated at the end, in bytes; 0 = none.", 0, 1e6});
   schema.add(
-      {"train.device",
-       text("auto"),
-       "Where tensors live. This release trains on the CPU; auto says so where a GPU is there.",
-       0,
-       0,
-       {"auto", "cpu", "cuda"}});
+      {"train.device", text("auto"),
+       "Where tensors live: cpu, or what this LibTorch computes on besides (cuda, xpu, mps, ...); "
+       "auto takes that if there is one for each rank. Ranks take them by their local rank."});
+  schema.add({"train.ranks_per_device", whole(1), "Ranks that share one device.", 1, 64});
   schema.add({"train.kernel_threads",
               whole(1),
               "Threads of one kernel, honoured exactly; part of what decides the bits.",
@@ -319,8 +317,11 @@ void add_memory_keys(config::Schema& schema) {
 }
 
 void add_comm_keys(config::Schema& schema) {
-  schema.add({"comm.transport", text("auto"), "How bytes move between ranks.", 0, 0,
-              transport_choices({"sim"})});
+  schema.add(
+      {"comm.transport", text("auto"),
+       "How bytes move between ranks. nccl: the memory of one GPU a rank, which auto takes on "
+       "GPUs; by the others it goes through the host's memory.",
+       0, 0, transport_choices({"sim", "nccl"})});
   schema.add({"comm.link", text("25us,1GB/s"),
               "Latency and rate of every rank's link under comm.transport = \"sim\"."});
   schema.add({"comm.sockets", whole(1), "TCP connections between two ranks.", 1, 64});

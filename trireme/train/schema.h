@@ -51,10 +51,13 @@ struct Settings {
   std::int64_t patience = 0;  // see EarlyStop
   double min_improvement = 0;
   int kernel_threads = 1;
-  std::string products = "fp32";  // fp32 | bf16
+  std::string products = "fp32";  // fp32 | bf16 | tf32
   std::string kernel_table;       // a file; empty = the built-in one
   std::int64_t sample_bytes = 0;  // of text written at the end
-  std::string device;             // auto | cpu | cuda (device.h)
+  std::string device;             // auto, or a kind (device.h)
+  int ranks_per_device = 1;
+  /// The kind of device that is planned for. The caller sets it (choose_device()).
+  std::string device_kind = "cpu";
   /// Bytes that a rank may take; 0 = what the machine has left; or kNoMemoryLimit.
   std::int64_t memory_limit = 0;
 

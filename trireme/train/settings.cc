@@ -245,6 +245,7 @@ Settings::Settings(const config::Config& config) {
   kernel_table = config.text("train.kernel_table");
   sample_bytes = integer("train.sample_bytes");
   device = config.text("train.device");
+  ranks_per_device = static_cast<int>(integer("train.ranks_per_device"));
   memory_limit = memory_limit_of(config.text("memory.limit"));
 }
 

@@ -24,6 +24,7 @@
 #include "trireme/tensor/kernel_table.h"
 #include "trireme/tensor/processor.h"
 #include "trireme/train/changed_input.h"
+#include "trireme/train/device.h"
 #include "trireme/train/early_stop.h"
 #include "trireme/train/evaluation.h"
 #include "trireme/train/generate.h"
@@ -71,6 +72,8 @@ JobOptions job_options(const Settings& settings, const Data& data, const WorkerS
   options.identity += "data = " + data.corpus->hash() +
                       "\nprocessor = " + tensor::describe_processor() +
                       "\nproducts = " + tensor::describe(tensor::kernel_table()) + "\n";
+  if (!spec.transport.empty()) options.transport = spec.transport;
+  if (spec.device != "cpu") options.identity += "device = " + describe_devices(spec.device) + "\n";
   return options;
 }
 
@@ -111,6 +114,9 @@ class Trainer {
         settings_(resolved(folder_)),
         data_(settings_, spec),
         job_(entry.job(job_options(settings_, data_, spec_))),
+        device_(entry.transport
+                    ? share_device(spec_.device, job_.rank())
+                    : take_device(spec_.device, job_.local_rank(), settings_.ranks_per_device)),
         strategy_(job_, settings_.model.blocks, strategy_options(), settings_.optimizer),
         batches_(batches(job_, data_.train, batch_options(settings_, entry))),
         changed_(recorded_changes(folder_)),
@@ -188,6 +194,7 @@ class Trainer {
   // The Strategy measures blocks on a micro-batch of the validation data.
   StrategyOptions strategy_options() const {
     StrategyOptions options = settings_.strategy;
+    options.device = device_;
     if (!spec_.recompute.empty()) options.recompute = spec_.recompute;
     options.example = [this] {
       return input::example_of(*data_.validation, settings_.batches.micro);
@@ -316,7 +323,10 @@ class Trainer {
     if (first < done) checkpointer_.save(done);
     outcome_.measured_seconds = seconds(job_.waiter()->now() - began_);
     outcome_.one_process = settings_.job.transport == "sim";
-    outcome_.predicted_bytes = static_cast<double>(spec_.predicted_bytes);
+    const auto predicted = static_cast<double>(spec_.predicted_bytes);
+    (spec_.device == "cpu" ? outcome_.predicted_bytes : outcome_.predicted_device_bytes) =
+        predicted;
+    outcome_.measured_device_bytes = static_cast<double>(largest(peak_device_bytes(device_)));
     outcome_.predicted_step = spec_.predicted_step;
     outcome_.measured_step = median(step_seconds_);
     outcome_.measured_bytes = static_cast<double>(largest(observe::peak_memory_bytes()));
@@ -368,6 +378,7 @@ class Trainer {
   const Settings settings_;
   const Data data_;
   Job job_;
+  const Device device_;
   Strategy strategy_;
   Batches batches_;
   ChangedInput changed_input_{batches_};
@@ -381,6 +392,25 @@ class Trainer {
   std::optional<TrigramCount> trigram_;  // while it counts; rank 0
 };
 
+// Trains; an error for want of a device's memory says what was planned.
+int run_trainer(const Entry& entry, const WorkerSpec& spec) {
+  try {
+    return Trainer(entry, spec).run();
+  } catch (const c10::OutOfMemoryError& error) {
+    const std::string text = error.what_without_backtrace();
+    const std::string planned = spec.predicted_bytes > 0
+                                    ? "; the plan had " +
+                                          bytes_text(static_cast<double>(spec.predicted_bytes)) +
+                                          " of tensors"
+                                    : "";
+    throw ResourceError(
+        "the device has no memory left: " + text.substr(0, text.find('\n')) + planned,
+        {.operation = "train",
+         .advice = "Use a smaller batch.micro, memory.recompute, parallel.sync = \"zero3\" on more "
+                   "ranks, or fewer train.ranks_per_device; `plan` says what takes how much."});
+  }
+}
+
 }  // namespace
 
 void set_up_training(const WorkerSpec& spec) {
@@ -389,8 +419,9 @@ void set_up_training(const WorkerSpec& spec) {
 }
 
 void set_up_process(const Settings& settings) {
-  tensor::set_up_process(
-      {.kernel_threads = settings.kernel_threads, .reproducible = settings.job.reproducible});
+  tensor::set_up_process({.kernel_threads = settings.kernel_threads,
+                          .reproducible = settings.job.reproducible,
+                          .tf32 = settings.products == "tf32"});
   tensor::set_fp32_products(settings.products == "bf16" ? tensor::Products::Bf16
                                                         : tensor::Products::Fp32);
   if (!settings.kernel_table.empty())
@@ -400,12 +431,12 @@ void set_up_process(const Settings& settings) {
 int run_training(int argc, char** argv, const WorkerSpec& spec) {
   if (spec.lock >= 0) ::fcntl(spec.lock, F_SETFD, FD_CLOEXEC);  // children must not inherit it
   set_up_training(spec);
-  return Trainer({.argc = argc, .argv = argv}, spec).run();
+  return run_trainer({.argc = argc, .argv = argv}, spec);
 }
 
 int run_simulated_rank(std::shared_ptr<net::Transport> transport,
                        std::shared_ptr<const plan::Tuning> tuning, const WorkerSpec& spec) {
-  return Trainer({.transport = std::move(transport), .tuning = std::move(tuning)}, spec).run();
+  return run_trainer({.transport = std::move(transport), .tuning = std::move(tuning)}, spec);
 }
 
 }  // namespace trireme::inline v0::train

@@ -12,7 +12,9 @@ std::string WorkerSpec::to_text() const {
       << predicted_step << ' ' << product_seconds << ' ' << corpus << ' ' << lock << ' ' << began
       << ' ' << folder << '\n'
       << trace << '\n'
-      << recompute;
+      << recompute << '\n'
+      << device << '\n'
+      << transport;
   return out.str();
 }
 
@@ -25,6 +27,8 @@ WorkerSpec WorkerSpec::from_text(const std::string& text) {
   std::getline(in, spec.folder);
   std::getline(in, spec.trace);
   std::getline(in, spec.recompute);
+  std::getline(in, spec.device);
+  std::getline(in, spec.transport);
   if (spec.folder.empty()) {
     throw ConfigError("TRIREME_WORKER_SPEC does not say what a rank is to do",
                       {.operation = "train", .advice = "Unset it: `trireme train` sets its own."});

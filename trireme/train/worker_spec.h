@@ -11,6 +11,8 @@ struct WorkerSpec {
   std::string folder;          // of the run
   std::string trace;           // file for the merged timeline; empty = no trace
   std::string recompute = {};  // the policy that "auto" chose; empty = memory.recompute as it is
+  std::string device = "cpu";  // the kind that train.device chose
+  std::string transport = {};  // that "auto" chose for it; empty = comm.transport as it is
   bool resume = false, json = false;
   bool trial = false;                // only run two measured steps (cli/torch/fit/fit.h)
   bool terminal = false;             // output is a terminal: show a progress line

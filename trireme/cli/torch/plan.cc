@@ -54,6 +54,8 @@ void declare_plan(Command& command) {
           "and\nkept in $XDG_CACHE_HOME/trireme or ~/.cache/trireme.\n\n"
           "Example:\n  trireme plan configs/gpt-nano.toml --ranks 2");
   add_training_options(command, options.job);
+  command.option("--device", options.job.device,
+                 "The GPU to plan for, which need not be here (h200, a100, ...), or cpu");
   command.flag("--fit", options.fit,
                "As train --fit, by prediction alone: what fits into the memory that is there");
   command.option("--graph", options.graph,

@@ -126,6 +126,9 @@ void check_transport(const TrainingJob& job, const rendezvous::RankEnvironment& 
 double product_seconds(const plan::TrainingPlan& plan, bool own_ranks) {
   const plan::Job& job = plan.job;
   if (job.product_rate <= 0) return 0;
+  if (plan.on_device())
+    return job.flops_per_micro * static_cast<double>(plan.micro_batches) * job.ranks_per_device /
+           job.ranks / job.product_rate;
   const int cores = std::max(1, job.usable_cores / job.kernel_threads);
   const int products =
       own_ranks ? std::min(job.ranks * plan.lanes, cores) : job.ranks * std::min(plan.lanes, cores);
@@ -143,13 +146,14 @@ void check_memory(const TrainingJob& job, const FitOptions& options) {
                        : "None of these layouts fits: use more --ranks, memory.offload or a "
                          "smaller model") +
       "; `plan` says what needs it";
-  const std::int64_t total = plan.memory.total(), limit = plan.job.memory_limit;
+  const std::int64_t total = plan.rank_bytes(), limit = plan.job.memory_limit;
   if (!plan.keeps_to_limit())
     throw ConfigError("a rank is predicted to take " + std::to_string(total) +
                           " bytes, and memory.limit is " + std::to_string(limit) + " (" +
                           std::to_string(total - limit) + " fewer)",
                       {.operation = "config", .advice = fitting + "."});
-  throw ConfigError("does not fit: " + plan::host_refusal(plan),
+  throw ConfigError("does not fit: " + (plan.fits_device() ? plan::host_refusal(plan)
+                                                           : plan::device_refusal(plan)),
                     {.operation = "config",
                      .advice = fitting + "; memory.limit = \"none\" starts it all the same."});
 }
@@ -230,18 +234,22 @@ int train_command(TrainOptions options, const Program& program) {
   const train::RunFolder folder = claim.take(job.plan.job.name);
   folder.write_config(job.config);
   write_first_events(job, claim, changes, options.json);
-  if (!job.device_note.empty()) say(options.json, job.device_note);
+  if (!job.device.note.empty()) say(options.json, job.device.note);
   say(options.json, plan::explain(job.plan) + "  run      " + folder.path());
   const bool simulated = job.plan.job.simulated;
   const train::WorkerSpec spec{
       .folder = folder.path(),
       .trace = options.trace,
       .recompute = job.plan.job.recompute,
+      .device = job.device.kind,
+      .transport = job.plan.job.transport == "nccl" ? "nccl" : "",
       .resume = claim.resumes(),
       .json = options.json,
       .trial = options.trial,
       .terminal = observe::is_own_terminal(options.json ? STDERR_FILENO : STDOUT_FILENO),
-      .predicted_bytes = simulated ? job.plan.host_total() : job.plan.memory.total(),
+      .predicted_bytes = job.plan.on_device() ? job.plan.rank_bytes()
+                         : simulated          ? job.plan.host_total()
+                                              : job.plan.memory.total(),
       .predicted_step = job.plan.step_seconds(),
       .product_seconds = product_seconds(job.plan, !launcher.has_value()),
       .corpus = job.corpus->descriptor(),

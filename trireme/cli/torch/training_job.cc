@@ -54,9 +54,24 @@ void check_surroundings(const train::Settings& settings, const TrainingJobOption
     if (!folder.empty()) memory::check_offload_folder(key, folder);
 }
 
+// A plan may be for a GPU that is not here.
+train::DeviceChoice device_of(const train::Settings& settings, const TrainingJobOptions& options,
+                              int ranks_here) {
+  if (!options.device.empty() && plan::find_accelerator(settings.device) != nullptr)
+    return {"cuda", ""};
+  if (!options.device.empty() && options.device != "auto" && options.device != "cpu")
+    throw ConfigError(
+        "--device " + options.device + " is no GPU that plans know",
+        {.operation = "plan", .advice = "Use one of: cpu, " + plan::accelerator_names() + "."});
+  // Simulated ranks share what is there.
+  const int ranks = settings.job.transport == "sim" ? 1 : ranks_here;
+  return train::choose_device(settings.device, train::devices_here(), ranks,
+                              settings.ranks_per_device);
+}
+
 plan::TrainingPlan planned(const train::Settings& settings, const input::Corpus& corpus,
                            const std::string& name, const TrainingJobOptions& options) {
-  if (!options.predicts_time || settings.job.transport == "sim")
+  if (!options.predicts_time || settings.job.transport == "sim" || settings.device_kind != "cpu")
     return train::plan_training(settings, corpus, name, options.ranks);
   train::program_bytes(corpus);  // before kernels are measured
   const int here = options.ranks_here > 0 ? options.ranks_here : options.ranks;
@@ -111,10 +126,14 @@ TrainingJob prepare(const TrainingJobOptions& options, const Refine& refine) {
           {.operation = "config", .label = key, .advice = "Change to one that is there."});
     config.assign(key, whole.lexically_normal().string(), source);
   }
+  flag("train.device", options.device, "--device");
   train::Settings settings(config);
   // Check these here, before any rank starts.
-  const std::string device_note =
-      train::choose_device(settings.device, train::devices_here(), options.ranks);
+  const int ranks_here = options.ranks_here > 0 ? options.ranks_here : options.ranks;
+  const train::DeviceChoice device = device_of(settings, options, ranks_here);
+  settings.device_kind = device.kind;
+  train::check_products(settings.products, device.kind);
+  train::check_transport(settings.job.transport, device.kind, settings.ranks_per_device);
   if (!settings.kernel_table.empty()) tensor::read_kernel_table(settings.kernel_table);
   check_surroundings(settings, options);
   const std::string name =
@@ -123,16 +142,17 @@ TrainingJob prepare(const TrainingJobOptions& options, const Refine& refine) {
   if (refine) {
     refine(config, settings, corpus);
     settings = train::Settings(config);
+    settings.device_kind = device.kind;
   }
   plan::TrainingPlan plan = planned(settings, corpus, name, options);
-  plan.job.ranks_here = options.ranks_here > 0 ? options.ranks_here : options.ranks;
+  plan.job.ranks_here = ranks_here;
   if (settings.memory_limit != train::kNoMemoryLimit) {
     const MemoryLeft left = memory_of_host();
     plan.job.host_memory = left.bytes;
     plan.job.host_memory_reason = left.reason;
   }
   return {config, std::move(plan), input::SharedCorpus::make(corpus), settings.model.context > 0,
-          device_note};
+          device};
 }
 
 }  // namespace trireme::inline v0::cli

@@ -10,6 +10,7 @@
 #include "trireme/cli/command.h"
 #include "trireme/input/shared_corpus.h"
 #include "trireme/plan/training_plan.h"
+#include "trireme/train/device.h"
 #include "trireme/train/schema.h"
 
 namespace trireme::inline v0::cli {
@@ -22,6 +23,7 @@ struct TrainingJobOptions {
   bool under_mpirun = true;  // `plan` does not know how `train` will be started
   bool predicts_time = true;
   std::string transport, algorithm, link, data;
+  std::string device;  // `plan --device`
   std::vector<std::string> set;
 };
 void add_training_options(Command& command, TrainingJobOptions& options);
@@ -31,7 +33,7 @@ struct TrainingJob {
   plan::TrainingPlan plan;
   std::shared_ptr<const input::SharedCorpus> corpus;
   bool writes_text = false;
-  std::string device_note;  // to print; empty = nothing
+  train::DeviceChoice device;
 };
 /// Says on standard error that kernels are measured now.
 void say_calibrating();

@@ -72,7 +72,7 @@ FitCandidate candidate(const Search& search, FitCandidate one) {
   try {
     const plan::TrainingPlan plan =
         train::plan_training(varied, search.corpus, "fit", search.place.ranks, search.place.speeds);
-    one.predicted_bytes = plan.memory.total();
+    one.predicted_bytes = plan.rank_bytes();
     one.predicted_seconds = plan.step_seconds();
     one.recompute = plan.job.recompute;  // the policy that "auto" chose
   } catch (const ConfigError& error) {

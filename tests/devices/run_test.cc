@@ -1,0 +1,133 @@
+// Whole runs on a device, as `trireme train` makes them: with validation, checkpoints and a sample.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <vector>
+
+#include "trireme/base/error.h"
+#include "trireme/base/weights_hash.h"
+#include "trireme/cli/checkpoints.h"
+#include "trireme/cli/cluster.h"
+#include "trireme/format/safetensors.h"
+#include "trireme/tensor/flat_math.h"
+#include "trireme/testing/emulated_device/emulated_device.h"
+#include "trireme/train/run_folder.h"
+#include "trireme/train/schema.h"
+#include "trireme/train/trainer.h"
+
+namespace trireme::devices {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+class DeviceRun : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    testing::register_emulated_device({.devices = 4});
+    folder_ = ::testing::TempDir() + "trireme-device-run-" + std::to_string(getpid());
+    std::filesystem::remove_all(folder_);
+    std::filesystem::create_directories(folder_);
+    std::ofstream text(folder_ + "/text");
+    for (int i = 0; i < 400; ++i) text << "line " << i * i << " of the text\n";
+  }
+  void TearDown() override { std::filesystem::remove_all(folder_); }
+
+  /// Trains `name` until `steps` are done; goes on if it has a checkpoint. Returns the hash of the
+  /// weights.
+  std::string train(const std::string& name, const std::string& device, int ranks, int steps,
+                    const std::vector<std::string>& more = {}) const {
+    const tensor::LibTorchOnCpu as_devices;
+    const train::RunFolder folder(folder_ + "/" + name);
+    const bool resume = folder.has_checkpoint();
+    std::filesystem::create_directories(folder.path());
+    std::vector<std::string> values{"data.path=" + folder_ + "/text",
+                                    "model.layers=2",
+                                    "model.width=16",
+                                    "model.heads=2",
+                                    "model.block=16",
+                                    "batch.global=6",
+                                    "batch.micro=1",
+                                    "train.validate_every=2",
+                                    "train.validate_sequences=7",
+                                    "train.sample_bytes=20",
+                                    "train.steps=" + std::to_string(steps)};
+    values.insert(values.end(), more.begin(), more.end());
+    folder.write_config(train::read_config(
+        "", [](const char*) -> const char* { return nullptr; }, values));
+    const train::WorkerSpec spec{.folder = folder.path(), .device = device, .resume = resume};
+    train::set_up_training(spec);
+    cli::run_on_cluster(ranks, {.alpha = 1e-5, .beta = 1e-9},
+                        [&](const auto& transport, const auto& tuning) {
+                          EXPECT_EQ(train::run_simulated_rank(transport, tuning, spec), 0);
+                        });
+    const auto checkpoint = cli::find_checkpoint(folder.path());
+    EXPECT_EQ(checkpoint->step, steps);
+    return weights_hash(format::SafetensorsFile(checkpoint->model()).tensors());
+  }
+
+  std::string folder_;
+};
+
+TEST_F(DeviceRun, GivesTheCpusWeights) {
+  for (const char* precision : {"fp32", "bf16", "fp16"}) {
+    SCOPED_TRACE(precision);
+    const std::string key = std::string("train.precision=") + precision;
+    EXPECT_EQ(train(std::string("device-") + precision, "emulated", 2, 4, {key}),
+              train(std::string("cpu-") + precision, "cpu", 1, 4, {key}));
+  }
+}
+
+TEST_F(DeviceRun, ACheckpointGoesOnOnTheCpuAndBack) {
+  for (const char* sync : {"plain", "zero3"}) {
+    SCOPED_TRACE(sync);
+    const std::string name = std::string("moved-") + sync;
+    const std::string key = std::string("parallel.sync=") + sync;
+    train(name, "emulated", 3, 2, {key});
+    train(name, "cpu", 2, 4, {key});
+    EXPECT_EQ(train(name, "emulated", 2, 6, {key}), train("whole", "cpu", 1, 6));
+    std::filesystem::remove_all(folder_ + "/whole");
+  }
+}
+
+TEST_F(DeviceRun, AModelCutInFourGoesOnAsOneOnTheCpu) {
+  const std::vector<std::string> cut{"parallel.pipeline=2", "parallel.tensor=2"};
+  train("cut", "emulated", 4, 2, cut);
+  EXPECT_EQ(train("cut", "emulated", 4, 4, cut), train("cut-cpu", "cpu", 4, 4, cut));
+}
+
+TEST_F(DeviceRun, WantOfMemorySaysWhatWasPlanned) {
+  try {
+    train("huge", "emulated", 1, 1,
+          {"model.width=2048", "model.layers=4", "model.heads=1", "train.sample_bytes=0"});
+    FAIL() << "1 GiB held it";
+  } catch (const ResourceError& error) {
+    EXPECT_THAT(error.what(), AllOf(HasSubstr("the device has no memory left: emulated:0"),
+                                    HasSubstr("bytes were asked for"), HasSubstr("batch.micro")));
+  }
+}
+
+TEST_F(DeviceRun, ADeviceThatIsNotThereIsNamed) {
+  const std::vector<std::string> one{"train.steps=1"};
+  try {
+    train("none", "nonsense", 1, 1, one);
+    FAIL() << "it trained";
+  } catch (const ConfigError& error) {
+    EXPECT_THAT(error.what(), HasSubstr("nonsense:0 cannot be used"));
+  }
+}
+
+TEST_F(DeviceRun, OtherOptionsOfAStep) {
+  const std::string recompute = "memory.recompute=full";
+  EXPECT_EQ(train("recompute", "emulated", 2, 3, {recompute}), train("kept", "cpu", 1, 3));
+  const std::vector<std::string> average{"train.ema=0.9", "optimizer.name=sgd"};
+  EXPECT_EQ(train("average", "emulated", 2, 3, average),
+            train("average-cpu", "cpu", 1, 3, average));
+}
+
+}  // namespace
+}  // namespace trireme::devices
