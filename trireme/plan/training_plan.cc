@@ -301,6 +301,34 @@ std::string device_line(const TrainingPlan& plan) {
   return line + "\n";
 }
 
+std::string memory_lines(const TrainingPlan& plan) {
+  const Job& job = plan.job;
+  const Memory& memory = plan.memory;
+  std::ostringstream out;
+  out << "  memory   " << bytes_text(plan.rank_bytes())
+      << (plan.on_device() ? " a rank on its device" : " a rank") << ", predicted: weights "
+      << bytes_text(memory.weights) << " + gradients " << bytes_text(memory.gradients)
+      << " + optimizer " << bytes_text(memory.optimizer) << " + activations "
+      << bytes_text(memory.activations)
+      << (job.recompute == "none" ? "" : " (recompute: " + job.recompute + ")")
+      << (job.offloads_activations ? " (and " + bytes_text(memory.in_file) + " in a file)" : "")
+      << " + temporaries " << bytes_text(memory.temporaries) << "\n"
+      << (plan.on_device() ? "           and on the host: program and LibTorch "
+                           : "           + program and LibTorch ")
+      << bytes_text(memory.program) << " + kernels " << bytes_text(memory.kernels);
+  if (job.ranks > 1) out << " + the group " << bytes_text(memory.group);
+  out << (job.tokens_per_sample == 1 ? " + data " : " + text ") << bytes_text(memory.text)
+      << (job.ranks > 1 ? " (shared)" : "") << "\n";
+  if (job.memory_limit > 0) {
+    out << "           (memory.limit is " << bytes_text(job.memory_limit)
+        << (plan.keeps_to_limit() ? "" : ": it does not fit; train --fit looks for what does")
+        << ")\n";
+  }
+  if (!plan.fits_device()) out << "           (does not fit: " << device_refusal(plan) << ")\n";
+  if (!plan.fits_host()) out << "           (does not fit: " << host_refusal(plan) << ")\n";
+  return out.str();
+}
+
 std::string items_line(const TrainingPlan& plan) {
   const Job& job = plan.job;
   const std::string rest = ", " + counted(job.steps, "step") + ", " +
@@ -403,7 +431,6 @@ TrainingPlan make_plan(const Job& job) {
 
 std::string explain(const TrainingPlan& plan) {
   const Job& job = plan.job;
-  const Memory& memory = plan.memory;
   std::ostringstream out;
   out << "Plan for " << job.name << " on " << counted(job.ranks, "rank") << "\n"
       << "  model    " << job.model << "; " << counted(job.parameters, "parameter") << ", "
@@ -419,29 +446,7 @@ std::string explain(const TrainingPlan& plan) {
                                              : " on each rank; ")
         << job.transport << " transport, " << job.algorithm << " all-reduce";
   }
-  out << "\n"
-      << items_line(plan) << device_line(plan) << "  memory   " << bytes_text(plan.rank_bytes())
-      << (plan.on_device() ? " a rank on its device" : " a rank") << ", predicted: weights "
-      << bytes_text(memory.weights) << " + gradients " << bytes_text(memory.gradients)
-      << " + optimizer " << bytes_text(memory.optimizer) << " + activations "
-      << bytes_text(memory.activations)
-      << (job.recompute == "none" ? "" : " (recompute: " + job.recompute + ")")
-      << (job.offloads_activations ? " (and " + bytes_text(memory.in_file) + " in a file)" : "")
-      << " + temporaries " << bytes_text(memory.temporaries) << "\n"
-      << (plan.on_device() ? "           and on the host: program and LibTorch "
-                           : "           + program and LibTorch ")
-      << bytes_text(memory.program) << " + kernels " << bytes_text(memory.kernels);
-  if (job.ranks > 1) out << " + the group " << bytes_text(memory.group);
-  out << (job.tokens_per_sample == 1 ? " + data " : " + text ") << bytes_text(memory.text)
-      << (job.ranks > 1 ? " (shared)" : "") << "\n";
-  if (job.memory_limit > 0) {
-    out << "           (memory.limit is " << bytes_text(job.memory_limit)
-        << (plan.keeps_to_limit() ? "" : ": it does not fit; train --fit looks for what does")
-        << ")\n";
-  }
-  if (!plan.fits_device()) out << "           (does not fit: " << device_refusal(plan) << ")\n";
-  if (!plan.fits_host()) out << "           (does not fit: " << host_refusal(plan) << ")\n";
-  out << job.recompute_table;
+  out << "\n" << items_line(plan) << device_line(plan) << memory_lines(plan) << job.recompute_table;
   if (plan.open_sums > 2) {
     out << "           (" << plan.open_sums
         << " gradient sums are open at a time; a larger batch.micro needs fewer)\n";

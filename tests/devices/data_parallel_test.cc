@@ -1,0 +1,97 @@
+// A loop of one's own, whose module and torch optimizer are on a device.
+#include <ATen/Functions.h>
+#include <gtest/gtest.h>
+#include <torch/nn/modules/activation.h>
+#include <torch/nn/modules/container/sequential.h>
+#include <torch/nn/modules/linear.h>
+#include <torch/optim/adamw.h>
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "trireme/kernel/assignment.h"
+#include "trireme/strategy/data_parallel.h"
+#include "trireme/sync/strategy_context.h"
+#include "trireme/tensor/device.h"
+#include "trireme/tensor/flat_math.h"
+#include "trireme/tensor/random.h"
+#include "trireme/testing/emulated_device/emulated_device.h"
+#include "trireme/testing/run_ranks.h"
+
+namespace trireme::devices {
+namespace {
+
+constexpr int kBatches = 3;
+constexpr std::uint32_t kTotal = 4;  // micro-batches of a batch, each of one sample
+
+class Plan final : public InputPlan {
+ public:
+  Plan(const kernel::Assignment& assignment, int rank) {
+    for (std::int64_t batch = 0; batch < kBatches; ++batch)
+      for (const std::uint32_t index : leaves_of(assignment, kTotal, rank)) {
+        MicroStep step{.index = index, .total = kTotal, .samples = 1};
+        step.last_of_batch = index == leaves_of(assignment, kTotal, rank).back();
+        step.global_samples = kTotal;
+        step.batch_number = batch;
+        step.last_of_epoch = batch + 1 == kBatches;
+        steps_.push_back(step);
+      }
+  }
+  std::optional<MicroStep> peek() override {
+    return next_ < steps_.size() ? std::optional(steps_[next_]) : std::nullopt;
+  }
+  void consume() override { ++next_; }
+  const std::vector<MicroStep>& steps() const { return steps_; }
+
+ private:
+  std::vector<MicroStep> steps_;
+  std::size_t next_ = 0;
+};
+
+std::string train(int ranks, const std::string& sync, bool on_device) {
+  const tensor::LibTorchOnCpu as_devices;
+  std::vector<std::string> hashes(static_cast<std::size_t>(ranks));
+  testing::run_ranks(ranks, [&](testing::RankContext& rank) {
+    const kernel::Assignment shares =
+        sync == "zero2" ? kernel::Assignment{1, ranks} : kernel::contiguous(ranks);
+    const auto plan = std::make_shared<Plan>(shares, rank.rank);
+    parallel::StrategyContext env{.world = rank.world.get()};
+    env.input_plan = [plan] { return plan; };
+    const at::Device device =
+        on_device ? tensor::at_device({DeviceKind::Other, rank.rank}) : at::Device(at::kCPU);
+    at::manual_seed(static_cast<std::uint64_t>(3 + rank.rank));
+    torch::nn::Sequential net(torch::nn::Linear(6, 16), torch::nn::GELU(),
+                              torch::nn::Linear(16, 3));
+    net->to(device);
+    torch::optim::AdamW adamw(net->parameters(), torch::optim::AdamWOptions(1e-2));
+    DataParallel parallel(env, *net, adamw, {.sync = sync, .clip = 0.5, .bucket_bytes = 256});
+    for (const MicroStep& step : plan->steps()) {
+      at::Tensor x = at::empty({5, 6}, at::kFloat);
+      tensor::fill_normal(
+          x, 11, std::to_string(step.batch_number) + "/" + std::to_string(step.index), 0, 1);
+      x = x.to(device);
+      (net->forward(x) - x.narrow(1, 0, 3).abs()).pow(2).mean().backward();
+      parallel.step();
+    }
+    EXPECT_EQ(parallel.steps(), kBatches);
+    hashes[static_cast<std::size_t>(rank.rank)] = parallel.weights_hash();
+  });
+  for (const std::string& hash : hashes) EXPECT_EQ(hash, hashes.front());
+  return hashes.front();
+}
+
+TEST(DataParallelOnDevice, GivesTheCpusWeightsOnAnyNumberOfRanks) {
+  testing::register_emulated_device({.devices = 4});
+  const std::string cpu = train(1, "plain", false);
+  for (const char* sync : {"plain", "zero1", "zero2"}) {
+    for (const int ranks : {1, 2, 4}) {
+      SCOPED_TRACE(std::string(sync) + " on " + std::to_string(ranks));
+      EXPECT_EQ(train(ranks, sync, true), cpu);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace trireme::devices
