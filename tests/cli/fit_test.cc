@@ -169,7 +169,7 @@ TEST_F(Fit, ComputesActivationsAgainWhereNothingElseFitsAndKeepsTheBits) {
   }
   EXPECT_THAT(considered, ::testing::ElementsAre("none", "selective", "every-2", "full"));
   EXPECT_THAT(fitted.err, AllOf(HasSubstr("(recompute: full)"),
-                                ContainsRegex("kernels as measured on this machine")));
+                                HasSubstr("(kernels as measured ")));  // here, alone or not
   EXPECT_THAT(read_file(folder_.file("fitted/config.toml")),
               ContainsRegex("recompute = \"full\" *# --fit"));
   EXPECT_EQ(hash("fitted"), hash("plain"));

@@ -9,8 +9,7 @@ namespace {
 constexpr std::int64_t kGb = 1'000'000'000;
 constexpr double kTera = 1e12, kGiga = 1e9;
 
-// From the makers' data sheets, without sparsity. Of two forms that share a name, the larger one is
-// first in its maker's own table.
+// From the makers' data sheets, without sparsity. PCIe forms of the same name are slower.
 constexpr std::array<Accelerator, 9> kAccelerators{{
     {"b200", "NVIDIA B200", 180 * kGb, 8 * kTera, 900 * kGiga, 37 * kTera, 75 * kTera, 1125 * kTera,
      2250 * kTera},

@@ -180,7 +180,7 @@ std::int64_t peak_device_bytes(Device device) {
   if (device.kind == DeviceKind::Cpu) return 0;
   try {
     const auto stats = at::accelerator::getDeviceStats(static_cast<at::DeviceIndex>(device.index));
-    return stats.reserved_bytes[0].peak;
+    return stats.allocated_bytes[0].peak;
   } catch (const c10::Error&) {
     return 0;
   }

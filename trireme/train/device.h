@@ -47,7 +47,7 @@ Device share_device(const std::string& kind, int rank);
 /// What decides the bits on this kind of device: its kind and, for NVIDIA's, the model.
 std::string describe_devices(const std::string& kind);
 
-/// Peak bytes that LibTorch has taken of a device; 0 if its allocator does not count.
+/// Peak bytes of LibTorch's tensors on a device; 0 on the CPU, or if nobody counts them.
 std::int64_t peak_device_bytes(Device device);
 
 }  // namespace trireme::inline v0::train
