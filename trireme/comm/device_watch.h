@@ -25,4 +25,7 @@ class DeviceWatch {
   Duration pause_{};
 };
 
+/// Keeps memory until the process ends: a device may still access it. Any thread.
+void never_free(std::shared_ptr<void> memory);
+
 }  // namespace trireme::inline v0::comm

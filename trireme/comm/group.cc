@@ -1,5 +1,6 @@
 // How groups are made from a communicator, and how an engine is closed.
 #include <algorithm>
+#include <atomic>
 #include <numeric>
 #include <utility>
 
@@ -68,13 +69,22 @@ std::shared_ptr<Engine> Engine::group(std::vector<int> ranks, std::string name, 
   return engine;
 }
 
-// Waits for the device, which may still write to buffers of broken calls.
+// Waits for the device, which may still access buffers of broken calls.
 void Engine::close() noexcept {
-  waiter->run([engine = shared_from_this()] { engine->leave(); });
-  if (!facts.head || !device) return;
+  const bool own_device = facts.head && device;
+  const auto left = std::make_shared<std::atomic<bool>>(false);
+  waiter->run([engine = shared_from_this(), left] {
+    engine->leave();
+    *left = true;
+    engine->waiter->wake();
+  });
+  if (!own_device && !copies) return;
   try {
     const TimePoint end = waiter->now() + facts.options.timeout + std::chrono::seconds(1);
-    waiter->wait_until([this] { return device->gone(); }, end);
+    const auto gone = [&] {
+      return *left && !staged->pending() && (!own_device || device->gone());
+    };
+    waiter->wait_until(gone, end);
   } catch (const std::exception&) {  // called in the progress context, which must not wait
   }
 }

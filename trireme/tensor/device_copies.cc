@@ -32,7 +32,6 @@ struct EventMark final : comm::DeviceMark {
     event.record(stream);
   }
   bool reached() override { return event.query(); }
-  void wait() override { event.synchronize(); }
   c10::Event event;
 };
 

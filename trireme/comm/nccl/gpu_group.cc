@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "trireme/base/error.h"
+#include "trireme/comm/device_watch.h"
 #include "trireme/comm/engine.h"
 #include "trireme/comm/rounds/phase.h"
 
@@ -28,15 +29,6 @@ std::vector<GpuEvent> events_on_streams(Gpu& gpu, const Operation& operation) {
   std::vector<GpuEvent> events;
   for (void* const stream : streams) events.push_back(gpu.record(stream));
   return events;
-}
-
-void never_free(std::vector<std::shared_ptr<Lane>> lanes,
-                std::vector<std::shared_ptr<Call>> calls) {
-  static auto* const kept = new std::vector<
-      std::pair<std::vector<std::shared_ptr<Lane>>, std::vector<std::shared_ptr<Call>>>>;
-  static std::mutex mutex;
-  std::lock_guard lock(mutex);
-  kept->emplace_back(std::move(lanes), std::move(calls));
 }
 
 }  // namespace
@@ -306,7 +298,10 @@ void GpuGroup::drain(TimePoint now) {
   const bool drained =
       std::all_of(lanes_.begin(), lanes_.end(), [](const auto& lane) { return lane->drained(); });
   if (!drained && now < until_) return;
-  if (!drained) never_free(lanes_, held_.all());
+  if (!drained) {
+    for (const auto& lane : lanes_) never_free(lane);
+    for (const auto& call : held_.all()) never_free(call);
+  }
   const auto lanes = std::exchange(lanes_, {});
   draining_ = false;
   gone_ = engine_ == nullptr;

@@ -1,7 +1,7 @@
 // DeviceCopies: copies between a device's memory and the host's, in the order of the device's
 // streams. `tensor/device.h` makes it for every device that LibTorch has.
 //
-// Any thread. Only DeviceMark::wait() waits for the device.
+// Any thread; a method never waits for the device.
 #pragma once
 
 #include <cstddef>
@@ -25,8 +25,6 @@ class DeviceMark {
   virtual ~DeviceMark() = default;
   /// Whether the device has got there. Throws what the device reports.
   virtual bool reached() = 0;
-  /// Until it has. Throws what the device reports.
-  virtual void wait() = 0;
 };
 
 struct StagedBuffer {

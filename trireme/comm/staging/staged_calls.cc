@@ -55,7 +55,8 @@ void stage(Operation& operation, Device device, std::shared_ptr<DeviceCopies> co
   operation.staged = staged;
 }
 
-StagedCalls::StagedCalls(Engine& engine) : engine_(&engine), watch_(engine.waiter) {}
+StagedCalls::StagedCalls(Engine& engine)
+    : engine_(&engine), waiter_(engine.waiter), watch_(engine.waiter) {}
 
 // Messages keep their order: one that is ready waits for those before it.
 bool StagedCalls::ready(const std::shared_ptr<Call>& call) {
@@ -109,16 +110,12 @@ void StagedCalls::watch() {
 }
 
 void StagedCalls::detach() noexcept {
+  if (engine_ == nullptr) return;
+  until_ = waiter_->now() + engine_->facts.options.timeout;
   engine_ = nullptr;
+  for (auto* calls : {&waiting_, &delivered_})
+    for (const auto& call : std::exchange(*calls, {})) abandoned_.push_back(call->operation.staged);
   watch_.end(this);
-  for (const auto* calls : {&waiting_, &delivered_})
-    for (const auto& call : *calls) abandoned_.push_back(call->operation.staged);
-  for (const auto& staged : std::exchange(abandoned_, {})) {
-    try {
-      staged->mark->wait();
-    } catch (...) {  // the device has failed; it accesses no memory any more
-    }
-  }
 }
 
 bool StagedCalls::poll() {
@@ -126,13 +123,18 @@ bool StagedCalls::poll() {
   bool moved = false;
   try {
     std::erase_if(abandoned_, [](const auto& staged) { return staged->mark->reached(); });
-    if (engine_ != nullptr) moved = begin_ready();
-    moved |= end_delivered();
+    if (engine_ != nullptr) {
+      moved = begin_ready();
+      moved |= end_delivered();
+    } else if (waiter_->now() >= until_) {
+      for (const auto& staged : std::exchange(abandoned_, {})) never_free(staged);
+    }
   } catch (...) {  // the device has failed; it accesses no memory any more
     abandoned_.clear();
     if (engine_ != nullptr) engine_->fail(std::current_exception());
   }
   pending_ = busy() || !abandoned_.empty();
+  if (engine_ == nullptr && !pending_) waiter_->wake();
   return moved;
 }
 

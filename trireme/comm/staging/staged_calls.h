@@ -25,7 +25,7 @@ struct Call;
 struct Operation;
 class Engine;
 
-/// What an operation on a device's memory keeps while it runs on the host's.
+/// The device's buffers of an operation, which runs on copies in the host's memory.
 struct Staged {
   std::shared_ptr<DeviceCopies> copies;
   Device device;
@@ -52,7 +52,8 @@ class StagedCalls final : public ProgressSource, public std::enable_shared_from_
   void fail(const std::exception_ptr& error) noexcept;
   /// Whether calls wait for the device.
   bool busy() const noexcept { return !waiting_.empty() || !delivered_.empty(); }
-  /// Waits until the device has left all buffers.
+  /// The engine leaves. Buffers are pending() until the device has left them; those that it has not
+  /// left within the group's timeout are never freed.
   void detach() noexcept;
 
   bool poll() override;
@@ -66,11 +67,13 @@ class StagedCalls final : public ProgressSource, public std::enable_shared_from_
   bool end_delivered();
 
   Engine* engine_;  // null once detached
+  const std::shared_ptr<Waiter> waiter_;
   DeviceWatch watch_;
   std::vector<std::shared_ptr<Call>> waiting_;    // for their fetched copies
   std::vector<std::shared_ptr<Call>> delivered_;  // for the copies of their results
   std::vector<std::shared_ptr<Staged>> abandoned_;
   std::atomic<bool> pending_{false};
+  TimePoint until_{};  // of a detached one
 };
 
 }  // namespace trireme::inline v0::comm

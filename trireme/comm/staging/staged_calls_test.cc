@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <cstring>
 #include <deque>
 #include <functional>
@@ -51,6 +52,7 @@ class LateCopies final : public comm::DeviceCopies,
     });
   }
   void break_down() { broken_ = true; }
+  void hang() { hangs_ = true; }
   std::size_t enqueued() const { return enqueued_; }
   std::size_t done() const { return done_; }
 
@@ -59,10 +61,6 @@ class LateCopies final : public comm::DeviceCopies,
     Mark(std::shared_ptr<LateCopies> copies, std::size_t number)
         : copies(std::move(copies)), number(number) {}
     bool reached() override { return copies->reached(number); }
-    void wait() override {
-      while (!reached()) {
-      }
-    }
     std::shared_ptr<LateCopies> copies;
     std::size_t number;
   };
@@ -75,7 +73,7 @@ class LateCopies final : public comm::DeviceCopies,
   }
   bool reached(std::size_t number) {
     if (broken_) throw ResourceError("the device has fallen off the bus", {});
-    if (done_ < number && ++asked_ % 3 == 0) {
+    if (!hangs_ && done_ < number && ++asked_ % 3 == 0) {
       work_.front()();
       work_.pop_front();
       ++done_;
@@ -85,7 +83,7 @@ class LateCopies final : public comm::DeviceCopies,
 
   std::deque<std::function<void()>> work_;
   std::size_t enqueued_ = 0, done_ = 0, asked_ = 0;
-  bool broken_ = false;
+  bool broken_ = false, hangs_ = false;
 };
 
 Buffer on_device(std::vector<float>& values) {
@@ -217,6 +215,26 @@ TEST(StagedCalls, AFailedCallKeepsItsMemoryUntilTheDeviceHasLeftIt) {
               },
               {.seed = seed});
     EXPECT_EQ(kept, 12) << "seed " << seed;
+  }
+}
+
+TEST(StagedCalls, BuffersOfADeviceThatHangsAreNeverFreed) {
+  for (std::uint64_t seed = 0; seed < 4; ++seed) {
+    std::atomic<int> freed = 0;
+    run_ranks(2,
+              [&](RankContext& rank) {
+                const auto copies = std::make_shared<LateCopies>();
+                rank.world->stage_through(copies);
+                static std::vector<float> values(100);
+                Buffer buffer = on_device(values);
+                buffer.owner = {values.data(), [&freed](const void*) { ++freed; }};
+                copies->hang();
+                Work work = rank.world->all_reduce(std::move(buffer), ReduceOp::Sum);
+                rank.world.reset();
+                EXPECT_THROW(work.wait(), Error);
+              },
+              {.seed = seed});
+    EXPECT_EQ(freed, 0) << "seed " << seed;
   }
 }
 
