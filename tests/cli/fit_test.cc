@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <csignal>
 #include <filesystem>
+#include <fstream>
 #include <nlohmann/json.hpp>
 #include <sstream>
 
@@ -39,7 +40,17 @@ class Fit : public ::testing::Test {
     return folder_.write("text.txt", words);
   }
   CommandResult trireme(std::vector<std::string> arguments) const {
-    return trireme_command(std::move(arguments)).in(folder_.path()).run(150);
+    return trireme_command(std::move(arguments))
+        .in(folder_.path())
+        .with("XDG_CACHE_HOME", folder_.file("cache"))
+        .run(150);
+  }
+  /// Calibrations so far are believed from here on, also if other programs disturbed them.
+  void believe_calibrations() const {
+    for (const auto& entry : std::filesystem::directory_iterator(folder_.file("cache/trireme"))) {
+      const std::string text = read_file(entry.path()), disturbed = "disturbed: ";
+      if (text.starts_with(disturbed)) std::ofstream(entry.path()) << text.substr(disturbed.size());
+    }
   }
   std::string hash(const std::string& run) const { return hash_of_run(folder_.file(run)); }
   static std::vector<Json> events(const std::string& out, const std::string& kind) {
@@ -155,6 +166,7 @@ TEST_F(Fit, ComputesActivationsAgainWhereNothingElseFitsAndKeepsTheBits) {
   // What is predicted decides here; full recomputation may take a tenth more than predicted.
   const std::string limit = megabytes(other - 20'000'000);
   ASSERT_EQ(with({"train", config_, "--out", "plain"}).code, 0);
+  believe_calibrations();
   const CommandResult fitted =
       with({"train", config_, "--out", "fitted", "--fit", "--json"}, {"--set", limit});
   ASSERT_EQ(fitted.code, 0) << fitted.out << fitted.err;
@@ -169,7 +181,7 @@ TEST_F(Fit, ComputesActivationsAgainWhereNothingElseFitsAndKeepsTheBits) {
   }
   EXPECT_THAT(considered, ::testing::ElementsAre("none", "selective", "every-2", "full"));
   EXPECT_THAT(fitted.err, AllOf(HasSubstr("(recompute: full)"),
-                                HasSubstr("(kernels as measured ")));  // here, alone or not
+                                ContainsRegex("kernels as measured on this machine")));
   EXPECT_THAT(read_file(folder_.file("fitted/config.toml")),
               ContainsRegex("recompute = \"full\" *# --fit"));
   EXPECT_EQ(hash("fitted"), hash("plain"));
