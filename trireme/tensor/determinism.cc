@@ -51,9 +51,6 @@ void set_up_process(const ProcessSetup& setup) {
     ::setenv("CUBLAS_WORKSPACE_CONFIG", ":4096:8",
              /*overwrite=*/0);  // else cuBLAS sums as it likes
   }
-  // By itself LibTorch takes tf32 for convolutions, and not for matrices.
-  at::globalContext().setAllowTF32CuBLAS(setup.tf32);
-  at::globalContext().setAllowTF32CuDNN(setup.tf32);
   is_set_up = true;
   // Activations are allocated and freed every step: keep their pages to avoid new page faults.
   mallopt(M_MMAP_THRESHOLD, 1 << 30);

@@ -10,7 +10,6 @@ namespace trireme::inline v0::tensor {
 struct ProcessSetup {
   int kernel_threads = 1;
   bool reproducible = true;
-  bool tf32 = false;  // fp32 products of GPUs, by rounded operands
 };
 void set_up_process(const ProcessSetup& setup);
 /// The same for a library in a user's program: `kernel_threads` 0 keeps what was set up, or is 1.

@@ -1,5 +1,6 @@
 #include "trireme/train/trainer.h"
 
+#include <ATen/Context.h>
 #include <fcntl.h>
 
 #include <algorithm>
@@ -419,9 +420,11 @@ void set_up_training(const WorkerSpec& spec) {
 }
 
 void set_up_process(const Settings& settings) {
-  tensor::set_up_process({.kernel_threads = settings.kernel_threads,
-                          .reproducible = settings.job.reproducible,
-                          .tf32 = settings.products == "tf32"});
+  tensor::set_up_process(
+      {.kernel_threads = settings.kernel_threads, .reproducible = settings.job.reproducible});
+  // By itself LibTorch's CUDA takes tf32 for convolutions, and not for matrices.
+  at::globalContext().setAllowTF32CuBLAS(settings.products == "tf32");
+  at::globalContext().setAllowTF32CuDNN(settings.products == "tf32");
   tensor::set_fp32_products(settings.products == "bf16" ? tensor::Products::Bf16
                                                         : tensor::Products::Fp32);
   if (!settings.kernel_table.empty())
