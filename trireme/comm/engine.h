@@ -89,7 +89,7 @@ class Engine final : public std::enable_shared_from_this<Engine> {
   void on_agreed(const std::shared_ptr<Call>& call, std::span<const std::byte* const> payloads);
   /// The running call has ended, or a step of it.
   void finish(const std::shared_ptr<Call>& call);
-  /// What the call gives is in the host's memory.
+  /// The buffers that the call sends have been copied to the host's memory.
   void begin_staged(const std::shared_ptr<Call>& call);
   /// The device's stream holds the whole running call: the next one may begin.
   void given_to_device();

@@ -16,7 +16,7 @@
 
 namespace trireme::inline v0::optim {
 
-/// What rules compute with over tensors.
+/// The arithmetic that a rule is given, over tensors.
 struct TensorMath {
   using Value = at::Tensor;
   static at::Scalar number(double x) { return x; }

@@ -30,7 +30,7 @@ struct Memory {
   std::int64_t in_file = 0;  // not memory: activations in a file (not in total())
   std::int64_t moving = 0;   // ZeRO: buckets in transit to owners; ZeRO-3: also two blocks' weights
   std::int64_t runtime() const noexcept { return program + kernels + group + text; }
-  /// What lies on a device, if the rank has one.
+  /// Memory on the rank's device, if it has one.
   std::int64_t tensors() const noexcept {
     return weights + gradients + optimizer + moving + activations + temporaries;
   }

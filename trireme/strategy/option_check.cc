@@ -201,7 +201,7 @@ class Check {
              "Use comm.compression = \"none\", or another precision.");
   }
 
-  // What computes on host memory only.
+  // Options whose code computes on host memory only.
   void device(const SyncPlan& plan) const {
     const auto on_cpu = [&](bool wanted, const std::string& what) {
       if (wanted)

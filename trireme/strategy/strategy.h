@@ -35,7 +35,7 @@ using Loss = std::function<at::Tensor(const models::Value& output, const MicroBa
 Loss token_loss();
 
 struct StrategyOptions {
-  /// Where this rank computes and keeps parameters, gradients and optimizer state. Blocks are built
+  /// The device of this rank's parameters, gradients and optimizer state. Blocks are built
   /// on the CPU and moved there; micro-batches follow. What devices other than the CPU cannot do yet
   /// is refused (docs/gpu.md).
   Device device = {};

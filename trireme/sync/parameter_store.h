@@ -55,7 +55,7 @@ struct StoreOptions {
   std::string precision = "fp32";
   int owners = 1, owner = 0;
   bool shards_weights = false;
-  /// Where all is kept; the blocks' parameters and buffers are moved there.
+  /// The device of all tensors; the blocks' parameters and buffers are moved there.
   Device device = {};
   /// Whether a parameter's block is in this pipeline stage. Empty: every block is. A parameter tied
   /// to one of another stage is stored here under the owner's name.

@@ -5,49 +5,34 @@
 #include <algorithm>
 #include <new>
 #include <string>
+#include <utility>
 
 #include "trireme/base/error.h"
 
 namespace trireme::inline v0::tensor {
 
+namespace {
+
+constexpr std::pair<DeviceKind, at::DeviceType> kKinds[] = {
+    {DeviceKind::Cpu, at::kCPU}, {DeviceKind::Cuda, at::kCUDA},
+    {DeviceKind::Xpu, at::kXPU}, {DeviceKind::Mps, at::kMPS},
+    {DeviceKind::Hpu, at::kHPU}, {DeviceKind::Other, at::kPrivateUse1}};
+
+}  // namespace
+
 at::Device at_device(Device device) {
-  const auto index = static_cast<at::DeviceIndex>(device.index);
-  switch (device.kind) {
-    case DeviceKind::Cpu:
-      return at::kCPU;
-    case DeviceKind::Cuda:
-      return {at::kCUDA, index};
-    case DeviceKind::Xpu:
-      return {at::kXPU, index};
-    case DeviceKind::Mps:
-      return {at::kMPS, index};
-    case DeviceKind::Hpu:
-      return {at::kHPU, index};
-    case DeviceKind::Other:
-      return {at::kPrivateUse1, index};
-  }
+  for (const auto& [kind, type] : kKinds)
+    if (kind == device.kind && type != at::kCPU)
+      return {type, static_cast<at::DeviceIndex>(device.index)};
   return at::kCPU;
 }
 
 Device device_of(at::Device device) {
-  const int index = device.has_index() ? device.index() : 0;
-  switch (device.type()) {
-    case at::kCPU:
-      return {};
-    case at::kCUDA:
-      return {DeviceKind::Cuda, index};
-    case at::kXPU:
-      return {DeviceKind::Xpu, index};
-    case at::kMPS:
-      return {DeviceKind::Mps, index};
-    case at::kHPU:
-      return {DeviceKind::Hpu, index};
-    case at::kPrivateUse1:
-      return {DeviceKind::Other, index};
-    default:
-      throw ConfigError("no rank trains on a device of type " + device.str(),
-                        {.advice = "Choose cpu, cuda, xpu, mps or hpu."});
-  }
+  if (device.is_cpu()) return {};
+  for (const auto& [kind, type] : kKinds)
+    if (type == device.type()) return {kind, device.has_index() ? device.index() : 0};
+  throw ConfigError("no rank trains on a device of type " + device.str(),
+                    {.advice = "Choose cpu, cuda, xpu, mps or hpu."});
 }
 
 std::shared_ptr<std::byte> flat_memory(std::size_t bytes, Device device) {

@@ -49,7 +49,7 @@ void refuse_unknown(const std::string& wanted, const Devices& devices) {
                   "Build Trireme with a LibTorch that does (docs/gpu.md); " + cpu);
   const bool other = devices.in_build && devices.kind != "cpu";
   refuse_device(wanted, "LibTorch knows no such device",
-                "Use auto, cpu" + (other ? " or " + devices.kind : std::string()) +
+                (other ? "Use auto, cpu or " + devices.kind : std::string("Use auto or cpu")) +
                     "; a rank takes its device by its local rank.");
 }
 

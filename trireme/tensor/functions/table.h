@@ -28,7 +28,7 @@ struct FunctionTable {
   Tensor (*cross_entropy_sum)(const Tensor& logits, const Tensor& targets);
 };
 
-/// What computes on the device of `tensor` (flat_math.h: implementation_of()).
+/// The functions for the device of `tensor` (flat_math.h: implementation_of()).
 const FunctionTable& functions_of(const at::Tensor& tensor);
 
 // Each a part of the table.
