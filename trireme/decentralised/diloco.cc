@@ -1,34 +1,30 @@
 #include "trireme/decentralised/diloco.h"
 
-#include "trireme/kernel/mixing.h"
-#include "trireme/kernel/optimizers/apply.h"
+#include <ATen/Functions.h>
+
 #include "trireme/tensor/convert.h"
 
 namespace trireme::inline v0::parallel {
-namespace {
 
-// As torch.optim.SGD with nesterov; a momentum of zeros gives the same first step.
-template <class T>
-void outer_step(const LocalOptions& options, const Buffer& delta, const Buffer& weight,
-                const Buffer& momentum) {
-  const kernel::SgdRule rule{.momentum = options.outer_momentum,
-                             .rate = options.outer_rate,
-                             .nesterov = options.outer_momentum > 0,
-                             .first = false};
-  kernel::apply(rule, {static_cast<const T*>(delta.data)},
-                {static_cast<T*>(weight.data), static_cast<T*>(momentum.data)}, nullptr,
-                weight.count);
-}
-
-}  // namespace
-
+// The outer optimizer updates the common weights; a replica's weights hold its gradient then.
 void DiLoCo::attach(const Replica& replica) {
   common_ = copies_of(replica.masters, "common/");
-  momentum_ = copies_of(replica.masters, "outer/");
-  for (NamedShard& shard : momentum_) {
-    shard.name += ".momentum";
-    shard.local.zero_();
+  std::vector<optim::OwnedSlice> slices;
+  std::vector<optim::ParameterInfo> parameters;
+  for (std::size_t i = 0; i < common_.size(); ++i) {
+    const NamedShard& master = replica.masters[i];
+    const Buffer weight = tensor::to_buffer(common_[i].local);
+    slices.push_back({.parameter = static_cast<std::uint32_t>(i),
+                      .name = "outer/" + master.name,
+                      .end = static_cast<std::int64_t>(weight.count),
+                      .master_dtype = weight.dtype,
+                      .weight = weight.data,
+                      .gradient = replica.weights[i].data,
+                      .device = weight.device});
+    parameters.push_back({.name = master.name, .shape = master.shape});
   }
+  outer_->attach(slices, parameters);
+  outer_->set_step_count(1);  // the momentum is there: zeros, or a checkpoint's
 }
 
 void DiLoCo::start(Replica& replica) { copy_into(common_, replica.weights); }
@@ -37,16 +33,10 @@ void DiLoCo::mix(Replica& replica, std::int64_t) {
   average(world_, replica.weights, "weights");
   average(world_, replica.buffers, "buffers");
   for (std::size_t i = 0; i < common_.size(); ++i) {
-    const Buffer& mean = replica.weights[i];
-    const Buffer common = tensor::to_buffer(common_[i].local);
-    const Buffer momentum = tensor::to_buffer(momentum_[i].local);
-    kernel::subtract(common.data, mean.data, mean.data, mean.dtype, mean.count);
-    if (mean.dtype == DType::F64) {
-      outer_step<double>(options_, mean, common, momentum);
-    } else {
-      outer_step<float>(options_, mean, common, momentum);
-    }
+    at::Tensor mean = tensor::view_of(replica.weights[i]);
+    at::sub_out(mean, common_[i].local.view({-1}), mean);
   }
+  outer_->apply(outer_->base_learning_rate(), 1);
   copy_from(common_, replica.weights);
 }
 
@@ -61,6 +51,11 @@ void DiLoCo::meet(Replica& replica, bool mixed) {
   average(world_, replica.moments, "moments");
 }
 
-std::vector<NamedShard> DiLoCo::state() { return momentum_; }
+std::vector<NamedShard> DiLoCo::state() {
+  std::vector<NamedShard> momentum = outer_->state();
+  for (NamedShard& shard : momentum)
+    shard.name = shard.name.substr(0, shard.name.rfind('.')) + ".momentum";
+  return momentum;
+}
 
 }  // namespace trireme::inline v0::parallel

@@ -8,13 +8,17 @@
 #pragma once
 
 #include "trireme/decentralised/mixer.h"
+#include "trireme/optim/optimizer.h"
 
 namespace trireme::inline v0::parallel {
 
 class DiLoCo final : public Mixer {
  public:
   DiLoCo(comm::Communicator& world, const LocalOptions& options)
-      : world_(world), options_(options) {}
+      : world_(world),
+        outer_(optim::make_optimizer(Sgd{.learning_rate = options.outer_rate,
+                                         .momentum = options.outer_momentum,
+                                         .nesterov = options.outer_momentum > 0})) {}
 
   void attach(const Replica& replica) override;
   void mix(Replica& replica, std::int64_t round) override;
@@ -26,8 +30,8 @@ class DiLoCo final : public Mixer {
 
  private:
   comm::Communicator& world_;
-  LocalOptions options_;
-  std::vector<NamedShard> common_, momentum_;  // one per parameter
+  std::unique_ptr<optim::Optimizer> outer_;
+  std::vector<NamedShard> common_;  // one per parameter
 };
 
 }  // namespace trireme::inline v0::parallel

@@ -1,6 +1,7 @@
 #include "trireme/decentralised/easgd.h"
 
-#include "trireme/kernel/mixing.h"
+#include <ATen/Functions.h>
+
 #include "trireme/tensor/convert.h"
 
 namespace trireme::inline v0::parallel {
@@ -16,9 +17,12 @@ void Easgd::mix(Replica& replica, std::int64_t) {
   average(world_, replica.buffers, "buffers");
   const double alpha = beta_ / world_.size();
   for (std::size_t i = 0; i < centre_.size(); ++i) {
-    const Buffer& own = replica.weights[i];
-    kernel::elastic(alpha, beta_, replica.scratch[i].data, own.data,
-                    tensor::to_buffer(centre_[i].local).data, own.dtype, own.count);
+    at::Tensor own = tensor::view_of(replica.weights[i]),
+               mean = tensor::view_of(replica.scratch[i]);
+    at::Tensor centre = centre_[i].local.view({-1});
+    const at::Tensor pull = (own - centre).mul_(alpha);
+    centre.add_(mean.sub_(centre).mul_(beta_));
+    own.sub_(pull);
   }
 }
 

@@ -1,8 +1,9 @@
 #include "trireme/decentralised/local_sync.h"
 
-#include <algorithm>
+#include <ATen/core/Tensor.h>
 
 #include "trireme/base/check.h"
+#include "trireme/tensor/convert.h"
 
 namespace trireme::inline v0::parallel {
 
@@ -62,12 +63,10 @@ std::shared_ptr<void> LocalSync::show() {
   if (together_) return nullptr;
   std::vector<Buffer> shown = replica_.weights;
   shown.insert(shown.end(), replica_.buffers.begin(), replica_.buffers.end());
-  auto own = std::make_shared<std::vector<std::vector<std::byte>>>();
-  for (const Buffer& buffer : shown)
-    own->emplace_back(buffer.as_bytes().begin(), buffer.as_bytes().end());
+  auto own = std::make_shared<std::vector<at::Tensor>>();
+  for (const Buffer& buffer : shown) own->push_back(tensor::view_of(buffer).clone());
   auto put_back = std::shared_ptr<void>(nullptr, [this, shown, own](void*) {
-    for (std::size_t i = 0; i < shown.size(); ++i)
-      std::ranges::copy((*own)[i], shown[i].as_bytes().data());
+    for (std::size_t i = 0; i < shown.size(); ++i) tensor::view_of(shown[i]).copy_((*own)[i]);
     refresh_();
   });
   mixer_->show(replica_);

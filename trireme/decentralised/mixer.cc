@@ -2,8 +2,6 @@
 
 #include <ATen/Functions.h>
 
-#include <algorithm>
-
 #include "trireme/decentralised/diloco.h"
 #include "trireme/decentralised/easgd.h"
 #include "trireme/decentralised/gossip.h"
@@ -27,9 +25,8 @@ std::vector<NamedShard> copies_of(const std::vector<NamedShard>& masters,
   return copies;
 }
 
-// Not memcpy: a buffer without an element may have no memory.
 void copy_values(const Buffer& from, const Buffer& to) {
-  std::ranges::copy(from.as_bytes(), to.as_bytes().data());
+  tensor::view_of(to).copy_(tensor::view_of(from));
 }
 
 void copy_into(const std::vector<NamedShard>& kept, const std::vector<Buffer>& weights) {

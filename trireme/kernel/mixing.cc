@@ -49,26 +49,4 @@ void weighted_sum(std::span<const double> weights, std::span<const void* const> 
   in_type(type, [&]<class T>(T) { add_weighted(weights, in, static_cast<T*>(out), count); });
 }
 
-void subtract(const void* left, const void* right, void* out, DType type, std::size_t count) {
-  in_type(type, [&]<class T>(T) {
-    const T *a = static_cast<const T*>(left), *b = static_cast<const T*>(right);
-    T* c = static_cast<T*>(out);
-    for (std::size_t i = 0; i < count; ++i) c[i] = a[i] - b[i];
-  });
-}
-
-void elastic(double alpha, double beta, const void* mean, void* own, void* centre, DType type,
-             std::size_t count) {
-  in_type(type, [&]<class T>(T) {
-    const T pull = static_cast<T>(alpha), follow = static_cast<T>(beta);
-    const T* means = static_cast<const T*>(mean);
-    T *owns = static_cast<T*>(own), *centres = static_cast<T*>(centre);
-    for (std::size_t i = 0; i < count; ++i) {
-      const T before = centres[i];
-      owns[i] -= pull * (owns[i] - before);
-      centres[i] = before + follow * (means[i] - before);
-    }
-  });
-}
-
 }  // namespace trireme::inline v0::kernel
