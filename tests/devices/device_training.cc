@@ -55,6 +55,17 @@ at::Tensor class_loss(const models::Value& output, const MicroBatch& micro) {
   return tensor::cross_entropy_sum(output.at(0), micro.field("targets"));
 }
 
+models::GptConfig small_gpt(const std::string& precision) {
+  return {.layers = 2,
+          .heads = 2,
+          .width = 16,
+          .block = kBlock,
+          .vocab = kVocab,
+          .bias = true,
+          .dropout = 0.1,
+          .precision = precision};
+}
+
 class Rank {
  public:
   Rank(testing::RankContext& context, const Task& task, const Training& training)
@@ -105,16 +116,13 @@ const std::vector<Task>& tasks() {
          return models::make_mlp({.widths = {12, 24, kClasses}, .precision = precision});
        },
        samples("features", {kImages, 12}), class_loss},
-      {"gpt",
+      {"gpt", [](const std::string& precision) { return models::make_gpt(small_gpt(precision)); },
+       sequences, token_loss()},
+      {"experts",
        [](const std::string& precision) {
-         return models::make_gpt({.layers = 2,
-                                  .heads = 2,
-                                  .width = 16,
-                                  .block = kBlock,
-                                  .vocab = kVocab,
-                                  .bias = true,
-                                  .dropout = 0.1,
-                                  .precision = precision});
+         models::GptConfig spec = small_gpt(precision);
+         spec.experts = 4;
+         return models::make_gpt(spec);
        },
        sequences, token_loss()},
       {"bert",

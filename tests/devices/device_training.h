@@ -19,7 +19,7 @@ struct Task {
   std::function<MicroBatch(std::int64_t step, std::uint32_t index)> micro_batch;
   Loss loss;
 };
-/// An MLP, a GPT with dropout, a BERT and a ResNet with batch norm.
+/// An MLP, a GPT with dropout, the same with experts, a BERT and a ResNet with batch norm.
 const std::vector<Task>& tasks();
 const Task& task(const std::string& name);
 

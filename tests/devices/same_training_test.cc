@@ -21,16 +21,19 @@ namespace {
 class OnDevice : public ::testing::Test {
  protected:
   void SetUp() override { testing::register_emulated_device({.devices = 4}); }
+
+  static void expect_as_on_cpu(const std::string& name, Training training) {
+    const Outcome cpu = train(task(name), training);
+    training.on_device = true;
+    EXPECT_EQ(train(task(name), training), cpu);
+  }
 };
 
 TEST_F(OnDevice, EveryModelTrainsAsOnTheCpu) {
   for (const Task& task : tasks()) {
     for (const char* precision : {"fp64", "fp32", "bf16"}) {
       SCOPED_TRACE(task.name + " " + precision);
-      Training training{.options = {.precision = precision, .clip = 0.5}};
-      const Outcome cpu = train(task, training);
-      training.on_device = true;
-      EXPECT_EQ(train(task, training), cpu);
+      expect_as_on_cpu(task.name, {.options = {.precision = precision, .clip = 0.5}});
     }
   }
 }
@@ -75,10 +78,39 @@ TEST_F(OnDevice, APipelineTrainsAsOneRank) {
 TEST_F(OnDevice, TensorParallelRanksTrainAsOnTheCpu) {
   for (const bool sequence : {false, true}) {
     SCOPED_TRACE(sequence);
-    Training training{.ranks = 4, .options = {.tensor = 2, .sequence = sequence, .clip = 0.5}};
-    const Outcome cpu = train(task("gpt"), training);
-    training.on_device = true;
-    EXPECT_EQ(train(task("gpt"), training), cpu);
+    expect_as_on_cpu("gpt",
+                     {.ranks = 4, .options = {.tensor = 2, .sequence = sequence, .clip = 0.5}});
+  }
+}
+
+TEST_F(OnDevice, ContextParallelRanksTrainAsOnTheCpu) {
+  for (const auto& [precision, sync] : {std::pair{"fp32", "zero2"}, {"bf16", "plain"}}) {
+    SCOPED_TRACE(precision);
+    expect_as_on_cpu(
+        "gpt",
+        {.ranks = 4, .options = {.sync = sync, .context = 2, .precision = precision, .clip = 0.5}});
+  }
+}
+
+TEST_F(OnDevice, ExpertParallelRanksTrainAsOnTheCpu) {
+  for (const char* sync : {"plain", "zero1", "zero3"}) {
+    SCOPED_TRACE(sync);
+    expect_as_on_cpu("experts", {.ranks = 4, .options = {.sync = sync, .expert = 2, .clip = 0.5}});
+  }
+}
+
+TEST_F(OnDevice, RanksThatTrainCopiesDoAsOnTheCpu) {
+  for (const char* sync : {"local_sgd", "diloco", "easgd", "gossip"}) {
+    SCOPED_TRACE(sync);
+    expect_as_on_cpu("resnet", {.ranks = 3, .options = {.sync = sync, .local = {.steps = 2}}});
+  }
+}
+
+TEST_F(OnDevice, CompressedGradientsTrainAsOnTheCpu) {
+  for (const char* compression :
+       {"bf16", "f16", "topk:0.1", "randomk:0.1", "powersgd:2,1", "onebit"}) {
+    SCOPED_TRACE(compression);
+    expect_as_on_cpu("gpt", {.ranks = 3, .options = {.clip = 0.5, .compression = compression}});
   }
 }
 

@@ -87,7 +87,7 @@ at::Tensor own_rows(const at::Tensor& tokens, const at::Tensor& position,
                           std::to_string(group.size()) + " positions are longer than the model's " +
                           std::to_string(position.size(0)),
                       {.operation = "context parallel", .advice = "Raise model.block."});
-  return position.index_select(0, positions_of(length, group.rank(), group.size()));
+  return cut_positions(position.narrow(0, 0, length), 0, group.rank(), group.size());
 }
 
 class ContextLayers final : public GroupLayers {

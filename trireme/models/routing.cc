@@ -27,7 +27,7 @@ void choose(const double* probability, std::int64_t experts, std::int64_t* chose
 }  // namespace
 
 Routing route(const at::Tensor& probabilities, int top_k, std::int64_t capacity) {
-  const at::Tensor wide = probabilities.to(at::kDouble).contiguous();
+  const at::Tensor wide = probabilities.to(at::kCPU, at::kDouble).contiguous();
   const std::int64_t batch = wide.size(0), length = wide.size(1), experts = wide.size(2);
   TRIREME_CHECK(top_k >= 1);
   TRIREME_CHECK(top_k <= experts);
@@ -59,6 +59,8 @@ Routing route(const at::Tensor& probabilities, int top_k, std::int64_t capacity)
     routing.counts.push_back(static_cast<std::int64_t>(choices.size()));
     place = std::copy(choices.begin(), choices.end(), place);
   }
+  for (at::Tensor* indices : {&routing.chosen, &routing.load, &routing.places})
+    *indices = indices->to(probabilities.device());
   return routing;
 }
 

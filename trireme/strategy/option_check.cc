@@ -37,7 +37,7 @@ class Check {
     if (plan.sharded()) sharded();
     if (plan.local) local();
     compression();
-    if (options_.device.kind != DeviceKind::Cpu) device(plan);
+    if (options_.device.kind != DeviceKind::Cpu) device();
     return plan;
   }
 
@@ -202,18 +202,13 @@ class Check {
   }
 
   // Options whose code computes on host memory only.
-  void device(const SyncPlan& plan) const {
+  void device() const {
     const auto on_cpu = [&](bool wanted, const std::string& what) {
       if (wanted)
         refuse(
             what + " on a device is not in this release",
             "Leave it out, or use train.device = \"cpu\" (docs/gpu.md says what devices can do).");
     };
-    for (const auto& [axis, size] :
-         {std::pair{"context", options_.context}, {"expert", options_.expert}})
-      on_cpu(size > 1, std::string("parallel.") + axis + " = " + text(size));
-    on_cpu(plan.local, "parallel.sync = \"" + options_.sync + "\"");
-    on_cpu(options_.compression != "none", "comm.compression = \"" + options_.compression + "\"");
     on_cpu(!options_.offload.empty() || !options_.offload_activations.empty(),
            "memory.offload and memory.offload_activations");
     on_cpu(options_.noise_scale, "train.noise_scale");

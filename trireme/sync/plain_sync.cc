@@ -5,7 +5,6 @@
 
 #include "trireme/base/check.h"
 #include "trireme/base/error.h"
-#include "trireme/kernel/reduce.h"
 #include "trireme/sync/owned_gradients.h"
 #include "trireme/sync/sync_setup.h"
 #include "trireme/tensor/convert.h"
@@ -65,6 +64,7 @@ std::vector<BucketShape> PlainSync::bucket_shapes() const {
     }
     BucketShape& shape = shapes.emplace_back();
     shape.count = static_cast<std::int64_t>(bucket.count);
+    shape.device = device_of(slices_);
     for (const BucketLayout::Part& part : bucket.parts) {
       const Accumulated& use = uses_[part.use];
       shape.parts.push_back(
@@ -109,11 +109,9 @@ void PlainSync::launch(std::uint32_t bucket) {
 // This rank's own terms are added first, in their order, so that one sum per rank is compressed.
 void PlainSync::launch_compressed(std::uint32_t bucket, std::span<const comm::Term> terms,
                                   const Buffer& out) {
-  if (terms.empty()) std::memset(out.data, 0, out.bytes());
-  for (std::size_t i = 1; i < terms.size(); ++i) {
-    kernel::combine(kernel::Combine::Sum, out.dtype, out.data, terms[i].value.data, out.data,
-                    out.count);
-  }
+  if (terms.empty()) sums_.math().clear(out.data, out.bytes());
+  for (std::size_t i = 1; i < terms.size(); ++i)
+    sums_.math().add_into(out.data, terms[i].value.data, out.dtype, out.count);
   compressor_->launch(bucket, tensor::view_of(out));
 }
 

@@ -5,7 +5,10 @@
 #include <ATen/core/grad_mode.h>
 #include <gtest/gtest.h>
 
+#include <optional>
+
 #include "trireme/tensor/determinism.h"
+#include "trireme/tensor/flat_math.h"
 #include "trireme/tensor/functions.h"
 
 namespace trireme::tensor::partial_attention_test {
@@ -64,7 +67,18 @@ Parts in_parts(const at::Tensor& qkv, const at::Tensor& gradient, bool causal) {
           at::cat({at::cat(dq, 1), at::cat({dkv[0], dkv[1]}, 1)}, 2).to(qkv.scalar_type())};
 }
 
-TEST(PartialAttention, IsThatOverAllKeys) {
+// By Trireme's kernels and by LibTorch's operators.
+class EveryPartialAttention : public ::testing::TestWithParam<Implementation> {
+ protected:
+  void SetUp() override {
+    if (GetParam() == Implementation::LibTorch) libtorch_.emplace();
+  }
+  std::optional<LibTorchOnCpu> libtorch_;
+};
+INSTANTIATE_TEST_SUITE_P(, EveryPartialAttention,
+                         ::testing::Values(Implementation::Kernels, Implementation::LibTorch));
+
+TEST_P(EveryPartialAttention, IsThatOverAllKeys) {
   set_up_process({.kernel_threads = 1});
   at::manual_seed(3);
   // Parts of one row, of a block and a remainder, and of more keys than a block has.
@@ -87,7 +101,7 @@ TEST(PartialAttention, IsThatOverAllKeys) {
 }
 
 // Only the second half sees the part: the first half's results do not change.
-TEST(PartialAttention, BeginsAtTheFirstQueryThatSees) {
+TEST_P(EveryPartialAttention, BeginsAtTheFirstQueryThatSees) {
   const at::NoGradGuard off;
   const at::Tensor qkv = at::randn({kBatch, 10, 3 * kWidth});
   PartialAttention before({qkv}, kHeads, kWidth), after({qkv}, kHeads, kWidth);
@@ -100,7 +114,7 @@ TEST(PartialAttention, BeginsAtTheFirstQueryThatSees) {
 }
 
 // Scores near a thousand give no infinity and no NaN: the maximum is updated with each part.
-TEST(PartialAttention, TakesLargeScores) {
+TEST_P(EveryPartialAttention, TakesLargeScores) {
   const at::NoGradGuard off;
   at::manual_seed(4);
   const at::Tensor qkv = 40 * at::randn({kBatch, 20, 3 * kWidth}, at::kDouble);

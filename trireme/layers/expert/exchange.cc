@@ -109,7 +109,7 @@ models::ExpertExchange expert_exchange(Communicator& group, int experts) {
     const auto ranks = static_cast<std::size_t>(group.size());
     const Counts here = counts_from_all(counts, group);
     const Counts sends = sums_of_rows(counts, ranks), receives = sums_of_rows(here, ranks);
-    const at::Tensor order = by_expert(here, ranks), back_order = inverted(order);
+    const at::Tensor order = by_expert(here, ranks).to(rows.device()), back_order = inverted(order);
     Counts of_expert(counts.size() / ranks, 0);
     for (std::size_t i = 0; i < here.size(); ++i) of_expert[i % of_expert.size()] += here[i];
     return {.rows = Move::apply(rows, &group, sends, receives).index_select(0, order),

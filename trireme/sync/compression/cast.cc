@@ -14,8 +14,11 @@ class CastCompressor final : public Compressor {
   CastCompressor(comm::Communicator& world, DType wire, std::vector<BucketShape> buckets)
       : world_(world) {
     for (const BucketShape& bucket : buckets) {
-      wires_.push_back(world_.allocate(static_cast<std::size_t>(bucket.count) * size_of(wire))
-                           .buffer(0, static_cast<std::size_t>(bucket.count), wire));
+      wires_.push_back(
+          world_
+              .allocate(static_cast<std::size_t>(bucket.count) * size_of(wire), bucket.device)
+
+              .buffer(0, static_cast<std::size_t>(bucket.count), wire));
     }
   }
 

@@ -2,12 +2,14 @@
 
 #include <ATen/Functions.h>
 
+#include <algorithm>
 #include <charconv>
 #include <optional>
 
 #include "trireme/base/error.h"
 #include "trireme/comm/choice/tune.h"
 #include "trireme/comm/collectives.h"
+#include "trireme/sync/compression/residual.h"
 #include "trireme/tensor/convert.h"
 
 namespace trireme::inline v0::parallel {
@@ -65,10 +67,12 @@ PowerSpec power_of(std::string_view spec, std::string_view argument) {
 
 // bf16 pays if half the bytes save more time than the two conversions cost. Measured on a bucket of
 // usual size; the same answer on all ranks, since comm::measure gives them the same numbers.
-bool half_the_bytes_pay(comm::Communicator& world, std::int64_t count) {
-  if (world.size() == 1 || count == 0) return false;
+bool half_the_bytes_pay(comm::Communicator& world, const std::vector<BucketShape>& buckets) {
+  const auto largest = std::ranges::max_element(buckets, {}, &BucketShape::count);
+  if (largest == buckets.end() || largest->count == 0) return false;
   const auto budget = std::chrono::milliseconds(20);
-  const at::Tensor full = at::zeros({count}, at::kFloat), half = at::zeros({count}, at::kBFloat16);
+  const at::Tensor full = at::zeros({largest->count}, floats_on(largest->device)),
+                   half = full.to(at::kBFloat16);
   const auto time = [&](const at::Tensor& tensor, bool convert) {
     return comm::measure(world, budget, [&] {
       if (convert) half.copy_(full);
@@ -111,9 +115,7 @@ std::unique_ptr<Compressor> make_compressor(std::string_view spec, comm::Communi
     const PowerSpec power = power_of(spec, argument);
     return make_power_compressor(world, power.rank, power.exact_steps, seed, std::move(buckets));
   }
-  std::int64_t largest = 0;
-  for (const BucketShape& bucket : buckets) largest = std::max(largest, bucket.count);
-  if (!half_the_bytes_pay(world, largest)) return nullptr;
+  if (!half_the_bytes_pay(world, buckets)) return nullptr;
   return make_cast_compressor(world, DType::BF16, std::move(buckets));
 }
 

@@ -18,6 +18,7 @@
 #include <string_view>
 #include <vector>
 
+#include "trireme/base/buffer.h"
 #include "trireme/comm/communicator.h"
 
 namespace trireme::inline v0::parallel {
@@ -31,6 +32,7 @@ struct BucketShape {
   };
   std::int64_t count = 0;  // elements, gaps included
   std::vector<Part> parts;
+  Device device = {};  // of its memory
 };
 
 class Compressor {

@@ -3,9 +3,6 @@
 // elements, which replace them: 520 bytes instead of 16,384. The difference stays in the residual.
 #include <ATen/Functions.h>
 
-#include <algorithm>
-#include <cstring>
-
 #include "trireme/sync/compression/compressor.h"
 #include "trireme/sync/compression/residual.h"
 #include "trireme/tensor/convert.h"
@@ -15,42 +12,58 @@ namespace {
 
 constexpr std::int64_t kChunk = 4096;
 
-struct Encoded {
-  float positive, negative;  // replace the elements of either sign
-  std::uint8_t bits[kChunk / 8];
-};
-static_assert(sizeof(Encoded) == 520);
+// The code of a bucket of C chunks: 2 C floats, which replace the elements of either sign, and then
+// one bit for each element, set for a negative one.
+constexpr std::int64_t kMeans = 2 * sizeof(float), kBits = kChunk / 8;
 
 std::int64_t chunks_of(std::int64_t count) { return (count + kChunk - 1) / kChunk; }
 
-// Encodes `count` <= kChunk elements and leaves in `values` what the code does not represent.
-void encode(float* values, std::int64_t count, Encoded& out) {
-  double positive = 0, negative = 0;
-  std::int64_t num_negative = 0;
-  std::memset(&out, 0, sizeof out);
-  for (std::int64_t i = 0; i < count; ++i) {
-    if (values[i] < 0) {
-      negative += values[i];
-      ++num_negative;
-      out.bits[i / 8] = static_cast<std::uint8_t>(out.bits[i / 8] | 1u << (i % 8));
-    } else {
-      positive += values[i];
-    }
-  }
-  const auto mean = [](double sum, std::int64_t n) {
-    return n > 0 ? static_cast<float>(sum / static_cast<double>(n)) : 0.0f;
-  };
-  out.positive = mean(positive, count - num_negative);
-  out.negative = mean(negative, num_negative);
-  for (std::int64_t i = 0; i < count; ++i) {
-    values[i] -= values[i] < 0 ? out.negative : out.positive;
-  }
-}
+struct Code {
+  std::int64_t chunks;
+  at::Tensor means, bits;  // [C, 2], positive and negative; [C, 512]
 
-void add_decoded(const Encoded& in, float* sum, std::int64_t count) {
-  for (std::int64_t i = 0; i < count; ++i) {
-    sum[i] += in.bits[i / 8] >> (i % 8) & 1 ? in.negative : in.positive;
+  Code(const at::Tensor& bytes, std::int64_t first, std::int64_t of_chunks) : chunks(of_chunks) {
+    const Buffer all = tensor::to_buffer(bytes);
+    const auto part = [&](std::int64_t begin, std::int64_t count, DType type) {
+      Buffer one = all;
+      one.data = static_cast<std::byte*>(all.data) + first + begin;
+      one.count = static_cast<std::size_t>(count);
+      one.dtype = type;
+      return tensor::view_of(one);
+    };
+    means = part(0, 2 * chunks, DType::F32).view({chunks, 2});
+    bits = part(kMeans * chunks, kBits * chunks, DType::U8).view({chunks, kBits});
   }
+
+  at::Tensor bit_values() const {
+    return at::bitwise_left_shift(at::ones({8}, bits.options()), at::arange(8, bits.options()));
+  }
+  // The elements that the code stands for, [count].
+  at::Tensor decoded(std::int64_t count) const {
+    const at::Tensor negative = bits.unsqueeze(2).bitwise_and(bit_values()).ne(0);
+    return at::where(negative.view({chunks, kChunk}), means.narrow(1, 1, 1), means.narrow(1, 0, 1))
+        .view({-1})
+        .narrow(0, 0, count);
+  }
+};
+
+// Encodes `values` and leaves there what the code does not represent.
+void encode(at::Tensor& values, const Code& code) {
+  if (values.numel() == 0) return;
+  const std::int64_t chunks = code.chunks, count = values.numel();
+  const at::Tensor rows =
+      at::constant_pad_nd(values, {0, chunks * kChunk - count}).view({chunks, kChunk});
+  const at::Tensor negative = rows < 0, wide = rows.to(at::kDouble);
+  const at::Tensor negatives = negative.sum(1);
+  at::Tensor others = kChunk - negatives;
+  others.narrow(0, chunks - 1, 1).sub_(chunks * kChunk - count);  // the padding
+  const auto mean = [](const at::Tensor& part, const at::Tensor& number) {
+    return part.sum(1) / number.clamp_min(1);
+  };
+  code.means.select(1, 0).copy_(mean(wide.clamp_min(0), others));
+  code.means.select(1, 1).copy_(mean(wide.clamp_max(0), negatives));
+  code.bits.copy_((negative.view({chunks, kBits, 8}) * code.bit_values()).sum(2, false, at::kByte));
+  values.sub_(code.decoded(count));
 }
 
 class OneBit final : public Compressor {
@@ -61,14 +74,10 @@ class OneBit final : public Compressor {
   void launch(std::size_t bucket, at::Tensor local) override {
     at::Tensor& kept = residuals_.add(bucket, local);
     const std::int64_t chunks = chunks_of(kept.numel());
-    const std::int64_t bytes = chunks * static_cast<std::int64_t>(sizeof(Encoded));
-    Open open{
-        local, at::empty({bytes}, at::kByte), at::empty({bytes * world_.size()}, at::kByte), {}};
-    float* values = kept.mutable_data_ptr<float>();
-    auto* codes = reinterpret_cast<Encoded*>(open.own.mutable_data_ptr<std::uint8_t>());
-    for (std::int64_t c = 0; c < chunks; ++c) {
-      encode(values + c * kChunk, std::min(kChunk, kept.numel() - c * kChunk), codes[c]);
-    }
+    const std::int64_t bytes = chunks * (kMeans + kBits);
+    const auto options = kept.options().dtype(at::kByte);
+    Open open{local, at::empty({bytes}, options), at::empty({bytes * world_.size()}, options), {}};
+    encode(kept, Code(open.own, 0, chunks));
     open.work = world_.all_gather(tensor::to_buffer(open.own), tensor::to_buffer(open.all),
                                   {.label = "bucket " + std::to_string(bucket)});
     sent_ += bytes;
@@ -79,15 +88,9 @@ class OneBit final : public Compressor {
     for (Open& one : open_) {
       one.work.wait();
       one.local.zero_();
-      float* sum = one.local.mutable_data_ptr<float>();
-      const std::int64_t count = one.local.numel(), chunks = chunks_of(count);
-      const auto* codes = reinterpret_cast<const Encoded*>(one.all.const_data_ptr<std::uint8_t>());
-      for (int rank = 0; rank < world_.size(); ++rank) {
-        for (std::int64_t c = 0; c < chunks; ++c) {
-          add_decoded(codes[rank * chunks + c], sum + c * kChunk,
-                      std::min(kChunk, count - c * kChunk));
-        }
-      }
+      const std::int64_t count = one.local.numel(), bytes = one.own.numel();
+      for (int rank = 0; rank < world_.size(); ++rank)
+        one.local.add_(Code(one.all, rank * bytes, chunks_of(count)).decoded(count));
     }
     open_.clear();
   }

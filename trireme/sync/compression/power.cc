@@ -23,7 +23,7 @@ namespace {
 // Modified Gram-Schmidt over the columns of p [n, r]; a column that is zero stays zero. In fp64,
 // with plain loops: every rank must get the same bits from the same input.
 void orthonormalise(at::Tensor& p) {
-  const at::Tensor columns = p.t().to(at::kDouble).contiguous();
+  const at::Tensor columns = p.t().to(at::kCPU, at::kDouble).contiguous();
   const std::int64_t r = columns.size(0), n = columns.size(1);
   double* data = columns.mutable_data_ptr<double>();
   const auto dot = [&](std::int64_t a, std::int64_t b) {
@@ -61,7 +61,7 @@ class Power final : public Compressor {
         }
         at::Tensor q = at::empty({m, rank}, at::kFloat);
         tensor::fill_normal(q, seed, "powersgd/" + part.name, 0, 1);
-        plan.matrices.push_back({part.offset, n, m, std::move(q)});
+        plan.matrices.push_back({part.offset, n, m, q.to(tensor::at_device(bucket.device))});
         plan.first += n * rank;
         plan.second += m * rank;
       }
@@ -71,7 +71,7 @@ class Power final : public Compressor {
 
   void launch(std::size_t bucket, at::Tensor local) override {
     Plan& plan = plans_[bucket];
-    Open open{bucket, local, at::empty({plan.first}, at::kFloat), {}, {}};
+    Open open{bucket, local, at::empty({plan.first}, local.options()), {}, {}};
     if (plan.launched++ < exact_steps_) {
       open.exact = true;
       open.first = local.clone();
@@ -143,7 +143,7 @@ class Power final : public Compressor {
     }
     Plan& plan = plans_[one.bucket];
     const at::Tensor& kept = residuals_.of(one.bucket);
-    one.second = at::empty({plan.second}, at::kFloat);
+    one.second = at::empty({plan.second}, kept.options());
     std::int64_t from = 0, to = 0;
     for (const Matrix& matrix : plan.matrices) {
       at::Tensor p = one.first.narrow(0, from, matrix.n * rank_).view({matrix.n, rank_});

@@ -6,15 +6,20 @@
 #include <vector>
 
 #include "trireme/sync/compression/compressor.h"
+#include "trireme/tensor/device.h"
 
 namespace trireme::inline v0::parallel {
+
+inline at::TensorOptions floats_on(Device device) {
+  return at::TensorOptions(tensor::at_device(device)).dtype(at::kFloat);
+}
 
 /// The elements of each bucket that were not sent yet.
 class Residuals {
  public:
   explicit Residuals(const std::vector<BucketShape>& buckets) {
     for (const BucketShape& bucket : buckets)
-      kept_.push_back(at::zeros({bucket.count}, at::kFloat));
+      kept_.push_back(at::zeros({bucket.count}, floats_on(bucket.device)));
   }
   /// Adds `local` and returns the residual, which is to be sent. The caller subtracts what it
   /// sends.

@@ -32,8 +32,8 @@ class TopK final : public Compressor {
     Open open{local,
               kept.index_select(0, chosen),
               chosen.to(at::kInt),
-              at::empty({n * k}, at::kFloat),
-              at::empty({n * k}, at::kInt),
+              at::empty({n * k}, kept.options()),
+              at::empty({n * k}, kept.options().dtype(at::kInt)),
               {},
               {}};
     kept.index_fill_(0, chosen, 0);
@@ -52,10 +52,10 @@ class TopK final : public Compressor {
       one.values_work.wait();
       one.indices_work.wait();
       one.local.zero_();
-      float* sum = one.local.mutable_data_ptr<float>();
-      const float* values = one.all_values.const_data_ptr<float>();
-      const std::int32_t* indices = one.all_indices.const_data_ptr<std::int32_t>();
-      for (std::int64_t i = 0; i < one.all_values.numel(); ++i) sum[indices[i]] += values[i];
+      const std::int64_t k = one.values.numel();  // of one rank, at different indices
+      for (std::int64_t rank = 0; rank < world_.size(); ++rank)
+        one.local.index_add_(0, one.all_indices.narrow(0, rank * k, k),
+                             one.all_values.narrow(0, rank * k, k));
     }
     open_.clear();
   }
@@ -83,7 +83,7 @@ class RandomK final : public Compressor {
 
   void launch(std::size_t bucket, at::Tensor local) override {
     at::Tensor& kept = residuals_.add(bucket, local);
-    Open open{local, indices(bucket, kept.numel()), {}, {}};
+    Open open{local, indices(bucket, kept.numel()).to(kept.device()), {}, {}};
     open.values = kept.index_select(0, open.indices);
     kept.index_fill_(0, open.indices, 0);
     open.work = world_.all_reduce(tensor::to_buffer(open.values), ReduceOp::Sum,

@@ -1,6 +1,10 @@
 // The functions by LibTorch's operations (cuBLAS, cuDNN, flash attention on CUDA).
 #include <ATen/Functions.h>
 
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
 #include "trireme/base/check.h"
 #include "trireme/base/error.h"
 #include "trireme/tensor/functions/table.h"
@@ -82,6 +86,91 @@ at::Tensor cross_entropy_sum(const at::Tensor& logits, const at::Tensor& targets
       targets.reshape({-1}).clamp_min(kIgnored), {}, at::Reduction::Sum, kIgnored);
 }
 
+// Some query rows [first, first + count) of a part, in the type of the sums: [B, H, count, D] and
+// the keys and values that one of them sees: [B, H, K, D].
+struct PartRows {
+  std::int64_t first, count;
+  at::Tensor query, key, value;
+  at::Tensor hidden;  // [count, K]: true where a query does not see a key; undefined: it sees all
+
+  at::Tensor of(const at::Tensor& rows_BHS) const { return rows_BHS.narrow(2, first, count); }
+  at::Tensor scores() const {
+    const double scale = 1 / std::sqrt(static_cast<double>(query.size(3)));
+    const at::Tensor all = at::matmul(query, key.transpose(2, 3)).mul_(scale);
+    constexpr double kNone = -std::numeric_limits<double>::infinity();
+    return hidden.defined() ? all.masked_fill_(hidden, kNone) : all;
+  }
+};
+
+// [B, H, S, D] of the width C of the columns.
+at::Tensor heads_of(const Columns& columns, std::int64_t width, std::int64_t heads) {
+  return columns.rows.narrow(2, columns.first, width)
+      .unflatten(2, at::IntArrayRef{heads, width / heads})
+      .transpose(1, 2);
+}
+
+// Calls step(PartRows) for blocks of rows: all scores at once could be more than the memory holds.
+template <class Step>
+void each_rows(const AttentionPart& part, std::int64_t width, at::ScalarType type, Step step) {
+  constexpr std::int64_t kRows = 1024;
+  const Sight& sight = part.sight;
+  const at::Tensor query = heads_of(part.query, width, part.heads);
+  const at::Tensor key = heads_of(part.key, width, part.heads).narrow(2, 0, sight.keys).to(type);
+  const at::Tensor value =
+      heads_of(part.value, width, part.heads).narrow(2, 0, sight.keys).to(type);
+  for (std::int64_t first = sight.first_query; first < query.size(2); first += kRows) {
+    const std::int64_t count = std::min(kRows, query.size(2) - first);
+    const std::int64_t keys = sight.causal ? std::min(sight.keys, first + count) : sight.keys;
+    PartRows rows{.first = first,
+                  .count = count,
+                  .query = query.narrow(2, first, count).to(type),
+                  .key = key.narrow(2, 0, keys),
+                  .value = value.narrow(2, 0, keys)};
+    if (sight.causal)
+      rows.hidden = at::ones({count, keys}, query.options().dtype(at::kBool)).triu_(first + 1);
+    step(rows);
+  }
+}
+
+void attend_part(const AttentionPart& part, const at::Tensor& sums, const at::Tensor& maxima,
+                 const at::Tensor& totals) {
+  const at::Tensor sums_BHSD = heads_of({sums}, sums.size(2), part.heads);
+  each_rows(part, sums.size(2), sums.scalar_type(), [&](const PartRows& rows) {
+    at::Tensor maximum = rows.of(maxima), total = rows.of(totals), sum = rows.of(sums_BHSD);
+    const at::Tensor scores = rows.scores(), largest = at::maximum(maximum, scores.amax(-1));
+    const at::Tensor shrink = (maximum - largest).exp_();  // 0 for the first part
+    const at::Tensor weights = (scores - largest.unsqueeze(-1)).exp_();
+    maximum.copy_(largest);
+    total.mul_(shrink).add_(weights.sum(-1));
+    sum.mul_(shrink.unsqueeze(-1)).add_(at::matmul(weights, rows.value));
+  });
+}
+
+void attend_part_backward(const AttentionPart& part, const at::Tensor& gradient,
+                          const at::Tensor& logsumexp, const at::Tensor& dots,
+                          const at::Tensor& query_gradient, const Columns& key_gradient,
+                          const Columns& value_gradient) {
+  const std::int64_t width = gradient.size(2);
+  const auto type = logsumexp.scalar_type();
+  const at::Tensor of_output = heads_of({gradient}, width, part.heads),
+                   dquery = heads_of({query_gradient}, width, part.heads),
+                   dkey = heads_of(key_gradient, width, part.heads),
+                   dvalue = heads_of(value_gradient, width, part.heads);
+  each_rows(part, width, type, [&](const PartRows& rows) {
+    const at::Tensor weights = (rows.scores() - rows.of(logsumexp).unsqueeze(-1)).exp_();
+    const at::Tensor of_rows = rows.of(of_output).to(type);
+    const std::int64_t keys = rows.key.size(2);
+    const double scale = 1 / std::sqrt(static_cast<double>(rows.query.size(3)));
+    const at::Tensor of_scores =
+        (at::matmul(of_rows, rows.value.transpose(2, 3)) - rows.of(dots).unsqueeze(-1))
+            .mul_(weights)
+            .mul_(scale);
+    dvalue.narrow(2, 0, keys).add_(at::matmul(weights.transpose(2, 3), of_rows));
+    rows.of(dquery).add_(at::matmul(of_scores, rows.key));
+    dkey.narrow(2, 0, keys).add_(at::matmul(of_scores.transpose(2, 3), rows.query));
+  });
+}
+
 }  // namespace
 }  // namespace libtorch
 
@@ -95,7 +184,9 @@ const FunctionTable& libtorch_functions() {
                                        .embedding = libtorch::embedding,
                                        .add_layer_norm = libtorch::add_layer_norm,
                                        .residual_add = libtorch::residual_add,
-                                       .cross_entropy_sum = libtorch::cross_entropy_sum};
+                                       .cross_entropy_sum = libtorch::cross_entropy_sum,
+                                       .attend_part = libtorch::attend_part,
+                                       .attend_part_backward = libtorch::attend_part_backward};
   return table;
 }
 

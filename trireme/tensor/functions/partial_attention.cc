@@ -9,6 +9,7 @@
 #include <limits>
 
 #include "trireme/kernel/transformer.h"
+#include "trireme/tensor/functions/table.h"
 #include "trireme/tensor/functions/typed.h"
 #include "trireme/tensor/gemm.h"
 
@@ -136,6 +137,63 @@ struct HeadBackward {
 
 }  // namespace
 
+namespace kernels {
+
+void attend_part(const AttentionPart& part, const at::Tensor& sums, const at::Tensor& maxima,
+                 const at::Tensor& totals) {
+  const std::int64_t batch = sums.size(0), length = sums.size(1), depth = sums.size(2) / part.heads;
+  for_type(part.query.rows.scalar_type(), [&]<class T>() {
+    const at::Tensor scores = empty({kPartialRows, kKeys}, sums.scalar_type());
+    const at::Tensor weights = std::is_same_v<T, Stat<T>>
+                                   ? scores
+                                   : empty({kPartialRows, kKeys}, part.query.rows.scalar_type());
+    for (std::int64_t index = 0; index < batch * part.heads; ++index) {
+      const std::int64_t b = index / part.heads, h = index % part.heads;
+      const HeadForward<T> head{.query = head_rows<T>(part.query, b, h, depth),
+                                .key = head_rows<T>(part.key, b, h, depth),
+                                .value = head_rows<T>(part.value, b, h, depth),
+                                .sums = head_rows<Stat<T>>({sums}, b, h, depth),
+                                .maxima = data_of<Stat<T>>(maxima) + index * length,
+                                .totals = data_of<Stat<T>>(totals) + index * length,
+                                .depth = depth,
+                                .scores = data_of<Stat<T>>(scores),
+                                .weights = data_of<T>(weights)};
+      each_block(part.sight, length, [&](const Block& block) { head.add(block); });
+    }
+  });
+}
+
+void attend_part_backward(const AttentionPart& part, const at::Tensor& gradient,
+                          const at::Tensor& logsumexp, const at::Tensor& dots,
+                          const at::Tensor& query_gradient, const Columns& key_gradient,
+                          const Columns& value_gradient) {
+  const std::int64_t batch = gradient.size(0), length = gradient.size(1),
+                     depth = gradient.size(2) / part.heads;
+  for_type(gradient.scalar_type(), [&]<class T>() {
+    const at::Tensor scores = empty({kPartialRows, kKeys}, logsumexp.scalar_type()),
+                     weights = empty({2, kPartialRows, kKeys}, gradient.scalar_type());
+    for (std::int64_t index = 0; index < batch * part.heads; ++index) {
+      const std::int64_t b = index / part.heads, h = index % part.heads;
+      const HeadBackward<T> head{.query = head_rows<T>(part.query, b, h, depth),
+                                 .key = head_rows<T>(part.key, b, h, depth),
+                                 .value = head_rows<T>(part.value, b, h, depth),
+                                 .gradient = head_rows<T>({gradient}, b, h, depth),
+                                 .dquery = head_rows<Stat<T>>({query_gradient}, b, h, depth),
+                                 .dkey = head_rows<Stat<T>>(key_gradient, b, h, depth),
+                                 .dvalue = head_rows<Stat<T>>(value_gradient, b, h, depth),
+                                 .logsumexp = data_of<Stat<T>>(logsumexp) + index * length,
+                                 .dots = data_of<Stat<T>>(dots) + index * length,
+                                 .depth = depth,
+                                 .scores = data_of<Stat<T>>(scores),
+                                 .weights = data_of<T>(weights),
+                                 .dscores = data_of<T>(weights) + kPartialRows * kKeys};
+      each_block(part.sight, length, [&](const Block& block) { head.add(block); });
+    }
+  });
+}
+
+}  // namespace kernels
+
 PartialAttention::PartialAttention(const Columns& query, std::int64_t heads, std::int64_t width)
     : query_(query), heads_(heads), width_(width) {
   TRIREME_CHECK(query.rows.is_contiguous());
@@ -149,26 +207,8 @@ PartialAttention::PartialAttention(const Columns& query, std::int64_t heads, std
 
 void PartialAttention::add(const Columns& key, const Columns& value, const Sight& sight) {
   check_part(query_, key, value, sight);
-  const std::int64_t batch = sums_.size(0), length = sums_.size(1), depth = width_ / heads_;
-  for_type(query_.rows.scalar_type(), [&]<class T>() {
-    const at::Tensor scores = empty({kPartialRows, kKeys}, sums_.scalar_type());
-    const at::Tensor weights = std::is_same_v<T, Stat<T>>
-                                   ? scores
-                                   : empty({kPartialRows, kKeys}, query_.rows.scalar_type());
-    for (std::int64_t index = 0; index < batch * heads_; ++index) {
-      const std::int64_t b = index / heads_, h = index % heads_;
-      const HeadForward<T> head{.query = head_rows<T>(query_, b, h, depth),
-                                .key = head_rows<T>(key, b, h, depth),
-                                .value = head_rows<T>(value, b, h, depth),
-                                .sums = head_rows<Stat<T>>({sums_}, b, h, depth),
-                                .maxima = data_of<Stat<T>>(maxima_) + index * length,
-                                .totals = data_of<Stat<T>>(totals_) + index * length,
-                                .depth = depth,
-                                .scores = data_of<Stat<T>>(scores),
-                                .weights = data_of<T>(weights)};
-      each_block(sight, length, [&](const Block& block) { head.add(block); });
-    }
-  });
+  functions_of(query_.rows)
+      .attend_part({query_, key, value, sight, heads_}, sums_, maxima_, totals_);
 }
 
 at::Tensor PartialAttention::output() const {
@@ -199,29 +239,9 @@ void PartialAttentionBackward::add(const Columns& key, const Columns& value, con
                                    const Columns& key_gradient, const Columns& value_gradient) {
   check_part(query_, key, value, sight);
   check_part(query_, key_gradient, value_gradient, sight);
-  const std::int64_t batch = gradient_.size(0), length = gradient_.size(1),
-                     depth = gradient_.size(2) / heads_;
-  for_type(gradient_.scalar_type(), [&]<class T>() {
-    const at::Tensor scores = empty({kPartialRows, kKeys}, logsumexp_.scalar_type()),
-                     weights = empty({2, kPartialRows, kKeys}, gradient_.scalar_type());
-    for (std::int64_t index = 0; index < batch * heads_; ++index) {
-      const std::int64_t b = index / heads_, h = index % heads_;
-      const HeadBackward<T> head{.query = head_rows<T>(query_, b, h, depth),
-                                 .key = head_rows<T>(key, b, h, depth),
-                                 .value = head_rows<T>(value, b, h, depth),
-                                 .gradient = head_rows<T>({gradient_}, b, h, depth),
-                                 .dquery = head_rows<Stat<T>>({query_gradient_}, b, h, depth),
-                                 .dkey = head_rows<Stat<T>>(key_gradient, b, h, depth),
-                                 .dvalue = head_rows<Stat<T>>(value_gradient, b, h, depth),
-                                 .logsumexp = data_of<Stat<T>>(logsumexp_) + index * length,
-                                 .dots = data_of<Stat<T>>(dots_) + index * length,
-                                 .depth = depth,
-                                 .scores = data_of<Stat<T>>(scores),
-                                 .weights = data_of<T>(weights),
-                                 .dscores = data_of<T>(weights) + kPartialRows * kKeys};
-      each_block(sight, length, [&](const Block& block) { head.add(block); });
-    }
-  });
+  functions_of(query_.rows)
+      .attend_part_backward({query_, key, value, sight, heads_}, gradient_, logsumexp_, dots_,
+                            query_gradient_, key_gradient, value_gradient);
 }
 
 }  // namespace trireme::inline v0::tensor

@@ -16,7 +16,9 @@ constexpr FunctionTable kKernels{.linear = kernels::linear,
                                  .embedding = kernels::embedding,
                                  .add_layer_norm = kernels::add_layer_norm,
                                  .residual_add = kernels::residual_add,
-                                 .cross_entropy_sum = kernels::cross_entropy_sum};
+                                 .cross_entropy_sum = kernels::cross_entropy_sum,
+                                 .attend_part = kernels::attend_part,
+                                 .attend_part_backward = kernels::attend_part_backward};
 
 }  // namespace
 

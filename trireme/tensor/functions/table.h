@@ -8,8 +8,16 @@
 #include <utility>
 
 #include "trireme/kernel/transformer.h"
+#include "trireme/tensor/partial_attention.h"
 
 namespace trireme::inline v0::tensor {
+
+/// One part's keys and values for PartialAttention's queries.
+struct AttentionPart {
+  Columns query, key, value;
+  Sight sight;
+  std::int64_t heads = 1;
+};
 
 struct FunctionTable {
   using Tensor = at::Tensor;
@@ -26,6 +34,14 @@ struct FunctionTable {
                                               double epsilon);
   Tensor (*residual_add)(const Tensor& stream, const Tensor& update);
   Tensor (*cross_entropy_sum)(const Tensor& logits, const Tensor& targets);
+  /// Adds a part to PartialAttention's sums, maxima and totals.
+  void (*attend_part)(const AttentionPart& part, const Tensor& sums, const Tensor& maxima,
+                      const Tensor& totals);
+  /// Adds a part's gradients; `dots` is PartialAttentionBackward's.
+  void (*attend_part_backward)(const AttentionPart& part, const Tensor& gradient,
+                               const Tensor& logsumexp, const Tensor& dots,
+                               const Tensor& query_gradient, const Columns& key_gradient,
+                               const Columns& value_gradient);
 };
 
 /// The functions for the device of `tensor` (flat_math.h: implementation_of()).
@@ -46,6 +62,12 @@ std::pair<at::Tensor, at::Tensor> add_layer_norm(const at::Tensor& stream, const
                                                  double epsilon);
 at::Tensor residual_add(const at::Tensor& stream, const at::Tensor& update);
 at::Tensor cross_entropy_sum(const at::Tensor& logits, const at::Tensor& targets);
+void attend_part(const AttentionPart& part, const at::Tensor& sums, const at::Tensor& maxima,
+                 const at::Tensor& totals);
+void attend_part_backward(const AttentionPart& part, const at::Tensor& gradient,
+                          const at::Tensor& logsumexp, const at::Tensor& dots,
+                          const at::Tensor& query_gradient, const Columns& key_gradient,
+                          const Columns& value_gradient);
 }  // namespace kernels
 
 const FunctionTable& libtorch_functions();
