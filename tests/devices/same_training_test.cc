@@ -1,4 +1,5 @@
 // A device gives the CPU's bits, on any number of ranks and in any order of its streams.
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <ostream>
@@ -111,6 +112,20 @@ TEST_F(OnDevice, CompressedGradientsTrainAsOnTheCpu) {
        {"bf16", "f16", "topk:0.1", "randomk:0.1", "powersgd:2,1", "onebit"}) {
     SCOPED_TRACE(compression);
     expect_as_on_cpu("gpt", {.ranks = 3, .options = {.clip = 0.5, .compression = compression}});
+  }
+}
+
+TEST_F(OnDevice, ALossThatIsNoNumberIsNamed) {
+  Task broken = task("gpt");
+  broken.loss = [](const models::Value& output, const MicroBatch& micro) {
+    const at::Tensor loss = token_loss()(output, micro);
+    return micro.index == 4 ? loss / 0.0 : loss;
+  };
+  try {
+    train(broken, {.ranks = 2, .on_device = true});
+    ADD_FAILURE() << "the step was taken";
+  } catch (const std::exception& error) {
+    EXPECT_THAT(error.what(), ::testing::HasSubstr("the loss of micro-batch 4 is inf"));
   }
 }
 

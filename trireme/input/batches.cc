@@ -12,6 +12,7 @@
 #include "trireme/input/batch_plan.h"
 #include "trireme/input/sampler.h"
 #include "trireme/tensor/saved_count.h"
+#include "trireme/tensor/sent_batch.h"
 
 namespace trireme::inline v0 {
 namespace {
@@ -38,9 +39,10 @@ class Reader {
         options_(options),
         rank_(rank),
         assignment_(std::move(assignment)),
-        n_(data_->size()) {}
+        n_(data_->size()),
+        sender_(options.device) {}
 
-  Batch read(std::int64_t number) {
+  tensor::SentBatch read(std::int64_t number) {
     const GlobalBatch global = input::global_batch(number, n_, options_.batch);
     Batch batch;
     batch.step = number;
@@ -49,7 +51,7 @@ class Reader {
     for (const MicroRange& range : input::share_of(global, options_.micro, assignment_(), rank_)) {
       batch.micro.push_back(read_micro(*data_, range, samples(global, range.first, range.count)));
     }
-    return batch;
+    return sender_.send(std::move(batch));
   }
 
  private:
@@ -75,6 +77,7 @@ class Reader {
   const std::int64_t n_;
   std::int64_t epoch_ = -1;
   std::vector<std::int64_t> order_;
+  tensor::BatchSender sender_;
 };
 
 }  // namespace
@@ -85,7 +88,7 @@ struct Batches::Impl {
     Slot(std::int64_t number, std::shared_ptr<Waiter> waiter)
         : number(number), source(std::move(waiter), nullptr, "input batch") {}
     const std::int64_t number;
-    Batch batch;
+    tensor::SentBatch batch;
     WorkSource source;
   };
 
@@ -172,7 +175,7 @@ Batches::~Batches() = default;
 Batch Batches::next() {
   Impl& impl = *impl_;
   const TimePoint start = impl.waiter->now();
-  Batch batch;
+  tensor::SentBatch batch;
   if (impl.options.prefetch <= 0) {
     batch = impl.reader.read(impl.position);
   } else {
@@ -189,7 +192,7 @@ Batch Batches::next() {
   }
   impl.waited += impl.waiter->now() - start;
   ++impl.position;
-  return batch;
+  return batch.arrive();
 }
 
 std::int64_t Batches::position() const noexcept { return impl_->position; }

@@ -29,6 +29,9 @@ struct BatchesOptions {
   std::uint64_t seed = 1;  // of the order; unused if the dataset is endless
   bool shuffle = true;
   int prefetch = 2;  // batches read ahead; 0 = read in next()
+  /// Fields are copied there while earlier batches are computed. The stream that is the current one
+  /// in next() waits for them.
+  Device device = {};
 };
 
 /// Returns which micro-batches each rank computes; called before every batch is read.

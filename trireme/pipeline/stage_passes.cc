@@ -116,14 +116,15 @@ Parcel StagePasses::forward(std::uint32_t number, const MicroBatch& micro, std::
   return out;
 }
 
-double StagePasses::forward_loss(std::uint32_t number, const MicroBatch& micro, std::int64_t step,
-                                 Parcel in, const SumLoss& loss, const Stage::Enter& around) {
+at::Tensor StagePasses::forward_loss(std::uint32_t number, const MicroBatch& micro,
+                                     std::int64_t step, Parcel in, const SumLoss& loss,
+                                     const Stage::Enter& around) {
   Kept kept;
   Values values = stage_.forward(enter(std::move(in), &kept), micro, step, around);
   kept.loss = checked_loss(loss(values.at(stage_.gives().back()), micro));
-  const double value = kept.loss.item<double>();
+  const at::Tensor sum = kept.loss.detach();
   kept_[number] = std::move(kept);
-  return value;
+  return sum;
 }
 
 models::Value StagePasses::forward_value(const MicroBatch& micro, std::int64_t step, Parcel in,

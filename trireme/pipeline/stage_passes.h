@@ -33,9 +33,9 @@ class StagePasses {
   /// Under autograd, keeps the micro-batch's graph until backward(). `around`: every block.
   Parcel forward(std::uint32_t number, const MicroBatch& micro, std::int64_t step, Parcel in,
                  const Stage::Enter& around);
-  /// On the last stage: the summed loss, whose graph is kept too.
-  double forward_loss(std::uint32_t number, const MicroBatch& micro, std::int64_t step, Parcel in,
-                      const SumLoss& loss, const Stage::Enter& around);
+  /// On the last stage: the summed loss, detached; its graph is kept, too.
+  at::Tensor forward_loss(std::uint32_t number, const MicroBatch& micro, std::int64_t step,
+                          Parcel in, const SumLoss& loss, const Stage::Enter& around);
   /// On the last stage: its value, without keeping a graph.
   models::Value forward_value(const MicroBatch& micro, std::int64_t step, Parcel in,
                               const Stage::Enter& around);

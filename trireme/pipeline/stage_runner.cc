@@ -120,7 +120,7 @@ void StageRunner::train(const Share& share, std::int64_t step, const SumLoss& lo
   step_ = step;
   loss_ = &loss;
   vote_ = &local_vote;
-  values_.assign(leaves_.size(), 0);
+  sums_.assign(leaves_.size(), {});
   loss_gradients_.assign(leaves_.size(), 1);
   for (std::size_t i = 0; i < std::min(leaves_.size(), micros_.size()); ++i)
     loss_gradients_[i] = options_.loss_gradient(micros_[i].count);
@@ -132,7 +132,11 @@ void StageRunner::train(const Share& share, std::int64_t step, const SumLoss& lo
   for (const auto& part : parts_)
     for (const auto& pairs : part->batch_statistics) part->model->statistics.capture(pairs);
   if (grid_.last == nullptr) return;
-  for (const double value : values_) losses.add(value);
+  const std::vector<double> values = tensor::numbers_of(sums_);
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    if (sums_[i].defined()) vote_->check_loss(micros_[i].index, values[i]);
+    losses.add(values[i]);
+  }
 }
 
 void StageRunner::settle(bool good) {
@@ -161,11 +165,11 @@ Parcel StageRunner::forward_training(Part& part, std::uint32_t micro, Parcel in,
   try {
     const MicroBatch& data = micros_[micro];
     if (is_last(part)) {
-      const double value =
+      const at::Tensor& sum = sums_[micro] =
           part.passes.forward_loss(micro, data, step_, std::move(in), *loss_, around);
-      values_[micro] = value;
       vote_->count += data.count;
-      vote_->check_loss(data.index, value);
+      // A device's is read at the end of the pass, since reading it waits for the device.
+      if (sum.is_cpu()) vote_->check_loss(data.index, sum.item<double>());
     } else {
       out = part.passes.forward(micro, data, step_, std::move(in), around);
     }

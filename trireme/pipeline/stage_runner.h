@@ -164,7 +164,7 @@ class StageRunner final : private Passes {
   const SumLoss* loss_ = nullptr;       // null: forward only
   std::vector<double> loss_gradients_;  // by micro-batch
   LocalVote* vote_ = nullptr;
-  std::vector<double> values_;  // summed losses by micro-batch
+  std::vector<at::Tensor> sums_;  // of the losses, by micro-batch
   const Output* output_ = nullptr;
   std::exception_ptr error_;  // of forward_only()
 };

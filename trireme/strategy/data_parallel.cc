@@ -20,6 +20,7 @@
 #include "trireme/sync/strategy_context.h"
 #include "trireme/sync/torch_optimizer.h"
 #include "trireme/tensor/determinism.h"
+#include "trireme/tensor/device.h"
 #include "trireme/tensor/random.h"
 #include "trireme/tensor/saved_count.h"
 
@@ -173,7 +174,9 @@ struct DataParallel::Impl final : parallel::StepTarget {
   // Adds the micro-batch's loss, and forgets what backward() was given for it.
   void add_loss() {
     const double items = own_count ? 1 : static_cast<double>(micro.samples);
-    engine.losses().add(own_loss ? *own_loss * items : std::numeric_limits<double>::quiet_NaN());
+    losses.push_back(own_loss.defined()
+                         ? own_loss.to(at::kDouble) * items
+                         : at::full({}, std::numeric_limits<double>::quiet_NaN(), at::kDouble));
     own_loss.reset();
     own_count.reset();
   }
@@ -204,6 +207,8 @@ struct DataParallel::Impl final : parallel::StepTarget {
   // False: all ranks skipped the batch.
   bool finish_batch() {
     batch_open = false;
+    for (const double loss : tensor::numbers_of(std::exchange(losses, {})))
+      engine.losses().add(loss);
     parallel::LocalVote& vote = engine.vote();
     if (const std::string what = snapshot.difference(); !what.empty())
       vote.refuse(static_cast<int>(ExitCode::UserCode), what,
@@ -250,8 +255,9 @@ struct DataParallel::Impl final : parallel::StepTarget {
   MicroStep micro;
   // What DataParallel::backward() was given for the open micro-batch.
   std::optional<std::int64_t> own_count;
-  std::optional<double> own_loss;
-  bool counts_items = true;  // the batch's count is of samples or tokens, not micro-batches
+  at::Tensor own_loss;
+  std::vector<at::Tensor> losses;  // of the batch's micro-batches
+  bool counts_items = true;        // the batch's count is of samples or tokens, not micro-batches
   std::deque<BatchResult> results;
   double gradient_norm = 0;
 
@@ -269,13 +275,13 @@ DataParallel::DataParallel(const parallel::StrategyContext& env, torch::nn::Modu
 DataParallel::~DataParallel() = default;
 
 void DataParallel::backward(const at::Tensor& mean) {
-  impl_->own_loss = mean.item<double>();
+  impl_->own_loss = mean.detach();
   mean.backward();
 }
 
 void DataParallel::backward(const at::Tensor& sum, std::int64_t count) {
   impl_->own_count = count;
-  impl_->own_loss = sum.item<double>();
+  impl_->own_loss = sum.detach();
   sum.backward();
 }
 

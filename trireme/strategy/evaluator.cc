@@ -58,8 +58,8 @@ std::vector<double> Evaluator::evaluate(
 // other ranks of a pipeline wait for.
 std::vector<double> Evaluator::sums_of(const Batch& given, const std::vector<Loss>& sums,
                                        std::exception_ptr& error) {
-  std::vector<double> values(given.micro.size() * sums.size(), 0);
-  if (error && parts_.grid.pipeline == nullptr) return values;
+  std::vector<at::Tensor> values(given.micro.size() * sums.size());
+  if (error && parts_.grid.pipeline == nullptr) return tensor::numbers_of(values);
   try {
     Batch batch = given;
     for (MicroBatch& micro : batch.micro)
@@ -67,15 +67,14 @@ std::vector<double> Evaluator::sums_of(const Batch& given, const std::vector<Los
     parts_.runner.forward_only(
         batch.micro, passes_of(batch.total), [&](std::size_t micro, const models::Value& output) {
           for (std::size_t i = 0; i < sums.size(); ++i)
-            values[micro * sums.size() + i] = parts_.layers
-                                                  .joined(sums[i](output, batch.micro[micro]),
-                                                          given.micro[micro], Sequences::CutIfEven)
-                                                  .item<double>();
+            values[micro * sums.size() + i] = parts_.layers.joined(
+                sums[i](output, batch.micro[micro]), given.micro[micro], Sequences::CutIfEven);
         });
+    return tensor::numbers_of(values);
   } catch (...) {
     keep(std::current_exception(), error);
   }
-  return values;
+  return std::vector<double>(values.size(), 0);
 }
 
 // Keeps the first error of a forward pass. Ranks that share a layer cannot go on without this rank,

@@ -1,6 +1,7 @@
 #include "trireme/tensor/device.h"
 
 #include <ATen/ops/empty.h>
+#include <ATen/ops/stack.h>
 
 #include <algorithm>
 #include <new>
@@ -47,6 +48,22 @@ std::shared_ptr<std::byte> flat_memory(std::size_t bytes, Device device) {
 
 at::Tensor on_host(const at::Tensor& tensor) {
   return tensor.defined() && !tensor.is_cpu() ? tensor.to(at::kCPU) : tensor;
+}
+
+std::vector<double> numbers_of(std::span<const at::Tensor> scalars) {
+  std::vector<at::Tensor> doubles;
+  for (const at::Tensor& one : scalars)
+    doubles.push_back(one.defined() ? one.detach().to(at::kDouble).view(at::IntArrayRef{})
+                                    : at::Tensor());
+  std::vector<at::Tensor> distant;
+  for (const at::Tensor& one : doubles)
+    if (one.defined() && !one.is_cpu()) distant.push_back(one);
+  const at::Tensor here = distant.empty() ? at::Tensor() : on_host(at::stack(distant));
+  std::vector<double> numbers;
+  std::int64_t next = 0;
+  for (const at::Tensor& one : doubles)
+    numbers.push_back(!one.defined() ? 0 : (one.is_cpu() ? one : here[next++]).item<double>());
+  return numbers;
 }
 
 }  // namespace trireme::inline v0::tensor

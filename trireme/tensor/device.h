@@ -6,6 +6,8 @@
 
 #include <cstddef>
 #include <memory>
+#include <span>
+#include <vector>
 
 #include "trireme/base/buffer.h"
 
@@ -28,6 +30,8 @@ std::shared_ptr<std::byte> flat_memory(std::size_t bytes, Device device);
 
 /// `tensor` in the host's memory: itself, or a copy that is complete on return.
 at::Tensor on_host(const at::Tensor& tensor);
+/// The values of tensors of one element; 0 for undefined ones. Waits once for a device, not for each.
+std::vector<double> numbers_of(std::span<const at::Tensor> scalars);
 
 }  // namespace tensor
 }  // namespace trireme::inline v0

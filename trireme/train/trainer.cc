@@ -101,8 +101,9 @@ struct Entry {
 };
 
 // A simulated rank's clock does not know a thread that reads ahead.
-BatchesOptions batch_options(const Settings& settings, const Entry& entry) {
+BatchesOptions batch_options(const Settings& settings, const Entry& entry, Device device) {
   BatchesOptions options = settings.batches;
+  options.device = device;
   if (entry.transport) options.prefetch = 0;
   return options;
 }
@@ -119,7 +120,7 @@ class Trainer {
                     ? share_device(spec_.device, job_.rank())
                     : take_device(spec_.device, job_.local_rank(), settings_.ranks_per_device)),
         strategy_(job_, settings_.model.blocks, strategy_options(), settings_.optimizer),
-        batches_(batches(job_, data_.train, batch_options(settings_, entry))),
+        batches_(batches(job_, data_.train, batch_options(settings_, entry, device_))),
         changed_(recorded_changes(folder_)),
         checkpointer_(job_, folder_.checkpoint(),
                       checkpoint_options(settings_, data_.corpus->hash(), changed_)),

@@ -1,0 +1,39 @@
+#include "trireme/tensor/sent_batch.h"
+
+#include <ATen/ops/empty_like.h>
+#include <c10/core/StreamGuard.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
+
+#include <utility>
+
+#include "trireme/tensor/device.h"
+
+namespace trireme::inline v0::tensor {
+
+Batch SentBatch::arrive() {
+  if (sent) {
+    const c10::Stream reader = c10::impl::VirtualGuardImpl(sent->device_type()).getStream(device);
+    sent->block(reader);
+    for (const MicroBatch& micro : batch.micro)
+      for (const auto& [name, field] : micro.fields) field.record_stream(reader);
+  }
+  return std::move(batch);
+}
+
+SentBatch BatchSender::send(Batch batch) {
+  const at::Device there = at_device(device_);
+  if (there.is_cpu()) return {std::move(batch), there, std::nullopt};
+  if (!stream_) stream_ = c10::impl::VirtualGuardImpl(there.type()).getStreamFromGlobalPool(there);
+  const c10::StreamGuard guard(*stream_);
+  for (MicroBatch& micro : batch.micro) {
+    for (auto& [name, field] : micro.fields) {
+      const at::Tensor pinned = at::empty_like(field, field.options().pinned_memory(true));
+      field = pinned.copy_(field).to(there, /*non_blocking=*/true);
+    }
+  }
+  SentBatch result{std::move(batch), there, c10::Event(there.type())};
+  result.sent->record(*stream_);
+  return result;
+}
+
+}  // namespace trireme::inline v0::tensor
