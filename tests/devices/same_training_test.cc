@@ -1,4 +1,5 @@
 // A device gives the CPU's bits, on any number of ranks and in any order of its streams.
+#include <ATen/Context.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -126,6 +127,21 @@ TEST_F(OnDevice, ALossThatIsNoNumberIsNamed) {
     ADD_FAILURE() << "the step was taken";
   } catch (const std::exception& error) {
     EXPECT_THAT(error.what(), ::testing::HasSubstr("the loss of micro-batch 4 is inf"));
+  }
+}
+
+TEST_F(OnDevice, AnOperatorWithoutADeterministicFormIsRefused) {
+  Task undetermined = task("mlp");
+  undetermined.loss = [](const models::Value& output, const MicroBatch& micro) {
+    at::globalContext().alertNotDeterministic("median of an image");
+    return task("mlp").loss(output, micro);
+  };
+  try {
+    train(undetermined, {.on_device = true});
+    ADD_FAILURE() << "the step was taken";
+  } catch (const std::exception& error) {
+    EXPECT_THAT(error.what(), ::testing::HasSubstr("median of an image has no deterministic form"));
+    EXPECT_THAT(error.what(), ::testing::HasSubstr("train.reproducible = false"));
   }
 }
 

@@ -9,6 +9,7 @@
 #include "trireme/base/check.h"
 #include "trireme/base/error.h"
 #include "trireme/tensor/convert.h"
+#include "trireme/tensor/determinism.h"
 #include "trireme/tensor/device.h"
 #include "trireme/tensor/loss_gradient.h"
 
@@ -287,7 +288,7 @@ void StageRunner::refuse(const std::exception_ptr& error) {
     if (!error_) error_ = error;
     return;
   }
-  vote_->refuse(describe(error));
+  vote_->refuse(describe(tensor::explained(error)));
 }
 
 Parcel StageRunner::forward_alone(Part& part, std::uint32_t micro, Parcel in,

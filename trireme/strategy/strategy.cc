@@ -32,9 +32,8 @@ parallel::SyncPlan prepare(const StrategyOptions& options, std::string_view opti
       {.ranks = env.world->size(), .ranks_a_host = env.local_size, .rank = env.world->rank()});
   if (env.reproducible && !plan.local)
     parallel::require_equal_processors(*env.world, env.processor, env.host);
-  if (options.device.kind != DeviceKind::Cpu)
-    env.world->stage_through(tensor::make_device_copies());
   tensor::set_up_kernels(options.kernel_threads);
+  tensor::set_up_device(*env.world, options.device, env.reproducible);
   return plan;
 }
 

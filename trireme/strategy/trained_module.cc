@@ -8,6 +8,7 @@
 
 #include "trireme/sync/torch_optimizer.h"
 #include "trireme/tensor/convert.h"
+#include "trireme/tensor/determinism.h"
 #include "trireme/tensor/device.h"
 
 namespace trireme::inline v0::parallel {
@@ -20,10 +21,10 @@ ModuleTensors checked_tensors(torch::nn::Module& module, const torch::optim::Opt
   return tensors;
 }
 
-// The device of the module's parameters; `world` then reaches their memory.
-Device device_in(const ModuleTensors& tensors, comm::Communicator& world) {
+// The device of the module's parameters, ready for `env`'s ranks.
+Device device_in(const ModuleTensors& tensors, const StrategyContext& env) {
   const Device device = tensor::device_of(tensors.trainable.front().second.device());
-  if (device.kind != DeviceKind::Cpu) world.stage_through(tensor::make_device_copies());
+  tensor::set_up_device(*env.world, device, env.reproducible);
   return device;
 }
 
@@ -36,7 +37,7 @@ TrainedModule::TrainedModule(const StrategyContext& env, torch::nn::Module& modu
       optimizer_(optimizer),
       sync_name_(options.sync),
       tensors_(checked_tensors(module, optimizer, options)),
-      device_(device_in(tensors_, *env.world)),
+      device_(device_in(tensors_, env)),
       plan_(plan_sync(options.sync, env.world->size(), 0, env.local_size)),
       sync_(plan_.sharded() ? make_sharded(options, barrier) : make_plain(options, barrier)) {}
 

@@ -8,9 +8,12 @@
 #include <algorithm>
 #include <atomic>
 #include <cstdlib>
+#include <string>
 
 #include "trireme/base/check.h"
+#include "trireme/base/error.h"
 #include "trireme/tensor/allocation.h"
+#include "trireme/tensor/device.h"
 
 namespace trireme::inline v0::tensor {
 
@@ -28,6 +31,34 @@ void set_up_kernels(int kernel_threads) {
   if (kernel_threads > 0 || !is_set_up)
     set_up_process({.kernel_threads = std::max(kernel_threads, 1)});
 }
+// With warn_only, the backward pass of flash attention keeps its form that is not deterministic
+// (LibTorch's attention_backward.cu).
+void set_up_device(comm::Communicator& world, Device device, bool reproducible) {
+  if (device.kind == DeviceKind::Cpu) return;
+  world.stage_through(make_device_copies());
+  at::globalContext().setDeterministicAlgorithms(reproducible, /*warn_only=*/false);
+  at::globalContext().setBenchmarkCuDNN(!reproducible);
+}
+
+std::exception_ptr explained(const std::exception_ptr& error) {
+  try {
+    std::rethrow_exception(error);
+  } catch (const c10::Error& refused) {
+    const std::string said = refused.what_without_backtrace();
+    const std::size_t end = said.find(" does not have a deterministic implementation");
+    if (end == std::string::npos) return error;
+    return std::make_exception_ptr(ConfigError(
+        said.substr(0, end) +
+            " has no deterministic form on this device, so weights would differ " +
+            "from run to run",
+        {.operation = "step",
+         .advice =
+             "Use train.reproducible = false (JobOptions::reproducible), or another operator."}));
+  } catch (...) {
+    return error;
+  }
+}
+
 bool process_is_set_up() noexcept { return is_set_up; }
 
 void set_up_thread() {
@@ -45,7 +76,8 @@ void set_up_process(const ProcessSetup& setup) {
   set_threads(setup.kernel_threads);
   threads_of_a_kernel = setup.kernel_threads;
   if (setup.reproducible) {
-    at::globalContext().setDeterministicAlgorithms(true, /*warn_only=*/true);
+    if (!at::globalContext().deterministicAlgorithms())  // else something stricter is set
+      at::globalContext().setDeterministicAlgorithms(true, /*warn_only=*/true);
     at::globalContext().setDeterministicFillUninitializedMemory(false);  // NaN fills cost a pass
     at::globalContext().setBenchmarkCuDNN(false);
     ::setenv("CUBLAS_WORKSPACE_CONFIG", ":4096:8",
