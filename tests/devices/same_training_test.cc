@@ -130,6 +130,27 @@ TEST_F(OnDevice, ALossThatIsNoNumberIsNamed) {
   }
 }
 
+// A token outside the vocabulary fails in the device's stream, long after the call.
+TEST_F(OnDevice, ADeviceThatFailsInAStepIsNamedByItsRank) {
+  for (const char* sync : {"plain", "zero3"}) {
+    Task broken = task("gpt");
+    broken.micro_batch = [](std::int64_t step, std::uint32_t index) {
+      MicroBatch micro = task("gpt").micro_batch(step, index);
+      if (step == 1 && index == 4) micro.fields.front().second += 1000;
+      return micro;
+    };
+    try {
+      train(broken, {.ranks = 2, .options = {.sync = sync}, .on_device = true});
+      ADD_FAILURE() << "the step was taken";
+    } catch (const std::exception& error) {
+      const int failed = std::string(sync) == "plain" ? 1 : 0;  // whose micro-batch it is
+      EXPECT_THAT(error.what(), ::testing::HasSubstr("rank " + std::to_string(failed) +
+                                                     " refused the step: threw c10::Error"));
+      EXPECT_THAT(error.what(), ::testing::HasSubstr("index out of range in self (rank"));
+    }
+  }
+}
+
 TEST_F(OnDevice, AnOperatorWithoutADeterministicFormIsRefused) {
   Task undetermined = task("mlp");
   undetermined.loss = [](const models::Value& output, const MicroBatch& micro) {

@@ -71,8 +71,10 @@ ErrorReport report_of(const Error& error) {
 }
 
 ErrorReport report_of_foreign(const std::exception& error) {
+  const std::string_view text = error.what();
   ErrorReport report;
-  report.sentence = "threw " + demangled(typeid(error)) + ": " + error.what();
+  report.sentence = "threw " + demangled(typeid(error)) + ": ";
+  report.sentence += text.substr(0, text.find("\nException raised from "));  // LibTorch's stack
   return report;
 }
 

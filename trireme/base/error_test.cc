@@ -69,6 +69,9 @@ TEST(Error, DescribeKnowsItsOwnAndForeignExceptions) {
   const auto foreign = describe(std::make_exception_ptr(std::out_of_range("index 9")));
   EXPECT_EQ(foreign.exit_code, 20);
   EXPECT_EQ(foreign.sentence, "threw std::out_of_range: index 9");
+  const auto with_stack = describe(std::make_exception_ptr(
+      std::out_of_range("index 9\nException raised from get at get.cc:7\nframe #0")));
+  EXPECT_EQ(with_stack.sentence, foreign.sentence);
   EXPECT_EQ(describe(std::make_exception_ptr(7)).exit_code, 20);
   EXPECT_FALSE(describe(nullptr).sentence.empty());
 }
