@@ -11,17 +11,29 @@ namespace trireme::inline v0::kernel {
 
 using PhiloxBlock = std::array<std::uint32_t, 4>;
 
-/// Four random words for this (key, counter).
-constexpr PhiloxBlock philox(std::uint64_t key, PhiloxBlock counter) noexcept {
-  std::uint32_t k0 = static_cast<std::uint32_t>(key), k1 = static_cast<std::uint32_t>(key >> 32);
-  for (int round = 0; round < 10; ++round) {
-    const std::uint64_t a = std::uint64_t{0xD2511F53} * counter[0];
-    const std::uint64_t b = std::uint64_t{0xCD9E8D57} * counter[2];
-    counter = {static_cast<std::uint32_t>(b >> 32) ^ counter[1] ^ k0, static_cast<std::uint32_t>(b),
-               static_cast<std::uint32_t>(a >> 32) ^ counter[3] ^ k1,
-               static_cast<std::uint32_t>(a)};
+inline constexpr int kPhiloxRounds = 10;
+inline constexpr std::int64_t kPhiloxFirst = 0xD2511F53, kPhiloxSecond = 0xCD9E8D57;
+/// The key of a round.
+struct PhiloxKey {
+  std::uint32_t k0, k1;
+  explicit constexpr PhiloxKey(std::uint64_t key) noexcept
+      : k0(static_cast<std::uint32_t>(key)), k1(static_cast<std::uint32_t>(key >> 32)) {}
+  constexpr void next() noexcept {
     k0 += 0x9E3779B9;
     k1 += 0xBB67AE85;
+  }
+};
+
+/// Four random words for this (key, counter).
+constexpr PhiloxBlock philox(std::uint64_t key, PhiloxBlock counter) noexcept {
+  PhiloxKey round_key(key);
+  for (int round = 0; round < kPhiloxRounds; ++round, round_key.next()) {
+    const std::uint64_t a = std::uint64_t{kPhiloxFirst} * counter[0];
+    const std::uint64_t b = std::uint64_t{kPhiloxSecond} * counter[2];
+    counter = {static_cast<std::uint32_t>(b >> 32) ^ counter[1] ^ round_key.k0,
+               static_cast<std::uint32_t>(b),
+               static_cast<std::uint32_t>(a >> 32) ^ counter[3] ^ round_key.k1,
+               static_cast<std::uint32_t>(a)};
   }
   return counter;
 }

@@ -133,7 +133,12 @@ void StageRunner::train(const Share& share, std::int64_t step, const SumLoss& lo
   for (const auto& part : parts_)
     for (const auto& pairs : part->batch_statistics) part->model->statistics.capture(pairs);
   if (grid_.last == nullptr) return;
-  const std::vector<double> values = tensor::numbers_of(sums_);
+  std::vector<double> values(sums_.size(), 0);
+  try {
+    values = tensor::numbers_of(sums_);
+  } catch (...) {
+    refuse(std::current_exception());
+  }
   for (std::size_t i = 0; i < values.size(); ++i) {
     if (sums_[i].defined()) vote_->check_loss(micros_[i].index, values[i]);
     losses.add(values[i]);

@@ -1,8 +1,7 @@
 #include "trireme/tensor/random.h"
 
 #include <ATen/CPUGeneratorImpl.h>
-#include <ATen/ops/empty.h>
-#include <ATen/ops/mul.h>
+#include <ATen/Functions.h>
 
 #include <array>
 #include <cmath>
@@ -11,6 +10,7 @@
 
 #include "trireme/base/check.h"
 #include "trireme/kernel/philox.h"
+#include "trireme/tensor/flat_math.h"
 
 namespace trireme::inline v0::tensor {
 namespace {
@@ -61,6 +61,31 @@ void seed_generator(std::uint64_t seed) {
   generator.set_current_seed(seed);
 }
 
+// The upper 24 bits of the words of elements `first` ... of a stream, by LibTorch's operators on the
+// device of `like`: int64, as many as `like` has.
+at::Tensor words_by_operators(const StreamKey& key, std::int64_t first, const at::Tensor& like) {
+  constexpr std::int64_t kWord = 0xffffffff;
+  const std::uint64_t stream = key.stream();
+  const std::int64_t begin = first / 4, end = (first + like.numel() + 3) / 4;
+  const at::Tensor index = at::arange(begin, end, like.options().dtype(at::kLong));
+  std::array<at::Tensor, 4> counter{index & kWord, at::bitwise_right_shift(index, 32),
+                                    at::full_like(index, static_cast<std::int64_t>(stream & kWord)),
+                                    at::full_like(index, static_cast<std::int64_t>(stream >> 32))};
+  const auto low = [](const at::Tensor& product) { return product & kWord; };
+  const auto high = [](const at::Tensor& product) {
+    return at::bitwise_right_shift(product, 32) & kWord;
+  };
+  kernel::PhiloxKey round_key(key.seed);
+  for (int round = 0; round < kernel::kPhiloxRounds; ++round, round_key.next()) {
+    // Products wrap around: only their 64 bits matter.
+    const at::Tensor a = counter[0] * kernel::kPhiloxFirst, b = counter[2] * kernel::kPhiloxSecond;
+    counter = {high(b).bitwise_xor_(counter[1]).bitwise_xor_(std::int64_t{round_key.k0}), low(b),
+               high(a).bitwise_xor_(counter[3]).bitwise_xor_(std::int64_t{round_key.k1}), low(a)};
+  }
+  return at::bitwise_right_shift(at::stack(counter, 1).view({-1}), 8)
+      .narrow(0, first - 4 * begin, like.numel());
+}
+
 }  // namespace
 
 void fill_normal(at::Tensor out, std::uint64_t seed, std::string_view name, double mean,
@@ -80,6 +105,13 @@ std::uint64_t StreamKey::stream() const noexcept {
 }
 
 void fill_dropout_mask(at::Tensor out, const StreamKey& key, double p, std::int64_t first) {
+  if (implementation_of(out) == Implementation::LibTorch) {
+    // A word's float is below p if its 24 bits are below this integer.
+    const at::Tensor dropped = words_by_operators(key, first, out) < std::ceil(p * 0x1p24);
+    const auto kept = static_cast<float>(1.0 / (1.0 - p));
+    out.copy_(dropped.logical_not().to(at::kFloat).mul_(kept).view(out.sizes()));
+    return;
+  }
   const auto draw = [p](const PhiloxBlock& words) {
     auto values = uniforms(words);
     for (double& value : values) value = value < p ? 0.0 : 1.0 / (1.0 - p);
@@ -102,22 +134,22 @@ StreamKey next_stream() {
 }
 
 at::Tensor dropout(const at::Tensor& x, double p) {
-  const at::Tensor mask = at::empty(x.sizes(), at::TensorOptions().dtype(x.scalar_type()));
+  const at::Tensor mask = at::empty(x.sizes(), x.options());
   fill_dropout_mask(mask, next_stream(), p);
-  return at::mul(x, mask.to(x.device()));
+  return at::mul(x, mask);
 }
 
 at::Tensor dropout(const at::Tensor& x, double p, const Window& window) {
   TRIREME_CHECK(window.dim <= 1);
   if (window.dim == 1 && x.size(0) == 0) return x;
   const StreamKey key = next_stream();
-  const at::Tensor mask = at::empty(x.sizes(), at::TensorOptions().dtype(x.scalar_type()));
+  const at::Tensor mask = at::empty(x.sizes(), x.options());
   const std::int64_t outer = window.dim == 0 ? 1 : x.size(0);
   const std::int64_t inner = x.numel() / outer / x.size(window.dim);
   for (std::int64_t i = 0; i < outer; ++i)
     fill_dropout_mask(window.dim == 0 ? mask : mask[i], key, p,
                       (i * window.whole + window.begin) * inner);
-  return at::mul(x, mask.to(x.device()));
+  return at::mul(x, mask);
 }
 
 std::uint64_t default_generator_position() {
