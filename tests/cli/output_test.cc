@@ -216,6 +216,9 @@ TEST(Output, FiguresInJsonAreNumbers) {
     EXPECT_GT(doctor[0].at(figure), 0) << figure;
   }
   EXPECT_TRUE(doctor[0].at("mpi").is_array());
+  EXPECT_TRUE(doctor[0].at("devices").is_array());
+  EXPECT_THAT(doctor[0].at("device_kinds"), ::testing::StartsWith("cpu"));
+  EXPECT_FALSE(doctor[0].at("train_device_auto").get<std::string>().empty());
 }
 
 TEST(Output, GenerateContinuesThePromptTheSameWayForASeed) {

@@ -239,6 +239,7 @@ class Trainer {
                  .items_per_second = static_cast<double>(items) / took,
                  .communication_seconds = seconds(*result.communication),
                  .input_seconds = seconds(batches_.time_waited() - input_before),
+                 .device_bytes = device_bytes(),
                  .learning_rate = result.learning_rate,
                  .gradient_norm = result.gradient_norm,
                  .model_flops_utilization = utilization(took),
@@ -248,6 +249,11 @@ class Trainer {
                  .overflows = overflows(result)});
     if (!result.skipped.empty()) report.skipped(step + 1, result.skipped);
     return result.stop_signal;
+  }
+
+  std::optional<long> device_bytes() const {
+    if (const auto bytes = static_cast<long>(peak_device_bytes(device_)); bytes > 0) return bytes;
+    return std::nullopt;
   }
 
   std::optional<double> utilization(double step_seconds) const {
