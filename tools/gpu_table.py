@@ -45,7 +45,7 @@ def speed_rows(found, shapes):
             if not own:
                 continue
             rows.append(row(shape, f"{tokens:,}", title, f"{tokens / own['step_seconds']:,.0f}",
-                            f"{own['mfu']:.1%}" if "mfu" in own else "-", gigabytes(own, "predicted_bytes"),
+                            f"{100 * own['mfu']:.1f} %" if "mfu" in own else "-", gigabytes(own, "predicted_bytes"),
                             gigabytes(own, "measured_bytes"),
                             f"{tokens / peer['step_seconds']:,.0f}" if peer else "-", gigabytes(peer, "measured_bytes"),
                             f"{peer['step_seconds'] / own['step_seconds']:.2f}x" if peer else "-"))
@@ -55,12 +55,27 @@ def speed_rows(found, shapes):
                     "PyTorch, tokens/s", "its memory", "Trireme / PyTorch"), "|---|---:|---|" + "---:|" * 7, *rows]
 
 
+def kernel_rows(found, shapes):
+    own, peer = found("kernels-own"), found("kernels-peer")
+    if not own:
+        return []
+    theirs = peer.get("classes", {})
+    order = sorted(own["classes"].keys() | theirs.keys(), key=lambda title: -own["classes"].get(title, 0))
+    rows = [row(title, f"{own['classes'].get(title, 0):.1f} ms", f"{theirs.get(title, 0):.1f} ms" if peer else "-")
+            for title in order]
+    rows.append(row("all of them", *(f"{sum(one['classes'].values()):.1f} ms in {one['launches']:,.0f} launches"
+                                     if one else "-" for one in (own, peer))))
+    return ["", row(f"kernels of {next(iter(shapes))}, a step", "Trireme, reproducible", "PyTorch"), "|---|---:|---:|",
+            *rows]
+
+
 def section(found, shapes):
     """`found(name)`: what a task found, or {}. Ends with a newline."""
     machine = found("machine")
     if not machine:
         return "Not run on a GPU yet: `tools/gpu_pass` writes what it finds here.\n"
-    return "\n".join([machine_line(machine), "", *checks(found), *speed_rows(found, shapes)]) + "\n"
+    return "\n".join([machine_line(machine), "", *checks(found), *speed_rows(found, shapes),
+                      *kernel_rows(found, shapes)]) + "\n"
 
 
 def replaced(page, text):

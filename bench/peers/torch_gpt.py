@@ -30,6 +30,7 @@ import gpt_model  # noqa: E402
 import resnet_model  # noqa: E402
 
 MASK = 256  # the token that bert reads where a byte is hidden
+PROFILED = range(5, 8)  # steps
 RECORD = 1 + 3 * 32 * 32  # of CIFAR-10's binary version
 
 
@@ -119,7 +120,10 @@ def train(rank, options):
     model.to(options.device)
     parallel, optimizer = parallelised(model, make_optimizer, options)
     autocast = options.precision == "bf16" and options.parallel != "fsdp2"
+    profile = torch.profiler.profile()
     for step in range(options.steps):
+        if options.profile and step == PROFILED[0]:
+            profile.start()
         start = time.perf_counter()
         tokens, targets = (one.to(options.device) for one in next(source))
         with torch.autocast(options.device, torch.bfloat16, enabled=autocast):
@@ -135,6 +139,9 @@ def train(rank, options):
         if rank == 0:
             print(json.dumps({"event": "step", "step": step, "loss": mean.item() / options.ranks,
                               "step_seconds": time.perf_counter() - start}), flush=True)
+        if options.profile and step == PROFILED[-1]:
+            profile.stop()
+            profile.export_chrome_trace(options.profile)
 
 
 def parse():
@@ -148,6 +155,7 @@ def parse():
     parser.add_argument("--model", choices=["gpt", "bert", "resnet18"], default="gpt")
     parser.add_argument("--parallel", choices=["ddp", "compiled", "zero1", "fsdp2", "none"], default="ddp")
     parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu", help="cuda: with --parallel none")
+    parser.add_argument("--profile", help="with --parallel none: write the profile of three steps to this file")
     parser.add_argument("--precision", choices=["fp32", "bf16"], default="fp32")
     return parser.parse_args()
 

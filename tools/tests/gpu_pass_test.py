@@ -2,6 +2,7 @@
 """Tests tools/gpu_pass with made-up commands: going on, refusing, reading figures, writing the table."""
 import importlib.machinery
 import importlib.util
+import json
 import pathlib
 import subprocess
 import sys
@@ -10,6 +11,7 @@ import unittest
 
 TOOLS = pathlib.Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(TOOLS))
+import gpu_kernels  # noqa: E402
 import gpu_machine  # noqa: E402
 import gpu_table  # noqa: E402
 import setup  # noqa: E402
@@ -28,7 +30,8 @@ FOUND = {"machine": {"gpus": ["NVIDIA H200"], "machine": "", "driver": "580.1", 
          "hash-bf16-1": {"hash": "a" * 64}, "hash-bf16-2": {"hash": "b" * 64},
          "speed-GPT-2-124M-reproducible": {"step_seconds": 0.1, "mfu": 0.4, "predicted_bytes": 30e9,
                                            "measured_bytes": 31e9},
-         "peer-GPT-2-124M": {"step_seconds": 0.08, "measured_bytes": 20e9}}
+         "peer-GPT-2-124M": {"step_seconds": 0.08, "measured_bytes": 20e9},
+         "kernels-own": {"classes": {"products": 30, "copies": 50}, "launches": 1500}}
 
 
 def found(name):
@@ -141,6 +144,20 @@ class Reading(unittest.TestCase):
         with self.assertRaisesRegex(TaskError, "None of the tests"):
             gpu_pass.read_tests(none)
 
+    def test_kernels_are_summed_by_class_for_a_step(self):
+        spans = [{"ph": "X", "cat": "kernel", "name": name, "dur": 1500}
+                 for name in ("nvjet_tst_128x64", "void pytorch_flash::flash_fwd_kernel<cutlass>", "nvjet_tst_128x64")]
+        spans += [{"ph": "X", "cat": "gpu_memcpy", "name": "Memcpy HtoD", "dur": 750}, {"ph": "i", "cat": "kernel"},
+                  {"ph": "X", "cat": "cpu_op", "name": "aten::mm", "dur": 9}]
+        with tempfile.NamedTemporaryFile("w", suffix=".json") as file:
+            json.dump({"traceEvents": spans}, file)
+            file.flush()
+            found = gpu_kernels.read(file.name)
+            with self.assertRaisesRegex(ValueError, "no spans of nothing"):
+                gpu_kernels.read(file.name, ("nothing",))
+        self.assertEqual(found["classes"], {"products": 1.0, "attention": 0.5, "copies": 0.25})
+        self.assertEqual(next(iter(found["longest"].items())), ("nvjet_tst_128x64", 1.0))
+
     def test_weights_that_depend_on_the_ranks_are_a_failure(self):
         same = {"hash-fp32-1": {"hash": "a"}, "hash-fp32-2": {"hash": "a"}, "hash-bf16-1": {"hash": "b"}}
         self.assertEqual(gpu_pass.compare(same), {})
@@ -165,8 +182,9 @@ class Table(unittest.TestCase):
         self.assertIn("on up to 1 GPUs: 5 of 12 tests ran", text)
         self.assertIn("gpt-nano in fp32 on 1, 2 ranks of one GPU: the same weights.", text)
         self.assertIn("**different weights**: 1: aaaaaaaaaaaa, 2: bbbbbbbbbbbb", text)
-        self.assertIn("| GPT-2 124M | 32,768 | yes | 327,680 | 40.0% | 30.0 GB | 31.0 GB | 409,600 | 20.0 GB | 0.80x |",
+        self.assertIn("| GPT-2 124M | 32,768 | yes | 327,680 | 40.0 % | 30.0 GB | 31.0 GB | 409,600 | 20.0 GB | 0.80x |",
                       text)
+        self.assertIn("| copies | 50.0 ms | - |\n| products | 30.0 ms | - |\n| all of them | 80.0 ms in 1,500", text)
         self.assertIn("Not run on a GPU yet", gpu_table.section(lambda name: {}, SHAPES))
 
     def test_the_page_has_the_marks(self):
