@@ -71,11 +71,10 @@ def kernel_rows(found, shapes):
 
 def section(found, shapes):
     """`found(name)`: what a task found, or {}. Ends with a newline."""
-    machine = found("machine")
-    if not machine:
+    results = [*checks(found), *speed_rows(found, shapes), *kernel_rows(found, shapes)]
+    if not results:
         return "Not run on a GPU yet: `tools/gpu_pass` writes what it finds here.\n"
-    return "\n".join([machine_line(machine), "", *checks(found), *speed_rows(found, shapes),
-                      *kernel_rows(found, shapes)]) + "\n"
+    return "\n".join([machine_line(found("machine")), "", *results]) + "\n"
 
 
 def replaced(page, text):

@@ -49,6 +49,16 @@ class Task:
             shutil.rmtree(self.scratch, ignore_errors=True)
 
 
+def end(program):
+    """Ninja and `trireme train` end what they started when they are asked to; not when they are killed."""
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(program.pid, number)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            program.communicate(timeout=5)
+            return
+
+
 class Tasks:
     """Of one commit, in `folder`. Each call may take `seconds`."""
 
@@ -108,22 +118,19 @@ class Tasks:
             try:
                 output, _ = program.communicate(timeout=limit)
             except subprocess.TimeoutExpired:
-                with contextlib.suppress(ProcessLookupError):
-                    os.killpg(program.pid, signal.SIGKILL)
-                program.communicate()
+                end(program)
                 if limit == allowed:
                     raise OutOfTime from None
-                raise TaskError(f"'{shlex.join(map(str, command))}' took more than {limit:.0f} s and was "
-                                f"ended; its output is in {log.name}.") from None
+                raise TaskError(f"{pathlib.Path(command[0]).name} took more than {limit:.0f} s and was ended "
+                                f"(its output: {log.name})") from None
         log.write(output)
         log.flush()
         if program.returncode != 0:
-            raise TaskError(f"'{shlex.join(map(str, command))}' ended with {program.returncode}: "
-                            f"{last_line(pathlib.Path(log.name).read_text(encoding='utf-8'))} "
-                            f"(all of its output: {log.name})")
+            raise TaskError(f"{pathlib.Path(command[0]).name} ended with {program.returncode}: "
+                            f"{self.last_lines(task, 1)} (its output: {log.name})")
         return output
 
-
-def last_line(text):
-    lines = [line for line in text.splitlines() if line.strip()]
-    return lines[-1].strip() if lines else "it said nothing"
+    def last_lines(self, task, count):
+        """Of its log."""
+        lines = (self.folder / f"{task.name}.log").read_text(encoding="utf-8").splitlines()
+        return "\n".join(line[:300] for line in [line for line in lines if line.strip()][-count:])

@@ -89,10 +89,11 @@ class GoingOn(Folder):
         self.assertEqual(self.runs("bad"), 2)
 
     def test_without_a_build_nothing_that_needs_it_runs(self):
-        build = Task("build", "build", [["false"]])
+        build = Task("build", "build", [["sh", "-c", "echo no compiler >&2; false"]])
         todo = [build, self.counting("speed"), Task("peer", "peer", [["true"]])]
-        tasks = Tasks(self.folder, 60)
-        self.assertTrue(gpu_pass.carry_out(todo, tasks, lambda text: None))
+        tasks, said = Tasks(self.folder, 60), []
+        self.assertTrue(gpu_pass.carry_out(todo, tasks, said.append))
+        self.assertIn("no compiler\nbuild: build failed: sh ended with 1: no compiler", said[1])
         self.assertEqual([tasks.status(task) for task in todo], [FAILED, "", DONE])
 
 
@@ -163,6 +164,8 @@ class Reading(unittest.TestCase):
         self.assertEqual(gpu_pass.compare(same), {})
         with self.assertRaisesRegex(TaskError, "in fp32: hash-fp32-1 has a, hash-fp32-2 has no hash"):
             gpu_pass.compare(same | {"hash-fp32-2": {}})
+        with self.assertRaisesRegex(TaskError, "No run in fp32 ended"):
+            gpu_pass.compare({"hash-fp32-1": {}, "hash-bf16-1": {"hash": "b"}})
 
 
 class Table(unittest.TestCase):
