@@ -1,5 +1,5 @@
-// `trireme plan --device` against the steps that Megatron-LM published (arXiv:2104.04473, tables 1 and
-// 2, and its README of September 2020). Prints the table of docs/gpu.md.
+// `trireme plan --device` against the steps that Megatron-LM published (arXiv:2104.04473, tables 1
+// and 2, and its README of September 2020). Prints the table of docs/gpu.md.
 #include <gtest/gtest.h>
 
 #include <cstdio>
@@ -49,8 +49,9 @@ std::vector<Row> planned_rows() {
   return rows;
 }
 
-// The operations that all these rows count are those of a run that computes each layer's forward pass
-// again. The README tells neither sequence length nor vocabulary: arXiv:1909.08053 has these.
+// The operations that all these rows count are those of a run that computes each layer's forward
+// pass again. The README tells neither sequence length nor vocabulary; 1,024 and 51,200 are
+// assumed.
 std::vector<std::string> plan_of(Row row) {
   const auto or_else = [](const std::string& value, const char* other) {
     return value.empty() ? std::string(other) : value;
@@ -85,8 +86,8 @@ std::vector<std::string> plan_of(Row row) {
   return words;
 }
 
-// One share of the peak is assumed for all models and GPUs. Most of these runs reached more, so their
-// steps are predicted to take longer than they did.
+// One share of the peak is assumed for all models and GPUs. Most of these runs reached more, so
+// their steps are predicted to take longer than they did.
 TEST(Published, StepsOfMegatronArePredictedToTakeAtMostSixTenthsLonger) {
   const std::vector<Row> rows = planned_rows();
   ASSERT_EQ(rows.size(), 28u);

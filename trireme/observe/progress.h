@@ -8,8 +8,8 @@
 // fp16 the line has the loss scale too, and on a device the most bytes of tensors so far.
 //
 // If the terminal is too narrow, the live line leaves out whole fields: first the loss scale and
-// input, then communication, device memory, MFU, the bar, tokens/s. Used by one thread. Takes times from the
-// figures; reads no clock.
+// input, then communication, device memory, MFU, the bar, tokens/s. Used by one thread. Takes times
+// from the figures; reads no clock.
 #pragma once
 
 #include <cstdio>

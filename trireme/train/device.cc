@@ -41,7 +41,7 @@ std::string first_line(const c10::Error& error) {
   return text.substr(0, text.find('\n'));
 }
 
-// The names of NVIDIA's GPUs by index, which also a container without the driver's folder knows; empty
+// The names of NVIDIA's GPUs by index, also where a container lacks the driver's folder; empty
 // without driver or NCCL.
 std::vector<std::string> gpu_names() {
   std::vector<std::string> names;

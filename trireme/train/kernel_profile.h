@@ -1,5 +1,6 @@
-// KernelProfile: LibTorch's profile of a few steps, in Chrome's trace format: operators of the thread that
-// trains and, on NVIDIA's GPUs, kernels and copies (category "kernel", "gpu_memcpy"). Profiled steps are slower.
+// KernelProfile: LibTorch's profile of a few steps, in Chrome's trace format: operators of the
+// thread that trains and, on NVIDIA's GPUs, kernels and copies (categories "kernel", "gpu_memcpy").
+// Profiled steps are slower.
 //
 // One per process. The thread that makes it makes all calls.
 #pragma once
