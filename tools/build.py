@@ -145,12 +145,14 @@ def main():
     parser.add_argument("--folder", default="build", help="the build folder, in the tree")
     parser.add_argument("--torch", choices=["cpu", "cuda", "none"], default="cpu",
                         help="none: only the floors without LibTorch")
+    parser.add_argument("--no-packages", action="store_true", help="do not look for missing Debian packages")
     parser.add_argument("--option", action="append", default=[], help="NAME=VALUE for cmake")
     arguments = parser.parse_args()
     os.chdir(ROOT)
     held = lock()
     try:
-        setup.install_packages()
+        if not arguments.no_packages:
+            setup.install_packages()
         torch = None
         if arguments.torch != "none":
             torch = setup.find_torch(os.environ, arguments.torch == "cuda")

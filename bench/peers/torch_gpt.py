@@ -1,11 +1,12 @@
 """PyTorch over Gloo on the model of bench/gpt.toml, bert.toml or resnet18.toml; one JSON line a step.
 
-    torch_gpt.py --data FILE [--model gpt|bert|resnet18] [--parallel ddp|compiled|zero1|fsdp2] [--ranks 2] [--steps 15]
-                 [--precision fp32|bf16] [--global-batch 8]
+    torch_gpt.py --data FILE [--model gpt|bert|resnet18] [--parallel ddp|compiled|zero1|fsdp2|none] [--ranks 2]
+                 [--steps 15] [--precision fp32|bf16] [--global-batch 8] [--device cpu|cuda]
 
 ddp: DistributedDataParallel; compiled: under torch.compile (its first step takes minutes); zero1: DDP with
 ZeroRedundancyOptimizer; fsdp2: fully_shard on every layer and on the whole, weights freed after forward
-(ZeRO-3), in bf16 with its MixedPrecisionPolicy (bf16 weights, fp32 gradient sums).
+(ZeRO-3), in bf16 with its MixedPrecisionPolicy (bf16 weights, fp32 gradient sums); none: one process, under
+torch.compile, on any --device; a last line has the most bytes that tensors took there.
 
 Each rank is a process with one thread on a core of its own. Model, initial values, optimizer, its
 numbers and the clipping are those of `trireme train bench/MODEL.toml`; bf16 is autocast where not said.
@@ -29,6 +30,7 @@ import gpt_model  # noqa: E402
 import resnet_model  # noqa: E402
 
 MASK = 256  # the token that bert reads where a byte is hidden
+PROFILED = range(5, 8)  # steps
 RECORD = 1 + 3 * 32 * 32  # of CIFAR-10's binary version
 
 
@@ -97,6 +99,8 @@ def sharded(model, options):
 
 
 def parallelised(model, make_optimizer, options):
+    if options.parallel == "none":
+        return torch.compile(model), make_optimizer(model)
     if options.parallel == "fsdp2":
         return sharded(model, options), make_optimizer(model)
     parallel = DistributedDataParallel(model, gradient_as_bucket_view=True, static_graph=True)
@@ -113,11 +117,16 @@ def parallelised(model, make_optimizer, options):
 def train(rank, options):
     torch.manual_seed(1)
     model, make_optimizer, source, clip = subject(options, rank)
+    model.to(options.device)
     parallel, optimizer = parallelised(model, make_optimizer, options)
+    autocast = options.precision == "bf16" and options.parallel != "fsdp2"
+    profile = torch.profiler.profile()
     for step in range(options.steps):
+        if options.profile and step == PROFILED[0]:
+            profile.start()
         start = time.perf_counter()
-        tokens, targets = next(source)
-        with torch.autocast("cpu", torch.bfloat16, enabled=options.precision == "bf16" and options.parallel != "fsdp2"):
+        tokens, targets = (one.to(options.device) for one in next(source))
+        with torch.autocast(options.device, torch.bfloat16, enabled=autocast):
             loss = parallel(tokens, targets)
         loss.backward()
         if clip is not None:
@@ -125,10 +134,14 @@ def train(rank, options):
         optimizer.step()
         optimizer.zero_grad()
         mean = loss.detach().clone()
-        dist.all_reduce(mean)
+        if options.parallel != "none":
+            dist.all_reduce(mean)
         if rank == 0:
             print(json.dumps({"event": "step", "step": step, "loss": mean.item() / options.ranks,
                               "step_seconds": time.perf_counter() - start}), flush=True)
+        if options.profile and step == PROFILED[-1]:
+            profile.stop()
+            profile.export_chrome_trace(options.profile)
 
 
 def parse():
@@ -140,13 +153,21 @@ def parse():
     for name, value in (("layers", 6), ("heads", 6), ("width", 384), ("block", 256), ("vocab", 256)):
         parser.add_argument(f"--{name}", type=int, default=value)
     parser.add_argument("--model", choices=["gpt", "bert", "resnet18"], default="gpt")
-    parser.add_argument("--parallel", choices=["ddp", "compiled", "zero1", "fsdp2"], default="ddp")
+    parser.add_argument("--parallel", choices=["ddp", "compiled", "zero1", "fsdp2", "none"], default="ddp")
+    parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu", help="cuda: with --parallel none")
+    parser.add_argument("--profile", help="with --parallel none: write the profile of three steps to this file")
     parser.add_argument("--precision", choices=["fp32", "bf16"], default="fp32")
     return parser.parse_args()
 
 
 def main():
     options = parse()
+    if options.parallel == "none":
+        options.ranks = 1
+        train(0, options)
+        if options.device == "cuda":
+            print(json.dumps({"event": "memory", "bytes": torch.cuda.max_memory_allocated()}))
+        return
     gloo_group.run(train, options.ranks, options)
 
 

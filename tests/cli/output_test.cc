@@ -151,6 +151,32 @@ TEST(Output, TraceIsOneTimelineOfAllRanks) {
   EXPECT_THAT(refused.err, HasSubstr("missing/trace.json"));
 }
 
+TEST(Output, ProfileHasTheOperatorsOfThreeSteps) {
+  Folder folder;
+  const std::string config = tiny_config(folder, "steps = 7\nvalidate_every = 0\n");
+  const auto profiled = [&](const std::string& file, const std::string& more) {
+    return trireme_command({"train", config, "--profile", folder.file(file), "--set", more})
+        .in(folder.path())
+        .run();
+  };
+  ASSERT_EQ(profiled("p.json", "train.steps=7").code, 0);
+  const auto products = [&](const std::string& file) {
+    int count = 0;
+    const Json document = Json::parse(read_file(folder.file(file)));
+    for (const Json& event : document.at("traceEvents"))
+      count += event.value("cat", "") == "cpu_op" &&
+               event.value("name", "").find("LinearFunction") != std::string::npos;
+    return count;
+  };
+  const int of_three = products("p.json");
+  EXPECT_GT(of_three, 0);
+  ASSERT_EQ(profiled("short.json", "train.steps=4").code, 0);
+  EXPECT_EQ(3 * products("short.json"), of_three) << "step 4 is the last one";
+  const CommandResult refused = profiled("missing/p.json", "train.steps=7");
+  EXPECT_EQ(refused.code, 2);
+  EXPECT_THAT(refused.err, AllOf(HasSubstr("--profile"), HasSubstr("missing/p.json")));
+}
+
 TEST(Output, ExpectedTimeChangesNoBitAndPlanStartsNothing) {
   Folder folder;
   const std::string config = tiny_config(folder, "steps = 5\n");
@@ -216,6 +242,9 @@ TEST(Output, FiguresInJsonAreNumbers) {
     EXPECT_GT(doctor[0].at(figure), 0) << figure;
   }
   EXPECT_TRUE(doctor[0].at("mpi").is_array());
+  EXPECT_TRUE(doctor[0].at("devices").is_array());
+  EXPECT_THAT(doctor[0].at("device_kinds"), ::testing::StartsWith("cpu"));
+  EXPECT_FALSE(doctor[0].at("train_device_auto").get<std::string>().empty());
 }
 
 TEST(Output, GenerateContinuesThePromptTheSameWayForASeed) {

@@ -67,6 +67,19 @@ TEST_F(Predicted, TimeIsThatOfTheCalibration) {
             line.starts_with(disturbed));
 }
 
+// As many sums, and of as many bytes, as a traced run makes for each micro-batch.
+TEST_F(Predicted, SumsOfTensorParallelLayersAreThoseOfARun) {
+  const auto layers = [&](const std::string& more) {
+    return plan(folder_.file("cache"),
+                {"--ranks", "2", "--device", "a100", "--set", "parallel.tensor=2", "--set", more})
+        .out;
+  };
+  EXPECT_THAT(layers("train.precision=fp32"), HasSubstr("10 a micro-batch, of 4.1 kB\n"));
+  EXPECT_THAT(layers("train.precision=bf16"), HasSubstr("10 a micro-batch, of 2.0 kB\n"));
+  EXPECT_THAT(layers("memory.recompute=selective"), HasSubstr("10 a micro-batch, of 4.1 kB\n"));
+  EXPECT_THAT(layers("memory.recompute=full"), HasSubstr("15 a micro-batch, of 4.1 kB\n"));
+}
+
 TEST_F(Predicted, TimeNeedsNoCache) {
   const CommandResult result = plan("/proc/none");
   EXPECT_EQ(result.code, 0) << result.err;

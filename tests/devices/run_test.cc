@@ -15,6 +15,7 @@
 #include "trireme/format/safetensors.h"
 #include "trireme/tensor/flat_math.h"
 #include "trireme/testing/emulated_device/emulated_device.h"
+#include "trireme/train/device.h"
 #include "trireme/train/run_folder.h"
 #include "trireme/train/schema.h"
 #include "trireme/train/trainer.h"
@@ -119,6 +120,26 @@ TEST_F(DeviceRun, ADeviceThatIsNotThereIsNamed) {
   } catch (const ConfigError& error) {
     EXPECT_THAT(error.what(), HasSubstr("nonsense:0 cannot be used"));
   }
+}
+
+TEST_F(DeviceRun, EventsTellTheDevicesMemory) {
+  train("told", "emulated", 2, 2);
+  std::ifstream events(train::RunFolder(folder_ + "/told").events());
+  int steps = 0, told = 0;
+  for (std::string line; std::getline(events, line);) {
+    steps += line.find("\"event\":\"step\"") != std::string::npos;
+    told += line.find("\"device_bytes\":") != std::string::npos;
+  }
+  EXPECT_EQ(steps, 2);
+  EXPECT_EQ(told, steps);
+}
+
+TEST_F(DeviceRun, TheReportNamesEveryDeviceAndItsMemory) {
+  const train::DeviceReport report = train::report_devices(train::devices_here());
+  EXPECT_EQ(report.kinds, "cpu, emulated");
+  ASSERT_EQ(report.devices.size(), 4u);
+  EXPECT_THAT(report.devices[3],
+              AllOf(HasSubstr("emulated:3, "), HasSubstr(" free of "), HasSubstr("GB")));
 }
 
 TEST_F(DeviceRun, OtherOptionsOfAStep) {

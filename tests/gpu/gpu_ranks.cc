@@ -3,7 +3,13 @@
 #include <dlfcn.h>
 #include <gtest/gtest.h>
 
+#include <cstdio>
+#include <cstdlib>
 #include <cstring>
+#include <string_view>
+#include <thread>
+
+#include "tests/conformance/collectives/groups.h"
 
 namespace trireme::test {
 
@@ -26,9 +32,53 @@ FakeGpu& fake_gpu() {
   return *reinterpret_cast<FakeGpuGetter>(dlsym(handle, "trireme_fake_gpu"))();
 }
 
+namespace {
+
+bool on_real_gpus() {
+  const char* const gpus = std::getenv("TRIREME_TEST_GPUS");
+  return gpus != nullptr && std::string_view(gpus) == "real";
+}
+
+void copy_now(Gpu& gpu, void* to, const void* from, std::size_t bytes) {
+  if (bytes == 0) return;
+  if (!on_real_gpus()) {
+    std::memcpy(to, from, bytes);  // the fake's memory is the host's
+    return;
+  }
+  void* const stream = gpu.make_stream();
+  gpu.copy(to, from, bytes, stream);
+  const comm::nccl::GpuEvent copied = gpu.record(stream);
+  while (!gpu.reached(copied)) std::this_thread::yield();
+  gpu.destroy_stream(stream);
+}
+
+// On a real clock: a GPU does not wait for a virtual one.
+void run_real_gpus(int size, const std::function<void(GpuRank&)>& body, const GpuRun& run) {
+  static const auto library = comm::nccl::open_gpu_library();
+  const auto gpus = static_cast<int>(comm::nccl::list_gpus(*library).size());
+  if (size > gpus) {
+    std::printf("not run on %d GPUs: there are %d\n", size, gpus);
+    return;
+  }
+  std::printf("run on %d GPUs\n", size);
+  Group group{"shm", run.algorithm, size};
+  group.prepare = [&](int rank, comm::CommunicatorOptions& options) {
+    options.device = backend_on(Gpu::open(library, rank));
+    options.timeout = run.timeout;
+    options.reproducible = run.reproducible;
+  };
+  run_group(group, [&](comm::Communicator& world) {
+    comm::SimulatedRank none;
+    GpuRank rank{none, world, Gpu::open(library, world.rank()), world.rank(), size};
+    body(rank);
+  });
+}
+
+}  // namespace
+
 OnGpu::OnGpu(std::shared_ptr<Gpu> gpu, const Bytes& values)
     : gpu_(std::move(gpu)), memory_(gpu_->allocate(values.size())), bytes_(values.size()) {
-  if (bytes_ > 0) std::memcpy(memory_.get(), values.data(), bytes_);  // it is host memory
+  copy_now(*gpu_, memory_.get(), values.data(), bytes_);
 }
 
 Buffer OnGpu::buffer(DType dtype, void* stream) const {
@@ -38,11 +88,13 @@ Buffer OnGpu::buffer(DType dtype, void* stream) const {
 }
 
 Bytes OnGpu::bytes() const {
-  const auto* begin = static_cast<const std::byte*>(memory_.get());
-  return {begin, begin + bytes_};
+  Bytes values(bytes_);
+  copy_now(*gpu_, values.data(), memory_.get(), bytes_);
+  return values;
 }
 
 void run_gpus(int size, const std::function<void(GpuRank&)>& body, const GpuRun& run) {
+  if (on_real_gpus()) return run_real_gpus(size, body, run);
   const auto library = fake_library();
   comm::SimulationOptions options;
   options.network.seed = run.seed;

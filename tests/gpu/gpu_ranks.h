@@ -1,4 +1,8 @@
 // run_gpus(n, body): n ranks over the simulated network, each with its own fake GPU.
+//
+// TRIREME_TEST_GPUS=real: over shared memory and a real clock, each with its own GPU of this
+// machine, by its driver and NCCL. Only tests that do not ask the fake can run so: tools/gpu_pass
+// names them.
 #pragma once
 
 #include <functional>
@@ -52,7 +56,8 @@ struct GpuRun {
   bool keeps_memory = false;      // something must be left
   bool expect_leave = false;      // no communicator is aborted
 };
-/// Fails if the fake library saw a violation, or if memory, streams or communicators are left.
+/// Fails if the fake library saw a violation, or if memory, streams or communicators are left. On
+/// real GPUs a run of more ranks than GPUs is left out, and a line says so.
 void run_gpus(int size, const std::function<void(GpuRank&)>& body, const GpuRun& run = {});
 
 }  // namespace trireme::test

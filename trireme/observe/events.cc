@@ -75,6 +75,7 @@ Event step_event(const StepFigures& figures) {
   set(std::string(figures.items) + "_per_second", figures.items_per_second);
   set("communication_seconds", figures.communication_seconds);
   set("input_seconds", figures.input_seconds);
+  set("device_bytes", figures.device_bytes);
   set("learning_rate", figures.learning_rate);
   set("gradient_norm", figures.gradient_norm);
   set("model_flops_utilization", figures.model_flops_utilization);

@@ -37,6 +37,7 @@ struct StepFigures {
   double step_seconds = 0;
   std::optional<double> items_per_second;                      // of `items`, over all ranks
   std::optional<double> communication_seconds, input_seconds;  // how long rank 0 waited
+  std::optional<long> device_bytes;  // of tensors on rank 0's device, the most so far
   std::optional<double> learning_rate, gradient_norm;
   /// Model FLOPs utilization (MFU): the model's operations over the processors' peak, without
   /// recomputation.

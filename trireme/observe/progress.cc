@@ -118,12 +118,14 @@ std::string Progress::text(int columns) const {
   }
   if (figures.model_flops_utilization)
     fields.push_back({5, "MFU " + percent(recent_.flops_share, recent_.seconds)});
+  if (figures.device_bytes)
+    fields.push_back({6, "device " + bytes_text(static_cast<double>(*figures.device_bytes))});
   if (figures.communication_seconds)
-    fields.push_back({6, "communication " + percent(recent_.communication, recent_.seconds)});
+    fields.push_back({7, "communication " + percent(recent_.communication, recent_.seconds)});
   if (figures.input_seconds)
-    fields.push_back({7, "input " + percent(recent_.input, recent_.seconds)});
+    fields.push_back({8, "input " + percent(recent_.input, recent_.seconds)});
   if (figures.loss_scale)
-    fields.push_back({8, "loss scale " + grouped(std::lround(*figures.loss_scale))});
+    fields.push_back({9, "loss scale " + grouped(std::lround(*figures.loss_scale))});
   // Whole seconds, at least one while steps remain. The 0.01 allows for rounding in the sums.
   if (const auto left = seconds_left(); left && done_ < options_.steps)
     fields.push_back({2, duration_text(std::max(1.0, std::ceil(*left - 0.01))) + " left"});

@@ -56,6 +56,14 @@ TEST(Progress, PlainLinesAtRoundSteps) {
                           Not(HasSubstr("step 7 of")), Not(HasSubstr("\r"))));
 }
 
+TEST(Progress, AndEventsTellTheMemoryOfADevice) {
+  observe::StepFigures one = figures_of(1);
+  one.device_bytes = 31'200'000'000;
+  const std::string text = shown({.steps = 200}, [&](auto& progress) { progress.step(one); });
+  EXPECT_THAT(text, HasSubstr("tokens/s · device 31.2 GB · communication 10 %"));
+  EXPECT_THAT(observe::step_event(one).line(), HasSubstr("\"device_bytes\":31200000000"));
+}
+
 TEST(Progress, AndEventsTellTheLossScaleOfFp16) {
   observe::StepFigures one = figures_of(1);
   EXPECT_THAT(observe::step_event(one).line(), Not(HasSubstr("loss_scale")));

@@ -161,15 +161,17 @@ std::string layout_name(const Job& job) {
          (replicas > 1 ? "; " + counted(replicas, "replica") : "") + ")";
 }
 
-// The cost of all-reducing `bytes` among `ranks`.
-Communication all_reduce_of(const Job& job, int ranks, std::size_t bytes) {
+// The cost of all-reducing `bytes` among `ranks`, `bucket` bytes at a time.
+Communication all_reduce_of(const Job& job, int ranks, std::size_t bytes, std::size_t bucket) {
   if (job.accelerator != nullptr && job.transport == "nccl")
     return all_reduce_over({1e-5, 1 / job.accelerator->link, 1 / job.accelerator->bandwidth},
-                           "its maker's figures of the devices' links", ranks, bytes,
-                           static_cast<std::size_t>(job.bucket_bytes));
+                           "its maker's figures of the devices' links", ranks, bytes, bucket);
   return all_reduce_of_buckets(job.tuning ? &*job.tuning : nullptr, job.tuning_path, job.transport,
-                               job.algorithm, ranks, bytes,
-                               static_cast<std::size_t>(job.bucket_bytes));
+                               job.algorithm, ranks, bytes, bucket);
+}
+
+Communication all_reduce_of_gradients(const Job& job, int ranks, std::size_t bytes) {
+  return all_reduce_of(job, ranks, bytes, static_cast<std::size_t>(job.bucket_bytes));
 }
 
 // Gradients go to their owners once per step (ZeRO-1), or with every round of micro-batches.
@@ -179,7 +181,7 @@ Communication sharded_communication_of(const TrainingPlan& plan) {
   const Job& job = plan.job;
   const std::size_t master = job.precision == "fp64" ? 8 : 4;
   const auto bytes = static_cast<std::size_t>(job.held_parameters()) * master;
-  Communication communication = all_reduce_of(job, job.owners, bytes);
+  Communication communication = all_reduce_of_gradients(job, job.owners, bytes);
   const double half = communication.seconds / 2;
   const double gather = in_16_bits(job) ? half / 2 : half;
   const double rounds = static_cast<double>(plan.micro_per_rank);
@@ -188,7 +190,8 @@ Communication sharded_communication_of(const TrainingPlan& plan) {
   const int replicas = job.data_ranks() / job.owners;
   if (replicas > 1)
     communication.seconds +=
-        all_reduce_of(job, replicas, bytes / static_cast<std::size_t>(job.owners)).seconds;
+        all_reduce_of_gradients(job, replicas, bytes / static_cast<std::size_t>(job.owners))
+            .seconds;
   return communication;
 }
 
@@ -204,15 +207,16 @@ Communication communication_of(const TrainingPlan& plan) {
   if (job.exchange.every > 0 && job.exchange.messages > 0)
     return messages_of(job.tuning ? &*job.tuning : nullptr, job.tuning_path, job.transport,
                        job.exchange.messages, bytes);
-  return all_reduce_of(job, job.data_ranks(), bytes);
+  return all_reduce_of_gradients(job, job.data_ranks(), bytes);
 }
 
-// Each pipeline stage has its part of the layers. A reduce-scatter plus an all-gather costs as much
-// as an all-reduce.
+// Each pipeline stage has its part of the layers, and each of their sums is one call. A
+// reduce-scatter plus an all-gather costs as much as an all-reduce.
 Communication layer_communication_of(const TrainingPlan& plan) {
   const Job& job = plan.job;
   if (job.tensor == 1 || job.layer_sums == 0) return {};
-  Communication sum = all_reduce_of(job, job.tensor, static_cast<std::size_t>(job.layer_sum_bytes));
+  const auto bytes = static_cast<std::size_t>(job.layer_sum_bytes);
+  Communication sum = all_reduce_of(job, job.tensor, bytes, bytes);
   sum.seconds *= static_cast<double>(plan.micro_per_rank * job.layer_sums) / job.pipeline;
   return sum;
 }

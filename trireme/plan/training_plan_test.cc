@@ -182,6 +182,18 @@ TEST(TrainingPlan, TensorParallelRanksShareTheModel) {
   EXPECT_THAT(refusal(on(32, 1, 2)), HasSubstr("16 copies of the model are more than"));
 }
 
+TEST(TrainingPlan, ASumOfALayerIsOneCallWhateverTheBuckets) {
+  plan::Job one = job(8, 1, 2);
+  one.tensor = 2;
+  one.layer_sums = 10;
+  one.layer_sum_bytes = 64 << 20;
+  one.bucket_bytes = 1 << 20;
+  plan::Job whole = one;
+  whole.bucket_bytes = one.layer_sum_bytes;
+  EXPECT_GT(plan::make_plan(one).layers.seconds, 0);
+  EXPECT_EQ(plan::make_plan(one).layers.seconds, plan::make_plan(whole).layers.seconds);
+}
+
 // 600 of 1000 parameters belong to four experts, which two ranks share.
 TEST(TrainingPlan, ExpertParallelRanksShareExpertsAndSequences) {
   const auto on = [](int ranks, int expert, std::int64_t micro = 4) {

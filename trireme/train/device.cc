@@ -14,12 +14,14 @@
 #include "trireme/base/error.h"
 #include "trireme/base/shortened.h"
 #include "trireme/base/words.h"
+#include "trireme/comm/nccl/gpu_library.h"
 #include "trireme/tensor/device.h"
 
 namespace trireme::inline v0::train {
 namespace {
 
 constexpr const char* kGpuFolder = "/proc/driver/nvidia/gpus";
+constexpr const char* kDriverVersion = "/sys/module/nvidia/version";
 constexpr const char* kCudaBuild = "`make build TORCH=cuda` gets LibTorch's CUDA build";
 constexpr std::array<std::string_view, 4> kDeviceKinds{"cuda", "xpu", "mps", "hpu"};
 
@@ -37,6 +39,37 @@ std::string counted_devices(const Devices& devices, int count) {
 std::string first_line(const c10::Error& error) {
   const std::string text = error.what_without_backtrace();
   return text.substr(0, text.find('\n'));
+}
+
+// The names of NVIDIA's GPUs by index, also where a container lacks the driver's folder; empty
+// without driver or NCCL.
+std::vector<std::string> gpu_names() {
+  std::vector<std::string> names;
+  try {
+    for (const auto& gpu : comm::nccl::list_gpus(*comm::nccl::open_gpu_library()))
+      names.push_back(gpu.name);
+  } catch (const Error&) {
+    names.clear();
+  }
+  return names;
+}
+
+// "138 GB free of 141 GB"; "" if this LibTorch or the device does not tell.
+std::string memory_of(at::DeviceType kind, int index) {
+  const auto ask = [index](auto* allocator) -> std::string {
+    // LibTorch 2.9 may lack it.
+    if constexpr (requires { allocator->getMemoryInfo(at::DeviceIndex()); }) {
+      const auto [free, total] = allocator->getMemoryInfo(static_cast<at::DeviceIndex>(index));
+      return bytes_text(static_cast<double>(free)) + " free of " +
+             bytes_text(static_cast<double>(total));
+    }
+    return "";
+  };
+  try {
+    return ask(at::getDeviceAllocator(kind));
+  } catch (const c10::Error&) {
+    return "";
+  }
 }
 
 void refuse_unknown(const std::string& wanted, const Devices& devices) {
@@ -75,7 +108,9 @@ Devices devices_here() {
   if (accelerator && *accelerator != at::kCUDA)
     return {.kind = c10::DeviceTypeName(*accelerator, /*lower_case=*/true),
             .count = at::accelerator::deviceCount()};
-  const int gpus = count_gpus(kGpuFolder, [](const char* name) { return std::getenv(name); });
+  int gpus = count_gpus(kGpuFolder, [](const char* name) { return std::getenv(name); });
+  if (gpus == 0 && accelerator)
+    gpus = at::accelerator::deviceCount();  // a container without the folder
   if (!accelerator && gpus == 0) return {};
   return {.kind = "cuda", .count = gpus, .in_build = accelerator.has_value()};
 }
@@ -111,6 +146,33 @@ DeviceChoice choose_device(const std::string& wanted, const Devices& devices, in
   return {devices.kind, counted(ranks, "rank") + (ranks == 1 ? " trains on " : " train on ") +
                             counted_devices(devices, needed) +
                             (needed < devices.count ? " of " + std::to_string(devices.count) : "")};
+}
+
+std::string describe_auto(const Devices& devices) {
+  if (devices.count == 0 && devices.kind == "cpu") return "cpu: there is no device";
+  if (devices.count == 0)
+    return "cpu: this LibTorch computes on " + devices.kind +
+           ", and sees no device (look at the driver, for instance nvidia-smi, and at "
+           "CUDA_VISIBLE_DEVICES)";
+  const DeviceChoice choice = choose_device("auto", devices, devices.count, 1);
+  if (choice.kind == "cpu") return "cpu: " + choice.note;
+  return choice.kind + " for up to " + counted(devices.count, "rank") +
+         " of this host, cpu for more (train.ranks_per_device lets ranks share a device)";
+}
+
+DeviceReport report_devices(const Devices& devices) {
+  DeviceReport report{.kinds = "cpu"};
+  std::getline(std::ifstream(kDriverVersion) >> std::ws, report.driver);
+  const auto accelerator = at::accelerator::getAccelerator();
+  if (accelerator) report.kinds += ", " + c10::DeviceTypeName(*accelerator, /*lower_case=*/true);
+  const auto names = devices.kind == "cuda" ? gpu_names() : std::vector<std::string>();
+  for (int index = 0; index < devices.count; ++index) {
+    std::string line = devices.kind + ":" + std::to_string(index);
+    if (static_cast<std::size_t>(index) < names.size()) line += ", " + names[index];
+    const std::string memory = devices.in_build ? memory_of(*accelerator, index) : "";
+    report.devices.push_back(memory.empty() ? line : line + ", " + memory);
+  }
+  return report;
 }
 
 void check_products(const std::string& products, const std::string& kind) {
@@ -171,6 +233,8 @@ std::string describe_devices(const std::string& kind) {
     for (std::string line; std::getline(information, line);)
       if (line.starts_with("Model:")) models.insert(line.substr(line.find_first_not_of(" \t", 6)));
   }
+  if (models.empty())
+    for (std::string& name : gpu_names()) models.insert(std::move(name));
   std::string text = kind;
   for (const std::string& model : models) text.append(", ").append(model);
   return text;

@@ -6,6 +6,7 @@
 
 #include <functional>
 #include <string>
+#include <vector>
 
 #include "trireme/base/buffer.h"
 
@@ -32,6 +33,18 @@ struct DeviceChoice {
 /// device cannot be used.
 DeviceChoice choose_device(const std::string& wanted, const Devices& devices, int ranks,
                            int ranks_per_device);
+
+/// What train.device = "auto" means on a host with these devices: "cuda for up to 2 ranks ...".
+std::string describe_auto(const Devices& devices);
+
+/// What LibTorch and the driver say about this host's devices, for people. Asking for memory starts
+/// the driver in this process.
+struct DeviceReport {
+  std::string kinds;                 // that this LibTorch computes on: "cpu, cuda"
+  std::vector<std::string> devices;  // "cuda:0, NVIDIA H200, 138 GB free of 141 GB"
+  std::string driver;                // NVIDIA's: "580.159.03"; "" if there is none
+};
+DeviceReport report_devices(const Devices& devices);
 
 /// Throws ConfigError if a device of this kind cannot compute train.products = `products`.
 void check_products(const std::string& products, const std::string& kind);

@@ -68,6 +68,18 @@ TEST(Device, AutoTakesDevicesForEveryRankAndElseSaysWhatLiesIdle) {
   EXPECT_EQ(chosen(four, 2, "cpu"), "cpu; ") << "it was asked for";
 }
 
+TEST(Device, DescribesWhatAutoMeansHere) {
+  EXPECT_EQ(describe_auto({}), "cpu: there is no device");
+  EXPECT_THAT(describe_auto({.kind = "cuda", .count = 0}),
+              AllOf(HasSubstr("cpu: this LibTorch computes on cuda, and sees no device"),
+                    HasSubstr("nvidia-smi")));
+  EXPECT_THAT(describe_auto({.kind = "cuda", .count = 2, .in_build = false}),
+              AllOf(HasSubstr("cpu: 2 GPUs lie idle"), HasSubstr("make build TORCH=cuda")));
+  EXPECT_EQ(describe_auto({.kind = "xpu", .count = 1}),
+            "xpu for up to 1 rank of this host, cpu for more (train.ranks_per_device lets ranks "
+            "share a device)");
+}
+
 TEST(Device, ProductsAndTransportsMustSuitIt) {
   EXPECT_NO_THROW(check_products("bf16", "cpu"));
   EXPECT_NO_THROW(check_products("tf32", "cuda"));

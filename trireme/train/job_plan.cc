@@ -135,6 +135,11 @@ void set_policy(plan::Job& job, const std::string& policy, const ModelFigures& f
     job.file_per_micro = memory::bytes_of_offloaded(figures.activations, recompute);
   }
   job.share_again = memory::share_again(figures.activations, recompute);
+  job.layer_sums = figures.layer_sums;
+  // A block's second forward pass sums again: twice in a layer, once in the embedding.
+  for (std::size_t i = 0; job.layer_sums > 0 && i < figures.activations.size(); ++i)
+    if (recompute.of(i, figures.activations.size()) == memory::Recompute::Full)
+      job.layer_sums += i == 0 ? 1 : 2;
 }
 
 // Bytes that the limit leaves for a micro-batch's activations; memory grows linearly with them.
@@ -220,7 +225,6 @@ plan::TrainingPlan plan_training(const Settings& settings, const input::Corpus& 
   job.expert_parameters = figures.expert_parameters;
   job.context = settings.strategy.context;
   job.tensor = settings.strategy.tensor;
-  job.layer_sums = figures.layer_sums;
   job.layer_sum_bytes = figures.layer_sum_bytes / job.context / job.expert;
   job.sequence = settings.strategy.sequence;
   job.blocks = static_cast<std::int64_t>(settings.model.blocks.specs().size());
@@ -285,6 +289,7 @@ observe::Event plan_event(const plan::TrainingPlan& plan) {
     event.set("predicted_step_seconds", plan.step_seconds())
         .set("predicted_compute_seconds", plan.compute_seconds)
         .set("predicted_update_seconds", plan.update_seconds)
+        .set("predicted_layer_seconds", plan.layers.seconds)
         .set("speed_source", plan.job.speed_source);
   return event;
 }

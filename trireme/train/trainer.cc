@@ -10,6 +10,7 @@
 #include <optional>
 #include <utility>
 
+#include "trireme/base/error.h"
 #include "trireme/base/waiter.h"
 #include "trireme/base/words.h"
 #include "trireme/checkpoint/checkpointer.h"
@@ -29,6 +30,7 @@
 #include "trireme/train/early_stop.h"
 #include "trireme/train/evaluation.h"
 #include "trireme/train/generate.h"
+#include "trireme/train/kernel_profile.h"
 #include "trireme/train/recorded_passes.h"
 #include "trireme/train/report.h"
 #include "trireme/train/resume_changes.h"
@@ -124,7 +126,8 @@ class Trainer {
         changed_(recorded_changes(folder_)),
         checkpointer_(job_, folder_.checkpoint(),
                       checkpoint_options(settings_, data_.corpus->hash(), changed_)),
-        early_stop_(settings_.patience, settings_.min_improvement) {
+        early_stop_(settings_.patience, settings_.min_improvement),
+        profile_(job_.rank() == 0 ? spec.profile : "", device_) {
     checkpointer_.add("train", strategy_)
         .add("data", changed_.empty() ? static_cast<Saveable&>(batches_) : changed_input_)
         .add("early_stop", early_stop_);
@@ -229,8 +232,11 @@ class Trainer {
       const auto span = traced("input");
       return batches_.next();
     }();
+    profile_.begin();
     const StepResult result = strategy_.step(batch, settings_.model.loss);
     const double took = seconds(job_.waiter()->now() - start);
+    if (profile_.end(step + 1 == settings_.steps))
+      report.line("the operators and kernels of some steps are in " + profile_.path());
     // Not result.count: with masked text, the loss counts only the targets.
     const std::int64_t items = settings_.batches.batch * words().items_per_sample;
     step_seconds_.push_back(took);
@@ -240,6 +246,7 @@ class Trainer {
                  .items_per_second = static_cast<double>(items) / took,
                  .communication_seconds = seconds(*result.communication),
                  .input_seconds = seconds(batches_.time_waited() - input_before),
+                 .device_bytes = device_bytes(),
                  .learning_rate = result.learning_rate,
                  .gradient_norm = result.gradient_norm,
                  .model_flops_utilization = utilization(took),
@@ -249,6 +256,11 @@ class Trainer {
                  .overflows = overflows(result)});
     if (!result.skipped.empty()) report.skipped(step + 1, result.skipped);
     return result.stop_signal;
+  }
+
+  std::optional<long> device_bytes() const {
+    if (const auto bytes = static_cast<long>(peak_device_bytes(device_)); bytes > 0) return bytes;
+    return std::nullopt;
   }
 
   std::optional<double> utilization(double step_seconds) const {
@@ -387,6 +399,7 @@ class Trainer {
   const std::vector<std::string> changed_;  // identity keys changed since the run began
   Checkpointer checkpointer_;
   EarlyStop early_stop_;
+  KernelProfile profile_;
   Outcome outcome_;
   TimePoint began_{};
   std::vector<double> step_seconds_;

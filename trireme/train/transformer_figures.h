@@ -63,6 +63,8 @@ ModelFigures transformer_figures(const Config& config, std::int64_t samples) {
   const auto forward = [tokens](const Config& varied) {
     return training_flops(varied, tokens) / 3;  // backward takes twice as many
   };
+  // Those of the embedding and of the head are fp32 in 16 bits, too; they are few.
+  const std::int64_t element = config.precision == "fp64" ? 8 : config.precision == "fp32" ? 4 : 2;
   Config no_layers = config, no_attention = config;
   no_layers.layers = 0;
   no_attention.block = 0;
@@ -74,7 +76,7 @@ ModelFigures transformer_figures(const Config& config, std::int64_t samples) {
       .kernels = kernels(config, samples),
       // Two per layer in forward and in backward; one for the embedding, one for the head's input.
       .layer_sums = 4 * config.layers + 2,
-      .layer_sum_bytes = tokens * config.width * (config.precision == "fp64" ? 8 : 4),
+      .layer_sum_bytes = tokens * config.width * element,
       .experts = 0,
       .shape = transformer_shape(config)};
   if constexpr (requires { config.experts; }) {

@@ -12,6 +12,7 @@ std::string WorkerSpec::to_text() const {
       << predicted_step << ' ' << product_seconds << ' ' << corpus << ' ' << lock << ' ' << began
       << ' ' << folder << '\n'
       << trace << '\n'
+      << profile << '\n'
       << recompute << '\n'
       << device << '\n'
       << transport;
@@ -26,6 +27,7 @@ WorkerSpec WorkerSpec::from_text(const std::string& text) {
   in.get();
   std::getline(in, spec.folder);
   std::getline(in, spec.trace);
+  std::getline(in, spec.profile);
   std::getline(in, spec.recompute);
   std::getline(in, spec.device);
   std::getline(in, spec.transport);

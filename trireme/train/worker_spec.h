@@ -10,6 +10,7 @@ namespace trireme::inline v0::train {
 struct WorkerSpec {
   std::string folder;          // of the run
   std::string trace;           // file for the merged timeline; empty = no trace
+  std::string profile = {};    // file for rank 0's profile of kernels; empty = no profile
   std::string recompute = {};  // the policy that "auto" chose; empty = memory.recompute as it is
   std::string device = "cpu";  // the kind that train.device chose
   std::string transport = {};  // that "auto" chose for it; empty = comm.transport as it is

@@ -20,6 +20,7 @@
 #include "trireme/tensor/determinism.h"
 #include "trireme/tensor/kernel_table.h"
 #include "trireme/tensor/kernel_tuning.h"
+#include "trireme/train/device.h"
 
 namespace trireme::inline v0::cli {
 namespace {
@@ -71,6 +72,17 @@ void look_at_programs(Findings& found) {
   found.text("transports", "shm, tcp, mpi (under mpirun), nccl (GPU memory)");
 }
 
+void look_at_devices(Findings& found) {
+  const train::Devices devices = train::devices_here();
+  const train::DeviceReport report = train::report_devices(devices);
+  found.lines.emplace_back("devices", "LibTorch computes on " + report.kinds);
+  for (const std::string& device : report.devices) found.lines.emplace_back("", device);
+  found.event.set("device_kinds", report.kinds).set("devices", report.devices);
+  if (!report.driver.empty()) found.text("driver", "NVIDIA " + report.driver);
+  found.lines.emplace_back("train.device", "auto is " + train::describe_auto(devices));
+  found.event.set("train_device_auto", train::describe_auto(devices));
+}
+
 void look_at_machine(Findings& found) {
   const observe::Cores cores = observe::usable_cores();
   found.text("host", observe::host_name());
@@ -93,6 +105,7 @@ void look_at_machine(Findings& found) {
 int report(bool json) {
   Findings found;
   look_at_programs(found);
+  look_at_devices(found);
   look_at_machine(found);
   if (json) {
     std::printf("%s\n", found.event.line().c_str());

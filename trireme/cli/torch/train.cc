@@ -30,7 +30,7 @@ namespace {
 
 struct TrainOptions {
   TrainingJobOptions job;
-  std::string out, resume, trace;
+  std::string out, resume, trace, profile;
   std::vector<std::string> changed;  // keys
   bool json = false, help_config = false, fit = false;
   bool trial = false;  // started by --fit: run and measure two steps
@@ -47,7 +47,9 @@ void check_options(const Command& command, const TrainOptions& options) {
   refuse_empty(command, "--out", options.out);
   refuse_empty(command, "--resume", options.resume);
   refuse_empty(command, "--trace", options.trace);
+  refuse_empty(command, "--profile", options.profile);
   train::check_printable("--trace", options.trace);
+  train::check_printable("--profile", options.profile);
   if (!options.changed.empty() && options.resume.empty())
     throw ConfigError("--changed " + options.changed.front() + " without --resume",
                       {.operation = "train", .advice = "A new run has nothing to change."});
@@ -63,13 +65,14 @@ void split_changed(TrainOptions& options) {
   }
 }
 
-// The timeline is written at the end, so check now that it can be.
-void check_writable(const std::string& path) {
+// The files of --trace and --profile are written late, so check now that they can be.
+void check_writable(const std::string& option, const std::string& path) {
+  if (path.empty()) return;
   const bool existed = std::filesystem::exists(path);
   if (!std::ofstream(path, std::ios::app)) {
     throw ConfigError(
-        "cannot write the timeline to " + path,
-        {.operation = "train", .advice = "Give --trace a file in a folder that is there."});
+        "cannot write the file of " + option + ", " + path,
+        {.operation = "train", .advice = "Give " + option + " a file in a folder that is there."});
   }
   if (!existed) std::filesystem::remove(path);
 }
@@ -217,7 +220,8 @@ int train_command(TrainOptions options, const Program& program) {
   options.job.under_mpirun = launcher && !launcher->meeting;
   options.job.predicts_time = !options.trial;
   train::RunClaim claim({.out = options.out, .resume = options.resume});
-  if (!options.trace.empty()) check_writable(options.trace);
+  check_writable("--trace", options.trace);
+  check_writable("--profile", options.profile);
   if (claim.resumes() && options.job.config.empty()) {
     options.job.config = claim.folder().config();
     options.job.name = std::filesystem::path(claim.folder().path()).filename().string();
@@ -240,6 +244,7 @@ int train_command(TrainOptions options, const Program& program) {
   const train::WorkerSpec spec{
       .folder = folder.path(),
       .trace = options.trace,
+      .profile = options.profile,
       .recompute = job.plan.job.recompute,
       .device = job.device.kind,
       .transport = job.plan.job.transport == "nccl" ? "nccl" : "",
@@ -285,6 +290,9 @@ void declare_train(Command& command) {
       .repeatable();
   command.option("--trace", options.trace,
                  "Write a timeline of all ranks to this file (Chrome, ui.perfetto.dev)");
+  command.option("--profile", options.profile,
+                 "Write LibTorch's profile of rank 0's steps 4 to 6 to this file: operators, and a "
+                 "GPU's kernels");
   command.flag("--fit", options.fit,
                "Choose layout and lanes (of a new job also batch.micro) by the memory that is "
                "there: memory.limit, else what the machine has left");

@@ -1,0 +1,111 @@
+"""What a machine has for tools/gpu_pass: a Python with LibTorch, its GPUs, the driver, what a build needs."""
+import dataclasses
+import json
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+
+import setup
+
+# What a build of the command and of one test program needs at least: a Debian package of
+# tools/debian-packages.txt -> a program on the PATH or a header that shows that it is there.
+NEEDED = {
+    "g++": "c++", "cmake": "cmake", "ninja-build": "ninja", "pkg-config": "pkg-config",
+    "protobuf-compiler": "protoc", "protobuf-compiler-grpc": "grpc_cpp_plugin",
+    "libgrpc++-dev": "grpcpp/grpcpp.h", "libprotobuf-dev": "google/protobuf/message.h",
+    "libssl-dev": "openssl/sha.h", "libtomlplusplus-dev": "toml++/toml.h", "libcli11-dev": "CLI/CLI.hpp",
+    "libspdlog-dev": "spdlog/spdlog.h", "libfmt-dev": "fmt/core.h", "nlohmann-json3-dev": "nlohmann/json.hpp",
+    "libxxhash-dev": "xxhash.h", "zlib1g-dev": "zlib.h", "libgtest-dev": "gtest/gtest.h",
+    "libgmock-dev": "gmock/gmock.h"}
+
+# Printed by a Python that may hold LibTorch.
+PROBE = """
+import json, pathlib, torch
+cuda = torch.version.cuda
+found = {"version": torch.__version__, "cuda": cuda, "folder": str(pathlib.Path(torch.__file__).parent), "gpus": []}
+if cuda and torch.cuda.is_available():
+    found["nccl"] = ".".join(map(str, torch.cuda.nccl.version()))
+    for index in range(torch.cuda.device_count()):
+        one = torch.cuda.get_device_properties(index)
+        found["gpus"].append({"name": one.name, "memory": one.total_memory, "architecture": f"{one.major}{one.minor}"})
+print(json.dumps(found))
+"""
+
+
+@dataclasses.dataclass
+class Torch:
+    """A Python that holds LibTorch."""
+    python: str
+    version: str
+    cuda: str | None         # "13.0"
+    folder: str              # of the package
+    gpus: list               # name, memory in bytes, architecture ("90")
+    nccl: str = ""
+
+    def usable(self):
+        return bool(self.cuda and self.gpus)
+
+    def describe(self):
+        kind = f"CUDA {self.cuda}, {len(self.gpus)} GPUs" if self.cuda else "for the CPU alone"
+        return f"{self.python} (torch {self.version}, {kind})"
+
+
+def pythons(environment):
+    """Those that may hold LibTorch, the likeliest first."""
+    named = environment.get("TORCH_DIR")
+    found = [str(pathlib.Path(named, "../../../../bin/python3"))] if named else []
+    found += [str(setup.ROOT / ".venv/bin/python"), shutil.which("python3") or "", sys.executable]
+    return [one for one in dict.fromkeys(found) if one and os.access(one, os.X_OK)]
+
+
+def probe(python):
+    """Its Torch, or None."""
+    done = subprocess.run([python, "-c", PROBE], capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        return None
+    return Torch(python, **json.loads(done.stdout.splitlines()[-1]))
+
+
+def choose(torches, needs_gpu):
+    """The first that can be used. Raises SetupError where a GPU is needed and none can be used."""
+    if not torches:
+        raise setup.SetupError("No Python here holds LibTorch (tried .venv, and python3 on the PATH). Name one: "
+                               "tools/gpu_pass --python /path/to/python3")
+    usable = [one for one in torches if one.usable()]
+    if usable or not needs_gpu:
+        return (usable or torches)[0]
+    raise setup.SetupError("No GPU can be used here: found " + "; ".join(one.describe() for one in torches)
+                           + ". Start it where `nvidia-smi` lists a GPU and a Python holds torch with CUDA "
+                           "(`make build TORCH=cuda`, or --python), or use --rehearse, which needs no GPU.")
+
+
+def driver():
+    """The version of NVIDIA's driver, or ""."""
+    if not shutil.which("nvidia-smi"):
+        return ""
+    done = subprocess.run(["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"],
+                          capture_output=True, text=True, check=False)
+    return done.stdout.splitlines()[0].strip() if done.returncode == 0 and done.stdout.strip() else ""
+
+
+def has_header(name):
+    """The compiler finds it, wherever its folders are."""
+    return subprocess.run(["c++", "-E", "-x", "c++", "-std=c++20", "-", "-o", "/dev/null"],
+                          input=f"#if !__has_include(<{name}>)\n#error\n#endif\n", text=True,
+                          capture_output=True, check=False).returncode == 0
+
+
+def missing(which=shutil.which, header=has_header):
+    """The Debian packages without which nothing can be built."""
+    programs = [package for package, proof in NEEDED.items() if "." not in proof and not which(proof)]
+    if "g++" in programs:
+        return programs
+    return programs + [package for package, proof in NEEDED.items() if "." in proof and not header(proof)]
+
+
+def check_packages(found):
+    if found:
+        raise setup.SetupError("The build needs Debian packages that are missing here. Install them, or unpack them "
+                               f"with `dpkg -x` where there is no network:\n\n  {setup.by_hand(found)}")

@@ -1,0 +1,34 @@
+// KernelProfile: LibTorch's profile of a few steps, in Chrome's trace format: operators of the
+// thread that trains and, on NVIDIA's GPUs, kernels and copies (categories "kernel", "gpu_memcpy").
+// Profiled steps are slower.
+//
+// One per process. The thread that makes it makes all calls.
+#pragma once
+
+#include <string>
+
+#include "trireme/base/buffer.h"
+
+namespace trireme::inline v0::train {
+
+class KernelProfile {
+ public:
+  static constexpr long kWarmUp = 3, kSteps = 3;
+  /// Profiles kSteps steps after the first kWarmUp that it is told of. An empty `path`: none.
+  KernelProfile(std::string path, Device device) : path_(std::move(path)), device_(device) {}
+  ~KernelProfile();
+  KernelProfile(const KernelProfile&) = delete;
+  /// Before and after each step. After the last profiled one, or `last`, the file is written, and
+  /// end() is true.
+  void begin();
+  bool end(bool last);
+  const std::string& path() const noexcept { return path_; }
+
+ private:
+  const std::string path_;
+  const Device device_;
+  long steps_ = 0;  // so far
+  bool running_ = false;
+};
+
+}  // namespace trireme::inline v0::train
