@@ -83,13 +83,15 @@ TEST_F(DeviceRun, GivesTheCpusWeights) {
 }
 
 TEST_F(DeviceRun, ACheckpointGoesOnOnTheCpuAndBack) {
-  for (const char* sync : {"plain", "zero3"}) {
+  for (const auto& [sync, optimizer] :
+       {std::pair{"plain", "adamw"}, {"zero3", "adamw"}, {"zero1", "adafactor"}}) {
     SCOPED_TRACE(sync);
     const std::string name = std::string("moved-") + sync;
-    const std::string key = std::string("parallel.sync=") + sync;
-    train(name, "emulated", 3, 2, {key});
-    train(name, "cpu", 2, 4, {key});
-    EXPECT_EQ(train(name, "emulated", 2, 6, {key}), train("whole", "cpu", 1, 6));
+    const std::string by = std::string("optimizer.name=") + optimizer;
+    const std::vector<std::string> keys{std::string("parallel.sync=") + sync, by};
+    train(name, "emulated", 3, 2, keys);
+    train(name, "cpu", 2, 4, keys);
+    EXPECT_EQ(train(name, "emulated", 2, 6, keys), train("whole", "cpu", 1, 6, {by}));
     std::filesystem::remove_all(folder_ + "/whole");
   }
 }

@@ -41,8 +41,14 @@ class SliceOptimizer : public Optimizer {
   std::vector<NamedShard> state() override;
 
  protected:
-  /// apply() without refreshing the fp16 compute copies; apply() converts them afterwards.
+  /// apply() without refreshing the compute copies: apply() converts those afterwards that kernels
+  /// have not written. No gradient mode.
   virtual void update(double learning_rate, double scale) = 0;
+  /// Whether LibTorch's operations update the slice, and not our kernels.
+  static bool by_tensors(const OwnedSlice& slice);
+  /// The slice's memory as flat tensors.
+  static at::Tensor weight_of(const OwnedSlice& slice);
+  static at::Tensor gradient_of(const OwnedSlice& slice);
   /// Whether this slice has state tensor number `kind`, of the slice's size.
   virtual bool has_state(const OwnedSlice&, std::size_t) const { return true; }
   /// Null if the slice has none.
@@ -92,6 +98,9 @@ class SliceOptimizer : public Optimizer {
     for (std::uint32_t i = 0; i < parameters_.size(); ++i)
       sums.emplace_back(i, num_chunks(i), width(i));
     return sums;
+  }
+  static std::uint32_t first_chunk(const OwnedSlice& slice) {
+    return static_cast<std::uint32_t>(slice.begin / static_cast<std::int64_t>(kernel::kNormChunk));
   }
   std::int64_t num_elements(std::uint32_t parameter) const;
   std::uint32_t num_chunks(std::uint32_t parameter) const;

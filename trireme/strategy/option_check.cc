@@ -217,8 +217,6 @@ class Check {
     on_cpu(!options_.offload.empty() || !options_.offload_activations.empty(),
            "memory.offload and memory.offload_activations");
     on_cpu(options_.noise_scale, "train.noise_scale");
-    on_cpu(optim::sums_over_parameters(optimizer_),
-           "optimizer.name = \"" + std::string(optimizer_) + "\"");
   }
 
   const StrategyOptions& options_;

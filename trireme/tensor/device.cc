@@ -1,5 +1,6 @@
 #include "trireme/tensor/device.h"
 
+#include <ATen/ops/cat.h>
 #include <ATen/ops/empty.h>
 
 #include <algorithm>
@@ -47,6 +48,26 @@ std::shared_ptr<std::byte> flat_memory(std::size_t bytes, Device device) {
 
 at::Tensor on_host(const at::Tensor& tensor) {
   return tensor.defined() && !tensor.is_cpu() ? tensor.to(at::kCPU) : tensor;
+}
+
+std::vector<double> numbers_on_host(std::span<const at::Tensor> tensors) {
+  if (tensors.empty()) return {};
+  const at::Device device = tensors.front().device();
+  const bool together = std::all_of(tensors.begin(), tensors.end(), [&](const at::Tensor& tensor) {
+    return tensor.device() == device;
+  });
+  std::vector<at::Tensor> flat;
+  for (const at::Tensor& tensor : tensors)
+    flat.push_back((together ? tensor : on_host(tensor)).reshape({-1}));
+  const at::Tensor all = on_host(at::cat(flat)).contiguous();
+  const auto* const first = static_cast<const double*>(all.const_data_ptr());
+  return {first, first + all.numel()};
+}
+
+at::Tensor on_device(const at::Tensor& tensor, at::Device device) {
+  if (device.is_cpu()) return tensor;
+  const at::Tensor pinned = at::empty(tensor.sizes(), tensor.options().pinned_memory(true));
+  return pinned.copy_(tensor).to(device, /*non_blocking=*/true);
 }
 
 }  // namespace trireme::inline v0::tensor
