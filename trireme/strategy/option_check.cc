@@ -216,7 +216,6 @@ class Check {
     on_cpu(options_.compression != "none", "comm.compression = \"" + options_.compression + "\"");
     on_cpu(!options_.offload.empty() || !options_.offload_activations.empty(),
            "memory.offload and memory.offload_activations");
-    on_cpu(options_.noise_scale, "train.noise_scale");
   }
 
   const StrategyOptions& options_;

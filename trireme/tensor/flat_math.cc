@@ -43,6 +43,11 @@ class HostMath final : public FlatMath {
         all.push_back(chunk_square(range, at));
     return all;
   }
+  at::Tensor square_sum(const FlatRange& range) const override {
+    double sum = 0;
+    for (const double one : squares({&range, 1})) sum += one;
+    return at::full({}, sum, at::kDouble);
+  }
   std::size_t first_not_finite(std::span<const FlatRange> ranges) const override {
     const auto broken = [](const FlatRange& range) {
       return !kernel::all_finite(range.data, range.dtype, range.count);
@@ -105,6 +110,12 @@ class DeviceMath final : public FlatMath {
       if (range.count > 0)
         sums.push_back(chunk_squares(flat(range.data, range.dtype, range.count)));
     return numbers_on_host(sums);
+  }
+  at::Tensor square_sum(const FlatRange& range) const override {
+    const c10::AutoGradMode no_grad(false);
+    if (range.count == 0)
+      return at::zeros({}, at::TensorOptions(at_device(device_)).dtype(at::kDouble));
+    return chunk_squares(flat(range.data, range.dtype, range.count)).sum();
   }
   std::size_t first_not_finite(std::span<const FlatRange> ranges) const override {
     const c10::AutoGradMode no_grad(false);
