@@ -79,7 +79,7 @@ ModelParts build_model(const ModelSetup& setup, const models::Blocks& blocks, st
     for (const at::Tensor& memory : parts.cold_memory()) mapped->take(memory);
   }
   parts.recompute(memory::parse_recompute(setup.options.recompute, blocks.specs().size()));
-  parts.offload_activations(setup.options.offload_activations);
+  parts.offload_activations(setup.options.offload_activations, setup.options.device);
   parts.train(true);
   return parts;
 }

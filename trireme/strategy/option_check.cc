@@ -6,6 +6,7 @@
 #include "trireme/base/mesh_division.h"
 #include "trireme/base/words.h"
 #include "trireme/layers/shares.h"
+#include "trireme/memory/offload_folder.h"
 #include "trireme/memory/recompute.h"
 #include "trireme/optim/optimizer.h"
 #include "trireme/placement/pipeline_plan.h"
@@ -38,6 +39,7 @@ class Check {
     if (plan.local) local();
     compression();
     if (options_.device.kind != DeviceKind::Cpu) device(plan);
+    offload();
     return plan;
   }
 
@@ -214,8 +216,17 @@ class Check {
       on_cpu(size > 1, std::string("parallel.") + axis + " = " + text(size));
     on_cpu(plan.local, "parallel.sync = \"" + options_.sync + "\"");
     on_cpu(options_.compression != "none", "comm.compression = \"" + options_.compression + "\"");
-    on_cpu(!options_.offload.empty() || !options_.offload_activations.empty(),
-           "memory.offload and memory.offload_activations");
+    on_cpu(!options_.offload.empty(), "memory.offload");
+  }
+
+  void offload() const {
+    const std::string& place = options_.offload_activations;
+    const bool on_cpu = options_.device.kind == DeviceKind::Cpu;
+    if (place.empty() || on_cpu != (place == memory::kOnHost)) return;
+    refuse(
+        "memory.offload_activations = \"" + place + "\" " + (on_cpu ? "on the CPU" : "on a device"),
+        on_cpu ? "They are in the host's memory already: name a folder, or leave it out."
+               : "Use \"host\": the host's memory takes them.");
   }
 
   const StrategyOptions& options_;

@@ -298,7 +298,8 @@ void add_memory_keys(config::Schema& schema) {
   schema.add(
       {"memory.offload_activations", text(""),
        "A folder: what blocks keep from forward to backward lies in a mapped file there, but "
-       "for two blocks at a time. Empty: in memory. Changes no bit."});
+       "for two blocks at a time; on a device \"host\": in the host's memory. Empty: in memory. "
+       "Changes no bit."});
   schema.add({.name = "memory.limit",
               .fallback = text("0"),
               .meaning =
