@@ -125,8 +125,11 @@ TEST_F(DeviceRun, ADeviceThatIsNotThereIsNamed) {
 
 TEST_F(DeviceRun, OtherOptionsOfAStep) {
   const std::string kept = train("kept", "cpu", 1, 3);
-  for (const char* memory : {"memory.recompute=full", "memory.offload_activations=host"})
+  for (const char* memory :
+       {"memory.recompute=full", "memory.offload_activations=host", "memory.offload=host"}) {
+    train(memory, "emulated", 2, 2, {memory});
     EXPECT_EQ(train(memory, "emulated", 2, 3, {memory}), kept) << memory;
+  }
   const std::vector<std::string> average{"train.ema=0.9", "optimizer.name=sgd"};
   EXPECT_EQ(train("average", "emulated", 2, 3, average),
             train("average-cpu", "cpu", 1, 3, average));

@@ -1,9 +1,6 @@
 #include "trireme/memory/host_activations.h"
 
 #include <ATen/ops/empty.h>
-#include <c10/core/Event.h>
-#include <c10/core/StreamGuard.h>
-#include <c10/core/impl/VirtualGuardImpl.h>
 
 #include <algorithm>
 #include <optional>
@@ -12,6 +9,7 @@
 
 #include "trireme/memory/recent_slots.h"
 #include "trireme/memory/saved_view.h"
+#include "trireme/tensor/copy_streams.h"
 
 namespace trireme::inline v0::memory {
 namespace {
@@ -24,28 +22,9 @@ at::Tensor bytes_of(const Storage& storage) {
       .set_(c10::Storage(storage), 0, {size}, {1});
 }
 
-// A device's streams for copies, beside the computing stream, and the bytes in pinned memory.
+// A device's streams for copies, and the bytes in pinned memory.
 struct Copies {
-  explicit Copies(c10::Device own_device)
-      : device(own_device),
-        guards(device.type()),
-        out(guards.getStreamFromGlobalPool(device)),
-        in(guards.getStreamFromGlobalPool(device)) {}
-
-  c10::Stream computing() const { return guards.getStream(device); }
-  c10::Event mark(const c10::Stream& stream) const {
-    c10::Event event(device.type());
-    event.record(stream);
-    return event;
-  }
-  /// The memory is not used again before `stream` has done what it was given so far.
-  void in_use(const Storage& storage, const c10::Stream& stream) const {
-    guards.recordDataPtrOnStream(storage->data_ptr(), stream);
-  }
-
-  const c10::Device device;
-  const c10::impl::VirtualGuardImpl guards;
-  const c10::Stream out, in;
+  const tensor::CopyStreams streams;
   std::int64_t bytes = 0, most_bytes = 0;
 };
 
@@ -53,36 +32,32 @@ struct Copies {
 struct HostSlot {
   HostSlot(std::shared_ptr<Copies> own_copies, Storage storage)
       : copies(std::move(own_copies)),
-        host(at::empty({static_cast<std::int64_t>(storage->nbytes())},
-                       at::TensorOptions(at::kByte).pinned_memory(true))),
+        host(
+            tensor::CopyStreams::pinned({static_cast<std::int64_t>(storage->nbytes())}, at::kByte)),
         original(std::move(storage)) {
     copies->bytes += host.numel();
     copies->most_bytes = std::max(copies->most_bytes, copies->bytes);
-    copies->mark(copies->computing()).block(copies->out);
-    const c10::StreamGuard guard(copies->out);
-    host.copy_(bytes_of(original), /*non_blocking=*/true);
+    copies->streams.store(bytes_of(original), host);
   }
   ~HostSlot() {
     copies->bytes -= host.numel();
-    if (original) copies->in_use(original, copies->out);
-    if (back && !waited) copies->in_use(back, copies->in);
+    if (original) copies->streams.hold_until_stored(original->data_ptr());
+    if (back && !waited) copies->streams.hold_until_fetched(back->data_ptr());
   }
   HostSlot(const HostSlot&) = delete;
 
   void fetch() {
     const at::Tensor memory =
-        at::empty(host.sizes(), host.options().device(copies->device).pinned_memory(false));
+        at::empty(host.sizes(), at::TensorOptions(copies->streams.device()).dtype(at::kByte));
     back = Storage::reclaim_copy(memory.storage().unsafeGetStorageImpl());
-    copies->mark(copies->computing()).block(copies->in);
-    const c10::StreamGuard guard(copies->in);
-    memory.copy_(host, /*non_blocking=*/true);
-    fetched.emplace(copies->mark(copies->in));
+    copies->streams.fetch(host, memory);
+    fetched.emplace(copies->streams.fetched());
   }
   /// The storage, for the computing stream's next work.
   c10::Storage storage() {
     if (original) return c10::Storage(original);
     if (!back) fetch();
-    fetched->block(copies->computing());
+    copies->streams.wait(*fetched);
     waited = true;
     return c10::Storage(back);
   }
@@ -105,7 +80,8 @@ struct HostParcel {
 
 class HostActivations final : public ActivationStore {
  public:
-  explicit HostActivations(c10::Device device) : copies_(std::make_shared<Copies>(device)) {}
+  explicit HostActivations(c10::Device device)
+      : copies_(std::make_shared<Copies>(tensor::CopyStreams(device))) {}
 
   void begin_pass() override { chain_.reset(); }
   void turn() override {
@@ -119,7 +95,7 @@ class HostActivations final : public ActivationStore {
     Keeper(HostActivations& own_store, std::shared_ptr<HostParcel> own_parcel)
         : store(own_store), parcel(std::move(own_parcel)) {}
     Return keep(const at::Tensor& tensor) override {
-      if (!can_be_stored(tensor, store.copies_->device.type())) return {};
+      if (!can_be_stored(tensor, store.copies_->streams.device().type())) return {};
       return [slot = store.slot_of(tensor, *parcel), own = parcel, view = SavedView(tensor)] {
         return read(*slot, *own, view);
       };
@@ -140,10 +116,10 @@ class HostActivations final : public ActivationStore {
 
   // The last block has ended: the one before it leaves the device.
   void let_go() {
-    if (last_ && !last_->copied) last_->copied.emplace(copies_->mark(copies_->out));
+    if (last_ && !last_->copied) last_->copied.emplace(copies_->streams.stored());
     const std::shared_ptr<HostParcel> parcel = std::exchange(before_last_, nullptr);
     if (!parcel) return;
-    parcel->copied->block(copies_->computing());
+    copies_->streams.wait(*parcel->copied);
     for (const std::weak_ptr<HostSlot>& one : parcel->slots)
       if (const auto slot = one.lock(); slot && !slot->wanted) slot->original.reset();
   }

@@ -98,6 +98,7 @@ class AdafactorOptimizer final : public SliceOptimizer {
         });
       });
     }
+    state_.end_pass();
     on_devices.deliver();
     complete(updates);
     for (std::size_t i = 0; i < slices_.size(); ++i) {
@@ -166,6 +167,7 @@ class AdafactorOptimizer final : public SliceOptimizer {
         in_type(slices_[i], [&]<class T>(T) { add_means<T>(i, scale, blend, into); });
       }
     }
+    state_.end_pass();
     on_devices.deliver();
     complete(sums);
     std::vector<double> norms(num, 0.0);
@@ -213,7 +215,8 @@ class AdafactorOptimizer final : public SliceOptimizer {
     const at::Tensor gradient = gradient_of(slice);
     if (!factors.factored()) {
       apply_by_tensors(kernel::AverageSquares{.scale = scale, .blend = blend},
-                       {gradient, states(number)[0]});
+                       {gradient, state_.fetch(number)[0]});
+      state_.store(number);
       return;
     }
     const GradientSlice given{gradient, slice.begin};
@@ -289,11 +292,11 @@ class AdafactorOptimizer final : public SliceOptimizer {
   }
 
   /// u of the slice.
-  at::Tensor direction(std::size_t number, double scale) const {
+  at::Tensor direction(std::size_t number, double scale) {
     const OwnedSlice& slice = slices_[number];
     const Factors& factors = factors_[slice.parameter];
     const double least = slice.master_dtype == DType::F64 ? epsilon<double>() : epsilon<float>();
-    at::Tensor square = states(number)[0];
+    at::Tensor square = state_.fetch(number)[0];
     if (factors.factored()) {
       const at::Tensor rows = factors.row.to(at::kDouble).view({factors.num, factors.rows});
       const at::Tensor share = rows / rows.mean(1, /*keepdim=*/true).clamp_min(least);

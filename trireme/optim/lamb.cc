@@ -28,7 +28,9 @@ class LambOptimizer final : public SliceOptimizer {
       if (slices_[i].size() == 0) continue;
       ChunkSum& sum = squares[slices_[i].parameter];
       if (by_tensors(slices_[i])) {
-        apply_by_tensors(moments(scale), {gradient_of(slices_[i]), states(i)[0], states(i)[1]});
+        const auto state = state_.fetch(i);
+        apply_by_tensors(moments(scale), {gradient_of(slices_[i]), state[0], state[1]});
+        state_.store(i);
         on_devices.add_chunks(sum, first_chunk(slices_[i]),
                               at::stack({tensor::chunk_squares(weight_of(slices_[i])),
                                          tensor::chunk_squares(direction(i))},
@@ -40,6 +42,7 @@ class LambOptimizer final : public SliceOptimizer {
         add_squares<T>(i, sum);
       });
     }
+    state_.end_pass();
     on_devices.deliver();
     complete(squares);
     for (std::size_t i = 0; i < slices_.size(); ++i) {
@@ -70,9 +73,10 @@ class LambOptimizer final : public SliceOptimizer {
             .one_minus_beta2 = 1.0 - options_.beta2};
   }
 
-  at::Tensor direction(std::size_t slice) const {
-    return apply_by_tensors(numbers(slice), {weight_of(slices_[slice]), states(slice)[0],
-                                             states(slice)[1], at::Tensor()});
+  at::Tensor direction(std::size_t slice) {
+    const auto state = state_.fetch(slice);
+    return apply_by_tensors(numbers(slice),
+                            {weight_of(slices_[slice]), state[0], state[1], at::Tensor()});
   }
 
   template <class T>

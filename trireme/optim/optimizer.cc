@@ -36,8 +36,9 @@ class ElementwiseOptimizer final : public SliceOptimizer {
       if (by_tensors(slices_[i])) {
         std::array<at::Tensor, rule.kShape.arrays()> arrays{gradient_of(slices_[i]),
                                                             weight_of(slices_[i])};
-        std::copy(states(i).begin(), states(i).end(), arrays.begin() + 2);
+        std::ranges::copy(state_.fetch(i), arrays.begin() + 2);
         apply_by_tensors(rule, arrays);
+        state_.store(i);
         continue;
       }
       in_type(slices_[i], [&]<class T>(T) {

@@ -1,6 +1,5 @@
 #include "trireme/optim/slice_optimizer.h"
 
-#include <ATen/ops/zeros.h>
 #include <c10/core/GradMode.h>
 
 #include "trireme/base/check.h"
@@ -32,16 +31,17 @@ void SliceOptimizer::attach(std::span<const OwnedSlice> slices,
     TRIREME_CHECK((slice.master_dtype == DType::F32 || slice.master_dtype == DType::F64) == true);
     TRIREME_CHECK(slice.parameter < parameters_.size());
     TRIREME_CHECK(slice.begin % static_cast<std::int64_t>(kernel::kNormChunk) == 0);
-    const auto type = at::TensorOptions(tensor::at_device(slice.device))
-                          .dtype(tensor::scalar_type_of(slice.master_dtype));
+    std::vector<bool> has;
     for (std::size_t kind = 0; kind < state_names_.size(); ++kind)
-      state_.push_back(has_state(slice, kind) ? at::zeros({slice.size()}, type) : at::Tensor());
+      has.push_back(has_state(slice, kind));
+    state_.add(slice, has);
   }
 }
 
 void SliceOptimizer::apply(double learning_rate, double scale) {
   const c10::AutoGradMode no_grad(false);
   update(learning_rate, scale);
+  state_.end_pass();
   for (const OwnedSlice& slice : slices_) {
     if (slice.compute == nullptr || slice.size() == 0) continue;
     if (by_tensors(slice)) {
@@ -66,11 +66,12 @@ at::Tensor SliceOptimizer::gradient_of(const OwnedSlice& slice) {
 }
 
 std::vector<NamedShard> SliceOptimizer::state() {
+  state_.wait();
   std::vector<NamedShard> shards;
   for (std::size_t i = 0; i < slices_.size(); ++i) {
     const OwnedSlice& slice = slices_[i];
     for (std::size_t kind = 0; kind < state_names_.size(); ++kind) {
-      const at::Tensor& local = state_[i * state_names_.size() + kind];
+      const at::Tensor& local = state_.kept(i)[kind];
       if (!local.defined()) continue;
       shards.push_back({.name = slice.name + "." + state_names_[kind],
                         .dtype = slice.master_dtype,

@@ -9,6 +9,7 @@
 #include "trireme/kernel/elementwise.h"
 #include "trireme/optim/groups.h"
 #include "trireme/optim/optimizer.h"
+#include "trireme/optim/state_store.h"
 
 namespace trireme::inline v0::optim {
 
@@ -39,6 +40,8 @@ class SliceOptimizer : public Optimizer {
   std::int64_t step_count() const noexcept override { return step_count_; }
   void set_step_count(std::int64_t count) override { step_count_ = count; }
   std::vector<NamedShard> state() override;
+  void keep_state_on_host() override { state_.keep_on_host(); }
+  std::size_t bytes_on_host() const noexcept override { return state_.bytes_on_host(); }
 
  protected:
   /// apply() without refreshing the compute copies: apply() converts those afterwards that kernels
@@ -54,12 +57,8 @@ class SliceOptimizer : public Optimizer {
   /// Null if the slice has none.
   template <class T>
   T* state_of(std::size_t slice, std::size_t kind) const {
-    const at::Tensor& tensor = state_[slice * state_names_.size() + kind];
+    const at::Tensor& tensor = state_.kept(slice)[kind];
     return tensor.defined() ? static_cast<T*>(tensor.data_ptr()) : nullptr;
-  }
-  /// The slice's state tensors; undefined where it has none.
-  std::span<const at::Tensor> states(std::size_t slice) const {
-    return std::span(state_).subspan(slice * state_names_.size(), state_names_.size());
   }
   /// Calls update(T{}) with T the slice's master type.
   template <class Update>
@@ -112,7 +111,7 @@ class SliceOptimizer : public Optimizer {
   std::vector<ParameterNumbers> numbers_;  // per slice
   std::vector<ParameterInfo> parameters_;
   std::shared_ptr<SharedSums> sums_;
-  std::vector<at::Tensor> state_;
+  StateStore state_;
   std::int64_t step_count_ = 0;
 };
 

@@ -216,17 +216,18 @@ class Check {
       on_cpu(size > 1, std::string("parallel.") + axis + " = " + text(size));
     on_cpu(plan.local, "parallel.sync = \"" + options_.sync + "\"");
     on_cpu(options_.compression != "none", "comm.compression = \"" + options_.compression + "\"");
-    on_cpu(!options_.offload.empty(), "memory.offload");
   }
 
   void offload() const {
-    const std::string& place = options_.offload_activations;
     const bool on_cpu = options_.device.kind == DeviceKind::Cpu;
-    if (place.empty() || on_cpu != (place == memory::kOnHost)) return;
-    refuse(
-        "memory.offload_activations = \"" + place + "\" " + (on_cpu ? "on the CPU" : "on a device"),
-        on_cpu ? "They are in the host's memory already: name a folder, or leave it out."
-               : "Use \"host\": the host's memory takes them.");
+    for (const auto& [key, place] :
+         {std::pair{"memory.offload", options_.offload},
+          {"memory.offload_activations", options_.offload_activations}}) {
+      if (place.empty() || on_cpu != (place == memory::kOnHost)) continue;
+      refuse(key + (" = \"" + place + "\" ") + (on_cpu ? "on the CPU" : "on a device"),
+             on_cpu ? "The host's memory holds it already: name a folder, or leave it out."
+                    : "Use \"host\": the host's memory holds what would be on the device.");
+    }
   }
 
   const StrategyOptions& options_;

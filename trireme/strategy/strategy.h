@@ -77,8 +77,9 @@ struct StrategyOptions {
   /// (sync/compression). Any but none ends the guarantee of equal bits on any layout.
   std::string compression = "none";
   /// A folder for a mapped file that holds optimizer state, weight averages, master weights that
-  /// differ from the weights, and under zero3 and hybrid this rank's shards of the weights. Empty:
-  /// they are in memory. Changes no bit.
+  /// differ from the weights, and under zero3 and hybrid this rank's shards of the weights. On a
+  /// device "host": pinned memory of the host holds the optimizer's state (optim/state_store.h).
+  /// Empty: they are in memory. Changes no bit.
   std::string offload = {};
   /// Activations that backward computes again instead of keeping them (memory/recompute.h): none |
   /// selective | full | every-K, or a list with one of the first three for each block, such as
@@ -179,8 +180,8 @@ class Strategy final : public Saveable, public StepVoter {
   std::string stages_note() const;
   /// Bytes of the gradient sums' arenas on this rank.
   std::int64_t gradient_bytes() const;
-  /// Bytes of this rank in the mapped files of StrategyOptions::offload and offload_activations,
-  /// without those of lanes.
+  /// Bytes of this rank that StrategyOptions::offload and offload_activations moved to files or to
+  /// the host, without those of lanes.
   std::int64_t offloaded_bytes() const;
 
   /// Master weights under their own names ("layer.0.mlp.up.weight"), optimizer state under
