@@ -37,7 +37,8 @@ class Peers(unittest.TestCase):
             with open(data, "wb") as file:
                 file.write(bytes(range(256)) * 4)
             options = argparse.Namespace(data=data, ranks=1, steps=1, global_batch=2, layers=1, heads=1, width=8,
-                                         block=8, vocab=256, model="gpt", parallel=parallel, precision="fp32")
+                                         block=8, vocab=256, model="gpt", parallel=parallel, precision="fp32",
+                                         device="cpu", profile=None)
             torch_gpt.parallelised, dist.destroy_process_group = parallelised, destroy
             gc.disable()   # only what the peers themselves collect counts
             try:

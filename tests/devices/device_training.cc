@@ -84,6 +84,7 @@ class Rank {
       const StepResult result = strategy_->step(batch(step), task_.loss);
       outcome.losses.push_back(result.loss);
       outcome.norms.push_back(result.gradient_norm.value_or(0));
+      outcome.noise_scales.push_back(result.noise_scale.value_or(0));
     }
     outcome.validation = strategy_->evaluate({batch(100), batch(101)}, task_.loss);
     outcome.hash = strategy_->weights_hash();

@@ -36,7 +36,7 @@ struct Training {
 
 struct Outcome {
   std::string hash;
-  std::vector<double> losses, norms;
+  std::vector<double> losses, norms, noise_scales;
   double validation = 0;
   friend bool operator==(const Outcome&, const Outcome&) = default;
 };

@@ -84,13 +84,15 @@ TEST_F(DeviceRun, GivesTheCpusWeights) {
 }
 
 TEST_F(DeviceRun, ACheckpointGoesOnOnTheCpuAndBack) {
-  for (const char* sync : {"plain", "zero3"}) {
+  for (const auto& [sync, optimizer] :
+       {std::pair{"plain", "adamw"}, {"zero3", "adamw"}, {"zero1", "adafactor"}}) {
     SCOPED_TRACE(sync);
     const std::string name = std::string("moved-") + sync;
-    const std::string key = std::string("parallel.sync=") + sync;
-    train(name, "emulated", 3, 2, {key});
-    train(name, "cpu", 2, 4, {key});
-    EXPECT_EQ(train(name, "emulated", 2, 6, {key}), train("whole", "cpu", 1, 6));
+    const std::string by = std::string("optimizer.name=") + optimizer;
+    const std::vector<std::string> keys{std::string("parallel.sync=") + sync, by};
+    train(name, "emulated", 3, 2, keys);
+    train(name, "cpu", 2, 4, keys);
+    EXPECT_EQ(train(name, "emulated", 2, 6, keys), train("whole", "cpu", 1, 6, {by}));
     std::filesystem::remove_all(folder_ + "/whole");
   }
 }
@@ -143,8 +145,12 @@ TEST_F(DeviceRun, TheReportNamesEveryDeviceAndItsMemory) {
 }
 
 TEST_F(DeviceRun, OtherOptionsOfAStep) {
-  const std::string recompute = "memory.recompute=full";
-  EXPECT_EQ(train("recompute", "emulated", 2, 3, {recompute}), train("kept", "cpu", 1, 3));
+  const std::string kept = train("kept", "cpu", 1, 3);
+  for (const char* memory :
+       {"memory.recompute=full", "memory.offload_activations=host", "memory.offload=host"}) {
+    train(memory, "emulated", 2, 2, {memory});
+    EXPECT_EQ(train(memory, "emulated", 2, 3, {memory}), kept) << memory;
+  }
   const std::vector<std::string> average{"train.ema=0.9", "optimizer.name=sgd"};
   EXPECT_EQ(train("average", "emulated", 2, 3, average),
             train("average-cpu", "cpu", 1, 3, average));

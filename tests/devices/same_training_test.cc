@@ -15,6 +15,8 @@ static void PrintTo(const Outcome& outcome, std::ostream* out) {
   for (const double loss : outcome.losses) *out << ' ' << loss;
   *out << ", norms";
   for (const double norm : outcome.norms) *out << ' ' << norm;
+  *out << ", noise scales";
+  for (const double scale : outcome.noise_scales) *out << ' ' << scale;
   *out << ", validation " << outcome.validation;
 }
 
@@ -35,15 +37,17 @@ TEST_F(OnDevice, EveryModelTrainsAsOnTheCpu) {
   for (const Task& task : tasks()) {
     for (const char* precision : {"fp64", "fp32", "bf16"}) {
       SCOPED_TRACE(task.name + " " + precision);
-      expect_as_on_cpu(task.name, {.options = {.precision = precision, .clip = 0.5}});
+      expect_as_on_cpu(task.name,
+                       {.options = {.precision = precision, .clip = 0.5, .noise_scale = true}});
     }
   }
 }
 
 TEST_F(OnDevice, EveryShardingTrainsAsOneRank) {
   for (const char* name : {"gpt", "resnet"}) {
-    const Training alone{.options = {.clip = 0.5}, .on_device = true};
+    const Training alone{.options = {.clip = 0.5, .noise_scale = true}, .on_device = true};
     const Outcome one = train(task(name), alone);
+    EXPECT_GT(one.noise_scales.back(), 0);
     for (const char* sync : {"plain", "zero1", "zero2", "zero3", "hybrid"}) {
       for (const int ranks : {1, 2, 3, 4}) {
         SCOPED_TRACE(std::string(name) + " " + sync + " on " + std::to_string(ranks));

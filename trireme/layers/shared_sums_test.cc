@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "trireme/optim/optimizer.h"
+#include "trireme/tensor/flat_math.h"
 #include "trireme/tensor/random.h"
 #include "trireme/testing/run_ranks.h"
 
@@ -65,7 +66,7 @@ void train(Weights& all, optim::Optimizer& optimizer) {
   }
 }
 
-TEST(SharedSums, ShardedIsUnshardedBitForBit) {
+void expect_sharded_is_unsharded() {
   for (const std::string& name : optim::optimizer_names()) {
     const OptimizerOptions options = optim::optimizer_of(name, {.momentum = 0.9});
     Weights wanted;
@@ -92,6 +93,13 @@ TEST(SharedSums, ShardedIsUnshardedBitForBit) {
       });
     }
   }
+}
+
+TEST(SharedSums, ShardedIsUnshardedBitForBit) { expect_sharded_is_unsharded(); }
+
+TEST(SharedSums, ShardedIsUnshardedByLibTorchsOperations) {
+  const tensor::LibTorchOnCpu by_tensors;
+  expect_sharded_is_unsharded();
 }
 
 // A part of a parameter must not be updated without the other ranks' sums.

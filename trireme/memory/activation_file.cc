@@ -1,8 +1,6 @@
 #include "trireme/memory/activation_file.h"
 
-#include <ATen/ops/empty.h>
 #include <ATen/ops/from_blob.h>
-#include <c10/core/GradMode.h>
 #include <c10/util/ThreadLocalDebugInfo.h>
 
 #include <atomic>
@@ -10,18 +8,16 @@
 #include <mutex>
 #include <optional>
 #include <thread>
-#include <unordered_map>
 #include <utility>
 #include <vector>
 
 #include "trireme/base/error.h"
 #include "trireme/memory/mapped_file.h"
-#include "trireme/memory/saved_tensors.h"
+#include "trireme/memory/recent_slots.h"
+#include "trireme/memory/saved_view.h"
 
 namespace trireme::inline v0::memory {
 namespace {
-
-constexpr std::size_t kSmallest = 16 << 10;  // bytes; for less, paging and locks cost too much
 
 using Storage = c10::intrusive_ptr<c10::StorageImpl>;
 
@@ -81,43 +77,6 @@ struct Parcel {
   std::shared_ptr<c10::ThreadLocalDebugInfo> counter = c10::ThreadLocalDebugInfo::current();
 };
 
-// How to rebuild a tensor from a slot, and the version that was saved. With saved-tensor hooks,
-// LibTorch does not check for in-place changes itself.
-struct View {
-  explicit View(const at::Tensor& tensor)
-      : sizes(tensor.sizes().vec()),
-        strides(tensor.strides().vec()),
-        offset(tensor.storage_offset()),
-        options(tensor.options().requires_grad(false)),
-        counter(tensor.unsafeGetTensorImpl()->version_counter()),
-        version(counter.current_version()) {}
-  void check() const {
-    TORCH_CHECK(counter.current_version() == version,
-                "one of the variables needed for gradient computation has been modified by an "
-                "inplace operation: ",
-                options.dtype(), " ", at::IntArrayRef(sizes), " is at version ",
-                counter.current_version(), "; expected version ", version, " instead.");
-  }
-
-  std::vector<std::int64_t> sizes, strides;
-  std::int64_t offset = 0;
-  at::TensorOptions options;
-  c10::VariableVersion counter;
-  std::uint32_t version = 0;
-};
-
-// Parameters are not written: they are in memory anyway, and ZeRO-3 may have moved them by then.
-bool is_parameter(const at::Tensor& tensor) {
-  const at::TensorBase& base = tensor.is_view() ? tensor._base() : tensor;
-  return base.is_leaf() && base.requires_grad();
-}
-
-bool suits(const at::Tensor& tensor) {
-  return tensor.defined() && tensor.device().is_cpu() && tensor.layout() == at::kStrided &&
-         tensor.has_storage() && !tensor.is_inference() && !tensor.is_neg() && !tensor.is_conj() &&
-         tensor.storage().nbytes() >= kSmallest && !is_parameter(tensor);
-}
-
 // The queue between the computing threads and the background thread. Saved tensors in graphs hold a
 // reference, so it may outlive the background thread.
 class Store : public std::enable_shared_from_this<Store> {
@@ -131,7 +90,7 @@ class Store : public std::enable_shared_from_this<Store> {
     before_last_ = std::move(last_);
     last_ = parcel;
     chain_ = parcel;
-    std::erase_if(recent_, [](const auto& one) { return one.second.storage.expired(); });
+    recent_.forget_freed();
     return parcel;
   }
   void begin_pass() { chain_.reset(); }
@@ -141,9 +100,9 @@ class Store : public std::enable_shared_from_this<Store> {
   }
 
   TensorKeeper::Return keep(const at::Tensor& tensor, const std::shared_ptr<Parcel>& parcel) {
-    if (!suits(tensor)) return {};
+    if (!can_be_stored(tensor, at::kCPU)) return {};
     return [self = shared_from_this(), slot = slot_of(tensor, parcel), parcel,
-            view = View(tensor)] { return self->read(slot, *parcel, view); };
+            view = SavedView(tensor)] { return self->read(slot, *parcel, view); };
   }
 
   // Body of the background thread.
@@ -166,29 +125,16 @@ class Store : public std::enable_shared_from_this<Store> {
     std::weak_ptr<Slot> slot;
     std::shared_ptr<Parcel> parcel;
   };
-  // A storage that already has a slot; valid as long as the storage lives.
-  struct Recent {
-    c10::weak_intrusive_ptr<c10::StorageImpl> storage;
-    std::uint32_t version = 0;
-    std::weak_ptr<Slot> slot;
-  };
-
   static void ring(std::atomic<std::uint32_t>& bell) {
     bell.fetch_add(1);
     bell.notify_all();
   }
 
   std::shared_ptr<Slot> slot_of(const at::Tensor& tensor, const std::shared_ptr<Parcel>& parcel) {
-    c10::StorageImpl* const memory = tensor.storage().unsafeGetStorageImpl();
-    const std::uint32_t version = static_cast<std::uint32_t>(tensor._version());
-    if (const auto found = recent_.find(memory); found != recent_.end() &&
-                                                 found->second.version == version &&
-                                                 !found->second.storage.expired())
-      if (auto slot = found->second.slot.lock()) return slot;
-    auto storage = Storage::reclaim_copy(memory);
-    auto slot = std::make_shared<Slot>(file, levels, storage);
-    recent_.insert_or_assign(
-        memory, Recent{c10::weak_intrusive_ptr<c10::StorageImpl>(storage), version, slot});
+    if (auto slot = recent_.find(tensor)) return slot;
+    const auto slot = std::make_shared<Slot>(
+        file, levels, Storage::reclaim_copy(tensor.storage().unsafeGetStorageImpl()));
+    recent_.add(tensor, slot);
     ++parcel->unwritten;
     {
       const std::lock_guard lock(mutex_);
@@ -208,7 +154,7 @@ class Store : public std::enable_shared_from_this<Store> {
     if (fault_ != 0) file->refuse("activations cannot be written", fault_);
   }
 
-  at::Tensor read(const std::shared_ptr<Slot>& slot, Parcel& parcel, const View& view) {
+  at::Tensor read(const std::shared_ptr<Slot>& slot, Parcel& parcel, const SavedView& view) {
     view.check();
     if (!parcel.read.exchange(true)) {
       {
@@ -224,9 +170,7 @@ class Store : public std::enable_shared_from_this<Store> {
       slot->wanted = true;
       if (!storage) slot->map();
     }
-    if (storage)
-      return at::empty({0}, view.options)
-          .set_(c10::Storage(std::move(storage)), view.offset, view.sizes, view.strides);
+    if (storage) return view.over(c10::Storage(std::move(storage)));
     auto* const data = static_cast<std::byte*>(slot->region.data) +
                        view.offset * static_cast<std::int64_t>(view.options.dtype().itemsize());
     return at::from_blob(
@@ -297,7 +241,7 @@ class Store : public std::enable_shared_from_this<Store> {
   // Used by the thread that runs forward.
   std::shared_ptr<Parcel> last_, before_last_;
   std::weak_ptr<Parcel> chain_;
-  std::unordered_map<const c10::StorageImpl*, Recent> recent_;
+  RecentSlots<Slot> recent_;
 };
 
 }  // namespace
@@ -313,27 +257,17 @@ struct ActivationFile::Impl {
   std::thread thread;
 };
 
-struct ActivationFile::Block::Impl final : TensorKeeper {
-  explicit Impl(Store& own_store) : store(own_store), parcel(store.begin_block()), scope(*this) {}
-  Return keep(const at::Tensor& tensor) override { return store.keep(tensor, parcel); }
-
-  Store& store;
-  const std::shared_ptr<Parcel> parcel;
-  const SavedTensorsScope scope;
-};
-
 ActivationFile::ActivationFile(const std::string& folder) : impl_(std::make_shared<Impl>(folder)) {}
 ActivationFile::~ActivationFile() = default;
 
-ActivationFile::Block::Block(ActivationFile& file) {
-  if (c10::GradMode::is_enabled()) impl_ = std::make_unique<Impl>(*file.impl_->store);
-}
-ActivationFile::Block::~Block() = default;
-
-at::Tensor ActivationFile::run(const std::function<at::Tensor(const at::Tensor&)>& forward,
-                               const at::Tensor& input) {
-  const Block block(*this);
-  return forward(input);
+std::unique_ptr<TensorKeeper> ActivationFile::begin_block() {
+  struct Keeper final : TensorKeeper {
+    explicit Keeper(Store& own_store) : store(own_store), parcel(store.begin_block()) {}
+    Return keep(const at::Tensor& tensor) override { return store.keep(tensor, parcel); }
+    Store& store;
+    const std::shared_ptr<Parcel> parcel;
+  };
+  return std::make_unique<Keeper>(*impl_->store);
 }
 
 void ActivationFile::turn() { impl_->store->turn(); }

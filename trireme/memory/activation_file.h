@@ -12,53 +12,33 @@
 // file run forward one at a time. Throws ResourceError if the folder cannot hold the file.
 #pragma once
 
-#include <ATen/core/Tensor.h>
-
-#include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <string>
 
+#include "trireme/memory/activation_store.h"
+
 namespace trireme::inline v0::memory {
 
-class ActivationFile {
+class ActivationFile final : public ActivationStore {
  public:
   /// A file in `folder`.
   explicit ActivationFile(const std::string& folder);
   /// Graphs that still need saved tensors keep the file alive.
-  ~ActivationFile();
+  ~ActivationFile() override;
   ActivationFile(const ActivationFile&) = delete;
 
-  /// Runs forward(input) as a block. Tensors that it saves for backward go to the file, except
-  /// parameters and tensors below 16 KiB. Not useful for the last block of a model, whose backward
-  /// comes at once.
-  at::Tensor run(const std::function<at::Tensor(const at::Tensor&)>& forward,
-                 const at::Tensor& input);
-  /// The next block is the first of a model, so its backward fetches no block before it.
-  void begin_pass();
-  /// Call before a block whose backward comes at once, such as a model's last. The tensors of the
-  /// block before it stay in memory; waits until those of all earlier blocks have been written.
-  void turn();
-
-  /// Like run(), for everything that this thread computes while the object lives. The constructor
-  /// waits until all blocks except the last one have been written.
-  class Block {
-   public:
-    explicit Block(ActivationFile& file);
-    ~Block();
-    Block(const Block&) = delete;
-
-   private:
-    struct Impl;
-    std::unique_ptr<Impl> impl_;
-  };
-
+  void begin_pass() override;
+  /// Waits until the tensors of all blocks but the last one have been written.
+  void turn() override;
   /// Size of the file.
-  std::int64_t bytes() const;
+  std::int64_t bytes() const override;
   /// Bytes in memory: saved and not yet written; fetched (or about to be) and still needed.
   std::int64_t bytes_waiting() const;
   std::int64_t bytes_fetched() const;
+
+ protected:
+  std::unique_ptr<TensorKeeper> begin_block() override;
 
  private:
   struct Impl;

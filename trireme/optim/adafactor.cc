@@ -1,4 +1,4 @@
-#include <ATen/ops/zeros.h>
+#include <ATen/Functions.h>
 
 #include <cmath>
 #include <limits>
@@ -6,16 +6,20 @@
 
 #include "trireme/base/check.h"
 #include "trireme/kernel/optimizers/apply.h"
+#include "trireme/optim/device_sums.h"
+#include "trireme/optim/matrix_squares.h"
 #include "trireme/optim/slice_optimizer.h"
+#include "trireme/optim/tensor_rule.h"
 #include "trireme/tensor/convert.h"
+#include "trireme/tensor/device.h"
+#include "trireme/tensor/squares.h"
 
 namespace trireme::inline v0::optim {
 namespace {
 
-// How torch.optim.Adafactor factors a parameter [..., R, C]: `num` matrices, with row means over C
-// and column means over R. A vector (R = 0) keeps each element's mean square.
-struct Factors {
-  std::int64_t num = 1, rows = 0, columns = 0;
+// The means of torch.optim.Adafactor: row means over C and column means over R. A vector (rows = 0)
+// keeps each element's mean square.
+struct Factors : Matrices {
   at::Tensor row, column;  // [num * R], [num * C] if this rank owns a slice
   bool factored() const noexcept { return rows > 0; }
   std::size_t num_rows() const { return static_cast<std::size_t>(num * rows); }
@@ -65,7 +69,8 @@ class AdafactorOptimizer final : public SliceOptimizer {
     for (const OwnedSlice& slice : slices_) {
       Factors& factors = factors_[slice.parameter];
       if (!factors.factored() || factors.row.defined()) continue;
-      const auto type = at::TensorOptions().dtype(tensor::scalar_type_of(slice.master_dtype));
+      const auto type = at::TensorOptions(tensor::at_device(slice.device))
+                            .dtype(tensor::scalar_type_of(slice.master_dtype));
       factors.row = at::zeros({factors.num * factors.rows}, type);
       factors.column = at::zeros({factors.num * factors.columns}, type);
     }
@@ -77,16 +82,27 @@ class AdafactorOptimizer final : public SliceOptimizer {
     const std::vector<double> sizes = update_means(scale, blend);
     std::vector<ChunkSum> updates =
         sums_over_parameters([&](std::uint32_t i) { return std::size_t{num_chunks(i)}; });
+    DeviceSums on_devices;
     for (std::size_t i = 0; i < slices_.size(); ++i) {
+      if (slices_[i].size() == 0) continue;
+      ChunkSum& sum = updates[slices_[i].parameter];
+      if (by_tensors(slices_[i])) {
+        on_devices.add_chunks(sum, first_chunk(slices_[i]),
+                              tensor::chunk_squares(direction(i, scale)).unsqueeze(-1));
+        continue;
+      }
       in_type(slices_[i], [&]<class T>(T) {
         each_direction<T>(i, scale, [&](const Part<T>& part, const T* direction) {
           const double square = kernel::chunk_square_sum(direction, part.count);
-          updates[slices_[i].parameter].add(part.chunk(), part.chunk(), {&square, 1});
+          sum.add(part.chunk(), part.chunk(), {&square, 1});
         });
       });
     }
+    state_.end_pass();
+    on_devices.deliver();
     complete(updates);
     for (std::size_t i = 0; i < slices_.size(); ++i) {
+      if (slices_[i].size() == 0) continue;
       const std::uint32_t parameter = slices_[i].parameter;
       const double rate = learning_rate * numbers_[i].rate_factor;
       const double relative = std::min(rate, 1.0 / std::sqrt(step));
@@ -94,11 +110,15 @@ class AdafactorOptimizer final : public SliceOptimizer {
       const double size = std::max(options_.smallest_scale, sizes[parameter] / root);
       const double length = std::sqrt(fold(updates[parameter].total()));
       const double divisor = std::max(1.0, length / (root * options_.clip));
-      const double decay = 1.0 - rate * numbers_[i].weight_decay;
+      const kernel::Descend descend{.decay = 1.0 - rate * numbers_[i].weight_decay,
+                                    .rate = relative * size / divisor};
+      if (by_tensors(slices_[i])) {
+        apply_by_tensors(descend, {direction(i, scale), weight_of(slices_[i])});
+        continue;
+      }
       in_type(slices_[i], [&]<class T>(T) {
         each_direction<T>(i, scale, [&](const Part<T>& part, const T* direction) {
-          kernel::apply(kernel::Descend{.decay = decay, .rate = relative * size / divisor},
-                        {direction}, {part.weight}, part.compute, part.count);
+          kernel::apply(descend, {direction}, {part.weight}, part.compute, part.count);
         });
       });
     }
@@ -136,21 +156,19 @@ class AdafactorOptimizer final : public SliceOptimizer {
       sums.emplace_back(i, num_chunks(i), factors_[i].num_rows());
     for (std::uint32_t i = 0; i < num; ++i)
       sums.emplace_back(i, num_chunks(i), factors_[i].num_columns());
+    DeviceSums on_devices;
     for (std::size_t i = 0; i < slices_.size(); ++i) {
+      if (slices_[i].size() == 0) continue;
       const std::uint32_t p = slices_[i].parameter;
-      in_type(slices_[i], [&]<class T>(T) {
-        each_chunk<T>(slices_[i], [&](const Part<T>& part, std::size_t at) {
-          const double square = kernel::chunk_square_sum(part.weight, part.count);
-          sums[p].add(part.chunk(), part.chunk(), {&square, 1});
-          if (factors_[p].factored()) {
-            add_gradient(factors_[p], part, sums[num + p], sums[2 * num + p]);
-          } else {
-            kernel::apply(kernel::AverageSquares{.scale = scale, .blend = blend}, {part.gradient},
-                          {state_of<T>(i, 0) + at}, nullptr, part.count);
-          }
-        });
-      });
+      const MeanSums into{sums[p], sums[num + p], sums[2 * num + p]};
+      if (by_tensors(slices_[i])) {
+        add_means(i, scale, blend, into, on_devices);
+      } else {
+        in_type(slices_[i], [&]<class T>(T) { add_means<T>(i, scale, blend, into); });
+      }
     }
+    state_.end_pass();
+    on_devices.deliver();
     complete(sums);
     std::vector<double> norms(num, 0.0);
     for (std::size_t i = 0; i < slices_.size(); ++i) {
@@ -162,12 +180,73 @@ class AdafactorOptimizer final : public SliceOptimizer {
       const double squared = scale * scale;
       const auto row = squared / static_cast<double>(factors.columns);
       const auto column = squared / static_cast<double>(factors.rows);
-      in_type(slices_[i], [&]<class T>(T) {
-        blend_into<T>(factors.row, sums[num + p].total(), row, blend);
-        blend_into<T>(factors.column, sums[2 * num + p].total(), column, blend);
-      });
+      blend_into(slices_[i], factors.row, sums[num + p].total(), row, blend);
+      blend_into(slices_[i], factors.column, sums[2 * num + p].total(), column, blend);
     }
     return norms;
+  }
+
+  // The sums over a parameter for its weights' norm and its new means.
+  struct MeanSums {
+    ChunkSum &weights, &rows, &columns;
+  };
+
+  template <class T>
+  void add_means(std::size_t slice, double scale, double blend, const MeanSums& into) {
+    const Factors& factors = factors_[slices_[slice].parameter];
+    each_chunk<T>(slices_[slice], [&](const Part<T>& part, std::size_t at) {
+      const double square = kernel::chunk_square_sum(part.weight, part.count);
+      into.weights.add(part.chunk(), part.chunk(), {&square, 1});
+      if (factors.factored()) {
+        add_gradient(factors, part, into.rows, into.columns);
+      } else {
+        kernel::apply(kernel::AverageSquares{.scale = scale, .blend = blend}, {part.gradient},
+                      {state_of<T>(slice, 0) + at}, nullptr, part.count);
+      }
+    });
+  }
+
+  void add_means(std::size_t number, double scale, double blend, const MeanSums& into,
+                 DeviceSums& sums) {
+    const OwnedSlice& slice = slices_[number];
+    const Factors& factors = factors_[slice.parameter];
+    const std::uint32_t chunk = first_chunk(slice);
+    sums.add_chunks(into.weights, chunk, tensor::chunk_squares(weight_of(slice)).unsqueeze(-1));
+    const at::Tensor gradient = gradient_of(slice);
+    if (!factors.factored()) {
+      apply_by_tensors(kernel::AverageSquares{.scale = scale, .blend = blend},
+                       {gradient, state_.fetch(number)[0]});
+      state_.store(number);
+      return;
+    }
+    const GradientSlice given{gradient, slice.begin};
+    sums.add(row_squares(given, factors),
+             [&slice, &factors, &rows = into.rows](std::span<const double> squares) {
+               add_rows(slice, factors, squares, rows);
+             });
+    for (ColumnSquares& node : column_squares(given, factors, num_chunks(slice.parameter))) {
+      const auto first = static_cast<std::size_t>(node.first);
+      sums.add(node.values, [&columns = into.columns, first,
+                             chunks = node.chunks](std::span<const double> squares) {
+        columns.add({chunks, first, {squares.begin(), squares.end()}});
+      });
+    }
+  }
+
+  // `squares`: of row_squares().
+  static void add_rows(const OwnedSlice& slice, const Factors& factors,
+                       std::span<const double> squares, ChunkSum& rows) {
+    constexpr auto chunk = static_cast<std::int64_t>(kernel::kNormChunk);
+    const auto width =
+        squares.size() / static_cast<std::size_t>((slice.size() + chunk - 1) / chunk);
+    std::uint32_t number = first_chunk(slice);
+    for (std::int64_t begin = slice.begin; begin < slice.end; begin += chunk, ++number) {
+      const std::int64_t first = begin / factors.columns;
+      const std::int64_t last = (std::min(begin + chunk, slice.end) - 1) / factors.columns;
+      rows.add(number, static_cast<std::size_t>(first),
+               squares.first(static_cast<std::size_t>(last - first + 1)));
+      squares = squares.subspan(width);
+    }
   }
 
   // Adds the squares of the chunk's gradient, by row and by column.
@@ -191,22 +270,48 @@ class AdafactorOptimizer final : public SliceOptimizer {
     columns.add(part.chunk(), static_cast<std::size_t>(low), column_sums_);
   }
 
+  static void blend_into(const OwnedSlice& slice, const at::Tensor& means,
+                         const std::vector<double>& sums, double factor, double blend) {
+    if (by_tensors(slice)) {
+      const at::Tensor all = tensor::on_device(at::tensor(sums, at::kDouble), means.device());
+      const at::Tensor mean = means.to(at::kDouble);
+      means.copy_(mean + (all * factor - mean) * blend);
+      return;
+    }
+    in_type(slice, [&]<class T>(T) {
+      T* mean = static_cast<T*>(means.data_ptr());
+      for (std::size_t i = 0; i < sums.size(); ++i)
+        mean[i] = static_cast<T>(mean[i] + (sums[i] * factor - mean[i]) * blend);
+    });
+  }
+
   template <class T>
-  static void blend_into(const at::Tensor& means, const std::vector<double>& sums, double factor,
-                         double blend) {
-    T* mean = static_cast<T*>(means.data_ptr());
-    for (std::size_t i = 0; i < sums.size(); ++i)
-      mean[i] = static_cast<T>(mean[i] + (sums[i] * factor - mean[i]) * blend);
+  double epsilon() const {
+    return options_.epsilon > 0 ? options_.epsilon
+                                : static_cast<double>(std::numeric_limits<T>::epsilon());
+  }
+
+  /// u of the slice.
+  at::Tensor direction(std::size_t number, double scale) {
+    const OwnedSlice& slice = slices_[number];
+    const Factors& factors = factors_[slice.parameter];
+    const double least = slice.master_dtype == DType::F64 ? epsilon<double>() : epsilon<float>();
+    at::Tensor square = state_.fetch(number)[0];
+    if (factors.factored()) {
+      const at::Tensor rows = factors.row.to(at::kDouble).view({factors.num, factors.rows});
+      const at::Tensor share = rows / rows.mean(1, /*keepdim=*/true).clamp_min(least);
+      square = outer_product(share.to(factors.row.scalar_type()), factors.column, factors,
+                             slice.begin, slice.size());
+    }
+    return apply_by_tensors(kernel::FactoredDirection{.scale = scale, .floor = least * least},
+                            {gradient_of(slice), square, at::Tensor()});
   }
 
   /// Calls visit(chunk, u) for every chunk of the slice.
   template <class T, class Visit>
   void each_direction(std::size_t slice, double scale, Visit visit) {
     const Factors& factors = factors_[slices_[slice].parameter];
-    const double epsilon = options_.epsilon > 0
-                               ? options_.epsilon
-                               : static_cast<double>(std::numeric_limits<T>::epsilon());
-    const double floor = epsilon * epsilon;
+    const double least = epsilon<T>(), floor = least * least;
     const std::vector<double> means =
         factors.factored() ? matrix_means<T>(factors) : std::vector<double>{};
     const T* row = factors.factored() ? static_cast<const T*>(factors.row.data_ptr()) : nullptr;
@@ -224,7 +329,7 @@ class AdafactorOptimizer final : public SliceOptimizer {
       } else {
         each_row(factors, part.begin, part.count, [&](const RowPart& piece) {
           const double mean = means[static_cast<std::size_t>(piece.row / factors.rows)];
-          const double share = static_cast<double>(row[piece.row]) / std::max(mean, epsilon);
+          const double share = static_cast<double>(row[piece.row]) / std::max(mean, least);
           divide(share, part.gradient + piece.at, column + piece.column, direction + piece.at,
                  piece.count);
         });

@@ -6,8 +6,8 @@
 
 namespace trireme::inline v0::optim {
 
-/// In fp64, over 4,096-element chunks (chunk_squares), one after the other. Any type, layout and
-/// device; a sparse gradient is coalesced first.
-double gradient_square(const at::Tensor& gradient);
+/// In fp64, over 4,096-element chunks, one after the other: a number on the gradient's device, for
+/// which the host does not wait. Any type and layout; a sparse gradient is coalesced first.
+at::Tensor gradient_square(const at::Tensor& gradient);
 
 }  // namespace trireme::inline v0::optim

@@ -1,7 +1,12 @@
+#include <ATen/Functions.h>
+
 #include <cmath>
 
 #include "trireme/kernel/optimizers/apply.h"
+#include "trireme/optim/device_sums.h"
 #include "trireme/optim/slice_optimizer.h"
+#include "trireme/optim/tensor_rule.h"
+#include "trireme/tensor/squares.h"
 
 namespace trireme::inline v0::optim {
 namespace {
@@ -18,16 +23,36 @@ class LambOptimizer final : public SliceOptimizer {
     // Elements 2k and 2k + 1 are |w|^2 and |u|^2 of chunk k.
     std::vector<ChunkSum> squares =
         sums_over_parameters([&](std::uint32_t i) { return 2 * std::size_t{num_chunks(i)}; });
+    DeviceSums on_devices;
     for (std::size_t i = 0; i < slices_.size(); ++i) {
+      if (slices_[i].size() == 0) continue;
+      ChunkSum& sum = squares[slices_[i].parameter];
+      if (by_tensors(slices_[i])) {
+        const auto state = state_.fetch(i);
+        apply_by_tensors(moments(scale), {gradient_of(slices_[i]), state[0], state[1]});
+        state_.store(i);
+        on_devices.add_chunks(sum, first_chunk(slices_[i]),
+                              at::stack({tensor::chunk_squares(weight_of(slices_[i])),
+                                         tensor::chunk_squares(direction(i))},
+                                        1));
+        continue;
+      }
       in_type(slices_[i], [&]<class T>(T) {
         update_moments<T>(i, scale);
-        add_squares<T>(i, squares[slices_[i].parameter]);
+        add_squares<T>(i, sum);
       });
     }
+    state_.end_pass();
+    on_devices.deliver();
     complete(squares);
     for (std::size_t i = 0; i < slices_.size(); ++i) {
+      if (slices_[i].size() == 0) continue;
       const double rate = learning_rate * numbers_[i].rate_factor *
                           trust_ratio(squares[slices_[i].parameter].total());
+      if (by_tensors(slices_[i])) {
+        apply_by_tensors(kernel::Descend{.rate = rate}, {direction(i), weight_of(slices_[i])});
+        continue;
+      }
       in_type(slices_[i], [&]<class T>(T) { move<T>(i, rate); });
     }
   }
@@ -41,15 +66,24 @@ class LambOptimizer final : public SliceOptimizer {
             .weight_decay = numbers_[slice].weight_decay};
   }
 
+  kernel::LambMoments moments(double scale) const {
+    return {.scale = scale,
+            .one_minus_beta1 = 1.0 - options_.beta1,
+            .beta2 = options_.beta2,
+            .one_minus_beta2 = 1.0 - options_.beta2};
+  }
+
+  at::Tensor direction(std::size_t slice) {
+    const auto state = state_.fetch(slice);
+    return apply_by_tensors(numbers(slice),
+                            {weight_of(slices_[slice]), state[0], state[1], at::Tensor()});
+  }
+
   template <class T>
   void update_moments(std::size_t slice, double scale) {
     const Part<T> part = whole<T>(slices_[slice]);
-    kernel::apply(kernel::LambMoments{.scale = scale,
-                                      .one_minus_beta1 = 1.0 - options_.beta1,
-                                      .beta2 = options_.beta2,
-                                      .one_minus_beta2 = 1.0 - options_.beta2},
-                  {part.gradient}, {state_of<T>(slice, 0), state_of<T>(slice, 1)}, nullptr,
-                  part.count);
+    kernel::apply(moments(scale), {part.gradient}, {state_of<T>(slice, 0), state_of<T>(slice, 1)},
+                  nullptr, part.count);
   }
 
   /// Calls visit(chunk, u) for every chunk of the slice.

@@ -32,8 +32,13 @@ class ElementwiseOptimizer final : public SliceOptimizer {
                                        .rate = learning_rate * numbers_[i].rate_factor,
                                        .weight_decay = numbers_[i].weight_decay,
                                        .scale = scale});
-      if (tensor::implementation_of(slices_[i].device) == tensor::Implementation::LibTorch) {
-        apply_by_tensors(rule, slices_[i], states(i));
+      if (slices_[i].size() == 0) continue;
+      if (by_tensors(slices_[i])) {
+        std::array<at::Tensor, rule.kShape.arrays()> arrays{gradient_of(slices_[i]),
+                                                            weight_of(slices_[i])};
+        std::ranges::copy(state_.fetch(i), arrays.begin() + 2);
+        apply_by_tensors(rule, arrays);
+        state_.store(i);
         continue;
       }
       in_type(slices_[i], [&]<class T>(T) {

@@ -38,6 +38,10 @@ class Optimizer {
   /// null if no parameter is shared. Call it once, before the first apply().
   virtual void attach(std::span<const OwnedSlice> slices, std::span<const ParameterInfo> parameters,
                       std::shared_ptr<SharedSums> sums = nullptr) = 0;
+  /// Before attach(): the state of slices on a device will be in the host's pinned memory.
+  virtual void keep_state_on_host() = 0;
+  /// Of that state.
+  virtual std::size_t bytes_on_host() const noexcept = 0;
   /// One update of every slice, with gradient x `scale` (1 / count and the clipping factor).
   virtual void apply(double learning_rate, double scale) = 0;
   virtual double base_learning_rate() const noexcept = 0;

@@ -8,6 +8,7 @@
 #include "trireme/base/error.h"
 #include "trireme/kernel/elementwise.h"
 #include "trireme/tensor/convert.h"
+#include "trireme/tensor/flat_math.h"
 
 namespace trireme {
 namespace {
@@ -118,33 +119,77 @@ std::vector<OptimizerOptions> all_optimizers() {
 }
 
 // Rows that end inside a chunk, are longer than a chunk, and are shorter than a vector register.
-TEST(Optimizer, NoBitDependsOnTheCut) {
+const std::vector<std::vector<std::int64_t>> kShapes = {
+    {13, 1001}, {3, 9000}, {40, 30, 3, 3}, {2, 900, 5}, {1500, 3, 1, 1}, {11000}};
+
+std::int64_t elements_of(const std::vector<std::int64_t>& shape) {
+  std::int64_t count = 1;
+  for (const std::int64_t size : shape) count *= size;
+  return count;
+}
+
+// Three steps of equal gradients from equal weights, each by an optimizer of its own.
+void expect_same_steps(const OptimizerOptions& options, Pair& pair, Pair& other) {
+  auto one = optim::make_optimizer(options), two = optim::make_optimizer(options);
+  other.ours.copy_(pair.ours);
+  one->attach(pair.slices, pair.infos);
+  two->attach(other.slices, other.infos);
+  const at::Tensor before = pair.ours.clone();
+  for (int step = 0; step < 3; ++step) {
+    pair.gradient.copy_(at::randn_like(pair.ours));
+    other.gradient.copy_(pair.gradient);
+    one->apply(0.01, 0.5);
+    two->apply(0.01, 0.5);
+  }
+  EXPECT_TRUE(at::equal(pair.ours, other.ours))
+      << one->name() << " " << at::IntArrayRef(pair.infos[0].shape);
+  EXPECT_TRUE(at::equal(pair.compute, other.compute)) << one->name();
+  EXPECT_FALSE(at::equal(pair.ours, before)) << one->name();
+  EXPECT_TRUE(pair.ours.isfinite().all().item<bool>()) << one->name();
+}
+
+void expect_no_bit_from_the_cut() {
   for (const OptimizerOptions& options : all_optimizers()) {
-    for (const auto& shape :
-         {std::vector<std::int64_t>{13, 1001}, {3, 9000}, {40, 30, 3, 3}, {11000}}) {
-      std::int64_t count = 1;
-      for (const std::int64_t size : shape) count *= size;
+    for (const auto& shape : kShapes) {
       for (const auto type : {at::kFloat, at::kDouble}) {
+        const std::int64_t count = elements_of(shape);
         Pair cut(count, type), whole(count, type);
-        whole.ours.copy_(cut.ours);
         cut.infos[0].shape = whole.infos[0].shape = shape;
         whole.slices = {whole.slices[0]};
         whole.slices[0].end = count;
-        auto in_parts = optim::make_optimizer(options), at_once = optim::make_optimizer(options);
-        in_parts->attach(cut.slices, cut.infos);
-        at_once->attach(whole.slices, whole.infos);
-        const at::Tensor before = whole.ours.clone();
-        for (int step = 0; step < 3; ++step) {
-          cut.gradient.copy_(at::randn_like(cut.ours));
-          whole.gradient.copy_(cut.gradient);
-          in_parts->apply(0.01, 0.5);
-          at_once->apply(0.01, 0.5);
-        }
-        EXPECT_TRUE(at::equal(cut.ours, whole.ours)) << at_once->name() << " " << shape.size();
-        EXPECT_TRUE(at::equal(cut.compute, whole.compute)) << at_once->name();
-        EXPECT_FALSE(at::equal(whole.ours, before)) << at_once->name();
-        EXPECT_TRUE(whole.ours.isfinite().all().item<bool>()) << at_once->name();
+        expect_same_steps(options, cut, whole);
       }
+    }
+  }
+}
+
+TEST(Optimizer, NoBitDependsOnTheCut) {
+  expect_no_bit_from_the_cut();
+  const tensor::LibTorchOnCpu by_tensors;
+  expect_no_bit_from_the_cut();
+}
+
+// In fp64, where the two differ in rounding only.
+TEST(Optimizer, TensorsGiveTheKernelsSteps) {
+  for (const OptimizerOptions& options : all_optimizers()) {
+    for (const auto& shape : kShapes) {
+      Pair pair(elements_of(shape), at::kDouble);
+      pair.infos[0].shape = shape;
+      const at::Tensor start = pair.ours.clone(), gradient = at::randn_like(start);
+      const auto stepped = [&] {
+        auto optimizer = optim::make_optimizer(options);
+        optimizer->attach(pair.slices, pair.infos);
+        pair.ours.copy_(start);
+        for (int step = 1; step <= 3; ++step) {
+          pair.gradient.copy_(gradient * step);
+          optimizer->apply(0.01, 0.5);
+        }
+        return pair.ours.clone();
+      };
+      const at::Tensor wanted = stepped();
+      const tensor::LibTorchOnCpu by_tensors;
+      EXPECT_TRUE(at::allclose(stepped(), wanted, 1e-12, 1e-13))
+          << optim::make_optimizer(options)->name() << " " << at::IntArrayRef(shape);
     }
   }
 }

@@ -1,6 +1,6 @@
 #include "trireme/optim/slice_optimizer.h"
 
-#include <ATen/ops/zeros.h>
+#include <c10/core/GradMode.h>
 
 #include "trireme/base/check.h"
 #include "trireme/tensor/convert.h"
@@ -8,6 +8,16 @@
 #include "trireme/tensor/flat_math.h"
 
 namespace trireme::inline v0::optim {
+namespace {
+
+at::Tensor flat(const OwnedSlice& slice, const void* data, DType type) {
+  return tensor::view_of({.data = const_cast<void*>(data),
+                          .count = static_cast<std::size_t>(slice.size()),
+                          .dtype = type,
+                          .device = slice.device});
+}
+
+}  // namespace
 
 void SliceOptimizer::attach(std::span<const OwnedSlice> slices,
                             std::span<const ParameterInfo> parameters,
@@ -21,30 +31,47 @@ void SliceOptimizer::attach(std::span<const OwnedSlice> slices,
     TRIREME_CHECK((slice.master_dtype == DType::F32 || slice.master_dtype == DType::F64) == true);
     TRIREME_CHECK(slice.parameter < parameters_.size());
     TRIREME_CHECK(slice.begin % static_cast<std::int64_t>(kernel::kNormChunk) == 0);
-    const auto type = at::TensorOptions(tensor::at_device(slice.device))
-                          .dtype(tensor::scalar_type_of(slice.master_dtype));
+    std::vector<bool> has;
     for (std::size_t kind = 0; kind < state_names_.size(); ++kind)
-      state_.push_back(has_state(slice, kind) ? at::zeros({slice.size()}, type) : at::Tensor());
+      has.push_back(has_state(slice, kind));
+    state_.add(slice, has);
   }
 }
 
-// Kernels write bf16 copies themselves, and tensors all; kernels' fp16 copies are converted here.
 void SliceOptimizer::apply(double learning_rate, double scale) {
+  const c10::AutoGradMode no_grad(false);
   update(learning_rate, scale);
+  state_.end_pass();
   for (const OwnedSlice& slice : slices_) {
-    if (slice.compute == nullptr || slice.compute_dtype != DType::F16) continue;
-    if (tensor::implementation_of(slice.device) == tensor::Implementation::LibTorch) continue;
-    kernel::convert(static_cast<const float*>(slice.weight), static_cast<Float16*>(slice.compute),
-                    static_cast<std::size_t>(slice.size()));
+    if (slice.compute == nullptr || slice.size() == 0) continue;
+    if (by_tensors(slice)) {
+      flat(slice, slice.compute, slice.compute_dtype).copy_(weight_of(slice));
+    } else if (slice.compute_dtype == DType::F16) {  // kernels write bf16 themselves
+      kernel::convert(static_cast<const float*>(slice.weight), static_cast<Float16*>(slice.compute),
+                      static_cast<std::size_t>(slice.size()));
+    }
   }
+}
+
+bool SliceOptimizer::by_tensors(const OwnedSlice& slice) {
+  return tensor::implementation_of(slice.device) == tensor::Implementation::LibTorch;
+}
+
+at::Tensor SliceOptimizer::weight_of(const OwnedSlice& slice) {
+  return flat(slice, slice.weight, slice.master_dtype);
+}
+
+at::Tensor SliceOptimizer::gradient_of(const OwnedSlice& slice) {
+  return flat(slice, slice.gradient, slice.master_dtype);
 }
 
 std::vector<NamedShard> SliceOptimizer::state() {
+  state_.wait();
   std::vector<NamedShard> shards;
   for (std::size_t i = 0; i < slices_.size(); ++i) {
     const OwnedSlice& slice = slices_[i];
     for (std::size_t kind = 0; kind < state_names_.size(); ++kind) {
-      const at::Tensor& local = state_[i * state_names_.size() + kind];
+      const at::Tensor& local = state_.kept(i)[kind];
       if (!local.defined()) continue;
       shards.push_back({.name = slice.name + "." + state_names_[kind],
                         .dtype = slice.master_dtype,

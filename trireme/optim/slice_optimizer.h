@@ -9,6 +9,7 @@
 #include "trireme/kernel/elementwise.h"
 #include "trireme/optim/groups.h"
 #include "trireme/optim/optimizer.h"
+#include "trireme/optim/state_store.h"
 
 namespace trireme::inline v0::optim {
 
@@ -39,21 +40,25 @@ class SliceOptimizer : public Optimizer {
   std::int64_t step_count() const noexcept override { return step_count_; }
   void set_step_count(std::int64_t count) override { step_count_ = count; }
   std::vector<NamedShard> state() override;
+  void keep_state_on_host() override { state_.keep_on_host(); }
+  std::size_t bytes_on_host() const noexcept override { return state_.bytes_on_host(); }
 
  protected:
-  /// apply() without refreshing the fp16 compute copies; apply() converts them afterwards.
+  /// apply() without refreshing the compute copies: apply() converts those afterwards that kernels
+  /// have not written. No gradient mode.
   virtual void update(double learning_rate, double scale) = 0;
+  /// Whether LibTorch's operations update the slice, and not our kernels.
+  static bool by_tensors(const OwnedSlice& slice);
+  /// The slice's memory as flat tensors.
+  static at::Tensor weight_of(const OwnedSlice& slice);
+  static at::Tensor gradient_of(const OwnedSlice& slice);
   /// Whether this slice has state tensor number `kind`, of the slice's size.
   virtual bool has_state(const OwnedSlice&, std::size_t) const { return true; }
   /// Null if the slice has none.
   template <class T>
   T* state_of(std::size_t slice, std::size_t kind) const {
-    const at::Tensor& tensor = state_[slice * state_names_.size() + kind];
+    const at::Tensor& tensor = state_.kept(slice)[kind];
     return tensor.defined() ? static_cast<T*>(tensor.data_ptr()) : nullptr;
-  }
-  /// The slice's state tensors; undefined where it has none.
-  std::span<const at::Tensor> states(std::size_t slice) const {
-    return std::span(state_).subspan(slice * state_names_.size(), state_names_.size());
   }
   /// Calls update(T{}) with T the slice's master type.
   template <class Update>
@@ -93,6 +98,9 @@ class SliceOptimizer : public Optimizer {
       sums.emplace_back(i, num_chunks(i), width(i));
     return sums;
   }
+  static std::uint32_t first_chunk(const OwnedSlice& slice) {
+    return static_cast<std::uint32_t>(slice.begin / static_cast<std::int64_t>(kernel::kNormChunk));
+  }
   std::int64_t num_elements(std::uint32_t parameter) const;
   std::uint32_t num_chunks(std::uint32_t parameter) const;
 
@@ -103,7 +111,7 @@ class SliceOptimizer : public Optimizer {
   std::vector<ParameterNumbers> numbers_;  // per slice
   std::vector<ParameterInfo> parameters_;
   std::shared_ptr<SharedSums> sums_;
-  std::vector<at::Tensor> state_;
+  StateStore state_;
   std::int64_t step_count_ = 0;
 };
 

@@ -6,13 +6,9 @@
 #pragma once
 
 #include <ATen/Functions.h>
-#include <c10/core/GradMode.h>
 
-#include <span>
-
-#include "trireme/base/check.h"
-#include "trireme/optim/owned_slice.h"
-#include "trireme/tensor/convert.h"
+#include <algorithm>
+#include <array>
 
 namespace trireme::inline v0::optim {
 
@@ -25,30 +21,26 @@ struct TensorMath {
     return a * b + c;
   }
   static at::Tensor sqrt(const at::Tensor& x) { return at::sqrt(x); }
+  static at::Tensor max(const at::Tensor& x, const at::Scalar& least) {
+    return at::clamp_min(x, least);
+  }
   static at::Tensor sign(const at::Tensor& x) { return at::sign(x); }
 };
 
-/// Updates the slice's weight and state, and its copy in the compute type.
+/// `arrays`: the rule's, of equal size; undefined: there is none. Changes those that the rule
+/// updates; returns the one that it writes (undefined: it writes none).
 template <class Rule>
-void apply_by_tensors(const Rule& rule, const OwnedSlice& slice,
-                      std::span<const at::Tensor> states) {
-  static_assert(Rule::kShape.in == 1 && Rule::kShape.out == 0);
-  if (slice.size() == 0) return;
-  const c10::AutoGradMode no_grad(false);
-  const auto flat = [&](const void* data, DType type) {
-    return tensor::view_of({.data = const_cast<void*>(data),
-                            .count = static_cast<std::size_t>(slice.size()),
-                            .dtype = type,
-                            .device = slice.device});
-  };
-  const at::Tensor weight = flat(slice.weight, slice.master_dtype);
-  at::Tensor values[Rule::kShape.arrays()] = {flat(slice.gradient, slice.master_dtype), weight};
-  for (std::size_t k = 0; k < states.size(); ++k) values[k + 2] = states[k];
+at::Tensor apply_by_tensors(const Rule& rule,
+                            const std::array<at::Tensor, Rule::kShape.arrays()>& arrays) {
+  static_assert(Rule::kShape.out <= 1);
+  at::Tensor values[Rule::kShape.arrays()];
+  std::copy(arrays.begin(), arrays.end(), values);
   rule(TensorMath{}, values);
-  weight.copy_(values[1]);
-  for (std::size_t k = 0; k < states.size(); ++k)
-    if (states[k].defined()) at::Tensor(states[k]).copy_(values[k + 2]);
-  if (slice.compute != nullptr) flat(slice.compute, slice.compute_dtype).copy_(weight);
+  constexpr auto first = static_cast<std::size_t>(Rule::kShape.in);
+  constexpr auto written = first + static_cast<std::size_t>(Rule::kShape.both);
+  for (std::size_t k = first; k < written; ++k)
+    if (arrays[k].defined()) arrays[k].copy_(values[k]);
+  return Rule::kShape.out == 1 ? values[arrays.size() - 1] : at::Tensor();
 }
 
 }  // namespace trireme::inline v0::optim

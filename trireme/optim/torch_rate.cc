@@ -7,6 +7,7 @@
 #include <cmath>
 
 #include "trireme/optim/gradient_square.h"
+#include "trireme/tensor/device.h"
 
 namespace trireme::inline v0 {
 
@@ -29,9 +30,11 @@ double ScheduledRate::rate() const { return optimizer_.param_groups().front().op
 
 double clip_grad_norm(const std::vector<at::Tensor>& parameters, double limit) {
   const c10::AutoGradMode no_grad(false);
-  double sum = 0;
+  std::vector<at::Tensor> squares;
   for (const at::Tensor& parameter : parameters)
-    if (parameter.grad().defined()) sum += optim::gradient_square(parameter.grad());
+    if (parameter.grad().defined()) squares.push_back(optim::gradient_square(parameter.grad()));
+  double sum = 0;
+  for (const double square : tensor::numbers_on_host(squares)) sum += square;
   const double norm = std::sqrt(sum), factor = optim::clipping_factor(norm, limit);
   if (!std::isfinite(norm) || factor == 1.0) return norm;
   for (const at::Tensor& parameter : parameters)

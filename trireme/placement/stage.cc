@@ -90,7 +90,7 @@ Values Stage::forward(Values values, const MicroBatch& micro, std::int64_t step,
                                 .sample = static_cast<std::int64_t>(micro.index),
                                 .layer = static_cast<std::uint32_t>(first_ + i)};
     const Leave leave = enter ? enter(i) : Leave{};
-    std::optional<memory::ActivationFile::Block> saved;
+    std::optional<memory::ActivationStore::Block> saved;
     if (activations_ && ends_list(i)) activations_->turn();
     if (activations_ && !ends_list(i)) saved.emplace(*activations_);
     models::Value output = run(i, inputs, key);

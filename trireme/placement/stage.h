@@ -20,7 +20,7 @@
 #include <utility>
 #include <vector>
 
-#include "trireme/memory/activation_file.h"
+#include "trireme/memory/activation_store.h"
 #include "trireme/memory/recompute.h"
 #include "trireme/models/block.h"
 #include "trireme/tensor/batch.h"
@@ -70,10 +70,10 @@ class Stage {
   void train(bool on);
   /// From the next forward() on.
   void recompute(memory::RecomputePolicy policy) noexcept { recompute_ = std::move(policy); }
-  /// From the next forward() on, what blocks save for backward goes to `file`, except the last
+  /// From the next forward() on, what blocks save for backward goes to `store`, except the last
   /// block's.
-  void offload(std::shared_ptr<memory::ActivationFile> file) { activations_ = std::move(file); }
-  const std::shared_ptr<memory::ActivationFile>& activations() const noexcept {
+  void offload(std::shared_ptr<memory::ActivationStore> store) { activations_ = std::move(store); }
+  const std::shared_ptr<memory::ActivationStore>& activations() const noexcept {
     return activations_;
   }
   /// Off: forward() does not seed the default generator, which all lanes' threads share.
@@ -89,7 +89,7 @@ class Stage {
 
   std::vector<Member> members_;
   memory::RecomputePolicy recompute_;
-  std::shared_ptr<memory::ActivationFile> activations_;
+  std::shared_ptr<memory::ActivationStore> activations_;
   std::size_t first_, blocks_;  // number of the first member in the whole list, and its length
   std::vector<std::string> takes_, gives_;
   std::vector<std::vector<std::string>> dead_after_;  // values nobody reads after member i

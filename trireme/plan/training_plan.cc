@@ -315,7 +315,9 @@ std::string memory_lines(const TrainingPlan& plan) {
       << " + optimizer " << bytes_text(memory.optimizer) << " + activations "
       << bytes_text(memory.activations)
       << (job.recompute == "none" ? "" : " (recompute: " + job.recompute + ")")
-      << (job.offloads_activations ? " (and " + bytes_text(memory.in_file) + " in a file)" : "")
+      << (job.offloads_activations ? " (and " + bytes_text(memory.in_file) +
+                                         (plan.on_device() ? " on the host)" : " in a file)")
+                                   : "")
       << " + temporaries " << bytes_text(memory.temporaries) << "\n"
       << (plan.on_device() ? "           and on the host: program and LibTorch "
                            : "           + program and LibTorch ")

@@ -27,7 +27,7 @@ struct Memory {
   std::int64_t kernels = 0;      // code and workspaces of the kernels, touched by the first step
   std::int64_t group = 0;    // sockets and other costs of joining; peers' gradients, read in place
   std::int64_t text = 0;     // the corpus; one copy for all ranks of a host
-  std::int64_t in_file = 0;  // not memory: activations in a file (not in total())
+  std::int64_t in_file = 0;  // activations in a file, or of a device on the host (not in total())
   std::int64_t moving = 0;   // ZeRO: buckets in transit to owners; ZeRO-3: also two blocks' weights
   std::int64_t runtime() const noexcept { return program + kernels + group + text; }
   /// Memory on the rank's device, if it has one.

@@ -8,6 +8,7 @@
 #include <map>
 
 #include "trireme/optim/gradient_square.h"
+#include "trireme/tensor/device.h"
 
 namespace trireme::inline v0::parallel {
 namespace {
@@ -22,7 +23,7 @@ GradientNoise::GradientNoise(std::vector<std::uint32_t> parameter_of_leaf)
   for (const std::uint32_t parameter : parameter_of_leaf_)
     parameters = std::max(parameters, parameter + 1);
   uses_.resize(parameters, 0);
-  squares_.resize(parameters, 0.0);
+  squares_.resize(parameters);
   tied_.resize(parameter_of_leaf_.size());
   for (const std::uint32_t parameter : parameter_of_leaf_) ++uses_[parameter];
   for (std::size_t leaf = 0; leaf < parameter_of_leaf_.size(); ++leaf)
@@ -31,11 +32,13 @@ GradientNoise::GradientNoise(std::vector<std::uint32_t> parameter_of_leaf)
 
 void GradientNoise::begin(std::uint32_t total, const kernel::Assignment& assignment, int rank) {
   for (auto& sum : sums_) sum.emplace(total, assignment, rank);
+  micro_.clear();
+  unread_.clear();
 }
 
 void GradientNoise::begin_micro(double weight) {
   weight_ = weight;
-  std::fill(squares_.begin(), squares_.end(), 0.0);
+  std::fill(squares_.begin(), squares_.end(), at::Tensor());
 }
 
 void GradientNoise::gradient(std::size_t leaf, const at::Tensor& gradient) {
@@ -59,16 +62,28 @@ void GradientNoise::end_micro(std::int64_t count) {
     sum = sum.defined() ? sum + own : own;
   }
   for (const auto& [parameter, sum] : sums) squares_[parameter] = optim::gradient_square(sum);
-  double square = 0;
-  for (const double one : squares_) square += one;
-  square *= weight_ * weight_;
-  const double items = static_cast<double>(count);
-  sums_[0]->add(count > 0 ? square / (items * items) : 0.0);
-  sums_[1]->add(count > 0 ? 1 / items : 0.0);
-  sums_[2]->add(count > 0 ? 1.0 : 0.0);
+  const std::size_t before = unread_.size();
+  for (const at::Tensor& one : squares_)
+    if (one.defined()) unread_.push_back(one);
+  micro_.push_back({count, weight_, unread_.size() - before});
+}
+
+void GradientNoise::read_squares() {
+  const std::vector<double> squares = tensor::numbers_on_host(std::exchange(unread_, {}));
+  auto next = squares.begin();
+  for (const Micro& micro : std::exchange(micro_, {})) {
+    double square = 0;
+    for (std::size_t i = 0; i < micro.squares; ++i) square += *next++;
+    square *= micro.weight * micro.weight;
+    const double items = static_cast<double>(micro.count);
+    sums_[0]->add(micro.count > 0 ? square / (items * items) : 0.0);
+    sums_[1]->add(micro.count > 0 ? 1 / items : 0.0);
+    sums_[2]->add(micro.count > 0 ? 1.0 : 0.0);
+  }
 }
 
 Work GradientNoise::reduce(comm::Communicator& world, const ReduceTerms& how) {
+  read_squares();
   const std::array<Work, 3> works = {sums_[0]->reduce(world, how, "micro-batch norms"),
                                      sums_[1]->reduce(world, how, "micro-batch sizes"),
                                      sums_[2]->reduce(world, how, "micro-batches")};

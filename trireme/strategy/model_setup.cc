@@ -4,6 +4,7 @@
 #include <span>
 
 #include "trireme/layers/replicate.h"
+#include "trireme/memory/offload_folder.h"
 #include "trireme/pipeline/block_profile.h"
 #include "trireme/tensor/allocation.h"
 
@@ -74,12 +75,14 @@ ModelParts build_model(const ModelSetup& setup, const models::Blocks& blocks, st
     }
   }();
   setup.layers.check_model(parts, setup.env.world->rank());
-  if (!setup.options.offload.empty()) {  // before anything takes the addresses of the masters
-    mapped.emplace(setup.options.offload);
+  const std::string& offload = setup.options.offload;
+  if (!offload.empty() &&
+      offload != memory::kOnHost) {  // before anything takes the addresses of the masters
+    mapped.emplace(offload);
     for (const at::Tensor& memory : parts.cold_memory()) mapped->take(memory);
   }
   parts.recompute(memory::parse_recompute(setup.options.recompute, blocks.specs().size()));
-  parts.offload_activations(setup.options.offload_activations);
+  parts.offload_activations(setup.options.offload_activations, setup.options.device);
   parts.train(true);
   return parts;
 }

@@ -6,6 +6,7 @@
 #include "trireme/base/mesh_division.h"
 #include "trireme/base/words.h"
 #include "trireme/layers/shares.h"
+#include "trireme/memory/offload_folder.h"
 #include "trireme/memory/recompute.h"
 #include "trireme/optim/optimizer.h"
 #include "trireme/placement/pipeline_plan.h"
@@ -37,7 +38,7 @@ class Check {
     if (plan.sharded()) sharded();
     if (plan.local) local();
     compression();
-    if (options_.device.kind != DeviceKind::Cpu) device();
+    offload();
     return plan;
   }
 
@@ -201,19 +202,16 @@ class Check {
              "Use comm.compression = \"none\", or another precision.");
   }
 
-  // Options whose code computes on host memory only.
-  void device() const {
-    const auto on_cpu = [&](bool wanted, const std::string& what) {
-      if (wanted)
-        refuse(
-            what + " on a device is not in this release",
-            "Leave it out, or use train.device = \"cpu\" (docs/gpu.md says what devices can do).");
-    };
-    on_cpu(!options_.offload.empty() || !options_.offload_activations.empty(),
-           "memory.offload and memory.offload_activations");
-    on_cpu(options_.noise_scale, "train.noise_scale");
-    on_cpu(optim::sums_over_parameters(optimizer_),
-           "optimizer.name = \"" + std::string(optimizer_) + "\"");
+  void offload() const {
+    const bool on_cpu = options_.device.kind == DeviceKind::Cpu;
+    for (const auto& [key, place] :
+         {std::pair{"memory.offload", options_.offload},
+          {"memory.offload_activations", options_.offload_activations}}) {
+      if (place.empty() || on_cpu != (place == memory::kOnHost)) continue;
+      refuse(key + (" = \"" + place + "\" ") + (on_cpu ? "on the CPU" : "on a device"),
+             on_cpu ? "The host's memory holds it already: name a folder, or leave it out."
+                    : "Use \"host\": the host's memory holds what would be on the device.");
+    }
   }
 
   const StrategyOptions& options_;

@@ -11,6 +11,7 @@
 #include <memory>
 #include <thread>
 
+#include "trireme/memory/activation_file.h"
 #include "trireme/memory/recompute.h"
 #include "trireme/models/gpt.h"
 #include "trireme/placement/stage.h"

@@ -9,6 +9,7 @@
 #include "trireme/base/error.h"
 #include "trireme/kernel/assignment.h"
 #include "trireme/layers/shared_sums.h"
+#include "trireme/memory/offload_folder.h"
 #include "trireme/models/layer_factory.h"
 #include "trireme/strategy/model_setup.h"
 #include "trireme/strategy/option_check.h"
@@ -153,6 +154,7 @@ Strategy::Impl::Impl(const parallel::StrategyContext& own_env, const models::Blo
                    .barrier = barrier_of(grid),
                    .clip = options.clip}) {
   env.assign(places_of(plan, grid));
+  if (options.offload == memory::kOnHost) optimizer->keep_state_on_host();
   optimizer->attach(
       sync.step->owned(), parts.infos(),
       sync.groups.exchange ? parallel::make_shared_sums(*sync.groups.exchange) : nullptr);
@@ -353,7 +355,8 @@ models::Value Strategy::infer(const MicroBatch& micro) {
 void Strategy::set_learning_rate(double learning_rate) { impl_->rate = learning_rate; }
 std::int64_t Strategy::offloaded_bytes() const {
   const auto state = impl_->mapped ? static_cast<std::int64_t>(impl_->mapped->bytes()) : 0;
-  return state + impl_->parts.offloaded_activation_bytes();
+  return state + static_cast<std::int64_t>(impl_->optimizer->bytes_on_host()) +
+         impl_->parts.offloaded_activation_bytes();
 }
 bool Strategy::has_whole_weights() const { return impl_->has_whole_weights(); }
 std::int64_t Strategy::num_parameters() const { return impl_->parts.num_elements(); }

@@ -77,8 +77,9 @@ struct StrategyOptions {
   /// (sync/compression). Any but none ends the guarantee of equal bits on any layout.
   std::string compression = "none";
   /// A folder for a mapped file that holds optimizer state, weight averages, master weights that
-  /// differ from the weights, and under zero3 and hybrid this rank's shards of the weights. Empty:
-  /// they are in memory. Changes no bit.
+  /// differ from the weights, and under zero3 and hybrid this rank's shards of the weights. On a
+  /// device "host": pinned memory of the host holds the optimizer's state (optim/state_store.h).
+  /// Empty: they are in memory. Changes no bit.
   std::string offload = {};
   /// Activations that backward computes again instead of keeping them (memory/recompute.h): none |
   /// selective | full | every-K, or a list with one of the first three for each block, such as
@@ -86,7 +87,8 @@ struct StrategyOptions {
   std::string recompute = "none";
   /// A folder for a mapped file, one per lane or stage, that holds what blocks save for backward,
   /// except the last block's; at most two blocks' are in memory at a time
-  /// (memory/activation_file.h). Empty: all are in memory. Changes no bit.
+  /// (memory/activation_file.h). On a device "host": pinned memory of the host holds them
+  /// (memory/host_activations.h). Empty: all are in memory. Changes no bit.
   std::string offload_activations = {};
   /// Threads of every kernel; results depend on it (docs/numerics.md). 0: as the process has, or 1.
   int kernel_threads = 0;
@@ -178,8 +180,8 @@ class Strategy final : public Saveable, public StepVoter {
   std::string stages_note() const;
   /// Bytes of the gradient sums' arenas on this rank.
   std::int64_t gradient_bytes() const;
-  /// Bytes of this rank in the mapped files of StrategyOptions::offload and offload_activations,
-  /// without those of lanes.
+  /// Bytes of this rank that StrategyOptions::offload and offload_activations moved to files or to
+  /// the host, without those of lanes.
   std::int64_t offloaded_bytes() const;
 
   /// Master weights under their own names ("layer.0.mlp.up.weight"), optimizer state under

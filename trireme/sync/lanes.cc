@@ -37,7 +37,8 @@ struct Lanes::Impl {
       stage.train(true);
       stage.recompute(options.recompute);
       if (!options.offload_activations.empty())
-        stage.offload(std::make_shared<memory::ActivationFile>(options.offload_activations));
+        stage.offload(
+            memory::make_activation_store(options.offload_activations, weights.front().device()));
     }
     Stage stage;
     std::size_t task = 0;  // the current one

@@ -31,7 +31,8 @@ namespace trireme::inline v0::parallel {
 struct LanesOptions {
   int count = 1;
   memory::RecomputePolicy recompute = {};
-  std::string offload_activations = {};  // folder for one file per lane; empty: in memory
+  // One store per lane (memory::make_activation_store()); empty: they stay in memory.
+  std::string offload_activations = {};
 };
 
 class Lanes {

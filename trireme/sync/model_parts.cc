@@ -270,15 +270,15 @@ void ModelParts::refresh() {
 void ModelParts::recompute(const memory::RecomputePolicy& policy) {
   for (const auto& part : parts_) part->blocks.recompute(policy);
 }
-void ModelParts::offload_activations(const std::string& folder) {
+void ModelParts::offload_activations(const std::string& place, Device device) {
   for (const auto& part : parts_)
-    part->blocks.offload(folder.empty() ? nullptr
-                                        : std::make_shared<memory::ActivationFile>(folder));
+    part->blocks.offload(
+        place.empty() ? nullptr : memory::make_activation_store(place, tensor::at_device(device)));
 }
 std::int64_t ModelParts::offloaded_activation_bytes() const {
   std::int64_t bytes = 0;
   for (const auto& part : parts_)
-    if (const auto& file = part->blocks.activations()) bytes += file->bytes();
+    if (const auto& store = part->blocks.activations()) bytes += store->bytes();
   return bytes;
 }
 void ModelParts::train(bool on) {

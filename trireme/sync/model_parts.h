@@ -81,8 +81,8 @@ class ModelParts {
   void refresh();
   void train(bool on);
   void recompute(const memory::RecomputePolicy& policy);
-  /// `folder` empty: activations stay in memory.
-  void offload_activations(const std::string& folder);
+  /// `place`: as for memory::make_activation_store(); empty: activations stay in memory.
+  void offload_activations(const std::string& place, Device device);
   std::int64_t offloaded_activation_bytes() const;
   void reload_statistics();
   void drop_statistics();

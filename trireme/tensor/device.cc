@@ -1,7 +1,7 @@
 #include "trireme/tensor/device.h"
 
+#include <ATen/ops/cat.h>
 #include <ATen/ops/empty.h>
-#include <ATen/ops/stack.h>
 
 #include <algorithm>
 #include <new>
@@ -50,20 +50,35 @@ at::Tensor on_host(const at::Tensor& tensor) {
   return tensor.defined() && !tensor.is_cpu() ? tensor.to(at::kCPU) : tensor;
 }
 
+std::vector<double> numbers_on_host(std::span<const at::Tensor> tensors) {
+  if (tensors.empty()) return {};
+  const at::Device device = tensors.front().device();
+  const bool together = std::all_of(tensors.begin(), tensors.end(), [&](const at::Tensor& tensor) {
+    return tensor.device() == device;
+  });
+  std::vector<at::Tensor> flat;
+  for (const at::Tensor& tensor : tensors)
+    flat.push_back((together ? tensor : on_host(tensor)).reshape({-1}));
+  const at::Tensor all = on_host(at::cat(flat)).contiguous();
+  const auto* const first = static_cast<const double*>(all.const_data_ptr());
+  return {first, first + all.numel()};
+}
+
 std::vector<double> numbers_of(std::span<const at::Tensor> scalars) {
-  std::vector<at::Tensor> doubles;
+  std::vector<at::Tensor> defined;
   for (const at::Tensor& one : scalars)
-    doubles.push_back(one.defined() ? one.detach().to(at::kDouble).view(at::IntArrayRef{})
-                                    : at::Tensor());
-  std::vector<at::Tensor> distant;
-  for (const at::Tensor& one : doubles)
-    if (one.defined() && !one.is_cpu()) distant.push_back(one);
-  const at::Tensor here = distant.empty() ? at::Tensor() : on_host(at::stack(distant));
+    if (one.defined()) defined.push_back(one.detach().to(at::kDouble));
+  const std::vector<double> found = numbers_on_host(defined);
   std::vector<double> numbers;
-  std::int64_t next = 0;
-  for (const at::Tensor& one : doubles)
-    numbers.push_back(!one.defined() ? 0 : (one.is_cpu() ? one : here[next++]).item<double>());
+  auto next = found.begin();
+  for (const at::Tensor& one : scalars) numbers.push_back(one.defined() ? *next++ : 0);
   return numbers;
+}
+
+at::Tensor on_device(const at::Tensor& tensor, at::Device device) {
+  if (device.is_cpu()) return tensor;
+  const at::Tensor pinned = at::empty(tensor.sizes(), tensor.options().pinned_memory(true));
+  return pinned.copy_(tensor).to(device, /*non_blocking=*/true);
 }
 
 }  // namespace trireme::inline v0::tensor

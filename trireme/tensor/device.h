@@ -30,8 +30,14 @@ std::shared_ptr<std::byte> flat_memory(std::size_t bytes, Device device);
 
 /// `tensor` in the host's memory: itself, or a copy that is complete on return.
 at::Tensor on_host(const at::Tensor& tensor);
-/// The values of tensors of one element; 0 for undefined ones. Waits once for a device, not for each.
+/// The numbers in fp64 tensors of any shapes, in row-major order, one tensor after the other: one
+/// copy, for which the host waits, if all are on one device.
+std::vector<double> numbers_on_host(std::span<const at::Tensor> tensors);
+/// The same of tensors of one element and any type; 0 for undefined ones.
 std::vector<double> numbers_of(std::span<const at::Tensor> scalars);
+
+/// `tensor`, of the host, on `device`: itself, or a copy for which the host does not wait.
+at::Tensor on_device(const at::Tensor& tensor, at::Device device);
 
 }  // namespace tensor
 }  // namespace trireme::inline v0

@@ -14,6 +14,7 @@
 #include "trireme/kernel/leaf_sum.h"
 #include "trireme/tensor/convert.h"
 #include "trireme/tensor/device.h"
+#include "trireme/tensor/squares.h"
 
 namespace trireme::inline v0::tensor {
 namespace {
@@ -41,6 +42,11 @@ class HostMath final : public FlatMath {
       for (std::size_t at = 0; at < range.count; at += kernel::kNormChunk)
         all.push_back(chunk_square(range, at));
     return all;
+  }
+  at::Tensor square_sum(const FlatRange& range) const override {
+    double sum = 0;
+    for (const double one : squares({&range, 1})) sum += one;
+    return at::full({}, sum, at::kDouble);
   }
   std::size_t first_not_finite(std::span<const FlatRange> ranges) const override {
     const auto broken = [](const FlatRange& range) {
@@ -97,25 +103,19 @@ class DeviceMath final : public FlatMath {
     flat(to, DType::U8, bytes).copy_(flat(from, DType::U8, bytes));
   }
 
-  // Halves are added, so that the order depends on nothing but the chunk.
   std::vector<double> squares(std::span<const FlatRange> ranges) const override {
     const c10::AutoGradMode no_grad(false);
-    constexpr auto chunk = static_cast<std::int64_t>(kernel::kNormChunk);
     std::vector<at::Tensor> sums;
-    for (const FlatRange& range : ranges) {
-      if (range.count == 0) continue;
-      const auto count = static_cast<std::int64_t>(range.count);
-      at::Tensor values = flat(range.data, range.dtype, range.count).to(at::kDouble).square();
-      if (count % chunk != 0) values = at::constant_pad_nd(values, {0, chunk - count % chunk});
-      values = values.view({-1, chunk});
-      for (std::int64_t width = chunk / 2; width > 0; width /= 2)
-        values = values.narrow(1, 0, width) + values.narrow(1, width, width);
-      sums.push_back(values.view({-1}));
-    }
-    if (sums.empty()) return {};
-    const at::Tensor all = on_host(at::cat(sums)).contiguous();
-    const auto* first = static_cast<const double*>(all.const_data_ptr());
-    return {first, first + all.numel()};
+    for (const FlatRange& range : ranges)
+      if (range.count > 0)
+        sums.push_back(chunk_squares(flat(range.data, range.dtype, range.count)));
+    return numbers_on_host(sums);
+  }
+  at::Tensor square_sum(const FlatRange& range) const override {
+    const c10::AutoGradMode no_grad(false);
+    if (range.count == 0)
+      return at::zeros({}, at::TensorOptions(at_device(device_)).dtype(at::kDouble));
+    return chunk_squares(flat(range.data, range.dtype, range.count)).sum();
   }
   std::size_t first_not_finite(std::span<const FlatRange> ranges) const override {
     const c10::AutoGradMode no_grad(false);

@@ -46,6 +46,8 @@ class FlatMath {
   virtual void copy(void* to, const void* from, std::size_t bytes) const = 0;
   /// The fp64 sums of squares of every chunk of 4,096 elements of each range, in their order.
   virtual std::vector<double> squares(std::span<const FlatRange> ranges) const = 0;
+  /// Their sum for one range, without waiting: a number on the device.
+  virtual at::Tensor square_sum(const FlatRange& range) const = 0;
   /// The first range that holds an infinity or a NaN; ranges.size(): none.
   virtual std::size_t first_not_finite(std::span<const FlatRange> ranges) const = 0;
 };

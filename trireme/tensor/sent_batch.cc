@@ -1,6 +1,5 @@
 #include "trireme/tensor/sent_batch.h"
 
-#include <ATen/ops/empty_like.h>
 #include <c10/core/StreamGuard.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
 
@@ -25,12 +24,8 @@ SentBatch BatchSender::send(Batch batch) {
   if (there.is_cpu()) return {std::move(batch), there, std::nullopt};
   if (!stream_) stream_ = c10::impl::VirtualGuardImpl(there.type()).getStreamFromGlobalPool(there);
   const c10::StreamGuard guard(*stream_);
-  for (MicroBatch& micro : batch.micro) {
-    for (auto& [name, field] : micro.fields) {
-      const at::Tensor pinned = at::empty_like(field, field.options().pinned_memory(true));
-      field = pinned.copy_(field).to(there, /*non_blocking=*/true);
-    }
-  }
+  for (MicroBatch& micro : batch.micro)
+    for (auto& [name, field] : micro.fields) field = on_device(field, there);
   SentBatch result{std::move(batch), there, c10::Event(there.type())};
   result.sent->record(*stream_);
   return result;

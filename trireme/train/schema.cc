@@ -294,11 +294,13 @@ void add_local_keys(config::Schema& schema) {
 void add_memory_keys(config::Schema& schema) {
   schema.add({"memory.offload", text(""),
               "A folder: optimizer state, bf16's master weights, and a rank's part of the weights "
-              "under zero3 and hybrid lie in a mapped file there. Empty: in memory."});
+              "under zero3 and hybrid lie in a mapped file there; on a device \"host\": optimizer "
+              "state lies in the host's memory. Empty: in memory."});
   schema.add(
       {"memory.offload_activations", text(""),
        "A folder: what blocks keep from forward to backward lies in a mapped file there, but "
-       "for two blocks at a time. Empty: in memory. Changes no bit."});
+       "for two blocks at a time; on a device \"host\": in the host's memory. Empty: in memory. "
+       "Changes no bit."});
   schema.add({.name = "memory.limit",
               .fallback = text("0"),
               .meaning =

@@ -51,7 +51,7 @@ void check_surroundings(const train::Settings& settings, const TrainingJobOption
   for (const auto& [key, folder] :
        {std::pair{"memory.offload", settings.strategy.offload},
         {"memory.offload_activations", settings.strategy.offload_activations}})
-    if (!folder.empty()) memory::check_offload_folder(key, folder);
+    if (!folder.empty() && folder != memory::kOnHost) memory::check_offload_folder(key, folder);
 }
 
 // A plan may be for a GPU that is not here.
@@ -115,8 +115,10 @@ TrainingJob prepare(const TrainingJobOptions& options, const Refine& refine) {
   for (const char* key : {"data.path", "train.kernel_table", "parallel.schedule", "memory.offload",
                           "memory.offload_activations"}) {
     const std::string path = config.text(key), source = config.source(key);
-    const bool is_name = key == std::string_view("parallel.schedule") &&
-                         path.find_first_of("./") == std::string::npos;
+    const std::string_view group = key;
+    const bool is_name =
+        (group.starts_with("memory.") && path == memory::kOnHost) ||
+        (group == "parallel.schedule" && path.find_first_of("./") == std::string::npos);
     if (path.empty() || is_name) continue;
     std::error_code error;
     const auto whole = std::filesystem::absolute(path, error);

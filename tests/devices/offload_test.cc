@@ -1,0 +1,171 @@
+// What a device keeps in the host's memory changes no bit, and leaves the device's.
+#include <ATen/Functions.h>
+#include <c10/core/AutogradState.h>
+#include <gtest/gtest.h>
+
+#include <functional>
+
+#include "tests/devices/device_training.h"
+#include "trireme/base/error.h"
+#include "trireme/memory/activation_store.h"
+#include "trireme/memory/offload_folder.h"
+#include "trireme/models/gpt.h"
+#include "trireme/optim/optimizer.h"
+#include "trireme/tensor/device.h"
+#include "trireme/testing/emulated_device/test_device.h"
+
+namespace trireme::devices {
+namespace {
+
+// Its blocks save more than stays on the device.
+Task wide_gpt() {
+  Task wide = task("gpt");
+  wide.model = [](const std::string& precision) {
+    return models::make_gpt({.layers = 6,
+                             .heads = 2,
+                             .width = 256,
+                             .block = 8,
+                             .vocab = 22,
+                             .dropout = 0.1,
+                             .precision = precision});
+  };
+  return wide;
+}
+
+class Offload : public ::testing::Test {
+ protected:
+  void SetUp() override { testing::register_emulated_device({.devices = 4}); }
+};
+
+Training on_ranks(int ranks, StrategyOptions options) {
+  options.clip = 0.5;
+  return {.ranks = ranks, .steps = 2, .options = std::move(options), .on_device = true};
+}
+
+TEST_F(Offload, ActivationsOnTheHostChangeNoBit) {
+  Training alone = on_ranks(1, {});
+  alone.on_device = false;
+  const Outcome cpu = train(wide_gpt(), alone);
+  for (const Training& training :
+       {on_ranks(1, {.recompute = "every-2", .offload_activations = "host"}),
+        on_ranks(2, {.sync = "zero1", .offload_activations = "host"}),
+        on_ranks(3, {.sync = "zero3", .offload_activations = "host"}),
+        on_ranks(2, {.pipeline = 2, .offload_activations = "host"}),
+        on_ranks(2, {.pipeline = 2, .schedule = "zb-h1", .offload_activations = "host"})}) {
+    SCOPED_TRACE(training.options.sync + " " + training.options.recompute);
+    testing::reseed(static_cast<std::uint64_t>(training.ranks));
+    EXPECT_TRUE(train(wide_gpt(), training) == cpu);
+  }
+}
+
+// The gradient of eight blocks, each of which saves two tensors of 1 MiB. Backward runs in this
+// thread, as a Strategy's does.
+at::Tensor gradient_of_blocks(memory::ActivationStore* store) {
+  c10::AutogradState::get_tls_state().set_multithreading_enabled(false);
+  const auto block = [](const at::Tensor& x) { return x.tanh().tanh(); };
+  const at::Tensor input =
+      at::linspace(-2, 2, 1 << 18).to(tensor::at_device({DeviceKind::Other, 0})).requires_grad_();
+  at::Tensor x = input;
+  for (int i = 0; i < 8; ++i) x = store != nullptr ? store->run(block, x) : block(x);
+  x.sum().backward();
+  return tensor::on_host(input.grad());
+}
+
+TEST_F(Offload, ActivationsLeaveTheDevice) {
+  testing::reset_emulated_peak(0);
+  const at::Tensor wanted = gradient_of_blocks(nullptr);
+  const std::size_t kept = testing::emulated_memory(0).peak_allocated;
+  const auto store =
+      memory::make_activation_store(memory::kOnHost, tensor::at_device({DeviceKind::Other, 0}));
+  testing::reset_emulated_peak(0);
+  EXPECT_TRUE(at::equal(gradient_of_blocks(store.get()), wanted));
+  EXPECT_LT(testing::emulated_memory(0).peak_allocated, kept / 2);
+  EXPECT_EQ(store->bytes(), 16 << 20);
+}
+
+TEST_F(Offload, OptimizerStateOnTheHostChangesNoBit) {
+  for (const OptimizerOptions& optimizer :
+       {OptimizerOptions(AdamW{}), OptimizerOptions(Lamb{}), OptimizerOptions(Adafactor{})}) {
+    Training alone = on_ranks(1, {.precision = "bf16"});
+    alone.on_device = false;
+    alone.optimizer = optimizer;
+    const Outcome cpu = train(task("bert"), alone);
+    for (const char* sync : {"plain", "zero1", "zero2", "zero3"}) {
+      SCOPED_TRACE(sync);
+      Training training =
+          on_ranks(3, {.sync = sync, .precision = "bf16", .offload = memory::kOnHost});
+      training.optimizer = optimizer;
+      testing::reseed(optimizer.index());
+      EXPECT_TRUE(train(task("bert"), training) == cpu);
+    }
+  }
+}
+
+// Eight weights of 256 KiB after three steps of AdamW.
+at::Tensor trained_weights(bool on_host) {
+  constexpr std::int64_t kSlices = 8, kEach = 1 << 16;
+  const auto device = at::TensorOptions(tensor::at_device({DeviceKind::Other, 0}));
+  const at::Tensor gradient = at::full({kEach}, 0.5, device);
+  const at::Tensor weights = at::ones({kSlices, kEach}, device);
+  std::vector<optim::OwnedSlice> slices;
+  std::vector<optim::ParameterInfo> infos;
+  for (std::int64_t i = 0; i < kSlices; ++i) {
+    infos.push_back({"w" + std::to_string(i), {kEach}});
+    slices.push_back({.parameter = static_cast<std::uint32_t>(i),
+                      .name = infos.back().name,
+                      .end = kEach,
+                      .weight = weights[i].data_ptr(),
+                      .gradient = gradient.data_ptr(),
+                      .device = {DeviceKind::Other, 0}});
+  }
+  const auto optimizer = optim::make_optimizer(AdamW{});
+  if (on_host) optimizer->keep_state_on_host();
+  optimizer->attach(slices, infos);
+  for (int step = 0; step < 3; ++step) optimizer->apply(0.1, 1);
+  for (const NamedShard& shard : optimizer->state())
+    EXPECT_EQ(shard.local.is_cpu(), on_host) << shard.name;
+  EXPECT_EQ(optimizer->bytes_on_host(), on_host ? 4U << 20 : 0U);
+  return tensor::on_host(weights);
+}
+
+// Three slices' state, of eight, is on the device at a time.
+TEST_F(Offload, OptimizerStateLeavesTheDevice) {
+  testing::reset_emulated_peak(0);
+  const at::Tensor wanted = trained_weights(false);
+  const std::size_t kept = testing::emulated_memory(0).peak_allocated;
+  testing::reset_emulated_peak(0);
+  EXPECT_TRUE(at::equal(trained_weights(true), wanted));
+  EXPECT_LE(testing::emulated_memory(0).peak_allocated, kept - 5 * (512 << 10));
+}
+
+void expect_waits_noticed(const std::function<at::Tensor()>& run) {
+  const at::Tensor wanted = run();
+  testing::reset_emulated_stats();
+  run();
+  const std::uint64_t waits = testing::emulated_stats().waits;
+  std::uint64_t noticed = 0;
+  for (std::uint64_t left_out = 1; left_out <= waits; ++left_out) {
+    const testing::CollectedRaces races;
+    testing::skip_one_wait(left_out);
+    const bool same = at::equal(run(), wanted);
+    noticed += !races.all().empty();
+    EXPECT_TRUE(same || !races.all().empty()) << "wait " << left_out << " of " << waits;
+  }
+  testing::skip_one_wait(0);
+  EXPECT_GT(noticed, waits / 4) << "of " << waits;
+}
+
+TEST_F(Offload, AWaitThatIsLeftOutIsNoticed) {
+  const auto store =
+      memory::make_activation_store(memory::kOnHost, tensor::at_device({DeviceKind::Other, 0}));
+  expect_waits_noticed([&] { return gradient_of_blocks(store.get()); });
+  expect_waits_noticed([] { return trained_weights(true); });
+}
+
+TEST_F(Offload, AFolderIsRefused) {
+  EXPECT_THROW(train(wide_gpt(), on_ranks(1, {.offload = "/tmp"})), ConfigError);
+  EXPECT_THROW(train(wide_gpt(), on_ranks(1, {.offload_activations = "/tmp"})), ConfigError);
+}
+
+}  // namespace
+}  // namespace trireme::devices

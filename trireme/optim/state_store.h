@@ -1,0 +1,55 @@
+// StateStore: the state tensors of an optimizer's slices, where the slices lie, or, for slices of a
+// device, in the host's pinned memory. Then a slice's state is fetched while the slice before it is
+// updated, and stored while the next one is; the device holds three slices' at a time, and the host
+// waits for nothing. Internal to optim/. Not thread safe.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstddef>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "trireme/optim/owned_slice.h"
+#include "trireme/tensor/copy_streams.h"
+
+namespace trireme::inline v0::optim {
+
+class StateStore {
+ public:
+  /// For slices on a device: their state goes to the host. Before the first add().
+  void keep_on_host() noexcept { on_host_ = true; }
+  /// The next slice, with `has.size()` tensors of its size and master type, zeros; those that it does
+  /// not have are undefined.
+  void add(const OwnedSlice& slice, const std::vector<bool>& has);
+
+  /// The tensors as they are kept.
+  std::span<const at::Tensor> kept(std::size_t slice) const { return slices_[slice].kept; }
+  /// The tensors for the computing stream. In a pass over slices call it in ascending order.
+  std::span<const at::Tensor> fetch(std::size_t slice);
+  /// The computing stream was given changes of fetch(slice).
+  void store(std::size_t slice);
+  /// Frees what was fetched.
+  void end_pass();
+  /// Waits until the host may read and write what is kept.
+  void wait() const;
+  /// Bytes in the host's memory that would be on the device.
+  std::size_t bytes_on_host() const noexcept { return bytes_on_host_; }
+
+ private:
+  struct Slice {
+    std::vector<at::Tensor> kept, fetched;
+    std::optional<c10::Event> ready, stored;
+  };
+  void start_fetch(Slice& slice) const;
+  void free_before(std::size_t slice);
+
+  bool on_host_ = false;
+  std::size_t bytes_on_host_ = 0;
+  std::optional<tensor::CopyStreams> streams_;  // if anything is on the host
+  std::vector<Slice> slices_;
+  std::size_t first_fetched_ = 0;  // none before it is on the device
+};
+
+}  // namespace trireme::inline v0::optim

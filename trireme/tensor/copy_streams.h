@@ -1,0 +1,43 @@
+// CopyStreams: copies between a device and the host's pinned memory, in two streams beside the
+// computing one (the current stream). Streams wait for one another, the host for none. Not thread
+// safe.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+#include <c10/core/Device.h>
+#include <c10/core/Event.h>
+#include <c10/core/Stream.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
+
+namespace trireme::inline v0::tensor {
+
+class CopyStreams {
+ public:
+  explicit CopyStreams(at::Device device);
+
+  at::Device device() const noexcept { return device_; }
+  /// A pinned tensor of the host.
+  static at::Tensor pinned(at::IntArrayRef sizes, at::ScalarType type);
+  /// Copies to pinned memory, after what the computing stream was given.
+  void store(const at::Tensor& from, const at::Tensor& to) const;
+  /// Copies from pinned memory, after what the computing stream was given.
+  void fetch(const at::Tensor& from, const at::Tensor& to) const;
+  /// The end of all stores and of all fetches so far.
+  c10::Event stored() const { return mark(store_); }
+  c10::Event fetched() const { return mark(fetch_); }
+  /// What the computing stream is given next runs after the event.
+  void wait(const c10::Event& event) const { event.block(computing()); }
+  /// The device's memory is not used again before the stores, or the fetches, so far have ended.
+  void hold_until_stored(const at::DataPtr& memory) const;
+  void hold_until_fetched(const at::DataPtr& memory) const;
+
+ private:
+  c10::Stream computing() const { return guards_.getStream(device_); }
+  c10::Event mark(const c10::Stream& stream) const;
+
+  at::Device device_;
+  c10::impl::VirtualGuardImpl guards_;
+  c10::Stream store_, fetch_;
+};
+
+}  // namespace trireme::inline v0::tensor
