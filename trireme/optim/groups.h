@@ -10,6 +10,7 @@ namespace trireme::inline v0::optim {
 
 struct ParameterNumbers {
   double rate_factor = 1, weight_decay = 0;
+  friend bool operator==(const ParameterNumbers&, const ParameterNumbers&) = default;
 };
 /// One entry per slice. Throws ConfigError if a group matches none of `parameters`.
 std::vector<ParameterNumbers> numbers_of(std::span<const OwnedSlice> slices,

@@ -27,18 +27,13 @@ class ElementwiseOptimizer final : public SliceOptimizer {
 
   void update(double learning_rate, double scale) override {
     ++step_count_;
-    for (std::size_t i = 0; i < slices_.size(); ++i) {
+    for (std::size_t i = 0; i < slices_.size();) {
       const auto rule = options_.rule({.count = step_count_,
                                        .rate = learning_rate * numbers_[i].rate_factor,
                                        .weight_decay = numbers_[i].weight_decay,
                                        .scale = scale});
-      if (slices_[i].size() == 0) continue;
       if (by_tensors(slices_[i])) {
-        std::array<at::Tensor, rule.kShape.arrays()> arrays{gradient_of(slices_[i]),
-                                                            weight_of(slices_[i])};
-        std::ranges::copy(state_.fetch(i), arrays.begin() + 2);
-        apply_by_tensors(rule, arrays);
-        state_.store(i);
+        i = update_alike(rule, i);
         continue;
       }
       in_type(slices_[i], [&]<class T>(T) {
@@ -47,10 +42,34 @@ class ElementwiseOptimizer final : public SliceOptimizer {
         for (std::size_t k = 0; k < state_names_.size(); ++k) updated[k + 1] = state_of<T>(i, k);
         kernel::apply(rule, &part.gradient, updated, part.compute, part.count);
       });
+      ++i;
     }
   }
 
  private:
+  // Updates the slices from `first` on that have its numbers together, some tens of megabytes at a
+  // time, since the rule's intermediate values are as large. Returns the first that was not.
+  template <class Rule>
+  std::size_t update_alike(const Rule& rule, std::size_t first) {
+    constexpr std::int64_t kElements = 16 << 20;
+    std::array<TensorList, Rule::kShape.arrays()> arrays;
+    std::int64_t elements = 0;
+    std::size_t end = first;
+    for (; end < slices_.size() && numbers_[end] == numbers_[first]; ++end) {
+      if (end > first && (elements + slices_[end].size() > kElements || state_.on_host())) break;
+      elements += slices_[end].size();
+      if (slices_[end].size() == 0) continue;
+      arrays[0].all.push_back(gradient_of(slices_[end]));
+      arrays[1].all.push_back(weight_of(slices_[end]));
+      const std::span<const at::Tensor> state = state_.fetch(end);
+      for (std::size_t k = 0; k < state.size(); ++k) arrays[k + 2].all.push_back(state[k]);
+    }
+    if (elements > 0) apply_by_lists(rule, arrays);
+    for (std::size_t i = first; i < end; ++i)
+      if (slices_[i].size() > 0) state_.store(i);
+    return end;
+  }
+
   Options options_;
 };
 

@@ -1,5 +1,6 @@
 #include "trireme/optim/slice_optimizer.h"
 
+#include <ATen/ops/_foreach_copy.h>
 #include <c10/core/GradMode.h>
 
 #include "trireme/base/check.h"
@@ -42,15 +43,18 @@ void SliceOptimizer::apply(double learning_rate, double scale) {
   const c10::AutoGradMode no_grad(false);
   update(learning_rate, scale);
   state_.end_pass();
+  std::vector<at::Tensor> copies, weights;
   for (const OwnedSlice& slice : slices_) {
     if (slice.compute == nullptr || slice.size() == 0) continue;
     if (by_tensors(slice)) {
-      flat(slice, slice.compute, slice.compute_dtype).copy_(weight_of(slice));
+      copies.push_back(flat(slice, slice.compute, slice.compute_dtype));
+      weights.push_back(weight_of(slice));
     } else if (slice.compute_dtype == DType::F16) {  // kernels write bf16 themselves
       kernel::convert(static_cast<const float*>(slice.weight), static_cast<Float16*>(slice.compute),
                       static_cast<std::size_t>(slice.size()));
     }
   }
+  if (!copies.empty()) at::_foreach_copy_(copies, weights);
 }
 
 bool SliceOptimizer::by_tensors(const OwnedSlice& slice) {

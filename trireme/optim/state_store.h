@@ -34,6 +34,7 @@ class StateStore {
   void end_pass();
   /// Waits until the host may read and write what is kept.
   void wait() const;
+  bool on_host() const noexcept { return on_host_; }
   /// Bytes in the host's memory that would be on the device.
   std::size_t bytes_on_host() const noexcept { return bytes_on_host_; }
 
