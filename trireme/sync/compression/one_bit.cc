@@ -12,15 +12,15 @@ namespace {
 
 constexpr std::int64_t kChunk = 4096;
 
-// The code of a bucket of C chunks: 2 C floats, which replace the elements of either sign, and then
-// one bit for each element, set for a negative one.
+// The code of a bucket of C chunks: 2 C floats, and one bit for each element, set for a negative one.
+// An element is the first float of its chunk, plus the second if its bit is set.
 constexpr std::int64_t kMeans = 2 * sizeof(float), kBits = kChunk / 8;
 
 std::int64_t chunks_of(std::int64_t count) { return (count + kChunk - 1) / kChunk; }
 
 struct Code {
   std::int64_t chunks;
-  at::Tensor means, bits;  // [C, 2], positive and negative; [C, 512]
+  at::Tensor means, bits;  // [C, 2]; [C, 512]
 
   Code(const at::Tensor& bytes, std::int64_t first, std::int64_t of_chunks) : chunks(of_chunks) {
     const Buffer all = tensor::to_buffer(bytes);
@@ -35,13 +35,17 @@ struct Code {
     bits = part(kMeans * chunks, kBits * chunks, DType::U8).view({chunks, kBits});
   }
 
-  at::Tensor bit_values() const {
-    return at::bitwise_left_shift(at::ones({8}, bits.options()), at::arange(8, bits.options()));
-  }
   // The elements that the code stands for, [count].
   at::Tensor decoded(std::int64_t count) const {
-    const at::Tensor negative = bits.unsqueeze(2).bitwise_and(bit_values()).ne(0);
-    return at::where(negative.view({chunks, kChunk}), means.narrow(1, 1, 1), means.narrow(1, 0, 1))
+    // A byte times ones is in all eight bytes of a word; byte k keeps bit k.
+    constexpr std::int64_t kOnes = 0x0101010101010101;
+    constexpr auto kBitOfByte = static_cast<std::int64_t>(0x8040201008040201);
+    const at::Tensor spread = bits.to(at::kLong).mul_(kOnes).bitwise_and_(kBitOfByte);
+    return spread.view(at::kByte)
+        .ne(0)
+        .to(at::kFloat)
+        .mul_(means.narrow(1, 1, 1))
+        .add_(means.narrow(1, 0, 1))
         .view({-1})
         .narrow(0, 0, count);
   }
@@ -53,16 +57,19 @@ void encode(at::Tensor& values, const Code& code) {
   const std::int64_t chunks = code.chunks, count = values.numel();
   const at::Tensor rows =
       at::constant_pad_nd(values, {0, chunks * kChunk - count}).view({chunks, kChunk});
-  const at::Tensor negative = rows < 0, wide = rows.to(at::kDouble);
-  const at::Tensor negatives = negative.sum(1);
+  const at::Tensor negative = rows < 0, negatives = negative.sum(1);
   at::Tensor others = kChunk - negatives;
   others.narrow(0, chunks - 1, 1).sub_(chunks * kChunk - count);  // the padding
   const auto mean = [](const at::Tensor& part, const at::Tensor& number) {
-    return part.sum(1) / number.clamp_min(1);
+    return part.sum(1, false, at::kDouble) / number.clamp_min(1);
   };
-  code.means.select(1, 0).copy_(mean(wide.clamp_min(0), others));
-  code.means.select(1, 1).copy_(mean(wide.clamp_max(0), negatives));
-  code.bits.copy_((negative.view({chunks, kBits, 8}) * code.bit_values()).sum(2, false, at::kByte));
+  const at::Tensor positive_mean = mean(rows.clamp_min(0), others);
+  code.means.select(1, 0).copy_(positive_mean);
+  code.means.select(1, 1).copy_(mean(rows.clamp_max(0), negatives) - positive_mean);
+  // Eight bytes of 0 or 1, times this, have their bits in the uppermost byte, the first one lowest.
+  constexpr std::int64_t kGather = 0x0102040810204080;
+  const at::Tensor gathered = negative.view(at::kLong) * kGather;
+  code.bits.copy_(at::bitwise_right_shift(gathered, 56).bitwise_and_(0xff));
   values.sub_(code.decoded(count));
 }
 
