@@ -100,8 +100,14 @@ Memory memory_of(const TrainingPlan& plan) {
   memory.weights = job.shards_weights ? among(times(n, compute), job) : times(n, compute);
   if (half) memory.weights += among(masters, job);
   memory.gradients = job.shards_gradients ? among(sums, job) : sums;
+  const auto moments = [&](std::int64_t parameters, int count) {
+    return among(times(times(parameters, master), count), job);
+  };
   memory.optimizer =
-      among(times(masters, job.optimizer_moments), job) + times(masters, job.exchange.kept);
+      moments(n, job.optimizer_moments - job.moments_on_host) + times(masters, job.exchange.kept);
+  memory.optimizer_on_host = moments(n, job.moments_on_host);
+  // A device holds those of three parameters meanwhile; `largest_blocks` counts two blocks'.
+  memory.optimizer += moments(std::min(n, 3 * job.largest_blocks / 2), job.moments_on_host);
   memory.moving = moving_bytes(plan, n, master, compute);
   const auto live = [&](std::int64_t of_micro) {
     return times(of_micro, std::int64_t{plan.lanes} * plan.live_micro_batches) / plan.stages;
@@ -312,8 +318,11 @@ std::string memory_lines(const TrainingPlan& plan) {
   out << "  memory   " << bytes_text(plan.rank_bytes())
       << (plan.on_device() ? " a rank on its device" : " a rank") << ", predicted: weights "
       << bytes_text(memory.weights) << " + gradients " << bytes_text(memory.gradients)
-      << " + optimizer " << bytes_text(memory.optimizer) << " + activations "
-      << bytes_text(memory.activations)
+      << " + optimizer " << bytes_text(memory.optimizer)
+      << (memory.optimizer_on_host > 0
+              ? " (and " + bytes_text(memory.optimizer_on_host) + " on the host)"
+              : "")
+      << " + activations " << bytes_text(memory.activations)
       << (job.recompute == "none" ? "" : " (recompute: " + job.recompute + ")")
       << (job.offloads_activations ? " (and " + bytes_text(memory.in_file) +
                                          (plan.on_device() ? " on the host)" : " in a file)")
@@ -393,7 +402,8 @@ std::string exchange_line(const TrainingPlan& plan) {
 }  // namespace
 
 std::int64_t TrainingPlan::host_total() const noexcept {
-  const std::int64_t of_rank = on_device() ? memory.runtime() : memory.total();
+  const std::int64_t of_rank =
+      on_device() ? memory.runtime() + memory.in_file + memory.optimizer_on_host : memory.total();
   return shared() + times(of_rank - shared(), job.ranks_here);
 }
 

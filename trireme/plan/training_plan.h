@@ -28,7 +28,8 @@ struct Memory {
   std::int64_t group = 0;    // sockets and other costs of joining; peers' gradients, read in place
   std::int64_t text = 0;     // the corpus; one copy for all ranks of a host
   std::int64_t in_file = 0;  // activations in a file, or of a device on the host (not in total())
-  std::int64_t moving = 0;   // ZeRO: buckets in transit to owners; ZeRO-3: also two blocks' weights
+  std::int64_t optimizer_on_host = 0;  // of a device's optimizer state (not in total())
+  std::int64_t moving = 0;  // ZeRO: buckets in transit to owners; ZeRO-3: also two blocks' weights
   std::int64_t runtime() const noexcept { return program + kernels + group + text; }
   /// Memory on the rank's device, if it has one.
   std::int64_t tensors() const noexcept {
@@ -55,6 +56,7 @@ struct Job {
   std::int64_t parameters = 0;
   std::string precision = "fp32";                 // fp64 | fp32 | bf16 | fp16
   int optimizer_moments = 2;                      // AdamW: 2, each fp32 (fp64 under fp64)
+  int moments_on_host = 0;                        // of these, under memory.offload = "host"
   std::int64_t batch = 0, micro = 0;              // samples
   std::string sample = "sequence";                // what batch and micro count: "sequence", "image"
   std::int64_t tokens_per_sample = 0, steps = 0;  // tokens: 1 if a sample is one item

@@ -329,6 +329,20 @@ TEST(TrainingPlan, ActivationsInAFileAreBesideTheMemory) {
   EXPECT_THAT(plan::explain(plan), HasSubstr("(and 4.8 kB in a file)"));
 }
 
+TEST(TrainingPlan, OptimizerStateOnTheHostLeavesTheDevice) {
+  plan::Job one = job(8, 1, 2);
+  one.device = "cuda";
+  one.ranks_here = 2;
+  one.largest_blocks = one.parameters / 10;
+  const plan::TrainingPlan kept = plan::make_plan(one);
+  one.moments_on_host = one.optimizer_moments;
+  const plan::TrainingPlan plan = plan::make_plan(one);
+  EXPECT_EQ(plan.memory.optimizer_on_host, kept.memory.optimizer);
+  EXPECT_EQ(plan.rank_bytes() + kept.memory.optimizer * 85 / 100, kept.rank_bytes());
+  EXPECT_EQ(plan.host_total(), kept.host_total() + 2 * kept.memory.optimizer);
+  EXPECT_THAT(plan::explain(plan), HasSubstr(" on the host) + activations"));
+}
+
 // Counted in halves of an all-reduce: gradients to their owners, weights back.
 TEST(TrainingPlan, CommunicationOfPartsIsCountedInHalves) {
   plan::Job one = job(8, 1, 2);

@@ -4,6 +4,7 @@
 
 #include "trireme/base/error.h"
 #include "trireme/base/words.h"
+#include "trireme/memory/offload_folder.h"
 #include "trireme/memory/recompute.h"
 #include "trireme/observe/machine.h"
 #include "trireme/optim/group_check.h"
@@ -210,6 +211,8 @@ plan::TrainingPlan plan_training(const Settings& settings, const input::Corpus& 
   // An average of the weights is sharded like the optimizer's state.
   job.optimizer_moments =
       optim::moments_per_element(settings.optimizer) + (settings.strategy.ema > 0 ? 1 : 0);
+  if (settings.strategy.offload == memory::kOnHost)
+    job.moments_on_host = optim::moments_per_element(settings.optimizer);
   job.batch = settings.batches.batch;
   job.micro = settings.batches.micro;
   job.tokens_per_sample = words.items_per_sample;
