@@ -245,6 +245,8 @@ TEST(Output, FiguresInJsonAreNumbers) {
   EXPECT_TRUE(doctor[0].at("devices").is_array());
   EXPECT_THAT(doctor[0].at("device_kinds"), ::testing::StartsWith("cpu"));
   EXPECT_FALSE(doctor[0].at("train_device_auto").get<std::string>().empty());
+  EXPECT_EQ(doctor[0].at("environment"), "none: one process");
+  EXPECT_EQ(doctor[0].at("environment_reasons"), Json::array());
 }
 
 TEST(Output, GenerateContinuesThePromptTheSameWayForASeed) {

@@ -1,11 +1,11 @@
 // Job: this process's membership in a distributed run. The constructor joins, the destructor
 // leaves.
 //
-// A process started by `trireme launch`, `trireme train`, `mpirun`, `srun` or `torchrun` is one
-// rank of n; a process started alone is a job of one rank. No LibTorch. One Job per process; its
-// accessors are const and thread safe. A failure to join throws; a lost peer breaks the
-// communicators with PeerLost. The constructor installs a terminate handler, so an exception that
-// leaves the user's main also ends with the documented exit code.
+// A process that a launcher started (docs/clusters.md lists them) is one rank of n; a process
+// started alone is a job of one rank. No LibTorch. One Job per process; its accessors are const and
+// thread safe. A failure to join throws; a lost peer breaks the communicators with PeerLost. The
+// constructor installs a terminate handler, so an exception that leaves the user's main also ends
+// with the documented exit code.
 #pragma once
 
 #include <cstdint>

@@ -1,29 +1,34 @@
-// Finds out which rank of which job this process is, with one resolver per way of starting.
+// Finds out which rank of which job this process is, from the variables that its launcher set.
 //
-// Order: our own launcher; mpirun; torchrun; srun; launchers whose ranks cannot be joined (refused,
-// so that n copies do not train side by side unnoticed); alone. Pure functions of a getter.
+// Each kind of launcher has a reader (launchers.h), which says what it found and why. `trireme
+// launch` decides alone. Otherwise launchers must agree on rank and size, unless one started the
+// other (srun one torchrun on each host): then the inner one counts. If none states a rank, this
+// process is alone, unless a reader refuses it: several processes that cannot be joined must not
+// train side by side unnoticed. Pure functions of a getter.
 #pragma once
 
 #include <cstdint>
 #include <functional>
 #include <optional>
 #include <string>
+#include <vector>
 
 namespace trireme::inline v0::rendezvous {
 
 /// Where ranks meet if their launcher provides no means of communication.
 struct MeetingPlace {
-  std::string name;      // equal on all ranks of this start, and unique: "srun 17.0"
-  std::string host;      // rank 0's host, as other ranks reach it: "node07"
-  bool one_host = true;  // all ranks are on one host
+  std::string name;        // equal on all ranks of this start, and unique: "srun 17.0"
+  std::string host;        // rank 0's host, as other ranks reach it: "node07"
+  std::uint16_t port = 0;  // the coordinator's, unless it is taken; 0: one that follows from `name`
+  bool one_host = true;    // all ranks are on one host
 };
 
 struct RankEnvironment {
   int rank = 0, size = 1;
-  int local_rank = 0, local_size = 1;   // the launcher's numbers; Job counts by the ranks' hosts
-  std::string host;                     // this host's name; empty: the system's
-  std::string coordinator;              // "127.0.0.1:40123"; empty: alone, or a foreign launcher
-  std::string launcher;                 // "mpirun (Open MPI)", "srun", "torchrun"; empty: none
+  int local_rank = 0, local_size = 1;  // the launcher's numbers; Job counts by the ranks' hosts
+  std::string host;                    // this host's name; empty: the system's
+  std::string coordinator;             // "127.0.0.1:40123"; empty: alone, or a foreign launcher
+  std::string launcher;  // "mpirun (Open MPI)", "srun", "torchrun"; empty: none, or ours
   std::optional<MeetingPlace> meeting;  // for a foreign launcher; none: the ranks meet over MPI
   std::string job = "job";
   std::uint32_t epoch = 0;
@@ -40,16 +45,21 @@ std::optional<std::string> process_environment(const char* name);
 /// True in a batch script to which Slurm gave several tasks: srun has not started them.
 bool in_batch_script(const Getenv& get = process_environment);
 
-/// Removes the variables in which mpirun, torchrun and srun state the number of processes. This
-/// process and its children then run alone. For commands that need no ranks or start their own.
-/// Call it before other threads exist.
+/// Removes the variables in which launchers other than `trireme launch` state the number of
+/// processes. This process and its children then run alone. For commands that need no ranks or
+/// start their own. Call it before other threads exist.
 void ignore_launchers();
 
-/// The first host of a Slurm list: "node07" for "node[07-09,12],gpu1".
-std::string first_host(const std::string& node_list);
-
-/// Throws ConfigError (exit code 2) for malformed values, in a batch script with several tasks, and
-/// if the environment states several processes that cannot be joined.
+/// TRIREME_ENVIRONMENT names the launcher whose variables count: a key of launchers.h, or "alone".
+/// Throws ConfigError (exit code 2) for malformed values, in a batch script with several tasks, if
+/// two launchers disagree, and if the environment states several processes that cannot be joined.
 RankEnvironment resolve_environment(const Getenv& get = process_environment);
+
+/// The same for people.
+struct EnvironmentReport {
+  std::string found;                 // "srun: rank 3 of 4", "none: one process", or the refusal
+  std::vector<std::string> reasons;  // "srun: SLURM_PROCID=3, SLURM_NTASKS=4; rank 3 of 4"
+};
+EnvironmentReport report_environment(const Getenv& get = process_environment);
 
 }  // namespace trireme::inline v0::rendezvous

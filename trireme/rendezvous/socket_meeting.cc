@@ -41,8 +41,10 @@ std::string name_of_this_one(const RankEnvironment& env) {
   return env.meeting->name + " " + std::to_string(meetings++);
 }
 
-// Ports that other programs rarely use, below the range from which systems assign ports.
-std::uint16_t port_of(const std::string& name, int attempt) {
+// The place's own port first. Then ports that other programs rarely use, below the range from which
+// systems assign ports.
+std::uint16_t port_of(const rendezvous::MeetingPlace& place, const std::string& name, int attempt) {
+  if (attempt == 0 && place.port != 0) return place.port;
   std::uint64_t hash = 14695981039346656037ull;  // FNV-1a
   for (const char letter : name)
     hash = (hash ^ static_cast<unsigned char>(letter)) * 1099511628211u;
@@ -180,7 +182,7 @@ void SocketMeeting::open_to_all(const RankEnvironment& env, const std::string& n
           .address = net::is_loopback(host)                ? "127.0.0.1"
                      : host.find(':') != std::string::npos ? "::"
                                                            : "0.0.0.0",
-          .port = port_of(name, attempt),
+          .port = port_of(*env.meeting, name, attempt),
           .secret = secret_,
           .job = name,
           .lost_with_stream = true});
@@ -216,7 +218,8 @@ void SocketMeeting::search(RankEnvironment& env, const std::string& name, TimePo
   secret_ = secret_for(env, name);
   while (env.coordinator.empty() && waiter_->now() < deadline) {
     for (int attempt = 0; attempt < kPorts && env.coordinator.empty(); ++attempt) {
-      const std::string endpoint = net::to_string({env.meeting->host, port_of(name, attempt)});
+      const std::string endpoint =
+          net::to_string({env.meeting->host, port_of(*env.meeting, name, attempt)});
       if (rendezvous::is_coordinator(endpoint, secret_)) env.coordinator = endpoint;
     }
     if (env.coordinator.empty()) waiter_->sleep(5 * kAskAgain);

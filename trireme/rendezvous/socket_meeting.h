@@ -1,13 +1,13 @@
-// SocketMeeting: joins processes to one job that srun or torchrun started. These launchers assign
-// ranks but provide no means of communication.
+// SocketMeeting: joins processes to one job that srun, torchrun or a TFJob started. These launchers
+// assign ranks but provide no means of communication.
 //
 // Rank 0 runs a coordinator in its process. On one host the other ranks ask rank 0 for the
 // coordinator's address and the job's secret, over an abstract Unix socket named after the start;
 // the kernel proves that both ends belong to one user. On several hosts the user provides the
 // secret (TRIREME_JOB_SECRET_FILE, otherwise ConfigError). The coordinator then listens on the
-// first free port of a list that is derived from the start's name, and the others try these ports
-// in turn until one proves the secret. The rest is as under `trireme launch`. Processes may meet
-// again if all do.
+// first free port of a list (the place's own, then ones derived from the start's name), and the
+// others try these ports in turn until one proves the secret. The rest is as under `trireme
+// launch`. Processes may meet again if all do.
 #pragma once
 
 #include <memory>

@@ -1,11 +1,12 @@
-// Ranks started by torchrun or srun, which give them rank numbers but no transport: one job, on one
-// host and on several, and the error if they cannot form one. Here the variables are set by hand;
-// torchrun.2 and srun.4 run the programs themselves if they are installed.
+// Ranks started by torchrun, srun or a TFJob, which give them rank numbers but no transport: one
+// job, on one host and on several, and the error if they cannot form one. Here the variables are
+// set by hand; torchrun.2 and srun.4 run the programs themselves if they are installed.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -28,10 +29,23 @@ constexpr int kRanks = 3;
 
 void set(const char* name, const std::string& value) { setenv(name, value.c_str(), 1); }
 
-// Sets the environment that `launcher` gives rank TRIREME_RANK of kRanks; `one_host`: all on one
-// host, otherwise each on its own.
+// Task `rank` of a TFJob of a chief, which is rank 0, and `size - 1` workers.
+std::string tf_config(int rank, int size, bool one_host, long start) {
+  const auto address = [&](int of) {
+    const std::string host = one_host || of == 0 ? "127.0.0.1" : "host" + std::to_string(of);
+    return "\"" + host + ":" + std::to_string(20000 + (start * 10 + of) % 10000) + "\"";
+  };
+  std::string workers;
+  for (int of = 1; of < size; ++of) workers += (of > 1 ? "," : "") + address(of);
+  return R"({"cluster":{"chief":[)" + address(0) + R"(],"worker":[)" + workers +
+         R"(]},"task":{"type":")" + (rank == 0 ? "chief" : "worker") + R"(","index":)" +
+         std::to_string(std::max(rank - 1, 0)) + R"(},"environment":"cloud"})";
+}
+
+// Sets the environment that `launcher` gives rank TRIREME_RANK of TRIREME_SIZE; `one_host`: all on
+// one host, otherwise each on its own.
 void pretend(const std::string& launcher, bool one_host) {
-  const std::string rank = std::getenv("TRIREME_RANK"), size = std::to_string(kRanks);
+  const std::string rank = std::getenv("TRIREME_RANK"), size = std::getenv("TRIREME_SIZE");
   const std::string id = std::getenv("TRIREME_START_ID");
   if (!one_host) set("TRIREME_HOST", "host" + rank);
   if (launcher == "torchrun") {
@@ -42,6 +56,8 @@ void pretend(const std::string& launcher, bool one_host) {
     set("MASTER_ADDR", "127.0.0.1");
     set("MASTER_PORT", "29500");
     set("TORCHELASTIC_RUN_ID", id);
+  } else if (launcher == "TF_CONFIG") {
+    set("TF_CONFIG", tf_config(std::stoi(rank), std::stoi(size), one_host, std::stol(id)));
   } else {
     set("SLURM_PROCID", rank);
     set("SLURM_NTASKS", size);
@@ -93,7 +109,7 @@ TRIREME_PROCESS(sums) {  // twice: the second Job must connect as the first one 
 }
 
 class Starts : public ::testing::TestWithParam<std::string> {};
-INSTANTIATE_TEST_SUITE_P(By, Starts, ::testing::Values("torchrun", "srun"),
+INSTANTIATE_TEST_SUITE_P(By, Starts, ::testing::Values("torchrun", "srun", "TF_CONFIG"),
                          [](const auto& info) { return info.param; });
 
 TEST_P(Starts, RanksOfOneHostAreOneJob) {
@@ -115,6 +131,18 @@ TEST_P(Starts, RanksOfSeveralHostsMeetWithTheUsersSecret) {
   for (int rank = 0; rank < kRanks; ++rank) {
     const std::string line = "rank " + std::to_string(rank) + " of 3 over mixed, 0 of 1 here\n";
     EXPECT_EQ(run.ranks[rank].out, line + line) << run.describe();
+  }
+}
+
+TEST(TFJob, FourProcessesAreOneJob) {
+  const SecretFile secret;
+  ProcessOptions options = options_for("TF_CONFIG", false);
+  options.environment.push_back(secret.variable());
+  const ProcessRun run = run_processes(4, "sums", options);
+  EXPECT_EQ(run.exit_code, 0) << run.describe();
+  for (int rank = 0; rank < 4; ++rank) {
+    EXPECT_THAT(run.ranks[rank].out, HasSubstr("rank " + std::to_string(rank) + " of 4 over mixed"))
+        << run.describe();
   }
 }
 

@@ -17,6 +17,7 @@
 #include "trireme/input/compiler_headers.h"
 #include "trireme/observe/events.h"
 #include "trireme/observe/machine.h"
+#include "trireme/rendezvous/environment.h"
 #include "trireme/tensor/determinism.h"
 #include "trireme/tensor/kernel_table.h"
 #include "trireme/tensor/kernel_tuning.h"
@@ -83,6 +84,13 @@ void look_at_devices(Findings& found) {
   found.event.set("train_device_auto", train::describe_auto(devices));
 }
 
+void look_at_environment(Findings& found) {
+  const rendezvous::EnvironmentReport report = rendezvous::report_environment();
+  found.text("environment", report.found);
+  for (const std::string& reason : report.reasons) found.lines.emplace_back("", reason);
+  found.event.set("environment_reasons", report.reasons);
+}
+
 void look_at_machine(Findings& found) {
   const observe::Cores cores = observe::usable_cores();
   found.text("host", observe::host_name());
@@ -106,6 +114,7 @@ int report(bool json) {
   Findings found;
   look_at_programs(found);
   look_at_devices(found);
+  look_at_environment(found);
   look_at_machine(found);
   if (json) {
     std::printf("%s\n", found.event.line().c_str());

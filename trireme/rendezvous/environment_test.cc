@@ -1,0 +1,431 @@
+// The variables of every launcher, as it sets them, and what they mean together.
+#include "trireme/rendezvous/environment.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <map>
+
+#include "trireme/base/error.h"
+#include "trireme/rendezvous/launchers.h"
+
+namespace trireme::rendezvous {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+using Variables = std::map<std::string, std::string>;
+
+Getenv from(Variables variables) {
+  return [variables](const char* name) -> std::optional<std::string> {
+    const auto found = variables.find(name);
+    if (found == variables.end()) return std::nullopt;
+    return found->second;
+  };
+}
+
+std::string refusal_of(const Variables& variables) {
+  try {
+    resolve_environment(from(variables));
+  } catch (const ConfigError& error) {
+    return error.what();
+  }
+  return "no error";
+}
+
+Variables joined(Variables one, const Variables& other) {
+  one.insert(other.begin(), other.end());
+  return one;
+}
+
+// Process 3 of `mpirun -n 4` on two hosts.
+const Variables kOpenMpi{{"OMPI_COMM_WORLD_SIZE", "4"},
+                         {"OMPI_COMM_WORLD_RANK", "3"},
+                         {"OMPI_COMM_WORLD_LOCAL_SIZE", "2"},
+                         {"OMPI_COMM_WORLD_LOCAL_RANK", "1"},
+                         {"PMIX_RANK", "3"}};
+
+// The second task of `srun -N 2 -n 2`: one task on each node.
+const Variables kSrun{{"SLURM_JOB_ID", "17"},
+                      {"SLURM_STEP_ID", "0"},
+                      {"SLURM_PROCID", "1"},
+                      {"SLURM_NTASKS", "2"},
+                      {"SLURM_STEP_NUM_TASKS", "2"},
+                      {"SLURM_LOCALID", "0"},
+                      {"SLURM_NODEID", "1"},
+                      {"SLURM_STEP_NUM_NODES", "2"},
+                      {"SLURM_STEP_TASKS_PER_NODE", "1(x2)"},
+                      {"SLURM_STEP_NODELIST", "node[07-08]"}};
+
+// Rank `rank` of `torchrun --nproc-per-node LOCAL` with `size` ranks in all.
+Variables torchrun(const std::string& rank, const std::string& size, const std::string& local) {
+  return {{"RANK", rank},           {"WORLD_SIZE", size},
+          {"LOCAL_RANK", "0"},      {"LOCAL_WORLD_SIZE", local},
+          {"GROUP_RANK", "0"},      {"MASTER_ADDR", "node07"},
+          {"MASTER_PORT", "29500"}, {"TORCHELASTIC_RUN_ID", "none"}};
+}
+
+// As the training operator writes it for a worker of a TFJob with a chief and two workers.
+Variables tf_config(const std::string& task,
+                    const std::string& cluster = R"("chief":["mnist-chief-0.ns.svc:2222"],)"
+                                                 R"("worker":["mnist-worker-0.ns.svc:2222",)"
+                                                 R"("mnist-worker-1.ns.svc:2222"])") {
+  return {{"TF_CONFIG",
+           R"({"cluster":{)" + cluster + R"(},"task":)" + task + R"(,"environment":"cloud"})"}};
+}
+
+TEST(Environment, AloneIsOneRankWithoutACoordinator) {
+  const RankEnvironment rank = resolve_environment(from({}));
+  EXPECT_EQ(rank.rank, 0);
+  EXPECT_EQ(rank.size, 1);
+  EXPECT_EQ(rank.coordinator, "");
+}
+
+TEST(Environment, ReadsWhatTheLauncherGives) {
+  const RankEnvironment rank = resolve_environment(from({{"TRIREME_COORDINATOR", "127.0.0.1:5"},
+                                                         {"TRIREME_RANK", "2"},
+                                                         {"TRIREME_SIZE", "4"},
+                                                         {"TRIREME_SECRET_FD", "9"},
+                                                         {"TRIREME_CORES", "3"},
+                                                         {"OMPI_COMM_WORLD_SIZE", "8"}}));
+  EXPECT_EQ(rank.rank, 2);
+  EXPECT_EQ(rank.size, 4);
+  EXPECT_EQ(rank.local_size, 4);
+  EXPECT_EQ(rank.secret_descriptor, 9);
+  EXPECT_EQ(rank.cores, 3);
+  EXPECT_THROW(resolve_environment(from({{"TRIREME_COORDINATOR", "x"}, {"TRIREME_RANK", "2"}})),
+               ConfigError);
+  EXPECT_THROW(resolve_environment(from({{"TRIREME_COORDINATOR", "x"}, {"TRIREME_RANK", "two"}})),
+               ConfigError);
+}
+
+TEST(Environment, KnowsWhatMpirunGives) {
+  RankEnvironment rank = resolve_environment(from({{"OMPI_COMM_WORLD_SIZE", "4"},
+                                                   {"OMPI_COMM_WORLD_RANK", "3"},
+                                                   {"OMPI_COMM_WORLD_LOCAL_SIZE", "2"},
+                                                   {"OMPI_COMM_WORLD_LOCAL_RANK", "1"}}));
+  EXPECT_EQ(rank.launcher, "mpirun (Open MPI)");
+  EXPECT_EQ(rank.rank, 3);
+  EXPECT_EQ(rank.size, 4);
+  EXPECT_EQ(rank.local_size, 2);
+  EXPECT_EQ(rank.local_rank, 1);
+  EXPECT_EQ(rank.coordinator, "");
+  rank = resolve_environment(from({{"PMI_SIZE", "2"}, {"PMI_RANK", "1"}}));
+  EXPECT_EQ(rank.launcher, "mpirun (MPICH)");
+  EXPECT_EQ(rank.rank, 1);
+  EXPECT_EQ(rank.local_size, 2);
+  EXPECT_EQ(resolve_environment(from({{"PMI_SIZE", "1"}})).launcher, "");
+  EXPECT_THAT(refusal_of({{"PMI_SIZE", "2"}}),
+              HasSubstr("PMI_SIZE=2 means several processes, but PMI_RANK is not set"));
+  rank = resolve_environment(from({{"TRIREME_COORDINATOR", "127.0.0.1:5"},
+                                   {"TRIREME_RANK", "0"},
+                                   {"TRIREME_SIZE", "1"},
+                                   {"PMI_SIZE", "2"}}));
+  EXPECT_EQ(rank.launcher, "");
+}
+
+TEST(Environment, KnowsWhatTorchrunGives) {
+  Variables torchrun{{"RANK", "3"},
+                     {"WORLD_SIZE", "4"},
+                     {"LOCAL_RANK", "1"},
+                     {"LOCAL_WORLD_SIZE", "2"},
+                     {"MASTER_ADDR", "node07"},
+                     {"MASTER_PORT", "29500"},
+                     {"TORCHELASTIC_RUN_ID", "none"},
+                     {"SLURM_PROCID", "0"},
+                     {"SLURM_NTASKS", "2"}};
+  const RankEnvironment rank = resolve_environment(from(torchrun));
+  EXPECT_EQ(rank.launcher, "torchrun");
+  EXPECT_EQ(rank.rank, 3);
+  EXPECT_EQ(rank.size, 4);
+  EXPECT_EQ(rank.local_rank, 1);
+  EXPECT_EQ(rank.local_size, 2);
+  EXPECT_EQ(rank.coordinator, "");
+  ASSERT_TRUE(rank.meeting);
+  EXPECT_EQ(rank.meeting->host, "node07");
+  EXPECT_FALSE(rank.meeting->one_host);
+  torchrun["TORCHELASTIC_RESTART_COUNT"] = "1";
+  EXPECT_NE(resolve_environment(from(torchrun)).meeting->name, rank.meeting->name);
+  torchrun["LOCAL_WORLD_SIZE"] = "4";
+  EXPECT_TRUE(resolve_environment(from(torchrun)).meeting->one_host);
+  torchrun["RANK"] = "4";
+  EXPECT_THROW(resolve_environment(from(torchrun)), ConfigError);
+  EXPECT_EQ(resolve_environment(from({{"WORLD_SIZE", "1"}, {"RANK", "0"}})).launcher, "");
+  EXPECT_THROW(resolve_environment(from({{"WORLD_SIZE", "2"}, {"RANK", "0"}})), ConfigError);
+}
+
+TEST(Environment, KnowsWhatSrunGives) {
+  Variables srun{{"SLURM_PROCID", "4"},
+                 {"SLURM_NTASKS", "5"},
+                 {"SLURM_LOCALID", "0"},
+                 {"SLURM_JOB_ID", "17"},
+                 {"SLURM_STEP_ID", "2"},
+                 {"SLURM_STEP_NUM_NODES", "3"},
+                 {"SLURM_NODEID", "2"},
+                 {"SLURM_STEP_TASKS_PER_NODE", "2(x2),1"},
+                 {"SLURM_STEP_NODELIST", "gpu[07-08,11],login1"}};
+  const RankEnvironment rank = resolve_environment(from(srun));
+  EXPECT_EQ(rank.launcher, "srun");
+  EXPECT_EQ(rank.rank, 4);
+  EXPECT_EQ(rank.size, 5);
+  EXPECT_EQ(rank.local_rank, 0);
+  EXPECT_EQ(rank.local_size, 1);
+  ASSERT_TRUE(rank.meeting);
+  EXPECT_EQ(rank.meeting->name, "srun 17.2");
+  EXPECT_EQ(rank.meeting->host, "gpu07");
+  EXPECT_FALSE(rank.meeting->one_host);
+  srun["SLURM_NODEID"] = "1";
+  EXPECT_EQ(resolve_environment(from(srun)).local_size, 2);
+  srun["SLURM_STEP_NUM_NODES"] = "1";
+  EXPECT_EQ(resolve_environment(from(srun)).local_size, 5);
+  EXPECT_TRUE(resolve_environment(from(srun)).meeting->one_host);
+  EXPECT_EQ(resolve_environment(from({{"SLURM_NTASKS", "1"}, {"SLURM_PROCID", "0"}})).size, 1);
+}
+
+TEST(Environment, KnowsTheFirstHostOfAList) {
+  for (const auto& [list, first] : {std::pair<std::string, std::string>{"node07", "node07"},
+                                    {"node07,node09", "node07"},
+                                    {"node[07-09,12],gpu1", "node07"},
+                                    {"rack[2,4]n[1-3]", "rack2n1"},
+                                    {"", ""}}) {
+    EXPECT_EQ(first_host(list), first) << list;
+  }
+}
+
+TEST(Environment, RefusesWhatItCannotJoinInsteadOfTrainingCopies) {
+  // A batch script, which Slurm has started only once.
+  EXPECT_THAT(refusal_of({{"SLURM_NTASKS", "4"}, {"SLURM_PROCID", "0"}, {"SLURM_JOB_ID", "7"}}),
+              AllOf(HasSubstr("4 tasks (SLURM_NTASKS), but srun has not started this process"),
+                    HasSubstr("srun -n 4 PROGRAM"), HasSubstr("trireme train --ranks 4")));
+  EXPECT_THAT(refusal_of({{"TF_CONFIG", R"({"cluster": {}, "task": {"index": 0}})"}}),
+              HasSubstr("TF_CONFIG"));
+  EXPECT_EQ(resolve_environment(from({{"OMPI_COMM_WORLD_SIZE", "1"}})).size, 1);
+}
+
+TEST(Environment, ABatchScriptIsNoStepOfSrun) {
+  Variables batch{{"SLURM_JOB_ID", "7"}, {"SLURM_NTASKS", "2"}, {"SLURM_PROCID", "0"}};
+  EXPECT_TRUE(in_batch_script(from(batch)));
+  batch["SLURM_STEP_ID"] = "4294967291";  // SLURM_BATCH_SCRIPT
+  EXPECT_TRUE(in_batch_script(from(batch)));
+  EXPECT_THROW(resolve_environment(from(batch)), ConfigError);
+  batch["SLURM_STEP_ID"] = "0";
+  EXPECT_FALSE(in_batch_script(from(batch)));
+  EXPECT_EQ(resolve_environment(from(batch)).launcher, "srun");
+  EXPECT_FALSE(in_batch_script(from({{"SLURM_JOB_ID", "7"}, {"SLURM_NTASKS", "2"}})));  // salloc
+  EXPECT_FALSE(
+      in_batch_script(from({{"SLURM_JOB_ID", "7"}, {"SLURM_NTASKS", "1"}, {"SLURM_PROCID", "0"}})));
+}
+
+TEST(Environment, KnowsWhatJsrunGives) {
+  const RankEnvironment rank = resolve_environment(from({{"JSM_NAMESPACE_SIZE", "4"},
+                                                         {"JSM_NAMESPACE_RANK", "3"},
+                                                         {"JSM_NAMESPACE_LOCAL_SIZE", "2"},
+                                                         {"JSM_NAMESPACE_LOCAL_RANK", "1"},
+                                                         {"OMPI_COMM_WORLD_SIZE", "4"},
+                                                         {"OMPI_COMM_WORLD_RANK", "3"},
+                                                         {"PMIX_RANK", "3"},
+                                                         {"LSB_JOBID", "1234"}}));
+  EXPECT_EQ(rank.launcher, "jsrun");
+  EXPECT_EQ(rank.rank, 3);
+  EXPECT_EQ(rank.size, 4);
+  EXPECT_EQ(rank.local_rank, 1);
+  EXPECT_EQ(rank.local_size, 2);
+  EXPECT_FALSE(rank.meeting) << "they meet over MPI";
+}
+
+TEST(Environment, PmixAloneStatesNoSize) {
+  EXPECT_THAT(refusal_of({{"PMIX_RANK", "1"}, {"PMIX_NAMESPACE", "prterun-node07-1@1"}}),
+              HasSubstr("PMIX_RANK=1 means several processes, but PMIx has no variable"));
+  EXPECT_EQ(resolve_environment(from({{"PMIX_RANK", "0"}})).size, 1);
+  EXPECT_EQ(resolve_environment(from(joined(kSrun, {{"PMIX_RANK", "1"}}))).launcher, "srun");
+}
+
+TEST(Environment, KnowsWhatATFJobGives) {
+  RankEnvironment rank = resolve_environment(from(tf_config(R"({"type":"worker","index":1})")));
+  EXPECT_EQ(rank.launcher, "TFJob");
+  EXPECT_EQ(rank.rank, 2);
+  EXPECT_EQ(rank.size, 3);
+  EXPECT_EQ(rank.local_rank, 0);
+  EXPECT_EQ(rank.local_size, 1);
+  ASSERT_TRUE(rank.meeting);
+  EXPECT_EQ(rank.meeting->host, "mnist-chief-0.ns.svc");
+  EXPECT_EQ(rank.meeting->port, 2222);
+  EXPECT_FALSE(rank.meeting->one_host);
+  rank = resolve_environment(from(tf_config(R"({"type":"chief","index":0})")));
+  EXPECT_EQ(rank.rank, 0);
+  EXPECT_EQ(rank.meeting->name, "TF_CONFIG mnist-chief-0.ns.svc:2222");
+  // Without a chief, with parameter servers for others, on one host.
+  rank = resolve_environment(
+      from(tf_config(R"({"type":"worker","index":1})",
+                     R"("worker":["localhost:1","localhost:2"],"ps":["localhost:3"])")));
+  EXPECT_EQ(rank.rank, 1);
+  EXPECT_EQ(rank.size, 2);
+  EXPECT_EQ(rank.local_rank, 1);
+  EXPECT_EQ(rank.local_size, 2);
+  EXPECT_EQ(rank.meeting->port, 1);
+  EXPECT_TRUE(rank.meeting->one_host);
+  // "master" is the chief's old name.
+  rank = resolve_environment(from(
+      tf_config(R"({"type":"worker","index":0})", R"("master":["a:2222"],"worker":["b:2222"])")));
+  EXPECT_EQ(rank.rank, 1);
+  EXPECT_EQ(rank.meeting->host, "a");
+}
+
+TEST(Environment, ATFConfigOfOneProcessIsAlone) {
+  for (const Variables& one :
+       {tf_config(R"({"type":"worker","index":0})", R"("worker":["a:2222"])"),
+        Variables{{"TF_CONFIG", "{}"}}, Variables{{"TF_CONFIG", R"({"environment":"cloud"})"}},
+        Variables{{"TF_CONFIG", ""}}}) {
+    const RankEnvironment rank = resolve_environment(from(one));
+    EXPECT_EQ(rank.size, 1);
+    EXPECT_EQ(rank.launcher, "");
+  }
+}
+
+TEST(Environment, ATFConfigThatNamesNoRankIsRefusedWithThePlaceInIt) {
+  const std::string worker = R"({"type":"worker","index":0})";
+  const std::pair<Variables, const char*> cases[] = {
+      {{{"TF_CONFIG", "{\"cluster\":\n {,}}"}}, "is not JSON: parse error at line 2, column 3"},
+      {{{"TF_CONFIG", "[]"}}, "is not a JSON object"},
+      {{{"TF_CONFIG", R"({"cluster":{"worker":["a:1"]}})"}}, "no string at /task/type"},
+      {tf_config(R"({"type":"worker","index":-1})"), "no number from 0 at /task/index"},
+      {tf_config(R"({"type":"worker","index":"0"})"), "no number from 0 at /task/index"},
+      {tf_config(R"({"type":"worker","index":2})"),
+       "2 at /task/index, but /cluster/worker has 2 entries"},
+      {tf_config(R"({"type":"master","index":0})"), "master 0, but has no /cluster/master"},
+      {tf_config(R"({"type":"boss","index":0})"), "\"boss\" at /task/type, which is not chief"},
+      {tf_config(R"({"type":"ps","index":0})"), "ps 0, but this version of Trireme has no param"},
+      {tf_config(R"({"type":"evaluator","index":0})"), "evaluator 0, but this version"},
+      {tf_config(worker, R"("worker":["a:1","b:1","a:1"])"), "a:1 at /cluster/worker/2"},
+      {tf_config(worker, R"("worker":["a:1"],"ps":["a:1"])"), "a:1 at /cluster/ps/0"},
+      {tf_config(worker, R"("worker":["a"])"), "no \"host:port\" at /cluster/worker/0"},
+      {tf_config(worker, R"("worker":["a:1",7])"), "no \"host:port\" at /cluster/worker/1"},
+      {tf_config(worker, R"("worker":{"0":"a:1"})"), "no list at /cluster/worker"},
+      {tf_config(worker, R"("worker":["a:1"],"chief":["b:1"],"master":["c:1"])"),
+       "several tasks at /cluster/chief and /cluster/master"}};
+  for (const auto& [variables, words] : cases) {
+    EXPECT_THAT(refusal_of(variables), AllOf(HasSubstr("TF_CONFIG "), HasSubstr(words)));
+  }
+}
+
+// With enableDynamicWorker, a worker is told its own address and the parameter servers'.
+TEST(Environment, ASparseTFConfigStatesNoSize) {
+  const auto sparse = [](const std::string& cluster, const std::string& type) {
+    return Variables{{"TF_CONFIG", R"({"sparseCluster":)" + cluster + R"(,"task":{"type":")" +
+                                       type + R"(","index":1}})"}};
+  };
+  EXPECT_THAT(refusal_of(sparse(R"({"worker":{"1":"w1:2222"},"ps":null})", "worker")),
+              AllOf(HasSubstr("names worker 1 alone: it does not say how many ranks"),
+                    HasSubstr("enableDynamicWorker")));
+  EXPECT_THAT(refusal_of(sparse(R"({"worker":{"0":"w1:2222"},"ps":[]})", "worker")),
+              HasSubstr("worker 1, but has no /sparseCluster/worker/1"));
+  EXPECT_THAT(refusal_of(sparse(R"({"worker":{"1":"w1"},"ps":[]})", "worker")),
+              HasSubstr("no \"host:port\" at /sparseCluster/worker/1"));
+  EXPECT_THAT(refusal_of(sparse(R"({"worker":{},"ps":["p1:2222"]})", "ps")),
+              HasSubstr("no parameter servers"));
+}
+
+TEST(Environment, OfLaunchersThatAgreeTheMoreSpecificOneIsTaken) {
+  const Variables by_hand{
+      {"RANK", "3"}, {"WORLD_SIZE", "4"}, {"MASTER_ADDR", "node07"}, {"MASTER_PORT", "1"}};
+  EXPECT_EQ(resolve_environment(from(joined(kOpenMpi, by_hand))).launcher, "mpirun (Open MPI)");
+  const Variables pmi2{{"PMI_RANK", "1"}, {"PMI_SIZE", "2"}};  // srun --mpi=pmi2
+  EXPECT_EQ(resolve_environment(from(joined(kSrun, pmi2))).launcher, "mpirun (MPICH)");
+}
+
+TEST(Environment, LaunchersThatDisagreeAreRefusedWithTheirValues) {
+  // `srun -n 2 torchrun --standalone --nproc-per-node 4`: two jobs of four ranks.
+  EXPECT_THAT(refusal_of(joined(kSrun, torchrun("3", "4", "4"))),
+              AllOf(HasSubstr("torchrun says rank 3 of 4 (RANK=3, WORLD_SIZE=4), but srun says "
+                              "rank 1 of 2 (SLURM_PROCID=1, SLURM_STEP_NUM_TASKS=2)"),
+                    HasSubstr("set TRIREME_ENVIRONMENT to torchrun or srun")));
+  // The same size, another rank; set by hand.
+  EXPECT_THAT(refusal_of(joined(kSrun, {{"RANK", "0"},
+                                        {"WORLD_SIZE", "2"},
+                                        {"MASTER_ADDR", "node07"},
+                                        {"MASTER_PORT", "29500"}})),
+              HasSubstr("torchrun says rank 0 of 2"));
+  EXPECT_THAT(
+      refusal_of(joined(kOpenMpi, tf_config(R"({"type":"chief","index":0})"))),
+      AllOf(HasSubstr("mpirun (Open MPI) says rank 3 of 4"),
+            HasSubstr("TFJob says rank 0 of 3 (TF_CONFIG)"), HasSubstr("to openmpi or tfjob")));
+}
+
+TEST(Environment, ALauncherInsideAnotherNumbersTheRanks) {
+  // One torchrun on each node, of four ranks each.
+  RankEnvironment rank = resolve_environment(from(joined(kSrun, torchrun("5", "8", "4"))));
+  EXPECT_EQ(rank.launcher, "torchrun");
+  EXPECT_EQ(rank.size, 8);
+  // mpirun's daemons are a step of srun with one task on each node.
+  rank = resolve_environment(from(joined(kSrun, kOpenMpi)));
+  EXPECT_EQ(rank.launcher, "mpirun (Open MPI)");
+  EXPECT_EQ(rank.rank, 3);
+  // torchrun in each process of mpirun -n 4.
+  rank = resolve_environment(from(joined(kOpenMpi, torchrun("5", "8", "2"))));
+  EXPECT_EQ(rank.launcher, "torchrun");
+}
+
+TEST(Environment, ARefusalCountsUnlessAMoreSpecificLauncherStatesARank) {
+  const Variables nowhere{{"RANK", "1"}, {"WORLD_SIZE", "2"}};  // without MASTER_ADDR
+  EXPECT_THAT(refusal_of(joined(kSrun, nowhere)), HasSubstr("MASTER_ADDR"));
+  const Variables batch{{"SLURM_JOB_ID", "7"}, {"SLURM_NTASKS", "4"}, {"SLURM_PROCID", "0"}};
+  EXPECT_EQ(resolve_environment(from(joined(batch, kOpenMpi))).launcher, "mpirun (Open MPI)");
+}
+
+TEST(Environment, AVariableNamesTheLauncherThatCounts) {
+  Variables both = joined(kSrun, torchrun("3", "4", "4"));
+  const auto chosen = [&](const char* key) {
+    both["TRIREME_ENVIRONMENT"] = key;
+    return resolve_environment(from(both));
+  };
+  EXPECT_EQ(chosen("srun").size, 2);
+  EXPECT_EQ(chosen("torchrun").size, 4);
+  EXPECT_EQ(chosen("alone").size, 1);
+  both["TRIREME_ENVIRONMENT"] = "openmpi";
+  EXPECT_THAT(refusal_of(both), HasSubstr("no variable of mpirun (Open MPI) is set"));
+  both["TRIREME_ENVIRONMENT"] = "slurm";
+  EXPECT_THAT(refusal_of(both),
+              AllOf(HasSubstr("TRIREME_ENVIRONMENT=slurm names no launcher"),
+                    HasSubstr("alone, jsrun, openmpi, mpich, torchrun, srun, tfjob, pmix")));
+  both["TRIREME_COORDINATOR"] = "127.0.0.1:5";  // `trireme launch` decides alone
+  both["TRIREME_RANK"] = "1";
+  both["TRIREME_SIZE"] = "3";
+  EXPECT_EQ(resolve_environment(from(both)).size, 3);
+}
+
+TEST(Environment, TheReportSaysWhatWasFoundAndWhy) {
+  EnvironmentReport report = report_environment(from({}));
+  EXPECT_EQ(report.found, "none: one process");
+  EXPECT_THAT(report.reasons, ElementsAre());
+  report = report_environment(from(joined(kSrun, {{"WORLD_SIZE", "1"}, {"RANK", "0"}})));
+  EXPECT_EQ(report.found, "srun: rank 1 of 2, to meet at node07");
+  EXPECT_THAT(report.reasons,
+              ElementsAre("torchrun: RANK=0, WORLD_SIZE=1; states no rank",
+                          "srun: SLURM_PROCID=1, SLURM_STEP_NUM_TASKS=2; rank 1 of 2"));
+  report = report_environment(
+      from({{"SLURM_JOB_ID", "7"}, {"SLURM_NTASKS", "4"}, {"SLURM_PROCID", "0"}}));
+  EXPECT_THAT(report.found, HasSubstr("srun has not started this process"));
+  EXPECT_THAT(report.reasons,
+              ElementsAre(HasSubstr("srun cannot be used: Slurm's allocation has 4")));
+}
+
+TEST(Environment, IsOneProcessWhereLaunchersAreIgnored) {
+  for (const char* name : {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "WORLD_SIZE", "SLURM_NTASKS",
+                           "SLURM_STEP_NUM_TASKS", "JSM_NAMESPACE_SIZE", "PMIX_RANK"}) {
+    setenv(name, "2", 1);
+  }
+  for (const char* name : {"RANK", "SLURM_PROCID"}) setenv(name, "0", 1);
+  setenv("TF_CONFIG", R"({"task": {}})", 1);
+  setenv("TRIREME_ENVIRONMENT", "srun", 1);
+  ignore_launchers();
+  const RankEnvironment rank = resolve_environment();
+  for (const char* name : {"RANK", "SLURM_PROCID"}) unsetenv(name);
+  EXPECT_EQ(rank.size, 1);
+  EXPECT_EQ(rank.launcher, "");
+}
+
+}  // namespace
+}  // namespace trireme::rendezvous
