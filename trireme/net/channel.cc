@@ -8,32 +8,40 @@
 #include <cerrno>
 #include <cstring>
 #include <deque>
+#include <mutex>
 #include <utility>
 
+#include "trireme/base/check.h"
 #include "trireme/base/error.h"
 #include "trireme/net/endpoint.h"
 #include "trireme/net/reception.h"
+#include "trireme/net/shm/memory.h"
 
 namespace trireme::inline v0::net {
 namespace {
 
-struct FrameHead {
+constexpr std::uint64_t kFrameMagic = 0x326d656d61726674ull;  // "tframem2"
+
+// Starts a frame. With `area`, a descriptor of that many bytes of memory comes along, and no frame.
+struct FrameStart {
   std::uint64_t magic = kFrameMagic;
-  std::uint64_t length = 0;
+  std::uint32_t head = 0;  // bytes of each
+  std::uint32_t reserved = 0;
+  std::uint64_t payload = 0;
+  std::uint64_t area = 0;
 };
-static_assert(sizeof(FrameHead) == 16);
+static_assert(sizeof(FrameStart) == 32);
 
-}  // namespace
-
-struct Channel::Core final : ProgressSource {
+struct Core final : ProgressSource {
   struct Outgoing {
-    FrameHead head;
-    std::span<const std::byte> bytes;
-    WorkSource source;
+    FrameStart start;
+    std::span<const std::byte> head, payload;
+    Descriptor area;
+    std::optional<WorkSource> source;  // none for an area
     std::size_t sent = 0;
   };
   struct Incoming {
-    std::vector<std::byte>* frame;
+    ChannelFrame* frame;
     WorkSource source;
   };
 
@@ -76,53 +84,114 @@ struct Channel::Core final : ProgressSource {
 
   bool write_some() {
     Outgoing& one = outgoing.front();
-    const auto head = std::as_bytes(std::span(&one.head, 1));
-    iovec parts[2];
-    const std::size_t head_sent = std::min(one.sent, head.size());
-    const std::size_t body_sent = one.sent - head_sent;
-    parts[0] = {const_cast<std::byte*>(head.data()) + head_sent, head.size() - head_sent};
-    parts[1] = {const_cast<std::byte*>(one.bytes.data()) + body_sent, one.bytes.size() - body_sent};
+    iovec parts[3];
+    std::size_t skip = one.sent, left = 0;
+    for (int i = 0; const std::span<const std::byte> part :
+                    {std::as_bytes(std::span(&one.start, 1)), one.head, one.payload}) {
+      const std::size_t done = std::min(skip, part.size());
+      skip -= done;
+      left += part.size() - done;
+      parts[i++] = {const_cast<std::byte*>(part.data()) + done, part.size() - done};
+    }
     msghdr message{};
     message.msg_iov = parts;
-    message.msg_iovlen = 2;
+    message.msg_iovlen = 3;
+    alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {};
+    if (one.area && one.sent == 0) attach(message, control, one.area.get());
     const ssize_t count = sendmsg(socket.get(), &message, MSG_NOSIGNAL | MSG_DONTWAIT);
     if (count <= 0) return stopped(count);
     one.sent += static_cast<std::size_t>(count);
-    if (one.sent == head.size() + one.bytes.size()) {
-      const WorkSource source = one.source;
+    if (static_cast<std::size_t>(count) == left) {
+      const std::optional<WorkSource> source = one.source;
       outgoing.pop_front();
-      settle(source, nullptr);
+      if (source) settle(*source, nullptr);
     }
     return true;
   }
 
+  static void attach(msghdr& message, std::span<char> control, int descriptor) {
+    message.msg_control = control.data();
+    message.msg_controllen = control.size();
+    cmsghdr* head = CMSG_FIRSTHDR(&message);
+    head->cmsg_level = SOL_SOCKET;
+    head->cmsg_type = SCM_RIGHTS;
+    head->cmsg_len = CMSG_LEN(sizeof(int));
+    std::memcpy(CMSG_DATA(head), &descriptor, sizeof descriptor);
+  }
+
+  // The frame that is arriving: its start, then its head and payload.
   bool read_some() {
-    if (head_got < sizeof head) {
-      const ssize_t count = recv(socket.get(), reinterpret_cast<std::byte*>(&head) + head_got,
-                                 sizeof head - head_got, MSG_DONTWAIT);
-      if (count <= 0) return stopped(count);
-      head_got += static_cast<std::size_t>(count);
-      if (head_got < sizeof head) return true;
-      if (head.magic != kFrameMagic || head.length > max_frame_bytes) {
-        fail(lost("it sent a frame of " + std::to_string(head.length) + " bytes; at most " +
-                  std::to_string(max_frame_bytes) + " are taken"));
-        return false;
-      }
-      incoming.front().frame->resize(head.length);
-      body_got = 0;
-    }
-    std::vector<std::byte>& frame = *incoming.front().frame;
-    if (body_got < frame.size()) {
-      const ssize_t count =
-          recv(socket.get(), frame.data() + body_got, frame.size() - body_got, MSG_DONTWAIT);
+    if (start_got < sizeof start) return read_start();
+    ChannelFrame& frame = *incoming.front().frame;
+    const std::span<std::byte> head = frame.writable_head(), payload = frame.payload();
+    if (body_got < head.size() + payload.size()) {
+      const std::size_t head_got = std::min(body_got, head.size());
+      const std::size_t payload_got = body_got - head_got;
+      iovec parts[2] = {{head.data() + head_got, head.size() - head_got},
+                        {payload.data() + payload_got, payload.size() - payload_got}};
+      msghdr message{};
+      message.msg_iov = parts;
+      message.msg_iovlen = 2;
+      const ssize_t count = recvmsg(socket.get(), &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
       if (count <= 0) return stopped(count);
       body_got += static_cast<std::size_t>(count);
-      if (body_got < frame.size()) return true;
+      if (body_got < head.size() + payload.size()) return true;
     }
     const WorkSource source = incoming.front().source;
     incoming.pop_front();
-    head_got = 0;
+    start_got = 0;
     settle(source, nullptr);
+    return true;
+  }
+
+  bool read_start() {
+    iovec part{reinterpret_cast<std::byte*>(&start) + start_got, sizeof start - start_got};
+    msghdr message{};
+    message.msg_iov = &part;
+    message.msg_iovlen = 1;
+    alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int) * 4)] = {};
+    message.msg_control = control;
+    message.msg_controllen = sizeof control;
+    const ssize_t count = recvmsg(socket.get(), &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+    if (count <= 0) return stopped(count);
+    for (cmsghdr* one = CMSG_FIRSTHDR(&message); one != nullptr; one = CMSG_NXTHDR(&message, one)) {
+      if (one->cmsg_level != SOL_SOCKET || one->cmsg_type != SCM_RIGHTS) continue;
+      for (std::size_t at = 0; at + CMSG_LEN(sizeof(int)) <= one->cmsg_len; at += sizeof(int)) {
+        int descriptor = -1;
+        std::memcpy(&descriptor, CMSG_DATA(one) + at, sizeof descriptor);
+        arrived_area = Descriptor(descriptor);  // closes one that nobody announced
+      }
+    }
+    start_got += static_cast<std::size_t>(count);
+    return start_got < sizeof start || take_start();
+  }
+
+  bool take_start() {
+    const std::uint64_t bytes = start.head + start.payload;
+    if (start.magic != kFrameMagic || start.head > Channel::kMostHeadBytes ||
+        bytes < start.payload || bytes > max_frame_bytes) {
+      fail(lost("it sent a frame of " + std::to_string(bytes) + " bytes; at most " +
+                std::to_string(max_frame_bytes) + " are taken"));
+      return false;
+    }
+    if (start.area > 0) return take_area();
+    incoming.front().frame->resize(start.head, start.payload);
+    body_got = 0;
+    return true;
+  }
+
+  bool take_area() {
+    try {
+      if (!arrived_area) throw RefusedError("no descriptor came with it");
+      auto memory = open_memory(arrived_area, start.area);
+      const std::lock_guard lock(areas_mutex);
+      areas_of_peer.push_back(std::move(memory));
+    } catch (const Error& error) {
+      fail(lost("it sent memory that cannot be mapped: " + error.message()));
+      return false;
+    }
+    arrived_area = Descriptor();
+    start_got = 0;
     return true;
   }
 
@@ -144,7 +213,8 @@ struct Channel::Core final : ProgressSource {
     failure = error;
     epoll_ctl(epoll.get(), EPOLL_CTL_DEL, socket.get(), nullptr);
     shutdown(socket.get(), SHUT_RDWR);
-    for (const auto& one : std::exchange(outgoing, {})) settle(one.source, error);
+    for (const auto& one : std::exchange(outgoing, {}))
+      if (one.source) settle(*one.source, error);
     for (const auto& one : std::exchange(incoming, {})) settle(one.source, error);
   }
 
@@ -165,85 +235,200 @@ struct Channel::Core final : ProgressSource {
   std::exception_ptr failure;
   std::deque<Outgoing> outgoing;
   std::deque<Incoming> incoming;
-  FrameHead head;
-  std::size_t head_got = 0, body_got = 0;
+  FrameStart start;  // of the frame that is arriving
+  std::size_t start_got = 0, body_got = 0;
+  Descriptor arrived_area;
   std::uint32_t watched = 0;
+  std::mutex areas_mutex;
+  std::vector<std::shared_ptr<SharedMemory>> areas_of_peer;
 };
 
-Channel::Channel(std::shared_ptr<Waiter> waiter, Descriptor socket, Identity peer,
-                 std::size_t max_frame_bytes)
-    : waiter_(std::move(waiter)),
-      core_(std::make_shared<Core>(waiter_, std::move(socket), peer, max_frame_bytes)) {
-  waiter_->add(core_);
+bool is_unix(int socket) {
+  sockaddr_storage address{};
+  socklen_t length = sizeof address;
+  return getsockname(socket, reinterpret_cast<sockaddr*>(&address), &length) == 0 &&
+         address.ss_family == AF_UNIX;
 }
 
-Channel::~Channel() {
-  close();
-  waiter_->remove(core_.get());
+class SocketChannel final : public Channel {
+ public:
+  SocketChannel(std::shared_ptr<Waiter> waiter, Descriptor socket, const Identity& peer,
+                std::size_t max_frame_bytes)
+      : waiter_(std::move(waiter)),
+        shares_(is_unix(socket.get())),
+        core_(std::make_shared<Core>(waiter_, std::move(socket), peer, max_frame_bytes)) {
+    waiter_->add(core_);
+  }
+  ~SocketChannel() override {
+    leave();
+    waiter_->remove(core_.get());
+  }
+
+  const Identity& peer() const noexcept override { return core_->peer; }
+
+  Work send(std::span<const std::byte> head, std::span<const std::byte> payload) override {
+    TRIREME_CHECK(head.size() <= kMostHeadBytes);
+    const WorkSource source = core_->begin("channel send");
+    waiter_->run([core = core_, head, payload, source] {
+      if (core->failure) return core->settle(source, core->failure);
+      core->outgoing.push_back(
+          {{.head = static_cast<std::uint32_t>(head.size()), .payload = payload.size()},
+           head,
+           payload,
+           {},
+           source});
+      core->poll();
+    });
+    return source.work();
+  }
+
+  Work receive(ChannelFrame& frame) override {
+    const WorkSource source = core_->begin("channel receive");
+    waiter_->run([core = core_, &frame, source] {
+      if (core->failure) return core->settle(source, core->failure);
+      core->incoming.push_back({&frame, source});
+      core->poll();
+    });
+    return source.work();
+  }
+
+  std::optional<SharedArea> share(std::size_t bytes) override {
+    if (!shares_) return std::nullopt;
+    CreatedMemory created = create_memory(bytes);
+    // std::function copies its task.
+    auto descriptor = std::make_shared<Descriptor>(std::move(created.descriptor));
+    waiter_->run([core = core_, descriptor, bytes] {
+      if (core->failure) return;
+      core->outgoing.push_back({{.area = bytes}, {}, {}, std::move(*descriptor), {}});
+      core->poll();
+    });
+    return SharedArea{num_areas_++, created.memory->bytes(), created.memory};
+  }
+
+  std::span<std::byte> area_of_peer(std::uint32_t id) override {
+    const std::lock_guard lock(core_->areas_mutex);
+    if (id >= core_->areas_of_peer.size()) return {};
+    return core_->areas_of_peer[id]->bytes();
+  }
+
+  void close() override { leave(); }
+
+ private:
+  void leave() {
+    waiter_->run([core = core_] {
+      core->fail(std::make_exception_ptr(
+          PeerLost("this end of the channel was closed", {.operation = "channel"})));
+    });
+  }
+
+  const std::shared_ptr<Waiter> waiter_;
+  const bool shares_;
+  const std::shared_ptr<Core> core_;
+  std::uint32_t num_areas_ = 0;
+};
+
+// Handshakes go on in the progress context while somebody waits for a channel.
+struct Entrance final : ProgressSource {
+  Entrance(std::shared_ptr<Waiter> own_waiter, ChannelOptions own_options)
+      : waiter(std::move(own_waiter)),
+        options(std::move(own_options)),
+        listener(options.host.empty() ? listen_unix() : listen_tcp(options.host)),
+        reception(*waiter, listener, options.identity, options.secret) {}
+
+  bool poll() override {
+    if (!source) return false;
+    std::exception_ptr error;
+    try {
+      auto caller = reception.next_now();
+      if (!caller) return false;
+      *to = channel_over(waiter, std::move(caller->first), caller->second, options.max_frame_bytes);
+    } catch (const Error&) {
+      error = std::current_exception();
+    }
+    settle(error);
+    return true;
+  }
+  bool pending() const noexcept override { return waited_for; }
+  int descriptor() const noexcept override { return reception.descriptor(); }
+  void arm(bool) noexcept override {}
+
+  void settle(const std::exception_ptr& error) {
+    waited_for = false;
+    const std::optional<WorkSource> done = std::exchange(source, std::nullopt);
+    if (done) error ? done->fail(error) : done->complete();
+  }
+
+  const std::shared_ptr<Waiter> waiter;
+  const ChannelOptions options;
+  const Listener listener;
+  Reception reception;
+  std::atomic<bool> waited_for{false};
+  std::optional<WorkSource> source;
+  std::shared_ptr<Channel>* to = nullptr;
+};
+
+class SocketAcceptor final : public Acceptor {
+ public:
+  SocketAcceptor(std::shared_ptr<Waiter> waiter, ChannelOptions options)
+      : entrance_(std::make_shared<Entrance>(std::move(waiter), std::move(options))) {
+    entrance_->waiter->add(entrance_);
+  }
+  ~SocketAcceptor() override {
+    entrance_->waiter->remove(entrance_.get());
+    entrance_->settle(
+        std::make_exception_ptr(PeerLost("nobody listens any more", {.operation = "channel"})));
+  }
+  const std::string& address() const noexcept override { return entrance_->listener.address; }
+  Work accept(std::shared_ptr<Channel>& to) override {
+    const WorkSource source(entrance_->waiter, nullptr, "channel accept");
+    entrance_->waiter->run([entrance = entrance_, source, &to] {
+      TRIREME_CHECK(!entrance->source);
+      entrance->source = source;
+      entrance->to = &to;
+      entrance->waited_for = true;
+      entrance->poll();
+    });
+    return source.work();
+  }
+
+ private:
+  const std::shared_ptr<Entrance> entrance_;
+};
+
+}  // namespace
+
+void ChannelFrame::resize(std::size_t head_bytes, std::size_t payload_bytes) {
+  const auto fit = [](std::unique_ptr<std::byte[]>& memory, std::size_t& room, std::size_t bytes) {
+    if (bytes > room) memory = std::make_unique_for_overwrite<std::byte[]>(room = bytes);
+  };
+  fit(head_, head_room_, head_bytes);
+  fit(payload_, payload_room_, payload_bytes);
+  head_bytes_ = head_bytes;
+  payload_bytes_ = payload_bytes;
 }
 
-std::shared_ptr<Channel> Channel::dial(std::shared_ptr<Waiter> waiter, const std::string& address,
-                                       const ChannelOptions& options) {
+std::shared_ptr<Channel> dial_channel(std::shared_ptr<Waiter> waiter, const std::string& address,
+                                      const ChannelOptions& options) {
   const TimePoint deadline = waiter->now() + options.timeout;
   Descriptor socket = net::dial(*waiter, address, deadline);
   const Identity peer =
       handshake(*waiter, socket.get(), true, options.identity, options.secret, deadline);
-  return over(std::move(waiter), std::move(socket), peer, options.max_frame_bytes);
+  return channel_over(std::move(waiter), std::move(socket), peer, options.max_frame_bytes);
 }
 
-std::shared_ptr<Channel> Channel::over(std::shared_ptr<Waiter> waiter, Descriptor socket,
-                                       const Identity& peer, std::size_t max_frame_bytes) {
-  return std::shared_ptr<Channel>(
-      new Channel(std::move(waiter), std::move(socket), peer, max_frame_bytes));
-}
-
-const Identity& Channel::peer() const noexcept { return core_->peer; }
-
-Work Channel::send(std::span<const std::byte> bytes) {
-  const WorkSource source = core_->begin("channel send");
-  waiter_->run([core = core_, bytes, source] {
-    if (core->failure) return core->settle(source, core->failure);
-    core->outgoing.push_back({FrameHead{kFrameMagic, bytes.size()}, bytes, source});
-    core->poll();
-  });
-  return source.work();
-}
-
-Work Channel::receive(std::vector<std::byte>& frame) {
-  const WorkSource source = core_->begin("channel receive");
-  waiter_->run([core = core_, &frame, source] {
-    if (core->failure) return core->settle(source, core->failure);
-    core->incoming.push_back({&frame, source});
-    core->poll();
-  });
-  return source.work();
-}
-
-void Channel::close() {
-  waiter_->run([core = core_] {
-    core->fail(std::make_exception_ptr(
-        PeerLost("this end of the channel was closed", {.operation = "channel"})));
-  });
-}
-
-Acceptor::Acceptor(std::shared_ptr<Waiter> waiter, ChannelOptions options)
-    : waiter_(std::move(waiter)),
-      options_(std::move(options)),
-      listener_(options_.host.empty() ? listen_unix() : listen_tcp(options_.host)) {
-  if (options_.secret.empty() && !options_.host.empty() && !is_loopback(options_.host)) {
+std::unique_ptr<Acceptor> listen_channels(std::shared_ptr<Waiter> waiter, ChannelOptions options) {
+  if (options.secret.empty() && !options.host.empty() && !is_loopback(options.host)) {
     throw ConfigError(
-        "listening on " + options_.host + " needs a secret",
+        "listening on " + options.host + " needs a secret",
         {.operation = "channel", .advice = "Set TRIREME_JOB_SECRET_FILE, or listen on 127.0.0.1."});
   }
-  reception_ = std::make_unique<Reception>(*waiter_, listener_, options_.identity, options_.secret);
+  return std::make_unique<SocketAcceptor>(std::move(waiter), std::move(options));
 }
 
-Acceptor::~Acceptor() = default;
-
-std::shared_ptr<Channel> Acceptor::accept(Deadline deadline) {
-  const TimePoint end = deadline.or_else(Deadline::in(options_.timeout)).from(waiter_->now());
-  auto [socket, peer] = reception_->next(end, "a channel to be dialled");
-  return Channel::over(waiter_, std::move(socket), peer, options_.max_frame_bytes);
+std::shared_ptr<Channel> channel_over(std::shared_ptr<Waiter> waiter, Descriptor socket,
+                                      const Identity& peer, std::size_t max_frame_bytes) {
+  return std::make_shared<SocketChannel>(std::move(waiter), std::move(socket), peer,
+                                         max_frame_bytes);
 }
 
 }  // namespace trireme::inline v0::net

@@ -1,15 +1,16 @@
-// Channel: one end of an authenticated connection that carries length-prefixed frames; either end
-// may leave at any time. Acceptor: listens and accepts Channels. Used where the group is not fixed
-// (parameter servers, late joiners). Transports use the same sockets and handshake.
+// Channel: one end of an authenticated connection that carries frames; either end may leave at any
+// time. Acceptor: listens and accepts Channels. Used where the group is not fixed (parameter
+// servers, late joiners). Transports use the same sockets and handshake.
 //
-// A frame is {magic, 64-bit length} followed by its bytes. A length above `max_frame_bytes` is
-// refused before memory is allocated. Frames are read only after the handshake has succeeded.
-// Methods may be called from any thread; Works settle in the waiter's progress context. When the
-// other end leaves, frames that arrived before are delivered; all other Works fail with PeerLost.
+// A frame is a small head and a payload. Methods may be called from any thread; Works settle in the
+// waiter's progress context. When the other end leaves, frames that arrived before are delivered;
+// all other Works fail with PeerLost.
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -21,61 +22,78 @@
 
 namespace trireme::inline v0::net {
 
-class Reception;
+/// One frame as it arrived. Its memory is used again by the next frame.
+class ChannelFrame {
+ public:
+  std::span<const std::byte> head() const noexcept { return {head_.get(), head_bytes_}; }
+  std::span<std::byte> payload() const noexcept { return {payload_.get(), payload_bytes_}; }
+  /// Makes room; the bytes have no defined values.
+  void resize(std::size_t head_bytes, std::size_t payload_bytes);
+  std::span<std::byte> writable_head() noexcept { return {head_.get(), head_bytes_}; }
 
-inline constexpr std::uint64_t kFrameMagic = 0x316d656d61726674ull;  // "tframem1"
+ private:
+  std::unique_ptr<std::byte[]> head_, payload_;
+  std::size_t head_bytes_ = 0, payload_bytes_ = 0, head_room_ = 0, payload_room_ = 0;
+};
 
-struct ChannelOptions {
-  std::string secret;
-  std::string host = "127.0.0.1";  // Acceptor only: IPv4 or IPv6; empty: a unix socket on this host
-  Identity identity = {};          // sent to the other end; epoch, size and purpose must agree
-  std::size_t max_frame_bytes = std::size_t{1} << 30;
-  Duration timeout = std::chrono::seconds(30);  // for dialling and for the handshake
+/// Memory that the other end of a channel can map.
+struct SharedArea {
+  std::uint32_t id = 0;
+  std::span<std::byte> bytes;
+  std::shared_ptr<void> owner;
 };
 
 class Channel {
  public:
-  /// Connects to an Acceptor's address(). Blocks. Throws RefusedError, PeerLost, TimeoutError.
-  static std::shared_ptr<Channel> dial(std::shared_ptr<Waiter> waiter, const std::string& address,
-                                       const ChannelOptions& options);
-  /// Takes over a socket whose other end has already been authenticated.
-  static std::shared_ptr<Channel> over(std::shared_ptr<Waiter> waiter, Descriptor socket,
-                                       const Identity& peer, std::size_t max_frame_bytes);
-  ~Channel();
-  Channel(const Channel&) = delete;
+  static constexpr std::size_t kMostHeadBytes = 64 << 10;
 
+  virtual ~Channel() = default;
   /// The identity of the other end.
-  const Identity& peer() const noexcept;
-  /// `bytes` must stay valid until the Work is done. Frames leave in the order of the calls.
-  Work send(std::span<const std::byte> bytes);
+  virtual const Identity& peer() const noexcept = 0;
+  /// Both spans must stay valid until the Work is done. Frames leave in the order of the calls.
+  /// `head` has at most kMostHeadBytes.
+  virtual Work send(std::span<const std::byte> head, std::span<const std::byte> payload = {}) = 0;
   /// Receives the next frame into `frame`, which must stay valid until the Work is done.
-  Work receive(std::vector<std::byte>& frame);
+  virtual Work receive(ChannelFrame& frame) = 0;
+  /// Allocates an area, page-aligned and zeroed, that the other end sees with the frames that are
+  /// sent later. Areas are numbered from 0. nullopt: this channel shares no memory.
+  virtual std::optional<SharedArea> share(std::size_t bytes) = 0;
+  /// Area `id` that the other end shared before the frames received so far; empty: there is none. It
+  /// stays while the channel lives, even if the other end dies.
+  virtual std::span<std::byte> area_of_peer(std::uint32_t id) = 0;
   /// Leaves: pending Works of this end fail, and the other end gets PeerLost.
-  void close();
-
- private:
-  struct Core;
-  Channel(std::shared_ptr<Waiter> waiter, Descriptor socket, Identity peer,
-          std::size_t max_frame_bytes);
-  const std::shared_ptr<Waiter> waiter_;
-  const std::shared_ptr<Core> core_;
+  virtual void close() = 0;
 };
 
 class Acceptor {
  public:
-  /// Listens on a port that the system picks. A host other than loopback needs a secret.
-  Acceptor(std::shared_ptr<Waiter> waiter, ChannelOptions options);
-  ~Acceptor();
-  const std::string& address() const noexcept { return listener_.address; }
-  /// Returns the next caller that proves to know the secret. Other callers are dropped, and a
-  /// silent caller does not delay the rest. Only one thread at a time. Throws TimeoutError.
-  std::shared_ptr<Channel> accept(Deadline deadline);
-
- private:
-  const std::shared_ptr<Waiter> waiter_;
-  const ChannelOptions options_;
-  const Listener listener_;
-  std::unique_ptr<Reception> reception_;
+  virtual ~Acceptor() = default;
+  /// What dial_channel() takes.
+  virtual const std::string& address() const noexcept = 0;
+  /// The next caller that proves to know the secret; `to` must stay valid until the Work is done, or
+  /// the acceptor's end. Other callers are dropped, and a silent caller does not delay the rest. One
+  /// at a time.
+  virtual Work accept(std::shared_ptr<Channel>& to) = 0;
 };
+
+struct ChannelOptions {
+  std::string secret;
+  std::string host =
+      "127.0.0.1";         // listening only: IPv4 or IPv6; empty: a unix socket on this host
+  Identity identity = {};  // sent to the other end; epoch, size and purpose must agree
+  /// A frame of more bytes is refused before memory is allocated.
+  std::size_t max_frame_bytes = std::size_t{1} << 30;
+  Duration timeout = std::chrono::seconds(30);  // for dialling and for the handshake
+};
+
+/// Connects to an Acceptor's address(). Blocks. Throws RefusedError, PeerLost, TimeoutError. Over a
+/// unix socket, channels share memory.
+std::shared_ptr<Channel> dial_channel(std::shared_ptr<Waiter> waiter, const std::string& address,
+                                      const ChannelOptions& options);
+/// Listens on a port that the system picks. A host other than loopback needs a secret.
+std::unique_ptr<Acceptor> listen_channels(std::shared_ptr<Waiter> waiter, ChannelOptions options);
+/// Takes over a socket whose other end has already been authenticated.
+std::shared_ptr<Channel> channel_over(std::shared_ptr<Waiter> waiter, Descriptor socket,
+                                      const Identity& peer, std::size_t max_frame_bytes);
 
 }  // namespace trireme::inline v0::net

@@ -27,13 +27,13 @@ ChannelOptions options(const std::string& host, const std::string& secret = "s3c
 
 struct Pair {
   explicit Pair(const std::string& host = "127.0.0.1", std::size_t limit = 1 << 24)
-      : waiter(RealWaiter::make()), acceptor(waiter, with_limit(host, limit)) {
+      : waiter(RealWaiter::make()), acceptor(listen_channels(waiter, with_limit(host, limit))) {
     std::thread dialler([&] {
       auto mine = options(host);
       mine.identity.rank = 7;
-      left = Channel::dial(RealWaiter::make(), acceptor.address(), mine);
+      left = dial_channel(RealWaiter::make(), acceptor->address(), mine);
     });
-    right = acceptor.accept(kSoon);
+    acceptor->accept(right).wait(kSoon);
     dialler.join();
   }
   static ChannelOptions with_limit(const std::string& host, std::size_t limit) {
@@ -42,9 +42,13 @@ struct Pair {
     return result;
   }
   std::shared_ptr<Waiter> waiter;
-  Acceptor acceptor;
+  std::unique_ptr<Acceptor> acceptor;
   std::shared_ptr<Channel> left, right;
 };
+
+std::vector<std::byte> payload_of(const ChannelFrame& frame) {
+  return {frame.payload().begin(), frame.payload().end()};
+}
 
 std::vector<std::byte> bytes_of(std::size_t size, int seed) {
   std::vector<std::byte> bytes(size);
@@ -60,34 +64,40 @@ TEST(Channel, CarriesFramesBothWaysOverEveryKindOfSocket) {
     EXPECT_EQ(pair.right->peer().rank, 7);
     for (const std::size_t size : {0ul, 1ul, 100ul, 65537ul, 3000000ul}) {
       const auto a = bytes_of(size, 1), b = bytes_of(size, 2);
-      std::vector<std::byte> at_right, at_left;
-      const Work sends[] = {pair.left->send(a), pair.right->send(b)};
+      const auto head = bytes_of(size % 60'000, 3);
+      ChannelFrame at_right, at_left;
+      const Work sends[] = {pair.left->send(head, a), pair.right->send({}, b)};
       const Work receives[] = {pair.right->receive(at_right), pair.left->receive(at_left)};
       for (const Work& work : receives) work.wait(kSoon);
       for (const Work& work : sends) work.wait(kSoon);
-      EXPECT_TRUE(at_right == a && at_left == b) << size << " bytes on '" << host << "'";
+      EXPECT_TRUE(payload_of(at_right) == a && payload_of(at_left) == b)
+          << size << " bytes on '" << host << "'";
+      EXPECT_TRUE(
+          std::equal(head.begin(), head.end(), at_right.head().begin(), at_right.head().end()));
+      EXPECT_TRUE(at_left.head().empty());
     }
   }
 }
 
 TEST(Channel, KeepsTheOrder) {
   Pair pair;
-  std::vector<std::vector<std::byte>> out, in(200);
+  std::vector<std::vector<std::byte>> out;
+  std::vector<ChannelFrame> in(200);
   std::vector<Work> works;
   for (int i = 0; i < 200; ++i) out.push_back(bytes_of(static_cast<std::size_t>(i) * 37, i));
   for (auto& one : in) works.push_back(pair.right->receive(one));
-  for (auto& one : out) works.push_back(pair.left->send(one));
+  for (auto& one : out) works.push_back(pair.left->send({}, one));
   for (const Work& work : works) work.wait(kSoon);
-  EXPECT_TRUE(in == out);
+  for (std::size_t i = 0; i < in.size(); ++i) EXPECT_TRUE(payload_of(in[i]) == out[i]) << i;
 }
 
 TEST(Channel, AFrameThatIsTooLongIsRefusedBeforeAllocation) {
   Pair pair("127.0.0.1", 1000);
   const auto large = bytes_of(1001, 1);
-  std::vector<std::byte> in;
-  const Work sent = pair.left->send(large);
+  ChannelFrame in;
+  const Work sent = pair.left->send({}, large);
   EXPECT_THROW(pair.right->receive(in).wait(kSoon), PeerLost);
-  EXPECT_TRUE(in.empty());
+  EXPECT_TRUE(in.payload().empty());
   try {
     sent.wait(kSoon);
   } catch (const PeerLost&) {  // depends on how much the system had taken
@@ -97,75 +107,120 @@ TEST(Channel, AFrameThatIsTooLongIsRefusedBeforeAllocation) {
 TEST(Channel, AnEndThatLeavesIsLostToTheOther) {
   Pair pair;
   const auto last = bytes_of(10, 3);
-  std::vector<std::byte> in;
-  pair.left->send(last).wait(kSoon);
+  ChannelFrame in;
+  pair.left->send({}, last).wait(kSoon);
   pair.left.reset();
   pair.right->receive(in).wait(kSoon);
-  EXPECT_TRUE(in == last);
+  EXPECT_TRUE(payload_of(in) == last);
   EXPECT_THROW(pair.right->receive(in).wait(kSoon), PeerLost);
-  EXPECT_THROW(pair.right->send(last).wait(kSoon), PeerLost);
+  EXPECT_THROW(pair.right->send({}, last).wait(kSoon), PeerLost);
 }
 
 TEST(Channel, ClosingFailsWhatIsPendingHere) {
   Pair pair;
-  std::vector<std::byte> in;
+  ChannelFrame in;
   const Work receive = pair.right->receive(in);
   pair.right->close();
   EXPECT_THROW(receive.wait(kSoon), PeerLost);
 }
 
+TEST(Channel, EndsOnOneHostShareMemory) {
+  Pair pair("");
+  EXPECT_TRUE(pair.right->area_of_peer(0).empty());
+  std::vector<SharedArea> areas;
+  for (const std::size_t bytes : {1ul, 100'000ul}) areas.push_back(*pair.left->share(bytes));
+  areas[1].bytes[99'999] = std::byte{5};
+  const auto frame = bytes_of(10, 1);
+  ChannelFrame in;
+  const Work sent = pair.left->send({}, frame);
+  pair.right->receive(in).wait(kSoon);
+  sent.wait(kSoon);
+  EXPECT_TRUE(payload_of(in) == frame);
+  const std::span<std::byte> seen = pair.right->area_of_peer(1);
+  ASSERT_EQ(seen.size(), 100'000u);
+  EXPECT_EQ(seen[99'999], std::byte{5});
+  seen[0] = std::byte{7};
+  EXPECT_EQ(areas[1].bytes[0], std::byte{7});
+  areas.clear();
+  pair.left.reset();
+  EXPECT_EQ(pair.right->area_of_peer(1)[0], std::byte{7});  // it outlives its owner
+  EXPECT_TRUE(pair.right->area_of_peer(2).empty());
+}
+
+TEST(Channel, EndsThatMayBeOnTwoHostsShareNone) {
+  Pair pair("127.0.0.1");
+  EXPECT_FALSE(pair.left->share(100).has_value());
+}
+
+TEST(Channel, AFrameThatAnnouncesMemoryWithoutItIsRefused) {
+  int ends[2];
+  ASSERT_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, ends), 0);
+  const Descriptor stranger(ends[1]);
+  const auto channel = channel_over(RealWaiter::make(), Descriptor(ends[0]), {}, 1000);
+  const std::uint64_t start[] = {0x326d656d61726674ull, 0, 0, 4096};
+  ASSERT_EQ(write(stranger.get(), start, sizeof start), 32);
+  ChannelFrame in;
+  EXPECT_THROW(channel->receive(in).wait(kSoon), PeerLost);
+}
+
 TEST(Acceptor, WrongSecretAndStrangersAreDroppedTheRightOneGetsIn) {
   const auto waiter = RealWaiter::make();
-  Acceptor acceptor(waiter, options("127.0.0.1"));
+  const auto acceptor = listen_channels(waiter, options("127.0.0.1"));
   std::thread dialler([&] {
     const auto mine = RealWaiter::make();
     try {
-      (void)Channel::dial(mine, acceptor.address(), options("", "wrong"));
+      (void)dial_channel(mine, acceptor->address(), options("", "wrong"));
       ADD_FAILURE() << "a wrong secret was let in";
     } catch (const RefusedError& error) {
       EXPECT_EQ(error.exit_code(), 11);
     }
     {
-      const Descriptor stranger = dial(*mine, acceptor.address(), mine->now() + 10s);
+      const Descriptor stranger = dial(*mine, acceptor->address(), mine->now() + 10s);
       const char text[128] = "GET / HTTP/1.1\r\n\r\n";
       ASSERT_EQ(send(stranger.get(), text, sizeof text, MSG_NOSIGNAL), 128);
     }
-    const auto good = Channel::dial(mine, acceptor.address(), options(""));
-    good->send(bytes_of(3, 1)).wait(kSoon);
+    const auto good = dial_channel(mine, acceptor->address(), options(""));
+    const auto three = bytes_of(3, 1);
+    good->send({}, three).wait(kSoon);
   });
-  const auto channel = acceptor.accept(kSoon);
-  std::vector<std::byte> in;
+  std::shared_ptr<Channel> channel;
+  acceptor->accept(channel).wait(kSoon);
+  ChannelFrame in;
   channel->receive(in).wait(kSoon);
-  EXPECT_TRUE(in == bytes_of(3, 1));
+  EXPECT_TRUE(payload_of(in) == bytes_of(3, 1));
   dialler.join();
 }
 
 TEST(Acceptor, AnotherEpochIsRefusedOnBothSides) {
   const auto waiter = RealWaiter::make();
-  Acceptor acceptor(waiter, options("127.0.0.1"));
+  const auto acceptor = listen_channels(waiter, options("127.0.0.1"));
   std::thread dialler([&] {
     auto mine = options("");
     mine.identity.epoch = 4;
     try {
-      (void)Channel::dial(RealWaiter::make(), acceptor.address(), mine);
+      (void)dial_channel(RealWaiter::make(), acceptor->address(), mine);
       ADD_FAILURE() << "an old epoch was let in";
     } catch (const RefusedError& error) {
       EXPECT_EQ(error.exit_code(), 10);
       EXPECT_THAT(error.what(), ::testing::HasSubstr("epoch 0, this one 4"));
     }
   });
-  EXPECT_THROW((void)acceptor.accept(Deadline::in(300ms)), Error);
+  std::shared_ptr<Channel> channel;
+  const Work accepted = acceptor->accept(channel);
   dialler.join();
+  EXPECT_FALSE(accepted.done());
 }
 
-TEST(Acceptor, NobodyComesIsATimeout) {
-  const auto waiter = RealWaiter::make();
-  Acceptor acceptor(waiter, options("127.0.0.1"));
-  EXPECT_THROW((void)acceptor.accept(Deadline::in(20ms)), TimeoutError);
+TEST(Acceptor, WhoWaitsForACallerWhenItEndsIsTold) {
+  auto acceptor = listen_channels(RealWaiter::make(), options("127.0.0.1"));
+  std::shared_ptr<Channel> channel;
+  const Work accepted = acceptor->accept(channel);
+  acceptor.reset();
+  EXPECT_THROW(accepted.wait(kSoon), PeerLost);
 }
 
 TEST(Acceptor, ANetworkAddressNeedsASecret) {
-  EXPECT_THROW(Acceptor(RealWaiter::make(), options("0.0.0.0", "")), ConfigError);
+  EXPECT_THROW((void)listen_channels(RealWaiter::make(), options("0.0.0.0", "")), ConfigError);
 }
 
 }  // namespace

@@ -43,21 +43,25 @@ Reception::Reception(Waiter& waiter, const Listener& listener, const Identity& m
   watch(epoll_.get(), listener_.socket.get());
 }
 
+std::optional<std::pair<Descriptor, Identity>> Reception::next_now() {
+  let_in();
+  std::optional<std::pair<Descriptor, Identity>> proved;
+  std::erase_if(callers_, [&](Caller& caller) {
+    if (proved) return false;
+    const Progress progress = serve(caller);
+    if (progress == Progress::Waits) return waiter_.now() >= caller.limit;
+    if (progress == Progress::Done) {
+      epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, caller.socket.get(), nullptr);
+      proved.emplace(std::move(caller.socket), caller.state.other());
+    }
+    return true;
+  });
+  return proved;
+}
+
 std::pair<Descriptor, Identity> Reception::next(TimePoint deadline, const std::string& what) {
   for (;;) {
-    let_in();
-    std::optional<std::pair<Descriptor, Identity>> proved;
-    std::erase_if(callers_, [&](Caller& caller) {
-      if (proved) return false;
-      const Progress progress = serve(caller);
-      if (progress == Progress::Waits) return waiter_.now() >= caller.limit;
-      if (progress == Progress::Done) {
-        epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, caller.socket.get(), nullptr);
-        proved.emplace(std::move(caller.socket), caller.state.other());
-      }
-      return true;
-    });
-    if (proved) return std::move(*proved);
+    if (auto proved = next_now()) return std::move(*proved);
     // Callers are in the order of arrival, so the first one's limit ends first.
     const TimePoint limit = callers_.empty() ? deadline : callers_.front().limit;
     try {

@@ -9,6 +9,7 @@
 
 #include <cstddef>
 #include <deque>
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -26,6 +27,10 @@ class Reception {
   /// Returns the next caller that proves to know the secret. Throws TimeoutError, whose text names
   /// `what`, and ResourceError.
   std::pair<Descriptor, Identity> next(TimePoint deadline, const std::string& what);
+  /// The same without waiting: nullopt if there is none yet.
+  std::optional<std::pair<Descriptor, Identity>> next_now();
+  /// Readable when next_now() has something to do.
+  int descriptor() const noexcept { return epoll_.get(); }
 
  private:
   struct Caller {
