@@ -35,7 +35,7 @@ endif()
 # Modules whose arithmetic decides bits. A product and a sum become one instruction (FMA) only if
 # the code says fma, so that a full vector and a tail cannot differ
 # (docs/design/006-no-contraction.md).
-set(TRIREME_NUMERIC_MODULES kernel tensor optim models layers placement sync decentralised pipeline strategy)
+set(TRIREME_NUMERIC_MODULES kernel tensor optim models layers placement sync ps decentralised pipeline strategy)
 
 # The sources of a module are compiled sixteen at a time: reading their headers (CLI11, gRPC, LibTorch)
 # takes longer than compiling them. `make soak` sets TRIREME_UNITY=OFF, one source at a time. Not

@@ -94,6 +94,14 @@ std::unique_ptr<Optimizer> make_optimizer(const OptimizerOptions& options) {
   return std::visit(make, options);
 }
 
+std::string_view name_of(const OptimizerOptions& options) {
+  return std::visit([](const auto& own) { return own.kName; }, options);
+}
+
+OptimizerKeys keys_of(const OptimizerOptions& options) {
+  return std::visit([](const auto& own) { return own.keys(); }, options);
+}
+
 double learning_rate_of(const OptimizerOptions& options) {
   return std::visit([](const auto& own) { return own.learning_rate; }, options);
 }

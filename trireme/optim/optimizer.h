@@ -42,6 +42,8 @@ class Optimizer {
   virtual void keep_state_on_host() = 0;
   /// Of that state.
   virtual std::size_t bytes_on_host() const noexcept = 0;
+  /// From now on the gradient of slice i is at gradients[i].
+  virtual void read_gradients_at(std::span<const void* const> gradients) = 0;
   /// One update of every slice, with gradient x `scale` (1 / count and the clipping factor).
   virtual void apply(double learning_rate, double scale) = 0;
   virtual double base_learning_rate() const noexcept = 0;
@@ -53,6 +55,9 @@ class Optimizer {
 };
 
 std::unique_ptr<Optimizer> make_optimizer(const OptimizerOptions& options);
+std::string_view name_of(const OptimizerOptions& options);
+/// What optimizer_of(name_of(options), ...) makes `options` of.
+OptimizerKeys keys_of(const OptimizerOptions& options);
 double learning_rate_of(const OptimizerOptions& options);
 /// The names of all optimizers, the default first.
 std::vector<std::string> optimizer_names();

@@ -54,6 +54,14 @@ struct Adafactor {
             .weight_decay = keys.weight_decay,
             .groups = keys.groups};
   }
+  OptimizerKeys keys() const {
+    return {.learning_rate = learning_rate,
+            .weight_decay = weight_decay,
+            .beta2_decay = beta2_decay,
+            .update_clip = clip,
+            .smallest_scale = smallest_scale,
+            .groups = groups};
+  }
   std::vector<std::string> state() const { return {"variance"}; }  // of vectors only
   using Rules = kernel::RuleList<kernel::FactoredDirection, kernel::AverageSquares>;
 };

@@ -46,6 +46,14 @@ struct Lamb {
     return {keys.learning_rate, keys.beta1,        keys.beta2,
             keys.epsilon,       keys.weight_decay, keys.groups};
   }
+  OptimizerKeys keys() const {
+    return {.learning_rate = learning_rate,
+            .weight_decay = weight_decay,
+            .beta1 = beta1,
+            .beta2 = beta2,
+            .epsilon = epsilon,
+            .groups = groups};
+  }
   std::vector<std::string> state() const { return {"exp_avg", "exp_avg_sq"}; }
   using Rules = kernel::RuleList<kernel::LambMoments, kernel::LambDirection>;
 };

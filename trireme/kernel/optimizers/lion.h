@@ -33,6 +33,13 @@ struct Lion {
   static Lion from(const OptimizerKeys& keys) {
     return {keys.learning_rate, keys.beta1, keys.beta2, keys.weight_decay, keys.groups};
   }
+  OptimizerKeys keys() const {
+    return {.learning_rate = learning_rate,
+            .weight_decay = weight_decay,
+            .beta1 = beta1,
+            .beta2 = beta2,
+            .groups = groups};
+  }
   std::vector<std::string> state() const { return {"exp_avg"}; }
   using Rules = kernel::RuleList<kernel::LionRule>;
   kernel::LionRule rule(const kernel::StepNumbers& step) const {

@@ -41,6 +41,14 @@ struct Sgd {
     return {keys.learning_rate, keys.momentum,  keys.weight_decay,
             keys.nesterov,      keys.dampening, keys.groups};
   }
+  OptimizerKeys keys() const {
+    return {.learning_rate = learning_rate,
+            .weight_decay = weight_decay,
+            .momentum = momentum,
+            .dampening = dampening,
+            .nesterov = nesterov,
+            .groups = groups};
+  }
   std::vector<std::string> state() const {
     return momentum != 0 ? std::vector<std::string>{"momentum_buffer"} : std::vector<std::string>{};
   }

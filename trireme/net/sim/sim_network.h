@@ -46,6 +46,7 @@ class SimNetwork {
   /// messages from it get PeerLost.
   std::shared_ptr<Transport> transport(int rank);
   std::uint64_t trace() const noexcept { return scheduler_->random().trace(); }
+  Scheduler& scheduler() const noexcept { return *scheduler_; }
 
   struct State;
 

@@ -1,0 +1,243 @@
+#include "trireme/net/sim/sim_channels.h"
+
+#include <algorithm>
+#include <deque>
+#include <map>
+#include <utility>
+
+#include "trireme/base/check.h"
+#include "trireme/base/error.h"
+
+namespace trireme::inline v0::net {
+namespace {
+
+std::exception_ptr lost(int peer, const char* why) {
+  return std::make_exception_ptr(PeerLost(std::string("the other end of a channel is gone: ") + why,
+                                          {.operation = "channel", .peer = peer}));
+}
+
+struct Arrived {
+  std::vector<std::byte> head, payload;
+};
+
+// One end of a connection. Used while its rank's thread or progress context runs, of which the
+// scheduler runs one at a time.
+struct End {
+  Identity other;
+  int rank = 0;
+  std::exception_ptr failure;  // nothing more can be received or sent
+  std::deque<Arrived> arrived;
+  std::deque<std::pair<ChannelFrame*, WorkSource>> receiving;
+  std::vector<SharedArea> areas;  // that this end shares
+  TimePoint last_sent{};          // when what it sent last arrives
+
+  void fail(const std::exception_ptr& error) {
+    if (failure) return;
+    failure = error;
+    for (auto& [frame, source] : std::exchange(receiving, {})) source.fail(error);
+  }
+  void match() {
+    while (!arrived.empty() && !receiving.empty()) {
+      const Arrived one = std::move(arrived.front());
+      arrived.pop_front();
+      const auto [frame, source] = receiving.front();
+      receiving.pop_front();
+      frame->resize(one.head.size(), one.payload.size());
+      std::copy(one.head.begin(), one.head.end(), frame->writable_head().begin());
+      std::copy(one.payload.begin(), one.payload.end(), frame->payload().begin());
+      source.complete();
+    }
+  }
+};
+
+using Ends = std::shared_ptr<std::array<End, 2>>;
+
+}  // namespace
+
+struct SimChannels::State {
+  struct Listening {
+    std::deque<std::shared_ptr<Channel>> callers;
+    std::shared_ptr<Channel>* to = nullptr;
+    std::optional<WorkSource> source;
+    void match() {
+      if (!source || callers.empty()) return;
+      *to = std::move(callers.front());
+      callers.pop_front();
+      std::exchange(source, std::nullopt)->complete();
+    }
+  };
+  SimNetwork& network;
+  const SimChannelOptions options;
+  std::map<std::string, std::shared_ptr<Listening>> listening;
+
+  Scheduler& scheduler() const { return network.scheduler(); }
+  // When `bytes` that `from` sends now arrive.
+  TimePoint arrival(End& from, std::size_t bytes) const {
+    const auto transfer = Duration(
+        static_cast<Duration::rep>(static_cast<double>(bytes) / options.bytes_per_second * 1e9));
+    const auto extra = Duration(static_cast<Duration::rep>(
+        scheduler().random().draw(static_cast<std::uint64_t>(options.jitter.count()) + 1)));
+    return from.last_sent =
+               std::max(from.last_sent, scheduler().now() + options.alpha + transfer + extra);
+  }
+};
+
+namespace {
+
+class SimChannel final : public Channel {
+ public:
+  SimChannel(std::shared_ptr<SimChannels::State> state, Ends ends, int side)
+      : state_(std::move(state)),
+        ends_(std::move(ends)),
+        side_(static_cast<std::size_t>(side)),
+        waiter_(state_->network.waiter(own().rank)) {}
+  ~SimChannel() override { close(); }
+
+  const Identity& peer() const noexcept override { return own().other; }
+
+  Work send(std::span<const std::byte> head, std::span<const std::byte> payload) override {
+    TRIREME_CHECK(head.size() <= kMostHeadBytes);
+    if (own().failure) return Work::failed(own().failure);
+    Scheduler& scheduler = state_->scheduler();
+    if (scheduler.random().draw(1'000'000) <
+        static_cast<std::uint64_t>(state_->options.broken_per_million)) {
+      break_off();
+      return Work::failed(own().failure);
+    }
+    auto frame = std::make_shared<Arrived>();
+    frame->head.assign(head.begin(), head.end());
+    frame->payload.assign(payload.begin(), payload.end());
+    const TimePoint when = state_->arrival(own(), head.size() + payload.size());
+    scheduler.at(
+        other().rank, when,
+        [ends = ends_, side = 1 - side_, frame] {
+          End& end = (*ends)[side];
+          if (end.failure) return;
+          end.arrived.push_back(std::move(*frame));
+          end.match();
+        },
+        true);
+    return {};
+  }
+
+  Work receive(ChannelFrame& frame) override {
+    const WorkSource source(waiter_, nullptr, "channel receive");
+    waiter_->run([ends = ends_, side = side_, &frame, source] {
+      End& end = (*ends)[side];
+      if (end.failure) return source.fail(end.failure);
+      end.receiving.emplace_back(&frame, source);
+      end.match();
+    });
+    return source.work();
+  }
+
+  std::optional<SharedArea> share(std::size_t bytes) override {
+    if (!state_->options.shared_memory) return std::nullopt;
+    const Region region = private_region(bytes);
+    own().areas.push_back(
+        {static_cast<std::uint32_t>(own().areas.size()), region.bytes, region.owner});
+    return own().areas.back();
+  }
+
+  std::span<std::byte> area_of_peer(std::uint32_t id) override {
+    return id < other().areas.size() ? other().areas[id].bytes : std::span<std::byte>();
+  }
+
+  void close() override {
+    if (own().failure) return;
+    tell_other("it closed the connection");
+    fail_own(lost(other().rank, "this end of the channel was closed"));
+  }
+
+ private:
+  End& own() const { return (*ends_)[side_]; }
+  End& other() const { return (*ends_)[1 - side_]; }
+
+  void fail_own(const std::exception_ptr& error) {
+    waiter_->run([ends = ends_, side = side_, error] { (*ends)[side].fail(error); });
+  }
+  void tell_other(const char* why) {
+    state_->scheduler().at(
+        other().rank, state_->arrival(own(), 0),
+        [ends = ends_, side = 1 - side_, error = lost(own().rank, why)] {
+          (*ends)[side].fail(error);
+        },
+        true);
+  }
+  void break_off() {
+    tell_other("the connection broke");
+    own().failure = lost(other().rank, "the connection broke");
+    waiter_->run([ends = ends_, side = side_] {
+      End& end = (*ends)[side];
+      for (auto& [frame, source] : std::exchange(end.receiving, {})) source.fail(end.failure);
+    });
+  }
+
+  const std::shared_ptr<SimChannels::State> state_;
+  const Ends ends_;
+  const std::size_t side_;
+  const std::shared_ptr<Waiter> waiter_;
+};
+
+class SimAcceptor final : public Acceptor {
+ public:
+  SimAcceptor(std::shared_ptr<SimChannels::State> state, int rank)
+      : state_(std::move(state)), rank_(rank), address_("sim:" + std::to_string(rank)) {
+    TRIREME_CHECK(state_->listening.emplace(address_, listening_).second);
+  }
+  ~SimAcceptor() override {
+    state_->listening.erase(address_);
+    listening_->callers.clear();
+    if (listening_->source) listening_->source->fail(lost(rank_, "nobody listens any more"));
+  }
+  const std::string& address() const noexcept override { return address_; }
+  Work accept(std::shared_ptr<Channel>& to) override {
+    const auto waiter = state_->network.waiter(rank_);
+    const WorkSource source(waiter, nullptr, "channel accept");
+    waiter->run([listening = listening_, source, &to] {
+      TRIREME_CHECK(!listening->source);
+      listening->source = source;
+      listening->to = &to;
+      listening->match();
+    });
+    return source.work();
+  }
+
+ private:
+  const std::shared_ptr<SimChannels::State> state_;
+  const int rank_;
+  const std::string address_;
+  const std::shared_ptr<SimChannels::State::Listening> listening_ =
+      std::make_shared<SimChannels::State::Listening>();
+};
+
+}  // namespace
+
+SimChannels::SimChannels(SimNetwork& network, SimChannelOptions options)
+    : state_(std::make_shared<State>(State{network, options, {}})) {}
+
+std::unique_ptr<Acceptor> SimChannels::listen(int rank) {
+  return std::make_unique<SimAcceptor>(state_, rank);
+}
+
+std::shared_ptr<Channel> SimChannels::dial(int rank, const std::string& address) {
+  const auto found = state_->listening.find(address);
+  const int to = std::stoi(address.substr(address.find(':') + 1));
+  if (found == state_->listening.end()) std::rethrow_exception(lost(to, "nobody listens there"));
+  auto ends = std::make_shared<std::array<End, 2>>();
+  for (const int side : {0, 1}) {
+    (*ends)[static_cast<std::size_t>(side)].rank = side == 0 ? rank : to;
+    (*ends)[static_cast<std::size_t>(side)].other.rank = side == 0 ? to : rank;
+  }
+  auto theirs = std::make_shared<SimChannel>(state_, ends, 1);
+  state_->scheduler().at(
+      to, state_->arrival((*ends)[0], 0),
+      [listening = found->second, theirs]() mutable {
+        listening->callers.push_back(std::move(theirs));
+        listening->match();
+      },
+      true);
+  return std::make_shared<SimChannel>(state_, ends, 0);
+}
+
+}  // namespace trireme::inline v0::net

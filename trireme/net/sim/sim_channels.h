@@ -1,0 +1,40 @@
+// SimChannels: channels between the ranks of a simulated network. A frame takes virtual time, as a
+// transport's message does (sim_network.h); frames of one direction arrive in order. With
+// `broken_per_million`, a frame and its connection may be lost: both ends get PeerLost, as when a
+// host's network fails, and may connect again.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "trireme/net/channel.h"
+#include "trireme/net/sim/sim_network.h"
+
+namespace trireme::inline v0::net {
+
+struct SimChannelOptions {
+  Duration alpha = std::chrono::microseconds(2);
+  double bytes_per_second = 5e9;
+  Duration jitter = std::chrono::microseconds(8);
+  bool shared_memory = false;
+  int broken_per_million = 0;  // frames
+};
+
+class SimChannels {
+ public:
+  /// `network` outlives it and all its channels.
+  explicit SimChannels(SimNetwork& network, SimChannelOptions options = {});
+
+  /// Call these on the rank's own thread. A rank has one acceptor at a time; its address is the same
+  /// again after its end.
+  std::unique_ptr<Acceptor> listen(int rank);
+  /// PeerLost if nobody listens there.
+  std::shared_ptr<Channel> dial(int rank, const std::string& address);
+
+  struct State;
+
+ private:
+  const std::shared_ptr<State> state_;
+};
+
+}  // namespace trireme::inline v0::net

@@ -1,0 +1,148 @@
+#include "trireme/ps/client.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "trireme/base/check.h"
+
+namespace trireme::inline v0::ps {
+namespace {
+
+std::string text_of(const Link& link, const Reply& reply) {
+  const auto memory = link.received();
+  TRIREME_CHECK(reply.text_bytes <= memory.size());
+  return {reinterpret_cast<const char*>(memory.data()), reply.text_bytes};
+}
+
+}  // namespace
+
+ParameterClient::ParameterClient(std::shared_ptr<Waiter> waiter, Settings settings,
+                                 ClientOptions options)
+    : settings_(std::move(settings)),
+      versions_(static_cast<std::size_t>(settings_.model.servers()), 0) {
+  settings_.check();
+  for (int server = 0; server < settings_.model.servers(); ++server) {
+    links_.push_back(std::make_unique<Link>(
+        waiter, LinkOptions{.server = server,
+                            .worker = options.worker,
+                            .dial = [dial = options.dial, server] { return dial(server); },
+                            .settings = settings_.to_text(),
+                            .patience = options.patience}));
+    links_.back()->connect();
+    sequence_ = std::max(sequence_, links_.back()->attached().sequence);
+    clock_ = std::max(clock_, links_.back()->attached().slowest);
+    round_ = std::max(round_, links_.back()->attached().round);
+  }
+}
+
+ParameterClient::~ParameterClient() {
+  for (const auto& link : links_) link->close();
+}
+
+bool ParameterClient::ready() const noexcept {
+  return std::all_of(links_.begin(), links_.end(),
+                     [](const auto& link) { return link->attached().ready; });
+}
+
+std::int64_t ParameterClient::version() const noexcept {
+  return *std::min_element(versions_.begin(), versions_.end());
+}
+
+std::span<std::byte> ParameterClient::gradient(int server, std::size_t terms) {
+  const std::size_t bytes =
+      settings_.staleness == 0 ? model().sum_bytes(server) : model().bytes(server);
+  return link(server).outgoing(terms * bytes);
+}
+
+std::span<const std::byte> ParameterClient::weights(int server) const {
+  return links_[static_cast<std::size_t>(server)]->received();
+}
+
+// All servers work at the same time.
+void ParameterClient::ask_all(const Request& request, std::size_t terms, bool weights) {
+  for (int server = 0; server < servers(); ++server) {
+    Request own = request;
+    own.version = versions_[static_cast<std::size_t>(server)];
+    const std::size_t bytes = terms > 0 ? gradient(server, terms).size() : 0;
+    link(server).ask(std::move(own), bytes, weights ? model().bytes(server) : 0);
+  }
+}
+
+void ParameterClient::take_weights() {
+  for (int server = 0; server < servers(); ++server) {
+    versions_[static_cast<std::size_t>(server)] = link(server).finish().version;
+    TRIREME_CHECK(weights(server).size() == model().bytes(server));
+  }
+}
+
+void ParameterClient::pull() {
+  ask_all({.ask = Ask::Pull}, 0, true);
+  take_weights();
+}
+
+std::optional<std::string> ParameterClient::push(double rate, double scale) {
+  ask_all(
+      {.ask = Ask::Push, .sequence = ++sequence_, .clock = ++clock_, .rate = rate, .scale = scale},
+      1, true);
+  std::optional<std::string> dropped;
+  take_weights();
+  for (int server = 0; server < servers(); ++server) {
+    const Reply& reply = link(server).reply();
+    if (reply.dropped && !dropped) dropped = reply.text;
+  }
+  return dropped;
+}
+
+ParameterClient::Sums ParameterClient::sum(const std::vector<kernel::LeafRange>& nodes,
+                                           std::uint32_t total) {
+  ask_all({.ask = Ask::Terms, .round = round_, .total = total, .nodes = nodes}, nodes.size(),
+          false);
+  Sums sums;
+  std::int64_t next = round_ + 1;
+  for (int server = 0; server < servers(); ++server) {
+    const Reply& reply = link(server).finish();
+    sums.dropped = sums.dropped || reply.dropped;
+    next = std::max(next, reply.round);
+    if (reply.not_finite >= 0 && (sums.not_finite < 0 || reply.not_finite < sums.not_finite))
+      sums.not_finite = reply.not_finite;
+    const auto squares = link(server).received();
+    const std::size_t before = sums.squares.size();
+    sums.squares.resize(before + squares.size() / sizeof(double));
+    if (!squares.empty()) std::memcpy(sums.squares.data() + before, squares.data(), squares.size());
+  }
+  round_ = next;
+  return sums;
+}
+
+void ParameterClient::commit(double rate, double scale) {
+  ask_all({.ask = Ask::Commit, .round = round_ - 1, .rate = rate, .scale = scale}, 0, true);
+  take_weights();
+}
+
+Saved ParameterClient::read(int server) {
+  link(server).ask({.ask = Ask::Read}, 0, 0);
+  const Reply& reply = link(server).finish();
+  const auto memory = link(server).received().subspan(reply.text_bytes);
+  return {text_of(link(server), reply), {memory.begin(), memory.end()}};
+}
+
+void ParameterClient::write(int server, const Saved& saved) {
+  const std::span<std::byte> out = link(server).outgoing(saved.text.size() + saved.memory.size());
+  std::memcpy(out.data(), saved.text.data(), saved.text.size());
+  std::copy(saved.memory.begin(), saved.memory.end(),
+            out.begin() + static_cast<std::ptrdiff_t>(saved.text.size()));
+  link(server).ask({.ask = Ask::Write, .text_bytes = saved.text.size()}, out.size(), 0);
+  link(server).finish();
+}
+
+std::string ParameterClient::figures() {
+  std::string all;
+  for (int server = 0; server < servers(); ++server) {
+    link(server).ask({.ask = Ask::Figures}, 0, 0);
+    const Reply& reply = link(server).finish();
+    all += (server > 0 ? "," : "[") + text_of(link(server), reply);
+  }
+  return all + "]";
+}
+
+}  // namespace trireme::inline v0::ps

@@ -1,0 +1,87 @@
+// ParameterClient: a worker's side of all servers of a job. Methods are called by one thread, and
+// wait for the servers. Errors are those of link.h.
+//
+// gradient(s) is memory in which the caller puts what server s gets: the intervals of ServedModel.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "trireme/ps/link.h"
+#include "trireme/ps/saved.h"
+#include "trireme/ps/settings.h"
+
+namespace trireme::inline v0::ps {
+
+struct ClientOptions {
+  int worker = 0;
+  /// Connects to a server by its number. Throws PeerLost or TimeoutError if it is not there.
+  std::function<std::shared_ptr<net::Channel>(int server)> dial;
+  /// How long a lost server may take to come back.
+  Duration patience = std::chrono::seconds(30);
+};
+
+class ParameterClient {
+ public:
+  /// Connects to all servers. MismatchError if another worker attached with other settings.
+  ParameterClient(std::shared_ptr<Waiter> waiter, Settings settings, ClientOptions options);
+  /// Leaves.
+  ~ParameterClient();
+  ParameterClient(const ParameterClient&) = delete;
+
+  const Settings& settings() const noexcept { return settings_; }
+  const ServedModel& model() const noexcept { return settings_.model; }
+  int servers() const noexcept { return static_cast<int>(links_.size()); }
+  /// Whether all servers had weights when this worker attached.
+  bool ready() const noexcept;
+  /// Of the weights that this worker had last: the fewest updates over servers.
+  std::int64_t version() const noexcept;
+
+  /// Memory for `terms` gradients of server `server`.
+  std::span<std::byte> gradient(int server, std::size_t terms = 1);
+  /// The weights of a server's interval, as they came last.
+  std::span<const std::byte> weights(int server) const;
+
+  /// Waits until the servers have weights, and gets them.
+  void pull();
+  /// Pushes the gradients, which are of the weights that came last, and gets new weights. Returns the
+  /// name of the first parameter that was not finite, of which the server has dropped its part.
+  std::optional<std::string> push(double rate, double scale);
+
+  /// Synchronous: sends this worker's terms (gradient(s, nodes.size()), node by node) and waits for
+  /// the other workers'.
+  struct Sums {
+    std::vector<double> squares;   // of each chunk of the whole gradient, by server
+    std::int64_t not_finite = -1;  // the first such parameter; -1: none
+    bool dropped = false;          // the round was complete without this worker
+  };
+  Sums sum(const std::vector<kernel::LeafRange>& nodes, std::uint32_t total);
+  /// Updates by that sum, once for all workers, and gets the new weights.
+  void commit(double rate, double scale);
+
+  /// Weights and state of a server's interval, for a checkpoint; and the reverse.
+  Saved read(int server);
+  void write(int server, const Saved& saved);
+  /// What the servers say of their workers: a JSON array.
+  std::string figures();
+
+ private:
+  Link& link(int server) { return *links_[static_cast<std::size_t>(server)]; }
+  void ask_all(const Request& request, std::size_t terms, bool weights);
+  void take_weights();
+
+  const Settings settings_;
+  std::vector<std::unique_ptr<Link>> links_;
+  std::vector<std::int64_t> versions_;  // by server, of the weights that came last
+  std::uint64_t sequence_ = 0;
+  std::int64_t clock_ = 0;
+  std::int64_t round_ = 0;
+};
+
+}  // namespace trireme::inline v0::ps

@@ -1,0 +1,54 @@
+// Ledger: which push of which worker was applied, and who has to wait for whom. Pure bookkeeping: no
+// time, no network. Not thread safe.
+//
+// A worker's pushes have the sequence numbers 1, 2, ..., whatever process is the worker at the
+// moment; each is applied once. Its clock counts its pushes, from the slowest worker's clock at the
+// time when it came; it says the clock itself, so that all servers know the same one and the slowest
+// worker waits at none of them. Bounded staleness (Ho et al. 2013, "More effective distributed ML via a stale
+// synchronous parallel parameter server") lets a worker begin its next step while its clock is at
+// most s ahead of the slowest.
+#pragma once
+
+#include <cstdint>
+#include <map>
+
+namespace trireme::inline v0::ps {
+
+class Ledger {
+ public:
+  /// `staleness` as Settings::staleness.
+  explicit Ledger(std::int64_t staleness) : bound_(staleness) {}
+
+  struct Worker {
+    bool here = false;
+    std::uint64_t last = 0;  // sequence number of its last push
+    std::int64_t clock = 0;
+    std::int64_t pushes = 0;   // applied
+    std::int64_t dropped = 0;  // not finite
+    std::int64_t repeated = 0;
+  };
+
+  void arrive(int worker);
+  void leave(int worker);
+  /// Whether this push is new. It then counts as seen, applied or not.
+  bool take(int worker, std::uint64_t sequence, std::int64_t clock);
+  /// After take(): it was applied. `staleness`: updates by others since the weights that it used.
+  void applied(int worker, std::int64_t staleness);
+  void dropped(int worker) { ++workers_[worker].dropped; }
+  /// Whether the worker may begin its next step.
+  bool may_go_on(int worker) const;
+
+  const std::map<int, Worker>& workers() const noexcept { return workers_; }
+  int num_here() const;
+  /// The least clock of a worker that is here; 0 if none is.
+  std::int64_t slowest() const;
+  /// How many pushes had each staleness.
+  const std::map<std::int64_t, std::int64_t>& histogram() const noexcept { return histogram_; }
+
+ private:
+  const std::int64_t bound_;
+  std::map<int, Worker> workers_;
+  std::map<std::int64_t, std::int64_t> histogram_;
+};
+
+}  // namespace trireme::inline v0::ps

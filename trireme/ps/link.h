@@ -1,0 +1,85 @@
+// Link: a worker's connection to one server: one request at a time, which is sent again if the
+// connection is lost and another one can be made. Not thread safe.
+//
+// What is sent and received lies in areas that the server maps, where both are on one host; else it
+// travels in frames.
+#pragma once
+
+#include <cstddef>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "trireme/base/waiter.h"
+#include "trireme/base/work.h"
+#include "trireme/net/channel.h"
+#include "trireme/ps/messages.h"
+
+namespace trireme::inline v0::ps {
+
+struct LinkOptions {
+  int server = 0, worker = 0;
+  /// Connects to the server. Throws PeerLost or TimeoutError if it is not there.
+  std::function<std::shared_ptr<net::Channel>()> dial;
+  std::string settings;  // of Attach
+  /// How long a lost server may take to come back.
+  Duration patience = std::chrono::seconds(30);
+};
+
+class Link {
+ public:
+  Link(std::shared_ptr<Waiter> waiter, LinkOptions options);
+
+  /// Connects and attaches; tries again for `patience`. Throws what dial() throws, and what the
+  /// server refuses.
+  void connect();
+  const Reply& attached() const noexcept { return attached_; }
+
+  /// Memory for what the next request sends. Its content stays until the next call with another
+  /// size.
+  std::span<std::byte> outgoing(std::size_t bytes);
+  /// Sends a request with the first `bytes` of outgoing(); `expected`: of the reply's memory, at most.
+  void ask(Request request, std::size_t bytes, std::size_t expected);
+  /// Whether finish() would not wait long.
+  bool settled() const;
+  /// Waits for the reply, for as long as the server lives. If it is lost, connects again and repeats
+  /// the request; PeerLost if that fails for `patience`, or if the server came back without weights.
+  /// Throws the error with which the server refused.
+  const Reply& finish();
+  const Reply& reply() const noexcept { return reply_; }
+  /// The reply's memory, until the next ask().
+  std::span<const std::byte> received() const noexcept { return received_; }
+  void close() noexcept;
+
+ private:
+  struct Area {
+    std::span<std::byte> bytes;
+    std::int64_t id = -1;  // -1: not shared
+    std::shared_ptr<void> owner;
+    std::vector<std::byte> own;
+  };
+  void attach();
+  void make(Area& area, std::size_t bytes);
+  void send();
+  void await();
+  void reconnect();
+  [[noreturn]] void refuse(const Reply& reply) const;
+
+  const std::shared_ptr<Waiter> waiter_;
+  const LinkOptions options_;
+  std::shared_ptr<net::Channel> channel_;
+  Reply attached_, reply_;
+  Area out_, in_;
+  Request request_;
+  std::size_t out_bytes_ = 0;
+  std::string head_;  // of the request that is being sent
+  net::ChannelFrame frame_;
+  Work sent_, answered_;
+  bool had_weights_ = false;  // the server had, at the last reply
+  std::span<const std::byte> received_;
+};
+
+}  // namespace trireme::inline v0::ps

@@ -1,0 +1,76 @@
+// Messages between a worker (the client) and a server. A frame's head is one Request or Reply as
+// JSON; bulk memory is the frame's payload, or lies in an area that the client shares.
+//
+//     worker                                              server
+//        | Attach {settings}                                |  the first one decides what is served
+//        | <------------------------------ Reply {version}  |
+//        | Write {weights, state}                           |  the first one counts: worker 0's
+//        | Push {gradient} -------------------------------> |  asynchronous: applied at once
+//        | <------------------------------ Reply {weights}  |  when the bound of staleness allows
+//        | Terms {parts of the tree sum} -----------------> |  synchronous: kept until all are here
+//        | <---------------------- Reply {sums of squares}  |
+//        | Commit {rate, scale} --------------------------> |  applied once
+//        | <------------------------------ Reply {weights}  |
+//        | Leave                                            |
+//
+// A request that is repeated after a lost connection has no second effect: pushes have a sequence
+// number per worker, terms and commits the number of their round.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "trireme/kernel/tree_sum.h"
+
+namespace trireme::inline v0::ps {
+
+enum class Ask : std::uint8_t { Attach, Write, Read, Pull, Push, Terms, Commit, Figures, Leave };
+
+/// Where bulk memory is: in an area that the client shares, or in the frame's payload (area -1).
+struct Memory {
+  std::int64_t area = -1;
+  std::uint64_t bytes = 0;
+};
+
+struct Request {
+  Ask ask = Ask::Pull;
+  int worker = 0;
+  // Push: its number, 1, 2, ... of this worker, whose clock it is after it (ledger.h), and the
+  // version of the weights of which the gradient is.
+  std::uint64_t sequence = 0;
+  std::int64_t clock = 0, version = 0;
+  std::int64_t round = 0;      // Terms, Commit
+  double rate = 0, scale = 1;  // Push, Commit
+  // Terms: the batch's micro-batches, and the nodes of their sum that memory holds.
+  std::uint32_t total = 0;
+  std::vector<kernel::LeafRange> nodes = {};
+  Memory memory = {}, into = {};  // what is sent; where the reply's memory shall be written
+  std::uint64_t text_bytes = 0;   // Attach, Write: of a text with which memory begins
+};
+
+struct Reply {
+  Ask ask = Ask::Pull;
+  int exit_code = 0;  // not 0: refused, and `text` says why
+  std::string text = {};
+  std::int64_t version = 0;  // updates so far
+  // Attach: the worker's last push, the next round, the least clock, whether there are weights.
+  std::uint64_t sequence = 0;
+  std::int64_t round = 0, slowest = 0;
+  bool ready = false;
+  std::int64_t staleness = 0;    // Push: updates by others since the weights that it used
+  bool dropped = false;          // Push: it was not finite. Terms, Commit: the round is over
+  std::int64_t not_finite = -1;  // Terms: the first parameter whose sum is not finite
+  Memory memory = {};            // weights; Terms: the fp64 sums of squares of the chunks
+  std::uint64_t text_bytes = 0;  // Read, Figures: of a text with which memory begins
+};
+
+std::string to_text(const Request& request);
+std::string to_text(const Reply& reply);
+/// RefusedError if the other end does not speak this protocol.
+Request request_from(std::span<const std::byte> head);
+Reply reply_from(std::span<const std::byte> head);
+
+}  // namespace trireme::inline v0::ps

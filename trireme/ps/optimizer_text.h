@@ -1,0 +1,19 @@
+// The optimizer that a server runs, as the text in which a worker sends it.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "trireme/kernel/optimizers/optimizers.h"
+
+namespace trireme::inline v0::ps {
+
+/// A JSON object: the optimizer's name and its numbers, exactly.
+std::string to_text(const OptimizerOptions& options);
+/// ConfigError for a text of another kind, or of an optimizer that this version does not have.
+OptimizerOptions optimizer_from_text(std::string_view text);
+/// ConfigError for an optimizer whose step needs sums over whole parameters (LAMB, Adafactor):
+/// a server has parts of them.
+void require_elementwise(std::string_view optimizer);
+
+}  // namespace trireme::inline v0::ps

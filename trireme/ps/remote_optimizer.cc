@@ -1,0 +1,154 @@
+#include "trireme/ps/remote_optimizer.h"
+
+#include <ATen/Functions.h>
+#include <c10/core/GradMode.h>
+
+#include <cstring>
+#include <map>
+
+#include "trireme/base/check.h"
+#include "trireme/ps/optimizer_text.h"
+#include "trireme/tensor/convert.h"
+
+namespace trireme::inline v0::ps {
+namespace {
+
+at::Tensor elements(const void* data, std::int64_t begin, std::size_t count, DType dtype,
+                    Device device) {
+  auto* at = static_cast<std::byte*>(const_cast<void*>(data)) +
+             static_cast<std::size_t>(begin) * size_of(dtype);
+  return tensor::view_of({.data = at, .count = count, .dtype = dtype, .device = device});
+}
+
+}  // namespace
+
+RemoteOptimizer::RemoteOptimizer(const OptimizerOptions& optimizer, RemoteOptions options)
+    : optimizer_(optimizer), options_(std::move(options)) {
+  require_elementwise(name());
+}
+
+void RemoteOptimizer::attach(std::span<const optim::OwnedSlice> slices,
+                             std::span<const optim::ParameterInfo> parameters,
+                             std::shared_ptr<optim::SharedSums>) {
+  TRIREME_CHECK(slices.size() == parameters.size());
+  slices_.assign(slices.begin(), slices.end());
+  std::vector<ServedParameter> served;
+  for (std::size_t i = 0; i < slices_.size(); ++i) {
+    const optim::OwnedSlice& slice = slices_[i];
+    TRIREME_CHECK(slice.parameter == i);
+    served.push_back({parameters[i].name, parameters[i].shape, slice.master_dtype, slice.decay});
+    TRIREME_CHECK((slice.begin == 0 && slice.end == served.back().count()) == true);
+  }
+  client_ = std::make_unique<ParameterClient>(
+      options_.waiter,
+      Settings{.model = ServedModel(std::move(served), options_.servers, more_uses_),
+               .optimizer = optimizer_,
+               .workers = options_.workers,
+               .staleness = options_.staleness,
+               .backup = options_.backup,
+               .compensation = options_.compensation},
+      ClientOptions{
+          .worker = options_.worker, .dial = options_.dial, .patience = options_.patience});
+}
+
+void RemoteOptimizer::read_gradients_at(std::span<const void* const> gradients) {
+  TRIREME_CHECK(gradients.size() == slices_.size());
+  for (std::size_t i = 0; i < slices_.size(); ++i) slices_[i].gradient = gradients[i];
+}
+
+void RemoteOptimizer::start() {
+  if (std::exchange(started_, true)) return;
+  if (options_.worker == 0 && !client_->ready()) give_weights();
+  client_->pull();
+  take_weights();
+}
+
+void RemoteOptimizer::give_weights() {
+  const c10::AutoGradMode no_grad(false);
+  std::map<std::string, const at::Tensor*> loaded;
+  if (restored_count_)
+    for (const NamedShard& one : state_) loaded.emplace(one.name, &one.local);
+  for (int server = 0; server < client_->servers(); ++server) {
+    Saved saved = client_->read(server);
+    SavedText text = SavedText::from_text(saved.text);
+    for (const ServedModel::Slice& slice : client_->model().slices(server)) {
+      const optim::OwnedSlice& own = slices_[slice.parameter];
+      elements(saved.memory.data() + slice.offset, 0, slice.size(), own.master_dtype, {})
+          .copy_(elements(own.weight, slice.begin, slice.size(), own.master_dtype, own.device));
+    }
+    std::size_t at = client_->model().bytes(server);
+    for (const SavedText::Array& array : text.arrays) {
+      if (const auto found = loaded.find(array.name); found != loaded.end())
+        elements(saved.memory.data() + at, 0, static_cast<std::size_t>(array.end - array.begin),
+                 array.dtype, {})
+            .copy_(found->second->flatten().slice(0, array.begin, array.end));
+      at += array.bytes();
+    }
+    text.version = text.step_count = restored_count_.value_or(0);
+    saved.text = text.to_text();
+    client_->write(server, saved);
+  }
+}
+
+void RemoteOptimizer::take_weights() {
+  const c10::AutoGradMode no_grad(false);
+  for (int server = 0; server < client_->servers(); ++server) {
+    for (const ServedModel::Slice& slice : client_->model().slices(server)) {
+      const optim::OwnedSlice& own = slices_[slice.parameter];
+      const at::Tensor weight =
+          elements(own.weight, slice.begin, slice.size(), own.master_dtype, own.device);
+      weight.copy_(elements(client_->weights(server).data() + slice.offset, 0, slice.size(),
+                            own.master_dtype, {}));
+      if (own.compute != nullptr)
+        elements(own.compute, slice.begin, slice.size(), own.compute_dtype, own.device)
+            .copy_(weight);
+    }
+  }
+}
+
+void RemoteOptimizer::apply(double learning_rate, double scale) {
+  if (synchronous()) {
+    client_->commit(learning_rate, scale);
+  } else {
+    const c10::AutoGradMode no_grad(false);
+    for (int server = 0; server < client_->servers(); ++server) {
+      const std::span<std::byte> memory = client_->gradient(server);
+      for (const ServedModel::Slice& slice : client_->model().slices(server)) {
+        const optim::OwnedSlice& own = slices_[slice.parameter];
+        elements(memory.data() + slice.offset, 0, slice.size(), own.master_dtype, {})
+            .copy_(elements(own.gradient, slice.begin, slice.size(), own.master_dtype, own.device));
+      }
+    }
+    dropped_ = client_->push(learning_rate, scale);
+  }
+  take_weights();
+}
+
+std::vector<NamedShard> RemoteOptimizer::state() {
+  std::map<std::string, NamedShard> whole;
+  for (int server = 0; server < client_->servers(); ++server) {
+    Saved saved = client_->read(server);
+    std::size_t at = client_->model().bytes(server);
+    for (const SavedText::Array& array : SavedText::from_text(saved.text).arrays) {
+      std::int64_t count = 1;
+      for (const std::int64_t size : array.shape) count *= size;
+      auto [found, is_new] = whole.try_emplace(array.name);
+      if (is_new)
+        found->second = {.name = array.name,
+                         .dtype = array.dtype,
+                         .shape = array.shape,
+                         .begin = 0,
+                         .end = count,
+                         .local = at::zeros({count}, tensor::scalar_type_of(array.dtype))};
+      found->second.local.slice(0, array.begin, array.end)
+          .copy_(elements(saved.memory.data() + at, 0,
+                          static_cast<std::size_t>(array.end - array.begin), array.dtype, {}));
+      at += array.bytes();
+    }
+  }
+  state_.clear();
+  for (auto& [name, shard] : whole) state_.push_back(std::move(shard));
+  return state_;
+}
+
+}  // namespace trireme::inline v0::ps

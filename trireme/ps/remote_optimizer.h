@@ -1,0 +1,82 @@
+// RemoteOptimizer: an Optimizer whose weights, state and updates are on the servers. apply() pushes
+// this worker's gradients (asynchronous), or commits the sum of all workers' (synchronous), and
+// copies the new weights into the slices.
+//
+// The servers get their first weights from worker 0, at start(): what it was built with, or what was
+// loaded from a checkpoint since. A server that has weights keeps them, so that a worker may be
+// started again at any time.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "trireme/optim/optimizer.h"
+#include "trireme/ps/client.h"
+
+namespace trireme::inline v0::ps {
+
+struct RemoteOptions {
+  int worker = 0, workers = 1, servers = 1;
+  std::int64_t staleness = 0;
+  int backup = 0;
+  double compensation = 0;  // these three as Settings'
+  std::shared_ptr<Waiter> waiter;
+  /// As ClientOptions'.
+  std::function<std::shared_ptr<net::Channel>(int server)> dial;
+  Duration patience = std::chrono::seconds(30);
+};
+
+class RemoteOptimizer final : public optim::Optimizer {
+ public:
+  /// ConfigError for LAMB and Adafactor, and for options that do not go together.
+  RemoteOptimizer(const OptimizerOptions& optimizer, RemoteOptions options);
+
+  std::string_view name() const noexcept override { return optim::name_of(optimizer_); }
+  /// Whole parameters. Connects to the servers.
+  void attach(std::span<const optim::OwnedSlice> slices,
+              std::span<const optim::ParameterInfo> parameters,
+              std::shared_ptr<optim::SharedSums> sums = nullptr) override;
+  void keep_state_on_host() override {}  // it is on no device
+  std::size_t bytes_on_host() const noexcept override { return 0; }
+  void read_gradients_at(std::span<const void* const> gradients) override;
+  void apply(double learning_rate, double scale) override;
+  double base_learning_rate() const noexcept override {
+    return optim::learning_rate_of(optimizer_);
+  }
+  /// Whole tensors, read from the servers; what is loaded into them goes to the servers at start().
+  std::vector<NamedShard> state() override;
+  /// Updates by all workers; where servers differ, the fewest.
+  std::int64_t step_count() const noexcept override { return client_ ? client_->version() : 0; }
+  void set_step_count(std::int64_t count) override { restored_count_ = count; }
+
+  /// Before attach(): the parameters of further uses of tied ones (ServedModel).
+  void set_more_uses(std::vector<std::uint32_t> parameters) { more_uses_ = std::move(parameters); }
+  /// Before the first forward pass: gives the servers their weights, or waits for them and takes
+  /// them. No effect after the first time.
+  void start();
+  bool synchronous() const noexcept { return options_.staleness == 0; }
+  const RemoteOptions& options() const noexcept { return options_; }
+  ParameterClient& client() { return *client_; }
+  /// The parameter whose gradient a server found not to be finite in the last push.
+  const std::optional<std::string>& dropped() const noexcept { return dropped_; }
+
+ private:
+  void give_weights();
+  void take_weights();
+
+  const OptimizerOptions optimizer_;
+  const RemoteOptions options_;
+  std::vector<std::uint32_t> more_uses_;
+  std::vector<optim::OwnedSlice> slices_;  // by parameter
+  std::unique_ptr<ParameterClient> client_;
+  std::vector<NamedShard> state_;  // as last returned
+  std::optional<std::int64_t> restored_count_;
+  std::optional<std::string> dropped_;
+  bool started_ = false;
+};
+
+}  // namespace trireme::inline v0::ps

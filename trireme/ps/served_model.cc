@@ -1,0 +1,168 @@
+#include "trireme/ps/served_model.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <nlohmann/json.hpp>
+
+#include "trireme/base/check.h"
+#include "trireme/base/error.h"
+#include "trireme/base/words.h"
+#include "trireme/sync/ownership.h"
+
+namespace trireme::inline v0::ps {
+namespace {
+
+constexpr int kMostServers = 65'536;
+constexpr std::size_t kAlignment = 64;
+
+std::string shape_text(const std::vector<std::int64_t>& shape) {
+  std::string text = "[";
+  for (std::size_t i = 0; i < shape.size(); ++i)
+    text += (i > 0 ? ", " : "") + std::to_string(shape[i]);
+  return text + "]";
+}
+
+std::string describe(const ServedParameter& parameter) {
+  return std::string(name_of(parameter.dtype)) + " " + shape_text(parameter.shape) +
+         (parameter.decay ? "" : " without weight decay");
+}
+
+[[noreturn]] void refuse_text() {
+  throw ConfigError("the description of a served model cannot be read",
+                    {.operation = "parameter server",
+                     .advice = "Run the same version of Trireme in all processes."});
+}
+
+ServedParameter parameter_of(const nlohmann::json& one) {
+  ServedParameter parameter{.name = one.at("name").get<std::string>(),
+                            .shape = one.at("shape").get<std::vector<std::int64_t>>(),
+                            .decay = one.at("decay").get<bool>()};
+  const auto dtype = dtype_named(one.at("dtype").get<std::string>());
+  if (!dtype || (*dtype != DType::F32 && *dtype != DType::F64)) refuse_text();
+  parameter.dtype = *dtype;
+  std::int64_t elements = 1;
+  for (const std::int64_t size : parameter.shape)
+    if (size < 0 || __builtin_mul_overflow(elements, size, &elements)) refuse_text();
+  return parameter;
+}
+
+}  // namespace
+
+std::int64_t ServedParameter::count() const noexcept {
+  std::int64_t count = 1;
+  for (const std::int64_t size : shape) count *= size;
+  return count;
+}
+
+ServedModel::ServedModel(std::vector<ServedParameter> parameters, int servers,
+                         std::vector<std::uint32_t> more_uses)
+    : parameters_(std::move(parameters)), more_uses_(std::move(more_uses)) {
+  TRIREME_CHECK(servers >= 1);
+  std::vector<parallel::Unit::Member> members;
+  for (std::uint32_t i = 0; i < parameters_.size(); ++i)
+    members.push_back({i, parameters_[i].count(), size_of(parameters_[i].dtype), 0});
+  parallel::Ownership ownership(servers);
+  ownership.add(std::move(members));
+  const parallel::Unit& unit = ownership.units().front();
+  for (int server = 0; server < servers; ++server) {
+    const std::size_t first = unit.cuts[static_cast<std::size_t>(server)];
+    std::vector<Slice>& slices = slices_.emplace_back();
+    for (const parallel::Piece& piece : ownership.pieces()[static_cast<std::size_t>(server)]) {
+      const parallel::Unit::Member& member = unit.members[piece.parameter];
+      const std::size_t at = member.offset + static_cast<std::size_t>(piece.begin) * member.width;
+      // One without elements is server 0's, wherever it would lie.
+      slices.push_back(
+          {piece.parameter, piece.begin, piece.end, piece.size() > 0 ? at - first : 0});
+    }
+    bytes_.push_back(unit.counts()[static_cast<std::size_t>(server)]);
+  }
+  add_more_uses();
+}
+
+void ServedModel::add_more_uses() {
+  for (int server = 0; server < servers(); ++server) {
+    std::vector<Slice>& more = more_slices_.emplace_back();
+    std::size_t end = bytes(server);
+    for (const std::uint32_t parameter : more_uses_) {
+      for (Slice slice : slices(server)) {
+        if (slice.parameter != parameter) continue;
+        slice.offset = end;
+        more.push_back(slice);
+        end += (bytes(slice) + kAlignment - 1) / kAlignment * kAlignment;
+      }
+    }
+    sum_bytes_.push_back(end);
+  }
+}
+
+std::size_t ServedModel::bytes(const Slice& slice) const {
+  return slice.size() * size_of(parameters_[slice.parameter].dtype);
+}
+
+std::string ServedModel::to_text() const {
+  nlohmann::json list = nlohmann::json::array();
+  for (const ServedParameter& parameter : parameters_)
+    list.push_back({{"name", parameter.name},
+                    {"shape", parameter.shape},
+                    {"dtype", name_of(parameter.dtype)},
+                    {"decay", parameter.decay}});
+  return nlohmann::json{{"servers", servers()}, {"parameters", list}, {"more_uses", more_uses_}}
+      .dump();
+}
+
+ServedModel ServedModel::from_text(std::string_view text) {
+  try {
+    const auto json = nlohmann::json::parse(text);
+    const int servers = json.at("servers").get<int>();
+    if (servers < 1 || servers > kMostServers) refuse_text();
+    std::vector<ServedParameter> parameters;
+    for (const nlohmann::json& one : json.at("parameters")) parameters.push_back(parameter_of(one));
+    auto more_uses = json.at("more_uses").get<std::vector<std::uint32_t>>();
+    for (const std::uint32_t parameter : more_uses)
+      if (parameter >= parameters.size()) refuse_text();
+    return {std::move(parameters), servers, std::move(more_uses)};
+  } catch (const nlohmann::json::exception&) {
+    refuse_text();
+  }
+}
+
+std::string ServedModel::difference(const ServedModel& other) const {
+  if (servers() != other.servers())
+    return "it expects " + std::to_string(other.servers()) + " servers, and this is one of " +
+           std::to_string(servers());
+  const std::size_t common = std::min(parameters_.size(), other.parameters_.size());
+  for (std::size_t i = 0; i < common; ++i) {
+    const ServedParameter &own = parameters_[i], &theirs = other.parameters_[i];
+    if (own == theirs) continue;
+    const std::string number = "parameter " + std::to_string(i);
+    if (own.name != theirs.name)
+      return "its " + number + " is " + theirs.name + ", the server's is " + own.name;
+    return "its " + theirs.name + " is " + ps::describe(theirs) + ", the server's is " +
+           ps::describe(own);
+  }
+  if (parameters_.size() == other.parameters_.size()) return {};
+  const bool more = other.parameters_.size() > common;
+  const std::string& name = (more ? other : *this).parameters_[common].name;
+  return more ? "its " + name + " is not on the server" : "it has no " + name + ", the server has";
+}
+
+std::string ServedModel::describe() const {
+  std::size_t all = 0;
+  for (const std::size_t bytes : bytes_) all += bytes;
+  std::string text;
+  for (int server = 0; server < servers(); ++server) {
+    const auto own = static_cast<double>(bytes(server));
+    text += "server " + std::to_string(server) + ": ";
+    if (own == 0) {
+      text += "nothing, because the parameters have fewer parts than there are servers\n";
+      continue;
+    }
+    char share[16];
+    std::snprintf(share, sizeof share, "%.1f%%", 100 * own / static_cast<double>(all));
+    text += bytes_text(own) + " (" + share + ") of " +
+            counted(static_cast<std::int64_t>(slices(server).size()), "parameter") + "\n";
+  }
+  return text;
+}
+
+}  // namespace trireme::inline v0::ps

@@ -1,0 +1,259 @@
+#include "trireme/ps/service.h"
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "trireme/base/check.h"
+#include "trireme/base/error.h"
+#include "trireme/base/words.h"
+#include "trireme/ps/saved.h"
+
+namespace trireme::inline v0::ps {
+namespace {
+
+std::string text_at(const Request& request, std::span<const std::byte> memory) {
+  if (request.text_bytes > memory.size())
+    throw RefusedError("a text of " + std::to_string(request.text_bytes) +
+                       " bytes in a message of " + std::to_string(memory.size()));
+  return {reinterpret_cast<const char*>(memory.data()), request.text_bytes};
+}
+
+}  // namespace
+
+Service::Service(int server, Answer answer, OnUpdate on_update)
+    : server_(server), answer_(std::move(answer)), on_update_(std::move(on_update)) {}
+
+void Service::handle(int client, const Request& request, std::span<const std::byte> memory) {
+  Reply refusal{.ask = request.ask};
+  try {
+    serve(client, request, memory);
+  } catch (const Error& error) {
+    refusal.exit_code = error.exit_code();
+    refusal.text = "server " + std::to_string(server_) + " refuses worker " +
+                   std::to_string(request.worker) + ": " + error.message();
+    answer_(client, refusal, {});
+  }
+  release();
+}
+
+void Service::serve(int client, const Request& request, std::span<const std::byte> memory) {
+  if (request.ask == Ask::Attach) return attach(client, request, memory);
+  const auto place = client_of_.find(request.worker);
+  if (place == client_of_.end() || place->second != client)
+    throw RefusedError("another process has taken its place");
+  switch (request.ask) {
+    case Ask::Write:
+      return write(client, request, memory);
+    case Ask::Read:
+      return read(client);
+    case Ask::Pull:
+      return answer_weights(client, request.worker, {.ask = Ask::Pull});
+    case Ask::Push:
+      return push(client, request, memory);
+    case Ask::Terms:
+      return take_terms(client, request, memory);
+    case Ask::Commit:
+      return commit(client, request);
+    case Ask::Figures:
+      return answer_text(client, Ask::Figures, figures(), {});
+    default:
+      ledger_->leave(request.worker);
+      client_of_.erase(place);
+      answer_(client, {.ask = Ask::Leave}, {});
+  }
+}
+
+void Service::lost(int client) {
+  std::erase_if(waiting_, [&](const Waiting& one) { return one.client == client; });
+  std::erase_if(parts_, [&](const auto& one) { return one.second.client == client; });
+  for (auto place = client_of_.begin(); place != client_of_.end(); ++place) {
+    if (place->second != client) continue;
+    ledger_->leave(place->first);
+    client_of_.erase(place);
+    break;
+  }
+  release();
+}
+
+void Service::attach(int client, const Request& request, std::span<const std::byte> memory) {
+  Settings settings = Settings::from_text(text_at(request, memory));
+  if (settings_) {
+    if (const std::string what = settings_->difference(settings); !what.empty())
+      throw MismatchError(what);
+  }
+  if (server_ >= settings.model.servers())
+    throw MismatchError("it expects " + counted(settings.model.servers(), "server"));
+  if (request.worker < 0) throw MismatchError("workers have numbers from 0 on");
+  if (!settings_) {
+    shard_ = std::make_unique<Shard>(settings.model, server_, settings.optimizer);
+    ledger_.emplace(settings.staleness);
+    settings_ = std::move(settings);
+  }
+  ledger_->arrive(request.worker);
+  client_of_[request.worker] = client;
+  answer_(client,
+          {.ask = Ask::Attach,
+           .version = version_,
+           .sequence = ledger_->workers().at(request.worker).last,
+           .round = round_,
+           .slowest = ledger_->slowest(),
+           .ready = ready_},
+          {});
+}
+
+void Service::write(int client, const Request& request, std::span<const std::byte> memory) {
+  if (!ready_)  // else it is repeated, and pushes may have come since
+    version_ =
+        fill(*shard_, text_at(request, memory), memory.subspan(request.text_bytes), version_);
+  ready_ = true;
+  answer_(client, {.ask = Ask::Write, .version = version_}, {});
+}
+
+void Service::read(int client) {
+  const Saved saved = save(*shard_, version_);
+  answer_text(client, Ask::Read, saved.text, saved.memory);
+}
+
+void Service::answer_text(int client, Ask ask, const std::string& text,
+                          std::span<const std::byte> memory) {
+  const auto head = std::as_bytes(std::span(text));
+  std::vector<std::byte> all(head.begin(), head.end());
+  all.insert(all.end(), memory.begin(), memory.end());
+  answer_(client, {.ask = ask, .version = version_, .text_bytes = text.size()}, all);
+}
+
+void Service::push(int client, const Request& request, std::span<const std::byte> gradient) {
+  if (!ready_) throw MismatchError("it pushes before there are weights");
+  if (settings_->staleness == 0)
+    throw MismatchError("it pushes a gradient of its own to a synchronous server");
+  if (gradient.size() != shard_->bytes())
+    throw MismatchError("its gradient has " + std::to_string(gradient.size()) + " bytes, not " +
+                        std::to_string(shard_->bytes()));
+  const int worker = request.worker;
+  Reply reply{.ask = Ask::Push};
+  if (ledger_->take(worker, request.sequence, request.clock)) {
+    reply.staleness = std::max<std::int64_t>(version_ - request.version, 0);
+    const auto before = before_.find(worker);
+    const auto old = before == before_.end() ? std::span<const std::byte>() : before->second;
+    if (const auto broken =
+            shard_->push(gradient, request.rate, request.scale, old, settings_->compensation)) {
+      ledger_->dropped(worker);
+      reply.dropped = true;
+      reply.text = *broken;
+    } else {
+      ++version_;
+      ledger_->applied(worker, reply.staleness);
+      if (on_update_) on_update_(worker, version_, reply.staleness);
+    }
+  }
+  answer_weights(client, worker, std::move(reply));
+}
+
+// Waits until release() lets it go.
+void Service::answer_weights(int client, int worker, Reply reply) {
+  waiting_.push_back({client, worker, std::move(reply)});
+}
+
+void Service::release() {
+  const auto may_go = [this](const Waiting& one) {
+    return ready_ && (one.reply.ask != Ask::Push || ledger_->may_go_on(one.worker));
+  };
+  const auto first = std::stable_partition(waiting_.begin(), waiting_.end(),
+                                           [&](const Waiting& one) { return !may_go(one); });
+  std::vector<Waiting> now(std::make_move_iterator(first), std::make_move_iterator(waiting_.end()));
+  waiting_.erase(first, waiting_.end());
+  for (Waiting& one : now) {
+    one.reply.version = version_;
+    const auto weights = shard_->weights();
+    if (settings_->compensation > 0) before_[one.worker].assign(weights.begin(), weights.end());
+    answer_(one.client, one.reply, weights);
+  }
+  // All must come: one whose connection broke comes again.
+  if (settings_ && static_cast<int>(parts_.size()) >= settings_->workers - settings_->backup)
+    complete_round();
+}
+
+void Service::check_terms(const Request& request, std::span<const std::byte> memory) const {
+  if (!ready_) throw MismatchError("it sends terms before there are weights");
+  if (settings_->staleness != 0)
+    throw MismatchError("it sends terms to a server that is not synchronous");
+  if (request.round > round_)
+    throw MismatchError("it is in round " + std::to_string(request.round) + ", the server in " +
+                        std::to_string(round_));
+  if (request.nodes.size() > 64 || memory.size() != request.nodes.size() * shard_->sum_bytes())
+    throw MismatchError("it sends " +
+                        counted(static_cast<std::int64_t>(request.nodes.size()), "term") + " in " +
+                        std::to_string(memory.size()) + " bytes");
+  for (const kernel::LeafRange& node : request.nodes)
+    if (node.count == 0 || node.end() > request.total || !kernel::is_node(node, request.total))
+      throw MismatchError("it sends a term that is no node of the sum");
+  if (!parts_.empty() && request.total != total_)
+    throw MismatchError("its batch has " + std::to_string(request.total) +
+                        " micro-batches, that of another worker " + std::to_string(total_));
+}
+
+void Service::take_terms(int client, const Request& request, std::span<const std::byte> memory) {
+  check_terms(request, memory);
+  if (request.round + 1 == round_ && members_.contains(request.worker))
+    return answer_terms(client);  // repeated
+  if (request.round < round_)
+    return answer_(client,
+                   {.ask = Ask::Terms, .version = version_, .round = round_, .dropped = true}, {});
+  total_ = request.total;
+  parts_[request.worker] = {client, {request.nodes, memory}};
+}
+
+void Service::complete_round() {
+  std::vector<Terms> terms;
+  for (const auto& [worker, part] : parts_)
+    if (!part.terms.nodes.empty()) terms.push_back(part.terms);
+  shard_->fold(terms, total_);
+  squares_ = shard_->chunk_squares();
+  const auto broken = shard_->first_not_finite();
+  not_finite_ = broken ? static_cast<std::int64_t>(*broken) : -1;
+  committed_ = false;
+  ++round_;
+  const std::map<int, Part> parts = std::exchange(parts_, {});
+  members_.clear();
+  for (const auto& [worker, part] : parts) members_.insert(worker);
+  for (const auto& [worker, part] : parts) answer_terms(part.client);
+}
+
+void Service::answer_terms(int client) {
+  answer_(client,
+          {.ask = Ask::Terms, .version = version_, .round = round_, .not_finite = not_finite_},
+          std::as_bytes(std::span(squares_)));
+}
+
+void Service::commit(int client, const Request& request) {
+  Reply reply{.ask = Ask::Commit, .round = round_};
+  if (request.round + 1 != round_) {
+    reply.dropped = true;
+  } else if (!std::exchange(committed_, true)) {
+    shard_->apply(request.rate, request.scale);
+    ++version_;
+    if (on_update_) on_update_(-1, version_, 0);
+  }
+  answer_weights(client, request.worker, std::move(reply));
+}
+
+std::string Service::figures() const {
+  nlohmann::json workers = nlohmann::json::object(), histogram = nlohmann::json::object();
+  if (ledger_) {
+    for (const auto& [number, worker] : ledger_->workers())
+      workers[std::to_string(number)] = {{"pushes", worker.pushes},
+                                         {"dropped", worker.dropped},
+                                         {"repeated", worker.repeated},
+                                         {"here", worker.here}};
+    for (const auto& [staleness, count] : ledger_->histogram())
+      histogram[std::to_string(staleness)] = count;
+  }
+  return nlohmann::json{{"server", server_},
+                        {"version", version_},
+                        {"bytes", shard_ ? shard_->bytes() : 0},
+                        {"workers", workers},
+                        {"staleness", histogram}}
+      .dump();
+}
+
+}  // namespace trireme::inline v0::ps

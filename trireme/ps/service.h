@@ -1,0 +1,93 @@
+// Service: what a server does with each request, without the network. Deterministic: the same
+// requests in the same order give the same replies and weights. Not thread safe.
+//
+// A client is a connection of a worker, with at most one request that is not answered. A reply may
+// come later, when another client's request or loss makes it possible: a pull waits for the first
+// weights, a push for the bound of staleness, terms for those of the other workers.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "trireme/ps/ledger.h"
+#include "trireme/ps/messages.h"
+#include "trireme/ps/settings.h"
+#include "trireme/ps/shard.h"
+
+namespace trireme::inline v0::ps {
+
+class Service {
+ public:
+  /// Sends a reply. `memory` is valid during the call only.
+  using Answer =
+      std::function<void(int client, const Reply& reply, std::span<const std::byte> memory)>;
+  /// Is told of each applied push, and of each committed round (worker -1).
+  using OnUpdate = std::function<void(int worker, std::int64_t version, std::int64_t staleness)>;
+
+  Service(int server, Answer answer, OnUpdate on_update = {});
+
+  /// `memory` stays valid and unchanged until the reply. A request that cannot be met is answered
+  /// with an exit code and a sentence.
+  void handle(int client, const Request& request, std::span<const std::byte> memory);
+  /// The connection has ended.
+  void lost(int client);
+
+  /// Workers whose connections have not ended.
+  int num_workers() const { return ledger_ ? ledger_->num_here() : 0; }
+  std::int64_t version() const noexcept { return version_; }
+  /// JSON: pushes, drops and repeats by worker, the histogram of staleness, the version.
+  std::string figures() const;
+
+ private:
+  struct Waiting {
+    int client = -1, worker = -1;
+    Reply reply;
+  };
+  struct Part {
+    int client = -1;
+    Terms terms;
+  };
+
+  void serve(int client, const Request& request, std::span<const std::byte> memory);
+  void attach(int client, const Request& request, std::span<const std::byte> memory);
+  void write(int client, const Request& request, std::span<const std::byte> memory);
+  void read(int client);
+  void push(int client, const Request& request, std::span<const std::byte> gradient);
+  void take_terms(int client, const Request& request, std::span<const std::byte> memory);
+  void commit(int client, const Request& request);
+  void check_terms(const Request& request, std::span<const std::byte> memory) const;
+  void complete_round();
+  void answer_terms(int client);
+  void answer_weights(int client, int worker, Reply reply);
+  void answer_text(int client, Ask ask, const std::string& text, std::span<const std::byte> memory);
+  void release();
+
+  const int server_;
+  const Answer answer_;
+  const OnUpdate on_update_;
+  std::optional<Settings> settings_;
+  std::unique_ptr<Shard> shard_;
+  std::optional<Ledger> ledger_;
+  bool ready_ = false;  // has weights
+  std::int64_t version_ = 0;
+  std::map<int, int> client_of_;                  // by worker
+  std::vector<Waiting> waiting_;                  // for weights
+  std::map<int, std::vector<std::byte>> before_;  // by worker: the weights it has, if compensated
+  std::int64_t round_ = 0;                        // whose terms are collected
+  std::map<int, Part> parts_;                     // by worker
+  std::uint32_t total_ = 0;
+  std::set<int> members_;        // workers of the round before it
+  bool committed_ = true;        // the round before round_
+  std::vector<double> squares_;  // of that round
+  std::int64_t not_finite_ = -1;
+};
+
+}  // namespace trireme::inline v0::ps

@@ -1,0 +1,317 @@
+#include "trireme/ps/service.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <nlohmann/json.hpp>
+#include <random>
+
+#include "trireme/base/error.h"
+#include "trireme/ps/saved.h"
+
+namespace trireme::inline v0::ps {
+namespace {
+
+using Floats = std::vector<float>;
+
+std::vector<ServedParameter> parameters() {
+  return {{.name = "w", .shape = {100, 123}},
+          {.name = "b", .shape = {7}, .decay = false},
+          {.name = "empty", .shape = {0}},
+          {.name = "v", .shape = {9000}}};
+}
+
+Settings settings_of(std::int64_t staleness, int workers, int servers = 1) {
+  return {.model = ServedModel(parameters(), servers),
+          .optimizer = Sgd{.learning_rate = 0.1, .momentum = 0.9},
+          .workers = workers,
+          .staleness = staleness};
+}
+
+std::span<const std::byte> bytes_of(const Floats& values) {
+  return std::as_bytes(std::span(values));
+}
+
+Floats random_floats(std::size_t bytes, unsigned seed) {
+  std::mt19937 random(seed);
+  std::normal_distribution<float> normal;
+  Floats values(bytes / sizeof(float));
+  for (float& value : values) value = normal(random);
+  return values;
+}
+
+// One server and its clients, each of which is one worker.
+class Server {
+ public:
+  explicit Server(int number = 0)
+      : service_(number, [this](int client, const Reply& reply, std::span<const std::byte> memory) {
+          replies_[client] = reply;
+          memory_[client].assign(memory.begin(), memory.end());
+        }) {}
+
+  /// Null while the request is not answered.
+  const Reply* ask(int client, Request request, std::span<const std::byte> memory = {}) {
+    replies_.erase(client);
+    request.worker = request.worker >= 0 ? request.worker : client;
+    service_.handle(client, request, memory);
+    return reply(client);
+  }
+  const Reply* reply(int client) const {
+    const auto found = replies_.find(client);
+    return found == replies_.end() ? nullptr : &found->second;
+  }
+  Floats floats(int client) const {
+    Floats values(memory_.at(client).size() / sizeof(float));
+    if (!values.empty()) std::memcpy(values.data(), memory_.at(client).data(), 4 * values.size());
+    return values;
+  }
+  std::span<const std::byte> memory(int client) const { return memory_.at(client); }
+  std::string text(int client) const {
+    return {reinterpret_cast<const char*>(memory_.at(client).data()),
+            replies_.at(client).text_bytes};
+  }
+
+  const Reply* attach(int client, const Settings& settings) {
+    const std::string text = settings.to_text();
+    return ask(client, {.ask = Ask::Attach, .worker = client, .text_bytes = text.size()},
+               std::as_bytes(std::span(text)));
+  }
+  const Reply* write(int client, const Floats& weights) {
+    std::string all = SavedText{}.to_text();
+    const std::size_t text = all.size();
+    all.append(reinterpret_cast<const char*>(weights.data()), 4 * weights.size());
+    return ask(client, {.ask = Ask::Write, .worker = client, .text_bytes = text},
+               std::as_bytes(std::span(all)));
+  }
+  const Reply* push(int client, std::uint64_t sequence, const Floats& gradient,
+                    std::int64_t version = 0, double rate = 0.1) {
+    return ask(client,
+               {.ask = Ask::Push,
+                .worker = client,
+                .sequence = sequence,
+                .clock = static_cast<std::int64_t>(sequence),
+                .version = version,
+                .rate = rate,
+                .scale = 0.5},
+               bytes_of(gradient));
+  }
+  Service& service() { return service_; }
+
+ private:
+  Service service_;
+  std::map<int, Reply> replies_;
+  std::map<int, std::vector<std::byte>> memory_;
+};
+
+// SGD with momentum 0.9 and scale 0.5, as the server computes it.
+struct Reference {
+  Floats weights, momentum;
+  int steps = 0;
+  void step(const Floats& gradient, float rate) {
+    if (momentum.empty()) momentum.assign(weights.size(), 0);
+    for (std::size_t i = 0; i < weights.size(); ++i) {
+      const float g = gradient[i] * 0.5f;
+      momentum[i] = steps == 0 ? g : std::fma(momentum[i], 0.9f, g);
+      weights[i] -= rate * momentum[i];
+    }
+    ++steps;
+  }
+};
+
+// Between parameters there are gaps.
+void expect_near(const ServedModel& model, const Floats& a, const Floats& b) {
+  ASSERT_EQ(a.size(), b.size());
+  for (const ServedModel::Slice& slice : model.slices(0))
+    for (std::size_t i = 0; i < slice.size(); ++i)
+      ASSERT_NEAR(a[slice.offset / 4 + i], b[slice.offset / 4 + i], 1e-5) << i;
+}
+
+TEST(ServedModel, CutsAllParametersEvenlyAtChunks) {
+  const ServedModel model(parameters(), 3);
+  std::vector<std::int64_t> next(4, 0);
+  for (int server = 0; server < 3; ++server) {
+    for (const ServedModel::Slice& slice : model.slices(server)) {
+      EXPECT_EQ(slice.begin, next[slice.parameter]);
+      EXPECT_EQ(slice.begin % 4096, 0);
+      EXPECT_EQ(slice.offset % 64, 0u);
+      EXPECT_LE(slice.offset + model.bytes(slice), model.bytes(server));
+      next[slice.parameter] = slice.end;
+    }
+    EXPECT_NEAR(static_cast<double>(model.bytes(server)), 4 * 21'307 / 3.0, 4 * 4096);
+  }
+  EXPECT_EQ(next, (std::vector<std::int64_t>{12'300, 7, 0, 9000}));
+  EXPECT_EQ(ServedModel::from_text(model.to_text()).difference(model), "");
+  EXPECT_NE(ServedModel(parameters(), 20).describe().find("nothing"), std::string::npos);
+}
+
+TEST(Service, PushesAreAppliedInTheOrderOfTheirArrival) {
+  Server server;
+  const Settings settings = settings_of(-1, 2);
+  const std::size_t bytes = settings.model.bytes(0);
+  ASSERT_EQ(server.attach(0, settings)->exit_code, 0);
+  ASSERT_EQ(server.attach(1, settings)->exit_code, 0);
+  EXPECT_EQ(server.ask(1, {.ask = Ask::Pull, .worker = 1}), nullptr);  // no weights yet
+  Reference expected{random_floats(bytes, 1)};
+  server.write(0, expected.weights);
+  ASSERT_NE(server.reply(1), nullptr);
+  EXPECT_EQ(server.floats(1), expected.weights);
+  const Floats first = random_floats(bytes, 2), second = random_floats(bytes, 3);
+  EXPECT_EQ(server.push(0, 1, first)->staleness, 0);
+  EXPECT_EQ(server.push(1, 1, second, 0, 0.2)->staleness, 1);
+  expected.step(first, 0.1f);
+  expected.step(second, 0.2f);
+  expect_near(settings.model, server.floats(1), expected.weights);
+  EXPECT_EQ(server.service().version(), 2);
+}
+
+TEST(Service, ARepeatedPushHasNoSecondEffect) {
+  Server server;
+  const Settings settings = settings_of(-1, 1);
+  server.attach(0, settings);
+  server.write(0, random_floats(settings.model.bytes(0), 1));
+  const Floats gradient = random_floats(settings.model.bytes(0), 2);
+  server.push(0, 1, gradient);
+  const Floats weights = server.floats(0);
+  server.service().lost(0);
+  EXPECT_EQ(server.attach(0, settings)->sequence, 1u);
+  EXPECT_EQ(server.push(0, 1, gradient)->version, 1);
+  EXPECT_EQ(server.floats(0), weights);
+  const auto figures = nlohmann::json::parse(server.service().figures());
+  EXPECT_EQ(figures["workers"]["0"]["pushes"], 1);
+  EXPECT_EQ(figures["workers"]["0"]["repeated"], 1);
+}
+
+TEST(Service, AWorkerWaitsForTheSlowestBeyondTheBound) {
+  Server server;
+  const Settings settings = settings_of(2, 2);
+  const Floats gradient = random_floats(settings.model.bytes(0), 2);
+  server.attach(0, settings);
+  server.attach(1, settings);
+  server.write(0, gradient);
+  EXPECT_NE(server.push(0, 1, gradient), nullptr);
+  EXPECT_NE(server.push(0, 2, gradient), nullptr);
+  EXPECT_EQ(server.push(0, 3, gradient), nullptr);  // 3 ahead
+  EXPECT_NE(server.push(1, 1, gradient), nullptr);
+  EXPECT_NE(server.reply(0), nullptr);
+  EXPECT_EQ(server.push(0, 4, gradient), nullptr);
+  server.service().lost(1);  // nobody waits for a worker that is gone
+  EXPECT_NE(server.reply(0), nullptr);
+  // One that comes starts at the clock of the slowest.
+  EXPECT_EQ(server.attach(1, settings)->slowest, 4);
+  EXPECT_NE(server.push(0, 5, gradient), nullptr);
+  EXPECT_NE(server.push(0, 6, gradient), nullptr);
+  EXPECT_EQ(server.push(0, 7, gradient), nullptr);
+}
+
+TEST(Service, AGradientThatIsNotFiniteIsDroppedAndNamed) {
+  Server server;
+  const Settings settings = settings_of(-1, 1);
+  server.attach(0, settings);
+  const Floats weights = random_floats(settings.model.bytes(0), 1);
+  server.write(0, weights);
+  Floats gradient = random_floats(settings.model.bytes(0), 2);
+  gradient.back() = std::numeric_limits<float>::quiet_NaN();
+  gradient[gradient.size() - 60] = std::numeric_limits<float>::infinity();
+  const Reply* reply = server.push(0, 1, gradient);
+  EXPECT_TRUE(reply->dropped);
+  EXPECT_EQ(reply->text, "v");
+  EXPECT_EQ(server.floats(0), weights);
+  EXPECT_EQ(nlohmann::json::parse(server.service().figures())["workers"]["0"]["dropped"], 1);
+}
+
+Request terms_of(int worker, std::int64_t round, std::uint32_t total, int workers) {
+  Request request{.ask = Ask::Terms, .worker = worker, .round = round, .total = total};
+  request.nodes = kernel::maximal_nodes(kernel::contiguous_share(total, workers, worker), total);
+  return request;
+}
+
+TEST(Service, ASynchronousRoundIsTheTreeSumWhateverTheOrderOfArrival) {
+  const std::uint32_t total = 7;
+  const Settings settings = settings_of(0, 3);
+  const std::size_t bytes = settings.model.sum_bytes(0);
+  Floats sums[2];
+  for (int order = 0; order < 2; ++order) {
+    Server server;
+    for (int worker = 0; worker < 3; ++worker) server.attach(worker, settings);
+    server.write(0, random_floats(bytes, 1));
+    std::vector<Floats> memory;
+    for (int worker = 0; worker < 3; ++worker)
+      memory.push_back(random_floats(bytes * terms_of(worker, 0, total, 3).nodes.size(),
+                                     10 + static_cast<unsigned>(worker)));
+    for (const int worker : order == 0 ? std::vector{0, 1, 2} : std::vector{2, 0, 1}) {
+      EXPECT_EQ(server.reply(worker) != nullptr && server.reply(worker)->ask == Ask::Terms, false);
+      server.ask(worker, terms_of(worker, 0, total, 3),
+                 bytes_of(memory[static_cast<std::size_t>(worker)]));
+    }
+    EXPECT_EQ(server.reply(1)->not_finite, -1);
+    for (int worker = 0; worker < 3; ++worker)
+      server.ask(worker,
+                 {.ask = Ask::Commit, .worker = worker, .round = 0, .rate = 0.1, .scale = 1.0 / 7});
+    EXPECT_EQ(server.reply(2)->version, 1);
+    sums[order] = server.floats(2);
+  }
+  EXPECT_EQ(sums[0], sums[1]);
+}
+
+TEST(Service, TermsAndCommitsMayBeRepeatedAndLateOnesAreDropped) {
+  Server server;
+  Settings settings = settings_of(0, 3);
+  settings.backup = 1;
+  const Floats gradient = random_floats(settings.model.sum_bytes(0), 1);
+  for (int worker = 0; worker < 3; ++worker) server.attach(worker, settings);
+  server.write(0, gradient);
+  const auto send = [&](int worker) {
+    return server.ask(worker, terms_of(worker, 0, 4, 4), bytes_of(gradient));
+  };
+  EXPECT_EQ(send(2), nullptr);
+  EXPECT_NE(send(0), nullptr);  // the second of three: one is not waited for
+  ASSERT_NE(server.reply(2), nullptr);
+  EXPECT_FALSE(send(0)->dropped);  // after a lost connection
+  const Request commit{.ask = Ask::Commit, .worker = 0, .round = 0, .rate = 0.1};
+  EXPECT_EQ(server.ask(0, commit)->version, 1);
+  EXPECT_EQ(server.ask(0, commit)->version, 1);
+  EXPECT_TRUE(send(1)->dropped);
+  EXPECT_EQ(server.reply(1)->round, 1);
+}
+
+TEST(Service, AnotherModelIsRefusedWithTheDifference) {
+  Server server;
+  server.attach(0, settings_of(-1, 2));
+  std::vector<ServedParameter> other = parameters();
+  other[3].shape = {9001};
+  Settings settings = settings_of(-1, 2);
+  settings.model = ServedModel(other, 1);
+  const Reply* reply = server.attach(1, settings);
+  EXPECT_EQ(reply->exit_code, 23);
+  EXPECT_EQ(reply->text,
+            "server 0 refuses worker 1: its v is F32 [9001], the server's is F32 [9000]");
+  settings = settings_of(4, 2);
+  EXPECT_NE(server.attach(1, settings)->text.find("its server.staleness is 4"), std::string::npos);
+  EXPECT_THROW(settings_of(-2, 2).check(), ConfigError);
+}
+
+TEST(Service, WhatWasReadCanBeWrittenToAnotherServer) {
+  Server server, other;
+  const Settings settings = settings_of(-1, 1);
+  server.attach(0, settings);
+  server.write(0, random_floats(settings.model.bytes(0), 1));
+  for (unsigned i = 1; i <= 3; ++i)
+    server.push(0, i, random_floats(settings.model.bytes(0), 5 + i));
+  const Reply* saved = server.ask(0, {.ask = Ask::Read, .worker = 0});
+  EXPECT_EQ(SavedText::from_text(server.text(0)).step_count, 3);
+  other.attach(0, settings);
+  EXPECT_EQ(other
+                .ask(0, {.ask = Ask::Write, .worker = 0, .text_bytes = saved->text_bytes},
+                     server.memory(0))
+                ->version,
+            3);
+  const Floats gradient = random_floats(settings.model.bytes(0), 20);
+  server.push(0, 4, gradient);
+  other.push(0, 4, gradient);
+  EXPECT_EQ(server.floats(0), other.floats(0));
+}
+
+}  // namespace
+}  // namespace trireme::inline v0::ps

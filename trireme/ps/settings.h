@@ -1,0 +1,36 @@
+// Settings: what the workers of a job agree on with its servers. The first worker that attaches to a
+// server decides; the others must have the same. A value.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "trireme/kernel/optimizers/optimizers.h"
+#include "trireme/ps/served_model.h"
+
+namespace trireme::inline v0::ps {
+
+struct Settings {
+  ServedModel model;
+  OptimizerOptions optimizer;
+  int workers = 1;
+  /// 0: synchronous, a step is the sum over the workers. s > 0: a worker may be at most s pushes
+  /// ahead of the slowest. -1: workers never wait.
+  std::int64_t staleness = 0;
+  /// Synchronous: the step is complete without this many of the workers (Chen et al. 2016,
+  /// arXiv:1604.00981).
+  int backup = 0;
+  /// Lambda of delay compensation (shard.h); 0: off. Not with staleness 0.
+  double compensation = 0;
+
+  std::string to_text() const;
+  /// ConfigError for a text of another kind.
+  static Settings from_text(std::string_view text);
+  /// ConfigError with the reason, unless the numbers go together.
+  void check() const;
+  /// A sentence on the first difference of a worker's settings; empty: none.
+  std::string difference(const Settings& workers) const;
+};
+
+}  // namespace trireme::inline v0::ps

@@ -1,0 +1,164 @@
+#include "trireme/ps/shard.h"
+
+#include <ATen/Functions.h>
+
+#include <cstring>
+
+#include "trireme/base/check.h"
+#include "trireme/ps/optimizer_text.h"
+
+namespace trireme::inline v0::ps {
+namespace {
+
+at::Tensor zeros(std::size_t bytes) {
+  return at::zeros({static_cast<std::int64_t>(bytes)}, at::kByte);
+}
+
+std::span<std::byte> bytes_of(const at::Tensor& memory) {
+  return {static_cast<std::byte*>(memory.data_ptr()), static_cast<std::size_t>(memory.numel())};
+}
+
+template <class T>
+void compensate(T* out, const T* gradient, const T* weight, const T* before, double lambda,
+                double scale, std::size_t count) {
+  for (std::size_t i = 0; i < count; ++i) {
+    const T g = gradient[i] * static_cast<T>(scale);
+    out[i] = g + static_cast<T>(lambda) * g * g * (weight[i] - before[i]);
+  }
+}
+
+}  // namespace
+
+Shard::Shard(ServedModel model, int server, const OptimizerOptions& optimizer)
+    : model_(std::move(model)),
+      server_(server),
+      weights_memory_(zeros(model_.bytes(server))),
+      sum_memory_(zeros(model_.sum_bytes(server))),
+      optimizer_(optim::make_optimizer(optimizer)) {
+  require_elementwise(optimizer_->name());
+  weights_ = bytes_of(weights_memory_);
+  sum_ = bytes_of(sum_memory_);
+  std::vector<optim::OwnedSlice> slices;
+  for (const ServedModel::Slice& slice : model_.slices(server)) {
+    const ServedParameter& parameter = model_.parameters()[slice.parameter];
+    slices.push_back({.parameter = slice.parameter,
+                      .name = parameter.name,
+                      .begin = slice.begin,
+                      .end = slice.end,
+                      .master_dtype = parameter.dtype,
+                      .weight = weights_.data() + slice.offset,
+                      .gradient = sum_.data() + slice.offset,
+                      .decay = parameter.decay});
+  }
+  std::vector<optim::ParameterInfo> infos;
+  for (const ServedParameter& parameter : model_.parameters())
+    infos.push_back({parameter.name, parameter.shape});
+  optimizer_->attach(slices, infos);
+}
+
+void Shard::set_weights(std::span<const std::byte> weights) {
+  TRIREME_CHECK(weights.size() == weights_.size());
+  if (!weights.empty()) std::memcpy(weights_.data(), weights.data(), weights.size());
+}
+
+std::vector<tensor::FlatRange> Shard::ranges_of(const std::byte* gradient) const {
+  std::vector<tensor::FlatRange> ranges;
+  for (const ServedModel::Slice& slice : model_.slices(server_))
+    ranges.push_back(
+        {gradient + slice.offset, model_.parameters()[slice.parameter].dtype, slice.size()});
+  return ranges;
+}
+
+std::optional<std::uint32_t> Shard::first_not_finite(const std::byte* gradient) const {
+  const auto& slices = model_.slices(server_);
+  const std::size_t first = tensor::flat_math({}).first_not_finite(ranges_of(gradient));
+  if (first == slices.size()) return std::nullopt;
+  return slices[first].parameter;
+}
+
+std::optional<std::string> Shard::push(std::span<const std::byte> gradient, double rate,
+                                       double scale, std::span<const std::byte> before,
+                                       double lambda) {
+  TRIREME_CHECK(gradient.size() == bytes());
+  if (const auto broken = first_not_finite(gradient.data()))
+    return model_.parameters()[*broken].name;
+  if (before.empty() || lambda <= 0) {
+    update(gradient.data(), rate, scale);
+  } else {
+    TRIREME_CHECK(before.size() == bytes());
+    compensate(gradient.data(), before.data(), lambda, scale);
+    update(sum_.data(), rate, 1);
+  }
+  return std::nullopt;
+}
+
+void Shard::compensate(const std::byte* gradient, const std::byte* before, double lambda,
+                       double scale) {
+  for (const ServedModel::Slice& slice : model_.slices(server_)) {
+    const auto all = [&]<class T>(T) {
+      ps::compensate(reinterpret_cast<T*>(sum_.data() + slice.offset),
+                     reinterpret_cast<const T*>(gradient + slice.offset),
+                     reinterpret_cast<const T*>(weights_.data() + slice.offset),
+                     reinterpret_cast<const T*>(before + slice.offset), lambda, scale,
+                     slice.size());
+    };
+    model_.parameters()[slice.parameter].dtype == DType::F64 ? all(double{}) : all(float{});
+  }
+}
+
+void Shard::fold(std::span<const Terms> workers, std::uint32_t total) {
+  std::vector<kernel::LeafRange> nodes;
+  std::vector<const std::byte*> memory;
+  std::uint32_t covered = 0;
+  for (const Terms& terms : workers) {
+    TRIREME_CHECK(terms.memory.size() == terms.nodes.size() * sum_.size());
+    for (std::size_t i = 0; i < terms.nodes.size(); ++i) {
+      nodes.push_back(terms.nodes[i]);
+      memory.push_back(terms.memory.data() + i * sum_.size());
+      covered += terms.nodes[i].count;
+    }
+  }
+  // A batch with parts left out has no tree: operands are added as if they were one leaf each, the
+  // first to the second, their sum to the third.
+  std::vector<kernel::FoldStep> steps;
+  if (covered == total) {
+    steps = kernel::fold_steps(nodes, total);
+  } else {
+    for (std::uint16_t i = 1; i < nodes.size(); ++i) steps.push_back({0, i});
+  }
+  const tensor::FlatMath& math = tensor::flat_math({});
+  const auto fold_one = [&](const ServedModel::Slice& slice) {
+    std::vector<const void*> in;
+    for (const std::byte* term : memory) in.push_back(term + slice.offset);
+    math.fold(model_.parameters()[slice.parameter].dtype, steps, in, sum_.data() + slice.offset,
+              slice.size());
+  };
+  for (const ServedModel::Slice& slice : model_.slices(server_)) fold_one(slice);
+  for (const ServedModel::Slice& more : model_.more_uses(server_)) {
+    fold_one(more);
+    for (const ServedModel::Slice& slice : model_.slices(server_))
+      if (slice.parameter == more.parameter)
+        math.add_into(sum_.data() + slice.offset, sum_.data() + more.offset,
+                      model_.parameters()[slice.parameter].dtype, slice.size());
+  }
+}
+
+std::vector<double> Shard::chunk_squares() const {
+  return tensor::flat_math({}).squares(ranges_of(sum_.data()));
+}
+
+std::optional<std::uint32_t> Shard::first_not_finite() const {
+  return first_not_finite(sum_.data());
+}
+
+void Shard::apply(double rate, double scale) { update(sum_.data(), rate, scale); }
+
+void Shard::update(const std::byte* gradient, double rate, double scale) {
+  std::vector<const void*> gradients;
+  for (const ServedModel::Slice& slice : model_.slices(server_))
+    gradients.push_back(gradient + slice.offset);
+  optimizer_->read_gradients_at(gradients);
+  optimizer_->apply(rate, scale);
+}
+
+}  // namespace trireme::inline v0::ps

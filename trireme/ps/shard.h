@@ -1,0 +1,81 @@
+// Shard: what one server has of the parameters, and how a gradient changes it. It knows no worker and
+// no network; a server calls it for one request after the other. Not thread safe.
+//
+// Weights, gradient and state lie as ServedModel lays out the server's interval. The optimizer is
+// the same as a rank's (optim/), so that equal gradients give equal bits wherever it runs.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "trireme/kernel/tree_sum.h"
+#include "trireme/optim/optimizer.h"
+#include "trireme/ps/served_model.h"
+#include "trireme/tensor/flat_math.h"
+
+namespace trireme::inline v0::ps {
+
+/// A worker's part of a sum over micro-batches: nodes of the tree sum (docs/numerics.md), one after
+/// the other, each of ServedModel::sum_bytes().
+struct Terms {
+  std::vector<kernel::LeafRange> nodes;
+  std::span<const std::byte> memory;
+};
+
+class Shard {
+ public:
+  /// ConfigError for an optimizer that needs whole parameters.
+  Shard(ServedModel model, int server, const OptimizerOptions& optimizer);
+  Shard(const Shard&) = delete;
+
+  const ServedModel& model() const noexcept { return model_; }
+  std::size_t bytes() const noexcept { return weights_.size(); }
+  std::size_t sum_bytes() const { return model_.sum_bytes(server_); }
+
+  /// bytes() of weights. Resets nothing else.
+  void set_weights(std::span<const std::byte> weights);
+  std::span<const std::byte> weights() const noexcept { return weights_; }
+
+  /// One update by a gradient of bytes(), times `scale`. Nothing changes if it holds an infinity or a
+  /// NaN: then the result names the parameter. `before`: the weights that the gradient is of. If they
+  /// are given and lambda > 0, the gradient g (after `scale`) becomes g + lambda g g (w - before)
+  /// (DC-ASGD: Zheng et al. 2017, arXiv:1609.08326).
+  std::optional<std::string> push(std::span<const std::byte> gradient, double rate, double scale,
+                                  std::span<const std::byte> before = {}, double lambda = 0);
+
+  /// Adds the workers' terms of a batch of `total` micro-batches. If their nodes cover it, the bits
+  /// are those of the tree sum; else they are added in their order.
+  void fold(std::span<const Terms> workers, std::uint32_t total);
+  /// Of the folded sum: the sums of squares of each chunk of 4,096 elements, and the first parameter
+  /// that is not finite.
+  std::vector<double> chunk_squares() const;
+  std::optional<std::uint32_t> first_not_finite() const;
+  /// One update by the folded sum, times `scale`.
+  void apply(double rate, double scale);
+
+  /// The optimizer's state, which aliases the shard; and its count of updates.
+  std::vector<NamedShard> state() { return optimizer_->state(); }
+  std::int64_t step_count() const noexcept { return optimizer_->step_count(); }
+  void set_step_count(std::int64_t count) { optimizer_->set_step_count(count); }
+
+ private:
+  std::vector<tensor::FlatRange> ranges_of(const std::byte* gradient) const;
+  std::optional<std::uint32_t> first_not_finite(const std::byte* gradient) const;
+  void compensate(const std::byte* gradient, const std::byte* before, double lambda, double scale);
+  void update(const std::byte* gradient, double rate, double scale);
+
+  const ServedModel model_;
+  const int server_;
+  std::span<std::byte> weights_, sum_;
+  at::Tensor weights_memory_, sum_memory_;
+  std::unique_ptr<optim::Optimizer> optimizer_;
+};
+
+}  // namespace trireme::inline v0::ps
