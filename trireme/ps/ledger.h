@@ -16,7 +16,7 @@ namespace trireme::inline v0::ps {
 
 class Ledger {
  public:
-  /// `staleness` as Settings::staleness.
+  /// `staleness` as ServerOptions'.
   explicit Ledger(std::int64_t staleness) : bound_(staleness) {}
 
   struct Worker {

@@ -44,9 +44,7 @@ void RemoteOptimizer::attach(std::span<const optim::OwnedSlice> slices,
       Settings{.model = ServedModel(std::move(served), options_.servers, more_uses_),
                .optimizer = optimizer_,
                .workers = options_.workers,
-               .staleness = options_.staleness,
-               .backup = options_.backup,
-               .compensation = options_.compensation},
+               .server = options_.server},
       ClientOptions{
           .worker = options_.worker, .dial = options_.dial, .patience = options_.patience});
 }
@@ -107,21 +105,39 @@ void RemoteOptimizer::take_weights() {
 }
 
 void RemoteOptimizer::apply(double learning_rate, double scale) {
-  if (synchronous()) {
+  if (!alone()) {
     client_->commit(learning_rate, scale);
+  } else if (options_.server.staleness == 0) {
+    fill_gradients(scale);
+    push_round(learning_rate);
   } else {
-    const c10::AutoGradMode no_grad(false);
-    for (int server = 0; server < client_->servers(); ++server) {
-      const std::span<std::byte> memory = client_->gradient(server);
-      for (const ServedModel::Slice& slice : client_->model().slices(server)) {
-        const optim::OwnedSlice& own = slices_[slice.parameter];
-        elements(memory.data() + slice.offset, 0, slice.size(), own.master_dtype, {})
-            .copy_(elements(own.gradient, slice.begin, slice.size(), own.master_dtype, own.device));
-      }
-    }
-    dropped_ = client_->push(learning_rate, scale);
+    fill_gradients(1);
+    client_->push(learning_rate, scale);  // what is not finite, the step has refused before
   }
   take_weights();
+}
+
+// The mean of the gradients that come in time.
+void RemoteOptimizer::push_round(double learning_rate) {
+  const auto worker = static_cast<std::uint32_t>(options_.worker);
+  const auto workers = static_cast<std::uint32_t>(options_.workers);
+  const ParameterClient::Sums sums = client_->sum({{worker, 1}}, workers);
+  if (sums.dropped || sums.not_finite >= 0) return client_->pull();
+  client_->commit(learning_rate, 1.0 / (options_.workers - options_.server.backup));
+}
+
+void RemoteOptimizer::fill_gradients(double scale) {
+  const c10::AutoGradMode no_grad(false);
+  for (int server = 0; server < client_->servers(); ++server) {
+    const std::span<std::byte> memory = client_->gradient(server);
+    for (const ServedModel::Slice& slice : client_->model().slices(server)) {
+      const optim::OwnedSlice& own = slices_[slice.parameter];
+      const at::Tensor sent =
+          elements(memory.data() + slice.offset, 0, slice.size(), own.master_dtype, {});
+      sent.copy_(elements(own.gradient, slice.begin, slice.size(), own.master_dtype, own.device));
+      if (scale != 1) sent.mul_(scale);
+    }
+  }
 }
 
 std::vector<NamedShard> RemoteOptimizer::state() {

@@ -1,5 +1,5 @@
 // RemoteOptimizer: an Optimizer whose weights, state and updates are on the servers. apply() pushes
-// this worker's gradients (asynchronous), or commits the sum of all workers' (synchronous), and
+// this worker's gradients (asynchronous), or commits the sum of the workers' (synchronous), and
 // copies the new weights into the slices.
 //
 // The servers get their first weights from worker 0, at start(): what it was built with, or what was
@@ -16,14 +16,13 @@
 
 #include "trireme/optim/optimizer.h"
 #include "trireme/ps/client.h"
+#include "trireme/ps/server_options.h"
 
 namespace trireme::inline v0::ps {
 
 struct RemoteOptions {
   int worker = 0, workers = 1, servers = 1;
-  std::int64_t staleness = 0;
-  int backup = 0;
-  double compensation = 0;  // these three as Settings'
+  ServerOptions server = {};
   std::shared_ptr<Waiter> waiter;
   /// As ClientOptions'.
   std::function<std::shared_ptr<net::Channel>(int server)> dial;
@@ -58,13 +57,14 @@ class RemoteOptimizer final : public optim::Optimizer {
   /// Before the first forward pass: gives the servers their weights, or waits for them and takes
   /// them. No effect after the first time.
   void start();
-  bool synchronous() const noexcept { return options_.staleness == 0; }
-  const RemoteOptions& options() const noexcept { return options_; }
+  /// Whether this worker's gradients go to the servers by apply(); else ServerSync sends the terms
+  /// of the workers' common batch before.
+  bool alone() const noexcept { return options_.server.alone(); }
   ParameterClient& client() { return *client_; }
-  /// The parameter whose gradient a server found not to be finite in the last push.
-  const std::optional<std::string>& dropped() const noexcept { return dropped_; }
 
  private:
+  void fill_gradients(double scale);
+  void push_round(double learning_rate);
   void give_weights();
   void take_weights();
 
@@ -75,7 +75,6 @@ class RemoteOptimizer final : public optim::Optimizer {
   std::unique_ptr<ParameterClient> client_;
   std::vector<NamedShard> state_;  // as last returned
   std::optional<std::int64_t> restored_count_;
-  std::optional<std::string> dropped_;
   bool started_ = false;
 };
 

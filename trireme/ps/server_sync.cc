@@ -69,7 +69,7 @@ Work ServerSync::finish() {
     TRIREME_CHECK(round_ == rounds_);
     announce();
   }
-  if (optimizer_.synchronous()) {
+  if (!optimizer_.alone()) {
     fill_terms();
     sums_of_all_ = optimizer_.client().sum(plan_.terms, total_);
   }
@@ -117,11 +117,11 @@ void ServerSync::fill_terms() {
 }
 
 std::vector<double> ServerSync::chunk_squares() {
-  return optimizer_.synchronous() ? sums_of_all_.squares : parallel::squares_of(slices_);
+  return optimizer_.alone() ? parallel::squares_of(slices_) : sums_of_all_.squares;
 }
 
 std::int64_t ServerSync::first_overflow() {
-  return optimizer_.synchronous() ? sums_of_all_.not_finite : parallel::first_not_finite(slices_);
+  return optimizer_.alone() ? parallel::first_not_finite(slices_) : sums_of_all_.not_finite;
 }
 
 }  // namespace trireme::inline v0::ps

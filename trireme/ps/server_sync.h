@@ -3,8 +3,8 @@
 //
 // Synchronous: a worker adds the leaves of its contiguous share into nodes of the tree sum, as in
 // plain data parallel, and the servers fold the nodes of all workers: the bits are those of plain
-// data parallel. Asynchronous: a worker is alone, and the sum of its own batch is pushed by the
-// optimizer's step.
+// data parallel. With staleness or backup workers a worker is alone in its world, and the sum of its
+// own batch goes to the servers by the optimizer's apply().
 #pragma once
 
 #include <memory>
@@ -19,9 +19,6 @@ namespace trireme::inline v0::ps {
 
 class ServerSync final : public parallel::BucketedSync {
  public:
-  static parallel::SyncPlan plan(const parallel::SyncRanks& ranks) {
-    return {.assignment = {ranks.size, 1}};
-  }
   /// `optimizer` outlives it, and is attached to owned() before the first step.
   ServerSync(const parallel::SyncSetup& setup, RemoteOptimizer& optimizer);
 

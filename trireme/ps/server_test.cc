@@ -24,7 +24,7 @@ Settings settings_of(std::int64_t staleness, int workers, int servers, std::int6
       .model = ServedModel({{.name = "w", .shape = {size}}, {.name = "b", .shape = {3}}}, servers),
       .optimizer = Sgd{.learning_rate = 1},
       .workers = workers,
-      .staleness = staleness};
+      .server = {.staleness = staleness}};
 }
 
 // Fills a server's interval with one value.

@@ -86,7 +86,7 @@ void Service::attach(int client, const Request& request, std::span<const std::by
   if (request.worker < 0) throw MismatchError("workers have numbers from 0 on");
   if (!settings_) {
     shard_ = std::make_unique<Shard>(settings.model, server_, settings.optimizer);
-    ledger_.emplace(settings.staleness);
+    ledger_.emplace(settings.server.staleness);
     settings_ = std::move(settings);
   }
   ledger_->arrive(request.worker);
@@ -124,7 +124,7 @@ void Service::answer_text(int client, Ask ask, const std::string& text,
 
 void Service::push(int client, const Request& request, std::span<const std::byte> gradient) {
   if (!ready_) throw MismatchError("it pushes before there are weights");
-  if (settings_->staleness == 0)
+  if (settings_->server.staleness == 0)
     throw MismatchError("it pushes a gradient of its own to a synchronous server");
   if (gradient.size() != shard_->bytes())
     throw MismatchError("its gradient has " + std::to_string(gradient.size()) + " bytes, not " +
@@ -135,8 +135,8 @@ void Service::push(int client, const Request& request, std::span<const std::byte
     reply.staleness = std::max<std::int64_t>(version_ - request.version, 0);
     const auto before = before_.find(worker);
     const auto old = before == before_.end() ? std::span<const std::byte>() : before->second;
-    if (const auto broken =
-            shard_->push(gradient, request.rate, request.scale, old, settings_->compensation)) {
+    if (const auto broken = shard_->push(gradient, request.rate, request.scale, old,
+                                         settings_->server.compensation)) {
       ledger_->dropped(worker);
       reply.dropped = true;
       reply.text = *broken;
@@ -165,17 +165,18 @@ void Service::release() {
   for (Waiting& one : now) {
     one.reply.version = version_;
     const auto weights = shard_->weights();
-    if (settings_->compensation > 0) before_[one.worker].assign(weights.begin(), weights.end());
+    if (settings_->server.compensation > 0)
+      before_[one.worker].assign(weights.begin(), weights.end());
     answer_(one.client, one.reply, weights);
   }
   // All must come: one whose connection broke comes again.
-  if (settings_ && static_cast<int>(parts_.size()) >= settings_->workers - settings_->backup)
+  if (settings_ && static_cast<int>(parts_.size()) >= settings_->workers - settings_->server.backup)
     complete_round();
 }
 
 void Service::check_terms(const Request& request, std::span<const std::byte> memory) const {
   if (!ready_) throw MismatchError("it sends terms before there are weights");
-  if (settings_->staleness != 0)
+  if (settings_->server.staleness != 0)
     throw MismatchError("it sends terms to a server that is not synchronous");
   if (request.round > round_)
     throw MismatchError("it is in round " + std::to_string(request.round) + ", the server in " +

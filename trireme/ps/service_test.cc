@@ -27,7 +27,7 @@ Settings settings_of(std::int64_t staleness, int workers, int servers = 1) {
   return {.model = ServedModel(parameters(), servers),
           .optimizer = Sgd{.learning_rate = 0.1, .momentum = 0.9},
           .workers = workers,
-          .staleness = staleness};
+          .server = {.staleness = staleness}};
 }
 
 std::span<const std::byte> bytes_of(const Floats& values) {
@@ -258,7 +258,7 @@ TEST(Service, ASynchronousRoundIsTheTreeSumWhateverTheOrderOfArrival) {
 TEST(Service, TermsAndCommitsMayBeRepeatedAndLateOnesAreDropped) {
   Server server;
   Settings settings = settings_of(0, 3);
-  settings.backup = 1;
+  settings.server.backup = 1;
   const Floats gradient = random_floats(settings.model.sum_bytes(0), 1);
   for (int worker = 0; worker < 3; ++worker) server.attach(worker, settings);
   server.write(0, gradient);

@@ -17,8 +17,8 @@ namespace {
 
 std::string Settings::to_text() const {
   return nlohmann::json{{"model", model.to_text()}, {"optimizer", ps::to_text(optimizer)},
-                        {"workers", workers},       {"staleness", staleness},
-                        {"backup", backup},         {"compensation", compensation}}
+                        {"workers", workers},       {"staleness", server.staleness},
+                        {"backup", server.backup},  {"compensation", server.compensation}}
       .dump();
 }
 
@@ -28,9 +28,9 @@ Settings Settings::from_text(std::string_view text) {
     Settings settings{.model = ServedModel::from_text(json.at("model").get<std::string>()),
                       .optimizer = optimizer_from_text(json.at("optimizer").get<std::string>()),
                       .workers = json.at("workers"),
-                      .staleness = json.at("staleness"),
-                      .backup = json.at("backup"),
-                      .compensation = json.at("compensation")};
+                      .server = {.staleness = json.at("staleness"),
+                                 .backup = json.at("backup"),
+                                 .compensation = json.at("compensation")}};
     settings.check();
     return settings;
   } catch (const nlohmann::json::exception&) {
@@ -41,22 +41,7 @@ Settings Settings::from_text(std::string_view text) {
 
 void Settings::check() const {
   require_elementwise(optim::name_of(optimizer));
-  if (workers < 1) refuse("a parameter server for no workers", "Start at least one worker.");
-  if (staleness < -1)
-    refuse("server.staleness = " + std::to_string(staleness),
-           "Use 0 (synchronous), a bound of 1 or more, or -1 (no bound).");
-  if (backup < 0 || backup >= workers)
-    refuse("server.backup = " + std::to_string(backup) + " with " + counted(workers, "worker"),
-           "Leave at least one worker whose gradient counts.");
-  if (backup > 0 && staleness != 0)
-    refuse("server.backup = " + std::to_string(backup) +
-               " with server.staleness = " + std::to_string(staleness),
-           "Backup workers are for synchronous training: use server.staleness = 0.");
-  if (!(compensation >= 0 && compensation <= 1e6))
-    refuse("server.compensation = " + number_text(compensation), "Use 0 (off), or such as 0.04.");
-  if (compensation > 0 && staleness == 0)
-    refuse("server.compensation with server.staleness = 0, where no gradient is late",
-           "Leave it out.");
+  check_server_options(server, workers);
 }
 
 std::string Settings::difference(const Settings& theirs) const {
@@ -69,12 +54,13 @@ std::string Settings::difference(const Settings& theirs) const {
     return differ("optimizer", ps::to_text(theirs.optimizer), ps::to_text(optimizer));
   for (const auto& [name, their, own] :
        {std::tuple{"number of workers", theirs.workers, workers},
-        {"server.staleness", static_cast<int>(theirs.staleness), static_cast<int>(staleness)},
-        {"server.backup", theirs.backup, backup}})
+        {"server.staleness", static_cast<int>(theirs.server.staleness),
+         static_cast<int>(server.staleness)},
+        {"server.backup", theirs.server.backup, server.backup}})
     if (their != own) return differ(name, std::to_string(their), std::to_string(own));
-  if (theirs.compensation != compensation)
-    return differ("server.compensation", number_text(theirs.compensation),
-                  number_text(compensation));
+  if (theirs.server.compensation != server.compensation)
+    return differ("server.compensation", number_text(theirs.server.compensation),
+                  number_text(server.compensation));
   return {};
 }
 

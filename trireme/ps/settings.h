@@ -8,6 +8,7 @@
 
 #include "trireme/kernel/optimizers/optimizers.h"
 #include "trireme/ps/served_model.h"
+#include "trireme/ps/server_options.h"
 
 namespace trireme::inline v0::ps {
 
@@ -15,14 +16,7 @@ struct Settings {
   ServedModel model;
   OptimizerOptions optimizer;
   int workers = 1;
-  /// 0: synchronous, a step is the sum over the workers. s > 0: a worker may be at most s pushes
-  /// ahead of the slowest. -1: workers never wait.
-  std::int64_t staleness = 0;
-  /// Synchronous: the step is complete without this many of the workers (Chen et al. 2016,
-  /// arXiv:1604.00981).
-  int backup = 0;
-  /// Lambda of delay compensation (shard.h); 0: off. Not with staleness 0.
-  double compensation = 0;
+  ServerOptions server = {};
 
   std::string to_text() const;
   /// ConfigError for a text of another kind.

@@ -29,8 +29,7 @@ StrategyContext context_of(Job& job) {
 // In this file, so that programs without a Job link without it.
 Strategy::Strategy(Job& job, const models::Blocks& model, StrategyOptions options,
                    const OptimizerOptions& optimizer)
-    : Strategy(parallel::context_of(job), model, std::move(options),
-               optim::make_optimizer(optimizer)) {}
+    : Strategy(parallel::context_of(job), model, std::move(options), optimizer) {}
 DataParallel::DataParallel(Job& job, torch::nn::Module& module, torch::optim::Optimizer& optimizer,
                            DataParallelOptions options)
     : DataParallel(parallel::context_of(job), module, optimizer, std::move(options)) {}

@@ -37,6 +37,7 @@ class Check {
     data(plan);
     if (plan.sharded()) sharded();
     if (plan.local) local();
+    if (plan.served) served();
     compression();
     offload();
     return plan;
@@ -46,6 +47,9 @@ class Check {
   [[noreturn]] void refuse(const std::string& what, const std::string& advice) const {
     throw ConfigError(what, {.rank = place_.rank, .operation = "strategy", .advice = advice});
   }
+
+  // Each rank has all parameters for itself, or for its servers.
+  bool whole_on_each() const { return is_local(options_.sync) || is_served(options_.sync); }
 
   int layer_ranks() const { return options_.expert * options_.context * options_.tensor; }
   // How many ranks hold the same part of the model.
@@ -81,7 +85,7 @@ class Check {
   }
 
   void pipeline() const {
-    if (options_.pipeline > 1 && is_local(options_.sync))
+    if (options_.pipeline > 1 && whole_on_each())
       throw ConfigError(
           "parallel.sync = \"" + options_.sync +
               "\" with parallel.pipeline = " + text(options_.pipeline),
@@ -94,7 +98,7 @@ class Check {
   void together(const std::string& axis, int size) const {
     if (size == 1) return;
     const std::string with = " with " + axis + " = " + text(size);
-    if (is_local(options_.sync))
+    if (whole_on_each())
       refuse("parallel.sync = \"" + options_.sync + "\"" + with,
              "Use plain, zero1, zero2, zero3 or hybrid.");
     noise(with);
@@ -192,6 +196,18 @@ class Check {
     number("parallel.elastic", own.elastic, own.elastic > 0 && own.elastic <= 1,
            "Use more than 0, at most 1.");
     if (options_.sync == "gossip") plan::make_mixing(own.graph, copies(), own.graph_seed);
+  }
+
+  void served() const {
+    const std::string with = " with parallel.sync = \"server\"";
+    if (options_.compression != "none")
+      refuse("comm.compression = \"" + options_.compression + "\"" + with,
+             "Gradients go to the servers as they are: use comm.compression = \"none\".");
+    if (!options_.offload.empty())
+      refuse("memory.offload" + with, "The optimizer's state is on the servers: leave it out.");
+    if (options_.server.alone() && options_.ema != 0)
+      refuse("train.ema" + with + " and workers on their own",
+             "No worker sees all steps: leave it out, or use server.staleness = 0.");
   }
 
   void compression() const {

@@ -13,6 +13,7 @@
 #include "trireme/models/layer_factory.h"
 #include "trireme/strategy/model_setup.h"
 #include "trireme/strategy/option_check.h"
+#include "trireme/strategy/served.h"
 #include "trireme/strategy/strategy_impl.h"
 #include "trireme/tensor/convert.h"
 #include "trireme/tensor/determinism.h"
@@ -121,6 +122,7 @@ Strategy::Impl::Impl(const parallel::StrategyContext& own_env, const models::Blo
            .pipeline = pipeline,
            .grid = grid,
            .parts = parts,
+           .optimizer = *optimizer,
            .enter_barrier = barrier_of(grid) == parallel::StepParts::Barrier::WithBucket
                                 ? [this] { return engine.enter_barrier(); }
                                 : std::function<Work()>(),
@@ -328,6 +330,11 @@ void Strategy::Impl::restored(const std::string& metadata) {
   if (sync.local != nullptr) return sync.local->restored();
   sync.step->publish().wait();
 }
+
+Strategy::Strategy(const parallel::StrategyContext& env, const models::Blocks& model,
+                   StrategyOptions options, const OptimizerOptions& optimizer)
+    : Strategy(parallel::context_for(env, options), model, options,
+               parallel::make_optimizer_for(env, options, optimizer)) {}
 
 Strategy::Strategy(const parallel::StrategyContext& env, const models::Blocks& model,
                    StrategyOptions options, std::unique_ptr<optim::Optimizer> optimizer)

@@ -17,6 +17,7 @@
 #include "trireme/job/step_voter.h"
 #include "trireme/models/block.h"
 #include "trireme/optim/optimizer.h"
+#include "trireme/ps/server_options.h"
 #include "trireme/strategy/loss_scale.h"
 #include "trireme/strategy/outlier_filter.h"
 #include "trireme/tensor/batch.h"
@@ -39,7 +40,7 @@ struct StrategyOptions {
   /// on the CPU and moved there; micro-batches follow. What devices other than the CPU cannot do yet
   /// is refused (docs/gpu.md).
   Device device = {};
-  /// plain | zero1 | zero2 | zero3 | hybrid; local_sgd | diloco | easgd | gossip
+  /// plain | zero1 | zero2 | zero3 | hybrid; local_sgd | diloco | easgd | gossip; server
   std::string sync = "plain";
   int pipeline = 1, data = 0;  // data 0: the ranks that are left
   /// Ranks that share the positions of every sequence (layers/group_layers.h), for models whose
@@ -99,6 +100,8 @@ struct StrategyOptions {
   int lanes = 1;
   /// For local_sgd, diloco, easgd and gossip, whose results depend on the number of ranks.
   LocalOptions local = {};
+  /// For server.
+  ServerOptions server = {};
   /// Decay of an exponential moving average of the weights, kept beside them (use_average()) and
   /// saved with them; in [0, 1), 0 = none. Changes no bit of the weights. `ema`, `outliers` and
   /// `noise_scale` need a common model after every step: local_sgd and its relatives refuse them.
@@ -137,6 +140,9 @@ class Strategy final : public Saveable, public StepVoter {
   Strategy(Job& job, const models::Blocks& model, StrategyOptions options,
            const OptimizerOptions& optimizer);
   /// The same without a Job (sync/strategy_context.h), for ranks of the simulated network.
+  Strategy(const parallel::StrategyContext& env, const models::Blocks& model,
+           StrategyOptions options, const OptimizerOptions& optimizer);
+  /// With an optimizer of one's own; not with parallel.sync = server.
   Strategy(const parallel::StrategyContext& env, const models::Blocks& model,
            StrategyOptions options, std::unique_ptr<optim::Optimizer> optimizer);
   /// Announces to the other ranks that this one's loop has ended; one that is still in a step gets

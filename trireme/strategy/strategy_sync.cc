@@ -1,6 +1,7 @@
 #include "trireme/strategy/strategy_sync.h"
 
 #include "trireme/pipeline/pipeline_sync.h"
+#include "trireme/ps/server_sync.h"
 #include "trireme/sync/cut_sync.h"
 #include "trireme/sync/sync_setup.h"
 #include "trireme/sync/unit_gather.h"
@@ -55,6 +56,9 @@ StrategySync make_strategy_sync(const StrategySyncSetup& setup) {
                                       setup.options.local, setup.steps_done);
       made.local = local.get();
       syncs.push_back(std::move(local));
+    } else if (setup.plan.served) {
+      syncs.push_back(std::make_unique<ps::ServerSync>(
+          own, dynamic_cast<ps::RemoteOptimizer&>(setup.optimizer)));
     } else {
       syncs.push_back(make_parameter_sync(own));
     }

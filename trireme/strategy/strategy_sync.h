@@ -30,6 +30,7 @@ struct StrategySyncSetup {
   const PipelinePlan& pipeline;
   const Grid& grid;
   const ModelParts& parts;
+  optim::Optimizer& optimizer;
   /// Called before the first bucket of a step; empty: the step begins with the barrier.
   std::function<Work()> enter_barrier;
   std::function<std::int64_t()> steps_done;  // updates since the start of the training

@@ -16,10 +16,14 @@
 
 namespace trireme::inline v0 {
 class Job;
+namespace net {
+class Channel;
+}
 namespace parallel {
 
 struct StrategyContext {
-  comm::Communicator* world = nullptr;  // outlives the strategy
+  comm::Communicator* world = nullptr;  // outlives the strategy, or is its own_world
+  std::shared_ptr<comm::Communicator> own_world = nullptr;
   std::string host = {};
   std::function<int()> stop_signal = [] { return 0; };
   std::function<std::shared_ptr<InputPlan>()> input_plan = [] { return nullptr; };
@@ -32,6 +36,9 @@ struct StrategyContext {
   bool reproducible = true;
   std::string processor = {};
   int local_size = 0;  // ranks on each host; 0: unknown, or hosts differ
+  /// Of a job with parameter servers: how many, and a connection to one of them.
+  int num_servers = 0;
+  std::function<std::shared_ptr<net::Channel>(int server)> dial_server = {};
   ReduceTerms reduce = tree_reduce;
   OnShardEvent on_shard_event = {};                 // under zero2, zero3 and hybrid
   std::shared_ptr<observe::Trace> trace = nullptr;  // null = off

@@ -18,7 +18,8 @@ struct Level {
   std::string_view name, title;
   SyncPlan (*plan)(const SyncRanks& ranks);
   std::unique_ptr<ParameterSync> (*make)(SyncSetup setup);
-  bool local = false;  // ranks train separate copies (decentralised/)
+  bool local = false;   // ranks train separate copies (decentralised/)
+  bool served = false;  // servers update the weights (ps/)
 };
 
 template <class Sync>
@@ -34,6 +35,12 @@ constexpr Level local_level(std::string_view name) {
   return result;
 }
 
+constexpr Level served_level(std::string_view name) {
+  Level result = level<PlainSync>(name);
+  result.served = true;
+  return result;
+}
+
 constexpr std::array kLevels = {
     level<PlainSync>("plain"),
     level<Zero1>("zero1", "ZeRO-1"),
@@ -44,6 +51,7 @@ constexpr std::array kLevels = {
     local_level("diloco"),
     local_level("easgd"),
     local_level("gossip"),
+    served_level("server"),
 };
 
 const Level* find_level(std::string_view name) {
@@ -73,12 +81,17 @@ bool is_local(const std::string& sync) {
   return found != nullptr && found->local;
 }
 
+bool is_served(const std::string& sync) {
+  const Level* found = find_level(sync);
+  return found != nullptr && found->served;
+}
+
 SyncPlan plan_sync(const std::string& sync, int size, int shard, int local_size) {
   const Level* found = find_level(sync);
   if (found == nullptr)
     refuse_sync("parallel.sync = \"" + sync + "\" is not in this release",
                 "Use " + all_names() + ".");
-  if (found->local && shard > 1)
+  if ((found->local || found->served) && shard > 1)
     refuse_sync("parallel.shard = " + std::to_string(shard) + " with parallel.sync = \"" + sync +
                     "\": every rank has a copy of its own",
                 "Leave parallel.shard out.");
@@ -86,6 +99,7 @@ SyncPlan plan_sync(const std::string& sync, int size, int shard, int local_size)
   plan.sync = sync;
   plan.title = found->title;
   plan.local = found->local;
+  plan.served = found->served;
   return plan;
 }
 

@@ -21,6 +21,8 @@ struct SyncPlan {
   /// Every rank trains its own copy, and the copies are mixed now and then (local_sync.h): the
   /// result depends on the number of ranks.
   bool local = false;
+  /// Servers hold the optimizer's state and update the weights (ps/).
+  bool served = false;
   bool sharded() const noexcept { return owners > 1; }
   bool shards_gradients() const noexcept { return sharded() && assignment.members > 1; }
   int owner_of(int rank) const noexcept { return rank % owners; }
@@ -43,13 +45,15 @@ struct SyncRanks {
 std::vector<std::string> sync_names();
 
 /// `sync` on `size` ranks: plain | zero1 | zero2 | zero3 | hybrid | local_sgd | diloco | easgd |
-/// gossip. Hybrid shards over `shard` consecutive ranks (0: the `local_size` ranks of a host; 0:
+/// gossip | server. Hybrid shards over `shard` consecutive ranks (0: the `local_size` ranks of a host; 0:
 /// hosts differ) and replicates over the others. ConfigError with the arithmetic if they do not
 /// divide, and for another name.
 SyncPlan plan_sync(const std::string& sync, int size, int shard, int local_size);
 
 /// Whether ranks train separate copies: local_sgd and its relatives.
 bool is_local(const std::string& sync);
+/// Whether servers update the weights: server.
+bool is_served(const std::string& sync);
 
 /// A rank's groups. Gradients and weights move at the same time, so each has its own group.
 struct ShardGroups {

@@ -1,0 +1,36 @@
+#include "trireme/ps/server_options.h"
+
+#include <string>
+
+#include "trireme/base/error.h"
+#include "trireme/base/words.h"
+
+namespace trireme::inline v0 {
+namespace {
+
+[[noreturn]] void refuse(const std::string& what, const std::string& advice) {
+  throw ConfigError(what, {.operation = "parameter server", .advice = advice});
+}
+
+}  // namespace
+
+void check_server_options(const ServerOptions& options, int workers) {
+  const std::string staleness = "server.staleness = " + std::to_string(options.staleness);
+  const std::string backup = "server.backup = " + std::to_string(options.backup);
+  if (options.staleness < -1)
+    refuse(staleness, "Use 0 (synchronous), a bound of 1 or more, or -1 (no bound).");
+  if (options.backup < 0 || options.backup >= workers)
+    refuse(backup + " with " + counted(workers, "worker"),
+           "Leave at least one worker whose gradient counts.");
+  if (options.backup > 0 && options.staleness != 0)
+    refuse(backup + " with " + staleness,
+           "Backup workers are for synchronous training: use server.staleness = 0.");
+  if (!(options.compensation >= 0 && options.compensation <= 1e6))
+    refuse("server.compensation = " + number_text(options.compensation),
+           "Use 0 (off), or a number such as 0.04.");
+  if (options.compensation > 0 && options.staleness == 0)
+    refuse("server.compensation with server.staleness = 0, where no gradient is late",
+           "Leave it out.");
+}
+
+}  // namespace trireme::inline v0

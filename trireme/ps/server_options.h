@@ -1,0 +1,27 @@
+// Options of parallel.sync = server, under which parameter servers hold the optimizer's state and
+// update the weights. Plain values.
+#pragma once
+
+#include <cstdint>
+
+namespace trireme::inline v0 {
+
+struct ServerOptions {
+  /// 0: synchronous; without `backup` the bits are those of plain data parallel. s > 0: a worker is
+  /// at most s pushes ahead of the slowest. -1: nobody waits. If it is not 0, every worker trains on
+  /// batches of its own, and its gradient is applied when it arrives.
+  std::int64_t staleness = 0;
+  /// Synchronous: a step is complete without this many of the workers' gradients, whichever come
+  /// last (Chen et al. 2016, arXiv:1604.00981). Every worker trains on batches of its own.
+  int backup = 0;
+  /// Lambda of delay compensation (DC-ASGD: Zheng et al. 2017, arXiv:1609.08326); 0: off.
+  double compensation = 0;
+
+  /// Whether workers train on their own, and need no other worker to be there.
+  bool alone() const noexcept { return staleness != 0 || backup > 0; }
+};
+
+/// ConfigError, with the reason, unless the numbers go together.
+void check_server_options(const ServerOptions& options, int workers);
+
+}  // namespace trireme::inline v0

@@ -1,0 +1,254 @@
+// Training with parameter servers, on the simulated network: ranks 0 ... W-1 are workers, servers
+// follow.
+#include <ATen/Functions.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <map>
+
+#include "trireme/base/error.h"
+#include "trireme/models/gpt.h"
+#include "trireme/net/sim/sim_channels.h"
+#include "trireme/ps/server.h"
+#include "trireme/strategy/strategy.h"
+#include "trireme/sync/strategy_context.h"
+#include "trireme/tensor/random.h"
+#include "trireme/testing/run_ranks.h"
+
+namespace trireme::server_training_test {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr std::int64_t kBlock = 8, kVocab = 20;
+
+models::Blocks tiny_gpt(const std::string& precision = "fp32") {
+  return models::make_gpt({.layers = 1,
+                           .heads = 2,
+                           .width = 16,
+                           .block = kBlock,
+                           .vocab = kVocab,
+                           .precision = precision});
+}
+
+MicroBatch micro_batch(std::int64_t step, std::uint32_t index) {
+  at::Tensor noise = at::empty({2, kBlock + 1}, at::kFloat);
+  tensor::fill_uniform(noise, 7, std::to_string(step) + "/" + std::to_string(index), 0, 4);
+  const at::Tensor tokens = noise.to(at::kLong).clamp_max(3);
+  return {.index = index,
+          .first_sample = 2 * index,
+          .count = 2 * kBlock,
+          .fields = {{"tokens", tokens.narrow(1, 0, kBlock).contiguous()},
+                     {"targets", tokens.narrow(1, 1, kBlock).contiguous()}}};
+}
+
+Batch batch_of(std::int64_t step, std::uint32_t total, int rank,
+               const kernel::Assignment& assignment) {
+  Batch batch{.total = total, .global_count = total * 2 * kBlock, .step = step};
+  for (const std::uint32_t i : leaves_of(assignment, total, rank))
+    batch.micro.push_back(micro_batch(step, i));
+  return batch;
+}
+
+struct Outcome {
+  std::string hash;
+  std::vector<double> losses, norms;
+  std::map<std::string, double> state;  // the sum of each tensor of a checkpoint
+  friend bool operator==(const Outcome&, const Outcome&) = default;
+};
+
+std::map<std::string, double> sums_of(Strategy& strategy) {
+  std::map<std::string, double> sums;
+  for (const NamedShard& shard : strategy.state())
+    sums[shard.name] = shard.local.to(at::kDouble).sum().item<double>();
+  return sums;
+}
+
+Outcome train(const parallel::StrategyContext& context, int rank, const StrategyOptions& options,
+              const OptimizerOptions& optimizer, int steps) {
+  kernel::Assignment assignment;
+  parallel::StrategyContext env = context;
+  env.assign = [&](const kernel::Assignment& dealt) { assignment = dealt; };
+  Strategy strategy(env, tiny_gpt(options.precision), options, optimizer);
+  Outcome outcome;
+  for (int step = 0; step < steps; ++step) {
+    const std::uint32_t total = step % 3 == 2 ? 5 : 9;  // a short batch now and then
+    const StepResult result = strategy.step(batch_of(step, total, rank, assignment), token_loss());
+    outcome.losses.push_back(result.loss);
+    outcome.norms.push_back(result.gradient_norm.value_or(0));
+  }
+  outcome.state = sums_of(strategy);
+  outcome.hash = strategy.weights_hash();
+  return outcome;
+}
+
+using Body = std::function<void(int worker, const parallel::StrategyContext& env)>;
+
+void run_with_servers(int workers, int servers, const Body& body, std::uint64_t seed = 1) {
+  net::SimNetwork network(workers + servers, {.seed = seed});
+  net::SimChannels channels(network, {.shared_memory = seed % 2 == 0});
+  std::atomic<int> ended = 0, listening = 0;
+  const auto wake_all = [&] {
+    for (int rank = 0; rank < workers + servers; ++rank) network.waiter(rank)->wake();
+  };
+  network.run([&](int rank) {
+    const auto waiter = network.waiter(rank);
+    if (rank >= workers) {
+      const auto acceptor = channels.listen(rank);
+      ++listening;
+      wake_all();
+      return ps::ParameterServer(waiter, *acceptor, rank - workers).run([&] {
+        return ended == workers;
+      });
+    }
+    waiter->wait_until([&] { return listening == servers; }, TimePoint::max());
+    try {
+      comm::Communicator all(network.transport(rank), {});
+      std::vector<int> members(static_cast<std::size_t>(workers));
+      for (int one = 0; one < workers; ++one) members[static_cast<std::size_t>(one)] = one;
+      const auto world = all.subgroup(members, "workers");
+      parallel::StrategyContext env{.world = world.get(), .num_servers = servers};
+      env.dial_server = [&](int server) {
+        return channels.dial(rank, "sim:" + std::to_string(workers + server));
+      };
+      body(rank, env);
+    } catch (const std::exception& error) {
+      ADD_FAILURE() << "worker " << rank << ", seed " << seed << ": " << error.what();
+    }
+    ++ended;
+    wake_all();
+  });
+}
+
+TEST(ServerTraining, SynchronousStepsHaveTheBitsOfPlainDataParallel) {
+  const OptimizerOptions optimizers[] = {
+      AdamW{.learning_rate = 1e-2}, Sgd{.learning_rate = 0.1, .momentum = 0.9, .nesterov = true}};
+  for (const char* precision : {"fp32", "bf16", "fp64"}) {
+    for (const OptimizerOptions& optimizer : optimizers) {
+      Outcome plain;
+      testing::run_ranks(1, [&](testing::RankContext& rank) {
+        plain = train({.world = rank.world.get()}, 0, {.precision = precision, .clip = 0.5},
+                      optimizer, 6);
+      });
+      for (const auto& [workers, servers] : {std::pair{1, 1}, {2, 1}, {3, 2}, {4, 3}})
+        run_with_servers(
+            workers, servers,
+            [&](int worker, const parallel::StrategyContext& env) {
+              EXPECT_EQ(train(env, worker, {.sync = "server", .precision = precision, .clip = 0.5},
+                              optimizer, 6),
+                        plain)
+                  << workers << " workers, " << servers << " servers, " << precision;
+            },
+            static_cast<std::uint64_t>(workers));
+    }
+  }
+}
+
+TEST(ServerTraining, OneWorkerWithoutABoundHasTheBitsOfOneProcess) {
+  Outcome plain;
+  const AdamW adam{.learning_rate = 1e-2};
+  testing::run_ranks(1, [&](testing::RankContext& rank) {
+    plain = train({.world = rank.world.get()}, 0, {.clip = 0.5}, adam, 6);
+  });
+  for (const ServerOptions& server : {ServerOptions{.staleness = -1}, {.staleness = 3}})
+    run_with_servers(1, 2, [&](int worker, const parallel::StrategyContext& env) {
+      EXPECT_EQ(train(env, worker, {.sync = "server", .clip = 0.5, .server = server}, adam, 6),
+                plain);
+    });
+}
+
+TEST(ServerTraining, WorkersOnTheirOwnLearn) {
+  for (const ServerOptions& server : {ServerOptions{.staleness = -1},
+                                      {.staleness = 2},
+                                      {.backup = 1},
+                                      {.staleness = -1, .compensation = 0.04}})
+    for (const std::uint64_t seed : {1u, 2u, 3u})
+      run_with_servers(
+          3, 2,
+          [&](int worker, const parallel::StrategyContext& env) {
+            const Outcome outcome = train(env, worker, {.sync = "server", .server = server},
+                                          AdamW{.learning_rate = 1e-2}, 30);
+            EXPECT_LT(outcome.losses.back(), outcome.losses.front() - 1);
+          },
+          seed);
+}
+
+TEST(ServerTraining, ACheckpointGoesOnWithAndWithoutServers) {
+  const AdamW adam{.learning_rate = 1e-2};
+  Outcome plain;
+  testing::run_ranks(1, [&](testing::RankContext& rank) {
+    plain = train({.world = rank.world.get()}, 0, {}, adam, 6);
+  });
+  std::map<std::string, at::Tensor> saved;
+  std::string metadata;
+  const auto steps = [&](const parallel::StrategyContext& context, int rank, const char* sync,
+                         bool resume, std::string& hash) {
+    kernel::Assignment assignment;
+    parallel::StrategyContext env = context;
+    env.assign = [&](const kernel::Assignment& dealt) { assignment = dealt; };
+    Strategy strategy(env, tiny_gpt(), {.sync = sync}, adam);
+    if (resume) {
+      for (const NamedShard& shard : strategy.state())
+        shard.local.flatten().copy_(saved.at(shard.name).flatten());
+      strategy.restored(metadata);
+    }
+    for (int step = resume ? 3 : 0; step < (resume ? 6 : 3); ++step)
+      strategy.step(batch_of(step, step % 3 == 2 ? 5 : 9, rank, assignment), token_loss());
+    hash = strategy.weights_hash();
+    if (rank == 0 && !resume) {
+      for (const NamedShard& shard : strategy.state()) saved[shard.name] = shard.local.clone();
+      metadata = strategy.metadata();
+    } else {
+      (void)strategy.state();
+    }
+  };
+  std::string hash;
+  testing::run_ranks(1, [&](testing::RankContext& rank) {
+    steps({.world = rank.world.get()}, 0, "plain", false, hash);
+  });
+  run_with_servers(2, 2, [&](int worker, const parallel::StrategyContext& env) {
+    std::string own;
+    steps(env, worker, "server", true, own);
+    EXPECT_EQ(own, plain.hash);
+  });
+  saved.clear();
+  run_with_servers(2, 3, [&](int worker, const parallel::StrategyContext& env) {
+    std::string own;
+    steps(env, worker, "server", false, own);
+  });
+  testing::run_ranks(1, [&](testing::RankContext& rank) {
+    steps({.world = rank.world.get()}, 0, "plain", true, hash);
+  });
+  EXPECT_EQ(hash, plain.hash);
+}
+
+std::string refusal_of(const StrategyOptions& options, const OptimizerOptions& optimizer,
+                       int servers) {
+  std::string text;
+  testing::run_ranks(1, [&](testing::RankContext& rank) {
+    try {
+      Strategy({.world = rank.world.get(), .num_servers = servers}, tiny_gpt(), options, optimizer);
+    } catch (const ConfigError& error) {
+      text = error.what();
+    }
+  });
+  return text;
+}
+
+TEST(ServerTraining, WhatServersCannotDoIsRefusedWithAReason) {
+  using ::testing::HasSubstr;
+  EXPECT_THAT(refusal_of({.sync = "server"}, AdamW{}, 0), HasSubstr("in a job without servers"));
+  EXPECT_THAT(refusal_of({.sync = "server"}, Lamb{}, 1), HasSubstr("lamb with parallel.sync"));
+  EXPECT_THAT(refusal_of({.sync = "server", .server = {.staleness = -2}}, AdamW{}, 1),
+              HasSubstr("server.staleness = -2"));
+  EXPECT_THAT(refusal_of({.sync = "server", .server = {.backup = 1}}, AdamW{}, 1),
+              HasSubstr("server.backup = 1 with 1 worker"));
+  EXPECT_THAT(refusal_of({.sync = "server", .compression = "bf16"}, AdamW{}, 1),
+              HasSubstr("comm.compression"));
+  EXPECT_THAT(refusal_of({.sync = "server", .offload = "/tmp"}, AdamW{}, 1),
+              HasSubstr("memory.offload"));
+}
+
+}  // namespace
+}  // namespace trireme::server_training_test
