@@ -58,6 +58,7 @@ void Service::serve(int client, const Request& request, std::span<const std::byt
       return answer_text(client, Ask::Figures, figures(), {});
     default:
       ledger_->leave(request.worker);
+      done_.insert(request.worker);
       client_of_.erase(place);
       answer_(client, {.ask = Ask::Leave}, {});
   }
@@ -90,6 +91,7 @@ void Service::attach(int client, const Request& request, std::span<const std::by
     settings_ = std::move(settings);
   }
   ledger_->arrive(request.worker);
+  done_.erase(request.worker);
   client_of_[request.worker] = client;
   answer_(client,
           {.ask = Ask::Attach,
@@ -169,9 +171,14 @@ void Service::release() {
       before_[one.worker].assign(weights.begin(), weights.end());
     answer_(one.client, one.reply, weights);
   }
-  // All must come: one whose connection broke comes again.
-  if (settings_ && static_cast<int>(parts_.size()) >= settings_->workers - settings_->server.backup)
-    complete_round();
+  if (!parts_.empty() && static_cast<int>(parts_.size()) >= needed()) complete_round();
+}
+
+// How many workers' terms make a round complete. One whose connection broke comes again, so it
+// counts; one that has left does not.
+int Service::needed() const {
+  const int left = static_cast<int>(done_.size());
+  return std::max(settings_->workers - left - settings_->server.backup, 1);
 }
 
 void Service::check_terms(const Request& request, std::span<const std::byte> memory) const {

@@ -68,6 +68,7 @@ class Service {
   void answer_terms(int client);
   void answer_weights(int client, int worker, Reply reply);
   void answer_text(int client, Ask ask, const std::string& text, std::span<const std::byte> memory);
+  int needed() const;
   void release();
 
   const int server_;
@@ -84,6 +85,7 @@ class Service {
   std::int64_t round_ = 0;                        // whose terms are collected
   std::map<int, Part> parts_;                     // by worker
   std::uint32_t total_ = 0;
+  std::set<int> done_;           // workers that have left
   std::set<int> members_;        // workers of the round before it
   bool committed_ = true;        // the round before round_
   std::vector<double> squares_;  // of that round
