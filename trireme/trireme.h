@@ -21,6 +21,7 @@
 #include "trireme/optim/ema.h"
 #include "trireme/optim/grad_scaler.h"
 #include "trireme/optim/torch_rate.h"
+#include "trireme/ps/serve.h"
 #include "trireme/strategy/data_parallel.h"
 #include "trireme/strategy/strategy.h"
 #include "trireme/tensor/autocast.h"

@@ -11,11 +11,12 @@ namespace {
 
 struct CommandOptions {
   launch::LaunchOptions launch;
-  int only_rank = -1;
+  int only_rank = -1, evaluators = 0;
   std::string bind = "core";
 };
 
 int launch_command(CommandOptions options) {
+  options.launch.evaluator = options.evaluators == 1;
   if (options.only_rank >= 0) options.launch.only_rank = options.only_rank;
   options.launch.bind = options.bind == "core"   ? launch::Bind::Core
                         : options.bind == "numa" ? launch::Bind::Numa
@@ -28,11 +29,17 @@ int launch_command(CommandOptions options) {
 void declare_launch(Command& command) {
   auto& options = command.keep<CommandOptions>();
   command.about("Start N ranks of any program on this host")
-      .footer("Example:\n  trireme launch -n 2 -- echo hello");
-  command.option(kRanksOption, options.launch.ranks, "Processes to start")
+      .footer(
+          "Examples:\n  trireme launch -n 2 -- echo hello\n"
+          "  trireme launch --workers 4 --servers 2 --evaluator 1 -- ./program");
+  command.option("-n,--ranks,--np,--workers", options.launch.ranks, "Ranks to start")
       .required()
       .between(1, 65'536);
-  command.option("--log-dir", options.launch.log_dir, "Folder: one rank-K.log per rank");
+  command.option("--servers", options.launch.servers, "Parameter servers to start as well")
+      .between(0, 65'536);
+  command.option("--evaluator", options.evaluators, "1: start an evaluator as well").between(0, 1);
+  command.option("--log-dir", options.launch.log_dir,
+                 "Folder: one rank-K.log, server-K.log, evaluator.log per process");
   command.option("--only-rank", options.only_rank, "Print this rank's lines only").at_least(0);
   command.option("--bind", options.bind, "Cores that a rank may run on")
       .one_of({"core", "numa", "none"})

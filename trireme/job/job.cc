@@ -1,11 +1,13 @@
 #include "trireme/job/job.h"
 
+#include <algorithm>
 #include <atomic>
 #include <mutex>
 #include <optional>
 #include <utility>
 #include <vector>
 
+#include "trireme/base/check.h"
 #include "trireme/base/error.h"
 #include "trireme/base/real_waiter.h"
 #include "trireme/comm/choice/choice.h"
@@ -17,6 +19,7 @@
 #include "trireme/job/terminate.h"
 #include "trireme/job/transport_check.h"
 #include "trireme/net/alone_transport.h"
+#include "trireme/net/channel.h"
 #include "trireme/net/connect.h"
 #include "trireme/observe/machine.h"
 #include "trireme/rendezvous/client.h"
@@ -30,6 +33,9 @@
 
 namespace trireme::inline v0 {
 namespace {
+
+constexpr std::uint32_t kServerPurpose = 0x5053;  // "PS"
+constexpr std::size_t kLargestServerFrame = std::size_t{1} << 40;
 
 std::string secret_of(const rendezvous::RankEnvironment& env) {
   if (env.secret_descriptor >= 0) return rendezvous::read_secret_descriptor(env.secret_descriptor);
@@ -72,9 +78,14 @@ struct Job::Impl {
   void take_gpu();
   void make_host_groups(const std::shared_ptr<comm::Communicator>& all);
   std::shared_ptr<net::Transport> connect();
-  std::vector<std::string> exchange(const std::string& key, const std::string& mine);
+  /// Among the processes of this role; or among `all` of the job.
+  std::vector<std::string> exchange(const std::string& key, const std::string& mine,
+                                    bool all = false);
+  void open_server();
+  net::ChannelOptions channel_options(const std::string& listen_on) const;
   comm::CommunicatorOptions world_options();
   void on_news(const rendezvous::News& news);
+  job::Reporter reporter(rendezvous::CoordinatorClient* to);
   void leave();
   void check_size() const;
   bool rank_0_coordinates() const noexcept;
@@ -99,13 +110,16 @@ struct Job::Impl {
   std::shared_ptr<comm::Communicator> own_host, across;
   std::exception_ptr lost;  // guarded by mutex
   JobInput input;
+  std::unique_ptr<net::Acceptor> acceptor;    // of a server
+  std::vector<std::string> server_addresses;  // by server
+  std::atomic<bool> finished{false};
 };
 
 Job::Impl::Impl(JobOptions given, MpiComm communicator)
     : env(rendezvous::resolve_environment()),
       host(env.host.empty() ? observe::host_name() : env.host),
       status(env.status_descriptor) {
-  job::set_reporter({env.rank, env.size, host, nullptr, &status});
+  job::set_reporter(reporter(nullptr));
   try {
     options = job::resolve_options(std::move(given));
     cores = job::resolve_cores(env);
@@ -136,6 +150,32 @@ Job::Impl::Impl(std::shared_ptr<net::Transport> transport, JobOptions given,
   simulated.on_stall = [](std::string_view) {};
   world = std::make_shared<comm::Communicator>(std::move(transport), std::move(simulated));
   make_host_groups(world);
+}
+
+// Servers tell all processes where they listen: by unix sockets, which share memory, if all are on
+// one host.
+void Job::Impl::open_server() {
+  const std::vector<std::string> all = exchange("all hosts", host, /*all=*/true);
+  const bool one_host =
+      std::all_of(all.begin(), all.end(), [&](const std::string& one) { return one == host; });
+  if (env.role == Role::Server)
+    acceptor = net::listen_channels(
+        waiter, channel_options(
+                    one_host ? "" : rendezvous::own_address(env.coordinator, options.interface)));
+  const std::vector<std::string> addresses =
+      exchange("servers", acceptor ? acceptor->address() : "", /*all=*/true);
+  const auto first = addresses.begin() + env.roles().first(Role::Server);
+  server_addresses.assign(first, first + env.servers);
+}
+
+net::ChannelOptions Job::Impl::channel_options(const std::string& listen_on) const {
+  net::ChannelOptions result;
+  result.secret = secret;
+  result.host = listen_on;
+  result.identity = {.epoch = env.epoch, .rank = env.rank, .purpose = kServerPurpose};
+  result.max_frame_bytes = kLargestServerFrame;
+  result.timeout = options.timeout;
+  return result;
 }
 
 void Job::Impl::be_alone() {
@@ -175,6 +215,17 @@ void Job::Impl::meet(MpiComm communicator) {
   secret = meeting->secret();
 }
 
+job::Reporter Job::Impl::reporter(rendezvous::CoordinatorClient* to) {
+  const rendezvous::Roles roles = env.roles();
+  return {env.process(),
+          roles.processes(),
+          roles.name_of(env.process()),
+          host,
+          to,
+          &status,
+          to != nullptr && rank_0_coordinates()};
+}
+
 void Job::Impl::join() {
   if (!rank_0_coordinates()) secret = secret_of(env);
   client = std::make_unique<rendezvous::CoordinatorClient>(
@@ -182,17 +233,19 @@ void Job::Impl::join() {
                                 .secret = secret,
                                 .job = env.job,
                                 .epoch = env.epoch,
-                                .rank = env.rank,
+                                .rank = env.process(),
                                 .host = host,
-                                .identity = options.identity,
+                                .identity = env.role == Role::Worker ? options.identity : "",
                                 .timeout = options.timeout});
-  job::set_reporter({env.rank, env.size, host, client.get(), &status, rank_0_coordinates()});
+  job::set_reporter(reporter(client.get()));
   client->watch([this](const rendezvous::News& news) { on_news(news); });
   status.set_wait("join", true, steady_now());
   heartbeat = std::make_unique<rendezvous::Heartbeat>(*client, status, options.timeout);
-  hosts = exchange("hosts", host);
-  check_size();
-  places = rendezvous::places_of(hosts, env.rank);
+  if (env.servers > 0) open_server();
+  hosts = env.role == Role::Worker ? exchange("hosts", host) : std::vector{host};
+  if (env.role == Role::Worker) check_size();
+  places = rendezvous::places_of(hosts, env.role == Role::Worker ? env.rank : 0);
+  if (env.role != Role::Worker) return be_alone();
   take_gpu();
   // All ranks use rank 0's table, because they must choose alike.
   tuning = comm::parse_tuning(
@@ -251,20 +304,25 @@ comm::CommunicatorOptions Job::Impl::world_options() {
   if (client) {
     result.watch = std::make_shared<job::MembershipWatch>(
         *client, status,
-        rendezvous::JudgeOptions{env.rank, options.timeout, options.timeout_user_code});
+        rendezvous::JudgeOptions{env.process(), options.timeout, options.timeout_user_code});
     result.on_stall = [](std::string_view) {};  // the watch prints one line per job
   }
   return result;
 }
 
 // A rank that still loads its libraries is waited for like a rank in user code.
-std::vector<std::string> Job::Impl::exchange(const std::string& key, const std::string& mine) {
+std::vector<std::string> Job::Impl::exchange(const std::string& key, const std::string& mine,
+                                             bool all) {
   job::MembershipWatch watch(*client, status,
-                             {env.rank, options.timeout, options.timeout_user_code});
+                             {env.process(), options.timeout, options.timeout_user_code});
+  const rendezvous::Roles roles = env.roles();
+  const rendezvous::CoordinatorClient::Group group =
+      all ? rendezvous::CoordinatorClient::Group()
+          : rendezvous::CoordinatorClient::Group{roles.first(env.role), env.size};
   const TimePoint start = waiter->now();
   for (;;) {
     try {
-      return client->exchange(key, mine, options.timeout);
+      return client->exchange(key, mine, options.timeout, group);
     } catch (const TimeoutError&) {
       const auto verdict = watch.ask("join", waiter->now() - start);
       if (verdict.keep_waiting) continue;
@@ -303,8 +361,12 @@ std::shared_ptr<net::Transport> Job::Impl::connect() {
 void Job::Impl::on_news(const rendezvous::News& news) {
   using Kind = rendezvous::News::Kind;
   if (news.kind == Kind::Stop) return job::note_stop_signal(news.stop_signal);
+  if (news.kind == Kind::Finished) {
+    finished = true;
+    return waiter->wake();
+  }
   if (news.kind == Kind::Left) return;  // its closed sockets tell the ranks that still wait for it
-  if (news.kind == Kind::Failure && news.failure.rank == env.rank) return;
+  if (news.kind == Kind::Failure && news.failure.rank == env.process()) return;
   ErrorContext context{.rank = env.rank, .host = host};
   std::exception_ptr error;
   if (news.kind == Kind::Failure) {
@@ -325,6 +387,8 @@ void Job::Impl::on_news(const rendezvous::News& news) {
     error = std::make_exception_ptr(
         PeerLost(ExitCode::CoordinatorLost, std::move(what), std::move(context)));
   }
+  finished = true;
+  waiter->wake();
   std::shared_ptr<comm::Communicator> broken;
   {
     std::lock_guard lock(mutex);
@@ -357,7 +421,22 @@ const std::string& Job::host_name() const noexcept { return impl_->host; }
 Device Job::device() const noexcept {
   return impl_->gpu ? Device{DeviceKind::Cuda, impl_->gpu->index()} : Device{};
 }
-Role Job::role() const noexcept { return Role::Worker; }
+Role Job::role() const noexcept { return impl_->env.role; }
+int Job::num_workers() const noexcept { return impl_->env.roles().workers; }
+int Job::num_servers() const noexcept { return impl_->env.servers; }
+bool Job::has_evaluator() const noexcept { return impl_->env.evaluator; }
+bool Job::finished() const noexcept { return impl_->finished; }
+std::shared_ptr<net::Channel> Job::dial_server(int server) const {
+  const auto& addresses = impl_->server_addresses;
+  TRIREME_CHECK(server >= 0);
+  TRIREME_CHECK(static_cast<std::size_t>(server) < addresses.size());
+  return net::dial_channel(impl_->waiter, addresses[static_cast<std::size_t>(server)],
+                           impl_->channel_options(""));
+}
+net::Acceptor& Job::acceptor() const {
+  TRIREME_CHECK(impl_->acceptor != nullptr);
+  return *impl_->acceptor;
+}
 int Job::cores() const noexcept { return impl_->cores; }
 const JobOptions& Job::options() const noexcept { return impl_->options; }
 comm::Communicator& Job::world() const { return *impl_->world; }

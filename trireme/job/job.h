@@ -18,14 +18,17 @@
 #include "trireme/comm/communicator.h"
 #include "trireme/job/input_plan.h"
 #include "trireme/kernel/assignment.h"
+#include "trireme/rendezvous/roles.h"
 
 namespace trireme::inline v0 {
 
 namespace observe {
 class Trace;
 }
-
-enum class Role : std::uint8_t { Worker, Chief, Server, Evaluator };
+namespace net {
+class Acceptor;
+class Channel;
+}  // namespace net
 
 struct JobOptions {
   /// auto | shm | tcp | mixed | mpi | nccl (TRIREME_COMM_TRANSPORT). nccl: each rank has a GPU,
@@ -71,6 +74,7 @@ class Job {
   ~Job();
   Job(const Job&) = delete;
 
+  /// Among the processes of the same role: worker 2 of 4, server 1 of 2.
   int rank() const noexcept;
   int size() const noexcept;
   int local_rank() const noexcept;  // among the ranks of this host
@@ -81,7 +85,19 @@ class Job {
   const std::string& host_name() const noexcept;
   /// This rank's GPU if the transport is nccl, otherwise the CPU.
   Device device() const noexcept;
+  /// Worker, unless a launcher started servers or an evaluator as well. These are alone in their
+  /// world(); that of the workers has the workers only.
   Role role() const noexcept;
+  int num_workers() const noexcept;
+  int num_servers() const noexcept;
+  bool has_evaluator() const noexcept;
+  /// For a server and the evaluator: whether all workers have ended, or the job has failed. The
+  /// waiter wakes when it changes. Workers that are asked to stop still need their servers.
+  bool finished() const noexcept;
+  /// For a worker: a new connection to a server. PeerLost or TimeoutError if it is not there.
+  std::shared_ptr<net::Channel> dial_server(int server) const;
+  /// For a server: where workers come in.
+  net::Acceptor& acceptor() const;
   /// Cores that this rank may compute on: its share of the affinity mask and the cgroup quota.
   int cores() const noexcept;
   const JobOptions& options() const noexcept;

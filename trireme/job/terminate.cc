@@ -56,7 +56,7 @@ rendezvous::Failure make_failure(const ErrorReport& report, const Reporter& who)
   if (report.context.rank < 0) {
     const bool foreign = sentence.rfind("threw ", 0) == 0;
     if (foreign || who.size > 1) {
-      sentence = "rank " + std::to_string(who.rank) + (foreign ? " " : ": ") + sentence;
+      sentence = who.name + (foreign ? " " : ": ") + sentence;
     }
     if (foreign) {
       sentence += " (on host " + who.host;

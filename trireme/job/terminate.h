@@ -12,8 +12,9 @@ namespace trireme::inline v0::job {
 
 /// The rank that a failure is reported as, and where. One per process; the pointers may be null.
 struct Reporter {
-  int rank = 0;
-  int size = 1;
+  int rank = 0;  // of the process, among all of the job
+  int size = 1;  // processes
+  std::string name = "rank 0";
   std::string host;
   rendezvous::CoordinatorClient* client = nullptr;
   rendezvous::StatusPage* status = nullptr;

@@ -1,6 +1,10 @@
 // launch: starts N ranks of one program on this host and supervises them until all have ended.
 //
 //   trireme launch -n 4 [--log-dir DIR] [--only-rank K] [--bind core|numa|none] -- PROGRAM ARGS...
+//   trireme launch --workers 4 --servers 2 --evaluator 1 -- PROGRAM ARGS...
+//
+// With servers or an evaluator the job ends when all workers have: the others are told and, if they
+// do not end by themselves, killed. The evaluator's failure is printed and ends nobody else.
 //
 // Output lines get the rank as a prefix ("[1] ..."), stdout and stderr separately. If one rank
 // fails, all end within 2 s, and the exit code and the last line name the first failure. SIGINT,
@@ -23,11 +27,13 @@
 namespace trireme::inline v0::launch {
 
 struct LaunchOptions {
-  int ranks = 1;
+  int ranks = 1;  // workers
+  int servers = 0;
+  bool evaluator = false;
   std::vector<std::string> command;      // program and its arguments
   std::vector<std::string> environment;  // "NAME=value", added to this process's own
   std::vector<int> inherit;              // descriptors that stay open in every rank
-  std::string log_dir;                   // one file per rank: rank-K.log
+  std::string log_dir;                   // rank-K.log, server-K.log, evaluator.log
   std::optional<int> only_rank;          // print this rank's lines only
   Bind bind = Bind::Core;
   /// Rank 0 writes to this process's stdout and stderr directly, without prefix (needed for a
@@ -40,13 +46,15 @@ struct LaunchOptions {
   Duration time_limit = Duration::max();
   /// Gets the lines instead of stdout and stderr. Called by one thread at a time.
   std::function<void(int rank, bool error, std::string_view line)> on_line = {};
-  /// Called when a rank's process has started.
+  /// Called when a process has started; `rank` is its number among all (rendezvous/roles.h).
   std::function<void(int rank, pid_t pid)> on_start = {};
+
+  rendezvous::Roles roles() const noexcept { return {ranks, servers, evaluator}; }
 };
 
 struct LaunchResult {
   int exit_code = 0;
-  std::vector<int> exit_codes;  // by rank; 128+n if signal n ended it, -1: never started
+  std::vector<int> exit_codes;  // by process; 128+n if signal n ended it, -1: never started
   std::optional<rendezvous::Failure> failure;  // the first
   int stop_signal = 0;                         // the signal that this process received
   bool out_of_time = false;                    // time_limit expired

@@ -17,6 +17,22 @@
 namespace trireme::inline v0::launch {
 namespace {
 
+std::string number_in_role(const rendezvous::Roles& roles, int process) {
+  return std::to_string(process - roles.first(roles.role_of(process)));
+}
+
+std::string file_name(const rendezvous::Roles& roles, int process) {
+  const Role role = roles.role_of(process);
+  if (role == Role::Evaluator) return "evaluator";
+  return (role == Role::Server ? "server-" : "rank-") + number_in_role(roles, process);
+}
+
+std::string prefix(const rendezvous::Roles& roles, int process) {
+  const Role role = roles.role_of(process);
+  if (role == Role::Evaluator) return "eval";
+  return (role == Role::Server ? "ps " : "") + number_in_role(roles, process);
+}
+
 // The pipe `descriptor`, opened once more so that writing never blocks: another process may take
 // the room that poll() saw. -1 if it is no pipe.
 int never_blocking(int descriptor) noexcept {
@@ -66,8 +82,8 @@ Output::Output(const LaunchOptions& options) : options_(options) {
   if (options.log_dir.empty()) return;
   std::error_code error;
   std::filesystem::create_directories(options.log_dir, error);
-  for (int rank = 0; rank < options.ranks; ++rank) {
-    const std::string path = options.log_dir + "/rank-" + std::to_string(rank) + ".log";
+  for (int process = 0; process < options.roles().processes(); ++process) {
+    const std::string path = options.log_dir + "/" + file_name(options.roles(), process) + ".log";
     const int file = open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
     if (file < 0) {
       throw ResourceError("cannot write " + path + ": " + std::strerror(errno),
@@ -86,7 +102,7 @@ void Output::line(int rank, bool error, std::string_view text) {
   if (options_.on_line) return options_.on_line(rank, error, text);
   if (options_.only_rank && *options_.only_rank != rank) return;
   if (options_.rank0_direct && files_.empty() && !error) return;
-  std::string whole = "[" + std::to_string(rank) + "] ";
+  std::string whole = "[" + prefix(options_.roles(), rank) + "] ";
   whole.append(text);
   whole += '\n';
   const int descriptor = error ? STDERR_FILENO : STDOUT_FILENO;

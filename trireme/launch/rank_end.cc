@@ -8,9 +8,9 @@
 namespace trireme::inline v0::launch {
 namespace {
 
-std::string sentence_of(int rank, const std::string& host, const std::string& what,
+std::string sentence_of(const std::string& name, const std::string& host, const std::string& what,
                         const rendezvous::Activity& activity, const std::string& advice) {
-  std::string text = "rank " + std::to_string(rank) + " on host " + host + " " + what;
+  std::string text = name + " on host " + host + " " + what;
   if (activity.step >= 0) text += " at step " + std::to_string(activity.step);
   if (activity.waiting) {
     text += " in " + activity.operation;
@@ -43,8 +43,8 @@ std::string name_of(int signal) {
   return name ? "SIG" + std::string(name) : "signal " + std::to_string(signal);
 }
 
-rendezvous::Failure failure_of(int rank, const std::string& host, const Exit& exit,
-                               const rendezvous::StatusPage& status) {
+rendezvous::Failure failure_of(int process, const rendezvous::Roles& roles, const std::string& host,
+                               const Exit& exit, const rendezvous::StatusPage& status) {
   const rendezvous::Activity activity = status.read(steady_now());
   std::string what, advice;
   if (exit.signal != 0) {
@@ -56,8 +56,9 @@ rendezvous::Failure failure_of(int rank, const std::string& host, const Exit& ex
     advice = "See its own last lines.";
   }
   std::string sentence = exit.signal == 0 ? status.last_words() : std::string();
-  if (sentence.empty()) sentence = sentence_of(rank, host, what, activity, advice);
-  return {rank,
+  if (sentence.empty())
+    sentence = sentence_of(roles.name_of(process), host, what, activity, advice);
+  return {process,
           host,
           activity.step,
           activity.waiting ? activity.operation : activity.last_call,

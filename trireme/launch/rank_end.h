@@ -11,8 +11,8 @@ namespace trireme::inline v0::launch {
 
 /// "SIGTERM".
 std::string name_of(int signal);
-/// A rank's failure: its own last words, or its activity and exit status.
-rendezvous::Failure failure_of(int rank, const std::string& host, const Exit& exit,
-                               const rendezvous::StatusPage& status);
+/// A process's failure: its own last words, or its activity and exit status.
+rendezvous::Failure failure_of(int process, const rendezvous::Roles& roles, const std::string& host,
+                               const Exit& exit, const rendezvous::StatusPage& status);
 
 }  // namespace trireme::inline v0::launch

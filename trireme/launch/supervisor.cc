@@ -71,9 +71,10 @@ class Supervisor::Starter final : public ProgressSource {
 Supervisor::Supervisor(const LaunchOptions& options)
     : options_(options),
       host_(observe::host_name()),
+      roles_(options.roles()),
       secret_(make_secret()),
-      ranks_(std::max(options.ranks, 0)) {
-  if (options.ranks < 1 || options.command.empty()) {
+      ranks_(static_cast<std::size_t>(std::max(roles_.processes(), 0))) {
+  if (options.ranks < 1 || options.servers < 0 || options.command.empty()) {
     throw ConfigError(
         "needs at least one rank and a program",
         {.operation = "launch", .advice = "For example: trireme launch -n 2 -- ./program"});
@@ -90,6 +91,8 @@ Supervisor::Supervisor(const LaunchOptions& options)
   }
   auto coordinator = std::make_unique<rendezvous::Coordinator>(rendezvous::CoordinatorOptions{
       .size = options.ranks,
+      .servers = options.servers,
+      .evaluator = options.evaluator,
       .address = options.listen,
       .secret = secret_,
       .job = std::to_string(getpid()),
@@ -158,14 +161,14 @@ CoreShare Supervisor::share_of_cores() const {
   const char* bound = std::getenv("OMP_PROC_BIND");
   const bool bind = !std::getenv("GOMP_CPU_AFFINITY") && !std::getenv("KMP_AFFINITY") &&
                     (!bound || std::string(bound) == "false");
-  return share_cores(affinity_cores(), observe::usable_cores().usable, options_.ranks,
+  return share_cores(affinity_cores(), observe::usable_cores().usable, roles_.processes(),
                      bind ? options_.bind : Bind::None, numa_nodes());
 }
 
 bool Supervisor::start_next() {
   if (!starting_) return false;
   const bool more = !ending_ && !out_of_time_ && first_signal_ == 0;
-  if (more && num_started_ < options_.ranks) {
+  if (more && num_started_ < roles_.processes()) {
     try {
       start_rank(num_started_);
       ++num_started_;
@@ -180,15 +183,24 @@ bool Supervisor::start_next() {
   return true;
 }
 
-std::vector<std::string> Supervisor::environment_of(int rank, int status) const {
+std::vector<std::string> Supervisor::environment_of(int process, int status) const {
   std::vector<std::string> result = options_.environment;
   const auto put = [&](const std::string& name, const std::string& value) {
     result.push_back(name + "=" + value);
   };
-  put("TRIREME_RANK", std::to_string(rank));
-  put("TRIREME_SIZE", std::to_string(options_.ranks));
-  put("TRIREME_LOCAL_RANK", std::to_string(rank));
-  put("TRIREME_LOCAL_SIZE", std::to_string(options_.ranks));
+  const Role role = roles_.role_of(process);
+  const std::string number = std::to_string(process - roles_.first(role));
+  const std::string count = std::to_string(roles_.count(role));
+  put("TRIREME_RANK", number);
+  put("TRIREME_SIZE", count);
+  put("TRIREME_LOCAL_RANK", number);
+  put("TRIREME_LOCAL_SIZE", count);
+  put("TRIREME_ROLE", role == Role::Server      ? "server"
+                      : role == Role::Evaluator ? "evaluator"
+                                                : "worker");
+  put("TRIREME_WORKERS", std::to_string(roles_.workers));
+  put("TRIREME_SERVERS", std::to_string(roles_.servers));
+  put("TRIREME_EVALUATOR", roles_.evaluator ? "1" : "0");
   put("TRIREME_COORDINATOR", coordinator_->endpoint());
   put("TRIREME_JOB", std::to_string(getpid()));
   put("TRIREME_EPOCH", "0");
@@ -275,14 +287,32 @@ void Supervisor::on_exit(int rank, Exit exit) {
   ranks_[rank].exit = exit;
   if (exit.code != 0 && !stopped_as_asked(exit)) {
     const bool by_us = ranks_[rank].killed && (exit.signal == SIGKILL || exit.signal == SIGTERM);
-    const rendezvous::Failure failure = failure_of(rank, host_, exit, *ranks_[rank].status);
-    if (!by_us) coordinator_->fail(failure);  // ignored if the rank has reported a failure itself
-    end_all(failure.secondary());
+    const rendezvous::Failure failure = failure_of(rank, roles_, host_, exit, *ranks_[rank].status);
+    if (roles_.role_of(rank) == Role::Evaluator) {
+      if (!by_us && !finished_) report_evaluator(failure);
+    } else if (!finished_) {
+      if (!by_us) coordinator_->fail(failure);  // ignored if it has reported a failure itself
+      end_all(failure.secondary());
+    }
   }
+  if (roles_.role_of(rank) == Role::Worker && ++workers_ended_ == roles_.workers) finish();
   coordinator_->end(rank);
   if (exit.code != 0 && stopped_as_asked(exit)) kill_after(options_.stop_grace, SIGKILL);
   --running_;
   waiter_->wake();
+}
+
+void Supervisor::report_evaluator(const rendezvous::Failure& failure) {
+  const std::string line = "trireme: " + failure.sentence + " The job goes on without it.\n";
+  write_all(STDERR_FILENO, line);
+}
+
+// Servers and the evaluator end with the workers.
+void Supervisor::finish() {
+  finished_ = true;
+  if (roles_.processes() == roles_.workers) return;
+  coordinator_->finish();
+  kill_after(options_.stop_grace, SIGKILL);
 }
 
 // 130 and 143 are a rank's answer to a stop signal, its own or ours. A rank that another process's
@@ -357,11 +387,12 @@ LaunchResult Supervisor::result() const {
   result.stop_signal = first_signal_;
   result.out_of_time = out_of_time_;
   result.failure = coordinator_->first_failure();
-  int stopped = first_signal_ != 0 && num_started_ < options_.ranks ? 128 + stop_signal_ : 0;
+  int stopped = first_signal_ != 0 && num_started_ < roles_.processes() ? 128 + stop_signal_ : 0;
   int by = -1;  // a rank that stopped without being killed by us
-  for (int rank = 0; rank < options_.ranks; ++rank) {
+  for (int rank = 0; rank < roles_.processes(); ++rank) {
     const Exit exit = ranks_[rank].exit.value_or(Exit{-1, 0});
     result.exit_codes.push_back(exit.code);
+    if (rank >= roles_.workers) continue;  // they end as the workers do
     const bool ours = stop_signal_ != 0 && exit.signal != 0;
     if (!ours && exit.code != 130 && exit.code != 143) continue;
     stopped = ours ? 128 + stop_signal_ : exit.code;
@@ -374,8 +405,7 @@ LaunchResult Supervisor::result() const {
                                           : "stopped, as a rank asked.";
   } else if (result.failure && result.failure->secondary() && by >= 0) {
     result.exit_code = result.exit_codes[by];
-    result.last_line = "rank " + std::to_string(by) + " was stopped by " +
-                       name_of(result.exit_code - 128) +
+    result.last_line = roles_.name_of(by) + " was stopped by " + name_of(result.exit_code - 128) +
                        ", and others lost it: " + result.failure->sentence;
   } else if (result.failure) {
     result.exit_code = result.failure->exit_code;

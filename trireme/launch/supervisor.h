@@ -45,7 +45,7 @@ class Supervisor {
   bool start_next();
   void start_rank(int rank);
   void supervise(int rank, const Process& process);
-  std::vector<std::string> environment_of(int rank, int status) const;
+  std::vector<std::string> environment_of(int process, int status) const;
   void in_context(const std::function<void()>& task);
   void add(std::shared_ptr<DescriptorSource> source);
   void add_pipe(int rank, bool error, net::Descriptor end);
@@ -54,6 +54,8 @@ class Supervisor {
   void on_reported(const rendezvous::Failure& failure);
   void on_signal(int signal);
   void suspend();
+  void report_evaluator(const rendezvous::Failure& failure);
+  void finish();
   bool stopped_as_asked(const Exit& exit) const;
   /// The job has failed: tells the other ranks, then asks them to end, then kills them.
   void end_all(bool secondary);
@@ -65,6 +67,7 @@ class Supervisor {
 
   const LaunchOptions& options_;
   const std::string host_;
+  const rendezvous::Roles roles_;
   Guard guard_;                            // made first, when the process to copy is smallest
   std::optional<BlockedSignals> blocked_;  // before any thread
   std::shared_ptr<SignalSource> signals_;
@@ -73,7 +76,7 @@ class Supervisor {
   net::Descriptor secret_file_;  // inherited by the ranks
   CoreShare share_;
   std::unique_ptr<rendezvous::Coordinator> coordinator_;
-  std::vector<Rank> ranks_;  // never resized
+  std::vector<Rank> ranks_;  // all processes, in the order of Roles; never resized
   int num_started_ = 0;
   std::atomic<bool> starting_{false};
   std::atomic<int> running_{0};  // ranks whose end has not been handled
@@ -83,6 +86,8 @@ class Supervisor {
   int stop_signal_ = 0;   // the one that asked the ranks to stop
   int insisted_ = 0;      // number of SIGINT and SIGTERM so far
   bool out_of_time_ = false;
+  int workers_ended_ = 0;
+  bool finished_ = false;               // all workers have ended
   bool ending_ = false;                 // end_all() was called
   std::shared_ptr<RealWaiter> waiter_;  // last, because its thread uses all others
 };

@@ -121,11 +121,14 @@ CoordinatorClient::CoordinatorClient(ClientOptions options)
 CoordinatorClient::~CoordinatorClient() { stop_watching(); }
 
 std::vector<std::string> CoordinatorClient::exchange(const std::string& key,
-                                                     const std::string& value, Duration timeout) {
+                                                     const std::string& value, Duration timeout,
+                                                     Group group) {
   wire::ExchangeRequest request;
   impl_->sign(*request.mutable_session());
   request.set_key(key);
   request.set_value(value);
+  request.set_first(static_cast<std::uint32_t>(group.first));
+  request.set_count(static_cast<std::uint32_t>(group.count));
   wire::ExchangeReply reply;
   grpc::ClientContext context;
   context.set_deadline(after(timeout));
@@ -169,6 +172,9 @@ void CoordinatorClient::Impl::watch_loop(const std::function<void(const News&)>&
       case wire::News::kLeftRank:
         news.kind = News::Kind::Left;
         news.left_rank = static_cast<int>(message.left_rank());
+        break;
+      case wire::News::kFinished:
+        news.kind = News::Kind::Finished;
         break;
       default:
         continue;

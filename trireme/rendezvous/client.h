@@ -19,7 +19,7 @@ struct ClientOptions {
   std::string secret;
   std::string job = "job";
   std::uint32_t epoch = 0;
-  int rank = 0;
+  int rank = 0;  // the number of this process (roles.h)
   std::string host;
   std::string identity;
   std::string version = {};  // empty: kWireVersion
@@ -27,7 +27,7 @@ struct ClientOptions {
 };
 
 struct News {
-  enum class Kind { Failure, Stop, Left, CoordinatorLost } kind = Kind::Failure;
+  enum class Kind { Failure, Stop, Left, Finished, CoordinatorLost } kind = Kind::Failure;
   Failure failure;
   int stop_signal = 0;
   int left_rank = -1;
@@ -39,10 +39,19 @@ class CoordinatorClient {
   ~CoordinatorClient();
   CoordinatorClient(const CoordinatorClient&) = delete;
 
-  /// Collective: returns every rank's value under `key`, by rank. Throws TimeoutError if not all
-  /// ranks called within `timeout` (the call may be repeated), PeerLost if one failed or left.
+  /// `count` processes from `first` on; 0: all of the job.
+  struct Group {
+    int first = 0, count = 0;
+  };
+  /// Collective: returns the value of every process of the group under `key`, in their order. Throws
+  /// TimeoutError if not all called within `timeout` (the call may be repeated), PeerLost if one
+  /// failed or left.
   std::vector<std::string> exchange(const std::string& key, const std::string& value,
-                                    Duration timeout);
+                                    Duration timeout, Group group);
+  std::vector<std::string> exchange(const std::string& key, const std::string& value,
+                                    Duration timeout) {
+    return exchange(key, value, timeout, Group());
+  }
   /// Sends this rank's activity and returns all ranks' states. Throws TimeoutError, PeerLost.
   Table heartbeat(const Activity& activity, Duration timeout);
   /// Starts a thread that calls `on_news`; stop_watching() joins it. Only one at a time. When

@@ -72,7 +72,8 @@ void Coordinator::end(int rank) {
   std::lock_guard lock(impl_->service.mutex_);
   const bool left = impl_->service.members_.phase(rank) == Phase::Left;
   impl_->service.members_.end(rank);
-  if (!left) impl_->service.gone(rank, "rank " + std::to_string(rank) + " has ended");
+  if (!left)
+    impl_->service.gone(rank, impl_->service.members_.roles().name_of(rank) + " has ended");
 }
 
 void Coordinator::fail(Failure failure) {
@@ -91,6 +92,8 @@ std::optional<Failure> Coordinator::first_failure() const {
 }
 
 void Coordinator::request_stop(int signal) { impl_->service.stop(signal); }
+
+void Coordinator::finish() { impl_->service.finish(); }
 
 void Coordinator::forgive_silence() {
   std::lock_guard lock(impl_->service.mutex_);

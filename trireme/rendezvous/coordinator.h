@@ -17,7 +17,9 @@
 namespace trireme::inline v0::rendezvous {
 
 struct CoordinatorOptions {
-  int size = 1;
+  int size = 1;  // workers
+  int servers = 0;
+  bool evaluator = false;
   std::string address = "127.0.0.1";
   std::uint16_t port = 0;  // 0: the system picks one
   std::string secret;      // at least 16 bytes
@@ -52,6 +54,8 @@ class Coordinator {
   void request_stop(int signal);
   /// This process was stopped for a while: no rank counts as silent for that time.
   void forgive_silence();
+  /// All workers have ended: servers and the evaluator shall end, too.
+  void finish();
   bool has_joined(int rank) const;
   /// True while some rank has not left or ended and has not been silent for `silence`.
   bool awaits_anybody(Duration silence) const;

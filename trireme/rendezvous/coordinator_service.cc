@@ -29,7 +29,7 @@ int Service::rank_of(const wire::Session& session) const {
 }
 
 grpc::Status Service::check_join(const wire::JoinRequest& request) const {
-  const std::string who = "rank " + std::to_string(request.rank());
+  const std::string who = members_.roles().name_of(static_cast<int>(request.rank()));
   if (request.version() != options_.version) {
     return Status(
         StatusCode::FAILED_PRECONDITION,
@@ -41,7 +41,7 @@ grpc::Status Service::check_join(const wire::JoinRequest& request) const {
                   who + " of job " + request.job() + ", epoch " + std::to_string(request.epoch()) +
                       ", does not belong to job " + options_.job + ", epoch " +
                       std::to_string(options_.epoch) + ", of " + std::to_string(tokens_.size()) +
-                      " ranks");
+                      " processes");
   }
   return Status::OK;
 }
@@ -60,7 +60,7 @@ ServerUnaryReactor* Service::Join(CallbackServerContext* context, const wire::Jo
     // Record it, so that all ranks print the reason.
     if (rank < tokens_.size()) {
       record({static_cast<int>(rank), request->host(), -1, "join",
-              "rank " + std::to_string(rank) + " on host " + request->host() +
+              members_.roles().name_of(static_cast<int>(rank)) + " on host " + request->host() +
                   " was refused: " + status.error_message() +
                   ". Start every rank from the same build, with the same configuration.",
               static_cast<int>(ExitCode::Refused)});
@@ -81,7 +81,13 @@ ServerUnaryReactor* Service::Exchange(CallbackServerContext* context,
   if (request->value().size() > kLongestExchange || request->key().size() > 256) {
     return answer(context, Status(StatusCode::INVALID_ARGUMENT, "too long"));
   }
-  PendingExchange& pending = exchanges_[request->key()];
+  const std::uint32_t count = request->count() > 0 ? request->count() : tokens_.size();
+  if (request->first() >= tokens_.size() || count > tokens_.size() - request->first())
+    return answer(context, Status(StatusCode::INVALID_ARGUMENT, "no such group"));
+  PendingExchange& pending = exchanges_[request->key() + "@" + std::to_string(request->first())];
+  pending.first = static_cast<int>(request->first());
+  pending.count = static_cast<int>(count);
+  if (!pending.has(rank)) return answer(context, Status(StatusCode::INVALID_ARGUMENT, "not in it"));
   pending.values[rank] = request->value();
   ServerUnaryReactor* reactor = context->DefaultReactor();
   // The rank repeats a call whose deadline has passed; nobody reads the earlier answer.
@@ -89,7 +95,7 @@ ServerUnaryReactor* Service::Exchange(CallbackServerContext* context,
     old->second.first->Finish(Status::CANCELLED);
   }
   pending.waiting[rank] = {reactor, reply};
-  if (pending.values.size() < tokens_.size()) {
+  if (pending.values.size() < count) {
     if (!broken_.empty()) fail_exchanges(broken_);
     return reactor;
   }
@@ -97,7 +103,7 @@ ServerUnaryReactor* Service::Exchange(CallbackServerContext* context,
     for (auto& [value_rank, value] : pending.values) call.second->add_values(value);
     call.first->Finish(Status::OK);
   }
-  exchanges_.erase(request->key());
+  exchanges_.erase(request->key() + "@" + std::to_string(request->first()));
   return reactor;
 }
 
@@ -143,6 +149,10 @@ grpc::ServerWriteReactor<wire::News>* Service::Watch(CallbackServerContext*,
     news.set_stop_signal(stop_signal_);
     watcher->push(news);
   }
+  if (finished_) {
+    news.set_finished(true);
+    watcher->push(news);
+  }
   if (announced_) {
     fill(*members_.first_failure(), *news.mutable_failure());
     watcher->push(news);
@@ -166,7 +176,7 @@ void Service::on_stream_end(int rank, std::uint32_t stream) {
   if (stream < next_stream_[rank]) return;
   watches_[rank] = false;
   if (members_.phase(rank) != Phase::Joined) return;
-  const std::string who = "rank " + std::to_string(rank) + " on host " + members_.host(rank);
+  const std::string who = members_.roles().name_of(rank) + " on host " + members_.host(rank);
   members_.end(rank);
   const bool news =
       members_.fail({.rank = rank,
@@ -199,7 +209,7 @@ ServerUnaryReactor* Service::Leave(CallbackServerContext* context,
   const int rank = rank_of(request->session());
   if (rank < 0) return answer(context, kNoSession);
   members_.leave(rank);
-  gone(rank, "rank " + std::to_string(rank) + " has left the job");
+  gone(rank, members_.roles().name_of(rank) + " has left the job");
   return answer(context, Status::OK);
 }
 
@@ -207,7 +217,7 @@ ServerUnaryReactor* Service::Leave(CallbackServerContext* context,
 void Service::gone(int rank, const std::string& why) {
   broken_ = why;
   for (auto& [key, pending] : exchanges_) {
-    if (pending.values.count(rank) != 0) continue;
+    if (pending.values.count(rank) != 0 || !pending.has(rank)) continue;
     for (auto& [waiting, call] : pending.waiting) {
       call.first->Finish(Status(StatusCode::ABORTED, why));
     }
@@ -218,7 +228,9 @@ void Service::gone(int rank, const std::string& why) {
   tell_all(news);
 }
 
+// The others go on without the evaluator.
 bool Service::record(Failure failure) {
+  if (members_.roles().role_of(failure.rank) == Role::Evaluator) return false;
   const bool secondary = failure.secondary();
   if (failure.host.empty()) failure.host = members_.host(failure.rank);
   const bool first = members_.fail(std::move(failure));
@@ -246,6 +258,14 @@ void Service::stop(int signal) {
   stop_signal_ = signal;
   wire::News news;
   news.set_stop_signal(signal);
+  tell_all(news);
+}
+
+void Service::finish() {
+  std::lock_guard lock(mutex_);
+  finished_ = true;
+  wire::News news;
+  news.set_finished(true);
   tell_all(news);
 }
 

@@ -21,6 +21,8 @@ namespace trireme::inline v0::rendezvous {
 
 struct PendingExchange {
   std::map<int, std::string> values;
+  int first = 0, count = 0;  // the processes that take part
+  bool has(int process) const noexcept { return process >= first && process < first + count; }
   std::map<int, std::pair<grpc::ServerUnaryReactor*, wire::ExchangeReply*>> waiting;
 };
 
@@ -28,10 +30,10 @@ class Service final : public wire::Coordinator::CallbackService {
  public:
   explicit Service(CoordinatorOptions options)
       : options_(std::move(options)),
-        members_(options_.size),
-        tokens_(static_cast<std::size_t>(options_.size)),
-        watches_(static_cast<std::size_t>(options_.size)),
-        next_stream_(static_cast<std::size_t>(options_.size)) {
+        members_(Roles{options_.size, options_.servers, options_.evaluator}),
+        tokens_(static_cast<std::size_t>(members_.size())),
+        watches_(tokens_.size()),
+        next_stream_(tokens_.size()) {
     if (options_.version.empty()) options_.version = kWireVersion;
   }
 
@@ -58,6 +60,7 @@ class Service final : public wire::Coordinator::CallbackService {
   void announce();
   void tell_all(const wire::News& news);
   void stop(int signal);
+  void finish();
   void gone(int rank, const std::string& why);
   void close();
 
@@ -79,6 +82,7 @@ class Service final : public wire::Coordinator::CallbackService {
   std::set<Watcher*> watchers_;
   std::string broken_;  // why later exchanges fail; empty: they work
   int stop_signal_ = 0;
+  bool finished_ = false;
   bool announced_ = false;
 };
 

@@ -13,6 +13,8 @@
 #include <string>
 #include <vector>
 
+#include "trireme/rendezvous/roles.h"
+
 namespace trireme::inline v0::rendezvous {
 
 /// Where ranks meet if their launcher provides no means of communication.
@@ -24,7 +26,11 @@ struct MeetingPlace {
 };
 
 struct RankEnvironment {
-  int rank = 0, size = 1;
+  int rank = 0, size = 1;  // within the role
+  Role role = Role::Worker;
+  int servers = 0;
+  bool evaluator = false;
+  int workers = 0;                     // 0: `size`
   int local_rank = 0, local_size = 1;  // the launcher's numbers; Job counts by the ranks' hosts
   std::string host;                    // this host's name; empty: the system's
   std::string coordinator;             // "127.0.0.1:40123"; empty: alone, or a foreign launcher
@@ -37,6 +43,10 @@ struct RankEnvironment {
   int status_descriptor = -1;
   int cores = 0;              // from the launcher; 0: unknown
   bool shared_cores = false;  // more ranks than cores on this host
+
+  Roles roles() const noexcept { return {workers > 0 ? workers : size, servers, evaluator}; }
+  /// The coordinator's number of this process.
+  int process() const noexcept { return roles().first(role) + rank; }
 };
 
 using Getenv = std::function<std::optional<std::string>(const char* name)>;

@@ -33,6 +33,14 @@ std::string describe(const Getenv& get, std::initializer_list<const char*> names
   return text;
 }
 
+Role role_named(const std::string& name) {
+  if (name == "worker") return Role::Worker;
+  if (name == "server") return Role::Server;
+  if (name == "evaluator") return Role::Evaluator;
+  throw ConfigError("TRIREME_ROLE=" + name + " is no role",
+                    {.operation = "join", .advice = "Use worker, server or evaluator."});
+}
+
 std::optional<RankEnvironment> from_trireme_launch(const Getenv& get, std::string& why) {
   const auto coordinator = get("TRIREME_COORDINATOR");
   if (!coordinator || coordinator->empty()) return std::nullopt;
@@ -51,6 +59,16 @@ std::optional<RankEnvironment> from_trireme_launch(const Getenv& get, std::strin
   rank.status_descriptor = number(get, "TRIREME_STATUS_FD", -1);
   rank.cores = number(get, "TRIREME_CORES", 0);
   rank.shared_cores = number(get, "TRIREME_SHARED_CORES", 0) != 0;
+  rank.role = role_named(get("TRIREME_ROLE").value_or("worker"));
+  rank.servers = number(get, "TRIREME_SERVERS", 0);
+  rank.evaluator = number(get, "TRIREME_EVALUATOR", 0) != 0;
+  rank.workers = number(get, "TRIREME_WORKERS", 0);
+  if (rank.roles().count(rank.role) != rank.size) {
+    throw ConfigError(
+        "TRIREME_ROLE and TRIREME_SIZE contradict TRIREME_WORKERS, TRIREME_SERVERS or "
+        "TRIREME_EVALUATOR",
+        {.operation = "join", .advice = "Start processes by `trireme launch`."});
+  }
   if (rank.rank < 0 || rank.rank >= rank.size) {
     throw ConfigError("TRIREME_RANK and TRIREME_SIZE do not name a rank",
                       {.operation = "join", .advice = "Start ranks by `trireme launch`."});

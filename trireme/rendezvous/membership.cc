@@ -82,8 +82,10 @@ char process_state(pid_t pid) {
   return end == std::string::npos || end + 2 >= text.size() ? '\0' : text[end + 2];
 }
 
-Membership::Membership(int size, std::function<char(pid_t)> state_of)
-    : rows_(static_cast<std::size_t>(size)), state_of_(std::move(state_of)) {}
+Membership::Membership(Roles roles, std::function<char(pid_t)> state_of)
+    : roles_(roles),
+      rows_(static_cast<std::size_t>(roles.processes())),
+      state_of_(std::move(state_of)) {}
 
 void Membership::set_process(int rank, pid_t pid, TimePoint now) {
   rows_[rank].pid = pid;
@@ -95,13 +97,13 @@ std::optional<std::string> Membership::join(int rank, std::string host, std::str
                                             TimePoint now) {
   Row& row = rows_[rank];
   if (row.phase != Phase::Absent) {
-    return "rank " + std::to_string(rank) + " has joined already";
+    return roles_.name_of(rank) + " has joined already";
   }
   if (!identity.empty()) {
     for (const Row& other : rows_) {
       if (other.identity.empty() || other.identity == identity) continue;
-      return "rank " + std::to_string(rank) + " differs from rank " +
-             std::to_string(&other - rows_.data()) + ": \"" +
+      return roles_.name_of(rank) + " differs from " +
+             roles_.name_of(static_cast<int>(&other - rows_.data())) + ": \"" +
              differing_lines(identity, other.identity) + "\" against \"" +
              differing_lines(other.identity, identity) + "\"";
     }
@@ -172,7 +174,7 @@ std::optional<Failure> Membership::first_failure() const {
 Table Membership::table(TimePoint now) {
   note_work(now);
   Table table;
-  for (std::size_t rank = 0; rank < rows_.size(); ++rank) {
+  for (std::size_t rank = 0; rank < static_cast<std::size_t>(roles_.workers); ++rank) {
     const Row& row = rows_[rank];
     PeerState peer{.rank = static_cast<int>(rank),
                    .host = row.host,

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "trireme/base/clock.h"
+#include "trireme/rendezvous/roles.h"
 #include "trireme/rendezvous/status_page.h"
 
 namespace trireme::inline v0::rendezvous {
@@ -53,9 +54,13 @@ char process_state(pid_t pid);
 
 class Membership {
  public:
-  explicit Membership(int size, std::function<char(pid_t)> state_of = process_state);
+  explicit Membership(Roles roles, std::function<char(pid_t)> state_of = process_state);
+  /// Workers only.
+  explicit Membership(int size, std::function<char(pid_t)> state_of = process_state)
+      : Membership(Roles{.workers = size}, std::move(state_of)) {}
 
-  int size() const noexcept { return static_cast<int>(rows_.size()); }
+  int size() const noexcept { return roles_.processes(); }
+  const Roles& roles() const noexcept { return roles_; }
   void set_process(int rank, pid_t pid, TimePoint now);
   /// Returns why `rank` may not join, or nullopt.
   std::optional<std::string> join(int rank, std::string host, std::string identity, TimePoint now);
@@ -72,6 +77,7 @@ class Membership {
   /// The first failure that no other failure caused; if there is none, the first failure.
   std::optional<Failure> first_failure() const;
 
+  /// Of the workers: they wait for one another.
   Table table(TimePoint now);
 
  private:
@@ -86,7 +92,8 @@ class Membership {
   bool stopped(Row& row, TimePoint now) const;
   void note_work(TimePoint now);
 
-  std::vector<Row> rows_;
+  const Roles roles_;
+  std::vector<Row> rows_;  // by process
   std::function<char(pid_t)> state_of_;
   TimePoint busy_{};               // when a rank was last seen working or stopped
   std::vector<Failure> failures_;  // in order of arrival

@@ -21,6 +21,8 @@ StrategyContext context_of(Job& job) {
       .reproducible = job.options().reproducible,
       .processor = tensor::describe_processor(),
       .local_size = job.num_hosts() * job.local_size() == job.size() ? job.local_size() : 0,
+      .num_servers = job.num_servers(),
+      .dial_server = [&job](int server) { return job.dial_server(server); },
       .trace = job.options().trace};
 }
 
