@@ -42,7 +42,8 @@ class Reader {
         n_(data_->size()),
         sender_(options.device) {}
 
-  tensor::SentBatch read(std::int64_t number) {
+  tensor::SentBatch read(std::int64_t position) {
+    const std::int64_t number = options_.first + position * options_.every;
     const GlobalBatch global = input::global_batch(number, n_, options_.batch);
     Batch batch;
     batch.step = number;

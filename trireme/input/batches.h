@@ -29,6 +29,9 @@ struct BatchesOptions {
   std::uint64_t seed = 1;  // of the order; unused if the dataset is endless
   bool shuffle = true;
   int prefetch = 2;  // batches read ahead; 0 = read in next()
+  /// Only batches first, first + every, first + 2 every, ... are read: for one of `every` workers
+  /// that train on batches of their own. Positions count the batches that are read.
+  std::int64_t first = 0, every = 1;
   /// Fields are copied there while earlier batches are computed. The stream that is the current one
   /// in next() waits for them.
   Device device = {};

@@ -82,7 +82,7 @@ void RemoteOptimizer::give_weights() {
             .copy_(found->second->flatten().slice(0, array.begin, array.end));
       at += array.bytes();
     }
-    text.version = text.step_count = restored_count_.value_or(0);
+    text.version = text.step_count = restored_count_.value_or(0) * updates_a_step();
     saved.text = text.to_text();
     client_->write(server, saved);
   }

@@ -48,8 +48,11 @@ class RemoteOptimizer final : public optim::Optimizer {
   }
   /// Whole tensors, read from the servers; what is loaded into them goes to the servers at start().
   std::vector<NamedShard> state() override;
-  /// Updates by all workers; where servers differ, the fewest.
-  std::int64_t step_count() const noexcept override { return client_ ? client_->version() : 0; }
+  /// Updates by the workers' common batches; of a worker that is alone: updates by all workers over
+  /// their number. Where servers differ, the fewest.
+  std::int64_t step_count() const noexcept override {
+    return client_ ? client_->version() / updates_a_step() : 0;
+  }
   void set_step_count(std::int64_t count) override { restored_count_ = count; }
 
   /// Before attach(): the parameters of further uses of tied ones (ServedModel).
@@ -63,6 +66,10 @@ class RemoteOptimizer final : public optim::Optimizer {
   ParameterClient& client() { return *client_; }
 
  private:
+  /// Updates while each worker makes one step.
+  std::int64_t updates_a_step() const noexcept {
+    return options_.server.staleness == 0 ? 1 : options_.workers;
+  }
   void fill_gradients(double scale);
   void push_round(double learning_rate);
   void give_weights();

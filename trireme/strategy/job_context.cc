@@ -21,8 +21,10 @@ StrategyContext context_of(Job& job) {
       .reproducible = job.options().reproducible,
       .processor = tensor::describe_processor(),
       .local_size = job.num_hosts() * job.local_size() == job.size() ? job.local_size() : 0,
-      .num_servers = job.num_servers(),
-      .dial_server = [&job](int server) { return job.dial_server(server); },
+      .servers = {.count = job.num_servers(),
+                  .dial = [&job](int server) { return job.dial_server(server); },
+                  .worker = job.rank(),
+                  .workers = job.size()},
       .trace = job.options().trace};
 }
 

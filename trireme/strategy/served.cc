@@ -26,20 +26,21 @@ std::unique_ptr<optim::Optimizer> make_optimizer_for(const StrategyContext& env,
                                                      const StrategyOptions& options,
                                                      const OptimizerOptions& optimizer) {
   if (!is_served(options.sync)) return optim::make_optimizer(optimizer);
-  check_server_options(options.server, env.world->size());
-  if (env.num_servers < 1)
+  const StrategyContext::Servers& servers = env.servers;
+  check_server_options(options.server, servers.workers);
+  if (servers.count < 1)
     throw ConfigError("parallel.sync = \"server\" in a job without servers",
                       {.rank = env.world->rank(),
                        .operation = "strategy",
                        .advice = "Start some: `trireme launch --workers 4 --servers 2`, or "
                                  "server.count under `trireme train`."});
   return std::make_unique<ps::RemoteOptimizer>(optimizer,
-                                               ps::RemoteOptions{.worker = env.world->rank(),
-                                                                 .workers = env.world->size(),
-                                                                 .servers = env.num_servers,
+                                               ps::RemoteOptions{.worker = servers.worker,
+                                                                 .workers = servers.workers,
+                                                                 .servers = servers.count,
                                                                  .server = options.server,
                                                                  .waiter = env.world->waiter(),
-                                                                 .dial = env.dial_server});
+                                                                 .dial = servers.dial});
 }
 
 }  // namespace trireme::inline v0::parallel

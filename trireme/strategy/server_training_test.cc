@@ -108,10 +108,14 @@ void run_with_servers(int workers, int servers, const Body& body, std::uint64_t 
       std::vector<int> members(static_cast<std::size_t>(workers));
       for (int one = 0; one < workers; ++one) members[static_cast<std::size_t>(one)] = one;
       const auto world = all.subgroup(members, "workers");
-      parallel::StrategyContext env{.world = world.get(), .num_servers = servers};
-      env.dial_server = [&](int server) {
-        return channels.dial(rank, "sim:" + std::to_string(workers + server));
-      };
+      parallel::StrategyContext env{.world = world.get()};
+      env.servers = {.count = servers,
+                     .dial =
+                         [&](int server) {
+                           return channels.dial(rank, "sim:" + std::to_string(workers + server));
+                         },
+                     .worker = rank,
+                     .workers = workers};
       body(rank, env);
     } catch (const std::exception& error) {
       ADD_FAILURE() << "worker " << rank << ", seed " << seed << ": " << error.what();
@@ -228,7 +232,8 @@ std::string refusal_of(const StrategyOptions& options, const OptimizerOptions& o
   std::string text;
   testing::run_ranks(1, [&](testing::RankContext& rank) {
     try {
-      Strategy({.world = rank.world.get(), .num_servers = servers}, tiny_gpt(), options, optimizer);
+      Strategy({.world = rank.world.get(), .servers = {.count = servers}}, tiny_gpt(), options,
+               optimizer);
     } catch (const ConfigError& error) {
       text = error.what();
     }

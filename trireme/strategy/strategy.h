@@ -178,6 +178,9 @@ class Strategy final : public Saveable, public StepVoter {
   /// sequences (context): then infer() is collective.
   bool has_whole_weights() const;
   std::int64_t num_parameters() const;
+  /// Updates since the start of the training. With servers and workers on their own: those by all
+  /// workers, divided by the number of workers, as of the last step.
+  std::int64_t steps_done() const;
   /// Lanes in use, and why they are fewer than requested (empty: they are not). Known after the
   /// first step, which shows whether a block draws from the default generator.
   int lanes() const;

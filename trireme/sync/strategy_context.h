@@ -36,9 +36,14 @@ struct StrategyContext {
   bool reproducible = true;
   std::string processor = {};
   int local_size = 0;  // ranks on each host; 0: unknown, or hosts differ
-  /// Of a job with parameter servers: how many, and a connection to one of them.
-  int num_servers = 0;
-  std::function<std::shared_ptr<net::Channel>(int server)> dial_server = {};
+  /// Of a job with parameter servers: how many, a connection to one of them, and which of how many
+  /// workers this is.
+  struct Servers {
+    int count = 0;
+    std::function<std::shared_ptr<net::Channel>(int server)> dial = {};
+    int worker = 0, workers = 1;
+  };
+  Servers servers = {};
   ReduceTerms reduce = tree_reduce;
   OnShardEvent on_shard_event = {};                 // under zero2, zero3 and hybrid
   std::shared_ptr<observe::Trace> trace = nullptr;  // null = off

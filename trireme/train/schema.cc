@@ -291,6 +291,25 @@ void add_local_keys(config::Schema& schema) {
               plan::mixing_graphs()});
 }
 
+void add_server_keys(config::Schema& schema) {
+  schema.add(
+      {"server.count", whole(1),
+       "Of parallel.sync = server: how many servers `trireme train` starts beside the ranks.", 1,
+       65'536});
+  schema.add({"server.staleness", whole(0),
+              "Of the same: 0: synchronous; s: a rank is at most s steps ahead of the slowest; -1: "
+              "nobody waits. If not 0, each rank trains on batches of batch.global / ranks.",
+              -1, 1e9});
+  schema.add({"server.backup", whole(0),
+              "Of the same, with staleness 0: a step goes on without this many of the ranks' "
+              "gradients, whichever come last. Ranks then train on batches of their own.",
+              0, 65'535});
+  schema.add(
+      {"server.compensation", 0.0,
+       "Of the same, with another staleness: lambda of delay compensation (DC-ASGD); 0: off.", 0,
+       1e6});
+}
+
 void add_memory_keys(config::Schema& schema) {
   schema.add({"memory.offload", text(""),
               "A folder: optimizer state, bf16's master weights, and a rank's part of the weights "
@@ -357,6 +376,7 @@ void add_parallel_keys(config::Schema& schema) {
        "Reduce gradients while backward still runs; false (plain): after it, to see what that "
        "is worth. Changes no bit."});
   add_local_keys(schema);
+  add_server_keys(schema);
   schema.add({"parallel.data", whole(0), "Data-parallel ranks; 0 = what is left (all).", 0, 1e6});
   schema.add({"parallel.shard", whole(0),
               "Ranks that share one copy under hybrid; 0 = those of a host.", 0, 1e6});

@@ -34,6 +34,28 @@ void check_texts(const config::Config& config) {
         {.operation = "config", .advice = "Use fp32, bf16 or fp16, or no compression."});
 }
 
+// Server keys without servers would change nothing.
+ServerOptions server_options_of(const config::Config& config) {
+  const std::string& sync = config.text("parallel.sync");
+  if (parallel::is_served(sync)) {
+    if (config.text("comm.transport") == "sim")
+      throw ConfigError(
+          "parallel.sync = \"server\" with comm.transport = \"sim\"",
+          {.operation = "config", .advice = "Servers are processes: use another transport."});
+    return {.staleness = config.integer("server.staleness"),
+            .backup = static_cast<int>(config.integer("server.backup")),
+            .compensation = config.number("server.compensation")};
+  }
+  for (const char* key :
+       {"server.count", "server.staleness", "server.backup", "server.compensation"})
+    if (config.value(key) != config.schema().find(key)->fallback)
+      throw ConfigError(
+          std::string(key) + " = " + config::to_toml(config.value(key)) +
+              " with parallel.sync = \"" + sync + "\"",
+          {.operation = "config", .advice = "Leave it out, or use parallel.sync = \"server\"."});
+  return {};
+}
+
 LocalOptions local_options_of(const config::Config& config) {
   return {.steps = static_cast<int>(config.integer("parallel.local_steps")),
           .post_local_after = config.integer("parallel.post_local_after"),
@@ -100,9 +122,12 @@ std::string parts_identity(const config::Config& config) {
 // Keys that decide the bits only if each rank trains its own copy.
 std::string local_identity(const config::Config& config) {
   const std::string& sync = config.text("parallel.sync");
-  if (!parallel::is_local(sync)) return {};
+  const ServerOptions server = server_options_of(config);
+  if (!parallel::is_local(sync) && !server.alone()) return {};
   std::vector<const char*> keys = {"parallel.sync", "parallel.local_steps",
                                    "parallel.post_local_after"};
+  if (server.alone())
+    keys = {"parallel.sync", "server.staleness", "server.backup", "server.compensation"};
   if (sync == "diloco") keys.insert(keys.end(), {"parallel.outer_rate", "parallel.outer_momentum"});
   if (sync == "easgd") keys.push_back("parallel.elastic");
   if (sync == "gossip") keys.push_back("parallel.graph");
@@ -167,6 +192,12 @@ JobOptions job_options_of(const config::Config& config, const std::string& ident
 
 }  // namespace
 
+int num_servers(const config::Config& config) {
+  return parallel::is_served(config.text("parallel.sync"))
+             ? static_cast<int>(config.integer("server.count"))
+             : 0;
+}
+
 void Settings::set_up_helpers(const config::Config& config) {
   const std::int64_t batch = config.integer("batch.global");
   if (strategy.noise_scale && batch <= config.integer("batch.micro")) {
@@ -212,6 +243,7 @@ Settings::Settings(const config::Config& config) {
               .offload_activations = config.text("memory.offload_activations"),
               .lanes = static_cast<int>(integer("train.lanes")),
               .local = local_options_of(config),
+              .server = server_options_of(config),
               .ema = number("train.ema"),
               .outliers = {.limit = number("train.skip_outliers"),
                            .window = static_cast<int>(integer("train.outlier_window"))},

@@ -18,9 +18,13 @@
 #include "trireme/input/batches.h"
 #include "trireme/input/shared_corpus.h"
 #include "trireme/job/stop_signal.h"
+#include "trireme/net/alone_transport.h"
 #include "trireme/observe/machine.h"
 #include "trireme/observe/trace.h"
+#include "trireme/ps/serve.h"
 #include "trireme/strategy/strategy.h"
+#include "trireme/sync/strategy_context.h"
+#include "trireme/sync/sync_plan.h"
 #include "trireme/tensor/determinism.h"
 #include "trireme/tensor/gemm.h"
 #include "trireme/tensor/kernel_table.h"
@@ -50,6 +54,11 @@ double median(std::vector<double> values) {
   const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
   std::nth_element(values.begin(), middle, values.end());
   return *middle;
+}
+
+Settings read_settings(const WorkerSpec& spec) {
+  return Settings(
+      read_config(RunFolder(spec.folder).config(), [](const char*) { return nullptr; }, {}));
 }
 
 // If the launcher passed no bytes, the rank reads them itself.
@@ -102,32 +111,27 @@ struct Entry {
   }
 };
 
-// A simulated rank's clock does not know a thread that reads ahead.
-BatchesOptions batch_options(const Settings& settings, const Entry& entry, Device device) {
-  BatchesOptions options = settings.batches;
-  options.device = device;
-  if (entry.transport) options.prefetch = 0;
-  return options;
-}
-
 class Trainer {
  public:
   Trainer(const Entry& entry, const WorkerSpec& spec)
       : spec_(spec),
         folder_(spec.folder),
-        settings_(resolved(folder_)),
+        settings_(read_settings(spec)),
         data_(settings_, spec),
-        job_(entry.job(job_options(settings_, data_, spec_))),
+        joined_(entry.job(job_options(settings_, data_, spec_))),
+        own_(make_own_job()),
+        job_(own_ ? *own_ : joined_),
+        leads_(joined_.rank() == 0),
         device_(entry.transport
                     ? share_device(spec_.device, job_.rank())
-                    : take_device(spec_.device, job_.local_rank(), settings_.ranks_per_device)),
-        strategy_(job_, settings_.model.blocks, strategy_options(), settings_.optimizer),
-        batches_(batches(job_, data_.train, batch_options(settings_, entry, device_))),
+                    : take_device(spec_.device, joined_.local_rank(), settings_.ranks_per_device)),
+        strategy_(context(), settings_.model.blocks, strategy_options(), settings_.optimizer),
+        batches_(batches(job_, data_.train, batch_options(entry))),
         changed_(recorded_changes(folder_)),
         checkpointer_(job_, folder_.checkpoint(),
                       checkpoint_options(settings_, data_.corpus->hash(), changed_)),
         early_stop_(settings_.patience, settings_.min_improvement),
-        profile_(job_.rank() == 0 ? spec.profile : "", device_) {
+        profile_(leads_ ? spec.profile : "", device_) {
     checkpointer_.add("train", strategy_)
         .add("data", changed_.empty() ? static_cast<Saveable&>(batches_) : changed_input_)
         .add("early_stop", early_stop_);
@@ -138,7 +142,7 @@ class Trainer {
     Report silent(folder_, {.silent = true});
     for (long step = 0; step < kTrialSteps; ++step) train_one(silent, step);
     const auto bytes = static_cast<long>(largest(observe::peak_memory_bytes()));
-    if (job_.rank() != 0) return 0;
+    if (!leads_) return 0;
     observe::EventWriter events;
     events.open(folder_.events());
     events.write(observe::Event("trial")
@@ -152,7 +156,7 @@ class Trainer {
     const long first = spec_.resume ? checkpointer_.resume() : 0;
     check_counts(first, batches_.position(), strategy_.metadata());
     Report report(folder_, report_options(first));
-    if (job_.rank() == 0 && settings_.max_time)  // the others learn of the stop from the vote
+    if (leads_ && settings_.max_time)  // the others learn of the stop from the vote
       job::stop_at(TimePoint(Duration(spec_.began)) + *settings_.max_time, "train.max_time");
     count_trigram();
     if (const std::string note = strategy_.stages_note(); !note.empty())
@@ -164,20 +168,23 @@ class Trainer {
     if (first == 0) early_stop_.judge(0, outcome_.first_validation);
     long done = first;  // steps
     while (done < settings_.steps && !early_stop_.reached()) {
-      const long step = done++;
+      const long step = done;
       const int signal = train_one(report, step);
-      const bool last = step + 1 == settings_.steps;
+      // Servers count the steps of workers that train on their own.
+      done = own_ ? std::max(done, static_cast<long>(strategy_.steps_done())) : done + 1;
+      const bool last = done >= settings_.steps;
       tell_trigram(report, last);
       if (signal != 0 && !last) return stop(report, done, signal);
       const auto every = settings_.validate_every;
-      if (last || (every > 0 && done % every == 0)) {
+      if (leads_or_joins() && (last || (every > 0 && done / every > step / every))) {
         outcome_.last_validation = validate(report, done);
         early_stop_.judge(done, outcome_.last_validation);
         report.plot();
       }
       if (!last) {  // finish() saves the last step
         const auto span = traced("checkpoint");
-        checkpointer_.after(step);
+        for (long ended = step; ended < done && leads_or_joins(); ++ended)
+          checkpointer_.after(ended);
       }
       if (step == first && !strategy_.lanes_note().empty())
         report.line("one lane instead of " + std::to_string(settings_.strategy.lanes) + ": " +
@@ -192,8 +199,42 @@ class Trainer {
   }
 
  private:
-  static Settings resolved(const RunFolder& folder) {
-    return Settings(read_config(folder.config(), [](const char*) { return nullptr; }, {}));
+  // A worker that trains on its own is a job of one rank, whose optimizer is on the servers. Rank 0
+  // alone validates and writes.
+  std::unique_ptr<Job> make_own_job() const {
+    const StrategyOptions& options = settings_.strategy;
+    if (!parallel::is_served(options.sync) || !options.server.alone()) return nullptr;
+    const std::int64_t each = settings_.batches.batch / joined_.size();
+    if (each * joined_.size() != settings_.batches.batch || each % settings_.batches.micro != 0)
+      throw ConfigError("batch.global " + std::to_string(settings_.batches.batch) + " for " +
+                            counted(joined_.size(), "worker") + " with batches of their own",
+                        {.operation = "config",
+                         .advice = "Make it a multiple of the workers times batch.micro, " +
+                                   std::to_string(settings_.batches.micro) + "."});
+    return std::make_unique<Job>(std::make_shared<net::AloneTransport>(joined_.waiter()),
+                                 joined_.options(), nullptr);
+  }
+
+  parallel::StrategyContext context() {
+    parallel::StrategyContext env = parallel::context_of(job_);
+    if (own_) env.servers = parallel::context_of(joined_).servers;
+    return env;
+  }
+
+  // Whether this rank takes part in what all do together, or rank 0 for all.
+  bool leads_or_joins() const { return leads_ || !own_; }
+
+  BatchesOptions batch_options(const Entry& entry) const {
+    BatchesOptions options = settings_.batches;
+    options.device = device_;
+    // A simulated rank's clock does not know a thread that reads ahead.
+    if (entry.transport) options.prefetch = 0;
+    if (own_) {
+      options.batch /= joined_.size();
+      options.first = joined_.rank();
+      options.every = joined_.size();
+    }
+    return options;
   }
 
   // The Strategy measures blocks on a micro-batch of the validation data.
@@ -208,13 +249,13 @@ class Trainer {
   }
 
   ReportOptions report_options(long first) const {
-    return {.silent = job_.rank() != 0,
+    return {.silent = !leads_,
             .json = spec_.json,
             .terminal = spec_.terminal,
             .steps = static_cast<long>(settings_.steps),
             .first = first,
             .title = base_name(folder_.path()),
-            .subtitle = subtitle(settings_, data_, job_.size()),
+            .subtitle = subtitle(settings_, data_, joined_.size()),
             .unit = words().unit,
             .items = words().items};
   }
@@ -223,7 +264,7 @@ class Trainer {
 
   // Runs one step; returns the stop signal on which the ranks agreed in it, or 0.
   int train_one(Report& report, long step) {
-    job_.set_step(step);
+    joined_.set_step(step);
     const TimePoint start = job_.waiter()->now();
     const Duration input_before = batches_.time_waited();
     const double rate = optim::learning_rate(settings_.schedule, step);
@@ -238,7 +279,8 @@ class Trainer {
     if (profile_.end(step + 1 == settings_.steps))
       report.line("the operators and kernels of some steps are in " + profile_.path());
     // Not result.count: with masked text, the loss counts only the targets.
-    const std::int64_t items = settings_.batches.batch * words().items_per_sample;
+    const std::int64_t samples = settings_.batches.batch / (own_ ? joined_.size() : 1);
+    const std::int64_t items = samples * words().items_per_sample;
     step_seconds_.push_back(took);
     report.step({.step = step + 1,
                  .loss = result.loss,
@@ -280,7 +322,7 @@ class Trainer {
 
   // Starts to count the baseline for text, on rank 0. Nothing waits for it until the end.
   void count_trigram() {
-    if (job_.rank() != 0 || settings_.model.context == 0) return;
+    if (!leads_ || settings_.model.context == 0) return;
     trigram_.emplace(data_.corpus->train(), data_.corpus->validation());
   }
 
@@ -291,15 +333,16 @@ class Trainer {
     if (!loss && !needed) return;
     trigram_.reset();
     if (!loss) {
-      job_.activity("count a trigram");
+      joined_.activity("count a trigram");
       loss = trigram_loss(data_.corpus->train(), data_.corpus->validation());
-      job_.activity("train");
+      joined_.activity("train");
     }
     report.trigram(*loss);
   }
 
   double validate(Report& report, long step) {
-    job_.activity("validation");
+    if (!leads_or_joins()) return 0;
+    joined_.activity("validation");
     const auto span = traced("validation");
     const std::int64_t batch = settings_.batches.batch;
     const std::int64_t count = (settings_.validate_samples + batch - 1) / batch;
@@ -309,7 +352,7 @@ class Trainer {
     const Evaluation result = evaluate(strategy_, settings_.model, held_out);
     strategy_.use_average(false);
     report.validation(step, result.loss, static_cast<long>(result.count), result.accuracy);
-    job_.activity("train");
+    joined_.activity("train");
     return result.loss;
   }
 
@@ -324,7 +367,7 @@ class Trainer {
   }
 
   int stop(Report& report, long steps_done, int signal) {
-    checkpointer_.save_and_wait(steps_done);
+    if (leads_or_joins()) checkpointer_.save_and_wait(steps_done);
     write_trace();
     report.plot();
     report.close();
@@ -334,7 +377,7 @@ class Trainer {
   }
 
   int finish(Report& report, long first, long done) {
-    if (first < done) checkpointer_.save(done);
+    if (first < done && leads_or_joins()) checkpointer_.save(done);
     outcome_.measured_seconds = seconds(job_.waiter()->now() - began_);
     outcome_.one_process = settings_.job.transport == "sim";
     const auto predicted = static_cast<double>(spec_.predicted_bytes);
@@ -347,8 +390,8 @@ class Trainer {
     strategy_.use_average(true);  // on all ranks
     // If weights are sharded, all ranks take part and generate the same text.
     const bool writes = settings_.sample_bytes > 0 && settings_.model.context > 0;
-    if ((job_.rank() == 0 || !strategy_.has_whole_weights()) && writes) {
-      job_.activity("generate");
+    if ((leads_ || !strategy_.has_whole_weights()) && writes) {
+      joined_.activity("generate");
       outcome_.sample =
           generate(strategy_, settings_.model.context, "\n",
                    {.bytes = settings_.sample_bytes,
@@ -371,9 +414,9 @@ class Trainer {
   void write_trace() {
     const auto& trace = job_.options().trace;
     if (!trace) return;
-    job_.activity("trace");
+    joined_.activity("trace");
     const auto traces = comm::gather_traces(job_.world(), *trace, job_.host_name());
-    if (job_.rank() != 0) return;
+    if (!leads_) return;
     write_whole(spec_.trace, observe::chrome_json(traces));
     if (const kernel::Assignment shares = job_.assignment(); settings_.strategy.pipeline > 1)
       write_whole(folder_.passes(), recorded_passes(traces, shares.size() * shares.together));
@@ -391,7 +434,10 @@ class Trainer {
   const RunFolder folder_;
   const Settings settings_;
   const Data data_;
-  Job job_;
+  Job joined_;
+  const std::unique_ptr<Job> own_;  // null: this rank trains together with the others
+  Job& job_;                        // own_ or joined_
+  const bool leads_;                // rank 0
   const Device device_;
   Strategy strategy_;
   Batches batches_;
@@ -428,10 +474,7 @@ int run_trainer(const Entry& entry, const WorkerSpec& spec) {
 
 }  // namespace
 
-void set_up_training(const WorkerSpec& spec) {
-  set_up_process(Settings(
-      read_config(RunFolder(spec.folder).config(), [](const char*) { return nullptr; }, {})));
-}
+void set_up_training(const WorkerSpec& spec) { set_up_process(read_settings(spec)); }
 
 void set_up_process(const Settings& settings) {
   tensor::set_up_process(
@@ -449,6 +492,12 @@ int run_training(int argc, char** argv, const WorkerSpec& spec) {
   if (spec.lock >= 0) ::fcntl(spec.lock, F_SETFD, FD_CLOEXEC);  // children must not inherit it
   set_up_training(spec);
   return run_trainer({.argc = argc, .argv = argv}, spec);
+}
+
+int run_server(int argc, char** argv, const WorkerSpec& spec) {
+  set_up_training(spec);
+  Job job(argc, argv, read_settings(spec).job);
+  return serve(job);
 }
 
 int run_simulated_rank(std::shared_ptr<net::Transport> transport,

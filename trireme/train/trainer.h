@@ -20,6 +20,8 @@ inline constexpr long kTrialSteps = 2;
 /// Joins the job, trains to the end or to a stop signal, and returns the exit code (0, 130, 143).
 /// Errors are thrown.
 int run_training(int argc, char** argv, const WorkerSpec& spec);
+/// The same for a server of that training.
+int run_server(int argc, char** argv, const WorkerSpec& spec);
 
 /// The same for a rank that is a thread of a simulated group (net/sim), with its transport `transport`.
 /// Its times are those of the virtual clock.

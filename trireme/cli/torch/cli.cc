@@ -38,7 +38,9 @@ int run(int argc, char** argv, const std::string& name) {
   // A rank that `train` started. Its Job reports uncaught exceptions, so catch nothing here.
   if (const char* spec = std::getenv(kWorkerVariable)) {
     job::prepare_process();
-    return train::run_training(argc, argv, train::WorkerSpec::from_text(spec));
+    const bool serves = rendezvous::resolve_environment().role == Role::Server;
+    const auto run = serves ? train::run_server : train::run_training;
+    return run(argc, argv, train::WorkerSpec::from_text(spec));
   }
   Program program(argc, argv, name, "Trireme trains neural networks on many processors.",
                   "Start here:\n  trireme train configs/gpt-nano.toml --ranks 2");

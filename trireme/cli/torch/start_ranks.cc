@@ -10,10 +10,11 @@
 
 namespace trireme::inline v0::cli {
 
-int start_ranks(int ranks, int argc, char** argv, const train::WorkerSpec& spec) {
-  if (ranks == 1) return train::run_training(argc, argv, spec);
+int start_ranks(int ranks, int servers, int argc, char** argv, const train::WorkerSpec& spec) {
+  if (ranks == 1 && servers == 0) return train::run_training(argc, argv, spec);
   launch::LaunchOptions options;
   options.ranks = ranks;
+  options.servers = servers;
   // The arguments are only for `ps`; the rank reads the variable.
   options.command = {own_program(), "train", spec.folder};
   std::string variable = kWorkerVariable;

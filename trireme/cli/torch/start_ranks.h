@@ -12,8 +12,9 @@ namespace trireme::inline v0::cli {
 /// The environment variable that makes this program a rank: a WorkerSpec as text.
 inline constexpr const char* kWorkerVariable = "TRIREME_WORKER_SPEC";
 
-/// One rank runs in this process; several run in their own. Returns the job's exit code.
-int start_ranks(int ranks, int argc, char** argv, const train::WorkerSpec& spec);
+/// One rank without servers runs in this process; several processes run in their own. Returns the
+/// job's exit code.
+int start_ranks(int ranks, int servers, int argc, char** argv, const train::WorkerSpec& spec);
 
 /// This process's rank and the number of ranks if mpirun, srun or torchrun started it. Processes of
 /// mpirun meet over MPI here, so from now on the failure of one ends all.
