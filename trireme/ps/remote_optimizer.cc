@@ -112,7 +112,8 @@ void RemoteOptimizer::apply(double learning_rate, double scale) {
     push_round(learning_rate);
   } else {
     fill_gradients(1);
-    client_->push(learning_rate, scale);  // what is not finite, the step has refused before
+    // The gradient of a worker's part of the batch moves the weights by that part of a step.
+    client_->push(learning_rate / options_.workers, scale);
   }
   take_weights();
 }
