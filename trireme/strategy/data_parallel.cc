@@ -4,6 +4,7 @@
 #include <torch/nn/module.h>
 #include <torch/optim/optimizer.h>
 
+#include <algorithm>
 #include <cmath>
 #include <deque>
 #include <limits>
@@ -12,6 +13,7 @@
 
 #include "trireme/base/error.h"
 #include "trireme/layers/replicate.h"
+#include "trireme/strategy/served.h"
 #include "trireme/strategy/step_engine.h"
 #include "trireme/strategy/trained_module.h"
 #include "trireme/sync/agreement.h"
@@ -41,7 +43,8 @@ std::vector<parallel::ParameterUse> uses_of(const parallel::NamedTensors& traina
 struct DataParallel::Impl final : parallel::StepTarget {
   Impl(const parallel::StrategyContext& own_env, torch::nn::Module& module,
        torch::optim::Optimizer& own_optimizer, const DataParallelOptions& own_options)
-      : env(own_env),
+      : env(parallel::context_for(own_env, own_options.sync,
+                                  parallel::server_options_of(own_options))),
         options(own_options),
         trained(env, module, own_optimizer, options, [this] { return engine.enter_barrier(); }),
         statistics(module),
@@ -56,14 +59,14 @@ struct DataParallel::Impl final : parallel::StepTarget {
                      .barrier = parallel::StepParts::Barrier::WithBucket,
                      .clip = options.clip}),
         feed(trained.sync(), uses_of(trained.tensors().trainable), guards.observer()),
-        snapshot(module, trained.tensors(), trained.plan().sharded()),
+        snapshot(module, trained.tensors(), trained.plan().sharded() || trained.plan().served),
         hooks(parallel::without_names(trained.tensors().trainable),
               [this](std::size_t index, at::Tensor gradient) {
                 trained.refuse_direct_call();
                 if (!micro_open) open_micro();
                 if (micro_open) feed.take(index, std::move(gradient));
               }) {
-    env.assign(trained.plan().assignment);
+    env.assign(env.own_world ? kernel::contiguous(env.servers.workers) : trained.plan().assignment);
     tensor::set_up_kernels(options.kernel_threads);
     if (env.reproducible) parallel::require_equal_processors(*env.world, env.processor, env.host);
     parallel::replicate(*env.world, trained.tensors().distinct, env.host);
@@ -88,13 +91,25 @@ struct DataParallel::Impl final : parallel::StepTarget {
     if (const auto plan = env.input_plan()) {
       if (const auto step = plan->peek()) {
         next = *step;
-        trained.sync().reserve(step->total);  // here, because hooks must not wait for other ranks
+        trained.sync().reserve(
+            own_share(*step).total);  // here, because hooks must not wait for other ranks
       }
     } else {
       next.index = static_cast<std::uint32_t>(env.world->rank());
     }
     tensor::seed_default_generator(
         tensor::StreamKey{.seed = seed, .step = next.batch_number, .sample = next.index});
+  }
+
+  // The micro-step of a worker that is alone: its share of the batch is a batch of its own.
+  MicroStep own_share(MicroStep step) const {
+    if (!env.own_world) return step;
+    const auto leaves =
+        leaves_of(kernel::contiguous(env.servers.workers), step.total, env.servers.worker);
+    const auto found = std::find(leaves.begin(), leaves.end(), step.index);
+    step.index = static_cast<std::uint32_t>(found - leaves.begin());
+    step.total = static_cast<std::uint32_t>(leaves.size());
+    return step;
   }
 
   // Called by the first hook of a micro-batch, or by step() if no gradient came. Never throws.
@@ -107,7 +122,7 @@ struct DataParallel::Impl final : parallel::StepTarget {
     if (plan) {
       const auto next = plan->peek();
       if (!next || !next->has_data) return;  // step() throws for it
-      step = *next;
+      step = own_share(*next);
     }
     if (!batch_open) begin_batch(step.total);
     trained.watch();
@@ -164,6 +179,7 @@ struct DataParallel::Impl final : parallel::StepTarget {
       const auto next = plan->peek();
       if (!next || next->has_data) break;
       plan->consume();
+      if (env.own_world) continue;  // the others do not wait for it
       begin_batch(next->total);
       taken = finish_batch();
       all_return = taken;  // if all ranks skipped the batch, the others save nothing
@@ -200,6 +216,7 @@ struct DataParallel::Impl final : parallel::StepTarget {
   // batch may have no share for this rank, and no earlier step() could take part in it.
   void input_begins() {
     if (micro_open || batch_open) return;
+    trained.start();
     take_part_without_share();
     seed_next();
   }

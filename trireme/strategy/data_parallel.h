@@ -34,9 +34,15 @@ struct StrategyContext;
 }
 
 struct DataParallelOptions {
-  /// plain | zero1 | zero2. Under ZeRO, while this lives, param_groups() of the optimizer (SGD,
-  /// Adam, AdamW, RMSprop, Adagrad) hold flat views of this rank's shards of the parameters.
+  /// plain | zero1 | zero2 | server. Under ZeRO, while this lives, param_groups() of the optimizer
+  /// (SGD, Adam, AdamW, RMSprop, Adagrad) hold flat views of this rank's shards of the parameters.
+  /// With servers, these update the parameters as the optimizer would (SGD, AdamW, or Adam without
+  /// weight decay; one parameter group, whose learning rate counts in each step).
   std::string sync = "plain";
+  /// For server, as ServerOptions (ps/server_options.h).
+  std::int64_t staleness = 0;
+  int backup = 0;
+  double compensation = 0;
   double clip = 0;  // global gradient norm; 0 = off
   std::int64_t bucket_bytes = 4 << 20;
   /// Compression of gradients on the wire: none | auto | bf16 | f16 | topk:R | randomk:R |

@@ -650,7 +650,8 @@ TEST(DataParallel, RefusesWhatItCannotTrain) {
         EXPECT_NE(std::string(error.what()).find("list of blocks"), std::string::npos);
       }
     }
-    EXPECT_THROW(DataParallel(env, net, sgd, {.sync = "server"}), ConfigError);
+    EXPECT_THROW(DataParallel(env, net, sgd, {.sync = "server"}), ConfigError);  // there is none
+    EXPECT_THROW(DataParallel(env, net, sgd, {.staleness = 1}), ConfigError);
     EXPECT_THROW(DataParallel(env, net, lbfgs, {.sync = "zero1"}), ConfigError);
     EXPECT_THROW(DataParallel(env, net, foreign), ConfigError);
     EXPECT_THROW(DataParallel(env, net, lbfgs), ConfigError);

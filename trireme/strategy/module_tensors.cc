@@ -59,6 +59,10 @@ ModuleTensors tensors_of(torch::nn::Module& module) {
   return contents;
 }
 
+ServerOptions server_options_of(const DataParallelOptions& options) {
+  return {options.staleness, options.backup, options.compensation};
+}
+
 void check_module(const ModuleTensors& contents, const DataParallelOptions& options,
                   const torch::optim::Optimizer& optimizer) {
   const ErrorContext where{.operation = "DataParallel"};
@@ -80,6 +84,10 @@ void check_module(const ModuleTensors& contents, const DataParallelOptions& opti
         "sync = \"" + options.sync +
             "\" on a module: its optimizer is the user's own, whose state would have to be mixed",
         "Give the model as a list of blocks (trireme::Blocks, Strategy).");
+  if (!is_served(options.sync) &&
+      (options.staleness != 0 || options.backup != 0 || options.compensation != 0))
+    refuse("staleness, backup or compensation with sync = \"" + options.sync + "\"",
+           "They are for sync = \"server\".");
   if (options.sync != "plain" && options.compression != "none")
     refuse("compression = \"" + options.compression + "\" with sync = \"" + options.sync +
                "\": parts of gradients are not compressed",

@@ -11,6 +11,7 @@
 
 #include "trireme/models/block.h"
 #include "trireme/optim/owned_slice.h"
+#include "trireme/ps/server_options.h"
 #include "trireme/strategy/data_parallel.h"
 #include "trireme/sync/leaf_plan.h"
 #include "trireme/sync/parameter_store.h"
@@ -24,6 +25,7 @@ struct ModuleTensors {
   NamedTensors trainable;   // distinct parameters that require grad
 };
 ModuleTensors tensors_of(torch::nn::Module& module);
+ServerOptions server_options_of(const DataParallelOptions& options);
 
 /// Throws ConfigError if DataParallel cannot train these tensors with these options.
 void check_module(const ModuleTensors& tensors, const DataParallelOptions& options,

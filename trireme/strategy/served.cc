@@ -2,14 +2,14 @@
 
 #include "trireme/base/error.h"
 #include "trireme/net/alone_transport.h"
-#include "trireme/ps/remote_optimizer.h"
 #include "trireme/sync/sync_plan.h"
 
 namespace trireme::inline v0::parallel {
 
-StrategyContext context_for(const StrategyContext& env, const StrategyOptions& options) {
+StrategyContext context_for(const StrategyContext& env, const std::string& sync,
+                            const ServerOptions& server) {
   StrategyContext own = env;
-  if (!is_served(options.sync) || !options.server.alone()) return own;
+  if (!is_served(sync) || !server.alone()) return own;
   own.own_world = std::make_shared<comm::Communicator>(
       std::make_shared<net::AloneTransport>(env.world->waiter()),
       comm::CommunicatorOptions{.name = "worker",
@@ -22,12 +22,11 @@ StrategyContext context_for(const StrategyContext& env, const StrategyOptions& o
   return own;
 }
 
-std::unique_ptr<optim::Optimizer> make_optimizer_for(const StrategyContext& env,
-                                                     const StrategyOptions& options,
-                                                     const OptimizerOptions& optimizer) {
-  if (!is_served(options.sync)) return optim::make_optimizer(optimizer);
+std::unique_ptr<ps::RemoteOptimizer> make_remote_optimizer(const StrategyContext& env,
+                                                           const ServerOptions& server,
+                                                           const OptimizerOptions& optimizer) {
   const StrategyContext::Servers& servers = env.servers;
-  check_server_options(options.server, servers.workers);
+  check_server_options(server, servers.workers);
   if (servers.count < 1)
     throw ConfigError("parallel.sync = \"server\" in a job without servers",
                       {.rank = env.world->rank(),
@@ -38,7 +37,7 @@ std::unique_ptr<optim::Optimizer> make_optimizer_for(const StrategyContext& env,
                                                ps::RemoteOptions{.worker = servers.worker,
                                                                  .workers = servers.workers,
                                                                  .servers = servers.count,
-                                                                 .server = options.server,
+                                                                 .server = server,
                                                                  .waiter = env.world->waiter(),
                                                                  .dial = servers.dial});
 }

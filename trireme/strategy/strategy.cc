@@ -333,8 +333,10 @@ void Strategy::Impl::restored(const std::string& metadata) {
 
 Strategy::Strategy(const parallel::StrategyContext& env, const models::Blocks& model,
                    StrategyOptions options, const OptimizerOptions& optimizer)
-    : Strategy(parallel::context_for(env, options), model, options,
-               parallel::make_optimizer_for(env, options, optimizer)) {}
+    : Strategy(parallel::context_for(env, options.sync, options.server), model, options,
+               parallel::is_served(options.sync)
+                   ? parallel::make_remote_optimizer(env, options.server, optimizer)
+                   : optim::make_optimizer(optimizer)) {}
 
 Strategy::Strategy(const parallel::StrategyContext& env, const models::Blocks& model,
                    StrategyOptions options, std::unique_ptr<optim::Optimizer> optimizer)

@@ -6,6 +6,8 @@
 #include <numeric>
 #include <utility>
 
+#include "trireme/ps/server_sync.h"
+#include "trireme/strategy/served.h"
 #include "trireme/sync/torch_optimizer.h"
 #include "trireme/tensor/convert.h"
 #include "trireme/tensor/determinism.h"
@@ -39,7 +41,13 @@ TrainedModule::TrainedModule(const StrategyContext& env, torch::nn::Module& modu
       tensors_(checked_tensors(module, optimizer, options)),
       device_(device_in(tensors_, env)),
       plan_(plan_sync(options.sync, env.world->size(), 0, env.local_size)),
-      sync_(plan_.sharded() ? make_sharded(options, barrier) : make_plain(options, barrier)) {}
+      sync_(make_sync(options, barrier)) {}
+
+std::unique_ptr<ParameterSync> TrainedModule::make_sync(const DataParallelOptions& options,
+                                                        const std::function<Work()>& barrier) {
+  if (plan_.served) return make_served(options, barrier);
+  return plan_.sharded() ? make_sharded(options, barrier) : make_plain(options, barrier);
+}
 
 std::unique_ptr<ParameterSync> TrainedModule::make_plain(const DataParallelOptions& options,
                                                          const std::function<Work()>& barrier) {
@@ -54,8 +62,7 @@ std::unique_ptr<ParameterSync> TrainedModule::make_plain(const DataParallelOptio
                        .compression = options.compression});
 }
 
-std::unique_ptr<ParameterSync> TrainedModule::make_sharded(const DataParallelOptions& options,
-                                                           const std::function<Work()>& barrier) {
+void TrainedModule::move_into_store() {
   store_.emplace(std::vector<models::Tie>{},
                  StoreOptions{.precision = "own",
                               .owners = plan_.owners,
@@ -63,6 +70,25 @@ std::unique_ptr<ParameterSync> TrainedModule::make_sharded(const DataParallelOpt
                               .device = device_});
   store_->add_block({.name = "", .block = as_one_block(tensors_.trainable)});
   store_->complete();
+}
+
+std::unique_ptr<ParameterSync> TrainedModule::make_served(const DataParallelOptions& options,
+                                                          const std::function<Work()>& barrier) {
+  remote_ = make_remote_optimizer(env_, server_options_of(options), own_optimizer(optimizer_));
+  move_into_store();
+  auto sync = std::make_unique<ps::ServerSync>(
+      SyncSetup{.plan = plan_,
+                .data = *env_.world,
+                .store = *store_,
+                .options = {.bucket_bytes = options.bucket_bytes, .before_launch = barrier}},
+      *remote_);
+  remote_->attach(sync->owned(), store_->infos());
+  return sync;
+}
+
+std::unique_ptr<ParameterSync> TrainedModule::make_sharded(const DataParallelOptions& options,
+                                                           const std::function<Work()>& barrier) {
+  move_into_store();
   std::vector<OptimizerShards::Shard> owned;
   const auto parts = store_->slices();
   for (std::size_t i = 0; i < parts.size(); ++i)
@@ -87,6 +113,11 @@ at::Tensor TrainedModule::updated(std::size_t i) {
 }
 
 void TrainedModule::update(double scale) {
+  if (remote_) {
+    remote_->apply(learning_rate(), scale);
+    steps_ = std::max(steps_ + 1, remote_->step_count());
+    return;
+  }
   const c10::AutoGradMode no_grad(false);
   const auto sums = sync_->owned();
   for (std::size_t i = 0; i < sums.size(); ++i) {
@@ -100,6 +131,10 @@ void TrainedModule::update(double scale) {
   optimizer_.step();
   ++steps_;
   for (std::size_t i = 0; i < sums.size(); ++i) updated(i).mutable_grad().reset();
+}
+
+void TrainedModule::start() {
+  if (remote_) remote_->start();
 }
 
 void TrainedModule::watch() {
@@ -119,6 +154,13 @@ std::vector<NamedShard> TrainedModule::state() {
                      .begin = 0,
                      .end = tensor.numel(),
                      .local = tensor.detach()});
+  if (remote_) {
+    for (NamedShard& shard : remote_->state()) {
+      shard.name.insert(0, "optimizer/");
+      state.push_back(std::move(shard));
+    }
+    return state;
+  }
   const auto slices = sync_->owned();
   for (std::size_t i = 0; i < slices.size(); ++i) {
     const auto& [name, parameter] = tensors_.trainable[slices[i].parameter];
@@ -134,11 +176,13 @@ std::vector<NamedShard> TrainedModule::state() {
 }
 
 std::int64_t TrainedModule::optimizer_updates() {
+  if (remote_) return remote_->step_count();
   return sync_->owned().empty() ? steps_ : updates(optimizer_, updated(0));
 }
 
 void TrainedModule::restored(std::int64_t steps, std::int64_t optimizer_updates) {
   steps_ = steps;
+  if (remote_) return remote_->set_step_count(optimizer_updates);
   for (std::size_t i = 0; i < sync_->owned().size(); ++i)
     set_updates(optimizer_, updated(i), optimizer_updates);
 }

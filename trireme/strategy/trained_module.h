@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "trireme/ps/remote_optimizer.h"
 #include "trireme/strategy/module_tensors.h"
 #include "trireme/sync/optimizer_shards.h"
 #include "trireme/sync/parameter_store.h"
@@ -36,6 +37,8 @@ class TrainedModule {
   std::int64_t steps() const noexcept { return steps_; }
   double learning_rate() const;
 
+  /// With servers: takes their weights before the first forward pass. No effect afterwards.
+  void start();
   /// Multiplies the summed gradients by `scale` and lets the optimizer update what this rank owns.
   void update(double scale);
   /// From now on a step() of the optimizer that the user calls is noticed, and then refused.
@@ -55,6 +58,11 @@ class TrainedModule {
                                             const std::function<Work()>& barrier);
   std::unique_ptr<ParameterSync> make_sharded(const DataParallelOptions& options,
                                               const std::function<Work()>& barrier);
+  std::unique_ptr<ParameterSync> make_served(const DataParallelOptions& options,
+                                             const std::function<Work()>& barrier);
+  std::unique_ptr<ParameterSync> make_sync(const DataParallelOptions& options,
+                                           const std::function<Work()>& barrier);
+  void move_into_store();
   at::Tensor updated(std::size_t i);
 
   const StrategyContext& env_;
@@ -63,9 +71,10 @@ class TrainedModule {
   const ModuleTensors tensors_;
   const Device device_;  // of the parameters
   const SyncPlan plan_;
-  std::optional<ParameterStore> store_;    // under ZeRO
-  std::optional<OptimizerShards> shards_;  // under ZeRO
-  ShardGroups groups_;                     // under ZeRO
+  std::optional<ParameterStore> store_;          // under ZeRO and with servers
+  std::optional<OptimizerShards> shards_;        // under ZeRO
+  ShardGroups groups_;                           // under ZeRO
+  std::unique_ptr<ps::RemoteOptimizer> remote_;  // with servers; owned() is whole
   std::unique_ptr<ParameterSync> sync_;
   std::int64_t steps_ = 0;
 };

@@ -129,6 +129,39 @@ void require_element_wise(const Optimizer& optimizer) {
        .advice = "Use SGD, Adam, AdamW, RMSprop or Adagrad, or sync = \"plain\"."});
 }
 
+OptimizerOptions own_optimizer(Optimizer& optimizer) {
+  const auto refuse = [&](const std::string& what) {
+    throw ConfigError(what + " with sync = \"server\", where servers run the optimizer",
+                      {.operation = "DataParallel",
+                       .advice = "Use SGD, AdamW, or Adam without weight decay, with one parameter "
+                                 "group, or sync = \"plain\"."});
+  };
+  if (optimizer.param_groups().size() != 1) refuse("several parameter groups");
+  const auto adam = [&]<class Options>(const Options& own, double weight_decay) {
+    if (own.amsgrad()) refuse("amsgrad");
+    const auto [beta1, beta2] = own.betas();
+    return AdamW{own.lr(), beta1, beta2, own.eps(), weight_decay, {{"*", weight_decay}}};
+  };
+  const auto& options = optimizer.param_groups().front().options();
+  if (is<torch::optim::AdamW>(optimizer)) {
+    const auto& own = static_cast<const torch::optim::AdamWOptions&>(options);
+    return adam(own, own.weight_decay());
+  }
+  if (is<torch::optim::Adam>(optimizer)) {
+    const auto& own = static_cast<const torch::optim::AdamOptions&>(options);
+    if (own.weight_decay() != 0) refuse("Adam with weight decay");
+    return adam(own, 0);
+  }
+  if (!is<torch::optim::SGD>(optimizer)) refuse(name_of(optimizer));
+  const auto& own = static_cast<const torch::optim::SGDOptions&>(options);
+  return Sgd{.learning_rate = own.lr(),
+             .momentum = own.momentum(),
+             .weight_decay = own.weight_decay(),
+             .nesterov = own.nesterov(),
+             .dampening = own.dampening(),
+             .groups = {{"*", own.weight_decay()}}};
+}
+
 void forget_state(Optimizer& optimizer, const at::Tensor& parameter) {
   optimizer.state().erase(parameter.unsafeGetTensorImpl());
 }

@@ -9,6 +9,8 @@
 #include <utility>
 #include <vector>
 
+#include "trireme/kernel/optimizers/optimizers.h"
+
 namespace torch::optim {
 class Optimizer;
 }
@@ -23,6 +25,10 @@ void require_supported(const torch::optim::Optimizer& optimizer);
 
 /// ConfigError for any but SGD, Adam, AdamW, RMSprop, Adagrad: others may need a whole parameter.
 void require_element_wise(const torch::optim::Optimizer& optimizer);
+
+/// The same optimizer as Trireme's own, for servers: SGD, AdamW, Adam without weight decay; not
+/// amsgrad or maximize. ConfigError for others, and for several parameter groups.
+OptimizerOptions own_optimizer(torch::optim::Optimizer& optimizer);
 
 /// Copies elements [begin, end) of the state of `from` to `to`, a flat view of these elements, and
 /// forgets the state of `from`.
