@@ -285,7 +285,8 @@ void Supervisor::add_pipe(int rank, bool error, net::Descriptor end) {
 
 void Supervisor::on_exit(int rank, Exit exit) {
   ranks_[rank].exit = exit;
-  if (exit.code != 0 && !stopped_as_asked(exit)) {
+  const bool asked = stopped_as_asked(exit) && roles_.role_of(rank) == Role::Worker;
+  if (exit.code != 0 && !asked) {
     const bool by_us = ranks_[rank].killed && (exit.signal == SIGKILL || exit.signal == SIGTERM);
     const rendezvous::Failure failure = failure_of(rank, roles_, host_, exit, *ranks_[rank].status);
     if (roles_.role_of(rank) == Role::Evaluator) {
@@ -297,7 +298,7 @@ void Supervisor::on_exit(int rank, Exit exit) {
   }
   if (roles_.role_of(rank) == Role::Worker && ++workers_ended_ == roles_.workers) finish();
   coordinator_->end(rank);
-  if (exit.code != 0 && stopped_as_asked(exit)) kill_after(options_.stop_grace, SIGKILL);
+  if (exit.code != 0 && asked) kill_after(options_.stop_grace, SIGKILL);
   --running_;
   waiter_->wake();
 }
@@ -363,7 +364,8 @@ void Supervisor::on_signal(int signal) {
   first_signal_ = signal;
   stop_signal_ = stop_signal_for(signal);
   if (coordinator_) coordinator_->request_stop(stop_signal_);
-  for (const Rank& rank : ranks_) {
+  for (int process = 0; process < roles_.workers; ++process) {  // the others end with them
+    const Rank& rank = ranks_[static_cast<std::size_t>(process)];
     if (rank.pid > 0 && !rank.exit) kill(rank.pid, stop_signal_);
   }
   kill_after(options_.stop_grace, SIGKILL);

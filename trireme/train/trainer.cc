@@ -154,7 +154,7 @@ class Trainer {
   int run() {
     if (spec_.trial) return run_trial();
     const long first = spec_.resume ? checkpointer_.resume() : 0;
-    check_counts(first, batches_.position(), strategy_.metadata());
+    if (!own_) check_counts(first, batches_.position(), strategy_.metadata());
     Report report(folder_, report_options(first));
     if (leads_ && settings_.max_time)  // the others learn of the stop from the vote
       job::stop_at(TimePoint(Duration(spec_.began)) + *settings_.max_time, "train.max_time");

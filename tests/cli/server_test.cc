@@ -1,0 +1,138 @@
+// Training with parameter servers, as real processes.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+
+#include <filesystem>
+
+#include "tests/cli/command.h"
+
+namespace trireme::testing {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+class Servers : public ::testing::Test {
+ protected:
+  CommandResult train(const std::string& config, const std::string& run,
+                      const std::vector<std::string>& settings, int ranks = 2) const {
+    std::vector<std::string> arguments = {"train", config, "--ranks", std::to_string(ranks),
+                                          "--out", run};
+    for (const std::string& one : settings) arguments.insert(arguments.end(), {"--set", one});
+    return trireme_command(arguments).in(folder_.path()).run();
+  }
+  CommandResult trireme(std::vector<std::string> arguments) const {
+    return trireme_command(std::move(arguments)).in(folder_.path()).run();
+  }
+  std::string hash(const std::string& run) const { return hash_of_run(folder_.file(run)); }
+  static pid_t process_of(const Command::Running& running, const std::string& role, int number) {
+    for (const pid_t child : descendants(running.pid()))
+      if (environment_of(child, "TRIREME_ROLE") == role &&
+          environment_of(child, "TRIREME_RANK") == std::to_string(number))
+        return child;
+    ADD_FAILURE() << "no " << role << " " << number;
+    return 0;
+  }
+  Folder folder_;
+};
+
+TEST_F(Servers, SynchronousRunsEndWithTheBitsOfPlainOnes) {
+  const std::string config = tiny_config(folder_, "steps = 12\nvalidate_every = 6\n");
+  ASSERT_EQ(train(config, "plain", {}).code, 0);
+  for (const auto& [ranks, servers] : {std::pair{1, 1}, {2, 3}, {3, 1}}) {
+    const std::string run = "served-" + std::to_string(ranks);
+    const CommandResult served = train(
+        config, run, {"parallel.sync=server", "server.count=" + std::to_string(servers)}, ranks);
+    ASSERT_EQ(served.code, 0) << served.out << served.err;
+    EXPECT_EQ(served.left_behind, 0);
+    EXPECT_EQ(hash(run), hash("plain")) << ranks << " ranks, " << servers << " servers";
+  }
+}
+
+// A checkpoint of either kind goes on as the other.
+TEST_F(Servers, CheckpointsGoOnWithAndWithoutServers) {
+  const std::string config =
+      tiny_config(folder_, "steps = 20\nvalidate_every = 0\nschedule = \"constant\"\n");
+  ASSERT_EQ(train(config, "whole", {}).code, 0);
+  const std::string served = "parallel.sync=server";
+  for (const auto& [run, before, after] :
+       {std::tuple{"to", "parallel.sync=plain", "parallel.sync=server"},
+        {"from", "parallel.sync=server", "parallel.sync=plain"}}) {
+    ASSERT_EQ(train(config, run, {before, "train.steps=8"}).code, 0);
+    const CommandResult resumed = trireme(
+        {"train", "--resume", run, "--ranks", "2", "--set", after, "--set", "train.steps=20"});
+    EXPECT_EQ(resumed.code, 0) << resumed.out << resumed.err;
+    EXPECT_EQ(hash(run), hash("whole")) << run;
+  }
+}
+
+TEST_F(Servers, WorkersOnTheirOwnTrainAndResume) {
+  const std::string config =
+      tiny_config(folder_, "steps = 30\nvalidate_every = 10\nschedule = \"constant\"\n");
+  for (const char* own : {"server.staleness=-1", "server.staleness=2", "server.backup=1"}) {
+    const CommandResult run = train(config, own, {"parallel.sync=server", own});
+    EXPECT_EQ(run.code, 0) << run.out << run.err;
+    EXPECT_THAT(run.out, HasSubstr("validation after step"));
+    const CommandResult resumed =
+        trireme({"train", "--resume", own, "--ranks", "2", "--set", "train.steps=40"});
+    EXPECT_EQ(resumed.code, 0) << resumed.out << resumed.err;
+    EXPECT_THAT(resumed.out, HasSubstr("continuing after step"));
+  }
+}
+
+TEST_F(Servers, AStopIsFollowedByACheckpointWithTheServersState) {
+  const std::string config =
+      tiny_config(folder_, "steps = 100000\nvalidate_every = 0\nschedule = \"constant\"\n");
+  auto running = trireme_command({"train", config, "--ranks", "2", "--out", "run", "--set",
+                                  "parallel.sync=server", "--set", "server.count=2"})
+                     .in(folder_.path())
+                     .start();
+  ASSERT_TRUE(running.wait_for("expected time")) << running.output();
+  running.send(SIGTERM);
+  const CommandResult stopped = running.wait(60);
+  EXPECT_EQ(stopped.code, 143) << stopped.out << stopped.err;
+  EXPECT_EQ(stopped.left_behind, 0);
+  EXPECT_THAT(stopped.out, HasSubstr("checkpoint written"));
+}
+
+TEST_F(Servers, TheDeathOfOneEndsTheJobAndIsNamed) {
+  const std::string config =
+      tiny_config(folder_, "steps = 100000\nvalidate_every = 0\nschedule = \"constant\"\n");
+  for (const auto& [role, name] : {std::pair{"server", "server 1"}, {"worker", "rank 1"}}) {
+    fs::remove_all(folder_.file("run"));
+    auto running = trireme_command({"train", config, "--ranks", "2", "--out", "run", "--set",
+                                    "parallel.sync=server", "--set", "server.count=2"})
+                       .in(folder_.path())
+                       .start();
+    ASSERT_TRUE(running.wait_for("expected time")) << running.output();
+    kill(process_of(running, role, 1), SIGKILL);
+    const CommandResult result = running.wait(20);
+    EXPECT_EQ(result.code, 128 + SIGKILL) << result.out << result.err;
+    EXPECT_THAT(result.err, HasSubstr(name));
+    EXPECT_EQ(result.left_behind, 0);
+  }
+}
+
+TEST_F(Servers, WhatDoesNotGoTogetherIsRefused) {
+  const std::string config = tiny_config(folder_, "steps = 3\n");
+  const auto refusal = [&](const std::vector<std::string>& settings, int ranks = 2) {
+    const CommandResult result = train(config, "refused", settings, ranks);
+    EXPECT_EQ(result.code, 2) << result.out << result.err;
+    fs::remove_all(folder_.file("refused"));
+    return result.err;
+  };
+  EXPECT_THAT(refusal({"server.staleness=2"}),
+              AllOf(HasSubstr("server.staleness = 2"), HasSubstr("parallel.sync")));
+  EXPECT_THAT(refusal({"parallel.sync=server", "server.staleness=-2"}), HasSubstr("-1"));
+  EXPECT_THAT(refusal({"parallel.sync=server", "server.backup=2"}),
+              HasSubstr("server.backup = 2 with 2 workers"));
+  EXPECT_THAT(refusal({"parallel.sync=server", "optimizer.name=lamb"}), HasSubstr("lamb"));
+  EXPECT_THAT(refusal({"parallel.sync=server", "parallel.tensor=2"}), HasSubstr("parallel.tensor"));
+  EXPECT_THAT(refusal({"parallel.sync=server", "server.staleness=-1"}, 3),
+              HasSubstr("batches of their own"));
+}
+
+}  // namespace
+}  // namespace trireme::testing
