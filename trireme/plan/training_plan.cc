@@ -394,8 +394,10 @@ std::string exchange_line(const TrainingPlan& plan) {
   if (exchange.after > 0)
     line += "; the first " + counted(exchange.after, "step") + " reduce gradients";
   if (!exchange.graph.empty()) line += "\n           (" + exchange.graph + ")";
-  return line + "\n           (" + plan.communication.source + ")\n" +
-         "  bits     the weights depend on the number of ranks: parallel.sync = \"" +
+  line += "\n           (" + plan.communication.source + ")\n";
+  if (!exchange.beside.empty()) line += "  servers  " + exchange.beside + "\n";
+  if (exchange.bits.empty()) return line;
+  return line + "  bits     the weights depend on " + exchange.bits + ": parallel.sync = \"" +
          plan.job.sync + "\" ends the promise of equal bits on any layout\n";
 }
 
@@ -481,7 +483,7 @@ std::string explain(const TrainingPlan& plan) {
         << " of all-reduce among tensor-parallel ranks a step, predicted, and waited for: "
         << plan.job.layer_sums << " a micro-batch, of " << bytes_text(job.layer_sum_bytes) << "\n"
         << "           (" << plan.layers.source << ")\n";
-  if (job.ranks > 1 && job.exchange.every > 0) {
+  if (job.exchange.every > 0 && (job.ranks > 1 || !job.exchange.beside.empty())) {
     out << exchange_line(plan);
   } else if (job.data_ranks() > 1) {
     out << "  comm     " << duration_text(plan.communication.seconds)

@@ -41,13 +41,15 @@ struct Memory {
 /// Settings of ranks that each train a copy of the model and exchange weights periodically
 /// (parallel.sync = "local_sgd" and relatives).
 struct Exchange {
-  std::string about;       // "local SGD: ...", for people
-  int every = 0;           // in steps; 0: no exchange, every step reduces gradients
-  std::int64_t after = 0;  // synchronous steps before the first exchange
-  int moved = 1;           // copies of the weights that are reduced per exchange
-  int kept = 0;            // additional copies of the weights that a rank keeps
-  int messages = 0;        // gossip: sent by a rank per exchange, instead of an all-reduce
-  std::string graph = {};  // gossip: properties of the graph, for people
+  std::string about;        // "local SGD: ...", for people
+  int every = 0;            // in steps; 0: no exchange, every step reduces gradients
+  std::int64_t after = 0;   // synchronous steps before the first exchange
+  int moved = 1;            // copies of the weights that are reduced per exchange
+  int kept = 0;             // additional copies of the weights that a rank keeps
+  int messages = 0;         // sent by a rank per exchange, instead of an all-reduce
+  std::string bits = {};    // what the weights' bits depend on; empty: on no layout
+  std::string beside = {};  // of the servers: what runs beside the ranks, and its memory
+  std::string graph = {};   // gossip: properties of the graph, for people
 };
 
 struct Job {
@@ -81,6 +83,7 @@ struct Job {
   bool shards_gradients = false;       // and of the gradients
   bool shards_weights = false;         // and of the weights
   Exchange exchange;
+  int servers = 0;  // parameter servers, processes beside the ranks
   // Parameters of the two largest neighbouring blocks, less the experts of other ranks.
   std::int64_t largest_blocks = 0;
   int pipeline = 1;                    // ranks; each holds about this part of the model

@@ -108,7 +108,8 @@ TEST(TrainingPlan, AnExchangeIsDividedAmongItsSteps) {
   const double each = plan::make_plan(one).communication.seconds;
   EXPECT_GT(each, 0);
   one.sync = "local_sgd";
-  one.exchange = {.about = "local SGD (averaged)", .every = 16, .after = 100};
+  one.exchange = {
+      .about = "local SGD (averaged)", .every = 16, .after = 100, .bits = "the number of ranks"};
   const plan::TrainingPlan plan = plan::make_plan(one);
   EXPECT_DOUBLE_EQ(plan.communication.seconds, each / 16);
   EXPECT_THAT(plan::explain(plan),
@@ -130,6 +131,17 @@ TEST(TrainingPlan, GossipIsMessagesAndNoReduction) {
   EXPECT_DOUBLE_EQ(three.communication.seconds, 3 * peer.communication.seconds);
   EXPECT_THAT(plan::explain(three),
               AllOf(HasSubstr("of messages an exchange"), HasSubstr("(one_peer of 8 ranks)")));
+}
+
+TEST(TrainingPlan, ServersAreNamedAndCostTwoMessagesAStep) {
+  plan::Job one = job(8, 1, 1);
+  one.sync = "server";
+  one.exchange = {
+      .about = "1 parameter server, synchronous", .every = 1, .messages = 2, .beside = "1 process"};
+  const plan::TrainingPlan plan = plan::make_plan(one);
+  EXPECT_THAT(plan::explain(plan),
+              AllOf(HasSubstr("layout   1 parameter server, synchronous"),
+                    HasSubstr("servers  1 process"), Not(HasSubstr("ends the promise"))));
 }
 
 TEST(TrainingPlan, ShowsTheArithmeticOfTooManyRanks) {

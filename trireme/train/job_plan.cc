@@ -20,7 +20,10 @@ namespace {
 plan::Exchange exchange_of(const Settings& settings, int ranks) {
   const LocalOptions& local = settings.strategy.local;
   // During validation, a rank also keeps a copy of its local weights.
-  plan::Exchange exchange{.every = local.steps, .after = local.post_local_after, .kept = 1};
+  plan::Exchange exchange{.every = local.steps,
+                          .after = local.post_local_after,
+                          .kept = 1,
+                          .bits = "the number of ranks"};
   const std::string steps = counted(local.steps, "step");
   if (settings.strategy.sync == "diloco") {
     exchange.about = "DiLoCo (a copy on each rank; an outer step every " + steps + ")";
@@ -38,6 +41,27 @@ plan::Exchange exchange_of(const Settings& settings, int ranks) {
     exchange.moved = 1 + optim::moments_per_element(settings.optimizer);
   }
   return exchange;
+}
+
+// A step pushes gradients to the servers and pulls weights; a rank keeps what it sent and got.
+plan::Exchange served_exchange_of(const Settings& settings, const plan::Job& job) {
+  const ServerOptions& server = settings.strategy.server;
+  const std::string how = server.staleness > 0   ? "staleness up to " + grouped(server.staleness)
+                          : server.staleness < 0 ? "asynchronous"
+                          : server.backup > 0
+                              ? "synchronous, " + counted(server.backup, "backup worker")
+                              : "synchronous";
+  const double numbers = 2 + optim::moments_per_element(settings.optimizer);  // and a sum
+  const double each = static_cast<double>(job.parameters) * (job.precision == "fp64" ? 8 : 4) *
+                      numbers / settings.servers;
+  return {.about = counted(settings.servers, "parameter server") + ", " + how,
+          .every = 1,
+          .kept = 2,
+          .messages = 2,
+          .bits = server.alone() ? "the order in which gradients arrive" : "",
+          .beside = counted(settings.servers, "process", "processes") +
+                    " beside the ranks, each with " + bytes_text(each) +
+                    " of weights, sums and optimizer state, besides the program"};
 }
 
 void set_tuning(plan::Job& job, const Settings& settings) {
@@ -237,6 +261,11 @@ plan::TrainingPlan plan_training(const Settings& settings, const input::Corpus& 
   job.shards_gradients = sync.shards_gradients();
   job.shards_weights = sync.shards_weights;
   if (sync.local) job.exchange = exchange_of(settings, job.data_ranks());
+  if (sync.served) {
+    job.servers = settings.servers;
+    job.exchange = served_exchange_of(settings, job);
+    job.optimizer_moments -= optim::moments_per_element(settings.optimizer);
+  }
   job.largest_blocks = figures.largest_neighbours - figures.expert_neighbours +
                        figures.expert_neighbours / job.expert;
   job.bucket_bytes = settings.strategy.bucket_bytes;

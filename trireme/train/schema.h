@@ -32,15 +32,13 @@ config::Config read_config(const std::string& path, const config::Environment& e
 /// memory.limit = "none".
 inline constexpr std::int64_t kNoMemoryLimit = -1;
 
-/// server.count with parallel.sync = server; else 0.
-int num_servers(const config::Config& config);
-
 /// The options of each component. The constructor throws ConfigError if values do not fit together.
 struct Settings {
   explicit Settings(const config::Config& config);
   TrainingModel model;
   std::uint64_t seed = 1;
   StrategyOptions strategy;
+  int servers = 0;  // parameter servers to start beside the ranks
   OptimizerOptions optimizer;
   optim::Schedule schedule;
   BatchesOptions batches;

@@ -192,12 +192,6 @@ JobOptions job_options_of(const config::Config& config, const std::string& ident
 
 }  // namespace
 
-int num_servers(const config::Config& config) {
-  return parallel::is_served(config.text("parallel.sync"))
-             ? static_cast<int>(config.integer("server.count"))
-             : 0;
-}
-
 void Settings::set_up_helpers(const config::Config& config) {
   const std::int64_t batch = config.integer("batch.global");
   if (strategy.noise_scale && batch <= config.integer("batch.micro")) {
@@ -221,6 +215,8 @@ Settings::Settings(const config::Config& config) {
   seed = static_cast<std::uint64_t>(integer("train.seed"));
   model = make_model(config);
   check_texts(config);
+  if (parallel::is_served(config.text("parallel.sync")))
+    servers = static_cast<int>(integer("server.count"));
   strategy = {.sync = config.text("parallel.sync"),
               .pipeline = static_cast<int>(integer("parallel.pipeline")),
               .data = static_cast<int>(integer("parallel.data")),

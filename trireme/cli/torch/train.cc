@@ -263,8 +263,8 @@ int train_command(TrainOptions options, const Program& program) {
   const auto run = [&] {
     if (launcher) return run_under_launcher(*launcher, program.argc(), program.argv(), spec);
     if (!simulated)
-      return start_ranks(options.job.ranks, train::num_servers(job.config), program.argc(),
-                         program.argv(), spec);
+      return start_ranks(options.job.ranks, job.plan.job.servers, program.argc(), program.argv(),
+                         spec);
     return run_simulated(options.job.ranks, job.config.text("comm.link"), spec);
   };
   const int code = run();
