@@ -23,10 +23,12 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   };
   while (!input.empty()) {
     if (structured) {
-      const std::uint64_t length = std::size_t{input.byte()} * input.byte();
-      const std::uint64_t head[] = {net::kFrameMagic, length};
-      append(head, sizeof head);
-      const auto bytes = input.take(length);
+      const std::size_t kind = input.byte();
+      const net::FrameStart start{.head = input.byte(),
+                                  .payload = std::uint64_t{input.byte()} * input.byte(),
+                                  .area = kind < 8 ? kind : 0};
+      append(&start, sizeof start);
+      const auto bytes = input.take(start.head + start.payload);
       append(bytes.data(), bytes.size());
     } else {
       const auto bytes = input.take(size);
@@ -37,17 +39,17 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   int ends[2];
   if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, ends) != 0) std::abort();
   net::Descriptor other(ends[1]);
-  const auto channel = net::Channel::over(waiter, net::Descriptor(ends[0]), {}, kLimit);
+  const auto channel = net::channel_over(waiter, net::Descriptor(ends[0]), {}, kLimit);
   if (send(other.get(), stream.data(), stream.size(), MSG_NOSIGNAL) < 0 && !stream.empty()) {
     return 0;  // more than the socket takes at once
   }
   other = net::Descriptor();
   for (;;) {
-    std::vector<std::byte> frame;
+    net::ChannelFrame frame;
     const Work work = channel->receive(frame);
     waiter->wait_until([&] { return work.done(); }, waiter->now());
     if (!work.done()) std::abort();  // the other end is closed
-    if (frame.capacity() > kLimit) std::abort();
+    if (frame.head().size() + frame.payload().size() > kLimit) std::abort();
     try {
       work.wait();
     } catch (const PeerLost&) {

@@ -22,6 +22,19 @@
 
 namespace trireme::inline v0::net {
 
+inline constexpr std::uint64_t kFrameMagic = 0x326d656d61726674ull;  // "tframem2"
+
+/// What a frame begins with on a socket. With `area`, a descriptor of that many bytes of memory comes
+/// along, and no frame.
+struct FrameStart {
+  std::uint64_t magic = kFrameMagic;
+  std::uint32_t head = 0;  // bytes of each
+  std::uint32_t reserved = 0;
+  std::uint64_t payload = 0;
+  std::uint64_t area = 0;
+};
+static_assert(sizeof(FrameStart) == 32);
+
 /// One frame as it arrived. Its memory is used again by the next frame.
 class ChannelFrame {
  public:

@@ -157,8 +157,8 @@ TEST(Channel, AFrameThatAnnouncesMemoryWithoutItIsRefused) {
   ASSERT_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, ends), 0);
   const Descriptor stranger(ends[1]);
   const auto channel = channel_over(RealWaiter::make(), Descriptor(ends[0]), {}, 1000);
-  const std::uint64_t start[] = {0x326d656d61726674ull, 0, 0, 4096};
-  ASSERT_EQ(write(stranger.get(), start, sizeof start), 32);
+  const FrameStart start{.area = 4096};
+  ASSERT_EQ(write(stranger.get(), &start, sizeof start), 32);
   ChannelFrame in;
   EXPECT_THROW(channel->receive(in).wait(kSoon), PeerLost);
 }

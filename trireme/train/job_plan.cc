@@ -64,6 +64,20 @@ plan::Exchange served_exchange_of(const Settings& settings, const plan::Job& job
                     " of weights, sums and optimizer state, besides the program"};
 }
 
+// After the model's numbers are set.
+void set_sync(plan::Job& job, const Settings& settings, const parallel::SyncPlan& sync) {
+  job.sync = sync.sync;
+  job.sharding = sync.title;
+  job.owners = sync.owners;
+  job.shards_gradients = sync.shards_gradients();
+  job.shards_weights = sync.shards_weights;
+  if (sync.local) job.exchange = exchange_of(settings, job.data_ranks());
+  if (!sync.served) return;
+  job.servers = settings.servers;
+  job.exchange = served_exchange_of(settings, job);
+  job.optimizer_moments -= optim::moments_per_element(settings.optimizer);
+}
+
 void set_tuning(plan::Job& job, const Settings& settings) {
   job.tuning_path = plan::tuning_path();
   if (!job.simulated) {
@@ -255,17 +269,7 @@ plan::TrainingPlan plan_training(const Settings& settings, const input::Corpus& 
   job.layer_sum_bytes = figures.layer_sum_bytes / job.context / job.expert;
   job.sequence = settings.strategy.sequence;
   job.blocks = static_cast<std::int64_t>(settings.model.blocks.specs().size());
-  job.sync = sync.sync;
-  job.sharding = sync.title;
-  job.owners = sync.owners;
-  job.shards_gradients = sync.shards_gradients();
-  job.shards_weights = sync.shards_weights;
-  if (sync.local) job.exchange = exchange_of(settings, job.data_ranks());
-  if (sync.served) {
-    job.servers = settings.servers;
-    job.exchange = served_exchange_of(settings, job);
-    job.optimizer_moments -= optim::moments_per_element(settings.optimizer);
-  }
+  set_sync(job, settings, sync);
   job.largest_blocks = figures.largest_neighbours - figures.expert_neighbours +
                        figures.expert_neighbours / job.expert;
   job.bucket_bytes = settings.strategy.bucket_bytes;

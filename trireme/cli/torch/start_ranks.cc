@@ -10,11 +10,11 @@
 
 namespace trireme::inline v0::cli {
 
-int start_ranks(int ranks, int servers, int argc, char** argv, const train::WorkerSpec& spec) {
-  if (ranks == 1 && servers == 0) return train::run_training(argc, argv, spec);
+int start_ranks(const plan::Job& job, int argc, char** argv, const train::WorkerSpec& spec) {
+  if (job.ranks == 1 && job.servers == 0) return train::run_training(argc, argv, spec);
   launch::LaunchOptions options;
-  options.ranks = ranks;
-  options.servers = servers;
+  options.ranks = job.ranks;
+  options.servers = job.servers;
   // The arguments are only for `ps`; the rank reads the variable.
   options.command = {own_program(), "train", spec.folder};
   std::string variable = kWorkerVariable;

@@ -4,6 +4,7 @@
 
 #include <optional>
 
+#include "trireme/plan/training_plan.h"
 #include "trireme/rendezvous/environment.h"
 #include "trireme/train/trainer.h"
 
@@ -14,7 +15,7 @@ inline constexpr const char* kWorkerVariable = "TRIREME_WORKER_SPEC";
 
 /// One rank without servers runs in this process; several processes run in their own. Returns the
 /// job's exit code.
-int start_ranks(int ranks, int servers, int argc, char** argv, const train::WorkerSpec& spec);
+int start_ranks(const plan::Job& job, int argc, char** argv, const train::WorkerSpec& spec);
 
 /// This process's rank and the number of ranks if mpirun, srun or torchrun started it. Processes of
 /// mpirun meet over MPI here, so from now on the failure of one ends all.

@@ -262,9 +262,7 @@ int train_command(TrainOptions options, const Program& program) {
       .began = began.time_since_epoch().count()};
   const auto run = [&] {
     if (launcher) return run_under_launcher(*launcher, program.argc(), program.argv(), spec);
-    if (!simulated)
-      return start_ranks(options.job.ranks, job.plan.job.servers, program.argc(), program.argv(),
-                         spec);
+    if (!simulated) return start_ranks(job.plan.job, program.argc(), program.argv(), spec);
     return run_simulated(options.job.ranks, job.config.text("comm.link"), spec);
   };
   const int code = run();
