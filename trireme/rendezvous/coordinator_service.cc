@@ -84,10 +84,11 @@ ServerUnaryReactor* Service::Exchange(CallbackServerContext* context,
   const std::uint32_t count = request->count() > 0 ? request->count() : tokens_.size();
   if (request->first() >= tokens_.size() || count > tokens_.size() - request->first())
     return answer(context, Status(StatusCode::INVALID_ARGUMENT, "no such group"));
-  PendingExchange& pending = exchanges_[request->key() + "@" + std::to_string(request->first())];
-  pending.first = static_cast<int>(request->first());
-  pending.count = static_cast<int>(count);
-  if (!pending.has(rank)) return answer(context, Status(StatusCode::INVALID_ARGUMENT, "not in it"));
+  const Group group{static_cast<int>(request->first()), static_cast<int>(count)};
+  if (!group.has(rank)) return answer(context, Status(StatusCode::INVALID_ARGUMENT, "not in it"));
+  const auto entry = exchanges_.try_emplace({request->key(), group.first, group.count}).first;
+  PendingExchange& pending = entry->second;
+  pending.group = group;
   pending.values[rank] = request->value();
   ServerUnaryReactor* reactor = context->DefaultReactor();
   // The rank repeats a call whose deadline has passed; nobody reads the earlier answer.
@@ -97,23 +98,32 @@ ServerUnaryReactor* Service::Exchange(CallbackServerContext* context,
   pending.waiting[rank] = {reactor, reply};
   if (pending.values.size() < count) {
     if (!broken_.empty()) fail_exchanges(broken_);
+    if (awaits_ended_evaluator(pending)) pending.fail("the evaluator has ended");
     return reactor;
   }
   for (auto& [waiting_rank, call] : pending.waiting) {
     for (auto& [value_rank, value] : pending.values) call.second->add_values(value);
     call.first->Finish(Status::OK);
   }
-  exchanges_.erase(request->key() + "@" + std::to_string(request->first()));
+  exchanges_.erase(entry);
   return reactor;
 }
 
+void PendingExchange::fail(const std::string& why) {
+  for (auto& [rank, call] : waiting) call.first->Finish(Status(StatusCode::ABORTED, why));
+  waiting.clear();
+}
+
+bool Service::awaits_ended_evaluator(const PendingExchange& pending) const {
+  const Roles& roles = members_.roles();
+  const int evaluator = roles.first(Role::Evaluator);
+  if (!roles.evaluator || !pending.awaits(evaluator)) return false;
+  const Phase phase = members_.phase(evaluator);
+  return phase == Phase::Left || phase == Phase::Ended;
+}
+
 void Service::fail_exchanges(const std::string& why) {
-  for (auto& [key, pending] : exchanges_) {
-    for (auto& [rank, call] : pending.waiting) {
-      call.first->Finish(Status(StatusCode::ABORTED, why));
-    }
-    pending.waiting.clear();
-  }
+  for (auto& [key, pending] : exchanges_) pending.fail(why);
 }
 
 ServerUnaryReactor* Service::Heartbeat(CallbackServerContext* context,
@@ -195,6 +205,8 @@ ServerUnaryReactor* Service::ReportFailure(CallbackServerContext* context,
     std::lock_guard lock(mutex_);
     const int rank = rank_of(request->session());
     if (rank < 0) return answer(context, kNoSession);
+    // The launcher prints the evaluator's failure when its process has ended.
+    if (members_.roles().role_of(rank) == Role::Evaluator) return answer(context, Status::OK);
     failure = failure_from(request->failure());
     failure.rank = rank;
     record(failure);
@@ -215,13 +227,10 @@ ServerUnaryReactor* Service::Leave(CallbackServerContext* context,
 
 // Fails only those exchanges to which the rank has not yet given its value.
 void Service::gone(int rank, const std::string& why) {
-  broken_ = why;
+  // The others go on without the evaluator.
+  if (members_.roles().role_of(rank) != Role::Evaluator) broken_ = why;
   for (auto& [key, pending] : exchanges_) {
-    if (pending.values.count(rank) != 0 || !pending.has(rank)) continue;
-    for (auto& [waiting, call] : pending.waiting) {
-      call.first->Finish(Status(StatusCode::ABORTED, why));
-    }
-    pending.waiting.clear();
+    if (pending.awaits(rank)) pending.fail(why);
   }
   wire::News news;
   news.set_left_rank(static_cast<std::uint32_t>(rank));

@@ -8,6 +8,7 @@
 #include <mutex>
 #include <set>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -19,11 +20,20 @@
 
 namespace trireme::inline v0::rendezvous {
 
-struct PendingExchange {
-  std::map<int, std::string> values;
-  int first = 0, count = 0;  // the processes that take part
+/// The processes that take part in an exchange.
+struct Group {
+  int first = 0, count = 0;
   bool has(int process) const noexcept { return process >= first && process < first + count; }
+};
+
+struct PendingExchange {
+  Group group;
+  std::map<int, std::string> values;
   std::map<int, std::pair<grpc::ServerUnaryReactor*, wire::ExchangeReply*>> waiting;
+
+  bool awaits(int process) const { return group.has(process) && values.count(process) == 0; }
+  /// Answers all waiting calls with ABORTED.
+  void fail(const std::string& why);
 };
 
 class Service final : public wire::Coordinator::CallbackService {
@@ -73,12 +83,13 @@ class Service final : public wire::Coordinator::CallbackService {
   int rank_of(const wire::Session& session) const;
   grpc::Status check_join(const wire::JoinRequest& request) const;
   void fail_exchanges(const std::string& why);
+  bool awaits_ended_evaluator(const PendingExchange& pending) const;
   void on_stream_end(int rank, std::uint32_t stream);
 
   std::vector<std::string> tokens_;
   std::vector<bool> watches_;               // by rank: the end of its stream means its end
   std::vector<std::uint32_t> next_stream_;  // by rank: the first that it has not announced to stop
-  std::map<std::string, PendingExchange> exchanges_;  // by key
+  std::map<std::tuple<std::string, int, int>, PendingExchange> exchanges_;  // by key and group
   std::set<Watcher*> watchers_;
   std::string broken_;  // why later exchanges fail; empty: they work
   int stop_signal_ = 0;

@@ -315,6 +315,68 @@ TEST(Coordinator, PassesStopSignalsOnAlsoToLateWatchers) {
   EXPECT_EQ(signal, 15);
 }
 
+// A process that throws reports it before it ends; on_failure would end the job.
+TEST(Coordinator, TheEvaluatorsFailureIsNobodyElses) {
+  std::atomic<int> told{0};
+  Coordinator coordinator(
+      {.size = 1, .evaluator = true, .secret = kSecret, .on_failure = [&](const Failure&) {
+         ++told;
+       }});
+  CoordinatorClient evaluator(client_options(coordinator, 1));
+  evaluator.report({.sentence = "the evaluator threw", .exit_code = 20});
+  EXPECT_EQ(told, 0);
+  EXPECT_FALSE(coordinator.first_failure().has_value());
+}
+
+TEST(Coordinator, AnEvaluatorThatHasEndedFailsOnlyExchangesThatNeedIt) {
+  Coordinator coordinator({.size = 2, .evaluator = true, .secret = kSecret});
+  CoordinatorClient zero(client_options(coordinator, 0));
+  CoordinatorClient one(client_options(coordinator, 1));
+  CoordinatorClient evaluator(client_options(coordinator, 2));
+  coordinator.end(2);
+  std::thread waiting([&] {
+    std::vector<std::string> values;
+    EXPECT_EQ(error_of([&] {
+                values = zero.exchange("hosts", "a", seconds(5), {0, 2});
+              }).exit_code,
+              0);
+    EXPECT_THAT(values, ElementsAre("a", "b"));
+  });
+  std::vector<std::string> values;
+  EXPECT_EQ(error_of([&] {
+              values = one.exchange("hosts", "b", seconds(5), {0, 2});
+            }).exit_code,
+            0);
+  waiting.join();
+  EXPECT_THAT(values, ElementsAre("a", "b"));
+  const ErrorReport report = error_of([&] { zero.exchange("all", "a", seconds(5)); });
+  EXPECT_EQ(report.exit_code, 160);
+  EXPECT_THAT(report.sentence, HasSubstr("the evaluator has ended"));
+}
+
+TEST(Coordinator, GroupsThatBeginAlikeDoNotShareAnExchange) {
+  Coordinator coordinator({.size = 1, .servers = 1, .secret = kSecret});
+  CoordinatorClient worker(client_options(coordinator, 0));
+  CoordinatorClient server(client_options(coordinator, 1));
+  EXPECT_EQ(error_of([&] { server.exchange("key", "b", milliseconds(50)); }).exit_code, 161);
+  EXPECT_THAT(worker.exchange("key", "own", seconds(5), {0, 1}), ElementsAre("own"));
+  EXPECT_THAT(worker.exchange("key", "all", seconds(5)), ElementsAre("all", "b"));
+}
+
+TEST(Coordinator, TellsThatAllWorkersHaveEndedAlsoToLateWatchers) {
+  Coordinator coordinator({.size = 1, .servers = 1, .secret = kSecret});
+  coordinator.finish();
+  Event arrived;  // outlives the watching thread
+  std::atomic<bool> finished{false};
+  CoordinatorClient server(client_options(coordinator, 1));
+  server.watch([&](const News& news) {
+    finished = news.kind == News::Kind::Finished;
+    arrived.set();
+  });
+  EXPECT_TRUE(arrived.wait(seconds(5)));
+  EXPECT_TRUE(finished);
+}
+
 TEST(Coordinator, ItsEndIsNewsForWhoWatches) {
   auto coordinator =
       std::make_unique<Coordinator>(CoordinatorOptions{.size = 1, .secret = kSecret});

@@ -102,6 +102,27 @@ TEST(Environment, ReadsWhatTheLauncherGives) {
                ConfigError);
 }
 
+TEST(Environment, ReadsTheRoleThatTheLauncherGives) {
+  const Variables server{{"TRIREME_COORDINATOR", "127.0.0.1:5"},
+                         {"TRIREME_RANK", "1"},
+                         {"TRIREME_SIZE", "2"},
+                         {"TRIREME_ROLE", "server"},
+                         {"TRIREME_WORKERS", "4"},
+                         {"TRIREME_SERVERS", "2"},
+                         {"TRIREME_EVALUATOR", "1"}};
+  const RankEnvironment place = resolve_environment(from(server));
+  EXPECT_EQ(place.role, Role::Server);
+  EXPECT_EQ(place.process(), 5);
+  EXPECT_EQ(place.roles(), (Roles{.workers = 4, .servers = 2, .evaluator = true}));
+  EXPECT_EQ(place.roles().name_of(5), "server 1");
+  EXPECT_EQ(place.roles().name_of(6), "the evaluator");
+  Variables other = server;
+  other["TRIREME_ROLE"] = "teacher";
+  EXPECT_THAT(refusal_of(other), HasSubstr("TRIREME_ROLE=teacher is no role"));
+  other["TRIREME_ROLE"] = "worker";
+  EXPECT_THAT(refusal_of(other), HasSubstr("contradict TRIREME_WORKERS"));
+}
+
 TEST(Environment, KnowsWhatMpirunGives) {
   RankEnvironment rank = resolve_environment(from({{"OMPI_COMM_WORLD_SIZE", "4"},
                                                    {"OMPI_COMM_WORLD_RANK", "3"},
