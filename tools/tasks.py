@@ -132,5 +132,5 @@ class Tasks:
 
     def last_lines(self, task, count):
         """Of its log."""
-        lines = (self.folder / f"{task.name}.log").read_text(encoding="utf-8").splitlines()
+        lines = (self.folder / f"{task.name}.log").read_text(encoding="utf-8", errors="replace").splitlines()
         return "\n".join(line[:300] for line in [line for line in lines if line.strip()][-count:])

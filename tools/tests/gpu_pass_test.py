@@ -88,6 +88,13 @@ class GoingOn(Folder):
         tasks.run(task)
         self.assertEqual(self.runs("bad"), 2)
 
+    def test_a_failed_task_may_write_bytes_that_are_not_utf_8(self):
+        task = self.counting("binary", "printf 'no \\377 text\\n' >&2; exit 4")
+        tasks = Tasks(self.folder, 60)
+        tasks.run(task)
+        self.assertEqual(tasks.status(task), FAILED)
+        self.assertIn("no \ufffd text", tasks.why(task))
+
     def test_without_a_build_nothing_that_needs_it_runs(self):
         build = Task("build", "build", [["sh", "-c", "echo no compiler >&2; false"]])
         todo = [build, self.counting("speed"), Task("peer", "peer", [["true"]])]
