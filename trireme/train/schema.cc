@@ -94,6 +94,14 @@ void add_optimizer_keys(config::Schema& schema) {
               1e9,
               {},
               true});
+  schema.add({"optimizer.l1",
+              0.0,
+              "Of ftrl: strength of L1, which makes weights exactly 0. Its l2 is half of "
+              "train.weight_decay.",
+              0,
+              1e9,
+              {},
+              true});
   schema.add({.name = "optimizer.groups",
               .fallback = text(""),
               .meaning =

@@ -214,6 +214,8 @@ TEST(Settings, OptimizersTakeTheirNumbers) {
   EXPECT_EQ(std::get<Lion>(lion.optimizer).beta2, 0.7);
   const train::Settings adafactor(with({"optimizer.name=adafactor", "optimizer.update_clip=2"}));
   EXPECT_EQ(std::get<Adafactor>(adafactor.optimizer).clip, 2);
+  const train::Settings ftrl(with({"optimizer.name=ftrl", "optimizer.l1=0.25"}));
+  EXPECT_EQ(std::get<Ftrl>(ftrl.optimizer).l1, 0.25);
   EXPECT_THAT(refusal({"optimizer.name=adam"}), HasSubstr("adafactor"));
   EXPECT_THAT(refusal({"optimizer.name=sgd", "optimizer.nesterov=true", "optimizer.dampening=0.1"}),
               HasSubstr("nesterov"));

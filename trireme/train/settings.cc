@@ -63,6 +63,7 @@ OptimizerOptions optimizer_of(const config::Config& config, double rate) {
                                     .beta2_decay = number("optimizer.beta2_decay"),
                                     .update_clip = number("optimizer.update_clip"),
                                     .smallest_scale = number("optimizer.smallest_scale"),
+                                    .l1 = number("optimizer.l1"),
                                     .groups = parse_groups(config.text("optimizer.groups"))});
 }
 
