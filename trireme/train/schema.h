@@ -38,6 +38,7 @@ struct Settings {
   TrainingModel model;
   std::uint64_t seed = 1;
   StrategyOptions strategy;
+  std::string strategy_name;  // parallel.strategy; empty: none
   OptimizerOptions optimizer;
   optim::Schedule schedule;
   BatchesOptions batches;

@@ -49,6 +49,25 @@ TEST(Settings, ValuesArriveWhereTheyBelong) {
   EXPECT_EQ(settings.strategy.clip, 0.25);
 }
 
+TEST(Settings, AStrategysNameSetsItsKeys) {
+  const config::Config config = with({"parallel.strategy=fully_sharded_data_parallel"});
+  EXPECT_EQ(config.source("parallel.sync"), "parallel.strategy");
+  const train::Settings settings(config);
+  EXPECT_EQ(settings.strategy.sync, "zero3");
+  EXPECT_EQ(
+      train::Settings(with({"parallel.strategy=GPipe", "parallel.pipeline=4"})).strategy.pipeline,
+      4);
+  EXPECT_THAT(refusal({"parallel.strategy=ZeRO1", "parallel.sync=zero2"}),
+              AllOf(HasSubstr("parallel.sync = \"zero2\" (--set)"), HasSubstr("\"ZeRO1\"")));
+  EXPECT_THAT(refusal({"parallel.strategy=TPUStrategy"}), HasSubstr("no TPU device"));
+}
+
+TEST(Settings, ASavedStrategyMeansTheSameAgain) {
+  config::Config again = with({});
+  again.read_text(with({"parallel.strategy=1F1B"}).to_toml(), "saved.toml");
+  EXPECT_EQ(train::Settings(again).strategy.pipeline, 2);
+}
+
 TEST(Settings, TheLossScaleIsFp16s) {
   EXPECT_FALSE(train::Settings(with({"train.precision=bf16"})).strategy.loss_scale);
   const LossScaleOptions usual =

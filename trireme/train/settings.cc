@@ -218,6 +218,7 @@ Settings::Settings(const config::Config& config) {
                            .window = static_cast<int>(integer("train.outlier_window"))},
               .skip_not_finite = integer("train.skip_not_finite"),
               .noise_scale = config.boolean("train.noise_scale")};
+  strategy_name = config.text("parallel.strategy");
   set_up_helpers(config);
   const std::string identity =
       config.identity() + parts_identity(config) + local_identity(config) + half_identity(config);

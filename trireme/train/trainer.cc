@@ -20,6 +20,7 @@
 #include "trireme/job/stop_signal.h"
 #include "trireme/observe/machine.h"
 #include "trireme/observe/trace.h"
+#include "trireme/plan/named_strategies.h"
 #include "trireme/strategy/strategy.h"
 #include "trireme/tensor/determinism.h"
 #include "trireme/tensor/gemm.h"
@@ -128,6 +129,9 @@ class Trainer {
                       checkpoint_options(settings_, data_.corpus->hash(), changed_)),
         early_stop_(settings_.patience, settings_.min_improvement),
         profile_(job_.rank() == 0 ? spec.profile : "", device_) {
+    if (!settings_.strategy_name.empty())
+      plan::check_ranks(plan::find_strategy(settings_.strategy_name), job_.size(),
+                        job_.num_hosts());
     checkpointer_.add("train", strategy_)
         .add("data", changed_.empty() ? static_cast<Saveable&>(batches_) : changed_input_)
         .add("early_stop", early_stop_);
