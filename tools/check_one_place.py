@@ -28,6 +28,8 @@ ALLOWED = {
     ("strategy.h", "1f1b"): "default",
     ("schema.cc", "1f1b"): "default",
     ("show.cc", "1f1b"): "example",
+    ("named_strategies.cc", "gpipe"): "what the strategy GPipe means",
+    ("named_strategies.cc", "1f1b"): "what the strategy 1F1B means",
     ("show_schedule.cc", "1f1b"): "example",
     ("show_partition.cc", "1f1b"): "one of its two rules of memory",
 }

@@ -18,7 +18,9 @@ import urllib.request
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 TORCH = "torch==2.13.0"
-TEST_MODULES = ("numpy", "safetensors", "tensorboard")
+# Module: the package that has it.
+TEST_MODULES = {"numpy": "numpy", "safetensors": "safetensors", "tensorboard": "tensorboard",
+                "kubeflow.training": "kubeflow-training", "kubernetes": "kubernetes<36", "yaml": "pyyaml"}
 CPU_INDEX = "https://download.pytorch.org/whl/cpu"
 # The size of the wheel's CUDA build, if the index does not tell it.
 CUDA_SIZE_GUESS = "about 3 GB to download, 7 GB on disk"
@@ -290,7 +292,7 @@ def install_test_modules():
                       stderr=subprocess.DEVNULL, check=False).returncode == 0:
         return
     say(f"Installing what tests read our files with: {', '.join(TEST_MODULES)}.")
-    if venv.pip("install", "--quiet", *TEST_MODULES) != 0:
+    if venv.pip("install", "--quiet", *TEST_MODULES.values()) != 0:
         say("pip could not install them (its own words are above): the tests that need them are left out.")
     # A build folder configured without them must be configured again.
     (ROOT / "build" / "trireme-configured.json").unlink(missing_ok=True)

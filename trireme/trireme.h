@@ -23,6 +23,7 @@
 #include "trireme/optim/torch_rate.h"
 #include "trireme/ps/serve.h"
 #include "trireme/strategy/data_parallel.h"
+#include "trireme/strategy/named.h"
 #include "trireme/strategy/strategy.h"
 #include "trireme/tensor/autocast.h"
 #include "trireme/tensor/collectives.h"

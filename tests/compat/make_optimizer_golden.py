@@ -2,8 +2,9 @@
 
     python3 tests/compat/make_optimizer_golden.py [FILE]      # needs torch and safetensors
 
-SGD, AdamW and Adafactor are torch.optim's own; LAMB and Lion are written here from their papers
-(arXiv:1904.00962 algorithm 2, arXiv:2302.06675 algorithm 2). Gradients are a formula of step and element, so that both
+SGD, AdamW, Adafactor and Adagrad are torch.optim's own; LAMB and Lion are written here from their papers
+(arXiv:1904.00962 algorithm 2, arXiv:2302.06675 algorithm 2), FTRL as TensorFlow's Ftrl computes it (McMahan et al. 2013,
+algorithm 1). Gradients are a formula of step and element, so that both
 sides have them without a file. Inside: `OPTIMIZER/NAME`, every fifth element after 50 steps, and `schedule/NAME`:
 the rate of each of 60 steps.
 """
@@ -69,6 +70,28 @@ class Lion(torch.optim.Optimizer):
                 state["m"] = beta2 * state["m"] + (1 - beta2) * p.grad
 
 
+class Ftrl(torch.optim.Optimizer):
+    """tf.keras.optimizers.Ftrl with learning_rate_power = -0.5; `linear` starts so that initial weights are kept."""
+
+    def __init__(self, params, lr, l1, l2, initial=0.1):
+        super().__init__(params, {"lr": lr, "l1": l1, "l2": l2, "initial": initial})
+
+    @torch.no_grad()
+    def step(self):
+        for group in self.param_groups:
+            lr, l1, l2 = group["lr"], group["l1"], group["l2"]
+            for p in group["params"]:
+                state = self.state[p]
+                if not state:
+                    state.update(accum=torch.full_like(p, group["initial"]), linear=-(group["initial"] ** 0.5) / lr * p)
+                accum = state["accum"] + p.grad**2
+                state["linear"] += p.grad - (accum.sqrt() - state["accum"].sqrt()) / lr * p
+                quadratic = accum.sqrt() / lr + 2 * l2
+                linear = state["linear"]
+                p.copy_(torch.where(linear.abs() > l1, (l1 * linear.sign() - linear) / quadratic, 0.0))
+                state["accum"] = accum
+
+
 OPTIMIZERS = {
     "sgd": lambda p: torch.optim.SGD(p, lr=0.01),
     "sgd_momentum": lambda p: torch.optim.SGD(p, lr=0.01, momentum=0.9, dampening=0.25, weight_decay=0.1),
@@ -76,6 +99,8 @@ OPTIMIZERS = {
     "adamw": lambda p: torch.optim.AdamW(p, lr=0.01, betas=(0.9, 0.99), weight_decay=0.1),
     "lamb": lambda p: Lamb(p, lr=0.01, weight_decay=0.1),
     "adafactor": lambda p: torch.optim.Adafactor(p, lr=0.02, weight_decay=0.1),
+    "adagrad": lambda p: torch.optim.Adagrad(p, lr=0.05, weight_decay=0.1),
+    "ftrl": lambda p: Ftrl(p, lr=0.05, l1=0.2, l2=0.05),
     "lion": lambda p: Lion(p, lr=0.003, weight_decay=0.1),
 }
 

@@ -98,6 +98,14 @@ TEST(OptimizerGolden, AdafactorIsPyTorchs) {
 TEST(OptimizerGolden, LionIsThePapers) {
   expect_pytorchs("lion", Lion{.learning_rate = 0.003, .weight_decay = 0.1});
 }
+TEST(OptimizerGolden, AdagradIsPyTorchs) {
+  expect_pytorchs("adagrad", Adagrad{.learning_rate = 0.05, .weight_decay = 0.1});
+}
+TEST(OptimizerGolden, FtrlIsTensorFlows) {
+  expect_pytorchs("ftrl", Ftrl{.learning_rate = 0.05, .l1 = 0.2, .weight_decay = 0.1});
+  const at::Tensor weights = golden_tensor("ftrl/matrix");
+  EXPECT_GT((weights == 0).sum().item<std::int64_t>(), 0);
+}
 
 TEST(ScheduleGolden, RatesArePyTorchs) {
   const std::vector<std::pair<std::string, optim::Schedule>> all = {

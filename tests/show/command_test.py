@@ -179,6 +179,34 @@ class ShowGossip(unittest.TestCase):
             self.assertIn(words, done.stderr)
 
 
+class ShowStrategies(unittest.TestCase):
+    def test_list_drawing_and_files(self):
+        listed = run("show", "strategies")
+        names = [line.split()[0] for line in listed.stdout.splitlines() if line[0] != " "]
+        self.assertIn("MultiWorkerMirrored", names)
+        done = run("show", "strategies", "fully_sharded_data_parallel", "--ranks", "2", "--json")
+        events = [json.loads(line) for line in done.stdout.splitlines()]
+        self.assertEqual(events[0]["strategy"], "ZeRO3", done.stderr)
+        self.assertEqual([event["weights"] for event in events if event["event"] == "process"],
+                         ["slice 1/2", "slice 2/2"])
+        with tempfile.TemporaryDirectory() as folder:
+            svg, html = pathlib.Path(folder) / "a.svg", pathlib.Path(folder) / "a.html"
+            for name in names:
+                done = run("show", "strategies", name, "--svg", str(svg), "--html", str(html))
+                self.assertEqual((done.returncode, done.stdout), (0, ""), done.stderr)
+                self.assertTrue(svg.read_text().startswith("<svg"))
+                self.assertIn("</html>", html.read_text())
+
+    def test_wrong_usage_is_2_and_says_what_there_is(self):
+        for arguments, words in ((("Miror",), "Did you mean Mirrored?"),
+                                 (("Mirrored", "--ranks", "9"), "1 to 8"),
+                                 (("OneDevice", "--ranks", "2"), "on 2 ranks"),
+                                 (("HSDP", "--ranks", "3"), "3 ranks on 2 hosts")):
+            done = run("show", "strategies", *arguments)
+            self.assertEqual(done.returncode, 2, arguments)
+            self.assertIn(words, done.stderr)
+
+
 class ShowZero3(unittest.TestCase):
     def test_moments(self):
         done = run("show", "zero3", "--ranks", "3", "--blocks", "2", "--json")

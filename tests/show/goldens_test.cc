@@ -22,6 +22,7 @@
 #include "trireme/show/picture.h"
 #include "trireme/show/recording.h"
 #include "trireme/show/schedule_picture.h"
+#include "trireme/show/strategies.h"
 #include "trireme/show/text.h"
 #include "trireme/show/tree_sum.h"
 
@@ -155,6 +156,21 @@ TEST(Goldens, GossipIsWhatIsRecorded) {
   for (const char* graph : {"ring", "one_peer"})
     compare(fs::path(PICTURE_FOLDER) / ("gossip-" + std::string(graph) + "-8.svg"),
             svg_of(record_gossip({.graph = graph, .ranks = 8})));
+}
+
+// The table, the pictures and the commands in docs/strategies.md.
+TEST(Goldens, StrategiesAreWhatTheirTableSays) {
+  std::string pictures;
+  for (const plan::NamedStrategy& one : plan::named_strategies()) {
+    const StrategyDrawing drawing = draw_strategy(one.name, 0);
+    compare(fs::path(GOLDEN_FOLDER) / ("strategy-" + one.name + ".txt"), text_of(drawing));
+    compare(fs::path(PICTURE_FOLDER) / ("strategy-" + one.name + ".svg"), svg_of(drawing));
+    pictures += "## " + one.name + "\n\n" + one.about + ". Drawn by `trireme show strategies " +
+                one.name + "`.\n\n![" + one.name + "](images/strategy-" + one.name + ".svg)\n\n";
+    if (!one.missing.empty()) pictures += one.missing + ". " + one.advice + "\n\n";
+  }
+  compare(fs::path(GOLDEN_FOLDER) / "strategies.md", strategies_markdown());
+  compare(fs::path(GOLDEN_FOLDER) / "strategy-pictures.md", pictures);
 }
 
 // `trireme show tree-sum`, as in docs/concepts.md.

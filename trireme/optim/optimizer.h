@@ -66,7 +66,8 @@ std::vector<std::string> optimizer_names();
 OptimizerOptions optimizer_of(std::string_view name, const OptimizerKeys& keys);
 /// True if its step needs sums over whole parameters, as LAMB's norms.
 bool sums_over_parameters(std::string_view name);
-/// Numbers of state per parameter element: 2 for AdamW and LAMB, 1 for Lion and SGD with momentum;
+/// Numbers of state per parameter element: 2 for AdamW, LAMB and FTRL, 1 for Lion, Adagrad and SGD with
+/// momentum;
 /// 0 for Adafactor, whose R + C numbers for a matrix [R, C] are negligible.
 int moments_per_element(const OptimizerOptions& options);
 

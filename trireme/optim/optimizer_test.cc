@@ -113,9 +113,13 @@ TEST(Optimizer, StateIsNamedAndCutLikeTheSlices) {
 
 std::vector<OptimizerOptions> all_optimizers() {
   const std::vector<ParameterGroup> groups = {{.match = "w", .weight_decay = 0.2}};
-  return {AdamW{.groups = groups}, Sgd{.momentum = 0.9, .groups = groups},
-          Lamb{.learning_rate = 0.01, .groups = groups}, Adafactor{.groups = groups},
-          Lion{.learning_rate = 0.01, .groups = groups}};
+  return {AdamW{.groups = groups},
+          Sgd{.momentum = 0.9, .groups = groups},
+          Lamb{.learning_rate = 0.01, .groups = groups},
+          Adafactor{.groups = groups},
+          Lion{.learning_rate = 0.01, .groups = groups},
+          Adagrad{.groups = groups},
+          Ftrl{.groups = groups}};
 }
 
 // Rows that end inside a chunk, are longer than a chunk, and are shorter than a vector register.
@@ -214,9 +218,45 @@ TEST(Optimizer, TheFirstMatchingGroupCounts) {
     frozen.gradient.fill_(1);
     optimizer->apply(0.1, 1.0);
     EXPECT_TRUE(at::equal(frozen.ours, still)) << optimizer->name();
-    EXPECT_TRUE(at::equal(decayless.ours.slice(0, 100), before.slice(0, 100))) << optimizer->name();
+    // FTRL computes every weight from its sums, so a weight without gradient is rounded once.
+    const double rounding = optimizer->name() == Ftrl::kName ? 2e-7 : 0;
+    EXPECT_TRUE(at::allclose(decayless.ours.slice(0, 100), before.slice(0, 100), rounding, 0))
+        << optimizer->name();
     EXPECT_FALSE(at::equal(decayless.ours, before)) << optimizer->name();
   }
+}
+
+// TensorFlow's formulas (training_ops.cc, FtrlCompute with learning_rate_power = -1/2) on weights
+// that start at 0.
+TEST(Optimizer, FtrlIsTensorFlowsFromZeroWeights) {
+  constexpr double kRate = 0.3, kL1 = 1.5, kL2 = 0.25;
+  Pair pair(100, at::kDouble);
+  pair.ours.zero_();
+  const auto optimizer =
+      optim::make_optimizer(Ftrl{.learning_rate = kRate, .l1 = kL1, .weight_decay = 2 * kL2});
+  optimizer->attach(pair.slices, pair.infos);
+  std::vector<double> w(100, 0), accumulator(100, 0.1), linear(100, 0);
+  int zeros = 0;
+  for (int step = 0; step < 20; ++step) {
+    for (std::int64_t i = 0; i < 100; ++i) {
+      const auto at = static_cast<std::size_t>(i);
+      const double g = std::sin(1.0 + 37.0 * step + 11.0 * static_cast<double>(i));
+      pair.gradient.data_ptr<double>()[i] = g;
+      const double next = accumulator[at] + g * g;
+      linear[at] += g - (std::sqrt(next) - std::sqrt(accumulator[at])) / kRate * w[at];
+      const double quadratic = std::sqrt(next) / kRate + 2 * kL2;
+      const double sign = linear[at] > 0 ? 1 : -1;
+      w[at] = std::abs(linear[at]) > kL1 ? (sign * kL1 - linear[at]) / quadratic : 0;
+      accumulator[at] = next;
+    }
+    optimizer->apply(kRate, 1.0);
+  }
+  for (std::int64_t i = 0; i < 100; ++i) {
+    const double wanted = w[static_cast<std::size_t>(i)];
+    EXPECT_NEAR(pair.ours.data_ptr<double>()[i], wanted, 1e-12) << i;
+    zeros += wanted == 0 ? 1 : 0;
+  }
+  EXPECT_GT(zeros, 0);
 }
 
 TEST(Optimizer, AGroupThatMatchesNothingIsRefused) {

@@ -264,6 +264,27 @@ TEST(Environment, PmixAloneStatesNoSize) {
   EXPECT_EQ(resolve_environment(from(joined(kSrun, {{"PMIX_RANK", "1"}}))).launcher, "srun");
 }
 
+TEST(Environment, KnowsWhatAnIndexedJobGives) {
+  const Variables pod = {{"JOB_COMPLETION_INDEX", "2"}, {"TRIREME_JOB_COMPLETIONS", "4"}};
+  const RankEnvironment rank =
+      resolve_environment(from(joined(pod, {{"TRIREME_JOB_FIRST_HOST", "gpt-0.gpt"}})));
+  EXPECT_EQ(rank.launcher, "Indexed Job");
+  EXPECT_EQ(rank.rank, 2);
+  EXPECT_EQ(rank.size, 4);
+  EXPECT_EQ(rank.local_rank, 0);
+  EXPECT_EQ(rank.local_size, 1);
+  ASSERT_TRUE(rank.meeting);
+  EXPECT_EQ(rank.meeting->host, "gpt-0.gpt");
+  EXPECT_FALSE(rank.meeting->one_host);
+  EXPECT_THAT(refusal_of(pod), HasSubstr("TRIREME_JOB_FIRST_HOST is not set"));
+  EXPECT_THAT(refusal_of({{"TRIREME_JOB_COMPLETIONS", "4"}}),
+              HasSubstr("JOB_COMPLETION_INDEX is not set"));
+  EXPECT_THAT(refusal_of({{"JOB_COMPLETION_INDEX", "4"}, {"TRIREME_JOB_COMPLETIONS", "4"}}),
+              HasSubstr("name no rank"));
+  // Pods of a Job that says nothing more are independent.
+  EXPECT_EQ(resolve_environment(from({{"JOB_COMPLETION_INDEX", "2"}})).size, 1);
+}
+
 TEST(Environment, KnowsWhatATFJobGives) {
   RankEnvironment rank = resolve_environment(from(tf_config(R"({"type":"worker","index":1})")));
   EXPECT_EQ(rank.launcher, "TFJob");
@@ -408,9 +429,10 @@ TEST(Environment, AVariableNamesTheLauncherThatCounts) {
   both["TRIREME_ENVIRONMENT"] = "openmpi";
   EXPECT_THAT(refusal_of(both), HasSubstr("no variable of mpirun (Open MPI) is set"));
   both["TRIREME_ENVIRONMENT"] = "slurm";
-  EXPECT_THAT(refusal_of(both),
-              AllOf(HasSubstr("TRIREME_ENVIRONMENT=slurm names no launcher"),
-                    HasSubstr("alone, jsrun, openmpi, mpich, torchrun, srun, tfjob, pmix")));
+  EXPECT_THAT(
+      refusal_of(both),
+      AllOf(HasSubstr("TRIREME_ENVIRONMENT=slurm names no launcher"),
+            HasSubstr("alone, jsrun, openmpi, mpich, torchrun, srun, tfjob, indexedjob, pmix")));
   both["TRIREME_COORDINATOR"] = "127.0.0.1:5";  // `trireme launch` decides alone
   both["TRIREME_RANK"] = "1";
   both["TRIREME_SIZE"] = "3";

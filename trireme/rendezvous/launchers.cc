@@ -215,6 +215,25 @@ std::optional<RankEnvironment> from_tf_config(const Getenv& get, std::string& wh
   return rank && rank->size > 1 ? rank : std::nullopt;
 }
 
+// Kubernetes gives a pod of an Indexed Job its index only. The manifest sets the other two variables
+// (deploy/kubernetes/indexed-job.yaml); a Job without them is one of independent pods.
+std::optional<RankEnvironment> from_indexed_job(const Getenv& get, std::string& why) {
+  if (!get("TRIREME_JOB_COMPLETIONS")) return std::nullopt;
+  auto rank = read_mpi(get, {"JOB_COMPLETION_INDEX", "TRIREME_JOB_COMPLETIONS", "", ""}, why);
+  if (!rank) return std::nullopt;
+  const std::string host = get("TRIREME_JOB_FIRST_HOST").value_or("");
+  if (host.empty()) {
+    throw ConfigError(why + " means several pods, but TRIREME_JOB_FIRST_HOST is not set",
+                      {.operation = "join",
+                       .advice = "Set it to the host name of index 0: JOB-0.SERVICE, where SERVICE "
+                                 "is the Job's headless service."});
+  }
+  rank->meeting = {.name = "Indexed Job " + host, .host = host, .one_host = false};
+  rank->local_rank = 0;  // each pod counts as a host
+  rank->local_size = 1;
+  return rank;
+}
+
 // PMIx tells a process its rank by a variable and the size by its server only. Rank 0 may be alone;
 // if it is not, the others end the job.
 std::optional<RankEnvironment> from_pmix(const Getenv& get, std::string& why) {
@@ -234,6 +253,7 @@ constexpr Launcher kForeign[] = {
     {"torchrun", "torchrun", true, {"WORLD_SIZE"}, from_torchrun},
     {"srun", "srun", false, {"SLURM_STEP_NUM_TASKS", "SLURM_NTASKS"}, from_srun},
     {"tfjob", "TFJob", false, {"TF_CONFIG"}, from_tf_config},
+    {"indexedjob", "Indexed Job", false, {"TRIREME_JOB_COMPLETIONS"}, from_indexed_job},
     {"pmix", "PMIx", false, {"PMIX_RANK"}, from_pmix}};
 
 }  // namespace

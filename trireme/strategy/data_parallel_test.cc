@@ -133,7 +133,8 @@ std::unique_ptr<torch::optim::Optimizer> optimizer_of(const std::string& name, N
   if (name == "adam") return std::make_unique<Adam>(parameters, AdamOptions(1e-2).amsgrad(true));
   if (name == "rmsprop")
     return std::make_unique<RMSprop>(parameters, RMSpropOptions(1e-3).momentum(0.5).centered(true));
-  if (name == "adagrad") return std::make_unique<Adagrad>(parameters, AdagradOptions(1e-2));
+  if (name == "adagrad")
+    return std::make_unique<torch::optim::Adagrad>(parameters, AdagradOptions(1e-2));
   return std::make_unique<torch::optim::AdamW>(parameters, AdamWOptions(1e-2));
 }
 

@@ -1,5 +1,6 @@
 #include "trireme/strategy/strategy_sync.h"
 
+#include "trireme/base/error.h"
 #include "trireme/pipeline/pipeline_sync.h"
 #include "trireme/ps/server_sync.h"
 #include "trireme/sync/cut_sync.h"
@@ -25,6 +26,12 @@ SyncSetup stage_setup(const StrategySyncSetup& setup, ModelPart& part, const Sha
           .in_pipeline = setup.grid.pipeline != nullptr,
           .gather = gather,
           .part = number};
+}
+
+ps::RemoteOptimizer& remote(optim::Optimizer& optimizer) {
+  if (auto* own = dynamic_cast<ps::RemoteOptimizer*>(&optimizer)) return *own;
+  throw ConfigError("parallel.sync = \"server\" with an optimizer that runs in this process",
+                    {.operation = "strategy", .advice = "Give the Strategy OptimizerOptions."});
 }
 
 }  // namespace
@@ -57,8 +64,7 @@ StrategySync make_strategy_sync(const StrategySyncSetup& setup) {
       made.local = local.get();
       syncs.push_back(std::move(local));
     } else if (setup.plan.served) {
-      syncs.push_back(std::make_unique<ps::ServerSync>(
-          own, dynamic_cast<ps::RemoteOptimizer&>(setup.optimizer)));
+      syncs.push_back(std::make_unique<ps::ServerSync>(own, remote(setup.optimizer)));
     } else {
       syncs.push_back(make_parameter_sync(own));
     }

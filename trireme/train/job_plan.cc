@@ -9,6 +9,7 @@
 #include "trireme/observe/machine.h"
 #include "trireme/optim/group_check.h"
 #include "trireme/plan/mixing.h"
+#include "trireme/plan/named_strategies.h"
 #include "trireme/strategy/option_check.h"
 #include "trireme/train/auto_recompute.h"
 #include "trireme/train/device.h"
@@ -159,6 +160,8 @@ parallel::SyncPlan check_strategy(const Settings& settings, const ModelFigures& 
   const parallel::SyncPlan sync =
       parallel::check_options(options, optim::make_optimizer(settings.optimizer)->name(),
                               {.ranks = ranks, .ranks_a_host = ranks_a_host});
+  if (!settings.strategy_name.empty())
+    plan::check_ranks(plan::find_strategy(settings.strategy_name), ranks, ranks / ranks_a_host);
   check_groups(settings);
   if (figures.shape) parallel::check_shares(options, *figures.shape, settings.batches.micro);
   return sync;

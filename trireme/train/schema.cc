@@ -8,6 +8,7 @@
 #include "trireme/memory/recompute.h"
 #include "trireme/optim/optimizer.h"
 #include "trireme/plan/mixing.h"
+#include "trireme/plan/named_strategies.h"
 #include "trireme/sync/compression/compressor.h"
 #include "trireme/sync/sync_plan.h"
 #include "trireme/train/parameter_groups.h"
@@ -90,6 +91,14 @@ void add_optimizer_keys(config::Schema& schema) {
   schema.add({"optimizer.smallest_scale",
               1e-3,
               "Of adafactor: steps are relative to a parameter's root mean square, or to this.",
+              0,
+              1e9,
+              {},
+              true});
+  schema.add({"optimizer.l1",
+              0.0,
+              "Of ftrl: strength of L1, which makes weights exactly 0. Its l2 is half of "
+              "train.weight_decay.",
               0,
               1e9,
               {},
@@ -363,6 +372,9 @@ void add_comm_keys(config::Schema& schema) {
 }
 
 void add_parallel_keys(config::Schema& schema) {
+  schema.add({"parallel.strategy", text(""),
+              "The layout by its name in other systems, Mirrored or FSDP or GPipe (`trireme show "
+              "strategies`), which sets other keys of parallel. Empty: those keys alone."});
   schema.add(
       {"parallel.sync", text("plain"),
        "What each rank keeps: plain, all of it; zero1, a part of the optimizer state; zero2, "
@@ -436,6 +448,23 @@ std::string name_for(const std::string& key, const std::string& fallback, const 
   return name;
 }
 
+// Sets the keys that parallel.strategy means.
+void expand_strategy(config::Config& config) {
+  const std::string name = config.text("parallel.strategy");
+  if (name.empty()) return;
+  plan::expand(
+      plan::find_strategy(name),
+      {.value = [&](const std::string& key) { return config.value(key); },
+       .source =
+           [&](const std::string& key) {
+             if (config.schema().find(key) == nullptr) return std::string();
+             const std::string& source = config.source(key);
+             return source == "default" ? std::string() : source;
+           },
+       .set = [&](const std::string& key,
+                  const config::Value& value) { config.assign(key, value, "parallel.strategy"); }});
+}
+
 }  // namespace
 
 config::Schema training_schema(const ModelFamily& family) {
@@ -487,6 +516,7 @@ config::Config read_config(const std::string& path, const config::Environment& e
   if (!path.empty()) config.read_file(path);
   config.read_environment(environment);
   for (const std::string& assignment : assignments) config.set(assignment);
+  expand_strategy(config);
   return config;
 }
 

@@ -38,7 +38,8 @@ struct Settings {
   TrainingModel model;
   std::uint64_t seed = 1;
   StrategyOptions strategy;
-  int servers = 0;  // parameter servers to start beside the ranks
+  int servers = 0;            // parameter servers to start beside the ranks
+  std::string strategy_name;  // parallel.strategy; empty: none
   OptimizerOptions optimizer;
   optim::Schedule schedule;
   BatchesOptions batches;

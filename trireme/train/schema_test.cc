@@ -49,6 +49,25 @@ TEST(Settings, ValuesArriveWhereTheyBelong) {
   EXPECT_EQ(settings.strategy.clip, 0.25);
 }
 
+TEST(Settings, AStrategysNameSetsItsKeys) {
+  const config::Config config = with({"parallel.strategy=fully_sharded_data_parallel"});
+  EXPECT_EQ(config.source("parallel.sync"), "parallel.strategy");
+  const train::Settings settings(config);
+  EXPECT_EQ(settings.strategy.sync, "zero3");
+  EXPECT_EQ(
+      train::Settings(with({"parallel.strategy=GPipe", "parallel.pipeline=4"})).strategy.pipeline,
+      4);
+  EXPECT_THAT(refusal({"parallel.strategy=ZeRO1", "parallel.sync=zero2"}),
+              AllOf(HasSubstr("parallel.sync = \"zero2\" (--set)"), HasSubstr("\"ZeRO1\"")));
+  EXPECT_THAT(refusal({"parallel.strategy=TPUStrategy"}), HasSubstr("no TPU device"));
+}
+
+TEST(Settings, ASavedStrategyMeansTheSameAgain) {
+  config::Config again = with({});
+  again.read_text(with({"parallel.strategy=1F1B"}).to_toml(), "saved.toml");
+  EXPECT_EQ(train::Settings(again).strategy.pipeline, 2);
+}
+
 TEST(Settings, TheLossScaleIsFp16s) {
   EXPECT_FALSE(train::Settings(with({"train.precision=bf16"})).strategy.loss_scale);
   const LossScaleOptions usual =
@@ -214,6 +233,8 @@ TEST(Settings, OptimizersTakeTheirNumbers) {
   EXPECT_EQ(std::get<Lion>(lion.optimizer).beta2, 0.7);
   const train::Settings adafactor(with({"optimizer.name=adafactor", "optimizer.update_clip=2"}));
   EXPECT_EQ(std::get<Adafactor>(adafactor.optimizer).clip, 2);
+  const train::Settings ftrl(with({"optimizer.name=ftrl", "optimizer.l1=0.25"}));
+  EXPECT_EQ(std::get<Ftrl>(ftrl.optimizer).l1, 0.25);
   EXPECT_THAT(refusal({"optimizer.name=adam"}), HasSubstr("adafactor"));
   EXPECT_THAT(refusal({"optimizer.name=sgd", "optimizer.nesterov=true", "optimizer.dampening=0.1"}),
               HasSubstr("nesterov"));
@@ -298,7 +319,7 @@ TEST(Settings, LocalStepsAreOfTheIdentityWhereTheyAreUsed) {
 }
 
 TEST(Settings, WhatIsNotThereYetIsRefused) {
-  EXPECT_THAT(refusal({"parallel.sync=server"}), HasSubstr("plain"));
+  EXPECT_THAT(refusal({"parallel.sync=central"}), HasSubstr("plain"));
   EXPECT_THAT(refusal({"memory.recompute=\"all\""}), HasSubstr("none, selective, full, every-K"));
 }
 

@@ -85,6 +85,7 @@ OptimizerOptions optimizer_of(const config::Config& config, double rate) {
                                     .beta2_decay = number("optimizer.beta2_decay"),
                                     .update_clip = number("optimizer.update_clip"),
                                     .smallest_scale = number("optimizer.smallest_scale"),
+                                    .l1 = number("optimizer.l1"),
                                     .groups = parse_groups(config.text("optimizer.groups"))});
 }
 
@@ -245,6 +246,7 @@ Settings::Settings(const config::Config& config) {
                            .window = static_cast<int>(integer("train.outlier_window"))},
               .skip_not_finite = integer("train.skip_not_finite"),
               .noise_scale = config.boolean("train.noise_scale")};
+  strategy_name = config.text("parallel.strategy");
   set_up_helpers(config);
   const std::string identity =
       config.identity() + parts_identity(config) + local_identity(config) + half_identity(config);

@@ -21,6 +21,7 @@
 #include "trireme/net/alone_transport.h"
 #include "trireme/observe/machine.h"
 #include "trireme/observe/trace.h"
+#include "trireme/plan/named_strategies.h"
 #include "trireme/ps/serve.h"
 #include "trireme/strategy/strategy.h"
 #include "trireme/sync/strategy_context.h"
@@ -132,6 +133,9 @@ class Trainer {
                       checkpoint_options(settings_, data_.corpus->hash(), changed_)),
         early_stop_(settings_.patience, settings_.min_improvement),
         profile_(leads_ ? spec.profile : "", device_) {
+    if (!settings_.strategy_name.empty())
+      plan::check_ranks(plan::find_strategy(settings_.strategy_name), joined_.size(),
+                        joined_.num_hosts());
     checkpointer_.add("train", strategy_)
         .add("data", changed_.empty() ? static_cast<Saveable&>(batches_) : changed_input_)
         .add("early_stop", early_stop_);

@@ -56,6 +56,10 @@ void pretend(const std::string& launcher, bool one_host) {
     set("MASTER_ADDR", "127.0.0.1");
     set("MASTER_PORT", "29500");
     set("TORCHELASTIC_RUN_ID", id);
+  } else if (launcher == "IndexedJob") {
+    set("JOB_COMPLETION_INDEX", rank);
+    set("TRIREME_JOB_COMPLETIONS", size);
+    set("TRIREME_JOB_FIRST_HOST", "127.0.0.1");
   } else if (launcher == "TF_CONFIG") {
     set("TF_CONFIG", tf_config(std::stoi(rank), std::stoi(size), one_host, std::stol(id)));
   } else {
@@ -142,6 +146,18 @@ TEST(TFJob, FourProcessesAreOneJob) {
   EXPECT_EQ(run.exit_code, 0) << run.describe();
   for (int rank = 0; rank < 4; ++rank) {
     EXPECT_THAT(run.ranks[rank].out, HasSubstr("rank " + std::to_string(rank) + " of 4 over mixed"))
+        << run.describe();
+  }
+}
+
+TEST(IndexedJob, TwoPodsAreOneJob) {
+  const SecretFile secret;
+  ProcessOptions options = options_for("IndexedJob", false);
+  options.environment.push_back(secret.variable());
+  const ProcessRun run = run_processes(2, "sums", options);
+  EXPECT_EQ(run.exit_code, 0) << run.describe();
+  for (int rank = 0; rank < 2; ++rank) {
+    EXPECT_THAT(run.ranks[rank].out, HasSubstr("rank " + std::to_string(rank) + " of 2 over mixed"))
         << run.describe();
   }
 }

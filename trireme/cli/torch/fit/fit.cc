@@ -160,6 +160,10 @@ std::vector<FitCandidate> considered(const config::Config& config, const train::
 
 void fit(config::Config& config, const train::Settings& settings, const input::Corpus& corpus,
          const FitOptions& options) {
+  if (!settings.strategy_name.empty())
+    throw ConfigError("--fit chooses a layout, and parallel.strategy = \"" +
+                          settings.strategy_name + "\" names one",
+                      {.operation = "fit", .advice = "Leave one of the two out."});
   train::program_bytes(corpus);  // before kernels are measured
   const MemoryLeft memory = memory_for_a_rank(settings, options.ranks, train::text_bytes(corpus));
   constexpr int kAllCores = std::numeric_limits<int>::max();  // whatever a candidate's lanes are

@@ -1,0 +1,82 @@
+#include "trireme/strategy/named.h"
+
+#include <variant>
+
+#include "trireme/base/check.h"
+#include "trireme/base/error.h"
+#include "trireme/base/words.h"
+#include "trireme/plan/named_strategies.h"
+#include "trireme/sync/sync_plan.h"
+
+namespace trireme::inline v0 {
+namespace {
+
+// The option that belongs to a key; none: the key is of the launcher.
+using Option = std::variant<std::monostate, std::string*, int*, std::int64_t*>;
+
+Option option_of(StrategyOptions& options, const std::string& key) {
+  if (key == "parallel.sync") return &options.sync;
+  if (key == "parallel.pipeline") return &options.pipeline;
+  if (key == "parallel.schedule") return &options.schedule;
+  if (key == "parallel.tensor") return &options.tensor;
+  if (key == "server.staleness") return &options.server.staleness;
+  TRIREME_CHECK(key == "server.count");
+  return {};
+}
+
+config::Value value_of(StrategyOptions options, const std::string& key) {
+  const auto read = [](auto option) -> config::Value {
+    if constexpr (std::is_same_v<decltype(option), std::monostate>) {
+      return std::int64_t{1};
+    } else if constexpr (std::is_same_v<decltype(option), std::string*>) {
+      return *option;
+    } else {
+      return std::int64_t{*option};
+    }
+  };
+  return std::visit(read, option_of(options, key));
+}
+
+void set_value(StrategyOptions& options, const std::string& key, const config::Value& value) {
+  const auto write = [&](auto option) {
+    if constexpr (std::is_same_v<decltype(option), std::string*>) {
+      *option = std::get<std::string>(value);
+    } else if constexpr (!std::is_same_v<decltype(option), std::monostate>) {
+      *option = static_cast<std::remove_pointer_t<decltype(option)>>(std::get<std::int64_t>(value));
+    }
+  };
+  std::visit(write, option_of(options, key));
+  // Refuses a level that this release does not have, before a key that belongs to it.
+  if (key == "parallel.sync") parallel::plan_sync(options.sync, 1, 0, 1);
+}
+
+}  // namespace
+
+StrategyOptions strategy_options(std::string_view name, StrategyOptions options) {
+  const StrategyOptions defaults;
+  plan::expand(plan::find_strategy(name),
+               {.value = [&](const std::string& key) { return value_of(options, key); },
+                .source =
+                    [&](const std::string& key) {
+                      const bool given = value_of(options, key) != value_of(defaults, key);
+                      return std::string(given ? "StrategyOptions" : "");
+                    },
+                .set = [&](const std::string& key,
+                           const config::Value& value) { set_value(options, key, value); }});
+  return options;
+}
+
+std::unique_ptr<Strategy> strategy(std::string_view name, Job& job, const models::Blocks& model,
+                                   StrategyOptions options, const OptimizerOptions& optimizer) {
+  StrategyOptions named = strategy_options(name, std::move(options));
+  const plan::NamedStrategy& found = plan::find_strategy(name);
+  plan::check_ranks(found, job.size(), job.num_hosts());
+  if (found.servers == 1 && job.num_servers() != 1)
+    throw ConfigError(found.name + " in a job with " + counted(job.num_servers(), "server"),
+                      {.rank = job.rank(),
+                       .operation = "strategy",
+                       .advice = "Start one: `trireme launch --workers 4 --servers 1`."});
+  return std::make_unique<Strategy>(job, model, std::move(named), optimizer);
+}
+
+}  // namespace trireme::inline v0
