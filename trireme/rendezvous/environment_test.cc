@@ -367,7 +367,7 @@ TEST(Environment, ASparseTFConfigStatesNoSize) {
   EXPECT_THAT(refusal_of(sparse(R"({"worker":{"1":"w1"},"ps":[]})", "worker")),
               HasSubstr("no \"host:port\" at /sparseCluster/worker/1"));
   EXPECT_THAT(refusal_of(sparse(R"({"worker":{},"ps":["p1:2222"]})", "ps")),
-              HasSubstr("no parameter servers"));
+              HasSubstr("a role that only `trireme launch`"));
 }
 
 TEST(Environment, OfLaunchersThatAgreeTheMoreSpecificOneIsTaken) {

@@ -50,9 +50,10 @@ Task task_of(const json& config) {
   Task task{type->get<std::string>(), index->get<std::size_t>()};
   if (task.type == "ps" || task.type == "evaluator") {
     refuse_tf_config("makes this process " + task.text() +
-                         ", but this version of Trireme has no parameter servers and no evaluators",
+                         ", a role that only `trireme launch` and `trireme train` give so far",
                      "Leave ps and evaluator replicas out of the job: its chief and workers reduce "
-                     "their gradients among themselves and evaluate.");
+                     "their gradients among themselves and evaluate. Or run `trireme launch "
+                     "--workers N --servers M` in one of its containers.");
   }
   if (task.type != "chief" && task.type != "master" && task.type != "worker") {
     refuse_tf_config("has \"" + task.type +
