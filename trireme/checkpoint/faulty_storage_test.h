@@ -72,6 +72,13 @@ class FaultyStorage final : public Storage {
     folder->names[name] = old_folder->names[old_name];
     old_folder->names.erase(old_name);
   }
+  bool link(const std::string& from, const std::string& to) override {
+    act(true);
+    if (!inner_->link(from, to)) return false;
+    const auto [folder, name] = find(to);
+    if (folder) folder->names[name] = node_of(from);
+    return true;
+  }
   void remove(const std::string& path) override {
     act(false);
     inner_->remove(path);

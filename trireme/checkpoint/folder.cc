@@ -83,22 +83,51 @@ void CheckpointFolder::point_latest(std::int64_t step) const {
   storage_->sync(directory_);
 }
 
-// Renames a folder before removing it, so that a crash leaves no incomplete checkpoint.
+// Renames the folder before removing it, so that a crash leaves no incomplete checkpoint.
+void CheckpointFolder::remove(std::int64_t step) const {
+  const std::string dying =
+      directory_ + "/" + std::string(kTemporary) + "old-" + name_of_step(step);
+  storage_->rename(path_of(step), dying);
+  storage_->remove(dying);
+}
+
 void CheckpointFolder::remove_all_but(int keep) const {
   const std::vector<std::int64_t> kept = steps();
-  for (std::size_t i = 0; i + static_cast<std::size_t>(keep) < kept.size(); ++i) {
-    const std::string dying =
-        directory_ + "/" + std::string(kTemporary) + "old-" + name_of_step(kept[i]);
-    storage_->rename(path_of(kept[i]), dying);
-    storage_->remove(dying);
-  }
+  for (std::size_t i = 0; i + static_cast<std::size_t>(keep) < kept.size(); ++i) remove(kept[i]);
+}
+
+std::string CheckpointFolder::temporary_of(std::int64_t step) const {
+  return directory_ + "/" + std::string(kTemporary) + name_of_step(step);
+}
+
+// All files are in the temporary folder: gives it its name.
+void CheckpointFolder::publish(std::int64_t step) const {
+  storage_->sync(temporary_of(step));
+  storage_->rename(temporary_of(step), path_of(step));
+  storage_->sync(directory_);
+  point_latest(step);
+}
+
+bool CheckpointFolder::adopt(const CheckpointFolder& other, std::int64_t step) {
+  storage_->make_directory(directory_);
+  remove_leftovers();
+  const std::vector<std::int64_t> existing = steps();
+  if (std::count(existing.begin(), existing.end(), step) > 0) return true;
+  // The other folder gives a checkpoint another name before it removes it, so each of these links
+  // fails from then on.
+  const std::string from = other.path_of(step), to = temporary_of(step);
+  const std::vector<std::string> names = storage_->list(from);
+  storage_->make_directory(to);
+  const bool all = !names.empty() && std::all_of(names.begin(), names.end(), [&](const auto& name) {
+    return storage_->link(from + "/" + name, to + "/" + name);
+  });
+  all ? publish(step) : storage_->remove(to);
+  return all;
 }
 
 void CheckpointFolder::write(Manifest manifest, const std::map<std::string, FileWriter>& files,
                              int keep) {
-  const std::string final_path = path_of(manifest.step);
-  const std::string temporary =
-      directory_ + "/" + std::string(kTemporary) + name_of_step(manifest.step);
+  const std::string temporary = temporary_of(manifest.step);
   storage_->make_directory(directory_);
   const std::vector<std::int64_t> existing = steps();
   TRIREME_CHECK(std::count(existing.begin(), existing.end(), manifest.step) == 0);
@@ -109,10 +138,7 @@ void CheckpointFolder::write(Manifest manifest, const std::map<std::string, File
       manifest.files[name] = write_file(*storage_, temporary + "/" + name, writer);
     }
     write_text(*storage_, temporary + "/" + kManifestFile, to_text(manifest));
-    storage_->sync(temporary);
-    storage_->rename(temporary, final_path);
-    storage_->sync(directory_);
-    point_latest(manifest.step);
+    publish(manifest.step);
   } catch (const ResourceError&) {
     try {
       remove_leftovers();  // also frees the space

@@ -36,6 +36,12 @@ class CheckpointFolder {
   /// Writes a checkpoint of a step that has none, and fills in `manifest.files`. Then removes all
   /// but the `keep` newest. If it throws ResourceError, older checkpoints are unchanged.
   void write(Manifest manifest, const std::map<std::string, FileWriter>& files, int keep);
+  /// Takes over a checkpoint of another folder: its files get second names here (copies where the
+  /// file system has no links), so they stay whatever happens there. Older checkpoints stay, too.
+  /// False, and nothing has changed, if the other folder has removed it meanwhile.
+  bool adopt(const CheckpointFolder& other, std::int64_t step);
+  /// Removes a checkpoint. After a crash it is either complete or absent.
+  void remove(std::int64_t step) const;
   /// The steps of the complete checkpoints, ascending.
   std::vector<std::int64_t> steps() const;
   /// "DIR/step-00000500".
@@ -50,6 +56,8 @@ class CheckpointFolder {
 
  private:
   void compare_files(std::int64_t step, const Manifest& manifest) const;
+  std::string temporary_of(std::int64_t step) const;
+  void publish(std::int64_t step) const;
   void remove_leftovers() const;
   void remove_all_but(int keep) const;
   void point_latest(std::int64_t step) const;

@@ -186,6 +186,7 @@ class FullDevice final : public Storage {
   format::MappedFile map(const std::string& path) override { return inner_->map(path); }
   void make_directory(const std::string& path) override { inner_->make_directory(path); }
   void rename(const std::string& a, const std::string& b) override { inner_->rename(a, b); }
+  bool link(const std::string& a, const std::string& b) override { return inner_->link(a, b); }
   void remove(const std::string& path) override { inner_->remove(path); }
   std::vector<std::string> list(const std::string& path) override { return inner_->list(path); }
   void sync(const std::string& path) override { inner_->sync(path); }

@@ -113,6 +113,15 @@ class LocalStorage final : public Storage {
     if (::rename(from.c_str(), to.c_str()) != 0) fail("rename " + from + " to", to, errno);
   }
 
+  bool link(const std::string& from, const std::string& to) override {
+    if (::link(from.c_str(), to.c_str()) == 0) return true;
+    if (errno == ENOENT) return false;
+    if (errno != EXDEV && errno != EPERM && errno != EOPNOTSUPP && errno != ENOSYS &&
+        errno != EMLINK)
+      fail("name " + from, to, errno);
+    return copy(from, to);
+  }
+
   void remove(const std::string& path) override {
     std::error_code error;
     fs::remove_all(path, error);
@@ -151,6 +160,16 @@ class LocalStorage final : public Storage {
       if (::access(directory.c_str(), W_OK) == 0) throw;
       return nullptr;
     }
+  }
+
+ private:
+  bool copy(const std::string& from, const std::string& to) {
+    if (::access(from.c_str(), F_OK) != 0 && errno == ENOENT) return false;
+    const format::MappedFile content = map(from);
+    const auto file = create(to);
+    file->write(content.bytes());
+    file->finish();
+    return true;
   }
 };
 

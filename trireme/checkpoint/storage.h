@@ -33,6 +33,9 @@ class Storage {
   virtual void make_directory(const std::string& path) = 0;
   /// Atomic within a folder; replaces a file.
   virtual void rename(const std::string& from, const std::string& to) = 0;
+  /// Gives a file a second, new name, or makes a copy where the file system has no links. False if
+  /// there is no file `from`.
+  virtual bool link(const std::string& from, const std::string& to) = 0;
   /// Removes a file, or a folder with its content; does nothing if there is none.
   virtual void remove(const std::string& path) = 0;
   /// The names in a folder, sorted; empty if there is no folder.

@@ -110,6 +110,8 @@ class Command {
 
 /// The number of ranks, under every name that launchers use; -np is accepted for -n everywhere.
 inline constexpr const char* kRanksOption = "-n,--ranks,--np";
+/// The same where there may be servers beside them.
+inline constexpr const char* kWorkersOption = "-n,--ranks,--np,--workers";
 
 /// Prints a line for people: to standard output, or to standard error if --json uses the former.
 void say(bool json, std::string_view text);

@@ -32,7 +32,7 @@ void declare_launch(Command& command) {
       .footer(
           "Examples:\n  trireme launch -n 2 -- echo hello\n"
           "  trireme launch --workers 4 --servers 2 --evaluator 1 -- ./program");
-  command.option("-n,--ranks,--np,--workers", options.launch.ranks, "Ranks to start")
+  command.option(kWorkersOption, options.launch.ranks, "Ranks to start")
       .required()
       .between(1, 65'536);
   command.option("--servers", options.launch.servers, "Parameter servers to start as well")

@@ -41,6 +41,8 @@ struct LaunchOptions {
   bool rank0_direct = false;
   std::string listen = "127.0.0.1";
   Duration stop_grace = std::chrono::seconds(30);
+  /// The evaluator is killed this long after the last worker's end.
+  Duration evaluator_grace = std::chrono::seconds(30);
   bool handle_signals = true;
   /// Kills everything that still runs after this time. For tests.
   Duration time_limit = Duration::max();

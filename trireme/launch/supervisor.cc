@@ -290,7 +290,7 @@ void Supervisor::on_exit(int rank, Exit exit) {
     const bool by_us = ranks_[rank].killed && (exit.signal == SIGKILL || exit.signal == SIGTERM);
     const rendezvous::Failure failure = failure_of(rank, roles_, host_, exit, *ranks_[rank].status);
     if (roles_.role_of(rank) == Role::Evaluator) {
-      if (!by_us && !finished_) report_evaluator(failure);
+      if (!by_us && !ending_) report_evaluator(failure);
     } else if (!finished_) {
       if (!by_us) coordinator_->fail(failure);  // ignored if it has reported a failure itself
       end_all(failure.secondary());
@@ -304,7 +304,8 @@ void Supervisor::on_exit(int rank, Exit exit) {
 }
 
 void Supervisor::report_evaluator(const rendezvous::Failure& failure) {
-  const std::string line = "trireme: " + failure.sentence + " The job goes on without it.\n";
+  const std::string line =
+      "trireme: " + failure.sentence + (finished_ ? "" : " The job goes on without it.") + "\n";
   write_all(STDERR_FILENO, line);
 }
 
@@ -313,7 +314,18 @@ void Supervisor::finish() {
   finished_ = true;
   if (roles_.processes() == roles_.workers) return;
   coordinator_->finish();
-  kill_after(options_.stop_grace, SIGKILL);
+  const TimePoint now = waiter_->now();
+  waiter_->run_at(now + options_.stop_grace, [this] { kill_role(Role::Server); });
+  waiter_->run_at(now + options_.evaluator_grace, [this] { kill_role(Role::Evaluator); });
+}
+
+void Supervisor::kill_role(Role role) {
+  for (int i = 0; i < roles_.count(role); ++i) {
+    Rank& one = ranks_[static_cast<std::size_t>(roles_.first(role) + i)];
+    if (one.pid <= 0 || one.exit) continue;
+    one.killed = true;
+    kill(-one.pid, SIGKILL);
+  }
 }
 
 // 130 and 143 are a rank's answer to a stop signal, its own or ours. A rank that another process's

@@ -60,6 +60,7 @@ class Supervisor {
   /// The job has failed: tells the other ranks, then asks them to end, then kills them.
   void end_all(bool secondary);
   void kill_after(Duration delay, int signal);
+  void kill_role(Role role);
   void kill_all(int signal);
   bool all_ended() const noexcept { return !starting_ && running_ == 0; }
   bool output_finished() const;

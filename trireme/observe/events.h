@@ -77,6 +77,8 @@ struct History {
   std::vector<std::pair<double, double>> training, validation;  // (step, loss)
   std::optional<double> trigram;
 };
+/// Seconds since 1970, by the system's clock: when an event was written.
+double wall_seconds() noexcept;
 /// A missing file gives an empty history. Lines that are no events (a torn last line) are ignored.
 History read_history(const std::string& path);
 /// Keeps only lines whose "step" is at most `step`; a resumed run writes later steps again.

@@ -287,4 +287,13 @@ FolderLock::~FolderLock() {
 
 int FolderLock::descriptor() const noexcept { return impl_->file.get(); }
 
+bool is_locked(const std::string& directory) {
+  const std::string path = directory + "/" + std::string(kLockFile);
+  const File found(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  if (!found.is_open()) return false;
+  const auto holder = LockHolder::from_text(content_of(found));
+  return !holder || is_running(*holder, LockHolder::this_process(),
+                               is_shared_file_system(directory)) != Running::No;
+}
+
 }  // namespace trireme::inline v0::observe

@@ -63,4 +63,8 @@ class FolderLock {
   std::unique_ptr<Impl> impl_;
 };
 
+/// Whether a job has locked the folder, and runs as far as this process can see: a holder that it
+/// cannot see counts as running. For those who only read there.
+bool is_locked(const std::string& directory);
+
 }  // namespace trireme::inline v0::observe

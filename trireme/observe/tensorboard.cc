@@ -3,11 +3,11 @@
 #include <array>
 #include <bit>
 #include <cerrno>
-#include <chrono>
 #include <cstring>
 #include <filesystem>
 
 #include "trireme/base/error.h"
+#include "trireme/observe/events.h"
 #include "trireme/observe/machine.h"
 
 namespace trireme::inline v0::observe {
@@ -58,14 +58,9 @@ std::string bytes_field(int number, std::string_view value) {
          std::string(value);
 }
 
-double seconds_since_1970() {
-  return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
-}
-
 // Event's fields: wall_time = 1, step = 2, file_version = 3, summary = 5, session_log = 7.
 std::string event_of(long step, const std::string& what) {
-  return double_field(1, seconds_since_1970()) + varint_field(2, static_cast<std::uint64_t>(step)) +
-         what;
+  return double_field(1, wall_seconds()) + varint_field(2, static_cast<std::uint64_t>(step)) + what;
 }
 
 }  // namespace
@@ -85,8 +80,7 @@ void TensorBoardWriter::open(const std::string& folder, long first_step) {
   std::error_code ignored;  // fopen reports the error
   std::filesystem::create_directories(folder, ignored);
   const std::string base = folder + "/events.out.tfevents." +
-                           std::to_string(static_cast<long>(seconds_since_1970())) + "." +
-                           host_name();
+                           std::to_string(static_cast<long>(wall_seconds())) + "." + host_name();
   path_ = base;
   for (int i = 2; std::filesystem::exists(path_); ++i) path_ = base + "." + std::to_string(i);
   file_ = std::fopen(path_.c_str(), "abe");

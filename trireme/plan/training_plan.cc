@@ -401,12 +401,23 @@ std::string exchange_line(const TrainingPlan& plan) {
          plan.job.sync + "\" ends the promise of equal bits on any layout\n";
 }
 
+// Weights and the optimizer's state, which a checkpoint has; activations of a micro-batch are at most
+// a rank's.
+std::int64_t evaluator_bytes(const TrainingPlan& plan) {
+  const Job& job = plan.job;
+  const std::int64_t element = job.precision == "fp64" ? 8 : 4;
+  const Memory& memory = plan.memory;
+  return times(job.parameters * element, 1 + job.optimizer_moments) + memory.activations +
+         memory.temporaries + memory.runtime() - memory.text;
+}
+
 }  // namespace
 
 std::int64_t TrainingPlan::host_total() const noexcept {
   const std::int64_t of_rank =
       on_device() ? memory.runtime() + memory.in_file + memory.optimizer_on_host : memory.total();
-  return shared() + times(of_rank - shared(), job.ranks_here);
+  return shared() + times(of_rank - shared(), job.ranks_here) +
+         (job.evaluator ? evaluator_bytes(*this) : 0);
 }
 
 std::string host_refusal(const TrainingPlan& plan) {
@@ -492,6 +503,9 @@ std::string explain(const TrainingPlan& plan) {
         << (job.compression == "none" ? "" : " and " + job.compression + " saves") << "\n"
         << "           (" << plan.communication.source << ")\n";
   }
+  if (job.evaluator)
+    out << "  evaluator 1 process beside the ranks, with a whole copy of the model: "
+        << bytes_text(static_cast<double>(evaluator_bytes(plan))) << "\n";
   out << time_line(plan);
   if (!plan.on_device()) out << "  cores    " << core_line(plan) << "\n";
   return out.str();

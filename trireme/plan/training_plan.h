@@ -83,7 +83,8 @@ struct Job {
   bool shards_gradients = false;       // and of the gradients
   bool shards_weights = false;         // and of the weights
   Exchange exchange;
-  int servers = 0;  // parameter servers, processes beside the ranks
+  int servers = 0;         // parameter servers, processes beside the ranks
+  bool evaluator = false;  // a process beside the ranks that evaluates checkpoints
   // Parameters of the two largest neighbouring blocks, less the experts of other ranks.
   std::int64_t largest_blocks = 0;
   int pipeline = 1;                    // ranks; each holds about this part of the model

@@ -14,6 +14,7 @@
 #include "trireme/observe/machine.h"
 #include "trireme/tensor/kernel_table.h"
 #include "trireme/tensor/processor.h"
+#include "trireme/train/schema.h"
 #include "trireme/train/trainer.h"
 
 namespace trireme::inline v0::train {

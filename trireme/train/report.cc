@@ -145,6 +145,18 @@ void Report::plot() {
   write_whole(folder_.plot(), draw(plot));
 }
 
+void Report::losses(const Outcome& outcome) {
+  if (!outcome.first_validation || !outcome.last_validation) return;
+  std::string text = "\nvalidation loss: " + fixed(*outcome.first_validation) + " before, " +
+                     fixed(*outcome.last_validation) + " after" +
+                     (options_.unit.empty() ? "" : " (" + options_.unit + ")");
+  if (trigram_) {
+    text += "; a byte trigram with back-off has " + fixed(*trigram_) + ": " +
+            percent_below(*outcome.last_validation, *trigram_) + " it";
+  }
+  progress_.line(text);
+}
+
 void Report::finish(const Outcome& outcome) {
   if (options_.silent) return;
   progress_.finish();
@@ -160,14 +172,7 @@ void Report::finish(const Outcome& outcome) {
   if (!options_.unit.empty()) event.set("loss_unit", options_.unit);
   events_.write(event);
   plot();
-  std::string text = "\nvalidation loss: " + fixed(outcome.first_validation) + " before, " +
-                     fixed(outcome.last_validation) + " after" +
-                     (options_.unit.empty() ? "" : " (" + options_.unit + ")");
-  if (trigram_) {
-    text += "; a byte trigram with back-off has " + fixed(*trigram_) + ": " +
-            percent_below(outcome.last_validation, *trigram_) + " it";
-  }
-  progress_.line(text);
+  losses(outcome);
   if (!outcome.sample.empty()) progress_.line("\nthe model writes:\n" + indented(outcome.sample));
   progress_.line("\n         predicted      measured");
   const auto row = [&](const std::string& name, const std::string& left, const std::string& right) {

@@ -24,7 +24,7 @@ struct ReportOptions {
 
 /// The figures of the whole run, for the closing table.
 struct Outcome {
-  double first_validation = 0, last_validation = 0;
+  std::optional<double> first_validation, last_validation;  // none: the evaluator validates
   double predicted_step = 0, measured_step = 0;    // seconds; measured: the median; 0: not known
   double measured_seconds = 0;                     // of the whole run
   double predicted_bytes = 0, measured_bytes = 0;  // measured: of the rank with the most
@@ -58,6 +58,7 @@ class Report {
 
  private:
   std::string with_unit(double loss) const;
+  void losses(const Outcome& outcome);
 
   RunFolder folder_;
   ReportOptions options_;

@@ -1,5 +1,5 @@
-// RunFolder: the folder of one run, with config.toml, events.jsonl, loss.svg, tensorboard/ and
-// checkpoint/. RunClaim (run_claim.h) decides who may write to it. Not thread safe.
+// RunFolder: the folder of one run, with config.toml, events.jsonl, loss.svg, tensorboard/,
+// checkpoint/ and what an evaluator writes. RunClaim (run_claim.h) decides who may write to it. Not thread safe.
 #pragma once
 
 #include <cstdint>
@@ -33,6 +33,11 @@ class RunFolder {
   std::string passes_picture() const { return path_ + "/passes.svg"; }
   std::string tensorboard() const { return path_ + "/tensorboard"; }
   std::string checkpoint() const { return path_ + "/checkpoint"; }
+  // Of an evaluator: its events, a run's folder with the best checkpoint, and the checkpoint that it
+  // evaluates now.
+  std::string evaluations() const { return path_ + "/evaluator.jsonl"; }
+  std::string best() const { return path_ + "/best"; }
+  std::string evaluating() const { return path_ + "/evaluating"; }
 
   RunState state() const;
   /// The first name in the folder that is not of a run; empty if there is none.

@@ -16,7 +16,6 @@
 #include "trireme/checkpoint/checkpointer.h"
 #include "trireme/comm/gather_trace.h"
 #include "trireme/input/batches.h"
-#include "trireme/input/shared_corpus.h"
 #include "trireme/job/stop_signal.h"
 #include "trireme/net/alone_transport.h"
 #include "trireme/observe/machine.h"
@@ -34,11 +33,13 @@
 #include "trireme/train/device.h"
 #include "trireme/train/early_stop.h"
 #include "trireme/train/evaluation.h"
+#include "trireme/train/forward_model.h"
 #include "trireme/train/generate.h"
 #include "trireme/train/kernel_profile.h"
 #include "trireme/train/recorded_passes.h"
 #include "trireme/train/report.h"
 #include "trireme/train/resume_changes.h"
+#include "trireme/train/run_data.h"
 #include "trireme/train/run_folder.h"
 #include "trireme/train/schema.h"
 #include "trireme/train/trigram.h"
@@ -57,29 +58,7 @@ double median(std::vector<double> values) {
   return *middle;
 }
 
-Settings read_settings(const WorkerSpec& spec) {
-  return Settings(
-      read_config(RunFolder(spec.folder).config(), [](const char*) { return nullptr; }, {}));
-}
-
-// If the launcher passed no bytes, the rank reads them itself.
-SharedBytes bytes_of(const Settings& settings, const WorkerSpec& spec) {
-  if (spec.corpus >= 0) return input::SharedCorpus::open(spec.corpus);
-  return input::SharedCorpus::make(settings.model.data->load(settings.data_path));
-}
-
-// The data as this rank reads it.
-struct Data {
-  SharedBytes corpus;
-  std::shared_ptr<const Dataset> train, validation;
-
-  Data(const Settings& settings, const WorkerSpec& spec)
-      : corpus(bytes_of(settings, spec)),
-        train(settings.model.data->train(corpus->train(), corpus)),
-        validation(settings.model.data->validation(corpus->validation(), corpus)) {}
-};
-
-JobOptions job_options(const Settings& settings, const Data& data, const WorkerSpec& spec) {
+JobOptions job_options(const Settings& settings, const RunData& data, const WorkerSpec& spec) {
   JobOptions options = settings.job;
   if (!spec.trace.empty()) options.trace = std::make_shared<observe::Trace>();
   options.identity += "data = " + data.corpus->hash() +
@@ -92,7 +71,7 @@ JobOptions job_options(const Settings& settings, const Data& data, const WorkerS
 
 std::string base_name(const std::string& path) { return path.substr(path.rfind('/') + 1); }
 
-std::string subtitle(const Settings& settings, const Data& data, int ranks) {
+std::string subtitle(const Settings& settings, const RunData& data, int ranks) {
   const DataWords& words = settings.model.data->words();
   return std::to_string(ranks) + (ranks == 1 ? " rank" : " ranks") + " · " + data.corpus->source() +
          " · " + grouped(settings.batches.batch * words.items_per_sample) + " " + words.items +
@@ -169,7 +148,7 @@ class Trainer {
     began_ = job_.waiter()->now();
     outcome_.first_validation = outcome_.last_validation = validate(report, first);
     validation_seconds_ = seconds(job_.waiter()->now() - began_);
-    if (first == 0) early_stop_.judge(0, outcome_.first_validation);
+    if (first == 0 && outcome_.first_validation) early_stop_.judge(0, *outcome_.first_validation);
     long done = first;  // steps
     while (done < settings_.steps && !early_stop_.reached()) {
       const long step = done;
@@ -182,7 +161,7 @@ class Trainer {
       const auto every = settings_.validate_every;
       if (leads_or_joins() && (last || (every > 0 && done / every > step / every))) {
         outcome_.last_validation = validate(report, done);
-        early_stop_.judge(done, outcome_.last_validation);
+        if (outcome_.last_validation) early_stop_.judge(done, *outcome_.last_validation);
         report.plot();
       }
       if (!last) {  // finish() saves the last step
@@ -344,14 +323,12 @@ class Trainer {
     report.trigram(*loss);
   }
 
-  double validate(Report& report, long step) {
-    if (!leads_or_joins()) return 0;
+  std::optional<double> validate(Report& report, long step) {
+    if (!leads_or_joins() || !spec_.validates) return std::nullopt;
     joined_.activity("validation");
     const auto span = traced("validation");
-    const std::int64_t batch = settings_.batches.batch;
-    const std::int64_t count = (settings_.validate_samples + batch - 1) / batch;
     const auto held_out =
-        fixed_batches(job_, *data_.validation, batch, settings_.batches.micro, count);
+        held_out_batches(job_, settings_, *data_.validation, settings_.validate_samples);
     strategy_.use_average(true);
     const Evaluation result = evaluate(strategy_, settings_.model, held_out);
     strategy_.use_average(false);
@@ -437,7 +414,7 @@ class Trainer {
   const WorkerSpec spec_;
   const RunFolder folder_;
   const Settings settings_;
-  const Data data_;
+  const RunData data_;
   Job joined_;
   const std::unique_ptr<Job> own_;  // null: this rank trains together with the others
   Job& job_;                        // own_ or joined_

@@ -15,6 +15,7 @@ struct WorkerSpec {
   std::string device = "cpu";  // the kind that train.device chose
   std::string transport = {};  // that "auto" chose for it; empty = comm.transport as it is
   bool resume = false, json = false;
+  bool validates = true;             // rank 0 does; false: it leaves that to the evaluator
   bool trial = false;                // only run two measured steps (cli/torch/fit/fit.h)
   bool terminal = false;             // output is a terminal: show a progress line
   std::int64_t predicted_bytes = 0;  // memory of a rank, from the plan

@@ -5,6 +5,7 @@
 #include "trireme/cli/command_list.h"
 #include "trireme/cli/torch/start_ranks.h"
 #include "trireme/job/terminate.h"
+#include "trireme/train/follow_run.h"
 #include "trireme/train/trainer.h"
 
 namespace trireme::inline v0::cli {
@@ -38,8 +39,10 @@ int run(int argc, char** argv, const std::string& name) {
   // A rank that `train` started. Its Job reports uncaught exceptions, so catch nothing here.
   if (const char* spec = std::getenv(kWorkerVariable)) {
     job::prepare_process();
-    const bool serves = rendezvous::resolve_environment().role == Role::Server;
-    const auto run = serves ? train::run_server : train::run_training;
+    const Role role = rendezvous::resolve_environment().role;
+    const auto run = role == Role::Server      ? train::run_server
+                     : role == Role::Evaluator ? train::run_evaluator
+                                               : train::run_training;
     return run(argc, argv, train::WorkerSpec::from_text(spec));
   }
   Program program(argc, argv, name, "Trireme trains neural networks on many processors.",

@@ -1,12 +1,16 @@
 // trireme eval: a trained run's loss on its held-out text.
 #include <cstdio>
 
+#include "trireme/base/error.h"
 #include "trireme/base/words.h"
 #include "trireme/cli/program.h"
 #include "trireme/cli/torch/trained_model.h"
 #include "trireme/input/shared_corpus.h"
 #include "trireme/observe/events.h"
+#include "trireme/rendezvous/environment.h"
 #include "trireme/train/evaluation.h"
+#include "trireme/train/follow_run.h"
+#include "trireme/train/forward_model.h"
 #include "trireme/train/trigram.h"
 
 namespace trireme::inline v0::cli {
@@ -15,7 +19,7 @@ namespace {
 struct EvalOptions {
   std::string run, data;
   std::int64_t samples = 0;
-  bool json = false;
+  bool json = false, follow = false;
 };
 
 void print_event(const TrainedModel& model, const train::Evaluation& result,
@@ -38,7 +42,17 @@ void print_text(const TrainedModel& model, const train::Evaluation& result,
   if (trigram) std::printf("a byte trigram with back-off has %.4f over all of it\n", *trigram);
 }
 
+int follow(const EvalOptions& options, const Program& program) {
+  if (!options.data.empty() || options.samples > 0)
+    throw ConfigError(std::string(options.data.empty() ? "--samples" : "--data") + " with --follow",
+                      {.operation = "eval",
+                       .advice = "Leave it out: the run's evaluations are to be comparable."});
+  rendezvous::ignore_launchers();  // one process suffices
+  return train::follow_run(program.argc(), program.argv(), options.run, options.json);
+}
+
 int eval_command(const EvalOptions& options, const Program& program) {
+  if (options.follow) return follow(options, program);
   TrainedModel model(program.argc(), program.argv(), options.run);
   const train::Settings& settings = model.settings;
   const std::string path = options.data.empty() ? settings.data_path : options.data;
@@ -46,9 +60,7 @@ int eval_command(const EvalOptions& options, const Program& program) {
   const auto corpus = input::SharedCorpus::make(data.load(path));
   const auto held_out = data.validation(corpus->validation(), corpus);
   const std::int64_t samples = options.samples > 0 ? options.samples : settings.validate_samples;
-  const std::int64_t batch = settings.batches.batch;
-  const auto batches = fixed_batches(model.job, *held_out, batch, settings.batches.micro,
-                                     (samples + batch - 1) / batch);
+  const auto batches = train::held_out_batches(model.job, settings, *held_out, samples);
   const train::Evaluation result = train::evaluate(model.strategy, settings.model, batches);
   std::optional<double> trigram;
   if (settings.model.context > 0)
@@ -70,7 +82,10 @@ void declare_eval(Command& command) {
       .option("--samples,--sequences", options.samples,
               "How many, spread evenly (default: train.validate_sequences)")
       .at_least(1);
-  command.flag("--json", options.json, "One validation event");
+  command.flag("--follow", options.follow,
+               "While the run trains: evaluate each checkpoint as it comes, and keep the best in "
+               "RUN/best");
+  command.flag("--json", options.json, "One validation event (--follow: one for each)");
   command.run([&] { return eval_command(options, command.program()); });
 }
 

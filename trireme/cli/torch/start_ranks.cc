@@ -10,11 +10,15 @@
 
 namespace trireme::inline v0::cli {
 
-int start_ranks(const plan::Job& job, int argc, char** argv, const train::WorkerSpec& spec) {
-  if (job.ranks == 1 && job.servers == 0) return train::run_training(argc, argv, spec);
+int start_ranks(const plan::Job& job, Duration evaluator_grace, int argc, char** argv,
+                const train::WorkerSpec& spec) {
+  if (job.ranks == 1 && job.servers == 0 && !job.evaluator)
+    return train::run_training(argc, argv, spec);
   launch::LaunchOptions options;
   options.ranks = job.ranks;
   options.servers = job.servers;
+  options.evaluator = job.evaluator;
+  options.evaluator_grace = evaluator_grace;
   // The arguments are only for `ps`; the rank reads the variable.
   options.command = {own_program(), "train", spec.folder};
   std::string variable = kWorkerVariable;

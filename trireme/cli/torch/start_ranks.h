@@ -13,9 +13,10 @@ namespace trireme::inline v0::cli {
 /// The environment variable that makes this program a rank: a WorkerSpec as text.
 inline constexpr const char* kWorkerVariable = "TRIREME_WORKER_SPEC";
 
-/// One rank without servers runs in this process; several processes run in their own. Returns the
-/// job's exit code.
-int start_ranks(const plan::Job& job, int argc, char** argv, const train::WorkerSpec& spec);
+/// One rank without servers and evaluator runs in this process; several processes run in their own.
+/// The job waits for its evaluator for at most `evaluator_grace`. Returns the job's exit code.
+int start_ranks(const plan::Job& job, Duration evaluator_grace, int argc, char** argv,
+                const train::WorkerSpec& spec);
 
 /// This process's rank and the number of ranks if mpirun, srun or torchrun started it. Processes of
 /// mpirun meet over MPI here, so from now on the failure of one ends all.

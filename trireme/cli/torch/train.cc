@@ -20,6 +20,8 @@
 #include "trireme/plan/link.h"
 #include "trireme/show/recorded_schedule.h"
 #include "trireme/show/schedule_picture.h"
+#include "trireme/train/evaluation_record.h"
+#include "trireme/train/follow_run.h"
 #include "trireme/train/job_plan.h"
 #include "trireme/train/resume_changes.h"
 #include "trireme/train/run_claim.h"
@@ -33,7 +35,8 @@ struct TrainOptions {
   std::string out, resume, trace, profile;
   std::vector<std::string> changed;  // keys
   bool json = false, help_config = false, fit = false;
-  bool trial = false;  // started by --fit: run and measure two steps
+  bool trial = false;     // started by --fit: run and measure two steps
+  bool validate = false;  // rank 0 does, although there is an evaluator
 };
 
 // Refuses an empty value, such as that of --resume "$RUN" with an unset variable.
@@ -53,6 +56,9 @@ void check_options(const Command& command, const TrainOptions& options) {
   if (!options.changed.empty() && options.resume.empty())
     throw ConfigError("--changed " + options.changed.front() + " without --resume",
                       {.operation = "train", .advice = "A new run has nothing to change."});
+  if (options.validate && options.job.evaluators == 0)
+    throw ConfigError("--validate without --evaluator 1",
+                      {.operation = "train", .advice = "Leave it out: rank 0 validates."});
 }
 
 // "--changed KEY=VALUE" is "--changed KEY --set KEY=VALUE".
@@ -88,7 +94,8 @@ void say_next(const TrainOptions& options, const std::string& program, const std
   } else if (code == 130 || code == 143) {
     say(options.json,
         "next: " + program + " train --resume " + folder +
-            (options.job.ranks > 1 ? " --ranks " + std::to_string(options.job.ranks) : ""));
+            (options.job.ranks > 1 ? " --ranks " + std::to_string(options.job.ranks) : "") +
+            (options.job.evaluators > 0 ? " --evaluator 1" : ""));
   }
 }
 
@@ -110,6 +117,11 @@ void draw_passes(const plan::Job& job, const train::RunFolder& folder, bool json
 }
 
 void check_ranks(const TrainingJobOptions& options, const rendezvous::RankEnvironment& place) {
+  if (options.evaluators > 0)
+    throw ConfigError(
+        "--evaluator 1, but " + place.launcher + " starts this job's processes",
+        {.operation = "config",
+         .advice = "Leave it away, and run `trireme eval RUN --follow` beside the training."});
   if (!options.ranks_given || options.ranks == place.size) return;
   throw ConfigError(
       "--ranks " + std::to_string(options.ranks) + ", but " + place.launcher + " started " +
@@ -202,6 +214,30 @@ int run_simulated(int ranks, const std::string& link, const train::WorkerSpec& s
   return code;
 }
 
+// What the ranks are told. `own_ranks`: `train` starts them.
+train::WorkerSpec spec_of(const TrainOptions& options, const TrainingJob& job,
+                          const train::RunClaim& claim, bool own_ranks, TimePoint began) {
+  return {.folder = claim.folder().path(),
+          .trace = options.trace,
+          .profile = options.profile,
+          .recompute = job.plan.job.recompute,
+          .device = job.device.kind,
+          .transport = job.plan.job.transport == "nccl" ? "nccl" : "",
+          .resume = claim.resumes(),
+          .json = options.json,
+          .validates = options.job.evaluators == 0 || options.validate,
+          .trial = options.trial,
+          .terminal = observe::is_own_terminal(options.json ? STDERR_FILENO : STDOUT_FILENO),
+          .predicted_bytes = job.plan.on_device()     ? job.plan.rank_bytes()
+                             : job.plan.job.simulated ? job.plan.host_total()
+                                                      : job.plan.memory.total(),
+          .predicted_step = job.plan.step_seconds(),
+          .product_seconds = product_seconds(job.plan, own_ranks),
+          .corpus = job.corpus->descriptor(),
+          .lock = claim.lock_descriptor(),
+          .began = began.time_since_epoch().count()};
+}
+
 int train_command(TrainOptions options, const Program& program) {
   if (options.help_config) {
     std::fputs(train::training_help().c_str(), stdout);
@@ -231,38 +267,25 @@ int train_command(TrainOptions options, const Program& program) {
       .ranks = options.job.ranks, .new_job = !claim.resumes(), .json = options.json};
   TrainingJob job = prepare(options.job, refine_of(options.fit, fitting, launcher.has_value()));
   check_memory(job, fitting);
+  if (options.job.evaluators > 0)
+    train::check_evaluator(train::Settings(job.config), options.validate);
   if (launcher) check_transport(job, *launcher);
   std::vector<train::Change> changes;
   if (claim.resumes())
     changes = train::check_changes(job.config, job.corpus->hash(), claim.folder(), options.changed);
+  if (claim.resumes() && options.job.evaluators > 0) train::EvaluationRecord::check(claim.folder());
   const train::RunFolder folder = claim.take(job.plan.job.name);
   folder.write_config(job.config);
   write_first_events(job, claim, changes, options.json);
   if (!job.device.note.empty()) say(options.json, job.device.note);
   say(options.json, plan::explain(job.plan) + "  run      " + folder.path());
   const bool simulated = job.plan.job.simulated;
-  const train::WorkerSpec spec{
-      .folder = folder.path(),
-      .trace = options.trace,
-      .profile = options.profile,
-      .recompute = job.plan.job.recompute,
-      .device = job.device.kind,
-      .transport = job.plan.job.transport == "nccl" ? "nccl" : "",
-      .resume = claim.resumes(),
-      .json = options.json,
-      .trial = options.trial,
-      .terminal = observe::is_own_terminal(options.json ? STDERR_FILENO : STDOUT_FILENO),
-      .predicted_bytes = job.plan.on_device() ? job.plan.rank_bytes()
-                         : simulated          ? job.plan.host_total()
-                                              : job.plan.memory.total(),
-      .predicted_step = job.plan.step_seconds(),
-      .product_seconds = product_seconds(job.plan, !launcher.has_value()),
-      .corpus = job.corpus->descriptor(),
-      .lock = claim.lock_descriptor(),
-      .began = began.time_since_epoch().count()};
+  const train::WorkerSpec spec = spec_of(options, job, claim, !launcher.has_value(), began);
   const auto run = [&] {
     if (launcher) return run_under_launcher(*launcher, program.argc(), program.argv(), spec);
-    if (!simulated) return start_ranks(job.plan.job, program.argc(), program.argv(), spec);
+    if (!simulated)
+      return start_ranks(job.plan.job, train::Settings(job.config).job.timeout_user_code,
+                         program.argc(), program.argv(), spec);
     return run_simulated(options.job.ranks, job.config.text("comm.link"), spec);
   };
   const int code = run();
@@ -297,6 +320,8 @@ void declare_train(Command& command) {
                "Choose layout and lanes (of a new job also batch.micro) by the memory that is "
                "there: memory.limit, else what the machine has left");
   command.flag("--trial", options.trial, {}).hidden();  // --fit starts these
+  command.flag("--validate", options.validate,
+               "With --evaluator 1: rank 0 validates as well, every train.validate_every steps");
   command.flag("--json", options.json, "Events as JSON lines on standard output");
   command.flag("--help-config", options.help_config, "List every key of the configuration");
   command.run([&] {

@@ -4,7 +4,6 @@
 #include <memory>
 #include <string>
 
-#include "trireme/checkpoint/checkpointer.h"
 #include "trireme/job/job.h"
 #include "trireme/strategy/strategy.h"
 #include "trireme/train/schema.h"

@@ -9,6 +9,7 @@
 #include "trireme/job/transport_check.h"
 #include "trireme/memory/offload_folder.h"
 #include "trireme/net/interfaces.h"
+#include "trireme/sync/sync_plan.h"
 #include "trireme/tensor/kernel_table.h"
 #include "trireme/train/device.h"
 #include "trireme/train/job_plan.h"
@@ -26,7 +27,16 @@ void add_training_options(Command& command, TrainingJobOptions& options) {
     return text;
   };
   command.option("CONFIG", options.config, "Configuration (TOML), such as configs/gpt-nano.toml");
-  command.option(kRanksOption, options.ranks, "Processes to train on").shows_default();
+  command.option(kWorkersOption, options.ranks, "Processes to train on").shows_default();
+  command
+      .option("--servers", options.servers,
+              "server.count: parameter servers beside them (and parallel.sync = server)")
+      .between(0, 65'536);
+  command
+      .option("--evaluator", options.evaluators,
+              "1: a process that evaluates every checkpoint and keeps the best, while the others "
+              "train")
+      .between(0, 1);
   command.option("--transport", options.transport, listed("comm.transport"))
       .completes(choices("comm.transport"));
   command.option("--algorithm", options.algorithm, listed("comm.algorithm"))
@@ -52,6 +62,29 @@ void check_surroundings(const train::Settings& settings, const TrainingJobOption
        {std::pair{"memory.offload", settings.strategy.offload},
         {"memory.offload_activations", settings.strategy.offload_activations}})
     if (!folder.empty() && folder != memory::kOnHost) memory::check_offload_folder(key, folder);
+}
+
+// --servers: server.count, and parallel.sync = server unless something says otherwise.
+void take_servers(config::Config& config, int servers) {
+  if (servers < 0) return;
+  const std::string option = "--servers " + std::to_string(servers);
+  const std::string& sync = config.text("parallel.sync");
+  const std::string source = config.source("parallel.sync");
+  const bool served = parallel::is_served(sync);
+  if (served != (servers > 0) && (served || source != "default"))
+    throw ConfigError(option + " with parallel.sync = \"" + sync + "\" (" + source + ")",
+                      {.operation = "config",
+                       .advice = served ? "Give at least 1, or another parallel.sync."
+                                        : "Leave one of them away: servers need parallel.sync = "
+                                          "\"server\"."});
+  if (servers == 0) return;
+  if (config.source("server.count") == "parallel.strategy" &&
+      config.integer("server.count") != servers)
+    throw ConfigError(option + ", but parallel.strategy = \"" + config.text("parallel.strategy") +
+                          "\" has server.count = " + std::to_string(config.integer("server.count")),
+                      {.operation = "config", .advice = "Leave one of them away."});
+  if (!served) config.assign("parallel.sync", "server", "--servers");
+  config.assign("server.count", static_cast<std::int64_t>(servers), "--servers");
 }
 
 // A plan may be for a GPU that is not here.
@@ -111,6 +144,7 @@ TrainingJob prepare(const TrainingJobOptions& options, const Refine& refine) {
   flag("comm.algorithm", options.algorithm, "--algorithm");
   flag("comm.link", options.link, "--link");
   flag("data.path", options.data, "--data");
+  take_servers(config, options.servers);
   // The run's saved configuration must mean the same from any folder.
   for (const char* key : {"data.path", "train.kernel_table", "parallel.schedule", "memory.offload",
                           "memory.offload_activations"}) {
@@ -148,6 +182,7 @@ TrainingJob prepare(const TrainingJobOptions& options, const Refine& refine) {
   }
   plan::TrainingPlan plan = planned(settings, corpus, name, options);
   plan.job.ranks_here = ranks_here;
+  plan.job.evaluator = options.evaluators > 0;
   if (settings.memory_limit != train::kNoMemoryLimit) {
     const MemoryLeft left = memory_of_host();
     plan.job.host_memory = left.bytes;
