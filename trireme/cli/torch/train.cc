@@ -10,6 +10,7 @@
 #include "trireme/base/error.h"
 #include "trireme/cli/cluster.h"
 #include "trireme/cli/files.h"
+#include "trireme/cli/host_options.h"
 #include "trireme/cli/opening.h"
 #include "trireme/cli/program.h"
 #include "trireme/cli/torch/fit/fit.h"
@@ -30,6 +31,7 @@ namespace {
 
 struct TrainOptions {
   TrainingJobOptions job;
+  HostArguments hosts;
   std::string out, resume, trace, profile;
   std::vector<std::string> changed;  // keys
   bool json = false, help_config = false, fit = false;
@@ -88,7 +90,9 @@ void say_next(const TrainOptions& options, const std::string& program, const std
   } else if (code == 130 || code == 143) {
     say(options.json,
         "next: " + program + " train --resume " + folder +
-            (options.job.ranks > 1 ? " --ranks " + std::to_string(options.job.ranks) : ""));
+            (options.job.ranks > 1 ? " --ranks " + std::to_string(options.job.ranks) : "") +
+            (options.hosts.list.empty() ? "" : " -H " + options.hosts.list) +
+            (options.hosts.file.empty() ? "" : " --hostfile " + options.hosts.file));
   }
 }
 
@@ -202,6 +206,25 @@ int run_simulated(int ranks, const std::string& link, const train::WorkerSpec& s
   return code;
 }
 
+// With -H the ranks are as many as there are slots, unless --ranks says otherwise.
+launch::HostOptions take_hosts(TrainOptions& options) {
+  launch::HostOptions hosts = host_options(options.hosts);
+  if (hosts.hosts.empty()) return hosts;
+  if (!options.job.ranks_given) options.job.ranks = launch::slots_of(hosts.hosts);
+  int most = 0;
+  for (const int count : launch::workers_by_host(options.job.ranks, hosts.hosts))
+    most = std::max(most, count);
+  options.job.ranks_here = most;
+  return hosts;
+}
+
+void check_hosts(const TrainingJob& job, const launch::HostOptions& hosts, bool launched) {
+  if (hosts.hosts.empty() || (!launched && !job.plan.job.simulated)) return;
+  throw ConfigError(std::string("-H with ") +
+                        (launched ? "another launcher" : "transport sim, which runs here alone"),
+                    {.operation = "config", .advice = "Leave one of them away."});
+}
+
 int train_command(TrainOptions options, const Program& program) {
   if (options.help_config) {
     std::fputs(train::training_help().c_str(), stdout);
@@ -210,6 +233,7 @@ int train_command(TrainOptions options, const Program& program) {
   const TimePoint began = steady_now();
   if (options.job.ranks_given && rendezvous::in_batch_script()) rendezvous::ignore_launchers();
   const auto launcher = under_launcher();
+  const launch::HostOptions hosts = take_hosts(options);
   if (launcher) {
     check_ranks(options.job, *launcher);
     options.job.ranks = launcher->size;
@@ -232,6 +256,7 @@ int train_command(TrainOptions options, const Program& program) {
   TrainingJob job = prepare(options.job, refine_of(options.fit, fitting, launcher.has_value()));
   check_memory(job, fitting);
   if (launcher) check_transport(job, *launcher);
+  check_hosts(job, hosts, launcher.has_value());
   std::vector<train::Change> changes;
   if (claim.resumes())
     changes = train::check_changes(job.config, job.corpus->hash(), claim.folder(), options.changed);
@@ -262,7 +287,7 @@ int train_command(TrainOptions options, const Program& program) {
       .began = began.time_since_epoch().count()};
   const auto run = [&] {
     if (launcher) return run_under_launcher(*launcher, program.argc(), program.argv(), spec);
-    if (!simulated) return start_ranks(job.plan.job, program.argc(), program.argv(), spec);
+    if (!simulated) return start_ranks(job.plan.job, hosts, program.argc(), program.argv(), spec);
     return run_simulated(options.job.ranks, job.config.text("comm.link"), spec);
   };
   const int code = run();
@@ -276,9 +301,10 @@ int train_command(TrainOptions options, const Program& program) {
 
 void declare_train(Command& command) {
   auto& options = command.keep<TrainOptions>();
-  command.about("Train a model on N ranks of this host")
+  command.about("Train a model on N ranks, of this host or of several")
       .footer("Example:\n  trireme train configs/gpt-nano.toml --ranks 2 --set train.steps=20");
   add_training_options(command, options.job);
+  add_host_options(command, options.hosts);
   command.option("--out", options.out,
                  "Folder of the run, new or empty (default: the next free runs/NAME)");
   command.option("--resume", options.resume,
