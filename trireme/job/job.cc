@@ -80,7 +80,7 @@ struct Job::Impl {
   std::shared_ptr<net::Transport> connect();
   /// Among the processes of this role; or among `all` of the job.
   std::vector<std::string> exchange(const std::string& key, const std::string& mine,
-                                    bool all = false);
+                                    bool served = false);
   void open_server();
   net::ChannelOptions channel_options(const std::string& listen_on) const;
   comm::CommunicatorOptions world_options();
@@ -152,10 +152,10 @@ Job::Impl::Impl(std::shared_ptr<net::Transport> transport, JobOptions given,
   make_host_groups(world);
 }
 
-// Servers tell all processes where they listen: by unix sockets, which share memory, if all are on
-// one host.
+// Servers tell workers where they listen: by unix sockets, which share memory, if all are on one
+// host. The evaluator takes no part, so that nobody waits for it.
 void Job::Impl::open_server() {
-  const std::vector<std::string> all = exchange("all hosts", host, /*all=*/true);
+  const std::vector<std::string> all = exchange("all hosts", host, /*served=*/true);
   const bool one_host =
       std::all_of(all.begin(), all.end(), [&](const std::string& one) { return one == host; });
   if (env.role == Role::Server)
@@ -163,7 +163,7 @@ void Job::Impl::open_server() {
         waiter, channel_options(
                     one_host ? "" : rendezvous::own_address(env.coordinator, options.interface)));
   const std::vector<std::string> addresses =
-      exchange("servers", acceptor ? acceptor->address() : "", /*all=*/true);
+      exchange("servers", acceptor ? acceptor->address() : "", /*served=*/true);
   const auto first = addresses.begin() + env.roles().first(Role::Server);
   server_addresses.assign(first, first + env.servers);
 }
@@ -198,7 +198,7 @@ void Job::Impl::leave() {
   world.reset();
   if (client) client->leave();
   if (meeting) meeting->stay(*waiter, options.timeout);
-  if (start) start->stay(*waiter, options.timeout);
+  if (start) start->stay(*waiter, options.timeout, options.timeout_user_code);
 }
 
 bool Job::Impl::rank_0_coordinates() const noexcept { return meeting || start; }
@@ -241,7 +241,7 @@ void Job::Impl::join() {
   client->watch([this](const rendezvous::News& news) { on_news(news); });
   status.set_wait("join", true, steady_now());
   heartbeat = std::make_unique<rendezvous::Heartbeat>(*client, status, options.timeout);
-  if (env.servers > 0) open_server();
+  if (env.servers > 0 && env.role != Role::Evaluator) open_server();
   hosts = env.role == Role::Worker ? exchange("hosts", host) : std::vector{host};
   if (env.role == Role::Worker) check_size();
   places = rendezvous::places_of(hosts, env.role == Role::Worker ? env.rank : 0);
@@ -312,13 +312,13 @@ comm::CommunicatorOptions Job::Impl::world_options() {
 
 // A rank that still loads its libraries is waited for like a rank in user code.
 std::vector<std::string> Job::Impl::exchange(const std::string& key, const std::string& mine,
-                                             bool all) {
+                                             bool served) {
   job::MembershipWatch watch(*client, status,
                              {env.process(), options.timeout, options.timeout_user_code});
   const rendezvous::Roles roles = env.roles();
   const rendezvous::CoordinatorClient::Group group =
-      all ? rendezvous::CoordinatorClient::Group()
-          : rendezvous::CoordinatorClient::Group{roles.first(env.role), env.size};
+      served ? rendezvous::CoordinatorClient::Group{0, roles.workers + roles.servers}
+             : rendezvous::CoordinatorClient::Group{roles.first(env.role), env.size};
   const TimePoint start = waiter->now();
   for (;;) {
     try {
@@ -421,7 +421,7 @@ const std::string& Job::host_name() const noexcept { return impl_->host; }
 Device Job::device() const noexcept {
   return impl_->gpu ? Device{DeviceKind::Cuda, impl_->gpu->index()} : Device{};
 }
-Role Job::role() const noexcept { return impl_->env.role; }
+Role Job::role() const noexcept { return impl_->env.chief ? Role::Chief : impl_->env.role; }
 int Job::num_workers() const noexcept { return impl_->env.roles().workers; }
 int Job::num_servers() const noexcept { return impl_->env.servers; }
 bool Job::has_evaluator() const noexcept { return impl_->env.evaluator; }

@@ -54,11 +54,12 @@ std::string working_folder() {
   return folder.string();
 }
 
-// A later entry replaces an earlier one of the same name.
-void put_variable(std::vector<std::string>& environment, const std::string& entry) {
+// An earlier entry of the same name counts.
+void add_variable(std::vector<std::string>& environment, const std::string& entry) {
   const std::string name = entry.substr(0, entry.find('=') + 1);
-  std::erase_if(environment, [&](const std::string& one) { return one.starts_with(name); });
-  environment.push_back(entry);
+  const bool there = std::any_of(environment.begin(), environment.end(),
+                                 [&](const std::string& one) { return one.starts_with(name); });
+  if (!there) environment.push_back(entry);
 }
 
 }  // namespace
@@ -195,16 +196,17 @@ int JobHosts::local_size(int process) const {
 
 std::vector<std::string> JobHosts::environment_of(int process,
                                                   std::vector<std::string> common) const {
-  put_variable(common, "TRIREME_LOCAL_RANK=" + std::to_string(local_rank(process)));
-  put_variable(common, "TRIREME_LOCAL_SIZE=" + std::to_string(local_size(process)));
-  if (several_) put_variable(common, "TRIREME_HOST=" + name_of(process));
+  add_variable(common, "TRIREME_LOCAL_RANK=" + std::to_string(local_rank(process)));
+  add_variable(common, "TRIREME_LOCAL_SIZE=" + std::to_string(local_size(process)));
+  if (several_) add_variable(common, "TRIREME_HOST=" + name_of(process));
   if (is_local(process)) {
-    put_variable(common, "TRIREME_COORDINATOR=" + coordinator_);
+    add_variable(common, "TRIREME_COORDINATOR=" + coordinator_);
     return common;
   }
-  std::vector<std::string> result = exported_variables(options_.elsewhere.exported);
-  for (const std::string& entry : common) put_variable(result, entry);
-  for (const std::string& entry : options_.elsewhere.environment) put_variable(result, entry);
+  std::vector<std::string> result = options_.elsewhere.environment;
+  for (const std::string& entry : common) add_variable(result, entry);
+  for (const std::string& entry : exported_variables(options_.elsewhere.exported))
+    add_variable(result, entry);
   return result;
 }
 
