@@ -127,6 +127,11 @@ Option Command::flag(const std::string& names, bool& value, const std::string& a
 
 bool Command::given(const std::string& option) const { return app_->count(option) > 0; }
 
+Command& Command::hidden() {
+  app_->group("");
+  return *this;
+}
+
 void Command::refuse(const std::string& why, const std::string& advice) {
   app_->group("")->allow_extras();
   app_->set_help_flag();

@@ -77,6 +77,8 @@ class Command {
   void unexpected(std::function<std::string(const std::string& argument)> message) {
     unexpected_ = std::move(message);
   }
+  /// Help and completion do not list it.
+  Command& hidden();
   /// Hides the command; with any arguments it ends with "NAME " + `why` and exit code 2.
   void refuse(const std::string& why, const std::string& advice);
 

@@ -1,9 +1,11 @@
-// trireme launch: starts N ranks of any program on this host.
+// trireme launch: starts N ranks of any program, on this host or on several.
 #include "trireme/launch/launch.h"
 
 #include <string>
 #include <vector>
 
+#include "trireme/base/error.h"
+#include "trireme/cli/host_options.h"
 #include "trireme/cli/program.h"
 
 namespace trireme::inline v0::cli {
@@ -11,11 +13,18 @@ namespace {
 
 struct CommandOptions {
   launch::LaunchOptions launch;
+  HostArguments hosts;
   int only_rank = -1, evaluators = 0;
   std::string bind = "core";
 };
 
-int launch_command(CommandOptions options) {
+int launch_command(CommandOptions options, bool ranks_given) {
+  options.launch.elsewhere = host_options(options.hosts);
+  if (!ranks_given && options.hosts.empty()) {
+    throw ConfigError("--workers (-n) is required",
+                      {.operation = "launch", .advice = "Give it, or hosts by -H."});
+  }
+  if (!ranks_given) options.launch.ranks = launch::slots_of(options.launch.elsewhere.hosts);
   options.launch.evaluator = options.evaluators == 1;
   if (options.only_rank >= 0) options.launch.only_rank = options.only_rank;
   options.launch.bind = options.bind == "core"   ? launch::Bind::Core
@@ -28,13 +37,18 @@ int launch_command(CommandOptions options) {
 
 void declare_launch(Command& command) {
   auto& options = command.keep<CommandOptions>();
-  command.about("Start N ranks of any program on this host")
+  command.about("Start N ranks of any program, on this host or on several")
       .footer(
-          "Examples:\n  trireme launch -n 2 -- echo hello\n"
-          "  trireme launch --workers 4 --servers 2 --evaluator 1 -- ./program");
-  command.option(kWorkersOption, options.launch.ranks, "Ranks to start")
-      .required()
+          "Example:\n  trireme launch -n 2 -- echo hello\n"
+          "  trireme launch --workers 4 --servers 2 --evaluator 1 -- ./program\n"
+          "On other hosts: trireme launch -H node07:4,node08:4 -- ./program. They are reached by ssh "
+          "without\na password (TRIREME_SSH: another command) and have the same folder and the same "
+          "Trireme.");
+  command
+      .option(kWorkersOption, options.launch.ranks,
+              "Ranks to start (with hosts: as many as they have slots)")
       .between(1, 65'536);
+  add_host_options(command, options.hosts);
   command.option("--servers", options.launch.servers, "Parameter servers to start as well")
       .between(0, 65'536);
   command.option("--evaluator", options.evaluators, "1: start an evaluator as well").between(0, 1);
@@ -54,7 +68,7 @@ void declare_launch(Command& command) {
            command.program().typed() + " launch -n " + std::to_string(given.ranks) + " -- " +
            given.command.front() + " " + argument + "`";
   });
-  command.run([&options] { return launch_command(options); });
+  command.run([&] { return launch_command(options, command.given("--ranks")); });
 }
 
 }  // namespace trireme::inline v0::cli

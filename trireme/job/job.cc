@@ -198,7 +198,7 @@ void Job::Impl::leave() {
   world.reset();
   if (client) client->leave();
   if (meeting) meeting->stay(*waiter, options.timeout);
-  if (start) start->stay(*waiter, options.timeout);
+  if (start) start->stay(*waiter, options.timeout, options.timeout_user_code);
 }
 
 bool Job::Impl::rank_0_coordinates() const noexcept { return meeting || start; }
@@ -421,7 +421,7 @@ const std::string& Job::host_name() const noexcept { return impl_->host; }
 Device Job::device() const noexcept {
   return impl_->gpu ? Device{DeviceKind::Cuda, impl_->gpu->index()} : Device{};
 }
-Role Job::role() const noexcept { return impl_->env.role; }
+Role Job::role() const noexcept { return impl_->env.chief ? Role::Chief : impl_->env.role; }
 int Job::num_workers() const noexcept { return impl_->env.roles().workers; }
 int Job::num_servers() const noexcept { return impl_->env.servers; }
 bool Job::has_evaluator() const noexcept { return impl_->env.evaluator; }

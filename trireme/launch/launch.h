@@ -1,7 +1,11 @@
-// launch: starts N ranks of one program on this host and supervises them until all have ended.
+// launch: starts N ranks of one program and supervises them until all have ended.
 //
 //   trireme launch -n 4 [--log-dir DIR] [--only-rank K] [--bind core|numa|none] -- PROGRAM ARGS...
 //   trireme launch --workers 4 --servers 2 --evaluator 1 -- PROGRAM ARGS...
+//   trireme launch -H node07:4,node08:4 -- PROGRAM ARGS...
+//
+// On other hosts it starts processes through ssh (remote_host.h). All hosts must be reached before
+// the first process is started.
 //
 // With servers or an evaluator the job ends when all workers have: the others are told and, if they
 // do not end by themselves, killed. The evaluator's failure is printed and ends nobody else.
@@ -22,9 +26,22 @@
 
 #include "trireme/base/clock.h"
 #include "trireme/launch/cores.h"
+#include "trireme/launch/hosts.h"
 #include "trireme/rendezvous/membership.h"
 
 namespace trireme::inline v0::launch {
+
+/// The hosts of a job on several.
+struct HostOptions {
+  std::vector<HostSlots> hosts;  // empty: this host alone
+  /// Runs on each other host and calls run_host_agent(): a program that lies at the same path there,
+  /// and its arguments.
+  std::vector<std::string> agent;
+  std::vector<std::string> exported;     // names of variables that processes elsewhere get
+  std::vector<std::string> environment;  // "NAME=value", elsewhere instead of LaunchOptions'
+  std::string shared_file;               // must have the same content on all hosts; may be empty
+  Duration patience = std::chrono::seconds(30);  // within which a host must answer
+};
 
 struct LaunchOptions {
   int ranks = 1;  // workers
@@ -39,7 +56,8 @@ struct LaunchOptions {
   /// Rank 0 writes to this process's stdout and stderr directly, without prefix (needed for a
   /// progress line on a terminal). Of the other ranks only stderr is shown. Not with log_dir.
   bool rank0_direct = false;
-  std::string listen = "127.0.0.1";
+  std::string listen = "127.0.0.1";  // with several hosts: all addresses
+  HostOptions elsewhere = {};
   Duration stop_grace = std::chrono::seconds(30);
   /// The evaluator is killed this long after the last worker's end.
   Duration evaluator_grace = std::chrono::seconds(30);

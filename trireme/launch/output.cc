@@ -101,8 +101,9 @@ void Output::line(int rank, bool error, std::string_view text) {
   if (!files_.empty()) write_all(files_[rank], std::string(text) + "\n");
   if (options_.on_line) return options_.on_line(rank, error, text);
   if (options_.only_rank && *options_.only_rank != rank) return;
-  if (options_.rank0_direct && files_.empty() && !error) return;
-  std::string whole = "[" + prefix(options_.roles(), rank) + "] ";
+  const bool plain = options_.rank0_direct && rank == 0;  // it is on another host
+  if (options_.rank0_direct && files_.empty() && !error && !plain) return;
+  std::string whole = plain ? "" : "[" + prefix(options_.roles(), rank) + "] ";
   whole.append(text);
   whole += '\n';
   const int descriptor = error ? STDERR_FILENO : STDOUT_FILENO;

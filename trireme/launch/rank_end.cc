@@ -44,8 +44,9 @@ std::string name_of(int signal) {
 }
 
 rendezvous::Failure failure_of(int process, const rendezvous::Roles& roles, const std::string& host,
-                               const Exit& exit, const rendezvous::StatusPage& status) {
-  const rendezvous::Activity activity = status.read(steady_now());
+                               const Ending& ending) {
+  const Exit& exit = ending.exit;
+  const rendezvous::Activity& activity = ending.activity;
   std::string what, advice;
   if (exit.signal != 0) {
     what =
@@ -55,7 +56,7 @@ rendezvous::Failure failure_of(int process, const rendezvous::Roles& roles, cons
     what = "ended with exit code " + std::to_string(exit.code);
     advice = "See its own last lines.";
   }
-  std::string sentence = exit.signal == 0 ? status.last_words() : std::string();
+  std::string sentence = exit.signal == 0 ? ending.last_words : std::string();
   if (sentence.empty())
     sentence = sentence_of(roles.name_of(process), host, what, activity, advice);
   return {process,

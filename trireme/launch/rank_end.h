@@ -3,9 +3,8 @@
 
 #include <string>
 
-#include "trireme/launch/sources.h"
+#include "trireme/launch/host.h"
 #include "trireme/rendezvous/membership.h"
-#include "trireme/rendezvous/status_page.h"
 
 namespace trireme::inline v0::launch {
 
@@ -13,6 +12,6 @@ namespace trireme::inline v0::launch {
 std::string name_of(int signal);
 /// A process's failure: its own last words, or its activity and exit status.
 rendezvous::Failure failure_of(int process, const rendezvous::Roles& roles, const std::string& host,
-                               const Exit& exit, const rendezvous::StatusPage& status);
+                               const Ending& ending);
 
 }  // namespace trireme::inline v0::launch

@@ -1,24 +1,19 @@
 #include "trireme/launch/supervisor.h"
 
-#include <fcntl.h>
 #include <signal.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <cstdlib>
-#include <cstring>
 #include <utility>
 
 #include "trireme/base/error.h"
 #include "trireme/base/standard_streams.h"
 #include "trireme/launch/rank_end.h"
+#include "trireme/launch/spawn.h"
 #include "trireme/net/endpoint.h"
 #include "trireme/observe/machine.h"
 #include "trireme/rendezvous/secret.h"
-
-extern char** environ;
 
 namespace trireme::inline v0::launch {
 namespace {
@@ -30,29 +25,8 @@ constexpr Duration kKillAfter = std::chrono::milliseconds(1600);
 constexpr Duration kCauseAfter = std::chrono::milliseconds(300);
 // A child process of a rank may keep its pipe open.
 constexpr Duration kOutputGrace = std::chrono::milliseconds(300);
-
-struct Pipe {
-  net::Descriptor out, in;
-};
-
-Pipe make_pipe() {
-  int ends[2];
-  if (pipe2(ends, O_CLOEXEC) == 0) return {net::Descriptor(ends[0]), net::Descriptor(ends[1])};
-  throw ResourceError(std::string("could not make a pipe: ") + std::strerror(errno),
-                      {.operation = "launch", .advice = "Raise the limit on open files."});
-}
-
-net::Descriptor copy_of(int descriptor) {
-  net::Descriptor copy(fcntl(descriptor, F_DUPFD_CLOEXEC, 0));
-  if (!copy) net::throw_system_error("dup");
-  return copy;
-}
-
-net::Descriptor empty_input() {
-  net::Descriptor file(open("/dev/null", O_RDONLY | O_CLOEXEC));
-  if (!file) net::throw_system_error("opening /dev/null");
-  return file;
-}
+// Other hosts end within this time after they were asked.
+constexpr Duration kHostGrace = std::chrono::seconds(3);
 
 }  // namespace
 
@@ -72,6 +46,7 @@ Supervisor::Supervisor(const LaunchOptions& options)
     : options_(options),
       host_(observe::host_name()),
       roles_(options.roles()),
+      hosts_(options),
       secret_(make_secret()),
       ranks_(static_cast<std::size_t>(std::max(roles_.processes(), 0))) {
   if (options.ranks < 1 || options.servers < 0 || options.command.empty()) {
@@ -79,7 +54,7 @@ Supervisor::Supervisor(const LaunchOptions& options)
         "needs at least one rank and a program",
         {.operation = "launch", .advice = "For example: trireme launch -n 2 -- ./program"});
   }
-  find_program(options.command.front());
+  if (hosts_.local_processes() > 0) find_program(options.command.front());
   outlive_readers();
   output_ = std::make_unique<Output>(options);
   if (options.handle_signals) blocked_.emplace();
@@ -89,11 +64,24 @@ Supervisor::Supervisor(const LaunchOptions& options)
     output_->give_up_at(signals_->descriptor());
     waiter_->add(signals_);
   }
-  auto coordinator = std::make_unique<rendezvous::Coordinator>(rendezvous::CoordinatorOptions{
-      .size = options.ranks,
-      .servers = options.servers,
-      .evaluator = options.evaluator,
-      .address = options.listen,
+  auto coordinator = make_coordinator(options.listen);
+  in_context([&] { coordinator_ = std::move(coordinator); });
+}
+
+// For several hosts: on all addresses, of both kinds where the system has IPv6.
+std::unique_ptr<rendezvous::Coordinator> Supervisor::make_coordinator(const std::string& address) {
+  if (hosts_.elsewhere() && address != "::" && address != "0.0.0.0") {
+    try {
+      return make_coordinator("::");
+    } catch (const ResourceError&) {
+      return make_coordinator("0.0.0.0");
+    }
+  }
+  return std::make_unique<rendezvous::Coordinator>(rendezvous::CoordinatorOptions{
+      .size = options_.ranks,
+      .servers = options_.servers,
+      .evaluator = options_.evaluator,
+      .address = address,
       .secret = secret_,
       .job = std::to_string(getpid()),
       .on_failure =
@@ -101,25 +89,27 @@ Supervisor::Supervisor(const LaunchOptions& options)
             waiter_->run([this, failure] { on_reported(failure); });
           },
   });
-  in_context([&] { coordinator_ = std::move(coordinator); });
 }
 
 Supervisor::~Supervisor() {
   // Ranks are left only if starting has failed half-way.
   waiter_->run([this] { kill_all(SIGKILL); });
   waiter_->wait_until([this] { return all_ended(); }, waiter_->now() + std::chrono::seconds(5));
+  close_hosts();
   if (signals_) waiter_->remove(signals_.get());
   blocked_.reset();       // from here on a signal ends this process
   coordinator_->close();  // its callbacks use the waiter
   waiter_.reset();        // its sources and timers use all other members
 }
 
-// On loopback the ranks inherit a new secret; otherwise the user must provide one.
+// On loopback the ranks inherit a new secret, and other hosts get it through ssh; otherwise the user
+// must provide one.
 std::string Supervisor::make_secret() const {
   const char* file = std::getenv("TRIREME_JOB_SECRET_FILE");
   if (file && *file != '\0') return rendezvous::read_secret_file(file);
-  return net::is_loopback(options_.listen) ? rendezvous::random_bytes(rendezvous::kSecretBytes)
-                                           : std::string();
+  return hosts_.elsewhere() || net::is_loopback(options_.listen)
+             ? rendezvous::random_bytes(rendezvous::kSecretBytes)
+             : std::string();
 }
 
 // Runs `task` in the progress context and waits until it has ended.
@@ -141,14 +131,14 @@ LaunchResult Supervisor::run() {
       kill_all(SIGKILL);
     });
   }
-  secret_file_ = net::Descriptor(rendezvous::secret_descriptor(secret_));
-  share_ = share_of_cores();
+  open_hosts();
   starting_ = true;
   const auto starter = std::make_shared<Starter>(*this);
   waiter_->add(starter);
   waiter_->wait_until([this] { return all_ended(); }, TimePoint::max());
   waiter_->remove(starter.get());
-  waiter_->wait_until([this] { return output_finished(); }, waiter_->now() + kOutputGrace);
+  waiter_->wait_until([this] { return hosts_.output_finished(); }, waiter_->now() + kOutputGrace);
+  close_hosts();
   LaunchResult last;
   in_context([&] {
     if (!start_error_) last = result();
@@ -157,12 +147,42 @@ LaunchResult Supervisor::run() {
   return last;
 }
 
-CoreShare Supervisor::share_of_cores() const {
-  const char* bound = std::getenv("OMP_PROC_BIND");
-  const bool bind = !std::getenv("GOMP_CPU_AFFINITY") && !std::getenv("KMP_AFFINITY") &&
-                    (!bound || std::string(bound) == "false");
-  return share_cores(affinity_cores(), observe::usable_cores().usable, roles_.processes(),
-                     bind ? options_.bind : Bind::None, numa_nodes());
+// All hosts answer before the first process is started.
+void Supervisor::open_hosts() {
+  if (hosts_.several()) write_all(STDERR_FILENO, "trireme: " + hosts_.describe() + "\n");
+  const HostEvents events{
+      .on_line = [this](int rank, bool error,
+                        std::string_view line) { output_->line(rank, error, line); },
+      .on_start = [this](int rank, pid_t pid) { on_start(rank, pid); },
+      .on_end = [this](int rank, const Ending& ending) { on_exit(rank, ending); }};
+  hosts_.prepare(secret_, coordinator_->endpoint());
+  std::exception_ptr failed;
+  in_context([&] {
+    try {
+      hosts_.open(*waiter_, guard_, events);
+    } catch (...) {
+      failed = std::current_exception();
+    }
+  });
+  if (failed) std::rethrow_exception(failed);
+  waiter_->wait_until([this] { return hosts_.decided() || first_signal_ != 0; },
+                      waiter_->now() + options_.elsewhere.patience);
+  in_context([&] {
+    try {
+      if (first_signal_ == 0) hosts_.check();
+    } catch (...) {
+      failed = std::current_exception();
+    }
+  });
+  if (failed) std::rethrow_exception(failed);
+}
+
+void Supervisor::close_hosts() {
+  in_context([this] { hosts_.close(); });
+  const auto closed = [this] { return hosts_.closed(); };
+  if (waiter_->wait_until(closed, waiter_->now() + kHostGrace)) return;
+  in_context([this] { hosts_.kill_connections(); });
+  waiter_->wait_until(closed, waiter_->now() + kHostGrace);
 }
 
 bool Supervisor::start_next() {
@@ -183,112 +203,53 @@ bool Supervisor::start_next() {
   return true;
 }
 
-std::vector<std::string> Supervisor::environment_of(int process, int status) const {
+std::vector<std::string> Supervisor::environment_of(int process) const {
   std::vector<std::string> result = options_.environment;
   const auto put = [&](const std::string& name, const std::string& value) {
     result.push_back(name + "=" + value);
   };
   const Role role = roles_.role_of(process);
-  const std::string number = std::to_string(process - roles_.first(role));
-  const std::string count = std::to_string(roles_.count(role));
-  put("TRIREME_RANK", number);
-  put("TRIREME_SIZE", count);
-  put("TRIREME_LOCAL_RANK", number);
-  put("TRIREME_LOCAL_SIZE", count);
+  put("TRIREME_RANK", std::to_string(process - roles_.first(role)));
+  put("TRIREME_SIZE", std::to_string(roles_.count(role)));
   put("TRIREME_ROLE", role == Role::Server      ? "server"
                       : role == Role::Evaluator ? "evaluator"
                                                 : "worker");
   put("TRIREME_WORKERS", std::to_string(roles_.workers));
   put("TRIREME_SERVERS", std::to_string(roles_.servers));
   put("TRIREME_EVALUATOR", roles_.evaluator ? "1" : "0");
-  put("TRIREME_COORDINATOR", coordinator_->endpoint());
   put("TRIREME_JOB", std::to_string(getpid()));
   put("TRIREME_EPOCH", "0");
-  put("TRIREME_SECRET_FD", std::to_string(secret_file_.get()));
-  put("TRIREME_STATUS_FD", std::to_string(status));
-  put("TRIREME_CORES", std::to_string(share_.per_rank));
-  put("TRIREME_SHARED_CORES", share_.overcommitted ? "1" : "0");
-  // Puts weights and activations on huge pages: matrix products access rows that are pages apart,
-  // and a GPT step is 4-7 % faster. The C library reads this only when a process starts.
-  if (std::getenv("GLIBC_TUNABLES") == nullptr) put("GLIBC_TUNABLES", "glibc.malloc.hugetlb=1");
-  for (char** variable = environ; *variable; ++variable) {
-    const std::string text = *variable;
-    const std::string name = text.substr(0, text.find('=') + 1);
-    const bool ours = std::any_of(result.begin(), result.end(), [&](const std::string& one) {
-      return one.compare(0, name.size(), name) == 0;
-    });
-    if (!ours) result.push_back(text);
-  }
-  return result;
+  return hosts_.environment_of(process, std::move(result));
 }
 
 void Supervisor::start_rank(int rank) {
+  const bool here = hosts_.is_local(rank);
   const bool direct =
-      options_.rank0_direct && rank == 0 && options_.log_dir.empty() && !options_.on_line;
-  Pipe output, error;
-  if (!direct) {
-    output = make_pipe();
-    error = make_pipe();
-    add_pipe(rank, false, std::move(output.out));
-    add_pipe(rank, true, std::move(error.out));
-  }
-  const net::Descriptor status(rendezvous::StatusPage::make_descriptor());
-  ranks_[rank].status = std::make_unique<rendezvous::StatusPage>(copy_of(status.get()).release());
+      here && options_.rank0_direct && rank == 0 && options_.log_dir.empty() && !options_.on_line;
   // A rank in its own process group may not read the terminal; rank 0 may read from a pipe or file.
-  const bool reads = rank == 0 && isatty(STDIN_FILENO) == 0;
-  const net::Descriptor nothing = reads ? net::Descriptor() : empty_input();
-  std::vector<int> inherit = options_.inherit;
-  inherit.insert(inherit.end(), {secret_file_.get(), status.get()});
-  const Process process =
-      spawn({.command = options_.command,
-             .environment = environment_of(rank, status.get()),
-             .input = nothing.get(),
-             .output = output.in.get(),
-             .error = error.in.get(),
-             .inherit = inherit,
-             .cores = share_.pinned.empty() ? std::vector<int>{} : share_.pinned[rank]});
-  supervise(rank, process);
+  const bool reads = here && rank == 0 && isatty(STDIN_FILENO) == 0;
+  hosts_.host_of(rank).start(rank, {.command = options_.command,
+                                    .environment = environment_of(rank),
+                                    .direct = direct,
+                                    .reads = reads,
+                                    .inherit = here ? options_.inherit : std::vector<int>{}});
 }
 
-void Supervisor::supervise(int rank, const Process& process) {
-  guard_.watch(process.pid);
-  ranks_[rank].pid = process.pid;
+void Supervisor::on_start(int rank, pid_t pid) {
+  ranks_[rank].started = true;
   ++running_;
-  coordinator_->set_process(rank, process.pid);
-  if (options_.on_start) options_.on_start(rank, process.pid);
-  try {
-    add(std::make_shared<ExitSource>(
-        process.pid, process.descriptor, [this](pid_t group) { guard_.forget(group); },
-        [this, rank](Exit exit) { on_exit(rank, exit); }));
-  } catch (...) {  // without the source its end would not be noticed
-    kill(-process.pid, SIGKILL);
-    guard_.forget(process.pid);
-    waitpid(process.pid, nullptr, 0);
-    ranks_[rank].pid = -1;
-    --running_;
-    throw;
-  }
+  coordinator_->set_process(rank, pid);
+  if (options_.on_start && pid > 0) options_.on_start(rank, pid);
 }
 
-void Supervisor::add(std::shared_ptr<DescriptorSource> source) {
-  source->when_finished([this, raw = source.get()] { waiter_->remove(raw); });
-  waiter_->add(source);
-}
-
-void Supervisor::add_pipe(int rank, bool error, net::Descriptor end) {
-  auto pipe = std::make_shared<LineSource>(
-      end.release(),
-      [this, rank, error](std::string_view line) { output_->line(rank, error, line); });
-  pipes_.push_back(pipe);
-  add(pipe);
-}
-
-void Supervisor::on_exit(int rank, Exit exit) {
+void Supervisor::on_exit(int rank, const Ending& ending) {
+  const Exit exit = ending.exit;
   ranks_[rank].exit = exit;
   const bool asked = stopped_as_asked(exit) && roles_.role_of(rank) == Role::Worker;
   if (exit.code != 0 && !asked) {
     const bool by_us = ranks_[rank].killed && (exit.signal == SIGKILL || exit.signal == SIGTERM);
-    const rendezvous::Failure failure = failure_of(rank, roles_, host_, exit, *ranks_[rank].status);
+    const std::string host = hosts_.several() ? hosts_.name_of(rank) : host_;
+    const rendezvous::Failure failure = failure_of(rank, roles_, host, ending);
     if (roles_.role_of(rank) == Role::Evaluator) {
       if (!by_us && !ending_) report_evaluator(failure);
     } else if (!finished_) {
@@ -357,11 +318,12 @@ void Supervisor::kill_after(Duration delay, int signal) {
 }
 
 void Supervisor::kill_all(int signal) {
-  for (Rank& rank : ranks_) {
-    if (rank.pid <= 0 || rank.exit) continue;
-    if (signal == SIGTERM || signal == SIGKILL) rank.killed = true;
-    kill(-rank.pid, signal);
-    if (signal != SIGKILL) kill(-rank.pid, SIGCONT);  // a stopped process cannot react
+  for (int rank = 0; rank < roles_.processes(); ++rank) {
+    if (!ranks_[rank].runs()) continue;
+    if (signal == SIGTERM || signal == SIGKILL) ranks_[rank].killed = true;
+    hosts_.host_of(rank).signal(rank, signal, /*group=*/true);
+    if (signal == SIGTERM)  // a stopped process cannot react
+      hosts_.host_of(rank).signal(rank, SIGCONT, /*group=*/true);
   }
 }
 
@@ -377,8 +339,8 @@ void Supervisor::on_signal(int signal) {
   stop_signal_ = stop_signal_for(signal);
   if (coordinator_) coordinator_->request_stop(stop_signal_);
   for (int process = 0; process < roles_.workers; ++process) {  // the others end with them
-    const Rank& rank = ranks_[static_cast<std::size_t>(process)];
-    if (rank.pid > 0 && !rank.exit) kill(rank.pid, stop_signal_);
+    if (ranks_[process].runs())
+      hosts_.host_of(process).signal(process, stop_signal_, /*group=*/false);
   }
   kill_after(options_.stop_grace, SIGKILL);
 }
@@ -389,11 +351,6 @@ void Supervisor::suspend() {
   raise(SIGSTOP);
   coordinator_->forgive_silence();
   kill_all(SIGCONT);
-}
-
-bool Supervisor::output_finished() const {
-  return std::all_of(pipes_.begin(), pipes_.end(),
-                     [](const auto& pipe) { return pipe->finished(); });
 }
 
 LaunchResult Supervisor::result() const {

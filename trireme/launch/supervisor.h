@@ -14,13 +14,11 @@
 
 #include "trireme/base/real_waiter.h"
 #include "trireme/launch/guard.h"
+#include "trireme/launch/job_hosts.h"
 #include "trireme/launch/launch.h"
 #include "trireme/launch/output.h"
 #include "trireme/launch/sources.h"
-#include "trireme/launch/spawn.h"
-#include "trireme/net/socket.h"
 #include "trireme/rendezvous/coordinator.h"
-#include "trireme/rendezvous/status_page.h"
 
 namespace trireme::inline v0::launch {
 
@@ -32,25 +30,25 @@ class Supervisor {
 
  private:
   struct Rank {
-    pid_t pid = -1;
+    bool started = false;
     std::optional<Exit> exit;
     bool killed = false;  // we sent it SIGTERM or SIGKILL while it ran
-    std::unique_ptr<rendezvous::StatusPage> status;
+    bool runs() const noexcept { return started && !exit; }
   };
   class Starter;
 
   std::string make_secret() const;
-  CoreShare share_of_cores() const;
+  std::unique_ptr<rendezvous::Coordinator> make_coordinator(const std::string& address);
+  void open_hosts();
+  void close_hosts();
   /// Starts the next rank unless the job is ending. False if no more ranks are to be started.
   bool start_next();
   void start_rank(int rank);
-  void supervise(int rank, const Process& process);
-  std::vector<std::string> environment_of(int process, int status) const;
+  std::vector<std::string> environment_of(int process) const;
   void in_context(const std::function<void()>& task);
-  void add(std::shared_ptr<DescriptorSource> source);
-  void add_pipe(int rank, bool error, net::Descriptor end);
 
-  void on_exit(int rank, Exit exit);
+  void on_start(int rank, pid_t pid);
+  void on_exit(int rank, const Ending& ending);
   void on_reported(const rendezvous::Failure& failure);
   void on_signal(int signal);
   void suspend();
@@ -63,26 +61,23 @@ class Supervisor {
   void kill_role(Role role);
   void kill_all(int signal);
   bool all_ended() const noexcept { return !starting_ && running_ == 0; }
-  bool output_finished() const;
   LaunchResult result() const;
 
   const LaunchOptions& options_;
   const std::string host_;
   const rendezvous::Roles roles_;
+  JobHosts hosts_;
   Guard guard_;                            // made first, when the process to copy is smallest
   std::optional<BlockedSignals> blocked_;  // before any thread
   std::shared_ptr<SignalSource> signals_;
   std::unique_ptr<Output> output_;
   const std::string secret_;
-  net::Descriptor secret_file_;  // inherited by the ranks
-  CoreShare share_;
   std::unique_ptr<rendezvous::Coordinator> coordinator_;
   std::vector<Rank> ranks_;  // all processes, in the order of Roles; never resized
   int num_started_ = 0;
   std::atomic<bool> starting_{false};
   std::atomic<int> running_{0};  // ranks whose end has not been handled
   std::exception_ptr start_error_;
-  std::vector<std::shared_ptr<LineSource>> pipes_;
   int first_signal_ = 0;  // the one that asked this process to stop
   int stop_signal_ = 0;   // the one that asked the ranks to stop
   int insisted_ = 0;      // number of SIGINT and SIGTERM so far

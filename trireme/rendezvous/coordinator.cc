@@ -3,7 +3,6 @@
 #include <grpcpp/grpcpp.h>
 #include <grpcpp/server_posix.h>
 
-#include <algorithm>
 #include <chrono>
 #include <mutex>
 #include <utility>
@@ -100,12 +99,16 @@ void Coordinator::forgive_silence() {
   impl_->service.members_.forgive(steady_now());
 }
 
-bool Coordinator::awaits_anybody(Duration silence) const {
+bool Coordinator::awaits_workers(Duration silence) const {
   std::lock_guard lock(impl_->service.mutex_);
-  const Table table = impl_->service.members_.table(steady_now());
-  return std::any_of(table.peers.begin(), table.peers.end(), [&](const PeerState& peer) {
-    return peer.phase == Phase::Joined && (peer.stopped || peer.silent < silence);
-  });
+  const Roles& roles = impl_->service.members_.roles();
+  return impl_->service.members_.awaits(0, roles.workers, silence, steady_now());
+}
+
+bool Coordinator::awaits_others(Duration silence) const {
+  std::lock_guard lock(impl_->service.mutex_);
+  const Roles& roles = impl_->service.members_.roles();
+  return impl_->service.members_.awaits(roles.workers, roles.processes(), silence, steady_now());
 }
 
 bool Coordinator::has_joined(int rank) const {

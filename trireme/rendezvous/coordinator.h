@@ -57,8 +57,10 @@ class Coordinator {
   /// All workers have ended: servers and the evaluator shall end, too.
   void finish();
   bool has_joined(int rank) const;
-  /// True while some rank has not left or ended and has not been silent for `silence`.
-  bool awaits_anybody(Duration silence) const;
+  /// True while some worker has not left or ended and has not been silent for `silence`.
+  bool awaits_workers(Duration silence) const;
+  /// The same of servers and the evaluator.
+  bool awaits_others(Duration silence) const;
 
  private:
   struct Impl;

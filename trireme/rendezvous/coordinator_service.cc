@@ -188,6 +188,7 @@ void Service::on_stream_end(int rank, std::uint32_t stream) {
   if (members_.phase(rank) != Phase::Joined) return;
   const std::string who = members_.roles().name_of(rank) + " on host " + members_.host(rank);
   members_.end(rank);
+  if (members_.roles().role_of(rank) == Role::Evaluator) return gone(rank, who + " is gone");
   const bool news =
       members_.fail({.rank = rank,
                      .host = members_.host(rank),

@@ -135,7 +135,7 @@ TEST(Coordinator, AStreamThatBreaksOffIsTheEndOfItsRankWhereNobodyElseSeesIt) {
     stream->Finish();
     EXPECT_EQ(arrived.wait(seen ? milliseconds(50) : milliseconds(5000)), !seen);
     zero.stop_watching();
-    EXPECT_EQ(coordinator.awaits_anybody(seconds(5)), true) << "rank 0";
+    EXPECT_EQ(coordinator.awaits_workers(seconds(5)), true) << "rank 0";
     if (seen) continue;
     EXPECT_EQ(got.failure.rank, 1);
     EXPECT_EQ(got.failure.exit_code, 160);

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "trireme/base/error.h"
+#include "trireme/base/words.h"
 #include "trireme/rendezvous/launchers.h"
 
 namespace trireme::inline v0::rendezvous {
@@ -18,8 +19,13 @@ struct Candidate {
   const RankEnvironment& rank() const { return *reading.rank; }
 };
 
+// "rank 1 of 4", "rank 1 of 4 beside 2 servers", "server 0 of 2", "the evaluator".
 std::string rank_of_size(const RankEnvironment& rank) {
-  return "rank " + std::to_string(rank.rank) + " of " + std::to_string(rank.size);
+  if (rank.role == Role::Evaluator) return "the evaluator";
+  const std::string text =
+      rank.roles().name_of(rank.process()) + " of " + std::to_string(rank.size);
+  if (rank.role != Role::Worker || rank.servers == 0) return text;
+  return text + " beside " + counted(rank.servers, "server");
 }
 
 std::string describe_candidate(const Candidate& one) {
@@ -48,8 +54,8 @@ bool started_by(const Candidate& inner, const Candidate& outer) {
 Candidate choose_candidate(const std::vector<Candidate>& candidates) {
   const Candidate* chosen = &candidates.front();
   for (const Candidate& other : candidates) {
-    const bool agree =
-        chosen->rank().rank == other.rank().rank && chosen->rank().size == other.rank().size;
+    const bool agree = chosen->rank().process() == other.rank().process() &&
+                       chosen->rank().roles() == other.rank().roles();
     if (agree || started_by(*chosen, other)) continue;
     if (!started_by(other, *chosen)) refuse_contradiction(*chosen, other);
     chosen = &other;

@@ -23,11 +23,14 @@ struct MeetingPlace {
   std::string host;        // rank 0's host, as other ranks reach it: "node07"
   std::uint16_t port = 0;  // the coordinator's, unless it is taken; 0: one that follows from `name`
   bool one_host = true;    // all ranks are on one host
+  /// There may be an evaluator of which the other processes do not know.
+  bool admits_evaluator = false;
 };
 
 struct RankEnvironment {
   int rank = 0, size = 1;  // within the role
   Role role = Role::Worker;
+  bool chief = false;  // the launcher calls rank 0 so
   int servers = 0;
   bool evaluator = false;
   int workers = 0;                     // 0: `size`
@@ -47,6 +50,8 @@ struct RankEnvironment {
   Roles roles() const noexcept { return {workers > 0 ? workers : size, servers, evaluator}; }
   /// The coordinator's number of this process.
   int process() const noexcept { return roles().first(role) + rank; }
+  /// Whether a launcher states several processes.
+  bool several() const noexcept { return roles().processes() > 1; }
 };
 
 using Getenv = std::function<std::optional<std::string>(const char* name)>;

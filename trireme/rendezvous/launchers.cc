@@ -212,7 +212,7 @@ std::optional<RankEnvironment> from_tf_config(const Getenv& get, std::string& wh
   if (!config || config->empty()) return std::nullopt;
   why = "TF_CONFIG";
   auto rank = parse_tf_config(*config);
-  return rank && rank->size > 1 ? rank : std::nullopt;
+  return rank && rank->several() ? rank : std::nullopt;
 }
 
 // Kubernetes gives a pod of an Indexed Job its index only. The manifest sets the other two variables

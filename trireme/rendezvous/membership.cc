@@ -190,6 +190,14 @@ Table Membership::table(TimePoint now) {
   return table;
 }
 
+bool Membership::awaits(int first, int end, Duration silence, TimePoint now) {
+  note_work(now);
+  return std::any_of(rows_.begin() + first, rows_.begin() + end, [&](const Row& row) {
+    return row.phase == Phase::Joined &&
+           (row.held == now || now - std::max(row.seen, row.held) < silence);
+  });
+}
+
 Verdict judge(const Table& table, const std::string& operation, Duration waited,
               const JudgeOptions& options) {
   Verdict verdict;

@@ -79,6 +79,8 @@ class Membership {
 
   /// Of the workers: they wait for one another.
   Table table(TimePoint now);
+  /// Whether one of the processes [first, end) is there and has not been silent for `silence`.
+  bool awaits(int first, int end, Duration silence, TimePoint now);
 
  private:
   struct Row {

@@ -79,7 +79,7 @@ std::shared_ptr<net::Transport> MpiMeeting::connect(std::shared_ptr<Waiter> wait
 }
 
 void MpiMeeting::stay(Waiter& waiter, Duration timeout) const {
-  while (coordinator_ && coordinator_->awaits_anybody(timeout)) {
+  while (coordinator_ && coordinator_->awaits_workers(timeout)) {
     waiter.sleep(std::chrono::milliseconds(2));
   }
 }

@@ -143,7 +143,7 @@ SocketMeeting::SocketMeeting(RankEnvironment& env, const std::shared_ptr<Waiter>
   const std::string name = name_of_this_one(env);
   const TimePoint deadline = waiter->now() + timeout;
   env.job = name;
-  if (env.rank == 0) {
+  if (env.process() == 0) {
     env.meeting->one_host ? open_on_one_host(env, name) : open_to_all(env, name);
     const auto endpoint = net::parse_endpoint(coordinator_->endpoint()).value();
     const bool any = !net::is_loopback(endpoint.host);
@@ -162,12 +162,24 @@ SocketMeeting::~SocketMeeting() {
   if (door_) waiter_->remove(door_.get());
 }
 
+rendezvous::CoordinatorOptions SocketMeeting::options_for(const RankEnvironment& env,
+                                                          const std::string& name) const {
+  const rendezvous::Roles roles = env.roles();
+  return {.size = roles.workers,
+          .servers = roles.servers,
+          .evaluator = roles.evaluator || env.meeting->admits_evaluator,
+          .secret = secret_,
+          .job = name,
+          .lost_with_stream = true};
+}
+
 void SocketMeeting::open_on_one_host(const RankEnvironment& env, const std::string& name) {
   secret_ = env.secret_file.empty() ? rendezvous::random_bytes(rendezvous::kSecretBytes)
                                     : secret_for(env, name);
-  coordinator_ = std::make_unique<rendezvous::Coordinator>(rendezvous::CoordinatorOptions{
-      .size = env.size, .secret = secret_, .job = name, .lost_with_stream = true});
-  door_ = std::make_shared<Door>(unix_name(name), env.size,
+  const rendezvous::CoordinatorOptions options = options_for(env, name);
+  coordinator_ = std::make_unique<rendezvous::Coordinator>(options);
+  const int processes = options.size + options.servers + (options.evaluator ? 1 : 0);
+  door_ = std::make_shared<Door>(unix_name(name), processes,
                                  coordinator_->endpoint() + "\n" + secret_, *coordinator_);
   waiter_->add(door_);
 }
@@ -175,17 +187,14 @@ void SocketMeeting::open_on_one_host(const RankEnvironment& env, const std::stri
 void SocketMeeting::open_to_all(const RankEnvironment& env, const std::string& name) {
   secret_ = secret_for(env, name);
   const std::string& host = env.meeting->host;
+  rendezvous::CoordinatorOptions options = options_for(env, name);
+  options.address = net::is_loopback(host)                ? "127.0.0.1"
+                    : host.find(':') != std::string::npos ? "::"
+                                                          : "0.0.0.0";
   for (int attempt = 0; !coordinator_; ++attempt) {
+    options.port = port_of(*env.meeting, name, attempt);
     try {
-      coordinator_ = std::make_unique<rendezvous::Coordinator>(rendezvous::CoordinatorOptions{
-          .size = env.size,
-          .address = net::is_loopback(host)                ? "127.0.0.1"
-                     : host.find(':') != std::string::npos ? "::"
-                                                           : "0.0.0.0",
-          .port = port_of(*env.meeting, name, attempt),
-          .secret = secret_,
-          .job = name,
-          .lost_with_stream = true});
+      coordinator_ = std::make_unique<rendezvous::Coordinator>(options);
     } catch (const ResourceError&) {
       if (attempt + 1 == kPorts) throw;  // all are taken
     }
@@ -198,7 +207,7 @@ void SocketMeeting::ask_on_this_host(RankEnvironment& env, const std::string& na
   while (env.coordinator.empty() && waiter_->now() < deadline) {
     try {
       const net::Descriptor socket = net::dial(*waiter_, door, deadline);
-      const std::int32_t rank = env.rank;
+      const std::int32_t rank = env.process();
       net::write_all(*waiter_, socket.get(), std::as_bytes(std::span(&rank, 1)), deadline, door);
       std::array<char, kMostBytes> bytes{};
       net::wait_for(*waiter_, socket.get(), POLLIN, deadline, door);
@@ -226,10 +235,13 @@ void SocketMeeting::search(RankEnvironment& env, const std::string& name, TimePo
   }
 }
 
-void SocketMeeting::stay(Waiter& waiter, Duration timeout) const {
-  while (coordinator_ && coordinator_->awaits_anybody(timeout)) {
-    waiter.sleep(std::chrono::milliseconds(2));
-  }
+void SocketMeeting::stay(Waiter& waiter, Duration timeout, Duration patience) const {
+  constexpr Duration kLook = std::chrono::milliseconds(2);
+  while (coordinator_ && coordinator_->awaits_workers(timeout)) waiter.sleep(kLook);
+  if (coordinator_) coordinator_->finish();
+  const TimePoint end = waiter.now() + patience;
+  while (coordinator_ && coordinator_->awaits_others(timeout) && waiter.now() < end)
+    waiter.sleep(kLook);
 }
 
 std::vector<std::string> exchange_by_sockets(const RankEnvironment& env, const std::string& mine,
@@ -242,13 +254,14 @@ std::vector<std::string> exchange_by_sockets(const RankEnvironment& env, const s
     rendezvous::CoordinatorClient client({.endpoint = place.coordinator,
                                           .secret = meeting.secret(),
                                           .job = place.job,
-                                          .rank = place.rank,
+                                          .rank = place.process(),
                                           .host = observe::host_name(),
                                           .timeout = timeout});
-    all = client.exchange("before the job", mine, timeout);
+    all = client.exchange("before the job", mine, timeout,
+                          {0, place.roles().workers + place.roles().servers});
     client.leave();
   }
-  meeting.stay(*waiter, timeout);
+  meeting.stay(*waiter, timeout, timeout);
   return all;
 }
 

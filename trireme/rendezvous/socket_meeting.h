@@ -29,12 +29,15 @@ class SocketMeeting {
   SocketMeeting(const SocketMeeting&) = delete;
 
   const std::string& secret() const noexcept { return secret_; }
-  /// Called when this rank has left. On rank 0, keeps the coordinator until the other ranks have
-  /// left or have been silent for `timeout`.
-  void stay(Waiter& waiter, Duration timeout) const;
+  /// Called when this process has left. On rank 0, keeps the coordinator until the other workers have
+  /// left or have been silent for `timeout`, tells servers and the evaluator, and waits for them, too,
+  /// at most for `patience`.
+  void stay(Waiter& waiter, Duration timeout, Duration patience) const;
 
  private:
   class Door;
+  rendezvous::CoordinatorOptions options_for(const rendezvous::RankEnvironment& env,
+                                             const std::string& name) const;
   void open_on_one_host(const rendezvous::RankEnvironment& env, const std::string& name);
   void open_to_all(const rendezvous::RankEnvironment& env, const std::string& name);
   void ask_on_this_host(rendezvous::RankEnvironment& env, const std::string& name,
@@ -47,7 +50,8 @@ class SocketMeeting {
   std::shared_ptr<Door> door_;                            // on rank 0 of a job on one host
 };
 
-/// For programs before they make a Job: returns one text per process of the start.
+/// For programs before they make a Job: returns one text per worker and server of the start. Not for
+/// the evaluator.
 std::vector<std::string> exchange_by_sockets(const rendezvous::RankEnvironment& env,
                                              const std::string& mine, Duration timeout);
 

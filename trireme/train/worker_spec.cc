@@ -2,6 +2,7 @@
 
 #include <sstream>
 
+#include "trireme/base/clock.h"
 #include "trireme/base/error.h"
 
 namespace trireme::inline v0::train {
@@ -32,6 +33,7 @@ WorkerSpec WorkerSpec::from_text(const std::string& text) {
   std::getline(in, spec.recompute);
   std::getline(in, spec.device);
   std::getline(in, spec.transport);
+  if (spec.began < 0) spec.began = steady_now().time_since_epoch().count();
   if (spec.folder.empty()) {
     throw ConfigError("TRIREME_WORKER_SPEC does not say what a rank is to do",
                       {.operation = "train", .advice = "Unset it: `trireme train` sets its own."});

@@ -25,7 +25,8 @@ struct WorkerSpec {
   /// Descriptor of the data, read by the launcher (input/shared_corpus.h); -1: this rank reads it.
   int corpus = -1;
   int lock = -1;  // descriptor of the run folder's lock, kept open by this rank; -1: none
-  /// Start of the command on rank 0's host: steady_now() in ns. train.max_time counts from it.
+  /// Start of the command on rank 0's host: steady_now() in ns. train.max_time counts from it. -1:
+  /// the command was started on another host; from_text() takes the present.
   std::int64_t began = 0;
 
   std::string to_text() const;

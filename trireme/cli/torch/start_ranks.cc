@@ -7,12 +7,29 @@
 #include "trireme/launch/launch.h"
 #include "trireme/rendezvous/mpi_meeting.h"
 #include "trireme/rendezvous/socket_meeting.h"
+#include "trireme/train/run_folder.h"
 
 namespace trireme::inline v0::cli {
 
-int start_ranks(const plan::Job& job, Duration evaluator_grace, int argc, char** argv,
-                const train::WorkerSpec& spec) {
-  if (job.ranks == 1 && job.servers == 0 && !job.evaluator)
+namespace {
+
+std::string variable_of(const train::WorkerSpec& spec) {
+  return std::string(kWorkerVariable) + "=" + spec.to_text();
+}
+
+// Descriptors, times and the terminal are of this host.
+train::WorkerSpec spec_elsewhere(train::WorkerSpec spec) {
+  spec.corpus = spec.lock = -1;
+  spec.began = -1;
+  spec.terminal = false;
+  return spec;
+}
+
+}  // namespace
+
+int start_ranks(const plan::Job& job, const launch::HostOptions& hosts, Duration evaluator_grace,
+                int argc, char** argv, const train::WorkerSpec& spec) {
+  if (job.ranks == 1 && job.servers == 0 && !job.evaluator && hosts.hosts.empty())
     return train::run_training(argc, argv, spec);
   launch::LaunchOptions options;
   options.ranks = job.ranks;
@@ -21,9 +38,10 @@ int start_ranks(const plan::Job& job, Duration evaluator_grace, int argc, char**
   options.evaluator_grace = evaluator_grace;
   // The arguments are only for `ps`; the rank reads the variable.
   options.command = {own_program(), "train", spec.folder};
-  std::string variable = kWorkerVariable;
-  variable.append("=").append(spec.to_text());
-  options.environment.push_back(variable);
+  options.environment.push_back(variable_of(spec));
+  options.elsewhere = hosts;
+  options.elsewhere.environment.push_back(variable_of(spec_elsewhere(spec)));
+  options.elsewhere.shared_file = train::RunFolder(spec.folder).config();
   for (const int descriptor : {spec.corpus, spec.lock})
     if (descriptor >= 0) options.inherit.push_back(descriptor);
   options.rank0_direct = true;

@@ -1,9 +1,10 @@
-// Starts the ranks of a training job on this host and waits for them, or becomes a rank that
+// Starts the ranks of a training job, here or on several hosts, and waits for them, or becomes a rank that
 // another launcher (mpirun, srun, torchrun) has started.
 #pragma once
 
 #include <optional>
 
+#include "trireme/launch/launch.h"
 #include "trireme/plan/training_plan.h"
 #include "trireme/rendezvous/environment.h"
 #include "trireme/train/trainer.h"
@@ -13,9 +14,11 @@ namespace trireme::inline v0::cli {
 /// The environment variable that makes this program a rank: a WorkerSpec as text.
 inline constexpr const char* kWorkerVariable = "TRIREME_WORKER_SPEC";
 
-/// One rank without servers and evaluator runs in this process; several processes run in their own.
-/// The job waits for its evaluator for at most `evaluator_grace`. Returns the job's exit code.
-int start_ranks(const plan::Job& job, Duration evaluator_grace, int argc, char** argv,
+/// One rank without servers and evaluator runs in this process; several processes run in their own, and
+/// those on other hosts must see the run's folder. The job waits for its evaluator for at most
+/// `evaluator_grace`. Returns the job's exit code.
+int start_ranks(const plan::Job& job, const launch::HostOptions& hosts, Duration evaluator_grace,
+                int argc, char** argv,
                 const train::WorkerSpec& spec);
 
 /// This process's rank and the number of ranks if mpirun, srun or torchrun started it. Processes of

@@ -10,6 +10,7 @@
 #include "trireme/base/error.h"
 #include "trireme/cli/cluster.h"
 #include "trireme/cli/files.h"
+#include "trireme/cli/host_options.h"
 #include "trireme/cli/opening.h"
 #include "trireme/cli/program.h"
 #include "trireme/cli/torch/fit/fit.h"
@@ -32,6 +33,7 @@ namespace {
 
 struct TrainOptions {
   TrainingJobOptions job;
+  HostArguments hosts;
   std::string out, resume, trace, profile;
   std::vector<std::string> changed;  // keys
   bool json = false, help_config = false, fit = false;
@@ -95,6 +97,8 @@ void say_next(const TrainOptions& options, const std::string& program, const std
     say(options.json,
         "next: " + program + " train --resume " + folder +
             (options.job.ranks > 1 ? " --ranks " + std::to_string(options.job.ranks) : "") +
+            (options.hosts.list.empty() ? "" : " -H " + options.hosts.list) +
+            (options.hosts.file.empty() ? "" : " --hostfile " + options.hosts.file) +
             (options.job.evaluators > 0 ? " --evaluator 1" : ""));
   }
 }
@@ -238,6 +242,25 @@ train::WorkerSpec spec_of(const TrainOptions& options, const TrainingJob& job,
           .began = began.time_since_epoch().count()};
 }
 
+// With -H the ranks are as many as there are slots, unless --ranks says otherwise.
+launch::HostOptions take_hosts(TrainOptions& options) {
+  launch::HostOptions hosts = host_options(options.hosts);
+  if (hosts.hosts.empty()) return hosts;
+  if (!options.job.ranks_given) options.job.ranks = launch::slots_of(hosts.hosts);
+  int most = 0;
+  for (const int count : launch::workers_by_host(options.job.ranks, hosts.hosts))
+    most = std::max(most, count);
+  options.job.ranks_here = most;
+  return hosts;
+}
+
+void check_hosts(const TrainingJob& job, const launch::HostOptions& hosts, bool launched) {
+  if (hosts.hosts.empty() || (!launched && !job.plan.job.simulated)) return;
+  throw ConfigError(std::string("-H with ") +
+                        (launched ? "another launcher" : "transport sim, which runs here alone"),
+                    {.operation = "config", .advice = "Leave one of them away."});
+}
+
 int train_command(TrainOptions options, const Program& program) {
   if (options.help_config) {
     std::fputs(train::training_help().c_str(), stdout);
@@ -246,6 +269,7 @@ int train_command(TrainOptions options, const Program& program) {
   const TimePoint began = steady_now();
   if (options.job.ranks_given && rendezvous::in_batch_script()) rendezvous::ignore_launchers();
   const auto launcher = under_launcher();
+  const launch::HostOptions hosts = take_hosts(options);
   if (launcher) {
     check_ranks(options.job, *launcher);
     options.job.ranks = launcher->size;
@@ -270,6 +294,7 @@ int train_command(TrainOptions options, const Program& program) {
   if (options.job.evaluators > 0)
     train::check_evaluator(train::Settings(job.config), options.validate);
   if (launcher) check_transport(job, *launcher);
+  check_hosts(job, hosts, launcher.has_value());
   std::vector<train::Change> changes;
   if (claim.resumes())
     changes = train::check_changes(job.config, job.corpus->hash(), claim.folder(), options.changed);
@@ -284,7 +309,7 @@ int train_command(TrainOptions options, const Program& program) {
   const auto run = [&] {
     if (launcher) return run_under_launcher(*launcher, program.argc(), program.argv(), spec);
     if (!simulated)
-      return start_ranks(job.plan.job, train::Settings(job.config).job.timeout_user_code,
+      return start_ranks(job.plan.job, hosts, train::Settings(job.config).job.timeout_user_code,
                          program.argc(), program.argv(), spec);
     return run_simulated(options.job.ranks, job.config.text("comm.link"), spec);
   };
@@ -299,9 +324,10 @@ int train_command(TrainOptions options, const Program& program) {
 
 void declare_train(Command& command) {
   auto& options = command.keep<TrainOptions>();
-  command.about("Train a model on N ranks of this host")
+  command.about("Train a model on N ranks, of this host or of several")
       .footer("Example:\n  trireme train configs/gpt-nano.toml --ranks 2 --set train.steps=20");
   add_training_options(command, options.job);
+  add_host_options(command, options.hosts);
   command.option("--out", options.out,
                  "Folder of the run, new or empty (default: the next free runs/NAME)");
   command.option("--resume", options.resume,
