@@ -1,0 +1,213 @@
+// Pushes and pulls of workers against parameter servers: processes that run the production client and
+// server, over shared memory or TCP.
+//
+//     trireme launch --workers W --servers S --bind none -- bench.servers [--mode async|sync]
+//             [--transport shm|tcp] [--bytes 67108864] [--optimizer sgd|adamw] [--seconds 2]
+//             [--staleness -1] [--work 0,0,...] [--memory]
+//
+// An exchange begins with a gradient in a worker's own memory and ends with new weights in its own
+// memory. It counts from when the one before ended, so in mode async a worker also waits while a
+// server serves another. --work: milliseconds that each worker computes between two exchanges (it
+// spins); they count in the number of steps, not in the time of an exchange. Each worker prints a
+// JSON line: exchanges, their median seconds, exchanges a second, and with --memory the growth of its
+// resident memory and of the servers' from a tenth of the time to its end.
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <fstream>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "trireme/comm/communicator.h"
+#include "trireme/job/job.h"
+#include "trireme/kernel/tree_sum.h"
+#include "trireme/net/channel.h"
+#include "trireme/ps/client.h"
+#include "trireme/ps/serve.h"
+
+namespace {
+
+using namespace trireme;
+using Seconds = std::chrono::duration<double>;
+
+struct Options {
+  bool sync = false, tcp = false, memory = false;
+  std::size_t bytes = 64 << 20;
+  std::string optimizer = "sgd";
+  double seconds = 2;
+  std::int64_t staleness = -1;
+  std::vector<double> work;  // milliseconds, by worker
+};
+
+Options parse(int argc, char** argv) {
+  Options options;
+  for (int i = 1; i < argc; ++i) {
+    const std::string key = argv[i];
+    const auto value = [&] { return std::string(i + 1 < argc ? argv[++i] : ""); };
+    if (key == "--mode") {
+      options.sync = value() == "sync";
+    } else if (key == "--transport") {
+      options.tcp = value() == "tcp";
+    } else if (key == "--bytes") {
+      options.bytes = std::stoul(value());
+    } else if (key == "--optimizer") {
+      options.optimizer = value();
+    } else if (key == "--seconds") {
+      options.seconds = std::stod(value());
+    } else if (key == "--staleness") {
+      options.staleness = std::stol(value());
+    } else if (key == "--memory") {
+      options.memory = true;
+    } else if (key == "--work") {
+      std::istringstream text(value());
+      for (std::string one; std::getline(text, one, ',');) options.work.push_back(std::stod(one));
+    } else {
+      std::exit((std::fprintf(stderr, "unknown option %s\n", key.c_str()), 2));
+    }
+  }
+  if (options.sync) options.staleness = 0;
+  return options;
+}
+
+// Processes on different hosts meet over TCP. They learn where they are from this variable.
+void pretend_hosts() {
+  const auto variable = [](const char* name) {
+    const char* value = std::getenv(name);
+    return std::string(value == nullptr ? "" : value);
+  };
+  const std::string host = variable("TRIREME_ROLE") + variable("TRIREME_RANK");
+  setenv("TRIREME_HOST", host.c_str(), 1);
+}
+
+ps::Settings settings_of(const Options& options, const Job& job) {
+  const auto count = static_cast<std::int64_t>(options.bytes / sizeof(float));
+  OptimizerOptions optimizer = Sgd{.learning_rate = 1e-3};
+  if (options.optimizer == "adamw") optimizer = AdamW{.learning_rate = 1e-3};
+  return {.model = ps::ServedModel({{"weight", {count}, DType::F32, true}}, job.num_servers()),
+          .optimizer = optimizer,
+          .workers = job.num_workers(),
+          .server = {.staleness = options.staleness}};
+}
+
+class Worker {
+ public:
+  Worker(Job& job, const Options& options)
+      : job_(job),
+        options_(options),
+        client_(job.waiter(), settings_of(options, job),
+                {.worker = job.rank(),
+                 .dial = [&job](int server) { return job.dial_server(server); }}) {
+    if (job.rank() == 0)
+      for (int server = 0; server < client_.servers(); ++server)
+        client_.write(server, client_.read(server));
+    client_.pull();
+    for (int server = 0; server < client_.servers(); ++server) {
+      gradients_.emplace_back(client_.model().bytes(server) / sizeof(float), 1e-6f);
+      weights_.emplace_back(gradients_.back().size());
+    }
+  }
+
+  void run() {
+    for (int i = 0; i < 3; ++i) exchange();
+    job_.world().barrier().wait();
+    const TimePoint start = job_.waiter()->now();
+    long resident = 0;
+    for (TimePoint now = start; more(now - start);) {
+      compute();
+      const TimePoint before = job_.waiter()->now();
+      exchange();
+      now = job_.waiter()->now();
+      times_.push_back(Seconds(now - before).count());
+      if (resident == 0 && Seconds(now - start).count() > options_.seconds / 10)
+        resident = all_resident();
+    }
+    const double took = Seconds(job_.waiter()->now() - start).count();
+    print(took, all_resident() - resident);
+  }
+
+ private:
+  // Synchronous workers must agree on the last exchange.
+  bool more(Duration passed) {
+    double longest = Seconds(passed).count();
+    if (options_.sync)
+      job_.world().all_reduce(Buffer::of(std::span(&longest, 1)), Max, {.label = "time"}).wait();
+    return longest < options_.seconds;
+  }
+
+  void compute() {
+    const auto rank = static_cast<std::size_t>(job_.rank());
+    if (rank >= options_.work.size()) return;
+    const TimePoint end = job_.waiter()->now() +
+                          std::chrono::duration_cast<Duration>(Seconds(options_.work[rank] / 1000));
+    while (job_.waiter()->now() < end) {
+    }
+  }
+
+  void exchange() {
+    for (int server = 0; server < client_.servers(); ++server) {
+      const auto& own = gradients_[static_cast<std::size_t>(server)];
+      std::memcpy(client_.gradient(server).data(), own.data(), own.size() * sizeof(float));
+    }
+    if (options_.sync) {
+      const auto rank = static_cast<std::uint32_t>(job_.rank());
+      client_.sum({{rank, 1}}, static_cast<std::uint32_t>(job_.num_workers()));
+      client_.commit(1e-3, 1);
+    } else {
+      client_.push(1e-3, 1);
+    }
+    for (int server = 0; server < client_.servers(); ++server) {
+      auto& own = weights_[static_cast<std::size_t>(server)];
+      std::memcpy(own.data(), client_.weights(server).data(), own.size() * sizeof(float));
+    }
+  }
+
+  // Bytes of this process, and of the servers, which have the same parent.
+  static long resident_of(pid_t process) {
+    std::ifstream file("/proc/" + std::to_string(process) + "/statm");
+    long total = 0, resident = 0;
+    file >> total >> resident;
+    return resident * sysconf(_SC_PAGESIZE);
+  }
+  static long all_resident() {
+    long sum = resident_of(getpid());
+    std::ifstream file("/proc/" + std::to_string(getppid()) + "/task/" + std::to_string(getppid()) +
+                       "/children");
+    for (pid_t child = 0; file >> child;) {
+      std::ifstream environment("/proc/" + std::to_string(child) + "/environ");
+      std::string text(std::istreambuf_iterator<char>(environment), {});
+      if (text.find("TRIREME_ROLE=server") != std::string::npos) sum += resident_of(child);
+    }
+    return sum;
+  }
+
+  void print(double took, long grown) {
+    std::sort(times_.begin(), times_.end());
+    std::printf(
+        "{\"worker\": %d, \"exchanges\": %zu, \"median_seconds\": %.9f, \"longest_seconds\": %.6f, "
+        "\"per_second\": %.3f, \"grown_bytes\": %ld}\n",
+        job_.rank(), times_.size(), times_[times_.size() / 2], times_.back(),
+        static_cast<double>(times_.size()) / took, options_.memory ? grown : 0L);
+    std::fflush(stdout);
+  }
+
+  Job& job_;
+  const Options& options_;
+  ps::ParameterClient client_;
+  std::vector<std::vector<float>> gradients_, weights_;  // this worker's own, by server
+  std::vector<double> times_;
+};
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const Options options = parse(argc, argv);
+  if (options.tcp) pretend_hosts();
+  Job job(argc, argv);
+  if (job.role() == Role::Server) return serve(job);
+  Worker(job, options).run();
+  return 0;
+}
