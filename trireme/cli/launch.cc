@@ -30,7 +30,7 @@ void declare_launch(Command& command) {
   auto& options = command.keep<CommandOptions>();
   command.about("Start N ranks of any program on this host")
       .footer(
-          "Examples:\n  trireme launch -n 2 -- echo hello\n"
+          "Example:\n  trireme launch -n 2 -- echo hello\n"
           "  trireme launch --workers 4 --servers 2 --evaluator 1 -- ./program");
   command.option("-n,--ranks,--np,--workers", options.launch.ranks, "Ranks to start")
       .required()
