@@ -1,6 +1,7 @@
 // Everything public for programs without LibTorch: Job and the collectives. Link Trireme::comm.
 #pragma once
 
+#include "trireme/base/error.h"
 #include "trireme/cli/commands.h"
 #include "trireme/comm/collectives.h"
 #include "trireme/comm/negotiate/negotiate.h"

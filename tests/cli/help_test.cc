@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <filesystem>
+#include <sstream>
 
 #include "tests/cli/command.h"
 
@@ -12,12 +13,8 @@ namespace {
 namespace fs = std::filesystem;
 using ::testing::HasSubstr;
 
-// The words of the line after "Example:", with "trireme" first; quotes group words.
-std::vector<std::string> example_of(const std::string& help) {
-  const auto start = help.find("Example:\n");
-  if (start == std::string::npos) return {};
-  const auto begin = start + 9;
-  const std::string line = help.substr(begin, help.find('\n', begin) - begin);
+// The words of a line; quotes group them.
+std::vector<std::string> words_of(const std::string& line) {
   std::vector<std::string> words;
   std::string word;
   bool quoted = false;
@@ -34,22 +31,40 @@ std::vector<std::string> example_of(const std::string& help) {
   return words;
 }
 
+// The indented lines after "Example:".
+std::vector<std::string> examples_of(const std::string& help) {
+  const std::string title = "Example:\n";
+  std::vector<std::string> lines;
+  const auto start = help.find(title);
+  if (start == std::string::npos) return lines;
+  std::istringstream rest(help.substr(start + title.size()));
+  for (std::string line; std::getline(rest, line) && line.starts_with("  ");)
+    lines.push_back(line);
+  return lines;
+}
+
 TEST(Help, EveryExampleRuns) {
   Folder folder;
   fs::create_directory_symlink(fs::path(TRIREME_SOURCE_DIR) / "configs", folder.file("configs"));
+  folder.write("program", "#!/bin/sh\necho \"$TRIREME_ROLE\"\n");
+  fs::permissions(folder.file("program"), fs::perms::owner_all);
   // `train` comes first, because its example makes the run that the others use.
-  for (const char* command : {"train", "plan", "generate", "eval", "inspect", "doctor", "show",
-                              "verify", "bench", "launch", "compare", "completion"}) {
-    const CommandResult help = trireme_command({command, "--help"}).run();
+  for (const std::string command :
+       {"train", "plan", "generate", "eval", "inspect", "doctor", "show", "show gossip",
+        "show schedule", "show strategies", "show tree-sum", "verify", "bench", "launch", "compare",
+        "completion"}) {
+    const CommandResult help = trireme_command(words_of(command + " --help")).run();
     EXPECT_EQ(help.code, 0) << help.err;
-    std::vector<std::string> words = example_of(help.out);
-    ASSERT_GE(words.size(), 2u) << command << " has no example:\n" << help.out;
-    EXPECT_EQ(words[0], "trireme");
-    EXPECT_EQ(words[1], command);
-    words.erase(words.begin());
-    const CommandResult result = trireme_command(words).in(folder.path()).run(150);
-    EXPECT_EQ(result.code, 0) << command << "\n" << result.out << result.err;
-    EXPECT_EQ(result.left_behind, 0) << command;
+    const std::vector<std::string> examples = examples_of(help.out);
+    EXPECT_FALSE(examples.empty()) << command << " has no example:\n" << help.out;
+    for (const std::string& example : examples) {
+      EXPECT_TRUE(example.starts_with("  trireme " + command)) << example;
+      std::vector<std::string> words = words_of(example);
+      words.erase(words.begin());
+      const CommandResult result = trireme_command(words).in(folder.path()).run(150);
+      EXPECT_EQ(result.code, 0) << example << "\n" << result.out << result.err;
+      EXPECT_EQ(result.left_behind, 0) << example;
+    }
   }
 }
 

@@ -16,8 +16,6 @@
 #include "trireme/base/buffer.h"
 #include "trireme/base/waiter.h"
 #include "trireme/comm/communicator.h"
-#include "trireme/job/input_plan.h"
-#include "trireme/kernel/assignment.h"
 #include "trireme/rendezvous/roles.h"
 
 namespace trireme::inline v0 {
@@ -25,10 +23,15 @@ namespace trireme::inline v0 {
 namespace observe {
 class Trace;
 }
+namespace kernel {
+struct Assignment;
+}
 namespace net {
 class Acceptor;
 class Channel;
 }  // namespace net
+
+class JobInput;
 
 struct JobOptions {
   /// auto | shm | tcp | mixed | mpi | nccl (TRIREME_COMM_TRANSPORT). nccl: each rank has a GPU,

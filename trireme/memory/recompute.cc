@@ -14,6 +14,8 @@
 
 #include "trireme/base/check.h"
 #include "trireme/base/error.h"
+#include "trireme/base/shortened.h"
+#include "trireme/models/activations.h"
 #include "trireme/tensor/autocast.h"
 
 namespace trireme::inline v0::memory {
@@ -180,7 +182,7 @@ RecomputePolicy parse_recompute(const std::string& text) {
     refuse("memory.recompute = \"auto\" is not worked out yet",
            "`trireme train` and `plan` do, by memory.limit; elsewhere name the blocks' policies.");
   refuse(
-      "memory.recompute = \"" + text + "\"",
+      "memory.recompute = \"" + shortened(text) + "\"",
       "Use none, selective, full, every-K such as every-2, auto, or a list with one of the first "
       "three for each block, such as full*3,none*2.");
 }
@@ -188,7 +190,7 @@ RecomputePolicy parse_recompute(const std::string& text) {
 RecomputePolicy parse_recompute(const std::string& text, std::size_t blocks) {
   RecomputePolicy policy = parse_recompute(text);
   if (!policy.of_block.empty() && policy.of_block.size() != blocks)
-    refuse("memory.recompute = \"" + text + "\" is for " + std::to_string(policy.of_block.size()) +
+    refuse("memory.recompute = \"" + shortened(text) + "\" is for " + std::to_string(policy.of_block.size()) +
                " blocks, and the model has " + std::to_string(blocks),
            "Give one word a block.");
   return policy;

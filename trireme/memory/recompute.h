@@ -11,7 +11,9 @@
 #include <string>
 #include <vector>
 
-#include "trireme/models/activations.h"
+namespace trireme::inline v0::models {
+struct BlockActivations;
+}
 
 namespace trireme::inline v0::memory {
 

@@ -8,6 +8,7 @@
 #include <torch/nn/modules/linear.h>
 
 #include "trireme/base/error.h"
+#include "trireme/models/activations.h"
 #include "trireme/tensor/autocast.h"
 #include "trireme/tensor/random.h"
 

@@ -2,7 +2,9 @@
 
 #include <algorithm>
 
+#include "trireme/models/activations.h"
 #include "trireme/models/feed_forward.h"
+#include "trireme/models/kernels.h"
 #include "trireme/models/norm.h"
 #include "trireme/models/transformer.h"
 #include "trireme/tensor/functions.h"

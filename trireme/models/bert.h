@@ -11,13 +11,14 @@
 #include <memory>
 #include <string>
 
-#include "trireme/models/activations.h"
 #include "trireme/models/block.h"
-#include "trireme/models/kernels.h"
-#include "trireme/models/layer_factory.h"
 
 namespace trireme::inline v0 {
 namespace models {
+
+struct BlockActivations;
+struct Kernel;
+class LayerFactory;
 
 struct BertConfig {
   int layers = 12, heads = 12;

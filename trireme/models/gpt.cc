@@ -5,8 +5,10 @@
 #include <optional>
 
 #include "trireme/base/error.h"
+#include "trireme/models/activations.h"
 #include "trireme/models/experts.h"
 #include "trireme/models/feed_forward.h"
+#include "trireme/models/kernels.h"
 #include "trireme/models/norm.h"
 #include "trireme/models/transformer.h"
 #include "trireme/tensor/functions.h"

@@ -7,6 +7,7 @@
 #include <map>
 
 #include "trireme/base/error.h"
+#include "trireme/models/activations.h"
 #include "trireme/models/feed_forward.h"
 #include "trireme/models/gpt.h"
 #include "trireme/models/mlp.h"

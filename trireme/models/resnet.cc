@@ -9,6 +9,8 @@
 #include <vector>
 
 #include "trireme/base/error.h"
+#include "trireme/models/activations.h"
+#include "trireme/models/kernels.h"
 #include "trireme/models/layer_factory.h"
 #include "trireme/models/module_block.h"
 #include "trireme/tensor/convert.h"

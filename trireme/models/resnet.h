@@ -12,12 +12,13 @@
 #include <cstdint>
 #include <string>
 
-#include "trireme/models/activations.h"
 #include "trireme/models/block.h"
-#include "trireme/models/kernels.h"
 
 namespace trireme::inline v0 {
 namespace models {
+
+struct BlockActivations;
+struct Kernel;
 
 struct ResnetConfig {
   std::array<int, 4> layers = {2, 2, 2, 2};  // residual blocks of each stage: ResNet-18

@@ -13,6 +13,7 @@
 
 #include "trireme/memory/activation_file.h"
 #include "trireme/memory/recompute.h"
+#include "trireme/models/activations.h"
 #include "trireme/models/gpt.h"
 #include "trireme/placement/stage.h"
 #include "trireme/strategy/strategy.h"

@@ -15,8 +15,8 @@
 #include "trireme/decentralised/local_options.h"
 #include "trireme/job/job.h"
 #include "trireme/job/step_voter.h"
+#include "trireme/kernel/optimizers/optimizers.h"
 #include "trireme/models/block.h"
-#include "trireme/optim/optimizer.h"
 #include "trireme/ps/server_options.h"
 #include "trireme/strategy/loss_scale.h"
 #include "trireme/strategy/outlier_filter.h"
@@ -24,6 +24,9 @@
 #include "trireme/tensor/state.h"
 
 namespace trireme::inline v0 {
+namespace optim {
+class Optimizer;
+}
 namespace parallel {
 struct StrategyContext;
 }

@@ -13,7 +13,10 @@
 
 #include "trireme/input/corpus.h"
 #include "trireme/input/dataset.h"
-#include "trireme/input/shared_corpus.h"
+
+namespace trireme::inline v0::input {
+class SharedCorpus;
+}
 
 namespace trireme::inline v0::train {
 

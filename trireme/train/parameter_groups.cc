@@ -5,6 +5,7 @@
 #include <sstream>
 
 #include "trireme/base/error.h"
+#include "trireme/base/shortened.h"
 
 namespace trireme::inline v0::train {
 namespace {
@@ -21,7 +22,7 @@ double number_of(const std::string& entry, const std::string& text) {
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   if (error != std::errc() || end != text.data() + text.size() || !std::isfinite(value) ||
       value < 0)
-    refuse_entry(entry, "has \"" + text + "\" where a number from 0 on must stand");
+    refuse_entry(entry, "has \"" + shortened(text) + "\" where a number from 0 on must stand");
   return value;
 }
 

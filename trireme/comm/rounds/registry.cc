@@ -30,6 +30,7 @@ Registry& registry() {
                                              {
 #define TRIREME_ALGORITHM(name) name##_entry(),
 #include "trireme/comm/rounds/algorithms/list.inc"
+#include "trireme/comm/rounds/route.h"
 #undef TRIREME_ALGORITHM
                                              }};
   return *made;

@@ -11,10 +11,11 @@
 
 #include "trireme/comm/op_kind.h"
 #include "trireme/comm/rounds/program.h"
-#include "trireme/comm/rounds/route.h"
 
 namespace trireme::inline v0 {
 namespace comm {
+
+struct Layout;  // route.h
 
 struct AlgorithmCost {
   int rounds = 0;                  // the longest chain of messages
