@@ -23,9 +23,10 @@ ParameterClient::ParameterClient(std::shared_ptr<Waiter> waiter, Settings settin
   settings_.check();
   for (int server = 0; server < settings_.model.servers(); ++server) {
     links_.push_back(std::make_unique<Link>(
-        waiter, LinkOptions{.server = server,
+        waiter, LinkOptions{.shard = server,
                             .worker = options.worker,
                             .dial = [dial = options.dial, server] { return dial(server); },
+                            .term = [term = options.term, server] { return term(server); },
                             .settings = settings_.to_text(),
                             .patience = options.patience}));
     links_.back()->connect();

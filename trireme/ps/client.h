@@ -1,6 +1,8 @@
 // ParameterClient: a worker's side of all servers of a job. Methods are called by one thread, and
 // wait for the servers. Errors are those of link.h.
 //
+// Server s means the primary of shard s, whichever server that is at the moment.
+//
 // gradient(s) is memory in which the caller puts what server s gets: the intervals of ServedModel.
 #pragma once
 
@@ -21,9 +23,11 @@ namespace trireme::inline v0::ps {
 
 struct ClientOptions {
   int worker = 0;
-  /// Connects to a server by its number. Throws PeerLost or TimeoutError if it is not there.
-  std::function<std::shared_ptr<net::Channel>(int server)> dial;
-  /// How long a lost server may take to come back.
+  /// Connects to the primary of a shard. Throws PeerLost or TimeoutError if it is not there.
+  std::function<std::shared_ptr<net::Channel>(int shard)> dial;
+  /// Changes when another server becomes the shard's primary (link.h).
+  std::function<std::uint64_t(int shard)> term = [](int) { return 0; };
+  /// How long it may take until a lost server, or another one, serves the shard.
   Duration patience = std::chrono::seconds(30);
 };
 
@@ -42,6 +46,8 @@ class ParameterClient {
   bool ready() const noexcept;
   /// Of the weights that this worker had last: the fewest updates over servers.
   std::int64_t version() const noexcept;
+  /// The number of this worker's last push, in this process or in one before.
+  std::uint64_t pushes() const noexcept { return sequence_; }
 
   /// Memory for `terms` gradients of server `server`.
   std::span<std::byte> gradient(int server, std::size_t terms = 1);

@@ -11,6 +11,7 @@
 
 #include <cstdint>
 #include <map>
+#include <utility>
 
 namespace trireme::inline v0::ps {
 
@@ -37,6 +38,12 @@ class Ledger {
   void dropped(int worker) { ++workers_[worker].dropped; }
   /// Whether the worker may begin its next step.
   bool may_go_on(int worker) const;
+
+  /// Takes over what another ledger of the same bound had.
+  void restore(std::map<int, Worker> workers, std::map<std::int64_t, std::int64_t> histogram) {
+    workers_ = std::move(workers);
+    histogram_ = std::move(histogram);
+  }
 
   const std::map<int, Worker>& workers() const noexcept { return workers_; }
   int num_here() const;

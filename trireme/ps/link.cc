@@ -11,6 +11,15 @@ namespace {
 
 constexpr Duration kPause = std::chrono::milliseconds(20);  // between two attempts to connect
 
+[[noreturn]] void throw_moved(int shard) {
+  throw PeerLost("another server has shard " + std::to_string(shard),
+                 {.operation = "parameter server"});
+}
+
+void require_here(const Reply& reply, int shard) {
+  if (reply.elsewhere) throw_moved(shard);
+}
+
 }  // namespace
 
 Link::Link(std::shared_ptr<Waiter> waiter, LinkOptions options)
@@ -19,6 +28,7 @@ Link::Link(std::shared_ptr<Waiter> waiter, LinkOptions options)
 void Link::connect() {
   for (const TimePoint end = waiter_->now() + options_.patience;; waiter_->sleep(kPause)) {
     try {
+      term_ = options_.term();
       channel_ = options_.dial();
       return attach();
     } catch (const PeerLost&) {
@@ -32,14 +42,24 @@ void Link::connect() {
 void Link::attach() {
   const auto text = std::as_bytes(std::span(options_.settings));
   const std::string head = to_text(Request{.ask = Ask::Attach,
+                                           .shard = options_.shard,
                                            .worker = options_.worker,
                                            .memory = {.bytes = text.size()},
                                            .text_bytes = text.size()});
   const Work sent = channel_->send(std::as_bytes(std::span(head)), text);
-  channel_->receive(frame_).wait(Deadline::in(options_.patience));
-  sent.wait(Deadline::in(options_.patience));
+  wait(channel_->receive(frame_), Deadline::in(options_.patience));
+  wait(sent, Deadline::in(options_.patience));
   attached_ = reply_from(frame_.head());
+  require_here(attached_, options_.shard);
   if (attached_.exit_code != 0) refuse(attached_);
+}
+
+// Not for longer than the shard has this primary.
+void Link::wait(const Work& work, Deadline deadline) const {
+  const bool moved = waiter_->wait_until([&] { return work.done() || options_.term() != term_; },
+                                         deadline.from(waiter_->now()));
+  if (moved && !work.done()) throw_moved(options_.shard);
+  work.wait(Deadline::in(Duration::zero()));
 }
 
 void Link::refuse(const Reply& reply) const {
@@ -71,6 +91,7 @@ std::span<std::byte> Link::outgoing(std::size_t bytes) {
 
 void Link::ask(Request request, std::size_t bytes, std::size_t expected) {
   request.worker = options_.worker;
+  request.shard = options_.shard;
   request_ = std::move(request);
   out_bytes_ = bytes;
   if (expected > in_.bytes.size()) make(in_, expected);
@@ -107,9 +128,10 @@ const Reply& Link::finish() {
 }
 
 void Link::await() {
-  answered_.wait(Deadline::never());
-  sent_.wait(Deadline::never());
+  wait(answered_, Deadline::never());
+  wait(sent_, Deadline::never());
   reply_ = reply_from(frame_.head());
+  require_here(reply_, options_.shard);
   had_weights_ =
       had_weights_ || attached_.ready || reply_.ask == Ask::Pull || reply_.ask == Ask::Write;
   received_ = reply_.memory.area >= 0
@@ -122,7 +144,7 @@ void Link::reconnect() {
   channel_->close();
   connect();
   if (had_weights_ && !attached_.ready)
-    throw PeerLost("server " + std::to_string(options_.server) + " came back without its weights",
+    throw PeerLost("server " + std::to_string(options_.shard) + " came back without its weights",
                    {.rank = options_.worker,
                     .operation = "parameter server",
                     .advice = "Resume from the last checkpoint, or use server.replicas."});

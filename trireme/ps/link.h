@@ -1,5 +1,6 @@
-// Link: a worker's connection to one server: one request at a time, which is sent again if the
-// connection is lost and another one can be made. Not thread safe.
+// Link: a worker's connection to the primary of one shard: one request at a time, which is sent again if
+// the connection is lost, or another server is the primary, and another one can be made. Not thread
+// safe.
 //
 // What is sent and received lies in areas that the server maps, where both are on one host; else it
 // travels in frames.
@@ -21,11 +22,13 @@
 namespace trireme::inline v0::ps {
 
 struct LinkOptions {
-  int server = 0, worker = 0;
-  /// Connects to the server. Throws PeerLost or TimeoutError if it is not there.
+  int shard = 0, worker = 0;
+  /// Connects to the shard's primary. Throws PeerLost or TimeoutError if it is not there.
   std::function<std::shared_ptr<net::Channel>()> dial;
+  /// Changes when another server becomes the primary; the waiter wakes then.
+  std::function<std::uint64_t()> term = [] { return 0; };
   std::string settings;  // of Attach
-  /// How long a lost server may take to come back.
+  /// How long it may take until a lost server, or another one, serves the shard.
   Duration patience = std::chrono::seconds(30);
 };
 
@@ -65,12 +68,14 @@ class Link {
   void make(Area& area, std::size_t bytes);
   void send();
   void await();
+  void wait(const Work& work, Deadline deadline) const;
   void reconnect();
   [[noreturn]] void refuse(const Reply& reply) const;
 
   const std::shared_ptr<Waiter> waiter_;
   const LinkOptions options_;
   std::shared_ptr<net::Channel> channel_;
+  std::uint64_t term_ = 0;  // when it was made
   Reply attached_, reply_;
   Area out_, in_;
   Request request_;

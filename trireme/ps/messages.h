@@ -14,7 +14,7 @@
 //        | Leave                                            |
 //
 // A request that is repeated after a lost connection has no second effect: pushes have a sequence
-// number per worker, terms and commits the number of their round.
+// number per worker, terms and commits the number of their round. Messages between servers: relay.h.
 #pragma once
 
 #include <cstddef>
@@ -29,6 +29,10 @@ namespace trireme::inline v0::ps {
 
 enum class Ask : std::uint8_t { Attach, Write, Read, Pull, Push, Terms, Commit, Figures, Leave };
 
+/// Whether a request may change what a shard's copies must have in common. A pull may: with delay
+/// compensation, a server remembers the weights that a worker has.
+constexpr bool changes_state(Ask ask) noexcept { return ask != Ask::Read && ask != Ask::Figures; }
+
 /// Where bulk memory is: in an area that the client shares, or in the frame's payload (area -1).
 struct Memory {
   std::int64_t area = -1;
@@ -37,6 +41,7 @@ struct Memory {
 
 struct Request {
   Ask ask = Ask::Pull;
+  int shard = 0;
   int worker = 0;
   // Push: its number, 1, 2, ... of this worker, whose clock it is after it (ledger.h), and the
   // version of the weights of which the gradient is.
@@ -55,6 +60,7 @@ struct Reply {
   Ask ask = Ask::Pull;
   int exit_code = 0;  // not 0: refused, and `text` says why
   std::string text = {};
+  bool elsewhere = false;    // not served: another server is the shard's primary
   std::int64_t version = 0;  // updates so far
   // Attach: the worker's last push, the next round, the least clock, whether there are weights.
   std::uint64_t sequence = 0;

@@ -45,8 +45,10 @@ void RemoteOptimizer::attach(std::span<const optim::OwnedSlice> slices,
                .optimizer = optimizer_,
                .workers = options_.workers,
                .server = options_.server},
-      ClientOptions{
-          .worker = options_.worker, .dial = options_.dial, .patience = options_.patience});
+      ClientOptions{.worker = options_.worker,
+                    .dial = options_.dial,
+                    .term = options_.term,
+                    .patience = options_.patience});
 }
 
 void RemoteOptimizer::read_gradients_at(std::span<const void* const> gradients) {

@@ -25,7 +25,8 @@ struct RemoteOptions {
   ServerOptions server = {};
   std::shared_ptr<Waiter> waiter;
   /// As ClientOptions'.
-  std::function<std::shared_ptr<net::Channel>(int server)> dial;
+  std::function<std::shared_ptr<net::Channel>(int shard)> dial;
+  std::function<std::uint64_t(int shard)> term = [](int) { return 0; };
   Duration patience = std::chrono::seconds(30);
 };
 

@@ -15,7 +15,7 @@ int serve(Job& job) {
          .advice = "Call it if job.role() == Role::Server; `trireme launch --workers 4 "
                    "--servers 2` starts servers."});
   job.activity("serve");
-  ps::ParameterServer(job.waiter(), job.acceptor(), job.rank()).run([&job] {
+  ps::ParameterServer(job.waiter(), job.acceptor(), {.number = job.rank()}).run([&job] {
     return job.finished();
   });
   return 0;

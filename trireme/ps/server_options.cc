@@ -14,7 +14,7 @@ namespace {
 
 }  // namespace
 
-void check_server_options(const ServerOptions& options, int workers) {
+void check_server_options(const ServerOptions& options, int workers, int servers) {
   const std::string staleness = "server.staleness = " + std::to_string(options.staleness);
   const std::string backup = "server.backup = " + std::to_string(options.backup);
   if (options.staleness < -1)
@@ -28,6 +28,11 @@ void check_server_options(const ServerOptions& options, int workers) {
   if (!(options.compensation >= 0 && options.compensation <= 1e6))
     refuse("server.compensation = " + number_text(options.compensation),
            "Use 0 (off), or a number such as 0.04.");
+  const std::string replicas = "server.replicas = " + std::to_string(options.replicas);
+  if (options.replicas < 1) refuse(replicas, "Use 1 (no copies), or up to one for each server.");
+  if (options.replicas > servers)
+    refuse(replicas + " with " + counted(servers, "server"),
+           "A server has at most one copy of a shard: use more servers, or fewer replicas.");
   if (options.compensation > 0 && options.staleness == 0)
     refuse("server.compensation with server.staleness = 0, where no gradient is late",
            "Leave it out.");

@@ -17,11 +17,15 @@ struct ServerOptions {
   /// Lambda of delay compensation (DC-ASGD: Zheng et al. 2017, arXiv:1609.08326); 0: off.
   double compensation = 0;
 
+  /// Servers that have a copy of each shard; 1: none but its own. With more, the death of a server
+  /// loses nothing that a worker was told is done.
+  int replicas = 1;
+
   /// Whether workers train on their own, and need no other worker to be there.
   bool alone() const noexcept { return staleness != 0 || backup > 0; }
 };
 
 /// ConfigError, with the reason, unless the numbers go together.
-void check_server_options(const ServerOptions& options, int workers);
+void check_server_options(const ServerOptions& options, int workers, int servers);
 
 }  // namespace trireme::inline v0

@@ -59,7 +59,7 @@ TEST(ParameterServer, ServesWorkersOverEveryKindOfSocket) {
     const auto acceptor = net::listen_channels(waiter, channel_options(host));
     std::atomic<bool> ended = false;
     std::thread serving(
-        [&] { ParameterServer(waiter, *acceptor, 0).run([&] { return ended.load(); }); });
+        [&] { ParameterServer(waiter, *acceptor, {}).run([&] { return ended.load(); }); });
     const Settings settings = settings_of(-1, 2, 1, 3'000'000);
     std::vector<std::thread> workers;
     std::array<float, 2> last{};
@@ -104,7 +104,7 @@ class Simulation {
       const auto waiter = network_.waiter(rank);
       if (rank >= workers_) {
         const auto acceptor = channels_.listen(rank);
-        ParameterServer server(waiter, *acceptor, rank - workers_);
+        ParameterServer server(waiter, *acceptor, {.number = rank - workers_});
         server.run([&] { return ended == workers_; });
         figures.push_back(nlohmann::json::parse(server.service().figures()));
         return;

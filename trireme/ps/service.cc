@@ -6,7 +6,6 @@
 #include "trireme/base/check.h"
 #include "trireme/base/error.h"
 #include "trireme/base/words.h"
-#include "trireme/ps/saved.h"
 
 namespace trireme::inline v0::ps {
 namespace {
@@ -74,6 +73,14 @@ void Service::lost(int client) {
     break;
   }
   release();
+}
+
+std::vector<int> Service::clients() const {
+  std::set<int> all;
+  for (const auto& [worker, client] : client_of_) all.insert(client);
+  for (const Waiting& one : waiting_) all.insert(one.client);
+  for (const auto& [worker, part] : parts_) all.insert(part.client);
+  return {all.begin(), all.end()};
 }
 
 void Service::attach(int client, const Request& request, std::span<const std::byte> memory) {
@@ -208,7 +215,7 @@ void Service::take_terms(int client, const Request& request, std::span<const std
     return answer_(client,
                    {.ask = Ask::Terms, .version = version_, .round = round_, .dropped = true}, {});
   total_ = request.total;
-  parts_[request.worker] = {client, {request.nodes, memory}};
+  parts_[request.worker] = {.client = client, .terms = {request.nodes, memory}};
 }
 
 void Service::complete_round() {

@@ -15,10 +15,12 @@
 #include <set>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "trireme/ps/ledger.h"
 #include "trireme/ps/messages.h"
+#include "trireme/ps/saved.h"
 #include "trireme/ps/settings.h"
 #include "trireme/ps/shard.h"
 
@@ -32,6 +34,7 @@ class Service {
   /// Is told of each applied push, and of each committed round (worker -1).
   using OnUpdate = std::function<void(int worker, std::int64_t version, std::int64_t staleness)>;
 
+  /// `server`: the number of its shard.
   Service(int server, Answer answer, OnUpdate on_update = {});
 
   /// `memory` stays valid and unchanged until the reply. A request that cannot be met is answered
@@ -39,9 +42,19 @@ class Service {
   void handle(int client, const Request& request, std::span<const std::byte> memory);
   /// The connection has ended.
   void lost(int client);
+  /// Those whose connections have not ended, ascending.
+  std::vector<int> clients() const;
+
+  /// All that handle() depends on: a service that restores it does as this one from then on
+  /// (service_snapshot.cc). The clients are the same, too.
+  Saved snapshot();
+  /// MismatchError unless it is another service's snapshot of this shard.
+  void restore(std::string_view text, std::span<const std::byte> memory);
 
   /// Workers whose connections have not ended.
   int num_workers() const { return ledger_ ? ledger_->num_here() : 0; }
+  /// Null before the first worker has attached.
+  const Settings* settings() const { return settings_ ? &*settings_ : nullptr; }
   std::int64_t version() const noexcept { return version_; }
   /// JSON: pushes, drops and repeats by worker, the histogram of staleness, the version.
   std::string figures() const;
@@ -54,6 +67,7 @@ class Service {
   struct Part {
     int client = -1;
     Terms terms;
+    std::vector<std::byte> own = {};  // the memory of terms, after restore()
   };
 
   void serve(int client, const Request& request, std::span<const std::byte> memory);

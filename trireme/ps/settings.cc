@@ -16,9 +16,10 @@ namespace {
 }  // namespace
 
 std::string Settings::to_text() const {
-  return nlohmann::json{{"model", model.to_text()}, {"optimizer", ps::to_text(optimizer)},
-                        {"workers", workers},       {"staleness", server.staleness},
-                        {"backup", server.backup},  {"compensation", server.compensation}}
+  return nlohmann::json{{"model", model.to_text()},   {"optimizer", ps::to_text(optimizer)},
+                        {"workers", workers},         {"staleness", server.staleness},
+                        {"backup", server.backup},    {"compensation", server.compensation},
+                        {"replicas", server.replicas}}
       .dump();
 }
 
@@ -30,7 +31,8 @@ Settings Settings::from_text(std::string_view text) {
                       .workers = json.at("workers"),
                       .server = {.staleness = json.at("staleness"),
                                  .backup = json.at("backup"),
-                                 .compensation = json.at("compensation")}};
+                                 .compensation = json.at("compensation"),
+                                 .replicas = json.at("replicas")}};
     settings.check();
     return settings;
   } catch (const nlohmann::json::exception&) {
@@ -41,7 +43,7 @@ Settings Settings::from_text(std::string_view text) {
 
 void Settings::check() const {
   require_elementwise(optim::name_of(optimizer));
-  check_server_options(server, workers);
+  check_server_options(server, workers, model.servers());
 }
 
 std::string Settings::difference(const Settings& theirs) const {
@@ -56,7 +58,8 @@ std::string Settings::difference(const Settings& theirs) const {
        {std::tuple{"number of workers", theirs.workers, workers},
         {"server.staleness", static_cast<int>(theirs.server.staleness),
          static_cast<int>(server.staleness)},
-        {"server.backup", theirs.server.backup, server.backup}})
+        {"server.backup", theirs.server.backup, server.backup},
+        {"server.replicas", theirs.server.replicas, server.replicas}})
     if (their != own) return differ(name, std::to_string(their), std::to_string(own));
   if (theirs.server.compensation != server.compensation)
     return differ("server.compensation", number_text(theirs.server.compensation),

@@ -60,6 +60,9 @@ class Shard {
   /// One update by the folded sum, times `scale`.
   void apply(double rate, double scale);
 
+  /// The folded sum, as it lies. For copies.
+  std::span<std::byte> sum() noexcept { return sum_; }
+
   /// The optimizer's state, which aliases the shard; and its count of updates.
   std::vector<NamedShard> state() { return optimizer_->state(); }
   std::int64_t step_count() const noexcept { return optimizer_->step_count(); }

@@ -26,20 +26,21 @@ std::unique_ptr<ps::RemoteOptimizer> make_remote_optimizer(const StrategyContext
                                                            const ServerOptions& server,
                                                            const OptimizerOptions& optimizer) {
   const StrategyContext::Servers& servers = env.servers;
-  check_server_options(server, servers.workers);
   if (servers.count < 1)
     throw ConfigError("parallel.sync = \"server\" in a job without servers",
                       {.rank = env.world->rank(),
                        .operation = "strategy",
                        .advice = "Start some: `trireme launch --workers 4 --servers 2`, or "
                                  "server.count under `trireme train`."});
+  check_server_options(server, servers.workers, servers.count);
   return std::make_unique<ps::RemoteOptimizer>(optimizer,
                                                ps::RemoteOptions{.worker = servers.worker,
                                                                  .workers = servers.workers,
                                                                  .servers = servers.count,
                                                                  .server = server,
                                                                  .waiter = env.world->waiter(),
-                                                                 .dial = servers.dial});
+                                                                 .dial = servers.dial,
+                                                                 .term = servers.term});
 }
 
 }  // namespace trireme::inline v0::parallel

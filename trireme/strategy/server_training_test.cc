@@ -98,7 +98,7 @@ void run_with_servers(int workers, int servers, const Body& body, std::uint64_t 
       const auto acceptor = channels.listen(rank);
       ++listening;
       wake_all();
-      return ps::ParameterServer(waiter, *acceptor, rank - workers).run([&] {
+      return ps::ParameterServer(waiter, *acceptor, {.number = rank - workers}).run([&] {
         return ended == workers;
       });
     }

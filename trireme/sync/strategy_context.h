@@ -40,7 +40,8 @@ struct StrategyContext {
   /// workers this is.
   struct Servers {
     int count = 0;
-    std::function<std::shared_ptr<net::Channel>(int server)> dial = {};
+    std::function<std::shared_ptr<net::Channel>(int shard)> dial = {};
+    std::function<std::uint64_t(int shard)> term = [](int) { return 0; };
     int worker = 0, workers = 1;
   };
   Servers servers = {};

@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <deque>
+#include <functional>
 #include <map>
+#include <set>
 #include <utility>
 
 #include "trireme/base/check.h"
@@ -50,7 +52,10 @@ struct End {
   }
 };
 
-using Ends = std::shared_ptr<std::array<End, 2>>;
+struct Pair : std::array<End, 2> {
+  bool lossy = false;  // something was lost on it
+};
+using Ends = std::shared_ptr<Pair>;
 
 }  // namespace
 
@@ -69,8 +74,31 @@ struct SimChannels::State {
   SimNetwork& network;
   const SimChannelOptions options;
   std::map<std::string, std::shared_ptr<Listening>> listening;
+  std::vector<std::weak_ptr<Pair>> pairs;
+  std::set<std::pair<int, int>> cuts;  // the lower rank first
 
   Scheduler& scheduler() const { return network.scheduler(); }
+  bool is_cut(int one, int other) const { return cuts.count(std::minmax(one, other)) > 0; }
+  // Calls it for every channel of a rank, with the side that the rank has.
+  void for_each(int rank, const std::function<void(const Ends&, std::size_t side)>& call) {
+    std::erase_if(pairs, [](const auto& one) { return one.expired(); });
+    for (const auto& one : pairs) {
+      const Ends ends = one.lock();
+      for (const std::size_t side : {0u, 1u})
+        if ((*ends)[side].rank == rank) call(ends, side);
+    }
+  }
+  // The end fails when what the other has sent has arrived.
+  void fail_later(const Ends& ends, std::size_t side, const char* why) {
+    End& other = (*ends)[1 - side];
+    if (is_cut(other.rank, (*ends)[side].rank)) {
+      ends->lossy = true;
+      return;
+    }
+    scheduler().at((*ends)[side].rank, arrival(other, 0),
+                   [ends, side, error = lost(other.rank, why)] { (*ends)[side].fail(error); },
+                   true);
+  }
   // When `bytes` that `from` sends now arrive.
   TimePoint arrival(End& from, std::size_t bytes) const {
     const auto transfer = Duration(
@@ -103,6 +131,10 @@ class SimChannel final : public Channel {
         static_cast<std::uint64_t>(state_->options.broken_per_million)) {
       break_off();
       return Work::failed(own().failure);
+    }
+    if (state_->is_cut(own().rank, other().rank)) {
+      ends_->lossy = true;
+      return {};
     }
     auto frame = std::make_shared<Arrived>();
     frame->head.assign(head.begin(), head.end());
@@ -156,14 +188,7 @@ class SimChannel final : public Channel {
   void fail_own(const std::exception_ptr& error) {
     waiter_->run([ends = ends_, side = side_, error] { (*ends)[side].fail(error); });
   }
-  void tell_other(const char* why) {
-    state_->scheduler().at(
-        other().rank, state_->arrival(own(), 0),
-        [ends = ends_, side = 1 - side_, error = lost(own().rank, why)] {
-          (*ends)[side].fail(error);
-        },
-        true);
-  }
+  void tell_other(const char* why) { state_->fail_later(ends_, 1 - side_, why); }
   void break_off() {
     tell_other("the connection broke");
     own().failure = lost(other().rank, "the connection broke");
@@ -186,7 +211,9 @@ class SimAcceptor final : public Acceptor {
     TRIREME_CHECK(state_->listening.emplace(address_, listening_).second);
   }
   ~SimAcceptor() override {
-    state_->listening.erase(address_);
+    const auto found = state_->listening.find(address_);
+    if (found != state_->listening.end() && found->second == listening_)
+      state_->listening.erase(found);
     listening_->callers.clear();
     if (listening_->source) listening_->source->fail(lost(rank_, "nobody listens any more"));
   }
@@ -214,7 +241,7 @@ class SimAcceptor final : public Acceptor {
 }  // namespace
 
 SimChannels::SimChannels(SimNetwork& network, SimChannelOptions options)
-    : state_(std::make_shared<State>(State{network, options, {}})) {}
+    : state_(std::make_shared<State>(State{network, options, {}, {}, {}})) {}
 
 std::unique_ptr<Acceptor> SimChannels::listen(int rank) {
   return std::make_unique<SimAcceptor>(state_, rank);
@@ -223,8 +250,11 @@ std::unique_ptr<Acceptor> SimChannels::listen(int rank) {
 std::shared_ptr<Channel> SimChannels::dial(int rank, const std::string& address) {
   const auto found = state_->listening.find(address);
   const int to = std::stoi(address.substr(address.find(':') + 1));
+  if (state_->is_cut(rank, to))
+    throw TimeoutError("nobody answers", {.operation = "channel", .peer = to});
   if (found == state_->listening.end()) std::rethrow_exception(lost(to, "nobody listens there"));
-  auto ends = std::make_shared<std::array<End, 2>>();
+  auto ends = std::make_shared<Pair>();
+  state_->pairs.push_back(ends);
   for (const int side : {0, 1}) {
     (*ends)[static_cast<std::size_t>(side)].rank = side == 0 ? rank : to;
     (*ends)[static_cast<std::size_t>(side)].other.rank = side == 0 ? to : rank;
@@ -238,6 +268,26 @@ std::shared_ptr<Channel> SimChannels::dial(int rank, const std::string& address)
       },
       true);
   return std::make_shared<SimChannel>(state_, ends, 0);
+}
+
+void SimChannels::kill(int rank) {
+  state_->listening.erase("sim:" + std::to_string(rank));
+  state_->for_each(rank, [&](const Ends& ends, std::size_t side) {
+    if ((*ends)[side].failure) return;
+    state_->fail_later(ends, 1 - side, "its process was killed");
+    (*ends)[side].fail(lost(rank, "this process was killed"));
+  });
+}
+
+void SimChannels::cut(int one, int other) { state_->cuts.insert(std::minmax(one, other)); }
+
+void SimChannels::mend(int one, int other) {
+  if (state_->cuts.erase(std::minmax(one, other)) == 0) return;
+  state_->for_each(one, [&](const Ends& ends, std::size_t side) {
+    if (!ends->lossy || (*ends)[1 - side].rank != other) return;
+    state_->fail_later(ends, side, "the connection broke");
+    state_->fail_later(ends, 1 - side, "the connection broke");
+  });
 }
 
 }  // namespace trireme::inline v0::net

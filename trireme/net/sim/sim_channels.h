@@ -31,6 +31,15 @@ class SimChannels {
   /// PeerLost if nobody listens there.
   std::shared_ptr<Channel> dial(int rank, const std::string& address);
 
+  /// The end of a process: what the rank has sent arrives; then the other ends of its channels get
+  /// PeerLost. Its own ends fail at once, and its acceptor gets no more callers. The rank may listen
+  /// and dial again, as a new process. Call it in the rank's progress context.
+  void kill(int rank);
+  /// From now on nothing that one of the two sends reaches the other, and nobody is told; dialling
+  /// ends with TimeoutError. mend() ends that, and breaks the channels on which something was lost.
+  void cut(int one, int other);
+  void mend(int one, int other);
+
   struct State;
 
  private:

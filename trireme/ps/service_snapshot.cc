@@ -1,0 +1,151 @@
+// All of a Service as one text and one piece of memory, for another copy of its shard. The memory has
+// the weights and the optimizer's state (saved.h), the folded sum, its squares, what workers had
+// before, and the terms of the round that is collected, in this order.
+#include <cstring>
+#include <nlohmann/json.hpp>
+
+#include "trireme/base/error.h"
+#include "trireme/ps/service.h"
+
+namespace trireme::inline v0::ps {
+namespace {
+
+void append(std::vector<std::byte>& to, std::span<const std::byte> from) {
+  to.insert(to.end(), from.begin(), from.end());
+}
+
+// Takes parts of a memory from its front.
+class Reader {
+ public:
+  explicit Reader(std::span<const std::byte> memory) : left_(memory) {}
+  std::span<const std::byte> take(std::size_t bytes) {
+    if (bytes > left_.size()) throw MismatchError("a copy of a shard has fewer bytes than it says");
+    const auto part = left_.first(bytes);
+    left_ = left_.subspan(bytes);
+    return part;
+  }
+  std::vector<std::byte> take_copy(std::size_t bytes) {
+    const auto part = take(bytes);
+    return {part.begin(), part.end()};
+  }
+
+ private:
+  std::span<const std::byte> left_;
+};
+
+nlohmann::json json_of(const std::map<int, Ledger::Worker>& workers) {
+  nlohmann::json list = nlohmann::json::array();
+  for (const auto& [number, one] : workers)
+    list.push_back({number, one.here, one.last, one.clock, one.pushes, one.dropped, one.repeated});
+  return list;
+}
+
+std::map<int, Ledger::Worker> workers_of(const nlohmann::json& list) {
+  std::map<int, Ledger::Worker> workers;
+  for (const nlohmann::json& one : list)
+    workers[one.at(0).get<int>()] = {.here = one.at(1),
+                                     .last = one.at(2),
+                                     .clock = one.at(3),
+                                     .pushes = one.at(4),
+                                     .dropped = one.at(5),
+                                     .repeated = one.at(6)};
+  return workers;
+}
+
+}  // namespace
+
+Saved Service::snapshot() {
+  nlohmann::json json{{"ready", ready_},
+                      {"version", version_},
+                      {"round", round_},
+                      {"total", total_},
+                      {"done", done_},
+                      {"members", members_},
+                      {"committed", committed_},
+                      {"not_finite", not_finite_},
+                      {"squares", squares_.size()},
+                      {"clients", client_of_}};
+  Saved all;
+  if (settings_) {
+    Saved shard = save(*shard_, version_);
+    json["settings"] = settings_->to_text();
+    json["shard"] = shard.text;
+    json["shard_bytes"] = shard.memory.size();
+    json["workers"] = json_of(ledger_->workers());
+    json["histogram"] = ledger_->histogram();
+    all.memory = std::move(shard.memory);
+    append(all.memory, shard_->sum());
+  }
+  append(all.memory, std::as_bytes(std::span(squares_)));
+  auto& waiting = json["waiting"] = nlohmann::json::array();
+  for (const Waiting& one : waiting_)
+    waiting.push_back({one.client, one.worker, to_text(one.reply)});
+  auto& before = json["before"] = nlohmann::json::array();
+  for (const auto& [worker, weights] : before_) {
+    before.push_back({worker, weights.size()});
+    append(all.memory, weights);
+  }
+  auto& parts = json["parts"] = nlohmann::json::array();
+  for (const auto& [worker, part] : parts_) {
+    nlohmann::json nodes = nlohmann::json::array();
+    for (const kernel::LeafRange& node : part.terms.nodes)
+      nodes.push_back({node.first, node.count});
+    parts.push_back({worker, part.client, nodes, part.terms.memory.size()});
+    append(all.memory, part.terms.memory);
+  }
+  all.text = json.dump();
+  return all;
+}
+
+void Service::restore(std::string_view text, std::span<const std::byte> memory) {
+  Reader from(memory);
+  try {
+    const auto json = nlohmann::json::parse(text);
+    settings_.reset();
+    if (json.contains("settings")) {
+      settings_ = Settings::from_text(json.at("settings").get<std::string>());
+      if (server_ >= settings_->model.servers()) throw MismatchError("there is no such shard");
+      shard_ = std::make_unique<Shard>(settings_->model, server_, settings_->optimizer);
+      fill(*shard_, json.at("shard").get<std::string>(),
+           from.take(json.at("shard_bytes").get<std::size_t>()), 0);
+      const auto sum = from.take(shard_->sum().size());
+      if (!sum.empty()) std::memcpy(shard_->sum().data(), sum.data(), sum.size());
+      ledger_.emplace(settings_->server.staleness);
+      ledger_->restore(workers_of(json.at("workers")),
+                       json.at("histogram").get<std::map<std::int64_t, std::int64_t>>());
+    }
+    json.at("ready").get_to(ready_);
+    json.at("version").get_to(version_);
+    json.at("round").get_to(round_);
+    json.at("total").get_to(total_);
+    json.at("done").get_to(done_);
+    json.at("members").get_to(members_);
+    json.at("committed").get_to(committed_);
+    json.at("not_finite").get_to(not_finite_);
+    json.at("clients").get_to(client_of_);
+    squares_.resize(json.at("squares").get<std::size_t>());
+    const auto squares = from.take(squares_.size() * sizeof(double));
+    if (!squares.empty()) std::memcpy(squares_.data(), squares.data(), squares.size());
+    waiting_.clear(), before_.clear(), parts_.clear();
+    for (const auto& one : json.at("waiting")) {
+      const auto reply = one.at(2).get<std::string>();
+      waiting_.push_back({one.at(0).get<int>(), one.at(1).get<int>(),
+                          reply_from(std::as_bytes(std::span(reply)))});
+    }
+    for (const auto& one : json.at("before"))
+      before_[one.at(0).get<int>()] = from.take_copy(one.at(1).get<std::size_t>());
+    for (const auto& one : json.at("parts")) {
+      Part& part = parts_[one.at(0).get<int>()];
+      part.client = one.at(1).get<int>();
+      part.own = from.take_copy(one.at(3).get<std::size_t>());
+      for (const auto& node : one.at(2))
+        part.terms.nodes.push_back(
+            {node.at(0).get<std::uint32_t>(), node.at(1).get<std::uint32_t>()});
+      part.terms.memory = part.own;
+    }
+  } catch (const nlohmann::json::exception&) {
+    throw MismatchError("a copy of a shard has a description that cannot be read");
+  }
+}
+
+}  // namespace trireme::inline v0::ps
