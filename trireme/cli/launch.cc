@@ -41,8 +41,10 @@ void declare_launch(Command& command) {
       .footer(
           "Example:\n  trireme launch -n 2 -- echo hello\n"
           "  trireme launch --workers 4 --servers 2 --evaluator 1 -- ./program\n"
-          "On other hosts: trireme launch -H node07:4,node08:4 -- ./program. They are reached by ssh "
-          "without\na password (TRIREME_SSH: another command) and have the same folder and the same "
+          "On other hosts: trireme launch -H node07:4,node08:4 -- ./program. They are reached by "
+          "ssh "
+          "without\na password (TRIREME_SSH: another command) and have the same folder and the "
+          "same "
           "Trireme.");
   command
       .option(kWorkersOption, options.launch.ranks,
