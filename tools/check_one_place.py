@@ -27,6 +27,8 @@ ALLOWED = {
     ("training_plan.h", "1f1b"): "default",
     ("strategy.h", "1f1b"): "default",
     ("schema.cc", "1f1b"): "default",
+    ("bench_server.cc", "ring"): "default: sends the least a round",
+    ("bench_server.cc", "halving_doubling"): "default: sends the least with few rounds",
     ("show.cc", "1f1b"): "example",
     ("named_strategies.cc", "gpipe"): "what the strategy GPipe means",
     ("named_strategies.cc", "1f1b"): "what the strategy 1F1B means",

@@ -4,6 +4,8 @@
 #include <signal.h>
 
 #include <filesystem>
+#include <nlohmann/json.hpp>
+#include <sstream>
 
 #include "tests/cli/command.h"
 
@@ -80,6 +82,51 @@ TEST_F(Servers, WorkersOnTheirOwnTrainAndResume) {
     EXPECT_EQ(resumed.code, 0) << resumed.out << resumed.err;
     EXPECT_THAT(resumed.out, HasSubstr("continuing after step"));
   }
+}
+
+// The servers' counts are in the events, the report, and what compare prints and draws.
+TEST_F(Servers, StalenessIsReported) {
+  const std::string config = tiny_config(folder_, "steps = 20\nvalidate_every = 10\n");
+  const CommandResult late =
+      train(config, "late", {"parallel.sync=server", "server.count=2", "server.staleness=4"});
+  ASSERT_EQ(late.code, 0) << late.out << late.err;
+  EXPECT_THAT(late.out, AllOf(HasSubstr("staleness  share of the gradients"),
+                              HasSubstr("2 servers applied"), HasSubstr("dropped 0")));
+  std::istringstream lines(read_file(folder_.file("late/events.jsonl")));
+  nlohmann::json last;
+  int events = 0;
+  for (std::string line; std::getline(lines, line);) {
+    const auto event = nlohmann::json::parse(line);
+    if (event["event"] != "servers") continue;
+    last = event;
+    ++events;
+  }
+  EXPECT_GE(events, 2);
+  EXPECT_GE(last["step"], 20);
+  EXPECT_EQ(last["servers"], 2);
+  const auto sum = [&](const char* list) {
+    std::int64_t all = 0;
+    for (const nlohmann::json& count : last[list]) all += count.get<std::int64_t>();
+    return all;
+  };
+  EXPECT_EQ(last["pushes"].size(), 2u);
+  EXPECT_EQ(sum("pushes"), sum("staleness_pushes"));
+  EXPECT_GE(sum("pushes"), 2 * last["updates"].get<std::int64_t>());
+  EXPECT_THAT(read_file(folder_.file("late/staleness.svg")),
+              HasSubstr("staleness of the gradients"));
+  ASSERT_EQ(train(config, "plain", {}).code, 0);
+  EXPECT_FALSE(fs::exists(folder_.file("plain/staleness.svg")));
+  const CommandResult compared = trireme({"compare", "late", "plain"});
+  EXPECT_EQ(compared.code, 0) << compared.err;
+  EXPECT_THAT(compared.out, AllOf(HasSubstr("late   mean "), HasSubstr("compare-staleness.svg")));
+  EXPECT_THAT(read_file(folder_.file("compare-staleness.svg")), HasSubstr(">late<"));
+}
+
+TEST_F(Servers, GradientsThatBackupWorkersReplaceAreCounted) {
+  const std::string config = tiny_config(folder_, "steps = 20\nvalidate_every = 0\n");
+  const CommandResult run = train(config, "backup", {"parallel.sync=server", "server.backup=1"});
+  ASSERT_EQ(run.code, 0) << run.out << run.err;
+  EXPECT_THAT(run.out, AllOf(HasSubstr("0          100 %"), HasSubstr("1 server applied")));
 }
 
 TEST_F(Servers, AStopIsFollowedByACheckpointWithTheServersState) {

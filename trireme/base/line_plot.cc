@@ -6,6 +6,7 @@
 
 #include "trireme/base/svg.h"
 #include "trireme/base/svg_legend.h"
+#include "trireme/base/words.h"
 
 namespace trireme::inline v0 {
 namespace {
@@ -20,12 +21,18 @@ struct Range {
 
 struct Frame {
   Range x, y;
+  bool logarithmic = false;
   double top = kHead;
-  double px(double value) const {
-    return kLeft + (value - x.low) / (x.high - x.low) * (kWidth - kLeft - kRight);
-  }
+  double px(double value) const { return kLeft + share(value, x) * (kWidth - kLeft - kRight); }
   double py(double value) const {
-    return kHeight - kBottom - (value - y.low) / (y.high - y.low) * (kHeight - top - kBottom);
+    return kHeight - kBottom - share(value, y) * (kHeight - top - kBottom);
+  }
+  bool holds(double px, double py) const {
+    return std::isfinite(py) && (!logarithmic || (px > 0 && py > 0));
+  }
+  double share(double value, const Range& range) const {
+    if (logarithmic) return std::log(value / range.low) / std::log(range.high / range.low);
+    return (value - range.low) / (range.high - range.low);
   }
 };
 
@@ -45,7 +52,46 @@ std::string tick_text(double value, double distance) {
   return text;
 }
 
+// 1, 2 and 5 times powers of ten, from the last that is not above the range to the first that is not
+// below it.
+std::vector<double> decade_ticks(const Range& range) {
+  std::vector<double> ticks;
+  const int last = static_cast<int>(std::ceil(std::log10(range.high)));
+  for (int power = static_cast<int>(std::floor(std::log10(range.low))); power <= last; ++power)
+    for (const double factor : {1.0, 2.0, 5.0}) ticks.push_back(factor * std::pow(10, power));
+  while (ticks.size() > 2 && ticks[1] <= range.low * (1 + 1e-9)) ticks.erase(ticks.begin());
+  while (ticks.size() > 2 && ticks[ticks.size() - 2] >= range.high * (1 - 1e-9)) ticks.pop_back();
+  return ticks;
+}
+
+// Powers of two within the range.
+std::vector<double> doubling_ticks(const Range& range) {
+  std::vector<double> ticks;
+  for (double tick = std::exp2(std::ceil(std::log2(range.low) - 1e-9));
+       tick <= range.high * (1 + 1e-9); tick *= 2)
+    ticks.push_back(tick);
+  return ticks;
+}
+
+Frame fit_logarithms(const LinePlot& plot) {
+  Frame frame{.x = {HUGE_VAL, 0}, .y = {HUGE_VAL, 0}, .logarithmic = true};
+  for (const Curve& curve : plot.curves)
+    for (const auto& [x, y] : curve.points) {
+      if (!frame.holds(x, y)) continue;
+      frame.x = {std::min(frame.x.low, x), std::max(frame.x.high, x)};
+      frame.y = {std::min(frame.y.low, y), std::max(frame.y.high, y)};
+    }
+  for (Range* range : {&frame.x, &frame.y}) {
+    if (range->low > range->high) *range = {1, 2};
+    if (range->high <= range->low) range->high = 2 * range->low;
+  }
+  const auto ticks = decade_ticks(frame.y);
+  frame.y = {ticks.front(), ticks.back()};
+  return frame;
+}
+
 Frame fit(const LinePlot& plot) {
+  if (plot.logarithmic) return fit_logarithms(plot);
   Range x{HUGE_VAL, -HUGE_VAL}, y{HUGE_VAL, -HUGE_VAL};
   const auto stretch = [](Range& range, double value) {
     if (!std::isfinite(value)) return;
@@ -69,7 +115,7 @@ Frame fit(const LinePlot& plot) {
   const double distance = ticks.size() > 1 ? ticks[1] - ticks[0] : 1;
   y.low = std::floor(y.low / distance + 1e-9) * distance;
   y.high = std::ceil(y.high / distance - 1e-9) * distance;
-  return {x, y};
+  return {.x = x, .y = y};
 }
 
 std::vector<double> whole_ticks(const Range& range) {
@@ -81,6 +127,7 @@ std::vector<LegendEntry> legend_of(const LinePlot& plot) {
   using Sample = LegendEntry::Sample;
   std::vector<LegendEntry> entries;
   for (const Curve& curve : plot.curves) {
+    if (curve.name.empty()) continue;
     entries.push_back(
         {curve.markers ? Sample::MarkedLine : Sample::Line,
          {.stroke = curve.color, .width = std::max(2.0, curve.width), .opacity = curve.opacity},
@@ -94,19 +141,23 @@ std::vector<LegendEntry> legend_of(const LinePlot& plot) {
 
 void draw_axes(Svg& svg, const LinePlot& plot, const Frame& frame) {
   const double bottom = kHeight - kBottom;
-  const auto x_ticks = whole_ticks(frame.x);
-  const auto y_ticks = round_ticks(frame.y.low, frame.y.high, 6);
+  const bool logarithmic = frame.logarithmic;
+  const auto x_ticks = logarithmic ? doubling_ticks(frame.x) : whole_ticks(frame.x);
+  const auto y_ticks =
+      logarithmic ? decade_ticks(frame.y) : round_ticks(frame.y.low, frame.y.high, 6);
+  const auto text_of = [&](double tick, const std::vector<double>& ticks) {
+    if (logarithmic) return number_text(tick);
+    return tick_text(tick, ticks.size() > 1 ? ticks[1] - ticks[0] : 1);
+  };
   for (const double tick : y_ticks) {
     const double y = frame.py(tick);
     svg.line(kLeft, y, kWidth - kRight, y, {.stroke = kGrid});
-    svg.text(kLeft - 9, y + 4, tick_text(tick, y_ticks.size() > 1 ? y_ticks[1] - y_ticks[0] : 1),
-             {.fill = kSoft, .anchor = "end"});
+    svg.text(kLeft - 9, y + 4, text_of(tick, y_ticks), {.fill = kSoft, .anchor = "end"});
   }
   for (const double tick : x_ticks) {
     const double x = frame.px(tick);
     svg.line(x, bottom, x, bottom + 5, {.stroke = kSoft});
-    svg.text(x, bottom + 20, tick_text(tick, x_ticks.size() > 1 ? x_ticks[1] - x_ticks[0] : 1),
-             {.fill = kSoft, .anchor = "middle"});
+    svg.text(x, bottom + 20, text_of(tick, x_ticks), {.fill = kSoft, .anchor = "middle"});
   }
   svg.line(kLeft, bottom, kWidth - kRight, bottom, {.stroke = kSoft});
   svg.text((kLeft + kWidth - kRight) / 2, kHeight - 18, plot.x_label,
@@ -118,7 +169,7 @@ void draw_axes(Svg& svg, const LinePlot& plot, const Frame& frame) {
 void draw_curve(Svg& svg, const Curve& curve, const Frame& frame) {
   std::vector<std::pair<double, double>> points;
   for (const auto& [x, y] : curve.points) {
-    if (std::isfinite(y)) points.emplace_back(frame.px(x), frame.py(y));
+    if (frame.holds(x, y)) points.emplace_back(frame.px(x), frame.py(y));
   }
   svg.path(points, {.stroke = curve.color, .width = curve.width, .opacity = curve.opacity});
   if (curve.markers) {
@@ -138,7 +189,7 @@ void draw_last_values(Svg& svg, const LinePlot& plot, const Frame& frame) {
   for (const Curve& curve : plot.curves) {
     if (!curve.label_last || curve.points.empty()) continue;
     const auto [x, y] = curve.points.back();
-    if (std::isfinite(y)) labels.push_back({frame.px(x), frame.py(y) + 5, y, curve.color});
+    if (frame.holds(x, y)) labels.push_back({frame.px(x), frame.py(y) + 5, y, curve.color});
   }
   std::sort(labels.begin(), labels.end(), [](const Label& a, const Label& b) { return a.y > b.y; });
   double highest = kHeight - kBottom;

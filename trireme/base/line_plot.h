@@ -1,6 +1,7 @@
 // A line plot as SVG: curves over steps with axes, round ticks, units, legend and reference lines.
 // The legend is above the axes, where it hides no curve. x values are counts (steps, ranks), so
-// their ticks are whole numbers. Plain values; points that are not finite are not drawn.
+// their ticks are whole numbers. Plain values; points that are not finite are not drawn, nor those
+// that are not positive where the axes are logarithmic.
 #pragma once
 
 #include <string>
@@ -10,7 +11,7 @@
 namespace trireme::inline v0 {
 
 struct Curve {
-  std::string name;                               // legend
+  std::string name;                               // legend; empty: it is not there
   std::vector<std::pair<double, double>> points;  // ascending x
   std::string color = "#1f77b4";
   double width = 2;
@@ -31,6 +32,7 @@ struct LinePlot {
   std::string x_label, y_label;  // with units: "loss (nats per byte)"
   std::vector<Curve> curves;
   std::vector<Reference> references;
+  bool logarithmic = false;  // both axes
 };
 
 std::string draw(const LinePlot& plot);

@@ -25,6 +25,25 @@ TEST(RoundTicks, AreRoundAndInside) {
   EXPECT_THAT(round_ticks(3, 3, 5), ElementsAre(3));
 }
 
+// On logarithmic axes equal factors are equal distances.
+TEST(LinePlot, LogarithmicAxesHaveRoundTicks) {
+  const std::string svg =
+      draw(LinePlot{.curves = {{.name = "a", .points = {{1, 3}, {8, 24}, {64, 192}, {2, 0}}},
+                               {.name = "", .points = {{1, 300}}}},
+                    .logarithmic = true});
+  for (const char* tick : {">1<", ">2<", ">32<", ">64<", ">5<", ">100<", ">500<"})
+    EXPECT_THAT(svg, HasSubstr(tick));
+  EXPECT_THAT(svg, Not(HasSubstr(">1000<")));
+  std::smatch found;
+  ASSERT_TRUE(std::regex_search(
+      svg, found,
+      std::regex("d=\"M([0-9.]+) ([0-9.]+) L([0-9.]+) ([0-9.]+) L([0-9.]+) ([0-9.]+)\"")));
+  const auto at = [&](std::size_t i) { return std::stod(found[i]); };
+  EXPECT_NEAR(at(3) - at(1), at(5) - at(3), 0.02);
+  EXPECT_NEAR(at(2) - at(4), at(4) - at(6), 0.02);
+  EXPECT_GT(at(2), at(4));
+}
+
 TEST(Averaged, KeepsShortCurvesAndMeansLongOnes) {
   EXPECT_THAT(averaged({{0, 1}, {1, 3}}, 4), ElementsAre(std::pair(0., 1.), std::pair(1., 3.)));
   EXPECT_THAT(averaged({{0, 1}, {1, 3}, {2, 5}, {3, 7}}, 2),
@@ -47,14 +66,16 @@ TEST(LinePlot, HoldsTitleLabelsLegendAndReference) {
 
 TEST(LinePlot, NeverWritesNanCoordinates) {
   const double nan = std::numeric_limits<double>::quiet_NaN();
-  EXPECT_THAT(draw({.curves = {{"a", {{0, nan}, {1, 2}, {2, HUGE_VAL}}}}}), Not(HasSubstr("nan")));
-  EXPECT_THAT(draw({.curves = {{"a", {{0, 1}, {1, 2}, {2, HUGE_VAL}}}}}), Not(HasSubstr("inf")));
-  EXPECT_THAT(draw({}), Not(HasSubstr("nan")));
+  EXPECT_THAT(draw(LinePlot{.curves = {{"a", {{0, nan}, {1, 2}, {2, HUGE_VAL}}}}}),
+              Not(HasSubstr("nan")));
+  EXPECT_THAT(draw(LinePlot{.curves = {{"a", {{0, 1}, {1, 2}, {2, HUGE_VAL}}}}}),
+              Not(HasSubstr("inf")));
+  EXPECT_THAT(draw(LinePlot{}), Not(HasSubstr("nan")));
 }
 
 // The axis of a run with three steps had ticks at 0.5, 1.5 and 2.5.
 TEST(LinePlot, StepsAreWhole) {
-  const std::string svg = draw({.curves = {{"training", {{1, 5}, {2, 4}, {3, 3}}}}});
+  const std::string svg = draw(LinePlot{.curves = {{"training", {{1, 5}, {2, 4}, {3, 3}}}}});
   for (const char* tick : {">0<", ">1<", ">2<", ">3<"}) EXPECT_THAT(svg, HasSubstr(tick));
   EXPECT_THAT(svg, Not(HasSubstr(">0.5<")));
 }

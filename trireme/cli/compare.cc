@@ -14,6 +14,8 @@
 #include <set>
 #include <sstream>
 
+#include "trireme/base/bar_plot.h"
+#include "trireme/base/doubling_bins.h"
 #include "trireme/base/error.h"
 #include "trireme/base/line_plot.h"
 #include "trireme/base/weights_hash.h"
@@ -61,6 +63,16 @@ std::map<std::string, std::string> read_keys(const std::string& path) {
   return keys;
 }
 
+// The histogram of a "servers" event, which counts from the start of the servers on.
+void read_staleness(const nlohmann::json& event, ComparedRun& run) {
+  const auto numbers = event.value("staleness", std::vector<std::int64_t>());
+  const auto counts = event.value("staleness_pushes", std::vector<std::int64_t>());
+  run.staleness.clear();
+  for (std::size_t i = 0; i < std::min(numbers.size(), counts.size()); ++i)
+    if (numbers[i] >= 0) run.staleness[numbers[i]] = counts[i];
+  run.dropped_gradients = event.value("dropped", std::int64_t{0});
+}
+
 // Reads the events of steps up to `last`.
 void read_events(const std::string& path, double last, ComparedRun& run) {
   std::ifstream file(path);
@@ -68,6 +80,9 @@ void read_events(const std::string& path, double last, ComparedRun& run) {
     const auto event = nlohmann::json::parse(line, nullptr, false);
     if (event.is_object() && event.contains("loss_unit") && event["loss_unit"].is_string())
       run.loss_unit = event["loss_unit"];
+    if (event.is_object() && event.value("event", "") == "servers" &&
+        event.value("step", 0.0) <= last)
+      read_staleness(event, run);
     if (!event.is_object() || !event.contains("loss") || !event["loss"].is_number()) continue;
     const std::pair point{event.value("step", 0.0), event["loss"].get<double>()};
     if (point.first > last) continue;
@@ -126,6 +141,24 @@ void print_weights(const std::vector<ComparedRun>& runs, int width) {
     std::printf(hashes.size() == 1 ? "  the weights are the same\n" : "  the weights differ\n");
 }
 
+// Of the runs whose gradients may be late.
+void print_staleness(const std::vector<ComparedRun>& runs, int width) {
+  bool first = true;
+  for (const ComparedRun& run : runs) {
+    const std::vector<CountBin> bins = doubling_bins(run.staleness);
+    if (bins.empty()) continue;
+    if (std::exchange(first, false))
+      std::printf("\nstaleness of the gradients, in updates by other workers\n");
+    std::string shares;
+    for (const CountBin& bin : bins)
+      if (bin.count > 0)
+        shares += (shares.empty() ? "" : ", ") + bin.label + ": " + percent_text(bin.share);
+    std::printf("  %-*s  mean %s (%s); %s dropped\n", width, run.name.c_str(),
+                fixed(mean_staleness(run), "%.1f").c_str(), shares.c_str(),
+                grouped(run.dropped_gradients).c_str());
+  }
+}
+
 void print(const std::vector<ComparedRun>& runs) {
   std::size_t wide = 3;
   for (const ComparedRun& run : runs) wide = std::max(wide, run.name.size());
@@ -143,6 +176,7 @@ void print(const std::vector<ComparedRun>& runs) {
                 speed ? grouped(std::lround(*speed)).c_str() : "-", fixed(share, "%.2fx").c_str());
   }
   if (compares_weights(runs)) print_weights(runs, width);
+  print_staleness(runs, width);
   const auto keys = differing_keys(runs);
   std::printf(keys.empty() ? "\nno key differs\n" : "\nkeys that differ\n");
   for (const auto& [key, values] : keys) {
@@ -165,11 +199,18 @@ void print_json(const std::vector<ComparedRun>& runs) {
     set("validation_loss", last_validation(run));
     set("step_seconds", median(run.step_seconds));
     set(run.items + "_per_second", median(run.per_second));
+    set("mean_staleness", mean_staleness(run));
     if (compares_weights(runs) && !run.model.empty()) event["weights_sha256"] = hash_of(run);
     event["differing"] = nlohmann::ordered_json::object();
     for (const auto& [key, values] : keys) event["differing"][key] = values[i];
     std::printf("%s\n", event.dump().c_str());
   }
+}
+
+// "a/compare.svg" as "a/compare-staleness.svg".
+std::string beside(const std::string& file, const std::string& word) {
+  const std::filesystem::path path(file);
+  return (path.parent_path() / (path.stem().string() + word + path.extension().string())).string();
 }
 
 int compare_command(const CompareOptions& options) {
@@ -180,6 +221,11 @@ int compare_command(const CompareOptions& options) {
   if (curves) write_file(options.svg, overlaid(runs), "compare");
   options.json ? print_json(runs) : print(runs);
   if (curves) say(options.json, "\nthe curves are in " + options.svg);
+  if (const std::string plot = staleness_plot(runs); !plot.empty()) {
+    const std::string file = beside(options.svg, "-staleness");
+    write_file(file, plot, "compare");
+    say(options.json, "the staleness of the gradients is in " + file);
+  }
   return 0;
 }
 
@@ -247,6 +293,9 @@ std::optional<double> median(std::vector<double> values) {
 
 namespace {
 
+constexpr std::array<const char*, 8> kColors = {"#1f77b4", "#d62728", "#2ca02c", "#ff7f0e",
+                                                "#9467bd", "#8c564b", "#17becf", "#7f7f7f"};
+
 // The unit that the runs agree on; empty if two differ.
 std::string common_unit(const std::vector<ComparedRun>& runs) {
   std::string unit;
@@ -261,8 +310,6 @@ std::string common_unit(const std::vector<ComparedRun>& runs) {
 }  // namespace
 
 std::string overlaid(const std::vector<ComparedRun>& runs) {
-  constexpr std::array<const char*, 8> kColors = {"#1f77b4", "#d62728", "#2ca02c", "#ff7f0e",
-                                                  "#9467bd", "#8c564b", "#17becf", "#7f7f7f"};
   constexpr std::size_t kPoints = 120;
   const std::string unit = common_unit(runs);
   LinePlot plot{.title = std::to_string(runs.size()) + " runs: loss",
@@ -282,6 +329,41 @@ std::string overlaid(const std::vector<ComparedRun>& runs) {
                            .color = color,
                            .markers = true,
                            .label_last = true});
+  }
+  return draw(plot);
+}
+
+std::optional<double> mean_staleness(const ComparedRun& run) {
+  double sum = 0, all = 0;
+  for (const auto& [staleness, count] : run.staleness) {
+    sum += static_cast<double>(staleness) * static_cast<double>(count);
+    all += static_cast<double>(count);
+  }
+  return all > 0 ? std::optional(sum / all) : std::nullopt;
+}
+
+std::string staleness_plot(const std::vector<ComparedRun>& runs) {
+  std::map<std::int64_t, std::int64_t> together;  // for the bins
+  for (const ComparedRun& run : runs)
+    for (const auto& [staleness, count] : run.staleness) together[staleness] += count;
+  if (together.empty()) return {};
+  BarPlot plot{.title = "staleness of the gradients",
+               .subtitle =
+                   "updates by other workers between a gradient's weights and its own "
+                   "update",
+               .x_label = "staleness",
+               .y_label = "% of a run's gradients"};
+  for (const CountBin& bin : doubling_bins(together)) plot.groups.push_back(bin.label);
+  for (std::size_t i = 0; i < runs.size(); ++i) {
+    if (runs[i].staleness.empty()) continue;
+    BarSeries series{.name = runs[i].name,
+                     .values = std::vector<double>(plot.groups.size(), 0),
+                     .color = kColors[i % kColors.size()]};
+    for (const CountBin& bin : doubling_bins(runs[i].staleness)) {
+      const auto group = std::find(plot.groups.begin(), plot.groups.end(), bin.label);
+      series.values[static_cast<std::size_t>(group - plot.groups.begin())] = 100 * bin.share;
+    }
+    plot.series.push_back(std::move(series));
   }
   return draw(plot);
 }

@@ -20,6 +20,9 @@ struct ComparedRun {
   std::vector<std::pair<double, double>> training, validation;  // (step, loss)
   // Per step: seconds, items per second, and seconds spent waiting for communication.
   std::vector<double> step_seconds, per_second, communication_seconds;
+  // Of a run whose workers train on their own: gradients by staleness, and those that were dropped.
+  std::map<std::int64_t, std::int64_t> staleness;
+  std::int64_t dropped_gradients = 0;
 };
 /// Reads `folder`: that of a run, a Log or a Checkpointer (find_checkpoint()), or one checkpoint,
 /// whose curves end with its step. Without events there are no curves, and only `model` can be
@@ -35,5 +38,9 @@ std::optional<double> median(std::vector<double> values);
 
 /// The curves of all runs in one plot, as SVG.
 std::string overlaid(const std::vector<ComparedRun>& runs);
+/// The staleness of the gradients of those runs that have it, side by side, as SVG; empty if none has.
+std::string staleness_plot(const std::vector<ComparedRun>& runs);
+/// The mean staleness of a run's gradients; nullopt if it has none.
+std::optional<double> mean_staleness(const ComparedRun& run);
 
 }  // namespace trireme::inline v0::cli

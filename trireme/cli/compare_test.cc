@@ -101,6 +101,27 @@ TEST_F(Compare, WritesNumbersForPeople) {
   EXPECT_EQ(run.keys.at("train.clip"), "1");
 }
 
+TEST_F(Compare, DrawsTheStalenessOfRunsThatHaveIt) {
+  const auto with = [](const std::string& more) { return std::string(kEvents) + "\n" + more; };
+  const std::string early =
+      "{\"event\":\"servers\",\"step\":2,\"dropped\":0,\"staleness\":[0],"
+      "\"staleness_pushes\":[4]}\n";
+  const std::string late =
+      "{\"event\":\"servers\",\"step\":3,\"dropped\":2,\"staleness\":[0,1,5],"
+      "\"staleness_pushes\":[4,2,2]}\n";
+  const ComparedRun served = read_run(write("a", "x = 1\n", with(early + late))),
+                    plain = read_run(write("b", "x = 1\n", kEvents));
+  EXPECT_EQ(served.staleness, (std::map<std::int64_t, std::int64_t>{{0, 4}, {1, 2}, {5, 2}}));
+  EXPECT_EQ(served.dropped_gradients, 2);
+  EXPECT_EQ(mean_staleness(served), 1.5);
+  EXPECT_EQ(mean_staleness(plain), std::nullopt);
+  EXPECT_EQ(staleness_plot({plain}), "");
+  const std::string svg = staleness_plot({plain, served});
+  for (const char* word : {"<svg", ">a<", ">4-7<"})
+    EXPECT_NE(svg.find(word), std::string::npos) << word;
+  EXPECT_EQ(svg.find(">b<"), std::string::npos);
+}
+
 // A Checkpointer's folder: only steps and weights can be compared.
 TEST_F(Compare, ReadsTheCheckpointsOfALoopOfOnesOwn) {
   for (const char* step : {"step-00000002", "step-00000010"}) {

@@ -5,9 +5,10 @@ namespace trireme::inline v0::ps {
 Copy::Copy(int shard, Service::Answer answer, OnApplied on_applied)
     : shard_(shard),
       on_applied_(std::move(on_applied)),
-      service_(shard, std::move(answer), [this](int worker, std::int64_t version, std::int64_t) {
-        if (on_applied_) on_applied_({shard_, at_, worker, sequence_, version});
-      }) {}
+      service_(shard, std::move(answer),
+               [this](int worker, std::int64_t version, std::int64_t staleness) {
+                 if (on_applied_) on_applied_({shard_, at_, worker, sequence_, version, staleness});
+               }) {}
 
 void Copy::apply(Position at, int client, const Request& request,
                  std::span<const std::byte> memory) {

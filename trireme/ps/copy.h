@@ -20,6 +20,7 @@ struct Applied {
   int worker = -1;
   std::uint64_t sequence = 0;  // of the push
   std::int64_t version = 0;    // after it
+  std::int64_t staleness = 0;  // of the push
 };
 using OnApplied = std::function<void(const Applied&)>;
 

@@ -38,6 +38,13 @@ void Ledger::applied(int worker, std::int64_t staleness) {
   ++histogram_[staleness];
 }
 
+void Ledger::late(int number, std::int64_t round) {
+  Worker& worker = workers_[number];
+  if (round <= worker.last_late) return;
+  worker.last_late = round;
+  ++worker.late;
+}
+
 bool Ledger::may_go_on(int worker) const {
   return bound_ < 0 || workers_.at(worker).clock - slowest() <= bound_;
 }

@@ -26,7 +26,9 @@ class Ledger {
     std::int64_t clock = 0;
     std::int64_t pushes = 0;   // applied
     std::int64_t dropped = 0;  // not finite
+    std::int64_t late = 0;     // synchronous rounds that were complete without it
     std::int64_t repeated = 0;
+    std::int64_t last_late = -1;  // the last such round
   };
 
   void arrive(int worker);
@@ -36,6 +38,8 @@ class Ledger {
   /// After take(): it was applied. `staleness`: updates by others since the weights that it used.
   void applied(int worker, std::int64_t staleness);
   void dropped(int worker) { ++workers_[worker].dropped; }
+  /// This synchronous round was complete without the worker's gradient. Told again, it counts once.
+  void late(int worker, std::int64_t round);
   /// Whether the worker may begin its next step.
   bool may_go_on(int worker) const;
 

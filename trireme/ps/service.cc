@@ -211,9 +211,11 @@ void Service::take_terms(int client, const Request& request, std::span<const std
   check_terms(request, memory);
   if (request.round + 1 == round_ && members_.contains(request.worker))
     return answer_terms(client);  // repeated
-  if (request.round < round_)
+  if (request.round < round_) {
+    ledger_->late(request.worker, request.round);
     return answer_(client,
                    {.ask = Ask::Terms, .version = version_, .round = round_, .dropped = true}, {});
+  }
   total_ = request.total;
   parts_[request.worker] = {.client = client, .terms = {request.nodes, memory}};
 }
@@ -230,7 +232,10 @@ void Service::complete_round() {
   ++round_;
   const std::map<int, Part> parts = std::exchange(parts_, {});
   members_.clear();
-  for (const auto& [worker, part] : parts) members_.insert(worker);
+  for (const auto& [worker, part] : parts) {
+    members_.insert(worker);
+    ledger_->applied(worker, 0);
+  }
   for (const auto& [worker, part] : parts) answer_terms(part.client);
 }
 
@@ -258,6 +263,7 @@ std::string Service::figures() const {
     for (const auto& [number, worker] : ledger_->workers())
       workers[std::to_string(number)] = {{"pushes", worker.pushes},
                                          {"dropped", worker.dropped},
+                                         {"late", worker.late},
                                          {"repeated", worker.repeated},
                                          {"here", worker.here}};
     for (const auto& [staleness, count] : ledger_->histogram())

@@ -36,7 +36,8 @@ class Reader {
 nlohmann::json json_of(const std::map<int, Ledger::Worker>& workers) {
   nlohmann::json list = nlohmann::json::array();
   for (const auto& [number, one] : workers)
-    list.push_back({number, one.here, one.last, one.clock, one.pushes, one.dropped, one.repeated});
+    list.push_back({number, one.here, one.last, one.clock, one.pushes, one.dropped, one.late,
+                    one.last_late, one.repeated});
   return list;
 }
 
@@ -48,7 +49,9 @@ std::map<int, Ledger::Worker> workers_of(const nlohmann::json& list) {
                                      .clock = one.at(3),
                                      .pushes = one.at(4),
                                      .dropped = one.at(5),
-                                     .repeated = one.at(6)};
+                                     .late = one.at(6),
+                                     .repeated = one.at(8),
+                                     .last_late = one.at(7)};
   return workers;
 }
 

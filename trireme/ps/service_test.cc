@@ -9,6 +9,7 @@
 #include <random>
 
 #include "trireme/base/error.h"
+#include "trireme/ps/figures.h"
 #include "trireme/ps/saved.h"
 
 namespace trireme::inline v0::ps {
@@ -273,7 +274,36 @@ TEST(Service, TermsAndCommitsMayBeRepeatedAndLateOnesAreDropped) {
   EXPECT_EQ(server.ask(0, commit)->version, 1);
   EXPECT_EQ(server.ask(0, commit)->version, 1);
   EXPECT_TRUE(send(1)->dropped);
+  EXPECT_TRUE(send(1)->dropped);
   EXPECT_EQ(server.reply(1)->round, 1);
+  const auto figures = ServerFigures::from_text("[" + server.service().figures() + "]");
+  EXPECT_EQ(figures.pushes, (std::vector<std::int64_t>{1, 0, 1}));
+  EXPECT_EQ(figures.late, 1);  // told twice
+  EXPECT_EQ(figures.staleness, (std::map<std::int64_t, std::int64_t>{{0, 2}}));
+}
+
+TEST(Service, FiguresAreOfAllServers) {
+  Settings settings = settings_of(-1, 2);
+  settings.model = ServedModel(parameters(), 2);
+  std::string text;
+  for (int number = 0; number < 2; ++number) {
+    Server server(number);
+    for (int worker = 0; worker < 2; ++worker) server.attach(worker, settings);
+    const std::size_t bytes = settings.model.bytes(number);
+    server.write(0, random_floats(bytes, 1));
+    server.push(0, 1, random_floats(bytes, 2), 0);
+    for (int i = 0; i <= number; ++i) server.push(1, 1, random_floats(bytes, 3), 0);
+    text += (number > 0 ? "," : "[") + server.service().figures();
+  }
+  const ServerFigures figures = ServerFigures::from_text(text + "]");
+  EXPECT_EQ(figures.servers, 2);
+  EXPECT_EQ(figures.updates, 2);
+  EXPECT_EQ(figures.pushes, (std::vector<std::int64_t>{2, 2}));
+  EXPECT_EQ(figures.all_pushes(), 4);
+  EXPECT_EQ(figures.repeated, 1);
+  EXPECT_EQ(figures.staleness, (std::map<std::int64_t, std::int64_t>{{0, 2}, {1, 2}}));
+  EXPECT_THROW(ServerFigures::from_text("[{}]"), MismatchError);
+  EXPECT_THROW(ServerFigures::from_text(text), MismatchError);
 }
 
 TEST(Service, AnotherModelIsRefusedWithTheDifference) {

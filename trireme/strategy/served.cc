@@ -43,4 +43,9 @@ std::unique_ptr<ps::RemoteOptimizer> make_remote_optimizer(const StrategyContext
                                                                  .term = servers.term});
 }
 
+std::string server_figures(optim::Optimizer& optimizer) {
+  auto* remote = dynamic_cast<ps::RemoteOptimizer*>(&optimizer);
+  return remote != nullptr ? remote->client().figures() : std::string();
+}
+
 }  // namespace trireme::inline v0::parallel

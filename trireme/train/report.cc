@@ -4,7 +4,10 @@
 #include <cstdio>
 #include <filesystem>
 
+#include "trireme/base/bar_plot.h"
+#include "trireme/base/doubling_bins.h"
 #include "trireme/base/line_plot.h"
+#include "trireme/base/words.h"
 #include "trireme/format/tokenizer.h"
 #include "trireme/observe/terminal.h"
 
@@ -103,6 +106,58 @@ void Report::validation(long step, double loss, long count, std::optional<double
   progress_.line(text);
 }
 
+void Report::servers(long step, const ps::ServerFigures& figures) {
+  if (options_.silent) return;
+  std::vector<std::int64_t> staleness, counts;
+  for (const auto& [number, count] : figures.staleness) {
+    staleness.push_back(number);
+    counts.push_back(count);
+  }
+  events_.write(observe::Event("servers")
+                    .set("step", step)
+                    .set("servers", static_cast<long>(figures.servers))
+                    .set("updates", static_cast<long>(figures.updates))
+                    .set("pushes", figures.pushes)
+                    .set("dropped", static_cast<long>(figures.dropped))
+                    .set("late", static_cast<long>(figures.late))
+                    .set("repeated", static_cast<long>(figures.repeated))
+                    .set("staleness", staleness)
+                    .set("staleness_pushes", counts));
+  BarPlot plot{.title = options_.title + ": staleness of the gradients",
+               .subtitle = options_.subtitle,
+               .x_label = "updates by others between a gradient's weights and its own update",
+               .y_label = "% of the gradients"};
+  BarSeries series{.name = "after step " + grouped(step)};
+  for (const CountBin& bin : doubling_bins(figures.staleness)) {
+    plot.groups.push_back(bin.label);
+    series.values.push_back(100 * bin.share);
+  }
+  plot.series.push_back(std::move(series));
+  write_whole(folder_.staleness(), draw(plot));
+}
+
+void Report::table_of_servers(const ps::ServerFigures& figures) {
+  constexpr double kBar = 30;
+  progress_.line("\nstaleness  share of the gradients");
+  for (const CountBin& bin : doubling_bins(figures.staleness)) {
+    char out[128];
+    std::snprintf(out, sizeof out, "%-10s %-6s %s", bin.label.c_str(),
+                  percent_text(bin.share).c_str(),
+                  std::string(static_cast<std::size_t>(kBar * bin.share + 0.5), '#').c_str());
+    progress_.line(out);
+  }
+  std::string by_worker;
+  for (std::size_t worker = 0; worker < figures.pushes.size(); ++worker)
+    by_worker += (worker > 0 ? ", " : "") + grouped(figures.pushes[worker]) + " of worker " +
+                 std::to_string(worker);
+  std::string text = counted(figures.servers, "server") + " applied " + by_worker + "; dropped " +
+                     grouped(figures.dropped) + " that were not finite";
+  if (figures.late > 0) text += "; did without " + grouped(figures.late) + " late ones";
+  if (figures.repeated > 0)
+    text += "; " + grouped(figures.repeated) + " came again after a lost connection";
+  progress_.line(text);
+}
+
 void Report::trigram(double loss) {
   if (options_.silent) return;
   trigram_ = loss;
@@ -192,6 +247,7 @@ void Report::finish(const Outcome& outcome) {
   if (outcome.measured_step > 0)
     row("step", time(outcome.predicted_step), time(outcome.measured_step) + " (the median)");
   row("in all", "-", duration_text(outcome.measured_seconds));
+  if (outcome.servers) table_of_servers(*outcome.servers);
   progress_.line("\nthe run is in " + folder_.path() +
                  " (config.toml, events.jsonl, loss.svg, tensorboard/, checkpoint/)");
 }

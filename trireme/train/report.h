@@ -10,6 +10,7 @@
 #include "trireme/observe/events.h"
 #include "trireme/observe/progress.h"
 #include "trireme/observe/tensorboard.h"
+#include "trireme/ps/figures.h"
 #include "trireme/train/run_folder.h"
 
 namespace trireme::inline v0::train {
@@ -31,6 +32,7 @@ struct Outcome {
   double predicted_device_bytes = 0, measured_device_bytes = 0;  // of tensors; 0: not known
   bool one_process = false;  // ranks are threads; measured is their total
   std::string sample;
+  std::optional<ps::ServerFigures> servers;  // of workers that train on their own
 };
 
 class Report {
@@ -42,6 +44,8 @@ class Report {
   /// The mean loss over `count` items, and the share of right answers if it is known.
   void validation(long step, double loss, long count,
                   std::optional<double> accuracy = std::nullopt);
+  /// What the servers have counted, after `step`; also draws staleness.svg.
+  void servers(long step, const ps::ServerFigures& figures);
   /// The loss of the trigram baseline.
   void trigram(double loss);
   /// All ranks skipped this step.
@@ -59,6 +63,7 @@ class Report {
  private:
   std::string with_unit(double loss) const;
   void losses(const Outcome& outcome);
+  void table_of_servers(const ps::ServerFigures& figures);
 
   RunFolder folder_;
   ReportOptions options_;

@@ -29,7 +29,8 @@ class RunFolder {
   std::string config() const { return path_ + "/config.toml"; }
   std::string events() const { return path_ + "/events.jsonl"; }
   std::string plot() const { return path_ + "/loss.svg"; }
-  std::string passes() const { return path_ + "/passes.jsonl"; }  // of a traced pipeline
+  std::string staleness() const { return path_ + "/staleness.svg"; }  // with servers
+  std::string passes() const { return path_ + "/passes.jsonl"; }      // of a traced pipeline
   std::string passes_picture() const { return path_ + "/passes.svg"; }
   std::string tensorboard() const { return path_ + "/tensorboard"; }
   std::string checkpoint() const { return path_ + "/checkpoint"; }

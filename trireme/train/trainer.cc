@@ -162,6 +162,7 @@ class Trainer {
       if (leads_or_joins() && (last || (every > 0 && done / every > step / every))) {
         outcome_.last_validation = validate(report, done);
         if (outcome_.last_validation) early_stop_.judge(done, *outcome_.last_validation);
+        tell_servers(report, done);
         report.plot();
       }
       if (!last) {  // finish() saves the last step
@@ -337,6 +338,13 @@ class Trainer {
     return result.loss;
   }
 
+  // What the servers counted, if the workers train on their own.
+  void tell_servers(Report& report, long step) {
+    if (!leads_ || !own_) return;
+    outcome_.servers = ps::ServerFigures::from_text(strategy_.server_figures());
+    report.servers(step, *outcome_.servers);
+  }
+
   // The first step also allocates memory and sets up kernels, so the pace is that of the next two.
   void expect(Report& report, long first) {
     const double pace = (step_seconds_[1] + step_seconds_[2]) / 2;
@@ -349,6 +357,7 @@ class Trainer {
 
   int stop(Report& report, long steps_done, int signal) {
     if (leads_or_joins()) checkpointer_.save_and_wait(steps_done);
+    tell_servers(report, steps_done);
     write_trace();
     report.plot();
     report.close();

@@ -76,6 +76,10 @@ struct SimChannels::State {
   std::map<std::string, std::shared_ptr<Listening>> listening;
   std::vector<std::weak_ptr<Pair>> pairs;
   std::set<std::pair<int, int>> cuts;  // the lower rank first
+  struct Busy {
+    TimePoint out{}, in{};  // until then
+  };
+  std::map<int, Busy> links;  // one_link: by rank
 
   Scheduler& scheduler() const { return network.scheduler(); }
   bool is_cut(int one, int other) const { return cuts.count(std::minmax(one, other)) > 0; }
@@ -95,18 +99,23 @@ struct SimChannels::State {
       ends->lossy = true;
       return;
     }
-    scheduler().at((*ends)[side].rank, arrival(other, 0),
+    scheduler().at((*ends)[side].rank, arrival(other, (*ends)[side].rank, 0),
                    [ends, side, error = lost(other.rank, why)] { (*ends)[side].fail(error); },
                    true);
   }
-  // When `bytes` that `from` sends now arrive.
-  TimePoint arrival(End& from, std::size_t bytes) const {
+  // When `bytes` that `from` sends now arrive at rank `to`.
+  TimePoint arrival(End& from, int to, std::size_t bytes) {
     const auto transfer = Duration(
         static_cast<Duration::rep>(static_cast<double>(bytes) / options.bytes_per_second * 1e9));
     const auto extra = Duration(static_cast<Duration::rep>(
         scheduler().random().draw(static_cast<std::uint64_t>(options.jitter.count()) + 1)));
-    return from.last_sent =
-               std::max(from.last_sent, scheduler().now() + options.alpha + transfer + extra);
+    TimePoint arrives = scheduler().now() + options.alpha + transfer + extra;
+    if (options.one_link) {
+      TimePoint &out = links[from.rank].out, &in = links[to].in;
+      out = std::max(out, scheduler().now()) + transfer;
+      arrives = in = std::max(out + options.alpha + extra, in + transfer);
+    }
+    return from.last_sent = std::max(from.last_sent, arrives);
   }
 };
 
@@ -139,7 +148,7 @@ class SimChannel final : public Channel {
     auto frame = std::make_shared<Arrived>();
     frame->head.assign(head.begin(), head.end());
     frame->payload.assign(payload.begin(), payload.end());
-    const TimePoint when = state_->arrival(own(), head.size() + payload.size());
+    const TimePoint when = state_->arrival(own(), other().rank, head.size() + payload.size());
     scheduler.at(
         other().rank, when,
         [ends = ends_, side = 1 - side_, frame] {
@@ -241,7 +250,7 @@ class SimAcceptor final : public Acceptor {
 }  // namespace
 
 SimChannels::SimChannels(SimNetwork& network, SimChannelOptions options)
-    : state_(std::make_shared<State>(State{network, options, {}, {}, {}})) {}
+    : state_(std::make_shared<State>(State{network, options, {}, {}, {}, {}})) {}
 
 std::unique_ptr<Acceptor> SimChannels::listen(int rank) {
   return std::make_unique<SimAcceptor>(state_, rank);
@@ -261,7 +270,7 @@ std::shared_ptr<Channel> SimChannels::dial(int rank, const std::string& address)
   }
   auto theirs = std::make_shared<SimChannel>(state_, ends, 1);
   state_->scheduler().at(
-      to, state_->arrival((*ends)[0], 0),
+      to, state_->arrival((*ends)[0], to, 0),
       [listening = found->second, theirs]() mutable {
         listening->callers.push_back(std::move(theirs));
         listening->match();

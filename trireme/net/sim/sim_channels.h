@@ -17,6 +17,9 @@ struct SimChannelOptions {
   double bytes_per_second = 5e9;
   Duration jitter = std::chrono::microseconds(8);
   bool shared_memory = false;
+  /// A rank has one link: its frames leave, and arrive, one after another. Without jitter, and with
+  /// SimOptions::one_link, times are exact.
+  bool one_link = false;
   int broken_per_million = 0;  // frames
 };
 

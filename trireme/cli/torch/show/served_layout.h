@@ -1,0 +1,15 @@
+// Which server has what of a configuration's model, as training places it (ps::ServedModel).
+#pragma once
+
+#include <string>
+
+#include "trireme/show/server_layout.h"
+#include "trireme/train/schema.h"
+
+namespace trireme::inline v0::cli {
+
+/// Builds one block after the other to learn the sizes of its parameters. `name`: for people.
+show::ServerLayout served_layout(const train::Settings& settings, const std::string& name,
+                                 int servers);
+
+}  // namespace trireme::inline v0::cli

@@ -1,0 +1,106 @@
+#include "trireme/cli/torch/simulated_servers.h"
+
+#include <cmath>
+#include <exception>
+#include <string>
+#include <vector>
+
+#include "trireme/net/sim/sim_channels.h"
+#include "trireme/ps/server.h"
+
+namespace trireme::inline v0::cli {
+namespace {
+
+class ServedNetwork {
+ public:
+  ServedNetwork(const ps::Settings& settings, const plan::LinkCost& link, std::uint64_t seed)
+      : workers_(settings.workers),
+        servers_(settings.model.servers()),
+        network_(workers_ + servers_, {.seed = seed, .jitter = Duration(0), .one_link = true}),
+        channels_(network_,
+                  {.alpha = Duration(static_cast<Duration::rep>(std::llround(link.alpha * 1e9))),
+                   .bytes_per_second = 1 / link.beta,
+                   .jitter = Duration(0),
+                   .one_link = true}) {}
+
+  void run(const ps::Settings& settings, const SimulatedServersObserver& observer,
+           const std::function<void(int, ps::ParameterClient&, Waiter&)>& work) {
+    network_.run([&](int rank) {
+      try {
+        rank < workers_ ? run_worker(rank, settings, work)
+                        : serve(rank - workers_, network_.waiter(rank), observer);
+      } catch (...) {  // the others then find that nobody can run
+        if (!failure_) failure_ = std::current_exception();
+      }
+    });
+    if (failure_) std::rethrow_exception(failure_);
+  }
+
+ private:
+  void run_worker(int worker, const ps::Settings& settings,
+                  const std::function<void(int, ps::ParameterClient&, Waiter&)>& work) {
+    const auto waiter = network_.waiter(worker);
+    waiter->sleep(std::chrono::milliseconds(1));  // the servers listen now
+    {
+      const auto dial = [&](int server) {
+        return channels_.dial(worker, "sim:" + std::to_string(workers_ + server));
+      };
+      ps::ParameterClient client(waiter, settings, {.worker = worker, .dial = dial});
+      if (worker == 0) give_zeros(client);
+      client.pull();
+      work(worker, client, *waiter);
+    }
+    ++ended_;
+    for (int server = 0; server < servers_; ++server) network_.waiter(workers_ + server)->wake();
+  }
+  void serve(int server, const std::shared_ptr<Waiter>& waiter,
+             const SimulatedServersObserver& observer) {
+    const auto listening = channels_.listen(workers_ + server);
+    const auto seen = observer.accepts ? observer.accepts(server, *listening, *waiter) : nullptr;
+    ps::ParameterServer(waiter, seen ? *seen : *listening, server,
+                        [&](int worker, std::int64_t version, std::int64_t staleness) {
+                          if (observer.updated)
+                            observer.updated(server, *waiter, worker, version, staleness);
+                        })
+        .run([this] { return ended_ == workers_; });
+  }
+
+  const int workers_, servers_;
+  net::SimNetwork network_;
+  net::SimChannels channels_;
+  int ended_ = 0;
+  std::exception_ptr failure_;
+};
+
+}  // namespace
+
+void simulate_servers(const ps::Settings& settings, const plan::LinkCost& link, std::uint64_t seed,
+                      const SimulatedServersObserver& observer,
+                      const std::function<void(int, ps::ParameterClient&, Waiter&)>& work) {
+  settings.check();
+  ServedNetwork(settings, link, seed).run(settings, observer, work);
+}
+
+void give_zeros(ps::ParameterClient& client) {
+  for (int server = 0; server < client.servers(); ++server)
+    client.write(server,
+                 {ps::SavedText{}.to_text(), std::vector<std::byte>(client.model().bytes(server))});
+}
+
+bool exchange(ps::ParameterClient& client, int worker) {
+  const ps::Settings& settings = client.settings();
+  if (settings.server.staleness != 0) {
+    client.push(1.0 / settings.workers, 1);
+    return true;
+  }
+  const auto sums = client.sum({{static_cast<std::uint32_t>(worker), 1}},
+                               static_cast<std::uint32_t>(settings.workers));
+  if (sums.dropped) {
+    client.pull();
+    return false;
+  }
+  client.commit(1, 1.0 / (settings.workers - settings.server.backup));
+  return true;
+}
+
+}  // namespace trireme::inline v0::cli

@@ -1,0 +1,42 @@
+// Workers and parameter servers as threads on a simulated network: the production code (ps/) over
+// links whose times are exact. Each worker and each server has one link.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+
+#include "trireme/base/waiter.h"
+#include "trireme/net/channel.h"
+#include "trireme/plan/tuning.h"
+#include "trireme/ps/client.h"
+#include "trireme/ps/settings.h"
+
+namespace trireme::inline v0::cli {
+
+/// What happens, for a recording. Threads run one at a time: no lock is needed.
+struct SimulatedServersObserver {
+  /// May replace what a server accepts from.
+  std::function<std::unique_ptr<net::Acceptor>(int server, net::Acceptor& acceptor, Waiter& waiter)>
+      accepts = {};
+  /// Service::OnUpdate of each server.
+  std::function<void(int server, Waiter& waiter, int worker, std::int64_t version,
+                     std::int64_t staleness)>
+      updated = {};
+};
+
+/// Runs `work` for each worker once it has the first weights, which are zeros. ConfigError if the
+/// settings do not go together.
+void simulate_servers(
+    const ps::Settings& settings, const plan::LinkCost& link, std::uint64_t seed,
+    const SimulatedServersObserver& observer,
+    const std::function<void(int worker, ps::ParameterClient& client, Waiter& waiter)>& work);
+
+/// Gives the servers their first weights: zeros.
+void give_zeros(ps::ParameterClient& client);
+
+/// One step's exchange of a worker whose gradients are in client.gradient(): as RemoteOptimizer does
+/// after backward. False: the servers did without this gradient (backup workers).
+bool exchange(ps::ParameterClient& client, int worker);
+
+}  // namespace trireme::inline v0::cli
