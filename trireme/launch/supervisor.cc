@@ -282,10 +282,10 @@ void Supervisor::finish() {
 
 void Supervisor::kill_role(Role role) {
   for (int i = 0; i < roles_.count(role); ++i) {
-    Rank& one = ranks_[static_cast<std::size_t>(roles_.first(role) + i)];
-    if (one.pid <= 0 || one.exit) continue;
-    one.killed = true;
-    kill(-one.pid, SIGKILL);
+    const int process = roles_.first(role) + i;
+    if (!ranks_[process].runs()) continue;
+    ranks_[process].killed = true;
+    hosts_.host_of(process).signal(process, SIGKILL, /*group=*/true);
   }
 }
 
