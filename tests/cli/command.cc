@@ -116,7 +116,7 @@ bool Command::Running::wait_for(const std::string& text, double seconds) {
   }
 }
 
-CommandResult Command::Running::wait(double seconds) {
+CommandResult Command::Running::wait_beside_others(double seconds) {
   CommandResult result;
   if (!reap(true, after(seconds))) {
     result.timed_out = true;
@@ -128,6 +128,11 @@ CommandResult Command::Running::wait(double seconds) {
   result.code = WIFSIGNALED(status_) ? 128 + WTERMSIG(status_) : WEXITSTATUS(status_);
   result.out = read_file(folder_ + "/out");
   result.err = read_file(folder_ + "/err");
+  return result;
+}
+
+CommandResult Command::Running::wait(double seconds) {
+  CommandResult result = wait_beside_others(seconds);
   // Orphans end within two seconds of their launcher; later ones count as left behind.
   const auto deadline = after(2);
   while (!descendants(getpid()).empty() && Clock::now() < deadline) {

@@ -42,6 +42,8 @@ class Command {
     void send(int signal) const;
     std::string output() const;  // both streams so far
     CommandResult wait(double seconds = 60);
+    /// The same where other commands run: does not look for processes that are left behind.
+    CommandResult wait_beside_others(double seconds = 60);
 
    private:
     bool reap(bool block_until_exit, std::chrono::steady_clock::time_point deadline);

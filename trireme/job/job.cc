@@ -207,8 +207,10 @@ bool Job::Impl::rank_0_coordinates() const noexcept { return meeting || start; }
 
 void Job::Impl::meet(MpiComm communicator) {
   if (env.meeting && !communicator.address) {
-    start = std::make_unique<rendezvous::SocketMeeting>(env, waiter, options.timeout,
-                                                        options.interface);
+    // The evaluator's start is nobody else's affair, so it may be early.
+    const Duration patience =
+        env.role == Role::Evaluator ? options.timeout_user_code : options.timeout;
+    start = std::make_unique<rendezvous::SocketMeeting>(env, waiter, patience, options.interface);
     secret = start->secret();
     return;
   }

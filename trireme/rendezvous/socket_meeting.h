@@ -50,8 +50,8 @@ class SocketMeeting {
   std::shared_ptr<Door> door_;                            // on rank 0 of a job on one host
 };
 
-/// For programs before they make a Job: returns one text per worker and server of the start. Not for
-/// the evaluator.
+/// For programs before they make a Job: returns one text per worker and server of the start. The
+/// evaluator, which may come late, calls skip_meeting() instead.
 std::vector<std::string> exchange_by_sockets(const rendezvous::RankEnvironment& env,
                                              const std::string& mine, Duration timeout);
 

@@ -65,6 +65,20 @@ std::function<void(const std::string&)> lines_to(std::FILE* stream) {
   };
 }
 
+// As a process of the job.
+void follow_job(Job& joined, const Settings& settings, const WorkerSpec& spec) {
+  JobOptions options = settings.job;
+  options.transport = "auto";
+  // Of its own, so that the end of the job breaks off no evaluation.
+  Job own(std::make_shared<net::AloneTransport>(joined.waiter()), options, nullptr);
+  const auto ended = [&joined] { return joined.finished(); };
+  follow(own, settings, spec,
+         {.ended = ended,
+          .woken = ended,
+          .say = lines_to(stderr),
+          .patience = settings.job.timeout_user_code});
+}
+
 }  // namespace
 
 void check_evaluator(const Settings& settings, bool rank0_validates) {
@@ -93,14 +107,19 @@ int run_evaluator(int argc, char** argv, const WorkerSpec& spec) {
   JobOptions options = settings.job;
   options.transport = "auto";  // it has no GPU
   Job joined(argc, argv, options);
-  // Of its own, so that the end of the job breaks off no evaluation.
-  Job own(std::make_shared<net::AloneTransport>(joined.waiter()), options, nullptr);
-  const auto ended = [&joined] { return joined.finished(); };
-  follow(own, settings, spec,
-         {.ended = ended,
-          .woken = ended,
-          .say = lines_to(stderr),
-          .patience = settings.job.timeout_user_code});
+  follow_job(joined, settings, spec);
+  return 0;
+}
+
+// When rank 0 comes to the meeting, it has written the run's folder.
+int run_launched_evaluator(int argc, char** argv, const std::string& folder) {
+  ::setpriority(PRIO_PROCESS, 0, kNiceness);
+  Job joined(argc, argv);
+  const WorkerSpec spec{.folder = RunFolder::existing(folder).path()};
+  const Settings settings = read_settings(spec);
+  check_evaluator(settings, /*rank0_validates=*/true);
+  set_up_process(settings);
+  follow_job(joined, settings, spec);
   return 0;
 }
 

@@ -15,6 +15,8 @@ void check_evaluator(const Settings& settings, bool rank0_validates);
 
 /// The evaluator of a training job: until the workers have ended. Returns the exit code.
 int run_evaluator(int argc, char** argv, const WorkerSpec& spec);
+/// The same where another launcher than `train` started it: it finds the run in `folder`.
+int run_launched_evaluator(int argc, char** argv, const std::string& folder);
 /// `trireme eval RUN --follow`: until no job trains the run any more, or a signal stops it. For a
 /// process that is alone (rendezvous::ignore_launchers()).
 int follow_run(int argc, char** argv, const std::string& run, bool json);

@@ -2,11 +2,13 @@
 
 #include <string>
 
+#include "trireme/base/error.h"
 #include "trireme/cli/own_run.h"
 #include "trireme/job/job.h"
 #include "trireme/launch/launch.h"
 #include "trireme/rendezvous/mpi_meeting.h"
 #include "trireme/rendezvous/socket_meeting.h"
+#include "trireme/train/follow_run.h"
 #include "trireme/train/run_folder.h"
 
 namespace trireme::inline v0::cli {
@@ -60,13 +62,22 @@ int run_under_launcher(const rendezvous::RankEnvironment& place, int argc, char*
                        const train::WorkerSpec& spec) {
   train::WorkerSpec told = spec;
   told.corpus = told.lock = -1;  // descriptors are valid only in rank 0
-  const std::string mine = place.rank == 0 ? told.to_text() : "";
+  const std::string mine = place.process() == 0 ? told.to_text() : "";
   const auto specs =
       place.meeting ? rendezvous::exchange_by_sockets(place, mine, JobOptions().timeout_user_code)
                     : rendezvous::exchange_under_mpirun(mine);
   told = train::WorkerSpec::from_text(specs.front());
-  if (place.rank == 0) told = spec;
-  return [&]() noexcept { return train::run_training(argc, argv, told); }();
+  if (place.process() == 0) told = spec;
+  const auto run = place.role == Role::Server ? train::run_server : train::run_training;
+  return [&]() noexcept { return run(argc, argv, told); }();
+}
+
+int evaluate_under_launcher(int argc, char** argv, const std::string& folder) {
+  if (folder.empty())
+    throw ConfigError("the evaluator does not know the run's folder",
+                      {.operation = "train", .advice = "Name it by --out, in all processes."});
+  rendezvous::skip_meeting();  // of run_under_launcher()
+  return [&]() noexcept { return train::run_launched_evaluator(argc, argv, folder); }();
 }
 
 }  // namespace trireme::inline v0::cli

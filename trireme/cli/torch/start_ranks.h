@@ -23,8 +23,11 @@ int start_ranks(const plan::Job& job, const launch::HostOptions& hosts, Duration
 /// This process's rank and the number of ranks if mpirun, srun or torchrun started it. Processes of
 /// mpirun meet over MPI here, so from now on the failure of one ends all.
 std::optional<rendezvous::RankEnvironment> under_launcher();
-/// Becomes a rank of the launcher's job. Collective over its processes: all take rank 0's `spec`.
+/// Becomes a rank or a server of the launcher's job. Collective over these: all take rank 0's `spec`.
 int run_under_launcher(const rendezvous::RankEnvironment& place, int argc, char** argv,
                        const train::WorkerSpec& spec);
+
+/// Becomes the evaluator of the launcher's job, whose run lies in `folder`.
+int evaluate_under_launcher(int argc, char** argv, const std::string& folder);
 
 }  // namespace trireme::inline v0::cli

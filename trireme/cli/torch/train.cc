@@ -8,6 +8,7 @@
 #include <sstream>
 
 #include "trireme/base/error.h"
+#include "trireme/base/words.h"
 #include "trireme/cli/cluster.h"
 #include "trireme/cli/files.h"
 #include "trireme/cli/host_options.h"
@@ -126,11 +127,27 @@ void check_ranks(const TrainingJobOptions& options, const rendezvous::RankEnviro
         "--evaluator 1, but " + place.launcher + " starts this job's processes",
         {.operation = "config",
          .advice = "Leave it away, and run `trireme eval RUN --follow` beside the training."});
-  if (!options.ranks_given || options.ranks == place.size) return;
+  if (options.servers >= 0 && options.servers != place.servers)
+    throw ConfigError(
+        "--servers " + std::to_string(options.servers) + ", but " + place.launcher + " started " +
+            std::to_string(place.servers),
+        {.operation = "config", .advice = "Leave --servers away under " + place.launcher + "."});
+  const int workers = place.roles().workers;
+  if (!options.ranks_given || options.ranks == workers) return;
   throw ConfigError(
       "--ranks " + std::to_string(options.ranks) + ", but " + place.launcher + " started " +
-          std::to_string(place.size) + " processes",
+          std::to_string(workers) + " processes",
       {.operation = "config", .advice = "Leave --ranks away under " + place.launcher + "."});
+}
+
+// The launcher has started the servers that a configuration asks for, or none.
+void check_servers(const TrainingJob& job, const rendezvous::RankEnvironment& place) {
+  if (job.plan.job.servers == place.servers) return;
+  throw ConfigError("the configuration takes " + counted(job.plan.job.servers, "server") +
+                        ", but " + place.launcher + " started " + std::to_string(place.servers),
+                    {.operation = "config",
+                     .advice = "Servers are started by `trireme train`, `trireme launch` and, as ps "
+                               "replicas, by a TFJob."});
 }
 
 void check_transport(const TrainingJob& job, const rendezvous::RankEnvironment& place) {
@@ -272,9 +289,12 @@ int train_command(TrainOptions options, const Program& program) {
   const launch::HostOptions hosts = take_hosts(options);
   if (launcher) {
     check_ranks(options.job, *launcher);
-    options.job.ranks = launcher->size;
+    options.job.ranks = launcher->roles().workers;
     options.job.ranks_here = launcher->local_size;
-    if (launcher->rank > 0)
+    if (launcher->servers > 0) options.job.servers = launcher->servers;
+    if (launcher->role == Role::Evaluator)
+      return evaluate_under_launcher(program.argc(), program.argv(), options.out);
+    if (launcher->process() > 0)
       return run_under_launcher(*launcher, program.argc(), program.argv(), {});
   }
   options.job.under_mpirun = launcher && !launcher->meeting;
@@ -293,7 +313,10 @@ int train_command(TrainOptions options, const Program& program) {
   check_memory(job, fitting);
   if (options.job.evaluators > 0)
     train::check_evaluator(train::Settings(job.config), options.validate);
-  if (launcher) check_transport(job, *launcher);
+  if (launcher) {
+    check_transport(job, *launcher);
+    check_servers(job, *launcher);
+  }
   check_hosts(job, hosts, launcher.has_value());
   std::vector<train::Change> changes;
   if (claim.resumes())

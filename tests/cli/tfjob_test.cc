@@ -1,0 +1,125 @@
+// Processes that a TFJob starts, with the very TF_CONFIG that its operator writes: a chief, workers,
+// parameter servers and an evaluator, whom the operator leaves out of the cluster.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <memory>
+
+#include "tests/cli/command.h"
+
+namespace trireme::testing::tfjob_test {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+struct Task {
+  std::string type;
+  int index = 0;
+};
+
+class TFJob : public ::testing::Test {
+ protected:
+  // Rank 0 is at an address of this host; nobody looks up the names of the others.
+  std::string cluster(bool chief, int workers, int servers) const {
+    const auto list = [&](const std::string& type, int count) {
+      std::string text;
+      for (int i = 0; i < count; ++i) {
+        const bool first = type == "chief" || (!chief && type == "worker" && i == 0);
+        const std::string host =
+            first ? "127.0.0.1" : "tiny-" + type + "-" + std::to_string(i) + ".default.svc";
+        text += (i > 0 ? ",\"" : "\"") + host + ":" + std::to_string(port_) + "\"";
+      }
+      return count == 0 ? text : ",\"" + type + "\":[" + text + "]";
+    };
+    return (list("chief", chief ? 1 : 0) + list("worker", workers) + list("ps", servers)).substr(1);
+  }
+  static std::string config_of(const std::string& cluster, const Task& task) {
+    return R"({"cluster":{)" + cluster + R"(},"task":{"type":")" + task.type + R"(","index":)" +
+           std::to_string(task.index) + R"(},"environment":"cloud"})";
+  }
+  Command command(const std::string& cluster, const Task& task,
+                  std::vector<std::string> arguments) const {
+    return trireme_command(std::move(arguments))
+        .in(folder_.path())
+        .with("TF_CONFIG", config_of(cluster, task))
+        .with("TRIREME_HOST", "tiny-" + task.type + "-" + std::to_string(task.index))
+        .with("TRIREME_JOB_SECRET_FILE", secret_);
+  }
+  std::string hash(const std::string& run) const { return hash_of_run(folder_.file(run)); }
+
+  Folder folder_;
+  const int port_ = 15'000 + getpid() % 15'000;
+  const std::string secret_ = [this] {
+    const std::string path = folder_.write("secret", "a secret of this job alone");
+    fs::permissions(path, fs::perms::owner_read | fs::perms::owner_write);
+    return path;
+  }();
+};
+
+TEST_F(TFJob, TrainsTheWeightsOfTrireme) {
+  const std::string config =
+      tiny_config(folder_, "steps = 40\nvalidate_every = 0\n[checkpoint]\nevery = 10\n");
+  const CommandResult alone = trireme_command({"train", config, "--ranks", "2", "--servers", "1",
+                                               "--out", "alone"})
+                                  .in(folder_.path())
+                                  .run();
+  ASSERT_EQ(alone.code, 0) << alone.out << alone.err;
+  const std::string place = cluster(false, 2, 1);
+  std::vector<std::unique_ptr<Command::Running>> running;
+  // The evaluator is the first to come.
+  for (const Task& task : {Task{"evaluator"}, {"ps"}, {"worker", 1}, {"worker"}})
+    running.emplace_back(new Command::Running(
+        command(place, task, {"train", config, "--out", "run", "--resume", "auto"}).start()));
+  CommandResult last;
+  for (std::size_t i = running.size(); i-- > 0;) {
+    last = running[i]->wait_beside_others(120);
+    EXPECT_EQ(last.code, 0) << i << ": " << last.out << last.err;
+  }
+  EXPECT_EQ(hash("run"), hash("alone"));
+  EXPECT_THAT(last.err, HasSubstr("step 40")) << "the evaluator";
+  EXPECT_TRUE(fs::exists(folder_.file("run/best")));
+}
+
+TEST_F(TFJob, AChiefIsRankZero) {
+  const std::string config = tiny_config(folder_, "steps = 6\nvalidate_every = 0\n");
+  const CommandResult alone =
+      trireme_command({"train", config, "--ranks", "2", "--out", "alone"}).in(folder_.path()).run();
+  ASSERT_EQ(alone.code, 0) << alone.out << alone.err;
+  const std::string place = cluster(true, 1, 0);
+  auto worker = command(place, {"worker"}, {"train", config, "--out", "run"}).start();
+  auto chief = command(place, {"chief"}, {"train", config, "--out", "run"}).start();
+  const CommandResult zero = chief.wait_beside_others(120), one = worker.wait_beside_others(120);
+  EXPECT_EQ(zero.code, 0) << zero.out << zero.err;
+  EXPECT_EQ(one.code, 0) << one.out << one.err;
+  EXPECT_THAT(zero.out, HasSubstr("step 6 of 6"));
+  EXPECT_EQ(hash("run"), hash("alone"));
+}
+
+TEST_F(TFJob, WhatContradictsItIsRefused) {
+  const std::string config = tiny_config(folder_, "steps = 6\n");
+  const auto refusal = [&](const Task& task, std::vector<std::string> more, int servers = 1) {
+    std::vector<std::string> words = {"train", config};
+    words.insert(words.end(), more.begin(), more.end());
+    const CommandResult result = command(cluster(false, 2, servers), task, words).run();
+    EXPECT_EQ(result.code, 2) << result.out << result.err;
+    return result.err;
+  };
+  EXPECT_THAT(refusal({"worker"}, {"--ranks", "3"}), HasSubstr("--ranks 3, but TFJob started 2"));
+  EXPECT_THAT(refusal({"worker"}, {"--servers", "2"}),
+              HasSubstr("--servers 2, but TFJob started 1"));
+  EXPECT_THAT(refusal({"worker"}, {"--set", "parallel.sync=zero1"}),
+              HasSubstr("parallel.sync = \"zero1\""));
+  EXPECT_THAT(refusal({"worker"}, {"--set", "parallel.sync=server"}, 0),
+              HasSubstr("takes 1 server, but TFJob started 0"));
+  EXPECT_THAT(refusal({"evaluator"}, {}), HasSubstr("does not know the run's folder"));
+  EXPECT_THAT(refusal({"ps", 1}, {}),
+              AllOf(HasSubstr("1 at /task/index"), HasSubstr("/cluster/ps has 1 entries")));
+}
+
+}  // namespace
+}  // namespace trireme::testing::tfjob_test
