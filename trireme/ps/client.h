@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "trireme/ps/link.h"
+#include "trireme/ps/row_router.h"
 #include "trireme/ps/saved.h"
 #include "trireme/ps/settings.h"
 
@@ -43,6 +44,12 @@ class ParameterClient {
   /// Of the weights that this worker had last: the fewest updates over servers.
   std::int64_t version() const noexcept;
 
+  /// The weights of distinct rows of a table, one after the other.
+  void pull_rows(std::uint32_t table, std::span<const std::int64_t> ids, float* rows);
+  /// The rows that the next push() (one term) or sum() sends: of each term, those of each table. To be
+  /// called before gradient(); what they refer to must stay until then. Not needed without tables.
+  void set_rows(std::span<const std::vector<RowsView>> terms) { router_.route(terms); }
+
   /// Memory for `terms` gradients of server `server`.
   std::span<std::byte> gradient(int server, std::size_t terms = 1);
   /// The weights of a server's interval, as they came last.
@@ -66,7 +73,7 @@ class ParameterClient {
   void commit(double rate, double scale);
 
   /// Weights and state of a server's interval, for a checkpoint; and the reverse.
-  Saved read(int server);
+  Saved read(int server, bool with_rows = false);
   void write(int server, const Saved& saved);
   /// What the servers say of their workers: a JSON array.
   std::string figures();
@@ -77,6 +84,7 @@ class ParameterClient {
   void take_weights();
 
   const Settings settings_;
+  RowRouter router_;
   std::vector<std::unique_ptr<Link>> links_;
   std::vector<std::int64_t> versions_;  // by server, of the weights that came last
   std::uint64_t sequence_ = 0;

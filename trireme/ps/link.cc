@@ -64,16 +64,22 @@ void Link::make(Area& area, std::size_t bytes) {
   }
 }
 
+// Where the size differs from step to step, areas grow by a half: an area that was shared stays mapped.
+void Link::grow(Area& area, std::size_t bytes) {
+  const std::size_t before = area.bytes.size();
+  if (bytes > before) make(area, before == 0 ? bytes : std::max(bytes, before + before / 2));
+}
+
 std::span<std::byte> Link::outgoing(std::size_t bytes) {
-  if (bytes != out_.bytes.size()) make(out_, bytes);
-  return out_.bytes;
+  grow(out_, bytes);
+  return out_.bytes.first(bytes);
 }
 
 void Link::ask(Request request, std::size_t bytes, std::size_t expected) {
   request.worker = options_.worker;
   request_ = std::move(request);
   out_bytes_ = bytes;
-  if (expected > in_.bytes.size()) make(in_, expected);
+  grow(in_, expected);
   send();
 }
 

@@ -18,7 +18,7 @@ namespace ps {
 
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Memory, area, bytes)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Request, ask, worker, sequence, clock, version, rate, scale,
-                                   round, total, nodes, memory, into, text_bytes)
+                                   round, total, nodes, memory, into, text_bytes, rows, with_rows)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Reply, ask, exit_code, text, version, sequence, round, slowest,
                                    ready, staleness, dropped, not_finite, memory, text_bytes)
 
@@ -29,7 +29,7 @@ Message parse(std::span<const std::byte> head) {
   const auto* begin = reinterpret_cast<const char*>(head.data());
   try {
     auto message = nlohmann::json::parse(begin, begin + head.size()).template get<Message>();
-    if (message.ask <= Ask::Leave) return message;
+    if (message.ask <= Ask::PullRows) return message;
   } catch (const nlohmann::json::exception&) {
   }
   throw RefusedError(ExitCode::Refused, "a parameter server got a message that it does not know",

@@ -11,7 +11,11 @@
 //        | <---------------------- Reply {sums of squares}  |
 //        | Commit {rate, scale} --------------------------> |  applied once
 //        | <------------------------------ Reply {weights}  |
+//        | PullRows {ids} --------------------------------> |  changes nothing
+//        | <--------------------------------- Reply {rows}  |
 //        | Leave                                            |
+//
+// Push and Terms carry the gradients of rows of embedding tables behind those of the parameters.
 //
 // A request that is repeated after a lost connection has no second effect: pushes have a sequence
 // number per worker, terms and commits the number of their round.
@@ -27,7 +31,18 @@
 
 namespace trireme::inline v0::ps {
 
-enum class Ask : std::uint8_t { Attach, Write, Read, Pull, Push, Terms, Commit, Figures, Leave };
+enum class Ask : std::uint8_t {
+  Attach,
+  Write,
+  Read,
+  Pull,
+  Push,
+  Terms,
+  Commit,
+  Figures,
+  Leave,
+  PullRows
+};
 
 /// Where bulk memory is: in an area that the client shares, or in the frame's payload (area -1).
 struct Memory {
@@ -49,6 +64,10 @@ struct Request {
   std::vector<kernel::LeafRange> nodes = {};
   Memory memory = {}, into = {};  // what is sent; where the reply's memory shall be written
   std::uint64_t text_bytes = 0;   // Attach, Write: of a text with which memory begins
+  // Of the rows behind everything else in memory (row_message.h): Push, PullRows: how many of each
+  // table; Terms: how many of each table of each term.
+  std::vector<std::uint32_t> rows = {};
+  bool with_rows = false;  // Read: of all tables, too
 };
 
 struct Reply {

@@ -6,6 +6,7 @@
 #include "trireme/base/check.h"
 #include "trireme/base/error.h"
 #include "trireme/base/words.h"
+#include "trireme/ps/row_message.h"
 #include "trireme/ps/saved.h"
 
 namespace trireme::inline v0::ps {
@@ -16,6 +17,15 @@ std::string text_at(const Request& request, std::span<const std::byte> memory) {
     throw RefusedError("a text of " + std::to_string(request.text_bytes) +
                        " bytes in a message of " + std::to_string(memory.size()));
   return {reinterpret_cast<const char*>(memory.data()), request.text_bytes};
+}
+
+// Rows of terms: of each table, for one node after the other.
+std::vector<std::vector<RowsView>> by_node(const std::vector<RowsView>& rows, std::size_t tables) {
+  std::vector<std::vector<RowsView>> nodes;
+  for (std::size_t i = 0; i < rows.size(); i += tables)
+    nodes.emplace_back(rows.begin() + static_cast<std::ptrdiff_t>(i),
+                       rows.begin() + static_cast<std::ptrdiff_t>(i + tables));
+  return nodes;
 }
 
 }  // namespace
@@ -45,7 +55,9 @@ void Service::serve(int client, const Request& request, std::span<const std::byt
     case Ask::Write:
       return write(client, request, memory);
     case Ask::Read:
-      return read(client);
+      return read(client, request);
+    case Ask::PullRows:
+      return pull_rows(client, request, memory);
     case Ask::Pull:
       return answer_weights(client, request.worker, {.ask = Ask::Pull});
     case Ask::Push:
@@ -111,8 +123,8 @@ void Service::write(int client, const Request& request, std::span<const std::byt
   answer_(client, {.ask = Ask::Write, .version = version_}, {});
 }
 
-void Service::read(int client) {
-  const Saved saved = save(*shard_, version_);
+void Service::read(int client, const Request& request) {
+  const Saved saved = save(*shard_, version_, request.with_rows);
   answer_text(client, Ask::Read, saved.text, saved.memory);
 }
 
@@ -124,13 +136,23 @@ void Service::answer_text(int client, Ask ask, const std::string& text,
   answer_(client, {.ask = ask, .version = version_, .text_bytes = text.size()}, all);
 }
 
-void Service::push(int client, const Request& request, std::span<const std::byte> gradient) {
+void Service::pull_rows(int client, const Request& request, std::span<const std::byte> ids) {
+  if (!ready_) throw MismatchError("it asks for rows before there are weights");
+  const RowShard& rows = shard_->rows();
+  rows.read(rows_in(rows.tables(), request.rows, ids, /*with_rows=*/false), pulled_);
+  answer_(client, {.ask = Ask::PullRows, .version = version_}, std::as_bytes(std::span(pulled_)));
+}
+
+void Service::push(int client, const Request& request, std::span<const std::byte> memory) {
   if (!ready_) throw MismatchError("it pushes before there are weights");
   if (settings_->server.staleness == 0)
     throw MismatchError("it pushes a gradient of its own to a synchronous server");
+  const auto [gradient, rows] =
+      divided(shard_->rows().tables(), 1, request.rows, memory, shard_->bytes());
   if (gradient.size() != shard_->bytes())
     throw MismatchError("its gradient has " + std::to_string(gradient.size()) + " bytes, not " +
                         std::to_string(shard_->bytes()));
+  shard_->rows().check(rows);
   const int worker = request.worker;
   Reply reply{.ask = Ask::Push};
   if (ledger_->take(worker, request.sequence, request.clock)) {
@@ -138,7 +160,7 @@ void Service::push(int client, const Request& request, std::span<const std::byte
     const auto before = before_.find(worker);
     const auto old = before == before_.end() ? std::span<const std::byte>() : before->second;
     if (const auto broken = shard_->push(gradient, request.rate, request.scale, old,
-                                         settings_->server.compensation)) {
+                                         settings_->server.compensation, rows)) {
       ledger_->dropped(worker);
       reply.dropped = true;
       reply.text = *broken;
@@ -201,14 +223,19 @@ void Service::check_terms(const Request& request, std::span<const std::byte> mem
 }
 
 void Service::take_terms(int client, const Request& request, std::span<const std::byte> memory) {
-  check_terms(request, memory);
+  const std::size_t terms = request.nodes.size();
+  const auto [dense, rows] =
+      divided(shard_->rows().tables(), terms, request.rows, memory, terms * shard_->sum_bytes());
+  check_terms(request, dense);
+  shard_->rows().check(rows);
   if (request.round + 1 == round_ && members_.contains(request.worker))
     return answer_terms(client);  // repeated
   if (request.round < round_)
     return answer_(client,
                    {.ask = Ask::Terms, .version = version_, .round = round_, .dropped = true}, {});
   total_ = request.total;
-  parts_[request.worker] = {client, {request.nodes, memory}};
+  parts_[request.worker] = {client,
+                            {request.nodes, dense, by_node(rows, shard_->rows().num_tables())}};
 }
 
 void Service::complete_round() {

@@ -59,7 +59,8 @@ class Service {
   void serve(int client, const Request& request, std::span<const std::byte> memory);
   void attach(int client, const Request& request, std::span<const std::byte> memory);
   void write(int client, const Request& request, std::span<const std::byte> memory);
-  void read(int client);
+  void read(int client, const Request& request);
+  void pull_rows(int client, const Request& request, std::span<const std::byte> ids);
   void push(int client, const Request& request, std::span<const std::byte> gradient);
   void take_terms(int client, const Request& request, std::span<const std::byte> memory);
   void commit(int client, const Request& request);
@@ -90,6 +91,7 @@ class Service {
   bool committed_ = true;        // the round before round_
   std::vector<double> squares_;  // of that round
   std::int64_t not_finite_ = -1;
+  std::vector<float> pulled_;  // of the reply to PullRows
 };
 
 }  // namespace trireme::inline v0::ps
