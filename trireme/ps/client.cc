@@ -15,6 +15,21 @@ std::string text_of(const Link& link, const Reply& reply) {
   return {reinterpret_cast<const char*>(memory.data()), reply.text_bytes};
 }
 
+// Adds the tables' sums, with which `squares` ends if the round was complete; returns what is before.
+std::span<const std::byte> take_tables(std::span<const std::byte> squares,
+                                       std::span<ExactSum> tables) {
+  const std::size_t bytes = tables.size() * sizeof(ExactSum::Limbs);
+  if (squares.size() < bytes) return squares;
+  const std::byte* from = squares.data() + (squares.size() - bytes);
+  for (ExactSum& table : tables) {
+    ExactSum::Limbs limbs;
+    std::memcpy(limbs.data(), from, sizeof limbs);
+    table.add(limbs);
+    from += sizeof limbs;
+  }
+  return squares.first(squares.size() - bytes);
+}
+
 }  // namespace
 
 ParameterClient::ParameterClient(std::shared_ptr<Waiter> waiter, Settings settings,
@@ -108,17 +123,19 @@ ParameterClient::Sums ParameterClient::sum(const std::vector<kernel::LeafRange>&
           false);
   Sums sums;
   std::int64_t next = round_ + 1;
+  std::vector<ExactSum> tables(model().tables().size());
   for (int server = 0; server < servers(); ++server) {
     const Reply& reply = link(server).finish();
     sums.dropped = sums.dropped || reply.dropped;
     next = std::max(next, reply.round);
     if (reply.not_finite >= 0 && (sums.not_finite < 0 || reply.not_finite < sums.not_finite))
       sums.not_finite = reply.not_finite;
-    const auto squares = link(server).received();
+    const auto squares = take_tables(link(server).received(), tables);
     const std::size_t before = sums.squares.size();
     sums.squares.resize(before + squares.size() / sizeof(double));
     if (!squares.empty()) std::memcpy(sums.squares.data() + before, squares.data(), squares.size());
   }
+  for (const ExactSum& table : tables) sums.squares.push_back(table.value());
   round_ = next;
   return sums;
 }

@@ -64,7 +64,7 @@ class ParameterClient {
   /// Synchronous: sends this worker's terms (gradient(s, nodes.size()), node by node) and waits for
   /// the other workers'.
   struct Sums {
-    std::vector<double> squares;   // of each chunk of the whole gradient, by server
+    std::vector<double> squares;   // of each chunk of the whole gradient, by server; of each table
     std::int64_t not_finite = -1;  // the first such parameter; -1: none
     bool dropped = false;          // the round was complete without this worker
   };

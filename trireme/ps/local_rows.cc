@@ -41,15 +41,7 @@ void LocalRows::fetch(std::uint32_t table, std::span<const std::int64_t> ids, fl
 
 std::vector<SavedTable> LocalRows::read() {
   take_loaded();
-  if (rows_) return *rows_;
-  std::vector<SavedTable> none;
-  for (const ServedTable& table : tables()) {
-    none.push_back({.name = table.name,
-                    .width = static_cast<std::size_t>(table.width),
-                    .state_names = state_});
-    none.back().state.resize(state_.size());
-  }
-  return none;
+  return rows_ ? *rows_ : empty_tables();
 }
 
 }  // namespace trireme::inline v0::ps

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -14,8 +15,9 @@ namespace trireme::inline v0::ps {
 
 class LocalRows final : public RowStore {
  public:
-  /// `state`: the names of the optimizer's state for a parameter.
-  LocalRows(std::vector<ServedTable> tables, std::vector<std::string> state)
+  using StateNames = std::function<std::vector<std::string>()>;
+  /// `state`: the names of the optimizer's state, asked for with each state().
+  LocalRows(std::vector<ServedTable> tables, StateNames state)
       : RowStore(std::move(tables)), state_(std::move(state)) {}
 
   /// ConfigError: training needs servers.
@@ -24,10 +26,10 @@ class LocalRows final : public RowStore {
  private:
   void fetch(std::uint32_t table, std::span<const std::int64_t> ids, float* rows) override;
   std::vector<SavedTable> read() override;
-  std::vector<std::string> state_names() const override { return state_; }
+  std::vector<std::string> state_names() const override { return state_(); }
   void take_loaded();
 
-  const std::vector<std::string> state_;
+  const StateNames state_;
   std::shared_ptr<const std::vector<SavedTable>> rows_;
   std::vector<RowIndex> index_;  // by table, in rows_
 };

@@ -82,7 +82,8 @@ struct Reply {
   std::int64_t staleness = 0;    // Push: updates by others since the weights that it used
   bool dropped = false;          // Push: it was not finite. Terms, Commit: the round is over
   std::int64_t not_finite = -1;  // Terms: the first parameter whose sum is not finite
-  Memory memory = {};            // weights; Terms: the fp64 sums of squares of the chunks
+  // Weights. Terms: the fp64 sums of squares of the chunks, then of each table's rows an ExactSum.
+  Memory memory = {};
   std::uint64_t text_bytes = 0;  // Read, Figures: of a text with which memory begins
 };
 

@@ -43,6 +43,7 @@ std::shared_ptr<RemoteRows> RemoteOptimizer::set_tables(std::vector<ServedTable>
   const bool first = options_.worker == 0;
   rows_ = std::make_shared<RemoteRows>(std::move(tables),
                                        RemoteRows::Options{.client = client,
+                                                           .started = [this] { return started_; },
                                                            .state = std::visit(state, optimizer_),
                                                            .saves = first,
                                                            .loads = first || alone()});

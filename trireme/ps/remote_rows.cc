@@ -21,6 +21,12 @@ void RemoteRows::fetch(std::uint32_t table, std::span<const std::int64_t> ids, f
 }
 
 std::vector<SavedTable> RemoteRows::read() {
+  if (options_.started && options_.started()) return read_servers();
+  const auto rows = first_rows();
+  return rows ? *rows : empty_tables();
+}
+
+std::vector<SavedTable> RemoteRows::read_servers() {
   ParameterClient& own = client();
   std::vector<std::vector<SavedTable>> servers;
   for (int server = 0; server < own.servers(); ++server) {

@@ -17,9 +17,11 @@ namespace trireme::inline v0::ps {
 
 class RemoteRows final : public RowStore {
  public:
-  /// `client`: connected, with the weights on the servers. `saves`: of RowStore.
+  /// `client`: gives the servers their first weights if they have none. `started`: whether it has been
+  /// called; before, no server is asked for rows. `saves`, `loads`: of RowStore.
   struct Options {
     std::function<ParameterClient&()> client;
+    std::function<bool()> started;
     std::vector<std::string> state;
     bool saves = true, loads = true;
   };
@@ -31,11 +33,15 @@ class RemoteRows final : public RowStore {
   /// Rows from a checkpoint that the servers must begin with, or none.
   std::shared_ptr<const std::vector<SavedTable>> first_rows() const { return loaded(); }
   /// The training has ended: pull() and push() throw ConfigError.
-  void end() { options_.client = nullptr; }
+  void end() {
+    options_.client = nullptr;
+    options_.started = nullptr;
+  }
 
  private:
   void fetch(std::uint32_t table, std::span<const std::int64_t> ids, float* rows) override;
   std::vector<SavedTable> read() override;
+  std::vector<SavedTable> read_servers();
   bool saves() const override { return options_.saves; }
   bool loads() const override { return options_.loads; }
   std::vector<std::string> state_names() const override { return options_.state; }

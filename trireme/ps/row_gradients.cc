@@ -74,6 +74,13 @@ std::vector<std::vector<RowsView>> RowGradients::terms(std::size_t terms) const 
   return views;
 }
 
+std::vector<double> RowGradients::squares() const {
+  std::vector<double> squares;
+  for (std::size_t i = 0; i < tables_.size(); ++i)
+    squares.push_back(slots_.empty() ? 0 : slots_[0][i].squares().value());
+  return squares;
+}
+
 void RowGradients::scale(double factor) {
   for (std::vector<RowSum>& slot : slots_)
     for (RowSum& sum : slot) sum.scale(factor);

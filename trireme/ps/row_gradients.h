@@ -33,6 +33,8 @@ class RowGradients {
   /// The sums in slots 0 ... terms - 1: of each, the rows of each table.
   std::vector<std::vector<RowsView>> terms(std::size_t terms) const;
   void scale(double factor);
+  /// The sums of squares of each table of slot 0.
+  std::vector<double> squares() const;
 
  private:
   struct Taken {

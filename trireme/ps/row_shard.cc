@@ -70,6 +70,12 @@ void RowShard::fold(std::span<const std::vector<RowsView>> terms,
   }
 }
 
+std::vector<ExactSum> RowShard::squares() const {
+  std::vector<ExactSum> squares;
+  for (const RowSum& sum : sums_) squares.push_back(sum.squares());
+  return squares;
+}
+
 std::vector<RowsView> RowShard::sums() const {
   std::vector<RowsView> views;
   for (const RowSum& sum : sums_) views.push_back(sum.view());

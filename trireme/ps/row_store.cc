@@ -112,7 +112,10 @@ std::vector<NamedShard> RowStore::weights() { return shards_of(read(), false); }
 
 std::vector<NamedShard> RowStore::state() {
   if (saves()) return shards_of(read(), true);
-  if (!loads()) return {};
+  return loads() ? shards_of(empty_tables(), true) : std::vector<NamedShard>();
+}
+
+std::vector<SavedTable> RowStore::empty_tables() const {
   std::vector<SavedTable> none;
   for (const ServedTable& table : tables_) {
     none.push_back({.name = table.name,
@@ -120,7 +123,7 @@ std::vector<NamedShard> RowStore::state() {
                     .state_names = state_names()});
     none.back().state.resize(none.back().state_names.size());
   }
-  return shards_of(std::move(none), true);
+  return none;
 }
 
 std::shared_ptr<const std::vector<SavedTable>> RowStore::loaded() const {

@@ -37,6 +37,8 @@ class RowStore : public models::RowSource {
   virtual bool loads() const { return true; }
   /// The names of the optimizer's state.
   virtual std::vector<std::string> state_names() const = 0;
+  /// No rows.
+  std::vector<SavedTable> empty_tables() const;
   /// What was last loaded into state(); null: nothing. CheckpointError if its arrays do not belong
   /// together.
   std::shared_ptr<const std::vector<SavedTable>> loaded() const;

@@ -1,6 +1,7 @@
 #include "trireme/ps/row_sum.h"
 
 #include <algorithm>
+#include <cmath>
 
 namespace trireme::inline v0::ps {
 namespace {
@@ -31,6 +32,19 @@ void RowSum::add(const RowsView& rows) {
 void RowSum::scale(double factor) {
   if (factor == 1) return;
   for (float& value : rows_) value *= static_cast<float>(factor);
+}
+
+ExactSum RowSum::squares() const {
+  ExactSum sum;
+  for (std::size_t row = 0; row < size(); ++row) {
+    double squares = 0;
+    for (std::size_t k = 0; k < width_; ++k) {
+      const double value = rows_[row * width_ + k];
+      squares += value * value;
+    }
+    if (std::isfinite(squares)) sum.add(squares);  // else the step is refused
+  }
+  return sum;
 }
 
 void RowSum::clear() {

@@ -8,6 +8,7 @@
 #include <span>
 #include <vector>
 
+#include "trireme/ps/exact_sum.h"
 #include "trireme/ps/row_index.h"
 
 namespace trireme::inline v0::ps {
@@ -29,6 +30,8 @@ class RowSum {
   void add(const RowsView& rows);
   void scale(double factor);
   void clear();
+  /// Of all elements; each row's are added in fp64, in their order.
+  ExactSum squares() const;
   /// In the order in which the ids came first.
   RowsView view() const noexcept { return {ids_, rows_.data()}; }
 

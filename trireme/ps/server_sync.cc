@@ -132,7 +132,11 @@ void ServerSync::drop() {
 }
 
 std::vector<double> ServerSync::chunk_squares() {
-  return optimizer_.alone() ? parallel::squares_of(slices_) : sums_of_all_.squares;
+  if (!optimizer_.alone()) return sums_of_all_.squares;
+  std::vector<double> squares = parallel::squares_of(slices_);
+  if (optimizer_.rows() != nullptr)
+    for (const double table : optimizer_.rows()->gradients().squares()) squares.push_back(table);
+  return squares;
 }
 
 std::int64_t ServerSync::first_overflow() {

@@ -1,6 +1,7 @@
 #include "trireme/ps/service.h"
 
 #include <algorithm>
+#include <bit>
 #include <nlohmann/json.hpp>
 
 #include "trireme/base/check.h"
@@ -244,6 +245,9 @@ void Service::complete_round() {
     if (!part.terms.nodes.empty()) terms.push_back(part.terms);
   shard_->fold(terms, total_);
   squares_ = shard_->chunk_squares();
+  for (const ExactSum& table : shard_->rows().squares())
+    for (const std::uint64_t limb : table.limbs())
+      squares_.push_back(std::bit_cast<double>(limb));
   const auto broken = shard_->first_not_finite();
   not_finite_ = broken ? static_cast<std::int64_t>(*broken) : -1;
   committed_ = false;
@@ -283,9 +287,15 @@ std::string Service::figures() const {
     for (const auto& [staleness, count] : ledger_->histogram())
       histogram[std::to_string(staleness)] = count;
   }
+  nlohmann::json tables = nlohmann::json::object();
+  for (std::size_t i = 0; shard_ && i < shard_->rows().num_tables(); ++i) {
+    const RowTable& table = shard_->rows().table(i);
+    tables[table.table().name] = {{"rows", table.size()}, {"dropped", table.dropped()}};
+  }
   return nlohmann::json{{"server", server_},
                         {"version", version_},
                         {"bytes", shard_ ? shard_->bytes() : 0},
+                        {"tables", tables},
                         {"workers", workers},
                         {"staleness", histogram}}
       .dump();

@@ -89,7 +89,7 @@ class Service {
   std::set<int> done_;           // workers that have left
   std::set<int> members_;        // workers of the round before it
   bool committed_ = true;        // the round before round_
-  std::vector<double> squares_;  // of that round
+  std::vector<double> squares_;  // of that round; then of each table the limbs of an ExactSum
   std::int64_t not_finite_ = -1;
   std::vector<float> pulled_;  // of the reply to PullRows
 };

@@ -3,8 +3,12 @@
 #pragma once
 
 #include <memory>
+#include <vector>
 
+#include "trireme/models/server_embedding.h"
+#include "trireme/placement/stage.h"
 #include "trireme/ps/remote_optimizer.h"
+#include "trireme/ps/row_store.h"
 #include "trireme/sync/strategy_context.h"
 
 namespace trireme::inline v0::parallel {
@@ -16,5 +20,12 @@ StrategyContext context_for(const StrategyContext& env, const std::string& sync,
 std::unique_ptr<ps::RemoteOptimizer> make_remote_optimizer(const StrategyContext& env,
                                                            const ServerOptions& server,
                                                            const OptimizerOptions& optimizer);
+
+/// The embeddings in a stage's blocks whose rows are on servers.
+std::vector<models::ServerEmbedding*> embeddings_in(const Stage& stage);
+/// Connects embeddings to their rows, before the optimizer is attached: to those of its servers, or in a
+/// process without servers to those of a checkpoint. Null: there are no embeddings.
+std::shared_ptr<ps::RowStore> connect_rows(
+    const std::vector<models::ServerEmbedding*>& embeddings, optim::Optimizer& optimizer);
 
 }  // namespace trireme::inline v0::parallel

@@ -39,6 +39,15 @@ parallel::SyncPlan prepare(const StrategyOptions& options, std::string_view opti
   return plan;
 }
 
+std::vector<models::ServerEmbedding*> embeddings_of_all(const parallel::ModelParts& parts) {
+  std::vector<models::ServerEmbedding*> all;
+  for (const auto& part : parts.parts()) {
+    const auto own = parallel::embeddings_in(part->blocks);
+    all.insert(all.end(), own.begin(), own.end());
+  }
+  return all;
+}
+
 parallel::PipelinePlan plan_pipeline(const StrategyOptions& options) {
   if (options.pipeline == 1) return {};
   return {options.schedule, options.pipeline, options.chunks};
@@ -114,6 +123,7 @@ Strategy::Impl::Impl(const parallel::StrategyContext& own_env, const models::Blo
       parts(parallel::build_model({env, options, plan, pipeline, grid, layers}, model, stages_note,
                                   mapped)),
       optimizer(std::move(own_optimizer)),
+      rows(parallel::connect_rows(embeddings_of_all(parts), *optimizer)),
       rate(optimizer->base_learning_rate()),
       sync(parallel::make_strategy_sync(
           {.env = env,
@@ -234,6 +244,7 @@ void Strategy::Impl::check_share(const Batch& batch, std::span<const std::uint32
 }
 
 std::string Strategy::Impl::name_of(std::size_t parameter) const {
+  if (parameter >= parts.parameters().size()) return "a row of an embedding";  // ServerSync
   return parts.parameters()[parameter].name;
 }
 
@@ -295,6 +306,7 @@ std::vector<NamedShard> Strategy::Impl::state() {
     }
   };
   add("optimizer/", optimizer->state());
+  if (rows) add("", rows->state());
   if (sync.local != nullptr) add("", sync.local->state());
   if (average) add("ema/", average->state(sync.step->owned(), parts.infos()));
   return content.of_whole(std::move(shards));
@@ -380,7 +392,7 @@ std::int64_t Strategy::gradient_bytes() const {
 
 std::string Strategy::weights_hash() {
   const auto common = impl_->common_weights();
-  return impl_->content.hash();
+  return impl_->content.hash(impl_->rows ? impl_->rows->weights() : std::vector<NamedShard>());
 }
 
 std::vector<NamedShard> Strategy::state() { return impl_->state(); }
