@@ -43,13 +43,20 @@ Options parse(int argc, char** argv) {
   Options options;
   for (int i = 1; i + 1 < argc; i += 2) {
     const std::string key = argv[i], value = argv[i + 1];
-    if (key == "--transport") options.transport = value;
-    else if (key == "--optimizer") options.optimizer = value;
-    else if (key == "--rows") options.rows = std::stoll(value);
-    else if (key == "--width") options.width = std::stoll(value);
-    else if (key == "--share") options.share = std::stod(value);
-    else if (key == "--steps") options.steps = std::stoi(value);
-    else std::exit((std::fprintf(stderr, "unknown option %s\n", key.c_str()), 2));
+    if (key == "--transport")
+      options.transport = value;
+    else if (key == "--optimizer")
+      options.optimizer = value;
+    else if (key == "--rows")
+      options.rows = std::stoll(value);
+    else if (key == "--width")
+      options.width = std::stoll(value);
+    else if (key == "--share")
+      options.share = std::stod(value);
+    else if (key == "--steps")
+      options.steps = std::stoi(value);
+    else
+      std::exit((std::fprintf(stderr, "unknown option %s\n", key.c_str()), 2));
   }
   return options;
 }
@@ -147,8 +154,8 @@ class Worker {
   }
 
   void run() {
-    const auto touched = static_cast<std::int64_t>(
-        static_cast<double>(options_.rows) * options_.share / 100);
+    const auto touched =
+        static_cast<std::int64_t>(static_cast<double>(options_.rows) * options_.share / 100);
     std::vector<double> wall, worker, server;
     std::uint64_t before = 0;
     for (int step = 0; step < options_.steps + 2; ++step) {
@@ -203,10 +210,11 @@ class Worker {
                                        {"server_seconds", server},
                                        {"rows_a_second", rows / wall},
                                        {"rows_a_core_second", rows / (worker + server)},
-                                       {"bytes_a_row", shared ? row_bytes + bytes / static_cast<double>(touched)
-                                                              : bytes / static_cast<double>(touched)}}
-                           .dump()
-                           .c_str());
+                                       {"bytes_a_row",
+                                        shared ? row_bytes + bytes / static_cast<double>(touched)
+                                               : bytes / static_cast<double>(touched)}}
+                            .dump()
+                            .c_str());
   }
 
   const Options options_;

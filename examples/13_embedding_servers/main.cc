@@ -55,8 +55,8 @@ int main(int argc, char** argv) {
   torch::optim::Adam adam(net.parameters(), 2e-2);
   trireme::DataParallel parallel(job, net, adam, {.sync = "server", .staleness = staleness});
   auto data = Visits().map(torch::data::transforms::Stack<>());
-  auto loader = torch::data::make_data_loader(
-      data, trireme::Sampler(job, kSamples, {.batch = 64}), 16);
+  auto loader =
+      torch::data::make_data_loader(data, trireme::Sampler(job, kSamples, {.batch = 64}), 16);
   for (int epoch = 0; epoch < epochs; ++epoch) {
     for (auto& batch : *loader) {
       torch::nn::functional::binary_cross_entropy_with_logits(net.forward(batch.data), batch.target)

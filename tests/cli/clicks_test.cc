@@ -17,10 +17,14 @@ class Clicks : public ::testing::Test {
  protected:
   CommandResult train(const std::string& run, int ranks, int servers,
                       std::vector<std::string> settings = {}) const {
-    std::vector<std::string> arguments = {"train",  TRIREME_SOURCE_DIR "/configs/dlrm-criteo-tiny.toml",
-                                          "--data", kClicks,
-                                          "--out",  run,
-                                          "--json", "--ranks",
+    std::vector<std::string> arguments = {"train",
+                                          TRIREME_SOURCE_DIR "/configs/dlrm-criteo-tiny.toml",
+                                          "--data",
+                                          kClicks,
+                                          "--out",
+                                          run,
+                                          "--json",
+                                          "--ranks",
                                           std::to_string(ranks)};
     settings.push_back("server.count=" + std::to_string(servers));
     for (const std::string& one : settings) arguments.insert(arguments.end(), {"--set", one});
@@ -53,7 +57,8 @@ TEST_F(Clicks, DlrmLearnsWithTheSameBitsOnAnyNumberOfWorkersAndServers) {
     EXPECT_EQ(hash(run), hash("1-1")) << run;
   }
   // Without servers, out of the checkpoint.
-  const CommandResult evaluated = trireme_command({"eval", "1-1", "--json"}).in(folder_.path()).run();
+  const CommandResult evaluated =
+      trireme_command({"eval", "1-1", "--json"}).in(folder_.path()).run();
   ASSERT_EQ(evaluated.code, 0) << evaluated.out << evaluated.err;
   EXPECT_EQ(last_validation(evaluated), loss);
 }

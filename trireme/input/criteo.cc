@@ -18,9 +18,10 @@ namespace {
 constexpr std::size_t kColumns = 2 + kCriteoNumbers + kCriteoCategories;
 
 [[noreturn]] void refuse_clicks(const std::string& what) {
-  throw ConfigError(what, {.operation = "data",
-                           .advice = "data.path takes Criteo's click log as CSV: Id, Label, I1 to I13, "
-                                     "C1 to C26."});
+  throw ConfigError(what,
+                    {.operation = "data",
+                     .advice = "data.path takes Criteo's click log as CSV: Id, Label, I1 to I13, "
+                               "C1 to C26."});
 }
 
 using Cells = std::array<std::string_view, kColumns>;

@@ -56,8 +56,8 @@ class Criteo : public ::testing::Test {
 const std::string kNumbers = "1,,-1,0,1382,4,15,2,181,1,2,,2";
 
 TEST_F(Criteo, ReadsNumbersByTheirLogarithmsAndHashesCategories) {
-  const auto fields =
-      read({line("0", kNumbers, "68fd1e64"), line("1", kNumbers, "68fd1e64") + "\r", line("1", kNumbers, "")});
+  const auto fields = read({line("0", kNumbers, "68fd1e64"), line("1", kNumbers, "68fd1e64") + "\r",
+                            line("1", kNumbers, "")});
   const at::Tensor numbers = fields.at("numbers"), ids = fields.at("categories");
   EXPECT_EQ(numbers.sizes(), (std::vector<std::int64_t>{3, 13}));
   EXPECT_FLOAT_EQ(numbers[0][0].item<float>(), std::log(2.0f));

@@ -45,9 +45,9 @@ class RecommenderBuilder {
     sizes.insert(sizes.end(), {config.numbers, config.categories, config.width});
     for (const std::int64_t size : sizes)
       if (size < 1)
-        throw ConfigError("a model for clicks with a width or number of columns of " +
-                              std::to_string(size),
-                          {.operation = "config", .advice = "Use 1 or more."});
+        throw ConfigError(
+            "a model for clicks with a width or number of columns of " + std::to_string(size),
+            {.operation = "config", .advice = "Use 1 or more."});
   }
 
   // Layers NAME.0, NAME.1, ... of these widths; returns the last one's name.
@@ -81,7 +81,8 @@ class RecommenderBuilder {
                                          .seed = config_.seed,
                                          .max_rows = config_.max_rows,
                                          .bag = bag};
-    blocks.add(name, {"categories"}, [options] { return std::make_shared<ServerEmbedding>(options); });
+    blocks.add(name, {"categories"},
+               [options] { return std::make_shared<ServerEmbedding>(options); });
   }
 
   Blocks blocks;

@@ -16,7 +16,8 @@ TEST(ExactSum, DoesNotDependOnTheOrderOrTheDivision) {
   std::mt19937_64 random(1);
   std::vector<double> values;
   for (int i = 0; i < 5'000; ++i)
-    values.push_back(std::ldexp(static_cast<double>(random() >> 11), static_cast<int>(random() % 200) - 150));
+    values.push_back(
+        std::ldexp(static_cast<double>(random() >> 11), static_cast<int>(random() % 200) - 150));
   ExactSum first;
   for (const double value : values) first.add(value);
   for (int round = 0; round < 5; ++round) {

@@ -83,8 +83,7 @@ void run_workers(std::uint64_t seed, int workers, int servers, const Settings& s
       work(rank, client);
     }
     ++ended;
-    for (int server = workers; server < workers + servers; ++server)
-      network.waiter(server)->wake();
+    for (int server = workers; server < workers + servers; ++server) network.waiter(server)->wake();
   });
 }
 
@@ -106,7 +105,7 @@ void expect_moved(ParameterClient& client, const Ids& ids, float by, std::uint64
 }
 
 TEST(RowExchange, AppliesEveryPushOfRowsOnceWhateverBreaks) {
-  for (std::uint64_t seed = 1; seed <= 40; ++seed) {
+  for (std::uint64_t seed = 1; seed <= 15; ++seed) {
     for (const std::int64_t staleness : {-1, 2}) {
       constexpr int kSteps = 10, kWorkers = 3;
       std::atomic<int> pushed = 0;
@@ -133,30 +132,30 @@ TEST(RowExchange, AppliesEveryPushOfRowsOnceWhateverBreaks) {
 }
 
 TEST(RowExchange, CommitsTheSumOfAllWorkersRowsOnceWhateverBreaks) {
-  for (std::uint64_t seed = 1; seed <= 40; ++seed) {
+  for (std::uint64_t seed = 1; seed <= 15; ++seed) {
     constexpr int kSteps = 8, kWorkers = 3;
     constexpr std::uint32_t kLeaves = 5;
-    run_workers(seed, kWorkers, 2, settings_of(0, kWorkers, 2),
-                [&](int worker, ParameterClient& client) {
-                  if (worker == 0) write_zeros(client);
-                  client.pull();
-                  const auto nodes = kernel::maximal_nodes(
-                      kernel::contiguous_share(kLeaves, kWorkers, worker), kLeaves);
-                  const Ones common({1, 2, 3}), own({100 + worker});
-                  for (int step = 0; step < kSteps; ++step) {
-                    std::vector<std::vector<RowsView>> terms;
-                    for (std::size_t i = 0; i < nodes.size(); ++i)
-                      terms.push_back(i == 0 ? common.view() : own.view());
-                    client.set_rows(terms);
-                    clear_gradients(client, nodes.size());
-                    EXPECT_EQ(client.sum(nodes, kLeaves).not_finite, -1);
-                    client.commit(1, 1);
-                  }
-                  expect_moved(client, {1, 2, 3}, kSteps * kWorkers, seed);
-                  if (nodes.size() > 1)
-                    expect_moved(client, {100 + worker},
-                                 static_cast<float>(kSteps * (nodes.size() - 1)), seed);
-                });
+    run_workers(
+        seed, kWorkers, 2, settings_of(0, kWorkers, 2), [&](int worker, ParameterClient& client) {
+          if (worker == 0) write_zeros(client);
+          client.pull();
+          const auto nodes =
+              kernel::maximal_nodes(kernel::contiguous_share(kLeaves, kWorkers, worker), kLeaves);
+          const Ones common({1, 2, 3}), own({100 + worker});
+          for (int step = 0; step < kSteps; ++step) {
+            std::vector<std::vector<RowsView>> terms;
+            for (std::size_t i = 0; i < nodes.size(); ++i)
+              terms.push_back(i == 0 ? common.view() : own.view());
+            client.set_rows(terms);
+            clear_gradients(client, nodes.size());
+            EXPECT_EQ(client.sum(nodes, kLeaves).not_finite, -1);
+            client.commit(1, 1);
+          }
+          expect_moved(client, {1, 2, 3}, kSteps * kWorkers, seed);
+          if (nodes.size() > 1)
+            expect_moved(client, {100 + worker}, static_cast<float>(kSteps * (nodes.size() - 1)),
+                         seed);
+        });
   }
 }
 
@@ -199,8 +198,9 @@ TEST(RowExchange, WhatServersSavedIsReadAndGivenToOtherServers) {
         std::vector<std::vector<SavedTable>> servers;
         for (int server = 0; server < 3; ++server) {
           const Saved saved = client.read(server, /*with_rows=*/true);
-          servers.push_back(tables_in(SavedText::from_text(saved.text),
-                                      std::span(saved.memory).subspan(client.model().bytes(server))));
+          servers.push_back(
+              tables_in(SavedText::from_text(saved.text),
+                        std::span(saved.memory).subspan(client.model().bytes(server))));
           EXPECT_GT(servers.back()[0].ids.size(), 5u);
         }
         all = joined_rows(servers);
@@ -233,9 +233,10 @@ TEST(RowExchange, AWorkerWithAnotherTableIsRefusedWithTheDifference) {
   EXPECT_EQ(difference({kItems}), "it has no table users, the server has");
   ServedTable wide = kUsers;
   wide.width = 4;
-  EXPECT_EQ(difference({kItems, wide}),
-            "its table users is of rows of 4 elements, which begin within 0 by seed 1, the server's "
-            "is of rows of 2 elements, which begin within 0 by seed 1");
+  EXPECT_EQ(
+      difference({kItems, wide}),
+      "its table users is of rows of 4 elements, which begin within 0 by seed 1, the server's "
+      "is of rows of 2 elements, which begin within 0 by seed 1");
 }
 
 }  // namespace

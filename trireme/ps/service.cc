@@ -246,8 +246,7 @@ void Service::complete_round() {
   shard_->fold(terms, total_);
   squares_ = shard_->chunk_squares();
   for (const ExactSum& table : shard_->rows().squares())
-    for (const std::uint64_t limb : table.limbs())
-      squares_.push_back(std::bit_cast<double>(limb));
+    for (const std::uint64_t limb : table.limbs()) squares_.push_back(std::bit_cast<double>(limb));
   const auto broken = shard_->first_not_finite();
   not_finite_ = broken ? static_cast<std::int64_t>(*broken) : -1;
   committed_ = false;
@@ -292,12 +291,9 @@ std::string Service::figures() const {
     const RowTable& table = shard_->rows().table(i);
     tables[table.table().name] = {{"rows", table.size()}, {"dropped", table.dropped()}};
   }
-  return nlohmann::json{{"server", server_},
-                        {"version", version_},
-                        {"bytes", shard_ ? shard_->bytes() : 0},
-                        {"tables", tables},
-                        {"workers", workers},
-                        {"staleness", histogram}}
+  return nlohmann::json{
+      {"server", server_}, {"version", version_}, {"bytes", shard_ ? shard_->bytes() : 0},
+      {"tables", tables},  {"workers", workers},  {"staleness", histogram}}
       .dump();
 }
 

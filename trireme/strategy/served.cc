@@ -70,16 +70,16 @@ std::vector<models::ServerEmbedding*> embeddings_in(const Stage& stage) {
   return all;
 }
 
-std::shared_ptr<ps::RowStore> connect_rows(
-    const std::vector<models::ServerEmbedding*>& embeddings, optim::Optimizer& optimizer) {
+std::shared_ptr<ps::RowStore> connect_rows(const std::vector<models::ServerEmbedding*>& embeddings,
+                                           optim::Optimizer& optimizer) {
   if (embeddings.empty()) return nullptr;
   std::vector<ps::ServedTable> tables = ps::tables_of(embeddings);
   std::shared_ptr<ps::RowStore> store;
   if (auto* remote = dynamic_cast<ps::RemoteOptimizer*>(&optimizer)) {
     store = remote->set_tables(std::move(tables));
   } else {
-    store = std::make_shared<ps::LocalRows>(
-        std::move(tables), [own = &optimizer] { return kinds_of_state(*own); });
+    store = std::make_shared<ps::LocalRows>(std::move(tables),
+                                            [own = &optimizer] { return kinds_of_state(*own); });
   }
   ps::connect(embeddings, store);
   return store;

@@ -25,7 +25,7 @@ std::unique_ptr<ps::RemoteOptimizer> make_remote_optimizer(const StrategyContext
 std::vector<models::ServerEmbedding*> embeddings_in(const Stage& stage);
 /// Connects embeddings to their rows, before the optimizer is attached: to those of its servers, or in a
 /// process without servers to those of a checkpoint. Null: there are no embeddings.
-std::shared_ptr<ps::RowStore> connect_rows(
-    const std::vector<models::ServerEmbedding*>& embeddings, optim::Optimizer& optimizer);
+std::shared_ptr<ps::RowStore> connect_rows(const std::vector<models::ServerEmbedding*>& embeddings,
+                                           optim::Optimizer& optimizer);
 
 }  // namespace trireme::inline v0::parallel

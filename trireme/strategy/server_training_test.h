@@ -15,7 +15,8 @@ namespace trireme::inline v0::testing {
 
 using WorkerBody = std::function<void(int worker, const parallel::StrategyContext& env)>;
 
-inline void run_with_servers(int workers, int servers, const WorkerBody& body, std::uint64_t seed = 1) {
+inline void run_with_servers(int workers, int servers, const WorkerBody& body,
+                             std::uint64_t seed = 1) {
   net::SimNetwork network(workers + servers, {.seed = seed});
   net::SimChannels channels(network, {.shared_memory = seed % 2 == 0});
   std::atomic<int> ended = 0, listening = 0;

@@ -60,7 +60,7 @@ struct Strategy::Impl final : parallel::StepTarget {
   parallel::ModelParts parts;
   std::unique_ptr<optim::Optimizer> optimizer;
   std::shared_ptr<ps::RowStore> rows;  // of embeddings; null: the model has none
-  double rate;  // of the next update
+  double rate;                         // of the next update
   parallel::StrategySync sync;
   std::optional<parallel::WeightAverage> average;
   bool averaged = false;  // weights and averages are swapped

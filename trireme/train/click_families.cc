@@ -9,28 +9,23 @@ namespace trireme::inline v0::train {
 namespace {
 
 std::vector<config::Key> click_keys() {
-  return {{"model.width", std::int64_t{16}, "Elements of a category's row.", 1, 65'536, {}, true},
-          {"model.hidden",
-           std::int64_t{64},
-           "Width of the MLPs' hidden layers: one below the interaction; this and half of it above.",
-           2,
-           65'536,
-           {},
-           true},
-          {"model.bound",
-           0.05,
-           "Rows begin uniform in [-bound, bound].",
-           0,
-           1e6,
-           {},
-           true},
-          {"model.max_rows",
-           std::int64_t{0},
-           "Rows that the servers keep; beyond, the least recently updated are dropped; 0: all.",
-           0,
-           1e15,
-           {},
-           true}};
+  return {
+      {"model.width", std::int64_t{16}, "Elements of a category's row.", 1, 65'536, {}, true},
+      {"model.hidden",
+       std::int64_t{64},
+       "Width of the MLPs' hidden layers: one below the interaction; this and half of it above.",
+       2,
+       65'536,
+       {},
+       true},
+      {"model.bound", 0.05, "Rows begin uniform in [-bound, bound].", 0, 1e6, {}, true},
+      {"model.max_rows",
+       std::int64_t{0},
+       "Rows that the servers keep; beyond, the least recently updated are dropped; 0: all.",
+       0,
+       1e15,
+       {},
+       true}};
 }
 
 models::RecommenderConfig recommender_of(const config::Config& config) {

@@ -14,8 +14,8 @@ namespace trireme::inline v0::train {
 namespace {
 
 Registry<DataFamily>& data() {
-  static Registry<DataFamily> all(
-      "kind of data", {text_data(), masked_text_data(), image_data(), criteo_data()});
+  static Registry<DataFamily> all("kind of data",
+                                  {text_data(), masked_text_data(), image_data(), criteo_data()});
   return all;
 }
 
