@@ -70,6 +70,15 @@ std::vector<models::ServerEmbedding*> embeddings_in(const Stage& stage) {
   return all;
 }
 
+std::vector<models::ServerEmbedding*> embeddings_in(const ModelParts& parts) {
+  std::vector<models::ServerEmbedding*> all;
+  for (const auto& part : parts.parts()) {
+    const auto own = embeddings_in(part->blocks);
+    all.insert(all.end(), own.begin(), own.end());
+  }
+  return all;
+}
+
 std::shared_ptr<ps::RowStore> connect_rows(const std::vector<models::ServerEmbedding*>& embeddings,
                                            optim::Optimizer& optimizer) {
   if (embeddings.empty()) return nullptr;

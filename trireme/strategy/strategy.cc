@@ -39,15 +39,6 @@ parallel::SyncPlan prepare(const StrategyOptions& options, std::string_view opti
   return plan;
 }
 
-std::vector<models::ServerEmbedding*> embeddings_of_all(const parallel::ModelParts& parts) {
-  std::vector<models::ServerEmbedding*> all;
-  for (const auto& part : parts.parts()) {
-    const auto own = parallel::embeddings_in(part->blocks);
-    all.insert(all.end(), own.begin(), own.end());
-  }
-  return all;
-}
-
 parallel::PipelinePlan plan_pipeline(const StrategyOptions& options) {
   if (options.pipeline == 1) return {};
   return {options.schedule, options.pipeline, options.chunks};
@@ -123,7 +114,7 @@ Strategy::Impl::Impl(const parallel::StrategyContext& own_env, const models::Blo
       parts(parallel::build_model({env, options, plan, pipeline, grid, layers}, model, stages_note,
                                   mapped)),
       optimizer(std::move(own_optimizer)),
-      rows(parallel::connect_rows(embeddings_of_all(parts), *optimizer)),
+      rows(parallel::connect_rows(parallel::embeddings_in(parts), *optimizer)),
       rate(optimizer->base_learning_rate()),
       sync(parallel::make_strategy_sync(
           {.env = env,
