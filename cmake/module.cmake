@@ -45,7 +45,7 @@ set(TRIREME_UNITY_BATCH 16 CACHE STRING "Sources compiled together; 0: all of a 
 
 # Modules that touch every element or byte, or simulate every event, are compiled with -O2. The others
 # decide what these do; -O1 compiles them in two thirds of the time.
-set(TRIREME_FAST_MODULES base format kernel plan net comm tensor input)
+set(TRIREME_FAST_MODULES base format kernel plan net comm tensor input ps)
 
 # One precompiled header for everything with LibTorch (`make soak` builds without it): 2 s per batch
 # instead of 12 to 17.

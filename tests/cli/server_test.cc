@@ -50,6 +50,8 @@ TEST_F(Servers, SynchronousRunsEndWithTheBitsOfPlainOnes) {
     ASSERT_EQ(served.code, 0) << served.out << served.err;
     EXPECT_EQ(served.left_behind, 0);
     EXPECT_EQ(hash(run), hash("plain")) << ranks << " ranks, " << servers << " servers";
+    const CommandResult evaluated = trireme({"eval", run});
+    EXPECT_EQ(evaluated.out, trireme({"eval", "plain"}).out) << evaluated.err;
   }
 }
 

@@ -40,32 +40,48 @@ std::string describe(DType dtype, const std::vector<std::int64_t>& shape) {
                                          "run, or start a new one in another folder."});
 }
 
-void fill(const NamedShard& shard, const std::string& key, const SafetensorsFile& file) {
+// Of a shard that is loaded whole, the number of rows does not count.
+bool same_kind(const TensorView& saved, const NamedShard& shard) {
+  std::vector<std::int64_t> shape = shard.shape;
+  if (shard.load && !shape.empty() && !saved.shape.empty()) shape[0] = saved.shape[0];
+  return saved.dtype == shard.dtype && saved.shape == shape;
+}
+
+// Returns what was filled.
+at::Tensor fill(const NamedShard& shard, const std::string& key, const SafetensorsFile& file) {
   check_shard(shard);
   const TensorView* saved = file.find(key);
   if (saved == nullptr) refuse_shards(file.path() + " has no tensor \"" + key + "\"");
-  if (saved->dtype != shard.dtype || saved->shape != shard.shape) {
+  if (!same_kind(*saved, shard)) {
     refuse_shards(file.path() + ": tensor \"" + key + "\" is " +
                   describe(saved->dtype, saved->shape) + ", and " +
                   describe(shard.dtype, shard.shape) + " is needed");
   }
+  if (shard.load) {
+    const at::Tensor whole = at::empty(saved->shape, shard.local.options().device(at::kCPU));
+    if (!saved->bytes.empty())
+      std::memcpy(whole.data_ptr(), saved->bytes.data(), saved->bytes.size());
+    shard.load(whole);
+    return whole;
+  }
   const std::size_t width = size_of(shard.dtype);
   const auto part =
       saved->bytes.subspan(static_cast<std::size_t>(shard.begin) * width, shard.local.nbytes());
-  if (part.empty()) return;
+  if (part.empty()) return shard.local;
   const at::Tensor host =
       shard.local.is_cpu() ? shard.local : at::empty_like(shard.local, at::Device(at::kCPU));
   std::memcpy(host.data_ptr(), part.data(), part.size());
   if (!shard.local.is_cpu()) at::Tensor(shard.local).copy_(host);
+  return shard.local;
 }
 
 // With NaN weights every loss is NaN. Infinities are allowed, since some masks have them.
-void refuse_nan(const NamedShard& shard, const std::string& key, const std::string& path) {
-  if (!at::isFloatingType(shard.local.scalar_type())) return;
-  const std::int64_t count = at::isnan(shard.local).sum().item<std::int64_t>();
+void refuse_nan(const at::Tensor& filled, const std::string& key, const std::string& path) {
+  if (!at::isFloatingType(filled.scalar_type())) return;
+  const std::int64_t count = at::isnan(filled).sum().item<std::int64_t>();
   if (count == 0) return;
   throw CheckpointError(path + ": tensor \"" + key + "\" holds NaN in " + std::to_string(count) +
-                            " of " + std::to_string(shard.local.numel()) + " elements",
+                            " of " + std::to_string(filled.numel()) + " elements",
                         {.operation = "resume",
                          .advice = "The run had diverged before it was saved: remove this "
                                    "checkpoint's folder to resume from an older one, or start "
@@ -99,11 +115,11 @@ void restore(const Parts& parts, const Manifest& manifest, const CheckpointFolde
   for (const auto& [part, saveable] : parts) {
     for (const NamedShard& shard : saveable->state()) {
       if (in_model(part, shard.name)) {
-        fill(shard, shard.name, model);
-        refuse_nan(shard, shard.name, model.path());
+        refuse_nan(fill(shard, shard.name, model), shard.name, model.path());
       } else {
-        fill(shard, part + "/" + shard.name, state);
-        if (part == kModelPart) refuse_nan(shard, part + "/" + shard.name, state.path());
+        const std::string key = part + "/" + shard.name;
+        const at::Tensor filled = fill(shard, key, state);
+        if (part == kModelPart) refuse_nan(filled, key, state.path());
       }
     }
   }

@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "trireme/base/check.h"
+#include "trireme/ps/row_message.h"
 
 namespace trireme::inline v0::ps {
 namespace {
@@ -14,11 +15,27 @@ std::string text_of(const Link& link, const Reply& reply) {
   return {reinterpret_cast<const char*>(memory.data()), reply.text_bytes};
 }
 
+// Adds the tables' sums, with which `squares` ends if the round was complete; returns what is before.
+std::span<const std::byte> take_tables(std::span<const std::byte> squares,
+                                       std::span<ExactSum> tables) {
+  const std::size_t bytes = tables.size() * sizeof(ExactSum::Limbs);
+  if (squares.size() < bytes) return squares;
+  const std::byte* from = squares.data() + (squares.size() - bytes);
+  for (ExactSum& table : tables) {
+    ExactSum::Limbs limbs;
+    std::memcpy(limbs.data(), from, sizeof limbs);
+    table.add(limbs);
+    from += sizeof limbs;
+  }
+  return squares.first(squares.size() - bytes);
+}
+
 }  // namespace
 
 ParameterClient::ParameterClient(std::shared_ptr<Waiter> waiter, Settings settings,
                                  ClientOptions options)
     : settings_(std::move(settings)),
+      router_(settings_.model.tables(), settings_.model.servers()),
       versions_(static_cast<std::size_t>(settings_.model.servers()), 0) {
   settings_.check();
   for (int server = 0; server < settings_.model.servers(); ++server) {
@@ -52,7 +69,9 @@ std::int64_t ParameterClient::version() const noexcept {
 std::span<std::byte> ParameterClient::gradient(int server, std::size_t terms) {
   const std::size_t bytes =
       settings_.server.staleness == 0 ? model().sum_bytes(server) : model().bytes(server);
-  return link(server).outgoing(terms * bytes);
+  return link(server).outgoing(router_.counts(server).empty()
+                                   ? terms * bytes
+                                   : rows_offset(terms * bytes) + router_.bytes(server));
 }
 
 std::span<const std::byte> ParameterClient::weights(int server) const {
@@ -64,8 +83,13 @@ void ParameterClient::ask_all(const Request& request, std::size_t terms, bool we
   for (int server = 0; server < servers(); ++server) {
     Request own = request;
     own.version = versions_[static_cast<std::size_t>(server)];
-    const std::size_t bytes = terms > 0 ? gradient(server, terms).size() : 0;
-    link(server).ask(std::move(own), bytes, weights ? model().bytes(server) : 0);
+    std::span<std::byte> memory;
+    if (terms > 0) memory = gradient(server, terms);
+    if (terms > 0 && !model().tables().empty()) {
+      own.rows = router_.counts(server);
+      router_.write(server, memory.last(router_.bytes(server)));
+    }
+    link(server).ask(std::move(own), memory.size(), weights ? model().bytes(server) : 0);
   }
 }
 
@@ -100,17 +124,19 @@ ParameterClient::Sums ParameterClient::sum(const std::vector<kernel::LeafRange>&
           false);
   Sums sums;
   std::int64_t next = round_ + 1;
+  std::vector<ExactSum> tables(model().tables().size());
   for (int server = 0; server < servers(); ++server) {
     const Reply& reply = link(server).finish();
     sums.dropped = sums.dropped || reply.dropped;
     next = std::max(next, reply.round);
     if (reply.not_finite >= 0 && (sums.not_finite < 0 || reply.not_finite < sums.not_finite))
       sums.not_finite = reply.not_finite;
-    const auto squares = link(server).received();
+    const auto squares = take_tables(link(server).received(), tables);
     const std::size_t before = sums.squares.size();
     sums.squares.resize(before + squares.size() / sizeof(double));
     if (!squares.empty()) std::memcpy(sums.squares.data() + before, squares.data(), squares.size());
   }
+  for (const ExactSum& table : tables) sums.squares.push_back(table.value());
   round_ = next;
   return sums;
 }
@@ -120,8 +146,34 @@ void ParameterClient::commit(double rate, double scale) {
   take_weights();
 }
 
-Saved ParameterClient::read(int server) {
-  link(server).ask({.ask = Ask::Read}, 0, 0);
+void ParameterClient::pull_rows(std::uint32_t table, std::span<const std::int64_t> ids,
+                                float* rows) {
+  router_.route_ids(table, ids);
+  const auto width = static_cast<std::size_t>(model().tables()[table].width);
+  for (int server = 0; server < servers(); ++server) {
+    const std::vector<std::uint32_t>& counts = router_.counts(server);
+    if (counts[table] == 0) continue;
+    router_.write(server, link(server).outgoing(router_.bytes(server)));
+    link(server).ask({.ask = Ask::PullRows, .rows = counts}, router_.bytes(server),
+                     counts[table] * width * sizeof(float));
+  }
+  for (int server = 0; server < servers(); ++server) {
+    const std::vector<std::uint32_t>& positions = router_.positions(server);
+    if (positions.empty()) continue;
+    link(server).finish();
+    const std::span<const std::byte> received = link(server).received();
+    TRIREME_CHECK(received.size() == positions.size() * width * sizeof(float));
+    const std::byte* from = received.data();
+    for (const std::uint32_t position : positions) {
+      std::memcpy(rows + position * width, from, width * sizeof(float));
+      from += width * sizeof(float);
+    }
+  }
+  router_.clear();
+}
+
+Saved ParameterClient::read(int server, bool with_rows) {
+  link(server).ask({.ask = Ask::Read, .with_rows = with_rows}, 0, 0);
   const Reply& reply = link(server).finish();
   const auto memory = link(server).received().subspan(reply.text_bytes);
   return {text_of(link(server), reply), {memory.begin(), memory.end()}};

@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "trireme/ps/link.h"
+#include "trireme/ps/row_router.h"
 #include "trireme/ps/saved.h"
 #include "trireme/ps/settings.h"
 
@@ -49,6 +50,12 @@ class ParameterClient {
   /// The number of this worker's last push, in this process or in one before.
   std::uint64_t pushes() const noexcept { return sequence_; }
 
+  /// The weights of distinct rows of a table, one after the other.
+  void pull_rows(std::uint32_t table, std::span<const std::int64_t> ids, float* rows);
+  /// The rows that the next push() (one term) or sum() sends: of each term, those of each table. To be
+  /// called before gradient(); what they refer to must stay until then. Not needed without tables.
+  void set_rows(std::span<const std::vector<RowsView>> terms) { router_.route(terms); }
+
   /// Memory for `terms` gradients of server `server`.
   std::span<std::byte> gradient(int server, std::size_t terms = 1);
   /// The weights of a server's interval, as they came last.
@@ -63,7 +70,7 @@ class ParameterClient {
   /// Synchronous: sends this worker's terms (gradient(s, nodes.size()), node by node) and waits for
   /// the other workers'.
   struct Sums {
-    std::vector<double> squares;   // of each chunk of the whole gradient, by server
+    std::vector<double> squares;   // of each chunk of the whole gradient, by server; of each table
     std::int64_t not_finite = -1;  // the first such parameter; -1: none
     bool dropped = false;          // the round was complete without this worker
   };
@@ -72,7 +79,7 @@ class ParameterClient {
   void commit(double rate, double scale);
 
   /// Weights and state of a server's interval, for a checkpoint; and the reverse.
-  Saved read(int server);
+  Saved read(int server, bool with_rows = false);
   void write(int server, const Saved& saved);
   /// What the servers say of their workers: a JSON array.
   std::string figures();
@@ -83,6 +90,7 @@ class ParameterClient {
   void take_weights();
 
   const Settings settings_;
+  RowRouter router_;
   std::vector<std::unique_ptr<Link>> links_;
   std::vector<std::int64_t> versions_;  // by server, of the weights that came last
   std::uint64_t sequence_ = 0;

@@ -84,9 +84,15 @@ void Link::make(Area& area, std::size_t bytes) {
   }
 }
 
+// Where the size differs from step to step, areas grow by a half: an area that was shared stays mapped.
+void Link::grow(Area& area, std::size_t bytes) {
+  const std::size_t before = area.bytes.size();
+  if (bytes > before) make(area, before == 0 ? bytes : std::max(bytes, before + before / 2));
+}
+
 std::span<std::byte> Link::outgoing(std::size_t bytes) {
-  if (bytes != out_.bytes.size()) make(out_, bytes);
-  return out_.bytes;
+  grow(out_, bytes);
+  return out_.bytes.first(bytes);
 }
 
 void Link::ask(Request request, std::size_t bytes, std::size_t expected) {
@@ -94,7 +100,7 @@ void Link::ask(Request request, std::size_t bytes, std::size_t expected) {
   request.shard = options_.shard;
   request_ = std::move(request);
   out_bytes_ = bytes;
-  if (expected > in_.bytes.size()) make(in_, expected);
+  grow(in_, expected);
   send();
 }
 

@@ -41,8 +41,8 @@ class Link {
   void connect();
   const Reply& attached() const noexcept { return attached_; }
 
-  /// Memory for what the next request sends. Its content stays until the next call with another
-  /// size.
+  /// Memory for what the next request sends. Its content stays until it is written again, or a call
+  /// with more bytes.
   std::span<std::byte> outgoing(std::size_t bytes);
   /// Sends a request with the first `bytes` of outgoing(); `expected`: of the reply's memory, at most.
   void ask(Request request, std::size_t bytes, std::size_t expected);
@@ -66,6 +66,7 @@ class Link {
   };
   void attach();
   void make(Area& area, std::size_t bytes);
+  void grow(Area& area, std::size_t bytes);
   void send();
   void await();
   void wait(const Work& work, Deadline deadline) const;

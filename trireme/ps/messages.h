@@ -11,7 +11,11 @@
 //        | <---------------------- Reply {sums of squares}  |
 //        | Commit {rate, scale} --------------------------> |  applied once
 //        | <------------------------------ Reply {weights}  |
+//        | PullRows {ids} --------------------------------> |  changes nothing
+//        | <--------------------------------- Reply {rows}  |
 //        | Leave                                            |
+//
+// Push and Terms carry the gradients of rows of embedding tables behind those of the parameters.
 //
 // A request that is repeated after a lost connection has no second effect: pushes have a sequence
 // number per worker, terms and commits the number of their round. Messages between servers: relay.h.
@@ -27,11 +31,24 @@
 
 namespace trireme::inline v0::ps {
 
-enum class Ask : std::uint8_t { Attach, Write, Read, Pull, Push, Terms, Commit, Figures, Leave };
+enum class Ask : std::uint8_t {
+  Attach,
+  Write,
+  Read,
+  Pull,
+  Push,
+  Terms,
+  Commit,
+  Figures,
+  Leave,
+  PullRows
+};
 
 /// Whether a request may change what a shard's copies must have in common. A pull may: with delay
 /// compensation, a server remembers the weights that a worker has.
-constexpr bool changes_state(Ask ask) noexcept { return ask != Ask::Read && ask != Ask::Figures; }
+constexpr bool changes_state(Ask ask) noexcept {
+  return ask != Ask::Read && ask != Ask::Figures && ask != Ask::PullRows;
+}
 
 /// Where bulk memory is: in an area that the client shares, or in the frame's payload (area -1).
 struct Memory {
@@ -54,6 +71,10 @@ struct Request {
   std::vector<kernel::LeafRange> nodes = {};
   Memory memory = {}, into = {};  // what is sent; where the reply's memory shall be written
   std::uint64_t text_bytes = 0;   // Attach, Write: of a text with which memory begins
+  // Of the rows behind everything else in memory (row_message.h): Push, PullRows: how many of each
+  // table; Terms: how many of each table of each term.
+  std::vector<std::uint32_t> rows = {};
+  bool with_rows = false;  // Read: of all tables, too
 };
 
 struct Reply {
@@ -69,7 +90,8 @@ struct Reply {
   std::int64_t staleness = 0;    // Push: updates by others since the weights that it used
   bool dropped = false;          // Push: it was not finite. Terms, Commit: the round is over
   std::int64_t not_finite = -1;  // Terms: the first parameter whose sum is not finite
-  Memory memory = {};            // weights; Terms: the fp64 sums of squares of the chunks
+  // Weights. Terms: the fp64 sums of squares of the chunks, then of each table's rows an ExactSum.
+  Memory memory = {};
   std::uint64_t text_bytes = 0;  // Read, Figures: of a text with which memory begins
 };
 

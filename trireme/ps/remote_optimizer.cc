@@ -27,6 +27,29 @@ RemoteOptimizer::RemoteOptimizer(const OptimizerOptions& optimizer, RemoteOption
   require_elementwise(name());
 }
 
+RemoteOptimizer::~RemoteOptimizer() {
+  if (rows_) rows_->end();
+}
+
+std::shared_ptr<RemoteRows> RemoteOptimizer::set_tables(std::vector<ServedTable> tables) {
+  TRIREME_CHECK(client_ == nullptr);
+  const auto client = [this]() -> ParameterClient& {
+    start();
+    return *client_;
+  };
+  const auto state = [](const auto& own) { return own.state(); };
+  // In a common world the checkpoint has one rank's rows; a worker that is alone has its own world, but
+  // its checkpoints, if it reads one, hold rows all the same.
+  const bool first = options_.worker == 0;
+  rows_ = std::make_shared<RemoteRows>(std::move(tables),
+                                       RemoteRows::Options{.client = client,
+                                                           .started = [this] { return started_; },
+                                                           .state = std::visit(state, optimizer_),
+                                                           .saves = first,
+                                                           .loads = first || alone()});
+  return rows_;
+}
+
 void RemoteOptimizer::attach(std::span<const optim::OwnedSlice> slices,
                              std::span<const optim::ParameterInfo> parameters,
                              std::shared_ptr<optim::SharedSums>) {
@@ -41,7 +64,8 @@ void RemoteOptimizer::attach(std::span<const optim::OwnedSlice> slices,
   }
   client_ = std::make_unique<ParameterClient>(
       options_.waiter,
-      Settings{.model = ServedModel(std::move(served), options_.servers, more_uses_),
+      Settings{.model = ServedModel(std::move(served), options_.servers, more_uses_,
+                                    rows_ ? rows_->tables() : std::vector<ServedTable>()),
                .optimizer = optimizer_,
                .workers = options_.workers,
                .server = options_.server},
@@ -86,8 +110,15 @@ void RemoteOptimizer::give_weights() {
     }
     text.version = text.step_count = restored_count_.value_or(0) * updates_a_step();
     saved.text = text.to_text();
+    append(saved, first_rows(server));
     client_->write(server, saved);
   }
+}
+
+std::vector<SavedTable> RemoteOptimizer::first_rows(int server) const {
+  const auto loaded = restored_count_ && rows_ ? rows_->first_rows() : nullptr;
+  if (!loaded) return {};
+  return rows_of_server(*loaded, rows_->tables(), server, client_->servers());
 }
 
 void RemoteOptimizer::take_weights() {
@@ -107,9 +138,14 @@ void RemoteOptimizer::take_weights() {
 }
 
 void RemoteOptimizer::apply(double learning_rate, double scale) {
+  const bool scaled = alone() && options_.server.staleness == 0;  // by this worker
+  if (alone() && rows_) {
+    if (scaled) rows_->gradients().scale(scale);
+    client_->set_rows(rows_->gradients().terms(1));
+  }
   if (!alone()) {
     client_->commit(learning_rate, scale);
-  } else if (options_.server.staleness == 0) {
+  } else if (scaled) {
     fill_gradients(scale);
     push_round(learning_rate);
   } else {

@@ -16,6 +16,7 @@
 
 #include "trireme/optim/optimizer.h"
 #include "trireme/ps/client.h"
+#include "trireme/ps/remote_rows.h"
 #include "trireme/ps/server_options.h"
 
 namespace trireme::inline v0::ps {
@@ -34,6 +35,7 @@ class RemoteOptimizer final : public optim::Optimizer {
  public:
   /// ConfigError for LAMB and Adafactor, and for options that do not go together.
   RemoteOptimizer(const OptimizerOptions& optimizer, RemoteOptions options);
+  ~RemoteOptimizer() override;
 
   std::string_view name() const noexcept override { return optim::name_of(optimizer_); }
   /// Whole parameters. Connects to the servers.
@@ -58,6 +60,10 @@ class RemoteOptimizer final : public optim::Optimizer {
 
   /// Before attach(): the parameters of further uses of tied ones (ServedModel).
   void set_more_uses(std::vector<std::uint32_t> parameters) { more_uses_ = std::move(parameters); }
+  /// Before attach(): the tables of the model's embeddings. Returns where their rows are.
+  std::shared_ptr<RemoteRows> set_tables(std::vector<ServedTable> tables);
+  /// Null: the model has no embeddings on servers.
+  RemoteRows* rows() const noexcept { return rows_.get(); }
   /// Before the first forward pass: gives the servers their weights, or waits for them and takes
   /// them. No effect after the first time.
   void start();
@@ -75,11 +81,13 @@ class RemoteOptimizer final : public optim::Optimizer {
   void push_round(double learning_rate);
   void give_weights();
   void take_weights();
+  std::vector<SavedTable> first_rows(int server) const;
 
   const OptimizerOptions optimizer_;
   const RemoteOptions options_;
   std::vector<std::uint32_t> more_uses_;
   std::vector<optim::OwnedSlice> slices_;  // by parameter
+  std::shared_ptr<RemoteRows> rows_;
   std::unique_ptr<ParameterClient> client_;
   std::vector<NamedShard> state_;  // as last returned
   std::optional<std::int64_t> restored_count_;

@@ -30,7 +30,11 @@ std::vector<SavedText::Array> arrays_of(const std::vector<NamedShard>& state) {
 std::string SavedText::to_text() const {
   nlohmann::json list = nlohmann::json::array();
   for (const Array& array : arrays) to_json(list.emplace_back(), array);
-  return nlohmann::json{{"version", version}, {"step_count", step_count}, {"arrays", list}}.dump();
+  nlohmann::json all = nlohmann::json::array();
+  for (const Table& one : tables) all.push_back({one.name, one.rows, one.width, one.state});
+  return nlohmann::json{
+      {"version", version}, {"step_count", step_count}, {"arrays", list}, {"tables", all}}
+      .dump();
 }
 
 SavedText SavedText::from_text(std::string_view text) {
@@ -38,13 +42,20 @@ SavedText SavedText::from_text(std::string_view text) {
     const auto json = nlohmann::json::parse(text);
     SavedText saved{.version = json.at("version"), .step_count = json.at("step_count")};
     for (const nlohmann::json& one : json.at("arrays")) from_json(one, saved.arrays.emplace_back());
+    for (const nlohmann::json& one : json.at("tables"))
+      saved.tables.push_back({one.at(0), one.at(1), one.at(2), one.at(3)});
     return saved;
   } catch (const nlohmann::json::exception&) {
     throw MismatchError("it sends weights with a description that cannot be read");
   }
 }
 
-Saved save(Shard& shard, std::int64_t version) {
+std::size_t SavedText::Table::bytes() const noexcept {
+  return rows * (2 * sizeof(std::int64_t) + sizeof(std::int32_t) +
+                 width * sizeof(float) * (1 + state.size()));
+}
+
+Saved save(Shard& shard, std::int64_t version, bool with_rows) {
   const std::vector<NamedShard> state = shard.state();
   Saved saved{.text = SavedText{version, shard.step_count(), arrays_of(state)}.to_text()};
   saved.memory.assign(shard.weights().begin(), shard.weights().end());
@@ -52,7 +63,47 @@ Saved save(Shard& shard, std::int64_t version) {
     const auto* data = static_cast<const std::byte*>(one.local.data_ptr());
     saved.memory.insert(saved.memory.end(), data, data + one.local.nbytes());
   }
+  if (with_rows) append(saved, shard.rows().save());
   return saved;
+}
+
+void append(Saved& saved, std::span<const SavedTable> tables) {
+  SavedText text = SavedText::from_text(saved.text);
+  const auto add = [&](const auto& values) {
+    const auto bytes = std::as_bytes(std::span(values));
+    saved.memory.insert(saved.memory.end(), bytes.begin(), bytes.end());
+  };
+  for (const SavedTable& table : tables) {
+    text.tables.push_back({table.name, table.ids.size(), table.width, table.state_names});
+    saved.memory.reserve(saved.memory.size() + text.tables.back().bytes());
+    add(table.ids);
+    add(table.last);
+    add(table.updates);
+    add(table.rows);
+    for (const std::vector<float>& state : table.state) add(state);
+  }
+  saved.text = text.to_text();
+}
+
+std::vector<SavedTable> tables_in(const SavedText& text, std::span<const std::byte> memory) {
+  std::vector<SavedTable> tables;
+  const std::byte* from = memory.data();
+  const auto take = [&]<class T>(std::vector<T>& values, std::size_t count) {
+    values.resize(count);
+    if (count > 0) std::memcpy(values.data(), from, count * sizeof(T));
+    from += count * sizeof(T);
+  };
+  for (const SavedText::Table& one : text.tables) {
+    SavedTable& table = tables.emplace_back(
+        SavedTable{.name = one.name, .width = one.width, .state_names = one.state});
+    take(table.ids, one.rows);
+    take(table.last, one.rows);
+    take(table.updates, one.rows);
+    take(table.rows, one.rows * one.width);
+    table.state.resize(one.state.size());
+    for (std::vector<float>& state : table.state) take(state, one.rows * one.width);
+  }
+  return tables;
 }
 
 std::int64_t fill(Shard& shard, std::string_view text, std::span<const std::byte> memory,
@@ -60,12 +111,15 @@ std::int64_t fill(Shard& shard, std::string_view text, std::span<const std::byte
   const SavedText saved = SavedText::from_text(text);
   std::size_t bytes = shard.bytes();
   for (const SavedText::Array& array : saved.arrays) bytes += array.bytes();
+  const std::size_t tables_at = bytes;
+  for (const SavedText::Table& table : saved.tables) bytes += table.bytes();
   const std::vector<NamedShard> state = shard.state();
   if (!saved.arrays.empty() && saved.arrays != arrays_of(state))
     throw MismatchError("it sends the state of another optimizer");
   if (memory.size() != bytes)
     throw MismatchError("it sends " + std::to_string(memory.size()) +
                         " bytes of weights and state, " + std::to_string(bytes) + " are needed");
+  if (!saved.tables.empty()) shard.rows().load(tables_in(saved, memory.subspan(tables_at)));
   shard.set_weights(memory.first(shard.bytes()));
   const std::byte* from = memory.data() + shard.bytes();
   if (!saved.arrays.empty()) {

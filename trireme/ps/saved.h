@@ -1,4 +1,5 @@
-// A shard's weights and optimizer state as one text and one piece of memory, for checkpoints.
+// A shard's weights and optimizer state as one text and one piece of memory, for checkpoints; with the
+// rows of its tables, or without.
 #pragma once
 
 #include <cstddef>
@@ -15,7 +16,7 @@ namespace trireme::inline v0::ps {
 
 struct Saved {
   std::string text;               // SavedText
-  std::vector<std::byte> memory;  // weights, then the arrays one after the other
+  std::vector<std::byte> memory;  // weights, then the arrays one after the other, then the tables
 };
 
 /// What the text says.
@@ -33,16 +34,28 @@ struct SavedText {
   std::int64_t version = -1;  // -1: leave it
   std::int64_t step_count = 0;
   std::vector<Array> arrays;  // empty: weights only
+  struct Table {
+    std::string name;
+    std::uint64_t rows = 0, width = 0;
+    std::vector<std::string> state;  // names of the optimizer's arrays
+    std::size_t bytes() const noexcept;
+  };
+  std::vector<Table> tables;  // empty: no rows
 
   std::string to_text() const;
   /// MismatchError if it is none.
   static SavedText from_text(std::string_view text);
 };
 
-Saved save(Shard& shard, std::int64_t version);
+Saved save(Shard& shard, std::int64_t version, bool with_rows = false);
 /// The reverse; returns the version, `own` if the text leaves it. MismatchError, with nothing
-/// changed, unless the text fits this shard.
+/// changed, unless the text fits this shard. Rows are added to empty tables.
 std::int64_t fill(Shard& shard, std::string_view text, std::span<const std::byte> memory,
                   std::int64_t own);
+
+/// Adds rows of tables to what is saved: to its text, and behind its memory.
+void append(Saved& saved, std::span<const SavedTable> tables);
+/// The reverse. `memory` begins with the tables.
+std::vector<SavedTable> tables_in(const SavedText& text, std::span<const std::byte> memory);
 
 }  // namespace trireme::inline v0::ps

@@ -46,6 +46,18 @@ ServedParameter parameter_of(const nlohmann::json& one) {
   return parameter;
 }
 
+ServedTable served_table_of(const nlohmann::json& one) {
+  ServedTable table{one.at(0), one.at(1), one.at(2), one.at(3), one.at(4)};
+  if (table.width < 1 || table.width > 65'536 || table.max_rows < 0) refuse_text();
+  return table;
+}
+
+std::string describe(const ServedTable& table) {
+  return "of rows of " + std::to_string(table.width) + " elements, which begin within " +
+         number_text(table.bound) + " by seed " + std::to_string(table.seed) +
+         (table.max_rows > 0 ? ", at most " + grouped(table.max_rows) : "");
+}
+
 }  // namespace
 
 std::int64_t ServedParameter::count() const noexcept {
@@ -55,8 +67,10 @@ std::int64_t ServedParameter::count() const noexcept {
 }
 
 ServedModel::ServedModel(std::vector<ServedParameter> parameters, int servers,
-                         std::vector<std::uint32_t> more_uses)
-    : parameters_(std::move(parameters)), more_uses_(std::move(more_uses)) {
+                         std::vector<std::uint32_t> more_uses, std::vector<ServedTable> tables)
+    : parameters_(std::move(parameters)),
+      more_uses_(std::move(more_uses)),
+      tables_(std::move(tables)) {
   TRIREME_CHECK(servers >= 1);
   std::vector<parallel::Unit::Member> members;
   for (std::uint32_t i = 0; i < parameters_.size(); ++i)
@@ -106,7 +120,11 @@ std::string ServedModel::to_text() const {
                     {"shape", parameter.shape},
                     {"dtype", name_of(parameter.dtype)},
                     {"decay", parameter.decay}});
-  return nlohmann::json{{"servers", servers()}, {"parameters", list}, {"more_uses", more_uses_}}
+  nlohmann::json tables = nlohmann::json::array();
+  for (const ServedTable& table : tables_)
+    tables.push_back({table.name, table.width, table.bound, table.seed, table.max_rows});
+  return nlohmann::json{
+      {"servers", servers()}, {"parameters", list}, {"more_uses", more_uses_}, {"tables", tables}}
       .dump();
 }
 
@@ -120,7 +138,9 @@ ServedModel ServedModel::from_text(std::string_view text) {
     auto more_uses = json.at("more_uses").get<std::vector<std::uint32_t>>();
     for (const std::uint32_t parameter : more_uses)
       if (parameter >= parameters.size()) refuse_text();
-    return {std::move(parameters), servers, std::move(more_uses)};
+    std::vector<ServedTable> tables;
+    for (const nlohmann::json& one : json.at("tables")) tables.push_back(served_table_of(one));
+    return {std::move(parameters), servers, std::move(more_uses), std::move(tables)};
   } catch (const nlohmann::json::exception&) {
     refuse_text();
   }
@@ -140,10 +160,25 @@ std::string ServedModel::difference(const ServedModel& other) const {
     return "its " + theirs.name + " is " + ps::describe(theirs) + ", the server's is " +
            ps::describe(own);
   }
-  if (parameters_.size() == other.parameters_.size()) return {};
+  if (parameters_.size() == other.parameters_.size()) return difference_of_tables(other);
   const bool more = other.parameters_.size() > common;
   const std::string& name = (more ? other : *this).parameters_[common].name;
   return more ? "its " + name + " is not on the server" : "it has no " + name + ", the server has";
+}
+
+std::string ServedModel::difference_of_tables(const ServedModel& other) const {
+  for (std::size_t i = 0; i < std::max(tables_.size(), other.tables_.size()); ++i) {
+    if (i >= tables_.size()) return "its table " + other.tables_[i].name + " is not on the server";
+    if (i >= other.tables_.size()) return "it has no table " + tables_[i].name + ", the server has";
+    const ServedTable &own = tables_[i], &theirs = other.tables_[i];
+    if (own == theirs) continue;
+    if (own.name != theirs.name)
+      return "its table " + std::to_string(i) + " is " + theirs.name + ", the server's is " +
+             own.name;
+    return "its table " + theirs.name + " is " + ps::describe(theirs) + ", the server's is " +
+           ps::describe(own);
+  }
+  return {};
 }
 
 std::string ServedModel::describe() const {
@@ -162,6 +197,9 @@ std::string ServedModel::describe() const {
     text += bytes_text(own) + " (" + share + ") of " +
             counted(static_cast<std::int64_t>(slices(server).size()), "parameter") + "\n";
   }
+  for (const ServedTable& table : tables_)
+    text += "table " + table.name + ": rows of " + counted(table.width, "element") +
+            ", spread over all servers by their ids\n";
   return text;
 }
 

@@ -2,8 +2,9 @@
 //
 // All parameters together are one flat memory, in which each starts at a multiple of 64 bytes. It is
 // cut into one interval per server, at chunk ends only (sync/ownership.h), so that servers have
-// about equal bytes, and a push or a pull moves one interval per server. A value: all workers of a
-// job make the same one, and a server compares it with its own.
+// about equal bytes, and a push or a pull moves one interval per server. Rows of embedding tables are
+// spread by a hash of their ids (served_table.h). A value: all workers of a job make the same one, and
+// a server compares it with its own.
 #pragma once
 
 #include <cstddef>
@@ -13,6 +14,7 @@
 #include <vector>
 
 #include "trireme/base/dtype.h"
+#include "trireme/ps/served_table.h"
 
 namespace trireme::inline v0::ps {
 
@@ -38,13 +40,14 @@ class ServedModel {
   /// `servers` >= 1. `more_uses`: for each use of a tied parameter after its first, the parameter, in
   /// the order in which the uses are added.
   ServedModel(std::vector<ServedParameter> parameters, int servers,
-              std::vector<std::uint32_t> more_uses = {});
+              std::vector<std::uint32_t> more_uses = {}, std::vector<ServedTable> tables = {});
   /// From to_text(). ConfigError for anything else.
   static ServedModel from_text(std::string_view text);
   std::string to_text() const;
 
   const std::vector<ServedParameter>& parameters() const noexcept { return parameters_; }
   int servers() const noexcept { return static_cast<int>(slices_.size()); }
+  const std::vector<ServedTable>& tables() const noexcept { return tables_; }
   /// What a server has, ascending; at most one slice of a parameter.
   const std::vector<Slice>& slices(int server) const {
     return slices_[static_cast<std::size_t>(server)];
@@ -68,9 +71,11 @@ class ServedModel {
 
  private:
   void add_more_uses();
+  std::string difference_of_tables(const ServedModel& other) const;
 
   std::vector<ServedParameter> parameters_;
   std::vector<std::uint32_t> more_uses_;
+  std::vector<ServedTable> tables_;
   std::vector<std::vector<Slice>> slices_, more_slices_;  // by server
   std::vector<std::size_t> bytes_, sum_bytes_;
 };

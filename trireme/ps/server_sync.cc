@@ -51,12 +51,15 @@ void ServerSync::begin(std::uint32_t total, std::span<const parallel::Use>) {
   begin_step(total);
   rounds_ = static_cast<std::uint32_t>(leaves_.size());
   plan_ = parallel::make_leaf_plan(total, workers_.size(), workers_.rank());
+  if (optimizer_.rows() != nullptr && total > 0) optimizer_.rows()->gradients().begin();
 }
 
 void ServerSync::end_micro() {
   const std::lock_guard lock(mutex_);
   TRIREME_CHECK(open_);
   close_from(0);
+  if (optimizer_.rows() != nullptr)
+    optimizer_.rows()->gradients().end_micro(leaves_[round_], plan_.steps[round_], weight_);
   open_ = false;
   ++round_;
 }
@@ -70,6 +73,8 @@ Work ServerSync::finish() {
     announce();
   }
   if (!optimizer_.alone()) {
+    if (optimizer_.rows() != nullptr)
+      optimizer_.client().set_rows(optimizer_.rows()->gradients().terms(plan_.terms.size()));
     fill_terms();
     sums_of_all_ = optimizer_.client().sum(plan_.terms, total_);
   }
@@ -116,8 +121,22 @@ void ServerSync::fill_terms() {
   }
 }
 
+std::optional<parallel::Refusal> ServerSync::refusal() const {
+  if (auto refusal = BucketedSync::refusal()) return refusal;
+  if (optimizer_.rows() == nullptr || !optimizer_.rows()->gradients().refusal()) return {};
+  return parallel::Refusal{.reason = *optimizer_.rows()->gradients().refusal()};
+}
+
+void ServerSync::drop() {
+  if (optimizer_.rows() != nullptr) optimizer_.rows()->gradients().drop();
+}
+
 std::vector<double> ServerSync::chunk_squares() {
-  return optimizer_.alone() ? parallel::squares_of(slices_) : sums_of_all_.squares;
+  if (!optimizer_.alone()) return sums_of_all_.squares;
+  std::vector<double> squares = parallel::squares_of(slices_);
+  if (optimizer_.rows() != nullptr)
+    for (const double table : optimizer_.rows()->gradients().squares()) squares.push_back(table);
+  return squares;
 }
 
 std::int64_t ServerSync::first_overflow() {

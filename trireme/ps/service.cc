@@ -1,11 +1,13 @@
 #include "trireme/ps/service.h"
 
 #include <algorithm>
+#include <bit>
 #include <nlohmann/json.hpp>
 
 #include "trireme/base/check.h"
 #include "trireme/base/error.h"
 #include "trireme/base/words.h"
+#include "trireme/ps/row_message.h"
 
 namespace trireme::inline v0::ps {
 namespace {
@@ -15,6 +17,15 @@ std::string text_at(const Request& request, std::span<const std::byte> memory) {
     throw RefusedError("a text of " + std::to_string(request.text_bytes) +
                        " bytes in a message of " + std::to_string(memory.size()));
   return {reinterpret_cast<const char*>(memory.data()), request.text_bytes};
+}
+
+// Rows of terms: of each table, for one node after the other.
+std::vector<std::vector<RowsView>> by_node(const std::vector<RowsView>& rows, std::size_t tables) {
+  std::vector<std::vector<RowsView>> nodes;
+  for (std::size_t i = 0; i < rows.size(); i += tables)
+    nodes.emplace_back(rows.begin() + static_cast<std::ptrdiff_t>(i),
+                       rows.begin() + static_cast<std::ptrdiff_t>(i + tables));
+  return nodes;
 }
 
 }  // namespace
@@ -44,7 +55,9 @@ void Service::serve(int client, const Request& request, std::span<const std::byt
     case Ask::Write:
       return write(client, request, memory);
     case Ask::Read:
-      return read(client);
+      return read(client, request);
+    case Ask::PullRows:
+      return pull_rows(client, request, memory);
     case Ask::Pull:
       return answer_weights(client, request.worker, {.ask = Ask::Pull});
     case Ask::Push:
@@ -118,8 +131,8 @@ void Service::write(int client, const Request& request, std::span<const std::byt
   answer_(client, {.ask = Ask::Write, .version = version_}, {});
 }
 
-void Service::read(int client) {
-  const Saved saved = save(*shard_, version_);
+void Service::read(int client, const Request& request) {
+  const Saved saved = save(*shard_, version_, request.with_rows);
   answer_text(client, Ask::Read, saved.text, saved.memory);
 }
 
@@ -131,13 +144,23 @@ void Service::answer_text(int client, Ask ask, const std::string& text,
   answer_(client, {.ask = ask, .version = version_, .text_bytes = text.size()}, all);
 }
 
-void Service::push(int client, const Request& request, std::span<const std::byte> gradient) {
+void Service::pull_rows(int client, const Request& request, std::span<const std::byte> ids) {
+  if (!ready_) throw MismatchError("it asks for rows before there are weights");
+  const RowShard& rows = shard_->rows();
+  rows.read(rows_in(rows.tables(), request.rows, ids, /*with_rows=*/false), pulled_);
+  answer_(client, {.ask = Ask::PullRows, .version = version_}, std::as_bytes(std::span(pulled_)));
+}
+
+void Service::push(int client, const Request& request, std::span<const std::byte> memory) {
   if (!ready_) throw MismatchError("it pushes before there are weights");
   if (settings_->server.staleness == 0)
     throw MismatchError("it pushes a gradient of its own to a synchronous server");
+  const auto [gradient, rows] =
+      divided(shard_->rows().tables(), 1, request.rows, memory, shard_->bytes());
   if (gradient.size() != shard_->bytes())
     throw MismatchError("its gradient has " + std::to_string(gradient.size()) + " bytes, not " +
                         std::to_string(shard_->bytes()));
+  shard_->rows().check(rows);
   const int worker = request.worker;
   Reply reply{.ask = Ask::Push};
   if (ledger_->take(worker, request.sequence, request.clock)) {
@@ -145,7 +168,7 @@ void Service::push(int client, const Request& request, std::span<const std::byte
     const auto before = before_.find(worker);
     const auto old = before == before_.end() ? std::span<const std::byte>() : before->second;
     if (const auto broken = shard_->push(gradient, request.rate, request.scale, old,
-                                         settings_->server.compensation)) {
+                                         settings_->server.compensation, rows)) {
       ledger_->dropped(worker);
       reply.dropped = true;
       reply.text = *broken;
@@ -207,8 +230,19 @@ void Service::check_terms(const Request& request, std::span<const std::byte> mem
                         " micro-batches, that of another worker " + std::to_string(total_));
 }
 
+// The views of a worker's terms in `memory`: of the parameters, and of each node the rows of each table.
+Terms Service::terms_of(const std::vector<kernel::LeafRange>& nodes,
+                        const std::vector<std::uint32_t>& counts,
+                        std::span<const std::byte> memory) const {
+  const auto [dense, rows] = divided(shard_->rows().tables(), nodes.size(), counts, memory,
+                                     nodes.size() * shard_->sum_bytes());
+  shard_->rows().check(rows);
+  return {nodes, dense, by_node(rows, shard_->rows().num_tables())};
+}
+
 void Service::take_terms(int client, const Request& request, std::span<const std::byte> memory) {
-  check_terms(request, memory);
+  Terms terms = terms_of(request.nodes, request.rows, memory);
+  check_terms(request, terms.memory);
   if (request.round + 1 == round_ && members_.contains(request.worker))
     return answer_terms(client);  // repeated
   if (request.round < round_) {
@@ -217,7 +251,8 @@ void Service::take_terms(int client, const Request& request, std::span<const std
                    {.ask = Ask::Terms, .version = version_, .round = round_, .dropped = true}, {});
   }
   total_ = request.total;
-  parts_[request.worker] = {.client = client, .terms = {request.nodes, memory}};
+  parts_[request.worker] = {
+      .client = client, .terms = std::move(terms), .rows = request.rows, .memory = memory};
 }
 
 void Service::complete_round() {
@@ -226,6 +261,8 @@ void Service::complete_round() {
     if (!part.terms.nodes.empty()) terms.push_back(part.terms);
   shard_->fold(terms, total_);
   squares_ = shard_->chunk_squares();
+  for (const ExactSum& table : shard_->rows().squares())
+    for (const std::uint64_t limb : table.limbs()) squares_.push_back(std::bit_cast<double>(limb));
   const auto broken = shard_->first_not_finite();
   not_finite_ = broken ? static_cast<std::int64_t>(*broken) : -1;
   committed_ = false;
@@ -269,11 +306,14 @@ std::string Service::figures() const {
     for (const auto& [staleness, count] : ledger_->histogram())
       histogram[std::to_string(staleness)] = count;
   }
-  return nlohmann::json{{"server", server_},
-                        {"version", version_},
-                        {"bytes", shard_ ? shard_->bytes() : 0},
-                        {"workers", workers},
-                        {"staleness", histogram}}
+  nlohmann::json tables = nlohmann::json::object();
+  for (std::size_t i = 0; shard_ && i < shard_->rows().num_tables(); ++i) {
+    const RowTable& table = shard_->rows().table(i);
+    tables[table.table().name] = {{"rows", table.size()}, {"dropped", table.dropped()}};
+  }
+  return nlohmann::json{
+      {"server", server_}, {"version", version_}, {"bytes", shard_ ? shard_->bytes() : 0},
+      {"tables", tables},  {"workers", workers},  {"staleness", histogram}}
       .dump();
 }
 

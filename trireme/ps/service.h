@@ -66,17 +66,22 @@ class Service {
   };
   struct Part {
     int client = -1;
-    Terms terms;
-    std::vector<std::byte> own = {};  // the memory of terms, after restore()
+    Terms terms;                           // views of `memory`
+    std::vector<std::uint32_t> rows = {};  // Request::rows
+    std::span<const std::byte> memory = {};
+    std::vector<std::byte> own = {};  // that memory, after restore()
   };
 
   void serve(int client, const Request& request, std::span<const std::byte> memory);
   void attach(int client, const Request& request, std::span<const std::byte> memory);
   void write(int client, const Request& request, std::span<const std::byte> memory);
-  void read(int client);
+  void read(int client, const Request& request);
+  void pull_rows(int client, const Request& request, std::span<const std::byte> ids);
   void push(int client, const Request& request, std::span<const std::byte> gradient);
   void take_terms(int client, const Request& request, std::span<const std::byte> memory);
   void commit(int client, const Request& request);
+  Terms terms_of(const std::vector<kernel::LeafRange>& nodes,
+                 const std::vector<std::uint32_t>& counts, std::span<const std::byte> memory) const;
   void check_terms(const Request& request, std::span<const std::byte> memory) const;
   void complete_round();
   void answer_terms(int client);
@@ -102,8 +107,9 @@ class Service {
   std::set<int> done_;           // workers that have left
   std::set<int> members_;        // workers of the round before it
   bool committed_ = true;        // the round before round_
-  std::vector<double> squares_;  // of that round
+  std::vector<double> squares_;  // of that round; then of each table the limbs of an ExactSum
   std::int64_t not_finite_ = -1;
+  std::vector<float> pulled_;  // of the reply to PullRows
 };
 
 }  // namespace trireme::inline v0::ps

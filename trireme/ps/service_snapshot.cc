@@ -1,6 +1,7 @@
 // All of a Service as one text and one piece of memory, for another copy of its shard. The memory has
-// the weights and the optimizer's state (saved.h), the folded sum, its squares, what workers had
-// before, and the terms of the round that is collected, in this order.
+// the weights, the optimizer's state and the rows of tables (saved.h), the folded sum of the parameters,
+// that of each table's rows, the squares of both, what workers had before, and the terms of the round
+// that is collected, in this order.
 #include <cstring>
 #include <nlohmann/json.hpp>
 
@@ -55,6 +56,23 @@ std::map<int, Ledger::Worker> workers_of(const nlohmann::json& list) {
   return workers;
 }
 
+void restore_row_sums(const std::vector<std::size_t>& counts, Reader& from, Shard& shard) {
+  std::vector<RowSum>& sums = shard.rows().sums();
+  if (counts.size() != sums.size()) throw MismatchError("a copy of a shard has other tables");
+  for (std::size_t i = 0; i < sums.size(); ++i) {
+    std::vector<std::int64_t> ids(counts[i]);
+    std::vector<float> rows(counts[i] * sums[i].width());
+    const auto read = [&](auto& values) {
+      const auto bytes = from.take(std::as_bytes(std::span(values)).size());
+      if (!bytes.empty()) std::memcpy(values.data(), bytes.data(), bytes.size());
+    };
+    read(ids);
+    read(rows);
+    sums[i].clear();
+    sums[i].add({ids, rows.data()});
+  }
+}
+
 }  // namespace
 
 Saved Service::snapshot() {
@@ -70,7 +88,7 @@ Saved Service::snapshot() {
                       {"clients", client_of_}};
   Saved all;
   if (settings_) {
-    Saved shard = save(*shard_, version_);
+    Saved shard = save(*shard_, version_, /*with_rows=*/true);
     json["settings"] = settings_->to_text();
     json["shard"] = shard.text;
     json["shard_bytes"] = shard.memory.size();
@@ -78,6 +96,12 @@ Saved Service::snapshot() {
     json["histogram"] = ledger_->histogram();
     all.memory = std::move(shard.memory);
     append(all.memory, shard_->sum());
+    auto& sums = json["row_sums"] = nlohmann::json::array();
+    for (const RowSum& sum : shard_->rows().sums()) {
+      sums.push_back(sum.size());
+      append(all.memory, std::as_bytes(sum.view().ids));
+      append(all.memory, std::as_bytes(std::span(sum.view().rows, sum.size() * sum.width())));
+    }
   }
   append(all.memory, std::as_bytes(std::span(squares_)));
   auto& waiting = json["waiting"] = nlohmann::json::array();
@@ -93,8 +117,8 @@ Saved Service::snapshot() {
     nlohmann::json nodes = nlohmann::json::array();
     for (const kernel::LeafRange& node : part.terms.nodes)
       nodes.push_back({node.first, node.count});
-    parts.push_back({worker, part.client, nodes, part.terms.memory.size()});
-    append(all.memory, part.terms.memory);
+    parts.push_back({worker, part.client, nodes, part.memory.size(), part.rows});
+    append(all.memory, part.memory);
   }
   all.text = json.dump();
   return all;
@@ -113,6 +137,7 @@ void Service::restore(std::string_view text, std::span<const std::byte> memory) 
            from.take(json.at("shard_bytes").get<std::size_t>()), 0);
       const auto sum = from.take(shard_->sum().size());
       if (!sum.empty()) std::memcpy(shard_->sum().data(), sum.data(), sum.size());
+      restore_row_sums(json.at("row_sums").get<std::vector<std::size_t>>(), from, *shard_);
       ledger_.emplace(settings_->server.staleness);
       ledger_->restore(workers_of(json.at("workers")),
                        json.at("histogram").get<std::map<std::int64_t, std::int64_t>>());
@@ -141,10 +166,12 @@ void Service::restore(std::string_view text, std::span<const std::byte> memory) 
       Part& part = parts_[one.at(0).get<int>()];
       part.client = one.at(1).get<int>();
       part.own = from.take_copy(one.at(3).get<std::size_t>());
+      part.memory = part.own;
+      one.at(4).get_to(part.rows);
+      std::vector<kernel::LeafRange> nodes;
       for (const auto& node : one.at(2))
-        part.terms.nodes.push_back(
-            {node.at(0).get<std::uint32_t>(), node.at(1).get<std::uint32_t>()});
-      part.terms.memory = part.own;
+        nodes.push_back({node.at(0).get<std::uint32_t>(), node.at(1).get<std::uint32_t>()});
+      part.terms = terms_of(nodes, part.rows, part.memory);
     }
   } catch (const nlohmann::json::exception&) {
     throw MismatchError("a copy of a shard has a description that cannot be read");

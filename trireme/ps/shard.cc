@@ -34,7 +34,8 @@ Shard::Shard(ServedModel model, int server, const OptimizerOptions& optimizer)
       server_(server),
       weights_memory_(zeros(model_.bytes(server))),
       sum_memory_(zeros(model_.sum_bytes(server))),
-      optimizer_(optim::make_optimizer(optimizer)) {
+      optimizer_(optim::make_optimizer(optimizer)),
+      rows_(model_.tables(), server, model_.servers(), optimizer) {
   require_elementwise(optimizer_->name());
   weights_ = bytes_of(weights_memory_);
   sum_ = bytes_of(sum_memory_);
@@ -78,10 +79,12 @@ std::optional<std::uint32_t> Shard::first_not_finite(const std::byte* gradient) 
 
 std::optional<std::string> Shard::push(std::span<const std::byte> gradient, double rate,
                                        double scale, std::span<const std::byte> before,
-                                       double lambda) {
+                                       double lambda, std::span<const RowsView> rows) {
   TRIREME_CHECK(gradient.size() == bytes());
   if (const auto broken = first_not_finite(gradient.data()))
     return model_.parameters()[*broken].name;
+  if (auto broken = rows_.first_not_finite(rows)) return broken;
+  if (!rows.empty()) rows_.update(rows, rate, scale);
   if (before.empty() || lambda <= 0) {
     update(gradient.data(), rate, scale);
   } else {
@@ -109,6 +112,7 @@ void Shard::compensate(const std::byte* gradient, const std::byte* before, doubl
 void Shard::fold(std::span<const Terms> workers, std::uint32_t total) {
   std::vector<kernel::LeafRange> nodes;
   std::vector<const std::byte*> memory;
+  std::vector<std::vector<RowsView>> rows;
   std::uint32_t covered = 0;
   for (const Terms& terms : workers) {
     TRIREME_CHECK(terms.memory.size() == terms.nodes.size() * sum_.size());
@@ -117,6 +121,7 @@ void Shard::fold(std::span<const Terms> workers, std::uint32_t total) {
       memory.push_back(terms.memory.data() + i * sum_.size());
       covered += terms.nodes[i].count;
     }
+    rows.insert(rows.end(), terms.rows.begin(), terms.rows.end());
   }
   // A batch with parts left out has no tree: operands are added as if they were one leaf each, the
   // first to the second, their sum to the third.
@@ -125,6 +130,10 @@ void Shard::fold(std::span<const Terms> workers, std::uint32_t total) {
     steps = kernel::fold_steps(nodes, total);
   } else {
     for (std::uint16_t i = 1; i < nodes.size(); ++i) steps.push_back({0, i});
+  }
+  if (!rows.empty()) {
+    TRIREME_CHECK(rows.size() == nodes.size());
+    rows_.fold(rows, steps);
   }
   const tensor::FlatMath& math = tensor::flat_math({});
   const auto fold_one = [&](const ServedModel::Slice& slice) {
@@ -148,10 +157,15 @@ std::vector<double> Shard::chunk_squares() const {
 }
 
 std::optional<std::uint32_t> Shard::first_not_finite() const {
-  return first_not_finite(sum_.data());
+  if (const auto parameter = first_not_finite(sum_.data())) return parameter;
+  if (rows_.first_not_finite()) return static_cast<std::uint32_t>(model_.parameters().size());
+  return std::nullopt;
 }
 
-void Shard::apply(double rate, double scale) { update(sum_.data(), rate, scale); }
+void Shard::apply(double rate, double scale) {
+  rows_.apply(rate, scale);
+  update(sum_.data(), rate, scale);
+}
 
 void Shard::update(const std::byte* gradient, double rate, double scale) {
   std::vector<const void*> gradients;

@@ -17,16 +17,18 @@
 
 #include "trireme/kernel/tree_sum.h"
 #include "trireme/optim/optimizer.h"
+#include "trireme/ps/row_shard.h"
 #include "trireme/ps/served_model.h"
 #include "trireme/tensor/flat_math.h"
 
 namespace trireme::inline v0::ps {
 
 /// A worker's part of a sum over micro-batches: nodes of the tree sum (docs/numerics.md), one after
-/// the other, each of ServedModel::sum_bytes().
+/// the other, each of ServedModel::sum_bytes(). Of each node, too, the rows of each table; or none.
 struct Terms {
   std::vector<kernel::LeafRange> nodes;
   std::span<const std::byte> memory;
+  std::vector<std::vector<RowsView>> rows = {};
 };
 
 class Shard {
@@ -43,20 +45,25 @@ class Shard {
   void set_weights(std::span<const std::byte> weights);
   std::span<const std::byte> weights() const noexcept { return weights_; }
 
-  /// One update by a gradient of bytes(), times `scale`. Nothing changes if it holds an infinity or a
-  /// NaN: then the result names the parameter. `before`: the weights that the gradient is of. If they
-  /// are given and lambda > 0, the gradient g (after `scale`) becomes g + lambda g g (w - before)
-  /// (DC-ASGD: Zheng et al. 2017, arXiv:1609.08326).
+  /// One update by a gradient of bytes() and `rows` of each table, times `scale`. Nothing changes if
+  /// one holds an infinity or a NaN: then the result names the parameter or the row. `before`: the
+  /// weights that the gradient is of. If they are given and lambda > 0, the gradient g (after `scale`)
+  /// becomes g + lambda g g (w - before) (DC-ASGD: Zheng et al. 2017, arXiv:1609.08326); not that of
+  /// rows, which workers seldom change at the same time.
   std::optional<std::string> push(std::span<const std::byte> gradient, double rate, double scale,
-                                  std::span<const std::byte> before = {}, double lambda = 0);
+                                  std::span<const std::byte> before = {}, double lambda = 0,
+                                  std::span<const RowsView> rows = {});
 
   /// Adds the workers' terms of a batch of `total` micro-batches. If their nodes cover it, the bits
   /// are those of the tree sum; else they are added in their order.
   void fold(std::span<const Terms> workers, std::uint32_t total);
-  /// Of the folded sum: the sums of squares of each chunk of 4,096 elements, and the first parameter
-  /// that is not finite.
+  /// Of the folded sum: the sums of squares of each chunk of 4,096 elements of parameters, and the
+  /// first parameter that is not finite; the number of parameters, if only a row is not.
   std::vector<double> chunk_squares() const;
   std::optional<std::uint32_t> first_not_finite() const;
+  /// The rows of tables that this server has.
+  RowShard& rows() noexcept { return rows_; }
+  const RowShard& rows() const noexcept { return rows_; }
   /// One update by the folded sum, times `scale`.
   void apply(double rate, double scale);
 
@@ -79,6 +86,7 @@ class Shard {
   std::span<std::byte> weights_, sum_;
   at::Tensor weights_memory_, sum_memory_;
   std::unique_ptr<optim::Optimizer> optimizer_;
+  RowShard rows_;
 };
 
 }  // namespace trireme::inline v0::ps

@@ -247,7 +247,8 @@ struct DataParallel::Impl final : parallel::StepTarget {
 
   // StepTarget
   std::string name_of(std::size_t parameter) const override {
-    return trained.tensors().trainable[parameter].first;
+    const auto& all = trained.tensors().trainable;
+    return parameter < all.size() ? all[parameter].first : "a row of an embedding";  // ServerSync
   }
   double learning_rate() const override { return trained.learning_rate(); }
   void check_first_gradients() override {}
@@ -317,7 +318,7 @@ double DataParallel::gradient_norm() const noexcept { return impl_->gradient_nor
 int DataParallel::stop_signal() const noexcept { return impl_->engine.stop_signal(); }
 bool DataParallel::all_ranks_return() const { return impl_->all_return; }
 
-std::string DataParallel::weights_hash() { return parallel::hash_of(impl_->trained.tensors().all); }
+std::string DataParallel::weights_hash() { return impl_->trained.weights_hash(); }
 
 std::vector<NamedShard> DataParallel::state() { return impl_->trained.state(); }
 

@@ -3,6 +3,7 @@
 #include <ATen/ops/full_like.h>
 
 #include "trireme/base/error.h"
+#include "trireme/strategy/served.h"
 #include "trireme/tensor/determinism.h"
 #include "trireme/tensor/loss_gradient.h"
 #include "trireme/tensor/random.h"
@@ -25,6 +26,8 @@ std::string LaneRunner::why_one_lane(const Grid& grid) const {
   for (const auto& [name, buffer] : whole_.store.buffers())
     if (!whole_.statistics.covers(buffer))
       return "\"" + name + "\" is a buffer, which micro-batches change in their order";
+  if (!embeddings_in(whole_.blocks).empty())
+    return "rows of embeddings come from servers for one micro-batch at a time";
   if (env_.world->transport_name() == "sim") return "simulated ranks are threads already";
   return {};
 }

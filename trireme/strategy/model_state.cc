@@ -13,9 +13,10 @@
 namespace trireme::inline v0::parallel {
 
 // Where ranks hold parts, only one parameter at a time is whole.
-std::string ModelState::hash() const {
+std::string ModelState::hash(std::vector<NamedShard> more) const {
   if (grid_.pipeline != nullptr) return pipeline_hash();
   std::vector<NamedShard> whole = whole_tensors();
+  std::move(more.begin(), more.end(), std::back_inserter(whole));
   std::map<std::string, std::uint32_t> cut;  // parameters by name
   if (!masters_are_whole()) {
     for (std::uint32_t i = 0; i < parts_.whole().store.parameters().size(); ++i)

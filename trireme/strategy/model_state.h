@@ -21,8 +21,9 @@ class ModelState {
       : grid_(grid), pipeline_(pipeline), parts_(parts), groups_(groups) {}
 
   /// SHA-256 (hex) over all weights and buffers in name order: name, shape, type, bytes. Collective
-  /// where ranks hold parts; then only one parameter at a time is whole.
-  std::string hash() const;
+  /// where ranks hold parts; then only one parameter at a time is whole. `more`: whole tensors that
+  /// count, too.
+  std::string hash(std::vector<NamedShard> more = {}) const;
   /// This rank's weights and buffers.
   std::vector<NamedShard> shards() const;
   /// This rank's shards, some of which are of a part of a cut tensor, as shards of whole tensors.

@@ -1,10 +1,27 @@
 #include "trireme/strategy/served.h"
 
+#include <algorithm>
+
 #include "trireme/base/error.h"
+#include "trireme/models/module_block.h"
 #include "trireme/net/alone_transport.h"
+#include "trireme/ps/local_rows.h"
 #include "trireme/sync/sync_plan.h"
 
 namespace trireme::inline v0::parallel {
+namespace {
+
+// "exp_avg", ... of tensors such as "layer.0.weight.exp_avg".
+std::vector<std::string> kinds_of_state(optim::Optimizer& optimizer) {
+  std::vector<std::string> kinds;
+  for (const NamedShard& shard : optimizer.state()) {
+    std::string kind = shard.name.substr(shard.name.rfind('.') + 1);
+    if (std::find(kinds.begin(), kinds.end(), kind) == kinds.end()) kinds.push_back(kind);
+  }
+  return kinds;
+}
+
+}  // namespace
 
 StrategyContext context_for(const StrategyContext& env, const std::string& sync,
                             const ServerOptions& server) {
@@ -46,6 +63,41 @@ std::unique_ptr<ps::RemoteOptimizer> make_remote_optimizer(const StrategyContext
 std::string server_figures(optim::Optimizer& optimizer) {
   auto* remote = dynamic_cast<ps::RemoteOptimizer*>(&optimizer);
   return remote != nullptr ? remote->client().figures() : std::string();
+}
+
+std::vector<models::ServerEmbedding*> embeddings_in(const Stage& stage) {
+  std::vector<models::ServerEmbedding*> all;
+  for (const Stage::Member& member : stage.members()) {
+    if (const auto module = models::module_of(member.block)) {
+      const auto own = models::embeddings_of(*module);
+      all.insert(all.end(), own.begin(), own.end());
+    }
+  }
+  return all;
+}
+
+std::vector<models::ServerEmbedding*> embeddings_in(const ModelParts& parts) {
+  std::vector<models::ServerEmbedding*> all;
+  for (const auto& part : parts.parts()) {
+    const auto own = embeddings_in(part->blocks);
+    all.insert(all.end(), own.begin(), own.end());
+  }
+  return all;
+}
+
+std::shared_ptr<ps::RowStore> connect_rows(const std::vector<models::ServerEmbedding*>& embeddings,
+                                           optim::Optimizer& optimizer) {
+  if (embeddings.empty()) return nullptr;
+  std::vector<ps::ServedTable> tables = ps::tables_of(embeddings);
+  std::shared_ptr<ps::RowStore> store;
+  if (auto* remote = dynamic_cast<ps::RemoteOptimizer*>(&optimizer)) {
+    store = remote->set_tables(std::move(tables));
+  } else {
+    store = std::make_shared<ps::LocalRows>(std::move(tables),
+                                            [own = &optimizer] { return kinds_of_state(*own); });
+  }
+  ps::connect(embeddings, store);
+  return store;
 }
 
 }  // namespace trireme::inline v0::parallel

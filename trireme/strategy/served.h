@@ -3,8 +3,12 @@
 #pragma once
 
 #include <memory>
+#include <vector>
 
+#include "trireme/models/server_embedding.h"
 #include "trireme/ps/remote_optimizer.h"
+#include "trireme/ps/row_store.h"
+#include "trireme/sync/model_parts.h"
 #include "trireme/sync/strategy_context.h"
 
 namespace trireme::inline v0::parallel {
@@ -18,5 +22,13 @@ std::unique_ptr<ps::RemoteOptimizer> make_remote_optimizer(const StrategyContext
                                                            const OptimizerOptions& optimizer);
 /// ParameterClient::figures(); empty if `optimizer` is not on servers.
 std::string server_figures(optim::Optimizer& optimizer);
+
+/// The embeddings in a stage's blocks, or in all of a rank's, whose rows are on servers.
+std::vector<models::ServerEmbedding*> embeddings_in(const Stage& stage);
+std::vector<models::ServerEmbedding*> embeddings_in(const ModelParts& parts);
+/// Connects embeddings to their rows, before the optimizer is attached: to those of its servers, or in a
+/// process without servers to those of a checkpoint. Null: there are no embeddings.
+std::shared_ptr<ps::RowStore> connect_rows(const std::vector<models::ServerEmbedding*>& embeddings,
+                                           optim::Optimizer& optimizer);
 
 }  // namespace trireme::inline v0::parallel

@@ -1,16 +1,13 @@
-// Training with parameter servers, on the simulated network: ranks 0 ... W-1 are workers, servers
-// follow.
+// Training with parameter servers, on the simulated network.
 #include <ATen/Functions.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <atomic>
 #include <map>
 
 #include "trireme/base/error.h"
 #include "trireme/models/gpt.h"
-#include "trireme/net/sim/sim_channels.h"
-#include "trireme/ps/server.h"
+#include "trireme/strategy/server_training_test.h"
 #include "trireme/strategy/strategy.h"
 #include "trireme/sync/strategy_context.h"
 #include "trireme/tensor/random.h"
@@ -19,7 +16,7 @@
 namespace trireme::server_training_test {
 namespace {
 
-using namespace std::chrono_literals;
+using testing::run_with_servers;
 
 constexpr std::int64_t kBlock = 8, kVocab = 20;
 
@@ -81,48 +78,6 @@ Outcome train(const parallel::StrategyContext& context, int rank, const Strategy
   outcome.state = sums_of(strategy);
   outcome.hash = strategy.weights_hash();
   return outcome;
-}
-
-using Body = std::function<void(int worker, const parallel::StrategyContext& env)>;
-
-void run_with_servers(int workers, int servers, const Body& body, std::uint64_t seed = 1) {
-  net::SimNetwork network(workers + servers, {.seed = seed});
-  net::SimChannels channels(network, {.shared_memory = seed % 2 == 0});
-  std::atomic<int> ended = 0, listening = 0;
-  const auto wake_all = [&] {
-    for (int rank = 0; rank < workers + servers; ++rank) network.waiter(rank)->wake();
-  };
-  network.run([&](int rank) {
-    const auto waiter = network.waiter(rank);
-    if (rank >= workers) {
-      const auto acceptor = channels.listen(rank);
-      ++listening;
-      wake_all();
-      return ps::ParameterServer(waiter, *acceptor, {.number = rank - workers}).run([&] {
-        return ended == workers;
-      });
-    }
-    waiter->wait_until([&] { return listening == servers; }, TimePoint::max());
-    try {
-      comm::Communicator all(network.transport(rank), {});
-      std::vector<int> members(static_cast<std::size_t>(workers));
-      for (int one = 0; one < workers; ++one) members[static_cast<std::size_t>(one)] = one;
-      const auto world = all.subgroup(members, "workers");
-      parallel::StrategyContext env{.world = world.get()};
-      env.servers = {.count = servers,
-                     .dial =
-                         [&](int server) {
-                           return channels.dial(rank, "sim:" + std::to_string(workers + server));
-                         },
-                     .worker = rank,
-                     .workers = workers};
-      body(rank, env);
-    } catch (const std::exception& error) {
-      ADD_FAILURE() << "worker " << rank << ", seed " << seed << ": " << error.what();
-    }
-    ++ended;
-    wake_all();
-  });
 }
 
 TEST(ServerTraining, SynchronousStepsHaveTheBitsOfPlainDataParallel) {

@@ -114,6 +114,7 @@ Strategy::Impl::Impl(const parallel::StrategyContext& own_env, const models::Blo
       parts(parallel::build_model({env, options, plan, pipeline, grid, layers}, model, stages_note,
                                   mapped)),
       optimizer(std::move(own_optimizer)),
+      rows(parallel::connect_rows(parallel::embeddings_in(parts), *optimizer)),
       rate(optimizer->base_learning_rate()),
       sync(parallel::make_strategy_sync(
           {.env = env,
@@ -234,6 +235,7 @@ void Strategy::Impl::check_share(const Batch& batch, std::span<const std::uint32
 }
 
 std::string Strategy::Impl::name_of(std::size_t parameter) const {
+  if (parameter >= parts.parameters().size()) return "a row of an embedding";  // ServerSync
   return parts.parameters()[parameter].name;
 }
 
@@ -295,6 +297,7 @@ std::vector<NamedShard> Strategy::Impl::state() {
     }
   };
   add("optimizer/", optimizer->state());
+  if (rows) add("", rows->state());
   if (sync.local != nullptr) add("", sync.local->state());
   if (average) add("ema/", average->state(sync.step->owned(), parts.infos()));
   return content.of_whole(std::move(shards));
@@ -381,7 +384,7 @@ std::int64_t Strategy::gradient_bytes() const {
 
 std::string Strategy::weights_hash() {
   const auto common = impl_->common_weights();
-  return impl_->content.hash();
+  return impl_->content.hash(impl_->rows ? impl_->rows->weights() : std::vector<NamedShard>());
 }
 
 std::vector<NamedShard> Strategy::state() { return impl_->state(); }

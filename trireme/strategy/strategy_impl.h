@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "trireme/ps/row_store.h"
 #include "trireme/strategy/evaluator.h"
 #include "trireme/strategy/lane_runner.h"
 #include "trireme/strategy/layer_group.h"
@@ -58,7 +59,8 @@ struct Strategy::Impl final : parallel::StepTarget {
   std::optional<parallel::MappedState> mapped;  // outlives what lies in it
   parallel::ModelParts parts;
   std::unique_ptr<optim::Optimizer> optimizer;
-  double rate;  // of the next update
+  std::shared_ptr<ps::RowStore> rows;  // of embeddings; null: the model has none
+  double rate;                         // of the next update
   parallel::StrategySync sync;
   std::optional<parallel::WeightAverage> average;
   bool averaged = false;  // weights and averages are swapped

@@ -6,6 +6,7 @@
 #include <numeric>
 #include <utility>
 
+#include "trireme/base/error.h"
 #include "trireme/ps/server_sync.h"
 #include "trireme/strategy/served.h"
 #include "trireme/sync/torch_optimizer.h"
@@ -38,6 +39,7 @@ TrainedModule::TrainedModule(const StrategyContext& env, torch::nn::Module& modu
     : env_(env),
       optimizer_(optimizer),
       sync_name_(options.sync),
+      embeddings_(models::embeddings_of(module)),
       tensors_(checked_tensors(module, optimizer, options)),
       device_(device_in(tensors_, env)),
       plan_(plan_sync(options.sync, env.world->size(), 0, env.local_size)),
@@ -46,6 +48,12 @@ TrainedModule::TrainedModule(const StrategyContext& env, torch::nn::Module& modu
 std::unique_ptr<ParameterSync> TrainedModule::make_sync(const DataParallelOptions& options,
                                                         const std::function<Work()>& barrier) {
   if (plan_.served) return make_served(options, barrier);
+  if (!embeddings_.empty())
+    throw ConfigError("the rows of embedding \"" + embeddings_.front()->table().name +
+                          "\" are trained by parameter servers",
+                      {.rank = env_.world->rank(),
+                       .operation = "DataParallel",
+                       .advice = "Use sync = \"server\" in a job with servers."});
   return plan_.sharded() ? make_sharded(options, barrier) : make_plain(options, barrier);
 }
 
@@ -75,6 +83,7 @@ void TrainedModule::move_into_store() {
 std::unique_ptr<ParameterSync> TrainedModule::make_served(const DataParallelOptions& options,
                                                           const std::function<Work()>& barrier) {
   remote_ = make_remote_optimizer(env_, server_options_of(options), own_optimizer(optimizer_));
+  rows_ = connect_rows(embeddings_, *remote_);
   move_into_store();
   auto sync = std::make_unique<ps::ServerSync>(
       SyncSetup{.plan = plan_,
@@ -159,6 +168,8 @@ std::vector<NamedShard> TrainedModule::state() {
       shard.name.insert(0, "optimizer/");
       state.push_back(std::move(shard));
     }
+    if (rows_)
+      for (NamedShard& shard : rows_->state()) state.push_back(std::move(shard));
     return state;
   }
   const auto slices = sync_->owned();
@@ -173,6 +184,13 @@ std::vector<NamedShard> TrainedModule::state() {
                        .local = tensor.detach()});
   }
   return state;
+}
+
+std::string TrainedModule::weights_hash() {
+  NamedTensors all = tensors_.all;
+  if (rows_)
+    for (const NamedShard& shard : rows_->weights()) all.emplace_back(shard.name, shard.local);
+  return hash_of(all);
 }
 
 std::int64_t TrainedModule::optimizer_updates() {

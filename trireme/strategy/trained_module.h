@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "trireme/ps/remote_optimizer.h"
+#include "trireme/ps/row_store.h"
 #include "trireme/strategy/module_tensors.h"
 #include "trireme/sync/optimizer_shards.h"
 #include "trireme/sync/parameter_store.h"
@@ -31,6 +32,8 @@ class TrainedModule {
 
   const ModuleTensors& tensors() const noexcept { return tensors_; }
   const SyncPlan& plan() const noexcept { return plan_; }
+  /// SHA-256 over parameters, buffers and rows of embeddings.
+  std::string weights_hash();
   ParameterSync& sync() noexcept { return *sync_; }
   torch::optim::Optimizer& optimizer() const noexcept { return optimizer_; }
   /// Updates since the start of the training.
@@ -68,6 +71,7 @@ class TrainedModule {
   const StrategyContext& env_;
   torch::optim::Optimizer& optimizer_;
   const std::string sync_name_;
+  const std::vector<models::ServerEmbedding*> embeddings_;
   const ModuleTensors tensors_;
   const Device device_;  // of the parameters
   const SyncPlan plan_;
@@ -75,6 +79,7 @@ class TrainedModule {
   std::optional<OptimizerShards> shards_;        // under ZeRO
   ShardGroups groups_;                           // under ZeRO
   std::unique_ptr<ps::RemoteOptimizer> remote_;  // with servers; owned() is whole
+  std::shared_ptr<ps::RowStore> rows_;           // of embeddings on servers; null: none
   std::unique_ptr<ParameterSync> sync_;
   std::int64_t steps_ = 0;
 };

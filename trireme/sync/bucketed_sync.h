@@ -22,7 +22,7 @@ class BucketedSync : public ParameterSync {
  public:
   void begin_micro(std::uint32_t microbatch, double weight) final;
   void gradient(ParameterUse use, std::uint32_t microbatch, at::Tensor leaf) noexcept final;
-  std::optional<Refusal> refusal() const final;
+  std::optional<Refusal> refusal() const override;
   void settle() final;
   std::span<optim::OwnedSlice> owned() final { return slices_; }
   std::size_t gradient_bytes() const final { return sums_.bytes(); }

@@ -7,6 +7,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -22,6 +23,9 @@ struct NamedShard {
   std::vector<std::int64_t> shape;
   std::int64_t begin = 0, end = 0;
   at::Tensor local;
+  /// If set, a whole tensor of as many rows (elements of its first dim) as have been saved: instead of
+  /// a write to `local`, load() is called with the saved tensor.
+  std::function<void(const at::Tensor& saved)> load = {};
 };
 
 /// Everything a Checkpointer saves. Called at a step boundary on every rank.

@@ -14,13 +14,15 @@ namespace trireme::inline v0::train {
 namespace {
 
 Registry<DataFamily>& data() {
-  static Registry<DataFamily> all("kind of data", {text_data(), masked_text_data(), image_data()});
+  static Registry<DataFamily> all("kind of data",
+                                  {text_data(), masked_text_data(), image_data(), criteo_data()});
   return all;
 }
 
 Registry<LossFamily>& losses() {
   static Registry<LossFamily> all("loss", {{.name = "tokens", .loss = token_loss()},
-                                           {"classes", token_loss(), class_matches()}});
+                                           {"classes", token_loss(), class_matches()},
+                                           {"binary", binary_loss(), binary_matches()}});
   return all;
 }
 

@@ -41,9 +41,16 @@ void register_loss(LossFamily family);
 const LossFamily* find_loss(const std::string& name);
 std::vector<std::string> loss_names();
 
-/// The data of this release: bytes of text; text with some bytes hidden; CIFAR-10's images.
+/// The data of this release: bytes of text; text with some bytes hidden; CIFAR-10's images; Criteo's
+/// click log.
 DataFamily text_data();
 DataFamily masked_text_data();
 DataFamily image_data();
+DataFamily criteo_data();
+
+/// Cross-entropy of a yes or no: the output is the logit of yes, the field "targets" 0 or 1; and the
+/// number of right answers.
+Loss binary_loss();
+Loss binary_matches();
 
 }  // namespace trireme::inline v0::train

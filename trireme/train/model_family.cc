@@ -15,7 +15,8 @@ namespace {
 }
 
 Registry<ModelFamily>& families() {
-  static Registry<ModelFamily> all("model", {gpt_family(), resnet18_family(), bert_family()});
+  static Registry<ModelFamily> all("model", {gpt_family(), resnet18_family(), bert_family(),
+                                             dlrm_family(), wide_and_deep_family()});
   return all;
 }
 

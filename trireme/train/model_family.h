@@ -115,5 +115,7 @@ class ParameterCount {
 ModelFamily gpt_family();
 ModelFamily resnet18_family();
 ModelFamily bert_family();
+ModelFamily dlrm_family();
+ModelFamily wide_and_deep_family();
 
 }  // namespace trireme::inline v0::train

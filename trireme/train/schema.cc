@@ -44,7 +44,8 @@ void add_model_keys(config::Schema& schema, const ModelFamily& family, const Dat
   for (const config::Key& key : data.keys) schema.add(key);
   schema.add({"train.loss", family.loss,
               "What is minimized: tokens, cross-entropy; classes, the same, and validation tells "
-              "the share of right answers; or a loss of the program's own.",
+              "the share of right answers; binary, that of a yes or no; or a loss of the program's "
+              "own.",
               0, 0, loss_names()});
 }
 
