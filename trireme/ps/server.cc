@@ -23,19 +23,20 @@ struct ParameterServer::Connection {
   Work received, sent;
   bool serving = false;
   std::string head;
-  std::vector<std::byte> memory;  // of the reply that is being sent
+  std::vector<std::byte> memory;  // of the reply that is being sent; never made smaller
 };
 
 ParameterServer::ParameterServer(std::shared_ptr<Waiter> waiter, net::Acceptor& acceptor,
-                                 int number, Service::OnUpdate on_update)
+                                 int number, Service::OnUpdate on_update, int threads)
     : waiter_(std::move(waiter)),
       acceptor_(acceptor),
+      team_(waiter_, threads),
       service_(
           number,
           [this](int client, const Reply& reply, std::span<const std::byte> memory) {
             answer(client, reply, memory);
           },
-          std::move(on_update)) {}
+          std::move(on_update), team_.spread()) {}
 
 ParameterServer::~ParameterServer() {
   for (const auto& [client, connection] : connections_) connection->channel->close();
@@ -107,20 +108,20 @@ void ParameterServer::answer(int client, const Reply& reply, std::span<const std
   Reply own = reply;
   own.memory.bytes = memory.size();
   const Memory& into = connection.request.into;
-  std::span<std::byte> area;
+  std::span<std::byte> area, payload;
   if (into.area >= 0 && !memory.empty() && memory.size() <= into.bytes)
     area = connection.channel->area_of_peer(static_cast<std::uint32_t>(into.area));
-  connection.memory.clear();
   if (!memory.empty() && area.size() >= memory.size()) {
     own.memory.area = into.area;
-    std::copy(memory.begin(), memory.end(), area.begin());
+    team_.copy(area.data(), memory.data(), memory.size());
   } else {
-    connection.memory.assign(memory.begin(), memory.end());
+    if (connection.memory.size() < memory.size()) connection.memory.resize(memory.size());
+    team_.copy(connection.memory.data(), memory.data(), memory.size());
+    payload = std::span(connection.memory).first(memory.size());
   }
   connection.head = to_text(own);
   try {
-    connection.sent =
-        connection.channel->send(std::as_bytes(std::span(connection.head)), connection.memory);
+    connection.sent = connection.channel->send(std::as_bytes(std::span(connection.head)), payload);
   } catch (const Error&) {  // the next receive tells
   }
   connection.serving = false;

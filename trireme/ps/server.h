@@ -13,14 +13,15 @@
 #include "trireme/base/work.h"
 #include "trireme/net/channel.h"
 #include "trireme/ps/service.h"
+#include "trireme/ps/team.h"
 
 namespace trireme::inline v0::ps {
 
 class ParameterServer {
  public:
-  /// `acceptor` outlives it.
+  /// `acceptor` outlives it. `threads`: of which it goes over large memory (team.h).
   ParameterServer(std::shared_ptr<Waiter> waiter, net::Acceptor& acceptor, int number,
-                  Service::OnUpdate on_update = {});
+                  Service::OnUpdate on_update = {}, int threads = 1);
   ~ParameterServer();
 
   /// Serves until `ended` returns true; it is asked whenever the waiter wakes.
@@ -39,6 +40,7 @@ class ParameterServer {
 
   const std::shared_ptr<Waiter> waiter_;
   net::Acceptor& acceptor_;
+  Team team_;
   Service service_;
   std::map<int, std::unique_ptr<Connection>> connections_;
   int next_client_ = 0;
