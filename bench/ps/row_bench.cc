@@ -123,7 +123,7 @@ class CountingChannel final : public net::Channel {
   const std::string address = acceptor->address();
   if (write(address_pipe, address.data(), address.size()) < 0) _exit(1);
   close(address_pipe);
-  ps::ParameterServer(waiter, *acceptor, 0).run([] { return false; });
+  ps::ParameterServer(waiter, *acceptor, {}).run([] { return false; });
   _exit(0);
 }
 

@@ -3,14 +3,17 @@
 //
 //     trireme launch --workers W --servers S --bind none -- bench.servers [--mode async|sync]
 //             [--transport shm|tcp] [--bytes 67108864] [--optimizer sgd|adamw] [--seconds 2]
-//             [--staleness -1] [--work 0,0,...] [--memory]
+//             [--staleness -1] [--copies] [--work MS,MS,...] [--hiccup 0] [--spin] [--memory]
 //
-// An exchange begins with a gradient in a worker's own memory and ends with new weights in its own
-// memory. It counts from when the one before ended, so in mode async a worker also waits while a
-// server serves another. --work: milliseconds that each worker computes between two exchanges (it
-// spins); they count in the number of steps, not in the time of an exchange. Each worker prints a
-// JSON line: exchanges, their median seconds, exchanges a second, and with --memory the growth of its
-// resident memory and of the servers' from a tenth of the time to its end.
+// An exchange begins with a gradient in the memory that the client gives for it, and ends with new
+// weights in memory that the worker can use; with --copies it begins and ends in other memory of the
+// worker's. In mode async a worker also waits while a server serves another.
+//
+// --work: milliseconds that each worker works between two exchanges: it sleeps, as if a device
+// computed, or with --spin keeps a core busy. --hiccup: the share of steps (by chance, alike in every
+// run) in which a worker's work takes 5 times as long. Each worker prints a JSON line: exchanges, their
+// median seconds, exchanges a second, the share of the time that it worked, and with --memory the
+// growth of its resident memory and of the servers' from a tenth of the time to its end.
 #include <unistd.h>
 
 #include <algorithm>
@@ -18,6 +21,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
+#include <random>
 #include <sstream>
 #include <string>
 #include <vector>
@@ -35,12 +39,14 @@ using namespace trireme;
 using Seconds = std::chrono::duration<double>;
 
 struct Options {
-  bool sync = false, tcp = false, memory = false;
+  bool sync = false, tcp = false, copies = false, memory = false;
   std::size_t bytes = 64 << 20;
   std::string optimizer = "sgd";
   double seconds = 2;
   std::int64_t staleness = -1;
   std::vector<double> work;  // milliseconds, by worker
+  double hiccup = 0;
+  bool spin = false;
 };
 
 Options parse(int argc, char** argv) {
@@ -60,6 +66,12 @@ Options parse(int argc, char** argv) {
       options.seconds = std::stod(value());
     } else if (key == "--staleness") {
       options.staleness = std::stol(value());
+    } else if (key == "--hiccup") {
+      options.hiccup = std::stod(value());
+    } else if (key == "--spin") {
+      options.spin = true;
+    } else if (key == "--copies") {
+      options.copies = true;
     } else if (key == "--memory") {
       options.memory = true;
     } else if (key == "--work") {
@@ -117,7 +129,7 @@ class Worker {
     const TimePoint start = job_.waiter()->now();
     long resident = 0;
     for (TimePoint now = start; more(now - start);) {
-      compute();
+      work();
       const TimePoint before = job_.waiter()->now();
       exchange();
       now = job_.waiter()->now();
@@ -138,20 +150,25 @@ class Worker {
     return longest < options_.seconds;
   }
 
-  void compute() {
+  void work() {
     const auto rank = static_cast<std::size_t>(job_.rank());
     if (rank >= options_.work.size()) return;
-    const TimePoint end = job_.waiter()->now() +
-                          std::chrono::duration_cast<Duration>(Seconds(options_.work[rank] / 1000));
-    while (job_.waiter()->now() < end) {
+    double seconds = options_.work[rank] / 1000;
+    if (std::uniform_real_distribution<double>(0, 1)(random_) < options_.hiccup) seconds *= 5;
+    const auto time = std::chrono::duration_cast<Duration>(Seconds(seconds));
+    worked_ += time;
+    if (!options_.spin) return job_.waiter()->sleep(time);
+    for (const TimePoint end = job_.waiter()->now() + time; job_.waiter()->now() < end;) {
     }
   }
 
   void exchange() {
     for (int server = 0; server < client_.servers(); ++server) {
       const auto& own = gradients_[static_cast<std::size_t>(server)];
-      std::memcpy(client_.gradient(server).data(), own.data(), own.size() * sizeof(float));
+      if (options_.copies || !filled_)
+        std::memcpy(client_.gradient(server).data(), own.data(), own.size() * sizeof(float));
     }
+    filled_ = true;
     if (options_.sync) {
       const auto rank = static_cast<std::uint32_t>(job_.rank());
       client_.sum({{rank, 1}}, static_cast<std::uint32_t>(job_.num_workers()));
@@ -159,7 +176,7 @@ class Worker {
     } else {
       client_.push(1e-3, 1);
     }
-    for (int server = 0; server < client_.servers(); ++server) {
+    for (int server = 0; options_.copies && server < client_.servers(); ++server) {
       auto& own = weights_[static_cast<std::size_t>(server)];
       std::memcpy(own.data(), client_.weights(server).data(), own.size() * sizeof(float));
     }
@@ -188,9 +205,10 @@ class Worker {
     std::sort(times_.begin(), times_.end());
     std::printf(
         "{\"worker\": %d, \"exchanges\": %zu, \"median_seconds\": %.9f, \"longest_seconds\": %.6f, "
-        "\"per_second\": %.3f, \"grown_bytes\": %ld}\n",
+        "\"per_second\": %.3f, \"worked\": %.4f, \"grown_bytes\": %ld}\n",
         job_.rank(), times_.size(), times_[times_.size() / 2], times_.back(),
-        static_cast<double>(times_.size()) / took, options_.memory ? grown : 0L);
+        static_cast<double>(times_.size()) / took, Seconds(worked_).count() / took,
+        options_.memory ? grown : 0L);
     std::fflush(stdout);
   }
 
@@ -198,7 +216,10 @@ class Worker {
   const Options& options_;
   ps::ParameterClient client_;
   std::vector<std::vector<float>> gradients_, weights_;  // this worker's own, by server
+  std::mt19937 random_{static_cast<unsigned>(job_.rank())};
+  Duration worked_{};
   std::vector<double> times_;
+  bool filled_ = false;  // the client's memory has the gradient
 };
 
 }  // namespace

@@ -1,13 +1,12 @@
 // What the memory allows for the exchange of bench.servers: threads that copy the bytes that must move,
 // without any message, and wait for nobody.
 //
-//     bench.servers_yardstick [BYTES [WORKERS [SECONDS [sync]]]]
+//     bench.servers_yardstick [BYTES [WORKERS [SECONDS [sync|async [copies]]]]]
 //
-// Per exchange and worker: the gradient is copied from the worker's memory into memory that the server
-// sees; the server reads it and updates its weights; these are copied into memory that the worker
-// sees, and by the worker into its own. Asynchronous: each of W threads does all of that for one worker
-// (on weights of its own: nobody waits). Synchronous: the weights are updated once for all workers, by
-// the sum of their gradients, cut among the threads. Prints a JSON line with the median seconds of
+// Per exchange and worker: the gradient is read, weights are updated and written to the worker; with
+// `copies` also a copy of the gradient before it and of the weights after it. Asynchronous: each of W
+// threads does that for one worker (on weights of its own: nobody waits). Synchronous: the weights
+// are updated once for all workers, by the sum of their gradients, cut among the threads. Prints a JSON line with the median seconds of
 // an exchange.
 #include <algorithm>
 #include <barrier>
@@ -58,6 +57,7 @@ int main(int argc, char** argv) {
   const int workers = argc > 2 ? std::atoi(argv[2]) : 2;
   const double seconds = argc > 3 ? std::atof(argv[3]) : 2;
   const bool sync = argc > 4 && std::string(argv[4]) == "sync";
+  const bool copies = argc > 5;
   const std::size_t count = bytes / sizeof(float);
   std::vector<Memory> all(static_cast<std::size_t>(workers), Memory(count));
   std::vector<std::vector<float>> weights(static_cast<std::size_t>(sync ? 1 : workers),
@@ -74,7 +74,7 @@ int main(int argc, char** argv) {
       together.arrive_and_wait();
       if (!more) return;
       const auto before = Clock::now();
-      std::memcpy(mine.sent.data(), mine.own.data(), bytes);
+      if (copies) std::memcpy(mine.sent.data(), mine.own.data(), bytes);
       if (sync) {
         together.arrive_and_wait();
         update_by_sum(weights[0].data(), all, begin, std::min(count, begin + share));
@@ -83,7 +83,7 @@ int main(int argc, char** argv) {
         update(weights[static_cast<std::size_t>(rank)].data(), mine.sent.data(),
                mine.received.data(), count);
       }
-      std::memcpy(mine.result.data(), mine.received.data(), bytes);
+      if (copies) std::memcpy(mine.result.data(), mine.received.data(), bytes);
       together.arrive_and_wait();
       if (rank != 0) continue;
       const auto now = Clock::now();

@@ -21,8 +21,8 @@ concept Elementwise = requires(const Options& options) {
 template <class Options>
 class ElementwiseOptimizer final : public SliceOptimizer {
  public:
-  explicit ElementwiseOptimizer(const Options& options)
-      : SliceOptimizer(options), options_(options) {}
+  ElementwiseOptimizer(const Options& options, Spread spread)
+      : SliceOptimizer(options), options_(options), spread_(std::move(spread)) {}
   std::string_view name() const noexcept override { return Options::kName; }
 
   void update(double learning_rate, double scale) override {
@@ -37,10 +37,14 @@ class ElementwiseOptimizer final : public SliceOptimizer {
         continue;
       }
       in_type(slices_[i], [&]<class T>(T) {
-        const Part<T> part = whole<T>(slices_[i]);
-        T* updated[rule.kShape.both] = {part.weight};
-        for (std::size_t k = 0; k < state_names_.size(); ++k) updated[k + 1] = state_of<T>(i, k);
-        kernel::apply(rule, &part.gradient, updated, part.compute, part.count);
+        const Part<T> all = whole<T>(slices_[i]);
+        spread_(all.count, [&](std::size_t begin, std::size_t end) {
+          const Part<T> part = piece(all, begin, end);
+          T* updated[rule.kShape.both] = {part.weight};
+          for (std::size_t k = 0; k < state_names_.size(); ++k)
+            if (T* state = state_of<T>(i, k)) updated[k + 1] = state + begin;
+          kernel::apply(rule, &part.gradient, updated, part.compute, part.count);
+        });
       });
       ++i;
     }
@@ -70,7 +74,14 @@ class ElementwiseOptimizer final : public SliceOptimizer {
     return end;
   }
 
+  template <class T>
+  static Part<T> piece(const Part<T>& all, std::size_t begin, std::size_t end) {
+    return {all.begin + static_cast<std::int64_t>(begin), end - begin, all.gradient + begin,
+            all.weight + begin, all.compute != nullptr ? all.compute + begin : nullptr};
+  }
+
   Options options_;
+  const Spread spread_;
 };
 
 // Calls visit(options) with default options of every optimizer.
@@ -83,10 +94,10 @@ void each_optimizer(Visit visit) {
 
 }  // namespace
 
-std::unique_ptr<Optimizer> make_optimizer(const OptimizerOptions& options) {
-  const auto make = []<class Options>(const Options& own) -> std::unique_ptr<Optimizer> {
+std::unique_ptr<Optimizer> make_optimizer(const OptimizerOptions& options, Spread spread) {
+  const auto make = [&]<class Options>(const Options& own) -> std::unique_ptr<Optimizer> {
     if constexpr (Elementwise<Options>) {
-      return std::make_unique<ElementwiseOptimizer<Options>>(own);
+      return std::make_unique<ElementwiseOptimizer<Options>>(own, std::move(spread));
     } else {
       return make_summing(own);
     }

@@ -13,6 +13,7 @@
 #include <string_view>
 #include <vector>
 
+#include "trireme/base/spread.h"
 #include "trireme/kernel/optimizers/optimizers.h"
 #include "trireme/optim/chunk_sum.h"
 #include "trireme/optim/owned_slice.h"
@@ -54,7 +55,10 @@ class Optimizer {
   virtual void set_step_count(std::int64_t count) = 0;
 };
 
-std::unique_ptr<Optimizer> make_optimizer(const OptimizerOptions& options);
+/// `spread`: how the host's memory is gone over, if the update is one rule for every element; changes
+/// no bit.
+std::unique_ptr<Optimizer> make_optimizer(const OptimizerOptions& options,
+                                          Spread spread = in_one_part);
 std::string_view name_of(const OptimizerOptions& options);
 /// What optimizer_of(name_of(options), ...) makes `options` of.
 OptimizerKeys keys_of(const OptimizerOptions& options);

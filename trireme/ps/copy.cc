@@ -2,13 +2,15 @@
 
 namespace trireme::inline v0::ps {
 
-Copy::Copy(int shard, Service::Answer answer, OnApplied on_applied)
+Copy::Copy(int shard, Service::Answer answer, OnApplied on_applied, Spread spread)
     : shard_(shard),
       on_applied_(std::move(on_applied)),
-      service_(shard, std::move(answer),
-               [this](int worker, std::int64_t version, std::int64_t staleness) {
-                 if (on_applied_) on_applied_({shard_, at_, worker, sequence_, version, staleness});
-               }) {}
+      service_(
+          shard, std::move(answer),
+          [this](int worker, std::int64_t version, std::int64_t staleness) {
+            if (on_applied_) on_applied_({shard_, at_, worker, sequence_, version, staleness});
+          },
+          std::move(spread)) {}
 
 void Copy::apply(Position at, int client, const Request& request,
                  std::span<const std::byte> memory) {

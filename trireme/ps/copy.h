@@ -26,7 +26,8 @@ using OnApplied = std::function<void(const Applied&)>;
 
 class Copy {
  public:
-  Copy(int shard, Service::Answer answer, OnApplied on_applied = {});
+  /// `spread` as Shard's.
+  Copy(int shard, Service::Answer answer, OnApplied on_applied = {}, Spread spread = in_one_part);
 
   int shard() const noexcept { return shard_; }
   Service& service() noexcept { return service_; }

@@ -66,7 +66,7 @@ void run_workers(std::uint64_t seed, int workers, int servers, const Settings& s
     const auto waiter = network.waiter(rank);
     if (rank >= workers) {
       const auto acceptor = channels.listen(rank);
-      return ParameterServer(waiter, *acceptor, rank - workers).run([&] {
+      return ParameterServer(waiter, *acceptor, {.number = rank - workers}).run([&] {
         return ended == workers;
       });
     }

@@ -41,8 +41,9 @@ struct ParameterServer::Connection {
     }
   }
 
-  net::ChannelFrame frame;        // that is being received or served
-  std::vector<std::byte> memory;  // of the reply that is being sent
+  net::ChannelFrame frame;             // that is being received or served
+  std::vector<std::byte> memory;       // of replies; never made smaller
+  std::span<const std::byte> payload;  // of the reply that is being sent
   std::string head;
   std::shared_ptr<net::Channel> channel;  // ends before what it uses
   Request request;
@@ -56,8 +57,8 @@ struct ParameterServer::Connection {
 };
 
 struct ParameterServer::Place {
-  Place(int shard, Service::Answer answer, OnApplied on_applied)
-      : copy(shard, std::move(answer), std::move(on_applied)) {}
+  Place(int shard, Service::Answer answer, OnApplied on_applied, Spread spread)
+      : copy(shard, std::move(answer), std::move(on_applied), std::move(spread)) {}
 
   Copy copy;
   std::unique_ptr<Primary> primary;       // null: a backup
@@ -71,6 +72,7 @@ ParameterServer::ParameterServer(std::shared_ptr<Waiter> waiter, net::Acceptor& 
     : waiter_(std::move(waiter)),
       acceptor_(acceptor),
       options_(std::move(options)),
+      team_(waiter_, options_.threads),
       contacts_(options_.contacts) {
   if (!contacts_.view) contacts_.view = [view = view_of_one(options_.number)] { return view; };
   adopt_view();
@@ -99,7 +101,7 @@ ParameterServer::Place& ParameterServer::place(int shard) {
         [this, shard](int client, const Reply& reply, std::span<const std::byte> memory) {
           answer(shard, client, reply, memory);
         },
-        options_.on_applied);
+        options_.on_applied, team_.spread());
   return *found;
 }
 
@@ -199,7 +201,7 @@ void ParameterServer::take_request(int client, Connection& connection) {
 
 // The worker asks for the primary again.
 void ParameterServer::refuse_elsewhere(Connection& connection) {
-  connection.memory.clear();
+  connection.payload = {};
   send(connection, to_text(Reply{.ask = connection.request.ask, .elsewhere = true}));
 }
 
@@ -264,7 +266,7 @@ void ParameterServer::send(Connection& connection, const std::string& head) {
   connection.head = head;
   try {
     connection.sent =
-        connection.channel->send(std::as_bytes(std::span(connection.head)), connection.memory);
+        connection.channel->send(std::as_bytes(std::span(connection.head)), connection.payload);
   } catch (const Error&) {  // the next receive tells
   }
   connection.answered = false;
@@ -300,12 +302,13 @@ void ParameterServer::answer(int shard, int client, const Reply& reply,
   std::span<std::byte> area;
   if (into.area >= 0 && !memory.empty() && memory.size() <= into.bytes)
     area = connection.channel->area_of_peer(static_cast<std::uint32_t>(into.area));
-  connection.memory.clear();
   if (!memory.empty() && area.size() >= memory.size()) {
     told.memory.area = into.area;
-    std::copy(memory.begin(), memory.end(), area.begin());
+    team_.copy(area.data(), memory.data(), memory.size());
   } else {
-    connection.memory.assign(memory.begin(), memory.end());
+    if (connection.memory.size() < memory.size()) connection.memory.resize(memory.size());
+    team_.copy(connection.memory.data(), memory.data(), memory.size());
+    connection.payload = std::span(connection.memory).first(memory.size());
   }
   connection.head = to_text(told);
   connection.answered = true;

@@ -15,6 +15,7 @@
 #include "trireme/base/work.h"
 #include "trireme/net/channel.h"
 #include "trireme/ps/primary.h"
+#include "trireme/ps/team.h"
 
 namespace trireme::inline v0::ps {
 
@@ -23,6 +24,7 @@ struct ServingOptions {
   std::uint32_t incarnation = 1;  // of the authority's up()
   ServerContacts contacts = {};   // no view: this server is alone with its shard, and has no backup
   OnApplied on_applied = {};
+  int threads = 1;  // with which it goes over large memory (team.h)
   /// How long a backup may owe an answer, until the authority hears that it is not reachable.
   Duration patience = std::chrono::seconds(30);
 };
@@ -65,6 +67,7 @@ class ParameterServer {
   const std::shared_ptr<Waiter> waiter_;
   net::Acceptor& acceptor_;
   const ServingOptions options_;
+  Team team_;
   ServerContacts contacts_;
   std::shared_ptr<const rendezvous::ServerView> view_;  // adopted
   bool fenced_ = false;

@@ -30,8 +30,11 @@ std::vector<std::vector<RowsView>> by_node(const std::vector<RowsView>& rows, st
 
 }  // namespace
 
-Service::Service(int server, Answer answer, OnUpdate on_update)
-    : server_(server), answer_(std::move(answer)), on_update_(std::move(on_update)) {}
+Service::Service(int server, Answer answer, OnUpdate on_update, Spread spread)
+    : server_(server),
+      answer_(std::move(answer)),
+      on_update_(std::move(on_update)),
+      spread_(std::move(spread)) {}
 
 void Service::handle(int client, const Request& request, std::span<const std::byte> memory) {
   Reply refusal{.ask = request.ask};
@@ -106,7 +109,7 @@ void Service::attach(int client, const Request& request, std::span<const std::by
     throw MismatchError("it expects " + counted(settings.model.servers(), "server"));
   if (request.worker < 0) throw MismatchError("workers have numbers from 0 on");
   if (!settings_) {
-    shard_ = std::make_unique<Shard>(settings.model, server_, settings.optimizer);
+    shard_ = std::make_unique<Shard>(settings.model, server_, settings.optimizer, spread_);
     ledger_.emplace(settings.server.staleness);
     settings_ = std::move(settings);
   }

@@ -34,8 +34,8 @@ class Service {
   /// Is told of each applied push, and of each committed round (worker -1).
   using OnUpdate = std::function<void(int worker, std::int64_t version, std::int64_t staleness)>;
 
-  /// `server`: the number of its shard.
-  Service(int server, Answer answer, OnUpdate on_update = {});
+  /// `server`: the number of its shard. `spread` as Shard's.
+  Service(int server, Answer answer, OnUpdate on_update = {}, Spread spread = in_one_part);
 
   /// `memory` stays valid and unchanged until the reply. A request that cannot be met is answered
   /// with an exit code and a sentence.
@@ -93,6 +93,7 @@ class Service {
   const int server_;
   const Answer answer_;
   const OnUpdate on_update_;
+  const Spread spread_;
   std::optional<Settings> settings_;
   std::unique_ptr<Shard> shard_;
   std::optional<Ledger> ledger_;

@@ -2,9 +2,12 @@
 
 #include <ATen/Functions.h>
 
+#include <algorithm>
+#include <atomic>
 #include <cstring>
 
 #include "trireme/base/check.h"
+#include "trireme/kernel/elementwise.h"
 #include "trireme/ps/optimizer_text.h"
 
 namespace trireme::inline v0::ps {
@@ -18,6 +21,11 @@ std::span<std::byte> bytes_of(const at::Tensor& memory) {
   return {static_cast<std::byte*>(memory.data_ptr()), static_cast<std::size_t>(memory.numel())};
 }
 
+tensor::FlatRange part_of(const std::byte* memory, DType dtype, std::size_t begin,
+                          std::size_t end) {
+  return {memory + begin * size_of(dtype), dtype, end - begin};
+}
+
 template <class T>
 void compensate(T* out, const T* gradient, const T* weight, const T* before, double lambda,
                 double scale, std::size_t count) {
@@ -29,12 +37,13 @@ void compensate(T* out, const T* gradient, const T* weight, const T* before, dou
 
 }  // namespace
 
-Shard::Shard(ServedModel model, int server, const OptimizerOptions& optimizer)
+Shard::Shard(ServedModel model, int server, const OptimizerOptions& optimizer, Spread spread)
     : model_(std::move(model)),
       server_(server),
+      spread_(std::move(spread)),
       weights_memory_(zeros(model_.bytes(server))),
       sum_memory_(zeros(model_.sum_bytes(server))),
-      optimizer_(optim::make_optimizer(optimizer)),
+      optimizer_(optim::make_optimizer(optimizer, spread_)),
       rows_(model_.tables(), server, model_.servers(), optimizer) {
   require_elementwise(optimizer_->name());
   weights_ = bytes_of(weights_memory_);
@@ -62,19 +71,17 @@ void Shard::set_weights(std::span<const std::byte> weights) {
   if (!weights.empty()) std::memcpy(weights_.data(), weights.data(), weights.size());
 }
 
-std::vector<tensor::FlatRange> Shard::ranges_of(const std::byte* gradient) const {
-  std::vector<tensor::FlatRange> ranges;
-  for (const ServedModel::Slice& slice : model_.slices(server_))
-    ranges.push_back(
-        {gradient + slice.offset, model_.parameters()[slice.parameter].dtype, slice.size()});
-  return ranges;
-}
-
 std::optional<std::uint32_t> Shard::first_not_finite(const std::byte* gradient) const {
-  const auto& slices = model_.slices(server_);
-  const std::size_t first = tensor::flat_math({}).first_not_finite(ranges_of(gradient));
-  if (first == slices.size()) return std::nullopt;
-  return slices[first].parameter;
+  for (const ServedModel::Slice& slice : model_.slices(server_)) {
+    const DType dtype = model_.parameters()[slice.parameter].dtype;
+    std::atomic<bool> finite{true};
+    spread_(slice.size(), [&](std::size_t begin, std::size_t end) {
+      const tensor::FlatRange part = part_of(gradient + slice.offset, dtype, begin, end);
+      if (tensor::flat_math({}).first_not_finite({&part, 1}) == 0) finite = false;
+    });
+    if (!finite) return slice.parameter;
+  }
+  return std::nullopt;
 }
 
 std::optional<std::string> Shard::push(std::span<const std::byte> gradient, double rate,
@@ -137,10 +144,14 @@ void Shard::fold(std::span<const Terms> workers, std::uint32_t total) {
   }
   const tensor::FlatMath& math = tensor::flat_math({});
   const auto fold_one = [&](const ServedModel::Slice& slice) {
-    std::vector<const void*> in;
-    for (const std::byte* term : memory) in.push_back(term + slice.offset);
-    math.fold(model_.parameters()[slice.parameter].dtype, steps, in, sum_.data() + slice.offset,
-              slice.size());
+    const DType dtype = model_.parameters()[slice.parameter].dtype;
+    spread_(slice.size(), [&](std::size_t begin, std::size_t end) {
+      std::vector<const void*> parts;
+      for (const std::byte* term : memory)
+        parts.push_back(term + slice.offset + begin * size_of(dtype));
+      math.fold(dtype, steps, parts, sum_.data() + slice.offset + begin * size_of(dtype),
+                end - begin);
+    });
   };
   for (const ServedModel::Slice& slice : model_.slices(server_)) fold_one(slice);
   for (const ServedModel::Slice& more : model_.more_uses(server_)) {
@@ -152,8 +163,21 @@ void Shard::fold(std::span<const Terms> workers, std::uint32_t total) {
   }
 }
 
+// A part begins with a chunk.
 std::vector<double> Shard::chunk_squares() const {
-  return tensor::flat_math({}).squares(ranges_of(sum_.data()));
+  std::vector<double> all;
+  for (const ServedModel::Slice& slice : model_.slices(server_)) {
+    const DType dtype = model_.parameters()[slice.parameter].dtype;
+    const std::size_t before = all.size();
+    all.resize(before + (slice.size() + kernel::kNormChunk - 1) / kernel::kNormChunk);
+    spread_(slice.size(), [&](std::size_t begin, std::size_t end) {
+      const tensor::FlatRange part = part_of(sum_.data() + slice.offset, dtype, begin, end);
+      const std::vector<double> squares = tensor::flat_math({}).squares({&part, 1});
+      std::copy(squares.begin(), squares.end(),
+                all.begin() + static_cast<std::ptrdiff_t>(before + begin / kernel::kNormChunk));
+    });
+  }
+  return all;
 }
 
 std::optional<std::uint32_t> Shard::first_not_finite() const {

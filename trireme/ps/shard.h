@@ -15,6 +15,7 @@
 #include <string>
 #include <vector>
 
+#include "trireme/base/spread.h"
 #include "trireme/kernel/tree_sum.h"
 #include "trireme/optim/optimizer.h"
 #include "trireme/ps/row_shard.h"
@@ -33,8 +34,10 @@ struct Terms {
 
 class Shard {
  public:
-  /// ConfigError for an optimizer that needs whole parameters.
-  Shard(ServedModel model, int server, const OptimizerOptions& optimizer);
+  /// ConfigError for an optimizer that needs whole parameters. `spread`: by whom memory is gone over;
+  /// it changes no bit.
+  Shard(ServedModel model, int server, const OptimizerOptions& optimizer,
+        Spread spread = in_one_part);
   Shard(const Shard&) = delete;
 
   const ServedModel& model() const noexcept { return model_; }
@@ -76,13 +79,13 @@ class Shard {
   void set_step_count(std::int64_t count) { optimizer_->set_step_count(count); }
 
  private:
-  std::vector<tensor::FlatRange> ranges_of(const std::byte* gradient) const;
   std::optional<std::uint32_t> first_not_finite(const std::byte* gradient) const;
   void compensate(const std::byte* gradient, const std::byte* before, double lambda, double scale);
   void update(const std::byte* gradient, double rate, double scale);
 
   const ServedModel model_;
   const int server_;
+  const Spread spread_;
   std::span<std::byte> weights_, sum_;
   at::Tensor weights_memory_, sum_memory_;
   std::unique_ptr<optim::Optimizer> optimizer_;

@@ -57,12 +57,14 @@ class ServedNetwork {
              const SimulatedServersObserver& observer) {
     const auto listening = channels_.listen(workers_ + server);
     const auto seen = observer.accepts ? observer.accepts(server, *listening, *waiter) : nullptr;
-    ps::ParameterServer(waiter, seen ? *seen : *listening, server,
-                        [&](int worker, std::int64_t version, std::int64_t staleness) {
-                          if (observer.updated)
-                            observer.updated(server, *waiter, worker, version, staleness);
-                        })
-        .run([this] { return ended_ == workers_; });
+    ps::ServingOptions options{.number = server};
+    options.on_applied = [&](const ps::Applied& one) {
+      if (observer.updated)
+        observer.updated(server, *waiter, one.worker, one.version, one.staleness);
+    };
+    ps::ParameterServer(waiter, seen ? *seen : *listening, options).run([this] {
+      return ended_ == workers_;
+    });
   }
 
   const int workers_, servers_;

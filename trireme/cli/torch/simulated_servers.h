@@ -19,7 +19,7 @@ struct SimulatedServersObserver {
   /// May replace what a server accepts from.
   std::function<std::unique_ptr<net::Acceptor>(int server, net::Acceptor& acceptor, Waiter& waiter)>
       accepts = {};
-  /// Service::OnUpdate of each server.
+  /// Is told of each update of a server (ps/copy.h).
   std::function<void(int server, Waiter& waiter, int worker, std::int64_t version,
                      std::int64_t staleness)>
       updated = {};
