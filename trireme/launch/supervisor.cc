@@ -73,6 +73,7 @@ Supervisor::Supervisor(const LaunchOptions& options)
       host_(observe::host_name()),
       roles_(options.roles()),
       secret_(make_secret()),
+      restarts_left_(options.restarts),
       ranks_(static_cast<std::size_t>(std::max(roles_.processes(), 0))) {
   if (options.ranks < 1 || options.servers < 0 || options.command.empty()) {
     throw ConfigError(
@@ -99,6 +100,12 @@ Supervisor::Supervisor(const LaunchOptions& options)
       .on_failure =
           [this](const rendezvous::Failure& failure) {
             waiter_->run([this, failure] { on_reported(failure); });
+          },
+      .on_server_lost =
+          [this](int server) { waiter_->run([this, server] { end_server(server); }); },
+      .on_new_copy =
+          [this](int shard, int server) {
+            waiter_->run([this, shard, server] { report_copy(shard, server); });
           },
   });
   in_context([&] { coordinator_ = std::move(coordinator); });
@@ -204,6 +211,7 @@ std::vector<std::string> Supervisor::environment_of(int process, int status) con
   put("TRIREME_COORDINATOR", coordinator_->endpoint());
   put("TRIREME_JOB", std::to_string(getpid()));
   put("TRIREME_EPOCH", "0");
+  put("TRIREME_RESTARTS", std::to_string(ranks_[static_cast<std::size_t>(process)].restarts));
   put("TRIREME_SECRET_FD", std::to_string(secret_file_.get()));
   put("TRIREME_STATUS_FD", std::to_string(status));
   put("TRIREME_CORES", std::to_string(share_.per_rank));
@@ -281,47 +289,6 @@ void Supervisor::add_pipe(int rank, bool error, net::Descriptor end) {
       [this, rank, error](std::string_view line) { output_->line(rank, error, line); });
   pipes_.push_back(pipe);
   add(pipe);
-}
-
-void Supervisor::on_exit(int rank, Exit exit) {
-  ranks_[rank].exit = exit;
-  const bool asked = stopped_as_asked(exit) && roles_.role_of(rank) == Role::Worker;
-  if (exit.code != 0 && !asked) {
-    const bool by_us = ranks_[rank].killed && (exit.signal == SIGKILL || exit.signal == SIGTERM);
-    const rendezvous::Failure failure = failure_of(rank, roles_, host_, exit, *ranks_[rank].status);
-    if (roles_.role_of(rank) == Role::Evaluator) {
-      if (!by_us && !finished_) report_evaluator(failure);
-    } else if (!finished_) {
-      if (!by_us) coordinator_->fail(failure);  // ignored if it has reported a failure itself
-      end_all(failure.secondary());
-    }
-  }
-  if (roles_.role_of(rank) == Role::Worker && ++workers_ended_ == roles_.workers) finish();
-  coordinator_->end(rank);
-  if (exit.code != 0 && asked) kill_after(options_.stop_grace, SIGKILL);
-  --running_;
-  waiter_->wake();
-}
-
-void Supervisor::report_evaluator(const rendezvous::Failure& failure) {
-  const std::string line = "trireme: " + failure.sentence + " The job goes on without it.\n";
-  write_all(STDERR_FILENO, line);
-}
-
-// Servers and the evaluator end with the workers.
-void Supervisor::finish() {
-  finished_ = true;
-  if (roles_.processes() == roles_.workers) return;
-  coordinator_->finish();
-  kill_after(options_.stop_grace, SIGKILL);
-}
-
-// 130 and 143 are a rank's answer to a stop signal, its own or ours. A rank that another process's
-// signal has killed gave no answer; it is lost to the others.
-bool Supervisor::stopped_as_asked(const Exit& exit) const {
-  if (ending_) return false;
-  if (exit.signal != 0) return stop_signal_ != 0 && exit.signal == stop_signal_;
-  return exit.code == 130 || exit.code == 143;
 }
 
 void Supervisor::on_reported(const rendezvous::Failure& failure) {

@@ -34,6 +34,7 @@ class Supervisor {
   struct Rank {
     pid_t pid = -1;
     std::optional<Exit> exit;
+    int restarts = 0;
     bool killed = false;  // we sent it SIGTERM or SIGKILL while it ran
     std::unique_ptr<rendezvous::StatusPage> status;
   };
@@ -51,6 +52,10 @@ class Supervisor {
   void add_pipe(int rank, bool error, net::Descriptor end);
 
   void on_exit(int rank, Exit exit);
+  bool goes_on_without(int process, const Exit& exit);
+  void restart(int process);
+  void end_server(int server);
+  void report_copy(int shard, int server) const;
   void on_reported(const rendezvous::Failure& failure);
   void on_signal(int signal);
   void suspend();
@@ -73,6 +78,7 @@ class Supervisor {
   std::shared_ptr<SignalSource> signals_;
   std::unique_ptr<Output> output_;
   const std::string secret_;
+  int restarts_left_;
   net::Descriptor secret_file_;  // inherited by the ranks
   CoreShare share_;
   std::unique_ptr<rendezvous::Coordinator> coordinator_;
