@@ -31,12 +31,14 @@
 #include "trireme/rendezvous/own_address.h"
 #include "trireme/rendezvous/places.h"
 #include "trireme/rendezvous/secret.h"
+#include "trireme/rendezvous/server_view.h"
 #include "trireme/rendezvous/socket_meeting.h"
 
 namespace trireme::inline v0 {
 namespace {
 
 constexpr std::uint32_t kServerPurpose = 0x5053;  // "PS"
+constexpr Duration kServersTimeout = std::chrono::seconds(2);
 constexpr std::size_t kLargestServerFrame = std::size_t{1} << 40;
 
 std::string secret_of(const rendezvous::RankEnvironment& env) {
@@ -84,6 +86,9 @@ struct Job::Impl {
   std::vector<std::string> exchange(const std::string& key, const std::string& mine,
                                     bool served = false);
   void open_server();
+  void listen_as_server(bool one_host);
+  void adopt(rendezvous::ServerView newer);
+  std::shared_ptr<const rendezvous::ServerView> server_view();
   net::ChannelOptions channel_options(const std::string& listen_on) const;
   comm::CommunicatorOptions world_options();
   void on_news(const rendezvous::News& news);
@@ -112,8 +117,11 @@ struct Job::Impl {
   std::shared_ptr<comm::Communicator> own_host, across;
   std::exception_ptr lost;  // guarded by mutex
   JobInput input;
-  std::unique_ptr<net::Acceptor> acceptor;    // of a server
-  std::vector<std::string> server_addresses;  // by server
+  std::unique_ptr<net::Acceptor> acceptor;  // of a server
+  std::mutex view_mutex;
+  std::shared_ptr<const rendezvous::ServerView> view =
+      std::make_shared<rendezvous::ServerView>();  // guarded by view_mutex
+  std::uint32_t incarnation = 0;                   // of a server
   std::atomic<bool> finished{false};
 };
 
@@ -154,20 +162,48 @@ Job::Impl::Impl(std::shared_ptr<net::Transport> transport, JobOptions given,
   make_host_groups(world);
 }
 
-// Servers tell workers where they listen: by unix sockets, which share memory, if all are on one
-// host. The evaluator takes no part, so that nobody waits for it.
+// Servers tell where they listen: at unix sockets, which share memory, if all are on one host. One that
+// takes the place of another does as the others. The evaluator takes no part, so that nobody waits for
+// it.
 void Job::Impl::open_server() {
+  if (env.restarts > 0) {
+    adopt(client->server_view(options.timeout));
+    const auto& servers = server_view()->servers;
+    if (env.role == Role::Server)
+      listen_as_server(std::any_of(servers.begin(), servers.end(), [](const auto& one) {
+        return one.address.starts_with("unix");
+      }));
+    return;
+  }
   const std::vector<std::string> all = exchange("all hosts", host, /*served=*/true);
-  const bool one_host =
-      std::all_of(all.begin(), all.end(), [&](const std::string& one) { return one == host; });
   if (env.role == Role::Server)
-    acceptor = net::listen_channels(
-        waiter, channel_options(
-                    one_host ? "" : rendezvous::own_address(env.coordinator, options.interface)));
-  const std::vector<std::string> addresses =
-      exchange("servers", acceptor ? acceptor->address() : "", /*served=*/true);
-  const auto first = addresses.begin() + env.roles().first(Role::Server);
-  server_addresses.assign(first, first + env.servers);
+    listen_as_server(
+        std::all_of(all.begin(), all.end(), [&](const std::string& one) { return one == host; }));
+  exchange("servers listen", "", /*served=*/true);
+  adopt(client->server_view(options.timeout));
+}
+
+void Job::Impl::listen_as_server(bool one_host) {
+  acceptor = net::listen_channels(
+      waiter,
+      channel_options(one_host ? "" : rendezvous::own_address(env.coordinator, options.interface)));
+  auto [newer, number] = client->listen_at(acceptor->address(), options.timeout);
+  incarnation = number;
+  adopt(std::move(newer));
+}
+
+void Job::Impl::adopt(rendezvous::ServerView newer) {
+  {
+    const std::lock_guard lock(view_mutex);
+    if (newer.number <= view->number) return;
+    view = std::make_shared<rendezvous::ServerView>(std::move(newer));
+  }
+  waiter->wake();
+}
+
+std::shared_ptr<const rendezvous::ServerView> Job::Impl::server_view() {
+  const std::lock_guard lock(view_mutex);
+  return view;
 }
 
 net::ChannelOptions Job::Impl::channel_options(const std::string& listen_on) const {
@@ -246,10 +282,12 @@ void Job::Impl::join() {
   status.set_wait("join", true, steady_now());
   heartbeat = std::make_unique<rendezvous::Heartbeat>(*client, status, options.timeout);
   if (env.servers > 0 && env.role != Role::Evaluator) open_server();
-  hosts = env.role == Role::Worker ? exchange("hosts", host) : std::vector{host};
-  if (env.role == Role::Worker) check_size();
-  places = rendezvous::places_of(hosts, env.role == Role::Worker ? env.rank : 0);
-  if (env.role != Role::Worker) return be_alone();
+  // A worker that takes the place of another trains on its own.
+  const bool meets = env.role == Role::Worker && env.restarts == 0;
+  hosts = meets ? exchange("hosts", host) : std::vector{host};
+  if (meets) check_size();
+  places = rendezvous::places_of(hosts, meets ? env.rank : 0);
+  if (!meets) return be_alone();
   take_gpu();
   // All ranks use rank 0's table, because they must choose alike.
   tuning = comm::parse_tuning(
@@ -369,6 +407,7 @@ void Job::Impl::on_news(const rendezvous::News& news) {
     finished = true;
     return waiter->wake();
   }
+  if (news.kind == Kind::Servers) return adopt(news.servers);
   if (news.kind == Kind::Left) return;  // its closed sockets tell the ranks that still wait for it
   if (news.kind == Kind::Failure && news.failure.rank == env.process()) return;
   ErrorContext context{.rank = env.rank, .host = host};
@@ -430,12 +469,38 @@ int Job::num_workers() const noexcept { return impl_->env.roles().workers; }
 int Job::num_servers() const noexcept { return impl_->env.servers; }
 bool Job::has_evaluator() const noexcept { return impl_->env.evaluator; }
 bool Job::finished() const noexcept { return impl_->finished; }
+std::shared_ptr<const rendezvous::ServerView> Job::server_view() const {
+  return impl_->server_view();
+}
 std::shared_ptr<net::Channel> Job::dial_server(int server) const {
-  const auto& addresses = impl_->server_addresses;
-  TRIREME_CHECK(server >= 0);
-  TRIREME_CHECK(static_cast<std::size_t>(server) < addresses.size());
-  return net::dial_channel(impl_->waiter, addresses[static_cast<std::size_t>(server)],
-                           impl_->channel_options(""));
+  const auto view = server_view();
+  if (server < 0 || server >= static_cast<int>(view->servers.size()) ||
+      !view->servers[static_cast<std::size_t>(server)].up)
+    throw PeerLost("no such server is there",
+                   {.rank = impl_->env.rank, .operation = "parameter server", .peer = server});
+  net::ChannelOptions options = impl_->channel_options("");
+  // A server must not be held up by one that hangs.
+  if (role() == Role::Server) options.timeout = std::min(options.timeout, kServersTimeout);
+  return net::dial_channel(impl_->waiter, view->servers[static_cast<std::size_t>(server)].address,
+                           options);
+}
+std::shared_ptr<net::Channel> Job::dial_shard(int shard) const {
+  return dial_server(server_view()->primary(shard));
+}
+std::uint64_t Job::shard_term(int shard) const {
+  const auto view = server_view();
+  return view->shards.at(static_cast<std::size_t>(shard)).term;
+}
+void Job::train_alone() const noexcept {
+  if (impl_->client) impl_->client->tell_alone();
+}
+std::uint32_t Job::incarnation() const noexcept { return impl_->incarnation; }
+void Job::tell_copy(int shard, std::uint64_t term, int server,
+                    std::uint32_t incarnation) const noexcept {
+  impl_->client->tell_copy(shard, term, server, incarnation);
+}
+void Job::tell_unreachable(int server, std::uint32_t incarnation) const noexcept {
+  impl_->client->tell_unreachable(server, incarnation);
 }
 net::Acceptor& Job::acceptor() const {
   TRIREME_CHECK(impl_->acceptor != nullptr);

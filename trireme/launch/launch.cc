@@ -2,6 +2,8 @@
 
 #include <unistd.h>
 
+#include <utility>
+
 #include "trireme/base/error.h"
 #include "trireme/base/standard_streams.h"
 #include "trireme/launch/output.h"
@@ -14,9 +16,13 @@ LaunchResult launch(const LaunchOptions& options) {
   return Supervisor(options).run();
 }
 
-int run(const LaunchOptions& options) {
+int run(LaunchOptions options, const Again& again) {
   try {
-    const LaunchResult result = launch(options);
+    LaunchResult result = launch(options);
+    for (std::optional<LaunchOptions> next; again && result.failure && (next = again(result));) {
+      options = std::move(*next);
+      result = launch(options);
+    }
     if (!result.last_line.empty()) write_all(STDERR_FILENO, "trireme: " + result.last_line + "\n");
     return result.exit_code;
   } catch (...) {

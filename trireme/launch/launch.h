@@ -8,7 +8,9 @@
 // the first process is started.
 //
 // With servers or an evaluator the job ends when all workers have: the others are told and, if they
-// do not end by themselves, killed. The evaluator's failure is printed and ends nobody else.
+// do not end by themselves, killed. The evaluator's failure is printed and ends nobody else. Neither
+// does the end of a server whose shards others have, or of a worker that trains on its own but rank
+// 0 (docs/servers.md): it is started again, `restarts` times in all.
 //
 // Output lines get the rank as a prefix ("[1] ..."), stdout and stderr separately. If one rank
 // fails, all end within 2 s, and the exit code and the last line name the first failure. SIGINT,
@@ -61,6 +63,7 @@ struct LaunchOptions {
   Duration stop_grace = std::chrono::seconds(30);
   /// The evaluator is killed this long after the last worker's end.
   Duration evaluator_grace = std::chrono::seconds(30);
+  int restarts = 32;
   bool handle_signals = true;
   /// Kills everything that still runs after this time. For tests.
   Duration time_limit = Duration::max();
@@ -84,7 +87,10 @@ struct LaunchResult {
 
 /// Throws ConfigError or ResourceError if nothing could be started.
 LaunchResult launch(const LaunchOptions& options);
-/// Calls launch(), prints errors and the last line, and returns the exit code.
-int run(const LaunchOptions& options);
+/// After a job that has failed: how to start all of its processes again; nullopt: it has ended.
+using Again = std::function<std::optional<LaunchOptions>(const LaunchResult& result)>;
+/// Calls launch(), again where `again` says so, prints errors and the last line, and returns the exit
+/// code.
+int run(LaunchOptions options, const Again& again = {});
 
 }  // namespace trireme::inline v0::launch

@@ -43,19 +43,17 @@ std::string name_of(int signal) {
   return name ? "SIG" + std::string(name) : "signal " + std::to_string(signal);
 }
 
+std::string how_it_ended(const Exit& exit) {
+  if (exit.signal == 0) return "ended with exit code " + std::to_string(exit.code);
+  return "was killed by signal " + std::to_string(exit.signal) + " (" + name_of(exit.signal) + ")";
+}
+
 rendezvous::Failure failure_of(int process, const rendezvous::Roles& roles, const std::string& host,
                                const Ending& ending) {
   const Exit& exit = ending.exit;
   const rendezvous::Activity& activity = ending.activity;
-  std::string what, advice;
-  if (exit.signal != 0) {
-    what =
-        "was killed by signal " + std::to_string(exit.signal) + " (" + name_of(exit.signal) + ")";
-    advice = advice_for(exit.signal);
-  } else {
-    what = "ended with exit code " + std::to_string(exit.code);
-    advice = "See its own last lines.";
-  }
+  const std::string what = how_it_ended(exit);
+  const std::string advice = exit.signal != 0 ? advice_for(exit.signal) : "See its own last lines.";
   std::string sentence = exit.signal == 0 ? ending.last_words : std::string();
   if (sentence.empty())
     sentence = sentence_of(roles.name_of(process), host, what, activity, advice);

@@ -48,6 +48,7 @@ Supervisor::Supervisor(const LaunchOptions& options)
       roles_(options.roles()),
       hosts_(options),
       secret_(make_secret()),
+      restarts_left_(options.restarts),
       ranks_(static_cast<std::size_t>(std::max(roles_.processes(), 0))) {
   if (options.ranks < 1 || options.servers < 0 || options.command.empty()) {
     throw ConfigError(
@@ -87,6 +88,12 @@ std::unique_ptr<rendezvous::Coordinator> Supervisor::make_coordinator(const std:
       .on_failure =
           [this](const rendezvous::Failure& failure) {
             waiter_->run([this, failure] { on_reported(failure); });
+          },
+      .on_server_lost =
+          [this](int server) { waiter_->run([this, server] { end_server(server); }); },
+      .on_new_copy =
+          [this](int shard, int server) {
+            waiter_->run([this, shard, server] { report_copy(shard, server); });
           },
   });
 }
@@ -219,6 +226,7 @@ std::vector<std::string> Supervisor::environment_of(int process) const {
   put("TRIREME_EVALUATOR", roles_.evaluator ? "1" : "0");
   put("TRIREME_JOB", std::to_string(getpid()));
   put("TRIREME_EPOCH", "0");
+  put("TRIREME_RESTARTS", std::to_string(ranks_[static_cast<std::size_t>(process)].restarts));
   return hosts_.environment_of(process, std::move(result));
 }
 
@@ -240,61 +248,6 @@ void Supervisor::on_start(int rank, pid_t pid) {
   ++running_;
   coordinator_->set_process(rank, pid);
   if (options_.on_start && pid > 0) options_.on_start(rank, pid);
-}
-
-void Supervisor::on_exit(int rank, const Ending& ending) {
-  const Exit exit = ending.exit;
-  ranks_[rank].exit = exit;
-  const bool asked = stopped_as_asked(exit) && roles_.role_of(rank) == Role::Worker;
-  if (exit.code != 0 && !asked) {
-    const bool by_us = ranks_[rank].killed && (exit.signal == SIGKILL || exit.signal == SIGTERM);
-    const std::string host = hosts_.several() ? hosts_.name_of(rank) : host_;
-    const rendezvous::Failure failure = failure_of(rank, roles_, host, ending);
-    if (roles_.role_of(rank) == Role::Evaluator) {
-      if (!by_us && !ending_) report_evaluator(failure);
-    } else if (!finished_) {
-      if (!by_us) coordinator_->fail(failure);  // ignored if it has reported a failure itself
-      end_all(failure.secondary());
-    }
-  }
-  if (roles_.role_of(rank) == Role::Worker && ++workers_ended_ == roles_.workers) finish();
-  coordinator_->end(rank);
-  if (exit.code != 0 && asked) kill_after(options_.stop_grace, SIGKILL);
-  --running_;
-  waiter_->wake();
-}
-
-void Supervisor::report_evaluator(const rendezvous::Failure& failure) {
-  const std::string line =
-      "trireme: " + failure.sentence + (finished_ ? "" : " The job goes on without it.") + "\n";
-  write_all(STDERR_FILENO, line);
-}
-
-// Servers and the evaluator end with the workers.
-void Supervisor::finish() {
-  finished_ = true;
-  if (roles_.processes() == roles_.workers) return;
-  coordinator_->finish();
-  const TimePoint now = waiter_->now();
-  waiter_->run_at(now + options_.stop_grace, [this] { kill_role(Role::Server); });
-  waiter_->run_at(now + options_.evaluator_grace, [this] { kill_role(Role::Evaluator); });
-}
-
-void Supervisor::kill_role(Role role) {
-  for (int i = 0; i < roles_.count(role); ++i) {
-    const int process = roles_.first(role) + i;
-    if (!ranks_[process].runs()) continue;
-    ranks_[process].killed = true;
-    hosts_.host_of(process).signal(process, SIGKILL, /*group=*/true);
-  }
-}
-
-// 130 and 143 are a rank's answer to a stop signal, its own or ours. A rank that another process's
-// signal has killed gave no answer; it is lost to the others.
-bool Supervisor::stopped_as_asked(const Exit& exit) const {
-  if (ending_) return false;
-  if (exit.signal != 0) return stop_signal_ != 0 && exit.signal == stop_signal_;
-  return exit.code == 130 || exit.code == 143;
 }
 
 void Supervisor::on_reported(const rendezvous::Failure& failure) {

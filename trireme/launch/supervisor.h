@@ -32,6 +32,7 @@ class Supervisor {
   struct Rank {
     bool started = false;
     std::optional<Exit> exit;
+    int restarts = 0;
     bool killed = false;  // we sent it SIGTERM or SIGKILL while it ran
     bool runs() const noexcept { return started && !exit; }
   };
@@ -49,6 +50,10 @@ class Supervisor {
 
   void on_start(int rank, pid_t pid);
   void on_exit(int rank, const Ending& ending);
+  bool goes_on_without(int process, const Exit& exit);
+  void restart(int process);
+  void end_server(int server);
+  void report_copy(int shard, int server) const;
   void on_reported(const rendezvous::Failure& failure);
   void on_signal(int signal);
   void suspend();
@@ -72,6 +77,7 @@ class Supervisor {
   std::shared_ptr<SignalSource> signals_;
   std::unique_ptr<Output> output_;
   const std::string secret_;
+  int restarts_left_;
   std::unique_ptr<rendezvous::Coordinator> coordinator_;
   std::vector<Rank> ranks_;  // all processes, in the order of Roles; never resized
   int num_started_ = 0;

@@ -30,8 +30,25 @@ int serve(Job& job) {
          .advice = "Call it if job.role() == Role::Server; `trireme launch --workers 4 "
                    "--servers 2` starts servers."});
   job.activity("serve");
-  const ps::ServingOptions options{.number = job.rank(), .threads = threads_here()};
-  ps::ParameterServer(job.waiter(), job.acceptor(), options).run([&job] { return job.finished(); });
+  ps::ParameterServer server(
+      job.waiter(), job.acceptor(),
+      {.number = job.rank(),
+       .incarnation = job.incarnation(),
+       .contacts = {
+           .view = [&job] { return job.server_view(); },
+           .has_copy =
+               [&job](int shard, std::uint64_t term, int at, std::uint32_t incarnation) {
+                 job.tell_copy(shard, term, at, incarnation);
+               },
+           .unreachable =
+               [&job](int at, std::uint32_t incarnation) { job.tell_unreachable(at, incarnation); },
+           .dial = [&job](int at) { return job.dial_server(at); }},
+       .patience = job.options().timeout,
+       .threads = threads_here()});
+  server.run([&job] { return job.finished(); });
+  if (server.is_fenced() && !job.finished())
+    throw PeerLost("the others could not reach this server and went on without it",
+                   {.rank = job.rank(), .operation = "parameter server"});
   return 0;
 }
 

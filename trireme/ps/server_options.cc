@@ -14,6 +14,14 @@ namespace {
 
 }  // namespace
 
+void check_replicas(int replicas, int servers) {
+  const std::string text = "server.replicas = " + std::to_string(replicas);
+  if (replicas < 1) refuse(text, "Use 1 (no copies), or up to one for each server.");
+  if (replicas > servers)
+    refuse(text + " with " + counted(servers, "server"),
+           "A server has at most one copy of a shard: use more servers, or fewer replicas.");
+}
+
 void check_server_options(const ServerOptions& options, int workers, int servers) {
   const std::string staleness = "server.staleness = " + std::to_string(options.staleness);
   const std::string backup = "server.backup = " + std::to_string(options.backup);
@@ -28,11 +36,7 @@ void check_server_options(const ServerOptions& options, int workers, int servers
   if (!(options.compensation >= 0 && options.compensation <= 1e6))
     refuse("server.compensation = " + number_text(options.compensation),
            "Use 0 (off), or a number such as 0.04.");
-  const std::string replicas = "server.replicas = " + std::to_string(options.replicas);
-  if (options.replicas < 1) refuse(replicas, "Use 1 (no copies), or up to one for each server.");
-  if (options.replicas > servers)
-    refuse(replicas + " with " + counted(servers, "server"),
-           "A server has at most one copy of a shard: use more servers, or fewer replicas.");
+  check_replicas(options.replicas, servers);
   if (options.compensation > 0 && options.staleness == 0)
     refuse("server.compensation with server.staleness = 0, where no gradient is late",
            "Leave it out.");

@@ -25,6 +25,8 @@ struct ServerOptions {
   bool alone() const noexcept { return staleness != 0 || backup > 0; }
 };
 
+/// ConfigError unless each shard can have as many copies.
+void check_replicas(int replicas, int servers);
 /// ConfigError, with the reason, unless the numbers go together.
 void check_server_options(const ServerOptions& options, int workers, int servers);
 

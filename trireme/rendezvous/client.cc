@@ -55,6 +55,7 @@ struct CoordinatorClient::Impl {
 
   void join();
   void watch_loop(const std::function<void(const News&)>& on_news);
+  grpc::Status tell(wire::ServerNews& news, wire::ServerViewReply& reply, Duration timeout) const;
   [[noreturn]] void raise(const grpc::Status& status, const std::string& operation) const;
   void sign(wire::Session& session) const {
     session.set_rank(static_cast<std::uint32_t>(options.rank));
@@ -173,6 +174,10 @@ void CoordinatorClient::Impl::watch_loop(const std::function<void(const News&)>&
         news.kind = News::Kind::Left;
         news.left_rank = static_cast<int>(message.left_rank());
         break;
+      case wire::News::kServerView:
+        news.kind = News::Kind::Servers;
+        news.servers = ServerView::from_text(message.server_view());
+        break;
       case wire::News::kFinished:
         news.kind = News::Kind::Finished;
         break;
@@ -224,6 +229,58 @@ void CoordinatorClient::stop_watching() noexcept {
     if (impl_->watching) impl_->watching->TryCancel();
   }
   if (impl_->watcher.joinable()) impl_->watcher.join();
+}
+
+grpc::Status CoordinatorClient::Impl::tell(wire::ServerNews& news, wire::ServerViewReply& reply,
+                                           Duration timeout) const {
+  sign(*news.mutable_session());
+  grpc::ClientContext context;
+  context.set_deadline(after(timeout));
+  return stub->TellOfServers(&context, news, &reply);
+}
+
+ServerView CoordinatorClient::server_view(Duration timeout) {
+  wire::ServerNews news;
+  wire::ServerViewReply reply;
+  if (const auto status = impl_->tell(news, reply, timeout); !status.ok())
+    impl_->raise(status, "servers");
+  return ServerView::from_text(reply.view());
+}
+
+std::pair<ServerView, std::uint32_t> CoordinatorClient::listen_at(const std::string& address,
+                                                                  Duration timeout) {
+  wire::ServerNews news;
+  wire::ServerViewReply reply;
+  news.set_listens_at(address);
+  if (const auto status = impl_->tell(news, reply, timeout); !status.ok())
+    impl_->raise(status, "servers");
+  return {ServerView::from_text(reply.view()), reply.incarnation()};
+}
+
+void CoordinatorClient::tell_copy(int shard, std::uint64_t term, int server,
+                                  std::uint32_t incarnation) noexcept {
+  wire::ServerNews news;
+  wire::ServerViewReply reply;
+  news.mutable_copy()->set_shard(static_cast<std::uint32_t>(shard));
+  news.mutable_copy()->set_term(term);
+  news.mutable_copy()->mutable_at()->set_server(static_cast<std::uint32_t>(server));
+  news.mutable_copy()->mutable_at()->set_incarnation(incarnation);
+  impl_->tell(news, reply, std::chrono::seconds(1));
+}
+
+void CoordinatorClient::tell_unreachable(int server, std::uint32_t incarnation) noexcept {
+  wire::ServerNews news;
+  wire::ServerViewReply reply;
+  news.mutable_unreachable()->set_server(static_cast<std::uint32_t>(server));
+  news.mutable_unreachable()->set_incarnation(incarnation);
+  impl_->tell(news, reply, std::chrono::seconds(1));
+}
+
+void CoordinatorClient::tell_alone() noexcept {
+  wire::ServerNews news;
+  wire::ServerViewReply reply;
+  news.set_alone(true);
+  impl_->tell(news, reply, std::chrono::seconds(1));
 }
 
 void CoordinatorClient::report(const Failure& failure) noexcept {

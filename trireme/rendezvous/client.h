@@ -8,9 +8,11 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "trireme/rendezvous/membership.h"
+#include "trireme/rendezvous/server_view.h"
 
 namespace trireme::inline v0::rendezvous {
 
@@ -27,10 +29,11 @@ struct ClientOptions {
 };
 
 struct News {
-  enum class Kind { Failure, Stop, Left, Finished, CoordinatorLost } kind = Kind::Failure;
+  enum class Kind { Failure, Stop, Left, Finished, Servers, CoordinatorLost } kind = Kind::Failure;
   Failure failure;
   int stop_signal = 0;
   int left_rank = -1;
+  ServerView servers;
 };
 
 class CoordinatorClient {
@@ -58,6 +61,15 @@ class CoordinatorClient {
   /// watch() returns, the coordinator treats the stream's end as this rank's. Throws TimeoutError.
   void watch(std::function<void(const News&)> on_news);
   void stop_watching() noexcept;
+  /// Of a job with parameter servers: the present view. A server says where it listens and gets its
+  /// incarnation, too.
+  ServerView server_view(Duration timeout);
+  std::pair<ServerView, std::uint32_t> listen_at(const std::string& address, Duration timeout);
+  /// A shard's primary says what a backup has, or that it cannot be reached; a worker says that it trains
+  /// on its own. They wait at most 1 s and do not throw.
+  void tell_copy(int shard, std::uint64_t term, int server, std::uint32_t incarnation) noexcept;
+  void tell_unreachable(int server, std::uint32_t incarnation) noexcept;
+  void tell_alone() noexcept;
   /// These two wait at most 1 s and do not throw.
   void report(const Failure& failure) noexcept;
   void leave() noexcept;

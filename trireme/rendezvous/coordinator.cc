@@ -90,6 +90,16 @@ std::optional<Failure> Coordinator::first_failure() const {
   return impl_->service.members_.first_failure();
 }
 
+std::optional<ServerView> Coordinator::lose_server(int server) {
+  std::lock_guard lock(impl_->service.mutex_);
+  return impl_->service.lose_server(server);
+}
+
+bool Coordinator::lose_worker(int worker) {
+  std::lock_guard lock(impl_->service.mutex_);
+  return impl_->service.lose_worker(worker);
+}
+
 void Coordinator::request_stop(int signal) { impl_->service.stop(signal); }
 
 void Coordinator::finish() { impl_->service.finish(); }

@@ -13,6 +13,7 @@
 #include <string>
 
 #include "trireme/rendezvous/membership.h"
+#include "trireme/rendezvous/server_view.h"
 
 namespace trireme::inline v0::rendezvous {
 
@@ -30,6 +31,10 @@ struct CoordinatorOptions {
   bool lost_with_stream = false;
   /// Called when a rank reports its failure, before its process has ended.
   std::function<void(const Failure&)> on_failure = {};
+  /// Called when a server that still runs, perhaps, was taken for dead: others go on without it.
+  std::function<void(int server)> on_server_lost = {};
+  /// Called when a server has all of a shard, beside the shard's primary.
+  std::function<void(int shard, int server)> on_new_copy = {};
 };
 
 class Coordinator {
@@ -50,6 +55,12 @@ class Coordinator {
   /// Tells all ranks the first failure, even a secondary one, which fail() does not announce.
   void announce_failure();
   std::optional<Failure> first_failure() const;
+  /// The process of a server has ended. If every shard has another copy, tells all who serves it now,
+  /// and a new process may join as this server. Otherwise returns nullopt, without effect.
+  std::optional<ServerView> lose_server(int server);
+  /// The process of a worker has ended. If nobody waits for it, because it trains on its own, a new
+  /// process may join in its place. False otherwise, without effect.
+  bool lose_worker(int worker);
   /// `signal` is 2 or 15: every rank's stop_signal() becomes 130 or 143.
   void request_stop(int signal);
   /// This process was stopped for a while: no rank counts as silent for that time.

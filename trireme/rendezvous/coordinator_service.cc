@@ -163,6 +163,10 @@ grpc::ServerWriteReactor<wire::News>* Service::Watch(CallbackServerContext*,
     news.set_finished(true);
     watcher->push(news);
   }
+  if (options_.servers > 0) {
+    news.set_server_view(servers_.view().to_text());
+    watcher->push(news);
+  }
   if (announced_) {
     fill(*members_.first_failure(), *news.mutable_failure());
     watcher->push(news);
@@ -187,6 +191,8 @@ void Service::on_stream_end(int rank, std::uint32_t stream) {
   watches_[rank] = false;
   if (members_.phase(rank) != Phase::Joined) return;
   const std::string who = members_.roles().name_of(rank) + " on host " + members_.host(rank);
+  const Roles& roles = members_.roles();
+  if (roles.role_of(rank) == Role::Server && lose_server(rank - roles.first(Role::Server))) return;
   members_.end(rank);
   if (members_.roles().role_of(rank) == Role::Evaluator) return gone(rank, who + " is gone");
   const bool news =
@@ -206,9 +212,11 @@ ServerUnaryReactor* Service::ReportFailure(CallbackServerContext* context,
     std::lock_guard lock(mutex_);
     const int rank = rank_of(request->session());
     if (rank < 0) return answer(context, kNoSession);
-    // The launcher prints the evaluator's failure when its process has ended.
-    if (members_.roles().role_of(rank) == Role::Evaluator) return answer(context, Status::OK);
+    // The launcher prints such a failure when the process has ended.
     failure = failure_from(request->failure());
+    if (members_.roles().role_of(rank) == Role::Evaluator ||
+        (failure.secondary() && can_lose(rank)))
+      return answer(context, Status::OK);
     failure.rank = rank;
     record(failure);
   }

@@ -1,11 +1,12 @@
 // The coordinator's gRPC service: one method per call of coordinator.proto, one lock for all state.
-// Only for .cc files of launch (gRPC's headers cost 2.7 s per file).
+// Only for .cc files of rendezvous (gRPC's headers cost 2.7 s per file).
 #pragma once
 
 #include <grpcpp/grpcpp.h>
 
 #include <map>
 #include <mutex>
+#include <optional>
 #include <set>
 #include <string>
 #include <tuple>
@@ -43,7 +44,8 @@ class Service final : public wire::Coordinator::CallbackService {
         members_(Roles{options_.size, options_.servers, options_.evaluator}),
         tokens_(static_cast<std::size_t>(members_.size())),
         watches_(tokens_.size()),
-        next_stream_(tokens_.size()) {
+        next_stream_(tokens_.size()),
+        servers_(options_.servers) {
     if (options_.version.empty()) options_.version = kWireVersion;
   }
 
@@ -65,6 +67,9 @@ class Service final : public wire::Coordinator::CallbackService {
                                           wire::Empty* reply) override;
   grpc::ServerUnaryReactor* Leave(grpc::CallbackServerContext* context,
                                   const wire::LeaveRequest* request, wire::Empty* reply) override;
+  grpc::ServerUnaryReactor* TellOfServers(grpc::CallbackServerContext* context,
+                                          const wire::ServerNews* request,
+                                          wire::ServerViewReply* reply) override;
 
   bool record(Failure failure);
   void announce();
@@ -72,6 +77,8 @@ class Service final : public wire::Coordinator::CallbackService {
   void stop(int signal);
   void finish();
   void gone(int rank, const std::string& why);
+  std::optional<ServerView> lose_server(int server);
+  bool lose_worker(int worker);
   void close();
 
   std::mutex mutex_;
@@ -83,6 +90,11 @@ class Service final : public wire::Coordinator::CallbackService {
   int rank_of(const wire::Session& session) const;
   grpc::Status check_join(const wire::JoinRequest& request) const;
   void fail_exchanges(const std::string& why);
+  bool may_tell(int process, wire::ServerNews::WhatCase what) const;
+  std::optional<int> taken_for_dead(const wire::ServerProcess& process);
+  void tell_server_view(std::uint64_t before);
+  /// Whether the others can go on without the process.
+  bool can_lose(int process) const;
   bool awaits_ended_evaluator(const PendingExchange& pending) const;
   void on_stream_end(int rank, std::uint32_t stream);
 
@@ -92,6 +104,8 @@ class Service final : public wire::Coordinator::CallbackService {
   std::map<std::tuple<std::string, int, int>, PendingExchange> exchanges_;  // by key and group
   std::set<Watcher*> watchers_;
   std::string broken_;  // why later exchanges fail; empty: they work
+  ServerAuthority servers_;
+  std::set<int> alone_;  // workers that train on their own
   int stop_signal_ = 0;
   bool finished_ = false;
   bool announced_ = false;

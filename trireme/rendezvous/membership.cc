@@ -134,6 +134,8 @@ void Membership::leave(int rank) {
 
 void Membership::end(int rank) { rows_[rank].phase = Phase::Ended; }
 
+void Membership::forget(int rank) { rows_[rank] = Row{.seen = rows_[rank].seen}; }
+
 // A stopped process sends nothing, so one that was just heard is not stopped.
 bool Membership::stopped(Row& row, TimePoint now) const {
   if (row.pid <= 0 || row.phase == Phase::Ended || now - row.seen < kJustHeard) return false;

@@ -69,6 +69,8 @@ class Membership {
   void forgive(TimePoint now);
   void leave(int rank);
   void end(int rank);
+  /// The process has ended, and a new one may join in its place.
+  void forget(int rank);
   Phase phase(int rank) const { return rows_[rank].phase; }
   const std::string& host(int rank) const { return rows_[rank].host; }
 

@@ -43,6 +43,7 @@ struct DataParallelOptions {
   std::int64_t staleness = 0;
   int backup = 0;
   double compensation = 0;
+  int replicas = 1;
   double clip = 0;  // global gradient norm; 0 = off
   std::int64_t bucket_bytes = 4 << 20;
   /// Compression of gradients on the wire: none | auto | bf16 | f16 | topk:R | randomk:R |

@@ -22,7 +22,9 @@ StrategyContext context_of(Job& job) {
       .processor = tensor::describe_processor(),
       .local_size = job.num_hosts() * job.local_size() == job.size() ? job.local_size() : 0,
       .servers = {.count = job.num_servers(),
-                  .dial = [&job](int server) { return job.dial_server(server); },
+                  .dial = [&job](int shard) { return job.dial_shard(shard); },
+                  .term = [&job](int shard) { return job.shard_term(shard); },
+                  .train_alone = [&job] { job.train_alone(); },
                   .worker = job.rank(),
                   .workers = job.size()},
       .trace = job.options().trace};

@@ -60,7 +60,7 @@ ModuleTensors tensors_of(torch::nn::Module& module) {
 }
 
 ServerOptions server_options_of(const DataParallelOptions& options) {
-  return {options.staleness, options.backup, options.compensation};
+  return {options.staleness, options.backup, options.compensation, options.replicas};
 }
 
 void check_module(const ModuleTensors& contents, const DataParallelOptions& options,

@@ -50,6 +50,7 @@ std::unique_ptr<ps::RemoteOptimizer> make_remote_optimizer(const StrategyContext
                        .advice = "Start some: `trireme launch --workers 4 --servers 2`, or "
                                  "server.count under `trireme train`."});
   check_server_options(server, servers.workers, servers.count);
+  if (server.alone()) servers.train_alone();
   return std::make_unique<ps::RemoteOptimizer>(optimizer,
                                                ps::RemoteOptions{.worker = servers.worker,
                                                                  .workers = servers.workers,

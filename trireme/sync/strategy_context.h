@@ -42,6 +42,8 @@ struct StrategyContext {
     int count = 0;
     std::function<std::shared_ptr<net::Channel>(int shard)> dial = {};
     std::function<std::uint64_t(int shard)> term = [](int) { return 0; };
+    /// Says that no other worker waits for this one.
+    std::function<void()> train_alone = [] {};
     int worker = 0, workers = 1;
   };
   Servers servers = {};

@@ -54,7 +54,10 @@ plan::Exchange served_exchange_of(const Settings& settings, const plan::Job& job
                               : "synchronous";
   const double numbers = 2 + optim::moments_per_element(settings.optimizer);  // and a sum
   const double each = static_cast<double>(job.parameters) * (job.precision == "fp64" ? 8 : 4) *
-                      numbers / settings.servers;
+                      numbers * server.replicas / settings.servers;
+  const std::string copies =
+      server.replicas > 1 ? ", of " + counted(server.replicas, "copy", "copies") + " of each shard"
+                          : "";
   return {.about = counted(settings.servers, "parameter server") + ", " + how,
           .every = 1,
           .kept = 2,
@@ -62,7 +65,7 @@ plan::Exchange served_exchange_of(const Settings& settings, const plan::Job& job
           .bits = server.alone() ? "the order in which gradients arrive" : "",
           .beside = counted(settings.servers, "process", "processes") +
                     " beside the ranks, each with " + bytes_text(each) +
-                    " of weights, sums and optimizer state, besides the program"};
+                    " of weights, sums and optimizer state" + copies + ", besides the program"};
 }
 
 // After the model's numbers are set.

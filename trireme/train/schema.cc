@@ -306,6 +306,10 @@ void add_server_keys(config::Schema& schema) {
       {"server.count", whole(1),
        "Of parallel.sync = server: how many servers `trireme train` starts beside the ranks.", 1,
        65'536});
+  schema.add({"server.replicas", whole(1),
+              "Of the same: servers that have a copy of each shard. 1: none but its own; with 2 or "
+              "more the job outlives the death of a server, and loses no acknowledged push.",
+              1, 65'536});
   schema.add({"server.staleness", whole(0),
               "Of the same: 0: synchronous; s: a rank is at most s steps ahead of the slowest; -1: "
               "nobody waits. If not 0, each rank trains on batches of batch.global / ranks.",

@@ -42,12 +42,15 @@ ServerOptions server_options_of(const config::Config& config) {
       throw ConfigError(
           "parallel.sync = \"server\" with comm.transport = \"sim\"",
           {.operation = "config", .advice = "Servers are processes: use another transport."});
+    check_replicas(static_cast<int>(config.integer("server.replicas")),
+                   static_cast<int>(config.integer("server.count")));
     return {.staleness = config.integer("server.staleness"),
             .backup = static_cast<int>(config.integer("server.backup")),
-            .compensation = config.number("server.compensation")};
+            .compensation = config.number("server.compensation"),
+            .replicas = static_cast<int>(config.integer("server.replicas"))};
   }
-  for (const char* key :
-       {"server.count", "server.staleness", "server.backup", "server.compensation"})
+  for (const char* key : {"server.count", "server.replicas", "server.staleness", "server.backup",
+                          "server.compensation"})
     if (config.value(key) != config.schema().find(key)->fallback)
       throw ConfigError(
           std::string(key) + " = " + config::to_toml(config.value(key)) +

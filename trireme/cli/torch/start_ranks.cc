@@ -1,11 +1,15 @@
 #include "trireme/cli/torch/start_ranks.h"
 
+#include <unistd.h>
+
 #include <string>
 
 #include "trireme/base/error.h"
+#include "trireme/base/words.h"
 #include "trireme/cli/own_run.h"
 #include "trireme/job/job.h"
 #include "trireme/launch/launch.h"
+#include "trireme/launch/output.h"
 #include "trireme/rendezvous/mpi_meeting.h"
 #include "trireme/rendezvous/socket_meeting.h"
 #include "trireme/train/follow_run.h"
@@ -14,6 +18,8 @@
 namespace trireme::inline v0::cli {
 
 namespace {
+
+constexpr int kMostRollBacks = 3;
 
 std::string variable_of(const train::WorkerSpec& spec) {
   return std::string(kWorkerVariable) + "=" + spec.to_text();
@@ -25,6 +31,35 @@ train::WorkerSpec spec_elsewhere(train::WorkerSpec spec) {
   spec.began = -1;
   spec.terminal = false;
   return spec;
+}
+
+// A process was killed or lost its peers; the others' state is not that of a step any more.
+bool lost_a_process(const launch::LaunchResult& result) {
+  const int code = result.failure->exit_code;
+  return !result.out_of_time && result.stop_signal == 0 &&
+         ((code > 128 && code < 160 && code != 130 && code != 143) || result.failure->secondary());
+}
+
+// Servers hold weights that no rank has, so a job with servers goes on by itself from a checkpoint.
+launch::Again roll_back(const launch::LaunchOptions& options, const train::WorkerSpec& spec) {
+  return [=, times = 0](
+             const launch::LaunchResult& result) mutable -> std::optional<launch::LaunchOptions> {
+    if (!lost_a_process(result)) return std::nullopt;
+    const auto say = [&](const std::string& what) {
+      launch::write_all(STDERR_FILENO, "trireme: " + result.last_line + " " + what + "\n");
+    };
+    const std::int64_t step = train::RunFolder(spec.folder).newest_step();
+    if (step == 0) say("There is no checkpoint to go back to.");
+    if (step == 0 || times == kMostRollBacks) return std::nullopt;
+    say("All servers and ranks go back to step " + grouped(step) + ", the newest checkpoint (" +
+        std::to_string(++times) + " of " + std::to_string(kMostRollBacks) + " times).");
+    train::WorkerSpec resumed = spec;
+    resumed.resume = true;
+    launch::LaunchOptions next = options;
+    next.environment = {variable_of(resumed)};
+    next.elsewhere.environment = {variable_of(spec_elsewhere(resumed))};
+    return next;
+  };
 }
 
 }  // namespace
@@ -47,7 +82,8 @@ int start_ranks(const plan::Job& job, const launch::HostOptions& hosts, Duration
   for (const int descriptor : {spec.corpus, spec.lock})
     if (descriptor >= 0) options.inherit.push_back(descriptor);
   options.rank0_direct = true;
-  return launch::run(options);
+  return launch::run(options,
+                     job.servers > 0 && !spec.trial ? roll_back(options, spec) : launch::Again());
 }
 
 std::optional<rendezvous::RankEnvironment> under_launcher() {

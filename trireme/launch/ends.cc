@@ -1,0 +1,131 @@
+// What the Supervisor does when a process ends.
+#include <signal.h>
+#include <unistd.h>
+
+#include <string>
+
+#include "trireme/base/error.h"
+#include "trireme/launch/output.h"
+#include "trireme/launch/rank_end.h"
+#include "trireme/launch/supervisor.h"
+
+namespace trireme::inline v0::launch {
+namespace {
+
+void say(const std::string& line) { write_all(STDERR_FILENO, "trireme: " + line + "\n"); }
+
+}  // namespace
+
+void Supervisor::on_exit(int rank, const Ending& ending) {
+  const Exit exit = ending.exit;
+  ranks_[rank].exit = exit;
+  const bool asked = stopped_as_asked(exit) && roles_.role_of(rank) == Role::Worker;
+  if (!asked && goes_on_without(rank, exit)) {
+    --running_;
+    return waiter_->wake();
+  }
+  if (exit.code != 0 && !asked) {
+    const bool by_us = ranks_[rank].killed && (exit.signal == SIGKILL || exit.signal == SIGTERM);
+    const std::string host = hosts_.several() ? hosts_.name_of(rank) : host_;
+    const rendezvous::Failure failure = failure_of(rank, roles_, host, ending);
+    if (roles_.role_of(rank) == Role::Evaluator) {
+      if (!by_us && !ending_) report_evaluator(failure);
+    } else if (!finished_) {
+      if (!by_us) coordinator_->fail(failure);  // ignored if it has reported a failure itself
+      end_all(failure.secondary());
+    }
+  }
+  if (roles_.role_of(rank) == Role::Worker && ++workers_ended_ == roles_.workers) finish();
+  coordinator_->end(rank);
+  if (exit.code != 0 && asked) kill_after(options_.stop_grace, SIGKILL);
+  --running_;
+  waiter_->wake();
+}
+
+void Supervisor::report_evaluator(const rendezvous::Failure& failure) {
+  say(failure.sentence + (finished_ ? "" : " The job goes on without it."));
+}
+
+// Servers and the evaluator end with the workers.
+void Supervisor::finish() {
+  finished_ = true;
+  if (roles_.processes() == roles_.workers) return;
+  coordinator_->finish();
+  const TimePoint now = waiter_->now();
+  waiter_->run_at(now + options_.stop_grace, [this] { kill_role(Role::Server); });
+  waiter_->run_at(now + options_.evaluator_grace, [this] { kill_role(Role::Evaluator); });
+}
+
+void Supervisor::kill_role(Role role) {
+  for (int i = 0; i < roles_.count(role); ++i) {
+    const int process = roles_.first(role) + i;
+    if (!ranks_[process].runs()) continue;
+    ranks_[process].killed = true;
+    hosts_.host_of(process).signal(process, SIGKILL, /*group=*/true);
+  }
+}
+
+// 130 and 143 are a rank's answer to a stop signal, its own or ours. A rank that another process's
+// signal has killed gave no answer; it is lost to the others.
+bool Supervisor::stopped_as_asked(const Exit& exit) const {
+  if (ending_) return false;
+  if (exit.signal != 0) return stop_signal_ != 0 && exit.signal == stop_signal_;
+  return exit.code == 130 || exit.code == 143;
+}
+
+// The process was killed, or lost its peers, and the others do not need it. An error in its own code
+// would only come again.
+bool Supervisor::goes_on_without(int process, const Exit& exit) {
+  if (finished_ || ending_ || out_of_time_ || first_signal_ != 0) return false;
+  if (exit.signal == 0 && exit.code < static_cast<int>(ExitCode::PeerLost)) return false;
+  const Role role = roles_.role_of(process);
+  const int number = process - roles_.first(role);
+  std::string line = roles_.name_of(process) + " " + how_it_ended(exit) + "; ";
+  if (role == Role::Server) {
+    const auto view = coordinator_->lose_server(number);
+    if (!view) return false;
+    line += "server " + std::to_string(view->primary(number)) + " has its shard; ";
+  } else if (role != Role::Worker || process == 0 || !coordinator_->lose_worker(process)) {
+    return false;
+  }
+  const bool again = restarts_left_ > 0;
+  say(line + (again ? "the job goes on."
+                    : "the job goes on without it, after " + std::to_string(options_.restarts) +
+                          " restarts of processes."));
+  if (again) {
+    --restarts_left_;
+    restart(process);
+  } else if (role == Role::Worker && ++workers_ended_ == roles_.workers) {
+    finish();
+  }
+  return true;
+}
+
+void Supervisor::restart(int process) {
+  Rank& rank = ranks_[static_cast<std::size_t>(process)];
+  rank.exit.reset();
+  rank.started = false;
+  rank.killed = false;
+  ++rank.restarts;
+  try {
+    start_rank(process);
+  } catch (const Error& error) {
+    say(roles_.name_of(process) + " cannot be started again: " + error.what());
+    rank.exit = Exit{-1, 0};
+    if (roles_.role_of(process) == Role::Worker && ++workers_ended_ == roles_.workers) finish();
+  }
+}
+
+void Supervisor::report_copy(int shard, int server) const {
+  const int process = roles_.first(Role::Server) + server;
+  if (ranks_[static_cast<std::size_t>(process)].restarts > 0)
+    say(roles_.name_of(process) + " is back, with a copy of shard " + std::to_string(shard) + ".");
+}
+
+// Others cannot reach it and have gone on without it.
+void Supervisor::end_server(int server) {
+  const int process = roles_.first(Role::Server) + server;
+  if (ranks_[process].runs()) hosts_.host_of(process).signal(process, SIGKILL, /*group=*/true);
+}
+
+}  // namespace trireme::inline v0::launch
