@@ -16,7 +16,6 @@
 #include "trireme/models/gpt.h"
 #include "trireme/models/mlp.h"
 #include "trireme/models/module_block.h"
-#include "trireme/models/recommender.h"
 #include "trireme/models/resnet.h"
 #include "trireme/models/server_embedding.h"
 #include "trireme/observe/tensorboard.h"
