@@ -93,7 +93,9 @@ double measured_servers(const ExchangeWay& way, int workers, std::size_t bytes) 
     acceptors.push_back(net::listen_channels(waiters.back(), loopback()));
     servers.emplace_back(
         [&ended, server, waiter = waiters.back(), acceptor = acceptors.back().get()] {
-          ps::ParameterServer(waiter, *acceptor, server).run([&ended] { return ended.load(); });
+          ps::ParameterServer(waiter, *acceptor, {.number = server}).run([&ended] {
+            return ended.load();
+          });
         });
   }
   std::vector<double> times;

@@ -57,11 +57,12 @@ class ServedNetwork {
              const SimulatedServersObserver& observer) {
     const auto listening = channels_.listen(workers_ + server);
     const auto seen = observer.accepts ? observer.accepts(server, *listening, *waiter) : nullptr;
-    ps::ParameterServer(waiter, seen ? *seen : *listening, server,
-                        [&](int worker, std::int64_t version, std::int64_t staleness) {
-                          if (observer.updated)
-                            observer.updated(server, *waiter, worker, version, staleness);
-                        })
+    ps::ParameterServer(waiter, seen ? *seen : *listening,
+                        {.number = server,
+                         .on_applied =
+                             [&](const ps::Applied& one) {
+                               if (observer.updated) observer.updated(*waiter, one);
+                             }})
         .run([this] { return ended_ == workers_; });
   }
 
