@@ -43,8 +43,8 @@ int serve(Job& job) {
            .unreachable =
                [&job](int at, std::uint32_t incarnation) { job.tell_unreachable(at, incarnation); },
            .dial = [&job](int at) { return job.dial_server(at); }},
-       .patience = job.options().timeout,
-       .threads = threads_here()});
+       .threads = threads_here(),
+       .patience = job.options().timeout});
   server.run([&job] { return job.finished(); });
   if (server.is_fenced() && !job.finished())
     throw PeerLost("the others could not reach this server and went on without it",

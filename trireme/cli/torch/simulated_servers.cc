@@ -57,14 +57,13 @@ class ServedNetwork {
              const SimulatedServersObserver& observer) {
     const auto listening = channels_.listen(workers_ + server);
     const auto seen = observer.accepts ? observer.accepts(server, *listening, *waiter) : nullptr;
-    ps::ServingOptions options{.number = server};
-    options.on_applied = [&](const ps::Applied& one) {
-      if (observer.updated)
-        observer.updated(server, *waiter, one.worker, one.version, one.staleness);
-    };
-    ps::ParameterServer(waiter, seen ? *seen : *listening, options).run([this] {
-      return ended_ == workers_;
-    });
+    ps::ParameterServer(waiter, seen ? *seen : *listening,
+                        {.number = server,
+                         .on_applied =
+                             [&](const ps::Applied& one) {
+                               if (observer.updated) observer.updated(*waiter, one);
+                             }})
+        .run([this] { return ended_ == workers_; });
   }
 
   const int workers_, servers_;

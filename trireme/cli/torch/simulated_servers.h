@@ -10,6 +10,7 @@
 #include "trireme/net/channel.h"
 #include "trireme/plan/tuning.h"
 #include "trireme/ps/client.h"
+#include "trireme/ps/copy.h"
 #include "trireme/ps/settings.h"
 
 namespace trireme::inline v0::cli {
@@ -19,10 +20,8 @@ struct SimulatedServersObserver {
   /// May replace what a server accepts from.
   std::function<std::unique_ptr<net::Acceptor>(int server, net::Acceptor& acceptor, Waiter& waiter)>
       accepts = {};
-  /// Is told of each update of a server (ps/copy.h).
-  std::function<void(int server, Waiter& waiter, int worker, std::int64_t version,
-                     std::int64_t staleness)>
-      updated = {};
+  /// Is told of each update; `waiter` is the server's.
+  std::function<void(Waiter& waiter, const ps::Applied& update)> updated = {};
 };
 
 /// Runs `work` for each worker once it has the first weights, which are zeros. ConfigError if the

@@ -71,9 +71,9 @@ class Recorder {
                                                }});
             },
         .updated =
-            [this](int server, Waiter& waiter, int worker, std::int64_t version,
-                   std::int64_t staleness) {
-              run_.updates.push_back({server, worker, now(waiter), version, staleness});
+            [this](Waiter& waiter, const ps::Applied& one) {
+              run_.updates.push_back(
+                  {one.shard, one.worker, now(waiter), one.version, one.staleness});
             }};
     simulate_servers(settings_, options_.link, options_.seed, observer,
                      [this](int worker, ps::ParameterClient& client, Waiter& waiter) {
