@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <cmath>
 #include <filesystem>
 
 #include "trireme/base/check.h"
@@ -97,6 +98,31 @@ TEST_F(ShardsTest, GivesBackEveryBitOfEveryType) {
   const format::SafetensorsFile state(folder_->map(step_, kStateFile));
   EXPECT_NE(state.find("train/optimizer/w.exp_avg"), nullptr);
   EXPECT_NE(state.find("data/n"), nullptr);
+}
+
+// The rows of an embedding: their number is for the file to say.
+TEST_F(ShardsTest, LoadsATensorOfAnotherNumberOfRowsWhole) {
+  const at::Tensor rows = at::randn({3, 4});
+  Part saved({whole("rows", rows)});
+  at::Tensor loaded;
+  const auto loading = [&](const at::Tensor& now) {
+    NamedShard shard = whole("rows", now);
+    shard.load = [&](const at::Tensor& tensor) { loaded = tensor; };
+    return Part({shard});
+  };
+  for (const at::Tensor& now : {at::empty({0, 4}), at::ones({5, 4})}) {
+    Part wanted = loading(now);
+    restore({{"train", &wanted}}, write({{"train", &saved}}), *folder_);
+    EXPECT_TRUE(at::equal(loaded, rows));
+    EXPECT_TRUE(at::equal(wanted.state()[0].local, now));
+  }
+  Part narrow = loading(at::empty({0, 3}));
+  EXPECT_THAT(refusal({{"train", &saved}}, {{"train", &narrow}}),
+              AllOf(HasSubstr("F32 [3, 4]"), HasSubstr("F32 [0, 3]")));
+  Part broken({whole("rows", at::full({2, 4}, std::nan("")))});
+  Part wanted = loading(at::empty({0, 4}));
+  EXPECT_THAT(refusal({{"train", &broken}}, {{"train", &wanted}}),
+              HasSubstr("holds NaN in 8 of 8"));
 }
 
 TEST_F(ShardsTest, FillsASliceOfATensorThatWasSavedWhole) {
