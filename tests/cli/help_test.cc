@@ -38,8 +38,7 @@ std::vector<std::string> examples_of(const std::string& help) {
   const auto start = help.find(title);
   if (start == std::string::npos) return lines;
   std::istringstream rest(help.substr(start + title.size()));
-  for (std::string line; std::getline(rest, line) && line.starts_with("  ");)
-    lines.push_back(line);
+  for (std::string line; std::getline(rest, line) && line.starts_with("  ");) lines.push_back(line);
   return lines;
 }
 

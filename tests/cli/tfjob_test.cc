@@ -64,10 +64,10 @@ class TFJob : public ::testing::Test {
 TEST_F(TFJob, TrainsTheWeightsOfTrireme) {
   const std::string config =
       tiny_config(folder_, "steps = 40\nvalidate_every = 0\n[checkpoint]\nevery = 10\n");
-  const CommandResult alone = trireme_command({"train", config, "--ranks", "2", "--servers", "1",
-                                               "--out", "alone"})
-                                  .in(folder_.path())
-                                  .run();
+  const CommandResult alone =
+      trireme_command({"train", config, "--ranks", "2", "--servers", "1", "--out", "alone"})
+          .in(folder_.path())
+          .run();
   ASSERT_EQ(alone.code, 0) << alone.out << alone.err;
   const std::string place = cluster(false, 2, 1);
   std::vector<std::unique_ptr<Command::Running>> running;

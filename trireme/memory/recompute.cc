@@ -190,8 +190,9 @@ RecomputePolicy parse_recompute(const std::string& text) {
 RecomputePolicy parse_recompute(const std::string& text, std::size_t blocks) {
   RecomputePolicy policy = parse_recompute(text);
   if (!policy.of_block.empty() && policy.of_block.size() != blocks)
-    refuse("memory.recompute = \"" + shortened(text) + "\" is for " + std::to_string(policy.of_block.size()) +
-               " blocks, and the model has " + std::to_string(blocks),
+    refuse("memory.recompute = \"" + shortened(text) + "\" is for " +
+               std::to_string(policy.of_block.size()) + " blocks, and the model has " +
+               std::to_string(blocks),
            "Give one word a block.");
   return policy;
 }

@@ -18,8 +18,7 @@ inline constexpr const char* kWorkerVariable = "TRIREME_WORKER_SPEC";
 /// those on other hosts must see the run's folder. The job waits for its evaluator for at most
 /// `evaluator_grace`. Returns the job's exit code.
 int start_ranks(const plan::Job& job, const launch::HostOptions& hosts, Duration evaluator_grace,
-                int argc, char** argv,
-                const train::WorkerSpec& spec);
+                int argc, char** argv, const train::WorkerSpec& spec);
 
 /// This process's rank and the number of ranks if mpirun, srun or torchrun started it. Processes of
 /// mpirun meet over MPI here, so from now on the failure of one ends all.

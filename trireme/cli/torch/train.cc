@@ -143,11 +143,12 @@ void check_ranks(const TrainingJobOptions& options, const rendezvous::RankEnviro
 // The launcher has started the servers that a configuration asks for, or none.
 void check_servers(const TrainingJob& job, const rendezvous::RankEnvironment& place) {
   if (job.plan.job.servers == place.servers) return;
-  throw ConfigError("the configuration takes " + counted(job.plan.job.servers, "server") +
-                        ", but " + place.launcher + " started " + std::to_string(place.servers),
-                    {.operation = "config",
-                     .advice = "Servers are started by `trireme train`, `trireme launch` and, as ps "
-                               "replicas, by a TFJob."});
+  throw ConfigError(
+      "the configuration takes " + counted(job.plan.job.servers, "server") + ", but " +
+          place.launcher + " started " + std::to_string(place.servers),
+      {.operation = "config",
+       .advice = "Servers are started by `trireme train`, `trireme launch` and, as ps "
+                 "replicas, by a TFJob."});
 }
 
 void check_transport(const TrainingJob& job, const rendezvous::RankEnvironment& place) {
