@@ -1,12 +1,16 @@
 // trireme launch: starts N ranks of any program, on this host or on several.
 #include "trireme/launch/launch.h"
 
+#include <cstdio>
+#include <filesystem>
 #include <string>
 #include <vector>
 
 #include "trireme/base/error.h"
 #include "trireme/cli/host_options.h"
+#include "trireme/cli/own_run.h"
 #include "trireme/cli/program.h"
+#include "trireme/cli/sbatch.h"
 
 namespace trireme::inline v0::cli {
 namespace {
@@ -14,11 +18,40 @@ namespace {
 struct CommandOptions {
   launch::LaunchOptions launch;
   HostArguments hosts;
-  int only_rank = -1, evaluators = 0;
-  std::string bind = "core";
+  int only_rank = -1, evaluators = 0, nodes = 1;
+  std::string bind = "core", print_sbatch, time = "12:00:00";
 };
 
+int print_script(const CommandOptions& options) {
+  if (!options.hosts.empty() || options.launch.servers > 0 || options.evaluators > 0)
+    throw ConfigError("--print-sbatch with hosts, servers or an evaluator",
+                      {.operation = "launch",
+                       .advice = "srun starts ranks on the nodes that Slurm gives. For other "
+                                 "processes write `trireme launch -H` into a script of your own."});
+  const std::filesystem::path config = options.print_sbatch;
+  std::error_code error;
+  if (!std::filesystem::is_regular_file(config, error))
+    throw ConfigError(
+        "the configuration " + config.string() + " is no file",
+        {.operation = "launch", .advice = "Name one, such as configs/gpt-nano.toml."});
+  const std::string name = config.stem().string();
+  const std::string script =
+      sbatch_script({.name = name,
+                     .command = {own_program(), "train", config.string(), "--out", "runs/" + name,
+                                 "--resume", "auto"},
+                     .ranks = options.launch.ranks,
+                     .nodes = options.nodes,
+                     .time = options.time});
+  std::fputs(script.c_str(), stdout);
+  return 0;
+}
+
 int launch_command(CommandOptions options, bool ranks_given) {
+  if (!options.print_sbatch.empty()) return print_script(options);
+  if (options.launch.command.empty())
+    throw ConfigError(
+        "PROGRAM is required",
+        {.operation = "launch", .advice = "Write it after --: trireme launch -n 2 -- ./program"});
   options.launch.elsewhere = host_options(options.hosts);
   if (!ranks_given && options.hosts.empty()) {
     throw ConfigError("--workers (-n) is required",
@@ -45,7 +78,9 @@ void declare_launch(Command& command) {
           "ssh "
           "without\na password (TRIREME_SSH: another command) and have the same folder and the "
           "same "
-          "Trireme.");
+          "Trireme.\n"
+          "Under Slurm: trireme launch --print-sbatch gpt.toml -n 8 --nodes 2 > job.sh; sbatch "
+          "job.sh");
   command
       .option(kWorkersOption, options.launch.ranks,
               "Ranks to start (with hosts: as many as they have slots)")
@@ -60,7 +95,18 @@ void declare_launch(Command& command) {
   command.option("--bind", options.bind, "Cores that a rank may run on")
       .one_of({"core", "numa", "none"})
       .shows_default();
-  command.option("PROGRAM", options.launch.command, "-- program and its arguments").required();
+  const Option script = command.option(
+      "--print-sbatch", options.print_sbatch,
+      "CONFIG: start nothing, and print a batch script for Slurm that trains it, saves "
+      "a checkpoint before the time limit and queues itself again");
+  command.option("--nodes", options.nodes, "With --print-sbatch: nodes of the job")
+      .between(1, 65'536)
+      .needs(script)
+      .shows_default();
+  command.option("--time", options.time, "With --print-sbatch: the time limit")
+      .needs(script)
+      .shows_default();
+  command.option("PROGRAM", options.launch.command, "-- program and its arguments");
   // "launch -n 2 b/mnist --epochs 3": --epochs belongs to the program.
   command.unexpected([&](const std::string& argument) {
     const launch::LaunchOptions& given = options.launch;

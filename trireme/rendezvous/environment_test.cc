@@ -285,6 +285,32 @@ TEST(Environment, KnowsWhatAnIndexedJobGives) {
   EXPECT_EQ(resolve_environment(from({{"JOB_COMPLETION_INDEX", "2"}})).size, 1);
 }
 
+// The torch runtime of Kubeflow's trainer sets the options of torchrun, which need not run.
+TEST(Environment, KnowsWhatATrainJobGives) {
+  const Variables pod{{"PET_NNODES", "4"},
+                      {"PET_NODE_RANK", "2"},
+                      {"PET_NPROC_PER_NODE", "1"},
+                      {"PET_MASTER_ADDR", "gpt-node-0-0.gpt"},
+                      {"PET_MASTER_PORT", "29400"}};
+  const RankEnvironment rank = resolve_environment(from(pod));
+  EXPECT_EQ(rank.launcher, "TrainJob");
+  EXPECT_EQ(rank.rank, 2);
+  EXPECT_EQ(rank.size, 4);
+  EXPECT_EQ(rank.local_size, 1);
+  EXPECT_EQ(rank.meeting->host, "gpt-node-0-0.gpt");
+  EXPECT_FALSE(rank.meeting->one_host);
+  Variables other = pod;
+  other["PET_NPROC_PER_NODE"] = "auto";
+  EXPECT_THAT(refusal_of(other), HasSubstr("PET_NPROC_PER_NODE=auto means several processes"));
+  EXPECT_EQ(resolve_environment(from(joined(other, torchrun("9", "16", "4")))).launcher, "torchrun");
+  other = pod;
+  other.erase("PET_MASTER_ADDR");
+  EXPECT_THAT(refusal_of(other), HasSubstr("do not say where they meet"));
+  other = pod;
+  other.erase("PET_NODE_RANK");
+  EXPECT_THAT(refusal_of(other), HasSubstr("PET_NODE_RANK is not set"));
+}
+
 TEST(Environment, KnowsWhatATFJobGives) {
   RankEnvironment rank = resolve_environment(from(tf_config(R"({"type":"worker","index":1})")));
   EXPECT_EQ(rank.launcher, "TFJob");
@@ -493,7 +519,7 @@ TEST(Environment, AVariableNamesTheLauncherThatCounts) {
   EXPECT_THAT(
       refusal_of(both),
       AllOf(HasSubstr("TRIREME_ENVIRONMENT=slurm names no launcher"),
-            HasSubstr("alone, jsrun, openmpi, mpich, torchrun, srun, tfjob, indexedjob, pmix")));
+            HasSubstr("alone, jsrun, openmpi, mpich, torchrun, srun, tfjob, trainjob, indexedjob, pmix")));
   both["TRIREME_COORDINATOR"] = "127.0.0.1:5";  // `trireme launch` decides alone
   both["TRIREME_RANK"] = "1";
   both["TRIREME_SIZE"] = "3";

@@ -216,6 +216,30 @@ std::optional<RankEnvironment> from_tf_config(const Getenv& get, std::string& wh
   return rank && rank->several() ? rank : std::nullopt;
 }
 
+// The runtime for torch of Kubeflow's trainer (TrainJob) sets the options of torchrun. Without torchrun
+// each pod is one rank.
+std::optional<RankEnvironment> from_trainjob(const Getenv& get, std::string& why) {
+  if (!get("PET_NNODES")) return std::nullopt;
+  auto rank = read_mpi(get, {"PET_NODE_RANK", "PET_NNODES", "", ""}, why);
+  if (!rank) return std::nullopt;
+  const auto address = get("PET_MASTER_ADDR"), port = get("PET_MASTER_PORT");
+  if (!address || !port) {
+    throw ConfigError(why + ", but PET_MASTER_ADDR and PET_MASTER_PORT do not say where they meet",
+                      {.operation = "join", .advice = "Start it as a TrainJob, or by torchrun."});
+  }
+  if (const std::string processes = get("PET_NPROC_PER_NODE").value_or("1"); processes != "1") {
+    throw ConfigError(why + ", but PET_NPROC_PER_NODE=" + processes +
+                          " means several processes in each pod, and nothing has started them",
+                      {.operation = "join",
+                       .advice = "Set numProcPerNode of the TrainJob to 1: a pod is one rank."});
+  }
+  rank->meeting = {
+      .name = "TrainJob " + *address + ":" + *port, .host = *address, .one_host = false};
+  rank->local_rank = 0;
+  rank->local_size = 1;
+  return rank;
+}
+
 // Kubernetes gives a pod of an Indexed Job its index only. The manifest sets the other two variables
 // (deploy/kubernetes/indexed-job.yaml); a Job without them is one of independent pods.
 std::optional<RankEnvironment> from_indexed_job(const Getenv& get, std::string& why) {
@@ -254,6 +278,7 @@ constexpr Launcher kForeign[] = {
     {"torchrun", "torchrun", true, {"WORLD_SIZE"}, from_torchrun},
     {"srun", "srun", false, {"SLURM_STEP_NUM_TASKS", "SLURM_NTASKS"}, from_srun},
     {"tfjob", "TFJob", false, {"TF_CONFIG"}, from_tf_config},
+    {"trainjob", "TrainJob", false, {"PET_NNODES"}, from_trainjob},
     {"indexedjob", "Indexed Job", false, {"TRIREME_JOB_COMPLETIONS"}, from_indexed_job},
     {"pmix", "PMIx", false, {"PMIX_RANK"}, from_pmix}};
 

@@ -55,4 +55,6 @@ class SocketMeeting {
 std::vector<std::string> exchange_by_sockets(const rendezvous::RankEnvironment& env,
                                              const std::string& mine, Duration timeout);
 
+void skip_meeting() noexcept;
+
 }  // namespace trireme::inline v0::rendezvous
