@@ -306,6 +306,63 @@ TEST(Service, FiguresAreOfAllServers) {
   EXPECT_THROW(ServerFigures::from_text(text), MismatchError);
 }
 
+// Two services with the same requests; in the middle a third takes over from one of them.
+TEST(Service, ASnapshotGoesOnAsTheServiceDoes) {
+  const Settings settings = settings_of(0, 3);
+  const std::size_t bytes = settings.model.sum_bytes(0);
+  Server server, other;
+  for (int worker = 0; worker < 3; ++worker) server.attach(worker, settings);
+  server.write(0, random_floats(bytes, 1));
+  std::vector<Floats> memory;
+  for (int worker = 0; worker < 3; ++worker)
+    memory.push_back(random_floats(bytes * terms_of(worker, 0, 7, 3).nodes.size(),
+                                   10 + static_cast<unsigned>(worker)));
+  const auto send = [&](Server& to, int worker) {
+    return to.ask(worker, terms_of(worker, 0, 7, 3),
+                  bytes_of(memory[static_cast<std::size_t>(worker)]));
+  };
+  send(server, 2);
+  send(server, 0);
+  const Saved early = server.service().snapshot();  // two of three terms are there
+  other.service().restore(early.text, early.memory);
+  EXPECT_EQ(other.service().clients(), (std::vector<int>{0, 1, 2}));
+  send(server, 1);
+  send(other, 1);
+  ASSERT_NE(other.reply(0), nullptr);
+  EXPECT_EQ(other.floats(2), server.floats(2));
+  const Saved late = other.service().snapshot();  // the sum is not applied yet
+  Server third;
+  third.service().restore(late.text, late.memory);
+  const Request commit{.ask = Ask::Commit, .worker = 1, .round = 0, .rate = 0.1, .scale = 0.5};
+  server.ask(1, commit);
+  EXPECT_EQ(third.ask(1, commit)->version, 1);
+  EXPECT_EQ(third.floats(1), server.floats(1));
+  EXPECT_EQ(third.service().snapshot().text, server.service().snapshot().text);
+}
+
+TEST(Service, ASnapshotThatIsNoneIsRefused) {
+  Server server, other;
+  const Settings settings = settings_of(-1, 1);
+  server.attach(0, settings);
+  server.write(0, random_floats(settings.model.bytes(0), 1));
+  const Saved all = server.service().snapshot();
+  EXPECT_THROW(other.service().restore("{", all.memory), MismatchError);
+  EXPECT_THROW(other.service().restore(all.text, std::span(all.memory).first(100)), MismatchError);
+}
+
+TEST(Service, MoreReplicasThanServersAreRefused) {
+  Settings settings = settings_of(-1, 1);
+  settings.model = ServedModel(parameters(), 2);
+  Settings other = settings;
+  settings.server.replicas = 3;
+  EXPECT_THROW(settings.check(), ConfigError);
+  settings.server.replicas = 0;
+  EXPECT_THROW(settings.check(), ConfigError);
+  settings.server.replicas = 2;
+  settings.check();
+  EXPECT_NE(settings.difference(other).find("its server.replicas is 1"), std::string::npos);
+}
+
 TEST(Service, AnotherModelIsRefusedWithTheDifference) {
   Server server;
   server.attach(0, settings_of(-1, 2));

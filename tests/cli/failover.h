@@ -1,0 +1,61 @@
+// Training jobs whose processes the test kills.
+#pragma once
+
+#include <gtest/gtest.h>
+#include <signal.h>
+
+#include <algorithm>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "tests/cli/command.h"
+
+namespace trireme::testing {
+
+class FailOver : public ::testing::Test {
+ protected:
+  // With two ranks and parameter servers.
+  Command train(const std::string& config, const std::string& run,
+                const std::vector<std::string>& settings) const {
+    std::vector<std::string> arguments = {"train", config, "--ranks", "2", "--out", run};
+    for (const std::string& one : settings) arguments.insert(arguments.end(), {"--set", one});
+    return trireme_command(arguments).in(folder_.path());
+  }
+  std::string hash(const std::string& run) const { return hash_of_run(folder_.file(run)); }
+
+  static void kill_process(const Command::Running& running, const std::string& role, int number) {
+    for (const pid_t child : descendants(running.pid()))
+      if (environment_of(child, "TRIREME_ROLE") == role &&
+          environment_of(child, "TRIREME_RANK") == std::to_string(number)) {
+        kill(child, SIGKILL);
+        return;
+      }
+    ADD_FAILURE() << "no " << role << " " << number << "\n" << running.output();
+  }
+  static int times(const std::string& text, const std::string& part) {
+    int count = 0;
+    for (std::size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + 1))
+      ++count;
+    return count;
+  }
+  // Waits until the output has a text for the n-th time.
+  static void await(Command::Running& running, const std::string& text, int n) {
+    const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(60);
+    while (times(running.output(), text) < n) {
+      ASSERT_LT(std::chrono::steady_clock::now(), end) << text << "\n" << running.output();
+      ASSERT_FALSE(running.wait_for("a text that never comes", 0.05));
+    }
+  }
+  std::vector<double> step_seconds(const std::string& run) const {
+    std::vector<double> all;
+    std::ifstream events(folder_.file(run + "/events.jsonl"));
+    for (std::string line; std::getline(events, line);) {
+      const auto event = nlohmann::json::parse(line);
+      if (event.value("event", "") == "step") all.push_back(event.at("step_seconds"));
+    }
+    return all;
+  }
+  Folder folder_;
+};
+
+}  // namespace trireme::testing
