@@ -18,9 +18,9 @@ struct Visits : torch::data::datasets::Dataset<Visits> {
       const std::uint64_t word = (index * 2 + salt) * 0x9e3779b97f4a7c15;
       return static_cast<double>((word ^ (word >> 29)) * 0xbf58476d1ce4e5b9 >> 11) * 0x1p-53;
     };
-    const auto user = static_cast<std::int64_t>(kUsers * std::pow(drawn(0), 12));
-    auto item = static_cast<std::int64_t>(kItems * std::pow(drawn(1), 4));
-    if (index % 2 == 0) item = item - item % 4 + user % 4;  // every other sample is of the group
+    const auto user = static_cast<std::int64_t>(kUsers * std::pow(drawn(0), 20));
+    auto item = static_cast<std::int64_t>(kItems * std::pow(drawn(1), 8));
+    if (index % 3 == 0) item = item - item % 4 + user % 4;  // then half of all samples are likes
     const float likes = user % 4 == item % 4 ? 1 : 0;
     return {torch::tensor({user, item}), torch::tensor(likes)};
   }
