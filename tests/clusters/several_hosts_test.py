@@ -131,6 +131,13 @@ class SeveralHosts(unittest.TestCase):
         for rank in range(4):
             self.assertIn(f"[{rank}] to stderr\n", err)
 
+    def test_no_line_is_lost_at_the_end(self):
+        for _ in range(3):
+            code, out, err = self.launch(BOTH, "seq 1 5000")
+            self.assertEqual(code, 0, err)
+            self.assertEqual(sorted(out.splitlines()),
+                             sorted(f"[{rank}] {number}" for rank in range(4) for number in range(1, 5001)))
+
     def test_servers_and_the_evaluator_go_round_the_hosts(self):
         code, out, err = self.launch("node07,node08", "echo $TRIREME_ROLE $TRIREME_RANK on $(hostname)",
                                      "--servers", "3", "--evaluator", "1")

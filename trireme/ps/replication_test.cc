@@ -81,19 +81,18 @@ class Servers {
   }
   void serve(int server) {
     const auto& waiter = waiters_[static_cast<std::size_t>(server)];
-    ParameterServer(
-        waiter, *acceptors_[static_cast<std::size_t>(server)],
-        {.number = server,
-         .contacts = {.view = [this] { return view(); },
-                      .has_copy =
-                          [this, server](int shard, std::uint64_t term, int at,
-                                         std::uint32_t incarnation) {
-                            const std::lock_guard lock(mutex_);
-                            authority_.has_copy(shard, term, server, at, incarnation);
-                            publish();
-                          },
-                      .unreachable = [](int, std::uint32_t) { ADD_FAILURE(); },
-                      .dial = [this, &waiter](int at) { return dial(waiter, at); }}})
+    ParameterServer(waiter, *acceptors_[static_cast<std::size_t>(server)],
+                    {.number = server,
+                     .contacts = {.view = [this] { return view(); },
+                                  .has_copy =
+                                      [this, server](int shard, std::uint64_t term, int at,
+                                                     std::uint32_t incarnation) {
+                                        const std::lock_guard lock(mutex_);
+                                        authority_.has_copy(shard, term, server, at, incarnation);
+                                        publish();
+                                      },
+                                  .unreachable = [](int, std::uint32_t) { ADD_FAILURE(); },
+                                  .dial = [this, &waiter](int at) { return dial(waiter, at); }}})
         .run([&] { return ended_[server].load(); });
     acceptors_[static_cast<std::size_t>(server)].reset();
   }
