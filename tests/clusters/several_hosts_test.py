@@ -201,18 +201,23 @@ class SeveralHosts(unittest.TestCase):
         self.assertEqual(process.returncode, 160, err)
         self.assertIn("The connection to host node08 has ended", err)
 
-    def test_a_stop_reaches_every_host_and_is_followed_by_a_checkpoint(self):
-        process = self.start("train", "tiny.toml", "--out", "stopped", "-H", BOTH, "--set", "train.steps=100000")
-        lines = []
-        for line in process.stdout:
-            lines.append(line)
-            if "expected time" in line:
-                break
-        process.send_signal(signal.SIGTERM)
-        out, err = process.communicate(timeout=90)
-        self.assertEqual(process.returncode, 143, "".join(lines) + out + err)
-        self.assertIn("checkpoint written", out)
-        self.assertIn(f"--ranks 4 -H {BOTH}", out)
+    def rank_on(self, name, rank):
+        return next(one for one in self.hosts.processes(name) if f" TRIREME_RANK={rank} " in f' {text_of(one, "environ")} ')
+
+    def test_a_stop_of_the_launcher_or_of_any_rank_is_followed_by_a_checkpoint(self):
+        for who, sent in (("launcher", signal.SIGTERM), ("rank", signal.SIGUSR1)):
+            process = self.start("train", "tiny.toml", "--out", f"stopped-{who}", "-H", BOTH, "--set",
+                                 "train.steps=100000")
+            lines = []
+            for line in process.stdout:
+                lines.append(line)
+                if "expected time" in line:
+                    break
+            os.kill(process.pid if who == "launcher" else self.rank_on("node08", 3), sent)
+            out, err = process.communicate(timeout=90)
+            self.assertEqual(process.returncode, 143, "".join(lines) + out + err)
+            self.assertIn("checkpoint written", out)
+            self.assertIn(f"--ranks 4 -H {BOTH}", out)
 
     def test_the_secret_is_in_no_command_line_and_no_environment(self):
         secret = self.folder / "secret"
