@@ -4,6 +4,7 @@
 #include <spawn.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -172,6 +173,42 @@ TEST(Launcher, KilledTakesTheRanksChildrenWithIt) {
   ASSERT_EQ(killed.pids.size(), 2u * kLaunched) << killed.run.describe();
   EXPECT_EQ(left_behind(killed.pids, killed.sockets), "");
   for (const pid_t pid : killed.pids) send_signal(pid, SIGKILL);  // only if the test failed
+}
+
+// Waits until all are stopped, or none is, at most 5 s.
+bool all_stopped(const std::vector<pid_t>& pids, bool stopped) {
+  const TimePoint end = steady_now() + seconds(5);
+  for (;;) {
+    const bool so = std::all_of(pids.begin(), pids.end(), [&](pid_t pid) {
+      return (rendezvous::process_state(pid) == 'T') == stopped;
+    });
+    if (so || steady_now() > end) return so;
+    Event().wait(milliseconds(5));
+  }
+}
+
+// Ctrl-Z reaches the launcher alone, because ranks are in process groups of their own.
+TEST(Launcher, StopsAndContinuesItsRanksWithItself) {
+  std::vector<pid_t> pids;
+  int running = 0;
+  bool stopped = false, continued = false;
+  ProcessOptions options;
+  options.arguments = {"polite"};
+  options.on_line = [&](int, std::string_view line, const RunningProcesses& processes) {
+    if (line.find("pid ") == 0) pids.push_back(std::stoi(std::string(line.substr(4))));
+    if (line.find("running") == line.npos || ++running < kLaunched) return;
+    pids.push_back(processes.pids[0]);
+    send_signal(processes.pids[0], SIGTSTP);
+    stopped = all_stopped(pids, true);
+    send_signal(processes.pids[0], SIGCONT);
+    continued = all_stopped(pids, false);
+    send_signal(processes.pids[0], SIGTERM);
+  };
+  const ProcessRun run = run_processes(1, "launcher", options);
+  EXPECT_EQ(pids.size(), kLaunched + 1u) << run.describe();
+  EXPECT_TRUE(stopped) << run.describe();
+  EXPECT_TRUE(continued) << run.describe();
+  EXPECT_EQ(run.exit_code, 143) << run.describe();
 }
 
 TEST(Launcher, PassesAStopSignalOnAndExitsWithItsCode) {

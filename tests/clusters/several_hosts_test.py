@@ -131,6 +131,13 @@ class SeveralHosts(unittest.TestCase):
         for rank in range(4):
             self.assertIn(f"[{rank}] to stderr\n", err)
 
+    def test_no_line_is_lost_at_the_end(self):
+        for _ in range(3):
+            code, out, err = self.launch(BOTH, "seq 1 5000")
+            self.assertEqual(code, 0, err)
+            self.assertEqual(sorted(out.splitlines()),
+                             sorted(f"[{rank}] {number}" for rank in range(4) for number in range(1, 5001)))
+
     def test_servers_and_the_evaluator_go_round_the_hosts(self):
         code, out, err = self.launch("node07,node08", "echo $TRIREME_ROLE $TRIREME_RANK on $(hostname)",
                                      "--servers", "3", "--evaluator", "1")
@@ -194,18 +201,23 @@ class SeveralHosts(unittest.TestCase):
         self.assertEqual(process.returncode, 160, err)
         self.assertIn("The connection to host node08 has ended", err)
 
-    def test_a_stop_reaches_every_host_and_is_followed_by_a_checkpoint(self):
-        process = self.start("train", "tiny.toml", "--out", "stopped", "-H", BOTH, "--set", "train.steps=100000")
-        lines = []
-        for line in process.stdout:
-            lines.append(line)
-            if "expected time" in line:
-                break
-        process.send_signal(signal.SIGTERM)
-        out, err = process.communicate(timeout=90)
-        self.assertEqual(process.returncode, 143, "".join(lines) + out + err)
-        self.assertIn("checkpoint written", out)
-        self.assertIn(f"--ranks 4 -H {BOTH}", out)
+    def rank_on(self, name, rank):
+        return next(one for one in self.hosts.processes(name) if f" TRIREME_RANK={rank} " in f' {text_of(one, "environ")} ')
+
+    def test_a_stop_of_the_launcher_or_of_any_rank_is_followed_by_a_checkpoint(self):
+        for who, sent in (("launcher", signal.SIGTERM), ("rank", signal.SIGUSR1)):
+            process = self.start("train", "tiny.toml", "--out", f"stopped-{who}", "-H", BOTH, "--set",
+                                 "train.steps=100000")
+            lines = []
+            for line in process.stdout:
+                lines.append(line)
+                if "expected time" in line:
+                    break
+            os.kill(process.pid if who == "launcher" else self.rank_on("node08", 3), sent)
+            out, err = process.communicate(timeout=90)
+            self.assertEqual(process.returncode, 143, "".join(lines) + out + err)
+            self.assertIn("checkpoint written", out)
+            self.assertIn(f"--ranks 4 -H {BOTH}", out)
 
     def test_the_secret_is_in_no_command_line_and_no_environment(self):
         secret = self.folder / "secret"

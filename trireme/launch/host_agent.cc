@@ -32,6 +32,8 @@ namespace {
 constexpr std::size_t kMostWaiting = 1 << 20;
 // After the last process has ended; the launcher closes the connection long before.
 constexpr Duration kIdle = std::chrono::minutes(1);
+constexpr Duration kLastLines = std::chrono::milliseconds(300);
+constexpr Duration kLookAgain = std::chrono::milliseconds(2);
 
 // The address of ssh's other end: the first word of SSH_CONNECTION, unless it is the launcher's own.
 std::string address_of_launcher(const HostSetup& setup) {
@@ -72,7 +74,7 @@ class HostAgent {
   void set_up(const HostSetup& setup);
   void start(const HostMessage& message);
   void on_line(int process, bool error, std::string_view line);
-  void on_end(int process, const Ending& ending);
+  void report_end(int process, const Ending& ending, TimePoint latest);
   bool has_room();
   void end_if_idle(std::size_t starts);
 
@@ -135,7 +137,10 @@ void HostAgent::set_up(const HostSetup& setup) {
       HostEvents{.on_line = [this](int process, bool error,
                                    std::string_view line) { on_line(process, error, line); },
                  .on_start = {},
-                 .on_end = [this](int process, const Ending& ending) { on_end(process, ending); }});
+                 .on_end =
+                     [this](int process, const Ending& ending) {
+                       report_end(process, ending, waiter_->now() + kLastLines);
+                     }});
 }
 
 void HostAgent::start(const HostMessage& message) {
@@ -170,11 +175,19 @@ void HostAgent::on_line(int process, bool error, std::string_view line) {
   if (has_room()) sink_->send({error ? "err" : "out", process, {std::string(line)}});
 }
 
-void HostAgent::on_end(int process, const Ending& ending) {
+// After its last lines, so that the launcher has them all when it closes the connection. A child of
+// the process may keep its pipe open.
+void HostAgent::report_end(int process, const Ending& ending, TimePoint latest) {
+  const TimePoint now = waiter_->now();
+  if (!host_->output_finished(process) && now < latest) {
+    waiter_->run_at(now + kLookAgain,
+                    [this, process, ending, latest] { report_end(process, ending, latest); });
+    return;
+  }
   running_.erase(process);
   sink_->send(message_of(process, ending));
   if (running_.empty())
-    waiter_->run_at(waiter_->now() + kIdle, [this, starts = starts_] { end_if_idle(starts); });
+    waiter_->run_at(now + kIdle, [this, starts = starts_] { end_if_idle(starts); });
 }
 
 // A cut network may not end the connection; then nobody reads or closes it.

@@ -133,13 +133,18 @@ void LocalHost::add_pipe(int process, bool error, net::Descriptor end) {
   auto pipe = std::make_shared<LineSource>(
       end.release(),
       [this, process, error](std::string_view line) { events_.on_line(process, error, line); });
-  pipes_.push_back(pipe);
+  pipes_.emplace(process, pipe);
   add(pipe);
 }
 
 bool LocalHost::output_finished() const {
   return std::all_of(pipes_.begin(), pipes_.end(),
-                     [](const auto& pipe) { return pipe->finished(); });
+                     [](const auto& pipe) { return pipe.second->finished(); });
+}
+
+bool LocalHost::output_finished(int process) const {
+  const auto [begin, end] = pipes_.equal_range(process);
+  return std::all_of(begin, end, [](const auto& pipe) { return pipe.second->finished(); });
 }
 
 }  // namespace trireme::inline v0::launch

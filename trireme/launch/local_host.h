@@ -29,8 +29,9 @@ class LocalHost final : public Host {
   LocalHost(Waiter& waiter, Guard& guard, const LocalHostOptions& options, HostEvents events);
   void start(int process, const StartOptions& options) override;
   void signal(int process, int signal, bool group) override;
-  /// Whether all output of ended processes has been read.
+  /// Whether all output of all processes, or of one, has been read.
   bool output_finished() const;
+  bool output_finished(int process) const;
 
  private:
   struct Running {
@@ -50,7 +51,7 @@ class LocalHost final : public Host {
   const net::Descriptor secret_file_;
   const CoreShare share_;
   std::map<int, Running> processes_;
-  std::vector<std::shared_ptr<LineSource>> pipes_;
+  std::multimap<int, std::shared_ptr<LineSource>> pipes_;  // by process
 };
 
 }  // namespace trireme::inline v0::launch

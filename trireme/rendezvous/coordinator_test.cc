@@ -144,6 +144,37 @@ TEST(Coordinator, AStreamThatBreaksOffIsTheEndOfItsRankWhereNobodyElseSeesIt) {
   }
 }
 
+TEST(Coordinator, AnEvaluatorWhoseStreamEndsIsNobodyElsesLoss) {
+  Coordinator coordinator(
+      {.size = 2, .evaluator = true, .secret = kSecret, .lost_with_stream = true});
+  std::atomic<int> failures{0};
+  Event gone;  // outlives the watching thread
+  CoordinatorClient zero(client_options(coordinator, 0)), one(client_options(coordinator, 1));
+  zero.watch([&](const News& news) {
+    failures += news.kind == News::Kind::Failure;
+    if (news.kind == News::Kind::Left && news.left_rank == 2) gone.set();
+  });
+  const auto stub = stub_for(coordinator);
+  wire::WatchRequest request;
+  request.mutable_session()->set_rank(2);
+  request.mutable_session()->set_token(join_by_hand(*stub, 2));
+  {
+    grpc::ClientContext context;
+    const auto stream = stub->Watch(&context, request);
+    wire::News first;
+    ASSERT_TRUE(stream->Read(&first));
+    EXPECT_TRUE(coordinator.awaits_others(seconds(5)));
+    context.TryCancel();
+    stream->Finish();
+  }
+  ASSERT_TRUE(gone.wait(seconds(5)));
+  EXPECT_FALSE(coordinator.awaits_others(seconds(5)));
+  EXPECT_TRUE(coordinator.awaits_workers(seconds(5)));
+  zero.stop_watching();
+  EXPECT_EQ(failures, 0);
+  EXPECT_FALSE(coordinator.first_failure().has_value());
+}
+
 TEST(Coordinator, ARankThatStopsWatchingOrLeavesIsNotLost) {
   Coordinator coordinator({.size = 3, .secret = kSecret, .lost_with_stream = true});
   CoordinatorClient zero(client_options(coordinator, 0)), one(client_options(coordinator, 1));
@@ -370,7 +401,8 @@ TEST(Coordinator, TellsThatAllWorkersHaveEndedAlsoToLateWatchers) {
   std::atomic<bool> finished{false};
   CoordinatorClient server(client_options(coordinator, 1));
   server.watch([&](const News& news) {
-    finished = news.kind == News::Kind::Finished;
+    if (news.kind != News::Kind::Finished) return;  // servers are news as well
+    finished = true;
     arrived.set();
   });
   EXPECT_TRUE(arrived.wait(seconds(5)));
