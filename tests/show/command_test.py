@@ -253,6 +253,85 @@ class ShowSteps(unittest.TestCase):
             self.assertIn("2 to 8", wrong.stderr)
 
 
+class ShowServer(unittest.TestCase):
+    CONFIG = str(pathlib.Path(__file__).parents[2] / "configs" / "gpt-nano.toml")
+
+    def setUp(self):
+        if not WITH_LIBTORCH:
+            done = run("show", "server")
+            self.assertEqual(done.returncode, 2)
+            self.assertIn("show server is not in a trireme that was built without LibTorch", done.stderr)
+
+    def test_a_run(self):
+        if not WITH_LIBTORCH:
+            return
+        done = run("show", "server", "--workers", "3", "--servers", "1", "--slow", "0:3", "--json")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        events = [json.loads(line) for line in done.stdout.splitlines()]
+        self.assertEqual({event["event"] for event in events}, {"show", "step", "push", "update", "summary"})
+        self.assertEqual({event["worker"] for event in events if event["event"] == "step"}, {0, 1, 2})
+        cut = run("show", "server", "--step", typed="\n").stdout
+        self.assertEqual(cut.count("Enter: the next moment"), 2)
+
+    def test_files(self):
+        if not WITH_LIBTORCH:
+            return
+        for arguments in (["--staleness", "-1"], [self.CONFIG, "--servers", "3"]):
+            with tempfile.TemporaryDirectory() as folder:
+                svg, html = pathlib.Path(folder) / "a.svg", pathlib.Path(folder) / "a.html"
+                done = run("show", "server", *arguments, "--svg", str(svg), "--html", str(html))
+                self.assertEqual((done.returncode, done.stdout), (0, ""), done.stderr)
+                self.assertTrue(svg.read_text().startswith("<svg"))
+                self.assertIn("</html>", html.read_text())
+
+    def test_the_layout_of_a_configuration(self):
+        if not WITH_LIBTORCH:
+            return
+        shown = run("show", "server", self.CONFIG, "--set", "parallel.sync=server", "--set", "server.count=3")
+        self.assertIn("gpt-nano on 3 parameter servers", shown.stdout)
+        self.assertIn("server 2  1.1 MB, 33 %", shown.stdout)
+
+    def test_wrong_usage_is_2_and_says_what_there_is(self):
+        if not WITH_LIBTORCH:
+            return
+        for arguments, words in ((("--workers", "11"), "1 to 10"), (("--slow", "3"), "3:5"),
+                                 (("--slow", "4:5"), "from 0 on"), (("--staleness", "-2"), "-1 (no bound)"),
+                                 (("--backup", "1"), "synchronous training"), (("--link", "fast"), "25us,1GB/s"),
+                                 (("/nowhere.toml",), "/nowhere.toml")):
+            done = run("show", "server", *arguments)
+            self.assertEqual(done.returncode, 2, arguments)
+            self.assertIn(words, done.stderr)
+
+
+class BenchServer(unittest.TestCase):
+    def test_predicted_simulated_and_measured(self):
+        if not WITH_LIBTORCH:
+            return
+        with tempfile.TemporaryDirectory() as folder:
+            figures, svg = pathlib.Path(folder) / "a.jsonl", pathlib.Path(folder) / "a.svg"
+            done = run("bench", "server", "--workers", "1", "3", "--servers", "1", "--all-reduce", "ring",
+                       "--bytes", "16KiB", "--measure", "1", "2", "--json")
+            self.assertEqual(done.returncode, 0, done.stderr)
+            figures.write_text(done.stdout)
+            events = [json.loads(line) for line in done.stdout.splitlines()]
+            sources = [event["source"] for event in events if event["event"] == "exchange"]
+            self.assertEqual({source: sources.count(source) for source in sources},
+                             {"measured": 4, "predicted": 4, "simulated": 4})
+            again = run("bench", "server", "--measured", str(figures), "--workers", "2", "--svg", str(svg))
+            self.assertEqual(again.returncode, 0, again.stderr)
+            self.assertIn("one exchange of 16 KiB", again.stdout)
+            self.assertIn("measured here", svg.read_text())
+
+    def test_wrong_usage_is_2_and_says_what_there_is(self):
+        if not WITH_LIBTORCH:
+            return
+        for arguments, words in ((("--all-reduce", "rnig"), "show all-reduce"), (("--bytes", "1GiB"), "64 MiB"),
+                                 (("--workers", "65"), "65"), (("--measured", "/nowhere"), "/nowhere")):
+            done = run("bench", "server", *arguments)
+            self.assertEqual(done.returncode, 2, arguments)
+            self.assertIn(words, done.stderr)
+
+
 class ShowTreeSum(unittest.TestCase):
     def test_each_number_of_ranks(self):
         done = run("show", "tree-sum", "--ranks", "1,3", "--leaves", "6", "--json")

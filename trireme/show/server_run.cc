@@ -219,7 +219,7 @@ std::string moment_text(const ServerRun& run, double time) {
 std::string footer(const ServerRun& run) {
   std::string text;
   const auto add = [&](const std::string& label, const std::string& line) {
-    text += padded(label, 12) + line + "\n";
+    text += line_of(padded(label, 12) + line);
   };
   const std::vector<CountBin> bins = doubling_bins(staleness_of(run));
   std::string label = "staleness";

@@ -9,6 +9,7 @@
 
 #include "trireme/comm/simulate.h"
 #include "trireme/models/mlp.h"
+#include "trireme/optim/optimizer.h"
 #include "trireme/show/words.h"
 #include "trireme/strategy/strategy.h"
 #include "trireme/sync/strategy_context.h"

@@ -7,6 +7,7 @@
 
 #include "trireme/cli/torch/show/step_recorder.h"
 #include "trireme/models/mlp.h"
+#include "trireme/optim/optimizer.h"
 #include "trireme/show/words.h"
 #include "trireme/strategy/strategy.h"
 #include "trireme/sync/strategy_context.h"
