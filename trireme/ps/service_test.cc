@@ -4,12 +4,14 @@
 
 #include <cmath>
 #include <cstring>
+#include <deque>
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <random>
 
 #include "trireme/base/error.h"
 #include "trireme/ps/figures.h"
+#include "trireme/ps/row_message.h"
 #include "trireme/ps/saved.h"
 
 namespace trireme::inline v0::ps {
@@ -338,6 +340,60 @@ TEST(Service, ASnapshotGoesOnAsTheServiceDoes) {
   EXPECT_EQ(third.ask(1, commit)->version, 1);
   EXPECT_EQ(third.floats(1), server.floats(1));
   EXPECT_EQ(third.service().snapshot().text, server.service().snapshot().text);
+}
+
+// Terms with rows of two embedding tables: in each node rows that all workers have, and one of its own.
+std::vector<std::byte> add_rows(Request& request, const Settings& settings, const Floats& dense,
+                                int worker) {
+  std::vector<std::byte> memory(rows_offset(4 * dense.size()));
+  std::memcpy(memory.data(), dense.data(), 4 * dense.size());
+  for (std::size_t node = 0; node < request.nodes.size(); ++node)
+    for (const ServedTable& table : settings.model.tables()) {
+      const std::vector<std::int64_t> ids{5, 8, 1000 + worker};
+      const Floats rows =
+          random_floats(4 * ids.size() * static_cast<std::size_t>(table.width),
+                        100 + static_cast<unsigned>(10 * worker) + static_cast<unsigned>(node));
+      request.rows.push_back(static_cast<std::uint32_t>(ids.size()));
+      const std::size_t at = memory.size();
+      memory.resize(at + row_bytes(std::span(&table, 1), std::vector<std::uint32_t>{3}));
+      std::memcpy(memory.data() + at, ids.data(), 8 * ids.size());
+      std::memcpy(memory.data() + at + 8 * ids.size(), rows.data(), 4 * rows.size());
+    }
+  return memory;
+}
+
+// The same with embeddings, over three rounds: rows that exist, those that are being added, and those
+// whose sum waits for its commit are in a snapshot.
+TEST(Service, ASnapshotHasTheRowsOfEmbeddings) {
+  Settings settings = settings_of(0, 2);
+  settings.model = ServedModel(
+      parameters(), 1, {},
+      {{.name = "items", .width = 3, .bound = 0.5}, {.name = "users", .width = 2, .max_rows = 3}});
+  const std::size_t bytes = settings.model.sum_bytes(0);
+  std::deque<Server> servers(1);
+  for (int worker = 0; worker < 2; ++worker) servers[0].attach(worker, settings);
+  servers[0].write(0, random_floats(bytes, 1));
+  std::deque<std::vector<std::byte>> memory;
+  for (int round = 0; round < 3; ++round) {
+    for (int worker = 0; worker < 2; ++worker) {
+      Request terms = terms_of(worker, round, 7, 2);
+      const Floats dense =
+          random_floats(bytes * terms.nodes.size(), static_cast<unsigned>(20 + round));
+      memory.push_back(add_rows(terms, settings, dense, worker + round));
+      for (Server& server : servers) server.ask(worker, terms, memory.back());
+      const Saved saved = servers[0].service().snapshot();
+      servers.emplace_back().service().restore(saved.text, saved.memory);
+    }
+    for (Server& server : servers)
+      server.ask(1, {.ask = Ask::Commit, .worker = 1, .round = round, .rate = 0.1, .scale = 0.5});
+  }
+  const Saved expected = servers[0].service().snapshot();
+  EXPECT_NE(expected.text.find("\"row_sums\":[4,4]"), std::string::npos) << expected.text;
+  for (Server& server : servers) {
+    const Saved saved = server.service().snapshot();
+    EXPECT_EQ(saved.text, expected.text);
+    EXPECT_EQ(saved.memory, expected.memory);
+  }
 }
 
 TEST(Service, ASnapshotThatIsNoneIsRefused) {
