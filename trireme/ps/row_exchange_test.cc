@@ -1,34 +1,29 @@
 // Rows between workers and servers, over the simulated network with many seeds.
 #include <gtest/gtest.h>
 
-#include <atomic>
 #include <cstring>
 #include <limits>
-#include <map>
 #include <nlohmann/json.hpp>
 
 #include "trireme/base/error.h"
-#include "trireme/net/sim/sim_channels.h"
-#include "trireme/ps/client.h"
 #include "trireme/ps/row_store.h"
-#include "trireme/ps/server.h"
+#include "trireme/ps/sim_cluster.h"
 
 namespace trireme::row_exchange_test {
 namespace {
 
 using namespace ps;
-using namespace std::chrono_literals;
 using Ids = std::vector<std::int64_t>;
 using Floats = std::vector<float>;
 
 const ServedTable kItems{.name = "items", .width = 3, .bound = 0.5};
 const ServedTable kUsers{.name = "users", .width = 2, .bound = 0};
 
-Settings settings_of(std::int64_t staleness, int workers, int servers) {
+Settings settings_of(std::int64_t staleness, int workers, int servers, int replicas = 1) {
   return {.model = ServedModel({{.name = "w", .shape = {5'000}}}, servers, {}, {kItems, kUsers}),
           .optimizer = Sgd{.learning_rate = 1},
           .workers = workers,
-          .server = {.staleness = staleness}};
+          .server = {.staleness = staleness, .replicas = replicas}};
 }
 
 void write_zeros(ParameterClient& client) {
@@ -58,33 +53,10 @@ class Ones {
 void run_workers(std::uint64_t seed, int workers, int servers, const Settings& settings,
                  const std::function<void(int worker, ParameterClient& client)>& work,
                  int broken_per_million = 60'000) {
-  net::SimNetwork network(workers + servers, {.seed = seed});
-  net::SimChannels channels(
-      network, {.shared_memory = seed % 2 == 0, .broken_per_million = broken_per_million});
-  std::atomic<int> ended = 0;
-  network.run([&](int rank) {
-    const auto waiter = network.waiter(rank);
-    if (rank >= workers) {
-      const auto acceptor = channels.listen(rank);
-      return ParameterServer(waiter, *acceptor, {.number = rank - workers}).run([&] {
-        return ended == workers;
-      });
-    }
-    const auto dial = [&](int server) {
-      for (;; waiter->sleep(1ms)) {  // it may not listen yet
-        try {
-          return channels.dial(rank, "sim:" + std::to_string(workers + server));
-        } catch (const PeerLost&) {
-        }
-      }
-    };
-    {
-      ParameterClient client(waiter, settings, {.worker = rank, .dial = dial});
-      work(rank, client);
-    }
-    ++ended;
-    for (int server = workers; server < workers + servers; ++server) network.waiter(server)->wake();
-  });
+  SimCluster cluster(seed, workers, servers, broken_per_million);
+  cluster.run(settings,
+              [&](int worker, ParameterClient& client, Waiter&) { work(worker, client); });
+  EXPECT_EQ(cluster.failures, std::vector<std::string>());
 }
 
 Floats pulled(ParameterClient& client, std::uint32_t table, const Ids& ids) {
@@ -105,10 +77,10 @@ void expect_moved(ParameterClient& client, const Ids& ids, float by, std::uint64
 }
 
 TEST(RowExchange, AppliesEveryPushOfRowsOnceWhateverBreaks) {
-  for (std::uint64_t seed = 1; seed <= 15; ++seed) {
+  for (std::uint64_t seed = 1; seed <= 60; ++seed) {
     for (const std::int64_t staleness : {-1, 2}) {
       constexpr int kSteps = 10, kWorkers = 3;
-      std::atomic<int> pushed = 0;
+      int pushed = 0;
       run_workers(seed, kWorkers, 2, settings_of(staleness, kWorkers, 2),
                   [&](int worker, ParameterClient& client) {
                     if (worker == 0) write_zeros(client);
@@ -132,7 +104,7 @@ TEST(RowExchange, AppliesEveryPushOfRowsOnceWhateverBreaks) {
 }
 
 TEST(RowExchange, CommitsTheSumOfAllWorkersRowsOnceWhateverBreaks) {
-  for (std::uint64_t seed = 1; seed <= 15; ++seed) {
+  for (std::uint64_t seed = 1; seed <= 60; ++seed) {
     constexpr int kSteps = 8, kWorkers = 3;
     constexpr std::uint32_t kLeaves = 5;
     run_workers(
@@ -157,6 +129,39 @@ TEST(RowExchange, CommitsTheSumOfAllWorkersRowsOnceWhateverBreaks) {
                          seed);
         });
   }
+}
+
+TEST(RowExchange, ServersThatAreKilledLoseNoAcknowledgedRow) {
+  int killed = 0;
+  for (std::uint64_t seed = 1; seed <= 60; ++seed) {
+    constexpr int kSteps = 12, kWorkers = 3;
+    const int servers = 2 + static_cast<int>(seed % 2);
+    SimCluster cluster(seed, kWorkers, servers);
+    cluster.on_applied = [&](const Applied&) {
+      if (cluster.draw(10) == 0)
+        cluster.kill_server(static_cast<int>(cluster.draw(static_cast<std::uint64_t>(servers))));
+    };
+    int pushed = 0;
+    cluster.run(settings_of(seed % 3 == 0 ? 2 : -1, kWorkers, servers, /*replicas=*/2),
+                [&](int worker, ParameterClient& client, Waiter&) {
+                  if (worker == 0 && !client.ready()) write_zeros(client);
+                  client.pull();
+                  const Ones rows({1, 2, 3, 4, 5, 6, 100 + worker});
+                  for (int step = 0; step < kSteps; ++step) {
+                    (void)pulled(client, 0, {1, 2, 3, 100 + worker});
+                    const std::vector<std::vector<RowsView>> terms{rows.view()};
+                    client.set_rows(terms);
+                    clear_gradients(client);
+                    EXPECT_EQ(client.push(1, 1), std::nullopt);
+                  }
+                  expect_moved(client, {100 + worker}, kSteps, seed);
+                  if ((pushed += kSteps) == kSteps * kWorkers)
+                    expect_moved(client, {1, 2, 3, 4, 5, 6}, kSteps * kWorkers, seed);
+                });
+    ASSERT_EQ(cluster.failures, std::vector<std::string>()) << "seed " << seed;
+    killed += cluster.num_killed;
+  }
+  EXPECT_GE(killed, 100);
 }
 
 TEST(RowExchange, APushWithANanIsRefusedCountedAndNamed) {

@@ -149,6 +149,7 @@ SavedTable RowTable::save() const {
   std::sort(slots.begin(), slots.end(),
             [&](std::uint32_t a, std::uint32_t b) { return facts_[a].id < facts_[b].id; });
   SavedTable saved{.name = table_.name, .width = width_, .state_names = rule_->state()};
+  saved.table_updates = updates_;
   saved.state.resize(rule_->state().size());
   for (const std::uint32_t slot : slots) {
     saved.ids.push_back(facts_[slot].id);
@@ -173,6 +174,7 @@ void RowTable::load(const SavedTable& saved) {
       throw MismatchError("row " + std::to_string(id) + " of \"" + table_.name +
                           "\" is here already, or is none");
   index_.reserve(size() + saved.ids.size());
+  updates_ = std::max(updates_, saved.table_updates);
   for (std::size_t i = 0; i < saved.ids.size(); ++i) {
     const std::uint32_t slot = create(saved.ids[i]);
     float* row = row_at(slot);

@@ -30,6 +30,7 @@ struct SavedTable {
   std::vector<std::int32_t> updates;      // of the row, so far
   std::vector<float> rows;                // weights
   std::vector<std::vector<float>> state;  // of each of state_names
+  std::int64_t table_updates = 0;         // of the table, so far; 0: the last one that a row had
 };
 
 class RowTable {

@@ -31,7 +31,8 @@ std::string SavedText::to_text() const {
   nlohmann::json list = nlohmann::json::array();
   for (const Array& array : arrays) to_json(list.emplace_back(), array);
   nlohmann::json all = nlohmann::json::array();
-  for (const Table& one : tables) all.push_back({one.name, one.rows, one.width, one.state});
+  for (const Table& one : tables)
+    all.push_back({one.name, one.rows, one.width, one.state, one.updates});
   return nlohmann::json{
       {"version", version}, {"step_count", step_count}, {"arrays", list}, {"tables", all}}
       .dump();
@@ -43,7 +44,7 @@ SavedText SavedText::from_text(std::string_view text) {
     SavedText saved{.version = json.at("version"), .step_count = json.at("step_count")};
     for (const nlohmann::json& one : json.at("arrays")) from_json(one, saved.arrays.emplace_back());
     for (const nlohmann::json& one : json.at("tables"))
-      saved.tables.push_back({one.at(0), one.at(1), one.at(2), one.at(3)});
+      saved.tables.push_back({one.at(0), one.at(1), one.at(2), one.at(3), one.at(4)});
     return saved;
   } catch (const nlohmann::json::exception&) {
     throw MismatchError("it sends weights with a description that cannot be read");
@@ -74,7 +75,8 @@ void append(Saved& saved, std::span<const SavedTable> tables) {
     saved.memory.insert(saved.memory.end(), bytes.begin(), bytes.end());
   };
   for (const SavedTable& table : tables) {
-    text.tables.push_back({table.name, table.ids.size(), table.width, table.state_names});
+    text.tables.push_back(
+        {table.name, table.ids.size(), table.width, table.state_names, table.table_updates});
     saved.memory.reserve(saved.memory.size() + text.tables.back().bytes());
     add(table.ids);
     add(table.last);
@@ -94,8 +96,10 @@ std::vector<SavedTable> tables_in(const SavedText& text, std::span<const std::by
     from += count * sizeof(T);
   };
   for (const SavedText::Table& one : text.tables) {
-    SavedTable& table = tables.emplace_back(
-        SavedTable{.name = one.name, .width = one.width, .state_names = one.state});
+    SavedTable& table = tables.emplace_back(SavedTable{.name = one.name,
+                                                       .width = one.width,
+                                                       .state_names = one.state,
+                                                       .table_updates = one.updates});
     take(table.ids, one.rows);
     take(table.last, one.rows);
     take(table.updates, one.rows);

@@ -38,6 +38,7 @@ struct SavedText {
     std::string name;
     std::uint64_t rows = 0, width = 0;
     std::vector<std::string> state;  // names of the optimizer's arrays
+    std::int64_t updates = 0;        // of the table
     std::size_t bytes() const noexcept;
   };
   std::vector<Table> tables;  // empty: no rows
