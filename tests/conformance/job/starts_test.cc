@@ -150,6 +150,48 @@ TEST(TFJob, FourProcessesAreOneJob) {
   }
 }
 
+// Processes of a TFJob of a chief, a worker, two servers and an evaluator, in this order.
+std::string tf_config_of_roles(int process, const std::string& id) {
+  const std::string port = std::to_string(20000 + std::stol(id) % 10000);
+  const char* const tasks[] = {R"("chief","index":0)", R"("worker","index":0)", R"("ps","index":0)",
+                               R"("ps","index":1)", R"("evaluator","index":0)"};
+  return R"({"cluster":{"chief":["127.0.0.1:)" + port + R"("],"worker":["w0:1"],)" +
+         R"("ps":["p0:1","p1:1"]},"task":{"type":)" + tasks[process] +
+         R"(},"environment":"cloud"})";
+}
+
+TRIREME_PROCESS(roles) {
+  const std::string process = std::getenv("TRIREME_RANK");
+  set("TRIREME_HOST", "host" + process);
+  set("TF_CONFIG", tf_config_of_roles(std::stoi(process), std::getenv("TRIREME_START_ID")));
+  Job job(argc, argv);
+  const char* const names[] = {"worker", "chief", "server", "evaluator"};
+  std::printf("%s %d of %d, %d workers, %d servers%s\n", names[static_cast<int>(job.role())],
+              job.rank(), job.size(), job.num_workers(), job.num_servers(),
+              job.has_evaluator() ? ", an evaluator" : "");
+  if (job.role() == Role::Server || job.role() == Role::Evaluator) {
+    job.waiter()->wait_until([&] { return job.finished(); }, TimePoint::max());
+    return 0;
+  }
+  std::vector<float> x{1};
+  for (int i = 0; i < 10; ++i) all_reduce(job.world(), x, Mean);
+  return 0;
+}
+
+TEST(TFJob, GivesEachProcessItsRole) {
+  const SecretFile secret;
+  ProcessOptions options = options_for("TF_CONFIG", false);
+  options.environment.push_back(secret.variable());
+  const ProcessRun run = run_processes(5, "roles", options);
+  EXPECT_EQ(run.exit_code, 0) << run.describe();
+  const char* const expected[] = {
+      "chief 0 of 2, 2 workers, 2 servers\n", "worker 1 of 2, 2 workers, 2 servers\n",
+      "server 0 of 2, 2 workers, 2 servers\n", "server 1 of 2, 2 workers, 2 servers\n",
+      "evaluator 0 of 1, 2 workers, 2 servers, an evaluator\n"};
+  for (int process = 0; process < 5; ++process)
+    EXPECT_EQ(run.ranks[process].out, expected[process]) << run.describe();
+}
+
 TEST(IndexedJob, TwoPodsAreOneJob) {
   const SecretFile secret;
   ProcessOptions options = options_for("IndexedJob", false);
