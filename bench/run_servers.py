@@ -3,7 +3,7 @@
 worker; more processes than cores.
 
     bench/run_servers.py [--build build] [--python PYTHON_WITH_TORCH] [--tensorflow PYTHON] [--rounds 3] [--seconds 2]
-                         [--parts exchange straggler oversubscribed] [--minutes 1] [--priority] [--json FILE]
+                         [--parts exchange straggler oversubscribed] [--minutes 1] [--no-build] [--priority] [--json FILE]
 
 An exchange is a push of a gradient of 64 MiB and a pull of the new weights, by each of two workers from one server; SGD.
 bench/ps/servers_bench.cc says where it begins and ends, bench/ps/yardstick.cc what the limit is. Programs take turns; a figure
@@ -32,6 +32,7 @@ def parse():
     parser.add_argument("--seconds", type=float, default=2)
     parser.add_argument("--bytes", type=int, default=64 << 20)
     parser.add_argument("--parts", nargs="+", choices=PARTS, default=list(PARTS))
+    parser.add_argument("--no-build", action="store_true")
     parser.add_argument("--minutes", type=float, default=1, help="of the part oversubscribed")
     return parser.parse_args()
 
@@ -170,8 +171,9 @@ PARTS = {"exchange": (measure_exchanges, None), "straggler": (measure_straggler,
 
 def main():
     options = parse()
-    subprocess.run(["ninja", "-C", options.build, "bench.servers", "bench.servers_yardstick", "bench.grpc", "trireme"], check=True,
-                   stdout=subprocess.DEVNULL)
+    if not options.no_build:
+        subprocess.run(["ninja", "-C", options.build, "bench.servers", "bench.servers_yardstick", "bench.grpc", "trireme"], check=True,
+                       stdout=subprocess.DEVNULL)
     figures, rows = {}, []
     for part in options.parts:
         measure, table = PARTS[part]

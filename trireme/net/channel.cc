@@ -415,6 +415,7 @@ std::unique_ptr<Acceptor> listen_channels(std::shared_ptr<Waiter> waiter, Channe
 
 std::shared_ptr<Channel> channel_over(std::shared_ptr<Waiter> waiter, Descriptor socket,
                                       const Identity& peer, std::size_t max_frame_bytes) {
+  bound_local_queue(socket.get(), kLocalFrameBytes);
   return std::make_shared<SocketChannel>(std::move(waiter), std::move(socket), peer,
                                          max_frame_bytes);
 }

@@ -151,13 +151,13 @@ void set_patience(int socket, Duration patience) {
   setsockopt(socket, IPPROTO_TCP, TCP_USER_TIMEOUT, &limited, sizeof limited);
 }
 
-void bound_local_queue(int socket) {
+void bound_local_queue(int socket, int bytes) {
   sockaddr_storage ends[2]{};
   socklen_t own = sizeof ends[0], peer = sizeof ends[1];
   if (getsockname(socket, reinterpret_cast<sockaddr*>(&ends[0]), &own) != 0) return;
   if (getpeername(socket, reinterpret_cast<sockaddr*>(&ends[1]), &peer) != 0) return;
   if (!same_host(ends[0], ends[1])) return;
-  setsockopt(socket, SOL_SOCKET, SO_SNDBUF, &kLocalQueueBytes, sizeof kLocalQueueBytes);
+  setsockopt(socket, SOL_SOCKET, SO_SNDBUF, &bytes, sizeof bytes);
 }
 
 void bound_rate(int socket, std::int64_t bytes_per_second) {

@@ -38,11 +38,14 @@ class Descriptor {
 /// for this long (TCP_USER_TIMEOUT).
 void set_patience(int socket, Duration patience);
 
-/// TCP within a host: limits the unread bytes of a connection to kLocalQueueBytes, so that the
-/// system's pages for them stay in the caches (docs/design/009). Between hosts the system's own
-/// limit, which follows the network's delay, is kept.
+/// TCP within a host: limits the unread bytes of a connection, so that the system's pages for them
+/// stay in the caches (docs/design/009). Between hosts the system's own limit, which follows the
+/// network's delay, is kept.
 inline constexpr int kLocalQueueBytes = 128 << 10;
-void bound_local_queue(int socket);
+/// The limit for channels, whose frames are large and whose ends share cores: with fewer bytes they
+/// wait for one another more often (docs/benchmarks/servers.md).
+inline constexpr int kLocalFrameBytes = 512 << 10;
+void bound_local_queue(int socket, int bytes = kLocalQueueBytes);
 /// TCP: limits the sending rate (SO_MAX_PACING_RATE); 0: no limit.
 void bound_rate(int socket, std::int64_t bytes_per_second);
 
