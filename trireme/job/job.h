@@ -92,11 +92,12 @@ class Job {
   /// This rank's GPU if the transport is nccl, otherwise the CPU.
   Device device() const noexcept;
   /// Worker, unless a launcher started servers or an evaluator as well. These are alone in their
-  /// world(); that of the workers has the workers only.
+  /// world(); that of the workers has the workers only. Chief: rank 0, if its launcher has that word
+  /// for it (TFJob).
   Role role() const noexcept;
   int num_workers() const noexcept;
   int num_servers() const noexcept;
-  bool has_evaluator() const noexcept;
+  bool has_evaluator() const noexcept;  // a TFJob tells only the evaluator itself
   /// For a server and the evaluator: whether all workers have ended, or the job has failed. The
   /// waiter wakes when it changes. Workers that are asked to stop still need their servers.
   bool finished() const noexcept;
