@@ -41,7 +41,7 @@ def run(options, command, seconds):
     """The JSON lines of a program."""
     if options.priority:
         command = ["chrt", "-r", "10", *command]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120 + 20 * seconds,
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=300 + 20 * seconds,
                           env=turns.os.environ | turns.ENVIRONMENT)
     lines = [line[line.index("{"):] for line in done.stdout.splitlines() if "{" in line]
     if done.returncode != 0 or not lines:
