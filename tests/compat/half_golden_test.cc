@@ -12,6 +12,7 @@
 #include "trireme/base/error.h"
 #include "trireme/format/safetensors.h"
 #include "trireme/models/gpt.h"
+#include "trireme/optim/optimizer.h"
 #include "trireme/strategy/strategy.h"
 #include "trireme/sync/strategy_context.h"
 #include "trireme/tensor/convert.h"

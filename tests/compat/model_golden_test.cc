@@ -14,6 +14,7 @@
 #include "trireme/format/safetensors.h"
 #include "trireme/models/bert.h"
 #include "trireme/models/resnet.h"
+#include "trireme/optim/optimizer.h"
 #include "trireme/strategy/strategy.h"
 #include "trireme/sync/strategy_context.h"
 #include "trireme/tensor/convert.h"

@@ -11,6 +11,7 @@
 #include "trireme/models/gpt.h"
 #include "trireme/models/mlp.h"
 #include "trireme/models/resnet.h"
+#include "trireme/optim/optimizer.h"
 #include "trireme/sync/strategy_context.h"
 #include "trireme/tensor/cross_entropy.h"
 #include "trireme/tensor/flat_math.h"

@@ -22,6 +22,7 @@
 #include "trireme/models/bert.h"
 #include "trireme/models/gpt.h"
 #include "trireme/models/resnet.h"
+#include "trireme/optim/optimizer.h"
 #include "trireme/strategy/data_parallel.h"
 #include "trireme/strategy/strategy.h"
 #include "trireme/sync/strategy_context.h"

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "trireme/base/error.h"
+#include "trireme/comm/rounds/route.h"
 #include "trireme/comm/run_event.h"
 #include "trireme/comm/simulate.h"
 #include "trireme/show/collective.h"

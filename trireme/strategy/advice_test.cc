@@ -13,6 +13,7 @@
 
 #include "trireme/base/error.h"
 #include "trireme/models/mlp.h"
+#include "trireme/optim/optimizer.h"
 #include "trireme/strategy/data_parallel.h"
 #include "trireme/strategy/strategy.h"
 #include "trireme/sync/strategy_context.h"

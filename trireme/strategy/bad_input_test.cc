@@ -14,6 +14,7 @@
 #include "trireme/base/error.h"
 #include "trireme/models/mlp.h"
 #include "trireme/models/module_block.h"
+#include "trireme/optim/optimizer.h"
 #include "trireme/strategy/data_parallel.h"
 #include "trireme/strategy/strategy.h"
 #include "trireme/sync/strategy_context.h"

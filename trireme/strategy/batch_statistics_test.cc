@@ -1,6 +1,7 @@
 // Batch norm in a list of blocks: the running statistics are folded by ascending micro-batch after
 // the vote, whatever the layout.
 #include "trireme/sync/batch_statistics.h"
+#include "trireme/optim/optimizer.h"
 
 #include <ATen/Functions.h>
 #include <gtest/gtest.h>

@@ -15,6 +15,7 @@
 #include "trireme/base/error.h"
 #include "trireme/base/waiter.h"
 #include "trireme/models/module_block.h"
+#include "trireme/optim/optimizer.h"
 #include "trireme/strategy/pipeline_training_test.h"
 
 namespace trireme::evaluation_test {

@@ -14,6 +14,7 @@
 
 #include "trireme/base/error.h"
 #include "trireme/kernel/assignment.h"
+#include "trireme/optim/optimizer.h"
 #include "trireme/strategy/strategy.h"
 #include "trireme/sync/strategy_context.h"
 #include "trireme/tensor/random.h"

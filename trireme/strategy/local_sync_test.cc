@@ -16,6 +16,7 @@
 #include "trireme/kernel/assignment.h"
 #include "trireme/models/mlp.h"
 #include "trireme/models/module_block.h"
+#include "trireme/optim/optimizer.h"
 #include "trireme/plan/mixing.h"
 #include "trireme/strategy/strategy.h"
 #include "trireme/sync/strategy_context.h"

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "trireme/models/module_block.h"
+#include "trireme/optim/optimizer.h"
 #include "trireme/strategy/data_parallel.h"
 #include "trireme/strategy/strategy.h"
 #include "trireme/sync/strategy_context.h"

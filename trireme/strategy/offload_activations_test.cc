@@ -7,6 +7,7 @@
 #include "trireme/kernel/assignment.h"
 #include "trireme/models/gpt.h"
 #include "trireme/models/resnet.h"
+#include "trireme/optim/optimizer.h"
 #include "trireme/strategy/strategy.h"
 #include "trireme/sync/strategy_context.h"
 #include "trireme/tensor/random.h"

@@ -1,6 +1,7 @@
 // Checks what memory.offload puts into its file under each layout. strategy_test.cc checks that it
 // changes no bit.
 #include "trireme/sync/offload.h"
+#include "trireme/optim/optimizer.h"
 
 #include <gtest/gtest.h>
 

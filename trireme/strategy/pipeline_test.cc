@@ -11,6 +11,7 @@
 
 #include "trireme/base/error.h"
 #include "trireme/models/module_block.h"
+#include "trireme/optim/optimizer.h"
 #include "trireme/strategy/pipeline_training_test.h"
 #include "trireme/tensor/cross_entropy.h"
 

@@ -14,6 +14,7 @@
 #include "trireme/models/gpt.h"
 #include "trireme/models/mlp.h"
 #include "trireme/models/module_block.h"
+#include "trireme/optim/optimizer.h"
 #include "trireme/sync/strategy_context.h"
 #include "trireme/tensor/random.h"
 #include "trireme/testing/run_ranks.h"
