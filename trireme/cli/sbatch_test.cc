@@ -1,4 +1,4 @@
-// Batch scripts for Slurm. tests/cli/requeue_test.py runs one.
+// Batch scripts for Slurm. tests/clusters/requeue_test.py runs one.
 #include "trireme/cli/sbatch.h"
 
 #include <gmock/gmock.h>
