@@ -49,6 +49,7 @@ TEST_F(Servers, SynchronousRunsEndWithTheBitsOfPlainOnes) {
         config, run, {"parallel.sync=server", "server.count=" + std::to_string(servers)}, ranks);
     ASSERT_EQ(served.code, 0) << served.out << served.err;
     EXPECT_EQ(served.left_behind, 0);
+    EXPECT_THAT(served.out, HasSubstr("server 0: "));  // what it has
     EXPECT_EQ(hash(run), hash("plain")) << ranks << " ranks, " << servers << " servers";
     const CommandResult evaluated = trireme({"eval", run});
     EXPECT_EQ(evaluated.out, trireme({"eval", "plain"}).out) << evaluated.err;

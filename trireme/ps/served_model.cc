@@ -195,7 +195,8 @@ std::string ServedModel::describe() const {
     char share[16];
     std::snprintf(share, sizeof share, "%.1f%%", 100 * own / static_cast<double>(all));
     text += bytes_text(own) + " (" + share + ") of " +
-            counted(static_cast<std::int64_t>(slices(server).size()), "parameter") + "\n";
+            counted(static_cast<std::int64_t>(slices(server).size()), "parameter") +
+            ", as many bytes in each direction of a step and worker\n";
   }
   for (const ServedTable& table : tables_)
     text += "table " + table.name + ": rows of " + counted(table.width, "element") +

@@ -65,8 +65,8 @@ class ServedModel {
 
   /// A sentence on the first difference from `other`, which is the caller's; empty: there is none.
   std::string difference(const ServedModel& other) const;
-  /// One line per server: its bytes, its share of them, its number of parameters. Servers without
-  /// any are named.
+  /// One line per server: its bytes, its share of them, its number of parameters; a push sends as many
+  /// bytes there, and brings as many. Servers without any are named.
   std::string describe() const;
 
  private:

@@ -66,6 +66,11 @@ std::string server_figures(optim::Optimizer& optimizer) {
   return remote != nullptr ? remote->client().figures() : std::string();
 }
 
+std::string servers_note(optim::Optimizer& optimizer) {
+  auto* remote = dynamic_cast<ps::RemoteOptimizer*>(&optimizer);
+  return remote != nullptr ? remote->client().model().describe() : std::string();
+}
+
 std::vector<models::ServerEmbedding*> embeddings_in(const Stage& stage) {
   std::vector<models::ServerEmbedding*> all;
   for (const Stage::Member& member : stage.members()) {

@@ -22,6 +22,8 @@ std::unique_ptr<ps::RemoteOptimizer> make_remote_optimizer(const StrategyContext
                                                            const OptimizerOptions& optimizer);
 /// ParameterClient::figures(); empty if `optimizer` is not on servers.
 std::string server_figures(optim::Optimizer& optimizer);
+/// ServedModel::describe(), under the same condition.
+std::string servers_note(optim::Optimizer& optimizer);
 
 /// The embeddings in a stage's blocks, or in all of a rank's, whose rows are on servers.
 std::vector<models::ServerEmbedding*> embeddings_in(const Stage& stage);

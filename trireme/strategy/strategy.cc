@@ -374,6 +374,7 @@ bool Strategy::has_whole_weights() const { return impl_->has_whole_weights(); }
 std::int64_t Strategy::num_parameters() const { return impl_->parts.num_elements(); }
 std::int64_t Strategy::steps_done() const { return impl_->optimizer->step_count(); }
 std::string Strategy::server_figures() { return parallel::server_figures(*impl_->optimizer); }
+std::string Strategy::servers_note() const { return parallel::servers_note(*impl_->optimizer); }
 int Strategy::lanes() const { return impl_->lanes.count(); }
 int Strategy::stop_signal() const noexcept { return impl_->engine.stop_signal(); }
 std::string Strategy::lanes_note() const { return impl_->lanes.note(); }

@@ -186,6 +186,8 @@ class Strategy final : public Saveable, public StepVoter {
   std::int64_t steps_done() const;
   /// What the servers counted of their workers (ps/figures.h reads it). Empty without servers.
   std::string server_figures();
+  /// What each server has of the parameters, a line each. Empty without servers.
+  std::string servers_note() const;
   /// Lanes in use, and why they are fewer than requested (empty: they are not). Known after the
   /// first step, which shows whether a block draws from the default generator.
   int lanes() const;

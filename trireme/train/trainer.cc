@@ -142,7 +142,7 @@ class Trainer {
     if (leads_ && settings_.max_time)  // the others learn of the stop from the vote
       job::stop_at(TimePoint(Duration(spec_.began)) + *settings_.max_time, "train.max_time");
     count_trigram();
-    if (const std::string note = strategy_.stages_note(); !note.empty())
+    if (const std::string note = strategy_.stages_note() + strategy_.servers_note(); !note.empty())
       report.line(note.substr(0, note.find_last_not_of('\n') + 1));
     if (first > 0) report.line("continuing after step " + grouped(first));
     began_ = job_.waiter()->now();
