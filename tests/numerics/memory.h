@@ -17,6 +17,7 @@
 #include <ATen/Functions.h>
 
 #include "trireme/job/job.h"
+#include "trireme/kernel/assignment.h"
 #include "trireme/models/module_block.h"
 #include "trireme/strategy/strategy.h"
 #include "trireme/testing/run_processes.h"

@@ -9,6 +9,7 @@
 #include <tuple>
 
 #include "trireme/job/job.h"
+#include "trireme/kernel/assignment.h"
 #include "trireme/models/mlp.h"
 #include "trireme/strategy/strategy.h"
 #include "trireme/tensor/random.h"
