@@ -28,6 +28,7 @@
 
 #include "trireme/comm/communicator.h"
 #include "trireme/job/job.h"
+#include "trireme/job/job_servers.h"
 #include "trireme/kernel/tree_sum.h"
 #include "trireme/net/channel.h"
 #include "trireme/ps/client.h"
@@ -112,7 +113,7 @@ class Worker {
         options_(options),
         client_(job.waiter(), settings_of(options, job),
                 {.worker = job.rank(),
-                 .dial = [&job](int server) { return job.dial_server(server); }}) {
+                 .dial = [&job](int server) { return job.servers().dial(server); }}) {
     if (job.rank() == 0)
       for (int server = 0; server < client_.servers(); ++server)
         client_.write(server, client_.read(server));

@@ -14,6 +14,7 @@
 #include "trireme/comm/nccl/gpu_group.h"
 #include "trireme/job/gpu_choice.h"
 #include "trireme/job/input_plan.h"
+#include "trireme/job/job_servers.h"
 #include "trireme/job/membership_watch.h"
 #include "trireme/job/options.h"
 #include "trireme/job/stop_signal.h"
@@ -31,14 +32,12 @@
 #include "trireme/rendezvous/own_address.h"
 #include "trireme/rendezvous/places.h"
 #include "trireme/rendezvous/secret.h"
-#include "trireme/rendezvous/server_view.h"
 #include "trireme/rendezvous/socket_meeting.h"
 
 namespace trireme::inline v0 {
 namespace {
 
 constexpr std::uint32_t kServerPurpose = 0x5053;  // "PS"
-constexpr Duration kServersTimeout = std::chrono::seconds(2);
 constexpr std::size_t kLargestServerFrame = std::size_t{1} << 40;
 
 std::string secret_of(const rendezvous::RankEnvironment& env) {
@@ -82,14 +81,11 @@ struct Job::Impl {
   void take_gpu();
   void make_host_groups(const std::shared_ptr<comm::Communicator>& all);
   std::shared_ptr<net::Transport> connect();
-  /// Among the processes of this role; or among `all` of the job.
+  /// Among the processes of this role; or, if `served`, among workers and servers.
   std::vector<std::string> exchange(const std::string& key, const std::string& mine,
                                     bool served = false);
   void open_server();
-  void listen_as_server(bool one_host);
-  void adopt(rendezvous::ServerView newer);
-  std::shared_ptr<const rendezvous::ServerView> server_view();
-  net::ChannelOptions channel_options(const std::string& listen_on) const;
+  net::ChannelOptions channel_options() const;
   comm::CommunicatorOptions world_options();
   void on_news(const rendezvous::News& news);
   job::Reporter reporter(rendezvous::CoordinatorClient* to);
@@ -117,11 +113,7 @@ struct Job::Impl {
   std::shared_ptr<comm::Communicator> own_host, across;
   std::exception_ptr lost;  // guarded by mutex
   JobInput input;
-  std::unique_ptr<net::Acceptor> acceptor;  // of a server
-  std::mutex view_mutex;
-  std::shared_ptr<const rendezvous::ServerView> view =
-      std::make_shared<rendezvous::ServerView>();  // guarded by view_mutex
-  std::uint32_t incarnation = 0;                   // of a server
+  JobServers servers;
   std::atomic<bool> finished{false};
 };
 
@@ -166,50 +158,25 @@ Job::Impl::Impl(std::shared_ptr<net::Transport> transport, JobOptions given,
 // takes the place of another does as the others. The evaluator takes no part, so that nobody waits for
 // it.
 void Job::Impl::open_server() {
-  if (env.restarts > 0) {
-    adopt(client->server_view(options.timeout));
-    const auto& servers = server_view()->servers;
+  const auto listen = [&](bool one_host) {
     if (env.role == Role::Server)
-      listen_as_server(std::any_of(servers.begin(), servers.end(), [](const auto& one) {
-        return one.address.starts_with("unix");
-      }));
-    return;
+      servers.listen(one_host ? "" : rendezvous::own_address(env.coordinator, options.interface));
+  };
+  if (env.restarts > 0) {
+    servers.adopt(client->server_view(options.timeout));
+    const auto& others = servers.view()->servers;
+    return listen(std::any_of(others.begin(), others.end(),
+                              [](const auto& one) { return one.address.starts_with("unix"); }));
   }
   const std::vector<std::string> all = exchange("all hosts", host, /*served=*/true);
-  if (env.role == Role::Server)
-    listen_as_server(
-        std::all_of(all.begin(), all.end(), [&](const std::string& one) { return one == host; }));
+  listen(std::all_of(all.begin(), all.end(), [&](const std::string& one) { return one == host; }));
   exchange("servers listen", "", /*served=*/true);
-  adopt(client->server_view(options.timeout));
+  servers.adopt(client->server_view(options.timeout));
 }
 
-void Job::Impl::listen_as_server(bool one_host) {
-  acceptor = net::listen_channels(
-      waiter,
-      channel_options(one_host ? "" : rendezvous::own_address(env.coordinator, options.interface)));
-  auto [newer, number] = client->listen_at(acceptor->address(), options.timeout);
-  incarnation = number;
-  adopt(std::move(newer));
-}
-
-void Job::Impl::adopt(rendezvous::ServerView newer) {
-  {
-    const std::lock_guard lock(view_mutex);
-    if (newer.number <= view->number) return;
-    view = std::make_shared<rendezvous::ServerView>(std::move(newer));
-  }
-  waiter->wake();
-}
-
-std::shared_ptr<const rendezvous::ServerView> Job::Impl::server_view() {
-  const std::lock_guard lock(view_mutex);
-  return view;
-}
-
-net::ChannelOptions Job::Impl::channel_options(const std::string& listen_on) const {
+net::ChannelOptions Job::Impl::channel_options() const {
   net::ChannelOptions result;
   result.secret = secret;
-  result.host = listen_on;
   result.identity = {.epoch = env.epoch, .rank = env.rank, .purpose = kServerPurpose};
   result.max_frame_bytes = kLargestServerFrame;
   result.timeout = options.timeout;
@@ -278,6 +245,7 @@ void Job::Impl::join() {
                                 .identity = env.role == Role::Worker ? options.identity : "",
                                 .timeout = options.timeout});
   job::set_reporter(reporter(client.get()));
+  servers.open(waiter, client.get(), channel_options(), env.role == Role::Server);
   client->watch([this](const rendezvous::News& news) { on_news(news); });
   status.set_wait("join", true, steady_now());
   heartbeat = std::make_unique<rendezvous::Heartbeat>(*client, status, options.timeout);
@@ -407,7 +375,7 @@ void Job::Impl::on_news(const rendezvous::News& news) {
     finished = true;
     return waiter->wake();
   }
-  if (news.kind == Kind::Servers) return adopt(news.servers);
+  if (news.kind == Kind::Servers) return servers.adopt(news.servers);
   if (news.kind == Kind::Left) return;  // its closed sockets tell the ranks that still wait for it
   if (news.kind == Kind::Failure && news.failure.rank == env.process()) return;
   ErrorContext context{.rank = env.rank, .host = host};
@@ -469,43 +437,7 @@ int Job::num_workers() const noexcept { return impl_->env.roles().workers; }
 int Job::num_servers() const noexcept { return impl_->env.servers; }
 bool Job::has_evaluator() const noexcept { return impl_->env.evaluator; }
 bool Job::finished() const noexcept { return impl_->finished; }
-std::shared_ptr<const rendezvous::ServerView> Job::server_view() const {
-  return impl_->server_view();
-}
-std::shared_ptr<net::Channel> Job::dial_server(int server) const {
-  const auto view = server_view();
-  if (server < 0 || server >= static_cast<int>(view->servers.size()) ||
-      !view->servers[static_cast<std::size_t>(server)].up)
-    throw PeerLost("no such server is there",
-                   {.rank = impl_->env.rank, .operation = "parameter server", .peer = server});
-  net::ChannelOptions options = impl_->channel_options("");
-  // A server must not be held up by one that hangs.
-  if (role() == Role::Server) options.timeout = std::min(options.timeout, kServersTimeout);
-  return net::dial_channel(impl_->waiter, view->servers[static_cast<std::size_t>(server)].address,
-                           options);
-}
-std::shared_ptr<net::Channel> Job::dial_shard(int shard) const {
-  return dial_server(server_view()->primary(shard));
-}
-std::uint64_t Job::shard_term(int shard) const {
-  const auto view = server_view();
-  return view->shards.at(static_cast<std::size_t>(shard)).term;
-}
-void Job::train_alone() const noexcept {
-  if (impl_->client) impl_->client->tell_alone();
-}
-std::uint32_t Job::incarnation() const noexcept { return impl_->incarnation; }
-void Job::tell_copy(int shard, std::uint64_t term, int server,
-                    std::uint32_t incarnation) const noexcept {
-  impl_->client->tell_copy(shard, term, server, incarnation);
-}
-void Job::tell_unreachable(int server, std::uint32_t incarnation) const noexcept {
-  impl_->client->tell_unreachable(server, incarnation);
-}
-net::Acceptor& Job::acceptor() const {
-  TRIREME_CHECK(impl_->acceptor != nullptr);
-  return *impl_->acceptor;
-}
+JobServers& Job::servers() const { return impl_->servers; }
 int Job::cores() const noexcept { return impl_->cores; }
 const JobOptions& Job::options() const noexcept { return impl_->options; }
 comm::Communicator& Job::world() const { return *impl_->world; }

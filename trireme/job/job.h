@@ -26,15 +26,9 @@ class Trace;
 namespace kernel {
 struct Assignment;
 }
-namespace net {
-class Acceptor;
-class Channel;
-}  // namespace net
-namespace rendezvous {
-struct ServerView;
-}
 
 class JobInput;
+class JobServers;
 
 struct JobOptions {
   /// auto | shm | tcp | mixed | mpi | nccl (TRIREME_COMM_TRANSPORT). nccl: each rank has a GPU,
@@ -101,24 +95,8 @@ class Job {
   /// For a server and the evaluator: whether all workers have ended, or the job has failed. The
   /// waiter wakes when it changes. Workers that are asked to stop still need their servers.
   bool finished() const noexcept;
-  /// Which servers live and have which shard, as the coordinator said last; the waiter wakes when it
-  /// changes. Never null.
-  std::shared_ptr<const rendezvous::ServerView> server_view() const;
-  /// A new connection to a server of that view. PeerLost or TimeoutError if it is not there.
-  std::shared_ptr<net::Channel> dial_server(int server) const;
-  /// To the server that is the shard's primary; and a number that changes when another one is.
-  std::shared_ptr<net::Channel> dial_shard(int shard) const;
-  std::uint64_t shard_term(int shard) const;
-  /// For a worker: says that no other worker waits for this one, so the job goes on without it.
-  void train_alone() const noexcept;
-  /// For a server: which process of this server it is, from 1 on; and what it says of others
-  /// (rendezvous/server_view.h).
-  std::uint32_t incarnation() const noexcept;
-  void tell_copy(int shard, std::uint64_t term, int server,
-                 std::uint32_t incarnation) const noexcept;
-  void tell_unreachable(int server, std::uint32_t incarnation) const noexcept;
-  /// For a server: where workers come in.
-  net::Acceptor& acceptor() const;
+  /// Connections to the parameter servers, and what is known of them (job_servers.h).
+  JobServers& servers() const;
   /// Cores that this rank may compute on: its share of the affinity mask and the cgroup quota.
   int cores() const noexcept;
   const JobOptions& options() const noexcept;

@@ -6,6 +6,7 @@
 
 #include "trireme/base/error.h"
 #include "trireme/job/job.h"
+#include "trireme/job/job_servers.h"
 #include "trireme/ps/server.h"
 
 namespace trireme::inline v0 {
@@ -30,21 +31,21 @@ int serve(Job& job) {
          .advice = "Call it if job.role() == Role::Server; `trireme launch --workers 4 "
                    "--servers 2` starts servers."});
   job.activity("serve");
-  ps::ParameterServer server(
-      job.waiter(), job.acceptor(),
-      {.number = job.rank(),
-       .incarnation = job.incarnation(),
-       .contacts = {
-           .view = [&job] { return job.server_view(); },
-           .has_copy =
-               [&job](int shard, std::uint64_t term, int at, std::uint32_t incarnation) {
-                 job.tell_copy(shard, term, at, incarnation);
-               },
-           .unreachable =
-               [&job](int at, std::uint32_t incarnation) { job.tell_unreachable(at, incarnation); },
-           .dial = [&job](int at) { return job.dial_server(at); }},
-       .threads = threads_here(),
-       .patience = job.options().timeout});
+  const JobServers& servers = job.servers();
+  ps::ServingOptions options{.number = job.rank(),
+                             .incarnation = servers.incarnation(),
+                             .threads = threads_here(),
+                             .patience = job.options().timeout};
+  options.contacts.view = [&servers] { return servers.view(); };
+  options.contacts.has_copy = [&servers](int shard, std::uint64_t term, int at,
+                                         std::uint32_t incarnation) {
+    servers.tell_copy(shard, term, at, incarnation);
+  };
+  options.contacts.unreachable = [&servers](int at, std::uint32_t incarnation) {
+    servers.tell_unreachable(at, incarnation);
+  };
+  options.contacts.dial = [&servers](int at) { return servers.dial(at); };
+  ps::ParameterServer server(job.waiter(), job.servers().acceptor(), options);
   server.run([&job] { return job.finished(); });
   if (server.is_fenced() && !job.finished())
     throw PeerLost("the others could not reach this server and went on without it",

@@ -1,6 +1,7 @@
 #include "trireme/sync/strategy_context.h"
 
 #include "trireme/job/job.h"
+#include "trireme/job/job_servers.h"
 #include "trireme/strategy/data_parallel.h"
 #include "trireme/strategy/strategy.h"
 #include "trireme/tensor/processor.h"
@@ -22,9 +23,9 @@ StrategyContext context_of(Job& job) {
       .processor = tensor::describe_processor(),
       .local_size = job.num_hosts() * job.local_size() == job.size() ? job.local_size() : 0,
       .servers = {.count = job.num_servers(),
-                  .dial = [&job](int shard) { return job.dial_shard(shard); },
-                  .term = [&job](int shard) { return job.shard_term(shard); },
-                  .train_alone = [&job] { job.train_alone(); },
+                  .dial = [&job](int shard) { return job.servers().dial_shard(shard); },
+                  .term = [&job](int shard) { return job.servers().shard_term(shard); },
+                  .train_alone = [&job] { job.servers().train_alone(); },
                   .worker = job.rank(),
                   .workers = job.size()},
       .trace = job.options().trace};

@@ -1,0 +1,88 @@
+#include "trireme/job/job_servers.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "trireme/base/check.h"
+#include "trireme/base/error.h"
+#include "trireme/rendezvous/client.h"
+
+namespace trireme::inline v0 {
+namespace {
+
+constexpr Duration kServersTimeout = std::chrono::seconds(2);
+
+}  // namespace
+
+void JobServers::open(std::shared_ptr<Waiter> waiter, rendezvous::CoordinatorClient* client,
+                      net::ChannelOptions channels, bool serves) {
+  waiter_ = std::move(waiter);
+  client_ = client;
+  channels_ = std::move(channels);
+  serves_ = serves;
+}
+
+void JobServers::listen(const std::string& host) {
+  net::ChannelOptions options = channels_;
+  options.host = host;
+  acceptor_ = net::listen_channels(waiter_, options);
+  auto [newer, number] = client_->listen_at(acceptor_->address(), channels_.timeout);
+  incarnation_ = number;
+  adopt(std::move(newer));
+}
+
+void JobServers::adopt(rendezvous::ServerView newer) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (newer.number <= view_->number) return;
+    view_ = std::make_shared<rendezvous::ServerView>(std::move(newer));
+  }
+  waiter_->wake();
+}
+
+std::shared_ptr<const rendezvous::ServerView> JobServers::view() const {
+  const std::lock_guard lock(mutex_);
+  return view_;
+}
+
+std::shared_ptr<net::Channel> JobServers::dial(int server) const {
+  const auto now = view();
+  if (server < 0 || server >= static_cast<int>(now->servers.size()) ||
+      !now->servers[static_cast<std::size_t>(server)].up)
+    throw PeerLost(
+        "no such server is there",
+        {.rank = channels_.identity.rank, .operation = "parameter server", .peer = server});
+  net::ChannelOptions options = channels_;
+  // A server must not be held up by one that hangs.
+  if (serves_) options.timeout = std::min(options.timeout, kServersTimeout);
+  return net::dial_channel(waiter_, now->servers[static_cast<std::size_t>(server)].address,
+                           options);
+}
+
+std::shared_ptr<net::Channel> JobServers::dial_shard(int shard) const {
+  return dial(view()->primary(shard));
+}
+
+std::uint64_t JobServers::shard_term(int shard) const {
+  return view()->shards.at(static_cast<std::size_t>(shard)).term;
+}
+
+void JobServers::train_alone() const noexcept {
+  if (client_ != nullptr) client_->tell_alone();
+}
+
+net::Acceptor& JobServers::acceptor() const {
+  TRIREME_CHECK(acceptor_ != nullptr);
+  return *acceptor_;
+}
+
+void JobServers::tell_copy(int shard, std::uint64_t term, int server,
+                           std::uint32_t incarnation) const noexcept {
+  client_->tell_copy(shard, term, server, incarnation);
+}
+
+void JobServers::tell_unreachable(int server, std::uint32_t incarnation) const noexcept {
+  client_->tell_unreachable(server, incarnation);
+}
+
+}  // namespace trireme::inline v0

@@ -1,0 +1,60 @@
+// JobServers: the parameter servers of a job, as one of its processes sees them: which live and have
+// which shard, connections to them, and what this process tells the coordinator of them. Belongs to the
+// Job. Methods may be called from any thread once the Job has joined.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <string>
+
+#include "trireme/base/waiter.h"
+#include "trireme/net/channel.h"
+#include "trireme/rendezvous/server_view.h"
+
+namespace trireme::inline v0 {
+
+namespace rendezvous {
+class CoordinatorClient;
+}
+
+class JobServers {
+ public:
+  /// While the Job joins. `channels` are the options of a connection without the host. `serves`: this
+  /// process is a server. `client` outlives the calls of the methods that tell something.
+  void open(std::shared_ptr<Waiter> waiter, rendezvous::CoordinatorClient* client,
+            net::ChannelOptions channels, bool serves);
+  /// For a server: accepts workers at `host`; at a unix socket, which shares memory, if it is empty.
+  void listen(const std::string& host);
+  void adopt(rendezvous::ServerView newer);
+
+  /// As the coordinator said last; the waiter wakes when it changes. Never null.
+  std::shared_ptr<const rendezvous::ServerView> view() const;
+  /// A new connection to a server of that view. PeerLost or TimeoutError if it is not there.
+  std::shared_ptr<net::Channel> dial(int server) const;
+  /// To the server that is the shard's primary; and a number that changes when another one is.
+  std::shared_ptr<net::Channel> dial_shard(int shard) const;
+  std::uint64_t shard_term(int shard) const;
+  /// For a worker: says that no other worker waits for this one, so the job goes on without it.
+  void train_alone() const noexcept;
+  /// For a server: where workers come in; which process of this server it is, from 1 on; and what it
+  /// says of others (rendezvous/server_view.h).
+  net::Acceptor& acceptor() const;
+  std::uint32_t incarnation() const noexcept { return incarnation_; }
+  void tell_copy(int shard, std::uint64_t term, int server,
+                 std::uint32_t incarnation) const noexcept;
+  void tell_unreachable(int server, std::uint32_t incarnation) const noexcept;
+
+ private:
+  std::shared_ptr<Waiter> waiter_;
+  rendezvous::CoordinatorClient* client_ = nullptr;  // null: no coordinator
+  net::ChannelOptions channels_;
+  bool serves_ = false;
+  std::unique_ptr<net::Acceptor> acceptor_;
+  std::uint32_t incarnation_ = 0;
+  mutable std::mutex mutex_;
+  std::shared_ptr<const rendezvous::ServerView> view_ =
+      std::make_shared<rendezvous::ServerView>();  // guarded by mutex_
+};
+
+}  // namespace trireme::inline v0
