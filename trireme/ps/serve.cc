@@ -45,7 +45,7 @@ int serve(Job& job) {
     servers.tell_unreachable(at, incarnation);
   };
   options.contacts.dial = [&servers](int at) { return servers.dial(at); };
-  ps::ParameterServer server(job.waiter(), job.servers().acceptor(), options);
+  ps::ParameterServer server(job.waiter(), servers.acceptor(), options);
   server.run([&job] { return job.finished(); });
   if (server.is_fenced() && !job.finished())
     throw PeerLost("the others could not reach this server and went on without it",
