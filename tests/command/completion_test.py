@@ -51,7 +51,7 @@ class Bash(unittest.TestCase):
             self.assertIn(name, self.candidates(""))
         self.assertEqual(self.candidates("ver"), ["verify"])
         self.assertNotIn("convert", self.candidates(""))
-        self.assertEqual(sorted(self.candidates("bench", "")), ["comm", "scale"])
+        self.assertEqual(sorted(self.candidates("bench", "")), ["comm", "scale", "server"])
         self.assertIn("schedule", self.candidates("show", ""))
 
     def test_options(self):
