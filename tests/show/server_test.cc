@@ -259,7 +259,8 @@ TEST(ServerExchange, PrintsTheGolden) {
   auto curves = cli::ExchangeCurves::measured_in(text.str(), "server-exchange.jsonl");
   curves.add(kWays, {1, 2, 4, 8, 16, 32, 64});
   compare(fs::path(PICTURE_FOLDER) / "server-curve.svg", curves.draw());
-  // A server's time grows with the workers; an all-reduce's bytes do not.
+  // A server's time grows with the workers, but for its latencies; of an all-reduce only the latencies
+  // do, with the logarithm.
   const auto at = [&](const std::string& way, int workers) {
     for (const auto& point : curves.points)
       if (cli::name_of(point.way) == way && point.workers == workers && point.source == "simulated")
@@ -267,9 +268,9 @@ TEST(ServerExchange, PrintsTheGolden) {
     ADD_FAILURE() << way;
     return 0.0;
   };
-  EXPECT_GT(at("1 server", 64), 15 * at("1 server", 4));
+  EXPECT_GT(at("1 server", 64), 12 * at("1 server", 4));
   EXPECT_GT(at("1 server", 64), 3 * at("4 servers", 64));
-  EXPECT_LT(at("all-reduce halving_doubling", 64), 2 * at("all-reduce halving_doubling", 4));
+  EXPECT_LT(at("all-reduce halving_doubling", 64), 3 * at("all-reduce halving_doubling", 4));
 }
 
 }  // namespace

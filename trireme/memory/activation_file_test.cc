@@ -15,7 +15,6 @@
 #include <thread>
 
 #include "trireme/base/error.h"
-#include "trireme/job/input_plan.h"
 #include "trireme/memory/recompute.h"
 #include "trireme/tensor/random.h"
 

@@ -115,11 +115,7 @@ plan::TrainingPlan planned(const train::Settings& settings, const input::Corpus&
   return plan;
 }
 
-}  // namespace
-
-void say_calibrating() { say(true, "calibrating this machine (about 1 s)"); }
-
-TrainingJob prepare(const TrainingJobOptions& options, const Refine& refine) {
+void check_start(const TrainingJobOptions& options) {
   if (options.config.empty()) {
     throw ConfigError(
         "no configuration was given",
@@ -132,20 +128,10 @@ TrainingJob prepare(const TrainingJobOptions& options, const Refine& refine) {
         {.operation = "config",
          .advice = "It must be at least 1 and at most " + std::to_string(kMostRanks) + "."});
   }
-  config::Config config = train::read_config(
-      options.config, [](const char* name) { return static_cast<const char*>(std::getenv(name)); },
-      options.set);
-  train::restore_sources(config, options.config);
-  config::check_variables(config.schema(), config::environment_names());
-  const auto flag = [&](const std::string& key, const std::string& value, const char* source) {
-    if (!value.empty()) config.assign(key, value, source);
-  };
-  flag("comm.transport", options.transport, "--transport");
-  flag("comm.algorithm", options.algorithm, "--algorithm");
-  flag("comm.link", options.link, "--link");
-  flag("data.path", options.data, "--data");
-  take_servers(config, options.servers);
-  // The run's saved configuration must mean the same from any folder.
+}
+
+// The run's saved configuration must mean the same from any folder.
+void make_paths_whole(config::Config& config) {
   for (const char* key : {"data.path", "train.kernel_table", "parallel.schedule", "memory.offload",
                           "memory.offload_activations"}) {
     const std::string path = config.text(key), source = config.source(key);
@@ -162,7 +148,34 @@ TrainingJob prepare(const TrainingJobOptions& options, const Refine& refine) {
           {.operation = "config", .label = key, .advice = "Change to one that is there."});
     config.assign(key, whole.lexically_normal().string(), source);
   }
+}
+
+config::Config configuration_of(const TrainingJobOptions& options) {
+  config::Config config = train::read_config(
+      options.config, [](const char* name) { return static_cast<const char*>(std::getenv(name)); },
+      options.set);
+  train::restore_sources(config, options.config);
+  config::check_variables(config.schema(), config::environment_names());
+  const auto flag = [&](const std::string& key, const std::string& value, const char* source) {
+    if (!value.empty()) config.assign(key, value, source);
+  };
+  flag("comm.transport", options.transport, "--transport");
+  flag("comm.algorithm", options.algorithm, "--algorithm");
+  flag("comm.link", options.link, "--link");
+  flag("data.path", options.data, "--data");
+  take_servers(config, options.servers);
+  make_paths_whole(config);
   flag("train.device", options.device, "--device");
+  return config;
+}
+
+}  // namespace
+
+void say_calibrating() { say(true, "calibrating this machine (about 1 s)"); }
+
+TrainingJob prepare(const TrainingJobOptions& options, const Refine& refine) {
+  check_start(options);
+  config::Config config = configuration_of(options);
   train::Settings settings(config);
   // Check these here, before any rank starts.
   const int ranks_here = options.ranks_here > 0 ? options.ranks_here : options.ranks;
