@@ -1,4 +1,4 @@
-// What the memory allows for the exchange of bench.servers: threads that copy the bytes that must move,
+// Measures what the memory allows for the exchange of bench.servers: threads copy the bytes that must move,
 // without any message, and wait for nobody.
 //
 //     bench.servers_yardstick [BYTES [WORKERS [SECONDS [sync|async [copies]]]]]

@@ -66,7 +66,7 @@ class Evaluator : public ::testing::Test {
     while (lines() < before + 100)
       if (running.wait_for("the job has failed", 0.1)) FAIL() << running.output();
   }
-  // What `trireme eval` says of one checkpoint of the run.
+  // The loss that `trireme eval` prints for one checkpoint of the run.
   Json eval_of(long step) const {
     char name[32];
     std::snprintf(name, sizeof name, "step-%08ld", step);

@@ -184,7 +184,7 @@ TEST(ShowServer, PrintsTheGoldens) {
   }
 }
 
-// What `trireme show server configs/gpt-nano.toml --servers 2` draws.
+// The picture of `trireme show server configs/gpt-nano.toml --servers 2`.
 TEST(ShowServer, ServersHaveAboutEqualBytesOfAModel) {
   const auto nothing = [](const char*) { return static_cast<const char*>(nullptr); };
   const train::Settings settings(train::read_config(

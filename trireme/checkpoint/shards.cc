@@ -40,7 +40,7 @@ std::string describe(DType dtype, const std::vector<std::int64_t>& shape) {
                                          "run, or start a new one in another folder."});
 }
 
-// Of a shard that is loaded whole, the number of rows does not count.
+// The number of rows does not matter for a shard that is loaded whole.
 bool same_kind(const TensorView& saved, const NamedShard& shard) {
   std::vector<std::int64_t> shape = shard.shape;
   if (shard.load && !shape.empty() && !saved.shape.empty()) shape[0] = saved.shape[0];

@@ -141,7 +141,7 @@ void print_weights(const std::vector<ComparedRun>& runs, int width) {
     std::printf(hashes.size() == 1 ? "  the weights are the same\n" : "  the weights differ\n");
 }
 
-// Of the runs whose gradients may be late.
+// Draws the runs whose gradients may be late.
 void print_staleness(const std::vector<ComparedRun>& runs, int width) {
   bool first = true;
   for (const ComparedRun& run : runs) {

@@ -20,7 +20,7 @@ struct ComparedRun {
   std::vector<std::pair<double, double>> training, validation;  // (step, loss)
   // Per step: seconds, items per second, and seconds spent waiting for communication.
   std::vector<double> step_seconds, per_second, communication_seconds;
-  // Of a run whose workers train on their own: gradients by staleness, and those that were dropped.
+  // For a run whose workers train on their own: gradients by staleness, and those that were dropped.
   std::map<std::int64_t, std::int64_t> staleness;
   std::int64_t dropped_gradients = 0;
 };

@@ -15,7 +15,7 @@
 
 namespace trireme::inline v0::cli {
 
-/// What happens, for a recording. Threads run one at a time: no lock is needed.
+/// Is told what happens, for a recording. Threads run one at a time: no lock is needed.
 struct SimulatedServersObserver {
   /// May replace what a server accepts from.
   std::function<std::unique_ptr<net::Acceptor>(int server, net::Acceptor& acceptor, Waiter& waiter)>

@@ -236,7 +236,7 @@ int run_simulated(int ranks, const std::string& link, const train::WorkerSpec& s
   return code;
 }
 
-// What the ranks are told. `own_ranks`: `train` starts them.
+// The settings that ranks are given. `own_ranks`: `train` starts them.
 train::WorkerSpec spec_of(const TrainOptions& options, const TrainingJob& job,
                           const train::RunClaim& claim, bool own_ranks, TimePoint began) {
   return {.folder = claim.folder().path(),
