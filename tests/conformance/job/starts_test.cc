@@ -26,6 +26,7 @@ using testing::ProcessRun;
 using testing::run_processes;
 
 constexpr int kRanks = 3;
+constexpr Duration kLook = std::chrono::milliseconds(5);
 
 void set(const char* name, const std::string& value) { setenv(name, value.c_str(), 1); }
 
@@ -170,11 +171,14 @@ TRIREME_PROCESS(roles) {
               job.rank(), job.size(), job.num_workers(), job.num_servers(),
               job.has_evaluator() ? ", an evaluator" : "");
   if (job.role() == Role::Server || job.role() == Role::Evaluator) {
+    if (job.role() == Role::Evaluator) std::ofstream(argv[1]) << "joined";
     job.waiter()->wait_until([&] { return job.finished(); }, TimePoint::max());
     return 0;
   }
   std::vector<float> x{1};
   for (int i = 0; i < 10; ++i) all_reduce(job.world(), x, Mean);
+  // The chief does not know whether an evaluator comes, and would end without it.
+  while (job.rank() == 0 && !std::filesystem::exists(argv[1])) job.waiter()->sleep(kLook);
   return 0;
 }
 
@@ -182,7 +186,10 @@ TEST(TFJob, GivesEachProcessItsRole) {
   const SecretFile secret;
   ProcessOptions options = options_for("TF_CONFIG", false);
   options.environment.push_back(secret.variable());
+  const std::string joined = ::testing::TempDir() + "trireme-joined-" + std::to_string(getpid());
+  options.arguments = {joined};
   const ProcessRun run = run_processes(5, "roles", options);
+  std::filesystem::remove(joined);
   EXPECT_EQ(run.exit_code, 0) << run.describe();
   const char* const expected[] = {
       "chief 0 of 2, 2 workers, 2 servers\n", "worker 1 of 2, 2 workers, 2 servers\n",
