@@ -9,7 +9,10 @@
 #include "trireme/base/differing_lines.h"
 #include "trireme/base/utf8.h"
 #include "trireme/checkpoint/folder.h"
+#include "trireme/checkpoint/kept_state.h"
 #include "trireme/checkpoint/shards.h"
+#include "trireme/job/elastic.h"
+#include "trireme/job/job_changes.h"
 #include "trireme/job/step_voter.h"
 #include "trireme/job/stop_signal.h"
 
@@ -150,6 +153,49 @@ struct Checkpointer::Impl {
     return static_cast<int>(value[0]);
   }
 
+  // Notes what the parts say after `steps_done` steps: if a rank is lost in a later step, some of
+  // them have gone on by then.
+  void note(std::int64_t steps_done) {
+    if (!job.changes().elastic()) return;
+    noted = steps_done;
+    for (const auto& [name, part] : parts) metadata[name] = part->metadata();
+    if (const auto all = voters(); !all.empty()) before = noted - all.front()->steps_ended();
+  }
+
+  // The state after the last step that has ended here, for the next epoch. Without a StepVoter it is
+  // not known which one that is.
+  void keep() noexcept {
+    try {
+      job.changes().kept() = nullptr;
+      const auto all = voters();
+      if (all.empty()) return;
+      const std::int64_t ended = before + all.front()->steps_ended();
+      if (ended != noted) note(ended);
+      auto kept = std::make_shared<checkpoint::KeptState>();
+      kept->steps.push_back(checkpoint::keep(parts, ended, metadata));
+      job.changes().kept() = std::move(kept);
+    } catch (const std::exception&) {
+      // The other ranks, or a checkpoint, have it.
+    }
+  }
+
+  // In a later epoch of an elastic job: takes the state from the ranks that have it.
+  std::optional<std::int64_t> take_kept() {
+    JobChanges& changes = job.changes();
+    if (!changes.elastic() || changes.epoch().number == 0) return std::nullopt;
+    const auto kept = std::static_pointer_cast<checkpoint::KeptState>(changes.kept());
+    const auto done = checkpoint::restore_kept(parts, kept.get(), job.world());
+    changes.kept() = nullptr;
+    if (!done) return std::nullopt;
+    std::array<std::int64_t, 1> on_disk{job.rank() == 0 ? newest_step() : 0};
+    job.world()
+        .all_reduce(Buffer::of(std::span<std::int64_t>(on_disk)), Max, {.label = "checkpoint"})
+        .wait();
+    saved = static_cast<long>(on_disk[0]);
+    seen = static_cast<long>(*done);
+    return done;
+  }
+
   Job& job;
   const CheckpointerOptions options;
   const std::string directory;
@@ -161,15 +207,26 @@ struct Checkpointer::Impl {
   long saved = 0;  // steps done at the last save or resume
   // Steps done at the last after(). A rank without a share of a short batch passes two at once.
   long seen = 0;
+  // Of an elastic job: the last step that was noted, what the parts said then, and the steps that had
+  // been done when the voter began to count.
+  std::int64_t noted = 0, before = 0;
+  std::map<std::string, std::string> metadata;
+  const int exceptions = std::uncaught_exceptions();
 };
 
 Checkpointer::Checkpointer(Job& job, std::string directory, CheckpointerOptions options)
     : impl_(std::make_unique<Impl>(job, std::move(directory), std::move(options))) {}
-Checkpointer::~Checkpointer() = default;
+
+// An exception in an elastic job may mean that its ranks change.
+Checkpointer::~Checkpointer() {
+  if (impl_->job.changes().elastic() && std::uncaught_exceptions() > impl_->exceptions)
+    impl_->keep();
+}
 
 Checkpointer& Checkpointer::add(std::string name, Saveable& part) {
   TRIREME_CHECK(name.find('/') == std::string::npos);
   TRIREME_CHECK(impl_->parts.emplace(std::move(name), &part).second);
+  impl_->note(0);
   return *this;
 }
 
@@ -178,9 +235,14 @@ long Checkpointer::resume() {
   impl.job.activity("checkpoint.resume");
   impl.looked = true;
   impl.hold();
+  if (const auto kept = impl.take_kept()) {
+    impl.note(*kept);
+    return static_cast<long>(*kept);
+  }
   const Manifest manifest = impl.agree(impl.job.rank() == 0 ? impl.newest() : Manifest{});
   if (manifest.step > 0) checkpoint::restore(impl.parts, manifest, impl.folder, &impl.job.world());
   impl.saved = impl.seen = static_cast<long>(manifest.step);
+  impl.note(impl.saved);
   return impl.saved;
 }
 
@@ -191,8 +253,11 @@ void Checkpointer::after(long step) {
   const bool here = std::all_of(voters.begin(), voters.end(),
                                 [](const auto* voter) { return voter->all_ranks_return(); });
   if (!here) return;
+  impl.note(step + 1);
   const long every = impl.options.every, before = std::exchange(impl.seen, step + 1);
-  if (const int signal = impl.agreed_stop(voters); signal != 0) stop(step + 1, signal);
+  const int signal = impl.agreed_stop(voters);
+  if (signal == kRanksChange) throw RanksChanged();
+  if (signal != 0) stop(step + 1, signal);
   if (every > 0 && (step + 1) / every > before / every) save(step + 1);
 }
 

@@ -43,14 +43,16 @@ class Checkpointer {
   /// `part` must outlive this object. The part "train" is the model: its shards without a '/' in
   /// their names go to model.safetensors.
   Checkpointer& add(std::string name, Saveable& part);
-  /// Restores the newest checkpoint and returns the step to continue with (0: no checkpoint).
+  /// Restores the newest checkpoint and returns the step to continue with (0: no checkpoint). After
+  /// the ranks of an elastic job have changed, restores what the ranks have in memory instead.
   /// Throws CheckpointError, naming the file and the damage, if the checkpoint is truncated,
   /// changed or has NaN weights, and ConfigError if another job has locked the folder.
   long resume();
   /// Call after step `step` (0-based) has been applied; saves if a checkpoint is due. If the job
   /// was asked to stop (SIGINT, SIGTERM, SIGUSR1, SIGHUP at any rank or at the launcher), saves
   /// this step on all ranks and throws StopRequested, which ends the program with 130 or 143 unless
-  /// it is caught. Ranks agree on a stop through the vote of a StepVoter part (Strategy,
+  /// it is caught. If the ranks of an elastic job are to change, throws RanksChanged, which
+  /// run_elastic() catches (job/elastic.h). Ranks agree on a stop through the vote of a StepVoter part (Strategy,
   /// DataParallel), or with an all-reduce here. Throws ConfigError if the folder holds checkpoints
   /// that this run did not resume() from.
   void after(long step);

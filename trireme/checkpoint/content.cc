@@ -8,6 +8,7 @@
 #include "trireme/base/check.h"
 #include "trireme/base/error.h"
 #include "trireme/checkpoint/shards.h"
+#include "trireme/checkpoint/tables.h"
 #include "trireme/format/safetensors.h"
 #include "trireme/tensor/convert.h"
 #include "trireme/tensor/device.h"
@@ -85,7 +86,8 @@ struct CheckpointContent::Impl {
       for (NamedShard& shard : saveable->state()) take(part, std::move(shard));
     const int ranks = world == nullptr ? 1 : world->size();
     rank = world == nullptr ? 0 : world->rank();
-    const std::vector<std::string> tables = ranks == 1 ? std::vector{table()} : exchange(table());
+    const std::vector<std::string> tables =
+        ranks == 1 ? std::vector{table()} : exchange_texts(table(), *world, "checkpoint tables");
     for (int r = 0; r < ranks; ++r) read(tables[static_cast<std::size_t>(r)], r);
     if (!to_write) return;
     for (Own& item : own) item.shard.local = tensor::on_host(item.shard.local);
@@ -110,30 +112,6 @@ struct CheckpointContent::Impl {
       rows.push_back({item.file, item.key, static_cast<int>(item.shard.dtype), item.shard.shape,
                       item.shard.begin, item.shard.end});
     return rows.dump();
-  }
-
-  std::vector<std::string> exchange(const std::string& mine) const {
-    std::vector<std::int64_t> length{static_cast<std::int64_t>(mine.size())};
-    std::vector<std::int64_t> lengths(static_cast<std::size_t>(world->size()));
-    world
-        ->all_gather(Buffer::of(std::span(length)), Buffer::of(std::span(lengths)),
-                     {.label = "checkpoint tables"})
-        .wait();
-    std::vector<std::size_t> counts(lengths.begin(), lengths.end());
-    std::size_t total = 0;
-    for (const std::size_t count : counts) total += count;
-    std::vector<std::uint8_t> bytes(mine.begin(), mine.end()), all(total);
-    world
-        ->all_gather_v(Buffer::of(std::span(bytes)), Buffer::of(std::span(all)), counts,
-                       {.label = "checkpoint tables"})
-        .wait();
-    std::vector<std::string> tables;
-    auto at = all.begin();
-    for (const std::size_t count : counts) {
-      tables.emplace_back(at, at + static_cast<std::ptrdiff_t>(count));
-      at += static_cast<std::ptrdiff_t>(count);
-    }
-    return tables;
   }
 
   void read(const std::string& text, int from) {

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "trireme/base/error.h"
+#include "trireme/cli/elastic_options.h"
 #include "trireme/cli/host_options.h"
 #include "trireme/cli/own_run.h"
 #include "trireme/cli/program.h"
@@ -18,6 +19,8 @@ namespace {
 struct CommandOptions {
   launch::LaunchOptions launch;
   HostArguments hosts;
+  std::string elastic;
+  int spares = 0, restarts = -1;
   int only_rank = -1, evaluators = 0, nodes = 1;
   std::string bind = "core", print_sbatch, time = "12:00:00";
 };
@@ -59,6 +62,16 @@ int launch_command(CommandOptions options, bool ranks_given) {
   }
   if (!ranks_given) options.launch.ranks = launch::slots_of(options.launch.elsewhere.hosts);
   options.launch.evaluator = options.evaluators == 1;
+  if (!options.elastic.empty() || options.spares > 0 || options.restarts > 0) {
+    const int ranks = options.launch.ranks;
+    const auto [min, max] =
+        options.elastic.empty() ? std::pair(ranks, ranks) : parse_elastic(options.elastic);
+    options.launch.elastic.emplace();
+    options.launch.elastic->min = min;
+    options.launch.elastic->max = max;
+    options.launch.elastic->spares = options.spares;
+    if (options.restarts >= 0) options.launch.elastic->restarts = options.restarts;
+  }
   if (options.only_rank >= 0) options.launch.only_rank = options.only_rank;
   options.launch.bind = options.bind == "core"   ? launch::Bind::Core
                         : options.bind == "numa" ? launch::Bind::Numa
@@ -89,6 +102,7 @@ void declare_launch(Command& command) {
   command.option("--servers", options.launch.servers, "Parameter servers to start as well")
       .between(0, 65'536);
   command.option("--evaluator", options.evaluators, "1: start an evaluator as well").between(0, 1);
+  add_elastic_options(command, {options.elastic, options.spares, options.restarts});
   command.option("--log-dir", options.launch.log_dir,
                  "Folder: one rank-K.log, server-K.log, evaluator.log per process");
   command.option("--only-rank", options.only_rank, "Print this rank's lines only").at_least(0);

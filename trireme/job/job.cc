@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cstdlib>
 #include <mutex>
 #include <optional>
 #include <utility>
@@ -14,6 +15,7 @@
 #include "trireme/comm/nccl/gpu_group.h"
 #include "trireme/job/gpu_choice.h"
 #include "trireme/job/input_plan.h"
+#include "trireme/job/job_changes.h"
 #include "trireme/job/job_servers.h"
 #include "trireme/job/membership_watch.h"
 #include "trireme/job/options.h"
@@ -78,16 +80,23 @@ struct Job::Impl {
   void be_alone();
   void meet(MpiComm communicator);
   void join();
+  /// Meets the other ranks and makes the communicators.
+  void form();
+  void enter_next_epoch();
+  void drop_communicators();
   void take_gpu();
   void make_host_groups(const std::shared_ptr<comm::Communicator>& all);
   std::shared_ptr<net::Transport> connect();
   /// Among the processes of this role; or, if `served`, among workers and servers.
   std::vector<std::string> exchange(const std::string& key, const std::string& mine,
                                     bool served = false);
+  /// Of this process in a Table: the rank in an elastic job.
+  int own_number() const { return changes.elastic() ? env.rank : process; }
   void open_server();
   net::ChannelOptions channel_options() const;
   comm::CommunicatorOptions world_options();
   void on_news(const rendezvous::News& news);
+  void break_world(const std::exception_ptr& error);
   job::Reporter reporter(rendezvous::CoordinatorClient* to);
   void leave();
   void check_size() const;
@@ -114,6 +123,8 @@ struct Job::Impl {
   std::exception_ptr lost;  // guarded by mutex
   JobInput input;
   JobServers servers;
+  JobChanges changes;
+  int process = 0;  // number among all; of an elastic job not the rank's
   std::atomic<bool> finished{false};
 };
 
@@ -126,6 +137,7 @@ Job::Impl::Impl(JobOptions given, MpiComm communicator)
     options = job::resolve_options(std::move(given));
     cores = job::resolve_cores(env);
     env.shared_cores = job::share_cores(env);
+    process = env.process();
     waiter = RealWaiter::make(spin_of(env));
     if (communicator.address || !env.launcher.empty()) meet(communicator);
     env.coordinator.empty() ? be_alone() : join();
@@ -246,12 +258,55 @@ void Job::Impl::join() {
                                 .timeout = options.timeout});
   job::set_reporter(reporter(client.get()));
   servers.open(waiter, client.get(), channel_options(), env.role == Role::Server);
+  if (env.elastic && env.role == Role::Worker)
+    changes.open(process, waiter, [this] { enter_next_epoch(); });
   client->watch([this](const rendezvous::News& news) { on_news(news); });
   status.set_wait("join", true, steady_now());
   heartbeat = std::make_unique<rendezvous::Heartbeat>(*client, status, options.timeout);
   if (env.servers > 0 && env.role != Role::Evaluator) open_server();
+  changes.elastic() ? enter_next_epoch() : form();
+  status.set_wait("join", false, steady_now());
+}
+
+void Job::Impl::drop_communicators() {
+  const auto end = [this](std::shared_ptr<comm::Communicator>& one) {
+    std::unique_lock lock(mutex);
+    const std::shared_ptr<comm::Communicator> old = std::exchange(one, nullptr);
+    lock.unlock();  // before the communicator ends
+  };
+  end(across);
+  end(own_host);
+  end(world);
+}
+
+// A process without a place waits for one until the job ends.
+void Job::Impl::enter_next_epoch() {
+  for (;;) {
+    drop_communicators();
+    const std::optional<rendezvous::Epoch> epoch = changes.await_place();
+    if (!epoch) {
+      std::lock_guard lock(mutex);
+      if (lost) std::rethrow_exception(lost);
+      client->leave();
+      std::_Exit(static_cast<int>(ExitCode::Done));  // other threads still run
+    }
+    changes.entered(*epoch);
+    env.rank = *epoch->rank_of(process);
+    env.size = env.workers = static_cast<int>(epoch->members.size());
+    env.epoch = epoch->number;
+    try {
+      return form();
+    } catch (const Error& error) {
+      const bool lost_others =
+          error.code() == ExitCode::PeerLost || error.code() == ExitCode::Timeout;
+      if (!changes.await(lost_others ? options.timeout : Duration::zero())) throw;
+    }
+  }
+}
+
+void Job::Impl::form() {
   // A worker that takes the place of another trains on its own.
-  const bool meets = env.role == Role::Worker && env.restarts == 0;
+  const bool meets = env.role == Role::Worker && (env.restarts == 0 || changes.elastic());
   hosts = meets ? exchange("hosts", host) : std::vector{host};
   if (meets) check_size();
   places = rendezvous::places_of(hosts, meets ? env.rank : 0);
@@ -263,11 +318,13 @@ void Job::Impl::join() {
   const std::shared_ptr<net::Transport> transport = connect();
   status.set_transport(transport);
   auto connected = std::make_shared<comm::Communicator>(transport, world_options());
+  {
+    std::lock_guard lock(mutex);
+    world = connected;
+    if (lost) world->abort(lost);
+  }
+  if (changes.elastic() && changes.broken()) break_world(changes.reason());
   make_host_groups(connected);
-  status.set_wait("join", false, steady_now());
-  std::lock_guard lock(mutex);
-  world = std::move(connected);
-  if (lost) world->abort(lost);
 }
 
 void Job::Impl::check_size() const {
@@ -314,7 +371,7 @@ comm::CommunicatorOptions Job::Impl::world_options() {
   if (client) {
     result.watch = std::make_shared<job::MembershipWatch>(
         *client, status,
-        rendezvous::JudgeOptions{env.process(), options.timeout, options.timeout_user_code});
+        rendezvous::JudgeOptions{own_number(), options.timeout, options.timeout_user_code});
     result.on_stall = [](std::string_view) {};  // the watch prints one line per job
   }
   return result;
@@ -324,11 +381,13 @@ comm::CommunicatorOptions Job::Impl::world_options() {
 std::vector<std::string> Job::Impl::exchange(const std::string& key, const std::string& mine,
                                              bool served) {
   job::MembershipWatch watch(*client, status,
-                             {env.process(), options.timeout, options.timeout_user_code});
+                             {own_number(), options.timeout, options.timeout_user_code});
   const rendezvous::Roles roles = env.roles();
   const rendezvous::CoordinatorClient::Group group =
-      served ? rendezvous::CoordinatorClient::Group{0, roles.workers + roles.servers}
-             : rendezvous::CoordinatorClient::Group{roles.first(env.role), env.size};
+      changes.elastic() ? rendezvous::CoordinatorClient::Group{.members = changes.epoch().members,
+                                                               .epoch = env.epoch}
+      : served          ? rendezvous::CoordinatorClient::Group{0, roles.workers + roles.servers}
+                        : rendezvous::CoordinatorClient::Group{roles.first(env.role), env.size};
   const TimePoint start = waiter->now();
   for (;;) {
     try {
@@ -346,7 +405,7 @@ std::vector<std::string> Job::Impl::exchange(const std::string& key, const std::
 
 std::shared_ptr<net::Transport> Job::Impl::connect() {
   if (env.size == 1) return std::make_shared<net::AloneTransport>(waiter);
-  const net::ConnectOptions connect_options{
+  net::ConnectOptions connect_options{
       .rank = env.rank,
       .size = env.size,
       .secret = secret,
@@ -356,6 +415,8 @@ std::shared_ptr<net::Transport> Job::Impl::connect() {
       .patience = options.timeout + options.timeout_user_code,
       .sockets = options.sockets,
       .rate = options.rate};
+  if (changes.elastic())
+    connect_options.cancelled = [this] { return changes.await(Duration::zero()); };
   int calls = 0;  // all ranks call in the same order
   const net::Exchange gather = [&](const std::string& mine) {
     return exchange("connect " + std::to_string(calls++), mine);
@@ -373,11 +434,17 @@ void Job::Impl::on_news(const rendezvous::News& news) {
   if (news.kind == Kind::Stop) return job::note_stop_signal(news.stop_signal);
   if (news.kind == Kind::Finished) {
     finished = true;
+    if (changes.elastic()) changes.end();
     return waiter->wake();
   }
   if (news.kind == Kind::Servers) return servers.adopt(news.servers);
+  if (news.kind == Kind::Epoch) {
+    changes.adopt(news.epoch);
+    if (changes.broken()) break_world(changes.reason());
+    return;
+  }
   if (news.kind == Kind::Left) return;  // its closed sockets tell the ranks that still wait for it
-  if (news.kind == Kind::Failure && news.failure.rank == env.process()) return;
+  if (news.kind == Kind::Failure && news.failure.rank == process) return;
   ErrorContext context{.rank = env.rank, .host = host};
   std::exception_ptr error;
   if (news.kind == Kind::Failure) {
@@ -400,10 +467,18 @@ void Job::Impl::on_news(const rendezvous::News& news) {
   }
   finished = true;
   waiter->wake();
-  std::shared_ptr<comm::Communicator> broken;
   {
     std::lock_guard lock(mutex);
     if (!lost) lost = error;
+  }
+  break_world(error);
+  if (changes.elastic()) changes.end();
+}
+
+void Job::Impl::break_world(const std::exception_ptr& error) {
+  std::shared_ptr<comm::Communicator> broken;
+  {
+    std::lock_guard lock(mutex);
     broken = world;
   }
   if (broken) broken->abort(error);
@@ -438,13 +513,17 @@ int Job::num_servers() const noexcept { return impl_->env.servers; }
 bool Job::has_evaluator() const noexcept { return impl_->env.evaluator; }
 bool Job::finished() const noexcept { return impl_->finished; }
 JobServers& Job::servers() const { return impl_->servers; }
+JobChanges& Job::changes() const { return impl_->changes; }
 int Job::cores() const noexcept { return impl_->cores; }
 const JobOptions& Job::options() const noexcept { return impl_->options; }
 comm::Communicator& Job::world() const { return *impl_->world; }
 comm::Communicator& Job::host() const { return *impl_->own_host; }
 comm::Communicator& Job::across() const { return *impl_->across; }
 std::shared_ptr<Waiter> Job::waiter() const { return impl_->world->waiter(); }
-int Job::stop_signal() const noexcept { return job::stop_signal(); }
+int Job::stop_signal() const noexcept {
+  if (const int signal = job::stop_signal(); signal != 0) return signal;
+  return impl_->changes.due_at_step_end() ? kRanksChange : 0;
+}
 void Job::activity(std::string_view what) noexcept {
   impl_->status.set_activity(what, steady_now());
 }

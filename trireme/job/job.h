@@ -27,6 +27,7 @@ namespace kernel {
 struct Assignment;
 }
 
+class JobChanges;
 class JobInput;
 class JobServers;
 
@@ -57,6 +58,9 @@ struct JobOptions {
 struct MpiComm {
   const void* address = nullptr;  // of an MPI_Comm
 };
+
+/// Job::stop_signal() of ranks that are to finish their step and then regroup (job_changes.h).
+inline constexpr int kRanksChange = 1;
 
 class Job {
  public:
@@ -97,6 +101,8 @@ class Job {
   bool finished() const noexcept;
   /// Connections to the parameter servers, and what is known of them (job_servers.h).
   JobServers& servers() const;
+  /// Of an elastic job: how its ranks change (job_changes.h).
+  JobChanges& changes() const;
   /// Cores that this rank may compute on: its share of the affinity mask and the cgroup quota.
   int cores() const noexcept;
   const JobOptions& options() const noexcept;
@@ -107,7 +113,8 @@ class Job {
   std::shared_ptr<Waiter> waiter() const;
 
   /// 130 if this rank or the launcher has received SIGINT; 143 for SIGTERM, SIGUSR1 or SIGHUP;
-  /// otherwise 0. Ranks agree on the step at which they stop by the step's vote, not here.
+  /// otherwise 0, or kRanksChange if ranks of an elastic job are to regroup. Ranks agree on the step
+  /// at which they stop by the step's vote, not here.
   int stop_signal() const noexcept;
   /// Names what user code does now ("checkpoint.save"), for heartbeats and stall reports.
   void activity(std::string_view what) noexcept;

@@ -2,6 +2,8 @@
 // (Strategy, DataParallel). The answers come from the vote, so they are equal on all ranks.
 #pragma once
 
+#include <cstdint>
+
 namespace trireme::inline v0 {
 
 class StepVoter {
@@ -13,6 +15,9 @@ class StepVoter {
   /// it has no samples in one of them (job/input_plan.h). A checkpoint then waits for the next
   /// step.
   virtual bool all_ranks_return() const = 0;
+  /// Steps that have ended since this object was made: those of which the state has everything. The
+  /// last one may have ended although step() threw, because a rank was lost after the update.
+  virtual std::int64_t steps_ended() const = 0;
 };
 
 }  // namespace trireme::inline v0

@@ -10,17 +10,11 @@
 #include "trireme/launch/supervisor.h"
 
 namespace trireme::inline v0::launch {
-namespace {
-
-void say(const std::string& line) { write_all(STDERR_FILENO, "trireme: " + line + "\n"); }
-
-}  // namespace
-
 void Supervisor::on_exit(int rank, const Ending& ending) {
   const Exit exit = ending.exit;
   ranks_[rank].exit = exit;
   const bool asked = stopped_as_asked(exit) && roles_.role_of(rank) == Role::Worker;
-  if (!asked && goes_on_without(rank, exit)) {
+  if (!asked && (elastic_ ? handle_elastic(rank, exit) : goes_on_without(rank, exit))) {
     --running_;
     return waiter_->wake();
   }

@@ -67,7 +67,7 @@ void add_variable(std::vector<std::string>& environment, const std::string& entr
 JobHosts::JobHosts(const LaunchOptions& options)
     : options_(options), roles_(options.roles()), several_(!options.elsewhere.hosts.empty()) {
   slots_ = several_ ? options.elsewhere.hosts
-                    : std::vector<HostSlots>{{"localhost", std::max(options.ranks, 1)}};
+                    : std::vector<HostSlots>{{"localhost", std::max(roles_.workers, 1)}};
   places_ = place_processes(roles_, slots_);
   for (const HostSlots& host : slots_) elsewhere_.push_back(!is_this_host(host.name));
 }

@@ -12,6 +12,9 @@
 // does the end of a server whose shards others have, or of a worker that trains on its own but rank
 // 0 (docs/servers.md): it is started again, `restarts` times in all.
 //
+// In an elastic job a process that is lost does not end the job: the others go on (elastic_group.h),
+// and it is started again.
+//
 // Output lines get the rank as a prefix ("[1] ..."), stdout and stderr separately. If one rank
 // fails, all end within 2 s, and the exit code and the last line name the first failure. SIGINT,
 // SIGTERM, SIGHUP and SIGUSR1 ask the ranks to stop (by SIGINT or SIGTERM). The second SIGINT or
@@ -28,6 +31,7 @@
 
 #include "trireme/base/clock.h"
 #include "trireme/launch/cores.h"
+#include "trireme/launch/elastic_group.h"
 #include "trireme/launch/hosts.h"
 #include "trireme/rendezvous/membership.h"
 
@@ -64,6 +68,7 @@ struct LaunchOptions {
   /// The evaluator is killed this long after the last worker's end.
   Duration evaluator_grace = std::chrono::seconds(30);
   int restarts = 32;
+  std::optional<ElasticOptions> elastic;  // none: the ranks do not change
   bool handle_signals = true;
   /// Kills everything that still runs after this time. For tests.
   Duration time_limit = Duration::max();
@@ -72,7 +77,9 @@ struct LaunchOptions {
   /// Called when a process has started; `rank` is its number among all (rendezvous/roles.h).
   std::function<void(int rank, pid_t pid)> on_start = {};
 
-  rendezvous::Roles roles() const noexcept { return {ranks, servers, evaluator}; }
+  rendezvous::Roles roles() const noexcept {
+    return {elastic ? elastic->max + elastic->spares : ranks, servers, evaluator};
+  }
 };
 
 struct LaunchResult {

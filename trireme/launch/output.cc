@@ -45,6 +45,8 @@ int never_blocking(int descriptor) noexcept {
 
 }  // namespace
 
+void say(const std::string& line) noexcept { write_all(STDERR_FILENO, "trireme: " + line + "\n"); }
+
 void write_all(int descriptor, std::string_view text) noexcept {
   while (!text.empty()) {
     const ssize_t put = write(descriptor, text.data(), text.size());

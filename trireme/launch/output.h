@@ -30,6 +30,8 @@ class Output {
 
 /// Writes all of `text`, in as many calls of write() as needed.
 void write_all(int descriptor, std::string_view text) noexcept;
+/// "trireme: LINE" on standard error.
+void say(const std::string& line) noexcept;
 /// The same, but stops and returns false when it would block while `interrupt` is readable.
 bool write_until(int interrupt, int descriptor, std::string_view text) noexcept;
 

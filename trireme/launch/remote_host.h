@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "trireme/base/error.h"
 #include "trireme/launch/guard.h"
 #include "trireme/launch/host_messages.h"
 

@@ -49,6 +49,9 @@ Supervisor::Supervisor(const LaunchOptions& options)
       hosts_(options),
       secret_(make_secret()),
       restarts_left_(options.restarts),
+      elastic_(options.elastic
+                   ? std::optional<ElasticGroup>(std::in_place, *options.elastic, options.ranks)
+                   : std::nullopt),
       ranks_(static_cast<std::size_t>(std::max(roles_.processes(), 0))) {
   if (options.ranks < 1 || options.servers < 0 || options.command.empty()) {
     throw ConfigError(
@@ -79,12 +82,13 @@ std::unique_ptr<rendezvous::Coordinator> Supervisor::make_coordinator(const std:
     }
   }
   return std::make_unique<rendezvous::Coordinator>(rendezvous::CoordinatorOptions{
-      .size = options_.ranks,
+      .size = roles_.workers,
       .servers = options_.servers,
       .evaluator = options_.evaluator,
       .address = address,
       .secret = secret_,
       .job = std::to_string(getpid()),
+      .members = elastic_ ? elastic_->epoch().members : std::vector<int>(),
       .on_failure =
           [this](const rendezvous::Failure& failure) {
             waiter_->run([this, failure] { on_reported(failure); });
@@ -94,6 +98,10 @@ std::unique_ptr<rendezvous::Coordinator> Supervisor::make_coordinator(const std:
       .on_new_copy =
           [this](int shard, int server) {
             waiter_->run([this, shard, server] { report_copy(shard, server); });
+          },
+      .on_joined =
+          [this](int process) {
+            waiter_->run([this, process] { carry_out(elastic_->joined(process)); });
           },
   });
 }
@@ -139,6 +147,7 @@ LaunchResult Supervisor::run() {
     });
   }
   open_hosts();
+  if (elastic_) in_context([this] { watch_elastic(); });
   starting_ = true;
   const auto starter = std::make_shared<Starter>(*this);
   waiter_->add(starter);
@@ -195,6 +204,7 @@ void Supervisor::close_hosts() {
 bool Supervisor::start_next() {
   if (!starting_) return false;
   const bool more = !ending_ && !out_of_time_ && first_signal_ == 0;
+  while (num_started_ < roles_.processes() && !starts_first(num_started_)) ++num_started_;
   if (more && num_started_ < roles_.processes()) {
     try {
       start_rank(num_started_);
@@ -226,14 +236,15 @@ std::vector<std::string> Supervisor::environment_of(int process) const {
   put("TRIREME_EVALUATOR", roles_.evaluator ? "1" : "0");
   put("TRIREME_JOB", std::to_string(getpid()));
   put("TRIREME_EPOCH", "0");
+  if (elastic_) put("TRIREME_ELASTIC", "1");
   put("TRIREME_RESTARTS", std::to_string(ranks_[static_cast<std::size_t>(process)].restarts));
   return hosts_.environment_of(process, std::move(result));
 }
 
 void Supervisor::start_rank(int rank) {
   const bool here = hosts_.is_local(rank);
-  const bool direct =
-      here && options_.rank0_direct && rank == 0 && options_.log_dir.empty() && !options_.on_line;
+  const bool direct = here && options_.rank0_direct && (rank == 0 || elastic_) &&
+                      options_.log_dir.empty() && !options_.on_line;
   // A rank in its own process group may not read the terminal; rank 0 may read from a pipe or file.
   const bool reads = here && rank == 0 && isatty(STDIN_FILENO) == 0;
   hosts_.host_of(rank).start(rank, {.command = options_.command,

@@ -52,6 +52,11 @@ class Supervisor {
   void on_exit(int rank, const Ending& ending);
   bool goes_on_without(int process, const Exit& exit);
   void restart(int process);
+  bool handle_elastic(int process, const Exit& exit);
+  void carry_out(const ElasticGroup::Decision& decision);
+  void watch_elastic();
+  void read_wanted();
+  bool starts_first(int process) const;
   void end_server(int server);
   void report_copy(int shard, int server) const;
   void on_reported(const rendezvous::Failure& failure);
@@ -78,6 +83,10 @@ class Supervisor {
   std::unique_ptr<Output> output_;
   const std::string secret_;
   int restarts_left_;
+  std::optional<ElasticGroup> elastic_;
+  int members_done_ = 0;     // ranks of an elastic job that have ended well
+  TimePoint looked_{};       // when watch_elastic() looked last
+  std::string wanted_text_;  // of the file with the wanted number of ranks
   std::unique_ptr<rendezvous::Coordinator> coordinator_;
   std::vector<Rank> ranks_;  // all processes, in the order of Roles; never resized
   int num_started_ = 0;

@@ -31,6 +31,8 @@ struct ConnectOptions {
   /// tcp: the system ends a connection after the peer has not read for this long, for example
   /// because it runs user code.
   Duration patience = std::chrono::minutes(31);
+  /// Of an elastic job: true once the group is void, since its ranks have changed; PeerLost then.
+  std::function<bool()> cancelled = {};
   std::vector<bool> skip = {};  // tcp: peers to which no connection is made; empty: none
   int sockets = 1;              // tcp: connections per pair of ranks, equal on all ranks
   std::int64_t rate = 0;        // tcp: limit of a connection's sending rate in bytes/s; 0: no limit

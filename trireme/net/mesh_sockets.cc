@@ -63,6 +63,23 @@ void dial_lower(Waiter& waiter, const ConnectOptions& options, const Identity& m
   }
 }
 
+// The next caller that proves to know the secret. Looks now and then whether the group is void.
+std::pair<Descriptor, Identity> next_caller(Waiter& waiter, const ConnectOptions& options,
+                                            Reception& reception, TimePoint deadline,
+                                            const std::string& what) {
+  constexpr Duration kLook = std::chrono::milliseconds(100);
+  while (options.cancelled) {
+    try {
+      return reception.next(std::min(deadline, waiter.now() + kLook), what);
+    } catch (const TimeoutError&) {
+      if (options.cancelled())
+        throw PeerLost("the ranks have changed", {.rank = options.rank, .operation = "connect"});
+      if (waiter.now() >= deadline) throw;
+    }
+  }
+  return reception.next(deadline, what);
+}
+
 // Drops callers that do not belong to the group; only the deadline ends the wait for those that do.
 void accept_higher(Waiter& waiter, const ConnectOptions& options, const Identity& mine,
                    const Listener& listener, TimePoint deadline, Sockets& sockets) {
@@ -72,7 +89,8 @@ void accept_higher(Waiter& waiter, const ConnectOptions& options, const Identity
     left += wanted(options, peer) ? options.sockets : 0;
   }
   while (left > 0) {
-    auto [socket, other] = reception.next(deadline, missing(options, sockets) + " to connect");
+    auto [socket, other] = next_caller(waiter, options, reception, deadline,
+                                       missing(options, sockets) + " to connect");
     const auto at = static_cast<std::size_t>(other.rank);
     if (other.rank <= options.rank || other.rank >= options.size) continue;
     if (complete(options, sockets[at])) continue;

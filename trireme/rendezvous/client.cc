@@ -123,13 +123,15 @@ CoordinatorClient::~CoordinatorClient() { stop_watching(); }
 
 std::vector<std::string> CoordinatorClient::exchange(const std::string& key,
                                                      const std::string& value, Duration timeout,
-                                                     Group group) {
+                                                     const Group& group) {
   wire::ExchangeRequest request;
   impl_->sign(*request.mutable_session());
   request.set_key(key);
   request.set_value(value);
   request.set_first(static_cast<std::uint32_t>(group.first));
   request.set_count(static_cast<std::uint32_t>(group.count));
+  for (const int process : group.members) request.add_members(static_cast<std::uint32_t>(process));
+  request.set_epoch(group.epoch);
   wire::ExchangeReply reply;
   grpc::ClientContext context;
   context.set_deadline(after(timeout));
@@ -177,6 +179,10 @@ void CoordinatorClient::Impl::watch_loop(const std::function<void(const News&)>&
       case wire::News::kServerView:
         news.kind = News::Kind::Servers;
         news.servers = ServerView::from_text(message.server_view());
+        break;
+      case wire::News::kEpoch:
+        news.kind = News::Kind::Epoch;
+        news.epoch = epoch_from(message.epoch());
         break;
       case wire::News::kFinished:
         news.kind = News::Kind::Finished;

@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "trireme/rendezvous/epoch.h"
 #include "trireme/rendezvous/membership.h"
 #include "trireme/rendezvous/server_view.h"
 
@@ -29,11 +30,20 @@ struct ClientOptions {
 };
 
 struct News {
-  enum class Kind { Failure, Stop, Left, Finished, Servers, CoordinatorLost } kind = Kind::Failure;
+  enum class Kind {
+    Failure,
+    Stop,
+    Left,
+    Finished,
+    Servers,
+    Epoch,
+    CoordinatorLost
+  } kind = Kind::Failure;
   Failure failure;
   int stop_signal = 0;
   int left_rank = -1;
   ServerView servers;
+  rendezvous::Epoch epoch;
 };
 
 class CoordinatorClient {
@@ -42,15 +52,18 @@ class CoordinatorClient {
   ~CoordinatorClient();
   CoordinatorClient(const CoordinatorClient&) = delete;
 
-  /// `count` processes from `first` on; 0: all of the job.
+  /// `count` processes from `first` on, 0: all of the job; or, if there are any, `members`, which
+  /// ascend.
   struct Group {
     int first = 0, count = 0;
+    std::vector<int> members = {};
+    std::uint32_t epoch = 0;  // of the members; a later one ends the wait with PeerLost
   };
   /// Collective: returns the value of every process of the group under `key`, in their order. Throws
   /// TimeoutError if not all called within `timeout` (the call may be repeated), PeerLost if one
   /// failed or left.
   std::vector<std::string> exchange(const std::string& key, const std::string& value,
-                                    Duration timeout, Group group);
+                                    Duration timeout, const Group& group);
   std::vector<std::string> exchange(const std::string& key, const std::string& value,
                                     Duration timeout) {
     return exchange(key, value, timeout, Group());

@@ -100,6 +100,21 @@ bool Coordinator::lose_worker(int worker) {
   return impl_->service.lose_worker(worker);
 }
 
+void Coordinator::regroup(const Epoch& epoch) {
+  std::lock_guard lock(impl_->service.mutex_);
+  impl_->service.regroup(epoch);
+}
+
+void Coordinator::forget(int process) {
+  std::lock_guard lock(impl_->service.mutex_);
+  impl_->service.forget(process);
+}
+
+std::vector<int> Coordinator::silent(Duration silence) const {
+  std::lock_guard lock(impl_->service.mutex_);
+  return impl_->service.members_.silent(silence, steady_now());
+}
+
 void Coordinator::request_stop(int signal) { impl_->service.stop(signal); }
 
 void Coordinator::finish() { impl_->service.finish(); }

@@ -11,7 +11,9 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
+#include "trireme/rendezvous/epoch.h"
 #include "trireme/rendezvous/membership.h"
 #include "trireme/rendezvous/server_view.h"
 
@@ -26,6 +28,8 @@ struct CoordinatorOptions {
   std::string secret;      // at least 16 bytes
   std::string job = "job";
   std::uint32_t epoch = 0;
+  /// The first ranks of an elastic job, of `size` processes that may become ranks; empty: all are.
+  std::vector<int> members = {};
   std::string version = {};  // empty: kWireVersion
   /// For jobs where nothing else sees processes end: a rank is lost when its watch stream breaks.
   bool lost_with_stream = false;
@@ -35,6 +39,8 @@ struct CoordinatorOptions {
   std::function<void(int server)> on_server_lost = {};
   /// Called when a server has all of a shard, beside the shard's primary.
   std::function<void(int shard, int server)> on_new_copy = {};
+  /// Called when a process has joined an elastic job.
+  std::function<void(int process)> on_joined = {};
 };
 
 class Coordinator {
@@ -61,6 +67,13 @@ class Coordinator {
   /// The process of a worker has ended. If nobody waits for it, because it trains on its own, a new
   /// process may join in its place. False otherwise, without effect.
   bool lose_worker(int worker);
+  /// Of an elastic job: its ranks are now `epoch`'s. All processes are told; exchanges between the
+  /// earlier ranks fail.
+  void regroup(const Epoch& epoch);
+  /// Of an elastic job: the process has ended, and a new one may join in its place.
+  void forget(int process);
+  /// Ranks that have sent no heartbeat for `silence`, though they are not stopped.
+  std::vector<int> silent(Duration silence) const;
   /// `signal` is 2 or 15: every rank's stop_signal() becomes 130 or 143.
   void request_stop(int signal);
   /// This process was stopped for a while: no rank counts as silent for that time.

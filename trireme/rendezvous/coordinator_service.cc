@@ -1,5 +1,7 @@
 #include "trireme/rendezvous/coordinator_service.h"
 
+#include <numeric>
+
 #include "trireme/base/error.h"
 
 namespace trireme::inline v0::rendezvous {
@@ -58,7 +60,7 @@ ServerUnaryReactor* Service::Join(CallbackServerContext* context, const wire::Jo
   }
   if (!status.ok()) {
     // Record it, so that all ranks print the reason.
-    if (rank < tokens_.size()) {
+    if (rank < tokens_.size() && matters(static_cast<int>(rank))) {
       record({static_cast<int>(rank), request->host(), -1, "join",
               members_.roles().name_of(static_cast<int>(rank)) + " on host " + request->host() +
                   " was refused: " + status.error_message() +
@@ -72,6 +74,23 @@ ServerUnaryReactor* Service::Join(CallbackServerContext* context, const wire::Jo
   return answer(context, Status::OK);
 }
 
+std::optional<Group> Service::group_of(const wire::ExchangeRequest& request) const {
+  Group group;
+  if (request.members_size() > 0) {
+    group.members.assign(request.members().begin(), request.members().end());
+    const bool ascends = std::is_sorted(group.members.begin(), group.members.end());
+    if (!ascends || group.members.front() < 0 || group.members.back() >= members_.size())
+      return std::nullopt;
+    return group;
+  }
+  const std::size_t count = request.count() > 0 ? request.count() : tokens_.size();
+  if (request.first() >= tokens_.size() || count > tokens_.size() - request.first())
+    return std::nullopt;
+  group.members.resize(count);
+  std::iota(group.members.begin(), group.members.end(), static_cast<int>(request.first()));
+  return group;
+}
+
 ServerUnaryReactor* Service::Exchange(CallbackServerContext* context,
                                       const wire::ExchangeRequest* request,
                                       wire::ExchangeReply* reply) {
@@ -81,14 +100,14 @@ ServerUnaryReactor* Service::Exchange(CallbackServerContext* context,
   if (request->value().size() > kLongestExchange || request->key().size() > 256) {
     return answer(context, Status(StatusCode::INVALID_ARGUMENT, "too long"));
   }
-  const std::uint32_t count = request->count() > 0 ? request->count() : tokens_.size();
-  if (request->first() >= tokens_.size() || count > tokens_.size() - request->first())
-    return answer(context, Status(StatusCode::INVALID_ARGUMENT, "no such group"));
-  const Group group{static_cast<int>(request->first()), static_cast<int>(count)};
-  if (!group.has(rank)) return answer(context, Status(StatusCode::INVALID_ARGUMENT, "not in it"));
-  const auto entry = exchanges_.try_emplace({request->key(), group.first, group.count}).first;
+  const std::optional<Group> group = group_of(*request);
+  if (!group) return answer(context, Status(StatusCode::INVALID_ARGUMENT, "no such group"));
+  if (!group->has(rank)) return answer(context, Status(StatusCode::INVALID_ARGUMENT, "not in it"));
+  if (request->members_size() > 0 && request->epoch() != epoch_.number)
+    return answer(context, Status(StatusCode::ABORTED, "the ranks have changed: " + epoch_.cause));
+  const auto entry = exchanges_.try_emplace({request->key(), group->members}).first;
   PendingExchange& pending = entry->second;
-  pending.group = group;
+  pending.group = *group;
   pending.values[rank] = request->value();
   ServerUnaryReactor* reactor = context->DefaultReactor();
   // The rank repeats a call whose deadline has passed; nobody reads the earlier answer.
@@ -96,7 +115,7 @@ ServerUnaryReactor* Service::Exchange(CallbackServerContext* context,
     old->second.first->Finish(Status::CANCELLED);
   }
   pending.waiting[rank] = {reactor, reply};
-  if (pending.values.size() < count) {
+  if (pending.values.size() < group->members.size()) {
     if (!broken_.empty()) fail_exchanges(broken_);
     if (awaits_ended_evaluator(pending)) pending.fail("the evaluator has ended");
     return reactor;
@@ -140,9 +159,18 @@ ServerUnaryReactor* Service::Heartbeat(CallbackServerContext* context,
 
 grpc::ServerWriteReactor<wire::News>* Service::Watch(CallbackServerContext*,
                                                      const wire::WatchRequest* request) {
-  std::lock_guard lock(mutex_);
-  const int rank = rank_of(request->session());
-  auto* watcher = new Watcher(mutex_, watchers_, [this, rank, stream = request->stream()] {
+  std::optional<int> joined;  // in an elastic job
+  Watcher* const watcher = [&] {
+    std::lock_guard lock(mutex_);
+    return begin_watch(*request, joined);
+  }();
+  if (joined && options_.on_joined) options_.on_joined(*joined);
+  return watcher;
+}
+
+Watcher* Service::begin_watch(const wire::WatchRequest& request, std::optional<int>& joined) {
+  const int rank = rank_of(request.session());
+  auto* watcher = new Watcher(mutex_, watchers_, [this, rank, stream = request.stream()] {
     on_stream_end(rank, stream);
   });  // deletes itself
   watchers_.insert(watcher);
@@ -150,7 +178,7 @@ grpc::ServerWriteReactor<wire::News>* Service::Watch(CallbackServerContext*,
     watcher->finish(kNoSession);
     return watcher;
   }
-  watches_[rank] = request->stream() >= next_stream_[rank];
+  watches_[rank] = request.stream() >= next_stream_[rank];
   wire::News first;
   first.set_watching(true);
   watcher->push(first);
@@ -162,6 +190,11 @@ grpc::ServerWriteReactor<wire::News>* Service::Watch(CallbackServerContext*,
   if (finished_) {
     news.set_finished(true);
     watcher->push(news);
+  }
+  if (elastic()) {
+    fill(epoch_, *news.mutable_epoch());
+    watcher->push(news);
+    joined = rank;
   }
   if (options_.servers > 0) {
     news.set_server_view(servers_.view().to_text());
@@ -215,7 +248,7 @@ ServerUnaryReactor* Service::ReportFailure(CallbackServerContext* context,
     // The launcher prints such a failure when the process has ended.
     failure = failure_from(request->failure());
     if (members_.roles().role_of(rank) == Role::Evaluator ||
-        (failure.secondary() && can_lose(rank)))
+        (failure.secondary() && can_lose(rank)) || !matters(rank))
       return answer(context, Status::OK);
     failure.rank = rank;
     record(failure);
@@ -265,6 +298,23 @@ void Service::announce() {
   tell_all(news);
   broken_ = failure->sentence;
   fail_exchanges(broken_);
+}
+
+void Service::regroup(const Epoch& epoch) {
+  epoch_ = epoch;
+  members_.set_members(epoch.members, steady_now());
+  fail_exchanges("the job regroups: " + epoch.cause);
+  exchanges_.clear();
+  broken_.clear();
+  wire::News news;
+  fill(epoch_, *news.mutable_epoch());
+  tell_all(news);
+}
+
+// A process that is only thought to have ended is a stranger from now on.
+void Service::forget(int process) {
+  members_.forget(process);
+  tokens_[process].clear();
 }
 
 void Service::tell_all(const wire::News& news) {

@@ -4,12 +4,12 @@
 
 #include <grpcpp/grpcpp.h>
 
+#include <algorithm>
 #include <map>
 #include <mutex>
 #include <optional>
 #include <set>
 #include <string>
-#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -23,8 +23,10 @@ namespace trireme::inline v0::rendezvous {
 
 /// The processes that take part in an exchange.
 struct Group {
-  int first = 0, count = 0;
-  bool has(int process) const noexcept { return process >= first && process < first + count; }
+  std::vector<int> members;  // ascending
+  bool has(int process) const {
+    return std::binary_search(members.begin(), members.end(), process);
+  }
 };
 
 struct PendingExchange {
@@ -47,6 +49,7 @@ class Service final : public wire::Coordinator::CallbackService {
         next_stream_(tokens_.size()),
         servers_(options_.servers) {
     if (options_.version.empty()) options_.version = kWireVersion;
+    if (elastic()) members_.set_members(epoch_.members = options_.members, steady_now());
   }
 
   grpc::ServerUnaryReactor* Join(grpc::CallbackServerContext* context,
@@ -79,6 +82,8 @@ class Service final : public wire::Coordinator::CallbackService {
   void gone(int rank, const std::string& why);
   std::optional<ServerView> lose_server(int server);
   bool lose_worker(int worker);
+  void regroup(const Epoch& epoch);
+  void forget(int process);
   void close();
 
   std::mutex mutex_;
@@ -89,6 +94,10 @@ class Service final : public wire::Coordinator::CallbackService {
   // The rank that `session` authenticates, or -1.
   int rank_of(const wire::Session& session) const;
   grpc::Status check_join(const wire::JoinRequest& request) const;
+  std::optional<Group> group_of(const wire::ExchangeRequest& request) const;
+  bool elastic() const { return !options_.members.empty(); }
+  /// Whether the job depends on the process: an elastic one does not on those that wait for a place.
+  bool matters(int process) const { return !elastic() || members_.is_member(process); }
   void fail_exchanges(const std::string& why);
   bool may_tell(int process, wire::ServerNews::WhatCase what) const;
   std::optional<int> taken_for_dead(const wire::ServerProcess& process);
@@ -96,16 +105,20 @@ class Service final : public wire::Coordinator::CallbackService {
   /// Whether the others can go on without the process.
   bool can_lose(int process) const;
   bool awaits_ended_evaluator(const PendingExchange& pending) const;
+  /// Sets `joined` to the process, in an elastic job, whose watch it is.
+  Watcher* begin_watch(const wire::WatchRequest& request, std::optional<int>& joined);
   void on_stream_end(int rank, std::uint32_t stream);
 
   std::vector<std::string> tokens_;
   std::vector<bool> watches_;               // by rank: the end of its stream means its end
   std::vector<std::uint32_t> next_stream_;  // by rank: the first that it has not announced to stop
-  std::map<std::tuple<std::string, int, int>, PendingExchange> exchanges_;  // by key and group
+  std::map<std::pair<std::string, std::vector<int>>, PendingExchange>
+      exchanges_;  // by key and group
   std::set<Watcher*> watchers_;
   std::string broken_;  // why later exchanges fail; empty: they work
   ServerAuthority servers_;
   std::set<int> alone_;  // workers that train on their own
+  Epoch epoch_;          // of an elastic job
   int stop_signal_ = 0;
   bool finished_ = false;
   bool announced_ = false;

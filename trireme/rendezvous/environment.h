@@ -41,6 +41,9 @@ struct RankEnvironment {
   std::optional<MeetingPlace> meeting;  // for a foreign launcher; none: the ranks meet over MPI
   std::string job = "job";
   std::uint32_t epoch = 0;
+  /// Of a job whose ranks may change: `rank` is the number of the process among `size` that may be
+  /// ranks; the coordinator says which are.
+  bool elastic = false;
   int restarts = 0;            // processes that this one replaces in a job that goes on
   int secret_descriptor = -1;  // -1: use secret_file
   std::string secret_file;

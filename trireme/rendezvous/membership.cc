@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <fstream>
+#include <numeric>
 #include <string>
 #include <utility>
 
@@ -85,7 +86,10 @@ char process_state(pid_t pid) {
 Membership::Membership(Roles roles, std::function<char(pid_t)> state_of)
     : roles_(roles),
       rows_(static_cast<std::size_t>(roles.processes())),
-      state_of_(std::move(state_of)) {}
+      members_(static_cast<std::size_t>(roles.workers)),
+      state_of_(std::move(state_of)) {
+  std::iota(members_.begin(), members_.end(), 0);
+}
 
 void Membership::set_process(int rank, pid_t pid, TimePoint now) {
   rows_[rank].pid = pid;
@@ -145,8 +149,30 @@ bool Membership::stopped(Row& row, TimePoint now) const {
   return true;
 }
 
+void Membership::set_members(std::vector<int> members, TimePoint now) {
+  members_ = std::move(members);
+  busy_ = now;
+}
+
+bool Membership::is_member(int rank) const {
+  return std::binary_search(members_.begin(), members_.end(), rank);
+}
+
+std::vector<int> Membership::silent(Duration silence, TimePoint now) {
+  std::vector<int> result;
+  for (const int rank : members_) {
+    Row& row = rows_[rank];
+    if (row.phase == Phase::Joined && !stopped(row, now) &&
+        now - std::max(row.seen, row.held) > silence)
+      result.push_back(rank);
+  }
+  return result;
+}
+
 void Membership::note_work(TimePoint now) {
   for (Row& row : rows_) {  // for all rows, because stopped() also records the time
+    const int process = static_cast<int>(&row - rows_.data());
+    if (process < roles_.workers && !is_member(process)) continue;
     const bool held = stopped(row, now);
     if (row.phase == Phase::Absent || (row.phase == Phase::Joined && !row.activity.waiting) ||
         held) {
@@ -176,9 +202,9 @@ std::optional<Failure> Membership::first_failure() const {
 Table Membership::table(TimePoint now) {
   note_work(now);
   Table table;
-  for (std::size_t rank = 0; rank < static_cast<std::size_t>(roles_.workers); ++rank) {
-    const Row& row = rows_[rank];
-    PeerState peer{.rank = static_cast<int>(rank),
+  for (const int process : members_) {
+    const Row& row = rows_[process];
+    PeerState peer{.rank = static_cast<int>(table.peers.size()),
                    .host = row.host,
                    .phase = row.phase,
                    .stopped = row.held == now,

@@ -71,6 +71,11 @@ class Membership {
   void end(int rank);
   /// The process has ended, and a new one may join in its place.
   void forget(int rank);
+  /// The ranks of an elastic job, ascending (epoch.h): table() has these alone.
+  void set_members(std::vector<int> members, TimePoint now);
+  bool is_member(int rank) const;
+  /// Members that have joined, and sent no heartbeat for `silence` though they are not stopped.
+  std::vector<int> silent(Duration silence, TimePoint now);
   Phase phase(int rank) const { return rows_[rank].phase; }
   const std::string& host(int rank) const { return rows_[rank].host; }
 
@@ -79,7 +84,7 @@ class Membership {
   /// The first failure that no other failure caused; if there is none, the first failure.
   std::optional<Failure> first_failure() const;
 
-  /// Of the workers: they wait for one another.
+  /// Of the workers, or members: they wait for one another.
   Table table(TimePoint now);
   /// Whether one of the processes [first, end) is there and has not been silent for `silence`.
   bool awaits(int first, int end, Duration silence, TimePoint now);
@@ -97,7 +102,8 @@ class Membership {
   void note_work(TimePoint now);
 
   const Roles roles_;
-  std::vector<Row> rows_;  // by process
+  std::vector<Row> rows_;     // by process
+  std::vector<int> members_;  // processes of the ranks
   std::function<char(pid_t)> state_of_;
   TimePoint busy_{};               // when a rank was last seen working or stopped
   std::vector<Failure> failures_;  // in order of arrival

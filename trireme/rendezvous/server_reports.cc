@@ -69,7 +69,7 @@ bool Service::can_lose(int process) const {
   const Roles& roles = members_.roles();
   if (roles.role_of(process) == Role::Server)
     return servers_.can_lose(process - roles.first(Role::Server));
-  return alone_.count(process) > 0;
+  return elastic() || alone_.count(process) > 0;
 }
 
 std::optional<ServerView> Service::lose_server(int server) {

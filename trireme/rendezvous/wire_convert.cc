@@ -72,4 +72,18 @@ Table table_from(const wire::HeartbeatReply& message) {
   return table;
 }
 
+void fill(const Epoch& epoch, wire::Epoch& message) {
+  message.set_number(epoch.number);
+  for (const int process : epoch.members) message.add_members(static_cast<std::uint32_t>(process));
+  message.set_at_step_end(epoch.at_step_end);
+  message.set_cause(epoch.cause);
+}
+
+Epoch epoch_from(const wire::Epoch& message) {
+  return {.number = message.number(),
+          .members = {message.members().begin(), message.members().end()},
+          .at_step_end = message.at_step_end(),
+          .cause = message.cause()};
+}
+
 }  // namespace trireme::inline v0::rendezvous

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "trireme/rendezvous/coordinator.pb.h"
+#include "trireme/rendezvous/epoch.h"
 #include "trireme/rendezvous/membership.h"
 
 namespace trireme::inline v0::rendezvous {
@@ -17,5 +18,7 @@ void fill(const Failure& failure, wire::Failure& message);
 Failure failure_from(const wire::Failure& message);
 void fill(const Table& table, wire::HeartbeatReply& message);
 Table table_from(const wire::HeartbeatReply& message);
+void fill(const Epoch& epoch, wire::Epoch& message);
+Epoch epoch_from(const wire::Epoch& message);
 
 }  // namespace trireme::inline v0::rendezvous

@@ -32,6 +32,7 @@ void StepEngine::begin(std::int64_t step, std::uint32_t total, std::span<const U
   waited_ = parts_.time_waited();
   step_ = step;
   total_ = total;
+  begun_ = ended_ + 1;
   vote_ = {};
   losses_.emplace(total, parts_.assignment, parts_.data_rank);
   env_.set_step(static_cast<long>(step));
@@ -68,6 +69,7 @@ StepResult StepEngine::finish() {
     result.skipped = refused.message();
     result.loss = std::numeric_limits<double>::quiet_NaN();  // not every rank has it
   }
+  ended_ = begun_;
   parts_.guards.report(result);
   result.communication = parts_.time_waited() - waited_;
   result.total = env_.world->waiter()->now() - start_;
@@ -153,6 +155,7 @@ double StepEngine::clipping(double norm) const {
 void StepEngine::update(double scale) {
   const auto span = traced(env_, "optimizer");
   parts_.target.update(scale);
+  ended_ = begun_;
   parts_.sync.publish().wait();
 }
 

@@ -93,6 +93,7 @@ class StepEngine {
       throw;
     } catch (...) {
       failed_ = true;
+      parts_.target.drop();  // so that the state is that after the last step that has ended
       throw;
     }
   }
@@ -101,6 +102,8 @@ class StepEngine {
   /// StepResult::stop_signal of the last step.
   int stop_signal() const noexcept { return stop_signal_; }
   std::int64_t step() const noexcept { return step_; }
+  /// StepVoter::steps_ended().
+  std::int64_t steps_ended() const noexcept { return ended_; }
 
  private:
   bool local() const { return parts_.local != nullptr && parts_.local->local(); }
@@ -123,6 +126,7 @@ class StepEngine {
   LocalVote vote_;
   bool checked_ = false;  // check_first_gradients() was called
   int stop_signal_ = 0;
+  std::int64_t begun_ = 0, ended_ = 0;  // steps
   bool failed_ = false;
   int exceptions_ = std::uncaught_exceptions();
 };

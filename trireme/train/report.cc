@@ -83,6 +83,20 @@ void Report::skipped(long step, const std::string& why) {
   line("step " + grouped(step) + " is left out: " + why);
 }
 
+void Report::regrouped(const Regrouping& change) {
+  if (options_.silent) return;
+  events_.write(observe::Event("regrouped")
+                    .set("step", change.step)
+                    .set("epoch", change.epoch)
+                    .set("ranks", static_cast<long>(change.ranks))
+                    .set("cause", change.cause)
+                    .set("seconds", change.seconds)
+                    .set("time", observe::wall_seconds()));
+  progress_.line("after step " + grouped(change.step) + ": " + change.cause + "; " +
+                 counted(change.ranks, "rank") + " went on after " + fixed(change.seconds, 2) +
+                 " s");
+}
+
 void Report::early_stop(long step, double best_loss, long best_step) {
   if (options_.silent) return;
   events_.write(observe::Event("early_stop")

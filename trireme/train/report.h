@@ -48,6 +48,14 @@ class Report {
   void servers(long step, const ps::ServerFigures& figures);
   /// The loss of the trigram baseline.
   void trigram(double loss);
+  /// The ranks have changed after `step`, and have taken their first step since.
+  struct Regrouping {
+    long step = 0, epoch = 0;
+    int ranks = 0;
+    std::string cause;
+    double seconds = 0;  // from the news to the end of that step
+  };
+  void regrouped(const Regrouping& change);
   /// All ranks skipped this step.
   void skipped(long step, const std::string& why);
   /// Training ends after `step`, since the validation loss has not fallen since `best_step`.

@@ -24,9 +24,9 @@ constexpr std::string_view kConfigTitle =
 constexpr const char* kConfig = "config.toml";
 constexpr const char* kEvents = "events.jsonl";
 constexpr const char* kUnfinished = ".new";  // while a file is written
-constexpr std::array<std::string_view, 10> kOutputs = {
-    kEvents,       "loss.svg",   "staleness.svg",   "passes.jsonl", "passes.svg",
-    "tensorboard", "checkpoint", "evaluator.jsonl", "best",         "evaluating"};
+constexpr std::array<std::string_view, 11> kOutputs = {
+    kEvents,      "loss.svg",        "staleness.svg", "passes.jsonl", "passes.svg",  "tensorboard",
+    "checkpoint", "evaluator.jsonl", "best",          "evaluating",   "wanted_ranks"};
 
 // Files that a run writes after its configuration.
 bool is_output(std::string_view name) {

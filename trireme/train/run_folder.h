@@ -38,6 +38,8 @@ class RunFolder {
   // evaluates now.
   std::string evaluations() const { return path_ + "/evaluator.jsonl"; }
   std::string best() const { return path_ + "/best"; }
+  /// The number of ranks that an elastic job shall have (`trireme resize`).
+  std::string wanted_ranks() const { return path_ + "/wanted_ranks"; }
   std::string evaluating() const { return path_ + "/evaluating"; }
 
   RunState state() const;

@@ -11,6 +11,7 @@
 #include "trireme/plan/named_strategies.h"
 #include "trireme/sync/compression/compressor.h"
 #include "trireme/sync/sync_plan.h"
+#include "trireme/train/elastic_keys.h"
 #include "trireme/train/parameter_groups.h"
 
 namespace trireme::inline v0::train {
@@ -428,6 +429,7 @@ void add_parallel_keys(config::Schema& schema) {
   schema.add({"timeout", 30.0, "Seconds of silence after which a peer is lost.", 0.1, 1e6});
   schema.add({"timeout.user_code", 1800.0,
               "Seconds that a live peer may spend in its own code while others wait.", 0.1, 1e7});
+  add_elastic_keys(schema);
   schema.add({"checkpoint.every", whole(500), "Steps between checkpoints; 0 = only at the end.", 0,
               kMost});
   schema.add({"checkpoint.keep", whole(3), "Newest checkpoints kept.", 1, 1e6});

@@ -14,6 +14,7 @@
 #include "trireme/optim/schedule.h"
 #include "trireme/plan/tuning.h"
 #include "trireme/strategy/strategy.h"
+#include "trireme/train/elastic_keys.h"
 #include "trireme/train/model_family.h"
 
 namespace trireme::inline v0::train {
@@ -46,6 +47,7 @@ struct Settings {
   JobOptions job;
   plan::LinkCost link;  // of a simulated cluster
   CheckpointerOptions checkpoints;
+  ElasticSettings elastic;
   std::string data_path;  // for DataSource::load
   std::int64_t steps = 0;
   std::optional<Duration> max_time;  // counted from the start of the command

@@ -265,6 +265,7 @@ Settings::Settings(const config::Config& config) {
                  .keep = static_cast<int>(integer("checkpoint.keep")),
                  .identity = identity};
   job = job_options_of(config, identity);
+  elastic = elastic_of(config);
   link = plan::link_of(config.text("comm.link"));
   data_path = config.text("data.path");
   validate_every = integer("train.validate_every");

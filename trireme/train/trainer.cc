@@ -16,6 +16,8 @@
 #include "trireme/checkpoint/checkpointer.h"
 #include "trireme/comm/gather_trace.h"
 #include "trireme/input/batches.h"
+#include "trireme/job/elastic.h"
+#include "trireme/job/job_changes.h"
 #include "trireme/job/stop_signal.h"
 #include "trireme/net/alone_transport.h"
 #include "trireme/observe/machine.h"
@@ -28,7 +30,6 @@
 #include "trireme/tensor/determinism.h"
 #include "trireme/tensor/gemm.h"
 #include "trireme/tensor/kernel_table.h"
-#include "trireme/tensor/processor.h"
 #include "trireme/train/changed_input.h"
 #include "trireme/train/device.h"
 #include "trireme/train/early_stop.h"
@@ -39,9 +40,7 @@
 #include "trireme/train/recorded_passes.h"
 #include "trireme/train/report.h"
 #include "trireme/train/resume_changes.h"
-#include "trireme/train/run_data.h"
-#include "trireme/train/run_folder.h"
-#include "trireme/train/schema.h"
+#include "trireme/train/session.h"
 #include "trireme/train/trigram.h"
 
 namespace trireme::inline v0::train {
@@ -58,17 +57,6 @@ double median(std::vector<double> values) {
   return *middle;
 }
 
-JobOptions job_options(const Settings& settings, const RunData& data, const WorkerSpec& spec) {
-  JobOptions options = settings.job;
-  if (!spec.trace.empty()) options.trace = std::make_shared<observe::Trace>();
-  options.identity += "data = " + data.corpus->hash() +
-                      "\nprocessor = " + tensor::describe_processor() +
-                      "\nproducts = " + tensor::describe(tensor::kernel_table()) + "\n";
-  if (!spec.transport.empty()) options.transport = spec.transport;
-  if (spec.device != "cpu") options.identity += "device = " + describe_devices(spec.device) + "\n";
-  return options;
-}
-
 std::string base_name(const std::string& path) { return path.substr(path.rfind('/') + 1); }
 
 std::string subtitle(const Settings& settings, const RunData& data, int ranks) {
@@ -78,40 +66,23 @@ std::string subtitle(const Settings& settings, const RunData& data, int ranks) {
          " a step";
 }
 
-// How a rank gets its Job: it joins one, or is simulated over the transport `transport`.
-struct Entry {
-  int argc = 0;
-  char** argv = nullptr;
-  std::shared_ptr<net::Transport> transport = nullptr;
-  std::shared_ptr<const plan::Tuning> tuning = nullptr;
-
-  Job job(JobOptions options) const {
-    return transport ? Job(transport, std::move(options), tuning)
-                     : Job(argc, argv, std::move(options));
-  }
-};
-
 class Trainer {
  public:
-  Trainer(const Entry& entry, const WorkerSpec& spec)
-      : spec_(spec),
-        folder_(spec.folder),
-        settings_(read_settings(spec)),
-        data_(settings_, spec),
-        joined_(entry.job(job_options(settings_, data_, spec_))),
+  explicit Trainer(Session& session)
+      : session_(session),
         own_(make_own_job()),
         job_(own_ ? *own_ : joined_),
         leads_(joined_.rank() == 0),
-        device_(entry.transport
+        device_(session.simulated
                     ? share_device(spec_.device, job_.rank())
                     : take_device(spec_.device, joined_.local_rank(), settings_.ranks_per_device)),
         strategy_(context(), settings_.model.blocks, strategy_options(), settings_.optimizer),
-        batches_(batches(job_, data_.train, batch_options(entry))),
+        batches_(batches(job_, data_.train, batch_options())),
         changed_(recorded_changes(folder_)),
+        early_stop_(settings_.patience, settings_.min_improvement),
         checkpointer_(job_, folder_.checkpoint(),
                       checkpoint_options(settings_, data_.corpus->hash(), changed_)),
-        early_stop_(settings_.patience, settings_.min_improvement),
-        profile_(leads_ ? spec.profile : "", device_) {
+        profile_(leads_ ? session.spec.profile : "", device_) {
     if (!settings_.strategy_name.empty())
       plan::check_ranks(plan::find_strategy(settings_.strategy_name), joined_.size(),
                         joined_.num_hosts());
@@ -136,28 +107,27 @@ class Trainer {
 
   int run() {
     if (spec_.trial) return run_trial();
-    const long first = spec_.resume ? checkpointer_.resume() : 0;
+    const bool regrouped = joined_.changes().epoch().number > 0;
+    const long first = spec_.resume || regrouped ? checkpointer_.resume() : 0;
     if (!own_) check_counts(first, batches_.position(), strategy_.metadata());
     Report report(folder_, report_options(first));
     if (leads_ && settings_.max_time)  // the others learn of the stop from the vote
       job::stop_at(TimePoint(Duration(spec_.began)) + *settings_.max_time, "train.max_time");
-    count_trigram();
+    if (!regrouped) count_trigram();
     if (const std::string note = strategy_.stages_note() + strategy_.servers_note(); !note.empty())
       report.line(note.substr(0, note.find_last_not_of('\n') + 1));
-    if (first > 0) report.line("continuing after step " + grouped(first));
     began_ = job_.waiter()->now();
-    outcome_.first_validation = outcome_.last_validation = validate(report, first);
-    validation_seconds_ = seconds(job_.waiter()->now() - began_);
-    if (first == 0 && outcome_.first_validation) early_stop_.judge(0, *outcome_.first_validation);
+    regrouped ? take_up(report, first) : begin(report, first);
     long done = first;  // steps
     while (done < settings_.steps && !early_stop_.reached()) {
       const long step = done;
       const int signal = train_one(report, step);
+      if (step == first && regrouped) tell_regrouping(report, first);
       // Servers count the steps of workers that train on their own.
       done = own_ ? std::max(done, static_cast<long>(strategy_.steps_done())) : done + 1;
       const bool last = done >= settings_.steps;
       tell_trigram(report, last);
-      if (signal != 0 && !last) return stop(report, done, signal);
+      if (signal >= 128 && !last) return stop(report, done, signal);
       const auto every = settings_.validate_every;
       if (leads_or_joins() && (last || (every > 0 && done / every > step / every))) {
         outcome_.last_validation = validate(report, done);
@@ -183,6 +153,39 @@ class Trainer {
   }
 
  private:
+  void begin(Report& report, long first) {
+    if (first > 0) report.line("continuing after step " + grouped(first));
+    outcome_.first_validation = outcome_.last_validation = validate(report, first);
+    validation_seconds_ = seconds(job_.waiter()->now() - began_);
+    if (first == 0 && outcome_.first_validation) early_stop_.judge(0, *outcome_.first_validation);
+  }
+
+  // After the ranks have changed, the run's events say what has been done.
+  void take_up(Report& report, long first) {
+    const observe::History past =
+        leads_ ? observe::read_history(folder_.events()) : observe::History();
+    if (!past.validation.empty()) {
+      outcome_.first_validation = past.validation.front().second;
+      outcome_.last_validation = past.validation.back().second;
+    }
+    if (past.trigram) report.trigram(*past.trigram);
+    const auto every = settings_.validate_every;
+    const bool due = leads_ && every > 0 && first % every == 0 &&
+                     (past.validation.empty() || past.validation.back().first < first);
+    if (largest(due) == 0) return;
+    outcome_.last_validation = validate(report, first);
+    if (outcome_.last_validation) early_stop_.judge(first, *outcome_.last_validation);
+  }
+
+  void tell_regrouping(Report& report, long first) {
+    const rendezvous::Epoch epoch = joined_.changes().epoch();
+    report.regrouped({.step = first,
+                      .epoch = static_cast<long>(epoch.number),
+                      .ranks = joined_.size(),
+                      .cause = epoch.cause,
+                      .seconds = seconds(steady_now() - joined_.changes().told())});
+  }
+
   // A worker that trains on its own is a job of one rank, whose optimizer is on the servers. Rank 0
   // alone validates and writes.
   std::unique_ptr<Job> make_own_job() const {
@@ -208,11 +211,11 @@ class Trainer {
   // Whether this rank takes part in what all do together, or rank 0 for all.
   bool leads_or_joins() const { return leads_ || !own_; }
 
-  BatchesOptions batch_options(const Entry& entry) const {
+  BatchesOptions batch_options() const {
     BatchesOptions options = settings_.batches;
     options.device = device_;
     // A simulated rank's clock does not know a thread that reads ahead.
-    if (entry.transport) options.prefetch = 0;
+    if (session_.simulated) options.prefetch = 0;
     if (own_) {
       options.batch /= joined_.size();
       options.first = joined_.rank();
@@ -420,11 +423,12 @@ class Trainer {
     return value[0];
   }
 
-  const WorkerSpec spec_;
-  const RunFolder folder_;
-  const Settings settings_;
-  const RunData data_;
-  Job joined_;
+  Session& session_;
+  const WorkerSpec& spec_ = session_.spec;
+  const RunFolder& folder_ = session_.folder;
+  const Settings& settings_ = session_.settings;
+  const RunData& data_ = session_.data;
+  Job& joined_ = session_.job;
   const std::unique_ptr<Job> own_;  // null: this rank trains together with the others
   Job& job_;                        // own_ or joined_
   const bool leads_;                // rank 0
@@ -433,8 +437,8 @@ class Trainer {
   Batches batches_;
   ChangedInput changed_input_{batches_};
   const std::vector<std::string> changed_;  // identity keys changed since the run began
-  Checkpointer checkpointer_;
   EarlyStop early_stop_;
+  Checkpointer checkpointer_;  // after its parts: at the end it may still copy them
   KernelProfile profile_;
   Outcome outcome_;
   TimePoint began_{};
@@ -446,7 +450,8 @@ class Trainer {
 // Trains; an error for want of a device's memory says what was planned.
 int run_trainer(const Entry& entry, const WorkerSpec& spec) {
   try {
-    return Trainer(entry, spec).run();
+    Session session(entry, spec);
+    return run_elastic(session.job, [&] { return Trainer(session).run(); });
   } catch (const c10::OutOfMemoryError& error) {
     const std::string text = error.what_without_backtrace();
     const std::string planned = spec.predicted_bytes > 0

@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include <filesystem>
 #include <string>
 
 #include "trireme/base/error.h"
@@ -64,15 +65,24 @@ launch::Again roll_back(const launch::LaunchOptions& options, const train::Worke
 
 }  // namespace
 
-int start_ranks(const plan::Job& job, const launch::HostOptions& hosts, Duration evaluator_grace,
-                int argc, char** argv, const train::WorkerSpec& spec) {
-  if (job.ranks == 1 && job.servers == 0 && !job.evaluator && hosts.hosts.empty())
+int start_ranks(const plan::Job& job, const launch::HostOptions& hosts,
+                const train::Settings& settings, int argc, char** argv,
+                const train::WorkerSpec& spec) {
+  const bool elastic = settings.elastic.on() && !spec.trial;
+  if (job.ranks == 1 && job.servers == 0 && !job.evaluator && hosts.hosts.empty() && !elastic)
     return train::run_training(argc, argv, spec);
   launch::LaunchOptions options;
   options.ranks = job.ranks;
   options.servers = job.servers;
   options.evaluator = job.evaluator;
-  options.evaluator_grace = evaluator_grace;
+  options.evaluator_grace = settings.job.timeout_user_code;
+  if (elastic) {
+    options.elastic =
+        train::elastic_options(settings.elastic, job.ranks, settings.strategy, settings.job,
+                               settings.batches.batch / settings.batches.micro);
+    options.elastic->wanted_file = train::RunFolder(spec.folder).wanted_ranks();
+    std::filesystem::remove(options.elastic->wanted_file);
+  }
   // The arguments are only for `ps`; the rank reads the variable.
   options.command = {own_program(), "train", spec.folder};
   options.environment.push_back(variable_of(spec));

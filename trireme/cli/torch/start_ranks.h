@@ -7,6 +7,7 @@
 #include "trireme/launch/launch.h"
 #include "trireme/plan/training_plan.h"
 #include "trireme/rendezvous/environment.h"
+#include "trireme/train/schema.h"
 #include "trireme/train/trainer.h"
 
 namespace trireme::inline v0::cli {
@@ -15,10 +16,10 @@ namespace trireme::inline v0::cli {
 inline constexpr const char* kWorkerVariable = "TRIREME_WORKER_SPEC";
 
 /// One rank without servers and evaluator runs in this process; several processes run in their own, and
-/// those on other hosts must see the run's folder. The job waits for its evaluator for at most
-/// `evaluator_grace`. Returns the job's exit code.
-int start_ranks(const plan::Job& job, const launch::HostOptions& hosts, Duration evaluator_grace,
-                int argc, char** argv, const train::WorkerSpec& spec);
+/// those on other hosts must see the run's folder. Returns the job's exit code.
+int start_ranks(const plan::Job& job, const launch::HostOptions& hosts,
+                const train::Settings& settings, int argc, char** argv,
+                const train::WorkerSpec& spec);
 
 /// This process's rank and the number of ranks if mpirun, srun or torchrun started it. Processes of
 /// mpirun meet over MPI here, so from now on the failure of one ends all.

@@ -333,8 +333,8 @@ int train_command(TrainOptions options, const Program& program) {
   const auto run = [&] {
     if (launcher) return run_under_launcher(*launcher, program.argc(), program.argv(), spec);
     if (!simulated)
-      return start_ranks(job.plan.job, hosts, train::Settings(job.config).job.timeout_user_code,
-                         program.argc(), program.argv(), spec);
+      return start_ranks(job.plan.job, hosts, train::Settings(job.config), program.argc(),
+                         program.argv(), spec);
     return run_simulated(options.job.ranks, job.config.text("comm.link"), spec);
   };
   const int code = run();

@@ -5,6 +5,7 @@
 
 #include "trireme/base/config_variables.h"
 #include "trireme/base/error.h"
+#include "trireme/cli/elastic_options.h"
 #include "trireme/cli/torch/fit/candidates.h"
 #include "trireme/job/transport_check.h"
 #include "trireme/memory/offload_folder.h"
@@ -37,6 +38,7 @@ void add_training_options(Command& command, TrainingJobOptions& options) {
               "1: a process that evaluates every checkpoint and keeps the best, while the others "
               "train")
       .between(0, 1);
+  add_elastic_options(command, {options.elastic, options.spares, options.restarts});
   command.option("--transport", options.transport, listed("comm.transport"))
       .completes(choices("comm.transport"));
   command.option("--algorithm", options.algorithm, listed("comm.algorithm"))
@@ -85,6 +87,20 @@ void take_servers(config::Config& config, int servers) {
                       {.operation = "config", .advice = "Leave one of them away."});
   if (!served) config.assign("parallel.sync", "server", "--servers");
   config.assign("server.count", static_cast<std::int64_t>(servers), "--servers");
+}
+
+// --elastic MIN:MAX, --spares and --restarts: elastic.*.
+void take_elastic(config::Config& config, const TrainingJobOptions& options) {
+  const auto set = [&](const char* key, std::int64_t value, const char* option) {
+    config.assign(key, value, option);
+  };
+  if (!options.elastic.empty()) {
+    const auto [min, max] = parse_elastic(options.elastic);
+    set("elastic.min", min, "--elastic");
+    set("elastic.max", max, "--elastic");
+  }
+  if (options.spares > 0) set("elastic.spares", options.spares, "--spares");
+  if (options.restarts >= 0) set("elastic.restarts", options.restarts, "--restarts");
 }
 
 // A plan may be for a GPU that is not here.
@@ -164,6 +180,7 @@ config::Config configuration_of(const TrainingJobOptions& options) {
   flag("comm.link", options.link, "--link");
   flag("data.path", options.data, "--data");
   take_servers(config, options.servers);
+  take_elastic(config, options);
   make_paths_whole(config);
   flag("train.device", options.device, "--device");
   return config;
@@ -185,6 +202,9 @@ TrainingJob prepare(const TrainingJobOptions& options, const Refine& refine) {
   train::check_transport(settings.job.transport, device.kind, settings.ranks_per_device);
   if (!settings.kernel_table.empty()) tensor::read_kernel_table(settings.kernel_table);
   check_surroundings(settings, options);
+  if (settings.elastic.on())
+    train::elastic_options(settings.elastic, options.ranks, settings.strategy, settings.job,
+                           settings.batches.batch / settings.batches.micro);
   const std::string name =
       options.name.empty() ? std::filesystem::path(options.config).stem().string() : options.name;
   const input::Corpus corpus = settings.model.data->load(settings.data_path);

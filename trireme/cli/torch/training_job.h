@@ -22,6 +22,8 @@ struct TrainingJobOptions {
   int ranks_here = 0;        // ranks on this host; 0 = all
   int servers = -1;          // --servers; -1: not given
   int evaluators = 0;        // --evaluator: 0 or 1
+  std::string elastic;       // "2:8"
+  int spares = 0, restarts = -1;
   bool under_mpirun = true;  // `plan` does not know how `train` will be started
   bool predicts_time = true;
   std::string transport, algorithm, link, data;

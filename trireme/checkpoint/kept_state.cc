@@ -1,0 +1,220 @@
+#include "trireme/checkpoint/kept_state.h"
+
+#include <ATen/ops/empty_like.h>
+
+#include <algorithm>
+#include <cstring>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <tuple>
+
+#include "trireme/base/check.h"
+#include "trireme/checkpoint/tables.h"
+#include "trireme/tensor/device.h"
+
+namespace trireme::inline v0::checkpoint {
+namespace {
+
+using nlohmann::json;
+
+// Elements [begin, end) of a tensor, and where they are: on `rank`, in its shard number `index`.
+struct Interval {
+  std::int64_t begin = 0, end = 0;
+  int rank = 0;
+  std::size_t index = 0;
+};
+
+using Tensors = std::map<std::string, std::vector<Interval>>;  // by key
+
+// Elements [begin, end) go from a shard of one rank to one of another.
+struct Move {
+  std::int64_t begin = 0, end = 0;
+  Interval from;
+  Interval to;
+};
+
+// Tensors of other types or shapes never match.
+std::string key_of(const std::string& part, const NamedShard& shard) {
+  std::string key = part + '/' + shard.name + ' ' + std::string(name_of(shard.dtype));
+  for (const std::int64_t dim : shard.shape) key += ' ' + std::to_string(dim);
+  return key;
+}
+
+json row_of(const std::string& part, const NamedShard& shard) {
+  return {key_of(part, shard), shard.begin, shard.end};
+}
+
+void read_rows(const json& rows, int rank, Tensors& tensors) {
+  for (std::size_t index = 0; index < rows.size(); ++index)
+    tensors[rows[index][0].get<std::string>()].push_back(
+        {rows[index][1].get<std::int64_t>(), rows[index][2].get<std::int64_t>(), rank, index});
+}
+
+// The best source of element `at` for `rank`: its own, otherwise the one that reaches furthest, and of
+// equal ones the next after `rank`, so that ranks do not all ask the same one.
+const Interval* best_source(const std::vector<Interval>& sources, std::int64_t at, int rank,
+                            int ranks) {
+  const auto rate = [&](const Interval& one) {
+    const bool own = one.rank == rank;
+    return std::tuple(own, one.end, -((one.rank - rank + ranks) % ranks));
+  };
+  const Interval* best = nullptr;
+  for (const Interval& one : sources)
+    if (one.begin <= at && one.end > at && (best == nullptr || rate(one) > rate(*best)))
+      best = &one;
+  return best;
+}
+
+// How every need is met from `have`; nullopt if some element is nowhere.
+std::optional<std::vector<Move>> plan_moves(const Tensors& need, const Tensors& have, int ranks) {
+  std::vector<Move> moves;
+  for (const auto& [key, needs] : need) {
+    const auto found = have.find(key);
+    for (const Interval& one : needs) {
+      for (std::int64_t at = one.begin; at < one.end;) {
+        const Interval* const from =
+            found == have.end() ? nullptr : best_source(found->second, at, one.rank, ranks);
+        if (from == nullptr) return std::nullopt;
+        const std::int64_t end = std::min(from->end, one.end);
+        moves.push_back({at, end, *from, one});
+        at = end;
+      }
+    }
+  }
+  return moves;
+}
+
+// The bytes of elements [begin, end) of the shard.
+std::span<std::uint8_t> bytes_of(const NamedShard& shard, const at::Tensor& memory,
+                                 std::int64_t begin, std::int64_t end) {
+  const std::size_t width = size_of(shard.dtype);
+  return {static_cast<std::uint8_t*>(memory.data_ptr()) +
+              static_cast<std::size_t>(begin - shard.begin) * width,
+          static_cast<std::size_t>(end - begin) * width};
+}
+
+// What all ranks keep and need.
+class Inventory {
+ public:
+  Inventory(const Parts& parts, const KeptState* kept, comm::Communicator& world) : world_(world) {
+    json needs = json::array();
+    for (const auto& [part, saveable] : parts)
+      for (NamedShard& shard : saveable->state()) {
+        loads_ = loads_ || shard.load;
+        needs.push_back(row_of(part, shard));
+        own_.push_back(std::move(shard));
+      }
+    json steps = json::array();
+    if (kept != nullptr)
+      for (const KeptStep& step : kept->steps) {
+        json rows = json::array();
+        for (const auto& [part, shard] : step.shards) rows.push_back(row_of(part, shard));
+        steps.push_back({{"done", step.steps_done}, {"metadata", step.metadata}, {"rows", rows}});
+      }
+    const json mine{{"needs", needs}, {"loads", loads_}, {"steps", steps}};
+    for (const std::string& text : exchange_texts(mine.dump(), world, "kept state"))
+      all_.push_back(json::parse(text));
+    for (int rank = 0; rank < world.size(); ++rank) {
+      read_rows(all_[rank]["needs"], rank, need_);
+      loads_ = loads_ || all_[rank]["loads"].get<bool>();
+    }
+  }
+
+  /// All steps that some rank keeps, the newest first.
+  std::vector<std::int64_t> steps() const {
+    std::set<std::int64_t, std::greater<>> found;
+    for (const json& rank : all_)
+      for (const json& step : rank["steps"]) found.insert(step["done"].get<std::int64_t>());
+    return {found.begin(), found.end()};
+  }
+
+  /// Null if a tensor is loaded in a way of its own.
+  std::optional<std::vector<Move>> moves_of(std::int64_t done) const {
+    if (loads_) return std::nullopt;
+    Tensors have;
+    for (int rank = 0; rank < world_.size(); ++rank)
+      if (const json* step = step_of(rank, done)) read_rows((*step)["rows"], rank, have);
+    return plan_moves(need_, have, world_.size());
+  }
+
+  std::map<std::string, std::string> metadata_of(std::int64_t done) const {
+    for (int rank = 0; rank < world_.size(); ++rank)
+      if (const json* step = step_of(rank, done))
+        return (*step)["metadata"].get<std::map<std::string, std::string>>();
+    return {};
+  }
+
+  /// Carries out this rank's share of the moves.
+  void move(const std::vector<Move>& moves, const KeptStep* kept) {
+    std::vector<at::Tensor> memory;  // of `own_`, on the host
+    for (const NamedShard& shard : own_)
+      memory.push_back(shard.local.is_cpu() ? shard.local
+                                            : at::empty_like(shard.local, at::Device(at::kCPU)));
+    std::vector<Work> works;
+    for (const Move& one : moves) {
+      const bool sends = one.from.rank == world_.rank(), takes = one.to.rank == world_.rank();
+      std::span<std::uint8_t> from, to;
+      if (sends) {
+        const NamedShard& shard = kept->shards[one.from.index].second;
+        from = bytes_of(shard, shard.local, one.begin, one.end);
+      }
+      if (takes) to = bytes_of(own_[one.to.index], memory[one.to.index], one.begin, one.end);
+      if (sends && takes) {
+        std::memcpy(to.data(), from.data(), from.size());
+      } else if (sends) {
+        works.push_back(world_.send(Buffer::of(from), one.to.rank, 0, {.label = "kept state"}));
+      } else if (takes) {
+        works.push_back(world_.recv(Buffer::of(to), one.from.rank, 0, {.label = "kept state"}));
+      }
+    }
+    Work::all(works).wait();
+    for (std::size_t i = 0; i < own_.size(); ++i)
+      if (!own_[i].local.is_cpu()) own_[i].local.copy_(memory[i]);
+  }
+
+ private:
+  const json* step_of(int rank, std::int64_t done) const {
+    for (const json& step : all_[rank]["steps"])
+      if (step["done"].get<std::int64_t>() == done) return &step;
+    return nullptr;
+  }
+
+  comm::Communicator& world_;
+  std::vector<NamedShard> own_;
+  bool loads_ = false;
+  std::vector<json> all_;  // by rank
+  Tensors need_;
+};
+
+}  // namespace
+
+KeptStep keep(const Parts& parts, std::int64_t steps_done,
+              std::map<std::string, std::string> metadata) {
+  KeptStep kept{.steps_done = steps_done, .metadata = std::move(metadata)};
+  for (const auto& [part, saveable] : parts)
+    for (NamedShard& shard : saveable->state()) {
+      shard.local = shard.local.is_cpu() ? shard.local.clone() : tensor::on_host(shard.local);
+      kept.shards.emplace_back(part, std::move(shard));
+    }
+  return kept;
+}
+
+std::optional<std::int64_t> restore_kept(const Parts& parts, const KeptState* kept,
+                                         comm::Communicator& world) {
+  Inventory inventory(parts, kept, world);
+  for (const std::int64_t done : inventory.steps()) {
+    const auto moves = inventory.moves_of(done);
+    if (!moves) continue;
+    const KeptStep* mine = nullptr;
+    if (kept != nullptr)
+      for (const KeptStep& step : kept->steps)
+        if (step.steps_done == done) mine = &step;
+    inventory.move(*moves, mine);
+    const auto metadata = inventory.metadata_of(done);
+    for (const auto& [part, saveable] : parts) saveable->restored(metadata.at(part));
+    return done;
+  }
+  return std::nullopt;
+}
+
+}  // namespace trireme::inline v0::checkpoint

@@ -1,0 +1,49 @@
+// trireme resize: tells an elastic job how many ranks it shall have.
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <string>
+
+#include "trireme/base/error.h"
+#include "trireme/base/words.h"
+#include "trireme/cli/files.h"
+#include "trireme/cli/program.h"
+
+namespace trireme::inline v0::cli {
+namespace {
+
+struct ResizeOptions {
+  std::string run;
+  int ranks = 0;
+};
+
+int resize_command(const ResizeOptions& options) {
+  const std::filesystem::path run = options.run;
+  if (!std::filesystem::exists(run / "config.toml"))
+    throw ConfigError(options.run + " is not the folder of a run: it has no config.toml",
+                      {.operation = "resize",
+                       .advice = "Give the folder that `trireme train --elastic` printed."});
+  const std::filesystem::path file = run / "wanted_ranks";
+  write_file(file.string() + ".new", std::to_string(options.ranks) + "\n", "resize");
+  std::filesystem::rename(file.string() + ".new", file);
+  std::printf("asked the job in %s for %s; its launcher says what it does\n", options.run.c_str(),
+              counted(options.ranks, "rank").c_str());
+  return 0;
+}
+
+}  // namespace
+
+void declare_resize(Command& command) {
+  auto& options = command.keep<ResizeOptions>();
+  command.about("Change the number of ranks of an elastic training while it runs")
+      .footer(
+          "Example:\n  trireme resize runs/gpt-nano 4\n"
+          "The training was started by `trireme train --elastic 1:4`; see docs/elastic.md.");
+  command.option("RUN", options.run, "Folder that train printed").required();
+  command.option("RANKS", options.ranks, "The number of ranks that it shall have")
+      .between(1, 65'536)
+      .required();
+  command.run([&] { return resize_command(options); });
+}
+
+}  // namespace trireme::inline v0::cli

@@ -1,0 +1,23 @@
+#include "trireme/job/elastic.h"
+
+#include "trireme/job/job_changes.h"
+
+namespace trireme::inline v0 {
+
+int run_elastic(Job& job, const std::function<int()>& body) {
+  JobChanges& changes = job.changes();
+  for (;;) {
+    try {
+      return body();
+    } catch (const RanksChanged&) {
+    } catch (const Error& error) {
+      const bool lost = error.code() == ExitCode::PeerLost || error.code() == ExitCode::Timeout;
+      if (!lost || !changes.await(job.options().timeout)) throw;
+    }
+    job.activity("regroup");
+    changes.enter_next();
+    job.activity("train");
+  }
+}
+
+}  // namespace trireme::inline v0

@@ -1,0 +1,91 @@
+#include "trireme/job/job_changes.h"
+
+#include <utility>
+
+#include "trireme/base/error.h"
+
+namespace trireme::inline v0 {
+
+using rendezvous::Epoch;
+
+void JobChanges::open(int process, std::shared_ptr<Waiter> waiter,
+                      std::function<void()> enter_next) {
+  process_ = process;
+  waiter_ = std::move(waiter);
+  enter_next_ = std::move(enter_next);
+}
+
+Epoch JobChanges::epoch() const {
+  std::lock_guard lock(mutex_);
+  return entered_.value_or(Epoch());
+}
+
+TimePoint JobChanges::told() const {
+  std::lock_guard lock(mutex_);
+  return told_;
+}
+
+bool JobChanges::due_at_step_end() const {
+  std::lock_guard lock(mutex_);
+  return entered_ && newer();
+}
+
+bool JobChanges::await(Duration patience) const {
+  if (!elastic()) return false;
+  waiter_->wait_until(
+      [this] {
+        std::lock_guard lock(mutex_);
+        return newer() || ended_;
+      },
+      waiter_->now() + patience);
+  std::lock_guard lock(mutex_);
+  return newer() && !ended_;
+}
+
+void JobChanges::adopt(const Epoch& epoch) {
+  {
+    std::lock_guard lock(mutex_);
+    if (latest_ && epoch.number <= latest_->number) return;
+    broken_ = !epoch.at_step_end;
+    latest_ = epoch;
+    told_ = steady_now();
+  }
+  waiter_->wake();
+}
+
+bool JobChanges::broken() const {
+  std::lock_guard lock(mutex_);
+  return entered_ && newer() && broken_;
+}
+
+std::exception_ptr JobChanges::reason() const {
+  std::lock_guard lock(mutex_);
+  return std::make_exception_ptr(PeerLost(latest_->cause + "; the job regroups"));
+}
+
+void JobChanges::end() {
+  {
+    std::lock_guard lock(mutex_);
+    ended_ = true;
+  }
+  if (waiter_) waiter_->wake();
+}
+
+std::optional<Epoch> JobChanges::await_place() const {
+  waiter_->wait_until(
+      [this] {
+        std::lock_guard lock(mutex_);
+        return ended_ || (newer() && latest_->rank_of(process_));
+      },
+      TimePoint::max());
+  std::lock_guard lock(mutex_);
+  if (ended_) return std::nullopt;
+  return latest_;
+}
+
+void JobChanges::entered(const Epoch& epoch) {
+  std::lock_guard lock(mutex_);
+  entered_ = epoch;
+}
+
+}  // namespace trireme::inline v0

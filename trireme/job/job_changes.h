@@ -1,0 +1,68 @@
+// JobChanges: the changes of an elastic job's ranks, as one of its processes sees them
+// (docs/design/040-elastic-jobs.md).
+//
+// Between two epochs a process drops all that belongs to the communicators of the earlier one and
+// calls enter_next(). run_elastic() (job/elastic.h) does it all. Belongs to the Job; thread safe,
+// except for enter_next() and kept().
+#pragma once
+
+#include <cstdint>
+#include <exception>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+
+#include "trireme/base/waiter.h"
+#include "trireme/rendezvous/epoch.h"
+
+namespace trireme::inline v0 {
+
+class JobChanges {
+ public:
+  /// What a process keeps of a training from one epoch to the next (checkpoint/kept_state.h).
+  struct Kept {
+    virtual ~Kept() = default;
+  };
+
+  bool elastic() const noexcept { return process_ >= 0; }
+  /// The epoch in which this process is a rank.
+  rendezvous::Epoch epoch() const;
+  /// The ranks are to finish their step, agree on that in its vote, and then enter the next epoch.
+  bool due_at_step_end() const;
+  /// Whether there is a later epoch. Waits for one up to `patience`, unless the job fails.
+  bool await(Duration patience) const;
+  /// Returns when this process is a rank of a later epoch, whose communicators the Job then has.
+  /// Throws PeerLost if the job fails meanwhile. No Communicator of the Job may be in use.
+  void enter_next() { enter_next_(); }
+  /// When this process learned of the present epoch (steady_now()).
+  TimePoint told() const;
+  std::shared_ptr<Kept>& kept() noexcept { return kept_; }
+
+  /// For the Job.
+  void open(int process, std::shared_ptr<Waiter> waiter, std::function<void()> enter_next);
+  void adopt(const rendezvous::Epoch& epoch);
+  /// Whether the present epoch has ended in the middle of a step; and the PeerLost that says why.
+  bool broken() const;
+  std::exception_ptr reason() const;
+  void end();
+  /// Waits for the next epoch in which this process is a rank; nullopt if the job ends.
+  std::optional<rendezvous::Epoch> await_place() const;
+  void entered(const rendezvous::Epoch& epoch);
+
+ private:
+  bool newer() const { return latest_ && (!entered_ || latest_->number > entered_->number); }
+
+  int process_ = -1;
+  std::shared_ptr<Waiter> waiter_;
+  std::function<void()> enter_next_;
+  std::shared_ptr<Kept> kept_;
+  mutable std::mutex mutex_;
+  std::optional<rendezvous::Epoch> latest_, entered_;  // guarded by mutex_
+  TimePoint told_{};                                   // guarded by mutex_
+  bool broken_ = false;                                // guarded by mutex_
+  bool ended_ = false;                                 // guarded by mutex_
+};
+
+}  // namespace trireme::inline v0

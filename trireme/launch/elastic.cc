@@ -1,0 +1,93 @@
+// What the Supervisor does when processes of an elastic job come, end or fall silent.
+#include <signal.h>
+#include <unistd.h>
+
+#include <fstream>
+
+#include "trireme/base/error.h"
+#include "trireme/launch/output.h"
+#include "trireme/launch/rank_end.h"
+#include "trireme/launch/supervisor.h"
+
+namespace trireme::inline v0::launch {
+namespace {
+
+constexpr Duration kLook = std::chrono::milliseconds(100);
+
+// The process was killed, or lost its peers. An error in its own code would only come again.
+bool may_come_back(const Exit& exit) {
+  return exit.signal != 0 || exit.code >= static_cast<int>(ExitCode::PeerLost);
+}
+
+}  // namespace
+
+bool Supervisor::starts_first(int process) const {
+  if (!elastic_ || roles_.role_of(process) != Role::Worker) return true;
+  return process < options_.ranks + options_.elastic->spares;
+}
+
+// True if the end of the process does not end the job.
+bool Supervisor::handle_elastic(int process, const Exit& exit) {
+  if (roles_.role_of(process) != Role::Worker) return goes_on_without(process, exit);
+  if (finished_ || ending_ || out_of_time_ || first_signal_ != 0) return false;
+  const bool member = elastic_->is_member(process);
+  if (exit.code == 0 && exit.signal == 0) {
+    members_done_ += member;
+    if (members_done_ == static_cast<int>(elastic_->epoch().members.size())) finish();
+    return false;
+  }
+  const bool again = may_come_back(exit);
+  if (member && !again) return false;
+  const std::string how = roles_.name_of(process) + " " + how_it_ended(exit);
+  if (members_done_ > 0) {  // the training has ended, and others say so to each other
+    say(how + ", after the training had ended.");
+    if (++members_done_ == static_cast<int>(elastic_->epoch().members.size())) finish();
+    return true;
+  }
+  coordinator_->forget(process);
+  ElasticGroup::Decision decision = elastic_->lost(process, how, again, waiter_->now());
+  if (decision.give_up) {
+    say(decision.line);
+    return false;
+  }
+  carry_out(decision);
+  return true;
+}
+
+void Supervisor::carry_out(const ElasticGroup::Decision& decision) {
+  if (ending_ || finished_ || members_done_ > 0) return;
+  if (decision.epoch) coordinator_->regroup(*decision.epoch);
+  if (!decision.line.empty()) say(decision.line);
+  for (const auto& [process, delay] : decision.starts)
+    waiter_->run_at(waiter_->now() + delay, [this, process = process] {
+      if (!ending_ && !finished_ && !out_of_time_ && first_signal_ == 0) restart(process);
+    });
+}
+
+// Kills ranks that have fallen silent, so that their end is handled as any other.
+void Supervisor::watch_elastic() {
+  if (ending_ || finished_) return;
+  const TimePoint now = waiter_->now();
+  if (looked_ != TimePoint() && now - looked_ > options_.elastic->silence / 2)
+    coordinator_->forgive_silence();  // this process was stopped itself, and heard nobody
+  looked_ = now;
+  for (const int process : coordinator_->silent(options_.elastic->silence)) {
+    if (!ranks_[process].runs() || ranks_[process].killed) continue;
+    say(roles_.name_of(process) + " has sent no heartbeat; it is killed.");
+    ranks_[process].killed = true;
+    hosts_.host_of(process).signal(process, SIGKILL, /*group=*/true);
+  }
+  read_wanted();
+  waiter_->run_at(now + kLook, [this] { watch_elastic(); });
+}
+
+void Supervisor::read_wanted() {
+  if (options_.elastic->wanted_file.empty()) return;
+  std::string text;
+  if (!std::getline(std::ifstream(options_.elastic->wanted_file), text) || text == wanted_text_)
+    return;
+  wanted_text_ = text;
+  carry_out(elastic_->resize(std::atoi(text.c_str()), waiter_->now()));
+}
+
+}  // namespace trireme::inline v0::launch

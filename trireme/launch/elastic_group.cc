@@ -1,0 +1,185 @@
+#include "trireme/launch/elastic_group.h"
+
+#include <algorithm>
+
+#include "trireme/base/error.h"
+#include "trireme/base/words.h"
+
+namespace trireme::inline v0::launch {
+namespace {
+
+constexpr Duration kWindow = std::chrono::hours(1);
+// A process that ends within this time after its start waits before its next one.
+constexpr Duration kSoon = std::chrono::seconds(20);
+constexpr Duration kFirstDelay = std::chrono::seconds(1);
+constexpr int kMostDoublings = 6;  // 64 s
+
+void check(const ElasticOptions& options, int ranks) {
+  const auto refuse = [](const std::string& what, const std::string& advice) {
+    throw ConfigError(what, {.operation = "launch", .label = "elastic", .advice = advice});
+  };
+  if (options.min < 1 || options.max < options.min)
+    refuse("elastic from " + std::to_string(options.min) + " to " + std::to_string(options.max) +
+               " ranks",
+           "Write the smaller number first, at least 1: --elastic 2:8.");
+  if (ranks < options.min || ranks > options.max)
+    refuse("the job starts with " + counted(ranks, "rank") + ", and elastic allows " +
+               std::to_string(options.min) + " to " + std::to_string(options.max),
+           "Start with a number of --ranks in between.");
+  for (const int number : {options.min, ranks, options.max})
+    if (options.multiple < 1 || number % options.multiple != 0)
+      refuse("elastic with " + counted(number, "rank") + ", and " +
+                 std::to_string(options.multiple) + " share one copy of the model",
+             "Give multiples of " + std::to_string(options.multiple) + ".");
+  if (options.spares < 0 || options.restarts < 0)
+    refuse("a negative number of spares or restarts", "Use 0 for none.");
+}
+
+}  // namespace
+
+ElasticGroup::ElasticGroup(const ElasticOptions& options, int ranks)
+    : options_(options), wanted_(ranks) {
+  check(options, ranks);
+  states_.assign(static_cast<std::size_t>(options.max + options.spares), State::Free);
+  past_.resize(states_.size());
+  for (const int process : first_processes())
+    states_[process] = process < ranks ? State::Rank : State::Starting;
+  epoch_.members = in(State::Rank);
+}
+
+std::vector<int> ElasticGroup::first_processes() const {
+  std::vector<int> all;
+  for (int process = 0; process < wanted_ + options_.spares; ++process) all.push_back(process);
+  return all;
+}
+
+std::vector<int> ElasticGroup::in(State state) const {
+  std::vector<int> all;
+  for (std::size_t process = 0; process < states_.size(); ++process)
+    if (states_[process] == state) all.push_back(static_cast<int>(process));
+  return all;
+}
+
+void ElasticGroup::fill_places() {
+  for (const int process : in(State::Waiting))
+    if (count(State::Rank) < wanted_) states_[process] = State::Rank;
+  for (std::vector<int> all = in(State::Rank);
+       static_cast<int>(all.size()) > wanted_ ||
+       static_cast<int>(all.size()) % options_.multiple != 0;
+       all.pop_back())
+    states_[all.back()] = State::Waiting;
+}
+
+rendezvous::Epoch ElasticGroup::next_epoch(bool at_step_end, const std::string& cause) {
+  epoch_ = {.number = epoch_.number + 1,
+            .members = in(State::Rank),
+            .at_step_end = at_step_end,
+            .cause = cause};
+  return epoch_;
+}
+
+std::string ElasticGroup::number_of_ranks() const {
+  return counted(static_cast<int>(epoch_.members.size()), "rank");
+}
+
+bool ElasticGroup::may_restart(TimePoint now) {
+  while (!restarts_.empty() && now - restarts_.front() > kWindow) restarts_.pop_front();
+  if (static_cast<int>(restarts_.size()) >= options_.restarts) return false;
+  restarts_.push_back(now);
+  return true;
+}
+
+Duration ElasticGroup::delay_of(int process, TimePoint now) {
+  Past& past = past_[process];
+  past.soon = now - past.started < kSoon ? past.soon + 1 : 0;
+  const Duration delay = past.soon == 0
+                             ? Duration::zero()
+                             : kFirstDelay * (1 << std::min(past.soon - 1, kMostDoublings));
+  past.started = now + delay;
+  return delay;
+}
+
+ElasticGroup::Decision ElasticGroup::lost(int process, const std::string& how, bool again,
+                                          TimePoint now) {
+  Decision decision;
+  const bool was_rank = states_[process] == State::Rank;
+  states_[process] = State::Free;
+  if (again && may_restart(now)) {
+    decision.starts.push_back({process, delay_of(process, now)});
+    states_[process] = State::Starting;
+  }
+  std::string next = decision.starts.empty()
+                         ? (again ? " after " + counted(options_.restarts, "restart") +
+                                        " within an hour it is not started again"
+                                  : " it is not started again")
+                         : "";
+  if (!was_rank) {
+    decision.line =
+        how + ", which had no place yet;" + (next.empty() ? " it is started again" : next) + ".";
+    decision.give_up = count(State::Rank) < options_.min && count(State::Starting) == 0;
+    return decision;
+  }
+  fill_places();
+  const int left = count(State::Rank);
+  if (left >= options_.min) {
+    decision.epoch = next_epoch(/*at_step_end=*/false, how);
+    decision.line = how + "; the job goes on with " + number_of_ranks() +
+                    (next.empty() ? "." : ", and" + next + ".");
+    return decision;
+  }
+  decision.give_up = count(State::Starting) == 0;
+  if (decision.give_up) {
+    decision.line = how + ";" + next + ", and " + counted(left, "rank") +
+                    " are fewer than elastic.min = " + std::to_string(options_.min) + ".";
+    return decision;
+  }
+  // The ranks that are left wait.
+  decision.epoch = rendezvous::Epoch{.number = ++epoch_.number, .members = {}, .cause = how};
+  epoch_ = *decision.epoch;
+  decision.line = how + "; the job waits until " + counted(options_.min, "rank") + " are there.";
+  return decision;
+}
+
+ElasticGroup::Decision ElasticGroup::joined(int process) {
+  Decision decision;
+  if (states_[process] == State::Rank) return decision;
+  states_[process] = State::Waiting;
+  fill_places();
+  const std::vector<int> ranks = in(State::Rank);
+  if (static_cast<int>(ranks.size()) < options_.min || ranks == epoch_.members) return decision;
+  const bool goes_on = !epoch_.members.empty();
+  const std::string who = "process " + std::to_string(process) + " has come";
+  decision.epoch = next_epoch(/*at_step_end=*/goes_on, who);
+  decision.line = who + "; the job goes on with " + number_of_ranks() + ".";
+  return decision;
+}
+
+ElasticGroup::Decision ElasticGroup::resize(int ranks, TimePoint now) {
+  Decision decision;
+  if (ranks < options_.min || ranks > options_.max || ranks % options_.multiple != 0) {
+    decision.line =
+        "cannot go on with " + counted(ranks, "rank") + ": elastic allows " +
+        std::to_string(options_.min) + " to " + std::to_string(options_.max) +
+        (options_.multiple > 1 ? ", in multiples of " + std::to_string(options_.multiple) : "") +
+        ".";
+    return decision;
+  }
+  wanted_ = ranks;
+  const std::string cause = "asked for " + counted(ranks, "rank");
+  const std::size_t before = epoch_.members.size();
+  fill_places();
+  if (in(State::Rank) != epoch_.members && !epoch_.members.empty())
+    decision.epoch = next_epoch(/*at_step_end=*/true, cause);
+  int missing = wanted_ - count(State::Rank) - count(State::Starting);
+  for (const int process : in(State::Free)) {
+    if (missing-- <= 0) break;
+    states_[process] = State::Starting;
+    past_[process].started = now;
+    decision.starts.push_back({process, Duration::zero()});
+  }
+  if (decision.epoch || !decision.starts.empty())
+    decision.line = cause + "; the job has " + counted(static_cast<int>(before), "rank") + ".";
+  return decision;
+}
+
+}  // namespace trireme::inline v0::launch

@@ -1,0 +1,95 @@
+#include "trireme/train/elastic_keys.h"
+
+#include <algorithm>
+#include <string>
+
+#include "trireme/base/error.h"
+#include "trireme/base/words.h"
+#include "trireme/sync/sync_plan.h"
+
+namespace trireme::inline v0::train {
+namespace {
+
+constexpr int kRestarts = 100;
+constexpr std::int64_t kMostRanks = 65'536;
+
+[[noreturn]] void refuse(const std::string& what, const std::string& advice) {
+  throw ConfigError(what, {.operation = "config", .label = "elastic", .advice = advice});
+}
+
+void check_layout(const StrategyOptions& strategy, const JobOptions& job) {
+  if (parallel::is_served(strategy.sync))
+    refuse("an elastic job with parallel.sync = \"server\"",
+           "Leave elastic.* out: workers of servers come and go by themselves, and "
+           "server.replicas is for the servers.");
+  if (parallel::is_local(strategy.sync))
+    refuse("an elastic job with parallel.sync = \"" + strategy.sync +
+               "\", whose result depends on the number of ranks",
+           "Use plain, zero1, zero2, zero3 or hybrid.");
+  if (job.transport == "mpi" || job.transport == "nccl" || job.transport == "sim")
+    refuse("an elastic job with comm.transport = \"" + job.transport + "\"",
+           job.transport == "mpi"
+               ? "A process cannot leave an MPI world: use shm, tcp or mixed, or "
+                 "restart the job with --resume auto."
+               : "Use shm, tcp or mixed.");
+}
+
+// Ranks that together have one copy of the model and change only together.
+int ranks_of_a_copy(const StrategyOptions& strategy) {
+  const int shard = strategy.sync == "hybrid" ? std::max(strategy.shard, 1) : 1;
+  return strategy.pipeline * strategy.tensor * strategy.context * std::max(shard, strategy.expert);
+}
+
+}  // namespace
+
+void add_elastic_keys(config::Schema& schema) {
+  const config::Value none = std::int64_t{0};
+  schema.add({"elastic.min", none,
+              "The job goes on with this many ranks if others are lost, and takes new ones up; 0 = "
+              "as many as at the start. Changes no bit.",
+              0, kMostRanks});
+  schema.add({"elastic.max", none,
+              "The most ranks of an elastic job (`trireme resize`); 0 = as many as at the start.",
+              0, kMostRanks});
+  schema.add({"elastic.spares", none,
+              "Processes that are started, and take the place of a lost rank at once.", 0,
+              kMostRanks});
+  schema.add({"elastic.restarts", std::int64_t{-1},
+              "How many lost processes are started again within an hour; -1 = 100 in a job that is "
+              "elastic by another key, otherwise none.",
+              -1, 1e9});
+}
+
+ElasticSettings elastic_of(const config::Config& config) {
+  const auto number = [&](const char* key) { return static_cast<int>(config.integer(key)); };
+  const ElasticSettings settings{.min = number("elastic.min"),
+                                 .max = number("elastic.max"),
+                                 .spares = number("elastic.spares"),
+                                 .restarts = number("elastic.restarts")};
+  if (settings.min > 0 && settings.max > 0 && settings.min > settings.max)
+    refuse("elastic.min = " + std::to_string(settings.min) +
+               " is more than elastic.max = " + std::to_string(settings.max),
+           "Exchange them.");
+  return settings;
+}
+
+launch::ElasticOptions elastic_options(const ElasticSettings& settings, int ranks,
+                                       const StrategyOptions& strategy, const JobOptions& job,
+                                       std::int64_t micro_batches) {
+  check_layout(strategy, job);
+  const launch::ElasticOptions options{
+      .min = settings.min > 0 ? settings.min : ranks,
+      .max = settings.max > 0 ? settings.max : ranks,
+      .multiple = ranks_of_a_copy(strategy),
+      .spares = settings.spares,
+      .restarts = settings.restarts >= 0 ? settings.restarts : kRestarts,
+      .silence = std::max<Duration>(job.timeout / 5, std::chrono::seconds(1))};
+  const launch::ElasticGroup checked(options, ranks);  // throws
+  if (options.max / options.multiple > micro_batches)
+    refuse("elastic.max = " + std::to_string(options.max) + ", but a step has " +
+               counted(micro_batches, "micro-batch", "micro-batches"),
+           "Lower elastic.max or batch.micro: each rank computes at least one.");
+  return options;
+}
+
+}  // namespace trireme::inline v0::train

@@ -1,0 +1,26 @@
+// The keys of elastic jobs, elastic.*, and what they mean together.
+#pragma once
+
+#include "trireme/base/config.h"
+#include "trireme/launch/elastic_group.h"
+#include "trireme/strategy/strategy.h"
+
+namespace trireme::inline v0::train {
+
+/// Of a configuration; whether the job is elastic at all is in on().
+struct ElasticSettings {
+  int min = 0, max = 0;  // 0: as many ranks as at the start
+  int spares = 0;
+  int restarts = -1;  // -1: kRestarts if the job is elastic by another key
+  bool on() const noexcept { return min > 0 || max > 0 || spares > 0 || restarts > 0; }
+};
+
+void add_elastic_keys(config::Schema& schema);
+ElasticSettings elastic_of(const config::Config& config);
+/// For a job that starts with `ranks`. Throws ConfigError if the job cannot be elastic, or not
+/// with these numbers. `micro_batches`: in a global batch.
+launch::ElasticOptions elastic_options(const ElasticSettings& settings, int ranks,
+                                       const StrategyOptions& strategy, const JobOptions& job,
+                                       std::int64_t micro_batches);
+
+}  // namespace trireme::inline v0::train

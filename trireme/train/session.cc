@@ -1,0 +1,39 @@
+#include "trireme/train/session.h"
+
+#include <utility>
+
+#include "trireme/observe/trace.h"
+#include "trireme/tensor/kernel_table.h"
+#include "trireme/tensor/processor.h"
+#include "trireme/train/device.h"
+
+namespace trireme::inline v0::train {
+namespace {
+
+JobOptions job_options(const Settings& settings, const RunData& data, const WorkerSpec& spec) {
+  JobOptions options = settings.job;
+  if (!spec.trace.empty()) options.trace = std::make_shared<observe::Trace>();
+  options.identity += "data = " + data.corpus->hash() +
+                      "\nprocessor = " + tensor::describe_processor() +
+                      "\nproducts = " + tensor::describe(tensor::kernel_table()) + "\n";
+  if (!spec.transport.empty()) options.transport = spec.transport;
+  if (spec.device != "cpu") options.identity += "device = " + describe_devices(spec.device) + "\n";
+  return options;
+}
+
+Job job_of(const Entry& entry, JobOptions options) {
+  return entry.transport ? Job(entry.transport, std::move(options), entry.tuning)
+                         : Job(entry.argc, entry.argv, std::move(options));
+}
+
+}  // namespace
+
+Session::Session(const Entry& entry, WorkerSpec given)
+    : spec(std::move(given)),
+      folder(spec.folder),
+      settings(read_settings(spec)),
+      data(settings, spec),
+      simulated(entry.transport != nullptr),
+      job(job_of(entry, job_options(settings, data, spec))) {}
+
+}  // namespace trireme::inline v0::train
