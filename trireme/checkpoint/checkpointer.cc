@@ -157,18 +157,20 @@ struct Checkpointer::Impl {
   // them have gone on by then.
   void note(std::int64_t steps_done) {
     if (!job.changes().elastic()) return;
+    known = true;
     noted = steps_done;
     for (const auto& [name, part] : parts) metadata[name] = part->metadata();
     if (const auto all = voters(); !all.empty()) before = noted - all.front()->steps_ended();
   }
 
   // The state after the last step that has ended here, for the next epoch. Without a StepVoter it is
-  // not known which one that is.
+  // not known which one that is. Before resume() has ended, the parts have no state yet, and what was
+  // kept in the epoch before stays.
   void keep() noexcept {
     try {
-      job.changes().kept() = nullptr;
       const auto all = voters();
-      if (all.empty()) return;
+      if (!known || all.empty()) return;
+      job.changes().kept() = nullptr;
       const std::int64_t ended = before + all.front()->steps_ended();
       if (ended != noted) note(ended);
       auto kept = std::make_shared<checkpoint::KeptState>();
@@ -179,21 +181,23 @@ struct Checkpointer::Impl {
     }
   }
 
-  // In a later epoch of an elastic job: takes the state from the ranks that have it.
-  std::optional<std::int64_t> take_kept() {
+  // In a later epoch of an elastic job: takes the state from the ranks that have it, unless a
+  // checkpoint is newer. Returns whether it did.
+  bool take_kept() {
     JobChanges& changes = job.changes();
-    if (!changes.elastic() || changes.epoch().number == 0) return std::nullopt;
-    const auto kept = std::static_pointer_cast<checkpoint::KeptState>(changes.kept());
-    const auto done = checkpoint::restore_kept(parts, kept.get(), job.world());
-    changes.kept() = nullptr;
-    if (!done) return std::nullopt;
+    if (!changes.elastic() || changes.epoch().number == 0) return false;
     std::array<std::int64_t, 1> on_disk{job.rank() == 0 ? newest_step() : 0};
     job.world()
         .all_reduce(Buffer::of(std::span<std::int64_t>(on_disk)), Max, {.label = "checkpoint"})
         .wait();
+    const auto kept = std::static_pointer_cast<checkpoint::KeptState>(changes.kept());
+    const auto done = checkpoint::restore_kept(parts, kept.get(), on_disk[0], job.world());
+    if (!done) return false;
+    note(*done);
+    changes.kept() = nullptr;
     saved = static_cast<long>(on_disk[0]);
     seen = static_cast<long>(*done);
-    return done;
+    return true;
   }
 
   Job& job;
@@ -209,6 +213,7 @@ struct Checkpointer::Impl {
   long seen = 0;
   // Of an elastic job: the last step that was noted, what the parts said then, and the steps that had
   // been done when the voter began to count.
+  bool known = false;  // whether the parts' state is that of a step
   std::int64_t noted = 0, before = 0;
   std::map<std::string, std::string> metadata;
   const int exceptions = std::uncaught_exceptions();
@@ -226,7 +231,7 @@ Checkpointer::~Checkpointer() {
 Checkpointer& Checkpointer::add(std::string name, Saveable& part) {
   TRIREME_CHECK(name.find('/') == std::string::npos);
   TRIREME_CHECK(impl_->parts.emplace(std::move(name), &part).second);
-  impl_->note(0);
+  if (impl_->job.changes().epoch().number == 0) impl_->note(0);
   return *this;
 }
 
@@ -235,10 +240,7 @@ long Checkpointer::resume() {
   impl.job.activity("checkpoint.resume");
   impl.looked = true;
   impl.hold();
-  if (const auto kept = impl.take_kept()) {
-    impl.note(*kept);
-    return static_cast<long>(*kept);
-  }
+  if (impl.take_kept()) return impl.seen;
   const Manifest manifest = impl.agree(impl.job.rank() == 0 ? impl.newest() : Manifest{});
   if (manifest.step > 0) checkpoint::restore(impl.parts, manifest, impl.folder, &impl.job.world());
   impl.saved = impl.seen = static_cast<long>(manifest.step);

@@ -200,9 +200,10 @@ KeptStep keep(const Parts& parts, std::int64_t steps_done,
 }
 
 std::optional<std::int64_t> restore_kept(const Parts& parts, const KeptState* kept,
-                                         comm::Communicator& world) {
+                                         std::int64_t least, comm::Communicator& world) {
   Inventory inventory(parts, kept, world);
   for (const std::int64_t done : inventory.steps()) {
+    if (done < least) break;
     const auto moves = inventory.moves_of(done);
     if (!moves) continue;
     const KeptStep* mine = nullptr;

@@ -32,9 +32,9 @@ KeptStep keep(const Parts& parts, std::int64_t steps_done,
               std::map<std::string, std::string> metadata);
 
 /// Collective. Fills every shard of every part, calls restored(), and returns the number of steps
-/// done; nullopt, without effect, if no kept step has all that is needed. Throws the communicator's
-/// errors, after which the parts are undefined.
+/// done, which is at least `least`; nullopt, without effect, if no such step is there with all that is
+/// needed. Throws the communicator's errors, after which the parts are undefined.
 std::optional<std::int64_t> restore_kept(const Parts& parts, const KeptState* kept,
-                                         comm::Communicator& world);
+                                         std::int64_t least, comm::Communicator& world);
 
 }  // namespace trireme::inline v0::checkpoint

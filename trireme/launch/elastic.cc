@@ -59,9 +59,21 @@ void Supervisor::carry_out(const ElasticGroup::Decision& decision) {
   if (decision.epoch) coordinator_->regroup(*decision.epoch);
   if (!decision.line.empty()) say(decision.line);
   for (const auto& [process, delay] : decision.starts)
-    waiter_->run_at(waiter_->now() + delay, [this, process = process] {
-      if (!ending_ && !finished_ && !out_of_time_ && first_signal_ == 0) restart(process);
-    });
+    if (restarts_) {
+      ++restarts_due_;
+      waiter_->run_at(waiter_->now() + delay, [this, process = process] {
+        if (!restarts_) return;
+        restart(process);
+        --restarts_due_;
+        waiter_->wake();
+      });
+    }
+}
+
+void Supervisor::stop_restarting() {
+  restarts_ = false;
+  restarts_due_ = 0;
+  waiter_->wake();
 }
 
 // Kills ranks that have fallen silent, so that their end is handled as any other.

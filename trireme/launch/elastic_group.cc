@@ -136,7 +136,7 @@ ElasticGroup::Decision ElasticGroup::lost(int process, const std::string& how, b
   // The ranks that are left wait.
   decision.epoch = rendezvous::Epoch{.number = ++epoch_.number, .members = {}, .cause = how};
   epoch_ = *decision.epoch;
-  decision.line = how + "; the job waits until " + counted(options_.min, "rank") + " are there.";
+  decision.line = how + "; the job waits for " + counted(options_.min - left, "process", "processes") + ".";
   return decision;
 }
 

@@ -43,6 +43,7 @@ void Supervisor::report_evaluator(const rendezvous::Failure& failure) {
 // Servers and the evaluator end with the workers.
 void Supervisor::finish() {
   finished_ = true;
+  stop_restarting();
   if (roles_.processes() == roles_.workers) return;
   coordinator_->finish();
   const TimePoint now = waiter_->now();

@@ -143,6 +143,7 @@ LaunchResult Supervisor::run() {
     waiter_->run_at(waiter_->now() + options_.time_limit, [this] {
       if (all_ended()) return;
       out_of_time_ = true;
+      stop_restarting();
       kill_all(SIGKILL);
     });
   }
@@ -270,6 +271,7 @@ void Supervisor::end_all(bool secondary) {
   if (ending_) return;
   if (secondary && !coordinator_->first_failure().has_value()) return;
   ending_ = true;
+  stop_restarting();
   const TimePoint now = waiter_->now();
   waiter_->run_at(now + (secondary ? kCauseAfter : Duration::zero()),
                   [this] { coordinator_->announce_failure(); });
@@ -300,6 +302,7 @@ void Supervisor::on_signal(int signal) {
   if (insisted_ == 2) return kill_all(SIGKILL);
   if (first_signal_ != 0) return;
   first_signal_ = signal;
+  stop_restarting();
   stop_signal_ = stop_signal_for(signal);
   if (coordinator_) coordinator_->request_stop(stop_signal_);
   for (int process = 0; process < roles_.workers; ++process) {  // the others end with them

@@ -70,7 +70,9 @@ class Supervisor {
   void kill_after(Duration delay, int signal);
   void kill_role(Role role);
   void kill_all(int signal);
-  bool all_ended() const noexcept { return !starting_ && running_ == 0; }
+  bool all_ended() const noexcept { return !starting_ && running_ == 0 && restarts_due_ == 0; }
+  /// Of an elastic job: no more processes are started.
+  void stop_restarting();
   LaunchResult result() const;
 
   const LaunchOptions& options_;
@@ -92,6 +94,8 @@ class Supervisor {
   int num_started_ = 0;
   std::atomic<bool> starting_{false};
   std::atomic<int> running_{0};  // ranks whose end has not been handled
+  std::atomic<int> restarts_due_{0};
+  bool restarts_ = true;  // of an elastic job
   std::exception_ptr start_error_;
   int first_signal_ = 0;  // the one that asked this process to stop
   int stop_signal_ = 0;   // the one that asked the ranks to stop
