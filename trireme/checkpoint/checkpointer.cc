@@ -10,6 +10,7 @@
 #include "trireme/base/utf8.h"
 #include "trireme/checkpoint/folder.h"
 #include "trireme/checkpoint/kept_state.h"
+#include "trireme/checkpoint/memory_copies.h"
 #include "trireme/checkpoint/shards.h"
 #include "trireme/job/elastic.h"
 #include "trireme/job/job_changes.h"
@@ -48,7 +49,9 @@ struct Checkpointer::Impl {
         options(std::move(given)),
         directory(std::move(directory)),
         storage(options.storage ? options.storage : checkpoint::local_storage()),
-        folder(storage, this->directory) {
+        folder(storage, this->directory),
+        copies(job, {.copies = job.changes().elastic() ? options.memory : 0,
+                     .every = options.memory_every}) {
     if (options.keep < 1 || options.every < 0) {
       throw ConfigError(
           "checkpoint.keep = " + std::to_string(options.keep) +
@@ -170,11 +173,13 @@ struct Checkpointer::Impl {
     try {
       const auto all = voters();
       if (!known || all.empty()) return;
-      job.changes().kept() = nullptr;
+      auto kept = std::make_shared<checkpoint::KeptState>();
+      if (!copies.confirmed() && job.changes().kept())
+        *kept = std::move(static_cast<checkpoint::KeptState&>(*job.changes().kept()));
+      copies.move_to(*kept);
       const std::int64_t ended = before + all.front()->steps_ended();
       if (ended != noted) note(ended);
-      auto kept = std::make_shared<checkpoint::KeptState>();
-      kept->steps.push_back(checkpoint::keep(parts, ended, metadata));
+      kept->add(checkpoint::keep(parts, ended, metadata));
       job.changes().kept() = std::move(kept);
     } catch (const std::exception&) {
       // The other ranks, or a checkpoint, have it.
@@ -194,7 +199,8 @@ struct Checkpointer::Impl {
     const auto done = checkpoint::restore_kept(parts, kept.get(), on_disk[0], job.world());
     if (!done) return false;
     note(*done);
-    changes.kept() = nullptr;
+    copies.after(parts, *done, metadata, /*now=*/true);
+    if (copies.confirmed()) changes.kept() = nullptr;
     saved = static_cast<long>(on_disk[0]);
     seen = static_cast<long>(*done);
     return true;
@@ -213,6 +219,7 @@ struct Checkpointer::Impl {
   long seen = 0;
   // Of an elastic job: the last step that was noted, what the parts said then, and the steps that had
   // been done when the voter began to count.
+  checkpoint::MemoryCopies copies;
   bool known = false;  // whether the parts' state is that of a step
   std::int64_t noted = 0, before = 0;
   std::map<std::string, std::string> metadata;
@@ -256,6 +263,8 @@ void Checkpointer::after(long step) {
                                 [](const auto* voter) { return voter->all_ranks_return(); });
   if (!here) return;
   impl.note(step + 1);
+  impl.copies.after(impl.parts, step + 1, impl.metadata);
+  if (impl.copies.confirmed()) impl.job.changes().kept() = nullptr;
   const long every = impl.options.every, before = std::exchange(impl.seen, step + 1);
   const int signal = impl.agreed_stop(voters);
   if (signal == kRanksChange) throw RanksChanged();

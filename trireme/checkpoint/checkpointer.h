@@ -30,6 +30,10 @@ struct CheckpointerOptions {
   std::string identity;  // lines "KEY = value"; a checkpoint of another identity is refused
   /// Keys of the identity in which a checkpoint may differ, since they were changed on purpose.
   std::vector<std::string> changed = {};
+  /// Of an elastic job: copies in memory of the shards that a rank alone has, on so many other ranks,
+  /// made after every `memory_every`-th step (memory_copies.h).
+  int memory = 0;
+  long memory_every = 1;
   std::shared_ptr<checkpoint::Storage> storage;  // null: the local file system
   /// Locks the folder for this job in resume(), or else in the first after() or save(). Set false
   /// if the folder is only read, or is locked already.

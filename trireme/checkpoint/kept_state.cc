@@ -3,6 +3,7 @@
 #include <ATen/ops/empty_like.h>
 
 #include <algorithm>
+#include <iterator>
 #include <cstring>
 #include <nlohmann/json.hpp>
 #include <set>
@@ -187,6 +188,15 @@ class Inventory {
 };
 
 }  // namespace
+
+void KeptState::add(KeptStep step) {
+  for (KeptStep& one : steps)
+    if (one.steps_done == step.steps_done) {
+      std::move(step.shards.begin(), step.shards.end(), std::back_inserter(one.shards));
+      return;
+    }
+  steps.push_back(std::move(step));
+}
 
 KeptStep keep(const Parts& parts, std::int64_t steps_done,
               std::map<std::string, std::string> metadata) {

@@ -24,7 +24,10 @@ struct KeptStep {
 };
 
 struct KeptState final : JobChanges::Kept {
+  /// Of different steps.
   std::vector<KeptStep> steps;
+  /// Joins what is kept of the same step.
+  void add(KeptStep step);
 };
 
 /// Copies what the parts hold now. `metadata` is that of each part after `steps_done` steps.

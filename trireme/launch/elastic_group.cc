@@ -136,7 +136,8 @@ ElasticGroup::Decision ElasticGroup::lost(int process, const std::string& how, b
   // The ranks that are left wait.
   decision.epoch = rendezvous::Epoch{.number = ++epoch_.number, .members = {}, .cause = how};
   epoch_ = *decision.epoch;
-  decision.line = how + "; the job waits for " + counted(options_.min - left, "process", "processes") + ".";
+  decision.line =
+      how + "; the job waits for " + counted(options_.min - left, "process", "processes") + ".";
   return decision;
 }
 

@@ -155,8 +155,8 @@ double StepEngine::clipping(double norm) const {
 void StepEngine::update(double scale) {
   const auto span = traced(env_, "optimizer");
   parts_.target.update(scale);
-  ended_ = begun_;
   parts_.sync.publish().wait();
+  ended_ = begun_;
 }
 
 void StepEngine::drop() {

@@ -58,6 +58,13 @@ void add_elastic_keys(config::Schema& schema) {
               "How many lost processes are started again within an hour; -1 = 100 in a job that is "
               "elastic by another key, otherwise none.",
               -1, 1e9});
+  schema.add({"checkpoint.memory", none,
+              "Of an elastic job whose ranks have parts of the state (zero1 to zero3, hybrid): so "
+              "many other ranks have a copy of a rank's parts in memory, and none is lost with it.",
+              0, 64});
+  schema.add({"checkpoint.memory_every", std::int64_t{1},
+              "Steps between these copies: after a loss the job repeats at most this many.", 1,
+              1e9});
 }
 
 ElasticSettings elastic_of(const config::Config& config) {

@@ -15,6 +15,7 @@ struct ElasticSettings {
   bool on() const noexcept { return min > 0 || max > 0 || spares > 0 || restarts > 0; }
 };
 
+/// elastic.*, and checkpoint.memory*.
 void add_elastic_keys(config::Schema& schema);
 ElasticSettings elastic_of(const config::Config& config);
 /// For a job that starts with `ranks`. Throws ConfigError if the job cannot be elastic, or not

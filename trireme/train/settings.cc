@@ -263,7 +263,9 @@ Settings::Settings(const config::Config& config) {
              .seed = seed};
   checkpoints = {.every = static_cast<long>(integer("checkpoint.every")),
                  .keep = static_cast<int>(integer("checkpoint.keep")),
-                 .identity = identity};
+                 .identity = identity,
+                 .memory = static_cast<int>(integer("checkpoint.memory")),
+                 .memory_every = static_cast<long>(integer("checkpoint.memory_every"))};
   job = job_options_of(config, identity);
   elastic = elastic_of(config);
   link = plan::link_of(config.text("comm.link"));

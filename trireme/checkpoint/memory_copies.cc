@@ -1,0 +1,272 @@
+#include "trireme/checkpoint/memory_copies.h"
+
+#include <ATen/ops/empty.h>
+#include <ATen/ops/from_blob.h>
+
+#include <algorithm>
+#include <cstring>
+#include <nlohmann/json.hpp>
+#include <numeric>
+
+#include "trireme/base/check.h"
+#include "trireme/checkpoint/tables.h"
+#include "trireme/tensor/convert.h"
+#include "trireme/tensor/device.h"
+
+namespace trireme::inline v0::checkpoint {
+
+// A shard's place in the memory that holds all shards of a rank.
+struct MemoryCopies::Row {
+  std::string part, name;
+  DType dtype = DType::F32;
+  std::vector<std::int64_t> shape;
+  std::int64_t begin = 0, end = 0;
+  std::size_t offset = 0, bytes = 0;
+
+  std::string tensor() const { return part + '/' + name; }
+  bool operator==(const Row&) const = default;
+};
+
+namespace {
+
+using nlohmann::json;
+using Row = MemoryCopies::Row;
+
+constexpr std::size_t kAlignment = 64;
+
+json to_json(const Row& row) {
+  return {row.part, row.name, static_cast<int>(row.dtype), row.shape, row.begin, row.end};
+}
+
+Row row_from(const json& from) {
+  Row row{.part = from[0].get<std::string>(),
+          .name = from[1].get<std::string>(),
+          .dtype = static_cast<DType>(from[2].get<int>()),
+          .shape = from[3].get<std::vector<std::int64_t>>(),
+          .begin = from[4].get<std::int64_t>(),
+          .end = from[5].get<std::int64_t>()};
+  row.bytes = static_cast<std::size_t>(row.end - row.begin) * size_of(row.dtype);
+  return row;
+}
+
+// Gives the rows their offsets; returns the bytes of all.
+std::size_t place(std::vector<Row>& rows) {
+  std::size_t at = 0;
+  for (Row& row : rows) {
+    row.offset = at;
+    at += (row.bytes + kAlignment - 1) / kAlignment * kAlignment;
+  }
+  return at;
+}
+
+std::vector<Row> rows_of(const std::vector<std::pair<std::string, NamedShard>>& shards) {
+  std::vector<Row> rows;
+  for (const auto& [part, shard] : shards) {
+    rows.push_back({part, shard.name, shard.dtype, shard.shape, shard.begin, shard.end});
+    rows.back().bytes = static_cast<std::size_t>(shard.local.nbytes());
+  }
+  return rows;
+}
+
+std::vector<std::pair<std::string, NamedShard>> shards_of(const Parts& parts) {
+  std::vector<std::pair<std::string, NamedShard>> shards;
+  for (const auto& [part, saveable] : parts)
+    for (NamedShard& shard : saveable->state()) shards.emplace_back(part, std::move(shard));
+  return shards;
+}
+
+// By tensor, the ranks that have a row of it.
+using Holders = std::map<std::string, std::vector<std::pair<int, const Row*>>>;
+
+// Whether a rank other than `rank` has all elements of the row in one shard.
+bool is_elsewhere(const Row& row, int rank, const Holders& holders) {
+  const auto& all = holders.at(row.tensor());
+  return std::any_of(all.begin(), all.end(), [&](const auto& one) {
+    return one.first != rank && one.second->begin <= row.begin && one.second->end >= row.end;
+  });
+}
+
+// The next ranks after `rank`, first those on other hosts.
+std::vector<int> partners_of(int rank, const std::vector<std::string>& hosts, int copies) {
+  const int size = static_cast<int>(hosts.size());
+  std::vector<int> others;
+  for (int distance = 1; distance < size; ++distance) others.push_back((rank + distance) % size);
+  std::stable_partition(others.begin(), others.end(),
+                        [&](int other) { return hosts[other] != hosts[rank]; });
+  others.resize(std::min<std::size_t>(others.size(), static_cast<std::size_t>(copies)));
+  return others;
+}
+
+// Shards whose memory is a part of `memory`.
+void add_shards(KeptStep& step, const std::vector<Row>& rows, const at::Tensor& memory) {
+  for (const Row& row : rows) {
+    NamedShard shard{.name = row.name,
+                     .dtype = row.dtype,
+                     .shape = row.shape,
+                     .begin = row.begin,
+                     .end = row.end};
+    shard.local = at::from_blob(
+        static_cast<std::byte*>(memory.data_ptr()) + row.offset, {row.end - row.begin},
+        [memory](void*) {}, at::TensorOptions(tensor::scalar_type_of(row.dtype)));
+    step.shards.emplace_back(row.part, std::move(shard));
+  }
+}
+
+}  // namespace
+
+// Who has and sends what. The same until a part has other shards.
+struct MemoryCopies::Layout {
+  std::vector<Row> given;          // of state(), in its order
+  std::vector<std::size_t> order;  // of the shards in memory: those that are sent come first
+  std::vector<Row> own;            // in that order
+  std::size_t own_bytes = 0, sent_bytes = 0;
+  std::vector<int> to;  // ranks
+  struct From {
+    int rank = 0;
+    std::vector<Row> rows;
+    std::size_t bytes = 0;
+  };
+  std::vector<From> from;
+  bool needed = false;  // some rank has a shard that no other has; equal on all ranks
+};
+
+struct MemoryCopies::Generation {
+  std::int64_t steps_done = 0;
+  std::map<std::string, std::string> metadata;
+  std::shared_ptr<const Layout> layout;
+  at::Tensor own;
+  std::vector<at::Tensor> theirs;  // as Layout::from
+  std::vector<Work> works;
+  std::int64_t completed = -1;  // the call in which this rank had waited for them
+};
+
+MemoryCopies::MemoryCopies(Job& job, const MemoryCopyOptions& options)
+    : job_(job), options_(options) {}
+
+// Others may still read or write the memory of copies that are on their way.
+MemoryCopies::~MemoryCopies() { settle(); }
+
+void MemoryCopies::settle() noexcept {
+  for (const Generation& one : generations_)
+    for (const Work& work : one.works) try {
+        work.wait();
+      } catch (const std::exception&) {
+        // A rank is lost; nobody touches the memory any more.
+      }
+}
+
+// What all ranks have, and from that what each one sends where.
+void MemoryCopies::lay_out(std::vector<Row> rows) {
+  const int rank = job_.rank(), size = job_.size();
+  json table = json::array();
+  for (const Row& row : rows) table.push_back(to_json(row));
+  const json mine{{"host", job_.host_name()}, {"rows", table}};
+  std::vector<std::string> hosts;
+  std::vector<std::vector<Row>> all;
+  for (const std::string& text : exchange_texts(mine.dump(), job_.world(), "memory copies")) {
+    const json other = json::parse(text);
+    hosts.push_back(other["host"].get<std::string>());
+    all.emplace_back();
+    for (const json& row : other["rows"]) all.back().push_back(row_from(row));
+  }
+  Holders holders;
+  for (int one = 0; one < size; ++one)
+    for (const Row& row : all[one]) holders[row.tensor()].emplace_back(one, &row);
+
+  auto layout = std::make_shared<Layout>();
+  for (int one = 0; one < size; ++one) {
+    std::vector<Row> sole;
+    for (const Row& row : all[one])
+      if (!is_elsewhere(row, one, holders)) sole.push_back(row);
+    layout->needed = layout->needed || !sole.empty();
+    const std::size_t bytes = place(sole);
+    for (const int partner : partners_of(one, hosts, options_.copies)) {
+      if (one == rank && bytes > 0) layout->to.push_back(partner);
+      if (partner == rank && bytes > 0) layout->from.push_back({one, sole, bytes});
+    }
+    if (one == rank) layout->sent_bytes = bytes;
+  }
+  layout->order.resize(rows.size());
+  std::iota(layout->order.begin(), layout->order.end(), 0u);
+  std::stable_partition(layout->order.begin(), layout->order.end(), [&](std::size_t index) {
+    return !is_elsewhere(rows[index], rank, holders);
+  });
+  for (const std::size_t index : layout->order) layout->own.push_back(rows[index]);
+  layout->own_bytes = place(layout->own);
+  layout->given = std::move(rows);
+  layout_ = std::move(layout);
+}
+
+void MemoryCopies::begin(const Parts& parts, std::int64_t steps_done,
+                         const std::map<std::string, std::string>& metadata) {
+  const auto shards = shards_of(parts);
+  if (std::vector<Row> rows = rows_of(shards); !layout_ || layout_->given != rows)
+    lay_out(std::move(rows));
+  if (!layout_->needed) return;
+  if (!group_) {
+    std::vector<int> everyone(static_cast<std::size_t>(job_.size()));
+    std::iota(everyone.begin(), everyone.end(), 0);
+    group_ = job_.world().subgroup(everyone, "memory copies");
+  }
+  const auto memory = [](std::size_t bytes) {
+    return at::empty({static_cast<std::int64_t>(bytes)}, at::TensorOptions(at::kByte));
+  };
+  const auto bytes_of = [](const at::Tensor& tensor, std::size_t bytes) {
+    return Buffer::of(std::span(static_cast<std::uint8_t*>(tensor.data_ptr()), bytes));
+  };
+  Generation next{.steps_done = steps_done, .metadata = metadata, .layout = layout_};
+  next.own = memory(layout_->own_bytes);
+  for (std::size_t i = 0; i < layout_->own.size(); ++i) {
+    const at::Tensor shard = tensor::on_host(shards[layout_->order[i]].second.local);
+    std::memcpy(static_cast<std::byte*>(next.own.data_ptr()) + layout_->own[i].offset,
+                shard.data_ptr(), layout_->own[i].bytes);
+  }
+  for (const Layout::From& from : layout_->from) {
+    next.theirs.push_back(memory(from.bytes));
+    next.works.push_back(group_->recv(bytes_of(next.theirs.back(), from.bytes), from.rank, 0,
+                                      {.label = "memory copy"}));
+  }
+  for (const int rank : layout_->to)
+    next.works.push_back(
+        group_->send(bytes_of(next.own, layout_->sent_bytes), rank, 0, {.label = "memory copy"}));
+  generations_.push_back(std::move(next));
+}
+
+void MemoryCopies::after(const Parts& parts, std::int64_t steps_done,
+                         const std::map<std::string, std::string>& metadata, bool now) {
+  if (options_.copies == 0 || job_.size() == 1) return;
+  ++calls_;
+  for (Generation& one : generations_) {
+    if (one.completed >= 0) continue;
+    Work::all(one.works).wait();
+    one.completed = calls_;
+  }
+  while (generations_.size() > 1 && is_confirmed(generations_[1])) generations_.pop_front();
+  if (now || steps_done % options_.every == 0) begin(parts, steps_done, metadata);
+}
+
+// A vote of all ranks lies between two calls.
+bool MemoryCopies::is_confirmed(const Generation& one) const {
+  return one.completed >= 0 && one.completed < calls_;
+}
+
+bool MemoryCopies::confirmed() const {
+  if (options_.copies == 0 || job_.size() == 1 || (layout_ && !layout_->needed)) return true;
+  return std::any_of(generations_.begin(), generations_.end(),
+                     [this](const Generation& one) { return is_confirmed(one); });
+}
+
+void MemoryCopies::move_to(KeptState& kept) {
+  settle();
+  for (Generation& one : generations_) {
+    KeptStep step{.steps_done = one.steps_done, .metadata = std::move(one.metadata)};
+    add_shards(step, one.layout->own, one.own);
+    if (one.completed >= 0)
+      for (std::size_t i = 0; i < one.theirs.size(); ++i)
+        add_shards(step, one.layout->from[i].rows, one.theirs[i]);
+    kept.add(std::move(step));
+  }
+  generations_.clear();
+}
+
+}  // namespace trireme::inline v0::checkpoint

@@ -1,0 +1,63 @@
+// MemoryCopies: copies, in memory, of the shards of an elastic job's ranks, so that a lost rank's
+// shards are not lost (checkpoint.memory; docs/design/040-elastic-jobs.md).
+//
+// Every `every` steps each rank copies its shards, and sends those that no other rank has to other
+// ranks, on other hosts if there are any, while the next step computes:
+//
+//     after step S    copy own shards; start to send and receive
+//     after step S+1  wait for both; the vote of step S+2 then proves that all ranks have done so
+//     after step S+2  copies older than S are dropped
+//
+// In between the ranks have the copies before. Copies are made only if ranks have different shards.
+// One per Checkpointer. Methods are collective and throw the communicator's errors.
+#pragma once
+
+#include <deque>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "trireme/checkpoint/kept_state.h"
+#include "trireme/job/job.h"
+
+namespace trireme::inline v0::checkpoint {
+
+struct MemoryCopyOptions {
+  int copies = 0;  // on other ranks; 0: none
+  long every = 1;  // steps
+};
+
+class MemoryCopies {
+ public:
+  MemoryCopies(Job& job, const MemoryCopyOptions& options);
+  ~MemoryCopies();
+
+  /// Call it after every step, and with `now` set after the state was restored.
+  void after(const Parts& parts, std::int64_t steps_done,
+             const std::map<std::string, std::string>& metadata, bool now = false);
+  /// Whether every rank has copies of the present epoch, or needs none.
+  bool confirmed() const;
+  /// Moves the steps of which this rank has its own shards, with the copies that it has of others.
+  void move_to(KeptState& kept);
+
+  struct Row;  // of the tables that ranks exchange
+
+ private:
+  struct Generation;
+  struct Layout;
+  void lay_out(std::vector<Row> rows);
+  bool is_confirmed(const Generation& one) const;
+  void settle() noexcept;
+  void begin(const Parts& parts, std::int64_t steps_done,
+             const std::map<std::string, std::string>& metadata);
+
+  Job& job_;
+  const MemoryCopyOptions options_;
+  std::shared_ptr<comm::Communicator> group_;  // of its own, so that no other call is in between
+  std::shared_ptr<const Layout> layout_;
+  std::deque<Generation> generations_;
+  std::int64_t calls_ = 0;
+};
+
+}  // namespace trireme::inline v0::checkpoint
