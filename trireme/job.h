@@ -7,4 +7,5 @@
 #include "trireme/comm/negotiate/negotiate.h"
 #include "trireme/comm/rounds/registry.h"
 #include "trireme/comm/sparse.h"
+#include "trireme/job/elastic.h"
 #include "trireme/job/job.h"

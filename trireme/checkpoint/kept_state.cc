@@ -3,8 +3,8 @@
 #include <ATen/ops/empty_like.h>
 
 #include <algorithm>
-#include <iterator>
 #include <cstring>
+#include <iterator>
 #include <nlohmann/json.hpp>
 #include <set>
 #include <tuple>

@@ -76,6 +76,7 @@ struct Job::Impl {
   Impl(JobOptions given, MpiComm communicator);
   Impl(std::shared_ptr<net::Transport> transport, JobOptions given,
        std::shared_ptr<const plan::Tuning> measured);
+  Impl(SimulatedProcess process, JobOptions given);
   ~Impl();
   void be_alone();
   void meet(MpiComm communicator);
@@ -97,6 +98,9 @@ struct Job::Impl {
   comm::CommunicatorOptions world_options();
   void on_news(const rendezvous::News& news);
   void break_world(const std::exception_ptr& error);
+  /// Ends the waits of this epoch if it has ended in the middle of a step.
+  void break_epoch();
+  void form_simulated(const rendezvous::Epoch& epoch);
   job::Reporter reporter(rendezvous::CoordinatorClient* to);
   void leave();
   void check_size() const;
@@ -124,7 +128,8 @@ struct Job::Impl {
   JobInput input;
   JobServers servers;
   JobChanges changes;
-  int process = 0;  // number among all; of an elastic job not the rank's
+  SimulatedProcess simulated;  // of an elastic job over transports
+  int process = 0;             // number among all; of an elastic job not the rank's
   std::atomic<bool> finished{false};
 };
 
@@ -164,6 +169,12 @@ Job::Impl::Impl(std::shared_ptr<net::Transport> transport, JobOptions given,
   simulated.on_stall = [](std::string_view) {};
   world = std::make_shared<comm::Communicator>(std::move(transport), std::move(simulated));
   make_host_groups(world);
+}
+
+Job::Impl::Impl(SimulatedProcess one, JobOptions given)
+    : status(-1), options(std::move(given)), simulated(std::move(one)), process(simulated.process) {
+  changes.open(
+      process, simulated.waiter, [this] { enter_next_epoch(); }, [this] { break_epoch(); });
 }
 
 // Servers tell where they listen: at unix sockets, which share memory, if all are on one host. One that
@@ -259,7 +270,8 @@ void Job::Impl::join() {
   job::set_reporter(reporter(client.get()));
   servers.open(waiter, client.get(), channel_options(), env.role == Role::Server);
   if (env.elastic && env.role == Role::Worker)
-    changes.open(process, waiter, [this] { enter_next_epoch(); });
+    changes.open(
+        process, waiter, [this] { enter_next_epoch(); }, [this] { break_epoch(); });
   client->watch([this](const rendezvous::News& news) { on_news(news); });
   status.set_wait("join", true, steady_now());
   heartbeat = std::make_unique<rendezvous::Heartbeat>(*client, status, options.timeout);
@@ -287,6 +299,7 @@ void Job::Impl::enter_next_epoch() {
     if (!epoch) {
       std::lock_guard lock(mutex);
       if (lost) std::rethrow_exception(lost);
+      if (!client) throw PeerLost("the job has ended");
       client->leave();
       std::_Exit(static_cast<int>(ExitCode::Done));  // other threads still run
     }
@@ -295,13 +308,31 @@ void Job::Impl::enter_next_epoch() {
     env.size = env.workers = static_cast<int>(epoch->members.size());
     env.epoch = epoch->number;
     try {
-      return form();
+      return simulated.connect ? form_simulated(*epoch) : form();
     } catch (const Error& error) {
       const bool lost_others =
           error.code() == ExitCode::PeerLost || error.code() == ExitCode::Timeout;
       if (!changes.await(lost_others ? options.timeout : Duration::zero())) throw;
     }
   }
+}
+
+void Job::Impl::form_simulated(const rendezvous::Epoch& epoch) {
+  hosts.clear();
+  for (const int one : epoch.members) hosts.push_back("seat-" + std::to_string(one));
+  host = "seat-" + std::to_string(process);
+  places = rendezvous::places_of(hosts, env.rank);
+  comm::CommunicatorOptions own = world_options();
+  own.watch = std::make_shared<PatientWatch>(options.timeout_user_code);
+  own.on_stall = [](std::string_view) {};
+  const auto connected =
+      std::make_shared<comm::Communicator>(simulated.connect(epoch), std::move(own));
+  {
+    std::lock_guard lock(mutex);
+    world = connected;
+  }
+  break_epoch();
+  make_host_groups(connected);
 }
 
 void Job::Impl::form() {
@@ -323,7 +354,7 @@ void Job::Impl::form() {
     world = connected;
     if (lost) world->abort(lost);
   }
-  if (changes.elastic() && changes.broken()) break_world(changes.reason());
+  break_epoch();
   make_host_groups(connected);
 }
 
@@ -438,11 +469,7 @@ void Job::Impl::on_news(const rendezvous::News& news) {
     return waiter->wake();
   }
   if (news.kind == Kind::Servers) return servers.adopt(news.servers);
-  if (news.kind == Kind::Epoch) {
-    changes.adopt(news.epoch);
-    if (changes.broken()) break_world(changes.reason());
-    return;
-  }
+  if (news.kind == Kind::Epoch) return changes.adopt(news.epoch);
   if (news.kind == Kind::Left) return;  // its closed sockets tell the ranks that still wait for it
   if (news.kind == Kind::Failure && news.failure.rank == process) return;
   ErrorContext context{.rank = env.rank, .host = host};
@@ -475,6 +502,10 @@ void Job::Impl::on_news(const rendezvous::News& news) {
   if (changes.elastic()) changes.end();
 }
 
+void Job::Impl::break_epoch() {
+  if (changes.elastic() && changes.broken()) break_world(changes.reason());
+}
+
 void Job::Impl::break_world(const std::exception_ptr& error) {
   std::shared_ptr<comm::Communicator> broken;
   {
@@ -495,6 +526,8 @@ Job::Job(MpiComm communicator, JobOptions options) {
 Job::Job(std::shared_ptr<net::Transport> transport, JobOptions options,
          std::shared_ptr<const plan::Tuning> tuning)
     : impl_(std::make_unique<Impl>(std::move(transport), std::move(options), std::move(tuning))) {}
+Job::Job(SimulatedProcess process, JobOptions options)
+    : impl_(std::make_unique<Impl>(std::move(process), std::move(options))) {}
 Job::~Job() = default;
 
 int Job::rank() const noexcept { return impl_->env.rank; }
@@ -519,7 +552,9 @@ const JobOptions& Job::options() const noexcept { return impl_->options; }
 comm::Communicator& Job::world() const { return *impl_->world; }
 comm::Communicator& Job::host() const { return *impl_->own_host; }
 comm::Communicator& Job::across() const { return *impl_->across; }
-std::shared_ptr<Waiter> Job::waiter() const { return impl_->world->waiter(); }
+std::shared_ptr<Waiter> Job::waiter() const {
+  return impl_->simulated.waiter ? impl_->simulated.waiter : impl_->world->waiter();
+}
 int Job::stop_signal() const noexcept {
   if (const int signal = job::stop_signal(); signal != 0) return signal;
   return impl_->changes.due_at_step_end() ? kRanksChange : 0;

@@ -9,6 +9,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -16,6 +17,7 @@
 #include "trireme/base/buffer.h"
 #include "trireme/base/waiter.h"
 #include "trireme/comm/communicator.h"
+#include "trireme/rendezvous/epoch.h"
 #include "trireme/rendezvous/roles.h"
 
 namespace trireme::inline v0 {
@@ -62,6 +64,13 @@ struct MpiComm {
 /// Job::stop_signal() of ranks that are to finish their step and then regroup (job_changes.h).
 inline constexpr int kRanksChange = 1;
 
+/// A process of a simulated elastic job. `connect` makes the transport of the ranks of an epoch.
+struct SimulatedProcess {
+  int process = 0;
+  std::shared_ptr<Waiter> waiter = nullptr;
+  std::function<std::shared_ptr<net::Transport>(const rendezvous::Epoch& epoch)> connect = {};
+};
+
 class Job {
  public:
   Job(int argc, char** argv, JobOptions options = {});
@@ -75,6 +84,9 @@ class Job {
   /// may have several. `tuning` is used to choose algorithms; may be null.
   Job(std::shared_ptr<net::Transport> transport, JobOptions options,
       std::shared_ptr<const plan::Tuning> tuning);
+  /// An elastic Job over transports: changes().adopt() brings it news, and it is a rank after the
+  /// first changes().enter_next().
+  Job(SimulatedProcess process, JobOptions options);
   ~Job();
   Job(const Job&) = delete;
 

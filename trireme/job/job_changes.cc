@@ -8,11 +8,12 @@ namespace trireme::inline v0 {
 
 using rendezvous::Epoch;
 
-void JobChanges::open(int process, std::shared_ptr<Waiter> waiter,
-                      std::function<void()> enter_next) {
+void JobChanges::open(int process, std::shared_ptr<Waiter> waiter, std::function<void()> enter_next,
+                      std::function<void()> on_news) {
   process_ = process;
   waiter_ = std::move(waiter);
   enter_next_ = std::move(enter_next);
+  on_news_ = std::move(on_news);
 }
 
 Epoch JobChanges::epoch() const {
@@ -51,6 +52,7 @@ void JobChanges::adopt(const Epoch& epoch) {
     told_ = steady_now();
   }
   waiter_->wake();
+  on_news_();
 }
 
 bool JobChanges::broken() const {

@@ -41,7 +41,8 @@ class JobChanges {
   std::shared_ptr<Kept>& kept() noexcept { return kept_; }
 
   /// For the Job.
-  void open(int process, std::shared_ptr<Waiter> waiter, std::function<void()> enter_next);
+  void open(int process, std::shared_ptr<Waiter> waiter, std::function<void()> enter_next,
+            std::function<void()> on_news);
   void adopt(const rendezvous::Epoch& epoch);
   /// Whether the present epoch has ended in the middle of a step; and the PeerLost that says why.
   bool broken() const;
@@ -56,7 +57,7 @@ class JobChanges {
 
   int process_ = -1;
   std::shared_ptr<Waiter> waiter_;
-  std::function<void()> enter_next_;
+  std::function<void()> enter_next_, on_news_;
   std::shared_ptr<Kept> kept_;
   mutable std::mutex mutex_;
   std::optional<rendezvous::Epoch> latest_, entered_;  // guarded by mutex_

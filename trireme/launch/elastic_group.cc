@@ -9,10 +9,7 @@ namespace trireme::inline v0::launch {
 namespace {
 
 constexpr Duration kWindow = std::chrono::hours(1);
-// A process that ends within this time after its start waits before its next one.
-constexpr Duration kSoon = std::chrono::seconds(20);
-constexpr Duration kFirstDelay = std::chrono::seconds(1);
-constexpr int kMostDoublings = 6;  // 64 s
+constexpr int kMostDoublings = 6;
 
 void check(const ElasticOptions& options, int ranks) {
   const auto refuse = [](const std::string& what, const std::string& advice) {
@@ -91,10 +88,10 @@ bool ElasticGroup::may_restart(TimePoint now) {
 
 Duration ElasticGroup::delay_of(int process, TimePoint now) {
   Past& past = past_[process];
-  past.soon = now - past.started < kSoon ? past.soon + 1 : 0;
+  past.soon = past.started && now - *past.started < options_.soon ? past.soon + 1 : 0;
   const Duration delay = past.soon == 0
                              ? Duration::zero()
-                             : kFirstDelay * (1 << std::min(past.soon - 1, kMostDoublings));
+                             : options_.back_off * (1 << std::min(past.soon - 1, kMostDoublings));
   past.started = now + delay;
   return delay;
 }

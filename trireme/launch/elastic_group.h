@@ -20,6 +20,9 @@ struct ElasticOptions {
   int multiple = 1;      // the number of ranks is a multiple of it: those that share one copy
   int spares = 0;        // processes that are started and wait for a rank's place
   int restarts = 100;    // of processes, within an hour
+  /// A process that ends so soon after its start waits this time before the next one, and twice as long
+  /// each time that it does so again.
+  Duration soon = std::chrono::seconds(20), back_off = std::chrono::seconds(1);
   Duration silence = std::chrono::seconds(6);  // a rank without a heartbeat for so long is killed
   /// A file with the number of ranks that the job shall have, looked at while it runs; may be empty.
   std::string wanted_file;
@@ -70,8 +73,8 @@ class ElasticGroup {
   rendezvous::Epoch epoch_;
   std::deque<TimePoint> restarts_;
   struct Past {
-    TimePoint started{};
-    int soon = 0;  // times in a row that it ended soon after its start
+    std::optional<TimePoint> started = {};  // again
+    int soon = 0;                           // times in a row that it ended soon after its start
   };
   std::vector<Past> past_;  // by process
 };

@@ -4,6 +4,7 @@
 #include <cstring>
 #include <deque>
 #include <map>
+#include <numeric>
 #include <optional>
 #include <set>
 #include <utility>
@@ -33,6 +34,12 @@ struct Posted {
   WorkSource source;
 };
 
+std::vector<int> all_below(int size) {
+  std::vector<int> all(static_cast<std::size_t>(size));
+  std::iota(all.begin(), all.end(), 0);
+  return all;
+}
+
 struct OwnRegion {
   std::span<std::byte> bytes;
   std::weak_ptr<void> owner;
@@ -58,7 +65,10 @@ struct SimNetwork::State {
     std::map<Key, Region> given;
   };
 
-  State(std::shared_ptr<Scheduler> its_scheduler, const SimOptions& its_options, int size);
+  State(std::shared_ptr<Scheduler> its_scheduler, const SimOptions& its_options,
+        std::vector<int> its_threads);
+  int thread_of(int rank) const { return threads[static_cast<std::size_t>(rank)]; }
+  const std::vector<int> threads;  // of the scheduler, by rank
   std::shared_ptr<Scheduler> scheduler;
   SimOptions options;
   SimWays ways;
@@ -111,7 +121,7 @@ class SimTransport final : public Transport, private HostMemory, private MoveTim
     if (!to.empty()) std::memcpy(to.data(), reinterpret_cast<const void*>(address), to.size());
     return true;  // ranks are threads of one process
   }
-  void notify(int peer) noexcept override { state_->scheduler->wake(peer); }
+  void notify(int peer) noexcept override { state_->scheduler->wake(state_->thread_of(peer)); }
   // MoveTimes:
   TimePoint last_moved(int peer) const noexcept override {
     return state_->ways.last_moved(rank_, peer);
@@ -147,7 +157,7 @@ Work SimTransport::send(int peer, Tag tag, std::span<const std::byte> bytes) {
   }
   const TimePoint when = state_->arrival(rank_, peer, tag, bytes.size());
   const auto arrive = [state = state_, peer, message] { state->arrive(peer, message); };
-  if (when != TimePoint::max()) state_->scheduler->at(peer, when, arrive, true);
+  if (when != TimePoint::max()) state_->scheduler->at(state_->thread_of(peer), when, arrive, true);
   return work;
 }
 
@@ -203,19 +213,20 @@ void SimTransport::leave() {
     const TimePoint end_sent = std::max(scheduler.now() + state_->options.alpha, end().last_sent);
     const TimePoint when = state_->ways.through(rank_, peer, end_sent);
     const auto left = [state = state_, peer, rank = rank_] { state->peer_left(peer, rank); };
-    if (when != TimePoint::max()) scheduler.at(peer, when, left, true);
+    if (when != TimePoint::max()) scheduler.at(state_->thread_of(peer), when, left, true);
   }
 }
 
 }  // namespace
 
 SimNetwork::State::State(std::shared_ptr<Scheduler> its_scheduler, const SimOptions& its_options,
-                         int size)
-    : scheduler(std::move(its_scheduler)),
+                         std::vector<int> its_threads)
+    : threads(std::move(its_threads)),
+      scheduler(std::move(its_scheduler)),
       options(its_options),
       ways(*scheduler, options.faults),
-      ends(static_cast<std::size_t>(size)) {
-  for (auto& end : ends) end.gone.resize(static_cast<std::size_t>(size));
+      ends(threads.size()) {
+  for (Endpoint& end : ends) end.gone.assign(threads.size(), false);
 }
 
 TimePoint SimNetwork::State::arrival(int from, int to, Tag tag, std::size_t bytes) {
@@ -282,7 +293,7 @@ void SimNetwork::State::match(int to, const Posted& posted,
       std::erase(ends[static_cast<std::size_t>(message->from)].waiting, message);
       message->source->complete();
     };
-    if (when != TimePoint::max()) scheduler->at(message->from, when, taken, true);
+    if (when != TimePoint::max()) scheduler->at(thread_of(message->from), when, taken, true);
   }
   if (posted.bytes.size() != message->bytes.size()) {
     posted.source.fail(length_mismatch(to, message->from, message->tag, posted.bytes.size(),
@@ -360,7 +371,7 @@ SimNetwork::SimNetwork(int size, SimOptions options)
           size, Scheduler::Options{.seed = options.seed,
                                    .charge_computing = options.charge_computing,
                                    .early_deliveries = !options.one_link})),
-      state_(std::make_shared<State>(scheduler_, options, size)) {
+      state_(std::make_shared<State>(scheduler_, options, all_below(size))) {
   for (const SimWays::Break& one : state_->ways.breaks()) {
     scheduler_->at(
         one.rank, one.when, [state = state_.get(), one] { state->peer_left(one.rank, one.peer); },
@@ -372,10 +383,14 @@ SimNetwork::SimNetwork(int size, SimOptions options)
   });
 }
 
+SimNetwork::SimNetwork(const SimNetwork& base, std::vector<int> threads)
+    : scheduler_(base.scheduler_),
+      state_(std::make_shared<State>(scheduler_, base.state_->options, std::move(threads))) {}
+
 SimNetwork::~SimNetwork() = default;
 
 std::shared_ptr<Waiter> SimNetwork::waiter(int rank) const {
-  return make_sim_waiter(scheduler_, rank);
+  return make_sim_waiter(scheduler_, state_->thread_of(rank));
 }
 
 std::shared_ptr<Transport> SimNetwork::transport(int rank) {

@@ -37,6 +37,9 @@ SimOptions cluster(Duration alpha, double bytes_per_second);
 class SimNetwork {
  public:
   explicit SimNetwork(int size, SimOptions options = {});
+  /// Another group, with the same options, of some threads of `base`, which is running: rank r is the
+  /// thread threads[r]. Faults are those of the base's options, counted from now.
+  SimNetwork(const SimNetwork& base, std::vector<int> threads);
   ~SimNetwork();
 
   /// Runs body(rank) on one thread per rank, one at a time, until all have returned.

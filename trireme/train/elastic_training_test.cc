@@ -1,0 +1,146 @@
+// Elastic trainings on the simulated network: whatever is killed and whenever, the weights are those
+// of the run that was not disturbed. TRIREME_ELASTIC_RUNS: how many runs of each kind.
+#include <ATen/Functions.h>
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+
+#include "trireme/checkpoint/checkpointer.h"
+#include "trireme/kernel/assignment.h"
+#include "trireme/models/mlp.h"
+#include "trireme/strategy/strategy.h"
+#include "trireme/tensor/random.h"
+#include "trireme/train/elastic_cluster.h"
+
+namespace trireme::train_test {
+namespace {
+
+constexpr std::uint32_t kMicroBatches = 12;
+constexpr long kSteps = 10;
+constexpr std::int64_t kWidth = 6, kClasses = 4;
+
+MicroBatch micro_batch(std::int64_t step, std::uint32_t index) {
+  at::Tensor features = at::empty({2, kWidth}, at::kFloat);
+  tensor::fill_uniform(features, 7, std::to_string(step) + "/" + std::to_string(index), -1, 1);
+  return {.index = index,
+          .first_sample = 2 * index,
+          .count = 2,
+          .fields = {{"features", features},
+                     {"targets", at::remainder(at::arange(2) + index, kClasses).to(at::kLong)}}};
+}
+
+Batch batch_of(const Job& job, std::int64_t step) {
+  Batch batch{.total = kMicroBatches, .global_count = 2 * kMicroBatches, .step = step};
+  for (const std::uint32_t i : leaves_of(job.assignment(), kMicroBatches, job.rank()))
+    batch.micro.push_back(micro_batch(step, i));
+  return batch;
+}
+
+// Trains to the end, in whatever epochs; the hash of the weights.
+std::string train(Job& job, const std::string& sync, int memory,
+                  const std::function<void()>& at_step) {
+  std::string hash;
+  run_elastic(job, [&] {
+    Strategy strategy(job, models::make_mlp({.widths = {kWidth, 8, kClasses}}),
+                      {.sync = sync, .clip = 0.5, .bucket_bytes = 1024},
+                      AdamW{.learning_rate = 0.01});
+    Checkpointer checkpointer(job, ::testing::TempDir() + "no-checkpoints",
+                              {.every = 0, .memory = memory, .lock = false});
+    checkpointer.add("train", strategy);
+    const long first = job.changes().epoch().number > 0 ? checkpointer.resume() : 0;
+    for (long step = first; step < kSteps; ++step) {
+      at_step();
+      strategy.step(batch_of(job, step), token_loss());
+      checkpointer.after(step);
+    }
+    hash = strategy.weights_hash();
+    return 0;
+  });
+  return hash;
+}
+
+std::string undisturbed(const std::string& sync) {
+  ElasticCluster cluster({.options = {.min = 1, .max = 1}, .ranks = 1});
+  std::string hash;
+  cluster.run([&](Job& job, const auto& at_step) { hash = train(job, sync, 0, at_step); });
+  return hash;
+}
+
+int runs(int usual) {
+  const char* const more = std::getenv("TRIREME_ELASTIC_RUNS");
+  return more != nullptr ? std::atoi(more) : usual;
+}
+
+struct Kind {
+  const char* name;
+  const char* sync;
+  int memory = 0, kills = 0, hangs = 0, spares = 0, min = 1;
+};
+
+class ElasticTraining : public ::testing::TestWithParam<Kind> {};
+
+TEST_P(ElasticTraining, HasTheWeightsOfTheRunThatWasNotDisturbed) {
+  const Kind kind = GetParam();
+  const std::string expected = undisturbed("plain");
+  int deaths = 0, disturbed = 0;
+  for (int seed = 1; seed <= runs(25); ++seed) {
+    ElasticCluster cluster(
+        {.options = {.min = kind.min, .max = 4, .spares = kind.spares, .silence = milliseconds(20)},
+         .ranks = 4,
+         .network = {.seed = static_cast<std::uint64_t>(seed), .shared_memory = seed % 4 == 0},
+         .kills = kind.kills,
+         .hangs = kind.hangs});
+    int ended = 0;
+    cluster.run([&](Job& job, const auto& at_step) {
+      EXPECT_EQ(train(job, kind.sync, kind.memory, at_step), expected) << "seed " << seed;
+      ++ended;
+    });
+    EXPECT_GE(ended, 1) << "seed " << seed << ": " << cluster.trouble();
+    deaths += cluster.deaths();
+    disturbed += cluster.epochs() > 1;
+  }
+  EXPECT_GT(deaths, runs(25));
+  EXPECT_GT(disturbed, runs(25) / 2);
+  RecordProperty("deaths", deaths);
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    With, ElasticTraining,
+    ::testing::Values(
+        Kind{.name = "PlainKills", .sync = "plain", .kills = 4},
+        Kind{.name = "PlainHangs", .sync = "plain", .kills = 1, .hangs = 2},
+        Kind{.name = "PlainSpares", .sync = "plain", .kills = 4, .spares = 1, .min = 3},
+        Kind{.name = "Zero1Kills", .sync = "zero1", .memory = 1, .kills = 3},
+        Kind{.name = "Zero2Kills", .sync = "zero2", .memory = 1, .kills = 3},
+        Kind{.name = "Zero3Kills", .sync = "zero3", .memory = 1, .kills = 3},
+        Kind{.name = "Zero3WithoutCopies", .sync = "zero3", .kills = 2},
+        Kind{.name = "HybridKills", .sync = "hybrid", .memory = 1, .kills = 3}),
+    [](const auto& info) { return std::string(info.param.name); });
+
+TEST(ElasticTraining, GrowsAndShrinksBetweenSteps) {
+  const std::string expected = undisturbed("plain");
+  for (const char* sync : {"plain", "zero3"}) {
+    ElasticCluster cluster({.options = {.min = 1, .max = 4},
+                            .ranks = 2,
+                            .resizes = {{milliseconds(2), 4},
+                                        {milliseconds(14), 3},
+                                        {milliseconds(18), 1},
+                                        {milliseconds(22), 2}}});
+    int ended = 0;
+    cluster.run([&](Job& job, const auto& at_step) {
+      const auto slowly = [&] {
+        at_step();
+        job.waiter()->sleep(milliseconds(3));
+      };
+      EXPECT_EQ(train(job, sync, 0, slowly), expected) << sync;
+      EXPECT_EQ(job.size(), 2);
+      ++ended;
+    });
+    EXPECT_EQ(ended, 2);
+    EXPECT_EQ(cluster.deaths(), 0);
+    EXPECT_GE(cluster.epochs(), 5);
+  }
+}
+
+}  // namespace
+}  // namespace trireme::train_test
