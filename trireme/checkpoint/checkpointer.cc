@@ -163,7 +163,8 @@ struct Checkpointer::Impl {
     known = true;
     noted = steps_done;
     for (const auto& [name, part] : parts) metadata[name] = part->metadata();
-    if (const auto all = voters(); !all.empty()) before = noted - all.front()->steps_ended();
+    if (const auto all = voters(); !all.empty())
+      before = noted - all.front()->steps_ended().value_or(0);
   }
 
   // The state after the last step that has ended here, for the next epoch. Without a StepVoter it is
@@ -177,9 +178,10 @@ struct Checkpointer::Impl {
       if (!copies.confirmed() && job.changes().kept())
         *kept = std::move(static_cast<checkpoint::KeptState&>(*job.changes().kept()));
       copies.move_to(*kept);
-      const std::int64_t ended = before + all.front()->steps_ended();
-      if (ended != noted) note(ended);
-      kept->add(checkpoint::keep(parts, ended, metadata));
+      if (const auto ended = all.front()->steps_ended()) {
+        if (before + *ended != noted) note(before + *ended);
+        kept->add(checkpoint::keep(parts, noted, metadata));
+      }
       job.changes().kept() = std::move(kept);
     } catch (const std::exception&) {
       // The other ranks, or a checkpoint, have it.

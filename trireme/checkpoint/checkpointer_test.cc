@@ -45,7 +45,7 @@ class Voter final : public Saveable, public StepVoter {
   void restored(const std::string& metadata) override { counter.restored(metadata); }
   int stop_signal() const noexcept override { return signal; }
   bool all_ranks_return() const override { return all_return; }
-  std::int64_t steps_ended() const override { return 0; }
+  std::optional<std::int64_t> steps_ended() const override { return 0; }
   Counter counter;
   int signal = 0;
   bool all_return = true;

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 
 namespace trireme::inline v0 {
 
@@ -15,9 +16,10 @@ class StepVoter {
   /// it has no samples in one of them (job/input_plan.h). A checkpoint then waits for the next
   /// step.
   virtual bool all_ranks_return() const = 0;
-  /// Steps that have ended since this object was made: those of which the state has everything. The
-  /// last one may have ended although step() threw, because a rank was lost after the update.
-  virtual std::int64_t steps_ended() const = 0;
+  /// Steps that have ended since this object was made: the state is that after them. The last one may
+  /// have ended although step() threw, because a rank was lost after the update. nullopt: the state
+  /// is that of no step, because a rank was lost between an update and the exchange of weights.
+  virtual std::optional<std::int64_t> steps_ended() const = 0;
 };
 
 }  // namespace trireme::inline v0

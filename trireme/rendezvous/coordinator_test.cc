@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <mutex>
 #include <thread>
 
 #include "trireme/base/error.h"
@@ -443,6 +444,89 @@ TEST(Coordinator, HeartbeatsCarryWhatEveryRankDoes) {
   EXPECT_EQ(table.peers[1].activity.step, 12);
   EXPECT_GE(table.peers[1].activity.since, seconds(3));
   EXPECT_FALSE(table.peers[0].activity.waiting);
+}
+
+// The epochs that a client was told of.
+class Epochs {
+ public:
+  explicit Epochs(CoordinatorClient& client) {
+    client.watch([this](const News& news) {
+      std::lock_guard lock(mutex_);
+      if (news.kind == News::Kind::Epoch) told_.push_back(news.epoch);
+    });
+  }
+  Epoch next() {
+    for (;; Event().wait(milliseconds(1))) {
+      std::lock_guard lock(mutex_);
+      if (told_.size() > read_) return told_[read_++];
+    }
+  }
+
+ private:
+  std::mutex mutex_;
+  std::vector<Epoch> told_;
+  std::size_t read_ = 0;
+};
+
+TEST(ElasticCoordinator, TellsEachProcessTheRanks) {
+  Coordinator coordinator({.size = 3, .secret = kSecret, .members = {0, 1}});
+  CoordinatorClient zero(client_options(coordinator, 0)), two(client_options(coordinator, 2));
+  Epochs to_zero(zero), to_two(two);
+  EXPECT_EQ(to_zero.next(), (Epoch{.members = {0, 1}}));
+  EXPECT_EQ(to_two.next(), (Epoch{.members = {0, 1}}));
+  const Epoch next{.number = 1, .members = {0, 2}, .cause = "rank 1 was killed"};
+  coordinator.regroup(next);
+  EXPECT_EQ(to_zero.next(), next);
+  EXPECT_EQ(to_two.next(), next);
+  two.stop_watching();
+  zero.stop_watching();
+}
+
+TEST(ElasticCoordinator, AnExchangeOfAnEarlierEpochFails) {
+  Coordinator coordinator({.size = 3, .secret = kSecret, .members = {0, 1}});
+  CoordinatorClient zero(client_options(coordinator, 0));
+  const CoordinatorClient::Group first{.members = {0, 1}, .epoch = 0};
+  std::thread waits([&] {
+    EXPECT_EQ(error_of([&] { zero.exchange("a", "", seconds(20), first); }).exit_code, 160);
+  });
+  coordinator.regroup({.number = 1, .members = {0, 2}, .cause = "rank 1 was killed"});
+  waits.join();
+  EXPECT_THAT(error_of([&] { zero.exchange("a", "", seconds(20), first); }).sentence,
+              HasSubstr("rank 1 was killed"));
+  CoordinatorClient two(client_options(coordinator, 2));
+  const CoordinatorClient::Group second{.members = {0, 2}, .epoch = 1};
+  std::thread other([&] { two.exchange("a", "two", seconds(20), second); });
+  EXPECT_THAT(zero.exchange("a", "zero", seconds(20), second), ElementsAre("zero", "two"));
+  other.join();
+}
+
+TEST(ElasticCoordinator, AForgottenProcessIsAStrangerAndMayComeAgain) {
+  Coordinator coordinator({.size = 2, .secret = kSecret, .members = {0, 1}});
+  CoordinatorClient old(client_options(coordinator, 1));
+  coordinator.forget(1);
+  EXPECT_EQ(error_of([&] { old.heartbeat({}, seconds(5)); }).exit_code, 11);
+  const CoordinatorClient again(client_options(coordinator, 1));
+}
+
+// A build or a model that differs is refused without ending the job of the others.
+TEST(ElasticCoordinator, RefusesANewcomerThatDiffersAlone) {
+  Coordinator coordinator({.size = 2, .secret = kSecret, .members = {0}});
+  ClientOptions options = client_options(coordinator, 0);
+  options.identity = "model = a";
+  const CoordinatorClient zero(options);
+  options.rank = 1;
+  options.identity = "model = b";
+  EXPECT_EQ(error_of([&] { const CoordinatorClient one(options); }).exit_code, 10);
+  EXPECT_FALSE(coordinator.first_failure());
+}
+
+TEST(ElasticCoordinator, NamesRanksThatFallSilent) {
+  Coordinator coordinator({.size = 3, .secret = kSecret, .members = {0, 1}});
+  CoordinatorClient zero(client_options(coordinator, 0)), two(client_options(coordinator, 2));
+  zero.heartbeat({}, seconds(5));
+  EXPECT_THAT(coordinator.silent(std::chrono::hours(1)), ElementsAre());
+  while (coordinator.silent(milliseconds(5)).empty()) Event().wait(milliseconds(1));
+  EXPECT_THAT(coordinator.silent(milliseconds(5)), ElementsAre(0)) << "2 is no rank, 1 not there";
 }
 
 }  // namespace

@@ -317,7 +317,9 @@ std::int64_t DataParallel::skipped_steps() const noexcept { return impl_->guards
 double DataParallel::gradient_norm() const noexcept { return impl_->gradient_norm; }
 int DataParallel::stop_signal() const noexcept { return impl_->engine.stop_signal(); }
 bool DataParallel::all_ranks_return() const { return impl_->all_return; }
-std::int64_t DataParallel::steps_ended() const { return impl_->engine.steps_ended(); }
+std::optional<std::int64_t> DataParallel::steps_ended() const {
+  return impl_->engine.steps_ended();
+}
 
 std::string DataParallel::weights_hash() { return impl_->trained.weights_hash(); }
 

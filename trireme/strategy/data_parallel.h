@@ -110,7 +110,7 @@ class DataParallel final : public Saveable, public StepVoter {
   /// != 0: all ranks learned in the last batch's vote that the job must stop (130, 143).
   int stop_signal() const noexcept override;
   bool all_ranks_return() const override;
-  std::int64_t steps_ended() const override;
+  std::optional<std::int64_t> steps_ended() const override;
   /// SHA-256 over parameters and buffers, as `trireme inspect --hash` (base/weights_hash.h).
   std::string weights_hash();
 

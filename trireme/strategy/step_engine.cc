@@ -154,8 +154,10 @@ double StepEngine::clipping(double norm) const {
 
 void StepEngine::update(double scale) {
   const auto span = traced(env_, "optimizer");
+  updating_ = true;
   parts_.target.update(scale);
   parts_.sync.publish().wait();
+  updating_ = false;
   ended_ = begun_;
 }
 

@@ -103,7 +103,9 @@ class StepEngine {
   int stop_signal() const noexcept { return stop_signal_; }
   std::int64_t step() const noexcept { return step_; }
   /// StepVoter::steps_ended().
-  std::int64_t steps_ended() const noexcept { return ended_; }
+  std::optional<std::int64_t> steps_ended() const noexcept {
+    return updating_ ? std::nullopt : std::optional(ended_);
+  }
 
  private:
   bool local() const { return parts_.local != nullptr && parts_.local->local(); }
@@ -127,6 +129,7 @@ class StepEngine {
   bool checked_ = false;  // check_first_gradients() was called
   int stop_signal_ = 0;
   std::int64_t begun_ = 0, ended_ = 0;  // steps
+  bool updating_ = false;
   bool failed_ = false;
   int exceptions_ = std::uncaught_exceptions();
 };

@@ -158,7 +158,7 @@ class Strategy final : public Saveable, public StepVoter {
   /// StepResult::stop_signal of the last step.
   int stop_signal() const noexcept override;
   bool all_ranks_return() const override { return true; }
-  std::int64_t steps_ended() const override;
+  std::optional<std::int64_t> steps_ended() const override;
   /// Forward only, no dropout: the mean loss over these batches, the same bits on every rank. Where
   /// ranks train separate copies (local_sgd ...), that of their common model; the copies do not
   /// change.

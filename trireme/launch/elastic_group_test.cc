@@ -1,0 +1,139 @@
+#include "trireme/launch/elastic_group.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "trireme/base/error.h"
+
+namespace trireme::inline v0::launch {
+namespace {
+
+using std::chrono::hours;
+using std::chrono::seconds;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+constexpr TimePoint kStart{};
+
+TEST(ElasticGroup, GoesOnWithTheRanksThatAreLeft) {
+  ElasticGroup group({.min = 1, .max = 3}, 3);
+  EXPECT_THAT(group.first_processes(), ElementsAre(0, 1, 2));
+  const auto decision = group.lost(1, "rank 1 was killed", true, kStart);
+  ASSERT_TRUE(decision.epoch);
+  EXPECT_EQ(decision.epoch->number, 1u);
+  EXPECT_THAT(decision.epoch->members, ElementsAre(0, 2));
+  EXPECT_FALSE(decision.epoch->at_step_end);
+  EXPECT_THAT(decision.line, HasSubstr("rank 1 was killed; the job goes on with 2 ranks"));
+  ASSERT_EQ(decision.starts.size(), 1u);
+  EXPECT_EQ(decision.starts[0].process, 1);
+  EXPECT_EQ(decision.starts[0].delay, Duration::zero());
+}
+
+TEST(ElasticGroup, TakesANewProcessUpAtAStepsEnd) {
+  ElasticGroup group({.min = 1, .max = 3}, 3);
+  group.lost(1, "", true, kStart);
+  const auto decision = group.joined(1);
+  ASSERT_TRUE(decision.epoch);
+  EXPECT_TRUE(decision.epoch->at_step_end);
+  EXPECT_THAT(decision.epoch->members, ElementsAre(0, 1, 2));
+}
+
+TEST(ElasticGroup, ASpareTakesThePlaceAtOnce) {
+  ElasticGroup group({.min = 2, .max = 2, .spares = 1}, 2);
+  EXPECT_THAT(group.first_processes(), ElementsAre(0, 1, 2));
+  EXPECT_FALSE(group.joined(2).epoch);
+  const auto decision = group.lost(0, "", true, kStart);
+  ASSERT_TRUE(decision.epoch);
+  EXPECT_THAT(decision.epoch->members, ElementsAre(1, 2));
+  EXPECT_FALSE(group.joined(0).epoch);  // the new spare
+}
+
+TEST(ElasticGroup, WaitsBelowTheMinimum) {
+  ElasticGroup group({.min = 2, .max = 2}, 2);
+  const auto waits = group.lost(1, "rank 1 was killed", true, kStart);
+  ASSERT_TRUE(waits.epoch);
+  EXPECT_THAT(waits.epoch->members, IsEmpty());
+  EXPECT_THAT(waits.line, HasSubstr("waits for 1 process"));
+  EXPECT_FALSE(waits.give_up);
+  const auto goes_on = group.joined(1);
+  ASSERT_TRUE(goes_on.epoch);
+  EXPECT_FALSE(goes_on.epoch->at_step_end);  // nobody is in a step
+  EXPECT_THAT(goes_on.epoch->members, ElementsAre(0, 1));
+}
+
+TEST(ElasticGroup, GivesUpIfNobodyComesAndSaysWhy) {
+  ElasticGroup group({.min = 2, .max = 2, .restarts = 1}, 2);
+  EXPECT_FALSE(group.lost(1, "", true, kStart).give_up);
+  EXPECT_TRUE(group.joined(1).epoch);
+  const auto decision = group.lost(1, "rank 1 was killed", true, kStart + seconds(60));
+  EXPECT_TRUE(decision.give_up);
+  EXPECT_THAT(decision.line, HasSubstr("after 1 restart within an hour"));
+  EXPECT_THAT(decision.line, HasSubstr("fewer than elastic.min = 2"));
+}
+
+TEST(ElasticGroup, CountsRestartsOfTheLastHour) {
+  ElasticGroup group({.min = 1, .max = 2, .restarts = 1}, 2);
+  EXPECT_EQ(group.lost(1, "", true, kStart).starts.size(), 1u);
+  group.joined(1);
+  EXPECT_EQ(group.lost(1, "", true, kStart + hours(2)).starts.size(), 1u);
+}
+
+TEST(ElasticGroup, WaitsLongerEachTimeThatAProcessEndsSoon) {
+  ElasticGroup group({.min = 1, .max = 2}, 2);
+  TimePoint now = kStart;
+  for (const Duration expected :
+       {Duration::zero(), Duration(seconds(1)), Duration(seconds(2)), Duration(seconds(4))}) {
+    const auto decision = group.lost(1, "", true, now);
+    ASSERT_EQ(decision.starts.size(), 1u);
+    EXPECT_EQ(decision.starts[0].delay, expected);
+    group.joined(1);
+    now += decision.starts[0].delay + seconds(2);
+  }
+  EXPECT_EQ(group.lost(1, "", true, now + seconds(60)).starts[0].delay, Duration::zero());
+}
+
+TEST(ElasticGroup, AnErrorOfItsOwnIsNotRepeated) {
+  ElasticGroup group({.min = 1, .max = 2}, 2);
+  group.lost(1, "", true, kStart);
+  const auto decision = group.lost(1, "rank 1 ended with exit code 10", false, kStart);
+  EXPECT_THAT(decision.starts, IsEmpty());
+  EXPECT_FALSE(decision.epoch);
+  EXPECT_FALSE(decision.give_up);
+}
+
+TEST(ElasticGroup, GrowsAndShrinksWhenAsked) {
+  ElasticGroup group({.min = 1, .max = 4}, 2);
+  const auto more = group.resize(4, kStart);
+  EXPECT_FALSE(more.epoch);
+  ASSERT_EQ(more.starts.size(), 2u);
+  EXPECT_THAT(group.joined(2).epoch->members, ElementsAre(0, 1, 2));
+  EXPECT_THAT(group.joined(3).epoch->members, ElementsAre(0, 1, 2, 3));
+  const auto fewer = group.resize(1, kStart);
+  ASSERT_TRUE(fewer.epoch);
+  EXPECT_TRUE(fewer.epoch->at_step_end);
+  EXPECT_THAT(fewer.epoch->members, ElementsAre(0));
+  const auto again = group.resize(2, kStart);  // a process waits already
+  EXPECT_THAT(again.starts, IsEmpty());
+  EXPECT_THAT(again.epoch->members, ElementsAre(0, 1));
+  EXPECT_THAT(group.resize(5, kStart).line, HasSubstr("elastic allows 1 to 4"));
+}
+
+TEST(ElasticGroup, KeepsWholeCopiesOfTheModel) {
+  ElasticGroup group({.min = 2, .max = 6, .multiple = 2}, 4);
+  const auto decision = group.lost(0, "", true, kStart);
+  EXPECT_THAT(decision.epoch->members, ElementsAre(1, 2));  // process 3 waits
+  EXPECT_THAT(group.joined(0).epoch->members, ElementsAre(0, 1, 2, 3));
+  EXPECT_THAT(group.resize(3, kStart).line, HasSubstr("in multiples of 2"));
+}
+
+TEST(ElasticGroup, RefusesNumbersThatContradict) {
+  EXPECT_THROW(ElasticGroup({.min = 3, .max = 2}, 2), ConfigError);
+  EXPECT_THROW(ElasticGroup({.min = 2, .max = 4}, 1), ConfigError);
+  EXPECT_THROW(ElasticGroup({.min = 1, .max = 4}, 5), ConfigError);
+  EXPECT_THROW(ElasticGroup({.min = 0, .max = 4}, 2), ConfigError);
+  EXPECT_THROW(ElasticGroup({.min = 2, .max = 4, .multiple = 2}, 3), ConfigError);
+}
+
+}  // namespace
+}  // namespace trireme::inline v0::launch
