@@ -77,6 +77,10 @@ ElasticSettings elastic_of(const config::Config& config) {
     refuse("elastic.min = " + std::to_string(settings.min) +
                " is more than elastic.max = " + std::to_string(settings.max),
            "Exchange them.");
+  if (!settings.on() && config.integer("checkpoint.memory") > 0)
+    refuse("checkpoint.memory = " + std::to_string(config.integer("checkpoint.memory")) +
+               " in a job that is not elastic, where nobody would read the copies",
+           "Leave it out, or set elastic.min.");
   return settings;
 }
 

@@ -90,6 +90,7 @@ void Report::regrouped(const Regrouping& change) {
                     .set("epoch", change.epoch)
                     .set("ranks", static_cast<long>(change.ranks))
                     .set("cause", change.cause)
+                    .set("steps_repeated", change.steps_repeated)
                     .set("seconds", change.seconds)
                     .set("time", observe::wall_seconds()));
   progress_.line("after step " + grouped(change.step) + ": " + change.cause + "; " +

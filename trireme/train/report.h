@@ -53,7 +53,8 @@ class Report {
     long step = 0, epoch = 0;
     int ranks = 0;
     std::string cause;
-    double seconds = 0;  // from the news to the end of that step
+    long steps_repeated = 0;  // that had been done, and are done again
+    double seconds = 0;       // from the news to the end of that step
   };
   void regrouped(const Regrouping& change);
   /// All ranks skipped this step.

@@ -109,6 +109,7 @@ class Trainer {
     if (spec_.trial) return run_trial();
     const bool regrouped = joined_.changes().epoch().number > 0;
     const long first = spec_.resume || regrouped ? checkpointer_.resume() : 0;
+    if (regrouped && leads_) past_ = observe::read_history(folder_.events());
     if (!own_) check_counts(first, batches_.position(), strategy_.metadata());
     Report report(folder_, report_options(first));
     if (leads_ && settings_.max_time)  // the others learn of the stop from the vote
@@ -162,19 +163,29 @@ class Trainer {
 
   // After the ranks have changed, the run's events say what has been done.
   void take_up(Report& report, long first) {
-    const observe::History past =
-        leads_ ? observe::read_history(folder_.events()) : observe::History();
-    if (!past.validation.empty()) {
-      outcome_.first_validation = past.validation.front().second;
-      outcome_.last_validation = past.validation.back().second;
+    if (const long repeated = steps_repeated(first); repeated > 1)
+      report.line("the job goes back from step " + grouped(first + repeated) + " to step " +
+                  grouped(first) +
+                  ": the lost ranks had parts of the state that no other has (checkpoint.memory)");
+    if (!past_.validation.empty()) {
+      outcome_.first_validation = past_.validation.front().second;
+      outcome_.last_validation = past_.validation.back().second;
     }
-    if (past.trigram) report.trigram(*past.trigram);
+    if (past_.trigram) report.trigram(*past_.trigram);
     const auto every = settings_.validate_every;
-    const bool due = leads_ && every > 0 && first % every == 0 &&
-                     (past.validation.empty() || past.validation.back().first < first);
+    const bool due =
+        leads_ && every > 0 && first % every == 0 &&
+        (past_.validation.empty() || past_.validation.back().first < static_cast<double>(first));
     if (largest(due) == 0) return;
     outcome_.last_validation = validate(report, first);
     if (outcome_.last_validation) early_stop_.judge(first, *outcome_.last_validation);
+  }
+
+  // Steps in the events after `first`, which are done again.
+  long steps_repeated(long first) const {
+    return past_.training.empty()
+               ? 0
+               : std::max(0l, static_cast<long>(past_.training.back().first) - first);
   }
 
   void tell_regrouping(Report& report, long first) {
@@ -183,6 +194,7 @@ class Trainer {
                       .epoch = static_cast<long>(epoch.number),
                       .ranks = joined_.size(),
                       .cause = epoch.cause,
+                      .steps_repeated = steps_repeated(first),
                       .seconds = seconds(steady_now() - joined_.changes().told())});
   }
 
@@ -444,6 +456,7 @@ class Trainer {
   TimePoint began_{};
   std::vector<double> step_seconds_;
   double validation_seconds_ = 0;
+  observe::History past_;                // of the run's events before the ranks changed; rank 0
   std::optional<TrigramCount> trigram_;  // while it counts; rank 0
 };
 

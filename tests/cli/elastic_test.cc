@@ -1,0 +1,143 @@
+// Elastic trainings whose processes are killed, stopped and asked for, as real processes.
+#include <gmock/gmock.h>
+
+#include "tests/cli/failover.h"
+
+namespace trireme::testing {
+namespace {
+
+using ::testing::HasSubstr;
+
+class Elastic : public FailOver {
+ protected:
+  Command elastic(int ranks, const std::string& run, std::vector<std::string> more) const {
+    std::vector<std::string> arguments = {"train", config_,   "--out",
+                                          run,     "--ranks", std::to_string(ranks)};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    return trireme_command(arguments).in(folder_.path());
+  }
+  void SetUp() override {
+    config_ = tiny_config(folder_, "steps = 1500\nvalidate_every = 500\nschedule = \"constant\"\n");
+    const CommandResult result = elastic(1, "alone", {}).run();
+    ASSERT_EQ(result.code, 0) << result.out << result.err;
+  }
+  void expect_undisturbed(const CommandResult& result, const std::string& run) const {
+    EXPECT_EQ(result.code, 0) << result.out << result.err;
+    EXPECT_EQ(result.left_behind, 0);
+    EXPECT_EQ(hash(run), hash("alone"));
+    EXPECT_EQ(step_seconds(run).size(), 1500u) << "each step once in the events";
+  }
+  // The events of changes of the ranks.
+  std::vector<nlohmann::json> changes(const std::string& run) const {
+    std::vector<nlohmann::json> all;
+    std::ifstream events(folder_.file(run + "/events.jsonl"));
+    for (std::string line; std::getline(events, line);)
+      if (auto event = nlohmann::json::parse(line); event.value("event", "") == "regrouped")
+        all.push_back(std::move(event));
+    return all;
+  }
+  std::string config_;
+};
+
+TEST_F(Elastic, GoesOnWithoutALostRankAndWithItAgain) {
+  auto job = elastic(3, "run", {"--elastic", "1:3"}).start();
+  ASSERT_TRUE(job.wait_for("expected time")) << job.output();
+  kill_process(job, "worker", 1);
+  ASSERT_TRUE(job.wait_for("process 1 has come")) << job.output();
+  kill_process(job, "worker", 0);  // rank 0, which writes
+  ASSERT_TRUE(job.wait_for("process 0 has come")) << job.output();
+  const CommandResult result = job.wait(120);
+  expect_undisturbed(result, "run");
+  EXPECT_THAT(result.err,
+              HasSubstr("rank 1 was killed by signal 9 (SIGKILL); the job goes on with 2 ranks."));
+  const auto all = changes("run");
+  ASSERT_GE(all.size(), 2u);
+  EXPECT_EQ(all[0].at("ranks"), 2);
+  EXPECT_EQ(all[0].at("steps_repeated"), 0);
+  std::printf("went on after %.3f s\n", all[0].at("seconds").get<double>());
+}
+
+TEST_F(Elastic, KeepsTheShardsOfALostRankInMemory) {
+  for (const char* sync : {"zero1", "zero3"}) {
+    auto job = elastic(3, sync,
+                       {"--elastic", "1:3", "--set", "checkpoint.memory=1", "--set",
+                        "checkpoint.every=0", "--set", std::string("parallel.sync=") + sync})
+                   .start();
+    ASSERT_TRUE(job.wait_for("expected time")) << job.output();
+    kill_process(job, "worker", 2);
+    ASSERT_TRUE(job.wait_for("process 2 has come")) << job.output();
+    const CommandResult result = job.wait(120);
+    expect_undisturbed(result, sync);
+    EXPECT_THAT(result.out, ::testing::Not(HasSubstr("goes back"))) << sync;
+  }
+}
+
+// Without copies the job goes back to its checkpoint by itself.
+TEST_F(Elastic, GoesBackToACheckpointIfALostRankHadTheOnlyShards) {
+  auto job =
+      elastic(2, "run",
+              {"--elastic", "1:2", "--set", "parallel.sync=zero3", "--set", "checkpoint.every=100"})
+          .start();
+  ASSERT_TRUE(job.wait_for("step 130 of")) << job.output();
+  kill_process(job, "worker", 1);
+  const CommandResult result = job.wait(120);
+  expect_undisturbed(result, "run");
+  EXPECT_THAT(result.out, HasSubstr("goes back"));
+}
+
+TEST_F(Elastic, ASpareTakesTheLostRanksPlace) {
+  auto job = elastic(2, "run", {"--spares", "1", "--restarts", "0"}).start();
+  ASSERT_TRUE(job.wait_for("expected time")) << job.output();
+  kill_process(job, "worker", 1);
+  const CommandResult result = job.wait(120);
+  expect_undisturbed(result, "run");
+  EXPECT_THAT(result.err, HasSubstr("the job goes on with 2 ranks"));
+}
+
+TEST_F(Elastic, GrowsAndShrinksWhenAsked) {
+  auto job = elastic(2, "run", {"--elastic", "1:4"}).start();
+  ASSERT_TRUE(job.wait_for("expected time")) << job.output();
+  const auto resize = [&](int ranks) {
+    const CommandResult result =
+        trireme_command({"resize", "run", std::to_string(ranks)})
+            .in(folder_.path())
+            .start()
+            .wait_beside_others();
+    EXPECT_EQ(result.code, 0) << result.err;
+  };
+  resize(4);
+  ASSERT_TRUE(job.wait_for("the job goes on with 4 ranks")) << job.output();
+  resize(1);
+  ASSERT_TRUE(job.wait_for("1 rank went on")) << job.output();
+  const CommandResult result = job.wait(120);
+  expect_undisturbed(result, "run");
+}
+
+TEST_F(Elastic, GivesUpWithTheReason) {
+  auto job = elastic(2, "run", {"--elastic", "2:2", "--restarts", "0"}).start();
+  ASSERT_TRUE(job.wait_for("expected time")) << job.output();
+  kill_process(job, "worker", 1);
+  const CommandResult result = job.wait(60);
+  EXPECT_EQ(result.code, 137) << result.out << result.err;
+  EXPECT_EQ(result.left_behind, 0);
+  EXPECT_THAT(result.err, HasSubstr("fewer than elastic.min = 2"));
+}
+
+TEST_F(Elastic, RefusesWhatCannotBeElastic) {
+  const auto refusal = [&](const std::vector<std::string>& more) {
+    const CommandResult result = elastic(2, "refused", more).run();
+    EXPECT_EQ(result.code, 2) << result.out << result.err;
+    return result.err;
+  };
+  EXPECT_THAT(refusal({"--elastic", "3:4"}), HasSubstr("the job starts with 2 ranks"));
+  EXPECT_THAT(refusal({"--elastic", "2:1"}), HasSubstr("elastic"));
+  EXPECT_THAT(refusal({"--elastic", "some"}), HasSubstr("MIN:MAX"));
+  EXPECT_THAT(refusal({"--elastic", "1:2", "--transport", "mpi"}), HasSubstr("MPI world"));
+  EXPECT_THAT(refusal({"--elastic", "1:2", "--set", "parallel.sync=gossip"}), HasSubstr("gossip"));
+  EXPECT_THAT(refusal({"--elastic", "1:2", "--servers", "1"}), HasSubstr("server"));
+  EXPECT_THAT(refusal({"--elastic", "1:4000"}), HasSubstr("micro-batch"));
+  EXPECT_THAT(refusal({"--set", "checkpoint.memory=1"}), HasSubstr("elastic"));
+}
+
+}  // namespace
+}  // namespace trireme::testing
