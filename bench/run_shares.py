@@ -75,7 +75,7 @@ def measure(options):
 def main():
     options = parse()
     found, shares = measure(options)
-    rows = ["| programs beside rank 1 | step, equal shares | step, auto | auto / equal | shares |", "|---:|---:|---:|---:|---|"]
+    rows = ["| programs on the core | step, equal shares | step, auto | auto / equal | shares |", "|---:|---:|---:|---:|---|"]
     figures = []
     for count, kinds in found.items():
         equal, own = statistics.median(kinds["equal"]), statistics.median(kinds["auto"])

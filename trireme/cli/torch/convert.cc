@@ -40,7 +40,8 @@ void refuse_other_training(const std::string& before, const std::string& now,
 
 // The keys of the layout. Axes that are not named are 1. What only the layout before could have
 // falls back to its default.
-std::vector<std::string> assignments_of(const ConvertOptions& options) {
+std::vector<std::string> assignments_of(const ConvertOptions& options,
+                                        const config::Schema& schema) {
   const auto number = [](const char* key, int value) {
     return std::string(key) + "=" + std::to_string(value);
   };
@@ -53,7 +54,11 @@ std::vector<std::string> assignments_of(const ConvertOptions& options) {
                                   number("parallel.shard", options.shard),
                                   "parallel.data=0",
                                   "batch.shares=equal"};
-  if (options.pipeline == 1) set.insert(set.end(), {"parallel.schedule=1f1b", "parallel.chunks=0"});
+  if (options.pipeline == 1) {
+    set.push_back("parallel.schedule=" +
+                  std::get<std::string>(schema.find("parallel.schedule")->fallback));
+    set.emplace_back("parallel.chunks=0");
+  }
   if (options.tensor == 1) set.emplace_back("parallel.sequence=false");
   set.insert(set.end(), options.set.begin(), options.set.end());
   return set;
@@ -97,7 +102,7 @@ int convert(const ConvertOptions& options, const Program& program) {
                             .ranks = options.ranks,
                             .under_mpirun = false,
                             .predicts_time = false,
-                            .set = assignments_of(options)};
+                            .set = assignments_of(options, before.schema())};
   TrainingJob job = prepare(wanted);
   const auto changes = train::check_changes(job.config, job.corpus->hash(), folder, {});
   restore_sources(job.config, before);
