@@ -39,8 +39,9 @@ class Helpers : public ::testing::Test {
     for (std::string line; std::getline(text, line);) {
       Json event = Json::parse(line);
       if (event.at("event") != kind) continue;
-      for (const char* time : {"step_seconds", "tokens_per_second", "communication_seconds",
-                               "input_seconds", "model_flops_utilization", "trigram_loss"})
+      for (const char* time :
+           {"step_seconds", "tokens_per_second", "communication_seconds", "input_seconds",
+            "model_flops_utilization", "trigram_loss", "last_rank", "behind_seconds"})
         event.erase(time);
       all.push_back(std::move(event));
     }

@@ -50,7 +50,7 @@ class Bash(unittest.TestCase):
         for name in ("bench", "launch", "show", "verify", "compare", "completion"):
             self.assertIn(name, self.candidates(""))
         self.assertEqual(self.candidates("ver"), ["verify"])
-        self.assertNotIn("convert", self.candidates(""))
+        self.assertNotIn("tokenize", self.candidates(""))
         self.assertEqual(sorted(self.candidates("bench", "")), ["comm", "scale", "server"])
         self.assertIn("schedule", self.candidates("show", ""))
 

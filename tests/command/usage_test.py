@@ -32,7 +32,7 @@ class Usage(unittest.TestCase):
             self.assertIn("did you mean train?", self.refused("tarin", "x.toml", "--ranks", "2"))
 
     def test_a_command_that_is_not_there_is_known(self):
-        self.assertIn("convert is not in this version", self.refused("convert", "a", "--to", "b"))
+        self.assertIn("tokenize is not in this version", self.refused("tokenize", "a", "--to", "b"))
         if not WITH_LIBTORCH:
             for words in (("train", "x.toml"), ("show", "zero3", "--ranks", "2")):
                 self.assertIn("was built without LibTorch", self.refused(*words))

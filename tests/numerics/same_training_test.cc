@@ -95,14 +95,15 @@ const std::vector<Case>& lane_cases() {
 
 parallel::ReduceTerms with_algorithm(std::string algorithm) {
   return [algorithm](comm::Communicator& world, std::span<const comm::Term> terms,
-                     std::uint32_t total, Buffer out, std::string_view label) {
-    return world.all_reduce(terms, total, std::move(out), {.label = label, .algorithm = algorithm});
+                     const kernel::LeafShares& leaves, Buffer out, std::string_view label) {
+    return world.all_reduce(terms, leaves, std::move(out),
+                            {.label = label, .algorithm = algorithm});
   };
 }
 
 // Wrong on purpose: each rank adds its terms from left to right, then ranks are added in order.
-Work rank_order_reduce(comm::Communicator& world, std::span<const comm::Term> terms, std::uint32_t,
-                       Buffer out, std::string_view label) {
+Work rank_order_reduce(comm::Communicator& world, std::span<const comm::Term> terms,
+                       const kernel::LeafShares&, Buffer out, std::string_view label) {
   const auto add = [](void* into, const void* from, const Buffer& like) {
     if (like.dtype == DType::F32) {
       for (std::size_t i = 0; i < like.count; ++i)

@@ -33,6 +33,11 @@ float definition(const std::vector<float>& leaves, std::uint32_t a, std::uint32_
 }
 
 int log2_up(std::uint32_t n) { return n < 2 ? 0 : static_cast<int>(std::bit_width(n - 1)); }
+std::vector<std::uint32_t> draw_weights(int ranks) {
+  return *rc::gen::container<std::vector<std::uint32_t>>(static_cast<std::size_t>(ranks),
+                                                         in_range<std::uint32_t>(1, 50))
+              .as("weights");
+}
 std::uint32_t draw_total() { return *in_range<std::uint32_t>(1, 200).as("total"); }
 
 // Magnitudes differ so much that another order of additions gives other bits.
@@ -75,7 +80,9 @@ std::vector<float> run(const LeafPlan& plan, const Leaves& order,
 RC_GTEST_PROP(TreeSumProperty, AnyAssignmentGivesTheBitsOfTheDefinition, ()) {
   const std::vector<float> leaves = *leaf_values().as("leaves");
   const auto total = static_cast<std::uint32_t>(leaves.size());
-  const kernel::Assignment assignment{*in_range(1, 12).as("groups"), *in_range(1, 6).as("members")};
+  kernel::Assignment assignment{*in_range(1, 12).as("groups"), *in_range(1, 6).as("members")};
+  if (*rc::gen::arbitrary<bool>().as("has weights"))
+    assignment.weights = draw_weights(assignment.groups);
   std::vector<int> groups(static_cast<std::size_t>(assignment.groups));
   for (std::size_t i = 0; i < groups.size(); ++i) groups[i] = static_cast<int>(i);
   std::shuffle(groups.begin(), groups.end(), std::mt19937(*rc::gen::arbitrary<unsigned>()));
@@ -84,7 +91,8 @@ RC_GTEST_PROP(TreeSumProperty, AnyAssignmentGivesTheBitsOfTheDefinition, ()) {
   std::map<LeafRange, float> values;
   std::vector<LeafRange> held;
   for (const int group : groups) {
-    const LeafPlan plan = parallel::make_leaf_plan(total, assignment.groups, group);
+    const LeafPlan plan =
+        parallel::make_leaf_plan(shares_of(assignment, total), assignment.groups, group);
     const Leaves order = arrivals(assignment, total, group);
     for (const std::uint32_t leaf : order) ++used[leaf];
     const std::vector<float> slots = run(plan, order, leaves);
@@ -136,6 +144,19 @@ RC_GTEST_PROP(TreeSumProperty, ThePlanCountsTheOpenSumsOfAnyRanks, ()) {
   RC_PRE(total >= static_cast<std::uint32_t>(ranks));
   const plan::Job job{.parameters = 1, .batch = total, .micro = 1, .ranks = ranks};
   RC_ASSERT(plan::make_plan(job).open_sums == parallel::slots_needed(total, ranks));
+}
+
+RC_GTEST_PROP(TreeSumProperty, ThePlanCountsTheOpenSumsOfUnequalShares, ()) {
+  const int ranks = *in_range(1, 20).as("ranks");
+  const std::uint32_t total = draw_total();
+  RC_PRE(total >= static_cast<std::uint32_t>(ranks));
+  const kernel::LeafShares shares(total, draw_weights(ranks));
+  const plan::TrainingPlan plan = plan::make_plan(
+      {.parameters = 1, .batch = total, .micro = 1, .shares = shares.weights, .ranks = ranks});
+  std::uint32_t most = 0;
+  for (int rank = 0; rank < ranks; ++rank) most = std::max(most, shares.of(ranks, rank).count);
+  RC_ASSERT(plan.micro_per_rank == most);
+  RC_ASSERT(plan.open_sums == parallel::slots_needed(shares, ranks));
 }
 
 }  // namespace

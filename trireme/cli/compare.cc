@@ -93,6 +93,11 @@ void read_events(const std::string& path, double last, ComparedRun& run) {
     run.step_seconds.push_back(event.value("step_seconds", 0.0));
     if (event.contains("samples_per_second")) run.items = "samples";
     run.per_second.push_back(event.value(run.items + "_per_second", 0.0));
+    if (event.contains("last_rank")) {
+      ComparedRun::Late& late = run.late[event.value("last_rank", std::int64_t{0})];
+      ++late.steps;
+      late.seconds += event.value("behind_seconds", 0.0);
+    }
     run.communication_seconds.push_back(event.value("communication_seconds", 0.0));
   }
   if (!run.training.empty()) run.steps = static_cast<std::int64_t>(run.training.back().first);
@@ -159,6 +164,14 @@ void print_staleness(const std::vector<ComparedRun>& runs, int width) {
   }
 }
 
+void print_stragglers(const std::vector<ComparedRun>& runs, int width) {
+  bool first = true;
+  for (const ComparedRun& run : runs)
+    if (const std::string text = straggler_text(run); !text.empty())
+      std::printf("%s  %-*s  %s\n", std::exchange(first, false) ? "\nranks that came last\n" : "",
+                  width, run.name.c_str(), text.c_str());
+}
+
 void print(const std::vector<ComparedRun>& runs) {
   std::size_t wide = 3;
   for (const ComparedRun& run : runs) wide = std::max(wide, run.name.size());
@@ -177,6 +190,7 @@ void print(const std::vector<ComparedRun>& runs) {
   }
   if (compares_weights(runs)) print_weights(runs, width);
   print_staleness(runs, width);
+  print_stragglers(runs, width);
   const auto keys = differing_keys(runs);
   std::printf(keys.empty() ? "\nno key differs\n" : "\nkeys that differ\n");
   for (const auto& [key, values] : keys) {

@@ -20,6 +20,12 @@ struct ComparedRun {
   std::vector<std::pair<double, double>> training, validation;  // (step, loss)
   // Per step: seconds, items per second, and seconds spent waiting for communication.
   std::vector<double> step_seconds, per_second, communication_seconds;
+  /// By rank: the steps in which it came last, and its seconds behind the others in these.
+  struct Late {
+    std::int64_t steps = 0;
+    double seconds = 0;
+  };
+  std::map<std::int64_t, Late> late;
   // For a run whose workers train on their own: gradients by staleness, and those that were dropped.
   std::map<std::int64_t, std::int64_t> staleness;
   std::int64_t dropped_gradients = 0;
@@ -35,6 +41,10 @@ std::map<std::string, std::vector<std::string>> differing_keys(
 
 /// The middle of the values (the lower of two); nullopt if there are none.
 std::optional<double> median(std::vector<double> values);
+
+/// "rank 2, in 480 of 500 steps, by 20 ms": the rank for which the others waited longest. Empty if
+/// the run has one rank.
+std::string straggler_text(const ComparedRun& run);
 
 /// The curves of all runs in one plot, as SVG.
 std::string overlaid(const std::vector<ComparedRun>& runs);

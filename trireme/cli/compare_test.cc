@@ -60,6 +60,17 @@ TEST_F(Compare, ReadsTheLogOfALoopOfOnesOwn) {
   EXPECT_EQ(run.items, "samples");
 }
 
+TEST_F(Compare, NamesTheRankThatTheOthersWaitedForLongest) {
+  std::string events;
+  for (int step = 1; step <= 10; ++step)
+    events += "{\"event\":\"step\",\"step\":" + std::to_string(step) +
+              ",\"loss\":5.0,\"step_seconds\":0.1,\"last_rank\":" +
+              (step <= 7 ? "0,\"behind_seconds\":0.001}\n" : "2,\"behind_seconds\":0.02}\n");
+  EXPECT_EQ(straggler_text(read_run(write("late", "", events))),
+            "rank 2, in 3 of 10 steps, by 20 ms");
+  EXPECT_EQ(straggler_text(read_run(write("alone", "", kEvents))), "");
+}
+
 TEST_F(Compare, NamesTheKeysThatDiffer) {
   const std::vector<ComparedRun> runs = {
       read_run(

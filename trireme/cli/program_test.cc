@@ -87,8 +87,7 @@ TEST(Usage, ListsTheCommandsWhenNoneIsNamed) {
 TEST(Usage, KnowsCommandsThatThisProgramLacks) {
   for (const Words& more : {Words{}, Words{"--help"}, Words{"a", "--to", "b"}}) {
     for (const auto& [command, why] :
-         {std::pair<Words, std::string>{{"convert"}, "convert is not in this version"},
-          {{"tokenize"}, "tokenize is not in this version"},
+         {std::pair<Words, std::string>{{"tokenize"}, "tokenize is not in this version"},
           {{"train"}, "train is not in a trireme that was built without LibTorch"},
           {{"show", "zero3"}, "show zero3 is not in a trireme that was built without LibTorch"}}) {
       Words words = command;
@@ -96,7 +95,7 @@ TEST(Usage, KnowsCommandsThatThisProgramLacks) {
       EXPECT_THAT(refused(words), HasSubstr(why));
     }
   }
-  for (const char* hidden : {"convert", "train", "zero3"})
+  for (const char* hidden : {"tokenize", "train", "zero3"})
     EXPECT_THAT(run({"--help"}).out + run({"show", "--help"}).out,
                 Not(HasSubstr(std::string("\n  ") + hidden)));
 }

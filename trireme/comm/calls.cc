@@ -88,9 +88,15 @@ Work Calls::all_reduce(Buffer inout, ReduceOp op, const OpOptions& options) {
 
 Work Calls::all_reduce(std::span<const Term> terms, std::uint32_t total, Buffer out,
                        const OpOptions& options) {
+  return all_reduce(terms, kernel::LeafShares(total), std::move(out), options);
+}
+
+Work Calls::all_reduce(std::span<const Term> terms, const kernel::LeafShares& leaves, Buffer out,
+                       const OpOptions& options) {
+  const std::uint32_t total = leaves.total;
   checks_->reducible(out.dtype, ReduceOp::Sum, "all_reduce");
   checks_->require(total > 0, "all_reduce", "a sum of no leaves");
-  const auto nodes = kernel::maximal_nodes(kernel::contiguous_share(total, size_, rank_), total);
+  const auto nodes = kernel::maximal_nodes(leaves.of(size_, rank_), total);
   checks_->require(terms.size() == nodes.size(), "all_reduce", [&] {
     return text_of(terms.size()) + " terms given, " + text_of(nodes.size()) +
            " are this rank's of " + text_of(total) + " leaves";
@@ -108,6 +114,7 @@ Work Calls::all_reduce(std::span<const Term> terms, std::uint32_t total, Buffer 
   }
   Operation operation = operation_of(OpKind::AllReduce, out, out.count, options);
   operation.total = total;
+  operation.shares = leaves.weights;
   operation.algorithm =
       selection_->all_reduce(options.algorithm, {ReduceOp::Sum, out.dtype, out.bytes(), total});
   operation.terms.assign(terms.begin(), terms.end());

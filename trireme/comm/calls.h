@@ -17,7 +17,11 @@
 #include "trireme/comm/op_kind.h"
 #include "trireme/comm/reduce_op.h"
 
-namespace trireme::inline v0::comm {
+namespace trireme::inline v0 {
+namespace kernel {
+struct LeafShares;
+}
+namespace comm {
 
 /// The sum of leaves first ... first+count-1 of the tree sum (docs/numerics.md).
 struct Term {
@@ -50,6 +54,9 @@ class Calls {
   /// contiguous_share(total, size, rank), ascending (none if its share is empty). `out` may be the
   /// first term's buffer. Overwrites the term buffers.
   Work all_reduce(std::span<const Term> terms, std::uint32_t total, Buffer out,
+                  const OpOptions& options = {});
+  /// The same if the ranks' shares of the leaves are not equal.
+  Work all_reduce(std::span<const Term> terms, const kernel::LeafShares& leaves, Buffer out,
                   const OpOptions& options = {});
   Work broadcast(Buffer inout, int root, const OpOptions& options = {});
   /// out.count == size * in.count, in rank order.
@@ -106,4 +113,5 @@ class Calls {
                     const OpOptions& options) const;
 };
 
-}  // namespace trireme::inline v0::comm
+}  // namespace comm
+}  // namespace trireme::inline v0

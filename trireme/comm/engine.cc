@@ -225,7 +225,7 @@ void Engine::begin(const std::shared_ptr<Call>& call) {
   if (trace) trace->begun(call->times);
   waits.set_running(title_of(op));
   if (op.kind != OpKind::Allocate) {
-    call->inlined = !op.on_device && fits_header(op, fold_plans.of(op.total));
+    call->inlined = !op.on_device && fits_header(op, fold_plans.of(op.leaves()));
     try {
       if (!call->inlined && op.on_device) call->run = device->begin(call);
       for (std::size_t i = 0; !call->inlined && !call->run && i < backends_.size(); ++i) {
@@ -256,7 +256,7 @@ void Engine::on_agreed(const std::shared_ptr<Call>& call,
       return fail(std::current_exception());
     }
   } else {
-    complete_inline(op, fold_plans.of(op.total), facts.rank, payloads);
+    complete_inline(op, fold_plans.of(op.leaves()), facts.rank, payloads);
   }
   finish(call);
 }

@@ -5,22 +5,22 @@
 
 namespace trireme::inline v0::comm {
 
-FoldPlan make_fold_plan(std::uint32_t total, int size) {
+FoldPlan make_fold_plan(const kernel::LeafShares& leaves, int size) {
   FoldPlan plan;
   std::vector<kernel::LeafRange> all;
   for (int rank = 0; rank < size; ++rank) {
-    auto nodes = kernel::maximal_nodes(kernel::contiguous_share(total, size, rank), total);
+    auto nodes = kernel::maximal_nodes(leaves.of(size, rank), leaves.total);
     plan.most_terms = std::max(plan.most_terms, nodes.size());
     all.insert(all.end(), nodes.begin(), nodes.end());
     plan.nodes_of.push_back(std::move(nodes));
   }
-  plan.steps = kernel::fold_steps(all, total);
+  plan.steps = kernel::fold_steps(all, leaves.total);
   return plan;
 }
 
-const FoldPlan& FoldPlans::of(std::uint32_t total) {
-  auto& plan = plans_[total];
-  if (!plan) plan = std::make_unique<FoldPlan>(make_fold_plan(total, size_));
+const FoldPlan& FoldPlans::of(const kernel::LeafShares& leaves) {
+  auto& plan = plans_[leaves];
+  if (!plan) plan = std::make_unique<FoldPlan>(make_fold_plan(leaves, size_));
   return *plan;
 }
 

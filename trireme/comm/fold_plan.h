@@ -16,17 +16,17 @@ struct FoldPlan {
   std::size_t most_terms = 1;  // the maximum over the ranks
 };
 
-FoldPlan make_fold_plan(std::uint32_t total, int size);
+FoldPlan make_fold_plan(const kernel::LeafShares& leaves, int size);
 
-/// The plans of one group, kept by the number of leaves. Not thread safe.
+/// The plans of one group, kept by the leaves and their shares. Not thread safe.
 class FoldPlans {
  public:
   explicit FoldPlans(int size) : size_(size) {}
-  const FoldPlan& of(std::uint32_t total);
+  const FoldPlan& of(const kernel::LeafShares& leaves);
 
  private:
   const int size_;
-  std::map<std::uint32_t, std::unique_ptr<FoldPlan>> plans_;
+  std::map<kernel::LeafShares, std::unique_ptr<FoldPlan>> plans_;
 };
 
 }  // namespace trireme::inline v0::comm

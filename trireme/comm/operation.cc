@@ -95,6 +95,8 @@ Header header_of(const Operation& operation, std::uint32_t epoch) {
   header.sequence = operation.sequence;
   header.detail = operation.detail;
   if (operation.recv_counts.empty()) header.detail ^= hash_of(operation.counts);
+  header.detail ^=
+      hash_of(std::vector<std::size_t>(operation.shares.begin(), operation.shares.end()));
   header.step = operation.step;
   header.part_of = operation.part_of.value_or(header.kind);  // Send for a Recv
   header.leaving = operation.leaving ? 1 : 0;
@@ -154,7 +156,9 @@ std::string call_text(const Header& header, const Header& other) {
     add(std::to_string(header.count));
   }
   if (header.total != other.total) add(std::to_string(header.total) + " leaves");
-  if (header.detail != other.detail) add("counts #" + std::to_string(header.detail % 10000));
+  if (header.detail != other.detail)
+    add((header.part_of == OpKind::AllReduce && header.step == 0 ? "shares #" : "counts #") +
+        std::to_string(header.detail % 10000));
   if (header.algorithm != other.algorithm) add("algorithm " + text_of(header.algorithm));
   text += ") as call " + std::to_string(header.sequence);
   if (header.epoch != other.epoch) text += " of epoch " + std::to_string(header.epoch);

@@ -14,6 +14,7 @@
 #include "trireme/base/work.h"
 #include "trireme/comm/communicator.h"
 #include "trireme/comm/op_kind.h"
+#include "trireme/kernel/tree_sum.h"
 
 namespace trireme::inline v0::comm {
 
@@ -25,12 +26,13 @@ struct Operation {
   OpKind kind = OpKind::Barrier;
   ReduceOp op = ReduceOp::Sum;
   DType dtype = DType::U8;
-  std::size_t count = 0;       // elements of the whole buffer (all_reduce: of out)
-  int root = 0;                // broadcast, reduce, gather, scatter; the peer of send and recv
-  std::uint32_t total = 1;     // leaves of the sum
-  std::uint64_t sequence = 0;  // number of the call
-  std::uint32_t user_tag = 0;  // send, recv
-  std::vector<Term> terms;     // all_reduce: this rank's terms
+  std::size_t count = 0;    // elements of the whole buffer (all_reduce: of out)
+  int root = 0;             // broadcast, reduce, gather, scatter; the peer of send and recv
+  std::uint32_t total = 1;  // leaves of the sum
+  std::vector<std::uint32_t> shares;  // weights of the ranks' shares of them; empty: equal
+  std::uint64_t sequence = 0;         // number of the call
+  std::uint32_t user_tag = 0;         // send, recv
+  std::vector<Term> terms;            // all_reduce: this rank's terms
   Buffer in, out;
   /// Elements of each rank's piece (all_gather, gather, scatter, reduce_scatter). all_to_all: the
   /// elements sent to each rank (counts) and received from it (recv_counts). Empty: equal pieces.
@@ -56,6 +58,7 @@ struct Operation {
   std::optional<OpKind> part_of;  // what the user called, if `kind` is only a step of it
   std::uint8_t step = 0;          // from 1, in a call of several steps
 
+  kernel::LeafShares leaves() const { return {total, shares}; }
   OpKind called() const noexcept { return part_of.value_or(kind); }
   /// The larger of this rank's input and output.
   std::size_t bytes() const noexcept { return std::max(in.bytes(), out.bytes()); }

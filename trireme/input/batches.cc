@@ -33,23 +33,21 @@ MicroBatch read_micro(const Dataset& data, const MicroRange& range,
 // Reads batches in order; used by one thread at a time.
 class Reader {
  public:
-  Reader(std::shared_ptr<const Dataset> data, const BatchesOptions& options, int rank,
-         AssignmentNow assignment)
+  Reader(std::shared_ptr<const Dataset> data, const BatchesOptions& options, int rank)
       : data_(std::move(data)),
         options_(options),
         rank_(rank),
-        assignment_(std::move(assignment)),
         n_(data_->size()),
         sender_(options.device) {}
 
-  tensor::SentBatch read(std::int64_t position) {
+  tensor::SentBatch read(std::int64_t position, const kernel::Assignment& dealt) {
     const std::int64_t number = options_.first + position * options_.every;
     const GlobalBatch global = input::global_batch(number, n_, options_.batch);
     Batch batch;
     batch.step = number;
     batch.total = input::num_micro_batches(global, options_.micro);
     batch.global_count = data_->count_items(samples(global, global.first, global.count));
-    for (const MicroRange& range : input::share_of(global, options_.micro, assignment_(), rank_)) {
+    for (const MicroRange& range : input::share_of(global, options_.micro, dealt, rank_)) {
       batch.micro.push_back(read_micro(*data_, range, samples(global, range.first, range.count)));
     }
     return sender_.send(std::move(batch));
@@ -74,7 +72,6 @@ class Reader {
   const std::shared_ptr<const Dataset> data_;
   const BatchesOptions options_;
   const int rank_;
-  const AssignmentNow assignment_;
   const std::int64_t n_;
   std::int64_t epoch_ = -1;
   std::vector<std::int64_t> order_;
@@ -86,19 +83,23 @@ class Reader {
 struct Batches::Impl {
   // A requested batch; `source` is settled when `batch` has been read.
   struct Slot {
-    Slot(std::int64_t number, std::shared_ptr<Waiter> waiter)
-        : number(number), source(std::move(waiter), nullptr, "input batch") {}
+    Slot(std::int64_t number, kernel::Assignment dealt, std::shared_ptr<Waiter> waiter)
+        : number(number),
+          dealt(std::move(dealt)),
+          source(std::move(waiter), nullptr, "input batch") {}
     const std::int64_t number;
+    const kernel::Assignment dealt;
     tensor::SentBatch batch;
     WorkSource source;
   };
 
   Impl(std::shared_ptr<const Dataset> data, const BatchesOptions& options, int rank,
-       AssignmentNow assignment, std::shared_ptr<Waiter> waiter)
+       AssignmentNow assignment_now, std::shared_ptr<Waiter> waiter)
       : options(options),
         samples(data->size()),
         waiter(std::move(waiter)),
-        reader(std::move(data), options, rank, std::move(assignment)) {
+        assignment(std::move(assignment_now)),
+        reader(std::move(data), options, rank) {
     if (options.prefetch > 0) thread = std::thread([this] { read_ahead(); });
   }
 
@@ -114,7 +115,7 @@ struct Batches::Impl {
   }
 
   void ask_for(std::int64_t number) {
-    auto slot = std::make_shared<Slot>(number, waiter);
+    auto slot = std::make_shared<Slot>(number, assignment(), waiter);
     asked.push_back(slot);
     {
       const std::lock_guard lock(mutex);
@@ -141,7 +142,7 @@ struct Batches::Impl {
       }
       std::exception_ptr error;
       try {
-        slot->batch = reader.read(slot->number);
+        slot->batch = reader.read(slot->number, slot->dealt);
       } catch (...) {
         error = std::current_exception();
       }
@@ -152,6 +153,7 @@ struct Batches::Impl {
   const BatchesOptions options;
   const std::int64_t samples;
   const std::shared_ptr<Waiter> waiter;
+  const AssignmentNow assignment;
   Reader reader;  // used by the prefetch thread; by next() if there is none
   std::int64_t position = 0;
   Duration waited{0};
@@ -178,8 +180,10 @@ Batch Batches::next() {
   const TimePoint start = impl.waiter->now();
   tensor::SentBatch batch;
   if (impl.options.prefetch <= 0) {
-    batch = impl.reader.read(impl.position);
+    batch = impl.reader.read(impl.position, impl.assignment());
   } else {
+    // The ranks' shares have changed since these were read.
+    if (!impl.asked.empty() && impl.asked.front()->dealt != impl.assignment()) seek(impl.position);
     while (static_cast<int>(impl.asked.size()) <= impl.options.prefetch) {
       const std::int64_t number = impl.position + static_cast<std::int64_t>(impl.asked.size());
       if (impl.options.steps > 0 && number >= impl.options.steps && !impl.asked.empty()) break;

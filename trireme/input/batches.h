@@ -37,7 +37,8 @@ struct BatchesOptions {
   Device device = {};
 };
 
-/// Returns which micro-batches each rank computes; called before every batch is read.
+/// Returns which micro-batches each rank computes; called by next(). Batches that were read ahead for
+/// other shares are read again.
 using AssignmentNow = std::function<kernel::Assignment()>;
 
 class Batches final : public Saveable {

@@ -149,6 +149,38 @@ TEST_F(BatchesTest, ARankWithoutAShareGetsAnEmptyBatch) {
   EXPECT_TRUE(last.micro.empty());
 }
 
+// The first batches were read ahead for other shares.
+TEST_F(BatchesTest, ReadsAgainWhatWasReadForOtherShares) {
+  for (const int prefetch : {0, 3}) {
+    kernel::Assignment shares = kernel::contiguous(2);
+    std::vector<Batches> ranks;
+    for (int rank = 0; rank < 2; ++rank)
+      ranks.emplace_back(
+          std::make_shared<Numbers>(40),
+          BatchesOptions{.batch = 8, .micro = 2, .shuffle = false, .prefetch = prefetch}, rank, 2,
+          waiter_, [&] { return shares; });
+    std::vector<std::size_t> counts;
+    for (int step = 0; step < 4; ++step) {
+      if (step == 2) shares.weights = {3, 1};
+      std::vector<std::int64_t> samples;
+      for (Batches& rank : ranks) {
+        const Batch batch = rank.next();
+        EXPECT_EQ(batch.step, step);
+        counts.push_back(batch.micro.size());
+        for (const MicroBatch& micro : batch.micro) {
+          const at::Tensor values = field(micro, 0);
+          samples.insert(samples.end(), values.data_ptr<std::int64_t>(),
+                         values.data_ptr<std::int64_t>() + values.numel());
+        }
+      }
+      std::vector<std::int64_t> expected(8);
+      std::iota(expected.begin(), expected.end(), 8 * step);
+      EXPECT_EQ(samples, expected) << "step " << step << ", " << prefetch << " ahead";
+    }
+    EXPECT_THAT(counts, ::testing::ElementsAre(2, 2, 2, 2, 3, 1, 3, 1)) << prefetch << " ahead";
+  }
+}
+
 TEST_F(BatchesTest, GoesOnWhereItWasSaved) {
   auto data = std::make_shared<Numbers>(21);
   const BatchesOptions options{.batch = 8, .micro = 2};

@@ -5,7 +5,7 @@
 namespace trireme::inline v0::kernel {
 
 LeafRange group_share(const Assignment& assignment, std::uint32_t total, int group) {
-  return contiguous_share(total, assignment.groups, group);
+  return shares_of(assignment, total).of(assignment.groups, group);
 }
 
 std::vector<std::uint32_t> leaves_of(const Assignment& assignment, std::uint32_t total, int rank) {

@@ -5,7 +5,7 @@
 // one, ZeRO-2 and ZeRO-3 one group of N, hybrid has one group per replica. For 10 micro-batches:
 //
 //     4 x 1   0 1 | 2 3 4 | 5 6 | 7 8 9          1 x 4   0 4 8 | 1 5 9 | 2 6 | 3 7
-//     2 x 2   0 2 4 | 1 3 || 5 7 9 | 6 8
+//     2 x 2   0 2 4 | 1 3 || 5 7 9 | 6 8         weights 5 3 2: 0 1 2 3 4 | 5 6 7 | 8 9
 //
 // If several ranks compute a micro-batch together (tensor parallel), `together` consecutive ranks
 // count as one place and have the same leaves. Pure functions, thread safe.
@@ -20,6 +20,8 @@ namespace trireme::inline v0::kernel {
 
 struct Assignment {
   int groups = 1, members = 1, together = 1;
+  /// Of each group's share (LeafShares); empty: equal. Changes no sum.
+  std::vector<std::uint32_t> weights = {};
   /// The number of places.
   int size() const noexcept { return groups * members; }
   /// Ranks from size() x together on start again at place 0: pipeline ranks with the same data
@@ -31,8 +33,12 @@ struct Assignment {
 };
 
 /// Every rank takes a contiguous share.
-constexpr Assignment contiguous(int size) noexcept { return {size, 1}; }
+inline Assignment contiguous(int size) noexcept { return {size, 1}; }
 
+/// `total` leaves, in the shares of the groups.
+inline LeafShares shares_of(const Assignment& assignment, std::uint32_t total) {
+  return {total, assignment.weights};
+}
 /// The leaves of all members of a group.
 LeafRange group_share(const Assignment& assignment, std::uint32_t total, int group);
 /// The leaves of one rank, ascending; empty if it has none.

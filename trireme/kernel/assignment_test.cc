@@ -26,9 +26,27 @@ TEST(Assignment, RanksThatComputeTogetherHaveTheSameLeaves) {
   }
 }
 
+TEST(Assignment, WeightsThatAddUpToTheLeavesAreTheCounts) {
+  const Assignment weighted{.groups = 3, .weights = {7, 7, 2}};
+  EXPECT_EQ(leaves_of(weighted, 16, 0), (Leaves{0, 1, 2, 3, 4, 5, 6}));
+  EXPECT_EQ(leaves_of(weighted, 16, 2), (Leaves{14, 15}));
+  EXPECT_EQ(leaves_of(weighted, 3, 0), (Leaves{0}));  // a short batch, in proportion
+  EXPECT_EQ(leaves_of(weighted, 3, 1), (Leaves{1}));
+  EXPECT_EQ(leaves_of(weighted, 3, 2), (Leaves{2}));
+  EXPECT_EQ(leaves_of(weighted, 1, 2), (Leaves{0}));
+  EXPECT_EQ(leaves_of({.groups = 2, .weights = {1'000'000, 1}}, 4'000'000'000, 1).size(), 4000u);
+}
+
 TEST(Assignment, EveryLeafHasOneRank) {
-  for (const Assignment assignment :
-       {Assignment{1, 1}, {3, 1}, {1, 3}, {2, 4}, {3, 2}, {1, 8}, {5, 3}}) {
+  for (const Assignment& assignment : {Assignment{1, 1},
+                                       {3, 1},
+                                       {1, 3},
+                                       {2, 4},
+                                       {3, 2},
+                                       {1, 8},
+                                       {5, 3},
+                                       {2, 1, 1, {3, 1}},
+                                       {4, 1, 1, {1, 9, 2, 30}}}) {
     for (std::uint32_t total = 1; total < 40; ++total) {
       std::set<std::uint32_t> seen;
       std::size_t count = 0;

@@ -75,6 +75,22 @@ LeafRange contiguous_share(std::uint32_t total, int size, int rank) {
   return share;
 }
 
+LeafRange LeafShares::of(int size, int rank) const {
+  if (weights.empty()) return contiguous_share(total, size, rank);
+  TRIREME_CHECK(weights.size() == static_cast<std::size_t>(size));
+  std::uint64_t sum = 0, before = 0;
+  for (int r = 0; r < size; ++r) {
+    if (r == rank) before = sum;
+    sum += weights[static_cast<std::size_t>(r)];
+  }
+  TRIREME_CHECK(sum > std::uint64_t{0});
+  const auto cut = [&](std::uint64_t weight) {
+    return static_cast<std::uint32_t>(weight * total / sum);
+  };
+  const std::uint32_t first = cut(before);
+  return {first, cut(before + weights[static_cast<std::size_t>(rank)]) - first};
+}
+
 std::vector<Merge> merges(std::vector<LeafRange>& nodes, std::uint32_t total) {
   std::sort(nodes.begin(), nodes.end());
   std::vector<Merge> result;

@@ -10,6 +10,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <utility>
 #include <vector>
 
 namespace trireme::inline v0::kernel {
@@ -32,6 +33,19 @@ std::vector<LeafRange> maximal_nodes(LeafRange range, std::uint32_t total);
 /// halving, so a share is one node or empty; else floor(rank*total/size) ...
 /// floor((rank+1)*total/size).
 LeafRange contiguous_share(std::uint32_t total, int size, int rank);
+/// The leaves of a sum, cut into one contiguous share for each rank of a group.
+struct LeafShares {
+  LeafShares(std::uint32_t leaves, std::vector<std::uint32_t> of_ranks = {})
+      : total(leaves), weights(std::move(of_ranks)) {}
+  std::uint32_t total = 1;
+  /// Rank r has leaves floor(W(r)*total/W(size)) ... floor(W(r+1)*total/W(size)), where W(r) is the
+  /// sum of the first r weights: if they add up to `total`, they are the counts. Empty: equal
+  /// shares.
+  std::vector<std::uint32_t> weights;
+  LeafRange of(int size, int rank) const;
+  friend bool operator==(const LeafShares&, const LeafShares&) = default;
+  friend auto operator<=>(const LeafShares&, const LeafShares&) = default;
+};
 /// merges() replaces siblings in a set of disjoint nodes by their parent until none are left. It
 /// returns the merges in an order that can be executed.
 struct Merge {

@@ -84,6 +84,8 @@ Event step_event(const StepFigures& figures) {
   set("noise_scale", figures.noise_scale);
   set("loss_scale", figures.loss_scale);
   set("overflows", figures.overflows);
+  if (figures.last_rank >= 0)
+    event.set("last_rank", figures.last_rank).set("behind_seconds", figures.behind_seconds);
   return event;
 }
 

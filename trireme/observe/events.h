@@ -19,7 +19,7 @@ namespace trireme::inline v0::observe {
 class Event {
  public:
   using Value = std::variant<bool, long, double, std::string, std::vector<std::int64_t>,
-                             std::vector<std::string>>;
+                             std::vector<double>, std::vector<std::string>>;
   explicit Event(std::string_view kind);
   Event& set(std::string_view name, Value value);
   /// Adds every field of `other` except "event", with `prefix` before its name.
@@ -46,6 +46,8 @@ struct StepFigures {
   std::optional<double> noise_scale;  // of the gradient, in items
   std::optional<double> loss_scale;   // of the next step, in fp16
   std::optional<long> overflows;      // steps skipped for overflow, not in skipped_steps
+  long last_rank = -1;                // that was last to come to the step's vote; -1: not known
+  double behind_seconds = 0;          // by how much, behind the median of the other ranks
   std::string_view items = "tokens";  // or "samples": the field is "samples_per_second"
 };
 Event step_event(const StepFigures& figures);

@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <bit>
+#include <numeric>
 #include <utility>
+#include <vector>
 
 namespace trireme::inline v0::plan {
 namespace {
@@ -30,7 +32,35 @@ Open open_in(Range node, Range share) {
   return {std::max(first.most, first.left + second.most), first.left + second.left};
 }
 
+std::vector<Range> shares(std::int64_t total, std::span<const std::uint32_t> weights) {
+  const auto sum = std::accumulate(weights.begin(), weights.end(), std::int64_t{0});
+  std::vector<Range> all;
+  std::int64_t before = 0;
+  const auto cut = [&](std::int64_t weight) {
+    return static_cast<std::int64_t>(static_cast<__int128>(weight) * total / sum);
+  };
+  for (const std::uint32_t weight : weights) {
+    all.push_back({cut(before), cut(before + weight)});
+    before += weight;
+  }
+  return all;
+}
+
 }  // namespace
+
+int open_sums(std::int64_t total, std::span<const std::uint32_t> weights) {
+  int most = 1;
+  for (const Range& share : shares(total, weights))
+    most = std::max(most, open_in({0, total}, share).most);
+  return most;
+}
+
+std::int64_t largest_share(std::int64_t total, std::span<const std::uint32_t> weights) {
+  std::int64_t largest = 0;
+  for (const Range& share : shares(total, weights))
+    largest = std::max(largest, share.end - share.begin);
+  return largest;
+}
 
 int open_sums(std::int64_t total, std::int64_t ranks) {
   // A power of two divides as the tree does: a share is a node, and the last one is the largest.

@@ -3,11 +3,16 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 
 namespace trireme::inline v0::plan {
 
 /// For `total` leaves (micro-batches) in contiguous shares of `ranks` ranks; at least 1. Takes
 /// O(ranks * log(total)^2) operations.
 int open_sums(std::int64_t total, std::int64_t ranks);
+/// The same for shares in these proportions (kernel::LeafShares).
+int open_sums(std::int64_t total, std::span<const std::uint32_t> weights);
+/// The leaves of the rank that has most of them.
+std::int64_t largest_share(std::int64_t total, std::span<const std::uint32_t> weights);
 
 }  // namespace trireme::inline v0::plan

@@ -441,12 +441,14 @@ TrainingPlan make_plan(const Job& job) {
   plan.job = job;
   plan.micro_batches = job.batch / job.micro;
   plan.micro_per_rank = (plan.micro_batches + job.data_ranks() - 1) / job.data_ranks();
+  if (!job.shares.empty()) plan.micro_per_rank = largest_share(plan.micro_batches, job.shares);
   plan_pipeline(plan);
   const int groups = job.data_ranks() / job.owners;
   // Ranks that train copies of their own (exchange) each add a tree of their own.
   plan.open_sums =
-      job.exchange.every > 0
-          ? open_sums(plan.micro_per_rank, 1)
+      job.exchange.every > 0 ? open_sums(plan.micro_per_rank, 1)
+      : !job.shares.empty()
+          ? open_sums(plan.micro_batches, job.shares)
           : open_sums(plan.micro_batches, job.shards_gradients ? groups : job.data_ranks());
   plan.lanes = lanes_of(job, plan.micro_per_rank);
   plan.memory = memory_of(plan);
@@ -457,6 +459,18 @@ TrainingPlan make_plan(const Job& job) {
   plan.update_seconds = update_seconds_of(plan);
   return plan;
 }
+
+namespace {
+
+// " (shares 3:2:1)"
+std::string shares_text(const Job& job) {
+  std::string text;
+  for (const std::uint32_t weight : job.shares)
+    text += (text.empty() ? " (shares " : ":") + std::to_string(weight);
+  return text.empty() ? text : text + ")";
+}
+
+}  // namespace
 
 std::string explain(const TrainingPlan& plan) {
   const Job& job = plan.job;
@@ -469,10 +483,11 @@ std::string explain(const TrainingPlan& plan) {
       << ": " << counted(plan.micro_batches, "micro-batch", "micro-batches") << " of "
       << counted(job.micro, job.sample) << " a step";
   if (job.ranks > 1) {
-    out << (plan.micro_batches % job.data_ranks() == 0 ? ", " : ", at most ") << plan.micro_per_rank
+    const bool equal = job.shares.empty() && plan.micro_batches % job.data_ranks() == 0;
+    out << (equal ? ", " : ", at most ") << plan.micro_per_rank
         << (job.model_ranks() > job.pipeline ? " in each copy of the model; "
             : job.pipeline > 1               ? " in each pipeline; "
-                                             : " on each rank; ")
+                                             : " on each rank" + shares_text(job) + "; ")
         << job.transport << " transport, " << job.algorithm << " all-reduce";
   }
   out << "\n" << items_line(plan) << device_line(plan) << memory_lines(plan) << job.recompute_table;

@@ -60,6 +60,7 @@ struct Job {
   int optimizer_moments = 2;                      // AdamW: 2, each fp32 (fp64 under fp64)
   int moments_on_host = 0;                        // of these, under memory.offload = "host"
   std::int64_t batch = 0, micro = 0;              // samples
+  std::vector<std::uint32_t> shares = {};         // weights of the ranks' shares; empty: equal
   std::string sample = "sequence";                // what batch and micro count: "sequence", "image"
   std::int64_t tokens_per_sample = 0, steps = 0;  // tokens: 1 if a sample is one item
   std::int64_t activations_per_micro = 0;         // bytes, under `recompute`

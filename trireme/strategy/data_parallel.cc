@@ -119,9 +119,10 @@ struct DataParallel::Impl final : parallel::StepTarget {
                    .total = static_cast<std::uint32_t>(env.world->size()),
                    .samples = 1,
                    .last_of_batch = true};
+    if (!plan && !trained.plan().assignment.weights.empty()) return;  // step() throws for it
     if (plan) {
       const auto next = plan->peek();
-      if (!next || !next->has_data) return;  // step() throws for it
+      if (!next || !next->has_data) return;  // as well
       step = own_share(*next);
     }
     if (!batch_open) begin_batch(step.total);
@@ -152,7 +153,8 @@ struct DataParallel::Impl final : parallel::StepTarget {
                         {.rank = env.world->rank(),
                          .host = env.host,
                          .operation = "step",
-                         .advice = "Call step() once for each batch of the Sampler's loader."});
+                         .advice = "Call step() once for each batch of the Sampler's loader; "
+                                   "without a Sampler, shares are equal."});
     feed.end(micro.samples);
     statistics.capture();
     micro_open = false;
@@ -236,7 +238,9 @@ struct DataParallel::Impl final : parallel::StepTarget {
                        .learning_rate = done.learning_rate,
                        .communication = *done.communication,
                        .skipped = done.skipped,
-                       .skipped_steps = done.skipped_steps};
+                       .skipped_steps = done.skipped_steps,
+                       .last_rank = done.last_rank,
+                       .behind = done.behind};
     if (counts_items) result.count = done.count;
     if (done.count > 0 && !std::isnan(done.loss)) result.loss = done.loss;
     if (done.skipped.empty()) gradient_norm = done.gradient_norm.value_or(0);

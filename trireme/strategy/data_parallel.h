@@ -53,6 +53,9 @@ struct DataParallelOptions {
   /// Threads per kernel; the bits of the result depend on it (docs/numerics.md). 0: as the process
   /// was set up, or 1.
   int kernel_threads = 0;
+  /// Weights of the ranks' shares of a global batch, such as "3:2:1", under plain and zero1; or
+  /// equal. Changes no bit. A loader reads ahead, so there is no auto here.
+  std::string shares = "equal";
   /// Number of global batches that all ranks may skip because a gradient or a sum of gradients
   /// holds a NaN or an infinity. One more throws StepRefused (exit code 21). The count is saved
   /// with a checkpoint.
@@ -70,6 +73,8 @@ struct BatchResult {
   Duration communication{};        // time this rank was blocked on communication
   std::string skipped = {};        // why all ranks skipped it; empty: it was applied
   std::int64_t skipped_steps = 0;  // skipped so far
+  int last_rank = -1;              // as in StepResult
+  Duration behind{};
 };
 
 class DataParallel final : public Saveable, public StepVoter {

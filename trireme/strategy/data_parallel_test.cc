@@ -19,6 +19,7 @@
 #include "trireme/base/error.h"
 #include "trireme/base/waiter.h"
 #include "trireme/kernel/assignment.h"
+#include "trireme/strategy/shares.h"
 #include "trireme/sync/strategy_context.h"
 #include "trireme/tensor/random.h"
 #include "trireme/testing/run_ranks.h"
@@ -138,15 +139,19 @@ std::unique_ptr<torch::optim::Optimizer> optimizer_of(const std::string& name, N
   return std::make_unique<torch::optim::AdamW>(parameters, AdamWOptions(1e-2));
 }
 
-kernel::Assignment assignment_of(const std::string& sync, int ranks) {
-  return sync == "zero2" ? kernel::Assignment{1, ranks} : kernel::contiguous(ranks);
+kernel::Assignment assignment_of(const std::string& sync, int ranks,
+                                 const std::string& shares = "equal") {
+  parallel::SyncPlan plan = parallel::plan_sync(sync, ranks, 0, 1);
+  parallel::set_shares(plan, shares, ranks);
+  return plan.assignment;
 }
 
 std::string train_on(int ranks, const Setting& setting, int epochs = 2) {
   std::vector<std::string> hashes(static_cast<std::size_t>(ranks));
   testing::run_ranks(ranks, [&](testing::RankContext& rank) {
-    auto plan = std::make_shared<Plan>(setting.samples, setting.batch, setting.micro, rank.rank,
-                                       assignment_of(setting.options.sync, rank.size));
+    auto plan = std::make_shared<Plan>(
+        setting.samples, setting.batch, setting.micro, rank.rank,
+        assignment_of(setting.options.sync, rank.size, setting.options.shares));
     parallel::StrategyContext env{.world = rank.world.get()};
     env.input_plan = [plan] { return plan; };
     // Other ranks start with other random numbers, which rank 0's must replace.
@@ -181,6 +186,32 @@ TEST(DataParallel, AShortLastBatchEndsWithTheSameBitsOnAnyNumberOfRanks) {
   // The last batch has two micro-batches, so one of three ranks has no share of it.
   for (int ranks : {2, 3, 4}) EXPECT_EQ(train_on(ranks, {}), one) << ranks << " ranks";
   EXPECT_NE(train_on(1, {.seed = 4}), one);
+}
+
+TEST(DataParallel, SharesChangeNoBit) {
+  const std::string one = train_on(1, {});
+  for (const char* sync : {"plain", "zero1"}) {
+    EXPECT_EQ(train_on(2, {.options = {.sync = sync, .shares = "3:1"}}), one) << sync;
+    EXPECT_EQ(train_on(2, {.options = {.sync = sync, .shares = "1:2"}}), one) << sync;
+    EXPECT_EQ(train_on(3, {.options = {.sync = sync, .shares = "2:1:3"}}), one) << sync;
+  }
+}
+
+TEST(DataParallel, SharesThatItCannotHaveAreRefused) {
+  testing::run_ranks(2, [](testing::RankContext& rank) {
+    Net net;
+    torch::optim::SGD sgd(net.parameters(), torch::optim::SGDOptions(1e-2));
+    const auto made = [&](const DataParallelOptions& options) {
+      return DataParallel({.world = rank.world.get()}, net, sgd, options);
+    };
+    EXPECT_THROW(made({.shares = "auto"}), ConfigError);
+    EXPECT_THROW(made({.sync = "zero2", .shares = "2:1"}), ConfigError);
+    EXPECT_THROW(made({.shares = "2:1:1"}), ConfigError);
+    // Without a Sampler, each rank has one micro-batch.
+    DataParallel parallel({.world = rank.world.get()}, net, sgd, {.shares = "1:9"});
+    mean_loss(net, rank.rank, 1).backward();
+    EXPECT_THROW(parallel.step(), ConfigError);
+  });
 }
 
 // Three batches per epoch. The third has two micro-batches, none of them for rank 0. Rank 0
@@ -576,9 +607,9 @@ TEST(DataParallel, ReducesTheFirstBucketBeforeBackwardHasEnded) {
       std::vector<std::string> calls;
       parallel::StrategyContext env{.world = rank.world.get()};
       env.reduce = [&](comm::Communicator& world, std::span<const comm::Term> terms,
-                       std::uint32_t total, Buffer out, std::string_view label) {
+                       const kernel::LeafShares& leaves, Buffer out, std::string_view label) {
         calls.emplace_back(label);
-        return parallel::tree_reduce(world, terms, total, std::move(out), label);
+        return parallel::tree_reduce(world, terms, leaves, std::move(out), label);
       };
       Net net;
       net.first->weight.register_hook([&](at::Tensor) { calls.emplace_back("last gradient"); });

@@ -24,7 +24,7 @@ struct EvaluatorParts {
   ModelParts& parts;
   StepSync& sync;
   StageRunner& runner;
-  kernel::Assignment places;  // of the world's ranks
+  const kernel::Assignment& places;  // of the world's ranks
   /// Ends the other ranks' waits after an error in the middle of a collective call.
   std::function<void(const std::exception_ptr&)> give_up;
 };

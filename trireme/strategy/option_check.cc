@@ -11,6 +11,7 @@
 #include "trireme/optim/optimizer.h"
 #include "trireme/placement/pipeline_plan.h"
 #include "trireme/plan/mixing.h"
+#include "trireme/strategy/shares.h"
 #include "trireme/sync/compression/compressor.h"
 #include "trireme/tensor/convert.h"
 
@@ -33,9 +34,10 @@ class Check {
     together("parallel.expert", options_.expert);
     optimizer();
     numbers();
-    const SyncPlan plan = sync();
+    SyncPlan plan = sync();
     data(plan);
     if (plan.sharded()) sharded();
+    set_shares(plan, options_.shares, place_.ranks, place_.rank);
     if (plan.local) local();
     if (plan.served) served();
     compression();

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <limits>
 
+#include "trireme/strategy/arrival.h"
 #include "trireme/sync/overflow.h"
 
 namespace trireme::inline v0::parallel {
@@ -43,10 +44,15 @@ void StepEngine::begin(std::int64_t step, std::uint32_t total, std::span<const U
 }
 
 StepResult StepEngine::finish() {
+  vote_.time = measure();
   const Verdict verdict = agree();
+  times_ = verdict.times;
+  const Arrival last = last_of(times_);
   StepResult result{.count = verdict.count,
                     .stop_signal = verdict.stop_signal,
-                    .learning_rate = parts_.target.learning_rate()};
+                    .learning_rate = parts_.target.learning_rate(),
+                    .last_rank = last.rank,
+                    .behind = last.behind};
   try {
     throw_if_refused(verdict, *env_.world, env_.host, static_cast<long>(step_));
     double loss = parts_.loss_ranks != nullptr ? losses_->sum() : 0;
@@ -76,6 +82,18 @@ StepResult StepEngine::finish() {
   return result;
 }
 
+// Waits are left out: a rank that is fast waits for the others' buckets.
+RankTime StepEngine::measure() const {
+  const TimePoint now = env_.world->waiter()->now();
+  const Duration waited = parts_.time_waited();
+  const Duration passes = now - start_ - (waited - waited_);
+  const bool first = voted_ == TimePoint();
+  return {.busy = first ? passes : now - voted_ - (waited - waited_at_vote_),
+          .passes = passes,
+          .micro_batches = static_cast<std::uint32_t>(
+              leaves_of(parts_.assignment, total_, parts_.data_rank).size())};
+}
+
 // Completes the sums and votes; all ranks get the same verdict.
 Verdict StepEngine::agree() {
   if (!parts_.counts_items) vote_.count = 0;
@@ -94,6 +112,8 @@ Verdict StepEngine::agree() {
     const std::array<Work, 6> works = {reduced, loss_sum, vote.work(), guarded, entered_, sent};
     Work::all(works).wait();
   }
+  voted_ = env_.world->waiter()->now();
+  waited_at_vote_ = parts_.time_waited();
   const Verdict verdict = vote.result();
   if (parts_.runner != nullptr) parts_.runner->settle(verdict.ok);
   stop_signal_ = verdict.stop_signal;

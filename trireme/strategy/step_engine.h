@@ -17,6 +17,7 @@
 #include <span>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "trireme/decentralised/local_sync.h"
 #include "trireme/kernel/assignment.h"
@@ -53,7 +54,7 @@ struct StepParts {
   StepSync& sync;
   StepTarget& target;
   StepGuards& guards;
-  kernel::Assignment assignment;
+  const kernel::Assignment& assignment;   // its weights change between steps only
   int data_rank = 0;                      // in the assignment
   comm::Communicator* loss_ranks;         // ranks that add losses; null: this rank has none
   StageRunner* runner = nullptr;          // null: the user's loop runs the passes
@@ -106,9 +107,12 @@ class StepEngine {
   std::optional<std::int64_t> steps_ended() const noexcept {
     return updating_ ? std::nullopt : std::optional(ended_);
   }
+  /// What each rank measured of the last step.
+  std::span<const RankTime> times() const noexcept { return times_; }
 
  private:
   bool local() const { return parts_.local != nullptr && parts_.local->local(); }
+  RankTime measure() const;
   Verdict agree();
   void settle_own();
   void apply(StepResult& result);
@@ -123,6 +127,9 @@ class StepEngine {
   std::uint32_t total_ = 0;
   TimePoint start_;
   Duration waited_{};
+  TimePoint voted_{};  // end of the last vote; zero before the first
+  Duration waited_at_vote_{};
+  std::vector<RankTime> times_;
   Work entered_;
   std::optional<ScalarTree> losses_;
   LocalVote vote_;

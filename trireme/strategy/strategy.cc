@@ -109,6 +109,7 @@ Strategy::Impl::Impl(const parallel::StrategyContext& own_env, const models::Blo
       pipeline(plan_pipeline(options)),
       grid(*env.world, pipeline,
            {.expert = options.expert, .context = options.context, .tensor = options.tensor}),
+      places(places_of(plan, grid)),
       layers(grid, options.sequence),
       model(own_model),
       parts(parallel::build_model({env, options, plan, pipeline, grid, layers}, model, stages_note,
@@ -142,7 +143,7 @@ Strategy::Impl::Impl(const parallel::StrategyContext& own_env, const models::Blo
                       .parts = parts,
                       .sync = *sync.step,
                       .runner = runner,
-                      .places = places_of(plan, grid),
+                      .places = places,
                       .give_up = [this](const auto& error) { give_up(error); }}),
       engine(env, {.sync = *sync.step,
                    .target = *this,
@@ -156,7 +157,8 @@ Strategy::Impl::Impl(const parallel::StrategyContext& own_env, const models::Blo
                    .time_waited = [this] { return time_waited(grid, sync.groups); },
                    .barrier = barrier_of(grid),
                    .clip = options.clip}) {
-  env.assign(places_of(plan, grid));
+  env.assign(places);
+  if (parallel::parse_shares(options.shares).automatic) shares.emplace();
   if (options.offload == memory::kOnHost) optimizer->keep_state_on_host();
   optimizer->attach(
       sync.step->owned(), parts.infos(),
@@ -190,7 +192,19 @@ StepResult Strategy::Impl::step(const Batch& given, const Loss& given_loss) {
     give_up(std::current_exception());
     throw;
   }
-  return engine.finish();
+  StepResult result = engine.finish();
+  if (shares) result.share_change = balance(batch.total);
+  return result;
+}
+
+std::optional<ShareChange> Strategy::Impl::balance(std::uint32_t total) {
+  auto change = shares->observe(engine.times(), shares_of(plan.assignment, total));
+  if (!change) return change;
+  plan.assignment.weights = change->shares;
+  sync.dealt->set_shares(change->shares);
+  places = places_of(plan, grid);
+  env.assign(places);
+  return change;
 }
 
 // Every rank goes through all its micro-batches even if one fails: the others wait for its part of

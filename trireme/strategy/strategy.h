@@ -101,6 +101,11 @@ struct StrategyOptions {
   /// draws from LibTorch's default generator, or has buffers other than batch norm's, runs with one
   /// lane (Strategy::lanes_note()).
   int lanes = 1;
+  /// How many of a batch's micro-batches each rank computes, under plain and zero1: equal | auto |
+  /// weights such as "3:2:1" (strategy/shares.h). With auto, ranks measure their speed and change
+  /// shares between steps; batches() follows, and fixed_batches() are to be made again. Changes no
+  /// bit.
+  std::string shares = "equal";
   /// For local_sgd, diloco, easgd and gossip, whose results depend on the number of ranks.
   LocalOptions local = {};
   /// For server.
@@ -117,6 +122,16 @@ struct StrategyOptions {
   std::int64_t skip_not_finite = 0;
   /// Measures the gradient noise scale (strategy/gradient_noise.h); needs two micro-batches a step.
   bool noise_scale = false;
+};
+
+/// From the next step on, each rank computes another number of micro-batches
+/// (StrategyOptions::shares = "auto").
+struct ShareChange {
+  std::vector<std::uint32_t> shares = {};            // micro-batches of each rank in a full batch
+  std::vector<double> micro_seconds = {};            // measured, of each rank
+  double step_seconds = 0, step_seconds_before = 0;  // expected, of the slowest rank's passes
+  /// The arithmetic, in one line.
+  std::string text() const;
 };
 
 struct StepResult {
@@ -136,6 +151,11 @@ struct StepResult {
   std::int64_t overflows = 0;              // steps skipped so far for an overflow
   std::optional<double> loss_scale = {};   // of the next step; fp16 only
   std::optional<double> noise_scale = {};  // in items; none: off, or not known yet
+  /// The rank that was last to come to the vote, and how far behind the others' median it was, by
+  /// the time that it spent outside of waits; -1: there is one rank.
+  int last_rank = -1;
+  Duration behind{};
+  std::optional<ShareChange> share_change = {};
 };
 
 class Strategy final : public Saveable, public StepVoter {

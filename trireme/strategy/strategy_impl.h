@@ -12,6 +12,7 @@
 #include "trireme/strategy/lane_runner.h"
 #include "trireme/strategy/layer_group.h"
 #include "trireme/strategy/model_state.h"
+#include "trireme/strategy/shares.h"
 #include "trireme/strategy/step_engine.h"
 #include "trireme/strategy/step_guards.h"
 #include "trireme/strategy/strategy_sync.h"
@@ -25,6 +26,8 @@ struct Strategy::Impl final : parallel::StepTarget {
        StrategyOptions own_options, std::unique_ptr<optim::Optimizer> own_optimizer);
 
   StepResult step(const Batch& given, const Loss& loss);
+  /// Between steps: chooses the shares of the next ones by what all ranks measured.
+  std::optional<ShareChange> balance(std::uint32_t total);
   void compute(const Batch& batch, const Loss& loss, std::uint32_t passes);
   void check_share(const Batch& batch, std::span<const std::uint32_t> leaves,
                    parallel::LocalVote& vote) const;
@@ -50,9 +53,10 @@ struct Strategy::Impl final : parallel::StepTarget {
 
   parallel::StrategyContext env;
   const StrategyOptions options;
-  const parallel::SyncPlan plan;
+  parallel::SyncPlan plan;  // its shares change between steps only
   parallel::PipelinePlan pipeline;
   const parallel::Grid grid;
+  kernel::Assignment places;  // of the world's ranks
   const parallel::LayerGroup layers;
   const models::Blocks model;  // what lanes are built from
   std::string stages_note;
@@ -69,7 +73,8 @@ struct Strategy::Impl final : parallel::StepTarget {
   parallel::LaneRunner lanes;
   parallel::ModelState content;
   parallel::Evaluator evaluator;
-  parallel::StepEngine engine;  // last: its end tells the other ranks
+  std::optional<parallel::ShareBalance> shares;  // null: they are fixed
+  parallel::StepEngine engine;                   // last: its end tells the other ranks
 };
 
 }  // namespace trireme::inline v0

@@ -70,6 +70,10 @@ StrategySync make_strategy_sync(const StrategySyncSetup& setup) {
     }
     made.of_part.push_back(syncs.back().get());
   }
+  if (!setup.plan.assignment.weights.empty() || setup.options.shares == "auto") {
+    made.dealt = dynamic_cast<BucketedSync*>(syncs.front().get());
+    made.dealt->set_shares(setup.plan.assignment.weights);
+  }
   if (setup.grid.pipeline != nullptr) {
     made.step = std::make_unique<PipelineSync>(*setup.grid.pipeline, setup.pipeline, setup.parts,
                                                std::move(gather), std::move(syncs));

@@ -9,6 +9,7 @@
 #include "trireme/decentralised/local_sync.h"
 #include "trireme/placement/grid.h"
 #include "trireme/strategy/strategy.h"
+#include "trireme/sync/bucketed_sync.h"
 #include "trireme/sync/model_parts.h"
 #include "trireme/sync/parameter_sync.h"
 #include "trireme/sync/strategy_context.h"
@@ -21,6 +22,7 @@ struct StrategySync {
   std::unique_ptr<StepSync> step;       // of the whole step; owns the following
   std::vector<ParameterSync*> of_part;  // of each stage
   LocalSync* local = nullptr;           // if ranks train separate copies
+  BucketedSync* dealt = nullptr;        // whose shares of a batch may change; null: none
 };
 
 struct StrategySyncSetup {

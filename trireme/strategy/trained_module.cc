@@ -9,6 +9,7 @@
 #include "trireme/base/error.h"
 #include "trireme/ps/server_sync.h"
 #include "trireme/strategy/served.h"
+#include "trireme/strategy/shares.h"
 #include "trireme/sync/torch_optimizer.h"
 #include "trireme/tensor/convert.h"
 #include "trireme/tensor/determinism.h"
@@ -22,6 +23,18 @@ ModuleTensors checked_tensors(torch::nn::Module& module, const torch::optim::Opt
   ModuleTensors tensors = tensors_of(module);
   check_module(tensors, options, optimizer);
   return tensors;
+}
+
+SyncPlan plan_of(const DataParallelOptions& options, const StrategyContext& env) {
+  const int ranks = env.world->size();
+  SyncPlan plan = plan_sync(options.sync, ranks, 0, env.local_size);
+  if (options.shares == "auto")
+    throw ConfigError("shares = \"auto\" under DataParallel, whose loader reads ahead",
+                      {.rank = env.world->rank(),
+                       .operation = "DataParallel",
+                       .advice = "Give weights such as 3:2:1, or use a Strategy with batches()."});
+  set_shares(plan, options.shares, ranks, env.world->rank());
+  return plan;
 }
 
 // The device of the module's parameters, ready for `env`'s ranks.
@@ -42,7 +55,7 @@ TrainedModule::TrainedModule(const StrategyContext& env, torch::nn::Module& modu
       embeddings_(models::embeddings_of(module)),
       tensors_(checked_tensors(module, optimizer, options)),
       device_(device_in(tensors_, env)),
-      plan_(plan_sync(options.sync, env.world->size(), 0, env.local_size)),
+      plan_(plan_of(options, env)),
       sync_(make_sync(options, barrier)) {}
 
 std::unique_ptr<ParameterSync> TrainedModule::make_sync(const DataParallelOptions& options,
@@ -61,13 +74,15 @@ std::unique_ptr<ParameterSync> TrainedModule::make_plain(const DataParallelOptio
                                                          const std::function<Work()>& barrier) {
   std::vector<std::uint32_t> numbers(tensors_.trainable.size());
   std::iota(numbers.begin(), numbers.end(), 0);
-  return std::make_unique<PlainSync>(
+  auto sync = std::make_unique<PlainSync>(
       *env_.world, std::vector<std::vector<Accumulated>>{accumulators(tensors_.trainable)},
       std::vector<std::vector<std::uint32_t>>{numbers}, whole_slices(tensors_.trainable),
       PlainSyncOptions{.bucket_bytes = options.bucket_bytes,
                        .reduce = env_.reduce,
                        .before_launch = barrier,
                        .compression = options.compression});
+  sync->set_shares(plan_.assignment.weights);
+  return sync;
 }
 
 void TrainedModule::move_into_store() {

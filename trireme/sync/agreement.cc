@@ -166,12 +166,12 @@ void LocalVote::refuse(const ErrorReport& report) {
   refuse(report.exit_code, why, own);
 }
 
-// [0 refused, 1 ok or 2 overflow; exit code; stop signal; count; bits of squares; reason;
-// advice]
+// [0 refused, 1 ok or 2 overflow; exit code; stop signal; count; bits of squares; busy, passes (ns)
+// and micro-batches; reason; advice]
 struct Vote::State {
   using Reason = TextField<184>;
   using Advice = TextField<120>;
-  static constexpr std::size_t kReason = 5, kAdvice = kReason + Reason::kWords;
+  static constexpr std::size_t kReason = 8, kAdvice = kReason + Reason::kWords;
   static constexpr std::size_t kWords = kAdvice + Advice::kWords;
   std::array<std::int64_t, kWords> mine{};
   std::vector<std::int64_t> all;
@@ -187,6 +187,9 @@ Vote::Vote(comm::Communicator& world, const LocalVote& local_vote)
   state_->mine[2] = local_vote.stop_signal;
   state_->mine[3] = local_vote.count;
   state_->mine[4] = std::bit_cast<std::int64_t>(local_vote.squares);
+  state_->mine[5] = local_vote.time.busy.count();
+  state_->mine[6] = local_vote.time.passes.count();
+  state_->mine[7] = local_vote.time.micro_batches;
   State::Reason::write(&state_->mine[State::kReason], local_vote.reason);
   State::Advice::write(&state_->mine[State::kAdvice], local_vote.advice);
   work_ = world
@@ -204,6 +207,8 @@ Verdict Vote::result() const {
     if (verdict.stop_signal == 0) verdict.stop_signal = static_cast<int>(record[2]);
     verdict.count += record[3];
     verdict.squares += std::bit_cast<double>(record[4]);
+    verdict.times.push_back(
+        {Duration(record[5]), Duration(record[6]), static_cast<std::uint32_t>(record[7])});
     const bool refused = record[0] == 0, overflow = record[0] == 2;
     // A refusal takes precedence over an overflow, even one of a lower rank.
     if (!verdict.ok || (!refused && (!overflow || verdict.overflow))) continue;

@@ -12,6 +12,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "trireme/base/error.h"
 #include "trireme/comm/communicator.h"
@@ -37,6 +38,13 @@ void leave(comm::Communicator& world) noexcept;
 void give_up(comm::Communicator& world, std::span<comm::Communicator* const> groups,
              const std::exception_ptr& error) noexcept;
 
+/// What a rank measured of its part of a step, without its waits for other ranks.
+struct RankTime {
+  Duration busy{};                  // since the vote before this one
+  Duration passes{};                // forward and backward
+  std::uint32_t micro_batches = 0;  // computed in that time
+};
+
 struct LocalVote {
   bool ok = true;
   int exit_code = 21;
@@ -47,6 +55,7 @@ struct LocalVote {
   double squares = 0;      // squared norm of this rank's own gradient (local-step strategies)
   /// A gradient overflowed fp16 (strategy/loss_scale.h). No refusal: all ranks skip the step.
   bool overflow = false;
+  RankTime time = {};
 
   /// Keeps the first reason only.
   void refuse(int code, const std::string& why, const std::string& what_to_do) {
@@ -78,6 +87,7 @@ struct Verdict {
   int refusing_rank = -1;  // lowest that refused; if none did, lowest that overflowed
   int exit_code = 21;
   std::string reason = {}, advice = {};
+  std::vector<RankTime> times = {};  // of each rank
 };
 
 /// The constructor submits the all-gather; result() waits for it.

@@ -26,6 +26,9 @@ class BucketedSync : public ParameterSync {
   void settle() final;
   std::span<optim::OwnedSlice> owned() final { return slices_; }
   std::size_t gradient_bytes() const final { return sums_.bytes(); }
+  /// From the next begin() on, groups have shares by these weights (kernel/assignment.h). All ranks
+  /// change together.
+  void set_shares(std::vector<std::uint32_t> weights) { assignment_.weights = std::move(weights); }
 
  protected:
   struct Setup {
@@ -63,7 +66,7 @@ class BucketedSync : public ParameterSync {
   /// Starts to send this round's bucket.
   virtual void launch(std::uint32_t bucket) = 0;
 
-  const kernel::Assignment assignment_;
+  kernel::Assignment assignment_;
   const int rank_, owner_;
   std::vector<Accumulated> uses_;              // flat over blocks
   std::vector<std::uint32_t> parameter_of_;    // of each use

@@ -4,10 +4,11 @@
 
 namespace trireme::inline v0::parallel {
 
-LeafPlan make_leaf_plan(std::uint32_t total, int size, int rank) {
+LeafPlan make_leaf_plan(const kernel::LeafShares& leaves, int size, int rank) {
+  const std::uint32_t total = leaves.total;
   LeafPlan plan;
-  plan.total = total;
-  plan.share = kernel::contiguous_share(total, size, rank);
+  plan.leaves = leaves;
+  plan.share = leaves.of(size, rank);
   std::vector<kernel::LeafRange>& open = plan.terms;
   for (std::uint32_t leaf = plan.share.first; leaf < plan.share.end(); ++leaf) {
     kernel::LeafRange node{leaf, 1};
@@ -24,22 +25,27 @@ LeafPlan make_leaf_plan(std::uint32_t total, int size, int rank) {
   return plan;
 }
 
-LeafPlan make_running_plan(std::uint32_t total, int size, int rank) {
-  if (total < static_cast<std::uint32_t>(size)) return make_leaf_plan(total, size, rank);
+LeafPlan make_running_plan(const kernel::LeafShares& leaves, int size, int rank) {
   LeafPlan plan;
-  plan.total = static_cast<std::uint32_t>(size);
-  plan.share = kernel::contiguous_share(total, size, rank);
+  plan.leaves.total = 0;
+  for (int other = 0; other < size; ++other) {
+    const std::uint32_t sums = leaves.of(size, other).count > 0 ? 1 : 0;
+    if (other == rank && sums > 0) plan.terms = {{plan.leaves.total, 1}};
+    plan.leaves.total += sums;
+    plan.leaves.weights.push_back(sums);
+  }
+  if (plan.leaves.total == static_cast<std::uint32_t>(size)) plan.leaves.weights.clear();
+  plan.share = leaves.of(size, rank);
   plan.steps.assign(plan.share.count, {.slot = 0, .merges = 1});
-  plan.steps.front().merges = 0;
-  plan.terms = {{static_cast<std::uint32_t>(rank), 1}};
-  plan.slots = 1;
+  if (!plan.steps.empty()) plan.steps.front().merges = 0;
+  plan.slots = plan.steps.empty() ? 0 : 1;
   return plan;
 }
 
-int slots_needed(std::uint32_t total, int size) {
+int slots_needed(const kernel::LeafShares& leaves, int size) {
   int slots = 1;
   for (int rank = 0; rank < size; ++rank)
-    slots = std::max(slots, make_leaf_plan(total, size, rank).slots);
+    slots = std::max(slots, make_leaf_plan(leaves, size, rank).slots);
   return slots;
 }
 

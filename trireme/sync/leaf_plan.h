@@ -8,7 +8,7 @@
 //     leaf 0 -> slot 0              leaf 1 + slot 0 -> slot 0
 //     leaf 2 -> slot 1              leaf 3 + slot 1 + slot 0 -> slot 0
 //
-// A pure function of (total, size, rank).
+// A pure function of (leaves, size, rank).
 #pragma once
 
 #include <cstdint>
@@ -24,20 +24,19 @@ struct LeafStep {
 };
 
 struct LeafPlan {
-  std::uint32_t total = 0;
+  kernel::LeafShares leaves = 0;
   kernel::LeafRange share;
   std::vector<LeafStep> steps;           // one per leaf of the share
   std::vector<kernel::LeafRange> terms;  // term i is in slot i
   int slots = 0;                         // the most that are open at once
 };
 
-LeafPlan make_leaf_plan(std::uint32_t total, int size, int rank);
+LeafPlan make_leaf_plan(const kernel::LeafShares& leaves, int size, int rank);
 /// For train.reproducible = false, where the order of additions is free: leaves are added to one
-/// running sum as they come, and each rank's sum is one term of `size`. Saves all slots but one,
-/// and terms on the wire if the number of ranks is no power of two. The same as make_leaf_plan() if
-/// there are fewer leaves than ranks.
-LeafPlan make_running_plan(std::uint32_t total, int size, int rank);
+/// running sum as they come, and each rank's sum is one term, if it has a leaf. Saves all slots but
+/// one, and terms on the wire if the number of ranks is no power of two.
+LeafPlan make_running_plan(const kernel::LeafShares& leaves, int size, int rank);
 /// The most slots that any rank needs, at least 1: arenas have one size on all ranks.
-int slots_needed(std::uint32_t total, int size);
+int slots_needed(const kernel::LeafShares& leaves, int size);
 
 }  // namespace trireme::inline v0::parallel

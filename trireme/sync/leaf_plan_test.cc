@@ -21,7 +21,7 @@ void expect_only_siblings(const LeafPlan& plan) {
     for (int k = step.merges; k-- > 0;) {
       const LeafRange left = slots.at(step.slot + k);
       ASSERT_EQ(left.end(), node.first);
-      ASSERT_EQ(kernel::sibling(left, plan.total), node);
+      ASSERT_EQ(kernel::sibling(left, plan.leaves.total), node);
       node = {left.first, left.count + node.count};
       slots.erase(step.slot + k);
     }
@@ -36,10 +36,14 @@ void expect_only_siblings(const LeafPlan& plan) {
 
 TEST(LeafPlan, RunningSumIsOneTermARank) {
   for (std::uint32_t total = 1; total <= 20; ++total) {
-    for (int size : {1, 2, 3, 5}) {
-      std::uint32_t next = 0, terms = 0;
+    for (const std::vector<std::uint32_t>& weights :
+         std::vector<std::vector<std::uint32_t>>{{1}, {1, 1}, {1, 9, 1}, {}, {4, 1, 1, 40, 2}}) {
+      const int size = weights.empty() ? 3 : static_cast<int>(weights.size());
+      const kernel::LeafShares leaves(total, weights);
+      std::uint32_t next = 0, terms = 0, with_leaves = 0;
       for (int rank = 0; rank < size; ++rank) {
-        const LeafPlan plan = parallel::make_running_plan(total, size, rank);
+        const LeafPlan plan = parallel::make_running_plan(leaves, size, rank);
+        with_leaves += plan.share.count > 0 ? 1 : 0;
         EXPECT_EQ(plan.share.first, next);
         next = plan.share.end();
         ASSERT_EQ(plan.steps.size(), plan.share.count);
@@ -48,13 +52,13 @@ TEST(LeafPlan, RunningSumIsOneTermARank) {
           EXPECT_EQ(plan.steps[i].merges, i == 0 ? 0 : 1);
         }
         // As all_reduce over terms requires them.
-        const LeafRange own = kernel::contiguous_share(plan.total, size, rank);
+        const LeafRange own = plan.leaves.of(size, rank);
         EXPECT_EQ(plan.terms.size(), own.count);
         for (const LeafRange& term : plan.terms) EXPECT_EQ(term, own);
         terms += static_cast<std::uint32_t>(plan.terms.size());
       }
       EXPECT_EQ(next, total);
-      EXPECT_EQ(terms, std::min(total, static_cast<std::uint32_t>(size)));
+      EXPECT_EQ(terms, with_leaves);
     }
   }
 }

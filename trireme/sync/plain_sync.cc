@@ -26,9 +26,9 @@ Device device_of(std::span<const optim::OwnedSlice> slices) {
 
 }  // namespace
 
-Work tree_reduce(comm::Communicator& world, std::span<const comm::Term> terms, std::uint32_t total,
-                 Buffer out, std::string_view label) {
-  return world.all_reduce(terms, total, std::move(out), {.label = label});
+Work tree_reduce(comm::Communicator& world, std::span<const comm::Term> terms,
+                 const kernel::LeafShares& leaves, Buffer out, std::string_view label) {
+  return world.all_reduce(terms, leaves, std::move(out), {.label = label});
 }
 
 PlainSync::PlainSync(const SyncSetup& setup)
@@ -77,11 +77,10 @@ std::vector<BucketShape> PlainSync::bucket_shapes() const {
 // The most that any rank needs. All ranks know `total`, so they allocate together.
 int PlainSync::most_slots(std::uint32_t total) const {
   if (!world_.reproducible()) return 1;
-  if (!alone_) return slots_needed(total, world_.size());
+  if (!alone_) return slots_needed(shares_of(assignment_, total), world_.size());
   int slots = 1;
   for (int rank = 0; rank < world_.size(); ++rank)
-    slots = std::max(slots,
-                     slots_needed(kernel::contiguous_share(total, world_.size(), rank).count, 1));
+    slots = std::max(slots, slots_needed(group_share(assignment_, total, rank).count, 1));
   return slots;
 }
 
@@ -93,7 +92,8 @@ void PlainSync::begin(std::uint32_t total, std::span<const Use>) {
   begin_step(total);
   rounds_ = static_cast<std::uint32_t>(leaves_.size());
   const auto make_plan = world_.reproducible() ? make_leaf_plan : make_running_plan;
-  plan_ = alone_ ? make_plan(rounds_, 1, 0) : make_plan(total, world_.size(), world_.rank());
+  plan_ = alone_ ? make_plan(rounds_, 1, 0)
+                 : make_plan(shares_of(assignment_, total), world_.size(), world_.rank());
 }
 
 void PlainSync::launch(std::uint32_t bucket) {
@@ -103,7 +103,7 @@ void PlainSync::launch(std::uint32_t bucket) {
   const Buffer out = sums_.buffer(0, bucket);
   if (compressor_) return launch_compressed(bucket, terms, out);
   works_.push_back(
-      options_.reduce(world_, terms, plan_.total, out, "bucket " + std::to_string(bucket)));
+      options_.reduce(world_, terms, plan_.leaves, out, "bucket " + std::to_string(bucket)));
 }
 
 // This rank's own terms are added first, in their order, so that one sum per rank is compressed.
@@ -149,7 +149,7 @@ Work PlainSync::finish() {
 // All ranks take rank 0's arrival order. If rank 0 has no share it has no order yet; every rank
 // knows that, and the next step tries again.
 void PlainSync::learn_order() {
-  if (kernel::contiguous_share(plan_.total, world_.size(), 0).count == 0) return;
+  if (group_share(assignment_, total_, 0).count == 0) return;
   auto order = std::make_shared<std::vector<std::int32_t>>(arrival_.begin(), arrival_.end());
   order->resize(layout_.buckets.size());
   order_known_ = true;

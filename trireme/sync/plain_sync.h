@@ -21,10 +21,11 @@
 namespace trireme::inline v0::parallel {
 
 /// Communicator::all_reduce over terms; tests substitute a wrong one.
-using ReduceTerms = std::function<Work(comm::Communicator& world, std::span<const comm::Term> terms,
-                                       std::uint32_t total, Buffer out, std::string_view label)>;
-Work tree_reduce(comm::Communicator& world, std::span<const comm::Term> terms, std::uint32_t total,
-                 Buffer out, std::string_view label);
+using ReduceTerms =
+    std::function<Work(comm::Communicator& world, std::span<const comm::Term> terms,
+                       const kernel::LeafShares& leaves, Buffer out, std::string_view label)>;
+Work tree_reduce(comm::Communicator& world, std::span<const comm::Term> terms,
+                 const kernel::LeafShares& leaves, Buffer out, std::string_view label);
 
 struct PlainSyncOptions {
   std::int64_t bucket_bytes = 4 << 20;

@@ -18,8 +18,9 @@ class ScalarTree {
   ScalarTree(std::uint32_t total, const kernel::Assignment& assignment, int rank)
       : assignment_(assignment),
         total_(total),
-        plan_(assignment.members == 1 ? make_leaf_plan(total, assignment.groups, rank)
-                                      : make_leaf_plan(total, 1, 0)),
+        plan_(assignment.members == 1
+                  ? make_leaf_plan(shares_of(assignment, total), assignment.groups, rank)
+                  : make_leaf_plan(total, 1, 0)),
         slots_(static_cast<std::size_t>(plan_.slots) + 1, 0.0) {}
 
   /// This rank's next leaf.
@@ -38,7 +39,7 @@ class ScalarTree {
     for (std::size_t i = 0; i < plan_.terms.size(); ++i)
       terms.push_back(
           {Buffer::of(std::span(&slots_[i], 1)), plan_.terms[i].first, plan_.terms[i].count});
-    return how(world, terms, plan_.total, Buffer::of(std::span(slots_.data(), 1)), label);
+    return how(world, terms, plan_.leaves, Buffer::of(std::span(slots_.data(), 1)), label);
   }
   double sum() {
     if (assignment_.members > 1 && next_ == 0) add_gathered();

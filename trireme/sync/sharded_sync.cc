@@ -49,7 +49,7 @@ ShardedSync::ShardedSync(const SyncSetup& setup, bool sums_own_part, LeafSums::A
 }
 
 void ShardedSync::reserve(std::uint32_t total) {
-  sums_.reserve(slots_needed(total, assignment_.groups));
+  sums_.reserve(slots_needed(shares_of(assignment_, total), assignment_.groups));
 }
 
 void ShardedSync::begin(std::uint32_t total, std::span<const Use> order) {
@@ -59,7 +59,8 @@ void ShardedSync::begin(std::uint32_t total, std::span<const Use> order) {
     const std::lock_guard lock(mutex_);
     begin_step(total);
     if (total > 0 || gather_ != nullptr) announce();
-    plan_ = make_leaf_plan(total, assignment_.groups, assignment_.group_of(rank_));
+    plan_ = make_leaf_plan(shares_of(assignment_, total), assignment_.groups,
+                           assignment_.group_of(rank_));
     rounds_ = total > 0 ? plan_rounds() : 0;
   }
   if (begins_gather_) gather_->begin(order_);

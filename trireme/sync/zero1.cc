@@ -13,8 +13,7 @@ std::uint32_t Zero1::plan_rounds() {
   num_terms_.clear();
   std::vector<kernel::LeafRange> nodes;
   for (int rank = 0; rank < owners(); ++rank) {
-    const auto terms =
-        kernel::maximal_nodes(kernel::contiguous_share(total_, owners(), rank), total_);
+    const auto terms = kernel::maximal_nodes(group_share(assignment_, total_, rank), total_);
     num_terms_.push_back(static_cast<std::uint32_t>(terms.size()));
     nodes.insert(nodes.end(), terms.begin(), terms.end());
   }

@@ -73,6 +73,7 @@ void set_sync(plan::Job& job, const Settings& settings, const parallel::SyncPlan
   job.sync = sync.sync;
   job.sharding = sync.title;
   job.owners = sync.owners;
+  job.shares = sync.assignment.weights;
   job.shards_gradients = sync.shards_gradients();
   job.shards_weights = sync.shards_weights;
   if (sync.local) job.exchange = exchange_of(settings, job.data_ranks());

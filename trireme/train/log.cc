@@ -56,6 +56,7 @@ train::ReportOptions report_options(const Job& job, const RunFolder& folder,
       .silent = job.rank() != 0,
       .json = options.json,
       .terminal = observe::is_own_terminal(options.json ? STDERR_FILENO : STDOUT_FILENO),
+      .ranks = job.size(),
       .steps = options.steps,
       .first = options.first,
       .title = options.title.empty() ? fs::path(folder.path()).filename().string() : options.title,
@@ -91,6 +92,8 @@ struct Log::Impl {
                                  .gradient_norm = result.gradient_norm};
     if (input != nullptr)
       figures.input_seconds = seconds(input->time_waited() - input_before) * part;
+    figures.last_rank = result.last_rank;
+    figures.behind_seconds = seconds(result.behind);
     if (result.skipped_steps > 0) figures.skipped_steps = static_cast<long>(result.skipped_steps);
     return figures;
   }
@@ -110,6 +113,7 @@ struct Log::Impl {
     figures.loss_scale = result.loss_scale;
     if (result.loss_scale) figures.overflows = static_cast<long>(result.overflows);
     add(figures, result.count, result.skipped);
+    if (result.share_change) report.shares(done, *result.share_change);
     mark();
   }
 
@@ -132,6 +136,7 @@ struct Log::Impl {
     if (std::exchange(finished, true)) return;
     report.close();
     report.plot();
+    report.stragglers();
     report.line("the log is in " + folder.path() + " (events.jsonl, loss.svg, tensorboard/)");
   }
 

@@ -105,7 +105,7 @@ TEST_F(LogTest, GivesAnOwnLoopWhatTrainHas) {
   const std::string printed = train_two({.steps = 4, .items = "samples", .unit = "metres squared"});
   EXPECT_EQ(losses_[0], losses_[1]);
   const std::vector<Json> all = events();
-  ASSERT_EQ(all.size(), 5u);
+  ASSERT_EQ(all.size(), 6u);
   for (std::size_t i = 0; i < 4; ++i) {
     EXPECT_EQ(all[i].at("event"), "step");
     EXPECT_EQ(all[i].at("step"), i + 1);
@@ -118,6 +118,7 @@ TEST_F(LogTest, GivesAnOwnLoopWhatTrainHas) {
   }
   EXPECT_EQ(all[4].at("event"), "validation");
   EXPECT_EQ(all[4].at("samples"), 8);
+  EXPECT_EQ(all[5].at("event"), "stragglers");
   EXPECT_THAT(printed, AllOf(HasSubstr("step 1 of 4 · loss "), HasSubstr(" · 4 samples/s · "),
                              HasSubstr("validation after step 4: loss 0.500 metres squared\n"),
                              HasSubstr("the log is in " + path("run"))));
@@ -154,9 +155,13 @@ TEST_F(LogTest, TellsOfAllRanksWhatDataParallelTrained) {
   train_module(true);
   const std::string printed = ::testing::internal::GetCapturedStdout();
   const std::vector<Json> all = events();
-  ASSERT_EQ(all.size(), 3u);
+  ASSERT_EQ(all.size(), 4u);
   for (std::size_t i = 0; i < 3; ++i) {
     EXPECT_EQ(all[i].at("step"), i + 1);
+    if (i > 0) {  // before the first vote, only the passes are known
+      EXPECT_EQ(all[i].at("last_rank"), 1);
+      EXPECT_NEAR(all[i].at("behind_seconds").get<double>(), 0.5, 0.05);
+    }
     EXPECT_NE(losses_[0][i], losses_[1][i]);
     EXPECT_DOUBLE_EQ(all[i].at("loss").get<double>(), (losses_[0][i] + losses_[1][i]) / 2);
     EXPECT_NEAR(all[i].at("step_seconds").get<double>(), 2, 0.1);
@@ -166,7 +171,11 @@ TEST_F(LogTest, TellsOfAllRanksWhatDataParallelTrained) {
     EXPECT_NEAR(all[i].at("communication_seconds").get<double>(), 0.5, 0.05);
     EXPECT_FALSE(all[i].contains("input_seconds"));
   }
+  EXPECT_EQ(all[3].at("event"), "stragglers");
+  EXPECT_EQ(all[3].at("last_steps"), (std::vector<int>{0, 2}));
+  EXPECT_NEAR(all[3].at("behind_seconds")[1].get<double>(), 1, 0.1);
   EXPECT_THAT(printed, AllOf(HasSubstr("step 3 of 3 · loss "), HasSubstr(" · 8 samples/s · "),
+                             HasSubstr("rank 1 came last in 2 of 2 steps"),
                              Not(HasSubstr("does not know"))));
 }
 
@@ -175,7 +184,8 @@ TEST_F(LogTest, LeavesOutWhatItIsNotTold) {
   train_module(false);
   const std::string printed = ::testing::internal::GetCapturedStdout();
   std::vector<Json> all = events();
-  ASSERT_EQ(all.size(), 3u);
+  ASSERT_EQ(all.size(), 4u);
+  all.pop_back();  // of the slower rank
   for (const Json& event : all) {
     for (const char* name : {"loss", "gradient_norm", "samples_per_second", "input_seconds"})
       EXPECT_FALSE(event.contains(name)) << event;
@@ -201,10 +211,11 @@ TEST_F(LogTest, GoesOnWhereAResumedLoopIs) {
   train_two({.steps = 4});
   train_two({.steps = 6, .first = 2});  // steps 3 ... 6
   const std::vector<Json> all = events();
-  ASSERT_EQ(all.size(), 7u);
+  ASSERT_EQ(all.size(), 8u);
   for (std::size_t i = 0; i < 6; ++i) EXPECT_EQ(all[i].at("step"), i + 1);
   EXPECT_EQ(all[2].at("loss").get<double>(), losses_[0][4]) << "the first run's step 3 is gone";
   EXPECT_EQ(all[6].at("event"), "validation");
+  EXPECT_EQ(all[7].at("steps"), 3) << "its own steps but the first";
 }
 
 TEST_F(LogTest, KeepsTheEventsOfARunThatItDoesNotGoOnWith) {
@@ -213,8 +224,8 @@ TEST_F(LogTest, KeepsTheEventsOfARunThatItDoesNotGoOnWith) {
   const std::string printed = train_two({});
   train_two({});
   EXPECT_EQ(events("run/events.1.jsonl"), first);
-  EXPECT_EQ(events("run/events.2.jsonl").size(), 5u);
-  EXPECT_EQ(events().size(), 5u);
+  EXPECT_EQ(events("run/events.2.jsonl").size(), 6u);
+  EXPECT_EQ(events().size(), 6u);
   EXPECT_THAT(printed, AllOf(HasSubstr("step 1 · loss"), Not(HasSubstr("left"))));
 }
 

@@ -44,7 +44,8 @@ Report::Report(const RunFolder& folder, ReportOptions options)
                  .first = options_.first,
                  .stream = options_.json ? stderr : stdout,
                  .terminal = options_.terminal,
-                 .color = observe::wants_color()}) {
+                 .color = observe::wants_color()}),
+      stragglers_(options_.ranks) {
   if (options_.silent) return;
   observe::keep_until(folder_.events(), options_.first);
   events_.open(folder_.events());
@@ -76,6 +77,9 @@ void Report::step(observe::StepFigures figures) {
   draw("noise_scale", figures.noise_scale);
   draw("loss_scale", figures.loss_scale);
   noise_scale_ = figures.noise_scale;
+  step_ = figures.step;
+  if (figures.last_rank >= 0)
+    stragglers_.add(figures.last_rank, figures.behind_seconds, figures.step_seconds);
   progress_.step(figures);
 }
 
@@ -96,6 +100,24 @@ void Report::regrouped(const Regrouping& change) {
   progress_.line("after step " + grouped(change.step) + ": " + change.cause + "; " +
                  counted(change.ranks, "rank") + " went on after " + fixed(change.seconds, 2) +
                  " s");
+}
+
+void Report::shares(long step, const ShareChange& change) {
+  if (options_.silent) return;
+  events_.write(
+      observe::Event("shares")
+          .set("step", step)
+          .set("shares", std::vector<std::int64_t>(change.shares.begin(), change.shares.end()))
+          .set("micro_seconds", change.micro_seconds)
+          .set("expected_seconds", change.step_seconds)
+          .set("expected_before", change.step_seconds_before));
+  progress_.line("after step " + grouped(step) + ", " + change.text());
+}
+
+void Report::stragglers() {
+  if (options_.silent || stragglers_.empty()) return;
+  events_.write(stragglers_.event().set("step", step_));
+  progress_.line(stragglers_.text());
 }
 
 void Report::early_stop(long step, double best_loss, long best_step) {
@@ -263,6 +285,8 @@ void Report::finish(const Outcome& outcome) {
     row("step", time(outcome.predicted_step), time(outcome.measured_step) + " (the median)");
   row("in all", "-", duration_text(outcome.measured_seconds));
   if (outcome.servers) table_of_servers(*outcome.servers);
+  if (!stragglers_.empty()) progress_.line("");
+  stragglers();
   progress_.line("\nthe run is in " + folder_.path() +
                  " (config.toml, events.jsonl, loss.svg, tensorboard/, checkpoint/)");
 }

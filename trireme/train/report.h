@@ -11,12 +11,15 @@
 #include "trireme/observe/progress.h"
 #include "trireme/observe/tensorboard.h"
 #include "trireme/ps/figures.h"
+#include "trireme/strategy/strategy.h"
 #include "trireme/train/run_folder.h"
+#include "trireme/train/straggler_log.h"
 
 namespace trireme::inline v0::train {
 
 struct ReportOptions {
   bool silent = false, json = false, terminal = false;
+  int ranks = 1;
   long steps = 0, first = 0;         // steps of the whole run (0 = not known); steps done before
   std::string title, subtitle;       // of the plot
   std::string unit = "nats a byte";  // of the loss; may be empty
@@ -57,6 +60,10 @@ class Report {
     double seconds = 0;       // from the news to the end of that step
   };
   void regrouped(const Regrouping& change);
+  /// After `step`, ranks compute other numbers of micro-batches.
+  void shares(long step, const ShareChange& change);
+  /// Which rank came last to the steps so far; nothing on one rank.
+  void stragglers();
   /// All ranks skipped this step.
   void skipped(long step, const std::string& why);
   /// Training ends after `step`, since the validation loss has not fallen since `best_step`.
@@ -79,6 +86,8 @@ class Report {
   observe::EventWriter events_;
   observe::TensorBoardWriter board_;
   observe::Progress progress_;
+  StragglerLog stragglers_;
+  long step_ = 0;  // the last one
   std::optional<double> trigram_, noise_scale_;
 };
 

@@ -118,6 +118,15 @@ std::vector<Change> identity_differences(const std::string& saved, const std::st
 
 }  // namespace
 
+observe::Event event_of(const Change& change, long step) {
+  return observe::Event("changed")
+      .set("step", step)
+      .set("key", change.key)
+      .set("before", change.before)
+      .set("now", change.now)
+      .set("source", change.source);
+}
+
 CheckpointerOptions checkpoint_options(const Settings& settings, const std::string& data_hash,
                                        std::vector<std::string> changed) {
   CheckpointerOptions options = settings.checkpoints;

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "trireme/base/config.h"
+#include "trireme/observe/events.h"
 #include "trireme/train/run_folder.h"
 #include "trireme/train/schema.h"
 
@@ -20,6 +21,9 @@ struct Change {
   std::string key, before, now;  // values as TOML writes them
   std::string source;            // of the new value
 };
+
+/// The event "changed" of a run whose last step is `step`.
+observe::Event event_of(const Change& change, long step);
 
 /// Options for the checkpoints of a run on data with this hash. They do not lock the folder, since
 /// the process that started the ranks has locked it. `changed`: recorded_changes().

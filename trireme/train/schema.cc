@@ -67,6 +67,13 @@ void add_batch_keys(config::Schema& schema) {
               true});
 }
 
+void add_share_key(config::Schema& schema) {
+  schema.add(
+      {"batch.shares", text("equal"),
+       "Micro-batches of each rank, under plain and zero1: equal; auto, so that a slower rank "
+       "gets fewer, measured in the first steps; or weights such as 3:2:1. Changes no bit."});
+}
+
 void add_optimizer_keys(config::Schema& schema) {
   schema.add(
       {"optimizer.name", text("adamw"),
@@ -482,6 +489,7 @@ config::Schema training_schema(const ModelFamily& family, const DataFamily& data
   config::Schema schema;
   add_model_keys(schema, family, data);
   add_batch_keys(schema);
+  add_share_key(schema);
   add_train_keys(schema);
   add_optimizer_keys(schema);
   add_parallel_keys(schema);

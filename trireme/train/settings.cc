@@ -9,6 +9,7 @@
 #include "trireme/memory/recompute.h"
 #include "trireme/plan/link.h"
 #include "trireme/plan/mixing.h"
+#include "trireme/strategy/shares.h"
 #include "trireme/sync/sync_plan.h"
 #include "trireme/train/auto_recompute.h"
 #include "trireme/train/parameter_groups.h"
@@ -242,6 +243,7 @@ Settings::Settings(const config::Config& config) {
               .recompute = config.text("memory.recompute"),
               .offload_activations = config.text("memory.offload_activations"),
               .lanes = static_cast<int>(integer("train.lanes")),
+              .shares = config.text("batch.shares"),
               .local = local_options_of(config),
               .server = server_options_of(config),
               .ema = number("train.ema"),
@@ -249,6 +251,10 @@ Settings::Settings(const config::Config& config) {
                            .window = static_cast<int>(integer("train.outlier_window"))},
               .skip_not_finite = integer("train.skip_not_finite"),
               .noise_scale = config.boolean("train.noise_scale")};
+  const auto micro_batches =
+      static_cast<std::uint32_t>(integer("batch.global") / integer("batch.micro"));
+  const parallel::Shares shares = parallel::parse_shares(strategy.shares);
+  if (micro_batches > 0) parallel::check_shares_of(shares, micro_batches);
   strategy_name = config.text("parallel.strategy");
   set_up_helpers(config);
   const std::string identity =

@@ -251,6 +251,7 @@ class Trainer {
     return {.silent = !leads_,
             .json = spec_.json,
             .terminal = spec_.terminal,
+            .ranks = joined_.size(),
             .steps = static_cast<long>(settings_.steps),
             .first = first,
             .title = base_name(folder_.path()),
@@ -294,7 +295,10 @@ class Trainer {
                  .skipped_steps = skipped_steps(result),
                  .noise_scale = result.noise_scale,
                  .loss_scale = result.loss_scale,
-                 .overflows = overflows(result)});
+                 .overflows = overflows(result),
+                 .last_rank = result.last_rank,
+                 .behind_seconds = seconds(result.behind)});
+    if (result.share_change) report.shares(step + 1, *result.share_change);
     if (!result.skipped.empty()) report.skipped(step + 1, result.skipped);
     return result.stop_signal;
   }

@@ -119,6 +119,39 @@ TEST_P(Collectives, TermsEqualTheReference) {
   }
 }
 
+// The shares of the leaves change from call to call, as those of a rank that is slow for a while.
+TEST_P(Collectives, TermsOfUnequalSharesEqualTheReference) {
+  constexpr std::uint32_t kTotal = 16;
+  for (int size : {2, 3, 5}) {
+    if (size > test::most_ranks(GetParam().transport)) continue;
+    run(size, [&](Communicator& world) {
+      for (std::uint32_t first : {1u, 2u, 7u, 40u}) {
+        std::vector<std::uint32_t> weights(static_cast<std::size_t>(size), 3);
+        weights[first % weights.size()] = first;
+        const kernel::LeafShares shares(kTotal, weights);
+        for (std::size_t count : {3u, 4096u + 3}) {
+          std::vector<Bytes> leaves, sums;
+          for (std::uint32_t i = 0; i < kTotal; ++i)
+            leaves.push_back(leaf(DType::F32, count, i + first));
+          sums.reserve(kTotal);
+          std::vector<Term> terms;
+          for (const LeafRange& node :
+               kernel::maximal_nodes(shares.of(size, world.rank()), kTotal)) {
+            sums.push_back(tree(kernel::Combine::Sum, DType::F32, leaves, node));
+            terms.push_back({buffer_over(sums.back(), DType::F32), node.first, node.count});
+          }
+          Bytes own(count * 4);
+          const Buffer out = buffer_over(own, DType::F32);
+          world.all_reduce(terms, shares, out).wait();
+          const Bytes expected = tree(kernel::Combine::Sum, DType::F32, leaves, {0, kTotal});
+          ASSERT_EQ(std::memcmp(out.data, expected.data(), expected.size()), 0)
+              << first << " as a weight, " << count << " elements on " << size << " ranks";
+        }
+      }
+    });
+  }
+}
+
 TEST_P(Collectives, MeanIsTheSumDividedOnce) {
   for (int size : {1, 2, 3, 5}) {
     if (size > test::most_ranks(GetParam().transport)) continue;

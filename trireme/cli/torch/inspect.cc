@@ -1,8 +1,15 @@
-// trireme inspect: the tensors of the newest checkpoint, or one hash over them.
+// trireme inspect: the tensors of the newest checkpoint, by part, or one hash over the weights.
+#include <algorithm>
 #include <cstdio>
+#include <map>
+#include <optional>
 
+#include "trireme/base/error.h"
 #include "trireme/base/weights_hash.h"
 #include "trireme/base/words.h"
+#include "trireme/checkpoint/folder.h"
+#include "trireme/checkpoint/shards.h"
+#include "trireme/cli/checkpoints.h"
 #include "trireme/cli/command.h"
 #include "trireme/cli/torch/model_file.h"
 #include "trireme/format/safetensors.h"
@@ -11,9 +18,23 @@
 namespace trireme::inline v0::cli {
 namespace {
 
+using format::SafetensorsFile;
+using format::TensorView;
+
 struct InspectOptions {
-  std::string run;
+  std::string run, part;
   bool hash = false, json = false;
+};
+
+struct Sum {
+  std::int64_t tensors = 0, elements = 0, bytes = 0;
+  void add(const TensorView& tensor) {
+    std::int64_t count = 1;
+    for (const std::int64_t dim : tensor.shape) count *= dim;
+    ++tensors;
+    elements += count;
+    bytes += static_cast<std::int64_t>(tensor.bytes.size());
+  }
 };
 
 std::string shape_text(const std::vector<std::int64_t>& shape) {
@@ -22,7 +43,7 @@ std::string shape_text(const std::vector<std::int64_t>& shape) {
   return out + "]";
 }
 
-void print_hash(const format::SafetensorsFile& file, bool json) {
+void print_hash(const SafetensorsFile& file, bool json) {
   const std::string hash = weights_hash(file.tensors());
   if (json) {
     std::printf("%s\n", observe::Event("hash").set("sha256", hash).line().c_str());
@@ -31,33 +52,113 @@ void print_hash(const format::SafetensorsFile& file, bool json) {
   }
 }
 
-void print_table(const format::SafetensorsFile& file, bool json) {
-  std::int64_t elements = 0, bytes = 0;
-  if (!json) std::printf("%-40s %-5s %-18s %12s\n", "tensor", "type", "shape", "bytes");
-  for (const format::TensorView& tensor : file.tensors()) {
-    std::int64_t count = 1;
-    for (const std::int64_t dim : tensor.shape) count *= dim;
-    elements += count;
-    bytes += static_cast<std::int64_t>(tensor.bytes.size());
-    const std::string type(name_of(tensor.dtype));
-    if (json) {
-      observe::Event event("tensor");
-      event.set("name", tensor.name)
-          .set("dtype", type)
-          .set("shape", tensor.shape)
-          .set("bytes", static_cast<long>(tensor.bytes.size()));
-      std::printf("%s\n", event.line().c_str());
-    } else {
-      std::printf("%-40s %-5s %-18s %12s\n", tensor.name.c_str(), type.c_str(),
-                  shape_text(tensor.shape).c_str(),
-                  grouped(static_cast<long>(tensor.bytes.size())).c_str());
+// One line. `part` and `file` are empty if the whole table is of one file.
+void print_tensor(const TensorView& tensor, const std::string& part, const std::string& file,
+                  bool json) {
+  const std::string type(name_of(tensor.dtype));
+  if (json) {
+    observe::Event event("tensor");
+    event.set("name", tensor.name)
+        .set("dtype", type)
+        .set("shape", tensor.shape)
+        .set("bytes", static_cast<long>(tensor.bytes.size()));
+    if (!part.empty()) event.set("part", part).set("file", file);
+    return void(std::printf("%s\n", event.line().c_str()));
+  }
+  const std::string bytes = grouped(static_cast<long>(tensor.bytes.size()));
+  std::printf("%-40s %-5s %-18s %12s%s%s\n", tensor.name.c_str(), type.c_str(),
+              shape_text(tensor.shape).c_str(), bytes.c_str(), file.empty() ? "" : "  ",
+              file.c_str());
+}
+
+void print_title(bool json, bool with_file) {
+  if (!json)
+    std::printf("%-40s %-5s %-18s %12s%s\n", "tensor", "type", "shape", "bytes",
+                with_file ? "  file" : "");
+}
+
+// "train/optimizer/w.exp_avg" is of the part "train".
+std::string part_of(const std::string& name) { return name.substr(0, name.find('/')); }
+
+// The tensors of one part, in both files of a checkpoint, under the names that the part gives them.
+void print_part(const FoundCheckpoint& found, const std::string& part, bool json) {
+  const checkpoint::CheckpointFolder folder(checkpoint::local_storage(), found.directory);
+  const checkpoint::Manifest manifest = folder.verify(found.step);
+  if (!manifest.parts.contains(part)) {
+    std::string names;
+    for (const auto& [name, metadata] : manifest.parts) names += (names.empty() ? "" : ", ") + name;
+    throw ConfigError(found.path + " has no part \"" + part + "\"",
+                      {.operation = "inspect", .advice = "Its parts are " + names + "."});
+  }
+  print_title(json, true);
+  Sum sum;
+  for (const char* name : {checkpoint::kModelFile, checkpoint::kStateFile}) {
+    const SafetensorsFile file(folder.map(found.step, name));
+    const bool weights = name == checkpoint::kModelFile;
+    for (TensorView tensor : file.tensors()) {
+      if ((weights ? std::string(checkpoint::kModelPart) : part_of(tensor.name)) != part) continue;
+      if (!weights) tensor.name = tensor.name.substr(part.size() + 1);
+      print_tensor(tensor, part, name, json);
+      sum.add(tensor);
     }
   }
+  const std::string& metadata = manifest.parts.at(part);
+  if (json) {
+    const auto event = observe::Event("part")
+                           .set("part", part)
+                           .set("tensors", static_cast<long>(sum.tensors))
+                           .set("bytes", static_cast<long>(sum.bytes))
+                           .set("metadata", metadata);
+    return void(std::printf("%s\n", event.line().c_str()));
+  }
+  std::printf("%s, %s, %s in %s\nmetadata %s\n", counted(sum.tensors, "tensor").c_str(),
+              counted(sum.elements, "element").c_str(),
+              bytes_text(static_cast<double>(sum.bytes)).c_str(), found.path.c_str(),
+              metadata.c_str());
+}
+
+// What a checkpoint has besides the weights, a line for each part.
+void print_other_parts(const FoundCheckpoint& found) {
+  const checkpoint::CheckpointFolder folder(checkpoint::local_storage(), found.directory);
+  const SafetensorsFile state(folder.map(found.step, checkpoint::kStateFile));
+  std::map<std::string, Sum> sums;
+  for (const auto& [name, metadata] : folder.read_manifest(found.step).parts) sums[name];
+  for (const TensorView& tensor : state.tensors()) sums[part_of(tensor.name)].add(tensor);
+  for (const auto& [part, sum] : sums)
+    std::printf("--part %s has %s%s, %s\n", part.c_str(), counted(sum.tensors, "tensor").c_str(),
+                part == checkpoint::kModelPart ? " besides the weights" : "",
+                bytes_text(static_cast<double>(sum.bytes)).c_str());
+}
+
+void print_table(const SafetensorsFile& file, bool json) {
+  Sum sum;
+  print_title(json, false);
+  for (const TensorView& tensor : file.tensors()) {
+    print_tensor(tensor, {}, {}, json);
+    sum.add(tensor);
+  }
   if (json) return;
-  std::printf("%s, %s, %s in %s\n",
-              counted(static_cast<std::int64_t>(file.tensors().size()), "tensor").c_str(),
-              counted(elements, "parameter").c_str(),
-              bytes_text(static_cast<double>(bytes)).c_str(), file.path().c_str());
+  std::printf("%s, %s, %s in %s\n", counted(sum.tensors, "tensor").c_str(),
+              counted(sum.elements, "parameter").c_str(),
+              bytes_text(static_cast<double>(sum.bytes)).c_str(), file.path().c_str());
+}
+
+int inspect(const InspectOptions& options) {
+  const SafetensorsFile file(model_file(options.run));
+  const auto found = find_checkpoint(options.run);
+  if (options.hash) {
+    print_hash(file, options.json);
+  } else if (options.part.empty()) {
+    print_table(file, options.json);
+    if (found && !options.json) print_other_parts(*found);
+  } else if (found) {
+    print_part(*found, options.part, options.json);
+  } else {
+    throw ConfigError(
+        options.run + " is a file of weights, which has no parts",
+        {.operation = "inspect", .advice = "Leave --part out, or name a checkpoint's folder."});
+  }
+  return 0;
 }
 
 }  // namespace
@@ -70,14 +171,13 @@ void declare_inspect(Command& command) {
       .option("RUN", options.run,
               "Folder that train printed, a Checkpointer's folder, or a .safetensors file")
       .required();
+  command.option("--part", options.part,
+                 "train (weights and optimizer), data or another part of the checkpoint: all its "
+                 "tensors, in which file each is, and its metadata");
   command.flag("--hash", options.hash,
                "One SHA-256 over all weights: name, type, shape, bytes, in name order");
   command.flag("--json", options.json, "JSON lines");
-  command.run([&options] {
-    const format::SafetensorsFile file(model_file(options.run));
-    options.hash ? print_hash(file, options.json) : print_table(file, options.json);
-    return 0;
-  });
+  command.run([&options] { return inspect(options); });
 }
 
 }  // namespace trireme::inline v0::cli

@@ -206,12 +206,7 @@ void write_first_events(const TrainingJob& job, const train::RunClaim& claim,
   if (!changes.empty()) changed.open(path);
   changed.echo_to_stdout(json);
   for (const train::Change& change : changes) {
-    changed.write(observe::Event("changed")
-                      .set("step", static_cast<long>(claim.folder().newest_step()))
-                      .set("key", change.key)
-                      .set("before", change.before)
-                      .set("now", change.now)
-                      .set("source", change.source));
+    changed.write(train::event_of(change, static_cast<long>(claim.folder().newest_step())));
     say(json, "changed  " + change.key + " = " + change.now + " (" + change.source + "), before " +
                   change.before);
   }

@@ -49,10 +49,10 @@ GpuGroup::GpuGroup(Engine& engine, std::shared_ptr<Gpu> gpu)
 
 GpuGroup::~GpuGroup() = default;
 
-std::shared_ptr<const FoldPlan> FoldPlans::of(std::uint32_t total, int size) {
+std::shared_ptr<const FoldPlan> FoldPlans::of(const kernel::LeafShares& leaves, int size) {
   std::lock_guard lock(mutex_);
-  auto& plan = plans_[total];
-  if (!plan) plan = std::make_shared<const FoldPlan>(make_fold_plan(total, size));
+  auto& plan = plans_[leaves];
+  if (!plan) plan = std::make_shared<const FoldPlan>(make_fold_plan(leaves, size));
   return plan;
 }
 
@@ -91,7 +91,7 @@ void GpuGroup::prepare(Operation& operation, std::string_view wanted) {
   operation.may_be_direct = false;
   operation.algorithm =
       gpu_algorithm(operation, wanted == kNative, engine_->facts.options.reproducible);
-  const auto plan = plans_.of(operation.total, size_);
+  const auto plan = plans_.of(operation.leaves(), size_);
   require(gpu_->can_fold() || !needs_fold(operation, {rank_, size_, plan.get()}),
           "this build has no CUDA kernels for the reproducible sum",
           "Build where nvcc is found, or use comm.algorithm nccl-native.");

@@ -42,11 +42,11 @@ class HeldCalls {
 /// The plans of the reproducible sum, each made once. Thread safe.
 class FoldPlans {
  public:
-  std::shared_ptr<const FoldPlan> of(std::uint32_t total, int size);
+  std::shared_ptr<const FoldPlan> of(const kernel::LeafShares& leaves, int size);
 
  private:
   std::mutex mutex_;
-  std::map<std::uint32_t, std::shared_ptr<const FoldPlan>> plans_;
+  std::map<kernel::LeafShares, std::shared_ptr<const FoldPlan>> plans_;
 };
 
 class GpuGroup final : public DeviceBackend,

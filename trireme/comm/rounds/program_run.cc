@@ -37,7 +37,7 @@ ProgramRun::ProgramRun(Engine& engine, std::shared_ptr<Call> call, const Route& 
       held_(route.num_chunks) {
   const Operation& op = call_->operation;
   if (op.total > 1 && kernel::accumulates_wide(combine_of(op.op), op.dtype)) {
-    for (const auto& nodes : engine_.fold_plans.of(op.total).nodes_of) {
+    for (const auto& nodes : engine_.fold_plans.of(op.leaves()).nodes_of) {
       leaves_.insert(leaves_.end(), nodes.begin(), nodes.end());
     }
   }

@@ -84,10 +84,10 @@ bool ships(const AlgorithmEntry& entry) {
   return std::any_of(all.entries.begin(), end, [&](const auto& one) { return &one == &entry; });
 }
 
-Layout layout_of(OpKind kind, int size, std::uint32_t total, int root) {
+Layout layout_of(OpKind kind, int size, const kernel::LeafShares& leaves, int root) {
   switch (kind) {
     case OpKind::AllReduce:
-      return all_reduce_layout(size, total);
+      return all_reduce_layout(size, leaves);
     case OpKind::Broadcast:
       return broadcast_layout(root);
     case OpKind::AllGather:
@@ -95,7 +95,7 @@ Layout layout_of(OpKind kind, int size, std::uint32_t total, int root) {
     case OpKind::ReduceScatter:
       return reduce_scatter_layout(size);
     case OpKind::Reduce:
-      return reduce_layout(size, total, root);
+      return reduce_layout(size, leaves.total, root);
     case OpKind::Gather:
       return gather_layout(root);
     case OpKind::Scatter:

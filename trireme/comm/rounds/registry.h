@@ -13,6 +13,9 @@
 #include "trireme/comm/rounds/program.h"
 
 namespace trireme::inline v0 {
+namespace kernel {
+struct LeafShares;
+}
 namespace comm {
 
 struct Layout;  // route.h
@@ -61,9 +64,9 @@ std::vector<const AlgorithmEntry*> algorithms_of(OpKind kind);
 /// False if a program registered it.
 bool ships(const AlgorithmEntry& entry);
 
-/// The Layout of a collective. `total`: leaves of the sum; ignored if `kind` does not reduce,
-/// and by reduce_scatter, which has `size`. ConfigError if `kind` has no rounds.
-Layout layout_of(OpKind kind, int size, std::uint32_t total, int root);
+/// The Layout of a collective. `leaves`: of the sum; ignored if `kind` does not reduce, and
+/// by reduce_scatter, which has `size`. ConfigError if `kind` has no rounds.
+Layout layout_of(OpKind kind, int size, const kernel::LeafShares& leaves, int root);
 
 }  // namespace comm
 

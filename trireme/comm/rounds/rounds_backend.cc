@@ -19,6 +19,7 @@ const Route& RoundsBackend::route_of(const Operation& op) {
     key += "/" + std::to_string(part);
   }
   key += "/" + op.algorithm;
+  for (const std::uint32_t weight : op.shares) key += "/" + std::to_string(weight);
   auto& route = routes_[key];
   if (route) return *route;
   const auto recorded = [&](int count) {
@@ -26,7 +27,7 @@ const Route& RoundsBackend::route_of(const Operation& op) {
                   engine_.facts.hosts, count);
   };
   const Program program = recorded(pieces);
-  const Layout layout = layout_of(op.kind, size, op.total, op.root);
+  const Layout layout = layout_of(op.kind, size, op.leaves(), op.root);
   route = std::make_unique<Route>(resolve(op.algorithm, program, layout)[engine_.facts.rank]);
   route->pipelined = pieces > 1 && program.num_chunks != recorded(1).num_chunks;
   return *route;

@@ -220,11 +220,9 @@ class Resolver {
 
 }  // namespace
 
-Layout all_reduce_layout(int size, std::uint32_t total) {
-  return {total,
-          [=](int rank, int) {
-            return kernel::maximal_nodes(kernel::contiguous_share(total, size, rank), total);
-          },
+Layout all_reduce_layout(int size, const kernel::LeafShares& leaves) {
+  return {leaves.total,
+          [=](int rank, int) { return kernel::maximal_nodes(leaves.of(size, rank), leaves.total); },
           [](int, int) { return true; }};
 }
 

@@ -48,7 +48,7 @@ struct Layout {
   std::function<std::vector<kernel::LeafRange>(int rank, int chunk)> initial;
   std::function<bool(int rank, int chunk)> wanted;
 };
-Layout all_reduce_layout(int size, std::uint32_t total);
+Layout all_reduce_layout(int size, const kernel::LeafShares& leaves);
 Layout broadcast_layout(int root);
 Layout all_gather_layout();
 Layout reduce_scatter_layout(int size);

@@ -22,7 +22,7 @@ constexpr std::size_t kPullBytes = 64u << 10;
 DirectRun::DirectRun(Engine& engine, std::shared_ptr<Call> call, DirectPointers& pointers)
     : DirectBase(engine, std::move(call), pointers),
       width_(size_of(call_->operation.dtype)),
-      plan_(engine.fold_plans.of(call_->operation.total)),
+      plan_(engine.fold_plans.of(call_->operation.leaves())),
       staging_(engine, *call_, plan_, pointers) {}
 
 // Announces the terms (all_reduce) or the input, then the output if peers write to it.
