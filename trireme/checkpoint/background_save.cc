@@ -110,6 +110,7 @@ void BackgroundSave::write() {
       unexpected = std::current_exception();
     }
     content_->drain();
+    waiter_->wake();
     if (!more) break;
     pause(std::exchange(delay, std::min(2 * delay, kLongestPause)));
     if (given_up_) break;

@@ -206,8 +206,10 @@ struct Checkpointer::Impl {
   // Collective: whether this save is made. Rank 0 knows how the one before it goes.
   bool agree_to_save(bool required) {
     std::array<std::uint8_t, 1> go{1};
-    if (saving && !saving->ended() && saving->has_failed()) {
-      go[0] = required || saving->is_pausing();  // else a try is under way that may take long
+    if (saving && job.rank() == 0) {
+      waiter->wait_until([&] { return saving->ended() || saving->has_failed(); }, TimePoint::max());
+      // While it does not pause, a try is under way that may take long.
+      go[0] = saving->ended() || required || saving->is_pausing();
       if (go[0] != 0) saving->give_up();
     }
     if (job.size() > 1)
