@@ -176,7 +176,8 @@ def make_bucket(name):
     assert moto.getresponse().status == 200
 
 
-def main():
+def start():
+    """Serves on ports of the system's choice; returns the endpoint."""
     logging.getLogger("werkzeug").setLevel(logging.CRITICAL)
     moto = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
     moto.start()
@@ -186,7 +187,11 @@ def main():
     front = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Front)
     front.daemon_threads = True
     threading.Thread(target=front.serve_forever, daemon=True).start()
-    print(f"http://127.0.0.1:{front.server_address[1]}", ACCESS_KEY, SECRET_KEY, flush=True)
+    return f"http://127.0.0.1:{front.server_address[1]}"
+
+
+def main():
+    print(start(), ACCESS_KEY, SECRET_KEY, flush=True)
     sys.stdin.read()
 
 
