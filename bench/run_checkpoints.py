@@ -4,12 +4,13 @@
     bench/run_checkpoints.py [--build build] [--every 50] [--steps 150] [--rounds 3] [--path DIR-or-s3://…]
 
 Every round trains once without checkpoints on the way and once with one every `--every` steps, one rank. A run's
-time is the sum from the end of the third step to the end of the last one, by the events' clock; the last checkpoint,
-which both runs write after their last step, is not in it. Printed: the median of the rounds' differences, in all and
-for one save.
+time is that from the end of the third step to the end of the last one; the last checkpoint, which both runs write after their
+last step, is not in it. Printed: the median of the rounds' differences, in all and for one save. Processor time is that of the
+whole process: it says what a save costs also where other programs disturb the clock.
 """
 import argparse
 import json
+import os
 import pathlib
 import shutil
 import statistics
@@ -31,7 +32,7 @@ def parse():
 
 
 def train(options, folder, every, number):
-    """Seconds from step SKIPPED to the last one, as lines come."""
+    """Seconds from step SKIPPED to the last one, as lines come; the process's processor time; a checkpoint's bytes."""
     run = folder / f"run{number}"
     assignments = ["model.layers=6", "model.heads=12", "model.width=768", "model.block=32", "batch.global=2",
                    "batch.micro=1", f"train.steps={options.steps}", "train.validate_every=0",
@@ -52,30 +53,31 @@ def train(options, folder, every, number):
         if event["step"] == SKIPPED:
             began = time.monotonic()
         ended = time.monotonic()
-    if process.wait() != 0:
-        raise SystemExit(f"exit {process.returncode}: {command}")
+    _, status, usage = os.wait4(process.pid, 0)
+    if status != 0:
+        raise SystemExit(f"status {status}: {command}")
     files = (run / "checkpoint").glob("step-*/*")
     size = sum(path.stat().st_size for path in files)
     shutil.rmtree(run)
-    return ended - began, size
+    return ended - began, usage.ru_utime + usage.ru_stime, size
 
 
 def main():
     options = parse()
     saves = (options.steps - 1) // options.every
-    differences, plain = [], []
+    rows = []
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name)
         for number in range(options.rounds):
-            without, size = train(options, folder, 0, 2 * number)
-            beside, _ = train(options, folder, options.every, 2 * number + 1)
-            plain.append(without)
-            differences.append(beside - without)
-            print(f"round {number + 1}: {without:.2f} s without, {beside:.2f} s with {saves} saves of "
-                  f"{size / 1e6:.0f} MB ({100 * (beside / without - 1):+.1f} %)", flush=True)
-    cost, base = statistics.median(differences), statistics.median(plain)
-    print(f"a step takes {1000 * base / (options.steps - SKIPPED):.0f} ms; {saves} saves cost {cost:.2f} s, "
-          f"{100 * cost / base:.1f} % of the steps' time, {cost / saves:.3f} s a save")
+            without, cpu_without, size = train(options, folder, 0, 2 * number)
+            beside, cpu_beside, _ = train(options, folder, options.every, 2 * number + 1)
+            rows.append((without, beside - without, cpu_without, cpu_beside - cpu_without))
+            print(f"round {number + 1}: {without:.2f} s ({cpu_without:.2f} s of processor) without, {beside:.2f} s "
+                  f"({cpu_beside:.2f} s) with {saves} saves of {size / 1e6:.0f} MB", flush=True)
+    wall, cost, cpu, cpu_cost = (statistics.median(column) for column in zip(*rows))
+    print(f"a step takes {1000 * wall / (options.steps - SKIPPED):.0f} ms; {saves} saves cost {cost:.2f} s, "
+          f"{100 * cost / wall:.1f} % of the steps' time, and {cpu_cost:.2f} s of processor, "
+          f"{100 * cpu_cost / cpu:.1f} %; one save {cpu_cost / saves:.2f} s of processor")
 
 
 if __name__ == "__main__":

@@ -1,8 +1,6 @@
 #include "trireme/checkpoint/background_save.h"
 
 #include <signal.h>
-#include <sys/resource.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <utility>
@@ -16,7 +14,6 @@ namespace {
 
 constexpr Duration kFirstPause = std::chrono::seconds(1), kLongestPause = std::chrono::seconds(30);
 constexpr Duration kWarnEvery = std::chrono::minutes(1);
-constexpr int kNiceness = 10;  // the training's threads come first
 
 double seconds_of(Duration duration) { return std::chrono::duration<double>(duration).count(); }
 
@@ -65,10 +62,8 @@ void BackgroundSave::start() {
   sigset_t all, before;  // only threads that existed before handle signals
   sigfillset(&all);
   pthread_sigmask(SIG_SETMASK, &all, &before);
-  thread_ = std::thread([this] {
-    ::setpriority(PRIO_PROCESS, static_cast<id_t>(::gettid()), kNiceness);
-    work();
-  });
+  // At the priority of the rank: the next save, and the end of the rank, wait for this thread.
+  thread_ = std::thread([this] { work(); });
   pthread_sigmask(SIG_SETMASK, &before, nullptr);
 }
 
