@@ -19,6 +19,7 @@ if(TRIREME_TESTS)
 endif()
 
 if(TRIREME_LIBTORCH)
+  find_package(CURL 7.86 REQUIRED)   # signs requests for S3
   if(DEFINED ENV{TORCH_DIR} AND NOT Torch_DIR)
     list(PREPEND CMAKE_PREFIX_PATH "$ENV{TORCH_DIR}")
   endif()

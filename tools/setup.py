@@ -21,7 +21,7 @@ TORCH = "torch==2.13.0"
 # Module: the package that has it.
 TEST_MODULES = {"numpy": "numpy", "safetensors": "safetensors", "tensorboard": "tensorboard",
                 "kubeflow.training": "kubeflow-training", "kubeflow_trainer_api": "kubeflow-trainer-api",
-                "kubernetes": "kubernetes<36", "yaml": "pyyaml"}
+                "kubernetes": "kubernetes<36", "yaml": "pyyaml", "moto.server": "moto[s3,server]"}
 CPU_INDEX = "https://download.pytorch.org/whl/cpu"
 # The size of the wheel's CUDA build, if the index does not tell it.
 CUDA_SIZE_GUESS = "about 3 GB to download, 7 GB on disk"

@@ -62,11 +62,15 @@ int main(int argc, char** argv) {
       if (parallel.stop_signal() != 0 && job.rank() == 0)
         std::printf("asked to stop in step %ld\n", parallel.steps());
       checkpointer.after(parallel.steps() - 1);  // asked to stop: saves, throws StopRequested
-      if (parallel.steps() == signal_at && job.rank() == job.size() - 1) std::raise(signal);
+      if (parallel.steps() == signal_at && job.rank() == job.size() - 1) {
+        checkpointer.wait();  // else the signal may come while the last save is being written
+        std::raise(signal);
+      }
       if (parallel.steps() == kSteps) break;
     }
   }
   // [/loop]
+  checkpointer.save_and_wait(parallel.steps());
   if (job.rank() != 0) return 0;
   std::printf("after step %ld the weights are %s\n", kSteps, parallel.weights_hash().c_str());
   trireme::save_weights(directory + "/weights.safetensors", *net);

@@ -17,7 +17,7 @@
 
 #include "trireme/base/error.h"
 #include "trireme/checkpoint/checkpointer.h"
-#include "trireme/checkpoint/storage.h"
+#include "trireme/checkpoint/file_system.h"
 #include "trireme/input/batches.h"
 #include "trireme/input/loader_sampler.h"
 #include "trireme/job.h"
@@ -184,7 +184,7 @@ class OwnLoop : public ::testing::Test {
     return testing::run_processes(ranks, body, options);
   }
   std::vector<std::string> saved(const std::string& folder) const {
-    auto names = checkpoint::local_storage()->list((folder_ / folder).string());
+    auto names = checkpoint::local_file_system()->list((folder_ / folder).string());
     std::erase(names, ".lock");
     return names;
   }

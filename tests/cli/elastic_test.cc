@@ -98,11 +98,10 @@ TEST_F(Elastic, GrowsAndShrinksWhenAsked) {
   auto job = elastic(2, "run", {"--elastic", "1:4"}).start();
   ASSERT_TRUE(job.wait_for("expected time")) << job.output();
   const auto resize = [&](int ranks) {
-    const CommandResult result =
-        trireme_command({"resize", "run", std::to_string(ranks)})
-            .in(folder_.path())
-            .start()
-            .wait_beside_others();
+    const CommandResult result = trireme_command({"resize", "run", std::to_string(ranks)})
+                                     .in(folder_.path())
+                                     .start()
+                                     .wait_beside_others();
     EXPECT_EQ(result.code, 0) << result.err;
   };
   resize(4);

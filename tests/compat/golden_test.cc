@@ -55,7 +55,7 @@ TEST(Golden, EveryVersionCanBeRead) {
        version <= kManifestVersion; ++version) {
     SCOPED_TRACE(version);
     const fs::path directory = fs::path(TRIREME_GOLDEN) / ("v" + std::to_string(version));
-    const CheckpointFolder folder(local_storage(), directory.string());
+    const CheckpointFolder folder(local_file_system(), directory.string());
     const Manifest manifest = folder.verify(7);
     EXPECT_EQ(manifest.version, version);
     EXPECT_EQ(manifest.identity, "golden");
@@ -75,7 +75,7 @@ TEST(Golden, WhatIsWrittenTodayIsTodaysGoldenFile) {
   const fs::path written =
       fs::path(::testing::TempDir()) / ("golden_" + std::to_string(::getpid()));
   fs::remove_all(written);
-  CheckpointFolder folder(local_storage(), written.string());
+  CheckpointFolder folder(local_file_system(), written.string());
   Part train = golden_train(1), data = golden_data(1);
   CheckpointContent content({{"train", &train}, {"data", &data}}, nullptr);
   folder.write({.step = 7,

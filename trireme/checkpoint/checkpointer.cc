@@ -2,12 +2,19 @@
 
 #include <algorithm>
 #include <array>
+#include <chrono>
+#include <cstdlib>
 #include <cstring>
+#include <numeric>
+#include <optional>
 #include <sstream>
 
 #include "trireme/base/check.h"
 #include "trireme/base/differing_lines.h"
+#include "trireme/base/real_waiter.h"
 #include "trireme/base/utf8.h"
+#include "trireme/base/words.h"
+#include "trireme/checkpoint/background_save.h"
 #include "trireme/checkpoint/folder.h"
 #include "trireme/checkpoint/kept_state.h"
 #include "trireme/checkpoint/memory_copies.h"
@@ -16,6 +23,7 @@
 #include "trireme/job/job_changes.h"
 #include "trireme/job/step_voter.h"
 #include "trireme/job/stop_signal.h"
+#include "trireme/observe/log.h"
 
 namespace trireme::inline v0 {
 
@@ -34,6 +42,36 @@ std::string without(const std::string& text, const std::vector<std::string>& key
   return kept;
 }
 
+constexpr const char* kPatience = "TRIREME_CHECKPOINT_PATIENCE";
+
+Duration patience_of(Duration given) {
+  const char* text = std::getenv(kPatience);
+  if (text == nullptr || *text == '\0' || given != CheckpointerOptions().patience) return given;
+  char* end = nullptr;
+  const double seconds = std::strtod(text, &end);
+  if (*end != '\0' || !(seconds >= 0) || seconds > 1e9)
+    throw ConfigError(
+        std::string(kPatience) + "=" + text + " is not a number of seconds",
+        {.operation = "config", .advice = "For example: TRIREME_CHECKPOINT_PATIENCE=600"});
+  return std::chrono::duration_cast<Duration>(std::chrono::duration<double>(seconds));
+}
+
+// A simulated rank's clock does not know a thread that writes beside it.
+bool may_use_thread(const Job& job) {
+  return dynamic_cast<const RealWaiter*>(job.waiter().get()) != nullptr;
+}
+
+checkpoint::Location location_of(const std::string& directory, const CheckpointerOptions& options) {
+  return options.storage ? checkpoint::Location{options.storage, directory}
+                         : checkpoint::open_location(directory);
+}
+
+bool is_loss_of_peer(const std::exception_ptr& error) {
+  const int code = describe(error).exit_code;
+  return code >= static_cast<int>(ExitCode::PeerLost) &&
+         code <= static_cast<int>(ExitCode::CoordinatorLost);
+}
+
 }  // namespace
 
 struct Checkpointer::Impl {
@@ -44,17 +82,28 @@ struct Checkpointer::Impl {
     std::array<char, 64> digest{};
   };
 
-  Impl(Job& job, std::string directory, CheckpointerOptions given)
+  Impl(Job& job, const std::string& directory, CheckpointerOptions given)
       : job(job),
         options(std::move(given)),
-        directory(std::move(directory)),
-        storage(options.storage ? options.storage : checkpoint::local_storage()),
-        folder(storage, this->directory),
+        location(location_of(directory, options)),
+        folder(location),
+        waiter(job.waiter()),
+        outage(patience_of(options.patience)),
         copies(job, {.copies = job.changes().elastic() ? options.memory : 0,
                      .every = options.memory_every}) {
-    if (options.keep < 1 || options.every < 0) {
+    check_options();
+    // A bucket that denies access is told before the first step.
+    if (folder.is_remote()) hold();
+  }
+  ~Impl() { end_save(); }
+
+  void check_options() const {
+    if (options.keep < 1 || options.every < 0 || !(options.keep_hours >= 0) ||
+        options.keep_best < 0) {
       throw ConfigError(
           "checkpoint.keep = " + std::to_string(options.keep) +
+              ", checkpoint.keep_hours = " + std::to_string(options.keep_hours) +
+              ", checkpoint.keep_best = " + std::to_string(options.keep_best) +
               " and checkpoint.every = " + std::to_string(options.every),
           {.operation = "checkpoint", .advice = "Keep at least 1; every 0 saves only when asked."});
     }
@@ -67,11 +116,12 @@ struct Checkpointer::Impl {
 
   // Rank 0 writes, so it locks the folder for all.
   void hold() {
-    if (options.lock && job.rank() == 0 && !held) held = storage->lock(directory);
+    if (options.lock && job.rank() == 0 && !held) held = location.storage->lock(location.path);
   }
 
   // Rank 0: the newest checkpoint, verified; step 0 if there is none.
   Manifest newest() {
+    wait(/*required=*/false);
     const std::int64_t step = newest_step();
     if (step == 0) return {};
     try {
@@ -103,6 +153,7 @@ struct Checkpointer::Impl {
   }
 
   Manifest agree(Manifest manifest) {
+    wait(/*required=*/false);
     Choice choice{.step = manifest.step};
     const std::string mine = checkpoint::digest(manifest);
     std::memcpy(choice.digest.data(), mine.data(), choice.digest.size());
@@ -122,6 +173,8 @@ struct Checkpointer::Impl {
                              .operation = "resume",
                              .advice = "Put the checkpoint on a disk that all hosts share."});
     }
+    // Rank 0 has verified its own copy.
+    if (folder.is_remote()) folder.compare_files(choice.step, manifest);
     return manifest;
   }
 
@@ -131,7 +184,7 @@ struct Checkpointer::Impl {
     hold();
     if (const auto steps = folder.steps(); !steps.empty()) {
       throw ConfigError(
-          directory + " holds a checkpoint of step " + std::to_string(steps.back()) +
+          location.path + " holds a checkpoint of step " + std::to_string(steps.back()) +
               " that this run did not resume from",
           {.operation = "checkpoint", .advice = "Call resume() first, or choose another folder."});
     }
@@ -208,17 +261,114 @@ struct Checkpointer::Impl {
     return true;
   }
 
+  // Collective: whether this save is made. Rank 0 knows how the one before it goes.
+  bool agree_to_save(bool required) {
+    std::array<std::uint8_t, 1> go{1};
+    if (saving && job.rank() == 0) {
+      waiter->wait_until([&] { return saving->ended() || saving->has_failed(); }, TimePoint::max());
+      // While it does not pause, a try is under way that may take long.
+      go[0] = saving->ended() || required || saving->is_pausing();
+      if (go[0] != 0) saving->give_up();
+    }
+    if (job.size() > 1)
+      job.world()
+          .broadcast(Buffer::of(std::span<std::uint8_t>(go)), 0, {.label = "checkpoint.save"})
+          .wait();
+    return go[0] != 0;
+  }
+
+  // False if the storage fails and an older save still tries: then this one is left out.
+  bool save(long steps_done, bool required) {
+    job.activity("checkpoint.save");
+    if (!agree_to_save(required)) return false;
+    wait(/*required=*/false);
+    auto content = std::make_unique<checkpoint::CheckpointContent>(parts, &job.world());
+    const bool threaded = may_use_thread(job);
+    if (threaded) content->snapshot();
+    if (threaded && job.size() > 1) content->use_group(group_of_saves());
+    saving = std::make_unique<checkpoint::BackgroundSave>(
+        std::move(content), manifest_of(steps_done), folder, retention(), job.rank() == 0, outage,
+        waiter);
+    threaded ? saving->start() : saving->run_here();
+    if (!threaded) wait(/*required=*/false);
+    return true;
+  }
+
+  // Each save has a group of its own, which ends with it: a new world needs a new one.
+  std::shared_ptr<comm::Communicator> group_of_saves() const {
+    std::vector<int> ranks(static_cast<std::size_t>(job.size()));
+    std::iota(ranks.begin(), ranks.end(), 0);
+    return job.world().subgroup(ranks, "checkpoint");
+  }
+
+  Manifest manifest_of(long steps_done) const {
+    Manifest manifest{.step = steps_done, .identity = options.identity};
+    for (const auto& [name, part] : parts) manifest.parts[name] = part->metadata();
+    if (!retention().counts_only())
+      checkpoint::note_saved(
+          manifest,
+          std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch())
+              .count(),
+          validation_loss);
+    return manifest;
+  }
+
+  checkpoint::Retention retention() const {
+    return {options.keep, options.keep_hours, options.keep_best};
+  }
+
+  // Waits for the save under way. Throws its error; the loss of a peer only if the checkpoint is
+  // `required`, since the training notices it, too, and may go on without that peer.
+  void wait(bool required) {
+    if (saving) {
+      waiter->wait_until([&] { return saving->ended(); }, TimePoint::max());
+      const auto done = std::move(saving);
+      unsaved = done->error();
+      if (!done->succeeded() && !unsaved) unsaved = done->failure();
+      if (done->error() && !is_loss_of_peer(done->error())) std::rethrow_exception(done->error());
+      if (done->error())
+        observe::warning("the checkpoint under way is given up: " +
+                         describe(done->error()).sentence);
+    }
+    if (required && unsaved) std::rethrow_exception(unsaved);
+  }
+
+  void poll() {
+    if (saving && saving->ended()) wait(/*required=*/false);
+  }
+
+  // In a destructor. While an exception unwinds, a storage that fails is not waited for.
+  void end_save() noexcept {
+    if (!saving) return;
+    if (std::uncaught_exceptions() > 0) {
+      saving->give_up();
+      if (!waiter->wait_until([&] { return saving->ended(); },
+                              waiter->now() + job.options().timeout))
+        saving->abort();
+    }
+    try {
+      wait(/*required=*/true);
+    } catch (...) {
+      observe::warning("the last checkpoint is not saved: " +
+                       describe(std::current_exception()).sentence);
+    }
+  }
+
   Job& job;
   const CheckpointerOptions options;
-  const std::string directory;
-  const std::shared_ptr<checkpoint::Storage> storage;
+  const checkpoint::Location location;
   checkpoint::CheckpointFolder folder;
+  const std::shared_ptr<Waiter> waiter;
   std::shared_ptr<void> held;  // the folder's lock
   checkpoint::Parts parts;
   bool looked = false;
   long saved = 0;  // steps done at the last save or resume
   // Steps done at the last after(). A rank without a share of a short batch passes two at once.
   long seen = 0;
+  std::optional<double> validation_loss;
+  checkpoint::Outage outage;
+  std::unique_ptr<checkpoint::BackgroundSave> saving;  // null: none is under way
+  std::exception_ptr unsaved;  // why the last save has no checkpoint; null: it has
   // Of an elastic job: the last step that was noted, what the parts said then, and the steps that had
   // been done when the voter began to count.
   checkpoint::MemoryCopies copies;
@@ -229,7 +379,7 @@ struct Checkpointer::Impl {
 };
 
 Checkpointer::Checkpointer(Job& job, std::string directory, CheckpointerOptions options)
-    : impl_(std::make_unique<Impl>(job, std::move(directory), std::move(options))) {}
+    : impl_(std::make_unique<Impl>(job, directory, std::move(options))) {}
 
 // An exception in an elastic job may mean that its ranks change.
 Checkpointer::~Checkpointer() {
@@ -260,6 +410,7 @@ long Checkpointer::resume() {
 void Checkpointer::after(long step) {
   Impl& impl = *impl_;
   impl.refuse_foreign();
+  impl.poll();
   const auto voters = impl.voters();
   const bool here = std::all_of(voters.begin(), voters.end(),
                                 [](const auto* voter) { return voter->all_ranks_return(); });
@@ -271,7 +422,7 @@ void Checkpointer::after(long step) {
   const int signal = impl.agreed_stop(voters);
   if (signal == kRanksChange) throw RanksChanged();
   if (signal != 0) stop(step + 1, signal);
-  if (every > 0 && (step + 1) / every > before / every) save(step + 1);
+  if (every > 0 && (step + 1) / every > before / every) save_due(step + 1);
 }
 
 void Checkpointer::stop(long steps_done, int signal) {
@@ -285,8 +436,11 @@ void Checkpointer::stop(long steps_done, int signal) {
 
 void Checkpointer::save_and_wait(long steps_done) {
   save(steps_done);
+  impl_->wait(/*required=*/true);
+  const JobOptions& options = impl_->job.options();
   const auto barrier = [&] {
-    impl_->job.world().barrier().wait(Deadline::in(impl_->job.options().timeout_user_code));
+    impl_->job.world().barrier().wait(
+        Deadline::in(std::max(options.timeout_user_code, 2 * impl_->options.patience)));
   };
   barrier();
   try {
@@ -297,20 +451,18 @@ void Checkpointer::save_and_wait(long steps_done) {
 }
 
 void Checkpointer::save(long steps_done) {
-  Impl& impl = *impl_;
-  impl.refuse_foreign();
-  if (steps_done <= 0 || steps_done == std::exchange(impl.saved, steps_done)) return;
-  impl.job.activity("checkpoint.save");
-  checkpoint::CheckpointContent content(impl.parts, &impl.job.world());
-  if (impl.job.rank() != 0) return content.send();
-  Manifest manifest{.step = steps_done, .identity = impl.options.identity};
-  for (const auto& [name, part] : impl.parts) manifest.parts[name] = part->metadata();
-  try {
-    impl.folder.write(std::move(manifest), content.writers(), impl.options.keep);
-  } catch (...) {
-    content.drain();
-    throw;
-  }
+  impl_->refuse_foreign();
+  if (steps_done <= 0 || steps_done == std::exchange(impl_->saved, steps_done)) return;
+  impl_->save(steps_done, /*required=*/true);
 }
+
+void Checkpointer::save_due(long steps_done) {
+  if (steps_done <= 0 || steps_done == impl_->saved) return;
+  if (impl_->save(steps_done, /*required=*/false)) impl_->saved = steps_done;
+}
+
+void Checkpointer::wait() { impl_->wait(/*required=*/true); }
+
+void Checkpointer::validated(double loss) { impl_->validation_loss = loss; }
 
 }  // namespace trireme::inline v0

@@ -2,15 +2,17 @@
 //
 // A folder `DIR/step-00000500/` holds model.safetensors (weights, readable by Python),
 // state.safetensors and manifest.json (version, step, hash of every file); `DIR/latest` names the
-// newest complete checkpoint. Each is written under a temporary name, fsynced and renamed: after a
-// crash or with a full disk, the checkpoint before stays valid. Collective: all ranks call the same
-// methods in the same order.
+// newest complete checkpoint. DIR is a folder, file:///FOLDER or s3://BUCKET/PREFIX. After a crash or
+// with a full disk, the checkpoint before stays valid. save() copies the shards that this rank
+// writes, and a thread writes the copy while the training goes on. Collective: all ranks call the
+// same methods in the same order.
 #pragma once
 
 #include <memory>
 #include <string>
 #include <vector>
 
+#include "trireme/base/clock.h"
 #include "trireme/job/job.h"
 #include "trireme/tensor/state.h"
 
@@ -34,10 +36,15 @@ struct CheckpointerOptions {
   /// made after every `memory_every`-th step (memory_copies.h).
   int memory = 0;
   long memory_every = 1;
-  std::shared_ptr<checkpoint::Storage> storage;  // null: the local file system
-  /// Locks the folder for this job in resume(), or else in the first after() or save(). Set false
-  /// if the folder is only read, or is locked already.
+  std::shared_ptr<checkpoint::Storage> storage = nullptr;  // null: what the directory names
+  /// Locks the folder for this job in resume(), or else in the first after() or save(); a bucket at
+  /// once. Set false if the folder is only read, or is locked already.
   bool lock = true;
+  double keep_hours = 0;  // also keeps the checkpoints of so many hours before the newest one
+  int keep_best = 0;      // also keeps so many with the least loss that validated() has told
+  /// How long a storage may be full or away while the training goes on. Then the job ends with its
+  /// error (170). Environment TRIREME_CHECKPOINT_PATIENCE, seconds.
+  Duration patience = std::chrono::minutes(10);
 };
 
 class Checkpointer {
@@ -60,13 +67,21 @@ class Checkpointer {
   /// DataParallel), or with an all-reduce here. Throws ConfigError if the folder holds checkpoints
   /// that this run did not resume() from.
   void after(long step);
-  /// Saves now; `steps_done` = step + 1. Does nothing if that step has been saved already.
+  /// Saves now; `steps_done` = step + 1. Does nothing if that step has been saved already. Returns
+  /// when this rank's shards are copied; waits for the save before it. If that one cannot be written
+  /// now, it is tried again, or this one takes its place, until `patience` is over.
   void save(long steps_done);
   /// save(), then waits until every rank knows that it is complete. Call it before a program ends.
   void save_and_wait(long steps_done);
+  /// Waits until no save is under way on this rank, and throws the error of one that has failed for
+  /// good.
+  void wait();
+  /// The validation loss of the present weights, for keep_best. Only rank 0's counts.
+  void validated(double loss);
 
  private:
   [[noreturn]] void stop(long steps_done, int signal);
+  void save_due(long steps_done);
   struct Impl;
   std::unique_ptr<Impl> impl_;
 };

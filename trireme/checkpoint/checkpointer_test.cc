@@ -11,14 +11,15 @@
 #include <limits>
 
 #include "trireme/base/error.h"
-#include "trireme/checkpoint/faulty_storage_test.h"
+#include "trireme/checkpoint/faulty_file_system_test.h"
+#include "trireme/checkpoint/storage.h"
 #include "trireme/job/step_voter.h"
 
 namespace trireme {
 namespace {
 
 namespace fs = std::filesystem;
-using checkpoint::FaultyStorage;
+using checkpoint::FaultyFileSystem;
 using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
@@ -74,11 +75,12 @@ class CheckpointerTest : public ::testing::Test {
       counter_.set(step + 1);
       checkpointer.after(step);
     }
+    checkpointer.wait();
     return first;
   }
   // Names in the folder, without the lock file.
   std::vector<std::string> names() const {
-    auto names = checkpoint::local_storage()->list(directory_.string());
+    auto names = checkpoint::local_file_system()->list(directory_.string());
     std::erase(names, ".lock");
     return names;
   }
@@ -90,6 +92,7 @@ class CheckpointerTest : public ::testing::Test {
       counter_.set(2 * std::stol(counter_.text) + 1);
       checkpointer.after(step);
     }
+    checkpointer.wait();
   }
   template <class Call>
   static std::string refusal(Call call, int exit_code) {
@@ -124,6 +127,7 @@ TEST_F(CheckpointerTest, SavesWhenAskedAndNotTwice) {
   EXPECT_TRUE(names().empty());
   checkpointer.save(5);
   checkpointer.save(5);  // a stop just after a checkpoint
+  checkpointer.wait();
   EXPECT_THAT(names(), ElementsAre("latest", "step-00000005"));
 }
 
@@ -132,6 +136,7 @@ TEST_F(CheckpointerTest, AStepThatIsPassedIsSavedAtTheNext) {
   checkpointer.add("train", counter_);
   checkpointer.after(3);
   checkpointer.after(5);  // steps 4 and 5 in one
+  checkpointer.wait();
   EXPECT_THAT(names(), ElementsAre("latest", "step-00000006"));
 }
 
@@ -163,6 +168,7 @@ TEST_F(CheckpointerTest, WaitsForAStepFromWhichAllRanksReturn) {
   voter.all_return = true;
   voter.signal = 0;
   checkpointer.after(2);
+  checkpointer.wait();
   EXPECT_THAT(names(), ElementsAre("latest", "step-00000003"));
 }
 
@@ -196,8 +202,9 @@ TEST_F(CheckpointerTest, ADamagedOneIsNeitherTakenNorSkipped) {
 
 TEST_F(CheckpointerTest, AFullDiskIsAResourceErrorAndTheOldOneStays) {
   run(3);
-  CheckpointerOptions options{.every = 3};
-  options.storage = std::make_shared<FaultyStorage>(FaultyStorage::Fault::DiskFull, 4);
+  CheckpointerOptions options{.every = 3, .patience = {}};
+  options.storage = checkpoint::folder_storage(
+      std::make_shared<FaultyFileSystem>(FaultyFileSystem::Fault::DiskFull, 4));
   EXPECT_THAT(refusal([&] { run(6, options); }, 170), HasSubstr("full"));
   EXPECT_THAT(names(), ElementsAre("latest", "step-00000003"));
   EXPECT_EQ(run(6), 3);
@@ -216,7 +223,7 @@ TEST_F(CheckpointerTest, OneJobAtATimeHasTheFolder) {
     EXPECT_EQ(reader.add("train", counter_).resume(), 0);
   }
   EXPECT_EQ(run(3), 0);
-  EXPECT_THAT(checkpoint::local_storage()->list(directory_.string()),
+  EXPECT_THAT(checkpoint::local_file_system()->list(directory_.string()),
               ElementsAre("latest", "step-00000003"));
 }
 
@@ -256,14 +263,14 @@ TEST_F(CheckpointerTest, ARunThatLosesThePowerTwiceEndsAtTheSameWeights) {
   const fs::path memory = "/dev/shm", disk = directory_;
   if (::access(memory.c_str(), W_OK) == 0)  // faster: this syncs about ten thousand files
     directory_ = memory / disk.filename();
-  const auto options = [&](int fail_at, FaultyStorage::Loss loss) {
+  const auto options = [&](int fail_at, FaultyFileSystem::Loss loss) {
     fs::create_directories(directory_);
     CheckpointerOptions options{.every = 2, .keep = 1};
-    options.storage = std::make_shared<FaultyStorage>(FaultyStorage::Fault::Crash, fail_at,
-                                                      directory_.string(), loss);
+    options.storage = checkpoint::folder_storage(std::make_shared<FaultyFileSystem>(
+        FaultyFileSystem::Fault::Crash, fail_at, directory_.string(), loss));
     return options;
   };
-  const auto crashes = [&](int fail_at, FaultyStorage::Loss loss) {
+  const auto crashes = [&](int fail_at, FaultyFileSystem::Loss loss) {
     counter_.set(0);
     try {
       add_up(6, options(fail_at, loss));
@@ -273,7 +280,7 @@ TEST_F(CheckpointerTest, ARunThatLosesThePowerTwiceEndsAtTheSameWeights) {
     }
   };
   for (const auto loss :
-       {FaultyStorage::Loss::All, FaultyStorage::Loss::Ends, FaultyStorage::Loss::Some}) {
+       {FaultyFileSystem::Loss::All, FaultyFileSystem::Loss::Ends, FaultyFileSystem::Loss::Some}) {
     int first = 0;
     for (bool more = true; more; ++first) {
       for (int second = 0; second < 40; second += 6 + first % 5) {

@@ -1,6 +1,7 @@
 // CheckpointContent: all ranks exchange tables of their shards, and each computes the same choice
 // of source ranks for every tensor. Then rank 0 writes and the others send, in the same order.
 #include <algorithm>
+#include <array>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <set>
@@ -73,6 +74,8 @@ struct CheckpointContent::Impl {
   struct Own {
     NamedShard shard;
     std::string file, key;
+    bool written = false;  // the checkpoint takes elements of it
+    bool copied = false;   // `shard.local` is a copy
   };
   // A range of a tensor that one rank provides. Steps are in the order of the files.
   struct Step {
@@ -90,10 +93,27 @@ struct CheckpointContent::Impl {
         ranks == 1 ? std::vector{table()} : exchange_texts(table(), *world, "checkpoint tables");
     for (int r = 0; r < ranks; ++r) read(tables[static_cast<std::size_t>(r)], r);
     if (!to_write) return;
-    for (Own& item : own) item.shard.local = tensor::on_host(item.shard.local);
     for (auto& [name, file] : files)
       for (auto& [key, tensor] : file) choose(key, tensor);
     order();
+    keep_written();
+  }
+
+  // Copies from a device what this rank writes, and lets go of all else.
+  void keep_written() {
+    for (const Step& step : steps)
+      if (step.source.rank == rank) own[owner_of(step)].written = true;
+    for (Own& item : own) {
+      const at::Tensor host = item.written ? tensor::on_host(item.shard.local) : at::Tensor();
+      item.copied = item.written && !host.is_same(item.shard.local);
+      item.shard.local = host;
+    }
+  }
+
+  void snapshot() {
+    for (Own& item : own)
+      if (item.written && !std::exchange(item.copied, true))
+        item.shard.local = item.shard.local.clone();
   }
 
   void take(const std::string& part, NamedShard shard) {
@@ -148,17 +168,21 @@ struct CheckpointContent::Impl {
           steps.push_back({file, view.name, source, size_of(view.dtype)});
   }
 
+  // The index of this rank's shard that has the elements of a step.
+  std::size_t owner_of(const Step& step) const {
+    for (const std::size_t index : of_key.at(step.file + '/' + step.key))
+      if (own[index].shard.begin <= step.source.begin && own[index].shard.end >= step.source.end)
+        return index;
+    TRIREME_CHECK(false);
+    return 0;
+  }
+
   // This rank's memory for the elements of a step.
   std::span<std::byte> mine(const Step& step) const {
-    for (const std::size_t index : of_key.at(step.file + '/' + step.key)) {
-      const NamedShard& shard = own[index].shard;
-      if (shard.begin > step.source.begin || shard.end < step.source.end) continue;
-      return {static_cast<std::byte*>(shard.local.data_ptr()) +
-                  static_cast<std::size_t>(step.source.begin - shard.begin) * step.width,
-              static_cast<std::size_t>(step.source.end - step.source.begin) * step.width};
-    }
-    TRIREME_CHECK(false);
-    return {};
+    const NamedShard& shard = own[owner_of(step)].shard;
+    return {static_cast<std::byte*>(shard.local.data_ptr()) +
+                static_cast<std::size_t>(step.source.begin - shard.begin) * step.width,
+            static_cast<std::size_t>(step.source.end - step.source.begin) * step.width};
   }
 
   // Rank 0: passes the bytes of the next step to `sink`, after receiving them if necessary.
@@ -167,10 +191,18 @@ struct CheckpointContent::Impl {
     if (step.source.rank == rank) return sink(mine(step));
     std::vector<std::uint8_t> bytes(static_cast<std::size_t>(step.source.end - step.source.begin) *
                                     step.width);
-    world->recv(Buffer::of(std::span(bytes)), step.source.rank, 0, {.label = step.key}).wait();
+    finish(world->recv(Buffer::of(std::span(bytes)), step.source.rank, 0, {.label = step.key}));
     sink(std::as_bytes(std::span(bytes)));
   }
 
+  // Without Work::wait() on a group of its own: the peers' watch knows one wait of a rank at a time,
+  // that of its main thread.
+  void finish(const Work& work) const {
+    if (group) group->waiter()->wait_until([&] { return work.done(); }, TimePoint::max());
+    work.wait();
+  }
+
+  std::shared_ptr<comm::Communicator> group;  // null: `world` is that of the training
   comm::Communicator* world;
   int rank = 0;
   std::vector<Own> own;
@@ -205,16 +237,46 @@ bool CheckpointContent::has(const std::string& file, const std::string& key) con
   return found != impl_->files.end() && found->second.contains(key);
 }
 
+void CheckpointContent::snapshot() { impl_->snapshot(); }
+
+void CheckpointContent::use_group(std::shared_ptr<comm::Communicator> group) {
+  impl_->world = group.get();
+  impl_->group = std::move(group);
+}
+
+void CheckpointContent::abort() noexcept {
+  if (impl_->group)
+    impl_->group->abort(std::make_exception_ptr(PeerLost(
+        "this rank has ended while it saved a checkpoint", {.operation = "checkpoint.save"})));
+}
+
 void CheckpointContent::drain() {
   while (impl_->at < impl_->steps.size()) impl_->next([](std::span<const std::byte>) {});
+}
+
+void CheckpointContent::announce(bool again) {
+  impl_->at = 0;
+  if (impl_->world == nullptr) return;
+  std::array<std::uint8_t, 1> word{again};
+  for (int peer = 1; peer < impl_->world->size(); ++peer)
+    impl_->finish(impl_->world->send(Buffer::of(std::span<std::uint8_t>(word)), peer, 0,
+                                     {.label = "checkpoint end"}));
 }
 
 void CheckpointContent::send() {
   for (const Impl::Step& step : impl_->steps) {
     if (step.source.rank != impl_->rank) continue;
     const std::span<std::byte> bytes = impl_->mine(step);
-    impl_->world->send({bytes.data(), bytes.size(), DType::U8}, 0, 0, {.label = step.key}).wait();
+    impl_->finish(
+        impl_->world->send({bytes.data(), bytes.size(), DType::U8}, 0, 0, {.label = step.key}));
   }
+}
+
+bool CheckpointContent::again() {
+  std::array<std::uint8_t, 1> word{};
+  impl_->finish(impl_->world->recv(Buffer::of(std::span<std::uint8_t>(word)), 0, 0,
+                                   {.label = "checkpoint end"}));
+  return word[0] != 0;
 }
 
 }  // namespace trireme::inline v0::checkpoint

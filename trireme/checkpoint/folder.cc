@@ -11,8 +11,6 @@ namespace trireme::inline v0::checkpoint {
 namespace {
 
 constexpr std::string_view kPrefix = "step-";
-constexpr std::string_view kTemporary = ".tmp-";
-constexpr const char* kManifestFile = "manifest.json";
 constexpr const char* kLatestFile = "latest";
 
 std::string name_of_step(std::int64_t step) {
@@ -21,7 +19,9 @@ std::string name_of_step(std::int64_t step) {
   return name;
 }
 
-std::optional<std::int64_t> step_of(std::string_view name) {
+}  // namespace
+
+std::optional<std::int64_t> step_of_folder(std::string_view name) {
   if (!name.starts_with(kPrefix)) return std::nullopt;
   std::int64_t step = 0;
   const auto [end, error] =
@@ -30,22 +30,19 @@ std::optional<std::int64_t> step_of(std::string_view name) {
   return name_of_step(step) == name ? std::optional(step) : std::nullopt;
 }
 
-FileRecord write_file(Storage& storage, const std::string& path, const FileWriter& writer) {
-  const auto file = storage.create(path);
+namespace {
+
+FileRecord write_file(OutputFile& file, const FileWriter& writer) {
   format::Sha256 hash;
   FileRecord record;
   writer([&](std::span<const std::byte> bytes) {
-    file->write(bytes);
+    file.write(bytes);
     hash.update(bytes);
     record.bytes += static_cast<std::int64_t>(bytes.size());
   });
-  file->finish();
+  file.finish();
   record.sha256 = hash.hex();
   return record;
-}
-
-FileRecord write_text(Storage& storage, const std::string& path, const std::string& text) {
-  return write_file(storage, path, [&](const auto& sink) { sink(std::as_bytes(std::span(text))); });
 }
 
 [[noreturn]] void refuse_folder(const std::string& what, const std::string& advice) {
@@ -57,6 +54,9 @@ FileRecord write_text(Storage& storage, const std::string& path, const std::stri
 CheckpointFolder::CheckpointFolder(std::shared_ptr<Storage> storage, std::string directory)
     : storage_(std::move(storage)), directory_(std::move(directory)) {}
 
+CheckpointFolder::CheckpointFolder(const Location& location)
+    : CheckpointFolder(location.storage, location.path) {}
+
 std::string CheckpointFolder::path_of(std::int64_t step) const {
   return directory_ + "/" + name_of_step(step);
 }
@@ -64,93 +64,93 @@ std::string CheckpointFolder::path_of(std::int64_t step) const {
 std::vector<std::int64_t> CheckpointFolder::steps() const {
   std::vector<std::int64_t> steps;
   for (const std::string& name : storage_->list(directory_)) {
-    if (const auto step = step_of(name)) steps.push_back(*step);
+    if (const auto step = step_of_folder(name)) steps.push_back(*step);
   }
   std::sort(steps.begin(), steps.end());
   return steps;
 }
 
-void CheckpointFolder::remove_leftovers() const {
-  for (const std::string& name : storage_->list(directory_)) {
-    if (name.starts_with(kTemporary)) storage_->remove(directory_ + "/" + name);
+void CheckpointFolder::remove(std::int64_t step) const { storage_->remove(path_of(step)); }
+
+void CheckpointFolder::remove_outdated(const Retention& keep) const {
+  std::vector<SavedCheckpoint> saved;
+  for (const std::int64_t step : steps()) {
+    saved.push_back({.step = step});
+    if (keep.counts_only()) continue;
+    try {
+      const Manifest manifest = read_manifest(step);
+      saved.back() = describe_saved(manifest);
+    } catch (const CheckpointError&) {  // damaged: kept only if it is one of the newest
+    }
   }
+  for (const std::int64_t step : outdated(saved, keep)) remove(step);
 }
 
-void CheckpointFolder::point_latest(std::int64_t step) const {
-  const std::string temporary = directory_ + "/" + std::string(kTemporary) + kLatestFile;
-  write_text(*storage_, temporary, name_of_step(step) + "\n");
-  storage_->rename(temporary, directory_ + "/" + kLatestFile);
-  storage_->sync(directory_);
+// The checkpoint is complete.
+void CheckpointFolder::finish_save(std::int64_t step, const Retention& keep) const {
+  storage_->put(directory_ + "/" + kLatestFile, name_of_step(step) + "\n");
+  remove_outdated(keep);
 }
 
-// Renames the folder before removing it, so that a crash leaves no incomplete checkpoint.
-void CheckpointFolder::remove(std::int64_t step) const {
-  const std::string dying =
-      directory_ + "/" + std::string(kTemporary) + "old-" + name_of_step(step);
-  storage_->rename(path_of(step), dying);
-  storage_->remove(dying);
-}
-
-void CheckpointFolder::remove_all_but(int keep) const {
-  const std::vector<std::int64_t> kept = steps();
-  for (std::size_t i = 0; i + static_cast<std::size_t>(keep) < kept.size(); ++i) remove(kept[i]);
-}
-
-std::string CheckpointFolder::temporary_of(std::int64_t step) const {
-  return directory_ + "/" + std::string(kTemporary) + name_of_step(step);
-}
-
-// All files are in the temporary folder: gives it its name.
-void CheckpointFolder::publish(std::int64_t step) const {
-  storage_->sync(temporary_of(step));
-  storage_->rename(temporary_of(step), path_of(step));
-  storage_->sync(directory_);
-  point_latest(step);
+// Gives the draft a file of another folder's checkpoint; false if that has been removed.
+bool CheckpointFolder::take(Draft& draft, const CheckpointFolder& other, std::int64_t step,
+                            const std::string& name) const {
+  const std::string path = other.path_of(step) + "/" + name;
+  const bool same = storage_ == other.storage_ || (!is_remote() && !other.is_remote());
+  if (same && draft.reuse(name, path)) return true;
+  try {
+    const format::MappedFile content = other.storage_->read(path);
+    const auto file = draft.create(name);
+    file->write(content.bytes());
+    file->finish();
+    return true;
+  } catch (const CheckpointError&) {
+    return false;
+  }
 }
 
 bool CheckpointFolder::adopt(const CheckpointFolder& other, std::int64_t step) {
-  storage_->make_directory(directory_);
-  remove_leftovers();
   const std::vector<std::int64_t> existing = steps();
   if (std::count(existing.begin(), existing.end(), step) > 0) return true;
-  // The other folder gives a checkpoint another name before it removes it, so each of these links
-  // fails from then on.
-  const std::string from = other.path_of(step), to = temporary_of(step);
-  const std::vector<std::string> names = storage_->list(from);
-  storage_->make_directory(to);
-  const bool all = !names.empty() && std::all_of(names.begin(), names.end(), [&](const auto& name) {
-    return storage_->link(from + "/" + name, to + "/" + name);
-  });
-  all ? publish(step) : storage_->remove(to);
-  return all;
+  // The other folder loses its manifest, or its name, before it loses a file.
+  const std::vector<std::string> names = other.storage_->list(other.path_of(step));
+  if (names.empty()) return false;
+  const auto draft = storage_->begin(path_of(step));
+  for (const std::string& name : names)
+    if (name != kManifestFile && !take(*draft, other, step, name)) return false;
+  try {
+    const format::MappedFile manifest = other.map(step, kManifestFile);
+    draft->publish(std::string(manifest.text()));
+  } catch (const CheckpointError&) {
+    const std::vector<std::int64_t> left = other.steps();
+    if (std::count(left.begin(), left.end(), step) > 0) throw;
+    return false;
+  }
+  storage_->put(directory_ + "/" + kLatestFile, name_of_step(step) + "\n");
+  return true;
 }
 
-void CheckpointFolder::write(Manifest manifest, const std::map<std::string, FileWriter>& files,
-                             int keep) {
-  const std::string temporary = temporary_of(manifest.step);
-  storage_->make_directory(directory_);
+std::string CheckpointFolder::write(Manifest manifest,
+                                    const std::map<std::string, FileWriter>& files,
+                                    const Retention& keep) {
   const std::vector<std::int64_t> existing = steps();
   TRIREME_CHECK(std::count(existing.begin(), existing.end(), manifest.step) == 0);
-  remove_leftovers();
-  try {
-    storage_->make_directory(temporary);
-    for (const auto& [name, writer] : files) {
-      manifest.files[name] = write_file(*storage_, temporary + "/" + name, writer);
-    }
-    write_text(*storage_, temporary + "/" + kManifestFile, to_text(manifest));
-    publish(manifest.step);
-  } catch (const ResourceError&) {
-    try {
-      remove_leftovers();  // also frees the space
-    } catch (const ResourceError&) {
-    }
-    throw;
+  {
+    const auto draft = storage_->begin(path_of(manifest.step));
+    for (const auto& [name, writer] : files)
+      manifest.files[name] = write_file(*draft->create(name), writer);
+    draft->publish(to_text(manifest));
   }
-  remove_all_but(keep);
+  try {
+    finish_save(manifest.step, keep);
+  } catch (const ResourceError& error) {
+    return error.message();
+  }
+  return {};
 }
 
 format::MappedFile CheckpointFolder::map(std::int64_t step, const std::string& file) const {
-  return storage_->map(path_of(step) + "/" + file);
+  return storage_->read(path_of(step) + "/" + file);
 }
 
 Manifest CheckpointFolder::read_manifest(std::int64_t step) const {

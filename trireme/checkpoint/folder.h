@@ -1,9 +1,9 @@
-// CheckpointFolder: a run's checkpoints on disk, one folder each, either complete or absent.
+// CheckpointFolder: a run's checkpoints in a storage, one folder each, either complete or absent.
 //
 //     DIR/step-00000500/{model.safetensors, state.safetensors, manifest.json}    DIR/latest
 //
-// A checkpoint is written under a temporary name, synced, and renamed. Then `latest` (a text file
-// with the newest checkpoint's name, for people and scripts) is replaced, and old checkpoints are
+// A checkpoint is complete when its manifest is there (storage.h). Then `latest` (a text file with
+// the newest checkpoint's name, for people and scripts) is replaced, and old checkpoints are
 // removed. After a crash at any point, the checkpoint before is valid. One writer; any number of
 // readers. No LibTorch.
 #pragma once
@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "trireme/checkpoint/manifest.h"
+#include "trireme/checkpoint/retention.h"
 #include "trireme/checkpoint/storage.h"
 
 namespace trireme::inline v0::checkpoint {
@@ -29,16 +30,26 @@ inline constexpr const char* kStateFile = "state.safetensors";
 /// Writes one file's bytes, piece by piece, to its argument.
 using FileWriter = std::function<void(const std::function<void(std::span<const std::byte>)>&)>;
 
+/// 500 for "step-00000500"; nullopt for any other name.
+std::optional<std::int64_t> step_of_folder(std::string_view name);
+
 class CheckpointFolder {
  public:
   CheckpointFolder(std::shared_ptr<Storage> storage, std::string directory);
+  explicit CheckpointFolder(const Location& location);
+  CheckpointFolder(std::shared_ptr<FileSystem> files, std::string directory)
+      : CheckpointFolder(folder_storage(std::move(files)), std::move(directory)) {}
 
-  /// Writes a checkpoint of a step that has none, and fills in `manifest.files`. Then removes all
-  /// but the `keep` newest. If it throws ResourceError, older checkpoints are unchanged.
-  void write(Manifest manifest, const std::map<std::string, FileWriter>& files, int keep);
+  /// Writes a checkpoint of a step that has none, and fills in `manifest.files`. Then removes the
+  /// checkpoints that `keep` does not name. If it throws ResourceError, there is no checkpoint of
+  /// that step, and the older ones are unchanged. The result says what could not be done once the
+  /// checkpoint was complete (replace `latest`, remove old ones); empty if all was.
+  std::string write(Manifest manifest, const std::map<std::string, FileWriter>& files,
+                    const Retention& keep);
   /// Takes over a checkpoint of another folder: its files get second names here (copies where the
-  /// file system has no links), so they stay whatever happens there. Older checkpoints stay, too.
-  /// False, and nothing has changed, if the other folder has removed it meanwhile.
+  /// file system has no links, or the storages differ), so they stay whatever happens there. Older
+  /// checkpoints stay, too. False, and nothing has changed, if the other folder has removed it
+  /// meanwhile.
   bool adopt(const CheckpointFolder& other, std::int64_t step);
   /// Removes a checkpoint. After a crash it is either complete or absent.
   void remove(std::int64_t step) const;
@@ -52,15 +63,16 @@ class CheckpointFolder {
   Manifest verify(std::int64_t step) const;
   /// Reads the manifest without comparing the files.
   Manifest read_manifest(std::int64_t step) const;
+  /// Compares every file's size and SHA-256 with the manifest. Throws CheckpointError.
+  void compare_files(std::int64_t step, const Manifest& manifest) const;
   format::MappedFile map(std::int64_t step, const std::string& file) const;
+  bool is_remote() const noexcept { return storage_->is_remote(); }
 
  private:
-  void compare_files(std::int64_t step, const Manifest& manifest) const;
-  std::string temporary_of(std::int64_t step) const;
-  void publish(std::int64_t step) const;
-  void remove_leftovers() const;
-  void remove_all_but(int keep) const;
-  void point_latest(std::int64_t step) const;
+  bool take(Draft& draft, const CheckpointFolder& other, std::int64_t step,
+            const std::string& name) const;
+  void finish_save(std::int64_t step, const Retention& keep) const;
+  void remove_outdated(const Retention& keep) const;
 
   const std::shared_ptr<Storage> storage_;
   const std::string directory_;

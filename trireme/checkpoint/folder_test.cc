@@ -10,7 +10,7 @@
 #include <fstream>
 
 #include "trireme/base/check.h"
-#include "trireme/checkpoint/faulty_storage_test.h"
+#include "trireme/checkpoint/faulty_file_system_test.h"
 
 namespace trireme::checkpoint {
 namespace {
@@ -33,7 +33,7 @@ class CheckpointFolderTest : public ::testing::Test {
   }
   void TearDown() override { fs::remove_all(directory_); }
 
-  CheckpointFolder folder(std::shared_ptr<Storage> storage = local_storage()) const {
+  CheckpointFolder folder(std::shared_ptr<FileSystem> storage = local_file_system()) const {
     return CheckpointFolder(std::move(storage), directory_.string());
   }
   static std::map<std::string, FileWriter> files(const std::string& text) {
@@ -53,7 +53,7 @@ class CheckpointFolderTest : public ::testing::Test {
     std::ifstream file(directory_ / name);
     return {std::istreambuf_iterator<char>(file), {}};
   }
-  std::vector<std::string> names() const { return local_storage()->list(directory_.string()); }
+  std::vector<std::string> names() const { return local_file_system()->list(directory_.string()); }
   std::string refusal(std::int64_t step) const {
     try {
       folder().verify(step);
@@ -109,20 +109,20 @@ TEST_F(CheckpointFolderTest, ACrashAtAnyActLeavesACompleteCheckpoint) {
   int acts = 0;
   {
     write(folder(), 5, 1);
-    const auto counting = std::make_shared<FaultyStorage>();
+    const auto counting = std::make_shared<FaultyFileSystem>();
     write(folder(counting), 10, 1);
     acts = counting->num_acts();
   }
   ASSERT_GT(acts, 15);
   for (const auto loss :
-       {FaultyStorage::Loss::All, FaultyStorage::Loss::Ends, FaultyStorage::Loss::Some}) {
+       {FaultyFileSystem::Loss::All, FaultyFileSystem::Loss::Ends, FaultyFileSystem::Loss::Some}) {
     int saw_old = 0, saw_new = 0;
     for (int fail_at = 0; fail_at < acts; ++fail_at) {
       SCOPED_TRACE(fail_at + 1000 * static_cast<int>(loss));
       fs::remove_all(directory_);
       write(folder(), 5, 1);
-      const auto storage = std::make_shared<FaultyStorage>(FaultyStorage::Fault::Crash, fail_at,
-                                                           directory_.string(), loss);
+      const auto storage = std::make_shared<FaultyFileSystem>(FaultyFileSystem::Fault::Crash,
+                                                              fail_at, directory_.string(), loss);
       EXPECT_THROW(write(folder(storage), 10, 1), Crashed);
       const auto steps = folder().steps();
       ASSERT_FALSE(steps.empty());
@@ -141,12 +141,12 @@ TEST_F(CheckpointFolderTest, ACrashAtAnyActLeavesACompleteCheckpoint) {
 TEST_F(CheckpointFolderTest, TheFirstCheckpointOfANewFolderSurvives) {
   fs::create_directory(directory_);
   const std::string below = (directory_ / "runs/a/checkpoint").string();
-  const auto storage = std::make_shared<FaultyStorage>(
-      FaultyStorage::Fault::Crash, 1000, directory_.string(), FaultyStorage::Loss::All);
+  const auto storage = std::make_shared<FaultyFileSystem>(
+      FaultyFileSystem::Fault::Crash, 1000, directory_.string(), FaultyFileSystem::Loss::All);
   write(CheckpointFolder(storage, below), 5);
   for (int i = storage->num_acts(); i < 1000; ++i) storage->sync(below);
   EXPECT_THROW(storage->sync(below), Crashed);
-  EXPECT_EQ(CheckpointFolder(local_storage(), below).verify(5).step, 5);
+  EXPECT_EQ(CheckpointFolder(local_file_system(), below).verify(5).step, 5);
 }
 
 TEST_F(CheckpointFolderTest, AManifestThatVouchesForNothingIsRefused) {
@@ -168,7 +168,8 @@ TEST_F(CheckpointFolderTest, AFullDiskLeavesTheOldOneAndNothingElse) {
     SCOPED_TRACE(fail_at);
     fs::remove_all(directory_);
     write(folder(), 5);
-    const auto storage = std::make_shared<FaultyStorage>(FaultyStorage::Fault::DiskFull, fail_at);
+    const auto storage =
+        std::make_shared<FaultyFileSystem>(FaultyFileSystem::Fault::DiskFull, fail_at);
     EXPECT_THROW(write(folder(storage), 10), ResourceError);
     EXPECT_THAT(names(), ElementsAre("latest", "step-00000005"));
     EXPECT_EQ(refusal(5), "intact");
@@ -178,7 +179,7 @@ TEST_F(CheckpointFolderTest, AFullDiskLeavesTheOldOneAndNothingElse) {
 }
 
 // A storage that writes the model file to /dev/full, so the system returns ENOSPC.
-class FullDevice final : public Storage {
+class FullDevice final : public FileSystem {
  public:
   std::unique_ptr<OutputFile> create(const std::string& path) override {
     return inner_->create(path.ends_with(kModelFile) ? "/dev/full" : path);
@@ -193,7 +194,7 @@ class FullDevice final : public Storage {
   std::shared_ptr<void> lock(const std::string& path) override { return inner_->lock(path); }
 
  private:
-  std::shared_ptr<Storage> inner_ = local_storage();
+  std::shared_ptr<FileSystem> inner_ = local_file_system();
 };
 
 TEST_F(CheckpointFolderTest, TheSystemsOwnNoSpaceIsAResourceError) {

@@ -10,6 +10,7 @@ namespace {
 
 using nlohmann::json;
 constexpr std::uint64_t kMost = 1'000'000'000'000'000;  // limit of steps and bytes
+constexpr const char* kSavedPart = "saved";
 constexpr const char* kFormat = "trireme-checkpoint";
 
 [[noreturn]] void refuse_manifest(const std::string& title, const std::string& what,
@@ -101,6 +102,26 @@ std::string to_text(const Manifest& manifest) {
   json body = body_of(manifest);
   body["sha256"] = hash_of(body);
   return body.dump(2) + "\n";
+}
+
+void note_saved(Manifest& manifest, double seconds, std::optional<double> validation_loss) {
+  json note = {{"seconds", seconds}};
+  if (validation_loss) note["validation_loss"] = *validation_loss;
+  manifest.parts[kSavedPart] = note.dump();
+}
+
+SavedCheckpoint describe_saved(const Manifest& manifest) {
+  SavedCheckpoint saved{.step = manifest.step};
+  const auto part = manifest.parts.find(kSavedPart);
+  if (part == manifest.parts.end()) return saved;
+  const json note = json::parse(part->second, nullptr, false);
+  const auto number = [&](const char* key) -> std::optional<double> {
+    if (!note.is_object() || !note.contains(key) || !note[key].is_number()) return std::nullopt;
+    return note[key].get<double>();
+  };
+  saved.seconds = number("seconds");
+  saved.validation_loss = number("validation_loss");
+  return saved;
 }
 
 std::string digest(const Manifest& manifest) { return hash_of(body_of(manifest)); }

@@ -10,6 +10,8 @@
 #include <string>
 #include <string_view>
 
+#include "trireme/checkpoint/retention.h"
+
 namespace trireme::inline v0::checkpoint {
 
 /// This version and the one before can be read; tests/compat/golden has a checkpoint of each.
@@ -34,6 +36,11 @@ struct Manifest {
 std::string to_text(const Manifest& manifest);
 /// Throws CheckpointError naming `title` and the damage, or both versions if this one is newer.
 Manifest parse_manifest(std::string_view text, const std::string& title);
+/// Notes when a checkpoint was saved and its validation loss, for Retention. They are in the part
+/// "saved", which no Saveable may have as its name.
+void note_saved(Manifest& manifest, double seconds, std::optional<double> validation_loss);
+/// The step of a manifest, and what note_saved() has noted.
+SavedCheckpoint describe_saved(const Manifest& manifest);
 /// The manifest's own SHA-256. Equal manifests have equal digests.
 std::string digest(const Manifest& manifest);
 

@@ -40,7 +40,7 @@ class ShardsTest : public ::testing::Test {
   void SetUp() override {
     directory_ =
         std::filesystem::path(::testing::TempDir()) / ("shards_" + std::to_string(::getpid()));
-    folder_ = std::make_unique<CheckpointFolder>(local_storage(), directory_.string());
+    folder_ = std::make_unique<CheckpointFolder>(local_file_system(), directory_.string());
   }
   void TearDown() override { std::filesystem::remove_all(directory_); }
 

@@ -1,6 +1,9 @@
-// Storage: the file system operations of checkpoints, as an interface so that tests can make them
-// fail. Failures throw ResourceError with the system's reason. Methods are called by one thread at
-// a time. No LibTorch.
+// Storage: the place where checkpoints are kept, a file system or an object store.
+//
+// It holds folders of files. A folder is complete or absent: its last file, kManifestFile, makes it
+// exist. Paths are those of the storage, without a scheme. ResourceError: the storage is full, away
+// or refuses; the same call may succeed later. Methods are called by one thread at a time, which
+// need not always be the same one. No LibTorch.
 #pragma once
 
 #include <cstddef>
@@ -9,45 +12,64 @@
 #include <string>
 #include <vector>
 
+#include "trireme/checkpoint/file_system.h"
 #include "trireme/format/mapped_file.h"
 
 namespace trireme::inline v0::checkpoint {
 
-class OutputFile {
+/// The last file of every folder.
+inline constexpr const char* kManifestFile = "manifest.json";
+
+/// A folder that is being written.
+class Draft {
  public:
-  virtual ~OutputFile() = default;  // without finish(): the content is undefined
-  virtual void write(std::span<const std::byte> bytes) = 0;
-  /// The content is on the disk when this returns.
-  virtual void finish() = 0;
+  /// Without publish(): removes what was written, as far as it can.
+  virtual ~Draft() = default;
+  virtual std::unique_ptr<OutputFile> create(const std::string& name) = 0;
+  /// Takes over the file `path` of this storage without sending its bytes. False if the storage
+  /// cannot, or has no such file.
+  virtual bool reuse(const std::string& name, const std::string& path) = 0;
+  /// Writes kManifestFile. The folder exists, and is durable with all its files, when this returns.
+  virtual void publish(const std::string& manifest) = 0;
 };
 
 class Storage {
  public:
   virtual ~Storage() = default;
-  /// A new, empty file; an old one of that name is truncated.
-  virtual std::unique_ptr<OutputFile> create(const std::string& path) = 0;
-  /// Throws CheckpointError if there is no readable file.
-  virtual format::MappedFile map(const std::string& path) = 0;
-  /// Makes the folder and its parents, whose names are on the disk when this returns. Does nothing
-  /// if the folder exists.
-  virtual void make_directory(const std::string& path) = 0;
-  /// Atomic within a folder; replaces a file.
-  virtual void rename(const std::string& from, const std::string& to) = 0;
-  /// Gives a file a second, new name, or makes a copy where the file system has no links. False if
-  /// there is no file `from`.
-  virtual bool link(const std::string& from, const std::string& to) = 0;
-  /// Removes a file, or a folder with its content; does nothing if there is none.
-  virtual void remove(const std::string& path) = 0;
-  /// The names in a folder, sorted; empty if there is no folder.
+  /// Begins the folder `path`, and removes what unfinished drafts beside it have left.
+  virtual std::unique_ptr<Draft> begin(const std::string& path) = 0;
+  /// The bytes of a file. An object store copies them to a private temporary file first. Throws
+  /// CheckpointError if there is no such file.
+  virtual format::MappedFile read(const std::string& path) = 0;
+  /// Writes a small file beside the folders, in the place of an older one.
+  virtual void put(const std::string& path, const std::string& text) = 0;
+  /// The names of the complete folders and of the files in `path`, sorted; empty if there is no
+  /// `path`.
   virtual std::vector<std::string> list(const std::string& path) = 0;
-  /// The folder's names are on the disk when this returns.
-  virtual void sync(const std::string& directory) = 0;
-  /// Locks the folder for this job until the result is destroyed (observe/folder_lock.h), and makes
-  /// it if it is missing. Throws ConfigError naming the job that has it. Null if this user may not
-  /// write into it.
-  virtual std::shared_ptr<void> lock(const std::string& directory) = 0;
+  /// Removes a complete folder. At no moment is it there with a part of its files.
+  virtual void remove(const std::string& path) = 0;
+  /// Locks `path` for this job until the result is destroyed. Throws ConfigError naming the job that
+  /// has it, or if this user may not write there. Null: a local folder that is read-only.
+  virtual std::shared_ptr<void> lock(const std::string& path) = 0;
+  /// Whether read() moves the bytes over a network, so that they are verified on every rank.
+  virtual bool is_remote() const noexcept = 0;
 };
 
-std::shared_ptr<Storage> local_storage();
+/// Folders of a file system. A draft is written under a temporary name, synced and renamed.
+std::shared_ptr<Storage> folder_storage(std::shared_ptr<FileSystem> files = local_file_system());
+
+/// A storage and a path in it.
+struct Location {
+  std::shared_ptr<Storage> storage;
+  std::string path;
+};
+
+/// Whether `address` names a scheme ("s3://bucket/prefix"), not a path of this machine.
+bool has_scheme(const std::string& address);
+/// Throws ConfigError if open_location() cannot know the address, whatever the environment has.
+void check_address(const std::string& address);
+/// Opens "DIR", "file:///DIR" or "s3://BUCKET/PREFIX". Throws ConfigError for another scheme, or if
+/// the environment lacks what the scheme needs. Connects to nothing.
+Location open_location(const std::string& address);
 
 }  // namespace trireme::inline v0::checkpoint

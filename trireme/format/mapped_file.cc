@@ -30,15 +30,23 @@ MappedFile::MappedFile(const std::string& path) : path_(path) {
   // O_NONBLOCK: opening a named pipe without a writer must not block; it is refused below.
   const Descriptor file{::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)};
   if (file.number < 0) cannot_read(path, std::strerror(errno));
+  map(file.number);
+}
+
+MappedFile::MappedFile(int descriptor, std::string title) : path_(std::move(title)) {
+  map(descriptor);
+}
+
+void MappedFile::map(int descriptor) {
   struct stat status {};
-  if (::fstat(file.number, &status) != 0) cannot_read(path, std::strerror(errno));
-  if (!S_ISREG(status.st_mode)) cannot_read(path, "not a regular file");
+  if (::fstat(descriptor, &status) != 0) cannot_read(path_, std::strerror(errno));
+  if (!S_ISREG(status.st_mode)) cannot_read(path_, "not a regular file");
   size_ = static_cast<std::size_t>(status.st_size);
   if (size_ == 0) return;  // mmap refuses an empty range
-  data_ = ::mmap(nullptr, size_, PROT_READ, MAP_PRIVATE, file.number, 0);
+  data_ = ::mmap(nullptr, size_, PROT_READ, MAP_PRIVATE, descriptor, 0);
   if (data_ == MAP_FAILED) {
     data_ = nullptr;
-    cannot_read(path, std::strerror(errno));
+    cannot_read(path_, std::strerror(errno));
   }
 }
 

@@ -15,6 +15,8 @@ class MappedFile {
  public:
   /// Throws ConfigError with the system's reason if `path` is not a readable regular file.
   explicit MappedFile(const std::string& path);
+  /// The open file `descriptor`, which the caller may close afterwards. `title` names it in errors.
+  MappedFile(int descriptor, std::string title);
   MappedFile(MappedFile&& other) noexcept;
   MappedFile& operator=(MappedFile&& other) noexcept;
   ~MappedFile();
@@ -26,6 +28,8 @@ class MappedFile {
   const std::string& path() const noexcept { return path_; }
 
  private:
+  void map(int descriptor);
+
   std::string path_;
   void* data_ = nullptr;
   std::size_t size_ = 0;

@@ -8,11 +8,11 @@
 namespace trireme::inline v0::train {
 
 CheckpointEvaluator::CheckpointEvaluator(const RunFolder& run, EvaluatorOptions options,
-                                         const std::shared_ptr<checkpoint::Storage>& storage)
+                                         const std::shared_ptr<checkpoint::FileSystem>& storage)
     : folder_(run),
       options_(std::move(options)),
       storage_(storage),
-      checkpoints_(storage, run.checkpoint()),
+      checkpoints_(run.checkpoints()),
       own_(storage, run.evaluating()),
       record_(run, storage) {
   storage_->remove(run.evaluating());  // of a process that was killed
@@ -67,9 +67,9 @@ void CheckpointEvaluator::miss(std::int64_t step, const std::string& reason) {
 }
 
 void CheckpointEvaluator::evaluate(std::int64_t step) {
-  if (!own_.adopt(checkpoints_, step)) return;  // it is gone, and look() says so
   const TimePoint began = options_.waiter->now();
   try {
+    if (!own_.adopt(checkpoints_, step)) return;  // it is gone, and look() says so
     EvaluatedCheckpoint found = options_.evaluate(folder_.evaluating(), step);
     last_ = options_.waiter->now() - began;
     const double seconds = std::chrono::duration<double>(last_).count();

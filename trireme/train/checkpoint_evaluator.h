@@ -50,7 +50,7 @@ class CheckpointEvaluator {
   /// Throws what EvaluationRecord's constructor throws.
   CheckpointEvaluator(
       const RunFolder& run, EvaluatorOptions options,
-      const std::shared_ptr<checkpoint::Storage>& storage = checkpoint::local_storage());
+      const std::shared_ptr<checkpoint::FileSystem>& storage = checkpoint::local_file_system());
   /// Removes RUN/evaluating.
   ~CheckpointEvaluator();
 
@@ -67,7 +67,7 @@ class CheckpointEvaluator {
 
   const RunFolder folder_;
   const EvaluatorOptions options_;
-  const std::shared_ptr<checkpoint::Storage> storage_;
+  const std::shared_ptr<checkpoint::FileSystem> storage_;
   const checkpoint::CheckpointFolder checkpoints_;
   checkpoint::CheckpointFolder own_;  // RUN/evaluating
   EvaluationRecord record_;

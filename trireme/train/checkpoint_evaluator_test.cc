@@ -12,15 +12,15 @@
 #include <nlohmann/json.hpp>
 
 #include "trireme/base/error.h"
-#include "trireme/checkpoint/faulty_storage_test.h"
+#include "trireme/checkpoint/faulty_file_system_test.h"
 
 namespace trireme::checkpoint_evaluator_test {
 namespace {
 
 namespace fs = std::filesystem;
 using checkpoint::CheckpointFolder;
-using checkpoint::FaultyStorage;
-using checkpoint::local_storage;
+using checkpoint::FaultyFileSystem;
+using checkpoint::local_file_system;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
@@ -66,7 +66,7 @@ class CheckpointEvaluatorTest : public ::testing::Test {
       const std::string text = "weights of step " + std::to_string(step);
       sink(std::as_bytes(std::span(text)));
     };
-    CheckpointFolder(local_storage(), run_->checkpoint())
+    CheckpointFolder(local_file_system(), run_->checkpoint())
         .write({.step = step}, {{checkpoint::kModelFile, file}, {checkpoint::kStateFile, file}},
                keep);
   }
@@ -81,7 +81,7 @@ class CheckpointEvaluatorTest : public ::testing::Test {
     return {.waiter = waiter_,
             .evaluate =
                 [this](const std::string& folder, std::int64_t step) {
-                  const CheckpointFolder given(local_storage(), folder);
+                  const CheckpointFolder given(local_file_system(), folder);
                   EXPECT_THAT(given.steps(), ElementsAre(step));
                   if (during_) during_(step);
                   given.verify(step);
@@ -111,7 +111,9 @@ class CheckpointEvaluatorTest : public ::testing::Test {
     for (const nlohmann::json& event : events(kind)) found.push_back(event.at("step"));
     return found;
   }
-  CheckpointFolder best() const { return {local_storage(), RunFolder(run_->best()).checkpoint()}; }
+  CheckpointFolder best() const {
+    return {local_file_system(), RunFolder(run_->best()).checkpoint()};
+  }
 
   std::optional<RunFolder> run_;
   const std::shared_ptr<TurnWaiter> waiter_ = std::make_shared<TurnWaiter>();
@@ -165,7 +167,7 @@ TEST_F(CheckpointEvaluatorTest, ASlowEvaluatorTakesTheOldestThatIsLeftAndNamesWh
 TEST_F(CheckpointEvaluatorTest, ACheckpointThatIsRemovedMeanwhileStaysReadable) {
   train(3);
   during_ = [this](std::int64_t step) {
-    fs::remove_all(CheckpointFolder(local_storage(), run_->checkpoint()).path_of(step));
+    fs::remove_all(CheckpointFolder(local_file_system(), run_->checkpoint()).path_of(step));
   };
   evaluate();
   EXPECT_THAT(steps("validation"), ElementsAre(1, 2, 3));
@@ -208,7 +210,7 @@ TEST_F(CheckpointEvaluatorTest, ARunThatWasTakenBackIsEvaluatedAgainFromThere) {
   train(5);
   evaluate();
   ASSERT_THAT(best().steps(), ElementsAre(4));
-  const CheckpointFolder checkpoints(local_storage(), run_->checkpoint());
+  const CheckpointFolder checkpoints(local_file_system(), run_->checkpoint());
   checkpoints.remove(5);
   checkpoints.remove(4);
   loss_ = [](std::int64_t step) { return step == 4 ? 3.5 : 2.0; };
@@ -226,7 +228,7 @@ TEST_F(CheckpointEvaluatorTest, AfterADeathAtAnyPointTheBestIsWholeAndNamedByThe
     fs::remove_all(run_->best());
     fs::remove_all(run_->evaluating());
     fs::remove(run_->evaluations());
-    const auto storage = std::make_shared<FaultyStorage>(FaultyStorage::Fault::Crash, at);
+    const auto storage = std::make_shared<FaultyFileSystem>(FaultyFileSystem::Fault::Crash, at);
     try {
       CheckpointEvaluator(*run_, options(), storage).run();
       if (storage->num_acts() <= at) break;

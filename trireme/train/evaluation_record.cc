@@ -14,7 +14,7 @@ namespace {
 constexpr const char* kEvaluation = "validation";
 
 // The configuration as the run has it now: a resumed run may have changed it.
-void copy_config(checkpoint::Storage& storage, const RunFolder& from, const RunFolder& to) {
+void copy_config(checkpoint::FileSystem& storage, const RunFolder& from, const RunFolder& to) {
   const format::MappedFile config = storage.map(from.config());
   write_whole(to.config(), std::string(config.text()));
 }
@@ -30,17 +30,17 @@ void EvaluationRecord::check(const RunFolder& run) {
 }
 
 EvaluationRecord::EvaluationRecord(const RunFolder& run,
-                                   std::shared_ptr<checkpoint::Storage> storage)
+                                   std::shared_ptr<checkpoint::FileSystem> storage)
     : storage_(std::move(storage)),
       best_folder_(run.best(), storage_),
-      best_checkpoints_(storage_, best_folder_.checkpoint()) {
+      best_checkpoints_(storage_, best_folder_.own_checkpoint()) {
   check(run);
   storage_->make_directory(best_folder_.path());
   lock_ = storage_->lock(best_folder_.path());
   copy_config(*storage_, run, best_folder_);
   observe::keep_until(run.evaluations(), static_cast<long>(run.newest_step()));
   read(run.evaluations());
-  choose_best(checkpoint::CheckpointFolder(storage_, run.checkpoint()));
+  choose_best(run.checkpoints());
   events_.open(run.evaluations());
 }
 

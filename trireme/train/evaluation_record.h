@@ -23,8 +23,8 @@ class EvaluationRecord {
   /// Continues the record of an earlier process. Events of steps that the run's checkpoints do not
   /// reach (it was taken back to an older one) are dropped. Throws ConfigError if another process
   /// evaluates this run, and what check() throws.
-  explicit EvaluationRecord(const RunFolder& run, std::shared_ptr<checkpoint::Storage> storage =
-                                                      checkpoint::local_storage());
+  explicit EvaluationRecord(const RunFolder& run, std::shared_ptr<checkpoint::FileSystem> storage =
+                                                      checkpoint::local_file_system());
 
   /// ConfigError if RUN/best was continued as a run of its own.
   static void check(const RunFolder& run);
@@ -52,7 +52,7 @@ class EvaluationRecord {
   void choose_best(const checkpoint::CheckpointFolder& run);
   void keep_only(std::int64_t step);
 
-  const std::shared_ptr<checkpoint::Storage> storage_;
+  const std::shared_ptr<checkpoint::FileSystem> storage_;
   const RunFolder best_folder_;
   checkpoint::CheckpointFolder best_checkpoints_;
   std::shared_ptr<void> lock_;

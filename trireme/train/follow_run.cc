@@ -91,6 +91,12 @@ void check_evaluator(const Settings& settings, bool rank0_validates) {
                       {.operation = "config",
                        .advice = "Set checkpoint.every, in steps: the evaluator evaluates what is "
                                  "saved."});
+  if (settings.checkpoints.keep_best > 0 && !rank0_validates)
+    throw ConfigError(
+        "checkpoint.keep_best compares rank 0's validations, which it leaves to the evaluator",
+        {.operation = "config",
+         .advice =
+             "Leave it out, as the evaluator keeps the best in RUN/best; or add --validate."});
   if (settings.patience > 0 && !rank0_validates)
     throw ConfigError(
         "train.patience counts rank 0's validations, which it leaves to the evaluator",

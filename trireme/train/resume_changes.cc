@@ -41,7 +41,7 @@ std::int64_t recorded_step(const std::string& source) {
 }
 
 std::string identity_of_checkpoint(const RunFolder& folder, std::int64_t step) {
-  const checkpoint::CheckpointFolder checkpoints(checkpoint::local_storage(), folder.checkpoint());
+  const checkpoint::CheckpointFolder checkpoints = folder.checkpoints();
   try {
     return checkpoints.read_manifest(step).identity;
   } catch (const CheckpointError&) {

@@ -100,25 +100,49 @@ void RunClaim::decide_resume(RunState state) {
       "Start it again: trireme train " + folder_.config() + " --out " + path + " --resume auto");
 }
 
+void RunClaim::keep_checkpoints_at(const std::string& place) {
+  const bool own = place.empty();
+  if (resumes_) {
+    const std::string before = folder_.checkpoint();
+    const std::string now = own ? folder_.own_checkpoint() : place;
+    if (before != now)
+      refuse_claim(folder_.path() + " has its checkpoints in " + before +
+                       ", and checkpoint.path names " + now,
+                   "Leave checkpoint.path as it is: a run's checkpoints stay in one place.");
+    return;
+  }
+  if (own) return;
+  place_ = place;
+  placed_ = folder_.with_checkpoints(place_);
+  const std::int64_t step = placed_.newest_step();
+  if (step == 0) return;
+  if (request_.resume.empty())
+    refuse_claim(
+        "checkpoint.path " + place + " already holds a checkpoint, of step " + std::to_string(step),
+        "Continue it with --resume auto --out DIR, or name another checkpoint.path.");
+  from_elsewhere_ = true;
+}
+
 const RunFolder& RunClaim::take(const std::string& name) {
   if (folder_.path().empty()) {
     make_next_free(name);
     lock();
   } else if (!lock_) {
-    checkpoint::local_storage()->make_directory(folder_.path());
+    checkpoint::local_file_system()->make_directory(folder_.path());
     lock();
     decide();  // another job may have used the folder meanwhile
     if (resumes_)
       refuse_claim(folder_.path() + " was filled by another job while this one was starting",
                    "Start this command again.");
   }
-  if (!resumes_) folder_.clear();
-  return folder_;
+  if (!resumes()) folder_.clear();
+  placed_ = folder_.with_checkpoints(place_);
+  return folder();
 }
 
 void RunClaim::make_next_free(const std::string& name) {
   check_printable("the run's name", name);
-  const auto storage = checkpoint::local_storage();
+  const auto storage = checkpoint::local_file_system();
   storage->make_directory("runs");
   const std::string first = "runs/" + name;
   for (int number = 1;; ++number) {

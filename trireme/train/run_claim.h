@@ -30,9 +30,14 @@ class RunClaim {
   explicit RunClaim(RunRequest request);
 
   /// Whether the run continues after the newest checkpoint of folder().
-  bool resumes() const noexcept { return resumes_; }
+  bool resumes() const noexcept { return resumes_ || from_elsewhere_; }
   /// The folder. Its path is empty before take() if the request names none.
-  const RunFolder& folder() const noexcept { return folder_; }
+  const RunFolder& folder() const noexcept { return place_.empty() ? folder_ : placed_; }
+  /// Tells where the checkpoints are to be: checkpoint.path, or empty for RUN/checkpoint. With
+  /// --resume auto the run continues there if there is a checkpoint, although the folder of the run
+  /// is new. Throws ConfigError if checkpoints are there otherwise, or if a resumed run has its
+  /// checkpoints elsewhere.
+  void keep_checkpoints_at(const std::string& place);
   /// Makes the folder if it is missing (runs/`name` if the request names none), locks it, and
   /// removes the files of a run without a checkpoint. Throws like the constructor, and
   /// ResourceError.
@@ -49,7 +54,10 @@ class RunClaim {
 
   RunRequest request_;
   RunFolder folder_;
+  std::string place_;          // of the checkpoints, if keep_checkpoints_at() has told one
+  RunFolder placed_{folder_};  // folder_ with its checkpoints there
   bool resumes_ = false;
+  bool from_elsewhere_ = false;  // the checkpoint to continue from is not in the run's folder
   std::unique_ptr<observe::FolderLock> lock_;
 };
 

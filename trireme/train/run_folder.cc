@@ -10,7 +10,6 @@
 #include <vector>
 
 #include "trireme/base/error.h"
-#include "trireme/checkpoint/folder.h"
 #include "trireme/format/sha256.h"
 #include "trireme/observe/folder_lock.h"
 
@@ -62,8 +61,32 @@ RunFolder RunFolder::existing(const std::string& path) {
   return folder;
 }
 
+// A folder RUN/checkpoint decides: RUN/best has one beside a copy of the run's configuration.
+std::string RunFolder::checkpoint() const {
+  if (!place_.empty()) return place_;
+  if (has("checkpoint") || !has(kConfig)) return own_checkpoint();
+  try {
+    const auto place = config::text_in_file(config(), "checkpoint.path");
+    if (place && !place->empty()) return *place;
+  } catch (const ConfigError&) {  // what reads the configuration says so
+  }
+  return own_checkpoint();
+}
+
+checkpoint::CheckpointFolder RunFolder::checkpoints() const {
+  const std::string place = checkpoint();
+  if (place == own_checkpoint()) return {storage_, place};
+  return checkpoint::CheckpointFolder(checkpoint::open_location(place));
+}
+
+RunFolder RunFolder::with_checkpoints(std::string place) const {
+  RunFolder folder = *this;
+  folder.place_ = std::move(place);
+  return folder;
+}
+
 std::int64_t RunFolder::newest_step() const {
-  const auto steps = checkpoint::CheckpointFolder(storage_, checkpoint()).steps();
+  const auto steps = checkpoints().steps();
   return steps.empty() ? 0 : steps.back();
 }
 

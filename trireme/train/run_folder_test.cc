@@ -8,7 +8,7 @@
 #include <fstream>
 
 #include "trireme/base/error.h"
-#include "trireme/checkpoint/faulty_storage_test.h"
+#include "trireme/checkpoint/faulty_file_system_test.h"
 #include "trireme/checkpoint/folder.h"
 #include "trireme/train/run_claim.h"
 #include "trireme/train/schema.h"
@@ -18,7 +18,7 @@ namespace trireme {
 namespace {
 
 namespace fs = std::filesystem;
-using checkpoint::FaultyStorage;
+using checkpoint::FaultyFileSystem;
 using ::testing::AllOf;
 using ::testing::AnyOf;
 using ::testing::HasSubstr;
@@ -62,7 +62,7 @@ class RunFolderTest : public ::testing::Test {
     const checkpoint::FileWriter file = [](const auto& sink) {
       sink(std::as_bytes(std::span(std::string_view("weights"))));
     };
-    checkpoint::CheckpointFolder(checkpoint::local_storage(), path + "/checkpoint")
+    checkpoint::CheckpointFolder(checkpoint::local_file_system(), path + "/checkpoint")
         .write({.step = step}, {{checkpoint::kModelFile, file}, {checkpoint::kStateFile, file}}, 1);
   }
   static std::string read(const std::string& path) {
@@ -189,14 +189,14 @@ TEST_F(RunFolderTest, PathsThatCannotBePrintedAreRefused) {
 TEST_F(RunFolderTest, AFullDiskLeavesNoUnfinishedConfiguration) {
   fs::create_directory("a");
   const auto none = [](const char*) { return nullptr; };
-  const auto full = std::make_shared<FaultyStorage>(FaultyStorage::Fault::DiskFull, 1);
+  const auto full = std::make_shared<FaultyFileSystem>(FaultyFileSystem::Fault::DiskFull, 1);
   EXPECT_THROW(RunFolder("a", full).write_config(train::read_config("", none, {})), ResourceError);
   EXPECT_TRUE(fs::is_empty("a"));
 }
 
 // Starts a run as --resume auto does, until its sixth step or a fault, with a checkpoint every two
 // steps. Its weights depend on every step.
-std::int64_t live(const std::string& path, const std::shared_ptr<checkpoint::Storage>& storage) {
+std::int64_t live(const std::string& path, const std::shared_ptr<checkpoint::FileSystem>& storage) {
   const RunFolder folder(path, storage);
   storage->make_directory(path);
   checkpoint::CheckpointFolder checkpoints(storage, folder.checkpoint());
@@ -229,11 +229,11 @@ TEST_F(RunFolderTest, WhateverActIsTheLastTheRunGoesOnToTheSameWeights) {
   const fs::path root = (access(memory.c_str(), W_OK) == 0 ? memory : fs::current_path()) /
                         ("trireme_lives_" + std::to_string(getpid()));
   const std::string run = (root / "runs/a").string();
-  using Fault = FaultyStorage::Fault;
-  using Loss = FaultyStorage::Loss;
+  using Fault = FaultyFileSystem::Fault;
+  using Loss = FaultyFileSystem::Loss;
   const auto ends = [&](Fault fault, int fail_at, Loss loss) {
     try {
-      live(run, std::make_shared<FaultyStorage>(fault, fail_at, root.string(), loss));
+      live(run, std::make_shared<FaultyFileSystem>(fault, fail_at, root.string(), loss));
       return true;
     } catch (const checkpoint::Crashed&) {
     } catch (const ResourceError&) {
@@ -256,8 +256,8 @@ TEST_F(RunFolderTest, WhateverActIsTheLastTheRunGoesOnToTheSameWeights) {
         fs::create_directory(root);
         ended = ends(fault, first, loss);
         again = ends(fault, second, loss);
-        ASSERT_EQ(live(run, checkpoint::local_storage()), 63);
-        ASSERT_EQ(live(run, checkpoint::local_storage()), 63);  // nothing left to do
+        ASSERT_EQ(live(run, checkpoint::local_file_system()), 63);
+        ASSERT_EQ(live(run, checkpoint::local_file_system()), 63);  // nothing left to do
       }
     }
     EXPECT_GT(first, 50);

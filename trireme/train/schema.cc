@@ -359,6 +359,24 @@ void add_memory_keys(config::Schema& schema) {
        "no bit."});
 }
 
+void add_checkpoint_keys(config::Schema& schema) {
+  schema.add({"checkpoint.every", whole(500), "Steps between checkpoints; 0 = only at the end.", 0,
+              kMost});
+  schema.add({"checkpoint.path", std::string(),
+              "Where checkpoints are kept: a folder, file:///FOLDER or s3://BUCKET/PREFIX; empty: "
+              "RUN/checkpoint."});
+  schema.add({"checkpoint.keep", whole(3), "Newest checkpoints kept.", 1, 1e6});
+  schema.add({"checkpoint.keep_hours", 0.0,
+              "Also keeps the checkpoints of so many hours before the newest one; 0 = none.", 0,
+              1e6});
+  schema.add({"checkpoint.keep_best", whole(0),
+              "Also keeps so many checkpoints with the least validation loss; 0 = none.", 0, 1e6});
+  schema.add({"checkpoint.patience", 600.0,
+              "Seconds for which the training goes on while its checkpoints cannot be written (a "
+              "full disk, a storage that is away); then it ends with exit code 170.",
+              0, 1e7});
+}
+
 void add_comm_keys(config::Schema& schema) {
   schema.add(
       {"comm.transport", text("auto"),
@@ -437,12 +455,9 @@ void add_parallel_keys(config::Schema& schema) {
   schema.add({"timeout.user_code", 1800.0,
               "Seconds that a live peer may spend in its own code while others wait.", 0.1, 1e7});
   add_elastic_keys(schema);
-  schema.add({"checkpoint.every", whole(500), "Steps between checkpoints; 0 = only at the end.", 0,
-              kMost});
-  schema.add({"checkpoint.keep", whole(3), "Newest checkpoints kept.", 1, 1e6});
+  add_checkpoint_keys(schema);
   const char* later = "Leave it out; docs/architecture.md says what is there.";
-  for (const char* key :
-       {"server.count", "server.staleness", "server.replicas", "checkpoint.path"}) {
+  for (const char* key : {"server.count", "server.staleness", "server.replicas"}) {
     schema.refuse(key, later);
   }
 }

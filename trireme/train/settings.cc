@@ -6,6 +6,7 @@
 
 #include "trireme/base/error.h"
 #include "trireme/base/shortened.h"
+#include "trireme/checkpoint/storage.h"
 #include "trireme/memory/recompute.h"
 #include "trireme/plan/link.h"
 #include "trireme/plan/mixing.h"
@@ -198,6 +199,9 @@ JobOptions job_options_of(const config::Config& config, const std::string& ident
 }  // namespace
 
 void Settings::set_up_helpers(const config::Config& config) {
+  if (config.integer("checkpoint.keep_best") > 0 && config.integer("train.validate_every") == 0)
+    throw ConfigError("checkpoint.keep_best compares validations, and train.validate_every is 0",
+                      {.operation = "config", .advice = "Set train.validate_every, in steps."});
   const std::int64_t batch = config.integer("batch.global");
   if (strategy.noise_scale && batch <= config.integer("batch.micro")) {
     throw ConfigError("train.noise_scale compares micro-batches, and batch.global " +
@@ -271,7 +275,11 @@ Settings::Settings(const config::Config& config) {
                  .keep = static_cast<int>(integer("checkpoint.keep")),
                  .identity = identity,
                  .memory = static_cast<int>(integer("checkpoint.memory")),
-                 .memory_every = static_cast<long>(integer("checkpoint.memory_every"))};
+                 .memory_every = static_cast<long>(integer("checkpoint.memory_every")),
+                 .keep_hours = number("checkpoint.keep_hours"),
+                 .keep_best = static_cast<int>(integer("checkpoint.keep_best")),
+                 .patience = seconds(number("checkpoint.patience"))};
+  checkpoint::check_address(config.text("checkpoint.path"));
   job = job_options_of(config, identity);
   elastic = elastic_of(config);
   link = plan::link_of(config.text("comm.link"));

@@ -132,7 +132,10 @@ class Trainer {
       const auto every = settings_.validate_every;
       if (leads_or_joins() && (last || (every > 0 && done / every > step / every))) {
         outcome_.last_validation = validate(report, done);
-        if (outcome_.last_validation) early_stop_.judge(done, *outcome_.last_validation);
+        if (outcome_.last_validation) {
+          early_stop_.judge(done, *outcome_.last_validation);
+          checkpointer_.validated(*outcome_.last_validation);
+        }
         tell_servers(report, done);
         report.plot();
       }
@@ -410,6 +413,7 @@ class Trainer {
                                                                  : 1});
     }
     write_trace();
+    if (first < done && leads_or_joins()) checkpointer_.wait();
     report.finish(outcome_);
     job_.world().barrier().wait(Deadline::in(settings_.job.timeout_user_code));
     return 0;

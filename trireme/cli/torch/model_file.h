@@ -3,10 +3,13 @@
 
 #include <string>
 
+#include "trireme/format/mapped_file.h"
+
 namespace trireme::inline v0::cli {
 
-/// `place` is the folder of a run, a Checkpointer or one checkpoint, or a .safetensors file. Throws
-/// ConfigError if it is none of these, and CheckpointError if the checkpoint is damaged.
-std::string model_file(const std::string& place);
+/// `place` is the folder of a run, a Checkpointer or one checkpoint, also as file:// or s3://, or a
+/// .safetensors file of this machine. Throws ConfigError if it is none of these, and CheckpointError
+/// if the checkpoint is damaged.
+format::MappedFile model_file(const std::string& place);
 
 }  // namespace trireme::inline v0::cli

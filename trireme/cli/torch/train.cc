@@ -9,6 +9,7 @@
 
 #include "trireme/base/error.h"
 #include "trireme/base/words.h"
+#include "trireme/checkpoint/storage.h"
 #include "trireme/cli/cluster.h"
 #include "trireme/cli/files.h"
 #include "trireme/cli/host_options.h"
@@ -274,6 +275,23 @@ void check_hosts(const TrainingJob& job, const launch::HostOptions& hosts, bool 
                     {.operation = "config", .advice = "Leave one of them away."});
 }
 
+// Locks checkpoint.path for this job, which also tells before the first step whether it may be
+// written to. Null without one: RUN is locked as a whole.
+std::shared_ptr<void> hold_checkpoints(const TrainingJob& job, const TrainOptions& options,
+                                       train::RunClaim& claim) {
+  const std::string& place = job.config.text("checkpoint.path");
+  std::shared_ptr<void> held;
+  if (!place.empty() && !options.trial) {
+    const checkpoint::Location location = checkpoint::open_location(place);
+    held = location.storage->lock(location.path);
+    if (!held)
+      throw ConfigError("checkpoint.path " + place + " cannot be written to",
+                        {.operation = "config", .advice = "Check the folder's permissions."});
+  }
+  claim.keep_checkpoints_at(place);
+  return held;
+}
+
 int train_command(TrainOptions options, const Program& program) {
   if (options.help_config) {
     std::fputs(train::training_help().c_str(), stdout);
@@ -314,6 +332,7 @@ int train_command(TrainOptions options, const Program& program) {
     check_servers(job, *launcher);
   }
   check_hosts(job, hosts, launcher.has_value());
+  const std::shared_ptr<void> held = hold_checkpoints(job, options, claim);
   std::vector<train::Change> changes;
   if (claim.resumes())
     changes = train::check_changes(job.config, job.corpus->hash(), claim.folder(), options.changed);

@@ -5,6 +5,7 @@
 
 #include "trireme/base/config_variables.h"
 #include "trireme/base/error.h"
+#include "trireme/checkpoint/storage.h"
 #include "trireme/cli/elastic_options.h"
 #include "trireme/cli/torch/fit/candidates.h"
 #include "trireme/job/transport_check.h"
@@ -149,11 +150,12 @@ void check_start(const TrainingJobOptions& options) {
 // The run's saved configuration must mean the same from any folder.
 void make_paths_whole(config::Config& config) {
   for (const char* key : {"data.path", "train.kernel_table", "parallel.schedule", "memory.offload",
-                          "memory.offload_activations"}) {
+                          "memory.offload_activations", "checkpoint.path"}) {
     const std::string path = config.text(key), source = config.source(key);
     const std::string_view group = key;
     const bool is_name =
         (group.starts_with("memory.") && path == memory::kOnHost) ||
+        (group == "checkpoint.path" && checkpoint::has_scheme(path)) ||
         (group == "parallel.schedule" && path.find_first_of("./") == std::string::npos);
     if (path.empty() || is_name) continue;
     std::error_code error;

@@ -1,7 +1,8 @@
-#include "trireme/checkpoint/storage.h"
+#include "trireme/checkpoint/file_system.h"
 
 #include <fcntl.h>
 #include <signal.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -82,7 +83,7 @@ class LocalFile final : public OutputFile {
   int file_;
 };
 
-class LocalStorage final : public Storage {
+class LocalFileSystem final : public FileSystem {
  public:
   std::unique_ptr<OutputFile> create(const std::string& path) override {
     return std::make_unique<LocalFile>(path);
@@ -110,7 +111,9 @@ class LocalStorage final : public Storage {
   }
 
   void rename(const std::string& from, const std::string& to) override {
-    if (::rename(from.c_str(), to.c_str()) != 0) fail("rename " + from + " to", to, errno);
+    const int failed =
+        renamed(from, to, [&] { return ::rename(from.c_str(), to.c_str()) == 0 ? 0 : errno; });
+    if (failed != 0) fail("rename " + from + " to", to, failed);
   }
 
   bool link(const std::string& from, const std::string& to) override {
@@ -175,6 +178,18 @@ class LocalStorage final : public Storage {
 
 }  // namespace
 
-std::shared_ptr<Storage> local_storage() { return std::make_shared<LocalStorage>(); }
+int renamed(const std::string& from, const std::string& to, const std::function<int()>& rename) {
+  struct stat before {
+  }, after{};
+  const bool known = ::lstat(from.c_str(), &before) == 0;
+  const int failed = rename();
+  if (failed == 0 || !known) return failed;
+  const bool gone = ::lstat(from.c_str(), &after) != 0 && errno == ENOENT;
+  const bool there = ::lstat(to.c_str(), &after) == 0 && after.st_dev == before.st_dev &&
+                     after.st_ino == before.st_ino;
+  return gone && there ? 0 : failed;
+}
+
+std::shared_ptr<FileSystem> local_file_system() { return std::make_shared<LocalFileSystem>(); }
 
 }  // namespace trireme::inline v0::checkpoint

@@ -1,4 +1,4 @@
-// FaultyStorage: a Storage that fails from its n-th operation on, like a full disk or a power cut.
+// FaultyFileSystem: a FileSystem that fails from its n-th operation on, like a full disk or a power cut.
 // For tests only; it is here because testing/ may not include checkpoint/ (layers.txt).
 //
 // DiskFull: every write from then on throws ResourceError; renames and removals still work. Crash:
@@ -19,22 +19,22 @@
 #include <vector>
 
 #include "trireme/base/error.h"
-#include "trireme/checkpoint/storage.h"
+#include "trireme/checkpoint/file_system.h"
 
 namespace trireme::inline v0::checkpoint {
 
 struct Crashed {};
 
-class FaultyStorage final : public Storage {
+class FaultyFileSystem final : public FileSystem {
  public:
   enum class Fault { None, DiskFull, Crash };
   /// What a crash loses of all that was not synced. All: everything. Ends: the second half of each
   /// unfinished file. Some: each name and each content by chance.
   enum class Loss { All, Ends, Some };
 
-  explicit FaultyStorage(Fault fault = Fault::None, int fail_at = 0, std::string root = "",
-                         Loss loss = Loss::Ends)
-      : inner_(local_storage()),
+  explicit FaultyFileSystem(Fault fault = Fault::None, int fail_at = 0, std::string root = "",
+                            Loss loss = Loss::Ends)
+      : inner_(local_file_system()),
         fault_(fault),
         fail_at_(fail_at),
         root_(std::move(root)),
@@ -105,7 +105,7 @@ class FaultyStorage final : public Storage {
 
   class File final : public OutputFile {
    public:
-    File(FaultyStorage& owner, std::unique_ptr<OutputFile> inner, const std::string& path)
+    File(FaultyFileSystem& owner, std::unique_ptr<OutputFile> inner, const std::string& path)
         : owner_(owner), inner_(std::move(inner)), node_(owner.node_of(path)) {}
     void write(std::span<const std::byte> bytes) override {
       owner_.act(true);
@@ -121,7 +121,7 @@ class FaultyStorage final : public Storage {
     }
 
    private:
-    FaultyStorage& owner_;
+    FaultyFileSystem& owner_;
     std::unique_ptr<OutputFile> inner_;
     const std::shared_ptr<Node> node_;
   };
@@ -209,7 +209,7 @@ class FaultyStorage final : public Storage {
     for (const auto& [name, child] : names) write_out(*child, path / name);
   }
 
-  const std::shared_ptr<Storage> inner_;
+  const std::shared_ptr<FileSystem> inner_;
   const Fault fault_;
   const int fail_at_;
   const std::string root_;

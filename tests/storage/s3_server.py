@@ -1,0 +1,199 @@
+#!/usr/bin/env python3
+"""An S3 service for tests: moto's server behind a front that checks requests and injects faults.
+
+  s3_server.py        prints "ENDPOINT ACCESS_KEY SECRET_KEY", serves until its standard input ends
+
+The front checks what S3 checks and moto does not: the signature (by botocore's own signer), the hash
+of the body, Content-MD5. The bucket "denied" refuses every call. Faults are posted to /_faults as a
+JSON list of {"method", "contains", "skip", "times", "kind"}; a request that fits uses one up:
+
+  503, 500         the status, with S3's words
+  reset            the connection is closed before the request is forwarded
+  lost             the request is forwarded, and the connection closed instead of the answer
+  cut              half of the answer's body, then the end of the connection
+  corrupt          one byte of the request's body is changed before it is stored
+  deny             403 AccessDenied
+  page             a list gives at most three keys at once
+
+GET /_faults gives the number of faults that have been injected; DELETE forgets those that are left.
+"""
+import base64
+import hashlib
+import http.client
+import http.server
+import json
+import logging
+import socket
+import sys
+import threading
+import urllib.parse
+
+from botocore.auth import S3SigV4Auth
+from botocore.awsrequest import AWSRequest
+from botocore.credentials import Credentials
+from moto.server import ThreadedMotoServer
+
+ACCESS_KEY, SECRET_KEY, TOKEN = "AKIATRIREMETEST", "secret/of+the=test", "token/of+the=test"
+STATUS = {"503": (503, "SlowDown"), "500": (500, "InternalError"), "deny": (403, "AccessDenied")}
+
+
+class Faults:
+    def __init__(self):
+        self.lock, self.left, self.injected = threading.Lock(), [], 0
+
+    def take(self, method, path):
+        with self.lock:
+            for fault in self.left:
+                if fault.get("method", method) != method or fault.get("contains", "") not in path:
+                    continue
+                if fault.get("skip", 0) > 0:
+                    fault["skip"] -= 1
+                    continue
+                if fault["times"] == 0:
+                    continue
+                fault["times"] -= 1
+                self.injected += 1
+                return fault["kind"]
+        return None
+
+
+FAULTS = Faults()
+
+
+def wrong_signature(method, path, headers):
+    """What S3 would refuse the request for, or None."""
+    authorization = headers.get("Authorization", "")
+    if not authorization.startswith("AWS4-HMAC-SHA256 "):
+        return "AccessDenied"
+    fields = dict(part.strip().split("=", 1) for part in authorization.split(" ", 1)[1].split(","))
+    access, date, region, service, _ = fields["Credential"].split("/")
+    if access != ACCESS_KEY:
+        return "InvalidAccessKeyId"
+    signed = fields["SignedHeaders"].split(";")
+    # S3 demands that these are signed.
+    for name in headers:
+        if (name.lower().startswith("x-amz-") or name.lower() == "host") and name.lower() not in signed:
+            return "AccessDenied"
+    split = urllib.parse.urlsplit(path)
+    request = AWSRequest(method=method, url="http://" + headers["Host"] + split.path,
+                         params=urllib.parse.parse_qsl(split.query, keep_blank_values=True),
+                         headers={name: value for name, value in headers.items() if name.lower() in signed})
+    request.params = dict(urllib.parse.parse_qsl(split.query, keep_blank_values=True))
+    request.context["timestamp"] = headers["X-Amz-Date"]
+    token = headers.get("X-Amz-Security-Token")
+    if token not in (None, TOKEN):
+        return "InvalidToken"
+    signer = S3SigV4Auth(Credentials(ACCESS_KEY, SECRET_KEY, token), service, region)
+    text = signer.string_to_sign(request, signer.canonical_request(request))
+    return None if signer.signature(text, request) == fields["Signature"] else "SignatureDoesNotMatch"
+
+
+class Front(http.server.BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    moto = None
+
+    def log_message(self, *_):
+        pass
+
+    def setup(self):
+        super().setup()
+        self.connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+
+    def answer(self, status, headers, body, cut=False):
+        self.send_response_only(status)
+        for name, value in headers:
+            if name.lower() not in ("connection", "content-length", "transfer-encoding"):
+                self.send_header(name, value)
+        length = dict((name.lower(), value) for name, value in headers).get("content-length")
+        self.send_header("Content-Length", length if self.command == "HEAD" and length else len(body))
+        self.end_headers()
+        if self.command != "HEAD":
+            self.wfile.write(body[:len(body) // 2] if cut else body)
+        if cut:
+            self.close_connection = True
+
+    def error(self, status, code):
+        body = f"<?xml version='1.0'?><Error><Code>{code}</Code><Message>for a test</Message></Error>"
+        self.answer(status, [("Content-Type", "application/xml")], body.encode())
+
+    def faults(self):
+        if self.command == "POST":
+            with FAULTS.lock:
+                FAULTS.left = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+                FAULTS.injected = 0
+        elif self.command == "DELETE":
+            with FAULTS.lock:
+                FAULTS.left = []
+        self.answer(200, [], str(FAULTS.injected).encode())
+
+    def refusal(self, body):
+        code = wrong_signature(self.command, self.path, self.headers)
+        if code:
+            return 403, code
+        if self.headers["x-amz-content-sha256"] != hashlib.sha256(body).hexdigest():
+            return 400, "XAmzContentSHA256Mismatch"
+        md5 = self.headers.get("Content-MD5")
+        if md5 and md5 != base64.b64encode(hashlib.md5(body).digest()).decode():
+            return 400, "BadDigest"
+        if self.path.split("/")[1].split("?")[0] == "denied":
+            return 403, "AccessDenied"
+        return None
+
+    def serve(self):
+        if self.path == "/_faults":
+            return self.faults()
+        body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+        fault = FAULTS.take(self.command, self.path)
+        if fault == "reset":
+            self.close_connection = True
+            return None
+        refused = self.refusal(body)
+        if refused:
+            return self.error(*refused)
+        if fault in STATUS:
+            return self.error(*STATUS[fault])
+        if fault == "corrupt" and body:
+            body = bytes([body[0] ^ 1]) + body[1:]
+        if fault == "page":
+            self.path += "&max-keys=3"
+        headers = {name: value for name, value in self.headers.items() if name != "Content-MD5"}
+        moto = http.client.HTTPConnection(*Front.moto)
+        moto.request(self.command, self.path, body, headers)
+        response = moto.getresponse()
+        content = response.read()
+        moto.close()
+        if fault == "lost":
+            self.close_connection = True
+            return None
+        return self.answer(response.status, response.getheaders(), content, cut=fault == "cut")
+
+    do_GET = do_PUT = do_POST = do_DELETE = do_HEAD = serve
+
+
+def make_bucket(name):
+    moto = http.client.HTTPConnection(*Front.moto)
+    moto.request("PUT", "/" + name)
+    assert moto.getresponse().status == 200
+
+
+def start():
+    """Serves on ports of the system's choice; returns the endpoint."""
+    logging.getLogger("werkzeug").setLevel(logging.CRITICAL)
+    moto = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+    moto.start()
+    Front.moto = moto.get_host_and_port()
+    for name in ("models", "denied"):
+        make_bucket(name)
+    front = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Front)
+    front.daemon_threads = True
+    threading.Thread(target=front.serve_forever, daemon=True).start()
+    return f"http://127.0.0.1:{front.server_address[1]}"
+
+
+def main():
+    print(start(), ACCESS_KEY, SECRET_KEY, flush=True)
+    sys.stdin.read()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,212 @@
+// A checkpoint folder in a bucket, with faults at every request.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include "s3_service.h"
+#include "trireme/checkpoint/folder.h"
+#include "trireme/checkpoint/s3/open.h"
+
+namespace trireme::checkpoint {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::Contains;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using testing::S3Service;
+
+class S3StorageTest : public ::testing::Test {
+ protected:
+  ~S3StorageTest() override {
+    service_.inject("[]");
+    for (const std::string& key : keys()) client_->remove(key);
+  }
+  Location location(s3::LeaseOptions lease = {}) const {
+    return s3::open("s3://models/runs/a/", service_.service(), S3Service::quick(), lease);
+  }
+  CheckpointFolder folder() const { return CheckpointFolder(location()); }
+  static std::map<std::string, FileWriter> files(const std::string& text) {
+    const auto write = [](std::string content) -> FileWriter {
+      return [content](const auto& sink) {
+        for (std::size_t at = 0; at < content.size(); at += 1 << 20)
+          sink(std::as_bytes(std::span(content))
+                   .subspan(at, std::min<std::size_t>(1 << 20, content.size() - at)));
+      };
+    };
+    return {{kModelFile, write(text)}, {kStateFile, write("state " + text)}};
+  }
+  static void write(CheckpointFolder folder, std::int64_t step, const Retention& keep = 2) {
+    EXPECT_EQ(folder.write({.step = step}, files("step " + std::to_string(step)), keep), "");
+  }
+  std::vector<std::string> keys() const { return client_->list("", false).keys; }
+  static std::string refusal(const std::function<void()>& call) {
+    try {
+      call();
+    } catch (const Error& error) {
+      return error.what();
+    }
+    return "accepted";
+  }
+
+  S3Service& service_ = S3Service::shared();
+  const std::shared_ptr<s3::S3Client> client_ = service_.client();
+};
+
+TEST_F(S3StorageTest, WritesVerifiesAndKeepsTheNewest) {
+  EXPECT_THAT(folder().steps(), IsEmpty());
+  for (const std::int64_t step : {5, 10, 15}) write(folder(), step);
+  EXPECT_THAT(folder().steps(), ElementsAre(10, 15));
+  EXPECT_THAT(keys(), ElementsAre("runs/a/latest", "runs/a/step-00000010/manifest.json",
+                                  "runs/a/step-00000010/model.safetensors",
+                                  "runs/a/step-00000010/state.safetensors",
+                                  "runs/a/step-00000015/manifest.json",
+                                  "runs/a/step-00000015/model.safetensors",
+                                  "runs/a/step-00000015/state.safetensors"));
+  EXPECT_EQ(folder().verify(15).step, 15);
+  EXPECT_EQ(folder().map(15, kStateFile).text(), "state step 15");
+  EXPECT_EQ(folder().path_of(15), "s3://models/runs/a/step-00000015");
+}
+
+TEST_F(S3StorageTest, DamageIsNamedWithTheStepToGoBackTo) {
+  for (const std::int64_t step : {5, 10}) write(folder(), step);
+  const std::string key = "runs/a/step-00000010/model.safetensors", changed = "step-10";
+  client_->put(key, std::as_bytes(std::span(changed)));
+  EXPECT_THAT(refusal([&] { folder().verify(10); }),
+              AllOf(HasSubstr("s3://models/" + key + " was changed"), HasSubstr("SHA-256"),
+                    HasSubstr("Step 5 is intact")));
+  client_->remove(key);
+  EXPECT_THAT(refusal([&] { folder().verify(10); }), HasSubstr("there is no s3://models/" + key));
+}
+
+TEST_F(S3StorageTest, ALargeFileGoesInPartsThroughFaultsAndComesBack) {
+  std::string large(40 << 20, '\0');
+  for (std::size_t i = 0; i < large.size(); ++i) large[i] = static_cast<char>(i * 7919 >> 5);
+  service_.inject(R"([{"kind": "lost", "method": "PUT", "contains": "partNumber=2", "times": 1},
+                      {"kind": "503", "method": "PUT", "contains": "partNumber=3", "times": 2},
+                      {"kind": "corrupt", "method": "PUT", "contains": "partNumber=1", "times": 1},
+                      {"kind": "lost", "method": "POST", "contains": "uploadId", "times": 2},
+                      {"kind": "cut", "method": "GET", "contains": "safetensors", "times": 3},
+                      {"kind": "reset", "method": "GET", "contains": "safetensors", "times": 2}])");
+  CheckpointFolder there = folder();
+  EXPECT_EQ(there.write({.step = 7}, files(large), 1), "");
+  const Manifest manifest = there.verify(7);
+  EXPECT_EQ(manifest.files.at(kModelFile).bytes, static_cast<std::int64_t>(large.size()));
+  EXPECT_TRUE(there.map(7, kModelFile).text() == large);
+  EXPECT_EQ(service_.injected(), 11);
+}
+
+// The service goes away at each request of a save, as if the job or the network had ended there.
+TEST_F(S3StorageTest, ASaveThatEndsAtAnyRequestLeavesACompleteCheckpoint) {
+  int old = 0, next = 0;
+  for (int at = 0;; ++at) {
+    SCOPED_TRACE(at);
+    for (const std::string& key : keys()) client_->remove(key);
+    write(folder(), 5, 1);
+    service_.inject(R"([{"kind": "503", "skip": )" + std::to_string(at) + R"(, "times": 100000}])");
+    bool ended = true;
+    std::string undone;
+    try {
+      undone = folder().write({.step = 10}, files("step 10"), 1);
+    } catch (const ResourceError&) {
+      ended = false;
+    }
+    const bool struck = service_.injected() > 0;
+    service_.inject("[]");
+    if (!struck) break;
+    const auto steps = folder().steps();
+    ASSERT_THAT(steps, ::testing::Not(IsEmpty()));
+    for (const std::int64_t step : steps) folder().verify(step);
+    EXPECT_EQ(steps.back() == 10, ended) << "the caller knows whether it is there";
+    EXPECT_EQ(ended, !undone.empty());
+    ++(ended ? next : old);
+    if (!ended) write(folder(), 10, 1);
+    write(folder(), 15, 1);
+    EXPECT_THAT(folder().steps(), ElementsAre(15));
+    EXPECT_EQ(keys().size(), 4u) << "nothing is left behind";
+  }
+  EXPECT_GT(old, 5);
+  EXPECT_GT(next, 3);
+}
+
+TEST_F(S3StorageTest, UnfinishedUploadsAreGivenUpByTheNextSave) {
+  client_->begin_upload("runs/a/step-00000005/model.safetensors");
+  client_->begin_upload("runs/b/step-00000005/model.safetensors");
+  write(folder(), 10);
+  const auto open = client_->open_uploads("runs/");
+  ASSERT_EQ(open.size(), 1u) << "that of another run stays";
+  EXPECT_EQ(open[0].key, "runs/b/step-00000005/model.safetensors");
+  client_->abort_upload(open[0]);
+}
+
+TEST_F(S3StorageTest, FoldersOfThisMachineAndBucketsTakeOverFromOneAnother) {
+  write(folder(), 5);
+  const auto here =
+      std::filesystem::path(::testing::TempDir()) / ("s3_" + std::to_string(::getpid()));
+  std::filesystem::remove_all(here);
+  CheckpointFolder local(local_file_system(), here.string());
+  EXPECT_TRUE(local.adopt(folder(), 5));
+  EXPECT_FALSE(local.adopt(folder(), 6));
+  local.verify(5);
+  CheckpointFolder other(s3::open("s3://models/runs/b", service_.service(), S3Service::quick()));
+  EXPECT_TRUE(other.adopt(local, 5));
+  EXPECT_TRUE(other.adopt(local, 5));
+  other.verify(5);
+  std::filesystem::remove_all(here);
+}
+
+TEST_F(S3StorageTest, ABucketThatRefusesIsAConfigError) {
+  for (const auto& [bucket, word] :
+       {std::pair{"nowhere", "NoSuchBucket"}, {"denied", "AccessDenied"}}) {
+    const Location refused = s3::open("s3://" + std::string(bucket) + "/x", service_.service());
+    try {
+      refused.storage->lock(refused.path);
+      ADD_FAILURE() << bucket;
+    } catch (const ConfigError& error) {
+      EXPECT_THAT(
+          error.what(),
+          AllOf(HasSubstr("s3://" + std::string(bucket) + "/x cannot be used"), HasSubstr(word)));
+    }
+  }
+}
+
+TEST_F(S3StorageTest, OneJobAtATimeHasTheBucket) {
+  const auto lock = [&](s3::LeaseOptions options = {}) {
+    const Location there = location(std::move(options));
+    return there.storage->lock(there.path);
+  };
+  auto held = lock();
+  EXPECT_THAT(keys(), Contains("runs/a/.lock"));
+  EXPECT_THAT(refusal([&] { lock(); }),
+              HasSubstr("in use by process " + std::to_string(::getpid())));
+  held.reset();
+  EXPECT_THAT(keys(), IsEmpty());
+
+  // A holder of another host that touches its lock, and one that does not.
+  s3::LeaseOptions other{.touch_every = std::chrono::milliseconds(20),
+                         .patience = std::chrono::seconds(2),
+                         .look = std::chrono::milliseconds(10)};
+  other.self = observe::LockHolder::this_process();
+  other.self->host = other.self->machine = other.self->boot = "elsewhere";
+  s3::LeaseOptions mine = other;
+  mine.self.reset();
+  held = lock(other);
+  EXPECT_THAT(refusal([&] { lock(mine); }), HasSubstr("on host elsewhere"));
+  held.reset();
+  const std::string text = other.self->to_text();
+  client_->put("runs/a/.lock", std::as_bytes(std::span(text)));
+  mine.patience = std::chrono::milliseconds(100);
+  held = lock(mine);
+  EXPECT_NE(client_->get("runs/a/.lock")->body, text);
+
+  // Another job takes it over: the lock is that one's.
+  client_->put("runs/a/.lock", std::as_bytes(std::span(text)));
+  held.reset();
+  EXPECT_EQ(client_->get("runs/a/.lock")->body, text);
+}
+
+}  // namespace
+}  // namespace trireme::checkpoint

@@ -1,0 +1,167 @@
+// Two ranks with half of a tensor each, whose storage fails, comes back, or loses a rank in the
+// middle of a save.
+#include <ATen/ATen.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <filesystem>
+
+#include "trireme/base/error.h"
+#include "trireme/checkpoint/checkpointer.h"
+#include "trireme/checkpoint/folder.h"
+#include "trireme/format/safetensors.h"
+#include "trireme/job.h"
+#include "trireme/testing/run_processes.h"
+
+namespace trireme {
+namespace {
+
+namespace fs = std::filesystem;
+using checkpoint::FileSystem;
+using checkpoint::OutputFile;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using testing::ProcessRun;
+
+constexpr std::int64_t kElements = 100'000;
+
+// Some files cannot be finished: the first ones, or all.
+class Broken final : public FileSystem {
+ public:
+  explicit Broken(int failures) : left_(failures) {}
+  std::unique_ptr<OutputFile> create(const std::string& path) override {
+    if (left_ != 0 && path.ends_with(checkpoint::kStateFile)) {
+      if (left_ > 0) --left_;
+      throw ResourceError("the disk is full", {.operation = "test"});
+    }
+    return inner_->create(path);
+  }
+  format::MappedFile map(const std::string& path) override { return inner_->map(path); }
+  void make_directory(const std::string& path) override { inner_->make_directory(path); }
+  void rename(const std::string& a, const std::string& b) override { inner_->rename(a, b); }
+  bool link(const std::string& a, const std::string& b) override { return inner_->link(a, b); }
+  void remove(const std::string& path) override { inner_->remove(path); }
+  std::vector<std::string> list(const std::string& path) override { return inner_->list(path); }
+  void sync(const std::string& path) override { inner_->sync(path); }
+  std::shared_ptr<void> lock(const std::string& path) override { return inner_->lock(path); }
+
+ private:
+  std::atomic<int> left_;
+  const std::shared_ptr<FileSystem> inner_ = checkpoint::local_file_system();
+};
+
+// The weights are the number of steps done; each rank has a half of them.
+class Half final : public Saveable {
+ public:
+  explicit Half(int rank) : begin_(rank * kElements / 2) {}
+  std::vector<NamedShard> state() override {
+    return {{"w", DType::F32, {kElements}, begin_, begin_ + kElements / 2, weight}};
+  }
+  std::string metadata() const override { return "{}"; }
+  void restored(const std::string&) override {}
+  at::Tensor weight = at::zeros({kElements / 2});
+
+ private:
+  const std::int64_t begin_;
+};
+
+// argv: folder, failures, patience in milliseconds, steps, the step after which rank 1 dies.
+TRIREME_PROCESS(halves) {
+  Job job(argc, argv);
+  CheckpointerOptions options{.every = 3, .keep = 100};
+  options.storage = checkpoint::folder_storage(std::make_shared<Broken>(std::atoi(argv[2])));
+  options.patience = std::chrono::milliseconds(std::atoi(argv[3]));
+  Half half(job.rank());
+  Checkpointer checkpointer(job, argv[1], options);
+  checkpointer.add("train", half);
+  const long first = checkpointer.resume(), steps = std::atol(argv[4]), dies = std::atol(argv[5]);
+  if (first > 0 && half.weight.eq(static_cast<double>(first)).all().item<bool>())
+    std::printf("resumed at %ld\n", first);
+  for (long step = first; step < steps; ++step) {
+    std::vector<float> x{1.0f};
+    all_reduce(job.world(), x, Sum);  // while the save before is under way
+    half.weight.fill_(static_cast<double>(step + 1));
+    checkpointer.after(step);
+    if (step + 1 == dies && job.rank() == 1) ::raise(SIGKILL);
+  }
+  checkpointer.save_and_wait(steps);
+  std::printf("done\n");
+  return 0;
+}
+
+class Sharded : public ::testing::Test {
+ protected:
+  Sharded() { fs::remove_all(folder_); }
+  ~Sharded() override { fs::remove_all(folder_); }
+  ProcessRun run(int failures, int patience, long steps, long dies = 0,
+                 const std::string& transport = "auto") const {
+    testing::ProcessOptions options;
+    options.transport = transport;
+    options.arguments = {folder_.string(), std::to_string(failures), std::to_string(patience),
+                         std::to_string(steps), std::to_string(dies)};
+    return testing::run_processes(2, "halves", options);
+  }
+  std::vector<std::int64_t> intact() const {
+    const checkpoint::CheckpointFolder folder(checkpoint::local_file_system(), folder_.string());
+    for (const std::int64_t step : folder.steps()) {
+      folder.verify(step);
+      const format::SafetensorsFile file(folder.map(step, checkpoint::kModelFile));
+      const auto* values = reinterpret_cast<const float*>(file.find("w")->bytes.data());
+      for (const std::int64_t i :
+           {std::int64_t{0}, kElements / 2 - 1, kElements / 2, kElements - 1})
+        EXPECT_EQ(values[i], static_cast<float>(step)) << "element " << i;
+    }
+    return folder.steps();
+  }
+  const fs::path folder_ =
+      fs::path(::testing::TempDir()) / ("sharded_" + std::to_string(::getpid()));
+};
+
+TEST_F(Sharded, EverySaveHasTheShardsOfItsStep) {
+  for (const std::string transport : {"auto", "tcp"}) {
+    fs::remove_all(folder_);
+    const ProcessRun done = run(0, 600000, 30, 0, transport);
+    ASSERT_EQ(done.exit_code, 0) << done.describe();
+    EXPECT_THAT(intact(), ElementsAre(3, 6, 9, 12, 15, 18, 21, 24, 27, 30));
+  }
+  const ProcessRun again = run(0, 600000, 30);
+  ASSERT_EQ(again.exit_code, 0) << again.describe();
+  for (const auto& rank : again.ranks) EXPECT_THAT(rank.out, HasSubstr("resumed at 30"));
+}
+
+// The shards are sent once more for each try.
+TEST_F(Sharded, AStorageThatComesBackHasTheLastStep) {
+  const ProcessRun done = run(2, 600000, 4);
+  ASSERT_EQ(done.exit_code, 0) << done.describe();
+  const auto steps = intact();
+  ASSERT_FALSE(steps.empty());
+  EXPECT_EQ(steps.back(), 4);
+  EXPECT_THAT(done.ranks[0].err, HasSubstr("is not saved: the disk is full"));
+  EXPECT_THAT(done.ranks[0].err, HasSubstr("is saved; the storage had failed for"));
+}
+
+TEST_F(Sharded, WhenThePatienceIsOverAllRanksEndWith170) {
+  const ProcessRun done = run(-1, 1500, 1'000'000'000);
+  EXPECT_EQ(done.exit_code, 170) << done.describe();
+  EXPECT_THAT(done.last_line, HasSubstr("the disk is full"));
+  EXPECT_THAT(intact(), IsEmpty());
+}
+
+// At any moment of a save: what there is is whole, and nobody hangs.
+TEST_F(Sharded, ARankThatDiesDuringASaveLeavesCompleteCheckpoints) {
+  for (const long dies : {3, 4, 6, 7}) {
+    const ProcessRun done = run(0, 600000, 30, dies);
+    EXPECT_EQ(done.exit_code, 137) << done.describe();
+    intact();
+  }
+  const ProcessRun done = run(0, 600000, 30);
+  ASSERT_EQ(done.exit_code, 0) << done.describe();
+  EXPECT_EQ(intact().back(), 30);
+}
+
+}  // namespace
+}  // namespace trireme

@@ -1,0 +1,143 @@
+#include "trireme/checkpoint/background_save.h"
+
+#include <signal.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "trireme/base/error.h"
+#include "trireme/base/words.h"
+#include "trireme/observe/log.h"
+
+namespace trireme::inline v0::checkpoint {
+namespace {
+
+constexpr Duration kFirstPause = std::chrono::seconds(1), kLongestPause = std::chrono::seconds(30);
+constexpr Duration kWarnEvery = std::chrono::minutes(1);
+
+double seconds_of(Duration duration) { return std::chrono::duration<double>(duration).count(); }
+
+}  // namespace
+
+bool Outage::go_on(TimePoint now, std::int64_t step, const std::string& reason) {
+  const bool first = !since_;
+  if (first) since_ = now;
+  if (now - *since_ >= patience_) return false;
+  if (!first && now - warned_ < kWarnEvery) return true;
+  warned_ = now;
+  const std::string limit = duration_text(seconds_of(patience_));
+  observe::warning(
+      first ? "the checkpoint of step " + grouped(step) + " is not saved: " + reason +
+                  ". The training goes on and tries again; it ends if the storage fails for " +
+                  limit + " (checkpoint.patience)."
+            : "no checkpoint could be saved for " + duration_text(seconds_of(now - *since_)) +
+                  " of " + limit + ": " + reason);
+  return true;
+}
+
+void Outage::end(TimePoint now, std::int64_t step) {
+  if (!since_) return;
+  observe::info("the checkpoint of step " + grouped(step) +
+                " is saved; the storage had failed for " +
+                duration_text(seconds_of(now - *since_)));
+  since_.reset();
+}
+
+BackgroundSave::BackgroundSave(std::unique_ptr<CheckpointContent> content, Manifest manifest,
+                               CheckpointFolder folder, Retention keep, bool writes, Outage& outage,
+                               std::shared_ptr<Waiter> waiter)
+    : content_(std::move(content)),
+      manifest_(std::move(manifest)),
+      folder_(std::move(folder)),
+      keep_(keep),
+      writes_(writes),
+      outage_(outage),
+      waiter_(std::move(waiter)) {}
+
+BackgroundSave::~BackgroundSave() {
+  if (thread_.joinable()) thread_.join();
+}
+
+void BackgroundSave::start() {
+  sigset_t all, before;  // only threads that existed before handle signals
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &before);
+  // At the priority of the rank: the next save, and the end of the rank, wait for this thread.
+  thread_ = std::thread([this] { work(); });
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+}
+
+void BackgroundSave::run_here() {
+  alone_ = true;
+  work();
+}
+
+void BackgroundSave::give_up() noexcept {
+  given_up_ = true;
+  waiter_->wake();
+}
+
+void BackgroundSave::work() noexcept {
+  try {
+    if (writes_) {
+      write();
+    } else {
+      do content_->send();
+      while (content_->again());
+      succeeded_ = true;
+    }
+  } catch (...) {
+    error_ = std::current_exception();
+  }
+  ended_ = true;
+  waiter_->wake();
+}
+
+// Whatever happens, the other ranks get rid of their shards and hear the end, if they can be reached.
+void BackgroundSave::write() {
+  std::exception_ptr unexpected;
+  Duration delay = kFirstPause;
+  for (;;) {
+    bool more = false;
+    try {
+      more = !try_once() && !given_up_ && !alone_;
+    } catch (...) {
+      unexpected = std::current_exception();
+    }
+    content_->drain();
+    waiter_->wake();
+    if (!more) break;
+    pause(std::exchange(delay, std::min(2 * delay, kLongestPause)));
+    if (given_up_) break;
+    content_->announce(/*again=*/true);
+  }
+  content_->announce(/*again=*/false);
+  if (unexpected) std::rethrow_exception(unexpected);
+}
+
+// False if the storage failed and may be tried again. Throws if that is for good.
+bool BackgroundSave::try_once() {
+  try {
+    const std::string left_undone = folder_.write(manifest_, content_->writers(), keep_);
+    if (!left_undone.empty())
+      observe::warning("the checkpoint of step " + grouped(manifest_.step) + " is complete, but " +
+                       left_undone);
+  } catch (const ResourceError& error) {
+    failed_ = true;
+    failure_ = std::current_exception();
+    if (!outage_.go_on(waiter_->now(), manifest_.step, error.message())) throw;
+    return false;
+  }
+  succeeded_ = true;
+  outage_.end(waiter_->now(), manifest_.step);
+  return true;
+}
+
+void BackgroundSave::pause(Duration delay) {
+  pausing_ = true;
+  waiter_->wake();
+  waiter_->wait_until([this] { return given_up_.load(); }, waiter_->now() + delay);
+  pausing_ = false;
+}
+
+}  // namespace trireme::inline v0::checkpoint

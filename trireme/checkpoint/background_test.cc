@@ -1,0 +1,256 @@
+// Saves that go on while the training does, through a storage that tests hold up, break and mend.
+#include <ATen/ATen.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <filesystem>
+
+#include "trireme/base/error.h"
+#include "trireme/checkpoint/checkpointer.h"
+#include "trireme/checkpoint/folder.h"
+#include "trireme/format/safetensors.h"
+
+namespace trireme {
+namespace {
+
+namespace fs = std::filesystem;
+using checkpoint::FileSystem;
+using checkpoint::OutputFile;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+// A file system whose files are made when a test lets them, or not at all.
+class Gate final : public FileSystem {
+ public:
+  explicit Gate(std::shared_ptr<Waiter> waiter) : waiter_(std::move(waiter)) {}
+
+  std::unique_ptr<OutputFile> create(const std::string& path) override {
+    ++creates;
+    waiter_->wake();
+    waiter_->wait_until([this] { return open.load(); }, TimePoint::max());
+    if (failing) {
+      ++failures;
+      waiter_->wake();
+      throw ResourceError("the disk is full", {.operation = "test"});
+    }
+    return inner_->create(path);
+  }
+  format::MappedFile map(const std::string& path) override { return inner_->map(path); }
+  void make_directory(const std::string& path) override { inner_->make_directory(path); }
+  void rename(const std::string& a, const std::string& b) override { inner_->rename(a, b); }
+  bool link(const std::string& a, const std::string& b) override { return inner_->link(a, b); }
+  void remove(const std::string& path) override { inner_->remove(path); }
+  std::vector<std::string> list(const std::string& path) override { return inner_->list(path); }
+  void sync(const std::string& path) override { inner_->sync(path); }
+  std::shared_ptr<void> lock(const std::string& path) override { return inner_->lock(path); }
+
+  void set_open(bool now) {
+    open = now;
+    waiter_->wake();
+  }
+  void wait_for_creates(int count) {
+    waiter_->wait_until([&] { return creates >= count; }, TimePoint::max());
+  }
+
+  void wait_for_failures(int count) {
+    waiter_->wait_until([&] { return failures >= count; }, TimePoint::max());
+  }
+
+  std::atomic<int> creates{0}, failures{0};
+  std::atomic<bool> open{true}, failing{false};
+
+ private:
+  const std::shared_ptr<Waiter> waiter_;
+  const std::shared_ptr<FileSystem> inner_ = checkpoint::local_file_system();
+};
+
+class Weight final : public Saveable {
+ public:
+  std::vector<NamedShard> state() override { return {{"w", DType::F32, {2}, 0, 2, weight}}; }
+  std::string metadata() const override { return "{}"; }
+  void restored(const std::string&) override {}
+  at::Tensor weight = at::zeros({2});
+};
+
+class BackgroundSaveTest : public ::testing::Test {
+ protected:
+  static Job& job() {
+    static char name[] = "test";
+    static char* arguments[] = {name, nullptr};
+    static Job job(1, arguments);
+    return job;
+  }
+  void SetUp() override { fs::remove_all(directory_); }
+  void TearDown() override { fs::remove_all(directory_); }
+
+  std::unique_ptr<Checkpointer> make(Duration patience, long every = 1) {
+    auto made = std::make_unique<Checkpointer>(
+        job(), directory_.string(),
+        CheckpointerOptions{.every = every,
+                            .keep = 9,
+                            .storage = checkpoint::folder_storage(gate_),
+                            .patience = patience});
+    made->add("train", weight_);
+    return made;
+  }
+  void step(Checkpointer& checkpointer, long step) {
+    weight_.weight.fill_(static_cast<double>(step + 1));
+    checkpointer.after(step);
+  }
+  std::vector<std::int64_t> steps() const { return folder().steps(); }
+  checkpoint::CheckpointFolder folder() const {
+    return {checkpoint::local_file_system(), directory_.string()};
+  }
+  float saved_weight(std::int64_t step) const {
+    folder().verify(step);
+    const format::SafetensorsFile file(folder().map(step, checkpoint::kModelFile));
+    return *reinterpret_cast<const float*>(file.find("w")->bytes.data());
+  }
+
+  const fs::path directory_ =
+      fs::path(::testing::TempDir()) / ("background_" + std::to_string(::getpid()));
+  const std::shared_ptr<Gate> gate_ = std::make_shared<Gate>(job().waiter());
+  Weight weight_;
+};
+
+constexpr Duration kLong = std::chrono::minutes(10);
+
+TEST_F(BackgroundSaveTest, TheTrainingGoesOnWhileTheCopyIsWritten) {
+  const auto checkpointer = make(kLong, 2);
+  gate_->set_open(false);
+  step(*checkpointer, 0);
+  step(*checkpointer, 1);  // a save begins
+  gate_->wait_for_creates(1);
+  step(*checkpointer, 2);  // the weights are other ones now
+  EXPECT_THAT(steps(), IsEmpty());
+  gate_->set_open(true);
+  checkpointer->wait();
+  EXPECT_THAT(steps(), ElementsAre(2));
+  EXPECT_EQ(saved_weight(2), 2);
+}
+
+TEST_F(BackgroundSaveTest, ASaveWaitsForTheOneBefore) {
+  const auto checkpointer = make(kLong);
+  gate_->set_open(false);
+  step(*checkpointer, 0);
+  gate_->wait_for_creates(1);
+  job().waiter()->run_at(job().waiter()->now() + std::chrono::milliseconds(20),
+                         [this] { gate_->set_open(true); });
+  step(*checkpointer, 1);
+  EXPECT_FALSE(steps().empty()) << "the first is complete before the second begins";
+  checkpointer->wait();
+  EXPECT_THAT(steps(), ElementsAre(1, 2));
+}
+
+TEST_F(BackgroundSaveTest, TheDestructorWaits) {
+  gate_->set_open(false);
+  {
+    const auto checkpointer = make(kLong);
+    step(*checkpointer, 0);
+    gate_->wait_for_creates(1);
+    gate_->set_open(true);
+  }
+  EXPECT_THAT(steps(), ElementsAre(1));
+}
+
+TEST_F(BackgroundSaveTest, AFullDiskIsTriedAgainWithTheSameWeights) {
+  const auto checkpointer = make(kLong, 100);
+  gate_->failing = true;
+  ::testing::internal::CaptureStderr();
+  weight_.weight.fill_(7);
+  checkpointer->save(7);
+  gate_->wait_for_creates(1);
+  weight_.weight.fill_(8);
+  checkpointer->after(7);  // the training goes on
+  gate_->wait_for_creates(2);
+  gate_->failing = false;
+  checkpointer->save_and_wait(7);
+  const std::string said = ::testing::internal::GetCapturedStderr();
+  EXPECT_THAT(said, HasSubstr("the checkpoint of step 7 is not saved: the disk is full. The "
+                              "training goes on and tries again"));
+  EXPECT_THAT(said, HasSubstr("the checkpoint of step 7 is saved; the storage had failed for"));
+  EXPECT_EQ(said.find("not saved"), said.rfind("not saved")) << "told once: " << said;
+  EXPECT_EQ(saved_weight(7), 7);
+}
+
+TEST_F(BackgroundSaveTest, ANewerCheckpointTakesThePlaceOfOneThatWaits) {
+  const auto checkpointer = make(kLong);
+  gate_->failing = true;
+  step(*checkpointer, 0);
+  gate_->wait_for_creates(1);
+  for (long next = 1; gate_->creates < 2; ++next) step(*checkpointer, next);
+  gate_->failing = false;
+  checkpointer->wait();
+  ASSERT_EQ(steps().size(), 1u);
+  EXPECT_GT(steps().back(), 1);
+}
+
+TEST_F(BackgroundSaveTest, ATryThatTakesLongHoldsUpNoStep) {
+  const auto checkpointer = make(kLong);
+  gate_->failing = true;
+  step(*checkpointer, 0);
+  gate_->wait_for_failures(1);
+  gate_->set_open(false);
+  gate_->wait_for_creates(2);  // the second try hangs
+  step(*checkpointer, 1);      // left out
+  gate_->failing = false;
+  gate_->set_open(true);
+  checkpointer->wait();
+  EXPECT_THAT(steps(), ElementsAre(1));
+  step(*checkpointer, 2);
+  checkpointer->wait();
+  EXPECT_THAT(steps(), ElementsAre(1, 3));
+}
+
+TEST_F(BackgroundSaveTest, WithoutPatienceTheNextCallThrowsWithTheCode170) {
+  for (const bool asks : {false, true}) {
+    const auto checkpointer = make({}, 1);
+    gate_->failing = true;
+    try {
+      step(*checkpointer, 0);
+      gate_->wait_for_creates(1);
+      if (asks) checkpointer->save_and_wait(1);
+      for (long next = 1;; ++next) step(*checkpointer, next);
+    } catch (const ResourceError& error) {
+      EXPECT_EQ(error.exit_code(), 170);
+      EXPECT_THAT(error.what(), HasSubstr("the disk is full"));
+    }
+    EXPECT_THAT(steps(), IsEmpty());
+  }
+}
+
+TEST_F(BackgroundSaveTest, ThePatienceEnds) {
+  const auto checkpointer = make(std::chrono::milliseconds(1), 100);
+  gate_->failing = true;
+  checkpointer->save(1);
+  EXPECT_THROW(checkpointer->wait(), ResourceError);
+  EXPECT_GE(gate_->creates, 2) << "it was tried again";
+}
+
+TEST_F(BackgroundSaveTest, TheBestByValidationStays) {
+  const auto save = [&](Checkpointer& checkpointer, long steps_done, double loss) {
+    checkpointer.validated(loss);
+    checkpointer.save(steps_done);
+  };
+  {
+    Checkpointer checkpointer(job(), directory_.string(), {.every = 0, .keep = 1, .keep_best = 1});
+    checkpointer.add("train", weight_);
+    save(checkpointer, 1, 3);
+    save(checkpointer, 2, 1);
+    save(checkpointer, 3, 2);
+    save(checkpointer, 4, 2);
+  }
+  EXPECT_THAT(steps(), ElementsAre(2, 4));
+  Checkpointer again(job(), directory_.string(), {.every = 0, .keep = 1, .keep_best = 1});
+  again.add("train", weight_);
+  EXPECT_EQ(again.resume(), 4) << "the newest one, not the best";
+  again.save(5);
+  again.wait();
+  EXPECT_THAT(steps(), ElementsAre(2, 5)) << "the losses are in the manifests";
+}
+
+}  // namespace
+}  // namespace trireme

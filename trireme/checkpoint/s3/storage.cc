@@ -1,0 +1,170 @@
+// The Storage of a bucket. Paths are addresses, "s3://BUCKET/PREFIX/step-00000500/manifest.json".
+//
+// An object store renames nothing, so a draft's files have their own keys from the beginning, and
+// the folder exists when its manifest does: it is written last and removed first.
+#include <algorithm>
+#include <cstdlib>
+#include <map>
+#include <set>
+
+#include "trireme/checkpoint/s3/download.h"
+#include "trireme/checkpoint/s3/lease.h"
+#include "trireme/checkpoint/s3/open.h"
+#include "trireme/checkpoint/s3/upload_file.h"
+#include "trireme/observe/folder_lock.h"
+
+namespace trireme::inline v0::checkpoint::s3 {
+namespace {
+
+std::string last_part(const std::string& key) { return key.substr(key.rfind('/') + 1); }
+// "a/b/" for "a/b/c".
+std::string folder_of(const std::string& key) { return key.substr(0, key.rfind('/') + 1); }
+
+class S3Draft final : public Draft {
+ public:
+  S3Draft(std::shared_ptr<S3Client> client, std::string key, std::string bucket)
+      : client_(std::move(client)), key_(std::move(key)), scheme_("s3://" + bucket + "/") {}
+  ~S3Draft() override {
+    if (published_) return;
+    for (const std::string& name : names_) {
+      try {
+        client_->remove(key_ + "/" + name);
+      } catch (...) {  // the next draft removes it
+        return;
+      }
+    }
+  }
+
+  std::unique_ptr<OutputFile> create(const std::string& name) override {
+    names_.push_back(name);
+    return std::make_unique<UploadFile>(client_, key_ + "/" + name);
+  }
+  bool reuse(const std::string& name, const std::string& path) override {
+    if (!path.starts_with(scheme_)) return false;
+    names_.push_back(name);
+    return client_->copy(path.substr(scheme_.size()), key_ + "/" + name);
+  }
+  void publish(const std::string& manifest) override {
+    client_->put(key_ + "/" + kManifestFile, std::as_bytes(std::span(manifest)));
+    published_ = true;
+  }
+
+ private:
+  const std::shared_ptr<S3Client> client_;
+  const std::string key_, scheme_;
+  std::vector<std::string> names_;
+  bool published_ = false;
+};
+
+class S3Storage final : public Storage {
+ public:
+  S3Storage(std::shared_ptr<S3Client> client, LeaseOptions lease)
+      : client_(std::move(client)),
+        scheme_("s3://" + client_->bucket() + "/"),
+        lease_(std::move(lease)) {}
+
+  std::unique_ptr<Draft> begin(const std::string& path) override {
+    const std::string key = key_of(path);
+    read_.clear();
+    remove_leftovers(folder_of(key));
+    return std::make_unique<S3Draft>(client_, key, client_->bucket());
+  }
+
+  format::MappedFile read(const std::string& path) override {
+    const std::string key = key_of(path);
+    const auto object = client_->head(key);
+    if (!object)
+      throw CheckpointError("there is no " + path,
+                            {.operation = "checkpoint",
+                             .advice = "A file of the checkpoint is missing in the bucket."});
+    // A file is read twice, to verify it and to load it: the second time the copy is handed over.
+    if (const auto found = read_.find(key); found != read_.end()) {
+      const Copy copy = std::move(found->second);
+      read_.erase(found);
+      if (copy.etag == object->etag) return {copy.file->descriptor(), path};
+    }
+    const auto file = download(*client_, key, *object, path);
+    if (read_.size() < kCopies) read_.emplace(key, Copy{object->etag, file});
+    return {file->descriptor(), path};
+  }
+
+  void put(const std::string& path, const std::string& text) override {
+    client_->put(key_of(path), std::as_bytes(std::span(text)));
+  }
+
+  std::vector<std::string> list(const std::string& path) override {
+    const std::string folder = path == scheme_ || path + "/" == scheme_ ? "" : key_of(path) + "/";
+    std::set<std::string> names;
+    for (const std::string& key : client_->list(folder, /*folders=*/false).keys) {
+      const std::string rest = key.substr(folder.size());
+      const auto slash = rest.find('/');
+      // Folders further down do not make this one complete.
+      if (slash == std::string::npos)
+        names.insert(rest);
+      else if (rest.substr(slash + 1) == kManifestFile)
+        names.insert(rest.substr(0, slash));
+    }
+    return {names.begin(), names.end()};
+  }
+
+  void remove(const std::string& path) override {
+    const std::string key = key_of(path);
+    client_->remove(key + "/" + kManifestFile);
+    for (const std::string& one : client_->list(key + "/", /*folders=*/false).keys)
+      client_->remove(one);
+  }
+
+  std::shared_ptr<void> lock(const std::string& path) override {
+    return std::make_shared<Lease>(client_, parse_address(path), lease_);
+  }
+  bool is_remote() const noexcept override { return true; }
+
+ private:
+  struct Copy {
+    std::string etag;
+    std::shared_ptr<TemporaryFile> file;
+  };
+  static constexpr std::size_t kCopies = 2;  // the two files of a checkpoint
+
+  std::string key_of(const std::string& path) const {
+    if (!path.starts_with(scheme_))
+      throw ConfigError(path + " is not in the bucket " + client_->bucket(),
+                        {.operation = "checkpoint"});
+    return path.substr(scheme_.size());
+  }
+
+  // Files of folders without a manifest, and uploads that were not completed, below `prefix`.
+  void remove_leftovers(const std::string& prefix) {
+    const std::vector<std::string> keys = client_->list(prefix, /*folders=*/false).keys;
+    std::set<std::string> complete;
+    for (const std::string& key : keys)
+      if (last_part(key) == kManifestFile) complete.insert(folder_of(key));
+    for (const std::string& key : keys) {
+      const std::string folder = folder_of(key);
+      const bool below = folder.size() > prefix.size() &&
+                         last_part(folder.substr(0, folder.size() - 1)).starts_with("step-");
+      if (below && !complete.contains(folder)) client_->remove(key);
+    }
+    for (const Upload& upload : client_->open_uploads(prefix)) client_->abort_upload(upload);
+  }
+
+  const std::shared_ptr<S3Client> client_;
+  const std::string scheme_;
+  const LeaseOptions lease_;
+  std::map<std::string, Copy> read_;
+};
+
+}  // namespace
+
+Location open(const std::string& address, Service service, RetryOptions retry, LeaseOptions lease) {
+  const Address parsed = parse_address(address);
+  auto client = std::make_shared<S3Client>(std::move(service), parsed.bucket, retry);
+  return {std::make_shared<S3Storage>(std::move(client), std::move(lease)), parsed.text()};
+}
+
+Location open(const std::string& address) {
+  return open(address,
+              service_of([](const char* name) -> const char* { return std::getenv(name); }));
+}
+
+}  // namespace trireme::inline v0::checkpoint::s3
