@@ -85,7 +85,7 @@ class Layouts : public ::testing::Test {
                         optim::make_optimizer(training.optimizer));
       const checkpoint::Parts parts{{"train", &strategy}};
       if (!from.empty()) {
-        const checkpoint::CheckpointFolder folder(checkpoint::local_storage(), from);
+        const checkpoint::CheckpointFolder folder(checkpoint::local_file_system(), from);
         checkpoint::restore(parts, folder.verify(first), folder, rank.world.get());
       }
       for (int step = first; step < first + steps; ++step) {
@@ -105,8 +105,8 @@ class Layouts : public ::testing::Test {
                    const std::string& to, int step, testing::RankContext& rank) {
     checkpoint::CheckpointContent content(parts, rank.world.get());
     if (rank.rank != 0) return content.send();
-    checkpoint::CheckpointFolder folder(checkpoint::local_storage(), to);
-    folder.write({.step = step, .parts = {{"train", metadata}}}, content.writers(), 3);
+    checkpoint::CheckpointFolder folder(checkpoint::local_file_system(), to);
+    folder.write({.step = step, .parts = {{"train", metadata}}}, content.writers(), {3});
   }
 
   void expect_any_to_any(const Training& training, const std::vector<Layout>& layouts) {

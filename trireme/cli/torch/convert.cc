@@ -74,7 +74,7 @@ void restore_sources(config::Config& config, const config::Config& before) {
 }
 
 checkpoint::Manifest verified(const train::RunFolder& folder) {
-  const checkpoint::CheckpointFolder checkpoints(checkpoint::local_storage(), folder.checkpoint());
+  const checkpoint::CheckpointFolder checkpoints = folder.checkpoints();
   return checkpoints.verify(folder.newest_step());
 }
 

@@ -82,7 +82,7 @@ std::string part_of(const std::string& name) { return name.substr(0, name.find('
 
 // The tensors of one part, in both files of a checkpoint, under the names that the part gives them.
 void print_part(const FoundCheckpoint& found, const std::string& part, bool json) {
-  const checkpoint::CheckpointFolder folder(checkpoint::local_storage(), found.directory);
+  const checkpoint::CheckpointFolder folder(checkpoint::local_file_system(), found.directory);
   const checkpoint::Manifest manifest = folder.verify(found.step);
   if (!manifest.parts.contains(part)) {
     std::string names;
@@ -119,7 +119,7 @@ void print_part(const FoundCheckpoint& found, const std::string& part, bool json
 
 // What a checkpoint has besides the weights, a line for each part.
 void print_other_parts(const FoundCheckpoint& found) {
-  const checkpoint::CheckpointFolder folder(checkpoint::local_storage(), found.directory);
+  const checkpoint::CheckpointFolder folder(checkpoint::local_file_system(), found.directory);
   const SafetensorsFile state(folder.map(found.step, checkpoint::kStateFile));
   std::map<std::string, Sum> sums;
   for (const auto& [name, metadata] : folder.read_manifest(found.step).parts) sums[name];
