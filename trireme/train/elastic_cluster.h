@@ -50,6 +50,7 @@ class ElasticCluster {
   int deaths() const noexcept { return deaths_; }
   int epochs() const noexcept { return static_cast<int>(group_.epoch().number) + 1; }
   int finished() const noexcept { return finished_; }
+  /// How processes ended, and why the job did.
   const std::string& trouble() const noexcept { return trouble_; }
 
  private:
@@ -120,6 +121,7 @@ class ElasticCluster {
         continue;
       }
       ++deaths_;
+      trouble_ += how + "\n";
       later(process, random(milliseconds(2)), [=, this] { bury(process, how); });
     }
   }
@@ -150,7 +152,7 @@ class ElasticCluster {
     if (finished_ > 0) return group_.is_member(process) ? finish() : void();
     const auto decision = group_.lost(process, how, /*again=*/true, scheduler().now());
     if (decision.give_up) {
-      trouble_ = decision.line;
+      trouble_ += decision.line;
       end();
     }
     carry_out(decision);

@@ -3,6 +3,8 @@
 #include <ATen/Functions.h>
 #include <gtest/gtest.h>
 
+#include <unistd.h>
+
 #include <cstdlib>
 
 #include "trireme/checkpoint/checkpointer.h"
@@ -44,7 +46,8 @@ std::string train(Job& job, const std::string& sync, int memory,
     Strategy strategy(job, models::make_mlp({.widths = {kWidth, 8, kClasses}}),
                       {.sync = sync, .clip = 0.5, .bucket_bytes = 1024},
                       AdamW{.learning_rate = 0.01});
-    Checkpointer checkpointer(job, ::testing::TempDir() + "no-checkpoints",
+    Checkpointer checkpointer(job,
+                              ::testing::TempDir() + "no-checkpoints-" + std::to_string(getpid()),
                               {.every = 0, .memory = memory, .lock = false});
     checkpointer.add("train", strategy);
     const long first = job.changes().epoch().number > 0 ? checkpointer.resume() : 0;
@@ -137,7 +140,7 @@ TEST(ElasticTraining, GrowsAndShrinksBetweenSteps) {
       ++ended;
     });
     EXPECT_EQ(ended, 2);
-    EXPECT_EQ(cluster.deaths(), 0);
+    EXPECT_EQ(cluster.deaths(), 0) << cluster.trouble();
     EXPECT_GE(cluster.epochs(), 5);
   }
 }
