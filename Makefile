@@ -8,7 +8,7 @@ ARGS   ?=
 MPICC  ?= mpicc
 
 .DEFAULT_GOAL := help
-.PHONY: help train build mpi test bench soak sanitize format install clean
+.PHONY: demo-chaos help train build mpi test bench soak sanitize format install clean
 
 help:
 	@echo 'make train     install what is missing, build, and train a small GPT with two ranks'
@@ -16,6 +16,7 @@ help:
 	@echo 'make test      build everything and run the test suite'
 	@echo 'make build     build build/bin/trireme'
 	@echo 'make bench     measure against PyTorch DDP, Gloo, Open MPI, MPICH (ONECCL=1: and oneCCL)'
+	@echo 'make demo-chaos  train while ranks are killed; compare the weights with an undisturbed run'
 	@echo 'make soak      the long tests, sanitizers, a build without precompiled headers, fuzzers'
 	@echo 'make sanitize  ASan+UBSan on the floors without LibTorch, sync, pipeline; TSan on some'
 	@echo 'make mpi       build libtrireme_mpi.so alone, for your MPI (MPICC=/path/to/mpicc)'
@@ -38,6 +39,9 @@ mpi:
 
 test:
 	@tools/test $(TORCH)
+
+demo-chaos: build
+	@python3 tools/demo_chaos.py build/bin/trireme $(ARGS)
 
 bench:
 	@tools/bench $(TORCH)

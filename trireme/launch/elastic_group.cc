@@ -105,11 +105,12 @@ ElasticGroup::Decision ElasticGroup::lost(int process, const std::string& how, b
     decision.starts.push_back({process, delay_of(process, now)});
     states_[process] = State::Starting;
   }
-  std::string next = decision.starts.empty()
-                         ? (again ? " after " + counted(options_.restarts, "restart") +
-                                        " within an hour it is not started again"
-                                  : " it is not started again")
-                         : "";
+  std::string next =
+      decision.starts.empty()
+          ? (again && options_.restarts > 0 ? " after " + counted(options_.restarts, "restart") +
+                                                  " within an hour it is not started again"
+                                            : " it is not started again")
+          : "";
   if (!was_rank) {
     decision.line =
         how + ", which had no place yet;" + (next.empty() ? " it is started again" : next) + ".";
@@ -126,8 +127,8 @@ ElasticGroup::Decision ElasticGroup::lost(int process, const std::string& how, b
   }
   decision.give_up = count(State::Starting) == 0;
   if (decision.give_up) {
-    decision.line = how + ";" + next + ", and " + counted(left, "rank") +
-                    " are fewer than elastic.min = " + std::to_string(options_.min) + ".";
+    decision.line = how + ";" + next + ", which leaves " + counted(left, "rank") +
+                    ", fewer than elastic.min = " + std::to_string(options_.min) + ".";
     return decision;
   }
   // The ranks that are left wait.

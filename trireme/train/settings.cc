@@ -196,6 +196,20 @@ JobOptions job_options_of(const config::Config& config, const std::string& ident
           .interface = config.text("comm.interface")};
 }
 
+CheckpointerOptions checkpoints_of(const config::Config& config, const std::string& identity) {
+  const auto integer = [&](const char* key) { return config.integer(key); };
+  const auto number = [&](const char* key) { return config.number(key); };
+  return {.every = static_cast<long>(integer("checkpoint.every")),
+          .keep = static_cast<int>(integer("checkpoint.keep")),
+          .identity = identity,
+          .memory = static_cast<int>(integer("checkpoint.memory")),
+          .memory_every = static_cast<long>(integer("checkpoint.memory_every")),
+          .keep_hours = number("checkpoint.keep_hours"),
+          .keep_best = static_cast<int>(integer("checkpoint.keep_best")),
+          .patience = seconds(number("checkpoint.patience"))};
+  checkpoint::check_address(config.text("checkpoint.path"));
+}
+
 }  // namespace
 
 void Settings::set_up_helpers(const config::Config& config) {
@@ -271,15 +285,7 @@ Settings::Settings(const config::Config& config) {
              .micro = integer("batch.micro"),
              .steps = steps,
              .seed = seed};
-  checkpoints = {.every = static_cast<long>(integer("checkpoint.every")),
-                 .keep = static_cast<int>(integer("checkpoint.keep")),
-                 .identity = identity,
-                 .memory = static_cast<int>(integer("checkpoint.memory")),
-                 .memory_every = static_cast<long>(integer("checkpoint.memory_every")),
-                 .keep_hours = number("checkpoint.keep_hours"),
-                 .keep_best = static_cast<int>(integer("checkpoint.keep_best")),
-                 .patience = seconds(number("checkpoint.patience"))};
-  checkpoint::check_address(config.text("checkpoint.path"));
+  checkpoints = checkpoints_of(config, identity);
   job = job_options_of(config, identity);
   elastic = elastic_of(config);
   link = plan::link_of(config.text("comm.link"));
