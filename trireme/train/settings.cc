@@ -196,6 +196,44 @@ JobOptions job_options_of(const config::Config& config, const std::string& ident
           .interface = config.text("comm.interface")};
 }
 
+StrategyOptions strategy_of(const config::Config& config) {
+  const auto integer = [&](const char* key) { return config.integer(key); };
+  const auto number = [&](const char* key) { return config.number(key); };
+  return {.sync = config.text("parallel.sync"),
+          .pipeline = static_cast<int>(integer("parallel.pipeline")),
+          .data = static_cast<int>(integer("parallel.data")),
+          .context = static_cast<int>(integer("parallel.context")),
+          .expert = static_cast<int>(integer("parallel.expert")),
+          .tensor = static_cast<int>(integer("parallel.tensor")),
+          .sequence = config.boolean("parallel.sequence"),
+          .schedule = config.text("parallel.schedule"),
+          .chunks = static_cast<int>(integer("parallel.chunks")),
+          .shard = static_cast<int>(integer("parallel.shard")),
+          .precision = config.text("train.precision"),
+          .loss_scale = loss_scale_of(config),
+          .clip = number("train.clip"),
+          .seed = static_cast<std::uint64_t>(integer("train.seed")),
+          .bucket_bytes = integer("comm.bucket_bytes"),
+          .overlap = config.boolean("parallel.overlap"),
+          .compression = config.text("comm.compression"),
+          .offload = config.text("memory.offload"),
+          .recompute = config.text("memory.recompute"),
+          .offload_activations = config.text("memory.offload_activations"),
+          .lanes = static_cast<int>(integer("train.lanes")),
+          .shares = config.text("batch.shares"),
+          .local = local_options_of(config),
+          .server = server_options_of(config),
+          .ema = number("train.ema"),
+          .outliers = {.limit = number("train.skip_outliers"),
+                       .window = static_cast<int>(integer("train.outlier_window"))},
+          .skip_not_finite = integer("train.skip_not_finite"),
+          .noise_scale = config.boolean("train.noise_scale")};
+  const auto micro_batches =
+      static_cast<std::uint32_t>(integer("batch.global") / integer("batch.micro"));
+  const parallel::Shares shares = parallel::parse_shares(strategy.shares);
+  if (micro_batches > 0) parallel::check_shares_of(shares, micro_batches);
+}
+
 CheckpointerOptions checkpoints_of(const config::Config& config, const std::string& identity) {
   const auto integer = [&](const char* key) { return config.integer(key); };
   const auto number = [&](const char* key) { return config.number(key); };
@@ -233,46 +271,13 @@ void Settings::set_up_helpers(const config::Config& config) {
 
 Settings::Settings(const config::Config& config) {
   const auto integer = [&](const char* key) { return config.integer(key); };
-  const auto number = [&](const char* key) { return config.number(key); };
   const std::string& precision = config.text("train.precision");
   seed = static_cast<std::uint64_t>(integer("train.seed"));
   model = make_model(config);
   check_texts(config);
   if (parallel::is_served(config.text("parallel.sync")))
     servers = static_cast<int>(integer("server.count"));
-  strategy = {.sync = config.text("parallel.sync"),
-              .pipeline = static_cast<int>(integer("parallel.pipeline")),
-              .data = static_cast<int>(integer("parallel.data")),
-              .context = static_cast<int>(integer("parallel.context")),
-              .expert = static_cast<int>(integer("parallel.expert")),
-              .tensor = static_cast<int>(integer("parallel.tensor")),
-              .sequence = config.boolean("parallel.sequence"),
-              .schedule = config.text("parallel.schedule"),
-              .chunks = static_cast<int>(integer("parallel.chunks")),
-              .shard = static_cast<int>(integer("parallel.shard")),
-              .precision = precision,
-              .loss_scale = loss_scale_of(config),
-              .clip = number("train.clip"),
-              .seed = seed,
-              .bucket_bytes = integer("comm.bucket_bytes"),
-              .overlap = config.boolean("parallel.overlap"),
-              .compression = config.text("comm.compression"),
-              .offload = config.text("memory.offload"),
-              .recompute = config.text("memory.recompute"),
-              .offload_activations = config.text("memory.offload_activations"),
-              .lanes = static_cast<int>(integer("train.lanes")),
-              .shares = config.text("batch.shares"),
-              .local = local_options_of(config),
-              .server = server_options_of(config),
-              .ema = number("train.ema"),
-              .outliers = {.limit = number("train.skip_outliers"),
-                           .window = static_cast<int>(integer("train.outlier_window"))},
-              .skip_not_finite = integer("train.skip_not_finite"),
-              .noise_scale = config.boolean("train.noise_scale")};
-  const auto micro_batches =
-      static_cast<std::uint32_t>(integer("batch.global") / integer("batch.micro"));
-  const parallel::Shares shares = parallel::parse_shares(strategy.shares);
-  if (micro_batches > 0) parallel::check_shares_of(shares, micro_batches);
+  strategy = strategy_of(config);
   strategy_name = config.text("parallel.strategy");
   set_up_helpers(config);
   const std::string identity =
