@@ -45,13 +45,26 @@ bool Supervisor::handle_elastic(int process, const Exit& exit) {
     return true;
   }
   coordinator_->forget(process);
-  ElasticGroup::Decision decision = elastic_->lost(process, how, again, waiter_->now());
+  const ElasticGroup::Decision decision = elastic_->lost(process, how, again, waiter_->now());
   if (decision.give_up) {
     say(decision.line);
     return false;
   }
   carry_out(decision);
   return true;
+}
+
+// The process could not even be started.
+void Supervisor::give_place_up(int process, const std::string& how) {
+  const ElasticGroup::Decision decision =
+      elastic_->lost(process, how, /*again=*/true, waiter_->now());
+  if (!decision.give_up) return carry_out(decision);
+  coordinator_->fail({.rank = process,
+                      .host = host_,
+                      .operation = "launch",
+                      .sentence = decision.line,
+                      .exit_code = static_cast<int>(ExitCode::Resource)});
+  end_all(/*secondary=*/false);
 }
 
 void Supervisor::carry_out(const ElasticGroup::Decision& decision) {

@@ -105,8 +105,10 @@ void Supervisor::restart(int process) {
   try {
     start_rank(process);
   } catch (const Error& error) {
-    say(roles_.name_of(process) + " cannot be started again: " + error.what());
+    const std::string how = roles_.name_of(process) + " cannot be started again: " + error.what();
     rank.exit = Exit{-1, 0};
+    if (elastic_) return give_place_up(process, how);
+    say(how);
     if (roles_.role_of(process) == Role::Worker && ++workers_ended_ == roles_.workers) finish();
   }
 }

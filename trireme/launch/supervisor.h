@@ -53,6 +53,7 @@ class Supervisor {
   bool goes_on_without(int process, const Exit& exit);
   void restart(int process);
   bool handle_elastic(int process, const Exit& exit);
+  void give_place_up(int process, const std::string& how);
   void carry_out(const ElasticGroup::Decision& decision);
   void watch_elastic();
   void read_wanted();
