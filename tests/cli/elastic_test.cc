@@ -27,6 +27,11 @@ class Elastic : public FailOver {
     EXPECT_EQ(hash(run), hash("alone"));
     EXPECT_EQ(step_seconds(run).size(), 1500u) << "each step once in the events";
   }
+  void await_steps(const Command::Running& job, const std::string& run, std::size_t steps) const {
+    const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(60);
+    while (step_seconds(run).size() < steps)
+      ASSERT_LT(std::chrono::steady_clock::now(), end) << job.output();
+  }
   // The events of changes of the ranks.
   std::vector<nlohmann::json> changes(const std::string& run) const {
     std::vector<nlohmann::json> all;
@@ -78,7 +83,7 @@ TEST_F(Elastic, GoesBackToACheckpointIfALostRankHadTheOnlyShards) {
       elastic(2, "run",
               {"--elastic", "1:2", "--set", "parallel.sync=zero3", "--set", "checkpoint.every=100"})
           .start();
-  ASSERT_TRUE(job.wait_for("step 130 of")) << job.output();
+  await_steps(job, "run", 130);
   kill_process(job, "worker", 1);
   const CommandResult result = job.wait(120);
   expect_undisturbed(result, "run");

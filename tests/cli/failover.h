@@ -50,8 +50,9 @@ class FailOver : public ::testing::Test {
     std::vector<double> all;
     std::ifstream events(folder_.file(run + "/events.jsonl"));
     for (std::string line; std::getline(events, line);) {
-      const auto event = nlohmann::json::parse(line);
-      if (event.value("event", "") == "step") all.push_back(event.at("step_seconds"));
+      const auto event = nlohmann::json::parse(line, nullptr, /*allow_exceptions=*/false);
+      if (event.is_object() && event.value("event", "") == "step")
+        all.push_back(event.at("step_seconds"));
     }
     return all;
   }

@@ -40,13 +40,15 @@ void Supervisor::report_evaluator(const rendezvous::Failure& failure) {
   say(failure.sentence + (finished_ ? "" : " The job goes on without it."));
 }
 
-// Servers and the evaluator end with the workers.
+// Servers, the evaluator and processes without a place end with the workers.
 void Supervisor::finish() {
   finished_ = true;
   stop_restarting();
-  if (roles_.processes() == roles_.workers) return;
+  if (roles_.processes() == roles_.workers && !elastic_) return;
   coordinator_->finish();
   const TimePoint now = waiter_->now();
+  if (elastic_)  // those that wait for a place
+    waiter_->run_at(now + options_.stop_grace, [this] { kill_role(Role::Worker); });
   waiter_->run_at(now + options_.stop_grace, [this] { kill_role(Role::Server); });
   waiter_->run_at(now + options_.evaluator_grace, [this] { kill_role(Role::Evaluator); });
 }

@@ -228,10 +228,6 @@ StrategyOptions strategy_of(const config::Config& config) {
                        .window = static_cast<int>(integer("train.outlier_window"))},
           .skip_not_finite = integer("train.skip_not_finite"),
           .noise_scale = config.boolean("train.noise_scale")};
-  const auto micro_batches =
-      static_cast<std::uint32_t>(integer("batch.global") / integer("batch.micro"));
-  const parallel::Shares shares = parallel::parse_shares(strategy.shares);
-  if (micro_batches > 0) parallel::check_shares_of(shares, micro_batches);
 }
 
 CheckpointerOptions checkpoints_of(const config::Config& config, const std::string& identity) {
@@ -278,6 +274,10 @@ Settings::Settings(const config::Config& config) {
   if (parallel::is_served(config.text("parallel.sync")))
     servers = static_cast<int>(integer("server.count"));
   strategy = strategy_of(config);
+  const auto micro_batches =
+      static_cast<std::uint32_t>(integer("batch.global") / integer("batch.micro"));
+  const parallel::Shares shares = parallel::parse_shares(strategy.shares);
+  if (micro_batches > 0) parallel::check_shares_of(shares, micro_batches);
   strategy_name = config.text("parallel.strategy");
   set_up_helpers(config);
   const std::string identity =

@@ -203,10 +203,10 @@ TrainingJob prepare(const TrainingJobOptions& options, const Refine& refine) {
   train::check_products(settings.products, device.kind);
   train::check_transport(settings.job.transport, device.kind, settings.ranks_per_device);
   if (!settings.kernel_table.empty()) tensor::read_kernel_table(settings.kernel_table);
-  check_surroundings(settings, options);
   if (settings.elastic.on())
     train::elastic_options(settings.elastic, options.ranks, settings.strategy, settings.job,
                            settings.batches.batch / settings.batches.micro);
+  check_surroundings(settings, options);
   const std::string name =
       options.name.empty() ? std::filesystem::path(options.config).stem().string() : options.name;
   const input::Corpus corpus = settings.model.data->load(settings.data_path);
