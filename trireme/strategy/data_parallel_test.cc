@@ -216,6 +216,18 @@ TEST(DataParallel, SharesThatItCannotHaveAreRefused) {
 
 // Three batches per epoch. The third has two micro-batches, none of them for rank 0. Rank 0
 // therefore takes part in the third batch inside the step() that ends the second.
+// A Checkpointer of an elastic job asks for it at the start.
+TEST(DataParallel, MetadataBeforeTheFirstStepChangeNothing) {
+  testing::run_ranks(1, [](testing::RankContext& rank) {
+    torch::nn::Linear net(2, 1);
+    torch::optim::Adam adam(net->parameters(), 1e-2);
+    DataParallel parallel({.world = rank.world.get()}, *net, adam);
+    parallel.metadata();
+    net->forward(at::ones({1, 2})).sum().backward();
+    EXPECT_TRUE(parallel.step());
+  });
+}
+
 TEST(DataParallel, KnowsWhereARankWithoutAShareDoesNotReturn) {
   testing::run_ranks(3, [&](testing::RankContext& rank) {
     auto plan = std::make_shared<Plan>(8, 3, 1, rank.rank, kernel::contiguous(3));

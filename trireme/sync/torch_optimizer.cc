@@ -192,7 +192,11 @@ Named state_tensors(Optimizer& optimizer, const at::Tensor& parameter) {
   return {};
 }
 
+// LibTorch's optimizers make a parameter's state in its first update, and take one that is there for
+// complete.
 std::int64_t updates(Optimizer& optimizer, const at::Tensor& parameter) {
+  const auto& kept = optimizer.state();
+  if (kept.find(parameter.unsafeGetTensorImpl()) == kept.end()) return 0;
   std::int64_t count = 0;
   with_step(optimizer, parameter, [&](auto& state) { count = state.step(); });
   return count;
