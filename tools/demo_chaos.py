@@ -84,6 +84,7 @@ def run(options, ranks, folder, more, disturb):
 
 def chaos(options, folder):
     dice = random.Random(options.seed)
+    back = "\r" if sys.stdout.isatty() else ""
 
     def disturb(job):
         kills, next_kill, told, steps = 0, None, 0, 0
@@ -92,11 +93,12 @@ def chaos(options, folder):
             done = events(folder, "step")
             for change in events(folder, "regrouped")[told:]:
                 told += 1
-                print(f"\r  step {change['step']:5}  {change['cause']}; {change['ranks']} ranks went on after "
+                print(f"{back}  step {change['step']:5}  {change['cause']}; {change['ranks']} ranks went on after "
                       f"{change['seconds']:.2f} s, {change['steps_repeated']} steps repeated")
             if done and done[-1]["step"] != steps:
                 steps = done[-1]["step"]
-                print(f"\r  step {steps:5} of {options.steps}, loss {done[-1]['loss']:.3f} ", end="", flush=True)
+                if sys.stdout.isatty():
+                    print(f"\r  step {steps:5} of {options.steps}, loss {done[-1]['loss']:.3f} ", end="", flush=True)
             if next_kill is None and steps > 3:
                 next_kill = time.monotonic() + options.every
             if next_kill and time.monotonic() > next_kill:
@@ -105,7 +107,7 @@ def chaos(options, folder):
                     victim = dice.choice(sorted(ranks))
                     os.kill(ranks[victim], signal.SIGKILL)
                     kills += 1
-                    print(f"\r  step {steps:5}  killed process {victim}")
+                    print(f"{back}  step {steps:5}  killed process {victim}")
                 next_kill += options.every
         print()
         return kills

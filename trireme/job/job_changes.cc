@@ -23,7 +23,7 @@ Epoch JobChanges::epoch() const {
 
 TimePoint JobChanges::told() const {
   std::lock_guard lock(mutex_);
-  return told_;
+  return entered_told_;
 }
 
 bool JobChanges::due_at_step_end() const {
@@ -88,6 +88,7 @@ std::optional<Epoch> JobChanges::await_place() const {
 void JobChanges::entered(const Epoch& epoch) {
   std::lock_guard lock(mutex_);
   entered_ = epoch;
+  entered_told_ = told_;
 }
 
 }  // namespace trireme::inline v0

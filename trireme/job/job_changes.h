@@ -61,7 +61,7 @@ class JobChanges {
   std::shared_ptr<Kept> kept_;
   mutable std::mutex mutex_;
   std::optional<rendezvous::Epoch> latest_, entered_;  // guarded by mutex_
-  TimePoint told_{};                                   // guarded by mutex_
+  TimePoint told_{}, entered_told_{};                  // guarded by mutex_
   bool broken_ = false;                                // guarded by mutex_
   bool ended_ = false;                                 // guarded by mutex_
 };
