@@ -117,6 +117,20 @@ TEST_F(Elastic, GrowsAndShrinksWhenAsked) {
   expect_undisturbed(result, "run");
 }
 
+// Ctrl-C: the ranks save and end, and the spare does not wait for a place.
+TEST_F(Elastic, StopsAtOnceWithItsSpares) {
+  auto job = elastic(2, "run", {"--spares", "1"}).start();
+  ASSERT_TRUE(job.wait_for("expected time")) << job.output();
+  const auto asked = std::chrono::steady_clock::now();
+  job.send(SIGINT);
+  const CommandResult result = job.wait(60);
+  // The launcher would kill it after 30 s.
+  EXPECT_LT(std::chrono::steady_clock::now() - asked, std::chrono::seconds(30));
+  EXPECT_EQ(result.code, 130) << result.out << result.err;
+  EXPECT_EQ(result.left_behind, 0);
+  EXPECT_FALSE(read_file(folder_.file("run/checkpoint/latest")).empty());
+}
+
 TEST_F(Elastic, GivesUpWithTheReason) {
   auto job = elastic(2, "run", {"--elastic", "2:2", "--restarts", "0"}).start();
   ASSERT_TRUE(job.wait_for("expected time")) << job.output();

@@ -369,7 +369,7 @@ struct Checkpointer::Impl {
   checkpoint::Outage outage;
   std::unique_ptr<checkpoint::BackgroundSave> saving;  // null: none is under way
   std::exception_ptr unsaved;  // why the last save has no checkpoint; null: it has
-  // Of an elastic job: the last step that was noted, what the parts said then, and the steps that had
+  // For elastic jobs: the last step that was noted, what the parts said then, and how many steps had
   // been done when the voter began to count.
   checkpoint::MemoryCopies copies;
   bool known = false;  // whether the parts' state is that of a step

@@ -32,8 +32,8 @@ struct CheckpointerOptions {
   std::string identity;  // lines "KEY = value"; a checkpoint of another identity is refused
   /// Keys of the identity in which a checkpoint may differ, since they were changed on purpose.
   std::vector<std::string> changed = {};
-  /// Of an elastic job: copies in memory of the shards that a rank alone has, on so many other ranks,
-  /// made after every `memory_every`-th step (memory_copies.h).
+  /// In an elastic job, this many other ranks keep a copy in memory of the shards that only one rank
+  /// has. Copies are made after every `memory_every`-th step (memory_copies.h).
   int memory = 0;
   long memory_every = 1;
   std::shared_ptr<checkpoint::Storage> storage = nullptr;  // null: what the directory names

@@ -94,7 +94,7 @@ std::span<std::uint8_t> bytes_of(const NamedShard& shard, const at::Tensor& memo
           static_cast<std::size_t>(end - begin) * width};
 }
 
-// What all ranks keep and need.
+// The tables of all ranks: the shards that each one keeps, and those that it needs.
 class Inventory {
  public:
   Inventory(const Parts& parts, const KeptState* kept, comm::Communicator& world) : world_(world) {

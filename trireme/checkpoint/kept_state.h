@@ -24,7 +24,7 @@ struct KeptStep {
 };
 
 struct KeptState final : JobChanges::Kept {
-  /// Of different steps.
+  /// One entry per step.
   std::vector<KeptStep> steps;
   /// Joins what is kept of the same step.
   void add(KeptStep step);

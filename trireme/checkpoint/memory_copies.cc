@@ -155,7 +155,7 @@ void MemoryCopies::settle() noexcept {
       }
 }
 
-// What all ranks have, and from that what each one sends where.
+// Exchanges the tables of all ranks, and derives from them what each one sends where.
 void MemoryCopies::lay_out(std::vector<Row> rows) {
   const int rank = job_.rank(), size = job_.size();
   json table = json::array();

@@ -63,6 +63,11 @@ int launch_command(CommandOptions options, bool ranks_given) {
   if (!ranks_given) options.launch.ranks = launch::slots_of(options.launch.elsewhere.hosts);
   options.launch.evaluator = options.evaluators == 1;
   if (!options.elastic.empty() || options.spares > 0 || options.restarts > 0) {
+    if (options.launch.servers > 0)
+      throw ConfigError("an elastic job with --servers",
+                        {.operation = "launch",
+                         .advice = "Leave one of them away: workers of servers come and go by "
+                                   "themselves."});
     const int ranks = options.launch.ranks;
     const auto [min, max] =
         options.elastic.empty() ? std::pair(ranks, ranks) : parse_elastic(options.elastic);

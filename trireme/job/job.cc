@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cstdio>
 #include <cstdlib>
 #include <mutex>
 #include <optional>
@@ -85,13 +86,14 @@ struct Job::Impl {
   void form();
   void enter_next_epoch();
   void drop_communicators();
+  [[noreturn]] void end_without_place();
   void take_gpu();
   void make_host_groups(const std::shared_ptr<comm::Communicator>& all);
   std::shared_ptr<net::Transport> connect();
   /// Among the processes of this role; or, if `served`, among workers and servers.
   std::vector<std::string> exchange(const std::string& key, const std::string& mine,
                                     bool served = false);
-  /// Of this process in a Table: the rank in an elastic job.
+  /// The number that this process has in a Table; in an elastic job, its rank.
   int own_number() const { return changes.elastic() ? env.rank : process; }
   void open_server();
   net::ChannelOptions channel_options() const;
@@ -296,13 +298,7 @@ void Job::Impl::enter_next_epoch() {
   for (;;) {
     drop_communicators();
     const std::optional<rendezvous::Epoch> epoch = changes.await_place();
-    if (!epoch) {
-      std::lock_guard lock(mutex);
-      if (lost) std::rethrow_exception(lost);
-      if (!client) throw PeerLost("the job has ended");
-      client->leave();
-      std::_Exit(static_cast<int>(ExitCode::Done));  // other threads still run
-    }
+    if (!epoch) end_without_place();
     changes.entered(*epoch);
     env.rank = *epoch->rank_of(process);
     env.size = env.workers = static_cast<int>(epoch->members.size());
@@ -315,6 +311,18 @@ void Job::Impl::enter_next_epoch() {
       if (!changes.await(lost_others ? options.timeout : Duration::zero())) throw;
     }
   }
+}
+
+// What it has printed as a rank of an earlier epoch is written; its other threads still run.
+void Job::Impl::end_without_place() {
+  {
+    std::lock_guard lock(mutex);
+    if (lost) std::rethrow_exception(lost);
+  }
+  if (!client) throw PeerLost("the job has ended");
+  client->leave();
+  std::fflush(nullptr);
+  std::_Exit(job::stop_signal());
 }
 
 void Job::Impl::form_simulated(const rendezvous::Epoch& epoch) {
@@ -462,7 +470,10 @@ std::shared_ptr<net::Transport> Job::Impl::connect() {
 
 void Job::Impl::on_news(const rendezvous::News& news) {
   using Kind = rendezvous::News::Kind;
-  if (news.kind == Kind::Stop) return job::note_stop_signal(news.stop_signal);
+  if (news.kind == Kind::Stop) {
+    job::note_stop_signal(news.stop_signal);
+    return changes.stop();
+  }
   if (news.kind == Kind::Finished) {
     finished = true;
     if (changes.elastic()) changes.end();

@@ -73,16 +73,24 @@ void JobChanges::end() {
   if (waiter_) waiter_->wake();
 }
 
+void JobChanges::stop() {
+  {
+    std::lock_guard lock(mutex_);
+    stops_ = true;
+  }
+  if (waiter_) waiter_->wake();
+}
+
 std::optional<Epoch> JobChanges::await_place() const {
+  const auto has_place = [this] { return !ended_ && newer() && latest_->rank_of(process_); };
   waiter_->wait_until(
-      [this] {
+      [&] {
         std::lock_guard lock(mutex_);
-        return ended_ || (newer() && latest_->rank_of(process_));
+        return ended_ || stops_ || has_place();
       },
       TimePoint::max());
   std::lock_guard lock(mutex_);
-  if (ended_) return std::nullopt;
-  return latest_;
+  return has_place() ? latest_ : std::nullopt;
 }
 
 void JobChanges::entered(const Epoch& epoch) {

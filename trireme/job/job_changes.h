@@ -48,7 +48,9 @@ class JobChanges {
   bool broken() const;
   std::exception_ptr reason() const;
   void end();
-  /// Waits for the next epoch in which this process is a rank; nullopt if the job ends.
+  /// The job is asked to stop: from now on a process without a place does not wait for one.
+  void stop();
+  /// Waits for the next epoch in which this process is a rank; nullopt if the job ends or stops.
   std::optional<rendezvous::Epoch> await_place() const;
   void entered(const rendezvous::Epoch& epoch);
 
@@ -63,7 +65,7 @@ class JobChanges {
   std::optional<rendezvous::Epoch> latest_, entered_;  // guarded by mutex_
   TimePoint told_{}, entered_told_{};                  // guarded by mutex_
   bool broken_ = false;                                // guarded by mutex_
-  bool ended_ = false;                                 // guarded by mutex_
+  bool ended_ = false, stops_ = false;                 // guarded by mutex_
 };
 
 }  // namespace trireme::inline v0

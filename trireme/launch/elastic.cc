@@ -31,17 +31,13 @@ bool Supervisor::handle_elastic(int process, const Exit& exit) {
   if (roles_.role_of(process) != Role::Worker) return goes_on_without(process, exit);
   if (finished_ || ending_ || out_of_time_ || first_signal_ != 0) return false;
   const bool member = elastic_->is_member(process);
-  if (exit.code == 0 && exit.signal == 0) {
-    members_done_ += member;
-    if (members_done_ == static_cast<int>(elastic_->epoch().members.size())) finish();
-    return false;
-  }
+  if (exit.code == 0 && exit.signal == 0) return false;
   const bool again = may_come_back(exit);
   if (member && !again) return false;
   const std::string how = roles_.name_of(process) + " " + how_it_ended(exit);
-  if (members_done_ > 0) {  // the training has ended, and others say so to each other
+  if (workers_ended_ > 0) {  // the training has ended, and others say so to each other
     say(how + ", after the training had ended.");
-    if (++members_done_ == static_cast<int>(elastic_->epoch().members.size())) finish();
+    note_worker_end(process);
     return true;
   }
   coordinator_->forget(process);
@@ -68,7 +64,7 @@ void Supervisor::give_place_up(int process, const std::string& how) {
 }
 
 void Supervisor::carry_out(const ElasticGroup::Decision& decision) {
-  if (ending_ || finished_ || members_done_ > 0) return;
+  if (ending_ || finished_ || workers_ended_ > 0) return;
   if (decision.epoch) coordinator_->regroup(*decision.epoch);
   if (!decision.line.empty()) say(decision.line);
   for (const auto& [process, delay] : decision.starts)

@@ -29,7 +29,7 @@ void Supervisor::on_exit(int rank, const Ending& ending) {
       end_all(failure.secondary());
     }
   }
-  if (roles_.role_of(rank) == Role::Worker && ++workers_ended_ == roles_.workers) finish();
+  note_worker_end(rank);
   coordinator_->end(rank);
   if (exit.code != 0 && asked) kill_after(options_.stop_grace, SIGKILL);
   --running_;
@@ -92,10 +92,18 @@ bool Supervisor::goes_on_without(int process, const Exit& exit) {
   if (again) {
     --restarts_left_;
     restart(process);
-  } else if (role == Role::Worker && ++workers_ended_ == roles_.workers) {
-    finish();
+  } else {
+    note_worker_end(process);
   }
   return true;
+}
+
+// When all ranks have ended, the others end as well.
+void Supervisor::note_worker_end(int process) {
+  if (roles_.role_of(process) != Role::Worker) return;
+  if (elastic_ && !elastic_->is_member(process)) return;
+  const int ranks = elastic_ ? static_cast<int>(elastic_->epoch().members.size()) : roles_.workers;
+  if (++workers_ended_ == ranks) finish();
 }
 
 void Supervisor::restart(int process) {
@@ -111,7 +119,7 @@ void Supervisor::restart(int process) {
     rank.exit = Exit{-1, 0};
     if (elastic_) return give_place_up(process, how);
     say(how);
-    if (roles_.role_of(process) == Role::Worker && ++workers_ended_ == roles_.workers) finish();
+    note_worker_end(process);
   }
 }
 

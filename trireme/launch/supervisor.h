@@ -53,6 +53,7 @@ class Supervisor {
   bool goes_on_without(int process, const Exit& exit);
   void restart(int process);
   bool handle_elastic(int process, const Exit& exit);
+  void note_worker_end(int process);
   void give_place_up(int process, const std::string& how);
   void carry_out(const ElasticGroup::Decision& decision);
   void watch_elastic();
@@ -87,7 +88,6 @@ class Supervisor {
   const std::string secret_;
   int restarts_left_;
   std::optional<ElasticGroup> elastic_;
-  int members_done_ = 0;     // ranks of an elastic job that have ended well
   TimePoint looked_{};       // when watch_elastic() looked last
   std::string wanted_text_;  // of the file with the wanted number of ranks
   std::unique_ptr<rendezvous::Coordinator> coordinator_;
