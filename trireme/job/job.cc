@@ -1,41 +1,26 @@
 #include "trireme/job/job.h"
 
 #include <algorithm>
-#include <atomic>
-#include <cstdio>
-#include <cstdlib>
-#include <mutex>
 #include <optional>
 #include <utility>
 #include <vector>
 
 #include "trireme/base/check.h"
 #include "trireme/base/error.h"
-#include "trireme/base/real_waiter.h"
 #include "trireme/comm/choice/choice.h"
-#include "trireme/comm/nccl/gpu_group.h"
 #include "trireme/job/gpu_choice.h"
-#include "trireme/job/input_plan.h"
-#include "trireme/job/job_changes.h"
-#include "trireme/job/job_servers.h"
+#include "trireme/job/job_impl.h"
 #include "trireme/job/membership_watch.h"
 #include "trireme/job/options.h"
 #include "trireme/job/stop_signal.h"
-#include "trireme/job/terminate.h"
 #include "trireme/job/transport_check.h"
 #include "trireme/kernel/assignment.h"
 #include "trireme/net/alone_transport.h"
 #include "trireme/net/channel.h"
 #include "trireme/net/connect.h"
 #include "trireme/observe/machine.h"
-#include "trireme/rendezvous/client.h"
-#include "trireme/rendezvous/environment.h"
-#include "trireme/rendezvous/heartbeat.h"
-#include "trireme/rendezvous/mpi_meeting.h"
 #include "trireme/rendezvous/own_address.h"
-#include "trireme/rendezvous/places.h"
 #include "trireme/rendezvous/secret.h"
-#include "trireme/rendezvous/socket_meeting.h"
 
 namespace trireme::inline v0 {
 namespace {
@@ -73,68 +58,6 @@ class PatientWatch final : public comm::PeerWatch {
 
 }  // namespace
 
-struct Job::Impl {
-  Impl(JobOptions given, MpiComm communicator);
-  Impl(std::shared_ptr<net::Transport> transport, JobOptions given,
-       std::shared_ptr<const plan::Tuning> measured);
-  Impl(SimulatedProcess process, JobOptions given);
-  ~Impl();
-  void be_alone();
-  void meet(MpiComm communicator);
-  void join();
-  /// Meets the other ranks and makes the communicators.
-  void form();
-  void enter_next_epoch();
-  void drop_communicators();
-  [[noreturn]] void end_without_place();
-  void take_gpu();
-  void make_host_groups(const std::shared_ptr<comm::Communicator>& all);
-  std::shared_ptr<net::Transport> connect();
-  /// Among the processes of this role; or, if `served`, among workers and servers.
-  std::vector<std::string> exchange(const std::string& key, const std::string& mine,
-                                    bool served = false);
-  /// The number that this process has in a Table; in an elastic job, its rank.
-  int own_number() const { return changes.elastic() ? env.rank : process; }
-  void open_server();
-  net::ChannelOptions channel_options() const;
-  comm::CommunicatorOptions world_options();
-  void on_news(const rendezvous::News& news);
-  void break_world(const std::exception_ptr& error);
-  /// Ends the waits of this epoch if it has ended in the middle of a step.
-  void break_epoch();
-  void form_simulated(const rendezvous::Epoch& epoch);
-  job::Reporter reporter(rendezvous::CoordinatorClient* to);
-  void leave();
-  void check_size() const;
-  bool rank_0_coordinates() const noexcept;
-
-  rendezvous::RankEnvironment env;
-  std::string host;
-  rendezvous::StatusPage status;
-  JobOptions options;
-  int cores = 1;
-  std::string secret;
-  std::shared_ptr<RealWaiter> waiter;
-  std::unique_ptr<rendezvous::MpiMeeting> meeting;        // under mpirun
-  std::unique_ptr<rendezvous::SocketMeeting> start;       // under srun, torchrun
-  std::unique_ptr<rendezvous::CoordinatorClient> client;  // null: alone
-  std::vector<std::string> hosts;                         // by rank
-  rendezvous::Places places;
-  std::shared_ptr<comm::nccl::Gpu> gpu;        // with transport nccl
-  std::shared_ptr<const plan::Tuning> tuning;  // null: not measured
-  std::unique_ptr<rendezvous::Heartbeat> heartbeat;
-  std::mutex mutex;
-  std::shared_ptr<comm::Communicator> world;  // guarded by mutex until constructed
-  std::shared_ptr<comm::Communicator> own_host, across;
-  std::exception_ptr lost;  // guarded by mutex
-  JobInput input;
-  JobServers servers;
-  JobChanges changes;
-  SimulatedProcess simulated;  // of an elastic job over transports
-  int process = 0;             // number among all; of an elastic job not the rank's
-  std::atomic<bool> finished{false};
-};
-
 Job::Impl::Impl(JobOptions given, MpiComm communicator)
     : env(rendezvous::resolve_environment()),
       host(env.host.empty() ? observe::host_name() : env.host),
@@ -166,17 +89,8 @@ Job::Impl::Impl(std::shared_ptr<net::Transport> transport, JobOptions given,
   for (int rank = 0; rank < env.size; ++rank) hosts.push_back("seat-" + std::to_string(rank));
   host = hosts[static_cast<std::size_t>(env.rank)];
   places = rendezvous::places_of(hosts, env.rank);
-  comm::CommunicatorOptions simulated = world_options();
-  simulated.watch = std::make_shared<PatientWatch>(options.timeout_user_code);
-  simulated.on_stall = [](std::string_view) {};
-  world = std::make_shared<comm::Communicator>(std::move(transport), std::move(simulated));
+  world = std::make_shared<comm::Communicator>(std::move(transport), simulated_options());
   make_host_groups(world);
-}
-
-Job::Impl::Impl(SimulatedProcess one, JobOptions given)
-    : status(-1), options(std::move(given)), simulated(std::move(one)), process(simulated.process) {
-  changes.open(
-      process, simulated.waiter, [this] { enter_next_epoch(); }, [this] { break_epoch(); });
 }
 
 // Servers tell where they listen: at unix sockets, which share memory, if all are on one host. One that
@@ -282,67 +196,6 @@ void Job::Impl::join() {
   status.set_wait("join", false, steady_now());
 }
 
-void Job::Impl::drop_communicators() {
-  const auto end = [this](std::shared_ptr<comm::Communicator>& one) {
-    std::unique_lock lock(mutex);
-    const std::shared_ptr<comm::Communicator> old = std::exchange(one, nullptr);
-    lock.unlock();  // before the communicator ends
-  };
-  end(across);
-  end(own_host);
-  end(world);
-}
-
-// A process without a place waits for one until the job ends.
-void Job::Impl::enter_next_epoch() {
-  for (;;) {
-    drop_communicators();
-    const std::optional<rendezvous::Epoch> epoch = changes.await_place();
-    if (!epoch) end_without_place();
-    changes.entered(*epoch);
-    env.rank = *epoch->rank_of(process);
-    env.size = env.workers = static_cast<int>(epoch->members.size());
-    env.epoch = epoch->number;
-    try {
-      return simulated.connect ? form_simulated(*epoch) : form();
-    } catch (const Error& error) {
-      const bool lost_others =
-          error.code() == ExitCode::PeerLost || error.code() == ExitCode::Timeout;
-      if (!changes.await(lost_others ? options.timeout : Duration::zero())) throw;
-    }
-  }
-}
-
-// What it has printed as a rank of an earlier epoch is written; its other threads still run.
-void Job::Impl::end_without_place() {
-  {
-    std::lock_guard lock(mutex);
-    if (lost) std::rethrow_exception(lost);
-  }
-  if (!client) throw PeerLost("the job has ended");
-  client->leave();
-  std::fflush(nullptr);
-  std::_Exit(job::stop_signal());
-}
-
-void Job::Impl::form_simulated(const rendezvous::Epoch& epoch) {
-  hosts.clear();
-  for (const int one : epoch.members) hosts.push_back("seat-" + std::to_string(one));
-  host = "seat-" + std::to_string(process);
-  places = rendezvous::places_of(hosts, env.rank);
-  comm::CommunicatorOptions own = world_options();
-  own.watch = std::make_shared<PatientWatch>(options.timeout_user_code);
-  own.on_stall = [](std::string_view) {};
-  const auto connected =
-      std::make_shared<comm::Communicator>(simulated.connect(epoch), std::move(own));
-  {
-    std::lock_guard lock(mutex);
-    world = connected;
-  }
-  break_epoch();
-  make_host_groups(connected);
-}
-
 void Job::Impl::form() {
   // A worker that takes the place of another trains on its own.
   const bool meets = env.role == Role::Worker && (env.restarts == 0 || changes.elastic());
@@ -413,6 +266,13 @@ comm::CommunicatorOptions Job::Impl::world_options() {
         rendezvous::JudgeOptions{own_number(), options.timeout, options.timeout_user_code});
     result.on_stall = [](std::string_view) {};  // the watch prints one line per job
   }
+  return result;
+}
+
+comm::CommunicatorOptions Job::Impl::simulated_options() {
+  comm::CommunicatorOptions result = world_options();
+  result.watch = std::make_shared<PatientWatch>(options.timeout_user_code);
+  result.on_stall = [](std::string_view) {};
   return result;
 }
 
@@ -511,19 +371,6 @@ void Job::Impl::on_news(const rendezvous::News& news) {
   }
   break_world(error);
   if (changes.elastic()) changes.end();
-}
-
-void Job::Impl::break_epoch() {
-  if (changes.elastic() && changes.broken()) break_world(changes.reason());
-}
-
-void Job::Impl::break_world(const std::exception_ptr& error) {
-  std::shared_ptr<comm::Communicator> broken;
-  {
-    std::lock_guard lock(mutex);
-    broken = world;
-  }
-  if (broken) broken->abort(error);
 }
 
 Job::Job(int, char**, JobOptions options) {

@@ -1,0 +1,90 @@
+// How a process of an elastic job gets from one epoch to the next (job_changes.h).
+#include <cstdio>
+#include <cstdlib>
+#include <optional>
+#include <utility>
+
+#include "trireme/base/error.h"
+#include "trireme/job/job_impl.h"
+#include "trireme/job/stop_signal.h"
+
+namespace trireme::inline v0 {
+
+Job::Impl::Impl(SimulatedProcess one, JobOptions given)
+    : status(-1), options(std::move(given)), simulated(std::move(one)), process(simulated.process) {
+  changes.open(
+      process, simulated.waiter, [this] { enter_next_epoch(); }, [this] { break_epoch(); });
+}
+
+void Job::Impl::drop_communicators() {
+  const auto end = [this](std::shared_ptr<comm::Communicator>& one) {
+    std::unique_lock lock(mutex);
+    const std::shared_ptr<comm::Communicator> old = std::exchange(one, nullptr);
+    lock.unlock();  // before the communicator ends
+  };
+  end(across);
+  end(own_host);
+  end(world);
+}
+
+// A process without a place waits for one until the job ends.
+void Job::Impl::enter_next_epoch() {
+  for (;;) {
+    drop_communicators();
+    const std::optional<rendezvous::Epoch> epoch = changes.await_place();
+    if (!epoch) end_without_place();
+    changes.entered(*epoch);
+    env.rank = *epoch->rank_of(process);
+    env.size = env.workers = static_cast<int>(epoch->members.size());
+    env.epoch = epoch->number;
+    try {
+      return simulated.connect ? form_simulated(*epoch) : form();
+    } catch (const Error& error) {
+      const bool lost_others =
+          error.code() == ExitCode::PeerLost || error.code() == ExitCode::Timeout;
+      if (!changes.await(lost_others ? options.timeout : Duration::zero())) throw;
+    }
+  }
+}
+
+// What it has printed as a rank of an earlier epoch is written; its other threads still run.
+void Job::Impl::end_without_place() {
+  {
+    std::lock_guard lock(mutex);
+    if (lost) std::rethrow_exception(lost);
+  }
+  if (!client) throw PeerLost("the job has ended");
+  client->leave();
+  std::fflush(nullptr);
+  std::_Exit(job::stop_signal());
+}
+
+void Job::Impl::form_simulated(const rendezvous::Epoch& epoch) {
+  hosts.clear();
+  for (const int one : epoch.members) hosts.push_back("seat-" + std::to_string(one));
+  host = "seat-" + std::to_string(process);
+  places = rendezvous::places_of(hosts, env.rank);
+  const auto connected =
+      std::make_shared<comm::Communicator>(simulated.connect(epoch), simulated_options());
+  {
+    std::lock_guard lock(mutex);
+    world = connected;
+  }
+  break_epoch();
+  make_host_groups(connected);
+}
+
+void Job::Impl::break_epoch() {
+  if (changes.elastic() && changes.broken()) break_world(changes.reason());
+}
+
+void Job::Impl::break_world(const std::exception_ptr& error) {
+  std::shared_ptr<comm::Communicator> broken;
+  {
+    std::lock_guard lock(mutex);
+    broken = world;
+  }
+  if (broken) broken->abort(error);
+}
+
+}  // namespace trireme::inline v0
