@@ -83,7 +83,7 @@ Command::Running Command::start() const {
 Command::Running::Running(pid_t pid, std::string folder) : pid_(pid), folder_(std::move(folder)) {}
 
 Command::Running::~Running() {
-  if (!ended_) wait(0);
+  if (!ended_) wait_beside_others(0);
   std::filesystem::remove_all(folder_);
 }
 
@@ -154,18 +154,17 @@ Command trireme_command(std::vector<std::string> arguments) {
   return Command(std::move(arguments)).with("XDG_CACHE_HOME", TRIREME_CACHE);
 }
 
+// None if the process has ended.
 std::vector<pid_t> descendants(pid_t pid) {
   std::vector<pid_t> found;
-  for (const auto& thread : std::filesystem::directory_iterator(
-           "/proc/" + std::to_string(pid) + "/task", std::filesystem::directory_options{})) {
-    std::ifstream children(thread.path() / "children");
+  std::error_code error;
+  for (std::filesystem::directory_iterator thread("/proc/" + std::to_string(pid) + "/task", error),
+       end;
+       !error && thread != end; thread.increment(error)) {
+    std::ifstream children(thread->path() / "children");
     for (pid_t child; children >> child;) {
       found.push_back(child);
-      try {
-        for (const pid_t inner : descendants(child)) found.push_back(inner);
-      } catch (const std::filesystem::filesystem_error&) {
-        // It has ended meanwhile.
-      }
+      for (const pid_t inner : descendants(child)) found.push_back(inner);
     }
   }
   return found;

@@ -426,6 +426,7 @@ void Checkpointer::after(long step) {
 }
 
 void Checkpointer::stop(long steps_done, int signal) {
+  impl_->job.changes().note_agreed_stop(signal);
   save_and_wait(steps_done);
   throw StopRequested(static_cast<ExitCode>(signal),
                       "stopped by " + job::stop_cause() + " after step " +

@@ -18,6 +18,7 @@
 #include "trireme/net/alone_transport.h"
 #include "trireme/net/channel.h"
 #include "trireme/net/connect.h"
+#include "trireme/observe/log.h"
 #include "trireme/observe/machine.h"
 #include "trireme/rendezvous/own_address.h"
 #include "trireme/rendezvous/secret.h"
@@ -140,9 +141,15 @@ void Job::Impl::leave() {
   across.reset();
   own_host.reset();
   world.reset();
-  if (client) client->leave();
+  if (client) client->leave(exit_code());
   if (meeting) meeting->stay(*waiter, options.timeout);
   if (start) start->stay(*waiter, options.timeout, options.timeout_user_code);
+}
+
+// What the coordinator is told: it may not see the process's own.
+int Job::Impl::exit_code() const noexcept {
+  if (changes.agreed_stop() != 0) return changes.agreed_stop();
+  return std::uncaught_exceptions() > 0 ? 1 : 0;
 }
 
 bool Job::Impl::rank_0_coordinates() const noexcept { return meeting || start; }
@@ -341,6 +348,15 @@ void Job::Impl::on_news(const rendezvous::News& news) {
   }
   if (news.kind == Kind::Servers) return servers.adopt(news.servers);
   if (news.kind == Kind::Epoch) return changes.adopt(news.epoch);
+  if (news.kind == Kind::CoordinatorAway || news.kind == Kind::CoordinatorBack) {
+    const bool away = news.kind == Kind::CoordinatorAway;
+    if (changes.elastic()) changes.set_away(away);
+    if (env.rank == 0)
+      observe::warning(away ? "the coordinator at " + env.coordinator +
+                                  " is gone; the ranks go on and wait for its return"
+                            : "the coordinator is back");
+    return;
+  }
   if (news.kind == Kind::Left) return;  // its closed sockets tell the ranks that still wait for it
   if (news.kind == Kind::Failure && news.failure.rank == process) return;
   ErrorContext context{.rank = env.rank, .host = host};
@@ -353,7 +369,10 @@ void Job::Impl::on_news(const rendezvous::News& news) {
         PeerLost("the job has failed: " + news.failure.sentence, std::move(context)));
   } else {
     std::string what = "the coordinator is lost";
-    if (rank_0_coordinates()) {
+    if (!news.reason.empty()) {
+      what = news.reason;
+      context.advice = "Start this process again: it joins the job anew.";
+    } else if (rank_0_coordinates()) {
       what = "rank 0, which keeps the coordinator, is gone";
       context.peer = 0;
       context.advice = "See what its launcher says of it; resume from the last checkpoint.";

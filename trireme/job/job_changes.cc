@@ -33,14 +33,27 @@ bool JobChanges::due_at_step_end() const {
 
 bool JobChanges::await(Duration patience) const {
   if (!elastic()) return false;
-  waiter_->wait_until(
-      [this] {
-        std::lock_guard lock(mutex_);
-        return newer() || ended_;
-      },
-      waiter_->now() + patience);
+  const auto decided = [this] {
+    std::lock_guard lock(mutex_);
+    return newer() || ended_;
+  };
+  const auto is_away = [this] {
+    std::lock_guard lock(mutex_);
+    return away_;
+  };
+  while (!waiter_->wait_until(decided, waiter_->now() + patience) && patience > Duration::zero() &&
+         is_away())
+    waiter_->wait_until([&] { return decided() || !is_away(); }, TimePoint::max());
   std::lock_guard lock(mutex_);
   return newer() && !ended_;
+}
+
+void JobChanges::set_away(bool away) {
+  {
+    std::lock_guard lock(mutex_);
+    away_ = away;
+  }
+  waiter_->wake();
 }
 
 void JobChanges::adopt(const Epoch& epoch) {

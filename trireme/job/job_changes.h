@@ -48,6 +48,11 @@ class JobChanges {
   bool broken() const;
   std::exception_ptr reason() const;
   void end();
+  /// While the coordinator is away nobody can tell of an epoch: await() waits longer.
+  void set_away(bool away);
+  /// The ranks have agreed to stop, with the exit code 130 or 143; 0: they have not.
+  void note_agreed_stop(int signal) noexcept { agreed_stop_ = signal; }
+  int agreed_stop() const noexcept { return agreed_stop_; }
   /// The job is asked to stop: from now on a process without a place does not wait for one.
   void stop();
   /// Waits for the next epoch in which this process is a rank; nullopt if the job ends or stops.
@@ -61,11 +66,12 @@ class JobChanges {
   std::shared_ptr<Waiter> waiter_;
   std::function<void()> enter_next_, on_news_;
   std::shared_ptr<Kept> kept_;
+  int agreed_stop_ = 0;
   mutable std::mutex mutex_;
   std::optional<rendezvous::Epoch> latest_, entered_;  // guarded by mutex_
   TimePoint told_{}, entered_told_{};                  // guarded by mutex_
   bool broken_ = false;                                // guarded by mutex_
-  bool ended_ = false, stops_ = false;                 // guarded by mutex_
+  bool ended_ = false, stops_ = false, away_ = false;  // guarded by mutex_
 };
 
 }  // namespace trireme::inline v0

@@ -62,6 +62,7 @@ struct Job::Impl {
   void form_simulated(const rendezvous::Epoch& epoch);
   job::Reporter reporter(rendezvous::CoordinatorClient* to);
   void leave();
+  int exit_code() const noexcept;
   void check_size() const;
   bool rank_0_coordinates() const noexcept;
 

@@ -18,6 +18,7 @@ comm::PeerWatch::Verdict MembershipWatch::ask(std::string_view operation, Durati
     if (verdict.keep_waiting && verdict.speak) observe::info(verdict.explanation);
     return {verdict.keep_waiting, verdict.explanation, verdict.lost_rank};
   } catch (const Error& error) {
+    if (client_.returns()) return {true, "the coordinator is away, and waited for", -1};
     return {false, std::string("no answer from the coordinator: ") + error.message(), -1};
   }
 }

@@ -44,6 +44,16 @@ ElasticGroup::ElasticGroup(const ElasticOptions& options, int ranks)
   epoch_.members = in(State::Rank);
 }
 
+ElasticGroup::ElasticGroup(const ElasticOptions& options, rendezvous::Epoch epoch,
+                           const std::vector<int>& joined)
+    : options_(options), wanted_(options.max), epoch_(std::move(epoch)) {
+  check(options, options.max);
+  states_.assign(static_cast<std::size_t>(options.max + options.spares), State::Starting);
+  past_.resize(states_.size());
+  for (const int process : joined)
+    states_[process] = is_member(process) ? State::Rank : State::Waiting;
+}
+
 std::vector<int> ElasticGroup::first_processes() const {
   std::vector<int> all;
   for (int process = 0; process < wanted_ + options_.spares; ++process) all.push_back(process);

@@ -32,6 +32,10 @@ class ElasticGroup {
  public:
   /// Throws ConfigError unless 1 <= min <= ranks <= max, all of them multiples, and spares >= 0.
   ElasticGroup(const ElasticOptions& options, int ranks);
+  /// Of processes that others start, and of which `joined` are there: the job is in `epoch`, and shall
+  /// have as many ranks as it may.
+  ElasticGroup(const ElasticOptions& options, rendezvous::Epoch epoch,
+               const std::vector<int>& joined);
 
   const rendezvous::Epoch& epoch() const noexcept { return epoch_; }
   bool is_member(int process) const { return epoch_.rank_of(process).has_value(); }

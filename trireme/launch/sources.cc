@@ -103,10 +103,10 @@ bool ExitSource::poll() {
   return true;
 }
 
-BlockedSignals::BlockedSignals() {
+BlockedSignals::BlockedSignals(std::initializer_list<int> signals) {
   sigemptyset(&which_);
-  for (const int one : {SIGINT, SIGTERM, SIGUSR1, SIGTSTP}) sigaddset(&which_, one);
-  if (!is_ignored(SIGHUP)) sigaddset(&which_, SIGHUP);
+  for (const int one : signals)
+    if (one != SIGHUP || !is_ignored(SIGHUP)) sigaddset(&which_, one);
   pthread_sigmask(SIG_BLOCK, &which_, &before_);
 }
 

@@ -7,6 +7,7 @@
 
 #include <atomic>
 #include <functional>
+#include <initializer_list>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -69,12 +70,12 @@ class ExitSource final : public DescriptorSource {
   std::function<void(Exit)> on_exit_;
 };
 
-/// Blocks the launcher's signals (SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGTSTP) for a SignalSource
-/// while it lives. Make it before any thread, and destroy it on the same thread. Signals that
+/// Blocks signals, by default all that a launcher handles, for a SignalSource while it lives. Make it before any thread, and destroy it on the same thread. Signals that
 /// nobody has read by then have their usual effect. SIGHUP stays ignored if it was (nohup).
 class BlockedSignals {
  public:
-  BlockedSignals();
+  explicit BlockedSignals(std::initializer_list<int> signals = {SIGINT, SIGTERM, SIGHUP, SIGUSR1,
+                                                                SIGTSTP});
   ~BlockedSignals();
   BlockedSignals(const BlockedSignals&) = delete;
   const sigset_t& which() const noexcept { return which_; }

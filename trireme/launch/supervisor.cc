@@ -88,7 +88,7 @@ std::unique_ptr<rendezvous::Coordinator> Supervisor::make_coordinator(const std:
       .address = address,
       .secret = secret_,
       .job = std::to_string(getpid()),
-      .members = elastic_ ? elastic_->epoch().members : std::vector<int>(),
+      .elastic = elastic_ ? std::optional(elastic_->epoch()) : std::nullopt,
       .on_failure =
           [this](const rendezvous::Failure& failure) {
             waiter_->run([this, failure] { on_reported(failure); });

@@ -3,6 +3,8 @@
 #include <grpcpp/create_channel_posix.h>
 #include <grpcpp/grpcpp.h>
 
+#include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <mutex>
 #include <optional>
@@ -25,11 +27,11 @@ std::chrono::system_clock::time_point after(Duration duration) {
          std::chrono::duration_cast<std::chrono::system_clock::duration>(duration);
 }
 
-// One connection, without reconnecting: a rank that loses its coordinator is lost too.
-std::shared_ptr<grpc::Channel> open_channel(const ClientOptions& options) {
+// gRPC does not reconnect: both ends prove the secret before.
+std::shared_ptr<grpc::Channel> open_channel(const ClientOptions& options, Duration timeout) {
   require_room_for_grpc();
   try {
-    net::Descriptor socket = enter(options.endpoint, options.secret, options.timeout);
+    net::Descriptor socket = enter(options.endpoint, options.secret, timeout);
     return grpc::CreateInsecureChannelFromFd("coordinator", socket.release());
   } catch (const Error& error) {
     ErrorContext context = error.context();
@@ -45,16 +47,52 @@ std::shared_ptr<grpc::Channel> open_channel(const ClientOptions& options) {
   }
 }
 
+// Whether a call failed because its connection, or the coordinator, is gone.
+bool is_disconnection(const grpc::Status& status) {
+  switch (status.error_code()) {
+    case grpc::StatusCode::OK:
+    case grpc::StatusCode::FAILED_PRECONDITION:
+    case grpc::StatusCode::UNAUTHENTICATED:
+    case grpc::StatusCode::DEADLINE_EXCEEDED:
+    case grpc::StatusCode::ABORTED:
+    case grpc::StatusCode::INVALID_ARGUMENT:
+      return false;
+    default:
+      return true;
+  }
+}
+
+constexpr Duration kOneTry = std::chrono::seconds(1), kRetryPause = std::chrono::milliseconds(50);
+constexpr Duration kLongestFarewell = std::chrono::seconds(30);
+
 }  // namespace
 
 struct CoordinatorClient::Impl {
-  explicit Impl(ClientOptions given)
-      : options(std::move(given)), stub(wire::Coordinator::NewStub(open_channel(options))) {
+  using Stub = wire::Coordinator::Stub;
+
+  explicit Impl(ClientOptions given) : options(std::move(given)) {
     if (options.version.empty()) options.version = kWireVersion;
+    connect(options.timeout);
+  }
+
+  void connect(Duration timeout) {
+    std::shared_ptr<Stub> next = wire::Coordinator::NewStub(open_channel(options, timeout));
+    std::lock_guard lock(mutex);
+    connected = std::move(next);
+  }
+  std::shared_ptr<Stub> stub() const {
+    std::lock_guard lock(mutex);
+    return connected;
+  }
+  bool is_stopping() const {
+    std::lock_guard lock(mutex);
+    return stopping;
   }
 
   void join();
   void watch_loop(const std::function<void(const News&)>& on_news);
+  grpc::Status read_news(const std::function<void(const News&)>& on_news);
+  bool reconnect();
   grpc::Status tell(wire::ServerNews& news, wire::ServerViewReply& reply, Duration timeout) const;
   [[noreturn]] void raise(const grpc::Status& status, const std::string& operation) const;
   void sign(wire::Session& session) const {
@@ -63,13 +101,16 @@ struct CoordinatorClient::Impl {
   }
 
   ClientOptions options;
-  std::unique_ptr<wire::Coordinator::Stub> stub;
   std::string token;
-  std::mutex mutex;
+  Duration returns_within{};  // zero: none comes in the place of a coordinator that is gone
+  Duration heartbeat{};       // at most between two; zero: not said
+  std::atomic<bool> given_up{false};
+  mutable std::mutex mutex;
+  std::shared_ptr<Stub> connected;              // guarded by mutex
   std::optional<grpc::ClientContext> watching;  // guarded by mutex
-  bool stopping = false;
-  std::optional<Event> begun;  // set when the stream has begun
-  std::uint32_t streams = 0;   // number of news streams begun so far
+  bool stopping = false;                        // guarded by mutex
+  std::optional<Event> begun;                   // set when the stream has begun
+  std::atomic<std::uint32_t> streams{0};        // number of news streams begun so far
   std::thread watcher;
 };
 
@@ -108,10 +149,12 @@ void CoordinatorClient::Impl::join() {
   wire::JoinReply reply;
   grpc::ClientContext context;
   context.set_deadline(after(options.timeout));
-  if (const auto status = stub->Join(&context, request, &reply); !status.ok()) {
+  if (const auto status = stub()->Join(&context, request, &reply); !status.ok()) {
     raise(status, "join");
   }
   token = reply.token();
+  returns_within = std::chrono::milliseconds(reply.returns_within_ms());
+  heartbeat = std::chrono::milliseconds(reply.heartbeat_ms());
 }
 
 CoordinatorClient::CoordinatorClient(ClientOptions options)
@@ -135,7 +178,11 @@ std::vector<std::string> CoordinatorClient::exchange(const std::string& key,
   wire::ExchangeReply reply;
   grpc::ClientContext context;
   context.set_deadline(after(timeout));
-  if (const auto status = impl_->stub->Exchange(&context, request, &reply); !status.ok()) {
+  if (const auto status = impl_->stub()->Exchange(&context, request, &reply); !status.ok()) {
+    if (is_disconnection(status) && returns()) {
+      std::this_thread::sleep_for(kRetryPause);
+      impl_->raise({grpc::StatusCode::DEADLINE_EXCEEDED, ""}, "exchange");  // to be repeated
+    }
     impl_->raise(status, "exchange");
   }
   return {reply.values().begin(), reply.values().end()};
@@ -148,17 +195,27 @@ Table CoordinatorClient::heartbeat(const Activity& activity, Duration timeout) {
   wire::HeartbeatReply reply;
   grpc::ClientContext context;
   context.set_deadline(after(timeout));
-  if (const auto status = impl_->stub->Heartbeat(&context, request, &reply); !status.ok()) {
+  if (const auto status = impl_->stub()->Heartbeat(&context, request, &reply); !status.ok()) {
     impl_->raise(status, "heartbeat");
   }
   return table_from(reply);
 }
 
-void CoordinatorClient::Impl::watch_loop(const std::function<void(const News&)>& on_news) {
+Duration CoordinatorClient::heartbeat_interval(Duration own) const noexcept {
+  return impl_->heartbeat > Duration::zero() ? std::min(own, impl_->heartbeat) : own;
+}
+
+bool CoordinatorClient::returns() const noexcept {
+  return impl_->returns_within > Duration::zero() && !impl_->given_up;
+}
+
+// Returns when the stream has ended.
+grpc::Status CoordinatorClient::Impl::read_news(const std::function<void(const News&)>& on_news) {
   wire::WatchRequest request;
   sign(*request.mutable_session());
   request.set_stream(streams - 1);
-  const auto stream = stub->Watch(&*watching, request);
+  const std::shared_ptr<Stub> used = stub();
+  const auto stream = used->Watch(&*watching, request);
   wire::News message;
   while (stream->Read(&message)) {
     begun->set();
@@ -192,15 +249,49 @@ void CoordinatorClient::Impl::watch_loop(const std::function<void(const News&)>&
     }
     on_news(news);
   }
-  stream->Finish();
-  begun->set();
-  {
-    std::lock_guard lock(mutex);
-    if (stopping) return;
+  return stream->Finish();
+}
+
+// To the coordinator that is started in the place of the one that is gone.
+bool CoordinatorClient::Impl::reconnect() {
+  for (const TimePoint end = steady_now() + returns_within; steady_now() < end && !is_stopping();) {
+    try {
+      connect(kOneTry);
+      std::lock_guard lock(mutex);
+      if (stopping) return false;
+      watching.emplace();
+      ++streams;
+      return true;
+    } catch (const RefusedError&) {
+      return false;
+    } catch (const Error&) {
+      std::this_thread::sleep_for(kRetryPause);
+    }
   }
-  News lost;
-  lost.kind = News::Kind::CoordinatorLost;
-  on_news(lost);
+  return false;
+}
+
+void CoordinatorClient::Impl::watch_loop(const std::function<void(const News&)>& on_news) {
+  News news;
+  for (;;) {
+    const grpc::Status end = read_news(on_news);
+    begun->set();
+    if (is_stopping()) return;
+    news = {.kind = News::Kind::CoordinatorLost};
+    if (end.error_code() == grpc::StatusCode::UNAUTHENTICATED) {
+      news.reason =
+          "the job has gone on without this process: the coordinator had not heard it, or "
+          "has begun anew";
+      break;
+    }
+    // Without an error the coordinator has ended with the job.
+    if (end.ok() || returns_within == Duration::zero()) break;
+    on_news({.kind = News::Kind::CoordinatorAway});
+    if (!reconnect()) break;
+    on_news({.kind = News::Kind::CoordinatorBack});
+  }
+  given_up = true;
+  if (!is_stopping()) on_news(news);
 }
 
 void CoordinatorClient::watch(std::function<void(const News&)> on_news) {
@@ -227,7 +318,7 @@ void CoordinatorClient::stop_watching() noexcept {
     wire::Empty reply;
     grpc::ClientContext context;
     context.set_deadline(after(std::chrono::seconds(1)));
-    impl_->stub->StopWatching(&context, request, &reply);
+    impl_->stub()->StopWatching(&context, request, &reply);
   }
   {
     std::lock_guard lock(impl_->mutex);
@@ -242,7 +333,7 @@ grpc::Status CoordinatorClient::Impl::tell(wire::ServerNews& news, wire::ServerV
   sign(*news.mutable_session());
   grpc::ClientContext context;
   context.set_deadline(after(timeout));
-  return stub->TellOfServers(&context, news, &reply);
+  return stub()->TellOfServers(&context, news, &reply);
 }
 
 ServerView CoordinatorClient::server_view(Duration timeout) {
@@ -296,16 +387,27 @@ void CoordinatorClient::report(const Failure& failure) noexcept {
   wire::Empty reply;
   grpc::ClientContext context;
   context.set_deadline(after(std::chrono::seconds(1)));
-  impl_->stub->ReportFailure(&context, request, &reply);
+  impl_->stub()->ReportFailure(&context, request, &reply);
 }
 
-void CoordinatorClient::leave() noexcept {
+void CoordinatorClient::leave(int exit_code) noexcept {
   wire::LeaveRequest request;
   impl_->sign(*request.mutable_session());
-  wire::Empty reply;
-  grpc::ClientContext context;
-  context.set_deadline(after(std::chrono::seconds(1)));
-  impl_->stub->Leave(&context, request, &reply);
+  request.set_exit_code(exit_code);
+  const auto call = [&] {
+    wire::Empty reply;
+    grpc::ClientContext context;
+    context.set_deadline(after(std::chrono::seconds(1)));
+    return impl_->stub()->Leave(&context, request, &reply);
+  };
+  const TimePoint end = steady_now() + std::min(impl_->returns_within, kLongestFarewell);
+  while (is_disconnection(call()) && returns() && steady_now() < end) {
+    try {
+      impl_->connect(kOneTry);
+    } catch (const std::exception&) {
+      std::this_thread::sleep_for(kRetryPause);
+    }
+  }
 }
 
 }  // namespace trireme::inline v0::rendezvous

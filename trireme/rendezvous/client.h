@@ -37,6 +37,8 @@ struct News {
     Finished,
     Servers,
     Epoch,
+    CoordinatorAway,  // it is waited for
+    CoordinatorBack,
     CoordinatorLost
   } kind = Kind::Failure;
   Failure failure;
@@ -44,6 +46,7 @@ struct News {
   int left_rank = -1;
   ServerView servers;
   rendezvous::Epoch epoch;
+  std::string reason;  // of CoordinatorLost, if it is known
 };
 
 class CoordinatorClient {
@@ -83,9 +86,16 @@ class CoordinatorClient {
   void tell_copy(int shard, std::uint64_t term, int server, std::uint32_t incarnation) noexcept;
   void tell_unreachable(int server, std::uint32_t incarnation) noexcept;
   void tell_alone() noexcept;
-  /// These two wait at most 1 s and do not throw.
+  /// Waits at most 1 s and does not throw.
   void report(const Failure& failure) noexcept;
-  void leave() noexcept;
+  /// `exit_code`: 130 or 143 if the ranks have stopped as they were asked, 1 if an exception ends this
+  /// one. Waits for a coordinator that is gone for at most 30 s. Does not throw.
+  void leave(int exit_code = 0) noexcept;
+  /// How often to send heartbeats: as often as `own`, or as the coordinator demands.
+  Duration heartbeat_interval(Duration own) const noexcept;
+  /// Whether another coordinator comes in the place of one that is gone. Then calls that fail may be
+  /// repeated, and exchange() throws TimeoutError.
+  bool returns() const noexcept;
 
  private:
   struct Impl;

@@ -105,6 +105,36 @@ void Coordinator::regroup(const Epoch& epoch) {
   impl_->service.regroup(epoch);
 }
 
+Epoch Coordinator::epoch() const {
+  std::lock_guard lock(impl_->service.mutex_);
+  return impl_->service.epoch();
+}
+
+std::vector<int> Coordinator::joined() const {
+  std::lock_guard lock(impl_->service.mutex_);
+  std::vector<int> all;
+  for (int process = 0; process < impl_->service.members_.size(); ++process)
+    if (impl_->service.members_.phase(process) == Phase::Joined) all.push_back(process);
+  return all;
+}
+
+std::vector<int> Coordinator::unreached() const {
+  std::vector<int> all = joined();
+  std::lock_guard lock(impl_->service.mutex_);
+  std::erase_if(all, [&](int process) { return impl_->service.reaches(process); });
+  return all;
+}
+
+bool Coordinator::finished() const {
+  std::lock_guard lock(impl_->service.mutex_);
+  return impl_->service.finished();
+}
+
+void Coordinator::clear_store() {
+  std::lock_guard lock(impl_->service.mutex_);
+  impl_->service.clear_store();
+}
+
 void Coordinator::forget(int process) {
   std::lock_guard lock(impl_->service.mutex_);
   impl_->service.forget(process);

@@ -16,6 +16,7 @@
 #include "trireme/rendezvous/epoch.h"
 #include "trireme/rendezvous/membership.h"
 #include "trireme/rendezvous/server_view.h"
+#include "trireme/rendezvous/state_store.h"
 
 namespace trireme::inline v0::rendezvous {
 
@@ -28,8 +29,8 @@ struct CoordinatorOptions {
   std::string secret;      // at least 16 bytes
   std::string job = "job";
   std::uint32_t epoch = 0;
-  /// The first ranks of an elastic job, of `size` processes that may become ranks; empty: all are.
-  std::vector<int> members = {};
+  /// The first epoch of an elastic job, of `size` processes that may become ranks; none: all are.
+  std::optional<Epoch> elastic = {};
   std::string version = {};  // empty: kWireVersion
   /// For jobs where nothing else sees processes end: a rank is lost when its watch stream breaks.
   bool lost_with_stream = false;
@@ -41,6 +42,21 @@ struct CoordinatorOptions {
   std::function<void(int shard, int server)> on_new_copy = {};
   /// Called when a process has joined an elastic job.
   std::function<void(int process)> on_joined = {};
+  /// Called when a process has left (CoordinatorClient::leave()).
+  std::function<void(int process, int exit_code)> on_left = {};
+  /// Called in an elastic job with `lost_with_stream` when a process is gone. Nothing else has
+  /// happened yet. Must not call the coordinator.
+  std::function<void(int process, const std::string& how)> on_gone = {};
+  /// The longest time between a process's heartbeats; zero: as it likes.
+  Duration heartbeat = Duration::zero();
+  /// Of an elastic job: what others are told is in this store before; the constructor goes on from
+  /// it. Processes wait `returns_within` for a coordinator that is gone.
+  std::shared_ptr<StateStore> store = nullptr;
+  Duration returns_within = Duration::zero();
+  /// How long the store may be full or away, while the job cannot change.
+  Duration store_patience = std::chrono::minutes(10);
+  /// Called when the store has failed for good. The coordinator tells nothing more to anybody.
+  std::function<void(std::exception_ptr)> on_store_lost = {};
 };
 
 class Coordinator {
@@ -67,6 +83,11 @@ class Coordinator {
   /// The process of a worker has ended. If nobody waits for it, because it trains on its own, a new
   /// process may join in its place. False otherwise, without effect.
   bool lose_worker(int worker);
+  /// Of an elastic job: its present epoch, and the processes that have joined.
+  Epoch epoch() const;
+  std::vector<int> joined() const;
+  /// Those of them that no news reach: they have not come back to this coordinator yet.
+  std::vector<int> unreached() const;
   /// Of an elastic job: its ranks are now `epoch`'s. All processes are told; exchanges between the
   /// earlier ranks fail.
   void regroup(const Epoch& epoch);
@@ -80,6 +101,9 @@ class Coordinator {
   void forgive_silence();
   /// All workers have ended: servers and the evaluator shall end, too.
   void finish();
+  bool finished() const;
+  /// The job has ended: the store is empty. Throws as StateStore does.
+  void clear_store();
   bool has_joined(int rank) const;
   /// True while some worker has not left or ended and has not been silent for `silence`.
   bool awaits_workers(Duration silence) const;

@@ -20,6 +20,7 @@ ServerUnaryReactor* answer(CallbackServerContext* context, const Status& status)
   return reactor;
 }
 
+const Status kStoreLost(StatusCode::UNAVAILABLE, "the coordinator has lost its store");
 const Status kNoSession(StatusCode::UNAUTHENTICATED, "the call carries no valid session");
 
 }  // namespace
@@ -60,7 +61,10 @@ ServerUnaryReactor* Service::Join(CallbackServerContext* context, const wire::Jo
   }
   if (!status.ok()) {
     // Record it, so that all ranks print the reason.
-    if (rank < tokens_.size() && matters(static_cast<int>(rank))) {
+    const bool known = rank < tokens_.size() && matters(static_cast<int>(rank));
+    const bool second =
+        known && elastic() && members_.phase(static_cast<int>(rank)) != Phase::Absent;
+    if (known && !second) {
       record({static_cast<int>(rank), request->host(), -1, "join",
               members_.roles().name_of(static_cast<int>(rank)) + " on host " + request->host() +
                   " was refused: " + status.error_message() +
@@ -71,6 +75,9 @@ ServerUnaryReactor* Service::Join(CallbackServerContext* context, const wire::Jo
   }
   tokens_[rank] = random_bytes(kSecretBytes);
   reply->set_token(tokens_[rank]);
+  reply->set_returns_within_ms(milliseconds(options_.returns_within));
+  reply->set_heartbeat_ms(milliseconds(options_.heartbeat));
+  if (!save()) return answer(context, kStoreLost);
   return answer(context, Status::OK);
 }
 
@@ -105,6 +112,10 @@ ServerUnaryReactor* Service::Exchange(CallbackServerContext* context,
   if (!group->has(rank)) return answer(context, Status(StatusCode::INVALID_ARGUMENT, "not in it"));
   if (request->members_size() > 0 && request->epoch() != epoch_.number)
     return answer(context, Status(StatusCode::ABORTED, "the ranks have changed: " + epoch_.cause));
+  if (const auto done = answered_.find({request->key(), group->members}); done != answered_.end()) {
+    for (const std::string& value : done->second) reply->add_values(value);
+    return answer(context, Status::OK);
+  }
   const auto entry = exchanges_.try_emplace({request->key(), group->members}).first;
   PendingExchange& pending = entry->second;
   pending.group = *group;
@@ -120,12 +131,22 @@ ServerUnaryReactor* Service::Exchange(CallbackServerContext* context,
     if (awaits_ended_evaluator(pending)) pending.fail("the evaluator has ended");
     return reactor;
   }
-  for (auto& [waiting_rank, call] : pending.waiting) {
-    for (auto& [value_rank, value] : pending.values) call.second->add_values(value);
-    call.first->Finish(Status::OK);
+  finish_exchange(entry);
+  return reactor;
+}
+
+void Service::finish_exchange(Exchanges::iterator entry) {
+  PendingExchange& pending = entry->second;
+  if (options_.store) {
+    std::vector<std::string>& values = answered_[entry->first];
+    for (const auto& [rank, value] : pending.values) values.push_back(value);
+  }
+  const Status status = save() ? Status::OK : kStoreLost;
+  for (auto& [rank, call] : pending.waiting) {
+    for (const auto& [value_rank, value] : pending.values) call.second->add_values(value);
+    call.first->Finish(status);
   }
   exchanges_.erase(entry);
-  return reactor;
 }
 
 void PendingExchange::fail(const std::string& why) {
@@ -170,7 +191,7 @@ grpc::ServerWriteReactor<wire::News>* Service::Watch(CallbackServerContext*,
 
 Watcher* Service::begin_watch(const wire::WatchRequest& request, std::optional<int>& joined) {
   const int rank = rank_of(request.session());
-  auto* watcher = new Watcher(mutex_, watchers_, [this, rank, stream = request.stream()] {
+  auto* watcher = new Watcher(mutex_, watchers_, rank, [this, rank, stream = request.stream()] {
     on_stream_end(rank, stream);
   });  // deletes itself
   watchers_.insert(watcher);
@@ -179,6 +200,7 @@ Watcher* Service::begin_watch(const wire::WatchRequest& request, std::optional<i
     return watcher;
   }
   watches_[rank] = request.stream() >= next_stream_[rank];
+  latest_stream_[rank] = request.stream();
   wire::News first;
   first.set_watching(true);
   watcher->push(first);
@@ -220,10 +242,14 @@ ServerUnaryReactor* Service::StopWatching(CallbackServerContext* context,
 // The end of a process closes its connections, on any host.
 void Service::on_stream_end(int rank, std::uint32_t stream) {
   if (!options_.lost_with_stream || rank < 0 || !watches_[rank]) return;
-  if (stream < next_stream_[rank]) return;
+  if (stream < next_stream_[rank] || stream < latest_stream_[rank]) return;
   watches_[rank] = false;
   if (members_.phase(rank) != Phase::Joined) return;
   const std::string who = members_.roles().name_of(rank) + " on host " + members_.host(rank);
+  if (elastic()) {
+    if (options_.on_gone) options_.on_gone(rank, who + " is gone");
+    return;
+  }
   const Roles& roles = members_.roles();
   if (roles.role_of(rank) == Role::Server && lose_server(rank - roles.first(Role::Server))) return;
   members_.end(rank);
@@ -259,11 +285,15 @@ ServerUnaryReactor* Service::ReportFailure(CallbackServerContext* context,
 
 ServerUnaryReactor* Service::Leave(CallbackServerContext* context,
                                    const wire::LeaveRequest* request, wire::Empty*) {
-  std::lock_guard lock(mutex_);
-  const int rank = rank_of(request->session());
-  if (rank < 0) return answer(context, kNoSession);
-  members_.leave(rank);
-  gone(rank, members_.roles().name_of(rank) + " has left the job");
+  int rank = -1;
+  {
+    std::lock_guard lock(mutex_);
+    rank = rank_of(request->session());
+    if (rank < 0) return answer(context, kNoSession);
+    members_.leave(rank);
+    gone(rank, members_.roles().name_of(rank) + " has left the job");
+  }
+  if (options_.on_left) options_.on_left(rank, request->exit_code());
   return answer(context, Status::OK);
 }
 
@@ -300,9 +330,15 @@ void Service::announce() {
   fail_exchanges(broken_);
 }
 
-void Service::regroup(const Epoch& epoch) {
+void Service::adopt(const Epoch& epoch) {
   epoch_ = epoch;
   members_.set_members(epoch.members, steady_now());
+}
+
+void Service::regroup(const Epoch& epoch) {
+  adopt(epoch);
+  answered_.clear();
+  if (!save()) return;
   fail_exchanges("the job regroups: " + epoch.cause);
   exchanges_.clear();
   broken_.clear();
@@ -315,6 +351,8 @@ void Service::regroup(const Epoch& epoch) {
 void Service::forget(int process) {
   members_.forget(process);
   tokens_[process].clear();
+  for (Watcher* watcher : watchers_)
+    if (watcher->process == process) watcher->finish(kNoSession);
 }
 
 void Service::tell_all(const wire::News& news) {
@@ -324,6 +362,7 @@ void Service::tell_all(const wire::News& news) {
 void Service::stop(int signal) {
   std::lock_guard lock(mutex_);
   stop_signal_ = signal;
+  if (!save()) return;
   wire::News news;
   news.set_stop_signal(signal);
   tell_all(news);
@@ -332,6 +371,7 @@ void Service::stop(int signal) {
 void Service::finish() {
   std::lock_guard lock(mutex_);
   finished_ = true;
+  if (!save()) return;
   wire::News news;
   news.set_finished(true);
   tell_all(news);
@@ -342,7 +382,10 @@ void Service::close() {
   broken_ = "the launcher is ending";
   watches_.assign(watches_.size(), false);
   fail_exchanges(broken_);
-  for (Watcher* watcher : watchers_) watcher->finish(Status::OK);
+  // Another coordinator goes on from the store.
+  const bool returns = options_.store && !store_cleared_;
+  for (Watcher* watcher : watchers_)
+    watcher->finish(returns ? Status(StatusCode::UNAVAILABLE, "the coordinator ends") : Status::OK);
 }
 
 }  // namespace trireme::inline v0::rendezvous

@@ -39,6 +39,9 @@ struct PendingExchange {
   void fail(const std::string& why);
 };
 
+using ExchangeKey = std::pair<std::string, std::vector<int>>;  // the key and the group
+using Exchanges = std::map<ExchangeKey, PendingExchange>;
+
 class Service final : public wire::Coordinator::CallbackService {
  public:
   explicit Service(CoordinatorOptions options)
@@ -47,9 +50,11 @@ class Service final : public wire::Coordinator::CallbackService {
         tokens_(static_cast<std::size_t>(members_.size())),
         watches_(tokens_.size()),
         next_stream_(tokens_.size()),
+        latest_stream_(tokens_.size()),
         servers_(options_.servers) {
     if (options_.version.empty()) options_.version = kWireVersion;
-    if (elastic()) members_.set_members(epoch_.members = options_.members, steady_now());
+    if (elastic()) adopt(*options_.elastic);
+    if (options_.store) restore();
   }
 
   grpc::ServerUnaryReactor* Join(grpc::CallbackServerContext* context,
@@ -85,6 +90,13 @@ class Service final : public wire::Coordinator::CallbackService {
   void regroup(const Epoch& epoch);
   void forget(int process);
   void close();
+  const Epoch& epoch() const { return epoch_; }
+  bool finished() const { return finished_; }
+  bool reaches(int process) const {
+    return std::any_of(watchers_.begin(), watchers_.end(),
+                       [&](const Watcher* one) { return one->process == process; });
+  }
+  void clear_store();
 
   std::mutex mutex_;
   CoordinatorOptions options_;
@@ -95,10 +107,18 @@ class Service final : public wire::Coordinator::CallbackService {
   int rank_of(const wire::Session& session) const;
   grpc::Status check_join(const wire::JoinRequest& request) const;
   std::optional<Group> group_of(const wire::ExchangeRequest& request) const;
-  bool elastic() const { return !options_.members.empty(); }
+  bool elastic() const { return options_.elastic.has_value(); }
   /// Whether the job depends on the process: an elastic one does not on those that wait for a place.
   bool matters(int process) const { return !elastic() || members_.is_member(process); }
   void fail_exchanges(const std::string& why);
+  void finish_exchange(Exchanges::iterator entry);
+  void adopt(const Epoch& epoch);
+  /// Takes over what an earlier coordinator has left in the store (saved_state.cc).
+  void restore();
+  /// Before anybody is told of a change: puts it into the store, if there is one. False if the store
+  /// has failed for good; then nobody is told.
+  bool save();
+  std::string state_text() const;
   bool may_tell(int process, wire::ServerNews::WhatCase what) const;
   std::optional<int> taken_for_dead(const wire::ServerProcess& process);
   void tell_server_view(std::uint64_t before);
@@ -112,8 +132,10 @@ class Service final : public wire::Coordinator::CallbackService {
   std::vector<std::string> tokens_;
   std::vector<bool> watches_;               // by rank: the end of its stream means its end
   std::vector<std::uint32_t> next_stream_;  // by rank: the first that it has not announced to stop
-  std::map<std::pair<std::string, std::vector<int>>, PendingExchange>
-      exchanges_;  // by key and group
+  std::vector<std::uint32_t> latest_stream_;  // by rank
+  Exchanges exchanges_;
+  // With a store: the complete exchanges of this epoch, since a process may not have its answer.
+  std::map<ExchangeKey, std::vector<std::string>> answered_;
   std::set<Watcher*> watchers_;
   std::string broken_;  // why later exchanges fail; empty: they work
   ServerAuthority servers_;
@@ -122,6 +144,7 @@ class Service final : public wire::Coordinator::CallbackService {
   int stop_signal_ = 0;
   bool finished_ = false;
   bool announced_ = false;
+  bool store_lost_ = false, store_cleared_ = false;
 };
 
 }  // namespace trireme::inline v0::rendezvous

@@ -1,8 +1,6 @@
 #include "trireme/rendezvous/coordinator.h"
 
 #include <gmock/gmock.h>
-#include <grpcpp/create_channel_posix.h>
-#include <grpcpp/grpcpp.h>
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -11,11 +9,7 @@
 
 #include "trireme/base/error.h"
 #include "trireme/base/event.h"
-#include "trireme/rendezvous/client.h"
-#include "trireme/rendezvous/coordinator.grpc.pb.h"
-#include "trireme/rendezvous/door.h"
-#include "trireme/rendezvous/secret.h"
-#include "trireme/rendezvous/wire_convert.h"
+#include "trireme/rendezvous/coordinator_test.h"
 
 namespace trireme::rendezvous {
 namespace {
@@ -24,46 +18,6 @@ using std::chrono::milliseconds;
 using std::chrono::seconds;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
-
-const std::string kSecret(32, 's');
-
-ClientOptions client_options(const Coordinator& coordinator, int rank) {
-  return {.endpoint = coordinator.endpoint(),
-          .secret = kSecret,
-          .rank = rank,
-          .host = "host",
-          .timeout = seconds(5)};
-}
-
-template <class F>
-ErrorReport error_of(F&& call) {
-  try {
-    call();
-  } catch (...) {
-    return describe(std::current_exception());
-  }
-  return {0, "no error", {}};
-}
-
-// Only passes the door; does not join.
-std::unique_ptr<wire::Coordinator::Stub> stub_for(const Coordinator& coordinator) {
-  net::Descriptor socket = enter(coordinator.endpoint(), kSecret, seconds(5));
-  return wire::Coordinator::NewStub(
-      grpc::CreateInsecureChannelFromFd("coordinator", socket.release()));
-}
-
-// Joins as `rank` without a CoordinatorClient; returns its token.
-std::string join_by_hand(wire::Coordinator::Stub& stub, std::uint32_t rank) {
-  wire::JoinRequest join;
-  join.set_version(std::string(kWireVersion));
-  join.set_job("job");
-  join.set_rank(rank);
-  join.set_host("by hand");
-  wire::JoinReply reply;
-  grpc::ClientContext context;
-  EXPECT_TRUE(stub.Join(&context, join, &reply).ok());
-  return reply.token();
-}
 
 TEST(Coordinator, ListensOnLoopbackAndRefusesAnythingElseWithoutASecret) {
   Coordinator coordinator({.size = 1, .secret = kSecret});
@@ -469,7 +423,7 @@ class Epochs {
 };
 
 TEST(ElasticCoordinator, TellsEachProcessTheRanks) {
-  Coordinator coordinator({.size = 3, .secret = kSecret, .members = {0, 1}});
+  Coordinator coordinator({.size = 3, .secret = kSecret, .elastic = Epoch{.members = {0, 1}}});
   CoordinatorClient zero(client_options(coordinator, 0)), two(client_options(coordinator, 2));
   Epochs to_zero(zero), to_two(two);
   EXPECT_EQ(to_zero.next(), (Epoch{.members = {0, 1}}));
@@ -483,7 +437,7 @@ TEST(ElasticCoordinator, TellsEachProcessTheRanks) {
 }
 
 TEST(ElasticCoordinator, AnExchangeOfAnEarlierEpochFails) {
-  Coordinator coordinator({.size = 3, .secret = kSecret, .members = {0, 1}});
+  Coordinator coordinator({.size = 3, .secret = kSecret, .elastic = Epoch{.members = {0, 1}}});
   CoordinatorClient zero(client_options(coordinator, 0));
   const CoordinatorClient::Group first{.members = {0, 1}, .epoch = 0};
   std::thread waits([&] {
@@ -501,7 +455,7 @@ TEST(ElasticCoordinator, AnExchangeOfAnEarlierEpochFails) {
 }
 
 TEST(ElasticCoordinator, AForgottenProcessIsAStrangerAndMayComeAgain) {
-  Coordinator coordinator({.size = 2, .secret = kSecret, .members = {0, 1}});
+  Coordinator coordinator({.size = 2, .secret = kSecret, .elastic = Epoch{.members = {0, 1}}});
   CoordinatorClient old(client_options(coordinator, 1));
   coordinator.forget(1);
   EXPECT_EQ(error_of([&] { old.heartbeat({}, seconds(5)); }).exit_code, 11);
@@ -510,7 +464,7 @@ TEST(ElasticCoordinator, AForgottenProcessIsAStrangerAndMayComeAgain) {
 
 // A build or a model that differs is refused without ending the job of the others.
 TEST(ElasticCoordinator, RefusesANewcomerThatDiffersAlone) {
-  Coordinator coordinator({.size = 2, .secret = kSecret, .members = {0}});
+  Coordinator coordinator({.size = 2, .secret = kSecret, .elastic = Epoch{.members = {0}}});
   ClientOptions options = client_options(coordinator, 0);
   options.identity = "model = a";
   const CoordinatorClient zero(options);
@@ -521,7 +475,7 @@ TEST(ElasticCoordinator, RefusesANewcomerThatDiffersAlone) {
 }
 
 TEST(ElasticCoordinator, NamesRanksThatFallSilent) {
-  Coordinator coordinator({.size = 3, .secret = kSecret, .members = {0, 1}});
+  Coordinator coordinator({.size = 3, .secret = kSecret, .elastic = Epoch{.members = {0, 1}}});
   CoordinatorClient zero(client_options(coordinator, 0)), two(client_options(coordinator, 2));
   zero.heartbeat({}, seconds(5));
   EXPECT_THAT(coordinator.silent(std::chrono::hours(1)), ElementsAre());

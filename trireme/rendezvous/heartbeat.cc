@@ -9,7 +9,8 @@ Heartbeat::Heartbeat(rendezvous::CoordinatorClient& client, rendezvous::StatusPa
                      Duration timeout)
     : client_(client),
       status_(status),
-      interval_(std::max<Duration>(timeout / 10, std::chrono::milliseconds(10))),
+      interval_(client.heartbeat_interval(
+          std::max<Duration>(timeout / 10, std::chrono::milliseconds(10)))),
       thread_([this] { loop(); }) {}
 
 Heartbeat::~Heartbeat() {

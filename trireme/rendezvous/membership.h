@@ -78,6 +78,7 @@ class Membership {
   std::vector<int> silent(Duration silence, TimePoint now);
   Phase phase(int rank) const { return rows_[rank].phase; }
   const std::string& host(int rank) const { return rows_[rank].host; }
+  const std::string& identity(int rank) const { return rows_[rank].identity; }
 
   /// Records a rank's first failure. False if that rank has already failed.
   bool fail(Failure failure);

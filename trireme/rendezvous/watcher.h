@@ -20,8 +20,10 @@ namespace trireme::inline v0::rendezvous {
 
 class Watcher final : public grpc::ServerWriteReactor<wire::News> {
  public:
-  Watcher(std::mutex& mutex, std::set<Watcher*>& all, std::function<void()> on_end)
-      : mutex_(mutex), all_(all), on_end_(std::move(on_end)) {}
+  Watcher(std::mutex& mutex, std::set<Watcher*>& all, int process, std::function<void()> on_end)
+      : process(process), mutex_(mutex), all_(all), on_end_(std::move(on_end)) {}
+
+  const int process;
 
   void push(wire::News news) {
     queue_.push_back(std::move(news));

@@ -45,6 +45,8 @@ class RunFolder {
   std::string best() const { return path_ + "/best"; }
   /// The number of ranks that an elastic job shall have (`trireme resize`).
   std::string wanted_ranks() const { return path_ + "/wanted_ranks"; }
+  /// What processes that others start need besides the configuration (`trireme coordinator`).
+  std::string worker_spec() const { return path_ + "/worker_spec"; }
   std::string evaluating() const { return path_ + "/evaluating"; }
 
   RunState state() const;

@@ -379,6 +379,7 @@ class Trainer {
   }
 
   int stop(Report& report, long steps_done, int signal) {
+    job_.changes().note_agreed_stop(signal);
     if (leads_or_joins()) checkpointer_.save_and_wait(steps_done);
     tell_servers(report, steps_done);
     write_trace();

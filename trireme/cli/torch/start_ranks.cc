@@ -3,7 +3,11 @@
 #include <unistd.h>
 
 #include <filesystem>
+#include <fstream>
+#include <iterator>
 #include <string>
+#include <thread>
+#include <utility>
 
 #include "trireme/base/error.h"
 #include "trireme/base/words.h"
@@ -116,6 +120,39 @@ int run_under_launcher(const rendezvous::RankEnvironment& place, int argc, char*
   if (place.process() == 0) told = spec;
   const auto run = place.role == Role::Server ? train::run_server : train::run_training;
   return [&]() noexcept { return run(argc, argv, told); }();
+}
+
+std::optional<rendezvous::RankEnvironment> under_coordinator() {
+  rendezvous::RankEnvironment place = rendezvous::resolve_environment();
+  if (!place.elastic || !place.launcher.empty()) return std::nullopt;
+  place.launcher = "the coordinator's job";
+  return place;
+}
+
+int run_under_coordinator(int argc, char** argv, const train::WorkerSpec& spec) {
+  train::WorkerSpec told = spec_elsewhere(spec);
+  told.resume = true;  // where there is a checkpoint: the job may be one that is started again
+  train::write_whole(train::RunFolder(spec.folder).worker_spec(), told.to_text());
+  told = spec;
+  told.resume = true;
+  return [&]() noexcept { return train::run_training(argc, argv, told); }();
+}
+
+int follow_under_coordinator(int argc, char** argv, const std::string& folder) {
+  const std::string path = train::RunFolder(folder).worker_spec();
+  const TimePoint end = steady_now() + JobOptions().timeout_user_code;
+  std::string text;
+  for (bool told = false;; std::this_thread::sleep_for(std::chrono::milliseconds(100))) {
+    if (std::ifstream file(path); file) text.assign(std::istreambuf_iterator<char>(file), {});
+    if (!text.empty()) break;
+    if (!std::exchange(told, true)) launch::say("waits for process 0, which prepares " + folder);
+    if (steady_now() > end)
+      throw TimeoutError(
+          "process 0 has not prepared " + folder,
+          {.operation = "train", .advice = "Start it, and put the run on a disk that all share."});
+  }
+  const auto spec = train::WorkerSpec::from_text(text);
+  return [&]() noexcept { return train::run_training(argc, argv, spec); }();
 }
 
 int evaluate_under_launcher(int argc, char** argv, const std::string& folder) {

@@ -311,6 +311,19 @@ int train_command(TrainOptions options, const Program& program) {
     if (launcher->process() > 0)
       return run_under_launcher(*launcher, program.argc(), program.argv(), {});
   }
+  const auto coordinated = under_coordinator();
+  if (coordinated) {
+    if (options.out.empty())
+      throw ConfigError("the processes of a coordinator do not know the run's folder",
+                        {.operation = "train", .advice = "Name it by --out, in all processes."});
+    check_ranks(options.job, *coordinated);
+    if (coordinated->rank > 0)
+      return follow_under_coordinator(program.argc(), program.argv(), options.out);
+    options.job.ranks = coordinated->size;
+    options.resume = "auto";
+    // The keys elastic.* may say nothing: the coordinator knows them.
+    if (options.job.restarts < 0) options.job.restarts = 1;
+  }
   options.job.under_mpirun = launcher && !launcher->meeting;
   options.job.predicts_time = !options.trial;
   train::RunClaim claim({.out = options.out, .resume = options.resume});
@@ -343,8 +356,10 @@ int train_command(TrainOptions options, const Program& program) {
   if (!job.device.note.empty()) say(options.json, job.device.note);
   say(options.json, plan::explain(job.plan) + "  run      " + folder.path());
   const bool simulated = job.plan.job.simulated;
-  const train::WorkerSpec spec = spec_of(options, job, claim, !launcher.has_value(), began);
+  const bool own_ranks = !launcher && !coordinated;
+  const train::WorkerSpec spec = spec_of(options, job, claim, own_ranks, began);
   const auto run = [&] {
+    if (coordinated) return run_under_coordinator(program.argc(), program.argv(), spec);
     if (launcher) return run_under_launcher(*launcher, program.argc(), program.argv(), spec);
     if (!simulated)
       return start_ranks(job.plan.job, hosts, train::Settings(job.config), program.argc(),

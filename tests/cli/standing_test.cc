@@ -1,0 +1,286 @@
+// `trireme coordinator` and trainings whose processes others start, here the test: coordinators, stores and
+// processes that are killed.
+#include <arpa/inet.h>
+#include <gmock/gmock.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <sys/stat.h>
+
+#include <filesystem>
+#include <memory>
+
+#include "tests/cli/failover.h"
+
+namespace trireme::testing {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+int free_port() {
+  const int socket = ::socket(AF_INET, SOCK_STREAM, 0);
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t length = sizeof address;
+  EXPECT_EQ(::bind(socket, reinterpret_cast<sockaddr*>(&address), length), 0);
+  ::getsockname(socket, reinterpret_cast<sockaddr*>(&address), &length);
+  ::close(socket);
+  return ntohs(address.sin_port);
+}
+
+class Standing : public FailOver {
+ protected:
+  using Running = Command::Running;
+
+  void SetUp() override {
+    config_ =
+        tiny_config(folder_, "steps = 2500\nvalidate_every = 2500\nschedule = \"constant\"\n");
+    secret_ = folder_.write("secret", std::string(64, 's'));
+    ASSERT_EQ(::chmod(secret_.c_str(), 0600), 0);
+    std::filesystem::create_directory(folder_.file("store"));
+    store_ = folder_.file("store");
+    endpoint_ = "127.0.0.1:" + std::to_string(free_port());
+  }
+  Command coordinator(const std::string& range, const std::vector<std::string>& more = {}) const {
+    std::vector<std::string> arguments = {"coordinator", "--elastic", range, "--listen",
+                                          endpoint_,     "--store",   store_};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    return trireme_command(arguments).in(folder_.path()).with("TRIREME_JOB_SECRET_FILE", secret_);
+  }
+  // Process `number` of `size`, whose run is "run".
+  Command process(int number, int size, const std::vector<std::string>& more = {}) const {
+    std::vector<std::string> arguments = {"train", config_, "--out", "run", "--resume", "auto"};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    return trireme_command(arguments)
+        .in(folder_.path())
+        .with("TRIREME_JOB_SECRET_FILE", secret_)
+        .with("TRIREME_COORDINATOR", endpoint_)
+        .with("TRIREME_ELASTIC", "1")
+        .with("TRIREME_SIZE", std::to_string(size))
+        .with("TRIREME_RANK", std::to_string(number));
+  }
+  void await_steps(std::size_t steps) const {
+    const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(120);
+    while (step_seconds("run").size() < steps)
+      ASSERT_LT(std::chrono::steady_clock::now(), end) << step_seconds("run").size();
+  }
+  void expect_undisturbed() {
+    static const std::string alone = [this] {
+      const CommandResult result = trireme_command({"train", config_, "--out", "alone"})
+                                       .in(folder_.path())
+                                       .start()
+                                       .wait_beside_others();
+      EXPECT_EQ(result.code, 0) << result.err;
+      return hash("alone");
+    }();
+    EXPECT_EQ(hash("run"), alone);
+    EXPECT_EQ(step_seconds("run").size(), 2500u) << "each step once in the events";
+  }
+
+  std::string config_, secret_, store_, endpoint_;
+};
+
+std::unique_ptr<Command::Running> started(const Command& command) {
+  return std::unique_ptr<Command::Running>(new Command::Running(command.start()));
+}
+
+CommandResult end_of(Command::Running& one) { return one.wait_beside_others(120); }
+
+TEST_F(Standing, AJobOutlivesItsCoordinatorsAndRanks) {
+  std::vector<std::unique_ptr<Running>> coordinators, all;
+  coordinators.push_back(started(coordinator("1:3")));
+  for (int number = 0; number < 3; ++number) all.push_back(started(process(number, 3)));
+  Running &zero = *all[0], &one = *all[1], &two = *all[2];
+  ASSERT_TRUE(coordinators.back()->wait_for("the job begins with 3 ranks"));
+  await_steps(50);
+  coordinators.back()->send(SIGKILL);
+  ASSERT_TRUE(zero.wait_for("the coordinator at " + endpoint_ + " is gone")) << zero.output();
+  const std::size_t before = step_seconds("run").size();
+  await_steps(before + 50);  // without a coordinator
+  coordinators.push_back(started(coordinator("1:3")));
+  ASSERT_TRUE(coordinators.back()->wait_for("goes on with the job"))
+      << coordinators.back()->output();
+  ASSERT_TRUE(zero.wait_for("the coordinator is back")) << zero.output();
+  one.send(SIGKILL);
+  ASSERT_TRUE(coordinators.back()->wait_for("the job goes on with 2 ranks"));
+
+  // A rank and the coordinator at once: nobody can tell the others until it is back.
+  coordinators.back()->send(SIGKILL);
+  two.send(SIGKILL);
+  coordinators.push_back(started(coordinator("1:3")));
+  ASSERT_TRUE(coordinators.back()->wait_for("rank 2 has not come back to the coordinator"))
+      << coordinators.back()->output();
+  all.push_back(started(process(1, 3)));
+  ASSERT_TRUE(coordinators.back()->wait_for("process 1 has come; the job goes on with 2 ranks"));
+  const CommandResult result = end_of(*coordinators.back());
+  EXPECT_EQ(result.code, 0) << result.err;
+  EXPECT_THAT(result.err, HasSubstr("the job has ended"));
+  EXPECT_EQ(end_of(zero).code, 0) << zero.output();
+  EXPECT_EQ(end_of(*all.back()).code, 0) << all.back()->output();
+  EXPECT_FALSE(std::filesystem::exists(store_ + "/coordinator.state"));
+  expect_undisturbed();
+}
+
+TEST_F(Standing, AProcessThatWasTakenForLostEndsAndTheOthersGoOn) {
+  Running job = coordinator("1:2", {"--silence", "1"}).start();
+  Running zero = process(0, 2).start(), one = process(1, 2, {}).start();
+  await_steps(20);
+  one.send(SIGSTOP);
+  ASSERT_TRUE(job.wait_for("rank 1 has sent no heartbeat")) << job.output();
+  one.send(SIGCONT);
+  const CommandResult lost = end_of(one);
+  EXPECT_GE(lost.code, 160) << lost.err;
+  EXPECT_THAT(lost.err, HasSubstr("the job has gone on without this process"));
+  EXPECT_EQ(end_of(zero).code, 0) << zero.output();
+  EXPECT_EQ(end_of(job).code, 0);
+}
+
+TEST_F(Standing, StopsWithACheckpointWhenItIsAsked) {
+  for (const bool coordinator_asked : {true, false}) {
+    Running job = coordinator("1:2").start();
+    Running zero = process(0, 2).start(), one = process(1, 2).start();
+    await_steps(coordinator_asked ? 20 : 200);
+    coordinator_asked ? job.send(SIGUSR1) : one.send(SIGTERM);
+    for (Running* process : {&zero, &one}) EXPECT_EQ(end_of(*process).code, 143);
+    EXPECT_EQ(end_of(job).code, 143) << job.output();
+    EXPECT_FALSE(std::filesystem::exists(store_ + "/coordinator.state"));
+  }
+  Running job = coordinator("1:2").start();  // the same commands go on
+  Running zero = process(0, 2).start(), one = process(1, 2).start();
+  EXPECT_EQ(end_of(zero).code, 0) << zero.output();
+  EXPECT_EQ(end_of(one).code, 0);
+  EXPECT_EQ(end_of(job).code, 0);
+  expect_undisturbed();
+}
+
+TEST_F(Standing, RefusesWhatDoesNotBelongToTheJobAndGoesOn) {
+  Running job = coordinator("1:3", {"--gather", "0"}).start();
+  Running zero = process(0, 3).start();
+  await_steps(20);
+  const CommandResult second = coordinator("1:3").start().wait_beside_others();
+  EXPECT_EQ(second.code, 2) << "one store has one coordinator";
+  EXPECT_THAT(second.err, HasSubstr("in use"));
+  Running one = process(1, 3).start();
+  ASSERT_TRUE(job.wait_for("process 1 has come")) << job.output();
+  const CommandResult twin = process(1, 3).start().wait_beside_others();
+  EXPECT_EQ(twin.code, 10) << twin.err;
+  EXPECT_THAT(twin.err, HasSubstr("rank 1 has joined already"));
+  Command other = process(2, 3);
+  const std::string wrong = folder_.write("wrong", std::string(64, 'w'));
+  ASSERT_EQ(::chmod(wrong.c_str(), 0600), 0);
+  const CommandResult stranger =
+      other.with("TRIREME_JOB_SECRET_FILE", wrong).start().wait_beside_others();
+  EXPECT_EQ(stranger.code, 11) << stranger.err;
+  EXPECT_EQ(end_of(zero).code, 0) << zero.output();
+  EXPECT_EQ(end_of(one).code, 0);
+  EXPECT_EQ(end_of(job).code, 0);
+  expect_undisturbed();
+}
+
+TEST_F(Standing, GivesUpIfTooFewCome) {
+  Running job = coordinator("2:3", {"--patience", "2"}).start();
+  Running zero = process(0, 3).start();
+  const CommandResult result = end_of(job);
+  EXPECT_EQ(result.code, 161) << result.err;
+  EXPECT_THAT(result.err, HasSubstr("fewer than 2 processes"));
+  EXPECT_GE(end_of(zero).code, 160) << zero.output();
+}
+
+TEST_F(Standing, SaysWhatIsWrongBeforeItBegins) {
+  const auto refused = [&](Command command, const std::string& part) {
+    const CommandResult result = command.run();
+    EXPECT_EQ(result.code, 2) << result.err;
+    EXPECT_THAT(result.err, HasSubstr(part));
+  };
+  refused(coordinator("3:2"), "smaller number first");
+  refused(coordinator("1:2", {"--multiple", "2"}), "multiples of 2");
+  refused(coordinator("1:2").with("TRIREME_JOB_SECRET_FILE", ""), "the job has no secret");
+  refused(trireme_command({"coordinator", "--elastic", "1:2", "--listen", "29400"})
+              .with("TRIREME_JOB_SECRET_FILE", secret_),
+          "no HOST:PORT");
+  store_ = "/no/such/folder";
+  refused(coordinator("1:2"), "is no folder");
+  store_ = "etcd://127.0.0.1";
+  refused(coordinator("1:2"), "names no host and port");
+  refused(trireme_command({"train", config_})
+              .with("TRIREME_COORDINATOR", endpoint_)
+              .with("TRIREME_ELASTIC", "1")
+              .with("TRIREME_SIZE", "2")
+              .with("TRIREME_RANK", "1"),
+          "--out, in all processes");
+}
+
+#ifdef TRIREME_ETCD
+class Etcd {
+ public:
+  explicit Etcd(const Folder& folder) : folder_(folder) { start(); }
+  void start() {
+    const std::string own = "http://" + address(), peers = "http://127.0.0.1:" + peer_port_;
+    server_ = started(
+        Command({TRIREME_ETCD, "--data-dir", folder_.file("etcd"), "--listen-client-urls", own,
+                 "--advertise-client-urls", own, "--listen-peer-urls", peers,
+                 "--initial-advertise-peer-urls", peers, "--initial-cluster", "default=" + peers})
+            .in(folder_.path()));
+    ASSERT_TRUE(server_->wait_for("ready to serve client requests")) << server_->output();
+  }
+  void kill() {
+    server_->send(SIGKILL);
+    server_->wait_beside_others();
+  }
+  std::string address() const { return "127.0.0.1:" + client_port_; }
+
+ private:
+  const Folder& folder_;
+  const std::string client_port_ = std::to_string(free_port()),
+                    peer_port_ = std::to_string(free_port());
+  std::unique_ptr<Command::Running> server_;
+};
+
+TEST_F(Standing, KeepsItsStateInEtcdWhichMayBeAwayForAWhile) {
+  Etcd etcd(folder_);
+  store_ = "etcd://" + etcd.address() + "/jobs/gpt";
+  std::vector<std::unique_ptr<Running>> coordinators, all;
+  coordinators.push_back(started(coordinator("1:3")));
+  for (int number = 0; number < 3; ++number) all.push_back(started(process(number, 3)));
+  Running &zero = *all[0], &one = *all[1], &two = *all[2];
+  ASSERT_TRUE(coordinators.back()->wait_for("the job begins with 3 ranks"))
+      << coordinators.back()->output();
+  await_steps(50);
+  // The ranks cannot change while nobody could remember it.
+  etcd.kill();
+  one.send(SIGKILL);
+  ASSERT_TRUE(coordinators.back()->wait_for("does not answer")) << coordinators.back()->output();
+  EXPECT_THAT(coordinators.back()->output(), Not(HasSubstr("goes on with 2 ranks")));
+  etcd.start();
+  ASSERT_TRUE(coordinators.back()->wait_for("the job goes on with 2 ranks"))
+      << coordinators.back()->output();
+  await_steps(step_seconds("run").size() + 20);
+  coordinators.back()->send(SIGKILL);
+  etcd.kill();
+  etcd.start();
+  coordinators.push_back(started(coordinator("1:3")));
+  ASSERT_TRUE(zero.wait_for("the coordinator is back")) << zero.output();
+
+  // Another one takes over; the one before it ends at its next change.
+  const std::string before = std::exchange(endpoint_, "127.0.0.1:" + std::to_string(free_port()));
+  Running usurper = coordinator("1:3").start();
+  ASSERT_TRUE(usurper.wait_for("goes on with the job")) << usurper.output();
+  endpoint_ = before;
+  two.send(SIGKILL);
+  const CommandResult deposed = end_of(*coordinators.back());
+  EXPECT_EQ(deposed.code, 10) << deposed.err;
+  EXPECT_THAT(deposed.err, HasSubstr("another coordinator has taken"));
+  usurper.send(SIGKILL);
+  coordinators.push_back(started(coordinator("1:3")));
+  const CommandResult result = end_of(*coordinators.back());
+  EXPECT_EQ(result.code, 0) << result.err;
+  EXPECT_EQ(end_of(zero).code, 0) << zero.output();
+  expect_undisturbed();
+}
+#endif
+
+}  // namespace
+}  // namespace trireme::testing

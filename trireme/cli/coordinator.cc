@@ -1,0 +1,112 @@
+// trireme coordinator: keeps an elastic job whose processes others start.
+#include <cstdio>
+#include <string>
+
+#include "trireme/base/error.h"
+#include "trireme/base/standard_streams.h"
+#include "trireme/cli/elastic_options.h"
+#include "trireme/cli/program.h"
+#include "trireme/launch/standing_coordinator.h"
+#include "trireme/net/endpoint.h"
+#include "trireme/rendezvous/environment.h"
+#include "trireme/rendezvous/secret.h"
+
+namespace trireme::inline v0::cli {
+namespace {
+
+struct CoordinatorArguments {
+  std::string elastic, listen = "127.0.0.1:29400", store, job = "job";
+  int spares = 0, multiple = 1;
+  double gather = 10, patience = 600, silence = 6;
+};
+
+Duration seconds_of(double seconds) {
+  return std::chrono::duration_cast<Duration>(std::chrono::duration<double>(seconds));
+}
+
+int coordinator_command(const CoordinatorArguments& arguments) {
+  open_standard_streams();
+  const auto [min, max] = parse_elastic(arguments.elastic);
+  const auto listen = net::parse_endpoint(arguments.listen);
+  if (!listen)
+    throw ConfigError(
+        "--listen " + arguments.listen + " is no HOST:PORT",
+        {.operation = "coordinator", .advice = "For example: --listen 0.0.0.0:29400"});
+  const std::string file = rendezvous::process_environment("TRIREME_JOB_SECRET_FILE").value_or("");
+  if (file.empty())
+    throw ConfigError("the job has no secret",
+                      {.operation = "coordinator",
+                       .label = "TRIREME_JOB_SECRET_FILE",
+                       .advice = "Make one, which the processes get, too: openssl rand -hex 32 > "
+                                 "secret; chmod 600 secret"});
+  launch::StandingOptions options;
+  options.elastic.min = min;
+  options.elastic.max = max;
+  options.elastic.multiple = arguments.multiple;
+  options.elastic.spares = arguments.spares;
+  options.elastic.silence = seconds_of(arguments.silence);
+  options.address = listen->host;
+  options.port = listen->port;
+  options.job = arguments.job;
+  options.secret = rendezvous::read_secret_file(file);
+  if (!arguments.store.empty()) options.store = rendezvous::make_store(arguments.store);
+  options.gather = seconds_of(arguments.gather);
+  options.patience = seconds_of(arguments.patience);
+  const int processes = max + arguments.spares;
+  options.on_ready = [&](const std::string& endpoint) {
+    std::printf(
+        "job %s at %s waits for %d to %d processes. Each has in its environment\n"
+        "  TRIREME_COORDINATOR=%s TRIREME_JOB=%s TRIREME_ELASTIC=1\n"
+        "  TRIREME_SIZE=%d TRIREME_RANK=0 to %d TRIREME_JOB_SECRET_FILE\n",
+        arguments.job.c_str(), endpoint.c_str(), min, processes, endpoint.c_str(),
+        arguments.job.c_str(), processes, processes - 1);
+    std::fflush(stdout);
+  };
+  return launch::coordinate(options);
+}
+
+}  // namespace
+
+void declare_coordinator(Command& command) {
+  auto& options = command.keep<CoordinatorArguments>();
+  command.about("Keep an elastic job whose processes Kubernetes, Slurm or you start")
+      .footer(
+          "Example:\n  trireme coordinator --elastic 2:8 --listen 0.0.0.0:29400 --store "
+          "/shared/job\n"
+          "With --store it may be killed and started again: the ranks go on meanwhile, and "
+          "reconnect.\nCtrl-C then ends the coordinator alone; kill -USR1 stops the training. See "
+          "docs/elastic.md.");
+  command
+      .option("--elastic", options.elastic,
+              "MIN:MAX: begin and go on with MIN ranks or more, and have at most MAX")
+      .required();
+  command.option("--listen", options.listen, "HOST:PORT at which processes reach it")
+      .shows_default();
+  command.option("--store", options.store,
+                 "What survives its end: a folder, or etcd://HOST:2379/KEY");
+  command.option("--job", options.job, "Name of the job").shows_default();
+  command.option("--spares", options.spares, "Processes beyond MAX that wait for a place")
+      .between(0, 65'536)
+      .shows_default();
+  command
+      .option("--multiple", options.multiple,
+              "Ranks that share one copy of the model: their number is a multiple of it")
+      .between(1, 65'536)
+      .shows_default();
+  command.option("--gather", options.gather, "Seconds in which more than MIN may come at the start")
+      .at_least(0)
+      .shows_default();
+  command
+      .option("--patience", options.patience,
+              "Seconds to wait with fewer than MIN, for the store, and ranks for the coordinator")
+      .at_least(1)
+      .shows_default();
+  command
+      .option("--silence", options.silence,
+              "Seconds without a heartbeat after which a rank is lost")
+      .at_least(1)
+      .shows_default();
+  command.run([&] { return coordinator_command(options); });
+}
+
+}  // namespace trireme::inline v0::cli

@@ -1,0 +1,275 @@
+#include "trireme/launch/standing_coordinator.h"
+
+#include <signal.h>
+
+#include <algorithm>
+#include <atomic>
+#include <exception>
+#include <limits>
+#include <optional>
+#include <set>
+#include <utility>
+#include <vector>
+
+#include "trireme/base/error.h"
+#include "trireme/base/real_waiter.h"
+#include "trireme/base/words.h"
+#include "trireme/launch/output.h"
+#include "trireme/launch/sources.h"
+#include "trireme/rendezvous/coordinator.h"
+
+namespace trireme::inline v0::launch {
+namespace {
+
+using rendezvous::Epoch;
+using rendezvous::Failure;
+
+constexpr Duration kWatchEvery = std::chrono::milliseconds(100);
+// Processes that live come back to a coordinator that has returned within this time.
+constexpr Duration kReturn = std::chrono::seconds(2);
+// After the last rank's end the others hear of it, and leave, within this time.
+constexpr Duration kFarewell = std::chrono::seconds(5);
+
+double seconds_of(Duration duration) { return std::chrono::duration<double>(duration).count(); }
+
+ElasticOptions without_limit(ElasticOptions options) {
+  options.restarts = std::numeric_limits<int>::max();
+  return options;
+}
+
+// Everything but the constructor and run() happens in its waiter's progress context.
+class StandingCoordinator {
+ public:
+  explicit StandingCoordinator(const StandingOptions& options);
+  ~StandingCoordinator();
+  int run();
+
+ private:
+  std::unique_ptr<rendezvous::Coordinator> make_coordinator();
+  void joined(int process);
+  void begin();
+  void gone(int process, const std::string& how);
+  void left(int process, int exit_code);
+  void failed(const Failure& failure);
+  void carry_out(const ElasticGroup::Decision& decision);
+  void note_end(int process);
+  void watch();
+  void give_up_waiting();
+  void end(int exit_code, const std::string& line);
+  bool is_member(int process) const { return group_->is_member(process); }
+  bool is_ending() const { return exit_code_ >= 0 || finished_; }
+
+  const StandingOptions& options_;
+  const ElasticOptions elastic_;
+  std::optional<BlockedSignals> blocked_;  // before any thread
+  std::shared_ptr<RealWaiter> waiter_;
+  std::shared_ptr<SignalSource> signals_;
+  std::unique_ptr<rendezvous::Coordinator> coordinator_;
+  std::optional<ElasticGroup> group_;
+  bool gathering_ = true;
+  std::optional<TimePoint> enough_;  // while it gathers: since when there are `min` processes
+  std::set<int> gathered_;
+  std::vector<int> awaited_;          // those that the coordinator before this one knew
+  std::optional<TimePoint> too_few_;  // since when
+  TimePoint began_{}, looked_{};
+  std::set<int> ended_;    // members that have left or are gone, after the first one's end
+  bool finished_ = false;  // a member has left, so the training has ended
+  int stop_code_ = 0;      // 130 or 143: it has ended since it was asked to
+  std::optional<Failure> failure_;
+  std::optional<TimePoint> end_at_;  // when nobody is waited for any more
+  int exit_code_ = -1;
+  std::exception_ptr store_lost_;
+  std::atomic<bool> done_{false};
+};
+
+// With a store this process may end at any time, so only the signal that stops the ranks is handled.
+StandingCoordinator::StandingCoordinator(const StandingOptions& options)
+    : options_(options), elastic_(without_limit(options.elastic)) {
+  options.store ? blocked_.emplace(std::initializer_list<int>{SIGUSR1}) : blocked_.emplace();
+  waiter_ = RealWaiter::make(Duration::zero());
+  coordinator_ = make_coordinator();
+  const Epoch epoch = coordinator_->epoch();
+  group_.emplace(elastic_, epoch, coordinator_->joined());
+  awaited_ = coordinator_->joined();
+  gathering_ = epoch.number == 0;
+  finished_ = coordinator_->finished();
+  if (gathering_)
+    gathered_.insert(awaited_.begin(), awaited_.end());
+  else
+    say("goes on with the job in " + options.store->address() + ": epoch " +
+        std::to_string(epoch.number) + ", " +
+        counted(static_cast<int>(epoch.members.size()), "rank") + ".");
+  signals_ = std::make_shared<SignalSource>(*blocked_, [this](int signal) {
+    if (signal == SIGTSTP) return;
+    say("asks the ranks to stop.");
+    coordinator_->request_stop(stop_signal_for(signal));
+  });
+  waiter_->add(signals_);
+}
+
+StandingCoordinator::~StandingCoordinator() {
+  waiter_->remove(signals_.get());
+  coordinator_->close();
+  waiter_.reset();
+}
+
+std::unique_ptr<rendezvous::Coordinator> StandingCoordinator::make_coordinator() {
+  const auto post = [this](auto task) { waiter_->run(std::move(task)); };
+  return std::make_unique<rendezvous::Coordinator>(rendezvous::CoordinatorOptions{
+      .size = elastic_.max + elastic_.spares,
+      .address = options_.address,
+      .port = options_.port,
+      .secret = options_.secret,
+      .job = options_.job,
+      .elastic = Epoch{},
+      .lost_with_stream = true,
+      .on_failure = [this, post](const Failure& failure) { post([=, this] { failed(failure); }); },
+      .on_joined = [this, post](int process) { post([=, this] { joined(process); }); },
+      .on_left = [this, post](int process, int code) { post([=, this] { left(process, code); }); },
+      .on_gone = [this, post](int process,
+                              const std::string& how) { post([=, this] { gone(process, how); }); },
+      .heartbeat = elastic_.silence / 4,
+      .store = options_.store,
+      .returns_within = options_.store ? options_.patience : Duration::zero(),
+      .store_patience = options_.patience,
+      .on_store_lost =
+          [this, post](const std::exception_ptr& error) {
+            post([=, this] {
+              store_lost_ = error;
+              done_ = true;
+              waiter_->wake();
+            });
+          }});
+}
+
+int StandingCoordinator::run() {
+  began_ = waiter_->now();
+  if (options_.on_ready) options_.on_ready(coordinator_->endpoint());
+  waiter_->run([this] { watch(); });
+  waiter_->wait_until([this] { return done_.load(); }, TimePoint::max());
+  if (store_lost_) std::rethrow_exception(store_lost_);
+  coordinator_->clear_store();
+  return exit_code_;
+}
+
+void StandingCoordinator::joined(int process) {
+  if (is_ending()) return;
+  if (!gathering_) return carry_out(group_->joined(process));
+  gathered_.insert(process);
+  const int count = static_cast<int>(gathered_.size());
+  say("process " + std::to_string(process) + " has come; " + std::to_string(count) + " of " +
+      std::to_string(elastic_.max) + " are there.");
+}
+
+// The job's first epoch that has ranks.
+void StandingCoordinator::begin() {
+  gathering_ = false;
+  ElasticGroup::Decision first;
+  for (const int process : gathered_)
+    if (auto decision = group_->joined(process); decision.epoch) first = std::move(decision);
+  if (!first.epoch) return;
+  const std::string ranks = counted(static_cast<int>(first.epoch->members.size()), "rank");
+  first.epoch->at_step_end = false;
+  first.epoch->cause = "the job begins with " + ranks;
+  first.line = first.epoch->cause + ".";
+  carry_out(first);
+}
+
+void StandingCoordinator::carry_out(const ElasticGroup::Decision& decision) {
+  if (decision.epoch) coordinator_->regroup(*decision.epoch);
+  if (!decision.line.empty()) say(decision.line);
+}
+
+void StandingCoordinator::gone(int process, const std::string& how) {
+  coordinator_->forget(process);
+  gathered_.erase(process);
+  if (is_ending()) return note_end(process);
+  if (gathering_) return say(how + " before the job has begun.");
+  carry_out(group_->lost(process, how, /*again=*/true, waiter_->now()));
+}
+
+void StandingCoordinator::left(int process, int exit_code) {
+  if (exit_code == 1)
+    return gone(process, "rank " + std::to_string(process) + " has left by an exception");
+  if (!is_member(process)) {
+    gathered_.erase(process);
+    return;
+  }
+  if (exit_code != 0) stop_code_ = exit_code;
+  if (!std::exchange(finished_, true)) coordinator_->finish();
+  note_end(process);
+}
+
+void StandingCoordinator::note_end(int process) {
+  if (!finished_ || !is_member(process)) return;
+  ended_.insert(process);
+  if (ended_.size() < group_->epoch().members.size()) return;
+  end(stop_code_, stop_code_ == 0 ? "the job has ended." : "the job was stopped, as it was asked.");
+}
+
+void StandingCoordinator::failed(const Failure& failure) {
+  if (failure.exit_code == 130 || failure.exit_code == 143 || failure.secondary() || is_ending())
+    return;
+  end(failure.exit_code, failure.sentence);
+}
+
+void StandingCoordinator::end(int exit_code, const std::string& line) {
+  if (exit_code_ >= 0) return;
+  exit_code_ = exit_code;
+  say(line);
+  end_at_ = waiter_->now() + kFarewell;
+}
+
+void StandingCoordinator::watch() {
+  const TimePoint now = waiter_->now();
+  if (looked_ != TimePoint() && now - looked_ > elastic_.silence / 2)
+    coordinator_->forgive_silence();  // this process was stopped itself, and heard nobody
+  looked_ = now;
+  if (end_at_ && (now >= *end_at_ || coordinator_->joined().empty())) {
+    done_ = true;
+    return waiter_->wake();
+  }
+  if (now - began_ > kReturn) {
+    const std::vector<int> unreached = coordinator_->unreached();
+    for (const int process : std::exchange(awaited_, {}))
+      if (std::binary_search(unreached.begin(), unreached.end(), process))
+        gone(process, "rank " + std::to_string(process) + " has not come back to the coordinator");
+  }
+  for (const int process : coordinator_->silent(elastic_.silence))
+    gone(process, "rank " + std::to_string(process) + " has sent no heartbeat for " +
+                      duration_text(seconds_of(elastic_.silence)));
+  if (gathering_) {
+    const int count = static_cast<int>(gathered_.size());
+    if (count < elastic_.min)
+      enough_.reset();
+    else if (!enough_)
+      enough_ = now;
+    const bool all = count >= elastic_.max + elastic_.spares;
+    if (enough_ && (all || now - *enough_ >= options_.gather)) begin();
+  }
+  give_up_waiting();
+  waiter_->run_at(now + kWatchEvery, [this] { watch(); });
+}
+
+void StandingCoordinator::give_up_waiting() {
+  if (is_ending() || !group_->epoch().members.empty()) return too_few_.reset();
+  const TimePoint now = waiter_->now();
+  if (!too_few_) too_few_ = now;
+  if (now - *too_few_ < options_.patience) return;
+  const Failure failure{.rank = 0,
+                        .operation = "coordinator",
+                        .sentence = "for " + duration_text(seconds_of(options_.patience)) +
+                                    " there were fewer than " +
+                                    counted(elastic_.min, "process", "processes") +
+                                    ", the least that --elastic allows.",
+                        .exit_code = static_cast<int>(ExitCode::Timeout)};
+  coordinator_->fail(failure);
+  coordinator_->announce_failure();
+  end(failure.exit_code, failure.sentence);
+}
+
+}  // namespace
+
+int coordinate(const StandingOptions& options) { return StandingCoordinator(options).run(); }
+
+}  // namespace trireme::inline v0::launch

@@ -1,0 +1,331 @@
+// Coordinators that end and are started again, and what they keep meanwhile.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <stdlib.h>
+
+#include <algorithm>
+#include <atomic>
+#include <condition_variable>
+#include <filesystem>
+#include <functional>
+#include <mutex>
+#include <optional>
+#include <thread>
+
+#include "trireme/base/error.h"
+#include "trireme/base/event.h"
+#include "trireme/net/endpoint.h"
+#include "trireme/net/socket.h"
+#include "trireme/rendezvous/coordinator_test.h"
+
+namespace trireme::rendezvous {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+// Outlives coordinators. `failing` calls of save() fail first.
+class MemoryStore final : public StateStore {
+ public:
+  std::optional<std::string> open() override { return text_; }
+  void save(const std::string& text) override {
+    if (failing > 0 && failing-- > 0) throw ResourceError("the memory is away");
+    text_ = text;
+  }
+  void clear() override { text_.reset(); }
+  const std::string& address() const noexcept override { return address_; }
+  std::atomic<int> failing{0};
+
+ private:
+  std::optional<std::string> text_;
+  const std::string address_ = "memory";
+};
+
+// A coordinator that others follow at its port names it, so that the system reuses it at once.
+std::uint16_t free_port() {
+  const std::string address = net::listen_tcp("127.0.0.1", 0).address;
+  return net::parse_endpoint(address.substr(address.find(' ') + 1)).value().port;
+}
+
+CoordinatorOptions options_for(const std::shared_ptr<StateStore>& store,
+                               std::uint16_t port = free_port()) {
+  CoordinatorOptions options;
+  options.size = 3;
+  options.port = port;
+  options.secret = kSecret;
+  options.elastic = Epoch{};
+  options.lost_with_stream = true;
+  options.store = store;
+  options.returns_within = seconds(30);
+  return options;
+}
+
+std::uint16_t port_of(const Coordinator& coordinator) {
+  return net::parse_endpoint(coordinator.endpoint()).value().port;
+}
+
+// A process that writes down the news that reach it.
+class Process {
+ public:
+  Process(const Coordinator& coordinator, int number)
+      : client(client_options(coordinator, number)) {
+    client.watch([this](const News& one) {
+      std::lock_guard lock(mutex_);
+      news_.push_back(one);
+      arrived_.notify_all();
+    });
+  }
+  ~Process() { client.stop_watching(); }
+
+  // Waits for the `count`-th news of the kind.
+  News await(News::Kind kind, int count = 1) {
+    std::unique_lock lock(mutex_);
+    std::optional<News> found;
+    EXPECT_TRUE(arrived_.wait_for(lock, seconds(30), [&] {
+      int seen = 0;
+      for (const News& one : news_)
+        if (one.kind == kind && ++seen == count) found = one;
+      return found.has_value();
+    })) << "the news did not come";
+    return found.value_or(News());
+  }
+  bool has(News::Kind kind) {
+    std::lock_guard lock(mutex_);
+    return std::any_of(news_.begin(), news_.end(),
+                       [&](const News& one) { return one.kind == kind; });
+  }
+
+  CoordinatorClient client;
+
+ private:
+  std::mutex mutex_;
+  std::vector<News> news_;
+  std::condition_variable arrived_;
+};
+
+TEST(ReturningCoordinator, KnowsItsProcessesAndTheirEpoch) {
+  const auto store = std::make_shared<MemoryStore>();
+  auto first = std::make_unique<Coordinator>(options_for(store));
+  const std::uint16_t port = port_of(*first);
+  Process zero(*first, 0), one(*first, 1);
+  first->regroup({.number = 1, .members = {0, 1}, .cause = "begin"});
+  zero.await(News::Kind::Epoch, 2);
+  first.reset();
+  zero.await(News::Kind::CoordinatorAway);
+  EXPECT_TRUE(zero.client.returns());
+  EXPECT_EQ(error_of([&] { zero.client.exchange("key", "", milliseconds(50)); }).exit_code, 161)
+      << "may be repeated";
+
+  Coordinator second(options_for(store, port));
+  EXPECT_THAT(second.joined(), ElementsAre(0, 1));
+  zero.await(News::Kind::CoordinatorBack);
+  one.await(News::Kind::CoordinatorBack);
+  EXPECT_EQ(zero.await(News::Kind::Epoch, 3).epoch, second.epoch());
+  EXPECT_EQ(second.epoch().number, 1u);
+  EXPECT_THAT(second.unreached(), ElementsAre());
+  second.regroup({.number = 2, .members = {0}, .cause = "next"});
+  EXPECT_EQ(one.await(News::Kind::Epoch, 4).epoch.number, 2u);
+  EXPECT_FALSE(zero.has(News::Kind::CoordinatorLost));
+}
+
+// The answer to one of them may be lost with the coordinator.
+TEST(ReturningCoordinator, RepeatsTheAnswersOfItsEpoch) {
+  const auto store = std::make_shared<MemoryStore>();
+  auto first = std::make_unique<Coordinator>(options_for(store));
+  const std::uint16_t port = port_of(*first);
+  Process zero(*first, 0), one(*first, 1);
+  first->regroup({.number = 1, .members = {0, 1}, .cause = "begin"});
+  const CoordinatorClient::Group group{.members = {0, 1}, .epoch = 1};
+  std::thread other([&] { one.client.exchange("key", "b", seconds(5), group); });
+  EXPECT_THAT(zero.client.exchange("key", "a", seconds(5), group), ElementsAre("a", "b"));
+  other.join();
+  first.reset();
+  Coordinator second(options_for(store, port));
+  one.await(News::Kind::CoordinatorBack);
+  EXPECT_THAT(one.client.exchange("key", "b", seconds(5), group), ElementsAre("a", "b"));
+  second.regroup({.number = 2, .members = {0, 1}, .cause = "next"});
+  EXPECT_EQ(error_of([&] {
+              one.client.exchange("key", "c", milliseconds(50), {.members = {0, 1}, .epoch = 2});
+            }).exit_code,
+            161)
+      << "of the epoch before, no more";
+}
+
+TEST(ReturningCoordinator, RefusesAProcessThatItHasGivenUp) {
+  const auto store = std::make_shared<MemoryStore>();
+  auto first = std::make_unique<Coordinator>(options_for(store));
+  const std::uint16_t port = port_of(*first);
+  Process zero(*first, 0), one(*first, 1);
+  one.await(News::Kind::Epoch);
+  first.reset();
+  one.await(News::Kind::CoordinatorAway);
+  auto options = options_for(store);  // where nobody finds it yet
+  Coordinator second(std::move(options));
+  EXPECT_THAT(second.unreached(), ElementsAre(0, 1));
+  second.forget(1);
+  second.regroup({.number = 1, .members = {0}, .cause = "process 1 is lost"});
+  second.close();
+  Coordinator third(options_for(store, port));
+  EXPECT_THAT(one.await(News::Kind::CoordinatorLost).reason, HasSubstr("gone on without"));
+  EXPECT_FALSE(one.client.returns());
+  zero.await(News::Kind::CoordinatorBack);
+}
+
+TEST(ReturningCoordinator, ThatHasEndedWithItsJobIsNotWaitedFor) {
+  const auto store = std::make_shared<MemoryStore>();
+  Coordinator first(options_for(store));
+  Process zero(first, 0);
+  zero.await(News::Kind::Epoch);
+  first.clear_store();
+  first.close();
+  zero.await(News::Kind::CoordinatorLost);
+  EXPECT_FALSE(zero.has(News::Kind::CoordinatorAway));
+  EXPECT_FALSE(store->open());
+}
+
+TEST(ReturningCoordinator, HearsAFarewellThatWasSaidWhileItWasAway) {
+  const auto store = std::make_shared<MemoryStore>();
+  auto first = std::make_unique<Coordinator>(options_for(store));
+  const std::uint16_t port = port_of(*first);
+  std::optional<Process> zero(std::in_place, *first, 0);
+  zero->await(News::Kind::Epoch);
+  first.reset();
+  zero->await(News::Kind::CoordinatorAway);
+  Event left;
+  std::thread leaving([&] {
+    zero->client.stop_watching();
+    zero->client.leave();
+  });
+  auto options = options_for(store, port);
+  options.on_left = [&](int process, int code) {
+    EXPECT_EQ(process, 0);
+    EXPECT_EQ(code, 0);
+    left.set();
+  };
+  Coordinator second(std::move(options));
+  EXPECT_TRUE(left.wait(seconds(30)));
+  leaving.join();
+  EXPECT_THAT(second.joined(), ElementsAre());
+}
+
+TEST(ReturningCoordinator, TellsNobodyWhatIsNotInItsStore) {
+  const auto store = std::make_shared<MemoryStore>();
+  Coordinator coordinator(options_for(store));
+  Process zero(coordinator, 0);
+  zero.await(News::Kind::Epoch);
+  store->failing = 2;  // then it is back
+  coordinator.regroup({.number = 1, .members = {0}, .cause = "begin"});
+  EXPECT_EQ(zero.await(News::Kind::Epoch, 2).epoch.number, 1u);
+  EXPECT_EQ(store->failing, 0);
+}
+
+TEST(ReturningCoordinator, EndsIfItsStoreFailsForGood) {
+  const auto store = std::make_shared<MemoryStore>();
+  std::string why;
+  auto options = options_for(store);
+  options.store_patience = milliseconds(300);
+  options.on_store_lost = [&](const std::exception_ptr& error) { why = describe(error).sentence; };
+  auto coordinator = std::make_unique<Coordinator>(std::move(options));
+  Process zero(*coordinator, 0);
+  zero.await(News::Kind::Epoch);
+  store->failing = 1000;
+  coordinator->regroup({.number = 1, .members = {0}, .cause = "begin"});
+  EXPECT_THAT(why, HasSubstr("the memory is away"));
+  coordinator.reset();
+  zero.await(News::Kind::CoordinatorAway);
+  store->failing = 0;
+  EXPECT_EQ(Coordinator(options_for(store)).epoch().number, 0u) << "the change has not happened";
+}
+
+TEST(ReturningCoordinator, RefusesAnotherJobsState) {
+  const auto store = std::make_shared<MemoryStore>();
+  {
+    Coordinator first(options_for(store));
+    first.regroup({.number = 1, .members = {}, .cause = "begin"});
+  }
+  auto other_secret = options_for(store), other_job = options_for(store),
+       other_size = options_for(store);
+  other_secret.secret = std::string(32, 'x');
+  other_job.job = "other";
+  other_size.size = 4;
+  EXPECT_THAT(error_of([&] { Coordinator{other_secret}; }).sentence, HasSubstr("another secret"));
+  EXPECT_THAT(error_of([&] { Coordinator{other_job}; }).sentence, HasSubstr("is of job job"));
+  EXPECT_THAT(error_of([&] { Coordinator{other_size}; }).sentence, HasSubstr("with 3 processes"));
+  std::string text = *store->open();
+  text.back() ^= 1;
+  store->save(text);
+  EXPECT_EQ(error_of([&] { Coordinator{options_for(store)}; }).exit_code, 2);
+}
+
+// Two that say to be the same: the job goes on with the first.
+TEST(StandingJob, RefusesASecondProcessInOnePlace) {
+  Coordinator coordinator(options_for(nullptr));
+  Process zero(coordinator, 0);
+  coordinator.regroup({.number = 1, .members = {0}, .cause = "begin"});
+  EXPECT_THAT(error_of([&] { Process(coordinator, 0); }).sentence, HasSubstr("has joined already"));
+  EXPECT_FALSE(coordinator.first_failure());
+  EXPECT_THAT(zero.client.exchange("key", "a", seconds(5), {.members = {0}, .epoch = 1}),
+              ElementsAre("a"));
+}
+
+// As the end of its process does.
+void watch_and_break_off(const Coordinator& coordinator, std::uint32_t process) {
+  const auto stub = stub_for(coordinator);
+  grpc::ClientContext watching;
+  wire::WatchRequest watch;
+  watch.mutable_session()->set_rank(process);
+  watch.mutable_session()->set_token(join_by_hand(*stub, process));
+  const auto stream = stub->Watch(&watching, watch);
+  wire::News news;
+  ASSERT_TRUE(stream->Read(&news));
+  watching.TryCancel();
+  stream->Finish();
+}
+
+TEST(StandingJob, IsToldOfAProcessWhoseStreamBreaks) {
+  Event gone;
+  auto options = options_for(nullptr);
+  options.on_gone = [&](int process, const std::string& how) {
+    EXPECT_EQ(process, 1);
+    EXPECT_THAT(how, HasSubstr("is gone"));
+    gone.set();
+  };
+  Coordinator coordinator(std::move(options));
+  watch_and_break_off(coordinator, 1);
+  EXPECT_TRUE(gone.wait(seconds(30)));
+  EXPECT_FALSE(coordinator.first_failure()) << "the job decides what that means";
+}
+
+struct Folder {
+  Folder() { path = mkdtemp(text.data()); }
+  ~Folder() { std::filesystem::remove_all(path); }
+  std::string text = ::testing::TempDir() + "trireme-store-XXXXXX", path;
+};
+
+TEST(FileStore, KeepsTheLastTextForOneOwner) {
+  const Folder folder;
+  {
+    const auto store = make_store(folder.path);
+    EXPECT_FALSE(store->open());
+    store->save("first");
+    store->save("second");
+    EXPECT_EQ(error_of([&] { make_store(folder.path)->open(); }).exit_code, 2) << "it has an owner";
+  }
+  const auto store = make_store(folder.path);
+  EXPECT_EQ(store->open(), "second");
+  EXPECT_EQ(std::filesystem::status(folder.path + "/coordinator.state").permissions(),
+            std::filesystem::perms(0600));
+  store->clear();
+  EXPECT_FALSE(std::filesystem::exists(folder.path + "/coordinator.state"));
+}
+
+TEST(Stores, HaveAddresses) {
+  for (const char* address : {"/no/such/folder", "etcd://host", "etcd://host:2379", "etcd://:1/key",
+                              "etcd://host:2379/", "redis://host/key"})
+    EXPECT_EQ(error_of([&] { make_store(address); }).exit_code, 2) << address;
+}
+
+}  // namespace
+}  // namespace trireme::rendezvous
