@@ -124,6 +124,22 @@ TEST_F(Standing, AJobOutlivesItsCoordinatorsAndRanks) {
   expect_undisturbed();
 }
 
+// It was killed just before the end.
+TEST_F(Standing, AProcessThatIsStartedAgainAfterTheEndHasNothingToDo) {
+  const std::vector<std::string> few = {"--set", "train.steps=5", "--set", "timeout=2"};
+  Running job = coordinator("1:1").start();
+  Running zero = process(0, 1, few).start();
+  EXPECT_EQ(end_of(zero).code, 0) << zero.output();
+  EXPECT_EQ(end_of(job).code, 0) << job.output();
+  for (const int number : {0, 1}) {
+    const CommandResult late = process(number, 2, number == 0 ? few : std::vector<std::string>())
+                                   .start()
+                                   .wait_beside_others();
+    EXPECT_EQ(late.code, 0) << late.err;
+    EXPECT_THAT(late.err, HasSubstr("nothing is left to do"));
+  }
+}
+
 TEST_F(Standing, AProcessThatWasTakenForLostEndsAndTheOthersGoOn) {
   Running job = coordinator("1:2", {"--silence", "1"}).start();
   Running zero = process(0, 2).start(), one = process(1, 2, {}).start();
@@ -243,7 +259,7 @@ TEST_F(Standing, KeepsItsStateInEtcdWhichMayBeAwayForAWhile) {
   Etcd etcd(folder_);
   store_ = "etcd://" + etcd.address() + "/jobs/gpt";
   std::vector<std::unique_ptr<Running>> coordinators, all;
-  coordinators.push_back(started(coordinator("1:3")));
+  coordinators.push_back(started(coordinator("1:3", {"--silence", "15"})));
   for (int number = 0; number < 3; ++number) all.push_back(started(process(number, 3)));
   Running &zero = *all[0], &one = *all[1], &two = *all[2];
   ASSERT_TRUE(coordinators.back()->wait_for("the job begins with 3 ranks"))
@@ -261,20 +277,20 @@ TEST_F(Standing, KeepsItsStateInEtcdWhichMayBeAwayForAWhile) {
   coordinators.back()->send(SIGKILL);
   etcd.kill();
   etcd.start();
-  coordinators.push_back(started(coordinator("1:3")));
+  coordinators.push_back(started(coordinator("1:3", {"--silence", "15"})));
   ASSERT_TRUE(zero.wait_for("the coordinator is back")) << zero.output();
 
   // Another one takes over; the one before it ends at its next change.
   const std::string before = std::exchange(endpoint_, "127.0.0.1:" + std::to_string(free_port()));
-  Running usurper = coordinator("1:3").start();
+  Running usurper = coordinator("1:3", {"--silence", "15"}).start();
   ASSERT_TRUE(usurper.wait_for("goes on with the job")) << usurper.output();
   endpoint_ = before;
   two.send(SIGKILL);
   const CommandResult deposed = end_of(*coordinators.back());
-  EXPECT_EQ(deposed.code, 10) << deposed.err;
+  EXPECT_EQ(deposed.code, 10) << deposed.err << coordinators.front()->output() << two.output();
   EXPECT_THAT(deposed.err, HasSubstr("another coordinator has taken"));
   usurper.send(SIGKILL);
-  coordinators.push_back(started(coordinator("1:3")));
+  coordinators.push_back(started(coordinator("1:3", {"--silence", "15"})));
   const CommandResult result = end_of(*coordinators.back());
   EXPECT_EQ(result.code, 0) << result.err;
   EXPECT_EQ(end_of(zero).code, 0) << zero.output();

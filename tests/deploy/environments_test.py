@@ -14,6 +14,7 @@ import random
 import subprocess
 import sys
 import tempfile
+import time
 import unittest
 
 import yaml
@@ -76,24 +77,21 @@ class Environments(unittest.TestCase):
                 return str(self.folder / word.removeprefix(place))
         return word
 
+    def start_pod(self, name, command, variables):
+        clean = {name: value for name, value in os.environ.items() if not name.startswith(("TRIREME_", "SLURM_"))}
+        environment = dict(clean, TRIREME_HOST=name, XDG_CACHE_HOME=str(self.folder / "cache"),
+                           **{key: self.here(value) for key, value in variables.items()})
+        pod = subprocess.Popen(
+            [self.here(word) for word in command], cwd=self.folder, env=environment, text=True,
+            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+        for last in (pod.stdout.close, pod.wait, pod.kill):  # called from the last to the first
+            self.addCleanup(last)
+        return pod
+
     def run_pods(self, pods, seconds=180):
         """`pods`: (name, command, variables) of each; the last that is started is rank 0."""
-        clean = {name: value for name, value in os.environ.items() if not name.startswith(("TRIREME_", "SLURM_"))}
-        running = []
-        for name, command, variables in pods:
-            environment = dict(clean, TRIREME_HOST=name, XDG_CACHE_HOME=str(self.folder / "cache"),
-                               **{key: self.here(value) for key, value in variables.items()})
-            running.append(subprocess.Popen(
-                [self.here(word) for word in command], cwd=self.folder, env=environment, text=True,
-                stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT))
-        said = []
-        try:
-            for process in reversed(running):
-                said.append(process.communicate(timeout=seconds)[0])
-        finally:
-            for process in running:
-                process.kill()
-                process.communicate()
+        running = [self.start_pod(*pod) for pod in pods]
+        said = [process.communicate(timeout=seconds)[0] for process in reversed(running)]
         self.assertEqual([process.returncode for process in running], [0] * len(running), "\n---\n".join(said))
 
     def hash_of(self, run):
@@ -116,6 +114,48 @@ class Environments(unittest.TestCase):
         variables["TRIREME_JOB_FIRST_HOST"] = HERE
         self.run_pods([(f"gpt-{index}", container["command"], dict(variables, JOB_COMPLETION_INDEX=str(index)))
                        for index in reversed(range(job["spec"]["completions"]))])
+        self.check_weights()
+
+    def test_elastic_job(self):
+        """Pods of both jobs are killed, and started again as Kubernetes does."""
+        jobs = {one["metadata"]["name"]: one for one in yaml.safe_load_all((FOLDER / "elastic-job.yaml").read_text())
+                if one["kind"] == "Job"}
+        config = self.folder / "gpt.toml"
+        config.write_text(config.read_text().replace("steps = 12", "steps = 1500").replace("every = 4", "every = 500"))
+        (self.folder / "coordinator").mkdir()
+        address = f"{HERE}:{self.port}"
+        pods = {}
+
+        def start(name, index=None):
+            container = container_of(jobs[name]["spec"]["template"])
+            variables = {one["name"]: one.get("value", str(index)) for one in container["env"]}
+            if index is not None:
+                self.assertEqual(variables["TRIREME_COORDINATOR"], "gpt-coordinator:29400")
+                self.assertEqual(variables["TRIREME_SIZE"], str(jobs[name]["spec"]["completions"]))
+                variables["TRIREME_COORDINATOR"] = address
+            command = [address if word == "0.0.0.0:29400" else word for word in container["command"]]
+            pods[name, index] = self.start_pod(f"{name}-{index}", command, variables)
+
+        def steps():
+            events = self.folder / "runs/gpt/events.jsonl"
+            return events.read_text().count('"step"') if events.exists() else 0
+
+        def await_steps(count):
+            end = time.monotonic() + 180
+            while steps() < count:
+                self.assertLess(time.monotonic(), end, f"{steps()} of {count} steps")
+                time.sleep(0.05)
+
+        start("gpt-coordinator")
+        for index in range(jobs["gpt"]["spec"]["completions"]):
+            start("gpt", index)
+        for place in (("gpt-coordinator", None), ("gpt", 2), ("gpt", 0)):
+            await_steps(steps() + 100)
+            pods[place].kill()
+            pods[place].wait()
+            start(*place)
+        said = [pod.communicate(timeout=300)[0] for pod in pods.values()]
+        self.assertEqual([pod.returncode for pod in pods.values()], [0] * len(pods), "\n---\n".join(said))
         self.check_weights()
 
     def test_tfjob(self):

@@ -8,6 +8,7 @@
 #include "trireme/cli/program.h"
 #include "trireme/launch/standing_coordinator.h"
 #include "trireme/net/endpoint.h"
+#include "trireme/observe/machine.h"
 #include "trireme/rendezvous/environment.h"
 #include "trireme/rendezvous/secret.h"
 
@@ -22,6 +23,12 @@ struct CoordinatorArguments {
 
 Duration seconds_of(double seconds) {
   return std::chrono::duration_cast<Duration>(std::chrono::duration<double>(seconds));
+}
+
+// Processes on other hosts cannot connect to "all addresses of this one".
+std::string reached_at(const std::string& host, const std::string& endpoint) {
+  if (host != "0.0.0.0" && host != "::") return endpoint;
+  return observe::host_name() + endpoint.substr(endpoint.rfind(':'));
 }
 
 int coordinator_command(const CoordinatorArguments& arguments) {
@@ -54,11 +61,12 @@ int coordinator_command(const CoordinatorArguments& arguments) {
   options.patience = seconds_of(arguments.patience);
   const int processes = max + arguments.spares;
   options.on_ready = [&](const std::string& endpoint) {
+    const std::string reached = reached_at(listen->host, endpoint);
     std::printf(
         "job %s at %s waits for %d to %d processes. Each has in its environment\n"
         "  TRIREME_COORDINATOR=%s TRIREME_JOB=%s TRIREME_ELASTIC=1\n"
         "  TRIREME_SIZE=%d TRIREME_RANK=0 to %d TRIREME_JOB_SECRET_FILE\n",
-        arguments.job.c_str(), endpoint.c_str(), min, processes, endpoint.c_str(),
+        arguments.job.c_str(), endpoint.c_str(), min, processes, reached.c_str(),
         arguments.job.c_str(), processes, processes - 1);
     std::fflush(stdout);
   };

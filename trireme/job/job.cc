@@ -322,7 +322,7 @@ std::shared_ptr<net::Transport> Job::Impl::connect() {
       .sockets = options.sockets,
       .rate = options.rate};
   if (changes.elastic())
-    connect_options.cancelled = [this] { return changes.await(Duration::zero()); };
+    connect_options.cancelled = [this] { return changes.is_over(); };
   int calls = 0;  // all ranks call in the same order
   const net::Exchange gather = [&](const std::string& mine) {
     return exchange("connect " + std::to_string(calls++), mine);
@@ -352,8 +352,8 @@ void Job::Impl::on_news(const rendezvous::News& news) {
     const bool away = news.kind == Kind::CoordinatorAway;
     if (changes.elastic()) changes.set_away(away);
     if (env.rank == 0)
-      observe::warning(away ? "the coordinator at " + env.coordinator +
-                                  " is gone; the ranks go on and wait for its return"
+      observe::warning(away ? "the coordinator at " + env.coordinator + " " + news.reason +
+                                  "; the ranks go on and wait for its return"
                             : "the coordinator is back");
     return;
   }
@@ -389,7 +389,8 @@ void Job::Impl::on_news(const rendezvous::News& news) {
     if (!lost) lost = error;
   }
   break_world(error);
-  if (changes.elastic()) changes.end();
+  if (changes.elastic())
+    changes.end(news.kind == Kind::CoordinatorLost ? std::move(error) : nullptr);
 }
 
 Job::Job(int, char**, JobOptions options) {

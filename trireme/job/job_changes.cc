@@ -45,7 +45,13 @@ bool JobChanges::await(Duration patience) const {
          is_away())
     waiter_->wait_until([&] { return decided() || !is_away(); }, TimePoint::max());
   std::lock_guard lock(mutex_);
+  if (left_out_) std::rethrow_exception(left_out_);
   return newer() && !ended_;
+}
+
+bool JobChanges::is_over() const {
+  std::lock_guard lock(mutex_);
+  return left_out_ || (newer() && !ended_);
 }
 
 void JobChanges::set_away(bool away) {
@@ -78,10 +84,11 @@ std::exception_ptr JobChanges::reason() const {
   return std::make_exception_ptr(PeerLost(latest_->cause + "; the job regroups"));
 }
 
-void JobChanges::end() {
+void JobChanges::end(std::exception_ptr left_out) {
   {
     std::lock_guard lock(mutex_);
     ended_ = true;
+    left_out_ = std::move(left_out);
   }
   if (waiter_) waiter_->wake();
 }

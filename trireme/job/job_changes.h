@@ -31,7 +31,8 @@ class JobChanges {
   rendezvous::Epoch epoch() const;
   /// The ranks are to finish their step, agree on that in its vote, and then enter the next epoch.
   bool due_at_step_end() const;
-  /// Whether there is a later epoch. Waits for one up to `patience`, unless the job fails.
+  /// Whether there is a later epoch. Waits for one up to `patience`, unless the job fails. Throws what
+  /// has ended the job for this process, if it is no failure of the job.
   bool await(Duration patience) const;
   /// Returns when this process is a rank of a later epoch, whose communicators the Job then has.
   /// Throws PeerLost if the job fails meanwhile. No Communicator of the Job may be in use.
@@ -47,7 +48,7 @@ class JobChanges {
   /// Whether the present epoch has ended in the middle of a step; and the PeerLost that says why.
   bool broken() const;
   std::exception_ptr reason() const;
-  void end();
+  void end(std::exception_ptr left_out = nullptr);
   /// While the coordinator is away nobody can tell of an epoch: await() waits longer.
   void set_away(bool away);
   /// The ranks have agreed to stop, with the exit code 130 or 143; 0: they have not.
@@ -55,6 +56,8 @@ class JobChanges {
   int agreed_stop() const noexcept { return agreed_stop_; }
   /// The job is asked to stop: from now on a process without a place does not wait for one.
   void stop();
+  /// The epoch that this process enters has no future: there is a later one, or none for it.
+  bool is_over() const;
   /// Waits for the next epoch in which this process is a rank; nullopt if the job ends or stops.
   std::optional<rendezvous::Epoch> await_place() const;
   void entered(const rendezvous::Epoch& epoch);
@@ -70,6 +73,7 @@ class JobChanges {
   mutable std::mutex mutex_;
   std::optional<rendezvous::Epoch> latest_, entered_;  // guarded by mutex_
   TimePoint told_{}, entered_told_{};                  // guarded by mutex_
+  std::exception_ptr left_out_;                        // guarded by mutex_
   bool broken_ = false;                                // guarded by mutex_
   bool ended_ = false, stops_ = false, away_ = false;  // guarded by mutex_
 };

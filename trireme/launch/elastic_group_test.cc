@@ -127,6 +127,26 @@ TEST(ElasticGroup, KeepsWholeCopiesOfTheModel) {
   EXPECT_THAT(group.resize(3, kStart).line, HasSubstr("in multiples of 2"));
 }
 
+TEST(ElasticGroup, GoesOnFromAnEpochWithProcessesThatOthersStart) {
+  ElasticGroup group({.min = 2, .max = 3, .spares = 1, .restarts = 1'000'000},
+                     {.number = 7, .members = {0, 2, 3}}, {0, 1, 2, 3});
+  EXPECT_TRUE(group.is_member(3));
+  EXPECT_FALSE(group.joined(1).epoch) << "a spare, as before";
+  const auto decision = group.lost(2, "rank 1 is gone", true, kStart);
+  ASSERT_TRUE(decision.epoch);
+  EXPECT_EQ(decision.epoch->number, 8u);
+  EXPECT_THAT(decision.epoch->members, ElementsAre(0, 1, 3)) << "the spare takes the place";
+}
+
+TEST(ElasticGroup, ANewJobOfProcessesThatOthersStartWaitsForTheFewest) {
+  ElasticGroup group({.min = 2, .max = 3}, rendezvous::Epoch(), {});
+  EXPECT_FALSE(group.joined(2).epoch);
+  const auto decision = group.joined(0);
+  ASSERT_TRUE(decision.epoch);
+  EXPECT_THAT(decision.epoch->members, ElementsAre(0, 2));
+  EXPECT_THAT(group.joined(1).epoch->members, ElementsAre(0, 1, 2));
+}
+
 TEST(ElasticGroup, RefusesNumbersThatContradict) {
   EXPECT_THROW(ElasticGroup({.min = 3, .max = 2}, 2), ConfigError);
   EXPECT_THROW(ElasticGroup({.min = 2, .max = 4}, 1), ConfigError);

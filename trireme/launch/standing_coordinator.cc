@@ -25,8 +25,6 @@ using rendezvous::Epoch;
 using rendezvous::Failure;
 
 constexpr Duration kWatchEvery = std::chrono::milliseconds(100);
-// Processes that live come back to a coordinator that has returned within this time.
-constexpr Duration kReturn = std::chrono::seconds(2);
 // After the last rank's end the others hear of it, and leave, within this time.
 constexpr Duration kFarewell = std::chrono::seconds(5);
 
@@ -114,7 +112,8 @@ StandingCoordinator::~StandingCoordinator() {
 }
 
 std::unique_ptr<rendezvous::Coordinator> StandingCoordinator::make_coordinator() {
-  const auto post = [this](auto task) { waiter_->run(std::move(task)); };
+  // Never at once: some callers hold the coordinator's lock.
+  const auto post = [this](auto task) { waiter_->run_at(waiter_->now(), std::move(task)); };
   return std::make_unique<rendezvous::Coordinator>(rendezvous::CoordinatorOptions{
       .size = elastic_.max + elastic_.spares,
       .address = options_.address,
@@ -229,7 +228,7 @@ void StandingCoordinator::watch() {
     done_ = true;
     return waiter_->wake();
   }
-  if (now - began_ > kReturn) {
+  if (now - began_ > elastic_.silence) {
     const std::vector<int> unreached = coordinator_->unreached();
     for (const int process : std::exchange(awaited_, {}))
       if (std::binary_search(unreached.begin(), unreached.end(), process))

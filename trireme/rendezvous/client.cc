@@ -89,6 +89,8 @@ struct CoordinatorClient::Impl {
     return stopping;
   }
 
+  // Before a call is repeated.
+  void pause() { pauses.wait(kRetryPause); }
   void join();
   void watch_loop(const std::function<void(const News&)>& on_news);
   grpc::Status read_news(const std::function<void(const News&)>& on_news);
@@ -105,6 +107,7 @@ struct CoordinatorClient::Impl {
   Duration returns_within{};  // zero: none comes in the place of a coordinator that is gone
   Duration heartbeat{};       // at most between two; zero: not said
   std::atomic<bool> given_up{false};
+  Event pauses;  // never set
   mutable std::mutex mutex;
   std::shared_ptr<Stub> connected;              // guarded by mutex
   std::optional<grpc::ClientContext> watching;  // guarded by mutex
@@ -147,11 +150,19 @@ void CoordinatorClient::Impl::join() {
   request.set_host(options.host);
   request.set_identity(options.identity);
   wire::JoinReply reply;
-  grpc::ClientContext context;
-  context.set_deadline(after(options.timeout));
-  if (const auto status = stub()->Join(&context, request, &reply); !status.ok()) {
-    raise(status, "join");
+  const TimePoint end = steady_now() + options.timeout;
+  const auto call = [&] {
+    grpc::ClientContext context;
+    context.set_deadline(after(end - steady_now()));
+    return stub()->Join(&context, request, &reply);
+  };
+  grpc::Status status = call();
+  // The process before this one is just being taken for lost.
+  while (status.error_code() == grpc::StatusCode::ALREADY_EXISTS && steady_now() < end) {
+    pause();
+    status = call();
   }
+  if (!status.ok()) raise(status, "join");
   token = reply.token();
   returns_within = std::chrono::milliseconds(reply.returns_within_ms());
   heartbeat = std::chrono::milliseconds(reply.heartbeat_ms());
@@ -180,7 +191,7 @@ std::vector<std::string> CoordinatorClient::exchange(const std::string& key,
   context.set_deadline(after(timeout));
   if (const auto status = impl_->stub()->Exchange(&context, request, &reply); !status.ok()) {
     if (is_disconnection(status) && returns()) {
-      std::this_thread::sleep_for(kRetryPause);
+      impl_->pause();
       impl_->raise({grpc::StatusCode::DEADLINE_EXCEEDED, ""}, "exchange");  // to be repeated
     }
     impl_->raise(status, "exchange");
@@ -241,6 +252,11 @@ grpc::Status CoordinatorClient::Impl::read_news(const std::function<void(const N
         news.kind = News::Kind::Epoch;
         news.epoch = epoch_from(message.epoch());
         break;
+      case wire::News::kStoreAway:
+        news.kind =
+            message.store_away() ? News::Kind::CoordinatorAway : News::Kind::CoordinatorBack;
+        news.reason = "cannot reach its store";
+        break;
       case wire::News::kFinished:
         news.kind = News::Kind::Finished;
         break;
@@ -265,7 +281,7 @@ bool CoordinatorClient::Impl::reconnect() {
     } catch (const RefusedError&) {
       return false;
     } catch (const Error&) {
-      std::this_thread::sleep_for(kRetryPause);
+      pause();
     }
   }
   return false;
@@ -286,7 +302,7 @@ void CoordinatorClient::Impl::watch_loop(const std::function<void(const News&)>&
     }
     // Without an error the coordinator has ended with the job.
     if (end.ok() || returns_within == Duration::zero()) break;
-    on_news({.kind = News::Kind::CoordinatorAway});
+    on_news({.kind = News::Kind::CoordinatorAway, .reason = "is gone"});
     if (!reconnect()) break;
     on_news({.kind = News::Kind::CoordinatorBack});
   }
@@ -405,7 +421,7 @@ void CoordinatorClient::leave(int exit_code) noexcept {
     try {
       impl_->connect(kOneTry);
     } catch (const std::exception&) {
-      std::this_thread::sleep_for(kRetryPause);
+      impl_->pause();
     }
   }
 }

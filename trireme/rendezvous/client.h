@@ -37,7 +37,7 @@ struct News {
     Finished,
     Servers,
     Epoch,
-    CoordinatorAway,  // it is waited for
+    CoordinatorAway,  // it is waited for, or waits for its store; `reason` says which
     CoordinatorBack,
     CoordinatorLost
   } kind = Kind::Failure;
@@ -46,7 +46,7 @@ struct News {
   int left_rank = -1;
   ServerView servers;
   rendezvous::Epoch epoch;
-  std::string reason;  // of CoordinatorLost, if it is known
+  std::string reason;  // of CoordinatorAway; of CoordinatorLost, if it is known
 };
 
 class CoordinatorClient {

@@ -44,8 +44,8 @@ struct CoordinatorOptions {
   std::function<void(int process)> on_joined = {};
   /// Called when a process has left (CoordinatorClient::leave()).
   std::function<void(int process, int exit_code)> on_left = {};
-  /// Called in an elastic job with `lost_with_stream` when a process is gone. Nothing else has
-  /// happened yet. Must not call the coordinator.
+  /// Called in an elastic job with `lost_with_stream` when a process is gone, or another one wants the
+  /// place of one that has not come back. Nothing else has happened yet. Must not call the coordinator.
   std::function<void(int process, const std::string& how)> on_gone = {};
   /// The longest time between a process's heartbeats; zero: as it likes.
   Duration heartbeat = Duration::zero();

@@ -14,12 +14,6 @@ using grpc::StatusCode;
 
 constexpr std::size_t kLongestExchange = 1 << 16;
 
-ServerUnaryReactor* answer(CallbackServerContext* context, const Status& status) {
-  ServerUnaryReactor* reactor = context->DefaultReactor();
-  reactor->Finish(status);
-  return reactor;
-}
-
 const Status kStoreLost(StatusCode::UNAVAILABLE, "the coordinator has lost its store");
 const Status kNoSession(StatusCode::UNAUTHENTICATED, "the call carries no valid session");
 
@@ -51,12 +45,21 @@ grpc::Status Service::check_join(const wire::JoinRequest& request) const {
 
 ServerUnaryReactor* Service::Join(CallbackServerContext* context, const wire::JoinRequest* request,
                                   wire::JoinReply* reply) {
+  return serve(context, [=, this] { return join(*request, *reply); });
+}
+
+Status Service::join(const wire::JoinRequest& request, wire::JoinReply& reply) {
   std::lock_guard lock(mutex_);
-  Status status = check_join(*request);
-  const auto rank = request->rank();
+  Status status = check_join(request);
+  const auto rank = request.rank();
+  if (status.ok() && is_out_of_reach(static_cast<int>(rank))) {
+    options_.on_gone(static_cast<int>(rank),
+                     members_.roles().name_of(static_cast<int>(rank)) + " was started again");
+    return {StatusCode::ALREADY_EXISTS, "it is taken for lost first"};
+  }
   if (status.ok()) {
     const auto refusal =
-        members_.join(static_cast<int>(rank), request->host(), request->identity(), steady_now());
+        members_.join(static_cast<int>(rank), request.host(), request.identity(), steady_now());
     if (refusal) status = Status(StatusCode::FAILED_PRECONDITION, *refusal);
   }
   if (!status.ok()) {
@@ -65,20 +68,25 @@ ServerUnaryReactor* Service::Join(CallbackServerContext* context, const wire::Jo
     const bool second =
         known && elastic() && members_.phase(static_cast<int>(rank)) != Phase::Absent;
     if (known && !second) {
-      record({static_cast<int>(rank), request->host(), -1, "join",
-              members_.roles().name_of(static_cast<int>(rank)) + " on host " + request->host() +
+      record({static_cast<int>(rank), request.host(), -1, "join",
+              members_.roles().name_of(static_cast<int>(rank)) + " on host " + request.host() +
                   " was refused: " + status.error_message() +
                   ". Start every rank from the same build, with the same configuration.",
               static_cast<int>(ExitCode::Refused)});
     }
-    return answer(context, status);
+    return status;
   }
   tokens_[rank] = random_bytes(kSecretBytes);
-  reply->set_token(tokens_[rank]);
-  reply->set_returns_within_ms(milliseconds(options_.returns_within));
-  reply->set_heartbeat_ms(milliseconds(options_.heartbeat));
-  if (!save()) return answer(context, kStoreLost);
-  return answer(context, Status::OK);
+  reply.set_token(tokens_[rank]);
+  reply.set_returns_within_ms(milliseconds(options_.returns_within));
+  reply.set_heartbeat_ms(milliseconds(options_.heartbeat));
+  return save() ? Status::OK : kStoreLost;
+}
+
+// One that has not come back since a coordinator returned; its place may have a new process already.
+bool Service::is_out_of_reach(int process) const {
+  return elastic() && options_.on_gone && members_.phase(process) == Phase::Joined &&
+         !reaches(process);
 }
 
 std::optional<Group> Service::group_of(const wire::ExchangeRequest& request) const {
@@ -101,38 +109,42 @@ std::optional<Group> Service::group_of(const wire::ExchangeRequest& request) con
 ServerUnaryReactor* Service::Exchange(CallbackServerContext* context,
                                       const wire::ExchangeRequest* request,
                                       wire::ExchangeReply* reply) {
+  ServerUnaryReactor* reactor = context->DefaultReactor();
+  worker_.post([=, this] { exchange(*request, reactor, reply); });
+  return reactor;
+}
+
+void Service::exchange(const wire::ExchangeRequest& request, ServerUnaryReactor* reactor,
+                       wire::ExchangeReply* reply) {
   std::lock_guard lock(mutex_);
-  const int rank = rank_of(request->session());
-  if (rank < 0) return answer(context, kNoSession);
-  if (request->value().size() > kLongestExchange || request->key().size() > 256) {
-    return answer(context, Status(StatusCode::INVALID_ARGUMENT, "too long"));
-  }
-  const std::optional<Group> group = group_of(*request);
-  if (!group) return answer(context, Status(StatusCode::INVALID_ARGUMENT, "no such group"));
-  if (!group->has(rank)) return answer(context, Status(StatusCode::INVALID_ARGUMENT, "not in it"));
-  if (request->members_size() > 0 && request->epoch() != epoch_.number)
-    return answer(context, Status(StatusCode::ABORTED, "the ranks have changed: " + epoch_.cause));
-  if (const auto done = answered_.find({request->key(), group->members}); done != answered_.end()) {
+  const auto refuse = [&](StatusCode code, const std::string& why) {
+    reactor->Finish({code, why});
+  };
+  const int rank = rank_of(request.session());
+  if (rank < 0) return reactor->Finish(kNoSession);
+  if (request.value().size() > kLongestExchange || request.key().size() > 256)
+    return refuse(StatusCode::INVALID_ARGUMENT, "too long");
+  const std::optional<Group> group = group_of(request);
+  if (!group) return refuse(StatusCode::INVALID_ARGUMENT, "no such group");
+  if (!group->has(rank)) return refuse(StatusCode::INVALID_ARGUMENT, "not in it");
+  if (request.members_size() > 0 && request.epoch() != epoch_.number)
+    return refuse(StatusCode::ABORTED, "the ranks have changed: " + epoch_.cause);
+  if (const auto done = answered_.find({request.key(), group->members}); done != answered_.end()) {
     for (const std::string& value : done->second) reply->add_values(value);
-    return answer(context, Status::OK);
+    return reactor->Finish(Status::OK);
   }
-  const auto entry = exchanges_.try_emplace({request->key(), group->members}).first;
+  const auto entry = exchanges_.try_emplace({request.key(), group->members}).first;
   PendingExchange& pending = entry->second;
   pending.group = *group;
-  pending.values[rank] = request->value();
-  ServerUnaryReactor* reactor = context->DefaultReactor();
+  pending.values[rank] = request.value();
   // The rank repeats a call whose deadline has passed; nobody reads the earlier answer.
   if (const auto old = pending.waiting.find(rank); old != pending.waiting.end()) {
     old->second.first->Finish(Status::CANCELLED);
   }
   pending.waiting[rank] = {reactor, reply};
-  if (pending.values.size() < group->members.size()) {
-    if (!broken_.empty()) fail_exchanges(broken_);
-    if (awaits_ended_evaluator(pending)) pending.fail("the evaluator has ended");
-    return reactor;
-  }
-  finish_exchange(entry);
-  return reactor;
+  if (pending.values.size() == group->members.size()) return finish_exchange(entry);
+  if (!broken_.empty()) fail_exchanges(broken_);
+  if (awaits_ended_evaluator(pending)) pending.fail("the evaluator has ended");
 }
 
 void Service::finish_exchange(Exchanges::iterator entry) {
@@ -169,35 +181,35 @@ void Service::fail_exchanges(const std::string& why) {
 ServerUnaryReactor* Service::Heartbeat(CallbackServerContext* context,
                                        const wire::HeartbeatRequest* request,
                                        wire::HeartbeatReply* reply) {
-  std::lock_guard lock(mutex_);
-  const int rank = rank_of(request->session());
-  if (rank < 0) return answer(context, kNoSession);
-  const TimePoint now = steady_now();
-  members_.beat(rank, activity_from(request->activity()), now);
-  fill(members_.table(now), *reply);
-  return answer(context, Status::OK);
+  return serve(context, [=, this] {
+    std::lock_guard lock(mutex_);
+    const int rank = rank_of(request->session());
+    if (rank < 0) return kNoSession;
+    const TimePoint now = steady_now();
+    members_.beat(rank, activity_from(request->activity()), now);
+    fill(members_.table(now), *reply);
+    return Status::OK;
+  });
 }
 
 grpc::ServerWriteReactor<wire::News>* Service::Watch(CallbackServerContext*,
                                                      const wire::WatchRequest* request) {
-  std::optional<int> joined;  // in an elastic job
-  Watcher* const watcher = [&] {
-    std::lock_guard lock(mutex_);
-    return begin_watch(*request, joined);
-  }();
-  if (joined && options_.on_joined) options_.on_joined(*joined);
+  auto* watcher = new Watcher(worker_, mutex_);  // deletes itself
+  worker_.post([=, this, asked = *request] {
+    const std::optional<int> joined = begin_watch(watcher, asked);
+    if (joined && options_.on_joined) options_.on_joined(*joined);
+  });
   return watcher;
 }
 
-Watcher* Service::begin_watch(const wire::WatchRequest& request, std::optional<int>& joined) {
+std::optional<int> Service::begin_watch(Watcher* watcher, const wire::WatchRequest& request) {
+  std::lock_guard lock(mutex_);
   const int rank = rank_of(request.session());
-  auto* watcher = new Watcher(mutex_, watchers_, rank, [this, rank, stream = request.stream()] {
-    on_stream_end(rank, stream);
-  });  // deletes itself
-  watchers_.insert(watcher);
+  watcher->open(rank, watchers_,
+                [this, rank, stream = request.stream()] { on_stream_end(rank, stream); });
   if (rank < 0) {
     watcher->finish(kNoSession);
-    return watcher;
+    return std::nullopt;
   }
   watches_[rank] = request.stream() >= next_stream_[rank];
   latest_stream_[rank] = request.stream();
@@ -216,7 +228,6 @@ Watcher* Service::begin_watch(const wire::WatchRequest& request, std::optional<i
   if (elastic()) {
     fill(epoch_, *news.mutable_epoch());
     watcher->push(news);
-    joined = rank;
   }
   if (options_.servers > 0) {
     news.set_server_view(servers_.view().to_text());
@@ -226,17 +237,19 @@ Watcher* Service::begin_watch(const wire::WatchRequest& request, std::optional<i
     fill(*members_.first_failure(), *news.mutable_failure());
     watcher->push(news);
   }
-  return watcher;
+  return elastic() ? std::optional(rank) : std::nullopt;
 }
 
 ServerUnaryReactor* Service::StopWatching(CallbackServerContext* context,
                                           const wire::WatchRequest* request, wire::Empty*) {
-  std::lock_guard lock(mutex_);
-  const int rank = rank_of(request->session());
-  if (rank < 0) return answer(context, kNoSession);
-  watches_[rank] = false;
-  next_stream_[rank] = request->stream() + 1;  // its Watch may still arrive
-  return answer(context, Status::OK);
+  return serve(context, [=, this] {
+    std::lock_guard lock(mutex_);
+    const int rank = rank_of(request->session());
+    if (rank < 0) return kNoSession;
+    watches_[rank] = false;
+    next_stream_[rank] = request->stream() + 1;  // its Watch may still arrive
+    return Status::OK;
+  });
 }
 
 // The end of a process closes its connections, on any host.
@@ -266,35 +279,43 @@ void Service::on_stream_end(int rank, std::uint32_t stream) {
 
 ServerUnaryReactor* Service::ReportFailure(CallbackServerContext* context,
                                            const wire::FailureReport* request, wire::Empty*) {
+  return serve(context, [=, this] { return report(*request); });
+}
+
+Status Service::report(const wire::FailureReport& request) {
   Failure failure;
   {
     std::lock_guard lock(mutex_);
-    const int rank = rank_of(request->session());
-    if (rank < 0) return answer(context, kNoSession);
+    const int rank = rank_of(request.session());
+    if (rank < 0) return kNoSession;
     // The launcher prints such a failure when the process has ended.
-    failure = failure_from(request->failure());
+    failure = failure_from(request.failure());
     if (members_.roles().role_of(rank) == Role::Evaluator ||
         (failure.secondary() && can_lose(rank)) || !matters(rank))
-      return answer(context, Status::OK);
+      return Status::OK;
     failure.rank = rank;
     record(failure);
   }
   if (options_.on_failure) options_.on_failure(failure);
-  return answer(context, Status::OK);
+  return Status::OK;
 }
 
 ServerUnaryReactor* Service::Leave(CallbackServerContext* context,
                                    const wire::LeaveRequest* request, wire::Empty*) {
+  return serve(context, [=, this] { return leave(*request); });
+}
+
+Status Service::leave(const wire::LeaveRequest& request) {
   int rank = -1;
   {
     std::lock_guard lock(mutex_);
-    rank = rank_of(request->session());
-    if (rank < 0) return answer(context, kNoSession);
+    rank = rank_of(request.session());
+    if (rank < 0) return kNoSession;
     members_.leave(rank);
     gone(rank, members_.roles().name_of(rank) + " has left the job");
   }
-  if (options_.on_left) options_.on_left(rank, request->exit_code());
-  return answer(context, Status::OK);
+  if (options_.on_left) options_.on_left(rank, request.exit_code());
+  return Status::OK;
 }
 
 // Fails only those exchanges to which the rank has not yet given its value.
@@ -352,7 +373,7 @@ void Service::forget(int process) {
   members_.forget(process);
   tokens_[process].clear();
   for (Watcher* watcher : watchers_)
-    if (watcher->process == process) watcher->finish(kNoSession);
+    if (watcher->process() == process) watcher->finish(kNoSession);
 }
 
 void Service::tell_all(const wire::News& news) {

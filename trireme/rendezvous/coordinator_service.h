@@ -1,4 +1,6 @@
-// The coordinator's gRPC service: one method per call of coordinator.proto, one lock for all state.
+// The coordinator's gRPC service: one method per call of coordinator.proto, which a thread of the
+// service serves one after the other, and one lock for all state. gRPC's own threads must not wait for
+// a store: connections, also that to etcd, may need the thread that waits.
 // Only for .cc files of rendezvous (gRPC's headers cost 2.7 s per file).
 #pragma once
 
@@ -13,6 +15,7 @@
 #include <utility>
 #include <vector>
 
+#include "trireme/base/work_thread.h"
 #include "trireme/rendezvous/coordinator.grpc.pb.h"
 #include "trireme/rendezvous/coordinator.h"
 #include "trireme/rendezvous/secret.h"
@@ -94,7 +97,7 @@ class Service final : public wire::Coordinator::CallbackService {
   bool finished() const { return finished_; }
   bool reaches(int process) const {
     return std::any_of(watchers_.begin(), watchers_.end(),
-                       [&](const Watcher* one) { return one->process == process; });
+                       [&](const Watcher* one) { return one->process() == process; });
   }
   void clear_store();
 
@@ -103,9 +106,23 @@ class Service final : public wire::Coordinator::CallbackService {
   Membership members_;
 
  private:
+  /// Answers the call with what the function returns, on the service's thread.
+  template <class F>
+  grpc::ServerUnaryReactor* serve(grpc::CallbackServerContext* context, F answer) {
+    grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
+    worker_.post([reactor, answer] { reactor->Finish(answer()); });
+    return reactor;
+  }
+  grpc::Status join(const wire::JoinRequest& request, wire::JoinReply& reply);
+  void exchange(const wire::ExchangeRequest& request, grpc::ServerUnaryReactor* reactor,
+                wire::ExchangeReply* reply);
+  grpc::Status report(const wire::FailureReport& request);
+  grpc::Status leave(const wire::LeaveRequest& request);
+  grpc::Status tell_of_servers(const wire::ServerNews& request, wire::ServerViewReply& reply);
   // The rank that `session` authenticates, or -1.
   int rank_of(const wire::Session& session) const;
   grpc::Status check_join(const wire::JoinRequest& request) const;
+  bool is_out_of_reach(int process) const;
   std::optional<Group> group_of(const wire::ExchangeRequest& request) const;
   bool elastic() const { return options_.elastic.has_value(); }
   /// Whether the job depends on the process: an elastic one does not on those that wait for a place.
@@ -119,14 +136,15 @@ class Service final : public wire::Coordinator::CallbackService {
   /// has failed for good; then nobody is told.
   bool save();
   std::string state_text() const;
+  void tell_store_away(bool away);
   bool may_tell(int process, wire::ServerNews::WhatCase what) const;
   std::optional<int> taken_for_dead(const wire::ServerProcess& process);
   void tell_server_view(std::uint64_t before);
   /// Whether the others can go on without the process.
   bool can_lose(int process) const;
   bool awaits_ended_evaluator(const PendingExchange& pending) const;
-  /// Sets `joined` to the process, in an elastic job, whose watch it is.
-  Watcher* begin_watch(const wire::WatchRequest& request, std::optional<int>& joined);
+  /// Returns the process, in an elastic job, whose watch it is.
+  std::optional<int> begin_watch(Watcher* watcher, const wire::WatchRequest& request);
   void on_stream_end(int rank, std::uint32_t stream);
 
   std::vector<std::string> tokens_;
@@ -145,6 +163,7 @@ class Service final : public wire::Coordinator::CallbackService {
   bool finished_ = false;
   bool announced_ = false;
   bool store_lost_ = false, store_cleared_ = false;
+  WorkThread worker_;  // ends first
 };
 
 }  // namespace trireme::inline v0::rendezvous

@@ -18,7 +18,12 @@ class EtcdStore final : public StateStore {
   EtcdStore(std::string address, const std::string& endpoint, std::string key, Duration timeout)
       : address_(std::move(address)), key_(std::move(key)), timeout_(timeout) {
     require_room_for_grpc();
-    channel_ = grpc::CreateChannel(endpoint, grpc::InsecureChannelCredentials());
+    grpc::ChannelArguments arguments;
+    // The pause between tries to connect would grow to two minutes.
+    arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 200);
+    arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, 200);
+    arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 500);
+    channel_ = grpc::CreateCustomChannel(endpoint, grpc::InsecureChannelCredentials(), arguments);
     stub_ = etcd::KV::NewStub(channel_);
   }
 

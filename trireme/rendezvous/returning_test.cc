@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <atomic>
-#include <condition_variable>
 #include <filesystem>
 #include <functional>
 #include <mutex>
@@ -74,22 +73,22 @@ class Process {
     client.watch([this](const News& one) {
       std::lock_guard lock(mutex_);
       news_.push_back(one);
-      arrived_.notify_all();
     });
   }
   ~Process() { client.stop_watching(); }
 
   // Waits for the `count`-th news of the kind.
   News await(News::Kind kind, int count = 1) {
-    std::unique_lock lock(mutex_);
-    std::optional<News> found;
-    EXPECT_TRUE(arrived_.wait_for(lock, seconds(30), [&] {
+    Event pauses;  // never set
+    for (const TimePoint end = steady_now() + seconds(30); steady_now() < end;
+         pauses.wait(milliseconds(2))) {
+      std::lock_guard lock(mutex_);
       int seen = 0;
       for (const News& one : news_)
-        if (one.kind == kind && ++seen == count) found = one;
-      return found.has_value();
-    })) << "the news did not come";
-    return found.value_or(News());
+        if (one.kind == kind && ++seen == count) return one;
+    }
+    ADD_FAILURE() << "the news did not come";
+    return {};
   }
   bool has(News::Kind kind) {
     std::lock_guard lock(mutex_);
@@ -102,7 +101,6 @@ class Process {
  private:
   std::mutex mutex_;
   std::vector<News> news_;
-  std::condition_variable arrived_;
 };
 
 TEST(ReturningCoordinator, KnowsItsProcessesAndTheirEpoch) {
@@ -123,6 +121,7 @@ TEST(ReturningCoordinator, KnowsItsProcessesAndTheirEpoch) {
   zero.await(News::Kind::CoordinatorBack);
   one.await(News::Kind::CoordinatorBack);
   EXPECT_EQ(zero.await(News::Kind::Epoch, 3).epoch, second.epoch());
+  one.await(News::Kind::Epoch, 3);
   EXPECT_EQ(second.epoch().number, 1u);
   EXPECT_THAT(second.unreached(), ElementsAre());
   second.regroup({.number = 2, .members = {0}, .cause = "next"});
@@ -173,6 +172,30 @@ TEST(ReturningCoordinator, RefusesAProcessThatItHasGivenUp) {
   zero.await(News::Kind::CoordinatorBack);
 }
 
+TEST(ReturningCoordinator, GivesThePlaceOfOneThatHasNotComeBackToANewProcess) {
+  const auto store = std::make_shared<MemoryStore>();
+  auto first = std::make_unique<Coordinator>(options_for(store));
+  { Process zero(*first, 0); }  // killed when the coordinator is
+  const std::uint16_t port = port_of(*first);
+  first.reset();
+
+  auto options = options_for(store, port);
+  std::thread forgets;
+  std::string how;
+  std::unique_ptr<Coordinator> second;
+  options.on_gone = [&](int process, const std::string& said) {
+    if (!how.empty()) return;
+    how = said;
+    forgets = std::thread([&, process] { second->forget(process); });
+  };
+  second = std::make_unique<Coordinator>(std::move(options));
+  EXPECT_THAT(second->unreached(), ElementsAre(0));
+  Process again(*second, 0);
+  forgets.join();
+  EXPECT_THAT(how, HasSubstr("was started again"));
+  EXPECT_THAT(second->unreached(), ElementsAre());
+}
+
 TEST(ReturningCoordinator, ThatHasEndedWithItsJobIsNotWaitedFor) {
   const auto store = std::make_shared<MemoryStore>();
   Coordinator first(options_for(store));
@@ -217,6 +240,8 @@ TEST(ReturningCoordinator, TellsNobodyWhatIsNotInItsStore) {
   zero.await(News::Kind::Epoch);
   store->failing = 2;  // then it is back
   coordinator.regroup({.number = 1, .members = {0}, .cause = "begin"});
+  EXPECT_THAT(zero.await(News::Kind::CoordinatorAway).reason, HasSubstr("cannot reach its store"));
+  zero.await(News::Kind::CoordinatorBack);
   EXPECT_EQ(zero.await(News::Kind::Epoch, 2).epoch.number, 1u);
   EXPECT_EQ(store->failing, 0);
 }

@@ -1,8 +1,7 @@
 // What a coordinator has in its store (SavedState in coordinator.proto), after a proof that it comes
 // from a coordinator that knows the job's secret.
-#include <thread>
-
 #include "trireme/base/error.h"
+#include "trireme/base/event.h"
 #include "trireme/observe/log.h"
 #include "trireme/rendezvous/coordinator_service.h"
 
@@ -78,6 +77,12 @@ void Service::clear_store() {
   store_cleared_ = true;
 }
 
+void Service::tell_store_away(bool away) {
+  wire::News news;
+  news.set_store_away(away);
+  tell_all(news);
+}
+
 // Under the lock: nothing else happens before the change is durable.
 bool Service::save() {
   if (!options_.store) return true;
@@ -85,19 +90,23 @@ bool Service::save() {
   const TimePoint start = steady_now();
   Duration pause = kFirstPause;
   try {
-    for (const std::string text = state_text();; std::this_thread::sleep_for(pause)) {
+    Event pauses;  // never set
+    for (const std::string text = state_text();; pauses.wait(pause)) {
       try {
         options_.store->save(text);
         break;
       } catch (const ResourceError& error) {
         if (steady_now() - start > options_.store_patience) throw;
-        if (pause == kFirstPause)
+        if (pause == kFirstPause) {
           observe::warning(error.message() +
                            ". The training goes on, and its ranks cannot change "
                            "until the store is back.");
+          tell_store_away(true);
+        }
         pause = std::min(2 * pause, kLongestPause);
       }
     }
+    if (pause > kFirstPause) tell_store_away(false);
   } catch (...) {
     store_lost_ = true;
     if (options_.on_store_lost) options_.on_store_lost(std::current_exception());

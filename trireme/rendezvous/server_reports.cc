@@ -13,40 +13,41 @@ bool Service::may_tell(int process, wire::ServerNews::WhatCase what) const {
 grpc::ServerUnaryReactor* Service::TellOfServers(grpc::CallbackServerContext* context,
                                                  const wire::ServerNews* request,
                                                  wire::ServerViewReply* reply) {
-  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
+  return serve(context, [=, this] { return tell_of_servers(*request, *reply); });
+}
+
+grpc::Status Service::tell_of_servers(const wire::ServerNews& request,
+                                      wire::ServerViewReply& reply) {
   std::optional<int> dead;
   bool copied = false;
   {
     std::lock_guard lock(mutex_);
-    const int process = rank_of(request->session());
-    const auto what = request->what_case();
-    if (process < 0 || !may_tell(process, what)) {
-      reactor->Finish({grpc::StatusCode::UNAUTHENTICATED, "the caller may not say that"});
-      return reactor;
-    }
+    const int process = rank_of(request.session());
+    const auto what = request.what_case();
+    if (process < 0 || !may_tell(process, what))
+      return {grpc::StatusCode::UNAUTHENTICATED, "the caller may not say that"};
     const int server = process - members_.roles().first(Role::Server);
     const std::uint64_t before = servers_.view().number;
     if (what == wire::ServerNews::kListensAt) {
-      reply->set_incarnation(servers_.up(server, request->listens_at()));
+      reply.set_incarnation(servers_.up(server, request.listens_at()));
     } else if (what == wire::ServerNews::kCopy) {
-      const wire::NewCopy& copy = request->copy();
+      const wire::NewCopy& copy = request.copy();
       servers_.has_copy(static_cast<int>(copy.shard()), copy.term(), server,
                         static_cast<int>(copy.at().server()), copy.at().incarnation());
     } else if (what == wire::ServerNews::kUnreachable) {
-      dead = taken_for_dead(request->unreachable());
+      dead = taken_for_dead(request.unreachable());
     } else if (what == wire::ServerNews::kAlone) {
       alone_.insert(process);
     }
     copied = what == wire::ServerNews::kCopy && servers_.view().number != before;
     tell_server_view(before);
-    reply->set_view(servers_.view().to_text());
+    reply.set_view(servers_.view().to_text());
   }
   if (dead && options_.on_server_lost) options_.on_server_lost(*dead);
   if (copied && options_.on_new_copy)
-    options_.on_new_copy(static_cast<int>(request->copy().shard()),
-                         static_cast<int>(request->copy().at().server()));
-  reactor->Finish(grpc::Status::OK);
-  return reactor;
+    options_.on_new_copy(static_cast<int>(request.copy().shard()),
+                         static_cast<int>(request.copy().at().server()));
+  return grpc::Status::OK;
 }
 
 // A server that others cannot reach is no server any more, whatever it does.

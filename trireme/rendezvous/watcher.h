@@ -1,8 +1,8 @@
 // Watcher: the coordinator's side of one rank's news stream.
 //
-// Call its methods under the lock of the service that owns it; gRPC's reactions take that lock
-// themselves. Deletes itself when gRPC is done with it. Only for .cc files of launch. `on_end` is
-// called under the lock when the rank has cancelled the stream or its connection is gone.
+// Everything happens on the service's thread and under its lock, gRPC's reactions, too. Deletes itself
+// when gRPC is done with it. Only for .cc files of rendezvous. `on_end` is called when the rank has
+// cancelled the stream or its connection is gone.
 #pragma once
 
 #include <grpcpp/grpcpp.h>
@@ -13,6 +13,7 @@
 #include <set>
 #include <utility>
 
+#include "trireme/base/work_thread.h"
 #include "trireme/rendezvous/coordinator.grpc.pb.h"
 #include "trireme/rendezvous/wire_convert.h"
 
@@ -20,10 +21,16 @@ namespace trireme::inline v0::rendezvous {
 
 class Watcher final : public grpc::ServerWriteReactor<wire::News> {
  public:
-  Watcher(std::mutex& mutex, std::set<Watcher*>& all, int process, std::function<void()> on_end)
-      : process(process), mutex_(mutex), all_(all), on_end_(std::move(on_end)) {}
+  Watcher(WorkThread& worker, std::mutex& mutex) : worker_(worker), mutex_(mutex) {}
 
-  const int process;
+  /// Before anything else. `all` has the watcher until it ends.
+  void open(int rank, std::set<Watcher*>& all, std::function<void()> on_end) {
+    process_ = rank;
+    all_ = &all;
+    on_end_ = std::move(on_end);
+    all.insert(this);
+  }
+  int process() const noexcept { return process_; }
 
   void push(wire::News news) {
     queue_.push_back(std::move(news));
@@ -35,28 +42,36 @@ class Watcher final : public grpc::ServerWriteReactor<wire::News> {
     if (!writing_ && !finished_) finish_now();
   }
   void OnWriteDone(bool ok) override {
-    std::lock_guard lock(mutex_);
-    writing_ = false;
-    queue_.pop_front();
-    if (finished_) return;
-    if (!ok || (closing_ && queue_.empty())) return finish_now();
-    if (!queue_.empty()) write();
+    react([this, ok] {
+      writing_ = false;
+      queue_.pop_front();
+      if (finished_) return;
+      if (!ok || (closing_ && queue_.empty())) return finish_now();
+      if (!queue_.empty()) write();
+    });
   }
   void OnCancel() override {
-    std::lock_guard lock(mutex_);
-    queue_.resize(writing_ ? 1 : 0);
-    finish(grpc::Status::CANCELLED);
-    on_end_();
+    react([this] {
+      queue_.resize(writing_ ? 1 : 0);
+      finish(grpc::Status::CANCELLED);
+      on_end_();
+    });
   }
   void OnDone() override {
-    {
-      std::lock_guard lock(mutex_);
-      all_.erase(this);
-    }
-    delete this;
+    react([this] {
+      all_->erase(this);
+      delete this;
+    });
   }
 
  private:
+  template <class F>
+  void react(F reaction) {
+    worker_.post([&mutex = mutex_, reaction] {
+      std::lock_guard lock(mutex);
+      reaction();
+    });
+  }
   void write() {
     writing_ = true;
     StartWrite(&queue_.front());
@@ -66,9 +81,11 @@ class Watcher final : public grpc::ServerWriteReactor<wire::News> {
     Finish(status_);
   }
 
+  WorkThread& worker_;
   std::mutex& mutex_;
-  std::set<Watcher*>& all_;
-  const std::function<void()> on_end_;
+  int process_ = -1;
+  std::set<Watcher*>* all_ = nullptr;
+  std::function<void()> on_end_;
   std::deque<wire::News> queue_;  // the front is being written
   bool writing_ = false, closing_ = false, finished_ = false;
   grpc::Status status_;

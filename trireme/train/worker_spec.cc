@@ -7,6 +7,14 @@
 
 namespace trireme::inline v0::train {
 
+WorkerSpec WorkerSpec::elsewhere() const {
+  WorkerSpec spec = *this;
+  spec.corpus = spec.lock = -1;
+  spec.began = -1;
+  spec.terminal = false;
+  return spec;
+}
+
 std::string WorkerSpec::to_text() const {
   std::ostringstream out;
   out << resume << ' ' << validates << ' ' << trial << ' ' << json << ' ' << terminal << ' '

@@ -29,6 +29,8 @@ struct WorkerSpec {
   /// the command was started on another host; from_text() takes the present.
   std::int64_t began = 0;
 
+  /// For a process on any host: without descriptors, times and the terminal of this one.
+  WorkerSpec elsewhere() const;
   std::string to_text() const;
   static WorkerSpec from_text(const std::string& text);
 };

@@ -3,10 +3,7 @@
 #include <unistd.h>
 
 #include <filesystem>
-#include <fstream>
-#include <iterator>
 #include <string>
-#include <thread>
 #include <utility>
 
 #include "trireme/base/error.h"
@@ -28,14 +25,6 @@ constexpr int kMostRollBacks = 3;
 
 std::string variable_of(const train::WorkerSpec& spec) {
   return std::string(kWorkerVariable) + "=" + spec.to_text();
-}
-
-// Descriptors, times and the terminal are of this host.
-train::WorkerSpec spec_elsewhere(train::WorkerSpec spec) {
-  spec.corpus = spec.lock = -1;
-  spec.began = -1;
-  spec.terminal = false;
-  return spec;
 }
 
 // A process was killed or lost its peers; the others' state is not that of a step any more.
@@ -62,7 +51,7 @@ launch::Again roll_back(const launch::LaunchOptions& options, const train::Worke
     resumed.resume = true;
     launch::LaunchOptions next = options;
     next.environment = {variable_of(resumed)};
-    next.elsewhere.environment = {variable_of(spec_elsewhere(resumed))};
+    next.elsewhere.environment = {variable_of(resumed.elsewhere())};
     return next;
   };
 }
@@ -91,7 +80,7 @@ int start_ranks(const plan::Job& job, const launch::HostOptions& hosts,
   options.command = {own_program(), "train", spec.folder};
   options.environment.push_back(variable_of(spec));
   options.elsewhere = hosts;
-  options.elsewhere.environment.push_back(variable_of(spec_elsewhere(spec)));
+  options.elsewhere.environment.push_back(variable_of(spec.elsewhere()));
   options.elsewhere.shared_file = train::RunFolder(spec.folder).config();
   for (const int descriptor : {spec.corpus, spec.lock})
     if (descriptor >= 0) options.inherit.push_back(descriptor);
@@ -120,39 +109,6 @@ int run_under_launcher(const rendezvous::RankEnvironment& place, int argc, char*
   if (place.process() == 0) told = spec;
   const auto run = place.role == Role::Server ? train::run_server : train::run_training;
   return [&]() noexcept { return run(argc, argv, told); }();
-}
-
-std::optional<rendezvous::RankEnvironment> under_coordinator() {
-  rendezvous::RankEnvironment place = rendezvous::resolve_environment();
-  if (!place.elastic || !place.launcher.empty()) return std::nullopt;
-  place.launcher = "the coordinator's job";
-  return place;
-}
-
-int run_under_coordinator(int argc, char** argv, const train::WorkerSpec& spec) {
-  train::WorkerSpec told = spec_elsewhere(spec);
-  told.resume = true;  // where there is a checkpoint: the job may be one that is started again
-  train::write_whole(train::RunFolder(spec.folder).worker_spec(), told.to_text());
-  told = spec;
-  told.resume = true;
-  return [&]() noexcept { return train::run_training(argc, argv, told); }();
-}
-
-int follow_under_coordinator(int argc, char** argv, const std::string& folder) {
-  const std::string path = train::RunFolder(folder).worker_spec();
-  const TimePoint end = steady_now() + JobOptions().timeout_user_code;
-  std::string text;
-  for (bool told = false;; std::this_thread::sleep_for(std::chrono::milliseconds(100))) {
-    if (std::ifstream file(path); file) text.assign(std::istreambuf_iterator<char>(file), {});
-    if (!text.empty()) break;
-    if (!std::exchange(told, true)) launch::say("waits for process 0, which prepares " + folder);
-    if (steady_now() > end)
-      throw TimeoutError(
-          "process 0 has not prepared " + folder,
-          {.operation = "train", .advice = "Start it, and put the run on a disk that all share."});
-  }
-  const auto spec = train::WorkerSpec::from_text(text);
-  return [&]() noexcept { return train::run_training(argc, argv, spec); }();
 }
 
 int evaluate_under_launcher(int argc, char** argv, const std::string& folder) {

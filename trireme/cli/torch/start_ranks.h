@@ -28,13 +28,6 @@ std::optional<rendezvous::RankEnvironment> under_launcher();
 int run_under_launcher(const rendezvous::RankEnvironment& place, int argc, char** argv,
                        const train::WorkerSpec& spec);
 
-/// This process's place in an elastic job whose processes others start (`trireme coordinator`).
-std::optional<rendezvous::RankEnvironment> under_coordinator();
-/// Becomes a process of that job: process 0 with its `spec`, which it leaves in the run's folder; the
-/// others wait for that. The folder is on a disk that all share.
-int run_under_coordinator(int argc, char** argv, const train::WorkerSpec& spec);
-int follow_under_coordinator(int argc, char** argv, const std::string& folder);
-
 /// Becomes the evaluator of the launcher's job, whose run lies in `folder`.
 int evaluate_under_launcher(int argc, char** argv, const std::string& folder);
 

@@ -15,6 +15,7 @@
 #include "trireme/cli/host_options.h"
 #include "trireme/cli/opening.h"
 #include "trireme/cli/program.h"
+#include "trireme/cli/torch/coordinated.h"
 #include "trireme/cli/torch/fit/fit.h"
 #include "trireme/cli/torch/start_ranks.h"
 #include "trireme/cli/torch/training_job.h"
@@ -292,6 +293,24 @@ std::shared_ptr<void> hold_checkpoints(const TrainingJob& job, const TrainOption
   return held;
 }
 
+void obey_launcher(TrainOptions& options, const rendezvous::RankEnvironment& launcher) {
+  check_ranks(options.job, launcher);
+  options.job.ranks = launcher.roles().workers;
+  options.job.ranks_here = launcher.local_size;
+  if (launcher.servers > 0) options.job.servers = launcher.servers;
+}
+
+void obey_coordinator(TrainOptions& options, const rendezvous::RankEnvironment& place) {
+  if (options.out.empty())
+    throw ConfigError("the processes of a coordinator do not know the run's folder",
+                      {.operation = "train", .advice = "Name it by --out, in all processes."});
+  check_ranks(options.job, place);
+  options.job.ranks = place.size;
+  options.resume = "auto";
+  // The keys elastic.* may say nothing: the coordinator knows them.
+  if (options.job.restarts < 0) options.job.restarts = 1;
+}
+
 int train_command(TrainOptions options, const Program& program) {
   if (options.help_config) {
     std::fputs(train::training_help().c_str(), stdout);
@@ -302,10 +321,7 @@ int train_command(TrainOptions options, const Program& program) {
   const auto launcher = under_launcher();
   const launch::HostOptions hosts = take_hosts(options);
   if (launcher) {
-    check_ranks(options.job, *launcher);
-    options.job.ranks = launcher->roles().workers;
-    options.job.ranks_here = launcher->local_size;
-    if (launcher->servers > 0) options.job.servers = launcher->servers;
+    obey_launcher(options, *launcher);
     if (launcher->role == Role::Evaluator)
       return evaluate_under_launcher(program.argc(), program.argv(), options.out);
     if (launcher->process() > 0)
@@ -313,16 +329,9 @@ int train_command(TrainOptions options, const Program& program) {
   }
   const auto coordinated = under_coordinator();
   if (coordinated) {
-    if (options.out.empty())
-      throw ConfigError("the processes of a coordinator do not know the run's folder",
-                        {.operation = "train", .advice = "Name it by --out, in all processes."});
-    check_ranks(options.job, *coordinated);
+    obey_coordinator(options, *coordinated);
     if (coordinated->rank > 0)
-      return follow_under_coordinator(program.argc(), program.argv(), options.out);
-    options.job.ranks = coordinated->size;
-    options.resume = "auto";
-    // The keys elastic.* may say nothing: the coordinator knows them.
-    if (options.job.restarts < 0) options.job.restarts = 1;
+      return follow_under_coordinator(*coordinated, program.argc(), program.argv(), options.out);
   }
   options.job.under_mpirun = launcher && !launcher->meeting;
   options.job.predicts_time = !options.trial;
@@ -359,7 +368,8 @@ int train_command(TrainOptions options, const Program& program) {
   const bool own_ranks = !launcher && !coordinated;
   const train::WorkerSpec spec = spec_of(options, job, claim, own_ranks, began);
   const auto run = [&] {
-    if (coordinated) return run_under_coordinator(program.argc(), program.argv(), spec);
+    if (coordinated)
+      return run_under_coordinator(*coordinated, program.argc(), program.argv(), spec);
     if (launcher) return run_under_launcher(*launcher, program.argc(), program.argv(), spec);
     if (!simulated)
       return start_ranks(job.plan.job, hosts, train::Settings(job.config), program.argc(),

@@ -1,0 +1,78 @@
+#include "trireme/cli/torch/coordinated.h"
+
+#include <fstream>
+#include <iterator>
+#include <thread>
+#include <utility>
+
+#include "trireme/base/error.h"
+#include "trireme/job/job.h"
+#include "trireme/launch/output.h"
+#include "trireme/rendezvous/door.h"
+#include "trireme/rendezvous/secret.h"
+#include "trireme/train/run_folder.h"
+#include "trireme/train/schema.h"
+
+namespace trireme::inline v0::cli {
+namespace {
+
+constexpr Duration kLookEvery = std::chrono::milliseconds(100);
+
+// Whoever starts lost processes again may start one when the job has just ended. A coordinator that is
+// there, or comes, makes it a rank.
+bool has_ended(const rendezvous::RankEnvironment& place, const std::string& run) {
+  const train::RunFolder folder(run);
+  const auto config = train::read_config(folder.config(), [](const char*) { return nullptr; }, {});
+  const std::int64_t steps = config.integer("train.steps");
+  if (folder.newest_step() < steps || place.secret_file.empty()) return false;
+  const std::string secret = rendezvous::read_secret_file(place.secret_file);
+  const auto patience = std::chrono::duration<double>(config.number("timeout"));
+  for (const TimePoint end = steady_now() + std::chrono::duration_cast<Duration>(patience);
+       steady_now() < end; std::this_thread::sleep_for(kLookEvery))
+    if (rendezvous::is_coordinator(place.coordinator, secret)) return false;
+  launch::say("the run in " + run + " has taken its " + std::to_string(steps) +
+              " steps, and its coordinator is gone: nothing is left to do.");
+  return true;
+}
+
+int become_rank(const rendezvous::RankEnvironment& place, int argc, char** argv,
+                const train::WorkerSpec& spec) {
+  if (has_ended(place, spec.folder)) return 0;
+  return [&]() noexcept { return train::run_training(argc, argv, spec); }();
+}
+
+}  // namespace
+
+std::optional<rendezvous::RankEnvironment> under_coordinator() {
+  rendezvous::RankEnvironment place = rendezvous::resolve_environment();
+  if (!place.elastic || !place.launcher.empty()) return std::nullopt;
+  place.launcher = "the coordinator's job";
+  return place;
+}
+
+int run_under_coordinator(const rendezvous::RankEnvironment& place, int argc, char** argv,
+                          const train::WorkerSpec& spec) {
+  train::WorkerSpec own = spec;
+  own.resume = true;  // where there is a checkpoint: the job may be one that is started again
+  train::write_whole(train::RunFolder(spec.folder).worker_spec(), own.elsewhere().to_text());
+  return become_rank(place, argc, argv, own);
+}
+
+int follow_under_coordinator(const rendezvous::RankEnvironment& place, int argc, char** argv,
+                             const std::string& folder) {
+  const std::string path = train::RunFolder(folder).worker_spec();
+  const TimePoint end = steady_now() + JobOptions().timeout_user_code;
+  std::string text;
+  for (bool told = false;; std::this_thread::sleep_for(kLookEvery)) {
+    if (std::ifstream file(path); file) text.assign(std::istreambuf_iterator<char>(file), {});
+    if (!text.empty()) break;
+    if (!std::exchange(told, true)) launch::say("waits for process 0, which prepares " + folder);
+    if (steady_now() > end)
+      throw TimeoutError(
+          "process 0 has not prepared " + folder,
+          {.operation = "train", .advice = "Start it, and put the run on a disk that all share."});
+  }
+  return become_rank(place, argc, argv, train::WorkerSpec::from_text(text));
+}
+
+}  // namespace trireme::inline v0::cli
