@@ -455,6 +455,13 @@ void Checkpointer::save_due(long steps_done) {
   if (impl_->save(steps_done, /*required=*/false)) impl_->saved = steps_done;
 }
 
+std::shared_ptr<void> Checkpointer::rehearse() {
+  auto content =
+      std::make_shared<checkpoint::CheckpointContent>(impl_->parts, &impl_->job.world());
+  if (may_use_thread(impl_->job)) content->snapshot();
+  return content;
+}
+
 void Checkpointer::wait() { impl_->wait(/*required=*/true); }
 
 void Checkpointer::remove_all() {

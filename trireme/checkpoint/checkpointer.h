@@ -82,6 +82,9 @@ class Checkpointer {
   void save(long steps_done);
   /// save(), then waits until every rank knows that it is complete. Call it before a program ends.
   void save_and_wait(long steps_done);
+  /// Copies what save() copies and writes nothing, for a trial that measures memory. The copy lives as
+  /// long as the result.
+  std::shared_ptr<void> rehearse();
   /// Waits until no save is under way on this rank, and throws the error of one that has failed for
   /// good.
   void wait();

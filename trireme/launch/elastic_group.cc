@@ -96,6 +96,10 @@ bool ElasticGroup::may_restart(TimePoint now) {
   return true;
 }
 
+void ElasticGroup::not_started() {
+  if (!restarts_.empty()) restarts_.pop_back();
+}
+
 Duration ElasticGroup::delay_of(int process, TimePoint now) {
   Past& past = past_[process];
   past.soon = past.started && now - *past.started < options_.soon ? past.soon + 1 : 0;

@@ -55,6 +55,9 @@ class ElasticGroup {
   };
   /// The process has ended; `how`: "rank 2 was killed by SIGKILL". `again`: it may be started again.
   Decision lost(int process, const std::string& how, bool again, TimePoint now);
+  /// The last one that was to be started again could not be, since its host is away: that does not
+  /// count among the restarts.
+  void not_started();
   /// The process waits for a place.
   Decision joined(int process);
   /// The user asks for another number of ranks.

@@ -49,6 +49,19 @@ TEST(ElasticGroup, ASpareTakesThePlaceAtOnce) {
   EXPECT_FALSE(group.joined(0).epoch);  // the new spare
 }
 
+// A host is away for hours.
+TEST(ElasticGroup, TriesThatReachNoHostDoNotCountAsRestarts) {
+  ElasticGroup group({.min = 1, .max = 2, .restarts = 2}, 2);
+  EXPECT_EQ(group.lost(1, "", true, kStart).starts.size(), 1u);
+  for (int i = 0; i < 100; ++i) {
+    group.not_started();
+    ASSERT_EQ(group.lost(1, "", true, kStart + seconds(i)).starts.size(), 1u) << i;
+  }
+  EXPECT_TRUE(group.joined(1).epoch);
+  EXPECT_EQ(group.lost(1, "", true, kStart).starts.size(), 1u);
+  EXPECT_TRUE(group.lost(1, "", true, kStart).starts.empty());
+}
+
 TEST(ElasticGroup, WaitsBelowTheMinimum) {
   ElasticGroup group({.min = 2, .max = 2}, 2);
   const auto waits = group.lost(1, "rank 1 was killed", true, kStart);

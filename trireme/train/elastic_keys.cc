@@ -34,12 +34,6 @@ void check_layout(const StrategyOptions& strategy, const JobOptions& job) {
                : "Use shm, tcp or mixed.");
 }
 
-// Ranks that together have one copy of the model and change only together.
-int ranks_of_a_copy(const StrategyOptions& strategy) {
-  const int shard = strategy.sync == "hybrid" ? std::max(strategy.shard, 1) : 1;
-  return strategy.pipeline * strategy.tensor * strategy.context * std::max(shard, strategy.expert);
-}
-
 }  // namespace
 
 void add_elastic_keys(config::Schema& schema) {
@@ -82,6 +76,11 @@ ElasticSettings elastic_of(const config::Config& config) {
                " in a job that is not elastic, where nobody would read the copies",
            "Leave it out, or set elastic.min.");
   return settings;
+}
+
+int ranks_of_a_copy(const StrategyOptions& strategy) {
+  const int shard = strategy.sync == "hybrid" ? std::max(strategy.shard, 1) : 1;
+  return strategy.pipeline * strategy.tensor * strategy.context * std::max(shard, strategy.expert);
 }
 
 launch::ElasticOptions elastic_options(const ElasticSettings& settings, int ranks,
