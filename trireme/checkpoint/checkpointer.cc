@@ -456,8 +456,7 @@ void Checkpointer::save_due(long steps_done) {
 }
 
 std::shared_ptr<void> Checkpointer::rehearse() {
-  auto content =
-      std::make_shared<checkpoint::CheckpointContent>(impl_->parts, &impl_->job.world());
+  auto content = std::make_shared<checkpoint::CheckpointContent>(impl_->parts, &impl_->job.world());
   if (may_use_thread(impl_->job)) content->snapshot();
   return content;
 }
