@@ -78,6 +78,30 @@ TEST_F(Elastic, KeepsTheShardsOfALostRankInMemory) {
   }
 }
 
+// Two pipelines of two stages, or two pairs of tensor-parallel ranks: whoever is lost, the ranks that
+// go on have all of the state.
+TEST_F(Elastic, GoesOnWithTheCopyOfTheModelThatIsLeft) {
+  // Tensor-parallel ranks add in another order than one process.
+  const CommandResult alone = elastic(2, "tensor-alone", {"--set", "parallel.tensor=2"}).run(120);
+  ASSERT_EQ(alone.code, 0) << alone.out << alone.err;
+  for (const auto& [key, victim, same] :
+       {std::tuple{"parallel.pipeline", 2, "alone"}, {"parallel.tensor", 1, "tensor-alone"}}) {
+    const std::string run = std::string(key) + "-run";
+    auto job = elastic(4, run,
+                       {"--elastic", "2:4", "--restarts", "0", "--set", std::string(key) + "=2",
+                        "--set", "checkpoint.every=0"})
+                   .start();
+    ASSERT_TRUE(job.wait_for("expected time")) << job.output();
+    kill_process(job, "worker", victim);
+    const CommandResult result = job.wait(120);
+    EXPECT_EQ(result.code, 0) << result.out << result.err;
+    EXPECT_EQ(hash(run), hash(same)) << key;
+    EXPECT_EQ(step_seconds(run).size(), 1500u) << key << ": each step once in the events";
+    EXPECT_THAT(result.out, ::testing::Not(HasSubstr("goes back"))) << key;
+    EXPECT_THAT(result.err, HasSubstr("the job goes on with 2 ranks")) << key;
+  }
+}
+
 // The plan's bytes beside those that the ranks took.
 TEST_F(Elastic, CopiesAndSnapshotsTakeThePredictedMemory) {
   for (const auto& [sync, every] : {std::pair{"zero1", "1"}, {"zero3", "3"}}) {

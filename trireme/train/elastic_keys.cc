@@ -91,6 +91,7 @@ launch::ElasticOptions elastic_options(const ElasticSettings& settings, int rank
       .min = settings.min > 0 ? settings.min : ranks,
       .max = settings.max > 0 ? settings.max : ranks,
       .multiple = ranks_of_a_copy(strategy),
+      .stages = strategy.pipeline,
       .spares = settings.spares,
       .restarts = settings.restarts >= 0 ? settings.restarts : kRestarts,
       .silence = std::max<Duration>(job.timeout / 5, std::chrono::seconds(1))};
