@@ -6,6 +6,7 @@
 namespace trireme::testing {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::HasSubstr;
 
 class Elastic : public FailOver {
@@ -74,6 +75,65 @@ TEST_F(Elastic, KeepsTheShardsOfALostRankInMemory) {
     const CommandResult result = job.wait(120);
     expect_undisturbed(result, sync);
     EXPECT_THAT(result.out, ::testing::Not(HasSubstr("goes back"))) << sync;
+  }
+}
+
+// Two pipelines of two stages, or two pairs of tensor-parallel ranks: whoever is lost, the ranks that
+// go on have all of the state.
+TEST_F(Elastic, GoesOnWithTheCopyOfTheModelThatIsLeft) {
+  // Tensor-parallel ranks add in another order than one process.
+  const CommandResult alone = elastic(2, "tensor-alone", {"--set", "parallel.tensor=2"}).run(120);
+  ASSERT_EQ(alone.code, 0) << alone.out << alone.err;
+  for (const auto& [key, victim, same] :
+       {std::tuple{"parallel.pipeline", 2, "alone"}, {"parallel.tensor", 1, "tensor-alone"}}) {
+    const std::string run = std::string(key) + "-run";
+    auto job = elastic(4, run,
+                       {"--elastic", "2:4", "--restarts", "0", "--set", std::string(key) + "=2",
+                        "--set", "checkpoint.every=0"})
+                   .start();
+    ASSERT_TRUE(job.wait_for("expected time")) << job.output();
+    kill_process(job, "worker", victim);
+    const CommandResult result = job.wait(120);
+    EXPECT_EQ(result.code, 0) << result.out << result.err;
+    EXPECT_EQ(hash(run), hash(same)) << key;
+    EXPECT_EQ(step_seconds(run).size(), 1500u) << key << ": each step once in the events";
+    EXPECT_THAT(result.out, ::testing::Not(HasSubstr("goes back"))) << key;
+    EXPECT_THAT(result.err, HasSubstr("the job goes on with 2 ranks")) << key;
+  }
+}
+
+// The plan's bytes beside those that the ranks took.
+TEST_F(Elastic, CopiesAndSnapshotsTakeThePredictedMemory) {
+  for (const auto& [sync, every] : {std::pair{"zero1", "1"}, {"zero3", "3"}}) {
+    const std::vector<std::string> keys = {
+        "--elastic", "1:3",
+        "--set",     "checkpoint.memory=1",
+        "--set",     std::string("checkpoint.memory_every=") + every,
+        "--set",     std::string("parallel.sync=") + sync,
+        "--set",     "model.width=128",
+        "--set",     "train.steps=20"};
+    std::vector<std::string> plan = {"plan", config_, "--ranks", "3"};
+    plan.insert(plan.end(), keys.begin(), keys.end());
+    const CommandResult planned = trireme_command(plan).in(folder_.path()).run();
+    EXPECT_THAT(planned.out,
+                AllOf(HasSubstr("\n  snapshot "), HasSubstr("\n  copies   "),
+                      HasSubstr("\n  loss     of a rank: the others go on; its part")));
+    const std::string run = std::string("copies-") + sync;
+    const CommandResult result = elastic(3, run, keys).run();
+    ASSERT_EQ(result.code, 0) << result.out << result.err;
+    EXPECT_THAT(result.out, ::testing::ContainsRegex("\ncopies +[0-9.]+ [kM]B +[0-9.]+ [kM]B "));
+    nlohmann::json last;
+    std::ifstream events(folder_.file(run + "/events.jsonl"));
+    for (std::string line; std::getline(events, line);)
+      if (auto event = nlohmann::json::parse(line); event.value("event", "") == "plan")
+        last = std::move(event);
+    // Pieces of the largest rank, its buffers and the copies' alignment are not planned for.
+    for (const std::string what : {"copy", "snapshot"}) {
+      const double predicted = last.at("predicted_" + what + "_bytes");
+      EXPECT_NEAR(last.at("measured_" + what + "_bytes"), predicted, 0.05 * predicted)
+          << what << ", " << sync;
+    }
+    EXPECT_GT(last.at("copy_sent_bytes"), 0);
   }
 }
 

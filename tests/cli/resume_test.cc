@@ -111,6 +111,52 @@ TEST_F(Resume, LatestIsAHint) {
   }
 }
 
+// The launcher and its ranks are killed together, as by the machine; nothing but the same command
+// follows.
+TEST_F(Resume, BackupGoesOnByTheSameCommandAndIsRemovedWhenItIsDone) {
+  const std::string long_ = tiny_config(folder_, "steps = 400\n[checkpoint]\nevery = 20\n");
+  const std::vector<std::string> train = {"train", long_, "--ranks", "2",
+                                          "--out", "run", "--backup"};
+  auto running = command(train).start();
+  wait_for_checkpoint(running, "run");
+  for (const pid_t one : descendants(running.pid())) kill(one, SIGKILL);
+  running.send(SIGKILL);
+  EXPECT_EQ(running.wait().code, 137);
+  ASSERT_TRUE(has_checkpoint("run"));
+  const CommandResult done = trireme(train);
+  EXPECT_EQ(done.code, 0) << done.out << done.err;
+  EXPECT_THAT(done.out,
+              AllOf(HasSubstr("continuing after step"),
+                    HasSubstr("the backup is removed; the checkpoint of step 400 stays")));
+  std::vector<std::string> left;
+  for (const auto& entry : fs::directory_iterator(folder_.file("run/checkpoint")))
+    left.push_back(entry.path().filename());
+  std::sort(left.begin(), left.end());
+  EXPECT_EQ(left, (std::vector<std::string>{"latest", "step-00000400"}));
+  expect_whole_history("run", 400);
+  ASSERT_EQ(trireme({"train", long_, "--out", "alone"}).code, 0);
+  EXPECT_EQ(hash("run"), hash("alone"));
+  // Once more: there is nothing left to do.
+  const CommandResult again = trireme(train);
+  EXPECT_EQ(again.code, 0) << again.out << again.err;
+  EXPECT_EQ(hash("run"), hash("alone"));
+  // Another model is another training.
+  const CommandResult other = trireme(
+      {"train", long_, "--ranks", "2", "--out", "run", "--backup", "--set", "model.width=64"});
+  EXPECT_EQ(other.code, 12) << other.out << other.err;
+  EXPECT_THAT(other.err, AllOf(HasSubstr("model.width"), HasSubstr("start another run")));
+}
+
+TEST_F(Resume, BackupNeedsAFolderThatTheNextStartFinds) {
+  const CommandResult nowhere = trireme({"train", forty_, "--backup"});
+  EXPECT_EQ(nowhere.code, 2);
+  EXPECT_THAT(nowhere.err, HasSubstr("Add --out DIR."));
+  const CommandResult named =
+      trireme({"train", forty_, "--out", "run", "--resume", "run", "--backup"});
+  EXPECT_EQ(named.code, 2);
+  EXPECT_THAT(named.err, HasSubstr("--backup with --resume run"));
+}
+
 TEST_F(Resume, AStartThatWasKilledOrHadNoSpaceLeavesAFreeFolder) {
   fs::create_directory(folder_.file("run"));
   folder_.write("run/config.toml.new", "# The resolved conf");

@@ -93,6 +93,16 @@ class SshHosts:
         wrapper.write_text(f'#!/bin/sh\nexec {shutil.which("ssh")} -F {self.folder}/config "$@"\n')
         wrapper.chmod(0o755)
 
+    def cable(self, name):
+        return f"{self.prefix}{name[-2:]}"
+
+    def cut(self, name):
+        """From now on no packet reaches the host or comes from it, as if its cable were cut."""
+        run("ip", "link", "set", self.cable(name), "down")
+
+    def mend(self, name):
+        run("ip", "link", "set", self.cable(name), "up")
+
     def make_network(self):
         bridge = self.prefix
         run("ip", "link", "add", bridge, "type", "bridge")
@@ -100,7 +110,7 @@ class SshHosts:
         run("ip", "link", "set", bridge, "up")
         names = "127.0.0.1 localhost\n" + "".join(f"{self.address(name)} {name}\n" for name in self.NAMES)
         for name in self.NAMES:
-            space, cable = self.namespace(name), f"{self.prefix}{name[-2:]}"
+            space, cable = self.namespace(name), self.cable(name)
             hosts = pathlib.Path("/etc/netns") / space   # `ip netns exec` shows it as /etc/hosts
             hosts.mkdir(parents=True)
             (hosts / "hosts").write_text(names)

@@ -71,6 +71,13 @@ TEST_F(S3StorageTest, WritesVerifiesAndKeepsTheNewest) {
   EXPECT_EQ(folder().path_of(15), "s3://models/runs/a/step-00000015");
 }
 
+TEST_F(S3StorageTest, ABackupIsRemovedWithAllThatIsBesideIt) {
+  for (const std::int64_t step : {5, 10}) write(folder(), step);
+  folder().remove_all();
+  EXPECT_THAT(keys(), IsEmpty());
+  folder().remove_all();
+}
+
 TEST_F(S3StorageTest, DamageIsNamedWithTheStepToGoBackTo) {
   for (const std::int64_t step : {5, 10}) write(folder(), step);
   const std::string key = "runs/a/step-00000010/model.safetensors", changed = "step-10";

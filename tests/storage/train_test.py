@@ -130,6 +130,19 @@ class TrainTest(unittest.TestCase):
         self.assertEqual(self.run_command("inspect", "run", "--hash"),
                          self.run_command("inspect", "whole", "--hash"))
 
+    def test_a_backup_in_the_bucket_is_gone_on_from_and_removed(self):
+        running = self.start("train", "tiny.toml", "--out", "run", "--backup", "--set", "train.steps=1000000",
+                             "--set", "checkpoint.path=s3://models/" + self.prefix)
+        self.wait_for_step(running, 8)
+        running.send_signal(signal.SIGKILL)
+        running.communicate()
+        shutil.rmtree(self.folder / "run")
+        end = steps_of(self.prefix)[-1] + 6
+        said = self.train("run", "--backup", "--set", f"train.steps={end}")
+        self.assertIn("continuing after step", said)
+        self.assertIn(f"the checkpoint of step {end:,} stays", said)
+        self.assertEqual(steps_of(self.prefix), [end])
+
     def test_a_bucket_that_denies_for_a_while_holds_up_no_step(self):
         self.inject({"kind": "deny", "method": "PUT", "contains": "safetensors", "times": 2})
         said = self.train("run")

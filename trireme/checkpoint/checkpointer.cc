@@ -5,17 +5,17 @@
 #include <chrono>
 #include <cstdlib>
 #include <cstring>
+#include <filesystem>
 #include <numeric>
 #include <optional>
-#include <sstream>
 
 #include "trireme/base/check.h"
-#include "trireme/base/differing_lines.h"
 #include "trireme/base/real_waiter.h"
 #include "trireme/base/utf8.h"
 #include "trireme/base/words.h"
 #include "trireme/checkpoint/background_save.h"
 #include "trireme/checkpoint/folder.h"
+#include "trireme/checkpoint/identity.h"
 #include "trireme/checkpoint/kept_state.h"
 #include "trireme/checkpoint/memory_copies.h"
 #include "trireme/checkpoint/shards.h"
@@ -30,17 +30,6 @@ namespace trireme::inline v0 {
 using checkpoint::Manifest;
 
 namespace {
-
-// `text` without the lines "KEY = ..." of these keys.
-std::string without(const std::string& text, const std::vector<std::string>& keys) {
-  std::istringstream in(text);
-  std::string kept;
-  for (std::string line; std::getline(in, line);) {
-    const auto named = [&](const std::string& key) { return line.starts_with(key + " = "); };
-    if (std::none_of(keys.begin(), keys.end(), named)) kept += line + "\n";
-  }
-  return kept;
-}
 
 constexpr const char* kPatience = "TRIREME_CHECKPOINT_PATIENCE";
 
@@ -126,7 +115,8 @@ struct Checkpointer::Impl {
     if (step == 0) return {};
     try {
       Manifest manifest = folder.verify(step);
-      compare_identity(manifest);
+      checkpoint::compare_identity(manifest.identity, options.identity, options.changed,
+                                   folder.path_of(manifest.step));
       return manifest;
     } catch (const CheckpointError&) {
       if (newest_step() == step) throw;
@@ -137,19 +127,6 @@ struct Checkpointer::Impl {
   std::int64_t newest_step() const {
     const std::vector<std::int64_t> steps = folder.steps();
     return steps.empty() ? 0 : steps.back();
-  }
-
-  void compare_identity(const Manifest& manifest) const {
-    if (options.identity.empty() || manifest.identity.empty()) return;
-    const std::string theirs = without(manifest.identity, options.changed);
-    const std::string own = without(options.identity, options.changed);
-    if (theirs == own) return;
-    throw CheckpointError(folder.path_of(manifest.step) + " is of another job: it has " +
-                              differing_lines(theirs, own) + ", and this one has " +
-                              differing_lines(own, theirs),
-                          {.operation = "resume",
-                           .advice = "Resume with the same model, data, seed and batch, or choose "
-                                     "another folder."});
   }
 
   Manifest agree(Manifest manifest) {
@@ -284,7 +261,7 @@ struct Checkpointer::Impl {
     wait(/*required=*/false);
     auto content = std::make_unique<checkpoint::CheckpointContent>(parts, &job.world());
     const bool threaded = may_use_thread(job);
-    if (threaded) content->snapshot();
+    if (threaded) snapshot_bytes = std::max(snapshot_bytes, content->snapshot());
     if (threaded && job.size() > 1) content->use_group(group_of_saves());
     saving = std::make_unique<checkpoint::BackgroundSave>(
         std::move(content), manifest_of(steps_done), folder, retention(), job.rank() == 0, outage,
@@ -333,6 +310,25 @@ struct Checkpointer::Impl {
     if (required && unsaved) std::rethrow_exception(unsaved);
   }
 
+  void wait_for_all_ranks() const {
+    job.world().barrier().wait(
+        Deadline::in(std::max(job.options().timeout_user_code, 2 * options.patience)));
+  }
+
+  // Nobody needs a checkpoint any more, so that a storage that fails matters little.
+  void remove_all() noexcept try {
+    if (saving) saving->give_up();
+    wait(/*required=*/false);
+    if (job.rank() != 0) return;
+    folder.remove_all();
+    held.reset();
+    std::error_code not_empty;
+    if (!folder.is_remote()) std::filesystem::remove(location.path, not_empty);
+  } catch (...) {
+    observe::warning("the backup in " + location.path +
+                     " is not removed: " + describe(std::current_exception()).sentence);
+  }
+
   void poll() {
     if (saving && saving->ended()) wait(/*required=*/false);
   }
@@ -368,6 +364,7 @@ struct Checkpointer::Impl {
   std::optional<double> validation_loss;
   checkpoint::Outage outage;
   std::unique_ptr<checkpoint::BackgroundSave> saving;  // null: none is under way
+  std::int64_t snapshot_bytes = 0;                     // of the largest
   std::exception_ptr unsaved;  // why the last save has no checkpoint; null: it has
   // For elastic jobs: the last step that was noted, what the parts said then, and how many steps had
   // been done when the voter began to count.
@@ -438,14 +435,10 @@ void Checkpointer::stop(long steps_done, int signal) {
 void Checkpointer::save_and_wait(long steps_done) {
   save(steps_done);
   impl_->wait(/*required=*/true);
-  const JobOptions& options = impl_->job.options();
-  const auto barrier = [&] {
-    impl_->job.world().barrier().wait(
-        Deadline::in(std::max(options.timeout_user_code, 2 * impl_->options.patience)));
-  };
-  barrier();
+  impl_->wait_for_all_ranks();
   try {
-    barrier();  // so that no rank ends while another still waits in the first barrier
+    // So that no rank ends while another still waits in the first barrier.
+    impl_->wait_for_all_ranks();
   } catch (const Error&) {
     // A peer has ended, so all ranks have passed the first barrier.
   }
@@ -462,7 +455,27 @@ void Checkpointer::save_due(long steps_done) {
   if (impl_->save(steps_done, /*required=*/false)) impl_->saved = steps_done;
 }
 
+std::shared_ptr<void> Checkpointer::rehearse() {
+  auto content = std::make_shared<checkpoint::CheckpointContent>(impl_->parts, &impl_->job.world());
+  if (may_use_thread(impl_->job)) content->snapshot();
+  return content;
+}
+
 void Checkpointer::wait() { impl_->wait(/*required=*/true); }
+
+void Checkpointer::remove_all() {
+  impl_->job.activity("checkpoint.remove");
+  impl_->wait_for_all_ranks();
+  impl_->remove_all();
+}
+
+CheckpointCosts Checkpointer::costs() const {
+  const checkpoint::CopyCosts& copies = impl_->copies.costs();
+  return {.snapshot_bytes = impl_->snapshot_bytes,
+          .copy_bytes = copies.bytes,
+          .copy_bytes_sent = copies.sent,
+          .copy_wait = copies.waited};
+}
 
 void Checkpointer::validated(double loss) { impl_->validation_loss = loss; }
 

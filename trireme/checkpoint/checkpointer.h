@@ -8,6 +8,7 @@
 // same methods in the same order.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <vector>
@@ -47,6 +48,14 @@ struct CheckpointerOptions {
   Duration patience = std::chrono::minutes(10);
 };
 
+/// What keeping the state has cost this rank so far.
+struct CheckpointCosts {
+  std::int64_t snapshot_bytes = 0;   // of memory, while a checkpoint is written beside the steps
+  std::int64_t copy_bytes = 0;       // of memory, at most: checkpoint.memory, own and others'
+  std::int64_t copy_bytes_sent = 0;  // in all
+  Duration copy_wait{};              // for copies that no step hid, in all
+};
+
 class Checkpointer {
  public:
   Checkpointer(Job& job, std::string directory, CheckpointerOptions options = {});
@@ -73,9 +82,17 @@ class Checkpointer {
   void save(long steps_done);
   /// save(), then waits until every rank knows that it is complete. Call it before a program ends.
   void save_and_wait(long steps_done);
+  /// Copies what save() copies and writes nothing, for a trial that measures memory. The copy lives as
+  /// long as the result.
+  std::shared_ptr<void> rehearse();
   /// Waits until no save is under way on this rank, and throws the error of one that has failed for
   /// good.
   void wait();
+  /// Waits for all ranks, gives up a save under way, and removes all checkpoints and, if nothing else
+  /// is in it, the folder: the training is done, and they were its backup. A storage that fails is
+  /// only warned of. Nothing may be saved afterwards.
+  void remove_all();
+  CheckpointCosts costs() const;
   /// The validation loss of the present weights, for keep_best. Only rank 0's counts.
   void validated(double loss);
 

@@ -110,10 +110,14 @@ struct CheckpointContent::Impl {
     }
   }
 
-  void snapshot() {
-    for (Own& item : own)
-      if (item.written && !std::exchange(item.copied, true))
-        item.shard.local = item.shard.local.clone();
+  std::int64_t snapshot() {
+    std::int64_t bytes = 0;
+    for (Own& item : own) {
+      if (!item.written) continue;
+      if (!std::exchange(item.copied, true)) item.shard.local = item.shard.local.clone();
+      bytes += static_cast<std::int64_t>(item.shard.local.nbytes());
+    }
+    return bytes;
   }
 
   void take(const std::string& part, NamedShard shard) {
@@ -237,7 +241,7 @@ bool CheckpointContent::has(const std::string& file, const std::string& key) con
   return found != impl_->files.end() && found->second.contains(key);
 }
 
-void CheckpointContent::snapshot() { impl_->snapshot(); }
+std::int64_t CheckpointContent::snapshot() { return impl_->snapshot(); }
 
 void CheckpointContent::use_group(std::shared_ptr<comm::Communicator> group) {
   impl_->world = group.get();

@@ -86,6 +86,13 @@ void CheckpointFolder::remove_outdated(const Retention& keep) const {
   for (const std::int64_t step : outdated(saved, keep)) remove(step);
 }
 
+void CheckpointFolder::remove_all() const {
+  for (const std::int64_t step : steps()) remove(step);
+  const std::vector<std::string> rest = storage_->list(directory_);
+  if (std::count(rest.begin(), rest.end(), kLatestFile) > 0)
+    storage_->remove(directory_ + "/" + kLatestFile);
+}
+
 // The checkpoint is complete.
 void CheckpointFolder::finish_save(std::int64_t step, const Retention& keep) const {
   storage_->put(directory_ + "/" + kLatestFile, name_of_step(step) + "\n");

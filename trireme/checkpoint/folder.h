@@ -53,6 +53,10 @@ class CheckpointFolder {
   bool adopt(const CheckpointFolder& other, std::int64_t step);
   /// Removes a checkpoint. After a crash it is either complete or absent.
   void remove(std::int64_t step) const;
+  /// Removes the checkpoints that `keep` does not name.
+  void remove_outdated(const Retention& keep) const;
+  /// Removes all checkpoints, the newest last, and `latest`.
+  void remove_all() const;
   /// The steps of the complete checkpoints, ascending.
   std::vector<std::int64_t> steps() const;
   /// "DIR/step-00000500".
@@ -72,7 +76,6 @@ class CheckpointFolder {
   bool take(Draft& draft, const CheckpointFolder& other, std::int64_t step,
             const std::string& name) const;
   void finish_save(std::int64_t step, const Retention& keep) const;
-  void remove_outdated(const Retention& keep) const;
 
   const std::shared_ptr<Storage> storage_;
   const std::string directory_;

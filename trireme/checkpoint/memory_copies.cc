@@ -230,17 +230,30 @@ void MemoryCopies::begin(const Parts& parts, std::int64_t steps_done,
     next.works.push_back(
         group_->send(bytes_of(next.own, layout_->sent_bytes), rank, 0, {.label = "memory copy"}));
   generations_.push_back(std::move(next));
+  count();
+}
+
+void MemoryCopies::count() {
+  costs_.sent += static_cast<std::int64_t>(layout_->sent_bytes * layout_->to.size());
+  std::size_t bytes = 0;
+  for (const Generation& one : generations_) {
+    bytes += one.layout->own_bytes;
+    for (const Layout::From& from : one.layout->from) bytes += from.bytes;
+  }
+  costs_.bytes = std::max(costs_.bytes, static_cast<std::int64_t>(bytes));
 }
 
 void MemoryCopies::after(const Parts& parts, std::int64_t steps_done,
                          const std::map<std::string, std::string>& metadata, bool now) {
   if (options_.copies == 0 || job_.size() == 1) return;
   ++calls_;
+  const TimePoint start = job_.waiter()->now();
   for (Generation& one : generations_) {
     if (one.completed >= 0) continue;
     Work::all(one.works).wait();
     one.completed = calls_;
   }
+  costs_.waited += job_.waiter()->now() - start;
   while (generations_.size() > 1 && is_confirmed(generations_[1])) generations_.pop_front();
   if (now || steps_done % options_.every == 0) begin(parts, steps_done, metadata);
 }

@@ -18,10 +18,18 @@
 #include <string>
 #include <vector>
 
+#include "trireme/base/clock.h"
 #include "trireme/checkpoint/kept_state.h"
 #include "trireme/job/job.h"
 
 namespace trireme::inline v0::checkpoint {
+
+/// What a rank's copies have taken so far.
+struct CopyCosts {
+  std::int64_t bytes = 0;  // of memory, at most
+  std::int64_t sent = 0;   // bytes, in all
+  Duration waited{};       // for copies that the step after did not hide, in all
+};
 
 struct MemoryCopyOptions {
   int copies = 0;  // on other ranks; 0: none
@@ -38,6 +46,7 @@ class MemoryCopies {
              const std::map<std::string, std::string>& metadata, bool now = false);
   /// Whether every rank has copies of the present epoch, or needs none.
   bool confirmed() const;
+  const CopyCosts& costs() const noexcept { return costs_; }
   /// Moves the steps of which this rank has its own shards, with the copies that it has of others.
   void move_to(KeptState& kept);
 
@@ -47,6 +56,7 @@ class MemoryCopies {
   struct Generation;
   struct Layout;
   void lay_out(std::vector<Row> rows);
+  void count();
   bool is_confirmed(const Generation& one) const;
   void settle() noexcept;
   void begin(const Parts& parts, std::int64_t steps_done,
@@ -58,6 +68,7 @@ class MemoryCopies {
   std::shared_ptr<const Layout> layout_;
   std::deque<Generation> generations_;
   std::int64_t calls_ = 0;
+  CopyCosts costs_;
 };
 
 }  // namespace trireme::inline v0::checkpoint

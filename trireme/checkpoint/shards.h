@@ -34,8 +34,9 @@ class CheckpointContent {
   CheckpointContent(const Parts& parts, comm::Communicator* world, bool to_write = true);
   ~CheckpointContent();
 
-  /// Copies this rank's shards that are part of the checkpoint, and lets go of the others.
-  void snapshot();
+  /// Copies this rank's shards that are part of the checkpoint, and lets go of the others. Returns the
+  /// bytes of the copies.
+  std::int64_t snapshot();
   /// From now on the shards travel over `group`, a group of the same ranks, and this object may be
   /// used on another thread. Its waits say nothing to the watch of peers: the rank's main thread
   /// is what they watch.

@@ -46,7 +46,8 @@ class Storage {
   /// The names of the complete folders and of the files in `path`, sorted; empty if there is no
   /// `path`.
   virtual std::vector<std::string> list(const std::string& path) = 0;
-  /// Removes a complete folder. At no moment is it there with a part of its files.
+  /// Removes a complete folder, at no moment of which it is there with a part of its files, or a file
+  /// of put().
   virtual void remove(const std::string& path) = 0;
   /// Locks `path` for this job until the result is destroyed. Throws ConfigError naming the job that
   /// has it, or if this user may not write there. Null: a local folder that is read-only.

@@ -17,7 +17,7 @@ namespace {
 
 struct CoordinatorArguments {
   std::string elastic, listen = "127.0.0.1:29400", store, job = "job";
-  int spares = 0, multiple = 1;
+  int spares = 0, multiple = 1, stages = 1;
   double gather = 10, patience = 600, silence = 6;
 };
 
@@ -50,6 +50,7 @@ int coordinator_command(const CoordinatorArguments& arguments) {
   options.elastic.min = min;
   options.elastic.max = max;
   options.elastic.multiple = arguments.multiple;
+  options.elastic.stages = arguments.stages;
   options.elastic.spares = arguments.spares;
   options.elastic.silence = seconds_of(arguments.silence);
   options.address = listen->host;
@@ -99,6 +100,9 @@ void declare_coordinator(Command& command) {
   command
       .option("--multiple", options.multiple,
               "Ranks that share one copy of the model: their number is a multiple of it")
+      .between(1, 65'536)
+      .shows_default();
+  command.option("--stages", options.stages, "Of these, parallel.pipeline")
       .between(1, 65'536)
       .shows_default();
   command.option("--gather", options.gather, "Seconds in which more than MIN may come at the start")

@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <fstream>
+#include <utility>
 
 #include "trireme/base/error.h"
 #include "trireme/launch/output.h"
@@ -13,6 +14,8 @@ namespace trireme::inline v0::launch {
 namespace {
 
 constexpr Duration kLook = std::chrono::milliseconds(100);
+// Another host's processes end within this time after SIGKILL was sent there.
+constexpr Duration kHostAnswers = std::chrono::seconds(3);
 
 // The process was killed, or lost its peers. An error in its own code would only come again.
 bool may_come_back(const Exit& exit) {
@@ -26,26 +29,43 @@ bool Supervisor::starts_first(int process) const {
   return process < options_.ranks + options_.elastic->spares;
 }
 
+std::string Supervisor::how_it_was_lost(int process, const Ending& ending) const {
+  const std::string name = roles_.name_of(process), host = hosts_.name_of(process);
+  switch (ending.host) {
+    case HostLoss::Lost:
+      return name + " is lost with host " + host;
+    case HostLoss::NotReached:
+      return name + " cannot be started, since host " + host + " is away";
+    case HostLoss::None:
+      break;
+  }
+  return name + (host.empty() ? " " : " on host " + host + " ") + how_it_ended(ending.exit);
+}
+
 // True if the end of the process does not end the job.
-bool Supervisor::handle_elastic(int process, const Exit& exit) {
+bool Supervisor::handle_elastic(int process, const Ending& ending) {
+  const Exit& exit = ending.exit;
   if (roles_.role_of(process) != Role::Worker) return goes_on_without(process, exit);
   if (finished_ || ending_ || out_of_time_ || first_signal_ != 0) return false;
   const bool member = elastic_->is_member(process);
   if (exit.code == 0 && exit.signal == 0) return false;
   const bool again = may_come_back(exit);
   if (member && !again) return false;
-  const std::string how = roles_.name_of(process) + " " + how_it_ended(exit);
+  const std::string how = how_it_was_lost(process, ending);
   if (workers_ended_ > 0) {  // the training has ended, and others say so to each other
     say(how + ", after the training had ended.");
     note_worker_end(process);
     return true;
   }
   coordinator_->forget(process);
-  const ElasticGroup::Decision decision = elastic_->lost(process, how, again, waiter_->now());
+  if (ending.host == HostLoss::NotReached) elastic_->not_started();
+  ElasticGroup::Decision decision = elastic_->lost(process, how, again, waiter_->now());
   if (decision.give_up) {
     say(decision.line);
     return false;
   }
+  const bool away = ending.host == HostLoss::NotReached;
+  if (std::exchange(ranks_[process].away, away) && away) decision.line.clear();  // told already
   carry_out(decision);
   return true;
 }
@@ -82,6 +102,7 @@ void Supervisor::carry_out(const ElasticGroup::Decision& decision) {
 void Supervisor::stop_restarting() {
   restarts_ = false;
   restarts_due_ = 0;
+  if (elastic_) hosts_.end_attempts();
   waiter_->wake();
 }
 
@@ -97,6 +118,11 @@ void Supervisor::watch_elastic() {
     say(roles_.name_of(process) + " has sent no heartbeat; it is killed.");
     ranks_[process].killed = true;
     hosts_.host_of(process).signal(process, SIGKILL, /*group=*/true);
+    // If it does not end, its host does not hear this one any more.
+    waiter_->run_at(now + kHostAnswers, [this, process, restarts = ranks_[process].restarts] {
+      if (ranks_[process].runs() && ranks_[process].restarts == restarts)
+        hosts_.drop_connection(process);
+    });
   }
   read_wanted();
   waiter_->run_at(now + kLook, [this] { watch_elastic(); });

@@ -24,7 +24,8 @@ void check(const ElasticOptions& options, int ranks) {
                std::to_string(options.min) + " to " + std::to_string(options.max),
            "Start with a number of --ranks in between.");
   for (const int number : {options.min, ranks, options.max})
-    if (options.multiple < 1 || number % options.multiple != 0)
+    if (options.multiple < 1 || options.stages < 1 || options.multiple % options.stages != 0 ||
+        number % options.multiple != 0)
       refuse("elastic with " + counted(number, "rank") + ", and " +
                  std::to_string(options.multiple) + " share one copy of the model",
              "Give multiples of " + std::to_string(options.multiple) + ".");
@@ -41,12 +42,15 @@ ElasticGroup::ElasticGroup(const ElasticOptions& options, int ranks)
   past_.resize(states_.size());
   for (const int process : first_processes())
     states_[process] = process < ranks ? State::Rank : State::Starting;
-  epoch_.members = in(State::Rank);
+  last_ranks_ = epoch_.members = in(State::Rank);
 }
 
 ElasticGroup::ElasticGroup(const ElasticOptions& options, rendezvous::Epoch epoch,
                            const std::vector<int>& joined)
-    : options_(options), wanted_(options.max), epoch_(std::move(epoch)) {
+    : options_(options),
+      wanted_(options.max),
+      epoch_(std::move(epoch)),
+      last_ranks_(epoch_.members) {
   check(options, options.max);
   states_.assign(static_cast<std::size_t>(options.max + options.spares), State::Starting);
   past_.resize(states_.size());
@@ -70,11 +74,31 @@ std::vector<int> ElasticGroup::in(State state) const {
 void ElasticGroup::fill_places() {
   for (const int process : in(State::Waiting))
     if (count(State::Rank) < wanted_) states_[process] = State::Rank;
-  for (std::vector<int> all = in(State::Rank);
-       static_cast<int>(all.size()) > wanted_ ||
-       static_cast<int>(all.size()) % options_.multiple != 0;
-       all.pop_back())
-    states_[all.back()] = State::Waiting;
+  for (;;) {
+    const std::vector<int> all = in(State::Rank);
+    const auto size = static_cast<int>(all.size());
+    if (size <= wanted_ && size % options_.multiple == 0) return;
+    states_[least_needed(all)] = State::Waiting;
+  }
+}
+
+std::optional<int> ElasticGroup::part_of(int process) const {
+  const auto at = std::find(last_ranks_.begin(), last_ranks_.end(), process);
+  if (at == last_ranks_.end()) return std::nullopt;
+  const auto rank = static_cast<int>(at - last_ranks_.begin());
+  const int ranks_of_a_stage = static_cast<int>(last_ranks_.size()) / options_.stages;
+  const int inner = options_.multiple / options_.stages;
+  return rank / ranks_of_a_stage * inner + rank % inner;
+}
+
+// The last one that has no state, or whose part of the model another of them has as well.
+int ElasticGroup::least_needed(const std::vector<int>& ranks) const {
+  for (auto one = ranks.rbegin(); one != ranks.rend(); ++one) {
+    const std::optional<int> part = part_of(*one);
+    const auto has_it = [&](int other) { return other != *one && part_of(other) == part; };
+    if (!part || std::any_of(ranks.begin(), ranks.end(), has_it)) return *one;
+  }
+  return ranks.back();
 }
 
 rendezvous::Epoch ElasticGroup::next_epoch(bool at_step_end, const std::string& cause) {
@@ -82,6 +106,7 @@ rendezvous::Epoch ElasticGroup::next_epoch(bool at_step_end, const std::string& 
             .members = in(State::Rank),
             .at_step_end = at_step_end,
             .cause = cause};
+  last_ranks_ = epoch_.members;
   return epoch_;
 }
 
@@ -94,6 +119,10 @@ bool ElasticGroup::may_restart(TimePoint now) {
   if (static_cast<int>(restarts_.size()) >= options_.restarts) return false;
   restarts_.push_back(now);
   return true;
+}
+
+void ElasticGroup::not_started() {
+  if (!restarts_.empty()) restarts_.pop_back();
 }
 
 Duration ElasticGroup::delay_of(int process, TimePoint now) {

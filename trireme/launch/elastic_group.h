@@ -18,6 +18,7 @@ namespace trireme::inline v0::launch {
 struct ElasticOptions {
   int min = 1, max = 1;  // ranks
   int multiple = 1;      // the number of ranks is a multiple of it: those that share one copy
+  int stages = 1;        // of these, the stages of a pipeline: the outermost axis
   int spares = 0;        // processes that are started and wait for a rank's place
   int restarts = 100;    // of processes, within an hour
   /// A process that ends so soon after its start waits this time before the next one, and twice as long
@@ -55,6 +56,9 @@ class ElasticGroup {
   };
   /// The process has ended; `how`: "rank 2 was killed by SIGKILL". `again`: it may be started again.
   Decision lost(int process, const std::string& how, bool again, TimePoint now);
+  /// The last one that was to be started again could not be, since its host is away: that does not
+  /// count among the restarts.
+  void not_started();
   /// The process waits for a place.
   Decision joined(int process);
   /// The user asks for another number of ranks.
@@ -66,6 +70,9 @@ class ElasticGroup {
   int count(State state) const { return static_cast<int>(in(state).size()); }
   /// Gives places to waiting processes, the lowest first, and takes those that are too many.
   void fill_places();
+  /// Which part of a copy of the model the process had when it was a rank last; nullopt: it was none.
+  std::optional<int> part_of(int process) const;
+  int least_needed(const std::vector<int>& ranks) const;
   rendezvous::Epoch next_epoch(bool at_step_end, const std::string& cause);
   bool may_restart(TimePoint now);
   Duration delay_of(int process, TimePoint now);
@@ -75,6 +82,7 @@ class ElasticGroup {
   int wanted_;
   std::vector<State> states_;  // by process
   rendezvous::Epoch epoch_;
+  std::vector<int> last_ranks_;  // of the last epoch that had any
   std::deque<TimePoint> restarts_;
   struct Past {
     std::optional<TimePoint> started = {};  // again

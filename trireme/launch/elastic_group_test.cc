@@ -49,6 +49,19 @@ TEST(ElasticGroup, ASpareTakesThePlaceAtOnce) {
   EXPECT_FALSE(group.joined(0).epoch);  // the new spare
 }
 
+// A host is away for hours.
+TEST(ElasticGroup, TriesThatReachNoHostDoNotCountAsRestarts) {
+  ElasticGroup group({.min = 1, .max = 2, .restarts = 2}, 2);
+  EXPECT_EQ(group.lost(1, "", true, kStart).starts.size(), 1u);
+  for (int i = 0; i < 100; ++i) {
+    group.not_started();
+    ASSERT_EQ(group.lost(1, "", true, kStart + seconds(i)).starts.size(), 1u) << i;
+  }
+  EXPECT_TRUE(group.joined(1).epoch);
+  EXPECT_EQ(group.lost(1, "", true, kStart).starts.size(), 1u);
+  EXPECT_TRUE(group.lost(1, "", true, kStart).starts.empty());
+}
+
 TEST(ElasticGroup, WaitsBelowTheMinimum) {
   ElasticGroup group({.min = 2, .max = 2}, 2);
   const auto waits = group.lost(1, "rank 1 was killed", true, kStart);
@@ -145,6 +158,38 @@ TEST(ElasticGroup, ANewJobOfProcessesThatOthersStartWaitsForTheFewest) {
   ASSERT_TRUE(decision.epoch);
   EXPECT_THAT(decision.epoch->members, ElementsAre(0, 2));
   EXPECT_THAT(group.joined(1).epoch->members, ElementsAre(0, 1, 2));
+}
+
+// Ranks 0 and 1 have the first stage, 2 and 3 the second one.
+TEST(ElasticGroup, KeepsARankOfEachStageOfAPipeline) {
+  const std::vector<std::vector<int>> left = {{1, 2}, {0, 2}, {0, 3}, {0, 2}};
+  for (int victim = 0; victim < 4; ++victim) {
+    ElasticGroup group({.min = 2, .max = 4, .multiple = 2, .stages = 2}, 4);
+    const auto decision = group.lost(victim, "", true, kStart);
+    ASSERT_TRUE(decision.epoch);
+    EXPECT_EQ(decision.epoch->members, left[victim]) << victim;
+    // The dropped one and the one that is started again come at the end of a step.
+    const auto grown = group.joined(victim);
+    ASSERT_TRUE(grown.epoch);
+    EXPECT_THAT(grown.epoch->members, ElementsAre(0, 1, 2, 3));
+  }
+}
+
+// Ranks 0 and 1 have one copy of the model, 2 and 3 another.
+TEST(ElasticGroup, KeepsARankOfEachPartOfATensor) {
+  const std::vector<std::vector<int>> left = {{1, 2}, {0, 3}, {0, 1}, {0, 1}};
+  for (int victim = 0; victim < 4; ++victim) {
+    ElasticGroup group({.min = 2, .max = 4, .multiple = 2}, 4);
+    EXPECT_EQ(group.lost(victim, "", false, kStart).epoch->members, left[victim]) << victim;
+  }
+}
+
+// A spare knows nothing, so it is the first to wait.
+TEST(ElasticGroup, SparesYieldToRanksThatHaveState) {
+  ElasticGroup group({.min = 2, .max = 4, .multiple = 2, .stages = 2, .spares = 1}, 4);
+  group.joined(4);
+  EXPECT_THAT(group.lost(0, "", false, kStart).epoch->members, ElementsAre(1, 2, 3, 4));
+  EXPECT_THAT(group.lost(3, "", false, kStart).epoch->members, ElementsAre(1, 4));
 }
 
 TEST(ElasticGroup, RefusesNumbersThatContradict) {

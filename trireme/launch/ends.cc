@@ -14,7 +14,7 @@ void Supervisor::on_exit(int rank, const Ending& ending) {
   const Exit exit = ending.exit;
   ranks_[rank].exit = exit;
   const bool asked = stopped_as_asked(exit) && roles_.role_of(rank) == Role::Worker;
-  if (!asked && (elastic_ ? handle_elastic(rank, exit) : goes_on_without(rank, exit))) {
+  if (!asked && (elastic_ ? handle_elastic(rank, ending) : goes_on_without(rank, exit))) {
     --running_;
     return waiter_->wake();
   }

@@ -5,6 +5,7 @@
 
 #include <sys/types.h>
 
+#include <cstdint>
 #include <functional>
 #include <string>
 #include <string_view>
@@ -15,11 +16,16 @@
 
 namespace trireme::inline v0::launch {
 
+/// Whether a process has ended because its host is lost, or could not be started since the host
+/// cannot be reached.
+enum class HostLoss : std::uint8_t { None, Lost, NotReached };
+
 /// What a process did when it ended, and the message with which it ended; may be empty.
 struct Ending {
   Exit exit;
   rendezvous::Activity activity = {};
   std::string last_words = {};
+  HostLoss host = HostLoss::None;
 };
 
 struct HostEvents {

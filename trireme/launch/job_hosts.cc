@@ -173,6 +173,15 @@ void JobHosts::kill_connections() {
   for (const auto& host : remote_) host->kill_connection();
 }
 
+void JobHosts::drop_connection(int process) {
+  for (const auto& host : remote_)
+    if (host == hosts_[index_of(process)]) host->kill_connection();
+}
+
+void JobHosts::end_attempts() {
+  for (const auto& host : remote_) host->end_attempt();
+}
+
 bool JobHosts::closed() const {
   return std::all_of(remote_.begin(), remote_.end(), [](const auto& one) { return one->ended(); });
 }

@@ -39,6 +39,11 @@ class JobHosts {
   bool closed() const;
   bool output_finished() const { return !local_ || local_->output_finished(); }
 
+  /// Ends the connection to the other host that the process is on, which counts as lost with all its
+  /// processes; nothing on this host.
+  void drop_connection(int process);
+  /// No longer waits for hosts that were lost.
+  void end_attempts();
   Host& host_of(int process) { return *hosts_[index_of(process)]; }
   /// As it is known to others; empty if there is one host.
   std::string name_of(int process) const;

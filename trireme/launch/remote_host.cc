@@ -52,6 +52,11 @@ std::vector<std::string> ssh_command(const std::string& host,
 
 RemoteHost::RemoteHost(Waiter& waiter, Guard& guard, RemoteHostOptions options, HostEvents events)
     : waiter_(waiter), guard_(guard), options_(std::move(options)), events_(std::move(events)) {
+  connect();
+}
+
+// What is sent before the other side has answered waits for it there.
+void RemoteHost::connect() {
   Pipe input = make_pipe(), output = make_pipe(), error = make_pipe();
   sink_ = std::make_shared<MessageSink>(std::move(input.in));
   messages_ =
@@ -75,9 +80,23 @@ RemoteHost::RemoteHost(Waiter& waiter, Guard& guard, RemoteHostOptions options, 
       [this](Exit exit) {
         exit_ = exit;
         ssh_ = -1;
-        waiter_.run_at(waiter_.now() + kLastOutput, [this] { check_end(true); });
+        waiter_.run_at(waiter_.now() + kLastOutput, [this, connection = connections_] {
+          if (connection == connections_) check_end(true);
+        });
       }));
   sink_->send(message_of(options_.setup));
+}
+
+// A child of ssh may still have its pipes open.
+void RemoteHost::forget_connection() {
+  waiter_.remove(sink_.get());
+  waiter_.remove(messages_.get());
+  waiter_.remove(words_.get());
+  said_.clear();
+  exit_.reset();
+  refusal_.reset();
+  ready_ = ended_ = false;
+  ++connections_;
 }
 
 void RemoteHost::add(std::shared_ptr<DescriptorSource> source) {
@@ -91,9 +110,12 @@ void RemoteHost::add(std::shared_ptr<DescriptorSource> source) {
 void RemoteHost::start(int process, const StartOptions& options) {
   known_.insert(process);
   running_.insert(process);
+  if (ended_) {
+    forget_connection();
+    connect();
+  }
   sink_->send(message_of(process, options));
   if (events_.on_start) events_.on_start(process, -1);
-  if (ended_) lose(process);
 }
 
 void RemoteHost::signal(int process, int signal, bool group) {
@@ -103,6 +125,10 @@ void RemoteHost::signal(int process, int signal, bool group) {
 
 void RemoteHost::close() {
   sink_->close();
+  end_attempt();
+}
+
+void RemoteHost::end_attempt() {
   if (!ready_) kill_connection();
 }
 
@@ -118,6 +144,9 @@ void RemoteHost::on_message(const HostMessage& message) {
   } else if (message.kind == "refused") {
     refusal_ = ErrorReport{static_cast<int>(message.number(0)), message.field(1)};
     waiter_.wake();
+    if (connections_ > 0) kill_connection();  // not yet as it was before
+  } else if (refusal_) {
+    return;  // it cannot start what it was asked to
   } else if (known_.count(message.process) == 0) {
     throw ConfigError("a message of a process that was not started");
   } else if (message.kind == "out" || message.kind == "err") {
@@ -154,14 +183,17 @@ void RemoteHost::check_end(bool surely) {
 
 void RemoteHost::lose(int process) {
   running_.erase(process);
-  Ending ending{.exit = {kLost, 0}};
-  ending.last_words = "The connection to host " + options_.name + " has ended" + words_text() +
-                      ". Its processes end there, too; resume from the last checkpoint.";
+  Ending ending{.exit = {kLost, 0}, .host = ready_ ? HostLoss::Lost : HostLoss::NotReached};
+  ending.last_words =
+      ready_ ? "The connection to host " + options_.name + " has ended" + words_text() +
+                   ". Its processes end there, too; resume from the last checkpoint."
+             : "Host " + options_.name + " cannot be reached" + words_text() + ".";
   events_.on_end(process, ending);
 }
 
 std::string RemoteHost::words_text() const {
   if (!messages_->fault().empty()) return ": " + messages_->fault();
+  if (refusal_) return ": it " + refusal_->sentence;
   std::string text;
   for (const std::string& line : said_) text += (text.empty() ? ": " : "; ") + line;
   while (!text.empty() && text.back() == '.') text.pop_back();

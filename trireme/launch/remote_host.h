@@ -1,6 +1,7 @@
 // RemoteHost: the processes of a job on another host, through one `ssh HOST trireme launch-host`
 // (host_agent.h). The job's secret goes through the standard input of ssh. If the connection ends,
-// all processes there are killed by their side, and here each of them counts as lost (160).
+// all processes there are killed by their side, and here each of them counts as lost (160). A process
+// that is started there afterwards makes a new connection: the host may be back.
 //
 // In the progress context of `waiter`, which must be destroyed first. Guard and events outlive it.
 #pragma once
@@ -40,10 +41,14 @@ class RemoteHost final : public Host {
   /// The other side kills what still runs there and ends; so does ssh.
   void close();
   bool ended() const noexcept { return ended_; }
+  /// Ends ssh if the other side has not answered yet.
+  void end_attempt();
   /// Ends ssh itself.
   void kill_connection();
 
  private:
+  void connect();
+  void forget_connection();
   void add(std::shared_ptr<DescriptorSource> source);
   void on_message(const HostMessage& message);
   void on_words(std::string_view line);
@@ -60,6 +65,7 @@ class RemoteHost final : public Host {
   std::shared_ptr<MessageSink> sink_;
   std::shared_ptr<MessageSource> messages_;
   std::shared_ptr<LineSource> words_;
+  int connections_ = 0;
   std::vector<std::string> said_;  // by ssh and the other side's errors, before it was ready
   bool ready_ = false, ended_ = false;
   std::string coordinator_;

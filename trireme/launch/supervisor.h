@@ -33,6 +33,7 @@ class Supervisor {
     bool started = false;
     std::optional<Exit> exit;
     int restarts = 0;
+    bool away = false;    // its host could not be reached at the last try
     bool killed = false;  // we sent it SIGTERM or SIGKILL while it ran
     bool runs() const noexcept { return started && !exit; }
   };
@@ -52,7 +53,8 @@ class Supervisor {
   void on_exit(int rank, const Ending& ending);
   bool goes_on_without(int process, const Exit& exit);
   void restart(int process);
-  bool handle_elastic(int process, const Exit& exit);
+  bool handle_elastic(int process, const Ending& ending);
+  std::string how_it_was_lost(int process, const Ending& ending) const;
   void note_worker_end(int process);
   void give_place_up(int process, const std::string& how);
   void carry_out(const ElasticGroup::Decision& decision);

@@ -1,13 +1,12 @@
 #include "trireme/plan/training_plan.h"
 
 #include <algorithm>
-#include <cstdio>
-#include <sstream>
 
 #include "trireme/base/error.h"
 #include "trireme/base/mesh_division.h"
 #include "trireme/base/transports.h"
 #include "trireme/base/words.h"
+#include "trireme/plan/limited_product.h"
 #include "trireme/plan/open_sums.h"
 #include "trireme/plan/partition.h"
 #include "trireme/plan/pipeline_simulator.h"
@@ -44,14 +43,6 @@ void check_arithmetic(const Job& job) {
   }
 }
 
-// A product, limited to about an exabyte so that sums of several do not overflow; nothing that
-// large fits.
-std::int64_t times(std::int64_t a, std::int64_t b) {
-  constexpr std::int64_t kMost = std::int64_t{1} << 59;
-  std::int64_t product = 0;
-  return __builtin_mul_overflow(a, b, &product) ? kMost : std::min(product, kMost);
-}
-
 // Measured (docs/design/007-predicted-memory.md).
 constexpr std::int64_t kKernels = 10'000'000;     // oneDNN, MKL: generated code, workspaces
 constexpr std::int64_t kOwnProcess = 38'000'000;  // gRPC, sockets, threads' heaps, huge pages
@@ -63,8 +54,6 @@ std::int64_t group_bytes(const Job& job, std::int64_t gradients) {
   return kOwnProcess +
          (shares ? gradients - (gradients + job.data_ranks() - 1) / job.data_ranks() : 0);
 }
-
-bool shards(const Job& job) { return job.owners > 1; }
 
 // True if the compute weights are 16-bit; their masters are fp32.
 bool in_16_bits(const Job& job) { return job.precision == "bf16" || job.precision == "fp16"; }
@@ -79,7 +68,7 @@ std::int64_t among(std::int64_t bytes, const Job& job) {
 std::int64_t moving_bytes(const TrainingPlan& plan, std::int64_t own, std::int64_t sum,
                           std::int64_t compute) {
   const Job& job = plan.job;
-  if (!shards(job)) return 0;
+  if (!job.shards()) return 0;
   constexpr std::int64_t kBuckets = 4;
   const std::int64_t chunks = plan.stages / job.pipeline;
   const std::int64_t buffers = job.shards_gradients ? 2 : 1;  // both directions, or only receiving
@@ -128,45 +117,6 @@ Memory memory_of(const TrainingPlan& plan) {
   return memory;
 }
 
-std::string layout_name(const Job& job);
-
-// "pipeline of 4 stages on 2 ranks (interleaved-1f1b, 20 % bubble) x 2 tensor-parallel ranks x 4,
-// plain data parallel"
-std::string model_parallel_name(const TrainingPlan& plan) {
-  const Job& job = plan.job;
-  std::string name;
-  if (job.pipeline > 1) {
-    char bubble[32];
-    std::snprintf(bubble, sizeof bubble, "%.0f %%", 100 * plan.bubble);
-    name = "pipeline of " + counted(plan.stages, "stage") + " on " + counted(job.pipeline, "rank") +
-           " (" + job.schedule + ", " + bubble + " bubble where passes take equal times)";
-  }
-  if (job.expert > 1)
-    name += (name.empty() ? "" : " x ") + counted(job.expert, "expert-parallel rank");
-  if (job.context > 1)
-    name += (name.empty() ? "" : " x ") + counted(job.context, "context-parallel rank");
-  if (job.tensor > 1)
-    name += (name.empty() ? "" : " x ") + counted(job.tensor, "tensor-parallel rank") +
-            (job.sequence ? " (and sequence parallel)" : "");
-  Job one = job;
-  one.ranks = job.data_ranks();
-  one.pipeline = one.expert = one.context = one.tensor = 1;
-  return name +
-         (one.ranks > 1 ? " x " + decimal(one.ranks) + ", " + layout_name(one) : std::string());
-}
-
-std::string layout_name(const Job& job) {
-  if (job.exchange.every > 0) return job.exchange.about;
-  if (!shards(job)) return "plain data parallel";
-  const std::string what = job.shards_weights     ? "all state"
-                           : job.shards_gradients ? "optimizer state and gradients"
-                                                  : "optimizer state";
-  const int replicas = job.ranks / job.owners;
-  return job.sharding + " (" + what + " over " + counted(job.owners, "rank") +
-         (job.shards_weights ? ", two blocks whole" : "") +
-         (replicas > 1 ? "; " + counted(replicas, "replica") : "") + ")";
-}
-
 // The cost of all-reducing `bytes` among `ranks`, `bucket` bytes at a time.
 Communication all_reduce_of(const Job& job, int ranks, std::size_t bytes, std::size_t bucket) {
   if (job.accelerator != nullptr && job.transport == "nccl")
@@ -205,7 +155,7 @@ Communication sharded_communication_of(const TrainingPlan& plan) {
 // are reduced instead, once per exchange.
 Communication communication_of(const TrainingPlan& plan) {
   const Job& job = plan.job;
-  if (shards(job)) return sharded_communication_of(plan);
+  if (job.shards()) return sharded_communication_of(plan);
   const std::size_t bytes =
       static_cast<std::size_t>(job.held_parameters() *
                                (job.exchange.every > 0 ? job.exchange.moved : 1)) *
@@ -261,99 +211,6 @@ int lanes_of(const Job& job, std::int64_t micro_per_rank) {
   return static_cast<int>(std::min<std::int64_t>(job.lanes, micro_per_rank));
 }
 
-std::string core_line(const TrainingPlan& plan) {
-  const Job& job = plan.job;
-  if (job.simulated) {
-    return "one: " + counted(job.ranks, "simulated rank") +
-           " take turns, in one process; on the virtual clock, which all times are of, they "
-           "compute "
-           "side by side";
-  }
-  const int threads = plan.lanes * job.kernel_threads;  // per rank
-  const int wanted = job.ranks * threads;
-  const int used = std::min(wanted, job.usable_cores);
-  std::string line = counted(used, "core") + " for " + counted(job.ranks, "rank") + " x " +
-                     (plan.lanes > 1 ? counted(plan.lanes, "lane") + " x " : std::string()) +
-                     counted(job.kernel_threads, "thread") + "; usable are " + job.cores_reason;
-  if (wanted > job.usable_cores) {
-    line += "; ranks share cores, so expect no more speed than with " +
-            counted(std::max(1, job.usable_cores / threads), "rank");
-  } else if (wanted < job.usable_cores) {
-    line += "; " + decimal(job.usable_cores - wanted) +
-            " stay free (more ranks, or train.lanes, would use them)";
-  }
-  if (plan.lanes < job.lanes)
-    line += job.simulated ? "; simulated ranks have one lane"
-                          : "; of " + decimal(job.lanes) + " lanes " + decimal(plan.lanes) +
-                                " have a micro-batch";
-  return line;
-}
-
-std::string time_line(const TrainingPlan& plan) {
-  const double step = plan.step_seconds();
-  if (step <= 0) return {};
-  const double waits = plan.communication.seconds + plan.layers.seconds;
-  return "  time     " + duration_text(step) + " a step, predicted: forward and backward " +
-         duration_text(plan.compute_seconds) + " + gradients and update " +
-         duration_text(plan.update_seconds) +
-         (waits > 0 ? " + communication " + duration_text(waits) : "") + "; " +
-         duration_text(step * static_cast<double>(plan.job.steps)) +
-         " in all, without validation\n" + "           (" + plan.job.speed_source + ")\n";
-}
-
-std::string device_line(const TrainingPlan& plan) {
-  const Job& job = plan.job;
-  if (!plan.on_device()) return {};
-  std::string line = "  device   " + job.device;
-  if (const Accelerator* const device = job.accelerator)
-    line += ": " + std::string(device->about) + ", " + bytes_text(device->memory);
-  if (job.ranks_per_device > 1) line += ", each for " + counted(job.ranks_per_device, "rank");
-  return line + "\n";
-}
-
-std::string memory_lines(const TrainingPlan& plan) {
-  const Job& job = plan.job;
-  const Memory& memory = plan.memory;
-  std::ostringstream out;
-  out << "  memory   " << bytes_text(plan.rank_bytes())
-      << (plan.on_device() ? " a rank on its device" : " a rank") << ", predicted: weights "
-      << bytes_text(memory.weights) << " + gradients " << bytes_text(memory.gradients)
-      << " + optimizer " << bytes_text(memory.optimizer)
-      << (memory.optimizer_on_host > 0
-              ? " (and " + bytes_text(memory.optimizer_on_host) + " on the host)"
-              : "")
-      << " + activations " << bytes_text(memory.activations)
-      << (job.recompute == "none" ? "" : " (recompute: " + job.recompute + ")")
-      << (job.offloads_activations ? " (and " + bytes_text(memory.in_file) +
-                                         (plan.on_device() ? " on the host)" : " in a file)")
-                                   : "")
-      << " + temporaries " << bytes_text(memory.temporaries) << "\n"
-      << (plan.on_device() ? "           and on the host: program and LibTorch "
-                           : "           + program and LibTorch ")
-      << bytes_text(memory.program) << " + kernels " << bytes_text(memory.kernels);
-  if (job.ranks > 1) out << " + the group " << bytes_text(memory.group);
-  out << (job.tokens_per_sample == 1 ? " + data " : " + text ") << bytes_text(memory.text)
-      << (job.ranks > 1 ? " (shared)" : "") << "\n";
-  if (job.memory_limit > 0) {
-    out << "           (memory.limit is " << bytes_text(job.memory_limit)
-        << (plan.keeps_to_limit() ? "" : ": it does not fit; train --fit looks for what does")
-        << ")\n";
-  }
-  if (!plan.fits_device()) out << "           (does not fit: " << device_refusal(plan) << ")\n";
-  if (!plan.fits_host()) out << "           (does not fit: " << host_refusal(plan) << ")\n";
-  return out.str();
-}
-
-std::string items_line(const TrainingPlan& plan) {
-  const Job& job = plan.job;
-  const std::string rest = ", " + counted(job.steps, "step") + ", " +
-                           grouped(times(plan.tokens_per_step(), job.steps)) + " in all\n";
-  if (job.tokens_per_sample == 1)
-    return "  samples  " + counted(job.batch, job.sample) + " a step" + rest;
-  return "  tokens   " + grouped(plan.tokens_per_step()) + " a step (" +
-         counted(job.batch, job.sample) + " x " + decimal(job.tokens_per_sample) + ")" + rest;
-}
-
 // Simulates the schedule with passes of equal length, so B takes twice F.
 void plan_pipeline(TrainingPlan& plan) {
   if (plan.job.pipeline == 1) return;
@@ -375,64 +232,24 @@ void plan_pipeline(TrainingPlan& plan) {
     plan.live_micro_batches = std::max(plan.live_micro_batches, peak.activations);
 }
 
-std::string few_line(const TrainingPlan& plan) {
-  if (plan.job.pipeline == 1 || plan.micro_per_rank >= plan.stages) return {};
-  char bubble[32];
-  std::snprintf(bubble, sizeof bubble, "%.0f %%", 100 * plan.bubble);
-  return "  warning  " + counted(plan.micro_per_rank, "micro-batch", "micro-batches") + " for " +
-         counted(plan.stages, "pipeline stage") + ": a rank waits " + bubble +
-         " of the time; a smaller batch.micro or a larger batch.global fills the pipeline\n";
-}
-
-std::string exchange_line(const TrainingPlan& plan) {
-  const Exchange& exchange = plan.job.exchange;
-  const double seconds = plan.communication.seconds;
-  std::string line = "  comm     " + duration_text(seconds * exchange.every) +
-                     (exchange.messages > 0 ? " of messages" : " of all-reduce") +
-                     " an exchange, one every " + counted(exchange.every, "step") + ": " +
-                     duration_text(seconds) + " a step, predicted";
-  if (exchange.after > 0)
-    line += "; the first " + counted(exchange.after, "step") + " reduce gradients";
-  if (!exchange.graph.empty()) line += "\n           (" + exchange.graph + ")";
-  line += "\n           (" + plan.communication.source + ")\n";
-  if (!exchange.beside.empty()) line += "  servers  " + exchange.beside + "\n";
-  if (exchange.bits.empty()) return line;
-  return line + "  bits     the weights depend on " + exchange.bits + ": parallel.sync = \"" +
-         plan.job.sync + "\" ends the promise of equal bits on any layout\n";
-}
+}  // namespace
 
 // Weights and the optimizer's state, which a checkpoint has; activations of a micro-batch are at most
 // a rank's.
-std::int64_t evaluator_bytes(const TrainingPlan& plan) {
-  const Job& job = plan.job;
+std::int64_t TrainingPlan::evaluator_bytes() const noexcept {
   const std::int64_t element = job.precision == "fp64" ? 8 : 4;
-  const Memory& memory = plan.memory;
   return times(job.parameters * element, 1 + job.optimizer_moments) + memory.activations +
          memory.temporaries + memory.runtime() - memory.text;
 }
 
-}  // namespace
-
 std::int64_t TrainingPlan::host_total() const noexcept {
   const std::int64_t of_rank =
-      on_device() ? memory.runtime() + memory.in_file + memory.optimizer_on_host : memory.total();
-  return shared() + times(of_rank - shared(), job.ranks_here) +
-         (job.evaluator ? evaluator_bytes(*this) : 0);
-}
-
-std::string host_refusal(const TrainingPlan& plan) {
-  const int ranks = plan.job.ranks_here;
-  return counted(ranks, "rank") + (ranks == 1 ? " is" : " are") + " predicted to take " +
-         bytes_text(plan.host_total()) + (ranks == 1 ? "" : " together") + ", and " +
-         plan.job.host_memory_reason;
-}
-
-std::string device_refusal(const TrainingPlan& plan) {
-  const Accelerator& device = *plan.job.accelerator;
-  const int sharing = plan.job.ranks_per_device;
-  return "the tensors of a rank are predicted to take " + bytes_text(plan.rank_bytes()) +
-         ", and an " + std::string(device.about) + " has " + bytes_text(device.memory) +
-         (sharing > 1 ? " for " + counted(sharing, "rank") : "");
+      on_device() ? memory.runtime() + memory.in_file + memory.optimizer_on_host + memory.kept()
+                  : memory.total();
+  // Not every rank has a snapshot of the whole.
+  const std::int64_t fewer = times(memory.snapshot, job.ranks_here) - snapshots_on_host(*this);
+  return shared() + times(of_rank - shared(), job.ranks_here) - fewer +
+         (job.evaluator ? evaluator_bytes() : 0);
 }
 
 TrainingPlan make_plan(const Job& job) {
@@ -457,73 +274,10 @@ TrainingPlan make_plan(const Job& job) {
   if (job.exchange.every > 0) plan.communication.seconds /= job.exchange.every;
   plan.compute_seconds = compute_seconds_of(plan);
   plan.update_seconds = update_seconds_of(plan);
+  plan.state_costs = state_costs_of(plan);
+  plan.memory.snapshot = plan.state_costs.snapshot;
+  plan.memory.copies = plan.state_costs.copies;
   return plan;
-}
-
-namespace {
-
-// " (shares 3:2:1)"
-std::string shares_text(const Job& job) {
-  std::string text;
-  for (const std::uint32_t weight : job.shares)
-    text += (text.empty() ? " (shares " : ":") + std::to_string(weight);
-  return text.empty() ? text : text + ")";
-}
-
-}  // namespace
-
-std::string explain(const TrainingPlan& plan) {
-  const Job& job = plan.job;
-  std::ostringstream out;
-  out << "Plan for " << job.name << " on " << counted(job.ranks, "rank") << "\n"
-      << "  model    " << job.model << "; " << counted(job.parameters, "parameter") << ", "
-      << job.precision << "\n"
-      << "  data     " << job.data << "\n"
-      << "  layout   " << (job.model_ranks() > 1 ? model_parallel_name(plan) : layout_name(job))
-      << ": " << counted(plan.micro_batches, "micro-batch", "micro-batches") << " of "
-      << counted(job.micro, job.sample) << " a step";
-  if (job.ranks > 1) {
-    const bool equal = job.shares.empty() && plan.micro_batches % job.data_ranks() == 0;
-    out << (equal ? ", " : ", at most ") << plan.micro_per_rank
-        << (job.model_ranks() > job.pipeline ? " in each copy of the model; "
-            : job.pipeline > 1               ? " in each pipeline; "
-                                             : " on each rank" + shares_text(job) + "; ")
-        << job.transport << " transport, " << job.algorithm << " all-reduce";
-  }
-  out << "\n" << items_line(plan) << device_line(plan) << memory_lines(plan) << job.recompute_table;
-  if (plan.open_sums > 2) {
-    out << "           (" << plan.open_sums
-        << " gradient sums are open at a time; a larger batch.micro needs fewer)\n";
-  }
-  out << few_line(plan);
-  for (const auto& [name, size] : {std::pair{"parallel.expert", job.expert},
-                                   {"parallel.context", job.context},
-                                   {"parallel.tensor", job.tensor}}) {
-    if (size == 1) continue;
-    out << "  bits     " << name << " = " << size
-        << " adds in another order than one process: weights agree within a tolerance, and are "
-           "the same bits for every other parallel.*\n";
-  }
-  if (plan.layers.seconds > 0)
-    out << "  layers   " << duration_text(plan.layers.seconds)
-        << " of all-reduce among tensor-parallel ranks a step, predicted, and waited for: "
-        << plan.job.layer_sums << " a micro-batch, of " << bytes_text(job.layer_sum_bytes) << "\n"
-        << "           (" << plan.layers.source << ")\n";
-  if (job.exchange.every > 0 && (job.ranks > 1 || !job.exchange.beside.empty())) {
-    out << exchange_line(plan);
-  } else if (job.data_ranks() > 1) {
-    out << "  comm     " << duration_text(plan.communication.seconds)
-        << (shards(job) ? " of reduce-scatter and all-gather" : " of all-reduce")
-        << " a step, predicted, less what computing hides"
-        << (job.compression == "none" ? "" : " and " + job.compression + " saves") << "\n"
-        << "           (" << plan.communication.source << ")\n";
-  }
-  if (job.evaluator)
-    out << "  evaluator 1 process beside the ranks, with a whole copy of the model: "
-        << bytes_text(static_cast<double>(evaluator_bytes(plan))) << "\n";
-  out << time_line(plan);
-  if (!plan.on_device()) out << "  cores    " << core_line(plan) << "\n";
-  return out.str();
 }
 
 }  // namespace trireme::inline v0::plan

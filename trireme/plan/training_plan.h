@@ -10,6 +10,7 @@
 
 #include "trireme/plan/accelerator.h"
 #include "trireme/plan/communication.h"
+#include "trireme/plan/state_costs.h"
 #include "trireme/plan/tuning.h"
 
 namespace trireme::inline v0::plan {
@@ -28,14 +29,16 @@ struct Memory {
   std::int64_t group = 0;    // sockets and other costs of joining; peers' gradients, read in place
   std::int64_t text = 0;     // the corpus; one copy for all ranks of a host
   std::int64_t in_file = 0;  // activations in a file, or of a device on the host (not in total())
-  std::int64_t optimizer_on_host = 0;  // of a device's optimizer state (not in total())
+  std::int64_t optimizer_on_host = 0;     // of a device's optimizer state (not in total())
+  std::int64_t snapshot = 0, copies = 0;  // always on the host (state_costs.h)
   std::int64_t moving = 0;  // ZeRO: buckets in transit to owners; ZeRO-3: also two blocks' weights
   std::int64_t runtime() const noexcept { return program + kernels + group + text; }
   /// Memory on the rank's device, if it has one.
   std::int64_t tensors() const noexcept {
     return weights + gradients + optimizer + moving + activations + temporaries;
   }
-  std::int64_t total() const noexcept { return tensors() + runtime(); }
+  std::int64_t kept() const noexcept { return snapshot + copies; }
+  std::int64_t total() const noexcept { return tensors() + runtime() + kept(); }
 };
 
 /// Settings of ranks that each train a copy of the model and exchange weights periodically
@@ -84,6 +87,7 @@ struct Job {
   bool shards_gradients = false;       // and of the gradients
   bool shards_weights = false;         // and of the weights
   Exchange exchange;
+  Keeping keeping;
   int servers = 0;         // parameter servers, processes beside the ranks
   bool evaluator = false;  // a process beside the ranks that evaluates checkpoints
   // Parameters of the two largest neighbouring blocks, less the experts of other ranks.
@@ -103,6 +107,7 @@ struct Job {
   int holders() const noexcept { return pipeline * tensor; }
   int together() const noexcept { return expert * context * tensor; }
   int model_ranks() const noexcept { return pipeline * together(); }
+  bool shards() const noexcept { return owners > 1; }
   /// The number of groups that compute micro-batches of their own.
   int data_ranks() const noexcept { return ranks / model_ranks(); }
   /// The parameters that one rank holds.
@@ -144,6 +149,7 @@ struct TrainingPlan {
   Communication communication;
   /// Per step, of tensor-parallel ranks; nothing hides it.
   Communication layers;
+  StateCosts state_costs;
   /// Forward and backward of the rank with most; includes a pipeline's wait and the turns of
   /// threads that share cores. 0: not known.
   double compute_seconds = 0;
@@ -159,6 +165,8 @@ struct TrainingPlan {
   std::int64_t shared() const noexcept { return job.simulated ? memory.runtime() : memory.text; }
   /// Memory of all ranks of this host together.
   std::int64_t host_total() const noexcept;
+  /// Of the process beside the ranks that evaluates checkpoints.
+  std::int64_t evaluator_bytes() const noexcept;
   bool on_device() const noexcept { return job.device != "cpu"; }
   /// Memory of the rank with most, where its tensors are: what memory.limit bounds.
   std::int64_t rank_bytes() const noexcept {

@@ -34,12 +34,6 @@ void check_layout(const StrategyOptions& strategy, const JobOptions& job) {
                : "Use shm, tcp or mixed.");
 }
 
-// Ranks that together have one copy of the model and change only together.
-int ranks_of_a_copy(const StrategyOptions& strategy) {
-  const int shard = strategy.sync == "hybrid" ? std::max(strategy.shard, 1) : 1;
-  return strategy.pipeline * strategy.tensor * strategy.context * std::max(shard, strategy.expert);
-}
-
 }  // namespace
 
 void add_elastic_keys(config::Schema& schema) {
@@ -84,6 +78,11 @@ ElasticSettings elastic_of(const config::Config& config) {
   return settings;
 }
 
+int ranks_of_a_copy(const StrategyOptions& strategy) {
+  const int shard = strategy.sync == "hybrid" ? std::max(strategy.shard, 1) : 1;
+  return strategy.pipeline * strategy.tensor * strategy.context * std::max(shard, strategy.expert);
+}
+
 launch::ElasticOptions elastic_options(const ElasticSettings& settings, int ranks,
                                        const StrategyOptions& strategy, const JobOptions& job,
                                        std::int64_t micro_batches) {
@@ -92,6 +91,7 @@ launch::ElasticOptions elastic_options(const ElasticSettings& settings, int rank
       .min = settings.min > 0 ? settings.min : ranks,
       .max = settings.max > 0 ? settings.max : ranks,
       .multiple = ranks_of_a_copy(strategy),
+      .stages = strategy.pipeline,
       .spares = settings.spares,
       .restarts = settings.restarts >= 0 ? settings.restarts : kRestarts,
       .silence = std::max<Duration>(job.timeout / 5, std::chrono::seconds(1))};

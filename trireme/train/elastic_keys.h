@@ -18,6 +18,8 @@ struct ElasticSettings {
 /// elastic.*, and checkpoint.memory*.
 void add_elastic_keys(config::Schema& schema);
 ElasticSettings elastic_of(const config::Config& config);
+/// Ranks that together have one copy of the model and change only together.
+int ranks_of_a_copy(const StrategyOptions& strategy);
 /// For a job that starts with `ranks`. Throws ConfigError if the job cannot be elastic, or not
 /// with these numbers. `micro_batches`: in a global batch.
 launch::ElasticOptions elastic_options(const ElasticSettings& settings, int ranks,

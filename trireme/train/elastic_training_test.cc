@@ -38,21 +38,32 @@ Batch batch_of(const Job& job, std::int64_t step) {
   return batch;
 }
 
-// Trains to the end, in whatever epochs; the hash of the weights.
-std::string train(Job& job, const std::string& sync, int memory,
-                  const std::function<void()>& at_step) {
+struct Layout {
+  std::string sync = "plain";
+  int memory = 0, pipeline = 1, tensor = 1;
+  int ranks_of_a_copy() const { return pipeline * tensor; }
+};
+
+// Trains to the end, in whatever epochs; the hash of the weights. `at_step` is told the step.
+std::string train(Job& job, const Layout& layout, const std::function<void(long)>& at_step,
+                  std::vector<long>* firsts = nullptr) {
   std::string hash;
   run_elastic(job, [&] {
     Strategy strategy(job, models::make_mlp({.widths = {kWidth, 8, kClasses}}),
-                      {.sync = sync, .clip = 0.5, .bucket_bytes = 1024},
+                      {.sync = layout.sync,
+                       .pipeline = layout.pipeline,
+                       .tensor = layout.tensor,
+                       .clip = 0.5,
+                       .bucket_bytes = 1024},
                       AdamW{.learning_rate = 0.01});
     Checkpointer checkpointer(job,
                               ::testing::TempDir() + "no-checkpoints-" + std::to_string(getpid()),
-                              {.every = 0, .memory = memory, .lock = false});
+                              {.every = 0, .memory = layout.memory, .lock = false});
     checkpointer.add("train", strategy);
     const long first = job.changes().epoch().number > 0 ? checkpointer.resume() : 0;
+    if (firsts != nullptr) firsts->push_back(first);
     for (long step = first; step < kSteps; ++step) {
-      at_step();
+      at_step(step);
       strategy.step(batch_of(job, step), token_loss());
       checkpointer.after(step);
     }
@@ -62,10 +73,15 @@ std::string train(Job& job, const std::string& sync, int memory,
   return hash;
 }
 
-std::string undisturbed(const std::string& sync) {
-  ElasticCluster cluster({.options = {.min = 1, .max = 1}, .ranks = 1});
+// On as few ranks as hold one copy of the model. Tensor-parallel ranks add in an order of their own.
+std::string undisturbed(const Layout& layout = {}) {
+  const int ranks = layout.ranks_of_a_copy();
+  ElasticCluster cluster(
+      {.options = {.min = ranks, .max = ranks, .multiple = ranks, .stages = layout.pipeline},
+       .ranks = ranks});
   std::string hash;
-  cluster.run([&](Job& job, const auto& at_step) { hash = train(job, sync, 0, at_step); });
+  cluster.run(
+      [&](Job& job, const auto& at_step) { hash = train(job, layout, [&](long) { at_step(); }); });
   return hash;
 }
 
@@ -78,24 +94,32 @@ struct Kind {
   const char* name;
   const char* sync;
   int memory = 0, kills = 0, hangs = 0, spares = 0, min = 1;
+  int pipeline = 1, tensor = 1;
+  Layout layout() const { return {sync, memory, pipeline, tensor}; }
 };
 
 class ElasticTraining : public ::testing::TestWithParam<Kind> {};
 
 TEST_P(ElasticTraining, HasTheWeightsOfTheRunThatWasNotDisturbed) {
   const Kind kind = GetParam();
-  const std::string expected = undisturbed("plain");
+  const Layout layout = kind.layout();
+  const std::string expected = undisturbed({.pipeline = kind.pipeline, .tensor = kind.tensor});
   int deaths = 0, disturbed = 0;
   for (int seed = 1; seed <= runs(25); ++seed) {
     ElasticCluster cluster(
-        {.options = {.min = kind.min, .max = 4, .spares = kind.spares, .silence = milliseconds(20)},
+        {.options = {.min = std::max(kind.min, layout.ranks_of_a_copy()),
+                     .max = 4,
+                     .multiple = layout.ranks_of_a_copy(),
+                     .stages = layout.pipeline,
+                     .spares = kind.spares,
+                     .silence = milliseconds(20)},
          .ranks = 4,
          .network = {.seed = static_cast<std::uint64_t>(seed), .shared_memory = seed % 4 == 0},
          .kills = kind.kills,
          .hangs = kind.hangs});
     int ended = 0;
     cluster.run([&](Job& job, const auto& at_step) {
-      EXPECT_EQ(train(job, kind.sync, kind.memory, at_step), expected) << "seed " << seed;
+      EXPECT_EQ(train(job, layout, [&](long) { at_step(); }), expected) << "seed " << seed;
       ++ended;
     });
     EXPECT_GE(ended, 1) << "seed " << seed << ": " << cluster.trouble();
@@ -117,11 +141,48 @@ INSTANTIATE_TEST_SUITE_P(
         Kind{.name = "Zero2Kills", .sync = "zero2", .memory = 1, .kills = 3},
         Kind{.name = "Zero3Kills", .sync = "zero3", .memory = 1, .kills = 3},
         Kind{.name = "Zero3WithoutCopies", .sync = "zero3", .kills = 2},
-        Kind{.name = "HybridKills", .sync = "hybrid", .memory = 1, .kills = 3}),
+        Kind{.name = "HybridKills", .sync = "hybrid", .memory = 1, .kills = 3},
+        Kind{.name = "PipelineKills", .sync = "plain", .kills = 3, .pipeline = 2},
+        Kind{.name = "PipelineHangs", .sync = "plain", .kills = 1, .hangs = 1, .pipeline = 2},
+        Kind{.name = "PipelineZero1Kills", .sync = "zero1", .memory = 1, .kills = 3, .pipeline = 2},
+        Kind{.name = "TensorKills", .sync = "plain", .kills = 3, .tensor = 2},
+        Kind{.name = "TensorZero1Kills", .sync = "zero1", .memory = 1, .kills = 3, .tensor = 2}),
     [](const auto& info) { return std::string(info.param.name); });
 
+// Two pipelines of two stages, or two pairs of tensor-parallel ranks: the copy of the model that is left
+// whole goes on alone, and with the state in memory.
+TEST(ElasticTraining, TheOtherCopyOfTheModelGoesOn) {
+  for (const Layout& layout : {Layout{.pipeline = 2}, Layout{.tensor = 2}}) {
+    const std::string expected = undisturbed(layout);
+    for (int victim = 0; victim < 4; ++victim) {
+      ElasticCluster cluster(
+          {.options = {.min = 2, .max = 4, .multiple = 2, .stages = layout.pipeline, .restarts = 0},
+           .ranks = 4});
+      std::vector<long> firsts;
+      int ended = 0;
+      cluster.run([&](Job& job, const auto& at_step) {
+        const int rank = job.rank();
+        const bool first_epoch = job.changes().epoch().number == 0;
+        const auto dies = [&](long step) {
+          at_step();
+          if (first_epoch && rank == victim && step == 5) throw std::runtime_error("killed");
+        };
+        std::vector<long> mine;
+        EXPECT_EQ(train(job, layout, dies, &mine), expected) << victim;
+        EXPECT_EQ(job.size(), 2);
+        firsts.insert(firsts.end(), mine.begin() + 1, mine.end());
+        ++ended;
+      });
+      EXPECT_EQ(ended, 2) << cluster.trouble();
+      EXPECT_EQ(cluster.deaths(), 1);
+      ASSERT_EQ(firsts.size(), 2u);
+      for (const long first : firsts) EXPECT_EQ(first, 5) << "repeats steps, victim " << victim;
+    }
+  }
+}
+
 TEST(ElasticTraining, GrowsAndShrinksBetweenSteps) {
-  const std::string expected = undisturbed("plain");
+  const std::string expected = undisturbed();
   for (const char* sync : {"plain", "zero3"}) {
     ElasticCluster cluster({.options = {.min = 1, .max = 4},
                             .ranks = 2,
@@ -131,11 +192,11 @@ TEST(ElasticTraining, GrowsAndShrinksBetweenSteps) {
                                         {milliseconds(22), 2}}});
     int ended = 0;
     cluster.run([&](Job& job, const auto& at_step) {
-      const auto slowly = [&] {
+      const auto slowly = [&](long) {
         at_step();
         job.waiter()->sleep(milliseconds(3));
       };
-      EXPECT_EQ(train(job, sync, 0, slowly), expected) << sync;
+      EXPECT_EQ(train(job, {.sync = sync}, slowly), expected) << sync;
       EXPECT_EQ(job.size(), 2);
       ++ended;
     });

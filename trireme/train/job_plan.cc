@@ -83,6 +83,16 @@ void set_sync(plan::Job& job, const Settings& settings, const parallel::SyncPlan
   job.optimizer_moments -= optim::moments_per_element(settings.optimizer);
 }
 
+void set_keeping(plan::Job& job, const Settings& settings, int ranks) {
+  job.keeping = {.elastic = settings.elastic.on(),
+                 .least_ranks = settings.elastic.min > 0 ? settings.elastic.min : ranks,
+                 .multiple = ranks_of_a_copy(settings.strategy),
+                 .copies = settings.checkpoints.memory,
+                 .copies_every = settings.checkpoints.memory_every,
+                 .checkpoints = settings.checkpoints.every,
+                 .saves = true};
+}
+
 void set_tuning(plan::Job& job, const Settings& settings) {
   job.tuning_path = plan::tuning_path();
   if (!job.simulated) {
@@ -291,6 +301,7 @@ plan::TrainingPlan plan_training(const Settings& settings, const input::Corpus& 
   job.memory_limit = std::max<std::int64_t>(settings.memory_limit, 0);
   job.ranks_here = ranks;
   job.offloads_activations = !settings.strategy.offload_activations.empty();
+  set_keeping(job, settings, ranks);
   set_device(job, settings);
   set_tuning(job, settings);
   set_recompute(job, settings, figures);
@@ -324,6 +335,10 @@ observe::Event plan_event(const plan::TrainingPlan& plan) {
       .set("predicted_kernel_bytes", static_cast<long>(plan.memory.kernels))
       .set("predicted_group_bytes", static_cast<long>(plan.memory.group))
       .set("predicted_text_bytes", static_cast<long>(plan.memory.text))
+      .set("predicted_snapshot_bytes", static_cast<long>(plan.memory.snapshot))
+      .set("predicted_copy_bytes", static_cast<long>(plan.memory.copies))
+      .set("predicted_copy_sent_bytes", static_cast<long>(plan.state_costs.sent))
+      .set("predicted_copy_seconds", plan.state_costs.refresh.seconds)
       .set("predicted_host_bytes", static_cast<long>(plan.host_total()))
       .set("fits", plan.fits())
       .set("predicted_communication_seconds", plan.communication.seconds)

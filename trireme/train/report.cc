@@ -258,6 +258,15 @@ void Report::finish(const Outcome& outcome) {
   if (outcome.measured_device_bytes > 0)
     event.set("predicted_device_bytes", outcome.predicted_device_bytes)
         .set("measured_device_bytes", outcome.measured_device_bytes);
+  const Outcome::Keeping& keeping = outcome.keeping;
+  if (keeping.snapshot > 0)
+    event.set("predicted_snapshot_bytes", keeping.predicted_snapshot)
+        .set("measured_snapshot_bytes", keeping.snapshot);
+  if (keeping.copies > 0)
+    event.set("predicted_copy_bytes", keeping.predicted_copies)
+        .set("measured_copy_bytes", keeping.copies)
+        .set("copy_sent_bytes", keeping.sent)
+        .set("copy_wait_seconds", keeping.waited);
   if (outcome.predicted_step > 0) event.set("predicted_step_seconds", outcome.predicted_step);
   if (outcome.measured_step > 0) event.set("measured_step_seconds", outcome.measured_step);
   event.set("measured_seconds", outcome.measured_seconds);
@@ -280,6 +289,13 @@ void Report::finish(const Outcome& outcome) {
   if (outcome.measured_device_bytes > 0)
     row("device", memory(outcome.predicted_device_bytes),
         bytes_text(outcome.measured_device_bytes) + " (tensors of the rank with most)");
+  if (keeping.snapshot > 0)
+    row("snapshot", memory(keeping.predicted_snapshot),
+        bytes_text(keeping.snapshot) + " (of a checkpoint, on the rank with most; in memory)");
+  if (keeping.copies > 0)
+    row("copies", memory(keeping.predicted_copies),
+        bytes_text(keeping.copies) + " (checkpoint.memory, in memory; " + bytes_text(keeping.sent) +
+            " sent a step, waited for " + duration_text(keeping.waited) + ")");
   const auto time = [](double seconds) { return seconds > 0 ? duration_text(seconds) : "-"; };
   if (outcome.measured_step > 0)
     row("step", time(outcome.predicted_step), time(outcome.measured_step) + " (the median)");

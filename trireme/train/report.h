@@ -33,6 +33,13 @@ struct Outcome {
   double measured_seconds = 0;                     // of the whole run
   double predicted_bytes = 0, measured_bytes = 0;  // measured: of the rank with the most
   double predicted_device_bytes = 0, measured_device_bytes = 0;  // of tensors; 0: not known
+  /// Bytes of the rank with the most, on the host; 0: none, or not known.
+  struct Keeping {
+    double predicted_snapshot = 0, snapshot = 0;  // while a checkpoint is written
+    double predicted_copies = 0, copies = 0;      // checkpoint.memory
+    double sent = 0, waited = 0;  // per step: bytes of copies, seconds that no step hid
+  };
+  Keeping keeping;
   bool one_process = false;  // ranks are threads; measured is their total
   std::string sample;
   std::optional<ps::ServerFigures> servers;  // of workers that train on their own

@@ -233,6 +233,7 @@ StrategyOptions strategy_of(const config::Config& config) {
 CheckpointerOptions checkpoints_of(const config::Config& config, const std::string& identity) {
   const auto integer = [&](const char* key) { return config.integer(key); };
   const auto number = [&](const char* key) { return config.number(key); };
+  checkpoint::check_address(config.text("checkpoint.path"));
   return {.every = static_cast<long>(integer("checkpoint.every")),
           .keep = static_cast<int>(integer("checkpoint.keep")),
           .identity = identity,
@@ -241,7 +242,6 @@ CheckpointerOptions checkpoints_of(const config::Config& config, const std::stri
           .keep_hours = number("checkpoint.keep_hours"),
           .keep_best = static_cast<int>(integer("checkpoint.keep_best")),
           .patience = seconds(number("checkpoint.patience"))};
-  checkpoint::check_address(config.text("checkpoint.path"));
 }
 
 }  // namespace

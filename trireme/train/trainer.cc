@@ -94,7 +94,11 @@ class Trainer {
   // Measures the last step: the first one also allocates memory and sets up kernels.
   int run_trial() {
     Report silent(folder_, {.silent = true});
-    for (long step = 0; step < kTrialSteps; ++step) train_one(silent, step);
+    std::shared_ptr<void> snapshot;  // a training has one at times
+    for (long step = 0; step < kTrialSteps; ++step) {
+      if (step + 1 == kTrialSteps) snapshot = checkpointer_.rehearse();
+      train_one(silent, step);
+    }
     const auto bytes = static_cast<long>(largest(observe::peak_memory_bytes()));
     if (!leads_) return 0;
     observe::EventWriter events;
@@ -401,6 +405,7 @@ class Trainer {
     outcome_.predicted_step = spec_.predicted_step;
     outcome_.measured_step = median(step_seconds_);
     outcome_.measured_bytes = static_cast<double>(largest(observe::peak_memory_bytes()));
+    take_costs(done - first);
     strategy_.use_average(true);  // on all ranks
     // If weights are sharded, all ranks take part and generate the same text.
     const bool writes = settings_.sample_bytes > 0 && settings_.model.context > 0;
@@ -419,6 +424,20 @@ class Trainer {
     report.finish(outcome_);
     job_.world().barrier().wait(Deadline::in(settings_.job.timeout_user_code));
     return 0;
+  }
+
+  // What keeping the state has cost, beside its prediction.
+  void take_costs(long steps) {
+    const CheckpointCosts costs = checkpointer_.costs();
+    Outcome::Keeping& keeping = outcome_.keeping;
+    keeping.predicted_snapshot = static_cast<double>(spec_.predicted_snapshot);
+    keeping.predicted_copies = static_cast<double>(spec_.predicted_copies);
+    keeping.snapshot = static_cast<double>(largest(costs.snapshot_bytes));
+    keeping.copies = static_cast<double>(largest(costs.copy_bytes));
+    if (keeping.copies <= 0 || steps <= 0) return;
+    const auto each = static_cast<double>(steps);
+    keeping.sent = static_cast<double>(largest(costs.copy_bytes_sent)) / each;
+    keeping.waited = static_cast<double>(largest(costs.copy_wait.count())) / 1e9 / each;
   }
 
   observe::TracedScope traced(const char* what) const {

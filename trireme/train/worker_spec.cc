@@ -18,8 +18,9 @@ WorkerSpec WorkerSpec::elsewhere() const {
 std::string WorkerSpec::to_text() const {
   std::ostringstream out;
   out << resume << ' ' << validates << ' ' << trial << ' ' << json << ' ' << terminal << ' '
-      << predicted_bytes << ' ' << predicted_step << ' ' << product_seconds << ' ' << corpus << ' '
-      << lock << ' ' << began << ' ' << folder << '\n'
+      << predicted_bytes << ' ' << predicted_step << ' ' << predicted_snapshot << ' '
+      << predicted_copies << ' ' << product_seconds << ' ' << corpus << ' ' << lock << ' ' << began
+      << ' ' << folder << '\n'
       << trace << '\n'
       << profile << '\n'
       << recompute << '\n'
@@ -32,8 +33,8 @@ WorkerSpec WorkerSpec::from_text(const std::string& text) {
   WorkerSpec spec;
   std::istringstream in(text);
   in >> spec.resume >> spec.validates >> spec.trial >> spec.json >> spec.terminal >>
-      spec.predicted_bytes >> spec.predicted_step >> spec.product_seconds >> spec.corpus >>
-      spec.lock >> spec.began;
+      spec.predicted_bytes >> spec.predicted_step >> spec.predicted_snapshot >>
+      spec.predicted_copies >> spec.product_seconds >> spec.corpus >> spec.lock >> spec.began;
   in.get();
   std::getline(in, spec.folder);
   std::getline(in, spec.trace);

@@ -20,6 +20,7 @@ struct WorkerSpec {
   bool terminal = false;             // output is a terminal: show a progress line
   std::int64_t predicted_bytes = 0;  // memory of a rank, from the plan
   double predicted_step = 0;         // seconds, from the plan; 0 = not known
+  std::int64_t predicted_snapshot = 0, predicted_copies = 0;  // bytes of a rank, from the plan
   /// Seconds of a step if the job's cores did nothing but large products; 0 = not known.
   double product_seconds = 0;
   /// Descriptor of the data, read by the launcher (input/shared_corpus.h); -1: this rank reads it.

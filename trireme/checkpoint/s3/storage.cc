@@ -110,8 +110,9 @@ class S3Storage final : public Storage {
   void remove(const std::string& path) override {
     const std::string key = key_of(path);
     client_->remove(key + "/" + kManifestFile);
-    for (const std::string& one : client_->list(key + "/", /*folders=*/false).keys)
-      client_->remove(one);
+    const std::vector<std::string> files = client_->list(key + "/", /*folders=*/false).keys;
+    for (const std::string& one : files) client_->remove(one);
+    if (files.empty()) client_->remove(key);  // it may be a file
   }
 
   std::shared_ptr<void> lock(const std::string& path) override {

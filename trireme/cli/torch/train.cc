@@ -20,6 +20,7 @@
 #include "trireme/cli/torch/start_ranks.h"
 #include "trireme/cli/torch/training_job.h"
 #include "trireme/observe/events.h"
+#include "trireme/observe/log.h"
 #include "trireme/observe/terminal.h"
 #include "trireme/plan/link.h"
 #include "trireme/show/recorded_schedule.h"
@@ -40,6 +41,7 @@ struct TrainOptions {
   std::string out, resume, trace, profile;
   std::vector<std::string> changed;  // keys
   bool json = false, help_config = false, fit = false;
+  bool backup = false;    // --resume auto; the last checkpoint alone stays
   bool trial = false;     // started by --fit: run and measure two steps
   bool validate = false;  // rank 0 does, although there is an evaluator
 };
@@ -61,6 +63,13 @@ void check_options(const Command& command, const TrainOptions& options) {
   if (!options.changed.empty() && options.resume.empty())
     throw ConfigError("--changed " + options.changed.front() + " without --resume",
                       {.operation = "train", .advice = "A new run has nothing to change."});
+  if (options.backup && options.out.empty())
+    throw ConfigError("--backup without --out: started again, the command would not find its run",
+                      {.operation = "train", .advice = "Add --out DIR."});
+  if (options.backup && !options.resume.empty() && options.resume != "auto")
+    throw ConfigError("--backup with --resume " + options.resume,
+                      {.operation = "train",
+                       .advice = "Leave --resume out: the same command goes on by itself."});
   if (options.validate && options.job.evaluators == 0)
     throw ConfigError("--validate without --evaluator 1",
                       {.operation = "train", .advice = "Leave it out: rank 0 validates."});
@@ -251,6 +260,8 @@ train::WorkerSpec spec_of(const TrainOptions& options, const TrainingJob& job,
                              : job.plan.job.simulated ? job.plan.host_total()
                                                       : job.plan.memory.total(),
           .predicted_step = job.plan.step_seconds(),
+          .predicted_snapshot = job.plan.memory.snapshot,
+          .predicted_copies = job.plan.memory.copies,
           .product_seconds = product_seconds(job.plan, own_ranks),
           .corpus = job.corpus->descriptor(),
           .lock = claim.lock_descriptor(),
@@ -293,22 +304,50 @@ std::shared_ptr<void> hold_checkpoints(const TrainingJob& job, const TrainOption
   return held;
 }
 
-void obey_launcher(TrainOptions& options, const rendezvous::RankEnvironment& launcher) {
+// Takes over what the launcher has decided. The result is the exit code of a process that process 0
+// tells what to do; nullopt: this is process 0.
+std::optional<int> obey_launcher(TrainOptions& options, const rendezvous::RankEnvironment& launcher,
+                                 const Program& program) {
   check_ranks(options.job, launcher);
   options.job.ranks = launcher.roles().workers;
   options.job.ranks_here = launcher.local_size;
   if (launcher.servers > 0) options.job.servers = launcher.servers;
+  if (launcher.role == Role::Evaluator)
+    return evaluate_under_launcher(program.argc(), program.argv(), options.out);
+  if (launcher.process() == 0) return std::nullopt;
+  return run_under_launcher(launcher, program.argc(), program.argv(), {});
 }
 
-void obey_coordinator(TrainOptions& options, const rendezvous::RankEnvironment& place) {
+// The same in a job that `trireme coordinator` serves.
+std::optional<int> obey_coordinator(TrainOptions& options,
+                                    const rendezvous::RankEnvironment& coordinated,
+                                    const Program& program) {
   if (options.out.empty())
     throw ConfigError("the processes of a coordinator do not know the run's folder",
                       {.operation = "train", .advice = "Name it by --out, in all processes."});
-  check_ranks(options.job, place);
-  options.job.ranks = place.size;
+  check_ranks(options.job, coordinated);
+  if (coordinated.rank > 0)
+    return follow_under_coordinator(coordinated, program.argc(), program.argv(), options.out);
+  options.job.ranks = coordinated.size;
   options.resume = "auto";
   // The keys elastic.* may say nothing: the coordinator knows them.
   if (options.job.restarts < 0) options.job.restarts = 1;
+  return std::nullopt;
+}
+
+// The training is done: what it would have gone on from is not needed any more.
+void remove_backup(const train::RunFolder& folder, const config::Config& config, bool json) {
+  const checkpoint::CheckpointFolder checkpoints = folder.checkpoints();
+  try {
+    const std::size_t before = checkpoints.steps().size();
+    checkpoints.remove_outdated(
+        {/*newest=*/1, /*hours=*/0, static_cast<int>(config.integer("checkpoint.keep_best"))});
+    const std::vector<std::int64_t> left = checkpoints.steps();
+    if (left.empty() || left.size() == before) return;
+    say(json, "the backup is removed; the checkpoint of step " + grouped(left.back()) + " stays");
+  } catch (const ResourceError& error) {
+    observe::warning("the backup is not removed: " + error.message());
+  }
 }
 
 int train_command(TrainOptions options, const Program& program) {
@@ -320,19 +359,12 @@ int train_command(TrainOptions options, const Program& program) {
   if (options.job.ranks_given && rendezvous::in_batch_script()) rendezvous::ignore_launchers();
   const auto launcher = under_launcher();
   const launch::HostOptions hosts = take_hosts(options);
-  if (launcher) {
-    obey_launcher(options, *launcher);
-    if (launcher->role == Role::Evaluator)
-      return evaluate_under_launcher(program.argc(), program.argv(), options.out);
-    if (launcher->process() > 0)
-      return run_under_launcher(*launcher, program.argc(), program.argv(), {});
-  }
   const auto coordinated = under_coordinator();
-  if (coordinated) {
-    obey_coordinator(options, *coordinated);
-    if (coordinated->rank > 0)
-      return follow_under_coordinator(*coordinated, program.argc(), program.argv(), options.out);
-  }
+  if (const auto code = launcher      ? obey_launcher(options, *launcher, program)
+                        : coordinated ? obey_coordinator(options, *coordinated, program)
+                                      : std::nullopt)
+    return *code;
+  if (options.backup) options.resume = "auto";
   options.job.under_mpirun = launcher && !launcher->meeting;
   options.job.predicts_time = !options.trial;
   train::RunClaim claim({.out = options.out, .resume = options.resume});
@@ -377,6 +409,7 @@ int train_command(TrainOptions options, const Program& program) {
     return run_simulated(options.job.ranks, job.config.text("comm.link"), spec);
   };
   const int code = run();
+  if (code == 0 && options.backup) remove_backup(folder, job.config, options.json);
   if (code == 0 && !options.trace.empty() && job.plan.job.pipeline > 1)
     draw_passes(job.plan.job, folder, options.json);
   say_next(options, program.typed(), folder.path(), job, code);
@@ -395,6 +428,9 @@ void declare_train(Command& command) {
                  "Folder of the run, new or empty (default: the next free runs/NAME)");
   command.option("--resume", options.resume,
                  "RUN: continue it; auto: continue in --out where it has a checkpoint");
+  command.flag("--backup", options.backup,
+               "Started again by the same command, go on in --out where the last start was killed "
+               "(as --resume auto); when the training is done, only its last checkpoint stays");
   command
       .option("--changed", options.changed,
               "KEY or KEY=VALUE: a value that decides bits and that the resumed run is to "

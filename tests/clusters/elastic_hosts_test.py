@@ -1,0 +1,87 @@
+#!/usr/bin/env python3
+"""Elastic trainings on two hosts, of which one is lost and comes back.
+
+  elastic_hosts_test.py TRIREME
+"""
+import json
+import os
+import signal
+import sys
+import unittest
+
+import hosts_case
+from hosts_case import BOTH, wait_for
+
+STEPS = 3000
+
+
+class ElasticHosts(hosts_case.HostsCase):
+    def events(self, run, kind):
+        found = []
+        try:
+            with open(self.folder / run / "events.jsonl") as lines:
+                for line in lines:
+                    if line.endswith("\n") and f'"event":"{kind}"' in line:
+                        found.append(json.loads(line))
+        except FileNotFoundError:
+            pass
+        return found
+
+    def start_elastic(self, run, *more):
+        """Under zero1, each rank has a part of the state alone; no checkpoint is written before the end."""
+        return self.start("train", "tiny.toml", "--out", run, "-H", BOTH, "--elastic", "2:4", "--set", f"train.steps={STEPS}",
+                          "--set", "parallel.sync=zero1", "--set", "checkpoint.memory=1", "--set", "checkpoint.every=0", *more)
+
+    def await_steps(self, process, run, steps):
+        self.assertTrue(wait_for(lambda: len(self.events(run, "step")) >= steps or process.poll() is not None, 60))
+        self.assertIsNone(process.poll(), process.communicate() if process.poll() is not None else "")
+
+    def await_ranks(self, process, run, ranks):
+        """Until the job has gone on with so many ranks at last."""
+        def there():
+            changes = self.events(run, "regrouped")
+            return process.poll() is not None or bool(changes) and changes[-1]["ranks"] == ranks
+        self.assertTrue(wait_for(there, 90), self.events(run, "regrouped"))
+
+    def expect_undisturbed(self, process, run, alone):
+        out, err = process.communicate(timeout=120)
+        self.assertEqual(process.returncode, 0, out + err)
+        self.assertNotIn("goes back", out)
+        self.assertEqual([event["step"] for event in self.events(run, "step")][-1], STEPS)
+        repeated = [event["steps_repeated"] for event in self.events(run, "regrouped")]
+        self.assertLessEqual(max(repeated), 1, err)
+        self.assertEqual(self.hash_of(run), alone, err)
+        return err
+
+    def test_a_host_whose_launcher_dies_is_lost_with_its_ranks_and_used_again(self):
+        alone, _ = self.train("alone", "--ranks", "1", steps=STEPS)
+        process = self.start_elastic("lost")
+        self.await_steps(process, "lost", 20)
+        os.kill(self.agent_on("node08"), signal.SIGKILL)
+        self.await_ranks(process, "lost", 4)
+        err = self.expect_undisturbed(process, "lost", alone)
+        # The copies of both ranks were on the other host.
+        for rank in (2, 3):
+            self.assertIn(f"rank {rank} is lost with host node08", err)
+            self.assertIn(f"process {rank} has come", err)
+        self.assertEqual(self.events("lost", "regrouped")[0]["ranks"], 2, err)
+
+    def test_a_host_without_a_network_is_given_up_and_comes_back(self):
+        process = self.start_elastic("away", "--host-timeout", "2", "--set", "timeout=10", "--set", "train.steps=100000")
+        self.await_steps(process, "away", 20)
+        self.hosts.cut("node08")
+        self.await_ranks(process, "away", 2)
+        self.hosts.mend("node08")
+        self.await_ranks(process, "away", 4)
+        process.send_signal(signal.SIGTERM)
+        out, err = process.communicate(timeout=60)
+        self.assertEqual(process.returncode, 143, out + err)
+        self.assertIn("is lost with host node08", err)
+        self.assertNotIn("goes back", out)
+        done = self.events("away", "step")[-1]["step"]
+        self.assertEqual(self.hash_of("away"), self.train("same", "--ranks", "1", steps=done)[0])
+
+
+if __name__ == "__main__":
+    hosts_case.HostsCase.TRIREME = sys.argv.pop(1)
+    unittest.main()

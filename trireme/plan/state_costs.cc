@@ -1,0 +1,113 @@
+#include "trireme/plan/state_costs.h"
+
+#include <algorithm>
+
+#include "trireme/base/words.h"
+#include "trireme/plan/limited_product.h"
+#include "trireme/plan/training_plan.h"
+
+namespace trireme::inline v0::plan {
+namespace {
+
+// The bytes of a rank's weights and optimizer state, as checkpoints have them: masters, not 16-bit
+// weights.
+void set_state(StateCosts& costs, const Job& job) {
+  const std::int64_t n = job.held_parameters(), element = job.precision == "fp64" ? 8 : 4;
+  const std::int64_t weights = times(n, element);
+  const std::int64_t moments = times(weights, job.optimizer_moments);
+  const bool half = job.precision == "bf16" || job.precision == "fp16";
+  const bool cuts_weights = job.shards() && (half || job.shards_weights);
+  const std::int64_t cut = job.shards() ? moments + (cuts_weights ? weights : 0) : 0;
+  costs.parts = (cut + job.owners - 1) / job.owners;
+  costs.state = costs.parts + weights + moments - cut;
+  // Owners that are not all ranks have replicas, each with the same part.
+  const int groups = job.data_ranks();
+  if (groups == 1)
+    costs.sole = costs.state;
+  else if (groups == job.owners)
+    costs.sole = costs.parts;
+}
+
+std::string of_other_ranks(int count) { return counted(count, "other rank"); }
+
+}  // namespace
+
+StateCosts state_costs_of(const TrainingPlan& plan) {
+  const Job& job = plan.job;
+  StateCosts costs;
+  set_state(costs, job);
+  if (job.keeping.saves && !job.simulated) costs.snapshot = costs.state;
+  if (!job.keeping.elastic || job.keeping.copies == 0 || job.ranks == 1 || costs.sole == 0)
+    return costs;
+  costs.generations = job.keeping.copies_every == 1 ? 3 : 2;
+  costs.holders = std::min(job.keeping.copies, job.ranks - 1);
+  costs.sent = times(costs.sole, costs.holders);
+  costs.copies = times(costs.state + costs.sent, costs.generations);
+  costs.refresh = messages_of(job.tuning ? &*job.tuning : nullptr, job.tuning_path,
+                              job.transport == "nccl" ? "auto" : job.transport, costs.holders,
+                              static_cast<std::size_t>(costs.sole));
+  costs.refresh.seconds /= static_cast<double>(job.keeping.copies_every);
+  return costs;
+}
+
+std::int64_t snapshots_on_host(const TrainingPlan& plan) {
+  const Job& job = plan.job;
+  if (plan.state_costs.snapshot == 0) return 0;
+  const std::int64_t writers = std::min(job.ranks_here, job.model_ranks() * job.owners);
+  const std::int64_t whole = std::min(job.ranks_here, job.model_ranks());
+  return times(plan.state_costs.parts, writers) +
+         times(plan.state_costs.state - plan.state_costs.parts, whole);
+}
+
+std::string after_a_loss(const TrainingPlan& plan) {
+  const Job& job = plan.job;
+  const Keeping& keeping = job.keeping;
+  if (!keeping.elastic) return {};
+  const std::string back =
+      keeping.checkpoints > 0
+          ? " goes back to the newest checkpoint and repeats at most " +
+                counted(keeping.checkpoints, "step")
+          : " begins anew, since checkpoint.every = 0 writes no checkpoint before the end";
+  if (job.transport == "mpi")
+    return "an MPI world cannot shrink, so `train` refuses this job; without elastic.* a loss ends "
+           "it, and started again by --resume auto it" +
+           back;
+  const int left = (job.ranks - 1) / keeping.multiple * keeping.multiple;
+  const std::string others = left > 0 && left >= keeping.least_ranks
+                                 ? "the others go on; "
+                                 : "the others wait for the one that is started again; ";
+  if (plan.state_costs.sole == 0)
+    return others + "they have all that it had, and nothing is repeated";
+  if (plan.state_costs.generations > 0)
+    return others + "its part of the state comes from the memory of " +
+           of_other_ranks(plan.state_costs.holders) + ", and at most " +
+           counted(keeping.copies_every, "step") + (keeping.copies_every == 1 ? " is" : " are") +
+           " repeated; if these are lost with it, the job" + back;
+  return others + "no other rank has its part of the state, so the job" + back +
+         " (checkpoint.memory = 1 keeps a copy in memory)";
+}
+
+std::string state_cost_lines(const TrainingPlan& plan) {
+  const StateCosts& costs = plan.state_costs;
+  const Keeping& keeping = plan.job.keeping;
+  std::string text;
+  if (costs.snapshot > 0)
+    text += "  snapshot " + bytes_text(static_cast<double>(costs.snapshot)) +
+            " of the rank with most, on the host, while a checkpoint is written beside the steps\n";
+  if (costs.generations > 0)
+    text += "  copies   " + bytes_text(static_cast<double>(costs.copies)) +
+            " a rank, on the host: of " + std::to_string(costs.generations) + " steps, its own " +
+            bytes_text(static_cast<double>(costs.state)) + " and " +
+            bytes_text(static_cast<double>(costs.sole)) + " for each of " +
+            of_other_ranks(costs.holders) + "\n           " +
+            bytes_text(static_cast<double>(costs.sent)) + " sent every " +
+            (keeping.copies_every == 1 ? "step" : counted(keeping.copies_every, "step")) + ": " +
+            duration_text(costs.refresh.seconds) +
+            " a step, predicted, while the next one computes\n           (" + costs.refresh.source +
+            ")\n";
+  if (const std::string loss = after_a_loss(plan); !loss.empty())
+    text += "  loss     of a rank: " + loss + "\n";
+  return text;
+}
+
+}  // namespace trireme::inline v0::plan
