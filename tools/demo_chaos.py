@@ -2,7 +2,9 @@
 """Trains gpt-nano on 4 ranks while one is killed every 15 s; shows what happens, and compares the
 weights with those of the run that nobody disturbed.
 
-  demo_chaos.py TRIREME [--every SECONDS] [--steps N] [--ranks N] [--seed N] [--set KEY=VALUE ...]
+  demo_chaos.py TRIREME [--every SECONDS] [--steps N] [--ranks N] [--seed N] [--set KEY=VALUE ...] [--coordinator]
+
+With --coordinator this program starts the ranks itself, and `trireme coordinator`, which is killed as often as a rank.
 """
 import argparse
 import json
@@ -10,6 +12,7 @@ import os
 import pathlib
 import random
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -26,6 +29,7 @@ def arguments():
     parser.add_argument("--ranks", type=int, default=4)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--set", action="append", default=[])
+    parser.add_argument("--coordinator", action="store_true")
     return parser.parse_args()
 
 
@@ -45,15 +49,82 @@ def environment_of(process):
     return dict(entry.decode(errors="replace").split("=", 1) for entry in entries if b"=" in entry)
 
 
-def ranks_of(launcher):
-    """Process ids of the launcher's ranks, by their numbers."""
-    found = {}
-    for entry in pathlib.Path("/proc").iterdir():
-        if entry.name.isdigit():
-            job = environment_of(entry.name)
-            if job.get("TRIREME_JOB") == str(launcher) and "TRIREME_RANK" in job:
-                found[int(job["TRIREME_RANK"])] = int(entry.name)
-    return found
+class LauncherJob:
+    """A training whose launcher starts again what dies."""
+
+    def __init__(self, options, folder, ranks, more=()):
+        self.log = folder.with_suffix(".log")
+        with open(self.log, "w") as output:
+            self.launcher = subprocess.Popen(command(options, ranks, folder, list(more)), stdout=output,
+                                             stderr=output, stdin=subprocess.DEVNULL)
+
+    def poll(self):
+        return self.launcher.poll()
+
+    def victims(self):
+        """Process ids by name."""
+        found = {}
+        for entry in pathlib.Path("/proc").iterdir():
+            if entry.name.isdigit():
+                job = environment_of(entry.name)
+                if job.get("TRIREME_JOB") == str(self.launcher.pid) and "TRIREME_RANK" in job:
+                    found[f"process {job['TRIREME_RANK']}"] = int(entry.name)
+        return found
+
+    def kill(self, name, process):
+        os.kill(process, signal.SIGKILL)
+
+
+class CoordinatedJob:
+    """A training whose processes, and whose coordinator, are started again here."""
+
+    def __init__(self, options, folder, ranks):
+        self.log, self.folder = folder.with_suffix(".log"), folder
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            address = "127.0.0.1:%d" % free.getsockname()[1]
+        place = folder.parent
+        (place / "store").mkdir()
+        secret = place / "secret"
+        secret.write_text("a secret of this job alone")
+        secret.chmod(0o600)
+        common = dict(os.environ, TRIREME_JOB_SECRET_FILE=str(secret))
+        train = command(options, ranks, folder, ["--resume", "auto"])
+        where = train.index("--ranks")
+        train = train[:where] + train[where + 2:]
+        self.commands = {"the coordinator": ([options.trireme, "coordinator", "--elastic", f"1:{ranks}", "--listen",
+                                              address, "--store", str(place / "store")], common)}
+        for rank in range(ranks):
+            self.commands[f"process {rank}"] = (train, dict(
+                common, TRIREME_COORDINATOR=address, TRIREME_ELASTIC="1", TRIREME_SIZE=str(ranks),
+                TRIREME_RANK=str(rank)))
+        self.killed, self.running = set(), {}
+        for name in self.commands:
+            self.start(name)
+
+    def start(self, name):
+        command, environment = self.commands[name]
+        with open(self.log, "a") as output:
+            self.running[name] = subprocess.Popen(command, env=environment, stdout=output, stderr=output,
+                                                  stdin=subprocess.DEVNULL)
+
+    def poll(self):
+        codes = {name: process.poll() for name, process in self.running.items()}
+        for name, code in codes.items():
+            if code in (None, 0):
+                continue
+            if name not in self.killed:
+                return code
+            self.killed.discard(name)
+            self.start(name)
+        return 0 if set(codes.values()) == {0} else None
+
+    def victims(self):
+        return {name: process.pid for name, process in self.running.items() if process.poll() is None}
+
+    def kill(self, name, process):
+        self.killed.add(name)
+        os.kill(process, signal.SIGKILL)
 
 
 def events(folder, kind):
@@ -69,16 +140,13 @@ def hash_of(options, folder):
                           capture_output=True).stdout.strip()
 
 
-def run(options, ranks, folder, more, disturb):
-    log = folder.with_suffix(".log")
+def run(job, disturb):
     began = time.monotonic()
-    with open(log, "w") as output:
-        job = subprocess.Popen(command(options, ranks, folder, more), stdout=output, stderr=output,
-                               stdin=subprocess.DEVNULL)
-        kills = disturb(job)
-        code = job.wait()
+    kills = disturb(job)
+    while (code := job.poll()) is None:
+        time.sleep(0.1)
     if code != 0:
-        sys.exit(f"the training ended with {code}; its last lines:\n" + "".join(log.read_text()[-2000:]))
+        sys.exit(f"the training ended with {code}; its last lines:\n" + job.log.read_text()[-2000:])
     return time.monotonic() - began, kills
 
 
@@ -102,12 +170,12 @@ def chaos(options, folder):
             if next_kill is None and steps > 3:
                 next_kill = time.monotonic() + options.every
             if next_kill and time.monotonic() > next_kill:
-                ranks = ranks_of(job.pid)
-                if ranks:
-                    victim = dice.choice(sorted(ranks))
-                    os.kill(ranks[victim], signal.SIGKILL)
+                victims = job.victims()
+                if victims:
+                    victim = dice.choice(sorted(victims))
+                    job.kill(victim, victims[victim])
                     kills += 1
-                    print(f"{back}  step {steps:5}  killed process {victim}")
+                    print(f"{back}  step {steps:5}  killed {victim}")
                 next_kill += options.every
         print()
         return kills
@@ -120,12 +188,14 @@ def main():
     with tempfile.TemporaryDirectory(prefix="trireme-chaos-") as place:
         alone, disturbed = pathlib.Path(place) / "alone", pathlib.Path(place) / "chaos"
         print(f"gpt-nano, {options.steps} steps on {options.ranks} ranks, nobody disturbs them")
-        quiet, _ = run(options, options.ranks, alone, [], lambda job: 0)
+        quiet, _ = run(LauncherJob(options, alone, options.ranks), lambda job: 0)
         print(f"  {quiet:.1f} s\nthe same, and every {options.every:g} s a process is killed")
         elastic = ["--elastic", f"1:{options.ranks}", "--restarts", "100000"]
-        took, kills = run(options, options.ranks, disturbed, elastic, chaos(options, disturbed))
+        job = (CoordinatedJob(options, disturbed, options.ranks) if options.coordinator
+               else LauncherJob(options, disturbed, options.ranks, elastic))
+        took, kills = run(job, chaos(options, disturbed))
         changes = events(disturbed, "regrouped")
-        seconds = sorted(change["seconds"] for change in changes if "killed" in change["cause"]) or [0]
+        seconds = sorted(change["seconds"] for change in changes if "has come" not in change["cause"]) or [0]
         print(f"  {took:.1f} s, {kills} kills: {100 * quiet / took:.0f} % of the undisturbed run's pace; "
               f"went on after {seconds[len(seconds) // 2]:.2f} s (the median), {seconds[-1]:.2f} s (the longest)")
         print(f"steps repeated: {sum(change['steps_repeated'] for change in changes)}")

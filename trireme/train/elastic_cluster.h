@@ -3,7 +3,8 @@
 // when news arrive.
 //
 // A killed process loses its transport, as if its sockets were closed; the launcher hears of it a
-// little later, and may start it again.
+// little later, and may start it again. While the coordinator is away nobody is heard and nobody is
+// told; then it goes on from what it had decided.
 #pragma once
 
 #include <functional>
@@ -28,6 +29,7 @@ struct ElasticRun {
   int ranks = 1;
   net::SimOptions network = {};
   int kills = 0, hangs = 0;
+  int coordinator_deaths = 0;  // it is away for up to a quarter of `within`
   Duration within = milliseconds(20);  // after the start, in which processes are killed
   std::vector<std::pair<Duration, int>> resizes = {};  // when, and to how many ranks
 };
@@ -80,8 +82,17 @@ class ElasticCluster {
       later(victim, random(run_.within),
             [=, this] { hangs ? void(processes_[victim].hangs = true) : kill(victim); });
     }
+    for (int i = 0; i < run_.coordinator_deaths; ++i)
+      later(0, random(run_.within),
+            [this] { back_at_ = scheduler().now() + random(run_.within / 4); });
     for (const auto& [when, ranks] : run_.resizes)
       later(0, when, [this, ranks = ranks] { carry_out(group_.resize(ranks, scheduler().now())); });
+  }
+
+  // How long the coordinator is still away, and some time for its processes to find it again.
+  Duration away() {
+    const Duration rest = back_at_ - scheduler().now();
+    return rest > Duration::zero() ? rest + random(microseconds(200)) : Duration::zero();
   }
 
   void kill(int process) {
@@ -106,6 +117,7 @@ class ElasticCluster {
                                  [&](const auto& epoch) { return connect(process, epoch); }},
                 {});
         one.job = &job;
+        while (away() > Duration::zero()) waiter->sleep(away());
         if (!group_.is_member(process)) carry_out(group_.joined(process));
         job.changes().adopt(group_.epoch());
         job.changes().enter_next();
@@ -149,6 +161,8 @@ class ElasticCluster {
 
   void bury(int process, const std::string& how) {
     if (over_) return;
+    if (const Duration wait = away(); wait > Duration::zero())
+      return later(process, wait, [=, this] { bury(process, how); });
     if (finished_ > 0) return group_.is_member(process) ? finish() : void();
     const auto decision = group_.lost(process, how, /*again=*/true, scheduler().now());
     if (decision.give_up) {
@@ -161,14 +175,19 @@ class ElasticCluster {
   void carry_out(const launch::ElasticGroup::Decision& decision) {
     if (decision.epoch)
       for (std::size_t i = 0; i < processes_.size(); ++i)
-        later(static_cast<int>(i), random(microseconds(200)), [this, i, epoch = *decision.epoch] {
-          if (processes_[i].job != nullptr) processes_[i].job->changes().adopt(epoch);
-        });
+        tell(static_cast<int>(i), *decision.epoch, random(microseconds(200)));
     for (const auto& [process, delay] : decision.starts)
       later(process, delay + milliseconds(1) + random(milliseconds(5)), [this, p = process] {
         processes_[p].due = true;
         scheduler().wake(p);
       });
+  }
+
+  void tell(int process, const rendezvous::Epoch& epoch, Duration delay) {
+    later(process, delay, [=, this] {
+      if (const Duration wait = away(); wait > Duration::zero()) return tell(process, epoch, wait);
+      if (processes_[process].job != nullptr) processes_[process].job->changes().adopt(epoch);
+    });
   }
 
   void finish() {
@@ -188,6 +207,7 @@ class ElasticCluster {
   net::SimNetwork network_;
   std::map<std::uint32_t, std::unique_ptr<net::SimNetwork>> networks_;  // by epoch
   std::vector<Process> processes_;
+  TimePoint back_at_{};  // when the coordinator is there again
   bool over_ = false;
   int finished_ = 0, deaths_ = 0;
   std::string trouble_;

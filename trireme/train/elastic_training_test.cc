@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <cstdlib>
+#include <random>
 
 #include "trireme/checkpoint/checkpointer.h"
 #include "trireme/kernel/assignment.h"
@@ -95,8 +96,28 @@ struct Kind {
   const char* sync;
   int memory = 0, kills = 0, hangs = 0, spares = 0, min = 1;
   int pipeline = 1, tensor = 1;
+  int coordinator_deaths = 0, cuts = 0;
   Layout layout() const { return {sync, memory, pipeline, tensor}; }
 };
+
+// Lost packets and late messages; and connections that are cut for a while, some of which break, although
+// both ends live.
+net::SimFaults faults_of(int seed, int cuts) {
+  if (cuts == 0) return {};
+  net::SimFaults faults{.lost_per_million = 20'000,
+                        .retransmission = milliseconds(1),
+                        .late_per_million = 50'000,
+                        .late = milliseconds(2),
+                        .patience = milliseconds(3)};
+  std::mt19937 random(static_cast<unsigned>(seed));
+  const auto draw = [&](unsigned below) { return static_cast<int>(random() % below); };
+  for (int i = 0; i < cuts; ++i) {
+    const int from = draw(4), to = (from + 1 + draw(3)) % 4;
+    const microseconds begin(draw(15'000));
+    faults.cuts.push_back({from, to, begin, begin + microseconds(draw(5'000))});
+  }
+  return faults;
+}
 
 class ElasticTraining : public ::testing::TestWithParam<Kind> {};
 
@@ -114,9 +135,12 @@ TEST_P(ElasticTraining, HasTheWeightsOfTheRunThatWasNotDisturbed) {
                      .spares = kind.spares,
                      .silence = milliseconds(20)},
          .ranks = 4,
-         .network = {.seed = static_cast<std::uint64_t>(seed), .shared_memory = seed % 4 == 0},
+         .network = {.seed = static_cast<std::uint64_t>(seed),
+                     .shared_memory = seed % 4 == 0 && kind.cuts == 0,
+                     .faults = faults_of(seed, kind.cuts)},
          .kills = kind.kills,
-         .hangs = kind.hangs});
+         .hangs = kind.hangs,
+         .coordinator_deaths = kind.coordinator_deaths});
     int ended = 0;
     cluster.run([&](Job& job, const auto& at_step) {
       EXPECT_EQ(train(job, layout, [&](long) { at_step(); }), expected) << "seed " << seed;
@@ -137,9 +161,23 @@ INSTANTIATE_TEST_SUITE_P(
         Kind{.name = "PlainKills", .sync = "plain", .kills = 4},
         Kind{.name = "PlainHangs", .sync = "plain", .kills = 1, .hangs = 2},
         Kind{.name = "PlainSpares", .sync = "plain", .kills = 4, .spares = 1, .min = 3},
+        Kind{.name = "PlainWithoutCoordinator", .sync = "plain", .kills = 3, .coordinator_deaths = 3},
+        Kind{.name = "PlainCuts", .sync = "plain", .kills = 2, .cuts = 2},
         Kind{.name = "Zero1Kills", .sync = "zero1", .memory = 1, .kills = 3},
         Kind{.name = "Zero2Kills", .sync = "zero2", .memory = 1, .kills = 3},
         Kind{.name = "Zero3Kills", .sync = "zero3", .memory = 1, .kills = 3},
+        Kind{.name = "Zero3WithoutCoordinator",
+             .sync = "zero3",
+             .memory = 1,
+             .kills = 2,
+             .hangs = 1,
+             .coordinator_deaths = 3},
+        Kind{.name = "Zero3Cuts",
+             .sync = "zero3",
+             .memory = 1,
+             .kills = 1,
+             .coordinator_deaths = 1,
+             .cuts = 2},
         Kind{.name = "Zero3WithoutCopies", .sync = "zero3", .kills = 2},
         Kind{.name = "HybridKills", .sync = "hybrid", .memory = 1, .kills = 3},
         Kind{.name = "PipelineKills", .sync = "plain", .kills = 3, .pipeline = 2},
