@@ -67,7 +67,7 @@ TEST_F(S3StorageTest, WritesVerifiesAndKeepsTheNewest) {
                                   "runs/a/step-00000015/model.safetensors",
                                   "runs/a/step-00000015/state.safetensors"));
   EXPECT_EQ(folder().verify(15).step, 15);
-  EXPECT_EQ(folder().map(15, kStateFile).text(), "state step 15");
+  EXPECT_EQ(folder().read_text(15, kStateFile), "state step 15");
   EXPECT_EQ(folder().path_of(15), "s3://models/runs/a/step-00000015");
 }
 
@@ -95,7 +95,7 @@ TEST_F(S3StorageTest, ALargeFileGoesInPartsThroughFaultsAndComesBack) {
   EXPECT_EQ(there.write({.step = 7}, files(large), 1), "");
   const Manifest manifest = there.verify(7);
   EXPECT_EQ(manifest.files.at(kModelFile).bytes, static_cast<std::int64_t>(large.size()));
-  EXPECT_TRUE(there.map(7, kModelFile).text() == large);
+  EXPECT_TRUE(there.read_text(7, kModelFile) == large);
   EXPECT_EQ(service_.injected(), 11);
 }
 

@@ -119,13 +119,13 @@ struct Checkpointer::Impl {
     if (options.lock && job.rank() == 0 && !held) held = location.storage->lock(location.path);
   }
 
-  // Rank 0: the newest checkpoint, verified; step 0 if there is none.
+  // Rank 0: the newest checkpoint, of which restore() verifies what it reads; step 0 if there is none.
   Manifest newest() {
     wait(/*required=*/false);
     const std::int64_t step = newest_step();
     if (step == 0) return {};
     try {
-      Manifest manifest = folder.verify(step);
+      Manifest manifest = folder.look(step);
       compare_identity(manifest);
       return manifest;
     } catch (const CheckpointError&) {
@@ -173,9 +173,24 @@ struct Checkpointer::Impl {
                              .operation = "resume",
                              .advice = "Put the checkpoint on a disk that all hosts share."});
     }
-    // Rank 0 has verified its own copy.
-    if (folder.is_remote()) folder.compare_files(choice.step, manifest);
     return manifest;
+  }
+
+  // Returns the step. A job that only reads may find that its checkpoint was removed meanwhile; one
+  // rank alone then takes a newer one.
+  std::int64_t load_newest() {
+    const Manifest manifest = agree(job.rank() == 0 ? newest() : Manifest{});
+    if (manifest.step == 0) return 0;
+    try {
+      checkpoint::restore(parts, manifest, folder, &job.world());
+    } catch (const CheckpointError& error) {
+      if (job.size() == 1 && newest_step() != manifest.step) return load_newest();
+      ErrorContext context = error.context();
+      context.rank = job.rank();
+      context.host = job.host_name();
+      throw CheckpointError(error.message(), context);
+    }
+    return manifest.step;
   }
 
   // A run that was not resumed must not mix its checkpoints with another run's.
@@ -400,9 +415,7 @@ long Checkpointer::resume() {
   impl.looked = true;
   impl.hold();
   if (impl.take_kept()) return impl.seen;
-  const Manifest manifest = impl.agree(impl.job.rank() == 0 ? impl.newest() : Manifest{});
-  if (manifest.step > 0) checkpoint::restore(impl.parts, manifest, impl.folder, &impl.job.world());
-  impl.saved = impl.seen = static_cast<long>(manifest.step);
+  impl.saved = impl.seen = static_cast<long>(impl.load_newest());
   impl.note(impl.saved);
   return impl.saved;
 }

@@ -17,15 +17,22 @@
 #include <string>
 #include <vector>
 
+#include "trireme/base/error.h"
 #include "trireme/checkpoint/manifest.h"
 #include "trireme/checkpoint/retention.h"
 #include "trireme/checkpoint/storage.h"
+#include "trireme/checkpoint/verified_file.h"
 
 namespace trireme::inline v0::checkpoint {
 
 /// The file with the weights, and the file with everything else.
 inline constexpr const char* kModelFile = "model.safetensors";
 inline constexpr const char* kStateFile = "state.safetensors";
+
+/// The file that rank `rank` writes beside `file`, which is rank 0's: "model-3.safetensors".
+std::string file_of(const std::string& file, int rank);
+/// Whether `name` is `file` or that of another rank.
+bool is_of_file(const std::string& name, const std::string& file);
 
 /// Writes one file's bytes, piece by piece, to its argument.
 using FileWriter = std::function<void(const std::function<void(std::span<const std::byte>)>&)>;
@@ -58,17 +65,22 @@ class CheckpointFolder {
   /// "DIR/step-00000500".
   std::string path_of(std::int64_t step) const;
 
-  /// Reads the manifest and compares every file's size and SHA-256. Throws CheckpointError naming
+  /// Reads the manifest and compares every byte of the files with it. Throws CheckpointError naming
   /// the file and the damage, and the newest older step that is intact.
   Manifest verify(std::int64_t step) const;
-  /// Reads the manifest without comparing the files.
+  /// Reads the manifest and compares the sizes of the files.
+  Manifest look(std::int64_t step) const;
+  /// Reads the manifest alone.
   Manifest read_manifest(std::int64_t step) const;
-  /// Compares every file's size and SHA-256 with the manifest. Throws CheckpointError.
-  void compare_files(std::int64_t step, const Manifest& manifest) const;
-  format::MappedFile map(std::int64_t step, const std::string& file) const;
+  /// Throws `error`, the damage of a checkpoint, with the newest older step that is intact.
+  [[noreturn]] void refuse(std::int64_t step, const CheckpointError& error) const;
+  VerifiedFile open(const Manifest& manifest, const std::string& file) const;
+  std::string read_text(std::int64_t step, const std::string& file) const;
   bool is_remote() const noexcept { return storage_->is_remote(); }
 
  private:
+  std::unique_ptr<InputFile> open_unverified(std::int64_t step, const std::string& file) const;
+  bool is_intact(std::int64_t step) const;
   bool take(Draft& draft, const CheckpointFolder& other, std::int64_t step,
             const std::string& name) const;
   void finish_save(std::int64_t step, const Retention& keep) const;

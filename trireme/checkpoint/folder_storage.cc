@@ -75,7 +75,7 @@ class FolderStorage final : public Storage {
       if (name.starts_with(kTemporary)) files_->remove(folder + "/" + name);
     return std::make_unique<FolderDraft>(files_, path);
   }
-  format::MappedFile read(const std::string& path) override { return files_->map(path); }
+  std::unique_ptr<InputFile> open(const std::string& path) override { return files_->open(path); }
   void put(const std::string& path, const std::string& text) override {
     const std::string temporary = temporary_of(path);
     write_text(*files_, temporary, text);

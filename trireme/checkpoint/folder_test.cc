@@ -76,7 +76,7 @@ TEST_F(CheckpointFolderTest, WritesVerifiesAndKeepsTheNewest) {
   const Manifest manifest = folder().verify(15);
   EXPECT_EQ(manifest.step, 15);
   EXPECT_EQ(manifest.parts.at("train"), "15");
-  EXPECT_EQ(folder().map(15, kModelFile).text(), "step 15step 15");
+  EXPECT_EQ(folder().read_text(15, kModelFile), "step 15step 15");
   EXPECT_THROW(write(folder(), 15), CheckFailure);
 }
 
@@ -184,7 +184,7 @@ class FullDevice final : public FileSystem {
   std::unique_ptr<OutputFile> create(const std::string& path) override {
     return inner_->create(path.ends_with(kModelFile) ? "/dev/full" : path);
   }
-  format::MappedFile map(const std::string& path) override { return inner_->map(path); }
+  std::unique_ptr<InputFile> open(const std::string& path) override { return inner_->open(path); }
   void make_directory(const std::string& path) override { inner_->make_directory(path); }
   void rename(const std::string& a, const std::string& b) override { inner_->rename(a, b); }
   bool link(const std::string& a, const std::string& b) override { return inner_->link(a, b); }

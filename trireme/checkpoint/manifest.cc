@@ -1,5 +1,6 @@
 #include "trireme/checkpoint/manifest.h"
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "trireme/base/error.h"
@@ -28,10 +29,13 @@ json body_of(const Manifest& manifest) {
   json files = json::object();
   for (const auto& [name, record] : manifest.files) {
     files[name] = {{"bytes", record.bytes}, {"sha256", record.sha256}};
+    if (manifest.version > 1) files[name]["chunks"] = record.chunks;
   }
-  return {{"format", kFormat},     {"version", manifest.version},
-          {"step", manifest.step}, {"identity", manifest.identity},
-          {"files", files},        {"parts", manifest.parts}};
+  json body = {{"format", kFormat},     {"version", manifest.version},
+               {"step", manifest.step}, {"identity", manifest.identity},
+               {"files", files},        {"parts", manifest.parts}};
+  if (manifest.version > 1) body["chunk_bytes"] = manifest.chunk_bytes;
+  return body;
 }
 
 std::string hash_of(const json& body) {
@@ -65,6 +69,12 @@ class Reader {
     if (!value.is_string()) bad(key);
     return value.get<std::string>();
   }
+  std::vector<std::string> texts(const char* key) const {
+    const json& value = at(key);
+    const auto is_text = [](const json& one) { return one.is_string(); };
+    if (!value.is_array() || !std::all_of(value.begin(), value.end(), is_text)) bad(key);
+    return value.get<std::vector<std::string>>();
+  }
   const json& object(const char* key) const {
     const json& value = at(key);
     if (!value.is_object()) bad(key);
@@ -94,6 +104,16 @@ void check_version(const json& root, const std::string& title) {
                         " and this Trireme reads up to " + std::to_string(kManifestVersion),
                     "Use a newer Trireme.");
   }
+}
+
+// Throws unless the number of chunks is that of the file's bytes.
+void check_chunks(const FileRecord& record, std::int64_t chunk_bytes, const std::string& title,
+                  const std::string& name) {
+  const std::int64_t chunks =
+      record.bytes <= chunk_bytes ? 0 : (record.bytes + chunk_bytes - 1) / chunk_bytes;
+  if (static_cast<std::int64_t>(record.chunks.size()) != chunks)
+    refuse_damage(title, "\"" + name + "\" has " + std::to_string(record.chunks.size()) +
+                             " chunks, and " + std::to_string(chunks) + " fit its size");
 }
 
 }  // namespace
@@ -132,18 +152,26 @@ Manifest parse_manifest(std::string_view text, const std::string& title) {
     refuse_damage(title, "it is no valid JSON (" + std::to_string(text.size()) + " bytes)");
   }
   check_version(root, title);
-  const Reader reader(root, title, 7);
+  const bool chunked = root["version"] > 1;
+  const Reader reader(root, title, chunked ? 8 : 7);
   Manifest manifest;
   manifest.version = reader.number("version");
   manifest.step = reader.number("step");
   manifest.identity = reader.text("identity");
+  if (chunked) manifest.chunk_bytes = reader.number("chunk_bytes");
+  if (manifest.chunk_bytes == 0) refuse_damage(title, "its chunks have no bytes");
   for (const auto& [name, value] : reader.object("files").items()) {
     // The file will be opened, so its name must not be a path out of the folder.
     if (name.empty() || name.front() == '.' || name.find('/') != std::string::npos) {
       refuse_damage(title, "\"" + name + "\" is no name of a file");
     }
-    const Reader record(value, title, 2);
-    manifest.files[name] = {record.number("bytes"), record.text("sha256")};
+    const Reader reading(value, title, chunked ? 3 : 2);
+    FileRecord record{reading.number("bytes"), reading.text("sha256")};
+    if (chunked) {
+      record.chunks = reading.texts("chunks");
+      check_chunks(record, manifest.chunk_bytes, title, name);
+    }
+    manifest.files[name] = std::move(record);
   }
   for (const auto& [name, value] : reader.object("parts").items()) {
     if (!value.is_string()) reader.bad(name);

@@ -4,11 +4,10 @@
 // the folder exists when its manifest does: it is written last and removed first.
 #include <algorithm>
 #include <cstdlib>
-#include <map>
 #include <set>
 
-#include "trireme/checkpoint/s3/download.h"
 #include "trireme/checkpoint/s3/lease.h"
+#include "trireme/checkpoint/s3/object_file.h"
 #include "trireme/checkpoint/s3/open.h"
 #include "trireme/checkpoint/s3/upload_file.h"
 #include "trireme/observe/folder_lock.h"
@@ -65,27 +64,18 @@ class S3Storage final : public Storage {
 
   std::unique_ptr<Draft> begin(const std::string& path) override {
     const std::string key = key_of(path);
-    read_.clear();
     remove_leftovers(folder_of(key));
     return std::make_unique<S3Draft>(client_, key, client_->bucket());
   }
 
-  format::MappedFile read(const std::string& path) override {
+  std::unique_ptr<InputFile> open(const std::string& path) override {
     const std::string key = key_of(path);
-    const auto object = client_->head(key);
+    auto object = client_->head(key);
     if (!object)
       throw CheckpointError("there is no " + path,
                             {.operation = "checkpoint",
                              .advice = "A file of the checkpoint is missing in the bucket."});
-    // A file is read twice, to verify it and to load it: the second time the copy is handed over.
-    if (const auto found = read_.find(key); found != read_.end()) {
-      const Copy copy = std::move(found->second);
-      read_.erase(found);
-      if (copy.etag == object->etag) return {copy.file->descriptor(), path};
-    }
-    const auto file = download(*client_, key, *object, path);
-    if (read_.size() < kCopies) read_.emplace(key, Copy{object->etag, file});
-    return {file->descriptor(), path};
+    return std::make_unique<ObjectFile>(client_, key, std::move(*object));
   }
 
   void put(const std::string& path, const std::string& text) override {
@@ -120,12 +110,6 @@ class S3Storage final : public Storage {
   bool is_remote() const noexcept override { return true; }
 
  private:
-  struct Copy {
-    std::string etag;
-    std::shared_ptr<TemporaryFile> file;
-  };
-  static constexpr std::size_t kCopies = 2;  // the two files of a checkpoint
-
   std::string key_of(const std::string& path) const {
     if (!path.starts_with(scheme_))
       throw ConfigError(path + " is not in the bucket " + client_->bucket(),
@@ -151,7 +135,6 @@ class S3Storage final : public Storage {
   const std::shared_ptr<S3Client> client_;
   const std::string scheme_;
   const LeaseOptions lease_;
-  std::map<std::string, Copy> read_;
 };
 
 }  // namespace
