@@ -18,6 +18,7 @@
 #include "trireme/checkpoint/folder.h"
 #include "trireme/checkpoint/kept_state.h"
 #include "trireme/checkpoint/memory_copies.h"
+#include "trireme/checkpoint/reach.h"
 #include "trireme/checkpoint/shards.h"
 #include "trireme/job/elastic.h"
 #include "trireme/job/job_changes.h"
@@ -298,15 +299,23 @@ struct Checkpointer::Impl {
     if (!agree_to_save(required)) return false;
     wait(/*required=*/false);
     auto content = std::make_unique<checkpoint::CheckpointContent>(parts, &job.world());
+    if (content->may_share(options.own_file_bytes)) share(*content);
     const bool threaded = may_use_thread(job);
     if (threaded) content->snapshot();
     if (threaded && job.size() > 1) content->use_group(group_of_saves());
-    saving = std::make_unique<checkpoint::BackgroundSave>(
-        std::move(content), manifest_of(steps_done), folder, retention(), job.rank() == 0, outage,
-        waiter);
+    saving = std::make_unique<checkpoint::BackgroundSave>(std::move(content),
+                                                          manifest_of(steps_done), folder,
+                                                          retention(), job.rank(), outage, waiter);
     threaded ? saving->start() : saving->run_here();
     if (!threaded) wait(/*required=*/false);
     return true;
+  }
+
+  // Collective. Chooses the ranks that write files of their own.
+  void share(checkpoint::CheckpointContent& content) {
+    if (!sees) sees = checkpoint::ranks_that_see(job, folder, location.path);
+    if (!sees) return;  // the storage is away, so it is asked at the next save
+    content.share(*sees, options.own_file_bytes);
   }
 
   // Each save has a group of its own, which ends with it: a new world needs a new one.
@@ -381,6 +390,8 @@ struct Checkpointer::Impl {
   // Steps done at the last after(). A rank without a share of a short batch passes two at once.
   long seen = 0;
   std::optional<double> validation_loss;
+  std::optional<std::vector<bool>>
+      sees;  // by rank: whether it sees the storage; null: not known yet
   checkpoint::Outage outage;
   std::unique_ptr<checkpoint::BackgroundSave> saving;  // null: none is under way
   std::exception_ptr unsaved;  // why the last save has no checkpoint; null: it has

@@ -2,7 +2,7 @@
 //
 // A folder `DIR/step-00000500/` holds model.safetensors (weights, readable by Python),
 // state.safetensors and manifest.json (version, step, hash of every file); `DIR/latest` names the
-// newest complete checkpoint. DIR is a folder, file:///FOLDER or s3://BUCKET/PREFIX. After a crash or
+// newest complete checkpoint. Ranks with large shards write files of their own beside them. DIR is a folder, file:///FOLDER or s3://BUCKET/PREFIX. After a crash or
 // with a full disk, the checkpoint before stays valid. save() copies the shards that this rank
 // writes, and a thread writes the copy while the training goes on. Collective: all ranks call the
 // same methods in the same order.
@@ -42,6 +42,9 @@ struct CheckpointerOptions {
   bool lock = true;
   double keep_hours = 0;  // also keeps the checkpoints of so many hours before the newest one
   int keep_best = 0;      // also keeps so many with the least loss that validated() has told
+  /// A rank that sees the storage, and whose shards have so many bytes, writes them itself. Less goes
+  /// through rank 0, since many small files are slow.
+  std::size_t own_file_bytes = 16 << 20;
   /// How long a storage may be full or away while the training goes on. Then the job ends with its
   /// error (170). Environment TRIREME_CHECKPOINT_PATIENCE, seconds.
   Duration patience = std::chrono::minutes(10);

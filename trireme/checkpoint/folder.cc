@@ -12,6 +12,7 @@ namespace {
 
 constexpr std::string_view kPrefix = "step-";
 constexpr const char* kLatestFile = "latest";
+constexpr const char* kMarkFile = ".writers";
 
 std::string name_of_step(std::int64_t step) {
   char name[32];
@@ -52,6 +53,15 @@ FileRecord write_file(OutputFile& file, const FileWriter& writer, std::int64_t c
   });
   file.finish();
   return hashes.finish();
+}
+
+std::map<std::string, FileRecord> write_all(Draft& draft,
+                                            const std::map<std::string, FileWriter>& files,
+                                            std::int64_t chunk_bytes) {
+  std::map<std::string, FileRecord> records;
+  for (const auto& [name, writer] : files)
+    records[name] = write_file(*draft.create(name), writer, chunk_bytes);
+  return records;
 }
 
 void copy_file(InputFile& from, OutputFile& to) {
@@ -149,13 +159,21 @@ bool CheckpointFolder::adopt(const CheckpointFolder& other, std::int64_t step) {
 
 std::string CheckpointFolder::write(Manifest manifest,
                                     const std::map<std::string, FileWriter>& files,
-                                    const Retention& keep) {
+                                    const Retention& keep, OtherWriters* others) {
   const std::vector<std::int64_t> existing = steps();
   TRIREME_CHECK(std::count(existing.begin(), existing.end(), manifest.step) == 0);
   {
     const auto draft = storage_->begin(path_of(manifest.step));
-    for (const auto& [name, writer] : files)
-      manifest.files[name] = write_file(*draft->create(name), writer, manifest.chunk_bytes);
+    if (others != nullptr) others->start();
+    std::exception_ptr failure;
+    try {
+      manifest.files = write_all(*draft, files, manifest.chunk_bytes);
+    } catch (...) {
+      failure = std::current_exception();
+    }
+    // Also after a failure: while another rank writes, the draft cannot be removed.
+    if (others != nullptr) manifest.files.merge(others->finish());
+    if (failure) std::rethrow_exception(failure);
     draft->publish(to_text(manifest));
   }
   try {
@@ -164,6 +182,23 @@ std::string CheckpointFolder::write(Manifest manifest,
     return error.message();
   }
   return {};
+}
+
+std::map<std::string, FileRecord> CheckpointFolder::write_files(
+    const Manifest& manifest, const std::map<std::string, FileWriter>& files) {
+  return write_all(*storage_->join(path_of(manifest.step)), files, manifest.chunk_bytes);
+}
+
+void CheckpointFolder::mark(const std::string& text) {
+  storage_->put(directory_ + "/" + kMarkFile, text);
+}
+
+bool CheckpointFolder::sees(const std::string& mark) const {
+  try {
+    return text_of(*storage_->open(directory_ + "/" + kMarkFile)) == mark;
+  } catch (const Error&) {  // there is none, or the storage cannot be reached from here
+    return false;
+  }
 }
 
 std::unique_ptr<InputFile> CheckpointFolder::open_unverified(std::int64_t step,

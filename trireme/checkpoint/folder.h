@@ -37,6 +37,16 @@ bool is_of_file(const std::string& name, const std::string& file);
 /// Writes one file's bytes, piece by piece, to its argument.
 using FileWriter = std::function<void(const std::function<void(std::span<const std::byte>)>&)>;
 
+/// What other ranks write of a checkpoint, as rank 0 sees it.
+class OtherWriters {
+ public:
+  virtual ~OtherWriters() = default;
+  /// The folder is begun: they may join it.
+  virtual void start() = 0;
+  /// Waits until none of them writes any more. Throws ResourceError if one has failed.
+  virtual std::map<std::string, FileRecord> finish() = 0;
+};
+
 /// 500 for "step-00000500"; nullopt for any other name.
 std::optional<std::int64_t> step_of_folder(std::string_view name);
 
@@ -52,7 +62,14 @@ class CheckpointFolder {
   /// that step, and the older ones are unchanged. The result says what could not be done once the
   /// checkpoint was complete (replace `latest`, remove old ones); empty if all was.
   std::string write(Manifest manifest, const std::map<std::string, FileWriter>& files,
-                    const Retention& keep);
+                    const Retention& keep, OtherWriters* others = nullptr);
+  /// On another rank, between start() and finish() of rank 0's OtherWriters: writes files of the same
+  /// checkpoint. Throws ResourceError.
+  std::map<std::string, FileRecord> write_files(const Manifest& manifest,
+                                                const std::map<std::string, FileWriter>& files);
+  /// Whether this rank sees what rank 0 has written by mark().
+  bool sees(const std::string& mark) const;
+  void mark(const std::string& text);
   /// Takes over a checkpoint of another folder: its files get second names here (copies where the
   /// file system has no links, or the storages differ), so they stay whatever happens there. Older
   /// checkpoints stay, too. False, and nothing has changed, if the other folder has removed it

@@ -25,12 +25,17 @@ constexpr const char* kFormat = "trireme-checkpoint";
                   "from an older one.");
 }
 
-json body_of(const Manifest& manifest) {
+json files_of(const std::map<std::string, FileRecord>& records, bool chunked) {
   json files = json::object();
-  for (const auto& [name, record] : manifest.files) {
+  for (const auto& [name, record] : records) {
     files[name] = {{"bytes", record.bytes}, {"sha256", record.sha256}};
-    if (manifest.version > 1) files[name]["chunks"] = record.chunks;
+    if (chunked) files[name]["chunks"] = record.chunks;
   }
+  return files;
+}
+
+json body_of(const Manifest& manifest) {
+  const json files = files_of(manifest.files, manifest.version > 1);
   json body = {{"format", kFormat},     {"version", manifest.version},
                {"step", manifest.step}, {"identity", manifest.identity},
                {"files", files},        {"parts", manifest.parts}};
@@ -122,6 +127,21 @@ std::string to_text(const Manifest& manifest) {
   json body = body_of(manifest);
   body["sha256"] = hash_of(body);
   return body.dump(2) + "\n";
+}
+
+std::string to_text(const WrittenFiles& written) {
+  return json{{"files", files_of(written.files, true)},
+              {"failure", written.failure},
+              {"advice", written.advice}}
+      .dump(-1, ' ', false, json::error_handler_t::replace);
+}
+
+WrittenFiles parse_written_files(std::string_view text) {
+  const json root = json::parse(text);
+  WrittenFiles written{.failure = root.at("failure"), .advice = root.at("advice")};
+  for (const auto& [name, one] : root.at("files").items())
+    written.files[name] = {one.at("bytes"), one.at("sha256"), one.at("chunks")};
+  return written;
 }
 
 void note_saved(Manifest& manifest, double seconds, std::optional<double> validation_loss) {

@@ -38,6 +38,14 @@ struct Manifest {
   friend bool operator==(const Manifest&, const Manifest&) = default;
 };
 
+/// What one rank has written of a checkpoint, or why it could not. Its text is for rank 0.
+struct WrittenFiles {
+  std::map<std::string, FileRecord> files;
+  std::string failure, advice;  // failure: empty if all are written
+};
+std::string to_text(const WrittenFiles& written);
+WrittenFiles parse_written_files(std::string_view text);
+
 /// The text of manifest.json. Equal manifests give equal texts.
 std::string to_text(const Manifest& manifest);
 /// Throws CheckpointError naming `title` and the damage, or both versions if this one is newer.

@@ -22,7 +22,7 @@ inline constexpr const char* kManifestFile = "manifest.json";
 /// A folder that is being written.
 class Draft {
  public:
-  /// Without publish(): removes what was written, as far as it can.
+  /// Without publish(): removes what was written, by all processes, as far as it can.
   virtual ~Draft() = default;
   virtual std::unique_ptr<OutputFile> create(const std::string& name) = 0;
   /// Takes over the file `path` of this storage without sending its bytes. False if the storage
@@ -37,6 +37,9 @@ class Storage {
   virtual ~Storage() = default;
   /// Begins the folder `path`, and removes what unfinished drafts beside it have left.
   virtual std::unique_ptr<Draft> begin(const std::string& path) = 0;
+  /// For files that another process writes into the folder that begin() has begun elsewhere, which
+  /// alone removes or publishes them.
+  virtual std::unique_ptr<Draft> join(const std::string& path) = 0;
   /// A file to read ranges of; nothing is read yet. Throws CheckpointError if there is no such file.
   virtual std::unique_ptr<InputFile> open(const std::string& path) = 0;
   /// Writes a small file beside the folders, in the place of an older one.

@@ -21,26 +21,25 @@ std::string folder_of(const std::string& key) { return key.substr(0, key.rfind('
 
 class S3Draft final : public Draft {
  public:
-  S3Draft(std::shared_ptr<S3Client> client, std::string key, std::string bucket)
-      : client_(std::move(client)), key_(std::move(key)), scheme_("s3://" + bucket + "/") {}
+  S3Draft(std::shared_ptr<S3Client> client, std::string key, std::string bucket, bool joined)
+      : client_(std::move(client)),
+        key_(std::move(key)),
+        scheme_("s3://" + bucket + "/"),
+        joined_(joined) {}
   ~S3Draft() override {
-    if (published_) return;
-    for (const std::string& name : names_) {
-      try {
-        client_->remove(key_ + "/" + name);
-      } catch (...) {  // the next draft removes it
-        return;
-      }
+    if (published_ || joined_) return;
+    try {
+      for (const std::string& key : client_->list(key_ + "/", /*folders=*/false).keys)
+        client_->remove(key);
+    } catch (...) {  // the next draft removes them
     }
   }
 
   std::unique_ptr<OutputFile> create(const std::string& name) override {
-    names_.push_back(name);
     return std::make_unique<UploadFile>(client_, key_ + "/" + name);
   }
   bool reuse(const std::string& name, const std::string& path) override {
     if (!path.starts_with(scheme_)) return false;
-    names_.push_back(name);
     return client_->copy(path.substr(scheme_.size()), key_ + "/" + name);
   }
   void publish(const std::string& manifest) override {
@@ -51,7 +50,7 @@ class S3Draft final : public Draft {
  private:
   const std::shared_ptr<S3Client> client_;
   const std::string key_, scheme_;
-  std::vector<std::string> names_;
+  const bool joined_;
   bool published_ = false;
 };
 
@@ -65,7 +64,10 @@ class S3Storage final : public Storage {
   std::unique_ptr<Draft> begin(const std::string& path) override {
     const std::string key = key_of(path);
     remove_leftovers(folder_of(key));
-    return std::make_unique<S3Draft>(client_, key, client_->bucket());
+    return std::make_unique<S3Draft>(client_, key, client_->bucket(), /*joined=*/false);
+  }
+  std::unique_ptr<Draft> join(const std::string& path) override {
+    return std::make_unique<S3Draft>(client_, key_of(path), client_->bucket(), /*joined=*/true);
   }
 
   std::unique_ptr<InputFile> open(const std::string& path) override {
