@@ -23,18 +23,19 @@ class Others final : public OtherWriters {
   explicit Others(CheckpointContent& content) : content_(content) {}
 
   void start() override { content_.tell(/*go_on=*/true); }
-  std::map<std::string, FileRecord> finish() override {
+  WrittenFiles finish() override {
     content_.drain();
-    std::map<std::string, FileRecord> files;
+    WrittenFiles all;
     std::exception_ptr failure;
     for (WrittenFiles& one : content_.reports()) {
-      files.merge(std::move(one.files));
+      all.files.merge(std::move(one.files));
+      all.kept_bytes += one.kept_bytes;
       if (!one.failure.empty() && !failure)
         failure = std::make_exception_ptr(ResourceError(
             one.failure, {.operation = "checkpoint", .advice = std::move(one.advice)}));
     }
     if (failure) std::rethrow_exception(failure);
-    return files;
+    return all;
   }
 
  private:
@@ -140,7 +141,7 @@ void BackgroundSave::follow() {
     WrittenFiles written;
     std::exception_ptr unexpected;
     try {
-      written.files = folder_.write_files(manifest_, content_->writers());
+      written = folder_.write_files(manifest_, content_->writers());
     } catch (const ResourceError& error) {
       written.failure = "rank " + std::to_string(rank_) + ": " + error.message();
       written.advice = error.advice();
@@ -158,10 +159,10 @@ void BackgroundSave::follow() {
 bool BackgroundSave::try_once() {
   try {
     Others others(*content_);
-    const std::string left_undone = folder_.write(manifest_, content_->writers(), keep_, &others);
-    if (!left_undone.empty())
+    report_ = folder_.write(manifest_, content_->writers(), keep_, &others);
+    if (!report_.undone.empty())
       observe::warning("the checkpoint of step " + grouped(manifest_.step) + " is complete, but " +
-                       left_undone);
+                       report_.undone);
   } catch (const ResourceError& error) {
     failed_ = true;
     failure_ = std::current_exception();

@@ -56,6 +56,9 @@ class BackgroundSave {
   bool ended() const noexcept { return ended_; }
   /// After ended(): whether the checkpoint is complete (rank 0), and the error that ends the job.
   bool succeeded() const noexcept { return succeeded_; }
+  /// Rank 0, after a success: what was written.
+  const SaveReport& report() const noexcept { return report_; }
+  std::int64_t step() const noexcept { return manifest_.step; }
   std::exception_ptr error() const noexcept { return error_; }
   /// After ended(): why the last try failed; null if none did.
   std::exception_ptr failure() const noexcept { return failure_; }
@@ -79,6 +82,7 @@ class BackgroundSave {
   bool alone_ = false;  // on the caller's thread
   std::atomic<bool> ended_{false}, pausing_{false}, failed_{false}, given_up_{false};
   bool succeeded_ = false;
+  SaveReport report_;
   std::exception_ptr error_, failure_;
   std::thread thread_;
 };

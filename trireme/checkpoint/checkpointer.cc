@@ -187,8 +187,7 @@ struct Checkpointer::Impl {
     } catch (const CheckpointError& error) {
       if (job.size() == 1 && newest_step() != manifest.step) return load_newest();
       ErrorContext context = error.context();
-      context.rank = job.rank();
-      context.host = job.host_name();
+      context.rank = job.rank(), context.host = job.host_name();
       throw CheckpointError(error.message(), context);
     }
     return manifest.step;
@@ -299,6 +298,7 @@ struct Checkpointer::Impl {
     if (!agree_to_save(required)) return false;
     wait(/*required=*/false);
     auto content = std::make_unique<checkpoint::CheckpointContent>(parts, &job.world());
+    content->split_frozen(options.own_file_bytes);
     if (content->may_share(options.own_file_bytes)) share(*content);
     const bool threaded = may_use_thread(job);
     if (threaded) content->snapshot();
@@ -314,8 +314,7 @@ struct Checkpointer::Impl {
   // Collective. Chooses the ranks that write files of their own.
   void share(checkpoint::CheckpointContent& content) {
     if (!sees) sees = checkpoint::ranks_that_see(job, folder, location.path);
-    if (!sees) return;  // the storage is away, so it is asked at the next save
-    content.share(*sees, options.own_file_bytes);
+    if (sees) content.share(*sees, options.own_file_bytes);  // else it is asked at the next save
   }
 
   // Each save has a group of its own, which ends with it: a new world needs a new one.
@@ -347,6 +346,9 @@ struct Checkpointer::Impl {
     if (saving) {
       waiter->wait_until([&] { return saving->ended(); }, TimePoint::max());
       const auto done = std::move(saving);
+      if (job.rank() == 0 && done->succeeded())
+        report = {static_cast<long>(done->step()), done->report().written_bytes,
+                  done->report().kept_bytes};
       unsaved = done->error();
       if (!done->succeeded() && !unsaved) unsaved = done->failure();
       if (done->error() && !is_loss_of_peer(done->error())) std::rethrow_exception(done->error());
@@ -391,7 +393,8 @@ struct Checkpointer::Impl {
   long seen = 0;
   std::optional<double> validation_loss;
   std::optional<std::vector<bool>>
-      sees;  // by rank: whether it sees the storage; null: not known yet
+      sees;                           // by rank: whether it sees the storage; null: not known yet
+  std::optional<SavedReport> report;  // rank 0: of a save that nobody has asked for yet
   checkpoint::Outage outage;
   std::unique_ptr<checkpoint::BackgroundSave> saving;  // null: none is under way
   std::exception_ptr unsaved;  // why the last save has no checkpoint; null: it has
@@ -487,6 +490,10 @@ void Checkpointer::save_due(long steps_done) {
 }
 
 void Checkpointer::wait() { impl_->wait(/*required=*/true); }
+
+std::optional<SavedReport> Checkpointer::take_report() {
+  return std::exchange(impl_->report, std::nullopt);
+}
 
 void Checkpointer::validated(double loss) { impl_->validation_loss = loss; }
 

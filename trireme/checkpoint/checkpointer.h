@@ -8,7 +8,9 @@
 // same methods in the same order.
 #pragma once
 
+#include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -42,12 +44,20 @@ struct CheckpointerOptions {
   bool lock = true;
   double keep_hours = 0;  // also keeps the checkpoints of so many hours before the newest one
   int keep_best = 0;      // also keeps so many with the least loss that validated() has told
-  /// A rank that sees the storage, and whose shards have so many bytes, writes them itself. Less goes
-  /// through rank 0, since many small files are slow.
+  /// A rank that sees the storage, and whose shards have so many bytes, writes them itself; less goes
+  /// through rank 0. So many bytes of frozen weights get a file of their own, which is written once.
+  /// Smaller files would be many and slow.
   std::size_t own_file_bytes = 16 << 20;
   /// How long a storage may be full or away while the training goes on. Then the job ends with its
   /// error (170). Environment TRIREME_CHECKPOINT_PATIENCE, seconds.
   Duration patience = std::chrono::minutes(10);
+};
+
+/// A checkpoint that is complete.
+struct SavedReport {
+  long steps_done = 0;
+  std::int64_t written_bytes = 0;
+  std::int64_t kept_bytes = 0;  // of files that have not changed since the checkpoint before
 };
 
 class Checkpointer {
@@ -79,6 +89,8 @@ class Checkpointer {
   /// Waits until no save is under way on this rank, and throws the error of one that has failed for
   /// good.
   void wait();
+  /// Rank 0: the last checkpoint that has been completed, once.
+  std::optional<SavedReport> take_report();
   /// The validation loss of the present weights, for keep_best. Only rank 0's counts.
   void validated(double loss);
 

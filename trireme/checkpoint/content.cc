@@ -37,6 +37,7 @@ struct Source {
 struct Tensor {
   DType dtype = DType::F32;
   std::vector<std::int64_t> shape;
+  bool frozen = false;
   std::vector<Source> offered;  // may overlap
   std::vector<Source> chosen;   // contiguous
 };
@@ -72,6 +73,8 @@ void choose(const std::string& key, Tensor& tensor) {
 }  // namespace
 
 struct CheckpointContent::Impl {
+  using Tensors = std::map<std::string, Tensor>;
+
   // A shard of this rank, under its key: the file and the name in it.
   struct Own {
     NamedShard shard;
@@ -143,7 +146,7 @@ struct CheckpointContent::Impl {
     nlohmann::json rows = nlohmann::json::array();
     for (const Own& item : own)
       rows.push_back({item.file, item.key, static_cast<int>(item.shard.dtype), item.shard.shape,
-                      item.shard.begin, item.shard.end});
+                      item.shard.begin, item.shard.end, item.shard.frozen});
     return rows.dump();
   }
 
@@ -155,6 +158,7 @@ struct CheckpointContent::Impl {
       if (tensor.offered.empty()) {
         tensor.dtype = dtype;
         tensor.shape = shape;
+        tensor.frozen = row[6].get<bool>();
       } else if (tensor.dtype != dtype || tensor.shape != shape) {
         refuse_content("rank " + std::to_string(from) + "'s tensor \"" + row[1].get<std::string>() +
                        "\" differs in type or shape from rank " +
@@ -164,49 +168,58 @@ struct CheckpointContent::Impl {
     }
   }
 
-  // What one rank writes of a file.
+  // A file that one rank writes.
   struct Written {
+    std::string name, group;        // "model-1.safetensors" belongs to "model.safetensors"
     std::vector<TensorView> views;  // in the order of their bytes
     std::map<std::string, Slices> slices;
     std::map<std::string, std::vector<Source>> sources;
+    bool repeatable = true;  // nothing is received
+
+    void add(const std::string& key, const Tensor& tensor, std::vector<Source> chosen) {
+      TensorView view{key, tensor.dtype, tensor.shape, {}};
+      if (chosen.size() < tensor.chosen.size()) {
+        Slices& parts = slices[key];
+        parts.shape = tensor.shape;
+        for (const Source& source : chosen) parts.add(source.begin, source.end);
+        view.shape = {0};
+        for (const Run& run : parts.runs) view.shape[0] += run.elements();
+      }
+      views.push_back(std::move(view));
+      sources[key] = std::move(chosen);
+    }
   };
 
-  Written written(const std::string& file, int writer) const {
-    Written result;
-    const auto found = files.find(file);
-    if (found == files.end()) return result;
-    for (const auto& [key, tensor] : found->second) {
-      std::vector<Source> sources = tensor.chosen;
-      std::erase_if(sources, [&](const Source& source) {
-        return writers[static_cast<std::size_t>(source.rank)] != writer;
-      });
-      if (sources.empty()) continue;
-      TensorView view{key, tensor.dtype, tensor.shape, {}};
-      if (sources.size() < tensor.chosen.size()) {
-        Slices slices{.shape = tensor.shape};
-        std::int64_t elements = 0;
-        for (const Source& source : sources) {
-          slices.add(source.begin, source.end);
-          elements += source.end - source.begin;
+  // The files of a rank in the order of their names. Frozen weights have their own if `frozen_apart`.
+  std::vector<Written> written_by(int writer) const {
+    std::vector<Written> all;
+    for (const char* group : {kModelFile, kStateFile}) {
+      for (const bool frozen : {true, false}) {
+        Written file{.name = file_of(group, writer, frozen), .group = group};
+        const auto found = files.find(group);
+        for (const auto& [key, tensor] : found == files.end() ? Tensors() : found->second) {
+          if ((tensor.frozen && frozen_apart) != frozen) continue;
+          std::vector<Source> sources = tensor.chosen;
+          std::erase_if(sources, [&](const Source& source) {
+            return writers[static_cast<std::size_t>(source.rank)] != writer;
+          });
+          for (const Source& source : sources)
+            file.repeatable = file.repeatable && source.rank == writer;
+          if (!sources.empty()) file.add(key, tensor, std::move(sources));
         }
-        view.shape = {elements};
-        result.slices[key] = std::move(slices);
+        format::sort_for_file(file.views);
+        if (!file.views.empty() || (writer == 0 && !frozen)) all.push_back(std::move(file));
       }
-      result.views.push_back(std::move(view));
-      result.sources[key] = std::move(sources);
     }
-    format::sort_for_file(result.views);
-    return result;
+    return all;
   }
 
   void order() {
     steps.clear();
-    for (const char* file : {kModelFile, kStateFile}) {
-      const Written all = written(file, writers[static_cast<std::size_t>(rank)]);
-      for (const TensorView& view : all.views)
-        for (const Source& source : all.sources.at(view.name))
-          steps.push_back({file, view.name, source, size_of(view.dtype)});
-    }
+    for (const Written& file : written_by(writers[static_cast<std::size_t>(rank)]))
+      for (const TensorView& view : file.views)
+        for (const Source& source : file.sources.at(view.name))
+          steps.push_back({file.group, view.name, source, size_of(view.dtype)});
   }
 
   // The index of this rank's shard that has the elements of a step.
@@ -248,7 +261,8 @@ struct CheckpointContent::Impl {
   int rank = 0;
   std::vector<Own> own;
   std::map<std::string, std::vector<std::size_t>> of_key;  // indices into `own`, by file and key
-  std::map<std::string, std::map<std::string, Tensor>> files;
+  std::map<std::string, Tensors> files;
+  bool frozen_apart = false;
   std::vector<Step> steps;
   std::size_t at = 0;
   std::vector<std::size_t> share;  // by rank: the bytes that the checkpoint takes from it
@@ -274,11 +288,11 @@ bool CheckpointContent::writes() const { return impl_->writes(); }
 
 std::map<std::string, FileWriter> CheckpointContent::writers() {
   std::map<std::string, FileWriter> writers;
-  impl_->at = 0;
-  for (const char* file : {kModelFile, kStateFile}) {
-    auto content = std::make_shared<Impl::Written>(impl_->written(file, impl_->rank));
-    if (impl_->rank != 0 && content->views.empty()) continue;
-    writers[file_of(file, impl_->rank)] = [impl = impl_.get(), content](const auto& sink) {
+  std::size_t first = 0;
+  for (Impl::Written& file : impl_->written_by(impl_->rank)) {
+    const auto content = std::make_shared<Impl::Written>(std::move(file));
+    const auto write = [impl = impl_.get(), content, first](const FileWriter::Sink& sink) {
+      impl->at = first;
       format::write_safetensors(
           content->views, metadata_of(content->slices),
           [&](const TensorView& view, const ByteSink& out) {
@@ -287,8 +301,21 @@ std::map<std::string, FileWriter> CheckpointContent::writers() {
           },
           sink);
     };
+    for (const auto& [key, sources] : content->sources) first += sources.size();
+    writers.emplace(content->name, FileWriter(write, content->repeatable));
   }
+  impl_->at = 0;
   return writers;
+}
+
+void CheckpointContent::split_frozen(std::size_t least) {
+  std::size_t bytes = 0;
+  for (const auto& [group, tensors] : impl_->files)
+    for (const auto& [key, tensor] : tensors)
+      if (tensor.frozen)
+        bytes += static_cast<std::size_t>(elements_of(tensor.shape)) * size_of(tensor.dtype);
+  impl_->frozen_apart = bytes >= least;
+  impl_->order();
 }
 
 bool CheckpointContent::has(const std::string& file, const std::string& key) const {

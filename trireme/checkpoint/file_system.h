@@ -44,8 +44,7 @@ class FileSystem {
   virtual void make_directory(const std::string& path) = 0;
   /// Atomic within a folder; replaces a file. See renamed().
   virtual void rename(const std::string& from, const std::string& to) = 0;
-  /// Gives a file a second, new name, or makes a copy where the file system has no links. False if
-  /// there is no file `from`.
+  /// Gives a file a second, new name. False if there is no file `from`, or no link to it can be made.
   virtual bool link(const std::string& from, const std::string& to) = 0;
   /// Removes a file, or a folder with its content; does nothing if there is none.
   virtual void remove(const std::string& path) = 0;

@@ -31,10 +31,10 @@ std::optional<std::int64_t> step_of_folder(std::string_view name) {
   return name_of_step(step) == name ? std::optional(step) : std::nullopt;
 }
 
-std::string file_of(const std::string& file, int rank) {
-  if (rank == 0) return file;
+std::string file_of(const std::string& file, int rank, bool frozen) {
   const auto dot = file.rfind('.');
-  return file.substr(0, dot) + "-" + std::to_string(rank) + file.substr(dot);
+  return file.substr(0, dot) + (rank > 0 ? "-" + std::to_string(rank) : "") +
+         (frozen ? "-frozen" : "") + file.substr(dot);
 }
 
 bool is_of_file(const std::string& name, const std::string& file) {
@@ -47,7 +47,7 @@ namespace {
 
 FileRecord write_file(OutputFile& file, const FileWriter& writer, std::int64_t chunk_bytes) {
   FileHashes hashes(chunk_bytes);
-  writer([&](std::span<const std::byte> bytes) {
+  writer.write([&](std::span<const std::byte> bytes) {
     file.write(bytes);
     hashes.update(bytes);
   });
@@ -55,13 +55,19 @@ FileRecord write_file(OutputFile& file, const FileWriter& writer, std::int64_t c
   return hashes.finish();
 }
 
-std::map<std::string, FileRecord> write_all(Draft& draft,
-                                            const std::map<std::string, FileWriter>& files,
-                                            std::int64_t chunk_bytes) {
-  std::map<std::string, FileRecord> records;
-  for (const auto& [name, writer] : files)
-    records[name] = write_file(*draft.create(name), writer, chunk_bytes);
-  return records;
+// Whether the file has the content of `record`. Most that differ do so in their first chunk.
+bool is_unchanged(const FileWriter& writer, const FileRecord& record, std::int64_t chunk_bytes) {
+  struct Differs {};
+  FileHashes hashes(chunk_bytes);
+  try {
+    writer.write([&](std::span<const std::byte> bytes) {
+      hashes.update(bytes);
+      if (!hashes.may_be(record)) throw Differs{};
+    });
+  } catch (const Differs&) {
+    return false;
+  }
+  return hashes.finish() == record;
 }
 
 void copy_file(InputFile& from, OutputFile& to) {
@@ -157,36 +163,74 @@ bool CheckpointFolder::adopt(const CheckpointFolder& other, std::int64_t step) {
   return true;
 }
 
-std::string CheckpointFolder::write(Manifest manifest,
-                                    const std::map<std::string, FileWriter>& files,
-                                    const Retention& keep, OtherWriters* others) {
+// The checkpoint before `step`, if it is known what its files' chunks are.
+std::optional<Manifest> CheckpointFolder::before(std::int64_t step) const {
+  std::vector<std::int64_t> earlier = steps();
+  std::erase_if(earlier, [&](std::int64_t other) { return other >= step; });
+  if (earlier.empty()) return std::nullopt;
+  try {
+    return read_manifest(earlier.back());
+  } catch (const CheckpointError&) {  // damaged
+    return std::nullopt;
+  }
+}
+
+WrittenFiles CheckpointFolder::write_all(Draft& draft, const Manifest& manifest,
+                                         const std::map<std::string, FileWriter>& files) const {
+  WrittenFiles written;
+  const std::optional<Manifest> last = before(manifest.step);
+  for (const auto& [name, writer] : files) {
+    const bool known = last && last->chunk_bytes == manifest.chunk_bytes &&
+                       last->files.contains(name) && writer.repeatable;
+    const FileRecord same = known ? last->files.at(name) : FileRecord();
+    if (!same.chunks.empty() && is_unchanged(writer, same, manifest.chunk_bytes) &&
+        draft.reuse(name, path_of(last->step) + "/" + name)) {
+      written.files[name] = same;
+      written.kept_bytes += same.bytes;
+    } else {
+      written.files[name] = write_file(*draft.create(name), writer, manifest.chunk_bytes);
+    }
+  }
+  return written;
+}
+
+SaveReport CheckpointFolder::write(Manifest manifest,
+                                   const std::map<std::string, FileWriter>& files,
+                                   const Retention& keep, OtherWriters* others) {
   const std::vector<std::int64_t> existing = steps();
   TRIREME_CHECK(std::count(existing.begin(), existing.end(), manifest.step) == 0);
+  SaveReport report;
   {
     const auto draft = storage_->begin(path_of(manifest.step));
     if (others != nullptr) others->start();
+    WrittenFiles written;
     std::exception_ptr failure;
     try {
-      manifest.files = write_all(*draft, files, manifest.chunk_bytes);
+      written = write_all(*draft, manifest, files);
     } catch (...) {
       failure = std::current_exception();
     }
     // Also after a failure: while another rank writes, the draft cannot be removed.
-    if (others != nullptr) manifest.files.merge(others->finish());
+    const WrittenFiles theirs = others != nullptr ? others->finish() : WrittenFiles();
     if (failure) std::rethrow_exception(failure);
+    manifest.files = std::move(written.files);
+    manifest.files.insert(theirs.files.begin(), theirs.files.end());
+    report.kept_bytes = written.kept_bytes + theirs.kept_bytes;
     draft->publish(to_text(manifest));
   }
+  for (const auto& [name, record] : manifest.files) report.written_bytes += record.bytes;
+  report.written_bytes -= report.kept_bytes;
   try {
     finish_save(manifest.step, keep);
   } catch (const ResourceError& error) {
-    return error.message();
+    report.undone = error.message();
   }
-  return {};
+  return report;
 }
 
-std::map<std::string, FileRecord> CheckpointFolder::write_files(
-    const Manifest& manifest, const std::map<std::string, FileWriter>& files) {
-  return write_all(*storage_->join(path_of(manifest.step)), files, manifest.chunk_bytes);
+WrittenFiles CheckpointFolder::write_files(const Manifest& manifest,
+                                           const std::map<std::string, FileWriter>& files) {
+  return write_all(*storage_->join(path_of(manifest.step)), manifest, files);
 }
 
 void CheckpointFolder::mark(const std::string& text) {

@@ -1,11 +1,11 @@
 // CheckpointFolder: a run's checkpoints in a storage, one folder each, either complete or absent.
 //
-//     DIR/step-00000500/{model.safetensors, state.safetensors, manifest.json}    DIR/latest
+//     DIR/step-00000500/{model.safetensors, state.safetensors, ..., manifest.json}    DIR/latest
 //
 // A checkpoint is complete when its manifest is there (storage.h). Then `latest` (a text file with
 // the newest checkpoint's name, for people and scripts) is replaced, and old checkpoints are
-// removed. After a crash at any point, the checkpoint before is valid. One writer; any number of
-// readers. No LibTorch.
+// removed. After a crash at any point, the checkpoint before is valid. One process writes checkpoints,
+// into which others may write files meanwhile (OtherWriters); any number reads. No LibTorch.
 #pragma once
 
 #include <cstddef>
@@ -29,13 +29,28 @@ namespace trireme::inline v0::checkpoint {
 inline constexpr const char* kModelFile = "model.safetensors";
 inline constexpr const char* kStateFile = "state.safetensors";
 
-/// The file that rank `rank` writes beside `file`, which is rank 0's: "model-3.safetensors".
-std::string file_of(const std::string& file, int rank);
-/// Whether `name` is `file` or that of another rank.
+/// The file that rank `rank` writes beside `file`, which is rank 0's: "model-3.safetensors",
+/// "model-frozen.safetensors".
+std::string file_of(const std::string& file, int rank, bool frozen = false);
+/// Whether `name` is `file` or one beside it.
 bool is_of_file(const std::string& name, const std::string& file);
 
 /// Writes one file's bytes, piece by piece, to its argument.
-using FileWriter = std::function<void(const std::function<void(std::span<const std::byte>)>&)>;
+struct FileWriter {
+  using Sink = std::function<void(std::span<const std::byte>)>;
+  template <class Write>
+  FileWriter(Write given, bool repeatable = true)  // NOLINT: a function is one
+      : write(std::move(given)), repeatable(repeatable) {}
+  std::function<void(const Sink&)> write;
+  bool repeatable;  // write() may be called once more; a file that has not changed is found so
+};
+
+/// What was done for a checkpoint that is complete.
+struct SaveReport {
+  std::int64_t written_bytes = 0;
+  std::int64_t kept_bytes = 0;  // of files that are those of the checkpoint before
+  std::string undone;           // what failed then (to replace `latest`, to remove old ones)
+};
 
 /// What other ranks write of a checkpoint, as rank 0 sees it.
 class OtherWriters {
@@ -44,7 +59,7 @@ class OtherWriters {
   /// The folder is begun: they may join it.
   virtual void start() = 0;
   /// Waits until none of them writes any more. Throws ResourceError if one has failed.
-  virtual std::map<std::string, FileRecord> finish() = 0;
+  virtual WrittenFiles finish() = 0;
 };
 
 /// 500 for "step-00000500"; nullopt for any other name.
@@ -59,14 +74,14 @@ class CheckpointFolder {
 
   /// Writes a checkpoint of a step that has none, and fills in `manifest.files`. Then removes the
   /// checkpoints that `keep` does not name. If it throws ResourceError, there is no checkpoint of
-  /// that step, and the older ones are unchanged. The result says what could not be done once the
-  /// checkpoint was complete (replace `latest`, remove old ones); empty if all was.
-  std::string write(Manifest manifest, const std::map<std::string, FileWriter>& files,
-                    const Retention& keep, OtherWriters* others = nullptr);
+  /// that step, and the older ones are unchanged. A file of more than a chunk that has the content of
+  /// the file of its name in the checkpoint before is that file (a link, or a copy in the bucket).
+  SaveReport write(Manifest manifest, const std::map<std::string, FileWriter>& files,
+                   const Retention& keep, OtherWriters* others = nullptr);
   /// On another rank, between start() and finish() of rank 0's OtherWriters: writes files of the same
   /// checkpoint. Throws ResourceError.
-  std::map<std::string, FileRecord> write_files(const Manifest& manifest,
-                                                const std::map<std::string, FileWriter>& files);
+  WrittenFiles write_files(const Manifest& manifest,
+                           const std::map<std::string, FileWriter>& files);
   /// Whether this rank sees what rank 0 has written by mark().
   bool sees(const std::string& mark) const;
   void mark(const std::string& text);
@@ -98,6 +113,9 @@ class CheckpointFolder {
  private:
   std::unique_ptr<InputFile> open_unverified(std::int64_t step, const std::string& file) const;
   bool is_intact(std::int64_t step) const;
+  std::optional<Manifest> before(std::int64_t step) const;
+  WrittenFiles write_all(Draft& draft, const Manifest& manifest,
+                         const std::map<std::string, FileWriter>& files) const;
   bool take(Draft& draft, const CheckpointFolder& other, std::int64_t step,
             const std::string& name) const;
   void finish_save(std::int64_t step, const Retention& keep) const;

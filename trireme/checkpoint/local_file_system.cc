@@ -12,7 +12,6 @@
 #include <filesystem>
 
 #include "trireme/base/error.h"
-#include "trireme/format/mapped_file.h"
 #include "trireme/observe/folder_lock.h"
 
 namespace trireme::inline v0::checkpoint {
@@ -154,11 +153,9 @@ class LocalFileSystem final : public FileSystem {
 
   bool link(const std::string& from, const std::string& to) override {
     if (::link(from.c_str(), to.c_str()) == 0) return true;
-    if (errno == ENOENT) return false;
-    if (errno != EXDEV && errno != EPERM && errno != EOPNOTSUPP && errno != ENOSYS &&
-        errno != EMLINK)
-      fail("name " + from, to, errno);
-    return copy(from, to);
+    const int none[] = {ENOENT, EXDEV, EPERM, EOPNOTSUPP, ENOSYS, EMLINK};
+    if (std::count(std::begin(none), std::end(none), errno) > 0) return false;
+    fail("name " + from, to, errno);
   }
 
   void remove(const std::string& path) override {
@@ -199,16 +196,6 @@ class LocalFileSystem final : public FileSystem {
       if (::access(directory.c_str(), W_OK) == 0) throw;
       return nullptr;
     }
-  }
-
- private:
-  bool copy(const std::string& from, const std::string& to) {
-    if (::access(from.c_str(), F_OK) != 0 && errno == ENOENT) return false;
-    const format::MappedFile content(from);
-    const auto file = create(to);
-    file->write(content.bytes());
-    file->finish();
-    return true;
   }
 };
 

@@ -131,6 +131,7 @@ std::string to_text(const Manifest& manifest) {
 
 std::string to_text(const WrittenFiles& written) {
   return json{{"files", files_of(written.files, true)},
+              {"kept_bytes", written.kept_bytes},
               {"failure", written.failure},
               {"advice", written.advice}}
       .dump(-1, ' ', false, json::error_handler_t::replace);
@@ -138,7 +139,9 @@ std::string to_text(const WrittenFiles& written) {
 
 WrittenFiles parse_written_files(std::string_view text) {
   const json root = json::parse(text);
-  WrittenFiles written{.failure = root.at("failure"), .advice = root.at("advice")};
+  WrittenFiles written{.kept_bytes = root.at("kept_bytes"),
+                       .failure = root.at("failure"),
+                       .advice = root.at("advice")};
   for (const auto& [name, one] : root.at("files").items())
     written.files[name] = {one.at("bytes"), one.at("sha256"), one.at("chunks")};
   return written;

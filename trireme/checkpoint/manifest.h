@@ -41,6 +41,7 @@ struct Manifest {
 /// What one rank has written of a checkpoint, or why it could not. Its text is for rank 0.
 struct WrittenFiles {
   std::map<std::string, FileRecord> files;
+  std::int64_t kept_bytes = 0;  // of files that are those of the checkpoint before
   std::string failure, advice;  // failure: empty if all are written
 };
 std::string to_text(const WrittenFiles& written);

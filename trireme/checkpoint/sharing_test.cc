@@ -60,6 +60,15 @@ class Sliced final : public Saveable {
   std::vector<NamedShard> shards_;
 };
 
+class Fixed final : public Saveable {
+ public:
+  explicit Fixed(std::vector<NamedShard> given) : shards(std::move(given)) {}
+  std::vector<NamedShard> state() override { return shards; }
+  std::string metadata() const override { return "{}"; }
+  void restored(const std::string&) override {}
+  std::vector<NamedShard> shards;
+};
+
 class SharingTest : public ::testing::Test {
  protected:
   SharingTest() { fs::remove_all(directory_); }
@@ -75,7 +84,7 @@ class SharingTest : public ::testing::Test {
         return local_file_system();
       }) {
     testing::run_ranks(ranks, [&](RankContext& rank) {
-      Sliced part(rank.rank, ranks, 1);
+      Sliced part(rank.rank, ranks, scale_);
       auto content = std::make_unique<CheckpointContent>(Parts{{"train", &part}}, rank.world.get());
       if (content->may_share(least)) content->share(sees, least);
       Outage outage(std::chrono::minutes(10));
@@ -102,6 +111,7 @@ class SharingTest : public ::testing::Test {
   const fs::path directory_ =
       fs::path(::testing::TempDir()) / ("sharing_" + std::to_string(::getpid()));
   std::vector<std::string> failures_;
+  float scale_ = 1;  // of what is saved
 };
 
 TEST_F(SharingTest, EveryRankWritesItsShardsAndAnyNumberOfRanksLoadsThem) {
@@ -127,7 +137,9 @@ TEST_F(SharingTest, SmallSharesAndRanksThatDoNotSeeTheStorageGoThroughRankZero) 
 }
 
 TEST_F(SharingTest, AFullDiskOfAnyRankGivesTheSaveUpOnAll) {
+  scale_ = 2;  // so that no file of step 2 is one of step 1
   save(2, 1, {true, true}, 1);
+  scale_ = 1;
   for (const int full : {0, 1}) {
     for (int fail_at = 0; fail_at < 8; ++fail_at) {
       failures_.clear();
@@ -148,7 +160,9 @@ TEST_F(SharingTest, AFullDiskOfAnyRankGivesTheSaveUpOnAll) {
 }
 
 TEST_F(SharingTest, ADamagedChunkIsNamedByTheRankThatReadsIt) {
+  scale_ = 2;  // so that no file of step 2 is one of step 1
   save(2, 1, {true, true}, 1);
+  scale_ = 1;
   save(2, 2, {true, true}, 1);
   const fs::path file = directory_ / "step-00000002" / "state-1.safetensors";
   std::fstream(file, std::ios::in | std::ios::out | std::ios::binary)
@@ -175,19 +189,47 @@ TEST_F(SharingTest, ADamagedChunkIsNamedByTheRankThatReadsIt) {
   });
 }
 
+TEST_F(SharingTest, FrozenWeightsAreWrittenOnce) {
+  const auto write = [&](std::int64_t step, float value) {
+    const at::Tensor frozen = at::arange(1000, at::kFloat), trained = at::full({1000}, value);
+    Fixed part({{"frozen", DType::F32, {1000}, 0, 1000, frozen},
+                {"trained", DType::F32, {1000}, 0, 1000, trained}});
+    part.shards[0].frozen = true;
+    CheckpointContent content({{"train", &part}}, nullptr);
+    content.split_frozen(4000);
+    return folder().write({.step = step, .chunk_bytes = 256, .parts = {{"train", "{}"}}},
+                          content.writers(), 2);
+  };
+  EXPECT_EQ(write(1, 1).kept_bytes, 0);
+  const SaveReport second = write(2, 2);
+  EXPECT_THAT(names(2), ElementsAre("manifest.json", "model-frozen.safetensors",
+                                    "model.safetensors", "state.safetensors"));
+  const fs::path kept = fs::path(folder().path_of(2)) / "model-frozen.safetensors";
+  EXPECT_EQ(second.kept_bytes, static_cast<std::int64_t>(fs::file_size(kept)));
+  EXPECT_GT(second.written_bytes, 4000);
+  EXPECT_EQ(fs::hard_link_count(kept), 2u);
+  EXPECT_EQ(write(3, 3).kept_bytes, second.kept_bytes);
+  EXPECT_EQ(fs::hard_link_count(kept), 2u) << "the first checkpoint is gone, and its file stays";
+  Fixed loaded({{"frozen", DType::F32, {1000}, 0, 1000, at::zeros(1000)},
+                {"trained", DType::F32, {1000}, 0, 1000, at::zeros(1000)}});
+  restore({{"train", &loaded}}, folder().verify(3), folder());
+  EXPECT_TRUE(at::equal(loaded.shards[0].local, at::arange(1000, at::kFloat)));
+  EXPECT_TRUE(at::equal(loaded.shards[1].local, at::full({1000}, 3.0f)));
+}
+
 // Another rank on the same machine, between start() and finish().
 class SecondWriter final : public OtherWriters {
  public:
   SecondWriter(CheckpointFolder folder, Manifest manifest, std::map<std::string, FileWriter> files)
       : folder_(std::move(folder)), manifest_(std::move(manifest)), files_(std::move(files)) {}
-  void start() override { records_ = folder_.write_files(manifest_, files_); }
-  std::map<std::string, FileRecord> finish() override { return records_; }
+  void start() override { written_ = folder_.write_files(manifest_, files_); }
+  WrittenFiles finish() override { return written_; }
 
  private:
   CheckpointFolder folder_;
   const Manifest manifest_;
   const std::map<std::string, FileWriter> files_;
-  std::map<std::string, FileRecord> records_;
+  WrittenFiles written_;
 };
 
 // Cuts the power at every operation of both writers.
@@ -200,9 +242,13 @@ TEST_F(SharingTest, ACrashOfTwoWritersLeavesACompleteCheckpoint) {
       };
     };
     const Manifest manifest{.step = step, .chunk_bytes = 20};
-    SecondWriter second(folder(files), manifest, {{"model-1.safetensors", of("model 1 ")}});
-    folder(files).write(manifest, {{kModelFile, of("model ")}, {kStateFile, of("state ")}}, 1,
-                        &second);
+    const FileWriter same = [](const auto& sink) {
+      const std::string text = "the same at every step";
+      sink(std::as_bytes(std::span(text)));
+    };
+    SecondWriter second(folder(files), manifest,
+                        {{"model-1.safetensors", of("model 1 ")}, {"state-1.safetensors", same}});
+    folder(files).write(manifest, {{kModelFile, of("model ")}, {kStateFile, same}}, 1, &second);
   };
   write(local_file_system(), 5);
   const auto counting = std::make_shared<FaultyFileSystem>();

@@ -33,6 +33,13 @@ void FileHashes::update(std::span<const std::byte> bytes) {
   }
 }
 
+bool FileHashes::may_be(const FileRecord& record) const {
+  const std::size_t chunks = record_.chunks.size();
+  return record_.bytes <= record.bytes &&
+         (chunks == 0 ||
+          (chunks <= record.chunks.size() && record_.chunks.back() == record.chunks[chunks - 1]));
+}
+
 FileRecord FileHashes::finish() {
   record_.sha256 = whole_.hex();
   if (!record_.chunks.empty()) record_.chunks.push_back(chunk_.hex());

@@ -27,6 +27,8 @@ class FileHashes {
  public:
   explicit FileHashes(std::int64_t chunk_bytes) : chunk_bytes_(chunk_bytes) {}
   void update(std::span<const std::byte> bytes);
+  /// Whether the chunks so far are those of `record`.
+  bool may_be(const FileRecord& record) const;
   /// Call it once, as the last call.
   FileRecord finish();
 
