@@ -2,8 +2,13 @@
 """What checkpoints cost the steps: a GPT of 42 million parameters with AdamW, whose checkpoint has 500 MB.
 
     bench/run_checkpoints.py [--build build] [--every 50] [--steps 150] [--rounds 3] [--path DIR-or-s3://…]
+    bench/run_checkpoints.py --rates 1024 [--rounds 3] [--path DIR]
 
-Every round trains once without checkpoints on the way and once with one every `--every` steps, one rank. A run's
+--rates MIB: the rates of a checkpoint of that size instead, which bench/checkpoint/checkpoint_bench.cc measures. Two ranks
+save it, through rank 0 and each its own shards; three ranks load it, a third each; and the same files are read as `dd` reads
+them. Before it is read, a file leaves the system's cache.
+
+Otherwise every round trains once without checkpoints on the way and once with one every `--every` steps, one rank. A run's
 time is that from the end of the third step to the end of the last one; the last checkpoint, which both runs write after their
 last step, is not in it. Printed: the median of the rounds' differences, in all and for one save. Processor time is that of the
 whole process: it says what a save costs also where other programs disturb the clock.
@@ -18,6 +23,8 @@ import subprocess
 import tempfile
 import time
 
+import turns
+
 SKIPPED = 3  # first steps: memory, kernels
 
 
@@ -28,6 +35,7 @@ def parse():
     parser.add_argument("--steps", type=int, default=150)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--path", default="", help="checkpoint.path (default: the run's folder)")
+    parser.add_argument("--rates", type=int, metavar="MIB", help="save and load a checkpoint of this size")
     return parser.parse_args()
 
 
@@ -62,8 +70,38 @@ def train(options, folder, every, number):
     return ended - began, usage.ru_utime + usage.ru_stime, size
 
 
+def launched(options, ranks, *words):
+    """The bench's line, on `ranks` ranks."""
+    programs = pathlib.Path(options.build) / "bin"
+    done = subprocess.run([programs / "trireme", "launch", "-n", str(ranks), "--only-rank", "0", "--bind", "none", "--",
+                           programs / "bench.checkpoint", *map(str, words)],
+                          capture_output=True, text=True, check=False, timeout=600)
+    if done.returncode != 0:
+        raise SystemExit(f"{words}: exit {done.returncode}\n{done.stdout}{done.stderr}")
+    return json.loads(next(line[line.index("{"):] for line in done.stdout.splitlines() if "{" in line))
+
+
+def rates(options):
+    subprocess.run(["ninja", "-C", options.build, "bench.checkpoint", "trireme"], check=True, capture_output=True)
+    rows = []
+    for number in range(options.rounds):
+        with tempfile.TemporaryDirectory(dir=options.path or None) as name:
+            gathered, own = pathlib.Path(name) / "gathered", pathlib.Path(name) / "own"
+            row = {"save through rank 0": launched(options, 2, "save", gathered, options.rates)}
+            shutil.rmtree(gathered)
+            row["save in parallel"] = launched(options, 2, "save", own, options.rates, "own")
+            row["load by 3 ranks"] = launched(options, 3, "load", own, options.rates)
+            row["read of the same files"] = launched(options, 1, "read", own)
+        rows.append({what: one["bytes"] / one["seconds"] / 1e6 for what, one in row.items()})
+        print(f"round {number + 1}: " + ", ".join(f"{what} {rate:.0f} MB/s" for what, rate in rows[-1].items()), flush=True)
+    print(f"{turns.machine()}, load {os.getloadavg()[0]:.1f}; medians of {options.rates} MiB: " +
+          ", ".join(f"{what} {statistics.median(row[what] for row in rows):.0f} MB/s" for what in rows[0]))
+
+
 def main():
     options = parse()
+    if options.rates:
+        return rates(options)
     saves = (options.steps - 1) // options.every
     rows = []
     with tempfile.TemporaryDirectory() as name:
@@ -78,6 +116,7 @@ def main():
     print(f"a step takes {1000 * wall / (options.steps - SKIPPED):.0f} ms; {saves} saves cost {cost:.2f} s, "
           f"{100 * cost / wall:.1f} % of the steps' time, and {cpu_cost:.2f} s of processor, "
           f"{100 * cpu_cost / cpu:.1f} %; one save {cpu_cost / saves:.2f} s of processor")
+    return None
 
 
 if __name__ == "__main__":

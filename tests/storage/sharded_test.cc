@@ -11,8 +11,7 @@
 
 #include "trireme/base/error.h"
 #include "trireme/checkpoint/checkpointer.h"
-#include "trireme/checkpoint/folder.h"
-#include "trireme/format/safetensors.h"
+#include "trireme/checkpoint/saved_tensors.h"
 #include "trireme/job.h"
 #include "trireme/testing/run_processes.h"
 
@@ -29,18 +28,20 @@ using testing::ProcessRun;
 
 constexpr std::int64_t kElements = 100'000;
 
-// Some files cannot be finished: the first ones, or all.
+// Files of one name cannot be made: the first ones, or none.
 class Broken final : public FileSystem {
  public:
-  explicit Broken(int failures) : left_(failures) {}
+  Broken(int failures, std::string name) : left_(failures), name_(std::move(name)) {}
   std::unique_ptr<OutputFile> create(const std::string& path) override {
-    if (left_ != 0 && path.ends_with(checkpoint::kStateFile)) {
+    if (left_ != 0 && path.ends_with(name_)) {
       if (left_ > 0) --left_;
       throw ResourceError("the disk is full", {.operation = "test"});
     }
     return inner_->create(path);
   }
-  format::MappedFile map(const std::string& path) override { return inner_->map(path); }
+  std::unique_ptr<checkpoint::InputFile> open(const std::string& path) override {
+    return inner_->open(path);
+  }
   void make_directory(const std::string& path) override { inner_->make_directory(path); }
   void rename(const std::string& a, const std::string& b) override { inner_->rename(a, b); }
   bool link(const std::string& a, const std::string& b) override { return inner_->link(a, b); }
@@ -51,6 +52,7 @@ class Broken final : public FileSystem {
 
  private:
   std::atomic<int> left_;
+  const std::string name_;
   const std::shared_ptr<FileSystem> inner_ = checkpoint::local_file_system();
 };
 
@@ -69,14 +71,35 @@ class Half final : public Saveable {
   const std::int64_t begin_;
 };
 
-// argv: folder, failures, patience in milliseconds, steps, the step after which rank 1 dies.
+// What the ranks do; the arguments of the process `halves`, after the folder.
+struct Halves {
+  int failures = 0;       // -1: for ever
+  int patience = 600000;  // milliseconds
+  long steps = 30;
+  long dies = 0;       // the step after which rank 1 dies
+  bool share = false;  // both ranks write files
+  std::string breaks = checkpoint::kStateFile;
+  std::string beside = "";  // of the folder: rank 1's own one, which rank 0 does not see
+  std::vector<std::string> arguments() const {
+    return {std::to_string(failures),
+            std::to_string(patience),
+            std::to_string(steps),
+            std::to_string(dies),
+            std::to_string(share),
+            breaks,
+            beside};
+  }
+};
+
 TRIREME_PROCESS(halves) {
   Job job(argc, argv);
   CheckpointerOptions options{.every = 3, .keep = 100};
-  options.storage = checkpoint::folder_storage(std::make_shared<Broken>(std::atoi(argv[2])));
+  options.storage =
+      checkpoint::folder_storage(std::make_shared<Broken>(std::atoi(argv[2]), argv[7]));
+  if (std::atoi(argv[6]) != 0) options.own_file_bytes = 1;
   options.patience = std::chrono::milliseconds(std::atoi(argv[3]));
   Half half(job.rank());
-  Checkpointer checkpointer(job, argv[1], options);
+  Checkpointer checkpointer(job, std::string(argv[1]) + (job.rank() == 1 ? argv[8] : ""), options);
   checkpointer.add("train", half);
   const long first = checkpointer.resume(), steps = std::atol(argv[4]), dies = std::atol(argv[5]);
   if (first > 0 && half.weight.eq(static_cast<double>(first)).all().item<bool>())
@@ -96,21 +119,24 @@ TRIREME_PROCESS(halves) {
 class Sharded : public ::testing::Test {
  protected:
   Sharded() { fs::remove_all(folder_); }
-  ~Sharded() override { fs::remove_all(folder_); }
-  ProcessRun run(int failures, int patience, long steps, long dies = 0,
-                 const std::string& transport = "auto") const {
+  ~Sharded() override {
+    fs::remove_all(folder_);
+    fs::remove_all(folder_.string() + "_elsewhere");
+  }
+  ProcessRun run(const Halves& halves, const std::string& transport = "auto") const {
     testing::ProcessOptions options;
     options.transport = transport;
-    options.arguments = {folder_.string(), std::to_string(failures), std::to_string(patience),
-                         std::to_string(steps), std::to_string(dies)};
+    options.arguments = halves.arguments();
+    options.arguments.insert(options.arguments.begin(), folder_.string());
     return testing::run_processes(2, "halves", options);
   }
   std::vector<std::int64_t> intact() const {
     const checkpoint::CheckpointFolder folder(checkpoint::local_file_system(), folder_.string());
     for (const std::int64_t step : folder.steps()) {
       folder.verify(step);
-      const format::SafetensorsFile file(folder.map(step, checkpoint::kModelFile));
-      const auto* values = reinterpret_cast<const float*>(file.find("w")->bytes.data());
+      checkpoint::SavedTensors saved(folder, folder.look(step));
+      const auto bytes = saved.read(*saved.find(checkpoint::kModelFile, "w"));
+      const auto* values = reinterpret_cast<const float*>(bytes.data());
       for (const std::int64_t i :
            {std::int64_t{0}, kElements / 2 - 1, kElements / 2, kElements - 1})
         EXPECT_EQ(values[i], static_cast<float>(step)) << "element " << i;
@@ -122,45 +148,70 @@ class Sharded : public ::testing::Test {
 };
 
 TEST_F(Sharded, EverySaveHasTheShardsOfItsStep) {
-  for (const std::string transport : {"auto", "tcp"}) {
-    fs::remove_all(folder_);
-    const ProcessRun done = run(0, 600000, 30, 0, transport);
-    ASSERT_EQ(done.exit_code, 0) << done.describe();
-    EXPECT_THAT(intact(), ElementsAre(3, 6, 9, 12, 15, 18, 21, 24, 27, 30));
+  for (const bool share : {false, true}) {
+    for (const std::string transport : {"auto", "tcp"}) {
+      fs::remove_all(folder_);
+      const ProcessRun done = run({.share = share}, transport);
+      ASSERT_EQ(done.exit_code, 0) << done.describe();
+      EXPECT_THAT(intact(), ElementsAre(3, 6, 9, 12, 15, 18, 21, 24, 27, 30));
+    }
+    EXPECT_EQ(fs::exists(folder_ / "step-00000030" / "model-1.safetensors"), share);
+    const ProcessRun again = run({.share = share});
+    ASSERT_EQ(again.exit_code, 0) << again.describe();
+    for (const auto& rank : again.ranks) EXPECT_THAT(rank.out, HasSubstr("resumed at 30"));
   }
-  const ProcessRun again = run(0, 600000, 30);
-  ASSERT_EQ(again.exit_code, 0) << again.describe();
-  for (const auto& rank : again.ranks) EXPECT_THAT(rank.out, HasSubstr("resumed at 30"));
 }
 
-// The shards are sent once more for each try.
-TEST_F(Sharded, AStorageThatComesBackHasTheLastStep) {
-  const ProcessRun done = run(2, 600000, 4);
+TEST_F(Sharded, ARankThatDoesNotSeeTheFolderSendsItsShards) {
+  const ProcessRun done = run({.steps = 4, .share = true, .beside = "_elsewhere"});
   ASSERT_EQ(done.exit_code, 0) << done.describe();
-  const auto steps = intact();
-  ASSERT_FALSE(steps.empty());
-  EXPECT_EQ(steps.back(), 4);
-  EXPECT_THAT(done.ranks[0].err, HasSubstr("is not saved: the disk is full"));
-  EXPECT_THAT(done.ranks[0].err, HasSubstr("is saved; the storage had failed for"));
+  EXPECT_THAT(intact(), ElementsAre(3, 4));
+  EXPECT_FALSE(fs::exists(folder_ / "step-00000004" / "model-1.safetensors"));
+  EXPECT_THAT(done.ranks[0].err, HasSubstr("rank 0 writes the shards of ranks that do not see " +
+                                           folder_.string() + ": 1"));
+}
+
+// All ranks try again.
+TEST_F(Sharded, AStorageThatComesBackHasTheLastStep) {
+  for (const bool other : {false, true}) {
+    fs::remove_all(folder_);
+    Halves halves{.failures = 2, .steps = 4, .share = other};
+    if (other) halves.breaks = "model-1.safetensors";
+    const ProcessRun done = run(halves);
+    ASSERT_EQ(done.exit_code, 0) << done.describe();
+    const auto steps = intact();
+    ASSERT_FALSE(steps.empty());
+    EXPECT_EQ(steps.back(), 4);
+    EXPECT_THAT(done.ranks[0].err, HasSubstr(other ? "is not saved: rank 1: the disk is full"
+                                                   : "is not saved: the disk is full"));
+    EXPECT_THAT(done.ranks[0].err, HasSubstr("is saved; the storage had failed for"));
+  }
 }
 
 TEST_F(Sharded, WhenThePatienceIsOverAllRanksEndWith170) {
-  const ProcessRun done = run(-1, 1500, 1'000'000'000);
-  EXPECT_EQ(done.exit_code, 170) << done.describe();
-  EXPECT_THAT(done.last_line, HasSubstr("the disk is full"));
-  EXPECT_THAT(intact(), IsEmpty());
+  for (const bool other : {false, true}) {
+    Halves halves{.failures = -1, .patience = 1500, .steps = 1'000'000'000, .share = other};
+    if (other) halves.breaks = "model-1.safetensors";
+    const ProcessRun done = run(halves);
+    EXPECT_EQ(done.exit_code, 170) << done.describe();
+    EXPECT_THAT(done.last_line, HasSubstr("the disk is full"));
+    EXPECT_THAT(intact(), IsEmpty());
+  }
 }
 
 // At any moment of a save: what there is is whole, and nobody hangs.
 TEST_F(Sharded, ARankThatDiesDuringASaveLeavesCompleteCheckpoints) {
-  for (const long dies : {3, 4, 6, 7}) {
-    const ProcessRun done = run(0, 600000, 30, dies);
-    EXPECT_EQ(done.exit_code, 137) << done.describe();
-    intact();
+  for (const bool share : {false, true}) {
+    for (const long dies : {3, 4, 6, 7}) {
+      const ProcessRun done = run({.dies = dies, .share = share});
+      EXPECT_EQ(done.exit_code, 137) << done.describe();
+      intact();
+    }
+    const ProcessRun done = run({.share = share});
+    ASSERT_EQ(done.exit_code, 0) << done.describe();
+    EXPECT_EQ(intact().back(), 30);
+    fs::remove_all(folder_);
   }
-  const ProcessRun done = run(0, 600000, 30);
-  ASSERT_EQ(done.exit_code, 0) << done.describe();
-  EXPECT_EQ(intact().back(), 30);
 }
 
 }  // namespace

@@ -17,6 +17,31 @@ constexpr Duration kWarnEvery = std::chrono::minutes(1);
 
 double seconds_of(Duration duration) { return std::chrono::duration<double>(duration).count(); }
 
+// The ranks that write besides rank 0.
+class Others final : public OtherWriters {
+ public:
+  explicit Others(CheckpointContent& content) : content_(content) {}
+
+  void start() override { content_.tell(/*go_on=*/true); }
+  WrittenFiles finish() override {
+    content_.drain();
+    WrittenFiles all;
+    std::exception_ptr failure;
+    for (WrittenFiles& one : content_.reports()) {
+      all.files.merge(std::move(one.files));
+      all.kept_bytes += one.kept_bytes;
+      if (!one.failure.empty() && !failure)
+        failure = std::make_exception_ptr(ResourceError(
+            one.failure, {.operation = "checkpoint", .advice = std::move(one.advice)}));
+    }
+    if (failure) std::rethrow_exception(failure);
+    return all;
+  }
+
+ private:
+  CheckpointContent& content_;
+};
+
 }  // namespace
 
 bool Outage::go_on(TimePoint now, std::int64_t step, const std::string& reason) {
@@ -44,13 +69,13 @@ void Outage::end(TimePoint now, std::int64_t step) {
 }
 
 BackgroundSave::BackgroundSave(std::unique_ptr<CheckpointContent> content, Manifest manifest,
-                               CheckpointFolder folder, Retention keep, bool writes, Outage& outage,
+                               CheckpointFolder folder, Retention keep, int rank, Outage& outage,
                                std::shared_ptr<Waiter> waiter)
     : content_(std::move(content)),
       manifest_(std::move(manifest)),
       folder_(std::move(folder)),
       keep_(keep),
-      writes_(writes),
+      rank_(rank),
       outage_(outage),
       waiter_(std::move(waiter)) {}
 
@@ -79,13 +104,7 @@ void BackgroundSave::give_up() noexcept {
 
 void BackgroundSave::work() noexcept {
   try {
-    if (writes_) {
-      write();
-    } else {
-      do content_->send();
-      while (content_->again());
-      succeeded_ = true;
-    }
+    rank_ == 0 ? lead() : follow();
   } catch (...) {
     error_ = std::current_exception();
   }
@@ -94,7 +113,7 @@ void BackgroundSave::work() noexcept {
 }
 
 // Whatever happens, the other ranks get rid of their shards and hear the end, if they can be reached.
-void BackgroundSave::write() {
+void BackgroundSave::lead() {
   std::exception_ptr unexpected;
   Duration delay = kFirstPause;
   for (;;) {
@@ -104,24 +123,46 @@ void BackgroundSave::write() {
     } catch (...) {
       unexpected = std::current_exception();
     }
-    content_->drain();
     waiter_->wake();
     if (!more) break;
     pause(std::exchange(delay, std::min(2 * delay, kLongestPause)));
     if (given_up_) break;
-    content_->announce(/*again=*/true);
   }
-  content_->announce(/*again=*/false);
+  content_->tell(/*go_on=*/false);
   if (unexpected) std::rethrow_exception(unexpected);
+}
+
+void BackgroundSave::follow() {
+  while (content_->hear()) {
+    if (!content_->writes()) {
+      content_->send();
+      continue;
+    }
+    WrittenFiles written;
+    std::exception_ptr unexpected;
+    try {
+      written = folder_.write_files(manifest_, content_->writers());
+    } catch (const ResourceError& error) {
+      written.failure = "rank " + std::to_string(rank_) + ": " + error.message();
+      written.advice = error.advice();
+    } catch (...) {
+      unexpected = std::current_exception();
+      written.failure = "rank " + std::to_string(rank_) + ": " + describe(unexpected).sentence;
+    }
+    content_->report(written);
+    if (unexpected) std::rethrow_exception(unexpected);
+  }
+  succeeded_ = true;
 }
 
 // False if the storage failed and may be tried again. Throws if that is for good.
 bool BackgroundSave::try_once() {
   try {
-    const std::string left_undone = folder_.write(manifest_, content_->writers(), keep_);
-    if (!left_undone.empty())
+    Others others(*content_);
+    report_ = folder_.write(manifest_, content_->writers(), keep_, &others);
+    if (!report_.undone.empty())
       observe::warning("the checkpoint of step " + grouped(manifest_.step) + " is complete, but " +
-                       left_undone);
+                       report_.undone);
   } catch (const ResourceError& error) {
     failed_ = true;
     failure_ = std::current_exception();

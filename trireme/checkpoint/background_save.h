@@ -1,10 +1,10 @@
 // BackgroundSave: writes one checkpoint, on a thread of its own while the training goes on, or at
 // once on the caller's.
 //
-// Rank 0 writes; the other ranks' threads send it their shards (CheckpointContent). A storage that
-// is full or away (ResourceError) is tried again after growing pauses. Meanwhile the other ranks
-// keep their copies. The tries end with success, with give_up(), or when the storage has failed for
-// `patience`, over all saves of the job.
+// The other ranks' threads write files of their own, or send their shards to rank 0 (CheckpointContent).
+// Rank 0 decides for all: a storage that is full or away for one of them (ResourceError) is tried again
+// by all after growing pauses. Meanwhile the other ranks keep their copies. The tries end with success,
+// with give_up(), or when the storage has failed for `patience`, over all saves of the job.
 #pragma once
 
 #include <atomic>
@@ -38,7 +38,7 @@ class BackgroundSave {
  public:
   /// `content` must have a snapshot and a group if start() is called.
   BackgroundSave(std::unique_ptr<CheckpointContent> content, Manifest manifest,
-                 CheckpointFolder folder, Retention keep, bool writes, Outage& outage,
+                 CheckpointFolder folder, Retention keep, int rank, Outage& outage,
                  std::shared_ptr<Waiter> waiter);
   /// Waits for the thread.
   ~BackgroundSave();
@@ -56,6 +56,9 @@ class BackgroundSave {
   bool ended() const noexcept { return ended_; }
   /// After ended(): whether the checkpoint is complete (rank 0), and the error that ends the job.
   bool succeeded() const noexcept { return succeeded_; }
+  /// Rank 0, after a success: what was written.
+  const SaveReport& report() const noexcept { return report_; }
+  std::int64_t step() const noexcept { return manifest_.step; }
   std::exception_ptr error() const noexcept { return error_; }
   /// After ended(): why the last try failed; null if none did.
   std::exception_ptr failure() const noexcept { return failure_; }
@@ -64,7 +67,8 @@ class BackgroundSave {
 
  private:
   void work() noexcept;
-  void write();
+  void lead();
+  void follow();
   bool try_once();
   void pause(Duration delay);
 
@@ -72,12 +76,13 @@ class BackgroundSave {
   const Manifest manifest_;
   CheckpointFolder folder_;
   const Retention keep_;
-  const bool writes_;
+  const int rank_;
   Outage& outage_;
   const std::shared_ptr<Waiter> waiter_;
   bool alone_ = false;  // on the caller's thread
   std::atomic<bool> ended_{false}, pausing_{false}, failed_{false}, given_up_{false};
   bool succeeded_ = false;
+  SaveReport report_;
   std::exception_ptr error_, failure_;
   std::thread thread_;
 };

@@ -18,6 +18,7 @@
 #include "trireme/checkpoint/identity.h"
 #include "trireme/checkpoint/kept_state.h"
 #include "trireme/checkpoint/memory_copies.h"
+#include "trireme/checkpoint/reach.h"
 #include "trireme/checkpoint/shards.h"
 #include "trireme/job/elastic.h"
 #include "trireme/job/job_changes.h"
@@ -108,13 +109,13 @@ struct Checkpointer::Impl {
     if (options.lock && job.rank() == 0 && !held) held = location.storage->lock(location.path);
   }
 
-  // Rank 0: the newest checkpoint, verified; step 0 if there is none.
+  // Rank 0: the newest checkpoint, of which restore() verifies what it reads; step 0 if there is none.
   Manifest newest() {
     wait(/*required=*/false);
     const std::int64_t step = newest_step();
     if (step == 0) return {};
     try {
-      Manifest manifest = folder.verify(step);
+      Manifest manifest = folder.look(step);
       checkpoint::compare_identity(manifest.identity, options.identity, options.changed,
                                    folder.path_of(manifest.step));
       return manifest;
@@ -150,9 +151,23 @@ struct Checkpointer::Impl {
                              .operation = "resume",
                              .advice = "Put the checkpoint on a disk that all hosts share."});
     }
-    // Rank 0 has verified its own copy.
-    if (folder.is_remote()) folder.compare_files(choice.step, manifest);
     return manifest;
+  }
+
+  // Returns the step. A job that only reads may find that its checkpoint was removed meanwhile; one
+  // rank alone then takes a newer one.
+  std::int64_t load_newest() {
+    const Manifest manifest = agree(job.rank() == 0 ? newest() : Manifest{});
+    if (manifest.step == 0) return 0;
+    try {
+      checkpoint::restore(parts, manifest, folder, &job.world());
+    } catch (const CheckpointError& error) {
+      if (job.size() == 1 && newest_step() != manifest.step) return load_newest();
+      ErrorContext context = error.context();
+      context.rank = job.rank(), context.host = job.host_name();
+      throw CheckpointError(error.message(), context);
+    }
+    return manifest.step;
   }
 
   // A run that was not resumed must not mix its checkpoints with another run's.
@@ -260,15 +275,23 @@ struct Checkpointer::Impl {
     if (!agree_to_save(required)) return false;
     wait(/*required=*/false);
     auto content = std::make_unique<checkpoint::CheckpointContent>(parts, &job.world());
+    content->split_frozen(options.own_file_bytes);
+    if (content->may_share(options.own_file_bytes)) share(*content);
     const bool threaded = may_use_thread(job);
     if (threaded) snapshot_bytes = std::max(snapshot_bytes, content->snapshot());
     if (threaded && job.size() > 1) content->use_group(group_of_saves());
-    saving = std::make_unique<checkpoint::BackgroundSave>(
-        std::move(content), manifest_of(steps_done), folder, retention(), job.rank() == 0, outage,
-        waiter);
+    saving = std::make_unique<checkpoint::BackgroundSave>(std::move(content),
+                                                          manifest_of(steps_done), folder,
+                                                          retention(), job.rank(), outage, waiter);
     threaded ? saving->start() : saving->run_here();
     if (!threaded) wait(/*required=*/false);
     return true;
+  }
+
+  // Collective. Chooses the ranks that write files of their own.
+  void share(checkpoint::CheckpointContent& content) {
+    if (!sees) sees = checkpoint::ranks_that_see(job, folder, location.path);
+    if (sees) content.share(*sees, options.own_file_bytes);  // else it is asked at the next save
   }
 
   // Each save has a group of its own, which ends with it: a new world needs a new one.
@@ -300,6 +323,9 @@ struct Checkpointer::Impl {
     if (saving) {
       waiter->wait_until([&] { return saving->ended(); }, TimePoint::max());
       const auto done = std::move(saving);
+      if (job.rank() == 0 && done->succeeded())
+        report = {static_cast<long>(done->step()), done->report().written_bytes,
+                  done->report().kept_bytes};
       unsaved = done->error();
       if (!done->succeeded() && !unsaved) unsaved = done->failure();
       if (done->error() && !is_loss_of_peer(done->error())) std::rethrow_exception(done->error());
@@ -362,6 +388,9 @@ struct Checkpointer::Impl {
   // Steps done at the last after(). A rank without a share of a short batch passes two at once.
   long seen = 0;
   std::optional<double> validation_loss;
+  std::optional<std::vector<bool>>
+      sees;                           // by rank: whether it sees the storage; null: not known yet
+  std::optional<SavedReport> report;  // rank 0: of a save that nobody has asked for yet
   checkpoint::Outage outage;
   std::unique_ptr<checkpoint::BackgroundSave> saving;  // null: none is under way
   std::int64_t snapshot_bytes = 0;                     // of the largest
@@ -397,9 +426,7 @@ long Checkpointer::resume() {
   impl.looked = true;
   impl.hold();
   if (impl.take_kept()) return impl.seen;
-  const Manifest manifest = impl.agree(impl.job.rank() == 0 ? impl.newest() : Manifest{});
-  if (manifest.step > 0) checkpoint::restore(impl.parts, manifest, impl.folder, &impl.job.world());
-  impl.saved = impl.seen = static_cast<long>(manifest.step);
+  impl.saved = impl.seen = static_cast<long>(impl.load_newest());
   impl.note(impl.saved);
   return impl.saved;
 }
@@ -475,6 +502,10 @@ CheckpointCosts Checkpointer::costs() const {
           .copy_bytes = copies.bytes,
           .copy_bytes_sent = copies.sent,
           .copy_wait = copies.waited};
+}
+
+std::optional<SavedReport> Checkpointer::take_report() {
+  return std::exchange(impl_->report, std::nullopt);
 }
 
 void Checkpointer::validated(double loss) { impl_->validation_loss = loss; }

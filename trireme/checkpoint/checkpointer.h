@@ -2,7 +2,7 @@
 //
 // A folder `DIR/step-00000500/` holds model.safetensors (weights, readable by Python),
 // state.safetensors and manifest.json (version, step, hash of every file); `DIR/latest` names the
-// newest complete checkpoint. DIR is a folder, file:///FOLDER or s3://BUCKET/PREFIX. After a crash or
+// newest complete checkpoint. Ranks with large shards write files of their own beside them. DIR is a folder, file:///FOLDER or s3://BUCKET/PREFIX. After a crash or
 // with a full disk, the checkpoint before stays valid. save() copies the shards that this rank
 // writes, and a thread writes the copy while the training goes on. Collective: all ranks call the
 // same methods in the same order.
@@ -10,6 +10,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -43,6 +44,10 @@ struct CheckpointerOptions {
   bool lock = true;
   double keep_hours = 0;  // also keeps the checkpoints of so many hours before the newest one
   int keep_best = 0;      // also keeps so many with the least loss that validated() has told
+  /// A rank that sees the storage, and whose shards have so many bytes, writes them itself; less goes
+  /// through rank 0. So many bytes of frozen weights get a file of their own, which is written once.
+  /// Smaller files would be many and slow.
+  std::size_t own_file_bytes = 16 << 20;
   /// How long a storage may be full or away while the training goes on. Then the job ends with its
   /// error (170). Environment TRIREME_CHECKPOINT_PATIENCE, seconds.
   Duration patience = std::chrono::minutes(10);
@@ -54,6 +59,13 @@ struct CheckpointCosts {
   std::int64_t copy_bytes = 0;       // of memory, at most: checkpoint.memory, own and others'
   std::int64_t copy_bytes_sent = 0;  // in all
   Duration copy_wait{};              // for copies that no step hid, in all
+};
+
+/// A checkpoint that is complete.
+struct SavedReport {
+  long steps_done = 0;
+  std::int64_t written_bytes = 0;
+  std::int64_t kept_bytes = 0;  // of files that have not changed since the checkpoint before
 };
 
 class Checkpointer {
@@ -93,6 +105,8 @@ class Checkpointer {
   /// only warned of. Nothing may be saved afterwards.
   void remove_all();
   CheckpointCosts costs() const;
+  /// Rank 0: the last checkpoint that has been completed, once.
+  std::optional<SavedReport> take_report();
   /// The validation loss of the present weights, for keep_best. Only rank 0's counts.
   void validated(double loss);
 

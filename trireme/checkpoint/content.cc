@@ -1,5 +1,6 @@
 // CheckpointContent: all ranks exchange tables of their shards, and each computes the same choice
-// of source ranks for every tensor. Then rank 0 writes and the others send, in the same order.
+// of source ranks for every tensor, and which of them write files of their own. Rank 0 writes what the
+// others send it, in the same order.
 #include <algorithm>
 #include <array>
 #include <map>
@@ -8,6 +9,7 @@
 
 #include "trireme/base/check.h"
 #include "trireme/base/error.h"
+#include "trireme/checkpoint/saved_tensors.h"
 #include "trireme/checkpoint/shards.h"
 #include "trireme/checkpoint/tables.h"
 #include "trireme/format/safetensors.h"
@@ -35,6 +37,7 @@ struct Source {
 struct Tensor {
   DType dtype = DType::F32;
   std::vector<std::int64_t> shape;
+  bool frozen = false;
   std::vector<Source> offered;  // may overlap
   std::vector<Source> chosen;   // contiguous
 };
@@ -70,6 +73,8 @@ void choose(const std::string& key, Tensor& tensor) {
 }  // namespace
 
 struct CheckpointContent::Impl {
+  using Tensors = std::map<std::string, Tensor>;
+
   // A shard of this rank, under its key: the file and the name in it.
   struct Own {
     NamedShard shard;
@@ -77,7 +82,8 @@ struct CheckpointContent::Impl {
     bool written = false;  // the checkpoint takes elements of it
     bool copied = false;   // `shard.local` is a copy
   };
-  // A range of a tensor that one rank provides. Steps are in the order of the files.
+  // A range of a tensor that one rank provides. Steps are those of the files that one rank writes, in
+  // the order of the files: those of this rank's, or of rank 0's if it writes none.
   struct Step {
     std::string file, key;
     Source source;
@@ -93,11 +99,21 @@ struct CheckpointContent::Impl {
         ranks == 1 ? std::vector{table()} : exchange_texts(table(), *world, "checkpoint tables");
     for (int r = 0; r < ranks; ++r) read(tables[static_cast<std::size_t>(r)], r);
     if (!to_write) return;
-    for (auto& [name, file] : files)
-      for (auto& [key, tensor] : file) choose(key, tensor);
+    share.assign(static_cast<std::size_t>(ranks), 0);
+    for (auto& [name, file] : files) {
+      for (auto& [key, tensor] : file) {
+        choose(key, tensor);
+        for (const Source& source : tensor.chosen)
+          share[static_cast<std::size_t>(source.rank)] +=
+              static_cast<std::size_t>(source.end - source.begin) * size_of(tensor.dtype);
+      }
+    }
+    writers.assign(share.size(), 0);
     order();
     keep_written();
   }
+
+  bool writes() const { return writers[static_cast<std::size_t>(rank)] == rank; }
 
   // Copies from a device what this rank writes, and lets go of all else.
   void keep_written() {
@@ -134,7 +150,7 @@ struct CheckpointContent::Impl {
     nlohmann::json rows = nlohmann::json::array();
     for (const Own& item : own)
       rows.push_back({item.file, item.key, static_cast<int>(item.shard.dtype), item.shard.shape,
-                      item.shard.begin, item.shard.end});
+                      item.shard.begin, item.shard.end, item.shard.frozen});
     return rows.dump();
   }
 
@@ -146,6 +162,7 @@ struct CheckpointContent::Impl {
       if (tensor.offered.empty()) {
         tensor.dtype = dtype;
         tensor.shape = shape;
+        tensor.frozen = row[6].get<bool>();
       } else if (tensor.dtype != dtype || tensor.shape != shape) {
         refuse_content("rank " + std::to_string(from) + "'s tensor \"" + row[1].get<std::string>() +
                        "\" differs in type or shape from rank " +
@@ -155,21 +172,58 @@ struct CheckpointContent::Impl {
     }
   }
 
-  std::vector<TensorView> views(const std::string& file) const {
-    std::vector<TensorView> result;
-    const auto found = files.find(file);
-    if (found == files.end()) return result;
-    for (const auto& [key, tensor] : found->second)
-      result.push_back({key, tensor.dtype, tensor.shape, {}});
-    format::sort_for_file(result);
-    return result;
+  // A file that one rank writes.
+  struct Written {
+    std::string name, group;        // "model-1.safetensors" belongs to "model.safetensors"
+    std::vector<TensorView> views;  // in the order of their bytes
+    std::map<std::string, Slices> slices;
+    std::map<std::string, std::vector<Source>> sources;
+    bool repeatable = true;  // nothing is received
+
+    void add(const std::string& key, const Tensor& tensor, std::vector<Source> chosen) {
+      TensorView view{key, tensor.dtype, tensor.shape, {}};
+      if (chosen.size() < tensor.chosen.size()) {
+        Slices& parts = slices[key];
+        parts.shape = tensor.shape;
+        for (const Source& source : chosen) parts.add(source.begin, source.end);
+        view.shape = {0};
+        for (const Run& run : parts.runs) view.shape[0] += run.elements();
+      }
+      views.push_back(std::move(view));
+      sources[key] = std::move(chosen);
+    }
+  };
+
+  // The files of a rank in the order of their names. Frozen weights have their own if `frozen_apart`.
+  std::vector<Written> written_by(int writer) const {
+    std::vector<Written> all;
+    for (const char* group : {kModelFile, kStateFile}) {
+      for (const bool frozen : {true, false}) {
+        Written file{.name = file_of(group, writer, frozen), .group = group};
+        const auto found = files.find(group);
+        for (const auto& [key, tensor] : found == files.end() ? Tensors() : found->second) {
+          if ((tensor.frozen && frozen_apart) != frozen) continue;
+          std::vector<Source> sources = tensor.chosen;
+          std::erase_if(sources, [&](const Source& source) {
+            return writers[static_cast<std::size_t>(source.rank)] != writer;
+          });
+          for (const Source& source : sources)
+            file.repeatable = file.repeatable && source.rank == writer;
+          if (!sources.empty()) file.add(key, tensor, std::move(sources));
+        }
+        format::sort_for_file(file.views);
+        if (!file.views.empty() || (writer == 0 && !frozen)) all.push_back(std::move(file));
+      }
+    }
+    return all;
   }
 
   void order() {
-    for (const char* file : {kModelFile, kStateFile})
-      for (const TensorView& view : views(file))
-        for (const Source& source : files.at(file).at(view.name).chosen)
-          steps.push_back({file, view.name, source, size_of(view.dtype)});
+    steps.clear();
+    for (const Written& file : written_by(writers[static_cast<std::size_t>(rank)]))
+      for (const TensorView& view : file.views)
+        for (const Source& source : file.sources.at(view.name))
+          steps.push_back({file.group, view.name, source, size_of(view.dtype)});
   }
 
   // The index of this rank's shard that has the elements of a step.
@@ -189,7 +243,7 @@ struct CheckpointContent::Impl {
             static_cast<std::size_t>(step.source.end - step.source.begin) * step.width};
   }
 
-  // Rank 0: passes the bytes of the next step to `sink`, after receiving them if necessary.
+  // Passes the bytes of the next step to `sink`, after receiving them if necessary.
   void next(const ByteSink& sink) {
     const Step& step = steps[at++];
     if (step.source.rank == rank) return sink(mine(step));
@@ -211,29 +265,61 @@ struct CheckpointContent::Impl {
   int rank = 0;
   std::vector<Own> own;
   std::map<std::string, std::vector<std::size_t>> of_key;  // indices into `own`, by file and key
-  std::map<std::string, std::map<std::string, Tensor>> files;
+  std::map<std::string, Tensors> files;
+  bool frozen_apart = false;
   std::vector<Step> steps;
   std::size_t at = 0;
+  std::vector<std::size_t> share;  // by rank: the bytes that the checkpoint takes from it
+  std::vector<int> writers;        // by rank: who writes them, this rank or 0
 };
 
 CheckpointContent::CheckpointContent(const Parts& parts, comm::Communicator* world, bool to_write)
     : impl_(std::make_unique<Impl>(parts, world, to_write)) {}
 CheckpointContent::~CheckpointContent() = default;
 
+bool CheckpointContent::may_share(std::size_t least) const {
+  return std::any_of(impl_->share.begin() + 1, impl_->share.end(),
+                     [&](std::size_t bytes) { return bytes >= least; });
+}
+
+void CheckpointContent::share(const std::vector<bool>& sees, std::size_t least) {
+  for (std::size_t rank = 1; rank < sees.size(); ++rank)
+    if (sees[rank] && impl_->share[rank] >= least) impl_->writers[rank] = static_cast<int>(rank);
+  impl_->order();
+}
+
+bool CheckpointContent::writes() const { return impl_->writes(); }
+
 std::map<std::string, FileWriter> CheckpointContent::writers() {
   std::map<std::string, FileWriter> writers;
-  for (const char* file : {kModelFile, kStateFile}) {
-    writers[file] = [impl = impl_.get(), file](const auto& sink) {
+  std::size_t first = 0;
+  for (Impl::Written& file : impl_->written_by(impl_->rank)) {
+    const auto content = std::make_shared<Impl::Written>(std::move(file));
+    const auto write = [impl = impl_.get(), content, first](const FileWriter::Sink& sink) {
+      impl->at = first;
       format::write_safetensors(
-          impl->views(file), {{"format", "pt"}},
+          content->views, metadata_of(content->slices),
           [&](const TensorView& view, const ByteSink& out) {
-            const std::size_t sources = impl->files.at(file).at(view.name).chosen.size();
+            const std::size_t sources = content->sources.at(view.name).size();
             for (std::size_t i = 0; i < sources; ++i) impl->next(out);
           },
           sink);
     };
+    for (const auto& [key, sources] : content->sources) first += sources.size();
+    writers.emplace(content->name, FileWriter(write, content->repeatable));
   }
+  impl_->at = 0;
   return writers;
+}
+
+void CheckpointContent::split_frozen(std::size_t least) {
+  std::size_t bytes = 0;
+  for (const auto& [group, tensors] : impl_->files)
+    for (const auto& [key, tensor] : tensors)
+      if (tensor.frozen)
+        bytes += static_cast<std::size_t>(elements_of(tensor.shape)) * size_of(tensor.dtype);
+  impl_->frozen_apart = bytes >= least;
+  impl_->order();
 }
 
 bool CheckpointContent::has(const std::string& file, const std::string& key) const {
@@ -258,13 +344,19 @@ void CheckpointContent::drain() {
   while (impl_->at < impl_->steps.size()) impl_->next([](std::span<const std::byte>) {});
 }
 
-void CheckpointContent::announce(bool again) {
-  impl_->at = 0;
+void CheckpointContent::tell(bool go_on) {
   if (impl_->world == nullptr) return;
-  std::array<std::uint8_t, 1> word{again};
+  std::array<std::uint8_t, 1> word{go_on};
   for (int peer = 1; peer < impl_->world->size(); ++peer)
     impl_->finish(impl_->world->send(Buffer::of(std::span<std::uint8_t>(word)), peer, 0,
-                                     {.label = "checkpoint end"}));
+                                     {.label = "checkpoint go on"}));
+}
+
+bool CheckpointContent::hear() {
+  std::array<std::uint8_t, 1> word{};
+  impl_->finish(impl_->world->recv(Buffer::of(std::span<std::uint8_t>(word)), 0, 0,
+                                   {.label = "checkpoint go on"}));
+  return word[0] != 0;
 }
 
 void CheckpointContent::send() {
@@ -276,11 +368,29 @@ void CheckpointContent::send() {
   }
 }
 
-bool CheckpointContent::again() {
-  std::array<std::uint8_t, 1> word{};
-  impl_->finish(impl_->world->recv(Buffer::of(std::span<std::uint8_t>(word)), 0, 0,
-                                   {.label = "checkpoint end"}));
-  return word[0] != 0;
+void CheckpointContent::report(const WrittenFiles& written) {
+  const std::string text = to_text(written);
+  std::array<std::int64_t, 1> length{static_cast<std::int64_t>(text.size())};
+  std::vector<std::uint8_t> bytes(text.begin(), text.end());
+  impl_->finish(impl_->world->send(Buffer::of(std::span<std::int64_t>(length)), 0, 0,
+                                   {.label = "checkpoint report"}));
+  impl_->finish(
+      impl_->world->send(Buffer::of(std::span(bytes)), 0, 0, {.label = "checkpoint report"}));
+}
+
+std::vector<WrittenFiles> CheckpointContent::reports() {
+  std::vector<WrittenFiles> all;
+  for (int peer = 1; peer < static_cast<int>(impl_->writers.size()); ++peer) {
+    if (impl_->writers[static_cast<std::size_t>(peer)] != peer) continue;
+    std::array<std::int64_t, 1> length{};
+    impl_->finish(impl_->world->recv(Buffer::of(std::span<std::int64_t>(length)), peer, 0,
+                                     {.label = "checkpoint report"}));
+    std::vector<std::uint8_t> bytes(static_cast<std::size_t>(length[0]));
+    impl_->finish(
+        impl_->world->recv(Buffer::of(std::span(bytes)), peer, 0, {.label = "checkpoint report"}));
+    all.push_back(parse_written_files({reinterpret_cast<const char*>(bytes.data()), bytes.size()}));
+  }
+  return all;
 }
 
 }  // namespace trireme::inline v0::checkpoint

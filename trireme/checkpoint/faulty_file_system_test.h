@@ -57,7 +57,7 @@ class FaultyFileSystem final : public FileSystem {
     }
     return std::make_unique<File>(*this, std::move(inner), path);
   }
-  format::MappedFile map(const std::string& path) override { return inner_->map(path); }
+  std::unique_ptr<InputFile> open(const std::string& path) override { return inner_->open(path); }
   void make_directory(const std::string& path) override {
     act(true);
     inner_->make_directory(path);

@@ -4,15 +4,25 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <span>
 #include <string>
 #include <vector>
 
-#include "trireme/format/mapped_file.h"
-
 namespace trireme::inline v0::checkpoint {
+
+class InputFile {
+ public:
+  virtual ~InputFile() = default;
+  virtual std::int64_t size() const noexcept = 0;
+  /// Fills `to` with the bytes from `at` on. Throws CheckpointError if they cannot be read.
+  virtual void read(std::int64_t at, std::span<std::byte> to) = 0;
+};
+
+/// The whole content of a small file.
+std::string text_of(InputFile& file);
 
 class OutputFile {
  public:
@@ -28,14 +38,13 @@ class FileSystem {
   /// A new, empty file; an old one of that name is truncated.
   virtual std::unique_ptr<OutputFile> create(const std::string& path) = 0;
   /// Throws CheckpointError if there is no readable file.
-  virtual format::MappedFile map(const std::string& path) = 0;
+  virtual std::unique_ptr<InputFile> open(const std::string& path) = 0;
   /// Makes the folder and its parents, whose names are on the disk when this returns. Does nothing
   /// if the folder exists.
   virtual void make_directory(const std::string& path) = 0;
   /// Atomic within a folder; replaces a file. See renamed().
   virtual void rename(const std::string& from, const std::string& to) = 0;
-  /// Gives a file a second, new name, or makes a copy where the file system has no links. False if
-  /// there is no file `from`.
+  /// Gives a file a second, new name. False if there is no file `from`, or no link to it can be made.
   virtual bool link(const std::string& from, const std::string& to) = 0;
   /// Removes a file, or a folder with its content; does nothing if there is none.
   virtual void remove(const std::string& path) = 0;

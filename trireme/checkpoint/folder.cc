@@ -12,6 +12,7 @@ namespace {
 
 constexpr std::string_view kPrefix = "step-";
 constexpr const char* kLatestFile = "latest";
+constexpr const char* kMarkFile = ".writers";
 
 std::string name_of_step(std::int64_t step) {
   char name[32];
@@ -30,19 +31,55 @@ std::optional<std::int64_t> step_of_folder(std::string_view name) {
   return name_of_step(step) == name ? std::optional(step) : std::nullopt;
 }
 
+std::string file_of(const std::string& file, int rank, bool frozen) {
+  const auto dot = file.rfind('.');
+  return file.substr(0, dot) + (rank > 0 ? "-" + std::to_string(rank) : "") +
+         (frozen ? "-frozen" : "") + file.substr(dot);
+}
+
+bool is_of_file(const std::string& name, const std::string& file) {
+  const auto dot = file.rfind('.');
+  return name == file ||
+         (name.starts_with(file.substr(0, dot) + "-") && name.ends_with(file.substr(dot)));
+}
+
 namespace {
 
-FileRecord write_file(OutputFile& file, const FileWriter& writer) {
-  format::Sha256 hash;
-  FileRecord record;
-  writer([&](std::span<const std::byte> bytes) {
+FileRecord write_file(OutputFile& file, const FileWriter& writer, std::int64_t chunk_bytes) {
+  FileHashes hashes(chunk_bytes);
+  writer.write([&](std::span<const std::byte> bytes) {
     file.write(bytes);
-    hash.update(bytes);
-    record.bytes += static_cast<std::int64_t>(bytes.size());
+    hashes.update(bytes);
   });
   file.finish();
-  record.sha256 = hash.hex();
-  return record;
+  return hashes.finish();
+}
+
+// Whether the file has the content of `record`. Most that differ do so in their first chunk.
+bool is_unchanged(const FileWriter& writer, const FileRecord& record, std::int64_t chunk_bytes) {
+  struct Differs {};
+  FileHashes hashes(chunk_bytes);
+  try {
+    writer.write([&](std::span<const std::byte> bytes) {
+      hashes.update(bytes);
+      if (!hashes.may_be(record)) throw Differs{};
+    });
+  } catch (const Differs&) {
+    return false;
+  }
+  return hashes.finish() == record;
+}
+
+void copy_file(InputFile& from, OutputFile& to) {
+  std::vector<std::byte> bytes(
+      static_cast<std::size_t>(std::min<std::int64_t>(from.size(), kLoadBytes)));
+  for (std::int64_t at = 0; at < from.size(); at += kLoadBytes) {
+    const std::span<std::byte> part = std::span(bytes).first(
+        static_cast<std::size_t>(std::min<std::int64_t>(from.size() - at, kLoadBytes)));
+    from.read(at, part);
+    to.write(part);
+  }
+  to.finish();
 }
 
 [[noreturn]] void refuse_folder(const std::string& what, const std::string& advice) {
@@ -106,10 +143,7 @@ bool CheckpointFolder::take(Draft& draft, const CheckpointFolder& other, std::in
   const bool same = storage_ == other.storage_ || (!is_remote() && !other.is_remote());
   if (same && draft.reuse(name, path)) return true;
   try {
-    const format::MappedFile content = other.storage_->read(path);
-    const auto file = draft.create(name);
-    file->write(content.bytes());
-    file->finish();
+    copy_file(*other.storage_->open(path), *draft.create(name));
     return true;
   } catch (const CheckpointError&) {
     return false;
@@ -126,8 +160,7 @@ bool CheckpointFolder::adopt(const CheckpointFolder& other, std::int64_t step) {
   for (const std::string& name : names)
     if (name != kManifestFile && !take(*draft, other, step, name)) return false;
   try {
-    const format::MappedFile manifest = other.map(step, kManifestFile);
-    draft->publish(std::string(manifest.text()));
+    draft->publish(other.read_text(step, kManifestFile));
   } catch (const CheckpointError&) {
     const std::vector<std::int64_t> left = other.steps();
     if (std::count(left.begin(), left.end(), step) > 0) throw;
@@ -137,86 +170,155 @@ bool CheckpointFolder::adopt(const CheckpointFolder& other, std::int64_t step) {
   return true;
 }
 
-std::string CheckpointFolder::write(Manifest manifest,
-                                    const std::map<std::string, FileWriter>& files,
-                                    const Retention& keep) {
+// The checkpoint before `step`, if it is known what its files' chunks are.
+std::optional<Manifest> CheckpointFolder::before(std::int64_t step) const {
+  std::vector<std::int64_t> earlier = steps();
+  std::erase_if(earlier, [&](std::int64_t other) { return other >= step; });
+  if (earlier.empty()) return std::nullopt;
+  try {
+    return read_manifest(earlier.back());
+  } catch (const CheckpointError&) {  // damaged
+    return std::nullopt;
+  }
+}
+
+WrittenFiles CheckpointFolder::write_all(Draft& draft, const Manifest& manifest,
+                                         const std::map<std::string, FileWriter>& files) const {
+  WrittenFiles written;
+  const std::optional<Manifest> last = before(manifest.step);
+  for (const auto& [name, writer] : files) {
+    const bool known = last && last->chunk_bytes == manifest.chunk_bytes &&
+                       last->files.contains(name) && writer.repeatable;
+    const FileRecord same = known ? last->files.at(name) : FileRecord();
+    if (!same.chunks.empty() && is_unchanged(writer, same, manifest.chunk_bytes) &&
+        draft.reuse(name, path_of(last->step) + "/" + name)) {
+      written.files[name] = same;
+      written.kept_bytes += same.bytes;
+    } else {
+      written.files[name] = write_file(*draft.create(name), writer, manifest.chunk_bytes);
+    }
+  }
+  return written;
+}
+
+SaveReport CheckpointFolder::write(Manifest manifest,
+                                   const std::map<std::string, FileWriter>& files,
+                                   const Retention& keep, OtherWriters* others) {
   const std::vector<std::int64_t> existing = steps();
   TRIREME_CHECK(std::count(existing.begin(), existing.end(), manifest.step) == 0);
+  SaveReport report;
   {
     const auto draft = storage_->begin(path_of(manifest.step));
-    for (const auto& [name, writer] : files)
-      manifest.files[name] = write_file(*draft->create(name), writer);
+    if (others != nullptr) others->start();
+    WrittenFiles written;
+    std::exception_ptr failure;
+    try {
+      written = write_all(*draft, manifest, files);
+    } catch (...) {
+      failure = std::current_exception();
+    }
+    // Also after a failure: while another rank writes, the draft cannot be removed.
+    const WrittenFiles theirs = others != nullptr ? others->finish() : WrittenFiles();
+    if (failure) std::rethrow_exception(failure);
+    manifest.files = std::move(written.files);
+    manifest.files.insert(theirs.files.begin(), theirs.files.end());
+    report.kept_bytes = written.kept_bytes + theirs.kept_bytes;
     draft->publish(to_text(manifest));
   }
+  for (const auto& [name, record] : manifest.files) report.written_bytes += record.bytes;
+  report.written_bytes -= report.kept_bytes;
   try {
     finish_save(manifest.step, keep);
   } catch (const ResourceError& error) {
-    return error.message();
+    report.undone = error.message();
   }
-  return {};
+  return report;
 }
 
-format::MappedFile CheckpointFolder::map(std::int64_t step, const std::string& file) const {
-  return storage_->read(path_of(step) + "/" + file);
+WrittenFiles CheckpointFolder::write_files(const Manifest& manifest,
+                                           const std::map<std::string, FileWriter>& files) {
+  return write_all(*storage_->join(path_of(manifest.step)), manifest, files);
+}
+
+void CheckpointFolder::mark(const std::string& text) {
+  storage_->put(directory_ + "/" + kMarkFile, text);
+}
+
+bool CheckpointFolder::sees(const std::string& mark) const {
+  try {
+    return text_of(*storage_->open(directory_ + "/" + kMarkFile)) == mark;
+  } catch (const Error&) {  // there is none, or the storage cannot be reached from here
+    return false;
+  }
+}
+
+std::unique_ptr<InputFile> CheckpointFolder::open_unverified(std::int64_t step,
+                                                             const std::string& file) const {
+  return storage_->open(path_of(step) + "/" + file);
+}
+
+std::string CheckpointFolder::read_text(std::int64_t step, const std::string& file) const {
+  return text_of(*open_unverified(step, file));
+}
+
+VerifiedFile CheckpointFolder::open(const Manifest& manifest, const std::string& file) const {
+  return {open_unverified(manifest.step, file), manifest.files.at(file), manifest.chunk_bytes,
+          path_of(manifest.step) + "/" + file};
 }
 
 Manifest CheckpointFolder::read_manifest(std::int64_t step) const {
-  const format::MappedFile file = map(step, kManifestFile);
-  Manifest manifest = parse_manifest(file.text(), file.path());
+  const std::string path = path_of(step) + "/" + kManifestFile;
+  Manifest manifest = parse_manifest(read_text(step, kManifestFile), path);
   if (manifest.step != step) {
-    refuse_folder(file.path() + ": it is the manifest of step " + std::to_string(manifest.step),
+    refuse_folder(path + ": it is the manifest of step " + std::to_string(manifest.step),
                   "The folder was renamed: give it its old name back.");
   }
+  for (const char* name : {kModelFile, kStateFile})
+    if (!manifest.files.contains(name)) refuse_folder(path + " does not vouch for " + name, "");
   return manifest;
 }
 
-void CheckpointFolder::compare_files(std::int64_t step, const Manifest& manifest) const {
-  for (const char* name : {kModelFile, kStateFile})
-    if (!manifest.files.contains(name))
-      refuse_folder(path_of(step) + "/" + kManifestFile + " does not vouch for " + name, "");
-  for (const auto& [name, record] : manifest.files) {
-    const format::MappedFile file = map(step, name);
-    const auto bytes = static_cast<std::int64_t>(file.bytes().size());
-    if (bytes != record.bytes) {
-      refuse_folder(file.path() + " is torn: it has " + std::to_string(bytes) +
-                        " bytes, and the manifest says " + std::to_string(record.bytes),
-                    "");
-    }
-    if (const std::string hash = format::sha256_hex(file.bytes()); hash != record.sha256) {
-      refuse_folder(file.path() + " was changed: its SHA-256 is " + hash +
-                        ", and the manifest says " + record.sha256,
-                    "");
-    }
+bool CheckpointFolder::is_intact(std::int64_t step) const {
+  try {
+    const Manifest manifest = read_manifest(step);
+    for (const auto& [name, record] : manifest.files) open(manifest, name).verify();
+    return true;
+  } catch (const CheckpointError&) {
+    return false;
+  }
+}
+
+Manifest CheckpointFolder::look(std::int64_t step) const {
+  try {
+    Manifest manifest = read_manifest(step);
+    for (const auto& [name, record] : manifest.files) open(manifest, name);
+    return manifest;
+  } catch (const CheckpointError& error) {
+    refuse(step, error);
   }
 }
 
 Manifest CheckpointFolder::verify(std::int64_t step) const {
-  const auto intact = [&](std::int64_t candidate) {
-    try {
-      compare_files(candidate, read_manifest(candidate));
-      return true;
-    } catch (const CheckpointError&) {
-      return false;
-    }
-  };
   try {
     Manifest manifest = read_manifest(step);
-    compare_files(step, manifest);
+    for (const auto& [name, record] : manifest.files) open(manifest, name).verify();
     return manifest;
   } catch (const CheckpointError& error) {
-    std::vector<std::int64_t> before = steps();
-    std::erase_if(before, [&](std::int64_t other) { return other >= step; });
-    while (!before.empty() && !intact(before.back())) before.pop_back();
-    if (before.empty()) {
-      refuse_folder(error.message(),
-                    error.advice().empty()
-                        ? "There is no older checkpoint that is intact: start anew in "
-                          "another folder."
-                        : error.advice());
-    }
-    refuse_folder(error.message(), "Step " + std::to_string(before.back()) + " is intact: remove " +
-                                       path_of(step) + " to resume from it.");
+    refuse(step, error);
   }
+}
+
+void CheckpointFolder::refuse(std::int64_t step, const CheckpointError& error) const {
+  ErrorContext context = error.context();
+  std::vector<std::int64_t> before = steps();
+  std::erase_if(before, [&](std::int64_t other) { return other >= step; });
+  while (!before.empty() && !is_intact(before.back())) before.pop_back();
+  if (!before.empty())
+    context.advice = "Step " + std::to_string(before.back()) + " is intact: remove " +
+                     path_of(step) + " to resume from it.";
+  else if (context.advice.empty())
+    context.advice = "There is no older checkpoint that is intact: start anew in another folder.";
+  throw CheckpointError(error.message(), context);
 }
 
 }  // namespace trireme::inline v0::checkpoint

@@ -1,11 +1,11 @@
 // CheckpointFolder: a run's checkpoints in a storage, one folder each, either complete or absent.
 //
-//     DIR/step-00000500/{model.safetensors, state.safetensors, manifest.json}    DIR/latest
+//     DIR/step-00000500/{model.safetensors, state.safetensors, ..., manifest.json}    DIR/latest
 //
 // A checkpoint is complete when its manifest is there (storage.h). Then `latest` (a text file with
 // the newest checkpoint's name, for people and scripts) is replaced, and old checkpoints are
-// removed. After a crash at any point, the checkpoint before is valid. One writer; any number of
-// readers. No LibTorch.
+// removed. After a crash at any point, the checkpoint before is valid. One process writes checkpoints,
+// into which others may write files meanwhile (OtherWriters); any number reads. No LibTorch.
 #pragma once
 
 #include <cstddef>
@@ -17,9 +17,11 @@
 #include <string>
 #include <vector>
 
+#include "trireme/base/error.h"
 #include "trireme/checkpoint/manifest.h"
 #include "trireme/checkpoint/retention.h"
 #include "trireme/checkpoint/storage.h"
+#include "trireme/checkpoint/verified_file.h"
 
 namespace trireme::inline v0::checkpoint {
 
@@ -27,8 +29,38 @@ namespace trireme::inline v0::checkpoint {
 inline constexpr const char* kModelFile = "model.safetensors";
 inline constexpr const char* kStateFile = "state.safetensors";
 
+/// The file that rank `rank` writes beside `file`, which is rank 0's: "model-3.safetensors",
+/// "model-frozen.safetensors".
+std::string file_of(const std::string& file, int rank, bool frozen = false);
+/// Whether `name` is `file` or one beside it.
+bool is_of_file(const std::string& name, const std::string& file);
+
 /// Writes one file's bytes, piece by piece, to its argument.
-using FileWriter = std::function<void(const std::function<void(std::span<const std::byte>)>&)>;
+struct FileWriter {
+  using Sink = std::function<void(std::span<const std::byte>)>;
+  template <class Write>
+  FileWriter(Write given, bool repeatable = true)  // NOLINT: a function is one
+      : write(std::move(given)), repeatable(repeatable) {}
+  std::function<void(const Sink&)> write;
+  bool repeatable;  // write() may be called once more; a file that has not changed is found so
+};
+
+/// What was done for a checkpoint that is complete.
+struct SaveReport {
+  std::int64_t written_bytes = 0;
+  std::int64_t kept_bytes = 0;  // of files that are those of the checkpoint before
+  std::string undone;           // what failed then (to replace `latest`, to remove old ones)
+};
+
+/// What other ranks write of a checkpoint, as rank 0 sees it.
+class OtherWriters {
+ public:
+  virtual ~OtherWriters() = default;
+  /// The folder is begun: they may join it.
+  virtual void start() = 0;
+  /// Waits until none of them writes any more. Throws ResourceError if one has failed.
+  virtual WrittenFiles finish() = 0;
+};
 
 /// 500 for "step-00000500"; nullopt for any other name.
 std::optional<std::int64_t> step_of_folder(std::string_view name);
@@ -42,10 +74,17 @@ class CheckpointFolder {
 
   /// Writes a checkpoint of a step that has none, and fills in `manifest.files`. Then removes the
   /// checkpoints that `keep` does not name. If it throws ResourceError, there is no checkpoint of
-  /// that step, and the older ones are unchanged. The result says what could not be done once the
-  /// checkpoint was complete (replace `latest`, remove old ones); empty if all was.
-  std::string write(Manifest manifest, const std::map<std::string, FileWriter>& files,
-                    const Retention& keep);
+  /// that step, and the older ones are unchanged. A file of more than a chunk that has the content of
+  /// the file of its name in the checkpoint before is that file (a link, or a copy in the bucket).
+  SaveReport write(Manifest manifest, const std::map<std::string, FileWriter>& files,
+                   const Retention& keep, OtherWriters* others = nullptr);
+  /// On another rank, between start() and finish() of rank 0's OtherWriters: writes files of the same
+  /// checkpoint. Throws ResourceError.
+  WrittenFiles write_files(const Manifest& manifest,
+                           const std::map<std::string, FileWriter>& files);
+  /// Whether this rank sees what rank 0 has written by mark().
+  bool sees(const std::string& mark) const;
+  void mark(const std::string& text);
   /// Takes over a checkpoint of another folder: its files get second names here (copies where the
   /// file system has no links, or the storages differ), so they stay whatever happens there. Older
   /// checkpoints stay, too. False, and nothing has changed, if the other folder has removed it
@@ -62,17 +101,25 @@ class CheckpointFolder {
   /// "DIR/step-00000500".
   std::string path_of(std::int64_t step) const;
 
-  /// Reads the manifest and compares every file's size and SHA-256. Throws CheckpointError naming
+  /// Reads the manifest and compares every byte of the files with it. Throws CheckpointError naming
   /// the file and the damage, and the newest older step that is intact.
   Manifest verify(std::int64_t step) const;
-  /// Reads the manifest without comparing the files.
+  /// Reads the manifest and compares the sizes of the files.
+  Manifest look(std::int64_t step) const;
+  /// Reads the manifest alone.
   Manifest read_manifest(std::int64_t step) const;
-  /// Compares every file's size and SHA-256 with the manifest. Throws CheckpointError.
-  void compare_files(std::int64_t step, const Manifest& manifest) const;
-  format::MappedFile map(std::int64_t step, const std::string& file) const;
+  /// Throws `error`, the damage of a checkpoint, with the newest older step that is intact.
+  [[noreturn]] void refuse(std::int64_t step, const CheckpointError& error) const;
+  VerifiedFile open(const Manifest& manifest, const std::string& file) const;
+  std::string read_text(std::int64_t step, const std::string& file) const;
   bool is_remote() const noexcept { return storage_->is_remote(); }
 
  private:
+  std::unique_ptr<InputFile> open_unverified(std::int64_t step, const std::string& file) const;
+  bool is_intact(std::int64_t step) const;
+  std::optional<Manifest> before(std::int64_t step) const;
+  WrittenFiles write_all(Draft& draft, const Manifest& manifest,
+                         const std::map<std::string, FileWriter>& files) const;
   bool take(Draft& draft, const CheckpointFolder& other, std::int64_t step,
             const std::string& name) const;
   void finish_save(std::int64_t step, const Retention& keep) const;

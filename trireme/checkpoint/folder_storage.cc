@@ -32,12 +32,12 @@ void write_text(FileSystem& files, const std::string& path, const std::string& t
 
 class FolderDraft final : public Draft {
  public:
-  FolderDraft(std::shared_ptr<FileSystem> files, const std::string& path)
-      : files_(std::move(files)), path_(path), temporary_(temporary_of(path)) {
-    files_->make_directory(temporary_);
+  FolderDraft(std::shared_ptr<FileSystem> files, const std::string& path, bool joined)
+      : files_(std::move(files)), path_(path), temporary_(temporary_of(path)), joined_(joined) {
+    if (!joined_) files_->make_directory(temporary_);
   }
   ~FolderDraft() override {
-    if (published_) return;
+    if (published_ || joined_) return;
     try {
       files_->remove(temporary_);  // also frees the space
     } catch (...) {                // the next draft removes it
@@ -61,6 +61,7 @@ class FolderDraft final : public Draft {
  private:
   const std::shared_ptr<FileSystem> files_;
   const std::string path_, temporary_;
+  const bool joined_;
   bool published_ = false;
 };
 
@@ -73,11 +74,15 @@ class FolderStorage final : public Storage {
     files_->make_directory(folder);
     for (const std::string& name : files_->list(folder))
       if (name.starts_with(kTemporary)) files_->remove(folder + "/" + name);
-    return std::make_unique<FolderDraft>(files_, path);
+    return std::make_unique<FolderDraft>(files_, path, /*joined=*/false);
   }
-  format::MappedFile read(const std::string& path) override { return files_->map(path); }
+  std::unique_ptr<Draft> join(const std::string& path) override {
+    return std::make_unique<FolderDraft>(files_, path, /*joined=*/true);
+  }
+  std::unique_ptr<InputFile> open(const std::string& path) override { return files_->open(path); }
   void put(const std::string& path, const std::string& text) override {
     const std::string temporary = temporary_of(path);
+    files_->make_directory(split_path(path).folder);
     write_text(*files_, temporary, text);
     files_->rename(temporary, path);
     files_->sync(split_path(path).folder);

@@ -22,6 +22,37 @@ using ::testing::ElementsAre;
 
 using ::testing::HasSubstr;
 
+class Forwarding : public FileSystem {
+ public:
+  std::unique_ptr<OutputFile> create(const std::string& path) override {
+    return inner_->create(path);
+  }
+  std::unique_ptr<InputFile> open(const std::string& path) override { return inner_->open(path); }
+  void make_directory(const std::string& path) override { inner_->make_directory(path); }
+  void rename(const std::string& a, const std::string& b) override { inner_->rename(a, b); }
+  bool link(const std::string& a, const std::string& b) override { return inner_->link(a, b); }
+  void remove(const std::string& path) override { inner_->remove(path); }
+  std::vector<std::string> list(const std::string& path) override { return inner_->list(path); }
+  void sync(const std::string& path) override { inner_->sync(path); }
+  std::shared_ptr<void> lock(const std::string& path) override { return inner_->lock(path); }
+
+ private:
+  std::shared_ptr<FileSystem> inner_ = local_file_system();
+};
+
+// Writes the model file to /dev/full, so the system returns ENOSPC.
+class FullDevice final : public Forwarding {
+ public:
+  std::unique_ptr<OutputFile> create(const std::string& path) override {
+    return Forwarding::create(path.ends_with(kModelFile) ? "/dev/full" : path);
+  }
+};
+
+class NoLinks final : public Forwarding {
+ public:
+  bool link(const std::string&, const std::string&) override { return false; }
+};
+
 class CheckpointFolderTest : public ::testing::Test {
  protected:
   void SetUp() override {
@@ -36,14 +67,15 @@ class CheckpointFolderTest : public ::testing::Test {
   CheckpointFolder folder(std::shared_ptr<FileSystem> storage = local_file_system()) const {
     return CheckpointFolder(std::move(storage), directory_.string());
   }
-  static std::map<std::string, FileWriter> files(const std::string& text) {
-    const auto write = [](std::string content) -> FileWriter {
-      return [content](const auto& sink) {
-        sink(std::as_bytes(std::span(content)));
-        sink(std::as_bytes(std::span(content)));
-      };
+  // The text twice.
+  static FileWriter files_of(const std::string& text) {
+    return [text](const auto& sink) {
+      sink(std::as_bytes(std::span(text)));
+      sink(std::as_bytes(std::span(text)));
     };
-    return {{kModelFile, write(text)}, {kStateFile, write("state " + text)}};
+  }
+  static std::map<std::string, FileWriter> files(const std::string& text) {
+    return {{kModelFile, files_of(text)}, {kStateFile, files_of("state " + text)}};
   }
   static void write(CheckpointFolder folder, std::int64_t step, int keep = 2) {
     folder.write({.step = step, .parts = {{"train", std::to_string(step)}}},
@@ -76,7 +108,7 @@ TEST_F(CheckpointFolderTest, WritesVerifiesAndKeepsTheNewest) {
   const Manifest manifest = folder().verify(15);
   EXPECT_EQ(manifest.step, 15);
   EXPECT_EQ(manifest.parts.at("train"), "15");
-  EXPECT_EQ(folder().map(15, kModelFile).text(), "step 15step 15");
+  EXPECT_EQ(folder().read_text(15, kModelFile), "step 15step 15");
   EXPECT_THROW(write(folder(), 15), CheckFailure);
 }
 
@@ -95,6 +127,28 @@ TEST_F(CheckpointFolderTest, NamesTheFileTheDamageAndTheStepToGoBackTo) {
   EXPECT_THAT(refusal(10), HasSubstr("no valid JSON"));
   fs::remove_all(directory_ / "step-00000005");
   EXPECT_THAT(refusal(10), ::testing::Not(HasSubstr("is intact")));
+}
+
+TEST_F(CheckpointFolderTest, AFileThatHasNotChangedIsThatOfTheStepBefore) {
+  const auto save = [&](std::int64_t step, const std::string& model,
+                        std::shared_ptr<FileSystem> files) {
+    return folder(std::move(files))
+        .write({.step = step, .chunk_bytes = 4},
+               {{kModelFile, files_of(model)}, {kStateFile, files_of("state")}}, 2);
+  };
+  EXPECT_EQ(save(5, "model 5", local_file_system()).kept_bytes, 0);
+  const SaveReport report = save(10, "model 10", local_file_system());
+  EXPECT_EQ(report.kept_bytes, 10) << "twice \"state\"";
+  EXPECT_EQ(report.written_bytes, 16);
+  EXPECT_EQ(fs::hard_link_count(directory_ / "step-00000010" / kStateFile), 2u);
+  EXPECT_EQ(fs::hard_link_count(directory_ / "step-00000010" / kModelFile), 1u);
+  EXPECT_EQ(save(15, "model 15", std::make_shared<NoLinks>()).kept_bytes, 0);
+  EXPECT_EQ(fs::hard_link_count(directory_ / "step-00000015" / kStateFile), 1u);
+  for (const std::int64_t step : {10, 15}) folder().verify(step);
+  // A file of the same size, and one that goes on where the older one ends.
+  EXPECT_EQ(save(20, "model 16", local_file_system()).kept_bytes, 10);
+  EXPECT_EQ(save(25, "model 16 and more", local_file_system()).kept_bytes, 10);
+  EXPECT_EQ(folder().read_text(25, kModelFile), "model 16 and moremodel 16 and more");
 }
 
 TEST_F(CheckpointFolderTest, AFolderUnderAnotherNameIsRefused) {
@@ -177,25 +231,6 @@ TEST_F(CheckpointFolderTest, AFullDiskLeavesTheOldOneAndNothingElse) {
     EXPECT_EQ(refusal(10), "intact");
   }
 }
-
-// A storage that writes the model file to /dev/full, so the system returns ENOSPC.
-class FullDevice final : public FileSystem {
- public:
-  std::unique_ptr<OutputFile> create(const std::string& path) override {
-    return inner_->create(path.ends_with(kModelFile) ? "/dev/full" : path);
-  }
-  format::MappedFile map(const std::string& path) override { return inner_->map(path); }
-  void make_directory(const std::string& path) override { inner_->make_directory(path); }
-  void rename(const std::string& a, const std::string& b) override { inner_->rename(a, b); }
-  bool link(const std::string& a, const std::string& b) override { return inner_->link(a, b); }
-  void remove(const std::string& path) override { inner_->remove(path); }
-  std::vector<std::string> list(const std::string& path) override { return inner_->list(path); }
-  void sync(const std::string& path) override { inner_->sync(path); }
-  std::shared_ptr<void> lock(const std::string& path) override { return inner_->lock(path); }
-
- private:
-  std::shared_ptr<FileSystem> inner_ = local_file_system();
-};
 
 TEST_F(CheckpointFolderTest, TheSystemsOwnNoSpaceIsAResourceError) {
   write(folder(), 5);

@@ -83,21 +83,56 @@ class LocalFile final : public OutputFile {
   int file_;
 };
 
+[[noreturn]] void refuse_reading(const std::string& path, const std::string& reason) {
+  throw CheckpointError("cannot read " + path + ": " + reason,
+                        {.operation = "checkpoint",
+                         .advice = "A file of the checkpoint is missing or unreadable here; on "
+                                   "several hosts the folder must be shared."});
+}
+
+class LocalInput final : public InputFile {
+ public:
+  // O_NONBLOCK: opening a named pipe without a writer must not block; it is refused below.
+  explicit LocalInput(const std::string& path)
+      : path_(path), file_(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)) {
+    if (file_ < 0) refuse_reading(path_, std::strerror(errno));
+    struct stat status {};
+    const bool known = ::fstat(file_, &status) == 0;
+    if (!known || !S_ISREG(status.st_mode)) {
+      ::close(file_);
+      refuse_reading(path_, known ? "not a regular file" : "its size is not known");
+    }
+    size_ = status.st_size;
+  }
+  ~LocalInput() override { ::close(file_); }
+
+  std::int64_t size() const noexcept override { return size_; }
+  void read(std::int64_t at, std::span<std::byte> to) override {
+    while (!to.empty()) {
+      const ssize_t count = ::pread(file_, to.data(), to.size(), at);
+      if (count < 0 && errno == EINTR) continue;
+      const std::string where = " at byte " + std::to_string(at);
+      if (count < 0) refuse_reading(path_, std::strerror(errno) + where);
+      if (count == 0) refuse_reading(path_, "it ends" + where);
+      to = to.subspan(static_cast<std::size_t>(count));
+      at += count;
+    }
+  }
+
+ private:
+  const std::string path_;
+  const int file_;
+  std::int64_t size_ = 0;
+};
+
 class LocalFileSystem final : public FileSystem {
  public:
   std::unique_ptr<OutputFile> create(const std::string& path) override {
     return std::make_unique<LocalFile>(path);
   }
 
-  format::MappedFile map(const std::string& path) override {
-    try {
-      return format::MappedFile(path);
-    } catch (const ConfigError& error) {
-      throw CheckpointError(error.message(),
-                            {.operation = "checkpoint",
-                             .advice = "A file of the checkpoint is missing or unreadable here; on "
-                                       "several hosts the folder must be shared."});
-    }
+  std::unique_ptr<InputFile> open(const std::string& path) override {
+    return std::make_unique<LocalInput>(path);
   }
 
   void make_directory(const std::string& path) override {
@@ -118,11 +153,9 @@ class LocalFileSystem final : public FileSystem {
 
   bool link(const std::string& from, const std::string& to) override {
     if (::link(from.c_str(), to.c_str()) == 0) return true;
-    if (errno == ENOENT) return false;
-    if (errno != EXDEV && errno != EPERM && errno != EOPNOTSUPP && errno != ENOSYS &&
-        errno != EMLINK)
-      fail("name " + from, to, errno);
-    return copy(from, to);
+    const int none[] = {ENOENT, EXDEV, EPERM, EOPNOTSUPP, ENOSYS, EMLINK};
+    if (std::count(std::begin(none), std::end(none), errno) > 0) return false;
+    fail("name " + from, to, errno);
   }
 
   void remove(const std::string& path) override {
@@ -164,16 +197,6 @@ class LocalFileSystem final : public FileSystem {
       return nullptr;
     }
   }
-
- private:
-  bool copy(const std::string& from, const std::string& to) {
-    if (::access(from.c_str(), F_OK) != 0 && errno == ENOENT) return false;
-    const format::MappedFile content = map(from);
-    const auto file = create(to);
-    file->write(content.bytes());
-    file->finish();
-    return true;
-  }
 };
 
 }  // namespace
@@ -188,6 +211,12 @@ int renamed(const std::string& from, const std::string& to, const std::function<
   const bool there = ::lstat(to.c_str(), &after) == 0 && after.st_dev == before.st_dev &&
                      after.st_ino == before.st_ino;
   return gone && there ? 0 : failed;
+}
+
+std::string text_of(InputFile& file) {
+  std::string text(static_cast<std::size_t>(file.size()), '\0');
+  file.read(0, std::as_writable_bytes(std::span(text)));
+  return text;
 }
 
 std::shared_ptr<FileSystem> local_file_system() { return std::make_shared<LocalFileSystem>(); }

@@ -1,5 +1,6 @@
 #include "trireme/checkpoint/manifest.h"
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "trireme/base/error.h"
@@ -24,14 +25,22 @@ constexpr const char* kFormat = "trireme-checkpoint";
                   "from an older one.");
 }
 
-json body_of(const Manifest& manifest) {
+json files_of(const std::map<std::string, FileRecord>& records, bool chunked) {
   json files = json::object();
-  for (const auto& [name, record] : manifest.files) {
+  for (const auto& [name, record] : records) {
     files[name] = {{"bytes", record.bytes}, {"sha256", record.sha256}};
+    if (chunked) files[name]["chunks"] = record.chunks;
   }
-  return {{"format", kFormat},     {"version", manifest.version},
-          {"step", manifest.step}, {"identity", manifest.identity},
-          {"files", files},        {"parts", manifest.parts}};
+  return files;
+}
+
+json body_of(const Manifest& manifest) {
+  const json files = files_of(manifest.files, manifest.version > 1);
+  json body = {{"format", kFormat},     {"version", manifest.version},
+               {"step", manifest.step}, {"identity", manifest.identity},
+               {"files", files},        {"parts", manifest.parts}};
+  if (manifest.version > 1) body["chunk_bytes"] = manifest.chunk_bytes;
+  return body;
 }
 
 std::string hash_of(const json& body) {
@@ -65,6 +74,12 @@ class Reader {
     if (!value.is_string()) bad(key);
     return value.get<std::string>();
   }
+  std::vector<std::string> texts(const char* key) const {
+    const json& value = at(key);
+    const auto is_text = [](const json& one) { return one.is_string(); };
+    if (!value.is_array() || !std::all_of(value.begin(), value.end(), is_text)) bad(key);
+    return value.get<std::vector<std::string>>();
+  }
   const json& object(const char* key) const {
     const json& value = at(key);
     if (!value.is_object()) bad(key);
@@ -96,12 +111,40 @@ void check_version(const json& root, const std::string& title) {
   }
 }
 
+// Throws unless the number of chunks is that of the file's bytes.
+void check_chunks(const FileRecord& record, std::int64_t chunk_bytes, const std::string& title,
+                  const std::string& name) {
+  const std::int64_t chunks =
+      record.bytes <= chunk_bytes ? 0 : (record.bytes + chunk_bytes - 1) / chunk_bytes;
+  if (static_cast<std::int64_t>(record.chunks.size()) != chunks)
+    refuse_damage(title, "\"" + name + "\" has " + std::to_string(record.chunks.size()) +
+                             " chunks, and " + std::to_string(chunks) + " fit its size");
+}
+
 }  // namespace
 
 std::string to_text(const Manifest& manifest) {
   json body = body_of(manifest);
   body["sha256"] = hash_of(body);
   return body.dump(2) + "\n";
+}
+
+std::string to_text(const WrittenFiles& written) {
+  return json{{"files", files_of(written.files, true)},
+              {"kept_bytes", written.kept_bytes},
+              {"failure", written.failure},
+              {"advice", written.advice}}
+      .dump(-1, ' ', false, json::error_handler_t::replace);
+}
+
+WrittenFiles parse_written_files(std::string_view text) {
+  const json root = json::parse(text);
+  WrittenFiles written{.kept_bytes = root.at("kept_bytes"),
+                       .failure = root.at("failure"),
+                       .advice = root.at("advice")};
+  for (const auto& [name, one] : root.at("files").items())
+    written.files[name] = {one.at("bytes"), one.at("sha256"), one.at("chunks")};
+  return written;
 }
 
 void note_saved(Manifest& manifest, double seconds, std::optional<double> validation_loss) {
@@ -132,18 +175,26 @@ Manifest parse_manifest(std::string_view text, const std::string& title) {
     refuse_damage(title, "it is no valid JSON (" + std::to_string(text.size()) + " bytes)");
   }
   check_version(root, title);
-  const Reader reader(root, title, 7);
+  const bool chunked = root["version"] > 1;
+  const Reader reader(root, title, chunked ? 8 : 7);
   Manifest manifest;
   manifest.version = reader.number("version");
   manifest.step = reader.number("step");
   manifest.identity = reader.text("identity");
+  if (chunked) manifest.chunk_bytes = reader.number("chunk_bytes");
+  if (manifest.chunk_bytes == 0) refuse_damage(title, "its chunks have no bytes");
   for (const auto& [name, value] : reader.object("files").items()) {
     // The file will be opened, so its name must not be a path out of the folder.
     if (name.empty() || name.front() == '.' || name.find('/') != std::string::npos) {
       refuse_damage(title, "\"" + name + "\" is no name of a file");
     }
-    const Reader record(value, title, 2);
-    manifest.files[name] = {record.number("bytes"), record.text("sha256")};
+    const Reader reading(value, title, chunked ? 3 : 2);
+    FileRecord record{reading.number("bytes"), reading.text("sha256")};
+    if (chunked) {
+      record.chunks = reading.texts("chunks");
+      check_chunks(record, manifest.chunk_bytes, title, name);
+    }
+    manifest.files[name] = std::move(record);
   }
   for (const auto& [name, value] : reader.object("parts").items()) {
     if (!value.is_string()) reader.bad(name);

@@ -1,6 +1,6 @@
 // manifest.json describes a checkpoint: version, step, identity, the size and SHA-256 of every
-// file, each part's metadata, and its own SHA-256. It is the last file of a checkpoint to be
-// written.
+// file and of each of its chunks, each part's metadata, and its own SHA-256. It is the last file of
+// a checkpoint to be written.
 //
 // A plain value; parsing is strict (unknown or missing keys are damage). No LibTorch.
 #pragma once
@@ -9,28 +9,43 @@
 #include <map>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "trireme/checkpoint/retention.h"
 
 namespace trireme::inline v0::checkpoint {
 
 /// This version and the one before can be read; tests/compat/golden has a checkpoint of each.
-inline constexpr std::int64_t kManifestVersion = 1;
+inline constexpr std::int64_t kManifestVersion = 2;
+/// So that a part of a file can be verified. Version 1 has no chunks.
+inline constexpr std::int64_t kChunkBytes = 8 << 20;
 
 struct FileRecord {
   std::int64_t bytes = 0;
   std::string sha256;
+  /// SHA-256 of the file's chunks, of which the last one may be short. Empty: the file is one chunk.
+  std::vector<std::string> chunks = {};
   friend bool operator==(const FileRecord&, const FileRecord&) = default;
 };
 
 struct Manifest {
   std::int64_t version = kManifestVersion;
-  std::int64_t step = 0;                     // steps done
-  std::string identity;                      // of the job; empty = not compared
+  std::int64_t step = 0;  // steps done
+  std::string identity;   // of the job; empty = not compared
+  std::int64_t chunk_bytes = kChunkBytes;
   std::map<std::string, FileRecord> files;   // by name in the checkpoint's folder
   std::map<std::string, std::string> parts;  // Saveable::metadata() by part
   friend bool operator==(const Manifest&, const Manifest&) = default;
 };
+
+/// What one rank has written of a checkpoint, or why it could not. Its text is for rank 0.
+struct WrittenFiles {
+  std::map<std::string, FileRecord> files;
+  std::int64_t kept_bytes = 0;  // of files that are those of the checkpoint before
+  std::string failure, advice;  // failure: empty if all are written
+};
+std::string to_text(const WrittenFiles& written);
+WrittenFiles parse_written_files(std::string_view text);
 
 /// The text of manifest.json. Equal manifests give equal texts.
 std::string to_text(const Manifest& manifest);

@@ -62,7 +62,7 @@ TEST(Manifest, NamesTheDamage) {
 
 TEST(Manifest, ANewerVersionNamesBoth) {
   EXPECT_THAT(refusal(changed([](auto& j) { j["version"] = kManifestVersion + 1; })),
-              AllOf(HasSubstr("version 2"), HasSubstr("up to 1")));
+              AllOf(HasSubstr("version 3"), HasSubstr("up to 2")));
   EXPECT_THAT(refusal(changed([](auto& j) { j["version"] = 0; })), HasSubstr("no version"));
 }
 

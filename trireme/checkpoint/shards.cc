@@ -3,18 +3,15 @@
 #include <ATen/ops/isnan.h>
 #include <ATen/ops/sum.h>
 
-#include <cstring>
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "trireme/base/check.h"
-#include "trireme/format/safetensors.h"
+#include "trireme/checkpoint/saved_tensors.h"
 #include "trireme/tensor/convert.h"
 
 namespace trireme::inline v0::checkpoint {
 namespace {
-
-using format::SafetensorsFile;
-using format::TensorView;
 
 bool in_model(const std::string& part, const std::string& name) {
   return part == kModelPart && name.find('/') == std::string::npos;
@@ -40,39 +37,44 @@ std::string describe(DType dtype, const std::vector<std::int64_t>& shape) {
                                          "run, or start a new one in another folder."});
 }
 
+using Saved = SavedTensors::Tensor;
+
 // The number of rows does not matter for a shard that is loaded whole.
-bool same_kind(const TensorView& saved, const NamedShard& shard) {
+bool same_kind(const Saved& saved, const NamedShard& shard) {
   std::vector<std::int64_t> shape = shard.shape;
   if (shard.load && !shape.empty() && !saved.shape.empty()) shape[0] = saved.shape[0];
   return saved.dtype == shard.dtype && saved.shape == shape;
 }
 
-// Returns what was filled.
-at::Tensor fill(const NamedShard& shard, const std::string& key, const SafetensorsFile& file) {
+// A shard, and what it is filled with.
+struct Filling {
+  NamedShard shard;
+  const Saved* saved = nullptr;
+  std::string path;
+  bool weights = false;  // or optimizer state: no NaN
+  at::Tensor host = {};  // what is read; the shard itself if it can be
+
+  bool needs_copy() const { return shard.load || !shard.local.is_cpu(); }
+  std::int64_t begin() const { return shard.load ? 0 : shard.begin; }
+  std::size_t bytes() const { return shard.load ? saved->bytes() : shard.local.nbytes(); }
+};
+
+Filling filling_of(const NamedShard& shard, const std::string& part, const SavedTensors& tensors,
+                   const std::string& folder) {
   check_shard(shard);
-  const TensorView* saved = file.find(key);
-  if (saved == nullptr) refuse_shards(file.path() + " has no tensor \"" + key + "\"");
-  if (!same_kind(*saved, shard)) {
-    refuse_shards(file.path() + ": tensor \"" + key + "\" is " +
-                  describe(saved->dtype, saved->shape) + ", and " +
+  const bool model = in_model(part, shard.name);
+  const char* file = model ? kModelFile : kStateFile;
+  const std::string key = model ? shard.name : part + "/" + shard.name;
+  Filling filling{.shard = shard,
+                  .saved = tensors.find(file, key),
+                  .path = folder + "/" + file,
+                  .weights = part == kModelPart};
+  if (filling.saved == nullptr) refuse_shards(filling.path + " has no tensor \"" + key + "\"");
+  if (!same_kind(*filling.saved, shard))
+    refuse_shards(filling.path + ": tensor \"" + key + "\" is " +
+                  describe(filling.saved->dtype, filling.saved->shape) + ", and " +
                   describe(shard.dtype, shard.shape) + " is needed");
-  }
-  if (shard.load) {
-    const at::Tensor whole = at::empty(saved->shape, shard.local.options().device(at::kCPU));
-    if (!saved->bytes.empty())
-      std::memcpy(whole.data_ptr(), saved->bytes.data(), saved->bytes.size());
-    shard.load(whole);
-    return whole;
-  }
-  const std::size_t width = size_of(shard.dtype);
-  const auto part =
-      saved->bytes.subspan(static_cast<std::size_t>(shard.begin) * width, shard.local.nbytes());
-  if (part.empty()) return shard.local;
-  const at::Tensor host =
-      shard.local.is_cpu() ? shard.local : at::empty_like(shard.local, at::Device(at::kCPU));
-  std::memcpy(host.data_ptr(), part.data(), part.size());
-  if (!shard.local.is_cpu()) at::Tensor(shard.local).copy_(host);
-  return shard.local;
+  return filling;
 }
 
 // With NaN weights every loss is NaN. Infinities are allowed, since some masks have them.
@@ -88,13 +90,55 @@ void refuse_nan(const at::Tensor& filled, const std::string& key, const std::str
                                    "anew."});
 }
 
-void refuse_leftovers(const SafetensorsFile& file, const char* name,
+void refuse_leftovers(const SavedTensors& tensors, const char* file, const std::string& folder,
                       const CheckpointContent& wanted,
                       const std::function<bool(const std::string&)>& ours) {
-  for (const TensorView& tensor : file.tensors()) {
-    if (!wanted.has(name, tensor.name) && ours(tensor.name)) {
-      refuse_shards(file.path() + " has a tensor \"" + tensor.name + "\" that this run has not");
+  for (const Saved* tensor : tensors.tensors(file)) {
+    if (!wanted.has(file, tensor->name) && ours(tensor->name)) {
+      refuse_shards(folder + "/" + file + " has a tensor \"" + tensor->name +
+                    "\" that this run has not");
     }
+  }
+}
+
+// What is copied once more after reading takes at most so much memory, or that of one shard.
+constexpr std::size_t kCopiedBytes = 256 << 20;
+
+// Where a filling is read to.
+std::span<std::byte> memory_of(Filling& filling) {
+  const NamedShard& shard = filling.shard;
+  if (shard.load)
+    filling.host = at::empty(filling.saved->shape, shard.local.options().device(at::kCPU));
+  else
+    filling.host =
+        filling.needs_copy() ? at::empty_like(shard.local, at::Device(at::kCPU)) : shard.local;
+  return {static_cast<std::byte*>(filling.host.data_ptr()), filling.bytes()};
+}
+
+void finish(Filling& filling) {
+  const NamedShard& shard = filling.shard;
+  if (filling.weights) refuse_nan(filling.host, filling.saved->name, filling.path);
+  if (shard.load)
+    shard.load(filling.host);
+  else if (filling.needs_copy())
+    at::Tensor(shard.local).copy_(filling.host);
+  filling.host = at::Tensor();
+}
+
+void fill_all(std::vector<Filling>& fillings, SavedTensors& tensors) {
+  std::vector<std::pair<std::pair<std::size_t, std::int64_t>, Filling*>> order;
+  for (Filling& one : fillings) order.emplace_back(tensors.place_of(*one.saved, one.begin()), &one);
+  std::sort(order.begin(), order.end());
+  for (auto next = order.begin(); next != order.end();) {
+    std::vector<SavedTensors::Wanted> wanted;
+    const auto first = next;
+    for (std::size_t copied = 0; next != order.end() && copied <= kCopiedBytes; ++next) {
+      Filling& one = *next->second;
+      wanted.push_back({one.saved, one.begin(), memory_of(one)});
+      if (one.needs_copy()) copied += one.bytes();
+    }
+    tensors.read(wanted);
+    for (auto done = first; done != next; ++done) finish(*done->second);
   }
 }
 
@@ -110,30 +154,23 @@ void restore(const Parts& parts, const Manifest& manifest, const CheckpointFolde
   }
   // Knows the shards of all ranks: a tensor without a shard here may have one on another rank.
   const CheckpointContent wanted(parts, world, /*to_write=*/false);
-  const SafetensorsFile model(folder.map(manifest.step, kModelFile));
-  const SafetensorsFile state(folder.map(manifest.step, kStateFile));
-  for (const auto& [part, saveable] : parts) {
-    for (const NamedShard& shard : saveable->state()) {
-      if (in_model(part, shard.name)) {
-        refuse_nan(fill(shard, shard.name, model), shard.name, model.path());
-      } else {
-        const std::string key = part + "/" + shard.name;
-        const at::Tensor filled = fill(shard, key, state);
-        if (part == kModelPart) refuse_nan(filled, key, state.path());
-      }
-    }
-  }
-  refuse_leftovers(model, kModelFile, wanted,
+  SavedTensors tensors(folder, manifest);
+  const std::string path = folder.path_of(manifest.step);
+  std::vector<Filling> fillings;
+  for (const auto& [part, saveable] : parts)
+    for (const NamedShard& shard : saveable->state())
+      fillings.push_back(filling_of(shard, part, tensors, path));
+  refuse_leftovers(tensors, kModelFile, path, wanted,
                    [&](const std::string&) { return parts.count(kModelPart) > 0; });
-  refuse_leftovers(state, kStateFile, wanted, [&](const std::string& key) {
+  refuse_leftovers(tensors, kStateFile, path, wanted, [&](const std::string& key) {
     return parts.count(key.substr(0, key.find('/'))) > 0;
   });
+  fill_all(fillings, tensors);
   for (const auto& [part, saveable] : parts) {
     try {
       saveable->restored(manifest.parts.at(part));
     } catch (const nlohmann::json::exception&) {
-      refuse_shards(folder.path_of(manifest.step) + ": what it says of part \"" + part +
-                    "\" is not what that part writes");
+      refuse_shards(path + ": what it says of part \"" + part + "\" is not what that part writes");
     }
   }
 }

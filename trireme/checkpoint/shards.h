@@ -1,14 +1,16 @@
-// Writes the tensors of Saveables to the two safetensors files of a checkpoint, and restores them
-// on any number of ranks.
+// Writes the tensors of Saveables to the safetensors files of a checkpoint, and restores them on any
+// number of ranks.
 //
 // Tensors of the part "train" whose names have no '/' go to model.safetensors under these names, so
-// that Python reads it as a state dict. All others go to state.safetensors as "PART/NAME".
+// that Python reads it as a state dict. All others go to state.safetensors as "PART/NAME". A rank
+// that writes its own shards has files of its own beside them (saved_tensors.h).
 #pragma once
 
 #include <map>
 #include <memory>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "trireme/checkpoint/folder.h"
 #include "trireme/comm/communicator.h"
@@ -21,9 +23,14 @@ inline constexpr const char* kModelPart = "train";
 /// The parts of a checkpoint by name. Does not own them.
 using Parts = std::map<std::string, Saveable*>;
 
-/// Collects the shards of all ranks into one checkpoint, which rank 0 writes. Shards that rank 0
-/// has are not moved. The others are sent to it one at a time, in the order in which they are
-/// written, so rank 0 never holds more than one of them.
+/// Collects the shards of all ranks into one checkpoint. Rank 0 writes, also those of other ranks,
+/// which are sent to it one at a time, in the order in which they are written; so it never holds more
+/// than one of them. A rank that share() has chosen writes its own shards, and reports to rank 0. Of
+/// shards that several ranks have, the lowest one's are taken.
+///
+///     rank 0               go on -> | own files, shards of rank 2 | reports | go on? ->
+///     rank 1, a writer     -> hear  | own files                   | report  | -> hear
+///     rank 2               -> hear  | send                                  | -> hear
 class CheckpointContent {
  public:
   /// Calls state() now; the tensors must not change until they have been written, unless
@@ -45,18 +52,32 @@ class CheckpointContent {
   /// Breaks the group, so that its waits end. Any thread.
   void abort() noexcept;
 
-  /// Rank 0: writers for both files. Call each once, in the order of the file names.
+  /// Frozen weights of at least so many bytes get files of their own. Before share().
+  void split_frozen(std::size_t least);
+  /// Whether another rank has so many bytes that it may write them itself.
+  bool may_share(std::size_t least) const;
+  /// Equal on all ranks, before the first use: ranks that see the storage and have at least `least`
+  /// bytes write them themselves.
+  void share(const std::vector<bool>& sees, std::size_t least);
+  /// Whether this rank writes files.
+  bool writes() const;
+
+  /// Writers for this rank's files; both on rank 0. Call each once, in the order of the file names.
   std::map<std::string, FileWriter> writers();
   /// Rank 0, after writers(): receives and drops the remaining shards, so that no rank waits.
   void drain();
-  /// Rank 0, after drain(): tells the other ranks whether it will write once more.
-  void announce(bool again);
+  /// Rank 0: tells the other ranks whether to write or send (once more).
+  void tell(bool go_on);
+  /// Rank 0, after drain(): waits for the ranks that write.
+  std::vector<WrittenFiles> reports();
   /// Whether some rank has a shard of tensor `key` of a file.
   bool has(const std::string& file, const std::string& key) const;
-  /// Other ranks: sends the shards that rank 0 needs; returns when it has received them.
+  /// Other ranks: what rank 0 tells.
+  bool hear();
+  /// Ranks that do not write: sends the shards that rank 0 needs; returns when it has received them.
   void send();
-  /// Other ranks, after send(): whether rank 0 will write once more.
-  bool again();
+  /// Other ranks that write, afterwards.
+  void report(const WrittenFiles& written);
 
  private:
   struct Impl;

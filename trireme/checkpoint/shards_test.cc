@@ -92,10 +92,10 @@ TEST_F(ShardsTest, GivesBackEveryBitOfEveryType) {
   EXPECT_TRUE(at::equal(data2.state()[2].local, scalar));
   EXPECT_EQ(train2.restored_, "train text");
 
-  const format::SafetensorsFile model(folder_->map(step_, kModelFile));
+  const format::SafetensorsFile model(folder_->path_of(step_) + "/" + kModelFile);
   EXPECT_NE(model.find("w"), nullptr);
   EXPECT_EQ(model.tensors().size(), 3u);  // only the weights, for Python
-  const format::SafetensorsFile state(folder_->map(step_, kStateFile));
+  const format::SafetensorsFile state(folder_->path_of(step_) + "/" + kStateFile);
   EXPECT_NE(state.find("train/optimizer/w.exp_avg"), nullptr);
   EXPECT_NE(state.find("data/n"), nullptr);
 }

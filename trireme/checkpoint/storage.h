@@ -13,7 +13,6 @@
 #include <vector>
 
 #include "trireme/checkpoint/file_system.h"
-#include "trireme/format/mapped_file.h"
 
 namespace trireme::inline v0::checkpoint {
 
@@ -23,7 +22,7 @@ inline constexpr const char* kManifestFile = "manifest.json";
 /// A folder that is being written.
 class Draft {
  public:
-  /// Without publish(): removes what was written, as far as it can.
+  /// Without publish(): removes what was written, by all processes, as far as it can.
   virtual ~Draft() = default;
   virtual std::unique_ptr<OutputFile> create(const std::string& name) = 0;
   /// Takes over the file `path` of this storage without sending its bytes. False if the storage
@@ -38,9 +37,11 @@ class Storage {
   virtual ~Storage() = default;
   /// Begins the folder `path`, and removes what unfinished drafts beside it have left.
   virtual std::unique_ptr<Draft> begin(const std::string& path) = 0;
-  /// The bytes of a file. An object store copies them to a private temporary file first. Throws
-  /// CheckpointError if there is no such file.
-  virtual format::MappedFile read(const std::string& path) = 0;
+  /// For files that another process writes into the folder that begin() has begun elsewhere, which
+  /// alone removes or publishes them.
+  virtual std::unique_ptr<Draft> join(const std::string& path) = 0;
+  /// A file to read ranges of; nothing is read yet. Throws CheckpointError if there is no such file.
+  virtual std::unique_ptr<InputFile> open(const std::string& path) = 0;
   /// Writes a small file beside the folders, in the place of an older one.
   virtual void put(const std::string& path, const std::string& text) = 0;
   /// The names of the complete folders and of the files in `path`, sorted; empty if there is no
@@ -52,7 +53,7 @@ class Storage {
   /// Locks `path` for this job until the result is destroyed. Throws ConfigError naming the job that
   /// has it, or if this user may not write there. Null: a local folder that is read-only.
   virtual std::shared_ptr<void> lock(const std::string& path) = 0;
-  /// Whether read() moves the bytes over a network, so that they are verified on every rank.
+  /// Whether it is a service, which may deny access.
   virtual bool is_remote() const noexcept = 0;
 };
 

@@ -125,6 +125,13 @@ std::string fixed(std::optional<double> value, const char* format) {
 }
 
 std::string hash_of(const ComparedRun& run) {
+  // Only `inspect` reads weights that several ranks have written.
+  const std::filesystem::path folder = std::filesystem::path(run.model).parent_path();
+  for (const auto& file : std::filesystem::directory_iterator(folder))
+    if (file.path().filename().string().starts_with("model-"))
+      throw ConfigError("the weights in " + folder.string() + " are in several files",
+                        {.operation = "compare",
+                         .advice = "Compare what `trireme inspect --hash` says of each run."});
   return weights_hash(format::SafetensorsFile(run.model).tensors());
 }
 

@@ -19,32 +19,33 @@ constexpr std::uint64_t kMaxHeader = 100'000'000;  // as Python's safetensors
 
 class Parser {
  public:
-  Parser(std::span<const std::byte> file, const std::string& title) : file_(file), title_(title) {}
+  Parser(std::uint64_t file_bytes, const RangeReader& read, const std::string& title)
+      : file_bytes_(file_bytes), read_(read), title_(title) {}
 
-  Safetensors parse() {
-    const std::string_view text = header_text();
+  SafetensorsIndex parse() {
+    const std::string text = header_text();
     Header header;
     try {
       header = parse_header(text);
     } catch (const std::runtime_error& error) {
       refuse("its header is damaged: " + std::string(error.what()), kLengthBytes);
     }
-    data_ = file_.subspan(kLengthBytes + text.size());
-    Safetensors content;
-    content.metadata = std::move(header.metadata);
+    base_ = kLengthBytes + text.size();
+    SafetensorsIndex index;
+    index.metadata = std::move(header.metadata);
     std::sort(header.entries.begin(), header.entries.end(),
               [](const HeaderEntry& a, const HeaderEntry& b) {
                 return std::tie(a.offsets[0], a.offsets[1], a.name) <
                        std::tie(b.offsets[0], b.offsets[1], b.name);
               });
     std::uint64_t at = 0;
-    for (HeaderEntry& entry : header.entries) content.tensors.push_back(view(entry, at));
-    if (at != data_.size()) {
-      refuse("it has " + std::to_string(data_.size()) + " bytes of data, but its tensors have " +
-                 std::to_string(at),
-             file_.size());
+    for (HeaderEntry& entry : header.entries) index.tensors.push_back(place(entry, at));
+    if (at != file_bytes_ - base_) {
+      refuse("it has " + std::to_string(file_bytes_ - base_) +
+                 " bytes of data, but its tensors have " + std::to_string(at),
+             file_bytes_);
     }
-    return content;
+    return index;
   }
 
  private:
@@ -52,43 +53,46 @@ class Parser {
     throw CheckpointError(
         title_ + ": " + what,
         {.operation = "read",
-         .label = "offset " + std::to_string(offset) + " of " + std::to_string(file_.size()),
+         .label = "offset " + std::to_string(offset) + " of " + std::to_string(file_bytes_),
          .advice = "The file is torn or was changed: use another copy or an older checkpoint."});
   }
 
-  std::string_view header_text() const {
-    if (file_.size() < kLengthBytes) {
-      refuse("it is no safetensors file: " + std::to_string(file_.size()) + " bytes", file_.size());
+  std::string header_text() const {
+    if (file_bytes_ < kLengthBytes) {
+      refuse("it is no safetensors file: " + std::to_string(file_bytes_) + " bytes", file_bytes_);
     }
+    std::array<std::byte, kLengthBytes> first;
+    read_(0, first);
     std::uint64_t length = 0;
     for (std::size_t i = 0; i < kLengthBytes; ++i) {
-      length |= std::to_integer<std::uint64_t>(file_[i]) << (8 * i);
+      length |= std::to_integer<std::uint64_t>(first[i]) << (8 * i);
     }
     if (length > kMaxHeader) {
       refuse("it is no safetensors file: a header of " + std::to_string(length) + " bytes", 0);
     }
-    if (length > file_.size() - kLengthBytes) {
+    if (length > file_bytes_ - kLengthBytes) {
       refuse("it is cut short inside its header of " + std::to_string(length) + " bytes",
-             file_.size());
+             file_bytes_);
     }
-    const std::string_view text(reinterpret_cast<const char*>(file_.data()) + kLengthBytes, length);
+    std::string text(length, '\0');
+    read_(kLengthBytes, std::as_writable_bytes(std::span(text)));
     if (!text.starts_with('{')) refuse("its header does not begin with {", kLengthBytes);
     return text;
   }
 
-  // The view of `entry`, whose bytes must begin at `at` of the data; moves `at` to their end.
-  TensorView view(HeaderEntry& entry, std::uint64_t& at) const {
+  // The place of `entry`, whose bytes must begin at `at` of the data; moves `at` to their end.
+  PlacedTensor place(HeaderEntry& entry, std::uint64_t& at) const {
     const std::uint64_t begin = entry.offsets[0], end = entry.offsets[1];
-    const std::uint64_t base = file_.size() - data_.size();
+    const std::uint64_t data_bytes = file_bytes_ - base_;
     const auto fail = [&](const std::string& what) {
-      refuse("tensor \"" + entry.name + "\" " + what, base + at);
+      refuse("tensor \"" + entry.name + "\" " + what, base_ + at);
     };
     const auto dtype = dtype_named(entry.dtype);
     if (!dtype) fail("has the type \"" + entry.dtype + "\", which Trireme does not know");
     if (end < begin) fail("ends before it begins");
-    if (end > data_.size()) {
+    if (end > data_bytes) {
       fail("lies outside of the file: it ends at byte " + std::to_string(end) + " of " +
-           std::to_string(data_.size()) + " of data");
+           std::to_string(data_bytes) + " of data");
     }
     if (begin != at) fail(begin < at ? "overlaps the one before" : "leaves a hole before it");
     std::uint64_t bytes = size_of(*dtype);
@@ -106,12 +110,14 @@ class Parser {
     return {std::move(entry.name),
             *dtype,
             {entry.shape.begin(), entry.shape.end()},
-            data_.subspan(begin, bytes)};
+            base_ + begin,
+            base_ + end};
   }
 
-  const std::span<const std::byte> file_;
-  std::span<const std::byte> data_;
+  const std::uint64_t file_bytes_;
+  const RangeReader& read_;
   const std::string& title_;
+  std::uint64_t base_ = 0;  // where the data begins
 };
 
 std::uint64_t bytes_of(const TensorView& tensor) {
@@ -140,8 +146,23 @@ std::string header_of(const std::vector<TensorView>& tensors,
 
 }  // namespace
 
+SafetensorsIndex read_safetensors_index(std::uint64_t file_bytes, const RangeReader& read,
+                                        const std::string& title) {
+  return Parser(file_bytes, read, title).parse();
+}
+
 Safetensors parse_safetensors(std::span<const std::byte> file, const std::string& title) {
-  return Parser(file, title).parse();
+  SafetensorsIndex index = read_safetensors_index(
+      file.size(),
+      [&](std::uint64_t at, std::span<std::byte> to) {
+        std::ranges::copy(file.subspan(at, to.size()), to.begin());
+      },
+      title);
+  Safetensors content{.metadata = std::move(index.metadata)};
+  for (PlacedTensor& tensor : index.tensors)
+    content.tensors.push_back({std::move(tensor.name), tensor.dtype, std::move(tensor.shape),
+                               file.subspan(tensor.begin, tensor.end - tensor.begin)});
+  return content;
 }
 
 void sort_for_file(std::vector<TensorView>& tensors) {

@@ -34,6 +34,23 @@ struct Safetensors {
 /// must be one of base/dtype.h.
 Safetensors parse_safetensors(std::span<const std::byte> file, const std::string& title);
 
+/// Where a tensor lies in a file: bytes [begin, end).
+struct PlacedTensor {
+  std::string name;
+  DType dtype = DType::F32;
+  std::vector<std::int64_t> shape;
+  std::uint64_t begin = 0, end = 0;
+};
+struct SafetensorsIndex {
+  std::vector<PlacedTensor> tensors;            // in the order of their bytes
+  std::map<std::string, std::string> metadata;  // "__metadata__"
+};
+/// The same checks without the tensors' bytes: reads the header alone. `read(at, to)` fills `to` with
+/// the bytes from `at` on of a file of `file_bytes`.
+using RangeReader = std::function<void(std::uint64_t at, std::span<std::byte> to)>;
+SafetensorsIndex read_safetensors_index(std::uint64_t file_bytes, const RangeReader& read,
+                                        const std::string& title);
+
 /// Writes a whole file to `sink`, piece by piece. Larger element types come first, so that every
 /// tensor is aligned; within a type, tensors are in name order, so equal tensors give equal files.
 /// Names must be unique and differ from "__metadata__" (CheckFailure).

@@ -171,13 +171,17 @@ void TrainedModule::refuse_direct_call() const {
 
 std::vector<NamedShard> TrainedModule::state() {
   std::vector<NamedShard> state;
+  std::set<const void*> frozen;
+  for (const auto& [name, parameter] : tensors_.parameters)
+    if (!parameter.requires_grad()) frozen.insert(parameter.unsafeGetTensorImpl());
   for (const auto& [name, tensor] : tensors_.all)
     state.push_back({.name = name,
                      .dtype = tensor::dtype_of(tensor),
                      .shape = tensor.sizes().vec(),
                      .begin = 0,
                      .end = tensor.numel(),
-                     .local = tensor.detach()});
+                     .local = tensor.detach(),
+                     .frozen = frozen.contains(tensor.unsafeGetTensorImpl())});
   if (remote_) {
     for (NamedShard& shard : remote_->state()) {
       shard.name.insert(0, "optimizer/");

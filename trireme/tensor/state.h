@@ -26,6 +26,8 @@ struct NamedShard {
   /// If set, a whole tensor of as many rows (elements of its first dim) as have been saved: instead of
   /// a write to `local`, load() is called with the saved tensor.
   std::function<void(const at::Tensor& saved)> load = {};
+  /// Training does not change it, so that a checkpoint may keep the file of the one before.
+  bool frozen = false;
 };
 
 /// Everything a Checkpointer saves. Called at a step boundary on every rank.

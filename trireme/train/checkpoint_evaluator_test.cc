@@ -85,7 +85,7 @@ class CheckpointEvaluatorTest : public ::testing::Test {
                   EXPECT_THAT(given.steps(), ElementsAre(step));
                   if (during_) during_(step);
                   given.verify(step);
-                  EXPECT_EQ(given.map(step, checkpoint::kModelFile).text(),
+                  EXPECT_EQ(given.read_text(step, checkpoint::kModelFile),
                             "weights of step " + std::to_string(step));
                   const double loss = loss_(step);
                   return train::EvaluatedCheckpoint{

@@ -15,8 +15,7 @@ constexpr const char* kEvaluation = "validation";
 
 // The configuration as the run has it now: a resumed run may have changed it.
 void copy_config(checkpoint::FileSystem& storage, const RunFolder& from, const RunFolder& to) {
-  const format::MappedFile config = storage.map(from.config());
-  write_whole(to.config(), std::string(config.text()));
+  write_whole(to.config(), text_of(*storage.open(from.config())));
 }
 
 }  // namespace

@@ -120,6 +120,14 @@ void Report::stragglers() {
   progress_.line(stragglers_.text());
 }
 
+void Report::saved(const SavedReport& saved) {
+  if (options_.silent) return;
+  events_.write(observe::Event("checkpoint")
+                    .set("step", saved.steps_done)
+                    .set("written_bytes", static_cast<long>(saved.written_bytes))
+                    .set("kept_bytes", static_cast<long>(saved.kept_bytes)));
+}
+
 void Report::early_stop(long step, double best_loss, long best_step) {
   if (options_.silent) return;
   events_.write(observe::Event("early_stop")

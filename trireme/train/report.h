@@ -7,6 +7,7 @@
 #include <optional>
 #include <string>
 
+#include "trireme/checkpoint/checkpointer.h"
 #include "trireme/observe/events.h"
 #include "trireme/observe/progress.h"
 #include "trireme/observe/tensorboard.h"
@@ -73,6 +74,8 @@ class Report {
   void stragglers();
   /// All ranks skipped this step.
   void skipped(long step, const std::string& why);
+  /// A checkpoint is complete.
+  void saved(const SavedReport& saved);
   /// Training ends after `step`, since the validation loss has not fallen since `best_step`.
   void early_stop(long step, double best_loss, long best_step);
   /// The time of the remaining steps at the pace of the first ones.

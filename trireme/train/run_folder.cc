@@ -108,9 +108,10 @@ RunState RunFolder::state() const {
   // A run writes config.toml first. Without it, other files are not of a run.
   if (!has(kConfig)) return clean ? RunState::Free : RunState::Foreign;
   // A configuration that a user has put there does not count as Free.
-  const bool ours = storage_->map(config()).text().starts_with(kConfigTitle);
-  const bool stepped = has(kEvents) && storage_->map(events()).text().find("{\"event\":\"step\"") !=
-                                           std::string_view::npos;
+  const bool ours = text_of(*storage_->open(config())).starts_with(kConfigTitle);
+  const bool stepped =
+      has(kEvents) &&
+      text_of(*storage_->open(events())).find("{\"event\":\"step\"") != std::string::npos;
   return ours && clean && !stepped ? RunState::Free : RunState::Begun;
 }
 

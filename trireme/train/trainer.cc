@@ -147,6 +147,7 @@ class Trainer {
         const auto span = traced("checkpoint");
         for (long ended = step; ended < done && leads_or_joins(); ++ended)
           checkpointer_.after(ended);
+        tell_saved(report);
       }
       if (step == first && !strategy_.lanes_note().empty())
         report.line("one lane instead of " + std::to_string(settings_.strategy.lanes) + ": " +
@@ -162,6 +163,10 @@ class Trainer {
   }
 
  private:
+  void tell_saved(Report& report) {
+    if (const auto saved = checkpointer_.take_report()) report.saved(*saved);
+  }
+
   void begin(Report& report, long first) {
     if (first > 0) report.line("continuing after step " + grouped(first));
     outcome_.first_validation = outcome_.last_validation = validate(report, first);
@@ -385,6 +390,7 @@ class Trainer {
   int stop(Report& report, long steps_done, int signal) {
     job_.changes().note_agreed_stop(signal);
     if (leads_or_joins()) checkpointer_.save_and_wait(steps_done);
+    tell_saved(report);
     tell_servers(report, steps_done);
     write_trace();
     report.plot();
@@ -421,6 +427,7 @@ class Trainer {
     }
     write_trace();
     if (first < done && leads_or_joins()) checkpointer_.wait();
+    tell_saved(report);
     report.finish(outcome_);
     job_.world().barrier().wait(Deadline::in(settings_.job.timeout_user_code));
     return 0;

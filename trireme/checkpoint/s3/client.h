@@ -71,7 +71,9 @@ class S3Client {
   void remove(const std::string& key);
   /// All keys that begin with `prefix`; `folders`: only up to the next '/'.
   Listing list(const std::string& prefix, bool folders);
-  /// False if there is no object `from`.
+  /// Without moving the bytes here. Compares the size, and that `from` was not replaced meanwhile (ETags of
+  /// equal objects may differ). False if there is no object `from`, or it is larger than the service
+  /// copies at once.
   bool copy(const std::string& from, const std::string& to);
 
   /// A file in parts: begin, parts numbered from 1, complete. Until then it does not exist.

@@ -4,11 +4,10 @@
 // the folder exists when its manifest does: it is written last and removed first.
 #include <algorithm>
 #include <cstdlib>
-#include <map>
 #include <set>
 
-#include "trireme/checkpoint/s3/download.h"
 #include "trireme/checkpoint/s3/lease.h"
+#include "trireme/checkpoint/s3/object_file.h"
 #include "trireme/checkpoint/s3/open.h"
 #include "trireme/checkpoint/s3/upload_file.h"
 #include "trireme/observe/folder_lock.h"
@@ -22,26 +21,25 @@ std::string folder_of(const std::string& key) { return key.substr(0, key.rfind('
 
 class S3Draft final : public Draft {
  public:
-  S3Draft(std::shared_ptr<S3Client> client, std::string key, std::string bucket)
-      : client_(std::move(client)), key_(std::move(key)), scheme_("s3://" + bucket + "/") {}
+  S3Draft(std::shared_ptr<S3Client> client, std::string key, std::string bucket, bool joined)
+      : client_(std::move(client)),
+        key_(std::move(key)),
+        scheme_("s3://" + bucket + "/"),
+        joined_(joined) {}
   ~S3Draft() override {
-    if (published_) return;
-    for (const std::string& name : names_) {
-      try {
-        client_->remove(key_ + "/" + name);
-      } catch (...) {  // the next draft removes it
-        return;
-      }
+    if (published_ || joined_) return;
+    try {
+      for (const std::string& key : client_->list(key_ + "/", /*folders=*/false).keys)
+        client_->remove(key);
+    } catch (...) {  // the next draft removes them
     }
   }
 
   std::unique_ptr<OutputFile> create(const std::string& name) override {
-    names_.push_back(name);
     return std::make_unique<UploadFile>(client_, key_ + "/" + name);
   }
   bool reuse(const std::string& name, const std::string& path) override {
     if (!path.starts_with(scheme_)) return false;
-    names_.push_back(name);
     return client_->copy(path.substr(scheme_.size()), key_ + "/" + name);
   }
   void publish(const std::string& manifest) override {
@@ -52,7 +50,7 @@ class S3Draft final : public Draft {
  private:
   const std::shared_ptr<S3Client> client_;
   const std::string key_, scheme_;
-  std::vector<std::string> names_;
+  const bool joined_;
   bool published_ = false;
 };
 
@@ -65,27 +63,21 @@ class S3Storage final : public Storage {
 
   std::unique_ptr<Draft> begin(const std::string& path) override {
     const std::string key = key_of(path);
-    read_.clear();
     remove_leftovers(folder_of(key));
-    return std::make_unique<S3Draft>(client_, key, client_->bucket());
+    return std::make_unique<S3Draft>(client_, key, client_->bucket(), /*joined=*/false);
+  }
+  std::unique_ptr<Draft> join(const std::string& path) override {
+    return std::make_unique<S3Draft>(client_, key_of(path), client_->bucket(), /*joined=*/true);
   }
 
-  format::MappedFile read(const std::string& path) override {
+  std::unique_ptr<InputFile> open(const std::string& path) override {
     const std::string key = key_of(path);
-    const auto object = client_->head(key);
+    auto object = client_->head(key);
     if (!object)
       throw CheckpointError("there is no " + path,
                             {.operation = "checkpoint",
                              .advice = "A file of the checkpoint is missing in the bucket."});
-    // A file is read twice, to verify it and to load it: the second time the copy is handed over.
-    if (const auto found = read_.find(key); found != read_.end()) {
-      const Copy copy = std::move(found->second);
-      read_.erase(found);
-      if (copy.etag == object->etag) return {copy.file->descriptor(), path};
-    }
-    const auto file = download(*client_, key, *object, path);
-    if (read_.size() < kCopies) read_.emplace(key, Copy{object->etag, file});
-    return {file->descriptor(), path};
+    return std::make_unique<ObjectFile>(client_, key, std::move(*object));
   }
 
   void put(const std::string& path, const std::string& text) override {
@@ -121,12 +113,6 @@ class S3Storage final : public Storage {
   bool is_remote() const noexcept override { return true; }
 
  private:
-  struct Copy {
-    std::string etag;
-    std::shared_ptr<TemporaryFile> file;
-  };
-  static constexpr std::size_t kCopies = 2;  // the two files of a checkpoint
-
   std::string key_of(const std::string& path) const {
     if (!path.starts_with(scheme_))
       throw ConfigError(path + " is not in the bucket " + client_->bucket(),
@@ -152,7 +138,6 @@ class S3Storage final : public Storage {
   const std::shared_ptr<S3Client> client_;
   const std::string scheme_;
   const LeaseOptions lease_;
-  std::map<std::string, Copy> read_;
 };
 
 }  // namespace

@@ -1,6 +1,6 @@
 // trireme convert: prepares a run to be continued on another layout.
 //
-// A checkpoint holds whole tensors, and every rank of any layout reads its part of them
+// A checkpoint names tensors as a whole, and every rank of any layout reads its part of them
 // (train/layouts_test.cc), so no tensor is rewritten: the command verifies the newest checkpoint,
 // checks that the model can be cut for the new layout, and writes the layout into config.toml.
 #include <cstdio>
@@ -111,7 +111,7 @@ int convert(const ConvertOptions& options, const Program& program) {
   double bytes = 0;
   for (const auto& [name, file] : manifest.files) bytes += static_cast<double>(file.bytes);
   say(options.json, "the checkpoint of step " + grouped(step) + " (" + bytes_text(bytes) +
-                        ", verified) holds whole tensors: none needs to be converted");
+                        ", verified) has tensors for any layout: none needs to be converted");
   if (changes.empty()) {
     say(options.json, "config.toml has this layout already");
   } else {

@@ -3,37 +3,45 @@
 #include <cstdio>
 #include <map>
 #include <optional>
+#include <vector>
 
 #include "trireme/base/error.h"
 #include "trireme/base/weights_hash.h"
 #include "trireme/base/words.h"
 #include "trireme/checkpoint/folder.h"
+#include "trireme/checkpoint/saved_tensors.h"
 #include "trireme/checkpoint/shards.h"
 #include "trireme/cli/checkpoints.h"
 #include "trireme/cli/command.h"
 #include "trireme/cli/torch/model_file.h"
-#include "trireme/format/safetensors.h"
 #include "trireme/observe/events.h"
 
 namespace trireme::inline v0::cli {
 namespace {
 
-using format::SafetensorsFile;
-using format::TensorView;
+using checkpoint::SavedTensors;
 
 struct InspectOptions {
   std::string run, part;
   bool hash = false, json = false;
 };
 
+std::int64_t elements_of(const HashedTensor& tensor) {
+  std::int64_t count = 1;
+  for (const std::int64_t dim : tensor.shape) count *= dim;
+  return count;
+}
+
+std::int64_t bytes_of(const HashedTensor& tensor) {
+  return elements_of(tensor) * static_cast<std::int64_t>(size_of(tensor.dtype));
+}
+
 struct Sum {
   std::int64_t tensors = 0, elements = 0, bytes = 0;
-  void add(const TensorView& tensor) {
-    std::int64_t count = 1;
-    for (const std::int64_t dim : tensor.shape) count *= dim;
+  void add(const HashedTensor& tensor) {
     ++tensors;
-    elements += count;
-    bytes += static_cast<std::int64_t>(tensor.bytes.size());
+    elements += elements_of(tensor);
+    bytes += bytes_of(tensor);
   }
 };
 
@@ -43,8 +51,17 @@ std::string shape_text(const std::vector<std::int64_t>& shape) {
   return out + "]";
 }
 
-void print_hash(const SafetensorsFile& file, bool json) {
-  const std::string hash = weights_hash(file.tensors());
+void print_hash(const ModelWeights& weights, bool json) {
+  std::vector<HashedTensor> tensors = weights.tensors;
+  std::sort(tensors.begin(), tensors.end(),
+            [](const HashedTensor& a, const HashedTensor& b) { return a.name < b.name; });
+  WeightsHash sum;
+  for (HashedTensor& tensor : tensors) {
+    const std::vector<std::byte> bytes = weights.read(tensor);
+    tensor.bytes = bytes;
+    sum.add(tensor);
+  }
+  const std::string hash = sum.finish();
   if (json) {
     std::printf("%s\n", observe::Event("hash").set("sha256", hash).line().c_str());
   } else {
@@ -53,7 +70,7 @@ void print_hash(const SafetensorsFile& file, bool json) {
 }
 
 // One line. `part` and `file` are empty if the whole table is of one file.
-void print_tensor(const TensorView& tensor, const std::string& part, const std::string& file,
+void print_tensor(const HashedTensor& tensor, const std::string& part, const std::string& file,
                   bool json) {
   const std::string type(name_of(tensor.dtype));
   if (json) {
@@ -61,11 +78,11 @@ void print_tensor(const TensorView& tensor, const std::string& part, const std::
     event.set("name", tensor.name)
         .set("dtype", type)
         .set("shape", tensor.shape)
-        .set("bytes", static_cast<long>(tensor.bytes.size()));
+        .set("bytes", static_cast<long>(bytes_of(tensor)));
     if (!part.empty()) event.set("part", part).set("file", file);
     return void(std::printf("%s\n", event.line().c_str()));
   }
-  const std::string bytes = grouped(static_cast<long>(tensor.bytes.size()));
+  const std::string bytes = grouped(static_cast<long>(bytes_of(tensor)));
   std::printf("%-40s %-5s %-18s %12s%s%s\n", tensor.name.c_str(), type.c_str(),
               shape_text(tensor.shape).c_str(), bytes.c_str(), file.empty() ? "" : "  ",
               file.c_str());
@@ -92,10 +109,11 @@ void print_part(const FoundCheckpoint& found, const std::string& part, bool json
   }
   print_title(json, true);
   Sum sum;
+  const SavedTensors saved(folder, manifest);
   for (const char* name : {checkpoint::kModelFile, checkpoint::kStateFile}) {
-    const SafetensorsFile file(folder.map(found.step, name));
     const bool weights = name == checkpoint::kModelFile;
-    for (TensorView tensor : file.tensors()) {
+    for (const auto* one : saved.tensors(name)) {
+      HashedTensor tensor{one->name, one->dtype, one->shape, {}};
       if ((weights ? std::string(checkpoint::kModelPart) : part_of(tensor.name)) != part) continue;
       if (!weights) tensor.name = tensor.name.substr(part.size() + 1);
       print_tensor(tensor, part, name, json);
@@ -120,36 +138,38 @@ void print_part(const FoundCheckpoint& found, const std::string& part, bool json
 // What a checkpoint has besides the weights, a line for each part.
 void print_other_parts(const FoundCheckpoint& found) {
   const checkpoint::CheckpointFolder folder(checkpoint::local_file_system(), found.directory);
-  const SafetensorsFile state(folder.map(found.step, checkpoint::kStateFile));
+  const checkpoint::Manifest manifest = folder.read_manifest(found.step);
   std::map<std::string, Sum> sums;
-  for (const auto& [name, metadata] : folder.read_manifest(found.step).parts) sums[name];
-  for (const TensorView& tensor : state.tensors()) sums[part_of(tensor.name)].add(tensor);
+  for (const auto& [name, metadata] : manifest.parts) sums[name];
+  const SavedTensors saved(folder, manifest);
+  for (const auto* tensor : saved.tensors(checkpoint::kStateFile))
+    sums[part_of(tensor->name)].add({tensor->name, tensor->dtype, tensor->shape, {}});
   for (const auto& [part, sum] : sums)
     std::printf("--part %s has %s%s, %s\n", part.c_str(), counted(sum.tensors, "tensor").c_str(),
                 part == checkpoint::kModelPart ? " besides the weights" : "",
                 bytes_text(static_cast<double>(sum.bytes)).c_str());
 }
 
-void print_table(const SafetensorsFile& file, bool json) {
+void print_table(const ModelWeights& weights, bool json) {
   Sum sum;
   print_title(json, false);
-  for (const TensorView& tensor : file.tensors()) {
+  for (const HashedTensor& tensor : weights.tensors) {
     print_tensor(tensor, {}, {}, json);
     sum.add(tensor);
   }
   if (json) return;
   std::printf("%s, %s, %s in %s\n", counted(sum.tensors, "tensor").c_str(),
               counted(sum.elements, "parameter").c_str(),
-              bytes_text(static_cast<double>(sum.bytes)).c_str(), file.path().c_str());
+              bytes_text(static_cast<double>(sum.bytes)).c_str(), weights.path.c_str());
 }
 
 int inspect(const InspectOptions& options) {
-  const SafetensorsFile file(model_file(options.run));
+  const ModelWeights weights = model_weights(options.run);
   const auto found = find_checkpoint(options.run);
   if (options.hash) {
-    print_hash(file, options.json);
+    print_hash(weights, options.json);
   } else if (options.part.empty()) {
-    print_table(file, options.json);
+    print_table(weights, options.json);
     if (found && !options.json) print_other_parts(*found);
   } else if (found) {
     print_part(*found, options.part, options.json);

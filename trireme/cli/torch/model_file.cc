@@ -1,10 +1,12 @@
 #include "trireme/cli/torch/model_file.h"
 
 #include <filesystem>
+#include <memory>
 
 #include "trireme/base/error.h"
-#include "trireme/checkpoint/folder.h"
+#include "trireme/checkpoint/saved_tensors.h"
 #include "trireme/cli/checkpoints.h"
+#include "trireme/format/safetensors.h"
 #include "trireme/train/run_folder.h"
 
 namespace trireme::inline v0::cli {
@@ -13,13 +15,30 @@ namespace {
 
 using checkpoint::CheckpointFolder;
 
-format::MappedFile verified(const CheckpointFolder& folder, std::int64_t step) {
-  folder.verify(step);
-  return folder.map(step, checkpoint::kModelFile);
+ModelWeights verified(const CheckpointFolder& folder, std::int64_t step) {
+  const auto saved = std::make_shared<checkpoint::SavedTensors>(folder, folder.verify(step));
+  ModelWeights weights{.path = folder.path_of(step) + "/" + checkpoint::kModelFile};
+  for (const auto* tensor : saved->tensors(checkpoint::kModelFile))
+    weights.tensors.push_back({tensor->name, tensor->dtype, tensor->shape, {}});
+  weights.read = [saved](const HashedTensor& tensor) {
+    return saved->read(*saved->find(checkpoint::kModelFile, tensor.name));
+  };
+  return weights;
+}
+
+ModelWeights weights_in(const std::string& path) {
+  const auto file = std::make_shared<format::SafetensorsFile>(path);
+  ModelWeights weights{.path = path, .tensors = file->tensors()};
+  for (HashedTensor& tensor : weights.tensors) tensor.bytes = {};
+  weights.read = [file](const HashedTensor& tensor) {
+    const std::span<const std::byte> bytes = file->find(tensor.name)->bytes;
+    return std::vector<std::byte>(bytes.begin(), bytes.end());
+  };
+  return weights;
 }
 
 // The newest checkpoint below an address, or the one that its last part names.
-format::MappedFile model_elsewhere(const std::string& place) {
+ModelWeights model_elsewhere(const std::string& place) {
   const auto slash = place.find_last_of('/', place.find_last_not_of('/'));
   if (const auto step = checkpoint::step_of_folder(place.substr(slash + 1)))
     return verified(CheckpointFolder(checkpoint::open_location(place.substr(0, slash))), *step);
@@ -35,10 +54,10 @@ format::MappedFile model_elsewhere(const std::string& place) {
 
 }  // namespace
 
-format::MappedFile model_file(const std::string& place) {
+ModelWeights model_weights(const std::string& place) {
   if (checkpoint::has_scheme(place)) return model_elsewhere(place);
   std::error_code missing;
-  if (std::filesystem::is_regular_file(place, missing)) return format::MappedFile(place);
+  if (std::filesystem::is_regular_file(place, missing)) return weights_in(place);
   const train::RunFolder run(place);
   if (const std::string elsewhere = run.checkpoint(); elsewhere != run.own_checkpoint())
     return model_elsewhere(elsewhere);

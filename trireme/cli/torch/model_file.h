@@ -1,15 +1,23 @@
-// Finds the weights of a run: the newest checkpoint's model.safetensors, verified.
+// Finds the weights of a run: those of its newest checkpoint, verified.
 #pragma once
 
+#include <functional>
 #include <string>
+#include <vector>
 
-#include "trireme/format/mapped_file.h"
+#include "trireme/base/weights_hash.h"
 
 namespace trireme::inline v0::cli {
+
+struct ModelWeights {
+  std::string path;                   // of the file, or of the checkpoint's model.safetensors
+  std::vector<HashedTensor> tensors;  // in the order of a safetensors file; without bytes
+  std::function<std::vector<std::byte>(const HashedTensor&)> read;
+};
 
 /// `place` is the folder of a run, a Checkpointer or one checkpoint, also as file:// or s3://, or a
 /// .safetensors file of this machine. Throws ConfigError if it is none of these, and CheckpointError
 /// if the checkpoint is damaged.
-format::MappedFile model_file(const std::string& place);
+ModelWeights model_weights(const std::string& place);
 
 }  // namespace trireme::inline v0::cli

@@ -1,0 +1,282 @@
+// Ranks that write files of their own: simulated ranks with a real folder, and two writers whose
+// machine loses its power.
+#include <ATen/ATen.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include "trireme/base/error.h"
+#include "trireme/checkpoint/background_save.h"
+#include "trireme/checkpoint/faulty_file_system_test.h"
+#include "trireme/testing/run_ranks.h"
+
+namespace trireme::checkpoint {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using testing::RankContext;
+
+constexpr std::int64_t kRows = 40, kColumns = 12;
+
+// "w" in columns, "m" in rows, "all" on every rank, "mine" on the last rank alone.
+class Sliced final : public Saveable {
+ public:
+  Sliced(int rank, int ranks, float scale) : rank_(rank), ranks_(ranks) {
+    const std::int64_t width = kColumns / ranks, first = rank * width;
+    for (std::int64_t row = 0; row < kRows; ++row)
+      add("w", row * kColumns + first, row * kColumns + first + width, scale);
+    const std::int64_t rows = kRows / ranks * kColumns;
+    add("optimizer/m", rank * rows, rank + 1 == ranks ? kRows * kColumns : (rank + 1) * rows,
+        scale);
+    add("all", 0, kRows * kColumns, scale);
+    if (rank + 1 == ranks) add("mine", 0, kRows * kColumns, scale);
+  }
+  std::vector<NamedShard> state() override { return shards_; }
+  std::string metadata() const override { return "{}"; }
+  void restored(const std::string&) override {}
+  bool is_whole() const {
+    return std::all_of(shards_.begin(), shards_.end(), [](const NamedShard& shard) {
+      return at::equal(shard.local, at::arange(shard.begin, shard.end, at::kFloat));
+    });
+  }
+
+ private:
+  void add(const std::string& name, std::int64_t begin, std::int64_t end, float scale) {
+    shards_.push_back({name,
+                       DType::F32,
+                       {kRows, kColumns},
+                       begin,
+                       end,
+                       at::arange(begin, end, at::kFloat) * scale});
+  }
+  const int rank_, ranks_;
+  std::vector<NamedShard> shards_;
+};
+
+class Fixed final : public Saveable {
+ public:
+  explicit Fixed(std::vector<NamedShard> given) : shards(std::move(given)) {}
+  std::vector<NamedShard> state() override { return shards; }
+  std::string metadata() const override { return "{}"; }
+  void restored(const std::string&) override {}
+  std::vector<NamedShard> shards;
+};
+
+class SharingTest : public ::testing::Test {
+ protected:
+  SharingTest() { fs::remove_all(directory_); }
+  ~SharingTest() override { fs::remove_all(directory_); }
+
+  CheckpointFolder folder(std::shared_ptr<FileSystem> files = local_file_system()) const {
+    return {std::move(files), directory_.string()};
+  }
+  // Saves on simulated ranks. `files` of a rank: its file system.
+  void save(
+      int ranks, std::int64_t step, const std::vector<bool>& sees, std::size_t least,
+      const std::function<std::shared_ptr<FileSystem>(int)>& files = [](int) {
+        return local_file_system();
+      }) {
+    testing::run_ranks(ranks, [&](RankContext& rank) {
+      Sliced part(rank.rank, ranks, scale_);
+      auto content = std::make_unique<CheckpointContent>(Parts{{"train", &part}}, rank.world.get());
+      if (content->may_share(least)) content->share(sees, least);
+      Outage outage(std::chrono::minutes(10));
+      BackgroundSave saving(std::move(content),
+                            {.step = step, .chunk_bytes = 256, .parts = {{"train", "{}"}}},
+                            folder(files(rank.rank)), {9}, rank.rank, outage, rank.waiter);
+      saving.run_here();
+      if (rank.rank != 0) return;
+      if (saving.error()) std::rethrow_exception(saving.error());
+      if (saving.failure()) failures_.push_back(describe(saving.failure()).sentence);
+    });
+  }
+  void expect_loads_on(int ranks, std::int64_t step) {
+    testing::run_ranks(ranks, [&](RankContext& rank) {
+      Sliced part(rank.rank, ranks, 0);
+      restore({{"train", &part}}, folder().look(step), folder(), rank.world.get());
+      EXPECT_TRUE(part.is_whole()) << rank.rank << " of " << ranks;
+    });
+  }
+  std::vector<std::string> names(std::int64_t step) const {
+    return local_file_system()->list(folder().path_of(step));
+  }
+
+  const fs::path directory_ =
+      fs::path(::testing::TempDir()) / ("sharing_" + std::to_string(::getpid()));
+  std::vector<std::string> failures_;
+  float scale_ = 1;  // of what is saved
+};
+
+TEST_F(SharingTest, EveryRankWritesItsShardsAndAnyNumberOfRanksLoadsThem) {
+  for (const int ranks : {1, 2, 3}) {
+    save(ranks, ranks, std::vector<bool>(static_cast<std::size_t>(ranks), true), 1);
+    folder().verify(ranks);
+    for (const int loading : {1, 2, 3, 4}) expect_loads_on(loading, ranks);
+  }
+  EXPECT_THAT(names(1), ElementsAre("manifest.json", "model.safetensors", "state.safetensors"));
+  EXPECT_THAT(names(3), ElementsAre("manifest.json", "model-1.safetensors", "model-2.safetensors",
+                                    "model.safetensors", "state-1.safetensors",
+                                    "state-2.safetensors", "state.safetensors"));
+}
+
+TEST_F(SharingTest, SmallSharesAndRanksThatDoNotSeeTheStorageGoThroughRankZero) {
+  save(3, 1, {true, true, true}, 1 << 20);
+  EXPECT_THAT(names(1), ElementsAre("manifest.json", "model.safetensors", "state.safetensors"));
+  save(3, 2, {true, false, true}, 1);
+  EXPECT_THAT(names(2), ElementsAre("manifest.json", "model-2.safetensors", "model.safetensors",
+                                    "state-2.safetensors", "state.safetensors"));
+  for (const int loading : {1, 3})
+    for (const std::int64_t step : {1, 2}) expect_loads_on(loading, step);
+}
+
+TEST_F(SharingTest, AFullDiskOfAnyRankGivesTheSaveUpOnAll) {
+  scale_ = 2;  // so that no file of step 2 is one of step 1
+  save(2, 1, {true, true}, 1);
+  scale_ = 1;
+  for (const int full : {0, 1}) {
+    for (int fail_at = 0; fail_at < 8; ++fail_at) {
+      failures_.clear();
+      save(2, 2, {true, true}, 1, [&](int rank) -> std::shared_ptr<FileSystem> {
+        if (rank != full) return local_file_system();
+        return std::make_shared<FaultyFileSystem>(FaultyFileSystem::Fault::DiskFull, fail_at);
+      });
+      SCOPED_TRACE(std::to_string(full) + ", " + std::to_string(fail_at));
+      ASSERT_EQ(failures_.size(), 1u);
+      EXPECT_THAT(failures_[0],
+                  HasSubstr(full == 1 ? "rank 1: the disk is full" : "the disk is full"));
+      EXPECT_THAT(local_file_system()->list(directory_.string()),
+                  ElementsAre("latest", "step-00000001"));
+    }
+  }
+  save(2, 2, {true, true}, 1);
+  expect_loads_on(2, 2);
+}
+
+TEST_F(SharingTest, ADamagedChunkIsNamedByTheRankThatReadsIt) {
+  scale_ = 2;  // so that no file of step 2 is one of step 1
+  save(2, 1, {true, true}, 1);
+  scale_ = 1;
+  save(2, 2, {true, true}, 1);
+  const fs::path file = directory_ / "step-00000002" / "state-1.safetensors";
+  std::fstream(file, std::ios::in | std::ios::out | std::ios::binary)
+      .seekp(-1, std::ios::end)
+      .put('x');
+  testing::run_ranks(2, [&](RankContext& rank) {
+    Sliced part(rank.rank, 2, 0);
+    const auto load = [&] {
+      restore({{"train", &part}}, folder().look(2), folder(), rank.world.get());
+    };
+    if (rank.rank == 0) {
+      load();
+      EXPECT_TRUE(part.is_whole()) << "it does not need what is damaged";
+      return;
+    }
+    try {
+      load();
+      ADD_FAILURE();
+    } catch (const CheckpointError& error) {
+      EXPECT_THAT(error.what(),
+                  AllOf(HasSubstr(file.string() + " was changed"),
+                        HasSubstr("SHA-256 of its bytes"), HasSubstr("Step 1 is intact")));
+    }
+  });
+}
+
+TEST_F(SharingTest, FrozenWeightsAreWrittenOnce) {
+  const auto write = [&](std::int64_t step, float value) {
+    const at::Tensor frozen = at::arange(1000, at::kFloat), trained = at::full({1000}, value);
+    Fixed part({{"frozen", DType::F32, {1000}, 0, 1000, frozen},
+                {"trained", DType::F32, {1000}, 0, 1000, trained}});
+    part.shards[0].frozen = true;
+    CheckpointContent content({{"train", &part}}, nullptr);
+    content.split_frozen(4000);
+    return folder().write({.step = step, .chunk_bytes = 256, .parts = {{"train", "{}"}}},
+                          content.writers(), 2);
+  };
+  EXPECT_EQ(write(1, 1).kept_bytes, 0);
+  const SaveReport second = write(2, 2);
+  EXPECT_THAT(names(2), ElementsAre("manifest.json", "model-frozen.safetensors",
+                                    "model.safetensors", "state.safetensors"));
+  const fs::path kept = fs::path(folder().path_of(2)) / "model-frozen.safetensors";
+  EXPECT_EQ(second.kept_bytes, static_cast<std::int64_t>(fs::file_size(kept)));
+  EXPECT_GT(second.written_bytes, 4000);
+  EXPECT_EQ(fs::hard_link_count(kept), 2u);
+  EXPECT_EQ(write(3, 3).kept_bytes, second.kept_bytes);
+  EXPECT_EQ(fs::hard_link_count(kept), 2u) << "the first checkpoint is gone, and its file stays";
+  Fixed loaded({{"frozen", DType::F32, {1000}, 0, 1000, at::zeros(1000)},
+                {"trained", DType::F32, {1000}, 0, 1000, at::zeros(1000)}});
+  restore({{"train", &loaded}}, folder().verify(3), folder());
+  EXPECT_TRUE(at::equal(loaded.shards[0].local, at::arange(1000, at::kFloat)));
+  EXPECT_TRUE(at::equal(loaded.shards[1].local, at::full({1000}, 3.0f)));
+}
+
+// Another rank on the same machine, between start() and finish().
+class SecondWriter final : public OtherWriters {
+ public:
+  SecondWriter(CheckpointFolder folder, Manifest manifest, std::map<std::string, FileWriter> files)
+      : folder_(std::move(folder)), manifest_(std::move(manifest)), files_(std::move(files)) {}
+  void start() override { written_ = folder_.write_files(manifest_, files_); }
+  WrittenFiles finish() override { return written_; }
+
+ private:
+  CheckpointFolder folder_;
+  const Manifest manifest_;
+  const std::map<std::string, FileWriter> files_;
+  WrittenFiles written_;
+};
+
+// Cuts the power at every operation of both writers.
+TEST_F(SharingTest, ACrashOfTwoWritersLeavesACompleteCheckpoint) {
+  const auto write = [&](const std::shared_ptr<FileSystem>& files, std::int64_t step) {
+    const auto of = [step](const std::string& name) -> FileWriter {
+      return [text = name + std::to_string(step)](const auto& sink) {
+        sink(std::as_bytes(std::span(text)));
+        sink(std::as_bytes(std::span(text)));
+      };
+    };
+    const Manifest manifest{.step = step, .chunk_bytes = 20};
+    const FileWriter same = [](const auto& sink) {
+      const std::string text = "the same at every step";
+      sink(std::as_bytes(std::span(text)));
+    };
+    SecondWriter second(folder(files), manifest,
+                        {{"model-1.safetensors", of("model 1 ")}, {"state-1.safetensors", same}});
+    folder(files).write(manifest, {{kModelFile, of("model ")}, {kStateFile, same}}, 1, &second);
+  };
+  write(local_file_system(), 5);
+  const auto counting = std::make_shared<FaultyFileSystem>();
+  write(counting, 10);
+  const int acts = counting->num_acts();
+  ASSERT_GT(acts, 20);
+  for (const auto loss :
+       {FaultyFileSystem::Loss::All, FaultyFileSystem::Loss::Ends, FaultyFileSystem::Loss::Some}) {
+    int saw_old = 0, saw_new = 0;
+    for (int fail_at = 0; fail_at < acts; ++fail_at) {
+      SCOPED_TRACE(fail_at + 1000 * static_cast<int>(loss));
+      fs::remove_all(directory_);
+      write(local_file_system(), 5);
+      const auto crashing = std::make_shared<FaultyFileSystem>(FaultyFileSystem::Fault::Crash,
+                                                               fail_at, directory_.string(), loss);
+      EXPECT_THROW(write(crashing, 10), Crashed);
+      const auto steps = folder().steps();
+      ASSERT_THAT(steps, ::testing::Not(IsEmpty()));
+      for (const std::int64_t step : steps) folder().verify(step);
+      ++(steps.back() == 10 ? saw_new : saw_old);
+      write(local_file_system(), 15);
+      EXPECT_THAT(local_file_system()->list(directory_.string()),
+                  ElementsAre("latest", "step-00000015"));
+    }
+    EXPECT_GT(saw_old, 0);
+    EXPECT_GT(saw_new, 0);
+  }
+}
+
+}  // namespace
+}  // namespace trireme::checkpoint
