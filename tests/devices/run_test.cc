@@ -18,7 +18,7 @@
 #include "trireme/train/device.h"
 #include "trireme/train/run_folder.h"
 #include "trireme/train/schema.h"
-#include "trireme/train/trainer.h"
+#include "trireme/train/training_process.h"
 
 namespace trireme::devices {
 namespace {

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <array>
 #include <chrono>
-#include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <numeric>
@@ -11,9 +10,9 @@
 
 #include "trireme/base/check.h"
 #include "trireme/base/real_waiter.h"
-#include "trireme/base/utf8.h"
 #include "trireme/base/words.h"
 #include "trireme/checkpoint/background_save.h"
+#include "trireme/checkpoint/checkpointer_options.h"
 #include "trireme/checkpoint/folder.h"
 #include "trireme/checkpoint/identity.h"
 #include "trireme/checkpoint/kept_state.h"
@@ -32,28 +31,9 @@ using checkpoint::Manifest;
 
 namespace {
 
-constexpr const char* kPatience = "TRIREME_CHECKPOINT_PATIENCE";
-
-Duration patience_of(Duration given) {
-  const char* text = std::getenv(kPatience);
-  if (text == nullptr || *text == '\0' || given != CheckpointerOptions().patience) return given;
-  char* end = nullptr;
-  const double seconds = std::strtod(text, &end);
-  if (*end != '\0' || !(seconds >= 0) || seconds > 1e9)
-    throw ConfigError(
-        std::string(kPatience) + "=" + text + " is not a number of seconds",
-        {.operation = "config", .advice = "For example: TRIREME_CHECKPOINT_PATIENCE=600"});
-  return std::chrono::duration_cast<Duration>(std::chrono::duration<double>(seconds));
-}
-
 // A simulated rank's clock does not know a thread that writes beside it.
 bool may_use_thread(const Job& job) {
   return dynamic_cast<const RealWaiter*>(job.waiter().get()) != nullptr;
-}
-
-checkpoint::Location location_of(const std::string& directory, const CheckpointerOptions& options) {
-  return options.storage ? checkpoint::Location{options.storage, directory}
-                         : checkpoint::open_location(directory);
 }
 
 bool is_loss_of_peer(const std::exception_ptr& error) {
@@ -75,34 +55,17 @@ struct Checkpointer::Impl {
   Impl(Job& job, const std::string& directory, CheckpointerOptions given)
       : job(job),
         options(std::move(given)),
-        location(location_of(directory, options)),
+        location(checkpoint::location_of(directory, options)),
         folder(location),
         waiter(job.waiter()),
-        outage(patience_of(options.patience)),
+        outage(checkpoint::patience_of(options.patience)),
         copies(job, {.copies = job.changes().elastic() ? options.memory : 0,
                      .every = options.memory_every}) {
-    check_options();
+    checkpoint::check(options);
     // A bucket that denies access is told before the first step.
     if (folder.is_remote()) hold();
   }
   ~Impl() { end_save(); }
-
-  void check_options() const {
-    if (options.keep < 1 || options.every < 0 || !(options.keep_hours >= 0) ||
-        options.keep_best < 0) {
-      throw ConfigError(
-          "checkpoint.keep = " + std::to_string(options.keep) +
-              ", checkpoint.keep_hours = " + std::to_string(options.keep_hours) +
-              ", checkpoint.keep_best = " + std::to_string(options.keep_best) +
-              " and checkpoint.every = " + std::to_string(options.every),
-          {.operation = "checkpoint", .advice = "Keep at least 1; every 0 saves only when asked."});
-    }
-    if (!is_utf8(options.identity)) {
-      throw ConfigError(
-          "the checkpoints' identity is no UTF-8, and manifest.json holds nothing else",
-          {.operation = "checkpoint", .advice = "Write other bytes as numbers."});
-    }
-  }
 
   // Rank 0 writes, so it locks the folder for all.
   void hold() {

@@ -321,8 +321,7 @@ std::shared_ptr<net::Transport> Job::Impl::connect() {
       .patience = options.timeout + options.timeout_user_code,
       .sockets = options.sockets,
       .rate = options.rate};
-  if (changes.elastic())
-    connect_options.cancelled = [this] { return changes.is_over(); };
+  if (changes.elastic()) connect_options.cancelled = [this] { return changes.is_over(); };
   int calls = 0;  // all ranks call in the same order
   const net::Exchange gather = [&](const std::string& mine) {
     return exchange("connect " + std::to_string(calls++), mine);

@@ -140,7 +140,12 @@ class Hoarder final : public checkpoint::Storage {
   std::unique_ptr<checkpoint::Draft> begin(const std::string& path) override {
     return inner_->begin(path);
   }
-  format::MappedFile read(const std::string& path) override { return inner_->read(path); }
+  std::unique_ptr<checkpoint::Draft> join(const std::string& path) override {
+    return inner_->join(path);
+  }
+  std::unique_ptr<checkpoint::InputFile> open(const std::string& path) override {
+    return inner_->open(path);
+  }
   void put(const std::string& path, const std::string& text) override { inner_->put(path, text); }
   std::vector<std::string> list(const std::string& path) override { return inner_->list(path); }
   void remove(const std::string& path) override {

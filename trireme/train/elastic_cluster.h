@@ -29,7 +29,7 @@ struct ElasticRun {
   int ranks = 1;
   net::SimOptions network = {};
   int kills = 0, hangs = 0;
-  int coordinator_deaths = 0;  // it is away for up to a quarter of `within`
+  int coordinator_deaths = 0;          // it is away for up to a quarter of `within`
   Duration within = milliseconds(20);  // after the start, in which processes are killed
   std::vector<std::pair<Duration, int>> resizes = {};  // when, and to how many ranks
 };

@@ -127,20 +127,19 @@ TEST_P(ElasticTraining, HasTheWeightsOfTheRunThatWasNotDisturbed) {
   const std::string expected = undisturbed({.pipeline = kind.pipeline, .tensor = kind.tensor});
   int deaths = 0, disturbed = 0;
   for (int seed = 1; seed <= runs(25); ++seed) {
-    ElasticCluster cluster(
-        {.options = {.min = std::max(kind.min, layout.ranks_of_a_copy()),
-                     .max = 4,
-                     .multiple = layout.ranks_of_a_copy(),
-                     .stages = layout.pipeline,
-                     .spares = kind.spares,
-                     .silence = milliseconds(20)},
-         .ranks = 4,
-         .network = {.seed = static_cast<std::uint64_t>(seed),
-                     .shared_memory = seed % 4 == 0 && kind.cuts == 0,
-                     .faults = faults_of(seed, kind.cuts)},
-         .kills = kind.kills,
-         .hangs = kind.hangs,
-         .coordinator_deaths = kind.coordinator_deaths});
+    ElasticCluster cluster({.options = {.min = std::max(kind.min, layout.ranks_of_a_copy()),
+                                        .max = 4,
+                                        .multiple = layout.ranks_of_a_copy(),
+                                        .stages = layout.pipeline,
+                                        .spares = kind.spares,
+                                        .silence = milliseconds(20)},
+                            .ranks = 4,
+                            .network = {.seed = static_cast<std::uint64_t>(seed),
+                                        .shared_memory = seed % 4 == 0 && kind.cuts == 0,
+                                        .faults = faults_of(seed, kind.cuts)},
+                            .kills = kind.kills,
+                            .hangs = kind.hangs,
+                            .coordinator_deaths = kind.coordinator_deaths});
     int ended = 0;
     cluster.run([&](Job& job, const auto& at_step) {
       EXPECT_EQ(train(job, layout, [&](long) { at_step(); }), expected) << "seed " << seed;
@@ -161,7 +160,10 @@ INSTANTIATE_TEST_SUITE_P(
         Kind{.name = "PlainKills", .sync = "plain", .kills = 4},
         Kind{.name = "PlainHangs", .sync = "plain", .kills = 1, .hangs = 2},
         Kind{.name = "PlainSpares", .sync = "plain", .kills = 4, .spares = 1, .min = 3},
-        Kind{.name = "PlainWithoutCoordinator", .sync = "plain", .kills = 3, .coordinator_deaths = 3},
+        Kind{.name = "PlainWithoutCoordinator",
+             .sync = "plain",
+             .kills = 3,
+             .coordinator_deaths = 3},
         Kind{.name = "PlainCuts", .sync = "plain", .kills = 2, .cuts = 2},
         Kind{.name = "Zero1Kills", .sync = "zero1", .memory = 1, .kills = 3},
         Kind{.name = "Zero2Kills", .sync = "zero2", .memory = 1, .kills = 3},

@@ -13,7 +13,7 @@
 #include "trireme/train/evaluation.h"
 #include "trireme/train/forward_model.h"
 #include "trireme/train/run_data.h"
-#include "trireme/train/trainer.h"
+#include "trireme/train/training_process.h"
 
 namespace trireme::inline v0::train {
 namespace {

@@ -15,7 +15,7 @@
 #include "trireme/tensor/kernel_table.h"
 #include "trireme/tensor/processor.h"
 #include "trireme/train/schema.h"
-#include "trireme/train/trainer.h"
+#include "trireme/train/training_process.h"
 
 namespace trireme::inline v0::train {
 namespace {

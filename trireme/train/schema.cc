@@ -6,12 +6,12 @@
 #include "trireme/base/transports.h"
 #include "trireme/comm/rounds/registry.h"
 #include "trireme/memory/recompute.h"
-#include "trireme/optim/optimizer.h"
 #include "trireme/plan/mixing.h"
 #include "trireme/plan/named_strategies.h"
 #include "trireme/sync/compression/compressor.h"
 #include "trireme/sync/sync_plan.h"
 #include "trireme/train/elastic_keys.h"
+#include "trireme/train/optimizer_keys.h"
 #include "trireme/train/parameter_groups.h"
 
 namespace trireme::inline v0::train {
@@ -72,95 +72,6 @@ void add_share_key(config::Schema& schema) {
       {"batch.shares", text("equal"),
        "Micro-batches of each rank, under plain and zero1: equal; auto, so that a slower rank "
        "gets fewer, measured in the first steps; or weights such as 3:2:1. Changes no bit."});
-}
-
-void add_optimizer_keys(config::Schema& schema) {
-  schema.add(
-      {"optimizer.name", text("adamw"),
-       "Which optimizer; train.learning_rate, weight_decay, beta1, beta2 and epsilon are its "
-       "numbers where it has them.",
-       0, 0, optim::optimizer_names(), true});
-  schema.add({"optimizer.momentum", 0.9, "Of sgd.", 0, 1, {}, true});
-  schema.add({"optimizer.dampening", 0.0, "Of sgd's momentum.", 0, 1, {}, true});
-  schema.add({"optimizer.nesterov", false, "Of sgd's momentum.", 0, 1, {}, true});
-  schema.add({"optimizer.beta2_decay",
-              -0.8,
-              "Of adafactor: step t's squares weigh t^this.",
-              -1e3,
-              0,
-              {},
-              true});
-  schema.add({"optimizer.update_clip",
-              1.0,
-              "Of adafactor: largest root mean square of an update, before the rate.",
-              1e-9,
-              1e9,
-              {},
-              true});
-  schema.add({"optimizer.smallest_scale",
-              1e-3,
-              "Of adafactor: steps are relative to a parameter's root mean square, or to this.",
-              0,
-              1e9,
-              {},
-              true});
-  schema.add({"optimizer.l1",
-              0.0,
-              "Of ftrl: strength of L1, which makes weights exactly 0. Its l2 is half of "
-              "train.weight_decay.",
-              0,
-              1e9,
-              {},
-              true});
-  schema.add({.name = "optimizer.groups",
-              .fallback = text(""),
-              .meaning =
-                  "Numbers of parameters by name, the first match counts: [[optimizer.groups]] "
-                  "match = \"*.bias\", weight_decay = 0, learning_rate = 0.5 (a factor); or "
-                  "in one line \"match=*.bias weight_decay=0; match=...\".",
-              .identity = true,
-              .tables = true});
-}
-
-void add_schedule_keys(config::Schema& schema) {
-  schema.add({"train.schedule", text("cosine"), "The learning rate after the warm-up.", 0, 0,
-              optim::decay_names(), true});
-  schema.add({"train.final_learning_rate",
-              1e-4,
-              "Learning rate at the end (linear, cosine, wsd, polynomial, one_cycle).",
-              0,
-              1e3,
-              {},
-              true});
-  schema.add({"train.warmup", whole(100), "Steps of linear warm-up.", 0, kMost, {}, true});
-  schema.add({"train.decay_steps",
-              whole(0),
-              "Of wsd: the last steps, in which the rate falls; 0 = a fifth of train.steps.",
-              0,
-              kMost,
-              {},
-              true});
-  schema.add({"train.power", 1.0, "Of polynomial.", 0, 1e3, {}, true});
-  schema.add({"train.rise", 0.3, "Of one_cycle: share of the steps that rise.", 0, 1, {}, true});
-  schema.add({"train.start_divisor",
-              25.0,
-              "Of one_cycle: it starts at the peak over this.",
-              1,
-              1e9,
-              {},
-              true});
-  schema.add(
-      {"train.step_every", whole(0), "Of step: steps between two falls.", 0, kMost, {}, true});
-  schema.add(
-      {"train.step_factor", 0.1, "Of step: what the rate is multiplied by.", 0, 1, {}, true});
-  schema.add({"train.base_batch",
-              whole(0),
-              "Linear-scaling rule: the learning rates are for this batch and grow with "
-              "batch.global; 0 = as they are.",
-              0,
-              1e9,
-              {},
-              true});
 }
 
 // Keys of everything that watches a training or accompanies it.

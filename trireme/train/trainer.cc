@@ -1,8 +1,5 @@
 #include "trireme/train/trainer.h"
 
-#include <ATen/Context.h>
-#include <fcntl.h>
-
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -23,13 +20,9 @@
 #include "trireme/observe/machine.h"
 #include "trireme/observe/trace.h"
 #include "trireme/plan/named_strategies.h"
-#include "trireme/ps/serve.h"
 #include "trireme/strategy/strategy.h"
 #include "trireme/sync/strategy_context.h"
 #include "trireme/sync/sync_plan.h"
-#include "trireme/tensor/determinism.h"
-#include "trireme/tensor/gemm.h"
-#include "trireme/tensor/kernel_table.h"
 #include "trireme/train/changed_input.h"
 #include "trireme/train/device.h"
 #include "trireme/train/early_stop.h"
@@ -496,57 +489,10 @@ class Trainer {
   std::optional<TrigramCount> trigram_;  // while it counts; rank 0
 };
 
-// Trains; an error for want of a device's memory says what was planned.
-int run_trainer(const Entry& entry, const WorkerSpec& spec) {
-  try {
-    Session session(entry, spec);
-    return run_elastic(session.job, [&] { return Trainer(session).run(); });
-  } catch (const c10::OutOfMemoryError& error) {
-    const std::string text = error.what_without_backtrace();
-    const std::string planned = spec.predicted_bytes > 0
-                                    ? "; the plan had " +
-                                          bytes_text(static_cast<double>(spec.predicted_bytes)) +
-                                          " of tensors"
-                                    : "";
-    throw ResourceError(
-        "the device has no memory left: " + text.substr(0, text.find('\n')) + planned,
-        {.operation = "train",
-         .advice = "Use a smaller batch.micro, memory.recompute, parallel.sync = \"zero3\" on more "
-                   "ranks, or fewer train.ranks_per_device; `plan` says what takes how much."});
-  }
-}
-
 }  // namespace
 
-void set_up_training(const WorkerSpec& spec) { set_up_process(read_settings(spec)); }
-
-void set_up_process(const Settings& settings) {
-  tensor::set_up_process(
-      {.kernel_threads = settings.kernel_threads, .reproducible = settings.job.reproducible});
-  // By itself LibTorch's CUDA takes tf32 for convolutions, and not for matrices.
-  at::globalContext().setAllowTF32CuBLAS(settings.products == "tf32");
-  at::globalContext().setAllowTF32CuDNN(settings.products == "tf32");
-  tensor::set_fp32_products(settings.products == "bf16" ? tensor::Products::Bf16
-                                                        : tensor::Products::Fp32);
-  if (!settings.kernel_table.empty())
-    tensor::use_kernel_table(tensor::read_kernel_table(settings.kernel_table));
-}
-
-int run_training(int argc, char** argv, const WorkerSpec& spec) {
-  if (spec.lock >= 0) ::fcntl(spec.lock, F_SETFD, FD_CLOEXEC);  // children must not inherit it
-  set_up_training(spec);
-  return run_trainer({.argc = argc, .argv = argv}, spec);
-}
-
-int run_server(int argc, char** argv, const WorkerSpec& spec) {
-  set_up_training(spec);
-  Job job(argc, argv, read_settings(spec).job);
-  return serve(job);
-}
-
-int run_simulated_rank(std::shared_ptr<net::Transport> transport,
-                       std::shared_ptr<const plan::Tuning> tuning, const WorkerSpec& spec) {
-  return run_trainer({.transport = std::move(transport), .tuning = std::move(tuning)}, spec);
+int train(Session& session) {
+  return run_elastic(session.job, [&] { return Trainer(session).run(); });
 }
 
 }  // namespace trireme::inline v0::train

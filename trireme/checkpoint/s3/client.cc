@@ -11,7 +11,6 @@
 namespace trireme::inline v0::checkpoint::s3 {
 namespace {
 
-constexpr int kNotFound = 404;
 constexpr std::size_t kMostOfAnError = 64 << 10;
 // Larger objects are copied in parts, which takes headers "x-amz-copy-source" and
 // "x-amz-copy-source-range". curl 7.88 signs these in the wrong order.

@@ -17,6 +17,8 @@
 
 namespace trireme::inline v0::checkpoint::s3 {
 
+inline constexpr int kNotFound = 404;
+
 struct RetryOptions {
   int attempts = 7;  // together about 20 s of delays
   Duration first_delay = std::chrono::milliseconds(250);

@@ -8,8 +8,6 @@
 namespace trireme::inline v0::checkpoint::s3 {
 namespace {
 
-constexpr int kNotFound = 404;
-
 std::string completion_of(const std::vector<std::string>& etags) {
   std::string xml = "<CompleteMultipartUpload>";
   for (std::size_t i = 0; i < etags.size(); ++i)

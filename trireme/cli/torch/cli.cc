@@ -6,7 +6,7 @@
 #include "trireme/cli/torch/start_ranks.h"
 #include "trireme/job/terminate.h"
 #include "trireme/train/follow_run.h"
-#include "trireme/train/trainer.h"
+#include "trireme/train/training_process.h"
 
 namespace trireme::inline v0::cli {
 

@@ -12,6 +12,7 @@
 #include "trireme/rendezvous/secret.h"
 #include "trireme/train/run_folder.h"
 #include "trireme/train/schema.h"
+#include "trireme/train/training_process.h"
 
 namespace trireme::inline v0::cli {
 namespace {

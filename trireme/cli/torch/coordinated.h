@@ -6,7 +6,7 @@
 #include <string>
 
 #include "trireme/rendezvous/environment.h"
-#include "trireme/train/trainer.h"
+#include "trireme/train/worker_spec.h"
 
 namespace trireme::inline v0::cli {
 

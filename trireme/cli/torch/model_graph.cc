@@ -6,7 +6,7 @@
 #include "trireme/input/batches.h"
 #include "trireme/optim/optimizer.h"
 #include "trireme/pipeline/block_profile.h"
-#include "trireme/train/trainer.h"
+#include "trireme/train/training_process.h"
 
 namespace trireme::inline v0::cli {
 

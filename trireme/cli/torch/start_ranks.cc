@@ -16,6 +16,7 @@
 #include "trireme/rendezvous/socket_meeting.h"
 #include "trireme/train/follow_run.h"
 #include "trireme/train/run_folder.h"
+#include "trireme/train/training_process.h"
 
 namespace trireme::inline v0::cli {
 

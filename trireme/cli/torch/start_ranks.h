@@ -8,7 +8,7 @@
 #include "trireme/plan/training_plan.h"
 #include "trireme/rendezvous/environment.h"
 #include "trireme/train/schema.h"
-#include "trireme/train/trainer.h"
+#include "trireme/train/worker_spec.h"
 
 namespace trireme::inline v0::cli {
 

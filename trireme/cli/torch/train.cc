@@ -30,7 +30,7 @@
 #include "trireme/train/job_plan.h"
 #include "trireme/train/resume_changes.h"
 #include "trireme/train/run_claim.h"
-#include "trireme/train/trainer.h"
+#include "trireme/train/training_process.h"
 
 namespace trireme::inline v0::cli {
 namespace {

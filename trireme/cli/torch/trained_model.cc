@@ -4,7 +4,7 @@
 #include "trireme/rendezvous/environment.h"
 #include "trireme/train/forward_model.h"
 #include "trireme/train/run_folder.h"
-#include "trireme/train/trainer.h"
+#include "trireme/train/training_process.h"
 
 namespace trireme::inline v0::cli {
 namespace {
