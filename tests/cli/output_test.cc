@@ -69,11 +69,17 @@ TEST(Output, JsonIsAllThatStandsOnStandardOutput) {
           .in(folder.path())
           .run();
   ASSERT_EQ(result.code, 0) << result.out << result.err;
-  int steps = 0, validations = 0, plans = 0;
+  int steps = 0, validations = 0, plans = 0, checkpoints = 0;
   for (const Json& event : json_lines(result.out)) {
     const std::string kind = event.at("event");
     plans += kind == "plan";
     validations += kind == "validation";
+    if (kind == "checkpoint") {
+      ++checkpoints;
+      EXPECT_EQ(event.at("step"), 6);
+      EXPECT_GT(event.at("written_bytes"), 0);
+      EXPECT_EQ(event.at("kept_bytes"), 0);
+    }
     if (kind != "step") continue;
     ++steps;
     EXPECT_EQ(event.at("step"), steps);
@@ -84,6 +90,7 @@ TEST(Output, JsonIsAllThatStandsOnStandardOutput) {
   }
   EXPECT_EQ(steps, 6);
   EXPECT_EQ(validations, 3);
+  EXPECT_EQ(checkpoints, 1);
   EXPECT_GE(plans, 2);
   EXPECT_EQ(json_lines(result.out), json_lines(read_file(folder.file("run/events.jsonl"))));
   const CommandResult eval = trireme_command({"eval", "run", "--json"}).in(folder.path()).run();

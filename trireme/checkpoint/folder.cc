@@ -71,11 +71,12 @@ bool is_unchanged(const FileWriter& writer, const FileRecord& record, std::int64
 }
 
 void copy_file(InputFile& from, OutputFile& to) {
+  constexpr std::int64_t kAtOnce = 32 << 20;
   std::vector<std::byte> bytes(
-      static_cast<std::size_t>(std::min<std::int64_t>(from.size(), kLoadBytes)));
-  for (std::int64_t at = 0; at < from.size(); at += kLoadBytes) {
+      static_cast<std::size_t>(std::min<std::int64_t>(from.size(), kAtOnce)));
+  for (std::int64_t at = 0; at < from.size(); at += kAtOnce) {
     const std::span<std::byte> part = std::span(bytes).first(
-        static_cast<std::size_t>(std::min<std::int64_t>(from.size() - at, kLoadBytes)));
+        static_cast<std::size_t>(std::min<std::int64_t>(from.size() - at, kAtOnce)));
     from.read(at, part);
     to.write(part);
   }

@@ -62,7 +62,8 @@ class CheckpointContent {
   /// Whether this rank writes files.
   bool writes() const;
 
-  /// Writers for this rank's files; both on rank 0. Call each once, in the order of the file names.
+  /// Writers for this rank's files; both on rank 0. Call them in the order of the file names, each once or,
+  /// if it is repeatable, more often.
   std::map<std::string, FileWriter> writers();
   /// Rank 0, after writers(): receives and drops the remaining shards, so that no rank waits.
   void drain();

@@ -4,7 +4,7 @@
 //     | chunk 0 | chunk 1 | chunk 2 |..     a read of the bytes ===  loads chunks 1 and 2,
 //                   ========                verifies both, and copies what was asked for
 //
-// At most kLoadBytes of a file are in memory (a chunk, if it is larger). Not thread safe. No LibTorch.
+// At most kChunksAtOnce chunks of a file are in memory. Not thread safe. No LibTorch.
 #pragma once
 
 #include <cstddef>
@@ -20,8 +20,7 @@
 
 namespace trireme::inline v0::checkpoint {
 
-/// What a storage reads at once, if so much is wanted: four chunks.
-inline constexpr std::int64_t kLoadBytes = 4 * kChunkBytes;
+inline constexpr std::int64_t kChunksAtOnce = 4;
 
 class FileHashes {
  public:
@@ -64,6 +63,7 @@ class VerifiedFile {
  private:
   std::int64_t chunk_of(std::int64_t byte) const { return byte / chunk_bytes_; }
   void load(std::int64_t first_chunk, std::int64_t end_chunk);
+  void check_chunks(std::int64_t first_chunk, std::int64_t end_chunk) const;
   void check_chunk(std::int64_t chunk, std::span<const std::byte> bytes) const;
   void verify_at_once();
 

@@ -679,6 +679,19 @@ TEST(DataParallel, ResumesFromItsStateWithEqualBits) {
   });
 }
 
+TEST(DataParallel, MarksWeightsThatAreNotTrained) {
+  testing::run_ranks(1, [&](testing::RankContext& rank) {
+    Net net;
+    net.first->weight.requires_grad_(false);
+    torch::optim::SGD sgd(net.parameters(), torch::optim::SGDOptions(0.1));
+    DataParallel parallel(parallel::StrategyContext{.world = rank.world.get()}, net, sgd);
+    std::vector<std::string> frozen;
+    for (const NamedShard& shard : parallel.state())
+      if (shard.frozen) frozen.push_back(shard.name);
+    EXPECT_EQ(frozen, std::vector<std::string>{"first.weight"});
+  });
+}
+
 TEST(DataParallel, RefusesWhatItCannotTrain) {
   testing::run_ranks(1, [&](testing::RankContext& rank) {
     const parallel::StrategyContext env{.world = rank.world.get()};
