@@ -159,8 +159,12 @@ TEST_F(Elastic, ASpareTakesTheLostRanksPlace) {
   EXPECT_THAT(result.err, HasSubstr("the job goes on with 2 ranks"));
 }
 
+// Ranks that leave hand over what only they have.
 TEST_F(Elastic, GrowsAndShrinksWhenAsked) {
-  auto job = elastic(2, "run", {"--elastic", "1:4"}).start();
+  auto job =
+      elastic(2, "run",
+              {"--elastic", "1:4", "--set", "parallel.sync=zero3", "--set", "checkpoint.every=0"})
+          .start();
   ASSERT_TRUE(job.wait_for("expected time")) << job.output();
   const auto resize = [&](int ranks) {
     const CommandResult result = trireme_command({"resize", "run", std::to_string(ranks)})

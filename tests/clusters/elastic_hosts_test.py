@@ -73,9 +73,13 @@ class ElasticHosts(hosts_case.HostsCase):
         self.await_ranks(process, "away", 2)
         self.hosts.mend("node08")
         self.await_ranks(process, "away", 4)
+        self.hosts.cut("node08")
+        self.await_ranks(process, "away", 2)
         process.send_signal(signal.SIGTERM)
         out, err = process.communicate(timeout=60)
+        self.hosts.mend("node08")
         self.assertEqual(process.returncode, 143, out + err)
+        self.assertIn("checkpoint written", out)
         self.assertIn("is lost with host node08", err)
         self.assertNotIn("goes back", out)
         done = self.events("away", "step")[-1]["step"]

@@ -407,7 +407,10 @@ void Checkpointer::after(long step) {
   if (impl.copies.confirmed()) impl.job.changes().kept() = nullptr;
   const long every = impl.options.every, before = std::exchange(impl.seen, step + 1);
   const int signal = impl.agreed_stop(voters);
-  if (signal == kRanksChange) throw RanksChanged();
+  if (signal == kRanksChange) {
+    impl.copies.hand_over(impl.parts, step + 1, impl.metadata);
+    throw RanksChanged();
+  }
   if (signal != 0) stop(step + 1, signal);
   if (every > 0 && (step + 1) / every > before / every) save_due(step + 1);
 }

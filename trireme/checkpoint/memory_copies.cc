@@ -9,6 +9,7 @@
 #include <numeric>
 
 #include "trireme/base/check.h"
+#include "trireme/base/error.h"
 #include "trireme/checkpoint/tables.h"
 #include "trireme/tensor/convert.h"
 #include "trireme/tensor/device.h"
@@ -78,11 +79,12 @@ std::vector<std::pair<std::string, NamedShard>> shards_of(const Parts& parts) {
 // By tensor, the ranks that have a row of it.
 using Holders = std::map<std::string, std::vector<std::pair<int, const Row*>>>;
 
-// Whether a rank other than `rank` has all elements of the row in one shard.
-bool is_elsewhere(const Row& row, int rank, const Holders& holders) {
+// Whether a rank other than `rank`, and that stays, has all elements of the row in one shard.
+bool is_elsewhere(const Row& row, int rank, const Holders& holders, const std::set<int>& leaving) {
   const auto& all = holders.at(row.tensor());
   return std::any_of(all.begin(), all.end(), [&](const auto& one) {
-    return one.first != rank && one.second->begin <= row.begin && one.second->end >= row.end;
+    return one.first != rank && !leaving.contains(one.first) && one.second->begin <= row.begin &&
+           one.second->end >= row.end;
   });
 }
 
@@ -177,10 +179,10 @@ void MemoryCopies::lay_out(std::vector<Row> rows) {
   for (int one = 0; one < size; ++one) {
     std::vector<Row> sole;
     for (const Row& row : all[one])
-      if (!is_elsewhere(row, one, holders)) sole.push_back(row);
+      if (!is_elsewhere(row, one, holders, leaving_)) sole.push_back(row);
     layout->needed = layout->needed || !sole.empty();
     const std::size_t bytes = place(sole);
-    for (const int partner : partners_of(one, hosts, options_.copies)) {
+    for (const int partner : receivers_of(one, hosts)) {
       if (one == rank && bytes > 0) layout->to.push_back(partner);
       if (partner == rank && bytes > 0) layout->from.push_back({one, sole, bytes});
     }
@@ -189,12 +191,54 @@ void MemoryCopies::lay_out(std::vector<Row> rows) {
   layout->order.resize(rows.size());
   std::iota(layout->order.begin(), layout->order.end(), 0u);
   std::stable_partition(layout->order.begin(), layout->order.end(), [&](std::size_t index) {
-    return !is_elsewhere(rows[index], rank, holders);
+    return !is_elsewhere(rows[index], rank, holders, leaving_);
   });
   for (const std::size_t index : layout->order) layout->own.push_back(rows[index]);
   layout->own_bytes = place(layout->own);
   layout->given = std::move(rows);
   layout_ = std::move(layout);
+}
+
+std::vector<int> MemoryCopies::receivers_of(int rank, const std::vector<std::string>& hosts) const {
+  if (leaving_.empty()) return partners_of(rank, hosts, options_.copies);
+  if (!leaving_.contains(rank)) return {};
+  std::vector<int> others = partners_of(rank, hosts, job_.size() - 1);
+  std::erase_if(others, [this](int other) { return leaving_.contains(other); });
+  others.resize(std::min<std::size_t>(others.size(), 1));
+  return others;
+}
+
+// Collective: not every rank has heard of the next epoch yet.
+std::set<int> MemoryCopies::leaving_ranks() const {
+  const auto next = job_.changes().next();
+  const json mine = next ? json{next->number, next->members} : json{0, json::array()};
+  json newest = mine;
+  for (const std::string& text : exchange_texts(mine.dump(), job_.world(), "next ranks"))
+    if (json other = json::parse(text); other[0] > newest[0]) newest = std::move(other);
+  const auto stay = newest[1].get<std::set<int>>();
+  const std::vector<int> members = job_.changes().epoch().members;
+  std::set<int> leaving;
+  for (int rank = 0; rank < job_.size(); ++rank)
+    if (!stay.contains(members.at(static_cast<std::size_t>(rank)))) leaving.insert(rank);
+  return leaving;
+}
+
+void MemoryCopies::hand_over(const Parts& parts, std::int64_t steps_done,
+                             const std::map<std::string, std::string>& metadata) {
+  leaving_ = leaving_ranks();
+  if (leaving_.empty() || static_cast<int>(leaving_.size()) == job_.size()) return;
+  layout_.reset();
+  begin(parts, steps_done, metadata);
+  ++calls_;
+  for (Generation& one : generations_) {
+    Work::all(one.works).wait();
+    one.completed = calls_;
+  }
+  try {
+    job_.world().barrier().wait();  // so that nobody leaves before all have what it sent
+  } catch (const Error&) {
+    // A rank that has passed it may be gone already.
+  }
 }
 
 void MemoryCopies::begin(const Parts& parts, std::int64_t steps_done,

@@ -9,12 +9,15 @@
 //     after step S+2  copies older than S are dropped
 //
 // In between the ranks have the copies before. Copies are made only if ranks have different shards.
+// When ranks leave the job at the end of a step (`trireme resize`), they hand theirs over, also where no
+// copies are made in between.
 // One per Checkpointer. Methods are collective and throw the communicator's errors.
 #pragma once
 
 #include <deque>
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -44,6 +47,10 @@ class MemoryCopies {
   /// Call it after every step, and with `now` set after the state was restored.
   void after(const Parts& parts, std::int64_t steps_done,
              const std::map<std::string, std::string>& metadata, bool now = false);
+  /// Call it before the ranks change at the end of a step: those that leave give what no other rank has
+  /// to one that stays. Returns when that is done.
+  void hand_over(const Parts& parts, std::int64_t steps_done,
+                 const std::map<std::string, std::string>& metadata);
   /// Whether every rank has copies of the present epoch, or needs none.
   bool confirmed() const;
   const CopyCosts& costs() const noexcept { return costs_; }
@@ -56,6 +63,8 @@ class MemoryCopies {
   struct Generation;
   struct Layout;
   void lay_out(std::vector<Row> rows);
+  std::set<int> leaving_ranks() const;
+  std::vector<int> receivers_of(int rank, const std::vector<std::string>& hosts) const;
   void count();
   bool is_confirmed(const Generation& one) const;
   void settle() noexcept;
@@ -66,6 +75,7 @@ class MemoryCopies {
   const MemoryCopyOptions options_;
   std::shared_ptr<comm::Communicator> group_;  // of its own, so that no other call is in between
   std::shared_ptr<const Layout> layout_;
+  std::set<int> leaving_;  // in hand_over()
   std::deque<Generation> generations_;
   std::int64_t calls_ = 0;
   CopyCosts costs_;

@@ -31,6 +31,11 @@ bool JobChanges::due_at_step_end() const {
   return entered_ && newer();
 }
 
+std::optional<Epoch> JobChanges::next() const {
+  std::lock_guard lock(mutex_);
+  return entered_ && newer() ? latest_ : std::nullopt;
+}
+
 bool JobChanges::await(Duration patience) const {
   if (!elastic()) return false;
   const auto decided = [this] {

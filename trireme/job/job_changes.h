@@ -31,6 +31,8 @@ class JobChanges {
   rendezvous::Epoch epoch() const;
   /// The ranks are to finish their step, agree on that in its vote, and then enter the next epoch.
   bool due_at_step_end() const;
+  /// The latest epoch that this process has heard of, if it is after the present one.
+  std::optional<rendezvous::Epoch> next() const;
   /// Whether there is a later epoch. Waits for one up to `patience`, unless the job fails. Throws what
   /// has ended the job for this process, if it is no failure of the job.
   bool await(Duration patience) const;

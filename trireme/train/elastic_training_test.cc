@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <cstdlib>
+#include <map>
 #include <random>
 
 #include "trireme/checkpoint/checkpointer.h"
@@ -97,6 +98,7 @@ struct Kind {
   int memory = 0, kills = 0, hangs = 0, spares = 0, min = 1;
   int pipeline = 1, tensor = 1;
   int coordinator_deaths = 0, cuts = 0;
+  std::vector<std::pair<Duration, int>> resizes = {};
   Layout layout() const { return {sync, memory, pipeline, tensor}; }
 };
 
@@ -139,7 +141,8 @@ TEST_P(ElasticTraining, HasTheWeightsOfTheRunThatWasNotDisturbed) {
                                         .faults = faults_of(seed, kind.cuts)},
                             .kills = kind.kills,
                             .hangs = kind.hangs,
-                            .coordinator_deaths = kind.coordinator_deaths});
+                            .coordinator_deaths = kind.coordinator_deaths,
+                            .resizes = kind.resizes});
     int ended = 0;
     cluster.run([&](Job& job, const auto& at_step) {
       EXPECT_EQ(train(job, layout, [&](long) { at_step(); }), expected) << "seed " << seed;
@@ -181,6 +184,10 @@ INSTANTIATE_TEST_SUITE_P(
              .coordinator_deaths = 1,
              .cuts = 2},
         Kind{.name = "Zero3WithoutCopies", .sync = "zero3", .kills = 2},
+        Kind{.name = "Zero3KillsAndResizes",
+             .sync = "zero3",
+             .kills = 3,
+             .resizes = {{milliseconds(4), 2}, {milliseconds(7), 4}, {milliseconds(13), 1}}},
         Kind{.name = "HybridKills", .sync = "hybrid", .memory = 1, .kills = 3},
         Kind{.name = "PipelineKills", .sync = "plain", .kills = 3, .pipeline = 2},
         Kind{.name = "PipelineHangs", .sync = "plain", .kills = 1, .hangs = 1, .pipeline = 2},
@@ -231,8 +238,10 @@ TEST(ElasticTraining, GrowsAndShrinksBetweenSteps) {
                                         {milliseconds(18), 1},
                                         {milliseconds(22), 2}}});
     int ended = 0;
+    std::map<long, int> steps;  // how often rank 0 has computed each
     cluster.run([&](Job& job, const auto& at_step) {
-      const auto slowly = [&](long) {
+      const auto slowly = [&](long step) {
+        steps[step] += job.rank() == 0;
         at_step();
         job.waiter()->sleep(milliseconds(3));
       };
@@ -243,6 +252,7 @@ TEST(ElasticTraining, GrowsAndShrinksBetweenSteps) {
     EXPECT_EQ(ended, 2);
     EXPECT_EQ(cluster.deaths(), 0) << cluster.trouble();
     EXPECT_GE(cluster.epochs(), 5);
+    for (const auto& [step, times] : steps) EXPECT_EQ(times, 1) << sync << ", step " << step;
   }
 }
 
