@@ -22,7 +22,7 @@ class Others final : public OtherWriters {
  public:
   explicit Others(CheckpointContent& content) : content_(content) {}
 
-  void start() override { content_.tell(/*go_on=*/true); }
+  void start() override { content_.tell(CheckpointContent::Word::Write); }
   WrittenFiles finish() override {
     content_.drain();
     WrittenFiles all;
@@ -70,13 +70,14 @@ void Outage::end(TimePoint now, std::int64_t step) {
 
 BackgroundSave::BackgroundSave(std::unique_ptr<CheckpointContent> content, Manifest manifest,
                                CheckpointFolder folder, Retention keep, int rank, Outage& outage,
-                               std::shared_ptr<Waiter> waiter)
+                               Reach& reach, std::shared_ptr<Waiter> waiter)
     : content_(std::move(content)),
       manifest_(std::move(manifest)),
       folder_(std::move(folder)),
       keep_(keep),
       rank_(rank),
       outage_(outage),
+      reach_(reach),
       waiter_(std::move(waiter)) {}
 
 BackgroundSave::~BackgroundSave() {
@@ -104,6 +105,7 @@ void BackgroundSave::give_up() noexcept {
 
 void BackgroundSave::work() noexcept {
   try {
+    reach_.share(*content_);
     rank_ == 0 ? lead() : follow();
   } catch (...) {
     error_ = std::current_exception();
@@ -128,12 +130,17 @@ void BackgroundSave::lead() {
     pause(std::exchange(delay, std::min(2 * delay, kLongestPause)));
     if (given_up_) break;
   }
-  content_->tell(/*go_on=*/false);
+  content_->tell(CheckpointContent::Word::End);
   if (unexpected) std::rethrow_exception(unexpected);
 }
 
 void BackgroundSave::follow() {
-  while (content_->hear()) {
+  using Word = CheckpointContent::Word;
+  for (Word word = content_->hear(); word != Word::End; word = content_->hear()) {
+    if (word == Word::Look) {
+      reach_.answer(*content_, folder_);
+      continue;
+    }
     if (!content_->writes()) {
       content_->send();
       continue;
@@ -158,6 +165,7 @@ void BackgroundSave::follow() {
 // False if the storage failed and may be tried again. Throws if that is for good.
 bool BackgroundSave::try_once() {
   try {
+    if (reach_.is_needed(*content_)) reach_.find(*content_, folder_);
     Others others(*content_);
     report_ = folder_.write(manifest_, content_->writers(), keep_, &others);
     if (!report_.undone.empty())

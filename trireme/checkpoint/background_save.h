@@ -15,6 +15,7 @@
 #include <thread>
 
 #include "trireme/base/waiter.h"
+#include "trireme/checkpoint/reach.h"
 #include "trireme/checkpoint/shards.h"
 
 namespace trireme::inline v0::checkpoint {
@@ -38,7 +39,7 @@ class BackgroundSave {
  public:
   /// `content` must have a snapshot and a group if start() is called.
   BackgroundSave(std::unique_ptr<CheckpointContent> content, Manifest manifest,
-                 CheckpointFolder folder, Retention keep, int rank, Outage& outage,
+                 CheckpointFolder folder, Retention keep, int rank, Outage& outage, Reach& reach,
                  std::shared_ptr<Waiter> waiter);
   /// Waits for the thread.
   ~BackgroundSave();
@@ -78,6 +79,7 @@ class BackgroundSave {
   const Retention keep_;
   const int rank_;
   Outage& outage_;
+  Reach& reach_;
   const std::shared_ptr<Waiter> waiter_;
   bool alone_ = false;  // on the caller's thread
   std::atomic<bool> ended_{false}, pausing_{false}, failed_{false}, given_up_{false};

@@ -59,6 +59,7 @@ struct Checkpointer::Impl {
         folder(location),
         waiter(job.waiter()),
         outage(checkpoint::patience_of(options.patience)),
+        reach(options.own_file_bytes),
         copies(job, {.copies = job.changes().elastic() ? options.memory : 0,
                      .every = options.memory_every}) {
     checkpoint::check(options);
@@ -239,22 +240,15 @@ struct Checkpointer::Impl {
     wait(/*required=*/false);
     auto content = std::make_unique<checkpoint::CheckpointContent>(parts, &job.world());
     content->split_frozen(options.own_file_bytes);
-    if (content->may_share(options.own_file_bytes)) share(*content);
     const bool threaded = may_use_thread(job);
     if (threaded) snapshot_bytes = std::max(snapshot_bytes, content->snapshot());
     if (threaded && job.size() > 1) content->use_group(group_of_saves());
-    saving = std::make_unique<checkpoint::BackgroundSave>(std::move(content),
-                                                          manifest_of(steps_done), folder,
-                                                          retention(), job.rank(), outage, waiter);
+    saving = std::make_unique<checkpoint::BackgroundSave>(
+        std::move(content), manifest_of(steps_done), folder, retention(), job.rank(), outage, reach,
+        waiter);
     threaded ? saving->start() : saving->run_here();
     if (!threaded) wait(/*required=*/false);
     return true;
-  }
-
-  // Collective. Chooses the ranks that write files of their own.
-  void share(checkpoint::CheckpointContent& content) {
-    if (!sees) sees = checkpoint::ranks_that_see(job, folder, location.path);
-    if (sees) content.share(*sees, options.own_file_bytes);  // else it is asked at the next save
   }
 
   // Each save has a group of its own, which ends with it: a new world needs a new one.
@@ -351,10 +345,9 @@ struct Checkpointer::Impl {
   // Steps done at the last after(). A rank without a share of a short batch passes two at once.
   long seen = 0;
   std::optional<double> validation_loss;
-  std::optional<std::vector<bool>>
-      sees;                           // by rank: whether it sees the storage; null: not known yet
   std::optional<SavedReport> report;  // rank 0: of a save that nobody has asked for yet
   checkpoint::Outage outage;
+  checkpoint::Reach reach;
   std::unique_ptr<checkpoint::BackgroundSave> saving;  // null: none is under way
   std::int64_t snapshot_bytes = 0;                     // of the largest
   std::exception_ptr unsaved;  // why the last save has no checkpoint; null: it has

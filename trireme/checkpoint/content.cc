@@ -260,6 +260,20 @@ struct CheckpointContent::Impl {
     work.wait();
   }
 
+  // Small messages besides the shards.
+  template <class Values>
+  static Buffer buffer_of(Values& values) {
+    return Buffer::of(std::span<typename Values::value_type>(values));
+  }
+  template <class Values>
+  void give(int peer, Values values) const {
+    finish(world->send(buffer_of(values), peer, 0, {.label = "checkpoint"}));
+  }
+  template <class Values>
+  void take_from(int peer, Values&& values) const {
+    finish(world->recv(buffer_of(values), peer, 0, {.label = "checkpoint"}));
+  }
+
   std::shared_ptr<comm::Communicator> group;  // null: `world` is that of the training
   comm::Communicator* world;
   int rank = 0;
@@ -344,19 +358,37 @@ void CheckpointContent::drain() {
   while (impl_->at < impl_->steps.size()) impl_->next([](std::span<const std::byte>) {});
 }
 
-void CheckpointContent::tell(bool go_on) {
-  if (impl_->world == nullptr) return;
-  std::array<std::uint8_t, 1> word{go_on};
-  for (int peer = 1; peer < impl_->world->size(); ++peer)
-    impl_->finish(impl_->world->send(Buffer::of(std::span<std::uint8_t>(word)), peer, 0,
-                                     {.label = "checkpoint go on"}));
+void CheckpointContent::tell(Word word) {
+  std::array<std::uint8_t, 1> byte{static_cast<std::uint8_t>(word)};
+  for (int peer = 1; peer < static_cast<int>(impl_->writers.size()); ++peer)
+    impl_->give(peer, byte);
 }
 
-bool CheckpointContent::hear() {
-  std::array<std::uint8_t, 1> word{};
-  impl_->finish(impl_->world->recv(Buffer::of(std::span<std::uint8_t>(word)), 0, 0,
-                                   {.label = "checkpoint go on"}));
-  return word[0] != 0;
+CheckpointContent::Word CheckpointContent::hear() {
+  std::array<std::uint8_t, 1> byte{};
+  impl_->take_from(0, byte);
+  return static_cast<Word>(byte[0]);
+}
+
+std::vector<bool> CheckpointContent::ask(const std::string& mark) {
+  TRIREME_CHECK(mark.size() == kMarkBytes);
+  std::vector<std::uint8_t> bytes(mark.begin(), mark.end()), sees(impl_->writers.size(), 1);
+  for (int peer = 1; peer < static_cast<int>(sees.size()); ++peer) impl_->give(peer, bytes);
+  for (int peer = 1; peer < static_cast<int>(sees.size()); ++peer)
+    impl_->take_from(peer, std::span(sees).subspan(static_cast<std::size_t>(peer), 1));
+  for (int peer = 1; peer < static_cast<int>(sees.size()); ++peer) impl_->give(peer, sees);
+  return {sees.begin(), sees.end()};
+}
+
+std::vector<bool> CheckpointContent::answer(
+    const std::function<bool(const std::string& mark)>& sees) {
+  std::array<std::uint8_t, kMarkBytes> mark{};
+  impl_->take_from(0, mark);
+  std::array<std::uint8_t, 1> mine{sees({mark.begin(), mark.end()})};
+  impl_->give(0, mine);
+  std::vector<std::uint8_t> all(impl_->writers.size());
+  impl_->take_from(0, all);
+  return {all.begin(), all.end()};
 }
 
 void CheckpointContent::send() {
@@ -372,10 +404,8 @@ void CheckpointContent::report(const WrittenFiles& written) {
   const std::string text = to_text(written);
   std::array<std::int64_t, 1> length{static_cast<std::int64_t>(text.size())};
   std::vector<std::uint8_t> bytes(text.begin(), text.end());
-  impl_->finish(impl_->world->send(Buffer::of(std::span<std::int64_t>(length)), 0, 0,
-                                   {.label = "checkpoint report"}));
-  impl_->finish(
-      impl_->world->send(Buffer::of(std::span(bytes)), 0, 0, {.label = "checkpoint report"}));
+  impl_->give(0, length);
+  impl_->give(0, bytes);
 }
 
 std::vector<WrittenFiles> CheckpointContent::reports() {
@@ -383,11 +413,9 @@ std::vector<WrittenFiles> CheckpointContent::reports() {
   for (int peer = 1; peer < static_cast<int>(impl_->writers.size()); ++peer) {
     if (impl_->writers[static_cast<std::size_t>(peer)] != peer) continue;
     std::array<std::int64_t, 1> length{};
-    impl_->finish(impl_->world->recv(Buffer::of(std::span<std::int64_t>(length)), peer, 0,
-                                     {.label = "checkpoint report"}));
+    impl_->take_from(peer, length);
     std::vector<std::uint8_t> bytes(static_cast<std::size_t>(length[0]));
-    impl_->finish(
-        impl_->world->recv(Buffer::of(std::span(bytes)), peer, 0, {.label = "checkpoint report"}));
+    impl_->take_from(peer, bytes);
     all.push_back(parse_written_files({reinterpret_cast<const char*>(bytes.data()), bytes.size()}));
   }
   return all;

@@ -98,6 +98,7 @@ class CheckpointFolder {
   void remove_all() const;
   /// The steps of the complete checkpoints, ascending.
   std::vector<std::int64_t> steps() const;
+  const std::string& path() const noexcept { return directory_; }
   /// "DIR/step-00000500".
   std::string path_of(std::int64_t step) const;
 

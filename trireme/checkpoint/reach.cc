@@ -1,29 +1,17 @@
 #include "trireme/checkpoint/reach.h"
 
-#include <array>
-#include <cstdint>
 #include <random>
+#include <string>
 
-#include "trireme/base/error.h"
 #include "trireme/observe/log.h"
 
 namespace trireme::inline v0::checkpoint {
 namespace {
 
-using Mark = std::array<std::uint8_t, 16>;
-
-std::string text_of(const Mark& mark) { return {mark.begin(), mark.end()}; }
-
-// Zeros if it cannot be written.
-Mark write_mark(CheckpointFolder& folder) {
+std::string random_mark() {
   std::random_device random;
-  Mark mark;
-  for (std::uint8_t& letter : mark) letter = static_cast<std::uint8_t>('a' + random() % 26);
-  try {
-    folder.mark(text_of(mark));
-  } catch (const ResourceError&) {  // the save that follows says so
-    mark.fill(0);
-  }
+  std::string mark(CheckpointContent::kMarkBytes, ' ');
+  for (char& letter : mark) letter = static_cast<char>('a' + random() % 26);
   return mark;
 }
 
@@ -38,21 +26,22 @@ void say(const std::vector<bool>& sees, const std::string& place) {
 
 }  // namespace
 
-std::optional<std::vector<bool>> ranks_that_see(Job& job, CheckpointFolder& folder,
-                                                const std::string& place) {
-  Mark mark{};
-  if (job.rank() == 0) mark = write_mark(folder);
-  const comm::OpOptions label{.label = "checkpoint.save"};
-  job.world().broadcast(Buffer::of(std::span<std::uint8_t>(mark)), 0, label).wait();
-  if (mark[0] == 0) return std::nullopt;
-  std::array<std::uint8_t, 1> mine{job.rank() == 0 || folder.sees(text_of(mark))};
-  std::vector<std::uint8_t> all(static_cast<std::size_t>(job.size()));
-  job.world()
-      .all_gather(Buffer::of(std::span<std::uint8_t>(mine)), Buffer::of(std::span(all)), label)
-      .wait();
-  const std::vector<bool> sees(all.begin(), all.end());
-  if (job.rank() == 0) say(sees, place);
-  return sees;
+void Reach::find(CheckpointContent& content, CheckpointFolder& folder) {
+  const std::string mark = random_mark();
+  folder.mark(mark);
+  content.tell(CheckpointContent::Word::Look);
+  sees_ = content.ask(mark);
+  say(*sees_, folder.path());
+  share(content);
+}
+
+void Reach::answer(CheckpointContent& content, const CheckpointFolder& folder) {
+  sees_ = content.answer([&](const std::string& mark) { return folder.sees(mark); });
+  share(content);
+}
+
+void Reach::share(CheckpointContent& content) const {
+  if (sees_) content.share(*sees_, least_);
 }
 
 }  // namespace trireme::inline v0::checkpoint

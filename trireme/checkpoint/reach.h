@@ -1,19 +1,38 @@
-// Which ranks see the storage that rank 0 writes to: rank 0 writes a mark there, and the others look
-// for it. A folder that is not shared, or a host without a network, is found so.
+// Reach: which ranks see the storage that rank 0 writes to. Rank 0 writes a mark there, and the others
+// look for it. A folder that is not shared, or a host without a network, is found so.
+//
+// One per Checkpointer; belongs to one save at a time.
 #pragma once
 
+#include <cstddef>
 #include <optional>
-#include <string>
 #include <vector>
 
-#include "trireme/checkpoint/folder.h"
-#include "trireme/job/job.h"
+#include "trireme/checkpoint/shards.h"
 
 namespace trireme::inline v0::checkpoint {
 
-/// Collective. By rank; rank 0 says in a line what was found. Nullopt: rank 0 could not write. `place`
-/// names the storage.
-std::optional<std::vector<bool>> ranks_that_see(Job& job, CheckpointFolder& folder,
-                                                const std::string& place);
+class Reach {
+ public:
+  /// Ranks with at least `least` bytes write them themselves if they see the storage.
+  explicit Reach(std::size_t least, std::optional<std::vector<bool>> sees = std::nullopt)
+      : least_(least), sees_(std::move(sees)) {}
+
+  /// Whether find() must be called before ranks can share this checkpoint.
+  bool is_needed(const CheckpointContent& content) const {
+    return !sees_ && content.may_share(least_);
+  }
+  /// Rank 0: asks the others, and says in a line what was found. Throws ResourceError, before it asks,
+  /// if it cannot write.
+  void find(CheckpointContent& content, CheckpointFolder& folder);
+  /// Other ranks, when they hear Look.
+  void answer(CheckpointContent& content, const CheckpointFolder& folder);
+  /// Chooses the ranks that write, if it is known who sees the storage.
+  void share(CheckpointContent& content) const;
+
+ private:
+  const std::size_t least_;
+  std::optional<std::vector<bool>> sees_;  // by rank; equal on all ranks
+};
 
 }  // namespace trireme::inline v0::checkpoint

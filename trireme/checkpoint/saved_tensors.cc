@@ -42,7 +42,7 @@ bool is_within(const Run& run, std::int64_t elements) {
     return false;
   if (run.count < 1 || run.count > std::max<std::int64_t>(elements, 1)) return false;
   if (run.count == 1) return run.begin + run.length <= elements;
-  if (run.stride < run.length || run.stride > elements) return false;
+  if (run.length < 1 || run.stride < run.length || run.stride > elements) return false;
   return (elements - run.length - run.begin) / run.stride >= run.count - 1;
 }
 

@@ -119,8 +119,9 @@ TEST_F(SavedTensorsTest, DamageNamesTheFileTheBytesAndAnOlderStep) {
 TEST_F(SavedTensorsTest, SlicesThatDoNotFitAreRefused) {
   right_.runs[0].count = 49;
   EXPECT_THAT(refusal(), AllOf(HasSubstr("\"w\""), HasSubstr("another number of elements")));
-  right_.runs[0].count = 50;
-  right_.runs[0].begin = 4;
+  right_.runs[0] = {2, 0, 0, 50};
+  EXPECT_THAT(refusal(), HasSubstr("outside of its shape"));
+  right_.runs[0] = {4, 1, 3, 50};
   EXPECT_THAT(refusal(), HasSubstr("outside of its shape"));
   right_.runs = left_.runs;
   right_values_ = left_values_;

@@ -6,6 +6,8 @@
 // that writes its own shards has files of its own beside them (saved_tensors.h).
 #pragma once
 
+#include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <span>
@@ -28,11 +30,14 @@ using Parts = std::map<std::string, Saveable*>;
 /// than one of them. A rank that share() has chosen writes its own shards, and reports to rank 0. Of
 /// shards that several ranks have, the lowest one's are taken.
 ///
-///     rank 0               go on -> | own files, shards of rank 2 | reports | go on? ->
+///     rank 0               Write -> | own files, shards of rank 2 | reports | Write or End ->
 ///     rank 1, a writer     -> hear  | own files                   | report  | -> hear
 ///     rank 2               -> hear  | send                                  | -> hear
 class CheckpointContent {
  public:
+  enum class Word : std::uint8_t { End, Write, Look };  // Write: or send
+  static constexpr std::size_t kMarkBytes = 16;
+
   /// Calls state() now; the tensors must not change until they have been written, unless
   /// snapshot() has copied them. Collective if `world` is given; null: this rank alone. Throws
   /// CheckpointError on all ranks if a tensor's shards do not cover it, or ranks differ in its type
@@ -67,14 +72,18 @@ class CheckpointContent {
   std::map<std::string, FileWriter> writers();
   /// Rank 0, after writers(): receives and drops the remaining shards, so that no rank waits.
   void drain();
-  /// Rank 0: tells the other ranks whether to write or send (once more).
-  void tell(bool go_on);
+  /// Rank 0: tells the other ranks what to do next.
+  void tell(Word word);
+  /// Rank 0, after Look: by rank, whether it sees the mark. All learn it.
+  std::vector<bool> ask(const std::string& mark);
   /// Rank 0, after drain(): waits for the ranks that write.
   std::vector<WrittenFiles> reports();
   /// Whether some rank has a shard of tensor `key` of a file.
   bool has(const std::string& file, const std::string& key) const;
   /// Other ranks: what rank 0 tells.
-  bool hear();
+  Word hear();
+  /// Other ranks, after Look: what ask() returns.
+  std::vector<bool> answer(const std::function<bool(const std::string& mark)>& sees);
   /// Ranks that do not write: sends the shards that rank 0 needs; returns when it has received them.
   void send();
   /// Other ranks that write, afterwards.

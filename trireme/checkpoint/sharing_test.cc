@@ -86,11 +86,11 @@ class SharingTest : public ::testing::Test {
     testing::run_ranks(ranks, [&](RankContext& rank) {
       Sliced part(rank.rank, ranks, scale_);
       auto content = std::make_unique<CheckpointContent>(Parts{{"train", &part}}, rank.world.get());
-      if (content->may_share(least)) content->share(sees, least);
+      Reach reach(least, sees);
       Outage outage(std::chrono::minutes(10));
       BackgroundSave saving(std::move(content),
                             {.step = step, .chunk_bytes = 256, .parts = {{"train", "{}"}}},
-                            folder(files(rank.rank)), {9}, rank.rank, outage, rank.waiter);
+                            folder(files(rank.rank)), {9}, rank.rank, outage, reach, rank.waiter);
       saving.run_here();
       if (rank.rank != 0) return;
       if (saving.error()) std::rethrow_exception(saving.error());
