@@ -47,7 +47,8 @@ bool Supervisor::handle_elastic(int process, const Ending& ending) {
   const Exit& exit = ending.exit;
   if (roles_.role_of(process) != Role::Worker) return goes_on_without(process, exit);
   const bool member = elastic_->is_member(process);
-  if (finished_ || ending_ || out_of_time_ || first_signal_ != 0)  // nobody waits for an absent host
+  if (finished_ || ending_ || out_of_time_ ||
+      first_signal_ != 0)  // nobody waits for an absent host
     return !member && ending.host == HostLoss::NotReached;
   if (exit.code == 0 && exit.signal == 0) return false;
   const bool again = may_come_back(exit);
