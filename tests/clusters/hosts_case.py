@@ -29,12 +29,12 @@ schedule = "constant"
 """
 
 
-def wait_for(condition, seconds=30):
+def wait_for(condition, seconds=30, every=0.01):
     end = time.monotonic() + seconds
     while not condition():
         if time.monotonic() > end:
             return False
-        time.sleep(0.01)
+        time.sleep(every)
     return True
 
 
