@@ -27,7 +27,7 @@ using std::chrono::milliseconds;
 struct ElasticRun {
   launch::ElasticOptions options;
   int ranks = 1;
-  net::SimOptions network = {};
+  net::SimOptions network = {};  // cuts are between processes, and counted from the run's start
   int kills = 0, hangs = 0;
   int coordinator_deaths = 0;          // it is away for up to a quarter of `within`
   Duration within = milliseconds(20);  // after the start, in which processes are killed
@@ -153,10 +153,24 @@ class ElasticCluster {
 
   std::shared_ptr<net::Transport> connect(int process, const rendezvous::Epoch& epoch) {
     auto& network = networks_[epoch.number];
-    if (!network) network = std::make_unique<net::SimNetwork>(network_, epoch.members);
+    if (!network)
+      network = std::make_unique<net::SimNetwork>(network_, epoch.members, faults_of(epoch));
     auto transport = network->transport(*epoch.rank_of(process));
     processes_[process].transport = transport;
     return transport;
+  }
+
+  // The cuts of the whole run, between processes, as cuts between the epoch's ranks from now on.
+  net::SimFaults faults_of(const rendezvous::Epoch& epoch) {
+    net::SimFaults faults = run_.network.faults;
+    const Duration now = scheduler().now() - start_;
+    std::erase_if(faults.cuts, [&](net::SimCut& cut) {
+      const auto from = epoch.rank_of(cut.from), to = epoch.rank_of(cut.to);
+      if (!from || !to || cut.end <= now) return true;
+      cut = {*from, *to, std::max(cut.begin - now, Duration::zero()), cut.end - now};
+      return false;
+    });
+    return faults;
   }
 
   void bury(int process, const std::string& how) {
@@ -207,6 +221,7 @@ class ElasticCluster {
   net::SimNetwork network_;
   std::map<std::uint32_t, std::unique_ptr<net::SimNetwork>> networks_;  // by epoch
   std::vector<Process> processes_;
+  const TimePoint start_ = scheduler().now();
   TimePoint back_at_{};  // when the coordinator is there again
   bool over_ = false;
   int finished_ = 0, deaths_ = 0;

@@ -372,20 +372,30 @@ SimNetwork::SimNetwork(int size, SimOptions options)
                                    .charge_computing = options.charge_computing,
                                    .early_deliveries = !options.one_link})),
       state_(std::make_shared<State>(scheduler_, options, all_below(size))) {
-  for (const SimWays::Break& one : state_->ways.breaks()) {
-    scheduler_->at(
-        one.rank, one.when, [state = state_.get(), one] { state->peer_left(one.rank, one.peer); },
-        true);
-  }
+  schedule_breaks();
   scheduler_->set_describe([state = std::weak_ptr(state_)](int rank) {
     const auto alive = state.lock();
     return alive ? alive->describe(rank) : std::string();
   });
 }
 
-SimNetwork::SimNetwork(const SimNetwork& base, std::vector<int> threads)
-    : scheduler_(base.scheduler_),
-      state_(std::make_shared<State>(scheduler_, base.state_->options, std::move(threads))) {}
+SimNetwork::SimNetwork(const SimNetwork& base, std::vector<int> threads, SimFaults faults)
+    : scheduler_(base.scheduler_) {
+  SimOptions options = base.state_->options;
+  options.faults = std::move(faults);
+  state_ = std::make_shared<State>(scheduler_, options, std::move(threads));
+  schedule_breaks();
+}
+
+void SimNetwork::schedule_breaks() {
+  for (const SimWays::Break& one : state_->ways.breaks())
+    scheduler_->at(
+        state_->thread_of(one.rank), one.when,
+        [alive = std::weak_ptr(state_), one] {
+          if (const auto state = alive.lock()) state->peer_left(one.rank, one.peer);
+        },
+        true);
+}
 
 SimNetwork::~SimNetwork() = default;
 

@@ -37,9 +37,9 @@ SimOptions cluster(Duration alpha, double bytes_per_second);
 class SimNetwork {
  public:
   explicit SimNetwork(int size, SimOptions options = {});
-  /// Another group, with the same options, of some threads of `base`, which is running: rank r is the
-  /// thread threads[r]. Faults are those of the base's options, counted from now.
-  SimNetwork(const SimNetwork& base, std::vector<int> threads);
+  /// Another group, with the same options but for its faults, of some threads of `base`, which is
+  /// running: rank r is the thread threads[r].
+  SimNetwork(const SimNetwork& base, std::vector<int> threads, SimFaults faults);
   ~SimNetwork();
 
   /// Runs body(rank) on one thread per rank, one at a time, until all have returned.
@@ -54,6 +54,8 @@ class SimNetwork {
   struct State;
 
  private:
+  void schedule_breaks();
+
   std::shared_ptr<Scheduler> scheduler_;
   std::shared_ptr<State> state_;
 };
