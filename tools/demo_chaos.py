@@ -203,6 +203,9 @@ def main():
         print(f"weights, undisturbed  {hashes[0]}\nweights, with kills   {hashes[1]}")
         if hashes[0] != hashes[1]:
             sys.exit("the weights differ: please report it")
+        told = {one["step"] for one in events(disturbed, "step")}
+        if untold := sorted(set(range(1, options.steps + 1)) - told):
+            sys.exit(f"the events lack steps {untold}: please report it")
         print("the same, bit for bit")
 
 

@@ -2,7 +2,11 @@
 
 #include <utility>
 
+#include "trireme/base/error.h"
+#include "trireme/base/words.h"
+#include "trireme/net/alone_transport.h"
 #include "trireme/observe/trace.h"
+#include "trireme/sync/sync_plan.h"
 #include "trireme/tensor/kernel_table.h"
 #include "trireme/tensor/processor.h"
 #include "trireme/train/device.h"
@@ -35,5 +39,19 @@ Session::Session(const Entry& entry, WorkerSpec given)
       data(settings, spec),
       simulated(entry.transport != nullptr),
       job(job_of(entry, job_options(settings, data, spec))) {}
+
+std::unique_ptr<Job> Session::own_job() const {
+  const StrategyOptions& options = settings.strategy;
+  if (!parallel::is_served(options.sync) || !options.server.alone()) return nullptr;
+  const std::int64_t each = settings.batches.batch / job.size();
+  if (each * job.size() != settings.batches.batch || each % settings.batches.micro != 0)
+    throw ConfigError("batch.global " + std::to_string(settings.batches.batch) + " for " +
+                          counted(job.size(), "worker") + " with batches of their own",
+                      {.operation = "config",
+                       .advice = "Make it a multiple of the workers times batch.micro, " +
+                                 std::to_string(settings.batches.micro) + "."});
+  return std::make_unique<Job>(std::make_shared<net::AloneTransport>(job.waiter()), job.options(),
+                               nullptr);
+}
 
 }  // namespace trireme::inline v0::train

@@ -3,8 +3,10 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 
 #include "trireme/job/job.h"
+#include "trireme/observe/events.h"
 #include "trireme/plan/tuning.h"
 #include "trireme/train/run_data.h"
 #include "trireme/train/run_folder.h"
@@ -23,6 +25,9 @@ struct Entry {
 
 struct Session {
   Session(const Entry& entry, WorkerSpec given);
+  /// Of a worker that trains on its own, whose optimizer is on the servers: a job of one rank. Rank 0
+  /// alone validates and writes. Null: this rank trains together with the others.
+  std::unique_ptr<Job> own_job() const;
 
   const WorkerSpec spec;
   const RunFolder folder;
@@ -30,6 +35,7 @@ struct Session {
   const RunData data;
   const bool simulated;
   Job job;
+  std::optional<observe::StepFigures> last_step = {};  // outlives a change of the ranks
 };
 
 }  // namespace trireme::inline v0::train

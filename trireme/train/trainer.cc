@@ -16,7 +16,6 @@
 #include "trireme/job/elastic.h"
 #include "trireme/job/job_changes.h"
 #include "trireme/job/stop_signal.h"
-#include "trireme/net/alone_transport.h"
 #include "trireme/observe/machine.h"
 #include "trireme/observe/trace.h"
 #include "trireme/plan/named_strategies.h"
@@ -63,7 +62,7 @@ class Trainer {
  public:
   explicit Trainer(Session& session)
       : session_(session),
-        own_(make_own_job()),
+        own_(session.own_job()),
         job_(own_ ? *own_ : joined_),
         leads_(joined_.rank() == 0),
         device_(session.simulated
@@ -178,6 +177,10 @@ class Trainer {
       outcome_.last_validation = past_.validation.back().second;
     }
     if (past_.trigram) report.trigram(*past_.trigram);
+    // Rank 0 may have died between a step and its event.
+    if (leads_ && session_.last_step && session_.last_step->step == first &&
+        (past_.training.empty() || past_.training.back().first < static_cast<double>(first)))
+      report.step(*session_.last_step);
     const auto every = settings_.validate_every;
     const bool due =
         leads_ && every > 0 && first % every == 0 &&
@@ -202,22 +205,6 @@ class Trainer {
                       .cause = epoch.cause,
                       .steps_repeated = steps_repeated(first),
                       .seconds = seconds(steady_now() - joined_.changes().told())});
-  }
-
-  // A worker that trains on its own is a job of one rank, whose optimizer is on the servers. Rank 0
-  // alone validates and writes.
-  std::unique_ptr<Job> make_own_job() const {
-    const StrategyOptions& options = settings_.strategy;
-    if (!parallel::is_served(options.sync) || !options.server.alone()) return nullptr;
-    const std::int64_t each = settings_.batches.batch / joined_.size();
-    if (each * joined_.size() != settings_.batches.batch || each % settings_.batches.micro != 0)
-      throw ConfigError("batch.global " + std::to_string(settings_.batches.batch) + " for " +
-                            counted(joined_.size(), "worker") + " with batches of their own",
-                        {.operation = "config",
-                         .advice = "Make it a multiple of the workers times batch.micro, " +
-                                   std::to_string(settings_.batches.micro) + "."});
-    return std::make_unique<Job>(std::make_shared<net::AloneTransport>(joined_.waiter()),
-                                 joined_.options(), nullptr);
   }
 
   parallel::StrategyContext context() {
@@ -288,22 +275,23 @@ class Trainer {
     const std::int64_t samples = settings_.batches.batch / (own_ ? joined_.size() : 1);
     const std::int64_t items = samples * words().items_per_sample;
     step_seconds_.push_back(took);
-    report.step({.step = step + 1,
-                 .loss = result.loss,
-                 .step_seconds = took,
-                 .items_per_second = static_cast<double>(items) / took,
-                 .communication_seconds = seconds(*result.communication),
-                 .input_seconds = seconds(batches_.time_waited() - input_before),
-                 .device_bytes = device_bytes(),
-                 .learning_rate = result.learning_rate,
-                 .gradient_norm = result.gradient_norm,
-                 .model_flops_utilization = utilization(took),
-                 .skipped_steps = skipped_steps(result),
-                 .noise_scale = result.noise_scale,
-                 .loss_scale = result.loss_scale,
-                 .overflows = overflows(result),
-                 .last_rank = result.last_rank,
-                 .behind_seconds = seconds(result.behind)});
+    session_.last_step = {.step = step + 1,
+                          .loss = result.loss,
+                          .step_seconds = took,
+                          .items_per_second = static_cast<double>(items) / took,
+                          .communication_seconds = seconds(*result.communication),
+                          .input_seconds = seconds(batches_.time_waited() - input_before),
+                          .device_bytes = device_bytes(),
+                          .learning_rate = result.learning_rate,
+                          .gradient_norm = result.gradient_norm,
+                          .model_flops_utilization = utilization(took),
+                          .skipped_steps = skipped_steps(result),
+                          .noise_scale = result.noise_scale,
+                          .loss_scale = result.loss_scale,
+                          .overflows = overflows(result),
+                          .last_rank = result.last_rank,
+                          .behind_seconds = seconds(result.behind)};
+    report.step(*session_.last_step);
     if (result.share_change) report.shares(step + 1, *result.share_change);
     if (!result.skipped.empty()) report.skipped(step + 1, result.skipped);
     return result.stop_signal;
