@@ -3,7 +3,6 @@
 // without LibTorch include trireme/job.h.
 #pragma once
 
-#include "trireme/checkpoint/backup_and_restore.h"
 #include "trireme/checkpoint/checkpointer.h"
 #include "trireme/cli/torch/app.h"
 #include "trireme/input/batches.h"

@@ -1,4 +1,4 @@
-#include "trireme/checkpoint/backup_and_restore.h"
+#include "trireme/checkpoint/checkpointer.h"
 
 #include <utility>
 

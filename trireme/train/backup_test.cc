@@ -7,7 +7,7 @@
 #include <fstream>
 
 #include "trireme/base/error.h"
-#include "trireme/checkpoint/backup_and_restore.h"
+#include "trireme/checkpoint/checkpointer.h"
 #include "trireme/checkpoint/storage.h"
 #include "trireme/input/batches.h"
 #include "trireme/models/mlp.h"
