@@ -73,6 +73,7 @@ class Coordinator {
     wire::JoinReply reply;
     Open& answered = open();
     service_.Join(&answered.context, &join, &reply);
+    service_.drain();
     if (!answered.peer.test_status_set()) std::abort();
     if (!answered.peer.test_status().ok()) return;
     if (join.rank() >= kRanks) std::abort();
@@ -96,6 +97,7 @@ class Coordinator {
     Reply& reply = keep<Reply>();
     Open& one = open();
     (service_.*method)(&one.context, &request, &reply);
+    service_.drain();
     if (!who || known) return;
     if (!one.peer.test_status_set()) std::abort();
     if (one.peer.test_status().error_code() != grpc::StatusCode::UNAUTHENTICATED) std::abort();

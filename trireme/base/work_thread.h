@@ -4,6 +4,7 @@
 #include <condition_variable>
 #include <deque>
 #include <functional>
+#include <future>
 #include <mutex>
 #include <thread>
 #include <utility>
@@ -25,6 +26,13 @@ class WorkThread {
     std::lock_guard lock(mutex_);
     tasks_.push_back(std::move(task));
     arrived_.notify_one();
+  }
+
+  /// Returns when what has been handed over so far is done.
+  void drain() {
+    std::promise<void> done;
+    post([&done] { done.set_value(); });
+    done.get_future().wait();
   }
 
  private:

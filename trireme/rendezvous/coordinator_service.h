@@ -100,6 +100,8 @@ class Service final : public wire::Coordinator::CallbackService {
                        [&](const Watcher* one) { return one->process() == process; });
   }
   void clear_store();
+  /// Returns when all calls so far have been served.
+  void drain() { worker_.drain(); }
 
   std::mutex mutex_;
   CoordinatorOptions options_;
