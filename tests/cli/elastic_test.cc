@@ -19,7 +19,7 @@ class Elastic : public FailOver {
   }
   void SetUp() override {
     config_ = tiny_config(folder_, "steps = 1500\nvalidate_every = 500\nschedule = \"constant\"\n");
-    const CommandResult result = elastic(1, "alone", {}).run();
+    const CommandResult result = elastic(1, "alone", {}).start().wait_beside_others();
     ASSERT_EQ(result.code, 0) << result.out << result.err;
   }
   void expect_undisturbed(const CommandResult& result, const std::string& run) const {
