@@ -12,6 +12,7 @@ find_package(fmt REQUIRED)
 find_package(Protobuf REQUIRED)
 pkg_check_modules(GRPC REQUIRED IMPORTED_TARGET grpc++)
 find_program(TRIREME_GRPC_PLUGIN grpc_cpp_plugin REQUIRED)
+find_package(CURL 7.86 REQUIRED)   # signs requests for S3
 pkg_check_modules(TOMLPLUSPLUS REQUIRED IMPORTED_TARGET tomlplusplus)
 find_package(MPI COMPONENTS C QUIET)
 if(TRIREME_TESTS)
@@ -19,7 +20,6 @@ if(TRIREME_TESTS)
 endif()
 
 if(TRIREME_LIBTORCH)
-  find_package(CURL 7.86 REQUIRED)   # signs requests for S3
   if(DEFINED ENV{TORCH_DIR} AND NOT Torch_DIR)
     list(PREPEND CMAKE_PREFIX_PATH "$ENV{TORCH_DIR}")
   endif()

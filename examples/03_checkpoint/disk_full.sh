@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # disk_full.sh PROGRAM DIR: a full disk while saving (here by a file size limit; ENOSPC is tested in
-# checkpoint/folder_test) ends with exit code 170, and the run continues at the checkpoint before.
+# storage/folder_test) ends with exit code 170, and the run continues at the checkpoint before.
 set -u
 program=$1 directory=$2
 rm -rf "$directory"

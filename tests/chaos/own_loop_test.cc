@@ -17,11 +17,11 @@
 
 #include "trireme/base/error.h"
 #include "trireme/checkpoint/checkpointer.h"
-#include "trireme/checkpoint/file_system.h"
 #include "trireme/input/batches.h"
 #include "trireme/input/loader_sampler.h"
 #include "trireme/job.h"
 #include "trireme/models/module_block.h"
+#include "trireme/storage/file_system.h"
 #include "trireme/strategy/data_parallel.h"
 #include "trireme/strategy/strategy.h"
 #include "trireme/testing/run_processes.h"
@@ -184,7 +184,7 @@ class OwnLoop : public ::testing::Test {
     return testing::run_processes(ranks, body, options);
   }
   std::vector<std::string> saved(const std::string& folder) const {
-    auto names = checkpoint::local_file_system()->list((folder_ / folder).string());
+    auto names = storage::local_file_system()->list((folder_ / folder).string());
     std::erase(names, ".lock");
     return names;
   }

@@ -14,8 +14,7 @@
 #include <stdexcept>
 #include <thread>
 
-#include "trireme/base/weights_hash.h"
-#include "trireme/format/safetensors.h"
+#include "trireme/cli/model_file.h"
 
 extern char** environ;
 
@@ -193,17 +192,7 @@ std::string read_file(const std::string& path) {
 }
 
 std::string hash_of_run(const std::string& run) {
-  const std::string folder = run + "/checkpoint/";
-  std::string latest = read_file(folder + "latest");
-  while (!latest.empty() && latest.back() == '\n') latest.pop_back();
-  // Ranks with large shards have written files of their own.
-  if (std::filesystem::exists(folder + latest + "/model-1.safetensors")) {
-    const CommandResult result = trireme_command({"inspect", run, "--hash"}).run();
-    if (result.code != 0) throw std::runtime_error(result.err);
-    return result.out;
-  }
-  const format::SafetensorsFile weights(folder + latest + "/model.safetensors");
-  return weights_hash(weights.tensors()) + "\n";
+  return cli::hash_of(cli::model_weights(run)) + "\n";
 }
 
 std::string tiny_config(const Folder& folder, const std::string& train_lines) {

@@ -64,7 +64,7 @@ class Command {
 };
 
 /// What `trireme inspect RUN --hash` prints, computed here: a process with LibTorch takes a second
-/// to start. Reads the checkpoint that `latest` names and does not verify its manifest.
+/// to start.
 std::string hash_of_run(const std::string& run);
 
 /// The program under test followed by `arguments`. Its cache is in the build folder.

@@ -67,6 +67,11 @@ class Standing : public FailOver {
     while (step_seconds("run").size() < steps)
       ASSERT_LT(std::chrono::steady_clock::now(), end) << step_seconds("run").size();
   }
+  static CommandResult end_of(Running& one) { return one.wait_beside_others(120); }
+  void expect_done(const std::vector<Running*>& all) {
+    for (Running* one : all) EXPECT_EQ(end_of(*one).code, 0) << one->output();
+    expect_undisturbed();
+  }
   void expect_undisturbed() {
     static const std::string alone = [this] {
       const CommandResult result = trireme_command({"train", config_, "--out", "alone"})
@@ -86,8 +91,6 @@ class Standing : public FailOver {
 std::unique_ptr<Command::Running> started(const Command& command) {
   return std::unique_ptr<Command::Running>(new Command::Running(command.start()));
 }
-
-CommandResult end_of(Command::Running& one) { return one.wait_beside_others(120); }
 
 TEST_F(Standing, AJobOutlivesItsCoordinatorsAndRanks) {
   std::vector<std::unique_ptr<Running>> coordinators, all;
@@ -166,10 +169,7 @@ TEST_F(Standing, StopsWithACheckpointWhenItIsAsked) {
   }
   Running job = coordinator("1:2").start();  // the same commands go on
   Running zero = process(0, 2).start(), one = process(1, 2).start();
-  EXPECT_EQ(end_of(zero).code, 0) << zero.output();
-  EXPECT_EQ(end_of(one).code, 0);
-  EXPECT_EQ(end_of(job).code, 0);
-  expect_undisturbed();
+  expect_done({&zero, &one, &job});
 }
 
 TEST_F(Standing, RefusesWhatDoesNotBelongToTheJobAndGoesOn) {
@@ -190,10 +190,7 @@ TEST_F(Standing, RefusesWhatDoesNotBelongToTheJobAndGoesOn) {
   const CommandResult stranger =
       other.with("TRIREME_JOB_SECRET_FILE", wrong).start().wait_beside_others();
   EXPECT_EQ(stranger.code, 11) << stranger.err;
-  EXPECT_EQ(end_of(zero).code, 0) << zero.output();
-  EXPECT_EQ(end_of(one).code, 0);
-  EXPECT_EQ(end_of(job).code, 0);
-  expect_undisturbed();
+  expect_done({&zero, &one, &job});
 }
 
 TEST_F(Standing, GivesUpIfTooFewCome) {

@@ -2,31 +2,17 @@
 import os
 import pathlib
 import subprocess
+import sys
 import tempfile
 import time
 import unittest
 
 import ssh_hosts
 
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
+import tiny_training  # noqa: E402
+
 BOTH = "node07:2,node08:2"
-CONFIG = """
-[data]
-path = "{data}"
-[model]
-name = "gpt"
-layers = 2
-heads = 2
-width = 32
-block = 16
-[batch]
-global = 8
-micro = 2
-[train]
-sample_bytes = 20
-validate_sequences = 8
-validate_every = 0
-schedule = "constant"
-"""
 
 
 def wait_for(condition, seconds=30, every=0.01):
@@ -54,9 +40,7 @@ class HostsCase(unittest.TestCase):
         cls.folder = pathlib.Path(cls.temporary.name)
         cls.hosts = ssh_hosts.SshHosts(cls.folder).__enter__()
         cls.hidden = cls.hosts.folder / "hidden"
-        data = cls.folder / "data.txt"
-        data.write_text("".join(f"line {i * 7919 % 1000} of it\n" for i in range(2000)))
-        (cls.folder / "tiny.toml").write_text(CONFIG.format(data=data))
+        tiny_training.write(cls.folder, more='schedule = "constant"\n')
 
     @classmethod
     def tearDownClass(cls):

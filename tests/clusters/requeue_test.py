@@ -14,27 +14,12 @@ import tempfile
 import time
 import unittest
 
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
+import tiny_training  # noqa: E402
+
 TRIREME, MODE = sys.argv.pop(1), sys.argv.pop(1)
 # A step of the job takes this long at least: 2 ranks send about 80 kB each.
 STEPS, RATE = {"signal": (300, 1_000_000), "limit": (500, 400_000)}[MODE]
-CONFIG = """
-[data]
-path = "{data}"
-[model]
-name = "gpt"
-layers = 2
-heads = 2
-width = 32
-block = 16
-[batch]
-global = 8
-micro = 2
-[train]
-steps = {steps}
-sample_bytes = 20
-validate_sequences = 8
-validate_every = 0
-"""
 
 
 def run(*command, **more):
@@ -49,9 +34,7 @@ class Requeue(unittest.TestCase):
         temporary = tempfile.TemporaryDirectory(prefix="trireme-requeue-")
         self.addCleanup(temporary.cleanup)
         self.folder = pathlib.Path(temporary.name)
-        data = self.folder / "data.txt"
-        data.write_text("".join(f"line {i * 7919 % 1000} of it\n" for i in range(2000)))
-        (self.folder / "tiny.toml").write_text(CONFIG.format(data=data, steps=STEPS))
+        tiny_training.write(self.folder, more=f"steps = {STEPS}\n")
         self.log = self.folder / "log"
         self.job = None
 

@@ -51,12 +51,12 @@ std::string read(const fs::path& path) {
 }
 
 TEST(Golden, EveryVersionCanBeRead) {
-  for (std::int64_t version = std::max<std::int64_t>(1, kManifestVersion - 1);
-       version <= kManifestVersion; ++version) {
+  for (std::int64_t version = std::max<std::int64_t>(1, storage::kManifestVersion - 1);
+       version <= storage::kManifestVersion; ++version) {
     SCOPED_TRACE(version);
     const fs::path directory = fs::path(TRIREME_GOLDEN) / ("v" + std::to_string(version));
-    const CheckpointFolder folder(local_file_system(), directory.string());
-    const Manifest manifest = folder.verify(7);
+    const storage::CheckpointFolder folder(storage::local_file_system(), directory.string());
+    const storage::Manifest manifest = folder.verify(7);
     EXPECT_EQ(manifest.version, version);
     EXPECT_EQ(manifest.identity, "golden");
     Part train = golden_train(0), data = golden_data(0);
@@ -75,15 +75,16 @@ TEST(Golden, WhatIsWrittenTodayIsTodaysGoldenFile) {
   const fs::path written =
       fs::path(::testing::TempDir()) / ("golden_" + std::to_string(::getpid()));
   fs::remove_all(written);
-  CheckpointFolder folder(local_file_system(), written.string());
+  storage::CheckpointFolder folder(storage::local_file_system(), written.string());
   Part train = golden_train(1), data = golden_data(1);
   CheckpointContent content({{"train", &train}, {"data", &data}}, nullptr);
   folder.write({.step = 7,
                 .identity = "golden",
                 .parts = {{"train", train.metadata()}, {"data", data.metadata()}}},
                content.writers(), 1);
-  const fs::path golden = fs::path(TRIREME_GOLDEN) / ("v" + std::to_string(kManifestVersion));
-  for (const char* name : {kModelFile, kStateFile, "manifest.json"}) {
+  const fs::path golden =
+      fs::path(TRIREME_GOLDEN) / ("v" + std::to_string(storage::kManifestVersion));
+  for (const char* name : {storage::kModelFile, storage::kStateFile, "manifest.json"}) {
     const fs::path file = fs::path("step-00000007") / name;
     EXPECT_TRUE(read(written / file) == read(golden / file))
         << file << " differs: a changed format needs a new kManifestVersion and its golden folder "

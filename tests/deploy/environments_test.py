@@ -19,28 +19,11 @@ import unittest
 
 import yaml
 
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
+import tiny_training  # noqa: E402
+
 FOLDER, TRIREME = pathlib.Path(sys.argv.pop(1)), sys.argv.pop(1)
 HERE = "127.0.0.1"
-CONFIG = """
-[data]
-path = "{data}"
-[model]
-name = "gpt"
-layers = 2
-heads = 2
-width = 32
-block = 16
-[batch]
-global = 8
-micro = 2
-[train]
-steps = 12
-sample_bytes = 20
-validate_sequences = 8
-validate_every = 0
-[checkpoint]
-every = 4
-"""
 
 
 def documents(name):
@@ -60,9 +43,7 @@ class Environments(unittest.TestCase):
         temporary = tempfile.TemporaryDirectory(prefix="trireme-pods-")
         self.addCleanup(temporary.cleanup)
         self.folder = pathlib.Path(temporary.name)
-        data = self.folder / "data.txt"
-        data.write_text("".join(f"line {i * 7919 % 1000} of it\n" for i in range(2000)))
-        (self.folder / "gpt.toml").write_text(CONFIG.format(data=data))
+        tiny_training.write(self.folder, "gpt.toml", "steps = 12\n[checkpoint]\nevery = 4\n")
         secret = self.folder / "job"
         secret.write_text("a secret of this job alone")
         secret.chmod(0o400)

@@ -12,6 +12,7 @@
 #include "trireme/base/weights_hash.h"
 #include "trireme/cli/checkpoints.h"
 #include "trireme/cli/cluster.h"
+#include "trireme/cli/model_file.h"
 #include "trireme/format/safetensors.h"
 #include "trireme/tensor/flat_math.h"
 #include "trireme/testing/emulated_device/emulated_device.h"
@@ -68,7 +69,7 @@ class DeviceRun : public ::testing::Test {
                         });
     const auto checkpoint = cli::find_checkpoint(folder.path());
     EXPECT_EQ(checkpoint->step, steps);
-    return weights_hash(format::SafetensorsFile(checkpoint->model()).tensors());
+    return cli::hash_of(cli::model_weights(checkpoint->path));
   }
 
   std::string folder_;

@@ -3,10 +3,10 @@
 #include <gtest/gtest.h>
 
 #include "s3_service.h"
-#include "trireme/checkpoint/s3/digest.h"
-#include "trireme/checkpoint/s3/xml.h"
+#include "trireme/storage/s3/digest.h"
+#include "trireme/storage/s3/xml.h"
 
-namespace trireme::checkpoint::s3 {
+namespace trireme::storage::s3 {
 namespace {
 
 using ::testing::AllOf;
@@ -168,4 +168,4 @@ TEST_F(S3ClientTest, ConditionsAreKept) {
 }
 
 }  // namespace
-}  // namespace trireme::checkpoint::s3
+}  // namespace trireme::storage::s3

@@ -12,7 +12,7 @@
 
 namespace trireme::testing {
 
-using namespace checkpoint::s3;
+using namespace storage::s3;
 
 S3Service::S3Service() {
   int in[2], out[2];

@@ -7,7 +7,7 @@
 #include <memory>
 #include <string>
 
-#include "trireme/checkpoint/s3/client.h"
+#include "trireme/storage/s3/client.h"
 
 namespace trireme::testing {
 
@@ -20,21 +20,21 @@ class S3Service {
   /// The one of this program. It has the buckets "models" (empty at first) and "denied".
   static S3Service& shared();
 
-  const checkpoint::s3::Service& service() const noexcept { return service_; }
+  const storage::s3::Service& service() const noexcept { return service_; }
   /// Without waits between attempts that a test would notice.
-  static checkpoint::s3::RetryOptions quick();
-  std::shared_ptr<checkpoint::s3::S3Client> client(const std::string& bucket = "models") const;
+  static storage::s3::RetryOptions quick();
+  std::shared_ptr<storage::s3::S3Client> client(const std::string& bucket = "models") const;
   /// `faults`: the JSON list of s3_server.py. Earlier ones are forgotten.
   void inject(const std::string& faults) const;
   /// How many of the last inject() have struck.
   int injected() const;
 
  private:
-  checkpoint::s3::Response control(const std::string& method, const std::string& body) const;
+  storage::s3::Response control(const std::string& method, const std::string& body) const;
 
   pid_t pid_ = -1;
   int keep_alive_ = -1;  // its standard input
-  checkpoint::s3::Service service_;
+  storage::s3::Service service_;
 };
 
 }  // namespace trireme::testing

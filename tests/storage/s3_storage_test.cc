@@ -6,10 +6,10 @@
 #include <fstream>
 
 #include "s3_service.h"
-#include "trireme/checkpoint/folder.h"
-#include "trireme/checkpoint/s3/open.h"
+#include "trireme/storage/folder.h"
+#include "trireme/storage/s3/open.h"
 
-namespace trireme::checkpoint {
+namespace trireme::storage {
 namespace {
 
 using ::testing::AllOf;
@@ -108,7 +108,7 @@ TEST_F(S3StorageTest, DamageIsNamedWithTheStepToGoBackTo) {
   const std::string key = "runs/a/step-00000010/model.safetensors", changed = "step-10";
   client_->put(key, std::as_bytes(std::span(changed)));
   EXPECT_THAT(refusal([&] { folder().verify(10); }),
-              AllOf(HasSubstr("s3://models/" + key + " was changed"), HasSubstr("SHA-256"),
+              AllOf(HasSubstr("s3://models/" + key + " was changed"), HasSubstr("XXH3"),
                     HasSubstr("Step 5 is intact")));
   client_->remove(key);
   EXPECT_THAT(refusal([&] { folder().verify(10); }), HasSubstr("there is no s3://models/" + key));
@@ -193,11 +193,10 @@ TEST_F(S3StorageTest, ARangeIsReadWithoutTheRest) {
   client_->put(key, std::as_bytes(std::span(large)));
   VerifiedFile changed = there.open(there.look(7), kModelFile);
   changed.read({{at, std::as_writable_bytes(std::span(part))}});
-  EXPECT_THAT(
-      refusal([&] {
-        changed.read({{3 * kChunkBytes + 9, std::as_writable_bytes(std::span(part))}});
-      }),
-      HasSubstr("s3://models/" + key + " was changed: the SHA-256 of its bytes 25165824 to"));
+  EXPECT_THAT(refusal([&] {
+                changed.read({{3 * kChunkBytes + 9, std::as_writable_bytes(std::span(part))}});
+              }),
+              HasSubstr("s3://models/" + key + " was changed: the XXH3 of its bytes 25165824 to"));
 }
 
 TEST_F(S3StorageTest, AnUnchangedFileIsCopiedByTheService) {
@@ -295,4 +294,4 @@ TEST_F(S3StorageTest, OneJobAtATimeHasTheBucket) {
 }
 
 }  // namespace
-}  // namespace trireme::checkpoint
+}  // namespace trireme::storage

@@ -11,16 +11,16 @@
 
 #include "trireme/base/error.h"
 #include "trireme/checkpoint/checkpointer.h"
-#include "trireme/checkpoint/saved_tensors.h"
 #include "trireme/job.h"
+#include "trireme/storage/forwarding_file_system_test.h"
+#include "trireme/storage/saved_tensors.h"
 #include "trireme/testing/run_processes.h"
 
 namespace trireme {
 namespace {
 
 namespace fs = std::filesystem;
-using checkpoint::FileSystem;
-using checkpoint::OutputFile;
+using storage::OutputFile;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
@@ -29,7 +29,7 @@ using testing::ProcessRun;
 constexpr std::int64_t kElements = 100'000;
 
 // Files of one name cannot be made: the first ones, or none.
-class Broken final : public FileSystem {
+class Broken final : public storage::ForwardingFileSystem {
  public:
   Broken(int failures, std::string name) : left_(failures), name_(std::move(name)) {}
   std::unique_ptr<OutputFile> create(const std::string& path) override {
@@ -37,23 +37,12 @@ class Broken final : public FileSystem {
       if (left_ > 0) --left_;
       throw ResourceError("the disk is full", {.operation = "test"});
     }
-    return inner_->create(path);
+    return ForwardingFileSystem::create(path);
   }
-  std::unique_ptr<checkpoint::InputFile> open(const std::string& path) override {
-    return inner_->open(path);
-  }
-  void make_directory(const std::string& path) override { inner_->make_directory(path); }
-  void rename(const std::string& a, const std::string& b) override { inner_->rename(a, b); }
-  bool link(const std::string& a, const std::string& b) override { return inner_->link(a, b); }
-  void remove(const std::string& path) override { inner_->remove(path); }
-  std::vector<std::string> list(const std::string& path) override { return inner_->list(path); }
-  void sync(const std::string& path) override { inner_->sync(path); }
-  std::shared_ptr<void> lock(const std::string& path) override { return inner_->lock(path); }
 
  private:
   std::atomic<int> left_;
   const std::string name_;
-  const std::shared_ptr<FileSystem> inner_ = checkpoint::local_file_system();
 };
 
 // The weights are the number of steps done; each rank has a half of them.
@@ -71,14 +60,14 @@ class Half final : public Saveable {
   const std::int64_t begin_;
 };
 
-// What the ranks do; the arguments of the process `halves`, after the folder.
+// Settings of the process `halves`, which gets them as arguments after the folder.
 struct Halves {
   int failures = 0;       // -1: for ever
   int patience = 600000;  // milliseconds
   long steps = 30;
   long dies = 0;       // the step after which rank 1 dies
   bool share = false;  // both ranks write files
-  std::string breaks = checkpoint::kStateFile;
+  std::string breaks = storage::kStateFile;
   std::string beside = "";  // of the folder: rank 1's own one, which rank 0 does not see
   std::vector<std::string> arguments() const {
     return {std::to_string(failures),
@@ -94,8 +83,7 @@ struct Halves {
 TRIREME_PROCESS(halves) {
   Job job(argc, argv);
   CheckpointerOptions options{.every = 3, .keep = 100};
-  options.storage =
-      checkpoint::folder_storage(std::make_shared<Broken>(std::atoi(argv[2]), argv[7]));
+  options.storage = storage::folder_storage(std::make_shared<Broken>(std::atoi(argv[2]), argv[7]));
   if (std::atoi(argv[6]) != 0) options.own_file_bytes = 1;
   options.patience = std::chrono::milliseconds(std::atoi(argv[3]));
   Half half(job.rank());
@@ -131,11 +119,11 @@ class Sharded : public ::testing::Test {
     return testing::run_processes(2, "halves", options);
   }
   std::vector<std::int64_t> intact() const {
-    const checkpoint::CheckpointFolder folder(checkpoint::local_file_system(), folder_.string());
+    const storage::CheckpointFolder folder(storage::local_file_system(), folder_.string());
     for (const std::int64_t step : folder.steps()) {
       folder.verify(step);
-      checkpoint::SavedTensors saved(folder, folder.look(step));
-      const auto bytes = saved.read(*saved.find(checkpoint::kModelFile, "w"));
+      storage::SavedTensors saved(folder, folder.look(step));
+      const auto bytes = saved.read(*saved.find(storage::kModelFile, "w"));
       const auto* values = reinterpret_cast<const float*>(bytes.data());
       for (const std::int64_t i :
            {std::int64_t{0}, kElements / 2 - 1, kElements / 2, kElements - 1})
@@ -156,6 +144,7 @@ TEST_F(Sharded, EverySaveHasTheShardsOfItsStep) {
       EXPECT_THAT(intact(), ElementsAre(3, 6, 9, 12, 15, 18, 21, 24, 27, 30));
     }
     EXPECT_EQ(fs::exists(folder_ / "step-00000030" / "model-1.safetensors"), share);
+    EXPECT_FALSE(fs::exists(folder_ / ".writers"));
     const ProcessRun again = run({.share = share});
     ASSERT_EQ(again.exit_code, 0) << again.describe();
     for (const auto& rank : again.ranks) EXPECT_THAT(rank.out, HasSubstr("resumed at 30"));

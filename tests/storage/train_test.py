@@ -17,6 +17,9 @@ import unittest
 
 import s3_server
 
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
+import tiny_training  # noqa: E402
+
 PROGRAM = ""
 SERVER = {}
 
@@ -38,14 +41,7 @@ class TrainTest(unittest.TestCase):
         self.addCleanup(shutil.rmtree, self.folder)
         self.addCleanup(self.inject)
         self.prefix = self._testMethodName.replace("_", "-")
-        text = "".join(f"line {i * 7919 % 1000} of it\n" for i in range(2000))
-        (self.folder / "data.txt").write_text(text)
-        (self.folder / "tiny.toml").write_text(
-            f'[data]\npath = "{self.folder}/data.txt"\n'
-            '[model]\nname = "gpt"\nlayers = 2\nheads = 2\nwidth = 32\nblock = 16\n'
-            "[batch]\nglobal = 8\nmicro = 2\n"
-            "[train]\nsample_bytes = 20\nvalidate_sequences = 8\nwarmup = 5\nsteps = 12\nschedule = \"constant\"\n"
-            "[checkpoint]\nevery = 4\n")
+        tiny_training.write(self.folder, more='warmup = 5\nsteps = 12\nschedule = "constant"\n[checkpoint]\nevery = 4\n')
 
     @staticmethod
     def inject(*faults):

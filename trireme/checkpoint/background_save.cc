@@ -18,16 +18,16 @@ constexpr Duration kWarnEvery = std::chrono::minutes(1);
 double seconds_of(Duration duration) { return std::chrono::duration<double>(duration).count(); }
 
 // The ranks that write besides rank 0.
-class Others final : public OtherWriters {
+class Others final : public storage::OtherWriters {
  public:
   explicit Others(CheckpointContent& content) : content_(content) {}
 
   void start() override { content_.tell(CheckpointContent::Word::Write); }
-  WrittenFiles finish() override {
+  storage::WrittenFiles finish() override {
     content_.drain();
-    WrittenFiles all;
+    storage::WrittenFiles all;
     std::exception_ptr failure;
-    for (WrittenFiles& one : content_.reports()) {
+    for (storage::WrittenFiles& one : content_.reports()) {
       all.files.merge(std::move(one.files));
       all.kept_bytes += one.kept_bytes;
       if (!one.failure.empty() && !failure)
@@ -68,9 +68,10 @@ void Outage::end(TimePoint now, std::int64_t step) {
   since_.reset();
 }
 
-BackgroundSave::BackgroundSave(std::unique_ptr<CheckpointContent> content, Manifest manifest,
-                               CheckpointFolder folder, Retention keep, int rank, Outage& outage,
-                               Reach& reach, std::shared_ptr<Waiter> waiter)
+BackgroundSave::BackgroundSave(std::unique_ptr<CheckpointContent> content,
+                               storage::Manifest manifest, storage::CheckpointFolder folder,
+                               storage::Retention keep, int rank, Outage& outage, Reach& reach,
+                               std::shared_ptr<Waiter> waiter)
     : content_(std::move(content)),
       manifest_(std::move(manifest)),
       folder_(std::move(folder)),
@@ -145,7 +146,7 @@ void BackgroundSave::follow() {
       content_->send();
       continue;
     }
-    WrittenFiles written;
+    storage::WrittenFiles written;
     std::exception_ptr unexpected;
     try {
       written = folder_.write_files(manifest_, content_->writers());

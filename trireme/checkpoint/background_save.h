@@ -38,9 +38,9 @@ class Outage {
 class BackgroundSave {
  public:
   /// `content` must have a snapshot and a group if start() is called.
-  BackgroundSave(std::unique_ptr<CheckpointContent> content, Manifest manifest,
-                 CheckpointFolder folder, Retention keep, int rank, Outage& outage, Reach& reach,
-                 std::shared_ptr<Waiter> waiter);
+  BackgroundSave(std::unique_ptr<CheckpointContent> content, storage::Manifest manifest,
+                 storage::CheckpointFolder folder, storage::Retention keep, int rank,
+                 Outage& outage, Reach& reach, std::shared_ptr<Waiter> waiter);
   /// Waits for the thread.
   ~BackgroundSave();
 
@@ -58,7 +58,7 @@ class BackgroundSave {
   /// After ended(): whether the checkpoint is complete (rank 0), and the error that ends the job.
   bool succeeded() const noexcept { return succeeded_; }
   /// Rank 0, after a success: what was written.
-  const SaveReport& report() const noexcept { return report_; }
+  const storage::SaveReport& report() const noexcept { return report_; }
   std::int64_t step() const noexcept { return manifest_.step; }
   std::exception_ptr error() const noexcept { return error_; }
   /// After ended(): why the last try failed; null if none did.
@@ -74,9 +74,9 @@ class BackgroundSave {
   void pause(Duration delay);
 
   const std::unique_ptr<CheckpointContent> content_;
-  const Manifest manifest_;
-  CheckpointFolder folder_;
-  const Retention keep_;
+  const storage::Manifest manifest_;
+  storage::CheckpointFolder folder_;
+  const storage::Retention keep_;
   const int rank_;
   Outage& outage_;
   Reach& reach_;
@@ -84,7 +84,7 @@ class BackgroundSave {
   bool alone_ = false;  // on the caller's thread
   std::atomic<bool> ended_{false}, pausing_{false}, failed_{false}, given_up_{false};
   bool succeeded_ = false;
-  SaveReport report_;
+  storage::SaveReport report_;
   std::exception_ptr error_, failure_;
   std::thread thread_;
 };

@@ -9,25 +9,26 @@
 
 #include "trireme/base/error.h"
 #include "trireme/checkpoint/checkpointer.h"
-#include "trireme/checkpoint/folder.h"
 #include "trireme/format/safetensors.h"
+#include "trireme/storage/folder.h"
+#include "trireme/storage/forwarding_file_system_test.h"
 
 namespace trireme {
 namespace {
 
 namespace fs = std::filesystem;
-using checkpoint::FileSystem;
-using checkpoint::OutputFile;
+using storage::FileSystem;
+using storage::OutputFile;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
 // A file system whose files are made when a test lets them, or not at all.
-class Gate final : public FileSystem {
+class Gate final : public storage::ForwardingFileSystem {
  public:
   explicit Gate(std::shared_ptr<Waiter> waiter) : waiter_(std::move(waiter)) {}
 
-  std::unique_ptr<OutputFile> create(const std::string& path) override {
+  std::unique_ptr<storage::OutputFile> create(const std::string& path) override {
     ++creates;
     waiter_->wake();
     waiter_->wait_until([this] { return is_open.load(); }, TimePoint::max());
@@ -36,18 +37,8 @@ class Gate final : public FileSystem {
       waiter_->wake();
       throw ResourceError("the disk is full", {.operation = "test"});
     }
-    return inner_->create(path);
+    return ForwardingFileSystem::create(path);
   }
-  std::unique_ptr<checkpoint::InputFile> open(const std::string& path) override {
-    return inner_->open(path);
-  }
-  void make_directory(const std::string& path) override { inner_->make_directory(path); }
-  void rename(const std::string& a, const std::string& b) override { inner_->rename(a, b); }
-  bool link(const std::string& a, const std::string& b) override { return inner_->link(a, b); }
-  void remove(const std::string& path) override { inner_->remove(path); }
-  std::vector<std::string> list(const std::string& path) override { return inner_->list(path); }
-  void sync(const std::string& path) override { inner_->sync(path); }
-  std::shared_ptr<void> lock(const std::string& path) override { return inner_->lock(path); }
 
   void set_open(bool now) {
     is_open = now;
@@ -66,7 +57,6 @@ class Gate final : public FileSystem {
 
  private:
   const std::shared_ptr<Waiter> waiter_;
-  const std::shared_ptr<FileSystem> inner_ = checkpoint::local_file_system();
 };
 
 class Weight final : public Saveable {
@@ -93,7 +83,7 @@ class BackgroundSaveTest : public ::testing::Test {
         job(), directory_.string(),
         CheckpointerOptions{.every = every,
                             .keep = 9,
-                            .storage = checkpoint::folder_storage(gate_),
+                            .storage = storage::folder_storage(gate_),
                             .patience = patience});
     made->add("train", weight_);
     return made;
@@ -103,12 +93,12 @@ class BackgroundSaveTest : public ::testing::Test {
     checkpointer.after(step);
   }
   std::vector<std::int64_t> steps() const { return folder().steps(); }
-  checkpoint::CheckpointFolder folder() const {
-    return {checkpoint::local_file_system(), directory_.string()};
+  storage::CheckpointFolder folder() const {
+    return {storage::local_file_system(), directory_.string()};
   }
   float saved_weight(std::int64_t step) const {
     folder().verify(step);
-    const format::SafetensorsFile file(folder().path_of(step) + "/" + checkpoint::kModelFile);
+    const format::SafetensorsFile file(folder().path_of(step) + "/" + storage::kModelFile);
     return *reinterpret_cast<const float*>(file.find("w")->bytes.data());
   }
 

@@ -13,7 +13,6 @@
 #include "trireme/base/words.h"
 #include "trireme/checkpoint/background_save.h"
 #include "trireme/checkpoint/checkpointer_options.h"
-#include "trireme/checkpoint/folder.h"
 #include "trireme/checkpoint/identity.h"
 #include "trireme/checkpoint/kept_state.h"
 #include "trireme/checkpoint/memory_copies.h"
@@ -24,10 +23,11 @@
 #include "trireme/job/step_voter.h"
 #include "trireme/job/stop_signal.h"
 #include "trireme/observe/log.h"
+#include "trireme/storage/folder.h"
 
 namespace trireme::inline v0 {
 
-using checkpoint::Manifest;
+using storage::Manifest;
 
 namespace {
 
@@ -74,12 +74,12 @@ struct Checkpointer::Impl {
   }
 
   // Rank 0: the newest checkpoint, of which restore() verifies what it reads; step 0 if there is none.
-  Manifest newest() {
+  storage::Manifest newest() {
     wait(/*required=*/false);
     const std::int64_t step = newest_step();
     if (step == 0) return {};
     try {
-      Manifest manifest = folder.look(step);
+      storage::Manifest manifest = folder.look(step);
       checkpoint::compare_identity(manifest.identity, options.identity, options.changed,
                                    folder.path_of(manifest.step));
       return manifest;
@@ -94,10 +94,10 @@ struct Checkpointer::Impl {
     return steps.empty() ? 0 : steps.back();
   }
 
-  Manifest agree(Manifest manifest) {
+  storage::Manifest agree(storage::Manifest manifest) {
     wait(/*required=*/false);
     Choice choice{.step = manifest.step};
-    const std::string mine = checkpoint::digest(manifest);
+    const std::string mine = storage::digest(manifest);
     std::memcpy(choice.digest.data(), mine.data(), choice.digest.size());
     std::array<std::uint8_t, sizeof choice> bytes;
     std::memcpy(bytes.data(), &choice, sizeof choice);
@@ -108,7 +108,7 @@ struct Checkpointer::Impl {
     if (job.rank() == 0 || choice.step == 0) return manifest;
     manifest = folder.read_manifest(choice.step);
     const std::string theirs(choice.digest.data(), choice.digest.size());
-    if (checkpoint::digest(manifest) != theirs) {
+    if (storage::digest(manifest) != theirs) {
       throw CheckpointError(folder.path_of(choice.step) + " differs from rank 0's",
                             {.rank = job.rank(),
                              .host = job.host_name(),
@@ -121,7 +121,7 @@ struct Checkpointer::Impl {
   // Returns the step. A job that only reads may find that its checkpoint was removed meanwhile; one
   // rank alone then takes a newer one.
   std::int64_t load_newest() {
-    const Manifest manifest = agree(job.rank() == 0 ? newest() : Manifest{});
+    const storage::Manifest manifest = agree(job.rank() == 0 ? newest() : storage::Manifest{});
     if (manifest.step == 0) return 0;
     try {
       checkpoint::restore(parts, manifest, folder, &job.world());
@@ -258,11 +258,11 @@ struct Checkpointer::Impl {
     return job.world().subgroup(ranks, "checkpoint");
   }
 
-  Manifest manifest_of(long steps_done) const {
-    Manifest manifest{.step = steps_done, .identity = options.identity};
+  storage::Manifest manifest_of(long steps_done) const {
+    storage::Manifest manifest{.step = steps_done, .identity = options.identity};
     for (const auto& [name, part] : parts) manifest.parts[name] = part->metadata();
     if (!retention().counts_only())
-      checkpoint::note_saved(
+      storage::note_saved(
           manifest,
           std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch())
               .count(),
@@ -270,7 +270,7 @@ struct Checkpointer::Impl {
     return manifest;
   }
 
-  checkpoint::Retention retention() const {
+  storage::Retention retention() const {
     return {options.keep, options.keep_hours, options.keep_best};
   }
 
@@ -335,8 +335,8 @@ struct Checkpointer::Impl {
 
   Job& job;
   const CheckpointerOptions options;
-  const checkpoint::Location location;
-  checkpoint::CheckpointFolder folder;
+  const storage::Location location;
+  storage::CheckpointFolder folder;
   const std::shared_ptr<Waiter> waiter;
   std::shared_ptr<void> held;  // the folder's lock
   checkpoint::Parts parts;

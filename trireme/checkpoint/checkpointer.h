@@ -24,9 +24,9 @@ class Module;
 
 namespace trireme::inline v0 {
 
-namespace checkpoint {
+namespace storage {
 class Storage;
-}
+}  // namespace storage
 
 struct CheckpointerOptions {
   long every = 500;      // steps between checkpoints; 0 = only when asked
@@ -38,7 +38,7 @@ struct CheckpointerOptions {
   /// has. Copies are made after every `memory_every`-th step (memory_copies.h).
   int memory = 0;
   long memory_every = 1;
-  std::shared_ptr<checkpoint::Storage> storage = nullptr;  // null: what the directory names
+  std::shared_ptr<storage::Storage> storage = nullptr;  // null: what the directory names
   /// Locks the folder for this job in resume(), or else in the first after() or save(); a bucket at
   /// once. Set false if the folder is only read, or is locked already.
   bool lock = true;
@@ -53,7 +53,7 @@ struct CheckpointerOptions {
   Duration patience = std::chrono::minutes(10);
 };
 
-/// What keeping the state has cost this rank so far.
+/// Memory, bytes sent and time that checkpoints and copies in memory have taken from this rank.
 struct CheckpointCosts {
   std::int64_t snapshot_bytes = 0;   // of memory, while a checkpoint is written beside the steps
   std::int64_t copy_bytes = 0;       // of memory, at most: checkpoint.memory, own and others'
@@ -130,7 +130,7 @@ struct BackupOptions {
   /// In an elastic job: copies in the memory of other ranks (CheckpointerOptions).
   int memory = 0;
   long memory_every = 1;
-  std::shared_ptr<checkpoint::Storage> storage = nullptr;  // null: what the place names
+  std::shared_ptr<storage::Storage> storage = nullptr;  // null: what the place names
 };
 
 /// BackupAndRestore: one backup of a training, from which the same program goes on when it is started

@@ -25,8 +25,9 @@ Duration patience_of(Duration given) {
   return std::chrono::duration_cast<Duration>(std::chrono::duration<double>(seconds));
 }
 
-Location location_of(const std::string& directory, const CheckpointerOptions& options) {
-  return options.storage ? Location{options.storage, directory} : open_location(directory);
+storage::Location location_of(const std::string& directory, const CheckpointerOptions& options) {
+  return options.storage ? storage::Location{options.storage, directory}
+                         : storage::open_location(directory);
 }
 
 void check(const CheckpointerOptions& options) {

@@ -1,17 +1,18 @@
-// What the options of a Checkpointer mean.
+// Checks the options of a Checkpointer, and finds the storage and the patience that they ask for.
 #pragma once
 
 #include <string>
 
 #include "trireme/checkpoint/checkpointer.h"
-#include "trireme/checkpoint/storage.h"
+#include "trireme/storage/storage.h"
 
 namespace trireme::inline v0::checkpoint {
 
 /// How long a storage may fail: `given`, or what the environment says in the place of the default.
 Duration patience_of(Duration given);
-/// Where the checkpoints are: in the options' storage, or in the one that `directory` names.
-Location location_of(const std::string& directory, const CheckpointerOptions& options);
+/// The place of the checkpoints: `directory` in the options' storage; without one, the storage that
+/// `directory` names.
+storage::Location location_of(const std::string& directory, const CheckpointerOptions& options);
 /// Throws ConfigError for numbers that cannot be, and for an identity that is no UTF-8.
 void check(const CheckpointerOptions& options);
 

@@ -11,15 +11,15 @@
 #include <limits>
 
 #include "trireme/base/error.h"
-#include "trireme/checkpoint/faulty_file_system_test.h"
-#include "trireme/checkpoint/storage.h"
 #include "trireme/job/step_voter.h"
+#include "trireme/storage/faulty_file_system_test.h"
+#include "trireme/storage/storage.h"
 
 namespace trireme {
 namespace {
 
 namespace fs = std::filesystem;
-using checkpoint::FaultyFileSystem;
+using storage::FaultyFileSystem;
 using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
@@ -80,7 +80,7 @@ class CheckpointerTest : public ::testing::Test {
   }
   // Names in the folder, without the lock file.
   std::vector<std::string> names() const {
-    auto names = checkpoint::local_file_system()->list(directory_.string());
+    auto names = storage::local_file_system()->list(directory_.string());
     std::erase(names, ".lock");
     return names;
   }
@@ -194,8 +194,8 @@ TEST_F(CheckpointerTest, ADamagedOneIsNeitherTakenNorSkipped) {
   std::fstream(model, std::ios::in | std::ios::out | std::ios::binary)
       .seekp(-1, std::ios::end)
       .put('x');
-  EXPECT_THAT(refusal([&] { run(9); }, 12), AllOf(HasSubstr(model.string()), HasSubstr("SHA-256"),
-                                                  HasSubstr("Step 3 is intact")));
+  EXPECT_THAT(refusal([&] { run(9); }, 12),
+              AllOf(HasSubstr(model.string()), HasSubstr("XXH3"), HasSubstr("Step 3 is intact")));
   fs::remove_all(directory_ / "step-00000006");  // as the error advises
   EXPECT_EQ(run(6), 3);
 }
@@ -203,8 +203,8 @@ TEST_F(CheckpointerTest, ADamagedOneIsNeitherTakenNorSkipped) {
 TEST_F(CheckpointerTest, AFullDiskIsAResourceErrorAndTheOldOneStays) {
   run(3);
   CheckpointerOptions options{.every = 3, .patience = {}};
-  options.storage = checkpoint::folder_storage(
-      std::make_shared<FaultyFileSystem>(FaultyFileSystem::Fault::DiskFull, 4));
+  options.storage = storage::folder_storage(
+      std::make_shared<storage::FaultyFileSystem>(storage::FaultyFileSystem::Fault::DiskFull, 4));
   EXPECT_THAT(refusal([&] { run(6, options); }, 170), HasSubstr("full"));
   EXPECT_THAT(names(), ElementsAre("latest", "step-00000003"));
   EXPECT_EQ(run(6), 3);
@@ -223,7 +223,7 @@ TEST_F(CheckpointerTest, OneJobAtATimeHasTheFolder) {
     EXPECT_EQ(reader.add("train", counter_).resume(), 0);
   }
   EXPECT_EQ(run(3), 0);
-  EXPECT_THAT(checkpoint::local_file_system()->list(directory_.string()),
+  EXPECT_THAT(storage::local_file_system()->list(directory_.string()),
               ElementsAre("latest", "step-00000003"));
 }
 
@@ -263,24 +263,25 @@ TEST_F(CheckpointerTest, ARunThatLosesThePowerTwiceEndsAtTheSameWeights) {
   const fs::path memory = "/dev/shm", disk = directory_;
   if (::access(memory.c_str(), W_OK) == 0)  // faster: this syncs about ten thousand files
     directory_ = memory / disk.filename();
-  const auto options = [&](int fail_at, FaultyFileSystem::Loss loss) {
+  const auto options = [&](int fail_at, storage::FaultyFileSystem::Loss loss) {
     fs::create_directories(directory_);
     CheckpointerOptions options{.every = 2, .keep = 1};
-    options.storage = checkpoint::folder_storage(std::make_shared<FaultyFileSystem>(
-        FaultyFileSystem::Fault::Crash, fail_at, directory_.string(), loss));
+    options.storage = storage::folder_storage(std::make_shared<storage::FaultyFileSystem>(
+        storage::FaultyFileSystem::Fault::Crash, fail_at, directory_.string(), loss));
     return options;
   };
-  const auto crashes = [&](int fail_at, FaultyFileSystem::Loss loss) {
+  const auto crashes = [&](int fail_at, storage::FaultyFileSystem::Loss loss) {
     counter_.set(0);
     try {
       add_up(6, options(fail_at, loss));
       return false;
-    } catch (const checkpoint::Crashed&) {
+    } catch (const storage::Crashed&) {
       return true;
     }
   };
   for (const auto loss :
-       {FaultyFileSystem::Loss::All, FaultyFileSystem::Loss::Ends, FaultyFileSystem::Loss::Some}) {
+       {storage::FaultyFileSystem::Loss::All, storage::FaultyFileSystem::Loss::Ends,
+        storage::FaultyFileSystem::Loss::Some}) {
     int first = 0;
     for (bool more = true; more; ++first) {
       for (int second = 0; second < 40; second += 6 + first % 5) {

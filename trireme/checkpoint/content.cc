@@ -9,10 +9,10 @@
 
 #include "trireme/base/check.h"
 #include "trireme/base/error.h"
-#include "trireme/checkpoint/saved_tensors.h"
 #include "trireme/checkpoint/shards.h"
 #include "trireme/checkpoint/tables.h"
 #include "trireme/format/safetensors.h"
+#include "trireme/storage/saved_tensors.h"
 #include "trireme/tensor/convert.h"
 #include "trireme/tensor/device.h"
 
@@ -140,9 +140,9 @@ struct CheckpointContent::Impl {
     TRIREME_CHECK(shard.local.numel() == shard.end - shard.begin);
     TRIREME_CHECK(shard.local.is_contiguous());
     TRIREME_CHECK(tensor::dtype_of(shard.local) == shard.dtype);
-    const bool weights = part == kModelPart && shard.name.find('/') == std::string::npos;
+    const bool weights = part == storage::kModelPart && shard.name.find('/') == std::string::npos;
     const std::string key = weights ? shard.name : part + "/" + shard.name;
-    own.push_back({std::move(shard), weights ? kModelFile : kStateFile, key});
+    own.push_back({std::move(shard), weights ? storage::kModelFile : storage::kStateFile, key});
     of_key[own.back().file + '/' + key].push_back(own.size() - 1);
   }
 
@@ -176,18 +176,18 @@ struct CheckpointContent::Impl {
   struct Written {
     std::string name, group;        // "model-1.safetensors" belongs to "model.safetensors"
     std::vector<TensorView> views;  // in the order of their bytes
-    std::map<std::string, Slices> slices;
+    std::map<std::string, storage::Slices> slices;
     std::map<std::string, std::vector<Source>> sources;
     bool repeatable = true;  // nothing is received
 
     void add(const std::string& key, const Tensor& tensor, std::vector<Source> chosen) {
       TensorView view{key, tensor.dtype, tensor.shape, {}};
       if (chosen.size() < tensor.chosen.size()) {
-        Slices& parts = slices[key];
+        storage::Slices& parts = slices[key];
         parts.shape = tensor.shape;
         for (const Source& source : chosen) parts.add(source.begin, source.end);
         view.shape = {0};
-        for (const Run& run : parts.runs) view.shape[0] += run.elements();
+        for (const storage::Run& run : parts.runs) view.shape[0] += run.elements();
       }
       views.push_back(std::move(view));
       sources[key] = std::move(chosen);
@@ -197,9 +197,9 @@ struct CheckpointContent::Impl {
   // The files of a rank in the order of their names. Frozen weights have their own if `frozen_apart`.
   std::vector<Written> written_by(int writer) const {
     std::vector<Written> all;
-    for (const char* group : {kModelFile, kStateFile}) {
+    for (const char* group : {storage::kModelFile, storage::kStateFile}) {
       for (const bool frozen : {true, false}) {
-        Written file{.name = file_of(group, writer, frozen), .group = group};
+        Written file{.name = storage::file_of(group, writer, frozen), .group = group};
         const auto found = files.find(group);
         for (const auto& [key, tensor] : found == files.end() ? Tensors() : found->second) {
           if ((tensor.frozen && frozen_apart) != frozen) continue;
@@ -304,12 +304,12 @@ void CheckpointContent::share(const std::vector<bool>& sees, std::size_t least) 
 
 bool CheckpointContent::writes() const { return impl_->writes(); }
 
-std::map<std::string, FileWriter> CheckpointContent::writers() {
-  std::map<std::string, FileWriter> writers;
+std::map<std::string, storage::FileWriter> CheckpointContent::writers() {
+  std::map<std::string, storage::FileWriter> writers;
   std::size_t first = 0;
   for (Impl::Written& file : impl_->written_by(impl_->rank)) {
     const auto content = std::make_shared<Impl::Written>(std::move(file));
-    const auto write = [impl = impl_.get(), content, first](const FileWriter::Sink& sink) {
+    const auto write = [impl = impl_.get(), content, first](const storage::FileWriter::Sink& sink) {
       impl->at = first;
       format::write_safetensors(
           content->views, metadata_of(content->slices),
@@ -320,7 +320,7 @@ std::map<std::string, FileWriter> CheckpointContent::writers() {
           sink);
     };
     for (const auto& [key, sources] : content->sources) first += sources.size();
-    writers.emplace(content->name, FileWriter(write, content->repeatable));
+    writers.emplace(content->name, storage::FileWriter(write, content->repeatable));
   }
   impl_->at = 0;
   return writers;
@@ -400,7 +400,7 @@ void CheckpointContent::send() {
   }
 }
 
-void CheckpointContent::report(const WrittenFiles& written) {
+void CheckpointContent::report(const storage::WrittenFiles& written) {
   const std::string text = to_text(written);
   std::array<std::int64_t, 1> length{static_cast<std::int64_t>(text.size())};
   std::vector<std::uint8_t> bytes(text.begin(), text.end());
@@ -408,15 +408,16 @@ void CheckpointContent::report(const WrittenFiles& written) {
   impl_->give(0, bytes);
 }
 
-std::vector<WrittenFiles> CheckpointContent::reports() {
-  std::vector<WrittenFiles> all;
+std::vector<storage::WrittenFiles> CheckpointContent::reports() {
+  std::vector<storage::WrittenFiles> all;
   for (int peer = 1; peer < static_cast<int>(impl_->writers.size()); ++peer) {
     if (impl_->writers[static_cast<std::size_t>(peer)] != peer) continue;
     std::array<std::int64_t, 1> length{};
     impl_->take_from(peer, length);
     std::vector<std::uint8_t> bytes(static_cast<std::size_t>(length[0]));
     impl_->take_from(peer, bytes);
-    all.push_back(parse_written_files({reinterpret_cast<const char*>(bytes.data()), bytes.size()}));
+    all.push_back(
+        storage::parse_written_files({reinterpret_cast<const char*>(bytes.data()), bytes.size()}));
   }
   return all;
 }

@@ -27,7 +27,7 @@
 
 namespace trireme::inline v0::checkpoint {
 
-/// What a rank's copies have taken so far.
+/// Memory, bytes sent and time that the copies have taken from a rank.
 struct CopyCosts {
   std::int64_t bytes = 0;  // of memory, at most
   std::int64_t sent = 0;   // bytes, in all

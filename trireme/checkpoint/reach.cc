@@ -26,16 +26,17 @@ void say(const std::vector<bool>& sees, const std::string& place) {
 
 }  // namespace
 
-void Reach::find(CheckpointContent& content, CheckpointFolder& folder) {
+void Reach::find(CheckpointContent& content, storage::CheckpointFolder& folder) {
   const std::string mark = random_mark();
   folder.mark(mark);
   content.tell(CheckpointContent::Word::Look);
   sees_ = content.ask(mark);
   say(*sees_, folder.path());
   share(content);
+  folder.unmark();
 }
 
-void Reach::answer(CheckpointContent& content, const CheckpointFolder& folder) {
+void Reach::answer(CheckpointContent& content, const storage::CheckpointFolder& folder) {
   sees_ = content.answer([&](const std::string& mark) { return folder.sees(mark); });
   share(content);
 }

@@ -22,11 +22,11 @@ class Reach {
   bool is_needed(const CheckpointContent& content) const {
     return !sees_ && content.may_share(least_);
   }
-  /// Rank 0: asks the others, and says in a line what was found. Throws ResourceError, before it asks,
-  /// if it cannot write.
-  void find(CheckpointContent& content, CheckpointFolder& folder);
+  /// Rank 0: asks the others, and says in a line what was found. Throws ResourceError if it
+  /// cannot write: before it asks, or when all is found, and need not be called again.
+  void find(CheckpointContent& content, storage::CheckpointFolder& folder);
   /// Other ranks, when they hear Look.
-  void answer(CheckpointContent& content, const CheckpointFolder& folder);
+  void answer(CheckpointContent& content, const storage::CheckpointFolder& folder);
   /// Chooses the ranks that write, if it is known who sees the storage.
   void share(CheckpointContent& content) const;
 

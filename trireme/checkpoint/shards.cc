@@ -8,14 +8,14 @@
 #include <nlohmann/json.hpp>
 
 #include "trireme/base/check.h"
-#include "trireme/checkpoint/saved_tensors.h"
+#include "trireme/storage/saved_tensors.h"
 #include "trireme/tensor/convert.h"
 
 namespace trireme::inline v0::checkpoint {
 namespace {
 
 bool in_model(const std::string& part, const std::string& name) {
-  return part == kModelPart && name.find('/') == std::string::npos;
+  return part == storage::kModelPart && name.find('/') == std::string::npos;
 }
 
 void check_shard(const NamedShard& shard) {
@@ -38,7 +38,7 @@ std::string describe(DType dtype, const std::vector<std::int64_t>& shape) {
                                          "run, or start a new one in another folder."});
 }
 
-using Saved = SavedTensors::Tensor;
+using Saved = storage::SavedTensors::Tensor;
 
 // The number of rows does not matter for a shard that is loaded whole.
 bool same_kind(const Saved& saved, const NamedShard& shard) {
@@ -60,16 +60,16 @@ struct Filling {
   std::size_t bytes() const { return shard.load ? saved->bytes() : shard.local.nbytes(); }
 };
 
-Filling filling_of(const NamedShard& shard, const std::string& part, const SavedTensors& tensors,
-                   const std::string& folder) {
+Filling filling_of(const NamedShard& shard, const std::string& part,
+                   const storage::SavedTensors& tensors, const std::string& folder) {
   check_shard(shard);
   const bool model = in_model(part, shard.name);
-  const char* file = model ? kModelFile : kStateFile;
+  const char* file = model ? storage::kModelFile : storage::kStateFile;
   const std::string key = model ? shard.name : part + "/" + shard.name;
   Filling filling{.shard = shard,
                   .saved = tensors.find(file, key),
                   .path = folder + "/" + file,
-                  .weights = part == kModelPart};
+                  .weights = part == storage::kModelPart};
   if (filling.saved == nullptr) refuse_shards(filling.path + " has no tensor \"" + key + "\"");
   if (!same_kind(*filling.saved, shard))
     refuse_shards(filling.path + ": tensor \"" + key + "\" is " +
@@ -93,8 +93,8 @@ void refuse_nan(const at::Tensor& filled, const std::string& key, const std::str
                                    "anew."});
 }
 
-void refuse_leftovers(const SavedTensors& tensors, const char* file, const std::string& folder,
-                      const CheckpointContent& wanted,
+void refuse_leftovers(const storage::SavedTensors& tensors, const char* file,
+                      const std::string& folder, const CheckpointContent& wanted,
                       const std::function<bool(const std::string&)>& ours) {
   for (const Saved* tensor : tensors.tensors(file)) {
     if (!wanted.has(file, tensor->name) && ours(tensor->name)) {
@@ -128,12 +128,12 @@ void finish(Filling& filling) {
   filling.host = at::Tensor();
 }
 
-void fill_all(std::vector<Filling>& fillings, SavedTensors& tensors) {
+void fill_all(std::vector<Filling>& fillings, storage::SavedTensors& tensors) {
   std::vector<std::pair<std::pair<std::size_t, std::int64_t>, Filling*>> order;
   for (Filling& one : fillings) order.emplace_back(tensors.place_of(*one.saved, one.begin()), &one);
   std::sort(order.begin(), order.end());
   for (auto next = order.begin(); next != order.end();) {
-    std::vector<SavedTensors::Wanted> wanted;
+    std::vector<storage::SavedTensors::Wanted> wanted;
     const auto first = next;
     for (std::size_t copied = 0; next != order.end() && copied <= kCopiedBytes; ++next) {
       Filling& one = *next->second;
@@ -147,8 +147,8 @@ void fill_all(std::vector<Filling>& fillings, SavedTensors& tensors) {
 
 }  // namespace
 
-void restore(const Parts& parts, const Manifest& manifest, const CheckpointFolder& folder,
-             comm::Communicator* world) {
+void restore(const Parts& parts, const storage::Manifest& manifest,
+             const storage::CheckpointFolder& folder, comm::Communicator* world) {
   for (const auto& [part, saveable] : parts) {
     if (manifest.parts.count(part) == 0) {
       refuse_shards(folder.path_of(manifest.step) + " has no part \"" + part + "\"");
@@ -157,15 +157,15 @@ void restore(const Parts& parts, const Manifest& manifest, const CheckpointFolde
   }
   // Knows the shards of all ranks: a tensor without a shard here may have one on another rank.
   const CheckpointContent wanted(parts, world, /*to_write=*/false);
-  SavedTensors tensors(folder, manifest);
+  storage::SavedTensors tensors(folder, manifest);
   const std::string path = folder.path_of(manifest.step);
   std::vector<Filling> fillings;
   for (const auto& [part, saveable] : parts)
     for (const NamedShard& shard : saveable->state())
       fillings.push_back(filling_of(shard, part, tensors, path));
-  refuse_leftovers(tensors, kModelFile, path, wanted,
-                   [&](const std::string&) { return parts.count(kModelPart) > 0; });
-  refuse_leftovers(tensors, kStateFile, path, wanted, [&](const std::string& key) {
+  refuse_leftovers(tensors, storage::kModelFile, path, wanted,
+                   [&](const std::string&) { return parts.count(storage::kModelPart) > 0; });
+  refuse_leftovers(tensors, storage::kStateFile, path, wanted, [&](const std::string& key) {
     return parts.count(key.substr(0, key.find('/'))) > 0;
   });
   fill_all(fillings, tensors);

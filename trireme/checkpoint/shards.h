@@ -14,13 +14,11 @@
 #include <string>
 #include <vector>
 
-#include "trireme/checkpoint/folder.h"
 #include "trireme/comm/communicator.h"
+#include "trireme/storage/folder.h"
 #include "trireme/tensor/state.h"
 
 namespace trireme::inline v0::checkpoint {
-
-inline constexpr const char* kModelPart = "train";
 
 /// The parts of a checkpoint by name. Does not own them.
 using Parts = std::map<std::string, Saveable*>;
@@ -69,7 +67,7 @@ class CheckpointContent {
 
   /// Writers for this rank's files; both on rank 0. Call them in the order of the file names, each once or,
   /// if it is repeatable, more often.
-  std::map<std::string, FileWriter> writers();
+  std::map<std::string, storage::FileWriter> writers();
   /// Rank 0, after writers(): receives and drops the remaining shards, so that no rank waits.
   void drain();
   /// Rank 0: tells the other ranks what to do next.
@@ -77,7 +75,7 @@ class CheckpointContent {
   /// Rank 0, after Look: by rank, whether it sees the mark. All learn it.
   std::vector<bool> ask(const std::string& mark);
   /// Rank 0, after drain(): waits for the ranks that write.
-  std::vector<WrittenFiles> reports();
+  std::vector<storage::WrittenFiles> reports();
   /// Whether some rank has a shard of tensor `key` of a file.
   bool has(const std::string& file, const std::string& key) const;
   /// Other ranks: what rank 0 tells.
@@ -87,7 +85,7 @@ class CheckpointContent {
   /// Ranks that do not write: sends the shards that rank 0 needs; returns when it has received them.
   void send();
   /// Other ranks that write, afterwards.
-  void report(const WrittenFiles& written);
+  void report(const storage::WrittenFiles& written);
 
  private:
   struct Impl;
@@ -98,7 +96,7 @@ class CheckpointContent {
 /// not in `parts`. Throws CheckpointError if a tensor is missing, if no rank has a shard of a saved
 /// tensor, if a shape or type differs (with both), or if weights are NaN. Collective if `world` is
 /// given.
-void restore(const Parts& parts, const Manifest& manifest, const CheckpointFolder& folder,
-             comm::Communicator* world = nullptr);
+void restore(const Parts& parts, const storage::Manifest& manifest,
+             const storage::CheckpointFolder& folder, comm::Communicator* world = nullptr);
 
 }  // namespace trireme::inline v0::checkpoint

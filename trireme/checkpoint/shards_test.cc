@@ -40,12 +40,13 @@ class ShardsTest : public ::testing::Test {
   void SetUp() override {
     directory_ =
         std::filesystem::path(::testing::TempDir()) / ("shards_" + std::to_string(::getpid()));
-    folder_ = std::make_unique<CheckpointFolder>(local_file_system(), directory_.string());
+    folder_ = std::make_unique<storage::CheckpointFolder>(storage::local_file_system(),
+                                                          directory_.string());
   }
   void TearDown() override { std::filesystem::remove_all(directory_); }
 
-  Manifest write(const Parts& parts) {
-    Manifest manifest{.step = ++step_};
+  storage::Manifest write(const Parts& parts) {
+    storage::Manifest manifest{.step = ++step_};
     for (const auto& [name, part] : parts) manifest.parts[name] = part->metadata();
     CheckpointContent content(parts, nullptr);
     folder_->write(manifest, content.writers(), 3);
@@ -61,7 +62,7 @@ class ShardsTest : public ::testing::Test {
   }
 
   std::filesystem::path directory_;
-  std::unique_ptr<CheckpointFolder> folder_;
+  std::unique_ptr<storage::CheckpointFolder> folder_;
   std::int64_t step_ = 0;
 };
 
@@ -74,7 +75,7 @@ TEST_F(ShardsTest, GivesBackEveryBitOfEveryType) {
               whole("b", b, DType::BF16), whole("none", at::empty({0, 4}))},
              "train text");
   Part data({whole("n", n, DType::I64), whole("flag", flag, DType::Bool), whole("scalar", scalar)});
-  const Manifest manifest = write({{"train", &train}, {"data", &data}});
+  const storage::Manifest manifest = write({{"train", &train}, {"data", &data}});
 
   Part train2({whole("w", at::zeros({2, 3})),
                whole("optimizer/w.exp_avg", at::zeros({2, 3}, at::kDouble), DType::F64),
@@ -92,10 +93,10 @@ TEST_F(ShardsTest, GivesBackEveryBitOfEveryType) {
   EXPECT_TRUE(at::equal(data2.state()[2].local, scalar));
   EXPECT_EQ(train2.restored_, "train text");
 
-  const format::SafetensorsFile model(folder_->path_of(step_) + "/" + kModelFile);
+  const format::SafetensorsFile model(folder_->path_of(step_) + "/" + storage::kModelFile);
   EXPECT_NE(model.find("w"), nullptr);
   EXPECT_EQ(model.tensors().size(), 3u);  // only the weights, for Python
-  const format::SafetensorsFile state(folder_->path_of(step_) + "/" + kStateFile);
+  const format::SafetensorsFile state(folder_->path_of(step_) + "/" + storage::kStateFile);
   EXPECT_NE(state.find("train/optimizer/w.exp_avg"), nullptr);
   EXPECT_NE(state.find("data/n"), nullptr);
 }

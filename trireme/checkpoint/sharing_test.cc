@@ -10,7 +10,7 @@
 
 #include "trireme/base/error.h"
 #include "trireme/checkpoint/background_save.h"
-#include "trireme/checkpoint/faulty_file_system_test.h"
+#include "trireme/storage/faulty_file_system_test.h"
 #include "trireme/testing/run_ranks.h"
 
 namespace trireme::checkpoint {
@@ -74,14 +74,15 @@ class SharingTest : public ::testing::Test {
   SharingTest() { fs::remove_all(directory_); }
   ~SharingTest() override { fs::remove_all(directory_); }
 
-  CheckpointFolder folder(std::shared_ptr<FileSystem> files = local_file_system()) const {
+  storage::CheckpointFolder folder(
+      std::shared_ptr<storage::FileSystem> files = storage::local_file_system()) const {
     return {std::move(files), directory_.string()};
   }
   // Saves on simulated ranks. `files` of a rank: its file system.
   void save(
       int ranks, std::int64_t step, const std::vector<bool>& sees, std::size_t least,
-      const std::function<std::shared_ptr<FileSystem>(int)>& files = [](int) {
-        return local_file_system();
+      const std::function<std::shared_ptr<storage::FileSystem>(int)>& files = [](int) {
+        return storage::local_file_system();
       }) {
     testing::run_ranks(ranks, [&](RankContext& rank) {
       Sliced part(rank.rank, ranks, scale_);
@@ -105,7 +106,7 @@ class SharingTest : public ::testing::Test {
     });
   }
   std::vector<std::string> names(std::int64_t step) const {
-    return local_file_system()->list(folder().path_of(step));
+    return storage::local_file_system()->list(folder().path_of(step));
   }
 
   const fs::path directory_ =
@@ -143,15 +144,16 @@ TEST_F(SharingTest, AFullDiskOfAnyRankGivesTheSaveUpOnAll) {
   for (const int full : {0, 1}) {
     for (int fail_at = 0; fail_at < 8; ++fail_at) {
       failures_.clear();
-      save(2, 2, {true, true}, 1, [&](int rank) -> std::shared_ptr<FileSystem> {
-        if (rank != full) return local_file_system();
-        return std::make_shared<FaultyFileSystem>(FaultyFileSystem::Fault::DiskFull, fail_at);
+      save(2, 2, {true, true}, 1, [&](int rank) -> std::shared_ptr<storage::FileSystem> {
+        if (rank != full) return storage::local_file_system();
+        return std::make_shared<storage::FaultyFileSystem>(
+            storage::FaultyFileSystem::Fault::DiskFull, fail_at);
       });
       SCOPED_TRACE(std::to_string(full) + ", " + std::to_string(fail_at));
       ASSERT_EQ(failures_.size(), 1u);
       EXPECT_THAT(failures_[0],
                   HasSubstr(full == 1 ? "rank 1: the disk is full" : "the disk is full"));
-      EXPECT_THAT(local_file_system()->list(directory_.string()),
+      EXPECT_THAT(storage::local_file_system()->list(directory_.string()),
                   ElementsAre("latest", "step-00000001"));
     }
   }
@@ -183,8 +185,8 @@ TEST_F(SharingTest, ADamagedChunkIsNamedByTheRankThatReadsIt) {
       ADD_FAILURE();
     } catch (const CheckpointError& error) {
       EXPECT_THAT(error.what(),
-                  AllOf(HasSubstr(file.string() + " was changed"),
-                        HasSubstr("SHA-256 of its bytes"), HasSubstr("Step 1 is intact")));
+                  AllOf(HasSubstr(file.string() + " was changed"), HasSubstr("XXH3 of its bytes"),
+                        HasSubstr("Step 1 is intact")));
     }
   });
 }
@@ -201,7 +203,7 @@ TEST_F(SharingTest, FrozenWeightsAreWrittenOnce) {
                           content.writers(), 2);
   };
   EXPECT_EQ(write(1, 1).kept_bytes, 0);
-  const SaveReport second = write(2, 2);
+  const storage::SaveReport second = write(2, 2);
   EXPECT_THAT(names(2), ElementsAre("manifest.json", "model-frozen.safetensors",
                                     "model.safetensors", "state.safetensors"));
   const fs::path kept = fs::path(folder().path_of(2)) / "model-frozen.safetensors";
@@ -218,59 +220,62 @@ TEST_F(SharingTest, FrozenWeightsAreWrittenOnce) {
 }
 
 // Another rank on the same machine, between start() and finish().
-class SecondWriter final : public OtherWriters {
+class SecondWriter final : public storage::OtherWriters {
  public:
-  SecondWriter(CheckpointFolder folder, Manifest manifest, std::map<std::string, FileWriter> files)
+  SecondWriter(storage::CheckpointFolder folder, storage::Manifest manifest,
+               std::map<std::string, storage::FileWriter> files)
       : folder_(std::move(folder)), manifest_(std::move(manifest)), files_(std::move(files)) {}
   void start() override { written_ = folder_.write_files(manifest_, files_); }
-  WrittenFiles finish() override { return written_; }
+  storage::WrittenFiles finish() override { return written_; }
 
  private:
-  CheckpointFolder folder_;
-  const Manifest manifest_;
-  const std::map<std::string, FileWriter> files_;
-  WrittenFiles written_;
+  storage::CheckpointFolder folder_;
+  const storage::Manifest manifest_;
+  const std::map<std::string, storage::FileWriter> files_;
+  storage::WrittenFiles written_;
 };
 
 // Cuts the power at every operation of both writers.
 TEST_F(SharingTest, ACrashOfTwoWritersLeavesACompleteCheckpoint) {
-  const auto write = [&](const std::shared_ptr<FileSystem>& files, std::int64_t step) {
-    const auto of = [step](const std::string& name) -> FileWriter {
+  const auto write = [&](const std::shared_ptr<storage::FileSystem>& files, std::int64_t step) {
+    const auto of = [step](const std::string& name) -> storage::FileWriter {
       return [text = name + std::to_string(step)](const auto& sink) {
         sink(std::as_bytes(std::span(text)));
         sink(std::as_bytes(std::span(text)));
       };
     };
-    const Manifest manifest{.step = step, .chunk_bytes = 20};
-    const FileWriter same = [](const auto& sink) {
+    const storage::Manifest manifest{.step = step, .chunk_bytes = 20};
+    const storage::FileWriter same = [](const auto& sink) {
       const std::string text = "the same at every step";
       sink(std::as_bytes(std::span(text)));
     };
     SecondWriter second(folder(files), manifest,
                         {{"model-1.safetensors", of("model 1 ")}, {"state-1.safetensors", same}});
-    folder(files).write(manifest, {{kModelFile, of("model ")}, {kStateFile, same}}, 1, &second);
+    folder(files).write(
+        manifest, {{storage::kModelFile, of("model ")}, {storage::kStateFile, same}}, 1, &second);
   };
-  write(local_file_system(), 5);
-  const auto counting = std::make_shared<FaultyFileSystem>();
+  write(storage::local_file_system(), 5);
+  const auto counting = std::make_shared<storage::FaultyFileSystem>();
   write(counting, 10);
   const int acts = counting->num_acts();
   ASSERT_GT(acts, 20);
   for (const auto loss :
-       {FaultyFileSystem::Loss::All, FaultyFileSystem::Loss::Ends, FaultyFileSystem::Loss::Some}) {
+       {storage::FaultyFileSystem::Loss::All, storage::FaultyFileSystem::Loss::Ends,
+        storage::FaultyFileSystem::Loss::Some}) {
     int saw_old = 0, saw_new = 0;
     for (int fail_at = 0; fail_at < acts; ++fail_at) {
       SCOPED_TRACE(fail_at + 1000 * static_cast<int>(loss));
       fs::remove_all(directory_);
-      write(local_file_system(), 5);
-      const auto crashing = std::make_shared<FaultyFileSystem>(FaultyFileSystem::Fault::Crash,
-                                                               fail_at, directory_.string(), loss);
-      EXPECT_THROW(write(crashing, 10), Crashed);
+      write(storage::local_file_system(), 5);
+      const auto crashing = std::make_shared<storage::FaultyFileSystem>(
+          storage::FaultyFileSystem::Fault::Crash, fail_at, directory_.string(), loss);
+      EXPECT_THROW(write(crashing, 10), storage::Crashed);
       const auto steps = folder().steps();
       ASSERT_THAT(steps, ::testing::Not(IsEmpty()));
       for (const std::int64_t step : steps) folder().verify(step);
       ++(steps.back() == 10 ? saw_new : saw_old);
-      write(local_file_system(), 15);
-      EXPECT_THAT(local_file_system()->list(directory_.string()),
+      write(storage::local_file_system(), 15);
+      EXPECT_THAT(storage::local_file_system()->list(directory_.string()),
                   ElementsAre("latest", "step-00000015"));
     }
     EXPECT_GT(saw_old, 0);

@@ -5,8 +5,8 @@
 
 #include "trireme/base/error.h"
 #include "trireme/checkpoint/checkpointer.h"
-#include "trireme/checkpoint/file_system.h"
 #include "trireme/format/safetensors.h"
+#include "trireme/storage/file_system.h"
 #include "trireme/tensor/convert.h"
 
 namespace trireme::inline v0 {
@@ -48,7 +48,7 @@ void save_weights(const std::string& path, const torch::nn::Module& module) {
                      tensor.sizes().vec(),
                      {static_cast<const std::byte*>(tensor.data_ptr()), tensor.nbytes()}});
   }
-  const auto storage = checkpoint::local_file_system();
+  const auto storage = storage::local_file_system();
   const std::string temporary = path + ".tmp";
   try {
     const auto file = storage->create(temporary);

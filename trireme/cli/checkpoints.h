@@ -1,6 +1,6 @@
 // Finds the checkpoints in a folder. A run of `trireme train` has them below checkpoint/, a
 // Checkpointer of a user's training loop in the folder itself. Looks at file names only;
-// checkpoint/folder.h verifies their content.
+// storage/folder.h verifies their content.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,6 @@ struct FoundCheckpoint {
   std::string path;       // the checkpoint: directory/step-00000500
   std::int64_t step = 0;  // steps done
   bool named = false;     // `place` is this checkpoint, not a folder of several
-  std::string model() const { return path + "/model.safetensors"; }
 };
 
 /// The newest checkpoint at `place`: a run's folder, a Checkpointer's folder, or a checkpoint.

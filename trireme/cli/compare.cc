@@ -18,12 +18,11 @@
 #include "trireme/base/doubling_bins.h"
 #include "trireme/base/error.h"
 #include "trireme/base/line_plot.h"
-#include "trireme/base/weights_hash.h"
 #include "trireme/base/words.h"
 #include "trireme/cli/checkpoints.h"
 #include "trireme/cli/command.h"
 #include "trireme/cli/files.h"
-#include "trireme/format/safetensors.h"
+#include "trireme/cli/model_file.h"
 
 namespace trireme::inline v0::cli {
 namespace {
@@ -124,17 +123,6 @@ std::string fixed(std::optional<double> value, const char* format) {
   return value ? text : "-";
 }
 
-std::string hash_of(const ComparedRun& run) {
-  // Only `inspect` reads weights that several ranks have written.
-  const std::filesystem::path folder = std::filesystem::path(run.model).parent_path();
-  for (const auto& file : std::filesystem::directory_iterator(folder))
-    if (file.path().filename().string().starts_with("model-"))
-      throw ConfigError("the weights in " + folder.string() + " are in several files",
-                        {.operation = "compare",
-                         .advice = "Compare what `trireme inspect --hash` says of each run."});
-  return weights_hash(format::SafetensorsFile(run.model).tensors());
-}
-
 // If a run has no curves, only weights can be compared.
 bool compares_weights(const std::vector<ComparedRun>& runs) {
   return std::any_of(runs.begin(), runs.end(),
@@ -145,7 +133,7 @@ void print_weights(const std::vector<ComparedRun>& runs, int width) {
   std::printf("\nweights of the newest checkpoints (SHA-256, as `inspect --hash` has it)\n");
   std::set<std::string> hashes;
   for (const ComparedRun& run : runs) {
-    const std::string hash = run.model.empty() ? "-" : hash_of(run);
+    const std::string hash = run.checkpoint.empty() ? "-" : hash_of(model_weights(run.checkpoint));
     hashes.insert(hash);
     std::printf("  %-*s  %s\n", width, run.name.c_str(), hash.c_str());
   }
@@ -221,7 +209,8 @@ void print_json(const std::vector<ComparedRun>& runs) {
     set("step_seconds", median(run.step_seconds));
     set(run.items + "_per_second", median(run.per_second));
     set("mean_staleness", mean_staleness(run));
-    if (compares_weights(runs) && !run.model.empty()) event["weights_sha256"] = hash_of(run);
+    if (compares_weights(runs) && !run.checkpoint.empty())
+      event["weights_sha256"] = hash_of(model_weights(run.checkpoint));
     event["differing"] = nlohmann::ordered_json::object();
     for (const auto& [key, values] : keys) event["differing"][key] = values[i];
     std::printf("%s\n", event.dump().c_str());
@@ -275,7 +264,7 @@ ComparedRun read_run(const std::string& folder) {
   read_events(home + "/events.jsonl",
               cut ? static_cast<double>(checkpoint->step) : std::numeric_limits<double>::max(),
               run);
-  if (checkpoint) run.model = checkpoint->model();
+  if (checkpoint) run.checkpoint = checkpoint->path;
   if (checkpoint && (cut || run.training.empty())) run.steps = checkpoint->step;
   if (run.training.empty() && !checkpoint) {
     const bool there = std::filesystem::exists(folder);

@@ -143,7 +143,7 @@ TEST_F(Compare, ReadsTheCheckpointsOfALoopOfOnesOwn) {
   const ComparedRun run = read_run((root_ / "own").string());
   EXPECT_EQ(run.steps, 10);
   EXPECT_TRUE(run.training.empty());
-  EXPECT_EQ(run.model, (root_ / "own/step-00000010/model.safetensors").string());
+  EXPECT_EQ(run.checkpoint, (root_ / "own/step-00000010").string());
   EXPECT_EQ(read_run((root_ / "own/step-00000002/").string()).steps, 2);
   EXPECT_EQ(overlaid({run}).find(">own<"), std::string::npos);
 }

@@ -117,6 +117,19 @@ double learning_rate_of(const OptimizerOptions& options) {
   return std::visit([](const auto& own) { return own.learning_rate; }, options);
 }
 
+double momentum_of(const OptimizerOptions& options) {
+  return std::visit(
+      [](const auto& own) -> double {
+        if constexpr (requires { own.beta1; })
+          return own.beta1;
+        else if constexpr (requires { own.momentum; })
+          return own.momentum;
+        else
+          return 0;
+      },
+      options);
+}
+
 std::vector<std::string> optimizer_names() {
   std::vector<std::string> names;
   each_optimizer([&](const auto& one) { names.emplace_back(one.kName); });

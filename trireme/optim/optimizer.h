@@ -47,6 +47,9 @@ class Optimizer {
   virtual void read_gradients_at(std::span<const void* const> gradients) = 0;
   /// One update of every slice, with gradient x `scale` (1 / count and the clipping factor).
   virtual void apply(double learning_rate, double scale) = 0;
+  /// Between steps the slices may have weights of which the optimizer wants the next gradient, not the
+  /// present ones. This puts the present ones there, until the next apply().
+  virtual void settle() {}
   virtual double base_learning_rate() const noexcept = 0;
   /// Per parameter "NAME.exp_avg" ..., cut as the slices are. Adafactor's row and column means are
   /// whole and equal on every rank that owns a slice.
@@ -63,6 +66,8 @@ std::string_view name_of(const OptimizerOptions& options);
 /// What optimizer_of(name_of(options), ...) makes `options` of.
 OptimizerKeys keys_of(const OptimizerOptions& options);
 double learning_rate_of(const OptimizerOptions& options);
+/// The share of an update that is there again in the next one: beta1, or SGD's momentum; else 0.
+double momentum_of(const OptimizerOptions& options);
 /// The names of all optimizers, the default first.
 std::vector<std::string> optimizer_names();
 /// The optimizer of that name with its numbers of a configuration. ConfigError if they do not go

@@ -152,7 +152,14 @@ void RemoteOptimizer::apply(double learning_rate, double scale) {
     fill_gradients(1);
     // The gradient of a worker's part of the batch moves the weights by that part of a step.
     client_->push(learning_rate / options_.workers, scale);
+    predicted_ = predicts(options_.server, optimizer_);
   }
+  take_weights();
+}
+
+void RemoteOptimizer::settle() {
+  if (!std::exchange(predicted_, false)) return;
+  client_->pull();
   take_weights();
 }
 

@@ -1,6 +1,7 @@
 // RemoteOptimizer: an Optimizer whose weights, state and updates are on the servers. apply() pushes
 // this worker's gradients (asynchronous), or commits the sum of the workers' (synchronous), and
-// copies the new weights into the slices.
+// copies the new weights into the slices: with prediction those of which the next gradient is wanted,
+// until settle() gets the present ones.
 //
 // The servers get their first weights from worker 0, at start(): what it was built with, or what was
 // loaded from a checkpoint since. A server that has weights keeps them, so that a worker may be
@@ -46,6 +47,7 @@ class RemoteOptimizer final : public optim::Optimizer {
   std::size_t bytes_on_host() const noexcept override { return 0; }
   void read_gradients_at(std::span<const void* const> gradients) override;
   void apply(double learning_rate, double scale) override;
+  void settle() override;
   double base_learning_rate() const noexcept override {
     return optim::learning_rate_of(optimizer_);
   }
@@ -92,6 +94,7 @@ class RemoteOptimizer final : public optim::Optimizer {
   std::vector<NamedShard> state_;  // as last returned
   std::optional<std::int64_t> restored_count_;
   bool started_ = false;
+  bool predicted_ = false;  // the slices have weights of a push's answer
 };
 
 }  // namespace trireme::inline v0::ps

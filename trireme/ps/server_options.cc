@@ -40,6 +40,9 @@ void check_server_options(const ServerOptions& options, int workers, int servers
   if (options.compensation > 0 && options.staleness == 0)
     refuse("server.compensation with server.staleness = 0, where no gradient is late",
            "Leave it out.");
+  if (options.compensation > 0 && options.prediction)
+    refuse("server.compensation with server.prediction, which both repair a late gradient",
+           "Set server.prediction = false, or leave the compensation out.");
 }
 
 }  // namespace trireme::inline v0

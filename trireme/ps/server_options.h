@@ -16,6 +16,9 @@ struct ServerOptions {
   int backup = 0;
   /// Lambda of delay compensation (DC-ASGD: Zheng et al. 2017, arXiv:1609.08326); 0: off.
   double compensation = 0;
+  /// With a staleness that is not 0, a push is answered with the weights that momentum will have made
+  /// when the worker's next gradient is applied (Shard::predicted()).
+  bool prediction = false;
 
   /// Servers that have a copy of each shard; 1: none but its own. With more, the death of a server
   /// loses nothing that a worker was told is done.

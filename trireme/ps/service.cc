@@ -109,7 +109,8 @@ void Service::attach(int client, const Request& request, std::span<const std::by
     throw MismatchError("it expects " + counted(settings.model.servers(), "server"));
   if (request.worker < 0) throw MismatchError("workers have numbers from 0 on");
   if (!settings_) {
-    shard_ = std::make_unique<Shard>(settings.model, server_, settings.optimizer, spread_);
+    shard_ = std::make_unique<Shard>(settings.model, server_, settings.optimizer, spread_,
+                                     predicts(settings.server, settings.optimizer));
     ledger_.emplace(settings.server.staleness);
     settings_ = std::move(settings);
   }
@@ -199,7 +200,9 @@ void Service::release() {
   waiting_.erase(first, waiting_.end());
   for (Waiting& one : now) {
     one.reply.version = version_;
-    const auto weights = shard_->weights();
+    // A pull is for those who want the present weights.
+    const auto weights =
+        one.reply.ask == Ask::Push ? shard_->predicted(one.reply.staleness) : shard_->weights();
     if (settings_->server.compensation > 0)
       before_[one.worker].assign(weights.begin(), weights.end());
     answer_(one.client, one.reply, weights);

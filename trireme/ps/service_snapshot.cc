@@ -1,5 +1,6 @@
 // All of a Service as one text and one piece of memory, for another copy of its shard. The memory has
-// the weights, the optimizer's state and the rows of tables (saved.h), the folded sum of the parameters,
+// the weights, the optimizer's state and the rows of tables (saved.h), the weights before the last update
+// (if the shard predicts), the folded sum of the parameters,
 // that of each table's rows, the squares of both, what workers had before, and the terms of the round
 // that is collected, in this order.
 #include <cstring>
@@ -95,6 +96,7 @@ Saved Service::snapshot() {
     json["workers"] = json_of(ledger_->workers());
     json["histogram"] = ledger_->histogram();
     all.memory = std::move(shard.memory);
+    append(all.memory, shard_->earlier());
     append(all.memory, shard_->sum());
     auto& sums = json["row_sums"] = nlohmann::json::array();
     for (const RowSum& sum : shard_->rows().sums()) {
@@ -132,9 +134,12 @@ void Service::restore(std::string_view text, std::span<const std::byte> memory) 
     if (json.contains("settings")) {
       settings_ = Settings::from_text(json.at("settings").get<std::string>());
       if (server_ >= settings_->model.servers()) throw MismatchError("there is no such shard");
-      shard_ = std::make_unique<Shard>(settings_->model, server_, settings_->optimizer, spread_);
+      shard_ = std::make_unique<Shard>(settings_->model, server_, settings_->optimizer, spread_,
+                                       predicts(settings_->server, settings_->optimizer));
       fill(*shard_, json.at("shard").get<std::string>(),
            from.take(json.at("shard_bytes").get<std::size_t>()), 0);
+      const auto earlier = from.take(shard_->earlier().size());
+      if (!earlier.empty()) std::memcpy(shard_->earlier().data(), earlier.data(), earlier.size());
       const auto sum = from.take(shard_->sum().size());
       if (!sum.empty()) std::memcpy(shard_->sum().data(), sum.data(), sum.size());
       restore_row_sums(json.at("row_sums").get<std::vector<std::size_t>>(), from, *shard_);

@@ -456,5 +456,29 @@ TEST(Service, WhatWasReadCanBeWrittenToAnotherServer) {
   EXPECT_EQ(server.floats(0), other.floats(0));
 }
 
+// Gradients of 1, after the scale: the updates are 0.1, 0.19 and 0.271.
+TEST(Service, AnswersLatePushesWithPredictedWeights) {
+  Settings settings = settings_of(-1, 2);
+  settings.server.prediction = true;
+  Server server, copy;
+  server.attach(0, settings);
+  server.attach(1, settings);
+  const std::size_t count = settings.model.bytes(0) / sizeof(float);
+  server.write(0, Floats(count, 0));
+  const auto push = [&](Server& one, int worker, std::uint64_t sequence, std::int64_t version) {
+    EXPECT_NE(one.push(worker, sequence, Floats(count, 2), version), nullptr);
+    return one.floats(worker).front();
+  };
+  EXPECT_FLOAT_EQ(push(server, 0, 1, 0), -0.1F) << "not late: the weights themselves";
+  EXPECT_FLOAT_EQ(push(server, 1, 1, 0), -0.29F - (0.9F + 0.81F) * 0.19F);
+  const Saved saved = server.service().snapshot();
+  copy.service().restore(saved.text, saved.memory);
+  for (Server* one : {&server, &copy}) {
+    EXPECT_NE(one->ask(1, {.ask = Ask::Pull, .worker = 1}), nullptr);
+    EXPECT_FLOAT_EQ(one->floats(1).front(), -0.29F) << "whoever pulls gets the present ones";
+    EXPECT_FLOAT_EQ(push(*one, 0, 2, 1), -0.561F - (0.9F + 0.81F) * 0.271F);
+  }
+}
+
 }  // namespace
 }  // namespace trireme::inline v0::ps

@@ -16,10 +16,18 @@ namespace {
 
 }  // namespace
 
+bool predicts(const ServerOptions& server, const OptimizerOptions& optimizer) {
+  return server.prediction && server.staleness != 0 && optim::momentum_of(optimizer) > 0;
+}
+
 std::string Settings::to_text() const {
-  return nlohmann::json{{"model", model.to_text()},   {"optimizer", ps::to_text(optimizer)},
-                        {"workers", workers},         {"staleness", server.staleness},
-                        {"backup", server.backup},    {"compensation", server.compensation},
+  return nlohmann::json{{"model", model.to_text()},
+                        {"optimizer", ps::to_text(optimizer)},
+                        {"workers", workers},
+                        {"staleness", server.staleness},
+                        {"backup", server.backup},
+                        {"compensation", server.compensation},
+                        {"prediction", server.prediction},
                         {"replicas", server.replicas}}
       .dump();
 }
@@ -33,6 +41,7 @@ Settings Settings::from_text(std::string_view text) {
                       .server = {.staleness = json.at("staleness"),
                                  .backup = json.at("backup"),
                                  .compensation = json.at("compensation"),
+                                 .prediction = json.at("prediction"),
                                  .replicas = json.at("replicas")}};
     settings.check();
     return settings;
@@ -60,6 +69,7 @@ std::string Settings::difference(const Settings& theirs) const {
         {"server.staleness", static_cast<int>(theirs.server.staleness),
          static_cast<int>(server.staleness)},
         {"server.backup", theirs.server.backup, server.backup},
+        {"server.prediction", int{theirs.server.prediction}, int{server.prediction}},
         {"server.replicas", theirs.server.replicas, server.replicas}})
     if (their != own) return differ(name, std::to_string(their), std::to_string(own));
   if (theirs.server.compensation != server.compensation)

@@ -12,6 +12,9 @@
 
 namespace trireme::inline v0::ps {
 
+/// Whether servers answer pushes with predicted weights: gradients may be late, and there is momentum.
+bool predicts(const ServerOptions& server, const OptimizerOptions& optimizer);
+
 struct Settings {
   ServedModel model;
   OptimizerOptions optimizer;

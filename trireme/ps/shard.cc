@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cmath>
 #include <cstring>
 
 #include "trireme/base/check.h"
@@ -35,19 +36,29 @@ void compensate(T* out, const T* gradient, const T* weight, const T* before, dou
   }
 }
 
+template <class T>
+void extrapolate(T* out, const T* now, const T* earlier, double share, std::size_t count) {
+  for (std::size_t i = 0; i < count; ++i)
+    out[i] = now[i] + static_cast<T>(share) * (now[i] - earlier[i]);
+}
+
 }  // namespace
 
-Shard::Shard(ServedModel model, int server, const OptimizerOptions& optimizer, Spread spread)
+Shard::Shard(ServedModel model, int server, const OptimizerOptions& optimizer, Spread spread,
+             bool predicts)
     : model_(std::move(model)),
       server_(server),
       spread_(std::move(spread)),
+      momentum_(optim::momentum_of(optimizer)),
       weights_memory_(zeros(model_.bytes(server))),
       sum_memory_(zeros(model_.sum_bytes(server))),
+      earlier_memory_(zeros(predicts ? model_.bytes(server) : 0)),
       optimizer_(optim::make_optimizer(optimizer, spread_)),
       rows_(model_.tables(), server, model_.servers(), optimizer) {
   require_elementwise(optimizer_->name());
   weights_ = bytes_of(weights_memory_);
   sum_ = bytes_of(sum_memory_);
+  earlier_ = bytes_of(earlier_memory_);
   std::vector<optim::OwnedSlice> slices;
   for (const ServedModel::Slice& slice : model_.slices(server)) {
     const ServedParameter& parameter = model_.parameters()[slice.parameter];
@@ -69,6 +80,7 @@ Shard::Shard(ServedModel model, int server, const OptimizerOptions& optimizer, S
 void Shard::set_weights(std::span<const std::byte> weights) {
   TRIREME_CHECK(weights.size() == weights_.size());
   if (!weights.empty()) std::memcpy(weights_.data(), weights.data(), weights.size());
+  if (!earlier_.empty()) std::memcpy(earlier_.data(), weights.data(), weights.size());
 }
 
 std::optional<std::uint32_t> Shard::first_not_finite(const std::byte* gradient) const {
@@ -102,18 +114,38 @@ std::optional<std::string> Shard::push(std::span<const std::byte> gradient, doub
   return std::nullopt;
 }
 
+template <class Visit>
+void Shard::each_slice(Visit visit) const {
+  for (const ServedModel::Slice& slice : model_.slices(server_)) {
+    const DType dtype = model_.parameters()[slice.parameter].dtype;
+    spread_(slice.size(), [&](std::size_t begin, std::size_t end) {
+      const std::size_t offset = slice.offset + begin * size_of(dtype);
+      dtype == DType::F64 ? visit(double{}, offset, end - begin)
+                          : visit(float{}, offset, end - begin);
+    });
+  }
+}
+
 void Shard::compensate(const std::byte* gradient, const std::byte* before, double lambda,
                        double scale) {
-  for (const ServedModel::Slice& slice : model_.slices(server_)) {
-    const auto all = [&]<class T>(T) {
-      ps::compensate(reinterpret_cast<T*>(sum_.data() + slice.offset),
-                     reinterpret_cast<const T*>(gradient + slice.offset),
-                     reinterpret_cast<const T*>(weights_.data() + slice.offset),
-                     reinterpret_cast<const T*>(before + slice.offset), lambda, scale,
-                     slice.size());
-    };
-    model_.parameters()[slice.parameter].dtype == DType::F64 ? all(double{}) : all(float{});
-  }
+  each_slice([&]<class T>(T, std::size_t offset, std::size_t count) {
+    ps::compensate(reinterpret_cast<T*>(sum_.data() + offset),
+                   reinterpret_cast<const T*>(gradient + offset),
+                   reinterpret_cast<const T*>(weights_.data() + offset),
+                   reinterpret_cast<const T*>(before + offset), lambda, scale, count);
+  });
+}
+
+std::span<const std::byte> Shard::predicted(std::int64_t staleness) {
+  if (earlier_.empty() || staleness <= 0 || momentum_ <= 0) return weights_;
+  const auto updates = static_cast<double>(staleness + 1);
+  const double m = momentum_, share = m < 1 ? m * (1 - std::pow(m, updates)) / (1 - m) : updates;
+  each_slice([&]<class T>(T, std::size_t offset, std::size_t count) {
+    extrapolate(reinterpret_cast<T*>(sum_.data() + offset),
+                reinterpret_cast<const T*>(weights_.data() + offset),
+                reinterpret_cast<const T*>(earlier_.data() + offset), share, count);
+  });
+  return sum_.first(weights_.size());
 }
 
 void Shard::fold(std::span<const Terms> workers, std::uint32_t total) {
@@ -196,6 +228,7 @@ void Shard::update(const std::byte* gradient, double rate, double scale) {
   for (const ServedModel::Slice& slice : model_.slices(server_))
     gradients.push_back(gradient + slice.offset);
   optimizer_->read_gradients_at(gradients);
+  if (!earlier_.empty()) std::memcpy(earlier_.data(), weights_.data(), weights_.size());
   optimizer_->apply(rate, scale);
 }
 

@@ -36,8 +36,9 @@ class Shard {
  public:
   /// ConfigError for an optimizer that needs whole parameters. `spread`: by whom memory is gone over;
   /// it changes no bit.
+  /// `predicts`: keeps what predicted() needs, one more copy of the weights.
   Shard(ServedModel model, int server, const OptimizerOptions& optimizer,
-        Spread spread = in_one_part);
+        Spread spread = in_one_part, bool predicts = false);
   Shard(const Shard&) = delete;
 
   const ServedModel& model() const noexcept { return model_; }
@@ -47,6 +48,17 @@ class Shard {
   /// bytes() of weights. Resets nothing else.
   void set_weights(std::span<const std::byte> weights);
   std::span<const std::byte> weights() const noexcept { return weights_; }
+  /// Where momentum carries the weights: of the last update a share m is there again in the next one.
+  /// After `staleness` updates by other workers and, as Nesterov's momentum has it, the own one:
+  ///
+  ///     weights + (m + m^2 + ... + m^(staleness + 1)) x the last update
+  ///
+  /// A gradient of these weights, applied then, is hardly late (DANA: Hakimi et al. 2019,
+  /// arXiv:1907.11612). With a staleness of 0, or without momentum, the weights themselves. Valid
+  /// until the next call of any method.
+  std::span<const std::byte> predicted(std::int64_t staleness);
+  /// The weights before the last update, empty unless the shard predicts. For copies.
+  std::span<std::byte> earlier() noexcept { return earlier_; }
 
   /// One update by a gradient of bytes() and `rows` of each table, times `scale`. Nothing changes if
   /// one holds an infinity or a NaN: then the result names the parameter or the row. `before`: the
@@ -82,12 +94,17 @@ class Shard {
   std::optional<std::uint32_t> first_not_finite(const std::byte* gradient) const;
   void compensate(const std::byte* gradient, const std::byte* before, double lambda, double scale);
   void update(const std::byte* gradient, double rate, double scale);
+  /// Calls visit(T, offset, count) for elements that lie together: T is their type, offset theirs in
+  /// each memory of bytes().
+  template <class Visit>
+  void each_slice(Visit visit) const;
 
   const ServedModel model_;
   const int server_;
   const Spread spread_;
-  std::span<std::byte> weights_, sum_;
-  at::Tensor weights_memory_, sum_memory_;
+  const double momentum_;
+  std::span<std::byte> weights_, sum_, earlier_;
+  at::Tensor weights_memory_, sum_memory_, earlier_memory_;
   std::unique_ptr<optim::Optimizer> optimizer_;
   RowShard rows_;
 };

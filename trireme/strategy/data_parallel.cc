@@ -325,6 +325,7 @@ std::optional<std::int64_t> DataParallel::steps_ended() const {
   return impl_->engine.steps_ended();
 }
 
+void DataParallel::settle() { impl_->trained.settle(); }
 std::string DataParallel::weights_hash() { return impl_->trained.weights_hash(); }
 
 std::vector<NamedShard> DataParallel::state() { return impl_->trained.state(); }

@@ -43,6 +43,7 @@ struct DataParallelOptions {
   std::int64_t staleness = 0;
   int backup = 0;
   double compensation = 0;
+  bool prediction = false;  // see DataParallel::settle()
   int replicas = 1;
   double clip = 0;  // global gradient norm; 0 = off
   std::int64_t bucket_bytes = 4 << 20;
@@ -116,8 +117,12 @@ class DataParallel final : public Saveable, public StepVoter {
   int stop_signal() const noexcept override;
   bool all_ranks_return() const override;
   std::optional<std::int64_t> steps_ended() const override;
-  /// SHA-256 over parameters and buffers, as `trireme inspect --hash` (base/weights_hash.h).
+  /// SHA-256 over parameters and buffers, as `trireme inspect --hash` (base/weights_hash.h). Settles.
   std::string weights_hash();
+  /// With DataParallelOptions::prediction the module has predicted weights after step(), for the next
+  /// forward passes (ps/shard.h). This gives it the servers' own until the next batch is applied:
+  /// call it before the module is evaluated or saved. state() does so, too.
+  void settle();
 
   std::vector<NamedShard> state() override;
   std::string metadata() const override;

@@ -60,7 +60,11 @@ ModuleTensors tensors_of(torch::nn::Module& module) {
 }
 
 ServerOptions server_options_of(const DataParallelOptions& options) {
-  return {options.staleness, options.backup, options.compensation, options.replicas};
+  return {.staleness = options.staleness,
+          .backup = options.backup,
+          .compensation = options.compensation,
+          .prediction = options.prediction,
+          .replicas = options.replicas};
 }
 
 void check_module(const ModuleTensors& contents, const DataParallelOptions& options,
@@ -84,9 +88,9 @@ void check_module(const ModuleTensors& contents, const DataParallelOptions& opti
         "sync = \"" + options.sync +
             "\" on a module: its optimizer is the user's own, whose state would have to be mixed",
         "Give the model as a list of blocks (trireme::Blocks, Strategy).");
-  if (!is_served(options.sync) &&
-      (options.staleness != 0 || options.backup != 0 || options.compensation != 0))
-    refuse("staleness, backup or compensation with sync = \"" + options.sync + "\"",
+  if (!is_served(options.sync) && (options.staleness != 0 || options.backup != 0 ||
+                                   options.compensation != 0 || options.prediction))
+    refuse("staleness, backup, compensation or prediction with sync = \"" + options.sync + "\"",
            "They are for sync = \"server\".");
   if (options.sync != "plain" && options.compression != "none")
     refuse("compression = \"" + options.compression + "\" with sync = \"" + options.sync +

@@ -3,10 +3,13 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
+#include <cmath>
 #include <map>
 
 #include "trireme/base/error.h"
 #include "trireme/models/gpt.h"
+#include "trireme/ps/remote_optimizer.h"
 #include "trireme/strategy/server_training_test.h"
 #include "trireme/strategy/strategy.h"
 #include "trireme/sync/strategy_context.h"
@@ -110,7 +113,8 @@ TEST(ServerTraining, OneWorkerWithoutABoundHasTheBitsOfOneProcess) {
   testing::run_ranks(1, [&](testing::RankContext& rank) {
     plain = train({.world = rank.world.get()}, 0, {.clip = 0.5}, adam, 6);
   });
-  for (const ServerOptions& server : {ServerOptions{.staleness = -1}, {.staleness = 3}})
+  for (const ServerOptions& server :
+       {ServerOptions{.staleness = -1}, {.staleness = 3}, {.staleness = 3, .prediction = true}})
     run_with_servers(1, 2, [&](int worker, const parallel::StrategyContext& env) {
       EXPECT_EQ(train(env, worker, {.sync = "server", .clip = 0.5, .server = server}, adam, 6),
                 plain);
@@ -121,7 +125,8 @@ TEST(ServerTraining, WorkersOnTheirOwnLearn) {
   for (const ServerOptions& server : {ServerOptions{.staleness = -1},
                                       {.staleness = 2},
                                       {.backup = 1},
-                                      {.staleness = -1, .compensation = 0.04}})
+                                      {.staleness = -1, .compensation = 0.04},
+                                      {.staleness = 2, .prediction = true}})
     for (const std::uint64_t seed : {1u, 2u, 3u})
       run_with_servers(
           3, 2,
@@ -131,6 +136,44 @@ TEST(ServerTraining, WorkersOnTheirOwnLearn) {
             EXPECT_LT(outcome.losses.back(), outcome.losses.front() - 1);
           },
           seed);
+}
+
+// Minimizes w^2 / 2 by SGD with momentum, at a rate that late gradients make too large.
+TEST(ServerTraining, PredictedWeightsMakeLateGradientsUseful) {
+  const auto distance = [](bool prediction, std::uint64_t seed) {
+    std::atomic<float> last = 0;
+    run_with_servers(
+        4, 1,
+        [&](int worker, const parallel::StrategyContext& env) {
+          float weight = 1, gradient = 0;
+          ps::RemoteOptimizer optimizer(Sgd{.momentum = 0.9},
+                                        {.worker = worker,
+                                         .workers = 4,
+                                         .server = {.staleness = 4, .prediction = prediction},
+                                         .waiter = env.world->waiter(),
+                                         .dial = env.servers.dial});
+          const optim::OwnedSlice slice{.name = "w",
+                                        .end = 1,
+                                        .master_dtype = DType::F32,
+                                        .weight = &weight,
+                                        .gradient = &gradient};
+          const optim::ParameterInfo info{"w", {1}};
+          optimizer.attach({&slice, 1}, {&info, 1});
+          optimizer.start();
+          for (int step = 0; step < 100; ++step) {
+            gradient = weight;
+            optimizer.apply(0.18, 1);
+          }
+          optimizer.settle();
+          if (worker == 0) last = std::abs(weight);
+        },
+        seed);
+    return last.load();
+  };
+  for (const std::uint64_t seed : {1u, 2u, 3u}) {
+    EXPECT_GT(distance(false, seed), 1) << "the weight runs away";
+    EXPECT_LT(distance(true, seed), 1e-3) << seed;
+  }
 }
 
 TEST(ServerTraining, ACheckpointGoesOnWithAndWithoutServers) {

@@ -286,11 +286,13 @@ bool Strategy::Impl::has_whole_weights() const {
 }
 
 std::shared_ptr<void> Strategy::Impl::common_weights() {
+  optimizer->settle();
   return sync.local != nullptr ? sync.local->show() : nullptr;
 }
 
 void Strategy::Impl::use_average(bool on) {
   if (!average || on == averaged) return;
+  optimizer->settle();
   average->swap(sync.step->owned());
   averaged = on;
   parts.refresh();
@@ -299,6 +301,7 @@ void Strategy::Impl::use_average(bool on) {
 
 std::vector<NamedShard> Strategy::Impl::state() {
   TRIREME_CHECK(!averaged);
+  optimizer->settle();
   if (sync.local != nullptr) {
     sync.local->meet();
     parts.reload_statistics();
@@ -375,6 +378,7 @@ std::vector<double> Strategy::evaluate(const std::vector<Batch>& batches,
 }
 
 models::Value Strategy::infer(const MicroBatch& micro) {
+  impl_->optimizer->settle();
   return impl_->evaluator.infer(micro, has_whole_weights());
 }
 

@@ -161,6 +161,10 @@ void TrainedModule::start() {
   if (remote_) remote_->start();
 }
 
+void TrainedModule::settle() {
+  if (remote_) remote_->settle();
+}
+
 void TrainedModule::watch() {
   if (shards_) shards_->watch();
 }
@@ -170,6 +174,7 @@ void TrainedModule::refuse_direct_call() const {
 }
 
 std::vector<NamedShard> TrainedModule::state() {
+  settle();
   std::vector<NamedShard> state;
   std::set<const void*> frozen;
   for (const auto& [name, parameter] : tensors_.parameters)
@@ -206,6 +211,7 @@ std::vector<NamedShard> TrainedModule::state() {
 }
 
 std::string TrainedModule::weights_hash() {
+  settle();
   NamedTensors all = tensors_.all;
   if (rows_)
     for (const NamedShard& shard : rows_->weights()) all.emplace_back(shard.name, shard.local);

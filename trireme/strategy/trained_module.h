@@ -42,6 +42,8 @@ class TrainedModule {
 
   /// With servers: takes their weights before the first forward pass. No effect afterwards.
   void start();
+  /// As Optimizer's; state() and weights_hash() settle.
+  void settle();
   /// Multiplies the summed gradients by `scale` and lets the optimizer update what this rank owns.
   void update(double scale);
   /// From now on a step() of the optimizer that the user calls is noticed, and then refused.

@@ -8,10 +8,10 @@
 
 #include "trireme/base/error.h"
 #include "trireme/checkpoint/checkpointer.h"
-#include "trireme/checkpoint/storage.h"
 #include "trireme/input/batches.h"
 #include "trireme/models/mlp.h"
 #include "trireme/net/sim/sim_network.h"
+#include "trireme/storage/storage.h"
 #include "trireme/strategy/strategy.h"
 #include "trireme/tensor/random.h"
 
@@ -46,7 +46,7 @@ struct Start {
   long dies_after = 0;  // steps; 0: it does not die
   std::int64_t width = 8;
   std::string sync = "zero1", identity = {};
-  std::shared_ptr<checkpoint::Storage> storage = nullptr;
+  std::shared_ptr<storage::Storage> storage = nullptr;
 };
 
 struct Result {
@@ -135,15 +135,15 @@ TEST_F(BackupTest, OtherFilesInTheFolderStay) {
 }
 
 // A storage that removes nothing more.
-class Hoarder final : public checkpoint::Storage {
+class Hoarder final : public storage::Storage {
  public:
-  std::unique_ptr<checkpoint::Draft> begin(const std::string& path) override {
+  std::unique_ptr<storage::Draft> begin(const std::string& path) override {
     return inner_->begin(path);
   }
-  std::unique_ptr<checkpoint::Draft> join(const std::string& path) override {
+  std::unique_ptr<storage::Draft> join(const std::string& path) override {
     return inner_->join(path);
   }
-  std::unique_ptr<checkpoint::InputFile> open(const std::string& path) override {
+  std::unique_ptr<storage::InputFile> open(const std::string& path) override {
     return inner_->open(path);
   }
   void put(const std::string& path, const std::string& text) override { inner_->put(path, text); }
@@ -155,7 +155,7 @@ class Hoarder final : public checkpoint::Storage {
   bool is_remote() const noexcept override { return false; }
 
  private:
-  const std::shared_ptr<checkpoint::Storage> inner_ = checkpoint::folder_storage();
+  const std::shared_ptr<storage::Storage> inner_ = storage::folder_storage();
 };
 
 TEST_F(BackupTest, ATrainingIsDoneAlsoIfItsBackupCannotBeRemoved) {

@@ -8,7 +8,7 @@
 namespace trireme::inline v0::train {
 
 CheckpointEvaluator::CheckpointEvaluator(const RunFolder& run, EvaluatorOptions options,
-                                         const std::shared_ptr<checkpoint::FileSystem>& storage)
+                                         const std::shared_ptr<storage::FileSystem>& storage)
     : folder_(run),
       options_(std::move(options)),
       storage_(storage),

@@ -50,7 +50,7 @@ class CheckpointEvaluator {
   /// Throws what EvaluationRecord's constructor throws.
   CheckpointEvaluator(
       const RunFolder& run, EvaluatorOptions options,
-      const std::shared_ptr<checkpoint::FileSystem>& storage = checkpoint::local_file_system());
+      const std::shared_ptr<storage::FileSystem>& storage = storage::local_file_system());
   /// Removes RUN/evaluating.
   ~CheckpointEvaluator();
 
@@ -67,9 +67,9 @@ class CheckpointEvaluator {
 
   const RunFolder folder_;
   const EvaluatorOptions options_;
-  const std::shared_ptr<checkpoint::FileSystem> storage_;
-  const checkpoint::CheckpointFolder checkpoints_;
-  checkpoint::CheckpointFolder own_;  // RUN/evaluating
+  const std::shared_ptr<storage::FileSystem> storage_;
+  const storage::CheckpointFolder checkpoints_;
+  storage::CheckpointFolder own_;  // RUN/evaluating
   EvaluationRecord record_;
   std::set<std::int64_t> waiting_;     // complete, and not evaluated
   std::optional<TimePoint> deadline_;  // after the end of the run

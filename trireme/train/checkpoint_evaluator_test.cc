@@ -12,15 +12,15 @@
 #include <nlohmann/json.hpp>
 
 #include "trireme/base/error.h"
-#include "trireme/checkpoint/faulty_file_system_test.h"
+#include "trireme/storage/faulty_file_system_test.h"
 
 namespace trireme::checkpoint_evaluator_test {
 namespace {
 
 namespace fs = std::filesystem;
-using checkpoint::CheckpointFolder;
-using checkpoint::FaultyFileSystem;
-using checkpoint::local_file_system;
+using storage::CheckpointFolder;
+using storage::FaultyFileSystem;
+using storage::local_file_system;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
@@ -62,13 +62,12 @@ class CheckpointEvaluatorTest : public ::testing::Test {
   ~CheckpointEvaluatorTest() override { fs::remove_all(run_->path()); }
 
   void save(std::int64_t step, int keep = 3) const {
-    const checkpoint::FileWriter file = [step](const auto& sink) {
+    const storage::FileWriter file = [step](const auto& sink) {
       const std::string text = "weights of step " + std::to_string(step);
       sink(std::as_bytes(std::span(text)));
     };
     CheckpointFolder(local_file_system(), run_->checkpoint())
-        .write({.step = step}, {{checkpoint::kModelFile, file}, {checkpoint::kStateFile, file}},
-               keep);
+        .write({.step = step}, {{storage::kModelFile, file}, {storage::kStateFile, file}}, keep);
   }
   // A training that saves `steps` checkpoints, one in each of the evaluator's waits.
   void train(std::int64_t steps) {
@@ -85,7 +84,7 @@ class CheckpointEvaluatorTest : public ::testing::Test {
                   EXPECT_THAT(given.steps(), ElementsAre(step));
                   if (during_) during_(step);
                   given.verify(step);
-                  EXPECT_EQ(given.read_text(step, checkpoint::kModelFile),
+                  EXPECT_EQ(given.read_text(step, storage::kModelFile),
                             "weights of step " + std::to_string(step));
                   const double loss = loss_(step);
                   return train::EvaluatedCheckpoint{
@@ -232,7 +231,7 @@ TEST_F(CheckpointEvaluatorTest, AfterADeathAtAnyPointTheBestIsWholeAndNamedByThe
     try {
       CheckpointEvaluator(*run_, options(), storage).run();
       if (storage->num_acts() <= at) break;
-    } catch (const checkpoint::Crashed&) {
+    } catch (const storage::Crashed&) {
     }
     const auto found = EvaluationRecord(*run_).best();
     if (found) {

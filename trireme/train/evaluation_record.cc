@@ -14,7 +14,7 @@ namespace {
 constexpr const char* kEvaluation = "validation";
 
 // The configuration as the run has it now: a resumed run may have changed it.
-void copy_config(checkpoint::FileSystem& storage, const RunFolder& from, const RunFolder& to) {
+void copy_config(storage::FileSystem& storage, const RunFolder& from, const RunFolder& to) {
   write_whole(to.config(), text_of(*storage.open(from.config())));
 }
 
@@ -29,7 +29,7 @@ void EvaluationRecord::check(const RunFolder& run) {
 }
 
 EvaluationRecord::EvaluationRecord(const RunFolder& run,
-                                   std::shared_ptr<checkpoint::FileSystem> storage)
+                                   std::shared_ptr<storage::FileSystem> storage)
     : storage_(std::move(storage)),
       best_folder_(run.best(), storage_),
       best_checkpoints_(storage_, best_folder_.own_checkpoint()) {
@@ -57,7 +57,7 @@ void EvaluationRecord::read(const std::string& path) {
 }
 
 // The checkpoint with the least loss that there still is.
-void EvaluationRecord::choose_best(const checkpoint::CheckpointFolder& run) {
+void EvaluationRecord::choose_best(const storage::CheckpointFolder& run) {
   std::vector<Best> found;
   for (const auto& [step, loss] : losses_)
     if (loss) found.push_back({step, *loss});
@@ -81,7 +81,7 @@ int EvaluationRecord::count() const {
 }
 
 bool EvaluationRecord::add(std::int64_t step, double loss, observe::Event event,
-                           const checkpoint::CheckpointFolder& holder) {
+                           const storage::CheckpointFolder& holder) {
   const bool better = std::isfinite(loss) && (!best_ || loss < best_->loss) &&
                       best_checkpoints_.adopt(holder, step);
   events_.write(event.set("best", better).set("time", observe::wall_seconds()));

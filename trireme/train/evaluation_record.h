@@ -12,8 +12,8 @@
 #include <optional>
 #include <string>
 
-#include "trireme/checkpoint/folder.h"
 #include "trireme/observe/events.h"
+#include "trireme/storage/folder.h"
 #include "trireme/train/run_folder.h"
 
 namespace trireme::inline v0::train {
@@ -23,8 +23,8 @@ class EvaluationRecord {
   /// Continues the record of an earlier process. Events of steps that the run's checkpoints do not
   /// reach (it was taken back to an older one) are dropped. Throws ConfigError if another process
   /// evaluates this run, and what check() throws.
-  explicit EvaluationRecord(const RunFolder& run, std::shared_ptr<checkpoint::FileSystem> storage =
-                                                      checkpoint::local_file_system());
+  explicit EvaluationRecord(const RunFolder& run, std::shared_ptr<storage::FileSystem> storage =
+                                                      storage::local_file_system());
 
   /// ConfigError if RUN/best was continued as a run of its own.
   static void check(const RunFolder& run);
@@ -43,18 +43,18 @@ class EvaluationRecord {
   /// A checkpoint of `holder` has this loss. Adds "best" and "time" to `event` and writes it. True
   /// if no loss so far was as low: RUN/best has the checkpoint then.
   bool add(std::int64_t step, double loss, observe::Event event,
-           const checkpoint::CheckpointFolder& holder);
+           const storage::CheckpointFolder& holder);
   /// It was not evaluated, and will not be. `kind`: "refused" (it is damaged) or "missed".
   void give_up(std::int64_t step, const std::string& kind, const std::string& reason);
 
  private:
   void read(const std::string& path);
-  void choose_best(const checkpoint::CheckpointFolder& run);
+  void choose_best(const storage::CheckpointFolder& run);
   void keep_only(std::int64_t step);
 
-  const std::shared_ptr<checkpoint::FileSystem> storage_;
+  const std::shared_ptr<storage::FileSystem> storage_;
   const RunFolder best_folder_;
-  checkpoint::CheckpointFolder best_checkpoints_;
+  storage::CheckpointFolder best_checkpoints_;
   std::shared_ptr<void> lock_;
   observe::EventWriter events_;
   std::map<std::int64_t, std::optional<double>> losses_;  // by step; none: no number, or given up

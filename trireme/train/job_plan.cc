@@ -10,6 +10,7 @@
 #include "trireme/optim/group_check.h"
 #include "trireme/plan/mixing.h"
 #include "trireme/plan/named_strategies.h"
+#include "trireme/ps/settings.h"
 #include "trireme/strategy/option_check.h"
 #include "trireme/train/auto_recompute.h"
 #include "trireme/train/device.h"
@@ -52,7 +53,8 @@ plan::Exchange served_exchange_of(const Settings& settings, const plan::Job& job
                           : server.backup > 0
                               ? "synchronous, " + counted(server.backup, "backup worker")
                               : "synchronous";
-  const double numbers = 2 + optim::moments_per_element(settings.optimizer);  // and a sum
+  const double numbers = 2 + optim::moments_per_element(settings.optimizer) +  // and a sum
+                         (ps::predicts(server, settings.optimizer) ? 1 : 0);
   const double each = static_cast<double>(job.parameters) * (job.precision == "fp64" ? 8 : 4) *
                       numbers * server.replicas / settings.servers;
   const std::string copies =

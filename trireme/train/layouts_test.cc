@@ -85,7 +85,7 @@ class Layouts : public ::testing::Test {
                         optim::make_optimizer(training.optimizer));
       const checkpoint::Parts parts{{"train", &strategy}};
       if (!from.empty()) {
-        const checkpoint::CheckpointFolder folder(checkpoint::local_file_system(), from);
+        const storage::CheckpointFolder folder(storage::local_file_system(), from);
         checkpoint::restore(parts, folder.verify(first), folder, rank.world.get());
       }
       for (int step = first; step < first + steps; ++step) {
@@ -105,7 +105,7 @@ class Layouts : public ::testing::Test {
                    const std::string& to, int step, testing::RankContext& rank) {
     checkpoint::CheckpointContent content(parts, rank.world.get());
     if (rank.rank != 0) return content.send();
-    checkpoint::CheckpointFolder folder(checkpoint::local_file_system(), to);
+    storage::CheckpointFolder folder(storage::local_file_system(), to);
     folder.write({.step = step, .parts = {{"train", metadata}}}, content.writers(), {3});
   }
 
@@ -122,7 +122,7 @@ class Layouts : public ::testing::Test {
       for (const Layout& layout : layouts) {
         const std::string where = name_of(layouts[from]) + " to " + name_of(layout);
         train(training, layout, folder(from), folder(1000), 2, 0);
-        for (const char* file : {checkpoint::kModelFile, checkpoint::kStateFile})
+        for (const char* file : {storage::kModelFile, storage::kStateFile})
           EXPECT_EQ(bytes_of(saved + file) == bytes_of(folder(1000) + "/step-00000002/" + file),
                     true)
               << file << ": " << where;

@@ -8,7 +8,7 @@
 #include <sstream>
 
 #include "trireme/base/error.h"
-#include "trireme/checkpoint/folder.h"
+#include "trireme/storage/folder.h"
 #include "trireme/tensor/saved_count.h"
 
 namespace trireme::inline v0::train {
@@ -41,7 +41,7 @@ std::int64_t recorded_step(const std::string& source) {
 }
 
 std::string identity_of_checkpoint(const RunFolder& folder, std::int64_t step) {
-  const checkpoint::CheckpointFolder checkpoints = folder.checkpoints();
+  const storage::CheckpointFolder checkpoints = folder.checkpoints();
   try {
     return checkpoints.read_manifest(step).identity;
   } catch (const CheckpointError&) {

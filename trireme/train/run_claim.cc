@@ -128,7 +128,7 @@ const RunFolder& RunClaim::take(const std::string& name) {
     make_next_free(name);
     lock();
   } else if (!lock_) {
-    checkpoint::local_file_system()->make_directory(folder_.path());
+    storage::local_file_system()->make_directory(folder_.path());
     lock();
     decide();  // another job may have used the folder meanwhile
     if (resumes_)
@@ -142,7 +142,7 @@ const RunFolder& RunClaim::take(const std::string& name) {
 
 void RunClaim::make_next_free(const std::string& name) {
   check_printable("the run's name", name);
-  const auto storage = checkpoint::local_file_system();
+  const auto storage = storage::local_file_system();
   storage->make_directory("runs");
   const std::string first = "runs/" + name;
   for (int number = 1;; ++number) {

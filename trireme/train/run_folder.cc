@@ -23,9 +23,10 @@ constexpr std::string_view kConfigTitle =
 constexpr const char* kConfig = "config.toml";
 constexpr const char* kEvents = "events.jsonl";
 constexpr const char* kUnfinished = ".new";  // while a file is written
-constexpr std::array<std::string_view, 11> kOutputs = {
-    kEvents,      "loss.svg",        "staleness.svg", "passes.jsonl", "passes.svg",  "tensorboard",
-    "checkpoint", "evaluator.jsonl", "best",          "evaluating",   "wanted_ranks"};
+constexpr std::array<std::string_view, 12> kOutputs = {
+    kEvents,      "loss.svg",    "staleness.svg", "passes.jsonl",
+    "passes.svg", "tensorboard", "checkpoint",    "evaluator.jsonl",
+    "best",       "evaluating",  "wanted_ranks",  "worker_spec"};
 
 // Files that a run writes after its configuration.
 bool is_output(std::string_view name) {
@@ -73,10 +74,10 @@ std::string RunFolder::checkpoint() const {
   return own_checkpoint();
 }
 
-checkpoint::CheckpointFolder RunFolder::checkpoints() const {
+storage::CheckpointFolder RunFolder::checkpoints() const {
   const std::string place = checkpoint();
   if (place == own_checkpoint()) return {storage_, place};
-  return checkpoint::CheckpointFolder(checkpoint::open_location(place));
+  return storage::CheckpointFolder(storage::open_location(place));
 }
 
 RunFolder RunFolder::with_checkpoints(std::string place) const {

@@ -9,7 +9,7 @@
 #include <utility>
 
 #include "trireme/base/config.h"
-#include "trireme/checkpoint/folder.h"
+#include "trireme/storage/folder.h"
 
 namespace trireme::inline v0::train {
 
@@ -19,8 +19,8 @@ enum class RunState : std::uint8_t { Free, Begun, Run, Foreign };
 
 class RunFolder {
  public:
-  explicit RunFolder(std::string path, std::shared_ptr<checkpoint::FileSystem> storage =
-                                           checkpoint::local_file_system())
+  explicit RunFolder(std::string path,
+                     std::shared_ptr<storage::FileSystem> storage = storage::local_file_system())
       : path_(std::move(path)), storage_(std::move(storage)) {}
   /// An existing run. Throws ConfigError if `path` has no config.toml.
   static RunFolder existing(const std::string& path);
@@ -36,7 +36,7 @@ class RunFolder {
   /// Where its checkpoints are: RUN/checkpoint, or checkpoint.path of its configuration.
   std::string checkpoint() const;
   std::string own_checkpoint() const { return path_ + "/checkpoint"; }
-  checkpoint::CheckpointFolder checkpoints() const;
+  storage::CheckpointFolder checkpoints() const;
   /// The same run with its checkpoints at `place`, before it has a configuration that says so.
   RunFolder with_checkpoints(std::string place) const;
   // Of an evaluator: its events, a run's folder with the best checkpoint, and the checkpoint that it
@@ -69,7 +69,7 @@ class RunFolder {
 
   std::string path_;
   std::string place_;  // of the checkpoints; empty: as the configuration says
-  std::shared_ptr<checkpoint::FileSystem> storage_;
+  std::shared_ptr<storage::FileSystem> storage_;
 };
 
 /// If write_config() wrote the file `path`, gives the values of `config` that were read from it

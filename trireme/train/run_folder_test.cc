@@ -8,8 +8,8 @@
 #include <fstream>
 
 #include "trireme/base/error.h"
-#include "trireme/checkpoint/faulty_file_system_test.h"
-#include "trireme/checkpoint/folder.h"
+#include "trireme/storage/faulty_file_system_test.h"
+#include "trireme/storage/folder.h"
 #include "trireme/train/run_claim.h"
 #include "trireme/train/schema.h"
 #include "trireme/train/worker_spec.h"
@@ -18,7 +18,7 @@ namespace trireme {
 namespace {
 
 namespace fs = std::filesystem;
-using checkpoint::FaultyFileSystem;
+using storage::FaultyFileSystem;
 using ::testing::AllOf;
 using ::testing::AnyOf;
 using ::testing::HasSubstr;
@@ -59,11 +59,11 @@ class RunFolderTest : public ::testing::Test {
     for (const std::string& event : events) file << event << "\n";
   }
   static void saved(const std::string& path, std::int64_t step) {
-    const checkpoint::FileWriter file = [](const auto& sink) {
+    const storage::FileWriter file = [](const auto& sink) {
       sink(std::as_bytes(std::span(std::string_view("weights"))));
     };
-    checkpoint::CheckpointFolder(checkpoint::local_file_system(), path + "/checkpoint")
-        .write({.step = step}, {{checkpoint::kModelFile, file}, {checkpoint::kStateFile, file}}, 1);
+    storage::CheckpointFolder(storage::local_file_system(), path + "/checkpoint")
+        .write({.step = step}, {{storage::kModelFile, file}, {storage::kStateFile, file}}, 1);
   }
   static std::string read(const std::string& path) {
     std::ifstream file(path);
@@ -126,6 +126,7 @@ TEST_F(RunFolderTest, AStartThatTookNoStepHoldsNothing) {
   started("a", {"{\"event\":\"plan\"}"});
   fs::create_directories("a/tensorboard");
   fs::create_directories("a/checkpoint/.tmp-step-00000005");
+  std::ofstream("a/worker_spec") << "of a job under a coordinator";
   EXPECT_EQ(RunFolder("a").state(), RunState::Free);
   RunClaim claim({.out = "a"});
   claim.take("x");
@@ -196,10 +197,10 @@ TEST_F(RunFolderTest, AFullDiskLeavesNoUnfinishedConfiguration) {
 
 // Starts a run as --resume auto does, until its sixth step or a fault, with a checkpoint every two
 // steps. Its weights depend on every step.
-std::int64_t live(const std::string& path, const std::shared_ptr<checkpoint::FileSystem>& storage) {
+std::int64_t live(const std::string& path, const std::shared_ptr<storage::FileSystem>& storage) {
   const RunFolder folder(path, storage);
   storage->make_directory(path);
-  checkpoint::CheckpointFolder checkpoints(storage, folder.checkpoint());
+  storage::CheckpointFolder checkpoints(storage, folder.checkpoint());
   std::int64_t done = folder.newest_step(), weights = 0;
   const RunState state = folder.state();
   EXPECT_TRUE(state == RunState::Free || state == RunState::Run);
@@ -214,11 +215,11 @@ std::int64_t live(const std::string& path, const std::shared_ptr<checkpoint::Fil
   while (done < 6) {
     weights = 2 * weights + 1;
     if (++done % 2 != 0) continue;
-    const checkpoint::FileWriter file = [](const auto& sink) {
+    const storage::FileWriter file = [](const auto& sink) {
       sink(std::as_bytes(std::span(std::string_view("weights"))));
     };
     checkpoints.write({.step = done, .parts = {{"train", std::to_string(weights)}}},
-                      {{checkpoint::kModelFile, file}, {checkpoint::kStateFile, file}}, 1);
+                      {{storage::kModelFile, file}, {storage::kStateFile, file}}, 1);
   }
   return weights;
 }
@@ -235,7 +236,7 @@ TEST_F(RunFolderTest, WhateverActIsTheLastTheRunGoesOnToTheSameWeights) {
     try {
       live(run, std::make_shared<FaultyFileSystem>(fault, fail_at, root.string(), loss));
       return true;
-    } catch (const checkpoint::Crashed&) {
+    } catch (const storage::Crashed&) {
     } catch (const ResourceError&) {
     }
     return false;
@@ -256,8 +257,8 @@ TEST_F(RunFolderTest, WhateverActIsTheLastTheRunGoesOnToTheSameWeights) {
         fs::create_directory(root);
         ended = ends(fault, first, loss);
         again = ends(fault, second, loss);
-        ASSERT_EQ(live(run, checkpoint::local_file_system()), 63);
-        ASSERT_EQ(live(run, checkpoint::local_file_system()), 63);  // nothing left to do
+        ASSERT_EQ(live(run, storage::local_file_system()), 63);
+        ASSERT_EQ(live(run, storage::local_file_system()), 63);  // nothing left to do
       }
     }
     EXPECT_GT(first, 50);

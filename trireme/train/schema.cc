@@ -239,8 +239,12 @@ void add_server_keys(config::Schema& schema) {
               0, 65'535});
   schema.add(
       {"server.compensation", 0.0,
-       "Of the same, with another staleness: lambda of delay compensation (DC-ASGD); 0: off.", 0,
-       1e6});
+       "Of the same, with another staleness: lambda of delay compensation (DC-ASGD); 0: off. Not "
+       "with server.prediction.",
+       0, 1e6});
+  schema.add({"server.prediction", true,
+              "Of the same, with another staleness: a rank takes its gradient at the weights that "
+              "momentum will have made by the time it is applied, not at those that it was sent."});
 }
 
 void add_memory_keys(config::Schema& schema) {

@@ -6,10 +6,10 @@
 
 #include "trireme/base/error.h"
 #include "trireme/base/shortened.h"
-#include "trireme/checkpoint/storage.h"
 #include "trireme/memory/recompute.h"
 #include "trireme/plan/link.h"
 #include "trireme/plan/mixing.h"
+#include "trireme/storage/storage.h"
 #include "trireme/strategy/shares.h"
 #include "trireme/sync/sync_plan.h"
 #include "trireme/train/auto_recompute.h"
@@ -49,10 +49,11 @@ ServerOptions server_options_of(const config::Config& config) {
     return {.staleness = config.integer("server.staleness"),
             .backup = static_cast<int>(config.integer("server.backup")),
             .compensation = config.number("server.compensation"),
+            .prediction = config.boolean("server.prediction"),
             .replicas = static_cast<int>(config.integer("server.replicas"))};
   }
   for (const char* key : {"server.count", "server.replicas", "server.staleness", "server.backup",
-                          "server.compensation"})
+                          "server.compensation", "server.prediction"})
     if (config.value(key) != config.schema().find(key)->fallback)
       throw ConfigError(
           std::string(key) + " = " + config::to_toml(config.value(key)) +
@@ -133,7 +134,8 @@ std::string local_identity(const config::Config& config) {
   std::vector<const char*> keys = {"parallel.sync", "parallel.local_steps",
                                    "parallel.post_local_after"};
   if (server.alone())
-    keys = {"parallel.sync", "server.staleness", "server.backup", "server.compensation"};
+    keys = {"parallel.sync", "server.staleness", "server.backup", "server.compensation",
+            "server.prediction"};
   if (sync == "diloco") keys.insert(keys.end(), {"parallel.outer_rate", "parallel.outer_momentum"});
   if (sync == "easgd") keys.push_back("parallel.elastic");
   if (sync == "gossip") keys.push_back("parallel.graph");
@@ -233,7 +235,7 @@ StrategyOptions strategy_of(const config::Config& config) {
 CheckpointerOptions checkpoints_of(const config::Config& config, const std::string& identity) {
   const auto integer = [&](const char* key) { return config.integer(key); };
   const auto number = [&](const char* key) { return config.number(key); };
-  checkpoint::check_address(config.text("checkpoint.path"));
+  storage::check_address(config.text("checkpoint.path"));
   return {.every = static_cast<long>(integer("checkpoint.every")),
           .keep = static_cast<int>(integer("checkpoint.keep")),
           .identity = identity,

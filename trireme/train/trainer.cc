@@ -414,7 +414,7 @@ class Trainer {
     return 0;
   }
 
-  // What keeping the state has cost, beside its prediction.
+  // The costs of checkpoints and copies in memory, for the report, beside the predicted ones.
   void take_costs(long steps) {
     const CheckpointCosts costs = checkpointer_.costs();
     Outcome::Keeping& keeping = outcome_.keeping;

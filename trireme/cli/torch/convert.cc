@@ -7,10 +7,10 @@
 
 #include "trireme/base/error.h"
 #include "trireme/base/words.h"
-#include "trireme/checkpoint/folder.h"
 #include "trireme/cli/command.h"
 #include "trireme/cli/torch/training_job.h"
 #include "trireme/observe/events.h"
+#include "trireme/storage/folder.h"
 #include "trireme/sync/sync_plan.h"
 #include "trireme/train/resume_changes.h"
 #include "trireme/train/run_claim.h"
@@ -73,8 +73,8 @@ void restore_sources(config::Config& config, const config::Config& before) {
           config.value(key.name) == before.value(key.name) ? before.source(key.name) : "convert");
 }
 
-checkpoint::Manifest verified(const train::RunFolder& folder) {
-  const checkpoint::CheckpointFolder checkpoints = folder.checkpoints();
+storage::Manifest verified(const train::RunFolder& folder) {
+  const storage::CheckpointFolder checkpoints = folder.checkpoints();
   return checkpoints.verify(folder.newest_step());
 }
 
@@ -96,7 +96,7 @@ int convert(const ConvertOptions& options, const Program& program) {
       folder.config(), [](const char*) { return static_cast<const char*>(nullptr); }, {});
   train::restore_sources(before, folder.config());
   refuse_other_training(before.text("parallel.sync"), options.to, folder.path());
-  const checkpoint::Manifest manifest = verified(folder);
+  const storage::Manifest manifest = verified(folder);
   TrainingJobOptions wanted{.config = folder.config(),
                             .name = "the new layout",
                             .ranks = options.ranks,

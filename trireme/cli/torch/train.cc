@@ -9,7 +9,6 @@
 
 #include "trireme/base/error.h"
 #include "trireme/base/words.h"
-#include "trireme/checkpoint/storage.h"
 #include "trireme/cli/cluster.h"
 #include "trireme/cli/files.h"
 #include "trireme/cli/host_options.h"
@@ -25,6 +24,7 @@
 #include "trireme/plan/link.h"
 #include "trireme/show/recorded_schedule.h"
 #include "trireme/show/schedule_picture.h"
+#include "trireme/storage/storage.h"
 #include "trireme/train/evaluation_record.h"
 #include "trireme/train/follow_run.h"
 #include "trireme/train/job_plan.h"
@@ -294,7 +294,7 @@ std::shared_ptr<void> hold_checkpoints(const TrainingJob& job, const TrainOption
   const std::string& place = job.config.text("checkpoint.path");
   std::shared_ptr<void> held;
   if (!place.empty() && !options.trial) {
-    const checkpoint::Location location = checkpoint::open_location(place);
+    const storage::Location location = storage::open_location(place);
     held = location.storage->lock(location.path);
     if (!held)
       throw ConfigError("checkpoint.path " + place + " cannot be written to",
@@ -337,7 +337,7 @@ std::optional<int> obey_coordinator(TrainOptions& options,
 
 // The training is done: what it would have gone on from is not needed any more.
 void remove_backup(const train::RunFolder& folder, const config::Config& config, bool json) {
-  const checkpoint::CheckpointFolder checkpoints = folder.checkpoints();
+  const storage::CheckpointFolder checkpoints = folder.checkpoints();
   try {
     const std::size_t before = checkpoints.steps().size();
     checkpoints.remove_outdated(

@@ -5,12 +5,12 @@
 
 #include "trireme/base/config_variables.h"
 #include "trireme/base/error.h"
-#include "trireme/checkpoint/storage.h"
 #include "trireme/cli/elastic_options.h"
 #include "trireme/cli/torch/fit/candidates.h"
 #include "trireme/job/transport_check.h"
 #include "trireme/memory/offload_folder.h"
 #include "trireme/net/interfaces.h"
+#include "trireme/storage/storage.h"
 #include "trireme/sync/sync_plan.h"
 #include "trireme/tensor/kernel_table.h"
 #include "trireme/train/device.h"
@@ -155,7 +155,7 @@ void make_paths_whole(config::Config& config) {
     const std::string_view group = key;
     const bool is_name =
         (group.starts_with("memory.") && path == memory::kOnHost) ||
-        (group == "checkpoint.path" && checkpoint::has_scheme(path)) ||
+        (group == "checkpoint.path" && storage::has_scheme(path)) ||
         (group == "parallel.schedule" && path.find_first_of("./") == std::string::npos);
     if (path.empty() || is_name) continue;
     std::error_code error;

@@ -1,0 +1,25 @@
+"""The training that tests of whole programs run: a small GPT on 2,000 lines of text, made up."""
+
+CONFIG = """[data]
+path = "{data}"
+[model]
+name = "gpt"
+layers = 2
+heads = 2
+width = 32
+block = 16
+[batch]
+global = 8
+micro = 2
+[train]
+sample_bytes = 20
+validate_sequences = 8
+validate_every = 0
+"""
+
+
+def write(folder, name="tiny.toml", more=""):
+    """Writes the configuration `name` into `folder`, and its data. `more`: keys of [train], then other tables."""
+    data = folder / "data.txt"
+    data.write_text("".join(f"line {i * 7919 % 1000} of it\n" for i in range(2000)))
+    (folder / name).write_text(CONFIG.format(data=data) + more)

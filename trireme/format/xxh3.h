@@ -1,0 +1,35 @@
+// XXH3 (128 bits, seed 0) of bytes that arrive in pieces: finds damage at the speed of memory. It is
+// no protection from a person who wants two files of one hash; that is sha256.h.
+//
+// A value that owns its state; not thread safe. Of libxxhash.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <span>
+#include <string>
+
+namespace trireme::inline v0::format {
+
+class Xxh3 {
+ public:
+  Xxh3();
+  Xxh3(Xxh3&&) noexcept;
+  Xxh3& operator=(Xxh3&&) noexcept;
+  ~Xxh3();
+
+  void update(std::span<const std::byte> bytes);
+  /// 32 lower-case hexadecimal digits of everything so far, as `xxh128sum` prints them.
+  std::string hex() const;
+  /// Begins anew.
+  void reset();
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+/// The digest of one piece, as hexadecimal digits.
+std::string xxh3_hex(std::span<const std::byte> bytes);
+
+}  // namespace trireme::inline v0::format

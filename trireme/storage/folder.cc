@@ -1,0 +1,326 @@
+#include "trireme/storage/folder.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cstdio>
+
+#include "trireme/base/check.h"
+
+namespace trireme::inline v0::storage {
+namespace {
+
+constexpr std::string_view kPrefix = "step-";
+constexpr const char* kLatestFile = "latest";
+constexpr const char* kMarkFile = ".writers";
+
+std::string name_of_step(std::int64_t step) {
+  char name[32];
+  std::snprintf(name, sizeof name, "step-%08lld", static_cast<long long>(step));
+  return name;
+}
+
+}  // namespace
+
+std::optional<std::int64_t> step_of_folder(std::string_view name) {
+  if (!name.starts_with(kPrefix)) return std::nullopt;
+  std::int64_t step = 0;
+  const auto [end, error] =
+      std::from_chars(name.data() + kPrefix.size(), name.data() + name.size(), step);
+  if (error != std::errc() || end != name.data() + name.size()) return std::nullopt;
+  return name_of_step(step) == name ? std::optional(step) : std::nullopt;
+}
+
+std::string file_of(const std::string& file, int rank, bool frozen) {
+  const auto dot = file.rfind('.');
+  return file.substr(0, dot) + (rank > 0 ? "-" + std::to_string(rank) : "") +
+         (frozen ? "-frozen" : "") + file.substr(dot);
+}
+
+bool is_of_file(const std::string& name, const std::string& file) {
+  const auto dot = file.rfind('.');
+  return name == file ||
+         (name.starts_with(file.substr(0, dot) + "-") && name.ends_with(file.substr(dot)));
+}
+
+namespace {
+
+FileRecord write_file(OutputFile& file, const FileWriter& writer, std::int64_t chunk_bytes) {
+  FileHashes hashes(chunk_bytes);
+  writer.write([&](std::span<const std::byte> bytes) {
+    file.write(bytes);
+    hashes.update(bytes);
+  });
+  file.finish();
+  return hashes.finish();
+}
+
+// Whether the file has the content of `record`. Most that differ do so in their first chunk.
+bool is_unchanged(const FileWriter& writer, const FileRecord& record, std::int64_t chunk_bytes) {
+  struct Differs {};
+  FileHashes hashes(chunk_bytes);
+  try {
+    writer.write([&](std::span<const std::byte> bytes) {
+      hashes.update(bytes);
+      if (!hashes.may_be(record)) throw Differs{};
+    });
+  } catch (const Differs&) {
+    return false;
+  }
+  return hashes.finish() == record;
+}
+
+void copy_file(InputFile& from, OutputFile& to) {
+  constexpr std::int64_t kAtOnce = 32 << 20;
+  std::vector<std::byte> bytes(
+      static_cast<std::size_t>(std::min<std::int64_t>(from.size(), kAtOnce)));
+  for (std::int64_t at = 0; at < from.size(); at += kAtOnce) {
+    const std::span<std::byte> part = std::span(bytes).first(
+        static_cast<std::size_t>(std::min<std::int64_t>(from.size() - at, kAtOnce)));
+    from.read(at, part);
+    to.write(part);
+  }
+  to.finish();
+}
+
+[[noreturn]] void refuse_folder(const std::string& what, const std::string& advice) {
+  throw CheckpointError(what, {.operation = "checkpoint", .advice = advice});
+}
+
+}  // namespace
+
+CheckpointFolder::CheckpointFolder(std::shared_ptr<Storage> storage, std::string directory)
+    : storage_(std::move(storage)), directory_(std::move(directory)) {}
+
+CheckpointFolder::CheckpointFolder(const Location& location)
+    : CheckpointFolder(location.storage, location.path) {}
+
+std::string CheckpointFolder::path_of(std::int64_t step) const {
+  return directory_ + "/" + name_of_step(step);
+}
+
+std::vector<std::int64_t> CheckpointFolder::steps() const {
+  std::vector<std::int64_t> steps;
+  for (const std::string& name : storage_->list(directory_)) {
+    if (const auto step = step_of_folder(name)) steps.push_back(*step);
+  }
+  std::sort(steps.begin(), steps.end());
+  return steps;
+}
+
+void CheckpointFolder::remove(std::int64_t step) const { storage_->remove(path_of(step)); }
+
+void CheckpointFolder::remove_outdated(const Retention& keep) const {
+  std::vector<SavedCheckpoint> saved;
+  for (const std::int64_t step : steps()) {
+    saved.push_back({.step = step});
+    if (keep.counts_only()) continue;
+    try {
+      const Manifest manifest = read_manifest(step);
+      saved.back() = describe_saved(manifest);
+    } catch (const CheckpointError&) {  // damaged: kept only if it is one of the newest
+    }
+  }
+  for (const std::int64_t step : outdated(saved, keep)) remove(step);
+}
+
+void CheckpointFolder::remove_all() const {
+  for (const std::int64_t step : steps()) remove(step);
+  const std::vector<std::string> rest = storage_->list(directory_);
+  if (std::count(rest.begin(), rest.end(), kLatestFile) > 0)
+    storage_->remove(directory_ + "/" + kLatestFile);
+}
+
+// The checkpoint is complete.
+void CheckpointFolder::finish_save(std::int64_t step, const Retention& keep) const {
+  storage_->put(directory_ + "/" + kLatestFile, name_of_step(step) + "\n");
+  remove_outdated(keep);
+}
+
+// Gives the draft a file of another folder's checkpoint; false if that has been removed.
+bool CheckpointFolder::take(Draft& draft, const CheckpointFolder& other, std::int64_t step,
+                            const std::string& name) const {
+  const std::string path = other.path_of(step) + "/" + name;
+  const bool same = storage_ == other.storage_ || (!is_remote() && !other.is_remote());
+  if (same && draft.reuse(name, path)) return true;
+  try {
+    copy_file(*other.storage_->open(path), *draft.create(name));
+    return true;
+  } catch (const CheckpointError&) {
+    return false;
+  }
+}
+
+bool CheckpointFolder::adopt(const CheckpointFolder& other, std::int64_t step) {
+  const std::vector<std::int64_t> existing = steps();
+  if (std::count(existing.begin(), existing.end(), step) > 0) return true;
+  // The other folder loses its manifest, or its name, before it loses a file.
+  const std::vector<std::string> names = other.storage_->list(other.path_of(step));
+  if (names.empty()) return false;
+  const auto draft = storage_->begin(path_of(step));
+  for (const std::string& name : names)
+    if (name != kManifestFile && !take(*draft, other, step, name)) return false;
+  try {
+    draft->publish(other.read_text(step, kManifestFile));
+  } catch (const CheckpointError&) {
+    const std::vector<std::int64_t> left = other.steps();
+    if (std::count(left.begin(), left.end(), step) > 0) throw;
+    return false;
+  }
+  storage_->put(directory_ + "/" + kLatestFile, name_of_step(step) + "\n");
+  return true;
+}
+
+// The checkpoint before `step`, if it is known what its files' chunks are.
+std::optional<Manifest> CheckpointFolder::before(std::int64_t step) const {
+  std::vector<std::int64_t> earlier = steps();
+  std::erase_if(earlier, [&](std::int64_t other) { return other >= step; });
+  if (earlier.empty()) return std::nullopt;
+  try {
+    return read_manifest(earlier.back());
+  } catch (const CheckpointError&) {  // damaged
+    return std::nullopt;
+  }
+}
+
+WrittenFiles CheckpointFolder::write_all(Draft& draft, const Manifest& manifest,
+                                         const std::map<std::string, FileWriter>& files) const {
+  WrittenFiles written;
+  const std::optional<Manifest> last = before(manifest.step);
+  for (const auto& [name, writer] : files) {
+    const bool known = last && last->chunk_bytes == manifest.chunk_bytes &&
+                       last->files.contains(name) && writer.repeatable;
+    const FileRecord same = known ? last->files.at(name) : FileRecord();
+    if (same.bytes > manifest.chunk_bytes && is_unchanged(writer, same, manifest.chunk_bytes) &&
+        draft.reuse(name, path_of(last->step) + "/" + name)) {
+      written.files[name] = same;
+      written.kept_bytes += same.bytes;
+    } else {
+      written.files[name] = write_file(*draft.create(name), writer, manifest.chunk_bytes);
+    }
+  }
+  return written;
+}
+
+SaveReport CheckpointFolder::write(Manifest manifest,
+                                   const std::map<std::string, FileWriter>& files,
+                                   const Retention& keep, OtherWriters* others) {
+  const std::vector<std::int64_t> existing = steps();
+  TRIREME_CHECK(std::count(existing.begin(), existing.end(), manifest.step) == 0);
+  SaveReport report;
+  {
+    const auto draft = storage_->begin(path_of(manifest.step));
+    if (others != nullptr) others->start();
+    WrittenFiles written;
+    std::exception_ptr failure;
+    try {
+      written = write_all(*draft, manifest, files);
+    } catch (...) {
+      failure = std::current_exception();
+    }
+    // Also after a failure: while another rank writes, the draft cannot be removed.
+    const WrittenFiles theirs = others != nullptr ? others->finish() : WrittenFiles();
+    if (failure) std::rethrow_exception(failure);
+    manifest.files = std::move(written.files);
+    manifest.files.insert(theirs.files.begin(), theirs.files.end());
+    report.kept_bytes = written.kept_bytes + theirs.kept_bytes;
+    draft->publish(to_text(manifest));
+  }
+  for (const auto& [name, record] : manifest.files) report.written_bytes += record.bytes;
+  report.written_bytes -= report.kept_bytes;
+  try {
+    finish_save(manifest.step, keep);
+  } catch (const ResourceError& error) {
+    report.undone = error.message();
+  }
+  return report;
+}
+
+WrittenFiles CheckpointFolder::write_files(const Manifest& manifest,
+                                           const std::map<std::string, FileWriter>& files) {
+  return write_all(*storage_->join(path_of(manifest.step)), manifest, files);
+}
+
+void CheckpointFolder::mark(const std::string& text) {
+  storage_->put(directory_ + "/" + kMarkFile, text);
+}
+
+void CheckpointFolder::unmark() { storage_->remove(directory_ + "/" + kMarkFile); }
+
+bool CheckpointFolder::sees(const std::string& mark) const {
+  try {
+    return text_of(*storage_->open(directory_ + "/" + kMarkFile)) == mark;
+  } catch (const Error&) {  // there is none, or the storage cannot be reached from here
+    return false;
+  }
+}
+
+std::unique_ptr<InputFile> CheckpointFolder::open_unverified(std::int64_t step,
+                                                             const std::string& file) const {
+  return storage_->open(path_of(step) + "/" + file);
+}
+
+std::string CheckpointFolder::read_text(std::int64_t step, const std::string& file) const {
+  return text_of(*open_unverified(step, file));
+}
+
+VerifiedFile CheckpointFolder::open(const Manifest& manifest, const std::string& file) const {
+  return {open_unverified(manifest.step, file), manifest.files.at(file), manifest.chunk_bytes,
+          path_of(manifest.step) + "/" + file};
+}
+
+Manifest CheckpointFolder::read_manifest(std::int64_t step) const {
+  const std::string path = path_of(step) + "/" + kManifestFile;
+  Manifest manifest = parse_manifest(read_text(step, kManifestFile), path);
+  if (manifest.step != step) {
+    refuse_folder(path + ": it is the manifest of step " + std::to_string(manifest.step),
+                  "The folder was renamed: give it its old name back.");
+  }
+  for (const char* name : {kModelFile, kStateFile})
+    if (!manifest.files.contains(name)) refuse_folder(path + " does not vouch for " + name, "");
+  return manifest;
+}
+
+bool CheckpointFolder::is_intact(std::int64_t step) const {
+  try {
+    const Manifest manifest = read_manifest(step);
+    for (const auto& [name, record] : manifest.files) open(manifest, name).verify();
+    return true;
+  } catch (const CheckpointError&) {
+    return false;
+  }
+}
+
+Manifest CheckpointFolder::look(std::int64_t step) const {
+  try {
+    Manifest manifest = read_manifest(step);
+    for (const auto& [name, record] : manifest.files) open(manifest, name);
+    return manifest;
+  } catch (const CheckpointError& error) {
+    refuse(step, error);
+  }
+}
+
+Manifest CheckpointFolder::verify(std::int64_t step) const {
+  try {
+    Manifest manifest = read_manifest(step);
+    for (const auto& [name, record] : manifest.files) open(manifest, name).verify();
+    return manifest;
+  } catch (const CheckpointError& error) {
+    refuse(step, error);
+  }
+}
+
+void CheckpointFolder::refuse(std::int64_t step, const CheckpointError& error) const {
+  ErrorContext context = error.context();
+  std::vector<std::int64_t> before = steps();
+  std::erase_if(before, [&](std::int64_t other) { return other >= step; });
+  while (!before.empty() && !is_intact(before.back())) before.pop_back();
+  if (!before.empty())
+    context.advice = "Step " + std::to_string(before.back()) + " is intact: remove " +
+                     path_of(step) + " to resume from it.";
+  else if (context.advice.empty())
+    context.advice = "There is no older checkpoint that is intact: start anew in another folder.";
+  throw CheckpointError(error.message(), context);
+}
+
+}  // namespace trireme::inline v0::storage

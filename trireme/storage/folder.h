@@ -1,0 +1,135 @@
+// CheckpointFolder: a run's checkpoints in a storage, one folder each, either complete or absent.
+//
+//     DIR/step-00000500/{model.safetensors, state.safetensors, ..., manifest.json}    DIR/latest
+//
+// A checkpoint is complete when its manifest is there (storage.h). Then `latest` (a text file with
+// the newest checkpoint's name, for people and scripts) is replaced, and old checkpoints are
+// removed. After a crash at any point, the checkpoint before is valid. One process writes checkpoints,
+// into which others may write files meanwhile (OtherWriters); any number reads. No LibTorch.
+#pragma once
+
+#include <cstddef>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "trireme/base/error.h"
+#include "trireme/storage/manifest.h"
+#include "trireme/storage/retention.h"
+#include "trireme/storage/storage.h"
+#include "trireme/storage/verified_file.h"
+
+namespace trireme::inline v0::storage {
+
+/// The file with the weights, and the file with everything else.
+inline constexpr const char* kModelFile = "model.safetensors";
+inline constexpr const char* kStateFile = "state.safetensors";
+/// The part whose weights are in kModelFile under their own names.
+inline constexpr const char* kModelPart = "train";
+
+/// The file that rank `rank` writes beside `file`, which is rank 0's: "model-3.safetensors",
+/// "model-frozen.safetensors".
+std::string file_of(const std::string& file, int rank, bool frozen = false);
+/// Whether `name` is `file` or one beside it.
+bool is_of_file(const std::string& name, const std::string& file);
+
+/// Writes one file's bytes, piece by piece, to its argument.
+struct FileWriter {
+  using Sink = std::function<void(std::span<const std::byte>)>;
+  template <class Write>
+  FileWriter(Write given, bool repeatable = true)  // NOLINT: a function is one
+      : write(std::move(given)), repeatable(repeatable) {}
+  std::function<void(const Sink&)> write;
+  bool repeatable;  // write() may be called once more; a file that has not changed is found so
+};
+
+/// The result of a save that has succeeded.
+struct SaveReport {
+  std::int64_t written_bytes = 0;
+  std::int64_t kept_bytes = 0;  // of files that are those of the checkpoint before
+  std::string undone;           // why `latest` or old checkpoints were left as they were; or empty
+};
+
+/// Rank 0's handle on the other ranks that write files of the same checkpoint.
+class OtherWriters {
+ public:
+  virtual ~OtherWriters() = default;
+  /// The folder is begun: they may join it.
+  virtual void start() = 0;
+  /// Waits until none of them writes any more. Throws ResourceError if one has failed.
+  virtual WrittenFiles finish() = 0;
+};
+
+/// 500 for "step-00000500"; nullopt for any other name.
+std::optional<std::int64_t> step_of_folder(std::string_view name);
+
+class CheckpointFolder {
+ public:
+  CheckpointFolder(std::shared_ptr<Storage> storage, std::string directory);
+  explicit CheckpointFolder(const Location& location);
+  CheckpointFolder(std::shared_ptr<FileSystem> files, std::string directory)
+      : CheckpointFolder(folder_storage(std::move(files)), std::move(directory)) {}
+
+  /// Writes a checkpoint of a step that has none, and fills in `manifest.files`. Then removes the
+  /// checkpoints that `keep` does not name. If it throws ResourceError, there is no checkpoint of
+  /// that step, and the older ones are unchanged. A file of more than a chunk that has the content of
+  /// the file of its name in the checkpoint before is that file (a link, or a copy in the bucket).
+  SaveReport write(Manifest manifest, const std::map<std::string, FileWriter>& files,
+                   const Retention& keep, OtherWriters* others = nullptr);
+  /// On another rank, between start() and finish() of rank 0's OtherWriters: writes files of the same
+  /// checkpoint. Throws ResourceError.
+  WrittenFiles write_files(const Manifest& manifest,
+                           const std::map<std::string, FileWriter>& files);
+  /// Whether this rank sees what rank 0 has written by mark(), and not yet removed by unmark().
+  bool sees(const std::string& mark) const;
+  void mark(const std::string& text);
+  void unmark();
+  /// Takes over a checkpoint of another folder: its files get second names here (copies where the
+  /// file system has no links, or the storages differ), so they stay whatever happens there. Older
+  /// checkpoints stay, too. False, and nothing has changed, if the other folder has removed it
+  /// meanwhile.
+  bool adopt(const CheckpointFolder& other, std::int64_t step);
+  /// Removes a checkpoint. After a crash it is either complete or absent.
+  void remove(std::int64_t step) const;
+  /// Removes the checkpoints that `keep` does not name.
+  void remove_outdated(const Retention& keep) const;
+  /// Removes all checkpoints, the newest last, and `latest`.
+  void remove_all() const;
+  /// The steps of the complete checkpoints, ascending.
+  std::vector<std::int64_t> steps() const;
+  const std::string& path() const noexcept { return directory_; }
+  /// "DIR/step-00000500".
+  std::string path_of(std::int64_t step) const;
+
+  /// Reads the manifest and compares every byte of the files with it. Throws CheckpointError naming
+  /// the file and the damage, and the newest older step that is intact.
+  Manifest verify(std::int64_t step) const;
+  /// Reads the manifest and compares the sizes of the files.
+  Manifest look(std::int64_t step) const;
+  /// Reads the manifest alone.
+  Manifest read_manifest(std::int64_t step) const;
+  /// Throws `error`, the damage of a checkpoint, with the newest older step that is intact.
+  [[noreturn]] void refuse(std::int64_t step, const CheckpointError& error) const;
+  VerifiedFile open(const Manifest& manifest, const std::string& file) const;
+  std::string read_text(std::int64_t step, const std::string& file) const;
+  bool is_remote() const noexcept { return storage_->is_remote(); }
+
+ private:
+  std::unique_ptr<InputFile> open_unverified(std::int64_t step, const std::string& file) const;
+  bool is_intact(std::int64_t step) const;
+  std::optional<Manifest> before(std::int64_t step) const;
+  WrittenFiles write_all(Draft& draft, const Manifest& manifest,
+                         const std::map<std::string, FileWriter>& files) const;
+  bool take(Draft& draft, const CheckpointFolder& other, std::int64_t step,
+            const std::string& name) const;
+  void finish_save(std::int64_t step, const Retention& keep) const;
+
+  const std::shared_ptr<Storage> storage_;
+  const std::string directory_;
+};
+
+}  // namespace trireme::inline v0::storage

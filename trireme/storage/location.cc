@@ -1,0 +1,70 @@
+// Opens a storage by its address.
+#include "trireme/base/error.h"
+#include "trireme/storage/s3/open.h"
+#include "trireme/storage/storage.h"
+
+namespace trireme::inline v0::storage {
+namespace {
+
+constexpr std::string_view kFile = "file://", kS3 = "s3://";
+
+[[noreturn]] void refuse_location(const std::string& what) {
+  throw ConfigError(what, {.operation = "checkpoint.path",
+                           .advice = "Give a folder, file:///FOLDER or s3://BUCKET/PREFIX."});
+}
+
+int digit_of(char c) {
+  if (c >= '0' && c <= '9') return c - '0';
+  if (c >= 'a' && c <= 'f') return c - 'a' + 10;
+  if (c >= 'A' && c <= 'F') return c - 'A' + 10;
+  return -1;
+}
+
+// file:///a%20b or file://localhost/a.
+std::string file_path(const std::string& address) {
+  std::string rest = address.substr(kFile.size());
+  if (rest.starts_with("localhost/")) rest.erase(0, std::string("localhost").size());
+  if (!rest.starts_with("/"))
+    refuse_location(address + " names a host; a file URL begins with three slashes");
+  std::string path;
+  for (std::size_t i = 0; i < rest.size(); ++i) {
+    if (rest[i] != '%') {
+      path += rest[i];
+      continue;
+    }
+    const int high = i + 2 < rest.size() ? digit_of(rest[i + 1]) : -1;
+    const int low = i + 2 < rest.size() ? digit_of(rest[i + 2]) : -1;
+    if (high < 0 || low < 0 || high + low == 0)
+      refuse_location(address + " has a % without two hexadecimal digits");
+    path += static_cast<char>(high * 16 + low);
+    i += 2;
+  }
+  while (path.size() > 1 && path.back() == '/') path.pop_back();
+  return path;
+}
+
+}  // namespace
+
+bool has_scheme(const std::string& address) {
+  const auto colon = address.find("://");
+  return colon != std::string::npos && colon > 0 && address.find('/') > colon;
+}
+
+void check_address(const std::string& address) {
+  if (address.starts_with(kS3)) {
+    s3::parse_address(address);
+  } else if (address.starts_with(kFile)) {
+    file_path(address);
+  } else if (has_scheme(address)) {
+    refuse_location("checkpoints cannot be kept in " + address);
+  }
+}
+
+Location open_location(const std::string& address) {
+  check_address(address);
+  if (address.starts_with(kS3)) return s3::open(address);
+  if (address.starts_with(kFile)) return {folder_storage(), file_path(address)};
+  return {folder_storage(), address};
+}
+
+}  // namespace trireme::inline v0::storage

@@ -1,0 +1,216 @@
+#include "trireme/storage/manifest.h"
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "trireme/base/error.h"
+#include "trireme/format/sha256.h"
+
+namespace trireme::inline v0::storage {
+namespace {
+
+using nlohmann::json;
+constexpr std::uint64_t kMost = 1'000'000'000'000'000;  // limit of steps and bytes
+constexpr const char* kSavedPart = "saved";
+constexpr const char* kFormat = "trireme-checkpoint";
+
+[[noreturn]] void refuse_manifest(const std::string& title, const std::string& what,
+                                  const std::string& advice) {
+  throw CheckpointError(title + ": " + what, {.operation = "checkpoint", .advice = advice});
+}
+
+[[noreturn]] void refuse_damage(const std::string& title, const std::string& what) {
+  refuse_manifest(title, what,
+                  "The file is torn or was changed: remove this checkpoint's folder to resume "
+                  "from an older one.");
+}
+
+json files_of(const std::map<std::string, FileRecord>& records, bool chunked) {
+  json files = json::object();
+  for (const auto& [name, record] : records) {
+    files[name] = {{"bytes", record.bytes}};
+    if (chunked)
+      files[name]["xxh3"] = record.chunks;
+    else
+      files[name]["sha256"] = record.sha256;
+  }
+  return files;
+}
+
+json body_of(const Manifest& manifest) {
+  const json files = files_of(manifest.files, manifest.version > 1);
+  json body = {{"format", kFormat},     {"version", manifest.version},
+               {"step", manifest.step}, {"identity", manifest.identity},
+               {"files", files},        {"parts", manifest.parts}};
+  if (manifest.version > 1) body["chunk_bytes"] = manifest.chunk_bytes;
+  return body;
+}
+
+std::string hash_of(const json& body) {
+  const std::string text = body.dump();
+  return format::sha256_hex(std::as_bytes(std::span(text.data(), text.size())));
+}
+
+// Reads an object of exactly `num_keys` keys.
+class Reader {
+ public:
+  Reader(const json& object, const std::string& title, std::size_t num_keys)
+      : object_(object), title_(title) {
+    if (!object.is_object() || object.size() != num_keys) {
+      refuse_damage(title, "it has not the keys of a manifest");
+    }
+  }
+  const json& at(const char* key) const {
+    const auto found = object_.find(key);
+    if (found == object_.end()) refuse_damage(title_, std::string("it lacks \"") + key + "\"");
+    return *found;
+  }
+  std::int64_t number(const char* key) const {
+    const json& value = at(key);
+    const bool huge = value.is_number_unsigned() && value.get<std::uint64_t>() > kMost;
+    if (!huge && (!value.is_number_integer() || value < 0)) bad(key);
+    if (huge) refuse_damage(title_, std::string("\"") + key + "\" is too large");
+    return value.get<std::int64_t>();
+  }
+  std::string text(const char* key) const {
+    const json& value = at(key);
+    if (!value.is_string()) bad(key);
+    return value.get<std::string>();
+  }
+  std::vector<std::string> texts(const char* key) const {
+    const json& value = at(key);
+    const auto is_text = [](const json& one) { return one.is_string(); };
+    if (!value.is_array() || !std::all_of(value.begin(), value.end(), is_text)) bad(key);
+    return value.get<std::vector<std::string>>();
+  }
+  const json& object(const char* key) const {
+    const json& value = at(key);
+    if (!value.is_object()) bad(key);
+    return value;
+  }
+  [[noreturn]] void bad(const std::string& key) const {
+    refuse_damage(title_, "\"" + key + "\" has the wrong type");
+  }
+
+ private:
+  const json& object_;
+  const std::string& title_;
+};
+
+void check_version(const json& root, const std::string& title) {
+  const auto number = [&](const char* key) -> std::int64_t {
+    return root.contains(key) && root[key].is_number_integer() ? root[key].get<std::int64_t>() : -1;
+  };
+  if (!root.is_object() || !root.contains("format") || root["format"] != kFormat) {
+    refuse_damage(title, "it is no manifest of a checkpoint");
+  }
+  const std::int64_t version = number("version");
+  if (version < 1) refuse_damage(title, "it has no version");
+  if (version > kManifestVersion) {
+    refuse_manifest(title,
+                    "it is of version " + std::to_string(version) +
+                        " and this Trireme reads up to " + std::to_string(kManifestVersion),
+                    "Use a newer Trireme.");
+  }
+}
+
+// Throws unless the number of chunks is that of the file's bytes.
+void check_chunks(const FileRecord& record, std::int64_t chunk_bytes, const std::string& title,
+                  const std::string& name) {
+  const std::int64_t chunks = (record.bytes + chunk_bytes - 1) / chunk_bytes;
+  if (static_cast<std::int64_t>(record.chunks.size()) != chunks)
+    refuse_damage(title, "\"" + name + "\" has " + std::to_string(record.chunks.size()) +
+                             " hashes, and its size is that of " + std::to_string(chunks) +
+                             " chunks");
+}
+
+}  // namespace
+
+std::string to_text(const Manifest& manifest) {
+  json body = body_of(manifest);
+  body["sha256"] = hash_of(body);
+  return body.dump(2) + "\n";
+}
+
+std::string to_text(const WrittenFiles& written) {
+  return json{{"files", files_of(written.files, true)},
+              {"kept_bytes", written.kept_bytes},
+              {"failure", written.failure},
+              {"advice", written.advice}}
+      .dump(-1, ' ', false, json::error_handler_t::replace);
+}
+
+WrittenFiles parse_written_files(std::string_view text) {
+  const json root = json::parse(text);
+  WrittenFiles written{.kept_bytes = root.at("kept_bytes"),
+                       .failure = root.at("failure"),
+                       .advice = root.at("advice")};
+  for (const auto& [name, one] : root.at("files").items())
+    written.files[name] = {one.at("bytes"), one.at("xxh3")};
+  return written;
+}
+
+void note_saved(Manifest& manifest, double seconds, std::optional<double> validation_loss) {
+  json note = {{"seconds", seconds}};
+  if (validation_loss) note["validation_loss"] = *validation_loss;
+  manifest.parts[kSavedPart] = note.dump();
+}
+
+SavedCheckpoint describe_saved(const Manifest& manifest) {
+  SavedCheckpoint saved{.step = manifest.step};
+  const auto part = manifest.parts.find(kSavedPart);
+  if (part == manifest.parts.end()) return saved;
+  const json note = json::parse(part->second, nullptr, false);
+  const auto number = [&](const char* key) -> std::optional<double> {
+    if (!note.is_object() || !note.contains(key) || !note[key].is_number()) return std::nullopt;
+    return note[key].get<double>();
+  };
+  saved.seconds = number("seconds");
+  saved.validation_loss = number("validation_loss");
+  return saved;
+}
+
+std::string digest(const Manifest& manifest) { return hash_of(body_of(manifest)); }
+
+Manifest parse_manifest(std::string_view text, const std::string& title) {
+  const json root = json::parse(text.begin(), text.end(), nullptr, false);
+  if (root.is_discarded()) {
+    refuse_damage(title, "it is no valid JSON (" + std::to_string(text.size()) + " bytes)");
+  }
+  check_version(root, title);
+  const bool chunked = root["version"] > 1;
+  const Reader reader(root, title, chunked ? 8 : 7);
+  Manifest manifest;
+  manifest.version = reader.number("version");
+  manifest.step = reader.number("step");
+  manifest.identity = reader.text("identity");
+  if (chunked) manifest.chunk_bytes = reader.number("chunk_bytes");
+  if (manifest.chunk_bytes == 0) refuse_damage(title, "its chunks have no bytes");
+  for (const auto& [name, value] : reader.object("files").items()) {
+    // The file will be opened, so its name must not be a path out of the folder.
+    if (name.empty() || name.front() == '.' || name.find('/') != std::string::npos) {
+      refuse_damage(title, "\"" + name + "\" is no name of a file");
+    }
+    const Reader reading(value, title, 2);
+    FileRecord record{.bytes = reading.number("bytes")};
+    if (chunked) {
+      record.chunks = reading.texts("xxh3");
+      check_chunks(record, manifest.chunk_bytes, title, name);
+    } else {
+      record.sha256 = reading.text("sha256");
+      if (record.sha256.empty()) reading.bad("sha256");
+    }
+    manifest.files[name] = std::move(record);
+  }
+  for (const auto& [name, value] : reader.object("parts").items()) {
+    if (!value.is_string()) reader.bad(name);
+    manifest.parts[name] = value.get<std::string>();
+  }
+  if (reader.text("sha256") != digest(manifest)) {
+    refuse_damage(title,
+                  "its SHA-256 is " + digest(manifest) + ", but it says " + reader.text("sha256"));
+  }
+  return manifest;
+}
+
+}  // namespace trireme::inline v0::storage

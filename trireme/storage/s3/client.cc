@@ -1,0 +1,197 @@
+#include "trireme/storage/s3/client.h"
+
+#include <algorithm>
+#include <charconv>
+#include <random>
+
+#include "trireme/base/real_waiter.h"
+#include "trireme/storage/s3/digest.h"
+#include "trireme/storage/s3/xml.h"
+
+namespace trireme::inline v0::storage::s3 {
+namespace {
+
+constexpr std::size_t kMostOfAnError = 64 << 10;
+// Larger objects are copied in parts, which takes headers "x-amz-copy-source" and
+// "x-amz-copy-source-range". curl 7.88 signs these in the wrong order.
+constexpr std::int64_t kMostCopied = std::int64_t{5} << 30;
+
+bool may_pass(int status) { return status >= 500 || status == 429 || status == 408; }
+
+std::int64_t number_of(const std::string& text) {
+  std::int64_t value = -1;
+  std::from_chars(text.data(), text.data() + text.size(), value);
+  return value;
+}
+
+Object object_of(Response response) {
+  return {.bytes = number_of(response.header("content-length")),
+          .etag = response.header("etag"),
+          .modified = response.header("last-modified"),
+          .body = std::move(response.body)};
+}
+
+// Under KMS, and for objects in parts, an ETag is no MD5 of the bytes.
+bool etag_differs(const Response& response, const Md5& digest) {
+  const std::string etag = response.header("etag");
+  const bool kms = response.header("x-amz-server-side-encryption").starts_with("aws:kms");
+  return !kms && is_md5(etag) && etag != etag_of(digest);
+}
+
+std::string advice_for(const std::string& code) {
+  if (code == "NoSuchBucket") return "Make the bucket first, or correct checkpoint.path.";
+  if (code == "RequestTimeTooSkewed") return "Set this host's clock right.";
+  if (code == "NotImplemented") return "The service lacks a call that checkpoints need.";
+  return "Check the credentials (AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_SESSION_TOKEN), "
+         "AWS_REGION, and what the bucket's policy allows.";
+}
+
+}  // namespace
+
+S3Client::S3Client(Service service, std::string bucket, RetryOptions retry)
+    : service_(service),
+      bucket_(std::move(bucket)),
+      retry_(retry),
+      waiter_(RealWaiter::make(Duration::zero())),
+      http_(std::move(service)) {}
+
+std::string S3Client::url(const std::string& key, const std::string& query) const {
+  return url_of(service_, bucket_, key) + (query.empty() ? "" : "?" + query);
+}
+
+// Half of the delay is by chance, so that ranks that failed together do not come back together.
+void S3Client::pause(int attempt) const {
+  static thread_local std::minstd_rand random{std::random_device()()};
+  Duration delay = retry_.first_delay;
+  for (int i = 1; i < attempt && delay < retry_.longest_delay; ++i) delay *= 2;
+  delay = std::min(delay, retry_.longest_delay);
+  waiter_->sleep(delay / 2 + Duration(std::uniform_int_distribution<Duration::rep>(
+                                 0, delay.count() / 2)(random)));
+}
+
+void S3Client::refuse(const Response& response, const std::string& what) const {
+  std::string code = text_of(response.body, "Code");
+  if (code.empty() && response.status == 403) code = "AccessDenied";  // HEAD has no body
+  const std::string message = text_of(response.body, "Message");
+  throw Refusal(response.status, code,
+                "cannot " + what + ": the storage answers " + std::to_string(response.status) +
+                    (code.empty() ? "" : " " + code) +
+                    (message.empty() ? "" : " (" + message + ")"),
+                {.operation = "checkpoint", .advice = advice_for(code)});
+}
+
+Response S3Client::call(Request request, const std::string& what) {
+  const std::string whole = what + " in the bucket " + bucket_;
+  const Md5 digest = md5_of(request.body);
+  if (!request.body.empty()) request.headers.push_back("Content-MD5: " + base64(digest));
+  std::string reason;
+  for (int attempt = 1; attempt <= retry_.attempts; ++attempt) {
+    if (attempt > 1) pause(attempt - 1);
+    try {
+      Response response = http_.send(request);
+      const bool put = request.method == "PUT" && !request.body.empty();
+      if (response.status < 300 && put && etag_differs(response, digest)) {
+        reason = "the stored bytes differ from those that were sent";
+        continue;
+      }
+      if (response.status < 300 || response.status == kNotFound) return response;
+      const std::string code = text_of(response.body, "Code");
+      if (!may_pass(response.status) && code != "BadDigest" && code != "RequestTimeout")
+        refuse(response, whole);
+      reason = "the storage answers " + std::to_string(response.status) + " " + code;
+    } catch (const NoAnswer& error) {
+      reason = error.what();
+    }
+  }
+  throw ResourceError("cannot " + whole + " at " +
+                          (service_.endpoint.empty() ? "Amazon S3" : service_.endpoint) +
+                          " after " + std::to_string(retry_.attempts) + " attempts: " + reason,
+                      {.operation = "checkpoint",
+                       .advice = "Check the endpoint (TRIREME_S3_ENDPOINT, AWS_ENDPOINT_URL) and "
+                                 "the network."});
+}
+
+std::string S3Client::put(const std::string& key, std::span<const std::byte> bytes,
+                          const Condition& condition) {
+  Request request{.method = "PUT", .url = url(key), .body = bytes};
+  if (condition.absent) request.headers.push_back("If-None-Match: *");
+  if (!condition.etag.empty()) request.headers.push_back("If-Match: " + condition.etag);
+  const Response response = call(request, "write " + key);
+  if (response.status == kNotFound) refuse(response, "write " + key + " in the bucket " + bucket_);
+  return response.header("etag");
+}
+
+std::optional<Object> S3Client::head(const std::string& key) {
+  Response response = call({.method = "HEAD", .url = url(key)}, "look at " + key);
+  if (response.status == kNotFound) return std::nullopt;
+  return object_of(std::move(response));
+}
+
+std::optional<Object> S3Client::get(const std::string& key) {
+  Response response = call({.url = url(key)}, "read " + key);
+  if (response.status == kNotFound && text_of(response.body, "Code") == "NoSuchBucket")
+    refuse(response, "read " + key + " in the bucket " + bucket_);
+  if (response.status == kNotFound) return std::nullopt;
+  return object_of(std::move(response));
+}
+
+std::string S3Client::get_range(const std::string& key, const std::string& etag, std::int64_t begin,
+                                std::int64_t end) {
+  const std::string what = "read " + key;
+  Request request{
+      .url = url(key),
+      .headers = {"Range: bytes=" + std::to_string(begin) + "-" + std::to_string(end - 1),
+                  "If-Match: " + etag},
+      .most = std::max(static_cast<std::size_t>(end - begin), kMostOfAnError)};
+  Response response = call(request, what);
+  if (response.status == kNotFound) refuse(response, what + " in the bucket " + bucket_);
+  if (static_cast<std::int64_t>(response.body.size()) != end - begin)
+    throw ResourceError("cannot " + what + " in the bucket " + bucket_ + ": asked for bytes " +
+                            std::to_string(begin) + " to " + std::to_string(end) + ", got " +
+                            std::to_string(response.body.size()),
+                        {.operation = "checkpoint", .advice = "The service ignores ranges."});
+  return std::move(response.body);
+}
+
+void S3Client::remove(const std::string& key) {
+  call({.method = "DELETE", .url = url(key)}, "remove " + key);
+}
+
+Listing S3Client::list(const std::string& prefix, bool folders) {
+  Listing listing;
+  for (std::string token;;) {
+    // A signature needs the parameters in this order.
+    const std::string query =
+        (token.empty() ? "" : "continuation-token=" + percent_encoded(token) + "&") +
+        (folders ? std::string("delimiter=%2F&") : "") +
+        "list-type=2&prefix=" + percent_encoded(prefix);
+    const Response response = call({.url = url("", query)}, "list " + prefix);
+    if (response.status == kNotFound) refuse(response, "list " + prefix);
+    for (const std::string& one : elements(response.body, "Contents"))
+      listing.keys.push_back(text_of(one, "Key"));
+    for (const std::string& one : elements(response.body, "CommonPrefixes"))
+      listing.prefixes.push_back(text_of(one, "Prefix"));
+    token = text_of(response.body, "NextContinuationToken");
+    if (text_of(response.body, "IsTruncated") != "true" || token.empty()) return listing;
+  }
+}
+
+bool S3Client::copy(const std::string& from, const std::string& to) {
+  const auto source = head(from);
+  if (!source || source->bytes > kMostCopied) return false;
+  const Response response = call({.method = "PUT",
+                                  .url = url(to),
+                                  .headers = {"x-amz-copy-source: /" + bucket_ + "/" +
+                                              percent_encoded(from, /*keep_slashes=*/true)}},
+                                 "copy " + from);
+  if (response.status == kNotFound) return false;
+  // The answer begins before the copy is done, so an error may come as a 200.
+  if (!text_of(response.body, "Code").empty()) refuse(response, "copy " + from);
+  const auto copied = head(to), after = head(from);
+  if (!copied || copied->bytes != source->bytes || (after && after->etag != source->etag))
+    throw ResourceError("the copy of " + from + " in the bucket " + bucket_ + " differs from it",
+                        {.operation = "checkpoint", .advice = "The training tries again."});
+  return true;
+}
+
+}  // namespace trireme::inline v0::storage::s3

@@ -1,0 +1,105 @@
+// S3Client: the calls on one bucket, each tried again until it has a final answer.
+//
+// No answer, 5xx, 429 and 408 are tried again after a growing, jittered delay. Bytes are checked by
+// their MD5: the service compares Content-MD5, and this side the ETag of the answer (except under
+// KMS encryption, whose ETags are no MD5). Thread safe.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "trireme/base/error.h"
+#include "trireme/base/waiter.h"
+#include "trireme/storage/s3/http.h"
+
+namespace trireme::inline v0::storage::s3 {
+
+inline constexpr int kNotFound = 404;
+
+struct RetryOptions {
+  int attempts = 7;  // together about 20 s of delays
+  Duration first_delay = std::chrono::milliseconds(250);
+  Duration longest_delay = std::chrono::seconds(8);
+};
+
+/// The service's final refusal. `code` is the service's word, such as "AccessDenied".
+class Refusal : public ResourceError {
+ public:
+  Refusal(int status, std::string code, std::string message, ErrorContext context)
+      : ResourceError(std::move(message), std::move(context)),
+        status(status),
+        code(std::move(code)) {}
+  int status;
+  std::string code;
+};
+
+struct Object {
+  std::int64_t bytes = 0;
+  std::string etag, modified, body;
+};
+
+struct Listing {
+  std::vector<std::string> keys;      // of objects
+  std::vector<std::string> prefixes;  // that end with '/'; only if they were asked for
+};
+
+struct Upload {
+  std::string key, id;
+};
+
+/// Objects under this condition only; an empty text is no condition.
+struct Condition {
+  bool absent = false;  // there is no such object
+  std::string etag;     // it has this one
+};
+
+class S3Client {
+ public:
+  S3Client(Service service, std::string bucket, RetryOptions retry = {});
+
+  /// Throws Refusal with status 412 if the condition does not hold. Returns the ETag.
+  std::string put(const std::string& key, std::span<const std::byte> bytes,
+                  const Condition& condition = {});
+  /// The object without its body; nullopt if there is none.
+  std::optional<Object> head(const std::string& key);
+  /// A small object; nullopt if there is none.
+  std::optional<Object> get(const std::string& key);
+  /// Bytes [begin, end) of the version `etag`.
+  std::string get_range(const std::string& key, const std::string& etag, std::int64_t begin,
+                        std::int64_t end);
+  void remove(const std::string& key);
+  /// All keys that begin with `prefix`; `folders`: only up to the next '/'.
+  Listing list(const std::string& prefix, bool folders);
+  /// Without moving the bytes here. Compares the size, and that `from` was not replaced meanwhile (ETags of
+  /// equal objects may differ). False if there is no object `from`, or it is larger than the service
+  /// copies at once.
+  bool copy(const std::string& from, const std::string& to);
+
+  /// A file in parts: begin, parts numbered from 1, complete. Until then it does not exist.
+  Upload begin_upload(const std::string& key);
+  std::string put_part(const Upload& upload, int number, std::span<const std::byte> bytes);
+  void complete_upload(const Upload& upload, const std::vector<std::string>& etags);
+  void abort_upload(const Upload& upload);
+  std::vector<Upload> open_uploads(const std::string& prefix);
+
+  const std::string& bucket() const noexcept { return bucket_; }
+  const std::shared_ptr<Waiter>& waiter() const noexcept { return waiter_; }
+
+ private:
+  Response call(Request request, const std::string& what);
+  Response try_call(const Request& request, const std::string& what);
+  std::string url(const std::string& key, const std::string& query = "") const;
+  void pause(int attempt) const;
+  [[noreturn]] void refuse(const Response& response, const std::string& what) const;
+
+  const Service service_;
+  const std::string bucket_;
+  const RetryOptions retry_;
+  const std::shared_ptr<Waiter> waiter_;
+  HttpClient http_;
+};
+
+}  // namespace trireme::inline v0::storage::s3

@@ -1,0 +1,61 @@
+#include "trireme/storage/s3/digest.h"
+
+#include <openssl/evp.h>
+
+#include <algorithm>
+#include <cctype>
+
+#include "trireme/base/check.h"
+
+namespace trireme::inline v0::storage::s3 {
+namespace {
+
+constexpr std::size_t kQuotedMd5 = 34;
+
+unsigned char nibble(char c) {
+  return static_cast<unsigned char>(c <= '9' ? c - '0' : std::tolower(c) - 'a' + 10);
+}
+
+}  // namespace
+
+Md5 md5_of(std::span<const std::byte> bytes) {
+  Md5 digest{};
+  TRIREME_CHECK(
+      EVP_Digest(bytes.data(), bytes.size(), digest.data(), nullptr, EVP_md5(), nullptr) == 1);
+  return digest;
+}
+
+std::string base64(std::span<const unsigned char> bytes) {
+  std::string text(4 * ((bytes.size() + 2) / 3) + 1, '\0');
+  const int size = EVP_EncodeBlock(reinterpret_cast<unsigned char*>(text.data()), bytes.data(),
+                                   static_cast<int>(bytes.size()));
+  text.resize(static_cast<std::size_t>(size));
+  return text;
+}
+
+std::string etag_of(const Md5& digest) {
+  constexpr char kDigits[] = "0123456789abcdef";
+  std::string text = "\"";
+  for (const unsigned char byte : digest) text += {kDigits[byte >> 4], kDigits[byte & 15]};
+  return text + "\"";
+}
+
+bool is_md5(const std::string& etag) {
+  return etag.size() == kQuotedMd5 && etag.front() == '"' && etag.back() == '"' &&
+         std::all_of(etag.begin() + 1, etag.end() - 1,
+                     [](unsigned char c) { return std::isxdigit(c) != 0; });
+}
+
+std::string etag_of_parts(const std::vector<std::string>& etags) {
+  std::vector<unsigned char> digests;
+  for (const std::string& etag : etags) {
+    if (!is_md5(etag)) return {};
+    for (std::size_t i = 1; i + 1 < etag.size(); i += 2)
+      digests.push_back(static_cast<unsigned char>(nibble(etag[i]) << 4 | nibble(etag[i + 1])));
+  }
+  std::string etag = etag_of(md5_of(std::as_bytes(std::span(digests))));
+  etag.insert(etag.size() - 1, "-" + std::to_string(etags.size()));
+  return etag;
+}
+
+}  // namespace trireme::inline v0::storage::s3

@@ -1,0 +1,59 @@
+// HttpClient: requests over libcurl, signed for S3. One call, one request; no retries.
+//
+// Thread safe: each thread that is inside send() has a connection of its own, which is kept for
+// later calls.
+#pragma once
+
+#include <cstddef>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "trireme/storage/s3/address.h"
+
+namespace trireme::inline v0::storage::s3 {
+
+/// No answer: no connection, a broken one, or one that was silent for too long.
+class NoAnswer : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+};
+
+struct Request {
+  std::string method = "GET", url;
+  std::vector<std::string> headers = {};  // "Name: value"
+  std::span<const std::byte> body = {};
+  std::size_t most = 16 << 20;  // bytes of the answer's body; a longer one counts as NoAnswer
+};
+
+struct Response {
+  int status = 0;
+  std::map<std::string, std::string> headers;  // names in lower case
+  std::string body;
+  std::string header(const std::string& name) const {
+    const auto found = headers.find(name);
+    return found == headers.end() ? "" : found->second;
+  }
+};
+
+class HttpClient {
+ public:
+  explicit HttpClient(Service service);
+  ~HttpClient();
+  /// Throws NoAnswer.
+  Response send(const Request& request);
+
+ private:
+  struct Handle;
+  std::unique_ptr<Handle> take();
+
+  const Service service_;
+  std::mutex mutex_;
+  std::vector<std::unique_ptr<Handle>> idle_;
+};
+
+}  // namespace trireme::inline v0::storage::s3

@@ -1,0 +1,156 @@
+// The Storage of a bucket. Paths are addresses, "s3://BUCKET/PREFIX/step-00000500/manifest.json".
+//
+// An object store renames nothing, so a draft's files have their own keys from the beginning, and
+// the folder exists when its manifest does: it is written last and removed first.
+#include <algorithm>
+#include <cstdlib>
+#include <set>
+
+#include "trireme/observe/folder_lock.h"
+#include "trireme/storage/s3/lease.h"
+#include "trireme/storage/s3/object_file.h"
+#include "trireme/storage/s3/open.h"
+#include "trireme/storage/s3/upload_file.h"
+
+namespace trireme::inline v0::storage::s3 {
+namespace {
+
+std::string last_part(const std::string& key) { return key.substr(key.rfind('/') + 1); }
+// "a/b/" for "a/b/c".
+std::string folder_of(const std::string& key) { return key.substr(0, key.rfind('/') + 1); }
+
+class S3Draft final : public Draft {
+ public:
+  S3Draft(std::shared_ptr<S3Client> client, std::string key, std::string bucket, bool joined)
+      : client_(std::move(client)),
+        key_(std::move(key)),
+        scheme_("s3://" + bucket + "/"),
+        joined_(joined) {}
+  ~S3Draft() override {
+    if (published_ || joined_) return;
+    try {
+      for (const std::string& key : client_->list(key_ + "/", /*folders=*/false).keys)
+        client_->remove(key);
+    } catch (...) {  // the next draft removes them
+    }
+  }
+
+  std::unique_ptr<OutputFile> create(const std::string& name) override {
+    return std::make_unique<UploadFile>(client_, key_ + "/" + name);
+  }
+  bool reuse(const std::string& name, const std::string& path) override {
+    if (!path.starts_with(scheme_)) return false;
+    return client_->copy(path.substr(scheme_.size()), key_ + "/" + name);
+  }
+  void publish(const std::string& manifest) override {
+    client_->put(key_ + "/" + kManifestFile, std::as_bytes(std::span(manifest)));
+    published_ = true;
+  }
+
+ private:
+  const std::shared_ptr<S3Client> client_;
+  const std::string key_, scheme_;
+  const bool joined_;
+  bool published_ = false;
+};
+
+class S3Storage final : public Storage {
+ public:
+  S3Storage(std::shared_ptr<S3Client> client, LeaseOptions lease)
+      : client_(std::move(client)),
+        scheme_("s3://" + client_->bucket() + "/"),
+        lease_(std::move(lease)) {}
+
+  std::unique_ptr<Draft> begin(const std::string& path) override {
+    const std::string key = key_of(path);
+    remove_leftovers(folder_of(key));
+    return std::make_unique<S3Draft>(client_, key, client_->bucket(), /*joined=*/false);
+  }
+  std::unique_ptr<Draft> join(const std::string& path) override {
+    return std::make_unique<S3Draft>(client_, key_of(path), client_->bucket(), /*joined=*/true);
+  }
+
+  std::unique_ptr<InputFile> open(const std::string& path) override {
+    const std::string key = key_of(path);
+    auto object = client_->head(key);
+    if (!object)
+      throw CheckpointError("there is no " + path,
+                            {.operation = "checkpoint",
+                             .advice = "A file of the checkpoint is missing in the bucket."});
+    return std::make_unique<ObjectFile>(client_, key, std::move(*object));
+  }
+
+  void put(const std::string& path, const std::string& text) override {
+    client_->put(key_of(path), std::as_bytes(std::span(text)));
+  }
+
+  std::vector<std::string> list(const std::string& path) override {
+    const std::string folder = path == scheme_ || path + "/" == scheme_ ? "" : key_of(path) + "/";
+    std::set<std::string> names;
+    for (const std::string& key : client_->list(folder, /*folders=*/false).keys) {
+      const std::string rest = key.substr(folder.size());
+      const auto slash = rest.find('/');
+      // Folders further down do not make this one complete.
+      if (slash == std::string::npos)
+        names.insert(rest);
+      else if (rest.substr(slash + 1) == kManifestFile)
+        names.insert(rest.substr(0, slash));
+    }
+    return {names.begin(), names.end()};
+  }
+
+  void remove(const std::string& path) override {
+    const std::string key = key_of(path);
+    client_->remove(key + "/" + kManifestFile);
+    const std::vector<std::string> files = client_->list(key + "/", /*folders=*/false).keys;
+    for (const std::string& one : files) client_->remove(one);
+    if (files.empty()) client_->remove(key);  // it may be a file
+  }
+
+  std::shared_ptr<void> lock(const std::string& path) override {
+    return std::make_shared<Lease>(client_, parse_address(path), lease_);
+  }
+  bool is_remote() const noexcept override { return true; }
+
+ private:
+  std::string key_of(const std::string& path) const {
+    if (!path.starts_with(scheme_))
+      throw ConfigError(path + " is not in the bucket " + client_->bucket(),
+                        {.operation = "checkpoint"});
+    return path.substr(scheme_.size());
+  }
+
+  // Files of folders without a manifest, and uploads that were not completed, below `prefix`.
+  void remove_leftovers(const std::string& prefix) {
+    const std::vector<std::string> keys = client_->list(prefix, /*folders=*/false).keys;
+    std::set<std::string> complete;
+    for (const std::string& key : keys)
+      if (last_part(key) == kManifestFile) complete.insert(folder_of(key));
+    for (const std::string& key : keys) {
+      const std::string folder = folder_of(key);
+      const bool below = folder.size() > prefix.size() &&
+                         last_part(folder.substr(0, folder.size() - 1)).starts_with("step-");
+      if (below && !complete.contains(folder)) client_->remove(key);
+    }
+    for (const Upload& upload : client_->open_uploads(prefix)) client_->abort_upload(upload);
+  }
+
+  const std::shared_ptr<S3Client> client_;
+  const std::string scheme_;
+  const LeaseOptions lease_;
+};
+
+}  // namespace
+
+Location open(const std::string& address, Service service, RetryOptions retry, LeaseOptions lease) {
+  const Address parsed = parse_address(address);
+  auto client = std::make_shared<S3Client>(std::move(service), parsed.bucket, retry);
+  return {std::make_shared<S3Storage>(std::move(client), std::move(lease)), parsed.text()};
+}
+
+Location open(const std::string& address) {
+  return open(address,
+              service_of([](const char* name) -> const char* { return std::getenv(name); }));
+}
+
+}  // namespace trireme::inline v0::storage::s3

@@ -1,0 +1,149 @@
+#include "trireme/storage/verified_file.h"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "trireme/base/check.h"
+#include "trireme/base/error.h"
+#include "trireme/format/sha256.h"
+
+namespace trireme::inline v0::storage {
+namespace {
+
+[[noreturn]] void refuse_file(const std::string& what) {
+  throw CheckpointError(what, {.operation = "checkpoint"});
+}
+
+std::int64_t end_of(const VerifiedFile::Piece& piece) {
+  return piece.at + static_cast<std::int64_t>(piece.to.size());
+}
+
+}  // namespace
+
+void FileHashes::update(std::span<const std::byte> bytes) {
+  while (!bytes.empty()) {
+    const auto taken = std::min(
+        bytes.size(), static_cast<std::size_t>(chunk_bytes_ - record_.bytes % chunk_bytes_));
+    chunk_.update(bytes.first(taken));
+    record_.bytes += static_cast<std::int64_t>(taken);
+    bytes = bytes.subspan(taken);
+    if (record_.bytes % chunk_bytes_ == 0) end_chunk();
+  }
+}
+
+void FileHashes::end_chunk() {
+  record_.chunks.push_back(chunk_.hex());
+  chunk_.reset();
+}
+
+bool FileHashes::may_be(const FileRecord& record) const {
+  const std::size_t chunks = record_.chunks.size();
+  return record_.bytes <= record.bytes &&
+         (chunks == 0 ||
+          (chunks <= record.chunks.size() && record_.chunks.back() == record.chunks[chunks - 1]));
+}
+
+FileRecord FileHashes::finish() {
+  if (record_.bytes % chunk_bytes_ != 0) end_chunk();
+  return std::move(record_);
+}
+
+VerifiedFile::VerifiedFile(std::unique_ptr<InputFile> file, FileRecord record,
+                           std::int64_t chunk_bytes, std::string path)
+    : file_(std::move(file)),
+      record_(std::move(record)),
+      path_(std::move(path)),
+      chunk_bytes_(chunk_bytes),
+      by_chunks_(record_.sha256.empty()) {
+  if (file_->size() != record_.bytes)
+    refuse_file(path_ + " is torn: it has " + std::to_string(file_->size()) +
+                " bytes, and the manifest says " + std::to_string(record_.bytes));
+}
+
+void VerifiedFile::check(std::int64_t chunk, std::span<const std::byte> bytes) const {
+  const std::string& wanted = record_.chunks[static_cast<std::size_t>(chunk)];
+  const std::string hash = format::xxh3_hex(bytes);
+  if (hash == wanted) return;
+  const std::int64_t begin = chunk * chunk_bytes_;
+  refuse_file(path_ + " was changed: the XXH3 of its bytes " + std::to_string(begin) + " to " +
+              std::to_string(begin + static_cast<std::int64_t>(bytes.size())) + " is " + hash +
+              ", and the manifest says " + wanted);
+}
+
+void VerifiedFile::load(std::int64_t first_chunk, std::int64_t end_chunk) {
+  const std::int64_t begin = first_chunk * chunk_bytes_,
+                     end = std::min(end_chunk * chunk_bytes_, record_.bytes);
+  if (!loaded_.empty() && begin == begin_ &&
+      static_cast<std::int64_t>(loaded_.size()) == end - begin)
+    return;
+  loaded_.resize(static_cast<std::size_t>(end - begin));
+  begin_ = begin;
+  try {
+    file_->read(begin, loaded_);
+    for (std::int64_t chunk = first_chunk; by_chunks_ && chunk < end_chunk; ++chunk) {
+      const auto at = static_cast<std::size_t>(chunk * chunk_bytes_ - begin_);
+      const auto bytes = std::min(loaded_.size() - at, static_cast<std::size_t>(chunk_bytes_));
+      check(chunk, std::span(loaded_).subspan(at, bytes));
+    }
+  } catch (...) {
+    drop();
+    throw;
+  }
+}
+
+void VerifiedFile::drop() { loaded_ = {}; }
+
+// A file of version 1.
+void VerifiedFile::verify_at_once() {
+  format::Sha256 hash;
+  for (std::int64_t chunk = 0; chunk * chunk_bytes_ < record_.bytes; ++chunk) {
+    load(chunk, chunk + 1);
+    hash.update(loaded_);
+  }
+  if (const std::string found = hash.hex(); found != record_.sha256)
+    refuse_file(path_ + " was changed: its SHA-256 is " + found + ", and the manifest says " +
+                record_.sha256);
+  whole_ = true;
+}
+
+void VerifiedFile::verify() {
+  if (!by_chunks_) return verify_at_once();
+  const auto chunks = static_cast<std::int64_t>(record_.chunks.size());
+  for (std::int64_t chunk = 0; chunk < chunks; chunk += kChunksAtOnce)
+    load(chunk, std::min(chunk + kChunksAtOnce, chunks));
+  drop();
+}
+
+void VerifiedFile::read(std::vector<Piece> pieces) {
+  if (!by_chunks_ && !whole_) verify_at_once();
+  std::erase_if(pieces, [](const Piece& piece) { return piece.to.empty(); });
+  std::sort(pieces.begin(), pieces.end(),
+            [](const Piece& a, const Piece& b) { return a.at < b.at; });
+  for (const Piece& piece : pieces)
+    TRIREME_CHECK((piece.at >= 0 && end_of(piece) <= record_.bytes));
+  std::size_t first = 0;  // all before are filled
+  std::int64_t next = 0;  // chunks before this one are done
+  while (first < pieces.size()) {
+    const std::int64_t begin = std::max(chunk_of(pieces[first].at), next);
+    std::int64_t end = begin + 1;  // grows while a piece begins in, or goes on to, the next chunk
+    for (std::size_t i = first; i < pieces.size() && end < begin + kChunksAtOnce; ++i) {
+      if (chunk_of(pieces[i].at) > end) break;
+      end = std::max(end, chunk_of(end_of(pieces[i]) - 1) + 1);
+    }
+    end = std::min(end, begin + kChunksAtOnce);
+    load(begin, end);
+    next = end;
+    const std::int64_t limit = begin_ + static_cast<std::int64_t>(loaded_.size());
+    for (std::size_t i = first; i < pieces.size() && pieces[i].at < limit; ++i) {
+      const std::int64_t from = std::max(pieces[i].at, begin_),
+                         to = std::min(end_of(pieces[i]), limit);
+      if (from < to)
+        std::memcpy(pieces[i].to.data() + (from - pieces[i].at), loaded_.data() + (from - begin_),
+                    static_cast<std::size_t>(to - from));
+    }
+    while (first < pieces.size() && end_of(pieces[first]) <= limit) ++first;
+  }
+}
+
+}  // namespace trireme::inline v0::storage

@@ -1,0 +1,81 @@
+// The files of a checkpoint, verified by the XXH3 of their chunks: FileHashes while one is written,
+// VerifiedFile while one is read.
+//
+//     | chunk 0 | chunk 1 | chunk 2 |..     a read of the bytes ===  loads chunks 1 and 2,
+//                   ========                verifies both, and copies what was asked for
+//
+// At most kChunksAtOnce chunks of a file are in memory. Not thread safe. No LibTorch.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "trireme/format/xxh3.h"
+#include "trireme/storage/file_system.h"
+#include "trireme/storage/manifest.h"
+
+namespace trireme::inline v0::storage {
+
+inline constexpr std::int64_t kChunksAtOnce = 4;
+
+class FileHashes {
+ public:
+  explicit FileHashes(std::int64_t chunk_bytes) : chunk_bytes_(chunk_bytes) {}
+  void update(std::span<const std::byte> bytes);
+  /// Whether the chunks so far are those of `record`.
+  bool may_be(const FileRecord& record) const;
+  /// Call it once, as the last call.
+  FileRecord finish();
+
+ private:
+  void end_chunk();
+
+  const std::int64_t chunk_bytes_;
+  format::Xxh3 chunk_;
+  FileRecord record_;
+};
+
+class VerifiedFile {
+ public:
+  /// A part of the file, and where it goes.
+  struct Piece {
+    std::int64_t at = 0;
+    std::span<std::byte> to;
+  };
+
+  /// `path` names the file in errors. Throws CheckpointError if the size is not that of `record`.
+  VerifiedFile(std::unique_ptr<InputFile> file, FileRecord record, std::int64_t chunk_bytes,
+               std::string path);
+
+  /// Fills all pieces. Loads each chunk that they touch once, and no other. A file of version 1 is
+  /// verified as a whole before. Throws CheckpointError naming the bytes that differ.
+  void read(std::vector<Piece> pieces);
+  /// Verifies the whole file.
+  void verify();
+  /// Frees the memory.
+  void drop();
+
+  std::int64_t size() const noexcept { return record_.bytes; }
+  const std::string& path() const noexcept { return path_; }
+
+ private:
+  std::int64_t chunk_of(std::int64_t byte) const { return byte / chunk_bytes_; }
+  void load(std::int64_t first_chunk, std::int64_t end_chunk);
+  void check(std::int64_t chunk, std::span<const std::byte> bytes) const;
+  void verify_at_once();
+
+  std::unique_ptr<InputFile> file_;
+  FileRecord record_;
+  std::string path_;
+  std::int64_t chunk_bytes_;
+  bool by_chunks_;                 // each is verified when it is loaded; version 1 has no hashes
+  bool whole_ = false;             // the file of version 1 is verified
+  std::vector<std::byte> loaded_;  // from byte `begin_` on
+  std::int64_t begin_ = 0;
+};
+
+}  // namespace trireme::inline v0::storage
