@@ -178,7 +178,7 @@ std::string read_whole(const std::string& path) {
   std::ifstream file(path);
   std::ostringstream text;
   if (!file || !(text << file.rdbuf())) {
-    refuse_config("cannot read the configuration " + path,
+    refuse_config("cannot read the configuration " + shortened(path, 300),
                   "Give the path of a TOML file, for example configs/gpt-nano.toml.");
   }
   return text.str();

@@ -6,11 +6,10 @@
 
 namespace trireme::inline v0 {
 
-/// The text, or its first 60 bytes, an ellipsis and its length: "xxx... (5000 bytes)".
-inline std::string shortened(std::string_view text) {
-  constexpr std::size_t kMost = 60;
-  if (text.size() <= kMost) return std::string(text);
-  return std::string(text.substr(0, kMost)) + "… (" + std::to_string(text.size()) + " bytes)";
+/// The text, or its first `most` bytes, an ellipsis and its length: "xxx... (5000 bytes)".
+inline std::string shortened(std::string_view text, std::size_t most = 60) {
+  if (text.size() <= most) return std::string(text);
+  return std::string(text.substr(0, most)) + "… (" + std::to_string(text.size()) + " bytes)";
 }
 
 }  // namespace trireme::inline v0

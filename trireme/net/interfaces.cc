@@ -12,6 +12,7 @@
 #include <optional>
 
 #include "trireme/base/error.h"
+#include "trireme/base/shortened.h"
 #include "trireme/net/socket.h"
 
 namespace trireme::inline v0::net {
@@ -110,7 +111,7 @@ std::string choose_address(const std::vector<InterfaceAddress>& all, const std::
   }
   if (chosen) return chosen->address;
   throw ConfigError("no interface here that has an address is " + std::string(subnet ? "in " : "") +
-                        choice + "; there are: " + listed(all),
+                        shortened(choice) + "; there are: " + listed(all),
                     {.operation = "config",
                      .label = "comm.interface",
                      .advice = "Give TRIREME_COMM_INTERFACE the name of one of them, or a subnet "
