@@ -127,6 +127,19 @@ TEST_F(Standing, AJobOutlivesItsCoordinatorsAndRanks) {
   expect_undisturbed();
 }
 
+// It has prepared the run's folder, in which the others go on meanwhile.
+TEST_F(Standing, ProcessZeroIsStartedAgainBeforeThereIsACheckpoint) {
+  const std::vector<std::string> none = {"--set", "checkpoint.every=0"};
+  Running job = coordinator("1:2").start();
+  Running zero = process(0, 2, none).start(), one = process(1, 2).start();
+  await_steps(50);
+  zero.send(SIGKILL);
+  ASSERT_TRUE(job.wait_for("the job goes on with 1 rank")) << job.output();
+  Running again = process(0, 2, none).start();
+  ASSERT_TRUE(job.wait_for("process 0 has come; the job goes on with 2 ranks")) << job.output();
+  expect_done({&again, &one, &job});
+}
+
 // It was killed just before the end.
 TEST_F(Standing, AProcessThatIsStartedAgainAfterTheEndHasNothingToDo) {
   const std::vector<std::string> few = {"--set", "train.steps=5", "--set", "timeout=2"};

@@ -38,7 +38,8 @@ void check_printable(const char* what, const std::string& path) {
 }
 
 RunClaim::RunClaim(RunRequest request)
-    : request_{without_slashes(std::move(request.out)), without_slashes(std::move(request.resume))},
+    : request_{without_slashes(std::move(request.out)), without_slashes(std::move(request.resume)),
+               request.shared},
       folder_("") {
   check_printable("--out", request_.out);
   check_printable("--resume", request_.resume);
@@ -135,7 +136,8 @@ const RunFolder& RunClaim::take(const std::string& name) {
       refuse_claim(folder_.path() + " was filled by another job while this one was starting",
                    "Start this command again.");
   }
-  if (!resumes()) folder_.clear();
+  joins_ = request_.shared && fs::exists(folder_.config()) && fs::exists(folder_.events());
+  if (!resumes() && !joins_) folder_.clear();
   placed_ = folder_.with_checkpoints(place_);
   return folder();
 }

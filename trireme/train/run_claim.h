@@ -21,6 +21,8 @@ void check_printable(const char* what, const std::string& path);
 struct RunRequest {
   std::string out;     // a new or empty folder; default: the first free runs/NAME, runs/NAME-2, ...
   std::string resume;  // a run's folder; "auto": resume in `out` if it has a checkpoint
+  /// This process may be one that is started again, while others of its job train in the folder.
+  bool shared = false;
 };
 
 class RunClaim {
@@ -39,9 +41,11 @@ class RunClaim {
   /// checkpoints elsewhere.
   void keep_checkpoints_at(const std::string& place);
   /// Makes the folder if it is missing (runs/`name` if the request names none), locks it, and
-  /// removes the files of a run without a checkpoint. Throws like the constructor, and
-  /// ResourceError.
+  /// removes the files of a run without a checkpoint, unless joins(). Throws like the constructor,
+  /// and ResourceError.
   const RunFolder& take(const std::string& name);
+  /// After take(): a shared folder has events of this job already. Ranks that begin anew drop them.
+  bool joins() const noexcept { return joins_; }
   /// For the ranks: the folder stays locked as long as one of them has this descriptor open.
   int lock_descriptor() const noexcept { return lock_->descriptor(); }
 
@@ -56,7 +60,7 @@ class RunClaim {
   RunFolder folder_;
   std::string place_;          // of the checkpoints, if keep_checkpoints_at() has told one
   RunFolder placed_{folder_};  // folder_ with its checkpoints there
-  bool resumes_ = false;
+  bool resumes_ = false, joins_ = false;
   bool from_elsewhere_ = false;  // the checkpoint to continue from is not in the run's folder
   std::unique_ptr<observe::FolderLock> lock_;
 };

@@ -211,7 +211,7 @@ void write_first_events(const TrainingJob& job, const train::RunClaim& claim,
                         const std::vector<train::Change>& changes, bool json) {
   const std::string path = claim.folder().events();
   observe::EventWriter plan, changed;
-  if (!claim.resumes()) plan.open(path);
+  if (!claim.resumes() && !claim.joins()) plan.open(path);
   plan.echo_to_stdout(json);
   plan.write(train::plan_event(job.plan));
   if (!changes.empty()) changed.open(path);
@@ -367,7 +367,8 @@ int train_command(TrainOptions options, const Program& program) {
   if (options.backup) options.resume = "auto";
   options.job.under_mpirun = launcher && !launcher->meeting;
   options.job.predicts_time = !options.trial;
-  train::RunClaim claim({.out = options.out, .resume = options.resume});
+  train::RunClaim claim(
+      {.out = options.out, .resume = options.resume, .shared = coordinated.has_value()});
   check_writable("--trace", options.trace);
   check_writable("--profile", options.profile);
   if (claim.resumes() && options.job.config.empty()) {
