@@ -89,7 +89,7 @@ std::string part_of(const std::string& name) { return name.substr(0, name.find('
 // The tensors of one part, in both files of a checkpoint, under the names that the part gives them.
 void print_part(const FoundCheckpoint& found, const std::string& part, bool json) {
   const storage::CheckpointFolder folder(storage::local_file_system(), found.directory);
-  const storage::Manifest manifest = folder.verify(found.step);
+  const storage::Manifest manifest = folder.read_manifest(found.step);
   if (!manifest.parts.contains(part)) {
     std::string names;
     for (const auto& [name, metadata] : manifest.parts) names += (names.empty() ? "" : ", ") + name;
@@ -154,6 +154,7 @@ void print_table(const ModelWeights& weights, bool json) {
 
 int inspect(const InspectOptions& options) {
   const ModelWeights weights = model_weights(options.run);
+  weights.verify();
   const auto found = find_checkpoint(options.run);
   if (options.hash) {
     print_hash(weights, options.json);

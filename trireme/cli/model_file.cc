@@ -4,7 +4,6 @@
 #include <filesystem>
 #include <memory>
 
-#include "trireme/base/config.h"
 #include "trireme/base/error.h"
 #include "trireme/cli/checkpoints.h"
 #include "trireme/format/safetensors.h"
@@ -16,14 +15,15 @@ namespace {
 
 using storage::CheckpointFolder;
 
-ModelWeights verified(const CheckpointFolder& folder, std::int64_t step) {
-  const auto saved = std::make_shared<storage::SavedTensors>(folder, folder.verify(step));
+ModelWeights weights_of(const CheckpointFolder& folder, std::int64_t step) {
+  const auto saved = std::make_shared<storage::SavedTensors>(folder, folder.look(step));
   ModelWeights weights{.path = folder.path_of(step) + "/" + storage::kModelFile};
   for (const auto* tensor : saved->tensors(storage::kModelFile))
     weights.tensors.push_back({tensor->name, tensor->dtype, tensor->shape, {}});
   weights.read = [saved](const HashedTensor& tensor) {
     return saved->read(*saved->find(storage::kModelFile, tensor.name));
   };
+  weights.verify = [folder, step] { folder.verify(step); };
   return weights;
 }
 
@@ -35,6 +35,7 @@ ModelWeights weights_in(const std::string& path) {
     const std::span<const std::byte> bytes = file->find(tensor.name)->bytes;
     return std::vector<std::byte>(bytes.begin(), bytes.end());
   };
+  weights.verify = [] {};  // it has no hashes
   return weights;
 }
 
@@ -42,7 +43,7 @@ ModelWeights weights_in(const std::string& path) {
 ModelWeights model_elsewhere(const std::string& place) {
   const auto slash = place.find_last_of('/', place.find_last_not_of('/'));
   if (const auto step = storage::step_of_folder(place.substr(slash + 1)))
-    return verified(CheckpointFolder(storage::open_location(place.substr(0, slash))), *step);
+    return weights_of(CheckpointFolder(storage::open_location(place.substr(0, slash))), *step);
   const CheckpointFolder folder(storage::open_location(place));
   const std::vector<std::int64_t> steps = folder.steps();
   if (steps.empty())
@@ -50,17 +51,7 @@ ModelWeights model_elsewhere(const std::string& place) {
                       {.operation = "inspect",
                        .advice = "Give the checkpoint.path of a run, or one of its step-... "
                                  "folders."});
-  return verified(folder, steps.back());
-}
-
-// The checkpoint.path of a run that has its checkpoints not in its folder.
-std::string checkpoints_elsewhere(const std::string& run) {
-  const std::filesystem::path folder(run);
-  std::error_code missing;
-  if (std::filesystem::exists(folder / "checkpoint", missing) ||
-      !std::filesystem::exists(folder / "config.toml", missing))
-    return {};
-  return config::text_in_file((folder / "config.toml").string(), "checkpoint.path").value_or("");
+  return weights_of(folder, steps.back());
 }
 
 }  // namespace
@@ -69,7 +60,7 @@ ModelWeights model_weights(const std::string& place) {
   if (storage::has_scheme(place)) return model_elsewhere(place);
   std::error_code missing;
   if (std::filesystem::is_regular_file(place, missing)) return weights_in(place);
-  if (const std::string elsewhere = checkpoints_elsewhere(place); !elsewhere.empty())
+  if (const std::string elsewhere = storage::checkpoint_path_of(place); !elsewhere.empty())
     return model_elsewhere(elsewhere);
   const auto found = find_checkpoint(place);
   if (!found) {
@@ -80,7 +71,7 @@ ModelWeights model_weights(const std::string& place) {
                                        : "Name a run's folder, a Checkpointer's, one of its "
                                          "step-... folders or a .safetensors file."});
   }
-  return verified(CheckpointFolder(storage::local_file_system(), found->directory), found->step);
+  return weights_of(CheckpointFolder(storage::local_file_system(), found->directory), found->step);
 }
 
 std::string hash_of(const ModelWeights& weights) {

@@ -1,4 +1,7 @@
 // Opens a storage by its address.
+#include <filesystem>
+
+#include "trireme/base/config.h"
 #include "trireme/base/error.h"
 #include "trireme/storage/s3/open.h"
 #include "trireme/storage/storage.h"
@@ -65,6 +68,20 @@ Location open_location(const std::string& address) {
   if (address.starts_with(kS3)) return s3::open(address);
   if (address.starts_with(kFile)) return {folder_storage(), file_path(address)};
   return {folder_storage(), address};
+}
+
+std::string checkpoint_path_of(const std::string& run) {
+  const std::filesystem::path folder(run);
+  const std::string config = (folder / "config.toml").string();
+  std::error_code missing;
+  if (std::filesystem::exists(folder / "checkpoint", missing) ||
+      !std::filesystem::exists(config, missing))
+    return {};
+  try {
+    return config::text_in_file(config, "checkpoint.path").value_or("");
+  } catch (const ConfigError&) {  // what reads the configuration says so
+    return {};
+  }
 }
 
 }  // namespace trireme::inline v0::storage

@@ -34,6 +34,25 @@ TEST(Location, FoldersAndFileUrlsAreFoldersOfThisMachine) {
   EXPECT_EQ(refused_address("a/b://c"), "accepted") << "a folder with an odd name";
 }
 
+TEST(Location, ARunSaysWhereItsCheckpointsAre) {
+  const fs::path run = fs::path(::testing::TempDir()) / ("run_" + std::to_string(::getpid()));
+  fs::create_directories(run);
+  const auto configure = [&](const char* text) { std::ofstream(run / "config.toml") << text; };
+  EXPECT_EQ(checkpoint_path_of((run / "missing").string()), "");
+  EXPECT_EQ(checkpoint_path_of(run.string()), "");
+  configure("[checkpoint]\npath = \"s3://models/a\"\n");
+  EXPECT_EQ(checkpoint_path_of(run.string()), "s3://models/a");
+  configure("[checkpoint]\npath = \"\"\n");
+  EXPECT_EQ(checkpoint_path_of(run.string()), "");
+  configure("[checkpoint\n");
+  EXPECT_EQ(checkpoint_path_of(run.string()), "") << "what reads the configuration says so";
+  configure("[checkpoint]\npath = \"s3://models/a\"\n");
+  fs::create_directory(run / "checkpoint");
+  EXPECT_EQ(checkpoint_path_of(run.string()), "")
+      << "a copy of the run's configuration, as in RUN/best";
+  fs::remove_all(run);
+}
+
 TEST(Location, WhatCannotBeAPlaceIsNamed) {
   EXPECT_THAT(refused_address("file://host/shared"), HasSubstr("names a host"));
   EXPECT_THAT(refused_address("file:///a%2"), HasSubstr("hexadecimal"));

@@ -74,4 +74,9 @@ void check_address(const std::string& address);
 /// the environment lacks what the scheme needs. Connects to nothing.
 Location open_location(const std::string& address);
 
+/// checkpoint.path of the run in the folder `run` of this machine; empty if its checkpoints are in
+/// RUN/checkpoint. A folder RUN/checkpoint decides: RUN/best has one beside a copy of the run's
+/// configuration.
+std::string checkpoint_path_of(const std::string& run);
+
 }  // namespace trireme::inline v0::storage

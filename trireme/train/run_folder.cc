@@ -62,16 +62,10 @@ RunFolder RunFolder::existing(const std::string& path) {
   return folder;
 }
 
-// A folder RUN/checkpoint decides: RUN/best has one beside a copy of the run's configuration.
 std::string RunFolder::checkpoint() const {
   if (!place_.empty()) return place_;
-  if (has("checkpoint") || !has(kConfig)) return own_checkpoint();
-  try {
-    const auto place = config::text_in_file(config(), "checkpoint.path");
-    if (place && !place->empty()) return *place;
-  } catch (const ConfigError&) {  // what reads the configuration says so
-  }
-  return own_checkpoint();
+  const std::string elsewhere = storage::checkpoint_path_of(path_);
+  return elsewhere.empty() ? own_checkpoint() : elsewhere;
 }
 
 storage::CheckpointFolder RunFolder::checkpoints() const {
