@@ -48,8 +48,8 @@ class Shard {
   /// bytes() of weights. Resets nothing else.
   void set_weights(std::span<const std::byte> weights);
   std::span<const std::byte> weights() const noexcept { return weights_; }
-  /// Where momentum carries the weights: of the last update a share m is there again in the next one.
-  /// After `staleness` updates by other workers and, as Nesterov's momentum has it, the own one:
+  /// The weights that momentum will have made after `staleness` updates by other workers and, as in
+  /// Nesterov's method, the worker's own one. Momentum m repeats a share m of each update in the next:
   ///
   ///     weights + (m + m^2 + ... + m^(staleness + 1)) x the last update
   ///

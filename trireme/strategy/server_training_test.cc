@@ -2,7 +2,10 @@
 #include <ATen/Functions.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <torch/nn/modules/linear.h>
+#include <torch/optim/adamw.h>
 
+#include <array>
 #include <atomic>
 #include <cmath>
 #include <map>
@@ -10,6 +13,7 @@
 #include "trireme/base/error.h"
 #include "trireme/models/gpt.h"
 #include "trireme/ps/remote_optimizer.h"
+#include "trireme/strategy/data_parallel.h"
 #include "trireme/strategy/server_training_test.h"
 #include "trireme/strategy/strategy.h"
 #include "trireme/sync/strategy_context.h"
@@ -174,6 +178,29 @@ TEST(ServerTraining, PredictedWeightsMakeLateGradientsUseful) {
     EXPECT_GT(distance(false, seed), 1) << "the weight runs away";
     EXPECT_LT(distance(true, seed), 1e-3) << seed;
   }
+}
+
+TEST(ServerTraining, AModuleHasPredictedWeightsUntilItSettles) {
+  std::array<std::string, 3> settled;
+  std::atomic<int> moved = 0;
+  run_with_servers(3, 2, [&](int worker, const parallel::StrategyContext& env) {
+    torch::nn::Linear net(4, 3);
+    torch::optim::AdamW adam(net->parameters(), torch::optim::AdamWOptions(0.01));
+    DataParallel parallel(env, *net, adam, {.sync = "server", .staleness = 2, .prediction = true});
+    for (int step = 0; step < 5; ++step) {
+      net->forward(at::ones({2, 4})).square().sum().backward();
+      parallel.step();
+    }
+    env.world->barrier().wait();
+    const at::Tensor ahead = net->weight.detach().clone();
+    parallel.settle();
+    moved += at::equal(ahead, net->weight) ? 0 : 1;
+    settled[static_cast<std::size_t>(worker)] = parallel.weights_hash();
+    env.world->barrier().wait();
+  });
+  EXPECT_EQ(moved, 3);
+  EXPECT_EQ(settled[0], settled[1]);
+  EXPECT_EQ(settled[0], settled[2]);
 }
 
 TEST(ServerTraining, ACheckpointGoesOnWithAndWithoutServers) {
