@@ -75,7 +75,7 @@ class ElasticHosts(hosts_case.HostsCase):
         self.assertEqual(self.events("lost", "regrouped")[0]["ranks"], 2, err)
 
     def test_a_host_without_a_network_is_given_up_and_comes_back(self):
-        process = self.start_elastic("away", "--host-timeout", "5", "--set", "timeout=20")
+        process = self.start_elastic("away", "--host-timeout", "2", "--set", "timeout=20")
         self.await_steps(process, "away", 20)
         self.hosts.cut("node08")
         self.await_ranks(process, "away", 2)
