@@ -9,6 +9,7 @@
 #include <sys/stat.h>
 
 #include <filesystem>
+#include <fstream>
 #include <memory>
 
 #include "tests/cli/failover.h"
@@ -138,6 +139,23 @@ TEST_F(Standing, ProcessZeroIsStartedAgainBeforeThereIsACheckpoint) {
   Running again = process(0, 2, none).start();
   ASSERT_TRUE(job.wait_for("process 0 has come; the job goes on with 2 ranks")) << job.output();
   expect_done({&again, &one, &job});
+}
+
+// Process 0 has taken its last step, and cannot save it until a file is out of the way.
+TEST_F(Standing, AProcessThatComesAfterTheLastStepEndsWithTheOthers) {
+  const std::vector<std::string> few = {"--set", "train.steps=1000", "--set", "checkpoint.every=0"};
+  Running job = coordinator("1:2", {"--gather", "0"}).start();
+  const std::string checkpoints = folder_.file("run/checkpoint");
+  Running zero = process(0, 2, few).start();
+  ASSERT_TRUE(job.wait_for("the job begins with 1 rank")) << job.output();
+  std::filesystem::remove_all(checkpoints);
+  std::ofstream(checkpoints) << "no folder";
+  ASSERT_TRUE(zero.wait_for("is not saved")) << zero.output();
+  Running one = process(1, 2).start();
+  ASSERT_TRUE(job.wait_for("process 1 has come; the job goes on with 2 ranks")) << job.output();
+  std::filesystem::remove(checkpoints);
+  for (Running* process : {&zero, &one, &job})
+    EXPECT_EQ(end_of(*process).code, 0) << process->output();
 }
 
 // It was killed just before the end.

@@ -42,7 +42,9 @@ void Job::Impl::enter_next_epoch() {
     } catch (const Error& error) {
       const bool lost_others =
           error.code() == ExitCode::PeerLost || error.code() == ExitCode::Timeout;
-      if (!changes.await(lost_others ? options.timeout : Duration::zero())) throw;
+      if (changes.await(lost_others ? options.timeout : Duration::zero())) continue;
+      if (finished) end_without_place();  // the others had taken their last step before
+      throw;
     }
   }
 }
