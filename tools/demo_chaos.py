@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Trains gpt-nano on 4 ranks while one is killed every 15 s; shows what happens, and compares the
-weights with those of the run that nobody disturbed.
+"""Trains gpt-nano on 4 ranks while one of them, or their coordinator, is killed every 15 s; shows what happens,
+and compares the weights with those of the run that nobody disturbed.
 
   demo_chaos.py TRIREME [--every SECONDS] [--steps N] [--ranks N] [--seed N] [--set KEY=VALUE ...] [--coordinator]
 
-With --coordinator this program starts the ranks itself, and `trireme coordinator`, which is killed as often as a rank.
+With --coordinator this program starts the ranks itself, and `trireme coordinator`, in place of a launcher.
 """
 import argparse
 import json
@@ -49,6 +49,14 @@ def environment_of(process):
     return dict(entry.decode(errors="replace").split("=", 1) for entry in entries if b"=" in entry)
 
 
+def is_coordinator(process, launcher):
+    try:
+        return b"launch-coordinator" in (process / "cmdline").read_bytes() and \
+            f"PPid:\t{launcher}\n" in (process / "status").read_text()
+    except OSError:
+        return False
+
+
 class LauncherJob:
     """A training whose launcher starts again what dies."""
 
@@ -69,6 +77,8 @@ class LauncherJob:
                 job = environment_of(entry.name)
                 if job.get("TRIREME_JOB") == str(self.launcher.pid) and "TRIREME_RANK" in job:
                     found[f"process {job['TRIREME_RANK']}"] = int(entry.name)
+                elif is_coordinator(entry, self.launcher.pid):
+                    found["the coordinator"] = int(entry.name)
         return found
 
     def kill(self, name, process):
@@ -190,7 +200,9 @@ def main():
         print(f"gpt-nano, {options.steps} steps on {options.ranks} ranks, nobody disturbs them")
         quiet, _ = run(LauncherJob(options, alone, options.ranks), lambda job: 0)
         print(f"  {quiet:.1f} s\nthe same, and every {options.every:g} s a process is killed")
-        elastic = ["--elastic", f"1:{options.ranks}", "--restarts", "100000"]
+        store = pathlib.Path(place) / "launcher-store"
+        store.mkdir()
+        elastic = ["--elastic", f"1:{options.ranks}", "--restarts", "100000", "--store", str(store)]
         job = (CoordinatedJob(options, disturbed, options.ranks) if options.coordinator
                else LauncherJob(options, disturbed, options.ranks, elastic))
         took, kills = run(job, chaos(options, disturbed))

@@ -1,9 +1,6 @@
 // `trireme coordinator` and trainings whose processes others start, here the test: coordinators, stores and
 // processes that are killed.
-#include <arpa/inet.h>
 #include <gmock/gmock.h>
-#include <netinet/in.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
 #include <sys/stat.h>
@@ -12,6 +9,7 @@
 #include <fstream>
 #include <memory>
 
+#include "tests/cli/etcd.h"
 #include "tests/cli/failover.h"
 
 namespace trireme::testing {
@@ -19,18 +17,6 @@ namespace {
 
 using ::testing::HasSubstr;
 using ::testing::Not;
-
-int free_port() {
-  const int socket = ::socket(AF_INET, SOCK_STREAM, 0);
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  socklen_t length = sizeof address;
-  EXPECT_EQ(::bind(socket, reinterpret_cast<sockaddr*>(&address), length), 0);
-  ::getsockname(socket, reinterpret_cast<sockaddr*>(&address), &length);
-  ::close(socket);
-  return ntohs(address.sin_port);
-}
 
 class Standing : public FailOver {
  protected:
@@ -88,10 +74,6 @@ class Standing : public FailOver {
 
   std::string config_, secret_, store_, endpoint_;
 };
-
-std::unique_ptr<Command::Running> started(const Command& command) {
-  return std::unique_ptr<Command::Running>(new Command::Running(command.start()));
-}
 
 TEST_F(Standing, AJobOutlivesItsCoordinatorsAndRanks) {
   std::vector<std::unique_ptr<Running>> coordinators, all;
@@ -258,31 +240,6 @@ TEST_F(Standing, SaysWhatIsWrongBeforeItBegins) {
 }
 
 #ifdef TRIREME_ETCD
-class Etcd {
- public:
-  explicit Etcd(const Folder& folder) : folder_(folder) { start(); }
-  void start() {
-    const std::string own = "http://" + address(), peers = "http://127.0.0.1:" + peer_port_;
-    server_ = started(
-        Command({TRIREME_ETCD, "--data-dir", folder_.file("etcd"), "--listen-client-urls", own,
-                 "--advertise-client-urls", own, "--listen-peer-urls", peers,
-                 "--initial-advertise-peer-urls", peers, "--initial-cluster", "default=" + peers})
-            .in(folder_.path()));
-    ASSERT_TRUE(server_->wait_for("ready to serve client requests")) << server_->output();
-  }
-  void kill() {
-    server_->send(SIGKILL);
-    server_->wait_beside_others();
-  }
-  std::string address() const { return "127.0.0.1:" + client_port_; }
-
- private:
-  const Folder& folder_;
-  const std::string client_port_ = std::to_string(free_port()),
-                    peer_port_ = std::to_string(free_port());
-  std::unique_ptr<Command::Running> server_;
-};
-
 TEST_F(Standing, KeepsItsStateInEtcdWhichMayBeAwayForAWhile) {
   Etcd etcd(folder_);
   store_ = "etcd://" + etcd.address() + "/jobs/gpt";

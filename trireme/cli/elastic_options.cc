@@ -38,6 +38,9 @@ void add_elastic_options(Command& command, ElasticArguments arguments) {
       .option("--restarts", arguments.restarts,
               "How many lost processes are started again within an hour (100 with --elastic)")
       .at_least(0);
+  command.option("--store", arguments.store,
+                 "A folder, or etcd://HOST:2379/KEY: the coordinator is a process of its own with "
+                 "its state there, and is started again when it is killed");
 }
 
 }  // namespace trireme::inline v0::cli

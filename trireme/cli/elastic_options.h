@@ -11,6 +11,7 @@ namespace trireme::inline v0::cli {
 struct ElasticArguments {
   std::string& range;
   int &spares, &restarts;
+  std::string& store;
 };
 void add_elastic_options(Command& command, ElasticArguments arguments);
 /// "2:8", or "4" for both. Throws ConfigError.

@@ -81,6 +81,7 @@ int launch_command(CommandOptions options, bool ranks_given) {
   options.launch.bind = options.bind == "core"   ? launch::Bind::Core
                         : options.bind == "numa" ? launch::Bind::Numa
                                                  : launch::Bind::None;
+  options.launch.coordinator = coordinator_command();
   return launch::run(options.launch);
 }
 
@@ -107,7 +108,8 @@ void declare_launch(Command& command) {
   command.option("--servers", options.launch.servers, "Parameter servers to start as well")
       .between(0, 65'536);
   command.option("--evaluator", options.evaluators, "1: start an evaluator as well").between(0, 1);
-  add_elastic_options(command, {options.elastic, options.spares, options.restarts});
+  add_elastic_options(command,
+                      {options.elastic, options.spares, options.restarts, options.launch.store});
   command.option("--log-dir", options.launch.log_dir,
                  "Folder: one rank-K.log, server-K.log, evaluator.log per process");
   command.option("--only-rank", options.only_rank, "Print this rank's lines only").at_least(0);

@@ -23,6 +23,8 @@ std::string own_program() {
   return path.string();
 }
 
+std::vector<std::string> coordinator_command() { return {own_program(), "launch-coordinator"}; }
+
 TemporaryFolder::TemporaryFolder(std::string operation) : operation_(std::move(operation)) {
   std::string name = std::filesystem::temp_directory_path() / "trireme-XXXXXX";
   if (mkdtemp(name.data()) == nullptr)

@@ -15,6 +15,8 @@ namespace trireme::inline v0::cli {
 
 /// The path of this program.
 std::string own_program();
+/// What runs as a launcher's coordinator (launch::LaunchOptions).
+std::vector<std::string> coordinator_command();
 
 /// A folder below TMPDIR, removed at the end. ResourceError naming `operation` if it cannot be
 /// created.

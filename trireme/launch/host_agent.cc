@@ -70,9 +70,9 @@ class HostAgent {
   [[noreturn]] void run();
 
  private:
-  void on_message(const HostMessage& message);
+  void on_message(const Message& message);
   void set_up(const HostSetup& setup);
-  void start(const HostMessage& message);
+  void start(const Message& message);
   void on_line(int process, bool error, std::string_view line);
   void report_end(int process, const Ending& ending, TimePoint latest);
   bool has_room();
@@ -94,7 +94,7 @@ HostAgent::HostAgent(int input, int output)
     : input_(input),
       sink_(std::make_shared<MessageSink>(net::Descriptor(output))),
       source_(std::make_shared<MessageSource>(
-          input, "", [this](const HostMessage& message) { on_message(message); })) {
+          input, "", [this](const Message& message) { on_message(message); })) {
   waiter_->add(sink_);
   waiter_->run([this] { sink_->send_bytes(kAgentHello); });
   source_->when_finished([this] {
@@ -110,7 +110,7 @@ void HostAgent::run() {
   _exit(source_->fault().empty() ? 0 : static_cast<int>(ExitCode::Usage));
 }
 
-void HostAgent::on_message(const HostMessage& message) {
+void HostAgent::on_message(const Message& message) {
   if (message.kind == "setup") {
     try {
       set_up(setup_from(message));
@@ -143,7 +143,7 @@ void HostAgent::set_up(const HostSetup& setup) {
                      }});
 }
 
-void HostAgent::start(const HostMessage& message) {
+void HostAgent::start(const Message& message) {
   StartOptions options = start_from(message);
   options.environment.push_back("TRIREME_COORDINATOR=" + coordinator_);
   ++starts_;

@@ -94,7 +94,7 @@ TEST(Hosts, WorkersFillSlotsAndOthersGoRound) {
               HasSubstr("9 ranks, but the hosts have 8 slots"));
 }
 
-TEST(HostMessages, AreReadAsTheyWereWritten) {
+TEST(Messages, AreReadAsTheyWereWritten) {
   const StartOptions start{.command = {"./program", "", "two words"},
                            .environment = {"A=1", std::string("B=\n 7 7\0x", 9)}};
   const Ending end{.exit = {137, 9},
@@ -106,7 +106,7 @@ TEST(HostMessages, AreReadAsTheyWereWritten) {
                    .last_words = "gone\nfor good"};
   std::string bytes = encode(message_of(3, start)) + encode(message_of(4, end));
   const std::string whole = bytes;
-  HostMessage message;
+  Message message;
   bytes.pop_back();
   ASSERT_TRUE(take_message(bytes, message));
   EXPECT_EQ(message.kind, "start");
@@ -126,11 +126,11 @@ TEST(HostMessages, AreReadAsTheyWereWritten) {
   EXPECT_TRUE(bytes.empty());
 }
 
-TEST(HostMessages, MalformedOnesAreRefused) {
+TEST(Messages, MalformedOnesAreRefused) {
   for (const std::string text :
        {"\n", "out\n", "out x\n", "out 1 -5\n", "out 1 99999999999\n", "out 1 2x\n"}) {
     std::string bytes = text;
-    HostMessage message;
+    Message message;
     EXPECT_THROW(take_message(bytes, message), ConfigError) << text;
   }
   EXPECT_THROW(start_from({"start", 0, {"5", "a"}}), ConfigError);

@@ -12,6 +12,9 @@
 // does the end of a server whose shards others have, or of a worker that trains on its own but rank
 // 0 (docs/servers.md): it is started again, `restarts` times in all.
 //
+// The coordinator, by which ranks meet and hear of failures, is a part of this process, or one of its own
+// (`--store`), which may be killed (kept_coordinator.h).
+//
 // In an elastic job a process that is lost does not end the job: the others go on (elastic_group.h),
 // and it is started again.
 //
@@ -63,6 +66,11 @@ struct LaunchOptions {
   /// progress line on a terminal). Of the other ranks only stderr is shown. Not with log_dir.
   bool rank0_direct = false;
   std::string listen = "127.0.0.1";  // with several hosts: all addresses
+  /// Not empty: the coordinator is a process of its own, with its state in this store
+  /// (rendezvous/state_store.h), and is started again when it is killed.
+  std::string store = {};
+  /// What runs as this process: a program, and arguments, that calls run_coordinator_process().
+  std::vector<std::string> coordinator = {};
   HostOptions elsewhere = {};
   Duration stop_grace = std::chrono::seconds(30);
   /// The evaluator is killed this long after the last worker's end.

@@ -59,9 +59,8 @@ RemoteHost::RemoteHost(Waiter& waiter, Guard& guard, RemoteHostOptions options, 
 void RemoteHost::connect() {
   Pipe input = make_pipe(), output = make_pipe(), error = make_pipe();
   sink_ = std::make_shared<MessageSink>(std::move(input.in));
-  messages_ =
-      std::make_shared<MessageSource>(output.out.release(), kAgentHello,
-                                      [this](const HostMessage& message) { on_message(message); });
+  messages_ = std::make_shared<MessageSource>(
+      output.out.release(), kAgentHello, [this](const Message& message) { on_message(message); });
   words_ = std::make_shared<LineSource>(error.out.release(),
                                         [this](std::string_view line) { on_words(line); });
   const Process process =
@@ -136,7 +135,7 @@ void RemoteHost::kill_connection() {
   if (ssh_ > 0) kill(-ssh_, SIGKILL);
 }
 
-void RemoteHost::on_message(const HostMessage& message) {
+void RemoteHost::on_message(const Message& message) {
   if (message.kind == "ready") {
     coordinator_ = message.field(0);
     ready_ = true;

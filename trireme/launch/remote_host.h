@@ -50,7 +50,7 @@ class RemoteHost final : public Host {
   void connect();
   void forget_connection();
   void add(std::shared_ptr<DescriptorSource> source);
-  void on_message(const HostMessage& message);
+  void on_message(const Message& message);
   void on_words(std::string_view line);
   void check_end(bool surely = false);
   void lose(int process);

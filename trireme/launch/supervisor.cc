@@ -1,5 +1,6 @@
 #include "trireme/launch/supervisor.h"
 
+#include <poll.h>
 #include <signal.h>
 #include <unistd.h>
 
@@ -9,10 +10,12 @@
 
 #include "trireme/base/error.h"
 #include "trireme/base/standard_streams.h"
+#include "trireme/launch/kept_coordinator.h"
 #include "trireme/launch/rank_end.h"
 #include "trireme/launch/spawn.h"
 #include "trireme/net/endpoint.h"
 #include "trireme/observe/machine.h"
+#include "trireme/rendezvous/coordinator.h"
 #include "trireme/rendezvous/secret.h"
 
 namespace trireme::inline v0::launch {
@@ -27,6 +30,11 @@ constexpr Duration kCauseAfter = std::chrono::milliseconds(300);
 constexpr Duration kOutputGrace = std::chrono::milliseconds(300);
 // Other hosts end within this time after they were asked.
 constexpr Duration kHostGrace = std::chrono::seconds(3);
+
+bool is_readable(int descriptor) {
+  pollfd one{descriptor, POLLIN, 0};
+  return ::poll(&one, 1, 0) > 0;
+}
 
 }  // namespace
 
@@ -73,7 +81,7 @@ Supervisor::Supervisor(const LaunchOptions& options)
 }
 
 // For several hosts: on all addresses, of both kinds where the system has IPv6.
-std::unique_ptr<rendezvous::Coordinator> Supervisor::make_coordinator(const std::string& address) {
+std::unique_ptr<rendezvous::JobControl> Supervisor::make_coordinator(const std::string& address) {
   if (hosts_.elsewhere() && address != "::" && address != "0.0.0.0") {
     try {
       return make_coordinator("::");
@@ -81,7 +89,9 @@ std::unique_ptr<rendezvous::Coordinator> Supervisor::make_coordinator(const std:
       return make_coordinator("0.0.0.0");
     }
   }
-  return std::make_unique<rendezvous::Coordinator>(rendezvous::CoordinatorOptions{
+  // Never at once: a coordinator's thread must not wait for the coordinator.
+  const auto post = [this](auto task) { waiter_->run_at(waiter_->now(), std::move(task)); };
+  rendezvous::CoordinatorOptions options{
       .size = roles_.workers,
       .servers = options_.servers,
       .evaluator = options_.evaluator,
@@ -90,20 +100,24 @@ std::unique_ptr<rendezvous::Coordinator> Supervisor::make_coordinator(const std:
       .job = std::to_string(getpid()),
       .elastic = elastic_ ? std::optional(elastic_->epoch()) : std::nullopt,
       .on_failure =
-          [this](const rendezvous::Failure& failure) {
-            waiter_->run([this, failure] { on_reported(failure); });
-          },
-      .on_server_lost =
-          [this](int server) { waiter_->run([this, server] { end_server(server); }); },
-      .on_new_copy =
-          [this](int shard, int server) {
-            waiter_->run([this, shard, server] { report_copy(shard, server); });
-          },
+          [this, post](const rendezvous::Failure& one) { post([=, this] { on_reported(one); }); },
+      .on_server_lost = [this, post](int server) { post([=, this] { end_server(server); }); },
+      .on_new_copy = [this, post](int shard,
+                                  int server) { post([=, this] { report_copy(shard, server); }); },
       .on_joined =
-          [this](int process) {
-            waiter_->run([this, process] { carry_out(elastic_->joined(process)); });
-          },
-  });
+          [this, post](int process) { post([=, this] { carry_out(elastic_->joined(process)); }); },
+  };
+  if (options_.store.empty()) return std::make_unique<rendezvous::Coordinator>(std::move(options));
+  options.returns_within = options.store_patience;
+  return std::make_unique<KeptCoordinator>(
+      std::move(options),
+      KeptOptions{.command = options_.coordinator,
+                  .store = options_.store,
+                  .interrupted = [this] { return signals_ && is_readable(signals_->descriptor()); },
+                  .on_lost =
+                      [this, post](const rendezvous::Failure& one) {
+                        post([=, this] { lose_coordinator(one); });
+                      }});
 }
 
 Supervisor::~Supervisor() {
@@ -260,6 +274,11 @@ void Supervisor::on_start(int rank, pid_t pid) {
   ++running_;
   coordinator_->set_process(rank, pid);
   if (options_.on_start && pid > 0) options_.on_start(rank, pid);
+}
+
+void Supervisor::lose_coordinator(const rendezvous::Failure& failure) {
+  coordinator_->fail(failure);
+  end_all(/*secondary=*/false);
 }
 
 void Supervisor::on_reported(const rendezvous::Failure& failure) {

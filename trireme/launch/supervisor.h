@@ -18,7 +18,7 @@
 #include "trireme/launch/launch.h"
 #include "trireme/launch/output.h"
 #include "trireme/launch/sources.h"
-#include "trireme/rendezvous/coordinator.h"
+#include "trireme/rendezvous/job_control.h"
 
 namespace trireme::inline v0::launch {
 
@@ -40,7 +40,7 @@ class Supervisor {
   class Starter;
 
   std::string make_secret() const;
-  std::unique_ptr<rendezvous::Coordinator> make_coordinator(const std::string& address);
+  std::unique_ptr<rendezvous::JobControl> make_coordinator(const std::string& address);
   void open_hosts();
   void close_hosts();
   /// Starts the next rank unless the job is ending. False if no more ranks are to be started.
@@ -63,6 +63,7 @@ class Supervisor {
   bool starts_first(int process) const;
   void end_server(int server);
   void report_copy(int shard, int server) const;
+  void lose_coordinator(const rendezvous::Failure& failure);
   void on_reported(const rendezvous::Failure& failure);
   void on_signal(int signal);
   void suspend();
@@ -92,7 +93,7 @@ class Supervisor {
   std::optional<ElasticGroup> elastic_;
   TimePoint looked_{};       // when watch_elastic() looked last
   std::string wanted_text_;  // of the file with the wanted number of ranks
-  std::unique_ptr<rendezvous::Coordinator> coordinator_;
+  std::unique_ptr<rendezvous::JobControl> coordinator_;
   std::vector<Rank> ranks_;  // all processes, in the order of Roles; never resized
   int num_started_ = 0;
   std::atomic<bool> starting_{false};

@@ -96,6 +96,7 @@ struct CoordinatorClient::Impl {
   grpc::Status read_news(const std::function<void(const News&)>& on_news);
   bool reconnect();
   grpc::Status tell(wire::ServerNews& news, wire::ServerViewReply& reply, Duration timeout) const;
+  grpc::Status tell_surely(wire::ServerNews& news, wire::ServerViewReply& reply, Duration timeout);
   [[noreturn]] void raise(const grpc::Status& status, const std::string& operation) const;
   void sign(wire::Session& session) const {
     session.set_rank(static_cast<std::uint32_t>(options.rank));
@@ -352,10 +353,22 @@ grpc::Status CoordinatorClient::Impl::tell(wire::ServerNews& news, wire::ServerV
   return stub()->TellOfServers(&context, news, &reply);
 }
 
+// Also if another coordinator must come first in the place of one that is gone.
+grpc::Status CoordinatorClient::Impl::tell_surely(wire::ServerNews& news,
+                                                  wire::ServerViewReply& reply, Duration timeout) {
+  const TimePoint end = steady_now() + returns_within;
+  grpc::Status status = tell(news, reply, timeout);
+  while (is_disconnection(status) && !given_up && steady_now() < end) {
+    pause();
+    status = tell(news, reply, timeout);
+  }
+  return status;
+}
+
 ServerView CoordinatorClient::server_view(Duration timeout) {
   wire::ServerNews news;
   wire::ServerViewReply reply;
-  if (const auto status = impl_->tell(news, reply, timeout); !status.ok())
+  if (const auto status = impl_->tell_surely(news, reply, timeout); !status.ok())
     impl_->raise(status, "servers");
   return ServerView::from_text(reply.view());
 }
@@ -365,7 +378,7 @@ std::pair<ServerView, std::uint32_t> CoordinatorClient::listen_at(const std::str
   wire::ServerNews news;
   wire::ServerViewReply reply;
   news.set_listens_at(address);
-  if (const auto status = impl_->tell(news, reply, timeout); !status.ok())
+  if (const auto status = impl_->tell_surely(news, reply, timeout); !status.ok())
     impl_->raise(status, "servers");
   return {ServerView::from_text(reply.view()), reply.incarnation()};
 }
@@ -393,7 +406,7 @@ void CoordinatorClient::tell_alone() noexcept {
   wire::ServerNews news;
   wire::ServerViewReply reply;
   news.set_alone(true);
-  impl_->tell(news, reply, std::chrono::seconds(1));
+  impl_->tell_surely(news, reply, std::chrono::seconds(1));
 }
 
 void CoordinatorClient::report(const Failure& failure) noexcept {

@@ -81,10 +81,11 @@ class CoordinatorClient {
   /// incarnation, too.
   ServerView server_view(Duration timeout);
   std::pair<ServerView, std::uint32_t> listen_at(const std::string& address, Duration timeout);
-  /// A shard's primary says what a backup has, or that it cannot be reached; a worker says that it trains
-  /// on its own. They wait at most 1 s and do not throw.
+  /// A shard's primary says what a backup has, or that it cannot be reached, and says it again if
+  /// nothing follows. They wait at most 1 s and do not throw.
   void tell_copy(int shard, std::uint64_t term, int server, std::uint32_t incarnation) noexcept;
   void tell_unreachable(int server, std::uint32_t incarnation) noexcept;
+  /// A worker trains on its own. Waits at most 1 s, and for a coordinator that is gone.
   void tell_alone() noexcept;
   /// Waits at most 1 s and does not throw.
   void report(const Failure& failure) noexcept;

@@ -23,7 +23,10 @@ constexpr int kLargestMessage = 1 << 20;
 struct Coordinator::Impl {
   explicit Impl(CoordinatorOptions options)
       : service(std::move(options)),
-        door(service.options_.address, service.options_.port, service.options_.secret) {}
+        door(service.options_.listener ? service.options_.listener
+                                       : std::make_shared<net::Listener>(listen(
+                                             service.options_.address, service.options_.port)),
+             service.options_.secret) {}
   Service service;
   Door door;
   std::unique_ptr<grpc::Server> server;

@@ -1,6 +1,6 @@
 // Coordinator: the launcher's side of the control plane (gRPC, one per job).
 //
-// Runs in the launcher's process and listens on loopback, on a port that the system picks. Another
+// Listens on loopback, on a port that the system picks. Another
 // address needs a secret from the user, because ranks on other hosts inherit no descriptor. All
 // methods are thread safe; callbacks run on gRPC's threads and must not block. The destructor
 // answers every open call and stops.
@@ -13,9 +13,8 @@
 #include <string>
 #include <vector>
 
-#include "trireme/rendezvous/epoch.h"
-#include "trireme/rendezvous/membership.h"
-#include "trireme/rendezvous/server_view.h"
+#include "trireme/net/socket.h"
+#include "trireme/rendezvous/job_control.h"
 #include "trireme/rendezvous/state_store.h"
 
 namespace trireme::inline v0::rendezvous {
@@ -25,8 +24,9 @@ struct CoordinatorOptions {
   int servers = 0;
   bool evaluator = false;
   std::string address = "127.0.0.1";
-  std::uint16_t port = 0;  // 0: the system picks one
-  std::string secret;      // at least 16 bytes
+  std::uint16_t port = 0;                        // 0: the system picks one
+  std::shared_ptr<net::Listener> listener = {};  // instead of a port of its own
+  std::string secret;                            // at least 16 bytes
   std::string job = "job";
   std::uint32_t epoch = 0;
   /// The first epoch of an elastic job, of `size` processes that may become ranks; none: all are.
@@ -49,9 +49,10 @@ struct CoordinatorOptions {
   std::function<void(int process, const std::string& how)> on_gone = {};
   /// The longest time between a process's heartbeats; zero: as it likes.
   Duration heartbeat = Duration::zero();
-  /// Of an elastic job: what others are told is in this store before; the constructor goes on from
-  /// it. Processes wait `returns_within` for a coordinator that is gone.
+  /// What others are told is in this store before; the constructor goes on from it, unless the job
+  /// begins anew. Processes wait `returns_within` for a coordinator that is gone.
   std::shared_ptr<StateStore> store = nullptr;
+  bool anew = false;
   Duration returns_within = Duration::zero();
   /// How long the store may be full or away, while the job cannot change.
   Duration store_patience = std::chrono::minutes(10);
@@ -59,48 +60,33 @@ struct CoordinatorOptions {
   std::function<void(std::exception_ptr)> on_store_lost = {};
 };
 
-class Coordinator {
+class Coordinator final : public JobControl {
  public:
   explicit Coordinator(CoordinatorOptions options);
-  ~Coordinator();
+  ~Coordinator() override;
   Coordinator(const Coordinator&) = delete;
-  /// Stops as the destructor does. No callback follows; the methods may still be called.
-  void close();
 
-  /// "127.0.0.1:40123", "[::1]:40123".
-  const std::string& endpoint() const noexcept;
-  void set_process(int rank, pid_t pid);
-  /// The process of `rank` has ended: calls that wait for it fail.
-  void end(int rank);
-  /// Records a failure. Unless another failure caused it, tells all ranks at once.
-  void fail(Failure failure);
-  /// Tells all ranks the first failure, even a secondary one, which fail() does not announce.
-  void announce_failure();
-  std::optional<Failure> first_failure() const;
-  /// The process of a server has ended. If every shard has another copy, tells all who serves it now,
-  /// and a new process may join as this server. Otherwise returns nullopt, without effect.
-  std::optional<ServerView> lose_server(int server);
-  /// The process of a worker has ended. If nobody waits for it, because it trains on its own, a new
-  /// process may join in its place. False otherwise, without effect.
-  bool lose_worker(int worker);
+  void close() override;
+  const std::string& endpoint() const noexcept override;
+  void set_process(int rank, pid_t pid) override;
+  void end(int rank) override;
+  void fail(Failure failure) override;
+  void announce_failure() override;
+  std::optional<Failure> first_failure() const override;
+  std::optional<ServerView> lose_server(int server) override;
+  bool lose_worker(int worker) override;
+  void regroup(const Epoch& epoch) override;
+  void forget(int process) override;
+  std::vector<int> silent(Duration silence) const override;
+  void request_stop(int signal) override;
+  void forgive_silence() override;
+  void finish() override;
+
   /// Of an elastic job: its present epoch, and the processes that have joined.
   Epoch epoch() const;
   std::vector<int> joined() const;
   /// Those of them that no news reach: they have not come back to this coordinator yet.
   std::vector<int> unreached() const;
-  /// Of an elastic job: its ranks are now `epoch`'s. All processes are told; exchanges between the
-  /// earlier ranks fail.
-  void regroup(const Epoch& epoch);
-  /// Of an elastic job: the process has ended, and a new one may join in its place.
-  void forget(int process);
-  /// Ranks that have sent no heartbeat for `silence`, though they are not stopped.
-  std::vector<int> silent(Duration silence) const;
-  /// `signal` is 2 or 15: every rank's stop_signal() becomes 130 or 143.
-  void request_stop(int signal);
-  /// This process was stopped for a while: no rank counts as silent for that time.
-  void forgive_silence();
-  /// All workers have ended: servers and the evaluator shall end, too.
-  void finish();
   bool finished() const;
   /// The job has ended: the store is empty. Throws as StateStore does.
   void clear_store();

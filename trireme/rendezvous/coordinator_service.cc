@@ -374,6 +374,7 @@ void Service::forget(int process) {
   tokens_[process].clear();
   for (Watcher* watcher : watchers_)
     if (watcher->process() == process) watcher->finish(kNoSession);
+  save();
 }
 
 void Service::tell_all(const wire::News& news) {

@@ -154,7 +154,7 @@ class Service final : public wire::Coordinator::CallbackService {
   std::vector<std::uint32_t> next_stream_;  // by rank: the first that it has not announced to stop
   std::vector<std::uint32_t> latest_stream_;  // by rank
   Exchanges exchanges_;
-  // With a store: the complete exchanges of this epoch, since a process may not have its answer.
+  // With a store: the complete exchanges, of this epoch, since a process may not have its answer.
   std::map<ExchangeKey, std::vector<std::string>> answered_;
   std::set<Watcher*> watchers_;
   std::string broken_;  // why later exchanges fail; empty: they work

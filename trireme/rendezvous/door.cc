@@ -23,19 +23,6 @@ constexpr Duration kAgain = std::chrono::milliseconds(20);
 // A network may be interrupted for a while; heartbeats decide whether a rank is lost.
 constexpr Duration kPatience = std::chrono::minutes(15);
 
-net::Listener listen(const std::string& address, std::uint16_t port) {
-  try {
-    return net::listen_tcp(net::without_brackets(address), port);
-  } catch (const ResourceError& error) {
-    const std::string where = port == 0 ? address : net::to_string({address, port});
-    throw ResourceError("could not listen on " + where + ": " + error.message(),
-                        {.operation = "launch",
-                         .advice = port == 0 ? "See whether the address is this host's."
-                                             : "See whether the address is this host's and the "
-                                               "port is free."});
-  }
-}
-
 // Addresses for net::dial() ("tcp 10.0.0.1:4000"); none if the name is not known (yet).
 std::vector<std::string> addresses_of(const net::Endpoint& endpoint) {
   addrinfo hints{};
@@ -74,11 +61,24 @@ std::optional<net::Descriptor> try_address(Waiter& waiter, const std::string& ad
 
 }  // namespace
 
-Door::Door(const std::string& address, std::uint16_t port, std::string secret)
+net::Listener listen(const std::string& address, std::uint16_t port) {
+  try {
+    return net::listen_tcp(net::without_brackets(address), port);
+  } catch (const ResourceError& error) {
+    const std::string where = port == 0 ? address : net::to_string({address, port});
+    throw ResourceError("could not listen on " + where + ": " + error.message(),
+                        {.operation = "launch",
+                         .advice = port == 0 ? "See whether the address is this host's."
+                                             : "See whether the address is this host's and the "
+                                               "port is free."});
+  }
+}
+
+Door::Door(std::shared_ptr<net::Listener> listener, std::string secret)
     : waiter_(RealWaiter::make(Duration::zero())),
-      listener_(listen(address, port)),
-      endpoint_(listener_.address.substr(listener_.address.find(' ') + 1)),
-      reception_(*waiter_, listener_, kIdentity, std::move(secret)) {}
+      listener_(std::move(listener)),
+      endpoint_(listener_->address.substr(listener_->address.find(' ') + 1)),
+      reception_(*waiter_, *listener_, kIdentity, std::move(secret)) {}
 
 Door::~Door() { close(); }
 
@@ -90,7 +90,7 @@ void Door::open(std::function<void(net::Descriptor)> on_guest) {
 void Door::close() noexcept {
   closing_ = true;
   closed_.set();
-  shutdown(listener_.socket.get(), SHUT_RDWR);
+  shutdown(listener_->socket.get(), SHUT_RDWR);
   if (thread_.joinable()) thread_.join();
 }
 

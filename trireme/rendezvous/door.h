@@ -3,7 +3,7 @@
 // would accept any number of connections and messages.
 //
 // A thread of its own accepts callers. net/reception.h limits what strangers can cost. Throws
-// ResourceError if the port or the thread is not available.
+// ResourceError if the thread is not available.
 #pragma once
 
 #include <atomic>
@@ -22,8 +22,8 @@ namespace trireme::inline v0::rendezvous {
 
 class Door {
  public:
-  /// Port 0: the system picks one. Accepts no caller before open().
-  Door(const std::string& address, std::uint16_t port, std::string secret);
+  /// Accepts no caller before open().
+  Door(std::shared_ptr<net::Listener> listener, std::string secret);
   ~Door();
   Door(const Door&) = delete;
   /// "127.0.0.1:40123", "[::1]:40123".
@@ -37,7 +37,7 @@ class Door {
   void let_in(const std::function<void(net::Descriptor)>& on_guest);
 
   const std::shared_ptr<Waiter> waiter_;
-  const net::Listener listener_;
+  const std::shared_ptr<net::Listener> listener_;
   const std::string endpoint_;
   net::Reception reception_;  // used by the thread from open() on
   std::atomic<bool> closing_{false};
@@ -45,6 +45,8 @@ class Door {
   std::thread thread_;
 };
 
+/// A listening TCP port; 0: the system picks one. Throws ResourceError.
+net::Listener listen(const std::string& address, std::uint16_t port);
 /// The caller's side: connects to the coordinator at `endpoint` ("host:port"), retries while nobody
 /// answers, and proves that it knows the secret. Throws ConfigError for a malformed endpoint,
 /// RefusedError (11) if the other end does not know the secret, TimeoutError, ResourceError.

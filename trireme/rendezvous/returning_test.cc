@@ -152,6 +152,51 @@ TEST(ReturningCoordinator, RepeatsTheAnswersOfItsEpoch) {
       << "of the epoch before, no more";
 }
 
+// Two workers, of which one trains on its own, and two servers that have copies of both shards.
+TEST(ReturningCoordinator, KnowsTheServersAndTheWorkersOfItsJob) {
+  const auto store = std::make_shared<MemoryStore>();
+  CoordinatorOptions options = options_for(store);
+  options.size = options.servers = 2;
+  options.elastic.reset();
+  options.lost_with_stream = false;
+  auto first = std::make_unique<Coordinator>(options);
+  Process zero(*first, 0), one(*first, 1), a(*first, 2), b(*first, 3);
+  a.client.listen_at("a", seconds(5));
+  b.client.listen_at("b", seconds(5));
+  a.client.tell_copy(0, 1, 1, 1);
+  b.client.tell_copy(1, 1, 0, 1);
+  one.client.tell_alone();
+  const ServerView before = zero.client.server_view(seconds(5));
+  first.reset();
+
+  Coordinator second(options);
+  for (Process* process : {&zero, &one, &a, &b}) process->await(News::Kind::CoordinatorBack);
+  EXPECT_EQ(zero.client.server_view(seconds(5)), before);
+  EXPECT_EQ(b.client.listen_at("b", seconds(5)).second, 1u) << "the same process";
+  EXPECT_TRUE(second.lose_worker(1));
+  EXPECT_FALSE(second.lose_worker(0));
+  const auto view = second.lose_server(1);
+  ASSERT_TRUE(view);
+  EXPECT_EQ(view->primary(1), 0);
+  EXPECT_FALSE(second.lose_server(0)) << "it has the only copies";
+  Process again(second, 1);  // in the place of the worker that is gone
+}
+
+TEST(ReturningCoordinator, MayBeginAnew) {
+  const auto store = std::make_shared<MemoryStore>();
+  CoordinatorOptions options = options_for(store);
+  auto first = std::make_unique<Coordinator>(options);
+  Process zero(*first, 0);
+  first.reset();
+  options.anew = true;
+  auto second = std::make_unique<Coordinator>(options);
+  EXPECT_THAT(second->joined(), ElementsAre());
+  zero.await(News::Kind::CoordinatorLost);
+  second.reset();
+  options.anew = false;
+  EXPECT_THAT(Coordinator(options).joined(), ElementsAre());
+}
+
 TEST(ReturningCoordinator, RefusesAProcessThatItHasGivenUp) {
   const auto store = std::make_shared<MemoryStore>();
   auto first = std::make_unique<Coordinator>(options_for(store));

@@ -19,7 +19,7 @@ std::string Service::state_text() const {
   wire::SavedState state;
   state.set_version(options_.version);
   state.set_job(options_.job);
-  fill(epoch_, *state.mutable_epoch());
+  if (elastic()) fill(epoch_, *state.mutable_epoch());
   for (std::size_t process = 0; process < tokens_.size(); ++process) {
     wire::SavedProcess& one = *state.add_processes();
     const int number = static_cast<int>(process);
@@ -36,12 +36,15 @@ std::string Service::state_text() const {
   }
   state.set_stop_signal(stop_signal_);
   state.set_finished(finished_);
+  state.set_server_view(servers_.view().to_text());
+  for (const int worker : alone_) state.add_alone(static_cast<std::uint32_t>(worker));
   const std::string bytes = state.SerializeAsString();
   return prove(options_.secret, {"coordinator state", bytes}) + bytes;
 }
 
 void Service::restore() {
   const std::optional<std::string> text = options_.store->open();
+  if (options_.anew) return options_.store->save(state_text());
   if (!text) return;
   const auto refuse = [&](const std::string& what, const std::string& advice) {
     throw ConfigError(what, {.operation = "coordinator", .label = "--store", .advice = advice});
@@ -64,12 +67,14 @@ void Service::restore() {
     members_.join(process, one.host(), one.identity(), steady_now());
     tokens_[static_cast<std::size_t>(process)] = one.token();
   }
-  adopt(epoch_from(state.epoch()));
+  if (elastic()) adopt(epoch_from(state.epoch()));
   for (const wire::SavedExchange& one : state.exchanges())
     answered_[{one.key(), {one.members().begin(), one.members().end()}}] = {one.values().begin(),
                                                                             one.values().end()};
   stop_signal_ = state.stop_signal();
   finished_ = state.finished();
+  servers_ = ServerAuthority(ServerView::from_text(state.server_view()));
+  alone_ = {state.alone().begin(), state.alone().end()};
 }
 
 void Service::clear_store() {

@@ -19,7 +19,7 @@ grpc::ServerUnaryReactor* Service::TellOfServers(grpc::CallbackServerContext* co
 grpc::Status Service::tell_of_servers(const wire::ServerNews& request,
                                       wire::ServerViewReply& reply) {
   std::optional<int> dead;
-  bool copied = false;
+  bool copied = false, changed = false;
   {
     std::lock_guard lock(mutex_);
     const int process = rank_of(request.session());
@@ -37,8 +37,10 @@ grpc::Status Service::tell_of_servers(const wire::ServerNews& request,
     } else if (what == wire::ServerNews::kUnreachable) {
       dead = taken_for_dead(request.unreachable());
     } else if (what == wire::ServerNews::kAlone) {
-      alone_.insert(process);
+      changed = alone_.insert(process).second;
     }
+    changed |= servers_.view().number != before;
+    if (changed && !save()) return {grpc::StatusCode::UNAVAILABLE, "the coordinator has no store"};
     copied = what == wire::ServerNews::kCopy && servers_.view().number != before;
     tell_server_view(before);
     reply.set_view(servers_.view().to_text());
@@ -78,6 +80,7 @@ std::optional<ServerView> Service::lose_server(int server) {
   const std::uint64_t before = servers_.view().number;
   servers_.down(server);
   members_.forget(members_.roles().first(Role::Server) + server);
+  if (!save()) return std::nullopt;
   tell_server_view(before);
   return servers_.view();
 }
@@ -85,7 +88,7 @@ std::optional<ServerView> Service::lose_server(int server) {
 bool Service::lose_worker(int worker) {
   if (alone_.count(worker) == 0) return false;
   members_.forget(worker);
-  return true;
+  return save();
 }
 
 }  // namespace trireme::inline v0::rendezvous

@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 namespace trireme::inline v0::rendezvous {
@@ -48,9 +49,12 @@ class ServerAuthority {
  public:
   /// As many shards as servers; shard k begins on server k.
   explicit ServerAuthority(int servers);
+  /// What another one had decided.
+  explicit ServerAuthority(ServerView view) : view_(std::move(view)) {}
 
   const ServerView& view() const noexcept { return view_; }
-  /// A process is this server now, with an address where the others reach it. Returns its incarnation.
+  /// A process is this server now, with an address where the others reach it. Returns its incarnation,
+  /// also if the process says it again.
   std::uint32_t up(int server, std::string address);
   /// The process is gone, or is taken for gone for ever.
   void down(int server);

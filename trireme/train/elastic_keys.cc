@@ -52,6 +52,11 @@ void add_elastic_keys(config::Schema& schema) {
               "How many lost processes are started again within an hour; -1 = 100 in a job that is "
               "elastic by another key, otherwise none.",
               -1, 1e9});
+  schema.add(
+      {"rendezvous.store", std::string(),
+       "Where the coordinator, by which ranks meet, keeps its state: a folder, or "
+       "etcd://HOST:2379/KEY. Then it is a process of its own, may be killed, and is started "
+       "again. Empty: it is a part of the launcher."});
   schema.add({"checkpoint.memory", none,
               "Of an elastic job whose ranks have parts of the state (zero1 to zero3, hybrid): so "
               "many other ranks have a copy of a rank's parts in memory, and none is lost with it.",

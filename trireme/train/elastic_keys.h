@@ -15,7 +15,7 @@ struct ElasticSettings {
   bool on() const noexcept { return min > 0 || max > 0 || spares > 0 || restarts > 0; }
 };
 
-/// elastic.*, and checkpoint.memory*.
+/// elastic.*, rendezvous.store and checkpoint.memory*.
 void add_elastic_keys(config::Schema& schema);
 ElasticSettings elastic_of(const config::Config& config);
 /// Ranks that together have one copy of the model and change only together.

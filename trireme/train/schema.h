@@ -48,7 +48,8 @@ struct Settings {
   plan::LinkCost link;  // of a simulated cluster
   CheckpointerOptions checkpoints;
   ElasticSettings elastic;
-  std::string data_path;  // for DataSource::load
+  std::string coordinator_store;  // rendezvous.store
+  std::string data_path;          // for DataSource::load
   std::int64_t steps = 0;
   std::optional<Duration> max_time;  // counted from the start of the command
   std::int64_t validate_every = 0, validate_samples = 0;

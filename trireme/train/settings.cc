@@ -295,6 +295,7 @@ Settings::Settings(const config::Config& config) {
   checkpoints = checkpoints_of(config, identity);
   job = job_options_of(config, identity);
   elastic = elastic_of(config);
+  coordinator_store = config.text("rendezvous.store");
   link = plan::link_of(config.text("comm.link"));
   data_path = config.text("data.path");
   validate_every = integer("train.validate_every");

@@ -86,6 +86,8 @@ int start_ranks(const plan::Job& job, const launch::HostOptions& hosts,
   for (const int descriptor : {spec.corpus, spec.lock})
     if (descriptor >= 0) options.inherit.push_back(descriptor);
   options.rank0_direct = true;
+  options.store = settings.coordinator_store;
+  options.coordinator = coordinator_command();
   return launch::run(options,
                      job.servers > 0 && !spec.trial ? roll_back(options, spec) : launch::Again());
 }

@@ -304,6 +304,15 @@ std::shared_ptr<void> hold_checkpoints(const TrainingJob& job, const TrainOption
   return held;
 }
 
+void check_store(const TrainingJob& job, bool own_ranks) {
+  if (own_ranks || job.config.text("rendezvous.store").empty()) return;
+  throw ConfigError("rendezvous.store in a job whose processes another launcher has started",
+                    {.operation = "config",
+                     .label = "rendezvous.store",
+                     .advice = "Leave it out. `trireme coordinator --store` coordinates such a "
+                               "job, and may be killed."});
+}
+
 // Takes over what the launcher has decided. The result is the exit code of a process that process 0
 // tells what to do; nullopt: this is process 0.
 std::optional<int> obey_launcher(TrainOptions& options, const rendezvous::RankEnvironment& launcher,
@@ -387,6 +396,7 @@ int train_command(TrainOptions options, const Program& program) {
     check_servers(job, *launcher);
   }
   check_hosts(job, hosts, launcher.has_value());
+  check_store(job, !launcher && !coordinated);
   const std::shared_ptr<void> held = hold_checkpoints(job, options, claim);
   std::vector<train::Change> changes;
   if (claim.resumes())

@@ -10,6 +10,7 @@
 #include "trireme/job/transport_check.h"
 #include "trireme/memory/offload_folder.h"
 #include "trireme/net/interfaces.h"
+#include "trireme/rendezvous/state_store.h"
 #include "trireme/storage/storage.h"
 #include "trireme/sync/sync_plan.h"
 #include "trireme/tensor/kernel_table.h"
@@ -39,7 +40,7 @@ void add_training_options(Command& command, TrainingJobOptions& options) {
               "1: a process that evaluates every checkpoint and keeps the best, while the others "
               "train")
       .between(0, 1);
-  add_elastic_options(command, {options.elastic, options.spares, options.restarts});
+  add_elastic_options(command, {options.elastic, options.spares, options.restarts, options.store});
   command.option("--transport", options.transport, listed("comm.transport"))
       .completes(choices("comm.transport"));
   command.option("--algorithm", options.algorithm, listed("comm.algorithm"))
@@ -65,6 +66,7 @@ void check_surroundings(const train::Settings& settings, const TrainingJobOption
        {std::pair{"memory.offload", settings.strategy.offload},
         {"memory.offload_activations", settings.strategy.offload_activations}})
     if (!folder.empty() && folder != memory::kOnHost) memory::check_offload_folder(key, folder);
+  if (!settings.coordinator_store.empty()) rendezvous::make_store(settings.coordinator_store);
 }
 
 // --servers: server.count, and parallel.sync = server unless something says otherwise.
@@ -90,7 +92,7 @@ void take_servers(config::Config& config, int servers) {
   config.assign("server.count", static_cast<std::int64_t>(servers), "--servers");
 }
 
-// --elastic MIN:MAX, --spares and --restarts: elastic.*.
+// --elastic MIN:MAX, --spares and --restarts: elastic.*. --store: rendezvous.store.
 void take_elastic(config::Config& config, const TrainingJobOptions& options) {
   const auto set = [&](const char* key, std::int64_t value, const char* option) {
     config.assign(key, value, option);
@@ -102,6 +104,7 @@ void take_elastic(config::Config& config, const TrainingJobOptions& options) {
   }
   if (options.spares > 0) set("elastic.spares", options.spares, "--spares");
   if (options.restarts >= 0) set("elastic.restarts", options.restarts, "--restarts");
+  if (!options.store.empty()) config.assign("rendezvous.store", options.store, "--store");
 }
 
 // A plan may be for a GPU that is not here.

@@ -23,6 +23,7 @@ struct TrainingJobOptions {
   int servers = -1;          // --servers; -1: not given
   int evaluators = 0;        // --evaluator: 0 or 1
   std::string elastic;       // "2:8"
+  std::string store;         // rendezvous.store
   int spares = 0, restarts = -1;
   bool under_mpirun = true;  // `plan` does not know how `train` will be started
   bool predicts_time = true;

@@ -1,0 +1,346 @@
+#include "trireme/launch/kept_coordinator.h"
+
+#include <poll.h>
+#include <signal.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <utility>
+
+#include "trireme/base/check.h"
+#include "trireme/base/error.h"
+#include "trireme/launch/output.h"
+#include "trireme/launch/rank_end.h"
+#include "trireme/launch/spawn.h"
+#include "trireme/rendezvous/door.h"
+
+namespace trireme::inline v0::launch {
+namespace {
+
+using rendezvous::Failure;
+
+constexpr Duration kTakes = std::chrono::seconds(10);  // a process that takes no message is stopped
+constexpr int kPingMs = 1000, kMostUnanswered = 20;
+constexpr Duration kSoon = std::chrono::seconds(2);
+constexpr int kMostSoon = 5;
+constexpr Duration kPause = std::chrono::milliseconds(200);
+constexpr int kEndMs = 200;
+constexpr Duration kInterrupt = std::chrono::milliseconds(50);
+constexpr Duration kAnswers = std::chrono::seconds(2);
+constexpr Duration kClose = std::chrono::seconds(3);
+
+}  // namespace
+
+KeptCoordinator::KeptCoordinator(rendezvous::CoordinatorOptions options, KeptOptions kept)
+    : setup_{std::move(options), kept.store}, kept_(std::move(kept)) {
+  TRIREME_CHECK(!kept_.command.empty());
+  setup_.options.listener = std::make_shared<net::Listener>(
+      rendezvous::listen(setup_.options.address, setup_.options.port));
+  setup_.options.anew = true;
+  const std::string& address = setup_.options.listener->address;
+  endpoint_ = address.substr(address.find(' ') + 1);
+  keeper_ = std::thread([this] { keep(); });
+  while (!decided_.wait(kInterrupt)) {
+  }
+  if (ready_) return;
+  keeper_.join();
+  throw_error(lost_->code, lost_->sentence, {});
+}
+
+KeptCoordinator::~KeptCoordinator() { close(); }
+
+void KeptCoordinator::close() {
+  {
+    std::lock_guard lock(mutex_);
+    if (!std::exchange(closing_, true)) send({"close"});
+    end_wait();
+  }
+  closed_.set();
+  if (keeper_.joinable()) keeper_.join();
+}
+
+void KeptCoordinator::set_process(int rank, pid_t pid) {
+  drop_orders_about(rank);
+  tell({"process", rank, {"0", std::to_string(pid)}});
+}
+
+void KeptCoordinator::end(int rank) { tell({"end", rank, {"0"}}); }
+
+void KeptCoordinator::fail(Failure failure) {
+  Message order{"fail", failure.rank, {"0"}};
+  append(order, failure);
+  {
+    std::lock_guard lock(mutex_);
+    failures_.push_back(std::move(failure));
+  }
+  tell(std::move(order));
+}
+
+void KeptCoordinator::announce_failure() { tell({"announce", -1, {"0"}}); }
+void KeptCoordinator::request_stop(int signal) {
+  tell({"stop", -1, {"0", std::to_string(signal)}});
+}
+void KeptCoordinator::finish() { tell({"finish", -1, {"0"}}); }
+
+void KeptCoordinator::forgive_silence() {
+  std::lock_guard lock(mutex_);
+  silent_.clear();
+  send({"forgive", -1, {"0"}});
+}
+
+// The job may end while the process waits for its store, and what is known here is nearly all.
+std::optional<Failure> KeptCoordinator::first_failure() const {
+  const auto answer = ask({"first-failure", -1}, kAnswers);
+  if (answer && answer->fields.size() > 1) return failure_from(*answer, 1);
+  std::lock_guard lock(mutex_);
+  const auto first = std::find_if(failures_.begin(), failures_.end(),
+                                  [](const Failure& one) { return !one.secondary(); });
+  if (first != failures_.end()) return *first;
+  return failures_.empty() ? std::nullopt : std::optional(failures_.front());
+}
+
+std::optional<rendezvous::ServerView> KeptCoordinator::lose_server(int server) {
+  const auto answer = ask({"lose-server", server});
+  if (!answer || answer->fields.size() < 2) return std::nullopt;
+  const rendezvous::Roles roles{setup_.options.size, setup_.options.servers,
+                                setup_.options.evaluator};
+  drop_orders_about(roles.first(Role::Server) + server);
+  return rendezvous::ServerView::from_text(answer->field(1));
+}
+
+bool KeptCoordinator::lose_worker(int worker) {
+  const auto answer = ask({"lose-worker", worker});
+  if (!answer || answer->fields.size() < 2) return false;
+  drop_orders_about(worker);
+  return true;
+}
+
+void KeptCoordinator::regroup(const rendezvous::Epoch& epoch) {
+  Message order{"regroup", -1, {"0"}};
+  append(order, epoch);
+  ask(std::move(order));
+}
+
+void KeptCoordinator::forget(int process) {
+  drop_orders_about(process);
+  ask({"forget", process});
+  std::lock_guard lock(mutex_);
+  std::erase(silent_, process);
+}
+
+// What the process has said last. forget() waits until it has answered all before.
+std::vector<int> KeptCoordinator::silent(Duration silence) const {
+  std::lock_guard lock(mutex_);
+  if (!std::exchange(silence_asked_, true))
+    send({"silent", -1, {"-1", std::to_string(silence.count())}});
+  return silent_;
+}
+
+void KeptCoordinator::tell(Message order) {
+  std::lock_guard lock(mutex_);
+  orders_.push_back(order);
+  send(order);
+}
+
+std::optional<Message> KeptCoordinator::ask(Message order, Duration patience) const {
+  const std::lock_guard one_at_a_time(asking_);
+  if (order.fields.empty()) order.fields.emplace_back();
+  std::shared_ptr<Event> over;
+  {
+    std::lock_guard lock(mutex_);
+    if (closing_ || lost_) return std::nullopt;
+    order.fields.front() = std::to_string(++number_);
+    send(order);
+    over = asked_.emplace(Asked{std::move(order)}).over;
+  }
+  const TimePoint start = steady_now();
+  while (!over->wait(kInterrupt) && !kept_.interrupted() && steady_now() - start < patience) {
+  }
+  std::lock_guard lock(mutex_);
+  return std::exchange(asked_, std::nullopt)->answer;
+}
+
+// Under the lock.
+void KeptCoordinator::end_wait() {
+  if (asked_) asked_->over->set();
+}
+
+// Of a process that has ended: nothing of it holds for the next one in its place.
+void KeptCoordinator::drop_orders_about(int process) {
+  std::lock_guard lock(mutex_);
+  std::erase_if(orders_, [&](const Message& order) {
+    return order.process == process && order.kind != "fail";
+  });
+}
+
+// Under the lock. If it cannot be sent, the process ends, and the next one gets it.
+void KeptCoordinator::send(const Message& message) const {
+  if (socket_ && !send_message(socket_.get(), message, kTakes)) shutdown(socket_.get(), SHUT_RDWR);
+}
+
+void KeptCoordinator::keep() {
+  for (;;) {
+    try {
+      start();
+      serve();
+    } catch (const Error& error) {
+      refusal_ = Refusal{error.code(), error.what()};
+    }
+    if (!starts_again(end_process())) return;
+  }
+}
+
+void KeptCoordinator::start() {
+  started_ = steady_now();
+  refusal_.reset();
+  int ends[2];
+  if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0)
+    net::throw_system_error("socketpair");
+  net::Descriptor ours(ends[0]), theirs(ends[1]);
+  const int port = setup_.options.listener->socket.get();
+  const Process process = spawn({.command = kept_.command,
+                                 .environment = own_environment(),
+                                 .input = theirs.get(),
+                                 .inherit = {port}});
+  pid_ = process.pid;
+  process_ = net::Descriptor(process.descriptor);
+  bytes_.clear();
+  pinged_ = false;
+  unanswered_ = 0;
+  std::lock_guard lock(mutex_);
+  socket_ = std::move(ours);
+  silence_asked_ = false;
+  send(message_of(setup_));
+  for (const Message& order : orders_) send(order);
+  if (asked_ && !asked_->answer) send(asked_->order);
+  if (closing_) send({"close"});
+}
+
+// Returns when the process has ended, or has not answered for long.
+void KeptCoordinator::serve() {
+  const int socket = socket_.get();  // only this thread replaces it
+  for (;;) {
+    pollfd ready{socket, POLLIN, 0};
+    const int happened = ::poll(&ready, 1, kPingMs);
+    if (happened == 0) {
+      beat();
+      continue;
+    }
+    char some[16384];
+    const ssize_t got = happened < 0 ? -1 : ::read(socket, some, sizeof some);
+    if (got < 0 && errno == EINTR) continue;
+    if (got <= 0) return;
+    unanswered_ = 0;
+    bytes_.append(some, static_cast<std::size_t>(got));
+    for (Message message; take_message(bytes_, message);) take(message);
+  }
+}
+
+// Each second in which it has said nothing. Seconds, not a time: this process may be stopped itself.
+void KeptCoordinator::beat() {
+  std::lock_guard lock(mutex_);
+  if (!std::exchange(pinged_, true)) send({"ping"});
+  const int most = closing_ ? static_cast<int>(kClose / std::chrono::seconds(1)) : kMostUnanswered;
+  if (++unanswered_ >= most) shutdown(socket_.get(), SHUT_RDWR);
+}
+
+void KeptCoordinator::take(const Message& message) {
+  const rendezvous::CoordinatorOptions& options = setup_.options;
+  if (message.kind == "failed") {
+    const Failure failure = failure_from(message, 0);
+    {
+      std::lock_guard lock(mutex_);
+      failures_.push_back(failure);
+    }
+    return options.on_failure(failure);
+  }
+  if (message.kind == "joined") return options.on_joined(message.process);
+  if (message.kind == "server-lost") return options.on_server_lost(message.process);
+  if (message.kind == "copy")
+    return options.on_new_copy(message.process, static_cast<int>(message.number(0)));
+  if (message.kind == "refused") {
+    refusal_ = Refusal{static_cast<ExitCode>(message.number(0)), message.field(1)};
+    return;
+  }
+  if (message.kind == "pong") pinged_ = false;
+  if (message.kind == "ready") {
+    if (ready_) say("the coordinator is back.");
+    ready_ = true;
+    setup_.options.anew = false;
+    away_since_ = TimePoint();
+    return decided_.set();
+  }
+  if (message.kind != "answer") return;
+  std::lock_guard lock(mutex_);
+  if (message.number(0) == -1) {
+    silent_ = processes_from(message, 1);
+    silence_asked_ = false;
+  } else if (asked_ && asked_->order.field(0) == message.field(0)) {
+    asked_->answer = message;
+    asked_->over->set();
+  }
+}
+
+Exit KeptCoordinator::end_process() {
+  {
+    std::lock_guard lock(mutex_);
+    socket_ = net::Descriptor();
+  }
+  if (pid_ < 0) return {.code = 1};  // it could not be started
+  pollfd end{process_.get(), POLLIN, 0};  // the socket closes a moment before
+  if (::poll(&end, 1, kEndMs) != 1) ::kill(pid_, SIGKILL);
+  int status = 0;
+  while (waitpid(pid_, &status, 0) < 0 && errno == EINTR) {
+  }
+  pid_ = -1;
+  if (WIFSIGNALED(status)) return {128 + WTERMSIG(status), WTERMSIG(status)};
+  return {WEXITSTATUS(status), 0};
+}
+
+// A store that is away is waited for. What the process refuses otherwise does not become better.
+bool KeptCoordinator::starts_again(const Exit& exit) {
+  const TimePoint now = steady_now();
+  {
+    std::lock_guard lock(mutex_);
+    if (closing_) return false;
+  }
+  soon_ = now - started_ < kSoon && !refusal_ ? soon_ + 1 : 0;
+  if (refusal_ && (!ready_ || refusal_->code != ExitCode::Resource)) {
+    give_up(*refusal_);
+    return false;
+  }
+  if (soon_ == kMostSoon) {
+    give_up(
+        {.sentence = "the coordinator " + how_it_ended(exit) + " each time that it was started"});
+    return false;
+  }
+  if (away_since_ == TimePoint()) {
+    away_since_ = now;
+    say("the coordinator " +
+        (refusal_ ? "has ended: " + refusal_->sentence : how_it_ended(exit) + ".") +
+        " It is started again; the ranks go on meanwhile.");
+  } else if (now - away_since_ > setup_.options.store_patience) {
+    give_up(refusal_.value_or(Refusal{.sentence = "the coordinator could not be started again"}));
+    return false;
+  }
+  return !closed_.wait(soon_ > 0 || refusal_ ? kPause : Duration::zero());
+}
+
+void KeptCoordinator::give_up(Refusal refusal) {
+  {
+    std::lock_guard lock(mutex_);
+    lost_ = refusal;
+    end_wait();
+  }
+  decided_.set();
+  if (!ready_) return;  // the constructor throws
+  kept_.on_lost({.rank = 0,
+                 .operation = "coordinator",
+                 .sentence = "the job has lost its coordinator: " + refusal.sentence,
+                 .exit_code = static_cast<int>(refusal.code)});
+}
+
+}  // namespace trireme::inline v0::launch

@@ -1,0 +1,117 @@
+// KeptCoordinator: a job's coordinator in a process of its own, which is started again when it is killed.
+//
+// What ranks must find again is in a store (rendezvous/state_store.h): which processes have joined, the
+// epoch, the servers' copies. What the launcher has said is kept here and said again. The port stays
+// open here, so that ranks which reconnect wait for the next process. docs/design/041.
+//
+// Thread safe. Orders do not wait for the process, except those whose result is needed, or whose effect
+// must be there before a process is started. They wait while it is started again or while it waits for
+// the store; `interrupted` ends the wait, and then they return as if there were nothing to tell.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "trireme/base/event.h"
+#include "trireme/launch/coordinator_messages.h"
+#include "trireme/launch/sources.h"
+#include "trireme/rendezvous/job_control.h"
+
+namespace trireme::inline v0::launch {
+
+struct KeptOptions {
+  std::vector<std::string> command;  // calls run_coordinator_process()
+  std::string store;                 // address
+  std::function<bool()> interrupted = [] { return false; };
+  /// It cannot be started again, or its store is lost: the job has no coordinator any more.
+  std::function<void(const rendezvous::Failure&)> on_lost;
+};
+
+class KeptCoordinator final : public rendezvous::JobControl {
+ public:
+  /// Starts the process. Throws what it cannot begin with: ConfigError for the store, ResourceError.
+  /// `options` has all callbacks, `store_patience` and `returns_within`, but neither store nor listener.
+  /// The callbacks run on the thread that hears the process: they must not call the methods.
+  KeptCoordinator(rendezvous::CoordinatorOptions options, KeptOptions kept);
+  ~KeptCoordinator() override;
+  KeptCoordinator(const KeptCoordinator&) = delete;
+
+  void close() override;
+  const std::string& endpoint() const noexcept override { return endpoint_; }
+  void set_process(int rank, pid_t pid) override;
+  void end(int rank) override;
+  void fail(rendezvous::Failure failure) override;
+  void announce_failure() override;
+  std::optional<rendezvous::Failure> first_failure() const override;
+  std::optional<rendezvous::ServerView> lose_server(int server) override;
+  bool lose_worker(int worker) override;
+  void regroup(const rendezvous::Epoch& epoch) override;
+  void forget(int process) override;
+  std::vector<int> silent(Duration silence) const override;
+  void request_stop(int signal) override;
+  void forgive_silence() override;
+  void finish() override;
+
+ private:
+  struct Refusal {
+    ExitCode code = ExitCode::Resource;
+    std::string sentence;
+  };
+  /// Sends the order, now and to each later process.
+  void tell(Message order);
+  /// Sends the order and waits for its answer; none if interrupted or closed.
+  std::optional<Message> ask(Message order, Duration patience = Duration::max()) const;
+  void drop_orders_about(int process);
+  void send(const Message& message) const;
+
+  void keep();
+  void start();
+  void serve();
+  void take(const Message& message);
+  void beat();
+  Exit end_process();
+  void end_wait();
+  bool starts_again(const Exit& exit);
+  void give_up(Refusal refusal);
+
+  CoordinatorSetup setup_;  // with the callbacks; of the keeper's thread once it runs
+  const KeptOptions kept_;
+  std::string endpoint_;
+  Event decided_;  // there is a coordinator, or there will be none
+  Event closed_;
+  mutable std::mutex mutex_;
+  // Guarded by mutex_.
+  net::Descriptor socket_;       // to the process; none: it does not run
+  std::vector<Message> orders_;  // to be told to each process
+  struct Asked {
+    Message order;
+    std::shared_ptr<Event> over = std::make_shared<Event>();
+    std::optional<Message> answer = {};
+  };
+  mutable std::optional<Asked> asked_;
+  mutable long number_ = 0;  // of the last order that is answered
+  mutable bool silence_asked_ = false;
+  mutable std::vector<int> silent_;
+  std::vector<rendezvous::Failure> failures_;
+  bool closing_ = false;
+  std::optional<Refusal> lost_;
+  // Of the keeper's thread.
+  pid_t pid_ = -1;
+  net::Descriptor process_;  // pidfd
+  std::string bytes_;
+  bool ready_ = false;  // a process has been; the constructor waits for it
+  bool pinged_ = false;
+  int unanswered_ = 0;  // seconds
+  int soon_ = 0;        // times in a row that it ended soon after its start
+  std::optional<Refusal> refusal_;
+  TimePoint started_{}, away_since_{};
+  mutable std::mutex asking_;  // one at a time
+  std::thread keeper_;
+};
+
+}  // namespace trireme::inline v0::launch
