@@ -207,6 +207,26 @@ TEST_F(Kept, KeepsItsStateInEtcdWhichMayBeAwayForAWhile) {
   }
   EXPECT_EQ(stopped.wait_beside_others(60).code, 130);
 }
+
+TEST_F(Kept, AJobWhoseStoreAnotherTakesOverEnds) {
+  Etcd etcd(folder_);
+  store_ = "etcd://" + etcd.address() + "/jobs/gpt";
+  const std::vector<std::string> long_one = {"--elastic", "1:2", "--set", "train.steps=1000000"};
+  auto job = kept(2, long_one).start();
+  ASSERT_TRUE(job.wait_for("expected time")) << job.output();
+  std::vector<std::string> arguments = {"train",   config_, "--out",   "second",
+                                        "--store", store_,  "--ranks", "2"};
+  arguments.insert(arguments.end(), long_one.begin(), long_one.end());
+  auto second = trireme_command(arguments).in(folder_.path()).start();
+  ASSERT_TRUE(second.wait_for("expected time")) << second.output();
+  kill_process(job, "worker", 1);
+  const CommandResult result = job.wait_beside_others(60);
+  EXPECT_EQ(result.code, 10) << result.err;
+  EXPECT_THAT(result.err, AllOf(HasSubstr("the job has lost its coordinator"),
+                                HasSubstr("another coordinator has taken")));
+  second.send(SIGTERM);
+  EXPECT_EQ(second.wait_beside_others(60).code, 143);
+}
 #endif
 
 }  // namespace

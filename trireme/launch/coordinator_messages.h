@@ -3,6 +3,7 @@
 //   launcher                                      coordinator
 //   open       the job, its store, its port  ->
 //                                            <-   ready, or refused (exit code, sentence)
+//                                            <-   store-lost (exit code, sentence): it ends
 //   an order, one kind per method of
 //   JobControl, with a number                ->
 //                                            <-   answer (the number, what the method returns)

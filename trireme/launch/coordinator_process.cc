@@ -37,7 +37,7 @@ class CoordinatorProcess {
   void obey(const Message& order);
   void close();
   void send(const Message& message);
-  void refuse();
+  void refuse(const char* kind);
 
   const net::Descriptor socket_;
   std::string bytes_;
@@ -90,21 +90,22 @@ void CoordinatorProcess::open(const Message& message) {
       try {
         std::rethrow_exception(error);
       } catch (...) {
-        refuse();
+        refuse("store-lost");
+        _exit(1);
       }
     };
     coordinator_ = std::make_unique<Coordinator>(std::move(setup.options));
     send({"ready"});
   } catch (...) {
-    refuse();
+    refuse("refused");
     closed_ = true;
     exit_code_ = 1;
   }
 }
 
-void CoordinatorProcess::refuse() {
+void CoordinatorProcess::refuse(const char* kind) {
   const ErrorReport report = describe(std::current_exception());
-  send({"refused", -1, {std::to_string(report.exit_code), report.sentence}});
+  send({kind, -1, {std::to_string(report.exit_code), report.sentence}});
 }
 
 void CoordinatorProcess::obey(const Message& order) {

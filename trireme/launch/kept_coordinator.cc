@@ -187,7 +187,7 @@ void KeptCoordinator::keep() {
       start();
       serve();
     } catch (const Error& error) {
-      refusal_ = Refusal{error.code(), error.what()};
+      refusal_ = Refusal{error.code(), error.what(), !ready_};
     }
     if (!starts_again(end_process())) return;
   }
@@ -261,8 +261,10 @@ void KeptCoordinator::take(const Message& message) {
   if (message.kind == "server-lost") return options.on_server_lost(message.process);
   if (message.kind == "copy")
     return options.on_new_copy(message.process, static_cast<int>(message.number(0)));
-  if (message.kind == "refused") {
-    refusal_ = Refusal{static_cast<ExitCode>(message.number(0)), message.field(1)};
+  if (message.kind == "refused" || message.kind == "store-lost") {
+    const auto code = static_cast<ExitCode>(message.number(0));
+    refusal_ = Refusal{code, message.field(1),
+                       message.kind == "store-lost" || !ready_ || code != ExitCode::Resource};
     return;
   }
   if (message.kind == "pong") pinged_ = false;
@@ -289,7 +291,7 @@ Exit KeptCoordinator::end_process() {
     std::lock_guard lock(mutex_);
     socket_ = net::Descriptor();
   }
-  if (pid_ < 0) return {.code = 1};  // it could not be started
+  if (pid_ < 0) return {.code = 1};       // it could not be started
   pollfd end{process_.get(), POLLIN, 0};  // the socket closes a moment before
   if (::poll(&end, 1, kEndMs) != 1) ::kill(pid_, SIGKILL);
   int status = 0;
@@ -300,7 +302,7 @@ Exit KeptCoordinator::end_process() {
   return {WEXITSTATUS(status), 0};
 }
 
-// A store that is away is waited for. What the process refuses otherwise does not become better.
+// A store that is away when the process starts is waited for.
 bool KeptCoordinator::starts_again(const Exit& exit) {
   const TimePoint now = steady_now();
   {
@@ -308,13 +310,12 @@ bool KeptCoordinator::starts_again(const Exit& exit) {
     if (closing_) return false;
   }
   soon_ = now - started_ < kSoon && !refusal_ ? soon_ + 1 : 0;
-  if (refusal_ && (!ready_ || refusal_->code != ExitCode::Resource)) {
+  if (soon_ == kMostSoon)
+    refusal_ = Refusal{
+        .sentence = "the coordinator " + how_it_ended(exit) + " each time that it was started",
+        .final = true};
+  if (refusal_ && refusal_->final) {
     give_up(*refusal_);
-    return false;
-  }
-  if (soon_ == kMostSoon) {
-    give_up(
-        {.sentence = "the coordinator " + how_it_ended(exit) + " each time that it was started"});
     return false;
   }
   if (away_since_ == TimePoint()) {

@@ -61,6 +61,7 @@ class KeptCoordinator final : public rendezvous::JobControl {
   struct Refusal {
     ExitCode code = ExitCode::Resource;
     std::string sentence;
+    bool final = false;  // another try would not help
   };
   /// Sends the order, now and to each later process.
   void tell(Message order);
