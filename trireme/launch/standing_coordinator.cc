@@ -67,7 +67,7 @@ class StandingCoordinator {
   bool gathering_ = true;
   std::optional<TimePoint> enough_;  // while it gathers: since when there are `min` processes
   std::set<int> gathered_;
-  std::vector<int> awaited_;          // those that the coordinator before this one knew
+  std::vector<int> awaited_;          // those whom the one before this one knew, and who are not back
   std::optional<TimePoint> too_few_;  // since when
   TimePoint began_{}, looked_{};
   std::set<int> ended_;    // members that have left or are gone, after the first one's end
@@ -152,6 +152,7 @@ int StandingCoordinator::run() {
 }
 
 void StandingCoordinator::joined(int process) {
+  std::erase(awaited_, process);
   if (is_ending()) return;
   if (!gathering_) return carry_out(group_->joined(process));
   gathered_.insert(process);
@@ -180,6 +181,7 @@ void StandingCoordinator::carry_out(const ElasticGroup::Decision& decision) {
 }
 
 void StandingCoordinator::gone(int process, const std::string& how) {
+  std::erase(awaited_, process);
   coordinator_->forget(process);
   gathered_.erase(process);
   if (is_ending()) return note_end(process);

@@ -81,7 +81,7 @@ class FileStore final : public StateStore {
   std::optional<observe::FolderLock> lock_;
 };
 
-[[noreturn]] void refuse(const std::string& address, const std::string& what) {
+[[noreturn]] void refuse_store(const std::string& address, const std::string& what) {
   throw ConfigError("the store " + address + " " + what,
                     {.operation = "coordinator",
                      .label = "--store",
@@ -95,13 +95,13 @@ std::unique_ptr<StateStore> make_store(const std::string& address, Duration time
     const std::string rest = address.substr(std::string(kEtcd).size());
     const std::string endpoint = rest.substr(0, rest.find('/'));
     const std::string key = rest.size() > endpoint.size() ? rest.substr(endpoint.size() + 1) : "";
-    if (!net::parse_endpoint(endpoint)) refuse(address, "names no host and port");
-    if (key.empty()) refuse(address, "names no key: each job has one of its own");
+    if (!net::parse_endpoint(endpoint)) refuse_store(address, "names no host and port");
+    if (key.empty()) refuse_store(address, "names no key: each job has one of its own");
     return etcd_store(address, endpoint, key, timeout);
   }
-  if (address.find("://") != std::string::npos) refuse(address, "is of a kind that is not known");
+  if (address.find("://") != std::string::npos) refuse_store(address, "is of a kind that is not known");
   std::error_code error;
-  if (!std::filesystem::is_directory(address, error)) refuse(address, "is no folder");
+  if (!std::filesystem::is_directory(address, error)) refuse_store(address, "is no folder");
   return std::make_unique<FileStore>(address);
 }
 

@@ -1,0 +1,133 @@
+// A standing coordinator in the place of one that was killed.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <filesystem>
+#include <mutex>
+#include <optional>
+#include <thread>
+#include <unistd.h>
+
+#include "trireme/base/event.h"
+#include "trireme/launch/standing_coordinator.h"
+#include "trireme/net/endpoint.h"
+#include "trireme/net/socket.h"
+#include "trireme/rendezvous/client.h"
+#include "trireme/rendezvous/coordinator.h"
+
+namespace trireme::inline v0::launch {
+namespace {
+
+using rendezvous::Coordinator;
+using rendezvous::CoordinatorClient;
+using rendezvous::News;
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+
+const std::string kSecret(32, 's');
+
+// A port that is named is free again at once.
+std::uint16_t free_port() {
+  const std::string address = net::listen_tcp("127.0.0.1", 0).address;
+  return net::parse_endpoint(address.substr(address.find(' ') + 1)).value().port;
+}
+
+// Joins; watches when it is told to.
+class Process {
+ public:
+  Process(const std::string& endpoint, int number)
+      : client_({.endpoint = endpoint, .secret = kSecret, .rank = number, .host = "host"}) {}
+  ~Process() { client_.stop_watching(); }
+  void watch() {
+    client_.watch([this](const News& one) {
+      std::lock_guard lock(mutex_);
+      news_.push_back(one);
+    });
+  }
+  // Waits, with heartbeats, for news of which `is` holds.
+  template <class F>
+  bool await(F is) {
+    Event pauses;  // never set
+    for (const TimePoint end = steady_now() + seconds(30); steady_now() < end;
+         pauses.wait(milliseconds(20))) {
+      beat();
+      std::lock_guard lock(mutex_);
+      if (std::any_of(news_.begin(), news_.end(), is)) return true;
+    }
+    return false;
+  }
+  bool await_epoch(const std::vector<int>& members) {
+    return await([&](const News& one) {
+      return one.kind == News::Kind::Epoch && one.epoch.members == members;
+    });
+  }
+  void beat() {
+    try {
+      client_.heartbeat({}, seconds(1));
+    } catch (const std::exception&) {  // the coordinator is away
+    }
+  }
+  void leave(int exit_code) {
+    client_.leave(exit_code);
+    client_.stop_watching();
+  }
+
+ private:
+  CoordinatorClient client_;
+  std::mutex mutex_;
+  std::vector<News> news_;
+};
+
+// Process 1 has come back to the new coordinator before it was lost. The next process in its place is not
+// one that has not come back, though the coordinator does not reach it yet.
+TEST(StandingCoordinator, LetsANewProcessTakeThePlaceOfOneThatCameBack) {
+  const std::filesystem::path folder = std::filesystem::path(::testing::TempDir()) /
+                                       ("standing-" + std::to_string(getpid()));
+  std::filesystem::create_directory(folder);
+  auto first = std::make_unique<Coordinator>(rendezvous::CoordinatorOptions{
+      .size = 2,
+      .port = free_port(),
+      .secret = kSecret,
+      .elastic = rendezvous::Epoch{},
+      .lost_with_stream = true,
+      .store = rendezvous::make_store(folder),
+      .returns_within = seconds(60)});
+  const std::string endpoint = first->endpoint();
+  Process zero(endpoint, 0);
+  std::optional<Process> one(std::in_place, endpoint, 1);
+  zero.watch();
+  one->watch();
+  first->regroup({.number = 1, .members = {0, 1}, .cause = "begin"});
+  first.reset();
+
+  constexpr Duration kSilence = seconds(1);
+  int code = -1;
+  std::thread second([&] {
+    code = coordinate({.elastic = {.min = 1, .max = 2, .silence = kSilence},
+                       .port = net::parse_endpoint(endpoint).value().port,
+                       .secret = kSecret,
+                       .store = rendezvous::make_store(folder)});
+  });
+  const auto is_back = [](const News& news) { return news.kind == News::Kind::CoordinatorBack; };
+  EXPECT_TRUE(zero.await(is_back));
+  EXPECT_TRUE(one->await(is_back));
+  one->leave(1);
+  EXPECT_TRUE(zero.await_epoch({0}));
+  one.emplace(endpoint, 1);
+  Event pauses;  // never set
+  for (int i = 0; i < 20; ++i) {
+    zero.beat();
+    pauses.wait(2 * kSilence / 20);
+  }
+  one->watch();
+  EXPECT_TRUE(one->await_epoch({0, 1})) << "it was taken for one that has not come back";
+  one->leave(0);
+  zero.leave(0);
+  second.join();
+  EXPECT_EQ(code, 0);
+  std::filesystem::remove_all(folder);
+}
+
+}  // namespace
+}  // namespace trireme::inline v0::launch
