@@ -45,7 +45,7 @@ TRIREME_PROCESS(dies_under_mpirun) {
       plan);
 }
 
-struct Outcome {
+struct MpirunEnd {
   int exit_code = -1;
   std::string text;          // mpirun's own output
   std::string said[kRanks];  // the ranks' output; mpirun may lose some when it ends
@@ -60,7 +60,7 @@ struct Outcome {
 };
 
 // `sees`: the ranks are mpirun's own children; otherwise they are children of shells that live on.
-Outcome mpirun(const std::string& mpi, const Killing& plan, bool sees) {
+MpirunEnd mpirun(const std::string& mpi, const Killing& plan, bool sees) {
   const std::string folder =
       ::testing::TempDir() + "trireme-kill-mpirun-" + std::to_string(getpid());
   fs::create_directory(folder);
@@ -74,7 +74,7 @@ Outcome mpirun(const std::string& mpi, const Killing& plan, bool sees) {
              "/${PMI_RANK:-$OMPI_COMM_WORLD_RANK} 2>&1; sleep 15' " +
              fs::read_symlink("/proc/self/exe").string();
   for (const auto& argument : plan.arguments()) command += " " + argument;
-  Outcome outcome;
+  MpirunEnd outcome;
   const TimePoint start = steady_now();
   FILE* const pipe = popen((command + " 2>&1").c_str(), "r");
   char line[4096];
@@ -94,7 +94,7 @@ Outcome mpirun(const std::string& mpi, const Killing& plan, bool sees) {
 // The first MPI_Abort may end the other survivor before it has printed anything.
 void expect_named(const std::string& mpi, const Killing& plan) {
   SCOPED_TRACE(plan);
-  const Outcome outcome = mpirun(mpi, plan, false);
+  const MpirunEnd outcome = mpirun(mpi, plan, false);
   EXPECT_LT(outcome.took, std::chrono::seconds(15)) << outcome.describe();
   EXPECT_GE(outcome.exit_code, 160) << outcome.describe();
   EXPECT_LE(outcome.exit_code, 169) << outcome.describe();
@@ -141,7 +141,7 @@ TEST_P(KilledUnderMpirun, TheSurvivorsNameTheRankAndEndTheJob) {
 }
 
 TEST_P(KilledUnderMpirun, AnMpirunThatSeesItEndsAll) {
-  const Outcome outcome = mpirun(GetParam(), {"mpi", "messages", "ring", false, 7, 1}, true);
+  const MpirunEnd outcome = mpirun(GetParam(), {"mpi", "messages", "ring", false, 7, 1}, true);
   EXPECT_NE(outcome.exit_code, 0) << outcome.describe();
   EXPECT_LT(outcome.took, std::chrono::seconds(15)) << outcome.describe();
 }

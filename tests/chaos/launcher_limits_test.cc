@@ -61,12 +61,14 @@ TEST(LauncherLimits, TooLittleMemoryIsAClearError) {
 }
 #endif
 
+#ifndef __SANITIZE_THREAD__  // TSan's own memory is such a file
 // Limits in kilobytes; they apply to memory files too.
 TEST(LauncherLimits, TooSmallFilesAreAClearError) {
   const Ends ends = launch_under("-f", {0, 1, 3, 5, 1'000'000});
   EXPECT_GT(ends.done, 0);
   EXPECT_GT(ends.refused, 0);
 }
+#endif
 
 #ifdef TRIREME_CAN_CHANGE_USER
 // As another user, so that only the launcher's own processes and threads count.

@@ -18,7 +18,7 @@ namespace {
 
 using std::chrono::seconds;
 
-constexpr int kHosts = 2;
+constexpr int kLinkedHosts = 2;
 constexpr std::size_t kBytes = 8 << 20;
 
 // Two runs at once on one machine need different names and addresses.
@@ -42,12 +42,12 @@ class Networks : public ::testing::Test {
       run("ip link add " + bridge + " type bridge");
       run("ip addr add " + address(six, 254) + " dev " + bridge + (six ? " nodad" : ""));
       run("ip link set " + bridge + " up");
-      for (int host = 0; host < kHosts; ++host) plug(host, six, bridge);
+      for (int host = 0; host < kLinkedHosts; ++host) plug(host, six, bridge);
     }
-    for (int host = 0; host < kHosts; ++host) run("ip -n " + name(host) + " link set lo up");
+    for (int host = 0; host < kLinkedHosts; ++host) run("ip -n " + name(host) + " link set lo up");
   }
   ~Networks() override {
-    for (int host = 0; host < kHosts; ++host) {
+    for (int host = 0; host < kLinkedHosts; ++host) {
       run("ip link del " + name(host) + "f");
       run("ip link del " + name(host) + "s");
       run("ip netns del " + name(host));
@@ -64,7 +64,7 @@ class Networks : public ::testing::Test {
     std::filesystem::permissions(secret, std::filesystem::perms::owner_read);
     setenv("TRIREME_JOB_SECRET_FILE", secret.c_str(), 1);
     auto options = testing::process_launch_options(
-        kHosts, "sums_over_networks",
+        kLinkedHosts, "sums_over_networks",
         {.transport = "tcp", .environment = {"TRIREME_COMM_INTERFACE=" + interface}});
     options.command = {"sh", "-c", "exec ip netns exec " + prefix() + "h$TRIREME_RANK \"$0\"",
                        options.command.front()};

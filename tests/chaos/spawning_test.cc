@@ -172,6 +172,7 @@ TEST(Spawning, ObeysASignalWhileNobodyTakesItsOutput) {
   const ShellRun run = run_shell(
       "pipe=$(mktemp -u); mkfifo $pipe; exec 3<>$pipe; rm $pipe\n"
       "become 2 yes >&3 & launcher=$!\n"
+      "dd bs=1 count=1 <&3 2>/dev/null >&2\n"  // the launcher runs
       "while dd if=/dev/zero of=/dev/fd/3 oflag=nonblock bs=4096 count=1 2>/dev/null; do :; done\n"
       "kill -TERM $launcher; wait $launcher");
   EXPECT_EQ(run.code, 143) << run.describe();

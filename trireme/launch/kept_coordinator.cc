@@ -45,7 +45,10 @@ KeptCoordinator::KeptCoordinator(rendezvous::CoordinatorOptions options, KeptOpt
   keeper_ = std::thread([this] { keep(); });
   while (!decided_.wait(kInterrupt)) {
   }
-  if (ready_) return;
+  {
+    std::lock_guard lock(mutex_);
+    if (!lost_) return;
+  }
   keeper_.join();
   throw_error(lost_->code, lost_->sentence, {});
 }
@@ -320,9 +323,10 @@ bool KeptCoordinator::starts_again(const Exit& exit) {
   }
   if (away_since_ == TimePoint()) {
     away_since_ = now;
-    say("the coordinator " +
-        (refusal_ ? "has ended: " + refusal_->sentence : how_it_ended(exit) + ".") +
-        " It is started again; the ranks go on meanwhile.");
+    if (ready_)
+      say("the coordinator " +
+          (refusal_ ? "has ended: " + refusal_->sentence : how_it_ended(exit) + ".") +
+          " It is started again; the ranks go on meanwhile.");
   } else if (now - away_since_ > setup_.options.store_patience) {
     give_up(refusal_.value_or(Refusal{.sentence = "the coordinator could not be started again"}));
     return false;

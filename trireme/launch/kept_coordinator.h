@@ -105,7 +105,7 @@ class KeptCoordinator final : public rendezvous::JobControl {
   pid_t pid_ = -1;
   net::Descriptor process_;  // pidfd
   std::string bytes_;
-  bool ready_ = false;  // a process has been; the constructor waits for it
+  bool ready_ = false;  // a process has been
   bool pinged_ = false;
   int unanswered_ = 0;  // seconds
   int soon_ = 0;        // times in a row that it ended soon after its start

@@ -67,7 +67,7 @@ class StandingCoordinator {
   bool gathering_ = true;
   std::optional<TimePoint> enough_;  // while it gathers: since when there are `min` processes
   std::set<int> gathered_;
-  std::vector<int> awaited_;          // those whom the one before this one knew, and who are not back
+  std::vector<int> awaited_;  // those whom the one before this one knew, and who are not back
   std::optional<TimePoint> too_few_;  // since when
   TimePoint began_{}, looked_{};
   std::set<int> ended_;    // members that have left or are gone, after the first one's end

@@ -2,12 +2,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <unistd.h>
 #include <atomic>
 #include <filesystem>
 #include <mutex>
 #include <optional>
 #include <thread>
-#include <unistd.h>
 
 #include "trireme/base/event.h"
 #include "trireme/launch/standing_coordinator.h"
@@ -82,17 +82,17 @@ class Process {
 // Process 1 has come back to the new coordinator before it was lost. The next process in its place is not
 // one that has not come back, though the coordinator does not reach it yet.
 TEST(StandingCoordinator, LetsANewProcessTakeThePlaceOfOneThatCameBack) {
-  const std::filesystem::path folder = std::filesystem::path(::testing::TempDir()) /
-                                       ("standing-" + std::to_string(getpid()));
+  const std::filesystem::path folder =
+      std::filesystem::path(::testing::TempDir()) / ("standing-" + std::to_string(getpid()));
   std::filesystem::create_directory(folder);
-  auto first = std::make_unique<Coordinator>(rendezvous::CoordinatorOptions{
-      .size = 2,
-      .port = free_port(),
-      .secret = kSecret,
-      .elastic = rendezvous::Epoch{},
-      .lost_with_stream = true,
-      .store = rendezvous::make_store(folder),
-      .returns_within = seconds(60)});
+  auto first = std::make_unique<Coordinator>(
+      rendezvous::CoordinatorOptions{.size = 2,
+                                     .port = free_port(),
+                                     .secret = kSecret,
+                                     .elastic = rendezvous::Epoch{},
+                                     .lost_with_stream = true,
+                                     .store = rendezvous::make_store(folder),
+                                     .returns_within = seconds(60)});
   const std::string endpoint = first->endpoint();
   Process zero(endpoint, 0);
   std::optional<Process> one(std::in_place, endpoint, 1);

@@ -99,7 +99,8 @@ std::unique_ptr<StateStore> make_store(const std::string& address, Duration time
     if (key.empty()) refuse_store(address, "names no key: each job has one of its own");
     return etcd_store(address, endpoint, key, timeout);
   }
-  if (address.find("://") != std::string::npos) refuse_store(address, "is of a kind that is not known");
+  if (address.find("://") != std::string::npos)
+    refuse_store(address, "is of a kind that is not known");
   std::error_code error;
   if (!std::filesystem::is_directory(address, error)) refuse_store(address, "is no folder");
   return std::make_unique<FileStore>(address);
