@@ -3,8 +3,10 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <cstring>
 #include <memory>
 #include <optional>
+#include <type_traits>
 #include <utility>
 
 #include "trireme/base/error.h"
@@ -177,10 +179,7 @@ class Trainer {
       outcome_.last_validation = past_.validation.back().second;
     }
     if (past_.trigram) report.trigram(*past_.trigram);
-    // Rank 0 may have died between a step and its event.
-    if (leads_ && session_.last_step && session_.last_step->step == first &&
-        (past_.training.empty() || past_.training.back().first < static_cast<double>(first)))
-      report.step(*session_.last_step);
+    tell_last_step(report, first);
     const auto every = settings_.validate_every;
     const bool due =
         leads_ && every > 0 && first % every == 0 &&
@@ -188,6 +187,27 @@ class Trainer {
     if (largest(due) == 0) return;
     outcome_.last_validation = validate(report, first);
     if (outcome_.last_validation) early_stop_.judge(first, *outcome_.last_validation);
+  }
+
+  // Rank 0 may have died between a step and its event, or have lost a peer in a step that others ended.
+  void tell_last_step(Report& report, long first) {
+    const bool lacks = leads_ && (past_.training.empty() ||
+                                  past_.training.back().first < static_cast<double>(first));
+    if (first == 0 || largest(lacks) == 0) return;
+    const bool knows = session_.last_step && session_.last_step->step == first;
+    const int source = static_cast<int>(largest(knows ? job_.rank() : -1));
+    if (source < 0) return;
+    static_assert(std::is_trivially_copyable_v<observe::StepFigures>);
+    std::array<std::uint8_t, sizeof(observe::StepFigures)> bytes{};
+    if (job_.rank() == source) std::memcpy(bytes.data(), &*session_.last_step, bytes.size());
+    job_.world()
+        .broadcast(Buffer::of(std::span<std::uint8_t>(bytes)), source, {.label = "last step"})
+        .wait();
+    observe::StepFigures figures;
+    const std::string_view items = figures.items;  // the bytes have another process's pointer
+    std::memcpy(&figures, bytes.data(), bytes.size());
+    figures.items = items;
+    report.step(figures);
   }
 
   // Steps in the events after `first`, which are done again.
