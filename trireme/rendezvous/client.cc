@@ -63,6 +63,8 @@ bool is_disconnection(const grpc::Status& status) {
 }
 
 constexpr Duration kOneTry = std::chrono::seconds(1), kRetryPause = std::chrono::milliseconds(50);
+// Before it has joined, a process does not know whether another coordinator comes.
+constexpr Duration kComesBack = std::chrono::seconds(2);
 constexpr Duration kLongestFarewell = std::chrono::seconds(30);
 
 }  // namespace
@@ -158,10 +160,20 @@ void CoordinatorClient::Impl::join() {
     return stub()->Join(&context, request, &reply);
   };
   grpc::Status status = call();
-  // The process before this one is just being taken for lost.
-  while (status.error_code() == grpc::StatusCode::ALREADY_EXISTS && steady_now() < end) {
+  // The process before this one is just being taken for lost, or the coordinator is, and another one may come.
+  const auto may_go_on = [&] {
+    return status.error_code() == grpc::StatusCode::ALREADY_EXISTS || is_disconnection(status);
+  };
+  for (std::optional<TimePoint> lost; may_go_on() && steady_now() < lost.value_or(end);
+       status = call()) {
     pause();
-    status = call();
+    if (!is_disconnection(status)) continue;
+    if (!lost) lost = std::min(end, steady_now() + kComesBack);
+    try {
+      connect(kOneTry);
+    } catch (const TimeoutError&) {
+      break;
+    }
   }
   if (!status.ok()) raise(status, "join");
   token = reply.token();

@@ -57,6 +57,10 @@ Status Service::join(const wire::JoinRequest& request, wire::JoinReply& reply) {
                      members_.roles().name_of(static_cast<int>(rank)) + " was started again");
     return {StatusCode::ALREADY_EXISTS, "it is taken for lost first"};
   }
+  // It had no answer from the coordinator before this one.
+  if (status.ok() && options_.store && !options_.on_gone &&
+      members_.phase(static_cast<int>(rank)) == Phase::Joined && !reaches(static_cast<int>(rank)))
+    members_.forget(static_cast<int>(rank));
   if (status.ok()) {
     const auto refusal =
         members_.join(static_cast<int>(rank), request.host(), request.identity(), steady_now());

@@ -182,6 +182,23 @@ TEST(ReturningCoordinator, KnowsTheServersAndTheWorkersOfItsJob) {
   Process again(second, 1);  // in the place of the worker that is gone
 }
 
+// The first one is gone before it answers, and has written down that the process has joined.
+TEST(ReturningCoordinator, LetsAProcessJoinThatHadNoAnswer) {
+  const auto store = std::make_shared<MemoryStore>();
+  auto first = std::make_unique<Coordinator>(options_for(store));
+  const ClientOptions options = client_options(*first, 0);
+  const std::uint16_t port = port_of(*first);
+  store->failing = 3;
+  ErrorReport joined{.exit_code = -1};
+  std::thread process([&] { joined = error_of([&] { CoordinatorClient{options}; }); });
+  Event pauses;  // never set
+  while (store->failing == 3) pauses.wait(milliseconds(2));
+  first.reset();
+  Coordinator second(options_for(store, port));
+  process.join();
+  EXPECT_EQ(joined.exit_code, 0) << joined.sentence;
+}
+
 TEST(ReturningCoordinator, MayBeginAnew) {
   const auto store = std::make_shared<MemoryStore>();
   CoordinatorOptions options = options_for(store);

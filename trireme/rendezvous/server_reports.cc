@@ -29,7 +29,7 @@ grpc::Status Service::tell_of_servers(const wire::ServerNews& request,
     const int server = process - members_.roles().first(Role::Server);
     const std::uint64_t before = servers_.view().number;
     if (what == wire::ServerNews::kListensAt) {
-      reply.set_incarnation(servers_.up(server, request.listens_at()));
+      reply.set_incarnation(listens(process, request.listens_at()));
     } else if (what == wire::ServerNews::kCopy) {
       const wire::NewCopy& copy = request.copy();
       servers_.has_copy(static_cast<int>(copy.shard()), copy.term(), server,
@@ -50,6 +50,16 @@ grpc::Status Service::tell_of_servers(const wire::ServerNews& request,
     options_.on_new_copy(static_cast<int>(request.copy().shard()),
                          static_cast<int>(request.copy().at().server()));
   return grpc::Status::OK;
+}
+
+// A process may say it again, since it had no answer.
+std::uint32_t Service::listens(int process, const std::string& address) {
+  const int server = process - members_.roles().first(Role::Server);
+  std::string& session = listening_[server];
+  const ServerView::Server& now = servers_.view().servers[static_cast<std::size_t>(server)];
+  if (session == tokens_[process] && now.up && now.address == address) return now.incarnation;
+  session = tokens_[process];
+  return servers_.up(server, address);
 }
 
 // A server that others cannot reach is no server any more, whatever it does.

@@ -67,10 +67,9 @@ ServerAuthority::ServerAuthority(int servers) {
 }
 
 std::uint32_t ServerAuthority::up(int server, std::string address) {
+  down(server);
   ServerView::Server* own = at(view_.servers, server);
   TRIREME_CHECK(own != nullptr);
-  if (own->up && own->address == address) return own->incarnation;
-  down(server);
   own->up = true;
   own->address = std::move(address);
   ServerView::Shard& shard = view_.shards[static_cast<std::size_t>(server)];

@@ -53,8 +53,7 @@ class ServerAuthority {
   explicit ServerAuthority(ServerView view) : view_(std::move(view)) {}
 
   const ServerView& view() const noexcept { return view_; }
-  /// A process is this server now, with an address where the others reach it. Returns its incarnation,
-  /// also if the process says it again.
+  /// A process is this server now, with an address where the others reach it. Returns its incarnation.
   std::uint32_t up(int server, std::string address);
   /// The process is gone, or is taken for gone for ever.
   void down(int server);

@@ -59,14 +59,6 @@ TEST(ServerAuthority, AServerThatComesBackHasNothingUntilThePrimarySaysSo) {
   EXPECT_TRUE(authority.view().has_copy(1, 1));
 }
 
-// Its coordinator may be gone before it has the answer.
-TEST(ServerAuthority, AServerMaySayAgainWhereItListens) {
-  ServerAuthority authority = three();
-  const ServerView before = authority.view();
-  EXPECT_EQ(authority.up(1, "1"), 1u);
-  EXPECT_EQ(authority.view(), before);
-}
-
 // The only copy is lost; an empty server must not serve the shard.
 TEST(ServerAuthority, AShardWithoutCopiesStaysLost) {
   ServerAuthority authority = three();
