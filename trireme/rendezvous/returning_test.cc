@@ -182,21 +182,32 @@ TEST(ReturningCoordinator, KnowsTheServersAndTheWorkersOfItsJob) {
   Process again(second, 1);  // in the place of the worker that is gone
 }
 
-// The first one is gone before it answers, and has written down that the process has joined.
+// The first one ends when the process has come, before it answers.
 TEST(ReturningCoordinator, LetsAProcessJoinThatHadNoAnswer) {
-  const auto store = std::make_shared<MemoryStore>();
-  auto first = std::make_unique<Coordinator>(options_for(store));
-  const ClientOptions options = client_options(*first, 0);
-  const std::uint16_t port = port_of(*first);
-  store->failing = 3;
+  const std::uint16_t port = free_port();
+  Event came;
+  auto first =
+      std::make_unique<Door>(std::make_shared<net::Listener>(listen("127.0.0.1", port)), kSecret);
+  first->open([&](const net::Descriptor&) { came.set(); });
+  const ClientOptions options{.endpoint = first->endpoint(), .secret = kSecret, .host = "host"};
   ErrorReport joined{.exit_code = -1};
   std::thread process([&] { joined = error_of([&] { CoordinatorClient{options}; }); });
-  Event pauses;  // never set
-  while (store->failing == 3) pauses.wait(milliseconds(2));
+  EXPECT_TRUE(came.wait(seconds(30)));
   first.reset();
-  Coordinator second(options_for(store, port));
+  Coordinator second(options_for(std::make_shared<MemoryStore>(), port));
   process.join();
   EXPECT_EQ(joined.exit_code, 0) << joined.sentence;
+}
+
+// The first one had written down that it has joined.
+TEST(ReturningCoordinator, LetsAProcessJoinAgainThatHadNoAnswer) {
+  const auto store = std::make_shared<MemoryStore>();
+  auto first = std::make_unique<Coordinator>(options_for(store));
+  join_by_hand(*stub_for(*first), 0);
+  first.reset();
+  Coordinator second(options_for(store));
+  EXPECT_THAT(second.joined(), ElementsAre(0));
+  EXPECT_EQ(error_of([&] { CoordinatorClient{client_options(second, 0)}; }).exit_code, 0);
 }
 
 TEST(ReturningCoordinator, MayBeginAnew) {
