@@ -3,10 +3,8 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <cstring>
 #include <memory>
 #include <optional>
-#include <type_traits>
 #include <utility>
 
 #include "trireme/base/error.h"
@@ -31,6 +29,7 @@
 #include "trireme/train/forward_model.h"
 #include "trireme/train/generate.h"
 #include "trireme/train/kernel_profile.h"
+#include "trireme/train/last_step.h"
 #include "trireme/train/recorded_passes.h"
 #include "trireme/train/report.h"
 #include "trireme/train/resume_changes.h"
@@ -179,7 +178,10 @@ class Trainer {
       outcome_.last_validation = past_.validation.back().second;
     }
     if (past_.trigram) report.trigram(*past_.trigram);
-    tell_last_step(report, first);
+    const bool lacks = first > 0 && (past_.training.empty() ||
+                                     past_.training.back().first < static_cast<double>(first));
+    if (const auto figures = last_step(job_.world(), lacks, first, session_.last_step))
+      report.step(*figures);
     const auto every = settings_.validate_every;
     const bool due =
         leads_ && every > 0 && first % every == 0 &&
@@ -187,27 +189,6 @@ class Trainer {
     if (largest(due) == 0) return;
     outcome_.last_validation = validate(report, first);
     if (outcome_.last_validation) early_stop_.judge(first, *outcome_.last_validation);
-  }
-
-  // Rank 0 may have died between a step and its event, or have lost a peer in a step that others ended.
-  void tell_last_step(Report& report, long first) {
-    const bool lacks = leads_ && (past_.training.empty() ||
-                                  past_.training.back().first < static_cast<double>(first));
-    if (first == 0 || largest(lacks) == 0) return;
-    const bool knows = session_.last_step && session_.last_step->step == first;
-    const int source = static_cast<int>(largest(knows ? job_.rank() : -1));
-    if (source < 0) return;
-    static_assert(std::is_trivially_copyable_v<observe::StepFigures>);
-    std::array<std::uint8_t, sizeof(observe::StepFigures)> bytes{};
-    if (job_.rank() == source) std::memcpy(bytes.data(), &*session_.last_step, bytes.size());
-    job_.world()
-        .broadcast(Buffer::of(std::span<std::uint8_t>(bytes)), source, {.label = "last step"})
-        .wait();
-    observe::StepFigures figures;
-    const std::string_view items = figures.items;  // the bytes have another process's pointer
-    std::memcpy(&figures, bytes.data(), bytes.size());
-    figures.items = items;
-    report.step(figures);
   }
 
   // Steps in the events after `first`, which are done again.
