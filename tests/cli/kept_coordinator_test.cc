@@ -64,7 +64,7 @@ TEST_F(Kept, AJobOutlivesItsCoordinator) {
   expect_undisturbed(job);
 }
 
-// What one that is stopped does not say is noticed.
+// It answers nothing any more, so its launcher replaces it.
 TEST_F(Kept, AStoppedCoordinatorIsReplaced) {
   auto job = kept(2, {"--set", "train.steps=1000000"}).start();
   ASSERT_TRUE(job.wait_for("expected time")) << job.output();

@@ -15,7 +15,7 @@ namespace trireme::inline v0::cli {
 
 /// The path of this program.
 std::string own_program();
-/// What runs as a launcher's coordinator (launch::LaunchOptions).
+/// The command that a launcher's coordinator is (launch::LaunchOptions::coordinator).
 std::vector<std::string> coordinator_command();
 
 /// A folder below TMPDIR, removed at the end. ResourceError naming `operation` if it cannot be

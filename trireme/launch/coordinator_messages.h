@@ -1,4 +1,4 @@
-// What a launcher and the process of its coordinator say to each other through a socket:
+// The messages between a launcher and the process of its coordinator, through a socket:
 //
 //   launcher                                      coordinator
 //   open       the job, its store, its port  ->

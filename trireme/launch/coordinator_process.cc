@@ -168,7 +168,8 @@ void CoordinatorProcess::send(const Message& message) {
 int run_coordinator_process() {
   open_standard_streams();
   outlive_readers();
-  // What asks the job to stop goes to the launcher as well, and the ranks must hear of it from here.
+  // A service manager may send these to all processes of the job. The launcher obeys them, and tells the
+  // ranks by this process, which therefore must not end.
   sigset_t asked;
   sigemptyset(&asked);
   for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGTSTP}) sigaddset(&asked, signal);

@@ -32,6 +32,12 @@ constexpr Duration kInterrupt = std::chrono::milliseconds(50);
 constexpr Duration kAnswers = std::chrono::seconds(2);
 constexpr Duration kClose = std::chrono::seconds(3);
 
+Message order_about(const Failure& failure) {
+  Message order{"fail", failure.rank, {"0"}};
+  append(order, failure);
+  return order;
+}
+
 }  // namespace
 
 KeptCoordinator::KeptCoordinator(rendezvous::CoordinatorOptions options, KeptOptions kept)
@@ -72,15 +78,7 @@ void KeptCoordinator::set_process(int rank, pid_t pid) {
 
 void KeptCoordinator::end(int rank) { tell({"end", rank, {"0"}}); }
 
-void KeptCoordinator::fail(Failure failure) {
-  Message order{"fail", failure.rank, {"0"}};
-  append(order, failure);
-  {
-    std::lock_guard lock(mutex_);
-    failures_.push_back(std::move(failure));
-  }
-  tell(std::move(order));
-}
+void KeptCoordinator::fail(Failure failure) { tell(order_about(failure)); }
 
 void KeptCoordinator::announce_failure() { tell({"announce", -1, {"0"}}); }
 void KeptCoordinator::request_stop(int signal) {
@@ -94,15 +92,19 @@ void KeptCoordinator::forgive_silence() {
   send({"forgive", -1, {"0"}});
 }
 
-// The job may end while the process waits for its store, and what is known here is nearly all.
+// The process may be waiting for its store while the job ends. Then the failures that were told here count.
 std::optional<Failure> KeptCoordinator::first_failure() const {
   const auto answer = ask({"first-failure", -1}, kAnswers);
   if (answer && answer->fields.size() > 1) return failure_from(*answer, 1);
+  std::optional<Failure> first;
   std::lock_guard lock(mutex_);
-  const auto first = std::find_if(failures_.begin(), failures_.end(),
-                                  [](const Failure& one) { return !one.secondary(); });
-  if (first != failures_.end()) return *first;
-  return failures_.empty() ? std::nullopt : std::optional(failures_.front());
+  for (const Message& order : orders_) {
+    if (order.kind != "fail") continue;
+    const Failure one = failure_from(order, 1);
+    if (!one.secondary()) return one;
+    if (!first) first = one;
+  }
+  return first;
 }
 
 std::optional<rendezvous::ServerView> KeptCoordinator::lose_server(int server) {
@@ -134,7 +136,7 @@ void KeptCoordinator::forget(int process) {
   std::erase(silent_, process);
 }
 
-// What the process has said last. forget() waits until it has answered all before.
+// From the process's latest answer, without a wait. No answer from before forget() comes after it.
 std::vector<int> KeptCoordinator::silent(Duration silence) const {
   std::lock_guard lock(mutex_);
   if (!std::exchange(silence_asked_, true))
@@ -171,7 +173,7 @@ void KeptCoordinator::end_wait() {
   if (asked_) asked_->over->set();
 }
 
-// Of a process that has ended: nothing of it holds for the next one in its place.
+// The process has ended. These orders must not be repeated about the next one in its place.
 void KeptCoordinator::drop_orders_about(int process) {
   std::lock_guard lock(mutex_);
   std::erase_if(orders_, [&](const Message& order) {
@@ -256,7 +258,7 @@ void KeptCoordinator::take(const Message& message) {
     const Failure failure = failure_from(message, 0);
     {
       std::lock_guard lock(mutex_);
-      failures_.push_back(failure);
+      orders_.push_back(order_about(failure));  // the next process does not know it
     }
     return options.on_failure(failure);
   }
@@ -312,7 +314,7 @@ bool KeptCoordinator::starts_again(const Exit& exit) {
     std::lock_guard lock(mutex_);
     if (closing_) return false;
   }
-  soon_ = now - started_ < kSoon && !refusal_ ? soon_ + 1 : 0;
+  soon_ = (now - started_ < kSoon || !ready_) && !refusal_ ? soon_ + 1 : 0;
   if (soon_ == kMostSoon)
     refusal_ = Refusal{
         .sentence = "the coordinator " + how_it_ended(exit) + " each time that it was started",

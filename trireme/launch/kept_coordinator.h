@@ -1,8 +1,8 @@
 // KeptCoordinator: a job's coordinator in a process of its own, which is started again when it is killed.
 //
-// What ranks must find again is in a store (rendezvous/state_store.h): which processes have joined, the
-// epoch, the servers' copies. What the launcher has said is kept here and said again. The port stays
-// open here, so that ranks which reconnect wait for the next process. docs/design/041.
+// The next process reads from a store (rendezvous/state_store.h) what ranks rely on: who has joined, the
+// epoch, the servers' copies. This object repeats the launcher's orders to it, and keeps the port open, so
+// that ranks which reconnect meanwhile wait. docs/design/041-standing-coordinator.md.
 //
 // Thread safe. Orders do not wait for the process, except those whose result is needed, or whose effect
 // must be there before a process is started. They wait while it is started again or while it waits for
@@ -80,7 +80,7 @@ class KeptCoordinator final : public rendezvous::JobControl {
   bool starts_again(const Exit& exit);
   void give_up(Refusal refusal);
 
-  CoordinatorSetup setup_;  // with the callbacks; of the keeper's thread once it runs
+  CoordinatorSetup setup_;  // with the callbacks
   const KeptOptions kept_;
   std::string endpoint_;
   Event decided_;  // there is a coordinator, or there will be none
@@ -98,10 +98,9 @@ class KeptCoordinator final : public rendezvous::JobControl {
   mutable long number_ = 0;  // of the last order that is answered
   mutable bool silence_asked_ = false;
   mutable std::vector<int> silent_;
-  std::vector<rendezvous::Failure> failures_;
   bool closing_ = false;
   std::optional<Refusal> lost_;
-  // Of the keeper's thread.
+  // Used by the keeper's thread alone.
   pid_t pid_ = -1;
   net::Descriptor process_;  // pidfd
   std::string bytes_;

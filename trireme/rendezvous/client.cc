@@ -55,6 +55,7 @@ bool is_disconnection(const grpc::Status& status) {
     case grpc::StatusCode::UNAUTHENTICATED:
     case grpc::StatusCode::DEADLINE_EXCEEDED:
     case grpc::StatusCode::ABORTED:
+    case grpc::StatusCode::ALREADY_EXISTS:
     case grpc::StatusCode::INVALID_ARGUMENT:
       return false;
     default:

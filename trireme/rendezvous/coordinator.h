@@ -1,9 +1,8 @@
 // Coordinator: the launcher's side of the control plane (gRPC, one per job).
 //
-// Listens on loopback, on a port that the system picks. Another
-// address needs a secret from the user, because ranks on other hosts inherit no descriptor. All
-// methods are thread safe; callbacks run on gRPC's threads and must not block. The destructor
-// answers every open call and stops.
+// Listens on loopback, on a port that the system picks. Another address needs a secret from the user,
+// because ranks on other hosts inherit no descriptor. All methods are thread safe; callbacks run on
+// gRPC's threads and must not block. The destructor answers every open call and stops.
 #pragma once
 
 #include <cstdint>

@@ -140,7 +140,7 @@ class Service final : public wire::Coordinator::CallbackService {
   std::string state_text() const;
   void tell_store_away(bool away);
   bool may_tell(int process, wire::ServerNews::WhatCase what) const;
-  std::uint32_t listens(int process, const std::string& address);
+  std::uint32_t listens(int server, const std::string& address);
   std::optional<int> taken_for_dead(const wire::ServerProcess& process);
   void tell_server_view(std::uint64_t before);
   /// Whether the others can go on without the process.
@@ -160,9 +160,8 @@ class Service final : public wire::Coordinator::CallbackService {
   std::set<Watcher*> watchers_;
   std::string broken_;  // why later exchanges fail; empty: they work
   ServerAuthority servers_;
-  std::map<int, std::string> listening_;  // by server: the session of the process that listens
-  std::set<int> alone_;                   // workers that train on their own
-  Epoch epoch_;                           // of an elastic job
+  std::set<int> alone_;  // workers that train on their own
+  Epoch epoch_;          // of an elastic job
   int stop_signal_ = 0;
   bool finished_ = false;
   bool announced_ = false;

@@ -74,10 +74,6 @@ void Service::restore() {
   stop_signal_ = state.stop_signal();
   finished_ = state.finished();
   servers_ = ServerAuthority(ServerView::from_text(state.server_view()));
-  const int first = members_.roles().first(Role::Server);
-  for (int server = 0; server < options_.servers; ++server)
-    if (servers_.view().servers.at(static_cast<std::size_t>(server)).up)
-      listening_[server] = tokens_[static_cast<std::size_t>(first + server)];
   alone_ = {state.alone().begin(), state.alone().end()};
 }
 

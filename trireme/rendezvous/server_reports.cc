@@ -29,7 +29,7 @@ grpc::Status Service::tell_of_servers(const wire::ServerNews& request,
     const int server = process - members_.roles().first(Role::Server);
     const std::uint64_t before = servers_.view().number;
     if (what == wire::ServerNews::kListensAt) {
-      reply.set_incarnation(listens(process, request.listens_at()));
+      reply.set_incarnation(listens(server, request.listens_at()));
     } else if (what == wire::ServerNews::kCopy) {
       const wire::NewCopy& copy = request.copy();
       servers_.has_copy(static_cast<int>(copy.shard()), copy.term(), server,
@@ -52,14 +52,10 @@ grpc::Status Service::tell_of_servers(const wire::ServerNews& request,
   return grpc::Status::OK;
 }
 
-// A process may say it again, since it had no answer.
-std::uint32_t Service::listens(int process, const std::string& address) {
-  const int server = process - members_.roles().first(Role::Server);
-  std::string& session = listening_[server];
+// A process that had no answer says it again. Another one joins only after this one was taken for dead.
+std::uint32_t Service::listens(int server, const std::string& address) {
   const ServerView::Server& now = servers_.view().servers[static_cast<std::size_t>(server)];
-  if (session == tokens_[process] && now.up && now.address == address) return now.incarnation;
-  session = tokens_[process];
-  return servers_.up(server, address);
+  return now.up && now.address == address ? now.incarnation : servers_.up(server, address);
 }
 
 // A server that others cannot reach is no server any more, whatever it does.

@@ -54,7 +54,8 @@ class FileStore final : public StateStore {
   }
 
   void clear() override {
-    if (::unlink(path().c_str()) != 0 && errno != ENOENT) fail();
+    for (const std::string& file : {path() + ".new", path()})
+      if (::unlink(file.c_str()) != 0 && errno != ENOENT) fail();
     sync_folder();
   }
 
