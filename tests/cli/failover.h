@@ -24,10 +24,14 @@ class FailOver : public ::testing::Test {
   std::string hash(const std::string& run) const { return hash_of_run(folder_.file(run)); }
 
   static void kill_process(const Command::Running& running, const std::string& role, int number) {
+    signal_process(running, role, number, SIGKILL);
+  }
+  static void signal_process(const Command::Running& running, const std::string& role, int number,
+                             int signal) {
     for (const pid_t child : descendants(running.pid()))
       if (environment_of(child, "TRIREME_ROLE") == role &&
           environment_of(child, "TRIREME_RANK") == std::to_string(number)) {
-        kill(child, SIGKILL);
+        kill(child, signal);
         return;
       }
     ADD_FAILURE() << "no " << role << " " << number << "\n" << running.output();
@@ -55,6 +59,29 @@ class FailOver : public ::testing::Test {
         all.push_back(event.at("step_seconds"));
     }
     return all;
+  }
+  // What the servers counted, as the run's events said last; null: nothing yet.
+  nlohmann::json last_servers_event() const {
+    nlohmann::json last;
+    std::ifstream events(folder_.file("run/events.jsonl"));
+    for (std::string line; std::getline(events, line);) {
+      auto event = nlohmann::json::parse(line, nullptr, /*allow_exceptions=*/false);
+      if (event.is_object() && event.value("event", "") == "servers") last = std::move(event);
+    }
+    return last;
+  }
+  std::int64_t pushes_of(std::size_t worker) const {
+    const nlohmann::json event = last_servers_event();
+    if (!event.is_object() || event.at("pushes").size() <= worker) return 0;
+    return event.at("pushes").at(worker);
+  }
+  // Waits until a worker has pushed more than `before` gradients.
+  void await_pushes(Command::Running& running, std::size_t worker, std::int64_t before = 0) const {
+    const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(60);
+    while (pushes_of(worker) <= before) {
+      ASSERT_LT(std::chrono::steady_clock::now(), end) << running.output();
+      ASSERT_FALSE(running.wait_for("a text that never comes", 0.05));
+    }
   }
   Folder folder_;
 };

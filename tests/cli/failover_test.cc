@@ -3,6 +3,8 @@
 
 #include <gmock/gmock.h>
 
+#include "trireme/observe/events.h"
+
 namespace trireme::testing {
 namespace {
 
@@ -47,6 +49,75 @@ TEST_F(FailOver, AWorkerThatTrainsOnItsOwnIsReplaced) {
   EXPECT_THAT(result.err, HasSubstr("rank 1 was killed by signal 9 (SIGKILL); the job goes on."));
 }
 
+// Rank 0 validates, saves and writes the events. Its successor goes on with each.
+TEST_F(FailOver, RankZeroThatTrainsOnItsOwnIsReplaced) {
+  const std::string config = tiny_config(
+      folder_,
+      "steps = 1500\nvalidate_every = 100\nschedule = \"constant\"\n[checkpoint]\nevery = 100\n");
+  auto job = train(config, "run", {"parallel.sync=server", "server.staleness=4"}).start();
+  for (int times = 1; times <= 2; ++times) {
+    await(job, "validation after step", 2 * times);
+    kill_process(job, "worker", 0);
+    await(job, "rank 0 was killed by signal 9 (SIGKILL); the job goes on.", times);
+  }
+  const CommandResult result = job.wait(120);
+  EXPECT_EQ(result.code, 0) << result.out << result.err;
+  EXPECT_EQ(result.left_behind, 0);
+  EXPECT_EQ(times(result.err, "go back to step"), 0) << result.err;
+  EXPECT_EQ(times(result.out, "validation after step 0:"), 1) << result.out;
+  EXPECT_EQ(times(result.out, "goes back"), 0) << result.out;
+  EXPECT_THAT(read_file(folder_.file("run/checkpoint/latest")), HasSubstr("1500"));
+  const observe::History history = observe::read_history(folder_.file("run/events.jsonl"));
+  EXPECT_EQ(history.validation.front().first, 0);
+  EXPECT_EQ(history.validation.back().first, 1500);
+  EXPECT_LT(history.validation.back().second, history.validation.front().second);
+}
+
+// Each worker has a number, and pushes under it. At the end a signal to one of them stops all.
+struct ChangingWorkers : FailOver {
+  void come_and_go(std::vector<std::string> settings) {
+    const std::string config =
+        tiny_config(folder_, "steps = 1000000\nvalidate_every = 50\nschedule = \"constant\"\n");
+    settings.insert(settings.end(), {"parallel.sync=server", "server.staleness=-1", "elastic.min=1",
+                                     "elastic.max=4"});
+    auto job = train(config, "run", settings).start();
+    ASSERT_NO_FATAL_FAILURE(await(job, "validation after step", 2));
+    const auto resize = [&](int ranks) {
+      const CommandResult result = trireme_command({"resize", "run", std::to_string(ranks)})
+                                       .in(folder_.path())
+                                       .start()
+                                       .wait_beside_others();
+      EXPECT_EQ(result.code, 0) << result.err;
+    };
+    resize(4);
+    await(job, "rank 3 joins, as asked: 4 ranks.", 1);
+    await_pushes(job, 3);
+    resize(1);
+    await(job, "rank 1 has left, as asked: 1 rank.", 1);
+    resize(9);
+    await(job, "9 ranks are asked for, but the job has 1 to 4 (--elastic); it goes on with 1.", 1);
+    resize(2);
+    await(job, "rank 1 joins, as asked: 2 ranks.", 1);
+    const std::int64_t before = pushes_of(1);
+    await_pushes(job, 1, before);
+    signal_process(job, "worker", 1, SIGTERM);
+    const CommandResult result = job.wait(120);
+    EXPECT_EQ(result.code, 143) << result.out << result.err;
+    EXPECT_EQ(result.left_behind, 0);
+    EXPECT_THAT(result.out, HasSubstr("checkpoint written to"));
+    const nlohmann::json figures = last_servers_event();
+    std::int64_t pushes = 0;
+    for (const auto& one : figures.at("pushes")) pushes += one.get<std::int64_t>();
+    EXPECT_EQ(pushes, figures.at("updates"));
+    EXPECT_EQ(figures.at("pushes").size(), 4u);
+  }
+};
+
+TEST_F(ChangingWorkers, PushUnderTheirNumbers) { come_and_go({}); }
+TEST_F(ChangingWorkers, TellACoordinatorOfItsOwn) {
+  come_and_go({"rendezvous.store=" + folder_.path()});
+}
+
 TEST_F(FailOver, AJobWithoutReplicasGoesBackToItsCheckpoint) {
   const std::string config = tiny_config(
       folder_,
@@ -78,6 +149,23 @@ TEST_F(FailOver, ReplicasThatDoNotFitAreRefused) {
               HasSubstr("server.replicas = 3 with 2 servers"));
   EXPECT_THAT(refusal({"parallel.sync=server", "server.replicas=0"}), HasSubstr("server.replicas"));
   EXPECT_THAT(refusal({"server.replicas=2", "server.count=2"}), HasSubstr("parallel.sync"));
+}
+
+TEST_F(FailOver, NumbersOfWorkersThatDoNotFitAreRefused) {
+  const std::string config = tiny_config(folder_, "steps = 3\n");
+  const auto refusal = [&](std::vector<std::string> settings) {
+    settings.insert(settings.begin(), "parallel.sync=server");
+    const CommandResult result = train(config, "refused", settings).run();
+    EXPECT_EQ(result.code, 2) << result.out << result.err;
+    return result.err;
+  };
+  EXPECT_THAT(refusal({"elastic.min=1"}), HasSubstr("synchronous parameter servers"));
+  EXPECT_THAT(refusal({"elastic.min=1", "server.backup=1"}), HasSubstr("a fixed number"));
+  EXPECT_THAT(refusal({"elastic.min=1", "elastic.max=1", "server.staleness=-1"}),
+              HasSubstr("2 workers, but the job is to have 1 to 1"));
+  EXPECT_THAT(refusal({"elastic.min=3", "elastic.max=4", "server.staleness=-1"}),
+              HasSubstr("2 workers, but the job is to have 3 to 4"));
+  EXPECT_THAT(refusal({"elastic.spares=1", "server.staleness=-1"}), HasSubstr("elastic.spares"));
 }
 
 }  // namespace

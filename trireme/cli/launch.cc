@@ -66,8 +66,8 @@ int launch_command(CommandOptions options, bool ranks_given) {
     if (options.launch.servers > 0)
       throw ConfigError("an elastic job with --servers",
                         {.operation = "launch",
-                         .advice = "Leave one of them away: workers of servers come and go by "
-                                   "themselves."});
+                         .advice = "Leave --elastic away: a worker that trains on its own is "
+                                   "started again. `trireme train` also changes their number."});
     const int ranks = options.launch.ranks;
     const auto [min, max] =
         options.elastic.empty() ? std::pair(ranks, ranks) : parse_elastic(options.elastic);

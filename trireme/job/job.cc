@@ -102,7 +102,7 @@ void Job::Impl::open_server() {
     if (env.role == Role::Server)
       servers.listen(one_host ? "" : rendezvous::own_address(env.coordinator, options.interface));
   };
-  if (env.restarts > 0) {
+  if (env.joins_later()) {
     servers.adopt(client->server_view(options.timeout));
     const auto& others = servers.view()->servers;
     return listen(std::any_of(others.begin(), others.end(),
@@ -204,8 +204,8 @@ void Job::Impl::join() {
 }
 
 void Job::Impl::form() {
-  // A worker that takes the place of another trains on its own.
-  const bool meets = env.role == Role::Worker && (env.restarts == 0 || changes.elastic());
+  // A worker that comes later trains on its own.
+  const bool meets = env.role == Role::Worker && (!env.joins_later() || changes.elastic());
   hosts = meets ? exchange("hosts", host) : std::vector{host};
   if (meets) check_size();
   places = rendezvous::places_of(hosts, meets ? env.rank : 0);
@@ -420,6 +420,7 @@ Device Job::device() const noexcept {
 Role Job::role() const noexcept { return impl_->env.chief ? Role::Chief : impl_->env.role; }
 int Job::num_workers() const noexcept { return impl_->env.roles().workers; }
 int Job::num_servers() const noexcept { return impl_->env.servers; }
+bool Job::joined_later() const noexcept { return impl_->env.joins_later(); }
 bool Job::has_evaluator() const noexcept { return impl_->env.evaluator; }
 bool Job::finished() const noexcept { return impl_->finished; }
 JobServers& Job::servers() const { return impl_->servers; }

@@ -18,12 +18,13 @@ Duration duration_of(const Message& message, std::size_t field) {
 
 Message message_of(const CoordinatorSetup& setup) {
   const rendezvous::CoordinatorOptions& one = setup.options;
-  Message message{"open",
-                  -1,
-                  {std::to_string(one.size), std::to_string(one.servers), one.evaluator ? "1" : "0",
-                   std::to_string(one.listener->socket.get()), one.listener->address, one.secret,
-                   one.job, one.anew ? "1" : "0", text_of(one.returns_within),
-                   text_of(one.store_patience), setup.store, one.elastic ? "1" : "0"}};
+  Message message{
+      "open",
+      -1,
+      {std::to_string(one.size), std::to_string(one.servers), one.evaluator ? "1" : "0",
+       std::to_string(one.listener->socket.get()), one.listener->address, one.secret, one.job,
+       one.anew ? "1" : "0", text_of(one.returns_within), text_of(one.store_patience), setup.store,
+       std::to_string(one.more_workers), one.elastic ? "1" : "0"}};
   append(message, one.elastic.value_or(rendezvous::Epoch()));
   return message;
 }
@@ -42,7 +43,8 @@ CoordinatorSetup setup_of_coordinator(const Message& message) {
   one.returns_within = duration_of(message, 8);
   one.store_patience = duration_of(message, 9);
   setup.store = message.field(10);
-  if (message.number(11) != 0) one.elastic = epoch_from(message, 12);
+  one.more_workers = static_cast<int>(message.number(11));
+  if (message.number(12) != 0) one.elastic = epoch_from(message, 13);
   return setup;
 }
 

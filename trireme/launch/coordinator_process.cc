@@ -124,6 +124,8 @@ void CoordinatorProcess::obey(const Message& order) {
   } else if (order.kind == "lose-server") {
     if (const auto view = coordinator_->lose_server(process))
       answer.fields.push_back(view->to_text());
+  } else if (order.kind == "trains-alone") {
+    if (coordinator_->trains_alone(process)) answer.fields.push_back("alone");
   } else if (order.kind == "lose-worker") {
     if (coordinator_->lose_worker(process)) answer.fields.push_back("lost");
   } else if (order.kind == "regroup") {

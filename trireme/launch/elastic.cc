@@ -1,4 +1,5 @@
-// What the Supervisor does when processes of an elastic job come, end or fall silent.
+// What the Supervisor does when processes of an elastic job come, end or fall silent, and when the user
+// wants another number of ranks, or of workers that train on their own.
 #include <signal.h>
 #include <unistd.h>
 
@@ -6,6 +7,7 @@
 #include <utility>
 
 #include "trireme/base/error.h"
+#include "trireme/base/words.h"
 #include "trireme/launch/output.h"
 #include "trireme/launch/rank_end.h"
 #include "trireme/launch/supervisor.h"
@@ -25,7 +27,8 @@ bool may_come_back(const Exit& exit) {
 }  // namespace
 
 bool Supervisor::starts_first(int process) const {
-  if (!elastic_ || roles_.role_of(process) != Role::Worker) return true;
+  if (roles_.role_of(process) != Role::Worker) return true;
+  if (!elastic_) return process < roles_.workers;
   return process < options_.ranks + options_.elastic->spares;
 }
 
@@ -108,9 +111,16 @@ void Supervisor::stop_restarting() {
   waiter_->wake();
 }
 
-// Kills ranks that have fallen silent, so that their end is handled as any other.
 void Supervisor::watch_elastic() {
   if (ending_ || finished_) return;
+  if (elastic_) end_silent_ranks();
+  read_wanted();
+  if (options_.range) resize_workers();
+  waiter_->run_at(waiter_->now() + kLook, [this] { watch_elastic(); });
+}
+
+// Kills ranks that have fallen silent, so that their end is handled as any other.
+void Supervisor::end_silent_ranks() {
   const TimePoint now = waiter_->now();
   if (looked_ != TimePoint() && now - looked_ > options_.elastic->silence / 2)
     coordinator_->forgive_silence();  // this process was stopped itself, and heard nobody
@@ -126,17 +136,68 @@ void Supervisor::watch_elastic() {
         hosts_.drop_connection(process);
     });
   }
-  read_wanted();
-  waiter_->run_at(now + kLook, [this] { watch_elastic(); });
 }
 
 void Supervisor::read_wanted() {
-  if (options_.elastic->wanted_file.empty()) return;
+  if (options_.wanted_file.empty()) return;
   std::string text;
-  if (!std::getline(std::ifstream(options_.elastic->wanted_file), text) || text == wanted_text_)
-    return;
+  if (!std::getline(std::ifstream(options_.wanted_file), text) || text == wanted_text_) return;
   wanted_text_ = text;
-  carry_out(elastic_->resize(std::atoi(text.c_str()), waiter_->now()));
+  const int wanted = std::atoi(text.c_str());
+  if (elastic_) return carry_out(elastic_->resize(wanted, waiter_->now()));
+  const auto [min, max] = *options_.range;
+  if (wanted < min || wanted > max)
+    return say(counted(wanted, "rank") + " are asked for, but the job has " + std::to_string(min) +
+               " to " + std::to_string(max) + " (--elastic); it goes on with " +
+               std::to_string(num_workers_ - workers_ended_) + ".");
+  wanted_workers_ = wanted;
+}
+
+// One change at a time, until there are as many workers as wanted. Not once one has ended its training.
+void Supervisor::resize_workers() {
+  if (first_signal_ != 0 || out_of_time_ || workers_ended_ > 0 || starting_) return;
+  if (num_workers_ < wanted_workers_) add_worker();
+  if (num_workers_ > wanted_workers_) dismiss_worker();
+}
+
+bool Supervisor::in_job(int worker) const {
+  const Rank& one = ranks_[static_cast<std::size_t>(roles_.process_of(Role::Worker, worker))];
+  return one.runs() && !one.leaves;
+}
+
+// A place whose last worker is still about to leave is not free yet.
+void Supervisor::add_worker() {
+  for (int worker = 0; worker < options_.range->max; ++worker) {
+    const int process = roles_.process_of(Role::Worker, worker);
+    if (ranks_[process].runs()) continue;
+    ++num_workers_;
+    say(roles_.name_of(process) + " joins, as asked: " + counted(num_workers_, "rank") + ".");
+    return restart(process);
+  }
+}
+
+// Rank 0, which validates and saves, stays.
+void Supervisor::dismiss_worker() {
+  int worker = options_.range->max - 1;
+  while (worker > 0 && !in_job(worker)) --worker;
+  if (worker == 0) return;
+  const int process = roles_.process_of(Role::Worker, worker);
+  if (!coordinator_->trains_alone(process)) return;  // it has just been started
+  ranks_[process].leaves = true;
+  --num_workers_;
+  hosts_.host_of(process).signal(process, SIGTERM, /*group=*/false);
+  waiter_->run_at(waiter_->now() + options_.stop_grace,
+                  [this, process, restarts = ranks_[process].restarts] {
+                    if (ranks_[process].runs() && ranks_[process].restarts == restarts)
+                      hosts_.host_of(process).signal(process, SIGKILL, /*group=*/true);
+                  });
+}
+
+// However the process has ended.
+void Supervisor::note_dismissed(int process) {
+  coordinator_->lose_worker(process);
+  if (!finished_ && !ending_)
+    say(roles_.name_of(process) + " has left, as asked: " + counted(num_workers_, "rank") + ".");
 }
 
 }  // namespace trireme::inline v0::launch

@@ -25,8 +25,11 @@ struct ElasticOptions {
   /// each time that it does so again.
   Duration soon = std::chrono::seconds(20), back_off = std::chrono::seconds(1);
   Duration silence = std::chrono::seconds(6);  // a rank without a heartbeat for so long is killed
-  /// A file with the number of ranks that the job shall have, looked at while it runs; may be empty.
-  std::string wanted_file;
+};
+
+/// How few and how many workers a job may have whose workers train on their own.
+struct WorkerRange {
+  int min = 1, max = 1;
 };
 
 class ElasticGroup {

@@ -13,6 +13,11 @@ namespace trireme::inline v0::launch {
 void Supervisor::on_exit(int rank, const Ending& ending) {
   const Exit exit = ending.exit;
   ranks_[rank].exit = exit;
+  if (ranks_[rank].leaves) {
+    note_dismissed(rank);
+    --running_;
+    return waiter_->wake();
+  }
   const bool asked = stopped_as_asked(exit) && roles_.role_of(rank) == Role::Worker;
   if (!asked && (elastic_ ? handle_elastic(rank, ending) : goes_on_without(rank, exit))) {
     --running_;
@@ -31,7 +36,7 @@ void Supervisor::on_exit(int rank, const Ending& ending) {
   }
   note_worker_end(rank);
   coordinator_->end(rank);
-  if (exit.code != 0 && asked) kill_after(options_.stop_grace, SIGKILL);
+  if (exit.code != 0 && asked) stop_others(exit);
   --running_;
   waiter_->wake();
 }
@@ -53,10 +58,15 @@ void Supervisor::finish() {
   waiter_->run_at(now + options_.evaluator_grace, [this] { kill_role(Role::Evaluator); });
 }
 
+// Ranks that train together have agreed to stop. Those that train on their own are told here.
+void Supervisor::stop_others(const Exit& exit) {
+  coordinator_->request_stop(exit.code == 128 + SIGINT ? SIGINT : SIGTERM);
+  kill_after(options_.stop_grace, SIGKILL);
+}
+
 void Supervisor::kill_role(Role role) {
-  for (int i = 0; i < roles_.count(role); ++i) {
-    const int process = roles_.first(role) + i;
-    if (!ranks_[process].runs()) continue;
+  for (int process = 0; process < roles_.processes(); ++process) {
+    if (roles_.role_of(process) != role || !ranks_[process].runs()) continue;
     ranks_[process].killed = true;
     hosts_.host_of(process).signal(process, SIGKILL, /*group=*/true);
   }
@@ -76,16 +86,17 @@ bool Supervisor::goes_on_without(int process, const Exit& exit) {
   if (finished_ || ending_ || out_of_time_ || first_signal_ != 0) return false;
   if (exit.signal == 0 && exit.code < static_cast<int>(ExitCode::PeerLost)) return false;
   const Role role = roles_.role_of(process);
-  const int number = process - roles_.first(role);
+  const int number = roles_.number_of(process);
   std::string line = roles_.name_of(process) + " " + how_it_ended(exit) + "; ";
   if (role == Role::Server) {
     const auto view = coordinator_->lose_server(number);
     if (!view) return false;
     line += "server " + std::to_string(view->primary(number)) + " has its shard; ";
-  } else if (role != Role::Worker || process == 0 || !coordinator_->lose_worker(process)) {
+  } else if (role != Role::Worker || !coordinator_->lose_worker(process)) {
     return false;
   }
   const bool again = restarts_left_ > 0;
+  if (!again && role == Role::Worker && !can_do_without(process)) return false;
   say(line + (again ? "the job goes on."
                     : "the job goes on without it, after " + std::to_string(options_.restarts) +
                           " restarts of processes."));
@@ -98,11 +109,17 @@ bool Supervisor::goes_on_without(int process, const Exit& exit) {
   return true;
 }
 
+// Rank 0 validates and saves.
+bool Supervisor::can_do_without(int worker) const {
+  const int left = num_workers_ - workers_ended_ - 1;
+  return worker != 0 && left >= (options_.range ? options_.range->min : 1);
+}
+
 // When all ranks have ended, the others end as well.
 void Supervisor::note_worker_end(int process) {
   if (roles_.role_of(process) != Role::Worker) return;
   if (elastic_ && !elastic_->is_member(process)) return;
-  const int ranks = elastic_ ? static_cast<int>(elastic_->epoch().members.size()) : roles_.workers;
+  const int ranks = elastic_ ? static_cast<int>(elastic_->epoch().members.size()) : num_workers_;
   if (++workers_ended_ == ranks) finish();
 }
 
@@ -110,7 +127,7 @@ void Supervisor::restart(int process) {
   Rank& rank = ranks_[static_cast<std::size_t>(process)];
   rank.exit.reset();
   rank.started = false;
-  rank.killed = false;
+  rank.killed = rank.leaves = false;
   ++rank.restarts;
   try {
     start_rank(process);
@@ -124,14 +141,14 @@ void Supervisor::restart(int process) {
 }
 
 void Supervisor::report_copy(int shard, int server) const {
-  const int process = roles_.first(Role::Server) + server;
+  const int process = roles_.process_of(Role::Server, server);
   if (ranks_[static_cast<std::size_t>(process)].restarts > 0)
     say(roles_.name_of(process) + " is back, with a copy of shard " + std::to_string(shard) + ".");
 }
 
 // Others cannot reach it and have gone on without it.
 void Supervisor::end_server(int server) {
-  const int process = roles_.first(Role::Server) + server;
+  const int process = roles_.process_of(Role::Server, server);
   if (ranks_[process].runs()) hosts_.host_of(process).signal(process, SIGKILL, /*group=*/true);
 }
 

@@ -165,7 +165,7 @@ std::string describe_places(const rendezvous::Roles& roles, const std::vector<Ho
       if (role == Role::Evaluator)
         evaluator = true;
       else
-        (role == Role::Server ? servers : workers).push_back(process - roles.first(role));
+        (role == Role::Server ? servers : workers).push_back(roles.number_of(process));
     }
     std::string own;
     for (const std::string& group :

@@ -190,17 +190,12 @@ std::string JobHosts::name_of(int process) const {
   return several_ ? host_without_user(slots_[index_of(process)].name) : std::string();
 }
 
-int JobHosts::local_rank(int process) const {
-  const int first = roles_.first(roles_.role_of(process));
-  return static_cast<int>(std::count(places_.begin() + first, places_.begin() + process,
-                                     places_[static_cast<std::size_t>(process)]));
-}
-
-int JobHosts::local_size(int process) const {
-  const Role role = roles_.role_of(process);
-  const auto begin = places_.begin() + roles_.first(role);
-  return static_cast<int>(
-      std::count(begin, begin + roles_.count(role), places_[static_cast<std::size_t>(process)]));
+int JobHosts::like(int process, int end) const {
+  int count = 0;
+  for (int other = 0; other < end; ++other)
+    count +=
+        roles_.role_of(other) == roles_.role_of(process) && index_of(other) == index_of(process);
+  return count;
 }
 
 std::vector<std::string> JobHosts::environment_of(int process,

@@ -49,8 +49,8 @@ class JobHosts {
   std::string name_of(int process) const;
   bool is_local(int process) const { return !elsewhere_[index_of(process)]; }
   /// Among the processes of its role on its host.
-  int local_rank(int process) const;
-  int local_size(int process) const;
+  int local_rank(int process) const { return like(process, process); }
+  int local_size(int process) const { return like(process, roles_.processes()); }
   /// Variables that differ between hosts; those of `common` that another host gets.
   std::vector<std::string> environment_of(int process, std::vector<std::string> common) const;
 
@@ -59,6 +59,8 @@ class JobHosts {
     return static_cast<std::size_t>(places_[static_cast<std::size_t>(process)]);
   }
   int processes_on(std::size_t host) const;
+  /// How many processes before `end` have its role and its host.
+  int like(int process, int end) const;
   HostSetup setup_for(std::size_t host, const std::string& secret,
                       const std::string& endpoint) const;
 

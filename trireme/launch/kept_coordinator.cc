@@ -110,10 +110,13 @@ std::optional<Failure> KeptCoordinator::first_failure() const {
 std::optional<rendezvous::ServerView> KeptCoordinator::lose_server(int server) {
   const auto answer = ask({"lose-server", server});
   if (!answer || answer->fields.size() < 2) return std::nullopt;
-  const rendezvous::Roles roles{setup_.options.size, setup_.options.servers,
-                                setup_.options.evaluator};
-  drop_orders_about(roles.first(Role::Server) + server);
+  drop_orders_about(setup_.options.roles().process_of(Role::Server, server));
   return rendezvous::ServerView::from_text(answer->field(1));
+}
+
+bool KeptCoordinator::trains_alone(int worker) const {
+  const auto answer = ask({"trains-alone", worker});
+  return answer && answer->fields.size() > 1;
 }
 
 bool KeptCoordinator::lose_worker(int worker) {

@@ -9,8 +9,8 @@
 //
 // With servers or an evaluator the job ends when all workers have: the others are told and, if they
 // do not end by themselves, killed. The evaluator's failure is printed and ends nobody else. Neither
-// does the end of a server whose shards others have, or of a worker that trains on its own but rank
-// 0 (docs/servers.md): it is started again, `restarts` times in all.
+// does the end of a server whose shards others have, or of a worker that trains on its own
+// (docs/servers.md): it is started again, `restarts` times in all.
 //
 // The coordinator, by which ranks meet and hear of failures, is a part of this process, or one of its own
 // (`--store`), which may be killed (kept_coordinator.h).
@@ -77,6 +77,9 @@ struct LaunchOptions {
   Duration evaluator_grace = std::chrono::seconds(30);
   int restarts = 32;
   std::optional<ElasticOptions> elastic;  // none: the ranks do not change
+  std::optional<WorkerRange> range;       // not with `elastic`
+  /// A file with the number of ranks that the job shall have, looked at while it runs; may be empty.
+  std::string wanted_file = {};
   bool handle_signals = true;
   /// Kills everything that still runs after this time. For tests.
   Duration time_limit = Duration::max();
@@ -86,7 +89,8 @@ struct LaunchOptions {
   std::function<void(int rank, pid_t pid)> on_start = {};
 
   rendezvous::Roles roles() const noexcept {
-    return {elastic ? elastic->max + elastic->spares : ranks, servers, evaluator};
+    return {elastic ? elastic->max + elastic->spares : ranks, servers, evaluator,
+            range ? range->max - ranks : 0};
   }
 };
 

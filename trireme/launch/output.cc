@@ -18,7 +18,7 @@ namespace trireme::inline v0::launch {
 namespace {
 
 std::string number_in_role(const rendezvous::Roles& roles, int process) {
-  return std::to_string(process - roles.first(roles.role_of(process)));
+  return std::to_string(roles.number_of(process));
 }
 
 std::string file_name(const rendezvous::Roles& roles, int process) {

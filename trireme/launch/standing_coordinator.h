@@ -20,7 +20,7 @@
 namespace trireme::inline v0::launch {
 
 struct StandingOptions {
-  ElasticOptions elastic;  // `restarts` and `wanted_file` do not count
+  ElasticOptions elastic;  // `restarts` does not count
   std::string address = "127.0.0.1";
   std::uint16_t port = 0;
   std::string job = "job", secret;

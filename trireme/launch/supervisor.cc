@@ -60,7 +60,9 @@ Supervisor::Supervisor(const LaunchOptions& options)
       elastic_(options.elastic
                    ? std::optional<ElasticGroup>(std::in_place, *options.elastic, options.ranks)
                    : std::nullopt),
-      ranks_(static_cast<std::size_t>(std::max(roles_.processes(), 0))) {
+      ranks_(static_cast<std::size_t>(std::max(roles_.processes(), 0))),
+      num_workers_(options.ranks),
+      wanted_workers_(options.ranks) {
   if (options.ranks < 1 || options.servers < 0 || options.command.empty()) {
     throw ConfigError(
         "needs at least one rank and a program",
@@ -95,6 +97,7 @@ std::unique_ptr<rendezvous::JobControl> Supervisor::make_coordinator(const std::
       .size = roles_.workers,
       .servers = options_.servers,
       .evaluator = options_.evaluator,
+      .more_workers = roles_.more_workers,
       .address = address,
       .secret = secret_,
       .job = std::to_string(getpid()),
@@ -162,7 +165,7 @@ LaunchResult Supervisor::run() {
     });
   }
   open_hosts();
-  if (elastic_) in_context([this] { watch_elastic(); });
+  if (elastic_ || options_.range) in_context([this] { watch_elastic(); });
   starting_ = true;
   const auto starter = std::make_shared<Starter>(*this);
   waiter_->add(starter);
@@ -241,7 +244,7 @@ std::vector<std::string> Supervisor::environment_of(int process) const {
     result.push_back(name + "=" + value);
   };
   const Role role = roles_.role_of(process);
-  put("TRIREME_RANK", std::to_string(process - roles_.first(role)));
+  put("TRIREME_RANK", std::to_string(roles_.number_of(process)));
   put("TRIREME_SIZE", std::to_string(roles_.count(role)));
   put("TRIREME_ROLE", role == Role::Server      ? "server"
                       : role == Role::Evaluator ? "evaluator"
@@ -249,6 +252,7 @@ std::vector<std::string> Supervisor::environment_of(int process) const {
   put("TRIREME_WORKERS", std::to_string(roles_.workers));
   put("TRIREME_SERVERS", std::to_string(roles_.servers));
   put("TRIREME_EVALUATOR", roles_.evaluator ? "1" : "0");
+  put("TRIREME_MORE_WORKERS", std::to_string(roles_.more_workers));
   put("TRIREME_JOB", std::to_string(getpid()));
   put("TRIREME_EPOCH", "0");
   if (elastic_) put("TRIREME_ELASTIC", "1");
@@ -324,8 +328,8 @@ void Supervisor::on_signal(int signal) {
   stop_restarting();
   stop_signal_ = stop_signal_for(signal);
   if (coordinator_) coordinator_->request_stop(stop_signal_);
-  for (int process = 0; process < roles_.workers; ++process) {  // the others end with them
-    if (ranks_[process].runs())
+  for (int process = 0; process < roles_.processes(); ++process) {  // the others end with workers
+    if (roles_.role_of(process) == Role::Worker && ranks_[process].runs())
       hosts_.host_of(process).signal(process, stop_signal_, /*group=*/false);
   }
   kill_after(options_.stop_grace, SIGKILL);
@@ -349,7 +353,7 @@ LaunchResult Supervisor::result() const {
   for (int rank = 0; rank < roles_.processes(); ++rank) {
     const Exit exit = ranks_[rank].exit.value_or(Exit{-1, 0});
     result.exit_codes.push_back(exit.code);
-    if (rank >= roles_.workers) continue;  // they end as the workers do
+    if (roles_.role_of(rank) != Role::Worker || ranks_[rank].leaves) continue;
     const bool ours = stop_signal_ != 0 && exit.signal != 0;
     if (!ours && exit.code != 130 && exit.code != 143) continue;
     stopped = ours ? 128 + stop_signal_ : exit.code;

@@ -35,6 +35,7 @@ class Supervisor {
     int restarts = 0;
     bool away = false;    // its host could not be reached at the last try
     bool killed = false;  // we sent it SIGTERM or SIGKILL while it ran
+    bool leaves = false;  // as the user wants fewer
     bool runs() const noexcept { return started && !exit; }
   };
   class Starter;
@@ -59,8 +60,16 @@ class Supervisor {
   void give_place_up(int process, const std::string& how);
   void carry_out(const ElasticGroup::Decision& decision);
   void watch_elastic();
+  void end_silent_ranks();
   void read_wanted();
+  void resize_workers();
+  void add_worker();
+  void dismiss_worker();
+  void note_dismissed(int process);
+  bool in_job(int worker) const;
   bool starts_first(int process) const;
+  bool can_do_without(int worker) const;
+  void stop_others(const Exit& exit);
   void end_server(int server);
   void report_copy(int shard, int server) const;
   void lose_coordinator(const rendezvous::Failure& failure);
@@ -91,7 +100,7 @@ class Supervisor {
   const std::string secret_;
   int restarts_left_;
   std::optional<ElasticGroup> elastic_;
-  TimePoint looked_{};       // when watch_elastic() looked last
+  TimePoint looked_{};       // when end_silent_ranks() looked last
   std::string wanted_text_;  // of the file with the wanted number of ranks
   std::unique_ptr<rendezvous::JobControl> coordinator_;
   std::vector<Rank> ranks_;  // all processes, in the order of Roles; never resized
@@ -105,6 +114,8 @@ class Supervisor {
   int stop_signal_ = 0;   // the one that asked the ranks to stop
   int insisted_ = 0;      // number of SIGINT and SIGTERM so far
   bool out_of_time_ = false;
+  int num_workers_;  // that the job has or had until their end, unless it is elastic
+  int wanted_workers_;
   int workers_ended_ = 0;
   bool finished_ = false;               // all workers have ended
   bool ending_ = false;                 // end_all() was called

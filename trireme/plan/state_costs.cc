@@ -62,6 +62,8 @@ std::int64_t snapshots_on_host(const TrainingPlan& plan) {
 std::string after_a_loss(const TrainingPlan& plan) {
   const Job& job = plan.job;
   const Keeping& keeping = job.keeping;
+  if (keeping.alone)
+    return "the others go on; it is started again, and takes the weights that the servers have";
   if (!keeping.elastic) return {};
   const std::string back =
       keeping.checkpoints > 0

@@ -20,6 +20,7 @@ struct TrainingPlan;
 /// How a job keeps its state.
 struct Keeping {
   bool elastic = false;
+  bool alone = false;             // each rank trains on its own, and servers have the weights
   int least_ranks = 0;            // with which an elastic job goes on
   int multiple = 1;               // of which its ranks are a multiple
   int copies = 0;                 // on so many other ranks (checkpoint.memory)

@@ -128,7 +128,9 @@ TEST(StateCosts, WithoutCopiesALossGoesBackToTheCheckpoint) {
   EXPECT_THAT(plan::after_a_loss(plan::make_plan(job)), HasSubstr("begins anew"));
   job.transport = "mpi";
   EXPECT_THAT(plan::after_a_loss(plan::make_plan(job)), HasSubstr("an MPI world cannot shrink"));
-  job.keeping.elastic = false;
+  job.keeping.alone = true;
+  EXPECT_THAT(plan::after_a_loss(plan::make_plan(job)), HasSubstr("weights that the servers have"));
+  job.keeping.alone = job.keeping.elastic = false;
   EXPECT_EQ(plan::after_a_loss(plan::make_plan(job)), "");
   EXPECT_THAT(plan::explain(plan::make_plan(job)), Not(HasSubstr("  loss ")));
 }

@@ -47,9 +47,11 @@ ParameterClient::ParameterClient(std::shared_ptr<Waiter> waiter, Settings settin
                             .settings = settings_.to_text(),
                             .patience = options.patience}));
     links_.back()->connect();
-    sequence_ = std::max(sequence_, links_.back()->attached().sequence);
-    clock_ = std::max(clock_, links_.back()->attached().slowest);
-    round_ = std::max(round_, links_.back()->attached().round);
+    const Reply& attached = links_.back()->attached();
+    sequence_ = std::max(sequence_, attached.sequence);
+    clock_ = std::max(clock_, attached.slowest);
+    round_ = std::max(round_, attached.round);
+    versions_[static_cast<std::size_t>(server)] = attached.version;
   }
 }
 

@@ -75,7 +75,9 @@ Floats replay(const Settings& settings, int shard, const History& history) {
     service.handle(request.worker, request, memory);
   };
   const std::string text = settings.to_text();
-  for (int worker = 0; worker < settings.workers; ++worker)
+  std::set<int> workers = {0};
+  for (const auto& [version, one] : history.updates) workers.insert(one.worker);
+  for (const int worker : workers)
     ask({.ask = Ask::Attach, .worker = worker, .text_bytes = text.size()},
         std::as_bytes(std::span(text)));
   std::string all = SavedText{}.to_text();
@@ -164,7 +166,9 @@ TEST(FailOver, WorkersThatAreKilledAndJoinLeaveEveryAcknowledgedPushOnce) {
   int killed = 0;
   for (std::uint64_t seed = 1; killed < 1000; ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
-    const Settings settings = settings_of(seed % 2 == 0 ? 2 : -1, 4, 2, 1 + seed % 2);
+    // In some runs two of the four came when the job had begun.
+    const int at_start = seed % 3 == 0 ? 2 : 4;
+    const Settings settings = settings_of(seed % 2 == 0 ? 2 : -1, at_start, 2, 1 + seed % 2);
     SimCluster cluster(seed, 4, 2);
     const Ledger ledger = train(cluster, settings, 12, 6,
                                 [&] { cluster.kill_worker(static_cast<int>(cluster.draw(4))); });

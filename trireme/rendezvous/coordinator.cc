@@ -98,6 +98,11 @@ std::optional<ServerView> Coordinator::lose_server(int server) {
   return impl_->service.lose_server(server);
 }
 
+bool Coordinator::trains_alone(int worker) const {
+  std::lock_guard lock(impl_->service.mutex_);
+  return impl_->service.trains_alone(worker);
+}
+
 bool Coordinator::lose_worker(int worker) {
   std::lock_guard lock(impl_->service.mutex_);
   return impl_->service.lose_worker(worker);

@@ -22,6 +22,7 @@ struct CoordinatorOptions {
   int size = 1;  // workers
   int servers = 0;
   bool evaluator = false;
+  int more_workers = 0;  // Roles'
   std::string address = "127.0.0.1";
   std::uint16_t port = 0;                        // 0: the system picks one
   std::shared_ptr<net::Listener> listener = {};  // instead of a port of its own
@@ -57,6 +58,8 @@ struct CoordinatorOptions {
   Duration store_patience = std::chrono::minutes(10);
   /// Called when the store has failed for good. The coordinator tells nothing more to anybody.
   std::function<void(std::exception_ptr)> on_store_lost = {};
+
+  Roles roles() const noexcept { return {size, servers, evaluator, more_workers}; }
 };
 
 class Coordinator final : public JobControl {
@@ -73,6 +76,7 @@ class Coordinator final : public JobControl {
   void announce_failure() override;
   std::optional<Failure> first_failure() const override;
   std::optional<ServerView> lose_server(int server) override;
+  bool trains_alone(int worker) const override;
   bool lose_worker(int worker) override;
   void regroup(const Epoch& epoch) override;
   void forget(int process) override;

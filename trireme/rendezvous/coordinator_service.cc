@@ -268,7 +268,7 @@ void Service::on_stream_end(int rank, std::uint32_t stream) {
     return;
   }
   const Roles& roles = members_.roles();
-  if (roles.role_of(rank) == Role::Server && lose_server(rank - roles.first(Role::Server))) return;
+  if (roles.role_of(rank) == Role::Server && lose_server(roles.number_of(rank))) return;
   members_.end(rank);
   if (members_.roles().role_of(rank) == Role::Evaluator) return gone(rank, who + " is gone");
   const bool news =

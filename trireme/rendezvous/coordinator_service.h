@@ -49,7 +49,7 @@ class Service final : public wire::Coordinator::CallbackService {
  public:
   explicit Service(CoordinatorOptions options)
       : options_(std::move(options)),
-        members_(Roles{options_.size, options_.servers, options_.evaluator}),
+        members_(options_.roles()),
         tokens_(static_cast<std::size_t>(members_.size())),
         watches_(tokens_.size()),
         next_stream_(tokens_.size()),
@@ -89,6 +89,7 @@ class Service final : public wire::Coordinator::CallbackService {
   void finish();
   void gone(int rank, const std::string& why);
   std::optional<ServerView> lose_server(int server);
+  bool trains_alone(int worker) const { return alone_.contains(worker); }
   bool lose_worker(int worker);
   void regroup(const Epoch& epoch);
   void forget(int process);

@@ -28,12 +28,13 @@ struct MeetingPlace {
 };
 
 struct RankEnvironment {
-  int rank = 0, size = 1;  // within the role
+  int rank = 0, size = 1;  // within the role; `size` at the start
   Role role = Role::Worker;
   bool chief = false;  // the launcher calls rank 0 so
   int servers = 0;
   bool evaluator = false;
   int workers = 0;                     // 0: `size`
+  int more_workers = 0;                // who may join later: Roles'
   int local_rank = 0, local_size = 1;  // the launcher's numbers; Job counts by the ranks' hosts
   std::string host;                    // this host's name; empty: the system's
   std::string coordinator;             // "127.0.0.1:40123"; empty: alone, or a foreign launcher
@@ -51,9 +52,13 @@ struct RankEnvironment {
   int cores = 0;              // from the launcher; 0: unknown
   bool shared_cores = false;  // more ranks than cores on this host
 
-  Roles roles() const noexcept { return {workers > 0 ? workers : size, servers, evaluator}; }
+  Roles roles() const noexcept {
+    return {workers > 0 ? workers : size, servers, evaluator, more_workers};
+  }
   /// The coordinator's number of this process.
-  int process() const noexcept { return roles().first(role) + rank; }
+  int process() const noexcept { return roles().process_of(role, rank); }
+  /// Whether the job had begun when this process was started, which then meets nobody.
+  bool joins_later() const noexcept { return restarts > 0 || rank >= size; }
   /// Whether a launcher states several processes.
   bool several() const noexcept { return roles().processes() > 1; }
 };

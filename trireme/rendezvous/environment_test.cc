@@ -89,6 +89,29 @@ TEST(Environment, ReadsTheRoleThatTheLauncherGives) {
   EXPECT_THAT(refusal_of(other), HasSubstr("contradict TRIREME_WORKERS"));
 }
 
+// Workers that come later are the last processes, so that the others' numbers do not depend on them.
+TEST(Environment, AWorkerMayJoinLater) {
+  Variables worker{{"TRIREME_COORDINATOR", "127.0.0.1:5"},
+                   {"TRIREME_RANK", "3"},
+                   {"TRIREME_SIZE", "2"},
+                   {"TRIREME_WORKERS", "2"},
+                   {"TRIREME_SERVERS", "1"},
+                   {"TRIREME_EVALUATOR", "1"},
+                   {"TRIREME_MORE_WORKERS", "2"}};
+  const RankEnvironment place = resolve_environment(from(worker));
+  EXPECT_TRUE(place.joins_later());
+  EXPECT_EQ(place.process(), 5);
+  EXPECT_EQ(place.roles().processes(), 6);
+  EXPECT_EQ(place.roles().role_of(5), Role::Worker);
+  EXPECT_EQ(place.roles().name_of(5), "rank 3");
+  EXPECT_EQ(place.roles().name_of(2), "server 0");
+  EXPECT_EQ(place.roles().name_of(3), "the evaluator");
+  worker["TRIREME_RANK"] = "4";
+  EXPECT_THAT(refusal_of(worker), HasSubstr("do not name a rank"));
+  worker["TRIREME_RANK"] = "1";
+  EXPECT_FALSE(resolve_environment(from(worker)).joins_later());
+}
+
 TEST(Environment, KnowsWhatMpirunGives) {
   RankEnvironment rank = resolve_environment(from({{"OMPI_COMM_WORLD_SIZE", "4"},
                                                    {"OMPI_COMM_WORLD_RANK", "3"},

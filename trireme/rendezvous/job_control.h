@@ -33,6 +33,8 @@ class JobControl {
   /// The process of a server has ended. If every shard has another copy, tells all who serves it now,
   /// and a new process may join as this server. Otherwise returns nullopt, without effect.
   virtual std::optional<ServerView> lose_server(int server) = 0;
+  /// Whether the worker has said that it trains on its own.
+  virtual bool trains_alone(int worker) const = 0;
   /// The process of a worker has ended. If nobody waits for it, because it trains on its own, a new
   /// process may join in its place. False otherwise, without effect.
   virtual bool lose_worker(int worker) = 0;

@@ -65,13 +65,15 @@ std::optional<RankEnvironment> from_trireme_launch(const Getenv& get, std::strin
   rank.servers = number(get, "TRIREME_SERVERS", 0);
   rank.evaluator = number(get, "TRIREME_EVALUATOR", 0) != 0;
   rank.workers = number(get, "TRIREME_WORKERS", 0);
+  rank.more_workers = number(get, "TRIREME_MORE_WORKERS", 0);
   if (rank.roles().count(rank.role) != rank.size) {
     throw ConfigError(
         "TRIREME_ROLE and TRIREME_SIZE contradict TRIREME_WORKERS, TRIREME_SERVERS or "
         "TRIREME_EVALUATOR",
         {.operation = "join", .advice = "Start processes by `trireme launch`."});
   }
-  if (rank.rank < 0 || rank.rank >= rank.size) {
+  const int most = rank.size + (rank.role == Role::Worker ? rank.more_workers : 0);
+  if (rank.rank < 0 || rank.rank >= most) {
     throw ConfigError("TRIREME_RANK and TRIREME_SIZE do not name a rank",
                       {.operation = "join", .advice = "Start ranks by `trireme launch`."});
   }

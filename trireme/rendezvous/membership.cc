@@ -172,7 +172,7 @@ std::vector<int> Membership::silent(Duration silence, TimePoint now) {
 void Membership::note_work(TimePoint now) {
   for (Row& row : rows_) {  // for all rows, because stopped() also records the time
     const int process = static_cast<int>(&row - rows_.data());
-    if (process < roles_.workers && !is_member(process)) continue;
+    if (roles_.role_of(process) == Role::Worker && !is_member(process)) continue;
     const bool held = stopped(row, now);
     if (row.phase == Phase::Absent || (row.phase == Phase::Joined && !row.activity.waiting) ||
         held) {

@@ -13,10 +13,20 @@ int Roles::count(Role role) const noexcept {
   return workers;
 }
 
+int Roles::number_of(int process) const noexcept {
+  const bool later = process >= of_the_start();
+  return later ? workers + process - of_the_start() : process - first(role_of(process));
+}
+
+int Roles::process_of(Role role, int number) const noexcept {
+  const bool later = role == Role::Worker && number >= workers;
+  return later ? of_the_start() + number - workers : first(role) + number;
+}
+
 std::string Roles::name_of(int process) const {
   const Role role = role_of(process);
   if (role == Role::Evaluator) return "the evaluator";
-  return (role == Role::Server ? "server " : "rank ") + std::to_string(process - first(role));
+  return (role == Role::Server ? "server " : "rank ") + std::to_string(number_of(process));
 }
 
 }  // namespace trireme::inline v0::rendezvous

@@ -1,5 +1,6 @@
 // Roles: what the processes of a job are. The coordinator numbers all processes: workers first, then
-// servers, then the evaluator. Everything else counts within a role: rank 2 of the workers, server 1.
+// servers, then the evaluator, then workers that may join later. Everything else counts within a role:
+// rank 2 of the workers, server 1.
 #pragma once
 
 #include <cstdint>
@@ -13,20 +14,27 @@ enum class Role : std::uint8_t { Worker, Chief, Server, Evaluator };
 namespace rendezvous {
 
 struct Roles {
-  int workers = 1, servers = 0;
+  int workers = 1, servers = 0;  // workers: those of the start, who meet
   bool evaluator = false;
+  int more_workers = 0;  // beyond them, each on its own; their numbers are `workers` and up
 
-  int processes() const noexcept { return workers + servers + (evaluator ? 1 : 0); }
+  int processes() const noexcept { return of_the_start() + more_workers; }
   Role role_of(int process) const noexcept {
-    if (process < workers) return Role::Worker;
+    if (process < workers || process >= of_the_start()) return Role::Worker;
     return process < workers + servers ? Role::Server : Role::Evaluator;
   }
-  /// The first process of a role, and how many it has.
+  /// The number of a process within its role; and back.
+  int number_of(int process) const noexcept;
+  int process_of(Role role, int number) const noexcept;
+  /// The first process of a role, and how many it has at the start.
   int first(Role role) const noexcept;
   int count(Role role) const noexcept;
   /// "rank 2", "server 1", "the evaluator".
   std::string name_of(int process) const;
   friend bool operator==(const Roles&, const Roles&) = default;
+
+ private:
+  int of_the_start() const noexcept { return workers + servers + (evaluator ? 1 : 0); }
 };
 
 }  // namespace rendezvous

@@ -26,7 +26,7 @@ grpc::Status Service::tell_of_servers(const wire::ServerNews& request,
     const auto what = request.what_case();
     if (process < 0 || !may_tell(process, what))
       return {grpc::StatusCode::UNAUTHENTICATED, "the caller may not say that"};
-    const int server = process - members_.roles().first(Role::Server);
+    const int server = members_.roles().number_of(process);
     const std::uint64_t before = servers_.view().number;
     if (what == wire::ServerNews::kListensAt) {
       reply.set_incarnation(listens(server, request.listens_at()));
@@ -76,23 +76,22 @@ void Service::tell_server_view(std::uint64_t before) {
 
 bool Service::can_lose(int process) const {
   const Roles& roles = members_.roles();
-  if (roles.role_of(process) == Role::Server)
-    return servers_.can_lose(process - roles.first(Role::Server));
-  return elastic() || alone_.count(process) > 0;
+  if (roles.role_of(process) == Role::Server) return servers_.can_lose(roles.number_of(process));
+  return elastic() || trains_alone(process);
 }
 
 std::optional<ServerView> Service::lose_server(int server) {
   if (!servers_.can_lose(server)) return std::nullopt;
   const std::uint64_t before = servers_.view().number;
   servers_.down(server);
-  members_.forget(members_.roles().first(Role::Server) + server);
+  members_.forget(members_.roles().process_of(Role::Server, server));
   if (!save()) return std::nullopt;
   tell_server_view(before);
   return servers_.view();
 }
 
 bool Service::lose_worker(int worker) {
-  if (alone_.count(worker) == 0) return false;
+  if (!trains_alone(worker)) return false;
   members_.forget(worker);
   return save();
 }

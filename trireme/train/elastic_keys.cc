@@ -18,10 +18,6 @@ constexpr std::int64_t kMostRanks = 65'536;
 }
 
 void check_layout(const StrategyOptions& strategy, const JobOptions& job) {
-  if (parallel::is_served(strategy.sync))
-    refuse("an elastic job with parallel.sync = \"server\"",
-           "Leave elastic.* out: workers of servers come and go by themselves, and "
-           "server.replicas is for the servers.");
   if (parallel::is_local(strategy.sync))
     refuse("an elastic job with parallel.sync = \"" + strategy.sync +
                "\", whose result depends on the number of ranks",
@@ -32,6 +28,27 @@ void check_layout(const StrategyOptions& strategy, const JobOptions& job) {
                ? "A process cannot leave an MPI world: use shm, tcp or mixed, or "
                  "restart the job with --resume auto."
                : "Use shm, tcp or mixed.");
+}
+
+launch::WorkerRange worker_range(const ElasticSettings& settings, int workers,
+                                 const ServerOptions& server) {
+  if (server.staleness == 0)
+    refuse("an elastic job with synchronous parameter servers",
+           server.backup > 0
+               ? "Leave elastic.* out: with server.backup a step takes the gradients of a fixed "
+                 "number of workers, and one that is lost is started again."
+               : "Set server.staleness, with which workers come and go, or leave elastic.* out: "
+                 "when a worker is lost the job goes back to its newest checkpoint by itself.");
+  if (settings.spares > 0)
+    refuse("elastic.spares with parallel.sync = \"server\"",
+           "Leave it out: a lost worker is started again, and nobody waits for it.");
+  const launch::WorkerRange range{.min = settings.min > 0 ? settings.min : workers,
+                                  .max = settings.max > 0 ? settings.max : workers};
+  if (workers < range.min || workers > range.max)
+    refuse(counted(workers, "worker") + ", but the job is to have " + std::to_string(range.min) +
+               " to " + std::to_string(range.max),
+           "Change --workers, or elastic.min and elastic.max.");
+  return range;
 }
 
 }  // namespace
@@ -88,10 +105,12 @@ int ranks_of_a_copy(const StrategyOptions& strategy) {
   return strategy.pipeline * strategy.tensor * strategy.context * std::max(shard, strategy.expert);
 }
 
-launch::ElasticOptions elastic_options(const ElasticSettings& settings, int ranks,
-                                       const StrategyOptions& strategy, const JobOptions& job,
-                                       std::int64_t micro_batches) {
+RankChanges rank_changes(const ElasticSettings& settings, int ranks,
+                         const StrategyOptions& strategy, const JobOptions& job,
+                         std::int64_t micro_batches) {
   check_layout(strategy, job);
+  if (parallel::is_served(strategy.sync))
+    return {.together = {}, .alone = worker_range(settings, ranks, strategy.server)};
   const launch::ElasticOptions options{
       .min = settings.min > 0 ? settings.min : ranks,
       .max = settings.max > 0 ? settings.max : ranks,
@@ -105,7 +124,7 @@ launch::ElasticOptions elastic_options(const ElasticSettings& settings, int rank
     refuse("elastic.max = " + std::to_string(options.max) + ", but a step has " +
                counted(micro_batches, "micro-batch", "micro-batches"),
            "Lower elastic.max or batch.micro: each rank computes at least one.");
-  return options;
+  return {.together = options, .alone = {}};
 }
 
 }  // namespace trireme::inline v0::train

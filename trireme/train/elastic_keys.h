@@ -20,10 +20,16 @@ void add_elastic_keys(config::Schema& schema);
 ElasticSettings elastic_of(const config::Config& config);
 /// Ranks that together have one copy of the model and change only together.
 int ranks_of_a_copy(const StrategyOptions& strategy);
+/// How the number of ranks may change: of ranks that train together, or of servers' workers that train
+/// on their own.
+struct RankChanges {
+  std::optional<launch::ElasticOptions> together;
+  std::optional<launch::WorkerRange> alone;
+};
 /// For a job that starts with `ranks`. Throws ConfigError if the job cannot be elastic, or not
 /// with these numbers. `micro_batches`: in a global batch.
-launch::ElasticOptions elastic_options(const ElasticSettings& settings, int ranks,
-                                       const StrategyOptions& strategy, const JobOptions& job,
-                                       std::int64_t micro_batches);
+RankChanges rank_changes(const ElasticSettings& settings, int ranks,
+                         const StrategyOptions& strategy, const JobOptions& job,
+                         std::int64_t micro_batches);
 
 }  // namespace trireme::inline v0::train

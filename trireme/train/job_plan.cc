@@ -86,7 +86,9 @@ void set_sync(plan::Job& job, const Settings& settings, const parallel::SyncPlan
 }
 
 void set_keeping(plan::Job& job, const Settings& settings, int ranks) {
-  job.keeping = {.elastic = settings.elastic.on(),
+  const bool alone = job.servers > 0 && settings.strategy.server.alone();
+  job.keeping = {.elastic = settings.elastic.on() && !alone,
+                 .alone = alone,
                  .least_ranks = settings.elastic.min > 0 ? settings.elastic.min : ranks,
                  .multiple = ranks_of_a_copy(settings.strategy),
                  .copies = settings.checkpoints.memory,

@@ -105,8 +105,11 @@ class Trainer {
   int run() {
     if (spec_.trial) return run_trial();
     const bool regrouped = joined_.changes().epoch().number > 0;
-    const long first = spec_.resume || regrouped ? checkpointer_.resume() : 0;
-    if (regrouped && leads_) past_ = observe::read_history(folder_.events());
+    const bool later = joined_.joined_later();  // a worker that trains on its own
+    const long saved = spec_.resume || regrouped || (later && leads_) ? checkpointer_.resume() : 0;
+    const long first = later ? join_later(saved) : saved;
+    if ((regrouped || later) && leads_) past_ = observe::read_history(folder_.events());
+    const bool goes_on = regrouped || !past_.validation.empty();
     if (!own_) check_counts(first, batches_.position(), strategy_.metadata());
     Report report(folder_, report_options(first));
     if (leads_ && settings_.max_time)  // the others learn of the stop from the vote
@@ -115,7 +118,7 @@ class Trainer {
     if (const std::string note = strategy_.stages_note() + strategy_.servers_note(); !note.empty())
       report.line(note.substr(0, note.find_last_not_of('\n') + 1));
     began_ = job_.waiter()->now();
-    regrouped ? take_up(report, first) : begin(report, first);
+    goes_on ? take_up(report, first) : begin(report, first);
     long done = first;  // steps
     while (done < settings_.steps && !early_stop_.reached()) {
       const long step = done;
@@ -146,7 +149,7 @@ class Trainer {
         report.line("one lane instead of " + std::to_string(settings_.strategy.lanes) + ": " +
                     strategy_.lanes_note());
       // Not `done`, which servers count and which may leave numbers out.
-      if (step_seconds_.size() == kTimedSteps && !regrouped) expect(report, first);
+      if (step_seconds_.size() == kTimedSteps && !goes_on) expect(report, first);
     }
     if (early_stop_.reached()) {
       report.early_stop(done, early_stop_.best_loss(), static_cast<long>(early_stop_.best_step()));
@@ -165,6 +168,14 @@ class Trainer {
     outcome_.first_validation = outcome_.last_validation = validate(report, first);
     validation_seconds_ = seconds(job_.waiter()->now() - began_);
     if (first == 0 && outcome_.first_validation) early_stop_.judge(0, *outcome_.first_validation);
+  }
+
+  // The steps that the servers have counted. Rank 0 takes one step at least, since it saves after it.
+  long join_later(long saved) {
+    const long last = static_cast<long>(settings_.steps) - (leads_ ? 1 : 0);
+    const long first = std::max(saved, std::min(static_cast<long>(strategy_.steps_done()), last));
+    batches_.seek(first);
+    return first;
   }
 
   // After the ranks have changed, the run's events say what has been done.
@@ -223,9 +234,11 @@ class Trainer {
     // A simulated rank's clock does not know a thread that reads ahead.
     if (session_.simulated) options.prefetch = 0;
     if (own_) {
-      options.batch /= joined_.size();
-      options.first = joined_.rank();
-      options.every = joined_.size();
+      const std::int64_t workers = joined_.size(), rank = joined_.rank();
+      options.batch /= workers;
+      options.every = workers;
+      // Those beyond the number at the start read what would come after the end.
+      options.first = rank % workers + rank / workers * workers * settings_.steps;
     }
     return options;
   }

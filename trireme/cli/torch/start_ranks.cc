@@ -71,11 +71,15 @@ int start_ranks(const plan::Job& job, const launch::HostOptions& hosts,
   options.evaluator = job.evaluator;
   options.evaluator_grace = settings.job.timeout_user_code;
   if (elastic) {
-    options.elastic =
-        train::elastic_options(settings.elastic, job.ranks, settings.strategy, settings.job,
-                               settings.batches.batch / settings.batches.micro);
-    options.elastic->wanted_file = train::RunFolder(spec.folder).wanted_ranks();
-    std::filesystem::remove(options.elastic->wanted_file);
+    const train::RankChanges changes =
+        train::rank_changes(settings.elastic, job.ranks, settings.strategy, settings.job,
+                            settings.batches.batch / settings.batches.micro);
+    options.elastic = changes.together;
+    options.range = changes.alone;
+    if (changes.alone && settings.elastic.restarts >= 0)
+      options.restarts = settings.elastic.restarts;
+    options.wanted_file = train::RunFolder(spec.folder).wanted_ranks();
+    std::filesystem::remove(options.wanted_file);
   }
   // The arguments are only for `ps`; the rank reads the variable.
   options.command = {own_program(), "train", spec.folder};

@@ -207,8 +207,8 @@ TrainingJob prepare(const TrainingJobOptions& options, const Refine& refine) {
   train::check_transport(settings.job.transport, device.kind, settings.ranks_per_device);
   if (!settings.kernel_table.empty()) tensor::read_kernel_table(settings.kernel_table);
   if (settings.elastic.on())
-    train::elastic_options(settings.elastic, options.ranks, settings.strategy, settings.job,
-                           settings.batches.batch / settings.batches.micro);
+    train::rank_changes(settings.elastic, options.ranks, settings.strategy, settings.job,
+                        settings.batches.batch / settings.batches.micro);
   check_surroundings(settings, options);
   const std::string name =
       options.name.empty() ? std::filesystem::path(options.config).stem().string() : options.name;
