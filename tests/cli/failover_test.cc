@@ -74,6 +74,20 @@ TEST_F(FailOver, RankZeroThatTrainsOnItsOwnIsReplaced) {
 }
 
 // Each worker has a number, and pushes under it. At the end a signal to one of them stops all.
+// What the others would do after rank 0's last checkpoint is not in it.
+TEST_F(FailOver, WorkersThatTrainOnTheirOwnEndWithRankZero) {
+  const std::string config = tiny_config(
+      folder_,
+      "steps = 1000000\nvalidate_every = 20\npatience = 1\nmin_improvement = 1000\nschedule = "
+      "\"constant\"\n");
+  const CommandResult result =
+      train(config, "run", {"parallel.sync=server", "server.staleness=-1"}).run();
+  EXPECT_EQ(result.code, 0) << result.out << result.err;
+  EXPECT_EQ(result.left_behind, 0);
+  EXPECT_THAT(result.out, HasSubstr("stopped early after step"));
+  EXPECT_EQ(result.err, "");
+}
+
 struct ChangingWorkers : FailOver {
   void come_and_go(std::vector<std::string> settings) {
     const std::string config =

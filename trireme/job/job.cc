@@ -205,11 +205,15 @@ void Job::Impl::join() {
 
 void Job::Impl::form() {
   // A worker that comes later trains on its own.
-  const bool meets = env.role == Role::Worker && (!env.joins_later() || changes.elastic());
+  const bool meets = env.role == Role::Worker && !env.joins_later();
   hosts = meets ? exchange("hosts", host) : std::vector{host};
   if (meets) check_size();
   places = rendezvous::places_of(hosts, meets ? env.rank : 0);
-  if (!meets) return be_alone();
+  if (!meets) {
+    be_alone();
+    if (env.role == Role::Worker) places.local_rank = env.local_rank;  // others have other devices
+    return;
+  }
   take_gpu();
   // All ranks use rank 0's table, because they must choose alike.
   tuning = comm::parse_tuning(

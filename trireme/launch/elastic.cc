@@ -185,6 +185,20 @@ void Supervisor::dismiss_worker() {
   if (!coordinator_->trains_alone(process)) return;  // it has just been started
   ranks_[process].leaves = true;
   --num_workers_;
+  ask_to_end(process);
+}
+
+// Servers are needed until the last worker has ended.
+void Supervisor::end_with_rank0() {
+  for (int process = 1; process < roles_.processes(); ++process) {
+    Rank& one = ranks_[process];
+    if (roles_.role_of(process) != Role::Worker || !one.runs() || one.leaves) continue;
+    one.ends = true;
+    ask_to_end(process);
+  }
+}
+
+void Supervisor::ask_to_end(int process) {
   hosts_.host_of(process).signal(process, SIGTERM, /*group=*/false);
   waiter_->run_at(waiter_->now() + options_.stop_grace,
                   [this, process, restarts = ranks_[process].restarts] {

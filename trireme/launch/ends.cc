@@ -18,7 +18,8 @@ void Supervisor::on_exit(int rank, const Ending& ending) {
     --running_;
     return waiter_->wake();
   }
-  const bool asked = stopped_as_asked(exit) && roles_.role_of(rank) == Role::Worker;
+  const bool asked =
+      ranks_[rank].ends || (stopped_as_asked(exit) && roles_.role_of(rank) == Role::Worker);
   if (!asked && (elastic_ ? handle_elastic(rank, ending) : goes_on_without(rank, exit))) {
     --running_;
     return waiter_->wake();
@@ -34,9 +35,10 @@ void Supervisor::on_exit(int rank, const Ending& ending) {
       end_all(failure.secondary());
     }
   }
+  if (rank == 0 && exit.code == 0 && options_.ends_with_rank0) end_with_rank0();
   note_worker_end(rank);
   coordinator_->end(rank);
-  if (exit.code != 0 && asked) stop_others(exit);
+  if (exit.code != 0 && asked && !ranks_[rank].ends) stop_others(exit);
   --running_;
   waiter_->wake();
 }
@@ -127,7 +129,7 @@ void Supervisor::restart(int process) {
   Rank& rank = ranks_[static_cast<std::size_t>(process)];
   rank.exit.reset();
   rank.started = false;
-  rank.killed = rank.leaves = false;
+  rank.killed = rank.leaves = rank.ends = false;
   ++rank.restarts;
   try {
     start_rank(process);

@@ -59,8 +59,11 @@ struct LaunchOptions {
   std::vector<std::string> command;      // program and its arguments
   std::vector<std::string> environment;  // "NAME=value", added to this process's own
   std::vector<int> inherit;              // descriptors that stay open in every rank
-  std::string log_dir;                   // rank-K.log, server-K.log, evaluator.log
-  std::optional<int> only_rank;          // print this rank's lines only
+  /// Workers that train on their own end when rank 0 has ended well: what they would still do is not
+  /// in its result.
+  bool ends_with_rank0 = false;
+  std::string log_dir;           // rank-K.log, server-K.log, evaluator.log
+  std::optional<int> only_rank;  // print this rank's lines only
   Bind bind = Bind::Core;
   /// Rank 0 writes to this process's stdout and stderr directly, without prefix (needed for a
   /// progress line on a terminal). Of the other ranks only stderr is shown. Not with log_dir.

@@ -353,7 +353,7 @@ LaunchResult Supervisor::result() const {
   for (int rank = 0; rank < roles_.processes(); ++rank) {
     const Exit exit = ranks_[rank].exit.value_or(Exit{-1, 0});
     result.exit_codes.push_back(exit.code);
-    if (roles_.role_of(rank) != Role::Worker || ranks_[rank].leaves) continue;
+    if (roles_.role_of(rank) != Role::Worker || ranks_[rank].leaves || ranks_[rank].ends) continue;
     const bool ours = stop_signal_ != 0 && exit.signal != 0;
     if (!ours && exit.code != 130 && exit.code != 143) continue;
     stopped = ours ? 128 + stop_signal_ : exit.code;

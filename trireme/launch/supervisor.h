@@ -36,6 +36,7 @@ class Supervisor {
     bool away = false;    // its host could not be reached at the last try
     bool killed = false;  // we sent it SIGTERM or SIGKILL while it ran
     bool leaves = false;  // as the user wants fewer
+    bool ends = false;    // as rank 0 has ended
     bool runs() const noexcept { return started && !exit; }
   };
   class Starter;
@@ -65,6 +66,8 @@ class Supervisor {
   void resize_workers();
   void add_worker();
   void dismiss_worker();
+  void end_with_rank0();
+  void ask_to_end(int process);
   void note_dismissed(int process);
   bool in_job(int worker) const;
   bool starts_first(int process) const;

@@ -57,8 +57,9 @@ struct RankEnvironment {
   }
   /// The coordinator's number of this process.
   int process() const noexcept { return roles().process_of(role, rank); }
-  /// Whether the job had begun when this process was started, which then meets nobody.
-  bool joins_later() const noexcept { return restarts > 0 || rank >= size; }
+  /// Whether the job had begun when this process was started, which then meets nobody. In an elastic job
+  /// it meets the ranks of its first epoch.
+  bool joins_later() const noexcept { return !elastic && (restarts > 0 || rank >= size); }
   /// Whether a launcher states several processes.
   bool several() const noexcept { return roles().processes() > 1; }
 };

@@ -69,6 +69,7 @@ int start_ranks(const plan::Job& job, const launch::HostOptions& hosts,
   options.ranks = job.ranks;
   options.servers = job.servers;
   options.evaluator = job.evaluator;
+  options.ends_with_rank0 = job.keeping.alone;
   options.evaluator_grace = settings.job.timeout_user_code;
   if (elastic) {
     const train::RankChanges changes =
