@@ -93,6 +93,7 @@ struct Reply {
   // Weights. Terms: the fp64 sums of squares of the chunks, then of each table's rows an ExactSum.
   Memory memory = {};
   std::uint64_t text_bytes = 0;  // Read, Figures: of a text with which memory begins
+  bool written = false;          // not sent: the weights are where the request wants them
 };
 
 std::string to_text(const Request& request);

@@ -95,13 +95,16 @@ const Service& ParameterServer::service() const {
 
 ParameterServer::Place& ParameterServer::place(int shard) {
   std::unique_ptr<Place>& found = places_[shard];
-  if (!found)
+  if (!found) {
     found = std::make_unique<Place>(
         shard,
         [this, shard](int client, const Reply& reply, std::span<const std::byte> memory) {
           answer(shard, client, reply, memory);
         },
         options_.on_applied, team_.spread());
+    found->copy.service().set_room(
+        [this, shard](int client, std::size_t bytes) { return room(shard, client, bytes); });
+  }
   return *found;
 }
 
@@ -286,6 +289,15 @@ void ParameterServer::drop(int client) {
   if (own.primary && !connection->relays) own.primary->lose(client);
 }
 
+std::span<std::byte> ParameterServer::room(int shard, int client, std::size_t bytes) {
+  const auto found = connections_.find(client);
+  if (!place(shard).primary || found == connections_.end()) return {};
+  const Memory& into = found->second->request.into;
+  if (into.area < 0 || bytes == 0 || bytes > into.bytes) return {};
+  const auto area = found->second->channel->area_of_peer(static_cast<std::uint32_t>(into.area));
+  return area.size() < bytes ? std::span<std::byte>() : area.first(bytes);
+}
+
 void ParameterServer::answer(int shard, int client, const Reply& reply,
                              std::span<const std::byte> memory) {
   Place& own = place(shard);
@@ -298,13 +310,9 @@ void ParameterServer::answer(int shard, int client, const Reply& reply,
   Connection& connection = *found->second;
   Reply told = reply;
   told.memory.bytes = memory.size();
-  const Memory& into = connection.request.into;
-  std::span<std::byte> area;
-  if (into.area >= 0 && !memory.empty() && memory.size() <= into.bytes)
-    area = connection.channel->area_of_peer(static_cast<std::uint32_t>(into.area));
-  if (!memory.empty() && area.size() >= memory.size()) {
-    told.memory.area = into.area;
-    team_.copy(area.data(), memory.data(), memory.size());
+  if (const auto area = room(shard, client, memory.size()); !area.empty()) {
+    told.memory.area = connection.request.into.area;
+    if (!reply.written) team_.copy(area.data(), memory.data(), memory.size(), /*reads=*/true);
   } else {
     if (connection.memory.size() < memory.size()) connection.memory.resize(memory.size());
     team_.copy(connection.memory.data(), memory.data(), memory.size());

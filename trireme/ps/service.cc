@@ -171,18 +171,25 @@ void Service::push(int client, const Request& request, std::span<const std::byte
     reply.staleness = std::max<std::int64_t>(version_ - request.version, 0);
     const auto before = before_.find(worker);
     const auto old = before == before_.end() ? std::span<const std::byte>() : before->second;
+    const bool at_once = ledger_->may_go_on(worker) && !shard_->predicts();
+    const auto room = at_once ? room_for_weights(client) : std::span<std::byte>();
     if (const auto broken = shard_->push(gradient, request.rate, request.scale, old,
-                                         settings_->server.compensation, rows)) {
+                                         settings_->server.compensation, rows, room)) {
       ledger_->dropped(worker);
       reply.dropped = true;
       reply.text = *broken;
     } else {
       ++version_;
+      reply.written = !room.empty();
       ledger_->applied(worker, reply.staleness);
       if (on_update_) on_update_(worker, version_, reply.staleness);
     }
   }
   answer_weights(client, worker, std::move(reply));
+}
+
+std::span<std::byte> Service::room_for_weights(int client) const {
+  return room_ ? room_(client, shard_->bytes()) : std::span<std::byte>();
 }
 
 // Waits until release() lets it go.
@@ -293,7 +300,9 @@ void Service::commit(int client, const Request& request) {
   if (request.round + 1 != round_) {
     reply.dropped = true;
   } else if (!std::exchange(committed_, true)) {
-    shard_->apply(request.rate, request.scale);
+    const auto room = room_for_weights(client);
+    shard_->apply(request.rate, request.scale, room);
+    reply.written = !room.empty();
     ++version_;
     if (on_update_) on_update_(-1, version_, 0);
   }

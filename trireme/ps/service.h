@@ -37,6 +37,11 @@ class Service {
   /// `server`: the number of its shard. `spread` as Shard's.
   Service(int server, Answer answer, OnUpdate on_update = {}, Spread spread = in_one_part);
 
+  /// Where a client wants memory of a reply to be, if it is so large; empty: nowhere. Weights are
+  /// written there while they are updated, and the reply says so.
+  using Room = std::function<std::span<std::byte>(int client, std::size_t bytes)>;
+  void set_room(Room room) { room_ = std::move(room); }
+
   /// `memory` stays valid and unchanged until the reply. A request that cannot be met is answered
   /// with an exit code and a sentence.
   void handle(int client, const Request& request, std::span<const std::byte> memory);
@@ -89,11 +94,13 @@ class Service {
   void answer_text(int client, Ask ask, const std::string& text, std::span<const std::byte> memory);
   int needed() const;
   void release();
+  std::span<std::byte> room_for_weights(int client) const;
 
   const int server_;
   const Answer answer_;
   const OnUpdate on_update_;
   const Spread spread_;
+  Room room_;
   std::optional<Settings> settings_;
   std::unique_ptr<Shard> shard_;
   std::optional<Ledger> ledger_;

@@ -169,6 +169,34 @@ TEST(Service, PushesAreAppliedInTheOrderOfTheirArrival) {
   EXPECT_EQ(server.service().version(), 2);
 }
 
+// While they are updated; not those that a worker must wait for.
+TEST(Service, WeightsAreWrittenWhereTheClientWantsThem) {
+  const Settings settings{.model = ServedModel(parameters(), 1),
+                          .optimizer = Sgd{},
+                          .workers = 2,
+                          .server = {.staleness = 1}};
+  Server server(0);
+  std::vector<std::byte> room(settings.model.bytes(0));
+  server.service().set_room([&](int client, std::size_t bytes) {
+    EXPECT_EQ(bytes, room.size());
+    return client == 0 ? std::span(room) : std::span<std::byte>();
+  });
+  for (const int client : {0, 1}) server.attach(client, settings);
+  server.write(0, Floats(room.size() / 4, 1));
+  const Floats gradient(room.size() / 4, 2);
+  EXPECT_TRUE(server.push(0, 1, gradient)->written);
+  for (const ServedModel::Slice& slice : settings.model.slices(0)) {
+    const std::size_t bytes = settings.model.bytes(slice);
+    EXPECT_EQ(
+        std::memcmp(room.data() + slice.offset, server.memory(0).data() + slice.offset, bytes), 0);
+  }
+  EXPECT_FALSE(server.push(1, 1, gradient)->written);
+  EXPECT_TRUE(server.push(0, 2, gradient)->written);
+  EXPECT_EQ(server.push(0, 3, gradient), nullptr);  // waits for worker 1
+  EXPECT_FALSE(server.push(1, 2, gradient)->written);
+  EXPECT_FALSE(server.reply(0)->written);
+}
+
 TEST(Service, ARepeatedPushHasNoSecondEffect) {
   Server server;
   const Settings settings = settings_of(-1, 1);

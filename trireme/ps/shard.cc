@@ -9,6 +9,7 @@
 
 #include "trireme/base/check.h"
 #include "trireme/kernel/elementwise.h"
+#include "trireme/ps/copy_for_reader.h"
 #include "trireme/ps/optimizer_text.h"
 
 namespace trireme::inline v0::ps {
@@ -53,7 +54,7 @@ Shard::Shard(ServedModel model, int server, const OptimizerOptions& optimizer, S
       weights_memory_(zeros(model_.bytes(server))),
       sum_memory_(zeros(model_.sum_bytes(server))),
       earlier_memory_(zeros(predicts ? model_.bytes(server) : 0)),
-      optimizer_(optim::make_optimizer(optimizer, spread_)),
+      optimizer_(optim::make_optimizer(optimizer, updating())),
       rows_(model_.tables(), server, model_.servers(), optimizer) {
   require_elementwise(optimizer_->name());
   weights_ = bytes_of(weights_memory_);
@@ -98,18 +99,19 @@ std::optional<std::uint32_t> Shard::first_not_finite(const std::byte* gradient) 
 
 std::optional<std::string> Shard::push(std::span<const std::byte> gradient, double rate,
                                        double scale, std::span<const std::byte> before,
-                                       double lambda, std::span<const RowsView> rows) {
+                                       double lambda, std::span<const RowsView> rows,
+                                       std::span<std::byte> out) {
   TRIREME_CHECK(gradient.size() == bytes());
   if (const auto broken = first_not_finite(gradient.data()))
     return model_.parameters()[*broken].name;
   if (auto broken = rows_.first_not_finite(rows)) return broken;
   if (!rows.empty()) rows_.update(rows, rate, scale);
   if (before.empty() || lambda <= 0) {
-    update(gradient.data(), rate, scale);
+    update(gradient.data(), rate, scale, out);
   } else {
     TRIREME_CHECK(before.size() == bytes());
     compensate(gradient.data(), before.data(), lambda, scale);
-    update(sum_.data(), rate, 1);
+    update(sum_.data(), rate, 1, out);
   }
   return std::nullopt;
 }
@@ -218,18 +220,37 @@ std::optional<std::uint32_t> Shard::first_not_finite() const {
   return std::nullopt;
 }
 
-void Shard::apply(double rate, double scale) {
+void Shard::apply(double rate, double scale, std::span<std::byte> out) {
   rows_.apply(rate, scale);
-  update(sum_.data(), rate, scale);
+  update(sum_.data(), rate, scale, out);
 }
 
-void Shard::update(const std::byte* gradient, double rate, double scale) {
+// The optimizer goes over its slices one after the other. What it has updated is still in a cache then.
+Spread Shard::updating() {
+  return [this](std::size_t count, const std::function<void(std::size_t, std::size_t)>& part) {
+    const ServedModel::Slice& slice = model_.slices(server_)[updated_++];
+    TRIREME_CHECK(slice.size() == count);
+    const std::size_t size = size_of(model_.parameters()[slice.parameter].dtype);
+    spread_(count, [&](std::size_t begin, std::size_t end) {
+      part(begin, end);
+      if (out_.empty()) return;
+      const std::size_t at = slice.offset + begin * size, bytes = (end - begin) * size;
+      copy_for_reader(out_.data() + at, weights_.data() + at, bytes, out_.size());
+    });
+  };
+}
+
+void Shard::update(const std::byte* gradient, double rate, double scale, std::span<std::byte> out) {
+  TRIREME_CHECK((out.empty() || out.size() == bytes()) == true);
+  updated_ = 0;
+  out_ = out;
   std::vector<const void*> gradients;
   for (const ServedModel::Slice& slice : model_.slices(server_))
     gradients.push_back(gradient + slice.offset);
   optimizer_->read_gradients_at(gradients);
   if (!earlier_.empty()) std::memcpy(earlier_.data(), weights_.data(), weights_.size());
   optimizer_->apply(rate, scale);
+  out_ = {};
 }
 
 }  // namespace trireme::inline v0::ps

@@ -57,6 +57,7 @@ class Shard {
   /// arXiv:1907.11612). With a staleness of 0, or without momentum, the weights themselves. Valid
   /// until the next call of any method.
   std::span<const std::byte> predicted(std::int64_t staleness);
+  bool predicts() const noexcept { return !earlier_.empty(); }
   /// The weights before the last update, empty unless the shard predicts. For copies.
   std::span<std::byte> earlier() noexcept { return earlier_; }
 
@@ -64,10 +65,12 @@ class Shard {
   /// one holds an infinity or a NaN: then the result names the parameter or the row. `before`: the
   /// weights that the gradient is of. If they are given and lambda > 0, the gradient g (after `scale`)
   /// becomes g + lambda g g (w - before) (DC-ASGD: Zheng et al. 2017, arXiv:1609.08326); not that of
-  /// rows, which workers seldom change at the same time.
+  /// rows, which workers seldom change at the same time. `out`: where the new weights are written, too;
+  /// may be empty.
   std::optional<std::string> push(std::span<const std::byte> gradient, double rate, double scale,
                                   std::span<const std::byte> before = {}, double lambda = 0,
-                                  std::span<const RowsView> rows = {});
+                                  std::span<const RowsView> rows = {},
+                                  std::span<std::byte> out = {});
 
   /// Adds the workers' terms of a batch of `total` micro-batches. If their nodes cover it, the bits
   /// are those of the tree sum; else they are added in their order.
@@ -79,8 +82,8 @@ class Shard {
   /// The rows of tables that this server has.
   RowShard& rows() noexcept { return rows_; }
   const RowShard& rows() const noexcept { return rows_; }
-  /// One update by the folded sum, times `scale`.
-  void apply(double rate, double scale);
+  /// One update by the folded sum, times `scale`. `out` as push()'s.
+  void apply(double rate, double scale, std::span<std::byte> out = {});
 
   /// The folded sum, as it lies. For copies.
   std::span<std::byte> sum() noexcept { return sum_; }
@@ -93,7 +96,8 @@ class Shard {
  private:
   std::optional<std::uint32_t> first_not_finite(const std::byte* gradient) const;
   void compensate(const std::byte* gradient, const std::byte* before, double lambda, double scale);
-  void update(const std::byte* gradient, double rate, double scale);
+  void update(const std::byte* gradient, double rate, double scale, std::span<std::byte> out);
+  Spread updating();
   /// Calls visit(T, offset, count) for elements that lie together: T is their type, offset theirs in
   /// each memory of bytes().
   template <class Visit>
@@ -104,6 +108,8 @@ class Shard {
   const Spread spread_;
   const double momentum_;
   std::span<std::byte> weights_, sum_, earlier_;
+  std::span<std::byte> out_;  // of the update that is being made
+  std::size_t updated_ = 0;   // slices, in it
   at::Tensor weights_memory_, sum_memory_, earlier_memory_;
   std::unique_ptr<optim::Optimizer> optimizer_;
   RowShard rows_;

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include "trireme/ps/copy_for_reader.h"
+
 namespace trireme::inline v0::ps {
 namespace {
 
@@ -48,13 +50,14 @@ void Team::help() {
   }
 }
 
-void Team::copy(void* to, const void* from, std::size_t bytes) {
+void Team::copy(void* to, const void* from, std::size_t bytes, bool reads) {
   const auto* source = static_cast<const std::byte*>(from);
   auto* target = static_cast<std::byte*>(to);
   constexpr std::size_t kUnit = 8;
   run((bytes + kUnit - 1) / kUnit, [&](std::size_t begin, std::size_t end) {
     const std::size_t at = begin * kUnit;
-    std::memcpy(target + at, source + at, std::min(end * kUnit, bytes) - at);
+    const std::size_t size = std::min(end * kUnit, bytes) - at;
+    copy_for_reader(target + at, source + at, size, reads ? bytes : 0);
   });
 }
 

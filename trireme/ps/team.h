@@ -29,8 +29,8 @@ class Team {
   Spread spread() {
     return [this](std::size_t count, const auto& part) { run(count, part); };
   }
-  /// Copies memory that does not overlap.
-  void copy(void* to, const void* from, std::size_t bytes);
+  /// Copies memory that does not overlap. `reads`: another process reads it later.
+  void copy(void* to, const void* from, std::size_t bytes, bool reads = false);
 
  private:
   void help();

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "trireme/base/real_waiter.h"
+#include "trireme/ps/copy_for_reader.h"
 #include "trireme/ps/shard.h"
 
 namespace trireme::team_test {
@@ -51,6 +52,20 @@ TEST(Team, CopiesBytesOfAnyNumber) {
   }
 }
 
+// Past the caches or not, at any place in a line of 64 bytes.
+TEST(CopyForReader, CopiesTheseBytesAndNoOthers) {
+  std::vector<std::uint8_t> from(1000);
+  std::iota(from.begin(), from.end(), std::uint8_t{1});
+  for (const std::size_t whole : {std::size_t{0}, std::size_t{64} << 20})
+    for (const std::size_t size : {0, 1, 63, 64, 65, 127, 128, 200, 900})
+      for (std::size_t at = 0; at < 70; ++at) {
+        std::vector<std::uint8_t> to(1000, 0), expected(1000, 0);
+        std::copy_n(from.begin() + 3, size, expected.begin() + static_cast<std::ptrdiff_t>(at));
+        ps::copy_for_reader(to.data() + at, from.data() + 3, size, whole);
+        ASSERT_EQ(to, expected) << size << " bytes at " << at;
+      }
+}
+
 // A model of two parameters, and what a shard of it makes of gradients.
 struct Outcome {
   std::vector<std::byte> weights;
@@ -73,7 +88,12 @@ Outcome updated(const OptimizerOptions& optimizer, const Spread& spread) {
   shard.fold(std::vector<ps::Terms>{{{{0, 1}}, terms[0]}, {{{1, 1}}, terms[1]}}, 2);
   outcome.squares = shard.chunk_squares();
   shard.apply(0.01, 0.5);
-  EXPECT_EQ(shard.push(terms[2], 0.01, 1), std::nullopt);
+  std::vector<std::byte> out(bytes);
+  EXPECT_EQ(shard.push(terms[2], 0.01, 1, {}, 0, {}, out), std::nullopt);
+  for (const ps::ServedModel::Slice& slice : model.slices(0)) {
+    const auto weights = shard.weights().subspan(slice.offset, model.bytes(slice));
+    EXPECT_TRUE(std::equal(weights.begin(), weights.end(), out.begin() + slice.offset));
+  }
   reinterpret_cast<float*>(terms[2].data())[1'300'000] = std::numeric_limits<float>::infinity();
   outcome.refused = shard.push(terms[2], 0.01, 1);
   outcome.weights.assign(shard.weights().begin(), shard.weights().end());
