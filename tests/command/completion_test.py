@@ -51,7 +51,8 @@ class Bash(unittest.TestCase):
             self.assertIn(name, self.candidates(""))
         self.assertEqual(self.candidates("ver"), ["verify"])
         self.assertNotIn("tokenize", self.candidates(""))
-        self.assertEqual(sorted(self.candidates("bench", "")), ["comm", "scale", "server"])
+        benches = self.candidates("bench", "")  # `server` needs LibTorch
+        self.assertEqual(sorted(set(benches) - {"server"}), ["comm", "scale"])
         self.assertIn("schedule", self.candidates("show", ""))
 
     def test_options(self):

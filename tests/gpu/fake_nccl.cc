@@ -83,7 +83,7 @@ std::vector<std::byte> taken(const void* from, std::size_t bytes, const std::str
 }
 void put(void* to, const std::byte* from, std::size_t bytes, const std::string& who) {
   FakeState::get().touch(to, bytes, who);
-  std::memcpy(to, from, bytes);
+  if (bytes > 0) std::memcpy(to, from, bytes);
 }
 
 std::vector<std::byte> reduced(const std::map<int, Post>& all, std::size_t begin,
