@@ -365,7 +365,7 @@ void Job::Impl::on_news(const rendezvous::News& news) {
   ErrorContext context{.rank = env.rank, .host = host};
   std::exception_ptr error;
   if (news.kind == Kind::Failure) {
-    job::note_first_failure(news.failure.exit_code);
+    job::note_first_failure(news.failure);
     context.peer = news.failure.rank;
     context.operation = status.read(steady_now()).operation;
     error = std::make_exception_ptr(

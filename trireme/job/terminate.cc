@@ -3,11 +3,11 @@
 #include <poll.h>
 #include <unistd.h>
 
-#include <atomic>
 #include <cstdio>
 #include <cstdlib>
 #include <iostream>
 #include <mutex>
+#include <optional>
 #include <utility>
 
 #include "trireme/base/clock.h"
@@ -22,16 +22,26 @@ namespace {
 std::mutex mutex;
 Reporter reporter;  // guarded by mutex
 std::terminate_handler before = nullptr;
-std::atomic<int> first_code{0};
+std::mutex first_mutex;
+std::optional<rendezvous::Failure> first_failure;  // guarded by first_mutex
 
 // Waits a moment, because the cause may be reported after its consequence.
-int adopted(int code) {
+std::optional<rendezvous::Failure> cause_of(const rendezvous::Failure& failure) {
   constexpr int kPatience = 50, kMilliseconds = 10;
-  const bool secondary = rendezvous::Failure{.exit_code = code}.secondary();
-  for (int i = 0; secondary && i < kPatience && first_code.load() == 0; ++i) {
+  if (!failure.secondary()) return std::nullopt;
+  for (int i = 0; i < kPatience; ++i) {
+    {
+      std::lock_guard lock(first_mutex);
+      if (first_failure) return first_failure;
+    }
     poll(nullptr, 0, kMilliseconds);
   }
-  return secondary && first_code.load() != 0 ? first_code.load() : code;
+  return std::nullopt;
+}
+
+void write_line(const std::string& sentence) {
+  const std::string line = "trireme: " + sentence + "\n";
+  [[maybe_unused]] const auto put = write(STDERR_FILENO, line.data(), line.size());
 }
 
 // All ranks stop together with the same message, and rank 0 prints it. The others wait this long,
@@ -79,15 +89,20 @@ rendezvous::Failure make_failure(const ErrorReport& report, const Reporter& who)
   {
     std::lock_guard lock(mutex);
     const rendezvous::Failure failure = make_failure(report, reporter);
-    const std::string line = "trireme: " + failure.sentence + "\n";
     if (stops_after_rank_0(code)) {
       if (reporter.adopt_code) poll(nullptr, 0, kRankZeroSpeaks);
     } else {
-      [[maybe_unused]] const auto put = write(STDERR_FILENO, line.data(), line.size());
+      write_line(failure.sentence);
     }
     if (reporter.status) reporter.status->set_last_words(failure.sentence);
-    if (reporter.client) reporter.client->report(failure);
-    if (reporter.adopt_code) code = adopted(code);
+    if (reporter.client) {
+      reporter.client->report(failure);
+      if (const auto cause = cause_of(failure)) {
+        if (reporter.adopt_code) code = cause->exit_code;
+        if (failure.sentence.find(cause->sentence) == std::string::npos)
+          write_line("the job has failed: " + cause->sentence);
+      }
+    }
   }
   net::abort_mpi(code);  // without it mpirun may return another code, or wait for the other ranks
   _exit(code);
@@ -111,9 +126,9 @@ void set_reporter(Reporter next) {
   static_cast<void>(installed);
 }
 
-void note_first_failure(int exit_code) noexcept {
-  int none = 0;
-  first_code.compare_exchange_strong(none, exit_code);
+void note_first_failure(const rendezvous::Failure& failure) {
+  std::lock_guard lock(first_mutex);
+  if (!first_failure) first_failure = failure;
 }
 
 void clear_reporter() noexcept {

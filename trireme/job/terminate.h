@@ -1,5 +1,6 @@
 // What happens when an exception leaves main: the message is printed, the coordinator is told (so
-// the peers end within 2 s), and the process ends with the documented exit code.
+// the peers end within 2 s), and the process ends with the documented exit code. One that has only lost
+// a peer also says why, if it hears that within a moment.
 #pragma once
 
 #include <exception>
@@ -28,8 +29,8 @@ struct Reporter {
 void prepare_process();
 /// Installs the handler (once) and sets where it reports to. Thread safe.
 void set_reporter(Reporter reporter);
-/// Stores the exit code of the job's first failure.
-void note_first_failure(int exit_code) noexcept;
+/// Another process's failure, which is the job's first.
+void note_first_failure(const rendezvous::Failure& failure);
 /// Removes the client and the status page, which are about to be destroyed; keeps rank and host.
 void clear_reporter() noexcept;
 /// Describes `error` as this process's Failure.
