@@ -1,6 +1,7 @@
 #include "tests/cli/command.h"
 
 #include <fcntl.h>
+#include <gtest/gtest.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
@@ -193,6 +194,14 @@ std::string read_file(const std::string& path) {
 
 std::string hash_of_run(const std::string& run) {
   return cli::hash_of(cli::model_weights(run)) + "\n";
+}
+
+void resize_run(const Folder& folder, int ranks) {
+  const CommandResult result = trireme_command({"resize", "run", std::to_string(ranks)})
+                                   .in(folder.path())
+                                   .start()
+                                   .wait_beside_others();
+  EXPECT_EQ(result.code, 0) << result.err;
 }
 
 std::string tiny_config(const Folder& folder, const std::string& train_lines) {

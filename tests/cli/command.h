@@ -90,6 +90,8 @@ class Folder {
   std::string path_;
 };
 std::string read_file(const std::string& path);
+/// Asks the job whose run is `folder`/run for another number of ranks.
+void resize_run(const Folder& folder, int ranks);
 
 /// A job of about a second: a tiny GPT on a text that it writes beside the file. `train_lines` are
 /// appended to the [train] table.

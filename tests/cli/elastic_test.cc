@@ -166,13 +166,7 @@ TEST_F(Elastic, GrowsAndShrinksWhenAsked) {
               {"--elastic", "1:4", "--set", "parallel.sync=zero3", "--set", "checkpoint.every=0"})
           .start();
   ASSERT_TRUE(job.wait_for("expected time")) << job.output();
-  const auto resize = [&](int ranks) {
-    const CommandResult result = trireme_command({"resize", "run", std::to_string(ranks)})
-                                     .in(folder_.path())
-                                     .start()
-                                     .wait_beside_others();
-    EXPECT_EQ(result.code, 0) << result.err;
-  };
+  const auto resize = [&](int ranks) { resize_run(folder_, ranks); };
   resize(4);
   ASSERT_TRUE(job.wait_for("the job goes on with 4 ranks")) << job.output();
   resize(1);

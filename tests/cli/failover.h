@@ -60,7 +60,7 @@ class FailOver : public ::testing::Test {
     }
     return all;
   }
-  // What the servers counted, as the run's events said last; null: nothing yet.
+  // The newest `servers` event of the run; null if there is none yet.
   nlohmann::json last_servers_event() const {
     nlohmann::json last;
     std::ifstream events(folder_.file("run/events.jsonl"));

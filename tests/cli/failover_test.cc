@@ -73,8 +73,7 @@ TEST_F(FailOver, RankZeroThatTrainsOnItsOwnIsReplaced) {
   EXPECT_LT(history.validation.back().second, history.validation.front().second);
 }
 
-// Each worker has a number, and pushes under it. At the end a signal to one of them stops all.
-// What the others would do after rank 0's last checkpoint is not in it.
+// Rank 0 has saved, so what the other workers would still do would be lost.
 TEST_F(FailOver, WorkersThatTrainOnTheirOwnEndWithRankZero) {
   const std::string config = tiny_config(
       folder_,
@@ -88,6 +87,7 @@ TEST_F(FailOver, WorkersThatTrainOnTheirOwnEndWithRankZero) {
   EXPECT_EQ(result.err, "");
 }
 
+// Each worker has a number, and pushes under it. At the end a signal to one of them stops all.
 struct ChangingWorkers : FailOver {
   void come_and_go(std::vector<std::string> settings) {
     const std::string config =
@@ -96,13 +96,7 @@ struct ChangingWorkers : FailOver {
                                      "elastic.max=4"});
     auto job = train(config, "run", settings).start();
     ASSERT_NO_FATAL_FAILURE(await(job, "validation after step", 2));
-    const auto resize = [&](int ranks) {
-      const CommandResult result = trireme_command({"resize", "run", std::to_string(ranks)})
-                                       .in(folder_.path())
-                                       .start()
-                                       .wait_beside_others();
-      EXPECT_EQ(result.code, 0) << result.err;
-    };
+    const auto resize = [&](int ranks) { resize_run(folder_, ranks); };
     resize(4);
     await(job, "rank 3 joins, as asked: 4 ranks.", 1);
     await_pushes(job, 3);
@@ -126,6 +120,26 @@ struct ChangingWorkers : FailOver {
     EXPECT_EQ(figures.at("pushes").size(), 4u);
   }
 };
+
+// One that was given up can still be replaced by another.
+TEST_F(ChangingWorkers, AreAddedAfterOneWasGivenUp) {
+  const std::string config =
+      tiny_config(folder_, "steps = 1000000\nvalidate_every = 50\nschedule = \"constant\"\n");
+  auto job = train(config, "run",
+                   {"parallel.sync=server", "server.staleness=-1", "elastic.min=1", "elastic.max=2",
+                    "elastic.restarts=0"})
+                 .start();
+  ASSERT_NO_FATAL_FAILURE(await(job, "validation after step", 2));
+  kill_process(job, "worker", 1);
+  await(job, "the job goes on without it, after 0 restarts of processes.", 1);
+  resize_run(folder_, 2);
+  await(job, "rank 1 joins, as asked: 2 ranks.", 1);
+  await_pushes(job, 1, pushes_of(1));
+  signal_process(job, "worker", 0, SIGTERM);
+  const CommandResult result = job.wait(120);
+  EXPECT_EQ(result.code, 143) << result.out << result.err;
+  EXPECT_EQ(result.left_behind, 0);
+}
 
 TEST_F(ChangingWorkers, PushUnderTheirNumbers) { come_and_go({}); }
 TEST_F(ChangingWorkers, TellACoordinatorOfItsOwn) {

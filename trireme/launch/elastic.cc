@@ -1,5 +1,5 @@
-// What the Supervisor does when processes of an elastic job come, end or fall silent, and when the user
-// wants another number of ranks, or of workers that train on their own.
+// The Supervisor's part for jobs whose number of ranks changes: processes of an elastic job that come,
+// end or fall silent, and the wishes of the user (`trireme resize`).
 #include <signal.h>
 #include <unistd.h>
 

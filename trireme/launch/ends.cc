@@ -89,16 +89,16 @@ bool Supervisor::goes_on_without(int process, const Exit& exit) {
   if (exit.signal == 0 && exit.code < static_cast<int>(ExitCode::PeerLost)) return false;
   const Role role = roles_.role_of(process);
   const int number = roles_.number_of(process);
+  const bool again = restarts_left_ > 0;
   std::string line = roles_.name_of(process) + " " + how_it_ended(exit) + "; ";
   if (role == Role::Server) {
     const auto view = coordinator_->lose_server(number);
     if (!view) return false;
     line += "server " + std::to_string(view->primary(number)) + " has its shard; ";
-  } else if (role != Role::Worker || !coordinator_->lose_worker(process)) {
+  } else if (role != Role::Worker || !(again || can_do_without(process)) ||
+             !coordinator_->lose_worker(process)) {
     return false;
   }
-  const bool again = restarts_left_ > 0;
-  if (!again && role == Role::Worker && !can_do_without(process)) return false;
   say(line + (again ? "the job goes on."
                     : "the job goes on without it, after " + std::to_string(options_.restarts) +
                           " restarts of processes."));
@@ -106,7 +106,7 @@ bool Supervisor::goes_on_without(int process, const Exit& exit) {
     --restarts_left_;
     restart(process);
   } else {
-    note_worker_end(process);
+    do_without(process);
   }
   return true;
 }
@@ -125,6 +125,13 @@ void Supervisor::note_worker_end(int process) {
   if (++workers_ended_ == ranks) finish();
 }
 
+// For good: the job has one worker less.
+void Supervisor::do_without(int process) {
+  if (roles_.role_of(process) != Role::Worker) return;
+  wanted_workers_ = --num_workers_;
+  if (workers_ended_ == num_workers_) finish();
+}
+
 void Supervisor::restart(int process) {
   Rank& rank = ranks_[static_cast<std::size_t>(process)];
   rank.exit.reset();
@@ -138,7 +145,7 @@ void Supervisor::restart(int process) {
     rank.exit = Exit{-1, 0};
     if (elastic_) return give_place_up(process, how);
     say(how);
-    note_worker_end(process);
+    do_without(process);
   }
 }
 

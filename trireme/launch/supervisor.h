@@ -72,6 +72,7 @@ class Supervisor {
   bool in_job(int worker) const;
   bool starts_first(int process) const;
   bool can_do_without(int worker) const;
+  void do_without(int process);
   void stop_others(const Exit& exit);
   void end_server(int server);
   void report_copy(int shard, int server) const;

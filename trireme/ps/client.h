@@ -45,8 +45,8 @@ class ParameterClient {
   int servers() const noexcept { return static_cast<int>(links_.size()); }
   /// Whether all servers had weights when this worker attached.
   bool ready() const noexcept;
-  /// Of the weights that this worker had last, or the servers when it attached: the fewest updates
-  /// over servers.
+  /// How many updates the weights have that this worker got last; before it got any, those that the
+  /// servers had when it attached. Where servers differ, the fewest.
   std::int64_t version() const noexcept;
   /// The number of this worker's last push, in this process or in one before.
   std::uint64_t pushes() const noexcept { return sequence_; }

@@ -37,8 +37,8 @@ class Service {
   /// `server`: the number of its shard. `spread` as Shard's.
   Service(int server, Answer answer, OnUpdate on_update = {}, Spread spread = in_one_part);
 
-  /// Where a client wants memory of a reply to be, if it is so large; empty: nowhere. Weights are
-  /// written there while they are updated, and the reply says so.
+  /// The memory that a client shares for the reply to its request; empty if it shares none, or less than
+  /// `bytes`. Weights are written there while they are updated, and the reply says so.
   using Room = std::function<std::span<std::byte>(int client, std::size_t bytes)>;
   void set_room(Room room) { room_ = std::move(room); }
 

@@ -40,9 +40,23 @@ Session::Session(const Entry& entry, WorkerSpec given)
       simulated(entry.transport != nullptr),
       job(job_of(entry, job_options(settings, data, spec))) {}
 
+bool Session::alone() const {
+  return parallel::is_served(settings.strategy.sync) && settings.strategy.server.alone();
+}
+
+BatchesOptions Session::batches() const {
+  BatchesOptions options = settings.batches;
+  if (!alone()) return options;
+  const std::int64_t workers = job.size(), rank = job.rank();
+  options.batch /= workers;
+  options.every = workers;
+  // Those beyond the number at the start read what would come after the end.
+  options.first = rank % workers + rank / workers * workers * settings.steps;
+  return options;
+}
+
 std::unique_ptr<Job> Session::own_job() const {
-  const StrategyOptions& options = settings.strategy;
-  if (!parallel::is_served(options.sync) || !options.server.alone()) return nullptr;
+  if (!alone()) return nullptr;
   const std::int64_t each = settings.batches.batch / job.size();
   if (each * job.size() != settings.batches.batch || each % settings.batches.micro != 0)
     throw ConfigError("batch.global " + std::to_string(settings.batches.batch) + " for " +

@@ -229,17 +229,10 @@ class Trainer {
   bool leads_or_joins() const { return leads_ || !own_; }
 
   BatchesOptions batch_options() const {
-    BatchesOptions options = settings_.batches;
+    BatchesOptions options = session_.batches();
     options.device = device_;
     // A simulated rank's clock does not know a thread that reads ahead.
     if (session_.simulated) options.prefetch = 0;
-    if (own_) {
-      const std::int64_t workers = joined_.size(), rank = joined_.rank();
-      options.batch /= workers;
-      options.every = workers;
-      // Those beyond the number at the start read what would come after the end.
-      options.first = rank % workers + rank / workers * workers * settings_.steps;
-    }
     return options;
   }
 
