@@ -84,7 +84,8 @@ TEST_F(FailOver, WorkersThatTrainOnTheirOwnEndWithRankZero) {
   EXPECT_EQ(result.code, 0) << result.out << result.err;
   EXPECT_EQ(result.left_behind, 0);
   EXPECT_THAT(result.out, HasSubstr("stopped early after step"));
-  EXPECT_EQ(result.err, "");
+  // A machine that was too busy to believe its calibration is calibrated again.
+  EXPECT_THAT(result.err, AnyOf("", "calibrating this machine (about 1 s)\n"));
 }
 
 // Each worker has a number, and pushes under it. At the end a signal to one of them stops all.

@@ -76,7 +76,10 @@ Job::Impl::Impl(JobOptions given, MpiComm communicator)
     // The launcher's last line. The process ends by the exception, or continues without a Job.
     const rendezvous::Failure failure = job::failure_from(std::current_exception());
     status.set_last_words(failure.sentence);
-    if (client) client->report(failure);
+    if (client) {
+      client->report(failure);
+      job::await_cause(failure);
+    }
     leave();
     throw;
   }

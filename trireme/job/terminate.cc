@@ -25,18 +25,9 @@ std::terminate_handler before = nullptr;
 std::mutex first_mutex;
 std::optional<rendezvous::Failure> first_failure;  // guarded by first_mutex
 
-// Waits a moment, because the cause may be reported after its consequence.
 std::optional<rendezvous::Failure> cause_of(const rendezvous::Failure& failure) {
-  constexpr int kPatience = 50, kMilliseconds = 10;
-  if (!failure.secondary()) return std::nullopt;
-  for (int i = 0; i < kPatience; ++i) {
-    {
-      std::lock_guard lock(first_mutex);
-      if (first_failure) return first_failure;
-    }
-    poll(nullptr, 0, kMilliseconds);
-  }
-  return std::nullopt;
+  std::lock_guard lock(first_mutex);
+  return failure.secondary() ? first_failure : std::nullopt;
 }
 
 void write_line(const std::string& sentence) {
@@ -97,11 +88,12 @@ rendezvous::Failure make_failure(const ErrorReport& report, const Reporter& who)
     if (reporter.status) reporter.status->set_last_words(failure.sentence);
     if (reporter.client) {
       reporter.client->report(failure);
-      if (const auto cause = cause_of(failure)) {
-        if (reporter.adopt_code) code = cause->exit_code;
-        if (failure.sentence.find(cause->sentence) == std::string::npos)
-          write_line("the job has failed: " + cause->sentence);
-      }
+      await_cause(failure);
+    }
+    if (const auto cause = cause_of(failure)) {
+      if (reporter.adopt_code) code = cause->exit_code;
+      if (failure.sentence.find(cause->sentence) == std::string::npos)
+        write_line("the job has failed: " + cause->sentence);
     }
   }
   net::abort_mpi(code);  // without it mpirun may return another code, or wait for the other ranks
@@ -129,6 +121,12 @@ void set_reporter(Reporter next) {
 void note_first_failure(const rendezvous::Failure& failure) {
   std::lock_guard lock(first_mutex);
   if (!first_failure) first_failure = failure;
+}
+
+void await_cause(const rendezvous::Failure& failure) {
+  constexpr int kPatience = 50, kMilliseconds = 10;
+  for (int i = 0; i < kPatience && failure.secondary() && !cause_of(failure); ++i)
+    poll(nullptr, 0, kMilliseconds);
 }
 
 void clear_reporter() noexcept {

@@ -20,6 +20,7 @@ namespace trireme {
 namespace {
 
 using std::chrono::seconds;
+using ::testing::AllOf;
 using ::testing::HasSubstr;
 using testing::ProcessOptions;
 using testing::ProcessRun;
@@ -136,6 +137,24 @@ TEST_P(Starts, RanksOfSeveralHostsMeetWithTheUsersSecret) {
   for (int rank = 0; rank < kRanks; ++rank) {
     const std::string line = "rank " + std::to_string(rank) + " of 3 over mixed, 0 of 1 here\n";
     EXPECT_EQ(run.ranks[rank].out, line + line) << run.describe();
+  }
+}
+
+TRIREME_PROCESS(unlike_rank_0) {
+  JobOptions options;
+  options.identity = std::string(std::getenv("TRIREME_RANK")) == "0" ? "seed 8" : "seed 7";
+  pretend(argv[1], true);
+  Job job(argc, argv, options);
+  return 0;
+}
+
+// Whichever process ends first may give a foreign launcher its exit code.
+TEST_P(Starts, ARefusedRankGivesAllItsExitCode) {
+  const ProcessRun run = run_processes(2, "unlike_rank_0", options_for(GetParam(), true));
+  for (const testing::ProcessOutcome& rank : run.ranks) {
+    EXPECT_EQ(rank.exit_code, 10) << run.describe();
+    EXPECT_THAT(rank.err, AllOf(HasSubstr("\"seed 8\""), HasSubstr("\"seed 7\"")))
+        << run.describe();
   }
 }
 
