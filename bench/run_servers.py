@@ -77,6 +77,7 @@ def exchanges(options):
         for transport in ("shm", "tcp"):
             found[f"{transport}, {about}"] = own(options, *size, "--mode", mode, "--transport", transport)
     found["shm, asynchronous, from and to other memory"] = own(options, *size, "--copies")
+    found["shm, asynchronous, momentum, predicted"] = own(options, *size, "--optimizer", "momentum", "--predict")
     for transport, about in (("unix", "unix socket"), ("tcp", "tcp")):
         for piece in PIECES:
             found[f"gRPC, {about}, {piece}"] = [program(options, "bench.grpc"), *size, *time, "--piece", str(piece), "--transport",

@@ -2,8 +2,8 @@
 // server, over shared memory or TCP.
 //
 //     trireme launch --workers W --servers S --bind none -- bench.servers [--mode async|sync]
-//             [--transport shm|tcp] [--bytes 67108864] [--optimizer sgd|adamw] [--seconds 2]
-//             [--staleness -1] [--copies] [--work MS,MS,...] [--hiccup 0] [--spin] [--memory]
+//             [--transport shm|tcp] [--bytes 67108864] [--optimizer sgd|momentum|adamw] [--seconds 2]
+//             [--staleness -1] [--predict] [--copies] [--work MS,MS,...] [--hiccup 0] [--spin] [--memory]
 //
 // An exchange begins with a gradient in the memory that the client gives for it, and ends with new
 // weights in memory that the worker can use; with --copies it begins and ends in other memory of the
@@ -40,7 +40,7 @@ using namespace trireme;
 using Seconds = std::chrono::duration<double>;
 
 struct Options {
-  bool sync = false, tcp = false, copies = false, memory = false;
+  bool sync = false, tcp = false, predict = false, copies = false, memory = false;
   std::size_t bytes = 64 << 20;
   std::string optimizer = "sgd";
   double seconds = 2;
@@ -71,6 +71,8 @@ Options parse(int argc, char** argv) {
       options.hiccup = std::stod(value());
     } else if (key == "--spin") {
       options.spin = true;
+    } else if (key == "--predict") {
+      options.predict = true;
     } else if (key == "--copies") {
       options.copies = true;
     } else if (key == "--memory") {
@@ -99,11 +101,12 @@ void pretend_hosts() {
 ps::Settings settings_of(const Options& options, const Job& job) {
   const auto count = static_cast<std::int64_t>(options.bytes / sizeof(float));
   OptimizerOptions optimizer = Sgd{.learning_rate = 1e-3};
+  if (options.optimizer == "momentum") optimizer = Sgd{.learning_rate = 1e-3, .momentum = 0.9};
   if (options.optimizer == "adamw") optimizer = AdamW{.learning_rate = 1e-3};
   return {.model = ps::ServedModel({{"weight", {count}, DType::F32, true}}, job.num_servers()),
           .optimizer = optimizer,
           .workers = job.num_workers(),
-          .server = {.staleness = options.staleness}};
+          .server = {.staleness = options.staleness, .prediction = options.predict}};
 }
 
 class Worker {

@@ -63,6 +63,28 @@ TEST_F(Elastic, GoesOnWithoutALostRankAndWithItAgain) {
   std::printf("went on after %.3f s\n", all[0].at("seconds").get<double>());
 }
 
+// Weights and the optimizer's state are on the servers, one of which is lost as well.
+TEST_F(Elastic, SynchronousWorkersOfServersComeAndGo) {
+  auto job = elastic(2, "run",
+                     {"--elastic", "1:4", "--servers", "2", "--set", "parallel.sync=server", "--set",
+                      "server.replicas=2"})
+                 .start();
+  ASSERT_TRUE(job.wait_for("expected time")) << job.output();
+  kill_process(job, "worker", 1);
+  ASSERT_TRUE(job.wait_for("process 1 has come")) << job.output();
+  kill_process(job, "server", 0);
+  await(job, "is back, with a copy of shard", 2);
+  kill_process(job, "worker", 0);
+  ASSERT_TRUE(job.wait_for("process 0 has come")) << job.output();
+  resize_run(folder_, 4);
+  ASSERT_TRUE(job.wait_for("goes on with 4 ranks")) << job.output();
+  const CommandResult result = job.wait(120);
+  expect_undisturbed(result, "run");
+  EXPECT_THAT(result.out, ::testing::Not(HasSubstr("goes back")));
+  EXPECT_THAT(result.err, ::testing::Not(HasSubstr("go back")));
+  for (const auto& change : changes("run")) EXPECT_EQ(change.at("steps_repeated"), 0);
+}
+
 TEST_F(Elastic, KeepsTheShardsOfALostRankInMemory) {
   for (const char* sync : {"zero1", "zero3"}) {
     auto job = elastic(3, sync,

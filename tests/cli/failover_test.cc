@@ -188,7 +188,6 @@ TEST_F(FailOver, NumbersOfWorkersThatDoNotFitAreRefused) {
     EXPECT_EQ(result.code, 2) << result.out << result.err;
     return result.err;
   };
-  EXPECT_THAT(refusal({"elastic.min=1"}), HasSubstr("synchronous parameter servers"));
   EXPECT_THAT(refusal({"elastic.min=1", "server.backup=1"}), HasSubstr("a fixed number"));
   EXPECT_THAT(refusal({"elastic.min=1", "elastic.max=1", "server.staleness=-1"}),
               HasSubstr("2 workers, but the job is to have 1 to 1"));

@@ -100,7 +100,7 @@ class Inventory {
   Inventory(const Parts& parts, const KeptState* kept, comm::Communicator& world) : world_(world) {
     json needs = json::array();
     for (const auto& [part, saveable] : parts)
-      for (NamedShard& shard : saveable->state()) {
+      for (NamedShard& shard : saveable->own_state()) {
         loads_ = loads_ || shard.load;
         needs.push_back(row_of(part, shard));
         own_.push_back(std::move(shard));
@@ -202,7 +202,7 @@ KeptStep keep(const Parts& parts, std::int64_t steps_done,
               std::map<std::string, std::string> metadata) {
   KeptStep kept{.steps_done = steps_done, .metadata = std::move(metadata)};
   for (const auto& [part, saveable] : parts)
-    for (NamedShard& shard : saveable->state()) {
+    for (NamedShard& shard : saveable->own_state()) {
       shard.local = shard.local.is_cpu() ? shard.local.clone() : tensor::on_host(shard.local);
       kept.shards.emplace_back(part, std::move(shard));
     }

@@ -72,7 +72,7 @@ std::vector<Row> rows_of(const std::vector<std::pair<std::string, NamedShard>>& 
 std::vector<std::pair<std::string, NamedShard>> shards_of(const Parts& parts) {
   std::vector<std::pair<std::string, NamedShard>> shards;
   for (const auto& [part, saveable] : parts)
-    for (NamedShard& shard : saveable->state()) shards.emplace_back(part, std::move(shard));
+    for (NamedShard& shard : saveable->own_state()) shards.emplace_back(part, std::move(shard));
   return shards;
 }
 

@@ -105,6 +105,7 @@ void Job::Impl::open_server() {
     if (env.role == Role::Server)
       servers.listen(one_host ? "" : rendezvous::own_address(env.coordinator, options.interface));
   };
+  if (env.elastic) return meet_servers();
   if (env.joins_later()) {
     servers.adopt(client->server_view(options.timeout));
     const auto& others = servers.view()->servers;
@@ -115,6 +116,24 @@ void Job::Impl::open_server() {
   listen(std::all_of(all.begin(), all.end(), [&](const std::string& one) { return one == host; }));
   exchange("servers listen", "", /*served=*/true);
   servers.adopt(client->server_view(options.timeout));
+}
+
+// Ranks of an elastic job come at any time, so each process waits for the servers only. Those learn from
+// their launcher whether there are several hosts.
+void Job::Impl::meet_servers() {
+  if (env.role == Role::Server)
+    return servers.listen(
+        env.host.empty() ? "" : rendezvous::own_address(env.coordinator, options.interface));
+  servers.adopt(client->server_view(options.timeout));
+  const auto over = [this] {
+    const std::lock_guard lock(mutex);
+    return lost != nullptr;
+  };
+  if (!waiter->wait_until([&] { return servers.view()->complete() || over(); },
+                          waiter->now() + options.timeout_user_code))
+    throw TimeoutError("the parameter servers did not come",
+                       {.rank = env.rank, .host = host, .operation = "join"});
+  if (over()) std::rethrow_exception(lost);
 }
 
 net::ChannelOptions Job::Impl::channel_options() const {

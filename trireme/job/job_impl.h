@@ -51,6 +51,7 @@ struct Job::Impl {
   /// The number that this process has in a Table; in an elastic job, its rank.
   int own_number() const { return changes.elastic() ? env.rank : process; }
   void open_server();
+  void meet_servers();
   net::ChannelOptions channel_options() const;
   comm::CommunicatorOptions world_options();
   /// The same for ranks of a simulated network, where no coordinator tells what peers do.

@@ -45,6 +45,8 @@ ParameterClient::ParameterClient(std::shared_ptr<Waiter> waiter, Settings settin
                             .dial = [dial = options.dial, server] { return dial(server); },
                             .term = [term = options.term, server] { return term(server); },
                             .settings = settings_.to_text(),
+                            .epoch = options.epoch,
+                            .broken = options.broken,
                             .patience = options.patience}));
     links_.back()->connect();
     const Reply& attached = links_.back()->attached();
@@ -52,6 +54,7 @@ ParameterClient::ParameterClient(std::shared_ptr<Waiter> waiter, Settings settin
     clock_ = std::max(clock_, attached.slowest);
     round_ = std::max(round_, attached.round);
     versions_[static_cast<std::size_t>(server)] = attached.version;
+    ready_ = ready_ && attached.ready;
   }
 }
 
@@ -59,9 +62,12 @@ ParameterClient::~ParameterClient() {
   for (const auto& link : links_) link->close();
 }
 
-bool ParameterClient::ready() const noexcept {
-  return std::all_of(links_.begin(), links_.end(),
-                     [](const auto& link) { return link->attached().ready; });
+void ParameterClient::begin(std::int64_t version) {
+  std::fill(versions_.begin(), versions_.end(), version);
+  round_ = 0;
+  ask_all({.ask = Ask::Begin}, 0, false);
+  ready_ = true;
+  for (const auto& link : links_) ready_ = link->finish().ready && ready_;
 }
 
 std::int64_t ParameterClient::version() const noexcept {

@@ -30,6 +30,9 @@ struct ClientOptions {
   std::function<std::uint64_t(int shard)> term = [](int) { return 0; };
   /// How long it may take until a lost server, or another one, serves the shard.
   Duration patience = std::chrono::seconds(30);
+  /// Of the job's workers; and not null once there is a later one (link.h).
+  std::int64_t epoch = 0;
+  std::function<std::exception_ptr()> broken = [] { return nullptr; };
 };
 
 class ParameterClient {
@@ -43,8 +46,12 @@ class ParameterClient {
   const Settings& settings() const noexcept { return settings_; }
   const ServedModel& model() const noexcept { return settings_.model; }
   int servers() const noexcept { return static_cast<int>(links_.size()); }
-  /// Whether all servers had weights when this worker attached.
-  bool ready() const noexcept;
+  /// Whether all servers had weights when this worker attached, or began.
+  bool ready() const noexcept { return ready_; }
+  /// Synchronous: this worker and all others of a later epoch have weights after `version` updates. Ends
+  /// what the servers had of the earlier workers' step. Servers with other weights than these are not
+  /// ready() then. Before any other call.
+  void begin(std::int64_t version);
   /// How many updates the weights have that this worker got last; before it got any, those that the
   /// servers had when it attached. Where servers differ, the fewest.
   std::int64_t version() const noexcept;
@@ -93,6 +100,7 @@ class ParameterClient {
   const Settings settings_;
   RowRouter router_;
   std::vector<std::unique_ptr<Link>> links_;
+  bool ready_ = true;
   std::vector<std::int64_t> versions_;  // by server, of the weights that came last
   std::uint64_t sequence_ = 0;
   std::int64_t clock_ = 0;

@@ -27,6 +27,7 @@ Link::Link(std::shared_ptr<Waiter> waiter, LinkOptions options)
 
 void Link::connect() {
   for (const TimePoint end = waiter_->now() + options_.patience;; waiter_->sleep(kPause)) {
+    stop_if_broken();
     try {
       term_ = options_.term();
       channel_ = options_.dial();
@@ -44,6 +45,7 @@ void Link::attach() {
   const std::string head = to_text(Request{.ask = Ask::Attach,
                                            .shard = options_.shard,
                                            .worker = options_.worker,
+                                           .epoch = options_.epoch,
                                            .memory = {.bytes = text.size()},
                                            .text_bytes = text.size()});
   const Work sent = channel_->send(std::as_bytes(std::span(head)), text);
@@ -56,10 +58,18 @@ void Link::attach() {
 
 // Not for longer than the shard has this primary.
 void Link::wait(const Work& work, Deadline deadline) const {
-  const bool moved = waiter_->wait_until([&] { return work.done() || options_.term() != term_; },
-                                         deadline.from(waiter_->now()));
-  if (moved && !work.done()) throw_moved(options_.shard);
+  const auto moved = [&] { return options_.term() != term_; };
+  waiter_->wait_until([&] { return work.done() || moved() || gives_up(); },
+                      deadline.from(waiter_->now()));
+  if (!work.done()) stop_if_broken();
+  if (!work.done() && moved()) throw_moved(options_.shard);
   work.wait(Deadline::in(Duration::zero()));
+}
+
+bool Link::gives_up() const { return request_.ask != Ask::Commit && options_.broken(); }
+
+void Link::stop_if_broken() const {
+  if (gives_up()) std::rethrow_exception(options_.broken());
 }
 
 void Link::refuse(const Reply& reply) const {
@@ -97,6 +107,7 @@ std::span<std::byte> Link::outgoing(std::size_t bytes) {
 
 void Link::ask(Request request, std::size_t bytes, std::size_t expected) {
   request.worker = options_.worker;
+  request.epoch = options_.epoch;
   request.shard = options_.shard;
   request_ = std::move(request);
   out_bytes_ = bytes;
@@ -159,11 +170,14 @@ void Link::reconnect() {
   send();
 }
 
+// Who leaves is not waited for; but who comes again is.
 void Link::close() noexcept {
   if (!channel_) return;
   try {
-    ask({.ask = Ask::Leave}, 0, 0);
-    answered_.wait(Deadline::in(std::chrono::seconds(1)));
+    if (!options_.broken()) {
+      ask({.ask = Ask::Leave}, 0, 0);
+      answered_.wait(Deadline::in(std::chrono::seconds(1)));
+    }
   } catch (...) {  // the server is gone, or does not matter any more
   }
   channel_->close();

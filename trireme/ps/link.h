@@ -7,6 +7,8 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
+#include <exception>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -27,7 +29,11 @@ struct LinkOptions {
   std::function<std::shared_ptr<net::Channel>()> dial;
   /// Changes when another server becomes the primary; the waiter wakes then.
   std::function<std::uint64_t()> term = [] { return 0; };
-  std::string settings;  // of Attach
+  std::string settings;    // of Attach
+  std::int64_t epoch = 0;  // of Attach
+  /// Not null: why the job's ranks are others now. Requests are given up then, but Commit, which no
+  /// other worker holds up. The waiter wakes when it changes.
+  std::function<std::exception_ptr()> broken = [] { return nullptr; };
   /// How long it may take until a lost server, or another one, serves the shard.
   Duration patience = std::chrono::seconds(30);
 };
@@ -50,7 +56,7 @@ class Link {
   bool settled() const;
   /// Waits for the reply, for as long as the server lives. If it is lost, connects again and repeats
   /// the request; PeerLost if that fails for `patience`, or if the server came back without weights.
-  /// Throws the error with which the server refused.
+  /// Throws the error with which the server refused, and what broken() gives.
   const Reply& finish();
   const Reply& reply() const noexcept { return reply_; }
   /// The reply's memory, until the next ask().
@@ -71,6 +77,8 @@ class Link {
   void await();
   void wait(const Work& work, Deadline deadline) const;
   void reconnect();
+  bool gives_up() const;
+  void stop_if_broken() const;
   [[noreturn]] void refuse(const Reply& reply) const;
 
   const std::shared_ptr<Waiter> waiter_;

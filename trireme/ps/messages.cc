@@ -18,8 +18,8 @@ void from_json(const nlohmann::json& json, LeafRange& range) {
 namespace ps {
 
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Memory, area, bytes)
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Request, ask, shard, worker, sequence, clock, version, rate,
-                                   scale, round, total, nodes, memory, into, text_bytes, rows,
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Request, ask, shard, worker, sequence, clock, version, epoch,
+                                   rate, scale, round, total, nodes, memory, into, text_bytes, rows,
                                    with_rows)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Reply, ask, exit_code, text, elsewhere, version, sequence, round,
                                    slowest, ready, staleness, dropped, not_finite, memory,
@@ -58,10 +58,10 @@ std::string to_text(const Relay& relay) { return kRelay + nlohmann::json(relay).
 std::string to_text(const Heard& heard) { return nlohmann::json(heard).dump(); }
 
 Request request_from(std::span<const std::byte> head) {
-  return parse<Request>(head, [](const Request& one) { return one.ask <= Ask::PullRows; });
+  return parse<Request>(head, [](const Request& one) { return one.ask <= kLastAsk; });
 }
 Reply reply_from(std::span<const std::byte> head) {
-  return parse<Reply>(head, [](const Reply& one) { return one.ask <= Ask::PullRows; });
+  return parse<Reply>(head, [](const Reply& one) { return one.ask <= kLastAsk; });
 }
 bool is_relay(std::span<const std::byte> head) noexcept {
   return !head.empty() && static_cast<char>(head.front()) == kRelay;
@@ -69,7 +69,7 @@ bool is_relay(std::span<const std::byte> head) noexcept {
 Relay relay_from(std::span<const std::byte> head) {
   if (!is_relay(head)) refuse();
   return parse<Relay>(head.subspan(1), [](const Relay& one) {
-    return one.kind <= Relay::Kind::Lost && one.request.ask <= Ask::PullRows;
+    return one.kind <= Relay::Kind::Lost && one.request.ask <= kLastAsk;
   });
 }
 Heard heard_from(std::span<const std::byte> head) {

@@ -2,7 +2,7 @@
 // JSON; bulk memory is the frame's payload, or lies in an area that the client shares.
 //
 //     worker                                              server
-//        | Attach {settings}                                |  the first one decides what is served
+//        | Attach {settings, epoch}                         |  the first one decides what is served
 //        | <------------------------------ Reply {version}  |
 //        | Write {weights, state}                           |  the first one counts: worker 0's
 //        | Push {gradient} -------------------------------> |  asynchronous: applied at once
@@ -13,6 +13,7 @@
 //        | <------------------------------ Reply {weights}  |
 //        | PullRows {ids} --------------------------------> |  changes nothing
 //        | <--------------------------------- Reply {rows}  |
+//        | Begin {epoch, version}                           |  synchronous: after the workers changed
 //        | Leave                                            |
 //
 // Push and Terms carry the gradients of rows of embedding tables behind those of the parameters.
@@ -41,8 +42,10 @@ enum class Ask : std::uint8_t {
   Commit,
   Figures,
   Leave,
-  PullRows
+  PullRows,
+  Begin
 };
+inline constexpr Ask kLastAsk = Ask::Begin;
 
 /// Whether a request may change what a shard's copies must have in common. A pull may: with delay
 /// compensation, a server remembers the weights that a worker has.
@@ -61,9 +64,10 @@ struct Request {
   int shard = 0;
   int worker = 0;
   // Push: its number, 1, 2, ... of this worker, whose clock it is after it (ledger.h), and the
-  // version of the weights of which the gradient is.
+  // version of the weights of which the gradient is. Begin: the version of the workers' weights.
   std::uint64_t sequence = 0;
   std::int64_t clock = 0, version = 0;
+  std::int64_t epoch = 0;      // Attach, Begin: of the job's workers
   std::int64_t round = 0;      // Terms, Commit
   double rate = 0, scale = 1;  // Push, Commit
   // Terms: the batch's micro-batches, and the nodes of their sum that memory holds.
@@ -83,7 +87,8 @@ struct Reply {
   std::string text = {};
   bool elsewhere = false;    // not served: another server is the shard's primary
   std::int64_t version = 0;  // updates so far
-  // Attach: the worker's last push, the next round, the least clock, whether there are weights.
+  // Attach: the worker's last push, the next round, the least clock, whether there are weights. Begin:
+  // the last.
   std::uint64_t sequence = 0;
   std::int64_t round = 0, slowest = 0;
   bool ready = false;

@@ -33,6 +33,12 @@ RemoteOptimizer::~RemoteOptimizer() {
 
 std::shared_ptr<RemoteRows> RemoteOptimizer::set_tables(std::vector<ServedTable> tables) {
   TRIREME_CHECK(client_ == nullptr);
+  if (options_.elastic && !alone())
+    throw ConfigError("an elastic job with embeddings whose rows are on synchronous servers",
+                      {.rank = options_.worker,
+                       .operation = "strategy",
+                       .advice = "Set server.staleness, with which workers come and go, or leave "
+                                 "elastic.* out."});
   const auto client = [this]() -> ParameterClient& {
     start();
     return *client_;
@@ -72,7 +78,9 @@ void RemoteOptimizer::attach(std::span<const optim::OwnedSlice> slices,
       ClientOptions{.worker = options_.worker,
                     .dial = options_.dial,
                     .term = options_.term,
-                    .patience = options_.patience});
+                    .patience = options_.patience,
+                    .epoch = options_.epoch,
+                    .broken = options_.broken});
 }
 
 void RemoteOptimizer::read_gradients_at(std::span<const void* const> gradients) {
@@ -81,12 +89,19 @@ void RemoteOptimizer::read_gradients_at(std::span<const void* const> gradients) 
 }
 
 void RemoteOptimizer::start() {
-  if (std::exchange(started_, true)) return;
+  if (std::exchange(started_, true) || has_servers_weights()) return;
   if (options_.worker == 0 && !client_->ready()) give_weights();
   client_->pull();
   take_weights();
 }
 
+bool RemoteOptimizer::has_servers_weights() {
+  if (alone() || options_.epoch == 0) return false;
+  client_->begin(restored_count_.value_or(0));
+  return client_->ready();
+}
+
+// The servers may have had others.
 void RemoteOptimizer::give_weights() {
   const c10::AutoGradMode no_grad(false);
   std::map<std::string, const at::Tensor*> loaded;
@@ -101,6 +116,8 @@ void RemoteOptimizer::give_weights() {
           .copy_(elements(own.weight, slice.begin, slice.size(), own.master_dtype, own.device));
     }
     std::size_t at = client_->model().bytes(server);
+    std::fill(saved.memory.begin() + static_cast<std::ptrdiff_t>(at), saved.memory.end(),
+              std::byte{});
     for (const SavedText::Array& array : text.arrays) {
       if (const auto found = loaded.find(array.name); found != loaded.end())
         elements(saved.memory.data() + at, 0, static_cast<std::size_t>(array.end - array.begin),

@@ -5,7 +5,9 @@
 //
 // The servers get their first weights from worker 0, at start(): what it was built with, or what was
 // loaded from a checkpoint since. A server that has weights keeps them, so that a worker may be
-// started again at any time.
+// started again at any time. In a later epoch of an elastic job the workers have weights that they have
+// kept, of the servers' version or the one before (Service::begin()); from others they are a checkpoint's,
+// and the servers get them.
 #pragma once
 
 #include <cstdint>
@@ -30,6 +32,9 @@ struct RemoteOptions {
   std::function<std::shared_ptr<net::Channel>(int shard)> dial;
   std::function<std::uint64_t(int shard)> term = [](int) { return 0; };
   Duration patience = std::chrono::seconds(30);
+  std::int64_t epoch = 0;
+  bool elastic = false;  // there may be later epochs
+  std::function<std::exception_ptr()> broken = [] { return nullptr; };
 };
 
 class RemoteOptimizer final : public optim::Optimizer {
@@ -56,13 +61,15 @@ class RemoteOptimizer final : public optim::Optimizer {
   /// Updates by the workers' common batches; of a worker that is alone: updates by all workers over
   /// their number. Where servers differ, the fewest.
   std::int64_t step_count() const noexcept override {
+    if (!alone() && !started_ && restored_count_) return *restored_count_;
     return client_ ? client_->version() / updates_a_step() : 0;
   }
   void set_step_count(std::int64_t count) override { restored_count_ = count; }
 
   /// Before attach(): the parameters of further uses of tied ones (ServedModel).
   void set_more_uses(std::vector<std::uint32_t> parameters) { more_uses_ = std::move(parameters); }
-  /// Before attach(): the tables of the model's embeddings. Returns where their rows are.
+  /// Before attach(): the tables of the model's embeddings. Returns where their rows are. ConfigError in
+  /// an elastic job: a step that is done again would get rows that it has updated.
   std::shared_ptr<RemoteRows> set_tables(std::vector<ServedTable> tables);
   /// Null: the model has no embeddings on servers.
   RemoteRows* rows() const noexcept { return rows_.get(); }
@@ -81,6 +88,7 @@ class RemoteOptimizer final : public optim::Optimizer {
   }
   void fill_gradients(double scale);
   void push_round(double learning_rate);
+  bool has_servers_weights();
   void give_weights();
   void take_weights();
   std::vector<SavedTable> first_rows(int server) const;

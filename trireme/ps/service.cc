@@ -69,6 +69,8 @@ void Service::serve(int client, const Request& request, std::span<const std::byt
       return take_terms(client, request, memory);
     case Ask::Commit:
       return commit(client, request);
+    case Ask::Begin:
+      return begin(client, request);
     case Ask::Figures:
       return answer_text(client, Ask::Figures, figures(), {});
     default:
@@ -101,8 +103,13 @@ std::vector<int> Service::clients() const {
 
 void Service::attach(int client, const Request& request, std::span<const std::byte> memory) {
   Settings settings = Settings::from_text(text_at(request, memory));
+  if (request.epoch < epoch_)
+    throw PeerLost("the workers have regrouped without it", {.operation = "parameter server"});
+  const bool regroups = settings_ && request.epoch > epoch_;
   if (settings_) {
-    if (const std::string what = settings_->difference(settings); !what.empty())
+    Settings expected = *settings_;
+    if (regroups) expected.workers = settings.workers;
+    if (const std::string what = expected.difference(settings); !what.empty())
       throw MismatchError(what);
   }
   if (server_ >= settings.model.servers())
@@ -112,8 +119,10 @@ void Service::attach(int client, const Request& request, std::span<const std::by
     shard_ = std::make_unique<Shard>(settings.model, server_, settings.optimizer, spread_,
                                      predicts(settings.server, settings.optimizer));
     ledger_.emplace(settings.server.staleness);
+    epoch_ = request.epoch;
     settings_ = std::move(settings);
   }
+  if (regroups) regroup(request.epoch, settings.workers);
   ledger_->arrive(request.worker);
   done_.erase(request.worker);
   client_of_[request.worker] = client;
@@ -125,6 +134,31 @@ void Service::attach(int client, const Request& request, std::span<const std::by
            .slowest = ledger_->slowest(),
            .ready = ready_},
           {});
+}
+
+// Requests of the earlier epoch are answered no more: those who made them have ended, or come again.
+void Service::regroup(std::int64_t epoch, int workers) {
+  for (const auto& [worker, client] : client_of_) ledger_->leave(worker);
+  client_of_.clear(), waiting_.clear(), parts_.clear(), done_.clear();
+  settings_->workers = workers;
+  epoch_ = epoch;
+  begun_ = false;
+}
+
+// All workers of the epoch have weights of the same version, and do their next step as round 0. If this
+// server has committed that step already, it answers what it answered then. A round that is complete
+// but not committed is collected again. Weights of any other version are wrong: worker 0 writes new ones.
+void Service::begin(int client, const Request& request) {
+  if (!std::exchange(begun_, true)) {
+    const std::int64_t ahead = version_ - request.version;
+    const bool has_step = ahead == 1 && committed_;
+    ready_ = ready_ && (ahead == 0 || has_step);
+    committed_ = true;
+    round_ = has_step ? 1 : 0;
+    members_.clear();
+    for (int worker = 0; has_step && worker < settings_->workers; ++worker) members_.insert(worker);
+  }
+  answer_(client, {.ask = Ask::Begin, .version = version_, .ready = ready_}, {});
 }
 
 void Service::write(int client, const Request& request, std::span<const std::byte> memory) {
@@ -171,10 +205,11 @@ void Service::push(int client, const Request& request, std::span<const std::byte
     reply.staleness = std::max<std::int64_t>(version_ - request.version, 0);
     const auto before = before_.find(worker);
     const auto old = before == before_.end() ? std::span<const std::byte>() : before->second;
-    const bool at_once = ledger_->may_go_on(worker) && !shard_->predicts();
-    const auto room = at_once ? room_for_weights(client) : std::span<std::byte>();
-    if (const auto broken = shard_->push(gradient, request.rate, request.scale, old,
-                                         settings_->server.compensation, rows, room)) {
+    const auto room =
+        ledger_->may_go_on(worker) ? room_for_weights(client) : std::span<std::byte>();
+    if (const auto broken =
+            shard_->push(gradient, request.rate, request.scale, old, settings_->server.compensation,
+                         rows, {room, reply.staleness})) {
       ledger_->dropped(worker);
       reply.dropped = true;
       reply.text = *broken;
@@ -208,8 +243,8 @@ void Service::release() {
   for (Waiting& one : now) {
     one.reply.version = version_;
     // A pull is for those who want the present weights.
-    const auto weights =
-        one.reply.ask == Ask::Push ? shard_->predicted(one.reply.staleness) : shard_->weights();
+    const bool predicted = one.reply.ask == Ask::Push && !one.reply.written;
+    const auto weights = predicted ? shard_->predicted(one.reply.staleness) : shard_->weights();
     if (settings_->server.compensation > 0)
       before_[one.worker].assign(weights.begin(), weights.end());
     answer_(one.client, one.reply, weights);
@@ -301,7 +336,7 @@ void Service::commit(int client, const Request& request) {
     reply.dropped = true;
   } else if (!std::exchange(committed_, true)) {
     const auto room = room_for_weights(client);
-    shard_->apply(request.rate, request.scale, room);
+    shard_->apply(request.rate, request.scale, {room});
     reply.written = !room.empty();
     ++version_;
     if (on_update_) on_update_(-1, version_, 0);

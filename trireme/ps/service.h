@@ -79,6 +79,8 @@ class Service {
 
   void serve(int client, const Request& request, std::span<const std::byte> memory);
   void attach(int client, const Request& request, std::span<const std::byte> memory);
+  void regroup(std::int64_t epoch, int workers);
+  void begin(int client, const Request& request);
   void write(int client, const Request& request, std::span<const std::byte> memory);
   void read(int client, const Request& request);
   void pull_rows(int client, const Request& request, std::span<const std::byte> ids);
@@ -106,6 +108,8 @@ class Service {
   std::optional<Ledger> ledger_;
   bool ready_ = false;  // has weights
   std::int64_t version_ = 0;
+  std::int64_t epoch_ = 0;  // of the workers
+  bool begun_ = true;       // some worker has said Begin in it
   std::map<int, int> client_of_;                  // by worker
   std::vector<Waiting> waiting_;                  // for weights
   std::map<int, std::vector<std::byte>> before_;  // by worker: the weights it has, if compensated

@@ -79,6 +79,8 @@ void restore_row_sums(const std::vector<std::size_t>& counts, Reader& from, Shar
 Saved Service::snapshot() {
   nlohmann::json json{{"ready", ready_},
                       {"version", version_},
+                      {"epoch", epoch_},
+                      {"begun", begun_},
                       {"round", round_},
                       {"total", total_},
                       {"done", done_},
@@ -149,6 +151,8 @@ void Service::restore(std::string_view text, std::span<const std::byte> memory) 
     }
     json.at("ready").get_to(ready_);
     json.at("version").get_to(version_);
+    json.at("epoch").get_to(epoch_);
+    json.at("begun").get_to(begun_);
     json.at("round").get_to(round_);
     json.at("total").get_to(total_);
     json.at("done").get_to(done_);

@@ -508,5 +508,28 @@ TEST(Service, AnswersLatePushesWithPredictedWeights) {
   }
 }
 
+TEST(Service, PredictedWeightsAreWrittenWhereTheClientWantsThemToo) {
+  Settings settings = settings_of(-1, 2);
+  settings.server.prediction = true;
+  Server server, other;
+  std::vector<std::byte> room(settings.model.bytes(0));
+  server.service().set_room([&](int, std::size_t) { return std::span(room); });
+  for (Server* one : {&server, &other}) {
+    for (const int client : {0, 1}) one->attach(client, settings);
+    one->write(0, random_floats(room.size(), 1));
+  }
+  for (std::uint64_t sequence = 1; sequence <= 3; ++sequence) {
+    for (const int worker : {0, 1}) {
+      const Floats gradient = random_floats(room.size(), static_cast<unsigned>(sequence) + 5);
+      EXPECT_TRUE(server.push(worker, sequence, gradient, 0)->written);
+      EXPECT_FALSE(other.push(worker, sequence, gradient, 0)->written);
+      for (const ServedModel::Slice& slice : settings.model.slices(0))
+        EXPECT_EQ(std::memcmp(room.data() + slice.offset, other.memory(worker).data() + slice.offset,
+                              settings.model.bytes(slice)),
+                  0);
+    }
+  }
+}
+
 }  // namespace
 }  // namespace trireme::inline v0::ps

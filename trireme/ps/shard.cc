@@ -100,18 +100,18 @@ std::optional<std::uint32_t> Shard::first_not_finite(const std::byte* gradient) 
 std::optional<std::string> Shard::push(std::span<const std::byte> gradient, double rate,
                                        double scale, std::span<const std::byte> before,
                                        double lambda, std::span<const RowsView> rows,
-                                       std::span<std::byte> out) {
+                                       Reader reader) {
   TRIREME_CHECK(gradient.size() == bytes());
   if (const auto broken = first_not_finite(gradient.data()))
     return model_.parameters()[*broken].name;
   if (auto broken = rows_.first_not_finite(rows)) return broken;
   if (!rows.empty()) rows_.update(rows, rate, scale);
   if (before.empty() || lambda <= 0) {
-    update(gradient.data(), rate, scale, out);
+    update(gradient.data(), rate, scale, reader);
   } else {
     TRIREME_CHECK(before.size() == bytes());
     compensate(gradient.data(), before.data(), lambda, scale);
-    update(sum_.data(), rate, 1, out);
+    update(sum_.data(), rate, 1, reader);
   }
   return std::nullopt;
 }
@@ -138,10 +138,16 @@ void Shard::compensate(const std::byte* gradient, const std::byte* before, doubl
   });
 }
 
-std::span<const std::byte> Shard::predicted(std::int64_t staleness) {
-  if (earlier_.empty() || staleness <= 0 || momentum_ <= 0) return weights_;
+double Shard::share_of(std::int64_t staleness) const {
+  if (earlier_.empty() || staleness <= 0 || momentum_ <= 0) return 0;
   const auto updates = static_cast<double>(staleness + 1);
-  const double m = momentum_, share = m < 1 ? m * (1 - std::pow(m, updates)) / (1 - m) : updates;
+  const double m = momentum_;
+  return m < 1 ? m * (1 - std::pow(m, updates)) / (1 - m) : updates;
+}
+
+std::span<const std::byte> Shard::predicted(std::int64_t staleness) {
+  const double share = share_of(staleness);
+  if (share == 0) return weights_;
   each_slice([&]<class T>(T, std::size_t offset, std::size_t count) {
     extrapolate(reinterpret_cast<T*>(sum_.data() + offset),
                 reinterpret_cast<const T*>(weights_.data() + offset),
@@ -220,35 +226,54 @@ std::optional<std::uint32_t> Shard::first_not_finite() const {
   return std::nullopt;
 }
 
-void Shard::apply(double rate, double scale, std::span<std::byte> out) {
+void Shard::apply(double rate, double scale, Reader reader) {
   rows_.apply(rate, scale);
-  update(sum_.data(), rate, scale, out);
+  update(sum_.data(), rate, scale, reader);
 }
 
-// The optimizer goes over its slices one after the other. What it has updated is still in a cache then.
+// What is copied before and after the update of a block is in a cache then.
+template <class T>
+void Shard::update_block(std::size_t offset, std::size_t count, const std::function<void()>& run) {
+  T copy[kernel::kNormChunk];
+  const auto* weights = reinterpret_cast<const T*>(weights_.data() + offset);
+  if (!earlier_.empty()) {
+    std::copy_n(weights, count, copy);
+    copy_for_reader(earlier_.data() + offset, copy, count * sizeof(T), earlier_.size());
+  }
+  run();
+  if (out_.empty()) return;
+  if (out_share_ > 0) extrapolate(copy, weights, copy, out_share_, count);
+  copy_for_reader(out_.data() + offset, out_share_ > 0 ? copy : weights, count * sizeof(T),
+                  out_.size());
+}
+
+// The optimizer goes over its slices one after the other.
 Spread Shard::updating() {
   return [this](std::size_t count, const std::function<void(std::size_t, std::size_t)>& part) {
     const ServedModel::Slice& slice = model_.slices(server_)[updated_++];
     TRIREME_CHECK(slice.size() == count);
-    const std::size_t size = size_of(model_.parameters()[slice.parameter].dtype);
+    const DType dtype = model_.parameters()[slice.parameter].dtype;
     spread_(count, [&](std::size_t begin, std::size_t end) {
-      part(begin, end);
-      if (out_.empty()) return;
-      const std::size_t at = slice.offset + begin * size, bytes = (end - begin) * size;
-      copy_for_reader(out_.data() + at, weights_.data() + at, bytes, out_.size());
+      if (out_.empty() && earlier_.empty()) return part(begin, end);
+      for (std::size_t at = begin; at < end; at += kernel::kNormChunk) {
+        const std::size_t size = std::min(kernel::kNormChunk, end - at);
+        const auto block = dtype == DType::F64 ? &Shard::update_block<double>
+                                               : &Shard::update_block<float>;
+        (this->*block)(slice.offset + at * size_of(dtype), size, [&] { part(at, at + size); });
+      }
     });
   };
 }
 
-void Shard::update(const std::byte* gradient, double rate, double scale, std::span<std::byte> out) {
-  TRIREME_CHECK((out.empty() || out.size() == bytes()) == true);
+void Shard::update(const std::byte* gradient, double rate, double scale, Reader reader) {
+  TRIREME_CHECK((reader.memory.empty() || reader.memory.size() == bytes()) == true);
   updated_ = 0;
-  out_ = out;
+  out_ = reader.memory;
+  out_share_ = share_of(reader.staleness);
   std::vector<const void*> gradients;
   for (const ServedModel::Slice& slice : model_.slices(server_))
     gradients.push_back(gradient + slice.offset);
   optimizer_->read_gradients_at(gradients);
-  if (!earlier_.empty()) std::memcpy(earlier_.data(), weights_.data(), weights_.size());
   optimizer_->apply(rate, scale);
   out_ = {};
 }

@@ -9,6 +9,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -30,6 +31,12 @@ struct Terms {
   std::vector<kernel::LeafRange> nodes;
   std::span<const std::byte> memory;
   std::vector<std::vector<RowsView>> rows = {};
+};
+
+/// A worker's memory, where an update writes what predicted(staleness) gives after it, too. Empty: nowhere.
+struct Reader {
+  std::span<std::byte> memory;
+  std::int64_t staleness = 0;
 };
 
 class Shard {
@@ -65,12 +72,10 @@ class Shard {
   /// one holds an infinity or a NaN: then the result names the parameter or the row. `before`: the
   /// weights that the gradient is of. If they are given and lambda > 0, the gradient g (after `scale`)
   /// becomes g + lambda g g (w - before) (DC-ASGD: Zheng et al. 2017, arXiv:1609.08326); not that of
-  /// rows, which workers seldom change at the same time. `out`: where the new weights are written, too;
-  /// may be empty.
+  /// rows, which workers seldom change at the same time.
   std::optional<std::string> push(std::span<const std::byte> gradient, double rate, double scale,
                                   std::span<const std::byte> before = {}, double lambda = 0,
-                                  std::span<const RowsView> rows = {},
-                                  std::span<std::byte> out = {});
+                                  std::span<const RowsView> rows = {}, Reader reader = {});
 
   /// Adds the workers' terms of a batch of `total` micro-batches. If their nodes cover it, the bits
   /// are those of the tree sum; else they are added in their order.
@@ -82,8 +87,8 @@ class Shard {
   /// The rows of tables that this server has.
   RowShard& rows() noexcept { return rows_; }
   const RowShard& rows() const noexcept { return rows_; }
-  /// One update by the folded sum, times `scale`. `out` as push()'s.
-  void apply(double rate, double scale, std::span<std::byte> out = {});
+  /// One update by the folded sum, times `scale`.
+  void apply(double rate, double scale, Reader reader = {});
 
   /// The folded sum, as it lies. For copies.
   std::span<std::byte> sum() noexcept { return sum_; }
@@ -96,8 +101,12 @@ class Shard {
  private:
   std::optional<std::uint32_t> first_not_finite(const std::byte* gradient) const;
   void compensate(const std::byte* gradient, const std::byte* before, double lambda, double scale);
-  void update(const std::byte* gradient, double rate, double scale, std::span<std::byte> out);
+  void update(const std::byte* gradient, double rate, double scale, Reader reader);
   Spread updating();
+  template <class T>
+  void update_block(std::size_t offset, std::size_t count, const std::function<void()>& run);
+  /// How much of the last update predicted() adds.
+  double share_of(std::int64_t staleness) const;
   /// Calls visit(T, offset, count) for elements that lie together: T is their type, offset theirs in
   /// each memory of bytes().
   template <class Visit>
@@ -108,8 +117,9 @@ class Shard {
   const Spread spread_;
   const double momentum_;
   std::span<std::byte> weights_, sum_, earlier_;
-  std::span<std::byte> out_;  // of the update that is being made
-  std::size_t updated_ = 0;   // slices, in it
+  std::span<std::byte> out_;  // the reader's, of the update that is being made
+  double out_share_ = 0;      // of its prediction
+  std::size_t updated_ = 0;   // slices, in the update
   at::Tensor weights_memory_, sum_memory_, earlier_memory_;
   std::unique_ptr<optim::Optimizer> optimizer_;
   RowShard rows_;

@@ -329,6 +329,7 @@ void DataParallel::settle() { impl_->trained.settle(); }
 std::string DataParallel::weights_hash() { return impl_->trained.weights_hash(); }
 
 std::vector<NamedShard> DataParallel::state() { return impl_->trained.state(); }
+std::vector<NamedShard> DataParallel::own_state() { return impl_->trained.own_state(); }
 
 std::string DataParallel::metadata() const {
   nlohmann::json all{{"batches", impl_->batches},

@@ -125,6 +125,7 @@ class DataParallel final : public Saveable, public StepVoter {
   void settle();
 
   std::vector<NamedShard> state() override;
+  std::vector<NamedShard> own_state() override;
   std::string metadata() const override;
   void restored(const std::string& metadata) override;
 

@@ -1,6 +1,7 @@
 #include "trireme/sync/strategy_context.h"
 
 #include "trireme/job/job.h"
+#include "trireme/job/job_changes.h"
 #include "trireme/job/job_servers.h"
 #include "trireme/strategy/data_parallel.h"
 #include "trireme/strategy/strategy.h"
@@ -27,7 +28,12 @@ StrategyContext context_of(Job& job) {
                   .term = [&job](int shard) { return job.servers().shard_term(shard); },
                   .train_alone = [&job] { job.servers().train_alone(); },
                   .worker = job.rank(),
-                  .workers = job.size()},
+                  .workers = job.size(),
+                  .epoch = job.changes().epoch().number,
+                  .elastic = job.changes().elastic(),
+                  .broken = [&job]() -> std::exception_ptr {
+                    return job.changes().broken() ? job.changes().reason() : nullptr;
+                  }},
       .trace = job.options().trace};
 }
 

@@ -58,7 +58,10 @@ std::unique_ptr<ps::RemoteOptimizer> make_remote_optimizer(const StrategyContext
                                                                  .server = server,
                                                                  .waiter = env.world->waiter(),
                                                                  .dial = servers.dial,
-                                                                 .term = servers.term});
+                                                                 .term = servers.term,
+                                                                 .epoch = servers.epoch,
+                                                                 .elastic = servers.elastic,
+                                                                 .broken = servers.broken});
 }
 
 std::string server_figures(optim::Optimizer& optimizer) {
@@ -89,6 +92,10 @@ std::vector<models::ServerEmbedding*> embeddings_in(const ModelParts& parts) {
     all.insert(all.end(), own.begin(), own.end());
   }
   return all;
+}
+
+bool is_on_servers(const optim::Optimizer& optimizer) {
+  return dynamic_cast<const ps::RemoteOptimizer*>(&optimizer) != nullptr;
 }
 
 std::shared_ptr<ps::RowStore> connect_rows(const std::vector<models::ServerEmbedding*>& embeddings,

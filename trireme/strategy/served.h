@@ -20,6 +20,7 @@ StrategyContext context_for(const StrategyContext& env, const std::string& sync,
 std::unique_ptr<ps::RemoteOptimizer> make_remote_optimizer(const StrategyContext& env,
                                                            const ServerOptions& server,
                                                            const OptimizerOptions& optimizer);
+bool is_on_servers(const optim::Optimizer& optimizer);
 /// ParameterClient::figures(); empty if `optimizer` is not on servers.
 std::string server_figures(optim::Optimizer& optimizer);
 /// ServedModel::describe(), under the same condition.

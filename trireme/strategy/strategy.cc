@@ -299,7 +299,7 @@ void Strategy::Impl::use_average(bool on) {
   sync.step->publish().wait();
 }
 
-std::vector<NamedShard> Strategy::Impl::state() {
+std::vector<NamedShard> Strategy::Impl::state(bool with_servers) {
   TRIREME_CHECK(!averaged);
   optimizer->settle();
   if (sync.local != nullptr) {
@@ -313,8 +313,9 @@ std::vector<NamedShard> Strategy::Impl::state() {
       shards.push_back(std::move(shard));
     }
   };
-  add("optimizer/", optimizer->state());
-  if (rows) add("", rows->state());
+  const bool here = with_servers || !parallel::is_on_servers(*optimizer);
+  if (here) add("optimizer/", optimizer->state());
+  if (here && rows) add("", rows->state());
   if (sync.local != nullptr) add("", sync.local->state());
   if (average) add("ema/", average->state(sync.step->owned(), parts.infos()));
   return content.of_whole(std::move(shards));
@@ -407,7 +408,8 @@ std::string Strategy::weights_hash() {
   return impl_->content.hash(impl_->rows ? impl_->rows->weights() : std::vector<NamedShard>());
 }
 
-std::vector<NamedShard> Strategy::state() { return impl_->state(); }
+std::vector<NamedShard> Strategy::state() { return impl_->state(/*with_servers=*/true); }
+std::vector<NamedShard> Strategy::own_state() { return impl_->state(/*with_servers=*/false); }
 
 void Strategy::use_average(bool on) { impl_->use_average(on); }
 

@@ -226,6 +226,7 @@ class Strategy final : public Saveable, public StepVoter {
   /// train separate copies, collective: the copies become equal first, and training goes on from
   /// these.
   std::vector<NamedShard> state() override;
+  std::vector<NamedShard> own_state() override;
   std::string metadata() const override;
   void restored(const std::string& metadata) override;
 

@@ -31,7 +31,7 @@ struct Strategy::Impl final : parallel::StepTarget {
   void compute(const Batch& batch, const Loss& loss, std::uint32_t passes);
   void check_share(const Batch& batch, std::span<const std::uint32_t> leaves,
                    parallel::LocalVote& vote) const;
-  std::vector<NamedShard> state();
+  std::vector<NamedShard> state(bool with_servers);
   std::string metadata() const;
   void restored(const std::string& metadata);
   [[noreturn]] void refuse_metadata() const;

@@ -173,8 +173,8 @@ void TrainedModule::refuse_direct_call() const {
   if (shards_) shards_->refuse_direct_call(sync_name_, env_.world->rank(), env_.host);
 }
 
-std::vector<NamedShard> TrainedModule::state() {
-  settle();
+// Without the servers'.
+std::vector<NamedShard> TrainedModule::own_state() {
   std::vector<NamedShard> state;
   std::set<const void*> frozen;
   for (const auto& [name, parameter] : tensors_.parameters)
@@ -187,15 +187,7 @@ std::vector<NamedShard> TrainedModule::state() {
                      .end = tensor.numel(),
                      .local = tensor.detach(),
                      .frozen = frozen.contains(tensor.unsafeGetTensorImpl())});
-  if (remote_) {
-    for (NamedShard& shard : remote_->state()) {
-      shard.name.insert(0, "optimizer/");
-      state.push_back(std::move(shard));
-    }
-    if (rows_)
-      for (NamedShard& shard : rows_->state()) state.push_back(std::move(shard));
-    return state;
-  }
+  if (remote_) return state;
   const auto slices = sync_->owned();
   for (std::size_t i = 0; i < slices.size(); ++i) {
     const auto& [name, parameter] = tensors_.trainable[slices[i].parameter];
@@ -207,6 +199,19 @@ std::vector<NamedShard> TrainedModule::state() {
                        .end = slices[i].end,
                        .local = tensor.detach()});
   }
+  return state;
+}
+
+std::vector<NamedShard> TrainedModule::state() {
+  settle();
+  std::vector<NamedShard> state = own_state();
+  if (!remote_) return state;
+  for (NamedShard& shard : remote_->state()) {
+    shard.name.insert(0, "optimizer/");
+    state.push_back(std::move(shard));
+  }
+  if (rows_)
+    for (NamedShard& shard : rows_->state()) state.push_back(std::move(shard));
   return state;
 }
 

@@ -45,6 +45,10 @@ struct StrategyContext {
     /// Says that no other worker waits for this one.
     std::function<void()> train_alone = [] {};
     int worker = 0, workers = 1;
+    /// As ps::ClientOptions'; `elastic`: there may be later epochs.
+    std::int64_t epoch = 0;
+    bool elastic = false;
+    std::function<std::exception_ptr()> broken = [] { return nullptr; };
   };
   Servers servers = {};
   ReduceTerms reduce = tree_reduce;

@@ -36,6 +36,9 @@ class Saveable {
   virtual ~Saveable() = default;
   /// This rank's shards. Replicated tensors are given whole by every rank; one of them is written.
   virtual std::vector<NamedShard> state() = 0;
+  /// state() without what parameter servers keep. A rank of an elastic job hands this on in memory, also
+  /// while other ranks are lost: communicates with nobody.
+  virtual std::vector<NamedShard> own_state() { return state(); }
   /// Small JSON object, equal on all ranks.
   virtual std::string metadata() const = 0;
   /// After every shard of state() was filled; `metadata` as saved.

@@ -32,13 +32,10 @@ void check_layout(const StrategyOptions& strategy, const JobOptions& job) {
 
 launch::WorkerRange worker_range(const ElasticSettings& settings, int workers,
                                  const ServerOptions& server) {
-  if (server.staleness == 0)
-    refuse("an elastic job with synchronous parameter servers",
-           server.backup > 0
-               ? "Leave elastic.* out: with server.backup a step takes the gradients of a fixed "
-                 "number of workers, and one that is lost is started again."
-               : "Set server.staleness, with which workers come and go, or leave elastic.* out: "
-                 "when a worker is lost the job goes back to its newest checkpoint by itself.");
+  if (server.backup > 0)
+    refuse("an elastic job with server.backup",
+           "Leave elastic.* out: with server.backup a step takes the gradients of a fixed number of "
+           "workers, and one that is lost is started again.");
   if (settings.spares > 0)
     refuse("elastic.spares with parallel.sync = \"server\"",
            "Leave it out: a lost worker is started again, and nobody waits for it.");
@@ -109,7 +106,7 @@ RankChanges rank_changes(const ElasticSettings& settings, int ranks,
                          const StrategyOptions& strategy, const JobOptions& job,
                          std::int64_t micro_batches) {
   check_layout(strategy, job);
-  if (parallel::is_served(strategy.sync))
+  if (parallel::is_served(strategy.sync) && strategy.server.alone())
     return {.together = {}, .alone = worker_range(settings, ranks, strategy.server)};
   const launch::ElasticOptions options{
       .min = settings.min > 0 ? settings.min : ranks,

@@ -1,0 +1,403 @@
+// Synchronous workers that are lost and replaced in any moment of a step, without a network: messages
+// are delivered in an order drawn from a seed. After every loss the workers of the next epoch begin with
+// what a survivor has kept, or with a checkpoint if nobody is left. The servers end with the bits of
+// workers that nobody has disturbed.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <deque>
+#include <map>
+#include <memory>
+#include <optional>
+#include <random>
+#include <vector>
+
+#include "trireme/base/error.h"
+#include "trireme/ps/service.h"
+
+namespace trireme::inline v0::ps {
+namespace {
+
+using Bytes = std::vector<std::byte>;
+
+constexpr int kServers = 2;
+constexpr std::int64_t kSteps = 8;
+constexpr std::uint32_t kLeaves = 6;
+
+ServedModel two_shards() {
+  return {{{.name = "w", .shape = {4200}}, {.name = "v", .shape = {300}}}, kServers};
+}
+
+Settings settings_for(int workers) {
+  return {.model = two_shards(),
+          .optimizer = AdamW{.learning_rate = 0.1},
+          .workers = workers,
+          .server = {.staleness = 0}};
+}
+
+// Depends on the step, the leaf, and the weights.
+void add_gradient(std::int64_t step, std::uint32_t leaf, const Bytes& weights, Bytes& to) {
+  std::minstd_rand random(static_cast<unsigned>(step * 100 + leaf + 1));
+  for (std::size_t at = 0; at < weights.size(); at += sizeof(float)) {
+    float weight = 0;
+    std::memcpy(&weight, weights.data() + at, sizeof weight);
+    const float gradient = static_cast<float>(random()) / 2e9f - 0.5f + 0.1f * weight;
+    const auto* bytes = reinterpret_cast<const std::byte*>(&gradient);
+    to.insert(to.end(), bytes, bytes + sizeof gradient);
+  }
+}
+
+double scale_of(const Bytes* squares) {
+  double sum = 0;
+  for (int server = 0; server < kServers; ++server)
+    for (std::size_t at = 0; at < squares[server].size(); at += sizeof(double)) {
+      double one = 0;
+      std::memcpy(&one, squares[server].data() + at, sizeof one);
+      sum += one;
+    }
+  return std::min(1.0, 5 / std::sqrt(sum)) / kLeaves;
+}
+
+Bytes bytes_of(const Saved& saved) {
+  const auto head = std::as_bytes(std::span(saved.text));
+  Bytes all(head.begin(), head.end());
+  all.insert(all.end(), saved.memory.begin(), saved.memory.end());
+  return all;
+}
+
+// What each server has after each number of updates.
+using History = std::vector<std::vector<Saved>>;
+
+struct Message {
+  Request request;
+  Bytes memory;
+};
+
+struct Connection {
+  int server = 0;
+  std::deque<Message> sent;     // not delivered yet
+  std::deque<Message> arrived;  // the server may still look at their memory
+  bool closed = false, lost = false;
+  bool answered = false;
+  Reply reply;
+  Bytes memory;
+};
+
+enum class Phase { Attach, Begin, Write, Pull, Terms, Commit, Done };
+
+struct Worker {
+  int number = 0;
+  std::int64_t version = 0;
+  Bytes weights[kServers];
+  Phase phase = Phase::Attach;
+  int clients[kServers] = {};
+  bool ready = false;
+};
+
+class Cluster {
+ public:
+  explicit Cluster(unsigned seed, const History* history = nullptr)
+      : random_(seed), history_(history) {
+    for (int server = 0; server < kServers; ++server)
+      services_.push_back(std::make_unique<Service>(
+          server, [this](int client, const Reply& reply, std::span<const std::byte> memory) {
+            Connection& one = connections_.at(static_cast<std::size_t>(client));
+            one.answered = true;
+            one.reply = reply;
+            one.memory.assign(memory.begin(), memory.end());
+          }));
+  }
+
+  void run(int workers, int losses) {
+    std::vector<Bytes> first;
+    for (int server = 0; server < kServers; ++server)
+      first.emplace_back(two_shards().bytes(server), std::byte{});
+    begin_epoch(workers, 0, first, /*kept=*/false);
+    while (!done()) {
+      if (losses > 0 && draw(60) == 0) {
+        --losses;
+        lose();
+      }
+      ASSERT_TRUE(go_on()) << "nobody can do anything";
+      if (::testing::Test::HasFailure()) return;
+    }
+  }
+
+  Service& service(int server) { return *services_[static_cast<std::size_t>(server)]; }
+  int num_kept = 0, num_ahead = 0, num_rolled_back = 0;
+
+  History history;  // filled if none was given
+
+ private:
+  const History& known() const { return history_ != nullptr ? *history_ : history; }
+  // What the servers have now, of the only worker.
+  void record(const Worker& worker) {
+    std::vector<Saved>& now = history.emplace_back();
+    for (int server = 0; server < kServers; ++server) {
+      service(server).handle(worker.clients[server], {.ask = Ask::Read, .shard = server}, {});
+      const Connection& one = connection(worker, server);
+      const auto* text = reinterpret_cast<const char*>(one.memory.data());
+      now.push_back({{text, one.reply.text_bytes},
+                     {one.memory.begin() + static_cast<std::ptrdiff_t>(one.reply.text_bytes),
+                      one.memory.end()}});
+    }
+  }
+  int draw(int below) { return static_cast<int>(random_() % static_cast<unsigned>(below)); }
+  bool done() const {
+    return std::all_of(workers_.begin(), workers_.end(),
+                       [](const Worker& one) { return one.phase == Phase::Done; });
+  }
+  Connection& connection(const Worker& worker, int server) {
+    return connections_[static_cast<std::size_t>(worker.clients[server])];
+  }
+
+  void begin_epoch(int workers, std::int64_t version, const std::vector<Bytes>& weights,
+                   bool kept) {
+    kept_ = kept;
+    workers_.assign(static_cast<std::size_t>(workers), {});
+    for (int number = 0; number < workers; ++number) {
+      Worker& one = workers_[static_cast<std::size_t>(number)];
+      one.number = number;
+      one.version = version;
+      for (int server = 0; server < kServers; ++server) {
+        one.weights[server] = weights[static_cast<std::size_t>(server)];
+        one.clients[server] = static_cast<int>(connections_.size());
+        connections_.push_back({.server = server});
+      }
+      send(one);
+    }
+  }
+
+  // The request of the worker's phase, to all servers.
+  void send(Worker& worker) {
+    for (int server = 0; server < kServers; ++server) {
+      Message message;
+      Request& request = message.request;
+      request.worker = worker.number;
+      request.shard = server;
+      request.epoch = epoch_;
+      if (worker.phase == Phase::Attach) {
+        const std::string text = settings_for(static_cast<int>(workers_.size())).to_text();
+        request.ask = Ask::Attach;
+        request.text_bytes = text.size();
+        message.memory = bytes_of(Saved{.text = text, .memory = {}});
+      } else if (worker.phase == Phase::Begin) {
+        request.ask = Ask::Begin;
+        request.version = worker.version;
+      } else if (worker.phase == Phase::Write) {
+        const Saved& saved = known()[static_cast<std::size_t>(worker.version)]
+                                    [static_cast<std::size_t>(server)];
+        request.ask = Ask::Write;
+        request.text_bytes = saved.text.size();
+        message.memory = bytes_of(saved);
+      } else if (worker.phase == Phase::Pull) {
+        request.ask = Ask::Pull;
+      } else if (worker.phase == Phase::Terms) {
+        request.ask = Ask::Terms;
+        request.round = rounds_[worker.number];
+        request.total = kLeaves;
+        for (std::uint32_t leaf = 0; leaf < kLeaves; ++leaf) {
+          if (static_cast<int>(leaf % workers_.size()) != worker.number) continue;
+          request.nodes.push_back({leaf, 1});
+          add_gradient(worker.version, leaf, worker.weights[server], message.memory);
+        }
+      } else {
+        request.ask = Ask::Commit;
+        request.round = rounds_[worker.number] - 1;
+        request.rate = 0.1;
+        request.scale = scale_;
+      }
+      Connection& one = connection(worker, server);
+      one.answered = false;
+      one.sent.push_back(std::move(message));
+    }
+  }
+
+  bool has_answers(const Worker& worker) {
+    if (worker.phase == Phase::Done) return false;
+    for (int server = 0; server < kServers; ++server)
+      if (!connection(worker, server).answered) return false;
+    return true;
+  }
+
+  // Delivers a message, or the end of a connection, or lets a worker go on. False: there is nothing.
+  bool go_on() {
+    std::vector<std::size_t> moves;
+    for (std::size_t i = 0; i < connections_.size(); ++i) {
+      const Connection& one = connections_[i];
+      if (!one.sent.empty() || (one.closed && !one.lost)) moves.push_back(i);
+    }
+    const std::size_t deliveries = moves.size();
+    for (std::size_t i = 0; i < workers_.size(); ++i)
+      if (has_answers(workers_[i])) moves.push_back(i);
+    if (moves.empty()) return false;
+    const auto chosen = static_cast<std::size_t>(draw(static_cast<int>(moves.size())));
+    if (chosen >= deliveries) {
+      advance(workers_[moves[chosen]]);
+    } else {
+      deliver(static_cast<int>(moves[chosen]));
+    }
+    return true;
+  }
+
+  void deliver(int client) {
+    Connection& one = connections_[static_cast<std::size_t>(client)];
+    if (one.sent.empty()) {
+      one.lost = true;
+      service(one.server).lost(client);
+      one.arrived.clear();
+      return;
+    }
+    one.arrived.push_back(std::move(one.sent.front()));
+    one.sent.pop_front();
+    service(one.server).handle(client, one.arrived.back().request, one.arrived.back().memory);
+  }
+
+  void advance(Worker& worker) {
+    bool ready = true;
+    std::int64_t round = 0;
+    Bytes memory[kServers];
+    for (int server = 0; server < kServers; ++server) {
+      const Connection& one = connection(worker, server);
+      ASSERT_EQ(one.reply.exit_code, 0) << one.reply.text;
+      ready = ready && one.reply.ready;
+      round = std::max(round, one.reply.round);
+      memory[server] = one.memory;
+    }
+    switch (worker.phase) {
+      case Phase::Attach:
+        rounds_[worker.number] = round;
+        worker.phase = epoch_ > 0 ? Phase::Begin : worker.number == 0 ? Phase::Write : Phase::Pull;
+        if (history_ == nullptr) record(worker);
+        break;
+      case Phase::Begin:
+        rounds_[worker.number] = 0;
+        EXPECT_TRUE(ready || !kept_) << "the servers do not know the step of a survivor";
+        num_rolled_back += !ready && worker.number == 0;
+        worker.phase = !ready                      ? (worker.number == 0 ? Phase::Write : Phase::Pull)
+                       : worker.version == kSteps ? Phase::Done
+                                                  : Phase::Terms;
+        break;
+      case Phase::Write:
+        worker.phase = Phase::Pull;
+        break;
+      case Phase::Terms:
+        rounds_[worker.number] = round;
+        scale_ = scale_of(memory);
+        worker.phase = Phase::Commit;
+        break;
+      case Phase::Commit:
+        ++worker.version;
+        if (history_ == nullptr) record(worker);
+        [[fallthrough]];
+      default:
+        for (int server = 0; server < kServers; ++server) {
+          ASSERT_EQ(connection(worker, server).reply.version, worker.version);
+          worker.weights[server] = memory[server];
+        }
+        if (leaving_) return leave(worker);
+        worker.phase = worker.version == kSteps ? Phase::Done : Phase::Terms;
+    }
+    if (worker.phase != Phase::Done) send(worker);
+  }
+
+  // Some workers die. The others finish what they commit, and keep what they have then.
+  void lose() {
+    leaving_ = true;
+    best_.reset();
+    for (Worker& one : workers_) {
+      const bool dies = draw(3) > 0;
+      if (dies) {
+        for (const int client : one.clients) {
+          auto& sent = connections_[static_cast<std::size_t>(client)].sent;
+          if (draw(2) == 0) sent.clear();
+        }
+        close(one);
+      } else if (one.phase != Phase::Commit) {
+        leave(one);
+      }
+    }
+    const auto committing = [this] {
+      return std::any_of(workers_.begin(), workers_.end(),
+                         [](const Worker& one) { return one.phase == Phase::Commit; });
+    };
+    while (committing()) ASSERT_TRUE(go_on());
+    leaving_ = false;
+    for (int left = draw(10); left > 0 && go_on(); --left) {
+    }
+    ++epoch_;
+    rounds_.clear();
+    const int workers = 1 + draw(4);
+    if (best_) {
+      ++num_kept;
+      for (int server = 0; server < kServers; ++server)
+        num_ahead += service(server).version() > best_->version;
+      return begin_epoch(workers, best_->version, {best_->weights[0], best_->weights[1]}, true);
+    }
+    const std::int64_t newest = std::min(service(0).version(), service(1).version());
+    const std::int64_t from = draw(static_cast<int>(newest) + 1);
+    std::vector<Bytes> weights;
+    for (int server = 0; server < kServers; ++server) {
+      const Saved& saved =
+          known()[static_cast<std::size_t>(from)][static_cast<std::size_t>(server)];
+      weights.emplace_back(saved.memory.begin(),
+                           saved.memory.begin() +
+                               static_cast<std::ptrdiff_t>(two_shards().bytes(server)));
+    }
+    begin_epoch(workers, from, weights, /*kept=*/false);
+  }
+
+  void leave(Worker& worker) {
+    if (!best_ || best_->version < worker.version) best_ = worker;
+    close(worker);
+  }
+
+  void close(Worker& worker) {
+    worker.phase = Phase::Done;
+    for (const int client : worker.clients)
+      connections_[static_cast<std::size_t>(client)].closed = true;
+  }
+
+  std::minstd_rand random_;
+  const History* const history_;
+  std::vector<std::unique_ptr<Service>> services_;
+  std::deque<Connection> connections_;
+  std::vector<Worker> workers_;
+  std::map<int, std::int64_t> rounds_;
+  std::optional<Worker> best_;  // of those that have left
+  double scale_ = 0;
+  std::int64_t epoch_ = 0;
+  bool leaving_ = false, kept_ = false;
+};
+
+TEST(Regroup, TheServersEndWithTheBitsOfWorkersThatNobodyHasDisturbed) {
+  Cluster alone(1);
+  alone.run(1, 0);
+  ASSERT_EQ(alone.history.size(), static_cast<std::size_t>(kSteps) + 1);
+  int kept = 0, ahead = 0, rolled_back = 0;
+  for (unsigned seed = 1; seed <= 400; ++seed) {
+    Cluster cluster(seed, &alone.history);
+    cluster.run(1 + static_cast<int>(seed % 4), 6);
+    if (HasFailure()) FAIL() << "seed " << seed;
+    for (int server = 0; server < kServers; ++server) {
+      EXPECT_EQ(cluster.service(server).version(), kSteps);
+      EXPECT_EQ(cluster.service(server).snapshot().memory.size(),
+                alone.service(server).snapshot().memory.size());
+      const std::size_t bytes = alone.history.back()[static_cast<std::size_t>(server)].memory.size();
+      EXPECT_EQ(std::memcmp(cluster.service(server).snapshot().memory.data(),
+                            alone.service(server).snapshot().memory.data(), bytes),
+                0)
+          << "seed " << seed << ", server " << server;
+    }
+    kept += cluster.num_kept, ahead += cluster.num_ahead, rolled_back += cluster.num_rolled_back;
+  }
+  // All ways of going on were gone.
+  EXPECT_GT(kept, 400);
+  EXPECT_GT(ahead, 40);
+  EXPECT_GT(rolled_back, 40);
+}
+
+}  // namespace
+}  // namespace trireme::inline v0::ps
