@@ -66,8 +66,8 @@ TEST_F(Elastic, GoesOnWithoutALostRankAndWithItAgain) {
 // Weights and the optimizer's state are on the servers, one of which is lost as well.
 TEST_F(Elastic, SynchronousWorkersOfServersComeAndGo) {
   auto job = elastic(2, "run",
-                     {"--elastic", "1:4", "--servers", "2", "--set", "parallel.sync=server", "--set",
-                      "server.replicas=2"})
+                     {"--elastic", "1:4", "--servers", "2", "--set", "parallel.sync=server",
+                      "--set", "server.replicas=2"})
                  .start();
   ASSERT_TRUE(job.wait_for("expected time")) << job.output();
   kill_process(job, "worker", 1);

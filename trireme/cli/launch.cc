@@ -62,12 +62,11 @@ int launch_command(CommandOptions options, bool ranks_given) {
   }
   if (!ranks_given) options.launch.ranks = launch::slots_of(options.launch.elsewhere.hosts);
   options.launch.evaluator = options.evaluators == 1;
-  if (!options.elastic.empty() || options.spares > 0 || options.restarts > 0) {
-    if (options.launch.servers > 0)
-      throw ConfigError("an elastic job with --servers",
-                        {.operation = "launch",
-                         .advice = "Leave --elastic away: a worker that trains on its own is "
-                                   "started again. `trireme train` also changes their number."});
+  const bool resizes = !options.elastic.empty() || options.spares > 0;
+  if (options.launch.servers > 0 && !resizes) {
+    // Of servers, and of workers that train on their own.
+    if (options.restarts >= 0) options.launch.restarts = options.restarts;
+  } else if (resizes || options.restarts > 0) {
     const int ranks = options.launch.ranks;
     const auto [min, max] =
         options.elastic.empty() ? std::pair(ranks, ranks) : parse_elastic(options.elastic);

@@ -187,8 +187,8 @@ class Cluster {
         request.ask = Ask::Begin;
         request.version = worker.version;
       } else if (worker.phase == Phase::Write) {
-        const Saved& saved = known()[static_cast<std::size_t>(worker.version)]
-                                    [static_cast<std::size_t>(server)];
+        const Saved& saved =
+            known()[static_cast<std::size_t>(worker.version)][static_cast<std::size_t>(server)];
         request.ask = Ask::Write;
         request.text_bytes = saved.text.size();
         message.memory = bytes_of(saved);
@@ -276,7 +276,7 @@ class Cluster {
         rounds_[worker.number] = 0;
         EXPECT_TRUE(ready || !kept_) << "the servers do not know the step of a survivor";
         num_rolled_back += !ready && worker.number == 0;
-        worker.phase = !ready                      ? (worker.number == 0 ? Phase::Write : Phase::Pull)
+        worker.phase = !ready ? (worker.number == 0 ? Phase::Write : Phase::Pull)
                        : worker.version == kSteps ? Phase::Done
                                                   : Phase::Terms;
         break;
@@ -342,9 +342,9 @@ class Cluster {
     for (int server = 0; server < kServers; ++server) {
       const Saved& saved =
           known()[static_cast<std::size_t>(from)][static_cast<std::size_t>(server)];
-      weights.emplace_back(saved.memory.begin(),
-                           saved.memory.begin() +
-                               static_cast<std::ptrdiff_t>(two_shards().bytes(server)));
+      weights.emplace_back(
+          saved.memory.begin(),
+          saved.memory.begin() + static_cast<std::ptrdiff_t>(two_shards().bytes(server)));
     }
     begin_epoch(workers, from, weights, /*kept=*/false);
   }
@@ -385,7 +385,8 @@ TEST(Regroup, TheServersEndWithTheBitsOfWorkersThatNobodyHasDisturbed) {
       EXPECT_EQ(cluster.service(server).version(), kSteps);
       EXPECT_EQ(cluster.service(server).snapshot().memory.size(),
                 alone.service(server).snapshot().memory.size());
-      const std::size_t bytes = alone.history.back()[static_cast<std::size_t>(server)].memory.size();
+      const std::size_t bytes =
+          alone.history.back()[static_cast<std::size_t>(server)].memory.size();
       EXPECT_EQ(std::memcmp(cluster.service(server).snapshot().memory.data(),
                             alone.service(server).snapshot().memory.data(), bytes),
                 0)

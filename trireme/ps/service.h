@@ -108,8 +108,8 @@ class Service {
   std::optional<Ledger> ledger_;
   bool ready_ = false;  // has weights
   std::int64_t version_ = 0;
-  std::int64_t epoch_ = 0;  // of the workers
-  bool begun_ = true;       // some worker has said Begin in it
+  std::int64_t epoch_ = 0;                        // of the workers
+  bool begun_ = true;                             // some worker has said Begin in it
   std::map<int, int> client_of_;                  // by worker
   std::vector<Waiting> waiting_;                  // for weights
   std::map<int, std::vector<std::byte>> before_;  // by worker: the weights it has, if compensated

@@ -257,8 +257,8 @@ Spread Shard::updating() {
       if (out_.empty() && earlier_.empty()) return part(begin, end);
       for (std::size_t at = begin; at < end; at += kernel::kNormChunk) {
         const std::size_t size = std::min(kernel::kNormChunk, end - at);
-        const auto block = dtype == DType::F64 ? &Shard::update_block<double>
-                                               : &Shard::update_block<float>;
+        const auto block =
+            dtype == DType::F64 ? &Shard::update_block<double> : &Shard::update_block<float>;
         (this->*block)(slice.offset + at * size_of(dtype), size, [&] { part(at, at + size); });
       }
     });

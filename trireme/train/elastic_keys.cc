@@ -33,9 +33,10 @@ void check_layout(const StrategyOptions& strategy, const JobOptions& job) {
 launch::WorkerRange worker_range(const ElasticSettings& settings, int workers,
                                  const ServerOptions& server) {
   if (server.backup > 0)
-    refuse("an elastic job with server.backup",
-           "Leave elastic.* out: with server.backup a step takes the gradients of a fixed number of "
-           "workers, and one that is lost is started again.");
+    refuse(
+        "an elastic job with server.backup",
+        "Leave elastic.* out: with server.backup a step takes the gradients of a fixed number of "
+        "workers, and one that is lost is started again.");
   if (settings.spares > 0)
     refuse("elastic.spares with parallel.sync = \"server\"",
            "Leave it out: a lost worker is started again, and nobody waits for it.");
