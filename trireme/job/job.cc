@@ -372,7 +372,10 @@ void Job::Impl::on_news(const rendezvous::News& news) {
     return waiter->wake();
   }
   if (news.kind == Kind::Servers) return servers.adopt(news.servers);
-  if (news.kind == Kind::Epoch) return changes.adopt(news.epoch);
+  if (news.kind == Kind::Epoch) {
+    if (changes.elastic()) changes.adopt(news.epoch);  // else a server's, which all ranks use
+    return;
+  }
   if (news.kind == Kind::CoordinatorAway || news.kind == Kind::CoordinatorBack) {
     const bool away = news.kind == Kind::CoordinatorAway;
     if (changes.elastic()) changes.set_away(away);

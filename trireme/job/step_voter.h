@@ -18,7 +18,8 @@ class StepVoter {
   virtual bool all_ranks_return() const = 0;
   /// Steps that have ended since this object was made: the state is that after them. The last one may
   /// have ended although step() threw, because a rank was lost after the update. nullopt: the state
-  /// is that of no step, because a rank was lost between an update and the exchange of weights.
+  /// is that of no step, because a rank was lost between an update and the exchange of weights, or
+  /// before servers had it.
   virtual std::optional<std::int64_t> steps_ended() const = 0;
 };
 

@@ -62,10 +62,10 @@ ParameterClient::~ParameterClient() {
   for (const auto& link : links_) link->close();
 }
 
-void ParameterClient::begin(std::int64_t version) {
+void ParameterClient::begin(std::int64_t version, bool kept) {
   std::fill(versions_.begin(), versions_.end(), version);
   round_ = 0;
-  ask_all({.ask = Ask::Begin}, 0, false);
+  ask_all({.ask = Ask::Begin, .kept = kept}, 0, false);
   ready_ = true;
   for (const auto& link : links_) ready_ = link->finish().ready && ready_;
 }

@@ -50,8 +50,9 @@ class ParameterClient {
   bool ready() const noexcept { return ready_; }
   /// Synchronous: this worker and all others of a later epoch have weights after `version` updates. Ends
   /// what the servers had of the earlier workers' step. Servers with other weights than these are not
-  /// ready() then. Before any other call.
-  void begin(std::int64_t version);
+  /// ready() then. `kept`: one of those workers is left, whose weights these are; else they are a
+  /// checkpoint's. Before any other call.
+  void begin(std::int64_t version, bool kept);
   /// How many updates the weights have that this worker got last; before it got any, those that the
   /// servers had when it attached. Where servers differ, the fewest.
   std::int64_t version() const noexcept;

@@ -93,7 +93,8 @@ struct Worker {
   Bytes weights[kServers];
   Phase phase = Phase::Attach;
   int clients[kServers] = {};
-  bool ready = false;
+  bool pending =
+      false;  // has a checkpoint's weights, whose optimizer state the servers may not have
 };
 
 class Cluster {
@@ -161,6 +162,7 @@ class Cluster {
       Worker& one = workers_[static_cast<std::size_t>(number)];
       one.number = number;
       one.version = version;
+      one.pending = !kept && epoch_ > 0;
       for (int server = 0; server < kServers; ++server) {
         one.weights[server] = weights[static_cast<std::size_t>(server)];
         one.clients[server] = static_cast<int>(connections_.size());
@@ -186,6 +188,7 @@ class Cluster {
       } else if (worker.phase == Phase::Begin) {
         request.ask = Ask::Begin;
         request.version = worker.version;
+        request.kept = kept_;
       } else if (worker.phase == Phase::Write) {
         const Saved& saved =
             known()[static_cast<std::size_t>(worker.version)][static_cast<std::size_t>(server)];
@@ -198,8 +201,9 @@ class Cluster {
         request.ask = Ask::Terms;
         request.round = rounds_[worker.number];
         request.total = kLeaves;
-        for (std::uint32_t leaf = 0; leaf < kLeaves; ++leaf) {
-          if (static_cast<int>(leaf % workers_.size()) != worker.number) continue;
+        const kernel::LeafRange share =
+            kernel::contiguous_share(kLeaves, static_cast<int>(workers_.size()), worker.number);
+        for (std::uint32_t leaf = share.first; leaf < share.end(); ++leaf) {
           request.nodes.push_back({leaf, 1});
           add_gradient(worker.version, leaf, worker.weights[server], message.memory);
         }
@@ -274,8 +278,10 @@ class Cluster {
         break;
       case Phase::Begin:
         rounds_[worker.number] = 0;
-        EXPECT_TRUE(ready || !kept_) << "the servers do not know the step of a survivor";
+        EXPECT_TRUE(ready || !kept_ || worker.version == 0)
+            << "the servers do not know the step of a survivor";
         num_rolled_back += !ready && worker.number == 0;
+        worker.pending = worker.pending && !ready;
         worker.phase = !ready ? (worker.number == 0 ? Phase::Write : Phase::Pull)
                        : worker.version == kSteps ? Phase::Done
                                                   : Phase::Terms;
@@ -297,6 +303,7 @@ class Cluster {
           ASSERT_EQ(connection(worker, server).reply.version, worker.version);
           worker.weights[server] = memory[server];
         }
+        worker.pending = false;
         if (leaving_) return leave(worker);
         worker.phase = worker.version == kSteps ? Phase::Done : Phase::Terms;
     }
@@ -350,7 +357,7 @@ class Cluster {
   }
 
   void leave(Worker& worker) {
-    if (!best_ || best_->version < worker.version) best_ = worker;
+    if (!worker.pending && (!best_ || best_->version < worker.version)) best_ = worker;
     close(worker);
   }
 

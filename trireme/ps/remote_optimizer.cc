@@ -23,7 +23,7 @@ at::Tensor elements(const void* data, std::int64_t begin, std::size_t count, DTy
 }  // namespace
 
 RemoteOptimizer::RemoteOptimizer(const OptimizerOptions& optimizer, RemoteOptions options)
-    : optimizer_(optimizer), options_(std::move(options)) {
+    : optimizer_(optimizer), options_(std::move(options)), pending_(options_.epoch > 0) {
   require_elementwise(name());
 }
 
@@ -93,11 +93,13 @@ void RemoteOptimizer::start() {
   if (options_.worker == 0 && !client_->ready()) give_weights();
   client_->pull();
   take_weights();
+  pending_ = false;
 }
 
 bool RemoteOptimizer::has_servers_weights() {
   if (alone() || options_.epoch == 0) return false;
-  client_->begin(restored_count_.value_or(0));
+  client_->begin(restored_count_.value_or(0), restored_count_ && !pending_);
+  if (client_->ready()) pending_ = false;
   return client_->ready();
 }
 
@@ -204,6 +206,7 @@ void RemoteOptimizer::fill_gradients(double scale) {
 }
 
 std::vector<NamedShard> RemoteOptimizer::state() {
+  loading_ = true;
   std::map<std::string, NamedShard> whole;
   for (int server = 0; server < client_->servers(); ++server) {
     Saved saved = client_->read(server);

@@ -64,7 +64,12 @@ class RemoteOptimizer final : public optim::Optimizer {
     if (!alone() && !started_ && restored_count_) return *restored_count_;
     return client_ ? client_->version() / updates_a_step() : 0;
   }
-  void set_step_count(std::int64_t count) override { restored_count_ = count; }
+  void set_step_count(std::int64_t count) override {
+    restored_count_ = count;
+    pending_ = loading_;
+  }
+  /// Has weights to begin with whose optimizer state is not on all servers yet.
+  bool pending() const noexcept { return pending_; }
 
   /// Before attach(): the parameters of further uses of tied ones (ServedModel).
   void set_more_uses(std::vector<std::uint32_t> parameters) { more_uses_ = std::move(parameters); }
@@ -102,6 +107,8 @@ class RemoteOptimizer final : public optim::Optimizer {
   std::vector<NamedShard> state_;  // as last returned
   std::optional<std::int64_t> restored_count_;
   bool started_ = false;
+  bool pending_;
+  bool loading_ = false;    // state() was called: what follows is a checkpoint's
   bool predicted_ = false;  // the slices have weights of a push's answer
 };
 

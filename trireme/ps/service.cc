@@ -146,12 +146,13 @@ void Service::regroup(std::int64_t epoch, int workers) {
 }
 
 // All workers of the epoch have weights of the same version, and do their next step as round 0. If this
-// server has committed that step already, it answers what it answered then. A round that is complete
-// but not committed is collected again. Weights of any other version are wrong: worker 0 writes new ones.
+// server has committed that step already, for a worker that was lost, it answers what it answered then. A
+// round that is complete but not committed is collected again. Weights of any other version are wrong:
+// worker 0 writes new ones.
 void Service::begin(int client, const Request& request) {
   if (!std::exchange(begun_, true)) {
     const std::int64_t ahead = version_ - request.version;
-    const bool has_step = ahead == 1 && committed_;
+    const bool has_step = request.kept && ahead == 1 && committed_;
     ready_ = ready_ && (ahead == 0 || has_step);
     committed_ = true;
     round_ = has_step ? 1 : 0;

@@ -100,18 +100,18 @@ std::optional<std::uint32_t> Shard::first_not_finite(const std::byte* gradient) 
 std::optional<std::string> Shard::push(std::span<const std::byte> gradient, double rate,
                                        double scale, std::span<const std::byte> before,
                                        double lambda, std::span<const RowsView> rows,
-                                       Reader reader) {
+                                       Destination to) {
   TRIREME_CHECK(gradient.size() == bytes());
   if (const auto broken = first_not_finite(gradient.data()))
     return model_.parameters()[*broken].name;
   if (auto broken = rows_.first_not_finite(rows)) return broken;
   if (!rows.empty()) rows_.update(rows, rate, scale);
   if (before.empty() || lambda <= 0) {
-    update(gradient.data(), rate, scale, reader);
+    update(gradient.data(), rate, scale, to);
   } else {
     TRIREME_CHECK(before.size() == bytes());
     compensate(gradient.data(), before.data(), lambda, scale);
-    update(sum_.data(), rate, 1, reader);
+    update(sum_.data(), rate, 1, to);
   }
   return std::nullopt;
 }
@@ -226,9 +226,9 @@ std::optional<std::uint32_t> Shard::first_not_finite() const {
   return std::nullopt;
 }
 
-void Shard::apply(double rate, double scale, Reader reader) {
+void Shard::apply(double rate, double scale, Destination to) {
   rows_.apply(rate, scale);
-  update(sum_.data(), rate, scale, reader);
+  update(sum_.data(), rate, scale, to);
 }
 
 // What is copied before and after the update of a block is in a cache then.
@@ -265,11 +265,11 @@ Spread Shard::updating() {
   };
 }
 
-void Shard::update(const std::byte* gradient, double rate, double scale, Reader reader) {
-  TRIREME_CHECK((reader.memory.empty() || reader.memory.size() == bytes()) == true);
+void Shard::update(const std::byte* gradient, double rate, double scale, Destination to) {
+  TRIREME_CHECK((to.memory.empty() || to.memory.size() == bytes()) == true);
   updated_ = 0;
-  out_ = reader.memory;
-  out_share_ = share_of(reader.staleness);
+  out_ = to.memory;
+  out_share_ = share_of(to.staleness);
   std::vector<const void*> gradients;
   for (const ServedModel::Slice& slice : model_.slices(server_))
     gradients.push_back(gradient + slice.offset);

@@ -34,7 +34,7 @@ struct Terms {
 };
 
 /// A worker's memory, where an update writes what predicted(staleness) gives after it, too. Empty: nowhere.
-struct Reader {
+struct Destination {
   std::span<std::byte> memory;
   std::int64_t staleness = 0;
 };
@@ -75,7 +75,7 @@ class Shard {
   /// rows, which workers seldom change at the same time.
   std::optional<std::string> push(std::span<const std::byte> gradient, double rate, double scale,
                                   std::span<const std::byte> before = {}, double lambda = 0,
-                                  std::span<const RowsView> rows = {}, Reader reader = {});
+                                  std::span<const RowsView> rows = {}, Destination to = {});
 
   /// Adds the workers' terms of a batch of `total` micro-batches. If their nodes cover it, the bits
   /// are those of the tree sum; else they are added in their order.
@@ -88,7 +88,7 @@ class Shard {
   RowShard& rows() noexcept { return rows_; }
   const RowShard& rows() const noexcept { return rows_; }
   /// One update by the folded sum, times `scale`.
-  void apply(double rate, double scale, Reader reader = {});
+  void apply(double rate, double scale, Destination to = {});
 
   /// The folded sum, as it lies. For copies.
   std::span<std::byte> sum() noexcept { return sum_; }
@@ -101,7 +101,7 @@ class Shard {
  private:
   std::optional<std::uint32_t> first_not_finite(const std::byte* gradient) const;
   void compensate(const std::byte* gradient, const std::byte* before, double lambda, double scale);
-  void update(const std::byte* gradient, double rate, double scale, Reader reader);
+  void update(const std::byte* gradient, double rate, double scale, Destination to);
   Spread updating();
   template <class T>
   void update_block(std::size_t offset, std::size_t count, const std::function<void()>& run);
@@ -117,7 +117,7 @@ class Shard {
   const Spread spread_;
   const double momentum_;
   std::span<std::byte> weights_, sum_, earlier_;
-  std::span<std::byte> out_;  // the reader's, of the update that is being made
+  std::span<std::byte> out_;  // of the update that is being made
   double out_share_ = 0;      // of its prediction
   std::size_t updated_ = 0;   // slices, in the update
   at::Tensor weights_memory_, sum_memory_, earlier_memory_;

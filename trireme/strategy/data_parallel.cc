@@ -322,6 +322,7 @@ double DataParallel::gradient_norm() const noexcept { return impl_->gradient_nor
 int DataParallel::stop_signal() const noexcept { return impl_->engine.stop_signal(); }
 bool DataParallel::all_ranks_return() const { return impl_->all_return; }
 std::optional<std::int64_t> DataParallel::steps_ended() const {
+  if (impl_->trained.is_pending()) return std::nullopt;
   return impl_->engine.steps_ended();
 }
 

@@ -104,6 +104,11 @@ bool is_on_servers(const optim::Optimizer& optimizer) {
   return dynamic_cast<const ps::RemoteOptimizer*>(&optimizer) != nullptr;
 }
 
+bool is_pending(const optim::Optimizer& optimizer) {
+  const auto* remote = dynamic_cast<const ps::RemoteOptimizer*>(&optimizer);
+  return remote != nullptr && remote->pending();
+}
+
 std::shared_ptr<ps::RowStore> connect_rows(const std::vector<models::ServerEmbedding*>& embeddings,
                                            optim::Optimizer& optimizer) {
   if (embeddings.empty()) return nullptr;

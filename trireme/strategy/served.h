@@ -21,6 +21,8 @@ std::unique_ptr<ps::RemoteOptimizer> make_remote_optimizer(const StrategyContext
                                                            const ServerOptions& server,
                                                            const OptimizerOptions& optimizer);
 bool is_on_servers(const optim::Optimizer& optimizer);
+/// Whether the state to begin with still has to go to the servers, so that nobody has all of it.
+bool is_pending(const optim::Optimizer& optimizer);
 /// ParameterClient::figures(); empty if `optimizer` is not on servers.
 std::string server_figures(optim::Optimizer& optimizer);
 /// ServedModel::describe(), under the same condition.

@@ -396,7 +396,10 @@ std::string Strategy::server_figures() { return parallel::server_figures(*impl_-
 std::string Strategy::servers_note() const { return parallel::servers_note(*impl_->optimizer); }
 int Strategy::lanes() const { return impl_->lanes.count(); }
 int Strategy::stop_signal() const noexcept { return impl_->engine.stop_signal(); }
-std::optional<std::int64_t> Strategy::steps_ended() const { return impl_->engine.steps_ended(); }
+std::optional<std::int64_t> Strategy::steps_ended() const {
+  if (parallel::is_pending(*impl_->optimizer)) return std::nullopt;
+  return impl_->engine.steps_ended();
+}
 std::string Strategy::lanes_note() const { return impl_->lanes.note(); }
 std::string Strategy::stages_note() const { return impl_->stages_note; }
 std::int64_t Strategy::gradient_bytes() const {

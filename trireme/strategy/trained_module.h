@@ -53,6 +53,7 @@ class TrainedModule {
   /// Parameters, buffers and the optimizer's state. They share memory with the module.
   std::vector<NamedShard> state();
   std::vector<NamedShard> own_state();
+  bool is_pending() const { return remote_ && remote_->pending(); }
   /// Updates that the optimizer has counted; on a rank that owns nothing, steps().
   std::int64_t optimizer_updates();
   void restored(std::int64_t steps, std::int64_t optimizer_updates);
