@@ -76,7 +76,8 @@ class LauncherJob:
             if entry.name.isdigit():
                 job = environment_of(entry.name)
                 if job.get("TRIREME_JOB") == str(self.launcher.pid) and "TRIREME_RANK" in job:
-                    found[f"process {job['TRIREME_RANK']}"] = int(entry.name)
+                    kind = "server" if job.get("TRIREME_ROLE") == "server" else "process"
+                    found[f"{kind} {job['TRIREME_RANK']}"] = int(entry.name)
                 elif is_coordinator(entry, self.launcher.pid):
                     found["the coordinator"] = int(entry.name)
         return found

@@ -99,6 +99,24 @@ class Simulation {
 
   void run(const Settings& settings,
            const std::function<void(int worker, ParameterClient& client, Waiter& waiter)>& work) {
+    run_workers([&](int worker, const std::shared_ptr<Waiter>& waiter) {
+      ParameterClient client(waiter, settings, options_of(worker));
+      work(worker, client, *waiter);
+    });
+  }
+  /// Of a worker that connects as soon as the servers listen.
+  ClientOptions options_of(int worker) {
+    const auto dial = [this, worker](int server) {
+      for (const auto waiter = network_.waiter(worker);; waiter->sleep(1ms)) {
+        try {
+          return channels_.dial(worker, "sim:" + std::to_string(workers_ + server));
+        } catch (const PeerLost&) {
+        }
+      }
+    };
+    return {.worker = worker, .dial = dial};
+  }
+  void run_workers(const std::function<void(int worker, const std::shared_ptr<Waiter>&)>& work) {
     std::atomic<int> ended = 0;
     network_.run([&](int rank) {
       const auto waiter = network_.waiter(rank);
@@ -109,25 +127,13 @@ class Simulation {
         figures.push_back(nlohmann::json::parse(server.service().figures()));
         return;
       }
-      {
-        const auto dial = [&](int server) {
-          return channels_.dial(rank, "sim:" + std::to_string(workers_ + server));
-        };
-        const auto dial_listening = [&](int server) {
-          for (;; waiter->sleep(1ms)) {  // it may not listen yet
-            try {
-              return dial(server);
-            } catch (const PeerLost&) {
-            }
-          }
-        };
-        ParameterClient client(waiter, settings, {.worker = rank, .dial = dial_listening});
-        work(rank, client, *waiter);
-      }
+      work(rank, waiter);
       ++ended;
-      for (int server = workers_; server < workers_ + servers_; ++server)
-        network_.waiter(server)->wake();
+      wake_all();
     });
+  }
+  void wake_all() {
+    for (int rank = 0; rank < workers_ + servers_; ++rank) network_.waiter(rank)->wake();
   }
 
   std::vector<nlohmann::json> figures;  // of each server
@@ -192,6 +198,63 @@ TEST(ParameterServer, SynchronousRoundsAreCommittedOnceWhateverBreaks) {
       nodes += kernel::maximal_nodes(kernel::contiguous_share(5, kWorkers, worker), 5).size();
     EXPECT_EQ(last, std::vector<float>(kWorkers, static_cast<float>(kSteps * nodes)));
     for (const nlohmann::json& server : simulation.figures) EXPECT_EQ(server["version"], kSteps);
+  }
+}
+
+// Worker 2 is lost at some point of its step. The others give up what they wait for, and do that step
+// again, unless it was committed.
+TEST(ParameterServer, WorkersOfTheNextEpochDoTheStepOfALostOneAgain) {
+  constexpr int kSteps = 8, kWorkers = 3;
+  constexpr std::uint32_t kLeaves = 5;
+  for (std::uint64_t seed = 1; seed <= 100; ++seed) {
+    Simulation simulation(seed, kWorkers, 2, 20'000);
+    std::atomic<bool> lost = false;
+    std::atomic<int> left = 0;
+    std::atomic<std::int64_t> newest = 0;
+    const auto broken = [&]() -> std::exception_ptr {
+      return lost ? std::make_exception_ptr(PeerLost("worker 2 is lost")) : nullptr;
+    };
+    const auto step = [&](ParameterClient& client, int worker, int workers, bool dies) {
+      std::vector<kernel::LeafRange> nodes;
+      const kernel::LeafRange share = kernel::contiguous_share(kLeaves, workers, worker);
+      for (std::uint32_t leaf = share.first; leaf < share.end(); ++leaf) nodes.push_back({leaf, 1});
+      if (dies && seed % 3 == 0) return;
+      for (int server = 0; server < 2; ++server) fill(client.gradient(server, nodes.size()), -1);
+      client.sum(nodes, kLeaves);
+      if (dies && seed % 3 == 1) return;
+      client.commit(1, 1);
+    };
+    simulation.run_workers([&](int worker, const std::shared_ptr<Waiter>& waiter) {
+      ClientOptions options = simulation.options_of(worker);
+      options.broken = broken;
+      try {
+        ParameterClient client(waiter, settings_of(0, kWorkers, 2), options);
+        if (worker == 0) write_zeros(client);
+        client.pull();
+        for (int done = 0;; ++done) {
+          const bool dies = worker == 2 && done == static_cast<int>(seed % 5);
+          step(client, worker, kWorkers, dies);
+          if (worker != 2) newest = std::max(newest.load(), client.version());
+          if (!dies) continue;
+          lost = true;
+          simulation.wake_all();
+          return;
+        }
+      } catch (const PeerLost&) {
+      }
+      ++left;
+      simulation.wake_all();
+      waiter->wait_until([&] { return left == 2; }, TimePoint::max());
+      options.broken = [] { return nullptr; };
+      options.epoch = 1;
+      ParameterClient client(waiter, settings_of(0, 2, 2), options);
+      client.begin(newest, /*kept=*/true);
+      EXPECT_TRUE(client.ready()) << "seed " << seed;
+      for (std::int64_t done = newest; done < kSteps; ++done) step(client, worker, 2, false);
+      EXPECT_EQ(client.version(), kSteps);
+      for (int server = 0; server < 2; ++server)
+        EXPECT_EQ(first(client.weights(server)), kSteps * kLeaves) << "seed " << seed;
+    });
   }
 }
 
