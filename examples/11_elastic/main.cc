@@ -1,5 +1,6 @@
 // A training that goes on when a rank is lost. The function given to run_elastic() is called once for
-// each set of ranks; resume() takes the state from the ranks that are left.
+// each set of ranks; resume() takes the state from the ranks that are left. With servers these keep the
+// optimizer's.
 //
 //     elastic [STEP]     after STEP steps, in the first set of ranks, the last rank kills itself
 #include <torch/torch.h>
@@ -30,7 +31,8 @@ int train(trireme::Job& job, long kill_at) {
   torch::manual_seed(1);
   torch::nn::Sequential net(torch::nn::Linear(2, 32), torch::nn::Tanh(), torch::nn::Linear(32, 2));
   torch::optim::Adam adam(net->parameters(), 1e-2);
-  trireme::DataParallel parallel(job, *net, adam);
+  trireme::DataParallel parallel(job, *net, adam,
+                                 {.sync = job.num_servers() > 0 ? "server" : "plain"});
   trireme::Sampler sampler(job, kSamples, {.batch = 24, .seed = 7});
   auto loader = torch::data::make_data_loader(Spirals().map(torch::data::transforms::Stack<>()),
                                               sampler, /*micro-batch*/ 2);
@@ -57,6 +59,7 @@ int train(trireme::Job& job, long kill_at) {
 
 int main(int argc, char** argv) {
   trireme::Job job(argc, argv);
+  if (job.role() == trireme::Role::Server) return trireme::serve(job);
   const long kill_at = argc > 1 ? std::atol(argv[1]) : 0;
   return trireme::run_elastic(job, [&] { return train(job, kill_at); });
 }

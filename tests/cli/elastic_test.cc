@@ -85,6 +85,26 @@ TEST_F(Elastic, SynchronousWorkersOfServersComeAndGo) {
   for (const auto& change : changes("run")) EXPECT_EQ(change.at("steps_repeated"), 0);
 }
 
+// The servers get a checkpoint's weights and state, when no worker is left that has later ones. Neither
+// they nor the evaluator are disturbed.
+TEST_F(Elastic, ServersGoBackWithWorkersOfWhomNobodyIsLeft) {
+  auto job = elastic(2, "run",
+                     {"--elastic", "1:2", "--servers", "2", "--evaluator", "1", "--set",
+                      "parallel.sync=server", "--set", "checkpoint.every=100"})
+                 .start();
+  ASSERT_TRUE(job.wait_for("expected time")) << job.output();
+  await_steps(job, "run", 250);
+  kill_process(job, "worker", 0);
+  kill_process(job, "worker", 1);
+  ASSERT_TRUE(job.wait_for("the job goes back from step")) << job.output();
+  const CommandResult result = job.wait(120);
+  EXPECT_EQ(result.code, 0) << result.out << result.err;
+  EXPECT_EQ(result.left_behind, 0);
+  EXPECT_EQ(hash("run"), hash("alone"));
+  EXPECT_THAT(result.out, HasSubstr("evaluat"));
+  EXPECT_THAT(result.err, ::testing::Not(HasSubstr("SIGSEGV")));
+}
+
 TEST_F(Elastic, KeepsTheShardsOfALostRankInMemory) {
   for (const char* sync : {"zero1", "zero3"}) {
     auto job = elastic(3, sync,

@@ -129,7 +129,11 @@ void Job::Impl::meet_servers() {
     const std::lock_guard lock(mutex);
     return lost != nullptr;
   };
-  if (!waiter->wait_until([&] { return servers.view()->complete() || over(); },
+  const auto there = [this] {  // before the first one has come there is no view
+    const auto view = servers.view();
+    return static_cast<int>(view->servers.size()) == env.servers && view->complete();
+  };
+  if (!waiter->wait_until([&] { return there() || over(); },
                           waiter->now() + options.timeout_user_code))
     throw TimeoutError("the parameter servers did not come",
                        {.rank = env.rank, .host = host, .operation = "join"});

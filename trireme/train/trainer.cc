@@ -115,7 +115,8 @@ class Trainer {
     if (leads_ && settings_.max_time)  // the others learn of the stop from the vote
       job::stop_at(TimePoint(Duration(spec_.began)) + *settings_.max_time, "train.max_time");
     if (!past_.trigram) count_trigram();
-    if (const std::string note = strategy_.stages_note() + strategy_.servers_note(); !note.empty())
+    if (const std::string note = strategy_.stages_note() + strategy_.servers_note();
+        !note.empty() && !goes_on)
       report.line(note.substr(0, note.find_last_not_of('\n') + 1));
     began_ = job_.waiter()->now();
     goes_on ? take_up(report, first) : begin(report, first);
