@@ -252,7 +252,8 @@ TEST_F(Elastic, RefusesWhatCannotBeElastic) {
   EXPECT_THAT(refusal({"--elastic", "some"}), HasSubstr("MIN:MAX"));
   EXPECT_THAT(refusal({"--elastic", "1:2", "--transport", "mpi"}), HasSubstr("MPI world"));
   EXPECT_THAT(refusal({"--elastic", "1:2", "--set", "parallel.sync=gossip"}), HasSubstr("gossip"));
-  EXPECT_THAT(refusal({"--elastic", "1:2", "--servers", "1"}), HasSubstr("server"));
+  EXPECT_THAT(refusal({"--elastic", "1:2", "--servers", "1", "--set", "server.backup=1"}),
+              HasSubstr("server.backup"));
   EXPECT_THAT(refusal({"--elastic", "1:4000"}), HasSubstr("micro-batch"));
   EXPECT_THAT(refusal({"--set", "checkpoint.memory=1"}), HasSubstr("elastic"));
 }

@@ -216,12 +216,16 @@ std::optional<std::int64_t> restore_kept(const Parts& parts, const KeptState* ke
     if (done < least) break;
     const auto moves = inventory.moves_of(done);
     if (!moves) continue;
+    const auto metadata = inventory.metadata_of(done);
+    const auto goes_on = [&](const auto& one) {
+      return one.second->can_go_on(metadata.at(one.first));
+    };
+    if (!std::all_of(parts.begin(), parts.end(), goes_on)) continue;
     const KeptStep* mine = nullptr;
     if (kept != nullptr)
       for (const KeptStep& step : kept->steps)
         if (step.steps_done == done) mine = &step;
     inventory.move(*moves, mine);
-    const auto metadata = inventory.metadata_of(done);
     for (const auto& [part, saveable] : parts) saveable->restored(metadata.at(part));
     return done;
   }

@@ -71,7 +71,8 @@ void JobChanges::adopt(const Epoch& epoch) {
   {
     std::lock_guard lock(mutex_);
     if (latest_ && epoch.number <= latest_->number) return;
-    broken_ = !epoch.at_step_end;
+    // An epoch that could begin at a step's end may follow one that could not.
+    broken_ = !epoch.at_step_end || (broken_ && newer());
     latest_ = epoch;
     told_ = steady_now();
   }
@@ -122,6 +123,7 @@ void JobChanges::entered(const Epoch& epoch) {
   std::lock_guard lock(mutex_);
   entered_ = epoch;
   entered_told_ = told_;
+  broken_ = newer() && !latest_->at_step_end;
 }
 
 }  // namespace trireme::inline v0

@@ -102,6 +102,9 @@ int ElasticGroup::least_needed(const std::vector<int>& ranks) const {
 }
 
 rendezvous::Epoch ElasticGroup::next_epoch(bool at_step_end, const std::string& cause) {
+  if (!at_step_end) leaving_.clear();
+  for (const int process : epoch_.members)
+    if (at_step_end && states_[process] != State::Rank) leaving_.push_back(process);
   epoch_ = {.number = epoch_.number + 1,
             .members = in(State::Rank),
             .at_step_end = at_step_end,
@@ -150,6 +153,13 @@ ElasticGroup::Decision ElasticGroup::lost(int process, const std::string& how, b
                                                   " within an hour it is not started again"
                                             : " it is not started again")
           : "";
+  if (!was_rank && std::count(leaving_.begin(), leaving_.end(), process) > 0) {
+    // The others may wait for it before they get to the end of their step.
+    decision.epoch = next_epoch(/*at_step_end=*/false, how);
+    decision.line = how + "; the job goes on with " + number_of_ranks() +
+                    (next.empty() ? "." : ", and" + next + ".");
+    return decision;
+  }
   if (!was_rank) {
     decision.line =
         how + ", which had no place yet;" + (next.empty() ? " it is started again" : next) + ".";

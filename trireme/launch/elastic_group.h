@@ -86,6 +86,8 @@ class ElasticGroup {
   std::vector<State> states_;  // by process
   rendezvous::Epoch epoch_;
   std::vector<int> last_ranks_;  // of the last epoch that had any
+  /// Ranks of an epoch that ends with a step, which they have perhaps not done yet, and not of the next.
+  std::vector<int> leaving_;
   std::deque<TimePoint> restarts_;
   struct Past {
     std::optional<TimePoint> started = {};  // again

@@ -132,6 +132,18 @@ TEST(ElasticGroup, GrowsAndShrinksWhenAsked) {
   EXPECT_THAT(group.resize(5, kStart).line, HasSubstr("elastic allows 1 to 4"));
 }
 
+// The ranks may still be in a step with it.
+TEST(ElasticGroup, ALossOfARankThatWasToLeaveInterruptsTheStep) {
+  ElasticGroup group({.min = 1, .max = 4}, 4);
+  EXPECT_TRUE(group.resize(2, TimePoint()).epoch->at_step_end);
+  const auto decision = group.lost(3, "rank 3 was killed", true, TimePoint());
+  ASSERT_TRUE(decision.epoch);
+  EXPECT_FALSE(decision.epoch->at_step_end);
+  EXPECT_EQ(decision.epoch->number, 2u);
+  EXPECT_EQ(decision.epoch->members, (std::vector<int>{0, 1}));
+  EXPECT_FALSE(group.lost(2, "process 2 was killed", true, TimePoint()).epoch);
+}
+
 TEST(ElasticGroup, KeepsWholeCopiesOfTheModel) {
   ElasticGroup group({.min = 2, .max = 6, .multiple = 2}, 4);
   const auto decision = group.lost(0, "", true, kStart);

@@ -108,7 +108,11 @@ std::unique_ptr<rendezvous::JobControl> Supervisor::make_coordinator(const std::
       .on_new_copy = [this, post](int shard,
                                   int server) { post([=, this] { report_copy(shard, server); }); },
       .on_joined =
-          [this, post](int process) { post([=, this] { carry_out(elastic_->joined(process)); }); },
+          [this, post](int process) {
+            post([=, this] {
+              if (changes_ranks()) carry_out(elastic_->joined(process));
+            });
+          },
   };
   if (options_.store.empty()) return std::make_unique<rendezvous::Coordinator>(std::move(options));
   options.returns_within = options.store_patience;

@@ -59,6 +59,7 @@ class Supervisor {
   std::string how_it_was_lost(int process, const Ending& ending) const;
   void note_worker_end(int process);
   void give_place_up(int process, const std::string& how);
+  bool changes_ranks() const { return !ending_ && !finished_ && workers_ended_ == 0; }
   void carry_out(const ElasticGroup::Decision& decision);
   void watch_elastic();
   void end_silent_ranks();

@@ -65,7 +65,7 @@ ParameterClient::~ParameterClient() {
 void ParameterClient::begin(std::int64_t version, bool kept) {
   std::fill(versions_.begin(), versions_.end(), version);
   round_ = 0;
-  ask_all({.ask = Ask::Begin, .kept = kept}, 0, false);
+  ask_all({.ask = Ask::Begin, .attempt = ++attempts_, .kept = kept}, 0, false);
   ready_ = true;
   for (const auto& link : links_) ready_ = link->finish().ready && ready_;
 }

@@ -50,8 +50,8 @@ class ParameterClient {
   bool ready() const noexcept { return ready_; }
   /// Synchronous: this worker and all others of a later epoch have weights after `version` updates. Ends
   /// what the servers had of the earlier workers' step. Servers with other weights than these are not
-  /// ready() then. `kept`: one of those workers is left, whose weights these are; else they are a
-  /// checkpoint's. Before any other call.
+  /// ready() then, and the workers may begin with others. `kept`: an earlier worker's weights, who has
+  /// not done the next step; else they are a checkpoint's. Before any other call.
   void begin(std::int64_t version, bool kept);
   /// How many updates the weights have that this worker got last; before it got any, those that the
   /// servers had when it attached. Where servers differ, the fewest.
@@ -102,6 +102,7 @@ class ParameterClient {
   RowRouter router_;
   std::vector<std::unique_ptr<Link>> links_;
   bool ready_ = true;
+  std::uint32_t attempts_ = 0;
   std::vector<std::int64_t> versions_;  // by server, of the weights that came last
   std::uint64_t sequence_ = 0;
   std::int64_t clock_ = 0;

@@ -68,6 +68,7 @@ struct Request {
   std::uint64_t sequence = 0;
   std::int64_t clock = 0, version = 0;
   std::int64_t epoch = 0;      // Attach, Begin: of the job's workers
+  std::uint32_t attempt = 0;   // Begin: from 1 on in each epoch
   bool kept = false;           // Begin: a worker of an earlier epoch has kept these weights
   std::int64_t round = 0;      // Terms, Commit
   double rate = 0, scale = 1;  // Push, Commit

@@ -93,6 +93,7 @@ struct Worker {
   Bytes weights[kServers];
   Phase phase = Phase::Attach;
   int clients[kServers] = {};
+  std::uint32_t attempt = 1;
   bool pending =
       false;  // has a checkpoint's weights, whose optimizer state the servers may not have
 };
@@ -127,7 +128,7 @@ class Cluster {
   }
 
   Service& service(int server) { return *services_[static_cast<std::size_t>(server)]; }
-  int num_kept = 0, num_ahead = 0, num_rolled_back = 0;
+  int num_kept = 0, num_ahead = 0, num_rolled_back = 0, num_stale = 0;
 
   History history;  // filled if none was given
 
@@ -162,7 +163,7 @@ class Cluster {
       Worker& one = workers_[static_cast<std::size_t>(number)];
       one.number = number;
       one.version = version;
-      one.pending = !kept && epoch_ > 0;
+      one.pending = (!kept && epoch_ > 0) || stale_;
       for (int server = 0; server < kServers; ++server) {
         one.weights[server] = weights[static_cast<std::size_t>(server)];
         one.clients[server] = static_cast<int>(connections_.size());
@@ -188,7 +189,8 @@ class Cluster {
       } else if (worker.phase == Phase::Begin) {
         request.ask = Ask::Begin;
         request.version = worker.version;
-        request.kept = kept_;
+        request.kept = kept_ && worker.attempt == 1;
+        request.attempt = worker.attempt;
       } else if (worker.phase == Phase::Write) {
         const Saved& saved =
             known()[static_cast<std::size_t>(worker.version)][static_cast<std::size_t>(server)];
@@ -278,8 +280,13 @@ class Cluster {
         break;
       case Phase::Begin:
         rounds_[worker.number] = 0;
-        EXPECT_TRUE(ready || !kept_ || worker.version == 0)
+        EXPECT_TRUE(ready || !kept_ || stale_ || worker.version == 0)
             << "the servers do not know the step of a survivor";
+        if (!ready && kept_ && worker.attempt == 1) {
+          ++worker.attempt;
+          take_checkpoint(worker);
+          break;
+        }
         num_rolled_back += !ready && worker.number == 0;
         worker.pending = worker.pending && !ready;
         worker.phase = !ready ? (worker.number == 0 ? Phase::Write : Phase::Pull)
@@ -313,6 +320,7 @@ class Cluster {
   // Some workers die. The others finish what they commit, and keep what they have then.
   void lose() {
     leaving_ = true;
+    if (best_) older_ = best_;
     best_.reset();
     for (Worker& one : workers_) {
       const bool dies = draw(3) > 0;
@@ -337,23 +345,32 @@ class Cluster {
     ++epoch_;
     rounds_.clear();
     const int workers = 1 + draw(4);
+    stale_ = false;
+    checkpoint_ = draw(static_cast<int>(std::min(service(0).version(), service(1).version())) + 1);
     if (best_) {
       ++num_kept;
       for (int server = 0; server < kServers; ++server)
         num_ahead += service(server).version() > best_->version;
       return begin_epoch(workers, best_->version, {best_->weights[0], best_->weights[1]}, true);
     }
-    const std::int64_t newest = std::min(service(0).version(), service(1).version());
-    const std::int64_t from = draw(static_cast<int>(newest) + 1);
-    std::vector<Bytes> weights;
-    for (int server = 0; server < kServers; ++server) {
-      const Saved& saved =
-          known()[static_cast<std::size_t>(from)][static_cast<std::size_t>(server)];
-      weights.emplace_back(
-          saved.memory.begin(),
-          saved.memory.begin() + static_cast<std::ptrdiff_t>(two_shards().bytes(server)));
+    if (older_ && draw(2) == 0) {  // of a worker that had no place in this epoch
+      stale_ = true;
+      ++num_stale;
+      return begin_epoch(workers, older_->version, {older_->weights[0], older_->weights[1]}, true);
     }
-    begin_epoch(workers, from, weights, /*kept=*/false);
+    begin_epoch(workers, 0, {Bytes(), Bytes()}, /*kept=*/false);
+    for (Worker& one : workers_) take_checkpoint(one);
+  }
+
+  void take_checkpoint(Worker& worker) {
+    worker.version = checkpoint_;
+    worker.pending = true;
+    for (int server = 0; server < kServers; ++server) {
+      const Bytes& memory =
+          known()[static_cast<std::size_t>(checkpoint_)][static_cast<std::size_t>(server)].memory;
+      const auto bytes = static_cast<std::ptrdiff_t>(two_shards().bytes(server));
+      worker.weights[server].assign(memory.begin(), memory.begin() + bytes);
+    }
   }
 
   void leave(Worker& worker) {
@@ -373,17 +390,18 @@ class Cluster {
   std::deque<Connection> connections_;
   std::vector<Worker> workers_;
   std::map<int, std::int64_t> rounds_;
-  std::optional<Worker> best_;  // of those that have left
+  std::optional<Worker> best_, older_;  // of those that have left
+  std::int64_t checkpoint_ = 0;
   double scale_ = 0;
   std::int64_t epoch_ = 0;
-  bool leaving_ = false, kept_ = false;
+  bool leaving_ = false, kept_ = false, stale_ = false;
 };
 
 TEST(Regroup, TheServersEndWithTheBitsOfWorkersThatNobodyHasDisturbed) {
   Cluster alone(1);
   alone.run(1, 0);
   ASSERT_EQ(alone.history.size(), static_cast<std::size_t>(kSteps) + 1);
-  int kept = 0, ahead = 0, rolled_back = 0;
+  int kept = 0, ahead = 0, rolled_back = 0, stale = 0;
   for (unsigned seed = 1; seed <= 400; ++seed) {
     Cluster cluster(seed, &alone.history);
     cluster.run(1 + static_cast<int>(seed % 4), 6);
@@ -399,12 +417,14 @@ TEST(Regroup, TheServersEndWithTheBitsOfWorkersThatNobodyHasDisturbed) {
                 0)
           << "seed " << seed << ", server " << server;
     }
+    stale += cluster.num_stale;
     kept += cluster.num_kept, ahead += cluster.num_ahead, rolled_back += cluster.num_rolled_back;
   }
   // All ways of going on were gone.
   EXPECT_GT(kept, 400);
   EXPECT_GT(ahead, 40);
   EXPECT_GT(rolled_back, 40);
+  EXPECT_GT(stale, 40);
 }
 
 }  // namespace

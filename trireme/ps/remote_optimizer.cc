@@ -89,18 +89,19 @@ void RemoteOptimizer::read_gradients_at(std::span<const void* const> gradients) 
 }
 
 void RemoteOptimizer::start() {
-  if (std::exchange(started_, true) || has_servers_weights()) return;
+  if (std::exchange(started_, true) || goes_on_) return;
+  if (!alone() && options_.epoch > 0) client_->begin(restored_count_.value_or(0), /*kept=*/false);
   if (options_.worker == 0 && !client_->ready()) give_weights();
   client_->pull();
   take_weights();
   pending_ = false;
 }
 
-bool RemoteOptimizer::has_servers_weights() {
-  if (alone() || options_.epoch == 0) return false;
-  client_->begin(restored_count_.value_or(0), restored_count_ && !pending_);
-  if (client_->ready()) pending_ = false;
-  return client_->ready();
+bool RemoteOptimizer::can_go_on(std::int64_t updates) {
+  if (alone() || options_.epoch == 0) return true;
+  client_->begin(updates, /*kept=*/true);
+  goes_on_ = client_->ready();
+  return goes_on_;
 }
 
 // The servers may have had others.
@@ -206,7 +207,6 @@ void RemoteOptimizer::fill_gradients(double scale) {
 }
 
 std::vector<NamedShard> RemoteOptimizer::state() {
-  loading_ = true;
   std::map<std::string, NamedShard> whole;
   for (int server = 0; server < client_->servers(); ++server) {
     Saved saved = client_->read(server);

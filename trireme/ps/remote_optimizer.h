@@ -66,8 +66,11 @@ class RemoteOptimizer final : public optim::Optimizer {
   }
   void set_step_count(std::int64_t count) override {
     restored_count_ = count;
-    pending_ = loading_;
+    pending_ = !goes_on_;
   }
+  /// In a later epoch: whether the servers have the state that belongs to kept weights after so many
+  /// updates, or after the one that follows. Then start() changes nothing. All workers ask alike.
+  bool can_go_on(std::int64_t updates);
   /// Has weights to begin with whose optimizer state is not on all servers yet.
   bool pending() const noexcept { return pending_; }
 
@@ -93,7 +96,6 @@ class RemoteOptimizer final : public optim::Optimizer {
   }
   void fill_gradients(double scale);
   void push_round(double learning_rate);
-  bool has_servers_weights();
   void give_weights();
   void take_weights();
   std::vector<SavedTable> first_rows(int server) const;
@@ -108,7 +110,7 @@ class RemoteOptimizer final : public optim::Optimizer {
   std::optional<std::int64_t> restored_count_;
   bool started_ = false;
   bool pending_;
-  bool loading_ = false;    // state() was called: what follows is a checkpoint's
+  bool goes_on_ = false;    // can_go_on() was true
   bool predicted_ = false;  // the slices have weights of a push's answer
 };
 

@@ -142,31 +142,35 @@ void Service::regroup(std::int64_t epoch, int workers) {
   client_of_.clear(), waiting_.clear(), parts_.clear(), done_.clear();
   settings_->workers = workers;
   epoch_ = epoch;
-  begun_ = false;
+  attempt_ = 0;
 }
 
 // All workers of the epoch have weights of the same version, and do their next step as round 0. If this
 // server has committed that step already, for a worker that was lost, it answers what it answered then. A
-// round that is complete but not committed is collected again. Weights of any other version are wrong:
-// worker 0 writes new ones.
+// round that is complete but not committed is collected again. With weights of any other version the
+// workers make another attempt, or worker 0 writes its own.
 void Service::begin(int client, const Request& request) {
-  if (!std::exchange(begun_, true)) {
+  if (request.attempt > attempt_) {
+    attempt_ = request.attempt;
     const std::int64_t ahead = version_ - request.version;
-    const bool has_step = request.kept && ahead == 1 && committed_;
-    ready_ = ready_ && (ahead == 0 || has_step);
+    const bool has_step = request.kept && ahead == 1 && squares_of_ == version_;
+    ready_ = has_weights_ && (ahead == 0 || has_step);
     committed_ = true;
     round_ = has_step ? 1 : 0;
     members_.clear();
     for (int worker = 0; has_step && worker < settings_->workers; ++worker) members_.insert(worker);
   }
-  answer_(client, {.ask = Ask::Begin, .version = version_, .ready = ready_}, {});
+  const bool ready = ready_ && request.attempt == attempt_;
+  answer_(client, {.ask = Ask::Begin, .version = version_, .ready = ready}, {});
 }
 
 void Service::write(int client, const Request& request, std::span<const std::byte> memory) {
-  if (!ready_)  // else it is repeated, and pushes may have come since
+  if (!ready_) {  // else it is repeated, and pushes may have come since
     version_ =
         fill(*shard_, text_at(request, memory), memory.subspan(request.text_bytes), version_);
-  ready_ = true;
+    squares_of_ = -1;
+  }
+  ready_ = has_weights_ = true;
   answer_(client, {.ask = Ask::Write, .version = version_}, {});
 }
 
@@ -314,6 +318,7 @@ void Service::complete_round() {
     for (const std::uint64_t limb : table.limbs()) squares_.push_back(std::bit_cast<double>(limb));
   const auto broken = shard_->first_not_finite();
   not_finite_ = broken ? static_cast<std::int64_t>(*broken) : -1;
+  squares_of_ = -1;
   committed_ = false;
   ++round_;
   const std::map<int, Part> parts = std::exchange(parts_, {});
@@ -339,7 +344,7 @@ void Service::commit(int client, const Request& request) {
     const auto room = room_for_weights(client);
     shard_->apply(request.rate, request.scale, {room});
     reply.written = !room.empty();
-    ++version_;
+    squares_of_ = ++version_;
     if (on_update_) on_update_(-1, version_, 0);
   }
   answer_weights(client, request.worker, std::move(reply));

@@ -106,10 +106,12 @@ class Service {
   std::optional<Settings> settings_;
   std::unique_ptr<Shard> shard_;
   std::optional<Ledger> ledger_;
-  bool ready_ = false;  // has weights
+  bool ready_ = false;  // has weights that this epoch's workers go on with
   std::int64_t version_ = 0;
-  std::int64_t epoch_ = 0;                        // of the workers
-  bool begun_ = true;                             // some worker has said Begin in it
+  std::int64_t epoch_ = 0;        // of the workers
+  std::uint32_t attempt_ = 0;     // the last Begin in it
+  std::int64_t squares_of_ = -1;  // the version that the commit of the round of squares_ has made
+  bool has_weights_ = false;
   std::map<int, int> client_of_;                  // by worker
   std::vector<Waiting> waiting_;                  // for weights
   std::map<int, std::vector<std::byte>> before_;  // by worker: the weights it has, if compensated

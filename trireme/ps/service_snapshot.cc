@@ -80,7 +80,9 @@ Saved Service::snapshot() {
   nlohmann::json json{{"ready", ready_},
                       {"version", version_},
                       {"epoch", epoch_},
-                      {"begun", begun_},
+                      {"attempt", attempt_},
+                      {"squares_of", squares_of_},
+                      {"has_weights", has_weights_},
                       {"round", round_},
                       {"total", total_},
                       {"done", done_},
@@ -152,7 +154,9 @@ void Service::restore(std::string_view text, std::span<const std::byte> memory) 
     json.at("ready").get_to(ready_);
     json.at("version").get_to(version_);
     json.at("epoch").get_to(epoch_);
-    json.at("begun").get_to(begun_);
+    json.at("attempt").get_to(attempt_);
+    json.at("squares_of").get_to(squares_of_);
+    json.at("has_weights").get_to(has_weights_);
     json.at("round").get_to(round_);
     json.at("total").get_to(total_);
     json.at("done").get_to(done_);

@@ -332,6 +332,11 @@ std::string DataParallel::weights_hash() { return impl_->trained.weights_hash();
 std::vector<NamedShard> DataParallel::state() { return impl_->trained.state(); }
 std::vector<NamedShard> DataParallel::own_state() { return impl_->trained.own_state(); }
 
+bool DataParallel::can_go_on(const std::string& metadata) {
+  const auto json = nlohmann::json::parse(metadata, nullptr, /*allow_exceptions=*/false);
+  return impl_->trained.can_go_on(saved_count(json, "optimizer_updates"));
+}
+
 std::string DataParallel::metadata() const {
   nlohmann::json all{{"batches", impl_->batches},
                      {"steps", impl_->trained.steps()},

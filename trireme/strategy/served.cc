@@ -104,6 +104,11 @@ bool is_on_servers(const optim::Optimizer& optimizer) {
   return dynamic_cast<const ps::RemoteOptimizer*>(&optimizer) != nullptr;
 }
 
+bool can_go_on(optim::Optimizer& optimizer, std::int64_t updates) {
+  auto* remote = dynamic_cast<ps::RemoteOptimizer*>(&optimizer);
+  return remote == nullptr || remote->can_go_on(updates);
+}
+
 bool is_pending(const optim::Optimizer& optimizer) {
   const auto* remote = dynamic_cast<const ps::RemoteOptimizer*>(&optimizer);
   return remote != nullptr && remote->pending();

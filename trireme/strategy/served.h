@@ -21,6 +21,8 @@ std::unique_ptr<ps::RemoteOptimizer> make_remote_optimizer(const StrategyContext
                                                            const ServerOptions& server,
                                                            const OptimizerOptions& optimizer);
 bool is_on_servers(const optim::Optimizer& optimizer);
+/// RemoteOptimizer::can_go_on(); true without servers.
+bool can_go_on(optim::Optimizer& optimizer, std::int64_t updates);
 /// Whether the state to begin with still has to go to the servers, so that nobody has all of it.
 bool is_pending(const optim::Optimizer& optimizer);
 /// ParameterClient::figures(); empty if `optimizer` is not on servers.

@@ -274,6 +274,15 @@ TEST(ServerTraining, WhatServersCannotDoIsRefusedWithAReason) {
               HasSubstr("server.staleness = -2"));
   EXPECT_THAT(refusal_of({.sync = "server", .server = {.backup = 1}}, AdamW{}, 1),
               HasSubstr("server.backup = 1 with 1 worker"));
+  testing::run_ranks(1, [&](testing::RankContext& rank) {
+    try {
+      Strategy({.world = rank.world.get(), .servers = {.count = 1, .elastic = true}}, tiny_gpt(),
+               {.sync = "server", .server = {.staleness = 4}}, AdamW{});
+      ADD_FAILURE() << "an elastic job of workers on their own";
+    } catch (const ConfigError& error) {
+      EXPECT_THAT(error.what(), HasSubstr("workers that train on their own in an elastic job"));
+    }
+  });
   EXPECT_THAT(refusal_of({.sync = "server", .compression = "bf16"}, AdamW{}, 1),
               HasSubstr("comm.compression"));
   EXPECT_THAT(refusal_of({.sync = "server", .offload = "/tmp"}, AdamW{}, 1),

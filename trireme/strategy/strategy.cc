@@ -412,6 +412,10 @@ std::string Strategy::weights_hash() {
 }
 
 std::vector<NamedShard> Strategy::state() { return impl_->state(/*with_servers=*/true); }
+bool Strategy::can_go_on(const std::string& metadata) {
+  const auto json = nlohmann::json::parse(metadata, nullptr, /*allow_exceptions=*/false);
+  return parallel::can_go_on(*impl_->optimizer, saved_count(json, "optimizer_steps"));
+}
 std::vector<NamedShard> Strategy::own_state() { return impl_->state(/*with_servers=*/false); }
 
 void Strategy::use_average(bool on) { impl_->use_average(on); }

@@ -227,6 +227,7 @@ class Strategy final : public Saveable, public StepVoter {
   /// these.
   std::vector<NamedShard> state() override;
   std::vector<NamedShard> own_state() override;
+  bool can_go_on(const std::string& metadata) override;
   std::string metadata() const override;
   void restored(const std::string& metadata) override;
 

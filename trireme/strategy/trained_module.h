@@ -53,6 +53,9 @@ class TrainedModule {
   /// Parameters, buffers and the optimizer's state. They share memory with the module.
   std::vector<NamedShard> state();
   std::vector<NamedShard> own_state();
+  bool can_go_on(std::int64_t optimizer_updates) {
+    return !remote_ || remote_->can_go_on(optimizer_updates);
+  }
   bool is_pending() const { return remote_ && remote_->pending(); }
   /// Updates that the optimizer has counted; on a rank that owns nothing, steps().
   std::int64_t optimizer_updates();

@@ -39,6 +39,12 @@ class Saveable {
   /// state() without what parameter servers keep. A rank of an elastic job hands this on in memory, also
   /// while other ranks are lost: communicates with nobody.
   virtual std::vector<NamedShard> own_state() { return state(); }
+  /// Whether that is all that is needed to go on with: no if parameter servers have another step's state.
+  /// `metadata` is of the same step. Called in the same order on all ranks, before shards are filled.
+  virtual bool can_go_on(const std::string& metadata) {
+    static_cast<void>(metadata);
+    return true;
+  }
   /// Small JSON object, equal on all ranks.
   virtual std::string metadata() const = 0;
   /// After every shard of state() was filled; `metadata` as saved.

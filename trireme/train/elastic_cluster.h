@@ -4,9 +4,11 @@
 //
 // A killed process loses its transport, as if its sockets were closed; the launcher hears of it a
 // little later, and may start it again. While the coordinator is away nobody is heard and nobody is
-// told; then it goes on from what it had decided.
+// told; then it goes on from what it had decided. Parameter servers, which nobody kills here, are threads
+// after those of the ranks.
 #pragma once
 
+#include <algorithm>
 #include <functional>
 #include <map>
 #include <memory>
@@ -17,7 +19,10 @@
 #include "trireme/job/elastic.h"
 #include "trireme/job/job_changes.h"
 #include "trireme/launch/elastic_group.h"
+#include "trireme/net/sim/sim_channels.h"
 #include "trireme/net/sim/sim_network.h"
+#include "trireme/ps/server.h"
+#include "trireme/sync/strategy_context.h"
 
 namespace trireme::train_test {
 
@@ -27,6 +32,7 @@ using std::chrono::milliseconds;
 struct ElasticRun {
   launch::ElasticOptions options;
   int ranks = 1;
+  int servers = 0;
   net::SimOptions network = {};  // cuts are between processes, and counted from the run's start
   int kills = 0, hangs = 0;
   int coordinator_deaths = 0;          // it is away for up to a quarter of `within`
@@ -39,7 +45,8 @@ class ElasticCluster {
   explicit ElasticCluster(ElasticRun run)
       : run_(std::move(run)),
         group_(run_.options, run_.ranks),
-        network_(run_.options.max + run_.options.spares, run_.network),
+        network_(run_.options.max + run_.options.spares + run_.servers, run_.network),
+        channels_(network_, {.shared_memory = run_.network.shared_memory}),
         processes_(static_cast<std::size_t>(run_.options.max + run_.options.spares)) {}
 
   /// Calls `body` in each process with its Job, which is a rank; `at_step` is to be called in every
@@ -47,7 +54,30 @@ class ElasticCluster {
   void run(const std::function<void(Job& job, const std::function<void()>& at_step)>& body) {
     for (const int process : group_.first_processes()) processes_[process].due = true;
     plan_faults();
-    network_.run([&](int process) { live(process, body); });
+    network_.run([&](int thread) {
+      const int server = thread - static_cast<int>(processes_.size());
+      server < 0 ? live(thread, body) : serve(thread, server);
+    });
+  }
+  /// For a Strategy of this epoch.
+  parallel::StrategyContext context_of(Job& job) {
+    parallel::StrategyContext env = parallel::context_of(job);
+    if (run_.servers == 0) return env;
+    const auto process =
+        static_cast<int>(std::find_if(processes_.begin(), processes_.end(),
+                                      [&](const Process& one) { return one.job == &job; }) -
+                         processes_.begin());
+    env.servers.count = run_.servers;
+    env.servers.dial = [this, process](int server) {
+      const auto thread = static_cast<int>(processes_.size()) + server;
+      return channels_.dial(process, "sim:" + std::to_string(thread));
+    };
+    env.servers.term = [](int) { return 0; };
+    env.servers.broken = [this, process, own = env.servers.broken]() -> std::exception_ptr {
+      if (!processes_[process].killed) return own();
+      return std::make_exception_ptr(PeerLost("killed"));
+    };
+    return env;
   }
   int deaths() const noexcept { return deaths_; }
   int epochs() const noexcept { return static_cast<int>(group_.epoch().number) + 1; }
@@ -86,13 +116,22 @@ class ElasticCluster {
       later(0, random(run_.within),
             [this] { back_at_ = scheduler().now() + random(run_.within / 4); });
     for (const auto& [when, ranks] : run_.resizes)
-      later(0, when, [this, ranks = ranks] { carry_out(group_.resize(ranks, scheduler().now())); });
+      later(0, when, [this, ranks = ranks] {
+        if (finished_ == 0) carry_out(group_.resize(ranks, scheduler().now()));
+      });
   }
 
   // How long the coordinator is still away, and some time for its processes to find it again.
   Duration away() {
     const Duration rest = back_at_ - scheduler().now();
     return rest > Duration::zero() ? rest + random(microseconds(200)) : Duration::zero();
+  }
+
+  void serve(int thread, int server) {
+    const auto acceptor = channels_.listen(thread);
+    ps::ParameterServer(network_.waiter(thread), *acceptor, {.number = server}).run([&] {
+      return over_;
+    });
   }
 
   void kill(int process) {
@@ -118,7 +157,7 @@ class ElasticCluster {
                 {});
         one.job = &job;
         while (away() > Duration::zero()) waiter->sleep(away());
-        if (!group_.is_member(process)) carry_out(group_.joined(process));
+        if (!group_.is_member(process) && finished_ == 0) carry_out(group_.joined(process));
         job.changes().adopt(group_.epoch());
         job.changes().enter_next();
         body(job, [&] { pass(process, *waiter); });
@@ -210,15 +249,16 @@ class ElasticCluster {
 
   void end() {
     over_ = true;
-    for (std::size_t i = 0; i < processes_.size(); ++i) {
-      if (processes_[i].job != nullptr) processes_[i].job->changes().end();
-      scheduler().wake(static_cast<int>(i));
-    }
+    for (Process& one : processes_)
+      if (one.job != nullptr) one.job->changes().end();
+    for (int thread = 0; thread < static_cast<int>(processes_.size()) + run_.servers; ++thread)
+      scheduler().wake(thread);
   }
 
   const ElasticRun run_;
   launch::ElasticGroup group_;
   net::SimNetwork network_;
+  net::SimChannels channels_;
   std::map<std::uint32_t, std::unique_ptr<net::SimNetwork>> networks_;  // by epoch
   std::vector<Process> processes_;
   const TimePoint start_ = scheduler().now();

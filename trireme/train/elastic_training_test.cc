@@ -42,16 +42,16 @@ Batch batch_of(const Job& job, std::int64_t step) {
 
 struct Layout {
   std::string sync = "plain";
-  int memory = 0, pipeline = 1, tensor = 1;
+  int memory = 0, pipeline = 1, tensor = 1, servers = 0;
   int ranks_of_a_copy() const { return pipeline * tensor; }
 };
 
 // Trains to the end, in whatever epochs; the hash of the weights. `at_step` is told the step.
-std::string train(Job& job, const Layout& layout, const std::function<void(long)>& at_step,
-                  std::vector<long>* firsts = nullptr) {
+std::string train(ElasticCluster& cluster, Job& job, const Layout& layout,
+                  const std::function<void(long)>& at_step, std::vector<long>* firsts = nullptr) {
   std::string hash;
   run_elastic(job, [&] {
-    Strategy strategy(job, models::make_mlp({.widths = {kWidth, 8, kClasses}}),
+    Strategy strategy(cluster.context_of(job), models::make_mlp({.widths = {kWidth, 8, kClasses}}),
                       {.sync = layout.sync,
                        .pipeline = layout.pipeline,
                        .tensor = layout.tensor,
@@ -82,8 +82,9 @@ std::string undisturbed(const Layout& layout = {}) {
       {.options = {.min = ranks, .max = ranks, .multiple = ranks, .stages = layout.pipeline},
        .ranks = ranks});
   std::string hash;
-  cluster.run(
-      [&](Job& job, const auto& at_step) { hash = train(job, layout, [&](long) { at_step(); }); });
+  cluster.run([&](Job& job, const auto& at_step) {
+    hash = train(cluster, job, layout, [&](long) { at_step(); });
+  });
   return hash;
 }
 
@@ -99,7 +100,8 @@ struct Kind {
   int pipeline = 1, tensor = 1;
   int coordinator_deaths = 0, cuts = 0;
   std::vector<std::pair<Duration, int>> resizes = {};
-  Layout layout() const { return {sync, memory, pipeline, tensor}; }
+  int servers = 0;
+  Layout layout() const { return {sync, memory, pipeline, tensor, servers}; }
 };
 
 // Lost packets and late messages; and connections that are cut for a while, some of which break, although
@@ -136,6 +138,7 @@ TEST_P(ElasticTraining, HasTheWeightsOfTheRunThatWasNotDisturbed) {
                                         .spares = kind.spares,
                                         .silence = milliseconds(20)},
                             .ranks = 4,
+                            .servers = layout.servers,
                             .network = {.seed = static_cast<std::uint64_t>(seed),
                                         .shared_memory = seed % 4 == 0 && kind.cuts == 0,
                                         .faults = faults_of(seed, kind.cuts)},
@@ -145,7 +148,7 @@ TEST_P(ElasticTraining, HasTheWeightsOfTheRunThatWasNotDisturbed) {
                             .resizes = kind.resizes});
     int ended = 0;
     cluster.run([&](Job& job, const auto& at_step) {
-      EXPECT_EQ(train(job, layout, [&](long) { at_step(); }), expected) << "seed " << seed;
+      EXPECT_EQ(train(cluster, job, layout, [&](long) { at_step(); }), expected) << "seed " << seed;
       ++ended;
     });
     EXPECT_GE(ended, 1) << "seed " << seed << ": " << cluster.trouble();
@@ -193,7 +196,15 @@ INSTANTIATE_TEST_SUITE_P(
         Kind{.name = "PipelineHangs", .sync = "plain", .kills = 1, .hangs = 1, .pipeline = 2},
         Kind{.name = "PipelineZero1Kills", .sync = "zero1", .memory = 1, .kills = 3, .pipeline = 2},
         Kind{.name = "TensorKills", .sync = "plain", .kills = 3, .tensor = 2},
-        Kind{.name = "TensorZero1Kills", .sync = "zero1", .memory = 1, .kills = 3, .tensor = 2}),
+        Kind{.name = "TensorZero1Kills", .sync = "zero1", .memory = 1, .kills = 3, .tensor = 2},
+        Kind{.name = "ServerKills", .sync = "server", .kills = 5, .servers = 2},
+        Kind{.name = "ServerHangs", .sync = "server", .kills = 2, .hangs = 2, .servers = 2},
+        Kind{.name = "ServerKillsAndResizes",
+             .sync = "server",
+             .kills = 3,
+             .coordinator_deaths = 2,
+             .resizes = {{milliseconds(4), 2}, {milliseconds(7), 4}, {milliseconds(13), 1}},
+             .servers = 3}),
     [](const auto& info) { return std::string(info.param.name); });
 
 // Two pipelines of two stages, or two pairs of tensor-parallel ranks: the copy of the model that is left
@@ -215,7 +226,7 @@ TEST(ElasticTraining, TheOtherCopyOfTheModelGoesOn) {
           if (first_epoch && rank == victim && step == 5) throw std::runtime_error("killed");
         };
         std::vector<long> mine;
-        EXPECT_EQ(train(job, layout, dies, &mine), expected) << victim;
+        EXPECT_EQ(train(cluster, job, layout, dies, &mine), expected) << victim;
         EXPECT_EQ(job.size(), 2);
         firsts.insert(firsts.end(), mine.begin() + 1, mine.end());
         ++ended;
@@ -245,7 +256,7 @@ TEST(ElasticTraining, GrowsAndShrinksBetweenSteps) {
         at_step();
         job.waiter()->sleep(milliseconds(3));
       };
-      EXPECT_EQ(train(job, {.sync = sync}, slowly), expected) << sync;
+      EXPECT_EQ(train(cluster, job, {.sync = sync}, slowly), expected) << sync;
       EXPECT_EQ(job.size(), 2);
       ++ended;
     });
