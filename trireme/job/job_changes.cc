@@ -71,8 +71,6 @@ void JobChanges::adopt(const Epoch& epoch) {
   {
     std::lock_guard lock(mutex_);
     if (latest_ && epoch.number <= latest_->number) return;
-    // An epoch that could begin at a step's end may follow one that could not.
-    broken_ = !epoch.at_step_end || (broken_ && newer());
     latest_ = epoch;
     told_ = steady_now();
   }
@@ -82,7 +80,7 @@ void JobChanges::adopt(const Epoch& epoch) {
 
 bool JobChanges::broken() const {
   std::lock_guard lock(mutex_);
-  return entered_ && newer() && broken_;
+  return entered_ && newer() && (!latest_->at_step_end || latest_->interrupted > entered_->number);
 }
 
 std::exception_ptr JobChanges::reason() const {
@@ -123,7 +121,6 @@ void JobChanges::entered(const Epoch& epoch) {
   std::lock_guard lock(mutex_);
   entered_ = epoch;
   entered_told_ = told_;
-  broken_ = newer() && !latest_->at_step_end;
 }
 
 }  // namespace trireme::inline v0

@@ -76,7 +76,6 @@ class JobChanges {
   std::optional<rendezvous::Epoch> latest_, entered_;  // guarded by mutex_
   TimePoint told_{}, entered_told_{};                  // guarded by mutex_
   std::exception_ptr left_out_;                        // guarded by mutex_
-  bool broken_ = false;                                // guarded by mutex_
   bool ended_ = false, stops_ = false, away_ = false;  // guarded by mutex_
 };
 

@@ -66,15 +66,17 @@ rendezvous::Failure failure_from(const Message& message, std::size_t first) {
 
 void append(Message& message, const rendezvous::Epoch& epoch) {
   for (std::string field :
-       {std::to_string(epoch.number), std::string(epoch.at_step_end ? "1" : "0"), epoch.cause})
+       {std::to_string(epoch.number), std::string(epoch.at_step_end ? "1" : "0"), epoch.cause,
+        std::to_string(epoch.interrupted)})
     message.fields.push_back(std::move(field));
   append(message, epoch.members);
 }
 
 rendezvous::Epoch epoch_from(const Message& message, std::size_t first) {
   return {.number = static_cast<std::uint32_t>(message.number(first)),
-          .members = processes_from(message, first + 3),
+          .members = processes_from(message, first + 4),
           .at_step_end = message.number(first + 1) != 0,
+          .interrupted = static_cast<std::uint32_t>(message.number(first + 3)),
           .cause = message.field(first + 2)};
 }
 

@@ -105,9 +105,11 @@ rendezvous::Epoch ElasticGroup::next_epoch(bool at_step_end, const std::string& 
   if (!at_step_end) leaving_.clear();
   for (const int process : epoch_.members)
     if (at_step_end && states_[process] != State::Rank) leaving_.push_back(process);
-  epoch_ = {.number = epoch_.number + 1,
+  const std::uint32_t number = epoch_.number + 1;
+  epoch_ = {.number = number,
             .members = in(State::Rank),
             .at_step_end = at_step_end,
+            .interrupted = at_step_end ? epoch_.interrupted : number,
             .cause = cause};
   last_ranks_ = epoch_.members;
   return epoch_;
@@ -181,8 +183,9 @@ ElasticGroup::Decision ElasticGroup::lost(int process, const std::string& how, b
     return decision;
   }
   // The ranks that are left wait.
-  decision.epoch = rendezvous::Epoch{.number = ++epoch_.number, .members = {}, .cause = how};
-  epoch_ = *decision.epoch;
+  const std::uint32_t number = epoch_.number + 1;
+  epoch_ = {.number = number, .members = {}, .interrupted = number, .cause = how};
+  decision.epoch = epoch_;
   decision.line =
       how + "; the job waits for " + counted(options_.min - left, "process", "processes") + ".";
   return decision;

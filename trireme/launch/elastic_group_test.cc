@@ -142,6 +142,9 @@ TEST(ElasticGroup, ALossOfARankThatWasToLeaveInterruptsTheStep) {
   EXPECT_EQ(decision.epoch->number, 2u);
   EXPECT_EQ(decision.epoch->members, (std::vector<int>{0, 1}));
   EXPECT_FALSE(group.lost(2, "process 2 was killed", true, TimePoint()).epoch);
+  const auto grown = group.resize(1, TimePoint());
+  EXPECT_TRUE(grown.epoch->at_step_end);
+  EXPECT_EQ(grown.epoch->interrupted, 2u) << "who hears of this one only has lost its step";
 }
 
 TEST(ElasticGroup, KeepsWholeCopiesOfTheModel) {

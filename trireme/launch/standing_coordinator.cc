@@ -170,6 +170,7 @@ void StandingCoordinator::begin() {
   if (!first.epoch) return;
   const std::string ranks = counted(static_cast<int>(first.epoch->members.size()), "rank");
   first.epoch->at_step_end = false;
+  first.epoch->interrupted = first.epoch->number;
   first.epoch->cause = "the job begins with " + ranks;
   first.line = first.epoch->cause + ".";
   carry_out(first);

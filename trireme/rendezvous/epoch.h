@@ -16,6 +16,9 @@ struct Epoch {
   std::vector<int> members;  // ascending
   /// True if every rank of the epoch before is alive: they finish their step first.
   bool at_step_end = false;
+  /// The newest epoch up to this one that is not so. A process that has not heard of that one learns
+  /// from a later one that its step has ended.
+  std::uint32_t interrupted = 0;
   std::string cause;  // "rank 2 was killed by SIGKILL"
 
   std::optional<int> rank_of(int process) const {

@@ -77,12 +77,14 @@ void fill(const Epoch& epoch, wire::Epoch& message) {
   for (const int process : epoch.members) message.add_members(static_cast<std::uint32_t>(process));
   message.set_at_step_end(epoch.at_step_end);
   message.set_cause(epoch.cause);
+  message.set_interrupted(epoch.interrupted);
 }
 
 Epoch epoch_from(const wire::Epoch& message) {
   return {.number = message.number(),
           .members = {message.members().begin(), message.members().end()},
           .at_step_end = message.at_step_end(),
+          .interrupted = message.interrupted(),
           .cause = message.cause()};
 }
 
