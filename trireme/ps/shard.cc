@@ -183,45 +183,53 @@ void Shard::fold(std::span<const Terms> workers, std::uint32_t total) {
     rows_.fold(rows, steps);
   }
   const tensor::FlatMath& math = tensor::flat_math({});
-  const auto fold_one = [&](const ServedModel::Slice& slice) {
+  const auto fold_part = [&](const ServedModel::Slice& slice, std::size_t begin, std::size_t end) {
     const DType dtype = model_.parameters()[slice.parameter].dtype;
-    spread_(slice.size(), [&](std::size_t begin, std::size_t end) {
-      std::vector<const void*> parts;
-      for (const std::byte* term : memory)
-        parts.push_back(term + slice.offset + begin * size_of(dtype));
-      math.fold(dtype, steps, parts, sum_.data() + slice.offset + begin * size_of(dtype),
-                end - begin);
-    });
+    const std::size_t at = slice.offset + begin * size_of(dtype);
+    std::vector<const void*> parts;
+    for (const std::byte* term : memory) parts.push_back(term + at);
+    math.fold(dtype, steps, parts, sum_.data() + at, end - begin);
   };
-  for (const ServedModel::Slice& slice : model_.slices(server_)) fold_one(slice);
+  square_after(fold_part);
+  if (model_.more_uses(server_).empty()) return;
   for (const ServedModel::Slice& more : model_.more_uses(server_)) {
-    fold_one(more);
+    spread_(more.size(), [&](std::size_t begin, std::size_t end) { fold_part(more, begin, end); });
     for (const ServedModel::Slice& slice : model_.slices(server_))
       if (slice.parameter == more.parameter)
         math.add_into(sum_.data() + slice.offset, sum_.data() + more.offset,
                       model_.parameters()[slice.parameter].dtype, slice.size());
   }
+  square_after([](const ServedModel::Slice&, std::size_t, std::size_t) {});
 }
 
-// A part begins with a chunk.
-std::vector<double> Shard::chunk_squares() const {
-  std::vector<double> all;
+// What `fold` adds up is still in a cache when it is squared. A part begins with a chunk.
+template <class Fold>
+void Shard::square_after(Fold fold) {
+  constexpr std::size_t kBlock = 4 * kernel::kNormChunk;
+  squares_.clear();
   for (const ServedModel::Slice& slice : model_.slices(server_)) {
     const DType dtype = model_.parameters()[slice.parameter].dtype;
-    const std::size_t before = all.size();
-    all.resize(before + (slice.size() + kernel::kNormChunk - 1) / kernel::kNormChunk);
+    const std::size_t before = squares_.size();
+    squares_.resize(before + (slice.size() + kernel::kNormChunk - 1) / kernel::kNormChunk);
     spread_(slice.size(), [&](std::size_t begin, std::size_t end) {
-      const tensor::FlatRange part = part_of(sum_.data() + slice.offset, dtype, begin, end);
-      const std::vector<double> squares = tensor::flat_math({}).squares({&part, 1});
-      std::copy(squares.begin(), squares.end(),
-                all.begin() + static_cast<std::ptrdiff_t>(before + begin / kernel::kNormChunk));
+      for (std::size_t at = begin; at < end; at += kBlock) {
+        const std::size_t stop = std::min(at + kBlock, end);
+        fold(slice, at, stop);
+        const tensor::FlatRange part = part_of(sum_.data() + slice.offset, dtype, at, stop);
+        const std::vector<double> squares = tensor::flat_math({}).squares({&part, 1});
+        std::copy(squares.begin(), squares.end(),
+                  squares_.begin() + static_cast<std::ptrdiff_t>(before + at / kernel::kNormChunk));
+      }
     });
   }
-  return all;
 }
 
+// Of finite squares all elements are finite.
 std::optional<std::uint32_t> Shard::first_not_finite() const {
-  if (const auto parameter = first_not_finite(sum_.data())) return parameter;
+  const bool finite = std::all_of(squares_.begin(), squares_.end(),
+                                  [](double square) { return std::isfinite(square); });
+  if (!finite)
+    if (const auto parameter = first_not_finite(sum_.data())) return parameter;
   if (rows_.first_not_finite()) return static_cast<std::uint32_t>(model_.parameters().size());
   return std::nullopt;
 }

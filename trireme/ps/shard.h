@@ -82,7 +82,7 @@ class Shard {
   void fold(std::span<const Terms> workers, std::uint32_t total);
   /// Of the folded sum: the sums of squares of each chunk of 4,096 elements of parameters, and the
   /// first parameter that is not finite; the number of parameters, if only a row is not.
-  std::vector<double> chunk_squares() const;
+  const std::vector<double>& chunk_squares() const noexcept { return squares_; }
   std::optional<std::uint32_t> first_not_finite() const;
   /// The rows of tables that this server has.
   RowShard& rows() noexcept { return rows_; }
@@ -103,6 +103,8 @@ class Shard {
   void compensate(const std::byte* gradient, const std::byte* before, double lambda, double scale);
   void update(const std::byte* gradient, double rate, double scale, Destination to);
   Spread updating();
+  template <class Fold>
+  void square_after(Fold fold);
   template <class T>
   void update_block(std::size_t offset, std::size_t count, const std::function<void()>& run);
   /// How much of the last update predicted() adds.
@@ -117,9 +119,10 @@ class Shard {
   const Spread spread_;
   const double momentum_;
   std::span<std::byte> weights_, sum_, earlier_;
-  std::span<std::byte> out_;  // of the update that is being made
-  double out_share_ = 0;      // of its prediction
-  std::size_t updated_ = 0;   // slices, in the update
+  std::span<std::byte> out_;     // of the update that is being made
+  double out_share_ = 0;         // of its prediction
+  std::vector<double> squares_;  // of the folded sum
+  std::size_t updated_ = 0;      // slices, in the update
   at::Tensor weights_memory_, sum_memory_, earlier_memory_;
   std::unique_ptr<optim::Optimizer> optimizer_;
   RowShard rows_;
