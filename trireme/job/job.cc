@@ -377,7 +377,7 @@ void Job::Impl::on_news(const rendezvous::News& news) {
   }
   if (news.kind == Kind::Servers) return servers.adopt(news.servers);
   if (news.kind == Kind::Epoch) {
-    if (changes.elastic()) changes.adopt(news.epoch);  // else a server's, which all ranks use
+    if (changes.elastic()) changes.adopt(news.epoch);  // servers and the evaluator are in no epoch
     return;
   }
   if (news.kind == Kind::CoordinatorAway || news.kind == Kind::CoordinatorBack) {

@@ -107,7 +107,6 @@ std::span<std::byte> Link::outgoing(std::size_t bytes) {
 
 void Link::ask(Request request, std::size_t bytes, std::size_t expected) {
   request.worker = options_.worker;
-  request.epoch = options_.epoch;
   request.shard = options_.shard;
   request_ = std::move(request);
   out_bytes_ = bytes;
@@ -170,7 +169,7 @@ void Link::reconnect() {
   send();
 }
 
-// Who leaves is not waited for; but who comes again is.
+// The others go on without a worker that leaves. One whose job regroups comes again.
 void Link::close() noexcept {
   if (!channel_) return;
   try {

@@ -13,7 +13,7 @@
 //        | <------------------------------ Reply {weights}  |
 //        | PullRows {ids} --------------------------------> |  changes nothing
 //        | <--------------------------------- Reply {rows}  |
-//        | Begin {epoch, version}                           |  synchronous: after the workers changed
+//        | Begin {version}                                  |  synchronous: after the workers changed
 //        | Leave                                            |
 //
 // Push and Terms carry the gradients of rows of embedding tables behind those of the parameters.
@@ -67,7 +67,7 @@ struct Request {
   // version of the weights of which the gradient is. Begin: the version of the workers' weights.
   std::uint64_t sequence = 0;
   std::int64_t clock = 0, version = 0;
-  std::int64_t epoch = 0;      // Attach, Begin: of the job's workers
+  std::int64_t epoch = 0;      // Attach: of the job's workers
   std::uint32_t attempt = 0;   // Begin: from 1 on in each epoch
   bool kept = false;           // Begin: a worker of an earlier epoch has kept these weights
   std::int64_t round = 0;      // Terms, Commit

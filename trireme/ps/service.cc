@@ -132,7 +132,7 @@ void Service::attach(int client, const Request& request, std::span<const std::by
            .sequence = ledger_->workers().at(request.worker).last,
            .round = round_,
            .slowest = ledger_->slowest(),
-           .ready = ready_},
+           .ready = has_weights_},
           {});
 }
 
