@@ -190,8 +190,10 @@ TEST(StagedCalls, ADeviceThatFailsBreaksTheGroup) {
 TEST(StagedCalls, AFailedCallKeepsItsMemoryUntilTheDeviceHasLeftIt) {
   for (std::uint64_t seed = 0; seed < 20; ++seed) {
     int kept = 0;
+    std::vector<std::weak_ptr<Waiter>> waiters;
     run_ranks(2,
               [&](RankContext& rank) {
+                waiters.push_back(rank.world->waiter());
                 const auto copies = std::make_shared<LateCopies>();
                 rank.world->stage_through(copies);
                 auto values = numbers(100, rank.rank);
@@ -215,6 +217,8 @@ TEST(StagedCalls, AFailedCallKeepsItsMemoryUntilTheDeviceHasLeftIt) {
               },
               {.seed = seed});
     EXPECT_EQ(kept, 12) << "seed " << seed;
+    for (const auto& waiter : waiters)
+      EXPECT_TRUE(waiter.expired()) << "the network is left behind, seed " << seed;
   }
 }
 

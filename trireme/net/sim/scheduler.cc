@@ -90,7 +90,10 @@ void Scheduler::run(const std::function<void(int rank)>& body) {
   all_done_.acquire();
   for (auto& thread : threads) thread.join();
   events_.clear();
-  for (auto& rank : ranks_) rank->tasks.clear();
+  for (auto& rank : ranks_) {
+    rank->tasks.clear();
+    rank->sources.clear();  // one may hold a waiter, which holds this object
+  }
 }
 
 void Scheduler::take_baton(int self) {
