@@ -9,11 +9,14 @@
 namespace trireme::inline v0::plan {
 namespace {
 
-// The bytes of a rank's weights and optimizer state, as checkpoints have them: masters, not 16-bit
-// weights.
+// As checkpoints have them: masters, not 16-bit weights.
+std::int64_t weights_of(const Job& job) {
+  return times(job.held_parameters(), job.precision == "fp64" ? 8 : 4);
+}
+
+// The bytes of a rank's weights and optimizer state.
 void set_state(StateCosts& costs, const Job& job) {
-  const std::int64_t n = job.held_parameters(), element = job.precision == "fp64" ? 8 : 4;
-  const std::int64_t weights = times(n, element);
+  const std::int64_t weights = weights_of(job);
   const std::int64_t moments = times(weights, job.optimizer_moments);
   const bool half = job.precision == "bf16" || job.precision == "fp16";
   const bool cuts_weights = job.shards() && (half || job.shards_weights);
@@ -36,7 +39,8 @@ StateCosts state_costs_of(const TrainingPlan& plan) {
   const Job& job = plan.job;
   StateCosts costs;
   set_state(costs, job);
-  if (job.keeping.saves && !job.simulated) costs.snapshot = costs.state;
+  if (job.keeping.saves && !job.simulated)
+    costs.snapshot = costs.state + times(weights_of(job), job.moments_on_servers);
   if (!job.keeping.elastic || job.keeping.copies == 0 || job.ranks == 1 || costs.sole == 0)
     return costs;
   costs.generations = job.keeping.copies_every == 1 ? 3 : 2;
@@ -56,7 +60,7 @@ std::int64_t snapshots_on_host(const TrainingPlan& plan) {
   const std::int64_t writers = std::min(job.ranks_here, job.model_ranks() * job.owners);
   const std::int64_t whole = std::min(job.ranks_here, job.model_ranks());
   return times(plan.state_costs.parts, writers) +
-         times(plan.state_costs.state - plan.state_costs.parts, whole);
+         times(plan.state_costs.snapshot - plan.state_costs.parts, whole);
 }
 
 std::string after_a_loss(const TrainingPlan& plan) {

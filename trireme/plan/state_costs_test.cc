@@ -142,6 +142,15 @@ TEST(StateCosts, SimulatedRanksHaveNoSnapshot) {
   EXPECT_EQ(plan::make_plan(job).memory.snapshot, 0);
 }
 
+// Rank 0 gets it to write it.
+TEST(StateCosts, ASnapshotHasTheStateThatServersKeep) {
+  plan::Job job = kept_job(4);
+  job.optimizer_moments = 0;
+  job.moments_on_servers = 2;
+  EXPECT_EQ(plan::make_plan(job).state_costs.state, 4 * 1000);
+  EXPECT_EQ(plan::make_plan(job).state_costs.snapshot, 12 * 1000);
+}
+
 TEST(StateCosts, OfADeviceAreOnTheHost) {
   plan::Job job = kept_job(4, "zero1");
   const std::int64_t tensors = plan::make_plan(job).memory.tensors();

@@ -238,8 +238,8 @@ void plan_pipeline(TrainingPlan& plan) {
 // a rank's.
 std::int64_t TrainingPlan::evaluator_bytes() const noexcept {
   const std::int64_t element = job.precision == "fp64" ? 8 : 4;
-  return times(job.parameters * element, 1 + job.optimizer_moments) + memory.activations +
-         memory.temporaries + memory.runtime() - memory.text;
+  return times(job.parameters * element, 1 + job.optimizer_moments + job.moments_on_servers) +
+         memory.activations + memory.temporaries + memory.runtime() - memory.text;
 }
 
 std::int64_t TrainingPlan::host_total() const noexcept {

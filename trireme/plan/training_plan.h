@@ -88,8 +88,9 @@ struct Job {
   bool shards_weights = false;         // and of the weights
   Exchange exchange;
   Keeping keeping;
-  int servers = 0;         // parameter servers, processes beside the ranks
-  bool evaluator = false;  // a process beside the ranks that evaluates checkpoints
+  int servers = 0;             // parameter servers, processes beside the ranks
+  int moments_on_servers = 0;  // not among optimizer_moments; checkpoints have them
+  bool evaluator = false;      // a process beside the ranks that evaluates checkpoints
   // Parameters of the two largest neighbouring blocks, less the experts of other ranks.
   std::int64_t largest_blocks = 0;
   int pipeline = 1;                    // ranks; each holds about this part of the model

@@ -82,7 +82,8 @@ void set_sync(plan::Job& job, const Settings& settings, const parallel::SyncPlan
   if (!sync.served) return;
   job.servers = settings.servers;
   job.exchange = served_exchange_of(settings, job);
-  job.optimizer_moments -= optim::moments_per_element(settings.optimizer);
+  job.moments_on_servers = optim::moments_per_element(settings.optimizer);
+  job.optimizer_moments -= job.moments_on_servers;
 }
 
 void set_keeping(plan::Job& job, const Settings& settings, int ranks) {
