@@ -78,7 +78,7 @@ TEST_F(Elastic, SynchronousWorkersOfServersComeAndGo) {
   ASSERT_TRUE(job.wait_for("process 0 has come")) << job.output();
   resize_run(folder_, 4);
   ASSERT_TRUE(job.wait_for("goes on with 4 ranks")) << job.output();
-  const CommandResult result = job.wait(120);
+  const CommandResult result = job.wait(500);
   expect_undisturbed(result, "run");
   EXPECT_THAT(result.out, ::testing::Not(HasSubstr("goes back")));
   EXPECT_THAT(result.err, ::testing::Not(HasSubstr("go back")));
@@ -97,7 +97,7 @@ TEST_F(Elastic, ServersGoBackWithWorkersOfWhomNobodyIsLeft) {
   kill_process(job, "worker", 0);
   kill_process(job, "worker", 1);
   ASSERT_TRUE(job.wait_for("the job goes back from step")) << job.output();
-  const CommandResult result = job.wait(120);
+  const CommandResult result = job.wait(500);
   EXPECT_EQ(result.code, 0) << result.out << result.err;
   EXPECT_EQ(result.left_behind, 0);
   EXPECT_EQ(hash("run"), hash("alone"));
