@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Trains gpt-nano on 4 ranks while one of them, or their coordinator, is killed every 15 s; shows what happens,
+"""Trains gpt-nano on 4 ranks while one of them, a server or their coordinator is killed every 15 s; shows what happens,
 and compares the weights with those of the run that nobody disturbed.
 
   demo_chaos.py TRIREME [--every SECONDS] [--steps N] [--ranks N] [--seed N] [--set KEY=VALUE ...] [--coordinator]

@@ -154,6 +154,13 @@ Command trireme_command(std::vector<std::string> arguments) {
   return Command(std::move(arguments)).with("XDG_CACHE_HOME", TRIREME_CACHE);
 }
 
+void believe_calibrations(const std::string& cache) {
+  for (const auto& entry : std::filesystem::directory_iterator(cache + "/trireme")) {
+    const std::string text = read_file(entry.path()), disturbed = "disturbed: ";
+    if (text.starts_with(disturbed)) std::ofstream(entry.path()) << text.substr(disturbed.size());
+  }
+}
+
 // None if the process has ended.
 std::vector<pid_t> descendants(pid_t pid) {
   std::vector<pid_t> found;

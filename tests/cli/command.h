@@ -70,6 +70,10 @@ std::string hash_of_run(const std::string& run);
 /// The program under test followed by `arguments`. Its cache is in the build folder.
 Command trireme_command(std::vector<std::string> arguments);
 
+/// The calibrations in a cache folder (XDG_CACHE_HOME) are believed from here on, also if other programs
+/// disturbed them.
+void believe_calibrations(const std::string& cache);
+
 /// Direct and indirect children of `pid`, oldest first.
 std::vector<pid_t> descendants(pid_t pid);
 /// The value of `variable` in the environment that `pid` started with; "" if it is not set.

@@ -1,49 +1,13 @@
 // Elastic trainings whose processes are killed, stopped and asked for, as real processes.
 #include <gmock/gmock.h>
 
-#include "tests/cli/failover.h"
+#include "tests/cli/elastic.h"
 
 namespace trireme::testing {
 namespace {
 
 using ::testing::AllOf;
 using ::testing::HasSubstr;
-
-class Elastic : public FailOver {
- protected:
-  Command elastic(int ranks, const std::string& run, std::vector<std::string> more) const {
-    std::vector<std::string> arguments = {"train", config_,   "--out",
-                                          run,     "--ranks", std::to_string(ranks)};
-    arguments.insert(arguments.end(), more.begin(), more.end());
-    return trireme_command(arguments).in(folder_.path());
-  }
-  void SetUp() override {
-    config_ = tiny_config(folder_, "steps = 1500\nvalidate_every = 500\nschedule = \"constant\"\n");
-    const CommandResult result = elastic(1, "alone", {}).start().wait_beside_others();
-    ASSERT_EQ(result.code, 0) << result.out << result.err;
-  }
-  void expect_undisturbed(const CommandResult& result, const std::string& run) const {
-    EXPECT_EQ(result.code, 0) << result.out << result.err;
-    EXPECT_EQ(result.left_behind, 0);
-    EXPECT_EQ(hash(run), hash("alone"));
-    EXPECT_EQ(step_seconds(run).size(), 1500u) << "each step once in the events";
-  }
-  void await_steps(const Command::Running& job, const std::string& run, std::size_t steps) const {
-    const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(60);
-    while (step_seconds(run).size() < steps)
-      ASSERT_LT(std::chrono::steady_clock::now(), end) << job.output();
-  }
-  // The events of changes of the ranks.
-  std::vector<nlohmann::json> changes(const std::string& run) const {
-    std::vector<nlohmann::json> all;
-    std::ifstream events(folder_.file(run + "/events.jsonl"));
-    for (std::string line; std::getline(events, line);)
-      if (auto event = nlohmann::json::parse(line); event.value("event", "") == "regrouped")
-        all.push_back(std::move(event));
-    return all;
-  }
-  std::string config_;
-};
 
 TEST_F(Elastic, GoesOnWithoutALostRankAndWithItAgain) {
   auto job = elastic(3, "run", {"--elastic", "1:3"}).start();
@@ -61,48 +25,6 @@ TEST_F(Elastic, GoesOnWithoutALostRankAndWithItAgain) {
   EXPECT_EQ(all[0].at("ranks"), 2);
   EXPECT_EQ(all[0].at("steps_repeated"), 0);
   std::printf("went on after %.3f s\n", all[0].at("seconds").get<double>());
-}
-
-// Weights and the optimizer's state are on the servers, one of which is lost as well.
-TEST_F(Elastic, SynchronousWorkersOfServersComeAndGo) {
-  auto job = elastic(2, "run",
-                     {"--elastic", "1:4", "--servers", "2", "--set", "parallel.sync=server",
-                      "--set", "server.replicas=2"})
-                 .start();
-  ASSERT_TRUE(job.wait_for("expected time")) << job.output();
-  kill_process(job, "worker", 1);
-  ASSERT_TRUE(job.wait_for("process 1 has come")) << job.output();
-  kill_process(job, "server", 0);
-  await(job, "is back, with a copy of shard", 2);
-  kill_process(job, "worker", 0);
-  ASSERT_TRUE(job.wait_for("process 0 has come")) << job.output();
-  resize_run(folder_, 4);
-  ASSERT_TRUE(job.wait_for("goes on with 4 ranks")) << job.output();
-  const CommandResult result = job.wait(500);
-  expect_undisturbed(result, "run");
-  EXPECT_THAT(result.out, ::testing::Not(HasSubstr("goes back")));
-  EXPECT_THAT(result.err, ::testing::Not(HasSubstr("go back")));
-  for (const auto& change : changes("run")) EXPECT_EQ(change.at("steps_repeated"), 0);
-}
-
-// The servers get a checkpoint's weights and state, when no worker is left that has later ones. Neither
-// they nor the evaluator are disturbed.
-TEST_F(Elastic, ServersGoBackWithWorkersOfWhomNobodyIsLeft) {
-  auto job = elastic(2, "run",
-                     {"--elastic", "1:2", "--servers", "2", "--evaluator", "1", "--set",
-                      "parallel.sync=server", "--set", "checkpoint.every=100"})
-                 .start();
-  ASSERT_TRUE(job.wait_for("expected time")) << job.output();
-  await_steps(job, "run", 250);
-  kill_process(job, "worker", 0);
-  kill_process(job, "worker", 1);
-  ASSERT_TRUE(job.wait_for("the job goes back from step")) << job.output();
-  const CommandResult result = job.wait(500);
-  EXPECT_EQ(result.code, 0) << result.out << result.err;
-  EXPECT_EQ(result.left_behind, 0);
-  EXPECT_EQ(hash("run"), hash("alone"));
-  EXPECT_THAT(result.out, HasSubstr("evaluat"));
-  EXPECT_THAT(result.err, ::testing::Not(HasSubstr("SIGSEGV")));
 }
 
 TEST_F(Elastic, KeepsTheShardsOfALostRankInMemory) {

@@ -45,13 +45,6 @@ class Fit : public ::testing::Test {
         .with("XDG_CACHE_HOME", folder_.file("cache"))
         .run(150);
   }
-  /// Calibrations so far are believed from here on, also if other programs disturbed them.
-  void believe_calibrations() const {
-    for (const auto& entry : std::filesystem::directory_iterator(folder_.file("cache/trireme"))) {
-      const std::string text = read_file(entry.path()), disturbed = "disturbed: ";
-      if (text.starts_with(disturbed)) std::ofstream(entry.path()) << text.substr(disturbed.size());
-    }
-  }
   std::string hash(const std::string& run) const { return hash_of_run(folder_.file(run)); }
   static std::vector<Json> events(const std::string& out, const std::string& kind) {
     std::istringstream text(out);
@@ -166,7 +159,7 @@ TEST_F(Fit, ComputesActivationsAgainWhereNothingElseFitsAndKeepsTheBits) {
   // What is predicted decides here; full recomputation may take a tenth more than predicted.
   const std::string limit = megabytes(other - 20'000'000);
   ASSERT_EQ(with({"train", config_, "--out", "plain"}).code, 0);
-  believe_calibrations();
+  believe_calibrations(folder_.file("cache"));
   const CommandResult fitted =
       with({"train", config_, "--out", "fitted", "--fit", "--json"}, {"--set", limit});
   ASSERT_EQ(fitted.code, 0) << fitted.out << fitted.err;

@@ -64,7 +64,7 @@ int launch_command(CommandOptions options, bool ranks_given) {
   options.launch.evaluator = options.evaluators == 1;
   const bool resizes = !options.elastic.empty() || options.spares > 0;
   if (options.launch.servers > 0 && !resizes) {
-    // Of servers, and of workers that train on their own.
+    // Servers are started again, and workers that train on their own.
     if (options.restarts >= 0) options.launch.restarts = options.restarts;
   } else if (resizes || options.restarts > 0) {
     const int ranks = options.launch.ranks;

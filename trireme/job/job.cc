@@ -135,8 +135,16 @@ void Job::Impl::meet_servers() {
   };
   if (!waiter->wait_until([&] { return there() || over(); },
                           waiter->now() + options.timeout_user_code))
-    throw TimeoutError("the parameter servers did not come",
-                       {.rank = env.rank, .host = host, .operation = "join"});
+    throw TimeoutError(
+        "not all of the " + std::to_string(env.servers) + " parameter servers have come within " +
+            std::to_string(
+                std::chrono::duration_cast<std::chrono::seconds>(options.timeout_user_code)
+                    .count()) +
+            " s",
+        {.rank = env.rank,
+         .host = host,
+         .operation = "join",
+         .advice = "See the servers' own last lines."});
   if (over()) std::rethrow_exception(lost);
 }
 

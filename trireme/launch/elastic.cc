@@ -89,7 +89,7 @@ void Supervisor::give_place_up(int process, const std::string& how) {
 }
 
 void Supervisor::carry_out(const ElasticGroup::Decision& decision) {
-  if (!changes_ranks()) return;
+  if (!may_change_ranks()) return;
   if (decision.epoch) coordinator_->regroup(*decision.epoch);
   if (!decision.line.empty()) say(decision.line);
   for (const auto& [process, delay] : decision.starts)
@@ -144,8 +144,10 @@ void Supervisor::read_wanted() {
   if (!std::getline(std::ifstream(options_.wanted_file), text) || text == wanted_text_) return;
   wanted_text_ = text;
   const int wanted = std::atoi(text.c_str());
-  if (elastic_ && !changes_ranks()) return;
-  if (elastic_) return carry_out(elastic_->resize(wanted, waiter_->now()));
+  if (elastic_) {
+    if (may_change_ranks()) carry_out(elastic_->resize(wanted, waiter_->now()));
+    return;
+  }
   const auto [min, max] = *options_.range;
   if (wanted < min || wanted > max)
     return say(counted(wanted, "rank") + " are asked for, but the job has " + std::to_string(min) +

@@ -155,14 +155,9 @@ ElasticGroup::Decision ElasticGroup::lost(int process, const std::string& how, b
                                                   " within an hour it is not started again"
                                             : " it is not started again")
           : "";
-  if (!was_rank && std::count(leaving_.begin(), leaving_.end(), process) > 0) {
-    // The others may wait for it before they get to the end of their step.
-    decision.epoch = next_epoch(/*at_step_end=*/false, how);
-    decision.line = how + "; the job goes on with " + number_of_ranks() +
-                    (next.empty() ? "." : ", and" + next + ".");
-    return decision;
-  }
-  if (!was_rank) {
+  // The others may wait for one that leaves before they get to the end of their step.
+  const bool leaves = std::count(leaving_.begin(), leaving_.end(), process) > 0;
+  if (!was_rank && !leaves) {
     decision.line =
         how + ", which had no place yet;" + (next.empty() ? " it is started again" : next) + ".";
     decision.give_up = count(State::Rank) < options_.min && count(State::Starting) == 0;

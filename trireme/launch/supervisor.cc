@@ -110,7 +110,7 @@ std::unique_ptr<rendezvous::JobControl> Supervisor::make_coordinator(const std::
       .on_joined =
           [this, post](int process) {
             post([=, this] {
-              if (changes_ranks()) carry_out(elastic_->joined(process));
+              if (may_change_ranks()) carry_out(elastic_->joined(process));
             });
           },
   };

@@ -59,7 +59,8 @@ class Supervisor {
   std::string how_it_was_lost(int process, const Ending& ending) const;
   void note_worker_end(int process);
   void give_place_up(int process, const std::string& how);
-  bool changes_ranks() const { return !ending_ && !finished_ && workers_ended_ == 0; }
+  /// Not once a rank has ended its training: it would be missing among the next ranks.
+  bool may_change_ranks() const { return !ending_ && !finished_ && workers_ended_ == 0; }
   void carry_out(const ElasticGroup::Decision& decision);
   void watch_elastic();
   void end_silent_ranks();

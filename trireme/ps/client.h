@@ -30,7 +30,8 @@ struct ClientOptions {
   std::function<std::uint64_t(int shard)> term = [](int) { return 0; };
   /// How long it may take until a lost server, or another one, serves the shard.
   Duration patience = std::chrono::seconds(30);
-  /// Of the job's workers; and not null once there is a later one (link.h).
+  /// The number of the job's present set of workers. `broken` gives an error once there is a later set
+  /// (link.h).
   std::int64_t epoch = 0;
   std::function<std::exception_ptr()> broken = [] { return nullptr; };
 };

@@ -59,17 +59,19 @@ void Link::attach() {
 // Not for longer than the shard has this primary.
 void Link::wait(const Work& work, Deadline deadline) const {
   const auto moved = [&] { return options_.term() != term_; };
-  waiter_->wait_until([&] { return work.done() || moved() || gives_up(); },
+  waiter_->wait_until([&] { return work.done() || moved() || given_up(); },
                       deadline.from(waiter_->now()));
   if (!work.done()) stop_if_broken();
   if (!work.done() && moved()) throw_moved(options_.shard);
   work.wait(Deadline::in(Duration::zero()));
 }
 
-bool Link::gives_up() const { return request_.ask != Ask::Commit && options_.broken(); }
+std::exception_ptr Link::given_up() const {
+  return request_.ask == Ask::Commit ? nullptr : options_.broken();
+}
 
 void Link::stop_if_broken() const {
-  if (gives_up()) std::rethrow_exception(options_.broken());
+  if (const auto error = given_up()) std::rethrow_exception(error);
 }
 
 void Link::refuse(const Reply& reply) const {

@@ -77,7 +77,7 @@ class Link {
   void await();
   void wait(const Work& work, Deadline deadline) const;
   void reconnect();
-  bool gives_up() const;
+  std::exception_ptr given_up() const;
   void stop_if_broken() const;
   [[noreturn]] void refuse(const Reply& reply) const;
 

@@ -67,7 +67,7 @@ Bytes bytes_of(const Saved& saved) {
   return all;
 }
 
-// What each server has after each number of updates.
+// history[n][server]: the server's weights and state after n updates.
 using History = std::vector<std::vector<Saved>>;
 
 struct Message {
@@ -134,7 +134,7 @@ class Cluster {
 
  private:
   const History& known() const { return history_ != nullptr ? *history_ : history; }
-  // What the servers have now, of the only worker.
+  // Adds what the servers have now. There is only one worker then.
   void record(const Worker& worker) {
     std::vector<Saved>& now = history.emplace_back();
     for (int server = 0; server < kServers; ++server) {

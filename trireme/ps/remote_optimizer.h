@@ -32,8 +32,8 @@ struct RemoteOptions {
   std::function<std::shared_ptr<net::Channel>(int shard)> dial;
   std::function<std::uint64_t(int shard)> term = [](int) { return 0; };
   Duration patience = std::chrono::seconds(30);
-  std::int64_t epoch = 0;
-  bool elastic = false;  // there may be later epochs
+  std::int64_t epoch = 0;  // this and `broken` as ClientOptions'
+  bool elastic = false;    // there may be later epochs
   std::function<std::exception_ptr()> broken = [] { return nullptr; };
 };
 

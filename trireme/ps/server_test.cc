@@ -104,7 +104,7 @@ class Simulation {
       work(worker, client, *waiter);
     });
   }
-  /// Of a worker that connects as soon as the servers listen.
+  /// The options of a client that connects as soon as the servers listen.
   ClientOptions options_of(int worker) {
     const auto dial = [this, worker](int server) {
       for (const auto waiter = network_.waiter(worker);; waiter->sleep(1ms)) {

@@ -202,7 +202,7 @@ void Shard::fold(std::span<const Terms> workers, std::uint32_t total) {
   square_after([](const ServedModel::Slice&, std::size_t, std::size_t) {});
 }
 
-// What `fold` adds up is still in a cache when it is squared. A part begins with a chunk.
+// Squares each block right after `fold` has written it, while it is in a cache. Parts begin with a chunk.
 template <class Fold>
 void Shard::square_after(Fold fold) {
   constexpr std::size_t kBlock = 4 * kernel::kNormChunk;
@@ -224,7 +224,7 @@ void Shard::square_after(Fold fold) {
   }
 }
 
-// Of finite squares all elements are finite.
+// If all squares are finite, so are all elements.
 std::optional<std::uint32_t> Shard::first_not_finite() const {
   const bool finite = std::all_of(squares_.begin(), squares_.end(),
                                   [](double square) { return std::isfinite(square); });
@@ -239,35 +239,36 @@ void Shard::apply(double rate, double scale, Destination to) {
   update(sum_.data(), rate, scale, to);
 }
 
-// What is copied before and after the update of a block is in a cache then.
+// Copies a block before and after its update, while it is in a cache.
 template <class T>
-void Shard::update_block(std::size_t offset, std::size_t count, const std::function<void()>& run) {
+void Shard::update_block(const ServedModel::Slice& slice, std::size_t begin, std::size_t end,
+                         const UpdatePart& update) {
   T copy[kernel::kNormChunk];
-  const auto* weights = reinterpret_cast<const T*>(weights_.data() + offset);
+  const std::size_t at = slice.offset + begin * sizeof(T), count = end - begin;
+  const auto* weights = reinterpret_cast<const T*>(weights_.data() + at);
   if (!earlier_.empty()) {
     std::copy_n(weights, count, copy);
-    copy_for_reader(earlier_.data() + offset, copy, count * sizeof(T), earlier_.size());
+    copy_for_reader(earlier_.data() + at, copy, count * sizeof(T), earlier_.size());
   }
-  run();
+  update(begin, end);
   if (out_.empty()) return;
   if (out_share_ > 0) extrapolate(copy, weights, copy, out_share_, count);
-  copy_for_reader(out_.data() + offset, out_share_ > 0 ? copy : weights, count * sizeof(T),
+  copy_for_reader(out_.data() + at, out_share_ > 0 ? copy : weights, count * sizeof(T),
                   out_.size());
 }
 
 // The optimizer goes over its slices one after the other.
 Spread Shard::updating() {
-  return [this](std::size_t count, const std::function<void(std::size_t, std::size_t)>& part) {
+  return [this](std::size_t count, const UpdatePart& part) {
     const ServedModel::Slice& slice = model_.slices(server_)[updated_++];
     TRIREME_CHECK(slice.size() == count);
-    const DType dtype = model_.parameters()[slice.parameter].dtype;
+    const bool wide = model_.parameters()[slice.parameter].dtype == DType::F64;
     spread_(count, [&](std::size_t begin, std::size_t end) {
       if (out_.empty() && earlier_.empty()) return part(begin, end);
       for (std::size_t at = begin; at < end; at += kernel::kNormChunk) {
-        const std::size_t size = std::min(kernel::kNormChunk, end - at);
-        const auto block =
-            dtype == DType::F64 ? &Shard::update_block<double> : &Shard::update_block<float>;
-        (this->*block)(slice.offset + at * size_of(dtype), size, [&] { part(at, at + size); });
+        const std::size_t stop = std::min(at + kernel::kNormChunk, end);
+        wide ? update_block<double>(slice, at, stop, part)
+             : update_block<float>(slice, at, stop, part);
       }
     });
   };

@@ -105,8 +105,10 @@ class Shard {
   Spread updating();
   template <class Fold>
   void square_after(Fold fold);
+  using UpdatePart = std::function<void(std::size_t begin, std::size_t end)>;
   template <class T>
-  void update_block(std::size_t offset, std::size_t count, const std::function<void()>& run);
+  void update_block(const ServedModel::Slice& slice, std::size_t begin, std::size_t end,
+                    const UpdatePart& update);
   /// How much of the last update predicted() adds.
   double share_of(std::int64_t staleness) const;
   /// Calls visit(T, offset, count) for elements that lie together: T is their type, offset theirs in

@@ -70,14 +70,8 @@ std::unique_ptr<ps::RemoteOptimizer> make_remote_optimizer(const StrategyContext
                                                                  .broken = servers.broken});
 }
 
-std::string server_figures(optim::Optimizer& optimizer) {
-  auto* remote = dynamic_cast<ps::RemoteOptimizer*>(&optimizer);
-  return remote != nullptr ? remote->client().figures() : std::string();
-}
-
-std::string servers_note(optim::Optimizer& optimizer) {
-  auto* remote = dynamic_cast<ps::RemoteOptimizer*>(&optimizer);
-  return remote != nullptr ? remote->client().model().describe() : std::string();
+ps::RemoteOptimizer* remote_of(optim::Optimizer& optimizer) noexcept {
+  return dynamic_cast<ps::RemoteOptimizer*>(&optimizer);
 }
 
 std::vector<models::ServerEmbedding*> embeddings_in(const Stage& stage) {
@@ -100,26 +94,12 @@ std::vector<models::ServerEmbedding*> embeddings_in(const ModelParts& parts) {
   return all;
 }
 
-bool is_on_servers(const optim::Optimizer& optimizer) {
-  return dynamic_cast<const ps::RemoteOptimizer*>(&optimizer) != nullptr;
-}
-
-bool can_go_on(optim::Optimizer& optimizer, std::int64_t updates) {
-  auto* remote = dynamic_cast<ps::RemoteOptimizer*>(&optimizer);
-  return remote == nullptr || remote->can_go_on(updates);
-}
-
-bool is_pending(const optim::Optimizer& optimizer) {
-  const auto* remote = dynamic_cast<const ps::RemoteOptimizer*>(&optimizer);
-  return remote != nullptr && remote->pending();
-}
-
 std::shared_ptr<ps::RowStore> connect_rows(const std::vector<models::ServerEmbedding*>& embeddings,
                                            optim::Optimizer& optimizer) {
   if (embeddings.empty()) return nullptr;
   std::vector<ps::ServedTable> tables = ps::tables_of(embeddings);
   std::shared_ptr<ps::RowStore> store;
-  if (auto* remote = dynamic_cast<ps::RemoteOptimizer*>(&optimizer)) {
+  if (auto* remote = remote_of(optimizer)) {
     store = remote->set_tables(std::move(tables));
   } else {
     store = std::make_shared<ps::LocalRows>(std::move(tables),

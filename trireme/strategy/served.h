@@ -20,15 +20,8 @@ StrategyContext context_for(const StrategyContext& env, const std::string& sync,
 std::unique_ptr<ps::RemoteOptimizer> make_remote_optimizer(const StrategyContext& env,
                                                            const ServerOptions& server,
                                                            const OptimizerOptions& optimizer);
-bool is_on_servers(const optim::Optimizer& optimizer);
-/// RemoteOptimizer::can_go_on(); true without servers.
-bool can_go_on(optim::Optimizer& optimizer, std::int64_t updates);
-/// Whether the state to begin with still has to go to the servers, so that nobody has all of it.
-bool is_pending(const optim::Optimizer& optimizer);
-/// ParameterClient::figures(); empty if `optimizer` is not on servers.
-std::string server_figures(optim::Optimizer& optimizer);
-/// ServedModel::describe(), under the same condition.
-std::string servers_note(optim::Optimizer& optimizer);
+/// Null if the optimizer runs in this process.
+ps::RemoteOptimizer* remote_of(optim::Optimizer& optimizer) noexcept;
 
 /// The embeddings in a stage's blocks, or in all of a rank's, whose rows are on servers.
 std::vector<models::ServerEmbedding*> embeddings_in(const Stage& stage);

@@ -313,7 +313,7 @@ std::vector<NamedShard> Strategy::Impl::state(bool with_servers) {
       shards.push_back(std::move(shard));
     }
   };
-  const bool here = with_servers || !parallel::is_on_servers(*optimizer);
+  const bool here = with_servers || parallel::remote_of(*optimizer) == nullptr;
   if (here) add("optimizer/", optimizer->state());
   if (here && rows) add("", rows->state());
   if (sync.local != nullptr) add("", sync.local->state());
@@ -392,12 +392,19 @@ std::int64_t Strategy::offloaded_bytes() const {
 bool Strategy::has_whole_weights() const { return impl_->has_whole_weights(); }
 std::int64_t Strategy::num_parameters() const { return impl_->parts.num_elements(); }
 std::int64_t Strategy::steps_done() const { return impl_->optimizer->step_count(); }
-std::string Strategy::server_figures() { return parallel::server_figures(*impl_->optimizer); }
-std::string Strategy::servers_note() const { return parallel::servers_note(*impl_->optimizer); }
+std::string Strategy::server_figures() {
+  auto* remote = parallel::remote_of(*impl_->optimizer);
+  return remote != nullptr ? remote->client().figures() : std::string();
+}
+std::string Strategy::servers_note() const {
+  auto* remote = parallel::remote_of(*impl_->optimizer);
+  return remote != nullptr ? remote->client().model().describe() : std::string();
+}
 int Strategy::lanes() const { return impl_->lanes.count(); }
 int Strategy::stop_signal() const noexcept { return impl_->engine.stop_signal(); }
 std::optional<std::int64_t> Strategy::steps_ended() const {
-  if (parallel::is_pending(*impl_->optimizer)) return std::nullopt;
+  const auto* remote = parallel::remote_of(*impl_->optimizer);
+  if (remote != nullptr && remote->pending()) return std::nullopt;
   return impl_->engine.steps_ended();
 }
 std::string Strategy::lanes_note() const { return impl_->lanes.note(); }
@@ -414,7 +421,8 @@ std::string Strategy::weights_hash() {
 std::vector<NamedShard> Strategy::state() { return impl_->state(/*with_servers=*/true); }
 bool Strategy::can_go_on(const std::string& metadata) {
   const auto json = nlohmann::json::parse(metadata, nullptr, /*allow_exceptions=*/false);
-  return parallel::can_go_on(*impl_->optimizer, saved_count(json, "optimizer_steps"));
+  auto* remote = parallel::remote_of(*impl_->optimizer);
+  return remote == nullptr || remote->can_go_on(saved_count(json, "optimizer_steps"));
 }
 std::vector<NamedShard> Strategy::own_state() { return impl_->state(/*with_servers=*/false); }
 

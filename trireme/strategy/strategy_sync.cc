@@ -29,7 +29,7 @@ SyncSetup stage_setup(const StrategySyncSetup& setup, ModelPart& part, const Sha
 }
 
 ps::RemoteOptimizer& remote(optim::Optimizer& optimizer) {
-  if (auto* own = dynamic_cast<ps::RemoteOptimizer*>(&optimizer)) return *own;
+  if (auto* own = remote_of(optimizer)) return *own;
   throw ConfigError("parallel.sync = \"server\" with an optimizer that runs in this process",
                     {.operation = "strategy", .advice = "Give the Strategy OptimizerOptions."});
 }

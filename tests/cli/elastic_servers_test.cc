@@ -1,0 +1,54 @@
+// Elastic trainings with parameter servers, as real processes.
+#include <gmock/gmock.h>
+
+#include "tests/cli/elastic.h"
+
+namespace trireme::testing {
+namespace {
+
+using ::testing::HasSubstr;
+
+// Weights and the optimizer's state are on the servers, one of which is lost as well.
+TEST_F(Elastic, SynchronousWorkersOfServersComeAndGo) {
+  auto job = elastic(2, "run",
+                     {"--elastic", "1:4", "--servers", "2", "--set", "parallel.sync=server",
+                      "--set", "server.replicas=2"})
+                 .start();
+  ASSERT_TRUE(job.wait_for("expected time")) << job.output();
+  kill_process(job, "worker", 1);
+  ASSERT_TRUE(job.wait_for("process 1 has come")) << job.output();
+  kill_process(job, "server", 0);
+  await(job, "is back, with a copy of shard", 2);
+  kill_process(job, "worker", 0);
+  ASSERT_TRUE(job.wait_for("process 0 has come")) << job.output();
+  resize_run(folder_, 4);
+  ASSERT_TRUE(job.wait_for("goes on with 4 ranks")) << job.output();
+  const CommandResult result = job.wait(500);
+  expect_undisturbed(result, "run");
+  EXPECT_THAT(result.out, ::testing::Not(HasSubstr("goes back")));
+  EXPECT_THAT(result.err, ::testing::Not(HasSubstr("go back")));
+  for (const auto& change : changes("run")) EXPECT_EQ(change.at("steps_repeated"), 0);
+}
+
+// The servers get a checkpoint's weights and state, when no worker is left that has later ones. Neither
+// they nor the evaluator are disturbed.
+TEST_F(Elastic, ServersGoBackWithWorkersOfWhomNobodyIsLeft) {
+  auto job = elastic(2, "run",
+                     {"--elastic", "1:2", "--servers", "2", "--evaluator", "1", "--set",
+                      "parallel.sync=server", "--set", "checkpoint.every=100"})
+                 .start();
+  ASSERT_TRUE(job.wait_for("expected time")) << job.output();
+  await_steps(job, "run", 250);
+  kill_process(job, "worker", 0);
+  kill_process(job, "worker", 1);
+  ASSERT_TRUE(job.wait_for("the job goes back from step")) << job.output();
+  const CommandResult result = job.wait(500);
+  EXPECT_EQ(result.code, 0) << result.out << result.err;
+  EXPECT_EQ(result.left_behind, 0);
+  EXPECT_EQ(hash("run"), hash("alone"));
+  EXPECT_THAT(result.out, HasSubstr("evaluat"));
+  EXPECT_THAT(result.err, ::testing::Not(HasSubstr("SIGSEGV")));
+}
+
+}  // namespace
+}  // namespace trireme::testing
