@@ -4,7 +4,8 @@ and compares the weights with those of the run that nobody disturbed.
 
   demo_chaos.py TRIREME [--every SECONDS] [--steps N] [--ranks N] [--seed N] [--set KEY=VALUE ...] [--coordinator]
 
-With --coordinator this program starts the ranks itself, and `trireme coordinator`, in place of a launcher.
+With --coordinator this program starts the ranks and servers itself, and `trireme coordinator`, in place of a launcher.
+Servers: --set parallel.sync=server --set server.count=2 --set server.replicas=2
 """
 import argparse
 import json
@@ -103,12 +104,15 @@ class CoordinatedJob:
         train = command(options, ranks, folder, ["--resume", "auto"])
         where = train.index("--ranks")
         train = train[:where] + train[where + 2:]
-        self.commands = {"the coordinator": ([options.trireme, "coordinator", "--elastic", f"1:{ranks}", "--listen",
-                                              address, "--store", str(place / "store")], common)}
-        for rank in range(ranks):
-            self.commands[f"process {rank}"] = (train, dict(
-                common, TRIREME_COORDINATOR=address, TRIREME_ELASTIC="1", TRIREME_SIZE=str(ranks),
-                TRIREME_RANK=str(rank)))
+        servers = next((int(one.split("=")[1]) for one in options.set if one.startswith("server.count=")), 0)
+        self.commands = {"the coordinator": ([options.trireme, "coordinator", "--elastic", f"1:{ranks}", "--servers",
+                                              str(servers), "--listen", address, "--store", str(place / "store")], common)}
+        common = dict(common, TRIREME_COORDINATOR=address, TRIREME_ELASTIC="1", TRIREME_WORKERS=str(ranks),
+                      TRIREME_SERVERS=str(servers))
+        for name, role, count in ("process", "worker", ranks), ("server", "server", servers):
+            for number in range(count):
+                self.commands[f"{name} {number}"] = (train, dict(
+                    common, TRIREME_ROLE=role, TRIREME_SIZE=str(count), TRIREME_RANK=str(number)))
         self.killed, self.running = set(), {}
         for name in self.commands:
             self.start(name)

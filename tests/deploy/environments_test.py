@@ -98,8 +98,14 @@ class Environments(unittest.TestCase):
         self.check_weights()
 
     def test_elastic_job(self):
-        """Pods of both jobs are killed, and started again as Kubernetes does."""
-        jobs = {one["metadata"]["name"]: one for one in yaml.safe_load_all((FOLDER / "elastic-job.yaml").read_text())
+        self.lose_pods("elastic-job.yaml", [("gpt-coordinator", None), ("gpt", 2), ("gpt", 0)])
+
+    def test_elastic_servers(self):
+        self.lose_pods("elastic-servers.yaml", [("gpt-server", 1), ("gpt-coordinator", None), ("gpt", 0), ("gpt-server", 0)])
+
+    def lose_pods(self, manifest, victims):
+        """Pods are killed one after the other, and started again as Kubernetes does."""
+        jobs = {one["metadata"]["name"]: one for one in yaml.safe_load_all((FOLDER / manifest).read_text())
                 if one["kind"] == "Job"}
         config = self.folder / "gpt.toml"
         config.write_text(config.read_text().replace("steps = 12", "steps = 1500").replace("every = 4", "every = 500"))
@@ -128,9 +134,10 @@ class Environments(unittest.TestCase):
                 time.sleep(0.05)
 
         start("gpt-coordinator")
-        for index in range(jobs["gpt"]["spec"]["completions"]):
-            start("gpt", index)
-        for place in (("gpt-coordinator", None), ("gpt", 2), ("gpt", 0)):
+        for name in jobs.keys() - {"gpt-coordinator"}:
+            for index in range(jobs[name]["spec"]["completions"]):
+                start(name, index)
+        for place in victims:
             await_steps(steps() + 100)
             pods[place].kill()
             pods[place].wait()

@@ -4,6 +4,7 @@
 
 #include "trireme/base/error.h"
 #include "trireme/base/standard_streams.h"
+#include "trireme/base/words.h"
 #include "trireme/cli/elastic_options.h"
 #include "trireme/cli/program.h"
 #include "trireme/launch/standing_coordinator.h"
@@ -17,7 +18,7 @@ namespace {
 
 struct CoordinatorArguments {
   std::string elastic, listen = "127.0.0.1:29400", store, job = "job";
-  int spares = 0, multiple = 1, stages = 1;
+  int servers = 0, spares = 0, multiple = 1, stages = 1;
   double gather = 10, patience = 600, silence = 6;
 };
 
@@ -29,6 +30,21 @@ Duration seconds_of(double seconds) {
 std::string reached_at(const std::string& host, const std::string& endpoint) {
   if (host != "0.0.0.0" && host != "::") return endpoint;
   return observe::host_name() + endpoint.substr(endpoint.rfind(':'));
+}
+
+// What each process needs in its environment.
+std::string environment_text(const CoordinatorArguments& arguments, const std::string& endpoint,
+                             int workers) {
+  const std::string size = std::to_string(workers), last = std::to_string(workers - 1);
+  std::string text = "  TRIREME_COORDINATOR=" + endpoint + " TRIREME_JOB=" + arguments.job +
+                     " TRIREME_ELASTIC=1 TRIREME_JOB_SECRET_FILE\n";
+  if (arguments.servers == 0)
+    return text + "  TRIREME_SIZE=" + size + " TRIREME_RANK=0 to " + last + "\n";
+  const std::string servers = std::to_string(arguments.servers);
+  return text + "  TRIREME_WORKERS=" + size + " TRIREME_SERVERS=" + servers +
+         "\n  a worker: TRIREME_SIZE=" + size + " TRIREME_RANK=0 to " + last +
+         "\n  a server: TRIREME_ROLE=server TRIREME_SIZE=" + servers + " TRIREME_RANK=0 to " +
+         std::to_string(arguments.servers - 1) + "\n";
 }
 
 int coordinator_command(const CoordinatorArguments& arguments) {
@@ -47,6 +63,7 @@ int coordinator_command(const CoordinatorArguments& arguments) {
                        .advice = "Make one, which the processes get, too: openssl rand -hex 32 > "
                                  "secret; chmod 600 secret"});
   launch::StandingOptions options;
+  options.servers = arguments.servers;
   options.elastic.min = min;
   options.elastic.max = max;
   options.elastic.multiple = arguments.multiple;
@@ -62,13 +79,12 @@ int coordinator_command(const CoordinatorArguments& arguments) {
   options.patience = seconds_of(arguments.patience);
   const int processes = max + arguments.spares;
   options.on_ready = [&](const std::string& endpoint) {
-    const std::string reached = reached_at(listen->host, endpoint);
-    std::printf(
-        "job %s at %s waits for %d to %d processes. Each has in its environment\n"
-        "  TRIREME_COORDINATOR=%s TRIREME_JOB=%s TRIREME_ELASTIC=1\n"
-        "  TRIREME_SIZE=%d TRIREME_RANK=0 to %d TRIREME_JOB_SECRET_FILE\n",
-        arguments.job.c_str(), endpoint.c_str(), min, processes, reached.c_str(),
-        arguments.job.c_str(), processes, processes - 1);
+    const std::string awaited = arguments.servers == 0
+                                    ? " processes"
+                                    : " workers and " + counted(arguments.servers, "server");
+    std::printf("job %s at %s waits for %d to %d%s. Each has in its environment\n%s",
+                arguments.job.c_str(), endpoint.c_str(), min, processes, awaited.c_str(),
+                environment_text(arguments, reached_at(listen->host, endpoint), processes).c_str());
     std::fflush(stdout);
   };
   return launch::coordinate(options);
@@ -94,6 +110,11 @@ void declare_coordinator(Command& command) {
   command.option("--store", options.store,
                  "What survives its end: a folder, or etcd://HOST:2379/KEY");
   command.option("--job", options.job, "Name of the job").shows_default();
+  command
+      .option("--servers", options.servers,
+              "Parameter servers, which are processes beside the ranks")
+      .between(0, 65'536)
+      .shows_default();
   command.option("--spares", options.spares, "Processes beyond MAX that wait for a place")
       .between(0, 65'536)
       .shows_default();

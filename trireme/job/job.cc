@@ -18,6 +18,7 @@
 #include "trireme/net/alone_transport.h"
 #include "trireme/net/channel.h"
 #include "trireme/net/connect.h"
+#include "trireme/net/endpoint.h"
 #include "trireme/observe/log.h"
 #include "trireme/observe/machine.h"
 #include "trireme/rendezvous/own_address.h"
@@ -118,12 +119,15 @@ void Job::Impl::open_server() {
   servers.adopt(client->server_view(options.timeout));
 }
 
-// Ranks of an elastic job come at any time, so each process waits for the servers only. Those learn from
-// their launcher whether there are several hosts.
+// Ranks of an elastic job come at any time, so each process waits for the servers only. Whether there are
+// several hosts, these learn from their launcher, or else from the coordinator's address.
 void Job::Impl::meet_servers() {
-  if (env.role == Role::Server)
-    return servers.listen(
-        env.host.empty() ? "" : rendezvous::own_address(env.coordinator, options.interface));
+  if (env.role == Role::Server) {
+    const auto coordinator = net::parse_endpoint(env.coordinator);
+    const bool one_host = env.host.empty() && coordinator && net::is_loopback(coordinator->host);
+    return servers.listen(one_host ? ""
+                                   : rendezvous::own_address(env.coordinator, options.interface));
+  }
   servers.adopt(client->server_view(options.timeout));
   const auto over = [this] {
     const std::lock_guard lock(mutex);
@@ -423,6 +427,7 @@ void Job::Impl::on_news(const rendezvous::News& news) {
         PeerLost(ExitCode::CoordinatorLost, std::move(what), std::move(context)));
   }
   finished = true;
+  servers.fail(error);
   waiter->wake();
   {
     std::lock_guard lock(mutex);

@@ -40,6 +40,16 @@ void JobServers::adopt(rendezvous::ServerView newer) {
   waiter_->wake();
 }
 
+void JobServers::fail(std::exception_ptr error) {
+  const std::lock_guard lock(mutex_);
+  if (!failure_) failure_ = std::move(error);
+}
+
+std::exception_ptr JobServers::failure() const {
+  const std::lock_guard lock(mutex_);
+  return failure_;
+}
+
 std::shared_ptr<const rendezvous::ServerView> JobServers::view() const {
   const std::lock_guard lock(mutex_);
   return view_;

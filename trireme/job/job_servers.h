@@ -27,6 +27,9 @@ class JobServers {
   /// For a server: accepts workers at `host`; at a unix socket, which shares memory, if it is empty.
   void listen(const std::string& host);
   void adopt(rendezvous::ServerView newer);
+  /// The job has failed: nobody waits for a server any more.
+  void fail(std::exception_ptr error);
+  std::exception_ptr failure() const;
 
   /// As the coordinator said last; the waiter wakes when it changes. Never null.
   std::shared_ptr<const rendezvous::ServerView> view() const;
@@ -55,6 +58,7 @@ class JobServers {
   mutable std::mutex mutex_;
   std::shared_ptr<const rendezvous::ServerView> view_ =
       std::make_shared<rendezvous::ServerView>();  // guarded by mutex_
+  std::exception_ptr failure_;                     // guarded by mutex_
 };
 
 }  // namespace trireme::inline v0

@@ -45,8 +45,12 @@ class StandingCoordinator {
  private:
   std::unique_ptr<rendezvous::Coordinator> make_coordinator();
   void joined(int process);
+  void server_joined(int process);
   void begin();
   void gone(int process, const std::string& how);
+  void server_gone(int process, const std::string& how);
+  void unreachable(int server);
+  void report_copy(int shard, int server) const;
   void left(int process, int exit_code);
   void failed(const Failure& failure);
   void carry_out(const ElasticGroup::Decision& decision);
@@ -55,10 +59,12 @@ class StandingCoordinator {
   void give_up_waiting();
   void end(int exit_code, const std::string& line);
   bool is_member(int process) const { return group_->is_member(process); }
+  bool is_server(int process) const { return roles_.role_of(process) == Role::Server; }
   bool is_ending() const { return exit_code_ >= 0 || finished_; }
 
   const StandingOptions& options_;
   const ElasticOptions elastic_;
+  const rendezvous::Roles roles_;
   std::optional<BlockedSignals> blocked_;  // before any thread
   std::shared_ptr<RealWaiter> waiter_;
   std::shared_ptr<SignalSource> signals_;
@@ -66,7 +72,9 @@ class StandingCoordinator {
   std::optional<ElasticGroup> group_;
   bool gathering_ = true;
   std::optional<TimePoint> enough_;  // while it gathers: since when there are `min` processes
-  std::set<int> gathered_;
+  std::set<int> gathered_;           // workers, while it gathers
+  std::set<int> servers_;            // processes that are there
+  std::set<int> replaced_servers_;   // numbers of those that were lost before
   std::vector<int> awaited_;  // those whom the one before this one knew, and who are not back
   std::optional<TimePoint> too_few_;  // since when
   TimePoint began_{}, looked_{};
@@ -82,17 +90,22 @@ class StandingCoordinator {
 
 // With a store this process may end at any time, so only the signal that stops the ranks is handled.
 StandingCoordinator::StandingCoordinator(const StandingOptions& options)
-    : options_(options), elastic_(without_limit(options.elastic)) {
+    : options_(options),
+      elastic_(without_limit(options.elastic)),
+      roles_{.workers = elastic_.max + elastic_.spares, .servers = options.servers} {
   options.store ? blocked_.emplace(std::initializer_list<int>{SIGUSR1}) : blocked_.emplace();
   waiter_ = RealWaiter::make(Duration::zero());
   coordinator_ = make_coordinator();
   const Epoch epoch = coordinator_->epoch();
-  group_.emplace(elastic_, epoch, coordinator_->joined());
   awaited_ = coordinator_->joined();
+  std::vector<int> workers;
+  for (const int process : awaited_)
+    is_server(process) ? void(servers_.insert(process)) : workers.push_back(process);
+  group_.emplace(elastic_, epoch, workers);
   gathering_ = epoch.number == 0;
   finished_ = coordinator_->finished();
   if (gathering_)
-    gathered_.insert(awaited_.begin(), awaited_.end());
+    gathered_.insert(workers.begin(), workers.end());
   else
     say("goes on with the job in " + options.store->address() + ": epoch " +
         std::to_string(epoch.number) + ", " +
@@ -115,7 +128,8 @@ std::unique_ptr<rendezvous::Coordinator> StandingCoordinator::make_coordinator()
   // Never at once: some callers hold the coordinator's lock.
   const auto post = [this](auto task) { waiter_->run_at(waiter_->now(), std::move(task)); };
   return std::make_unique<rendezvous::Coordinator>(rendezvous::CoordinatorOptions{
-      .size = elastic_.max + elastic_.spares,
+      .size = roles_.workers,
+      .servers = roles_.servers,
       .address = options_.address,
       .port = options_.port,
       .secret = options_.secret,
@@ -123,6 +137,9 @@ std::unique_ptr<rendezvous::Coordinator> StandingCoordinator::make_coordinator()
       .elastic = Epoch{},
       .lost_with_stream = true,
       .on_failure = [this, post](const Failure& failure) { post([=, this] { failed(failure); }); },
+      .on_server_lost = [this, post](int server) { post([=, this] { unreachable(server); }); },
+      .on_new_copy = [this, post](int shard,
+                                  int server) { post([=, this] { report_copy(shard, server); }); },
       .on_joined = [this, post](int process) { post([=, this] { joined(process); }); },
       .on_left = [this, post](int process, int code) { post([=, this] { left(process, code); }); },
       .on_gone = [this, post](int process,
@@ -154,11 +171,18 @@ int StandingCoordinator::run() {
 void StandingCoordinator::joined(int process) {
   std::erase(awaited_, process);
   if (is_ending()) return;
+  if (is_server(process)) return server_joined(process);
   if (!gathering_) return carry_out(group_->joined(process));
   gathered_.insert(process);
   const int count = static_cast<int>(gathered_.size());
   say("process " + std::to_string(process) + " has come; " + std::to_string(count) + " of " +
       std::to_string(elastic_.max) + " are there.");
+}
+
+void StandingCoordinator::server_joined(int process) {
+  if (!servers_.insert(process).second || !gathering_) return;
+  say(roles_.name_of(process) + " has come; " + std::to_string(servers_.size()) + " of " +
+      std::to_string(roles_.servers) + " servers are there.");
 }
 
 // The job's first epoch that has ranks.
@@ -183,6 +207,7 @@ void StandingCoordinator::carry_out(const ElasticGroup::Decision& decision) {
 
 void StandingCoordinator::gone(int process, const std::string& how) {
   std::erase(awaited_, process);
+  if (is_server(process)) return server_gone(process, how);
   coordinator_->forget(process);
   gathered_.erase(process);
   if (is_ending()) return note_end(process);
@@ -190,9 +215,50 @@ void StandingCoordinator::gone(int process, const std::string& how) {
   carry_out(group_->lost(process, how, /*again=*/true, waiter_->now()));
 }
 
+void StandingCoordinator::server_gone(int process, const std::string& how) {
+  servers_.erase(process);
+  if (is_ending()) return coordinator_->forget(process);
+  const int server = roles_.number_of(process);
+  if (gathering_) {
+    coordinator_->reset_server(server);
+    return say(how + " before the job has begun.");
+  }
+  const auto view = coordinator_->lose_server(server);
+  coordinator_->forget(process);
+  if (view) {
+    replaced_servers_.insert(server);
+    return say(how + "; server " + std::to_string(view->primary(server)) +
+               " has its shard; the job goes on.");
+  }
+  const Failure failure{.rank = process,
+                        .operation = "parameter server",
+                        .sentence = how +
+                                    ", and nobody else has its shard. Started again, the job goes "
+                                    "on from its checkpoint; server.replicas = 2 keeps a copy.",
+                        .exit_code = static_cast<int>(ExitCode::PeerLost)};
+  coordinator_->fail(failure);
+  coordinator_->announce_failure();
+  end(failure.exit_code, failure.sentence);
+}
+
+// The others have gone on without it, so its process is a stranger.
+void StandingCoordinator::unreachable(int server) {
+  const int process = roles_.process_of(Role::Server, server);
+  servers_.erase(process);
+  replaced_servers_.insert(server);
+  coordinator_->forget(process);
+  if (!is_ending())
+    say("the others cannot reach " + roles_.name_of(process) + " and go on without it.");
+}
+
+void StandingCoordinator::report_copy(int shard, int server) const {
+  if (replaced_servers_.contains(server))
+    say("server " + std::to_string(server) + " is back, with a copy of shard " +
+        std::to_string(shard) + ".");
+}
+
 void StandingCoordinator::left(int process, int exit_code) {
-  if (exit_code == 1)
-    return gone(process, "rank " + std::to_string(process) + " has left by an exception");
+  if (exit_code == 1) return gone(process, roles_.name_of(process) + " has left by an exception");
   if (!is_member(process)) {
     gathered_.erase(process);
     return;
@@ -235,14 +301,14 @@ void StandingCoordinator::watch() {
     const std::vector<int> unreached = coordinator_->unreached();
     for (const int process : std::exchange(awaited_, {}))
       if (std::binary_search(unreached.begin(), unreached.end(), process))
-        gone(process, "rank " + std::to_string(process) + " has not come back to the coordinator");
+        gone(process, roles_.name_of(process) + " has not come back to the coordinator");
   }
   for (const int process : coordinator_->silent(elastic_.silence))
-    gone(process, "rank " + std::to_string(process) + " has sent no heartbeat for " +
+    gone(process, roles_.name_of(process) + " has sent no heartbeat for " +
                       duration_text(seconds_of(elastic_.silence)));
   if (gathering_) {
     const int count = static_cast<int>(gathered_.size());
-    if (count < elastic_.min)
+    if (count < elastic_.min || static_cast<int>(servers_.size()) < roles_.servers)
       enough_.reset();
     else if (!enough_)
       enough_ = now;
@@ -258,13 +324,16 @@ void StandingCoordinator::give_up_waiting() {
   const TimePoint now = waiter_->now();
   if (!too_few_) too_few_ = now;
   if (now - *too_few_ < options_.patience) return;
-  const Failure failure{.rank = 0,
-                        .operation = "coordinator",
-                        .sentence = "for " + duration_text(seconds_of(options_.patience)) +
-                                    " there were fewer than " +
-                                    counted(elastic_.min, "process", "processes") +
-                                    ", the least that --elastic allows.",
-                        .exit_code = static_cast<int>(ExitCode::Timeout)};
+  const bool servers = static_cast<int>(servers_.size()) == roles_.servers;
+  const std::string lack = servers ? "fewer than " + counted(elastic_.min, "process", "processes") +
+                                         ", the least that --elastic allows."
+                                   : "only " + std::to_string(servers_.size()) + " of " +
+                                         counted(roles_.servers, "server") + ".";
+  const Failure failure{
+      .rank = 0,
+      .operation = "coordinator",
+      .sentence = "for " + duration_text(seconds_of(options_.patience)) + " there were " + lack,
+      .exit_code = static_cast<int>(ExitCode::Timeout)};
   coordinator_->fail(failure);
   coordinator_->announce_failure();
   end(failure.exit_code, failure.sentence);

@@ -7,6 +7,9 @@
 // breaks, or that sends no heartbeat, is lost, and the others go on. With a store the coordinator may
 // be killed and started again at the same address: the ranks train meanwhile, reconnect, and nothing
 // is lost (docs/design/041-standing-coordinator.md).
+//
+// Parameter servers are processes beside these, numbered from 0. One that is lost is replaced by another
+// process with its number, as long as each shard has a copy elsewhere (docs/design/036-replicated-servers.md).
 #pragma once
 
 #include <cstdint>
@@ -21,11 +24,13 @@ namespace trireme::inline v0::launch {
 
 struct StandingOptions {
   ElasticOptions elastic;  // `restarts` does not count
+  int servers = 0;
   std::string address = "127.0.0.1";
   std::uint16_t port = 0;
   std::string job = "job", secret;
   std::shared_ptr<rendezvous::StateStore> store;  // null: the job ends with the coordinator
-  /// How long the first `min` processes wait for others, before the job begins.
+  /// How long the first `min` processes wait for others, before the job begins. All servers are waited
+  /// for.
   Duration gather = std::chrono::seconds(10);
   /// How long there may be fewer than `min`, and how long ranks wait for the coordinator's return.
   Duration patience = std::chrono::minutes(10);

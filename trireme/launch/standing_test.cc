@@ -68,6 +68,9 @@ class Process {
     } catch (const std::exception&) {  // the coordinator is away
     }
   }
+  // As a server.
+  std::uint32_t listen() { return client_.listen_at("unix:here", seconds(30)).second; }
+  rendezvous::ServerView view() { return client_.server_view(seconds(30)); }
   void leave(int exit_code) {
     client_.leave(exit_code);
     client_.stop_watching();
@@ -127,6 +130,45 @@ TEST(StandingCoordinator, LetsANewProcessTakeThePlaceOfOneThatCameBack) {
   second.join();
   EXPECT_EQ(code, 0);
   std::filesystem::remove_all(folder);
+}
+
+// A server that is gone before the job has begun has held nothing; later the job ends with the only copy.
+TEST(StandingCoordinator, WaitsForServersAndEndsWithTheOnlyCopyOfAShard) {
+  const std::uint16_t port = free_port();
+  const std::string endpoint = "127.0.0.1:" + std::to_string(port);
+  int code = -1;
+  Event ready;
+  std::thread coordinator([&] {
+    code = coordinate({.elastic = {.min = 1, .max = 1},
+                       .servers = 1,
+                       .port = port,
+                       .secret = kSecret,
+                       .on_ready = [&](const std::string&) { ready.set(); }});
+  });
+  ASSERT_TRUE(ready.wait(seconds(30)));
+  constexpr int kServer = 1;  // after the workers
+  std::optional<Process> server(std::in_place, endpoint, kServer);
+  server->watch();
+  EXPECT_EQ(server->listen(), 1u);
+  server->leave(1);
+  Process zero(endpoint, 0);
+  zero.watch();
+  const auto vacant = [&] { return zero.view().primary(0) < 0; };
+  Event pauses;  // never set
+  while (!vacant()) pauses.wait(milliseconds(10));
+  server.emplace(endpoint, kServer);
+  server->watch();
+  EXPECT_EQ(server->listen(), 2u);
+  EXPECT_TRUE(zero.await_epoch({0}));
+  EXPECT_EQ(zero.view().primary(0), 0);
+  server->leave(1);
+  EXPECT_TRUE(zero.await([](const News& one) {
+    return one.kind == News::Kind::Failure &&
+           one.failure.sentence.find("nobody else has its shard") != std::string::npos;
+  }));
+  zero.leave(160);
+  coordinator.join();
+  EXPECT_EQ(code, 160);
 }
 
 }  // namespace

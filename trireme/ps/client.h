@@ -30,10 +30,10 @@ struct ClientOptions {
   std::function<std::uint64_t(int shard)> term = [](int) { return 0; };
   /// How long it may take until a lost server, or another one, serves the shard.
   Duration patience = std::chrono::seconds(30);
-  /// The number of the job's present set of workers. `broken` gives an error once there is a later set
-  /// (link.h).
+  /// The number of the job's present set of workers. `broken` gives an error once there is a later set,
+  /// or the job has failed (link.h).
   std::int64_t epoch = 0;
-  std::function<std::exception_ptr()> broken = [] { return nullptr; };
+  std::function<std::exception_ptr(bool commits)> broken = [](bool) { return nullptr; };
 };
 
 class ParameterClient {

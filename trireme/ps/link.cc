@@ -66,9 +66,7 @@ void Link::wait(const Work& work, Deadline deadline) const {
   work.wait(Deadline::in(Duration::zero()));
 }
 
-std::exception_ptr Link::given_up() const {
-  return request_.ask == Ask::Commit ? nullptr : options_.broken();
-}
+std::exception_ptr Link::given_up() const { return options_.broken(request_.ask == Ask::Commit); }
 
 void Link::stop_if_broken() const {
   if (const auto error = given_up()) std::rethrow_exception(error);
@@ -130,8 +128,6 @@ void Link::send() {
   }
 }
 
-bool Link::settled() const { return answered_.done(); }
-
 const Reply& Link::finish() {
   for (;;) {
     try {
@@ -175,7 +171,7 @@ void Link::reconnect() {
 void Link::close() noexcept {
   if (!channel_) return;
   try {
-    if (!options_.broken()) {
+    if (!options_.broken(/*commits=*/false)) {
       ask({.ask = Ask::Leave}, 0, 0);
       answered_.wait(Deadline::in(std::chrono::seconds(1)));
     }

@@ -31,9 +31,10 @@ struct LinkOptions {
   std::function<std::uint64_t()> term = [] { return 0; };
   std::string settings;    // of Attach
   std::int64_t epoch = 0;  // of Attach
-  /// Not null: why the job's ranks are others now. Requests are given up then, but Commit, which no
-  /// other worker holds up. The waiter wakes when it changes.
-  std::function<std::exception_ptr()> broken = [] { return nullptr; };
+  /// Not null: why requests are given up, since the job has failed, or its ranks are others now. No
+  /// other worker holds up a Commit, so for that (`commits`) other ranks are no reason. The waiter wakes
+  /// when it changes.
+  std::function<std::exception_ptr(bool commits)> broken = [](bool) { return nullptr; };
   /// How long it may take until a lost server, or another one, serves the shard.
   Duration patience = std::chrono::seconds(30);
 };
@@ -52,8 +53,6 @@ class Link {
   std::span<std::byte> outgoing(std::size_t bytes);
   /// Sends a request with the first `bytes` of outgoing(); `expected`: of the reply's memory, at most.
   void ask(Request request, std::size_t bytes, std::size_t expected);
-  /// Whether finish() would not wait long.
-  bool settled() const;
   /// Waits for the reply, for as long as the server lives. If it is lost, connects again and repeats
   /// the request; PeerLost if that fails for `patience`, or if the server came back without weights.
   /// Throws the error with which the server refused, and what broken() gives.

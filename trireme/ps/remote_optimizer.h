@@ -34,7 +34,7 @@ struct RemoteOptions {
   Duration patience = std::chrono::seconds(30);
   std::int64_t epoch = 0;  // this and `broken` as ClientOptions'
   bool elastic = false;    // there may be later epochs
-  std::function<std::exception_ptr()> broken = [] { return nullptr; };
+  std::function<std::exception_ptr(bool commits)> broken = [](bool) { return nullptr; };
 };
 
 class RemoteOptimizer final : public optim::Optimizer {

@@ -211,8 +211,8 @@ TEST(ParameterServer, WorkersOfTheNextEpochDoTheStepOfALostOneAgain) {
     std::atomic<bool> lost = false;
     std::atomic<int> left = 0;
     std::atomic<std::int64_t> newest = 0;
-    const auto broken = [&]() -> std::exception_ptr {
-      return lost ? std::make_exception_ptr(PeerLost("worker 2 is lost")) : nullptr;
+    const auto broken = [&](bool commits) -> std::exception_ptr {
+      return lost && !commits ? std::make_exception_ptr(PeerLost("worker 2 is lost")) : nullptr;
     };
     const auto step = [&](ParameterClient& client, int worker, int workers, bool dies) {
       std::vector<kernel::LeafRange> nodes;
@@ -245,7 +245,7 @@ TEST(ParameterServer, WorkersOfTheNextEpochDoTheStepOfALostOneAgain) {
       ++left;
       simulation.wake_all();
       waiter->wait_until([&] { return left == 2; }, TimePoint::max());
-      options.broken = [] { return nullptr; };
+      options.broken = [](bool) { return nullptr; };
       options.epoch = 1;
       ParameterClient client(waiter, settings_of(0, 2, 2), options);
       client.begin(newest, /*kept=*/true);

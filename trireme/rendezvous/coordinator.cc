@@ -143,6 +143,11 @@ void Coordinator::clear_store() {
   impl_->service.clear_store();
 }
 
+void Coordinator::reset_server(int server) {
+  std::lock_guard lock(impl_->service.mutex_);
+  impl_->service.reset_server(server);
+}
+
 void Coordinator::forget(int process) {
   std::lock_guard lock(impl_->service.mutex_);
   impl_->service.forget(process);

@@ -93,6 +93,8 @@ class Coordinator final : public JobControl {
   bool finished() const;
   /// The job has ended: the store is empty. Throws as StateStore does.
   void clear_store();
+  /// A server is gone before the job has begun. Another process may join in its place.
+  void reset_server(int server);
   bool has_joined(int rank) const;
   /// True while some worker has not left or ended and has not been silent for `silence`.
   bool awaits_workers(Duration silence) const;

@@ -89,6 +89,7 @@ class Service final : public wire::Coordinator::CallbackService {
   void finish();
   void gone(int rank, const std::string& why);
   std::optional<ServerView> lose_server(int server);
+  void reset_server(int server);
   bool trains_alone(int worker) const { return alone_.contains(worker); }
   bool lose_worker(int worker);
   void regroup(const Epoch& epoch);

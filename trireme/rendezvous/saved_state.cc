@@ -2,6 +2,7 @@
 // from a coordinator that knows the job's secret.
 #include "trireme/base/error.h"
 #include "trireme/base/event.h"
+#include "trireme/base/words.h"
 #include "trireme/observe/log.h"
 #include "trireme/rendezvous/coordinator_service.h"
 
@@ -12,6 +13,8 @@ constexpr std::size_t kProofBytes = 32;
 constexpr Duration kFirstPause = std::chrono::milliseconds(100),
                    kLongestPause = std::chrono::seconds(2);
 constexpr Duration kSlow = std::chrono::seconds(1);
+constexpr const char* kAsBefore =
+    "Start the coordinator as before, or remove the state to begin anew.";
 
 }  // namespace
 
@@ -60,7 +63,12 @@ void Service::restore() {
       static_cast<std::size_t>(state.processes_size()) != tokens_.size())
     refuse("the state in " + options_.store->address() + " is of job " + state.job() + " with " +
                std::to_string(state.processes_size()) + " processes (" + state.version() + ")",
-           "Start the coordinator as before, or remove the state to begin anew.");
+           kAsBefore);
+  const ServerView view = ServerView::from_text(state.server_view());
+  if (static_cast<int>(view.servers.size()) != options_.servers)
+    refuse("the state in " + options_.store->address() + " is of a job with " +
+               counted(static_cast<int>(view.servers.size()), "server"),
+           kAsBefore);
   for (int process = 0; process < state.processes_size(); ++process) {
     const wire::SavedProcess& one = state.processes(process);
     if (!one.joined()) continue;
@@ -73,7 +81,7 @@ void Service::restore() {
                                                                             one.values().end()};
   stop_signal_ = state.stop_signal();
   finished_ = state.finished();
-  servers_ = ServerAuthority(ServerView::from_text(state.server_view()));
+  servers_ = ServerAuthority(view);
   alone_ = {state.alone().begin(), state.alone().end()};
 }
 

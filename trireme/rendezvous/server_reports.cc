@@ -90,6 +90,13 @@ std::optional<ServerView> Service::lose_server(int server) {
   return servers_.view();
 }
 
+void Service::reset_server(int server) {
+  const std::uint64_t before = servers_.view().number;
+  servers_.reset(server);
+  forget(members_.roles().process_of(Role::Server, server));
+  tell_server_view(before);
+}
+
 bool Service::lose_worker(int worker) {
   if (!trains_alone(worker)) return false;
   members_.forget(worker);

@@ -39,8 +39,7 @@ bool ServerView::lives(int server, std::uint32_t incarnation) const noexcept {
 }
 
 bool ServerView::complete() const noexcept {
-  return std::all_of(servers.begin(), servers.end(),
-                     [](const Server& one) { return one.incarnation > 0; });
+  return std::all_of(shards.begin(), shards.end(), [](const Shard& one) { return one.term > 0; });
 }
 
 std::string ServerView::to_text() const { return nlohmann::json(*this).dump(); }
@@ -73,7 +72,8 @@ std::uint32_t ServerAuthority::up(int server, std::string address) {
   own->up = true;
   own->address = std::move(address);
   ServerView::Shard& shard = view_.shards[static_cast<std::size_t>(server)];
-  if (++own->incarnation == 1) shard = {.term = 1, .copies = {server}};
+  ++own->incarnation;
+  if (shard.term == 0) shard = {.term = 1, .copies = {server}};
   ++view_.number;
   return own->incarnation;
 }
@@ -87,6 +87,11 @@ void ServerAuthority::down(int server) {
     std::erase(shard.copies, server);
   }
   ++view_.number;
+}
+
+void ServerAuthority::reset(int server) {
+  down(server);
+  view_.shards[static_cast<std::size_t>(server)] = {};
 }
 
 void ServerAuthority::has_copy(int shard, std::uint64_t term, int by, int server,

@@ -24,7 +24,7 @@ struct ServerView {
     friend bool operator==(const Server&, const Server&) = default;
   };
   struct Shard {
-    std::uint64_t term = 0;   // rises whenever the primary changes
+    std::uint64_t term = 0;   // rises whenever the primary changes; 0: there has been none
     std::vector<int> copies;  // servers; the first is the primary
     friend bool operator==(const Shard&, const Shard&) = default;
   };
@@ -36,7 +36,7 @@ struct ServerView {
   int primary(int shard) const noexcept;
   bool has_copy(int shard, int server) const noexcept;
   bool lives(int server, std::uint32_t incarnation) const noexcept;
-  /// Whether every server has been up.
+  /// Whether every shard has had a server.
   bool complete() const noexcept;
 
   std::string to_text() const;
@@ -57,6 +57,8 @@ class ServerAuthority {
   std::uint32_t up(int server, std::string address);
   /// The process is gone, or is taken for gone for ever.
   void down(int server);
+  /// The same before the job has begun: its shard has held nothing yet, and begins on the next process.
+  void reset(int server);
   /// The primary `by` says that `server` has all of the shard. Without effect if it is not the
   /// primary of that term, or if the process is another one meanwhile.
   void has_copy(int shard, std::uint64_t term, int by, int server, std::uint32_t incarnation);

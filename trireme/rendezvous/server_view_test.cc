@@ -68,6 +68,20 @@ TEST(ServerAuthority, AShardWithoutCopiesStaysLost) {
   EXPECT_FALSE(authority.can_lose(1));
 }
 
+// Before the job has begun nothing is lost with it.
+TEST(ServerAuthority, AShardThatHasHeldNothingBeginsOnTheNextProcess) {
+  ServerAuthority authority(2);
+  authority.up(0, "a");
+  authority.up(1, "b");
+  authority.reset(0);
+  EXPECT_FALSE(authority.view().complete());
+  EXPECT_EQ(authority.view().primary(0), -1);
+  EXPECT_EQ(authority.up(0, "c"), 2u);
+  EXPECT_TRUE(authority.view().complete());
+  EXPECT_EQ(authority.view().primary(0), 0);
+  EXPECT_EQ(authority.view().primary(1), 1);
+}
+
 TEST(ServerView, RefusesWhatIsNone) {
   EXPECT_THROW(ServerView::from_text("{"), RefusedError);
   EXPECT_THROW(

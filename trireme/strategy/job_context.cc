@@ -31,8 +31,9 @@ StrategyContext context_of(Job& job) {
                   .workers = job.size(),
                   .epoch = job.changes().epoch().number,
                   .elastic = job.changes().elastic(),
-                  .broken = [&job]() -> std::exception_ptr {
-                    return job.changes().broken() ? job.changes().reason() : nullptr;
+                  .broken = [&job](bool commits) -> std::exception_ptr {
+                    if (auto failure = job.servers().failure()) return failure;
+                    return !commits && job.changes().broken() ? job.changes().reason() : nullptr;
                   }},
       .trace = job.options().trace};
 }

@@ -51,11 +51,12 @@ std::unique_ptr<ps::RemoteOptimizer> make_remote_optimizer(const StrategyContext
                                  "server.count under `trireme train`."});
   check_server_options(server, servers.workers, servers.count);
   if (server.alone() && servers.elastic)
-    throw ConfigError("workers that train on their own in an elastic job",
-                      {.rank = env.world->rank(),
-                       .operation = "strategy",
-                       .advice = "Leave --elastic away: such a worker is started again anyway. "
-                                 "`trireme train` also changes their number."});
+    throw ConfigError(
+        "workers that train on their own in an elastic job",
+        {.rank = env.world->rank(),
+         .operation = "strategy",
+         .advice = "Set staleness to 0 for `trireme coordinator`. `trireme train` and "
+                   "`trireme launch` start such a worker again without --elastic."});
   if (server.alone()) servers.train_alone();
   return std::make_unique<ps::RemoteOptimizer>(optimizer,
                                                ps::RemoteOptions{.worker = servers.worker,

@@ -48,7 +48,7 @@ struct StrategyContext {
     /// As ps::ClientOptions'; `elastic`: there may be later epochs.
     std::int64_t epoch = 0;
     bool elastic = false;
-    std::function<std::exception_ptr()> broken = [] { return nullptr; };
+    std::function<std::exception_ptr(bool commits)> broken = [](bool) { return nullptr; };
   };
   Servers servers = {};
   ReduceTerms reduce = tree_reduce;

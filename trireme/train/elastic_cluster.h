@@ -73,9 +73,10 @@ class ElasticCluster {
       return channels_.dial(process, "sim:" + std::to_string(thread));
     };
     env.servers.term = [](int) { return 0; };
-    env.servers.broken = [this, process, own = env.servers.broken]() -> std::exception_ptr {
-      if (!processes_[process].killed) return own();
-      return std::make_exception_ptr(PeerLost("killed"));
+    env.servers.broken = [this, process,
+                          own = env.servers.broken](bool commits) -> std::exception_ptr {
+      if (!processes_[process].killed) return own(commits);
+      return commits ? nullptr : std::make_exception_ptr(PeerLost("killed"));
     };
     return env;
   }

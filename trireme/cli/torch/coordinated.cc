@@ -39,7 +39,8 @@ bool has_ended(const rendezvous::RankEnvironment& place, const std::string& run)
 int become_rank(const rendezvous::RankEnvironment& place, int argc, char** argv,
                 const train::WorkerSpec& spec) {
   if (has_ended(place, spec.folder)) return 0;
-  return [&]() noexcept { return train::run_training(argc, argv, spec); }();
+  const auto run = place.role == Role::Server ? train::run_server : train::run_training;
+  return [&]() noexcept { return run(argc, argv, spec); }();
 }
 
 }  // namespace

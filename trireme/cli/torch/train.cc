@@ -158,8 +158,8 @@ void check_servers(const TrainingJob& job, const rendezvous::RankEnvironment& pl
       "the configuration takes " + counted(job.plan.job.servers, "server") + ", but " +
           place.launcher + " started " + std::to_string(place.servers),
       {.operation = "config",
-       .advice = "Servers are started by `trireme train`, `trireme launch` and, as ps "
-                 "replicas, by a TFJob."});
+       .advice = "Servers are started by `trireme train`, `trireme launch`, as ps replicas by a "
+                 "TFJob, and by you under `trireme coordinator --servers`."});
 }
 
 void check_transport(const TrainingJob& job, const rendezvous::RankEnvironment& place) {
@@ -335,9 +335,10 @@ std::optional<int> obey_coordinator(TrainOptions& options,
     throw ConfigError("the processes of a coordinator do not know the run's folder",
                       {.operation = "train", .advice = "Name it by --out, in all processes."});
   check_ranks(options.job, coordinated);
-  if (coordinated.rank > 0)
+  if (coordinated.process() > 0)
     return follow_under_coordinator(coordinated, program.argc(), program.argv(), options.out);
   options.job.ranks = coordinated.size;
+  if (coordinated.servers > 0) options.job.servers = coordinated.servers;
   options.resume = "auto";
   // The keys elastic.* may say nothing: the coordinator knows them.
   if (options.job.restarts < 0) options.job.restarts = 1;
@@ -391,10 +392,8 @@ int train_command(TrainOptions options, const Program& program) {
   check_memory(job, fitting);
   if (options.job.evaluators > 0)
     train::check_evaluator(train::Settings(job.config), options.validate);
-  if (launcher) {
-    check_transport(job, *launcher);
-    check_servers(job, *launcher);
-  }
+  if (launcher) check_transport(job, *launcher);
+  if (launcher || coordinated) check_servers(job, launcher ? *launcher : *coordinated);
   check_hosts(job, hosts, launcher.has_value());
   check_store(job, !launcher && !coordinated);
   const std::shared_ptr<void> held = hold_checkpoints(job, options, claim);
