@@ -203,6 +203,15 @@ std::string hash_of_run(const std::string& run) {
   return cli::hash_of(cli::model_weights(run)) + "\n";
 }
 
+bool eventually(const std::function<bool()>& condition, double seconds) {
+  const auto deadline = after(seconds);
+  while (!condition()) {
+    if (Clock::now() > deadline) return false;
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  }
+  return true;
+}
+
 void resize_run(const Folder& folder, int ranks) {
   const CommandResult result = trireme_command({"resize", "run", std::to_string(ranks)})
                                    .in(folder.path())

@@ -7,6 +7,7 @@
 #include <sys/types.h>
 
 #include <chrono>
+#include <functional>
 #include <map>
 #include <string>
 #include <vector>
@@ -94,6 +95,8 @@ class Folder {
   std::string path_;
 };
 std::string read_file(const std::string& path);
+/// Waits until `condition` holds; false if `seconds` passed first.
+bool eventually(const std::function<bool()>& condition, double seconds = 60);
 /// Asks the job whose run is `folder`/run for another number of ranks.
 void resize_run(const Folder& folder, int ranks);
 

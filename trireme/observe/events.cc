@@ -129,15 +129,18 @@ History read_history(const std::string& path) {
   std::ifstream file(path);
   for (std::string line; std::getline(file, line);) {
     const Json event = parse(line);
-    if (!event.is_object() || !event.contains("loss") || !event["loss"].is_number()) continue;
-    const std::pair point{step_of(event), event["loss"].get<double>()};
+    if (!event.is_object()) continue;
+    const auto number = [&](const char* key) -> std::optional<double> {
+      const auto found = event.find(key);
+      if (found == event.end() || !found->is_number()) return std::nullopt;
+      return found->get<double>();
+    };
+    if (const auto trigram = number("trigram_loss")) history.trigram = trigram;
+    const std::optional<double> loss = number("loss");
+    if (!loss) continue;
     const Json kind = event.value("event", Json());
-    if (kind == "step") history.training.push_back(point);
-    if (kind == "validation") {
-      history.validation.push_back(point);
-      if (event.contains("trigram_loss") && event["trigram_loss"].is_number())
-        history.trigram = event["trigram_loss"].get<double>();
-    }
+    if (kind == "step") history.training.emplace_back(step_of(event), *loss);
+    if (kind == "validation") history.validation.emplace_back(step_of(event), *loss);
   }
   return history;
 }

@@ -45,6 +45,4 @@ void log(Level level, std::string_view text) {
   logger().log(level_of(level), "{}{}", prefix, text);
 }
 
-void set_level(Level level) { logger().set_level(level_of(level)); }
-
 }  // namespace trireme::inline v0::observe

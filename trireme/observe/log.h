@@ -10,13 +10,10 @@ namespace trireme::inline v0::observe {
 
 enum class Level : std::uint8_t { Debug, Info, Warning, Error };
 
-/// Writes "warning: text" or "error: text"; the other levels have no prefix.
+/// Writes "warning: text" or "error: text"; the other levels have no prefix. Lines below TRIREME_LOG
+/// (debug | info | warning | error; the default is info) are dropped; it is read once, at the first line.
 void log(Level level, std::string_view text);
 inline void info(std::string_view text) { log(Level::Info, text); }
 inline void warning(std::string_view text) { log(Level::Warning, text); }
-
-/// Drops lines below `level`. The default is Info; TRIREME_LOG (debug | info | warning | error) is
-/// read once, at the first line.
-void set_level(Level level);
 
 }  // namespace trireme::inline v0::observe

@@ -85,7 +85,8 @@ TEST(History, RoundTripLeavesOutATornLine) {
     writer.open(path);
     writer.write(observe::validation_event(0, 5.5, 64, std::nullopt));
     for (long step = 1; step <= 4; ++step) writer.write(observe::step_event(figures(step)));
-    writer.write(observe::validation_event(4, 2.25, 64, 1.75));
+    writer.write(observe::validation_event(4, 2.25, 64, std::nullopt));
+    writer.write(Event("trigram").set("trigram_loss", 1.75));
   }
   std::ofstream(path, std::ios::app) << R"({"event":"step","st)";
   const observe::History history = observe::read_history(path);

@@ -49,9 +49,4 @@ bool Ledger::may_go_on(int worker) const {
   return bound_ < 0 || workers_.at(worker).clock - slowest() <= bound_;
 }
 
-int Ledger::num_here() const {
-  return static_cast<int>(std::count_if(workers_.begin(), workers_.end(),
-                                        [](const auto& one) { return one.second.here; }));
-}
-
 }  // namespace trireme::inline v0::ps

@@ -50,7 +50,6 @@ class Ledger {
   }
 
   const std::map<int, Worker>& workers() const noexcept { return workers_; }
-  int num_here() const;
   /// The least clock of a worker that is here; 0 if none is.
   std::int64_t slowest() const;
   /// How many pushes had each staleness.

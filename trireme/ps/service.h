@@ -56,8 +56,6 @@ class Service {
   /// MismatchError unless it is another service's snapshot of this shard.
   void restore(std::string_view text, std::span<const std::byte> memory);
 
-  /// Workers whose connections have not ended.
-  int num_workers() const { return ledger_ ? ledger_->num_here() : 0; }
   /// Null before the first worker has attached.
   const Settings* settings() const { return settings_ ? &*settings_ : nullptr; }
   std::int64_t version() const noexcept { return version_; }

@@ -301,10 +301,4 @@ std::string ParameterStore::replaced(const std::vector<Stage::Member>& members) 
   return {};
 }
 
-std::int64_t ParameterStore::num_elements() const {
-  std::int64_t sum = 0;
-  for (const StoredParameter& parameter : parameters_) sum += parameter.count;
-  return sum;
-}
-
 }  // namespace trireme::inline v0::parallel

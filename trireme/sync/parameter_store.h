@@ -87,7 +87,6 @@ class ParameterStore : public UnitMemory {
   const std::vector<std::uint32_t>& units_of_block(std::size_t block) const {
     return units_of_block_[block];
   }
-  std::int64_t num_elements() const;
   /// Names a parameter that was replaced by another tensor, or whose storage was: the store would
   /// train memory that nobody reads. Empty if there is none.
   std::string replaced(const std::vector<Stage::Member>& members) const;

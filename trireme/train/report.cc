@@ -203,9 +203,11 @@ void Report::table_of_servers(const ps::ServerFigures& figures) {
   progress_.line(text);
 }
 
-void Report::trigram(double loss) {
+void Report::trigram(double loss, bool told) {
   if (options_.silent) return;
   trigram_ = loss;
+  if (told) return;
+  events_.write(observe::Event("trigram").set("trigram_loss", loss));
   progress_.line("a byte trigram with back-off, counted on the training text: " + with_unit(loss));
 }
 

@@ -57,8 +57,8 @@ class Report {
                   std::optional<double> accuracy = std::nullopt);
   /// What the servers have counted, after `step`; also draws staleness.svg.
   void servers(long step, const ps::ServerFigures& figures);
-  /// The loss of the trigram baseline.
-  void trigram(double loss);
+  /// The loss of the trigram baseline. `told`: the run's events have it, and its line has been printed.
+  void trigram(double loss, bool told = false);
   /// The ranks have changed after `step`, and have taken their first step since.
   struct Regrouping {
     long step = 0, epoch = 0;

@@ -189,7 +189,7 @@ class Trainer {
       outcome_.first_validation = past_.validation.front().second;
       outcome_.last_validation = past_.validation.back().second;
     }
-    if (past_.trigram) report.trigram(*past_.trigram);
+    if (past_.trigram) report.trigram(*past_.trigram, /*told=*/true);
     const bool lacks = first > 0 && (past_.training.empty() ||
                                      past_.training.back().first < static_cast<double>(first));
     if (const auto figures = last_step(job_.world(), lacks, first, session_.last_step))

@@ -34,11 +34,6 @@ at::Tensor gathered(const at::Tensor& x, Communicator& group) {
   return parts.transpose(0, 1).flatten(1, 2);  // a copy, unless B = 1
 }
 
-at::Tensor local_shard(const at::Tensor& x, Communicator& group) {
-  const std::int64_t length = x.size(1) / group.size();
-  return x.narrow(1, group.rank() * length, length).contiguous();
-}
-
 at::Tensor local_part_of_sum(const at::Tensor& x, Communicator& group) {
   const std::int64_t length = x.size(1) / group.size();
   const at::Tensor parts =
@@ -92,13 +87,6 @@ at::Tensor gather_sequence(const at::Tensor& x, Communicator& group) {
 at::Tensor scatter_sum(const at::Tensor& x, Communicator& group) {
   check_sequence_share(x.size(1), group.size());
   return region<local_part_of_sum, gathered>(x, group);
-}
-at::Tensor cut_sequence(const at::Tensor& x, Communicator& group) {
-  check_sequence_share(x.size(1), group.size());
-  return region<local_shard, gathered>(x, group);
-}
-at::Tensor join_sequence(const at::Tensor& x, Communicator& group) {
-  return region<gathered, local_shard>(x, group);
 }
 
 at::Tensor gather_last(const at::Tensor& x, std::int64_t whole, Communicator& group) {

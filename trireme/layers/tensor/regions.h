@@ -20,10 +20,6 @@ at::Tensor leave_cut(const at::Tensor& x, comm::Communicator& group);
 at::Tensor gather_sequence(const at::Tensor& x, comm::Communicator& group);
 /// This rank's [B, T/N, C] of the sum of all ranks' x [B, T, C]; its gradient is gathered.
 at::Tensor scatter_sum(const at::Tensor& x, comm::Communicator& group);
-/// This rank's [B, T/N, C] of x, which all ranks have; its gradient is gathered.
-at::Tensor cut_sequence(const at::Tensor& x, comm::Communicator& group);
-/// gather_sequence() for values that all ranks then use identically: the gradient is only cut.
-at::Tensor join_sequence(const at::Tensor& x, comm::Communicator& group);
 /// All ranks' x [..., V/N] concatenated. Without autograd.
 at::Tensor gather_last(const at::Tensor& x, std::int64_t whole, comm::Communicator& group);
 
