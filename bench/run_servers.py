@@ -76,6 +76,8 @@ def exchanges(options):
         found[f"limit, {about}"] = [program(options, "bench.servers_yardstick"), str(options.bytes), "2", str(options.seconds), mode]
         for transport in ("shm", "tcp"):
             found[f"{transport}, {about}"] = own(options, *size, "--mode", mode, "--transport", transport)
+    found["limit, tcp"] = [program(options, "bench.servers_yardstick"), str(options.bytes), "2", str(options.seconds), "tcp"]
+    found["shm, asynchronous, the server looks for NaN"] = own(options, *size, "--check")
     found["shm, asynchronous, from and to other memory"] = own(options, *size, "--copies")
     found["shm, asynchronous, momentum, predicted"] = own(options, *size, "--optimizer", "momentum", "--predict")
     for transport, about in (("unix", "unix socket"), ("tcp", "tcp")):

@@ -3,11 +3,12 @@
 //
 //     trireme launch --workers W --servers S --bind none -- bench.servers [--mode async|sync]
 //             [--transport shm|tcp] [--bytes 67108864] [--optimizer sgd|momentum|adamw] [--seconds 2]
-//             [--staleness -1] [--predict] [--copies] [--work MS,MS,...] [--hiccup 0] [--spin] [--memory]
+//             [--staleness -1] [--predict] [--copies] [--check] [--work MS,MS,...] [--hiccup 0] [--spin] [--memory]
 //
 // An exchange begins with a gradient in the memory that the client gives for it, and ends with new
 // weights in memory that the worker can use; with --copies it begins and ends in other memory of the
-// worker's. In mode async a worker also waits while a server serves another.
+// worker's. In mode async a worker also waits while a server serves another. Workers say that their
+// gradients are finite, as those of trainings do, who have looked; with --check the server looks.
 //
 // --work: milliseconds that each worker works between two exchanges: it sleeps, as if a device
 // computed, or with --spin keeps a core busy. --hiccup: the share of steps (by chance, alike in every
@@ -40,7 +41,7 @@ using namespace trireme;
 using Seconds = std::chrono::duration<double>;
 
 struct Options {
-  bool sync = false, tcp = false, predict = false, copies = false, memory = false;
+  bool sync = false, tcp = false, predict = false, copies = false, memory = false, check = false;
   std::size_t bytes = 64 << 20;
   std::string optimizer = "sgd";
   double seconds = 2;
@@ -75,6 +76,8 @@ Options parse(int argc, char** argv) {
       options.predict = true;
     } else if (key == "--copies") {
       options.copies = true;
+    } else if (key == "--check") {
+      options.check = true;
     } else if (key == "--memory") {
       options.memory = true;
     } else if (key == "--work") {
@@ -178,7 +181,7 @@ class Worker {
       client_.sum({{rank, 1}}, static_cast<std::uint32_t>(job_.num_workers()));
       client_.commit(1e-3, 1);
     } else {
-      client_.push(1e-3, 1);
+      client_.push(1e-3, 1, /*finite=*/!options_.check);
     }
     for (int server = 0; options_.copies && server < client_.servers(); ++server) {
       auto& own = weights_[static_cast<std::size_t>(server)];

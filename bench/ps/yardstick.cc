@@ -1,13 +1,20 @@
 // Measures what the memory allows for the exchange of bench.servers: threads copy the bytes that must move,
 // without any message, and wait for nobody.
 //
-//     bench.servers_yardstick [BYTES [WORKERS [SECONDS [sync|async [copies]]]]]
+//     bench.servers_yardstick [BYTES [WORKERS [SECONDS [sync|async|tcp [copies]]]]]
 //
 // Per exchange and worker: the gradient is read, weights are updated and written to the worker; with
 // `copies` also a copy of the gradient before it and of the weights after it. Asynchronous: each of W
 // threads does that for one worker (on weights of its own: nobody waits). Synchronous: the weights
-// are updated once for all workers, by the sum of their gradients, cut among the threads. Prints a JSON line with the median seconds of
-// an exchange.
+// are updated once for all workers, by the sum of their gradients, cut among the threads. tcp: what the
+// system takes for these bytes, to a thread of another process and back, without any work on them. Prints a JSON line with the
+// median seconds of an exchange.
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <barrier>
 #include <chrono>
@@ -50,13 +57,94 @@ void update_by_sum(float* weights, std::vector<Memory>& all, std::size_t begin, 
   }
 }
 
+void require(bool done, const char* call) {
+  if (done) return;
+  std::perror(call);
+  std::exit(1);
+}
+
+int with_options(int socket) {
+  const int bytes = 512 << 10, on = 1;  // as the channels'
+  setsockopt(socket, SOL_SOCKET, SO_SNDBUF, &bytes, sizeof bytes);
+  setsockopt(socket, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+  return socket;
+}
+
+// False: the other end has closed the connection.
+bool receive(int socket, std::vector<char>& memory) {
+  const auto got = recv(socket, memory.data(), memory.size(), MSG_WAITALL);
+  require(got >= 0, "recv");
+  return got == static_cast<ssize_t>(memory.size());
+}
+
+void send(int socket, const std::vector<char>& memory) {
+  for (std::size_t at = 0; at < memory.size();) {
+    const auto sent = ::send(socket, memory.data() + at, memory.size() - at, MSG_NOSIGNAL);
+    require(sent > 0, "send");
+    at += static_cast<std::size_t>(sent);
+  }
+}
+
+std::vector<double> exchange_over_tcp(std::size_t bytes, int workers, double seconds) {
+  const int listener = socket(AF_INET, SOCK_STREAM, 0);
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t length = sizeof address;
+  auto* const generic = reinterpret_cast<sockaddr*>(&address);
+  require(bind(listener, generic, length) == 0 && listen(listener, workers) == 0, "listen");
+  getsockname(listener, generic, &length);
+  if (fork() == 0) {  // the server
+    std::vector<std::jthread> threads;
+    for (int worker = 0; worker < workers; ++worker)
+      threads.emplace_back([bytes, socket = with_options(accept(listener, nullptr, nullptr))] {
+        std::vector<char> gradient(bytes), weights(bytes);
+        while (receive(socket, gradient)) send(socket, weights);
+      });
+    threads.clear();
+    _exit(0);
+  }
+  std::vector<std::vector<double>> times(static_cast<std::size_t>(workers));
+  std::vector<std::jthread> threads;
+  for (auto& own : times)
+    threads.emplace_back([&] {
+      const int socket = with_options(::socket(AF_INET, SOCK_STREAM, 0));
+      require(connect(socket, generic, length) == 0, "connect");
+      std::vector<char> gradient(bytes), weights(bytes);
+      for (const auto start = Clock::now();
+           own.size() < 3 || Clock::now() - start < std::chrono::duration<double>(seconds);) {
+        const auto before = Clock::now();
+        send(socket, gradient);
+        receive(socket, weights);
+        own.push_back(std::chrono::duration<double>(Clock::now() - before).count());
+      }
+      close(socket);
+    });
+  threads.clear();
+  wait(nullptr);
+  std::vector<double> all;
+  for (const auto& own : times) all.insert(all.end(), own.begin(), own.end());
+  return all;
+}
+
+void print_median(std::vector<double>& times) {
+  std::sort(times.begin(), times.end());
+  std::printf("{\"seconds\": %.9f, \"exchanges\": %zu}\n", times[times.size() / 2], times.size());
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
   const std::size_t bytes = argc > 1 ? std::stoul(argv[1]) : 64 << 20;
   const int workers = argc > 2 ? std::atoi(argv[2]) : 2;
   const double seconds = argc > 3 ? std::atof(argv[3]) : 2;
-  const bool sync = argc > 4 && std::string(argv[4]) == "sync";
+  const std::string mode = argc > 4 ? argv[4] : "async";
+  const bool sync = mode == "sync";
+  if (mode == "tcp") {
+    std::vector<double> times = exchange_over_tcp(bytes, workers, seconds);
+    print_median(times);
+    return 0;
+  }
   const bool copies = argc > 5;
   const std::size_t count = bytes / sizeof(float);
   std::vector<Memory> all(static_cast<std::size_t>(workers), Memory(count));
@@ -94,6 +182,5 @@ int main(int argc, char** argv) {
   std::vector<std::jthread> threads;
   for (int rank = 0; rank < workers; ++rank) threads.emplace_back(body, rank);
   threads.clear();
-  std::sort(times.begin(), times.end());
-  std::printf("{\"seconds\": %.9f, \"exchanges\": %zu}\n", times[times.size() / 2], times.size());
+  print_median(times);
 }

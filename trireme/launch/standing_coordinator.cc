@@ -55,6 +55,7 @@ class StandingCoordinator {
   void failed(const Failure& failure);
   void carry_out(const ElasticGroup::Decision& decision);
   void note_end(int process);
+  bool gives_up_awaited(TimePoint now) const;
   void watch();
   void give_up_waiting();
   void end(int exit_code, const std::string& line);
@@ -76,6 +77,7 @@ class StandingCoordinator {
   std::set<int> servers_;            // processes that are there
   std::set<int> replaced_servers_;   // numbers of those that were lost before
   std::vector<int> awaited_;  // those whom the one before this one knew, and who are not back
+  std::optional<TimePoint> first_back_;
   std::optional<TimePoint> too_few_;  // since when
   TimePoint began_{}, looked_{};
   std::set<int> ended_;    // members that have left or are gone, after the first one's end
@@ -288,6 +290,13 @@ void StandingCoordinator::end(int exit_code, const std::string& line) {
   end_at_ = waiter_->now() + kFarewell;
 }
 
+// Processes know at once that a coordinator has ended, but only after `silence` that its host has
+// vanished; then they come one after the other, within a heartbeat or two.
+bool StandingCoordinator::gives_up_awaited(TimePoint now) const {
+  return first_back_ ? now - began_ > elastic_.silence && now - *first_back_ > elastic_.silence / 2
+                     : now - began_ > 2 * elastic_.silence;
+}
+
 void StandingCoordinator::watch() {
   const TimePoint now = waiter_->now();
   if (looked_ != TimePoint() && now - looked_ > elastic_.silence / 2)
@@ -297,8 +306,9 @@ void StandingCoordinator::watch() {
     done_ = true;
     return waiter_->wake();
   }
-  if (now - began_ > elastic_.silence) {
-    const std::vector<int> unreached = coordinator_->unreached();
+  const std::vector<int> unreached = coordinator_->unreached();
+  if (!first_back_ && unreached.size() < coordinator_->joined().size()) first_back_ = now;
+  if (gives_up_awaited(now)) {
     for (const int process : std::exchange(awaited_, {}))
       if (std::binary_search(unreached.begin(), unreached.end(), process))
         gone(process, roles_.name_of(process) + " has not come back to the coordinator");

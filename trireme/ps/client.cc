@@ -113,10 +113,14 @@ void ParameterClient::pull() {
   take_weights();
 }
 
-std::optional<std::string> ParameterClient::push(double rate, double scale) {
-  ask_all(
-      {.ask = Ask::Push, .sequence = ++sequence_, .clock = ++clock_, .rate = rate, .scale = scale},
-      1, true);
+std::optional<std::string> ParameterClient::push(double rate, double scale, bool finite) {
+  ask_all({.ask = Ask::Push,
+           .sequence = ++sequence_,
+           .clock = ++clock_,
+           .rate = rate,
+           .scale = scale,
+           .finite = finite},
+          1, true);
   std::optional<std::string> dropped;
   take_weights();
   for (int server = 0; server < servers(); ++server) {

@@ -75,7 +75,8 @@ class ParameterClient {
   void pull();
   /// Pushes the gradients, which are of the weights that came last, and gets new weights. Returns the
   /// name of the first parameter that was not finite, of which the server has dropped its part.
-  std::optional<std::string> push(double rate, double scale);
+  /// `finite`: the caller has looked at gradient(), so the servers do not.
+  std::optional<std::string> push(double rate, double scale, bool finite = false);
 
   /// Synchronous: sends this worker's terms (gradient(s, nodes.size()), node by node) and waits for
   /// the other workers'.

@@ -19,8 +19,8 @@ namespace ps {
 
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Memory, area, bytes)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Request, ask, shard, worker, sequence, clock, version, epoch,
-                                   attempt, kept, rate, scale, round, total, nodes, memory, into,
-                                   text_bytes, rows, with_rows)
+                                   attempt, kept, rate, scale, finite, round, total, nodes, memory,
+                                   into, text_bytes, rows, with_rows)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Reply, ask, exit_code, text, elsewhere, version, sequence, round,
                                    slowest, ready, staleness, dropped, not_finite, memory,
                                    text_bytes)

@@ -170,8 +170,9 @@ void RemoteOptimizer::apply(double learning_rate, double scale) {
     push_round(learning_rate);
   } else {
     fill_gradients(1);
-    // The gradient of a worker's part of the batch moves the weights by that part of a step.
-    client_->push(learning_rate / options_.workers, scale);
+    // The gradient of a worker's part of the batch moves the weights by that part of a step. No step
+    // comes here whose gradient is not finite (StepEngine).
+    client_->push(learning_rate / options_.workers, scale, /*finite=*/true);
     predicted_ = predicts(options_.server, optimizer_);
   }
   take_weights();

@@ -214,7 +214,7 @@ void Service::push(int client, const Request& request, std::span<const std::byte
         ledger_->may_go_on(worker) ? room_for_weights(client) : std::span<std::byte>();
     if (const auto broken =
             shard_->push(gradient, request.rate, request.scale, old, settings_->server.compensation,
-                         rows, {room, reply.staleness})) {
+                         rows, {room, reply.staleness}, request.finite)) {
       ledger_->dropped(worker);
       reply.dropped = true;
       reply.text = *broken;

@@ -89,7 +89,7 @@ class Server {
                std::as_bytes(std::span(all)));
   }
   const Reply* push(int client, std::uint64_t sequence, const Floats& gradient,
-                    std::int64_t version = 0, double rate = 0.1) {
+                    std::int64_t version = 0, double rate = 0.1, bool finite = false) {
     return ask(client,
                {.ask = Ask::Push,
                 .worker = client,
@@ -97,7 +97,8 @@ class Server {
                 .clock = static_cast<std::int64_t>(sequence),
                 .version = version,
                 .rate = rate,
-                .scale = 0.5},
+                .scale = 0.5,
+                .finite = finite},
                bytes_of(gradient));
   }
   Service& service() { return service_; }
@@ -250,6 +251,24 @@ TEST(Service, AGradientThatIsNotFiniteIsDroppedAndNamed) {
   EXPECT_EQ(reply->text, "v");
   EXPECT_EQ(server.floats(0), weights);
   EXPECT_EQ(nlohmann::json::parse(server.service().figures())["workers"]["0"]["dropped"], 1);
+}
+
+// Trainings look before they push, so a server reads the gradient once less.
+TEST(Service, AGradientThatItsWorkerHasLookedAtIsTakenAsItIs) {
+  Server server, other;
+  const Settings settings = settings_of(-1, 1);
+  const Floats weights = random_floats(settings.model.bytes(0), 1),
+               gradient = random_floats(settings.model.bytes(0), 2);
+  for (Server* one : {&server, &other}) {
+    one->attach(0, settings);
+    one->write(0, weights);
+  }
+  server.push(0, 1, gradient, 0, 0.1, /*finite=*/true);
+  other.push(0, 1, gradient);
+  EXPECT_EQ(server.floats(0), other.floats(0));
+  const Floats none(gradient.size(), std::numeric_limits<float>::quiet_NaN());
+  EXPECT_FALSE(server.push(0, 2, none, 0, 0.1, /*finite=*/true)->dropped);
+  EXPECT_TRUE(other.push(0, 2, none)->dropped);
 }
 
 Request terms_of(int worker, std::int64_t round, std::uint32_t total, int workers) {

@@ -100,10 +100,11 @@ std::optional<std::uint32_t> Shard::first_not_finite(const std::byte* gradient) 
 std::optional<std::string> Shard::push(std::span<const std::byte> gradient, double rate,
                                        double scale, std::span<const std::byte> before,
                                        double lambda, std::span<const RowsView> rows,
-                                       Destination to) {
+                                       Destination to, bool finite) {
   TRIREME_CHECK(gradient.size() == bytes());
-  if (const auto broken = first_not_finite(gradient.data()))
-    return model_.parameters()[*broken].name;
+  if (!finite)
+    if (const auto broken = first_not_finite(gradient.data()))
+      return model_.parameters()[*broken].name;
   if (auto broken = rows_.first_not_finite(rows)) return broken;
   if (!rows.empty()) rows_.update(rows, rate, scale);
   if (before.empty() || lambda <= 0) {

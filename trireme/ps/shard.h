@@ -72,10 +72,12 @@ class Shard {
   /// one holds an infinity or a NaN: then the result names the parameter or the row. `before`: the
   /// weights that the gradient is of. If they are given and lambda > 0, the gradient g (after `scale`)
   /// becomes g + lambda g g (w - before) (DC-ASGD: Zheng et al. 2017, arXiv:1609.08326); not that of
-  /// rows, which workers seldom change at the same time.
+  /// rows, which workers seldom change at the same time. `finite`: somebody has looked at
+  /// `gradient`, which saves a pass over it.
   std::optional<std::string> push(std::span<const std::byte> gradient, double rate, double scale,
                                   std::span<const std::byte> before = {}, double lambda = 0,
-                                  std::span<const RowsView> rows = {}, Destination to = {});
+                                  std::span<const RowsView> rows = {}, Destination to = {},
+                                  bool finite = false);
 
   /// Adds the workers' terms of a batch of `total` micro-batches. If their nodes cover it, the bits
   /// are those of the tree sum; else they are added in their order.

@@ -28,10 +28,12 @@ std::chrono::system_clock::time_point after(Duration duration) {
 }
 
 // gRPC does not reconnect: both ends prove the secret before.
-std::shared_ptr<grpc::Channel> open_channel(const ClientOptions& options, Duration timeout) {
+std::shared_ptr<grpc::Channel> open_channel(const ClientOptions& options, Duration timeout,
+                                            std::optional<Duration> patience) {
   require_room_for_grpc();
   try {
     net::Descriptor socket = enter(options.endpoint, options.secret, timeout);
+    if (patience) net::set_patience(socket.get(), *patience);
     return grpc::CreateInsecureChannelFromFd("coordinator", socket.release());
   } catch (const Error& error) {
     ErrorContext context = error.context();
@@ -67,6 +69,8 @@ constexpr Duration kOneTry = std::chrono::seconds(1), kRetryPause = std::chrono:
 // Before it has joined, a process does not know whether another coordinator comes.
 constexpr Duration kComesBack = std::chrono::seconds(2);
 constexpr Duration kLongestFarewell = std::chrono::seconds(30);
+// A coordinator takes a process for lost that sends nothing for so many heartbeats, and so it is taken.
+constexpr int kSilentHeartbeats = 4;
 
 }  // namespace
 
@@ -79,7 +83,8 @@ struct CoordinatorClient::Impl {
   }
 
   void connect(Duration timeout) {
-    std::shared_ptr<Stub> next = wire::Coordinator::NewStub(open_channel(options, timeout));
+    std::shared_ptr<Stub> next =
+        wire::Coordinator::NewStub(open_channel(options, timeout, patience));
     std::lock_guard lock(mutex);
     connected = std::move(next);
   }
@@ -108,8 +113,9 @@ struct CoordinatorClient::Impl {
 
   ClientOptions options;
   std::string token;
-  Duration returns_within{};  // zero: none comes in the place of a coordinator that is gone
-  Duration heartbeat{};       // at most between two; zero: not said
+  Duration returns_within{};         // zero: none comes in the place of a coordinator that is gone
+  Duration heartbeat{};              // at most between two; zero: not said
+  std::optional<Duration> patience;  // with a host that answers nothing; none: the door's
   std::atomic<bool> given_up{false};
   Event pauses;  // never set
   mutable std::mutex mutex;
@@ -180,6 +186,13 @@ void CoordinatorClient::Impl::join() {
   token = reply.token();
   returns_within = std::chrono::milliseconds(reply.returns_within_ms());
   heartbeat = std::chrono::milliseconds(reply.heartbeat_ms());
+  if (returns_within == Duration::zero() || heartbeat == Duration::zero()) return;
+  // Another coordinator may come on another host, when this one's has vanished without a word.
+  patience = kSilentHeartbeats * heartbeat;
+  try {
+    connect(options.timeout);
+  } catch (const TimeoutError&) {  // it has just gone; the next connection is to its successor
+  }
 }
 
 CoordinatorClient::CoordinatorClient(ClientOptions options)

@@ -143,6 +143,28 @@ TEST(ServerTraining, WorkersOnTheirOwnLearn) {
 }
 
 // Minimizes w^2 / 2 by SGD with momentum, at a rate that late gradients make too large.
+// Servers do not look at what workers on their own push: these have.
+TEST(ServerTraining, AWorkerOnItsOwnPushesNothingThatIsNotFinite) {
+  run_with_servers(2, 2, [&](int worker, const parallel::StrategyContext& context) {
+    kernel::Assignment assignment;
+    parallel::StrategyContext env = context;
+    env.assign = [&](const kernel::Assignment& dealt) { assignment = dealt; };
+    Strategy strategy(env, tiny_gpt("fp32"),
+                      {.sync = "server", .skip_not_finite = 2, .server = {.staleness = -1}},
+                      AdamW{.learning_rate = 1e-2});
+    for (int step = 0; step < 8; ++step) {
+      const bool loss = step == 2, gradient = step == 4;
+      const Loss broken = [&](const models::Value& output, const MicroBatch& micro) {
+        const at::Tensor sum = token_loss()(output, micro);
+        return loss ? sum * std::nan("") : gradient ? sum + (output.at(0) * 0).sqrt().sum() : sum;
+      };
+      const StepResult result = strategy.step(batch_of(step, 9, worker, assignment), broken);
+      EXPECT_EQ(result.skipped.empty(), !loss && !gradient) << step;
+    }
+    for (const auto& [name, sum] : sums_of(strategy)) EXPECT_TRUE(std::isfinite(sum)) << name;
+  });
+}
+
 TEST(ServerTraining, PredictedWeightsMakeLateGradientsUseful) {
   const auto distance = [](bool prediction, std::uint64_t seed) {
     std::atomic<float> last = 0;
