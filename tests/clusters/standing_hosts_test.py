@@ -5,6 +5,7 @@
 """
 import json
 import os
+import pathlib
 import signal
 import subprocess
 import sys
@@ -29,7 +30,8 @@ class StandingHosts(hosts_case.HostsCase):
             ["ip", "netns", "exec", self.hosts.namespace(name), self.TRIREME, *arguments], cwd=self.folder,
             env=dict(os.environ, XDG_CACHE_HOME=str(self.folder / "cache"), TRIREME_JOB_SECRET_FILE=str(secret), **variables),
             stdin=subprocess.DEVNULL, stdout=log, stderr=log)
-        process.said = lambda: open(log.name).read()
+        self.addCleanup(log.close)
+        process.said = lambda: pathlib.Path(log.name).read_text()
         self.started.append(process)
         return process
 
@@ -48,11 +50,11 @@ class StandingHosts(hosts_case.HostsCase):
         self.await_text(first, "the job begins with 2 ranks")
         self.await_text(ranks[0], "step ")
         self.hosts.cut("node08")
+        first.kill()   # nobody hears of it, and it takes nobody for lost
+        first.wait()
         self.await_text(ranks[0], f"the coordinator at {address} is gone")
         subprocess.run(["ip", "-n", self.hosts.namespace("node07"), "addr", "add", f"{self.hosts.address('node08')}/32",
                         "dev", "lo"], check=True)
-        first.kill()
-        first.wait()
         second = self.on("node07", *coordinator)
         self.await_text(ranks[0], "the coordinator is back")
         time.sleep(5)   # longer than it waits for those that have not come back
@@ -61,7 +63,7 @@ class StandingHosts(hosts_case.HostsCase):
         self.hosts.mend("node08")
         self.assertEqual(codes, [143] * 3, "\n".join(one.said() for one in self.started))
         self.assertNotIn("the job goes on", second.said(), "a rank was lost")
-        done = [event["step"] for event in map(json.loads, open(self.folder / "run/events.jsonl"))
+        done = [event["step"] for event in map(json.loads, (self.folder / "run/events.jsonl").read_text().splitlines())
                 if event["event"] == "step"][-1]
         self.assertEqual(self.hash_of("run"), self.train("alone", "--ranks", "1", steps=done)[0])
 

@@ -150,7 +150,7 @@ TEST(ServerTraining, AWorkerOnItsOwnPushesNothingThatIsNotFinite) {
     parallel::StrategyContext env = context;
     env.assign = [&](const kernel::Assignment& dealt) { assignment = dealt; };
     Strategy strategy(env, tiny_gpt("fp32"),
-                      {.sync = "server", .skip_not_finite = 2, .server = {.staleness = -1}},
+                      {.sync = "server", .server = {.staleness = -1}, .skip_not_finite = 2},
                       AdamW{.learning_rate = 1e-2});
     for (int step = 0; step < 8; ++step) {
       const bool loss = step == 2, gradient = step == 4;
