@@ -31,6 +31,7 @@ ProctrackType=proctrack/linuxproc
 TaskPlugin=task/none
 SelectType=select/cons_tres
 MpiDefault=none
+SchedulerParameters=sched_interval=2,bf_interval=2
 ReturnToService=2
 SlurmdParameters=config_overrides
 NodeName={host} NodeAddr=127.0.0.1 CPUs=8 RealMemory=100 State=UNKNOWN
