@@ -42,7 +42,7 @@ class StandingHosts(hosts_case.HostsCase):
     def test_a_coordinator_whose_host_vanishes(self):
         address = f"{self.hosts.address('node08')}:{PORT}"
         (self.folder / "store").mkdir()
-        coordinator = ("coordinator", "--elastic", "1:2", "--listen", address, "--store", "store", "--silence", "2")
+        coordinator = ("coordinator", "--elastic", "1:2", "--listen", address, "--store", "store", "--silence", "4")
         train = ("train", "tiny.toml", "--out", "run", "--resume", "auto", "--set", "train.steps=1000000")
         first = self.on("node08", *coordinator)
         ranks = [self.on("node07", *train, TRIREME_COORDINATOR=address, TRIREME_ELASTIC="1", TRIREME_SIZE="2",
@@ -57,7 +57,7 @@ class StandingHosts(hosts_case.HostsCase):
                         "dev", "lo"], check=True)
         second = self.on("node07", *coordinator)
         self.await_text(ranks[0], "the coordinator is back")
-        time.sleep(5)   # longer than it waits for those that have not come back
+        time.sleep(6)   # longer than it waits for those that have not come back
         ranks[1].send_signal(signal.SIGTERM)
         codes = [process.wait(60) for process in (*ranks, second)]
         self.hosts.mend("node08")
