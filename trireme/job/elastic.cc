@@ -11,8 +11,7 @@ int run_elastic(Job& job, const std::function<int()>& body) {
       return body();
     } catch (const RanksChanged&) {
     } catch (const Error& error) {
-      const bool lost = error.code() == ExitCode::PeerLost || error.code() == ExitCode::Timeout;
-      if (!lost || !changes.await(job.options().timeout)) throw;
+      if (!JobChanges::may_go_on_after(error) || !changes.await(job.options().timeout)) throw;
     }
     job.activity("regroup");
     changes.enter_next();

@@ -2,8 +2,6 @@
 
 #include <utility>
 
-#include "trireme/base/error.h"
-
 namespace trireme::inline v0 {
 
 using rendezvous::Epoch;
@@ -57,6 +55,11 @@ bool JobChanges::await(Duration patience) const {
 bool JobChanges::is_over() const {
   std::lock_guard lock(mutex_);
   return left_out_ || (newer() && !ended_);
+}
+
+bool JobChanges::may_go_on_after(const Error& error) noexcept {
+  return error.code() == ExitCode::PeerLost || error.code() == ExitCode::Timeout ||
+         (error.code() == ExitCode::CoordinatorLost && error.peer() >= 0);
 }
 
 void JobChanges::set_away(bool away) {

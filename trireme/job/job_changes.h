@@ -14,6 +14,7 @@
 #include <optional>
 #include <string>
 
+#include "trireme/base/error.h"
 #include "trireme/base/waiter.h"
 #include "trireme/rendezvous/epoch.h"
 
@@ -25,6 +26,10 @@ class JobChanges {
   struct Kept {
     virtual ~Kept() = default;
   };
+
+  /// Whether the ranks may go on together after an error of a communicator: another rank is lost, does
+  /// not come, or has lost the coordinator, which then has another epoch for the rest.
+  static bool may_go_on_after(const Error& error) noexcept;
 
   bool elastic() const noexcept { return process_ >= 0; }
   /// The epoch in which this process is a rank.

@@ -40,9 +40,8 @@ void Job::Impl::enter_next_epoch() {
     try {
       return simulated.connect ? form_simulated(*epoch) : form();
     } catch (const Error& error) {
-      const bool lost_others =
-          error.code() == ExitCode::PeerLost || error.code() == ExitCode::Timeout;
-      if (changes.await(lost_others ? options.timeout : Duration::zero())) continue;
+      const bool waits = JobChanges::may_go_on_after(error);
+      if (changes.await(waits ? options.timeout : Duration::zero())) continue;
       if (finished) end_without_place();  // the others had taken their last step before
       throw;
     }

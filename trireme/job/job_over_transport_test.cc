@@ -6,6 +6,7 @@
 
 #include "trireme/comm/collectives.h"
 #include "trireme/job/job.h"
+#include "trireme/job/job_changes.h"
 #include "trireme/net/sim/sim_network.h"
 
 namespace trireme {
@@ -54,6 +55,17 @@ TEST(StrategyContext, GivesUpWhereAPeerNeverComes) {
     ++failed;
   });
   EXPECT_EQ(failed, 1);
+}
+
+// Rank 1 was taken for lost and hears it. Over shared memory (comm/shared/board.h) rank 0 gets that error
+// from it, perhaps before the coordinator tells of the epoch without rank 1, for which it then waits.
+TEST(JobChanges, AnElasticJobGoesOnWithoutARankThatTheCoordinatorHasLeftOut) {
+  const auto left_out = [](ErrorContext context) {
+    return PeerLost(ExitCode::CoordinatorLost, "the job has gone on without this process", context);
+  };
+  EXPECT_TRUE(JobChanges::may_go_on_after(left_out({.rank = 0, .peer = 1})));
+  EXPECT_FALSE(JobChanges::may_go_on_after(left_out({.rank = 1}))) << "for rank 1 itself";
+  EXPECT_FALSE(JobChanges::may_go_on_after(ConfigError("no such key", {.peer = 1})));
 }
 
 }  // namespace
