@@ -32,7 +32,7 @@ std::string reached_at(const std::string& host, const std::string& endpoint) {
   return observe::host_name() + endpoint.substr(endpoint.rfind(':'));
 }
 
-// What each process needs in its environment.
+// The variables that each process needs.
 std::string environment_text(const CoordinatorArguments& arguments, const std::string& endpoint,
                              int workers) {
   const std::string size = std::to_string(workers), last = std::to_string(workers - 1);

@@ -53,6 +53,7 @@ class StandingCoordinator {
   void report_copy(int shard, int server) const;
   void left(int process, int exit_code);
   void failed(const Failure& failure);
+  void fail(const Failure& failure);
   void carry_out(const ElasticGroup::Decision& decision);
   void note_end(int process);
   bool gives_up_awaited(TimePoint now) const;
@@ -77,8 +78,8 @@ class StandingCoordinator {
   std::set<int> servers_;            // processes that are there
   std::set<int> replaced_servers_;   // numbers of those that were lost before
   std::vector<int> awaited_;  // those whom the one before this one knew, and who are not back
-  std::optional<TimePoint> first_back_;
-  std::optional<TimePoint> too_few_;  // since when
+  std::optional<TimePoint> first_back_;  // when the first of them came back
+  std::optional<TimePoint> too_few_;     // since when
   TimePoint began_{}, looked_{};
   std::set<int> ended_;    // members that have left or are gone, after the first one's end
   bool finished_ = false;  // a member has left, so the training has ended
@@ -146,7 +147,7 @@ std::unique_ptr<rendezvous::Coordinator> StandingCoordinator::make_coordinator()
       .on_left = [this, post](int process, int code) { post([=, this] { left(process, code); }); },
       .on_gone = [this, post](int process,
                               const std::string& how) { post([=, this] { gone(process, how); }); },
-      .heartbeat = elastic_.silence / 4,
+      .heartbeat = elastic_.silence / rendezvous::kSilentHeartbeats,
       .store = options_.store,
       .returns_within = options_.store ? options_.patience : Duration::zero(),
       .store_patience = options_.patience,
@@ -171,7 +172,7 @@ int StandingCoordinator::run() {
 }
 
 void StandingCoordinator::joined(int process) {
-  std::erase(awaited_, process);
+  if (std::erase(awaited_, process) > 0 && !first_back_) first_back_ = waiter_->now();
   if (is_ending()) return;
   if (is_server(process)) return server_joined(process);
   if (!gathering_) return carry_out(group_->joined(process));
@@ -238,6 +239,10 @@ void StandingCoordinator::server_gone(int process, const std::string& how) {
                                     ", and nobody else has its shard. Started again, the job goes "
                                     "on from its checkpoint; server.replicas = 2 keeps a copy.",
                         .exit_code = static_cast<int>(ExitCode::PeerLost)};
+  fail(failure);
+}
+
+void StandingCoordinator::fail(const Failure& failure) {
   coordinator_->fail(failure);
   coordinator_->announce_failure();
   end(failure.exit_code, failure.sentence);
@@ -306,9 +311,8 @@ void StandingCoordinator::watch() {
     done_ = true;
     return waiter_->wake();
   }
-  const std::vector<int> unreached = coordinator_->unreached();
-  if (!first_back_ && unreached.size() < coordinator_->joined().size()) first_back_ = now;
-  if (gives_up_awaited(now)) {
+  if (!awaited_.empty() && gives_up_awaited(now)) {
+    const std::vector<int> unreached = coordinator_->unreached();
     for (const int process : std::exchange(awaited_, {}))
       if (std::binary_search(unreached.begin(), unreached.end(), process))
         gone(process, roles_.name_of(process) + " has not come back to the coordinator");
@@ -334,7 +338,7 @@ void StandingCoordinator::give_up_waiting() {
   const TimePoint now = waiter_->now();
   if (!too_few_) too_few_ = now;
   if (now - *too_few_ < options_.patience) return;
-  const bool servers = static_cast<int>(servers_.size()) == roles_.servers;
+  const bool servers = !gathering_ || static_cast<int>(servers_.size()) == roles_.servers;
   const std::string lack = servers ? "fewer than " + counted(elastic_.min, "process", "processes") +
                                          ", the least that --elastic allows."
                                    : "only " + std::to_string(servers_.size()) + " of " +
@@ -344,9 +348,7 @@ void StandingCoordinator::give_up_waiting() {
       .operation = "coordinator",
       .sentence = "for " + duration_text(seconds_of(options_.patience)) + " there were " + lack,
       .exit_code = static_cast<int>(ExitCode::Timeout)};
-  coordinator_->fail(failure);
-  coordinator_->announce_failure();
-  end(failure.exit_code, failure.sentence);
+  fail(failure);
 }
 
 }  // namespace

@@ -153,9 +153,9 @@ TEST(StandingCoordinator, WaitsForServersAndEndsWithTheOnlyCopyOfAShard) {
   server->leave(1);
   Process zero(endpoint, 0);
   zero.watch();
-  const auto vacant = [&] { return zero.view().primary(0) < 0; };
-  Event pauses;  // never set
-  while (!vacant()) pauses.wait(milliseconds(10));
+  EXPECT_TRUE(zero.await([](const News& one) {
+    return one.kind == News::Kind::Servers && one.servers.primary(0) < 0;
+  }));
   server.emplace(endpoint, kServer);
   server->watch();
   EXPECT_EQ(server->listen(), 2u);

@@ -27,9 +27,13 @@ using Json = nlohmann::ordered_json;
 Json parse(const std::string& line) { return Json::parse(line, nullptr, false); }
 
 // The file may have been edited by hand.
-double step_of(const Json& event) {
-  return event.contains("step") && event["step"].is_number() ? event["step"].get<double>() : 0;
+std::optional<double> number_of(const Json& event, const char* key) {
+  const auto found = event.find(key);
+  if (found == event.end() || !found->is_number()) return std::nullopt;
+  return found->get<double>();
 }
+
+double step_of(const Json& event) { return number_of(event, "step").value_or(0); }
 
 // Syncs before the rename, so that after a power cut the file is the old or the new one.
 void sync_file(const std::string& path) {
@@ -130,13 +134,8 @@ History read_history(const std::string& path) {
   for (std::string line; std::getline(file, line);) {
     const Json event = parse(line);
     if (!event.is_object()) continue;
-    const auto number = [&](const char* key) -> std::optional<double> {
-      const auto found = event.find(key);
-      if (found == event.end() || !found->is_number()) return std::nullopt;
-      return found->get<double>();
-    };
-    if (const auto trigram = number("trigram_loss")) history.trigram = trigram;
-    const std::optional<double> loss = number("loss");
+    if (const auto trigram = number_of(event, "trigram_loss")) history.trigram = trigram;
+    const std::optional<double> loss = number_of(event, "loss");
     if (!loss) continue;
     const Json kind = event.value("event", Json());
     if (kind == "step") history.training.emplace_back(step_of(event), *loss);

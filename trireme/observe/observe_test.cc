@@ -85,8 +85,7 @@ TEST(History, RoundTripLeavesOutATornLine) {
     writer.open(path);
     writer.write(observe::validation_event(0, 5.5, 64, std::nullopt));
     for (long step = 1; step <= 4; ++step) writer.write(observe::step_event(figures(step)));
-    writer.write(observe::validation_event(4, 2.25, 64, std::nullopt));
-    writer.write(Event("trigram").set("trigram_loss", 1.75));
+    writer.write(observe::validation_event(4, 2.25, 64, 1.75));
   }
   std::ofstream(path, std::ios::app) << R"({"event":"step","st)";
   const observe::History history = observe::read_history(path);
@@ -96,6 +95,15 @@ TEST(History, RoundTripLeavesOutATornLine) {
   observe::keep_until(path, 2);
   EXPECT_EQ(observe::read_history(path).training.size(), 2u);
   EXPECT_EQ(observe::read_history(path).validation.size(), 1u);
+}
+
+TEST(History, HasTheTrigramBeforeAValidationHasIt) {
+  Folder folder;
+  const std::string path = folder.file("events.jsonl");
+  observe::EventWriter writer;
+  writer.open(path);
+  writer.write(Event("trigram").set("trigram_loss", 1.5));
+  EXPECT_EQ(observe::read_history(path).trigram, 1.5);
 }
 
 TEST(History, LinesOfAPersonDoNotEndARun) {

@@ -72,7 +72,7 @@ struct Request {
   bool kept = false;           // Begin: a worker of an earlier epoch has kept these weights
   std::int64_t round = 0;      // Terms, Commit
   double rate = 0, scale = 1;  // Push, Commit
-  bool finite = false;         // Push: the worker has seen that all of it but the rows is
+  bool finite = false;         // Push: the worker has seen that all of it is, but perhaps the rows
   // Terms: the batch's micro-batches, and the nodes of their sum that memory holds.
   std::uint32_t total = 0;
   std::vector<kernel::LeafRange> nodes = {};

@@ -69,8 +69,6 @@ constexpr Duration kOneTry = std::chrono::seconds(1), kRetryPause = std::chrono:
 // Before it has joined, a process does not know whether another coordinator comes.
 constexpr Duration kComesBack = std::chrono::seconds(2);
 constexpr Duration kLongestFarewell = std::chrono::seconds(30);
-// A coordinator takes a process for lost that sends nothing for so many heartbeats, and so it is taken.
-constexpr int kSilentHeartbeats = 4;
 
 }  // namespace
 
@@ -190,7 +188,7 @@ void CoordinatorClient::Impl::join() {
   // Another coordinator may come on another host, when this one's has vanished without a word.
   patience = kSilentHeartbeats * heartbeat;
   try {
-    connect(options.timeout);
+    connect(kOneTry);
   } catch (const TimeoutError&) {  // it has just gone; the next connection is to its successor
   }
 }

@@ -31,6 +31,10 @@ struct Failure {
   bool secondary() const noexcept { return exit_code >= 160 && exit_code < 170; }
 };
 
+/// A process counts as lost when it has sent nothing for the time of so many heartbeats, and so does a
+/// coordinator whose host has acknowledged nothing for as long.
+inline constexpr int kSilentHeartbeats = 4;
+
 enum class Phase : std::uint8_t { Absent, Joined, Left, Ended };
 
 struct PeerState {
