@@ -9,6 +9,7 @@
 #include <chrono>
 #include <functional>
 #include <map>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -63,6 +64,11 @@ class Command {
   std::map<std::string, std::string> variables_;
   long file_limit_ = -1;
 };
+
+/// A program that outlives the block in which it is started.
+inline std::unique_ptr<Command::Running> started(const Command& command) {
+  return std::unique_ptr<Command::Running>(new Command::Running(command.start()));
+}
 
 /// What `trireme inspect RUN --hash` prints, computed here: a process with LibTorch takes a second
 /// to start.

@@ -27,10 +27,6 @@ inline int free_port() {
   return ntohs(address.sin_port);
 }
 
-inline std::unique_ptr<Command::Running> started(const Command& command) {
-  return std::unique_ptr<Command::Running>(new Command::Running(command.start()));
-}
-
 #ifdef TRIREME_ETCD
 class Etcd {
  public:

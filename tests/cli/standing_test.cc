@@ -3,68 +3,15 @@
 #include <gmock/gmock.h>
 #include <unistd.h>
 
-#include <sys/stat.h>
-
-#include <filesystem>
 #include <fstream>
-#include <memory>
 
-#include "tests/cli/etcd.h"
-#include "tests/cli/failover.h"
+#include "tests/cli/standing.h"
 
 namespace trireme::testing {
 namespace {
 
 using ::testing::HasSubstr;
 using ::testing::Not;
-
-class Standing : public FailOver {
- protected:
-  using Running = Command::Running;
-
-  void SetUp() override {
-    config_ =
-        tiny_config(folder_, "steps = 2500\nvalidate_every = 2500\nschedule = \"constant\"\n");
-    secret_ = folder_.write("secret", std::string(64, 's'));
-    ASSERT_EQ(::chmod(secret_.c_str(), 0600), 0);
-    std::filesystem::create_directory(folder_.file("store"));
-    store_ = folder_.file("store");
-    endpoint_ = "127.0.0.1:" + std::to_string(free_port());
-  }
-  Command coordinator(const std::string& range, const std::vector<std::string>& more = {}) const {
-    std::vector<std::string> arguments = {"coordinator", "--elastic", range, "--listen",
-                                          endpoint_,     "--store",   store_};
-    arguments.insert(arguments.end(), more.begin(), more.end());
-    return trireme_command(arguments).in(folder_.path()).with("TRIREME_JOB_SECRET_FILE", secret_);
-  }
-  // Process `number` of `size`, whose run is "run".
-  Command process(int number, int size, const std::vector<std::string>& more = {}) const {
-    std::vector<std::string> arguments = {"train", config_, "--out", "run", "--resume", "auto"};
-    arguments.insert(arguments.end(), more.begin(), more.end());
-    return trireme_command(arguments)
-        .in(folder_.path())
-        .with("TRIREME_JOB_SECRET_FILE", secret_)
-        .with("TRIREME_COORDINATOR", endpoint_)
-        .with("TRIREME_ELASTIC", "1")
-        .with("TRIREME_SIZE", std::to_string(size))
-        .with("TRIREME_RANK", std::to_string(number));
-  }
-  void await_steps(std::size_t steps) const {
-    ASSERT_TRUE(eventually([&] { return step_seconds("run").size() >= steps; }, 120))
-        << step_seconds("run").size();
-  }
-  static CommandResult end_of(Running& one) { return one.wait_beside_others(120); }
-  void expect_done(const std::vector<Running*>& all) {
-    for (Running* one : all) EXPECT_EQ(end_of(*one).code, 0) << one->output();
-    expect_undisturbed();
-  }
-  void expect_undisturbed() {
-    EXPECT_EQ(hash("run"), undisturbed_hash(2500));
-    EXPECT_EQ(step_seconds("run").size(), 2500u) << "each step once in the events";
-  }
-
-  std::string config_, secret_, store_, endpoint_;
-};
 
 TEST_F(Standing, AJobOutlivesItsCoordinatorsAndRanks) {
   std::vector<std::unique_ptr<Running>> coordinators, all;
@@ -99,73 +46,6 @@ TEST_F(Standing, AJobOutlivesItsCoordinatorsAndRanks) {
   EXPECT_EQ(end_of(*all.back()).code, 0) << all.back()->output();
   EXPECT_FALSE(std::filesystem::exists(store_ + "/coordinator.state"));
   expect_undisturbed();
-}
-
-// Two servers, each with a copy of the other's shard. Servers, workers and the coordinator are killed, a
-// server and the coordinator at the same time, too.
-TEST_F(Standing, AJobOutlivesItsServers) {
-  const std::vector<std::string> served = {"--set", "parallel.sync=server", "--set",
-                                           "server.replicas=2"};
-  const auto worker = [&](int number) {
-    return process(number, 2, served).with("TRIREME_WORKERS", "2").with("TRIREME_SERVERS", "2");
-  };
-  const auto server = [&](int number) { return worker(number).with("TRIREME_ROLE", "server"); };
-  std::vector<std::unique_ptr<Running>> coordinators, servers;
-  const auto coordinate = [&] {
-    coordinators.push_back(started(coordinator("1:2", {"--servers", "2"})));
-    return coordinators.back().get();
-  };
-  Running* job = coordinate();
-  for (const int number : {0, 1}) servers.push_back(started(server(number)));
-  Running zero = worker(0).start(), one = worker(1).start();
-  ASSERT_TRUE(job->wait_for("the job begins with 2 ranks")) << job->output() << zero.output();
-  await_steps(50);
-  const auto lose = [&](int number) {
-    const int before = times(job->output(), "is back, with a copy");
-    servers[static_cast<std::size_t>(number)]->send(SIGKILL);
-    ASSERT_TRUE(job->wait_for("has its shard; the job goes on")) << job->output();
-    servers[static_cast<std::size_t>(number)] = started(server(number));
-    ASSERT_TRUE(eventually([&] {
-      return times(job->output(), "is back, with a copy") == before + 2;
-    })) << job->output();
-  };
-  lose(0);
-  one.send(SIGKILL);
-  ASSERT_TRUE(job->wait_for("the job goes on with 1 rank")) << job->output();
-  Running again = worker(1).start();
-  ASSERT_TRUE(job->wait_for("process 1 has come; the job goes on with 2 ranks")) << job->output();
-  job->send(SIGKILL);
-  job = coordinate();
-  ASSERT_TRUE(zero.wait_for("the coordinator is back")) << zero.output();
-  lose(1);
-  job->send(SIGKILL);
-  servers[0]->send(SIGKILL);
-  job = coordinate();
-  ASSERT_TRUE(job->wait_for("server 1 has its shard; the job goes on")) << job->output();
-  servers[0] = started(server(0));
-  expect_done({&zero, &again, servers[0].get(), servers[1].get(), job});
-}
-
-// Workers do not wait for a server that does not come back, whatever they wait for: they end with the job.
-TEST_F(Standing, AJobEndsWithTheOnlyCopyOfAShard) {
-  const auto worker = [&](int number) {
-    return process(number, 2, {"--set", "parallel.sync=server", "--set", "timeout=1000"})
-        .with("TRIREME_WORKERS", "2")
-        .with("TRIREME_SERVERS", "1");
-  };
-  Running job = coordinator("1:2", {"--servers", "1"}).start();
-  Running server = worker(0).with("TRIREME_ROLE", "server").with("TRIREME_SIZE", "1").start();
-  Running zero = worker(0).start(), one = worker(1).start();
-  await_steps(50);
-  server.send(SIGKILL);
-  const CommandResult result = end_of(job);
-  EXPECT_EQ(result.code, 160) << result.err;
-  EXPECT_THAT(result.err, HasSubstr("nobody else has its shard"));
-  for (Running* worker_process : {&zero, &one}) {
-    const CommandResult ended = end_of(*worker_process);
-    EXPECT_EQ(ended.code, 160) << "it outlived its coordinator: " << ended.err;
-    EXPECT_THAT(ended.err, HasSubstr("nobody else has its shard"));
-  }
 }
 
 // It has prepared the run's folder, in which the others go on meanwhile.

@@ -113,14 +113,14 @@ void Supervisor::stop_restarting() {
 
 void Supervisor::watch_elastic() {
   if (ending_ || finished_) return;
-  if (elastic_) end_silent_ranks();
+  if (elastic_) end_silent_processes();
   read_wanted();
   if (options_.range) resize_workers();
   waiter_->run_at(waiter_->now() + kLook, [this] { watch_elastic(); });
 }
 
-// Kills ranks that have fallen silent, so that their end is handled as any other.
-void Supervisor::end_silent_ranks() {
+// Kills ranks and servers that have fallen silent, so that their end is handled as any other.
+void Supervisor::end_silent_processes() {
   const TimePoint now = waiter_->now();
   if (looked_ != TimePoint() && now - looked_ > options_.elastic->silence / 2)
     coordinator_->forgive_silence();  // this process was stopped itself, and heard nobody

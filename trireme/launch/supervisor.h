@@ -63,7 +63,7 @@ class Supervisor {
   bool may_change_ranks() const { return !ending_ && !finished_ && workers_ended_ == 0; }
   void carry_out(const ElasticGroup::Decision& decision);
   void watch_elastic();
-  void end_silent_ranks();
+  void end_silent_processes();
   void read_wanted();
   void resize_workers();
   void add_worker();
@@ -106,7 +106,7 @@ class Supervisor {
   const std::string secret_;
   int restarts_left_;
   std::optional<ElasticGroup> elastic_;
-  TimePoint looked_{};       // when end_silent_ranks() looked last
+  TimePoint looked_{};       // when end_silent_processes() looked last
   std::string wanted_text_;  // of the file with the wanted number of ranks
   std::unique_ptr<rendezvous::JobControl> coordinator_;
   std::vector<Rank> ranks_;  // all processes, in the order of Roles; never resized

@@ -43,7 +43,7 @@ class JobControl {
   virtual void regroup(const Epoch& epoch) = 0;
   /// Of an elastic job: the process has ended, and a new one may join in its place.
   virtual void forget(int process) = 0;
-  /// Ranks that have sent no heartbeat for `silence`, though they are not stopped.
+  /// Ranks and servers that have sent no heartbeat for `silence`, though they are not stopped.
   virtual std::vector<int> silent(Duration silence) const = 0;
   /// `signal` is 2 or 15: every rank's stop_signal() becomes 130 or 143.
   virtual void request_stop(int signal) = 0;

@@ -160,11 +160,12 @@ bool Membership::is_member(int rank) const {
 
 std::vector<int> Membership::silent(Duration silence, TimePoint now) {
   std::vector<int> result;
-  for (const int rank : members_) {
-    Row& row = rows_[rank];
+  for (int process = 0; process < size(); ++process) {
+    if (!is_member(process) && roles_.role_of(process) != Role::Server) continue;
+    Row& row = rows_[process];
     if (row.phase == Phase::Joined && !stopped(row, now) &&
         now - std::max(row.seen, row.held) > silence)
-      result.push_back(rank);
+      result.push_back(process);
   }
   return result;
 }

@@ -78,7 +78,7 @@ class Membership {
   /// The ranks of an elastic job, ascending (epoch.h): table() has these alone.
   void set_members(std::vector<int> members, TimePoint now);
   bool is_member(int rank) const;
-  /// Members that have joined, and sent no heartbeat for `silence` though they are not stopped.
+  /// Members and servers that have joined, and sent no heartbeat for `silence` though they are not stopped.
   std::vector<int> silent(Duration silence, TimePoint now);
   Phase phase(int rank) const { return rows_[rank].phase; }
   const std::string& host(int rank) const { return rows_[rank].host; }

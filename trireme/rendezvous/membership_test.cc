@@ -13,7 +13,9 @@ namespace {
 
 using std::chrono::milliseconds;
 using std::chrono::seconds;
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::IsEmpty;
 
 class MembershipTest : public ::testing::Test {
  protected:
@@ -137,6 +139,18 @@ TEST_F(MembershipTest, NamesARankThatEndedLeftOrFellSilent) {
   EXPECT_EQ(ask(0, seconds(40)).lost_rank, 2);
   members.end(2);
   EXPECT_THAT(ask(0, seconds(40)).explanation, HasSubstr("rank 2 has ended"));
+}
+
+TEST_F(MembershipTest, RanksAndServersFallSilentButNotSpares) {
+  Membership job(Roles{.workers = 3, .servers = 2, .evaluator = true});
+  for (int process = 0; process < job.size(); ++process) job.join(process, "host", "", at({}));
+  job.set_members({0, 1}, at({}));
+  for (const int process : {0, 3}) job.beat(process, {}, at(seconds(9)));
+  EXPECT_THAT(job.silent(seconds(6), at(seconds(10))), ElementsAre(1, 4));
+  job.leave(4);
+  job.forgive(at(seconds(10)));
+  EXPECT_THAT(job.silent(seconds(6), at(seconds(15))), IsEmpty());
+  EXPECT_THAT(job.silent(seconds(6), at(seconds(17))), ElementsAre(0, 1, 3));
 }
 
 TEST_F(MembershipTest, TheFirstCauseDecides) {
