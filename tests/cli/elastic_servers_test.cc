@@ -50,5 +50,41 @@ TEST_F(Elastic, ServersGoBackWithWorkersOfWhomNobodyIsLeft) {
   EXPECT_THAT(result.err, ::testing::Not(HasSubstr("SIGSEGV")));
 }
 
+// A step that is done again reads the rows that it read before, also where it has updated or dropped them.
+TEST_F(Elastic, RowsOfEmbeddingsOutliveWorkersAndServers) {
+  std::string clicks = "Id,Label";
+  for (int i = 1; i <= 13; ++i) clicks += ",I" + std::to_string(i);
+  for (int i = 1; i <= 26; ++i) clicks += ",C" + std::to_string(i);
+  for (int sample = 0; sample < 400; ++sample) {
+    clicks += "\n" + std::to_string(sample) + "," + std::to_string(sample * 7 % 5 == 0);
+    for (int i = 1; i <= 13; ++i) clicks += "," + std::to_string(sample * i % 11);
+    for (int i = 1; i <= 26; ++i) clicks += ",c" + std::to_string(sample * (i + 3) % 37);
+  }
+  const std::string data = folder_.write("clicks.csv", clicks + "\n");
+  config_ = folder_.write("clicks.toml",
+                          "[model]\nname = \"dlrm\"\nwidth = 4\nhidden = 8\nmax_rows = 500\n"
+                          "[data]\nrows = 100\n[batch]\nglobal = 16\nmicro = 2\n"
+                          "[optimizer]\nname = \"adagrad\"\n[parallel]\nsync = \"server\"\n"
+                          "[server]\nreplicas = 2\n[train]\nsteps = 800\nclip = 0.5\n"
+                          "learning_rate = 0.02\nschedule = \"constant\"\nvalidate_every = 200\n");
+  const std::vector<std::string> served = {"--servers", "2", "--data", data};
+  const CommandResult alone = elastic(1, "alone", served).run(500);
+  ASSERT_EQ(alone.code, 0) << alone.out << alone.err;
+  std::vector<std::string> more = served;
+  more.insert(more.end(), {"--elastic", "1:3"});
+  auto job = elastic(2, "run", more).start();
+  await_steps(job, "run", 50);
+  kill_process(job, "worker", 1);
+  ASSERT_TRUE(job.wait_for("process 1 has come")) << job.output();
+  kill_process(job, "server", 0);
+  await(job, "is back, with a copy of shard", 2);
+  kill_process(job, "worker", 0);
+  ASSERT_TRUE(job.wait_for("process 0 has come")) << job.output();
+  const CommandResult result = job.wait(500);
+  EXPECT_EQ(result.code, 0) << result.out << result.err;
+  EXPECT_EQ(hash("run"), hash("alone"));
+  for (const auto& change : changes("run")) EXPECT_EQ(change.at("steps_repeated"), 0);
+}
+
 }  // namespace
 }  // namespace trireme::testing

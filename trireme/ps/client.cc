@@ -166,8 +166,10 @@ void ParameterClient::pull_rows(std::uint32_t table, std::span<const std::int64_
     const std::vector<std::uint32_t>& counts = router_.counts(server);
     if (counts[table] == 0) continue;
     router_.write(server, link(server).outgoing(router_.bytes(server)));
-    link(server).ask({.ask = Ask::PullRows, .rows = counts}, router_.bytes(server),
-                     counts[table] * width * sizeof(float));
+    link(server).ask({.ask = Ask::PullRows,
+                      .version = versions_[static_cast<std::size_t>(server)],
+                      .rows = counts},
+                     router_.bytes(server), counts[table] * width * sizeof(float));
   }
   for (int server = 0; server < servers(); ++server) {
     const std::vector<std::uint32_t>& positions = router_.positions(server);

@@ -64,7 +64,8 @@ struct Request {
   int shard = 0;
   int worker = 0;
   // Push: its number, 1, 2, ... of this worker, whose clock it is after it (ledger.h), and the
-  // version of the weights of which the gradient is. Begin: the version of the workers' weights.
+  // version of the weights of which the gradient is. Begin, PullRows: the version of the worker's
+  // weights.
   std::uint64_t sequence = 0;
   std::int64_t clock = 0, version = 0;
   std::int64_t epoch = 0;      // Attach: of the job's workers

@@ -12,9 +12,12 @@
 #include <memory>
 #include <optional>
 #include <random>
+#include <set>
 #include <vector>
 
 #include "trireme/base/error.h"
+#include "trireme/ps/row_message.h"
+#include "trireme/ps/row_router.h"
 #include "trireme/ps/service.h"
 
 namespace trireme::inline v0::ps {
@@ -26,27 +29,44 @@ constexpr int kServers = 2;
 constexpr std::int64_t kSteps = 8;
 constexpr std::uint32_t kLeaves = 6;
 
+// Some of its rows are dropped.
+ServedTable table() { return {.name = "t", .width = 3, .bound = 0.5, .seed = 7, .max_rows = 30}; }
+
 ServedModel two_shards() {
-  return {{{.name = "w", .shape = {4200}}, {.name = "v", .shape = {300}}}, kServers};
+  return {{{.name = "w", .shape = {4200}}, {.name = "v", .shape = {300}}}, kServers, {}, {table()}};
 }
 
 Settings settings_for(int workers) {
   return {.model = two_shards(),
           .optimizer = AdamW{.learning_rate = 0.1},
           .workers = workers,
-          .server = {.staleness = 0}};
+          .server = {.staleness = 0},
+          .elastic = true};
 }
 
-// Depends on the step, the leaf, and the weights.
-void add_gradient(std::int64_t step, std::uint32_t leaf, const Bytes& weights, Bytes& to) {
+// Depends on the step, the leaf, the weights, and the sum of the rows.
+void add_gradient(std::int64_t step, std::uint32_t leaf, const Bytes& weights, float rows,
+                  Bytes& to) {
   std::minstd_rand random(static_cast<unsigned>(step * 100 + leaf + 1));
   for (std::size_t at = 0; at < weights.size(); at += sizeof(float)) {
     float weight = 0;
     std::memcpy(&weight, weights.data() + at, sizeof weight);
-    const float gradient = static_cast<float>(random()) / 2e9f - 0.5f + 0.1f * weight;
+    const float gradient = static_cast<float>(random()) / 2e9f - 0.5f + 0.1f * weight + 0.1f * rows;
     const auto* bytes = reinterpret_cast<const std::byte*>(&gradient);
     to.insert(to.end(), bytes, bytes + sizeof gradient);
   }
+}
+
+// The rows that a leaf of a step reads.
+std::vector<std::int64_t> ids_of(std::int64_t step, std::uint32_t leaf) {
+  std::minstd_rand random(static_cast<unsigned>(step * 100 + leaf + 50));
+  std::set<std::int64_t> ids;
+  while (ids.size() < 4) ids.insert(static_cast<std::int64_t>(random() % 60));
+  return {ids.begin(), ids.end()};
+}
+
+kernel::LeafRange share_of(int worker, std::size_t workers) {
+  return kernel::contiguous_share(kLeaves, static_cast<int>(workers), worker);
 }
 
 double scale_of(const Bytes* squares) {
@@ -85,12 +105,14 @@ struct Connection {
   Bytes memory;
 };
 
-enum class Phase { Attach, Begin, Write, Pull, Terms, Commit, Done };
+enum class Phase { Attach, Begin, Write, Pull, Rows, Terms, Commit, Done };
 
 struct Worker {
   int number = 0;
   std::int64_t version = 0;
   Bytes weights[kServers];
+  std::vector<std::int64_t> ids;  // of the rows that were asked for
+  std::vector<float> rows;
   Phase phase = Phase::Attach;
   int clients[kServers] = {};
   std::uint32_t attempt = 1;
@@ -102,14 +124,7 @@ class Cluster {
  public:
   explicit Cluster(unsigned seed, const History* history = nullptr)
       : random_(seed), history_(history) {
-    for (int server = 0; server < kServers; ++server)
-      services_.push_back(std::make_unique<Service>(
-          server, [this](int client, const Reply& reply, std::span<const std::byte> memory) {
-            Connection& one = connections_.at(static_cast<std::size_t>(client));
-            one.answered = true;
-            one.reply = reply;
-            one.memory.assign(memory.begin(), memory.end());
-          }));
+    for (int server = 0; server < kServers; ++server) services_.push_back(make_service(server));
   }
 
   void run(int workers, int losses) {
@@ -133,12 +148,29 @@ class Cluster {
   History history;  // filled if none was given
 
  private:
+  std::unique_ptr<Service> make_service(int server) {
+    return std::make_unique<Service>(
+        server, [this](int client, const Reply& reply, std::span<const std::byte> memory) {
+          Connection& one = connections_.at(static_cast<std::size_t>(client));
+          one.answered = true;
+          one.reply = reply;
+          one.memory.assign(memory.begin(), memory.end());
+        });
+  }
+  // The shard's primary is lost, and its copy serves.
+  void fail_over(int server) {
+    const Saved saved = service(server).snapshot();
+    auto copy = make_service(server);
+    copy->restore(saved.text, saved.memory);
+    services_[static_cast<std::size_t>(server)] = std::move(copy);
+  }
   const History& known() const { return history_ != nullptr ? *history_ : history; }
   // Adds what the servers have now. There is only one worker then.
   void record(const Worker& worker) {
     std::vector<Saved>& now = history.emplace_back();
     for (int server = 0; server < kServers; ++server) {
-      service(server).handle(worker.clients[server], {.ask = Ask::Read, .shard = server}, {});
+      service(server).handle(worker.clients[server],
+                             {.ask = Ask::Read, .shard = server, .with_rows = true}, {});
       const Connection& one = connection(worker, server);
       const auto* text = reinterpret_cast<const char*>(one.memory.data());
       now.push_back({{text, one.reply.text_bytes},
@@ -175,6 +207,22 @@ class Cluster {
 
   // The request of the worker's phase, to all servers.
   void send(Worker& worker) {
+    RowRouter router(two_shards().tables(), kServers);
+    std::vector<RowSum> rows;
+    if (worker.phase == Phase::Rows) {
+      worker.ids.clear();
+      const auto share = share_of(worker.number, workers_.size());
+      for (std::uint32_t leaf = share.first; leaf < share.end(); ++leaf)
+        for (const std::int64_t id : ids_of(worker.version, leaf)) worker.ids.push_back(id);
+      std::sort(worker.ids.begin(), worker.ids.end());
+      worker.ids.erase(std::unique(worker.ids.begin(), worker.ids.end()), worker.ids.end());
+      router.route_ids(0, worker.ids);
+    } else if (worker.phase == Phase::Terms) {
+      rows = row_terms(worker);
+      std::vector<std::vector<RowsView>> terms;
+      for (const RowSum& sum : rows) terms.push_back({sum.view()});
+      router.route(terms);
+    }
     for (int server = 0; server < kServers; ++server) {
       Message message;
       Request& request = message.request;
@@ -199,16 +247,21 @@ class Cluster {
         message.memory = bytes_of(saved);
       } else if (worker.phase == Phase::Pull) {
         request.ask = Ask::Pull;
+      } else if (worker.phase == Phase::Rows) {
+        request.ask = Ask::PullRows;
+        request.version = worker.version;
+        append_rows(router, server, message);
       } else if (worker.phase == Phase::Terms) {
         request.ask = Ask::Terms;
         request.round = rounds_[worker.number];
         request.total = kLeaves;
-        const kernel::LeafRange share =
-            kernel::contiguous_share(kLeaves, static_cast<int>(workers_.size()), worker.number);
+        const kernel::LeafRange share = share_of(worker.number, workers_.size());
         for (std::uint32_t leaf = share.first; leaf < share.end(); ++leaf) {
           request.nodes.push_back({leaf, 1});
-          add_gradient(worker.version, leaf, worker.weights[server], message.memory);
+          add_gradient(worker.version, leaf, worker.weights[server], sum_of_rows(worker, leaf),
+                       message.memory);
         }
+        append_rows(router, server, message);
       } else {
         request.ask = Ask::Commit;
         request.round = rounds_[worker.number] - 1;
@@ -218,6 +271,57 @@ class Cluster {
       Connection& one = connection(worker, server);
       one.answered = false;
       one.sent.push_back(std::move(message));
+    }
+  }
+
+  // The row that the worker has read.
+  static std::span<const float> row_of(const Worker& worker, std::int64_t id) {
+    const auto at = std::lower_bound(worker.ids.begin(), worker.ids.end(), id);
+    const auto width = static_cast<std::size_t>(table().width);
+    return {&worker.rows[static_cast<std::size_t>(at - worker.ids.begin()) * width], width};
+  }
+  static float sum_of_rows(const Worker& worker, std::uint32_t leaf) {
+    float sum = 0;
+    for (const std::int64_t id : ids_of(worker.version, leaf))
+      for (const float value : row_of(worker, id)) sum += value;
+    return sum;
+  }
+
+  // Gradients of the rows of each leaf, which depend on what was read.
+  std::vector<RowSum> row_terms(const Worker& worker) const {
+    std::vector<RowSum> terms;
+    const auto width = static_cast<std::size_t>(table().width);
+    const kernel::LeafRange share = share_of(worker.number, workers_.size());
+    for (std::uint32_t leaf = share.first; leaf < share.end(); ++leaf) {
+      terms.emplace_back(width);
+      for (const std::int64_t id : ids_of(worker.version, leaf)) {
+        const std::span<const float> row = row_of(worker, id);
+        std::vector<float> gradient(row.begin(), row.end());
+        for (float& value : gradient) value = 0.5f * value + 0.01f * static_cast<float>(leaf + 1);
+        terms.back().add({std::span(&id, 1), gradient.data()});
+      }
+    }
+    return terms;
+  }
+
+  static void append_rows(const RowRouter& router, int server, Message& message) {
+    message.request.rows = router.counts(server);
+    message.memory.resize(rows_offset(message.memory.size()) + router.bytes(server));
+    router.write(server, std::span(message.memory).last(router.bytes(server)));
+  }
+
+  // Puts the rows that servers have answered into the order of the worker's ids.
+  void take_rows(Worker& worker) {
+    const auto width = static_cast<std::size_t>(table().width);
+    RowRouter router(two_shards().tables(), kServers);
+    router.route_ids(0, worker.ids);
+    worker.rows.assign(worker.ids.size() * width, 0);
+    for (int server = 0; server < kServers; ++server) {
+      const std::byte* from = connection(worker, server).memory.data();
+      for (const std::uint32_t position : router.positions(server)) {
+        std::memcpy(&worker.rows[position * width], from, width * sizeof(float));
+        from += width * sizeof(float);
+      }
     }
   }
 
@@ -291,10 +395,14 @@ class Cluster {
         worker.pending = worker.pending && !ready;
         worker.phase = !ready ? (worker.number == 0 ? Phase::Write : Phase::Pull)
                        : worker.version == kSteps ? Phase::Done
-                                                  : Phase::Terms;
+                                                  : Phase::Rows;
         break;
       case Phase::Write:
         worker.phase = Phase::Pull;
+        break;
+      case Phase::Rows:
+        take_rows(worker);
+        worker.phase = Phase::Terms;
         break;
       case Phase::Terms:
         rounds_[worker.number] = round;
@@ -312,7 +420,7 @@ class Cluster {
         }
         worker.pending = false;
         if (leaving_) return leave(worker);
-        worker.phase = worker.version == kSteps ? Phase::Done : Phase::Terms;
+        worker.phase = worker.version == kSteps ? Phase::Done : Phase::Rows;
     }
     if (worker.phase != Phase::Done) send(worker);
   }
@@ -342,6 +450,8 @@ class Cluster {
     leaving_ = false;
     for (int left = draw(10); left > 0 && go_on(); --left) {
     }
+    for (int server = 0; server < kServers; ++server)
+      if (draw(2) == 0) fail_over(server);
     ++epoch_;
     rounds_.clear();
     const int workers = 1 + draw(4);

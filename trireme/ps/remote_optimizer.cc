@@ -33,12 +33,6 @@ RemoteOptimizer::~RemoteOptimizer() {
 
 std::shared_ptr<RemoteRows> RemoteOptimizer::set_tables(std::vector<ServedTable> tables) {
   TRIREME_CHECK(client_ == nullptr);
-  if (options_.elastic && !alone())
-    throw ConfigError("an elastic job with embeddings whose rows are on synchronous servers",
-                      {.rank = options_.worker,
-                       .operation = "strategy",
-                       .advice = "Set server.staleness, with which workers come and go, or leave "
-                                 "elastic.* out."});
   const auto client = [this]() -> ParameterClient& {
     start();
     return *client_;
@@ -47,12 +41,12 @@ std::shared_ptr<RemoteRows> RemoteOptimizer::set_tables(std::vector<ServedTable>
   // In a common world the checkpoint has one rank's rows; a worker that is alone has its own world, but
   // its checkpoints, if it reads one, hold rows all the same.
   const bool first = options_.worker == 0;
-  rows_ = std::make_shared<RemoteRows>(std::move(tables),
-                                       RemoteRows::Options{.client = client,
-                                                           .started = [this] { return started_; },
-                                                           .state = std::visit(state, optimizer_),
-                                                           .saves = first,
-                                                           .loads = first || alone()});
+  rows_ = std::make_shared<RemoteRows>(
+      std::move(tables), RemoteRows::Options{.client = client,
+                                             .started = [this] { return started_ || goes_on_; },
+                                             .state = std::visit(state, optimizer_),
+                                             .saves = first,
+                                             .loads = first || alone()});
   return rows_;
 }
 
@@ -74,7 +68,8 @@ void RemoteOptimizer::attach(std::span<const optim::OwnedSlice> slices,
                                     rows_ ? rows_->tables() : std::vector<ServedTable>()),
                .optimizer = optimizer_,
                .workers = options_.workers,
-               .server = options_.server},
+               .server = options_.server,
+               .elastic = options_.elastic},
       ClientOptions{.worker = options_.worker,
                     .dial = options_.dial,
                     .term = options_.term,

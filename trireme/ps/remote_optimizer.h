@@ -76,8 +76,7 @@ class RemoteOptimizer final : public optim::Optimizer {
 
   /// Before attach(): the parameters of further uses of tied ones (ServedModel).
   void set_more_uses(std::vector<std::uint32_t> parameters) { more_uses_ = std::move(parameters); }
-  /// Before attach(): the tables of the model's embeddings. Returns where their rows are. ConfigError in
-  /// an elastic job: a step that is done again would get rows that it has updated.
+  /// Before attach(): the tables of the model's embeddings. Returns where their rows are.
   std::shared_ptr<RemoteRows> set_tables(std::vector<ServedTable> tables);
   /// Null: the model has no embeddings on servers.
   RemoteRows* rows() const noexcept { return rows_.get(); }

@@ -7,22 +7,37 @@
 namespace trireme::inline v0::ps {
 
 RowShard::RowShard(std::span<const ServedTable> tables, int server, int servers,
-                   const OptimizerOptions& optimizer)
-    : served_(tables.begin(), tables.end()), server_(server), servers_(servers) {
-  for (const ServedTable& table : served_) {
-    const std::int64_t most = (table.max_rows + servers - 1) / servers;
-    tables_.emplace_back(table, most, optimizer);
+                   const OptimizerOptions& optimizer, bool keeps_previous)
+    : served_(tables.begin(), tables.end()),
+      optimizer_(optimizer),
+      server_(server),
+      servers_(servers),
+      keeps_previous_(keeps_previous),
+      tables_(new_tables()) {
+  for (const ServedTable& table : served_)
     sums_.emplace_back(static_cast<std::size_t>(table.width));
-  }
 }
 
-void RowShard::read(std::span<const RowsView> ids, std::vector<float>& out) const {
+std::deque<RowTable> RowShard::new_tables() const {
+  std::deque<RowTable> tables;
+  for (const ServedTable& table : served_) {
+    const std::int64_t most = (table.max_rows + servers_ - 1) / servers_;
+    tables.emplace_back(table, most, optimizer_);
+    if (keeps_previous_) tables.back().keep_previous();
+  }
+  return tables;
+}
+
+void RowShard::read(std::span<const RowsView> ids, bool previous, std::vector<float>& out) const {
   std::size_t floats = 0;
   for (std::size_t i = 0; i < tables_.size(); ++i) floats += ids[i].ids.size() * tables_[i].width();
   out.resize(floats);
   float* at = out.data();
   for (std::size_t i = 0; i < tables_.size(); ++i) {
-    tables_[i].read(ids[i].ids, at);
+    if (previous && keeps_previous_)
+      tables_[i].read_previous(ids[i].ids, at);
+    else
+      tables_[i].read(ids[i].ids, at);
     at += ids[i].ids.size() * tables_[i].width();
   }
 }
@@ -89,9 +104,11 @@ std::vector<SavedTable> RowShard::save() const {
 }
 
 void RowShard::load(std::span<const SavedTable> saved) {
-  if (saved.size() != tables_.size())
+  std::deque<RowTable> tables = new_tables();
+  if (!saved.empty() && saved.size() != tables.size())
     throw MismatchError("it sends rows of " + std::to_string(saved.size()) + " tables");
-  for (std::size_t i = 0; i < tables_.size(); ++i) tables_[i].load(saved[i]);
+  for (std::size_t i = 0; i < saved.size(); ++i) tables[i].load(saved[i]);
+  tables_.swap(tables);
 }
 
 }  // namespace trireme::inline v0::ps

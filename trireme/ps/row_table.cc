@@ -62,10 +62,19 @@ void RowTable::read(std::span<const std::int64_t> ids, float* out) const {
   }
 }
 
+void RowTable::read_previous(std::span<const std::int64_t> ids, float* out) const {
+  TRIREME_CHECK(previous_);
+  read(ids, out);
+  for (std::size_t i = 0; i < ids.size(); ++i)
+    if (const float* row = previous_->find(ids[i]))
+      std::memcpy(out + i * width_, row, width_ * sizeof(float));
+}
+
 void RowTable::update(std::span<const std::int64_t> ids, const float* gradients, double rate,
                       double scale) {
   ++updates_;
   rule_->begin(rate, scale);
+  if (previous_) previous_->clear();
   slots_.resize(std::min(kAhead, ids.size()));
   for (std::size_t i = 0; i < slots_.size(); ++i) index_.prefetch(ids[i]);
   for (std::size_t begin = 0; begin < ids.size(); begin += kAhead) {
@@ -83,6 +92,7 @@ void RowTable::update(std::span<const std::int64_t> ids, const float* gradients,
     for (std::size_t i = 0; i < count; ++i) {
       Facts& facts = facts_[slots_[i]];
       facts.last = updates_;
+      if (previous_) previous_->add(facts.id, row_at(slots_[i]));
       rule_->update(row_at(slots_[i]), gradients + (begin + i) * width_, ++facts.updates);
     }
   }
@@ -135,6 +145,7 @@ void RowTable::drop_oldest() {
   });
   slots.erase(end, slots.end());
   for (const std::uint32_t slot : slots) {
+    if (previous_) previous_->add(facts_[slot].id, row_at(slot));
     index_.erase(facts_[slot].id);
     facts_[slot] = {};
     free_.push_back(slot);

@@ -10,10 +10,12 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
+#include "trireme/ps/row_copies.h"
 #include "trireme/ps/row_index.h"
 #include "trireme/ps/row_rule.h"
 #include "trireme/ps/served_table.h"
@@ -47,6 +49,13 @@ class RowTable {
 
   /// The weights of rows, one after the other. Creates none.
   void read(std::span<const std::int64_t> ids, float* out) const;
+  /// From now on copies rows before it updates or drops them. What an update has changed then; null:
+  /// it copies none.
+  void keep_previous() { previous_.emplace(width_); }
+  RowCopies* previous() noexcept { return previous_ ? &*previous_ : nullptr; }
+  const RowCopies* previous() const noexcept { return previous_ ? &*previous_ : nullptr; }
+  /// The weights of rows before the last update.
+  void read_previous(std::span<const std::int64_t> ids, float* out) const;
   /// One update of these rows, each at most once, by `gradients`, one after the other.
   void update(std::span<const std::int64_t> ids, const float* gradients, double rate, double scale);
 
@@ -84,6 +93,7 @@ class RowTable {
   std::vector<Facts> facts_;          // by slot
   std::vector<std::uint32_t> free_;   // slots
   std::vector<std::uint32_t> slots_;  // of the rows that are being updated
+  std::optional<RowCopies> previous_;
   std::int64_t updates_ = 0, dropped_ = 0;
 };
 

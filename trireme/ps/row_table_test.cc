@@ -225,6 +225,30 @@ TEST(RowSum, AddsRepeatedRowsInTheirOrderAndHasNoNegativeZero) {
 }
 
 // Terms on any servers, in any division, give the bits of a dense tree sum.
+TEST(RowTable, ReadsRowsAsTheyWereBeforeTheLastUpdate) {
+  RowTable table(kTable, /*max_rows=*/4, Sgd{});
+  table.keep_previous();
+  const auto width = static_cast<std::size_t>(kTable.width);
+  const auto update = [&](const std::vector<std::int64_t>& ids) {
+    table.update(ids, std::vector<float>(ids.size() * width, 1).data(), 0.1, 1);
+  };
+  const std::vector<std::int64_t> all = {1, 2, 3, 4, 5, 9};
+  const auto rows = [&](bool previous) {
+    std::vector<float> out(all.size() * width);
+    previous ? table.read_previous(all, out.data()) : table.read(all, out.data());
+    return out;
+  };
+  const std::vector<float> first = rows(false);
+  EXPECT_EQ(rows(true), first);
+  update({1, 2, 3, 4});
+  EXPECT_EQ(rows(true), first) << "rows that the update has created";
+  const std::vector<float> second = rows(false);
+  update({3, 5});
+  EXPECT_LT(table.size(), 5u) << "some are dropped";
+  EXPECT_EQ(rows(true), second);
+  EXPECT_NE(rows(false), second);
+}
+
 TEST(RowShard, FoldsTermsAsTheTreeSumOfDenseGradients) {
   constexpr std::uint32_t kLeaves = 7;
   constexpr std::int64_t kRows = 12;

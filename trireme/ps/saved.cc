@@ -123,7 +123,7 @@ std::int64_t fill(Shard& shard, std::string_view text, std::span<const std::byte
   if (memory.size() != bytes)
     throw MismatchError("it sends " + std::to_string(memory.size()) +
                         " bytes of weights and state, " + std::to_string(bytes) + " are needed");
-  if (!saved.tables.empty()) shard.rows().load(tables_in(saved, memory.subspan(tables_at)));
+  shard.rows().load(tables_in(saved, memory.subspan(tables_at)));
   shard.set_weights(memory.first(shard.bytes()));
   const std::byte* from = memory.data() + shard.bytes();
   if (!saved.arrays.empty()) {

@@ -50,7 +50,7 @@ struct SavedText {
 
 Saved save(Shard& shard, std::int64_t version, bool with_rows = false);
 /// The reverse; returns the version, `own` if the text leaves it. MismatchError, with nothing
-/// changed, unless the text fits this shard. Rows are added to empty tables.
+/// changed, unless the text fits this shard. Of tables it has the saved rows alone then.
 std::int64_t fill(Shard& shard, std::string_view text, std::span<const std::byte> memory,
                   std::int64_t own);
 

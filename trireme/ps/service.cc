@@ -106,9 +106,10 @@ void Service::attach(int client, const Request& request, std::span<const std::by
   if (request.epoch < epoch_)
     throw PeerLost("the workers have regrouped without it", {.operation = "parameter server"});
   const bool regroups = settings_ && request.epoch > epoch_;
+  const int workers = settings.workers;
   if (settings_) {
     Settings expected = *settings_;
-    if (regroups) expected.workers = settings.workers;
+    if (regroups) expected.workers = workers;
     if (const std::string what = expected.difference(settings); !what.empty())
       throw MismatchError(what);
   }
@@ -116,13 +117,12 @@ void Service::attach(int client, const Request& request, std::span<const std::by
     throw MismatchError("it expects " + counted(settings.model.servers(), "server"));
   if (request.worker < 0) throw MismatchError("workers have numbers from 0 on");
   if (!settings_) {
-    shard_ = std::make_unique<Shard>(settings.model, server_, settings.optimizer, spread_,
-                                     predicts(settings.server, settings.optimizer));
-    ledger_.emplace(settings.server.staleness);
-    epoch_ = request.epoch;
     settings_ = std::move(settings);
+    shard_ = make_shard();
+    ledger_.emplace(settings_->server.staleness);
+    epoch_ = request.epoch;
   }
-  if (regroups) regroup(request.epoch, settings.workers);
+  if (regroups) regroup(request.epoch, workers);
   ledger_->arrive(request.worker);
   done_.erase(request.worker);
   client_of_[request.worker] = client;
@@ -134,6 +134,12 @@ void Service::attach(int client, const Request& request, std::span<const std::by
            .slowest = ledger_->slowest(),
            .ready = has_weights_},
           {});
+}
+
+std::unique_ptr<Shard> Service::make_shard() const {
+  return std::make_unique<Shard>(settings_->model, server_, settings_->optimizer, spread_,
+                                 predicts(settings_->server, settings_->optimizer),
+                                 settings_->elastic);
 }
 
 // Requests of the earlier epoch are answered no more: those who made them have ended, or come again.
@@ -190,7 +196,9 @@ void Service::answer_text(int client, Ask ask, const std::string& text,
 void Service::pull_rows(int client, const Request& request, std::span<const std::byte> ids) {
   if (!ready_) throw MismatchError("it asks for rows before there are weights");
   const RowShard& rows = shard_->rows();
-  rows.read(rows_in(rows.tables(), request.rows, ids, /*with_rows=*/false), pulled_);
+  // The step is done again, and has updated the rows already.
+  const bool previous = squares_of_ == version_ && request.version + 1 == version_;
+  rows.read(rows_in(rows.tables(), request.rows, ids, /*with_rows=*/false), previous, pulled_);
   answer_(client, {.ask = Ask::PullRows, .version = version_}, std::as_bytes(std::span(pulled_)));
 }
 

@@ -77,6 +77,7 @@ class Service {
 
   void serve(int client, const Request& request, std::span<const std::byte> memory);
   void attach(int client, const Request& request, std::span<const std::byte> memory);
+  std::unique_ptr<Shard> make_shard() const;
   void regroup(std::int64_t epoch, int workers);
   void begin(int client, const Request& request);
   void write(int client, const Request& request, std::span<const std::byte> memory);

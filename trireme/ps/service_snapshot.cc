@@ -1,8 +1,8 @@
 // All of a Service as one text and one piece of memory, for another copy of its shard. The memory has
 // the weights, the optimizer's state and the rows of tables (saved.h), the weights before the last update
 // (if the shard predicts), the folded sum of the parameters,
-// that of each table's rows, the squares of both, what workers had before, and the terms of the round
-// that is collected, in this order.
+// that of each table's rows and what the table keeps of its rows, the squares of the sums, what workers had
+// before, and the terms of the round that is collected, in this order.
 #include <cstring>
 #include <nlohmann/json.hpp>
 
@@ -57,20 +57,47 @@ std::map<int, Ledger::Worker> workers_of(const nlohmann::json& list) {
   return workers;
 }
 
-void restore_row_sums(const std::vector<std::size_t>& counts, Reader& from, Shard& shard) {
-  std::vector<RowSum>& sums = shard.rows().sums();
-  if (counts.size() != sums.size()) throw MismatchError("a copy of a shard has other tables");
-  for (std::size_t i = 0; i < sums.size(); ++i) {
-    std::vector<std::int64_t> ids(counts[i]);
-    std::vector<float> rows(counts[i] * sums[i].width());
-    const auto read = [&](auto& values) {
-      const auto bytes = from.take(std::as_bytes(std::span(values)).size());
-      if (!bytes.empty()) std::memcpy(values.data(), bytes.data(), bytes.size());
-    };
-    read(ids);
-    read(rows);
-    sums[i].clear();
-    sums[i].add({ids, rows.data()});
+std::size_t append_rows(std::vector<std::byte>& to, const RowsView& rows, std::size_t width) {
+  append(to, std::as_bytes(rows.ids));
+  append(to, std::as_bytes(std::span(rows.rows, rows.ids.size() * width)));
+  return rows.ids.size();
+}
+
+// Into a RowSum or RowCopies.
+void restore_rows(std::size_t count, std::size_t width, Reader& from, auto& to) {
+  std::vector<std::int64_t> ids(count);
+  std::vector<float> rows(count * width);
+  const auto read = [&](auto& values) {
+    const auto bytes = from.take(std::as_bytes(std::span(values)).size());
+    if (!bytes.empty()) std::memcpy(values.data(), bytes.data(), bytes.size());
+  };
+  read(ids);
+  read(rows);
+  to.clear();
+  to.add({ids, rows.data()});
+}
+
+// Of each table how many rows its sum has, and how many are kept.
+nlohmann::json append_rows(std::vector<std::byte>& to, RowShard& shard) {
+  nlohmann::json counts = nlohmann::json::array();
+  for (std::size_t i = 0; i < shard.num_tables(); ++i) {
+    const std::size_t width = shard.table(i).width();
+    const RowCopies* previous = shard.previous(i);
+    nlohmann::json& both = counts.emplace_back(nlohmann::json::array());
+    both.push_back(append_rows(to, shard.sums()[i].view(), width));
+    both.push_back(previous != nullptr ? append_rows(to, previous->view(), width) : 0);
+  }
+  return counts;
+}
+
+void restore_rows(const nlohmann::json& counts, Reader& from, RowShard& shard) {
+  if (counts.size() != shard.num_tables())
+    throw MismatchError("a copy of a shard has other tables");
+  for (std::size_t i = 0; i < shard.num_tables(); ++i) {
+    const std::size_t width = shard.table(i).width();
+    restore_rows(counts[i].at(0).get<std::size_t>(), width, from, shard.sums()[i]);
+    if (RowCopies* previous = shard.previous(i))
+      restore_rows(counts[i].at(1).get<std::size_t>(), width, from, *previous);
   }
 }
 
@@ -102,12 +129,7 @@ Saved Service::snapshot() {
     all.memory = std::move(shard.memory);
     append(all.memory, shard_->earlier());
     append(all.memory, shard_->sum());
-    auto& sums = json["row_sums"] = nlohmann::json::array();
-    for (const RowSum& sum : shard_->rows().sums()) {
-      sums.push_back(sum.size());
-      append(all.memory, std::as_bytes(sum.view().ids));
-      append(all.memory, std::as_bytes(std::span(sum.view().rows, sum.size() * sum.width())));
-    }
+    json["rows"] = append_rows(all.memory, shard_->rows());
   }
   append(all.memory, std::as_bytes(std::span(squares_)));
   auto& waiting = json["waiting"] = nlohmann::json::array();
@@ -138,15 +160,14 @@ void Service::restore(std::string_view text, std::span<const std::byte> memory) 
     if (json.contains("settings")) {
       settings_ = Settings::from_text(json.at("settings").get<std::string>());
       if (server_ >= settings_->model.servers()) throw MismatchError("there is no such shard");
-      shard_ = std::make_unique<Shard>(settings_->model, server_, settings_->optimizer, spread_,
-                                       predicts(settings_->server, settings_->optimizer));
+      shard_ = make_shard();
       fill(*shard_, json.at("shard").get<std::string>(),
            from.take(json.at("shard_bytes").get<std::size_t>()), 0);
       const auto earlier = from.take(shard_->earlier().size());
       if (!earlier.empty()) std::memcpy(shard_->earlier().data(), earlier.data(), earlier.size());
       const auto sum = from.take(shard_->sum().size());
       if (!sum.empty()) std::memcpy(shard_->sum().data(), sum.data(), sum.size());
-      restore_row_sums(json.at("row_sums").get<std::vector<std::size_t>>(), from, *shard_);
+      restore_rows(json.at("rows"), from, shard_->rows());
       ledger_.emplace(settings_->server.staleness);
       ledger_->restore(workers_of(json.at("workers")),
                        json.at("histogram").get<std::map<std::int64_t, std::int64_t>>());

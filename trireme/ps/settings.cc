@@ -28,7 +28,8 @@ std::string Settings::to_text() const {
                         {"backup", server.backup},
                         {"compensation", server.compensation},
                         {"prediction", server.prediction},
-                        {"replicas", server.replicas}}
+                        {"replicas", server.replicas},
+                        {"elastic", elastic}}
       .dump();
 }
 
@@ -42,7 +43,8 @@ Settings Settings::from_text(std::string_view text) {
                                  .backup = json.at("backup"),
                                  .compensation = json.at("compensation"),
                                  .prediction = json.at("prediction"),
-                                 .replicas = json.at("replicas")}};
+                                 .replicas = json.at("replicas")},
+                      .elastic = json.at("elastic")};
     settings.check();
     return settings;
   } catch (const nlohmann::json::exception&) {
@@ -70,7 +72,8 @@ std::string Settings::difference(const Settings& theirs) const {
          static_cast<int>(server.staleness)},
         {"server.backup", theirs.server.backup, server.backup},
         {"server.prediction", int{theirs.server.prediction}, int{server.prediction}},
-        {"server.replicas", theirs.server.replicas, server.replicas}})
+        {"server.replicas", theirs.server.replicas, server.replicas},
+        {"elastic mode", int{theirs.elastic}, int{elastic}}})
     if (their != own) return differ(name, std::to_string(their), std::to_string(own));
   if (theirs.server.compensation != server.compensation)
     return differ("server.compensation", number_text(theirs.server.compensation),

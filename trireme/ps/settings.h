@@ -20,6 +20,7 @@ struct Settings {
   OptimizerOptions optimizer;
   int workers = 1;
   ServerOptions server = {};
+  bool elastic = false;  // synchronous workers may be lost in a step, which others do again then
 
   std::string to_text() const;
   /// ConfigError for a text of another kind.

@@ -46,7 +46,7 @@ void extrapolate(T* out, const T* now, const T* earlier, double share, std::size
 }  // namespace
 
 Shard::Shard(ServedModel model, int server, const OptimizerOptions& optimizer, Spread spread,
-             bool predicts)
+             bool predicts, bool keeps_rows)
     : model_(std::move(model)),
       server_(server),
       spread_(std::move(spread)),
@@ -55,7 +55,7 @@ Shard::Shard(ServedModel model, int server, const OptimizerOptions& optimizer, S
       sum_memory_(zeros(model_.sum_bytes(server))),
       earlier_memory_(zeros(predicts ? model_.bytes(server) : 0)),
       optimizer_(optim::make_optimizer(optimizer, updating())),
-      rows_(model_.tables(), server, model_.servers(), optimizer) {
+      rows_(model_.tables(), server, model_.servers(), optimizer, keeps_rows) {
   require_elementwise(optimizer_->name());
   weights_ = bytes_of(weights_memory_);
   sum_ = bytes_of(sum_memory_);

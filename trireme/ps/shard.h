@@ -43,9 +43,10 @@ class Shard {
  public:
   /// ConfigError for an optimizer that needs whole parameters. `spread`: by whom memory is gone over;
   /// it changes no bit.
-  /// `predicts`: keeps what predicted() needs, one more copy of the weights.
+  /// `predicts`: keeps what predicted() needs, one more copy of the weights. `keeps_rows`: RowShard's
+  /// keeps_previous.
   Shard(ServedModel model, int server, const OptimizerOptions& optimizer,
-        Spread spread = in_one_part, bool predicts = false);
+        Spread spread = in_one_part, bool predicts = false, bool keeps_rows = false);
   Shard(const Shard&) = delete;
 
   const ServedModel& model() const noexcept { return model_; }

@@ -12,6 +12,7 @@
 #include "trireme/checkpoint/checkpointer.h"
 #include "trireme/kernel/assignment.h"
 #include "trireme/models/mlp.h"
+#include "trireme/models/recommender.h"
 #include "trireme/strategy/strategy.h"
 #include "trireme/tensor/random.h"
 #include "trireme/train/elastic_cluster.h"
@@ -21,16 +22,20 @@ namespace {
 
 constexpr std::uint32_t kMicroBatches = 12;
 constexpr long kSteps = 10;
-constexpr std::int64_t kWidth = 6, kClasses = 4;
+constexpr std::int64_t kWidth = 6, kClasses = 4, kCategories = 3;
 
 MicroBatch micro_batch(std::int64_t step, std::uint32_t index) {
   at::Tensor features = at::empty({2, kWidth}, at::kFloat);
   tensor::fill_uniform(features, 7, std::to_string(step) + "/" + std::to_string(index), -1, 1);
+  const at::Tensor categories =
+      at::floor((features.narrow(1, 0, kCategories) + 1) * 20).to(at::kLong);
   return {.index = index,
           .first_sample = 2 * index,
           .count = 2,
           .fields = {{"features", features},
-                     {"targets", at::remainder(at::arange(2) + index, kClasses).to(at::kLong)}}};
+                     {"targets", at::remainder(at::arange(2) + index, kClasses).to(at::kLong)},
+                     {"numbers", features},
+                     {"categories", categories}}};
 }
 
 Batch batch_of(const Job& job, std::int64_t step) {
@@ -43,15 +48,34 @@ Batch batch_of(const Job& job, std::int64_t step) {
 struct Layout {
   std::string sync = "plain";
   int memory = 0, pipeline = 1, tensor = 1, servers = 0;
+  bool rows = false;  // a model with embeddings on the servers, of which they drop some
   int ranks_of_a_copy() const { return pipeline * tensor; }
 };
+
+models::Blocks model_of(const Layout& layout) {
+  if (!layout.rows) return models::make_mlp({.widths = {kWidth, 8, kClasses}});
+  return models::make_dlrm({.numbers = kWidth,
+                            .categories = kCategories,
+                            .width = 4,
+                            .bottom = {6},
+                            .top = {6},
+                            .bound = 0.5,
+                            .max_rows = 30});
+}
+
+Loss loss_of(const Layout& layout) {
+  if (!layout.rows) return token_loss();
+  return [](const models::Value& output, const MicroBatch& micro) {
+    return at::sum(at::square(output.at(0).flatten() - micro.field("targets").flatten()));
+  };
+}
 
 // Trains to the end, in whatever epochs; the hash of the weights. `at_step` is told the step.
 std::string train(ElasticCluster& cluster, Job& job, const Layout& layout,
                   const std::function<void(long)>& at_step, std::vector<long>* firsts = nullptr) {
   std::string hash;
   run_elastic(job, [&] {
-    Strategy strategy(cluster.context_of(job), models::make_mlp({.widths = {kWidth, 8, kClasses}}),
+    Strategy strategy(cluster.context_of(job), model_of(layout),
                       {.sync = layout.sync,
                        .pipeline = layout.pipeline,
                        .tensor = layout.tensor,
@@ -66,7 +90,7 @@ std::string train(ElasticCluster& cluster, Job& job, const Layout& layout,
     if (firsts != nullptr) firsts->push_back(first);
     for (long step = first; step < kSteps; ++step) {
       at_step(step);
-      strategy.step(batch_of(job, step), token_loss());
+      strategy.step(batch_of(job, step), loss_of(layout));
       checkpointer.after(step);
     }
     hash = strategy.weights_hash();
@@ -80,7 +104,8 @@ std::string undisturbed(const Layout& layout = {}) {
   const int ranks = layout.ranks_of_a_copy();
   ElasticCluster cluster(
       {.options = {.min = ranks, .max = ranks, .multiple = ranks, .stages = layout.pipeline},
-       .ranks = ranks});
+       .ranks = ranks,
+       .servers = layout.servers});
   std::string hash;
   cluster.run([&](Job& job, const auto& at_step) {
     hash = train(cluster, job, layout, [&](long) { at_step(); });
@@ -101,7 +126,8 @@ struct Kind {
   int coordinator_deaths = 0, cuts = 0;
   std::vector<std::pair<Duration, int>> resizes = {};
   int servers = 0;
-  Layout layout() const { return {sync, memory, pipeline, tensor, servers}; }
+  bool rows = false;
+  Layout layout() const { return {sync, memory, pipeline, tensor, servers, rows}; }
 };
 
 // Lost packets and late messages; and connections that are cut for a while, some of which break, although
@@ -128,7 +154,8 @@ class ElasticTraining : public ::testing::TestWithParam<Kind> {};
 TEST_P(ElasticTraining, HasTheWeightsOfTheRunThatWasNotDisturbed) {
   const Kind kind = GetParam();
   const Layout layout = kind.layout();
-  const std::string expected = undisturbed({.pipeline = kind.pipeline, .tensor = kind.tensor});
+  const std::string expected =
+      undisturbed(kind.rows ? layout : Layout{.pipeline = kind.pipeline, .tensor = kind.tensor});
   int deaths = 0, disturbed = 0;
   for (int seed = 1; seed <= runs(25); ++seed) {
     ElasticCluster cluster({.options = {.min = std::max(kind.min, layout.ranks_of_a_copy()),
@@ -204,7 +231,13 @@ INSTANTIATE_TEST_SUITE_P(
              .kills = 3,
              .coordinator_deaths = 2,
              .resizes = {{milliseconds(4), 2}, {milliseconds(7), 4}, {milliseconds(13), 1}},
-             .servers = 3}),
+             .servers = 3},
+        Kind{.name = "ServerRowsKillsAndResizes",
+             .sync = "server",
+             .kills = 4,
+             .resizes = {{milliseconds(4), 2}, {milliseconds(7), 4}},
+             .servers = 2,
+             .rows = true}),
     [](const auto& info) { return std::string(info.param.name); });
 
 // Two pipelines of two stages, or two pairs of tensor-parallel ranks: the copy of the model that is left
