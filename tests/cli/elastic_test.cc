@@ -182,5 +182,18 @@ TEST_F(Elastic, RefusesWhatCannotBeElastic) {
   EXPECT_THAT(refusal({"--set", "checkpoint.memory=1"}), HasSubstr("elastic"));
 }
 
+// The launcher does not know the `timeout` of the program that it starts.
+TEST_F(Elastic, RanksThatArePatientThemselvesAreNotTakenForSilent) {
+  const CommandResult result =
+      trireme_command({"launch", "-n", "2", "--elastic", "1:2", "--", TRIREME_PROGRAM, "train",
+                       config_, "--out", "run", "--resume", "auto", "--set", "timeout=300", "--set",
+                       "train.steps=5000", "--set", "train.validate_every=0"})
+          .in(folder_.path())
+          .run(300);
+  EXPECT_EQ(result.code, 0) << result.out << result.err;
+  EXPECT_THAT(result.err, ::testing::Not(HasSubstr("no heartbeat")));
+  EXPECT_EQ(step_seconds("run").size(), 5000u);
+}
+
 }  // namespace
 }  // namespace trireme::testing

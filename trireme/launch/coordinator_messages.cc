@@ -24,7 +24,7 @@ Message message_of(const CoordinatorSetup& setup) {
       {std::to_string(one.size), std::to_string(one.servers), one.evaluator ? "1" : "0",
        std::to_string(one.listener->socket.get()), one.listener->address, one.secret, one.job,
        one.anew ? "1" : "0", text_of(one.returns_within), text_of(one.store_patience), setup.store,
-       std::to_string(one.more_workers), one.elastic ? "1" : "0"}};
+       std::to_string(one.more_workers), text_of(one.heartbeat), one.elastic ? "1" : "0"}};
   append(message, one.elastic.value_or(rendezvous::Epoch()));
   return message;
 }
@@ -44,7 +44,8 @@ CoordinatorSetup setup_of_coordinator(const Message& message) {
   one.store_patience = duration_of(message, 9);
   setup.store = message.field(10);
   one.more_workers = static_cast<int>(message.number(11));
-  if (message.number(12) != 0) one.elastic = epoch_from(message, 13);
+  one.heartbeat = duration_of(message, 12);
+  if (message.number(13) != 0) one.elastic = epoch_from(message, 14);
   return setup;
 }
 

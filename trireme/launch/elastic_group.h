@@ -24,8 +24,8 @@ struct ElasticOptions {
   /// A process that ends so soon after its start waits this time before the next one, and twice as long
   /// each time that it does so again.
   Duration soon = std::chrono::seconds(20), back_off = std::chrono::seconds(1);
-  Duration silence =
-      std::chrono::seconds(6);  // a rank or server without a heartbeat for so long is killed
+  /// A rank or server without a heartbeat for so long is killed.
+  Duration silence = std::chrono::seconds(6);
 };
 
 /// How few and how many workers a job may have whose workers train on their own.

@@ -16,6 +16,7 @@
 #include "trireme/net/endpoint.h"
 #include "trireme/observe/machine.h"
 #include "trireme/rendezvous/coordinator.h"
+#include "trireme/rendezvous/membership.h"
 #include "trireme/rendezvous/secret.h"
 
 namespace trireme::inline v0::launch {
@@ -113,6 +114,9 @@ std::unique_ptr<rendezvous::JobControl> Supervisor::make_coordinator(const std::
               if (may_change_ranks()) carry_out(elastic_->joined(process));
             });
           },
+      // Those who watch for silence do not know the job's own timeout.
+      .heartbeat =
+          elastic_ ? options_.elastic->silence / rendezvous::kSilentHeartbeats : Duration::zero(),
   };
   if (options_.store.empty()) return std::make_unique<rendezvous::Coordinator>(std::move(options));
   options.returns_within = options.store_patience;
