@@ -11,6 +11,10 @@ find_package(spdlog REQUIRED)
 find_package(fmt REQUIRED)
 find_package(Protobuf REQUIRED)
 pkg_check_modules(GRPC REQUIRED IMPORTED_TARGET grpc++)
+# A macro for Windows. LibTorch 2.11's headers ask for it, so a precompiled header would not fit where it is defined.
+get_target_property(options PkgConfig::GRPC INTERFACE_COMPILE_OPTIONS)
+list(REMOVE_ITEM options -DNOMINMAX)
+set_target_properties(PkgConfig::GRPC PROPERTIES INTERFACE_COMPILE_OPTIONS "${options}")
 find_program(TRIREME_GRPC_PLUGIN grpc_cpp_plugin REQUIRED)
 find_package(CURL 7.86 REQUIRED)   # signs requests for S3
 pkg_check_modules(TOMLPLUSPLUS REQUIRED IMPORTED_TARGET tomlplusplus)
@@ -20,12 +24,8 @@ if(TRIREME_TESTS)
 endif()
 
 if(TRIREME_LIBTORCH)
-  if(DEFINED ENV{TORCH_DIR} AND NOT Torch_DIR)
-    list(PREPEND CMAKE_PREFIX_PATH "$ENV{TORCH_DIR}")
-  endif()
-  set(CMAKE_MESSAGE_LOG_LEVEL ERROR)   # it warns of optional parts that the wheel leaves out
-  find_package(Torch QUIET)
-  unset(CMAKE_MESSAGE_LOG_LEVEL)
+  include(cmake/libtorch.cmake)
+  trireme_find_libtorch()
   if(NOT Torch_FOUND)
     message(STATUS "LibTorch was not found: only the floors without it are built "
                    "(set TORCH_DIR, or run `make build`, which installs one).")

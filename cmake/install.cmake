@@ -1,8 +1,8 @@
 # What a user's CMake or pkg-config finds after `cmake --install`:
 #   Trireme::comm      floors 0-4 without tensor: Job, collectives (trireme/job.h); no LibTorch
 #   Trireme::trireme   everything under trireme/trireme.h; brings LibTorch
-# The package does not record where LibTorch was: the user's find_package(Torch) decides, with this
-# build's LibTorch as the last resort.
+# The package does not record where LibTorch was: the user decides (libtorch.cmake), with this build's LibTorch
+# as the last resort.
 include(CMakePackageConfigHelpers)
 
 set(TRIREME_CMAKE_FOLDER ${CMAKE_INSTALL_LIBDIR}/cmake/Trireme)
@@ -96,6 +96,7 @@ write_basic_package_version_file(${PROJECT_BINARY_DIR}/cmake/TriremeConfigVersio
   COMPATIBILITY SameMinorVersion)
 install(FILES ${PROJECT_BINARY_DIR}/cmake/TriremeConfig.cmake
               ${PROJECT_BINARY_DIR}/cmake/TriremeConfigVersion.cmake
+              ${PROJECT_SOURCE_DIR}/cmake/libtorch.cmake
         DESTINATION ${TRIREME_CMAKE_FOLDER})
 
 # pkg-config: the highest floor first, so that each archive comes before those it calls.

@@ -6,12 +6,16 @@ cd "$(dirname "$0")"
 export PKG_CONFIG_PATH=$1/lib/pkgconfig:$1/lib/x86_64-linux-gnu/pkgconfig:$1/lib64/pkgconfig
 out=$(mktemp -d)
 trap 'rm -rf "$out"' EXIT
-check() {   # check PROGRAM MODULE WORD
+check() {   # check PROGRAM COMPILER MODULE WORD. --as-needed: many systems' linkers do it by themselves
   # shellcheck disable=SC2046
-  "$2" "$1.cc" -o "$out/$1" $(pkg-config --cflags --libs "$3")
+  "$2" -Wl,--as-needed "$1.cc" -o "$out/$1" $(pkg-config --cflags --libs "$3")
   "$out/$1" | tee "$out/printed"
   grep -q "$4" "$out/printed"
 }
 check comm "$2" trireme-comm 'found by pkg-config'
 if ldd "$out/comm" | grep -q torch; then echo 'trireme-comm brings LibTorch' >&2; exit 1; fi
-if [[ $3 == ON ]]; then check torch "$2" trireme '3$'; fi
+if [[ $3 == ON ]]; then
+  check torch "$2" trireme '3$'
+  # It loads the devices' libraries.
+  readelf -d "$out/torch" | grep -q 'NEEDED.*libtorch\.so' || { echo 'libtorch.so is not loaded' >&2; exit 1; }
+fi

@@ -59,10 +59,11 @@ static_assert(kNcclUint8 == int(ncclUint8) && kNcclInt32 == int(ncclInt32) &&
               kNcclBfloat16 == int(ncclBfloat16));
 static_assert(kNcclSum == int(ncclSum) && kNcclProd == int(ncclProd) && kNcclMax == int(ncclMax) &&
               kNcclMin == int(ncclMin) && kNcclAvg == int(ncclAvg));
+constexpr ncclConfig_t kTheirConfig = NCCL_CONFIG_INITIALIZER;
 static_assert(offsetof(NcclConfig, magic) == offsetof(ncclConfig_t, magic) &&
               offsetof(NcclConfig, version) == offsetof(ncclConfig_t, version) &&
               offsetof(NcclConfig, blocking) == offsetof(ncclConfig_t, blocking) &&
-              kConfigMagic == NCCL_API_MAGIC && sizeof(NcclId) == NCCL_UNIQUE_ID_BYTES);
+              kConfigMagic == kTheirConfig.magic && sizeof(NcclId) == NCCL_UNIQUE_ID_BYTES);
 
 }  // namespace
 }  // namespace trireme::comm::nccl

@@ -1,0 +1,28 @@
+# Finds LibTorch; for this tree and, installed beside TriremeConfig.cmake, for its users. Not by LibTorch's own
+# package: of a CUDA build, that asks for CUDA's whole toolkit, of which nothing is compiled or linked here.
+#
+# In: Torch_DIR (the folder of TorchConfig.cmake), else the environment's TORCH_DIR (LibTorch's own folder),
+#   else CMAKE_PREFIX_PATH.
+# Out: Torch_FOUND, Torch_DIR, Torch_VERSION, TORCH_INSTALL_PREFIX, TORCH_LIBRARY, TORCH_INCLUDE_DIRS,
+#   TORCH_LIBRARIES.
+macro(trireme_find_libtorch)
+  string(REPLACE ":" ";" _trireme_prefixes "$ENV{CMAKE_PREFIX_PATH}")
+  find_path(Torch_DIR TorchConfig.cmake PATH_SUFFIXES share/cmake/Torch Torch NO_DEFAULT_PATH
+            PATHS "$ENV{TORCH_DIR}" "$ENV{Torch_DIR}" ${CMAKE_PREFIX_PATH} ${_trireme_prefixes} ${ARGN}
+            DOC "The folder of LibTorch's TorchConfig.cmake")
+  get_filename_component(TORCH_INSTALL_PREFIX "${Torch_DIR}/../../.." ABSOLUTE)
+  set(TORCH_LIBRARY "${TORCH_INSTALL_PREFIX}/lib/libtorch.so")
+  set(Torch_FOUND FALSE)
+  if(Torch_DIR AND EXISTS "${TORCH_LIBRARY}")
+    set(Torch_FOUND TRUE)
+    include("${Torch_DIR}/TorchConfigVersion.cmake")
+    set(Torch_VERSION ${PACKAGE_VERSION})
+    set(TORCH_INCLUDE_DIRS "${TORCH_INSTALL_PREFIX}/include"
+        "${TORCH_INSTALL_PREFIX}/include/torch/csrc/api/include")
+    # libtorch.so has no functions: it loads the devices' libraries, where there are any. Those find CUDA's
+    # beside them when a program starts, so that the linker need not.
+    set(TORCH_LIBRARIES "-Wl,--push-state,--no-as-needed,${TORCH_LIBRARY},--pop-state"
+        "${TORCH_INSTALL_PREFIX}/lib/libtorch_cpu.so" "${TORCH_INSTALL_PREFIX}/lib/libc10.so"
+        "-Wl,--allow-shlib-undefined")
+  endif()
+endmacro()
