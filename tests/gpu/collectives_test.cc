@@ -7,6 +7,7 @@
 
 #include "tests/gpu/gpu_ranks.h"
 #include "trireme/base/error.h"
+#include "trireme/comm/choice/measure.h"
 #include "trireme/comm/communicator.h"
 #include "trireme/comm/engine.h"
 #include "trireme/comm/nccl/gpu_plan.h"
@@ -254,6 +255,20 @@ TEST(GpuCollectives, ManyAndGroupsOfRanks) {
     rank.world.all_reduce_many(cpus, Mean).wait();
     rank.world.all_reduce_many(gpus, Mean).wait();
     EXPECT_EQ(gpu.bytes(), cpu);
+  });
+}
+
+TEST(GpuCollectives, AreMeasured) {
+  run_gpus(3, [](GpuRank& rank) {
+    for (const comm::OpKind kind :
+         {comm::OpKind::AllReduce, comm::OpKind::ReduceScatter, comm::OpKind::AllToAll}) {
+      const auto measured = comm::measure(rank.world, {.kind = kind,
+                                                       .sizes = {1200, 48},
+                                                       .device = {DeviceKind::Cuda, rank.rank},
+                                                       .seconds = 1e-6});
+      ASSERT_EQ(measured.size(), 2u);
+      EXPECT_EQ(measured[0].bytes, 1200u);
+    }
   });
 }
 

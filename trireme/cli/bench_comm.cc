@@ -22,6 +22,7 @@
 #include "trireme/comm/choice/measure.h"
 #include "trireme/comm/choice/tune.h"
 #include "trireme/comm/native/native_backend.h"
+#include "trireme/comm/nccl/gpu_plan.h"
 #include "trireme/comm/rounds/registry.h"
 #include "trireme/job/job.h"
 #include "trireme/launch/launch.h"
@@ -48,10 +49,21 @@ struct BenchOptions {
   bool heap = false, explain = false, json = false, tune = false;
   std::string out;  // of --tune
   double seconds = 0.05;
+  bool on_gpus() const { return transport == "nccl"; }
   BenchReport report() const {
-    return {.algorithm = algorithm, .link = link, .arena = !heap, .json = json};
+    return {.algorithm = algorithm,
+            .link = link,
+            .memory = on_gpus() ? "GPU"
+                      : heap    ? "ordinary"
+                                : "arena",
+            .json = json};
   }
 };
+
+// In an order that is the library's own business.
+bool is_native(const std::string& algorithm) {
+  return algorithm == comm::kMpiNative || algorithm == comm::nccl::kNative;
+}
 
 // Accepts "all-reduce" and "all_reduce".
 comm::OpKind kind_of(std::string name) {
@@ -92,7 +104,7 @@ void tune(Job& job, const BenchOptions& options) {
   say(options.json, "written: " + tuning_file(options));
 }
 
-void measure_all(comm::Communicator& world, const BenchOptions& options) {
+void measure_all(comm::Communicator& world, const BenchOptions& options, Device device = {}) {
   if (options.explain) {
     if (world.rank() == 0) print_choices(world, options.sizes, options.report());
   } else {
@@ -103,6 +115,7 @@ void measure_all(comm::Communicator& world, const BenchOptions& options) {
                                                  .sizes = options.sizes,
                                                  .algorithm = chosen ? options.algorithm : "",
                                                  .arena = !options.heap,
+                                                 .device = device,
                                                  .seconds = options.seconds});
       if (world.rank() == 0) print_figures(world, comm::name_of(kind), figures, options.report());
     }
@@ -112,11 +125,11 @@ void measure_all(comm::Communicator& world, const BenchOptions& options) {
 
 int run_rank(const Program& program, const BenchOptions& options) {
   Job job(program.argc(), program.argv(),
-          {.transport = options.transport, .reproducible = options.algorithm != comm::kMpiNative});
+          {.transport = options.transport, .reproducible = !is_native(options.algorithm)});
   if (options.tune) {
     tune(job, options);
   } else {
-    measure_all(job.world(), options);
+    measure_all(job.world(), options, job.device());
   }
   return 0;
 }
@@ -133,6 +146,20 @@ int run_simulated(const BenchOptions& options) {
 
 [[noreturn]] void refuse_bench(const std::string& what, const std::string& advice) {
   throw ConfigError(what, {.operation = "bench", .advice = advice});
+}
+
+// What CPU memory has and a GPU's has not.
+void check_gpu_options(const BenchOptions& options) {
+  const auto refuse = [](const std::string& what) {
+    refuse_bench(what + " is for the CPU's memory, but transport nccl measures that of GPUs",
+                 "Leave it away, or take another transport.");
+  };
+  if (options.heap) refuse("--heap");
+  if (options.tune) refuse("--tune");
+  if (options.explain) refuse("--explain");
+  if (options.algorithm != "auto" && options.algorithm != comm::nccl::kNative)
+    refuse_bench("on GPUs there is no algorithm " + options.algorithm,
+                 "Choose one of auto, " + std::string(comm::nccl::kNative) + ".");
 }
 
 void check_algorithm(comm::OpKind kind, const std::string& name) {
@@ -165,7 +192,7 @@ void check_transport(BenchOptions& options, const rendezvous::RankEnvironment& p
     }
     return;
   }
-  const std::vector<std::string> names = transport_choices({"sim"});
+  const std::vector<std::string> names = transport_choices({"nccl", "sim"});
   if (std::find(names.begin(), names.end(), options.transport) == names.end()) {
     refuse_bench("unknown transport '" + options.transport + "'", "Use " + one_of(names) + ".");
   }
@@ -210,8 +237,10 @@ void check(BenchOptions& options, const rendezvous::RankEnvironment& place) {
                  "Leave --ranks away.");
   }
   check_transport(options, place);
+  if (options.on_gpus()) check_gpu_options(options);
   for (const std::string& collective : options.collectives) {
-    check_algorithm(kind_of(collective), options.algorithm);
+    const comm::OpKind kind = kind_of(collective);
+    if (!options.on_gpus()) check_algorithm(kind, options.algorithm);
   }
   read_sizes(options);
   if (options.tune) check_tuning_file(options);
@@ -255,9 +284,10 @@ void declare_bench_comm(Command& command) {
   command.option(kRanksOption, options.ranks, "Processes to start; under a launcher: all of it")
       .between(1, 4096)
       .shows_default();
-  command.option("--transport", options.transport, one_of(transport_choices({"sim"})))
+  const std::vector<std::string> transports = transport_choices({"nccl", "sim"});
+  command.option("--transport", options.transport, one_of(transports) + "; nccl: GPUs' memory")
       .shows_default()
-      .completes(transport_choices({"sim"}));
+      .completes(transports);
   command.option("--link", options.link,
                  "A simulated network of such links: 25us,1GB/s (and --transport sim)");
   command.option("--algorithm", options.algorithm, "Default: its own choice")

@@ -13,14 +13,19 @@ double rate_of(const comm::Measured& one) {
   return one.seconds > 0 ? double(one.bytes) / one.seconds / 1e9 : 0;
 }
 
+// Beside NCCL a group has one of the CPU's transports.
+std::string transport_of(const comm::Communicator& world, const BenchReport& report) {
+  return report.memory == "GPU" ? "nccl" : std::string(world.transport_name());
+}
+
 void print_json(const comm::Communicator& world, std::string_view collective,
                 const comm::Measured& one, const BenchReport& report) {
   nlohmann::json line = {{"event", "bench"},
                          {"collective", collective},
                          {"ranks", world.size()},
-                         {"transport", world.transport_name()},
+                         {"transport", transport_of(world, report)},
                          {"algorithm", report.algorithm},
-                         {"arena", report.arena},
+                         {"memory", report.memory},
                          {"bytes", one.bytes},
                          {"seconds", one.seconds},
                          {"gigabytes_per_second", rate_of(one)}};
@@ -36,9 +41,8 @@ void print_figures(const comm::Communicator& world, std::string_view collective,
     const std::string link = report.link.empty() ? "" : " of " + report.link;
     std::printf("%.*s, %d rank%s, %s%s, %s, f32 in %s memory\n%12s %12s %10s\n",
                 static_cast<int>(collective.size()), collective.data(), world.size(),
-                world.size() == 1 ? "" : "s", std::string(world.transport_name()).c_str(),
-                link.c_str(), report.algorithm.c_str(), report.arena ? "arena" : "ordinary",
-                "bytes", "time", "GB/s");
+                world.size() == 1 ? "" : "s", transport_of(world, report).c_str(), link.c_str(),
+                report.algorithm.c_str(), report.memory.c_str(), "bytes", "time", "GB/s");
   }
   for (const comm::Measured& one : figures) {
     if (report.json) {

@@ -13,8 +13,9 @@ namespace trireme::inline v0::cli {
 
 struct BenchReport {
   std::string algorithm = "auto";
-  std::string link;  // of a simulated network: "25us,1GB/s"
-  bool arena = true, json = false;
+  std::string link;              // of a simulated network: "25us,1GB/s"
+  std::string memory = "arena";  // or "ordinary", "GPU"
+  bool json = false;
 };
 
 void print_figures(const comm::Communicator& world, std::string_view collective,

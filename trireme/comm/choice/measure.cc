@@ -23,13 +23,16 @@ constexpr OpKind kMeasurable[] = {OpKind::AllReduce,     OpKind::Broadcast, OpKi
 // Two buffers of the largest size, either in an arena or on the heap.
 class Memory {
  public:
-  Memory(Communicator& world, std::size_t bytes, bool arena) {
+  Memory(Communicator& world, std::size_t bytes, const MeasureOptions& options) {
     const std::size_t each = (bytes + 63) / 64 * 64;
-    if (arena) arena_ = world.allocate(2 * each);
-    if (!arena) heap_.resize(2 * each / sizeof(float));
+    const bool on_host = options.device == Device(), heap = on_host && !options.arena;
+    if (heap)
+      heap_.resize(2 * each / sizeof(float));
+    else
+      arena_ = world.allocate(2 * each, options.device);
     const Buffer all =
-        arena ? arena_.buffer(0, 2 * each / sizeof(float), DType::F32) : buffer_of(heap_);
-    std::memset(all.data, 0, all.bytes());  // makes every page resident
+        heap ? buffer_of(heap_) : arena_.buffer(0, 2 * each / sizeof(float), DType::F32);
+    if (on_host) std::memset(all.data, 0, all.bytes());  // makes every page resident
     in_ = all.slice(0, each / sizeof(float));
     out_ = all.slice(each / sizeof(float), each / sizeof(float));
   }
@@ -130,7 +133,7 @@ std::vector<std::size_t> usual_sizes(std::size_t most) {
 
 std::vector<Measured> measure(Communicator& world, const MeasureOptions& options) {
   const std::size_t most = *std::max_element(options.sizes.begin(), options.sizes.end());
-  const Memory memory(world, most, options.arena);
+  const Memory memory(world, most, options);
   const auto budget =
       std::chrono::duration_cast<Duration>(std::chrono::duration<double>(options.seconds));
   std::vector<Measured> result;

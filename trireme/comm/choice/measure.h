@@ -1,7 +1,7 @@
 // Measures a collective: seconds per call on the slowest rank, returned on every rank.
 //
 // Used by `trireme bench comm` and bench/. All ranks must call with the same arguments. Buffers are
-// f32 zeros; `bytes` is the size of the whole (all_gather, ...: all ranks' parts together).
+// f32, in the host's memory zeros; `bytes` is the size of the whole (all_gather, ...: all ranks' parts together).
 #pragma once
 
 #include <cstddef>
@@ -24,6 +24,7 @@ struct MeasureOptions {
   std::vector<std::size_t> sizes;  // bytes
   std::string algorithm;           // empty: the communicator's
   bool arena = true;               // buffers from Communicator::allocate; else ordinary memory
+  Device device = {};              // whose memory; of a GPU it is from Communicator::allocate
   double seconds = 0.05;           // about how long to measure each size
 };
 
