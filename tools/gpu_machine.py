@@ -3,6 +3,7 @@ import dataclasses
 import json
 import os
 import pathlib
+import re
 import shutil
 import subprocess
 import sys
@@ -19,6 +20,12 @@ NEEDED = {
     "libspdlog-dev": "spdlog/spdlog.h", "libfmt-dev": "fmt/core.h", "nlohmann-json3-dev": "nlohmann/json.hpp",
     "libxxhash-dev": "xxhash.h", "zlib1g-dev": "zlib.h", "libgtest-dev": "gtest/gtest.h",
     "libgmock-dev": "gmock/gmock.h"}
+
+# Of a build: programs, and a library that only a rehearsal needs.
+TESTS = pathlib.Path("tests", "test.tests.gpu")
+FAKE_DRIVER = pathlib.Path("tests", "libtrireme_fake_gpu.so")
+# Every machine has these; others' would not go with its kernel and its compiler's libraries.
+EVERYWHERE = re.compile(r"ld-linux|lib(c|m|dl|rt|pthread|resolv|stdc\+\+|gcc_s)\.so")
 
 # Printed by a Python that may hold LibTorch.
 PROBE = """
@@ -109,3 +116,45 @@ def check_packages(found):
     if found:
         raise setup.SetupError("The build needs Debian packages that are missing here. Install them, or unpack them "
                                f"with `dpkg -x` where there is no network:\n\n  {setup.by_hand(found)}")
+
+
+def libraries_of(program, ldd=None):
+    """What a program needs beside LibTorch and what every machine has: name -> path."""
+    text = ldd or subprocess.run(["ldd", program], capture_output=True, text=True, check=True).stdout
+    found = dict(re.findall(r"^\s*(\S+) => (/\S+)", text, re.MULTILINE))
+    return {name: path for name, path in found.items()
+            if not EVERYWHERE.match(name) and not {"torch", "nvidia"} & set(pathlib.Path(path).parts)}
+
+
+def pack(build, folder, commit):
+    """Copies a build's programs and their libraries into `folder`, which another machine can use."""
+    programs = [build / "bin" / "trireme", build / TESTS]
+    absent = [str(one) for one in programs if not one.is_file()]
+    if absent:
+        raise setup.SetupError(f"There is no {' and no '.join(absent)}. Build first: python3 tools/build.py --torch cuda "
+                               "--folder build-gpu trireme test.tests.gpu")
+    shutil.rmtree(folder, ignore_errors=True)
+    for name in ("bin", "tests", "lib"):
+        (folder / name).mkdir(parents=True)
+    for program in programs:
+        shutil.copy2(program, folder / program.relative_to(build))
+        for name, path in libraries_of(program).items():
+            shutil.copy2(path, folder / "lib" / name)
+    if (build / FAKE_DRIVER).is_file():
+        shutil.copy2(build / FAKE_DRIVER, folder / FAKE_DRIVER)
+    (folder / "commit").write_text(commit)
+
+
+def check_packed(folder, commit):
+    marker = folder / "commit"
+    if not marker.is_file():
+        raise setup.SetupError(f"{folder} is no packed build: tools/gpu_pass --pack {folder}, where there is one.")
+    if marker.read_text() != commit:
+        raise setup.SetupError(f"{folder} was built from {marker.read_text()}, and this tree is {commit}. Build and pack "
+                               "this one, or name the commit with --commit.")
+
+
+def environment_of(packed, torch):
+    """With it packed programs find their libraries, and this machine's LibTorch."""
+    folders = [str(packed / "lib"), str(pathlib.Path(torch.folder, "lib")), os.environ.get("LD_LIBRARY_PATH", "")]
+    return {"LD_LIBRARY_PATH": ":".join(filter(None, folders))}

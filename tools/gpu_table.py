@@ -32,6 +32,11 @@ def checks(found):
             said = ("the same weights" if len(set(hashes.values())) == 1 else
                     "**different weights**: " + ", ".join(f"{ranks}: {one[:12]}" for ranks, one in hashes.items()))
             lines.append(f"- gpt-nano in {precision} on {', '.join(map(str, hashes))} ranks of one GPU: {said}.")
+    for algorithm, title in (("auto", "reproducible"), ("nccl-native", "NCCL's own order")):
+        if one := found(f"bandwidth-{algorithm}"):
+            lines.append(f"- All-reduce of {one['bytes'] / 2**20:,.0f} MiB by {one['ranks']} GPUs, {title}: "
+                         f"{one['bytes_per_second'] / 1e9:.1f} GB/s, {one['bus_bytes_per_second'] / 1e9:.1f} GB/s over "
+                         "each one's links.")
     return lines
 
 

@@ -3,7 +3,9 @@
 import importlib.machinery
 import importlib.util
 import json
+import os
 import pathlib
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -125,6 +127,37 @@ echo '{"version": "2.13.0+cpu", "cuda": null, "folder": "/torch", "gpus": []}'
         with self.assertRaisesRegex(setup.SetupError, "a .*for the CPU alone.*; b .*CUDA 13.0, 0 GPUs"):
             gpu_machine.choose([cpu, blind], needs_gpu=True)
 
+    def test_a_packed_build_is_used_for_its_commit_alone(self):
+        build, packed = self.folder / "build", self.folder / "packed"
+        with self.assertRaisesRegex(setup.SetupError, "There is no .*bin/trireme and no .*Build first"):
+            gpu_machine.pack(build, packed, "abc")
+        for name in ("bin/trireme", gpu_machine.TESTS):
+            (build / name).parent.mkdir(parents=True)
+            shutil.copy2(shutil.which("ls"), build / name)
+        with self.assertRaisesRegex(setup.SetupError, "is no packed build"):
+            gpu_machine.check_packed(packed, "abc")
+        gpu_machine.pack(build, packed, "abc")
+        gpu_machine.check_packed(packed, "abc")
+        with self.assertRaisesRegex(setup.SetupError, "built from abc, and this tree is def"):
+            gpu_machine.check_packed(packed, "def")
+        self.assertTrue(os.access(packed / "bin" / "trireme", os.X_OK))
+        torch = gpu_machine.Torch("a", "2.11.0+cu130", "13.0", "/site/torch", [])
+        self.assertTrue(gpu_machine.environment_of(packed, torch)["LD_LIBRARY_PATH"]
+                        .startswith(f"{packed}/lib:/site/torch/lib"))
+
+    def test_a_packed_build_has_the_libraries_that_other_machines_may_lack(self):
+        ldd = """
+        linux-vdso.so.1 (0x00007ffd3b7f2000)
+        libtorch.so => /site/torch/lib/libtorch.so (0x00007f1)
+        libcudart.so.13 => /site/nvidia/cu13/lib/libcudart.so.13 (0x00007f1)
+        libgrpc++.so.1.51 => /lib/x86_64-linux-gnu/libgrpc++.so.1.51 (0x00007f1)
+        libstdc++.so.6 => /lib/x86_64-linux-gnu/libstdc++.so.6 (0x00007f1)
+        libc.so.6 => /lib/x86_64-linux-gnu/libc.so.6 (0x00007f1)
+        libcares.so.2 => /lib/x86_64-linux-gnu/libcares.so.2 (0x00007f1)
+        libnone.so.1 => not found
+        /lib64/ld-linux-x86-64.so.2 (0x00007f1)"""
+        self.assertEqual(list(gpu_machine.libraries_of("trireme", ldd)), ["libgrpc++.so.1.51", "libcares.so.2"])
+
     def test_a_missing_package_is_named(self):
         self.assertEqual(gpu_machine.missing(lambda name: name != "protoc", lambda name: name != "CLI/CLI.hpp"),
                          ["protobuf-compiler", "libcli11-dev"])
@@ -165,6 +198,15 @@ class Reading(unittest.TestCase):
                 gpu_kernels.read(file.name, ("nothing",))
         self.assertEqual(found["classes"], {"products": 1.0, "attention": 0.5, "copies": 0.25})
         self.assertEqual(next(iter(found["longest"].items())), ("nvjet_tst_128x64", 1.0))
+
+    def test_bandwidth_is_that_of_the_largest_buffer(self):
+        lines = [json.dumps({"event": "bench", "bytes": 2**20 * size, "seconds": 1e-3 * size, "ranks": 4})
+                 for size in (1, 128, 64)]
+        found = gpu_pass.read_bandwidth("\n".join(["measuring", *lines]))
+        self.assertEqual(found["bytes"], 128 * 2**20)
+        self.assertAlmostEqual(found["bus_bytes_per_second"], 1.5 * 2**30 / 1.024)
+        self.assertIn("All-reduce of 128 MiB by 4 GPUs, reproducible: 1.0 GB/s, 1.6 GB/s over each one's links.",
+                      gpu_table.checks(lambda name: found if name == "bandwidth-auto" else {})[0])
 
     def test_weights_that_depend_on_the_ranks_are_a_failure(self):
         same = {"hash-fp32-1": {"hash": "a"}, "hash-fp32-2": {"hash": "a"}, "hash-bf16-1": {"hash": "b"}}
