@@ -426,8 +426,7 @@ void Job::Impl::on_news(const rendezvous::News& news) {
     error = std::make_exception_ptr(
         PeerLost(ExitCode::CoordinatorLost, std::move(what), std::move(context)));
   }
-  finished = true;
-  servers.fail(error);
+  if (!finished.exchange(true)) servers.fail(error);
   waiter->wake();
   {
     std::lock_guard lock(mutex);

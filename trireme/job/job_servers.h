@@ -27,7 +27,7 @@ class JobServers {
   /// For a server: accepts workers at `host`; at a unix socket, which shares memory, if it is empty.
   void listen(const std::string& host);
   void adopt(rendezvous::ServerView newer);
-  /// The job has failed: nobody waits for a server any more.
+  /// The job has failed, or has gone on without this process: nobody waits for a server any more.
   void fail(std::exception_ptr error);
   std::exception_ptr failure() const;
 

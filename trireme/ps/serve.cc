@@ -47,6 +47,10 @@ int serve(Job& job) {
   options.contacts.dial = [&servers](int at) { return servers.dial(at); };
   ps::ParameterServer server(job.waiter(), servers.acceptor(), options);
   server.run([&job] { return job.finished(); });
+  // Left out, or without a coordinator for good. Whoever starts processes is to start another one.
+  const std::exception_ptr failure = servers.failure();
+  if (failure && describe(failure).exit_code == static_cast<int>(ExitCode::CoordinatorLost))
+    std::rethrow_exception(failure);
   if (server.is_fenced() && !job.finished())
     throw PeerLost("the others could not reach this server and went on without it",
                    {.rank = job.rank(), .operation = "parameter server"});
