@@ -21,7 +21,7 @@ macro(trireme_find_libtorch)
         "${TORCH_INSTALL_PREFIX}/include/torch/csrc/api/include")
     # libtorch.so has no functions: it loads the devices' libraries, where there are any. Those find CUDA's
     # beside them when a program starts, so that the linker need not.
-    set(TORCH_LIBRARIES "-Wl,--push-state,--no-as-needed,${TORCH_LIBRARY},--pop-state"
+    set(TORCH_LIBRARIES "-Wl,--push-state,--no-as-needed,\"${TORCH_LIBRARY}\",--pop-state"
         "${TORCH_INSTALL_PREFIX}/lib/libtorch_cpu.so" "${TORCH_INSTALL_PREFIX}/lib/libc10.so"
         "-Wl,--allow-shlib-undefined")
   endif()

@@ -355,13 +355,6 @@ TEST(ServerEmbeddingTraining, WhatCannotWorkIsRefusedWithAReason) {
               }),
               HasSubstr("trained by parameter servers"));
   EXPECT_THAT(refusal([](testing::RankContext& rank) {
-                Net net({.name = "items", .width = kWidth});
-                torch::optim::AdamW adam(net.parameters());
-                DataParallel({.world = rank.world.get(), .servers = {.count = 1, .elastic = true}},
-                             net, adam, {.sync = "server"});
-              }),
-              HasSubstr("whose rows are on synchronous servers"));
-  EXPECT_THAT(refusal([](testing::RankContext& rank) {
                 models::Blocks model;
                 model.add("a", {"categories"}, [] { return ServerEmbedding({.name = "items"}); });
                 model.add("b", {"categories"},
