@@ -148,7 +148,7 @@ int run_simulated(const BenchOptions& options) {
   throw ConfigError(what, {.operation = "bench", .advice = advice});
 }
 
-// What CPU memory has and a GPU's has not.
+// Refuses options that only apply to CPU memory.
 void check_gpu_options(const BenchOptions& options) {
   const auto refuse = [](const std::string& what) {
     refuse_bench(what + " is for the CPU's memory, but transport nccl measures that of GPUs",

@@ -53,7 +53,6 @@ class RowTable {
   /// it copies none.
   void keep_previous() { previous_.emplace(width_); }
   RowCopies* previous() noexcept { return previous_ ? &*previous_ : nullptr; }
-  const RowCopies* previous() const noexcept { return previous_ ? &*previous_ : nullptr; }
   /// The weights of rows before the last update.
   void read_previous(std::span<const std::int64_t> ids, float* out) const;
   /// One update of these rows, each at most once, by `gradients`, one after the other.

@@ -77,7 +77,7 @@ void restore_rows(std::size_t count, std::size_t width, Reader& from, auto& to) 
   to.add({ids, rows.data()});
 }
 
-// Of each table how many rows its sum has, and how many are kept.
+// Returns, for each table, the number of rows in its sum and the number of rows that it keeps.
 nlohmann::json append_rows(std::vector<std::byte>& to, RowShard& shard) {
   nlohmann::json counts = nlohmann::json::array();
   for (std::size_t i = 0; i < shard.num_tables(); ++i) {

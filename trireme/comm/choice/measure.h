@@ -1,7 +1,8 @@
 // Measures a collective: seconds per call on the slowest rank, returned on every rank.
 //
 // Used by `trireme bench comm` and bench/. All ranks must call with the same arguments. Buffers are
-// f32, in the host's memory zeros; `bytes` is the size of the whole (all_gather, ...: all ranks' parts together).
+// f32, zeros on the host and anything on a GPU; `bytes` is the size of the whole (all_gather, ...: all
+// ranks' parts together).
 #pragma once
 
 #include <cstddef>
