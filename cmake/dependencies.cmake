@@ -13,8 +13,10 @@ find_package(Protobuf REQUIRED)
 pkg_check_modules(GRPC REQUIRED IMPORTED_TARGET grpc++)
 # A macro for Windows. LibTorch 2.11's headers ask for it, so a precompiled header would not fit where it is defined.
 get_target_property(options PkgConfig::GRPC INTERFACE_COMPILE_OPTIONS)
-list(REMOVE_ITEM options -DNOMINMAX)
-set_target_properties(PkgConfig::GRPC PROPERTIES INTERFACE_COMPILE_OPTIONS "${options}")
+if(options)
+  list(REMOVE_ITEM options -DNOMINMAX)
+  set_target_properties(PkgConfig::GRPC PROPERTIES INTERFACE_COMPILE_OPTIONS "${options}")
+endif()
 find_program(TRIREME_GRPC_PLUGIN grpc_cpp_plugin REQUIRED)
 find_package(CURL 7.86 REQUIRED)   # signs requests for S3
 pkg_check_modules(TOMLPLUSPLUS REQUIRED IMPORTED_TARGET tomlplusplus)
