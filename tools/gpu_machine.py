@@ -133,7 +133,18 @@ def pack(build, folder, commit):
     if absent:
         raise setup.SetupError(f"There is no {' and no '.join(absent)}. Build first: python3 tools/build.py --torch cuda "
                                "--folder build-gpu trireme test.tests.gpu")
+    if folder.is_dir() and any(folder.iterdir()) and not (folder / "commit").is_file():
+        raise setup.SetupError(f"{folder} holds other files. Name a new folder, or remove it.")
     shutil.rmtree(folder, ignore_errors=True)
+    try:
+        copy_build(build, programs, folder)
+    except OSError:
+        shutil.rmtree(folder, ignore_errors=True)
+        raise
+    (folder / "commit").write_text(commit)
+
+
+def copy_build(build, programs, folder):
     for name in ("bin", "tests", "lib"):
         (folder / name).mkdir(parents=True)
     for program in programs:
@@ -142,7 +153,6 @@ def pack(build, folder, commit):
             shutil.copy2(path, folder / "lib" / name)
     if (build / FAKE_DRIVER).is_file():
         shutil.copy2(build / FAKE_DRIVER, folder / FAKE_DRIVER)
-    (folder / "commit").write_text(commit)
 
 
 def check_packed(folder, commit):

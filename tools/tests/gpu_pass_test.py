@@ -136,7 +136,13 @@ echo '{"version": "2.13.0+cpu", "cuda": null, "folder": "/torch", "gpus": []}'
             shutil.copy2(shutil.which("ls"), build / name)
         with self.assertRaisesRegex(setup.SetupError, "is no packed build"):
             gpu_machine.check_packed(packed, "abc")
-        gpu_machine.pack(build, packed, "abc")
+        packed.mkdir()
+        (packed / "letter").write_text("of somebody")
+        with self.assertRaisesRegex(setup.SetupError, "holds other files"):
+            gpu_machine.pack(build, packed, "abc")
+        (packed / "letter").unlink()
+        for _ in range(2):
+            gpu_machine.pack(build, packed, "abc")
         gpu_machine.check_packed(packed, "abc")
         with self.assertRaisesRegex(setup.SetupError, "built from abc, and this tree is def"):
             gpu_machine.check_packed(packed, "def")
