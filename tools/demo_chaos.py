@@ -1,11 +1,13 @@
 #!/usr/bin/env python3
 """Trains gpt-nano on 4 ranks while one of them, a server or their coordinator is killed every 15 s; shows what happens,
-and compares the weights with those of the run that nobody disturbed.
+and compares the weights with those of the run that nobody disturbed. Workers that train on their own have other weights
+each time; there it counts whether the servers have applied each gradient once.
 
   demo_chaos.py TRIREME [--every SECONDS] [--steps N] [--ranks N] [--seed N] [--set KEY=VALUE ...] [--coordinator]
 
 With --coordinator this program starts the ranks and servers itself, and `trireme coordinator`, in place of a launcher.
 Servers: --set parallel.sync=server --set server.count=2 --set server.replicas=2
+Workers that train on their own: --set server.staleness=4 as well
 """
 import argparse
 import json
@@ -32,6 +34,10 @@ def arguments():
     parser.add_argument("--set", action="append", default=[])
     parser.add_argument("--coordinator", action="store_true")
     return parser.parse_args()
+
+
+def on_their_own(options):
+    return any(one.startswith("server.staleness=") and one != "server.staleness=0" for one in options.set)
 
 
 def command(options, ranks, folder, more):
@@ -105,10 +111,12 @@ class CoordinatedJob:
         where = train.index("--ranks")
         train = train[:where] + train[where + 2:]
         servers = next((int(one.split("=")[1]) for one in options.set if one.startswith("server.count=")), 0)
-        self.commands = {"the coordinator": ([options.trireme, "coordinator", "--elastic", f"1:{ranks}", "--servers",
-                                              str(servers), "--listen", address, "--store", str(place / "store")], common)}
-        common = dict(common, TRIREME_COORDINATOR=address, TRIREME_ELASTIC="1", TRIREME_WORKERS=str(ranks),
-                      TRIREME_SERVERS=str(servers))
+        alone = on_their_own(options)
+        workers = ["--workers", str(ranks)] if alone else ["--elastic", f"1:{ranks}"]
+        self.commands = {"the coordinator": ([options.trireme, "coordinator", *workers, "--servers", str(servers),
+                                              "--listen", address, "--store", str(place / "store")], common)}
+        common = dict(common, TRIREME_COORDINATOR=address, TRIREME_ELASTIC="workers" if alone else "1",
+                      TRIREME_WORKERS=str(ranks), TRIREME_SERVERS=str(servers))
         for name, role, count in ("process", "worker", ranks), ("server", "server", servers):
             for number in range(count):
                 self.commands[f"{name} {number}"] = (train, dict(
@@ -198,6 +206,29 @@ def chaos(options, folder):
     return disturb
 
 
+def compare_weights(options, alone, disturbed):
+    changes = events(disturbed, "regrouped")
+    print(f"steps repeated: {sum(change['steps_repeated'] for change in changes)}")
+    hashes = hash_of(options, alone), hash_of(options, disturbed)
+    print(f"weights, undisturbed  {hashes[0]}\nweights, with kills   {hashes[1]}")
+    if hashes[0] != hashes[1]:
+        sys.exit("the weights differ: please report it")
+    told = {one["step"] for one in events(disturbed, "step")}
+    if untold := sorted(set(range(1, options.steps + 1)) - told):
+        sys.exit(f"the events lack steps {untold}: please report it")
+    print("the same, bit for bit")
+
+
+def count_gradients(alone, disturbed):
+    for name, folder in ("undisturbed", alone), ("with kills", disturbed):
+        figures = events(folder, "servers")[-1]
+        loss = events(folder, "validation")[-1]["loss"]
+        print(f"{name + ':':13} {sum(figures['pushes']):,} gradients came, {figures['updates']:,} updates; "
+              f"validation loss {loss:.3f}")
+        if sum(figures["pushes"]) != figures["updates"]:
+            sys.exit("a gradient was lost or applied twice: please report it")
+
+
 def main():
     options = arguments()
     with tempfile.TemporaryDirectory(prefix="trireme-chaos-") as place:
@@ -212,18 +243,14 @@ def main():
                else LauncherJob(options, disturbed, options.ranks, elastic))
         took, kills = run(job, chaos(options, disturbed))
         changes = events(disturbed, "regrouped")
-        seconds = sorted(change["seconds"] for change in changes if "has come" not in change["cause"]) or [0]
-        print(f"  {took:.1f} s, {kills} kills: {100 * quiet / took:.0f} % of the undisturbed run's pace; "
-              f"went on after {seconds[len(seconds) // 2]:.2f} s (the median), {seconds[-1]:.2f} s (the longest)")
-        print(f"steps repeated: {sum(change['steps_repeated'] for change in changes)}")
-        hashes = hash_of(options, alone), hash_of(options, disturbed)
-        print(f"weights, undisturbed  {hashes[0]}\nweights, with kills   {hashes[1]}")
-        if hashes[0] != hashes[1]:
-            sys.exit("the weights differ: please report it")
-        told = {one["step"] for one in events(disturbed, "step")}
-        if untold := sorted(set(range(1, options.steps + 1)) - told):
-            sys.exit(f"the events lack steps {untold}: please report it")
-        print("the same, bit for bit")
+        seconds = sorted(change["seconds"] for change in changes if "has come" not in change["cause"])
+        again = f"; went on after {seconds[len(seconds) // 2]:.2f} s (the median), {seconds[-1]:.2f} s (the longest)"
+        print(f"  {took:.1f} s, {kills} kills: {100 * quiet / took:.0f} % of the undisturbed run's pace"
+              + (again if seconds else ""))
+        if on_their_own(options):
+            count_gradients(alone, disturbed)
+        else:
+            compare_weights(options, alone, disturbed)
 
 
 if __name__ == "__main__":

@@ -113,7 +113,7 @@ TEST_F(KeptCoordinator, MayBeKilledWhileAJobRuns) {
 
 TEST_F(KeptCoordinator, MayBeKilledTogetherWithARank) {
   launch::LaunchOptions job = options(3, "elastic_sums");
-  job.elastic = {.min = 1, .max = 3, .back_off = std::chrono::milliseconds(100)};
+  job.elastic = {.min = 1, .max = 3, .pace = {.first = std::chrono::milliseconds(100)}};
   pid_t victim = -1;
   int starts = 0;
   job.on_start = [&](int rank, pid_t pid) {

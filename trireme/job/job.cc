@@ -106,7 +106,7 @@ void Job::Impl::open_server() {
     if (env.role == Role::Server)
       servers.listen(one_host ? "" : rendezvous::own_address(env.coordinator, options.interface));
   };
-  if (env.elastic) return meet_servers();
+  if (env.elastic || env.on_its_own) return meet_servers();
   if (env.joins_later()) {
     servers.adopt(client->server_view(options.timeout));
     const auto& others = servers.view()->servers;
@@ -119,8 +119,8 @@ void Job::Impl::open_server() {
   servers.adopt(client->server_view(options.timeout));
 }
 
-// Ranks of an elastic job come at any time, so each process waits for the servers only. Whether there are
-// several hosts, these learn from their launcher, or else from the coordinator's address.
+// Workers come at any time, so each process waits for the servers only. Whether there are several hosts,
+// these learn from their launcher, or else from the coordinator's address.
 void Job::Impl::meet_servers() {
   if (env.role == Role::Server) {
     const auto coordinator = net::parse_endpoint(env.coordinator);
@@ -137,7 +137,7 @@ void Job::Impl::meet_servers() {
     const auto view = servers.view();
     return static_cast<int>(view->servers.size()) == env.servers && view->complete();
   };
-  if (!waiter->wait_until([&] { return there() || over(); },
+  if (!waiter->wait_until([&] { return there() || over() || training_ended; },
                           waiter->now() + options.timeout_user_code))
     throw TimeoutError(
         "not all of the " + std::to_string(env.servers) + " parameter servers have come within " +
@@ -383,7 +383,7 @@ void Job::Impl::on_news(const rendezvous::News& news) {
     return changes.stop();
   }
   if (news.kind == Kind::Finished) {
-    finished = true;
+    (env.on_its_own && env.role == Role::Worker ? training_ended : finished) = true;
     if (changes.elastic()) changes.end();
     return waiter->wake();
   }
@@ -468,6 +468,7 @@ int Job::num_servers() const noexcept { return impl_->env.servers; }
 bool Job::joined_later() const noexcept { return impl_->env.joins_later(); }
 bool Job::has_evaluator() const noexcept { return impl_->env.evaluator; }
 bool Job::finished() const noexcept { return impl_->finished; }
+bool Job::training_ended() const noexcept { return impl_->training_ended; }
 JobServers& Job::servers() const { return impl_->servers; }
 JobChanges& Job::changes() const { return impl_->changes; }
 int Job::cores() const noexcept { return impl_->cores; }

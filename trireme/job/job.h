@@ -109,9 +109,12 @@ class Job {
   int num_servers() const noexcept;
   bool has_evaluator() const noexcept;  // a TFJob tells only the evaluator itself
   /// Whether the job had begun when this process was started: in the place of one that was lost, or as
-  /// a worker beyond the size(), whose rank() is not below it. Such a worker trains on its own. False in an
-  /// elastic job.
+  /// a worker beyond the size(), whose rank() is not below it. Such a worker trains on its own. Under
+  /// `trireme coordinator --workers` all workers count as such. False in an elastic job.
   bool joined_later() const noexcept;
+  /// For a worker under `trireme coordinator --workers`: whether rank 0 has ended, so that what this one
+  /// would still do is in no result.
+  bool training_ended() const noexcept;
   /// For a server and the evaluator: whether all workers have ended, or the job has failed. The
   /// waiter wakes when it changes. Workers that are asked to stop still need their servers.
   bool finished() const noexcept;

@@ -91,7 +91,7 @@ struct Job::Impl {
   JobChanges changes;
   SimulatedProcess simulated;  // of an elastic job over transports
   int process = 0;             // number among all; of an elastic job not the rank's
-  std::atomic<bool> finished{false};
+  std::atomic<bool> finished{false}, training_ended{false};
 };
 
 }  // namespace trireme::inline v0

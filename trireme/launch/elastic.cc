@@ -92,21 +92,14 @@ void Supervisor::carry_out(const ElasticGroup::Decision& decision) {
   if (!may_change_ranks()) return;
   if (decision.epoch) coordinator_->regroup(*decision.epoch);
   if (!decision.line.empty()) say(decision.line);
-  for (const auto& [process, delay] : decision.starts)
-    if (restarts_) {
-      ++restarts_due_;
-      waiter_->run_at(waiter_->now() + delay, [this, process = process] {
-        if (!restarts_) return;
-        restart(process);
-        --restarts_due_;
-        waiter_->wake();
-      });
-    }
+  for (const auto& [process, delay] : decision.starts) restart_after(delay, process);
 }
 
 void Supervisor::stop_restarting() {
   restarts_ = false;
   restarts_due_ = 0;
+  for (int process = 0; process < roles_.processes(); ++process)
+    if (std::exchange(ranks_[process].due, false) && !elastic_ && !finished_) do_without(process);
   if (elastic_) hosts_.end_attempts();
   waiter_->wake();
 }
@@ -172,7 +165,7 @@ bool Supervisor::in_job(int worker) const {
 void Supervisor::add_worker() {
   for (int worker = 0; worker < options_.range->max; ++worker) {
     const int process = roles_.process_of(Role::Worker, worker);
-    if (ranks_[process].runs()) continue;
+    if (ranks_[process].runs() || ranks_[process].due) continue;
     ++num_workers_;
     say(roles_.name_of(process) + " joins, as asked: " + counted(num_workers_, "rank") + ".");
     return restart(process);
@@ -195,7 +188,9 @@ void Supervisor::dismiss_worker() {
 void Supervisor::end_with_rank0() {
   for (int process = 1; process < roles_.processes(); ++process) {
     Rank& one = ranks_[process];
-    if (roles_.role_of(process) != Role::Worker || !one.runs() || one.leaves) continue;
+    if (roles_.role_of(process) != Role::Worker) continue;
+    if (std::exchange(one.due, false)) do_without(process);
+    if (!one.runs() || one.leaves) continue;
     one.ends = true;
     ask_to_end(process);
   }

@@ -9,7 +9,6 @@ namespace trireme::inline v0::launch {
 namespace {
 
 constexpr Duration kWindow = std::chrono::hours(1);
-constexpr int kMostDoublings = 6;
 
 void check(const ElasticOptions& options, int ranks) {
   const auto refuse = [](const std::string& what, const std::string& advice) {
@@ -39,7 +38,7 @@ ElasticGroup::ElasticGroup(const ElasticOptions& options, int ranks)
     : options_(options), wanted_(ranks) {
   check(options, ranks);
   states_.assign(static_cast<std::size_t>(options.max + options.spares), State::Free);
-  past_.resize(states_.size());
+  delays_.resize(states_.size());
   for (const int process : first_processes())
     states_[process] = process < ranks ? State::Rank : State::Starting;
   last_ranks_ = epoch_.members = in(State::Rank);
@@ -53,7 +52,7 @@ ElasticGroup::ElasticGroup(const ElasticOptions& options, rendezvous::Epoch epoc
       last_ranks_(epoch_.members) {
   check(options, options.max);
   states_.assign(static_cast<std::size_t>(options.max + options.spares), State::Starting);
-  past_.resize(states_.size());
+  delays_.resize(states_.size());
   for (const int process : joined)
     states_[process] = is_member(process) ? State::Rank : State::Waiting;
 }
@@ -130,23 +129,13 @@ void ElasticGroup::not_started() {
   if (!restarts_.empty()) restarts_.pop_back();
 }
 
-Duration ElasticGroup::delay_of(int process, TimePoint now) {
-  Past& past = past_[process];
-  past.soon = past.started && now - *past.started < options_.soon ? past.soon + 1 : 0;
-  const Duration delay = past.soon == 0
-                             ? Duration::zero()
-                             : options_.back_off * (1 << std::min(past.soon - 1, kMostDoublings));
-  past.started = now + delay;
-  return delay;
-}
-
 ElasticGroup::Decision ElasticGroup::lost(int process, const std::string& how, bool again,
                                           TimePoint now) {
   Decision decision;
   const bool was_rank = states_[process] == State::Rank;
   states_[process] = State::Free;
   if (again && may_restart(now)) {
-    decision.starts.push_back({process, delay_of(process, now)});
+    decision.starts.push_back({process, delays_[process].next(now, options_.pace)});
     states_[process] = State::Starting;
   }
   std::string next =
@@ -220,7 +209,7 @@ ElasticGroup::Decision ElasticGroup::resize(int ranks, TimePoint now) {
   for (const int process : in(State::Free)) {
     if (missing-- <= 0) break;
     states_[process] = State::Starting;
-    past_[process].started = now;
+    delays_[process].start(now);
     decision.starts.push_back({process, Duration::zero()});
   }
   if (decision.epoch || !decision.starts.empty())

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "trireme/base/clock.h"
+#include "trireme/launch/restart_delay.h"
 #include "trireme/rendezvous/epoch.h"
 
 namespace trireme::inline v0::launch {
@@ -21,9 +22,7 @@ struct ElasticOptions {
   int stages = 1;        // of these, the stages of a pipeline: the outermost axis
   int spares = 0;        // processes that are started and wait for a rank's place
   int restarts = 100;    // of processes, within an hour
-  /// A process that ends so soon after its start waits this time before the next one, and twice as long
-  /// each time that it does so again.
-  Duration soon = std::chrono::seconds(20), back_off = std::chrono::seconds(1);
+  RestartPace pace;
   /// A rank or server without a heartbeat for so long is killed.
   Duration silence = std::chrono::seconds(6);
 };
@@ -79,7 +78,6 @@ class ElasticGroup {
   int least_needed(const std::vector<int>& ranks) const;
   rendezvous::Epoch next_epoch(bool at_step_end, const std::string& cause);
   bool may_restart(TimePoint now);
-  Duration delay_of(int process, TimePoint now);
   std::string number_of_ranks() const;
 
   const ElasticOptions options_;
@@ -90,11 +88,7 @@ class ElasticGroup {
   /// Ranks of an epoch that ends with a step, which they have perhaps not done yet, and not of the next.
   std::vector<int> leaving_;
   std::deque<TimePoint> restarts_;
-  struct Past {
-    std::optional<TimePoint> started = {};  // again
-    int soon = 0;                           // times in a row that it ended soon after its start
-  };
-  std::vector<Past> past_;  // by process
+  std::vector<RestartDelay> delays_;  // by process
 };
 
 }  // namespace trireme::inline v0::launch

@@ -85,6 +85,22 @@ TEST(ElasticGroup, GivesUpIfNobodyComesAndSaysWhy) {
   EXPECT_THAT(decision.line, HasSubstr("fewer than elastic.min = 2"));
 }
 
+// A first end costs no time, whenever it comes; a program that ends at its start does not use up all restarts
+// at once.
+TEST(RestartDelay, GrowsWhileEndsFollowStarts) {
+  using std::chrono::seconds;
+  const RestartPace pace{.soon = seconds(20), .first = seconds(1)};
+  RestartDelay delay;
+  TimePoint now{};
+  EXPECT_EQ(delay.next(now, pace), seconds(0));
+  for (const int expected : {1, 2, 4, 8, 16, 32, 64, 64}) {
+    const Duration next = delay.next(now += seconds(19), pace);
+    EXPECT_EQ(next, seconds(expected));
+    now += next;
+  }
+  EXPECT_EQ(delay.next(now + seconds(20), pace), seconds(0)) << "it has worked meanwhile";
+}
+
 TEST(ElasticGroup, CountsRestartsOfTheLastHour) {
   ElasticGroup group({.min = 1, .max = 2, .restarts = 1}, 2);
   EXPECT_EQ(group.lost(1, "", true, kStart).starts.size(), 1u);

@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <string>
+#include <utility>
 
 #include "trireme/base/error.h"
 #include "trireme/launch/output.h"
@@ -104,7 +105,8 @@ bool Supervisor::goes_on_without(int process, const Exit& exit) {
                           " restarts of processes."));
   if (again) {
     --restarts_left_;
-    restart(process);
+    const TimePoint now = waiter_->now();
+    restart_after(ranks_[process].delay.next(now, {}), process);
   } else {
     do_without(process);
   }
@@ -130,6 +132,18 @@ void Supervisor::do_without(int process) {
   if (roles_.role_of(process) != Role::Worker) return;
   wanted_workers_ = --num_workers_;
   if (workers_ended_ == num_workers_) finish();
+}
+
+void Supervisor::restart_after(Duration delay, int process) {
+  if (!restarts_) return;
+  ++restarts_due_;
+  ranks_[process].due = true;
+  waiter_->run_at(waiter_->now() + delay, [this, process] {
+    if (!restarts_) return;
+    if (std::exchange(ranks_[process].due, false)) restart(process);
+    --restarts_due_;
+    waiter_->wake();
+  });
 }
 
 void Supervisor::restart(int process) {

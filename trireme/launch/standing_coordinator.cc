@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <atomic>
 #include <exception>
+#include <iterator>
 #include <limits>
 #include <optional>
 #include <set>
@@ -16,6 +17,7 @@
 #include "trireme/base/words.h"
 #include "trireme/launch/output.h"
 #include "trireme/launch/sources.h"
+#include "trireme/launch/standing_workers.h"
 #include "trireme/rendezvous/coordinator.h"
 
 namespace trireme::inline v0::launch {
@@ -35,6 +37,23 @@ ElasticOptions without_limit(ElasticOptions options) {
   return options;
 }
 
+rendezvous::Roles roles_of(const StandingOptions& options) {
+  const int most = options.elastic.max + options.elastic.spares;
+  if (options.alone == 0) return {.workers = most, .servers = options.servers};
+  return {
+      .workers = options.alone, .servers = options.servers, .more_workers = most - options.alone};
+}
+
+// Ranks come with the job's first epoch. Workers on their own are in it from the start, whether they are
+// there or not.
+Epoch first_epoch(const StandingOptions& options) {
+  Epoch epoch;
+  const rendezvous::Roles roles = roles_of(options);
+  for (int process = 0; options.alone > 0 && process < roles.processes(); ++process)
+    if (roles.role_of(process) == Role::Worker) epoch.members.push_back(process);
+  return epoch;
+}
+
 // Everything but the constructor and run() happens in its waiter's progress context.
 class StandingCoordinator {
  public:
@@ -44,9 +63,9 @@ class StandingCoordinator {
 
  private:
   std::unique_ptr<rendezvous::Coordinator> make_coordinator();
+  std::unique_ptr<StandingWorkers> make_workers();
   void joined(int process);
   void server_joined(int process);
-  void begin();
   void gone(int process, const std::string& how);
   void server_gone(int process, const std::string& how);
   void unreachable(int server);
@@ -54,15 +73,16 @@ class StandingCoordinator {
   void left(int process, int exit_code);
   void failed(const Failure& failure);
   void fail(const Failure& failure);
-  void carry_out(const ElasticGroup::Decision& decision);
-  void note_end(int process);
+  void carry_out(const StandingWorkers::Decision& decision);
   bool gives_up_awaited(TimePoint now) const;
   void watch();
+  void lose_silent();
+  bool hears_nobody() const;
   void give_up_waiting();
   void end(int exit_code, const std::string& line);
-  bool is_member(int process) const { return group_->is_member(process); }
   bool is_server(int process) const { return roles_.role_of(process) == Role::Server; }
-  bool is_ending() const { return exit_code_ >= 0 || finished_; }
+  bool servers_are_there() const { return static_cast<int>(servers_.size()) == roles_.servers; }
+  bool is_ending() const { return exit_code_ >= 0 || workers_->over(); }
 
   const StandingOptions& options_;
   const ElasticOptions elastic_;
@@ -71,20 +91,14 @@ class StandingCoordinator {
   std::shared_ptr<RealWaiter> waiter_;
   std::shared_ptr<SignalSource> signals_;
   std::unique_ptr<rendezvous::Coordinator> coordinator_;
-  std::optional<ElasticGroup> group_;
-  bool gathering_ = true;
-  std::optional<TimePoint> enough_;  // while it gathers: since when there are `min` processes
-  std::set<int> gathered_;           // workers, while it gathers
-  std::set<int> servers_;            // processes that are there
-  std::set<int> replaced_servers_;   // numbers of those that were lost before
-  std::vector<int> awaited_;  // those whom the one before this one knew, and who are not back
+  std::unique_ptr<StandingWorkers> workers_;
+  std::set<int> servers_;           // processes that are there
+  std::set<int> replaced_servers_;  // numbers of those that were lost before
+  std::vector<int> awaited_;        // those whom the one before this one knew, and who are not back
   std::optional<TimePoint> first_back_;  // when the first of them came back
   std::optional<TimePoint> too_few_;     // since when
   TimePoint began_{}, looked_{};
-  std::set<int> ended_;    // members that have left or are gone, after the first one's end
-  bool finished_ = false;  // a member has left, so the training has ended
-  int stop_code_ = 0;      // 130 or 143: it has ended since it was asked to
-  std::optional<Failure> failure_;
+  bool deaf_ = false;
   std::optional<TimePoint> end_at_;  // when nobody is waited for any more
   int exit_code_ = -1;
   std::exception_ptr store_lost_;
@@ -93,26 +107,16 @@ class StandingCoordinator {
 
 // With a store this process may end at any time, so only the signal that stops the ranks is handled.
 StandingCoordinator::StandingCoordinator(const StandingOptions& options)
-    : options_(options),
-      elastic_(without_limit(options.elastic)),
-      roles_{.workers = elastic_.max + elastic_.spares, .servers = options.servers} {
+    : options_(options), elastic_(without_limit(options.elastic)), roles_(roles_of(options)) {
   options.store ? blocked_.emplace(std::initializer_list<int>{SIGUSR1}) : blocked_.emplace();
   waiter_ = RealWaiter::make(Duration::zero());
   coordinator_ = make_coordinator();
-  const Epoch epoch = coordinator_->epoch();
   awaited_ = coordinator_->joined();
-  std::vector<int> workers;
-  for (const int process : awaited_)
-    is_server(process) ? void(servers_.insert(process)) : workers.push_back(process);
-  group_.emplace(elastic_, epoch, workers);
-  gathering_ = epoch.number == 0;
-  finished_ = coordinator_->finished();
-  if (gathering_)
-    gathered_.insert(workers.begin(), workers.end());
-  else
-    say("goes on with the job in " + options.store->address() + ": epoch " +
-        std::to_string(epoch.number) + ", " +
-        counted(static_cast<int>(epoch.members.size()), "rank") + ".");
+  std::copy_if(awaited_.begin(), awaited_.end(), std::inserter(servers_, servers_.end()),
+               [this](int process) { return is_server(process); });
+  workers_ = make_workers();
+  if (workers_->begun())
+    say("goes on with the job in " + options.store->address() + ": " + workers_->describe() + ".");
   signals_ = std::make_shared<SignalSource>(*blocked_, [this](int signal) {
     if (signal == SIGTSTP) return;
     say("asks the ranks to stop.");
@@ -133,11 +137,12 @@ std::unique_ptr<rendezvous::Coordinator> StandingCoordinator::make_coordinator()
   return std::make_unique<rendezvous::Coordinator>(rendezvous::CoordinatorOptions{
       .size = roles_.workers,
       .servers = roles_.servers,
+      .more_workers = roles_.more_workers,
       .address = options_.address,
       .port = options_.port,
       .secret = options_.secret,
       .job = options_.job,
-      .elastic = Epoch{},
+      .elastic = first_epoch(options_),
       .lost_with_stream = true,
       .on_failure = [this, post](const Failure& failure) { post([=, this] { failed(failure); }); },
       .on_server_lost = [this, post](int server) { post([=, this] { unreachable(server); }); },
@@ -161,6 +166,19 @@ std::unique_ptr<rendezvous::Coordinator> StandingCoordinator::make_coordinator()
           }});
 }
 
+std::unique_ptr<StandingWorkers> StandingCoordinator::make_workers() {
+  KnownWorkers known{.epoch = coordinator_->epoch(), .over = coordinator_->finished()};
+  std::copy_if(awaited_.begin(), awaited_.end(), std::back_inserter(known.joined),
+               [this](int process) { return !is_server(process); });
+  if (options_.alone == 0) return ranks_of_epochs(elastic_, options_.gather, known);
+  const auto begun = [this] {
+    const std::vector<int> all = coordinator_->epoch().members;
+    return std::any_of(all.begin(), all.end(),
+                       [this](int worker) { return coordinator_->trains_alone(worker); });
+  };
+  return workers_on_their_own({elastic_.min, elastic_.max}, roles_, begun, known);
+}
+
 int StandingCoordinator::run() {
   began_ = waiter_->now();
   if (options_.on_ready) options_.on_ready(coordinator_->endpoint());
@@ -173,38 +191,23 @@ int StandingCoordinator::run() {
 
 void StandingCoordinator::joined(int process) {
   if (std::erase(awaited_, process) > 0 && !first_back_) first_back_ = waiter_->now();
-  if (is_ending()) return;
-  if (is_server(process)) return server_joined(process);
-  if (!gathering_) return carry_out(group_->joined(process));
-  gathered_.insert(process);
-  const int count = static_cast<int>(gathered_.size());
-  say("process " + std::to_string(process) + " has come; " + std::to_string(count) + " of " +
-      std::to_string(elastic_.max) + " are there.");
+  if (exit_code_ >= 0) return;
+  is_server(process) ? server_joined(process) : carry_out(workers_->joined(process));
 }
 
 void StandingCoordinator::server_joined(int process) {
-  if (!servers_.insert(process).second || !gathering_) return;
+  if (!servers_.insert(process).second || workers_->begun()) return;
   say(roles_.name_of(process) + " has come; " + std::to_string(servers_.size()) + " of " +
       std::to_string(roles_.servers) + " servers are there.");
 }
 
-// The job's first epoch that has ranks.
-void StandingCoordinator::begin() {
-  gathering_ = false;
-  ElasticGroup::Decision first;
-  for (const int process : gathered_)
-    if (auto decision = group_->joined(process); decision.epoch) first = std::move(decision);
-  if (!first.epoch) return;
-  const std::string ranks = counted(static_cast<int>(first.epoch->members.size()), "rank");
-  first.epoch->at_step_end = false;
-  first.epoch->interrupted = first.epoch->number;
-  first.epoch->cause = "the job begins with " + ranks;
-  first.line = first.epoch->cause + ".";
-  carry_out(first);
-}
-
-void StandingCoordinator::carry_out(const ElasticGroup::Decision& decision) {
+void StandingCoordinator::carry_out(const StandingWorkers::Decision& decision) {
   if (decision.epoch) coordinator_->regroup(*decision.epoch);
+  if (decision.stop) coordinator_->request_stop(*decision.stop);
+  if (decision.over && options_.alone > 0) coordinator_->finish_workers();
+  // Servers are needed until the last worker that trains on its own is gone.
+  if (options_.alone > 0 ? decision.end.has_value() : decision.over) coordinator_->finish();
+  if (decision.end) return end(*decision.end, decision.line);
   if (!decision.line.empty()) say(decision.line);
 }
 
@@ -212,17 +215,15 @@ void StandingCoordinator::gone(int process, const std::string& how) {
   std::erase(awaited_, process);
   if (is_server(process)) return server_gone(process, how);
   coordinator_->forget(process);
-  gathered_.erase(process);
-  if (is_ending()) return note_end(process);
-  if (gathering_) return say(how + " before the job has begun.");
-  carry_out(group_->lost(process, how, /*again=*/true, waiter_->now()));
+  if (exit_code_ < 0) carry_out(workers_->lost(process, how, waiter_->now()));
 }
 
 void StandingCoordinator::server_gone(int process, const std::string& how) {
   servers_.erase(process);
-  if (is_ending()) return coordinator_->forget(process);
+  if (exit_code_ >= 0 || (workers_->over() && options_.alone == 0))
+    return coordinator_->forget(process);
   const int server = roles_.number_of(process);
-  if (gathering_) {
+  if (!workers_->begun()) {
     coordinator_->reset_server(server);
     return say(how + " before the job has begun.");
   }
@@ -233,6 +234,7 @@ void StandingCoordinator::server_gone(int process, const std::string& how) {
     return say(how + "; server " + std::to_string(view->primary(server)) +
                " has its shard; the job goes on.");
   }
+  if (workers_->over()) return;  // rank 0 has saved
   const Failure failure{.rank = process,
                         .operation = "parameter server",
                         .sentence = how +
@@ -266,20 +268,7 @@ void StandingCoordinator::report_copy(int shard, int server) const {
 
 void StandingCoordinator::left(int process, int exit_code) {
   if (exit_code == 1) return gone(process, roles_.name_of(process) + " has left by an exception");
-  if (!is_member(process)) {
-    gathered_.erase(process);
-    return;
-  }
-  if (exit_code != 0) stop_code_ = exit_code;
-  if (!std::exchange(finished_, true)) coordinator_->finish();
-  note_end(process);
-}
-
-void StandingCoordinator::note_end(int process) {
-  if (!finished_ || !is_member(process)) return;
-  ended_.insert(process);
-  if (ended_.size() < group_->epoch().members.size()) return;
-  end(stop_code_, stop_code_ == 0 ? "the job has ended." : "the job was stopped, as it was asked.");
+  if (!is_server(process) && exit_code_ < 0) carry_out(workers_->left(process, exit_code));
 }
 
 void StandingCoordinator::failed(const Failure& failure) {
@@ -311,42 +300,49 @@ void StandingCoordinator::watch() {
     done_ = true;
     return waiter_->wake();
   }
-  if (!awaited_.empty() && gives_up_awaited(now)) {
+  if (!awaited_.empty() && !deaf_ && gives_up_awaited(now)) {
     const std::vector<int> unreached = coordinator_->unreached();
     for (const int process : std::exchange(awaited_, {}))
       if (std::binary_search(unreached.begin(), unreached.end(), process))
         gone(process, roles_.name_of(process) + " has not come back to the coordinator");
   }
-  for (const int process : coordinator_->silent(elastic_.silence))
-    gone(process, roles_.name_of(process) + " has sent no heartbeat for " +
-                      duration_text(seconds_of(elastic_.silence)));
-  if (gathering_) {
-    const int count = static_cast<int>(gathered_.size());
-    if (count < elastic_.min || static_cast<int>(servers_.size()) < roles_.servers)
-      enough_.reset();
-    else if (!enough_)
-      enough_ = now;
-    const bool all = count >= elastic_.max + elastic_.spares;
-    if (enough_ && (all || now - *enough_ >= options_.gather)) begin();
-  }
+  lose_silent();
+  if (exit_code_ < 0) carry_out(workers_->watch(now, servers_are_there()));
   give_up_waiting();
   waiter_->run_at(now + kWatchEvery, [this] { watch(); });
 }
 
+// If it hears nobody at all, the coordinator itself may be cut off, though it reaches its store: whoever it
+// wrote off there could not come back to its successor. Nobody waits for the news, so it decides later.
+void StandingCoordinator::lose_silent() {
+  const bool was_deaf = std::exchange(deaf_, hears_nobody());
+  if (deaf_ && !was_deaf && exit_code_ < 0)
+    say("hears no process any more, and waits until one comes or is heard again.");
+  if (was_deaf && !deaf_) coordinator_->forgive_silence();  // others are heard a little later
+  if (deaf_ || was_deaf) return;
+  for (const int process : coordinator_->silent(elastic_.silence))
+    gone(process, roles_.name_of(process) + " has sent no heartbeat for " +
+                      duration_text(seconds_of(elastic_.silence)));
+}
+
+bool StandingCoordinator::hears_nobody() const {
+  return !coordinator_->joined().empty() && !coordinator_->awaits_workers(elastic_.silence) &&
+         !coordinator_->awaits_others(elastic_.silence);
+}
+
 void StandingCoordinator::give_up_waiting() {
-  if (is_ending() || !group_->epoch().members.empty()) return too_few_.reset();
+  std::string lack = deaf_ ? "no process was heard" : workers_->lack();
+  if (!workers_->begun() && !servers_are_there())
+    lack = "there were only " + std::to_string(servers_.size()) + " of " +
+           counted(roles_.servers, "server");
+  if (exit_code_ >= 0 || lack.empty()) return too_few_.reset();
   const TimePoint now = waiter_->now();
   if (!too_few_) too_few_ = now;
   if (now - *too_few_ < options_.patience) return;
-  const bool servers = !gathering_ || static_cast<int>(servers_.size()) == roles_.servers;
-  const std::string lack = servers ? "fewer than " + counted(elastic_.min, "process", "processes") +
-                                         ", the least that --elastic allows."
-                                   : "only " + std::to_string(servers_.size()) + " of " +
-                                         counted(roles_.servers, "server") + ".";
   const Failure failure{
       .rank = 0,
       .operation = "coordinator",
-      .sentence = "for " + duration_text(seconds_of(options_.patience)) + " there were " + lack,
+      .sentence = "for " + duration_text(seconds_of(options_.patience)) + " " + lack + ".",
       .exit_code = static_cast<int>(ExitCode::Timeout)};
   fail(failure);
 }

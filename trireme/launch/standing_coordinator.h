@@ -8,6 +8,8 @@
 // be killed and started again at the same address: the ranks train meanwhile, reconnect, and nothing
 // is lost (docs/design/041-standing-coordinator.md).
 //
+// With `alone`, the workers train on their own, with servers: who comes and goes disturbs nobody.
+//
 // Parameter servers are processes beside these, numbered from 0. One that is lost is replaced by another
 // process with its number, as long as each shard has a copy elsewhere (docs/design/036-replicated-servers.md).
 #pragma once
@@ -24,6 +26,9 @@ namespace trireme::inline v0::launch {
 
 struct StandingOptions {
   ElasticOptions elastic;  // `restarts` does not count
+  /// Workers that train on their own: so many have a batch together. elastic.min and .max say how few and
+  /// how many may be there. 0: they train together.
+  int alone = 0;
   int servers = 0;
   std::string address = "127.0.0.1";
   std::uint16_t port = 0;

@@ -52,10 +52,14 @@ class Process {
     for (const TimePoint end = steady_now() + seconds(30); steady_now() < end;
          pauses.wait(milliseconds(20))) {
       beat();
-      std::lock_guard lock(mutex_);
-      if (std::any_of(news_.begin(), news_.end(), is)) return true;
+      if (has(is)) return true;
     }
     return false;
+  }
+  template <class F>
+  bool has(F is) {
+    std::lock_guard lock(mutex_);
+    return std::any_of(news_.begin(), news_.end(), is);
   }
   bool await_epoch(const std::vector<int>& members) {
     return await([&](const News& one) {
@@ -68,6 +72,7 @@ class Process {
     } catch (const std::exception&) {  // the coordinator is away
     }
   }
+  void train_alone() { client_.tell_alone(); }
   // As a server.
   std::uint32_t listen() { return client_.listen_at("unix:here", seconds(30)).second; }
   rendezvous::ServerView view() { return client_.server_view(seconds(30)); }
@@ -132,6 +137,51 @@ TEST(StandingCoordinator, LetsANewProcessTakeThePlaceOfOneThatCameBack) {
   std::filesystem::remove_all(folder);
 }
 
+// The coordinator is cut off: it hears nobody. Nobody is lost then; who stays away when others are heard again is.
+TEST(StandingCoordinator, DoesNotWriteOffEverybodyAtOnce) {
+  constexpr Duration kSilence = milliseconds(1500);
+  const std::uint16_t port = free_port();
+  const std::string endpoint = "127.0.0.1:" + std::to_string(port);
+  int code = -1;
+  Event ready;
+  std::thread coordinator([&] {
+    code = coordinate({.elastic = {.min = 1, .max = 2, .silence = kSilence},
+                       .port = port,
+                       .secret = kSecret,
+                       .on_ready = [&](const std::string&) { ready.set(); }});
+  });
+  ASSERT_TRUE(ready.wait(seconds(30)));
+  Process zero(endpoint, 0);
+  std::optional<Process> one(std::in_place, endpoint, 1);
+  zero.watch();
+  one->watch();
+  EXPECT_TRUE(zero.await_epoch({0, 1}));
+  Event pauses;  // never set
+  pauses.wait(3 * kSilence);
+  for (int i = 0; i < 30; ++i) {
+    zero.beat();
+    one->beat();
+    pauses.wait(kSilence / 10);
+  }
+  const auto changed = [](const News& news) {
+    return news.kind == News::Kind::Epoch && news.epoch.number > 1;
+  };
+  EXPECT_FALSE(zero.has(changed));
+  EXPECT_FALSE(one->has(changed));
+  pauses.wait(2 * kSilence);
+  EXPECT_TRUE(zero.await_epoch({0})) << "rank 1 stays away";
+  // All are silent, and one is started again.
+  pauses.wait(2 * kSilence);
+  one.emplace(endpoint, 1);
+  one->watch();
+  EXPECT_TRUE(one->await([](const News& news) {
+    return news.kind == News::Kind::Epoch && news.epoch.rank_of(1).has_value();
+  })) << "rank 0 holds it up";
+  one->leave(0);
+  coordinator.join();
+  EXPECT_EQ(code, 0);
+}
+
 // A server that is gone before the job has begun has held nothing; later the job ends with the only copy.
 TEST(StandingCoordinator, WaitsForServersAndEndsWithTheOnlyCopyOfAShard) {
   const std::uint16_t port = free_port();
@@ -169,6 +219,45 @@ TEST(StandingCoordinator, WaitsForServersAndEndsWithTheOnlyCopyOfAShard) {
   zero.leave(160);
   coordinator.join();
   EXPECT_EQ(code, 160);
+}
+
+// Rank 0 has ended the training. The other worker is told, also one that comes only then; the server when
+// both are gone.
+TEST(StandingCoordinator, EndsServersAfterTheLastWorkerOnItsOwn) {
+  const std::uint16_t port = free_port();
+  const std::string endpoint = "127.0.0.1:" + std::to_string(port);
+  int code = -1;
+  Event ready;
+  std::thread coordinator([&] {
+    code = coordinate({.elastic = {.min = 1, .max = 2},
+                       .alone = 2,
+                       .servers = 1,
+                       .port = port,
+                       .secret = kSecret,
+                       .on_ready = [&](const std::string&) { ready.set(); }});
+  });
+  ASSERT_TRUE(ready.wait(seconds(30)));
+  const auto ends = [](const News& one) { return one.kind == News::Kind::Finished; };
+  std::optional<Process> zero(std::in_place, endpoint, 0), one(std::in_place, endpoint, 1);
+  Process server(endpoint, 2);
+  for (Process* process : {&*zero, &*one, &server}) process->watch();
+  server.listen();
+  zero->train_alone();
+  one->leave(1);
+  one.emplace(endpoint, 1);
+  one->watch();
+  zero->leave(0);
+  EXPECT_TRUE(one->await(ends));
+  one->leave(1);
+  std::optional<Process> next(std::in_place, endpoint, 1);
+  next->watch();
+  EXPECT_TRUE(next->await(ends));
+  EXPECT_FALSE(server.has(ends)) << "a worker is left";
+  next->leave(0);
+  EXPECT_TRUE(server.await(ends));
+  server.leave(0);
+  coordinator.join();
+  EXPECT_EQ(code, 0);
 }
 
 }  // namespace

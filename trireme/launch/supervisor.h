@@ -33,6 +33,8 @@ class Supervisor {
     bool started = false;
     std::optional<Exit> exit;
     int restarts = 0;
+    RestartDelay delay = {};
+    bool due = false;     // it is to be started again
     bool away = false;    // its host could not be reached at the last try
     bool killed = false;  // we sent it SIGTERM or SIGKILL while it ran
     bool leaves = false;  // as the user wants fewer
@@ -55,6 +57,7 @@ class Supervisor {
   void on_exit(int rank, const Ending& ending);
   bool goes_on_without(int process, const Exit& exit);
   void restart(int process);
+  void restart_after(Duration delay, int process);
   bool handle_elastic(int process, const Ending& ending);
   std::string how_it_was_lost(int process, const Ending& ending) const;
   void note_worker_end(int process);
@@ -91,7 +94,7 @@ class Supervisor {
   void kill_role(Role role);
   void kill_all(int signal);
   bool all_ended() const noexcept { return !starting_ && running_ == 0 && restarts_due_ == 0; }
-  /// Of an elastic job: no more processes are started.
+  /// No more processes are started.
   void stop_restarting();
   LaunchResult result() const;
 
@@ -114,7 +117,7 @@ class Supervisor {
   std::atomic<bool> starting_{false};
   std::atomic<int> running_{0};  // ranks whose end has not been handled
   std::atomic<int> restarts_due_{0};
-  bool restarts_ = true;  // of an elastic job
+  bool restarts_ = true;
   std::exception_ptr start_error_;
   int first_signal_ = 0;  // the one that asked this process to stop
   int stop_signal_ = 0;   // the one that asked the ranks to stop

@@ -162,6 +162,8 @@ void Coordinator::request_stop(int signal) { impl_->service.stop(signal); }
 
 void Coordinator::finish() { impl_->service.finish(); }
 
+void Coordinator::finish_workers() { impl_->service.finish(/*workers_only=*/true); }
+
 void Coordinator::forgive_silence() {
   std::lock_guard lock(impl_->service.mutex_);
   impl_->service.members_.forgive(steady_now());

@@ -90,6 +90,9 @@ class Coordinator final : public JobControl {
   std::vector<int> joined() const;
   /// Those of them that no news reach: they have not come back to this coordinator yet.
   std::vector<int> unreached() const;
+  /// Workers that train on their own are told that rank 0 has ended the training. They still need servers.
+  void finish_workers();
+  /// After finish() or finish_workers().
   bool finished() const;
   /// The job has ended: the store is empty. Throws as StateStore does.
   void clear_store();

@@ -87,10 +87,13 @@ Status Service::join(const wire::JoinRequest& request, wire::JoinReply& reply) {
   return save() ? Status::OK : kStoreLost;
 }
 
-// One that has not come back since a coordinator returned; its place may have a new process already.
-bool Service::is_out_of_reach(int process) const {
-  return elastic() && options_.on_gone && members_.phase(process) == Phase::Joined &&
-         !reaches(process);
+// One that has not come back since a coordinator returned, or is silent; its place may have a new process
+// already.
+bool Service::is_out_of_reach(int process) {
+  if (!elastic() || !options_.on_gone || members_.phase(process) != Phase::Joined) return false;
+  const Duration silence = kSilentHeartbeats * options_.heartbeat;
+  return !reaches(process) || (silence > Duration::zero() &&
+                               !members_.awaits(process, process + 1, silence, steady_now()));
 }
 
 std::optional<Group> Service::group_of(const wire::ExchangeRequest& request) const {
@@ -225,7 +228,7 @@ std::optional<int> Service::begin_watch(Watcher* watcher, const wire::WatchReque
     news.set_stop_signal(stop_signal_);
     watcher->push(news);
   }
-  if (finished_) {
+  if (is_finished_for(rank)) {
     news.set_finished(true);
     watcher->push(news);
   }
@@ -394,13 +397,14 @@ void Service::stop(int signal) {
   tell_all(news);
 }
 
-void Service::finish() {
+void Service::finish(bool workers_only) {
   std::lock_guard lock(mutex_);
-  finished_ = true;
+  (workers_only ? workers_finished_ : finished_) = true;
   if (!save()) return;
   wire::News news;
   news.set_finished(true);
-  tell_all(news);
+  for (Watcher* watcher : watchers_)
+    if (is_finished_for(watcher->process())) watcher->push(news);
 }
 
 void Service::close() {

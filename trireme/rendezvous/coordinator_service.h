@@ -85,8 +85,11 @@ class Service final : public wire::Coordinator::CallbackService {
   bool record(Failure failure);
   void announce();
   void tell_all(const wire::News& news);
+  bool is_finished_for(int process) const {
+    return finished_ || (workers_finished_ && members_.roles().role_of(process) == Role::Worker);
+  }
   void stop(int signal);
-  void finish();
+  void finish(bool workers_only = false);
   void gone(int rank, const std::string& why);
   std::optional<ServerView> lose_server(int server);
   void reset_server(int server);
@@ -96,7 +99,7 @@ class Service final : public wire::Coordinator::CallbackService {
   void forget(int process);
   void close();
   const Epoch& epoch() const { return epoch_; }
-  bool finished() const { return finished_; }
+  bool finished() const { return finished_ || workers_finished_; }
   bool reaches(int process) const {
     return std::any_of(watchers_.begin(), watchers_.end(),
                        [&](const Watcher* one) { return one->process() == process; });
@@ -126,7 +129,7 @@ class Service final : public wire::Coordinator::CallbackService {
   // The rank that `session` authenticates, or -1.
   int rank_of(const wire::Session& session) const;
   grpc::Status check_join(const wire::JoinRequest& request) const;
-  bool is_out_of_reach(int process) const;
+  bool is_out_of_reach(int process);
   std::optional<Group> group_of(const wire::ExchangeRequest& request) const;
   bool elastic() const { return options_.elastic.has_value(); }
   /// Whether the job depends on the process: an elastic one does not on those that wait for a place.
@@ -165,7 +168,7 @@ class Service final : public wire::Coordinator::CallbackService {
   std::set<int> alone_;  // workers that train on their own
   Epoch epoch_;          // of an elastic job
   int stop_signal_ = 0;
-  bool finished_ = false;
+  bool finished_ = false, workers_finished_ = false;
   bool announced_ = false;
   bool store_lost_ = false, store_cleared_ = false;
   WorkThread worker_;  // ends first

@@ -45,6 +45,9 @@ struct RankEnvironment {
   /// Of a job whose ranks may change: `rank` is the number of the process among `size` that may be
   /// ranks; the coordinator says which are.
   bool elastic = false;
+  /// Each worker comes when it likes and trains on its own, with servers: it is one of `workers` and
+  /// `more_workers`, and meets nobody.
+  bool on_its_own = false;
   int restarts = 0;            // processes that this one replaces in a job that goes on
   int secret_descriptor = -1;  // -1: use secret_file
   std::string secret_file;
@@ -59,7 +62,9 @@ struct RankEnvironment {
   int process() const noexcept { return roles().process_of(role, rank); }
   /// Whether the job had begun when this process was started, which then meets nobody. In an elastic job
   /// it meets the ranks of its first epoch.
-  bool joins_later() const noexcept { return !elastic && (restarts > 0 || rank >= size); }
+  bool joins_later() const noexcept {
+    return !elastic && (on_its_own || restarts > 0 || rank >= size);
+  }
   /// Whether a launcher states several processes.
   bool several() const noexcept { return roles().processes() > 1; }
 };

@@ -112,6 +112,28 @@ TEST(Environment, AWorkerMayJoinLater) {
   EXPECT_FALSE(resolve_environment(from(worker)).joins_later());
 }
 
+// Nobody says who else is on its host.
+TEST(Environment, AWorkerMayBeOnItsOwn) {
+  Variables worker{{"TRIREME_COORDINATOR", "127.0.0.1:5"},
+                   {"TRIREME_ELASTIC", "workers"},
+                   {"TRIREME_RANK", "1"},
+                   {"TRIREME_SIZE", "2"},
+                   {"TRIREME_WORKERS", "2"},
+                   {"TRIREME_SERVERS", "1"}};
+  const RankEnvironment place = resolve_environment(from(worker));
+  EXPECT_TRUE(place.on_its_own);
+  EXPECT_TRUE(place.joins_later());
+  EXPECT_FALSE(place.elastic);
+  EXPECT_EQ(place.local_rank, 0);
+  worker["TRIREME_LOCAL_RANK"] = "1";
+  EXPECT_EQ(resolve_environment(from(worker)).local_rank, 1);
+  worker["TRIREME_ELASTIC"] = "1";
+  EXPECT_TRUE(resolve_environment(from(worker)).elastic);
+  EXPECT_FALSE(resolve_environment(from(worker)).joins_later());
+  worker["TRIREME_ELASTIC"] = "ranks";
+  EXPECT_THAT(refusal_of(worker), HasSubstr("TRIREME_ELASTIC=ranks"));
+}
+
 TEST(Environment, KnowsWhatMpirunGives) {
   RankEnvironment rank = resolve_environment(from({{"OMPI_COMM_WORLD_SIZE", "4"},
                                                    {"OMPI_COMM_WORLD_RANK", "3"},

@@ -49,12 +49,14 @@ std::optional<RankEnvironment> from_trireme_launch(const Getenv& get, std::strin
   rank.coordinator = *coordinator;
   rank.rank = number(get, "TRIREME_RANK", -1);
   rank.size = number(get, "TRIREME_SIZE", 0);
-  rank.local_rank = number(get, "TRIREME_LOCAL_RANK", rank.rank);
+  rank.on_its_own = get("TRIREME_ELASTIC").value_or("") == "workers";
+  rank.elastic = !rank.on_its_own && number(get, "TRIREME_ELASTIC", 0) != 0;
+  // One that meets nobody does not know who else is on its host.
+  rank.local_rank = number(get, "TRIREME_LOCAL_RANK", rank.on_its_own ? 0 : rank.rank);
   rank.local_size = number(get, "TRIREME_LOCAL_SIZE", rank.size);
   rank.host = get("TRIREME_HOST").value_or("");
   rank.job = get("TRIREME_JOB").value_or("job");
   rank.epoch = static_cast<std::uint32_t>(number(get, "TRIREME_EPOCH", 0));
-  rank.elastic = number(get, "TRIREME_ELASTIC", 0) != 0;
   rank.restarts = number(get, "TRIREME_RESTARTS", 0);
   rank.secret_descriptor = number(get, "TRIREME_SECRET_FD", -1);
   rank.secret_file = get("TRIREME_JOB_SECRET_FILE").value_or("");

@@ -39,6 +39,7 @@ std::string Service::state_text() const {
   }
   state.set_stop_signal(stop_signal_);
   state.set_finished(finished_);
+  state.set_workers_finished(workers_finished_);
   state.set_server_view(servers_.view().to_text());
   for (const int worker : alone_) state.add_alone(static_cast<std::uint32_t>(worker));
   const std::string bytes = state.SerializeAsString();
@@ -81,6 +82,7 @@ void Service::restore() {
                                                                             one.values().end()};
   stop_signal_ = state.stop_signal();
   finished_ = state.finished();
+  workers_finished_ = state.workers_finished();
   servers_ = ServerAuthority(view);
   alone_ = {state.alone().begin(), state.alone().end()};
 }

@@ -29,6 +29,7 @@ StrategyContext context_of(Job& job) {
                   .train_alone = [&job] { job.servers().train_alone(); },
                   .worker = job.rank(),
                   .workers = job.size(),
+                  .on_its_own = job.joined_later(),
                   .epoch = job.changes().epoch().number,
                   .elastic = job.changes().elastic(),
                   .broken = [&job](bool commits) -> std::exception_ptr {

@@ -26,7 +26,15 @@ std::vector<std::string> kinds_of_state(optim::Optimizer& optimizer) {
 StrategyContext context_for(const StrategyContext& env, const std::string& sync,
                             const ServerOptions& server) {
   StrategyContext own = env;
-  if (!is_served(sync) || !server.alone()) return own;
+  if (!is_served(sync) || !server.alone()) {
+    if (env.servers.on_its_own)
+      throw ConfigError("workers that train together in a job where each trains on its own",
+                        {.rank = env.servers.worker,
+                         .operation = "strategy",
+                         .advice = "Give parallel.sync = \"server\" a staleness other than 0, or "
+                                   "start `trireme coordinator` without --workers."});
+    return own;
+  }
   own.own_world = std::make_shared<comm::Communicator>(
       std::make_shared<net::AloneTransport>(env.world->waiter()),
       comm::CommunicatorOptions{.name = "worker",
@@ -55,8 +63,8 @@ std::unique_ptr<ps::RemoteOptimizer> make_remote_optimizer(const StrategyContext
         "workers that train on their own in an elastic job",
         {.rank = env.world->rank(),
          .operation = "strategy",
-         .advice = "Set staleness to 0 for `trireme coordinator`. `trireme train` and "
-                   "`trireme launch` start such a worker again without --elastic."});
+         .advice = "Start `trireme coordinator` with --workers. `trireme train` and `trireme "
+                   "launch` start such a worker again without --elastic."});
   if (server.alone()) servers.train_alone();
   return std::make_unique<ps::RemoteOptimizer>(optimizer,
                                                ps::RemoteOptions{.worker = servers.worker,

@@ -45,6 +45,8 @@ struct StrategyContext {
     /// Says that no other worker waits for this one.
     std::function<void()> train_alone = [] {};
     int worker = 0, workers = 1;
+    /// Job::joined_later(): this worker meets no other.
+    bool on_its_own = false;
     /// As ps::ClientOptions'; `elastic`: there may be later epochs.
     std::int64_t epoch = 0;
     bool elastic = false;

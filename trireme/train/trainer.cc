@@ -121,7 +121,7 @@ class Trainer {
     began_ = job_.waiter()->now();
     goes_on ? take_up(report, first) : begin(report, first);
     long done = first;  // steps
-    while (done < settings_.steps && !early_stop_.reached()) {
+    while (done < settings_.steps && !early_stop_.reached() && !joined_.training_ended()) {
       const long step = done;
       const int signal = train_one(report, step);
       if (step == first && regrouped) tell_regrouping(report, first);
@@ -184,7 +184,9 @@ class Trainer {
     if (const long repeated = steps_repeated(first); repeated > 1)
       report.line("the job goes back from step " + grouped(first + repeated) + " to step " +
                   grouped(first) +
-                  ": the lost ranks had parts of the state that no other has (checkpoint.memory)");
+                  (own_ ? ", of which it has a checkpoint"
+                        : ": the lost ranks had parts of the state that no other has "
+                          "(checkpoint.memory)"));
     if (!past_.validation.empty()) {
       outcome_.first_validation = past_.validation.front().second;
       outcome_.last_validation = past_.validation.back().second;
@@ -377,7 +379,7 @@ class Trainer {
   }
 
   int stop(Report& report, long steps_done, int signal) {
-    job_.changes().note_agreed_stop(signal);
+    joined_.changes().note_agreed_stop(signal);
     if (leads_or_joins()) checkpointer_.save_and_wait(steps_done);
     tell_saved(report);
     tell_servers(report, steps_done);

@@ -21,7 +21,7 @@ namespace {
 int run_trainer(const Entry& entry, const WorkerSpec& spec) {
   try {
     Session session(entry, spec);
-    return train(session);
+    return session.job.training_ended() ? 0 : train(session);
   } catch (const c10::OutOfMemoryError& error) {
     const std::string text = error.what_without_backtrace();
     const std::string planned = spec.predicted_bytes > 0

@@ -47,7 +47,7 @@ int become_rank(const rendezvous::RankEnvironment& place, int argc, char** argv,
 
 std::optional<rendezvous::RankEnvironment> under_coordinator() {
   rendezvous::RankEnvironment place = rendezvous::resolve_environment();
-  if (!place.elastic || !place.launcher.empty()) return std::nullopt;
+  if (!(place.elastic || place.on_its_own) || !place.launcher.empty()) return std::nullopt;
   place.launcher = "the coordinator's job";
   return place;
 }

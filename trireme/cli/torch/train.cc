@@ -162,6 +162,22 @@ void check_servers(const TrainingJob& job, const rendezvous::RankEnvironment& pl
                  "TFJob, and by you under `trireme coordinator --servers`."});
 }
 
+// `trireme coordinator --workers` is for workers that train on their own, --elastic for all others.
+void check_pace(const TrainingJob& job, const rendezvous::RankEnvironment& place) {
+  const bool alone = job.plan.job.keeping.alone;
+  if (alone == place.on_its_own) return;
+  const std::string key = "server.staleness and server.backup";
+  throw ConfigError(alone ? "by " + key +
+                                " each worker trains on its own, but the coordinator has "
+                                "elastic ranks"
+                          : "the coordinator has workers that train on their own, but by " + key +
+                                " they train together",
+                    {.operation = "config",
+                     .advice = alone ? "Start `trireme coordinator` with --workers N."
+                                     : "Set server.staleness = 4, for example, or start `trireme "
+                                       "coordinator` without --workers."});
+}
+
 void check_transport(const TrainingJob& job, const rendezvous::RankEnvironment& place) {
   if (!job.plan.job.simulated) return;
   throw ConfigError("transport sim runs all ranks in one process, but " + place.launcher +
@@ -341,7 +357,7 @@ std::optional<int> obey_coordinator(TrainOptions& options,
   if (coordinated.servers > 0) options.job.servers = coordinated.servers;
   options.resume = "auto";
   // The keys elastic.* may say nothing: the coordinator knows them.
-  if (options.job.restarts < 0) options.job.restarts = 1;
+  if (!coordinated.on_its_own && options.job.restarts < 0) options.job.restarts = 1;
   return std::nullopt;
 }
 
@@ -394,6 +410,7 @@ int train_command(TrainOptions options, const Program& program) {
     train::check_evaluator(train::Settings(job.config), options.validate);
   if (launcher) check_transport(job, *launcher);
   if (launcher || coordinated) check_servers(job, launcher ? *launcher : *coordinated);
+  if (coordinated) check_pace(job, *coordinated);
   check_hosts(job, hosts, launcher.has_value());
   check_store(job, !launcher && !coordinated);
   const std::shared_ptr<void> held = hold_checkpoints(job, options, claim);
