@@ -40,6 +40,10 @@ def on_their_own(options):
     return any(one.startswith("server.staleness=") and one != "server.staleness=0" for one in options.set)
 
 
+def servers_of(options):
+    return next((int(one.split("=")[1]) for one in options.set if one.startswith("server.count=")), 0)
+
+
 def command(options, ranks, folder, more):
     settings = [f"train.steps={options.steps}", "train.validate_every=0", "train.kernel_threads=1"]
     result = [options.trireme, "train", str(CONFIG), "--ranks", str(ranks), "--out", str(folder)]
@@ -110,7 +114,7 @@ class CoordinatedJob:
         train = command(options, ranks, folder, ["--resume", "auto"])
         where = train.index("--ranks")
         train = train[:where] + train[where + 2:]
-        servers = next((int(one.split("=")[1]) for one in options.set if one.startswith("server.count=")), 0)
+        servers = servers_of(options)
         alone = on_their_own(options)
         workers = ["--workers", str(ranks)] if alone else ["--elastic", f"1:{ranks}"]
         self.commands = {"the coordinator": ([options.trireme, "coordinator", *workers, "--servers", str(servers),
@@ -219,13 +223,13 @@ def compare_weights(options, alone, disturbed):
     print("the same, bit for bit")
 
 
-def count_gradients(alone, disturbed):
+def count_gradients(servers, alone, disturbed):
     for name, folder in ("undisturbed", alone), ("with kills", disturbed):
         figures = events(folder, "servers")[-1]
         loss = events(folder, "validation")[-1]["loss"]
-        print(f"{name + ':':13} {sum(figures['pushes']):,} gradients came, {figures['updates']:,} updates; "
+        print(f"{name + ':':13} {sum(figures['pushes']):,} gradients on {servers} servers, {figures['updates']:,} updates; "
               f"validation loss {loss:.3f}")
-        if sum(figures["pushes"]) != figures["updates"]:
+        if sum(figures["pushes"]) != servers * figures["updates"]:
             sys.exit("a gradient was lost or applied twice: please report it")
 
 
@@ -248,7 +252,7 @@ def main():
         print(f"  {took:.1f} s, {kills} kills: {100 * quiet / took:.0f} % of the undisturbed run's pace"
               + (again if seconds else ""))
         if on_their_own(options):
-            count_gradients(alone, disturbed)
+            count_gradients(servers_of(options), alone, disturbed)
         else:
             compare_weights(options, alone, disturbed)
 

@@ -12,11 +12,9 @@ using ::testing::HasSubstr;
 // Two workers and two servers; each server has a copy of the other's shard.
 class StandingWorkers : public Standing {
  protected:
-  Command worker(int number, const std::vector<std::string>& settings = {}) const {
+  Command worker(int number) const {
     std::vector<std::string> arguments;
-    for (const char* one : {"parallel.sync=server", "server.staleness=-1", "server.replicas=2"})
-      arguments.insert(arguments.end(), {"--set", one});
-    for (const std::string& one : settings) arguments.insert(arguments.end(), {"--set", one});
+    for (const std::string& one : settings_) arguments.insert(arguments.end(), {"--set", one});
     return process(number, 2, arguments)
         .with("TRIREME_ELASTIC", "workers")
         .with("TRIREME_WORKERS", "2")
@@ -30,9 +28,10 @@ class StandingWorkers : public Standing {
     job_ = coordinators_.back().get();
   }
   void begin(const std::vector<std::string>& settings) {
+    settings_.insert(settings_.end(), settings.begin(), settings.end());
     coordinate();
     for (const int number : {0, 1}) servers_.push_back(started(server(number)));
-    for (const int number : {0, 1}) workers_.push_back(started(worker(number, settings)));
+    for (const int number : {0, 1}) workers_.push_back(started(worker(number)));
     ASSERT_TRUE(eventually([&] { return last_servers_event().is_object(); }, 120))
         << workers_[0]->output();
   }
@@ -54,7 +53,7 @@ class StandingWorkers : public Standing {
     const nlohmann::json figures = last_servers_event();
     std::int64_t pushes = 0;
     for (const auto& one : figures.at("pushes")) pushes += one.get<std::int64_t>();
-    EXPECT_EQ(pushes, figures.at("updates"));
+    EXPECT_EQ(pushes, 2 * figures.at("updates").get<std::int64_t>()) << "on two servers";
   }
   void expect_ends(int code) {
     for (const auto& one : workers_) EXPECT_EQ(end_of(*one).code, code) << one->output();
@@ -63,6 +62,8 @@ class StandingWorkers : public Standing {
     EXPECT_EQ(job.code, code) << job.err;
   }
 
+  std::vector<std::string> settings_ = {"parallel.sync=server", "server.staleness=-1",
+                                        "server.replicas=2"};
   std::vector<std::unique_ptr<Running>> coordinators_, servers_, workers_;
   Running* job_ = nullptr;
 };
@@ -100,7 +101,7 @@ TEST_F(StandingWorkers, EndWithRankZero) {
 
 // The same commands, when the job has taken its steps: nothing is left to do.
 TEST_F(StandingWorkers, TakeTheirStepsOnce) {
-  begin({"train.steps=400", "train.validate_every=100"});
+  begin({"train.steps=400", "train.validate_every=100", "timeout=5"});
   expect_ends(0);
   EXPECT_THAT(read_file(folder_.file("run/checkpoint/latest")), HasSubstr("400"));
   expect_every_push_once();
@@ -108,9 +109,11 @@ TEST_F(StandingWorkers, TakeTheirStepsOnce) {
 }
 
 TEST_F(StandingWorkers, AreNotMixedUpWithElasticRanks) {
-  const CommandResult together = worker(0, {"server.staleness=0"}).run();
+  settings_.push_back("server.staleness=0");
+  const CommandResult together = worker(0).run();
   EXPECT_EQ(together.code, 2);
   EXPECT_THAT(together.err, HasSubstr("they train together"));
+  settings_.back() = "server.staleness=4";
   const CommandResult alone = worker(0).with("TRIREME_ELASTIC", "1").run();
   EXPECT_EQ(alone.code, 2);
   EXPECT_THAT(alone.err, HasSubstr("coordinator` with --workers N"));

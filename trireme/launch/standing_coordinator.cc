@@ -315,19 +315,24 @@ void StandingCoordinator::watch() {
 // If it hears nobody at all, the coordinator itself may be cut off, though it reaches its store: whoever it
 // wrote off there could not come back to its successor. Nobody waits for the news, so it decides later.
 void StandingCoordinator::lose_silent() {
-  const bool was_deaf = std::exchange(deaf_, hears_nobody());
-  if (deaf_ && !was_deaf && exit_code_ < 0)
-    say("hears no process any more, and waits until one comes or is heard again.");
-  if (was_deaf && !deaf_) coordinator_->forgive_silence();  // others are heard a little later
-  if (deaf_ || was_deaf) return;
-  for (const int process : coordinator_->silent(elastic_.silence))
-    gone(process, roles_.name_of(process) + " has sent no heartbeat for " +
-                      duration_text(seconds_of(elastic_.silence)));
+  const std::vector<int> silent = coordinator_->silent(elastic_.silence);
+  if (!is_ending() && hears_nobody()) {
+    if (!silent.empty() && !std::exchange(deaf_, true))
+      say("hears no process any more, and waits until one comes or is heard again.");
+  } else if (std::exchange(deaf_, false)) {
+    coordinator_->forgive_silence();  // others are heard a little later
+  } else {
+    for (const int process : silent)
+      gone(process, roles_.name_of(process) + " has sent no heartbeat for " +
+                        duration_text(seconds_of(elastic_.silence)));
+  }
 }
 
+// Less than a silence: some are silent a heartbeat or two before the others.
 bool StandingCoordinator::hears_nobody() const {
-  return !coordinator_->joined().empty() && !coordinator_->awaits_workers(elastic_.silence) &&
-         !coordinator_->awaits_others(elastic_.silence);
+  const Duration recently = elastic_.silence / 2;
+  return !coordinator_->joined().empty() && !coordinator_->awaits_workers(recently) &&
+         !coordinator_->awaits_others(recently);
 }
 
 void StandingCoordinator::give_up_waiting() {

@@ -163,8 +163,8 @@ TEST(StandingCoordinator, DoesNotWriteOffEverybodyAtOnce) {
     one->beat();
     pauses.wait(kSilence / 10);
   }
-  const auto changed = [](const News& news) {
-    return news.kind == News::Kind::Epoch && news.epoch.number > 1;
+  const auto changed = [](const News& news) {  // not the epoch before the job's first
+    return news.kind == News::Kind::Epoch && news.epoch.number > 0 && news.epoch.members.size() < 2;
   };
   EXPECT_FALSE(zero.has(changed));
   EXPECT_FALSE(one->has(changed));
@@ -221,15 +221,15 @@ TEST(StandingCoordinator, WaitsForServersAndEndsWithTheOnlyCopyOfAShard) {
   EXPECT_EQ(code, 160);
 }
 
-// Rank 0 has ended the training. The other worker is told, also one that comes only then; the server when
-// both are gone.
+// Rank 0 has ended the training. The other workers are told, also one that comes only then; the server when
+// all are gone.
 TEST(StandingCoordinator, EndsServersAfterTheLastWorkerOnItsOwn) {
   const std::uint16_t port = free_port();
   const std::string endpoint = "127.0.0.1:" + std::to_string(port);
   int code = -1;
   Event ready;
   std::thread coordinator([&] {
-    code = coordinate({.elastic = {.min = 1, .max = 2},
+    code = coordinate({.elastic = {.min = 1, .max = 3},
                        .alone = 2,
                        .servers = 1,
                        .port = port,
@@ -238,22 +238,20 @@ TEST(StandingCoordinator, EndsServersAfterTheLastWorkerOnItsOwn) {
   });
   ASSERT_TRUE(ready.wait(seconds(30)));
   const auto ends = [](const News& one) { return one.kind == News::Kind::Finished; };
-  std::optional<Process> zero(std::in_place, endpoint, 0), one(std::in_place, endpoint, 1);
-  Process server(endpoint, 2);
-  for (Process* process : {&*zero, &*one, &server}) process->watch();
+  const auto left_rank = [](const News& one) { return one.kind == News::Kind::Left; };
+  Process zero(endpoint, 0), one(endpoint, 1), server(endpoint, 2);
+  for (Process* process : {&zero, &one, &server}) process->watch();
   server.listen();
-  zero->train_alone();
-  one->leave(1);
-  one.emplace(endpoint, 1);
-  one->watch();
-  zero->leave(0);
-  EXPECT_TRUE(one->await(ends));
-  one->leave(1);
-  std::optional<Process> next(std::in_place, endpoint, 1);
-  next->watch();
-  EXPECT_TRUE(next->await(ends));
+  zero.train_alone();
+  zero.leave(0);
+  EXPECT_TRUE(one.await(ends));
+  std::optional<Process> more(std::in_place, endpoint, 3);
+  more->watch();
+  EXPECT_TRUE(more->await(ends));
+  one.leave(0);
+  EXPECT_TRUE(more->await(left_rank)) << "the coordinator has heard it";
   EXPECT_FALSE(server.has(ends)) << "a worker is left";
-  next->leave(0);
+  more->leave(1);
   EXPECT_TRUE(server.await(ends));
   server.leave(0);
   coordinator.join();
