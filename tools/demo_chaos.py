@@ -248,9 +248,9 @@ def main():
         took, kills = run(job, chaos(options, disturbed))
         changes = events(disturbed, "regrouped")
         seconds = sorted(change["seconds"] for change in changes if "has come" not in change["cause"])
-        again = f"; went on after {seconds[len(seconds) // 2]:.2f} s (the median), {seconds[-1]:.2f} s (the longest)"
-        print(f"  {took:.1f} s, {kills} kills: {100 * quiet / took:.0f} % of the undisturbed run's pace"
-              + (again if seconds else ""))
+        again = (f"; went on after {seconds[len(seconds) // 2]:.2f} s (the median), {seconds[-1]:.2f} s (the longest)"
+                 if seconds else "")
+        print(f"  {took:.1f} s, {kills} kills: {100 * quiet / took:.0f} % of the undisturbed run's pace{again}")
         if on_their_own(options):
             count_gradients(servers_of(options), alone, disturbed)
         else:

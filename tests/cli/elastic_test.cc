@@ -51,9 +51,8 @@ TEST_F(Elastic, GoesOnWithTheCopyOfTheModelThatIsLeft) {
   const CommandResult alone =
       elastic(2, "tensor-alone", {"--set", steps, "--set", "parallel.tensor=2"}).run(120);
   ASSERT_EQ(alone.code, 0) << alone.out << alone.err;
-  for (const auto& [key, victim, same] :
-       {std::tuple{"parallel.pipeline", 2, undisturbed_hash(400)},
-        {"parallel.tensor", 1, hash("tensor-alone")}}) {
+  for (const auto& [key, victim, same] : {std::tuple{"parallel.pipeline", 2, undisturbed_hash(400)},
+                                          {"parallel.tensor", 1, hash("tensor-alone")}}) {
     const std::string run = std::string(key) + "-run";
     auto job = elastic(4, run,
                        {"--elastic", "2:4", "--restarts", "0", "--set", steps, "--set",
