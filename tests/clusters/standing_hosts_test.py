@@ -39,18 +39,37 @@ class StandingHosts(hosts_case.HostsCase):
         self.assertTrue(wait_for(lambda: text in process.said() or process.poll() is not None, seconds, every=0.05))
         self.assertIn(text, process.said())
 
-    def test_a_coordinator_whose_host_vanishes(self):
+    def begin(self, run):
+        """A coordinator on node08, and two ranks on node07 that train until they are stopped."""
+        self.run_name, store = run, f"store-{run}"
         address = f"{self.hosts.address('node08')}:{PORT}"
-        (self.folder / "store").mkdir()
-        coordinator = ("coordinator", "--elastic", "1:2", "--listen", address, "--store", "store", "--silence", "4")
-        train = ("train", "tiny.toml", "--out", "run", "--resume", "auto", "--set", "train.steps=1000000")
+        (self.folder / store).mkdir()
+        coordinator = ("coordinator", "--elastic", "1:2", "--listen", address, "--store", store, "--silence", "4")
+        train = ("train", "tiny.toml", "--out", run, "--resume", "auto", "--set", "train.steps=1000000")
         first = self.on("node08", *coordinator)
         ranks = [self.on("node07", *train, TRIREME_COORDINATOR=address, TRIREME_ELASTIC="1", TRIREME_SIZE="2",
                          TRIREME_RANK=str(rank)) for rank in range(2)]
         self.await_text(first, "the job begins with 2 ranks")
         self.await_text(ranks[0], "step ")
+        return address, coordinator, first, ranks
+
+    def expect_stopped(self, ranks, coordinator):
+        """A signal to a rank stops all, with the weights of a run that nobody disturbed."""
+        ranks[1].send_signal(signal.SIGTERM)
+        codes = [process.wait(60) for process in (*ranks, coordinator)]
+        self.assertEqual(codes, [143] * 3, "\n".join(one.said() for one in self.started))
+        self.assertNotIn("the job goes on", coordinator.said(), "a rank was lost")
+        done = [event["step"] for event in map(json.loads, (self.folder / self.run_name / "events.jsonl").read_text().splitlines())
+                if event["event"] == "step"][-1]
+        self.assertEqual(self.hash_of(self.run_name), self.train(f"{self.run_name}-alone", "--ranks", "1", steps=done)[0])
+
+    def test_a_coordinator_whose_host_vanishes(self):
+        """The coordinator is cut off, but reaches its store, where it must write nobody off."""
+        address, coordinator, first, ranks = self.begin("vanishes")
         self.hosts.cut("node08")
-        first.kill()   # nobody hears of it, and it takes nobody for lost
+        self.await_text(first, "hears no process any more")
+        time.sleep(2)
+        first.kill()
         first.wait()
         self.await_text(ranks[0], f"the coordinator at {address} is gone")
         subprocess.run(["ip", "-n", self.hosts.namespace("node07"), "addr", "add", f"{self.hosts.address('node08')}/32",
@@ -58,14 +77,18 @@ class StandingHosts(hosts_case.HostsCase):
         second = self.on("node07", *coordinator)
         self.await_text(ranks[0], "the coordinator is back")
         time.sleep(6)   # longer than it waits for those that have not come back
-        ranks[1].send_signal(signal.SIGTERM)
-        codes = [process.wait(60) for process in (*ranks, second)]
+        self.expect_stopped(ranks, second)
         self.hosts.mend("node08")
-        self.assertEqual(codes, [143] * 3, "\n".join(one.said() for one in self.started))
-        self.assertNotIn("the job goes on", second.said(), "a rank was lost")
-        done = [event["step"] for event in map(json.loads, (self.folder / "run/events.jsonl").read_text().splitlines())
-                if event["event"] == "step"][-1]
-        self.assertEqual(self.hash_of("run"), self.train("alone", "--ranks", "1", steps=done)[0])
+
+    def test_a_coordinator_that_is_cut_off_for_a_while(self):
+        address, _, coordinator, ranks = self.begin("comes-back")
+        self.hosts.cut("node08")
+        self.await_text(coordinator, "hears no process any more")
+        self.await_text(ranks[0], f"the coordinator at {address} is gone")
+        self.hosts.mend("node08")
+        self.await_text(ranks[0], "the coordinator is back")
+        time.sleep(6)   # longer than it waits for those that have not come back
+        self.expect_stopped(ranks, coordinator)
 
 
 if __name__ == "__main__":

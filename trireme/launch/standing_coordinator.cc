@@ -66,6 +66,7 @@ class StandingCoordinator {
   std::unique_ptr<StandingWorkers> make_workers();
   void joined(int process);
   void server_joined(int process);
+  void broken(int process, const std::string& how);
   void gone(int process, const std::string& how);
   void server_gone(int process, const std::string& how);
   void unreachable(int server);
@@ -150,8 +151,9 @@ std::unique_ptr<rendezvous::Coordinator> StandingCoordinator::make_coordinator()
                                   int server) { post([=, this] { report_copy(shard, server); }); },
       .on_joined = [this, post](int process) { post([=, this] { joined(process); }); },
       .on_left = [this, post](int process, int code) { post([=, this] { left(process, code); }); },
-      .on_gone = [this, post](int process,
-                              const std::string& how) { post([=, this] { gone(process, how); }); },
+      .on_gone = [this, post](
+                     int process,
+                     const std::string& how) { post([=, this] { broken(process, how); }); },
       .heartbeat = elastic_.silence / rendezvous::kSilentHeartbeats,
       .store = options_.store,
       .returns_within = options_.store ? options_.patience : Duration::zero(),
@@ -209,6 +211,14 @@ void StandingCoordinator::carry_out(const StandingWorkers::Decision& decision) {
   if (options_.alone > 0 ? decision.end.has_value() : decision.over) coordinator_->finish();
   if (decision.end) return end(*decision.end, decision.line);
   if (!decision.line.empty()) say(decision.line);
+}
+
+// The end of a connection says no more than silence while nobody is heard: a network that is mended resets it,
+// and the process comes back. One that was awaited already has another process in its place.
+void StandingCoordinator::broken(int process, const std::string& how) {
+  const bool awaited = std::count(awaited_.begin(), awaited_.end(), process) > 0;
+  if (!deaf_ || awaited || is_ending()) return gone(process, how);
+  awaited_.push_back(process);
 }
 
 void StandingCoordinator::gone(int process, const std::string& how) {
@@ -317,10 +327,12 @@ void StandingCoordinator::watch() {
 void StandingCoordinator::lose_silent() {
   const std::vector<int> silent = coordinator_->silent(elastic_.silence);
   if (!is_ending() && hears_nobody()) {
-    if (!silent.empty() && !std::exchange(deaf_, true))
-      say("hears no process any more, and waits until one comes or is heard again.");
+    if (silent.empty() || std::exchange(deaf_, true)) return;
+    say("hears no process any more, and waits until one comes or is heard again.");
+    first_back_.reset();  // from now on as when it began
   } else if (std::exchange(deaf_, false)) {
     coordinator_->forgive_silence();  // others are heard a little later
+    began_ = waiter_->now();
   } else {
     for (const int process : silent)
       gone(process, roles_.name_of(process) + " has sent no heartbeat for " +
