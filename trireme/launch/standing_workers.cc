@@ -155,7 +155,7 @@ class WorkersOnTheirOwn final : public StandingWorkers {
     return decision;
   }
 
-  Decision watch(TimePoint, bool) override { return {}; }
+  Decision watch(TimePoint, bool) override { return ended(); }  // all before this coordinator began
   bool begun() const override { return begun_(); }
   bool over() const override { return over_; }
   std::string lack() const override {

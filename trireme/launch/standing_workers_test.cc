@@ -71,7 +71,10 @@ TEST_F(WorkersOnTheirOwnTest, StopWithAnyOfThem) {
 TEST_F(WorkersOnTheirOwnTest, EndUnderTheNextCoordinator) {
   restart(true, {1, kMore});
   EXPECT_FALSE(workers->left(1, 0).end.has_value());
+  EXPECT_FALSE(workers->watch({}, true).end.has_value());
   EXPECT_EQ(workers->left(kMore, 0).end, 0);
+  restart(true, {});
+  EXPECT_EQ(workers->watch({}, true).end, 0);
 }
 
 }  // namespace
