@@ -94,9 +94,10 @@ TEST_F(StandingWorkers, ServersAndTheCoordinatorAreKilledAndOneMoreComes) {
 // Rank 0 stops early, so the others are told, and end well: whoever starts processes has nothing left to do.
 TEST_F(StandingWorkers, EndWithRankZero) {
   begin({"train.steps=1000000", "train.validate_every=20", "train.patience=1",
-         "train.min_improvement=1000"});
+         "train.min_improvement=1000", "timeout=5"});
   expect_ends(0);
   EXPECT_THAT(workers_[0]->output(), HasSubstr("stopped early after step"));
+  EXPECT_THAT(worker(1).run().err, HasSubstr("nothing is left to do"));
 }
 
 // The same commands, when the job has taken its steps: nothing is left to do.

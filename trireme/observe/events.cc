@@ -136,8 +136,9 @@ History read_history(const std::string& path) {
     if (!event.is_object()) continue;
     if (const auto trigram = number_of(event, "trigram_loss")) history.trigram = trigram;
     const std::optional<double> loss = number_of(event, "loss");
-    if (!loss) continue;
     const Json kind = event.value("event", Json());
+    if (kind == "early_stop") history.early_stop = step_of(event);
+    if (!loss) continue;
     if (kind == "step") history.training.emplace_back(step_of(event), *loss);
     if (kind == "validation") history.validation.emplace_back(step_of(event), *loss);
   }

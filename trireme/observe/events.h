@@ -78,6 +78,7 @@ class EventWriter {
 struct History {
   std::vector<std::pair<double, double>> training, validation;  // (step, loss)
   std::optional<double> trigram;
+  std::optional<double> early_stop;  // after which step
 };
 /// Seconds since 1970, by the system's clock: when an event was written.
 double wall_seconds() noexcept;

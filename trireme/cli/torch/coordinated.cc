@@ -8,6 +8,7 @@
 #include "trireme/base/error.h"
 #include "trireme/job/job.h"
 #include "trireme/launch/output.h"
+#include "trireme/observe/events.h"
 #include "trireme/rendezvous/door.h"
 #include "trireme/rendezvous/secret.h"
 #include "trireme/train/run_folder.h"
@@ -24,15 +25,18 @@ constexpr Duration kLookEvery = std::chrono::milliseconds(100);
 bool has_ended(const rendezvous::RankEnvironment& place, const std::string& run) {
   const train::RunFolder folder(run);
   const auto config = train::read_config(folder.config(), [](const char*) { return nullptr; }, {});
-  const std::int64_t steps = config.integer("train.steps");
-  if (folder.newest_step() < steps || place.secret_file.empty()) return false;
+  const std::int64_t newest = folder.newest_step();
+  const bool early =
+      observe::read_history(folder.events()).early_stop == static_cast<double>(newest);
+  if ((newest < config.integer("train.steps") && !early) || place.secret_file.empty()) return false;
   const std::string secret = rendezvous::read_secret_file(place.secret_file);
   const auto patience = std::chrono::duration<double>(config.number("timeout"));
   for (const TimePoint end = steady_now() + std::chrono::duration_cast<Duration>(patience);
        steady_now() < end; std::this_thread::sleep_for(kLookEvery))
     if (rendezvous::is_coordinator(place.coordinator, secret)) return false;
-  launch::say("the run in " + run + " has taken its " + std::to_string(steps) +
-              " steps, and its coordinator is gone: nothing is left to do.");
+  launch::say("the run in " + run +
+              (early ? " has stopped early after step " : " has ended after step ") +
+              std::to_string(newest) + ", and its coordinator is gone: nothing is left to do.");
   return true;
 }
 
