@@ -66,22 +66,25 @@ class StandingHosts(hosts_case.HostsCase):
     def test_a_coordinator_whose_host_vanishes(self):
         """The coordinator is cut off, but reaches its store, where it must write nobody off."""
         address, coordinator, first, ranks = self.begin("vanishes")
+        self.addCleanup(self.hosts.mend, "node08")
         self.hosts.cut("node08")
         self.await_text(first, "hears no process any more")
         time.sleep(2)
         first.kill()
         first.wait()
         self.await_text(ranks[0], f"the coordinator at {address} is gone")
-        subprocess.run(["ip", "-n", self.hosts.namespace("node07"), "addr", "add", f"{self.hosts.address('node08')}/32",
-                        "dev", "lo"], check=True)
+        moved = [f"{self.hosts.address('node08')}/32", "dev", "lo"]
+        move = ["ip", "-n", self.hosts.namespace("node07"), "addr"]
+        subprocess.run([*move, "add", *moved], check=True)
+        self.addCleanup(subprocess.run, [*move, "del", *moved], check=True)
         second = self.on("node07", *coordinator)
         self.await_text(ranks[0], "the coordinator is back")
         time.sleep(6)   # longer than it waits for those that have not come back
         self.expect_stopped(ranks, second)
-        self.hosts.mend("node08")
 
     def test_a_coordinator_that_is_cut_off_for_a_while(self):
         address, _, coordinator, ranks = self.begin("comes-back")
+        self.addCleanup(self.hosts.mend, "node08")
         self.hosts.cut("node08")
         self.await_text(coordinator, "hears no process any more")
         self.await_text(ranks[0], f"the coordinator at {address} is gone")
