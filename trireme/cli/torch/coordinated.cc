@@ -26,14 +26,17 @@ bool has_ended(const rendezvous::RankEnvironment& place, const std::string& run)
   const train::RunFolder folder(run);
   const auto config = train::read_config(folder.config(), [](const char*) { return nullptr; }, {});
   const std::int64_t newest = folder.newest_step();
+  if (newest == 0 || place.secret_file.empty()) return false;
+  const std::string secret = rendezvous::read_secret_file(place.secret_file);
+  const auto coordinated = [&] { return rendezvous::is_coordinator(place.coordinator, secret); };
+  if (coordinated()) return false;  // the usual case, in which nobody reads the events
   const bool early =
       observe::read_history(folder.events()).early_stop == static_cast<double>(newest);
-  if ((newest < config.integer("train.steps") && !early) || place.secret_file.empty()) return false;
-  const std::string secret = rendezvous::read_secret_file(place.secret_file);
+  if (newest < config.integer("train.steps") && !early) return false;
   const auto patience = std::chrono::duration<double>(config.number("timeout"));
   for (const TimePoint end = steady_now() + std::chrono::duration_cast<Duration>(patience);
        steady_now() < end; std::this_thread::sleep_for(kLookEvery))
-    if (rendezvous::is_coordinator(place.coordinator, secret)) return false;
+    if (coordinated()) return false;
   launch::say("the run in " + run +
               (early ? " has stopped early after step " : " has ended after step ") +
               std::to_string(newest) + ", and its coordinator is gone: nothing is left to do.");
