@@ -49,8 +49,14 @@ std::optional<RankEnvironment> from_trireme_launch(const Getenv& get, std::strin
   rank.coordinator = *coordinator;
   rank.rank = number(get, "TRIREME_RANK", -1);
   rank.size = number(get, "TRIREME_SIZE", 0);
-  rank.on_its_own = get("TRIREME_ELASTIC").value_or("") == "workers";
-  rank.elastic = !rank.on_its_own && number(get, "TRIREME_ELASTIC", 0) != 0;
+  const std::string elastic = get("TRIREME_ELASTIC").value_or("0");
+  if (elastic != "0" && elastic != "1" && elastic != "workers")
+    throw ConfigError("TRIREME_ELASTIC=" + elastic + " says nothing",
+                      {.operation = "join",
+                       .advice = "Set it to what `trireme coordinator` prints: 1 for ranks of an "
+                                 "elastic job, workers for workers that train on their own."});
+  rank.elastic = elastic == "1";
+  rank.on_its_own = elastic == "workers";
   // One that meets nobody does not know who else is on its host.
   rank.local_rank = number(get, "TRIREME_LOCAL_RANK", rank.on_its_own ? 0 : rank.rank);
   rank.local_size = number(get, "TRIREME_LOCAL_SIZE", rank.size);
