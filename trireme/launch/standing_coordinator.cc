@@ -169,7 +169,7 @@ std::unique_ptr<rendezvous::Coordinator> StandingCoordinator::make_coordinator()
 }
 
 std::unique_ptr<StandingWorkers> StandingCoordinator::make_workers() {
-  KnownWorkers known{.epoch = coordinator_->epoch(), .over = coordinator_->finished()};
+  KnownWorkers known{.epoch = coordinator_->epoch(), .over = coordinator_->training_ended()};
   std::copy_if(awaited_.begin(), awaited_.end(), std::back_inserter(known.joined),
                [this](int process) { return !is_server(process); });
   if (options_.alone == 0) return ranks_of_epochs(elastic_, options_.gather, known);
@@ -206,10 +206,9 @@ void StandingCoordinator::server_joined(int process) {
 void StandingCoordinator::carry_out(const StandingWorkers::Decision& decision) {
   if (decision.epoch) coordinator_->regroup(*decision.epoch);
   if (decision.stop) coordinator_->request_stop(*decision.stop);
-  if (decision.over && options_.alone > 0) coordinator_->finish_workers();
-  // Servers are needed until the last worker that trains on its own is gone.
-  if (options_.alone > 0 ? decision.end.has_value() : decision.over) coordinator_->finish();
-  if (decision.end) return end(*decision.end, decision.line);
+  if (decision.end_told_to == StandingWorkers::Tell::Workers) coordinator_->finish_workers();
+  if (decision.end_told_to == StandingWorkers::Tell::All) coordinator_->finish();
+  if (decision.exit_code) return end(*decision.exit_code, decision.line);
   if (!decision.line.empty()) say(decision.line);
 }
 
@@ -230,8 +229,7 @@ void StandingCoordinator::gone(int process, const std::string& how) {
 
 void StandingCoordinator::server_gone(int process, const std::string& how) {
   servers_.erase(process);
-  if (exit_code_ >= 0 || (workers_->over() && options_.alone == 0))
-    return coordinator_->forget(process);
+  if (exit_code_ >= 0 || coordinator_->finished()) return coordinator_->forget(process);
   const int server = roles_.number_of(process);
   if (!workers_->begun()) {
     coordinator_->reset_server(server);

@@ -54,7 +54,7 @@ class RanksOfEpochs final : public StandingWorkers {
     if (exit_code != 0) stop_code_ = exit_code;
     const bool first = !std::exchange(over_, true);
     Decision decision = ended(process);
-    decision.over = first;
+    if (first) decision.end_told_to = Tell::All;
     return decision;
   }
 
@@ -104,7 +104,7 @@ class RanksOfEpochs final : public StandingWorkers {
     if (!group_.is_member(process)) return {};
     ended_.insert(process);
     if (ended_.size() < group_.epoch().members.size()) return {};
-    return {.line = stop_code_ == 0 ? kEnded : kStopped, .end = stop_code_};
+    return {.line = stop_code_ == 0 ? kEnded : kStopped, .exit_code = stop_code_};
   }
 
   const ElasticOptions options_;
@@ -135,7 +135,7 @@ class WorkersOnTheirOwn final : public StandingWorkers {
 
   Decision lost(int process, const std::string& how, TimePoint) override {
     there_.erase(process);
-    if (over_) return ended();
+    if (over_) return {};
     return {.line = how + "; the job " +
                     (there_.empty() ? std::string("waits for a worker.")
                                     : "goes on with " + counted(number_there(), "worker") + ".")};
@@ -143,19 +143,28 @@ class WorkersOnTheirOwn final : public StandingWorkers {
 
   Decision left(int process, int exit_code) override {
     there_.erase(process);
-    if (exit_code != 0) return stop(process, exit_code);
-    if (over_ || process != 0) {
-      Decision decision = ended();
-      if (!over_) decision.line = roles_.name_of(process) + " has ended its training.";
-      return decision;
+    Decision decision;
+    if (process == 0) {
+      saved_ = true;
+      decision.end_told_to = Tell::Workers;
+    } else if (exit_code == 0 && !over_) {
+      decision.line = roles_.name_of(process) + " has ended its training.";
     }
-    over_ = saved_ = true;
-    Decision decision = ended();
-    decision.over = true;
+    over_ |= process == 0 || exit_code != 0;
+    // A signal to one of them stops all.
+    if (exit_code != 0 && std::exchange(stop_code_, exit_code) == 0)
+      decision.stop = exit_code == 128 + SIGINT ? SIGINT : SIGTERM;
     return decision;
   }
 
-  Decision watch(TimePoint, bool) override { return ended(); }  // all before this coordinator began
+  // All are gone after the training. Rank 0, if it was lost, comes back to save.
+  Decision watch(TimePoint, bool) override {
+    if (!over_ || !saved_ || !there_.empty()) return {};
+    return {.line = stop_code_ == 0 ? kEnded : kStopped,
+            .end_told_to = Tell::All,
+            .exit_code = stop_code_};
+  }
+
   bool begun() const override { return begun_(); }
   bool over() const override { return over_; }
   std::string lack() const override {
@@ -168,23 +177,6 @@ class WorkersOnTheirOwn final : public StandingWorkers {
   int number_there() const { return static_cast<int>(there_.size()); }
   std::string there() const {
     return counted(number_there(), "worker") + (number_there() == 1 ? " is" : " are");
-  }
-
-  // A signal to one of them stops all.
-  Decision stop(int process, int exit_code) {
-    saved_ |= process == 0;
-    over_ = true;
-    const bool first = std::exchange(stop_code_, exit_code) == 0;
-    Decision decision = ended();
-    decision.over = process == 0;
-    if (first) decision.stop = exit_code == 128 + SIGINT ? SIGINT : SIGTERM;
-    return decision;
-  }
-
-  // Whether all are gone after the training. Rank 0, if it was lost, comes back to save.
-  Decision ended() const {
-    if (!over_ || !saved_ || !there_.empty()) return {};
-    return {.line = stop_code_ == 0 ? kEnded : kStopped, .end = stop_code_};
   }
 
   const WorkerRange range_;

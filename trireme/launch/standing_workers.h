@@ -3,6 +3,7 @@
 // processes. Processes have the coordinator's numbers (rendezvous/roles.h).
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -16,13 +17,15 @@ namespace trireme::inline v0::launch {
 
 class StandingWorkers {
  public:
+  /// Whom the end of the training is to be told: servers may end with it.
+  enum class Tell : std::uint8_t { Nobody, Workers, All };
   /// To do, in this order. `line` is for the user.
   struct Decision {
     std::string line;
     std::optional<rendezvous::Epoch> epoch;  // the ranks change
-    bool over = false;                       // the training has ended: tell the others
     std::optional<int> stop;                 // ask the others to stop, by this signal
-    std::optional<int> end;                  // the job has ended, with this exit code
+    Tell end_told_to = Tell::Nobody;
+    std::optional<int> exit_code;  // the job has ended, with this one
   };
 
   virtual ~StandingWorkers() = default;
@@ -36,13 +39,13 @@ class StandingWorkers {
   virtual bool begun() const = 0;
   /// Whether it has ended, but perhaps not all of its processes.
   virtual bool over() const = 0;
-  /// What it waits for, and cannot go on, begin or end without: "there was no worker". Empty: nothing.
+  /// Which workers are missing, so that the job can neither go on nor end: "there was no rank 0". Empty: none.
   virtual std::string lack() const = 0;
   /// "epoch 3, 2 ranks".
   virtual std::string describe() const = 0;
 };
 
-/// What an earlier coordinator knew.
+/// The workers' state that an earlier coordinator has saved; of a new job, its first epoch.
 struct KnownWorkers {
   rendezvous::Epoch epoch;
   std::vector<int> joined;

@@ -19,6 +19,13 @@ struct WorkersOnTheirOwnTest : ::testing::Test {
   }
   void SetUp() override { restart(false, {}); }
   StandingWorkers::Decision lose(int process) { return workers->lost(process, "one is gone", {}); }
+  // The exit code with which the job has ended; servers are then told.
+  std::optional<int> end() {
+    const auto decision = workers->watch({}, /*servers=*/true);
+    EXPECT_EQ(decision.exit_code.has_value(), decision.end_told_to == Tell::All);
+    return decision.exit_code;
+  }
+  using Tell = StandingWorkers::Tell;
 
   std::unique_ptr<StandingWorkers> workers;
 };
@@ -29,7 +36,9 @@ TEST_F(WorkersOnTheirOwnTest, ComeAndGoWithoutAnybodyElseChanging) {
   EXPECT_EQ(workers->joined(kMore).line, "") << "it came back to a coordinator";
   const auto decision = lose(0);
   EXPECT_EQ(decision.line, "one is gone; the job goes on with 1 worker.");
-  EXPECT_FALSE(decision.epoch || decision.over || decision.stop || decision.end);
+  EXPECT_FALSE(decision.epoch || decision.stop || decision.exit_code);
+  EXPECT_EQ(decision.end_told_to, Tell::Nobody);
+  EXPECT_EQ(end(), std::nullopt);
   EXPECT_EQ(workers->lack(), "");
   EXPECT_EQ(lose(kMore).line, "one is gone; the job waits for a worker.");
   EXPECT_NE(workers->lack(), "");
@@ -38,43 +47,56 @@ TEST_F(WorkersOnTheirOwnTest, ComeAndGoWithoutAnybodyElseChanging) {
 // What they would still do is not in the weights that it has saved, but they still need servers.
 TEST_F(WorkersOnTheirOwnTest, EndAfterRankZero) {
   for (const int process : {0, 1, kMore}) workers->joined(process);
-  const auto early = workers->left(1, 0);
-  EXPECT_FALSE(early.over || early.end) << "it had less to do";
-  const auto zero = workers->left(0, 0);
-  EXPECT_TRUE(zero.over);
-  EXPECT_FALSE(zero.end.has_value());
+  EXPECT_EQ(workers->left(1, 0).end_told_to, Tell::Nobody) << "it had less to do";
+  EXPECT_EQ(end(), std::nullopt);
+  EXPECT_EQ(workers->left(0, 0).end_told_to, Tell::Workers);
+  EXPECT_EQ(end(), std::nullopt);
   EXPECT_TRUE(workers->over());
-  EXPECT_EQ(lose(kMore).end, 0);
+  lose(kMore);
+  EXPECT_EQ(end(), 0);
 }
 
 TEST_F(WorkersOnTheirOwnTest, DoNotEndBeforeRankZeroHasSaved) {
   for (const int process : {0, 1}) workers->joined(process);
   lose(0);
-  EXPECT_FALSE(workers->left(1, 0).end.has_value());
+  workers->left(1, 0);
+  EXPECT_EQ(end(), std::nullopt);
   workers->joined(0);
-  EXPECT_EQ(workers->left(0, 0).end, 0);
+  workers->left(0, 0);
+  EXPECT_EQ(end(), 0);
 }
 
 TEST_F(WorkersOnTheirOwnTest, StopWithAnyOfThem) {
   for (const int process : {0, 1, kMore}) workers->joined(process);
   const auto first = workers->left(1, 130);
   EXPECT_EQ(first.stop, SIGINT);
-  EXPECT_FALSE(first.over) << "rank 0 saves first";
+  EXPECT_EQ(first.end_told_to, Tell::Nobody) << "rank 0 saves first";
   EXPECT_FALSE(workers->left(kMore, 130).stop.has_value());
-  EXPECT_EQ(lose(0).end, std::nullopt);
+  lose(0);
+  EXPECT_EQ(end(), std::nullopt);
   EXPECT_THAT(workers->lack(), ::testing::HasSubstr("rank 0"));
   workers->joined(0);
-  EXPECT_EQ(workers->left(0, 130).end, 130);
+  workers->left(0, 130);
+  EXPECT_EQ(end(), 130);
+}
+
+// It had taken its last step when the other one was asked to stop.
+TEST_F(WorkersOnTheirOwnTest, StopThoughRankZeroHasDoneAll) {
+  for (const int process : {0, 1}) workers->joined(process);
+  workers->left(1, 143);
+  workers->left(0, 0);
+  EXPECT_EQ(end(), 143);
 }
 
 // Another coordinator has told the workers that the training is over.
 TEST_F(WorkersOnTheirOwnTest, EndUnderTheNextCoordinator) {
   restart(true, {1, kMore});
-  EXPECT_FALSE(workers->left(1, 0).end.has_value());
-  EXPECT_FALSE(workers->watch({}, true).end.has_value());
-  EXPECT_EQ(workers->left(kMore, 0).end, 0);
+  workers->left(1, 0);
+  EXPECT_EQ(end(), std::nullopt);
+  workers->left(kMore, 0);
+  EXPECT_EQ(end(), 0);
   restart(true, {});
-  EXPECT_EQ(workers->watch({}, true).end, 0);
+  EXPECT_EQ(end(), 0) << "all had gone before";
 }
 
 }  // namespace

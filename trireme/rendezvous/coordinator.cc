@@ -138,6 +138,11 @@ bool Coordinator::finished() const {
   return impl_->service.finished();
 }
 
+bool Coordinator::training_ended() const {
+  std::lock_guard lock(impl_->service.mutex_);
+  return impl_->service.training_ended();
+}
+
 void Coordinator::clear_store() {
   std::lock_guard lock(impl_->service.mutex_);
   impl_->service.clear_store();

@@ -29,7 +29,8 @@ struct CoordinatorOptions {
   std::string secret;                            // at least 16 bytes
   std::string job = "job";
   std::uint32_t epoch = 0;
-  /// The first epoch of an elastic job, of `size` processes that may become ranks; none: all are.
+  /// The first epoch of an elastic job, of `size` processes that may become ranks; or all workers, if these
+  /// come and go, each on its own. None: all are ranks, and none may be missing.
   std::optional<Epoch> elastic = {};
   std::string version = {};  // empty: kWireVersion
   /// For jobs where nothing else sees processes end: a rank is lost when its watch stream breaks.
@@ -92,8 +93,9 @@ class Coordinator final : public JobControl {
   std::vector<int> unreached() const;
   /// Workers that train on their own are told that rank 0 has ended the training. They still need servers.
   void finish_workers();
-  /// After finish() or finish_workers().
+  /// After finish(); and after either of both.
   bool finished() const;
+  bool training_ended() const;
   /// The job has ended: the store is empty. Throws as StateStore does.
   void clear_store();
   /// A server is gone before the job has begun. Another process may join in its place.

@@ -99,7 +99,8 @@ class Service final : public wire::Coordinator::CallbackService {
   void forget(int process);
   void close();
   const Epoch& epoch() const { return epoch_; }
-  bool finished() const { return finished_ || workers_finished_; }
+  bool finished() const { return finished_; }
+  bool training_ended() const { return finished_ || workers_finished_; }
   bool reaches(int process) const {
     return std::any_of(watchers_.begin(), watchers_.end(),
                        [&](const Watcher* one) { return one->process() == process; });
