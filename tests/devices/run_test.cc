@@ -157,5 +157,17 @@ TEST_F(DeviceRun, OtherOptionsOfAStep) {
             train("average-cpu", "cpu", 1, 3, average));
 }
 
+#if __has_include(<ATen/core/GraphImplInterface.h>)
+TEST_F(DeviceRun, GraphsGoOnFromACheckpointAndSayWhatTheyDid) {
+  const std::vector<std::string> keys{"train.graphs=true", "model.dropout=0.1"};
+  train("graphs", "emulated", 2, 2, keys);
+  ::testing::internal::CaptureStdout();
+  const std::string hash = train("graphs", "emulated", 1, 4, keys);
+  const std::string said = ::testing::internal::GetCapturedStdout();
+  EXPECT_THAT(said, HasSubstr("1 graph recorded, replayed for 11 micro-batches"));
+  EXPECT_EQ(hash, train("eager-cpu", "cpu", 1, 4, {"model.dropout=0.1"}));
+}
+#endif
+
 }  // namespace
 }  // namespace trireme::devices

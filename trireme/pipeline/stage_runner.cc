@@ -48,6 +48,7 @@ StageRunner::StageRunner(const StrategyContext& env, PipelinePlan& plan, const G
                  .values_after = parts.values_after(),
                  .on_pass = recorder(env.trace),
                  .waiter = env.world->waiter()}) {
+  if (options_.graphs) graphs_.emplace(device_);
   for (std::size_t i = 0; i < parts.parts().size(); ++i) {
     ModelPart& model = *parts.parts()[i];
     parts_.push_back(
@@ -150,6 +151,7 @@ void StageRunner::settle(bool good) {
   for (const auto& part : parts_) {
     part->passes.drop();
     part->waiting.clear();
+    part->replayed = nullptr;
   }
 }
 
@@ -171,8 +173,9 @@ Parcel StageRunner::forward_training(Part& part, std::uint32_t micro, Parcel in,
   try {
     const MicroBatch& data = micros_[micro];
     if (is_last(part)) {
-      const at::Tensor& sum = sums_[micro] =
-          part.passes.forward_loss(micro, data, step_, std::move(in), *loss_, around);
+      if (!replay(part, micro))
+        sums_[micro] = part.passes.forward_loss(micro, data, step_, std::move(in), *loss_, around);
+      const at::Tensor& sum = sums_[micro];
       vote_->count += data.count;
       // A device's is read at the end of the pass, since reading it waits for the device.
       if (sum.is_cpu()) vote_->check_loss(data.index, sum.item<double>());
@@ -189,13 +192,55 @@ Parcel StageRunner::forward_training(Part& part, std::uint32_t micro, Parcel in,
   return out;
 }
 
+// True if a graph has run both passes.
+bool StageRunner::replay(Part& part, std::uint32_t micro) {
+  if (!graphs_) return false;
+  TRIREME_CHECK(part.replayed == nullptr);
+  const tensor::LossGradientScope scope(loss_gradients_[micro]);
+  part.replayed =
+      graphs_->run(micros_[micro], step_, loss_gradients_[micro],
+                   [&](const MicroBatch& held) { return part.record(held, step_, *loss_); });
+  if (part.replayed == nullptr) return false;
+  sums_[micro] = part.replayed->loss.clone();
+  return true;
+}
+
+PassGraphs::Result StageRunner::Part::record(const MicroBatch& data, std::int64_t step,
+                                             const SumLoss& loss) {
+  PassGraphs::Result result;
+  recording = &result;
+  try {
+    result.loss = passes.forward_loss(0, data, step, {}, loss, {});
+    passes.backward(0, {});
+  } catch (...) {
+    recording = nullptr;
+    passes.drop();
+    throw;
+  }
+  recording = nullptr;
+  return result;
+}
+
+// Blocks from the last to the first, in whose order ranks that own shards of the sums wait for them.
+void StageRunner::Part::hand_on_replayed() {
+  const PassGraphs::Result& result = *std::exchange(replayed, nullptr);
+  for (std::size_t i = model->blocks.members().size(); i-- > 0;) {
+    const auto block = static_cast<std::uint32_t>(i);
+    if (pins) pins->enter_backward(block);
+    for (const auto& [leaf, gradient] : result.gradients)
+      if (is_in(leaf, block)) take(leaf, gradient);
+  }
+}
+
 Parcel StageRunner::run_back(Part& part, std::uint32_t micro, Phase phase,
                              const Parcel& gradients) {
   if (part.pins) part.pins->begin(micro, phase);
   if (!vote_->ok || gradients.failed || !part.ran[micro]) return {.failed = true};
   const tensor::LossGradientScope scope(loss_gradients_[micro]);
   try {
-    return part.passes.backward(micro, gradients);
+    if (part.replayed == nullptr) return part.passes.backward(micro, gradients);
+    part.hand_on_replayed();
+    return {.counts = {0}};
   } catch (...) {
     refuse(std::current_exception());
     return {.failed = true};
@@ -272,7 +317,9 @@ void StageRunner::Part::hand_on(Waiting& work, std::uint32_t block) {
 }
 
 void StageRunner::Part::take(std::size_t leaf, at::Tensor gradient) {
-  if (keeps_waiting) {
+  if (recording != nullptr) {
+    recording->gradients.emplace_back(leaf, std::move(gradient));
+  } else if (keeps_waiting) {
     waiting[micro].gradients[leaf] = std::move(gradient);
   } else {
     feed.take(leaf, std::move(gradient));

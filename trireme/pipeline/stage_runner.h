@@ -24,6 +24,7 @@
 #include <vector>
 
 #include "trireme/pipeline/executor.h"
+#include "trireme/pipeline/pass_graphs.h"
 #include "trireme/pipeline/stage_passes.h"
 #include "trireme/placement/grid.h"
 #include "trireme/sync/agreement.h"
@@ -50,6 +51,8 @@ struct StageRunnerOptions {
   /// The initial gradient of backward for a loss over `count` items. Weight gradients are divided
   /// by it before they are added.
   std::function<double(std::int64_t count)> loss_gradient = [](std::int64_t) { return 1.0; };
+  /// Passes of train() are recorded and replayed (pass_graphs.h); for a whole model on a device.
+  bool graphs = false;
 };
 
 /// Micro-batches of one rank.
@@ -92,6 +95,8 @@ class StageRunner final : private Passes {
   void settle(bool good);
   /// The gradients of the first stage, for those who compute them elsewhere (lanes).
   GradientFeed& feed() { return parts_.front()->feed; }
+  /// Null without graphs.
+  const PassGraphs* graphs() const noexcept { return graphs_ ? &*graphs_ : nullptr; }
 
   /// Forward only, without a graph; `passes` as above. Throws what a block or `output` throws, once
   /// the other ranks have what they wait for. settle() follows as after train().
@@ -118,6 +123,8 @@ class StageRunner final : private Passes {
     void take(std::size_t leaf, at::Tensor gradient);
     void compute_deferred(Waiting& work, std::uint32_t block);
     void hand_on(Waiting& work, std::uint32_t block);
+    PassGraphs::Result record(const MicroBatch& micro, std::int64_t step, const SumLoss& loss);
+    void hand_on_replayed();
     ModelPart* model;
     ParameterSync* sync;
     GradientFeed feed;
@@ -129,6 +136,8 @@ class StageRunner final : private Passes {
     std::map<std::uint32_t, Waiting> waiting;           // by micro-batch
     std::map<const void*, std::size_t> leaf_of;         // parameter's TensorImpl -> leaf
     bool keeps_waiting = false;                         // during I: gradients wait for W
+    PassGraphs::Result* recording = nullptr;            // takes the gradients of a recorded pass
+    const PassGraphs::Result* replayed = nullptr;       // whose gradients are still to be taken
     std::uint32_t micro = 0;                            // of the backward pass under way
   };
 
@@ -141,6 +150,7 @@ class StageRunner final : private Passes {
   void refuse(const std::exception_ptr& error) override;
   void begin_micro(Part& part, std::uint32_t micro);
   void end_micro(Part& part, std::uint32_t micro);
+  bool replay(Part& part, std::uint32_t micro);
   Parcel forward_training(Part& part, std::uint32_t micro, Parcel in, const Stage::Enter& around);
   Parcel forward_alone(Part& part, std::uint32_t micro, Parcel in, const Stage::Enter& around);
   Parcel run_back(Part& part, std::uint32_t micro, Phase phase, const Parcel& gradients);
@@ -155,6 +165,7 @@ class StageRunner final : private Passes {
   const at::Device device_;  // of the values that cross cuts
   std::vector<std::unique_ptr<Part>> parts_;
   Executor executor_;
+  std::optional<PassGraphs> graphs_;
   std::uint32_t passes_before_ = 0;  // micro-batches of the calls since uses()
 
   // State of the train() or forward_only() under way.

@@ -108,8 +108,8 @@ Memory memory_of(const TrainingPlan& plan) {
   }
   memory.temporaries =
       static_cast<std::int64_t>(job.temporaries * static_cast<double>(memory.activations));
-  // Each lane may hold its micro-batch's gradients until it is their turn to be added.
-  if (plan.lanes > 1) memory.temporaries += times(times(n, compute), plan.lanes);
+  // Each lane may hold its micro-batch's gradients until it is their turn to be added; a graph does.
+  if (plan.lanes > 1 || job.graphs) memory.temporaries += times(times(n, compute), plan.lanes);
   memory.program = job.program;
   memory.kernels = kKernels;
   memory.group = group_bytes(job, job.shards_gradients ? 0 : memory.gradients);

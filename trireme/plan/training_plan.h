@@ -132,6 +132,7 @@ struct Job {
   std::string host_memory_reason = {};
   std::string device = "cpu";  // the kind that the ranks train on
   int ranks_per_device = 1;
+  bool graphs = false;                       // train.graphs
   const Accelerator* accelerator = nullptr;  // if the device is a known one
 };
 

@@ -265,6 +265,13 @@ TEST(TrainingPlan, LanesTakeCoresActivationsAndGradients) {
   EXPECT_THAT(plan::explain(plan::make_plan(lanes)), HasSubstr("of 8 lanes 4 have a micro-batch"));
 }
 
+TEST(TrainingPlan, AGraphKeepsOneMicroBatchsGradients) {
+  plan::Job recorded = job(8, 2, 1);
+  recorded.graphs = true;
+  EXPECT_EQ(plan::make_plan(recorded).memory.temporaries,
+            plan::make_plan(job(8, 2, 1)).memory.temporaries + 4 * 1000);
+}
+
 TEST(TrainingPlan, CommunicationIsTheTunersWhereItMeasured) {
   plan::Job two = job(8, 1, 2);
   two.bucket_bytes = 1000;  // four buckets of 1,000 parameters' gradients

@@ -37,6 +37,7 @@ class Check {
     SyncPlan plan = sync();
     data(plan);
     if (plan.sharded()) sharded();
+    if (options_.graphs) graphs(plan);
     set_shares(plan, options_.shares, place_.ranks, place_.rank);
     if (plan.local) local();
     if (plan.served) served();
@@ -175,6 +176,23 @@ class Check {
       refuse("parallel.overlap = false with parallel.sync = \"" + options_.sync +
                  "\", whose memory depends on it",
              "Leave it out, or use plain.");
+  }
+
+  void graphs(const SyncPlan& plan) const {
+    const auto refuse_with = [&](const std::string& what, const char* advice) {
+      refuse("train.graphs = true with " + what, advice);
+    };
+    if (layer_ranks() > 1 || options_.pipeline > 1)
+      refuse_with("a model that is cut over ranks, which wait for each other in a pass",
+                  "Leave it out, or let every rank have the whole model.");
+    if (plan.shards_weights)
+      refuse_with("parallel.sync = \"" + options_.sync + "\", which moves weights in a pass",
+                  "Use plain, zero1 or zero2, or leave it out.");
+    if (options_.lanes > 1)
+      refuse_with("train.lanes = " + text(options_.lanes), "Use train.lanes = 1, or leave it out.");
+    if (!options_.offload_activations.empty())
+      refuse_with("memory.offload_activations, which copies in streams of its own",
+                  "Leave one of the two out.");
   }
 
   void local() const {

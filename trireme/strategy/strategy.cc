@@ -7,6 +7,7 @@
 
 #include "trireme/base/check.h"
 #include "trireme/base/error.h"
+#include "trireme/base/words.h"
 #include "trireme/kernel/assignment.h"
 #include "trireme/layers/shared_sums.h"
 #include "trireme/memory/offload_folder.h"
@@ -18,6 +19,7 @@
 #include "trireme/tensor/convert.h"
 #include "trireme/tensor/determinism.h"
 #include "trireme/tensor/device.h"
+#include "trireme/tensor/device_graph.h"
 #include "trireme/tensor/saved_count.h"
 
 namespace trireme::inline v0 {
@@ -25,6 +27,14 @@ namespace {
 
 constexpr const char* kShareAdvice =
     "Give every rank its share, as trireme::batches and Sampler do.";
+
+void check_graphs(Device device, int rank) {
+  const std::string why = tensor::DeviceGraph::unsupported(tensor::at_device(device));
+  if (!why.empty())
+    throw ConfigError(
+        "train.graphs = true, but " + why,
+        {.rank = rank, .operation = "strategy", .advice = "Leave it out, or train on a GPU."});
+}
 
 // Comes before the model is built, since building already computes.
 parallel::SyncPlan prepare(const StrategyOptions& options, std::string_view optimizer,
@@ -34,9 +44,15 @@ parallel::SyncPlan prepare(const StrategyOptions& options, std::string_view opti
       {.ranks = env.world->size(), .ranks_a_host = env.local_size, .rank = env.world->rank()});
   if (env.reproducible && !plan.local)
     parallel::require_equal_processors(*env.world, env.processor, env.host);
+  if (options.graphs) check_graphs(options.device, env.world->rank());
   tensor::set_up_kernels(options.kernel_threads);
   tensor::set_up_device(*env.world, options.device, env.reproducible);
   return plan;
+}
+
+std::optional<tensor::RecordableStream> recordable_stream(const StrategyOptions& options) {
+  if (!options.graphs) return std::nullopt;
+  return std::optional<tensor::RecordableStream>(std::in_place, tensor::at_device(options.device));
 }
 
 parallel::PipelinePlan plan_pipeline(const StrategyOptions& options) {
@@ -106,6 +122,7 @@ Strategy::Impl::Impl(const parallel::StrategyContext& own_env, const models::Blo
     : env(parallel::with_events_one_at_a_time(own_env)),
       options(std::move(own_options)),
       plan(prepare(options, own_optimizer->name(), env)),
+      stream(recordable_stream(options)),
       pipeline(plan_pipeline(options)),
       grid(*env.world, pipeline,
            {.expert = options.expert, .context = options.context, .tensor = options.tensor}),
@@ -134,7 +151,8 @@ Strategy::Impl::Impl(const parallel::StrategyContext& own_env, const models::Blo
              {.in_order = grid.pipeline == nullptr ? plan.sharded() : plan.shards_weights,
               .shares_weights = plan.shards_weights,
               .observer = guards.observer(),
-              .loss_gradient = [this](std::int64_t n) { return guards.loss_gradient(n); }}),
+              .loss_gradient = [this](std::int64_t n) { return guards.loss_gradient(n); },
+              .graphs = options.graphs}),
       lanes(env, options, plan, grid, model, parts.whole()),
       content(grid, pipeline, parts, sync.groups),
       evaluator(env, {.grid = grid,
@@ -157,6 +175,10 @@ Strategy::Impl::Impl(const parallel::StrategyContext& own_env, const models::Blo
                    .time_waited = [this] { return time_waited(grid, sync.groups); },
                    .barrier = barrier_of(grid),
                    .clip = options.clip}) {
+  if (options.graphs && !parts.whole().statistics.empty())
+    throw ConfigError(
+        "train.graphs with batch norms, whose statistics the host reads",
+        {.rank = env.world->rank(), .operation = "strategy", .advice = "Leave train.graphs out."});
   env.assign(places);
   if (parallel::parse_shares(options.shares).automatic) shares.emplace();
   if (options.offload == memory::kOnHost) optimizer->keep_state_on_host();
@@ -408,6 +430,13 @@ std::optional<std::int64_t> Strategy::steps_ended() const {
   return impl_->engine.steps_ended();
 }
 std::string Strategy::lanes_note() const { return impl_->lanes.note(); }
+
+std::string Strategy::graphs_note() const {
+  const parallel::PassGraphs* graphs = impl_->runner.graphs();
+  if (graphs == nullptr) return {};
+  return counted(graphs->recorded(), "graph") + " recorded, replayed for " +
+         counted(graphs->replayed(), "micro-batch", "micro-batches");
+}
 std::string Strategy::stages_note() const { return impl_->stages_note; }
 std::int64_t Strategy::gradient_bytes() const {
   return static_cast<std::int64_t>(impl_->sync.step->gradient_bytes());

@@ -101,6 +101,12 @@ struct StrategyOptions {
   /// draws from LibTorch's default generator, or has buffers other than batch norm's, runs with one
   /// lane (Strategy::lanes_note()).
   int lanes = 1;
+  /// On a device: the passes of a micro-batch are recorded once and replayed by one call (a CUDA
+  /// graph; pipeline/pass_graphs.h), for models so small that the host cannot launch their kernels
+  /// fast enough. One copy of a micro-batch's gradients and activations stays in memory; sums over
+  /// ranks do not overlap with backward. The loss must not depend on the micro-batch's index. Not
+  /// with lanes, shards of weights, or models that are cut over ranks. Changes no bit.
+  bool graphs = false;
   /// How many of a batch's micro-batches each rank computes, under plain and zero1: equal | auto |
   /// weights such as "3:2:1" (strategy/shares.h). With auto, ranks measure their speed and change
   /// shares between steps; batches() follows, and fixed_batches() are to be made again. Changes no
@@ -213,6 +219,8 @@ class Strategy final : public Saveable, public StepVoter {
   /// first step, which shows whether a block draws from the default generator.
   int lanes() const;
   std::string lanes_note() const;
+  /// With StrategyOptions::graphs: how many passes were recorded and replayed so far; else empty.
+  std::string graphs_note() const;
   /// On rank 0 of a pipeline: its stages, their measured costs and the imbalance; else empty.
   std::string stages_note() const;
   /// Bytes of the gradient sums' arenas on this rank.

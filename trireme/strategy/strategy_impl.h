@@ -18,6 +18,7 @@
 #include "trireme/strategy/strategy_sync.h"
 #include "trireme/sync/offload.h"
 #include "trireme/sync/weight_average.h"
+#include "trireme/tensor/device_graph.h"
 
 namespace trireme::inline v0 {
 
@@ -53,7 +54,8 @@ struct Strategy::Impl final : parallel::StepTarget {
 
   parallel::StrategyContext env;
   const StrategyOptions options;
-  parallel::SyncPlan plan;  // its shares change between steps only
+  parallel::SyncPlan plan;                         // its shares change between steps only
+  std::optional<tensor::RecordableStream> stream;  // of all work on the device; with graphs
   parallel::PipelinePlan pipeline;
   const parallel::Grid grid;
   kernel::Assignment places;  // of the world's ranks

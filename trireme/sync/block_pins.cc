@@ -21,12 +21,14 @@ Stage::Enter BlockPins::enter() {
     return [this, block, pin, first_node](const models::Value& value) {
       *pin = {};
       if (!c10::GradMode::is_enabled()) return;
-      before_backward(value, first_node, [this, block] {
-        backward_pin_ = {};
-        backward_pin_ = sync_.acquire(use(block, backward_));
-      });
+      before_backward(value, first_node, [this, block] { enter_backward(block); });
     };
   };
+}
+
+void BlockPins::enter_backward(std::uint32_t block) {
+  backward_pin_ = {};
+  backward_pin_ = sync_.acquire(use(block, backward_));
 }
 
 }  // namespace trireme::inline v0::parallel

@@ -19,6 +19,8 @@ class BlockPins {
   void begin(std::uint32_t microbatch, Phase backward = Phase::Backward);
   /// The callback for Stage::forward(). With autograd off it pins nothing for backward.
   Stage::Enter enter();
+  /// Backward reaches the block.
+  void enter_backward(std::uint32_t block);
   /// Starts the block's separate pass for weight gradients, which does not read the weights.
   void weight_gradients(std::uint32_t block) { sync_.acquire(use(block, Phase::Weight)); }
   /// Ends the pass: releases the last block of backward, after which no other block comes.

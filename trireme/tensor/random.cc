@@ -9,7 +9,9 @@
 #include <numbers>
 
 #include "trireme/base/check.h"
+#include "trireme/base/error.h"
 #include "trireme/kernel/philox.h"
+#include "trireme/tensor/device.h"
 #include "trireme/tensor/flat_math.h"
 
 namespace trireme::inline v0::tensor {
@@ -54,6 +56,14 @@ void fill(at::Tensor out, std::uint64_t seed, std::uint64_t stream, double shift
 }
 
 thread_local StreamScope* innermost = nullptr;
+thread_local RecordedStreams* recorded = nullptr;
+
+constexpr std::int64_t kWord = 0xffffffff;
+constexpr std::int64_t kMostMasks = 4096;  // of a recorded pass
+
+std::array<std::int64_t, 2> words_of(std::uint64_t stream) {
+  return {static_cast<std::int64_t>(stream & kWord), static_cast<std::int64_t>(stream >> 32)};
+}
 
 void seed_generator(std::uint64_t seed) {
   at::Generator generator = at::detail::getDefaultCPUGenerator();
@@ -64,13 +74,17 @@ void seed_generator(std::uint64_t seed) {
 // The upper 24 bits of the words of elements `first` ... of a stream, by LibTorch's operators on the
 // device of `like`: int64, as many as `like` has.
 at::Tensor words_by_operators(const StreamKey& key, std::int64_t first, const at::Tensor& like) {
-  constexpr std::int64_t kWord = 0xffffffff;
-  const std::uint64_t stream = key.stream();
   const std::int64_t begin = first / 4, end = (first + like.numel() + 3) / 4;
   const at::Tensor index = at::arange(begin, end, like.options().dtype(at::kLong));
-  std::array<at::Tensor, 4> counter{index & kWord, at::bitwise_right_shift(index, 32),
-                                    at::full_like(index, static_cast<std::int64_t>(stream & kWord)),
-                                    at::full_like(index, static_cast<std::int64_t>(stream >> 32))};
+  std::array<at::Tensor, 4> counter{index & kWord, at::bitwise_right_shift(index, 32)};
+  if (recorded != nullptr) {
+    const at::Tensor words = recorded->add(key);
+    for (std::size_t i = 0; i < 2; ++i)
+      counter[2 + i] = words.select(0, static_cast<std::int64_t>(i)).expand_as(index);
+  } else {
+    const std::array<std::int64_t, 2> words = words_of(key.stream());
+    for (std::size_t i = 0; i < 2; ++i) counter[2 + i] = at::full_like(index, words[i]);
+  }
   const auto low = [](const at::Tensor& product) { return product & kWord; };
   const auto high = [](const at::Tensor& product) {
     return at::bitwise_right_shift(product, 32) & kWord;
@@ -151,6 +165,37 @@ at::Tensor dropout(const at::Tensor& x, double p, const Window& window) {
                       (i * window.whole + window.begin) * inner);
   return at::mul(x, mask);
 }
+
+RecordedStreams::RecordedStreams(at::Device device)
+    : words_(at::empty({kMostMasks, 2}, at::TensorOptions(device).dtype(at::kLong))) {}
+
+at::Tensor RecordedStreams::add(const StreamKey& key) {
+  const auto row = static_cast<std::int64_t>(keys_.size());
+  if (row == kMostMasks)
+    throw ConfigError("a recorded pass draws more than " + std::to_string(kMostMasks) + " masks",
+                      {.advice = "Leave train.graphs out."});
+  keys_.push_back(key);
+  return words_[row];
+}
+
+void RecordedStreams::set(std::int64_t step, std::int64_t sample) {
+  if (keys_.empty()) return;
+  const auto rows = static_cast<std::int64_t>(keys_.size());
+  const at::Tensor words = at::empty({rows, 2}, at::kLong);
+  auto* out = words.data_ptr<std::int64_t>();
+  for (StreamKey key : keys_) {
+    key.step = step;
+    key.sample = sample;
+    for (const std::int64_t word : words_of(key.stream())) *out++ = word;
+  }
+  words_.narrow(0, 0, rows).copy_(on_device(words, words_.device()));
+}
+
+RecordedStreams::Scope::Scope(RecordedStreams& streams) {
+  TRIREME_CHECK(recorded == nullptr);
+  recorded = &streams;
+}
+RecordedStreams::Scope::~Scope() { recorded = nullptr; }
 
 std::uint64_t default_generator_position() {
   at::Generator generator = at::detail::getDefaultCPUGenerator();

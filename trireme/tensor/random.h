@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <string_view>
+#include <vector>
 
 namespace trireme::inline v0::tensor {
 
@@ -50,6 +51,30 @@ struct Window {
 };
 /// dropout() of a tensor of which `x` is the window: the same elements as of the whole. dim <= 1.
 at::Tensor dropout(const at::Tensor& x, double p, const Window& window);
+
+/// The streams of masks in a pass that is recorded (device_graph.h): the masks that this thread draws
+/// on the device while a Scope lives read their streams' numbers from its memory, so that each replay
+/// has masks of its own.
+class RecordedStreams {
+ public:
+  explicit RecordedStreams(at::Device device);
+  /// The next replay draws the masks of this step and sample.
+  void set(std::int64_t step, std::int64_t sample);
+
+  /// Two words in the device's memory: the lower and the upper half of the stream's number.
+  at::Tensor add(const StreamKey& key);
+
+  class Scope {
+   public:
+    explicit Scope(RecordedStreams& streams);
+    ~Scope();
+    Scope(const Scope&) = delete;
+  };
+
+ private:
+  std::vector<StreamKey> keys_;
+  at::Tensor words_;  // [kMost, 2] int64; row i for keys_[i]
+};
 
 /// A number that changes with every draw from LibTorch's default generator and with every seed.
 std::uint64_t default_generator_position();

@@ -185,6 +185,14 @@ void check_products(const std::string& products, const std::string& kind) {
        .advice = on_cpu ? "Processors have no tf32: use bf16 or fp32." : "Use tf32 or fp32."});
 }
 
+void check_graphs(bool graphs, const std::string& kind) {
+  if (graphs && kind == "cpu")
+    throw ConfigError("train.graphs = true with train.device = \"cpu\"",
+                      {.operation = "config",
+                       .label = "train.graphs",
+                       .advice = "Graphs spare a GPU's host the launch of kernels: leave it out."});
+}
+
 void check_transport(const std::string& transport, const std::string& kind, int ranks_per_device) {
   if (transport != "nccl" || (kind == "cuda" && ranks_per_device == 1)) return;
   const std::string with = kind == "cuda"

@@ -46,6 +46,8 @@ struct DeviceReport {
 };
 DeviceReport report_devices(const Devices& devices);
 
+/// Throws ConfigError for train.graphs = true on a device of this kind that has no graphs.
+void check_graphs(bool graphs, const std::string& kind);
 /// Throws ConfigError if a device of this kind cannot compute train.products = `products`.
 void check_products(const std::string& products, const std::string& kind);
 /// The same for comm.transport = `transport`.

@@ -86,6 +86,9 @@ TEST(Device, ProductsAndTransportsMustSuitIt) {
   EXPECT_NO_THROW(check_products("fp32", "xpu"));
   EXPECT_THROW(check_products("tf32", "cpu"), ConfigError);
   EXPECT_THROW(check_products("bf16", "cuda"), ConfigError);
+  EXPECT_NO_THROW(check_graphs(true, "cuda"));
+  EXPECT_NO_THROW(check_graphs(false, "cpu"));
+  EXPECT_THROW(check_graphs(true, "cpu"), ConfigError);
   EXPECT_NO_THROW(check_transport("nccl", "cuda", 1));
   EXPECT_NO_THROW(check_transport("shm", "cuda", 2));
   EXPECT_THROW(check_transport("nccl", "cuda", 2), ConfigError);

@@ -305,6 +305,7 @@ plan::TrainingPlan plan_training(const Settings& settings, const input::Corpus& 
   job.compression = settings.strategy.compression;
   job.memory_limit = std::max<std::int64_t>(settings.memory_limit, 0);
   job.ranks_here = ranks;
+  job.graphs = settings.strategy.graphs;
   job.offloads_activations = !settings.strategy.offload_activations.empty();
   set_keeping(job, settings, ranks);
   set_device(job, settings);

@@ -196,6 +196,11 @@ void add_train_keys(config::Schema& schema) {
        "Micro-batches that a rank computes at once, each with kernel_threads threads; changes "
        "no bit.",
        1, 1024});
+  schema.add(
+      {"train.graphs", false,
+       "On a device: record the passes of a micro-batch once and replay them by one call (CUDA "
+       "graphs), for models so small that launching their kernels takes longer than running "
+       "them. Changes no bit."});
   schema.add({"train.reproducible", true,
               "Add gradients in one order whatever the layout, and refuse ranks whose identity "
               "differs: the same bits everywhere. False: as they come."});

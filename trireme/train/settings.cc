@@ -222,6 +222,7 @@ StrategyOptions strategy_of(const config::Config& config) {
           .recompute = config.text("memory.recompute"),
           .offload_activations = config.text("memory.offload_activations"),
           .lanes = static_cast<int>(integer("train.lanes")),
+          .graphs = config.boolean("train.graphs"),
           .shares = config.text("batch.shares"),
           .local = local_options_of(config),
           .server = server_options_of(config),

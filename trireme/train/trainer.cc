@@ -403,6 +403,7 @@ class Trainer {
     outcome_.measured_step = median(step_seconds_);
     outcome_.measured_bytes = static_cast<double>(largest(observe::peak_memory_bytes()));
     take_costs(done - first);
+    if (!strategy_.graphs_note().empty()) report.line(strategy_.graphs_note());
     strategy_.use_average(true);  // on all ranks
     // If weights are sharded, all ranks take part and generate the same text.
     const bool writes = settings_.sample_bytes > 0 && settings_.model.context > 0;

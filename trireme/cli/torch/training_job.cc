@@ -204,6 +204,7 @@ TrainingJob prepare(const TrainingJobOptions& options, const Refine& refine) {
   const train::DeviceChoice device = device_of(settings, options, ranks_here);
   settings.device_kind = device.kind;
   train::check_products(settings.products, device.kind);
+  train::check_graphs(settings.strategy.graphs, device.kind);
   train::check_transport(settings.job.transport, device.kind, settings.ranks_per_device);
   if (!settings.kernel_table.empty()) tensor::read_kernel_table(settings.kernel_table);
   if (settings.elastic.on())

@@ -8,6 +8,7 @@
 #include "trireme/testing/emulated_device/allocators.h"
 #include "trireme/testing/emulated_device/current_stream.h"
 #include "trireme/testing/emulated_device/emulated_device.h"
+#include "trireme/testing/emulated_device/graphs.h"
 #include "trireme/testing/emulated_device/guard.h"
 #include "trireme/testing/emulated_device/hooks.h"
 #include "trireme/testing/emulated_device/operators.h"
@@ -33,6 +34,7 @@ void register_emulated_device(const EmulatedOptions& options) {
   register_allocators();
   register_hooks();
   register_operators();
+  register_graphs();
 }
 
 void reseed(std::uint64_t seed) { Runtime::get().reseed(seed); }

@@ -96,6 +96,11 @@ StreamPoint Runtime::launch(StreamIndex stream, Launch work) {
   std::optional<RaceReport> race;
   {
     Lock lock(streams_.mutex());
+    if (all_[stream].recording) {
+      TORCH_CHECK(work.after.empty(), work.name, " draws random numbers in a graph");
+      all_[stream].recording->work.push_back(std::move(work));
+      return streams_.end_of(stream);
+    }
     VectorClock& known = all_[stream].known;
     known.join(host_knows_);
     point = {stream, streams_.end_of(stream).count + 1};
@@ -136,6 +141,7 @@ void Runtime::synchronize_stream(StreamIndex stream) {
   int device = 0;
   {
     Lock lock(streams_.mutex());
+    check_not_recorded(stream, "the host waits for");
     ++stats_.synchronisations;
     device = all_[stream].device;
     const VectorClock known = all_[stream].known;

@@ -38,6 +38,12 @@ struct RecordedEvent {
   std::shared_ptr<std::chrono::steady_clock::time_point> time;  // null: without timing
 };
 
+/// What was given to a stream while it was recorded, and the memory allocated for it.
+struct Recording {
+  std::vector<Launch> work;
+  std::vector<void*> blocks;
+};
+
 class Runtime {
  public:
   static void create(const EmulatedOptions& options);
@@ -65,6 +71,14 @@ class Runtime {
   void synchronize_stream(StreamIndex stream);
   void synchronize_device(int device);
   bool query_stream(StreamIndex stream);
+
+  // Graphs (runtime_graphs.cc).
+  /// From here on, what the stream is given is kept and not run.
+  void begin_recording(StreamIndex stream);
+  std::shared_ptr<Recording> end_recording(StreamIndex stream);
+  void replay(const Recording& recording, StreamIndex stream);
+  /// Its blocks that are free are given back; the others live on as any block.
+  void forget(const Recording& recording);
 
   // Events.
   RecordedEvent record(StreamIndex stream, bool timing);
@@ -110,6 +124,8 @@ class Runtime {
     StreamIndex stream = 0;
     std::vector<StreamIndex> other_streams;
     bool freed = false;
+    bool recorded = false;  // a graph keeps it, free or not
+    bool unused = false;    // it was freed, but for the graph
   };
   struct Device {
     explicit Device(std::size_t bytes) : memory(bytes) {}
@@ -125,6 +141,7 @@ class Runtime {
   struct Stream {
     int device = 0;
     VectorClock known;  // what is done before the stream's next operation
+    std::shared_ptr<Recording> recording = nullptr;
   };
   using Lock = Streams::Lock;
 
@@ -133,6 +150,7 @@ class Runtime {
   std::optional<RaceReport> note_accesses(StreamIndex stream, StreamPoint point,
                                           const VectorClock& known, const Launch& work);
   const Block* block_of(const void* address) const;
+  void check_not_recorded(StreamIndex stream, const char* what) const;
   void finish_free(int device, std::byte* address, std::size_t bytes);
   RaceReport describe(const Race& race, std::optional<RaceKind> kind) const;
   std::string name_of_locked(StreamIndex stream) const;

@@ -7,6 +7,7 @@ namespace trireme::inline v0::testing {
 
 RecordedEvent Runtime::record(StreamIndex stream, bool timing) {
   const Lock lock(streams_.mutex());
+  check_not_recorded(stream, "an event is recorded on");
   ++stats_.events;
   Stream& of = all_[stream];
   of.known.join(host_knows_);
@@ -26,6 +27,7 @@ RecordedEvent Runtime::record(StreamIndex stream, bool timing) {
 
 void Runtime::block(StreamIndex stream, const RecordedEvent& event) {
   const Lock lock(streams_.mutex());
+  check_not_recorded(stream, "an event orders");
   if (waits_to_skip_ > 0 && --waits_to_skip_ == 0) return;
   ++stats_.waits;
   const StreamPoint point = streams_.push(lock, stream, {"a wait", {event.point}, {}});
@@ -35,6 +37,7 @@ void Runtime::block(StreamIndex stream, const RecordedEvent& event) {
 
 void Runtime::order(StreamIndex before, StreamIndex after) {
   const Lock lock(streams_.mutex());
+  for (const StreamIndex one : {before, after}) check_not_recorded(one, "another stream waits for");
   all_[before].known.join(host_knows_);
   all_[after].known.join(all_[before].known);
   all_[after].known.advance(streams_.push(lock, after, {"a wait", {streams_.end_of(before)}, {}}));

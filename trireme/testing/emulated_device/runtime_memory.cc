@@ -23,7 +23,9 @@ void* Runtime::allocate(int device, std::size_t bytes, StreamIndex stream) {
     ++on.num_out_of_memory;
     return nullptr;
   }
-  on.blocks[address] = {bytes, stream, {}, false};
+  Recording* const recording = all_[stream].recording.get();
+  on.blocks[address] = {bytes, stream, {}, false, recording != nullptr, false};
+  if (recording) recording->blocks.push_back(address);
   EmulatedMemory& counts = on.counts;
   counts.allocated += bytes;
   counts.peak_allocated = std::max(counts.peak_allocated, counts.allocated);
@@ -46,6 +48,8 @@ void Runtime::free(void* address) {
     Device& on = devices_[device];
     auto* const begin = static_cast<std::byte*>(address);
     Block& block = on.blocks.at(begin);
+    block.unused = true;
+    if (block.recorded) return;
     block.freed = true;
     on.counts.allocated -= block.bytes;
     VectorClock known = all_[block.stream].known;

@@ -1,0 +1,143 @@
+// Passes that are recorded once and replayed give the bits of passes that are run, dropout included.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "tests/devices/device_training.h"
+#include "trireme/base/error.h"
+#include "trireme/testing/emulated_device/test_device.h"
+
+namespace trireme::devices {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+class Graphs : public ::testing::Test {
+ protected:
+  void SetUp() override { testing::register_emulated_device({.devices = 4}); }
+
+  static Training recorded(Training training) {
+    training.on_device = true;
+    training.options.graphs = true;
+    return training;
+  }
+  /// What a strategy with these options says.
+  static std::string refusal(const std::string& name, Training training) {
+    try {
+      train(task(name), training);
+    } catch (const std::exception& error) {
+      return error.what();
+    }
+    return "it trained";
+  }
+};
+
+TEST_F(Graphs, ModelsTrainAsOnTheCpu) {
+  for (const char* name : {"mlp", "gpt", "bert"}) {
+    for (const char* precision : {"fp64", "fp32", "bf16", "fp16"}) {
+      SCOPED_TRACE(std::string(name) + " " + precision);
+      const Training training{
+          .options = {.precision = precision, .clip = 0.5, .noise_scale = true}};
+      EXPECT_TRUE(train(task(name), recorded(training)) == train(task(name), training));
+    }
+  }
+}
+
+TEST_F(Graphs, RanksTrainAsOne) {
+  const Training alone{.options = {.clip = 0.5, .recompute = "full"}};
+  const Outcome one = train(task("gpt"), alone);
+  for (const char* sync : {"plain", "zero1", "zero2"}) {
+    for (const int ranks : {1, 2, 4}) {
+      SCOPED_TRACE(std::string(sync) + " on " + std::to_string(ranks));
+      Training training = recorded(alone);
+      training.ranks = ranks;
+      training.options.sync = sync;
+      testing::reseed(static_cast<std::uint64_t>(ranks));
+      EXPECT_TRUE(train(task("gpt"), training) == one);
+    }
+  }
+}
+
+TEST_F(Graphs, CopiesTrainAsOnTheCpu) {
+  for (const char* sync : {"local_sgd", "gossip"}) {
+    SCOPED_TRACE(sync);
+    const Training training{.ranks = 3, .options = {.sync = sync, .local = {.steps = 2}}};
+    EXPECT_TRUE(train(task("gpt"), recorded(training)) == train(task("gpt"), training));
+  }
+}
+
+// The last micro-batch is smaller, as at the end of an epoch, and comes again.
+TEST_F(Graphs, EachFormOfMicroBatchHasItsOwn) {
+  Task uneven = task("gpt");
+  uneven.micro_batch = [](std::int64_t step, std::uint32_t index) {
+    MicroBatch micro = task("gpt").micro_batch(step, index);
+    if (index < 5) return micro;
+    micro.count /= 2;
+    for (auto& [name, field] : micro.fields) field = field.narrow(0, 0, 1).contiguous();
+    return micro;
+  };
+  const Training training{.ranks = 2, .steps = 5};
+  EXPECT_TRUE(train(uneven, recorded(training)) == train(uneven, training));
+}
+
+TEST_F(Graphs, AreReplayed) {
+  testing::reset_emulated_stats();
+  Training training{.steps = 1, .total = 4, .on_device = true};
+  train(task("gpt"), training);
+  const std::uint64_t before = testing::emulated_stats().copies_to_device;
+  testing::reset_emulated_stats();
+  train(task("gpt"), recorded(training));
+  // The masks' numbers, of the three micro-batches that are replayed.
+  EXPECT_EQ(testing::emulated_stats().copies_to_device, before + 3);
+}
+
+TEST_F(Graphs, AWaitThatIsLeftOutIsNoticed) {
+  const Training training = recorded({.ranks = 2, .steps = 2, .options = {.sync = "zero2"}});
+  testing::reset_emulated_stats();
+  const Outcome wanted = train(task("gpt"), training);
+  const std::uint64_t waits = testing::emulated_stats().waits;
+  int noticed = 0, tried = 0;
+  for (std::uint64_t left_out = 1; left_out <= waits; left_out += 1 + waits / 10, ++tried) {
+    const testing::CollectedRaces races;
+    testing::skip_one_wait(left_out);
+    const bool same = train(task("gpt"), training) == wanted;
+    noticed += !races.all().empty();
+    EXPECT_TRUE(same || !races.all().empty()) << "wait " << left_out << " of " << waits;
+  }
+  testing::skip_one_wait(0);
+  EXPECT_GT(noticed, 0) << "of " << tried;
+}
+
+TEST_F(Graphs, APassThatWaitsForTheDeviceIsRefused) {
+  Task waits = task("mlp");
+  waits.loss = [](const models::Value& output, const MicroBatch& micro) {
+    const at::Tensor loss = task("mlp").loss(output, micro);
+    return loss.item<double>() > 1e9 ? loss * 2 : loss;
+  };
+  EXPECT_THAT(refusal("mlp", recorded({})), HasSubstr("it trained"));
+  try {
+    train(waits, recorded({.ranks = 2}));
+    ADD_FAILURE() << "the step was taken";
+  } catch (const std::exception& error) {
+    EXPECT_THAT(error.what(), AllOf(HasSubstr("cannot be recorded as a graph"),
+                                    HasSubstr("the host waits for"), HasSubstr("train.graphs")));
+  }
+}
+
+TEST_F(Graphs, WhatCannotBeRecordedIsRefusedAtTheStart) {
+  const auto with = [](StrategyOptions options, int ranks = 1) {
+    return refusal("gpt", recorded({.ranks = ranks, .options = options}));
+  };
+  EXPECT_THAT(with({.sync = "zero3"}, 2), HasSubstr("train.graphs = true with parallel.sync"));
+  EXPECT_THAT(with({.pipeline = 2}, 2), HasSubstr("a model that is cut over ranks"));
+  EXPECT_THAT(with({.tensor = 2}, 2), HasSubstr("a model that is cut over ranks"));
+  EXPECT_THAT(with({.offload_activations = "host"}), HasSubstr("memory.offload_activations"));
+  EXPECT_THAT(with({.lanes = 2}), HasSubstr("train.lanes = 2"));
+  EXPECT_THAT(refusal("resnet", recorded({})), HasSubstr("batch norms"));
+  EXPECT_THAT(refusal("gpt", {.options = {.graphs = true}}), HasSubstr("the CPU has no graphs"));
+}
+
+}  // namespace
+}  // namespace trireme::devices

@@ -1,0 +1,9 @@
+// Graphs of the emulated device, by which LibTorch records and replays what a stream is given.
+#pragma once
+
+namespace trireme::inline v0::testing {
+
+/// Once a process, after the backend has its name. A LibTorch that has no graphs of any device: nothing.
+void register_graphs();
+
+}  // namespace trireme::inline v0::testing
