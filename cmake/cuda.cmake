@@ -1,6 +1,6 @@
 # CUDA and NCCL, both optional and neither linked: Trireme opens the driver's libcuda.so.1 and
 # libnccl.so.2 at run time (comm/nccl/gpu_library.h). A build may add
-#   the fold kernels    if nvcc is found (CUDACXX, CUDA_HOME, PATH, /usr/local/cuda)
+#   the kernels    if nvcc is found (CUDACXX, CUDA_HOME, PATH, /usr/local/cuda)
 #   a check of our declarations against cuda.h and nccl.h    if both are found (NCCL_ROOT: a folder
 #                       with include/nccl.h, such as nvidia/nccl of the wheel nvidia-nccl-cu13)
 # TRIREME_CUDA=AUTO|ON|OFF: AUTO takes what it finds; ON stops if nvcc is missing.
@@ -17,12 +17,12 @@ if(TRIREME_CUDA)
     execute_process(COMMAND ${TRIREME_NVCC} --version OUTPUT_VARIABLE version
                     RESULT_VARIABLE failed ERROR_QUIET)
     string(REGEX MATCH "release [0-9.]+" version "${version}")
-    if(NOT failed)
+    if(NOT failed AND version MATCHES "release ([0-9]+)" AND CMAKE_MATCH_1 GREATER_EQUAL 12)   # C++20
       set(TRIREME_NVCC_WORKS TRUE)
     endif()
   endif()
   if(TRIREME_CUDA STREQUAL "ON" AND NOT TRIREME_NVCC_WORKS)
-    message(FATAL_ERROR "TRIREME_CUDA=ON, but no nvcc was found: set CUDACXX or CUDA_HOME.")
+    message(FATAL_ERROR "TRIREME_CUDA=ON, but no nvcc of CUDA 12 or later was found: set CUDACXX or CUDA_HOME.")
   endif()
   find_path(TRIREME_CUDA_INCLUDE cuda.h HINTS ENV CUDA_HOME ENV CUDA_PATH /usr/local/cuda
             PATH_SUFFIXES include)
@@ -34,7 +34,7 @@ endif()
 if(TRIREME_NVCC_WORKS)
   message(STATUS "CUDA: kernels by ${TRIREME_NVCC} (${version}) for sm_${TRIREME_CUDA_ARCHITECTURES}.")
 elseif(TRIREME_CUDA)
-  message(STATUS "CUDA: no nvcc; this build sums on the CPU only, and comm.transport = nccl is refused.")
+  message(STATUS "CUDA: no nvcc of CUDA 12 or later; this build sums on the CPU only, and comm.transport = nccl is refused.")
 else()
   message(STATUS "CUDA: switched off (TRIREME_CUDA).")
 endif()
@@ -55,7 +55,7 @@ function(trireme_cuda_image result source)
   list(GET TRIREME_CUDA_ARCHITECTURES -1 last)
   list(APPEND targets -gencode arch=compute_${last},code=compute_${last})
   add_custom_command(OUTPUT ${image} DEPENDS ${source} ${ARGN}
-    COMMAND ${TRIREME_NVCC} -std=c++17 -O3 -fmad=false -ftz=false -prec-div=true
+    COMMAND ${TRIREME_NVCC} -std=c++20 --expt-relaxed-constexpr -O3 -fmad=false -ftz=false -prec-div=true
             -I ${PROJECT_SOURCE_DIR} ${targets} -fatbin -o ${image} ${source}
     COMMENT "CUDA kernels ${name}" VERBATIM)
   set(${result} ${image} PARENT_SCOPE)

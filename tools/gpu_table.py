@@ -27,11 +27,18 @@ def checks(found):
         lines.append(f"- `tests/gpu` by the real driver and NCCL, on up to {tests['gpus']} GPUs: {tests['tests']} of "
                      f"{tests['of']} tests ran and passed; the others need more GPUs.")
     for precision in ("fp32", "bf16"):
-        hashes = {ranks: one["hash"] for ranks in (1, 2, 4) if (one := found(f"hash-{precision}-{ranks}"))}
+        trained = {ranks: one for ranks in (1, 2, 4) if (one := found(f"hash-{precision}-{ranks}"))}
+        recorded = found(f"hash-{precision}-1-graphs")
+        hashes = {ranks: one["hash"] for ranks, one in trained.items()}
+        if recorded:
+            hashes["1 with graphs"] = recorded["hash"]
         if hashes:
             said = ("the same weights" if len(set(hashes.values())) == 1 else
                     "**different weights**: " + ", ".join(f"{ranks}: {one[:12]}" for ranks, one in hashes.items()))
-            lines.append(f"- gpt-nano in {precision} on {', '.join(map(str, hashes))} ranks of one GPU: {said}.")
+            lines.append(f"- gpt-nano in {precision} on one GPU (ranks: {', '.join(map(str, hashes))}): {said}.")
+        if recorded and 1 in trained:
+            lines.append(f"- Its step on one rank: {trained[1]['step_seconds'] * 1e3:.2f} ms, "
+                         f"{recorded['step_seconds'] * 1e3:.2f} ms with `train.graphs`.")
     for algorithm, title in (("auto", "reproducible"), ("nccl-native", "NCCL's own order")):
         if one := found(f"bandwidth-{algorithm}"):
             lines.append(f"- All-reduce of {one['bytes'] / 2**20:,.0f} MiB by {one['ranks']} GPUs, {title}: "

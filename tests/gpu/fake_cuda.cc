@@ -4,7 +4,7 @@
 
 #include "fake_state.h"
 #include "trireme/comm/nccl/cuda_api.h"
-#include "trireme/testing/gpu/fold_on_host.h"
+#include "trireme/testing/gpu/kernels_on_host.h"
 
 namespace trireme::test {
 namespace {
@@ -187,21 +187,20 @@ int cuModuleLoadData(void** module, const void* image) {
 }
 int cuModuleUnload(void*) { return kSuccess; }
 int cuModuleGetFunction(void** function, void*, const char* name) {
-  *function = reinterpret_cast<void*>(trireme::testing::fold_on_host(name));
+  *function = const_cast<void*>(static_cast<const void*>(trireme::testing::kernel_on_host(name)));
   return *function ? kSuccess : 500;
 }
 int cuLaunchKernel(void* function, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned,
                    unsigned, void* stream, void** parameters, void**) {
   const auto lock = locked();
-  using trireme::kernel::cuda::FoldArguments;
-  const auto arguments =
-      std::make_shared<FoldArguments>(*static_cast<const FoldArguments*>(parameters[0]));
-  FakeState::get().push(stream, [function, arguments] {
-    for (std::uint32_t k = 0; k < arguments->num_operands; ++k) {
-      FakeState::get().touch(arguments->in[k], arguments->count, "a fold");  // at least 1 byte each
-    }
-    FakeState::get().touch(arguments->out, arguments->count, "a fold");
-    reinterpret_cast<trireme::testing::FoldOnHost>(function)(*arguments);
+  const auto& kernel = *static_cast<const trireme::testing::KernelOnHost*>(function);
+  const auto* const given = static_cast<const std::byte*>(parameters[0]);
+  const std::vector<std::byte> arguments(given, given + kernel.argument_bytes);
+  FakeState::get().push(stream, [&kernel, arguments] {
+    kernel.touches(arguments.data(), [](const void* at, std::size_t bytes) {
+      FakeState::get().touch(at, bytes, "a kernel");
+    });
+    kernel.run(arguments.data());
     return true;
   });
   return state_of_gpu();

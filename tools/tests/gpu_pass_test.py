@@ -28,7 +28,8 @@ SHAPES = {"GPT-2 124M": {"batch": 32, "block": 1024}}
 FOUND = {"machine": {"gpus": ["NVIDIA H200"], "machine": "", "driver": "580.1", "cuda": "13.0", "nccl": "2.28.3",
                      "torch": "2.11.0+cu130", "commit": "abc", "date": "2026-11-24"},
          "tests": {"tests": 5, "of": 12, "gpus": 1},
-         "hash-fp32-1": {"hash": "a" * 64}, "hash-fp32-2": {"hash": "a" * 64},
+         "hash-fp32-1": {"hash": "a" * 64, "step_seconds": 0.004}, "hash-fp32-2": {"hash": "a" * 64},
+         "hash-fp32-1-graphs": {"hash": "a" * 64, "step_seconds": 0.0015},
          "hash-bf16-1": {"hash": "a" * 64}, "hash-bf16-2": {"hash": "b" * 64},
          "speed-GPT-2-124M-reproducible": {"step_seconds": 0.1, "mfu": 0.4, "predicted_bytes": 30e9,
                                            "measured_bytes": 31e9},
@@ -238,7 +239,8 @@ class Table(unittest.TestCase):
         text = gpu_table.section(found, SHAPES)
         self.assertIn("commit abc, 2026-11-24", text)
         self.assertIn("on up to 1 GPUs: 5 of 12 tests ran", text)
-        self.assertIn("gpt-nano in fp32 on 1, 2 ranks of one GPU: the same weights.", text)
+        self.assertIn("gpt-nano in fp32 on one GPU (ranks: 1, 2, 1 with graphs): the same weights.", text)
+        self.assertIn("- Its step on one rank: 4.00 ms, 1.50 ms with `train.graphs`.", text)
         self.assertIn("**different weights**: 1: aaaaaaaaaaaa, 2: bbbbbbbbbbbb", text)
         self.assertIn("| GPT-2 124M | 32,768 | yes | 327,680 | 40.0 % | 30.0 GB | 31.0 GB | 409,600 | 20.0 GB | 0.80x |",
                       text)

@@ -53,19 +53,6 @@ struct RuleTable<RuleList<Rule...>> : RuleSlot<Rule>... {
   }
 };
 
-template <class... List>
-struct Joined;
-template <class... Rule>
-struct Joined<RuleList<Rule...>> {
-  using Rules = RuleList<Rule...>;
-};
-template <class... A, class... B, class... Rest>
-struct Joined<RuleList<A...>, RuleList<B...>, Rest...> : Joined<RuleList<A..., B...>, Rest...> {};
-template <class... Options>
-Joined<RuleList<Descend>, typename Options::Rules...> rules_of(const std::variant<Options...>&);
-/// The rules of all optimizers.
-using AllRules = decltype(rules_of(std::declval<OptimizerOptions>()))::Rules;
-
 struct SimdTable {
   void (*bf16_to_f32)(const BFloat16*, float*, std::size_t);
   void (*to_bf16)(const float*, BFloat16*, std::size_t);

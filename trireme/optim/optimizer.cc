@@ -2,15 +2,28 @@
 
 #include <algorithm>
 #include <optional>
+#include <utility>
 
 #include "trireme/base/check.h"
 #include "trireme/kernel/optimizers/apply.h"
 #include "trireme/optim/slice_optimizer.h"
 #include "trireme/optim/tensor_rule.h"
 #include "trireme/tensor/flat_math.h"
+#include "trireme/tensor/rule_kernel.h"
 
 namespace trireme::inline v0::optim {
 namespace {
+
+template <std::size_t kArrays>
+std::vector<kernel::cuda::UpdateSlice> slices_of(const std::array<TensorList, kArrays>& arrays) {
+  std::vector<kernel::cuda::UpdateSlice> slices(arrays[0].all.size());
+  for (std::size_t k = 0; k < kArrays; ++k)
+    for (std::size_t i = 0; i < arrays[k].all.size(); ++i)
+      slices[i].arrays[k] = arrays[k].all[i].data_ptr();
+  for (std::size_t i = 0; i < slices.size(); ++i)
+    slices[i].count = static_cast<std::uint64_t>(arrays[0].all[i].numel());
+  return slices;
+}
 
 // An optimizer whose update is one rule for every element.
 template <class Options>
@@ -27,51 +40,87 @@ class ElementwiseOptimizer final : public SliceOptimizer {
 
   void update(double learning_rate, double scale) override {
     ++step_count_;
-    for (std::size_t i = 0; i < slices_.size();) {
+    for (const std::vector<std::size_t>& group : together()) {
+      const ParameterNumbers& numbers = numbers_[group.front()];
       const auto rule = options_.rule({.count = step_count_,
-                                       .rate = learning_rate * numbers_[i].rate_factor,
-                                       .weight_decay = numbers_[i].weight_decay,
+                                       .rate = learning_rate * numbers.rate_factor,
+                                       .weight_decay = numbers.weight_decay,
                                        .scale = scale});
-      if (by_tensors(slices_[i])) {
-        i = update_alike(rule, i);
-        continue;
+      if (by_tensors(slices_[group.front()])) {
+        update_on_device(rule, group);
+      } else {
+        update_on_host(rule, group.front());
       }
-      in_type(slices_[i], [&]<class T>(T) {
-        const Part<T> all = whole<T>(slices_[i]);
-        spread_(all.count, [&](std::size_t begin, std::size_t end) {
-          const Part<T> part = piece(all, begin, end);
-          T* updated[rule.kShape.both] = {part.weight};
-          for (std::size_t k = 0; k < state_names_.size(); ++k)
-            if (T* state = state_of<T>(i, k)) updated[k + 1] = state + begin;
-          kernel::apply(rule, &part.gradient, updated, part.compute, part.count);
-        });
-      });
-      ++i;
     }
   }
 
  private:
-  // Updates the slices from `first` on that have its numbers together, some tens of megabytes at a
-  // time, since the rule's intermediate values are as large. Returns the first that was not.
-  template <class Rule>
-  std::size_t update_alike(const Rule& rule, std::size_t first) {
+  using Rule = decltype(std::declval<Options>().rule(kernel::StepNumbers{}));
+
+  // The slices that are updated by one call: those of a device that have the same numbers, some tens
+  // of megabytes of them, since intermediate values of LibTorch's operations are as large. State on
+  // the host comes by ascending slice.
+  std::vector<std::vector<std::size_t>> together() const {
     constexpr std::int64_t kElements = 16 << 20;
+    struct Open {
+      std::size_t group, slice;
+      std::int64_t elements;
+    };
+    std::vector<std::vector<std::size_t>> groups;
+    std::vector<Open> open;
+    for (std::size_t i = 0; i < slices_.size(); ++i) {
+      const std::int64_t size = slices_[i].size();
+      const bool alone = !by_tensors(slices_[i]) || state_.on_host();
+      const auto alike = std::find_if(open.begin(), open.end(), [&](const Open& one) {
+        const OwnedSlice &with = slices_[one.slice], &slice = slices_[i];
+        return numbers_[one.slice] == numbers_[i] && with.device == slice.device &&
+               with.master_dtype == slice.master_dtype;
+      });
+      if (!alone && alike != open.end() && alike->elements + size <= kElements) {
+        groups[alike->group].push_back(i);
+        alike->elements += size;
+        continue;
+      }
+      groups.push_back({i});
+      if (alone) continue;
+      if (alike != open.end()) open.erase(alike);
+      open.push_back({groups.size() - 1, i, size});
+    }
+    return groups;
+  }
+
+  void update_on_host(const Rule& rule, std::size_t slice) {
+    in_type(slices_[slice], [&]<class T>(T) {
+      const Part<T> all = whole<T>(slices_[slice]);
+      spread_(all.count, [&](std::size_t begin, std::size_t end) {
+        const Part<T> part = piece(all, begin, end);
+        T* updated[Rule::kShape.both] = {part.weight};
+        for (std::size_t k = 0; k < state_names_.size(); ++k)
+          if (T* state = state_of<T>(slice, k)) updated[k + 1] = state + begin;
+        kernel::apply(rule, &part.gradient, updated, part.compute, part.count);
+      });
+    });
+  }
+
+  void update_on_device(const Rule& rule, const std::vector<std::size_t>& group) {
+    const OwnedSlice& first = slices_[group.front()];
     std::array<TensorList, Rule::kShape.arrays()> arrays;
-    std::int64_t elements = 0;
-    std::size_t end = first;
-    for (; end < slices_.size() && numbers_[end] == numbers_[first]; ++end) {
-      if (end > first && (elements + slices_[end].size() > kElements || state_.on_host())) break;
-      elements += slices_[end].size();
-      if (slices_[end].size() == 0) continue;
-      arrays[0].all.push_back(gradient_of(slices_[end]));
-      arrays[1].all.push_back(weight_of(slices_[end]));
-      const std::span<const at::Tensor> state = state_.fetch(end);
+    for (const std::size_t i : group) {
+      if (slices_[i].size() == 0) continue;
+      arrays[0].all.push_back(gradient_of(slices_[i]));
+      arrays[1].all.push_back(weight_of(slices_[i]));
+      const std::span<const at::Tensor> state = state_.fetch(i);
       for (std::size_t k = 0; k < state.size(); ++k) arrays[k + 2].all.push_back(state[k]);
     }
-    if (elements > 0) apply_by_lists(rule, arrays);
-    for (std::size_t i = first; i < end; ++i)
+    if (arrays[0].all.empty()) return;
+    if (const tensor::RuleKernel* const kernel = tensor::RuleKernel::of(first.device)) {
+      kernel->run(rule, first.master_dtype, slices_of(arrays),
+                  tensor::current_stream_handle(first.device));
+    } else {
+      apply_by_lists(rule, arrays);
+    }
+    for (const std::size_t i : group)
       if (slices_[i].size() > 0) state_.store(i);
-    return end;
   }
 
   template <class T>

@@ -3,14 +3,14 @@
 #include <algorithm>
 
 #include "trireme/base/error.h"
-#include "trireme/kernel/cuda/fold_image.h"
+#include "trireme/kernel/cuda/kernel_image.h"
 
 namespace trireme::inline v0::comm {
 namespace nccl {
 namespace {
 
-constexpr unsigned kThreads = 256;           // per block; as fold.cu's launch bounds
-constexpr std::uint64_t kMostBlocks = 4096;  // beyond it, a thread takes several elements
+constexpr unsigned kThreads = 256;           // per block; as kernels.cu's launch bounds
+constexpr std::uint64_t kMostBlocks = 4096;  // beyond it, blocks take more
 
 }  // namespace
 
@@ -135,18 +135,25 @@ void Gpu::clear(void* at, std::size_t bytes, void* stream) {
 
 void Gpu::fold(kernel::Combine op, DType dtype, const kernel::cuda::FoldArguments& arguments,
                void* stream) {
-  if (arguments.count == 0) return;
+  launch(kernel::cuda::fold_kernel_name(op, dtype), &arguments,
+         (arguments.count + kThreads - 1) / kThreads, stream);
+}
+
+void Gpu::update(DType dtype, const kernel::cuda::UpdateArguments& arguments, void* stream) {
+  launch(kernel::cuda::update_kernel_name(dtype), &arguments, arguments.num_chunks, stream);
+}
+
+void Gpu::launch(const std::string& kernel, const void* arguments, std::uint64_t blocks,
+                 void* stream) {
+  if (blocks == 0) return;
   const Current current(*this);
-  void* const function = fold_kernel(op, dtype);
-  void* parameters[] = {const_cast<kernel::cuda::FoldArguments*>(&arguments)};
-  const auto blocks =
-      static_cast<unsigned>(std::min((arguments.count + kThreads - 1) / kThreads, kMostBlocks));
-  require(cuda().launch(function, blocks, 1, 1, kThreads, 1, 1, 0, stream, parameters, nullptr),
+  void* parameters[] = {const_cast<void*>(arguments)};
+  require(cuda().launch(kernel_named(kernel), static_cast<unsigned>(std::min(blocks, kMostBlocks)),
+                        1, 1, kThreads, 1, 1, 0, stream, parameters, nullptr),
           "cuLaunchKernel");
 }
 
-void* Gpu::fold_kernel(kernel::Combine op, DType dtype) {
-  const std::string name = kernel::cuda::fold_kernel_name(op, dtype);
+void* Gpu::kernel_named(const std::string& name) {
   std::lock_guard lock(mutex_);
   if (!module_) {
     require(cuda().module_load(&module_, library_->kernels.data()), "cuModuleLoadData");

@@ -1,4 +1,4 @@
-// Gpu: one GPU's primary context (as LibTorch uses), with streams, events, memory and fold kernels.
+// Gpu: one GPU's primary context (as LibTorch uses), with streams, events, memory and this build's kernels.
 // Failing calls throw ResourceError with CUDA's error text. Thread safe.
 #pragma once
 
@@ -13,6 +13,7 @@
 
 #include "trireme/comm/nccl/gpu_library.h"
 #include "trireme/kernel/cuda/fold.h"
+#include "trireme/kernel/cuda/update.h"
 #include "trireme/kernel/reduce.h"
 
 namespace trireme::inline v0::comm {
@@ -62,7 +63,7 @@ class Gpu : public std::enable_shared_from_this<Gpu> {
   const GpuLibrary& library() const noexcept { return *library_; }
   const CudaApi& cuda() const noexcept { return library_->cuda; }
   const NcclApi& nccl() const noexcept { return library_->nccl; }
-  /// True if this build contains the fold kernels.
+  /// True if this build contains kernels.
   bool can_fold() const noexcept { return !library_->kernels.empty(); }
   void require(int result, std::string_view call) const;
 
@@ -77,10 +78,13 @@ class Gpu : public std::enable_shared_from_this<Gpu> {
   void clear(void* at, std::size_t bytes, void* stream);
   void fold(kernel::Combine op, DType dtype, const kernel::cuda::FoldArguments& arguments,
             void* stream);
+  /// Updates slices of F32 or F64.
+  void update(DType dtype, const kernel::cuda::UpdateArguments& arguments, void* stream);
 
  private:
   friend class GpuEvent;
-  void* fold_kernel(kernel::Combine op, DType dtype);
+  void launch(const std::string& kernel, const void* arguments, std::uint64_t blocks, void* stream);
+  void* kernel_named(const std::string& name);
   void put_back(void* event) noexcept;
 
   const std::shared_ptr<const GpuLibrary> library_;
@@ -89,7 +93,7 @@ class Gpu : public std::enable_shared_from_this<Gpu> {
   void* context_ = nullptr;
   std::mutex mutex_;
   std::vector<void*> events_;  // free, for reuse
-  void* module_ = nullptr;     // the fold kernels, loaded on first use
+  void* module_ = nullptr;     // the kernels, loaded on first use
   std::map<std::string, void*> functions_;
 };
 

@@ -6,7 +6,7 @@
 #include <cstdlib>
 
 #include "trireme/base/error.h"
-#include "trireme/kernel/cuda/fold_image.h"
+#include "trireme/kernel/cuda/kernel_image.h"
 
 #ifndef TRIREME_NCCL_FOUND
 #define TRIREME_NCCL_FOUND ""
@@ -79,7 +79,7 @@ void start_cuda(GpuLibrary& library) {
 
 }  // namespace
 
-std::shared_ptr<const GpuLibrary> open_gpu_library(const GpuFiles& files) {
+std::shared_ptr<const GpuLibrary> open_cuda_library(const GpuFiles& files) {
   auto library = std::make_shared<GpuLibrary>();
   void* handle = open_cuda(given(files.cuda, "TRIREME_CUDA_LIBRARY"));
 #define TRIREME_TAKE(member, function, symbol, parameters) \
@@ -87,7 +87,13 @@ std::shared_ptr<const GpuLibrary> open_gpu_library(const GpuFiles& files) {
   TRIREME_CUDA_FUNCTIONS(TRIREME_TAKE)
 #undef TRIREME_TAKE
   start_cuda(*library);
-  handle = open_nccl(given(files.nccl, "TRIREME_NCCL_LIBRARY"));
+  library->kernels = kernel::cuda::kernel_image();
+  return library;
+}
+
+std::shared_ptr<const GpuLibrary> open_gpu_library(const GpuFiles& files) {
+  auto library = std::make_shared<GpuLibrary>(*open_cuda_library(files));
+  void* const handle = open_nccl(given(files.nccl, "TRIREME_NCCL_LIBRARY"));
   take(handle, "ncclGetVersion", library->nccl.version);
   if (library->nccl.version(&library->nccl_version) != kNcclSuccess ||
       library->nccl_version < kOldestNccl) {
@@ -99,7 +105,6 @@ std::shared_ptr<const GpuLibrary> open_gpu_library(const GpuFiles& files) {
   take(handle, #function, library->nccl.member);
   TRIREME_NCCL_FUNCTIONS(TRIREME_TAKE)
 #undef TRIREME_TAKE
-  library->kernels = kernel::cuda::fold_image();
   return library;
 }
 

@@ -25,12 +25,14 @@ struct GpuLibrary {
   NcclApi nccl;
   int driver_version = 0;  // 13000: CUDA 13.0
   int nccl_version = 0;    // 22803: 2.28.3
-  /// The fold kernels for cuModuleLoadData; empty if this build has none.
+  /// Kernels for cuModuleLoadData; empty if this build has none.
   std::span<const std::byte> kernels = {};
 };
 
 /// Throws ConfigError if a library is missing or too old, or if there is no GPU.
 std::shared_ptr<const GpuLibrary> open_gpu_library(const GpuFiles& files = {});
+/// The same without NCCL, whose functions are null then.
+std::shared_ptr<const GpuLibrary> open_cuda_library(const GpuFiles& files = {});
 
 struct GpuInfo {
   std::string name;  // "NVIDIA H200"

@@ -9,7 +9,7 @@
 #include "trireme/comm/combine.h"
 #include "trireme/comm/engine.h"
 #include "trireme/comm/nccl/nccl_api.h"
-#include "trireme/kernel/cuda/fold_image.h"
+#include "trireme/kernel/cuda/kernel_image.h"
 
 namespace trireme::inline v0::comm {
 namespace nccl {

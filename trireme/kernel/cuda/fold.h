@@ -2,7 +2,7 @@
 // the host's compile it: the same operations in the same order, so the same bits as fold() on the
 // CPU (except for the payload of a NaN, which depends on the processor).
 //
-// The tests compare the host's build with fold(), bit for bit. fold.cu compiles this file again
+// The tests compare the host's build with fold(), bit for bit. kernels.cu compiles this file again
 // with __device__, without contraction and without flushing denormals. Plain C++, no standard
 // library, no state.
 #pragma once
@@ -10,11 +10,7 @@
 #include <cstdint>
 #include <cstring>
 
-#ifdef __CUDACC__
-#define TRIREME_FOLD_CALL __host__ __device__ __forceinline__
-#else
-#define TRIREME_FOLD_CALL inline
-#endif
+#include "trireme/kernel/cuda/gpu_call.h"
 
 namespace trireme::inline v0::kernel {
 namespace cuda {
@@ -42,7 +38,7 @@ struct Float16 {
 };
 
 template <class To, class From>
-TRIREME_FOLD_CALL To cast_bits(From from) {
+TRIREME_GPU_CALL To cast_bits(From from) {
   static_assert(sizeof(To) == sizeof(From));
   To to;
   memcpy(&to, &from, sizeof to);
@@ -54,18 +50,18 @@ template <class T>
 struct Codec {
   using Math = T;
   using Compared = T;
-  static TRIREME_FOLD_CALL Math decode(T value) { return value; }
-  static TRIREME_FOLD_CALL T encode(Math value) { return value; }
+  static TRIREME_GPU_CALL Math decode(T value) { return value; }
+  static TRIREME_GPU_CALL T encode(Math value) { return value; }
 };
 
 template <>
 struct Codec<BFloat16> {
   using Math = float;
   using Compared = float;
-  static TRIREME_FOLD_CALL float decode(BFloat16 value) {
+  static TRIREME_GPU_CALL float decode(BFloat16 value) {
     return cast_bits<float>(std::uint32_t(value.bits) << 16);
   }
-  static TRIREME_FOLD_CALL BFloat16 encode(float value) {
+  static TRIREME_GPU_CALL BFloat16 encode(float value) {
     const auto bits = cast_bits<std::uint32_t>(value);
     const std::uint32_t rounded = (bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16;  // nearest even
     const std::uint32_t quiet = (bits >> 16) | 0x40u;                            // NaN stays NaN
@@ -78,14 +74,14 @@ template <>
 struct Codec<Float16> {
   using Math = float;
   using Compared = float;
-  static TRIREME_FOLD_CALL float decode(Float16 value) {
+  static TRIREME_GPU_CALL float decode(Float16 value) {
     const std::uint32_t magnitude = (value.bits & 0x7fffu) << 13;
     const float scaled = cast_bits<float>(magnitude) * cast_bits<float>(0x77800000u);  // 2^112
     const auto plain = cast_bits<std::uint32_t>(scaled);
     const std::uint32_t result = magnitude >= (0x7c00u << 13) ? plain | 0x7f800000u : plain;
     return cast_bits<float>(result | (value.bits & 0x8000u) << 16);
   }
-  static TRIREME_FOLD_CALL Float16 encode(float value) {
+  static TRIREME_GPU_CALL Float16 encode(float value) {
     const auto bits = cast_bits<std::uint32_t>(value);
     const std::uint32_t sign = bits & 0x80000000u, magnitude = bits ^ sign;
     std::uint32_t result;
@@ -107,15 +103,15 @@ template <>
 struct Codec<std::uint64_t> {
   using Math = std::uint64_t;
   using Compared = std::int64_t;
-  static TRIREME_FOLD_CALL Math decode(std::uint64_t value) { return value; }
-  static TRIREME_FOLD_CALL std::uint64_t encode(Math value) { return value; }
+  static TRIREME_GPU_CALL Math decode(std::uint64_t value) { return value; }
+  static TRIREME_GPU_CALL std::uint64_t encode(Math value) { return value; }
 };
 template <>
 struct Codec<std::uint32_t> {
   using Math = std::uint32_t;
   using Compared = std::int32_t;
-  static TRIREME_FOLD_CALL Math decode(std::uint32_t value) { return value; }
-  static TRIREME_FOLD_CALL std::uint32_t encode(Math value) { return value; }
+  static TRIREME_GPU_CALL Math decode(std::uint32_t value) { return value; }
+  static TRIREME_GPU_CALL std::uint32_t encode(Math value) { return value; }
 };
 
 // The values of kernel::Combine, in the same order.
@@ -123,7 +119,7 @@ enum FoldOp { FoldSum, FoldMin, FoldMax, FoldProduct };
 
 /// Min and Max return a NaN if either operand is one.
 template <FoldOp kOp, class Compared, class Math>
-TRIREME_FOLD_CALL Math combine_two(Math a, Math b) {
+TRIREME_GPU_CALL Math combine_two(Math a, Math b) {
   if constexpr (kOp == FoldSum) {
     return static_cast<Math>(a + b);
   } else if constexpr (kOp == FoldProduct) {
@@ -136,14 +132,14 @@ TRIREME_FOLD_CALL Math combine_two(Math a, Math b) {
 }
 
 template <class Math>
-TRIREME_FOLD_CALL Math divide_by(Math value, double by) {
+TRIREME_GPU_CALL Math divide_by(Math value, double by) {
   return static_cast<Math>(value / static_cast<Math>(by));
 }
 
 /// Computes element i of the result. 16-bit floats are accumulated in fp32 and rounded once; a
 /// division rounds again, as in fold().
 template <FoldOp kOp, class T>
-TRIREME_FOLD_CALL void fold_element(const FoldArguments& arguments, std::uint64_t i) {
+TRIREME_GPU_CALL void fold_element(const FoldArguments& arguments, std::uint64_t i) {
   using C = Codec<T>;
   typename C::Math open[kMostOpen];
   int top = 0;

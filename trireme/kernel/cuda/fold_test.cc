@@ -9,9 +9,9 @@
 #include <set>
 #include <vector>
 
-#include "trireme/kernel/cuda/fold_image.h"
+#include "trireme/kernel/cuda/kernel_image.h"
 #include "trireme/kernel/reduce.h"
-#include "trireme/testing/gpu/fold_on_host.h"
+#include "trireme/testing/gpu/kernels_on_host.h"
 
 namespace trireme::kernel::cuda {
 namespace {
@@ -111,7 +111,7 @@ Bytes folded(Combine op, DType dtype, const Case& one, const std::vector<Bytes>&
   arguments.count = out.size() / size_of(dtype);
   arguments.by = by;
   arguments.num_operands = static_cast<std::uint32_t>(in.size());
-  testing::fold_on_host(fold_kernel_name(op, dtype))(arguments);
+  testing::kernel_on_host(fold_kernel_name(op, dtype))->run(&arguments);
   return out;
 }
 

@@ -12,7 +12,7 @@ struct FactoredDirection {
   double scale = 1, row = 1, floor = 0;
   static constexpr RuleShape kShape{.in = 2, .out = 1};
   template <class Math>
-  void operator()(Math math, typename Math::Value (&arrays)[3]) const {
+  constexpr void operator()(Math math, typename Math::Value (&arrays)[3]) const {
     auto& [gradient, column, direction] = arrays;
     const auto square = math.max(math.number(row) * column, math.number(floor));
     direction = gradient * math.number(scale) / math.sqrt(square);
@@ -24,7 +24,7 @@ struct AverageSquares {
   double scale = 1, blend = 0;
   static constexpr RuleShape kShape{.in = 1, .both = 1};
   template <class Math>
-  void operator()(Math math, typename Math::Value (&arrays)[2]) const {
+  constexpr void operator()(Math math, typename Math::Value (&arrays)[2]) const {
     auto& [gradient, average] = arrays;
     const auto g = gradient * math.number(scale);
     average = math.multiply_add(g * g - average, math.number(blend), average);

@@ -11,7 +11,7 @@ struct AdagradRule {
   double scale = 1, weight_decay = 0, epsilon = 1e-10, rate = 0;
   static constexpr RuleShape kShape{.in = 1, .both = 2};
   template <class Math>
-  void operator()(Math math, typename Math::Value (&arrays)[3]) const {
+  constexpr void operator()(Math math, typename Math::Value (&arrays)[3]) const {
     auto& [gradient, w, n] = arrays;
     const auto g = math.multiply_add(w, math.number(weight_decay), gradient * math.number(scale));
     n = math.multiply_add(g, g, n);

@@ -16,7 +16,7 @@ struct AdamWRule {
   double step_size = 0, sqrt_bias2 = 1, epsilon = 1e-8;
   static constexpr RuleShape kShape{.in = 1, .both = 3};
   template <class Math>
-  void operator()(Math math, typename Math::Value (&arrays)[4]) const {
+  constexpr void operator()(Math math, typename Math::Value (&arrays)[4]) const {
     auto& [gradient, w, m, v] = arrays;
     const auto g = gradient * math.number(scale);
     m = math.multiply_add(g - m, math.number(one_minus_beta1), m);

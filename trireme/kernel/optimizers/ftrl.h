@@ -18,7 +18,7 @@ struct FtrlRule {
   bool first = true;
   static constexpr RuleShape kShape{.in = 1, .both = 3};
   template <class Math>
-  void operator()(Math math, typename Math::Value (&arrays)[4]) const {
+  constexpr void operator()(Math math, typename Math::Value (&arrays)[4]) const {
     auto& [gradient, w, n, z] = arrays;
     const auto g = gradient * math.number(scale);
     const auto before = math.sqrt(n + math.number(initial));

@@ -11,7 +11,7 @@ struct LambMoments {
   double scale = 1, one_minus_beta1 = 0.1, beta2 = 0.999, one_minus_beta2 = 0.001;
   static constexpr RuleShape kShape{.in = 1, .both = 2};
   template <class Math>
-  void operator()(Math math, typename Math::Value (&arrays)[3]) const {
+  constexpr void operator()(Math math, typename Math::Value (&arrays)[3]) const {
     auto& [gradient, m, v] = arrays;
     const auto g = gradient * math.number(scale);
     m = math.multiply_add(g - m, math.number(one_minus_beta1), m);
@@ -24,7 +24,7 @@ struct LambDirection {
   double bias1 = 1, sqrt_bias2 = 1, epsilon = 1e-6, weight_decay = 0;
   static constexpr RuleShape kShape{.in = 3, .out = 1};
   template <class Math>
-  void operator()(Math math, typename Math::Value (&arrays)[4]) const {
+  constexpr void operator()(Math math, typename Math::Value (&arrays)[4]) const {
     auto& [w, m, v, direction] = arrays;
     const auto divisor = math.sqrt(v) / math.number(sqrt_bias2) + math.number(epsilon);
     direction = math.multiply_add(w, math.number(weight_decay), m / math.number(bias1) / divisor);

@@ -12,7 +12,7 @@ struct LionRule {
   double beta2 = 0.99, one_minus_beta2 = 0.01, rate = 0;
   static constexpr RuleShape kShape{.in = 1, .both = 2};
   template <class Math>
-  void operator()(Math math, typename Math::Value (&arrays)[3]) const {
+  constexpr void operator()(Math math, typename Math::Value (&arrays)[3]) const {
     auto& [gradient, w, m] = arrays;
     const auto g = gradient * math.number(scale);
     const auto mixed = math.multiply_add(m, math.number(beta1), g * math.number(one_minus_beta1));

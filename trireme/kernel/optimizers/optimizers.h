@@ -1,6 +1,7 @@
 // All optimizers: a new one is a file like lion.h, its #include and its name here.
 #pragma once
 
+#include <utility>
 #include <variant>
 
 #include "trireme/kernel/optimizers/adafactor.h"
@@ -14,5 +15,22 @@
 namespace trireme::inline v0 {
 
 using OptimizerOptions = std::variant<AdamW, Sgd, Lamb, Adafactor, Lion, Adagrad, Ftrl>;
+
+namespace kernel {
+
+template <class... List>
+struct Joined;
+template <class... Rule>
+struct Joined<RuleList<Rule...>> {
+  using Rules = RuleList<Rule...>;
+};
+template <class... A, class... B, class... Rest>
+struct Joined<RuleList<A...>, RuleList<B...>, Rest...> : Joined<RuleList<A..., B...>, Rest...> {};
+template <class... Options>
+Joined<RuleList<Descend>, typename Options::Rules...> rules_of(const std::variant<Options...>&);
+/// The rules of all optimizers.
+using AllRules = decltype(rules_of(std::declval<OptimizerOptions>()))::Rules;
+
+}  // namespace kernel
 
 }  // namespace trireme::inline v0

@@ -8,13 +8,14 @@
 //       double decay = 1, rate = 0;
 //       static constexpr RuleShape kShape{.in = 1, .both = 1};
 //       template <class Math>
-//       void operator()(Math math, typename Math::Value (&arrays)[2]) const;
+//       constexpr void operator()(Math math, typename Math::Value (&arrays)[2]) const;
 //     };
 //
 // `Math` has number(double), multiply_add(a, b, c) = a b + c (in fp32 rounded once, where the
 // processor can), sqrt, max, min and sign (-1, 0 or 1).
 // An element's result depends on its own inputs only, never on its position, the length or the
-// slice. Rules use no standard library: their code is compiled for each instruction set.
+// slice. Rules use no standard library: their code is compiled for each instruction set, and for GPUs
+// (kernel/cuda/update.h), for which the update is constexpr.
 #pragma once
 
 #include <cstdint>
@@ -70,7 +71,7 @@ struct Descend {
   double decay = 1, rate = 0;
   static constexpr RuleShape kShape{.in = 1, .both = 1};
   template <class Math>
-  void operator()(Math math, typename Math::Value (&arrays)[2]) const {
+  constexpr void operator()(Math math, typename Math::Value (&arrays)[2]) const {
     auto& [direction, w] = arrays;
     w = w * math.number(decay) - math.number(rate) * direction;
   }

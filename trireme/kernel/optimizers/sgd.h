@@ -14,7 +14,7 @@ struct SgdRule {
   bool nesterov = false, first = true;
   static constexpr RuleShape kShape{.in = 1, .both = 2, .may_be_null = true};
   template <class Math>
-  void operator()(Math math, typename Math::Value (&arrays)[3]) const {
+  constexpr void operator()(Math math, typename Math::Value (&arrays)[3]) const {
     auto& [gradient, w, b] = arrays;
     auto g = math.multiply_add(w, math.number(weight_decay), gradient * math.number(scale));
     if (momentum != 0) {

@@ -1,4 +1,4 @@
-#include "trireme/kernel/cuda/fold_image.h"
+#include "trireme/kernel/cuda/kernel_image.h"
 
 #include <algorithm>
 #include <cctype>
@@ -6,27 +6,27 @@
 #include "trireme/base/check.h"
 #include "trireme/kernel/cuda/fold.h"
 
-#ifdef TRIREME_FOLD_IMAGE
+#ifdef TRIREME_KERNEL_IMAGE
 // clang-format off
 asm(".pushsection .rodata\n"
     ".balign 64\n"
-    ".local trireme_fold_image\n"
-    "trireme_fold_image:\n"
-    ".incbin \"" TRIREME_FOLD_IMAGE "\"\n"
-    ".local trireme_fold_image_end\n"
-    "trireme_fold_image_end:\n"
+    ".local trireme_kernel_image\n"
+    "trireme_kernel_image:\n"
+    ".incbin \"" TRIREME_KERNEL_IMAGE "\"\n"
+    ".local trireme_kernel_image_end\n"
+    "trireme_kernel_image_end:\n"
     ".byte 0\n"
     ".popsection\n");
 // clang-format on
-extern "C" const std::byte trireme_fold_image[], trireme_fold_image_end[];
+extern "C" const std::byte trireme_kernel_image[], trireme_kernel_image_end[];
 #endif
 
 namespace trireme::inline v0::kernel {
 namespace cuda {
 
-std::span<const std::byte> fold_image() noexcept {
-#ifdef TRIREME_FOLD_IMAGE
-  return {trireme_fold_image, trireme_fold_image_end};
+std::span<const std::byte> kernel_image() noexcept {
+#ifdef TRIREME_KERNEL_IMAGE
+  return {trireme_kernel_image, trireme_kernel_image_end};
 #else
   return {};
 #endif
@@ -41,6 +41,11 @@ std::string fold_kernel_name(Combine op, DType dtype) {
   std::transform(name.begin(), name.end(), name.begin(),
                  [](unsigned char letter) { return std::tolower(letter); });
   return name;
+}
+
+std::string update_kernel_name(DType dtype) {
+  TRIREME_CHECK((dtype == DType::F32 || dtype == DType::F64) == true);
+  return dtype == DType::F32 ? "trireme_update_f32" : "trireme_update_f64";
 }
 
 // fold_steps() merges two siblings as soon as they are neighbours, so a stack of slots reproduces

@@ -1,5 +1,5 @@
-// The fold kernels of this build: a fat binary for the CUDA driver, the kernels' names, and the
-// conversion of fold_steps() to kernel arguments. The binary is built only if CMake finds nvcc
+// The GPU kernels of this build (kernels.cu): a fat binary for the CUDA driver, the kernels' names, and
+// the conversion of fold_steps() to kernel arguments. The binary is built only if CMake finds nvcc
 // (TRIREME_CUDA); the rest works everywhere. Pure functions.
 #pragma once
 
@@ -16,9 +16,11 @@ namespace trireme::inline v0::kernel {
 namespace cuda {
 
 /// The image for cuModuleLoadData; empty in a build without CUDA.
-std::span<const std::byte> fold_image() noexcept;
+std::span<const std::byte> kernel_image() noexcept;
 /// For example "trireme_fold_sum_f32". CheckFailure if can_combine() is false.
 std::string fold_kernel_name(Combine op, DType dtype);
+/// "trireme_update_f32" or "trireme_update_f64".
+std::string update_kernel_name(DType dtype);
 /// FoldArguments::merges: how many times the last two partial sums are merged after each operand.
 std::vector<std::uint8_t> merge_counts(std::span<const FoldStep> steps, std::size_t num_operands);
 

@@ -1,7 +1,9 @@
-// The kernels of kernel/cuda/fold.h: trireme_fold_<operation>_<type>(FoldArguments), one thread per
-// element, any grid. nvcc compiles this file into a fat binary (CMakeLists.txt of kernel), which
-// fold_image.cc embeds and the CUDA driver loads; nothing links against it.
+// The kernels of kernel/cuda/fold.h: trireme_fold_<operation>_<type>(FoldArguments), and of update.h:
+// trireme_update_<type>(UpdateArguments). They take any grid. nvcc compiles this file into a fat binary
+// (CMakeLists.txt of kernel), which kernel_image.cc embeds and the CUDA driver loads; nothing links
+// against it.
 #include "trireme/kernel/cuda/fold.h"
+#include "trireme/kernel/cuda/update.h"
 
 namespace {
 
@@ -35,3 +37,12 @@ TRIREME_FOLD_KERNELS(sum, FoldSum)
 TRIREME_FOLD_KERNELS(min, FoldMin)
 TRIREME_FOLD_KERNELS(max, FoldMax)
 TRIREME_FOLD_KERNELS(product, FoldProduct)
+
+#define TRIREME_UPDATE_KERNEL(type, T)                                               \
+  extern "C" __global__ void __launch_bounds__(256)                                  \
+      trireme_update_##type(const __grid_constant__ UpdateArguments arguments) {     \
+    update_share<T>(trireme::kernel::AllRules(), arguments, blockIdx.x, gridDim.x,   \
+                    threadIdx.x, blockDim.x);                                        \
+  }
+TRIREME_UPDATE_KERNEL(f32, float)
+TRIREME_UPDATE_KERNEL(f64, double)

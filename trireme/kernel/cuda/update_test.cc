@@ -1,0 +1,110 @@
+// The host's build of the GPU's update gives the bits of kernel::apply().
+#include "trireme/kernel/cuda/update.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+#include <random>
+#include <set>
+#include <vector>
+
+#include "trireme/kernel/optimizers/apply.h"
+#include "trireme/testing/gpu/kernels_on_host.h"
+#include "trireme/testing/update_rules.h"
+
+namespace trireme::kernel::cuda {
+namespace {
+
+// More slices than a call takes, one of them larger than what a block takes.
+std::vector<std::size_t> counts() {
+  std::vector<std::size_t> all{3, 0, 2 * kUpdateChunk + 77, 1};
+  while (all.size() < kMostSlices + 5u) all.push_back(all.size() * 37 % 500);
+  return all;
+}
+
+template <class T>
+using Arrays = std::vector<std::vector<T>>;
+
+// Positive from the third array on, as means of squares are.
+template <class T>
+Arrays<T> random_arrays(int arrays, std::size_t count, unsigned seed) {
+  std::mt19937 generator(seed);
+  std::normal_distribution<float> draw;
+  Arrays<T> all(static_cast<std::size_t>(arrays), std::vector<T>(count));
+  for (std::size_t k = 0; k < all.size(); ++k)
+    for (T& value : all[k])
+      value = k > 1 ? std::abs(draw(generator)) : draw(generator) * (generator() % 9 == 0 ? 0 : 1);
+  return all;
+}
+
+template <class T, class Rule>
+void expect_as_on_the_cpu(const Rule& rule) {
+  constexpr RuleShape kShape = Rule::kShape;
+  std::vector<Arrays<T>> cpu, gpu;
+  std::vector<UpdateSlice> slices;
+  for (const std::size_t count : counts()) {
+    cpu.push_back(random_arrays<T>(kShape.arrays(), count, static_cast<unsigned>(cpu.size())));
+    gpu.push_back(cpu.back());
+  }
+  for (std::size_t i = 0; i < cpu.size(); ++i) {
+    const T* in[kShape.in] = {};
+    T* out[kShape.both + kShape.out] = {};
+    UpdateSlice& slice = slices.emplace_back();
+    slice.count = cpu[i][0].size();
+    for (int k = 0; k < kShape.arrays(); ++k) {
+      slice.arrays[k] = gpu[i][static_cast<std::size_t>(k)].data();
+      T* const data = cpu[i][static_cast<std::size_t>(k)].data();
+      if (k < kShape.in) {
+        in[k] = data;
+      } else {
+        out[k - kShape.in] = data;
+      }
+    }
+    kernel::apply(rule, in, out, nullptr, cpu[i][0].size());
+  }
+  const auto calls = update_arguments(rule, slices);
+  EXPECT_EQ(calls.size(), 2u);
+  const auto* const kernel = testing::kernel_on_host(
+      std::is_same_v<T, float> ? "trireme_update_f32" : "trireme_update_f64");
+  for (const UpdateArguments& call : calls) kernel->run(&call);
+  for (std::size_t i = 0; i < cpu.size(); ++i)
+    for (std::size_t k = 0; k < cpu[i].size(); ++k)
+      EXPECT_EQ(std::memcmp(cpu[i][k].data(), gpu[i][k].data(), sizeof(T) * cpu[i][k].size()), 0)
+          << typeid(Rule).name() << " slice " << i << " array " << k;
+}
+
+TEST(Update, GivesTheCpusBits) {
+  const bool fused = isa() != Isa::Generic;
+  std::apply(
+      [&](const auto&... rule) {
+        (expect_as_on_the_cpu<double>(rule), ...);
+        if (fused) (expect_as_on_the_cpu<float>(rule), ...);
+      },
+      testing::update_rules());
+}
+
+template <class... Rule>
+std::set<std::uint32_t> numbers(const std::tuple<Rule...>&) {
+  return {number_of<Rule>(AllRules())...};
+}
+template <class... Rule>
+std::size_t how_many(RuleList<Rule...>) {
+  return sizeof...(Rule);
+}
+
+TEST(Update, EveryRuleIsTested) {
+  EXPECT_EQ(numbers(testing::update_rules()).size(), how_many(AllRules()));
+}
+
+TEST(Update, AnArrayThatIsNotThereIsLeftOut) {
+  const SgdRule plain{.rate = 0.5};
+  float gradient = 2, weight = 3;
+  const UpdateSlice slice{.arrays = {&gradient, &weight, nullptr}, .count = 1};
+  const auto calls = update_arguments(plain, {&slice, 1});
+  testing::kernel_on_host("trireme_update_f32")->run(&calls.front());
+  EXPECT_EQ(weight, 2);
+}
+
+}  // namespace
+}  // namespace trireme::kernel::cuda
