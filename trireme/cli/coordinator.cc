@@ -176,7 +176,12 @@ void declare_coordinator(Command& command) {
               "Seconds without a heartbeat after which a rank is lost")
       .at_least(1)
       .shows_default();
-  command.run([&] { return coordinator_command(options); });
+  command.run([&] {
+    if (options.workers > 0 && command.given("--gather"))
+      refuse("--workers with --gather",
+             "Leave it out: workers that train on their own begin when they come.");
+    return coordinator_command(options);
+  });
 }
 
 }  // namespace trireme::inline v0::cli

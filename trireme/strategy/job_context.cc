@@ -15,6 +15,7 @@ StrategyContext context_of(Job& job) {
       .world = &job.world(),
       .host = job.host_name(),
       .stop_signal = [&job] { return job.stop_signal(); },
+      .note_stop = [&job](int signal) { job.changes().note_agreed_stop(signal); },
       .input_plan = [&job] { return job.input().plan(); },
       .follow_input =
           [&job](std::function<void()> follower) { job.input().set_follower(std::move(follower)); },

@@ -117,6 +117,7 @@ Verdict StepEngine::agree() {
   const Verdict verdict = vote.result();
   if (parts_.runner != nullptr) parts_.runner->settle(verdict.ok);
   stop_signal_ = verdict.stop_signal;
+  if (stop_signal_ > kRanksChange) env_.note_stop(stop_signal_);
   return verdict;
 }
 

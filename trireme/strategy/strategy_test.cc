@@ -575,14 +575,16 @@ TEST(Strategy, AnOverflowThatOnlyTheSumHasIsRefusedOnAllRanks) {
 
 TEST(Strategy, AStopSignalOfOneRankReachesAllInTheSameStep) {
   testing::run_ranks(3, [&](testing::RankContext& rank) {
-    int step = 0;
+    int step = 0, noted = 0;
     parallel::StrategyContext env{.world = rank.world.get()};
     env.stop_signal = [&] { return rank.rank == 1 && step == 2 ? 143 : 0; };
+    env.note_stop = [&](int signal) { noted = signal; };
     Strategy strategy(env, tiny_gpt(), {}, optim::make_optimizer(AdamW{}));
     for (step = 0; step < 3; ++step) {
       const StepResult result =
           strategy.step(batch_of(step, 3, rank.rank, rank.size), token_loss());
       EXPECT_EQ(result.stop_signal, step == 2 ? 143 : 0);
+      EXPECT_EQ(noted, result.stop_signal) << "what the job's coordinator is told at the end";
     }
   });
 }

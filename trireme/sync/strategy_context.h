@@ -26,6 +26,8 @@ struct StrategyContext {
   std::shared_ptr<comm::Communicator> own_world = nullptr;
   std::string host = {};
   std::function<int()> stop_signal = [] { return 0; };
+  /// All ranks have agreed in a step's vote that the job is to stop, by this signal: 130 or 143.
+  std::function<void(int)> note_stop = [](int) {};
   std::function<std::shared_ptr<InputPlan>()> input_plan = [] { return nullptr; };
   std::function<void(std::function<void()>)> follow_input = [](std::function<void()>) {};
   std::function<void(long step)> set_step = [](long) {};

@@ -379,7 +379,6 @@ class Trainer {
   }
 
   int stop(Report& report, long steps_done, int signal) {
-    joined_.changes().note_agreed_stop(signal);
     if (leads_or_joins()) checkpointer_.save_and_wait(steps_done);
     tell_saved(report);
     tell_servers(report, steps_done);
@@ -392,6 +391,7 @@ class Trainer {
   }
 
   int finish(Report& report, long first, long done) {
+    joined_.changes().note_agreed_stop(0);  // a signal in the last step changes nothing
     if (first < done && leads_or_joins()) checkpointer_.save(done);
     outcome_.measured_seconds = seconds(job_.waiter()->now() - began_);
     outcome_.one_process = settings_.job.transport == "sim";
