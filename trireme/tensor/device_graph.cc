@@ -5,13 +5,11 @@
 
 #include <utility>
 
-// Newer releases of LibTorch have graphs of any device, older ones those of CUDA, whose header needs
-// CUDA's own.
-#if __has_include(<ATen/core/GraphImplInterface.h>)
+#include "trireme/tensor/graph_recording.h"
+
+#if __has_include(<ATen/core/GraphImplInterface.h>)  // LibTorch 2.12
 #include <ATen/core/GraphImplInterface.h>
-#define TRIREME_DEVICE_GRAPHS
-#elif defined(TRIREME_CUDA_GRAPHS)
-#include <ATen/cuda/CUDAGraph.h>
+#define TRIREME_GRAPHS_OF_ANY_DEVICE
 #endif
 
 namespace trireme::inline v0::tensor {
@@ -21,6 +19,30 @@ void order(const c10::Stream& before, const c10::Stream& after) {
   c10::Event event(before.device_type());
   event.record(before);
   event.block(after);
+}
+
+#ifdef TRIREME_GRAPHS_OF_ANY_DEVICE
+class AnyRecording final : public GraphRecording {
+ public:
+  explicit AnyRecording(at::DeviceType type) : graph_(at::create_graph_impl(type)) {}
+  void begin(c10::MempoolId_t pool) override {
+    graph_->capture_begin(pool, at::GraphCaptureMode::ThreadLocal);
+  }
+  void end() override { graph_->capture_end(); }
+  void replay() override { graph_->replay(); }
+  c10::MempoolId_t pool() const override { return graph_->pool(); }
+
+ private:
+  std::unique_ptr<at::GraphImplInterface> graph_;
+};
+#endif
+
+// Null: there is none.
+std::unique_ptr<GraphRecording> make_recording(at::Device device) {
+#ifdef TRIREME_GRAPHS_OF_ANY_DEVICE
+  if (at::has_graph_impl(device.type())) return std::make_unique<AnyRecording>(device.type());
+#endif
+  return device.is_cuda() ? make_cuda_recording() : nullptr;
 }
 
 }  // namespace
@@ -40,82 +62,38 @@ RecordableStream::~RecordableStream() {
   guards_.exchangeStream(before_);
 }
 
-#if defined(TRIREME_DEVICE_GRAPHS)
-
-struct DeviceGraph::Recording {
-  explicit Recording(at::Device device) : graph(at::create_graph_impl(device.type())) {}
-  // Other threads may allocate meanwhile.
-  void begin(const Recording* beside) {
-    graph->capture_begin(beside != nullptr ? beside->graph->pool() : c10::MempoolId_t{0, 0},
-                         at::GraphCaptureMode::ThreadLocal);
-  }
-  std::unique_ptr<at::GraphImplInterface> graph;
-};
-
-std::string DeviceGraph::unsupported(at::Device device) {
-  if (device.is_cpu()) return "the CPU has no graphs";
-  if (at::has_graph_impl(device.type())) return {};
-  return "this LibTorch has no graphs for " + device.str();
-}
-
-#elif defined(TRIREME_CUDA_GRAPHS)
-
-struct DeviceGraph::Recording {
-  explicit Recording(at::Device) : graph(std::make_unique<at::cuda::CUDAGraph>()) {}
-  void begin(const Recording* beside) {
-    graph->capture_begin(beside != nullptr ? beside->graph->pool() : c10::MempoolId_t{0, 0},
-                         cudaStreamCaptureModeThreadLocal);
-  }
-  std::unique_ptr<at::cuda::CUDAGraph> graph;
-};
-
-std::string DeviceGraph::unsupported(at::Device device) {
-  if (device.is_cpu()) return "the CPU has no graphs";
-  return device.is_cuda() ? "" : "this LibTorch has graphs for CUDA only";
-}
-
-#else
-
-struct DeviceGraph::Recording {
-  struct None {
-    void capture_end() {}
-    void replay() {}
-    void reset() {}
-  };
-  explicit Recording(at::Device) : graph(std::make_unique<None>()) {}
-  void begin(const Recording*) { TORCH_CHECK(false, "this build has no graphs"); }
-  std::unique_ptr<None> graph;
-};
-
-std::string DeviceGraph::unsupported(at::Device device) {
-  if (device.is_cpu()) return "the CPU has no graphs";
-  return "graphs need LibTorch 2.13, or a build that found CUDA's headers (CUDA_HOME)";
-}
-
-#endif
-
 DeviceGraph::DeviceGraph(at::Device device, const std::function<void()>& body,
                          const DeviceGraph* beside)
-    : device_(device), recording_(std::make_unique<Recording>(device)) {
+    : device_(device), recording_(make_recording(device)) {
+  TORCH_CHECK(recording_ != nullptr, unsupported(device));
   const c10::DeviceGuard guard(device);
-  recording_->begin(beside != nullptr ? beside->recording_.get() : nullptr);
+  recording_->begin(beside != nullptr ? beside->recording_->pool() : c10::MempoolId_t{0, 0});
   try {
     body();
   } catch (...) {
     try {
-      recording_->graph->capture_end();
+      recording_->end();
     } catch (const c10::Error&) {  // because of the first error
     }
     throw;
   }
-  recording_->graph->capture_end();
+  recording_->end();
 }
 
 DeviceGraph::~DeviceGraph() = default;
 
+std::string DeviceGraph::unsupported(at::Device device) {
+  if (device.is_cpu()) return "the CPU has no graphs";
+  if (make_recording(device) != nullptr) return {};
+  return device.is_cuda()
+             ? "this build was made without CUDA's headers (cuda_runtime_api.h), by which it "
+               "would have graphs"
+             : "this LibTorch has no graphs for " + device.str();
+}
+
 void DeviceGraph::replay() {
   const c10::DeviceGuard guard(device_);
-  recording_->graph->replay();
+  recording_->replay();
 }
 
 }  // namespace trireme::inline v0::tensor

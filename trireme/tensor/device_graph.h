@@ -13,6 +13,8 @@
 
 namespace trireme::inline v0::tensor {
 
+class GraphRecording;
+
 /// While it lives, the calling thread gives work for `device` to a stream of LibTorch's pool: the
 /// default stream cannot be recorded. At both ends the later stream's work comes after the other's.
 /// The same thread destroys it.
@@ -44,9 +46,8 @@ class DeviceGraph {
   void replay();
 
  private:
-  struct Recording;
   const at::Device device_;
-  std::unique_ptr<Recording> recording_;
+  std::unique_ptr<GraphRecording> recording_;
 };
 
 }  // namespace trireme::inline v0::tensor

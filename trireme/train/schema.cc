@@ -132,6 +132,38 @@ void add_length_keys(config::Schema& schema) {
               "--resume RUN` goes on. Empty: no limit."});
 }
 
+// Where and how a rank computes.
+void add_device_keys(config::Schema& schema) {
+  schema.add(
+      {"train.device", text("auto"),
+       "Where tensors live: cpu, or what this LibTorch computes on besides (cuda, xpu, mps, ...); "
+       "auto takes that if there is one for each rank. Ranks take them by their local rank."});
+  schema.add({"train.ranks_per_device", whole(1), "Ranks that share one device.", 1, 64});
+  schema.add({"train.kernel_threads",
+              whole(1),
+              "Threads of one kernel, honoured exactly; part of what decides the bits.",
+              1,
+              1024,
+              {},
+              true});
+  schema.add({"train.kernel_table", text(""),
+              "A file of `trireme doctor --tune`: which library computes which product. Empty: the "
+              "built-in table. What it says is part of what decides the bits."});
+  schema.add(
+      {"train.lanes", whole(1),
+       "Micro-batches that a rank computes at once, each with kernel_threads threads; changes "
+       "no bit.",
+       1, 1024});
+  schema.add(
+      {"train.graphs", false,
+       "On a device: record the passes of a micro-batch once and replay them by one call (CUDA "
+       "graphs), for models so small that launching their kernels takes longer than running "
+       "them. Changes no bit."});
+  schema.add({"train.reproducible", true,
+              "Add gradients in one order whatever the layout, and refuse ranks whose identity "
+              "differs: the same bits everywhere. False: as they come."});
+}
+
 void add_train_keys(config::Schema& schema) {
   add_length_keys(schema);
   schema.add(
@@ -176,34 +208,7 @@ void add_train_keys(config::Schema& schema) {
               "Samples of a validation, spread evenly over those held out.", 1, kMost});
   schema.add(
       {"train.sample_bytes", whole(400), "Text generated at the end, in bytes; 0 = none.", 0, 1e6});
-  schema.add(
-      {"train.device", text("auto"),
-       "Where tensors live: cpu, or what this LibTorch computes on besides (cuda, xpu, mps, ...); "
-       "auto takes that if there is one for each rank. Ranks take them by their local rank."});
-  schema.add({"train.ranks_per_device", whole(1), "Ranks that share one device.", 1, 64});
-  schema.add({"train.kernel_threads",
-              whole(1),
-              "Threads of one kernel, honoured exactly; part of what decides the bits.",
-              1,
-              1024,
-              {},
-              true});
-  schema.add({"train.kernel_table", text(""),
-              "A file of `trireme doctor --tune`: which library computes which product. Empty: the "
-              "built-in table. What it says is part of what decides the bits."});
-  schema.add(
-      {"train.lanes", whole(1),
-       "Micro-batches that a rank computes at once, each with kernel_threads threads; changes "
-       "no bit.",
-       1, 1024});
-  schema.add(
-      {"train.graphs", false,
-       "On a device: record the passes of a micro-batch once and replay them by one call (CUDA "
-       "graphs), for models so small that launching their kernels takes longer than running "
-       "them. Changes no bit."});
-  schema.add({"train.reproducible", true,
-              "Add gradients in one order whatever the layout, and refuse ranks whose identity "
-              "differs: the same bits everywhere. False: as they come."});
+  add_device_keys(schema);
 }
 
 void add_local_keys(config::Schema& schema) {
