@@ -78,8 +78,13 @@ std::pair<int, int> range_of(const CoordinatorArguments& arguments) {
   return range;
 }
 
-int coordinator_command(const CoordinatorArguments& arguments) {
+int coordinator_command(const CoordinatorArguments& arguments, bool gathers) {
   open_standard_streams();
+  if (arguments.workers > 0 && gathers)
+    throw ConfigError("--workers with --gather",
+                      {.operation = "coordinator",
+                       .advice = "Leave it out: workers that train on their own begin when they "
+                                 "come."});
   const auto [min, max] = range_of(arguments);
   const auto listen = net::parse_endpoint(arguments.listen);
   if (!listen)
@@ -176,12 +181,7 @@ void declare_coordinator(Command& command) {
               "Seconds without a heartbeat after which a rank is lost")
       .at_least(1)
       .shows_default();
-  command.run([&] {
-    if (options.workers > 0 && command.given("--gather"))
-      refuse("--workers with --gather",
-             "Leave it out: workers that train on their own begin when they come.");
-    return coordinator_command(options);
-  });
+  command.run([&] { return coordinator_command(options, command.given("--gather")); });
 }
 
 }  // namespace trireme::inline v0::cli
