@@ -66,26 +66,24 @@ install(DIRECTORY examples/ DESTINATION ${CMAKE_INSTALL_DATADIR}/trireme/example
 install(DIRECTORY configs DESTINATION ${CMAKE_INSTALL_DATADIR}/trireme)
 install(FILES LICENSE README.md CHANGELOG.md DESTINATION ${CMAKE_INSTALL_DOCDIR})
 
-# The command finds both from any folder. LibTorch's folder is absolute; if it is inside the prefix,
-# it is relative to the command, so that the prefix can be moved as a whole. The build's run path
+# The programs (apps/) find what they open from any folder. LibTorch's folder is absolute; if it is inside the
+# prefix, it is relative to the program, so that the prefix can be moved as a whole. The build's run path
 # has one more entry, which leaves room for the longer text.
-set(run_path "$ORIGIN/../${CMAKE_INSTALL_LIBDIR}/trireme")
-set(torch_folder "")
-if(TRIREME_LIBTORCH)
-  cmake_path(GET TORCH_LIBRARY PARENT_PATH torch_folder)
-  list(APPEND run_path ${torch_folder})
-endif()
 list(TRANSFORM modules PREPEND trireme_ OUTPUT_VARIABLE targets)
 add_custom_target(product DEPENDS trireme ${targets})   # all that is installed, without tests
-set_target_properties(trireme PROPERTIES INSTALL_RPATH "${run_path}"
+set_target_properties(trireme PROPERTIES INSTALL_RPATH "$ORIGIN/../${CMAKE_INSTALL_LIBDIR}/trireme"
   BUILD_RPATH "$ORIGIN/../${CMAKE_INSTALL_LIBDIR}/trireme;$ORIGIN/../lib")
-if(torch_folder)
+if(TRIREME_LIBTORCH)
+  cmake_path(GET TORCH_LIBRARY PARENT_PATH torch_folder)
+  set(whole_folder ${CMAKE_INSTALL_LIBDIR}/trireme)
+  set_target_properties(trireme_whole PROPERTIES INSTALL_RPATH "$ORIGIN;${torch_folder}"
+    BUILD_RPATH "$ORIGIN;$ORIGIN/..;${CMAKE_BINARY_DIR}/lib")
   install(CODE "
     cmake_path(IS_PREFIX CMAKE_INSTALL_PREFIX \"${torch_folder}\" NORMALIZE inside)
     if(inside)
-      set(bin \"\${CMAKE_INSTALL_PREFIX}/${CMAKE_INSTALL_BINDIR}\")
-      file(RELATIVE_PATH folder \"\${bin}\" \"${torch_folder}\")
-      file(RPATH_CHANGE FILE \"\$ENV{DESTDIR}\${bin}/trireme\" OLD_RPATH \"${torch_folder}\"
+      set(own \"\${CMAKE_INSTALL_PREFIX}/${whole_folder}\")
+      file(RELATIVE_PATH folder \"\${own}\" \"${torch_folder}\")
+      file(RPATH_CHANGE FILE \"\$ENV{DESTDIR}\${own}/trireme\" OLD_RPATH \"${torch_folder}\"
            NEW_RPATH \"\\$ORIGIN/\${folder}\")
     endif()" COMPONENT command)
 endif()

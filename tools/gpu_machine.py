@@ -22,6 +22,7 @@ NEEDED = {
     "libgmock-dev": "gmock/gmock.h"}
 
 # Of a build: programs, and a library that only a rehearsal needs.
+PROGRAMS = pathlib.Path("bin", "trireme"), pathlib.Path("lib", "trireme", "trireme")
 TESTS = pathlib.Path("tests", "test.tests.gpu")
 FAKE_DRIVER = pathlib.Path("tests", "libtrireme_fake_gpu.so")
 # Every machine has these; others' would not go with its kernel and its compiler's libraries.
@@ -128,7 +129,7 @@ def libraries_of(program, ldd=None):
 
 def pack(build, folder, commit):
     """Copies a build's programs and their libraries into `folder`, which another machine can use."""
-    programs = [build / "bin" / "trireme", build / TESTS]
+    programs = [build / one for one in (*PROGRAMS, TESTS)]
     absent = [str(one) for one in programs if not one.is_file()]
     if absent:
         raise setup.SetupError(f"There is no {' and no '.join(absent)}. Build first: python3 tools/build.py --torch cuda "
@@ -145,7 +146,7 @@ def pack(build, folder, commit):
 
 
 def copy_build(build, programs, folder):
-    for name in ("bin", "tests", "lib"):
+    for name in ("bin", "tests", "lib/trireme"):
         (folder / name).mkdir(parents=True)
     for program in programs:
         shutil.copy2(program, folder / program.relative_to(build))

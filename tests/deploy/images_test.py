@@ -16,6 +16,7 @@ import tempfile
 import unittest
 
 TREE, BUILD = pathlib.Path(sys.argv.pop(1)), pathlib.Path(sys.argv.pop(1))
+WHOLE = BUILD / "lib" / "trireme" / "trireme"   # with LibTorch (apps/)
 DOCKERFILE = (TREE / "deploy" / "Dockerfile").read_text()
 APPTAINER = (TREE / "deploy" / "trireme.def").read_text()
 PREFIX = "/opt/trireme"
@@ -121,7 +122,7 @@ class Images(unittest.TestCase):
         self.assertIn(f"export PATH={PREFIX}/bin:$PATH", last[1]["environment"])
 
     def test_the_packages_are_those_that_the_program_loads(self):
-        programs = [BUILD / "bin" / "trireme", *BUILD.glob("lib/trireme/libtrireme_mpi_openmpi.so"),
+        programs = [BUILD / "bin" / "trireme", WHOLE, *BUILD.glob("lib/trireme/libtrireme_mpi_openmpi.so"),
                     *BUILD.glob("lib/libtrireme_mpi_openmpi.so")]
         owners = set()
         for program in programs:
@@ -144,7 +145,7 @@ class Images(unittest.TestCase):
             prefix = folder / "trireme"
             output("cmake", "--install", str(BUILD), "--prefix", str(prefix), "--component", "command")
             output(str(TREE / "deploy" / "image" / "collect"), str(prefix))
-            torch = re.search(r"=> (/\S+)/libtorch_cpu.so", output("ldd", BUILD / "bin" / "trireme"))[1]
+            torch = re.search(r"=> (/\S+)/libtorch_cpu.so", output("ldd", WHOLE))[1]
             (folder / "data.txt").write_text("".join(f"line {i * 7919 % 1000} of it\n" for i in range(2000)))
             (folder / "tiny.toml").write_text('[data]\npath = "data.txt"\n[model]\nlayers = 1\nheads = 2\nwidth = 32\n'
                                               "block = 16\n[train]\nsteps = 3\nvalidate_sequences = 8\n")

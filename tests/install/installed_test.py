@@ -90,8 +90,8 @@ class InstalledWithLibTorch(Case):
             link = moved / TORCH.relative_to(prefix)
             link.parent.mkdir(parents=True, exist_ok=True)
             link.symlink_to(TORCH)
-            section = run("/usr/bin/readelf", "-d", moved / "bin" / "trireme").stdout
-            self.assertIn("$ORIGIN/../" + str(TORCH.relative_to(prefix)), section)
+            section = run("/usr/bin/readelf", "-d", moved / "lib" / "trireme" / "trireme").stdout
+            self.assertIn("$ORIGIN/../../" + str(TORCH.relative_to(prefix)), section)
             self.assertNotIn(str(TORCH), section)
             self.assertRegex(self.succeed(moved / "bin" / "trireme", "--version"), r"\d+\.\d+\.\d+")
 

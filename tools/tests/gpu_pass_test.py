@@ -132,7 +132,7 @@ echo '{"version": "2.13.0+cpu", "cuda": null, "folder": "/torch", "gpus": []}'
         build, packed = self.folder / "build", self.folder / "packed"
         with self.assertRaisesRegex(setup.SetupError, "There is no .*bin/trireme and no .*Build first"):
             gpu_machine.pack(build, packed, "abc")
-        for name in ("bin/trireme", gpu_machine.TESTS):
+        for name in (*gpu_machine.PROGRAMS, gpu_machine.TESTS):
             (build / name).parent.mkdir(parents=True)
             shutil.copy2(shutil.which("ls"), build / name)
         with self.assertRaisesRegex(setup.SetupError, "is no packed build"):
@@ -147,7 +147,8 @@ echo '{"version": "2.13.0+cpu", "cuda": null, "folder": "/torch", "gpus": []}'
         gpu_machine.check_packed(packed, "abc")
         with self.assertRaisesRegex(setup.SetupError, "built from abc, and this tree is def"):
             gpu_machine.check_packed(packed, "def")
-        self.assertTrue(os.access(packed / "bin" / "trireme", os.X_OK))
+        for program in gpu_machine.PROGRAMS:
+            self.assertTrue(os.access(packed / program, os.X_OK))
         torch = gpu_machine.Torch("a", "2.11.0+cu130", "13.0", "/site/torch", [])
         self.assertTrue(gpu_machine.environment_of(packed, torch)["LD_LIBRARY_PATH"]
                         .startswith(f"{packed}/lib:/site/torch/lib"))

@@ -15,6 +15,7 @@
 #include "trireme/base/words.h"
 #include "trireme/cli/bench_report.h"
 #include "trireme/cli/cluster.h"
+#include "trireme/cli/light.h"
 #include "trireme/cli/names.h"
 #include "trireme/cli/own_run.h"
 #include "trireme/cli/program.h"
@@ -260,7 +261,7 @@ int bench_comm(const Program& program, BenchOptions options) {
   if (started || options.ranks == 1) return run_rank(program, options);
   launch::LaunchOptions launch;
   launch.ranks = options.ranks;
-  launch.command = {own_program()};
+  launch.command = {this_executable()};
   launch.command.insert(launch.command.end(), program.argv() + 1, program.argv() + program.argc());
   launch.environment = {std::string(kRankVariable) + "=1"};
   launch.rank0_direct = true;

@@ -132,6 +132,12 @@ Command& Command::hidden() {
   return *this;
 }
 
+void Command::hand_over() {
+  app_->allow_extras();
+  app_->set_help_flag();
+  handed_over_ = true;
+}
+
 void Command::refuse(const std::string& why, const std::string& advice) {
   app_->group("")->allow_extras();
   app_->set_help_flag();
@@ -157,7 +163,7 @@ Command* Command::find(const CLI::App* app) {
 }
 
 void Command::require_subcommands() {
-  if (!action_) app_->require_subcommand(1);
+  if (!action_ && !handed_over_) app_->require_subcommand(1);
   for (const auto& one : commands_) one->require_subcommands();
 }
 

@@ -79,6 +79,8 @@ class Command {
   }
   /// Help and completion do not list it.
   Command& hidden();
+  /// Another program runs the command: it takes any arguments and has no action.
+  void hand_over();
   /// Hides the command; with any arguments it ends with "NAME " + `why` and exit code 2.
   void refuse(const std::string& why, const std::string& advice);
 
@@ -107,6 +109,7 @@ class Command {
   std::vector<std::shared_ptr<void>> kept_;
   std::map<const CLI::Option*, std::vector<std::string>> words_;  // that completion offers
   std::function<int()> action_;
+  bool handed_over_ = false;
   std::function<std::string(const std::string&)> unexpected_;
 };
 

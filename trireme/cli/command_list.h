@@ -13,6 +13,7 @@ struct ListedCommand {
   std::string words;          // "show gossip"
   void (*declare)(Command&);  // nullptr: the program lacks it
   bool needs_libtorch = false;
+  bool light = false;  // runs where LibTorch is not loaded
 };
 
 /// The list; commands that need LibTorch have no `declare`.

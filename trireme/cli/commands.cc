@@ -9,20 +9,24 @@ namespace trireme::inline v0 {
 namespace cli {
 
 #define COMMAND(words, name) void declare_##name(Command& command);
+#define LIGHT_COMMAND COMMAND
 #define TORCH_COMMAND(words, name)
 #define LATER_COMMAND(word)
 #include "trireme/cli/commands.inc"
 #undef COMMAND
+#undef LIGHT_COMMAND
 #undef TORCH_COMMAND
 #undef LATER_COMMAND
 
 std::vector<ListedCommand> listed_commands() {
   return {
 #define COMMAND(words, name) {words, declare_##name},
+#define LIGHT_COMMAND(words, name) {words, declare_##name, false, true},
 #define TORCH_COMMAND(words, name) {words, nullptr, true},
 #define LATER_COMMAND(word) {word, nullptr},
 #include "trireme/cli/commands.inc"
 #undef COMMAND
+#undef LIGHT_COMMAND
 #undef TORCH_COMMAND
 #undef LATER_COMMAND
   };

@@ -1,6 +1,7 @@
 #include "trireme/cli/host_options.h"
 
 #include "trireme/base/error.h"
+#include "trireme/cli/light.h"
 #include "trireme/cli/own_run.h"
 
 namespace trireme::inline v0::cli {

@@ -9,6 +9,7 @@
 #include "trireme/base/error.h"
 #include "trireme/cli/elastic_options.h"
 #include "trireme/cli/host_options.h"
+#include "trireme/cli/light.h"
 #include "trireme/cli/own_run.h"
 #include "trireme/cli/program.h"
 #include "trireme/cli/sbatch.h"

@@ -10,18 +10,10 @@
 #include <utility>
 
 #include "trireme/base/error.h"
+#include "trireme/cli/light.h"
 #include "trireme/launch/spawn.h"
 
 namespace trireme::inline v0::cli {
-
-std::string own_program() {
-  std::error_code error;
-  const std::filesystem::path path = std::filesystem::read_symlink("/proc/self/exe", error);
-  if (error)
-    throw ResourceError("cannot find this program: " + error.message(),
-                        {.operation = "launch", .advice = "Is /proc mounted?"});
-  return path.string();
-}
 
 std::vector<std::string> coordinator_command() { return {own_program(), "launch-coordinator"}; }
 

@@ -13,8 +13,6 @@
 
 namespace trireme::inline v0::cli {
 
-/// The path of this program.
-std::string own_program();
 /// The command that a launcher's coordinator is (launch::LaunchOptions::coordinator).
 std::vector<std::string> coordinator_command();
 

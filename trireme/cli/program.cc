@@ -130,12 +130,20 @@ Command& Program::add(const std::string& words) {
   return root_.find(app_->get_subcommand(words.substr(0, blank)))->add(words.substr(blank + 1));
 }
 
-Program::Parsed Program::parse() {
+// Throws what CLI11 throws.
+std::function<int()> Program::parsed() {
   root_.require_subcommands();
+  std::vector<std::string> arguments = arguments_of(argc_, argv_);
+  std::reverse(arguments.begin(), arguments.end());  // CLI11 expects them in reverse order
+  app_->parse(std::move(arguments));
+  const CLI::App* named = app_.get();
+  while (!named->get_subcommands().empty()) named = named->get_subcommands().back();
+  return root_.find(named)->action_;
+}
+
+Program::Parsed Program::parse() {
   try {
-    std::vector<std::string> arguments = arguments_of(argc_, argv_);
-    std::reverse(arguments.begin(), arguments.end());  // CLI11 expects them in reverse order
-    app_->parse(std::move(arguments));
+    return {0, parsed()};
   } catch (const CLI::Success& success) {
     return {app_->exit(success), {}};
   } catch (const CLI::ParseError& error) {
@@ -145,21 +153,36 @@ Program::Parsed Program::parse() {
     };
     return {usage_error(*app_, error, own), {}};
   }
-  const CLI::App* named = app_.get();
-  while (!named->get_subcommands().empty()) named = named->get_subcommands().back();
-  return {0, root_.find(named)->action_};
 }
 
-int Program::run() {
-  open_standard_streams();
+int Program::guarded(const std::function<int()>& action) const {
   try {
-    const Parsed parsed = parse();
-    return parsed.action ? parsed.action() : parsed.code;
+    return action();
   } catch (...) {
     const ErrorReport report = trireme::describe(std::current_exception());
     std::fprintf(stderr, "error: %s\n", report.sentence.c_str());
     return report.exit_code;
   }
+}
+
+int Program::run() {
+  open_standard_streams();
+  return guarded([this] {
+    const Parsed parsed = parse();
+    return parsed.action ? parsed.action() : parsed.code;
+  });
+}
+
+std::optional<int> Program::run_if_right() {
+  open_standard_streams();
+  std::function<int()> action;
+  try {
+    action = parsed();
+  } catch (const CLI::Error&) {
+    return std::nullopt;
+  }
+  if (!action) return std::nullopt;
+  return guarded(action);
 }
 
 }  // namespace trireme::inline v0::cli

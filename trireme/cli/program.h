@@ -4,6 +4,7 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "trireme/cli/command.h"
@@ -29,6 +30,9 @@ class Program {
   };
   /// Parses without running anything.
   Parsed parse();
+  /// Parses and runs a command that is right; prints nothing before. None: the command line is wrong,
+  /// asks for help, or names a command that was handed over.
+  std::optional<int> run_if_right();
 
   const std::string& name() const noexcept { return name_; }
   DescribedCommand describe() const { return root_.describe(); }
@@ -39,6 +43,9 @@ class Program {
   std::string typed() const { return argc_ > 0 ? argv_[0] : name_; }
 
  private:
+  std::function<int()> parsed();
+  int guarded(const std::function<int()>& action) const;
+
   const int argc_;
   char** const argv_;
   const std::string name_;

@@ -11,6 +11,7 @@
 namespace trireme::inline v0::cli {
 
 #define COMMAND(words, name)
+#define LIGHT_COMMAND(words, name)
 #define TORCH_COMMAND(words, name) void declare_##name(Command& command);
 #define LATER_COMMAND(word)
 #include "trireme/cli/commands.inc"
@@ -28,6 +29,7 @@ std::vector<ListedCommand> all_commands() {
 #define TORCH_COMMAND(words, name) define(words, declare_##name);
 #include "trireme/cli/commands.inc"
 #undef COMMAND
+#undef LIGHT_COMMAND
 #undef TORCH_COMMAND
 #undef LATER_COMMAND
   return list;

@@ -8,6 +8,7 @@
 
 #include "trireme/base/error.h"
 #include "trireme/base/words.h"
+#include "trireme/cli/light.h"
 #include "trireme/cli/own_run.h"
 #include "trireme/job/job.h"
 #include "trireme/launch/launch.h"
@@ -83,7 +84,7 @@ int start_ranks(const plan::Job& job, const launch::HostOptions& hosts,
     std::filesystem::remove(options.wanted_file);
   }
   // The arguments are only for `ps`; the rank reads the variable.
-  options.command = {own_program(), "train", spec.folder};
+  options.command = {this_executable(), "train", spec.folder};
   options.environment.push_back(variable_of(spec));
   options.elsewhere = hosts;
   options.elsewhere.environment.push_back(variable_of(spec.elsewhere()));

@@ -41,7 +41,7 @@ std::vector<std::string> names() {
 std::vector<std::string> folders_of_the_program() {
   std::error_code none;
   const auto program = std::filesystem::read_symlink("/proc/self/exe", none).parent_path();
-  return {program.string(), (program / "../lib").string()};
+  return {program.string(), (program / "../lib").string(), (program / "..").string()};
 }
 
 struct Loaded {
