@@ -49,11 +49,15 @@ class StandingWorkers : public Standing {
     lost = started(worker(number));
     await_push(static_cast<std::size_t>(number));
   }
+  // On two servers. Rank 0 asks one after the other, and each other worker may be in the middle of a
+  // gradient, which the server with the fewest updates lacks.
   void expect_every_push_once() {
     const nlohmann::json figures = last_servers_event();
     std::int64_t pushes = 0;
     for (const auto& one : figures.at("pushes")) pushes += one.get<std::int64_t>();
-    EXPECT_EQ(pushes, 2 * figures.at("updates").get<std::int64_t>()) << "on two servers";
+    const std::int64_t updates = figures.at("updates"), others = figures.at("pushes").size() - 1;
+    EXPECT_GE(pushes, 2 * updates);
+    EXPECT_LE(pushes, 2 * updates + others);
   }
   void expect_ends(int code) {
     for (const auto& one : workers_) EXPECT_EQ(end_of(*one).code, code) << one->output();

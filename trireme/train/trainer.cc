@@ -223,8 +223,10 @@ class Trainer {
   }
 
   parallel::StrategyContext context() {
-    parallel::StrategyContext env = parallel::context_of(job_);
-    if (own_) env.servers = parallel::context_of(joined_).servers;
+    parallel::StrategyContext env = parallel::context_of(job_),
+                              joined = parallel::context_of(joined_);
+    env.servers = std::move(joined.servers);
+    env.note_stop = std::move(joined.note_stop);
     return env;
   }
 
