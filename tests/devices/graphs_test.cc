@@ -82,6 +82,18 @@ TEST_F(Graphs, EachFormOfMicroBatchHasItsOwn) {
   EXPECT_TRUE(train(uneven, recorded(training)) == train(uneven, training));
 }
 
+// Masked text: how many tokens count differs, sizes do not.
+TEST_F(Graphs, OneServesEveryCount) {
+  Task masked = task("gpt");
+  masked.micro_batch = [](std::int64_t step, std::uint32_t index) {
+    MicroBatch micro = task("gpt").micro_batch(step, index);
+    micro.count -= index;
+    return micro;
+  };
+  const Training training{.ranks = 2, .options = {.clip = 0.5}};
+  EXPECT_TRUE(train(masked, recorded(training)) == train(masked, training));
+}
+
 TEST_F(Graphs, AreReplayed) {
   testing::reset_emulated_stats();
   Training training{.steps = 1, .total = 4, .on_device = true};

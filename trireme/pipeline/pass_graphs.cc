@@ -9,10 +9,10 @@
 namespace trireme::inline v0::parallel {
 namespace {
 
-constexpr std::size_t kMostForms = 16;
+constexpr std::size_t kMostForms = 4;
 
 std::string form_of(const MicroBatch& micro, double loss_gradient) {
-  std::string form = std::to_string(micro.count) + " " + number_text(loss_gradient);
+  std::string form = number_text(loss_gradient);
   for (const auto& [name, field] : micro.fields)
     form += " " + name + " " + layout_of(field, false).text();
   return form;
@@ -46,6 +46,7 @@ const PassGraphs::Result* PassGraphs::run(const MicroBatch& micro, std::int64_t 
 
 void PassGraphs::record(Form& form, const MicroBatch& micro, const Passes& passes) const {
   form.input = micro;
+  form.input.count = 0;  // so that a loss that depends on it is seen to be wrong
   for (auto& [name, field] : form.input.fields) field = field.clone();
   const tensor::DeviceGraph* beside = nullptr;
   for (const auto& [key, other] : forms_)
@@ -65,8 +66,7 @@ void PassGraphs::record(Form& form, const MicroBatch& micro, const Passes& passe
   }
 }
 
-// Forms that come once and again (a last micro-batch of another size) stay; of others, the one that
-// was not used for longest goes.
+// The form that was not used for longest goes.
 void PassGraphs::make_room() {
   if (forms_.size() < kMostForms) return;
   forms_.erase(std::min_element(forms_.begin(), forms_.end(), [](const auto& a, const auto& b) {

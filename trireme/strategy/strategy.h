@@ -104,8 +104,9 @@ struct StrategyOptions {
   /// On a device: the passes of a micro-batch are recorded once and replayed by one call (a CUDA
   /// graph; pipeline/pass_graphs.h), for models so small that the host cannot launch their kernels
   /// fast enough. One copy of a micro-batch's gradients and activations stays in memory; sums over
-  /// ranks do not overlap with backward. The loss must not depend on the micro-batch's index. Not
-  /// with lanes, shards of weights, or models that are cut over ranks. Changes no bit.
+  /// ranks do not overlap with backward. The loss must not depend on the micro-batch's index or
+  /// count. Not with lanes, shards of weights, or models that are cut over ranks. One thread makes,
+  /// uses and destroys the Strategy. Changes no bit.
   bool graphs = false;
   /// How many of a batch's micro-batches each rank computes, under plain and zero1: equal | auto |
   /// weights such as "3:2:1" (strategy/shares.h). With auto, ranks measure their speed and change
