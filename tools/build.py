@@ -166,7 +166,9 @@ def main():
     if arguments.torch == "none":
         options.append("TRIREME_LIBTORCH=OFF")
     configure(ROOT / arguments.folder, torch, options)
+    commit = setup.tree_commit()
     build(ROOT / arguments.folder, arguments.targets)
+    (ROOT / arguments.folder / "commit").write_text(commit, encoding="utf-8")   # for tools/gpu_pass --pack
     held.close()
 
 

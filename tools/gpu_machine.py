@@ -134,6 +134,11 @@ def pack(build, folder, commit):
     if absent:
         raise setup.SetupError(f"There is no {' and no '.join(absent)}. Build first: python3 tools/build.py --torch cuda "
                                "--folder build-gpu trireme test.tests.gpu")
+    mark = build / "commit"   # tools/build.py writes it
+    built = mark.read_text() or "unknown" if mark.is_file() else "an unknown commit"
+    if built != commit:
+        raise setup.SetupError(f"{build} was built from {built}, and this tree is {commit}. Build it again: python3 "
+                               "tools/build.py --torch cuda --folder build-gpu trireme test.tests.gpu")
     if folder.is_dir() and any(folder.iterdir()) and not (folder / "commit").is_file():
         raise setup.SetupError(f"{folder} holds other files. Name a new folder, or remove it.")
     shutil.rmtree(folder, ignore_errors=True)

@@ -274,6 +274,16 @@ def install_torch(venv, allow_cuda):
     return found[0]
 
 
+def tree_commit():
+    """The commit of the tree, with a mark where files were changed; "" where git does not know."""
+    def git(*words):
+        done = subprocess.run(["git", "-C", ROOT, *words], capture_output=True, text=True, check=False)
+        return done.stdout.strip() if done.returncode == 0 else ""
+
+    changed = git("status", "--porcelain", "--", ".", ":!docs/gpu.md")  # which tools/gpu_pass writes
+    return git("rev-parse", "--short=12", "HEAD") + ("-changed" if changed else "")
+
+
 def find_torch(environment, allow_cuda):
     found = torch_of_the_user(environment)
     if found:

@@ -137,6 +137,12 @@ echo '{"version": "2.13.0+cpu", "cuda": null, "folder": "/torch", "gpus": []}'
             shutil.copy2(shutil.which("ls"), build / name)
         with self.assertRaisesRegex(setup.SetupError, "is no packed build"):
             gpu_machine.check_packed(packed, "abc")
+        with self.assertRaisesRegex(setup.SetupError, "was built from an unknown commit, and this tree is abc"):
+            gpu_machine.pack(build, packed, "abc")
+        (build / "commit").write_text("ab0")
+        with self.assertRaisesRegex(setup.SetupError, "was built from ab0, and this tree is abc"):
+            gpu_machine.pack(build, packed, "abc")
+        (build / "commit").write_text("abc")
         packed.mkdir()
         (packed / "letter").write_text("of somebody")
         with self.assertRaisesRegex(setup.SetupError, "holds other files"):
