@@ -3,9 +3,11 @@
 #include <dlfcn.h>
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <stdexcept>
 #include <string_view>
 #include <thread>
 
@@ -32,6 +34,17 @@ FakeGpu& fake_gpu() {
   return *reinterpret_cast<FakeGpuGetter>(dlsym(handle, "trireme_fake_gpu"))();
 }
 
+void finish(Gpu& gpu, void* stream) {
+  const comm::nccl::GpuEvent end = gpu.record(stream);
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::minutes(1);
+  while (!gpu.reached(end)) {
+    if (std::chrono::steady_clock::now() > deadline)
+      throw std::runtime_error("the GPU has not ended its work within a minute");
+    std::this_thread::yield();
+  }
+  gpu.destroy_stream(stream);
+}
+
 namespace {
 
 bool on_real_gpus() {
@@ -47,9 +60,7 @@ void copy_now(Gpu& gpu, void* to, const void* from, std::size_t bytes) {
   }
   void* const stream = gpu.make_stream();
   gpu.copy(to, from, bytes, stream);
-  const comm::nccl::GpuEvent copied = gpu.record(stream);
-  while (!gpu.reached(copied)) std::this_thread::yield();
-  gpu.destroy_stream(stream);
+  finish(gpu, stream);
 }
 
 // On a real clock: a GPU does not wait for a virtual one.

@@ -21,6 +21,9 @@ namespace trireme::test {
 std::shared_ptr<const comm::nccl::GpuLibrary> fake_library();
 FakeGpu& fake_gpu();
 
+/// Waits for the stream's work, at most a minute, and destroys the stream.
+void finish(comm::nccl::Gpu& gpu, void* stream);
+
 /// A block of a GPU's memory.
 class OnGpu {
  public:

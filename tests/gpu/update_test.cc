@@ -8,7 +8,6 @@
 #include "tests/gpu/gpu_ranks.h"
 #include "trireme/kernel/cuda/update.h"
 #include "trireme/kernel/isa.h"
-#include "trireme/kernel/optimizers/apply.h"
 #include "trireme/testing/update_rules.h"
 
 namespace trireme::update_test {
@@ -35,7 +34,6 @@ Bytes bytes_of(const std::vector<T>& values) {
 
 template <class T, class Rule>
 void expect_as_on_the_cpu(GpuRank& rank, const Rule& rule) {
-  constexpr kernel::RuleShape kShape = Rule::kShape;
   std::vector<std::vector<std::vector<T>>> wanted;
   std::vector<std::vector<OnGpu>> on_gpu;
   std::vector<kernel::cuda::UpdateSlice> slices;
@@ -43,28 +41,17 @@ void expect_as_on_the_cpu(GpuRank& rank, const Rule& rule) {
     auto& arrays = wanted.emplace_back();
     auto& copies = on_gpu.emplace_back();
     auto& slice = slices.emplace_back(kernel::cuda::UpdateSlice{.count = count});
-    const T* in[kShape.in] = {};
-    T* out[kShape.both + kShape.out] = {};
-    for (int k = 0; k < kShape.arrays(); ++k)
+    for (int k = 0; k < Rule::kShape.arrays(); ++k) {
       arrays.push_back(drawn<T>(count, static_cast<unsigned>(k), k > 1));
-    for (int k = 0; k < kShape.arrays(); ++k) {
-      T* const data = arrays[static_cast<std::size_t>(k)].data();
-      copies.push_back(rank.on_gpu(bytes_of(arrays[static_cast<std::size_t>(k)])));
+      copies.push_back(rank.on_gpu(bytes_of(arrays.back())));
       slice.arrays[k] = copies.back().data();
-      if (k < kShape.in) {
-        in[k] = data;
-      } else {
-        out[k - kShape.in] = data;
-      }
     }
-    kernel::apply(rule, in, out, nullptr, count);
+    testing::update_on_cpu(rule, arrays);
   }
   void* const stream = rank.gpu->make_stream();
   for (const auto& call : kernel::cuda::update_arguments(rule, slices))
     rank.gpu->update(std::is_same_v<T, float> ? DType::F32 : DType::F64, call, stream);
-  const auto done = rank.gpu->record(stream);
-  while (!rank.gpu->reached(done)) continue;
-  rank.gpu->destroy_stream(stream);
+  test::finish(*rank.gpu, stream);
   for (std::size_t i = 0; i < slices.size(); ++i)
     for (std::size_t k = 0; k < wanted[i].size(); ++k)
       EXPECT_EQ(on_gpu[i][k].bytes(), bytes_of(wanted[i][k]))
@@ -73,7 +60,6 @@ void expect_as_on_the_cpu(GpuRank& rank, const Rule& rule) {
 
 TEST(GpuUpdate, EveryRuleGivesTheCpusBits) {
   run_gpus(1, [](GpuRank& rank) {
-    if (!rank.gpu->can_fold()) return;  // no nvcc
     std::apply(
         [&](const auto&... rule) {
           (expect_as_on_the_cpu<double>(rank, rule), ...);

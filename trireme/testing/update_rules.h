@@ -1,8 +1,11 @@
-// A rule of every kind with numbers that use all of it, for tests of its implementations.
+// A rule of every kind with numbers that use all of it, and its update on the CPU, for tests of other
+// implementations.
 #pragma once
 
 #include <tuple>
+#include <vector>
 
+#include "trireme/kernel/optimizers/apply.h"
 #include "trireme/kernel/optimizers/optimizers.h"
 
 namespace trireme::inline v0::testing {
@@ -27,6 +30,18 @@ inline auto update_rules() {
                     FactoredDirection{.scale = 0.3, .row = 0.7, .floor = 0.05},
                     AverageSquares{.scale = 0.3, .blend = 0.25},
                     Descend{.decay = 0.99, .rate = 0.1});
+}
+
+/// kernel::apply() of the rule to its arrays, in its order.
+template <class T, class Rule>
+void update_on_cpu(const Rule& rule, std::vector<std::vector<T>>& arrays) {
+  constexpr kernel::RuleShape kShape = Rule::kShape;
+  const T* in[kShape.in] = {};
+  T* out[kShape.both + kShape.out] = {};
+  for (int k = 0; k < kShape.in; ++k) in[k] = arrays[static_cast<std::size_t>(k)].data();
+  for (int k = kShape.in; k < kShape.arrays(); ++k)
+    out[k - kShape.in] = arrays[static_cast<std::size_t>(k)].data();
+  kernel::apply(rule, in, out, nullptr, arrays.front().size());
 }
 
 }  // namespace trireme::inline v0::testing

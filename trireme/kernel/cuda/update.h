@@ -1,9 +1,8 @@
 // An optimizer's rule (kernel/optimizers/rule.h) over many slices of parameters at once: what the GPU's
 // kernels trireme_update_f32 and trireme_update_f64 run (kernels.cu). An element gets the bits that the
-// CPU's kernels give it, in fp32 those of processors with fused multiply-add.
+// CPU's kernels give it (element_math.h).
 #pragma once
 
-#include <cmath>
 #include <cstdint>
 #include <cstring>
 #include <span>
@@ -11,6 +10,7 @@
 #include <vector>
 
 #include "trireme/kernel/cuda/gpu_call.h"
+#include "trireme/kernel/optimizers/element_math.h"
 #include "trireme/kernel/optimizers/optimizers.h"
 
 namespace trireme::inline v0::kernel {
@@ -33,37 +33,6 @@ struct UpdateArguments {
   UpdateSlice slices[kMostSlices];
 };
 static_assert(sizeof(UpdateArguments) <= 4096);
-
-/// What rules compute with.
-template <class T>
-struct ElementMath {
-  using Value = T;
-  static TRIREME_GPU_CALL T number(double x) { return static_cast<T>(x); }
-  static TRIREME_GPU_CALL T multiply_add(T a, T b, T c) {
-    if constexpr (std::is_same_v<T, float>) {
-      return std::fma(a, b, c);
-    } else {
-      return a * b + c;
-    }
-  }
-  static TRIREME_GPU_CALL T sqrt(T x) { return std::sqrt(x); }
-  // Of +0 and -0 the processor's instruction takes the second, std::max the first.
-  static TRIREME_GPU_CALL T max(T a, T b) {
-    if constexpr (std::is_same_v<T, float>) {
-      return a > b ? a : b;
-    } else {
-      return a < b ? b : a;
-    }
-  }
-  static TRIREME_GPU_CALL T min(T a, T b) {
-    if constexpr (std::is_same_v<T, float>) {
-      return a < b ? a : b;
-    } else {
-      return b < a ? b : a;
-    }
-  }
-  static TRIREME_GPU_CALL T sign(T x) { return static_cast<T>(x > 0) - static_cast<T>(x < 0); }
-};
 
 template <class T, class Rule>
 TRIREME_GPU_CALL void update_element(const Rule& rule, const UpdateSlice& slice, std::uint64_t i) {
@@ -109,7 +78,7 @@ TRIREME_GPU_CALL void update_share(RuleList<Rule...>, const UpdateArguments& arg
 template <class One, class... Rule>
 constexpr std::uint32_t number_of(RuleList<Rule...>) {
   std::uint32_t number = 0, found = 0;
-  ((std::is_same_v<One, Rule> ? found = number++ : number++), ...);
+  ((found = std::is_same_v<One, Rule> ? number : found, ++number), ...);
   return found;
 }
 

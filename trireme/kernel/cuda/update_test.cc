@@ -9,7 +9,6 @@
 #include <set>
 #include <vector>
 
-#include "trireme/kernel/optimizers/apply.h"
 #include "trireme/testing/gpu/kernels_on_host.h"
 #include "trireme/testing/update_rules.h"
 
@@ -40,28 +39,18 @@ Arrays<T> random_arrays(int arrays, std::size_t count, unsigned seed) {
 
 template <class T, class Rule>
 void expect_as_on_the_cpu(const Rule& rule) {
-  constexpr RuleShape kShape = Rule::kShape;
   std::vector<Arrays<T>> cpu, gpu;
   std::vector<UpdateSlice> slices;
   for (const std::size_t count : counts()) {
-    cpu.push_back(random_arrays<T>(kShape.arrays(), count, static_cast<unsigned>(cpu.size())));
+    cpu.push_back(
+        random_arrays<T>(Rule::kShape.arrays(), count, static_cast<unsigned>(cpu.size())));
     gpu.push_back(cpu.back());
   }
   for (std::size_t i = 0; i < cpu.size(); ++i) {
-    const T* in[kShape.in] = {};
-    T* out[kShape.both + kShape.out] = {};
     UpdateSlice& slice = slices.emplace_back();
-    slice.count = cpu[i][0].size();
-    for (int k = 0; k < kShape.arrays(); ++k) {
-      slice.arrays[k] = gpu[i][static_cast<std::size_t>(k)].data();
-      T* const data = cpu[i][static_cast<std::size_t>(k)].data();
-      if (k < kShape.in) {
-        in[k] = data;
-      } else {
-        out[k - kShape.in] = data;
-      }
-    }
-    kernel::apply(rule, in, out, nullptr, cpu[i][0].size());
+    slice.count = gpu[i].front().size();
+    for (std::size_t k = 0; k < gpu[i].size(); ++k) slice.arrays[k] = gpu[i][k].data();
+    testing::update_on_cpu(rule, cpu[i]);
   }
   const auto calls = update_arguments(rule, slices);
   EXPECT_EQ(calls.size(), 2u);

@@ -9,20 +9,10 @@
 #include <cstddef>
 
 #include "trireme/base/check.h"
+#include "trireme/kernel/optimizers/element_math.h"
 #include "trireme/kernel/simd.h"
 
 namespace trireme::inline v0::kernel {
-
-/// What rules compute with in fp64 (rule.h).
-struct DoubleMath {
-  using Value = double;
-  static double number(double x) { return x; }
-  static double multiply_add(double a, double b, double c) { return a * b + c; }
-  static double sqrt(double x) { return std::sqrt(x); }
-  static double max(double a, double b) { return std::max(a, b); }
-  static double min(double a, double b) { return std::min(a, b); }
-  static double sign(double x) { return static_cast<double>(x > 0) - static_cast<double>(x < 0); }
-};
 
 /// The rule's arrays: `in` are read, `out` are updated or written; null: there is none. `compute`
 /// receives the new weight (out[0]) rounded to bf16; it may be null.
@@ -40,7 +30,7 @@ void apply(const Rule& rule, const double* const* in, double* const* out, BFloat
     for (int k = 0; k < shape.in; ++k) values[k] = in[k][i];
     for (int k = 0; k < shape.both; ++k)
       if (out[k] != nullptr) values[shape.in + k] = out[k][i];
-    rule(DoubleMath{}, values);
+    rule(ElementMath<double>(), values);
     for (int k = 0; k < shape.both + shape.out; ++k)
       if (out[k] != nullptr) out[k][i] = values[shape.in + k];
   }

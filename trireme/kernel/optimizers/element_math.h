@@ -1,0 +1,44 @@
+// The arithmetic that a rule (rule.h) is given for one element at a time: in fp64 on the CPU, and in both
+// types on GPUs. In fp32 it has the bits of the CPU's vectors with fused multiply-add (a NaN's sign
+// aside).
+#pragma once
+
+#include <cmath>
+
+#include "trireme/kernel/cuda/gpu_call.h"
+
+namespace trireme::inline v0::kernel {
+
+template <class T>
+struct ElementMath;
+
+template <>
+struct ElementMath<double> {
+  using Value = double;
+  static TRIREME_GPU_CALL double number(double x) { return x; }
+  static TRIREME_GPU_CALL double multiply_add(double a, double b, double c) { return a * b + c; }
+  static TRIREME_GPU_CALL double sqrt(double x) { return std::sqrt(x); }
+  static TRIREME_GPU_CALL double max(double a, double b) { return a < b ? b : a; }
+  static TRIREME_GPU_CALL double min(double a, double b) { return b < a ? b : a; }
+  static TRIREME_GPU_CALL double sign(double x) {
+    return static_cast<double>(x > 0) - static_cast<double>(x < 0);
+  }
+};
+
+template <>
+struct ElementMath<float> {
+  using Value = float;
+  static TRIREME_GPU_CALL float number(double x) { return static_cast<float>(x); }
+  static TRIREME_GPU_CALL float multiply_add(float a, float b, float c) {
+    return std::fma(a, b, c);
+  }
+  static TRIREME_GPU_CALL float sqrt(float x) { return std::sqrt(x); }
+  // Equal arguments (+0 and -0): the second, as the processors' vector instructions.
+  static TRIREME_GPU_CALL float max(float a, float b) { return a > b ? a : b; }
+  static TRIREME_GPU_CALL float min(float a, float b) { return a < b ? a : b; }
+  static TRIREME_GPU_CALL float sign(float x) {
+    return static_cast<float>(x > 0) - static_cast<float>(x < 0);
+  }
+};
+
+}  // namespace trireme::inline v0::kernel
