@@ -1,11 +1,11 @@
 #include "trireme/tensor/rule_kernel.h"
 
+#include <ATen/Context.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
 
 #include <map>
 #include <mutex>
 
-#include "trireme/base/error.h"
 #include "trireme/comm/nccl/gpu.h"
 #include "trireme/kernel/cuda/kernel_image.h"
 #include "trireme/tensor/device.h"
@@ -14,17 +14,16 @@ namespace trireme::inline v0::tensor {
 
 const RuleKernel* RuleKernel::of(Device device) {
   if (device.kind != DeviceKind::Cuda || kernel::cuda::kernel_image().empty()) return nullptr;
+  if (at::globalContext().hasROCM()) return nullptr;  // AMD's GPUs, which LibTorch calls cuda, too
   static std::mutex mutex;
-  static std::map<int, std::unique_ptr<RuleKernel>> all;
+  // Never destroyed: the driver may have gone by then.
+  static auto& all = *new std::map<int, std::unique_ptr<RuleKernel>>();
   const std::lock_guard lock(mutex);
-  const auto [at, is_new] = all.try_emplace(device.index);
-  if (!is_new) return at->second.get();
-  try {
-    at->second = std::make_unique<RuleKernel>(
+  std::unique_ptr<RuleKernel>& kernel = all[device.index];
+  if (kernel == nullptr)
+    kernel = std::make_unique<RuleKernel>(
         comm::nccl::Gpu::open(comm::nccl::open_cuda_library(), device.index));
-  } catch (const ConfigError&) {  // no driver of NVIDIA's: LibTorch calls AMD's GPUs cuda, too
-  }
-  return at->second.get();
+  return kernel.get();
 }
 
 void RuleKernel::give(DType type, std::span<const kernel::cuda::UpdateArguments> calls,

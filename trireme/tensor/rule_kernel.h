@@ -19,7 +19,8 @@ class RuleKernel {
  public:
   explicit RuleKernel(std::shared_ptr<comm::nccl::Gpu> gpu) : gpu_(std::move(gpu)) {}
   /// Null where LibTorch's operations run the rule: on devices but NVIDIA's, and in a build without
-  /// nvcc.
+  /// nvcc. ConfigError if the driver lacks a function that is needed: no rank computes otherwise than
+  /// the others.
   static const RuleKernel* of(Device device);
 
   /// Runs after what `stream` (CUDA's) was given. `type`: F32 or F64.
