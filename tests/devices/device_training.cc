@@ -16,6 +16,7 @@
 #include "trireme/tensor/cross_entropy.h"
 #include "trireme/tensor/flat_math.h"
 #include "trireme/tensor/random.h"
+#include "trireme/testing/emulated_device/test_device.h"
 #include "trireme/testing/run_ranks.h"
 
 namespace trireme::devices {
@@ -165,6 +166,22 @@ Outcome train(const Task& task, const Training& training) {
                      {.seed = training.seed});
   for (const Outcome& one : all) EXPECT_EQ(one, all.front()) << task.name;
   return all.front();
+}
+
+WaitsLeftOut leave_waits_out(const Task& task, const Training& training, std::uint64_t most) {
+  testing::reset_emulated_stats();
+  const Outcome wanted = train(task, training);
+  WaitsLeftOut result{.waits = testing::emulated_stats().waits};
+  for (std::uint64_t left_out = 1; left_out <= result.waits;
+       left_out += 1 + result.waits / most, ++result.tried) {
+    const testing::CollectedRaces races;
+    testing::skip_one_wait(left_out);
+    const bool same = train(task, training) == wanted;
+    result.noticed += !races.all().empty();
+    EXPECT_TRUE(same || !races.all().empty()) << "wait " << left_out << " of " << result.waits;
+  }
+  testing::skip_one_wait(0);
+  return result;
 }
 
 }  // namespace trireme::devices

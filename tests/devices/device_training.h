@@ -44,4 +44,12 @@ struct Outcome {
 /// Rank 0's outcome; the other ranks' are equal, or the test fails.
 Outcome train(const Task& task, const Training& training);
 
+/// Waits of a stream for an event that were left out one at a time, about `most` of the training's.
+struct WaitsLeftOut {
+  std::uint64_t waits = 0;     // of the training
+  int tried = 0, noticed = 0;  // noticed: reported as a race; a wait may be there twice over
+};
+/// The test fails if one changes a bit and is not noticed.
+WaitsLeftOut leave_waits_out(const Task& task, const Training& training, std::uint64_t most);
+
 }  // namespace trireme::devices

@@ -23,7 +23,7 @@ class Graphs : public ::testing::Test {
     training.options.graphs = true;
     return training;
   }
-  /// What a strategy with these options says.
+  /// The error of a training with these options.
   static std::string refusal(const std::string& name, Training training) {
     try {
       train(task(name), training);
@@ -107,19 +107,8 @@ TEST_F(Graphs, AreReplayed) {
 
 TEST_F(Graphs, AWaitThatIsLeftOutIsNoticed) {
   const Training training = recorded({.ranks = 2, .steps = 2, .options = {.sync = "zero2"}});
-  testing::reset_emulated_stats();
-  const Outcome wanted = train(task("gpt"), training);
-  const std::uint64_t waits = testing::emulated_stats().waits;
-  int noticed = 0, tried = 0;
-  for (std::uint64_t left_out = 1; left_out <= waits; left_out += 1 + waits / 10, ++tried) {
-    const testing::CollectedRaces races;
-    testing::skip_one_wait(left_out);
-    const bool same = train(task("gpt"), training) == wanted;
-    noticed += !races.all().empty();
-    EXPECT_TRUE(same || !races.all().empty()) << "wait " << left_out << " of " << waits;
-  }
-  testing::skip_one_wait(0);
-  EXPECT_GT(noticed, 0) << "of " << tried;
+  const WaitsLeftOut left_out = leave_waits_out(task("gpt"), training, 10);
+  EXPECT_GT(left_out.noticed, 0) << "of " << left_out.tried;
 }
 
 TEST_F(Graphs, APassThatWaitsForTheDeviceIsRefused) {

@@ -40,23 +40,10 @@ TEST_F(StreamOrders, ChangeNoBit) {
   }
 }
 
-// A wait may be there twice over; then nothing changes without it.
 TEST_F(StreamOrders, AWaitThatIsLeftOutIsNoticed) {
-  const Training training = on_two_ranks("zero2");
-  testing::reset_emulated_stats();
-  const Outcome wanted = train(task("gpt"), training);
-  const std::uint64_t waits = testing::emulated_stats().waits;
-  ASSERT_GT(waits, 50U);
-  int noticed = 0, tried = 0;
-  for (std::uint64_t left_out = 1; left_out <= waits; left_out += 1 + waits / 20, ++tried) {
-    const testing::CollectedRaces races;
-    testing::skip_one_wait(left_out);
-    const bool same = train(task("gpt"), training) == wanted;
-    noticed += !races.all().empty();
-    EXPECT_TRUE(same || !races.all().empty()) << "wait " << left_out << " of " << waits;
-  }
-  testing::skip_one_wait(0);
-  EXPECT_GT(noticed, tried / 4) << "of " << tried;
+  const WaitsLeftOut left_out = leave_waits_out(task("gpt"), on_two_ranks("zero2"), 20);
+  ASSERT_GT(left_out.waits, 50U);
+  EXPECT_GT(left_out.noticed, left_out.tried / 4) << "of " << left_out.tried;
 }
 
 }  // namespace
