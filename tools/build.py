@@ -166,9 +166,12 @@ def main():
     if arguments.torch == "none":
         options.append("TRIREME_LIBTORCH=OFF")
     configure(ROOT / arguments.folder, torch, options)
-    commit = setup.tree_commit()
+    # For tools/gpu_pass --pack, whose programs are then all of this commit.
+    mark, commit = ROOT / arguments.folder / "commit", setup.tree_commit()
+    mark.unlink(missing_ok=True)
     build(ROOT / arguments.folder, arguments.targets)
-    (ROOT / arguments.folder / "commit").write_text(commit, encoding="utf-8")   # for tools/gpu_pass --pack
+    if not arguments.targets or {"trireme", "test.tests.gpu"} <= set(arguments.targets):
+        mark.write_text(commit, encoding="utf-8")
     held.close()
 
 
