@@ -58,7 +58,8 @@ std::string own_program() {
   const std::filesystem::path here = this_executable();
   const std::filesystem::path light = (here.parent_path() / kToLight).lexically_normal();
   std::error_code none;
-  return here.parent_path().filename() == "trireme" && std::filesystem::exists(light, none)
+  return here.parent_path().filename() == "trireme" && here.filename() == light.filename() &&
+                 std::filesystem::exists(light, none)
              ? light.string()
              : here.string();
 }

@@ -48,7 +48,7 @@ class PassGraphs {
     MicroBatch input;
     tensor::RecordedStreams streams;
     Result result;
-    std::unique_ptr<tensor::DeviceGraph> graph;  // frees its memory first
+    std::unique_ptr<tensor::DeviceGraph> graph;  // destroyed before what it uses
     std::int64_t used = 0;
   };
   void record(Form& form, const MicroBatch& micro, const Passes& passes) const;

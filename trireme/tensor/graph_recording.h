@@ -10,7 +10,7 @@ namespace trireme::inline v0::tensor {
 class GraphRecording {
  public:
   virtual ~GraphRecording() = default;
-  /// Of what the current stream of the current device is given; other threads may allocate
+  /// Records what is given to the current stream of the current device; other threads may allocate
   /// meanwhile. `pool`: of another recording, or {0, 0}.
   virtual void begin(c10::MempoolId_t pool) = 0;
   virtual void end() = 0;

@@ -132,7 +132,7 @@ void add_length_keys(config::Schema& schema) {
               "--resume RUN` goes on. Empty: no limit."});
 }
 
-// Where and how a rank computes.
+// The keys that say on what, and how, a rank computes.
 void add_device_keys(config::Schema& schema) {
   schema.add(
       {"train.device", text("auto"),

@@ -38,7 +38,7 @@ struct RecordedEvent {
   std::shared_ptr<std::chrono::steady_clock::time_point> time;  // null: without timing
 };
 
-/// What was given to a stream while it was recorded, and the memory allocated for it.
+/// The work that a recorded stream was given, and the memory that was allocated for that work.
 struct Recording {
   std::vector<Launch> work;
   std::vector<void*> blocks;
