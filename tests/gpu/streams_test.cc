@@ -5,6 +5,7 @@
 #include "tests/gpu/gpu_ranks.h"
 #include "trireme/base/error.h"
 #include "trireme/comm/communicator.h"
+#include "trireme/comm/staging/device_copies.h"
 
 namespace trireme {
 namespace {
@@ -31,6 +32,46 @@ TEST(GpuStreams, ACallTakesWhatItsStreamWritesBeforeIt) {
     fake_gpu().open_gates();
     work.wait();
     EXPECT_EQ(value.bytes(), floats(100, 4));
+    rank.gpu->destroy_stream(stream);
+  });
+}
+
+// A library whose work for the GPU goes to one stream at present.
+class OneStream final : public comm::DeviceCopies {
+ public:
+  explicit OneStream(void* stream) : stream_{stream} {}
+  Stream current_stream(Device) override { return stream_; }
+  std::shared_ptr<comm::HostBlock> host_block(std::size_t) override { return nullptr; }
+  std::shared_ptr<std::byte> device_memory(std::size_t, Device) override { return nullptr; }
+  std::shared_ptr<comm::DeviceMark> fetch(Device, std::span<const comm::StagedBuffer>) override {
+    return nullptr;
+  }
+  std::shared_ptr<comm::DeviceMark> store(Device, std::span<const comm::StagedBuffer>) override {
+    return nullptr;
+  }
+
+ private:
+  const Stream stream_;
+};
+
+TEST(GpuStreams, ABufferWithoutAStreamBelongsToTheCurrentOne) {
+  run_gpus(2, [](GpuRank& rank) {
+    void* const stream = rank.gpu->make_stream();
+    rank.world.stage_through(std::make_shared<OneStream>(stream));
+    const OnGpu written = rank.on_gpu(floats(100, 2)), value = rank.on_gpu(floats(100, 1));
+    fake_gpu().close_gate(stream);
+    rank.gpu->copy(value.data(), written.data(), 400, stream);
+    comm::Arena arena = rank.world.allocate(400, {DeviceKind::Cuda, rank.rank});
+    const Buffer zeros = arena.buffer(0, 100, DType::F32);
+    const Work work = rank.world.all_reduce(value.buffer(DType::F32), Sum);
+    const Work sent = rank.world.broadcast(zeros, 0);
+    rank.world.barrier().wait();
+    fake_gpu().open_gates();
+    work.wait();
+    sent.wait();
+    EXPECT_EQ(value.bytes(), floats(100, 4));
+    const auto* begin = static_cast<const std::byte*>(zeros.data);
+    EXPECT_EQ(Bytes(begin, begin + 400), floats(100, 0));
     rank.gpu->destroy_stream(stream);
   });
 }

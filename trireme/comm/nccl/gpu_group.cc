@@ -101,7 +101,8 @@ void GpuGroup::prepare(Operation& operation, std::string_view wanted) {
 Arena GpuGroup::allocate(std::size_t bytes, Device device) {
   if (device.index != gpu_->index()) refuse_device(device, engine_->facts.world_rank(rank_));
   const std::shared_ptr<void> memory = gpu_->allocate(bytes);
-  gpu_->clear(memory.get(), bytes, nullptr);
+  const Stream user = engine_->copies ? engine_->copies->current_stream(device) : Stream{};
+  gpu_->clear(memory.get(), bytes, user.handle);
   return Arena({{}, {static_cast<std::byte*>(memory.get()), bytes}, memory}, device);
 }
 

@@ -35,6 +35,9 @@ struct StagedBuffer {
 class DeviceCopies {
  public:
   virtual ~DeviceCopies() = default;
+  /// The stream to which the calling thread gives the device work now. Buffers without a stream belong
+  /// to it.
+  virtual Stream current_stream(Device device) = 0;
   virtual std::shared_ptr<HostBlock> host_block(std::size_t bytes) = 0;
   /// Zeroed memory of the device, which its later streams see.
   virtual std::shared_ptr<std::byte> device_memory(std::size_t bytes, Device device) = 0;
