@@ -83,7 +83,8 @@ TEST_F(Offload, ActivationsLeaveTheDevice) {
   EXPECT_EQ(store->bytes(), 16 << 20);
 }
 
-TEST_F(Offload, OptimizerStateOnTheHostChangesNoBit) {
+// Master weights are there, too, and a rank's part of sharded weights.
+TEST_F(Offload, StateAndWeightsOnTheHostChangeNoBit) {
   for (const OptimizerOptions& optimizer :
        {OptimizerOptions(AdamW{}), OptimizerOptions(Lamb{}), OptimizerOptions(Adafactor{})}) {
     Training alone = on_ranks(1, {.precision = "bf16"});
@@ -101,12 +102,34 @@ TEST_F(Offload, OptimizerStateOnTheHostChangesNoBit) {
   }
 }
 
-// Eight weights of 256 KiB after three steps of AdamW.
+TEST_F(Offload, WeightsOfOtherLayoutsOnTheHostChangeNoBit) {
+  for (const char* precision : {"fp32", "fp16"}) {
+    Training alone = on_ranks(1, {.precision = precision});
+    alone.on_device = false;
+    const Outcome cpu = train(task("gpt"), alone);
+    for (StrategyOptions options : {StrategyOptions{.sync = "zero3", .ema = 0.5},
+                                    StrategyOptions{.sync = "hybrid", .shard = 2},
+                                    StrategyOptions{.sync = "zero3", .recompute = "full"},
+                                    StrategyOptions{.sync = "zero2", .pipeline = 2},
+                                    StrategyOptions{.sync = "zero3", .pipeline = 2}}) {
+      SCOPED_TRACE(std::string(precision) + " " + options.sync);
+      options.precision = precision;
+      options.offload = memory::kOnHost;
+      testing::reseed(static_cast<std::uint64_t>(options.pipeline));
+      EXPECT_TRUE(train(task("gpt"), on_ranks(4, options)) == cpu);
+    }
+  }
+}
+
+// Eight weights of 256 KiB after three steps of AdamW. `on_host`: these weights, their copies in bf16
+// and the state.
 at::Tensor trained_weights(bool on_host) {
   constexpr std::int64_t kSlices = 8, kEach = 1 << 16;
   const auto device = at::TensorOptions(tensor::at_device({DeviceKind::Other, 0}));
+  const auto place = on_host ? at::TensorOptions().pinned_memory(true) : device;
   const at::Tensor gradient = at::full({kEach}, 0.5, device);
-  const at::Tensor weights = at::ones({kSlices, kEach}, device);
+  const at::Tensor weights = at::empty({kSlices, kEach}, place).fill_(1);
+  const at::Tensor copies = at::empty({kSlices, kEach}, place.dtype(at::kBFloat16));
   std::vector<optim::OwnedSlice> slices;
   std::vector<optim::ParameterInfo> infos;
   for (std::int64_t i = 0; i < kSlices; ++i) {
@@ -116,7 +139,10 @@ at::Tensor trained_weights(bool on_host) {
                       .end = kEach,
                       .weight = weights[i].data_ptr(),
                       .gradient = gradient.data_ptr(),
-                      .device = {DeviceKind::Other, 0}});
+                      .compute = copies[i].data_ptr(),
+                      .device = {DeviceKind::Other, 0},
+                      .weight_on_host = on_host,
+                      .compute_on_host = on_host});
   }
   const auto optimizer = optim::make_optimizer(AdamW{});
   if (on_host) optimizer->keep_state_on_host();
@@ -124,18 +150,30 @@ at::Tensor trained_weights(bool on_host) {
   for (int step = 0; step < 3; ++step) optimizer->apply(0.1, 1);
   for (const NamedShard& shard : optimizer->state())
     EXPECT_EQ(shard.local.is_cpu(), on_host) << shard.name;
-  EXPECT_EQ(optimizer->bytes_on_host(), on_host ? 4U << 20 : 0U);
-  return tensor::on_host(weights);
+  EXPECT_EQ(optimizer->bytes_on_host(), on_host ? 7U << 20 : 0U);
+  optimizer->settle();
+  return at::stack({tensor::on_host(weights), tensor::on_host(copies).to(at::kFloat)});
 }
 
-// Three slices' state, of eight, is on the device at a time.
-TEST_F(Offload, OptimizerStateLeavesTheDevice) {
+// Three slices', of eight, is on the device at a time.
+TEST_F(Offload, StateAndWeightsLeaveTheDevice) {
   testing::reset_emulated_peak(0);
   const at::Tensor wanted = trained_weights(false);
   const std::size_t kept = testing::emulated_memory(0).peak_allocated;
   testing::reset_emulated_peak(0);
   EXPECT_TRUE(at::equal(trained_weights(true), wanted));
-  EXPECT_LE(testing::emulated_memory(0).peak_allocated, kept - 5 * (512 << 10));
+  EXPECT_LE(testing::emulated_memory(0).peak_allocated, kept - 5 * (896 << 10));
+}
+
+// Of 4.8 million parameters a rank has half: weights in bf16, masters and two moments in fp32.
+TEST_F(Offload, ShardsLeaveTheDevice) {
+  const auto peak = [](const std::string& offload) {
+    Training training = on_ranks(2, {.sync = "zero3", .precision = "bf16", .offload = offload});
+    testing::reset_emulated_peak(0);
+    train(wide_gpt(), training);
+    return testing::emulated_memory(0).peak_allocated;
+  };
+  EXPECT_LT(peak(memory::kOnHost), peak("") - (24 << 20));
 }
 
 void expect_waits_noticed(const std::function<at::Tensor()>& run) {
@@ -160,6 +198,14 @@ TEST_F(Offload, AWaitThatIsLeftOutIsNoticed) {
       memory::make_activation_store(memory::kOnHost, tensor::at_device({DeviceKind::Other, 0}));
   expect_waits_noticed([&] { return gradient_of_blocks(store.get()); });
   expect_waits_noticed([] { return trained_weights(true); });
+}
+
+TEST_F(Offload, AWaitForWeightsThatIsLeftOutIsNoticed) {
+  Training training = on_ranks(2, {.sync = "zero3", .precision = "bf16"});
+  training.options.offload = memory::kOnHost;
+  const WaitsLeftOut left_out = leave_waits_out(task("gpt"), training, 12);
+  ASSERT_GT(left_out.waits, 50U);
+  EXPECT_GT(left_out.noticed, left_out.tried / 4) << "of " << left_out.tried;
 }
 
 TEST_F(Offload, AFolderIsRefused) {

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "tests/devices/device_training.h"
+#include "trireme/memory/offload_folder.h"
 #include "trireme/testing/emulated_device/test_device.h"
 
 namespace trireme::devices {
@@ -34,6 +35,7 @@ TEST_F(StreamOrders, ChangeNoBit) {
     Training training = on_two_ranks(seed % 2 == 0 ? "zero3" : "plain");
     if (seed % 4 >= 2) training.options.pipeline = 2;
     if (seed % 4 == 2) training.options.sync = "plain";
+    if (seed % 3 == 0) training.options.offload = memory::kOnHost;
     training.seed = seed;
     testing::reseed(seed);
     EXPECT_TRUE(train(task("gpt"), training) == wanted) << "seed " << seed;

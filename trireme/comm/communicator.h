@@ -117,7 +117,8 @@ class Communicator final : public Calls {
   Arena allocate(std::size_t bytes, Device device = {});
 
   /// From now on, calls on a device's memory that no backend reaches go through the host's memory
-  /// (staging/). Groups that are made later do the same. Before the first such call.
+  /// (staging/), and a device's buffers without a stream belong to the stream that `copies` names.
+  /// Groups that are made later do the same. Before the first such call.
   void stage_through(std::shared_ptr<DeviceCopies> copies);
 
   /// Says which algorithm `auto` chooses for an all_reduce of `bytes`, and why.

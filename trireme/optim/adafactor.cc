@@ -113,7 +113,9 @@ class AdafactorOptimizer final : public SliceOptimizer {
       const kernel::Descend descend{.decay = 1.0 - rate * numbers_[i].weight_decay,
                                     .rate = relative * size / divisor};
       if (by_tensors(slices_[i])) {
-        apply_by_tensors(descend, {direction(i, scale), weight_of(slices_[i])});
+        const at::Tensor u = direction(i, scale);
+        apply_by_tensors(descend, {u, state_.weight(i)});
+        state_.store_weight(i);
         continue;
       }
       in_type(slices_[i], [&]<class T>(T) {
@@ -211,11 +213,12 @@ class AdafactorOptimizer final : public SliceOptimizer {
     const OwnedSlice& slice = slices_[number];
     const Factors& factors = factors_[slice.parameter];
     const std::uint32_t chunk = first_chunk(slice);
-    sums.add_chunks(into.weights, chunk, tensor::chunk_squares(weight_of(slice)).unsqueeze(-1));
+    const at::Tensor& square = state_.fetch(number)[0];
+    sums.add_chunks(into.weights, chunk,
+                    tensor::chunk_squares(state_.weight(number)).unsqueeze(-1));
     const at::Tensor gradient = gradient_of(slice);
     if (!factors.factored()) {
-      apply_by_tensors(kernel::AverageSquares{.scale = scale, .blend = blend},
-                       {gradient, state_.fetch(number)[0]});
+      apply_by_tensors(kernel::AverageSquares{.scale = scale, .blend = blend}, {gradient, square});
       state_.store(number);
       return;
     }

@@ -31,10 +31,10 @@ class LambOptimizer final : public SliceOptimizer {
         const auto state = state_.fetch(i);
         apply_by_tensors(moments(scale), {gradient_of(slices_[i]), state[0], state[1]});
         state_.store(i);
-        on_devices.add_chunks(sum, first_chunk(slices_[i]),
-                              at::stack({tensor::chunk_squares(weight_of(slices_[i])),
-                                         tensor::chunk_squares(direction(i))},
-                                        1));
+        on_devices.add_chunks(
+            sum, first_chunk(slices_[i]),
+            at::stack(
+                {tensor::chunk_squares(state_.weight(i)), tensor::chunk_squares(direction(i))}, 1));
         continue;
       }
       in_type(slices_[i], [&]<class T>(T) {
@@ -50,7 +50,9 @@ class LambOptimizer final : public SliceOptimizer {
       const double rate = learning_rate * numbers_[i].rate_factor *
                           trust_ratio(squares[slices_[i].parameter].total());
       if (by_tensors(slices_[i])) {
-        apply_by_tensors(kernel::Descend{.rate = rate}, {direction(i), weight_of(slices_[i])});
+        const at::Tensor u = direction(i);
+        apply_by_tensors(kernel::Descend{.rate = rate}, {u, state_.weight(i)});
+        state_.store_weight(i);
         continue;
       }
       in_type(slices_[i], [&]<class T>(T) { move<T>(i, rate); });
@@ -76,7 +78,7 @@ class LambOptimizer final : public SliceOptimizer {
   at::Tensor direction(std::size_t slice) {
     const auto state = state_.fetch(slice);
     return apply_by_tensors(numbers(slice),
-                            {weight_of(slices_[slice]), state[0], state[1], at::Tensor()});
+                            {state_.weight(slice), state[0], state[1], at::Tensor()});
   }
 
   template <class T>

@@ -8,6 +8,7 @@
 #include "trireme/kernel/optimizers/apply.h"
 #include "trireme/optim/slice_optimizer.h"
 #include "trireme/optim/tensor_rule.h"
+#include "trireme/tensor/device.h"
 #include "trireme/tensor/flat_math.h"
 #include "trireme/tensor/rule_kernel.h"
 
@@ -58,7 +59,7 @@ class ElementwiseOptimizer final : public SliceOptimizer {
   using Rule = decltype(std::declval<Options>().rule(kernel::StepNumbers{}));
 
   // The slices that are updated by one call: those of a device that have the same numbers, some tens
-  // of megabytes of them, since intermediate values of LibTorch's operations are as large. State on
+  // of megabytes of them, since intermediate values of LibTorch's operations are as large. What is on
   // the host comes by ascending slice.
   std::vector<std::vector<std::size_t>> together() const {
     constexpr std::int64_t kElements = 16 << 20;
@@ -70,7 +71,7 @@ class ElementwiseOptimizer final : public SliceOptimizer {
     std::vector<Open> open;
     for (std::size_t i = 0; i < slices_.size(); ++i) {
       const std::int64_t size = slices_[i].size();
-      const bool alone = !by_tensors(slices_[i]) || state_.on_host();
+      const bool alone = !by_tensors(slices_[i]) || state_.moves();
       const auto alike = std::find_if(open.begin(), open.end(), [&](const Open& one) {
         const OwnedSlice &with = slices_[one.slice], &slice = slices_[i];
         return numbers_[one.slice] == numbers_[i] && with.device == slice.device &&
@@ -107,20 +108,23 @@ class ElementwiseOptimizer final : public SliceOptimizer {
     std::array<TensorList, Rule::kShape.arrays()> arrays;
     for (const std::size_t i : group) {
       if (slices_[i].size() == 0) continue;
-      arrays[0].all.push_back(gradient_of(slices_[i]));
-      arrays[1].all.push_back(weight_of(slices_[i]));
       const std::span<const at::Tensor> state = state_.fetch(i);
+      arrays[0].all.push_back(gradient_of(slices_[i]));
+      arrays[1].all.push_back(state_.weight(i));
       for (std::size_t k = 0; k < state.size(); ++k) arrays[k + 2].all.push_back(state[k]);
     }
     if (arrays[0].all.empty()) return;
     if (const tensor::RuleKernel* const kernel = tensor::RuleKernel::of(first.device)) {
       kernel->run(rule, first.master_dtype, slices_of(arrays),
-                  tensor::current_stream_handle(first.device));
+                  tensor::current_stream(first.device).handle);
     } else {
       apply_by_lists(rule, arrays);
     }
-    for (const std::size_t i : group)
-      if (slices_[i].size() > 0) state_.store(i);
+    for (const std::size_t i : group) {
+      if (slices_[i].size() == 0) continue;
+      state_.store(i);
+      state_.store_weight(i);
+    }
   }
 
   template <class T>

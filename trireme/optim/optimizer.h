@@ -48,7 +48,8 @@ class Optimizer {
   /// One update of every slice, with gradient x `scale` (1 / count and the clipping factor).
   virtual void apply(double learning_rate, double scale) = 0;
   /// Between steps the slices may have weights of which the optimizer wants the next gradient, not the
-  /// present ones. This puts the present ones there, until the next apply().
+  /// present ones, or weights that a device is still writing to the host. This puts the present ones
+  /// there, until the next apply().
   virtual void settle() {}
   virtual double base_learning_rate() const noexcept = 0;
   /// Per parameter "NAME.exp_avg" ..., cut as the slices are. Adafactor's row and column means are

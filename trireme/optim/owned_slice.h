@@ -22,9 +22,12 @@ struct OwnedSlice {
   void* compute = nullptr;            // copy to refresh after the update; null: the master is used
   DType compute_dtype = DType::BF16;  // of that copy: BF16 or F16
   bool decay = true;                  // weight decay group
-  Device device = {};                 // of all this memory
+  Device device = {};                 // of the update, and of this memory but for:
+  bool weight_on_host = false, compute_on_host = false;  // in pinned memory: fetched and stored
 
   std::int64_t size() const noexcept { return end - begin; }
+  Device weight_device() const noexcept { return weight_on_host ? Device{} : device; }
+  Device compute_device() const noexcept { return compute_on_host ? Device{} : device; }
 };
 
 }  // namespace trireme::inline v0::optim

@@ -52,8 +52,9 @@ void SliceOptimizer::apply(double learning_rate, double scale) {
   for (const OwnedSlice& slice : slices_) {
     if (slice.compute == nullptr || slice.size() == 0) continue;
     if (by_tensors(slice)) {
+      if (slice.weight_on_host) continue;  // store_weight() has done it
       copies.push_back(flat(slice, slice.compute, slice.compute_dtype));
-      weights.push_back(weight_of(slice));
+      weights.push_back(flat(slice, slice.weight, slice.master_dtype));
     } else if (slice.compute_dtype == DType::F16) {  // kernels write bf16 themselves
       kernel::convert(static_cast<const float*>(slice.weight), static_cast<Float16*>(slice.compute),
                       static_cast<std::size_t>(slice.size()));
@@ -64,10 +65,6 @@ void SliceOptimizer::apply(double learning_rate, double scale) {
 
 bool SliceOptimizer::by_tensors(const OwnedSlice& slice) {
   return tensor::implementation_of(slice.device) == tensor::Implementation::LibTorch;
-}
-
-at::Tensor SliceOptimizer::weight_of(const OwnedSlice& slice) {
-  return flat(slice, slice.weight, slice.master_dtype);
 }
 
 at::Tensor SliceOptimizer::gradient_of(const OwnedSlice& slice) {

@@ -41,6 +41,7 @@ class SliceOptimizer : public Optimizer {
   std::int64_t step_count() const noexcept override { return step_count_; }
   void set_step_count(std::int64_t count) override { step_count_ = count; }
   std::vector<NamedShard> state() override;
+  void settle() override { state_.wait(); }
   void keep_state_on_host() override { state_.keep_on_host(); }
   std::size_t bytes_on_host() const noexcept override { return state_.bytes_on_host(); }
 
@@ -50,8 +51,7 @@ class SliceOptimizer : public Optimizer {
   virtual void update(double learning_rate, double scale) = 0;
   /// Whether LibTorch's operations update the slice, and not our kernels.
   static bool by_tensors(const OwnedSlice& slice);
-  /// The slice's memory as flat tensors.
-  static at::Tensor weight_of(const OwnedSlice& slice);
+  /// The slice's memory as a flat tensor.
   static at::Tensor gradient_of(const OwnedSlice& slice);
   /// Whether this slice has state tensor number `kind`, of the slice's size.
   virtual bool has_state(const OwnedSlice&, std::size_t) const { return true; }

@@ -3,43 +3,73 @@
 #include <ATen/ops/empty_like.h>
 #include <ATen/ops/zeros.h>
 
-#include <algorithm>
+#include <utility>
 
 #include "trireme/tensor/convert.h"
 #include "trireme/tensor/device.h"
 
 namespace trireme::inline v0::optim {
+namespace {
+
+at::Tensor flat(const OwnedSlice& slice, void* data, DType type, Device device) {
+  return tensor::view_of({.data = data,
+                          .count = static_cast<std::size_t>(slice.size()),
+                          .dtype = type,
+                          .device = device});
+}
+
+}  // namespace
 
 void StateStore::add(const OwnedSlice& slice, const std::vector<bool>& has) {
   const at::Device device = tensor::at_device(slice.device);
   const at::ScalarType type = tensor::scalar_type_of(slice.master_dtype);
-  const bool moves = on_host_ && !device.is_cpu();
-  if (moves && !streams_) streams_.emplace(device);
   Slice& added = slices_.emplace_back();
+  added.state_moves = on_host_ && !device.is_cpu();
+  added.weight_moves = slice.weight_on_host;
+  if ((added.state_moves || added.weight_moves) && !streams_) streams_.emplace(device);
   for (const bool one : has) {
     at::Tensor& tensor = added.kept.emplace_back();
     if (!one) continue;
-    tensor = moves ? tensor::CopyStreams::pinned({slice.size()}, type).zero_()
-                   : at::zeros({slice.size()}, at::TensorOptions(device).dtype(type));
-    if (moves) bytes_on_host_ += tensor.nbytes();
+    tensor = added.state_moves ? tensor::CopyStreams::pinned({slice.size()}, type).zero_()
+                               : at::zeros({slice.size()}, at::TensorOptions(device).dtype(type));
+    if (added.state_moves) bytes_on_host_ += tensor.nbytes();
   }
+  added.weight = flat(slice, slice.weight, slice.master_dtype, slice.weight_device());
+  if (slice.weight_on_host) bytes_on_host_ += added.weight.nbytes();
+  if (slice.compute == nullptr) return;
+  added.compute = flat(slice, slice.compute, slice.compute_dtype, slice.compute_device());
+  if (slice.compute_on_host) bytes_on_host_ += added.compute.nbytes();
 }
 
 std::span<const at::Tensor> StateStore::fetch(std::size_t slice) {
-  if (!streams_) return slices_[slice].kept;
-  if (slice > 0) free_before(slice - 1);
-  if (slices_[slice].fetched.empty()) start_fetch(slices_[slice]);
-  if (slice + 1 < slices_.size() && slices_[slice + 1].fetched.empty())
-    start_fetch(slices_[slice + 1]);
-  streams_->wait(*slices_[slice].ready);
-  return slices_[slice].fetched;
+  Slice& one = slices_[slice];
+  if (streams_) {
+    if (slice > 0) free_before(slice - 1);
+    start_fetch(one);
+    if (slice + 1 < slices_.size()) start_fetch(slices_[slice + 1]);
+    streams_->wait(*one.ready);
+  }
+  return one.state_moves ? one.fetched_state : one.kept;
 }
 
 void StateStore::store(std::size_t slice) {
-  if (!streams_) return;
   Slice& one = slices_[slice];
+  if (!one.state_moves) return;
   for (std::size_t k = 0; k < one.kept.size(); ++k)
-    if (one.kept[k].defined()) streams_->store(one.fetched[k], one.kept[k]);
+    if (one.kept[k].defined()) streams_->store(one.fetched_state[k], one.kept[k]);
+  one.stored.emplace(streams_->stored());
+}
+
+void StateStore::store_weight(std::size_t slice) {
+  Slice& one = slices_[slice];
+  if (!one.weight_moves) return;
+  if (one.compute.defined() && one.compute.is_cpu()) {
+    one.sent_compute = one.fetched_weight.to(one.compute.scalar_type());
+    streams_->store(one.sent_compute, one.compute);
+  } else if (one.compute.defined()) {
+    one.compute.copy_(one.fetched_weight);
+  }
+  streams_->store(one.fetched_weight, one.weight);
   one.stored.emplace(streams_->stored());
 }
 
@@ -55,13 +85,19 @@ void StateStore::wait() const {
       if (*event) (*event)->synchronize();
 }
 
+at::Tensor StateStore::fetched(const at::Tensor& kept) const {
+  if (!kept.defined()) return {};
+  const at::Tensor tensor =
+      at::empty_like(kept, at::TensorOptions(streams_->device()).pinned_memory(false));
+  streams_->fetch(kept, tensor);
+  return tensor;
+}
+
 void StateStore::start_fetch(Slice& slice) const {
-  for (const at::Tensor& kept : slice.kept) {
-    at::Tensor& tensor = slice.fetched.emplace_back();
-    if (!kept.defined()) continue;
-    tensor = at::empty_like(kept, at::TensorOptions(streams_->device()).pinned_memory(false));
-    streams_->fetch(kept, tensor);
-  }
+  if (std::exchange(slice.fetched, true)) return;
+  if (slice.state_moves)
+    for (const at::Tensor& kept : slice.kept) slice.fetched_state.push_back(fetched(kept));
+  if (slice.weight_moves) slice.fetched_weight = fetched(slice.weight);
   slice.ready.emplace(streams_->fetched());
 }
 
@@ -69,9 +105,11 @@ void StateStore::start_fetch(Slice& slice) const {
 void StateStore::free_before(std::size_t slice) {
   for (; first_fetched_ < slice; ++first_fetched_) {
     Slice& one = slices_[first_fetched_];
+    if (!std::exchange(one.fetched, false)) continue;
     for (const auto* event : {&one.ready, &one.stored})
-      if (!one.fetched.empty() && *event) streams_->wait(**event);
-    one.fetched.clear();
+      if (*event) streams_->wait(**event);
+    one.fetched_state.clear();
+    one.fetched_weight = one.sent_compute = at::Tensor();
   }
 }
 

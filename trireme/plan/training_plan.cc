@@ -77,6 +77,24 @@ std::int64_t moving_bytes(const TrainingPlan& plan, std::int64_t own, std::int64
   return std::min(kBuckets * chunks * job.bucket_bytes, times(own, sum)) * buffers + weights;
 }
 
+// Under memory.offload = "host". `n`: parameters of a rank; `master`, `compute`: bytes of each.
+void move_to_host(Memory& memory, const Job& job, std::int64_t n, std::int64_t master,
+                  std::int64_t compute) {
+  std::int64_t moved = times(master, job.moments_on_host);  // of each parameter that a rank owns
+  if (job.weights_on_host) {
+    const std::int64_t weights =
+        (in_16_bits(job) ? master : 0) + (job.shards_weights ? compute : 0);
+    memory.weights -= among(times(n, weights), job);
+    moved += weights;
+  }
+  memory.on_host = among(times(n, moved), job);
+  // The device holds those of three parameters during an update, and parts of two blocks' weights that
+  // are fetched before they are gathered; `largest_blocks` counts two blocks'.
+  memory.optimizer += among(times(std::min(n, 3 * job.largest_blocks / 2), moved), job);
+  if (job.weights_on_host && job.shards_weights)
+    memory.moving += among(times(std::min(n, job.largest_blocks / job.tensor), compute), job);
+}
+
 Memory memory_of(const TrainingPlan& plan) {
   const Job& job = plan.job;
   // Ignores norms and biases, which every tensor-parallel rank has: they are small.
@@ -89,15 +107,10 @@ Memory memory_of(const TrainingPlan& plan) {
   memory.weights = job.shards_weights ? among(times(n, compute), job) : times(n, compute);
   if (half) memory.weights += among(masters, job);
   memory.gradients = job.shards_gradients ? among(sums, job) : sums;
-  const auto moments = [&](std::int64_t parameters, int count) {
-    return among(times(times(parameters, master), count), job);
-  };
-  memory.optimizer =
-      moments(n, job.optimizer_moments - job.moments_on_host) + times(masters, job.exchange.kept);
-  memory.optimizer_on_host = moments(n, job.moments_on_host);
-  // A device holds those of three parameters meanwhile; `largest_blocks` counts two blocks'.
-  memory.optimizer += moments(std::min(n, 3 * job.largest_blocks / 2), job.moments_on_host);
+  memory.optimizer = among(times(masters, job.optimizer_moments - job.moments_on_host), job) +
+                     times(masters, job.exchange.kept);
   memory.moving = moving_bytes(plan, n, master, compute);
+  move_to_host(memory, job, n, master, compute);
   const auto live = [&](std::int64_t of_micro) {
     return times(of_micro, std::int64_t{plan.lanes} * plan.live_micro_batches) / plan.stages;
   };
@@ -244,7 +257,7 @@ std::int64_t TrainingPlan::evaluator_bytes() const noexcept {
 
 std::int64_t TrainingPlan::host_total() const noexcept {
   const std::int64_t of_rank =
-      on_device() ? memory.runtime() + memory.in_file + memory.optimizer_on_host + memory.kept()
+      on_device() ? memory.runtime() + memory.in_file + memory.on_host + memory.kept()
                   : memory.total();
   // Not every rank has a snapshot of the whole.
   const std::int64_t fewer = times(memory.snapshot, job.ranks_here) - snapshots_on_host(*this);

@@ -29,7 +29,7 @@ struct Memory {
   std::int64_t group = 0;    // sockets and other costs of joining; peers' gradients, read in place
   std::int64_t text = 0;     // the corpus; one copy for all ranks of a host
   std::int64_t in_file = 0;  // activations in a file, or of a device on the host (not in total())
-  std::int64_t optimizer_on_host = 0;     // of a device's optimizer state (not in total())
+  std::int64_t on_host = 0;  // of a device's weights and optimizer state (not in total())
   std::int64_t snapshot = 0, copies = 0;  // always on the host (state_costs.h)
   std::int64_t moving = 0;  // ZeRO: buckets in transit to owners; ZeRO-3: also two blocks' weights
   std::int64_t runtime() const noexcept { return program + kernels + group + text; }
@@ -59,9 +59,12 @@ struct Job {
   std::string name;         // "gpt-nano"
   std::string model, data;  // one line each, for people
   std::int64_t parameters = 0;
-  std::string precision = "fp32";                 // fp64 | fp32 | bf16 | fp16
-  int optimizer_moments = 2;                      // AdamW: 2, each fp32 (fp64 under fp64)
-  int moments_on_host = 0;                        // of these, under memory.offload = "host"
+  std::string precision = "fp32";  // fp64 | fp32 | bf16 | fp16
+  int optimizer_moments = 2;       // AdamW: 2, each fp32 (fp64 under fp64)
+  // Under memory.offload = "host": how many of these are on the host, and whether masters that are no
+  // compute weights, and sharded weights, are.
+  int moments_on_host = 0;
+  bool weights_on_host = false;
   std::int64_t batch = 0, micro = 0;              // samples
   std::vector<std::uint32_t> shares = {};         // weights of the ranks' shares; empty: equal
   std::string sample = "sequence";                // what batch and micro count: "sequence", "image"

@@ -356,10 +356,30 @@ TEST(TrainingPlan, OptimizerStateOnTheHostLeavesTheDevice) {
   const plan::TrainingPlan kept = plan::make_plan(one);
   one.moments_on_host = one.optimizer_moments;
   const plan::TrainingPlan plan = plan::make_plan(one);
-  EXPECT_EQ(plan.memory.optimizer_on_host, kept.memory.optimizer);
+  EXPECT_EQ(plan.memory.on_host, kept.memory.optimizer);
   EXPECT_EQ(plan.rank_bytes() + kept.memory.optimizer * 85 / 100, kept.rank_bytes());
   EXPECT_EQ(plan.host_total(), kept.host_total() + 2 * kept.memory.optimizer);
   EXPECT_THAT(plan::explain(plan), HasSubstr(" on the host) + activations"));
+}
+
+// Masters of 4 bytes and sharded weights of 2. On the device are 15 % of them during an update, and
+// 10 % of the weights before they are gathered.
+TEST(TrainingPlan, MastersAndShardsOnTheHostLeaveTheDevice) {
+  plan::Job one = job(8, 1, 2);
+  one.device = "cuda";
+  one.precision = "bf16";
+  one.owners = 2;
+  one.shards_weights = true;
+  one.largest_blocks = one.parameters / 10;
+  const plan::TrainingPlan kept = plan::make_plan(one);
+  one.weights_on_host = true;
+  const plan::TrainingPlan plan = plan::make_plan(one);
+  const std::int64_t owned = one.parameters / 2;
+  EXPECT_EQ(kept.memory.weights, 6 * owned);
+  EXPECT_EQ(plan.memory.weights, 0);
+  EXPECT_EQ(plan.memory.on_host, 6 * owned);
+  EXPECT_EQ(plan.memory.optimizer, kept.memory.optimizer + 6 * owned * 15 / 100);
+  EXPECT_EQ(plan.memory.moving, kept.memory.moving + 2 * owned / 10);
 }
 
 // Counted in halves of an all-reduce: gradients to their owners, weights back.

@@ -51,6 +51,7 @@ StoreOptions store_options(const ModelSetup& setup, comm::Communicator& data) {
           .owner = setup.plan.owner_of(data.rank()),
           .shards_weights = setup.plan.shards_weights,
           .device = setup.options.device,
+          .cold_on_host = setup.options.offload == memory::kOnHost && !setup.plan.local,
           .replicate = [&data, host = setup.env.host](const NamedTensors& tensors) {
             replicate(data, tensors, host);
           }};

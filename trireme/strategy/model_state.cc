@@ -152,7 +152,7 @@ std::vector<NamedShard> ModelState::whole_tensors() const {
 at::Tensor ModelState::gathered_master(const ModelPart& part, std::uint32_t parameter,
                                        const std::vector<NamedShard>& masters) const {
   const StoredParameter& stored = part.store.parameters()[parameter];
-  at::Tensor mine = at::empty({0}, at::TensorOptions(tensor::at_device(part.store.device()))
+  at::Tensor mine = at::empty({0}, at::TensorOptions(tensor::at_device(part.store.master_device()))
                                        .dtype(tensor::scalar_type_of(stored.master)));
   for (const NamedShard& shard : masters)
     if (shard.name == stored.name) mine = shard.local.flatten();

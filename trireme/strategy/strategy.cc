@@ -286,6 +286,9 @@ void Strategy::Impl::fold_statistics(std::uint32_t total, bool own) {
 
 void Strategy::Impl::update(double scale) {
   optimizer->apply(rate, scale);
+  // Averages, and weights that several stages hold, are read by the host.
+  if (options.offload == memory::kOnHost && (average || grid.pipeline != nullptr))
+    optimizer->settle();
   if (average) average->update(sync.step->owned());
 }
 

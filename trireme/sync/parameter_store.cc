@@ -9,6 +9,7 @@
 #include "trireme/base/check.h"
 #include "trireme/base/error.h"
 #include "trireme/tensor/convert.h"
+#include "trireme/tensor/copy_streams.h"
 #include "trireme/tensor/device.h"
 
 namespace trireme::inline v0::parallel {
@@ -46,7 +47,8 @@ at::ScalarType master_type(at::ScalarType compute) {
 }  // namespace
 
 ParameterStore::ParameterStore(const std::vector<models::Tie>& ties, StoreOptions options)
-    : UnitMemory(options.owners, options.owner, options.shards_weights, options.device),
+    : UnitMemory(options.owners, options.owner, options.shards_weights, options.device,
+                 options.cold_on_host),
       options_(std::move(options)) {
   for (const models::Tie& tie : ties) ties_[tie.alias] = tie.owner;
 }
@@ -194,7 +196,7 @@ void ParameterStore::make_masters() {
     if (options_.precision == "own" || parameter.compute == master_type(parameter.compute)) {
       part.master = compute;
     } else {
-      part.master = compute.to(master_type(parameter.compute));
+      part.master = separate_master(compute);
       part.compute = compute;
     }
     parts_.push_back(std::move(part));
@@ -204,20 +206,29 @@ void ParameterStore::make_masters() {
   });
 }
 
+at::Tensor ParameterStore::separate_master(const at::Tensor& compute) const {
+  const at::ScalarType type = master_type(compute.scalar_type());
+  if (!options_.cold_on_host) return compute.to(type);
+  return tensor::CopyStreams::pinned(compute.sizes(), type).copy_(compute);
+}
+
 std::vector<optim::OwnedSlice> ParameterStore::slices() const {
   std::vector<optim::OwnedSlice> slices;
   for (const LocalShard& part : parts_) {
     const StoredParameter& parameter = parameters_[part.piece.parameter];
-    slices.push_back({.parameter = part.piece.parameter,
-                      .name = parameter.name,
-                      .begin = part.piece.begin,
-                      .end = part.piece.end,
-                      .master_dtype = parameter.master,
-                      .weight = part.master.data_ptr(),
-                      .compute = part.compute.defined() ? part.compute.data_ptr() : nullptr,
-                      .compute_dtype = tensor::dtype_of(parameter.compute),
-                      .decay = parameter.decay,
-                      .device = options_.device});
+    slices.push_back(
+        {.parameter = part.piece.parameter,
+         .name = parameter.name,
+         .begin = part.piece.begin,
+         .end = part.piece.end,
+         .master_dtype = parameter.master,
+         .weight = part.master.data_ptr(),
+         .compute = part.compute.defined() ? part.compute.data_ptr() : nullptr,
+         .compute_dtype = tensor::dtype_of(parameter.compute),
+         .decay = parameter.decay,
+         .device = options_.device,
+         .weight_on_host = options_.cold_on_host && (shards_weights() || part.compute.defined()),
+         .compute_on_host = options_.cold_on_host && shards_weights() && part.compute.defined()});
   }
   return slices;
 }
@@ -226,7 +237,7 @@ ParameterStore::OwnWeights ParameterStore::own_weights(std::uint32_t parameter) 
   for (const LocalShard& part : parts_)
     if (part.piece.parameter == parameter)
       return {part.piece.begin, part.compute.defined() ? part.compute : part.master};
-  return {0, at::empty({0}, at::TensorOptions(tensor::at_device(options_.device))
+  return {0, at::empty({0}, at::TensorOptions(tensor::at_device(own_device()))
                                 .dtype(parameters_[parameter].compute))};
 }
 

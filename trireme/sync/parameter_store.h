@@ -57,6 +57,8 @@ struct StoreOptions {
   bool shards_weights = false;
   /// The device of all tensors; the blocks' parameters and buffers are moved there.
   Device device = {};
+  /// But cold_memory() of a device is in the host's pinned memory.
+  bool cold_on_host = false;
   /// Whether a parameter's block is in this pipeline stage. Empty: every block is. A parameter tied
   /// to one of another stage is stored here under the owner's name.
   std::function<bool(const std::string& parameter)> here = {};
@@ -102,6 +104,10 @@ class ParameterStore : public UnitMemory {
     at::Tensor weights;
   };
   OwnWeights own_weights(std::uint32_t parameter) const;
+  /// Where masters() are, unless they are whole.
+  Device master_device() const noexcept {
+    return options_.cold_on_host ? Device{} : options_.device;
+  }
   /// The elements of slices()[i], flat; they alias the store.
   const at::Tensor& master(std::size_t slice) const { return parts_[slice].master; }
   /// Memory that forward and backward do not read directly: master weights that differ from the
@@ -123,6 +129,7 @@ class ParameterStore : public UnitMemory {
   void place(std::size_t block, const std::vector<std::pair<std::uint32_t, at::Tensor>>& owned);
   void replicate(std::span<const std::uint32_t> parameters, std::size_t first_buffer) const;
   void make_masters();
+  at::Tensor separate_master(const at::Tensor& compute) const;
 
   struct LocalShard {
     Piece piece;

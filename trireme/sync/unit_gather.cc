@@ -1,6 +1,9 @@
 #include "trireme/sync/unit_gather.h"
 
+#include <c10/core/StreamGuard.h>
+
 #include "trireme/base/check.h"
+#include "trireme/tensor/convert.h"
 
 namespace trireme::inline v0::parallel {
 
@@ -9,9 +12,13 @@ UnitGather::UnitGather(comm::Communicator& group, std::vector<ParameterStore*> s
     : group_(group),
       stores_(std::move(stores)),
       on_event_(std::move(on_event)),
-      pool_(stores_.empty() ? Device() : stores_.front()->device()) {
-  for (const ParameterStore* store : stores_)
+      pool_(stores_.empty() ? Device() : stores_.front()->device()),
+      own_pool_(stores_.empty() ? Device() : stores_.front()->device()) {
+  for (const ParameterStore* store : stores_) {
     TRIREME_CHECK(group.size() == store->ownership().owners());
+    if (store->own_device() != store->device() && !fetches_)
+      fetches_.emplace(tensor::at_device(store->device()));
+  }
 }
 
 UnitGather::~UnitGather() {
@@ -35,19 +42,33 @@ void UnitGather::issue(std::size_t use) {
   for (const std::uint32_t unit : units(uses_[use])) {
     Held& held = held_[{part, unit}];
     if (held.wanted++ > 0) continue;
-    const Unit& layout = store(part).ownership().units()[unit];
-    held.buffer = pool_.take(layout.bytes);
-    const Buffer in = store(part).own(unit);
-    const Buffer out{.data = held.buffer.data.get(),
-                     .count = layout.bytes,
-                     .dtype = DType::U8,
-                     .device = in.device,
-                     .owner = held.buffer.data};
-    const auto counts = layout.counts();
-    held.arrived =
-        group_.all_gather_v(in, out, counts, {.label = "weights of block " + std::to_string(unit)});
+    held.arrived = gather(store(part), unit, held);
     tell(ShardEvent::Kind::Gather, {part, unit});
   }
+}
+
+Work UnitGather::gather(const ParameterStore& store, std::uint32_t unit, Held& held) {
+  const Unit& layout = store.ownership().units()[unit];
+  held.buffer = pool_.take(layout.bytes);
+  const Buffer out{.data = held.buffer.data.get(),
+                   .count = layout.bytes,
+                   .dtype = DType::U8,
+                   .device = store.device(),
+                   .owner = held.buffer.data};
+  Buffer in = store.own(unit);
+  std::optional<c10::StreamGuard> fetching;
+  if (fetches_ && in.count > 0) {
+    held.own = own_pool_.take(in.count);
+    const at::Tensor on_host = tensor::view_of(in);
+    in.data = held.own.data.get();
+    in.owner = held.own.data;
+    in.device = store.device();
+    fetches_->fetch(on_host, tensor::view_of(in));
+    fetching.emplace(fetches_->fetching());
+  }
+  in.device = store.device();  // also if it is empty
+  return group_.all_gather_v(in, out, layout.counts(),
+                             {.label = "weights of block " + std::to_string(unit)});
 }
 
 void UnitGather::wait(std::size_t use) {
@@ -86,6 +107,7 @@ void UnitGather::release(std::size_t use) {
     held->second.arrived.wait();
     store(part).hide(unit);
     pool_.give(std::move(held->second.buffer));
+    own_pool_.give(std::move(held->second.own));
     held_.erase(held);
     tell(ShardEvent::Kind::Free, {part, unit});
   }

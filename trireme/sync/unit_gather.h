@@ -10,12 +10,14 @@
 //
 // So at most two uses' units are in memory, and the last block's stay for a backward pass that
 // follows at once. Every rank issues the same gathers in the same order, even one that skips uses
-// (a block without a gradient, a failed micro-batch, a round without a micro-batch). Not thread
-// safe.
+// (a block without a gradient, a failed micro-batch, a round without a micro-batch). Intervals that
+// a device has in the host's memory are fetched by a stream of their own, in which the gather follows.
+// Not thread safe.
 #pragma once
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <span>
 #include <utility>
 #include <vector>
@@ -24,6 +26,7 @@
 #include "trireme/sync/buffer_pool.h"
 #include "trireme/sync/parameter_store.h"
 #include "trireme/sync/shard_event.h"
+#include "trireme/tensor/copy_streams.h"
 
 namespace trireme::inline v0::parallel {
 
@@ -50,8 +53,8 @@ class UnitGather {
 
  private:
   struct Held {
-    int wanted = 0;  // uses that are issued and not yet released
-    BufferPool::Lease buffer;
+    int wanted = 0;                 // uses that are issued and not yet released
+    BufferPool::Lease buffer, own;  // own: this rank's interval, if it is fetched from the host
     Work arrived;
   };
   using Place = std::pair<std::uint32_t, std::uint32_t>;  // part, unit
@@ -60,13 +63,15 @@ class UnitGather {
     return store(use.part).units_of_block(use.block);
   }
   void issue(std::size_t use);
+  Work gather(const ParameterStore& store, std::uint32_t unit, Held& held);
   void wait(std::size_t use);
   void tell(ShardEvent::Kind kind, Place place) const;
 
   comm::Communicator& group_;
   std::vector<ParameterStore*> stores_;
   OnShardEvent on_event_;
-  BufferPool pool_;
+  BufferPool pool_, own_pool_;
+  std::optional<tensor::CopyStreams> fetches_;  // if intervals are on the host
   std::vector<BlockUse> uses_;
   std::size_t issued_ = 0;  // uses before it are issued
   std::size_t next_ = 0;    // uses before it were acquired or skipped

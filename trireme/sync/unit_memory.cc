@@ -3,6 +3,7 @@
 #include <ATen/Functions.h>
 
 #include "trireme/base/check.h"
+#include "trireme/tensor/copy_streams.h"
 #include "trireme/tensor/device.h"
 
 namespace trireme::inline v0::parallel {
@@ -35,7 +36,9 @@ void UnitMemory::keep_own(std::uint32_t unit) {
   const std::vector<std::size_t>& cuts = ownership_.units()[unit].cuts;
   const auto at = static_cast<std::size_t>(owner_);
   const std::size_t bytes = cuts[at + 1] - cuts[at];
-  own_.push_back(bytes_tensor(bytes, device_));
+  own_.push_back(own_on_host_
+                     ? tensor::CopyStreams::pinned({static_cast<std::int64_t>(bytes)}, at::kByte)
+                     : bytes_tensor(bytes, device_));
   own_.back().copy_(range(units_[unit], cuts[at], static_cast<std::int64_t>(bytes), 1));
   hide(unit);
 }
@@ -64,7 +67,7 @@ Buffer UnitMemory::own(std::uint32_t unit) const {
     return {.data = own_[unit].data_ptr(),
             .count = own_[unit].nbytes(),
             .dtype = DType::U8,
-            .device = device_};
+            .device = own_device()};
   const std::vector<std::size_t>& cuts = ownership_.units()[unit].cuts;
   const auto at = static_cast<std::size_t>(owner_);
   return whole(unit).slice(cuts[at], cuts[at + 1] - cuts[at]);

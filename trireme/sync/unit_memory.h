@@ -20,6 +20,8 @@ class UnitMemory {
   int owner() const noexcept { return owner_; }
   bool shards_weights() const noexcept { return shards_weights_; }
   Device device() const noexcept { return device_; }
+  /// Of this rank's intervals, if weights are sharded.
+  Device own_device() const noexcept { return own_on_host_ ? Device{} : device_; }
   /// This rank's interval of a unit, in bytes.
   Buffer own(std::uint32_t unit) const;
   /// The unit's whole memory, in bytes; empty while it is hidden.
@@ -29,12 +31,14 @@ class UnitMemory {
   void hide(std::uint32_t unit) { show(unit, nullptr); }
 
  protected:
-  /// With one owner, nothing is sharded.
-  UnitMemory(int owners, int owner, bool shards_weights, Device device)
+  /// With one owner, nothing is sharded. `own_on_host`: sharded weights of a device are kept in the
+  /// host's pinned memory.
+  UnitMemory(int owners, int owner, bool shards_weights, Device device, bool own_on_host)
       : ownership_(owners),
         owner_(owner),
         shards_weights_(shards_weights && owners > 1),
-        device_(device) {}
+        device_(device),
+        own_on_host_(own_on_host && shards_weights_) {}
   /// Makes the whole memory, zeroed, of the next unit; returns its number.
   std::uint32_t add_unit(std::vector<Unit::Member> members);
   /// Copies this rank's interval of a new unit and hides the whole.
@@ -52,6 +56,7 @@ class UnitMemory {
   const int owner_;
   const bool shards_weights_;
   const Device device_;
+  const bool own_on_host_;
   std::vector<at::Tensor> units_;  // bytes; their storage comes and goes when sharded
   std::vector<at::Tensor> own_;    // bytes of this rank's interval; only if weights are sharded
 };

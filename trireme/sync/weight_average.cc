@@ -20,7 +20,7 @@ at::Tensor weight_of(const optim::OwnedSlice& slice) {
   return tensor::view_of({.data = slice.weight,
                           .count = static_cast<std::size_t>(slice.size()),
                           .dtype = slice.master_dtype,
-                          .device = slice.device});
+                          .device = slice.weight_device()});
 }
 
 }  // namespace
@@ -40,7 +40,7 @@ void WeightAverage::update(std::span<const optim::OwnedSlice> slices) {
   TRIREME_CHECK(slices.size() == averages_.size());
   for (std::size_t i = 0; i < slices.size(); ++i) {
     const optim::OwnedSlice& slice = slices[i];
-    if (tensor::implementation_of(slice.device) == tensor::Implementation::LibTorch) {
+    if (tensor::implementation_of(slice.weight_device()) == tensor::Implementation::LibTorch) {
       averages_[i] += (weight_of(slice) - averages_[i]) * (1 - decay_);
       continue;
     }

@@ -22,6 +22,8 @@ class CopyStreams {
   void store(const at::Tensor& from, const at::Tensor& to) const;
   /// Copies from pinned memory, after what the computing stream was given.
   void fetch(const at::Tensor& from, const at::Tensor& to) const;
+  /// The stream of fetches, for work that follows them.
+  c10::Stream fetching() const noexcept { return fetch_; }
   /// The end of all stores and of all fetches so far.
   c10::Event stored() const { return mark(store_); }
   c10::Event fetched() const { return mark(fetch_); }

@@ -2,6 +2,7 @@
 
 #include <ATen/ops/cat.h>
 #include <ATen/ops/empty.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
 
 #include <algorithm>
 #include <new>
@@ -79,6 +80,12 @@ at::Tensor on_device(const at::Tensor& tensor, at::Device device) {
   if (device.is_cpu()) return tensor;
   const at::Tensor pinned = at::empty(tensor.sizes(), tensor.options().pinned_memory(true));
   return pinned.copy_(tensor).to(device, /*non_blocking=*/true);
+}
+
+Stream current_stream(Device device) {
+  const at::Device on = at_device(device);
+  const c10::impl::VirtualGuardImpl guards(on.type());
+  return {guards.getStreamNativeHandle(guards.getStream(on))};
 }
 
 }  // namespace trireme::inline v0::tensor

@@ -22,6 +22,9 @@ at::Device at_device(Device device);
 /// (meta, xla, ...).
 Device device_of(at::Device device);
 
+/// The calling thread's current stream of a device, as the device's own library names it.
+Stream current_stream(Device device);
+
 /// Copies in streams of their own, beside the computing stream. Host memory is pinned.
 std::shared_ptr<comm::DeviceCopies> make_device_copies();
 

@@ -44,7 +44,7 @@ at::Tensor device_bytes(const Buffer& buffer) {
 
 class TorchCopies final : public comm::DeviceCopies {
  public:
-  Stream current_stream(Device device) override { return {current_stream_handle(device)}; }
+  Stream current_stream(Device device) override { return tensor::current_stream(device); }
 
   std::shared_ptr<comm::HostBlock> host_block(std::size_t bytes) override {
     return std::make_shared<PinnedBlock>(bytes);

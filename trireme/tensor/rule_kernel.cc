@@ -1,7 +1,6 @@
 #include "trireme/tensor/rule_kernel.h"
 
 #include <ATen/Context.h>
-#include <c10/core/impl/VirtualGuardImpl.h>
 
 #include <map>
 #include <mutex>
@@ -29,12 +28,6 @@ const RuleKernel* RuleKernel::of(Device device) {
 void RuleKernel::give(DType type, std::span<const kernel::cuda::UpdateArguments> calls,
                       void* stream) const {
   for (const kernel::cuda::UpdateArguments& call : calls) gpu_->update(type, call, stream);
-}
-
-void* current_stream_handle(Device device) {
-  const at::Device on = at_device(device);
-  const c10::impl::VirtualGuardImpl guards(on.type());
-  return guards.getStreamNativeHandle(guards.getStream(on));
 }
 
 }  // namespace trireme::inline v0::tensor

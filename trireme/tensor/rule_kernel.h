@@ -35,8 +35,5 @@ class RuleKernel {
   std::shared_ptr<comm::nccl::Gpu> gpu_;
 };
 
-/// The handle of the current stream of a device, as its own library has it.
-void* current_stream_handle(Device device);
-
 }  // namespace tensor
 }  // namespace trireme::inline v0

@@ -86,6 +86,15 @@ void set_sync(plan::Job& job, const Settings& settings, const parallel::SyncPlan
   job.optimizer_moments -= job.moments_on_servers;
 }
 
+// Under memory.offload = "host".
+void set_on_host(plan::Job& job, const Settings& settings, const parallel::SyncPlan& sync) {
+  const bool halves = job.precision == "bf16" || job.precision == "fp16";
+  job.weights_on_host = !sync.local && (halves || job.shards_weights);
+  // An average of weights is where they are.
+  job.moments_on_host =
+      job.weights_on_host ? job.optimizer_moments : optim::moments_per_element(settings.optimizer);
+}
+
 void set_keeping(plan::Job& job, const Settings& settings, int ranks) {
   const bool alone = job.servers > 0 && settings.strategy.server.alone();
   job.keeping = {.elastic = settings.elastic.on() && !alone,
@@ -271,8 +280,6 @@ plan::TrainingPlan plan_training(const Settings& settings, const input::Corpus& 
   // An average of the weights is sharded like the optimizer's state.
   job.optimizer_moments =
       optim::moments_per_element(settings.optimizer) + (settings.strategy.ema > 0 ? 1 : 0);
-  if (settings.strategy.offload == memory::kOnHost)
-    job.moments_on_host = optim::moments_per_element(settings.optimizer);
   job.batch = settings.batches.batch;
   job.micro = settings.batches.micro;
   job.tokens_per_sample = words.items_per_sample;
@@ -292,6 +299,7 @@ plan::TrainingPlan plan_training(const Settings& settings, const input::Corpus& 
   job.sequence = settings.strategy.sequence;
   job.blocks = static_cast<std::int64_t>(settings.model.blocks.specs().size());
   set_sync(job, settings, sync);
+  if (settings.strategy.offload == memory::kOnHost) set_on_host(job, settings, sync);
   job.largest_blocks = figures.largest_neighbours - figures.expert_neighbours +
                        figures.expert_neighbours / job.expert;
   job.bucket_bytes = settings.strategy.bucket_bytes;
