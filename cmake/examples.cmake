@@ -25,6 +25,9 @@ string(REPLACE ";" "$<SEMICOLON>" launcher "${CMAKE_CXX_COMPILER_LAUNCHER}")
 set(common --fresh -G Ninja -DCMAKE_PREFIX_PATH=${stage} --log-level=WARNING --no-warn-unused-cli
     -DCMAKE_BUILD_TYPE=Release -DCMAKE_CXX_FLAGS_RELEASE=-O1   # they spend no time in their own code
     "-DCMAKE_CXX_COMPILER_LAUNCHER=${launcher}")
+if(TRIREME_GOLD)
+  list(APPEND common -DCMAKE_EXE_LINKER_FLAGS=-fuse-ld=gold)   # as in fast_builds.cmake
+endif()
 set(commands)
 foreach(folder ${without_libtorch})
   list(APPEND commands
@@ -39,6 +42,7 @@ if(TRIREME_LIBTORCH AND with_libtorch)
     COMMAND ${CMAKE_COMMAND} --build ${PROJECT_BINARY_DIR}/examples -- --quiet)
 endif()
 get_property(modules GLOBAL PROPERTY TRIREME_MODULES)
+list(FILTER modules EXCLUDE REGEX "^testing")
 list(TRANSFORM modules PREPEND trireme_)
 file(GLOB_RECURSE headers CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/trireme/*.h)
 file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${examples}/*.cc ${examples}/*CMakeLists.txt)

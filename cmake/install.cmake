@@ -8,7 +8,9 @@ include(CMakePackageConfigHelpers)
 set(TRIREME_CMAKE_FOLDER ${CMAKE_INSTALL_LIBDIR}/cmake/Trireme)
 get_property(modules GLOBAL PROPERTY TRIREME_MODULES)
 get_property(torch_modules GLOBAL PROPERTY TRIREME_TORCH_MODULES)
-list(REMOVE_ITEM modules testing)
+foreach(list modules torch_modules)   # those for tests stay here
+  list(FILTER ${list} EXCLUDE REGEX "^testing")
+endforeach()
 set(comm_modules ${modules})
 list(REMOVE_ITEM comm_modules ${torch_modules})
 

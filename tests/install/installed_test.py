@@ -54,6 +54,11 @@ class Installed(Case):
         self.assertTrue((SHARE / "examples" / "01_all_reduce" / "main.cc").is_file())
         self.assertEqual([path.name for path in (STAGE / "share" / "doc").rglob("LICENSE")], ["LICENSE"])
 
+    def test_no_library_of_a_test_is_installed(self):
+        libraries = [path.name for path in STAGE.rglob("libtrireme_*.a")]
+        self.assertIn("libtrireme_comm.a", libraries)
+        self.assertEqual([name for name in libraries if "testing" in name], [])
+
     def test_no_header_of_a_test_is_installed(self):
         include = STAGE / "include"
         headers = list((include / "trireme").rglob("*.h"))
