@@ -5,19 +5,6 @@
 #include "trireme/comm/nccl/gpu_plan.h"
 
 namespace trireme::inline v0::comm {
-namespace {
-
-// What is given to the device without a stream's name goes to `current`.
-void name_streams(Operation& operation, Stream current) {
-  const auto name = [&](Buffer& buffer) {
-    if (buffer.stream.handle == nullptr) buffer.stream = current;
-  };
-  name(operation.in);
-  name(operation.out);
-  for (Term& term : operation.terms) name(term.value);
-}
-
-}  // namespace
 
 Device device_of(const Operation& operation) {
   Device found;
@@ -42,7 +29,6 @@ void place(Operation& operation, Engine& engine, std::string_view named) {
   const Device where = operation.device ? Device{} : device_of(operation);
   if (where.kind != DeviceKind::Cpu) {
     if (engine.device) {
-      if (engine.copies) name_streams(operation, engine.copies->current_stream(where));
       engine.device->prepare(operation, named == nccl::kNative ? named : usual);
     } else if (engine.copies) {
       stage(operation, where, engine.copies, engine.facts.rank);

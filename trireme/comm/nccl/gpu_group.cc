@@ -18,10 +18,12 @@ namespace {
 constexpr Duration kGrace = std::chrono::seconds(1);
 constexpr Duration kLeave = std::chrono::seconds(1);
 
-std::vector<GpuEvent> events_on_streams(Gpu& gpu, const Operation& operation) {
+// `current`: the stream of buffers that name none.
+std::vector<GpuEvent> events_on_streams(Gpu& gpu, const Operation& operation, Stream current) {
   std::set<void*> streams;
   const auto visit = [&](const Buffer& buffer) {
-    if (buffer.count > 0) streams.insert(buffer.stream.handle);
+    const Stream own = buffer.stream.handle != nullptr ? buffer.stream : current;
+    if (buffer.count > 0) streams.insert(own.handle);
   };
   visit(operation.in);
   visit(operation.out);
@@ -95,14 +97,19 @@ void GpuGroup::prepare(Operation& operation, std::string_view wanted) {
   require(gpu_->can_fold() || !needs_fold(operation, {rank_, size_, plan.get()}),
           "this build has no CUDA kernels for the reproducible sum",
           "Build where nvcc is found, or use comm.algorithm nccl-native.");
-  operation.device = std::make_shared<GpuCall>(gpu_, events_on_streams(*gpu_, operation), plan);
+  operation.device =
+      std::make_shared<GpuCall>(gpu_, events_on_streams(*gpu_, operation, current_stream()), plan);
+}
+
+Stream GpuGroup::current_stream() const {
+  return engine_->copies ? engine_->copies->current_stream({DeviceKind::Cuda, gpu_->index()})
+                         : Stream{};
 }
 
 Arena GpuGroup::allocate(std::size_t bytes, Device device) {
   if (device.index != gpu_->index()) refuse_device(device, engine_->facts.world_rank(rank_));
   const std::shared_ptr<void> memory = gpu_->allocate(bytes);
-  const Stream user = engine_->copies ? engine_->copies->current_stream(device) : Stream{};
-  gpu_->clear(memory.get(), bytes, user.handle);
+  gpu_->clear(memory.get(), bytes, current_stream().handle);
   return Arena({{}, {static_cast<std::byte*>(memory.get()), bytes}, memory}, device);
 }
 

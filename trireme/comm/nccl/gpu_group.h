@@ -82,6 +82,8 @@ class GpuGroup final : public DeviceBackend,
  private:
   friend class GpuMessages;
 
+  /// The stream of buffers that name none.
+  Stream current_stream() const;
   bool look_after(Lane& lane, TimePoint now);
   void start_lane();
   void look_for_lost_peers(const Lane& lane, TimePoint now);
