@@ -18,7 +18,7 @@ std::int64_t weights_of(const Job& job) {
 void set_state(StateCosts& costs, const Job& job) {
   const std::int64_t weights = weights_of(job);
   const std::int64_t moments = times(weights, job.optimizer_moments);
-  const bool half = job.precision == "bf16" || job.precision == "fp16";
+  const bool half = job.in_16_bits();
   const bool cuts_weights = job.shards() && (half || job.shards_weights);
   const std::int64_t cut = job.shards() ? moments + (cuts_weights ? weights : 0) : 0;
   costs.parts = (cut + job.owners - 1) / job.owners;

@@ -56,7 +56,6 @@ std::int64_t group_bytes(const Job& job, std::int64_t gradients) {
 }
 
 // True if the compute weights are 16-bit; their masters are fp32.
-bool in_16_bits(const Job& job) { return job.precision == "bf16" || job.precision == "fp16"; }
 
 std::int64_t among(std::int64_t bytes, const Job& job) {
   return (bytes + job.owners - 1) / job.owners;
@@ -83,7 +82,7 @@ void move_to_host(Memory& memory, const Job& job, std::int64_t n, std::int64_t m
   std::int64_t moved = times(master, job.moments_on_host);  // of each parameter that a rank owns
   if (job.weights_on_host) {
     const std::int64_t weights =
-        (in_16_bits(job) ? master : 0) + (job.shards_weights ? compute : 0);
+        (job.in_16_bits() ? master : 0) + (job.shards_weights ? compute : 0);
     memory.weights -= among(times(n, weights), job);
     moved += weights;
   }
@@ -100,7 +99,7 @@ Memory memory_of(const TrainingPlan& plan) {
   // Ignores norms and biases, which every tensor-parallel rank has: they are small.
   const std::int64_t n = job.held_parameters();
   const std::int64_t master = job.precision == "fp64" ? 8 : 4;
-  const bool half = in_16_bits(job);
+  const bool half = job.in_16_bits();
   const std::int64_t compute = half ? 2 : master;
   Memory memory;
   const std::int64_t masters = times(n, master), sums = times(masters, plan.open_sums);
@@ -152,7 +151,7 @@ Communication sharded_communication_of(const TrainingPlan& plan) {
   const auto bytes = static_cast<std::size_t>(job.held_parameters()) * master;
   Communication communication = all_reduce_of_gradients(job, job.owners, bytes);
   const double half = communication.seconds / 2;
-  const double gather = in_16_bits(job) ? half / 2 : half;
+  const double gather = job.in_16_bits() ? half / 2 : half;
   const double rounds = static_cast<double>(plan.micro_per_rank);
   communication.seconds =
       (job.shards_gradients ? rounds : 1) * half + (job.shards_weights ? 2 * rounds : 1) * gather;

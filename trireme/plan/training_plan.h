@@ -61,8 +61,8 @@ struct Job {
   std::int64_t parameters = 0;
   std::string precision = "fp32";  // fp64 | fp32 | bf16 | fp16
   int optimizer_moments = 2;       // AdamW: 2, each fp32 (fp64 under fp64)
-  // Under memory.offload = "host": how many of these are on the host, and whether masters that are no
-  // compute weights, and sharded weights, are.
+  // Under memory.offload = "host": how many of these are on the host; and whether sharded weights and
+  // the masters of 16-bit weights are.
   int moments_on_host = 0;
   bool weights_on_host = false;
   std::int64_t batch = 0, micro = 0;              // samples
@@ -115,6 +115,8 @@ struct Job {
   /// The number of groups that compute micro-batches of their own.
   int data_ranks() const noexcept { return ranks / model_ranks(); }
   /// The parameters that one rank holds.
+  /// Whether weights have 16 bits, so that there are masters beside them.
+  bool in_16_bits() const noexcept { return precision == "bf16" || precision == "fp16"; }
   std::int64_t held_parameters() const noexcept {
     const std::int64_t own = parameters - expert_parameters + expert_parameters / expert;
     return (own + holders() - 1) / holders();

@@ -106,7 +106,7 @@ std::string memory_lines(const TrainingPlan& plan) {
       << (plan.on_device() ? " a rank on its device" : " a rank") << ", predicted: weights "
       << bytes_text(memory.weights) << " + gradients " << bytes_text(memory.gradients)
       << " + optimizer " << bytes_text(memory.optimizer)
-      << (memory.on_host > 0 ? " (and of both " + bytes_text(memory.on_host) + " on the host)" : "")
+      << (memory.on_host > 0 ? " (and " + bytes_text(memory.on_host) + " on the host)" : "")
       << " + activations " << bytes_text(memory.activations)
       << (job.recompute == "none" ? "" : " (recompute: " + job.recompute + ")")
       << (job.offloads_activations ? " (and " + bytes_text(memory.in_file) +
