@@ -141,8 +141,8 @@ at::Tensor trained_weights(bool on_host) {
                       .gradient = gradient.data_ptr(),
                       .compute = copies[i].data_ptr(),
                       .device = {DeviceKind::Other, 0},
-                      .weight_on_host = on_host,
-                      .compute_on_host = on_host});
+                      .host_weight = on_host ? weights[i] : at::Tensor(),
+                      .host_compute = on_host ? copies[i] : at::Tensor()});
   }
   const auto optimizer = optim::make_optimizer(AdamW{});
   if (on_host) optimizer->keep_state_on_host();
@@ -165,7 +165,29 @@ TEST_F(Offload, StateAndWeightsLeaveTheDevice) {
   EXPECT_LE(testing::emulated_memory(0).peak_allocated, kept - 5 * (896 << 10));
 }
 
-// Of 4.8 million parameters a rank has half: weights in bf16, masters and two moments in fp32.
+// A copy that a device is making when a strategy ends still writes there.
+TEST_F(Offload, WeightsOnTheHostLiveAsLongAsTheirOptimizer) {
+  constexpr std::int64_t kEach = 1 << 12;
+  const at::Tensor gradient =
+      at::ones({kEach}, at::TensorOptions(tensor::at_device({DeviceKind::Other, 0})));
+  at::Tensor weight = at::zeros({kEach}).pin_memory();
+  const auto memory = weight.storage().getWeakStorageImpl();
+  const auto optimizer = optim::make_optimizer(AdamW{});
+  std::vector<optim::OwnedSlice> slices{{.name = "w",
+                                         .end = kEach,
+                                         .weight = weight.data_ptr(),
+                                         .gradient = gradient.data_ptr(),
+                                         .device = {DeviceKind::Other, 0},
+                                         .host_weight = weight}};
+  optimizer->attach(slices, std::vector<optim::ParameterInfo>{{"w", {kEach}}});
+  slices.clear();
+  optimizer->apply(0.1, 1);
+  weight.reset();
+  EXPECT_FALSE(memory.expired());
+}
+
+// A rank has half of 4.8 million parameters. The device is without its weights (bf16), masters and
+// two moments (fp32).
 TEST_F(Offload, ShardsLeaveTheDevice) {
   const auto peak = [](const std::string& offload) {
     Training training = on_ranks(2, {.sync = "zero3", .precision = "bf16", .offload = offload});

@@ -1,9 +1,12 @@
-// OwnedSlice: the slice of a parameter that this rank updates, as raw memory.
+// OwnedSlice: the slice of a parameter that this rank updates, as raw memory. What a device keeps in
+// the host's memory is a tensor, too: LibTorch keeps it until copies that it has begun have ended.
 //
 // A ParameterSync says which slices a rank owns; an Optimizer updates exactly those. A slice
 // belongs to one parameter, is cut at multiples of 4,096 elements (docs/numerics.md), and starts
 // 64-byte aligned.
 #pragma once
+
+#include <ATen/core/Tensor.h>
 
 #include <cstdint>
 #include <string>
@@ -23,11 +26,11 @@ struct OwnedSlice {
   DType compute_dtype = DType::BF16;  // of that copy: BF16 or F16
   bool decay = true;                  // weight decay group
   Device device = {};                 // of the update, and of this memory but for:
-  bool weight_on_host = false, compute_on_host = false;  // in pinned memory: fetched and stored
+  at::Tensor host_weight, host_compute;  // `weight` and `compute`, if they are in pinned memory
 
   std::int64_t size() const noexcept { return end - begin; }
-  Device weight_device() const noexcept { return weight_on_host ? Device{} : device; }
-  Device compute_device() const noexcept { return compute_on_host ? Device{} : device; }
+  bool weight_on_host() const noexcept { return host_weight.defined(); }
+  Device weight_device() const noexcept { return weight_on_host() ? Device{} : device; }
 };
 
 }  // namespace trireme::inline v0::optim

@@ -9,17 +9,6 @@
 #include "trireme/tensor/flat_math.h"
 
 namespace trireme::inline v0::optim {
-namespace {
-
-at::Tensor flat(const OwnedSlice& slice, const void* data, DType type) {
-  return tensor::view_of({.data = const_cast<void*>(data),
-                          .count = static_cast<std::size_t>(slice.size()),
-                          .dtype = type,
-                          .device = slice.device});
-}
-
-}  // namespace
-
 void SliceOptimizer::attach(std::span<const OwnedSlice> slices,
                             std::span<const ParameterInfo> parameters,
                             std::shared_ptr<SharedSums> sums) {
@@ -49,12 +38,13 @@ void SliceOptimizer::apply(double learning_rate, double scale) {
   update(learning_rate, scale);
   state_.end_pass();
   std::vector<at::Tensor> copies, weights;
-  for (const OwnedSlice& slice : slices_) {
+  for (std::size_t i = 0; i < slices_.size(); ++i) {
+    const OwnedSlice& slice = slices_[i];
     if (slice.compute == nullptr || slice.size() == 0) continue;
     if (by_tensors(slice)) {
-      if (slice.weight_on_host) continue;  // store_weight() has done it
-      copies.push_back(flat(slice, slice.compute, slice.compute_dtype));
-      weights.push_back(flat(slice, slice.weight, slice.master_dtype));
+      if (slice.weight_on_host()) continue;  // store_weight() has done it
+      copies.push_back(state_.compute(i));
+      weights.push_back(state_.weight(i));
     } else if (slice.compute_dtype == DType::F16) {  // kernels write bf16 themselves
       kernel::convert(static_cast<const float*>(slice.weight), static_cast<Float16*>(slice.compute),
                       static_cast<std::size_t>(slice.size()));
@@ -68,7 +58,10 @@ bool SliceOptimizer::by_tensors(const OwnedSlice& slice) {
 }
 
 at::Tensor SliceOptimizer::gradient_of(const OwnedSlice& slice) {
-  return flat(slice, slice.gradient, slice.master_dtype);
+  return tensor::view_of({.data = const_cast<void*>(slice.gradient),
+                          .count = static_cast<std::size_t>(slice.size()),
+                          .dtype = slice.master_dtype,
+                          .device = slice.device});
 }
 
 std::vector<NamedShard> SliceOptimizer::state() {

@@ -11,11 +11,11 @@
 namespace trireme::inline v0::optim {
 namespace {
 
-at::Tensor flat(const OwnedSlice& slice, void* data, DType type, Device device) {
+at::Tensor flat(const OwnedSlice& slice, void* data, DType type) {
   return tensor::view_of({.data = data,
                           .count = static_cast<std::size_t>(slice.size()),
                           .dtype = type,
-                          .device = device});
+                          .device = slice.device});
 }
 
 }  // namespace
@@ -25,7 +25,7 @@ void StateStore::add(const OwnedSlice& slice, const std::vector<bool>& has) {
   const at::ScalarType type = tensor::scalar_type_of(slice.master_dtype);
   Slice& added = slices_.emplace_back();
   added.state_moves = on_host_ && !device.is_cpu();
-  added.weight_moves = slice.weight_on_host;
+  added.weight_moves = slice.weight_on_host();
   if ((added.state_moves || added.weight_moves) && !streams_) streams_.emplace(device);
   for (const bool one : has) {
     at::Tensor& tensor = added.kept.emplace_back();
@@ -34,11 +34,13 @@ void StateStore::add(const OwnedSlice& slice, const std::vector<bool>& has) {
                                : at::zeros({slice.size()}, at::TensorOptions(device).dtype(type));
     if (added.state_moves) bytes_on_host_ += tensor.nbytes();
   }
-  added.weight = flat(slice, slice.weight, slice.master_dtype, slice.weight_device());
-  if (slice.weight_on_host) bytes_on_host_ += added.weight.nbytes();
-  if (slice.compute == nullptr) return;
-  added.compute = flat(slice, slice.compute, slice.compute_dtype, slice.compute_device());
-  if (slice.compute_on_host) bytes_on_host_ += added.compute.nbytes();
+  added.weight =
+      added.weight_moves ? slice.host_weight : flat(slice, slice.weight, slice.master_dtype);
+  added.compute = slice.host_compute;
+  if (slice.compute != nullptr && !added.compute.defined())
+    added.compute = flat(slice, slice.compute, slice.compute_dtype);
+  for (const at::Tensor& one : {slice.host_weight, slice.host_compute})
+    if (one.defined()) bytes_on_host_ += one.nbytes();
 }
 
 std::span<const at::Tensor> StateStore::fetch(std::size_t slice) {

@@ -34,6 +34,8 @@ class StateStore {
     const Slice& one = slices_[slice];
     return one.weight_moves ? one.fetched_weight : one.weight;
   }
+  /// The compute copy where it lies; undefined if there is none.
+  const at::Tensor& compute(std::size_t slice) const { return slices_[slice].compute; }
   /// The computing stream was given changes of fetch(slice).
   void store(std::size_t slice);
   /// The computing stream was given changes of weight(slice). Also refreshes the compute copy, if the
@@ -51,7 +53,7 @@ class StateStore {
  private:
   struct Slice {
     std::vector<at::Tensor> kept;
-    at::Tensor weight, compute;  // where they lie; compute: undefined if there is none
+    at::Tensor weight, compute;  // where they lie
     bool state_moves = false, weight_moves = false;
     bool fetched = false;  // the rest is of this pass
     std::vector<at::Tensor> fetched_state;

@@ -286,9 +286,11 @@ void Strategy::Impl::fold_statistics(std::uint32_t total, bool own) {
 
 void Strategy::Impl::update(double scale) {
   optimizer->apply(rate, scale);
-  // Averages, and weights that several stages hold, are read by the host.
-  if (options.offload == memory::kOnHost && (average || grid.pipeline != nullptr))
-    optimizer->settle();
+  if (options.offload == memory::kOnHost) {
+    // The host adds to averages, and copies shards of a parameter that several stages hold.
+    const bool averages = average && average->bytes_on_host() > 0;
+    if (averages || (grid.pipeline != nullptr && plan.shards_weights)) optimizer->settle();
+  }
   if (average) average->update(sync.step->owned());
 }
 
@@ -411,7 +413,9 @@ models::Value Strategy::infer(const MicroBatch& micro) {
 void Strategy::set_learning_rate(double learning_rate) { impl_->rate = learning_rate; }
 std::int64_t Strategy::offloaded_bytes() const {
   const auto state = impl_->mapped ? static_cast<std::int64_t>(impl_->mapped->bytes()) : 0;
-  return state + static_cast<std::int64_t>(impl_->optimizer->bytes_on_host()) +
+  const bool on_host = impl_->options.offload == memory::kOnHost;
+  return state + (on_host && impl_->average ? impl_->average->bytes_on_host() : 0) +
+         static_cast<std::int64_t>(impl_->optimizer->bytes_on_host()) +
          impl_->parts.offloaded_activation_bytes();
 }
 bool Strategy::has_whole_weights() const { return impl_->has_whole_weights(); }

@@ -214,21 +214,23 @@ at::Tensor ParameterStore::separate_master(const at::Tensor& compute) const {
 
 std::vector<optim::OwnedSlice> ParameterStore::slices() const {
   std::vector<optim::OwnedSlice> slices;
+  const auto on_host = [&](const at::Tensor& tensor) {
+    return options_.cold_on_host && tensor.defined() && tensor.is_cpu() ? tensor : at::Tensor();
+  };
   for (const LocalShard& part : parts_) {
     const StoredParameter& parameter = parameters_[part.piece.parameter];
-    slices.push_back(
-        {.parameter = part.piece.parameter,
-         .name = parameter.name,
-         .begin = part.piece.begin,
-         .end = part.piece.end,
-         .master_dtype = parameter.master,
-         .weight = part.master.data_ptr(),
-         .compute = part.compute.defined() ? part.compute.data_ptr() : nullptr,
-         .compute_dtype = tensor::dtype_of(parameter.compute),
-         .decay = parameter.decay,
-         .device = options_.device,
-         .weight_on_host = options_.cold_on_host && (shards_weights() || part.compute.defined()),
-         .compute_on_host = options_.cold_on_host && shards_weights() && part.compute.defined()});
+    slices.push_back({.parameter = part.piece.parameter,
+                      .name = parameter.name,
+                      .begin = part.piece.begin,
+                      .end = part.piece.end,
+                      .master_dtype = parameter.master,
+                      .weight = part.master.data_ptr(),
+                      .compute = part.compute.defined() ? part.compute.data_ptr() : nullptr,
+                      .compute_dtype = tensor::dtype_of(parameter.compute),
+                      .decay = parameter.decay,
+                      .device = options_.device,
+                      .host_weight = on_host(part.master),
+                      .host_compute = on_host(part.compute)});
   }
   return slices;
 }

@@ -104,7 +104,7 @@ class ParameterStore : public UnitMemory {
     at::Tensor weights;
   };
   OwnWeights own_weights(std::uint32_t parameter) const;
-  /// Where masters() are, unless they are whole.
+  /// The device of masters() that are this rank's shards.
   Device master_device() const noexcept {
     return options_.cold_on_host ? Device{} : options_.device;
   }

@@ -1,5 +1,6 @@
 #include "trireme/sync/unit_gather.h"
 
+#include <ATen/ops/empty.h>
 #include <c10/core/StreamGuard.h>
 
 #include "trireme/base/check.h"
@@ -12,8 +13,7 @@ UnitGather::UnitGather(comm::Communicator& group, std::vector<ParameterStore*> s
     : group_(group),
       stores_(std::move(stores)),
       on_event_(std::move(on_event)),
-      pool_(stores_.empty() ? Device() : stores_.front()->device()),
-      own_pool_(stores_.empty() ? Device() : stores_.front()->device()) {
+      pool_(stores_.empty() ? Device() : stores_.front()->device()) {
   for (const ParameterStore* store : stores_) {
     TRIREME_CHECK(group.size() == store->ownership().owners());
     if (store->own_device() != store->device() && !fetches_)
@@ -42,31 +42,32 @@ void UnitGather::issue(std::size_t use) {
   for (const std::uint32_t unit : units(uses_[use])) {
     Held& held = held_[{part, unit}];
     if (held.wanted++ > 0) continue;
-    held.arrived = gather(store(part), unit, held);
+    held.buffer = pool_.take(store(part).ownership().units()[unit].bytes);
+    held.arrived = gather(store(part), unit, held.buffer);
     tell(ShardEvent::Kind::Gather, {part, unit});
   }
 }
 
-Work UnitGather::gather(const ParameterStore& store, std::uint32_t unit, Held& held) {
+Work UnitGather::gather(const ParameterStore& store, std::uint32_t unit,
+                        const BufferPool::Lease& to) {
   const Unit& layout = store.ownership().units()[unit];
-  held.buffer = pool_.take(layout.bytes);
-  const Buffer out{.data = held.buffer.data.get(),
+  const Buffer out{.data = to.data.get(),
                    .count = layout.bytes,
                    .dtype = DType::U8,
                    .device = store.device(),
-                   .owner = held.buffer.data};
+                   .owner = to.data};
   Buffer in = store.own(unit);
   std::optional<c10::StreamGuard> fetching;
-  if (fetches_ && in.count > 0) {
-    held.own = own_pool_.take(in.count);
-    const at::Tensor on_host = tensor::view_of(in);
-    in.data = held.own.data.get();
-    in.owner = held.own.data;
-    in.device = store.device();
-    fetches_->fetch(on_host, tensor::view_of(in));
+  if (fetches_) {
+    const at::Tensor& kept = store.own_bytes(unit);
+    const auto fetched = std::make_shared<at::Tensor>(
+        at::empty(kept.sizes(), at::TensorOptions(fetches_->device()).dtype(at::kByte)));
+    fetches_->fetch(kept, *fetched);
+    fetches_->hold_until_fetched(fetched->storage().data_ptr());
+    in = tensor::to_buffer(*fetched);
+    in.owner = fetched;
     fetching.emplace(fetches_->fetching());
   }
-  in.device = store.device();  // also if it is empty
   return group_.all_gather_v(in, out, layout.counts(),
                              {.label = "weights of block " + std::to_string(unit)});
 }
@@ -107,7 +108,6 @@ void UnitGather::release(std::size_t use) {
     held->second.arrived.wait();
     store(part).hide(unit);
     pool_.give(std::move(held->second.buffer));
-    own_pool_.give(std::move(held->second.own));
     held_.erase(held);
     tell(ShardEvent::Kind::Free, {part, unit});
   }

@@ -53,8 +53,8 @@ class UnitGather {
 
  private:
   struct Held {
-    int wanted = 0;                 // uses that are issued and not yet released
-    BufferPool::Lease buffer, own;  // own: this rank's interval, if it is fetched from the host
+    int wanted = 0;  // uses that are issued and not yet released
+    BufferPool::Lease buffer;
     Work arrived;
   };
   using Place = std::pair<std::uint32_t, std::uint32_t>;  // part, unit
@@ -63,14 +63,14 @@ class UnitGather {
     return store(use.part).units_of_block(use.block);
   }
   void issue(std::size_t use);
-  Work gather(const ParameterStore& store, std::uint32_t unit, Held& held);
+  Work gather(const ParameterStore& store, std::uint32_t unit, const BufferPool::Lease& to);
   void wait(std::size_t use);
   void tell(ShardEvent::Kind kind, Place place) const;
 
   comm::Communicator& group_;
   std::vector<ParameterStore*> stores_;
   OnShardEvent on_event_;
-  BufferPool pool_, own_pool_;
+  BufferPool pool_;
   std::optional<tensor::CopyStreams> fetches_;  // if intervals are on the host
   std::vector<BlockUse> uses_;
   std::size_t issued_ = 0;  // uses before it are issued

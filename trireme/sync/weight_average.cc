@@ -64,6 +64,13 @@ void WeightAverage::swap(std::span<const optim::OwnedSlice> slices) {
   }
 }
 
+std::int64_t WeightAverage::bytes_on_host() const {
+  std::size_t bytes = 0;
+  for (const at::Tensor& average : averages_)
+    if (average.is_cpu()) bytes += average.nbytes();
+  return static_cast<std::int64_t>(bytes);
+}
+
 std::vector<NamedShard> WeightAverage::state(
     std::span<const optim::OwnedSlice> slices,
     std::span<const optim::ParameterInfo> parameters) const {

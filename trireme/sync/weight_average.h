@@ -28,6 +28,8 @@ class WeightAverage {
   std::vector<NamedShard> state(std::span<const optim::OwnedSlice> slices,
                                 std::span<const optim::ParameterInfo> parameters) const;
   const std::vector<at::Tensor>& memory() const noexcept { return averages_; }
+  /// Bytes of averages in the host's memory: those of weights that are there.
+  std::int64_t bytes_on_host() const;
 
  private:
   double decay_;
