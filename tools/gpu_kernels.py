@@ -10,11 +10,11 @@ CLASSES = {"attention": r"flash|fmha|attention|attn",
            "collectives and folds": r"nccl|fold",
            "copies": r"memcpy|memset|copy|catarray",
            "products": r"gemm|gemv|nvjet|cutlass|cublas|xmma|splitk|linear",
-           "norms, softmax, loss": r"norm|softmax|nll|cross_entropy",
-           "optimizer": r"adam|multi_tensor|foreach",
+           "norms, softmax, loss": r"norm|softmax|nll|cross_entropy|trireme_loss",
+           "optimizer": r"adam|multi_tensor|foreach|trireme_update",
            "embedding and indices": r"embedding|index|gather|scatter|sort",
-           "sums": r"reduce|triton_(red|per)",
-           "elementwise": r"elementwise|triton_poi|gelu|dropout"}
+           "sums": r"reduce|triton_(red|per)|trireme_(leaf|squares)",
+           "elementwise": r"elementwise|triton_poi|gelu|dropout|trireme_mask"}
 
 
 def class_of(name):

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "tests/gpu/gpu_ranks.h"
+#include "trireme/kernel/cuda/kernel_image.h"
 #include "trireme/kernel/cuda/update.h"
 #include "trireme/kernel/isa.h"
 #include "trireme/testing/update_rules.h"
@@ -50,7 +51,8 @@ void expect_as_on_the_cpu(GpuRank& rank, const Rule& rule) {
   }
   void* const stream = rank.gpu->make_stream();
   for (const auto& call : kernel::cuda::update_arguments(rule, slices))
-    rank.gpu->update(std::is_same_v<T, float> ? DType::F32 : DType::F64, call, stream);
+    rank.gpu->launch(kernel::cuda::kernel_name("update", DTypeOf<T>::value), &call, call.num_chunks,
+                     stream);
   test::finish(*rank.gpu, stream);
   for (std::size_t i = 0; i < slices.size(); ++i)
     for (std::size_t k = 0; k < wanted[i].size(); ++k)

@@ -50,7 +50,7 @@ class LocalVocabulary final : public Vocabulary {
     return tensor::embedding(tokens, context_.used(weight_), position);
   }
   at::Tensor logits(const at::Tensor& x) override {
-    return tensor::linear(x, context_.used(weight_), context_.used(bias_));
+    return tensor::logits(x, context_.used(weight_), context_.used(bias_));
   }
   void append_parameters(std::vector<NamedTensor>& out) const override {
     out.push_back({name_, weight_, true});

@@ -5,12 +5,13 @@
 #include <utility>
 
 #include "trireme/base/check.h"
+#include "trireme/kernel/cuda/update.h"
 #include "trireme/kernel/optimizers/apply.h"
 #include "trireme/optim/slice_optimizer.h"
 #include "trireme/optim/tensor_rule.h"
 #include "trireme/tensor/device.h"
 #include "trireme/tensor/flat_math.h"
-#include "trireme/tensor/rule_kernel.h"
+#include "trireme/tensor/gpu_kernels.h"
 
 namespace trireme::inline v0::optim {
 namespace {
@@ -114,9 +115,9 @@ class ElementwiseOptimizer final : public SliceOptimizer {
       for (std::size_t k = 0; k < state.size(); ++k) arrays[k + 2].all.push_back(state[k]);
     }
     if (arrays[0].all.empty()) return;
-    if (const tensor::RuleKernel* const kernel = tensor::RuleKernel::of(first.device)) {
-      kernel->run(rule, first.master_dtype, slices_of(arrays),
-                  tensor::current_stream(first.device).handle);
+    if (const tensor::GpuKernels* const kernels = tensor::GpuKernels::of(first.device)) {
+      for (const auto& call : kernel::cuda::update_arguments(rule, slices_of(arrays)))
+        kernels->run("update", first.master_dtype, call, call.num_chunks);
     } else {
       apply_by_lists(rule, arrays);
     }

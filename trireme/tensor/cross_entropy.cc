@@ -15,12 +15,7 @@ using torch::autograd::AutogradContext;
 using torch::autograd::Variable;
 using torch::autograd::variable_list;
 
-void check(const at::Tensor& logits, const at::Tensor& targets) {
-  if (logits.numel() != targets.numel() * logits.size(-1) || targets.scalar_type() != at::kLong) {
-    throw ConfigError(
-        "the loss got targets of another shape or type than its logits ask for",
-        {.operation = "cross_entropy", .advice = "Logits [..., V] take int64 targets [...]."});
-  }
+void check_values(const at::Tensor& logits, const at::Tensor& targets) {
   const auto* target = targets.data_ptr<std::int64_t>();
   for (std::int64_t i = 0; i < targets.numel(); ++i) {
     if (target[i] < logits.size(-1)) continue;
@@ -35,8 +30,9 @@ class CrossEntropyFunction : public torch::autograd::Function<CrossEntropyFuncti
  public:
   static at::Tensor forward(AutogradContext* ctx, const at::Tensor& logits,
                             const at::Tensor& targets) {
+    check_targets(logits, targets);
     const at::Tensor rows = logits.contiguous(), ids = targets.contiguous();
-    check(rows, ids);
+    check_values(rows, ids);
     const auto stat = stat_type(rows.scalar_type());
     const at::Tensor logsumexp = empty({ids.numel()}, stat);
     double loss = 0;
@@ -64,6 +60,14 @@ class CrossEntropyFunction : public torch::autograd::Function<CrossEntropyFuncti
 };
 
 }  // namespace
+
+void check_targets(const at::Tensor& logits, const at::Tensor& targets) {
+  if (logits.numel() == targets.numel() * logits.size(-1) && targets.scalar_type() == at::kLong)
+    return;
+  throw ConfigError(
+      "the loss got targets of another shape or type than its logits ask for",
+      {.operation = "cross_entropy", .advice = "Logits [..., V] take int64 targets [...]."});
+}
 
 at::Tensor kernels::cross_entropy_sum(const at::Tensor& logits, const at::Tensor& targets) {
   return CrossEntropyFunction::apply(logits, targets);

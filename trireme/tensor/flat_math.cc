@@ -10,10 +10,14 @@
 #include <memory>
 #include <mutex>
 
+#include "trireme/base/check.h"
+#include "trireme/kernel/cuda/flat.h"
 #include "trireme/kernel/elementwise.h"
 #include "trireme/kernel/leaf_sum.h"
 #include "trireme/tensor/convert.h"
 #include "trireme/tensor/device.h"
+#include "trireme/tensor/functions/typed.h"
+#include "trireme/tensor/gpu_kernels.h"
 #include "trireme/tensor/squares.h"
 
 namespace trireme::inline v0::tensor {
@@ -75,6 +79,8 @@ class DeviceMath final : public FlatMath {
     if (count == 0) return {};
     const c10::AutoGradMode no_grad(false);
     const DType type = gradient_type == DType::F64 ? DType::F64 : DType::F32;
+    if (const GpuKernels* const gpu = GpuKernels::of(device_))
+      return add_leaf_by(*gpu, gradient, gradient_type, weight, open, out, count);
     const at::Tensor to = flat(out, type, count);
     at::Tensor sum = gradient != nullptr
                          ? flat(gradient, gradient_type, count).to(to.scalar_type()) * weight + 0.0
@@ -138,16 +144,42 @@ class DeviceMath final : public FlatMath {
                     .device = device_,
                     .owner = {}});
   }
+  Finite add_leaf_by(const GpuKernels& gpu, const void* gradient, DType gradient_type,
+                     double weight, std::span<const void* const> open, void* out,
+                     std::size_t count) const {
+    const at::Tensor not_finite =
+        at::zeros({}, at::TensorOptions(at_device(device_)).dtype(at::kBool));
+    for_type(scalar_type_of(gradient_type), [&]<class T>() {
+      kernel::cuda::LeafArguments<T> call{.gradient = static_cast<const T*>(gradient)};
+      using Sum = typename kernel::cuda::LeafArguments<T>::Sum;
+      TRIREME_CHECK(open.size() <= std::size(call.open));
+      for (const void* sibling : open)
+        call.open[call.num_open++] = static_cast<const Sum*>(sibling);
+      call.weight = static_cast<Sum>(weight);
+      call.out = static_cast<Sum*>(out);
+      call.count = count;
+      call.not_finite = not_finite.data_ptr<bool>();
+      gpu.run("leaf", gradient_type, call, GpuKernels::blocks_for(count));
+    });
+    return {.later = not_finite};
+  }
 
   const Device device_;
 };
 
 std::atomic<int> libtorch_on_cpu{0};
+std::atomic<const GpuKernels*> kernels_on_cpu{nullptr};
 
 }  // namespace
 
-LibTorchOnCpu::LibTorchOnCpu() { ++libtorch_on_cpu; }
-LibTorchOnCpu::~LibTorchOnCpu() { --libtorch_on_cpu; }
+LibTorchOnCpu::LibTorchOnCpu(const GpuKernels* kernels) : outer_(kernels_on_cpu.exchange(kernels)) {
+  ++libtorch_on_cpu;
+}
+LibTorchOnCpu::~LibTorchOnCpu() {
+  --libtorch_on_cpu;
+  kernels_on_cpu = outer_;
+}
+const GpuKernels* LibTorchOnCpu::kernels() { return kernels_on_cpu; }
 
 Implementation implementation_of(Device device) {
   const bool kernels = device.kind == DeviceKind::Cpu && libtorch_on_cpu == 0;

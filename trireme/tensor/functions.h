@@ -21,6 +21,10 @@ namespace trireme::inline v0::tensor {
 /// the weight's type. x may be wider (fp32 into a bf16 layer): it is rounded first.
 at::Tensor linear(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias);
 
+/// linear() with a row of `weight` for each word of a vocabulary, as the last layer before
+/// cross_entropy_sum() has it. On a device the result may be the first columns of a wider matrix.
+at::Tensor logits(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias);
+
 /// gelu(linear(x)), tanh form (Hendrycks & Gimpel 2016, arXiv:1606.08415).
 at::Tensor linear_gelu(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias);
 

@@ -14,7 +14,9 @@
 #include "trireme/tensor/cross_entropy.h"
 #include "trireme/tensor/deferred.h"
 #include "trireme/tensor/determinism.h"
+#include "trireme/tensor/flat_math.h"
 #include "trireme/tensor/gemm.h"
+#include "trireme/tensor/gpu_kernels_test.h"
 
 namespace trireme::tensor {
 namespace {
@@ -110,7 +112,28 @@ class Functions : public ::testing::Test {
   }
 };
 
-TEST_F(Functions, Linear) {
+// The same functions, however a device computes them.
+enum class Way { Kernels, LibTorch, GpuKernels };
+
+class EachWay : public Functions, public ::testing::WithParamInterface<Way> {
+ protected:
+  void SetUp() override {
+    if (GetParam() == Way::LibTorch) libtorch_.emplace();
+    if (GetParam() == Way::GpuKernels) gpu_.emplace();
+  }
+
+ private:
+  std::optional<LibTorchOnCpu> libtorch_;
+  std::optional<KernelsOnCpu> gpu_;
+};
+INSTANTIATE_TEST_SUITE_P(All, EachWay,
+                         ::testing::Values(Way::Kernels, Way::LibTorch, Way::GpuKernels),
+                         [](const auto& info) {
+                           constexpr const char* kNames[] = {"Kernels", "LibTorch", "GpuKernels"};
+                           return kNames[static_cast<int>(info.param)];
+                         });
+
+TEST_P(EachWay, Linear) {
   const Tensors values = {at::randn({2, 5, 24}), at::randn({17, 24}), at::randn({17})};
   const Function ours = [](const Tensors& in) { return linear(in[0], in[1], in[2]); };
   expect_like(
@@ -123,7 +146,7 @@ TEST_F(Functions, Linear) {
               {values[0], values[1]});
 }
 
-TEST_F(Functions, LinearGelu) {
+TEST_P(EachWay, LinearGelu) {
   const Tensors values = {at::randn({2, 5, 24}), at::randn({17, 24}), at::randn({17})};
   const Function ours = [](const Tensors& in) { return linear_gelu(in[0], in[1], in[2]); };
   expect_like(
@@ -132,7 +155,7 @@ TEST_F(Functions, LinearGelu) {
   expect_gradient(ours, {at::randn({3, 4}), at::randn({5, 4}), at::randn({5})});
 }
 
-TEST_F(Functions, Gated) {
+TEST_P(EachWay, Gated) {
   for (const auto gate : {kernel::Gate::Silu, kernel::Gate::Gelu}) {
     const Function ours = [gate](const Tensors& in) { return gated(gate, in[0]); };
     const Function plain = [gate](const Tensors& in) {
@@ -149,7 +172,7 @@ TEST_F(Functions, Gated) {
   EXPECT_THROW(gated(kernel::Gate::Silu, at::randn({2, 3})), CheckFailure);
 }
 
-TEST_F(Functions, GeluOverItsWholeRange) {
+TEST_P(EachWay, GeluOverItsWholeRange) {
   const Function ours = [](const Tensors& in) { return gelu_tanh(in[0]); };
   const Function plain = [](const Tensors& in) { return at::gelu(in[0], "tanh"); };
   expect_like(ours, plain, {at::linspace(-12, 12, 1001, at::kDouble)});
@@ -160,7 +183,7 @@ TEST_F(Functions, GeluOverItsWholeRange) {
       << got;
 }
 
-TEST_F(Functions, LayerNorm) {
+TEST_P(EachWay, LayerNorm) {
   for (std::int64_t width : {3, 16, 37, 96}) {
     const Tensors values = {at::randn({4, 3, width}), at::randn({width}), at::randn({width})};
     const auto typed = [](at::ScalarType type) -> Function {
@@ -185,7 +208,7 @@ TEST_F(Functions, LayerNorm) {
                   {at::randn({3, 7}), at::randn({7})});
 }
 
-TEST_F(Functions, AddLayerNormKeepsBothPaths) {
+TEST_P(EachWay, AddLayerNormKeepsBothPaths) {
   const Tensors values = {at::randn({4, 3, 20}), at::randn({4, 3, 20}), at::randn({20})};
   const Function ours = [](const Tensors& in) {
     const auto [h, y] = add_layer_norm(in[0], in[1], in[2], {}, 1e-5);
@@ -219,7 +242,7 @@ at::Tensor plain_attention(const at::Tensor& qkv, std::int64_t heads, bool causa
   return at::matmul(scores, parts[2]).transpose(1, 2).reshape({batch, length, width});
 }
 
-TEST_F(Functions, CausalAttention) {
+TEST_P(EachWay, CausalAttention) {
   // Lengths: one block, several and a remainder, and one too long to keep its probabilities.
   for (std::int64_t length : {1, 7, 64, 150, 530}) {
     const Function ours = [](const Tensors& in) { return causal_attention(in[0], 2); };
@@ -230,7 +253,7 @@ TEST_F(Functions, CausalAttention) {
                   {at::randn({1, 5, 12})});
 }
 
-TEST_F(Functions, BidirectionalAttention) {
+TEST_P(EachWay, BidirectionalAttention) {
   for (std::int64_t length : {1, 7, 64, 150, 530}) {
     const Function ours = [](const Tensors& in) { return bidirectional_attention(in[0], 2); };
     const Function plain = [](const Tensors& in) { return plain_attention(in[0], 2, false); };
@@ -240,20 +263,45 @@ TEST_F(Functions, BidirectionalAttention) {
                   {at::randn({1, 5, 12})});
 }
 
-TEST_F(Functions, CrossEntropy) {
+TEST_P(EachWay, CrossEntropy) {
   const at::Tensor targets = at::tensor({3, 0, -1, 40, 7, 7}, at::kLong).view({2, 3});
   const Function ours = [](const Tensors& in) { return cross_entropy_sum(in[0], in[1]); };
   const Function plain = [](const Tensors& in) {
     return at::cross_entropy_loss(in[0].view({6, 41}), in[1].flatten(), {}, at::Reduction::Sum, -1);
   };
   expect_like(ours, plain, {at::randn({2, 3, 41}) * 3, targets});
+  EXPECT_THROW(cross_entropy_sum(at::zeros({2, 3}), at::tensor({0}, at::kLong)), ConfigError);
   expect_gradient(ours, {at::randn({2, 3, 41}), targets});
-  EXPECT_THROW(cross_entropy_sum(at::zeros({2, 3}), at::tensor({0, 3}, at::kLong)), ConfigError);
   EXPECT_TRUE(
       cross_entropy_sum(at::full({2, 3}, NAN), at::tensor({0, 1}, at::kLong)).isnan().item<bool>());
 }
 
-TEST_F(Functions, Embedding) {
+// 41 rows are filled up on a device, 48 are not.
+TEST_P(EachWay, LogitsAndTheirLoss) {
+  const at::Tensor targets = at::tensor({3, 0, -1, 40, 7, 7}, at::kLong).view({2, 3});
+  for (const bool with_bias : {false, true}) {
+    for (const std::int64_t rows : {41, 48}) {
+      Tensors values = {at::randn({2, 3, 24}), at::randn({rows, 24}), targets};
+      if (with_bias) values.push_back(at::randn({rows}));
+      const auto bias_of = [=](const Tensors& in) { return with_bias ? in[3] : at::Tensor(); };
+      const Function logits_of = [&](const Tensors& in) {
+        return tensor::logits(in[0], in[1], bias_of(in));
+      };
+      expect_like(
+          logits_of, [&](const Tensors& in) { return at::linear(in[0], in[1], bias_of(in)); },
+          values);
+      expect_like([&](const Tensors& in) { return cross_entropy_sum(logits_of(in), in[2]); },
+                  [&](const Tensors& in) {
+                    const at::Tensor logits = at::linear(in[0], in[1], bias_of(in));
+                    return at::cross_entropy_loss(logits.view({6, rows}), in[2].flatten(), {},
+                                                  at::Reduction::Sum, -1);
+                  },
+                  values);
+    }
+  }
+}
+
+TEST_P(EachWay, Embedding) {
   const at::Tensor tokens = at::tensor({1, 5, 1, 0, 2, 5}, at::kLong).view({2, 3});
   const Tensors values = {tokens, at::randn({6, 10}), at::randn({4, 10})};
   const Function ours = [](const Tensors& in) { return tensor::embedding(in[0], in[1], in[2]); };
@@ -261,7 +309,12 @@ TEST_F(Functions, Embedding) {
     return at::embedding(in[1], in[0]) + in[2].narrow(0, 0, 3);
   };
   expect_like(ours, plain, values);
-  EXPECT_THROW(tensor::embedding(tokens + 1, values[1], {}), ConfigError);
+}
+
+TEST_F(Functions, RefuseWhatIsOutsideTheVocabulary) {
+  EXPECT_THROW(cross_entropy_sum(at::zeros({2, 3}), at::tensor({0, 3}, at::kLong)), ConfigError);
+  EXPECT_THROW(tensor::embedding(at::tensor({0, 6}, at::kLong), at::randn({6, 10}), {}),
+               ConfigError);
 }
 
 TEST_F(Functions, DeferredGradientsAreThoseOfTheWholeBackwardPass) {
@@ -296,7 +349,7 @@ TEST_F(Functions, AComputedWeightIsNotDeferred) {
   EXPECT_TRUE(scale.grad().defined());
 }
 
-TEST_F(Functions, ResidualAddRoundsTheUpdatesGradientOnly) {
+TEST_P(EachWay, ResidualAddRoundsTheUpdatesGradientOnly) {
   const Tensors values = {at::randn({3, 50}), at::randn({3, 50})};
   expect_like(
       [](const Tensors& in) {

@@ -10,9 +10,12 @@
 
 #include "trireme/base/check.h"
 #include "trireme/base/error.h"
+#include "trireme/kernel/cuda/dropout.h"
 #include "trireme/kernel/philox.h"
 #include "trireme/tensor/device.h"
 #include "trireme/tensor/flat_math.h"
+#include "trireme/tensor/functions/typed.h"
+#include "trireme/tensor/gpu_kernels.h"
 
 namespace trireme::inline v0::tensor {
 namespace {
@@ -119,10 +122,28 @@ std::uint64_t StreamKey::stream() const noexcept {
 }
 
 void fill_dropout_mask(at::Tensor out, const StreamKey& key, double p, std::int64_t first) {
+  // A word's float is below p if its 24 bits are below this integer.
+  const double below = std::ceil(p * 0x1p24);
+  const auto kept = static_cast<float>(1.0 / (1.0 - p));
+  if (const GpuKernels* const gpu = GpuKernels::of(out)) {
+    TRIREME_CHECK(out.is_contiguous());
+    for_type(out.scalar_type(), [&]<class T>() {
+      const kernel::cuda::MaskArguments<T> mask{
+          .out = data_of<T>(out),
+          .count = static_cast<std::uint64_t>(out.numel()),
+          .first = static_cast<std::uint64_t>(first),
+          .seed = key.seed,
+          .stream = key.stream(),
+          .stream_words =
+              recorded != nullptr ? recorded->add(key).const_data_ptr<std::int64_t>() : nullptr,
+          .below = static_cast<std::uint32_t>(below),
+          .kept = kept};
+      gpu->run("mask", DTypeOf<T>::value, mask, GpuKernels::blocks_for(num_blocks(mask)));
+    });
+    return;
+  }
   if (implementation_of(out) == Implementation::LibTorch) {
-    // A word's float is below p if its 24 bits are below this integer.
-    const at::Tensor dropped = words_by_operators(key, first, out) < std::ceil(p * 0x1p24);
-    const auto kept = static_cast<float>(1.0 / (1.0 - p));
+    const at::Tensor dropped = words_by_operators(key, first, out) < below;
     out.copy_(dropped.logical_not().to(at::kFloat).mul_(kept).view(out.sizes()));
     return;
   }

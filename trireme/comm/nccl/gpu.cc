@@ -139,10 +139,6 @@ void Gpu::fold(kernel::Combine op, DType dtype, const kernel::cuda::FoldArgument
          (arguments.count + kThreads - 1) / kThreads, stream);
 }
 
-void Gpu::update(DType dtype, const kernel::cuda::UpdateArguments& arguments, void* stream) {
-  launch(kernel::cuda::update_kernel_name(dtype), &arguments, arguments.num_chunks, stream);
-}
-
 void Gpu::launch(const std::string& kernel, const void* arguments, std::uint64_t blocks,
                  void* stream) {
   if (blocks == 0) return;

@@ -13,7 +13,6 @@
 
 #include "trireme/comm/nccl/gpu_library.h"
 #include "trireme/kernel/cuda/fold.h"
-#include "trireme/kernel/cuda/update.h"
 #include "trireme/kernel/reduce.h"
 
 namespace trireme::inline v0::comm {
@@ -78,12 +77,11 @@ class Gpu : public std::enable_shared_from_this<Gpu> {
   void clear(void* at, std::size_t bytes, void* stream);
   void fold(kernel::Combine op, DType dtype, const kernel::cuda::FoldArguments& arguments,
             void* stream);
-  /// Updates slices of F32 or F64.
-  void update(DType dtype, const kernel::cuda::UpdateArguments& arguments, void* stream);
+  /// Starts a kernel of kernels.cu, which takes one parameter: `blocks` blocks of 256 threads, or fewer.
+  void launch(const std::string& kernel, const void* arguments, std::uint64_t blocks, void* stream);
 
  private:
   friend class GpuEvent;
-  void launch(const std::string& kernel, const void* arguments, std::uint64_t blocks, void* stream);
   void* kernel_named(const std::string& name);
   void put_back(void* event) noexcept;
 

@@ -32,20 +32,19 @@ std::span<const std::byte> kernel_image() noexcept {
 #endif
 }
 
-std::string fold_kernel_name(Combine op, DType dtype) {
-  static_assert(int(FoldSum) == int(Combine::Sum) && int(FoldProduct) == int(Combine::Product));
-  TRIREME_CHECK(can_combine(dtype));
-  constexpr const char* kNames[] = {"sum", "min", "max", "product"};
-  std::string name = std::string("trireme_fold_") + kNames[static_cast<int>(op)] + "_" +
-                     std::string(name_of(dtype));
+std::string kernel_name(std::string_view what, DType dtype) {
+  std::string name =
+      std::string("trireme_") + std::string(what) + "_" + std::string(name_of(dtype));
   std::transform(name.begin(), name.end(), name.begin(),
                  [](unsigned char letter) { return std::tolower(letter); });
   return name;
 }
 
-std::string update_kernel_name(DType dtype) {
-  TRIREME_CHECK((dtype == DType::F32 || dtype == DType::F64) == true);
-  return dtype == DType::F32 ? "trireme_update_f32" : "trireme_update_f64";
+std::string fold_kernel_name(Combine op, DType dtype) {
+  static_assert(int(FoldSum) == int(Combine::Sum) && int(FoldProduct) == int(Combine::Product));
+  TRIREME_CHECK(can_combine(dtype));
+  constexpr const char* kNames[] = {"fold_sum", "fold_min", "fold_max", "fold_product"};
+  return kernel_name(kNames[static_cast<int>(op)], dtype);
 }
 
 // fold_steps() merges two siblings as soon as they are neighbours, so a stack of slots reproduces

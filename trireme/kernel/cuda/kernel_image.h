@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "trireme/base/dtype.h"
@@ -17,10 +18,10 @@ namespace cuda {
 
 /// The image for cuModuleLoadData; empty in a build without CUDA.
 std::span<const std::byte> kernel_image() noexcept;
+/// A kernel of kernels.cu: ("update", F32) is "trireme_update_f32".
+std::string kernel_name(std::string_view what, DType dtype);
 /// For example "trireme_fold_sum_f32". CheckFailure if can_combine() is false.
 std::string fold_kernel_name(Combine op, DType dtype);
-/// "trireme_update_f32" or "trireme_update_f64".
-std::string update_kernel_name(DType dtype);
 /// FoldArguments::merges: how many times the last two partial sums are merged after each operand.
 std::vector<std::uint8_t> merge_counts(std::span<const FoldStep> steps, std::size_t num_operands);
 

@@ -6,7 +6,6 @@
 #include <limits>
 
 #include "trireme/base/check.h"
-#include "trireme/base/error.h"
 #include "trireme/tensor/functions/table.h"
 #include "trireme/tensor/functions/typed.h"
 
@@ -20,6 +19,20 @@ std::optional<at::Tensor> in_type(const at::Tensor& tensor, at::ScalarType type)
 
 at::Tensor linear(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias) {
   return at::linear(x.to(weight.scalar_type()), weight, maybe(bias));
+}
+
+// GPUs' fast products want rows that begin a multiple of 16 bytes apart: a vocabulary of another size is
+// filled up with rows of zeros, whose logits nobody sees.
+at::Tensor logits(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias) {
+  constexpr std::int64_t kAligned = 8, kMultiple = 64;  // rows
+  const std::int64_t rows = weight.size(0), filled = (rows + kMultiple - 1) / kMultiple * kMultiple;
+  if (rows % kAligned == 0) return linear(x, weight, bias);
+  const at::Tensor flat =
+      linear(x.reshape({-1, x.size(-1)}), at::constant_pad_nd(weight, {0, 0, 0, filled - rows}),
+             bias.defined() ? at::constant_pad_nd(bias, {0, filled - rows}) : bias);
+  std::vector<std::int64_t> sizes = x.sizes().vec();
+  sizes.back() = filled;
+  return flat.view(sizes).narrow(-1, 0, rows);
 }
 
 at::Tensor gelu_tanh(const at::Tensor& x) { return at::gelu(x, "tanh"); }
@@ -46,8 +59,10 @@ at::Tensor attention(const at::Tensor& qkv, std::int64_t heads, bool causal) {
   TRIREME_CHECK(qkv.dim() == 3);
   TRIREME_CHECK(qkv.size(2) % (3 * heads) == 0);
   const std::int64_t batch = qkv.size(0), length = qkv.size(1), width = qkv.size(2) / 3;
-  const at::Tensor parts =
-      qkv.view({batch, length, 3, heads, width / heads}).permute({2, 0, 3, 1, 4});
+  // The gradients of three parts side by side are joined by one copy.
+  std::vector<at::Tensor> parts = qkv.split(width, 2);
+  for (at::Tensor& part : parts)
+    part = part.view({batch, length, heads, width / heads}).transpose(1, 2);
   return at::scaled_dot_product_attention(parts[0], parts[1], parts[2], {}, 0.0, causal)
       .transpose(1, 2)
       .reshape({batch, length, width});
@@ -64,7 +79,8 @@ at::Tensor embedding(const at::Tensor& tokens, const at::Tensor& table,
 
 at::Tensor residual_add(const at::Tensor& stream, const at::Tensor& update) {
   TRIREME_CHECK(stream.numel() == update.numel());
-  return stream + update.to(stream.scalar_type());
+  TRIREME_CHECK(stream.scalar_type() == stat_type(update.scalar_type()));
+  return stream + update;
 }
 
 std::pair<at::Tensor, at::Tensor> add_layer_norm(const at::Tensor& stream, const at::Tensor& update,
@@ -76,10 +92,7 @@ std::pair<at::Tensor, at::Tensor> add_layer_norm(const at::Tensor& stream, const
 
 // A target that is not below V stops the device: reading it here would wait for it.
 at::Tensor cross_entropy_sum(const at::Tensor& logits, const at::Tensor& targets) {
-  if (logits.numel() != targets.numel() * logits.size(-1) || targets.scalar_type() != at::kLong)
-    throw ConfigError(
-        "the loss got targets of another shape or type than its logits ask for",
-        {.operation = "cross_entropy", .advice = "Logits [..., V] take int64 targets [...]."});
+  check_targets(logits, targets);
   constexpr std::int64_t kIgnored = -1;
   return at::cross_entropy_loss(
       logits.reshape({-1, logits.size(-1)}).to(stat_type(logits.scalar_type())),
@@ -176,6 +189,7 @@ void attend_part_backward(const AttentionPart& part, const at::Tensor& gradient,
 
 const FunctionTable& libtorch_functions() {
   static constexpr FunctionTable table{.linear = libtorch::linear,
+                                       .logits = libtorch::logits,
                                        .linear_gelu = libtorch::linear_gelu,
                                        .gelu_tanh = libtorch::gelu_tanh,
                                        .gated = libtorch::gated,

@@ -1,9 +1,14 @@
 // Layer norm, alone or with the residual addition before it in the same pass, and residual_add.
+#include <ATen/ops/sum.h>
+#include <ATen/ops/zeros_like.h>
 #include <torch/csrc/autograd/custom_function.h>
+
+#include "trireme/kernel/cuda/norm.h"
 
 #include "trireme/tensor/functions.h"
 #include "trireme/tensor/functions/table.h"
 #include "trireme/tensor/functions/typed.h"
+#include "trireme/tensor/gpu_kernels.h"
 
 namespace trireme::inline v0::tensor {
 namespace {
@@ -17,6 +22,27 @@ struct Normed {
   at::Tensor h, y, mean, rstd;
 };
 
+// By the kernels of the device of `where`.
+template <class T>
+void forward_rows(const at::Tensor& where, const kernel::NormForward<T>& call) {
+  if (const GpuKernels* const gpu = GpuKernels::of(where)) {
+    gpu->run_warps("norm_forward", DTypeOf<T>::value, call, call.rows);
+  } else {
+    kernel::layer_norm<T>(call);
+  }
+}
+template <class T>
+void backward_rows(const at::Tensor& where, const kernel::NormBackward<T>& call) {
+  if (const GpuKernels* const gpu = GpuKernels::of(where)) {
+    constexpr std::size_t kColumns = std::size_t{kernel::cuda::kWarp} * kernel::cuda::kPack;
+    gpu->run_warps("norm_backward", DTypeOf<T>::value, call, call.rows);
+    gpu->run_warps("norm_columns", DTypeOf<T>::value, call,
+                   kernel::cuda::num_norm_sums(call.rows) * (call.width / kColumns + 1));
+  } else {
+    kernel::layer_norm_backward<T>(call);
+  }
+}
+
 Normed run_norm(const at::Tensor& x, const at::Tensor& update, const at::Tensor& weight,
                 const at::Tensor& bias, double epsilon, at::ScalarType out_type) {
   TRIREME_CHECK(x.size(-1) == weight.size(0));
@@ -24,22 +50,22 @@ Normed run_norm(const at::Tensor& x, const at::Tensor& update, const at::Tensor&
   TRIREME_CHECK(x.scalar_type() == stat);
   TRIREME_CHECK(weight.scalar_type() == stat);
   const std::int64_t rows = x.numel() / x.size(-1);
-  Normed result{.h = update.defined() ? empty(x.sizes(), stat) : x,
-                .y = empty(x.sizes(), out_type),
-                .mean = empty({rows}, stat),
-                .rstd = empty({rows}, stat)};
+  Normed result{.h = update.defined() ? empty_near(x, x.sizes(), stat) : x,
+                .y = empty_near(x, x.sizes(), out_type),
+                .mean = empty_near(x, {rows}, stat),
+                .rstd = empty_near(x, {rows}, stat)};
   for_type(out_type, [&]<class T>() {
-    kernel::layer_norm<T>({.x = data_of<Stat<T>>(x),
-                           .weight = data_of<Stat<T>>(weight),
-                           .bias = data_of<Stat<T>>(bias),
-                           .update = data_of<T>(update),
-                           .h = update.defined() ? data_of<Stat<T>>(result.h) : nullptr,
-                           .y = data_of<T>(result.y),
-                           .mean = data_of<Stat<T>>(result.mean),
-                           .rstd = data_of<Stat<T>>(result.rstd),
-                           .rows = static_cast<std::size_t>(rows),
-                           .width = size_of_dim(x, -1),
-                           .epsilon = epsilon});
+    forward_rows<T>(x, {.x = data_of<Stat<T>>(x),
+                        .weight = data_of<Stat<T>>(weight),
+                        .bias = data_of<Stat<T>>(bias),
+                        .update = data_of<T>(update),
+                        .h = update.defined() ? data_of<Stat<T>>(result.h) : nullptr,
+                        .y = data_of<T>(result.y),
+                        .mean = data_of<Stat<T>>(result.mean),
+                        .rstd = data_of<Stat<T>>(result.rstd),
+                        .rows = static_cast<std::size_t>(rows),
+                        .width = size_of_dim(x, -1),
+                        .epsilon = epsilon});
   });
   return result;
 }
@@ -54,25 +80,36 @@ variable_list run_norm_backward(AutogradContext* ctx, const at::Tensor& dy,
   const auto type = static_cast<at::ScalarType>(ctx->saved_data["type"].toInt());
   // If both have the same type, the update's gradient is the stream's tensor.
   const bool own_update = with_update && type != h.scalar_type();
-  const at::Tensor dx = empty(h.sizes(), h.scalar_type());
-  const at::Tensor dupdate = own_update ? empty(h.sizes(), type) : at::Tensor();
-  const at::Tensor dweight = at::zeros(weight.sizes(), weight.options());
-  const at::Tensor dbias = with_bias ? at::zeros(weight.sizes(), weight.options()) : at::Tensor();
+  const at::Tensor dx = empty_near(h, h.sizes(), h.scalar_type());
+  const at::Tensor dupdate = own_update ? empty_near(h, h.sizes(), type) : at::Tensor();
+  // The CPU's kernel adds to one row; GPUs' write a row of sums for some rows of h each.
+  const bool on_gpu = GpuKernels::of(h) != nullptr;
+  const auto rows = static_cast<std::int64_t>(on_gpu ? kernel::cuda::num_norm_sums(count_of(mean))
+                                                     : std::size_t{1});
+  const at::Tensor dweight = at::zeros({rows, h.size(-1)}, weight.options());
+  const at::Tensor dbias = with_bias ? at::zeros_like(dweight) : at::Tensor();
   for_type(type, [&]<class T>() {
-    kernel::layer_norm_backward<T>({.dy = data_of<T>(dy),
-                                    .dstream = data_of<Stat<T>>(dstream),
-                                    .h = data_of<Stat<T>>(h),
-                                    .weight = data_of<Stat<T>>(weight),
-                                    .mean = data_of<Stat<T>>(mean),
-                                    .rstd = data_of<Stat<T>>(rstd),
-                                    .dx = data_of<Stat<T>>(dx),
-                                    .dupdate = data_of<T>(dupdate),
-                                    .dweight = data_of<Stat<T>>(dweight),
-                                    .dbias = data_of<Stat<T>>(dbias),
-                                    .rows = count_of(mean),
-                                    .width = size_of_dim(h, -1)});
+    backward_rows<T>(h, {.dy = data_of<T>(dy),
+                         .dstream = data_of<Stat<T>>(dstream),
+                         .h = data_of<Stat<T>>(h),
+                         .weight = data_of<Stat<T>>(weight),
+                         .mean = data_of<Stat<T>>(mean),
+                         .rstd = data_of<Stat<T>>(rstd),
+                         .dx = data_of<Stat<T>>(dx),
+                         .dupdate = data_of<T>(dupdate),
+                         .dweight = data_of<Stat<T>>(dweight),
+                         .dbias = data_of<Stat<T>>(dbias),
+                         .rows = count_of(mean),
+                         .width = size_of_dim(h, -1)});
   });
-  return {dx, own_update ? dupdate : with_update ? dx : at::Tensor(), dweight, dbias};
+  const auto sum_of = [&](const at::Tensor& sums) {
+    return on_gpu && sums.defined() ? sums.sum(0) : sums.defined() ? sums[0] : sums;
+  };
+  return {dx,
+          own_update    ? dupdate
+          : with_update ? dx
+                        : at::Tensor(),
+          sum_of(dweight), sum_of(dbias)};
 }
 
 void remember(AutogradContext* ctx, const Normed& normed, const at::Tensor& weight, bool with_bias,

@@ -3,11 +3,13 @@
 #include "trireme/tensor/cross_entropy.h"
 #include "trireme/tensor/flat_math.h"
 #include "trireme/tensor/functions.h"
+#include "trireme/tensor/gpu_kernels.h"
 
 namespace trireme::inline v0::tensor {
 namespace {
 
 constexpr FunctionTable kKernels{.linear = kernels::linear,
+                                 .logits = kernels::linear,
                                  .linear_gelu = kernels::linear_gelu,
                                  .gelu_tanh = kernels::gelu_tanh,
                                  .gated = kernels::gated,
@@ -23,11 +25,16 @@ constexpr FunctionTable kKernels{.linear = kernels::linear,
 }  // namespace
 
 const FunctionTable& functions_of(const at::Tensor& tensor) {
-  return implementation_of(tensor) == Implementation::Kernels ? kKernels : libtorch_functions();
+  if (implementation_of(tensor) == Implementation::Kernels) return kKernels;
+  return GpuKernels::of(tensor) != nullptr ? gpu_functions() : libtorch_functions();
 }
 
 at::Tensor linear(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias) {
   return functions_of(x).linear(x, weight, bias);
+}
+
+at::Tensor logits(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias) {
+  return functions_of(x).logits(x, weight, bias);
 }
 
 at::Tensor linear_gelu(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias) {

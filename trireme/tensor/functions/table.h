@@ -1,5 +1,6 @@
-// The functions of functions.h and cross_entropy.h, twice: by Trireme's kernels (the CPU), and by
-// LibTorch's operations, which every device has. functions_of() is the one place that chooses.
+// The functions of functions.h and cross_entropy.h: by Trireme's kernels (the CPU), and by LibTorch's
+// operations, which every device has, some of them by Trireme's kernels on NVIDIA's GPUs.
+// functions_of() is the one place that chooses.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -22,6 +23,7 @@ struct AttentionPart {
 struct FunctionTable {
   using Tensor = at::Tensor;
   Tensor (*linear)(const Tensor& x, const Tensor& weight, const Tensor& bias);
+  Tensor (*logits)(const Tensor& x, const Tensor& weight, const Tensor& bias);
   Tensor (*linear_gelu)(const Tensor& x, const Tensor& weight, const Tensor& bias);
   Tensor (*gelu_tanh)(const Tensor& x);
   Tensor (*gated)(kernel::Gate gate, const Tensor& x);
@@ -43,6 +45,9 @@ struct FunctionTable {
                                const Tensor& query_gradient, const Columns& key_gradient,
                                const Columns& value_gradient);
 };
+
+/// ConfigError unless logits [..., V] have int64 targets [...].
+void check_targets(const at::Tensor& logits, const at::Tensor& targets);
 
 /// The functions for the device of `tensor` (flat_math.h: implementation_of()).
 const FunctionTable& functions_of(const at::Tensor& tensor);
@@ -71,5 +76,6 @@ void attend_part_backward(const AttentionPart& part, const at::Tensor& gradient,
 }  // namespace kernels
 
 const FunctionTable& libtorch_functions();
+const FunctionTable& gpu_functions();  // where there are GpuKernels
 
 }  // namespace trireme::inline v0::tensor

@@ -1,0 +1,127 @@
+// The functions on NVIDIA's GPUs: by LibTorch's operations, and in types of at most 32 bits by kernels
+// of ours where these save passes over memory (kernel/cuda/norm.h, cross_entropy.h).
+#include <ATen/ops/sum.h>
+#include <torch/csrc/autograd/custom_function.h>
+
+#include "trireme/kernel/cuda/cross_entropy.h"
+#include "trireme/tensor/functions/table.h"
+#include "trireme/tensor/functions/typed.h"
+#include "trireme/tensor/gpu_kernels.h"
+
+namespace trireme::inline v0::tensor {
+namespace gpu {
+namespace {
+
+using torch::autograd::AutogradContext;
+using torch::autograd::Variable;
+using torch::autograd::variable_list;
+
+at::Tensor layer_norm(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias,
+                      double epsilon, at::ScalarType out_type) {
+  const bool wide = stat_type(out_type) == at::kDouble;
+  return (wide ? libtorch_functions().layer_norm : kernels::layer_norm)(x, weight, bias, epsilon,
+                                                                        out_type);
+}
+
+std::pair<at::Tensor, at::Tensor> add_layer_norm(const at::Tensor& stream, const at::Tensor& update,
+                                                 const at::Tensor& weight, const at::Tensor& bias,
+                                                 double epsilon) {
+  const bool wide = update.scalar_type() == at::kDouble;
+  return (wide ? libtorch_functions().add_layer_norm : kernels::add_layer_norm)(
+      stream, update, weight, bias, epsilon);
+}
+
+template <class Body>
+void for_narrow_type(at::ScalarType type, Body body) {
+  for_type(type, [&]<class T>() {
+    if constexpr (!std::is_same_v<T, double>) body.template operator()<T>();
+  });
+}
+
+// Rows of `width` logits at the beginning of the rows of a matrix.
+class LossFunction : public torch::autograd::Function<LossFunction> {
+ public:
+  static at::Tensor forward(AutogradContext* ctx, const at::Tensor& matrix,
+                            const at::Tensor& targets, std::int64_t width) {
+    const at::Tensor rows = matrix.contiguous(), ids = targets.contiguous();
+    const at::Tensor logsumexp = empty_near(rows, {ids.numel()}, at::kFloat);
+    const at::Tensor losses = at::empty_like(logsumexp);
+    for_narrow_type(rows.scalar_type(), [&]<class T>() {
+      kernel::cuda::LossRows<T> call = call_of<T>(rows, ids, width, logsumexp);
+      call.losses = data_of<float>(losses);
+      GpuKernels::of(rows)->run_warps("loss_forward", DTypeOf<T>::value, call, call.rows);
+    });
+    ctx->save_for_backward({rows, ids, logsumexp});
+    ctx->saved_data["width"] = width;
+    return losses.sum(at::kDouble).to(at::kFloat);
+  }
+
+  static variable_list backward(AutogradContext* ctx, variable_list gradients) {
+    const auto saved = ctx->get_saved_variables();
+    const at::Tensor &rows = saved[0], &ids = saved[1], &logsumexp = saved[2];
+    const at::Tensor scale = gradients[0].to(at::kFloat);
+    const at::Tensor dlogits = at::empty_like(rows);
+    for_narrow_type(rows.scalar_type(), [&]<class T>() {
+      kernel::cuda::LossRows<T> call =
+          call_of<T>(rows, ids, ctx->saved_data["width"].toInt(), logsumexp);
+      call.scale = data_of<float>(scale);
+      call.dlogits = data_of<T>(dlogits);
+      GpuKernels::of(rows)->run_warps("loss_backward", DTypeOf<T>::value, call, call.rows);
+    });
+    return {dlogits, Variable(), Variable()};
+  }
+
+ private:
+  template <class T>
+  static kernel::cuda::LossRows<T> call_of(const at::Tensor& rows, const at::Tensor& ids,
+                                           std::int64_t width, const at::Tensor& logsumexp) {
+    return {.logits = data_of<T>(rows),
+            .targets = data_of<std::int64_t>(ids),
+            .rows = count_of(ids),
+            .width = static_cast<std::size_t>(width),
+            .pitch = size_of_dim(rows, -1),
+            .logsumexp = data_of<float>(logsumexp)};
+  }
+};
+
+// If the logits are the first columns of a matrix (libtorch.cc: logits()), that matrix, whose gradient
+// needs no copy then; else the logits.
+at::Tensor matrix_of(const at::Tensor& logits) {
+  if (!logits.is_view()) return logits;
+  const at::Tensor base = logits._base();
+  const bool same = base.dim() == 2 && base.is_contiguous() && logits.stride(-1) == 1 &&
+                    base.requires_grad() == logits.requires_grad() &&
+                    base.storage_offset() == logits.storage_offset() &&
+                    base.scalar_type() == logits.scalar_type() && base.size(1) >= logits.size(-1) &&
+                    base.size(0) * logits.size(-1) == logits.numel();
+  if (!same) return logits;
+  std::int64_t apart = base.size(1);
+  for (std::int64_t dim = logits.dim() - 2; dim >= 0; --dim) {
+    if (logits.size(dim) != 1 && logits.stride(dim) != apart) return logits;
+    apart *= logits.size(dim);
+  }
+  return base;
+}
+
+at::Tensor cross_entropy_sum(const at::Tensor& logits, const at::Tensor& targets) {
+  if (logits.scalar_type() == at::kDouble)
+    return libtorch_functions().cross_entropy_sum(logits, targets);
+  check_targets(logits, targets);
+  return LossFunction::apply(matrix_of(logits), targets, logits.size(-1));
+}
+
+}  // namespace
+}  // namespace gpu
+
+const FunctionTable& gpu_functions() {
+  static const FunctionTable table = [] {
+    FunctionTable all = libtorch_functions();
+    all.layer_norm = gpu::layer_norm;
+    all.add_layer_norm = gpu::add_layer_norm;
+    all.cross_entropy_sum = gpu::cross_entropy_sum;
+    return all;
+  }();
+  return table;
+}
+
+}  // namespace trireme::inline v0::tensor

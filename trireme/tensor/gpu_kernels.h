@@ -1,0 +1,50 @@
+// GpuKernels: starts Trireme's own kernels on an NVIDIA GPU (kernel/cuda/), each of which does in one
+// pass over memory what takes LibTorch's operations several. Thread safe.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <string_view>
+
+#include "trireme/base/buffer.h"
+#include "trireme/base/dtype.h"
+#include "trireme/kernel/cuda/warp.h"
+
+namespace trireme::inline v0::tensor {
+
+class GpuKernels {
+ public:
+  virtual ~GpuKernels() = default;
+  /// Null where LibTorch's operations compute: on devices but NVIDIA's, and in a build without nvcc.
+  /// ConfigError if the driver lacks a function that is needed: no rank computes otherwise than the
+  /// others.
+  static const GpuKernels* of(Device device);
+  static const GpuKernels* of(const at::Tensor& tensor);
+
+  /// Starts kernel::cuda::kernel_name(what, type), after what LibTorch's current stream of the device
+  /// was given. `blocks`: of 256 threads; a kernel takes any number, and none if there is no work.
+  template <class Arguments>
+  void run(std::string_view what, DType type, const Arguments& arguments,
+           std::uint64_t blocks) const {
+    start(what, type, &arguments, blocks);
+  }
+  /// For a thread an element.
+  static constexpr std::uint64_t blocks_for(std::uint64_t elements) {
+    constexpr std::uint64_t kThreads = kernel::cuda::kWarp * kernel::cuda::kWarpsOfBlock;
+    return (elements + kThreads - 1) / kThreads;
+  }
+  /// The same for a kernel of which each warp takes one of `parts` at a time.
+  template <class Arguments>
+  void run_warps(std::string_view what, DType type, const Arguments& arguments,
+                 std::uint64_t parts) const {
+    constexpr std::uint64_t kParts = kernel::cuda::kWarpsOfBlock;
+    start(what, type, &arguments, (parts + kParts - 1) / kParts);
+  }
+
+ protected:
+  virtual void start(std::string_view what, DType type, const void* arguments,
+                     std::uint64_t blocks) const = 0;
+};
+
+}  // namespace trireme::inline v0::tensor
