@@ -5,6 +5,7 @@
 #include <string>
 
 #include "tests/devices/device_training.h"
+#include "tests/devices/emulated_kernels.h"
 #include "trireme/base/error.h"
 #include "trireme/testing/emulated_device/test_device.h"
 
@@ -42,6 +43,15 @@ TEST_F(Graphs, ModelsTrainAsOnTheCpu) {
           .options = {.precision = precision, .clip = 0.5, .noise_scale = true}};
       EXPECT_TRUE(train(task(name), recorded(training)) == train(task(name), training));
     }
+  }
+}
+
+TEST_F(Graphs, KernelsOfGpusAreReplayed) {
+  const EmulatedKernels kernels;
+  for (const char* precision : {"fp32", "bf16"}) {
+    const Training training{.options = {.precision = precision, .clip = 0.5}};
+    EXPECT_TRUE(train(task("gpt"), recorded(training)) == train(task("gpt"), training))
+        << precision;
   }
 }
 

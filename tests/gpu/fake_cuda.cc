@@ -195,9 +195,9 @@ int cuLaunchKernel(void* function, unsigned, unsigned, unsigned, unsigned, unsig
   const auto lock = locked();
   const auto& kernel = *static_cast<const trireme::testing::KernelOnHost*>(function);
   const auto* const given = static_cast<const std::byte*>(parameters[0]);
-  const std::vector<std::byte> arguments(given, given + kernel.argument_bytes);
-  FakeState::get().push(stream, [&kernel, arguments] {
-    kernel.touches(arguments.data(), [](const void* at, std::size_t bytes) {
+  std::vector<std::byte> arguments(given, given + kernel.argument_bytes);
+  FakeState::get().push(stream, [&kernel, arguments]() mutable {
+    kernel.each_array(arguments.data(), [](void*& at, std::size_t bytes, bool) {
       FakeState::get().touch(at, bytes, "a kernel");
     });
     kernel.run(arguments.data());

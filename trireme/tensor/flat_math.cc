@@ -168,18 +168,11 @@ class DeviceMath final : public FlatMath {
 };
 
 std::atomic<int> libtorch_on_cpu{0};
-std::atomic<const GpuKernels*> kernels_on_cpu{nullptr};
 
 }  // namespace
 
-LibTorchOnCpu::LibTorchOnCpu(const GpuKernels* kernels) : outer_(kernels_on_cpu.exchange(kernels)) {
-  ++libtorch_on_cpu;
-}
-LibTorchOnCpu::~LibTorchOnCpu() {
-  --libtorch_on_cpu;
-  kernels_on_cpu = outer_;
-}
-const GpuKernels* LibTorchOnCpu::kernels() { return kernels_on_cpu; }
+LibTorchOnCpu::LibTorchOnCpu() { ++libtorch_on_cpu; }
+LibTorchOnCpu::~LibTorchOnCpu() { --libtorch_on_cpu; }
 
 Implementation implementation_of(Device device) {
   const bool kernels = device.kind == DeviceKind::Cpu && libtorch_on_cpu == 0;

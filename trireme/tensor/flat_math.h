@@ -60,20 +60,13 @@ enum class Implementation { Kernels, LibTorch };
 Implementation implementation_of(Device device);
 Implementation implementation_of(const at::Tensor& tensor);
 
-class GpuKernels;
-
-/// While it lives, the CPU computes by LibTorch's operations, as other devices do, and by `kernels` as
-/// GPUs do. For tests. Whole process.
+/// While it lives, the CPU computes by LibTorch's operations, as other devices do. For tests that
+/// compare a device's bits with the CPU's. Whole process.
 class LibTorchOnCpu {
  public:
-  explicit LibTorchOnCpu(const GpuKernels* kernels = nullptr);
+  LibTorchOnCpu();
   ~LibTorchOnCpu();
   LibTorchOnCpu(const LibTorchOnCpu&) = delete;
-  /// Those of the object that lives; null: there is none.
-  static const GpuKernels* kernels();
-
- private:
-  const GpuKernels* outer_;
 };
 
 }  // namespace trireme::inline v0::tensor

@@ -126,12 +126,13 @@ class EachWay : public Functions, public ::testing::WithParamInterface<Way> {
   std::optional<LibTorchOnCpu> libtorch_;
   std::optional<KernelsOnCpu> gpu_;
 };
+std::string name_of_way(const ::testing::TestParamInfo<Way>& info) {
+  constexpr const char* kNames[] = {"Kernels", "LibTorch", "GpuKernels"};
+  return kNames[static_cast<int>(info.param)];
+}
 INSTANTIATE_TEST_SUITE_P(All, EachWay,
                          ::testing::Values(Way::Kernels, Way::LibTorch, Way::GpuKernels),
-                         [](const auto& info) {
-                           constexpr const char* kNames[] = {"Kernels", "LibTorch", "GpuKernels"};
-                           return kNames[static_cast<int>(info.param)];
-                         });
+                         name_of_way);
 
 TEST_P(EachWay, Linear) {
   const Tensors values = {at::randn({2, 5, 24}), at::randn({17, 24}), at::randn({17})};
@@ -193,8 +194,9 @@ TEST_P(EachWay, LayerNorm) {
       return at::layer_norm(in[0], {width}, in[1], in[2], 1e-5);
     };
     const Tensors wanted = run(plain, leaves(values, at::kDouble));
+    const double single = GetParam() == Way::LibTorch ? 5e-6 : 2e-6;  // theirs rounds more
     for (auto [type, tolerance] : {std::pair{at::kDouble, 1e-13},
-                                   {at::kFloat, 2e-6},
+                                   {at::kFloat, single},
                                    {at::kBFloat16, 1e-2},
                                    {at::kHalf, 2.5e-3}}) {
       const Tensors got = run(typed(type), leaves(values, type, true));

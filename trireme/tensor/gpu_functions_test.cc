@@ -1,6 +1,7 @@
 // The functions by the GPU's kernels, beside the CPU's: sizes at which these take other ways.
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
+#include <torch/csrc/autograd/function.h>
 
 #include <array>
 #include <cmath>
@@ -147,6 +148,16 @@ TEST(GpuFunctions, LossesOfPartsOfLogits) {
     };
     expect_as_on_the_cpu(gradients, 2e-6, "part " + std::to_string(i));
   }
+}
+
+// The loss hangs on the filled-up product itself, not on its first columns.
+TEST(GpuFunctions, TheGradientOfFilledUpLogitsIsNotCopied) {
+  const KernelsOnCpu as_gpus;
+  const at::Tensor x = at::randn({2, 3, 24}), weight = leaf(at::randn({41, 24}), at::kFloat);
+  const at::Tensor sum =
+      cross_entropy_sum(logits(x, weight, {}), at::zeros({2, 3}, at::TensorOptions(at::kLong)));
+  const std::string before = sum.grad_fn()->next_edge(0).function->name();
+  EXPECT_NE(before.find("MmBackward"), std::string::npos) << before;
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 
 #include <ATen/Context.h>
 
+#include <atomic>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -9,7 +10,6 @@
 #include "trireme/comm/nccl/gpu.h"
 #include "trireme/kernel/cuda/kernel_image.h"
 #include "trireme/tensor/device.h"
-#include "trireme/tensor/flat_math.h"
 
 namespace trireme::inline v0::tensor {
 namespace {
@@ -31,10 +31,15 @@ class DriversKernels final : public GpuKernels {
   const std::shared_ptr<comm::nccl::Gpu> gpu_;
 };
 
+std::atomic<GpuKernels::Found::Find> found{nullptr};
+
 }  // namespace
 
+GpuKernels::Found::Found(Find find) : outer_(found.exchange(find)) {}
+GpuKernels::Found::~Found() { found = outer_; }
+
 const GpuKernels* GpuKernels::of(Device device) {
-  if (device.kind == DeviceKind::Cpu) return LibTorchOnCpu::kernels();
+  if (const Found::Find find = found) return find(device);
   if (device.kind != DeviceKind::Cuda || kernel::cuda::kernel_image().empty()) return nullptr;
   if (at::globalContext().hasROCM()) return nullptr;  // AMD's GPUs, which LibTorch calls cuda, too
   static std::mutex mutex;

@@ -22,6 +22,18 @@ class GpuKernels {
   static const GpuKernels* of(Device device);
   static const GpuKernels* of(const at::Tensor& tensor);
 
+  /// While it lives, of() returns what `find` does. For tests. Whole process.
+  class Found {
+   public:
+    using Find = const GpuKernels* (*)(Device);
+    explicit Found(Find find);
+    ~Found();
+    Found(const Found&) = delete;
+
+   private:
+    Find outer_;
+  };
+
   /// Starts kernel::cuda::kernel_name(what, type), after what LibTorch's current stream of the device
   /// was given. `blocks`: of 256 threads; a kernel takes any number, and none if there is no work.
   template <class Arguments>

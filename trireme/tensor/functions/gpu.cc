@@ -88,7 +88,7 @@ class LossFunction : public torch::autograd::Function<LossFunction> {
 // needs no copy then; else the logits.
 at::Tensor matrix_of(const at::Tensor& logits) {
   if (!logits.is_view()) return logits;
-  const at::Tensor base = logits._base();
+  const at::Tensor base(logits._base());
   const bool same = base.dim() == 2 && base.is_contiguous() && logits.stride(-1) == 1 &&
                     base.requires_grad() == logits.requires_grad() &&
                     base.storage_offset() == logits.storage_offset() &&

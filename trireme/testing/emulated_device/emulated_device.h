@@ -23,6 +23,7 @@
 #include <cstdint>
 #include <functional>
 #include <string>
+#include <vector>
 
 namespace trireme::inline v0::testing {
 
@@ -65,6 +66,18 @@ void reset_emulated_peak(int device);
 /// The n-th wait of a stream for an event (c10::Event::block) from here on does nothing; 1 is the
 /// next one. 0 takes the order back. Shows that a test notices a missing synchronisation.
 void skip_one_wait(std::uint64_t n);
+
+/// Memory of a device that a kernel uses, by the address that tensors carry.
+struct KernelMemory {
+  const void* begin = nullptr;
+  std::size_t bytes = 0;
+  bool write = false;
+};
+/// Gives work that is no operation of LibTorch's to the device's current stream.
+void launch_kernel(int device, std::string name, const std::vector<KernelMemory>& memory,
+                   std::function<void()> run);
+/// Where `run` finds the bytes of an address; null: it is no device's.
+void* address_for_kernels(const void* address);
 
 enum class RaceKind {
   ReadAfterWrite,   // reads what another stream may not have written yet

@@ -44,6 +44,16 @@ EmulatedMemory emulated_memory(int device) { return Runtime::get().memory(device
 void reset_emulated_peak(int device) { Runtime::get().reset_peak(device); }
 void skip_one_wait(std::uint64_t n) { Runtime::get().skip_wait(n); }
 
+void launch_kernel(int device, std::string name, const std::vector<KernelMemory>& memory,
+                   std::function<void()> run) {
+  std::vector<Access> accesses;
+  for (const KernelMemory& one : memory)
+    accesses.push_back({.begin = one.begin, .bytes = one.bytes, .write = one.write});
+  Runtime::get().launch(current_stream(device),
+                        {std::move(name), std::move(accesses), std::move(run)});
+}
+void* address_for_kernels(const void* address) { return Runtime::get().hidden(address); }
+
 RaceHandler set_race_handler(RaceHandler handler) {
   return Runtime::get().set_race_handler(std::move(handler));
 }

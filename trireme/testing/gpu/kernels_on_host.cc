@@ -14,8 +14,20 @@ namespace trireme::inline v0::testing {
 namespace {
 
 using namespace kernel::cuda;
-using Touch = std::function<void(const void*, std::size_t)>;
 using Kernels = std::map<std::string, KernelOnHost, std::less<>>;
+
+// A pointer to what is constant is read, another one written.
+template <class T>
+void visit_array(const VisitArray& visit, T*& array, std::size_t count, std::size_t size) {
+  if (array == nullptr || count == 0) return;
+  void* at = const_cast<void*>(static_cast<const void*>(array));
+  visit(at, count * size, !std::is_const_v<T>);
+  array = static_cast<T*>(at);
+}
+template <class... T>
+void visit_arrays(const VisitArray& visit, std::size_t count, T*&... arrays) {
+  (visit_array(visit, arrays, count, sizeof(T)), ...);
+}
 
 template <FoldOp kOp, class T>
 void fold_all(const void* given) {
@@ -24,16 +36,16 @@ void fold_all(const void* given) {
 }
 
 template <class T>
-void touches_of_fold(const void* given, const Touch& touch) {
-  const auto& arguments = *static_cast<const FoldArguments*>(given);
+void arrays_of_fold(void* given, const VisitArray& visit) {
+  auto& arguments = *static_cast<FoldArguments*>(given);
   for (std::uint32_t k = 0; k < arguments.num_operands; ++k)
-    touch(arguments.in[k], arguments.count * sizeof(T));
-  touch(arguments.out, arguments.count * sizeof(T));
+    visit_array(visit, arguments.in[k], arguments.count, sizeof(T));
+  visit_array(visit, arguments.out, arguments.count, sizeof(T));
 }
 
 template <FoldOp kOp, class T>
 KernelOnHost fold() {
-  return {sizeof(FoldArguments), fold_all<kOp, T>, touches_of_fold<T>};
+  return {sizeof(FoldArguments), fold_all<kOp, T>, arrays_of_fold<T>};
 }
 
 template <FoldOp kOp>
@@ -59,66 +71,52 @@ void update_all(const void* arguments) {
 }
 
 template <class T>
-void touches_of_update(const void* given, const Touch& touch) {
-  const auto& arguments = *static_cast<const UpdateArguments*>(given);
+void arrays_of_update(void* given, const VisitArray& visit) {
+  auto& arguments = *static_cast<UpdateArguments*>(given);
   for (std::uint32_t i = 0; i < arguments.num_slices; ++i)
-    for (const void* const array : arguments.slices[i].arrays)
-      if (array != nullptr) touch(array, arguments.slices[i].count * sizeof(T));
+    for (void*& array : arguments.slices[i].arrays)
+      visit_array(visit, array, arguments.slices[i].count, sizeof(T));
 }
 
 template <class T>
 KernelOnHost update() {
-  return {sizeof(UpdateArguments), update_all<T>, touches_of_update<T>};
-}
-
-// Null pointers are arrays that a call has not.
-void touch_all(const Touch& touch, std::initializer_list<const void*> arrays, std::size_t bytes) {
-  for (const void* const array : arrays)
-    if (array != nullptr && bytes > 0) touch(array, bytes);
+  return {sizeof(UpdateArguments), update_all<T>, arrays_of_update<T>};
 }
 
 template <class T>
-void touches_of(const kernel::NormForward<T>& call, const Touch& touch) {
-  const std::size_t count = call.rows * call.width;
-  touch_all(touch, {call.x, call.h}, count * sizeof(float));
-  touch_all(touch, {call.update, call.y}, count * sizeof(T));
-  touch_all(touch, {call.weight, call.bias}, call.width * sizeof(float));
-  touch_all(touch, {call.mean, call.rstd}, call.rows * sizeof(float));
+void each_array(kernel::NormForward<T>& call, const VisitArray& visit) {
+  visit_arrays(visit, call.rows * call.width, call.x, call.update, call.h, call.y);
+  visit_arrays(visit, call.width, call.weight, call.bias);
+  visit_arrays(visit, call.rows, call.mean, call.rstd);
 }
 template <class T>
-void touches_of(const kernel::NormBackward<T>& call, const Touch& touch) {
-  const std::size_t count = call.rows * call.width;
-  touch_all(touch, {call.dstream, call.h, call.dx}, count * sizeof(float));
-  touch_all(touch, {call.dy, call.dupdate}, count * sizeof(T));
-  touch_all(touch, {call.weight}, call.width * sizeof(float));
-  touch_all(touch, {call.mean, call.rstd}, call.rows * sizeof(float));
-  touch_all(touch, {call.dweight, call.dbias},
-            num_norm_sums(call.rows) * call.width * sizeof(float));
+void each_array(kernel::NormBackward<T>& call, const VisitArray& visit) {
+  visit_arrays(visit, call.rows * call.width, call.dy, call.dstream, call.h, call.dx, call.dupdate);
+  visit_arrays(visit, call.width, call.weight);
+  visit_arrays(visit, call.rows, call.mean, call.rstd);
+  visit_arrays(visit, num_norm_sums(call.rows) * call.width, call.dweight, call.dbias);
 }
 template <class T>
-void touches_of(const LossRows<T>& call, const Touch& touch) {
-  touch_all(touch, {call.logits, call.dlogits}, call.rows * call.pitch * sizeof(T));
-  touch_all(touch, {call.targets}, call.rows * sizeof(std::int64_t));
-  touch_all(touch, {call.logsumexp, call.losses}, call.rows * sizeof(float));
-  touch_all(touch, {call.scale}, sizeof(float));
+void each_array(LossRows<T>& call, const VisitArray& visit) {
+  visit_arrays(visit, call.rows * call.pitch, call.logits, call.dlogits);
+  visit_arrays(visit, call.rows, call.targets, call.logsumexp, call.losses);
+  visit_arrays(visit, 1, call.scale);
 }
 template <class T>
-void touches_of(const MaskArguments<T>& mask, const Touch& touch) {
-  touch_all(touch, {mask.out}, mask.count * sizeof(T));
-  touch_all(touch, {mask.stream_words}, 2 * sizeof(std::int64_t));
+void each_array(MaskArguments<T>& mask, const VisitArray& visit) {
+  visit_arrays(visit, mask.count, mask.out);
+  visit_arrays(visit, 2, mask.stream_words);
 }
 template <class T>
-void touches_of(const LeafArguments<T>& call, const Touch& touch) {
-  touch_all(touch, {call.gradient}, call.count * sizeof(T));
-  touch_all(touch, {call.out}, call.count * sizeof(*call.out));
-  for (std::uint32_t k = 0; k < call.num_open; ++k)
-    touch_all(touch, {call.open[k]}, call.count * sizeof(*call.out));
-  touch_all(touch, {call.not_finite}, 1);
+void each_array(LeafArguments<T>& call, const VisitArray& visit) {
+  visit_arrays(visit, call.count, call.gradient, call.out);
+  for (std::uint32_t k = 0; k < call.num_open; ++k) visit_arrays(visit, call.count, call.open[k]);
+  visit_arrays(visit, 1, call.not_finite);
 }
 template <class T>
-void touches_of(const SquaresArguments<T>& call, const Touch& touch) {
-  touch_all(touch, {call.values}, call.count * sizeof(T));
-  touch_all(touch, {call.sums}, num_chunks(call) * sizeof(double));
+void each_array(SquaresArguments<T>& call, const VisitArray& visit) {
+  visit_arrays(visit, call.count, call.values);
+  visit_arrays(visit, num_chunks(call), call.sums);
 }
 
 // kShare: what one of some threads or warps does.
@@ -130,8 +128,8 @@ KernelOnHost by_shares() {
             for (std::size_t share = 0; share < kShares; ++share)
               kShare(*static_cast<const Arguments*>(given), share, kShares);
           },
-          [](const void* given, const Touch& touch) {
-            touches_of(*static_cast<const Arguments*>(given), touch);
+          [](void* given, const VisitArray& visit) {
+            each_array(*static_cast<Arguments*>(given), visit);
           }};
 }
 

@@ -8,12 +8,14 @@
 
 namespace trireme::inline v0::testing {
 
+/// Called with an array of a kernel's arguments, which it may move elsewhere, and its size at least.
+using VisitArray = std::function<void(void*& at, std::size_t bytes, bool writes)>;
+
 struct KernelOnHost {
   std::size_t argument_bytes = 0;
   void (*run)(const void* arguments) = nullptr;
-  /// Calls `touch` for the memory that a call reads and writes: an address, and at least so many bytes.
-  void (*touches)(const void* arguments,
-                  const std::function<void(const void* at, std::size_t bytes)>& touch) = nullptr;
+  /// For each array of the arguments that is not null.
+  void (*each_array)(void* arguments, const VisitArray& visit) = nullptr;
 };
 /// Null if kernels.cu does not define `name`.
 const KernelOnHost* kernel_on_host(std::string_view name);
