@@ -56,7 +56,8 @@ class KernelsOfDevice final : public tensor::GpuKernels {
 
 const tensor::GpuKernels* find(Device device) {
   static const KernelsOfCpu cpu;
-  static const KernelsOfDevice devices[] = {KernelsOfDevice(0), KernelsOfDevice(1), KernelsOfDevice(2), KernelsOfDevice(3)};
+  static const KernelsOfDevice devices[] = {KernelsOfDevice(0), KernelsOfDevice(1),
+                                            KernelsOfDevice(2), KernelsOfDevice(3)};
   if (device.kind == DeviceKind::Cpu) return &cpu;
   TRIREME_CHECK(static_cast<std::size_t>(device.index) < std::size(devices));
   return &devices[device.index];

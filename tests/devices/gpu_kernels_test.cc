@@ -65,7 +65,8 @@ TEST_F(ByGpuKernels, ModelsTrainNearlyAsByLibTorchsOperations) {
   const Training training{.options = {.clip = 0.5}};
   for (const char* name : {"gpt", "bert"}) {
     const Outcome by_kernels = train(task(name), training);
-    const tensor::GpuKernels::Found none([](Device) -> const tensor::GpuKernels* { return nullptr; });
+    const tensor::GpuKernels::Found none(
+        [](Device) -> const tensor::GpuKernels* { return nullptr; });
     const Outcome by_operations = train(task(name), training);
     EXPECT_NE(by_kernels.hash, by_operations.hash);
     for (std::size_t i = 0; i < by_kernels.losses.size(); ++i)

@@ -46,6 +46,7 @@ class OneStream final : public comm::DeviceCopies {
   std::shared_ptr<comm::DeviceMark> fetch(Device, std::span<const comm::StagedBuffer>) override {
     return nullptr;
   }
+  std::shared_ptr<comm::DeviceMark> copy(const Buffer&, const Buffer&) override { return nullptr; }
   std::shared_ptr<comm::DeviceMark> store(Device, std::span<const comm::StagedBuffer>) override {
     return nullptr;
   }

@@ -31,7 +31,7 @@ void place(Operation& operation, Engine& engine, std::string_view named) {
     if (engine.device) {
       engine.device->prepare(operation, named == nccl::kNative ? named : usual);
     } else if (engine.copies) {
-      stage(operation, where, engine.copies, engine.facts.rank);
+      stage(operation, where, engine.copies, engine.facts);
     } else {
       throw ConfigError(
           "a buffer lies on a device, and " + engine.facts.options.name + " moves CPU memory only",

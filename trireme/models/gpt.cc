@@ -112,9 +112,8 @@ class Layer final : public GptBlock {
     }
   }
   Value forward(std::span<const Value> inputs) override {
-    const at::Tensor& x_BTC = inputs[0][0];
-    const at::Tensor attended =
-        layers_->attention(qkv_->forward(norm1_.forward(x_BTC)), heads_, true);
+    const auto [x_BTC, normed_x] = norm1_.stream_and_norm(inputs[0][0]);
+    const at::Tensor attended = layers_->attention(qkv_->forward(normed_x), heads_, true);
     const auto [middle_BTC, normed] = norm2_.add_forward(x_BTC, drop(out_->forward(attended)));
     return {tensor::residual_add(middle_BTC, drop(mlp(normed)))};
   }

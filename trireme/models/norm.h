@@ -32,6 +32,10 @@ struct Norm {
   at::Tensor forward(const at::Tensor& x) const {
     return tensor::layer_norm(x, used(weight), used(bias), epsilon, out_type);
   }
+  /// Returns x itself, for its other uses, and its norm.
+  std::pair<at::Tensor, at::Tensor> stream_and_norm(const at::Tensor& x) const {
+    return tensor::stream_layer_norm(x, used(weight), used(bias), epsilon, out_type);
+  }
   /// Result in the stream's type.
   at::Tensor forward_stream(const at::Tensor& x) const {
     return tensor::layer_norm(x, used(weight), used(bias), epsilon, stream_type(out_type));

@@ -70,6 +70,14 @@ class TorchCopies final : public comm::DeviceCopies {
     return std::make_shared<EventMark>(streams.fetch);
   }
 
+  std::shared_ptr<comm::DeviceMark> copy(const Buffer& to, const Buffer& from) override {
+    const at::Device device = at_device(to.device);
+    if (to.data != from.data && to.bytes() > 0)
+      device_bytes(to).copy_(device_bytes(from), /*non_blocking=*/true);
+    return std::make_shared<EventMark>(
+        c10::impl::VirtualGuardImpl(device.type()).getStream(device));
+  }
+
   std::shared_ptr<comm::DeviceMark> store(Device device,
                                           std::span<const comm::StagedBuffer> buffers) override {
     const Streams streams = streams_of(device);

@@ -39,6 +39,12 @@ at::Tensor gated(kernel::Gate gate, const at::Tensor& x);
 at::Tensor layer_norm(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias,
                       double epsilon, at::ScalarType out_type);
 
+/// A residual stream itself and its layer_norm(): backward adds the gradients of both in one pass.
+std::pair<at::Tensor, at::Tensor> stream_layer_norm(const at::Tensor& stream,
+                                                    const at::Tensor& weight,
+                                                    const at::Tensor& bias, double epsilon,
+                                                    at::ScalarType out_type);
+
 /// Longest sequence whose probabilities attention keeps for backward; beyond it recomputes them.
 inline constexpr std::int64_t kKeptProbabilities = 512;
 

@@ -232,6 +232,29 @@ TEST_P(EachWay, AddLayerNormKeepsBothPaths) {
   }
 }
 
+TEST_P(EachWay, AStreamAndItsNorm) {
+  const auto ours = [](double stream, double norm) -> Function {
+    return [=](const Tensors& in) {
+      const at::ScalarType type = in[0].scalar_type();
+      const auto [x, y] = stream_layer_norm(in[0], in[1], {}, 1e-5, type);
+      return stream == 0 ? y * norm : norm == 0 ? x * stream : x * stream + y * norm;
+    };
+  };
+  for (const auto& [stream, norm] : {std::pair{0.5, 2.0}, {0.0, 2.0}}) {
+    const Function plain = [=](const Tensors& in) {
+      return in[0] * stream + at::layer_norm(in[0], {20}, in[1], {}, 1e-5) * norm;
+    };
+    const Tensors values = {at::randn({40, 20}), at::randn({20})};
+    expect_gradient(ours(stream, norm), {values[0].narrow(0, 0, 3), values[1]});
+    const Tensors wanted = run(plain, leaves(values, at::kDouble));
+    const Tensors got = run(ours(stream, norm), leaves(values, at::kFloat));
+    for (std::size_t i = 0; i < got.size(); ++i) EXPECT_LT(relative(got[i], wanted[i]), 2e-6) << i;
+  }
+  const Tensors unused = {at::randn({3, 20}).set_requires_grad(true), at::randn({20})};
+  ours(0.5, 0)(unused).sum().backward();
+  EXPECT_TRUE(at::equal(unused[0].grad(), at::full({3, 20}, 0.5)));
+}
+
 at::Tensor plain_attention(const at::Tensor& qkv, std::int64_t heads, bool causal = true) {
   const auto batch = qkv.size(0), length = qkv.size(1), width = qkv.size(2) / 3;
   const at::Tensor parts =

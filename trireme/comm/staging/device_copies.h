@@ -45,6 +45,9 @@ class DeviceCopies {
   /// to the device's current stream so far. Without buffers: only marks that point.
   virtual std::shared_ptr<DeviceMark> fetch(Device device,
                                             std::span<const StagedBuffer> buffers) = 0;
+  /// Starts to copy within one device, in the calling thread's current stream of it. The same memory:
+  /// only marks the stream's end.
+  virtual std::shared_ptr<DeviceMark> copy(const Buffer& to, const Buffer& from) = 0;
   /// Starts to copy from the host to buffers of one device.
   virtual std::shared_ptr<DeviceMark> store(Device device,
                                             std::span<const StagedBuffer> buffers) = 0;

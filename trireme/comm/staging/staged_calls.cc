@@ -9,8 +9,8 @@
 namespace trireme::inline v0::comm {
 namespace {
 
-bool is_message(const Call& call) {
-  return call.operation.kind == OpKind::Send || call.operation.kind == OpKind::Recv;
+bool is_message(const Operation& operation) {
+  return operation.kind == OpKind::Send || operation.kind == OpKind::Recv;
 }
 
 bool fetched(const Call& call) {
@@ -42,17 +42,32 @@ class Blocks {
   std::map<std::pair<void*, std::size_t>, std::pair<std::shared_ptr<HostBlock>, bool>> blocks_;
 };
 
+// One rank's sum of the terms that it has is its only term.
+void run_alone(Operation& operation, Staged& staged) {
+  const Buffer from = operation.terms.empty() ? operation.in : operation.terms.front().value;
+  staged.mark = staged.copies->copy(operation.out, from);
+  staged.alone = {from, operation.out};
+  const Buffer none{.dtype = operation.dtype};
+  operation.in = operation.out = none;
+  for (Term& term : operation.terms) term.value = none;
+  operation.count = 0;
+  std::fill(operation.counts.begin(), operation.counts.end(), 0);
+  std::fill(operation.recv_counts.begin(), operation.recv_counts.end(), 0);
+}
+
 }  // namespace
 
-void stage(Operation& operation, Device device, std::shared_ptr<DeviceCopies> copies, int rank) {
-  const auto staged = std::make_shared<Staged>(Staged{std::move(copies), device, {}, {}, nullptr});
-  const bool is_root = operation.kind == OpKind::Broadcast && rank == operation.root;
+void stage(Operation& operation, Device device, std::shared_ptr<DeviceCopies> copies,
+           const GroupFacts& facts) {
+  const auto staged = std::make_shared<Staged>(Staged{std::move(copies), device, {}, {}});
+  operation.staged = staged;
+  if (facts.size == 1 && !is_message(operation)) return run_alone(operation, *staged);
+  const bool is_root = operation.kind == OpKind::Broadcast && facts.rank == operation.root;
   Blocks blocks(*staged);
   for (Term& term : operation.terms) blocks.replace(term.value, true, false);
   blocks.replace(operation.in, operation.kind != OpKind::Broadcast || is_root, false);
   blocks.replace(operation.out, false, !is_root);
   staged->mark = staged->copies->fetch(device, staged->fetched);
-  operation.staged = staged;
 }
 
 StagedCalls::StagedCalls(Engine& engine)
@@ -61,13 +76,14 @@ StagedCalls::StagedCalls(Engine& engine)
 // Messages keep their order: one that is ready waits for those before it.
 bool StagedCalls::ready(const std::shared_ptr<Call>& call) {
   if (!call->operation.staged) return true;
-  const auto waits = [](const auto& one) { return is_message(*one); };
-  const bool behind = is_message(*call) && std::any_of(waiting_.begin(), waiting_.end(), waits);
+  const auto waits = [](const auto& one) { return is_message(one->operation); };
+  const bool behind =
+      is_message(call->operation) && std::any_of(waiting_.begin(), waiting_.end(), waits);
   try {
     if (!behind && fetched(*call)) return true;
   } catch (...) {
     engine_->fail(std::current_exception());
-    if (is_message(*call)) call->end(engine_->failure.error());
+    if (is_message(call->operation)) call->end(engine_->failure.error());
     return false;
   }
   if (std::find(waiting_.begin(), waiting_.end(), call) == waiting_.end()) waiting_.push_back(call);
@@ -77,9 +93,12 @@ bool StagedCalls::ready(const std::shared_ptr<Call>& call) {
 
 void StagedCalls::deliver(const std::shared_ptr<Call>& call) {
   const auto& staged = call->operation.staged;
-  if (!staged || staged->results.empty()) return call->end();
+  if (!staged) return call->end();
   try {
-    staged->mark = staged->copies->store(staged->device, staged->results);
+    if (!staged->results.empty())
+      staged->mark = staged->copies->store(staged->device, staged->results);
+    else if (staged->mark->reached())
+      return call->end();
   } catch (...) {
     engine_->fail(std::current_exception());
     return call->end(engine_->failure.error());
@@ -97,7 +116,7 @@ void StagedCalls::abandon(const Call& call) {
 void StagedCalls::fail(const std::exception_ptr& error) noexcept {
   std::vector<std::shared_ptr<Call>> open = std::exchange(delivered_, {});
   for (const auto& call : std::exchange(waiting_, {}))
-    if (is_message(*call)) open.push_back(call);  // the queue ends the others
+    if (is_message(call->operation)) open.push_back(call);  // the queue ends the others
   for (const auto& call : open) {
     abandon(*call);
     call->end(error);

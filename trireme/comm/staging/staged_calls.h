@@ -30,12 +30,15 @@ struct Staged {
   std::shared_ptr<DeviceCopies> copies;
   Device device;
   std::vector<StagedBuffer> fetched, results;
-  std::shared_ptr<DeviceMark> mark;  // of the copies under way
+  std::vector<Buffer> alone = {};         // the buffers of a collective of one rank
+  std::shared_ptr<DeviceMark> mark = {};  // of the copies under way
 };
 
 /// Replaces the operation's buffers on `device` by memory of the host, and starts to copy what this
-/// rank gives.
-void stage(Operation& operation, Device device, std::shared_ptr<DeviceCopies> copies, int rank);
+/// rank gives. A collective of one rank is a copy on the device, and its operation becomes one of
+/// empty buffers.
+void stage(Operation& operation, Device device, std::shared_ptr<DeviceCopies> copies,
+           const GroupFacts& facts);
 
 class StagedCalls final : public ProgressSource, public std::enable_shared_from_this<StagedCalls> {
  public:

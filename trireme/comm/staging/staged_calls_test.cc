@@ -52,6 +52,14 @@ class LateCopies final : public comm::DeviceCopies,
       std::memcpy(one.buffer.data, one.host->bytes().data(), one.buffer.bytes());
     });
   }
+  std::shared_ptr<DeviceMark> copy(const Buffer& to, const Buffer& from) override {
+    ++copies_within_;
+    work_.push_back([to, from] {
+      if (to.bytes() > 0) std::memmove(to.data, from.data, to.bytes());
+    });
+    return std::make_shared<Mark>(shared_from_this(), ++enqueued_);
+  }
+  std::size_t copies_within() const { return copies_within_; }
   void break_down() { broken_ = true; }
   void hang() { hangs_ = true; }
   std::size_t enqueued() const { return enqueued_; }
@@ -83,7 +91,7 @@ class LateCopies final : public comm::DeviceCopies,
   }
 
   std::deque<std::function<void()>> work_;
-  std::size_t enqueued_ = 0, done_ = 0, asked_ = 0;
+  std::size_t enqueued_ = 0, done_ = 0, asked_ = 0, copies_within_ = 0;
   bool broken_ = false, hangs_ = false;
 };
 
@@ -134,6 +142,50 @@ TEST(StagedCalls, GatherAndExchangeUnevenPieces) {
     std::vector<float> out(3 * sends[0], static_cast<float>(rank.rank)), in(6);
     rank.world->all_to_all_v(on_device(out), on_device(in), sends, receives).wait();
     EXPECT_EQ(in, (std::vector<float>{0, 1, 1, 2, 2, 2}));
+  });
+}
+
+// Nothing of it comes to the host.
+TEST(StagedCalls, OneRanksCollectivesStayOnTheDevice) {
+  run_ranks(1, [](RankContext& rank) {
+    const auto copies = std::make_shared<LateCopies>();
+    rank.world->stage_through(copies);
+    const std::vector<float> given = numbers(5000, 3);
+    const std::vector<std::size_t> all_of_them{given.size()};
+    std::vector<Work> works;
+    std::deque<std::vector<float>> in, out;
+    const auto call = [&](auto method) {
+      in.push_back(given);
+      out.push_back(numbers(given.size(), 9));
+      works.push_back(method(on_device(in.back()), on_device(out.back())));
+    };
+    comm::Communicator& world = *rank.world;
+    call([&](Buffer from, Buffer to) {
+      const comm::Term term{from, 0, 6};
+      return world.all_reduce({&term, 1}, 6, to);
+    });
+    call([&](Buffer from, Buffer to) { return world.all_gather(from, to); });
+    call([&](Buffer from, Buffer to) { return world.all_gather_v(from, to, all_of_them); });
+    call([&](Buffer from, Buffer to) { return world.reduce_scatter(from, to, ReduceOp::Sum); });
+    call([&](Buffer from, Buffer to) { return world.reduce(from, to, ReduceOp::Mean, 0); });
+    call([&](Buffer from, Buffer to) { return world.gather(from, to, 0); });
+    call([&](Buffer from, Buffer to) { return world.scatter(from, to, 0); });
+    call([&](Buffer from, Buffer to) { return world.all_to_all(from, to); });
+    call([&](Buffer from, Buffer to) {
+      return world.all_to_all_v(from, to, all_of_them, all_of_them);
+    });
+    std::vector<float> in_place = given;
+    works.push_back(world.all_reduce(on_device(in_place), ReduceOp::Mean));
+    works.push_back(world.broadcast(on_device(in_place), 0));
+    for (std::size_t i = 0; i < works.size(); ++i) {
+      works[i].wait();
+      EXPECT_GT(copies->done(), i);
+      EXPECT_EQ(i < out.size() ? out[i] : in_place, given) << i;
+    }
+    EXPECT_EQ(in_place, given);
+    EXPECT_EQ(copies->copies_within(), works.size());
+    EXPECT_EQ(copies->enqueued(), works.size());
+    EXPECT_EQ(copies->done(), works.size());
   });
 }
 

@@ -16,11 +16,13 @@ using torch::autograd::AutogradContext;
 using torch::autograd::Variable;
 using torch::autograd::variable_list;
 
-at::Tensor layer_norm(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias,
-                      double epsilon, at::ScalarType out_type) {
+std::pair<at::Tensor, at::Tensor> stream_layer_norm(const at::Tensor& stream,
+                                                    const at::Tensor& weight,
+                                                    const at::Tensor& bias, double epsilon,
+                                                    at::ScalarType out_type) {
   const bool wide = stat_type(out_type) == at::kDouble;
-  return (wide ? libtorch_functions().layer_norm : kernels::layer_norm)(x, weight, bias, epsilon,
-                                                                        out_type);
+  return (wide ? libtorch_functions().stream_layer_norm : kernels::stream_layer_norm)(
+      stream, weight, bias, epsilon, out_type);
 }
 
 std::pair<at::Tensor, at::Tensor> add_layer_norm(const at::Tensor& stream, const at::Tensor& update,
@@ -116,7 +118,7 @@ at::Tensor cross_entropy_sum(const at::Tensor& logits, const at::Tensor& targets
 const FunctionTable& gpu_functions() {
   static const FunctionTable table = [] {
     FunctionTable all = libtorch_functions();
-    all.layer_norm = gpu::layer_norm;
+    all.stream_layer_norm = gpu::stream_layer_norm;
     all.add_layer_norm = gpu::add_layer_norm;
     all.cross_entropy_sum = gpu::cross_entropy_sum;
     return all;

@@ -55,6 +55,13 @@ at::Tensor layer_norm(const at::Tensor& x, const at::Tensor& weight, const at::T
       .to(out_type);
 }
 
+std::pair<at::Tensor, at::Tensor> stream_layer_norm(const at::Tensor& stream,
+                                                    const at::Tensor& weight,
+                                                    const at::Tensor& bias, double epsilon,
+                                                    at::ScalarType out_type) {
+  return {stream, layer_norm(stream, weight, bias, epsilon, out_type)};
+}
+
 at::Tensor attention(const at::Tensor& qkv, std::int64_t heads, bool causal) {
   TRIREME_CHECK(qkv.dim() == 3);
   TRIREME_CHECK(qkv.size(2) % (3 * heads) == 0);
@@ -193,7 +200,7 @@ const FunctionTable& libtorch_functions() {
                                        .linear_gelu = libtorch::linear_gelu,
                                        .gelu_tanh = libtorch::gelu_tanh,
                                        .gated = libtorch::gated,
-                                       .layer_norm = libtorch::layer_norm,
+                                       .stream_layer_norm = libtorch::stream_layer_norm,
                                        .attention = libtorch::attention,
                                        .embedding = libtorch::embedding,
                                        .add_layer_norm = libtorch::add_layer_norm,

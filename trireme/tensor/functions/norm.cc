@@ -112,6 +112,10 @@ variable_list run_norm_backward(AutogradContext* ctx, const at::Tensor& dy,
           sum_of(dweight), sum_of(dbias)};
 }
 
+at::Tensor contiguous(const at::Tensor& gradient) {
+  return gradient.defined() ? gradient.contiguous() : gradient;
+}
+
 void remember(AutogradContext* ctx, const Normed& normed, const at::Tensor& weight, bool with_bias,
               at::ScalarType type) {
   ctx->save_for_backward({normed.h, weight, normed.mean, normed.rstd});
@@ -121,16 +125,19 @@ void remember(AutogradContext* ctx, const Normed& normed, const at::Tensor& weig
 
 class NormFunction : public torch::autograd::Function<NormFunction> {
  public:
-  static at::Tensor forward(AutogradContext* ctx, const at::Tensor& x, const at::Tensor& weight,
-                            const std::optional<at::Tensor>& bias, double epsilon,
-                            std::int64_t out_type) {
+  static variable_list forward(AutogradContext* ctx, const at::Tensor& x, const at::Tensor& weight,
+                               const std::optional<at::Tensor>& bias, double epsilon,
+                               std::int64_t out_type) {
     const auto type = static_cast<at::ScalarType>(out_type);
     const Normed normed = run_norm(x.contiguous(), {}, weight, or_undefined(bias), epsilon, type);
+    ctx->set_materialize_grads(false);
     remember(ctx, normed, weight, bias.has_value(), type);
-    return normed.y;
+    return {x, normed.y};
   }
   static variable_list backward(AutogradContext* ctx, variable_list gradients) {
-    auto all = run_norm_backward(ctx, gradients[0].contiguous(), {}, false);
+    if (!gradients[1].defined())
+      return {gradients[0], Variable(), Variable(), Variable(), Variable()};
+    auto all = run_norm_backward(ctx, gradients[1].contiguous(), contiguous(gradients[0]), false);
     return {all[0], all[2], all[3], Variable(), Variable()};
   }
 };
@@ -148,8 +155,7 @@ class AddNormFunction : public torch::autograd::Function<AddNormFunction> {
     return {normed.h, normed.y};
   }
   static variable_list backward(AutogradContext* ctx, variable_list gradients) {
-    const at::Tensor dstream = gradients[0].defined() ? gradients[0].contiguous() : at::Tensor();
-    auto all = run_norm_backward(ctx, gradients[1].contiguous(), dstream, true);
+    auto all = run_norm_backward(ctx, gradients[1].contiguous(), contiguous(gradients[0]), true);
     return {all[0], all[1], all[2], all[3], Variable()};
   }
 };
@@ -179,9 +185,13 @@ class AddFunction : public torch::autograd::Function<AddFunction> {
 
 namespace kernels {
 
-at::Tensor layer_norm(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias,
-                      double epsilon, at::ScalarType out_type) {
-  return NormFunction::apply(x, weight, maybe(bias), epsilon, static_cast<std::int64_t>(out_type));
+std::pair<at::Tensor, at::Tensor> stream_layer_norm(const at::Tensor& stream,
+                                                    const at::Tensor& weight,
+                                                    const at::Tensor& bias, double epsilon,
+                                                    at::ScalarType out_type) {
+  auto outputs = NormFunction::apply(stream, weight, maybe(bias), epsilon,
+                                     static_cast<std::int64_t>(out_type));
+  return {outputs[0], outputs[1]};
 }
 
 std::pair<at::Tensor, at::Tensor> add_layer_norm(const at::Tensor& stream, const at::Tensor& update,

@@ -13,7 +13,7 @@ constexpr FunctionTable kKernels{.linear = kernels::linear,
                                  .linear_gelu = kernels::linear_gelu,
                                  .gelu_tanh = kernels::gelu_tanh,
                                  .gated = kernels::gated,
-                                 .layer_norm = kernels::layer_norm,
+                                 .stream_layer_norm = kernels::stream_layer_norm,
                                  .attention = kernels::attention,
                                  .embedding = kernels::embedding,
                                  .add_layer_norm = kernels::add_layer_norm,
@@ -47,7 +47,14 @@ at::Tensor gated(kernel::Gate gate, const at::Tensor& x) { return functions_of(x
 
 at::Tensor layer_norm(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias,
                       double epsilon, at::ScalarType out_type) {
-  return functions_of(x).layer_norm(x, weight, bias, epsilon, out_type);
+  return stream_layer_norm(x, weight, bias, epsilon, out_type).second;
+}
+
+std::pair<at::Tensor, at::Tensor> stream_layer_norm(const at::Tensor& stream,
+                                                    const at::Tensor& weight,
+                                                    const at::Tensor& bias, double epsilon,
+                                                    at::ScalarType out_type) {
+  return functions_of(stream).stream_layer_norm(stream, weight, bias, epsilon, out_type);
 }
 
 at::Tensor causal_attention(const at::Tensor& qkv, std::int64_t heads) {

@@ -27,8 +27,9 @@ struct FunctionTable {
   Tensor (*linear_gelu)(const Tensor& x, const Tensor& weight, const Tensor& bias);
   Tensor (*gelu_tanh)(const Tensor& x);
   Tensor (*gated)(kernel::Gate gate, const Tensor& x);
-  Tensor (*layer_norm)(const Tensor& x, const Tensor& weight, const Tensor& bias, double epsilon,
-                       at::ScalarType out_type);
+  std::pair<Tensor, Tensor> (*stream_layer_norm)(const Tensor& stream, const Tensor& weight,
+                                                 const Tensor& bias, double epsilon,
+                                                 at::ScalarType out_type);
   Tensor (*attention)(const Tensor& qkv, std::int64_t heads, bool causal);
   Tensor (*embedding)(const Tensor& tokens, const Tensor& table, const Tensor& position);
   std::pair<Tensor, Tensor> (*add_layer_norm)(const Tensor& stream, const Tensor& update,
@@ -58,8 +59,10 @@ at::Tensor linear(const at::Tensor& x, const at::Tensor& weight, const at::Tenso
 at::Tensor linear_gelu(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias);
 at::Tensor gelu_tanh(const at::Tensor& x);
 at::Tensor gated(kernel::Gate gate, const at::Tensor& x);
-at::Tensor layer_norm(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias,
-                      double epsilon, at::ScalarType out_type);
+std::pair<at::Tensor, at::Tensor> stream_layer_norm(const at::Tensor& stream,
+                                                    const at::Tensor& weight,
+                                                    const at::Tensor& bias, double epsilon,
+                                                    at::ScalarType out_type);
 at::Tensor attention(const at::Tensor& qkv, std::int64_t heads, bool causal);
 at::Tensor embedding(const at::Tensor& tokens, const at::Tensor& table, const at::Tensor& position);
 std::pair<at::Tensor, at::Tensor> add_layer_norm(const at::Tensor& stream, const at::Tensor& update,
