@@ -15,6 +15,7 @@ struct Accelerator {
   std::int64_t memory = 0;  // bytes
   double bandwidth = 0;     // of its memory, bytes a second
   double link = 0;          // to the other devices of its host, bytes a second in one direction
+  double host_link = 0;     // to its host's memory, the same: PCIe with 16 lanes
   double fp64 = 0, fp32 = 0, tf32 = 0, half = 0;  // half: bf16 and fp16
 };
 

@@ -10,9 +10,7 @@ namespace trireme::inline v0::plan {
 namespace {
 
 // As checkpoints have them: masters, not 16-bit weights.
-std::int64_t weights_of(const Job& job) {
-  return times(job.held_parameters(), job.precision == "fp64" ? 8 : 4);
-}
+std::int64_t weights_of(const Job& job) { return times(job.held_parameters(), job.master_bytes()); }
 
 // The bytes of a rank's weights and optimizer state.
 void set_state(StateCosts& costs, const Job& job) {

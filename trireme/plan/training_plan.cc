@@ -55,8 +55,6 @@ std::int64_t group_bytes(const Job& job, std::int64_t gradients) {
          (shares ? gradients - (gradients + job.data_ranks() - 1) / job.data_ranks() : 0);
 }
 
-// True if the compute weights are 16-bit; their masters are fp32.
-
 std::int64_t among(std::int64_t bytes, const Job& job) {
   return (bytes + job.owners - 1) / job.owners;
 }
@@ -98,9 +96,8 @@ Memory memory_of(const TrainingPlan& plan) {
   const Job& job = plan.job;
   // Ignores norms and biases, which every tensor-parallel rank has: they are small.
   const std::int64_t n = job.held_parameters();
-  const std::int64_t master = job.precision == "fp64" ? 8 : 4;
+  const std::int64_t master = job.master_bytes(), compute = job.compute_bytes();
   const bool half = job.in_16_bits();
-  const std::int64_t compute = half ? 2 : master;
   Memory memory;
   const std::int64_t masters = times(n, master), sums = times(masters, plan.open_sums);
   memory.weights = job.shards_weights ? among(times(n, compute), job) : times(n, compute);
@@ -147,8 +144,7 @@ Communication all_reduce_of_gradients(const Job& job, int ranks, std::size_t byt
 // backward pass. Replicas of hybrid reduce their owners' shards among themselves.
 Communication sharded_communication_of(const TrainingPlan& plan) {
   const Job& job = plan.job;
-  const std::size_t master = job.precision == "fp64" ? 8 : 4;
-  const auto bytes = static_cast<std::size_t>(job.held_parameters()) * master;
+  const auto bytes = static_cast<std::size_t>(job.held_parameters() * job.master_bytes());
   Communication communication = all_reduce_of_gradients(job, job.owners, bytes);
   const double half = communication.seconds / 2;
   const double gather = job.in_16_bits() ? half / 2 : half;
@@ -169,9 +165,8 @@ Communication communication_of(const TrainingPlan& plan) {
   const Job& job = plan.job;
   if (job.shards()) return sharded_communication_of(plan);
   const std::size_t bytes =
-      static_cast<std::size_t>(job.held_parameters() *
-                               (job.exchange.every > 0 ? job.exchange.moved : 1)) *
-      (job.precision == "fp64" ? 8 : 4);
+      static_cast<std::size_t>(job.held_parameters() * job.master_bytes() *
+                               (job.exchange.every > 0 ? job.exchange.moved : 1));
   if (job.exchange.every > 0 && job.exchange.messages > 0)
     return messages_of(job.tuning ? &*job.tuning : nullptr, job.tuning_path, job.transport,
                        job.exchange.messages, bytes);
@@ -212,9 +207,22 @@ double update_seconds_of(const TrainingPlan& plan) {
   if (job.simulated || job.memory_rate <= 0) return 0;
   const double adding = 3.0 * static_cast<double>(plan.micro_per_rank);
   const double updating = (4.0 + 2 * job.optimizer_moments) / job.owners;
-  const double bytes = static_cast<double>(job.held_parameters()) *
-                       (job.precision == "fp64" ? 8 : 4) * (adding + updating);
+  const double bytes =
+      static_cast<double>(job.held_parameters() * job.master_bytes()) * (adding + updating);
   return bytes / job.memory_rate * turns(job, 1);
+}
+
+// What a device exchanges with the host's memory. An update fetches what it stores, both ways at once;
+// a pass stores its activations and fetches them later; shards are fetched for both passes.
+double host_seconds_of(const TrainingPlan& plan) {
+  const Job& job = plan.job;
+  if (job.simulated || job.accelerator == nullptr) return 0;
+  std::int64_t of_pass = job.offloads_activations ? 2 * job.file_per_micro : 0;
+  if (job.weights_on_host && job.shards_weights)
+    of_pass += 2 * among(times(job.held_parameters(), job.compute_bytes()), job);
+  const double bytes = static_cast<double>(times(of_pass, plan.micro_per_rank)) +
+                       static_cast<double>(plan.memory.on_host);
+  return bytes / job.accelerator->host_link * turns(job, 1);
 }
 
 // More lanes than micro-batches would idle; simulated ranks have none.
@@ -249,8 +257,8 @@ void plan_pipeline(TrainingPlan& plan) {
 // Weights and the optimizer's state, which a checkpoint has; activations of a micro-batch are at most
 // a rank's.
 std::int64_t TrainingPlan::evaluator_bytes() const noexcept {
-  const std::int64_t element = job.precision == "fp64" ? 8 : 4;
-  return times(job.parameters * element, 1 + job.optimizer_moments + job.moments_on_servers) +
+  return times(job.parameters * job.master_bytes(),
+               1 + job.optimizer_moments + job.moments_on_servers) +
          memory.activations + memory.temporaries + memory.runtime() - memory.text;
 }
 
@@ -286,6 +294,7 @@ TrainingPlan make_plan(const Job& job) {
   if (job.exchange.every > 0) plan.communication.seconds /= job.exchange.every;
   plan.compute_seconds = compute_seconds_of(plan);
   plan.update_seconds = update_seconds_of(plan);
+  plan.host_seconds = host_seconds_of(plan);
   plan.state_costs = state_costs_of(plan);
   plan.memory.snapshot = plan.state_costs.snapshot;
   plan.memory.copies = plan.state_costs.copies;

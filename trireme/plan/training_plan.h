@@ -114,9 +114,12 @@ struct Job {
   bool shards() const noexcept { return owners > 1; }
   /// The number of groups that compute micro-batches of their own.
   int data_ranks() const noexcept { return ranks / model_ranks(); }
-  /// The parameters that one rank holds.
   /// Whether weights have 16 bits, so that there are masters beside them.
   bool in_16_bits() const noexcept { return precision == "bf16" || precision == "fp16"; }
+  /// Of a master weight, gradient sum or moment; of a weight that layers compute with.
+  std::int64_t master_bytes() const noexcept { return precision == "fp64" ? 8 : 4; }
+  std::int64_t compute_bytes() const noexcept { return in_16_bits() ? 2 : master_bytes(); }
+  /// The parameters that one rank holds.
   std::int64_t held_parameters() const noexcept {
     const std::int64_t own = parameters - expert_parameters + expert_parameters / expert;
     return (own + holders() - 1) / holders();
@@ -162,10 +165,12 @@ struct TrainingPlan {
   double compute_seconds = 0;
   /// Adding gradients, their norm and the update; 0: not known.
   double update_seconds = 0;
+  /// What memory.offload and memory.offload_activations move between a device and its host.
+  double host_seconds = 0;
   /// One after the other: the gain of overlap is not known beforehand. 0: not known.
   double step_seconds() const noexcept {
     if (compute_seconds <= 0) return 0;
-    return compute_seconds + update_seconds + communication.seconds + layers.seconds;
+    return compute_seconds + update_seconds + host_seconds + communication.seconds + layers.seconds;
   }
   /// Memory that the ranks of one host share: the text. Simulated ranks, which are threads, share
   /// all runtime memory.

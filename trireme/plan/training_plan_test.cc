@@ -362,6 +362,34 @@ TEST(TrainingPlan, OptimizerStateOnTheHostLeavesTheDevice) {
   EXPECT_THAT(plan::explain(plan), HasSubstr(" on the host) + activations"));
 }
 
+TEST(TrainingPlan, TheHostsMemoryTakesTime) {
+  plan::Job one = job(8, 1, 2);
+  one.device = "cuda";
+  one.accelerator = plan::find_accelerator("h200");
+  one.kernel_seconds = 1;
+  const plan::TrainingPlan kept = plan::make_plan(one);
+  EXPECT_EQ(kept.host_seconds, 0);
+  one.moments_on_host = one.optimizer_moments;
+  const plan::TrainingPlan moments = plan::make_plan(one);
+  const double link = one.accelerator->host_link;
+  EXPECT_DOUBLE_EQ(moments.host_seconds, 8.0 * static_cast<double>(one.parameters) / link);
+  EXPECT_DOUBLE_EQ(moments.step_seconds(), kept.step_seconds() + moments.host_seconds);
+  EXPECT_THAT(plan::explain(moments), HasSubstr(" + the host's memory "));
+  one.offloads_activations = true;
+  one.file_per_micro = 1'000'000;
+  const plan::TrainingPlan both = plan::make_plan(one);
+  EXPECT_NEAR(both.host_seconds - moments.host_seconds,
+              2e6 * static_cast<double>(both.micro_per_rank) / link, 1e-12);
+  one.owners = 2;
+  one.shards_weights = one.weights_on_host = true;
+  const plan::TrainingPlan shards = plan::make_plan(one);
+  // Moments, and in an update and in both passes of each micro-batch half of the weights.
+  EXPECT_NEAR(
+      shards.host_seconds - both.host_seconds,
+      (2 * shards.micro_per_rank + 1 - 2) * 2.0 * static_cast<double>(one.parameters) / link,
+      1e-12);
+}
+
 // Masters of 4 bytes and sharded weights of 2. On the device are 15 % of them during an update, and
 // 10 % of the weights before they are gathered.
 TEST(TrainingPlan, MastersAndShardsOnTheHostLeaveTheDevice) {

@@ -83,6 +83,7 @@ std::string time_line(const TrainingPlan& plan) {
   return "  time     " + duration_text(step) + " a step, predicted: forward and backward " +
          duration_text(plan.compute_seconds) + " + gradients and update " +
          duration_text(plan.update_seconds) +
+         (plan.host_seconds > 0 ? " + the host's memory " + duration_text(plan.host_seconds) : "") +
          (waits > 0 ? " + communication " + duration_text(waits) : "") + "; " +
          duration_text(step * static_cast<double>(plan.job.steps)) +
          " in all, without validation\n" + "           (" + plan.job.speed_source + ")\n";

@@ -360,6 +360,7 @@ observe::Event plan_event(const plan::TrainingPlan& plan) {
     event.set("predicted_step_seconds", plan.step_seconds())
         .set("predicted_compute_seconds", plan.compute_seconds)
         .set("predicted_update_seconds", plan.update_seconds)
+        .set("predicted_host_seconds", plan.host_seconds)
         .set("predicted_layer_seconds", plan.layers.seconds)
         .set("speed_source", plan.job.speed_source);
   return event;
