@@ -107,10 +107,6 @@ at::Tensor onednn_linear(const at::Tensor& x, const at::Tensor& weight, const at
                         "none", Scalars(), "");
 }
 
-bool is(Library library, const at::Tensor& x, Library fp32) {
-  return x.scalar_type() == at::kFloat && fp32 == library;
-}
-
 template <class T>
 kernel::Matrix<T> matrix(const Operand<T>& operand) {
   return {operand.data, static_cast<std::size_t>(operand.stride), operand.form == Form::Transposed};
@@ -194,47 +190,63 @@ bool blas_multiplies_bf16() noexcept { return gemm_bf16bf16f32_ != nullptr; }
 void set_fp32_products(Products wanted) noexcept { products = wanted; }
 Products fp32_products() noexcept { return products.load(std::memory_order_relaxed); }
 
+namespace {
+
+// A linear layer's product of [m, k] and [k, n], of these operands' rows as they lie.
+struct LinearProduct {
+  const at::Tensor &left, &right;
+  Form left_form, right_form;
+  Library large;  // for products that are not small
+
+  std::int64_t m() const { return left.size(left_form == Form::Plain ? 0 : 1); }
+  std::int64_t k() const { return left.size(left_form == Form::Plain ? 1 : 0); }
+  std::int64_t n() const { return right.size(right_form == Form::Plain ? 1 : 0); }
+  bool in(Library library) const {
+    const std::int64_t work = m() * n() * k();
+    return left.scalar_type() == at::kFloat &&
+           library == (work > 0 && work <= kSmallProduct ? table().small : large);
+  }
+  bool by_gemm() const { return in_bf16(left) || in(Library::Own); }
+
+  at::Tensor run_gemm(const at::Tensor& bias) const {
+    const at::Tensor a = left.contiguous(), b = right.contiguous();
+    const at::Tensor result = at::empty({m(), n()}, left.options());
+    if (bias.defined()) result.copy_(bias.expand({m(), n()}));
+    const auto multiply = in_bf16(left) ? static_cast<Gemm*>(gemm) : static_cast<Gemm*>(own<float>);
+    multiply(m(), n(), k(), rows_of(a, left_form), rows_of(b, right_form), result.data_ptr<float>(),
+             n(), bias.defined());
+    return result;
+  }
+  using Gemm = void(std::int64_t, std::int64_t, std::int64_t, Operand<float>, Operand<float>,
+                    float*, std::int64_t, bool);
+};
+
+}  // namespace
+
 at::Tensor linear_forward(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias) {
   if (x.scalar_type() == at::kHalf)
     return rounded(linear_forward(widened(x), widened(weight), widened(bias)));
-  if (in_bf16(x)) {
-    const at::Tensor rows = x.contiguous(), columns = weight.contiguous();
-    const std::int64_t m = rows.size(0), n = columns.size(0);
-    at::Tensor y = at::empty({m, n}, x.options());
-    if (bias.defined()) y.copy_(bias.expand({m, n}));
-    gemm(m, n, rows.size(1), rows_of(rows), rows_of(columns, Form::Transposed), y.data_ptr<float>(),
-         n, bias.defined());
-    return y;
-  }
-  if (is(Library::OneDnn, x, table().forward)) return onednn_linear(x, weight, bias);
+  const LinearProduct product{x, weight, Form::Plain, Form::Transposed, table().forward};
+  if (product.by_gemm()) return product.run_gemm(bias);
+  if (product.in(Library::OneDnn)) return onednn_linear(x, weight, bias);
   return at::linear(x, weight, bias.defined() ? std::optional<at::Tensor>(bias) : std::nullopt);
 }
 
 at::Tensor linear_input_gradient(const at::Tensor& dy, const at::Tensor& weight) {
   if (dy.scalar_type() == at::kHalf)
     return rounded(linear_input_gradient(widened(dy), widened(weight)));
-  if (in_bf16(dy)) {
-    const at::Tensor rows = dy.contiguous(), columns = weight.contiguous();
-    at::Tensor dx = at::empty({rows.size(0), columns.size(1)}, dy.options());
-    gemm(rows.size(0), columns.size(1), rows.size(1), rows_of(rows), rows_of(columns),
-         dx.data_ptr<float>(), columns.size(1));
-    return dx;
-  }
-  if (is(Library::OneDnn, dy, table().input_gradient)) return onednn_linear(dy, weight.t(), {});
+  const LinearProduct product{dy, weight, Form::Plain, Form::Plain, table().input_gradient};
+  if (product.by_gemm()) return product.run_gemm({});
+  if (product.in(Library::OneDnn)) return onednn_linear(dy, weight.t(), {});
   return at::mm(dy, weight);
 }
 
 at::Tensor linear_weight_gradient(const at::Tensor& dy, const at::Tensor& x) {
   if (dy.scalar_type() == at::kHalf)
     return rounded(linear_weight_gradient(widened(dy), widened(x)));
-  if (in_bf16(dy)) {
-    const at::Tensor rows = dy.contiguous(), columns = x.contiguous();
-    at::Tensor dweight = at::empty({rows.size(1), columns.size(1)}, dy.options());
-    gemm(rows.size(1), columns.size(1), rows.size(0), rows_of(rows, Form::Transposed),
-         rows_of(columns), dweight.data_ptr<float>(), columns.size(1));
-    return dweight;
-  }
-  if (is(Library::OneDnn, dy, table().weight_gradient)) return onednn_linear(dy.t(), x.t(), {});
+  const LinearProduct product{dy, x, Form::Transposed, Form::Plain, table().weight_gradient};
+  if (product.by_gemm()) return product.run_gemm({});
+  if (product.in(Library::OneDnn)) return onednn_linear(dy.t(), x.t(), {});
   return at::mm(dy.t(), x);
 }
 

@@ -15,9 +15,9 @@ KernelTable chosen() {
   const char* text = std::getenv("TRIREME_GEMM");
   const std::string_view named = text != nullptr ? text : "";
   if (named == "onednn")
-    table.forward = table.input_gradient = table.weight_gradient = Library::OneDnn;
+    table.forward = table.input_gradient = table.weight_gradient = table.small = Library::OneDnn;
   if (named == "blas") {
-    table.forward = table.input_gradient = table.weight_gradient = Library::Aten;
+    table.forward = table.input_gradient = table.weight_gradient = table.small = Library::Aten;
     table.attention = Library::Blas;
   }
   return table;
@@ -42,6 +42,10 @@ const std::vector<Column>& columns() {
        &KernelTable::weight_gradient,
        {"aten", "onednn"},
        "Their weight gradient."},
+      {"small",
+       &KernelTable::small,
+       {"aten", "onednn", "own"},
+       "These three, up to 4 million multiply-adds."},
       {"attention", &KernelTable::attention, {"blas", "own"}, "Products of a head, fp32."},
       {"attention_bf16",
        &KernelTable::attention_bf16,
@@ -92,6 +96,7 @@ KernelTable kernel_table(kernel::Vendor vendor, kernel::Isa isa, bool bf16_produ
     return {.forward = OneDnn,
             .input_gradient = OneDnn,
             .weight_gradient = OneDnn,
+            .small = Own,
             .attention = Own,
             .attention_bf16 = bf16_products ? Own : Widened};
   }
@@ -99,6 +104,7 @@ KernelTable kernel_table(kernel::Vendor vendor, kernel::Isa isa, bool bf16_produ
   return {.forward = Aten,
           .input_gradient = Aten,
           .weight_gradient = Aten,
+          .small = Aten,
           .attention = Blas,
           .attention_bf16 = amx ? Blas : Widened};
 }
@@ -154,10 +160,9 @@ std::string describe(const KernelTable& table) {
   const auto name = [](Library library) { return std::string(name_of(library)); };
   return "kernels " + std::string(kernel::name_of(kernel::isa())) + ", fp32 " +
          name(table.forward) + " " + name(table.input_gradient) + " " +
-         name(table.weight_gradient) +
-         " (forward, input gradient, weight gradient), bf16 aten, "
-         "attention " +
-         name(table.attention) + ", in bf16 " + name(table.attention_bf16);
+         name(table.weight_gradient) + " (forward, input gradient, weight gradient), " +
+         name(table.small) + " if small, bf16 aten, attention " + name(table.attention) +
+         ", in bf16 " + name(table.attention_bf16);
 }
 
 }  // namespace trireme::inline v0::tensor

@@ -22,8 +22,11 @@ std::string_view name_of(Library library) noexcept;
 
 struct KernelTable {
   Library forward, input_gradient, weight_gradient;  // linear layers in fp32; in bf16 all are Aten
-  Library attention, attention_bf16;                 // a few hundred rows, one head wide
+  Library small;  // each of these three, if it has at most kSmallProduct multiply-adds
+  Library attention, attention_bf16;  // a few hundred rows, one head wide
 };
+/// Below it, calling a library costs more than the product.
+inline constexpr std::int64_t kSmallProduct = 4 << 20;
 /// The table of one kind of processor.
 KernelTable kernel_table(kernel::Vendor vendor, kernel::Isa isa, bool bf16_products) noexcept;
 /// Whether this process can use the table; if not, `why` says what is missing.
@@ -42,7 +45,7 @@ std::string to_toml(const KernelTable& table);
 KernelTable read_kernel_table(const std::string& path);
 
 /// For plans and identities: "kernels avx512, fp32 onednn onednn onednn (forward, input gradient,
-/// weight gradient), bf16 aten, attention own, in bf16 own".
+/// weight gradient), own if small, bf16 aten, attention own, in bf16 own".
 std::string describe(const KernelTable& table);
 
 }  // namespace trireme::inline v0::tensor

@@ -41,9 +41,9 @@ TEST(KernelTable, DescriptionTellsTablesApart) {
   const KernelTable table = kernel_table(Vendor::Intel, Isa::Avx512, true);
   for (Library KernelTable::*column :
        {&KernelTable::forward, &KernelTable::input_gradient, &KernelTable::weight_gradient,
-        &KernelTable::attention, &KernelTable::attention_bf16}) {
+        &KernelTable::small, &KernelTable::attention, &KernelTable::attention_bf16}) {
     KernelTable other = table;
-    other.*column = Library::Own;
+    other.*column = table.*column == Library::Own ? Library::Aten : Library::Own;
     EXPECT_NE(describe(other), describe(table));
   }
 }
@@ -72,6 +72,7 @@ TEST_F(TableFile, IsReadAsItWasWritten) {
   table.attention = Library::Own;
   table.input_gradient = Library::OneDnn;
   table.forward = Library::Aten;
+  table.small = Library::OneDnn;
   table.attention_bf16 = Library::Widened;
   EXPECT_EQ(describe(read_kernel_table(write(to_toml(table)))), describe(table));
 }
@@ -91,7 +92,7 @@ TEST(KernelTuning, MeasuresEveryColumnAndRestoresTheTable) {
   EXPECT_EQ(describe(kernel_table()), before);
   for (Library KernelTable::*column :
        {&KernelTable::forward, &KernelTable::input_gradient, &KernelTable::weight_gradient,
-        &KernelTable::attention, &KernelTable::attention_bf16}) {
+        &KernelTable::small, &KernelTable::attention, &KernelTable::attention_bf16}) {
     int libraries = 0;
     for (const MeasuredProduct& one : measured) {
       if (one.column != column) continue;

@@ -6,6 +6,7 @@
 #include <chrono>
 #include <cmath>
 #include <functional>
+#include <span>
 
 #include "trireme/base/real_waiter.h"
 #include "trireme/tensor/convert.h"
@@ -20,6 +21,7 @@ struct ProductShape {
   std::int64_t rows, in, out;
 };
 constexpr ProductShape kLinear[] = {{1024, 384, 1536}, {512, 768, 768}};
+constexpr ProductShape kSmall[] = {{32, 32, 96}, {128, 64, 256}};
 constexpr ProductShape kHead[] = {{64, 64, 256}, {64, 256, 64}};  // scores; weighted values
 
 struct Task {
@@ -38,15 +40,16 @@ at::Tensor matrix(std::int64_t rows, std::int64_t columns,
 }
 
 Tasks linear_tasks(Library KernelTable::*column) {
+  const bool small = column == &KernelTable::small;
   Tasks tasks;
-  for (const ProductShape& shape : kLinear) {
+  for (const ProductShape& shape : small ? std::span(kSmall) : std::span(kLinear)) {
     const at::Tensor x = matrix(shape.rows, shape.in), dy = matrix(shape.rows, shape.out);
     const at::Tensor weight = matrix(shape.out, shape.in);
-    if (column == &KernelTable::forward)
+    if (small || column == &KernelTable::forward)
       tasks.push_back({flops(shape), [=] { linear_forward(x, weight, {}); }});
-    if (column == &KernelTable::input_gradient)
+    if (small || column == &KernelTable::input_gradient)
       tasks.push_back({flops(shape), [=] { linear_input_gradient(dy, weight); }});
-    if (column == &KernelTable::weight_gradient)
+    if (small || column == &KernelTable::weight_gradient)
       tasks.push_back({flops(shape), [=] { linear_weight_gradient(dy, x); }});
   }
   return tasks;
@@ -101,6 +104,8 @@ std::vector<MeasuredProduct> measure_products(Duration each) {
                                      std::pair{"input_gradient", &KernelTable::input_gradient},
                                      std::pair{"weight_gradient", &KernelTable::weight_gradient}})
     all.push_back({name, column, {Aten, OneDnn}, linear_tasks(column)});
+  all.push_back(
+      {"small", &KernelTable::small, {Aten, OneDnn, Own}, linear_tasks(&KernelTable::small)});
   all.push_back({"attention", &KernelTable::attention, {Blas, Own}, head_tasks<float>(at::kFloat)});
   all.push_back({"attention_bf16",
                  &KernelTable::attention_bf16,
