@@ -4,12 +4,14 @@
 
 #include <cerrno>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <filesystem>
 
 #include "trireme/base/error.h"
 #include "trireme/cli/command_list.h"
 #include "trireme/cli/program.h"
+#include "trireme/launch/spawn.h"
 
 namespace trireme::inline v0::cli {
 namespace {
@@ -36,6 +38,7 @@ std::optional<int> run_light_command(int argc, char** argv) {
 int become_whole_program(char** argv) {
   const std::string path =
       (std::filesystem::path(this_executable()).parent_path() / kToWhole).lexically_normal();
+  ::setenv("GLIBC_TUNABLES", launch::kAllocatorTunables, /*overwrite=*/0);
   execv(path.c_str(), argv);
   std::fprintf(
       stderr,

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "trireme/launch/pipe.h"
+#include "trireme/launch/spawn.h"
 #include "trireme/observe/machine.h"
 #include "trireme/rendezvous/secret.h"
 
@@ -55,9 +56,7 @@ std::vector<std::string> LocalHost::environment_of(const StartOptions& options, 
   put("TRIREME_STATUS_FD", std::to_string(status));
   put("TRIREME_CORES", std::to_string(share_.per_rank));
   put("TRIREME_SHARED_CORES", share_.overcommitted ? "1" : "0");
-  // Puts weights and activations on huge pages: matrix products access rows that are pages apart,
-  // and a GPT step is 4-7 % faster. The C library reads this only when a process starts.
-  if (std::getenv("GLIBC_TUNABLES") == nullptr) put("GLIBC_TUNABLES", "glibc.malloc.hugetlb=1");
+  if (std::getenv("GLIBC_TUNABLES") == nullptr) put("GLIBC_TUNABLES", kAllocatorTunables);
   for (const std::string& text : own_environment()) {
     const std::string name = text.substr(0, text.find('=') + 1);
     const bool ours = std::any_of(result.begin(), result.end(), [&](const std::string& one) {
