@@ -1,5 +1,5 @@
-// Matrix products on raw memory for the shapes of attention: a few dozen to a few hundred rows, any
-// strides, either operand transposed. At these sizes BLAS libraries spend much of the time on
+// Matrix products on raw memory for the shapes of attention and of small layers: a few dozen to a few
+// hundred rows, any strides, either operand transposed. At these sizes BLAS libraries spend much of the time on
 // dispatch, and one vendor's library runs at half speed on another vendor's processors.
 //
 // Each element of c has one accumulator, summed over k in ascending order, so its bits do not

@@ -88,8 +88,6 @@ void set_up_process(const ProcessSetup& setup) {
   mallopt(M_MMAP_THRESHOLD, 1 << 30);
   mallopt(M_TRIM_THRESHOLD, 2147483647);
   mallopt(M_TOP_PAD, 64 << 20);
-  // Else each large allocation first merges all small freed blocks.
-  mallopt(M_MXFAST, 0);
 }
 
 }  // namespace trireme::inline v0::tensor

@@ -11,6 +11,7 @@
 
 #include "trireme/kernel/elementwise.h"
 #include "trireme/kernel/gemm.h"
+#include "trireme/tensor/functions/typed.h"
 #include "trireme/tensor/kernel_table.h"
 
 // LibTorch's CPU builds contain a BLAS and export its Fortran interface. Weak, because other builds
@@ -90,8 +91,9 @@ bool in_bf16(const at::Tensor& x) {
   return x.scalar_type() == at::kFloat && fp32_products() == Products::Bf16;
 }
 
-Operand<float> rows_of(const at::Tensor& x, Form form = Form::Plain) {
-  return {x.const_data_ptr<float>(), x.size(1), form};
+template <class T>
+Operand<T> rows_of(const at::Tensor& x, Form form) {
+  return {static_cast<const T*>(x.const_data_ptr()), x.size(1), form};
 }
 
 // mkldnn::_linear_pointwise: oneDNN's product of x and weight^T for any strides, in true fp32.
@@ -203,22 +205,31 @@ struct LinearProduct {
   std::int64_t n() const { return right.size(right_form == Form::Plain ? 1 : 0); }
   bool in(Library library) const {
     const std::int64_t work = m() * n() * k();
-    return left.scalar_type() == at::kFloat &&
-           library == (work > 0 && work <= kSmallProduct ? table().small : large);
+    const bool small = work > 0 && work <= kSmallProduct;
+    if (left.scalar_type() == at::kBFloat16)
+      return library == (small ? table().small_bf16 : Library::Aten);
+    return left.scalar_type() == at::kFloat && library == (small ? table().small : large);
   }
   bool by_gemm() const { return in_bf16(left) || in(Library::Own); }
 
   at::Tensor run_gemm(const at::Tensor& bias) const {
     const at::Tensor a = left.contiguous(), b = right.contiguous();
-    const at::Tensor result = at::empty({m(), n()}, left.options());
+    const at::Tensor result = at::empty({m(), n()}, left.options().dtype(at::kFloat));
     if (bias.defined()) result.copy_(bias.expand({m(), n()}));
-    const auto multiply = in_bf16(left) ? static_cast<Gemm*>(gemm) : static_cast<Gemm*>(own<float>);
-    multiply(m(), n(), k(), rows_of(a, left_form), rows_of(b, right_form), result.data_ptr<float>(),
-             n(), bias.defined());
+    const auto run = [&]<class T>(Gemm<T>* multiply) {
+      multiply(m(), n(), k(), rows_of<T>(a, left_form), rows_of<T>(b, right_form),
+               result.data_ptr<float>(), n(), bias.defined());
+    };
+    if (left.scalar_type() == at::kBFloat16) {
+      run.template operator()<BFloat16>(own<BFloat16>);
+      return narrowed(result, at::kBFloat16);
+    }
+    run.template operator()<float>(in_bf16(left) ? static_cast<Gemm<float>*>(gemm) : own<float>);
     return result;
   }
-  using Gemm = void(std::int64_t, std::int64_t, std::int64_t, Operand<float>, Operand<float>,
-                    float*, std::int64_t, bool);
+  template <class T>
+  using Gemm = void(std::int64_t, std::int64_t, std::int64_t, Operand<T>, Operand<T>, float*,
+                    std::int64_t, bool);
 };
 
 }  // namespace

@@ -46,6 +46,7 @@ const std::vector<Column>& columns() {
        &KernelTable::small,
        {"aten", "onednn", "own"},
        "These three, up to 4 million multiply-adds."},
+      {"small_bf16", &KernelTable::small_bf16, {"aten", "own"}, "The same in bf16."},
       {"attention", &KernelTable::attention, {"blas", "own"}, "Products of a head, fp32."},
       {"attention_bf16",
        &KernelTable::attention_bf16,
@@ -97,6 +98,7 @@ KernelTable kernel_table(kernel::Vendor vendor, kernel::Isa isa, bool bf16_produ
             .input_gradient = OneDnn,
             .weight_gradient = OneDnn,
             .small = Own,
+            .small_bf16 = bf16_products ? Own : Aten,
             .attention = Own,
             .attention_bf16 = bf16_products ? Own : Widened};
   }
@@ -105,6 +107,7 @@ KernelTable kernel_table(kernel::Vendor vendor, kernel::Isa isa, bool bf16_produ
           .input_gradient = Aten,
           .weight_gradient = Aten,
           .small = Aten,
+          .small_bf16 = Aten,
           .attention = Blas,
           .attention_bf16 = amx ? Blas : Widened};
 }
@@ -114,8 +117,10 @@ bool usable(const KernelTable& table, std::string* why) {
     if (why != nullptr) *why = what;
     return false;
   };
-  if (table.attention_bf16 == Library::Own && !kernel::has_bf16_products())
-    return lacks("attention_bf16 = \"own\" needs AVX512-BF16");
+  for (const auto& [column, name] : {std::pair{&KernelTable::small_bf16, "small_bf16"},
+                                     {&KernelTable::attention_bf16, "attention_bf16"}})
+    if (table.*column == Library::Own && !kernel::has_bf16_products())
+      return lacks((std::string(name) + " = \"own\" needs AVX512-BF16").c_str());
   if (table.attention_bf16 == Library::Blas && !blas_multiplies_bf16())
     return lacks("attention_bf16 = \"blas\" needs a LibTorch with MKL");
   return true;

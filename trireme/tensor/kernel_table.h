@@ -22,7 +22,7 @@ std::string_view name_of(Library library) noexcept;
 
 struct KernelTable {
   Library forward, input_gradient, weight_gradient;  // linear layers in fp32; in bf16 all are Aten
-  Library small;  // each of these three, if it has at most kSmallProduct multiply-adds
+  Library small, small_bf16;          // each of them, if it has at most kSmallProduct multiply-adds
   Library attention, attention_bf16;  // a few hundred rows, one head wide
 };
 /// Below it, calling a library costs more than the product.
@@ -45,7 +45,7 @@ std::string to_toml(const KernelTable& table);
 KernelTable read_kernel_table(const std::string& path);
 
 /// For plans and identities: "kernels avx512, fp32 onednn onednn onednn (forward, input gradient,
-/// weight gradient), own if small, bf16 aten, attention own, in bf16 own".
+/// weight gradient), own if small, bf16 aten, own if small, attention own, in bf16 own".
 std::string describe(const KernelTable& table);
 
 }  // namespace trireme::inline v0::tensor

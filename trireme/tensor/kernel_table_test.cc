@@ -41,7 +41,8 @@ TEST(KernelTable, DescriptionTellsTablesApart) {
   const KernelTable table = kernel_table(Vendor::Intel, Isa::Avx512, true);
   for (Library KernelTable::*column :
        {&KernelTable::forward, &KernelTable::input_gradient, &KernelTable::weight_gradient,
-        &KernelTable::small, &KernelTable::attention, &KernelTable::attention_bf16}) {
+        &KernelTable::small, &KernelTable::small_bf16, &KernelTable::attention,
+        &KernelTable::attention_bf16}) {
     KernelTable other = table;
     other.*column = table.*column == Library::Own ? Library::Aten : Library::Own;
     EXPECT_NE(describe(other), describe(table));
@@ -73,6 +74,7 @@ TEST_F(TableFile, IsReadAsItWasWritten) {
   table.input_gradient = Library::OneDnn;
   table.forward = Library::Aten;
   table.small = Library::OneDnn;
+  table.small_bf16 = Library::Aten;
   table.attention_bf16 = Library::Widened;
   EXPECT_EQ(describe(read_kernel_table(write(to_toml(table)))), describe(table));
 }
@@ -92,7 +94,8 @@ TEST(KernelTuning, MeasuresEveryColumnAndRestoresTheTable) {
   EXPECT_EQ(describe(kernel_table()), before);
   for (Library KernelTable::*column :
        {&KernelTable::forward, &KernelTable::input_gradient, &KernelTable::weight_gradient,
-        &KernelTable::small, &KernelTable::attention, &KernelTable::attention_bf16}) {
+        &KernelTable::small, &KernelTable::small_bf16, &KernelTable::attention,
+        &KernelTable::attention_bf16}) {
     int libraries = 0;
     for (const MeasuredProduct& one : measured) {
       if (one.column != column) continue;
