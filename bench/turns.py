@@ -16,8 +16,7 @@ HERE = pathlib.Path(__file__).resolve().parent
 WARM_UP = 3
 # One thread a rank. Huge pages and freed memory that is kept: what `trireme train` asks the allocator for.
 ENVIRONMENT = {"OMP_NUM_THREADS": "1",
-               "GLIBC_TUNABLES": "glibc.malloc.hugetlb=1:glibc.malloc.tcache_count=200:"
-                                 "glibc.malloc.mmap_threshold=1073741824:"
+               "GLIBC_TUNABLES": "glibc.malloc.hugetlb=1:glibc.malloc.mmap_threshold=1073741824:"
                                  "glibc.malloc.trim_threshold=2147483647:glibc.malloc.top_pad=67108864"}
 # A program that has printed its last step and does not end (PyTorch's Gloo sometimes waits for itself) is killed.
 SECONDS_TO_END = 20

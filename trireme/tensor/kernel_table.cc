@@ -113,14 +113,14 @@ KernelTable kernel_table(kernel::Vendor vendor, kernel::Isa isa, bool bf16_produ
 }
 
 bool usable(const KernelTable& table, std::string* why) {
-  const auto lacks = [why](const char* what) {
+  const auto lacks = [why](const std::string& what) {
     if (why != nullptr) *why = what;
     return false;
   };
   for (const auto& [column, name] : {std::pair{&KernelTable::small_bf16, "small_bf16"},
                                      {&KernelTable::attention_bf16, "attention_bf16"}})
     if (table.*column == Library::Own && !kernel::has_bf16_products())
-      return lacks((std::string(name) + " = \"own\" needs AVX512-BF16").c_str());
+      return lacks(std::string(name) + " = \"own\" needs AVX512-BF16");
   if (table.attention_bf16 == Library::Blas && !blas_multiplies_bf16())
     return lacks("attention_bf16 = \"blas\" needs a LibTorch with MKL");
   return true;
@@ -166,8 +166,9 @@ std::string describe(const KernelTable& table) {
   return "kernels " + std::string(kernel::name_of(kernel::isa())) + ", fp32 " +
          name(table.forward) + " " + name(table.input_gradient) + " " +
          name(table.weight_gradient) + " (forward, input gradient, weight gradient), " +
-         name(table.small) + " if small, bf16 aten, attention " + name(table.attention) +
-         ", in bf16 " + name(table.attention_bf16);
+         name(table.small) + " if small, bf16 aten, " + name(table.small_bf16) +
+         " if small, attention " + name(table.attention) + ", in bf16 " +
+         name(table.attention_bf16);
 }
 
 }  // namespace trireme::inline v0::tensor
