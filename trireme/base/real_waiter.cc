@@ -242,6 +242,9 @@ void RealWaiter::background() {
       park();
       continue;
     }
+    // A thread that did not fall asleep after all may have left a ring, and rest() would return at once
+    // for ever. Nobody sleeps in epoll_ now: that takes the context.
+    drain(event_);
     while (step() && users_.load() == 0 && !stop_) {
     }
     give_up();

@@ -253,6 +253,30 @@ TEST(RealWaiter, BlockingCallsSwitchNoThread) {
 }
 
 // Its sockets close then, by which its peers notice that it has left.
+// Another thread wakes a waiting one each time that it looks, also while it is about to sleep.
+TEST(RealWaiter, AWakeUpThatNobodySleptForDoesNotKeepTheBackgroundBusy) {
+  struct Counted final : ProgressSource {
+    bool poll() override { return ++polls, false; }
+    bool pending() const noexcept override { return false; }
+    int descriptor() const noexcept override { return -1; }
+    void arm(bool) noexcept override {}
+    std::atomic<int> polls{0};
+  };
+  const auto waiter = RealWaiter::make(0us);
+  const auto source = std::make_shared<Counted>();
+  waiter->add(source);
+  const TimePoint end = waiter->now() + 5ms;
+  const auto ready = [&] {
+    std::thread([&] { waiter->wake(); }).join();
+    return waiter->now() >= end;
+  };
+  EXPECT_TRUE(waiter->wait_until(ready, TimePoint::max()));
+  const int before = source->polls;
+  std::this_thread::sleep_for(300ms);
+  EXPECT_LT(source->polls - before, 100);
+  waiter->remove(source.get());
+}
+
 TEST(RealWaiter, DestroysARemovedSourceBeforeItReturns) {
   RealWaiter waiter;
   auto box = std::make_shared<Mailbox>();
