@@ -4,9 +4,9 @@
 //     bench.servers_yardstick [BYTES [WORKERS [SECONDS [sync|async|tcp [copies]]]]]
 //
 // Per exchange and worker: the gradient is read, weights are updated and written to the worker; with
-// `copies` also a copy of the gradient before it and of the weights after it. Asynchronous: each of W
-// threads does that for one worker (on weights of its own: nobody waits). Synchronous: the weights
-// are updated once for all workers, by the sum of their gradients, cut among the threads. tcp: what the
+// `copies` also a copy of the gradient before it and of the weights after it. Asynchronous: the weights
+// are updated by each worker's gradient in turn while they are in a cache. Synchronous: they are updated
+// once for all workers, by the sum of their gradients. Both are cut among W threads. tcp: what the
 // system takes for these bytes, to a thread of another process and back, without any work on them. Prints a JSON line with the
 // median seconds of an exchange.
 #include <netinet/in.h>
@@ -25,6 +25,8 @@
 #include <thread>
 #include <vector>
 
+#include "trireme/ps/copy_for_reader.h"
+
 namespace {
 
 using Clock = std::chrono::steady_clock;
@@ -35,25 +37,36 @@ struct Memory {
   std::vector<float> own, sent, received, result;
 };
 
-void update(float* weights, const float* gradient, float* received, std::size_t count) {
-  for (std::size_t i = 0; i < count; ++i) {
-    weights[i] -= 1e-3f * gradient[i];
-    received[i] = weights[i];
+constexpr std::size_t kPiece = 4096;  // stays in a core's cache
+
+void give(const float* weights, std::vector<float>& received, std::size_t at, std::size_t count) {
+  trireme::ps::copy_for_reader(received.data() + at, weights, count * sizeof(float),
+                               received.size() * sizeof(float));
+}
+
+void update(float* weights, const float* gradient, std::size_t count) {
+  for (std::size_t i = 0; i < count; ++i) weights[i] -= 1e-3f * gradient[i];
+}
+
+void update_in_turn(float* weights, std::vector<Memory>& all, std::size_t begin, std::size_t end) {
+  for (std::size_t at = begin; at < end; at += kPiece) {
+    const std::size_t count = std::min(kPiece, end - at);
+    for (Memory& worker : all) {
+      update(weights + at, worker.sent.data() + at, count);
+      give(weights + at, worker.received, at, count);
+    }
   }
 }
 
 void update_by_sum(float* weights, std::vector<Memory>& all, std::size_t begin, std::size_t end) {
-  // In pieces that stay in a core's cache.
-  constexpr std::size_t kPiece = 4096;
   std::vector<float> sum(kPiece);
   for (std::size_t at = begin; at < end; at += kPiece) {
     const std::size_t count = std::min(kPiece, end - at);
     std::memcpy(sum.data(), all[0].sent.data() + at, count * sizeof(float));
     for (std::size_t worker = 1; worker < all.size(); ++worker)
       for (std::size_t i = 0; i < count; ++i) sum[i] += all[worker].sent[at + i];
-    update(weights + at, sum.data(), all[0].received.data() + at, count);
-    for (std::size_t worker = 1; worker < all.size(); ++worker)
-      std::memcpy(all[worker].received.data() + at, weights + at, count * sizeof(float));
+    update(weights + at, sum.data(), count);
+    for (Memory& worker : all) give(weights + at, worker.received, at, count);
   }
 }
 
@@ -148,8 +161,7 @@ int main(int argc, char** argv) {
   const bool copies = argc > 5;
   const std::size_t count = bytes / sizeof(float);
   std::vector<Memory> all(static_cast<std::size_t>(workers), Memory(count));
-  std::vector<std::vector<float>> weights(static_cast<std::size_t>(sync ? 1 : workers),
-                                          std::vector<float>(count));
+  std::vector<float> weights(count);
   std::vector<double> times;
   bool more = true;
   const auto start = Clock::now();
@@ -163,14 +175,10 @@ int main(int argc, char** argv) {
       if (!more) return;
       const auto before = Clock::now();
       if (copies) std::memcpy(mine.sent.data(), mine.own.data(), bytes);
-      if (sync) {
-        together.arrive_and_wait();
-        update_by_sum(weights[0].data(), all, begin, std::min(count, begin + share));
-        together.arrive_and_wait();
-      } else {
-        update(weights[static_cast<std::size_t>(rank)].data(), mine.sent.data(),
-               mine.received.data(), count);
-      }
+      if (copies) together.arrive_and_wait();
+      (sync ? update_by_sum : update_in_turn)(weights.data(), all, begin,
+                                              std::min(count, begin + share));
+      if (copies) together.arrive_and_wait();
       if (copies) std::memcpy(mine.result.data(), mine.received.data(), bytes);
       together.arrive_and_wait();
       if (rank != 0) continue;

@@ -36,28 +36,46 @@ concept Elementwise = requires(const Options& options) {
 template <class Options>
 class ElementwiseOptimizer final : public SliceOptimizer {
  public:
-  ElementwiseOptimizer(const Options& options, Spread spread)
-      : SliceOptimizer(options), options_(options), spread_(std::move(spread)) {}
+  explicit ElementwiseOptimizer(const Options& options)
+      : SliceOptimizer(options), options_(options) {}
   std::string_view name() const noexcept override { return Options::kName; }
 
   void update(double learning_rate, double scale) override {
     ++step_count_;
     for (const std::vector<std::size_t>& group : together()) {
-      const ParameterNumbers& numbers = numbers_[group.front()];
-      const auto rule = options_.rule({.count = step_count_,
-                                       .rate = learning_rate * numbers.rate_factor,
-                                       .weight_decay = numbers.weight_decay,
-                                       .scale = scale});
-      if (by_tensors(slices_[group.front()])) {
+      const OwnedSlice& first = slices_[group.front()];
+      const Rule rule = rule_of(group.front(), learning_rate, scale);
+      if (by_tensors(first)) {
         update_on_device(rule, group);
       } else {
-        update_on_host(rule, group.front());
+        update_on_host(rule, group.front(), 0, first.size(), first.gradient);
       }
     }
   }
 
+  PartUpdate begin_parts(double learning_rate, double scale) override {
+    ++step_count_;
+    std::vector<Rule> rules;
+    for (std::size_t i = 0; i < slices_.size(); ++i) {
+      TRIREME_CHECK(!by_tensors(slices_[i]));
+      rules.push_back(rule_of(i, learning_rate, scale));
+    }
+    return [this, rules = std::move(rules)](std::size_t slice, std::size_t begin, std::size_t end,
+                                            const void* gradient) {
+      update_on_host(rules[slice], slice, begin, end, gradient);
+    };
+  }
+
  private:
   using Rule = decltype(std::declval<Options>().rule(kernel::StepNumbers{}));
+
+  Rule rule_of(std::size_t slice, double learning_rate, double scale) const {
+    const ParameterNumbers& numbers = numbers_[slice];
+    return options_.rule({.count = step_count_,
+                          .rate = learning_rate * numbers.rate_factor,
+                          .weight_decay = numbers.weight_decay,
+                          .scale = scale});
+  }
 
   // The slices that are updated by one call: those of a device that have the same numbers, some tens
   // of megabytes of them, since intermediate values of LibTorch's operations are as large. What is on
@@ -91,16 +109,16 @@ class ElementwiseOptimizer final : public SliceOptimizer {
     return groups;
   }
 
-  void update_on_host(const Rule& rule, std::size_t slice) {
+  void update_on_host(const Rule& rule, std::size_t slice, std::size_t begin, std::size_t end,
+                      const void* gradient) const {
     in_type(slices_[slice], [&]<class T>(T) {
       const Part<T> all = whole<T>(slices_[slice]);
-      spread_(all.count, [&](std::size_t begin, std::size_t end) {
-        const Part<T> part = piece(all, begin, end);
-        T* updated[Rule::kShape.both] = {part.weight};
-        for (std::size_t k = 0; k < state_names_.size(); ++k)
-          if (T* state = state_of<T>(slice, k)) updated[k + 1] = state + begin;
-        kernel::apply(rule, &part.gradient, updated, part.compute, part.count);
-      });
+      const T* const from = static_cast<const T*>(gradient);
+      T* updated[Rule::kShape.both] = {all.weight + begin};
+      for (std::size_t k = 0; k < state_names_.size(); ++k)
+        if (T* state = state_of<T>(slice, k)) updated[k + 1] = state + begin;
+      kernel::apply(rule, &from, updated, all.compute != nullptr ? all.compute + begin : nullptr,
+                    end - begin);
     });
   }
 
@@ -128,14 +146,7 @@ class ElementwiseOptimizer final : public SliceOptimizer {
     }
   }
 
-  template <class T>
-  static Part<T> piece(const Part<T>& all, std::size_t begin, std::size_t end) {
-    return {all.begin + static_cast<std::int64_t>(begin), end - begin, all.gradient + begin,
-            all.weight + begin, all.compute != nullptr ? all.compute + begin : nullptr};
-  }
-
   Options options_;
-  const Spread spread_;
 };
 
 // Calls visit(options) with default options of every optimizer.
@@ -148,10 +159,10 @@ void each_optimizer(Visit visit) {
 
 }  // namespace
 
-std::unique_ptr<Optimizer> make_optimizer(const OptimizerOptions& options, Spread spread) {
-  const auto make = [&]<class Options>(const Options& own) -> std::unique_ptr<Optimizer> {
+std::unique_ptr<Optimizer> make_optimizer(const OptimizerOptions& options) {
+  const auto make = []<class Options>(const Options& own) -> std::unique_ptr<Optimizer> {
     if constexpr (Elementwise<Options>) {
-      return std::make_unique<ElementwiseOptimizer<Options>>(own, std::move(spread));
+      return std::make_unique<ElementwiseOptimizer<Options>>(own);
     } else {
       return make_summing(own);
     }

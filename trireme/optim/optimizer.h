@@ -6,14 +6,15 @@
 // parameters call apply() together.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
-#include "trireme/base/spread.h"
 #include "trireme/kernel/optimizers/optimizers.h"
 #include "trireme/optim/chunk_sum.h"
 #include "trireme/optim/owned_slice.h"
@@ -29,6 +30,11 @@ struct ParameterInfo {
   std::vector<std::int64_t> shape;
 };
 
+/// Updates elements [begin, end) of slice `slice`; `gradient` is where the gradient of element `begin` is.
+/// Any thread, for other elements at the same time.
+using PartUpdate = std::function<void(std::size_t slice, std::size_t begin, std::size_t end,
+                                      const void* gradient)>;
+
 class Optimizer {
  public:
   virtual ~Optimizer() = default;
@@ -43,8 +49,9 @@ class Optimizer {
   virtual void keep_state_on_host() = 0;
   /// Of that state.
   virtual std::size_t bytes_on_host() const noexcept = 0;
-  /// From now on the gradient of slice i is at gradients[i].
-  virtual void read_gradients_at(std::span<const void* const> gradients) = 0;
+  /// Counts one update that the caller makes, by calls that cover each element of each slice once. For
+  /// slices on the host that have no compute copy. Empty if the update is not one rule for every element.
+  virtual PartUpdate begin_parts(double learning_rate, double scale) = 0;
   /// One update of every slice, with gradient x `scale` (1 / count and the clipping factor).
   virtual void apply(double learning_rate, double scale) = 0;
   /// Between steps the slices may have weights of which the optimizer wants the next gradient, not the
@@ -59,10 +66,7 @@ class Optimizer {
   virtual void set_step_count(std::int64_t count) = 0;
 };
 
-/// `spread`: how the host's memory is gone over, if the update is one rule for every element; changes
-/// no bit.
-std::unique_ptr<Optimizer> make_optimizer(const OptimizerOptions& options,
-                                          Spread spread = in_one_part);
+std::unique_ptr<Optimizer> make_optimizer(const OptimizerOptions& options);
 std::string_view name_of(const OptimizerOptions& options);
 /// What optimizer_of(name_of(options), ...) makes `options` of.
 OptimizerKeys keys_of(const OptimizerOptions& options);

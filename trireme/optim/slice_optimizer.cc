@@ -28,11 +28,6 @@ void SliceOptimizer::attach(std::span<const OwnedSlice> slices,
   }
 }
 
-void SliceOptimizer::read_gradients_at(std::span<const void* const> gradients) {
-  TRIREME_CHECK(gradients.size() == slices_.size());
-  for (std::size_t i = 0; i < slices_.size(); ++i) slices_[i].gradient = gradients[i];
-}
-
 void SliceOptimizer::apply(double learning_rate, double scale) {
   const c10::AutoGradMode no_grad(false);
   update(learning_rate, scale);

@@ -35,7 +35,7 @@ class SliceOptimizer : public Optimizer {
 
   void attach(std::span<const OwnedSlice> slices, std::span<const ParameterInfo> parameters,
               std::shared_ptr<SharedSums> sums) override;
-  void read_gradients_at(std::span<const void* const> gradients) override;
+  PartUpdate begin_parts(double, double) override { return {}; }
   void apply(double learning_rate, double scale) final;
   double base_learning_rate() const noexcept override { return rate_; }
   std::int64_t step_count() const noexcept override { return step_count_; }

@@ -78,11 +78,6 @@ void RemoteOptimizer::attach(std::span<const optim::OwnedSlice> slices,
                     .broken = options_.broken});
 }
 
-void RemoteOptimizer::read_gradients_at(std::span<const void* const> gradients) {
-  TRIREME_CHECK(gradients.size() == slices_.size());
-  for (std::size_t i = 0; i < slices_.size(); ++i) slices_[i].gradient = gradients[i];
-}
-
 void RemoteOptimizer::start() {
   if (std::exchange(started_, true) || goes_on_) return;
   if (!alone() && options_.epoch > 0) client_->begin(restored_count_.value_or(0), /*kept=*/false);

@@ -50,7 +50,7 @@ class RemoteOptimizer final : public optim::Optimizer {
               std::shared_ptr<optim::SharedSums> sums = nullptr) override;
   void keep_state_on_host() override {}  // it is on no device
   std::size_t bytes_on_host() const noexcept override { return 0; }
-  void read_gradients_at(std::span<const void* const> gradients) override;
+  optim::PartUpdate begin_parts(double, double) override { return {}; }
   void apply(double learning_rate, double scale) override;
   void settle() override;
   double base_learning_rate() const noexcept override {

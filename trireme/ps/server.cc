@@ -41,6 +41,13 @@ struct ParameterServer::Connection {
     }
   }
 
+  // What the client shares for the reply to its request. Empty if it shares none, or less than `bytes`.
+  std::span<std::byte> area(std::size_t bytes) {
+    if (request.into.area < 0 || bytes == 0 || bytes > request.into.bytes) return {};
+    const auto all = channel->area_of_peer(static_cast<std::uint32_t>(request.into.area));
+    return all.size() < bytes ? std::span<std::byte>() : all.first(bytes);
+  }
+
   net::ChannelFrame frame;             // that is being received or served
   std::vector<std::byte> memory;       // of replies; never made smaller
   std::span<const std::byte> payload;  // of the reply that is being sent
@@ -141,10 +148,13 @@ bool ParameterServer::work_waits() const {
          });
 }
 
+// While pushes are being applied, the network is looked at between two parts of that.
 TimePoint ParameterServer::wake_at() const {
   TimePoint first = TimePoint::max();
-  for (const auto& [shard, own] : places_)
+  for (const auto& [shard, own] : places_) {
+    if (own->copy.service().under_way()) return waiter_->now();
     if (own->primary) first = std::min(first, own->primary->wake_at());
+  }
   return first;
 }
 
@@ -164,8 +174,10 @@ void ParameterServer::run(const std::function<bool()>& ended) {
       const std::shared_ptr<Connection> keep = found->second;
       take_frame(client, *keep);
     }
-    for (const auto& [shard, own] : places_)
+    for (const auto& [shard, own] : places_) {
+      if (own->copy.service().under_way()) own->copy.service().advance();
       if (own->primary) own->primary->poll();
+    }
     send_settled();
   }
 }
@@ -289,13 +301,16 @@ void ParameterServer::drop(int client) {
   if (own.primary && !connection->relays) own.primary->lose(client);
 }
 
+// Memory for a reply of `bytes`: the area that the client has named, or else the connection's own, unless
+// the reply before is still being sent from there.
 std::span<std::byte> ParameterServer::room(int shard, int client, std::size_t bytes) {
   const auto found = connections_.find(client);
-  if (!place(shard).primary || found == connections_.end()) return {};
-  const Memory& into = found->second->request.into;
-  if (into.area < 0 || bytes == 0 || bytes > into.bytes) return {};
-  const auto area = found->second->channel->area_of_peer(static_cast<std::uint32_t>(into.area));
-  return area.size() < bytes ? std::span<std::byte>() : area.first(bytes);
+  if (!place(shard).primary || found == connections_.end() || bytes == 0) return {};
+  Connection& connection = *found->second;
+  if (const auto area = connection.area(bytes); !area.empty()) return area;
+  if (!connection.sent.done()) return {};
+  if (connection.memory.size() < bytes) connection.memory.resize(bytes);
+  return std::span(connection.memory).first(bytes);
 }
 
 void ParameterServer::answer(int shard, int client, const Reply& reply,
@@ -310,12 +325,12 @@ void ParameterServer::answer(int shard, int client, const Reply& reply,
   Connection& connection = *found->second;
   Reply told = reply;
   told.memory.bytes = memory.size();
-  if (const auto area = room(shard, client, memory.size()); !area.empty()) {
+  if (const auto area = connection.area(memory.size()); !area.empty()) {
     told.memory.area = connection.request.into.area;
     if (!reply.written) team_.copy(area.data(), memory.data(), memory.size(), /*reads=*/true);
   } else {
     if (connection.memory.size() < memory.size()) connection.memory.resize(memory.size());
-    team_.copy(connection.memory.data(), memory.data(), memory.size());
+    if (!reply.written) team_.copy(connection.memory.data(), memory.data(), memory.size());
     connection.payload = std::span(connection.memory).first(memory.size());
   }
   connection.head = to_text(told);

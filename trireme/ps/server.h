@@ -61,8 +61,6 @@ class ParameterServer {
   void send(Connection& connection, const std::string& head);
   void drop(int client);
   void answer(int shard, int client, const Reply& reply, std::span<const std::byte> memory);
-  /// The memory that the client shares for the reply to its present request. Empty if it shares none,
-  /// or less than `bytes`.
   std::span<std::byte> room(int shard, int client, std::size_t bytes);
   void refuse_elsewhere(Connection& connection);
   void send_settled();

@@ -50,6 +50,7 @@ void Service::handle(int client, const Request& request, std::span<const std::by
 }
 
 void Service::serve(int client, const Request& request, std::span<const std::byte> memory) {
+  if (request.ask != Ask::Push && request.ask != Ask::PullRows) finish();
   if (request.ask == Ask::Attach) return attach(client, request, memory);
   const auto place = client_of_.find(request.worker);
   if (place == client_of_.end() || place->second != client)
@@ -62,7 +63,7 @@ void Service::serve(int client, const Request& request, std::span<const std::byt
     case Ask::PullRows:
       return pull_rows(client, request, memory);
     case Ask::Pull:
-      return answer_weights(client, request.worker, {.ask = Ask::Pull});
+      return waiting_.push_back({client, request.worker, {.ask = Ask::Pull}});
     case Ask::Push:
       return push(client, request, memory);
     case Ask::Terms:
@@ -81,7 +82,18 @@ void Service::serve(int client, const Request& request, std::span<const std::byt
   }
 }
 
+void Service::advance() {
+  shard_->advance();
+  release();
+}
+
+// Applies all that was pushed; release() answers.
+void Service::finish() {
+  if (shard_) shard_->finish();
+}
+
 void Service::lost(int client) {
+  finish();
   std::erase_if(waiting_, [&](const Waiting& one) { return one.client == client; });
   std::erase_if(parts_, [&](const auto& one) { return one.second.client == client; });
   for (auto place = client_of_.begin(); place != client_of_.end(); ++place) {
@@ -213,51 +225,61 @@ void Service::push(int client, const Request& request, std::span<const std::byte
                         std::to_string(shard_->bytes()));
   shard_->rows().check(rows);
   const int worker = request.worker;
-  Reply reply{.ask = Ask::Push};
+  Waiting own{client, worker, {.ask = Ask::Push}};
   if (ledger_->take(worker, request.sequence, request.clock)) {
-    reply.staleness = std::max<std::int64_t>(version_ - request.version, 0);
+    own.reply.staleness = std::max<std::int64_t>(version_ - request.version, 0);
     const auto before = before_.find(worker);
     const auto old = before == before_.end() ? std::span<const std::byte>() : before->second;
     const auto room =
         ledger_->may_go_on(worker) ? room_for_weights(client) : std::span<std::byte>();
+    const bool alone = room.empty() || settings_->server.compensation > 0;
+    if (alone) finish();
     if (const auto broken =
             shard_->push(gradient, request.rate, request.scale, old, settings_->server.compensation,
-                         rows, {room, reply.staleness}, request.finite)) {
+                         rows, {room, own.reply.staleness}, request.finite)) {
       ledger_->dropped(worker);
-      reply.dropped = true;
-      reply.text = *broken;
+      own.reply.dropped = true;
+      own.reply.text = *broken;
     } else {
-      ++version_;
-      reply.written = !room.empty();
-      ledger_->applied(worker, reply.staleness);
-      if (on_update_) on_update_(worker, version_, reply.staleness);
+      own.reply.version = ++version_;
+      own.reply.written = !room.empty();
+      own.written = room;
+      own.push = shard_->begun();
+      ledger_->applied(worker, own.reply.staleness);
+      if (on_update_) on_update_(worker, version_, own.reply.staleness);
+      if (alone) finish();
     }
   }
-  answer_weights(client, worker, std::move(reply));
+  waiting_.push_back(std::move(own));
 }
 
 std::span<std::byte> Service::room_for_weights(int client) const {
   return room_ ? room_(client, shard_->bytes()) : std::span<std::byte>();
 }
 
-// Waits until release() lets it go.
-void Service::answer_weights(int client, int worker, Reply reply) {
-  waiting_.push_back({client, worker, std::move(reply)});
+bool Service::may_go_on(const Waiting& one) const {
+  if (one.is_written()) return one.push <= shard_->completed();
+  return ready_ && (one.reply.ask != Ask::Push || ledger_->may_go_on(one.worker));
 }
 
 void Service::release() {
-  const auto may_go = [this](const Waiting& one) {
-    return ready_ && (one.reply.ask != Ask::Push || ledger_->may_go_on(one.worker));
-  };
+  // What is not written is copied, which no push may change meanwhile.
+  const bool copies = std::any_of(waiting_.begin(), waiting_.end(), [&](const Waiting& one) {
+    return !one.is_written() && may_go_on(one);
+  });
+  if (copies) finish();
   const auto first = std::stable_partition(waiting_.begin(), waiting_.end(),
-                                           [&](const Waiting& one) { return !may_go(one); });
+                                           [&](const Waiting& one) { return !may_go_on(one); });
   std::vector<Waiting> now(std::make_move_iterator(first), std::make_move_iterator(waiting_.end()));
   waiting_.erase(first, waiting_.end());
   for (Waiting& one : now) {
-    one.reply.version = version_;
-    // A pull is for those who want the present weights.
-    const bool predicted = one.reply.ask == Ask::Push && !one.reply.written;
-    const auto weights = predicted ? shard_->predicted(one.reply.staleness) : shard_->weights();
+    std::span<const std::byte> weights = one.written;
+    if (!one.is_written()) {
+      one.reply.version = version_;
+      // A pull is for those who want the present weights.
+      weights =
+          one.reply.ask == Ask::Push ? shard_->predicted(one.reply.staleness) : shard_->weights();
+    }
     if (settings_->server.compensation > 0)
       before_[one.worker].assign(weights.begin(), weights.end());
     answer_(one.client, one.reply, weights);
@@ -345,17 +367,18 @@ void Service::answer_terms(int client) {
 }
 
 void Service::commit(int client, const Request& request) {
-  Reply reply{.ask = Ask::Commit, .round = round_};
+  Waiting own{client, request.worker, {.ask = Ask::Commit, .round = round_}};
   if (request.round + 1 != round_) {
-    reply.dropped = true;
+    own.reply.dropped = true;
   } else if (!std::exchange(committed_, true)) {
     const auto room = room_for_weights(client);
     shard_->apply(request.rate, request.scale, {room});
-    reply.written = !room.empty();
-    squares_of_ = ++version_;
+    own.reply.written = !room.empty();
+    own.written = room;
+    own.reply.version = squares_of_ = ++version_;
     if (on_update_) on_update_(-1, version_, 0);
   }
-  answer_weights(client, request.worker, std::move(reply));
+  waiting_.push_back(std::move(own));
 }
 
 std::string Service::figures() const {

@@ -37,15 +37,20 @@ class Service {
   /// `server`: the number of its shard. `spread` as Shard's.
   Service(int server, Answer answer, OnUpdate on_update = {}, Spread spread = in_one_part);
 
-  /// The memory that a client shares for the reply to its request; empty if it shares none, or less than
-  /// `bytes`. Weights are written there while they are updated, and the reply says so.
+  /// Memory for the weights that the reply to a client's request brings; empty if there is none of
+  /// `bytes`. Weights are written there while they are updated, and the reply says so. Pushes that have
+  /// such memory are applied together by advance(): the results are those of one after the other.
   using Room = std::function<std::span<std::byte>(int client, std::size_t bytes)>;
   void set_room(Room room) { room_ = std::move(room); }
 
   /// `memory` stays valid and unchanged until the reply. A request that cannot be met is answered
   /// with an exit code and a sentence.
   void handle(int client, const Request& request, std::span<const std::byte> memory);
-  /// The connection has ended.
+  /// Whether pushes are being applied. Then advance() does a part of that, and answers those that are
+  /// complete.
+  bool under_way() const noexcept { return shard_ && shard_->under_way(); }
+  void advance();
+  /// The connection has ended. The memory of its request is not used any more.
   void lost(int client);
   /// Those whose connections have not ended, ascending.
   std::vector<int> clients() const;
@@ -66,6 +71,9 @@ class Service {
   struct Waiting {
     int client = -1, worker = -1;
     Reply reply;
+    std::span<const std::byte> written = {};  // the weights; empty: those at the time of the answer
+    std::uint64_t push = 0;                   // whose weights they are: Shard::begun()
+    bool is_written() const noexcept { return !written.empty(); }
   };
   struct Part {
     int client = -1;
@@ -91,7 +99,8 @@ class Service {
   void check_terms(const Request& request, std::span<const std::byte> memory) const;
   void complete_round();
   void answer_terms(int client);
-  void answer_weights(int client, int worker, Reply reply);
+  bool may_go_on(const Waiting& one) const;
+  void finish();
   void answer_text(int client, Ask ask, const std::string& text, std::span<const std::byte> memory);
   int needed() const;
   void release();

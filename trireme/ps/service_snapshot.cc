@@ -104,6 +104,8 @@ void restore_rows(const nlohmann::json& counts, Reader& from, RowShard& shard) {
 }  // namespace
 
 Saved Service::snapshot() {
+  finish();
+  release();
   nlohmann::json json{{"ready", ready_},
                       {"version", version_},
                       {"epoch", epoch_},

@@ -54,8 +54,9 @@ Shard::Shard(ServedModel model, int server, const OptimizerOptions& optimizer, S
       weights_memory_(zeros(model_.bytes(server))),
       sum_memory_(zeros(model_.sum_bytes(server))),
       earlier_memory_(zeros(predicts ? model_.bytes(server) : 0)),
-      optimizer_(optim::make_optimizer(optimizer, updating())),
-      rows_(model_.tables(), server, model_.servers(), optimizer, keeps_rows) {
+      optimizer_(optim::make_optimizer(optimizer)),
+      rows_(model_.tables(), server, model_.servers(), optimizer, keeps_rows),
+      sweep_(slice_sizes(), spread_) {
   require_elementwise(optimizer_->name());
   weights_ = bytes_of(weights_memory_);
   sum_ = bytes_of(sum_memory_);
@@ -108,11 +109,11 @@ std::optional<std::string> Shard::push(std::span<const std::byte> gradient, doub
   if (auto broken = rows_.first_not_finite(rows)) return broken;
   if (!rows.empty()) rows_.update(rows, rate, scale);
   if (before.empty() || lambda <= 0) {
-    update(gradient.data(), rate, scale, to);
+    begin_update(gradient.data(), rate, scale, to);
   } else {
-    TRIREME_CHECK(before.size() == bytes());
+    TRIREME_CHECK((before.size() == bytes() && !under_way()) == true);
     compensate(gradient.data(), before.data(), lambda, scale);
-    update(sum_.data(), rate, 1, to);
+    begin_update(sum_.data(), rate, 1, to);
   }
   return std::nullopt;
 }
@@ -237,55 +238,58 @@ std::optional<std::uint32_t> Shard::first_not_finite() const {
 
 void Shard::apply(double rate, double scale, Destination to) {
   rows_.apply(rate, scale);
-  update(sum_.data(), rate, scale, to);
+  begin_update(sum_.data(), rate, scale, to);
+  finish();
 }
+
+// What a block needs of an update that is under way.
+struct Shard::Update {
+  optim::PartUpdate part;
+  const std::byte* gradient;
+  std::span<std::byte> out;  // a worker's memory, or none
+  double share;              // of the last update, in what is written there
+};
 
 // Copies a block before and after its update, while it is in a cache.
 template <class T>
-void Shard::update_block(const ServedModel::Slice& slice, std::size_t begin, std::size_t end,
-                         const UpdatePart& update) {
-  T copy[kernel::kNormChunk];
-  const std::size_t at = slice.offset + begin * sizeof(T), count = end - begin;
+void Shard::update_block(const Update& update, std::size_t slice, std::size_t begin,
+                         std::size_t end) {
+  T copy[Sweep::kBlock];
+  const std::size_t at = model_.slices(server_)[slice].offset + begin * sizeof(T),
+                    count = end - begin;
   const auto* weights = reinterpret_cast<const T*>(weights_.data() + at);
   if (!earlier_.empty()) {
     std::copy_n(weights, count, copy);
     copy_for_reader(earlier_.data() + at, copy, count * sizeof(T), earlier_.size());
   }
-  update(begin, end);
-  if (out_.empty()) return;
-  if (out_share_ > 0) extrapolate(copy, weights, copy, out_share_, count);
-  copy_for_reader(out_.data() + at, out_share_ > 0 ? copy : weights, count * sizeof(T),
-                  out_.size());
+  update.part(slice, begin, end, update.gradient + at);
+  if (update.out.empty()) return;
+  if (update.share > 0) extrapolate(copy, weights, copy, update.share, count);
+  copy_for_reader(update.out.data() + at, update.share > 0 ? copy : weights, count * sizeof(T),
+                  update.out.size());
 }
 
-// The optimizer goes over its slices one after the other.
-Spread Shard::updating() {
-  return [this](std::size_t count, const UpdatePart& part) {
-    const ServedModel::Slice& slice = model_.slices(server_)[updated_++];
-    TRIREME_CHECK(slice.size() == count);
-    const bool wide = model_.parameters()[slice.parameter].dtype == DType::F64;
-    spread_(count, [&](std::size_t begin, std::size_t end) {
-      if (out_.empty() && earlier_.empty()) return part(begin, end);
-      for (std::size_t at = begin; at < end; at += kernel::kNormChunk) {
-        const std::size_t stop = std::min(at + kernel::kNormChunk, end);
-        wide ? update_block<double>(slice, at, stop, part)
-             : update_block<float>(slice, at, stop, part);
-      }
-    });
-  };
-}
-
-void Shard::update(const std::byte* gradient, double rate, double scale, Destination to) {
+void Shard::begin_update(const std::byte* gradient, double rate, double scale, Destination to) {
   TRIREME_CHECK((to.memory.empty() || to.memory.size() == bytes()) == true);
-  updated_ = 0;
-  out_ = to.memory;
-  out_share_ = share_of(to.staleness);
-  std::vector<const void*> gradients;
-  for (const ServedModel::Slice& slice : model_.slices(server_))
-    gradients.push_back(gradient + slice.offset);
-  optimizer_->read_gradients_at(gradients);
-  optimizer_->apply(rate, scale);
-  out_ = {};
+  Update update{optimizer_->begin_parts(rate, scale), gradient, to.memory, share_of(to.staleness)};
+  begun_ = sweep_.begin(
+      [this, update = std::move(update)](std::size_t slice, std::size_t begin, std::size_t end) {
+        const auto parameter = model_.slices(server_)[slice].parameter;
+        model_.parameters()[parameter].dtype == DType::F64
+            ? update_block<double>(update, slice, begin, end)
+            : update_block<float>(update, slice, begin, end);
+      });
+}
+
+std::vector<std::size_t> Shard::slice_sizes() const {
+  std::vector<std::size_t> sizes;
+  for (const ServedModel::Slice& slice : model_.slices(server_)) sizes.push_back(slice.size());
+  return sizes;
+}
+
+std::span<const std::byte> Shard::weights() const {
+  TRIREME_CHECK(!under_way());
+  return weights_;
 }
 
 }  // namespace trireme::inline v0::ps

@@ -1,6 +1,9 @@
 // Shard: what one server has of the parameters, and how a gradient changes it. It knows no worker and
 // no network; a server calls it for one request after the other. Not thread safe.
 //
+// Updates by pushed gradients are begun, and then made together, stretch by stretch (sweep.h). While
+// one is under way, only push(), advance(), finish() and the rows may be used.
+//
 // Weights, gradient and state lie as ServedModel lays out the server's interval. The optimizer is
 // the same as a rank's (optim/), so that equal gradients give equal bits wherever it runs.
 #pragma once
@@ -21,6 +24,7 @@
 #include "trireme/optim/optimizer.h"
 #include "trireme/ps/row_shard.h"
 #include "trireme/ps/served_model.h"
+#include "trireme/ps/sweep.h"
 #include "trireme/tensor/flat_math.h"
 
 namespace trireme::inline v0::ps {
@@ -55,7 +59,7 @@ class Shard {
 
   /// bytes() of weights. Resets nothing else.
   void set_weights(std::span<const std::byte> weights);
-  std::span<const std::byte> weights() const noexcept { return weights_; }
+  std::span<const std::byte> weights() const;
   /// The weights that momentum will have made after `staleness` updates by other workers and, as in
   /// Nesterov's method, the worker's own one. Momentum m repeats a share m of each update in the next:
   ///
@@ -69,7 +73,8 @@ class Shard {
   /// The weights before the last update, empty unless the shard predicts. For copies.
   std::span<std::byte> earlier() noexcept { return earlier_; }
 
-  /// One update by a gradient of bytes() and `rows` of each table, times `scale`. Nothing changes if
+  /// Begins one update by a gradient of bytes() and `rows` of each table, times `scale`; both memories
+  /// must stay until it is complete. Nothing changes if
   /// one holds an infinity or a NaN: then the result names the parameter or the row. `before`: the
   /// weights that the gradient is of. If they are given and lambda > 0, the gradient g (after `scale`)
   /// becomes g + lambda g g (w - before) (DC-ASGD: Zheng et al. 2017, arXiv:1609.08326); not that of
@@ -79,6 +84,13 @@ class Shard {
                                   std::span<const std::byte> before = {}, double lambda = 0,
                                   std::span<const RowsView> rows = {}, Destination to = {},
                                   bool finite = false);
+  /// How many pushes have begun, and how many of them are complete: the first ones.
+  std::uint64_t begun() const noexcept { return begun_; }
+  std::uint64_t completed() const noexcept { return sweep_.completed(); }
+  bool under_way() const noexcept { return sweep_.under_way(); }
+  /// Goes over the next stretch of memory for all updates that are under way.
+  void advance() { sweep_.advance(); }
+  void finish() { sweep_.finish(); }
 
   /// Adds the workers' terms of a batch of `total` micro-batches. If their nodes cover it, the bits
   /// are those of the tree sum; else they are added in their order.
@@ -104,14 +116,13 @@ class Shard {
  private:
   std::optional<std::uint32_t> first_not_finite(const std::byte* gradient) const;
   void compensate(const std::byte* gradient, const std::byte* before, double lambda, double scale);
-  void update(const std::byte* gradient, double rate, double scale, Destination to);
-  Spread updating();
+  void begin_update(const std::byte* gradient, double rate, double scale, Destination to);
   template <class Fold>
   void square_after(Fold fold);
-  using UpdatePart = std::function<void(std::size_t begin, std::size_t end)>;
+  struct Update;
   template <class T>
-  void update_block(const ServedModel::Slice& slice, std::size_t begin, std::size_t end,
-                    const UpdatePart& update);
+  void update_block(const Update& update, std::size_t slice, std::size_t begin, std::size_t end);
+  std::vector<std::size_t> slice_sizes() const;
   /// How much of the last update predicted() adds.
   double share_of(std::int64_t staleness) const;
   /// Calls visit(T, offset, count) for elements that lie together: T is their type, offset theirs in
@@ -124,13 +135,12 @@ class Shard {
   const Spread spread_;
   const double momentum_;
   std::span<std::byte> weights_, sum_, earlier_;
-  std::span<std::byte> out_;     // of the update that is being made
-  double out_share_ = 0;         // of its prediction
   std::vector<double> squares_;  // of the folded sum
-  std::size_t updated_ = 0;      // slices, in the update
+  std::uint64_t begun_ = 0;
   at::Tensor weights_memory_, sum_memory_, earlier_memory_;
   std::unique_ptr<optim::Optimizer> optimizer_;
   RowShard rows_;
+  Sweep sweep_;
 };
 
 }  // namespace trireme::inline v0::ps

@@ -8,7 +8,7 @@
 namespace trireme::inline v0::ps {
 namespace {
 
-constexpr std::size_t kPart = std::size_t{1} << 17;     // elements: what a thread takes at a time
+constexpr std::size_t kPart = std::size_t{1} << 15;     // elements: what a thread takes at a time
 constexpr std::size_t kWorthIt = std::size_t{1} << 19;  // less is done before a helper is awake
 
 }  // namespace
