@@ -8,7 +8,7 @@
 #include <set>
 
 #include "trireme/base/error.h"
-#include "trireme/ps/sim_cluster.h"
+#include "trireme/ps/sim_cluster_test.h"
 
 namespace trireme::failover_test {
 namespace {

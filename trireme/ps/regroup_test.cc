@@ -4,7 +4,7 @@
 
 #include <cstring>
 
-#include "trireme/ps/regroup_cluster.h"
+#include "trireme/ps/regroup_cluster_test.h"
 
 namespace trireme::inline v0::ps::regroup {
 namespace {

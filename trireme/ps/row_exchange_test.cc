@@ -7,7 +7,7 @@
 
 #include "trireme/base/error.h"
 #include "trireme/ps/row_store.h"
-#include "trireme/ps/sim_cluster.h"
+#include "trireme/ps/sim_cluster_test.h"
 
 namespace trireme::row_exchange_test {
 namespace {

@@ -15,7 +15,7 @@
 #include "trireme/models/recommender.h"
 #include "trireme/strategy/strategy.h"
 #include "trireme/tensor/random.h"
-#include "trireme/train/elastic_cluster.h"
+#include "trireme/train/elastic_cluster_test.h"
 
 namespace trireme::train_test {
 namespace {
