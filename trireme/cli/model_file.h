@@ -12,7 +12,7 @@ namespace trireme::inline v0::cli {
 struct ModelWeights {
   std::string path;                   // of the file, or of the checkpoint's model.safetensors
   std::vector<HashedTensor> tensors;  // in the order of a safetensors file; without bytes
-  /// Of one tensor; verified, if it is in a checkpoint.
+  /// Reads one tensor, and verifies it if it is in a checkpoint.
   std::function<std::vector<std::byte>(const HashedTensor&)> read;
   std::function<void()> verify;  // reads the whole checkpoint
 };

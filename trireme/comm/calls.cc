@@ -64,7 +64,7 @@ Work Calls::submit(Operation&& operation, const OpOptions& options) {
   return engine_->submit(std::move(operation), options.deadline);
 }
 
-// Of a collective with one algorithm that is usual.
+// Runs a collective that has one usual algorithm.
 Work Calls::run(Operation&& operation, Buffer in, Buffer out, std::string_view usual,
                 const OpOptions& options) {
   operation.algorithm = selection_->pick(operation.kind, options.algorithm, usual);

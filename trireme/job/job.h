@@ -120,7 +120,7 @@ class Job {
   bool finished() const noexcept;
   /// Connections to the parameter servers, and what is known of them (job_servers.h).
   JobServers& servers() const;
-  /// Of an elastic job: how its ranks change (job_changes.h).
+  /// How the ranks of an elastic job change (job_changes.h).
   JobChanges& changes() const;
   /// Cores that this rank may compute on: its share of the affinity mask and the cgroup quota.
   int cores() const noexcept;

@@ -20,7 +20,7 @@ namespace trireme::inline v0::kernel {
 
 struct Assignment {
   int groups = 1, members = 1, together = 1;
-  /// Of each group's share (LeafShares); empty: equal. Changes no sum.
+  /// The weight of each group's share (LeafShares); empty: equal. Changes no sum.
   std::vector<std::uint32_t> weights = {};
   /// The number of places.
   int size() const noexcept { return groups * members; }

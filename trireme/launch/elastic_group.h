@@ -36,8 +36,8 @@ class ElasticGroup {
  public:
   /// Throws ConfigError unless 1 <= min <= ranks <= max, all of them multiples, and spares >= 0.
   ElasticGroup(const ElasticOptions& options, int ranks);
-  /// Of processes that others start, and of which `joined` are there: the job is in `epoch`, and shall
-  /// have as many ranks as it may.
+  /// For processes that others start, `joined` of which are there. The job is in `epoch`, and takes as
+  /// many ranks as it may.
   ElasticGroup(const ElasticOptions& options, rendezvous::Epoch epoch,
                const std::vector<int>& joined);
 

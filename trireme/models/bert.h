@@ -45,7 +45,7 @@ std::int64_t feed_forward_width(const BertConfig& config);
 double training_flops(const BertConfig& config, std::int64_t tokens);
 /// Per block, for a micro-batch of `sequences`.
 std::vector<BlockActivations> block_activations(const BertConfig& config, std::int64_t sequences);
-/// Of one micro-batch.
+/// The kernels of one micro-batch.
 std::vector<Kernel> kernels(const BertConfig& config, std::int64_t sequences);
 
 }  // namespace models

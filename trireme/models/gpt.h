@@ -59,7 +59,7 @@ int largest_neighbouring_layers(const GptConfig& config);
 double training_flops(const GptConfig& config, std::int64_t tokens);
 /// Per block, for a micro-batch of `sequences`.
 std::vector<BlockActivations> block_activations(const GptConfig& config, std::int64_t sequences);
-/// Of one micro-batch.
+/// The kernels of one micro-batch.
 std::vector<Kernel> kernels(const GptConfig& config, std::int64_t sequences);
 
 }  // namespace models

@@ -40,7 +40,7 @@ std::int64_t largest_neighbours(const ResnetConfig& config);
 double training_flops(const ResnetConfig& config, std::int64_t images);
 /// Per block, for a micro-batch of `images`.
 std::vector<BlockActivations> block_activations(const ResnetConfig& config, std::int64_t images);
-/// Of one micro-batch.
+/// The kernels of one micro-batch.
 std::vector<Kernel> kernels(const ResnetConfig& config, std::int64_t images);
 
 }  // namespace models

@@ -31,7 +31,7 @@ struct ConnectOptions {
   /// tcp: the system ends a connection after the peer has not read for this long, for example
   /// because it runs user code.
   Duration patience = std::chrono::minutes(31);
-  /// Of an elastic job: true once the group is void, since its ranks have changed; PeerLost then.
+  /// In an elastic job: true once the ranks have changed, so that the group is void; PeerLost then.
   std::function<bool()> cancelled = {};
   std::vector<bool> skip = {};  // tcp: peers to which no connection is made; empty: none
   int sockets = 1;              // tcp: connections per pair of ranks, equal on all ranks

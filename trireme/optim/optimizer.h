@@ -47,7 +47,7 @@ class Optimizer {
                       std::shared_ptr<SharedSums> sums = nullptr) = 0;
   /// Before attach(): the state of slices on a device will be in the host's pinned memory.
   virtual void keep_state_on_host() = 0;
-  /// Of that state.
+  /// The bytes of that state.
   virtual std::size_t bytes_on_host() const noexcept = 0;
   /// Counts one update that the caller makes, by calls that cover each element of each slice once. For
   /// slices on the host that have no compute copy. Empty if the update is not one rule for every element.

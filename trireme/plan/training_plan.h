@@ -116,7 +116,7 @@ struct Job {
   int data_ranks() const noexcept { return ranks / model_ranks(); }
   /// Whether weights have 16 bits, so that there are masters beside them.
   bool in_16_bits() const noexcept { return precision == "bf16" || precision == "fp16"; }
-  /// Of a master weight, gradient sum or moment; of a weight that layers compute with.
+  /// Bytes of a master weight, gradient sum or moment; of a weight that layers compute with.
   std::int64_t master_bytes() const noexcept { return precision == "fp64" ? 8 : 4; }
   std::int64_t compute_bytes() const noexcept { return in_16_bits() ? 2 : master_bytes(); }
   /// The parameters that one rank holds.
@@ -177,7 +177,7 @@ struct TrainingPlan {
   std::int64_t shared() const noexcept { return job.simulated ? memory.runtime() : memory.text; }
   /// Memory of all ranks of this host together.
   std::int64_t host_total() const noexcept;
-  /// Of the process beside the ranks that evaluates checkpoints.
+  /// The memory of the process that evaluates checkpoints beside the ranks.
   std::int64_t evaluator_bytes() const noexcept;
   bool on_device() const noexcept { return job.device != "cpu"; }
   /// Memory of the rank with most, where its tensors are: what memory.limit bounds.

@@ -79,8 +79,8 @@ struct Request {
   std::vector<kernel::LeafRange> nodes = {};
   Memory memory = {}, into = {};  // what is sent; where the reply's memory shall be written
   std::uint64_t text_bytes = 0;   // Attach, Write: of a text with which memory begins
-  // Of the rows behind everything else in memory (row_message.h): Push, PullRows: how many of each
-  // table; Terms: how many of each table of each term.
+  // The number of rows behind everything else in memory (row_message.h). Push, PullRows: for each
+  // table; Terms: for each table of each term.
   std::vector<std::uint32_t> rows = {};
   bool with_rows = false;  // Read: of all tables, too
 };

@@ -16,7 +16,7 @@ class RowRouter {
  public:
   RowRouter(std::span<const ServedTable> tables, int servers);
 
-  /// Of each term the rows of each table; what they refer to stays until the next call.
+  /// Takes each term's rows of each table; what they refer to stays until the next call.
   void route(std::span<const std::vector<RowsView>> terms);
   /// The same for ids of one table, without rows.
   void route_ids(std::uint32_t table, std::span<const std::int64_t> ids);

@@ -38,7 +38,7 @@ class RowShard {
   void update(std::span<const RowsView> rows, double rate, double scale);
   /// Adds terms, each of which has rows of each table, by `steps` (kernel/reduce.h).
   void fold(std::span<const std::vector<RowsView>> terms, std::span<const kernel::FoldStep> steps);
-  /// Of the folded sum: the sums of squares of each table, and what is not finite.
+  /// The folded sum: the sum of squares of each table, and the first row that is not finite.
   std::vector<ExactSum> squares() const;
   std::optional<std::string> first_not_finite() const { return first_not_finite(views()); }
   void apply(double rate, double scale) { update(views(), rate, scale); }

@@ -18,7 +18,7 @@ class RowStore : public models::RowSource {
   explicit RowStore(std::vector<ServedTable> tables) : tables_(std::move(tables)) {}
 
   const std::vector<ServedTable>& tables() const noexcept { return tables_; }
-  /// Of every table the ids ("NAME.ids") and the weights ("NAME.rows") of the rows that have been
+  /// For every table the ids ("NAME.ids") and the weights ("NAME.rows") of the rows that have been
   /// updated, by ascending id; each rank gets all.
   std::vector<NamedShard> weights();
   /// The same and the optimizer's state, as a checkpoint has them; none on a rank that leaves it to

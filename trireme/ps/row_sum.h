@@ -30,7 +30,7 @@ class RowSum {
   void add(const RowsView& rows);
   void scale(double factor);
   void clear();
-  /// Of all elements; each row's are added in fp64, in their order.
+  /// The squares of all elements; those of a row are added in fp64, in their order.
   ExactSum squares() const;
   /// In the order in which the ids came first.
   RowsView view() const noexcept { return {ids_, rows_.data()}; }

@@ -10,7 +10,7 @@
 namespace trireme::inline v0::ps {
 namespace {
 
-// Of a server that nobody replicates: each server has its own shard.
+// The view of a server that nobody replicates: each server has its own shard.
 std::shared_ptr<const rendezvous::ServerView> view_of_one(int number) {
   rendezvous::ServerAuthority authority(number + 1);
   for (int server = 0; server <= number; ++server) authority.up(server, "");

@@ -41,7 +41,7 @@ class ParameterServer {
   bool is_fenced() const noexcept { return fenced_; }
   /// Null: it has none.
   const Copy* copy(int shard) const;
-  /// Of its own shard.
+  /// The service of its own shard.
   const Service& service() const;
 
  private:

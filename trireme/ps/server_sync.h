@@ -29,7 +29,7 @@ class ServerSync final : public parallel::BucketedSync {
   void end_pass(std::uint32_t, parallel::Phase) override {}
   Work finish() override;
   std::optional<parallel::Refusal> refusal() const override;
-  /// Of parameters, then of each table of embeddings.
+  /// First those of parameters, then one for each table of embeddings.
   std::vector<double> chunk_squares() override;
   /// The number of parameters, if only the sum of a row is not finite.
   std::int64_t first_overflow() override;

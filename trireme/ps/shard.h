@@ -95,8 +95,8 @@ class Shard {
   /// Adds the workers' terms of a batch of `total` micro-batches. If their nodes cover it, the bits
   /// are those of the tree sum; else they are added in their order.
   void fold(std::span<const Terms> workers, std::uint32_t total);
-  /// Of the folded sum: the sums of squares of each chunk of 4,096 elements of parameters, and the
-  /// first parameter that is not finite; the number of parameters, if only a row is not.
+  /// The folded sum: the sum of squares of each chunk of 4,096 elements of parameters, and the first
+  /// parameter that is not finite; the number of parameters, if only a row is not.
   const std::vector<double>& chunk_squares() const noexcept { return squares_; }
   std::optional<std::uint32_t> first_not_finite() const;
   /// The rows of tables that this server has.

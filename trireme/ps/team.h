@@ -37,7 +37,7 @@ class Team {
   void take_parts();
 
   const std::shared_ptr<Waiter> waiter_;
-  // Of the range that is gone over. Written while it is closed and nobody is in it.
+  // The range that is gone over. Written while it is closed and nobody is in it.
   const std::function<void(std::size_t, std::size_t)>* part_ = nullptr;
   std::atomic<std::size_t> count_{0}, next_{0};
   std::atomic<bool> open_{false}, stopped_{false};

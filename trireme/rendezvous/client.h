@@ -77,8 +77,8 @@ class CoordinatorClient {
   /// watch() returns, the coordinator treats the stream's end as this rank's. Throws TimeoutError.
   void watch(std::function<void(const News&)> on_news);
   void stop_watching() noexcept;
-  /// Of a job with parameter servers: the present view. A server says where it listens and gets its
-  /// incarnation, too.
+  /// The present view of the parameter servers. A server says where it listens and also gets its
+  /// incarnation.
   ServerView server_view(Duration timeout);
   std::pair<ServerView, std::uint32_t> listen_at(const std::string& address, Duration timeout);
   /// A shard's primary says what a backup has, or that it cannot be reached, and says it again if

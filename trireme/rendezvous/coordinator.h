@@ -86,7 +86,7 @@ class Coordinator final : public JobControl {
   void forgive_silence() override;
   void finish() override;
 
-  /// Of an elastic job: its present epoch, and the processes that have joined.
+  /// The present epoch of an elastic job, and the processes that have joined.
   Epoch epoch() const;
   std::vector<int> joined() const;
   /// Those of them that no news reach: they have not come back to this coordinator yet.

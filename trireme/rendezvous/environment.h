@@ -42,8 +42,8 @@ struct RankEnvironment {
   std::optional<MeetingPlace> meeting;  // for a foreign launcher; none: the ranks meet over MPI
   std::string job = "job";
   std::uint32_t epoch = 0;
-  /// Of a job whose ranks may change: `rank` is the number of the process among `size` that may be
-  /// ranks; the coordinator says which are.
+  /// The job's ranks may change: `rank` is the number of this process among `size` that may be ranks;
+  /// the coordinator says which are.
   bool elastic = false;
   /// Each worker comes when it likes and trains on its own, with servers: it is one of `workers` and
   /// `more_workers`, and meets nobody.

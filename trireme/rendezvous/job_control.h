@@ -38,10 +38,10 @@ class JobControl {
   /// The process of a worker has ended. If nobody waits for it, because it trains on its own, a new
   /// process may join in its place. False otherwise, without effect.
   virtual bool lose_worker(int worker) = 0;
-  /// Of an elastic job: its ranks are now `epoch`'s. All processes are told; exchanges between the
-  /// earlier ranks fail.
+  /// In an elastic job: the ranks are now those of `epoch`. All processes are told; exchanges between
+  /// the earlier ranks fail.
   virtual void regroup(const Epoch& epoch) = 0;
-  /// Of an elastic job: the process has ended, and a new one may join in its place.
+  /// In an elastic job: the process has ended, and a new one may join in its place.
   virtual void forget(int process) = 0;
   /// Ranks and servers that have sent no heartbeat for `silence`, though they are not stopped.
   virtual std::vector<int> silent(Duration silence) const = 0;

@@ -89,7 +89,7 @@ class Membership {
   /// The first failure that no other failure caused; if there is none, the first failure.
   std::optional<Failure> first_failure() const;
 
-  /// Of the workers, or members: they wait for one another.
+  /// The table of the workers, or members, which wait for one another.
   Table table(TimePoint now);
   /// Whether one of the processes [first, end) is there and has not been silent for `silence`.
   bool awaits(int first, int end, Duration silence, TimePoint now);

@@ -48,7 +48,7 @@ class LaneRunner {
   std::string note_;
   bool has_run_ = false;
   std::unique_ptr<Lanes> lanes_;
-  // Of each lane's copy of the model.
+  // For each lane's copy of the model.
   std::map<const Stage*, std::unique_ptr<BatchStatistics>> statistics_;
 };
 

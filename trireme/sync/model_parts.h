@@ -63,7 +63,7 @@ class ModelParts {
   /// The only part. For models without a pipeline.
   ModelPart& whole() const { return *parts_.front(); }
 
-  /// Of the whole model.
+  /// The parameters and buffers of the whole model.
   const std::vector<ModelTensor>& parameters() const noexcept { return parameters_; }
   const std::vector<ModelTensor>& buffer_table() const noexcept { return buffers_; }
   std::vector<optim::ParameterInfo> infos() const;

@@ -38,7 +38,7 @@ struct StrategyContext {
   bool reproducible = true;
   std::string processor = {};
   int local_size = 0;  // ranks on each host; 0: unknown, or hosts differ
-  /// Of a job with parameter servers: how many, a connection to one of them, and which of how many
+  /// Parameter servers: how many there are, a connection to one of them, and which of how many
   /// workers this is.
   struct Servers {
     int count = 0;

@@ -50,7 +50,7 @@ class UnitMemory {
   at::Tensor own_piece(std::uint32_t unit, std::size_t member, const Piece& piece) const;
   /// Whether `tensor` is a view of the unit.
   bool lies_in(std::uint32_t unit, const at::Tensor& tensor) const;
-  /// Of all units; empty unless weights are sharded.
+  /// This rank's memory of all units; empty unless weights are sharded.
   const std::vector<at::Tensor>& own_memory() const noexcept { return own_; }
 
  private:

@@ -7,7 +7,7 @@
 
 namespace trireme::inline v0::train {
 
-/// Of a configuration; whether the job is elastic at all is in on().
+/// The elastic keys of a configuration. on() says whether the job is elastic at all.
 struct ElasticSettings {
   int min = 0, max = 0;  // 0: as many ranks as at the start
   int spares = 0;

@@ -69,7 +69,7 @@ std::function<void(const std::string&)> lines_to(std::FILE* stream) {
 void follow_job(Job& joined, const Settings& settings, const WorkerSpec& spec) {
   JobOptions options = settings.job;
   options.transport = "auto";
-  // Of its own, so that the end of the job breaks off no evaluation.
+  // A job of its own, so that the end of the other one breaks off no evaluation.
   Job own(std::make_shared<net::AloneTransport>(joined.waiter()), options, nullptr);
   const auto ended = [&joined] { return joined.finished(); };
   follow(own, settings, spec,

@@ -50,7 +50,7 @@ class KernelSpeedsTest : public ::testing::Test {
 
 TEST_F(KernelSpeedsTest, AreMeasuredOnceAndKept) {
   KernelSpeeds first = speeds();
-  // Of the large one 1024 x 1024 x 1024 are measured, an eighth of it.
+  // An eighth of the large one is measured: 1024 x 1024 x 1024.
   EXPECT_DOUBLE_EQ(first.seconds({kSmall, kLarge}), 2e-3 + 3 * 8e-3);
   EXPECT_DOUBLE_EQ(first.seconds({kSmall}), 2e-3);
   first.save();

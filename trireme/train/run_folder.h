@@ -39,8 +39,8 @@ class RunFolder {
   storage::CheckpointFolder checkpoints() const;
   /// The same run with its checkpoints at `place`, before it has a configuration that says so.
   RunFolder with_checkpoints(std::string place) const;
-  // Of an evaluator: its events, a run's folder with the best checkpoint, and the checkpoint that it
-  // evaluates now.
+  // An evaluator's files: its events, a run's folder with the best checkpoint, and the checkpoint that
+  // it evaluates now.
   std::string evaluations() const { return path_ + "/evaluator.jsonl"; }
   std::string best() const { return path_ + "/best"; }
   /// The number of ranks that an elastic job shall have (`trireme resize`).

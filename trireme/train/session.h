@@ -27,7 +27,7 @@ struct Session {
   Session(const Entry& entry, WorkerSpec given);
   /// Whether each worker trains on its own, with the servers.
   bool alone() const;
-  /// Of a worker that trains on its own, whose optimizer is on the servers: a job of one rank. Rank 0
+  /// The job of one rank of a worker that trains on its own and whose optimizer is on the servers. Rank 0
   /// alone validates and writes. Null: this rank trains together with the others.
   std::unique_ptr<Job> own_job() const;
   /// The batches that this rank reads; those of a worker that trains on its own are no other worker's.
