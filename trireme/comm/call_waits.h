@@ -22,7 +22,7 @@ class CallWaits final : public WorkOwner {
   Duration time() const noexcept { return Duration(time_.load()); }
   /// How many user threads are blocked.
   int blocked() const noexcept { return blocked_.load(std::memory_order_relaxed); }
-  /// What errors call the running call.
+  /// The name of the running call in errors.
   void set_running(std::string title);
 
   // WorkOwner:

@@ -47,7 +47,7 @@ class Arena {
   Device device_;
 };
 
-/// What is known about the peers beyond the transport. The communicator asks it when a wait has
+/// Knowledge about the peers beyond the transport. The communicator asks it when a wait has
 /// timed out, and reports to it when this rank blocks. Implemented by the Job, and by tests.
 class PeerWatch {
  public:

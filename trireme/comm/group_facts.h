@@ -16,7 +16,7 @@ struct GroupFacts {
   int world_rank(int of) const noexcept;
   /// " in group rows"; empty for the head.
   std::string text() const;
-  /// What a group of `ranks` of this one has for options.
+  /// The options of a group of `ranks` of this one.
   CommunicatorOptions options_of(const std::vector<int>& ranks, std::string name) const;
 
   const int rank, size;

@@ -139,7 +139,7 @@ class Job {
   void activity(std::string_view what) noexcept;
   /// Sets the current step, which errors contain.
   void set_step(long step) noexcept;
-  /// What the Sampler and the strategy tell each other.
+  /// The messages between the Sampler and the strategy.
   JobInput& input() const;
   /// Which micro-batches each rank computes; without a strategy, contiguous shares.
   kernel::Assignment assignment() const;

@@ -22,7 +22,7 @@ namespace trireme::inline v0 {
 
 class JobChanges {
  public:
-  /// What a process keeps of a training from one epoch to the next (checkpoint/kept_state.h).
+  /// The state that a process keeps from one epoch to the next (checkpoint/kept_state.h).
   struct Kept {
     virtual ~Kept() = default;
   };

@@ -20,7 +20,7 @@ namespace trireme::inline v0::launch {
 /// cannot be reached.
 enum class HostLoss : std::uint8_t { None, Lost, NotReached };
 
-/// What a process did when it ended, and the message with which it ended; may be empty.
+/// How a process ended, and the message with which it ended; may be empty.
 struct Ending {
   Exit exit;
   rendezvous::Activity activity = {};

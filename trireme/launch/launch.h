@@ -72,7 +72,7 @@ struct LaunchOptions {
   /// Not empty: the coordinator is a process of its own, with its state in this store
   /// (rendezvous/state_store.h), and is started again when it is killed.
   std::string store = {};
-  /// What runs as this process: a program, and arguments, that calls run_coordinator_process().
+  /// The program, and its arguments, that calls run_coordinator_process().
   std::vector<std::string> coordinator = {};
   HostOptions elsewhere = {};
   Duration stop_grace = std::chrono::seconds(30);

@@ -37,7 +37,7 @@ at::Tensor recompute(const std::function<at::Tensor(const at::Tensor&)>& forward
 /// (tensor/functions.h), whatever the length. Full keeps only the block's input.
 enum class Recompute : std::uint8_t { None, Selective, Full };
 
-/// What each block of a model computes again: memory.recompute.
+/// memory.recompute: which activations each block of a model computes again.
 struct RecomputePolicy {
   Recompute kind = Recompute::None;
   std::size_t every = 1;                 // `Full` applies to every `every`-th block
@@ -55,7 +55,7 @@ std::string name_of(Recompute kind);
 /// A list as parse_recompute() reads it.
 std::string to_text(const std::vector<Recompute>& of_block);
 
-/// What a block costs in memory and time under a policy.
+/// A block's memory and time under a policy.
 struct BlockCost {
   std::int64_t stays = 0;  // bytes from its forward pass to its backward pass
   std::int64_t once = 0;   // bytes during its backward pass alone; one block at a time has these

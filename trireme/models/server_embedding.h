@@ -42,7 +42,7 @@ struct PulledRows {
   at::Tensor places;  // shape of the ids that were asked for: which row each is; u for negative ids
 };
 
-/// Where the rows are. One thread at a time.
+/// The place of the rows. One thread at a time.
 class RowSource {
  public:
   virtual ~RowSource() = default;
@@ -51,7 +51,7 @@ class RowSource {
   virtual void push(std::uint32_t table, const at::Tensor& ids, const at::Tensor& gradients) = 0;
 };
 
-/// What forward() makes of the rows along the last dim of its ids.
+/// How forward() combines the rows along the last dim of its ids.
 enum class Bag : std::uint8_t { Keep, Sum, Mean };
 
 struct ServerEmbeddingOptions {

@@ -24,7 +24,7 @@ namespace trireme::inline v0::net {
 
 inline constexpr std::uint64_t kFrameMagic = 0x326d656d61726674ull;  // "tframem2"
 
-/// What a frame begins with on a socket. With `area`, a descriptor of that many bytes of memory comes
+/// The first bytes of a frame on a socket. With `area`, a descriptor of that many bytes of memory comes
 /// along, and no frame.
 struct FrameStart {
   std::uint64_t magic = kFrameMagic;
@@ -81,7 +81,7 @@ class Channel {
 class Acceptor {
  public:
   virtual ~Acceptor() = default;
-  /// What dial_channel() takes.
+  /// The address for dial_channel().
   virtual const std::string& address() const noexcept = 0;
   /// The next caller that proves to know the secret; `to` must stay valid until the Work is done, or
   /// the acceptor's end. Other callers are dropped, and a silent caller does not delay the rest. One

@@ -58,7 +58,7 @@ std::shared_ptr<Transport> connect_mixed(const std::shared_ptr<Waiter>& waiter,
                                          const std::vector<std::string>& hosts,
                                          const Connect& between = connect_tcp);
 
-/// What the ranks of a job bring to their meeting.
+/// The facts that the ranks of a job bring to their meeting.
 struct Meeting {
   std::shared_ptr<Waiter> waiter;
   ConnectOptions options;

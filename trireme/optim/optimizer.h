@@ -68,7 +68,7 @@ class Optimizer {
 
 std::unique_ptr<Optimizer> make_optimizer(const OptimizerOptions& options);
 std::string_view name_of(const OptimizerOptions& options);
-/// What optimizer_of(name_of(options), ...) makes `options` of.
+/// The keys from which optimizer_of(name_of(options), ...) makes `options`.
 OptimizerKeys keys_of(const OptimizerOptions& options);
 double learning_rate_of(const OptimizerOptions& options);
 /// The share of an update that is there again in the next one: beta1, or SGD's momentum; else 0.

@@ -81,7 +81,7 @@ const NamedStrategy& find_strategy(std::string_view name);
 /// How expand() reads and changes a configuration.
 struct KeyAccess {
   std::function<config::Value(const std::string& key)> value;
-  /// Where the user has set the key ("job.toml:7", "--set"); empty: nowhere.
+  /// The place where the user has set the key ("job.toml:7", "--set"); empty: nowhere.
   std::function<std::string(const std::string& key)> source;
   std::function<void(const std::string& key, const config::Value& value)> set;
 };

@@ -92,7 +92,7 @@ class ParameterClient {
   /// Weights and state of a server's interval, for a checkpoint; and the reverse.
   Saved read(int server, bool with_rows = false);
   void write(int server, const Saved& saved);
-  /// What the servers say of their workers: a JSON array.
+  /// The servers' counts of their workers' pushes: a JSON array.
   std::string figures();
 
  private:

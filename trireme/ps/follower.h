@@ -49,7 +49,7 @@ class Follower {
   std::uint32_t incarnation() const noexcept { return options_.incarnation; }
   /// Whether it gets each entry when it comes.
   bool follows() const noexcept { return state_ == State::Following; }
-  /// What it is known to have.
+  /// The last entry that it is known to have.
   std::uint64_t acknowledged() const noexcept { return acknowledged_; }
   /// A newer primary has told it so.
   bool refused() const noexcept { return refused_; }

@@ -13,7 +13,7 @@
 
 namespace trireme::inline v0::ps {
 
-/// Where rows begin behind `bytes` of other memory.
+/// The offset of rows behind `bytes` of other memory.
 constexpr std::size_t rows_offset(std::size_t bytes) noexcept { return (bytes + 63) / 64 * 64; }
 
 /// Bytes of rows of these counts: of ids alone, if `with_rows` is false.

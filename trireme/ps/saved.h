@@ -19,7 +19,7 @@ struct Saved {
   std::vector<std::byte> memory;  // weights, then the arrays one after the other, then the tables
 };
 
-/// What the text says.
+/// The content of the text.
 struct SavedText {
   struct Array {
     std::string name;  // "layer.0.weight.exp_avg"

@@ -48,7 +48,7 @@ class ServedModel {
   const std::vector<ServedParameter>& parameters() const noexcept { return parameters_; }
   int servers() const noexcept { return static_cast<int>(slices_.size()); }
   const std::vector<ServedTable>& tables() const noexcept { return tables_; }
-  /// What a server has, ascending; at most one slice of a parameter.
+  /// A server's slices, ascending; at most one of each parameter.
   const std::vector<Slice>& slices(int server) const {
     return slices_[static_cast<std::size_t>(server)];
   }

@@ -11,7 +11,7 @@
 
 namespace trireme::inline v0::rendezvous {
 
-/// What one kind of launcher says.
+/// The variables of one kind of launcher, read.
 struct Reading {
   std::string why;                      // "RANK=3, WORLD_SIZE=4"; empty: no variable of it is set
   std::optional<RankEnvironment> rank;  // of several; none: this process is alone, or `refusal`

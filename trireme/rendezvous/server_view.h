@@ -49,7 +49,7 @@ class ServerAuthority {
  public:
   /// As many shards as servers; shard k begins on server k.
   explicit ServerAuthority(int servers);
-  /// What another one had decided.
+  /// Takes over another authority's decisions.
   explicit ServerAuthority(ServerView view) : view_(std::move(view)) {}
 
   const ServerView& view() const noexcept { return view_; }

@@ -9,7 +9,7 @@
 namespace trireme::inline v0::show {
 
 struct ServerLayout {
-  /// What a server has of one block of the model.
+  /// A server's part of one block of the model.
   struct Part {
     std::string block;
     int parameters = 0;  // of which it has some elements

@@ -21,7 +21,7 @@ struct ServerRun {
     double begin = 0, sent = 0, end = 0;
     bool dropped = false;  // backup workers: the servers had enough gradients without it
   };
-  /// What a worker sent to one server in a step.
+  /// The message of a worker to one server in a step.
   struct Request {
     enum class Kind {
       Push,   // a gradient that is applied when it arrives

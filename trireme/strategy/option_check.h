@@ -13,7 +13,7 @@
 
 namespace trireme::inline v0::parallel {
 
-/// Where a Strategy runs.
+/// The place in which a Strategy runs.
 struct RankPlace {
   int ranks = 1;
   int ranks_a_host = 1;  // equal on all hosts; 0: not equal

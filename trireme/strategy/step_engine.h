@@ -31,7 +31,7 @@
 
 namespace trireme::inline v0::parallel {
 
-/// What a step changes: the weights, by an optimizer, and the batch statistics.
+/// A step changes these: the weights, by an optimizer, and the batch statistics.
 class StepTarget {
  public:
   virtual ~StepTarget() = default;
@@ -107,7 +107,7 @@ class StepEngine {
   std::optional<std::int64_t> steps_ended() const noexcept {
     return updating_ ? std::nullopt : std::optional(ended_);
   }
-  /// What each rank measured of the last step.
+  /// Each rank's times of the last step.
   std::span<const RankTime> times() const noexcept { return times_; }
 
  private:

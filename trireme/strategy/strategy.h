@@ -212,9 +212,9 @@ class Strategy final : public Saveable, public StepVoter {
   /// Updates since the start of the training. With servers and workers on their own: those by all
   /// workers, divided by the number of workers, as of the last step.
   std::int64_t steps_done() const;
-  /// What the servers counted of their workers (ps/figures.h reads it). Empty without servers.
+  /// The servers' counts of their workers' pushes (ps/figures.h reads them). Empty without servers.
   std::string server_figures();
-  /// What each server has of the parameters, a line each. Empty without servers.
+  /// Each server's part of the parameters, a line each. Empty without servers.
   std::string servers_note() const;
   /// Lanes in use, and why they are fewer than requested (empty: they are not). Known after the
   /// first step, which shows whether a block draws from the default generator.

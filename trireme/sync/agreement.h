@@ -38,7 +38,7 @@ void leave(comm::Communicator& world) noexcept;
 void give_up(comm::Communicator& world, std::span<comm::Communicator* const> groups,
              const std::exception_ptr& error) noexcept;
 
-/// What a rank measured of its part of a step, without its waits for other ranks.
+/// A rank's time for its part of a step, without its waits for other ranks.
 struct RankTime {
   Duration busy{};                  // since the vote before this one
   Duration passes{};                // forward and backward

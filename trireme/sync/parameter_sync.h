@@ -99,7 +99,7 @@ class StepSync {
   virtual std::int64_t first_overflow() = 0;
   /// The step was refused on all ranks: forgets what would affect the next one.
   virtual void drop() = 0;
-  /// What this rank updates, by ascending parameter, at most one slice of each.
+  /// The slices that this rank updates, by ascending parameter, at most one of each.
   virtual std::span<optim::OwnedSlice> owned() = 0;
   /// After the update: all-gather, or mixing.
   virtual Work publish() = 0;

@@ -59,7 +59,7 @@ Device take_device(const std::string& kind, int local_rank, int ranks_per_device
 /// The same for ranks that are threads of one process: they share its devices in turn.
 Device share_device(const std::string& kind, int rank);
 
-/// What decides the bits on this kind of device: its kind and, for NVIDIA's, the model.
+/// The facts that decide the bits on this kind of device: its kind and, for NVIDIA's, the model.
 std::string describe_devices(const std::string& kind);
 
 /// Peak bytes of LibTorch's tensors on a device; 0 on the CPU, or if nobody counts them.

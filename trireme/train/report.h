@@ -55,7 +55,7 @@ class Report {
   /// The mean loss over `count` items, and the share of right answers if it is known.
   void validation(long step, double loss, long count,
                   std::optional<double> accuracy = std::nullopt);
-  /// What the servers have counted, after `step`; also draws staleness.svg.
+  /// Writes the servers' counts after `step`; also draws staleness.svg.
   void servers(long step, const ps::ServerFigures& figures);
   /// The loss of the trigram baseline. `told`: the run's events have it, and its line has been printed.
   void trigram(double loss, bool told = false);

@@ -33,7 +33,7 @@ class RunFolder {
   std::string passes() const { return path_ + "/passes.jsonl"; }      // of a traced pipeline
   std::string passes_picture() const { return path_ + "/passes.svg"; }
   std::string tensorboard() const { return path_ + "/tensorboard"; }
-  /// Where its checkpoints are: RUN/checkpoint, or checkpoint.path of its configuration.
+  /// The place of its checkpoints: RUN/checkpoint, or checkpoint.path of its configuration.
   std::string checkpoint() const;
   std::string own_checkpoint() const { return path_ + "/checkpoint"; }
   storage::CheckpointFolder checkpoints() const;
@@ -45,7 +45,7 @@ class RunFolder {
   std::string best() const { return path_ + "/best"; }
   /// The number of ranks that an elastic job shall have (`trireme resize`).
   std::string wanted_ranks() const { return path_ + "/wanted_ranks"; }
-  /// What processes that others start need besides the configuration (`trireme coordinator`).
+  /// The facts that processes started by others need besides the configuration (`trireme coordinator`).
   std::string worker_spec() const { return path_ + "/worker_spec"; }
   std::string evaluating() const { return path_ + "/evaluating"; }
 

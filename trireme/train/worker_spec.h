@@ -6,7 +6,7 @@
 
 namespace trireme::inline v0::train {
 
-/// What a rank needs besides its run's config.toml. Passed between processes as one text.
+/// The facts that a rank needs besides its run's config.toml. Passed between processes as one text.
 struct WorkerSpec {
   std::string folder;          // of the run
   std::string trace;           // file for the merged timeline; empty = no trace

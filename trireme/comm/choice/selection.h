@@ -19,7 +19,7 @@
 
 namespace trireme::inline v0::comm {
 
-/// What an all-reduce adds up.
+/// The operands of an all-reduce.
 struct Reduced {
   ReduceOp op = ReduceOp::Sum;
   DType dtype = DType::F32;

@@ -91,7 +91,7 @@ TRIREME_GPU_CALL void loss_backward_row(const LossRows<T>& call, std::size_t row
   });
 }
 
-// What warp `warp` of `num_warps` does.
+// The work of warp `warp` of `num_warps`.
 template <class T>
 TRIREME_GPU_CALL void loss_share(const LossRows<T>& call, std::size_t warp, std::size_t num_warps) {
   const bool packs = can_pack(call.pitch, call.logits);

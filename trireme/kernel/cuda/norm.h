@@ -129,7 +129,7 @@ TRIREME_GPU_CALL void norm_columns(const NormBackward<T>& call, std::size_t part
   });
 }
 
-// What warp `warp` of `num_warps` does.
+// The work of warp `warp` of `num_warps`.
 template <class T>
 TRIREME_GPU_CALL void norm_share(const NormForward<T>& call, std::size_t warp,
                                  std::size_t num_warps) {

@@ -40,7 +40,7 @@ void register_emulated_device(const EmulatedOptions& options = {});
 /// Chooses another order of streams from here on.
 void reseed(std::uint64_t seed);
 
-/// What happened since the start or the last reset, on all devices.
+/// The events since the start or the last reset, on all devices.
 struct EmulatedStats {
   std::uint64_t operations = 0;        // given to streams, copies included
   std::uint64_t events = 0;            // recorded
@@ -76,7 +76,7 @@ struct KernelMemory {
 /// Gives work that is no operation of LibTorch's to the device's current stream.
 void launch_kernel(int device, std::string name, const std::vector<KernelMemory>& memory,
                    std::function<void()> run);
-/// Where `run` finds the bytes of an address; null: it is no device's.
+/// The bytes of an address, for `run`; null: it is no device's.
 void* address_for_kernels(const void* address);
 
 enum class RaceKind {

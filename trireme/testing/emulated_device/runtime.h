@@ -99,7 +99,7 @@ class Runtime {
   bool is_settled(const void* begin, std::size_t bytes);
   /// -1: not on a device.
   int device_of_address(const void* address) const;
-  /// Where the executor finds the bytes of a device's address.
+  /// The bytes of a device's address, for the executor.
   void* hidden(const void* address) const;
 
   EmulatedMemory memory(int device);
