@@ -13,6 +13,7 @@ namespace {
 namespace fs = std::filesystem;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 class BadInput : public ::testing::Test {
  protected:
@@ -61,6 +62,13 @@ TEST_F(BadInput, WrongTypeAndBrokenToml) {
   EXPECT_THAT(refused({folder_.write("torn.toml", "[train\nsteps = 3\n")}),
               HasSubstr("torn.toml:1"));
   EXPECT_THAT(refused({tiny_, "--algorithm", "magic"}), HasSubstr("auto, direct, naive, ring"));
+}
+
+// It says nothing, so every value is the default.
+TEST_F(BadInput, AnEmptyConfigurationHasDefaults) {
+  EXPECT_THAT(refused({folder_.write("empty.toml", ""), "--data", "nowhere.txt"}),
+              AllOf(HasSubstr("nowhere.txt"), Not(HasSubstr("empty.toml"))));
+  EXPECT_THAT(refused({"nowhere.toml"}), HasSubstr("nowhere.toml: No such file"));
 }
 
 TEST_F(BadInput, AnUnknownKeyInTheEnvironment) {

@@ -7,13 +7,13 @@
 #include <charconv>
 #include <cmath>
 #include <cstdio>
-#include <fstream>
 #include <optional>
 #include <sstream>
 #include <utility>
 
 #include "trireme/base/check.h"
 #include "trireme/base/error.h"
+#include "trireme/base/file.h"
 #include "trireme/base/nearest.h"
 #include "trireme/base/shortened.h"
 #include "trireme/base/toml_nesting.h"
@@ -175,13 +175,8 @@ void flatten(const toml::table& table, const std::string& prefix,
 }
 
 std::string read_whole(const std::string& path) {
-  std::ifstream file(path);
-  std::ostringstream text;
-  if (!file || !(text << file.rdbuf())) {
-    refuse_config("cannot read the configuration " + shortened(path, 300),
-                  "Give the path of a TOML file, for example configs/gpt-nano.toml.");
-  }
-  return text.str();
+  return read_file(path, "the configuration ",
+                   {.advice = "Give the path of a TOML file, for example configs/gpt-nano.toml."});
 }
 
 toml::table parse_toml(std::string_view text, const std::string& path) {

@@ -2,6 +2,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <cstdio>
 #include <fstream>
@@ -118,6 +119,16 @@ TEST(Config, MissingFileAndLaterKeys) {
               HasSubstr("/nonexistent/x.toml"));
   EXPECT_THAT(refused_text("[memory]\noffload = true\n"),
               AllOf(HasSubstr("not in this release"), HasSubstr("memory issue")));
+}
+
+TEST(Config, AnEmptyFileIsAnEmptyConfiguration) {
+  const std::string path = ::testing::TempDir() + "empty-" + std::to_string(getpid()) + ".toml";
+  std::ofstream(path).flush();
+  config::Config config(schema());
+  config.read_file(path);
+  EXPECT_EQ(config.integer("model.layers"), 4);
+  EXPECT_EQ(config::text_in_file(path, "model.name"), std::nullopt);
+  std::remove(path.c_str());
 }
 
 TEST(Config, AssignmentNeedsEquals) {

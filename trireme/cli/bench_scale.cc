@@ -10,6 +10,7 @@
 #include <nlohmann/json.hpp>
 
 #include "trireme/base/error.h"
+#include "trireme/base/file.h"
 #include "trireme/base/line_plot.h"
 #include "trireme/base/words.h"
 #include "trireme/cli/command.h"
@@ -67,9 +68,10 @@ ComparedRun train(const ScaleOptions& options, const Run& run, OwnRuns& runs) {
   const std::string path = runs.folder().file(run.name), log = run.name + ".log";
   const int code = runs.run(arguments_of(options, run, path), log);
   if (code != 0) {
-    std::fputs(
-        read_file(runs.folder().file(log), "bench scale", "Set TMPDIR to one with room.").c_str(),
-        stderr);
+    std::fputs(read_file(runs.folder().file(log), "",
+                         {.operation = "bench scale", .advice = "Set TMPDIR to one with room."})
+                   .c_str(),
+               stderr);
     refuse_scale(
         "training on " + counted(run.ranks, "rank") + " ended with " + std::to_string(code) +
             "; what it printed is above",

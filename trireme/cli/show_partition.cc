@@ -3,6 +3,7 @@
 #include <string>
 
 #include "trireme/base/error.h"
+#include "trireme/base/file.h"
 #include "trireme/cli/command.h"
 #include "trireme/cli/files.h"
 #include "trireme/plan/graph_text.h"
@@ -47,7 +48,8 @@ plan::PartitionOptions partition_options(const ShowPartitionOptions& options) {
 
 int show_partition(const ShowPartitionOptions& options) {
   const plan::Graph graph = plan::parse_graph(
-      read_file(options.file, "show", "Name the file of a graph (docs/schedules.md)."),
+      read_file(options.file, "",
+                {.operation = "show", .advice = "Name the file of a graph (docs/schedules.md)."}),
       options.file);
   const plan::GraphPartition partition = plan::partition_graph(graph, partition_options(options));
   if (!options.svg.empty()) write_file(options.svg, show::svg_of(graph, partition), "show");

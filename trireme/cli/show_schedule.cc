@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "trireme/base/error.h"
+#include "trireme/base/file.h"
 #include "trireme/cli/drawing.h"
 #include "trireme/cli/names.h"
 #include "trireme/plan/schedule_transfers.h"
@@ -66,9 +67,10 @@ plan::Schedule read(const ShowScheduleOptions& options) {
         "a file says itself how many stages, ranks and micro-batches there are",
         {.operation = "show", .advice = "Leave --stages, --ranks and --microbatches away."});
   }
-  const std::string text =
-      read_file(options.name, "show",
-                "Name a file of a schedule or one of those that `show schedule` lists.");
+  const std::string text = read_file(
+      options.name, "",
+      {.operation = "show",
+       .advice = "Name a file of a schedule or one of those that `show schedule` lists."});
   return plan::parse_schedule(text, options.name);
 }
 
@@ -98,7 +100,9 @@ int show_recorded(const ShowScheduleOptions& options) {
                       {.operation = "show", .advice = "Leave \"" + options.name + "\" away."});
   }
   const show::DrawnSchedule run = show::read_recorded(
-      read_file(options.recorded, "show", "Name the file of a recorded step."), options.recorded);
+      read_file(options.recorded, "",
+                {.operation = "show", .advice = "Name the file of a recorded step."}),
+      options.recorded);
   const show::DrawnSchedule again = show::simulated_again(run);
   const std::string figures = show::compare_text(run, again);
   const DrawingOptions& drawing = options.drawing;

@@ -1,13 +1,12 @@
 #include "trireme/launch/hosts.h"
 
 #include <algorithm>
-#include <cerrno>
 #include <charconv>
 #include <cstring>
-#include <fstream>
 #include <sstream>
 
 #include "trireme/base/error.h"
+#include "trireme/base/file.h"
 #include "trireme/base/words.h"
 #include "trireme/net/endpoint.h"
 #include "trireme/observe/machine.h"
@@ -101,14 +100,9 @@ std::vector<HostSlots> parse_hosts(const std::string& list) {
 }
 
 std::vector<HostSlots> read_hostfile(const std::string& path) {
-  std::ifstream file(path);
-  std::string text;
-  if (!file || !std::getline(file, text, '\0')) {
-    throw ConfigError(
-        "the hostfile " + path +
-            (file.is_open() ? " is empty" : ": " + std::string(std::strerror(errno))),
-        {.operation = "launch", .advice = "Write one host per line: node07 slots=4."});
-  }
+  const std::string text =
+      read_file(path, "the hostfile ",
+                {.operation = "launch", .advice = "Write one host per line: node07 slots=4."});
   std::vector<HostSlots> hosts;
   std::istringstream lines(text);
   int number = 0;

@@ -73,7 +73,7 @@ TEST(Hosts, AMalformedFileIsRefusedWithItsLine) {
         {"a:2 slots=4\n", ":1: ", "slots are given twice"},
         {"a\n-x slots=1\n", ":2: ", "\"-x\" is no name of a host"},
         {"# nothing\n", ": ", "no host is named"},
-        {"", "", "is empty"}}) {
+        {"", ": ", "no host is named"}}) {
     const Hostfile file(text);
     EXPECT_THAT(refusal_of([&] { file.read(); }),
                 AllOf(HasSubstr(file.path() + line), HasSubstr(words)));

@@ -4,8 +4,8 @@
 #include <bit>
 #include <cmath>
 #include <cstdio>
-#include <fstream>
-#include <iterator>
+
+#include "trireme/base/file.h"
 
 namespace trireme::inline v0::plan {
 namespace {
@@ -93,11 +93,10 @@ Communication messages_of(const Tuning* tuning, const std::string& path,
 
 std::optional<Tuning> read_tuning() {
   const std::string path = tuning_path();
-  std::ifstream file(path);
-  if (path.empty() || !file) return std::nullopt;
-  const std::string text{std::istreambuf_iterator<char>(file), {}};
-  if (text.empty()) return std::nullopt;
-  return Tuning::from_toml(text, path);
+  if (path.empty()) return std::nullopt;
+  const std::optional<std::string> text = try_read_file(path);
+  if (!text || text->empty()) return std::nullopt;
+  return Tuning::from_toml(*text, path);
 }
 
 }  // namespace trireme::inline v0::plan

@@ -6,12 +6,11 @@
 #include <cerrno>
 #include <cstdio>
 #include <filesystem>
-#include <fstream>
-#include <iterator>
 #include <system_error>
 #include <utility>
 
 #include "trireme/base/error.h"
+#include "trireme/base/file.h"
 #include "trireme/net/endpoint.h"
 #include "trireme/net/socket.h"
 #include "trireme/observe/folder_lock.h"
@@ -29,9 +28,7 @@ class FileStore final : public StateStore {
 
   std::optional<std::string> open() override {
     lock_.emplace(folder_);
-    std::ifstream file(path(), std::ios::binary);
-    if (!file) return std::nullopt;
-    return std::string(std::istreambuf_iterator<char>(file), {});
+    return try_read_file(path());
   }
 
   // Only this user may read it: the ranks' sessions are in it.

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "trireme/base/error.h"
+#include "trireme/base/file.h"
 #include "trireme/format/sha256.h"
 #include "trireme/observe/folder_lock.h"
 
@@ -139,10 +140,9 @@ void RunFolder::write_config(const config::Config& config) const {
 // Both texts have their keys in the same order, so each line is searched after the one before it
 // and within its table. A line that a user has changed is not found and keeps its source.
 void restore_sources(config::Config& config, const std::string& path) {
-  std::ostringstream read;
-  read << std::ifstream(path, std::ios::binary).rdbuf();
-  if (!read.str().starts_with(kConfigTitle)) return;
-  const std::vector<std::string> saved = lines_of(read.str());
+  const std::string text = try_read_file(path).value_or("");
+  if (!text.starts_with(kConfigTitle)) return;
+  const std::vector<std::string> saved = lines_of(text);
   config::Config named = config;  // its lines end with their key instead of their source
   for (const config::Key& key : config.schema().keys())
     named.assign(key.name, config.value(key.name), key.name);

@@ -3,6 +3,7 @@
 #include <cstdio>
 
 #include "trireme/base/error.h"
+#include "trireme/base/file.h"
 #include "trireme/base/words.h"
 #include "trireme/cli/command.h"
 #include "trireme/cli/files.h"
@@ -57,8 +58,10 @@ ExchangeCurves curves_of(const BenchServerOptions& options) {
   ExchangeCurves curves{.link = plan::link_of(options.link), .bytes = bytes, .points = {}};
   if (!options.measured.empty())
     curves = ExchangeCurves::measured_in(
-        read_file(options.measured, "bench server",
-                  "Name a file that `trireme bench server --measure 1 2 4 --json` wrote."),
+        read_file(
+            options.measured, "",
+            {.operation = "bench server",
+             .advice = "Name a file that `trireme bench server --measure 1 2 4 --json` wrote."}),
         options.measured);
   else if (!options.measure.empty())
     curves = measure_here(options, bytes);

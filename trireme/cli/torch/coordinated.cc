@@ -1,11 +1,10 @@
 #include "trireme/cli/torch/coordinated.h"
 
-#include <fstream>
-#include <iterator>
 #include <thread>
 #include <utility>
 
 #include "trireme/base/error.h"
+#include "trireme/base/file.h"
 #include "trireme/job/job.h"
 #include "trireme/launch/output.h"
 #include "trireme/observe/events.h"
@@ -73,7 +72,7 @@ int follow_under_coordinator(const rendezvous::RankEnvironment& place, int argc,
   const TimePoint end = steady_now() + JobOptions().timeout_user_code;
   std::string text;
   for (bool told = false;; std::this_thread::sleep_for(kLookEvery)) {
-    if (std::ifstream file(path); file) text.assign(std::istreambuf_iterator<char>(file), {});
+    text = try_read_file(path).value_or("");
     if (!text.empty()) break;
     if (!std::exchange(told, true)) launch::say("waits for process 0, which prepares " + folder);
     if (steady_now() > end)

@@ -9,9 +9,9 @@
 #include <thread>
 
 #include "trireme/base/error.h"
+#include "trireme/base/file.h"
 #include "trireme/base/real_waiter.h"
 #include "trireme/base/words.h"
-#include "trireme/cli/files.h"
 #include "trireme/cli/torch/simulated_servers.h"
 #include "trireme/comm/choice/cost.h"
 #include "trireme/comm/rounds/registry.h"
@@ -129,8 +129,9 @@ double run_all_reduce(const ExchangeWay& way, int ranks, std::size_t bytes, OwnR
       runs.run({"bench", "comm", "all-reduce", "--ranks", std::to_string(ranks), "--transport",
                 "tcp", "--algorithm", way.all_reduce, "--sizes", std::to_string(bytes), "--json"},
                "comm.log");
-  std::istringstream lines(read_file(runs.folder().file("comm.log"), "bench server",
-                                     "Set TMPDIR to a folder with room."));
+  std::istringstream lines(
+      read_file(runs.folder().file("comm.log"), "",
+                {.operation = "bench server", .advice = "Set TMPDIR to a folder with room."}));
   for (std::string line; std::getline(lines, line);) {
     const auto event = nlohmann::json::parse(line, nullptr, false);
     if (event.is_object() && event.contains("seconds")) return event["seconds"];

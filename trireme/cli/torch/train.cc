@@ -5,9 +5,9 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
-#include <sstream>
 
 #include "trireme/base/error.h"
+#include "trireme/base/file.h"
 #include "trireme/base/words.h"
 #include "trireme/cli/cluster.h"
 #include "trireme/cli/files.h"
@@ -119,10 +119,9 @@ void say_next(const TrainOptions& options, const std::string& program, const std
 // not fail the training.
 void draw_passes(const plan::Job& job, const train::RunFolder& folder, bool json) {
   try {
-    std::ostringstream text;
-    text << std::ifstream(folder.passes()).rdbuf();
+    const std::string text = read_file(folder.passes(), "", {.operation = "trace"});
     const std::string name = std::filesystem::path(job.schedule).filename().string();
-    const show::DrawnSchedule run = show::read_recorded(text.str(), name);
+    const show::DrawnSchedule run = show::read_recorded(text, name);
     const show::DrawnSchedule again = show::simulated_again(run);
     const std::string figures = show::compare_text(run, again);
     write_file(folder.passes_picture(), show::svg_of(run, again, figures), "trace");

@@ -3,9 +3,8 @@
 #include <algorithm>
 #include <bit>
 #include <cstdio>
-#include <fstream>
-#include <iterator>
 
+#include "trireme/base/file.h"
 #include "trireme/base/words.h"
 #include "trireme/comm/choice/cost.h"
 #include "trireme/comm/rounds/registry.h"
@@ -114,8 +113,7 @@ std::string Chooser::explain(OpKind kind, std::size_t bytes, std::uint32_t total
 std::string read_tuning_file() {
   const std::string path = plan::tuning_path();
   if (path.empty()) return {};
-  std::ifstream file(path);
-  return {std::istreambuf_iterator<char>(file), {}};
+  return try_read_file(path).value_or("");
 }
 
 std::shared_ptr<const plan::Tuning> parse_tuning(std::string_view text) {

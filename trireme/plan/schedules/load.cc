@@ -1,8 +1,7 @@
-#include <fstream>
-#include <sstream>
 #include <utility>
 
 #include "trireme/base/error.h"
+#include "trireme/base/file.h"
 #include "trireme/plan/schedule_check.h"
 #include "trireme/plan/schedules/schedules.h"
 
@@ -18,13 +17,11 @@ constexpr int kMostMicroBatchesOfFile = 2048;
 }
 
 Schedule read(const std::string& path) {
-  std::ifstream file(path);
-  if (!file)
-    refuse_file("the schedule " + path + " cannot be read",
-                "Name a file, or a schedule that `trireme show schedule` lists.");
-  std::ostringstream text;
-  text << file.rdbuf();
-  return parse_schedule(text.str(), path);
+  const std::string text =
+      read_file(path, "the schedule ",
+                {.operation = "schedule",
+                 .advice = "Name a file, or a schedule that `trireme show schedule` lists."});
+  return parse_schedule(text, path);
 }
 
 bool is_file(const std::string& name) { return name.find_first_of("./") != std::string::npos; }
