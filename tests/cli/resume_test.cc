@@ -27,6 +27,7 @@ using Json = nlohmann::json;
 using ::testing::AllOf;
 using ::testing::AnyOf;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 class Resume : public ::testing::Test {
  protected:
@@ -109,6 +110,33 @@ TEST_F(Resume, LatestIsAHint) {
     EXPECT_EQ(hash("part"), hash("whole"));
     expect_whole_history("part", 40);
   }
+}
+
+// One rank could not run the pipeline.
+TEST_F(Resume, TakesAsManyRanksAsBefore) {
+  const CommandResult whole =
+      trireme({"train", forty_, "--ranks", "2", "--set", "parallel.pipeline=2", "--out", "whole"});
+  ASSERT_EQ(whole.code, 0) << whole.out << whole.err;
+  EXPECT_TRUE(events("whole", "resumed").empty());
+  cut_back("part");
+  const auto resume = [&](std::vector<std::string> more, long ranks) {
+    more.insert(more.begin(), {"train", "--resume", "part"});
+    const CommandResult resumed = trireme(more);
+    EXPECT_EQ(resumed.code, 0) << resumed.out << resumed.err;
+    EXPECT_EQ(hash("part"), hash("whole"));
+    expect_whole_history("part", 40);
+    const std::vector<Json> all = events("part", "resumed");
+    EXPECT_EQ(all.back().at("step"), 20);
+    EXPECT_EQ(all.back().at("ranks"), ranks);
+    EXPECT_EQ(all.back().at("servers"), 0);
+    EXPECT_EQ(all.back().at("checkpoint"), "part/checkpoint/step-00000020");
+    fs::remove_all(folder_.file("part/checkpoint/step-00000040"));
+    return resumed.err;
+  };
+  EXPECT_THAT(resume({}, 2), HasSubstr("resuming with 2 ranks, as before; --ranks changes that\n"));
+  EXPECT_THAT(resume({"--ranks", "4"}, 4), Not(HasSubstr("as before")));
+  EXPECT_THAT(resume({}, 4), HasSubstr("resuming with 4 ranks, as before"));
+  EXPECT_EQ(events("part", "resumed").size(), 3u);
 }
 
 // The launcher and its ranks are killed together, as by the machine; nothing but the same command

@@ -33,6 +33,8 @@ std::optional<double> number_of(const Json& event, const char* key) {
   return found->get<double>();
 }
 
+constexpr double kMostRanks = 65'536;
+
 double step_of(const Json& event) { return number_of(event, "step").value_or(0); }
 
 // Syncs before the rename, so that after a power cut the file is the old or the new one.
@@ -137,6 +139,9 @@ History read_history(const std::string& path) {
     if (const auto trigram = number_of(event, "trigram_loss")) history.trigram = trigram;
     const std::optional<double> loss = number_of(event, "loss");
     const Json kind = event.value("event", Json());
+    const std::optional<double> ranks = number_of(event, "ranks");
+    if ((kind == "plan" || kind == "resumed") && ranks >= 1.0 && ranks <= kMostRanks)
+      history.ranks = static_cast<int>(*ranks);
     if (kind == "early_stop") history.early_stop = step_of(event);
     if (!loss) continue;
     if (kind == "step") history.training.emplace_back(step_of(event), *loss);

@@ -79,6 +79,7 @@ struct History {
   std::vector<std::pair<double, double>> training, validation;  // (step, loss)
   std::optional<double> trigram;
   std::optional<double> early_stop;  // after which step
+  std::optional<int> ranks;          // of the last start, as "plan" or "resumed" has it
 };
 /// Seconds since 1970, by the system's clock: when an event was written.
 double wall_seconds() noexcept;

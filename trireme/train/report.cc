@@ -87,6 +87,17 @@ void Report::skipped(long step, const std::string& why) {
   line("step " + grouped(step) + " is left out: " + why);
 }
 
+void Report::resumed(const Resuming& from) {
+  if (options_.silent) return;
+  events_.write(observe::Event("resumed")
+                    .set("step", from.step)
+                    .set("ranks", static_cast<long>(from.ranks))
+                    .set("servers", static_cast<long>(from.servers))
+                    .set("checkpoint", from.checkpoint)
+                    .set("time", observe::wall_seconds()));
+  progress_.line("continuing after step " + grouped(from.step));
+}
+
 void Report::regrouped(const Regrouping& change) {
   if (options_.silent) return;
   events_.write(observe::Event("regrouped")

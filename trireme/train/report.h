@@ -59,6 +59,13 @@ class Report {
   void servers(long step, const ps::ServerFigures& figures);
   /// The loss of the trigram baseline. `told`: the run's events have it, and its line has been printed.
   void trigram(double loss, bool told = false);
+  /// The run goes on after `step`, with what this checkpoint has.
+  struct Resuming {
+    long step = 0;
+    int ranks = 1, servers = 0;
+    std::string checkpoint;  // its path
+  };
+  void resumed(const Resuming& from);
   /// The ranks have changed after `step`, and have taken their first step since.
   struct Regrouping {
     long step = 0, epoch = 0;

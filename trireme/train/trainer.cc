@@ -165,7 +165,9 @@ class Trainer {
   }
 
   void begin(Report& report, long first) {
-    if (first > 0) report.line("continuing after step " + grouped(first));
+    if (first > 0)
+      report.resumed(
+          {first, joined_.size(), joined_.num_servers(), folder_.checkpoints().path_of(first)});
     outcome_.first_validation = outcome_.last_validation = validate(report, first);
     validation_seconds_ = seconds(job_.waiter()->now() - began_);
     if (first == 0 && outcome_.first_validation) early_stop_.judge(0, *outcome_.first_validation);

@@ -27,6 +27,7 @@
 #include "trireme/storage/storage.h"
 #include "trireme/train/evaluation_record.h"
 #include "trireme/train/follow_run.h"
+#include "trireme/train/former_ranks.h"
 #include "trireme/train/job_plan.h"
 #include "trireme/train/resume_changes.h"
 #include "trireme/train/run_claim.h"
@@ -375,6 +376,15 @@ void remove_backup(const train::RunFolder& folder, const config::Config& config,
   }
 }
 
+// A resumed run has as many ranks as before, unless something else decides how many.
+void take_former_ranks(TrainOptions& options, const train::RunFolder& folder) {
+  if (options.job.ranks_given) return;
+  const std::optional<int> ranks = train::former_ranks(folder);
+  if (!ranks || *ranks == options.job.ranks) return;
+  options.job.ranks = *ranks;
+  observe::info("resuming with " + counted(*ranks, "rank") + ", as before; --ranks changes that");
+}
+
 int train_command(TrainOptions options, const Program& program) {
   if (options.help_config) {
     std::fputs(train::training_help().c_str(), stdout);
@@ -400,6 +410,9 @@ int train_command(TrainOptions options, const Program& program) {
     options.job.config = claim.folder().config();
     options.job.name = std::filesystem::path(claim.folder().path()).filename().string();
   }
+  const bool own_ranks = !launcher && !coordinated;
+  if (claim.resumes() && own_ranks && hosts.hosts.empty())
+    take_former_ranks(options, claim.folder());
   split_changed(options);
   const FitOptions fitting{
       .ranks = options.job.ranks, .new_job = !claim.resumes(), .json = options.json};
@@ -411,7 +424,7 @@ int train_command(TrainOptions options, const Program& program) {
   if (launcher || coordinated) check_servers(job, launcher ? *launcher : *coordinated);
   if (coordinated) check_pace(job, *coordinated);
   check_hosts(job, hosts, launcher.has_value());
-  check_store(job, !launcher && !coordinated);
+  check_store(job, own_ranks);
   const std::shared_ptr<void> held = hold_checkpoints(job, options, claim);
   std::vector<train::Change> changes;
   if (claim.resumes())
@@ -423,7 +436,6 @@ int train_command(TrainOptions options, const Program& program) {
   if (!job.device.note.empty()) say(options.json, job.device.note);
   say(options.json, plan::explain(job.plan) + "  run      " + folder.path());
   const bool simulated = job.plan.job.simulated;
-  const bool own_ranks = !launcher && !coordinated;
   const train::WorkerSpec spec = spec_of(options, job, claim, own_ranks, began);
   const auto run = [&] {
     if (coordinated)
@@ -453,7 +465,8 @@ void declare_train(Command& command) {
   command.option("--out", options.out,
                  "Folder of the run, new or empty (default: the next free runs/NAME)");
   command.option("--resume", options.resume,
-                 "RUN: continue it; auto: continue in --out where it has a checkpoint");
+                 "RUN: continue it, with as many ranks as before; auto: continue in --out where it "
+                 "has a checkpoint");
   command.flag("--backup", options.backup,
                "Started again by the same command, go on in --out where the last start was killed "
                "(as --resume auto); when the training is done, only its last checkpoint stays");
