@@ -24,10 +24,13 @@ std::vector<std::string> mpis() {
 class Mpirun : public ::testing::TestWithParam<std::string> {
  protected:
   CommandResult train(int ranks, const std::string& folder, std::vector<std::string> arguments) {
+    arguments.insert(arguments.begin(), {TRIREME_PROGRAM, "train"});
+    return start(arguments, ranks, folder);
+  }
+  CommandResult start(const std::vector<std::string>& words, int ranks, const std::string& folder) {
     std::vector<std::string> all{"mpirun." + GetParam(), "-n", std::to_string(ranks)};
     if (GetParam() == "openmpi") all.push_back("--oversubscribe");
-    all.insert(all.end(), {TRIREME_PROGRAM, "train"});
-    all.insert(all.end(), arguments.begin(), arguments.end());
+    all.insert(all.end(), words.begin(), words.end());
     return Command(all)
         .in(folder)
         .with("OMPI_ALLOW_RUN_AS_ROOT", "1")
@@ -43,6 +46,18 @@ std::string weights(const Folder& folder, const std::string& run) {
     if (entry.path().filename() == "model.safetensors") return read_file(entry.path().string());
   }
   return "";
+}
+
+TEST_P(Mpirun, SaysThatItWaitsForALateProcess) {
+  Folder folder;
+  const std::string config = tiny_config(folder, "steps = 2\n");
+  const std::string late =
+      "[ ${OMPI_COMM_WORLD_RANK:-$PMI_RANK} = 0 ] || sleep 3; exec " TRIREME_PROGRAM " train " +
+      config;
+  const CommandResult result = start({"sh", "-c", late}, 2, folder.path());
+  EXPECT_EQ(result.code, 0) << result.out << result.err;
+  EXPECT_THAT(result.err,
+              HasSubstr("rank 0 waits for other processes of mpirun, in MPI_Init (2 s so far)\n"));
 }
 
 TEST_P(Mpirun, TrainsOneJobWithTheSameWeights) {

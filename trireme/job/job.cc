@@ -336,12 +336,13 @@ std::vector<std::string> Job::Impl::exchange(const std::string& key, const std::
                                                                .epoch = env.epoch}
       : served          ? rendezvous::CoordinatorClient::Group{0, roles.workers + roles.servers}
                         : rendezvous::CoordinatorClient::Group{roles.first(env.role), env.size};
-  const TimePoint start = waiter->now();
+  const auto notice = start ? start->wait_for_all(env) : nullptr;
+  const TimePoint begun = waiter->now();
   for (;;) {
     try {
       return client->exchange(key, mine, options.timeout, group);
     } catch (const TimeoutError&) {
-      const auto verdict = watch.ask("join", waiter->now() - start);
+      const auto verdict = watch.ask("join", waiter->now() - begun);
       if (verdict.keep_waiting) continue;
       ErrorContext context{.rank = env.rank, .host = host, .operation = "join"};
       context.peer = verdict.lost_rank;

@@ -186,6 +186,15 @@ bool Coordinator::awaits_others(Duration silence) const {
   return impl_->service.members_.awaits(roles.workers, roles.processes(), silence, steady_now());
 }
 
+std::vector<int> Coordinator::absent() const {
+  std::vector<int> all;
+  std::lock_guard lock(impl_->service.mutex_);
+  const Roles& roles = impl_->service.members_.roles();
+  for (int process = 0; process < roles.workers + roles.servers; ++process)
+    if (impl_->service.members_.phase(process) == Phase::Absent) all.push_back(process);
+  return all;
+}
+
 bool Coordinator::has_joined(int rank) const {
   std::lock_guard lock(impl_->service.mutex_);
   return impl_->service.members_.phase(rank) != Phase::Absent;

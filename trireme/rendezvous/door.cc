@@ -13,6 +13,7 @@
 #include "trireme/net/endpoint.h"
 #include "trireme/net/handshake.h"
 #include "trireme/net/reception.h"
+#include "trireme/observe/wait_notice.h"
 
 namespace trireme::inline v0::rendezvous {
 namespace {
@@ -119,7 +120,14 @@ bool is_coordinator(const std::string& endpoint, const std::string& secret) {
   return false;
 }
 
-net::Descriptor enter(const std::string& endpoint, const std::string& secret, Duration timeout) {
+net::Descriptor enter(const std::string& endpoint, const std::string& secret, Duration timeout,
+                      const std::string& who) {
+  const auto waiter = RealWaiter::make(Duration::zero());
+  return enter(*waiter, endpoint, secret, timeout, who);
+}
+
+net::Descriptor enter(Waiter& waiter, const std::string& endpoint, const std::string& secret,
+                      Duration timeout, const std::string& who) {
   const auto there = net::parse_endpoint(endpoint);
   if (!there) {
     throw ConfigError("'" + endpoint + "' is no coordinator's address",
@@ -127,18 +135,18 @@ net::Descriptor enter(const std::string& endpoint, const std::string& secret, Du
                        .label = "TRIREME_COORDINATOR",
                        .advice = "Start ranks by `trireme launch`."});
   }
-  const auto waiter = RealWaiter::make(Duration::zero());
-  const TimePoint deadline = waiter->now() + timeout;
+  const observe::WaitNotice notice(waiter, who, [&] { return "the coordinator at " + endpoint; });
+  const TimePoint deadline = waiter.now() + timeout;
   try {
     for (;;) {
       for (const std::string& address : addresses_of(*there)) {
-        if (auto socket = try_address(*waiter, address, secret, deadline)) {
+        if (auto socket = try_address(waiter, address, secret, deadline)) {
           net::set_patience(socket->get(), kPatience);
           return std::move(*socket);
         }
       }
-      if (waiter->now() >= deadline) break;
-      waiter->sleep(kAgain);
+      if (waiter.now() >= deadline) break;
+      waiter.sleep(kAgain);
     }
   } catch (const TimeoutError&) {  // reported below
   }

@@ -49,8 +49,13 @@ class Door {
 net::Listener listen(const std::string& address, std::uint16_t port);
 /// The caller's side: connects to the coordinator at `endpoint` ("host:port"), retries while nobody
 /// answers, and proves that it knows the secret. Throws ConfigError for a malformed endpoint,
-/// RefusedError (11) if the other end does not know the secret, TimeoutError, ResourceError.
-net::Descriptor enter(const std::string& endpoint, const std::string& secret, Duration timeout);
+/// RefusedError (11) if the other end does not know the secret, TimeoutError, ResourceError. `who` is
+/// named in the log if it has to wait (observe/wait_notice.h).
+net::Descriptor enter(const std::string& endpoint, const std::string& secret, Duration timeout,
+                      const std::string& who = "this process");
+/// The same on the clock of `waiter`.
+net::Descriptor enter(Waiter& waiter, const std::string& endpoint, const std::string& secret,
+                      Duration timeout, const std::string& who);
 /// True if a coordinator that knows the secret answers now. Waits at most a second.
 bool is_coordinator(const std::string& endpoint, const std::string& secret);
 

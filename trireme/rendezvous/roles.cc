@@ -29,4 +29,14 @@ std::string Roles::name_of(int process) const {
   return (role == Role::Server ? "server " : "rank ") + std::to_string(number_of(process));
 }
 
+std::string Roles::names_of(const std::vector<int>& processes) const {
+  constexpr std::size_t kMost = 8;
+  std::string text;
+  for (std::size_t i = 0; i < processes.size() && i < kMost; ++i)
+    text += (i > 0 ? ", " : "") + name_of(processes[i]);
+  if (processes.size() > kMost)
+    text += " and " + std::to_string(processes.size() - kMost) + " others";
+  return text;
+}
+
 }  // namespace trireme::inline v0::rendezvous

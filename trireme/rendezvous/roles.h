@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 namespace trireme::inline v0 {
 
@@ -31,6 +32,8 @@ struct Roles {
   int count(Role role) const noexcept;
   /// "rank 2", "server 1", "the evaluator".
   std::string name_of(int process) const;
+  /// "rank 2, server 0"; of many the first ones, and how many others there are.
+  std::string names_of(const std::vector<int>& processes) const;
   friend bool operator==(const Roles&, const Roles&) = default;
 
  private:

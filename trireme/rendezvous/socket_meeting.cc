@@ -11,6 +11,8 @@
 #include <cerrno>
 #include <cstdint>
 #include <cstring>
+#include <functional>
+#include <optional>
 #include <span>
 #include <utility>
 #include <vector>
@@ -37,6 +39,12 @@ constexpr Duration kAskAgain = std::chrono::milliseconds(20);
 
 // The n-th meeting of this process is the n-th meeting of all others.
 std::atomic<int> meetings{0};
+
+// Of skip_meeting(); may be empty.
+std::function<bool()>& training_is_over() {
+  static std::function<bool()> one;
+  return one;
+}
 
 std::string name_of_this_one(const RankEnvironment& env) {
   return env.meeting->name + " " + std::to_string(meetings++);
@@ -71,7 +79,11 @@ std::string secret_for(const RankEnvironment& env, const std::string& name) {
   return rendezvous::prove(rendezvous::read_secret_file(env.secret_file), {"start", name});
 }
 
-[[noreturn]] void nobody_came(const RankEnvironment& env, Duration timeout) {
+[[noreturn]] void nobody_came(const RankEnvironment& env, Duration timeout, bool is_over) {
+  if (is_over)
+    throw PeerLost(
+        "the training has ended, and rank 0 is gone",
+        {.rank = env.rank, .operation = "join", .peer = 0, .advice = "Nothing is left to join."});
   throw TimeoutError("rank 0 did not come to the meeting of " + env.meeting->name + " within " +
                          std::to_string(std::chrono::round<std::chrono::seconds>(timeout).count()) +
                          " s",
@@ -138,12 +150,33 @@ class SocketMeeting::Door final : public ProgressSource {
   std::vector<net::Descriptor> guests_;
 };
 
+// How long a process looks for rank 0.
+class SocketMeeting::Wait {
+ public:
+  Wait(Waiter& waiter, Duration timeout) : waiter_(waiter), deadline_(waiter.now() + timeout) {}
+
+  TimePoint deadline() const noexcept { return deadline_; }
+  bool is_over() const noexcept { return is_over_; }
+  /// Between two tries. False if there is no other try.
+  bool pause(Duration pause) {
+    is_over_ = training_is_over() && training_is_over()();
+    if (is_over_ || waiter_.now() >= deadline_) return false;
+    waiter_.sleep(pause);
+    return true;
+  }
+
+ private:
+  Waiter& waiter_;
+  const TimePoint deadline_;
+  bool is_over_ = false;
+};
+
 SocketMeeting::SocketMeeting(RankEnvironment& env, const std::shared_ptr<Waiter>& waiter,
                              Duration timeout, const std::string& interface)
     : waiter_(waiter) {
   const std::string name = name_of_this_one(env);
-  const TimePoint deadline = waiter->now() + timeout;
   env.job = name;
+  Wait wait(*waiter, timeout);
   if (env.process() == 0) {
     env.meeting->one_host ? open_on_one_host(env, name) : open_to_all(env, name);
     const auto endpoint = net::parse_endpoint(coordinator_->endpoint()).value();
@@ -151,12 +184,18 @@ SocketMeeting::SocketMeeting(RankEnvironment& env, const std::shared_ptr<Waiter>
     env.coordinator = net::to_string(
         {any ? address_for_others(env.meeting->host, interface) : endpoint.host, endpoint.port});
     coordinator_->set_process(0, getpid());
-  } else if (env.meeting->one_host) {
-    ask_on_this_host(env, name, deadline);
   } else {
-    search(env, name, deadline);
+    const std::string place =
+        env.meeting->one_host
+            ? "on this host"
+            : "at " + net::to_string({env.meeting->host, port_of(*env.meeting, name, 0)});
+    std::optional<observe::WaitNotice> notice;
+    if (env.local_rank <= 1)  // one a host is enough
+      notice.emplace(*waiter, env.roles().name_of(env.process()),
+                     [&] { return "rank 0 " + place; });
+    env.meeting->one_host ? ask_on_this_host(env, name, wait) : search(env, name, wait);
   }
-  if (env.coordinator.empty()) nobody_came(env, timeout);
+  if (env.coordinator.empty()) nobody_came(env, timeout, wait.is_over());
 }
 
 SocketMeeting::~SocketMeeting() {
@@ -202,10 +241,10 @@ void SocketMeeting::open_to_all(const RankEnvironment& env, const std::string& n
   }
 }
 
-void SocketMeeting::ask_on_this_host(RankEnvironment& env, const std::string& name,
-                                     TimePoint deadline) {
+void SocketMeeting::ask_on_this_host(RankEnvironment& env, const std::string& name, Wait& wait) {
   const std::string door = "unix " + unix_name(name);
-  while (env.coordinator.empty() && waiter_->now() < deadline) {
+  const TimePoint deadline = wait.deadline();
+  do {
     try {
       const net::Descriptor socket = net::dial(*waiter_, door, deadline);
       const std::int32_t rank = env.process();
@@ -220,20 +259,27 @@ void SocketMeeting::ask_on_this_host(RankEnvironment& env, const std::string& na
       }
     } catch (const PeerLost&) {  // rank 0 does not listen yet
     }
-    if (env.coordinator.empty()) waiter_->sleep(kAskAgain);
-  }
+  } while (env.coordinator.empty() && wait.pause(kAskAgain));
 }
 
-void SocketMeeting::search(RankEnvironment& env, const std::string& name, TimePoint deadline) {
+void SocketMeeting::search(RankEnvironment& env, const std::string& name, Wait& wait) {
   secret_ = secret_for(env, name);
-  while (env.coordinator.empty() && waiter_->now() < deadline) {
+  do {
     for (int attempt = 0; attempt < kPorts && env.coordinator.empty(); ++attempt) {
       const std::string endpoint =
           net::to_string({env.meeting->host, port_of(*env.meeting, name, attempt)});
       if (rendezvous::is_coordinator(endpoint, secret_)) env.coordinator = endpoint;
     }
-    if (env.coordinator.empty()) waiter_->sleep(5 * kAskAgain);
-  }
+  } while (env.coordinator.empty() && wait.pause(5 * kAskAgain));
+}
+
+std::unique_ptr<observe::WaitNotice> SocketMeeting::wait_for_all(const RankEnvironment& env) const {
+  if (env.local_rank > 0) return nullptr;
+  const auto whom = [this, roles = env.roles(), place = env.coordinator] {
+    const std::vector<int> absent = coordinator_ ? coordinator_->absent() : std::vector<int>();
+    return (absent.empty() ? "the others" : roles.names_of(absent)) + " at " + place;
+  };
+  return std::make_unique<observe::WaitNotice>(*waiter_, env.roles().name_of(env.process()), whom);
 }
 
 void SocketMeeting::stay(Waiter& waiter, Duration timeout, Duration patience) const {
@@ -245,7 +291,10 @@ void SocketMeeting::stay(Waiter& waiter, Duration timeout, Duration patience) co
     waiter.sleep(kLook);
 }
 
-void skip_meeting() noexcept { ++meetings; }
+void skip_meeting(std::function<bool()> is_over) {
+  ++meetings;
+  training_is_over() = std::move(is_over);
+}
 
 std::vector<std::string> exchange_by_sockets(const RankEnvironment& env, const std::string& mine,
                                              Duration timeout) {
@@ -260,6 +309,7 @@ std::vector<std::string> exchange_by_sockets(const RankEnvironment& env, const s
                                           .rank = place.process(),
                                           .host = observe::host_name(),
                                           .timeout = timeout});
+    const auto notice = meeting.wait_for_all(place);
     all = client.exchange("before the job", mine, timeout,
                           {0, place.roles().workers + place.roles().servers});
     client.leave();

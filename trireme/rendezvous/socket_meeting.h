@@ -10,11 +10,13 @@
 // launch`. Processes may meet again if all do.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "trireme/base/waiter.h"
+#include "trireme/observe/wait_notice.h"
 #include "trireme/rendezvous/coordinator.h"
 #include "trireme/rendezvous/environment.h"
 
@@ -22,13 +24,17 @@ namespace trireme::inline v0::rendezvous {
 
 class SocketMeeting {
  public:
-  /// Sets `env.coordinator`. Ranks other than 0 wait for it up to `timeout` (TimeoutError).
+  /// Sets `env.coordinator`. Ranks other than 0 wait for it up to `timeout` (TimeoutError), and say so
+  /// in the log (observe/wait_notice.h).
   SocketMeeting(rendezvous::RankEnvironment& env, const std::shared_ptr<Waiter>& waiter,
                 Duration timeout, const std::string& interface);
   ~SocketMeeting();
   SocketMeeting(const SocketMeeting&) = delete;
 
   const std::string& secret() const noexcept { return secret_; }
+  /// For an exchange among all: while the result lives, the first process of each host says in the log
+  /// for whom it waits. Null for other processes.
+  std::unique_ptr<observe::WaitNotice> wait_for_all(const RankEnvironment& env) const;
   /// Called when this process has left. On rank 0, keeps the coordinator until the other workers have
   /// left or have been silent for `timeout`, tells servers and the evaluator, and waits for them, too,
   /// at most for `patience`.
@@ -40,9 +46,9 @@ class SocketMeeting {
                                              const std::string& name) const;
   void open_on_one_host(const rendezvous::RankEnvironment& env, const std::string& name);
   void open_to_all(const rendezvous::RankEnvironment& env, const std::string& name);
-  void ask_on_this_host(rendezvous::RankEnvironment& env, const std::string& name,
-                        TimePoint deadline);
-  void search(rendezvous::RankEnvironment& env, const std::string& name, TimePoint deadline);
+  class Wait;
+  void ask_on_this_host(rendezvous::RankEnvironment& env, const std::string& name, Wait& wait);
+  void search(rendezvous::RankEnvironment& env, const std::string& name, Wait& wait);
 
   const std::shared_ptr<Waiter> waiter_;
   std::string secret_;
@@ -50,11 +56,12 @@ class SocketMeeting {
   std::shared_ptr<Door> door_;                            // on rank 0 of a job on one host
 };
 
-/// For programs before they make a Job: returns one text per worker and server of the start. The
-/// evaluator, which may come late, calls skip_meeting() instead.
+/// For programs before they make a Job: returns one text per worker and server of the start.
 std::vector<std::string> exchange_by_sockets(const rendezvous::RankEnvironment& env,
                                              const std::string& mine, Duration timeout);
 
-void skip_meeting() noexcept;
+/// The evaluator, which may come late, calls this instead. Its next meeting ends with PeerLost as soon
+/// as rank 0 is not there and `is_over` says that the training has ended. It is called often.
+void skip_meeting(std::function<bool()> is_over);
 
 }  // namespace trireme::inline v0::rendezvous

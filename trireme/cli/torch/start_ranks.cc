@@ -16,6 +16,7 @@
 #include "trireme/rendezvous/mpi_meeting.h"
 #include "trireme/rendezvous/socket_meeting.h"
 #include "trireme/train/follow_run.h"
+#include "trireme/train/run_end.h"
 #include "trireme/train/run_folder.h"
 #include "trireme/train/training_process.h"
 
@@ -124,7 +125,8 @@ int evaluate_under_launcher(int argc, char** argv, const std::string& folder) {
   if (folder.empty())
     throw ConfigError("the evaluator does not know the run's folder",
                       {.operation = "train", .advice = "Name it by --out, in all processes."});
-  rendezvous::skip_meeting();  // of run_under_launcher()
+  // The meeting of run_under_launcher().
+  rendezvous::skip_meeting(train::stays_ended(train::RunFolder(folder)));
   return [&]() noexcept { return train::run_launched_evaluator(argc, argv, folder); }();
 }
 

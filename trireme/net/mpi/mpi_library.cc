@@ -12,6 +12,8 @@
 #include <utility>
 
 #include "trireme/base/error.h"
+#include "trireme/base/real_waiter.h"
+#include "trireme/observe/wait_notice.h"
 
 #ifndef TRIREME_MPI_FOLDER
 #define TRIREME_MPI_FOLDER ""
@@ -125,6 +127,21 @@ void keep_on_one_host() {
   }
 }
 
+// Of the ranks that wait for others, one of these two is there, and all write to one terminal.
+bool speaks(int rank) { return rank <= 1; }
+
+// MPI_Init returns when all processes of mpirun have called it. Says so if that takes long.
+int start(const TriremeMpi& functions) {
+  const char* rank = nullptr;
+  for (const char* name : {"OMPI_COMM_WORLD_RANK", "PMI_RANK"})
+    if (rank == nullptr) rank = std::getenv(name);
+  if (rank == nullptr || !speaks(std::atoi(rank))) return functions.start();
+  const auto waiter = RealWaiter::make();
+  const observe::WaitNotice notice(*waiter, "rank " + std::string(rank),
+                                   [] { return "other processes of mpirun, in MPI_Init"; });
+  return functions.start();
+}
+
 std::atomic<const TriremeMpi*> in_use{nullptr};
 
 const Loaded& loaded() {
@@ -132,7 +149,7 @@ const Loaded& loaded() {
     Loaded result = load();
     keep_on_one_host();
     in_use = result.functions;
-    if (result.functions->start() != 0) {
+    if (start(*result.functions) != 0) {
       refuse(std::string(result.functions->library()) + ": " + result.functions->error(),
              "See TRIREME_MPI_LIBRARY, and start MPI with at least MPI_THREAD_SERIALIZED.");
     }
@@ -175,6 +192,10 @@ std::exception_ptr MpiGroup::failure() const {
 void MpiGroup::gather(Waiter& waiter, const void* mine, std::size_t bytes, void* all,
                       Duration timeout) {
   if (functions_.gather(group_, mine, bytes, all) != 0) std::rethrow_exception(failure());
+  std::optional<observe::WaitNotice> notice;
+  if (speaks(rank()))
+    notice.emplace(waiter, "rank " + std::to_string(rank()),
+                   [] { return "the other ranks, over MPI"; });
   const TimePoint deadline = waiter.now() + timeout;
   for (int done = 0; done == 0;) {
     done = functions_.gathered(group_);
