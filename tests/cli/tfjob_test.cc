@@ -85,6 +85,27 @@ TEST_F(TFJob, TrainsTheWeightsOfTrireme) {
   EXPECT_TRUE(fs::exists(folder_.file("run/best")));
 }
 
+// The training is over before the evaluator's pod has started.
+TEST_F(TFJob, AnEvaluatorThatComesTooLateEvaluatesWhatIsThere) {
+  const std::string config =
+      tiny_config(folder_, "steps = 6\nvalidate_every = 0\n[checkpoint]\nevery = 2\n");
+  const std::string place = cluster(false, 2, 0);
+  const std::vector<std::string> train = {"train",    config, "--out", "run",
+                                          "--resume", "auto", "--set", "timeout=5"};
+  auto one = command(place, {"worker", 1}, train).start();
+  auto zero = command(place, {"worker"}, train).start();
+  for (auto* worker : {&zero, &one}) {
+    const CommandResult done = worker->wait_beside_others(120);
+    ASSERT_EQ(done.code, 0) << done.out << done.err;
+  }
+  const CommandResult late = command(place, {"evaluator"}, train).run(120);
+  EXPECT_EQ(late.code, 0) << late.out << late.err;
+  EXPECT_THAT(late.err, AllOf(HasSubstr("has ended after step 6, before its evaluator came"),
+                              HasSubstr("evaluation after step 6: loss"),
+                              HasSubstr("the best of 3 evaluated checkpoints")));
+  EXPECT_TRUE(fs::exists(folder_.file("run/best")));
+}
+
 TEST_F(TFJob, AChiefIsRankZero) {
   const std::string config = tiny_config(folder_, "steps = 6\nvalidate_every = 0\n");
   const CommandResult alone =

@@ -4,8 +4,12 @@
 #include <sys/resource.h>
 
 #include <cstdio>
+#include <memory>
+#include <optional>
 
 #include "trireme/base/error.h"
+#include "trireme/base/real_waiter.h"
+#include "trireme/base/words.h"
 #include "trireme/job/job.h"
 #include "trireme/net/alone_transport.h"
 #include "trireme/observe/folder_lock.h"
@@ -13,6 +17,7 @@
 #include "trireme/train/evaluation.h"
 #include "trireme/train/forward_model.h"
 #include "trireme/train/run_data.h"
+#include "trireme/train/run_end.h"
 #include "trireme/train/training_process.h"
 
 namespace trireme::inline v0::train {
@@ -65,18 +70,35 @@ std::function<void(const std::string&)> lines_to(std::FILE* stream) {
   };
 }
 
-// As a process of the job.
-void follow_job(Job& joined, const Settings& settings, const WorkerSpec& spec) {
+// As a process of the job that it has joined; null: the job is gone, and its checkpoints stay.
+void follow_job(const Job* joined, const Settings& settings, const WorkerSpec& spec) {
   JobOptions options = settings.job;
   options.transport = "auto";
   // A job of its own, so that the end of the other one breaks off no evaluation.
-  Job own(std::make_shared<net::AloneTransport>(joined.waiter()), options, nullptr);
-  const auto ended = [&joined] { return joined.finished(); };
+  Job own(std::make_shared<net::AloneTransport>(joined != nullptr ? joined->waiter()
+                                                                  : RealWaiter::make()),
+          options, nullptr);
+  const auto ended = [joined] { return joined == nullptr || joined->finished(); };
   follow(own, settings, spec,
          {.ended = ended,
           .woken = ended,
           .say = lines_to(stderr),
           .patience = settings.job.timeout_user_code});
+}
+
+// Null: the training has ended by itself before this process could join.
+std::unique_ptr<Job> join_unless_ended(int argc, char** argv, const std::string& folder) {
+  try {
+    return std::make_unique<Job>(argc, argv);
+  } catch (const Error& error) {
+    const bool gone = error.code() == ExitCode::PeerLost || error.code() == ExitCode::Timeout ||
+                      error.code() == ExitCode::CoordinatorLost;
+    const std::optional<RunEnd> end = gone ? run_end(RunFolder(folder)) : std::nullopt;
+    if (!end) throw;
+    lines_to(stderr)("the training in " + folder + " has ended after step " + grouped(end->step) +
+                     ", before its evaluator came: its checkpoints are evaluated now");
+    return nullptr;
+  }
 }
 
 }  // namespace
@@ -113,19 +135,19 @@ int run_evaluator(int argc, char** argv, const WorkerSpec& spec) {
   JobOptions options = settings.job;
   options.transport = "auto";  // it has no GPU
   Job joined(argc, argv, options);
-  follow_job(joined, settings, spec);
+  follow_job(&joined, settings, spec);
   return 0;
 }
 
 // When rank 0 comes to the meeting, it has written the run's folder.
 int run_launched_evaluator(int argc, char** argv, const std::string& folder) {
   ::setpriority(PRIO_PROCESS, 0, kNiceness);
-  Job joined(argc, argv);
+  const std::unique_ptr<Job> joined = join_unless_ended(argc, argv, folder);
   const WorkerSpec spec{.folder = RunFolder::existing(folder).path()};
   const Settings settings = read_settings(spec);
   check_evaluator(settings, /*rank0_validates=*/true);
   set_up_process(settings);
-  follow_job(joined, settings, spec);
+  follow_job(joined.get(), settings, spec);
   return 0;
 }
 

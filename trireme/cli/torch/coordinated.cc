@@ -7,11 +7,10 @@
 #include "trireme/base/file.h"
 #include "trireme/job/job.h"
 #include "trireme/launch/output.h"
-#include "trireme/observe/events.h"
 #include "trireme/rendezvous/door.h"
 #include "trireme/rendezvous/secret.h"
+#include "trireme/train/run_end.h"
 #include "trireme/train/run_folder.h"
-#include "trireme/train/schema.h"
 #include "trireme/train/training_process.h"
 
 namespace trireme::inline v0::cli {
@@ -22,23 +21,19 @@ constexpr Duration kLookEvery = std::chrono::milliseconds(100);
 // Whoever starts lost processes again may start one when the job has just ended. A coordinator that is
 // there, or comes, makes it a rank.
 bool has_ended(const rendezvous::RankEnvironment& place, const std::string& run) {
-  const train::RunFolder folder(run);
-  const auto config = train::read_config(folder.config(), [](const char*) { return nullptr; }, {});
-  const std::int64_t newest = folder.newest_step();
-  if (newest == 0 || place.secret_file.empty()) return false;
+  if (place.secret_file.empty()) return false;
   const std::string secret = rendezvous::read_secret_file(place.secret_file);
   const auto coordinated = [&] { return rendezvous::is_coordinator(place.coordinator, secret); };
   if (coordinated()) return false;  // the usual case, in which nobody reads the events
-  const bool early =
-      observe::read_history(folder.events()).early_stop == static_cast<double>(newest);
-  if (newest < config.integer("train.steps") && !early) return false;
-  const auto patience = std::chrono::duration<double>(config.number("timeout"));
-  for (const TimePoint end = steady_now() + std::chrono::duration_cast<Duration>(patience);
-       steady_now() < end; std::this_thread::sleep_for(kLookEvery))
+  const std::optional<train::RunEnd> ended = train::run_end(train::RunFolder(run));
+  if (!ended) return false;
+  for (const TimePoint end = steady_now() + ended->timeout; steady_now() < end;
+       std::this_thread::sleep_for(kLookEvery))
     if (coordinated()) return false;
   launch::say("the run in " + run +
-              (early ? " has stopped early after step " : " has ended after step ") +
-              std::to_string(newest) + ", and its coordinator is gone: nothing is left to do.");
+              (ended->early ? " has stopped early after step " : " has ended after step ") +
+              std::to_string(ended->step) +
+              ", and its coordinator is gone: nothing is left to do.");
   return true;
 }
 
