@@ -407,22 +407,6 @@ TEST(Products, DoNotDependOnWhereTheirOperandsLie) {
   }
 }
 
-// fp16 values are exact in fp32: the result is fp32's product, rounded once.
-TEST(Products, InFp16AreFp32sRoundedOnce) {
-  const at::Tensor x = at::randn({33, 70}).to(at::kHalf),
-                   weight = at::randn({41, 70}).to(at::kHalf);
-  const at::Tensor bias = at::randn({41}).to(at::kHalf), dy = at::randn({33, 41}).to(at::kHalf);
-  const auto wide = [](const at::Tensor& half) { return half.to(at::kFloat); };
-  const auto same = [](const at::Tensor& got, const at::Tensor& wanted) {
-    EXPECT_EQ(got.scalar_type(), at::kHalf);
-    EXPECT_TRUE(at::equal(got, wanted.to(at::kHalf)));
-  };
-  same(linear_forward(x, weight, bias), linear_forward(wide(x), wide(weight), wide(bias)));
-  same(linear_forward(x, weight, {}), linear_forward(wide(x), wide(weight), {}));
-  same(linear_input_gradient(dy, weight), linear_input_gradient(wide(dy), wide(weight)));
-  same(linear_weight_gradient(dy, x), linear_weight_gradient(wide(dy), wide(x)));
-}
-
 // Compared with operands rounded by hand: products differ at most by the order of additions, and a
 // second call gives the same bits.
 TEST(Products, InBf16AreThoseOfRoundedOperands) {

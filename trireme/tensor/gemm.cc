@@ -138,21 +138,20 @@ void gemm_widened(std::int64_t m, std::int64_t n, std::int64_t k, Operand<Half> 
   gemm_fp32(m, n, k, left, right, c, c_stride, accumulate);
 }
 
-// A contiguous copy in fp32, and back.
+// A contiguous copy of bf16 or fp16 in fp32, and back.
 at::Tensor widened(const at::Tensor& half) {
   if (!half.defined()) return half;
   const at::Tensor packed = half.contiguous();
   at::Tensor wide = at::empty(packed.sizes(), packed.options().dtype(at::kFloat));
-  kernel::convert(static_cast<const Float16*>(packed.const_data_ptr()), wide.data_ptr<float>(),
-                  static_cast<std::size_t>(packed.numel()));
+  for_type(packed.scalar_type(), [&]<class T>() {
+    if constexpr (kIsHalf<T>)
+      kernel::convert(static_cast<const T*>(packed.const_data_ptr()), wide.data_ptr<float>(),
+                      static_cast<std::size_t>(packed.numel()));
+  });
   return wide;
 }
-at::Tensor rounded(const at::Tensor& wide) {
-  const at::Tensor packed = wide.contiguous();
-  at::Tensor half = at::empty(packed.sizes(), packed.options().dtype(at::kHalf));
-  kernel::convert(packed.const_data_ptr<float>(), static_cast<Float16*>(half.data_ptr()),
-                  static_cast<std::size_t>(packed.numel()));
-  return half;
+at::Tensor rounded(const at::Tensor& wide, const at::Tensor& like) {
+  return narrowed(wide.contiguous(), like.scalar_type());
 }
 
 }  // namespace
@@ -207,10 +206,11 @@ struct LinearProduct {
     const std::int64_t work = m() * n() * k();
     const bool small = work > 0 && work <= kSmallProduct;
     if (left.scalar_type() == at::kBFloat16)
-      return library == (small ? table().small_bf16 : Library::Aten);
+      return library == (small ? table().small_bf16 : table().linear_bf16);
     return left.scalar_type() == at::kFloat && library == (small ? table().small : large);
   }
   bool by_gemm() const { return in_bf16(left) || in(Library::Own); }
+  bool in_fp32() const { return left.scalar_type() == at::kHalf || in(Library::Widened); }
 
   at::Tensor run_gemm(const at::Tensor& bias) const {
     const at::Tensor a = left.contiguous(), b = right.contiguous();
@@ -235,27 +235,25 @@ struct LinearProduct {
 }  // namespace
 
 at::Tensor linear_forward(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias) {
-  if (x.scalar_type() == at::kHalf)
-    return rounded(linear_forward(widened(x), widened(weight), widened(bias)));
   const LinearProduct product{x, weight, Form::Plain, Form::Transposed, table().forward};
+  if (product.in_fp32())
+    return rounded(linear_forward(widened(x), widened(weight), widened(bias)), x);
   if (product.by_gemm()) return product.run_gemm(bias);
   if (product.in(Library::OneDnn)) return onednn_linear(x, weight, bias);
   return at::linear(x, weight, bias.defined() ? std::optional<at::Tensor>(bias) : std::nullopt);
 }
 
 at::Tensor linear_input_gradient(const at::Tensor& dy, const at::Tensor& weight) {
-  if (dy.scalar_type() == at::kHalf)
-    return rounded(linear_input_gradient(widened(dy), widened(weight)));
   const LinearProduct product{dy, weight, Form::Plain, Form::Plain, table().input_gradient};
+  if (product.in_fp32()) return rounded(linear_input_gradient(widened(dy), widened(weight)), dy);
   if (product.by_gemm()) return product.run_gemm({});
   if (product.in(Library::OneDnn)) return onednn_linear(dy, weight.t(), {});
   return at::mm(dy, weight);
 }
 
 at::Tensor linear_weight_gradient(const at::Tensor& dy, const at::Tensor& x) {
-  if (dy.scalar_type() == at::kHalf)
-    return rounded(linear_weight_gradient(widened(dy), widened(x)));
   const LinearProduct product{dy, x, Form::Transposed, Form::Plain, table().weight_gradient};
+  if (product.in_fp32()) return rounded(linear_weight_gradient(widened(dy), widened(x)), dy);
   if (product.by_gemm()) return product.run_gemm({});
   if (product.in(Library::OneDnn)) return onednn_linear(dy.t(), x.t(), {});
   return at::mm(dy.t(), x);

@@ -46,7 +46,14 @@ const std::vector<Column>& columns() {
        &KernelTable::small,
        {"aten", "onednn", "own"},
        "These three, up to 4 million multiply-adds."},
-      {"small_bf16", &KernelTable::small_bf16, {"aten", "own"}, "The same in bf16."},
+      {"linear_bf16",
+       &KernelTable::linear_bf16,
+       {"aten", "widened"},
+       "Linear layers and convolutions, bf16."},
+      {"small_bf16",
+       &KernelTable::small_bf16,
+       {"aten", "own", "widened"},
+       "Linear layers in bf16, up to 4 million multiply-adds."},
       {"attention", &KernelTable::attention, {"blas", "own"}, "Products of a head, fp32."},
       {"attention_bf16",
        &KernelTable::attention_bf16,
@@ -91,23 +98,30 @@ std::string_view name_of(Library library) noexcept {
 // Intel: MKL is near the peak in fp32 (oneDNN 5-25 % below it) and uses AMX for bf16. AMD with
 // AVX-512: MKL uses half of the vector width only; oneDNN and our own kernels use all of it. AMD
 // with AVX2: MKL uses all of it, too, and oneDNN is 5-35 % below it. Others: not measured.
+//
+// x86 without AVX-512: LibTorch gives no bf16 to oneDNN there, and its own loops reach a tenth of
+// what fp32's products do.
 KernelTable kernel_table(kernel::Vendor vendor, kernel::Isa isa, bool bf16_products) noexcept {
   using enum Library;
   if (vendor == kernel::Vendor::Amd && isa == kernel::Isa::Avx512) {
     return {.forward = OneDnn,
             .input_gradient = OneDnn,
             .weight_gradient = OneDnn,
+            .linear_bf16 = Aten,
             .small = Own,
             .small_bf16 = bf16_products ? Own : Aten,
             .attention = Own,
             .attention_bf16 = bf16_products ? Own : Widened};
   }
   const bool amx = vendor == kernel::Vendor::Intel && bf16_products;
+  const bool other = vendor == kernel::Vendor::Other && isa == kernel::Isa::Generic;  // not x86
+  const Library bf16 = isa == kernel::Isa::Avx512 || other ? Aten : Widened;
   return {.forward = Aten,
           .input_gradient = Aten,
           .weight_gradient = Aten,
+          .linear_bf16 = bf16,
           .small = Aten,
-          .small_bf16 = Aten,
+          .small_bf16 = bf16,
           .attention = Blas,
           .attention_bf16 = amx ? Blas : Widened};
 }
@@ -166,8 +180,8 @@ std::string describe(const KernelTable& table) {
   return "kernels " + std::string(kernel::name_of(kernel::isa())) + ", fp32 " +
          name(table.forward) + " " + name(table.input_gradient) + " " +
          name(table.weight_gradient) + " (forward, input gradient, weight gradient), " +
-         name(table.small) + " if small, bf16 aten, " + name(table.small_bf16) +
-         " if small, attention " + name(table.attention) + ", in bf16 " +
+         name(table.small) + " if small, bf16 " + name(table.linear_bf16) + ", " +
+         name(table.small_bf16) + " if small, attention " + name(table.attention) + ", in bf16 " +
          name(table.attention_bf16);
 }
 

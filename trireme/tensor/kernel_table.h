@@ -16,13 +16,14 @@ namespace trireme::inline v0::tensor {
 
 /// Aten: LibTorch's default (MKL or another BLAS in fp32, oneDNN in bf16). OneDnn: oneDNN's product
 /// for plain weights, called by name. Blas: the BLAS that LibTorch exports. Own: kernel/gemm.h.
-/// Widened: bf16 operands are converted to fp32 first.
+/// Widened: bf16 operands are converted to fp32 and multiplied by fp32's library of the same table.
 enum class Library : std::uint8_t { Aten, OneDnn, Blas, Own, Widened };
 std::string_view name_of(Library library) noexcept;
 
 struct KernelTable {
-  Library forward, input_gradient, weight_gradient;  // linear layers in fp32; in bf16 all are Aten
-  Library small, small_bf16;          // each of them, if it has at most kSmallProduct multiply-adds
+  Library forward, input_gradient, weight_gradient;  // linear layers in fp32
+  Library linear_bf16;        // all three in bf16, and convolutions (functions.h) in bf16
+  Library small, small_bf16;  // linear layers' products of at most kSmallProduct multiply-adds
   Library attention, attention_bf16;  // a few hundred rows, one head wide
 };
 /// Below it, calling a library costs more than the product.

@@ -36,13 +36,29 @@ TEST(KernelTable, AsksForBf16ProductsOnlyWhereTheProcessorHasThem) {
   }
 }
 
+// On x86, LibTorch has fast products for bf16 from AVX-512 on.
+TEST(KernelTable, WidensBf16OnProcessorsWithoutAvx512) {
+  for (Vendor vendor : {Vendor::Other, Vendor::Intel, Vendor::Amd}) {
+    EXPECT_EQ(kernel_table(vendor, Isa::Avx2, false).linear_bf16, Library::Widened);
+    EXPECT_EQ(kernel_table(vendor, Isa::Avx2, false).small_bf16, Library::Widened);
+    for (bool products : {false, true}) {
+      EXPECT_EQ(kernel_table(vendor, Isa::Avx512, products).linear_bf16, Library::Aten);
+      EXPECT_NE(kernel_table(vendor, Isa::Avx512, products).small_bf16, Library::Widened);
+    }
+  }
+  for (Vendor vendor : {Vendor::Intel, Vendor::Amd})
+    EXPECT_EQ(kernel_table(vendor, Isa::Generic, false).linear_bf16, Library::Widened);
+  // Not an x86 processor.
+  EXPECT_EQ(kernel_table(Vendor::Other, Isa::Generic, false).linear_bf16, Library::Aten);
+}
+
 // Two processes with equal descriptions compute alike: every column is in the description.
 TEST(KernelTable, DescriptionTellsTablesApart) {
   const KernelTable table = kernel_table(Vendor::Intel, Isa::Avx512, true);
   for (Library KernelTable::*column :
        {&KernelTable::forward, &KernelTable::input_gradient, &KernelTable::weight_gradient,
-        &KernelTable::small, &KernelTable::small_bf16, &KernelTable::attention,
-        &KernelTable::attention_bf16}) {
+        &KernelTable::linear_bf16, &KernelTable::small, &KernelTable::small_bf16,
+        &KernelTable::attention, &KernelTable::attention_bf16}) {
     KernelTable other = table;
     other.*column = table.*column == Library::Own ? Library::Aten : Library::Own;
     EXPECT_NE(describe(other), describe(table));
@@ -73,8 +89,9 @@ TEST_F(TableFile, IsReadAsItWasWritten) {
   table.attention = Library::Own;
   table.input_gradient = Library::OneDnn;
   table.forward = Library::Aten;
+  table.linear_bf16 = Library::Widened;
   table.small = Library::OneDnn;
-  table.small_bf16 = Library::Aten;
+  table.small_bf16 = Library::Widened;
   table.attention_bf16 = Library::Widened;
   EXPECT_EQ(describe(read_kernel_table(write(to_toml(table)))), describe(table));
 }
@@ -94,8 +111,8 @@ TEST(KernelTuning, MeasuresEveryColumnAndRestoresTheTable) {
   EXPECT_EQ(describe(kernel_table()), before);
   for (Library KernelTable::*column :
        {&KernelTable::forward, &KernelTable::input_gradient, &KernelTable::weight_gradient,
-        &KernelTable::small, &KernelTable::small_bf16, &KernelTable::attention,
-        &KernelTable::attention_bf16}) {
+        &KernelTable::linear_bf16, &KernelTable::small, &KernelTable::small_bf16,
+        &KernelTable::attention, &KernelTable::attention_bf16}) {
     int libraries = 0;
     for (const MeasuredProduct& one : measured) {
       if (one.column != column) continue;

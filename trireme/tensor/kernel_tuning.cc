@@ -40,19 +40,20 @@ at::Tensor matrix(std::int64_t rows, std::int64_t columns,
 }
 
 Tasks linear_tasks(Library KernelTable::*column) {
-  const bool in_bf16 = column == &KernelTable::small_bf16;
-  const bool small = in_bf16 || column == &KernelTable::small;
+  const bool small = column == &KernelTable::small || column == &KernelTable::small_bf16;
+  const bool in_bf16 = column == &KernelTable::linear_bf16 || column == &KernelTable::small_bf16;
+  const bool every = small || in_bf16;  // the column is for all three products
   const at::ScalarType type = in_bf16 ? at::kBFloat16 : at::kFloat;
   Tasks tasks;
   for (const ProductShape& shape : small ? std::span(kSmall) : std::span(kLinear)) {
     const at::Tensor x = matrix(shape.rows, shape.in, type),
                      dy = matrix(shape.rows, shape.out, type),
                      weight = matrix(shape.out, shape.in, type);
-    if (small || column == &KernelTable::forward)
+    if (every || column == &KernelTable::forward)
       tasks.push_back({flops(shape), [=] { linear_forward(x, weight, {}); }});
-    if (small || column == &KernelTable::input_gradient)
+    if (every || column == &KernelTable::input_gradient)
       tasks.push_back({flops(shape), [=] { linear_input_gradient(dy, weight); }});
-    if (small || column == &KernelTable::weight_gradient)
+    if (every || column == &KernelTable::weight_gradient)
       tasks.push_back({flops(shape), [=] { linear_weight_gradient(dy, x); }});
   }
   return tasks;
@@ -109,9 +110,13 @@ std::vector<MeasuredProduct> measure_products(Duration each) {
     all.push_back({name, column, {Aten, OneDnn}, linear_tasks(column)});
   all.push_back(
       {"small", &KernelTable::small, {Aten, OneDnn, Own}, linear_tasks(&KernelTable::small)});
+  all.push_back({"linear_bf16",
+                 &KernelTable::linear_bf16,
+                 {Aten, Widened},
+                 linear_tasks(&KernelTable::linear_bf16)});
   all.push_back({"small_bf16",
                  &KernelTable::small_bf16,
-                 {Aten, Own},
+                 {Aten, Own, Widened},
                  linear_tasks(&KernelTable::small_bf16)});
   all.push_back({"attention", &KernelTable::attention, {Blas, Own}, head_tasks<float>(at::kFloat)});
   all.push_back({"attention_bf16",
