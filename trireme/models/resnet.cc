@@ -25,7 +25,6 @@ struct ConvShape {
   std::int64_t in = 0, out = 0, kernel = 3, stride = 1, side = 0;  // side: of its output
   std::int64_t weights() const { return in * out * kernel * kernel; }
   std::int64_t outputs() const { return out * side * side; }  // of an image
-  std::int64_t inputs() const { return in * side * stride * side * stride; }
 };
 
 // One block as numbers: its layers are built from them, and its sizes and flops computed.
@@ -80,11 +79,7 @@ struct Conv : torch::nn::Module {
                                                  place.block + "." + name + ".weight"));
   }
   at::Tensor forward(const at::Tensor& x) const {
-    const auto type = x.scalar_type();
-    const std::int64_t padding = (shape.kernel - 1) / 2;
-    if (type != at::kHalf) return at::conv2d(x, weight, {}, shape.stride, padding);
-    // As linear layers do in fp16 (tensor/gemm.h): fp32 products, rounded once.
-    return at::conv2d(x.to(at::kFloat), weight.to(at::kFloat), {}, shape.stride, padding).to(type);
+    return tensor::convolution(x, weight, shape.stride, (shape.kernel - 1) / 2);
   }
   ConvShape shape;
   at::Tensor weight;
@@ -208,8 +203,7 @@ double training_flops(const ResnetConfig& config, std::int64_t images) {
   return 3 * 2 * products * static_cast<double>(images);
 }
 
-// Kept are every convolution's output, for its norm, and every ReLU's output, for the next layers;
-// in fp16 also the convolution's input in fp32.
+// Kept are every convolution's output, for its norm, and every ReLU's output, for the next layers.
 std::vector<BlockActivations> block_activations(const ResnetConfig& config, std::int64_t images) {
   const std::int64_t bytes = config.precision == "fp64" ? 8 : config.precision == "fp32" ? 4 : 2;
   std::vector<BlockActivations> blocks;
@@ -217,14 +211,13 @@ std::vector<BlockActivations> block_activations(const ResnetConfig& config, std:
   for (const BlockShape& block : shapes(config)) {
     const bool stem = block.name == "stem";
     const std::size_t relus = stem ? 1 : 2;
-    std::int64_t values = stem ? inputs : 0, products = 0, widened = 0;
+    std::int64_t values = stem ? inputs : 0, products = 0;
     for (std::size_t i = 0; i < block.convs.size(); ++i) {
       const ConvShape& conv = block.convs[i];
       values += conv.outputs() * (i < relus ? 2 : 1);
       products += conv.weights() * conv.side * conv.side;
-      if (config.precision == "fp16") widened += conv.inputs();
     }
-    blocks.push_back({.kept = images * (values * bytes + widened * 4),
+    blocks.push_back({.kept = images * values * bytes,
                       .inputs = images * inputs * bytes,
                       .forward_work = 2.0 * static_cast<double>(images * products)});
     inputs = block.convs[relus - 1].outputs();

@@ -1,11 +1,11 @@
-// Our autograd functions: the pieces of a transformer. Each is one node of the graph with its own
+// Our autograd functions: the pieces of a transformer, and convolutions. Each is one node of the graph with its own
 // backward (functions/*.cc), in fp64, fp32, bf16 and fp16.
 //
 // In bf16 and fp16, products take 16-bit operands and sum in fp32; norms, softmax and losses
 // compute in fp32 and residual streams stay fp32, as under PyTorch's autocast. With one kernel
 // thread a result depends on its inputs' values only. Throws CheckFailure if shapes disagree.
 // Thread safe.
-// Legend: B sequences, T positions, C width, V vocabulary.
+// Legend: B sequences (or images), T positions, C width, V vocabulary.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -24,6 +24,12 @@ at::Tensor linear(const at::Tensor& x, const at::Tensor& weight, const at::Tenso
 /// linear() with a row of `weight` for each word of a vocabulary, as the last layer before
 /// cross_entropy_sum() has it. On a device the result may be the first columns of a wider matrix.
 at::Tensor logits(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias);
+
+/// x [B, in, H, W] convolved with weight [out, in, K, K] of the same type, without a bias. In fp16,
+/// and in bf16 where the kernel table says Widened, the operands are converted to fp32 and the
+/// result, like each gradient, is rounded once.
+at::Tensor convolution(const at::Tensor& x, const at::Tensor& weight, std::int64_t stride,
+                       std::int64_t padding);
 
 /// gelu(linear(x)), tanh form (Hendrycks & Gimpel 2016, arXiv:1606.08415).
 at::Tensor linear_gelu(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias);

@@ -1,10 +1,11 @@
-// Linear layers whose 16-bit operands are multiplied in fp32: values and gradients are those of
-// fp32, rounded once, bit for bit.
+// Linear layers and convolutions whose 16-bit operands are multiplied in fp32: values and gradients
+// are those of fp32, rounded once, bit for bit.
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
 #include <vector>
 
+#include "trireme/tensor/functions.h"
 #include "trireme/tensor/gemm.h"
 #include "trireme/tensor/kernel_table.h"
 
@@ -56,6 +57,49 @@ TEST(WidenedProducts, InBf16AreFp32sRoundedOnceWhereTheTableSaysSo) {
   const Bf16ProductsBy widened(Library::Widened);
   expect_products_rounded_once(at::kBFloat16, 33, 70, 41);
   expect_products_rounded_once(at::kBFloat16, 200, 256, 384);  // more than kSmallProduct
+}
+
+struct ConvolutionResults {
+  at::Tensor y, dx, dweight;
+};
+ConvolutionResults convolve(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& dy,
+                            std::int64_t stride) {
+  const at::Tensor input = x.detach().set_requires_grad(true);
+  const at::Tensor kernel = weight.detach().set_requires_grad(true);
+  const at::Tensor y = convolution(input, kernel, stride, (weight.size(2) - 1) / 2);
+  y.backward(dy);
+  return {y.detach(), input.grad(), kernel.grad()};
+}
+
+TEST(WidenedConvolution, In16BitsIsFp32sRoundedOnce) {
+  const Bf16ProductsBy widened(Library::Widened);
+  for (const at::ScalarType type : {at::kBFloat16, at::kHalf}) {
+    for (const auto& [size, stride] : {std::pair{3, 1}, {3, 2}, {1, 2}}) {
+      const at::Tensor x = random({4, 6, 8, 8}, type), weight = random({10, 6, size, size}, type);
+      const at::Tensor dy = random({4, 10, 8 / stride, 8 / stride}, type);
+      const ConvolutionResults got = convolve(x, weight, dy, stride);
+      const ConvolutionResults wanted = convolve(wide(x), wide(weight), wide(dy), stride);
+      expect_rounded(got.y, wanted.y, type);
+      expect_rounded(got.dx, wanted.dx, type);
+      expect_rounded(got.dweight, wanted.dweight, type);
+    }
+  }
+}
+
+TEST(WidenedConvolution, LeavesOutTheGradientOfImages) {
+  const Bf16ProductsBy widened(Library::Widened);
+  const at::Tensor x = random({2, 3, 8, 8}, at::kBFloat16);
+  const at::Tensor weight = random({4, 3, 3, 3}, at::kBFloat16).set_requires_grad(true);
+  convolution(x, weight, 1, 1).sum().backward();
+  EXPECT_TRUE(weight.grad().defined());
+  EXPECT_FALSE(x.grad().defined());
+}
+
+TEST(WidenedConvolution, IsNotUsedWhereTheTableLeavesBf16ToLibTorch) {
+  const Bf16ProductsBy aten(Library::Aten);
+  const at::Tensor x = random({2, 3, 8, 8}, at::kBFloat16);
+  const at::Tensor weight = random({4, 3, 3, 3}, at::kBFloat16);
+  EXPECT_TRUE(at::equal(convolution(x, weight, 1, 1), at::conv2d(x, weight, {}, 1, 1)));
 }
 
 }  // namespace

@@ -48,7 +48,7 @@ Call linear_call(const models::Kernel& kernel, at::ScalarType type) {
   return call;
 }
 
-// With the batch norm and the ReLU that follow it. fp16 is computed in fp32 (models/resnet.cc).
+// With the batch norm and the ReLU that follow it. fp16 is computed in fp32 (functions.h).
 Call convolution_call(const Sizes& n, at::ScalarType type) {
   if (type == at::kHalf) type = at::kFloat;
   const std::int64_t stride = n[4], side = n[5] * stride;  // images, in, out, kernel, stride, side
@@ -58,7 +58,7 @@ Call convolution_call(const Sizes& n, at::ScalarType type) {
   const at::Tensor scale = leaf({n[2]}, stats), shift = leaf({n[2]}, stats);
   const at::Tensor mean = at::zeros({n[2]}, stats), variance = at::ones({n[2]}, stats);
   return {{x, weight, scale, shift}, [=, padding = (n[3] - 1) / 2] {
-            const at::Tensor y = at::conv2d(x, weight, {}, stride, padding);
+            const at::Tensor y = tensor::convolution(x, weight, stride, padding);
             return at::batch_norm(y, scale, shift, mean, variance, true, 0.1, 1e-5, false).relu_();
           }};
 }
