@@ -215,10 +215,14 @@ inline Record train(Job& job, const Case& which,
   for (const char* precision : {"bf16", "fp16"})
     if (which.name == std::string("blocks-gpt-") + precision)
       return train_blocks(job, which, gpt(precision), precision, reduce);
-  if (which.name == "blocks-resnet")
-    return train_blocks(job, which,
-                        models::make_resnet({.width = 4, .side = kImageSide, .seed = which.seed}),
-                        "fp32", reduce);
+  if (which.name.starts_with("blocks-resnet")) {
+    const std::string precision = which.name.ends_with("-bf16") ? "bf16" : "fp32";
+    return train_blocks(
+        job, which,
+        models::make_resnet(
+            {.width = 4, .side = kImageSide, .precision = precision, .seed = which.seed}),
+        precision, reduce);
+  }
   if (which.name == "blocks-bert")
     return train_blocks(job, which,
                         models::make_bert({.layers = 1,
