@@ -57,8 +57,9 @@ std::size_t SavedText::Table::bytes() const noexcept {
 }
 
 Saved save(Shard& shard, std::int64_t version, bool with_rows) {
-  const std::vector<NamedShard> state = shard.state();
-  Saved saved{.text = SavedText{version, shard.step_count(), arrays_of(state)}.to_text()};
+  const std::vector<NamedShard> state = shard.optimizer().state();
+  Saved saved{.text =
+                  SavedText{version, shard.optimizer().step_count(), arrays_of(state)}.to_text()};
   saved.memory.assign(shard.weights().begin(), shard.weights().end());
   for (const NamedShard& one : state) {
     const auto* data = static_cast<const std::byte*>(one.local.data_ptr());
@@ -117,7 +118,7 @@ std::int64_t fill(Shard& shard, std::string_view text, std::span<const std::byte
   for (const SavedText::Array& array : saved.arrays) bytes += array.bytes();
   const std::size_t tables_at = bytes;
   for (const SavedText::Table& table : saved.tables) bytes += table.bytes();
-  const std::vector<NamedShard> state = shard.state();
+  const std::vector<NamedShard> state = shard.optimizer().state();
   if (!saved.arrays.empty() && saved.arrays != arrays_of(state))
     throw MismatchError("it sends the state of another optimizer");
   if (memory.size() != bytes)
@@ -131,7 +132,7 @@ std::int64_t fill(Shard& shard, std::string_view text, std::span<const std::byte
       std::memcpy(one.local.data_ptr(), from, one.local.nbytes());
       from += one.local.nbytes();
     }
-    shard.set_step_count(saved.step_count);
+    shard.optimizer().set_step_count(saved.step_count);
   }
   return saved.version >= 0 ? saved.version : own;
 }

@@ -1,7 +1,6 @@
 #include "trireme/ps/service.h"
 
 #include <algorithm>
-#include <bit>
 #include <nlohmann/json.hpp>
 
 #include "trireme/base/check.h"
@@ -17,15 +16,6 @@ std::string text_at(const Request& request, std::span<const std::byte> memory) {
     throw RefusedError("a text of " + std::to_string(request.text_bytes) +
                        " bytes in a message of " + std::to_string(memory.size()));
   return {reinterpret_cast<const char*>(memory.data()), request.text_bytes};
-}
-
-// Rows of terms: of each table, for one node after the other.
-std::vector<std::vector<RowsView>> by_node(const std::vector<RowsView>& rows, std::size_t tables) {
-  std::vector<std::vector<RowsView>> nodes;
-  for (std::size_t i = 0; i < rows.size(); i += tables)
-    nodes.emplace_back(rows.begin() + static_cast<std::ptrdiff_t>(i),
-                       rows.begin() + static_cast<std::ptrdiff_t>(i + tables));
-  return nodes;
 }
 
 }  // namespace
@@ -76,26 +66,26 @@ void Service::serve(int client, const Request& request, std::span<const std::byt
       return answer_text(client, Ask::Figures, figures(), {});
     default:
       ledger_->leave(request.worker);
-      done_.insert(request.worker);
+      rounds_.leave(request.worker);
       client_of_.erase(place);
       answer_(client, {.ask = Ask::Leave}, {});
   }
 }
 
 void Service::advance() {
-  shard_->advance();
+  shard_->updates().advance();
   release();
 }
 
 // Applies all that was pushed; release() answers.
 void Service::finish() {
-  if (shard_) shard_->finish();
+  if (shard_) shard_->updates().finish();
 }
 
 void Service::lost(int client) {
   finish();
   std::erase_if(waiting_, [&](const Waiting& one) { return one.client == client; });
-  std::erase_if(parts_, [&](const auto& one) { return one.second.client == client; });
+  rounds_.lost(client);
   for (auto place = client_of_.begin(); place != client_of_.end(); ++place) {
     if (place->second != client) continue;
     ledger_->leave(place->first);
@@ -109,7 +99,7 @@ std::vector<int> Service::clients() const {
   std::set<int> all;
   for (const auto& [worker, client] : client_of_) all.insert(client);
   for (const Waiting& one : waiting_) all.insert(one.client);
-  for (const auto& [worker, part] : parts_) all.insert(part.client);
+  rounds_.add_clients(all);
   return {all.begin(), all.end()};
 }
 
@@ -136,13 +126,13 @@ void Service::attach(int client, const Request& request, std::span<const std::by
   }
   if (regroups) regroup(request.epoch, workers);
   ledger_->arrive(request.worker);
-  done_.erase(request.worker);
+  rounds_.arrive(request.worker);
   client_of_[request.worker] = client;
   answer_(client,
           {.ask = Ask::Attach,
            .version = version_,
            .sequence = ledger_->workers().at(request.worker).last,
-           .round = round_,
+           .round = rounds_.number(),
            .slowest = ledger_->slowest(),
            .ready = has_weights_},
           {});
@@ -157,7 +147,7 @@ std::unique_ptr<Shard> Service::make_shard() const {
 // Requests of the earlier epoch are answered no more: those who made them have ended, or come again.
 void Service::regroup(std::int64_t epoch, int workers) {
   for (const auto& [worker, client] : client_of_) ledger_->leave(worker);
-  client_of_.clear(), waiting_.clear(), parts_.clear(), done_.clear();
+  client_of_.clear(), waiting_.clear(), rounds_.clear();
   settings_->workers = workers;
   epoch_ = epoch;
   attempt_ = 0;
@@ -173,10 +163,7 @@ void Service::begin(int client, const Request& request) {
     const std::int64_t ahead = version_ - request.version;
     const bool has_step = request.kept && ahead == 1 && squares_of_ == version_;
     ready_ = has_weights_ && (ahead == 0 || has_step);
-    committed_ = true;
-    round_ = has_step ? 1 : 0;
-    members_.clear();
-    for (int worker = 0; has_step && worker < settings_->workers; ++worker) members_.insert(worker);
+    rounds_.restart(has_step, settings_->workers);
   }
   const bool ready = ready_ && request.attempt == attempt_;
   answer_(client, {.ask = Ask::Begin, .version = version_, .ready = ready}, {});
@@ -244,7 +231,7 @@ void Service::push(int client, const Request& request, std::span<const std::byte
       own.reply.version = ++version_;
       own.reply.written = !room.empty();
       own.written = room;
-      own.push = shard_->begun();
+      own.push = shard_->updates().begun();
       ledger_->applied(worker, own.reply.staleness);
       if (on_update_) on_update_(worker, version_, own.reply.staleness);
       if (alone) finish();
@@ -258,7 +245,7 @@ std::span<std::byte> Service::room_for_weights(int client) const {
 }
 
 bool Service::may_go_on(const Waiting& one) const {
-  if (one.is_written()) return one.push <= shard_->completed();
+  if (one.is_written()) return one.push <= shard_->updates().completed();
   return ready_ && (one.reply.ask != Ask::Push || ledger_->may_go_on(one.worker));
 }
 
@@ -284,93 +271,47 @@ void Service::release() {
       before_[one.worker].assign(weights.begin(), weights.end());
     answer_(one.client, one.reply, weights);
   }
-  if (!parts_.empty() && static_cast<int>(parts_.size()) >= needed()) complete_round();
-}
-
-// How many workers' terms make a round complete. One whose connection broke comes again, so it
-// counts; one that has left does not.
-int Service::needed() const {
-  const int left = static_cast<int>(done_.size());
-  return std::max(settings_->workers - left - settings_->server.backup, 1);
-}
-
-void Service::check_terms(const Request& request, std::span<const std::byte> memory) const {
-  if (!ready_) throw MismatchError("it sends terms before there are weights");
-  if (settings_->server.staleness != 0)
-    throw MismatchError("it sends terms to a server that is not synchronous");
-  if (request.round > round_)
-    throw MismatchError("it is in round " + std::to_string(request.round) + ", the server in " +
-                        std::to_string(round_));
-  if (request.nodes.size() > 64 || memory.size() != request.nodes.size() * shard_->sum_bytes())
-    throw MismatchError("it sends " +
-                        counted(static_cast<std::int64_t>(request.nodes.size()), "term") + " in " +
-                        std::to_string(memory.size()) + " bytes");
-  for (const kernel::LeafRange& node : request.nodes)
-    if (node.count == 0 || node.end() > request.total || !kernel::is_node(node, request.total))
-      throw MismatchError("it sends a term that is no node of the sum");
-  if (!parts_.empty() && request.total != total_)
-    throw MismatchError("its batch has " + std::to_string(request.total) +
-                        " micro-batches, that of another worker " + std::to_string(total_));
-}
-
-// The views of a worker's terms in `memory`: of the parameters, and of each node the rows of each table.
-Terms Service::terms_of(const std::vector<kernel::LeafRange>& nodes,
-                        const std::vector<std::uint32_t>& counts,
-                        std::span<const std::byte> memory) const {
-  const auto [dense, rows] = divided(shard_->rows().tables(), nodes.size(), counts, memory,
-                                     nodes.size() * shard_->sum_bytes());
-  shard_->rows().check(rows);
-  return {nodes, dense, by_node(rows, shard_->rows().num_tables())};
+  if (settings_ && rounds_.complete(settings_->workers, settings_->server.backup)) complete_round();
 }
 
 void Service::take_terms(int client, const Request& request, std::span<const std::byte> memory) {
-  Terms terms = terms_of(request.nodes, request.rows, memory);
-  check_terms(request, terms.memory);
-  if (request.round + 1 == round_ && members_.contains(request.worker))
-    return answer_terms(client);  // repeated
-  if (request.round < round_) {
-    ledger_->late(request.worker, request.round);
-    return answer_(client,
-                   {.ask = Ask::Terms, .version = version_, .round = round_, .dropped = true}, {});
+  if (!ready_) throw MismatchError("it sends terms before there are weights");
+  if (settings_->server.staleness != 0)
+    throw MismatchError("it sends terms to a server that is not synchronous");
+  switch (rounds_.take(client, request, memory, *shard_)) {
+    case Rounds::Taken::Collected:
+      return;
+    case Rounds::Taken::Repeated:
+      return answer_terms(client);
+    case Rounds::Taken::Late:
+      ledger_->late(request.worker, request.round);
+      answer_(client,
+              {.ask = Ask::Terms, .version = version_, .round = rounds_.number(), .dropped = true},
+              {});
   }
-  total_ = request.total;
-  parts_[request.worker] = {
-      .client = client, .terms = std::move(terms), .rows = request.rows, .memory = memory};
 }
 
 void Service::complete_round() {
-  std::vector<Terms> terms;
-  for (const auto& [worker, part] : parts_)
-    if (!part.terms.nodes.empty()) terms.push_back(part.terms);
-  shard_->fold(terms, total_);
-  squares_ = shard_->chunk_squares();
-  for (const ExactSum& table : shard_->rows().squares())
-    for (const std::uint64_t limb : table.limbs()) squares_.push_back(std::bit_cast<double>(limb));
-  const auto broken = shard_->first_not_finite();
-  not_finite_ = broken ? static_cast<std::int64_t>(*broken) : -1;
+  const std::map<int, int> clients = rounds_.close(*shard_);
   squares_of_ = -1;
-  committed_ = false;
-  ++round_;
-  const std::map<int, Part> parts = std::exchange(parts_, {});
-  members_.clear();
-  for (const auto& [worker, part] : parts) {
-    members_.insert(worker);
-    ledger_->applied(worker, 0);
-  }
-  for (const auto& [worker, part] : parts) answer_terms(part.client);
+  for (const auto& [worker, client] : clients) ledger_->applied(worker, 0);
+  for (const auto& [worker, client] : clients) answer_terms(client);
 }
 
 void Service::answer_terms(int client) {
   answer_(client,
-          {.ask = Ask::Terms, .version = version_, .round = round_, .not_finite = not_finite_},
-          std::as_bytes(std::span(squares_)));
+          {.ask = Ask::Terms,
+           .version = version_,
+           .round = rounds_.number(),
+           .not_finite = rounds_.not_finite()},
+          std::as_bytes(std::span(rounds_.squares())));
 }
 
 void Service::commit(int client, const Request& request) {
-  Waiting own{client, request.worker, {.ask = Ask::Commit, .round = round_}};
-  if (request.round + 1 != round_) {
-    own.reply.dropped = true;
-  } else if (!std::exchange(committed_, true)) {
+  Waiting own{client, request.worker, {.ask = Ask::Commit, .round = rounds_.number()}};
+  const Rounds::Commit kind = rounds_.commit(request.round);
+  own.reply.dropped = kind == Rounds::Commit::Over;
+  if (kind == Rounds::Commit::First) {
     const auto room = room_for_weights(client);
     shard_->apply(request.rate, request.scale, {room});
     own.reply.written = !room.empty();

@@ -20,6 +20,7 @@
 
 #include "trireme/ps/ledger.h"
 #include "trireme/ps/messages.h"
+#include "trireme/ps/rounds.h"
 #include "trireme/ps/saved.h"
 #include "trireme/ps/settings.h"
 #include "trireme/ps/shard.h"
@@ -48,7 +49,7 @@ class Service {
   void handle(int client, const Request& request, std::span<const std::byte> memory);
   /// Whether pushes are being applied. Then advance() does a part of that, and answers those that are
   /// complete.
-  bool under_way() const noexcept { return shard_ && shard_->under_way(); }
+  bool under_way() const noexcept { return shard_ && shard_->updates().under_way(); }
   void advance();
   /// The connection has ended. The memory of its request is not used any more.
   void lost(int client);
@@ -72,15 +73,8 @@ class Service {
     int client = -1, worker = -1;
     Reply reply;
     std::span<const std::byte> written = {};  // the weights; empty: those at the time of the answer
-    std::uint64_t push = 0;                   // whose weights they are: Shard::begun()
+    std::uint64_t push = 0;                   // whose weights they are: Sweep::begun()
     bool is_written() const noexcept { return !written.empty(); }
-  };
-  struct Part {
-    int client = -1;
-    Terms terms;                           // views of `memory`
-    std::vector<std::uint32_t> rows = {};  // Request::rows
-    std::span<const std::byte> memory = {};
-    std::vector<std::byte> own = {};  // that memory, after restore()
   };
 
   void serve(int client, const Request& request, std::span<const std::byte> memory);
@@ -94,15 +88,11 @@ class Service {
   void push(int client, const Request& request, std::span<const std::byte> gradient);
   void take_terms(int client, const Request& request, std::span<const std::byte> memory);
   void commit(int client, const Request& request);
-  Terms terms_of(const std::vector<kernel::LeafRange>& nodes,
-                 const std::vector<std::uint32_t>& counts, std::span<const std::byte> memory) const;
-  void check_terms(const Request& request, std::span<const std::byte> memory) const;
   void complete_round();
   void answer_terms(int client);
   bool may_go_on(const Waiting& one) const;
   void finish();
   void answer_text(int client, Ask ask, const std::string& text, std::span<const std::byte> memory);
-  int needed() const;
   void release();
   std::span<std::byte> room_for_weights(int client) const;
 
@@ -118,20 +108,13 @@ class Service {
   std::int64_t version_ = 0;
   std::int64_t epoch_ = 0;        // of the workers
   std::uint32_t attempt_ = 0;     // the last Begin in it
-  std::int64_t squares_of_ = -1;  // the version that the commit of the round of squares_ has made
+  std::int64_t squares_of_ = -1;  // the version that the commit of the last closed round has made
   bool has_weights_ = false;
   std::map<int, int> client_of_;                  // by worker
   std::vector<Waiting> waiting_;                  // for weights
   std::map<int, std::vector<std::byte>> before_;  // by worker: the weights it has, if compensated
-  std::int64_t round_ = 0;                        // whose terms are collected
-  std::map<int, Part> parts_;                     // by worker
-  std::uint32_t total_ = 0;
-  std::set<int> done_;           // workers that have left
-  std::set<int> members_;        // workers of the round before it
-  bool committed_ = true;        // the round before round_
-  std::vector<double> squares_;  // of that round; then of each table the limbs of an ExactSum
-  std::int64_t not_finite_ = -1;
-  std::vector<float> pulled_;  // of the reply to PullRows
+  Rounds rounds_;                                 // of synchronous workers
+  std::vector<float> pulled_;                     // of the reply to PullRows
 };
 
 }  // namespace trireme::inline v0::ps

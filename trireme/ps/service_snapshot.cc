@@ -1,8 +1,8 @@
 // All of a Service as one text and one piece of memory, for another copy of its shard. The memory has
 // the weights, the optimizer's state and the rows of tables (saved.h), the weights before the last update
 // (if the shard predicts), the folded sum of the parameters,
-// that of each table's rows and what the table keeps of its rows, the squares of the sums, what workers had
-// before, and the terms of the round that is collected, in this order.
+// that of each table's rows and what the table keeps of its rows, what workers had before, the squares of
+// the sums, and the terms of the round that is collected, in this order.
 #include <cstring>
 #include <nlohmann/json.hpp>
 
@@ -16,10 +16,12 @@ void append(std::vector<std::byte>& to, std::span<const std::byte> from) {
   to.insert(to.end(), from.begin(), from.end());
 }
 
+}  // namespace
+
 // Takes parts of a memory from its front.
-class Reader {
+class SnapshotReader {
  public:
-  explicit Reader(std::span<const std::byte> memory) : left_(memory) {}
+  explicit SnapshotReader(std::span<const std::byte> memory) : left_(memory) {}
   std::span<const std::byte> take(std::size_t bytes) {
     if (bytes > left_.size()) throw MismatchError("a copy of a shard has fewer bytes than it says");
     const auto part = left_.first(bytes);
@@ -34,6 +36,8 @@ class Reader {
  private:
   std::span<const std::byte> left_;
 };
+
+namespace {
 
 nlohmann::json json_of(const std::map<int, Ledger::Worker>& workers) {
   nlohmann::json list = nlohmann::json::array();
@@ -64,7 +68,7 @@ std::size_t append_rows(std::vector<std::byte>& to, const RowsView& rows, std::s
 }
 
 // Into a RowSum or RowCopies.
-void restore_rows(std::size_t count, std::size_t width, Reader& from, auto& to) {
+void restore_rows(std::size_t count, std::size_t width, SnapshotReader& from, auto& to) {
   std::vector<std::int64_t> ids(count);
   std::vector<float> rows(count * width);
   const auto read = [&](auto& values) {
@@ -90,7 +94,7 @@ nlohmann::json append_rows(std::vector<std::byte>& to, RowShard& shard) {
   return counts;
 }
 
-void restore_rows(const nlohmann::json& counts, Reader& from, RowShard& shard) {
+void restore_rows(const nlohmann::json& counts, SnapshotReader& from, RowShard& shard) {
   if (counts.size() != shard.num_tables())
     throw MismatchError("a copy of a shard has other tables");
   for (std::size_t i = 0; i < shard.num_tables(); ++i) {
@@ -103,22 +107,52 @@ void restore_rows(const nlohmann::json& counts, Reader& from, RowShard& shard) {
 
 }  // namespace
 
+nlohmann::json Rounds::snapshot(std::vector<std::byte>& memory) const {
+  append(memory, std::as_bytes(std::span(squares_)));
+  nlohmann::json parts = nlohmann::json::array();
+  for (const auto& [worker, part] : parts_) {
+    nlohmann::json nodes = nlohmann::json::array();
+    for (const kernel::LeafRange& node : part.terms.nodes)
+      nodes.push_back({node.first, node.count});
+    parts.push_back({worker, part.client, nodes, part.memory.size(), part.rows});
+    append(memory, part.memory);
+  }
+  return {{"number", number_},          {"total", total_},         {"done", done_},
+          {"members", members_},        {"committed", committed_}, {"not_finite", not_finite_},
+          {"squares", squares_.size()}, {"parts", parts}};
+}
+
+void Rounds::restore(const nlohmann::json& json, SnapshotReader& from, const Shard* shard) {
+  json.at("number").get_to(number_);
+  json.at("total").get_to(total_);
+  json.at("done").get_to(done_);
+  json.at("members").get_to(members_);
+  json.at("committed").get_to(committed_);
+  json.at("not_finite").get_to(not_finite_);
+  squares_.resize(json.at("squares").get<std::size_t>());
+  const auto squares = from.take(squares_.size() * sizeof(double));
+  if (!squares.empty()) std::memcpy(squares_.data(), squares.data(), squares.size());
+  parts_.clear();
+  for (const auto& one : json.at("parts")) {
+    if (shard == nullptr) throw MismatchError("a copy of a shard has terms and no parameters");
+    Part& part = parts_[one.at(0).get<int>()];
+    part.client = one.at(1).get<int>();
+    part.own = from.take_copy(one.at(3).get<std::size_t>());
+    part.memory = part.own;
+    one.at(4).get_to(part.rows);
+    std::vector<kernel::LeafRange> nodes;
+    for (const auto& node : one.at(2))
+      nodes.push_back({node.at(0).get<std::uint32_t>(), node.at(1).get<std::uint32_t>()});
+    part.terms = terms_of(nodes, part.rows, part.memory, *shard);
+  }
+}
+
 Saved Service::snapshot() {
   finish();
   release();
-  nlohmann::json json{{"ready", ready_},
-                      {"version", version_},
-                      {"epoch", epoch_},
-                      {"attempt", attempt_},
-                      {"squares_of", squares_of_},
-                      {"has_weights", has_weights_},
-                      {"round", round_},
-                      {"total", total_},
-                      {"done", done_},
-                      {"members", members_},
-                      {"committed", committed_},
-                      {"not_finite", not_finite_},
-                      {"squares", squares_.size()},
+  nlohmann::json json{{"ready", ready_},           {"version", version_},
+                      {"epoch", epoch_},           {"attempt", attempt_},
+                      {"squares_of", squares_of_}, {"has_weights", has_weights_},
                       {"clients", client_of_}};
   Saved all;
   if (settings_) {
@@ -133,7 +167,6 @@ Saved Service::snapshot() {
     append(all.memory, shard_->sum());
     json["rows"] = append_rows(all.memory, shard_->rows());
   }
-  append(all.memory, std::as_bytes(std::span(squares_)));
   auto& waiting = json["waiting"] = nlohmann::json::array();
   for (const Waiting& one : waiting_)
     waiting.push_back({one.client, one.worker, to_text(one.reply)});
@@ -142,20 +175,13 @@ Saved Service::snapshot() {
     before.push_back({worker, weights.size()});
     append(all.memory, weights);
   }
-  auto& parts = json["parts"] = nlohmann::json::array();
-  for (const auto& [worker, part] : parts_) {
-    nlohmann::json nodes = nlohmann::json::array();
-    for (const kernel::LeafRange& node : part.terms.nodes)
-      nodes.push_back({node.first, node.count});
-    parts.push_back({worker, part.client, nodes, part.memory.size(), part.rows});
-    append(all.memory, part.memory);
-  }
+  json["rounds"] = rounds_.snapshot(all.memory);
   all.text = json.dump();
   return all;
 }
 
 void Service::restore(std::string_view text, std::span<const std::byte> memory) {
-  Reader from(memory);
+  SnapshotReader from(memory);
   try {
     const auto json = nlohmann::json::parse(text);
     settings_.reset();
@@ -180,17 +206,8 @@ void Service::restore(std::string_view text, std::span<const std::byte> memory) 
     json.at("attempt").get_to(attempt_);
     json.at("squares_of").get_to(squares_of_);
     json.at("has_weights").get_to(has_weights_);
-    json.at("round").get_to(round_);
-    json.at("total").get_to(total_);
-    json.at("done").get_to(done_);
-    json.at("members").get_to(members_);
-    json.at("committed").get_to(committed_);
-    json.at("not_finite").get_to(not_finite_);
     json.at("clients").get_to(client_of_);
-    squares_.resize(json.at("squares").get<std::size_t>());
-    const auto squares = from.take(squares_.size() * sizeof(double));
-    if (!squares.empty()) std::memcpy(squares_.data(), squares.data(), squares.size());
-    waiting_.clear(), before_.clear(), parts_.clear();
+    waiting_.clear(), before_.clear();
     for (const auto& one : json.at("waiting")) {
       const auto reply = one.at(2).get<std::string>();
       waiting_.push_back({one.at(0).get<int>(), one.at(1).get<int>(),
@@ -198,17 +215,7 @@ void Service::restore(std::string_view text, std::span<const std::byte> memory) 
     }
     for (const auto& one : json.at("before"))
       before_[one.at(0).get<int>()] = from.take_copy(one.at(1).get<std::size_t>());
-    for (const auto& one : json.at("parts")) {
-      Part& part = parts_[one.at(0).get<int>()];
-      part.client = one.at(1).get<int>();
-      part.own = from.take_copy(one.at(3).get<std::size_t>());
-      part.memory = part.own;
-      one.at(4).get_to(part.rows);
-      std::vector<kernel::LeafRange> nodes;
-      for (const auto& node : one.at(2))
-        nodes.push_back({node.at(0).get<std::uint32_t>(), node.at(1).get<std::uint32_t>()});
-      part.terms = terms_of(nodes, part.rows, part.memory);
-    }
+    rounds_.restore(json.at("rounds"), from, shard_.get());
   } catch (const nlohmann::json::exception&) {
     throw MismatchError("a copy of a shard has a description that cannot be read");
   }

@@ -56,7 +56,7 @@ Shard::Shard(ServedModel model, int server, const OptimizerOptions& optimizer, S
       earlier_memory_(zeros(predicts ? model_.bytes(server) : 0)),
       optimizer_(optim::make_optimizer(optimizer)),
       rows_(model_.tables(), server, model_.servers(), optimizer, keeps_rows),
-      sweep_(slice_sizes(), spread_) {
+      updates_(slice_sizes(), spread_) {
   require_elementwise(optimizer_->name());
   weights_ = bytes_of(weights_memory_);
   sum_ = bytes_of(sum_memory_);
@@ -111,7 +111,7 @@ std::optional<std::string> Shard::push(std::span<const std::byte> gradient, doub
   if (before.empty() || lambda <= 0) {
     begin_update(gradient.data(), rate, scale, to);
   } else {
-    TRIREME_CHECK((before.size() == bytes() && !under_way()) == true);
+    TRIREME_CHECK((before.size() == bytes() && !updates_.under_way()) == true);
     compensate(gradient.data(), before.data(), lambda, scale);
     begin_update(sum_.data(), rate, 1, to);
   }
@@ -239,7 +239,7 @@ std::optional<std::uint32_t> Shard::first_not_finite() const {
 void Shard::apply(double rate, double scale, Destination to) {
   rows_.apply(rate, scale);
   begin_update(sum_.data(), rate, scale, to);
-  finish();
+  updates_.finish();
 }
 
 // What a block needs of an update that is under way.
@@ -272,7 +272,7 @@ void Shard::update_block(const Update& update, std::size_t slice, std::size_t be
 void Shard::begin_update(const std::byte* gradient, double rate, double scale, Destination to) {
   TRIREME_CHECK((to.memory.empty() || to.memory.size() == bytes()) == true);
   Update update{optimizer_->begin_parts(rate, scale), gradient, to.memory, share_of(to.staleness)};
-  begun_ = sweep_.begin(
+  updates_.begin(
       [this, update = std::move(update)](std::size_t slice, std::size_t begin, std::size_t end) {
         const auto parameter = model_.slices(server_)[slice].parameter;
         model_.parameters()[parameter].dtype == DType::F64
@@ -288,7 +288,7 @@ std::vector<std::size_t> Shard::slice_sizes() const {
 }
 
 std::span<const std::byte> Shard::weights() const {
-  TRIREME_CHECK(!under_way());
+  TRIREME_CHECK(!updates_.under_way());
   return weights_;
 }
 

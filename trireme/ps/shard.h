@@ -2,7 +2,7 @@
 // no network; a server calls it for one request after the other. Not thread safe.
 //
 // Updates by pushed gradients are begun, and then made together, stretch by stretch (sweep.h). While
-// one is under way, only push(), advance(), finish() and the rows may be used.
+// one is under way, only push(), updates() and the rows may be used.
 //
 // Weights, gradient and state lie as ServedModel lays out the server's interval. The optimizer is
 // the same as a rank's (optim/), so that equal gradients give equal bits wherever it runs.
@@ -55,7 +55,6 @@ class Shard {
 
   const ServedModel& model() const noexcept { return model_; }
   std::size_t bytes() const noexcept { return weights_.size(); }
-  std::size_t sum_bytes() const { return model_.sum_bytes(server_); }
 
   /// bytes() of weights. Resets nothing else.
   void set_weights(std::span<const std::byte> weights);
@@ -69,7 +68,6 @@ class Shard {
   /// arXiv:1907.11612). With a staleness of 0, or without momentum, the weights themselves. Valid
   /// until the next call of any method.
   std::span<const std::byte> predicted(std::int64_t staleness);
-  bool predicts() const noexcept { return !earlier_.empty(); }
   /// The weights before the last update, empty unless the shard predicts. For copies.
   std::span<std::byte> earlier() noexcept { return earlier_; }
 
@@ -84,13 +82,9 @@ class Shard {
                                   std::span<const std::byte> before = {}, double lambda = 0,
                                   std::span<const RowsView> rows = {}, Destination to = {},
                                   bool finite = false);
-  /// How many pushes have begun, and how many of them are complete: the first ones.
-  std::uint64_t begun() const noexcept { return begun_; }
-  std::uint64_t completed() const noexcept { return sweep_.completed(); }
-  bool under_way() const noexcept { return sweep_.under_way(); }
-  /// Goes over the next stretch of memory for all updates that are under way.
-  void advance() { sweep_.advance(); }
-  void finish() { sweep_.finish(); }
+  /// The updates that pushes have begun; advance() and finish() make them.
+  Sweep& updates() noexcept { return updates_; }
+  const Sweep& updates() const noexcept { return updates_; }
 
   /// Adds the workers' terms of a batch of `total` micro-batches. If their nodes cover it, the bits
   /// are those of the tree sum; else they are added in their order.
@@ -105,13 +99,12 @@ class Shard {
   /// One update by the folded sum, times `scale`.
   void apply(double rate, double scale, Destination to = {});
 
-  /// The folded sum, as it lies. For copies.
+  /// The folded sum, ServedModel::sum_bytes(). For copies.
   std::span<std::byte> sum() noexcept { return sum_; }
+  std::span<const std::byte> sum() const noexcept { return sum_; }
 
-  /// The optimizer's state, which aliases the shard; and its count of updates.
-  std::vector<NamedShard> state() { return optimizer_->state(); }
-  std::int64_t step_count() const noexcept { return optimizer_->step_count(); }
-  void set_step_count(std::int64_t count) { optimizer_->set_step_count(count); }
+  /// Its state aliases the shard.
+  optim::Optimizer& optimizer() noexcept { return *optimizer_; }
 
  private:
   std::optional<std::uint32_t> first_not_finite(const std::byte* gradient) const;
@@ -136,11 +129,10 @@ class Shard {
   const double momentum_;
   std::span<std::byte> weights_, sum_, earlier_;
   std::vector<double> squares_;  // of the folded sum
-  std::uint64_t begun_ = 0;
   at::Tensor weights_memory_, sum_memory_, earlier_memory_;
   std::unique_ptr<optim::Optimizer> optimizer_;
   RowShard rows_;
-  Sweep sweep_;
+  Sweep updates_;
 };
 
 }  // namespace trireme::inline v0::ps

@@ -20,10 +20,7 @@ Sweep::Sweep(const std::vector<std::size_t>& sizes, Spread spread, std::size_t s
   }
 }
 
-std::uint64_t Sweep::begin(Update update) {
-  updates_.push_back({std::move(update), stretches_.size()});
-  return completed_ + updates_.size();
-}
+void Sweep::begin(Update update) { updates_.push_back({std::move(update), stretches_.size()}); }
 
 void Sweep::advance() {
   for (const Piece& piece : stretches_[at_])

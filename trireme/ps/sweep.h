@@ -31,8 +31,10 @@ class Sweep {
   /// `sizes`: elements of each slice. `stretch`: a multiple of kBlock.
   Sweep(const std::vector<std::size_t>& sizes, Spread spread, std::size_t stretch = kStretch);
 
-  /// Returns the update's number: 1, 2, 3, ...
-  std::uint64_t begin(Update update);
+  /// Updates have the numbers 1, 2, 3, ...
+  void begin(Update update);
+  /// The number of the last update that has begun.
+  std::uint64_t begun() const noexcept { return completed_ + updates_.size(); }
   /// The number of the last update that is complete. They are complete in their order.
   std::uint64_t completed() const noexcept { return completed_; }
   bool under_way() const noexcept { return !updates_.empty(); }

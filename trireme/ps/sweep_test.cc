@@ -40,7 +40,8 @@ TEST(Sweep, EachElementGetsAllUpdatesInTheirOrder) {
     for (int i = 0; i < 40; ++i) {
       if (random() % 3 == 0) {
         ++begun;
-        EXPECT_EQ(sweep.begin(update_of(together, begun)), begun);
+        sweep.begin(update_of(together, begun));
+        EXPECT_EQ(sweep.begun(), begun);
       } else if (sweep.under_way()) {
         sweep.advance();
       }
@@ -105,10 +106,10 @@ Pushed push(const OptimizerOptions& optimizer, bool predicts, bool together) {
     EXPECT_EQ(shard.push(gradients[i], 0.01, 0.5, {}, 0, {}, {pushed.outs[i], staleness},
                          /*finite=*/true),
               std::nullopt);
-    EXPECT_EQ(shard.begun(), i + 1);
-    together ? shard.advance() : shard.finish();
+    EXPECT_EQ(shard.updates().begun(), i + 1);
+    together ? shard.updates().advance() : shard.updates().finish();
   }
-  shard.finish();
+  shard.updates().finish();
   pushed.weights.assign(shard.weights().begin(), shard.weights().end());
   return pushed;
 }

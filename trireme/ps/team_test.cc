@@ -90,7 +90,7 @@ Outcome updated(const OptimizerOptions& optimizer, const Spread& spread) {
   shard.apply(0.01, 0.5);
   std::vector<std::byte> out(bytes);
   EXPECT_EQ(shard.push(terms[2], 0.01, 1, {}, 0, {}, {out}), std::nullopt);
-  shard.finish();
+  shard.updates().finish();
   for (const ps::ServedModel::Slice& slice : model.slices(0)) {
     const auto weights = shard.weights().subspan(slice.offset, model.bytes(slice));
     EXPECT_TRUE(std::equal(weights.begin(), weights.end(), out.begin() + slice.offset));
