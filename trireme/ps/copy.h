@@ -26,8 +26,9 @@ using OnApplied = std::function<void(const Applied&)>;
 
 class Copy {
  public:
-  /// `spread` as Shard's.
-  Copy(int shard, Service::Answer answer, OnApplied on_applied = {}, Spread spread = in_one_part);
+  /// As Service's.
+  Copy(int shard, Service::Answer answer, OnApplied on_applied = {}, Spread spread = in_one_part,
+       Service::Room room = Service::no_room);
 
   int shard() const noexcept { return shard_; }
   Service& service() noexcept { return service_; }

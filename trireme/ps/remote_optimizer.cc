@@ -118,7 +118,7 @@ void RemoteOptimizer::give_weights() {
             .copy_(found->second->flatten().slice(0, array.begin, array.end));
       at += array.bytes();
     }
-    text.version = text.step_count = restored_count_.value_or(0) * updates_a_step();
+    text.version = text.step_count = restored_count_.value_or(0) * options_.updates_a_step();
     saved.text = text.to_text();
     append(saved, first_rows(server));
     client_->write(server, saved);

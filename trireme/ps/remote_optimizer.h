@@ -35,6 +35,8 @@ struct RemoteOptions {
   std::int64_t epoch = 0;  // this and `broken` as ClientOptions'
   bool elastic = false;    // there may be later epochs
   std::function<std::exception_ptr(bool commits)> broken = [](bool) { return nullptr; };
+  /// Updates while each worker makes one step.
+  std::int64_t updates_a_step() const noexcept { return server.staleness == 0 ? 1 : workers; }
 };
 
 class RemoteOptimizer final : public optim::Optimizer {
@@ -62,7 +64,7 @@ class RemoteOptimizer final : public optim::Optimizer {
   /// their number. Where servers differ, the fewest.
   std::int64_t step_count() const noexcept override {
     if (!alone() && !started_ && restored_count_) return *restored_count_;
-    return client_ ? client_->version() / updates_a_step() : 0;
+    return client_ ? client_->version() / options_.updates_a_step() : 0;
   }
   void set_step_count(std::int64_t count) override {
     restored_count_ = count;
@@ -89,10 +91,6 @@ class RemoteOptimizer final : public optim::Optimizer {
   ParameterClient& client() { return *client_; }
 
  private:
-  /// Updates while each worker makes one step.
-  std::int64_t updates_a_step() const noexcept {
-    return options_.server.staleness == 0 ? 1 : options_.workers;
-  }
   void fill_gradients(double scale);
   void push_round(double learning_rate);
   void give_weights();

@@ -64,8 +64,8 @@ struct ParameterServer::Connection {
 };
 
 struct ParameterServer::Place {
-  Place(int shard, Service::Answer answer, OnApplied on_applied, Spread spread)
-      : copy(shard, std::move(answer), std::move(on_applied), std::move(spread)) {}
+  Place(int shard, Service::Answer answer, OnApplied on_applied, Spread spread, Service::Room room)
+      : copy(shard, std::move(answer), std::move(on_applied), std::move(spread), std::move(room)) {}
 
   Copy copy;
   std::unique_ptr<Primary> primary;       // null: a backup
@@ -108,8 +108,7 @@ ParameterServer::Place& ParameterServer::place(int shard) {
         [this, shard](int client, const Reply& reply, std::span<const std::byte> memory) {
           answer(shard, client, reply, memory);
         },
-        options_.on_applied, team_.spread());
-    found->copy.service().set_room(
+        options_.on_applied, team_.spread(),
         [this, shard](int client, std::size_t bytes) { return room(shard, client, bytes); });
   }
   return *found;

@@ -20,11 +20,17 @@ std::string text_at(const Request& request, std::span<const std::byte> memory) {
 
 }  // namespace
 
-Service::Service(int server, Answer answer, OnUpdate on_update, Spread spread)
+std::unique_ptr<Shard> make_shard(const Settings& settings, int server, const Spread& spread) {
+  return std::make_unique<Shard>(settings.model, server, settings.optimizer, spread,
+                                 predicts(settings.server, settings.optimizer), settings.elastic);
+}
+
+Service::Service(int server, Answer answer, OnUpdate on_update, Spread spread, Room room)
     : server_(server),
       answer_(std::move(answer)),
       on_update_(std::move(on_update)),
-      spread_(std::move(spread)) {}
+      spread_(std::move(spread)),
+      room_(std::move(room)) {}
 
 void Service::handle(int client, const Request& request, std::span<const std::byte> memory) {
   Reply refusal{.ask = request.ask};
@@ -62,8 +68,11 @@ void Service::serve(int client, const Request& request, std::span<const std::byt
       return commit(client, request);
     case Ask::Begin:
       return begin(client, request);
-    case Ask::Figures:
-      return answer_text(client, Ask::Figures, figures(), {});
+    case Ask::Figures: {
+      const std::string text = figures();
+      return answer_(client, {.ask = Ask::Figures, .version = version_, .text_bytes = text.size()},
+                     std::as_bytes(std::span(text)));
+    }
     default:
       ledger_->leave(request.worker);
       rounds_.leave(request.worker);
@@ -120,11 +129,18 @@ void Service::attach(int client, const Request& request, std::span<const std::by
   if (request.worker < 0) throw MismatchError("workers have numbers from 0 on");
   if (!settings_) {
     settings_ = std::move(settings);
-    shard_ = make_shard();
+    shard_ = make_shard(*settings_, server_, spread_);
     ledger_.emplace(settings_->server.staleness);
     epoch_ = request.epoch;
   }
-  if (regroups) regroup(request.epoch, workers);
+  if (regroups) {
+    // Requests of the earlier epoch are answered no more: those who made them have ended, or come again.
+    for (const auto& [worker, old] : client_of_) ledger_->leave(worker);
+    client_of_.clear(), waiting_.clear(), rounds_.clear();
+    settings_->workers = workers;
+    epoch_ = request.epoch;
+    attempt_ = 0;
+  }
   ledger_->arrive(request.worker);
   rounds_.arrive(request.worker);
   client_of_[request.worker] = client;
@@ -136,21 +152,6 @@ void Service::attach(int client, const Request& request, std::span<const std::by
            .slowest = ledger_->slowest(),
            .ready = has_weights_},
           {});
-}
-
-std::unique_ptr<Shard> Service::make_shard() const {
-  return std::make_unique<Shard>(settings_->model, server_, settings_->optimizer, spread_,
-                                 predicts(settings_->server, settings_->optimizer),
-                                 settings_->elastic);
-}
-
-// Requests of the earlier epoch are answered no more: those who made them have ended, or come again.
-void Service::regroup(std::int64_t epoch, int workers) {
-  for (const auto& [worker, client] : client_of_) ledger_->leave(worker);
-  client_of_.clear(), waiting_.clear(), rounds_.clear();
-  settings_->workers = workers;
-  epoch_ = epoch;
-  attempt_ = 0;
 }
 
 // All workers of the epoch have weights of the same version, and do their next step as round 0. If this
@@ -181,15 +182,10 @@ void Service::write(int client, const Request& request, std::span<const std::byt
 
 void Service::read(int client, const Request& request) {
   const Saved saved = save(*shard_, version_, request.with_rows);
-  answer_text(client, Ask::Read, saved.text, saved.memory);
-}
-
-void Service::answer_text(int client, Ask ask, const std::string& text,
-                          std::span<const std::byte> memory) {
-  const auto head = std::as_bytes(std::span(text));
-  std::vector<std::byte> all(head.begin(), head.end());
-  all.insert(all.end(), memory.begin(), memory.end());
-  answer_(client, {.ask = ask, .version = version_, .text_bytes = text.size()}, all);
+  const auto text = std::as_bytes(std::span(saved.text));
+  std::vector<std::byte> all(text.begin(), text.end());
+  all.insert(all.end(), saved.memory.begin(), saved.memory.end());
+  answer_(client, {.ask = Ask::Read, .version = version_, .text_bytes = text.size()}, all);
 }
 
 void Service::pull_rows(int client, const Request& request, std::span<const std::byte> ids) {
@@ -218,7 +214,7 @@ void Service::push(int client, const Request& request, std::span<const std::byte
     const auto before = before_.find(worker);
     const auto old = before == before_.end() ? std::span<const std::byte>() : before->second;
     const auto room =
-        ledger_->may_go_on(worker) ? room_for_weights(client) : std::span<std::byte>();
+        ledger_->may_go_on(worker) ? room_(client, shard_->bytes()) : std::span<std::byte>();
     const bool alone = room.empty() || settings_->server.compensation > 0;
     if (alone) finish();
     if (const auto broken =
@@ -238,10 +234,6 @@ void Service::push(int client, const Request& request, std::span<const std::byte
     }
   }
   waiting_.push_back(std::move(own));
-}
-
-std::span<std::byte> Service::room_for_weights(int client) const {
-  return room_ ? room_(client, shard_->bytes()) : std::span<std::byte>();
 }
 
 bool Service::may_go_on(const Waiting& one) const {
@@ -312,7 +304,7 @@ void Service::commit(int client, const Request& request) {
   const Rounds::Commit kind = rounds_.commit(request.round);
   own.reply.dropped = kind == Rounds::Commit::Over;
   if (kind == Rounds::Commit::First) {
-    const auto room = room_for_weights(client);
+    const auto room = room_(client, shard_->bytes());
     shard_->apply(request.rate, request.scale, {room});
     own.reply.written = !room.empty();
     own.written = room;

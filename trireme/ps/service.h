@@ -27,6 +27,9 @@
 
 namespace trireme::inline v0::ps {
 
+/// Server `server`'s shard under these settings, without weights.
+std::unique_ptr<Shard> make_shard(const Settings& settings, int server, const Spread& spread);
+
 class Service {
  public:
   /// Sends a reply. `memory` is valid during the call only.
@@ -35,14 +38,15 @@ class Service {
   /// Is told of each applied push, and of each committed round (worker -1).
   using OnUpdate = std::function<void(int worker, std::int64_t version, std::int64_t staleness)>;
 
-  /// `server`: the number of its shard. `spread` as Shard's.
-  Service(int server, Answer answer, OnUpdate on_update = {}, Spread spread = in_one_part);
-
   /// Memory for the weights that the reply to a client's request brings; empty if there is none of
   /// `bytes`. Weights are written there while they are updated, and the reply says so. Pushes that have
   /// such memory are applied together by advance(): the results are those of one after the other.
   using Room = std::function<std::span<std::byte>(int client, std::size_t bytes)>;
-  void set_room(Room room) { room_ = std::move(room); }
+  static std::span<std::byte> no_room(int, std::size_t) { return {}; }
+
+  /// `server`: the number of its shard. `spread` as Shard's.
+  Service(int server, Answer answer, OnUpdate on_update = {}, Spread spread = in_one_part,
+          Room room = no_room);
 
   /// `memory` stays valid and unchanged until the reply. A request that cannot be met is answered
   /// with an exit code and a sentence.
@@ -79,8 +83,6 @@ class Service {
 
   void serve(int client, const Request& request, std::span<const std::byte> memory);
   void attach(int client, const Request& request, std::span<const std::byte> memory);
-  std::unique_ptr<Shard> make_shard() const;
-  void regroup(std::int64_t epoch, int workers);
   void begin(int client, const Request& request);
   void write(int client, const Request& request, std::span<const std::byte> memory);
   void read(int client, const Request& request);
@@ -92,15 +94,13 @@ class Service {
   void answer_terms(int client);
   bool may_go_on(const Waiting& one) const;
   void finish();
-  void answer_text(int client, Ask ask, const std::string& text, std::span<const std::byte> memory);
   void release();
-  std::span<std::byte> room_for_weights(int client) const;
 
   const int server_;
   const Answer answer_;
   const OnUpdate on_update_;
   const Spread spread_;
-  Room room_;
+  const Room room_;
   std::optional<Settings> settings_;
   std::unique_ptr<Shard> shard_;
   std::optional<Ledger> ledger_;

@@ -188,7 +188,7 @@ void Service::restore(std::string_view text, std::span<const std::byte> memory) 
     if (json.contains("settings")) {
       settings_ = Settings::from_text(json.at("settings").get<std::string>());
       if (server_ >= settings_->model.servers()) throw MismatchError("there is no such shard");
-      shard_ = make_shard();
+      shard_ = make_shard(*settings_, server_, spread_);
       fill(*shard_, json.at("shard").get<std::string>(),
            from.take(json.at("shard_bytes").get<std::size_t>()), 0);
       const auto earlier = from.take(shard_->earlier().size());

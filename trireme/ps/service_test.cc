@@ -50,10 +50,15 @@ Floats random_floats(std::size_t bytes, unsigned seed) {
 class Server {
  public:
   explicit Server(int number = 0)
-      : service_(number, [this](int client, const Reply& reply, std::span<const std::byte> memory) {
-          replies_[client] = reply;
-          memory_[client].assign(memory.begin(), memory.end());
-        }) {}
+      : service_(
+            number,
+            [this](int client, const Reply& reply, std::span<const std::byte> memory) {
+              replies_[client] = reply;
+              memory_[client].assign(memory.begin(), memory.end());
+            },
+            {}, in_one_part,
+            [this](int client, std::size_t bytes) { return room_(client, bytes); }) {}
+  void set_room(Service::Room room) { room_ = std::move(room); }
 
   /// Null while the request is not answered.
   const Reply* ask(int client, Request request, std::span<const std::byte> memory = {}) {
@@ -110,6 +115,7 @@ class Server {
  private:
   Service service_;
   bool together_ = false;
+  Service::Room room_ = Service::no_room;
   std::map<int, Reply> replies_;
   std::map<int, std::vector<std::byte>> memory_;
 };
@@ -183,7 +189,7 @@ TEST(Service, WeightsAreWrittenWhereTheClientWantsThem) {
                           .server = {.staleness = 1}};
   Server server(0);
   std::vector<std::byte> room(settings.model.bytes(0));
-  server.service().set_room([&](int client, std::size_t bytes) {
+  server.set_room([&](int client, std::size_t bytes) {
     EXPECT_EQ(bytes, room.size());
     return client == 0 ? std::span(room) : std::span<std::byte>();
   });
@@ -538,7 +544,7 @@ TEST(Service, PredictedWeightsAreWrittenWhereTheClientWantsThemToo) {
   settings.server.prediction = true;
   Server server, other;
   std::vector<std::byte> room(settings.model.bytes(0));
-  server.service().set_room([&](int, std::size_t) { return std::span(room); });
+  server.set_room([&](int, std::size_t) { return std::span(room); });
   for (Server* one : {&server, &other}) {
     for (const int client : {0, 1}) one->attach(client, settings);
     one->write(0, random_floats(room.size(), 1));
@@ -563,7 +569,7 @@ class TogetherOrNot {
   TogetherOrNot(Settings settings, unsigned seed) : settings_(std::move(settings)), random_(seed) {
     const std::size_t bytes = settings_.model.bytes(0);
     for (int client = 0; client < settings_.workers; ++client) rooms_.emplace_back(bytes);
-    together_.service().set_room([this](int client, std::size_t) {
+    together_.set_room([this](int client, std::size_t) {
       return client == 3 ? std::span<std::byte>() : std::span(rooms_[client]);
     });
     together_.apply_together();
