@@ -320,6 +320,8 @@ std::shared_ptr<void> Strategy::Impl::common_weights() {
 void Strategy::Impl::use_average(bool on) {
   if (!average || on == averaged) return;
   optimizer->settle();
+  // Servers get their first weights, those of a checkpoint, now: later they would get the average.
+  if (auto* remote = parallel::remote_of(*optimizer)) remote->start();
   average->swap(sync.step->owned());
   averaged = on;
   parts.refresh();
