@@ -101,6 +101,7 @@ TEST_F(BadInput, WhatRanksWouldRefuseIsRefusedBeforeTheyStart) {
       {{"parallel.sync=zero2", "parallel.overlap=false"}, "whose memory depends on it"},
       {{"parallel.sync=local_sgd", "train.ema=0.9"}, "train.ema, train.skip_outliers"},
       {{"parallel.tensor=2", "optimizer.name=lamb"}, "lamb with parallel.tensor"},
+      {{"parallel.sync=server", "optimizer.name=adafactor"}, "of which a server has a part"},
       {{"parallel.sequence=true"}, "parallel.sequence = true with parallel.tensor = 1"},
       {{"parallel.shard=2"}, "parallel.shard = 2 with parallel.sync = \"plain\""},
       {{"model.experts=1"}, "a token cannot go to 2 of 1 expert"},

@@ -11,6 +11,7 @@
 #include "trireme/optim/optimizer.h"
 #include "trireme/placement/pipeline_plan.h"
 #include "trireme/plan/mixing.h"
+#include "trireme/ps/optimizer_text.h"
 #include "trireme/strategy/shares.h"
 #include "trireme/sync/compression/compressor.h"
 #include "trireme/tensor/convert.h"
@@ -225,6 +226,7 @@ class Check {
              "Gradients go to the servers as they are: use comm.compression = \"none\".");
     if (!options_.offload.empty())
       refuse("memory.offload" + with, "The optimizer's state is on the servers: leave it out.");
+    ps::require_elementwise(optimizer_);
     if (options_.server.alone() && options_.ema != 0)
       refuse("train.ema" + with + " and workers on their own",
              "No worker sees all steps: leave it out, or use server.staleness = 0.");
