@@ -5,7 +5,5 @@
 #include "trireme/cli/commands.h"
 #include "trireme/comm/collectives.h"
 #include "trireme/comm/negotiate/negotiate.h"
-#include "trireme/comm/rounds/registry.h"
-#include "trireme/comm/sparse.h"
-#include "trireme/job/elastic.h"
+#include "trireme/comm/rounds/algorithm.h"
 #include "trireme/job/job.h"

@@ -20,6 +20,7 @@
 
 #include "trireme/base/real_waiter.h"
 #include "trireme/comm/choice/measure.h"
+#include "trireme/comm/communicator_options.h"
 #include "trireme/net/connect.h"
 #include "trireme/observe/trace.h"
 

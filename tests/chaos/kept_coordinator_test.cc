@@ -12,7 +12,7 @@
 
 #include "trireme/base/error.h"
 #include "trireme/job.h"
-#include "trireme/job/elastic.h"
+#include "trireme/job/job.h"
 #include "trireme/launch/coordinator_process.h"
 #include "trireme/rendezvous/state_store.h"
 #include "trireme/testing/run_processes.h"

@@ -18,6 +18,7 @@
 #include "tests/chaos/checked_calls.h"
 #include "tests/chaos/exchange.h"
 #include "trireme/base/error.h"
+#include "trireme/comm/communicator_options.h"
 #include "trireme/job.h"
 #include "trireme/net/connect.h"
 #include "trireme/rendezvous/membership.h"

@@ -12,6 +12,7 @@
 
 #include "tests/chaos/exchange.h"
 #include "trireme/base/error.h"
+#include "trireme/comm/communicator_options.h"
 #include "trireme/job.h"
 #include "trireme/net/connect.h"
 #include "trireme/observe/machine.h"

@@ -11,6 +11,7 @@
 #include "trireme/comm/communicator.h"
 #include "trireme/comm/op_kind.h"
 #include "trireme/comm/rounds/registry.h"
+#include "trireme/kernel/tree_sum.h"
 #include "trireme/testing/run_ranks.h"
 
 namespace trireme {

@@ -12,6 +12,7 @@
 
 #include "tests/chaos/checked_calls.h"
 #include "trireme/base/error.h"
+#include "trireme/comm/communicator_options.h"
 #include "trireme/net/sim/sim_network.h"
 
 namespace trireme {

@@ -18,6 +18,7 @@
 #include "trireme/base/error.h"
 #include "trireme/base/event.h"
 #include "trireme/base/real_waiter.h"
+#include "trireme/comm/communicator_options.h"
 #include "trireme/job.h"
 #include "trireme/net/channel.h"
 #include "trireme/net/connect.h"

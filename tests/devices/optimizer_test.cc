@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "tests/devices/device_training.h"
-#include "trireme/models/mlp.h"
+#include "trireme/models/models.h"
 #include "trireme/testing/emulated_device/emulated_device.h"
 
 namespace trireme::devices {

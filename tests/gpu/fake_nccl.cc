@@ -7,7 +7,7 @@
 #include <cstring>
 
 #include "fake_state.h"
-#include "trireme/base/dtype.h"
+#include "trireme/base/buffer.h"
 #include "trireme/comm/nccl/nccl_api.h"
 #include "trireme/kernel/reduce.h"
 

@@ -36,4 +36,4 @@ with concurrent.futures.ThreadPoolExecutor(2) as pool:
     faults = [text for text in pool.map(fault, chosen) if text]
 print("\n".join(faults) or f"{len(chosen)} of {len(names)} installed headers compile alone")
 # More would mean that a public header pulled in a part of the inside.
-sys.exit(bool(faults) or not chosen or len(names) > 80)
+sys.exit(bool(faults) or not chosen or len(names) > 40)

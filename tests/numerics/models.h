@@ -14,6 +14,7 @@
 #include <string>
 #include <vector>
 
+#include "trireme/input/image_files.h"
 #include "trireme/models/module_block.h"
 #include "trireme/tensor/random.h"
 

@@ -10,7 +10,7 @@
 
 #include "trireme/job/job.h"
 #include "trireme/kernel/assignment.h"
-#include "trireme/models/mlp.h"
+#include "trireme/models/models.h"
 #include "trireme/strategy/strategy.h"
 #include "trireme/tensor/random.h"
 #include "trireme/testing/run_processes.h"

@@ -17,6 +17,7 @@
 
 #include "tests/numerics/models.h"
 #include "trireme/base/weights_hash.h"
+#include "trireme/input/epoch_order.h"
 #include "trireme/input/loader_sampler.h"
 #include "trireme/job/job.h"
 #include "trireme/models/bert.h"

@@ -9,6 +9,7 @@
 
 #include "trireme/base/check.h"
 #include "trireme/base/work.h"
+#include "trireme/base/work_source.h"
 
 namespace trireme {
 namespace {

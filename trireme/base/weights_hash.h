@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "trireme/base/dtype.h"
+#include "trireme/base/buffer.h"
 
 namespace trireme::inline v0 {
 

@@ -5,6 +5,8 @@
 #include <utility>
 
 #include "trireme/base/error.h"
+#include "trireme/base/waiter.h"
+#include "trireme/base/work_source.h"
 
 namespace trireme::inline v0 {
 

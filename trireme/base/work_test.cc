@@ -8,6 +8,7 @@
 
 #include "trireme/base/error.h"
 #include "trireme/base/real_waiter.h"
+#include "trireme/base/work_source.h"
 
 namespace trireme {
 namespace {

@@ -8,8 +8,10 @@
 #include <filesystem>
 
 #include "trireme/base/error.h"
+#include "trireme/base/waiter.h"
 #include "trireme/checkpoint/checkpointer.h"
 #include "trireme/format/safetensors.h"
+#include "trireme/job/job.h"
 #include "trireme/storage/folder.h"
 #include "trireme/storage/forwarding_file_system_test.h"
 

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "trireme/base/error.h"
+#include "trireme/job/job.h"
 
 namespace trireme::inline v0 {
 namespace {

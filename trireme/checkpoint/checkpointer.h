@@ -15,7 +15,6 @@
 #include <vector>
 
 #include "trireme/base/clock.h"
-#include "trireme/job/job.h"
 #include "trireme/tensor/state.h"
 
 namespace torch::nn {
@@ -24,6 +23,7 @@ class Module;
 
 namespace trireme::inline v0 {
 
+class Job;
 namespace storage {
 class Storage;
 }  // namespace storage
@@ -84,7 +84,7 @@ class Checkpointer {
   /// was asked to stop (SIGINT, SIGTERM, SIGUSR1, SIGHUP at any rank or at the launcher), saves
   /// this step on all ranks and throws StopRequested, which ends the program with 130 or 143 unless
   /// it is caught. If the ranks of an elastic job are to change, throws RanksChanged, which
-  /// run_elastic() catches (job/elastic.h). Ranks agree on a stop through the vote of a StepVoter part (Strategy,
+  /// run_elastic() catches (job/job.h). Ranks agree on a stop through the vote of a StepVoter part (Strategy,
   /// DataParallel), or with an all-reduce here. Throws ConfigError if the folder holds checkpoints
   /// that this run did not resume() from.
   void after(long step);

@@ -11,7 +11,7 @@
 #include <limits>
 
 #include "trireme/base/error.h"
-#include "trireme/job/step_voter.h"
+#include "trireme/job/job.h"
 #include "trireme/storage/faulty_file_system_test.h"
 #include "trireme/storage/storage.h"
 

@@ -9,6 +9,7 @@
 
 #include "trireme/base/check.h"
 #include "trireme/base/error.h"
+#include "trireme/base/waiter.h"
 #include "trireme/checkpoint/shards.h"
 #include "trireme/checkpoint/tables.h"
 #include "trireme/format/safetensors.h"

@@ -11,10 +11,12 @@
 #include <vector>
 
 #include "trireme/base/work.h"
+#include "trireme/base/work_source.h"
 #include "trireme/comm/backend.h"
 #include "trireme/comm/call_trace.h"
 #include "trireme/comm/group_facts.h"
 #include "trireme/comm/operation.h"
+#include "trireme/net/transport.h"
 
 namespace trireme::inline v0::comm {
 

@@ -8,8 +8,8 @@
 #include <string_view>
 #include <type_traits>
 
-#include "trireme/base/dtype.h"
-#include "trireme/comm/reduce_op.h"
+#include "trireme/base/buffer.h"
+#include "trireme/comm/communicator.h"
 
 namespace trireme::inline v0::comm {
 

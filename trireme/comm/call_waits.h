@@ -8,7 +8,9 @@
 #include <string>
 
 #include "trireme/base/work.h"
+#include "trireme/base/work_source.h"
 #include "trireme/comm/communicator.h"
+#include "trireme/comm/communicator_options.h"
 
 namespace trireme::inline v0::comm {
 

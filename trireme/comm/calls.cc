@@ -1,4 +1,4 @@
-#include "trireme/comm/calls.h"
+#include "trireme/comm/communicator.h"
 
 #include <algorithm>
 #include <numeric>

@@ -3,7 +3,9 @@
 #include <utility>
 
 #include "trireme/comm/choice/selection.h"
+#include "trireme/comm/communicator_options.h"
 #include "trireme/comm/engine.h"
+#include "trireme/net/transport.h"
 
 namespace trireme::inline v0::comm {
 

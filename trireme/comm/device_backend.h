@@ -14,6 +14,7 @@
 #include "trireme/base/clock.h"
 #include "trireme/comm/backend.h"
 #include "trireme/comm/operation.h"
+#include "trireme/net/transport.h"
 
 namespace trireme::inline v0::comm {
 

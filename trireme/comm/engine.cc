@@ -148,15 +148,18 @@ Arena Engine::allocate(std::size_t bytes, Device where) {
     if (device) return device->allocate(bytes, where);
     if (!copies) refuse_device(where, facts.world_rank(facts.rank));
     const auto memory = copies->device_memory(bytes, where);
-    return Arena({{}, {memory.get(), bytes}, memory}, where);
+    return {{memory.get(), bytes}, memory, where};
   }
-  if (!arenas) return Arena(net::private_region(bytes));
   net::Region region;
+  if (!arenas) {
+    region = net::private_region(bytes);
+    return {region.bytes, region.owner};
+  }
   run_and_wait(waiter, [&] {
     region = arenas->allocate(bytes);
     announce(region);
   });
-  return Arena(std::move(region));
+  return {region.bytes, region.owner};
 }
 
 // Announces the region with a call, after which the peers map it. Later calls wait for this one.

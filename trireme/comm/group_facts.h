@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "trireme/comm/communicator.h"
+#include "trireme/comm/communicator_options.h"
 
 namespace trireme::inline v0::comm {
 

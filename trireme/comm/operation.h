@@ -12,9 +12,11 @@
 
 #include "trireme/base/buffer.h"
 #include "trireme/base/work.h"
+#include "trireme/base/work_source.h"
 #include "trireme/comm/communicator.h"
 #include "trireme/comm/op_kind.h"
 #include "trireme/kernel/tree_sum.h"
+#include "trireme/net/transport.h"
 
 namespace trireme::inline v0::comm {
 

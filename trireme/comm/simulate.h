@@ -11,6 +11,7 @@
 #include <memory>
 
 #include "trireme/comm/communicator.h"
+#include "trireme/comm/communicator_options.h"
 #include "trireme/net/sim/sim_network.h"
 #include "trireme/net/transport.h"
 

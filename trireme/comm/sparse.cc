@@ -1,4 +1,4 @@
-#include "trireme/comm/sparse.h"
+#include "trireme/comm/collectives.h"
 
 #include <algorithm>
 #include <cstring>

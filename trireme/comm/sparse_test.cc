@@ -1,4 +1,3 @@
-#include "trireme/comm/sparse.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -14,7 +14,7 @@
 
 #include "trireme/base/buffer.h"
 #include "trireme/comm/communicator.h"
-#include "trireme/decentralised/local_options.h"
+#include "trireme/sync/options.h"
 #include "trireme/tensor/state.h"
 
 namespace trireme::inline v0::parallel {

@@ -31,7 +31,7 @@ struct Safetensors {
 };
 
 /// Parses `file`; the views point into it. `title` names it in errors. The dtype of every tensor
-/// must be one of base/dtype.h.
+/// must be one of base/buffer.h.
 Safetensors parse_safetensors(std::span<const std::byte> file, const std::string& title);
 
 /// Where a tensor lies in a file: bytes [begin, end).

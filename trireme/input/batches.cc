@@ -8,9 +8,11 @@
 #include <thread>
 
 #include "trireme/base/check.h"
+#include "trireme/base/waiter.h"
 #include "trireme/base/work.h"
+#include "trireme/base/work_source.h"
 #include "trireme/input/batch_plan.h"
-#include "trireme/input/sampler.h"
+#include "trireme/input/epoch_order.h"
 #include "trireme/tensor/saved_count.h"
 #include "trireme/tensor/sent_batch.h"
 

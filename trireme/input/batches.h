@@ -13,7 +13,6 @@
 
 #include "trireme/base/clock.h"
 #include "trireme/input/dataset.h"
-#include "trireme/kernel/assignment.h"
 #include "trireme/tensor/batch.h"
 #include "trireme/tensor/state.h"
 
@@ -21,6 +20,9 @@ namespace trireme::inline v0 {
 
 class Job;
 class Waiter;
+namespace kernel {
+struct Assignment;
+}
 
 struct BatchesOptions {
   std::int64_t batch = 0;  // samples in a global batch

@@ -9,6 +9,7 @@
 
 #include "trireme/base/error.h"
 #include "trireme/base/real_waiter.h"
+#include "trireme/kernel/assignment.h"
 
 namespace trireme::batches_test {
 namespace {

@@ -1,5 +1,5 @@
 // Corpus: the bytes a model is trained on, cut into a training and a validation part: text, or the
-// records of images (input/images.h).
+// records of images (image_files.h).
 //
 // The default text is the C++ library headers of this machine's compiler. A FILE (any bytes) is cut
 // 90/10 by length, a FOLDER by file. A plain value, without LibTorch.

@@ -1,7 +1,7 @@
 #include "trireme/input/endless_order.h"
 
 #include "trireme/base/check.h"
-#include "trireme/input/sampler.h"
+#include "trireme/input/epoch_order.h"
 
 namespace trireme::inline v0::input {
 

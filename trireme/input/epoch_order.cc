@@ -2,8 +2,8 @@
 #include <utility>
 
 #include "trireme/base/check.h"
+#include "trireme/input/epoch_order.h"
 #include "trireme/input/random_below.h"
-#include "trireme/input/sampler.h"
 
 namespace trireme::inline v0 {
 namespace {

@@ -1,4 +1,4 @@
-#include "trireme/input/images.h"
+#include "trireme/input/dataset.h"
 
 #include <ATen/ops/empty.h>
 
@@ -6,6 +6,8 @@
 #include <array>
 
 #include "trireme/base/check.h"
+#include "trireme/input/endless_order.h"
+#include "trireme/input/image_files.h"
 #include "trireme/input/random_below.h"
 
 namespace trireme::inline v0::input {
@@ -39,13 +41,15 @@ ImageDataset::ImageDataset(std::string_view records, std::shared_ptr<const void>
       owner_(std::move(owner)),
       options_(options),
       count_(static_cast<std::int64_t>(records.size()) / kImageRecord),
-      order_(count_, options.seed) {
+      order_(std::make_unique<EndlessOrder>(count_, options.seed)) {
   TRIREME_CHECK(count_ > 0);
   TRIREME_CHECK(static_cast<std::int64_t>(records.size()) % kImageRecord == 0);
 }
 
+ImageDataset::~ImageDataset() = default;
+
 std::int64_t ImageDataset::record(std::int64_t sample) const {
-  if (options_.endless) return order_.record(sample);
+  if (options_.endless) return order_->record(sample);
   TRIREME_CHECK(sample >= 0);
   TRIREME_CHECK(sample < count_);
   return sample;

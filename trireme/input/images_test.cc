@@ -1,4 +1,4 @@
-#include "trireme/input/images.h"
+#include "trireme/input/dataset.h"
 
 #include <ATen/Functions.h>
 #include <gmock/gmock.h>
@@ -9,6 +9,7 @@
 #include <set>
 
 #include "trireme/base/error.h"
+#include "trireme/input/image_files.h"
 
 namespace trireme {
 namespace {

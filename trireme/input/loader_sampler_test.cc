@@ -12,6 +12,7 @@
 
 #include "trireme/base/check.h"
 #include "trireme/input/sampler_state.h"
+#include "trireme/job/job.h"
 
 namespace trireme {
 namespace {

@@ -3,6 +3,7 @@
 #include <nlohmann/json.hpp>
 
 #include "trireme/base/check.h"
+#include "trireme/input/epoch_order.h"
 #include "trireme/tensor/saved_count.h"
 
 namespace trireme::inline v0::input {

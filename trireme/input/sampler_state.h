@@ -1,5 +1,5 @@
 // SamplerState: what all copies of one Sampler share: the order, the position of the loader, and
-// the position of step(). DataParallel reads it as its InputPlan. Thread safe. No LibTorch.
+// the position of step(). DataParallel reads it as its InputPlan. Thread safe.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "trireme/input/batch_plan.h"
-#include "trireme/input/sampler.h"
+#include "trireme/input/loader_sampler.h"
 #include "trireme/job/input_plan.h"
 
 namespace trireme::inline v0::input {

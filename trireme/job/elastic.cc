@@ -1,4 +1,4 @@
-#include "trireme/job/elastic.h"
+#include "trireme/job/job.h"
 
 #include "trireme/job/job_changes.h"
 

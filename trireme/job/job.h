@@ -8,6 +8,7 @@
 // with the documented exit code.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -15,9 +16,9 @@
 #include <string_view>
 
 #include "trireme/base/buffer.h"
-#include "trireme/base/waiter.h"
+#include "trireme/base/clock.h"
+#include "trireme/base/error.h"
 #include "trireme/comm/communicator.h"
-#include "trireme/rendezvous/epoch.h"
 #include "trireme/rendezvous/roles.h"
 
 namespace trireme::inline v0 {
@@ -25,13 +26,20 @@ namespace trireme::inline v0 {
 namespace observe {
 class Trace;
 }
+namespace plan {
+class Tuning;
+}
 namespace kernel {
 struct Assignment;
+}
+namespace rendezvous {
+struct Epoch;
 }
 
 class JobChanges;
 class JobInput;
 class JobServers;
+class Waiter;
 
 struct JobOptions {
   /// auto | shm | tcp | mixed | mpi | nccl (TRIREME_COMM_TRANSPORT). nccl: each rank has a GPU,
@@ -148,5 +156,27 @@ class Job {
   struct Impl;
   std::unique_ptr<Impl> impl_;
 };
+
+/// The ranks of an elastic job have agreed, at the end of a step, to regroup.
+class RanksChanged : public Error {
+ public:
+  RanksChanged() : Error(ExitCode::PeerLost, "the ranks of the job change after this step") {}
+};
+
+/// Calls `body` until it returns, and again if it throws because the ranks have changed. Returns what
+/// it returns. Other exceptions pass. In a job that is not elastic, calls it once (docs/elastic.md).
+///
+///     Job job(argc, argv);
+///     return run_elastic(job, [&] {
+///       Strategy strategy(job, ...);
+///       Checkpointer checkpointer(job, "runs/mine");
+///       checkpointer.add("train", strategy);
+///       for (long step = checkpointer.resume(); step < steps; ++step) { ...; checkpointer.after(step); }
+///       return 0;
+///     });
+///
+/// The function is called once in each epoch. It makes all that belongs to the ranks of the epoch anew;
+/// Checkpointer::resume() then takes the state from the ranks that have it.
+int run_elastic(Job& job, const std::function<int()>& body);
 
 }  // namespace trireme::inline v0

@@ -2,7 +2,7 @@
 // (docs/design/040-elastic-jobs.md).
 //
 // Between two epochs a process drops all that belongs to the communicators of the earlier one and
-// calls enter_next(). run_elastic() (job/elastic.h) does it all. Belongs to the Job; thread safe,
+// calls enter_next(). run_elastic() (job/job.h) does it all. Belongs to the Job; thread safe,
 // except for enter_next() and kept().
 #pragma once
 

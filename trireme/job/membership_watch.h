@@ -7,6 +7,7 @@
 #include <memory>
 
 #include "trireme/comm/communicator.h"
+#include "trireme/comm/communicator_options.h"
 #include "trireme/rendezvous/client.h"
 #include "trireme/rendezvous/status_page.h"
 

@@ -9,7 +9,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "trireme/base/dtype.h"
+#include "trireme/base/buffer.h"
 
 namespace trireme::inline v0::kernel {
 

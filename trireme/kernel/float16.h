@@ -6,7 +6,7 @@
 
 #include <cstdint>
 
-#include "trireme/base/dtype.h"
+#include "trireme/base/buffer.h"
 
 namespace trireme::inline v0::kernel {
 

@@ -10,7 +10,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "trireme/base/dtype.h"
+#include "trireme/base/buffer.h"
 
 namespace trireme::inline v0::kernel {
 

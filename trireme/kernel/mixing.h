@@ -8,7 +8,7 @@
 #include <cstddef>
 #include <span>
 
-#include "trireme/base/dtype.h"
+#include "trireme/base/buffer.h"
 
 namespace trireme::inline v0::kernel {
 

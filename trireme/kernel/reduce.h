@@ -13,7 +13,7 @@
 #include <string_view>
 #include <vector>
 
-#include "trireme/base/dtype.h"
+#include "trireme/base/buffer.h"
 #include "trireme/kernel/tree_sum.h"
 
 namespace trireme::inline v0::kernel {

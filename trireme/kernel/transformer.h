@@ -13,7 +13,7 @@
 #include <cstdint>
 #include <type_traits>
 
-#include "trireme/base/dtype.h"
+#include "trireme/base/buffer.h"
 
 namespace trireme::inline v0::kernel {
 

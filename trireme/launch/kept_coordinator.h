@@ -17,6 +17,7 @@
 #include <thread>
 #include <vector>
 
+#include "trireme/base/error.h"
 #include "trireme/base/event.h"
 #include "trireme/launch/coordinator_messages.h"
 #include "trireme/launch/sources.h"

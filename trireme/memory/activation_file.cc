@@ -1,4 +1,4 @@
-#include "trireme/memory/activation_file.h"
+#include "trireme/memory/activation_store.h"
 
 #include <ATen/ops/from_blob.h>
 #include <c10/util/ThreadLocalDebugInfo.h>
@@ -14,6 +14,7 @@
 #include "trireme/base/error.h"
 #include "trireme/memory/mapped_file.h"
 #include "trireme/memory/recent_slots.h"
+#include "trireme/memory/saved_tensors.h"
 #include "trireme/memory/saved_view.h"
 
 namespace trireme::inline v0::memory {

@@ -1,4 +1,4 @@
-#include "trireme/memory/activation_file.h"
+#include "trireme/memory/activation_store.h"
 
 #include <ATen/ATen.h>
 #include <gmock/gmock.h>

@@ -2,8 +2,8 @@
 
 #include <c10/core/GradMode.h>
 
-#include "trireme/memory/activation_file.h"
 #include "trireme/memory/host_activations.h"
+#include "trireme/memory/saved_tensors.h"
 
 namespace trireme::inline v0::memory {
 
@@ -16,8 +16,10 @@ at::Tensor ActivationStore::run(const std::function<at::Tensor(const at::Tensor&
 ActivationStore::Block::Block(ActivationStore& store) {
   if (!c10::GradMode::is_enabled()) return;
   keeper_ = store.begin_block();
-  scope_.emplace(*keeper_);
+  scope_ = std::make_unique<SavedTensorsScope>(*keeper_);
 }
+
+ActivationStore::Block::~Block() = default;
 
 std::shared_ptr<ActivationStore> make_activation_store(const std::string& place,
                                                        at::Device device) {

@@ -1,5 +1,5 @@
 // ActivationStore: keeps the tensors that autograd saves for a model's blocks away from the memory
-// that blocks compute in: in a mapped file (activation_file.h), or, for a device, in pinned memory of
+// that blocks compute in: in a mapped file (ActivationFile), or, for a device, in pinned memory of
 // the host (host_activations.h). The bytes that come back are the same, so no bit changes.
 //
 // Memory holds the tensors of at most two blocks at a time. Blocks of one store run forward one at a
@@ -11,12 +11,12 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <optional>
 #include <string>
 
-#include "trireme/memory/saved_tensors.h"
-
 namespace trireme::inline v0::memory {
+
+class SavedTensorsScope;
+class TensorKeeper;
 
 class ActivationStore {
  public:
@@ -40,16 +40,54 @@ class ActivationStore {
   class Block {
    public:
     explicit Block(ActivationStore& store);
+    ~Block();
     Block(const Block&) = delete;
 
    private:
     std::unique_ptr<TensorKeeper> keeper_;
-    std::optional<SavedTensorsScope> scope_;
+    std::unique_ptr<SavedTensorsScope> scope_;
   };
 
  protected:
   /// Takes the tensors of the next block. All blocks but the last one leave memory before it.
   virtual std::unique_ptr<TensorKeeper> begin_block() = 0;
+};
+
+/// ActivationFile: keeps the tensors that autograd saves for a model's blocks in a mapped file. A
+/// background thread writes a block's tensors while the next block computes, and fetches them while
+/// backward still runs the block after (the order of Rhu et al. 2016, "vDNN", arXiv:1602.08124, with
+/// a file instead of host memory). The bytes that come back are the same, so no bit changes.
+///
+///   forward  | block 0 | block 1 | block 2 |      backward | block 2 | block 1 | block 0 |
+///   thread             | write 0 | write 1 |      thread   | fetch 1 | fetch 0 |
+///
+/// Memory holds the tensors of at most two blocks at a time, besides the system's page cache. The
+/// file is unlinked as soon as it is open, so nothing is left behind; it grows to the most that is
+/// saved at a time, and its space is reused. Any thread may read what another saved; blocks of one
+/// file run forward one at a time. Throws ResourceError if the folder cannot hold the file.
+class ActivationFile final : public ActivationStore {
+ public:
+  /// A file in `folder`.
+  explicit ActivationFile(const std::string& folder);
+  /// Graphs that still need saved tensors keep the file alive.
+  ~ActivationFile() override;
+  ActivationFile(const ActivationFile&) = delete;
+
+  void begin_pass() override;
+  /// Waits until the tensors of all blocks but the last one have been written.
+  void turn() override;
+  /// Size of the file.
+  std::int64_t bytes() const override;
+  /// Bytes in memory: saved and not yet written; fetched (or about to be) and still needed.
+  std::int64_t bytes_waiting() const;
+  std::int64_t bytes_fetched() const;
+
+ protected:
+  std::unique_ptr<TensorKeeper> begin_block() override;
+
+ private:
+  struct Impl;
+  std::shared_ptr<Impl> impl_;
 };
 
 /// For blocks on `device`: a file in the folder `place` for the CPU; for others the host's memory,

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "trireme/memory/recent_slots.h"
+#include "trireme/memory/saved_tensors.h"
 #include "trireme/memory/saved_view.h"
 #include "trireme/tensor/copy_streams.h"
 

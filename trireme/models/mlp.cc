@@ -1,4 +1,4 @@
-#include "trireme/models/mlp.h"
+#include "trireme/models/models.h"
 
 #include <cmath>
 

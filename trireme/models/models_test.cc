@@ -10,7 +10,7 @@
 #include "trireme/models/activations.h"
 #include "trireme/models/feed_forward.h"
 #include "trireme/models/gpt.h"
-#include "trireme/models/mlp.h"
+#include "trireme/models/models.h"
 #include "trireme/models/module_block.h"
 #include "trireme/tensor/cross_entropy.h"
 #include "trireme/tensor/determinism.h"

@@ -13,6 +13,7 @@
 
 #include "trireme/base/check.h"
 #include "trireme/base/error.h"
+#include "trireme/base/work_source.h"
 #include "trireme/net/endpoint.h"
 #include "trireme/net/reception.h"
 #include "trireme/net/shm/memory.h"

@@ -37,6 +37,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "trireme/base/work_source.h"
 #include "trireme/net/outbox.h"
 #include "trireme/net/transport.h"
 

@@ -13,7 +13,9 @@
 #include <span>
 #include <vector>
 
+#include "trireme/base/waiter.h"
 #include "trireme/base/work.h"
+#include "trireme/base/work_source.h"
 #include "trireme/net/link.h"
 
 namespace trireme::inline v0::net {

@@ -16,7 +16,6 @@
 
 #include "trireme/base/buffer.h"
 #include "trireme/base/clock.h"
-#include "trireme/base/dtype.h"
 #include "trireme/base/waiter.h"
 #include "trireme/base/work.h"
 

@@ -1,4 +1,4 @@
-#include "trireme/optim/grad_scaler.h"
+#include "trireme/optim/pieces.h"
 
 #include <ATen/Functions.h>
 #include <c10/core/GradMode.h>

@@ -8,9 +8,7 @@
 #include <limits>
 
 #include "trireme/base/error.h"
-#include "trireme/optim/ema.h"
-#include "trireme/optim/grad_scaler.h"
-#include "trireme/optim/torch_rate.h"
+#include "trireme/optim/pieces.h"
 #include "trireme/tensor/autocast.h"
 
 namespace trireme {

@@ -18,6 +18,7 @@
 #include <tuple>
 #include <vector>
 
+#include "trireme/base/waiter.h"
 #include "trireme/comm/communicator.h"
 #include "trireme/pipeline/link.h"
 #include "trireme/plan/schedule.h"

@@ -3,7 +3,7 @@
 #include <ATen/ops/empty_strided.h>
 #include <c10/core/GradMode.h>
 
-#include "trireme/base/dtype.h"
+#include "trireme/base/buffer.h"
 #include "trireme/base/error.h"
 #include "trireme/tensor/convert.h"
 

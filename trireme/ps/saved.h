@@ -9,7 +9,7 @@
 #include <string_view>
 #include <vector>
 
-#include "trireme/base/dtype.h"
+#include "trireme/base/buffer.h"
 #include "trireme/ps/shard.h"
 
 namespace trireme::inline v0::ps {

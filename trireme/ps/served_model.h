@@ -13,7 +13,7 @@
 #include <string_view>
 #include <vector>
 
-#include "trireme/base/dtype.h"
+#include "trireme/base/buffer.h"
 #include "trireme/ps/served_table.h"
 
 namespace trireme::inline v0::ps {

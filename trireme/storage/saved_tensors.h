@@ -16,7 +16,7 @@
 #include <utility>
 #include <vector>
 
-#include "trireme/base/dtype.h"
+#include "trireme/base/buffer.h"
 #include "trireme/storage/folder.h"
 
 namespace trireme::inline v0::storage {

@@ -12,7 +12,7 @@
 #include <string>
 
 #include "trireme/base/error.h"
-#include "trireme/models/mlp.h"
+#include "trireme/models/models.h"
 #include "trireme/optim/optimizer.h"
 #include "trireme/strategy/data_parallel.h"
 #include "trireme/strategy/strategy.h"

@@ -17,8 +17,7 @@
 #include <string>
 #include <vector>
 
-#include "trireme/job/job.h"
-#include "trireme/job/step_voter.h"
+#include "trireme/base/clock.h"
 #include "trireme/tensor/state.h"
 
 namespace torch::nn {
@@ -29,6 +28,8 @@ class Optimizer;
 }
 
 namespace trireme::inline v0 {
+
+class Job;
 namespace parallel {
 struct StrategyContext;
 }
@@ -39,7 +40,7 @@ struct DataParallelOptions {
   /// With servers, these update the parameters as the optimizer would (SGD, AdamW, or Adam without
   /// weight decay; one parameter group, whose learning rate counts in each step).
   std::string sync = "plain";
-  /// For server, as ServerOptions (ps/server_options.h).
+  /// For server, as ServerOptions (sync/options.h).
   std::int64_t staleness = 0;
   int backup = 0;
   double compensation = 0;

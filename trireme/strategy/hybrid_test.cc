@@ -9,7 +9,7 @@
 
 #include "trireme/models/bert.h"
 #include "trireme/models/gpt.h"
-#include "trireme/models/mlp.h"
+#include "trireme/models/models.h"
 #include "trireme/models/module_block.h"
 
 namespace trireme::hybrid_test {

@@ -14,7 +14,7 @@
 #include "trireme/comm/mixing.h"
 #include "trireme/comm/simulate.h"
 #include "trireme/kernel/assignment.h"
-#include "trireme/models/mlp.h"
+#include "trireme/models/models.h"
 #include "trireme/models/module_block.h"
 #include "trireme/optim/optimizer.h"
 #include "trireme/plan/mixing.h"

@@ -14,15 +14,9 @@
 #include <cstdint>
 #include <string_view>
 
-namespace trireme::inline v0 {
+#include "trireme/sync/options.h"
 
-struct LossScaleOptions {
-  bool dynamic = true;         // false: the scale is fixed; an overflow is an error
-  double initial = 65536;      // a power of two from 1 to 2^32
-  std::int64_t window = 2000;  // steps without an overflow after which it doubles
-};
-
-namespace parallel {
+namespace trireme::inline v0::parallel {
 
 class LossScale {
  public:
@@ -59,5 +53,4 @@ class LossScale {
 /// other text, and for a scale that LossScale refuses.
 LossScaleOptions parse_loss_scale(std::string_view text, double initial, std::int64_t window);
 
-}  // namespace parallel
-}  // namespace trireme::inline v0
+}  // namespace trireme::inline v0::parallel

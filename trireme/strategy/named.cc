@@ -1,10 +1,11 @@
-#include "trireme/strategy/named.h"
+#include "trireme/strategy/strategy.h"
 
 #include <variant>
 
 #include "trireme/base/check.h"
 #include "trireme/base/error.h"
 #include "trireme/base/words.h"
+#include "trireme/job/job.h"
 #include "trireme/plan/named_strategies.h"
 #include "trireme/sync/sync_plan.h"
 

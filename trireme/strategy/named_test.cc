@@ -1,10 +1,11 @@
-#include "trireme/strategy/named.h"
+#include "trireme/strategy/strategy.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "trireme/base/error.h"
-#include "trireme/models/mlp.h"
+#include "trireme/job/job.h"
+#include "trireme/models/models.h"
 #include "trireme/testing/run_ranks.h"
 
 namespace trireme::named_test {

@@ -12,6 +12,7 @@
 #include "trireme/placement/pipeline_plan.h"
 #include "trireme/plan/mixing.h"
 #include "trireme/ps/optimizer_text.h"
+#include "trireme/strategy/loss_scale.h"
 #include "trireme/strategy/shares.h"
 #include "trireme/sync/compression/compressor.h"
 #include "trireme/tensor/convert.h"

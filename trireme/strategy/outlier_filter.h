@@ -10,18 +10,9 @@
 #include <deque>
 #include <string>
 
-namespace trireme::inline v0 {
+#include "trireme/sync/options.h"
 
-struct OutlierOptions {
-  /// A step is skipped if its loss or gradient norm is more than `limit` standard deviations above
-  /// the mean of the window; 0: no step is skipped.
-  double limit = 0;
-  /// The number of previous steps in the window. No step is skipped until the window is half full.
-  /// Skipped steps enter it too, so that the filter adapts to a lasting change.
-  int window = 128;
-};
-
-namespace parallel {
+namespace trireme::inline v0::parallel {
 
 class OutlierFilter {
  public:
@@ -40,5 +31,4 @@ class OutlierFilter {
   OutlierOptions options_;
 };
 
-}  // namespace parallel
-}  // namespace trireme::inline v0
+}  // namespace trireme::inline v0::parallel

@@ -11,7 +11,7 @@
 #include <memory>
 #include <thread>
 
-#include "trireme/memory/activation_file.h"
+#include "trireme/memory/activation_store.h"
 #include "trireme/memory/recompute.h"
 #include "trireme/models/activations.h"
 #include "trireme/models/gpt.h"

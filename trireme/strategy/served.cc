@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "trireme/base/error.h"
+#include "trireme/comm/communicator_options.h"
 #include "trireme/models/module_block.h"
 #include "trireme/net/alone_transport.h"
 #include "trireme/ps/local_rows.h"

@@ -7,6 +7,7 @@
 #include <functional>
 
 #include "trireme/comm/communicator.h"
+#include "trireme/comm/communicator_options.h"
 #include "trireme/net/sim/sim_channels.h"
 #include "trireme/ps/server.h"
 #include "trireme/sync/strategy_context.h"

@@ -9,7 +9,7 @@
 #include <functional>
 
 #include "trireme/base/error.h"
-#include "trireme/models/mlp.h"
+#include "trireme/models/models.h"
 #include "trireme/optim/optimizer.h"
 #include "trireme/strategy/arrival.h"
 #include "trireme/sync/strategy_context.h"

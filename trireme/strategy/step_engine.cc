@@ -5,6 +5,7 @@
 #include <cmath>
 #include <limits>
 
+#include "trireme/job/job.h"
 #include "trireme/strategy/arrival.h"
 #include "trireme/sync/overflow.h"
 

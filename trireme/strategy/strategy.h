@@ -10,20 +10,20 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
-#include "trireme/decentralised/local_options.h"
-#include "trireme/job/job.h"
-#include "trireme/job/step_voter.h"
-#include "trireme/kernel/optimizers/optimizers.h"
+#include "trireme/base/buffer.h"
+#include "trireme/base/clock.h"
+#include "trireme/kernel/optimizers/options.h"
 #include "trireme/models/block.h"
-#include "trireme/ps/server_options.h"
-#include "trireme/strategy/loss_scale.h"
-#include "trireme/strategy/outlier_filter.h"
+#include "trireme/sync/options.h"
 #include "trireme/tensor/batch.h"
 #include "trireme/tensor/state.h"
 
 namespace trireme::inline v0 {
+
+class Job;
 namespace optim {
 class Optimizer;
 }
@@ -91,7 +91,7 @@ struct StrategyOptions {
   std::string recompute = "none";
   /// A folder for a mapped file, one per lane or stage, that holds what blocks save for backward,
   /// except the last block's; at most two blocks' are in memory at a time
-  /// (memory/activation_file.h). On a device "host": pinned memory of the host holds them
+  /// (memory/activation_store.h). On a device "host": pinned memory of the host holds them
   /// (memory/host_activations.h). Empty: all are in memory. Changes no bit.
   std::string offload_activations = {};
   /// Threads of every kernel; results depend on it (docs/numerics.md). 0: as the process has, or 1.
@@ -244,5 +244,15 @@ class Strategy final : public Saveable, public StepVoter {
   struct Impl;
   std::unique_ptr<Impl> impl_;
 };
+
+/// `options` with what `name` means ("MirroredStrategy", "FSDP", "zero3"; `trireme show strategies`
+/// lists them). ConfigError for an unknown name, for an option that differs from its default and
+/// contradicts the name, and for what this build cannot run.
+StrategyOptions strategy_options(std::string_view name, StrategyOptions options = {});
+
+/// A Strategy with these options. ConfigError also if the name does not go with the job's ranks and
+/// hosts.
+std::unique_ptr<Strategy> strategy(std::string_view name, Job& job, const models::Blocks& model,
+                                   StrategyOptions options, const OptimizerOptions& optimizer);
 
 }  // namespace trireme::inline v0

@@ -11,7 +11,7 @@
 #include "trireme/layers/tensor/regions.h"
 #include "trireme/models/bert.h"
 #include "trireme/models/gpt.h"
-#include "trireme/models/mlp.h"
+#include "trireme/models/models.h"
 #include "trireme/placement/stage.h"
 #include "trireme/strategy/strategy.h"
 #include "trireme/tensor/determinism.h"

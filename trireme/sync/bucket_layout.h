@@ -14,7 +14,7 @@
 #include <string>
 #include <vector>
 
-#include "trireme/base/dtype.h"
+#include "trireme/base/buffer.h"
 #include "trireme/sync/ownership.h"
 
 namespace trireme::inline v0::parallel {

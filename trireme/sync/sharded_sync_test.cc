@@ -6,7 +6,7 @@
 #include <chrono>
 #include <future>
 
-#include "trireme/models/mlp.h"
+#include "trireme/models/models.h"
 #include "trireme/placement/stage.h"
 #include "trireme/sync/sync_setup.h"
 #include "trireme/testing/run_ranks.h"

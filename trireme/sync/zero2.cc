@@ -25,10 +25,7 @@ LeafSums::Allocate Zero2::own_memory_on(Device device) {
     const Buffer buffer =
         tensor::to_buffer(at::zeros({static_cast<std::int64_t>(bytes)},
                                     at::TensorOptions(tensor::at_device(device)).dtype(at::kByte)));
-    net::Region region;
-    region.bytes = {static_cast<std::byte*>(buffer.data), bytes};
-    region.owner = buffer.owner;
-    return {std::move(region), device};
+    return {{static_cast<std::byte*>(buffer.data), bytes}, buffer.owner, device};
   };
 }
 

@@ -8,7 +8,6 @@
 #include <string_view>
 
 #include "trireme/base/buffer.h"
-#include "trireme/base/dtype.h"
 #include "trireme/kernel/cuda/warp.h"
 
 namespace trireme::inline v0::tensor {

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "trireme/base/error.h"
+#include "trireme/base/work_source.h"
 #include "trireme/net/sim/sim_network.h"
 
 namespace trireme {

@@ -16,7 +16,7 @@
 #include <vector>
 
 #include "trireme/base/error.h"
-#include "trireme/job/elastic.h"
+#include "trireme/job/job.h"
 #include "trireme/job/job_changes.h"
 #include "trireme/launch/elastic_group.h"
 #include "trireme/net/sim/sim_channels.h"

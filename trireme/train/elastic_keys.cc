@@ -5,6 +5,7 @@
 
 #include "trireme/base/error.h"
 #include "trireme/base/words.h"
+#include "trireme/job/job.h"
 #include "trireme/sync/sync_plan.h"
 
 namespace trireme::inline v0::train {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "trireme/base/config.h"
+#include "trireme/job/job.h"
 #include "trireme/launch/elastic_group.h"
 #include "trireme/strategy/strategy.h"
 

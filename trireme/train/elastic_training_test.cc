@@ -11,7 +11,7 @@
 
 #include "trireme/checkpoint/checkpointer.h"
 #include "trireme/kernel/assignment.h"
-#include "trireme/models/mlp.h"
+#include "trireme/models/models.h"
 #include "trireme/models/recommender.h"
 #include "trireme/strategy/strategy.h"
 #include "trireme/tensor/random.h"

@@ -1,5 +1,6 @@
 #include "trireme/base/words.h"
-#include "trireme/input/images.h"
+#include "trireme/input/dataset.h"
+#include "trireme/input/image_files.h"
 #include "trireme/train/data_family.h"
 
 namespace trireme::inline v0::train {

@@ -8,6 +8,7 @@
 #include "trireme/base/error.h"
 #include "trireme/base/waiter.h"
 #include "trireme/input/batches.h"
+#include "trireme/job/job.h"
 #include "trireme/observe/terminal.h"
 #include "trireme/strategy/data_parallel.h"
 #include "trireme/train/report.h"

@@ -22,6 +22,7 @@ namespace trireme::inline v0 {
 
 class Batches;
 class DataParallel;
+class Job;
 
 struct LogOptions {
   long steps = 0;  // of the whole run, for "of 1,000" and the remaining time; 0 = not known

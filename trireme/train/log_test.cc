@@ -15,7 +15,8 @@
 #include "trireme/base/error.h"
 #include "trireme/base/waiter.h"
 #include "trireme/input/batches.h"
-#include "trireme/models/mlp.h"
+#include "trireme/job/job.h"
+#include "trireme/models/models.h"
 #include "trireme/net/sim/sim_network.h"
 #include "trireme/strategy/data_parallel.h"
 

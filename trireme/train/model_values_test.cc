@@ -1,4 +1,4 @@
-#include "trireme/train/model_values.h"
+#include "trireme/train/own_parts.h"
 
 #include <ATen/Context.h>
 #include <ATen/Functions.h>

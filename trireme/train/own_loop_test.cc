@@ -17,7 +17,7 @@
 #include "trireme/input/batches.h"
 #include "trireme/job/job.h"
 #include "trireme/models/gpt.h"
-#include "trireme/models/mlp.h"
+#include "trireme/models/models.h"
 #include "trireme/models/module_block.h"
 #include "trireme/net/sim/sim_network.h"
 #include "trireme/strategy/strategy.h"

@@ -1,4 +1,5 @@
-#include "trireme/input/images.h"
+#include "trireme/input/dataset.h"
+#include "trireme/input/image_files.h"
 #include "trireme/models/resnet.h"
 #include "trireme/train/model_family.h"
 

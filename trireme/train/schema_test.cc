@@ -5,7 +5,7 @@
 
 #include "trireme/base/error.h"
 #include "trireme/models/gpt.h"
-#include "trireme/models/mlp.h"
+#include "trireme/models/models.h"
 
 namespace trireme {
 namespace {

@@ -13,7 +13,7 @@
 #include "trireme/checkpoint/checkpointer.h"
 #include "trireme/comm/gather_trace.h"
 #include "trireme/input/batches.h"
-#include "trireme/job/elastic.h"
+#include "trireme/job/job.h"
 #include "trireme/job/job_changes.h"
 #include "trireme/job/stop_signal.h"
 #include "trireme/observe/machine.h"

@@ -12,6 +12,7 @@
 #include "tests/conformance/collectives/groups.h"
 #include "tests/conformance/collectives/leaves.h"
 #include "trireme/base/error.h"
+#include "trireme/base/waiter.h"
 #include "trireme/comm/collectives.h"
 #include "trireme/comm/rounds/registry.h"
 

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "trireme/comm/communicator.h"
+#include "trireme/comm/communicator_options.h"
 
 namespace trireme::test {
 

@@ -13,6 +13,7 @@
 
 #include "trireme/base/error.h"
 #include "trireme/base/event.h"
+#include "trireme/base/waiter.h"
 #include "trireme/job.h"
 #include "trireme/testing/run_processes.h"
 

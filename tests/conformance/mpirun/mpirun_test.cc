@@ -22,6 +22,7 @@
 #include "tests/conformance/job/own_clock.h"
 #include "trireme/base/error.h"
 #include "trireme/job.h"
+#include "trireme/kernel/tree_sum.h"
 #include "trireme/testing/process_bodies.h"
 
 namespace trireme {

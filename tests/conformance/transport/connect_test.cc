@@ -10,6 +10,7 @@
 #include "suite.h"
 #include "trireme/base/error.h"
 #include "trireme/net/socket.h"
+#include "trireme/net/transport.h"
 
 namespace trireme::conformance {
 namespace {

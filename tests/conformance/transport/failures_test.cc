@@ -4,6 +4,7 @@
 
 #include "suite.h"
 #include "trireme/base/error.h"
+#include "trireme/base/waiter.h"
 
 namespace trireme::conformance {
 namespace {

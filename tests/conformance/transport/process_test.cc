@@ -16,6 +16,8 @@
 
 #include "groups.h"
 #include "trireme/base/error.h"
+#include "trireme/base/waiter.h"
+#include "trireme/net/transport.h"
 
 namespace trireme::conformance {
 namespace {

@@ -4,6 +4,10 @@
 #include <algorithm>
 #include <atomic>
 
+#include "trireme/base/waiter.h"
+#include "trireme/base/work_source.h"
+#include "trireme/net/transport.h"
+
 #include "suite.h"
 
 namespace trireme::conformance {

@@ -4,6 +4,9 @@
 #include <random>
 #include <vector>
 
+#include "trireme/base/waiter.h"
+#include "trireme/net/transport.h"
+
 #include "suite.h"
 
 namespace trireme::conformance {

@@ -7,6 +7,7 @@
 #include "trireme/cli/torch/cli.h"
 #include "trireme/train/data_family.h"
 #include "trireme/train/model_family.h"
+#include "trireme/train/own_families.h"
 
 namespace trireme::inline v0 {
 

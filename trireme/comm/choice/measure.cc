@@ -5,6 +5,7 @@
 #include <functional>
 
 #include "trireme/base/error.h"
+#include "trireme/base/waiter.h"
 #include "trireme/comm/collectives.h"
 
 namespace trireme::inline v0::comm {

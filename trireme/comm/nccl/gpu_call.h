@@ -13,6 +13,7 @@
 
 #include "trireme/base/clock.h"
 #include "trireme/base/work.h"
+#include "trireme/base/work_source.h"
 #include "trireme/comm/nccl/gpu.h"
 #include "trireme/comm/nccl/gpu_plan.h"
 

@@ -110,7 +110,7 @@ Arena GpuGroup::allocate(std::size_t bytes, Device device) {
   if (device.index != gpu_->index()) refuse_device(device, engine_->facts.world_rank(rank_));
   const std::shared_ptr<void> memory = gpu_->allocate(bytes);
   gpu_->clear(memory.get(), bytes, current_stream().handle);
-  return Arena({{}, {static_cast<std::byte*>(memory.get()), bytes}, memory}, device);
+  return {{static_cast<std::byte*>(memory.get()), bytes}, memory, device};
 }
 
 namespace {

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "trireme/base/waiter.h"
+#include "trireme/comm/communicator_options.h"
 #include "trireme/comm/device_backend.h"
 #include "trireme/comm/device_watch.h"
 #include "trireme/comm/nccl/gpu_messages.h"

@@ -17,7 +17,7 @@
 #include <string_view>
 #include <vector>
 
-#include "trireme/base/dtype.h"
+#include "trireme/base/buffer.h"
 #include "trireme/comm/operation.h"
 #include "trireme/kernel/cuda/fold.h"
 #include "trireme/kernel/reduce.h"

@@ -11,7 +11,7 @@
 #include <string_view>
 #include <vector>
 
-#include "trireme/base/dtype.h"
+#include "trireme/base/buffer.h"
 #include "trireme/comm/communicator.h"
 #include "trireme/comm/op_kind.h"
 

@@ -111,9 +111,9 @@ Layout layout_of(OpKind kind, int size, const kernel::LeafShares& leaves, int ro
 
 }  // namespace comm
 
-const comm::AlgorithmEntry& register_all_reduce(std::string name, comm::Generator generator,
+const comm::AlgorithmEntry* register_all_reduce(std::string name, comm::Generator generator,
                                                 std::string about) {
-  return comm::register_algorithm(
+  return &comm::register_algorithm(
       {comm::OpKind::AllReduce, std::move(name), std::move(about), std::move(generator)});
 }
 

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "trireme/comm/op_kind.h"
-#include "trireme/comm/rounds/program.h"
+#include "trireme/comm/rounds/algorithm.h"
 
 namespace trireme::inline v0 {
 namespace kernel {
@@ -69,12 +69,4 @@ bool ships(const AlgorithmEntry& entry);
 Layout layout_of(OpKind kind, int size, const kernel::LeafShares& leaves, int root);
 
 }  // namespace comm
-
-/// Registers a custom all-reduce; --algorithm, `comm.algorithm`, `trireme show` and `trireme
-/// verify` then accept its name. Errors: comm::register_algorithm.
-///
-///     const auto registered = trireme::register_all_reduce("mine", mine);
-const comm::AlgorithmEntry& register_all_reduce(std::string name, comm::Generator generator,
-                                                std::string about = {});
-
 }  // namespace trireme::inline v0

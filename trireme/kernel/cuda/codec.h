@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <cstring>
 
-#include "trireme/base/dtype.h"
+#include "trireme/base/buffer.h"
 #include "trireme/kernel/cuda/gpu_call.h"
 
 namespace trireme::inline v0::kernel {

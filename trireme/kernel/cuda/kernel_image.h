@@ -10,7 +10,7 @@
 #include <string_view>
 #include <vector>
 
-#include "trireme/base/dtype.h"
+#include "trireme/base/buffer.h"
 #include "trireme/kernel/reduce.h"
 
 namespace trireme::inline v0::kernel {

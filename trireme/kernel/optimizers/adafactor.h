@@ -1,4 +1,4 @@
-// Adafactor: its options, and the two element-wise parts of its step (optim/adafactor.cc).
+// The two element-wise parts of the step of Adafactor (options.h); optim/adafactor.cc has the others.
 #pragma once
 
 #include "trireme/kernel/optimizers/rule.h"
@@ -33,37 +33,22 @@ struct AverageSquares {
 
 }  // namespace kernel
 
-/// Factored mean squares (Shazeer & Stern 2018, arXiv:1804.04235), as torch.optim.Adafactor: a
-/// matrix [R, C] has R + C numbers of state. The learning rate bounds the relative step.
-struct Adafactor {
-  double learning_rate = 1e-2;
-  double beta2_decay = -0.8;     // weight of the new mean square at step t: t^beta2_decay
-  double epsilon = 0;            // smallest root mean square of a row; 0: the type's epsilon
-  double smallest_scale = 1e-3;  // smallest size of a parameter that its step is scaled by
-  double clip = 1.0;             // largest root mean square of an update, before the rate
-  double weight_decay = 0;
-  std::vector<ParameterGroup> groups = {};
-
-  static constexpr std::string_view kName = "adafactor";
-  static constexpr int kMoments = 0;  // per element of a matrix
-  static Adafactor from(const OptimizerKeys& keys) {
-    return {.learning_rate = keys.learning_rate,
-            .beta2_decay = keys.beta2_decay,
-            .smallest_scale = keys.smallest_scale,
-            .clip = keys.update_clip,
-            .weight_decay = keys.weight_decay,
-            .groups = keys.groups};
-  }
-  OptimizerKeys keys() const {
-    return {.learning_rate = learning_rate,
-            .weight_decay = weight_decay,
-            .beta2_decay = beta2_decay,
-            .update_clip = clip,
-            .smallest_scale = smallest_scale,
-            .groups = groups};
-  }
-  std::vector<std::string> state() const { return {"variance"}; }  // of vectors only
-  using Rules = kernel::RuleList<kernel::FactoredDirection, kernel::AverageSquares>;
-};
+inline Adafactor Adafactor::from(const OptimizerKeys& keys) {
+  return {.learning_rate = keys.learning_rate,
+          .beta2_decay = keys.beta2_decay,
+          .smallest_scale = keys.smallest_scale,
+          .clip = keys.update_clip,
+          .weight_decay = keys.weight_decay,
+          .groups = keys.groups};
+}
+inline OptimizerKeys Adafactor::keys() const {
+  return {.learning_rate = learning_rate,
+          .weight_decay = weight_decay,
+          .beta2_decay = beta2_decay,
+          .update_clip = clip,
+          .smallest_scale = smallest_scale,
+          .groups = groups};
+}
+inline std::vector<std::string> Adafactor::state() const { return {"variance"}; }
 
 }  // namespace trireme::inline v0

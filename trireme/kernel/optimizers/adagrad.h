@@ -1,4 +1,4 @@
-// Adagrad: its options, and its update.
+// The update of Adagrad (options.h).
 #pragma once
 
 #include "trireme/kernel/optimizers/rule.h"
@@ -21,31 +21,21 @@ struct AdagradRule {
 
 }  // namespace kernel
 
-/// A rate for each element that falls with the squares of its gradients (Duchi et al. 2011, JMLR
-/// 12), as torch.optim.Adagrad.
-struct Adagrad {
-  double learning_rate = 1e-2;
-  double epsilon = 1e-10, weight_decay = 0;
-  std::vector<ParameterGroup> groups = {};
-
-  static constexpr std::string_view kName = "adagrad";
-  static Adagrad from(const OptimizerKeys& keys) {
-    return {keys.learning_rate, keys.epsilon, keys.weight_decay, keys.groups};
-  }
-  OptimizerKeys keys() const {
-    return {.learning_rate = learning_rate,
-            .weight_decay = weight_decay,
-            .epsilon = epsilon,
-            .groups = groups};
-  }
-  std::vector<std::string> state() const { return {"sum"}; }
-  using Rules = kernel::RuleList<kernel::AdagradRule>;
-  kernel::AdagradRule rule(const kernel::StepNumbers& step) const {
-    return {.scale = step.scale,
-            .weight_decay = step.weight_decay,
-            .epsilon = epsilon,
-            .rate = step.rate};
-  }
-};
+inline Adagrad Adagrad::from(const OptimizerKeys& keys) {
+  return {keys.learning_rate, keys.epsilon, keys.weight_decay, keys.groups};
+}
+inline OptimizerKeys Adagrad::keys() const {
+  return {.learning_rate = learning_rate,
+          .weight_decay = weight_decay,
+          .epsilon = epsilon,
+          .groups = groups};
+}
+inline std::vector<std::string> Adagrad::state() const { return {"sum"}; }
+inline kernel::AdagradRule Adagrad::rule(const kernel::StepNumbers& step) const {
+  return {.scale = step.scale,
+          .weight_decay = step.weight_decay,
+          .epsilon = epsilon,
+          .rate = step.rate};
+}
 
 }  // namespace trireme::inline v0

@@ -1,4 +1,4 @@
-// AdamW: its options, and its update.
+// The update of AdamW (options.h).
 #pragma once
 
 #include <cmath>
@@ -28,38 +28,28 @@ struct AdamWRule {
 
 }  // namespace kernel
 
-/// Decoupled weight decay (Loshchilov & Hutter 2019, arXiv:1711.05101), as torch.optim.AdamW.
-struct AdamW {
-  double learning_rate = 1e-3;
-  double beta1 = 0.9, beta2 = 0.999, epsilon = 1e-8, weight_decay = 0.01;
-  std::vector<ParameterGroup> groups = {};
-
-  static constexpr std::string_view kName = "adamw";
-  static AdamW from(const OptimizerKeys& keys) {
-    return {keys.learning_rate, keys.beta1,        keys.beta2,
-            keys.epsilon,       keys.weight_decay, keys.groups};
-  }
-  OptimizerKeys keys() const {
-    return {.learning_rate = learning_rate,
-            .weight_decay = weight_decay,
-            .beta1 = beta1,
-            .beta2 = beta2,
-            .epsilon = epsilon,
-            .groups = groups};
-  }
-  std::vector<std::string> state() const { return {"exp_avg", "exp_avg_sq"}; }
-  using Rules = kernel::RuleList<kernel::AdamWRule>;
-  kernel::AdamWRule rule(const kernel::StepNumbers& step) const {
-    const auto count = static_cast<double>(step.count);
-    return {.scale = step.scale,
-            .decay = 1.0 - step.rate * step.weight_decay,
-            .one_minus_beta1 = 1.0 - beta1,
-            .beta2 = beta2,
-            .one_minus_beta2 = 1.0 - beta2,
-            .step_size = step.rate / (1.0 - std::pow(beta1, count)),
-            .sqrt_bias2 = std::sqrt(1.0 - std::pow(beta2, count)),
-            .epsilon = epsilon};
-  }
-};
+inline AdamW AdamW::from(const OptimizerKeys& keys) {
+  return {keys.learning_rate, keys.beta1, keys.beta2, keys.epsilon, keys.weight_decay, keys.groups};
+}
+inline OptimizerKeys AdamW::keys() const {
+  return {.learning_rate = learning_rate,
+          .weight_decay = weight_decay,
+          .beta1 = beta1,
+          .beta2 = beta2,
+          .epsilon = epsilon,
+          .groups = groups};
+}
+inline std::vector<std::string> AdamW::state() const { return {"exp_avg", "exp_avg_sq"}; }
+inline kernel::AdamWRule AdamW::rule(const kernel::StepNumbers& step) const {
+  const auto count = static_cast<double>(step.count);
+  return {.scale = step.scale,
+          .decay = 1.0 - step.rate * step.weight_decay,
+          .one_minus_beta1 = 1.0 - beta1,
+          .beta2 = beta2,
+          .one_minus_beta2 = 1.0 - beta2,
+          .step_size = step.rate / (1.0 - std::pow(beta1, count)),
+          .sqrt_bias2 = std::sqrt(1.0 - std::pow(beta2, count)),
+          .epsilon = epsilon};
+}
 
 }  // namespace trireme::inline v0

@@ -1,4 +1,4 @@
-// FTRL-proximal: its options, and its update.
+// The update of Ftrl (options.h).
 #pragma once
 
 #include "trireme/kernel/optimizers/rule.h"
@@ -35,32 +35,20 @@ struct FtrlRule {
 
 }  // namespace kernel
 
-/// Follow the regularized leader (McMahan et al. 2013, KDD, algorithm 1), as TensorFlow's Ftrl:
-/// `l1` makes weights exactly 0, and `weight_decay` is twice its l2 strength.
-struct Ftrl {
-  double learning_rate = 1e-2;
-  double l1 = 0, weight_decay = 0;
-  std::vector<ParameterGroup> groups = {};
-  double initial_accumulator = 0.1;
-
-  static constexpr std::string_view kName = "ftrl";
-  static Ftrl from(const OptimizerKeys& keys) {
-    return {keys.learning_rate, keys.l1, keys.weight_decay, keys.groups};
-  }
-  OptimizerKeys keys() const {
-    return {
-        .learning_rate = learning_rate, .weight_decay = weight_decay, .l1 = l1, .groups = groups};
-  }
-  std::vector<std::string> state() const { return {"accumulator", "linear"}; }
-  using Rules = kernel::RuleList<kernel::FtrlRule>;
-  kernel::FtrlRule rule(const kernel::StepNumbers& step) const {
-    return {.scale = step.scale,
-            .initial = initial_accumulator,
-            .rate = step.rate,
-            .threshold = step.rate * l1,
-            .ridge = step.rate * step.weight_decay,
-            .first = step.count == 1};
-  }
-};
+inline Ftrl Ftrl::from(const OptimizerKeys& keys) {
+  return {keys.learning_rate, keys.l1, keys.weight_decay, keys.groups};
+}
+inline OptimizerKeys Ftrl::keys() const {
+  return {.learning_rate = learning_rate, .weight_decay = weight_decay, .l1 = l1, .groups = groups};
+}
+inline std::vector<std::string> Ftrl::state() const { return {"accumulator", "linear"}; }
+inline kernel::FtrlRule Ftrl::rule(const kernel::StepNumbers& step) const {
+  return {.scale = step.scale,
+          .initial = initial_accumulator,
+          .rate = step.rate,
+          .threshold = step.rate * l1,
+          .ridge = step.rate * step.weight_decay,
+          .first = step.count == 1};
+}
 
 }  // namespace trireme::inline v0

@@ -1,4 +1,4 @@
-// LAMB: its options, and the two element-wise parts of its step (optim/lamb.cc).
+// The two element-wise parts of the step of Lamb (options.h); optim/lamb.cc has the others.
 #pragma once
 
 #include "trireme/kernel/optimizers/rule.h"
@@ -33,29 +33,17 @@ struct LambDirection {
 
 }  // namespace kernel
 
-/// Layer-wise rates for large batches (You et al. 2020, arXiv:1904.00962, algorithm 2, phi = id). A
-/// parameter moves by rate x |w| / |u| along AdamW's direction u (decay included); if either norm
-/// is 0, by the rate itself.
-struct Lamb {
-  double learning_rate = 1e-3;
-  double beta1 = 0.9, beta2 = 0.999, epsilon = 1e-6, weight_decay = 0.01;
-  std::vector<ParameterGroup> groups = {};
-
-  static constexpr std::string_view kName = "lamb";
-  static Lamb from(const OptimizerKeys& keys) {
-    return {keys.learning_rate, keys.beta1,        keys.beta2,
-            keys.epsilon,       keys.weight_decay, keys.groups};
-  }
-  OptimizerKeys keys() const {
-    return {.learning_rate = learning_rate,
-            .weight_decay = weight_decay,
-            .beta1 = beta1,
-            .beta2 = beta2,
-            .epsilon = epsilon,
-            .groups = groups};
-  }
-  std::vector<std::string> state() const { return {"exp_avg", "exp_avg_sq"}; }
-  using Rules = kernel::RuleList<kernel::LambMoments, kernel::LambDirection>;
-};
+inline Lamb Lamb::from(const OptimizerKeys& keys) {
+  return {keys.learning_rate, keys.beta1, keys.beta2, keys.epsilon, keys.weight_decay, keys.groups};
+}
+inline OptimizerKeys Lamb::keys() const {
+  return {.learning_rate = learning_rate,
+          .weight_decay = weight_decay,
+          .beta1 = beta1,
+          .beta2 = beta2,
+          .epsilon = epsilon,
+          .groups = groups};
+}
+inline std::vector<std::string> Lamb::state() const { return {"exp_avg", "exp_avg_sq"}; }
 
 }  // namespace trireme::inline v0

@@ -1,4 +1,4 @@
-// Lion: its options, and its update.
+// The update of Lion (options.h).
 #pragma once
 
 #include "trireme/kernel/optimizers/rule.h"
@@ -23,34 +23,25 @@ struct LionRule {
 
 }  // namespace kernel
 
-/// The sign of an interpolated momentum (Chen et al. 2023, arXiv:2302.06675, algorithm 2).
-struct Lion {
-  double learning_rate = 1e-4;
-  double beta1 = 0.9, beta2 = 0.99, weight_decay = 0;
-  std::vector<ParameterGroup> groups = {};
-
-  static constexpr std::string_view kName = "lion";
-  static Lion from(const OptimizerKeys& keys) {
-    return {keys.learning_rate, keys.beta1, keys.beta2, keys.weight_decay, keys.groups};
-  }
-  OptimizerKeys keys() const {
-    return {.learning_rate = learning_rate,
-            .weight_decay = weight_decay,
-            .beta1 = beta1,
-            .beta2 = beta2,
-            .groups = groups};
-  }
-  std::vector<std::string> state() const { return {"exp_avg"}; }
-  using Rules = kernel::RuleList<kernel::LionRule>;
-  kernel::LionRule rule(const kernel::StepNumbers& step) const {
-    return {.scale = step.scale,
-            .decay = 1.0 - step.rate * step.weight_decay,
-            .beta1 = beta1,
-            .one_minus_beta1 = 1.0 - beta1,
-            .beta2 = beta2,
-            .one_minus_beta2 = 1.0 - beta2,
-            .rate = step.rate};
-  }
-};
+inline Lion Lion::from(const OptimizerKeys& keys) {
+  return {keys.learning_rate, keys.beta1, keys.beta2, keys.weight_decay, keys.groups};
+}
+inline OptimizerKeys Lion::keys() const {
+  return {.learning_rate = learning_rate,
+          .weight_decay = weight_decay,
+          .beta1 = beta1,
+          .beta2 = beta2,
+          .groups = groups};
+}
+inline std::vector<std::string> Lion::state() const { return {"exp_avg"}; }
+inline kernel::LionRule Lion::rule(const kernel::StepNumbers& step) const {
+  return {.scale = step.scale,
+          .decay = 1.0 - step.rate * step.weight_decay,
+          .beta1 = beta1,
+          .one_minus_beta1 = 1.0 - beta1,
+          .beta2 = beta2,
+          .one_minus_beta2 = 1.0 - beta2,
+          .rate = step.rate};
+}
 
 }  // namespace trireme::inline v0

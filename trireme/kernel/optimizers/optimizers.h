@@ -1,4 +1,4 @@
-// All optimizers: a new one is a file like lion.h, its #include and its name here.
+// All optimizers: a new one is a file like lion.h, its #include here, and its options in options.h.
 #pragma once
 
 #include <utility>
@@ -10,11 +10,10 @@
 #include "trireme/kernel/optimizers/ftrl.h"
 #include "trireme/kernel/optimizers/lamb.h"
 #include "trireme/kernel/optimizers/lion.h"
+#include "trireme/kernel/optimizers/options.h"
 #include "trireme/kernel/optimizers/sgd.h"
 
 namespace trireme::inline v0 {
-
-using OptimizerOptions = std::variant<AdamW, Sgd, Lamb, Adafactor, Lion, Adagrad, Ftrl>;
 
 namespace kernel {
 

@@ -19,20 +19,11 @@
 #pragma once
 
 #include <cstdint>
-#include <optional>
-#include <string>
-#include <string_view>
 #include <vector>
 
-namespace trireme::inline v0 {
+#include "trireme/kernel/optimizers/options.h"
 
-/// Own numbers for the parameters whose name matches `match` ('*': any characters, '?': one). The
-/// first matching group counts. A pattern that matches no parameter is a ConfigError.
-struct ParameterGroup {
-  std::string match;
-  std::optional<double> weight_decay;  // none: the optimizer's, for matrices only
-  double rate_factor = 1;              // factor on the learning rate
-};
+namespace trireme::inline v0 {
 
 /// The numbers of a configuration (train.*, optimizer.*), of which an optimizer takes its own.
 struct OptimizerKeys {

@@ -1,4 +1,4 @@
-// SGD with momentum: its options, and its update.
+// The update of SGD with momentum (Sgd in options.h).
 #pragma once
 
 #include "trireme/kernel/optimizers/rule.h"
@@ -28,40 +28,29 @@ struct SgdRule {
 
 }  // namespace kernel
 
-/// As torch.optim.SGD.
-struct Sgd {
-  double learning_rate = 1e-2;
-  double momentum = 0, weight_decay = 0;
-  bool nesterov = false;
-  double dampening = 0;
-  std::vector<ParameterGroup> groups = {};
-
-  static constexpr std::string_view kName = "sgd";
-  static Sgd from(const OptimizerKeys& keys) {
-    return {keys.learning_rate, keys.momentum,  keys.weight_decay,
-            keys.nesterov,      keys.dampening, keys.groups};
-  }
-  OptimizerKeys keys() const {
-    return {.learning_rate = learning_rate,
-            .weight_decay = weight_decay,
-            .momentum = momentum,
-            .dampening = dampening,
-            .nesterov = nesterov,
-            .groups = groups};
-  }
-  std::vector<std::string> state() const {
-    return momentum != 0 ? std::vector<std::string>{"momentum_buffer"} : std::vector<std::string>{};
-  }
-  using Rules = kernel::RuleList<kernel::SgdRule>;
-  kernel::SgdRule rule(const kernel::StepNumbers& step) const {
-    return {.scale = step.scale,
-            .weight_decay = step.weight_decay,
-            .momentum = momentum,
-            .one_minus_dampening = 1.0 - dampening,
-            .rate = step.rate,
-            .nesterov = nesterov,
-            .first = step.count == 1};
-  }
-};
+inline Sgd Sgd::from(const OptimizerKeys& keys) {
+  return {keys.learning_rate, keys.momentum,  keys.weight_decay,
+          keys.nesterov,      keys.dampening, keys.groups};
+}
+inline OptimizerKeys Sgd::keys() const {
+  return {.learning_rate = learning_rate,
+          .weight_decay = weight_decay,
+          .momentum = momentum,
+          .dampening = dampening,
+          .nesterov = nesterov,
+          .groups = groups};
+}
+inline std::vector<std::string> Sgd::state() const {
+  return momentum != 0 ? std::vector<std::string>{"momentum_buffer"} : std::vector<std::string>{};
+}
+inline kernel::SgdRule Sgd::rule(const kernel::StepNumbers& step) const {
+  return {.scale = step.scale,
+          .weight_decay = step.weight_decay,
+          .momentum = momentum,
+          .one_minus_dampening = 1.0 - dampening,
+          .rate = step.rate,
+          .nesterov = nesterov,
+          .first = step.count == 1};
+}
 
 }  // namespace trireme::inline v0

@@ -9,6 +9,7 @@
 
 #include "trireme/base/check.h"
 #include "trireme/base/error.h"
+#include "trireme/base/work_source.h"
 
 namespace trireme::inline v0::net {
 namespace {

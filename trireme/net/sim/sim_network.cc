@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "trireme/base/check.h"
+#include "trireme/base/work_source.h"
 #include "trireme/net/errors.h"
 
 namespace trireme::inline v0::net {

@@ -7,8 +7,8 @@
 
 #include <optional>
 
+#include "trireme/base/buffer.h"
 #include "trireme/base/check.h"
-#include "trireme/base/dtype.h"
 #include "trireme/kernel/elementwise.h"
 #include "trireme/kernel/transformer.h"
 

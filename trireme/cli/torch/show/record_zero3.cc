@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "trireme/comm/simulate.h"
-#include "trireme/models/mlp.h"
+#include "trireme/models/models.h"
 #include "trireme/optim/optimizer.h"
 #include "trireme/show/words.h"
 #include "trireme/strategy/strategy.h"

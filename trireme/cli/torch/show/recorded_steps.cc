@@ -6,7 +6,7 @@
 #include <optional>
 
 #include "trireme/cli/torch/show/step_recorder.h"
-#include "trireme/models/mlp.h"
+#include "trireme/models/models.h"
 #include "trireme/optim/optimizer.h"
 #include "trireme/show/words.h"
 #include "trireme/strategy/strategy.h"

@@ -4,9 +4,9 @@
 #include <utility>
 #include <vector>
 
+#include "trireme/comm/collectives.h"
 #include "trireme/comm/rounds/registry.h"
 #include "trireme/comm/simulate.h"
-#include "trireme/comm/sparse.h"
 #include "trireme/plan/tuning.h"
 
 namespace trireme::comm {

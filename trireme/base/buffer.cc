@@ -1,4 +1,4 @@
-#include "trireme/base/dtype.h"
+#include "trireme/base/buffer.h"
 
 #include <array>
 

@@ -1,0 +1,102 @@
+// Algorithm: records what one rank does in a collective, round by round. register_all_reduce() makes a
+// program's own all-reduce known to the library and to its commands.
+//
+// An algorithm is a function that is called once for every rank and records that rank's rounds in an
+// Algorithm, much as in a textbook (algorithms/ring.cc). It never sees data: program.h has what is made
+// of the record.
+#pragma once
+
+#include <cstddef>
+#include <functional>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace trireme::inline v0 {
+namespace comm {
+
+/// A piece of the buffer; the same elements on all ranks.
+struct Chunk {
+  int index = 0;
+};
+
+struct Transfer {
+  int peer = 0;
+  int chunk = 0;
+  bool copy = false;  // receives: replaces the terms that are held; else adds to them
+  bool give = false;  // sends: the sender drops its terms
+};
+
+/// Sends take what is held when the round begins. The next round begins when all transfers ended.
+struct Round {
+  std::vector<Transfer> sends, receives;
+};
+
+class Algorithm {
+ public:
+  const int rank, size;
+  const int root;                       // broadcast, reduce, gather, scatter; else 0
+  const std::vector<int> host_of_rank;  // number of each rank's host; all 0 if unknown
+  /// The number of pieces into which a pipelined algorithm should cut its parts: 1 if small.
+  const int pieces;
+
+  Algorithm(int own_rank, int num_ranks, int root_rank = 0, std::vector<int> hosts = {},
+            int num_pieces = 1)
+      : rank(own_rank),
+        size(num_ranks),
+        root(root_rank),
+        host_of_rank(hosts.empty() ? std::vector<int>(num_ranks, 0) : std::move(hosts)),
+        pieces(num_pieces),
+        num_chunks_(num_ranks) {}
+
+  class Step {
+   public:
+    Step& send(int peer, Chunk chunk);
+    /// Sends the chunk and drops what is held of it, for a tree whose sender does not need it.
+    Step& give(int peer, Chunk chunk);
+    Step& add_from(int peer, Chunk chunk);
+    Step& copy_from(int peer, Chunk chunk);
+
+   private:
+    friend class Algorithm;
+    Step(Algorithm& algorithm, std::size_t index) : algorithm_(algorithm), index_(index) {}
+    Round& round() { return algorithm_.rounds_[index_]; }
+    Algorithm& algorithm_;
+    std::size_t index_;
+  };
+
+  int next() const noexcept { return (rank + 1) % size; }
+  int prev() const noexcept { return (rank + size - 1) % size; }
+  /// Sets the number of chunks (default: size). The same on all ranks.
+  void chunks(int count) { num_chunks_ = count; }
+  /// Chunk `index` modulo the number of chunks; negative indices count from the end.
+  Chunk chunk(int index) const noexcept;
+  /// Opens a round with one send.
+  Step send(int peer, Chunk chunk) { return round().send(peer, chunk); }
+  /// Opens an empty round.
+  Step round();
+
+  int num_chunks() const noexcept { return num_chunks_; }
+  std::vector<Round> take() { return std::move(rounds_); }
+
+ private:
+  std::vector<Round> rounds_;
+  int num_chunks_;
+};
+
+using Generator = std::function<void(Algorithm&)>;
+
+struct AlgorithmEntry;  // registry.h
+
+}  // namespace comm
+using comm::Algorithm;
+
+/// Registers a custom all-reduce; --algorithm, `comm.algorithm`, `trireme show` and `trireme
+/// verify` then accept its name. Throws ConfigError if the name is taken, empty, longer than 16
+/// characters, "auto" or "direct". Returns its entry (registry.h), never null.
+///
+///     const auto registered = trireme::register_all_reduce("mine", mine);
+const comm::AlgorithmEntry* register_all_reduce(std::string name, comm::Generator generator,
+                                                std::string about = {});
+
+}  // namespace trireme::inline v0
