@@ -10,7 +10,7 @@
 namespace trireme::testing {
 namespace {
 
-const std::string kClicks = TRIREME_DATA "/criteo-tiny/train.tiny.csv";
+const std::string kClicks = TEST_DATA;
 constexpr double kBaseRateEntropy = 0.5127;  // nats: 418 of 1,999 samples are clicks
 
 class Clicks : public ::testing::Test {

@@ -16,8 +16,8 @@ double trained(const std::string& compression) {
   Folder folder;
   const CommandResult result =
       trireme_command({"train", TRIREME_SOURCE_DIR "/configs/shakespeare-char.toml", "--ranks", "2",
-                       "--data", TRIREME_TINYSHAKESPEARE, "--out", folder.file("run"), "--json",
-                       "--set", "comm.compression=" + compression})
+                       "--data", TEST_DATA, "--out", folder.file("run"), "--json", "--set",
+                       "comm.compression=" + compression})
           .in(folder.path())
           .run(1500);
   EXPECT_EQ(result.code, 0) << result.err;
