@@ -28,7 +28,9 @@ std::vector<Json> json_lines(const std::string& text) {
 
 TEST(Output, OfATrainingRun) {
   Folder folder;
-  const std::string config = tiny_config(folder, "steps = 12\nvalidate_every = 5\n");
+  // A checkpoint is written beside the steps, since the plan counts its snapshot.
+  const std::string config =
+      tiny_config(folder, "steps = 12\nvalidate_every = 5\n[checkpoint]\nevery = 4\n");
   // Larger than tiny: for small products, libraries take some 12 MB less than is planned.
   const CommandResult result = trireme_command({"train", config, "--ranks", "2", "--set",
                                                 "model.width=128", "--set", "model.block=256"})
@@ -48,11 +50,13 @@ TEST(Output, OfATrainingRun) {
     EXPECT_TRUE(fs::exists(folder.file(std::string("runs/tiny/") + file))) << file;
   }
   // The plan's memory against the rank that uses most.
-  double predicted = 0, measured = 0;
+  double predicted = 0, measured = 0, snapshot = 0;
   for (const Json& event : json_lines(read_file(folder.file("runs/tiny/events.jsonl")))) {
     if (event.contains("measured_memory_bytes")) measured = event["measured_memory_bytes"];
+    if (event.contains("measured_snapshot_bytes")) snapshot = event["measured_snapshot_bytes"];
     if (event.contains("predicted_memory_bytes")) predicted = event["predicted_memory_bytes"];
   }
+  EXPECT_GT(snapshot, 0);
   EXPECT_NEAR(predicted / measured, 1.0, 0.12) << predicted << " predicted, " << measured;
   // The same job run again takes the next free folder.
   const CommandResult again =
