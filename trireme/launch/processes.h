@@ -1,0 +1,65 @@
+// Processes: the processes of a job on all of its hosts: which of them run, how each of them ended, and
+// the signals that they get.
+//
+// The Supervisor owns it. It decides nothing: other parts of the Supervisor say who gets which signal.
+// Used in the progress context; any_runs() may be called on every thread.
+#pragma once
+
+#include <atomic>
+#include <optional>
+#include <vector>
+
+#include "trireme/launch/job_context.h"
+#include "trireme/launch/restart_delay.h"
+
+namespace trireme::inline v0::launch {
+
+class Processes {
+ public:
+  /// One place in the job. Processes come one after the other if they are started again.
+  struct One {
+    bool started = false;
+    std::optional<Exit> exit;
+    int restarts = 0;
+    RestartDelay delay = {};
+    bool due = false;     // it is to be started again
+    bool away = false;    // its host could not be reached at the last try
+    bool killed = false;  // we sent it SIGTERM or SIGKILL while it ran
+    bool leaves = false;  // as the user wants fewer
+    bool ends = false;    // as rank 0 has ended
+    bool runs() const noexcept { return started && !exit; }
+  };
+
+  explicit Processes(const JobContext& job);
+  int count() const noexcept { return job_.roles.processes(); }
+  One& operator[](int process) { return all_[static_cast<std::size_t>(process)]; }
+  const One& operator[](int process) const { return all_[static_cast<std::size_t>(process)]; }
+
+  void note_start(int process);
+  /// The process counts for any_runs() until settle() is called.
+  void note_end(int process, const Exit& exit) { (*this)[process].exit = exit; }
+  /// The end of one process has been handled.
+  void settle();
+  bool any_runs() const noexcept { return running_ != 0; }
+
+  /// To the process alone.
+  void signal(int process, int signal);
+  /// To the process and those that it started.
+  void signal_group(int process, int signal);
+  /// SIGKILL to its group; its end is then not its own failure.
+  void kill(int process);
+  /// To the groups of all that run.
+  void signal_all(int signal);
+  void kill_role(Role role);
+  /// SIGTERM now and, unless it has ended, SIGKILL after `stop_grace`.
+  void ask_to_end(int process);
+  /// Does the task after `delay` if the process still runs then and was not started again meanwhile.
+  void if_it_still_runs_after(Duration delay, int process, std::function<void()> task);
+
+ private:
+  const JobContext& job_;
+  std::vector<One> all_;  // in the order of Roles; never resized
+  std::atomic<int> running_{0};
+};
+
+}  // namespace trireme::inline v0::launch
