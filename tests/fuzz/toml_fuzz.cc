@@ -24,9 +24,10 @@ config::Schema schema() {
             .choices = {"gpt", "mlp"},
             .identity = true})
       .add({.name = "model.layers", .fallback = std::string(), .meaning = "", .tables = true})
-      .add(
-          {.name = "memory.limit", .fallback = std::string("none"), .meaning = "", .numbers = true})
-      .refuse("train.device", "it is not in this release");
+      .add({.name = "memory.limit",
+            .fallback = std::string("none"),
+            .meaning = "",
+            .numbers = true});
   return all;
 }
 

@@ -241,11 +241,6 @@ Schema& Schema::add(Key key) {
   return *this;
 }
 
-Schema& Schema::refuse(std::string name, std::string reason) {
-  refused_.emplace(std::move(name), std::move(reason));
-  return *this;
-}
-
 const Key* Schema::find(std::string_view name) const noexcept {
   for (const Key& key : keys_) {
     if (key.name == name) return &key;
@@ -270,9 +265,6 @@ std::string Schema::nearest(std::string_view name) const {
 
 const Key& Schema::at(std::string_view name, const std::string& where) const {
   if (const Key* key = find(name)) return *key;
-  if (const auto refused = refused_.find(name); refused != refused_.end()) {
-    refuse_config(where + ": key " + refused->first + " is not in this release", refused->second);
-  }
   refuse_config(where + ": there is no key " + std::string(name),
                 "Did you mean " + nearest(name) + "? " + help_config() + " lists every key.");
 }

@@ -45,8 +45,6 @@ struct Key {
 class Schema {
  public:
   Schema& add(Key key);
-  /// Adds a known key that this release does not support. Setting it throws `reason`.
-  Schema& refuse(std::string name, std::string reason);
   const std::vector<Key>& keys() const noexcept { return keys_; }
   const Key* find(std::string_view name) const noexcept;
   /// The key most similar to `name`: fewest edits to it or to its part after the last dot.
@@ -58,7 +56,6 @@ class Schema {
 
  private:
   std::vector<Key> keys_;
-  std::map<std::string, std::string, std::less<>> refused_;
 };
 
 /// Has getenv's signature; tests pass their own.

@@ -25,7 +25,6 @@ config::Schema schema() {
   schema.add({"train.learning_rate", 1e-3, "Peak rate.", 0});
   schema.add({"train.reproducible", true, "Same bits."});
   schema.add({.name = "train.scale", .fallback = std::string("auto"), .numbers = true});
-  schema.refuse("memory.offload", "It comes with the memory issue.");
   return schema;
 }
 
@@ -114,11 +113,9 @@ TEST(Config, BrokenTomlNamesTheLine) {
   EXPECT_THAT(refused_text("[model]\nlayers = \n"), HasSubstr("dir/job.toml:2"));
 }
 
-TEST(Config, MissingFileAndLaterKeys) {
+TEST(Config, AMissingFileIsNamed) {
   EXPECT_THAT(refusal([](config::Config& c) { c.read_file("/nonexistent/x.toml"); }),
               HasSubstr("/nonexistent/x.toml"));
-  EXPECT_THAT(refused_text("[memory]\noffload = true\n"),
-              AllOf(HasSubstr("not in this release"), HasSubstr("memory issue")));
 }
 
 TEST(Config, AnEmptyFileIsAnEmptyConfiguration) {

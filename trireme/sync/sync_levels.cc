@@ -89,7 +89,7 @@ bool is_served(const std::string& sync) {
 SyncPlan plan_sync(const std::string& sync, int size, int shard, int local_size) {
   const Level* found = find_level(sync);
   if (found == nullptr)
-    refuse_sync("parallel.sync = \"" + sync + "\" is not in this release",
+    refuse_sync("parallel.sync = \"" + sync + "\" is no way to synchronise",
                 "Use " + all_names() + ".");
   if ((found->local || found->served) && shard > 1)
     refuse_sync("parallel.shard = " + std::to_string(shard) + " with parallel.sync = \"" + sync +

@@ -381,10 +381,6 @@ void add_parallel_keys(config::Schema& schema) {
               "Seconds that a live peer may spend in its own code while others wait.", 0.1, 1e7});
   add_elastic_keys(schema);
   add_checkpoint_keys(schema);
-  const char* later = "Leave it out; docs/architecture.md says what is there.";
-  for (const char* key : {"server.count", "server.staleness", "server.replicas"}) {
-    schema.refuse(key, later);
-  }
 }
 
 // Finds the value of model.name or data.name before there is a schema to read it with. An unknown
