@@ -91,6 +91,7 @@ class SleepingPasses final : public parallel::Passes {
     return stage > 0 ? parcel() : parallel::Parcel{};
   }
   void backward_weight(int, std::uint32_t) override { sleep(options_.times[2]); }
+  void end_pass(plan::ActionKind, int, std::uint32_t) override {}
   void refuse(const std::exception_ptr& error) override { std::rethrow_exception(error); }
 
  private:
