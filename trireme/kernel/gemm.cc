@@ -34,4 +34,8 @@ void gemm(const Product<BFloat16>& product) {
 #endif
 }
 
+void transpose(const float* from, std::size_t rows, std::size_t columns, float* to) {
+  simd().transpose(from, rows, columns, to);
+}
+
 }  // namespace trireme::inline v0::kernel

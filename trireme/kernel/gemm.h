@@ -37,4 +37,7 @@ void gemm(const Product<float>& product);
 /// Requires has_bf16_products() (isa.h); CheckFailure otherwise.
 void gemm(const Product<BFloat16>& product);
 
+/// to [columns, rows] = from [rows, columns], transposed. The ranges may not overlap.
+void transpose(const float* from, std::size_t rows, std::size_t columns, float* to);
+
 }  // namespace trireme::inline v0::kernel

@@ -108,6 +108,22 @@ TEST(KernelGemm, Bf16OfEveryShapeAndForm) {
   }
 }
 
+TEST(KernelTranspose, OfEveryShape) {
+  for (Isa level : levels()) {
+    for (const auto& [rows, columns] :
+         {std::pair{1, 1}, {16, 16}, {15, 33}, {48, 7}, {33, 64}, {128, 50}}) {
+      SCOPED_TRACE(std::string(name_of(level)) + " " + std::to_string(rows) + "x" +
+                   std::to_string(columns));
+      const Stored<float> from(rows, columns, 0, false, 5);
+      std::vector<float> to(rows * columns + 1, 7.0f);
+      simd(level).transpose(from.matrix.data, rows, columns, to.data());
+      for (int i = 0; i < rows; ++i)
+        for (int j = 0; j < columns; ++j) ASSERT_EQ(to[j * rows + i], from.at(i, j));
+      EXPECT_EQ(to.back(), 7.0f) << "wrote beyond the end";
+    }
+  }
+}
+
 TEST(KernelGemm, AnElementsBitsDoNotDependOnItsPlace) {
   const Stored<float> a(40, 50, 0, false, 3), b(50, 70, 0, false, 4);
   std::vector<float> whole(40 * 70);

@@ -60,6 +60,7 @@ struct SimdTable {
   void (*to_f16)(const float*, Float16*, std::size_t);
   double (*square_sum)(const float*, std::size_t);
   void (*gemm)(const Product<float>&, float* scratch);  // scratch: gemm.cc
+  void (*transpose)(const float*, std::size_t, std::size_t, float*);
   void (*row_maxima)(const float*, std::size_t, float*, std::size_t, std::size_t, std::size_t,
                      double);
   void (*add_squares)(const float*, double*, std::size_t);
