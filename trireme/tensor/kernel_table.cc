@@ -99,23 +99,23 @@ std::string_view name_of(Library library) noexcept {
 // AVX-512: MKL uses half of the vector width only; oneDNN and our own kernels use all of it. AMD
 // with AVX2: MKL uses all of it, too, and oneDNN is 5-35 % below it. Others: not measured.
 //
-// x86 without AVX-512: LibTorch gives no bf16 to oneDNN there, and its own loops reach a tenth of
-// what fp32's products do.
+// x86 without AVX512-BF16: oneDNN emulates bf16 with AVX-512, at a sixth of fp32's speed. Without that
+// LibTorch gives it none, and its own loops reach a tenth.
 KernelTable kernel_table(kernel::Vendor vendor, kernel::Isa isa, bool bf16_products) noexcept {
   using enum Library;
   if (vendor == kernel::Vendor::Amd && isa == kernel::Isa::Avx512) {
     return {.forward = OneDnn,
             .input_gradient = OneDnn,
             .weight_gradient = OneDnn,
-            .linear_bf16 = Aten,
+            .linear_bf16 = bf16_products ? Aten : Widened,
             .small = Own,
-            .small_bf16 = bf16_products ? Own : Aten,
+            .small_bf16 = bf16_products ? Own : Widened,
             .attention = Own,
             .attention_bf16 = bf16_products ? Own : Widened};
   }
   const bool amx = vendor == kernel::Vendor::Intel && bf16_products;
   const bool other = vendor == kernel::Vendor::Other && isa == kernel::Isa::Generic;  // not x86
-  const Library bf16 = isa == kernel::Isa::Avx512 || other ? Aten : Widened;
+  const Library bf16 = (isa == kernel::Isa::Avx512 && bf16_products) || other ? Aten : Widened;
   return {.forward = Aten,
           .input_gradient = Aten,
           .weight_gradient = Aten,
