@@ -4,7 +4,7 @@
 #include <grpcpp/server_posix.h>
 
 #include <chrono>
-#include <mutex>
+#include <memory>
 #include <utility>
 
 #include "trireme/base/error.h"
@@ -22,11 +22,13 @@ constexpr int kLargestMessage = 1 << 20;
 
 struct Coordinator::Impl {
   explicit Impl(CoordinatorOptions options)
-      : service(std::move(options)),
-        door(service.options_.listener ? service.options_.listener
-                                       : std::make_shared<net::Listener>(listen(
-                                             service.options_.address, service.options_.port)),
-             service.options_.secret) {}
+      : service(std::move(options)), door(listener(), service.options().secret) {}
+  std::shared_ptr<net::Listener> listener() {
+    const CoordinatorOptions& options = service.options();
+    if (options.listener) return options.listener;
+    return std::make_shared<net::Listener>(listen(options.address, options.port));
+  }
+  LockedState state() { return service.state(); }
   Service service;
   Door door;
   std::unique_ptr<grpc::Server> server;
@@ -66,138 +68,100 @@ void Coordinator::close() {
 const std::string& Coordinator::endpoint() const noexcept { return impl_->door.endpoint(); }
 
 void Coordinator::set_process(int rank, pid_t pid) {
-  std::lock_guard lock(impl_->service.mutex_);
-  impl_->service.members_.set_process(rank, pid, steady_now());
+  impl_->state()->members.set_process(rank, pid, steady_now());
 }
 
 void Coordinator::end(int rank) {
-  std::lock_guard lock(impl_->service.mutex_);
-  const bool left = impl_->service.members_.phase(rank) == Phase::Left;
-  impl_->service.members_.end(rank);
-  if (!left)
-    impl_->service.gone(rank, impl_->service.members_.roles().name_of(rank) + " has ended");
+  const LockedState state = impl_->state();
+  const bool left = state->members.phase(rank) == Phase::Left;
+  state->members.end(rank);
+  if (!left) state->gone(rank, state->roles().name_of(rank) + " has ended");
 }
 
-void Coordinator::fail(Failure failure) {
-  std::lock_guard lock(impl_->service.mutex_);
-  impl_->service.record(std::move(failure));
-}
+void Coordinator::fail(Failure failure) { impl_->state()->record(std::move(failure)); }
 
-void Coordinator::announce_failure() {
-  std::lock_guard lock(impl_->service.mutex_);
-  impl_->service.announce();
-}
+void Coordinator::announce_failure() { impl_->state()->announce(); }
 
 std::optional<Failure> Coordinator::first_failure() const {
-  std::lock_guard lock(impl_->service.mutex_);
-  return impl_->service.members_.first_failure();
+  return impl_->state()->members.first_failure();
 }
 
 std::optional<ServerView> Coordinator::lose_server(int server) {
-  std::lock_guard lock(impl_->service.mutex_);
-  return impl_->service.lose_server(server);
+  return impl_->state()->lose_server(server);
 }
 
 bool Coordinator::trains_alone(int worker) const {
-  std::lock_guard lock(impl_->service.mutex_);
-  return impl_->service.trains_alone(worker);
+  return impl_->state()->servers.trains_alone(worker);
 }
 
-bool Coordinator::lose_worker(int worker) {
-  std::lock_guard lock(impl_->service.mutex_);
-  return impl_->service.lose_worker(worker);
-}
+bool Coordinator::lose_worker(int worker) { return impl_->state()->lose_worker(worker); }
 
-void Coordinator::regroup(const Epoch& epoch) {
-  std::lock_guard lock(impl_->service.mutex_);
-  impl_->service.regroup(epoch);
-}
+void Coordinator::regroup(const Epoch& epoch) { impl_->state()->regroup(epoch); }
 
-Epoch Coordinator::epoch() const {
-  std::lock_guard lock(impl_->service.mutex_);
-  return impl_->service.epoch();
-}
+Epoch Coordinator::epoch() const { return impl_->state()->epoch(); }
 
 std::vector<int> Coordinator::joined() const {
-  std::lock_guard lock(impl_->service.mutex_);
+  const LockedState state = impl_->state();
   std::vector<int> all;
-  for (int process = 0; process < impl_->service.members_.size(); ++process)
-    if (impl_->service.members_.phase(process) == Phase::Joined) all.push_back(process);
+  for (int process = 0; process < state->members.size(); ++process)
+    if (state->members.phase(process) == Phase::Joined) all.push_back(process);
   return all;
 }
 
 std::vector<int> Coordinator::unreached() const {
   std::vector<int> all = joined();
-  std::lock_guard lock(impl_->service.mutex_);
-  std::erase_if(all, [&](int process) { return impl_->service.reaches(process); });
+  const LockedState state = impl_->state();
+  std::erase_if(all, [&](int process) { return state->streams.reaches(process); });
   return all;
 }
 
-bool Coordinator::finished() const {
-  std::lock_guard lock(impl_->service.mutex_);
-  return impl_->service.finished();
-}
+bool Coordinator::finished() const { return impl_->state()->end().all; }
 
 bool Coordinator::training_ended() const {
-  std::lock_guard lock(impl_->service.mutex_);
-  return impl_->service.training_ended();
+  const TrainingEnd end = impl_->state()->end();
+  return end.all || end.workers;
 }
 
-void Coordinator::clear_store() {
-  std::lock_guard lock(impl_->service.mutex_);
-  impl_->service.clear_store();
-}
+void Coordinator::clear_store() { impl_->state()->saver.clear(); }
 
-void Coordinator::reset_server(int server) {
-  std::lock_guard lock(impl_->service.mutex_);
-  impl_->service.reset_server(server);
-}
+void Coordinator::reset_server(int server) { impl_->state()->reset_server(server); }
 
-void Coordinator::forget(int process) {
-  std::lock_guard lock(impl_->service.mutex_);
-  impl_->service.forget(process);
-}
+void Coordinator::forget(int process) { impl_->state()->forget(process); }
 
 std::vector<int> Coordinator::silent(Duration silence) const {
-  std::lock_guard lock(impl_->service.mutex_);
-  return impl_->service.members_.silent(silence, steady_now());
+  return impl_->state()->members.silent(silence, steady_now());
 }
 
-void Coordinator::request_stop(int signal) { impl_->service.stop(signal); }
+void Coordinator::request_stop(int signal) { impl_->state()->stop(signal); }
 
-void Coordinator::finish() { impl_->service.finish(); }
+void Coordinator::finish() { impl_->state()->finish(/*workers_only=*/false); }
 
-void Coordinator::finish_workers() { impl_->service.finish(/*workers_only=*/true); }
+void Coordinator::finish_workers() { impl_->state()->finish(/*workers_only=*/true); }
 
-void Coordinator::forgive_silence() {
-  std::lock_guard lock(impl_->service.mutex_);
-  impl_->service.members_.forgive(steady_now());
-}
+void Coordinator::forgive_silence() { impl_->state()->members.forgive(steady_now()); }
 
 bool Coordinator::awaits_workers(Duration silence) const {
-  std::lock_guard lock(impl_->service.mutex_);
-  const Roles& roles = impl_->service.members_.roles();
-  return impl_->service.members_.awaits(0, roles.workers, silence, steady_now());
+  const LockedState state = impl_->state();
+  return state->members.awaits(0, state->roles().workers, silence, steady_now());
 }
 
 bool Coordinator::awaits_others(Duration silence) const {
-  std::lock_guard lock(impl_->service.mutex_);
-  const Roles& roles = impl_->service.members_.roles();
-  return impl_->service.members_.awaits(roles.workers, roles.processes(), silence, steady_now());
+  const LockedState state = impl_->state();
+  const Roles& roles = state->roles();
+  return state->members.awaits(roles.workers, roles.processes(), silence, steady_now());
 }
 
 std::vector<int> Coordinator::absent() const {
   std::vector<int> all;
-  std::lock_guard lock(impl_->service.mutex_);
-  const Roles& roles = impl_->service.members_.roles();
+  const LockedState state = impl_->state();
+  const Roles& roles = state->roles();
   for (int process = 0; process < roles.workers + roles.servers; ++process)
-    if (impl_->service.members_.phase(process) == Phase::Absent) all.push_back(process);
+    if (state->members.phase(process) == Phase::Absent) all.push_back(process);
   return all;
 }
 
 bool Coordinator::has_joined(int rank) const {
-  std::lock_guard lock(impl_->service.mutex_);
-  return impl_->service.members_.phase(rank) != Phase::Absent;
+  return impl_->state()->members.phase(rank) != Phase::Absent;
 }
 
 }  // namespace trireme::inline v0::rendezvous

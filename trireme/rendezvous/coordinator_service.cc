@@ -1,8 +1,7 @@
 #include "trireme/rendezvous/coordinator_service.h"
 
-#include <numeric>
-
 #include "trireme/base/error.h"
+#include "trireme/rendezvous/call_status.h"
 
 namespace trireme::inline v0::rendezvous {
 namespace {
@@ -14,31 +13,22 @@ using grpc::StatusCode;
 
 constexpr std::size_t kLongestExchange = 1 << 16;
 
-const Status kStoreLost(StatusCode::UNAVAILABLE, "the coordinator has lost its store");
-const Status kNoSession(StatusCode::UNAUTHENTICATED, "the call carries no valid session");
-
 }  // namespace
 
-int Service::rank_of(const wire::Session& session) const {
-  const std::size_t rank = session.rank();
-  if (rank >= tokens_.size() || tokens_[rank].empty()) return -1;
-  return same_proof(tokens_[rank], session.token()) ? static_cast<int>(rank) : -1;
-}
-
 grpc::Status Service::check_join(const wire::JoinRequest& request) const {
-  const std::string who = members_.roles().name_of(static_cast<int>(request.rank()));
-  if (request.version() != options_.version) {
-    return Status(
-        StatusCode::FAILED_PRECONDITION,
-        who + " is \"" + request.version() + "\", its coordinator \"" + options_.version + "\"");
+  const std::string who = state_.roles().name_of(static_cast<int>(request.rank()));
+  if (request.version() != state_.options.version) {
+    return Status(StatusCode::FAILED_PRECONDITION, who + " is \"" + request.version() +
+                                                       "\", its coordinator \"" +
+                                                       state_.options.version + "\"");
   }
-  if (request.job() != options_.job || request.epoch() != options_.epoch ||
-      request.rank() >= tokens_.size()) {
+  if (request.job() != state_.options.job || request.epoch() != state_.options.epoch ||
+      request.rank() >= static_cast<std::size_t>(state_.members.size())) {
     return Status(StatusCode::FAILED_PRECONDITION,
                   who + " of job " + request.job() + ", epoch " + std::to_string(request.epoch()) +
-                      ", does not belong to job " + options_.job + ", epoch " +
-                      std::to_string(options_.epoch) + ", of " + std::to_string(tokens_.size()) +
-                      " processes");
+                      ", does not belong to job " + state_.options.job + ", epoch " +
+                      std::to_string(state_.options.epoch) + ", of " +
+                      std::to_string(state_.members.size()) + " processes");
   }
   return Status::OK;
 }
@@ -51,66 +41,50 @@ ServerUnaryReactor* Service::Join(CallbackServerContext* context, const wire::Jo
 Status Service::join(const wire::JoinRequest& request, wire::JoinReply& reply) {
   std::lock_guard lock(mutex_);
   Status status = check_join(request);
-  const auto rank = request.rank();
-  if (status.ok() && is_out_of_reach(static_cast<int>(rank))) {
-    options_.on_gone(static_cast<int>(rank),
-                     members_.roles().name_of(static_cast<int>(rank)) + " was started again");
+  const int rank = static_cast<int>(request.rank());  // any number, until check_join() has passed
+  if (status.ok() && is_out_of_reach(rank)) {
+    state_.options.on_gone(rank, state_.roles().name_of(rank) + " was started again");
     return {StatusCode::ALREADY_EXISTS, "it is taken for lost first"};
   }
   // It had no answer from the coordinator before this one.
-  if (status.ok() && options_.store && !options_.on_gone &&
-      members_.phase(static_cast<int>(rank)) == Phase::Joined && !reaches(static_cast<int>(rank)))
-    members_.forget(static_cast<int>(rank));
+  if (status.ok() && state_.options.store && !state_.options.on_gone &&
+      state_.members.phase(rank) == Phase::Joined && !state_.streams.reaches(rank))
+    state_.members.forget(rank);
   if (status.ok()) {
     const auto refusal =
-        members_.join(static_cast<int>(rank), request.host(), request.identity(), steady_now());
+        state_.members.join(rank, request.host(), request.identity(), steady_now());
     if (refusal) status = Status(StatusCode::FAILED_PRECONDITION, *refusal);
   }
   if (!status.ok()) {
     // Record it, so that all ranks print the reason.
-    const bool known = rank < tokens_.size() && matters(static_cast<int>(rank));
-    const bool second =
-        known && elastic() && members_.phase(static_cast<int>(rank)) != Phase::Absent;
+    const bool known =
+        request.rank() < static_cast<std::size_t>(state_.members.size()) && state_.matters(rank);
+    const bool second = known && state_.elastic() && state_.members.phase(rank) != Phase::Absent;
     if (known && !second) {
-      record({static_cast<int>(rank), request.host(), -1, "join",
-              members_.roles().name_of(static_cast<int>(rank)) + " on host " + request.host() +
-                  " was refused: " + status.error_message() +
-                  ". Start every rank from the same build, with the same configuration.",
-              static_cast<int>(ExitCode::Refused)});
+      state_.record({rank, request.host(), -1, "join",
+                     state_.roles().name_of(rank) + " on host " + request.host() +
+                         " was refused: " + status.error_message() +
+                         ". Start every rank from the same build, with the same configuration.",
+                     static_cast<int>(ExitCode::Refused)});
     }
     return status;
   }
-  tokens_[rank] = random_bytes(kSecretBytes);
-  reply.set_token(tokens_[rank]);
-  reply.set_returns_within_ms(milliseconds(options_.returns_within));
-  reply.set_heartbeat_ms(milliseconds(options_.heartbeat));
-  return save() ? Status::OK : kStoreLost;
+  reply.set_token(state_.sessions.begin(rank));
+  reply.set_returns_within_ms(milliseconds(state_.options.returns_within));
+  reply.set_heartbeat_ms(milliseconds(state_.options.heartbeat));
+  return state_.save() ? Status::OK : store_lost();
 }
 
 // One that has not come back since a coordinator returned, or is silent; its place may have a new process
 // already.
 bool Service::is_out_of_reach(int process) {
-  if (!elastic() || !options_.on_gone || members_.phase(process) != Phase::Joined) return false;
-  const Duration silence = kSilentHeartbeats * options_.heartbeat;
-  return !reaches(process) || (silence > Duration::zero() &&
-                               !members_.awaits(process, process + 1, silence, steady_now()));
-}
-
-std::optional<Group> Service::group_of(const wire::ExchangeRequest& request) const {
-  Group group;
-  if (request.members_size() > 0) {
-    group.members.assign(request.members().begin(), request.members().end());
-    const bool ascends = std::is_sorted(group.members.begin(), group.members.end());
-    if (!ascends || group.members.front() < 0 || group.members.back() >= members_.size())
-      return std::nullopt;
-    return group;
-  }
-  const std::size_t count = request.count() > 0 ? request.count() : tokens_.size();
-  if (request.first() >= tokens_.size() || count > tokens_.size() - request.first())
-    return std::nullopt;
-  group.members.resize(count);
-  std::iota(group.members.begin(), group.members.end(), static_cast<int>(request.first()));
-  return group;
+  if (!state_.elastic() || !state_.options.on_gone ||
+      state_.members.phase(process) != Phase::Joined)
+    return false;
+  const Duration silence = kSilentHeartbeats * state_.options.heartbeat;
+  return !state_.streams.reaches(process) ||
+         (silence > Duration::zero() &&
+          !state_.members.awaits(process, process + 1, silence, steady_now()));
 }
 
 ServerUnaryReactor* Service::Exchange(CallbackServerContext* context,
@@ -127,62 +101,25 @@ void Service::exchange(const wire::ExchangeRequest& request, ServerUnaryReactor*
   const auto refuse = [&](StatusCode code, const std::string& why) {
     reactor->Finish({code, why});
   };
-  const int rank = rank_of(request.session());
-  if (rank < 0) return reactor->Finish(kNoSession);
+  const int rank = state_.sessions.process_of(request.session());
+  if (rank < 0) return reactor->Finish(no_session());
   if (request.value().size() > kLongestExchange || request.key().size() > 256)
     return refuse(StatusCode::INVALID_ARGUMENT, "too long");
-  const std::optional<Group> group = group_of(request);
+  const std::optional<Group> group = Exchanges::group_of(request, state_.members.size());
   if (!group) return refuse(StatusCode::INVALID_ARGUMENT, "no such group");
   if (!group->has(rank)) return refuse(StatusCode::INVALID_ARGUMENT, "not in it");
-  if (request.members_size() > 0 && request.epoch() != epoch_.number)
-    return refuse(StatusCode::ABORTED, "the ranks have changed: " + epoch_.cause);
-  if (const auto done = answered_.find({request.key(), group->members}); done != answered_.end()) {
-    for (const std::string& value : done->second) reply->add_values(value);
-    return reactor->Finish(Status::OK);
-  }
-  const auto entry = exchanges_.try_emplace({request.key(), group->members}).first;
-  PendingExchange& pending = entry->second;
-  pending.group = *group;
-  pending.values[rank] = request.value();
-  // The rank repeats a call whose deadline has passed; nobody reads the earlier answer.
-  if (const auto old = pending.waiting.find(rank); old != pending.waiting.end()) {
-    old->second.first->Finish(Status::CANCELLED);
-  }
-  pending.waiting[rank] = {reactor, reply};
-  if (pending.values.size() == group->members.size()) return finish_exchange(entry);
-  if (!broken_.empty()) fail_exchanges(broken_);
-  if (awaits_ended_evaluator(pending)) pending.fail("the evaluator has ended");
+  if (request.members_size() > 0 && request.epoch() != state_.epoch().number)
+    return refuse(StatusCode::ABORTED, "the ranks have changed: " + state_.epoch().cause);
+  state_.exchanges.give(rank, *group, request, {reactor, reply}, [this] { return state_.save(); });
+  if (evaluator_has_ended())
+    state_.exchanges.fail_awaiting(state_.roles().first(Role::Evaluator),
+                                   "the evaluator has ended");
 }
 
-void Service::finish_exchange(Exchanges::iterator entry) {
-  PendingExchange& pending = entry->second;
-  if (options_.store) {
-    std::vector<std::string>& values = answered_[entry->first];
-    for (const auto& [rank, value] : pending.values) values.push_back(value);
-  }
-  const Status status = save() ? Status::OK : kStoreLost;
-  for (auto& [rank, call] : pending.waiting) {
-    for (const auto& [value_rank, value] : pending.values) call.second->add_values(value);
-    call.first->Finish(status);
-  }
-  exchanges_.erase(entry);
-}
-
-void PendingExchange::fail(const std::string& why) {
-  for (auto& [rank, call] : waiting) call.first->Finish(Status(StatusCode::ABORTED, why));
-  waiting.clear();
-}
-
-bool Service::awaits_ended_evaluator(const PendingExchange& pending) const {
-  const Roles& roles = members_.roles();
-  const int evaluator = roles.first(Role::Evaluator);
-  if (!roles.evaluator || !pending.awaits(evaluator)) return false;
-  const Phase phase = members_.phase(evaluator);
+bool Service::evaluator_has_ended() const {
+  if (!state_.roles().evaluator) return false;
+  const Phase phase = state_.members.phase(state_.roles().first(Role::Evaluator));
   return phase == Phase::Left || phase == Phase::Ended;
-}
-
-void Service::fail_exchanges(const std::string& why) {
-  for (auto& [key, pending] : exchanges_) pending.fail(why);
 }
 
 ServerUnaryReactor* Service::Heartbeat(CallbackServerContext* context,
@@ -190,11 +127,11 @@ ServerUnaryReactor* Service::Heartbeat(CallbackServerContext* context,
                                        wire::HeartbeatReply* reply) {
   return serve(context, [=, this] {
     std::lock_guard lock(mutex_);
-    const int rank = rank_of(request->session());
-    if (rank < 0) return kNoSession;
+    const int rank = state_.sessions.process_of(request->session());
+    if (rank < 0) return no_session();
     const TimePoint now = steady_now();
-    members_.beat(rank, activity_from(request->activity()), now);
-    fill(members_.table(now), *reply);
+    state_.members.beat(rank, activity_from(request->activity()), now);
+    fill(state_.members.table(now), *reply);
     return Status::OK;
   });
 }
@@ -204,84 +141,56 @@ grpc::ServerWriteReactor<wire::News>* Service::Watch(CallbackServerContext*,
   auto* watcher = new Watcher(worker_, mutex_);  // deletes itself
   worker_.post([=, this, asked = *request] {
     const std::optional<int> joined = begin_watch(watcher, asked);
-    if (joined && options_.on_joined) options_.on_joined(*joined);
+    if (joined && state_.options.on_joined) state_.options.on_joined(*joined);
   });
   return watcher;
 }
 
 std::optional<int> Service::begin_watch(Watcher* watcher, const wire::WatchRequest& request) {
   std::lock_guard lock(mutex_);
-  const int rank = rank_of(request.session());
-  watcher->open(rank, watchers_,
-                [this, rank, stream = request.stream()] { on_stream_end(rank, stream); });
+  const int rank = state_.sessions.process_of(request.session());
+  const std::uint32_t stream = request.stream();
+  state_.streams.open(watcher, rank, stream, [=, this] { on_stream_end(rank, stream); });
   if (rank < 0) {
-    watcher->finish(kNoSession);
+    watcher->finish(no_session());
     return std::nullopt;
   }
-  watches_[rank] = request.stream() >= next_stream_[rank];
-  latest_stream_[rank] = request.stream();
-  wire::News first;
-  first.set_watching(true);
-  watcher->push(first);
-  wire::News news;
-  if (stop_signal_ != 0) {
-    news.set_stop_signal(stop_signal_);
-    watcher->push(news);
-  }
-  if (is_finished_for(rank)) {
-    news.set_finished(true);
-    watcher->push(news);
-  }
-  if (elastic()) {
-    fill(epoch_, *news.mutable_epoch());
-    watcher->push(news);
-  }
-  if (options_.servers > 0) {
-    news.set_server_view(servers_.view().to_text());
-    watcher->push(news);
-  }
-  if (announced_) {
-    fill(*members_.first_failure(), *news.mutable_failure());
-    watcher->push(news);
-  }
-  return elastic() ? std::optional(rank) : std::nullopt;
+  state_.tell_present(*watcher);
+  return state_.elastic() ? std::optional(rank) : std::nullopt;
 }
 
 ServerUnaryReactor* Service::StopWatching(CallbackServerContext* context,
                                           const wire::WatchRequest* request, wire::Empty*) {
   return serve(context, [=, this] {
     std::lock_guard lock(mutex_);
-    const int rank = rank_of(request->session());
-    if (rank < 0) return kNoSession;
-    watches_[rank] = false;
-    next_stream_[rank] = request->stream() + 1;  // its Watch may still arrive
+    const int rank = state_.sessions.process_of(request->session());
+    if (rank < 0) return no_session();
+    state_.streams.stop(rank, request->stream());
     return Status::OK;
   });
 }
 
 // The end of a process closes its connections, on any host.
 void Service::on_stream_end(int rank, std::uint32_t stream) {
-  if (!options_.lost_with_stream || rank < 0 || !watches_[rank]) return;
-  if (stream < next_stream_[rank] || stream < latest_stream_[rank]) return;
-  watches_[rank] = false;
-  if (members_.phase(rank) != Phase::Joined) return;
-  const std::string who = members_.roles().name_of(rank) + " on host " + members_.host(rank);
-  if (elastic()) {
-    if (options_.on_gone) options_.on_gone(rank, who + " is gone");
+  if (!state_.options.lost_with_stream || !state_.streams.take_end(rank, stream)) return;
+  if (state_.members.phase(rank) != Phase::Joined) return;
+  const std::string who = state_.roles().name_of(rank) + " on host " + state_.members.host(rank);
+  if (state_.elastic()) {
+    if (state_.options.on_gone) state_.options.on_gone(rank, who + " is gone");
     return;
   }
-  const Roles& roles = members_.roles();
-  if (roles.role_of(rank) == Role::Server && lose_server(roles.number_of(rank))) return;
-  members_.end(rank);
-  if (members_.roles().role_of(rank) == Role::Evaluator) return gone(rank, who + " is gone");
+  const Roles& roles = state_.roles();
+  if (roles.role_of(rank) == Role::Server && state_.lose_server(roles.number_of(rank))) return;
+  state_.members.end(rank);
+  if (roles.role_of(rank) == Role::Evaluator) return state_.gone(rank, who + " is gone");
   const bool news =
-      members_.fail({.rank = rank,
-                     .host = members_.host(rank),
-                     .sentence = who + " is gone: its process ended without a word. See "
-                                       "what its launcher says of it",
-                     .exit_code = static_cast<int>(ExitCode::PeerLost)});
-  if (news) announce();
-  gone(rank, who + " is gone");
+      state_.members.fail({.rank = rank,
+                           .host = state_.members.host(rank),
+                           .sentence = who + " is gone: its process ended without a word. See "
+                                             "what its launcher says of it",
+                           .exit_code = static_cast<int>(ExitCode::PeerLost)});
+  if (news) state_.announce();
+  state_.gone(rank, who + " is gone");
 }
 
 ServerUnaryReactor* Service::ReportFailure(CallbackServerContext* context,
@@ -293,17 +202,17 @@ Status Service::report(const wire::FailureReport& request) {
   Failure failure;
   {
     std::lock_guard lock(mutex_);
-    const int rank = rank_of(request.session());
-    if (rank < 0) return kNoSession;
+    const int rank = state_.sessions.process_of(request.session());
+    if (rank < 0) return no_session();
     // The launcher prints such a failure when the process has ended.
     failure = failure_from(request.failure());
-    if (members_.roles().role_of(rank) == Role::Evaluator ||
-        (failure.secondary() && can_lose(rank)) || !matters(rank))
+    if (state_.roles().role_of(rank) == Role::Evaluator ||
+        (failure.secondary() && state_.can_lose(rank)) || !state_.matters(rank))
       return Status::OK;
     failure.rank = rank;
-    record(failure);
+    state_.record(failure);
   }
-  if (options_.on_failure) options_.on_failure(failure);
+  if (state_.options.on_failure) state_.options.on_failure(failure);
   return Status::OK;
 }
 
@@ -316,106 +225,42 @@ Status Service::leave(const wire::LeaveRequest& request) {
   int rank = -1;
   {
     std::lock_guard lock(mutex_);
-    rank = rank_of(request.session());
-    if (rank < 0) return kNoSession;
-    members_.leave(rank);
-    gone(rank, members_.roles().name_of(rank) + " has left the job");
+    rank = state_.sessions.process_of(request.session());
+    if (rank < 0) return no_session();
+    state_.members.leave(rank);
+    state_.gone(rank, state_.roles().name_of(rank) + " has left the job");
   }
-  if (options_.on_left) options_.on_left(rank, request.exit_code());
+  if (state_.options.on_left) state_.options.on_left(rank, request.exit_code());
   return Status::OK;
 }
 
-// Fails only those exchanges to which the rank has not yet given its value.
-void Service::gone(int rank, const std::string& why) {
-  // The others go on without the evaluator.
-  if (members_.roles().role_of(rank) != Role::Evaluator) broken_ = why;
-  for (auto& [key, pending] : exchanges_) {
-    if (pending.awaits(rank)) pending.fail(why);
+ServerUnaryReactor* Service::TellOfServers(CallbackServerContext* context,
+                                           const wire::ServerNews* request,
+                                           wire::ServerViewReply* reply) {
+  return serve(context, [=, this] { return tell_of_servers(*request, *reply); });
+}
+
+Status Service::tell_of_servers(const wire::ServerNews& request, wire::ServerViewReply& reply) {
+  ServerReports::Effect effect;
+  {
+    std::lock_guard lock(mutex_);
+    const Roles& roles = state_.roles();
+    const int process = state_.sessions.process_of(request.session());
+    if (process < 0 || !ServerReports::may_tell(roles.role_of(process), request.what_case()))
+      return {StatusCode::UNAUTHENTICATED, "the caller may not say that"};
+    effect = state_.servers.take(roles, process, request);
+    if (effect.incarnation) reply.set_incarnation(*effect.incarnation);
+    if (effect.changed && !state_.save())
+      return {StatusCode::UNAVAILABLE, "the coordinator has no store"};
+    if (effect.view_changed) state_.tell_server_view();
+    reply.set_view(state_.servers.view().to_text());
   }
-  wire::News news;
-  news.set_left_rank(static_cast<std::uint32_t>(rank));
-  tell_all(news);
-}
-
-// The others go on without the evaluator.
-bool Service::record(Failure failure) {
-  if (members_.roles().role_of(failure.rank) == Role::Evaluator) return false;
-  const bool secondary = failure.secondary();
-  if (failure.host.empty()) failure.host = members_.host(failure.rank);
-  const bool first = members_.fail(std::move(failure));
-  if (first && !secondary) announce();
-  return first;
-}
-
-void Service::announce() {
-  const auto failure = members_.first_failure();
-  if (announced_ || !failure) return;
-  announced_ = true;
-  wire::News news;
-  fill(*failure, *news.mutable_failure());
-  tell_all(news);
-  broken_ = failure->sentence;
-  fail_exchanges(broken_);
-}
-
-void Service::adopt(const Epoch& epoch) {
-  epoch_ = epoch;
-  members_.set_members(epoch.members, steady_now());
-}
-
-void Service::regroup(const Epoch& epoch) {
-  adopt(epoch);
-  answered_.clear();
-  if (!save()) return;
-  fail_exchanges("the job regroups: " + epoch.cause);
-  exchanges_.clear();
-  broken_.clear();
-  wire::News news;
-  fill(epoch_, *news.mutable_epoch());
-  tell_all(news);
-}
-
-// A process that is only thought to have ended is a stranger from now on.
-void Service::forget(int process) {
-  members_.forget(process);
-  tokens_[process].clear();
-  for (Watcher* watcher : watchers_)
-    if (watcher->process() == process) watcher->finish(kNoSession);
-  save();
-}
-
-void Service::tell_all(const wire::News& news) {
-  for (Watcher* watcher : watchers_) watcher->push(news);
-}
-
-void Service::stop(int signal) {
-  std::lock_guard lock(mutex_);
-  stop_signal_ = signal;
-  if (!save()) return;
-  wire::News news;
-  news.set_stop_signal(signal);
-  tell_all(news);
-}
-
-void Service::finish(bool workers_only) {
-  std::lock_guard lock(mutex_);
-  (workers_only ? workers_finished_ : finished_) = true;
-  if (!save()) return;
-  wire::News news;
-  news.set_finished(true);
-  for (Watcher* watcher : watchers_)
-    if (is_finished_for(watcher->process())) watcher->push(news);
-}
-
-void Service::close() {
-  std::lock_guard lock(mutex_);
-  broken_ = "the launcher is ending";
-  watches_.assign(watches_.size(), false);
-  fail_exchanges(broken_);
-  // Another coordinator goes on from the store.
-  const bool returns = options_.store && !store_cleared_;
-  for (Watcher* watcher : watchers_)
-    watcher->finish(returns ? Status(StatusCode::UNAVAILABLE, "the coordinator ends") : Status::OK);
+  const CoordinatorOptions& options = state_.options;
+  if (effect.dead && options.on_server_lost) options.on_server_lost(*effect.dead);
+  if (request.what_case() == wire::ServerNews::kCopy && effect.view_changed && options.on_new_copy)
+    options.on_new_copy(static_cast<int>(request.copy().shard()),
+                        static_cast<int>(request.copy().at().server()));
+  return Status::OK;
 }
 
 }  // namespace trireme::inline v0::rendezvous

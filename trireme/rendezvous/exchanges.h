@@ -1,0 +1,81 @@
+// Exchanges: each process of a group gives a value under a key, and all of them get all values once the
+// last one is there. Calls wait here until then, or until the exchange fails.
+//
+// A part of JobState, under its lock. Only for .cc files of rendezvous (gRPC's headers).
+#pragma once
+
+#include <grpcpp/grpcpp.h>
+
+#include <algorithm>
+#include <functional>
+#include <map>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "trireme/rendezvous/coordinator.grpc.pb.h"
+#include "trireme/rendezvous/wire_convert.h"
+
+namespace trireme::inline v0::rendezvous {
+
+/// The processes that take part in an exchange.
+struct Group {
+  std::vector<int> members;  // ascending
+  bool has(int process) const {
+    return std::binary_search(members.begin(), members.end(), process);
+  }
+};
+
+class Exchanges {
+ public:
+  struct Call {
+    grpc::ServerUnaryReactor* reactor;
+    wire::ExchangeReply* reply;
+  };
+
+  /// `keeps`: complete exchanges are kept, and saved, since a process may not have its answer.
+  explicit Exchanges(bool keeps) : keeps_(keeps) {}
+
+  /// The group that the request names, of a job with so many processes; nullopt: there is none.
+  static std::optional<Group> group_of(const wire::ExchangeRequest& request, int processes);
+  /// Takes the value of `process`, and answers the call now or later. Before a complete exchange is
+  /// answered, `save` makes it durable; if that fails, so do the calls.
+  void give(int process, const Group& group, const wire::ExchangeRequest& request, Call call,
+            const std::function<bool()>& save);
+
+  /// Fails the calls that wait for a value of this process.
+  void fail_awaiting(int process, const std::string& why);
+  /// No exchange completes any more unless its last value comes: calls that would wait fail.
+  void set_broken(std::string why) { broken_ = std::move(why); }
+  /// The same, and fails the calls that wait now.
+  void break_off(const std::string& why);
+  /// Complete exchanges are of no use any more: the ranks have changed.
+  void drop_complete() { complete_.clear(); }
+  /// Fails the calls that wait now; later ones work again.
+  void begin_anew(const std::string& why);
+
+  /// The complete exchanges.
+  void save(wire::SavedState& state) const;
+  void restore(const wire::SavedState& state);
+
+ private:
+  struct Pending {
+    Group group;
+    std::map<int, std::string> values;
+    std::map<int, Call> waiting;
+    bool awaits(int process) const { return group.has(process) && values.count(process) == 0; }
+    /// Answers all waiting calls with ABORTED.
+    void fail(const std::string& why);
+  };
+  using Key = std::pair<std::string, std::vector<int>>;  // the key and the group
+  void complete(std::map<Key, Pending>::iterator entry, const std::function<bool()>& save);
+  void fail_all(const std::string& why);
+
+  const bool keeps_;
+  std::map<Key, Pending> pending_;
+  std::map<Key, std::vector<std::string>> complete_;  // of this epoch, if it keeps them
+  std::string broken_;                                // why later exchanges fail; empty: they work
+};
+
+}  // namespace trireme::inline v0::rendezvous
