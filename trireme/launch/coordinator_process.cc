@@ -131,7 +131,7 @@ void CoordinatorProcess::obey(const Message& order) {
   } else if (order.kind == "regroup") {
     // One that is repeated may have been carried out: processes may have met in that epoch already.
     const rendezvous::Epoch epoch = epoch_from(order, 1);
-    if (epoch != coordinator_->epoch()) coordinator_->regroup(epoch);
+    if (epoch != coordinator_->snapshot().epoch) coordinator_->regroup(epoch);
   } else if (order.kind == "forget") {
     coordinator_->forget(process);
   } else if (order.kind == "silent") {

@@ -63,7 +63,7 @@ class StandingCoordinator {
 
  private:
   std::unique_ptr<rendezvous::Coordinator> make_coordinator();
-  std::unique_ptr<StandingWorkers> make_workers();
+  std::unique_ptr<StandingWorkers> make_workers(const rendezvous::JobSnapshot& job);
   void joined(int process);
   void server_joined(int process);
   void broken(int process, const std::string& how);
@@ -112,10 +112,11 @@ StandingCoordinator::StandingCoordinator(const StandingOptions& options)
   options.store ? blocked_.emplace(std::initializer_list<int>{SIGUSR1}) : blocked_.emplace();
   waiter_ = RealWaiter::make(Duration::zero());
   coordinator_ = make_coordinator();
-  awaited_ = coordinator_->joined();
+  const rendezvous::JobSnapshot job = coordinator_->snapshot();
+  awaited_ = job.joined;
   std::copy_if(awaited_.begin(), awaited_.end(), std::inserter(servers_, servers_.end()),
                [this](int process) { return is_server(process); });
-  workers_ = make_workers();
+  workers_ = make_workers(job);
   if (workers_->begun())
     say("goes on with the job in " + options.store->address() + ": " + workers_->describe() + ".");
   signals_ = std::make_shared<SignalSource>(*blocked_, [this](int signal) {
@@ -168,13 +169,14 @@ std::unique_ptr<rendezvous::Coordinator> StandingCoordinator::make_coordinator()
           }});
 }
 
-std::unique_ptr<StandingWorkers> StandingCoordinator::make_workers() {
-  KnownWorkers known{.epoch = coordinator_->epoch(), .over = coordinator_->training_ended()};
+std::unique_ptr<StandingWorkers> StandingCoordinator::make_workers(
+    const rendezvous::JobSnapshot& job) {
+  KnownWorkers known{.epoch = job.epoch, .over = job.training_ended};
   std::copy_if(awaited_.begin(), awaited_.end(), std::back_inserter(known.joined),
                [this](int process) { return !is_server(process); });
   if (options_.alone == 0) return ranks_of_epochs(elastic_, options_.gather, known);
   const auto begun = [this] {
-    const std::vector<int> all = coordinator_->epoch().members;
+    const std::vector<int> all = coordinator_->snapshot().epoch.members;
     return std::any_of(all.begin(), all.end(),
                        [this](int worker) { return coordinator_->trains_alone(worker); });
   };
@@ -229,7 +231,7 @@ void StandingCoordinator::gone(int process, const std::string& how) {
 
 void StandingCoordinator::server_gone(int process, const std::string& how) {
   servers_.erase(process);
-  if (exit_code_ >= 0 || coordinator_->finished()) return coordinator_->forget(process);
+  if (exit_code_ >= 0 || coordinator_->snapshot().finished) return coordinator_->forget(process);
   const int server = roles_.number_of(process);
   if (!workers_->begun()) {
     coordinator_->reset_server(server);
@@ -304,12 +306,12 @@ void StandingCoordinator::watch() {
   if (looked_ != TimePoint() && now - looked_ > elastic_.silence / 2)
     coordinator_->forgive_silence();  // this process was stopped itself, and heard nobody
   looked_ = now;
-  if (end_at_ && (now >= *end_at_ || coordinator_->joined().empty())) {
+  if (end_at_ && (now >= *end_at_ || coordinator_->snapshot().joined.empty())) {
     done_ = true;
     return waiter_->wake();
   }
   if (!awaited_.empty() && !deaf_ && gives_up_awaited(now)) {
-    const std::vector<int> unreached = coordinator_->unreached();
+    const std::vector<int> unreached = coordinator_->snapshot().unreached;
     for (const int process : std::exchange(awaited_, {}))
       if (std::binary_search(unreached.begin(), unreached.end(), process))
         gone(process, roles_.name_of(process) + " has not come back to the coordinator");
@@ -341,7 +343,7 @@ void StandingCoordinator::lose_silent() {
 // Less than a silence: some are silent a heartbeat or two before the others.
 bool StandingCoordinator::hears_nobody() const {
   const Duration recently = elastic_.silence / 2;
-  return !coordinator_->joined().empty() && !coordinator_->awaits_workers(recently) &&
+  return !coordinator_->snapshot().joined.empty() && !coordinator_->awaits_workers(recently) &&
          !coordinator_->awaits_others(recently);
 }
 

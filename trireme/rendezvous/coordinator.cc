@@ -98,28 +98,22 @@ bool Coordinator::lose_worker(int worker) { return impl_->state()->lose_worker(w
 
 void Coordinator::regroup(const Epoch& epoch) { impl_->state()->regroup(epoch); }
 
-Epoch Coordinator::epoch() const { return impl_->state()->epoch(); }
-
-std::vector<int> Coordinator::joined() const {
+JobSnapshot Coordinator::snapshot() const {
   const LockedState state = impl_->state();
-  std::vector<int> all;
-  for (int process = 0; process < state->members.size(); ++process)
-    if (state->members.phase(process) == Phase::Joined) all.push_back(process);
-  return all;
-}
-
-std::vector<int> Coordinator::unreached() const {
-  std::vector<int> all = joined();
-  const LockedState state = impl_->state();
-  std::erase_if(all, [&](int process) { return state->streams.reaches(process); });
-  return all;
-}
-
-bool Coordinator::finished() const { return impl_->state()->end().all; }
-
-bool Coordinator::training_ended() const {
-  const TrainingEnd end = impl_->state()->end();
-  return end.all || end.workers;
+  const Roles& roles = state->roles();
+  const TrainingEnd& end = state->end();
+  JobSnapshot now{
+      .epoch = state->epoch(), .finished = end.all, .training_ended = end.all || end.workers};
+  for (int process = 0; process < state->members.size(); ++process) {
+    const Phase phase = state->members.phase(process);
+    if (phase == Phase::Joined) {
+      now.joined.push_back(process);
+      if (!state->streams.reaches(process)) now.unreached.push_back(process);
+    }
+    if (phase == Phase::Absent && process < roles.workers + roles.servers)
+      now.absent.push_back(process);
+  }
+  return now;
 }
 
 void Coordinator::clear_store() { impl_->state()->saver.clear(); }
@@ -149,15 +143,6 @@ bool Coordinator::awaits_others(Duration silence) const {
   const LockedState state = impl_->state();
   const Roles& roles = state->roles();
   return state->members.awaits(roles.workers, roles.processes(), silence, steady_now());
-}
-
-std::vector<int> Coordinator::absent() const {
-  std::vector<int> all;
-  const LockedState state = impl_->state();
-  const Roles& roles = state->roles();
-  for (int process = 0; process < roles.workers + roles.servers; ++process)
-    if (state->members.phase(process) == Phase::Absent) all.push_back(process);
-  return all;
 }
 
 bool Coordinator::has_joined(int rank) const {

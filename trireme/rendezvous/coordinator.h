@@ -63,6 +63,17 @@ struct CoordinatorOptions {
   Roles roles() const noexcept { return {size, servers, evaluator, more_workers}; }
 };
 
+/// The job as its coordinator sees it at one moment.
+struct JobSnapshot {
+  Epoch epoch;              // of an elastic job
+  std::vector<int> joined;  // the processes that have joined
+  std::vector<int>
+      unreached;  // those of them that no news reach: they have not come back to this coordinator
+  std::vector<int> absent;      // workers and servers of the start that have not joined
+  bool finished = false;        // finish() was called
+  bool training_ended = false;  // finish() or finish_workers() was called
+};
+
 class Coordinator final : public JobControl {
  public:
   explicit Coordinator(CoordinatorOptions options);
@@ -86,23 +97,14 @@ class Coordinator final : public JobControl {
   void forgive_silence() override;
   void finish() override;
 
-  /// The present epoch of an elastic job, and the processes that have joined.
-  Epoch epoch() const;
-  std::vector<int> joined() const;
-  /// Those of them that no news reach: they have not come back to this coordinator yet.
-  std::vector<int> unreached() const;
+  JobSnapshot snapshot() const;
   /// Workers that train on their own are told that rank 0 has ended the training. They still need servers.
   void finish_workers();
-  /// After finish(); and after either of both.
-  bool finished() const;
-  bool training_ended() const;
   /// The job has ended: the store is empty. Throws as StateStore does.
   void clear_store();
   /// A server is gone before the job has begun. Another process may join in its place.
   void reset_server(int server);
   bool has_joined(int rank) const;
-  /// Workers and servers of the start that have not joined.
-  std::vector<int> absent() const;
   /// True while some worker has not left or ended and has not been silent for `silence`.
   bool awaits_workers(Duration silence) const;
   /// The same of servers and the evaluator.

@@ -117,13 +117,13 @@ TEST(ReturningCoordinator, KnowsItsProcessesAndTheirEpoch) {
       << "may be repeated";
 
   Coordinator second(options_for(store, port));
-  EXPECT_THAT(second.joined(), ElementsAre(0, 1));
+  EXPECT_THAT(second.snapshot().joined, ElementsAre(0, 1));
   zero.await(News::Kind::CoordinatorBack);
   one.await(News::Kind::CoordinatorBack);
-  EXPECT_EQ(zero.await(News::Kind::Epoch, 3).epoch, second.epoch());
+  EXPECT_EQ(zero.await(News::Kind::Epoch, 3).epoch, second.snapshot().epoch);
   one.await(News::Kind::Epoch, 3);
-  EXPECT_EQ(second.epoch().number, 1u);
-  EXPECT_THAT(second.unreached(), ElementsAre());
+  EXPECT_EQ(second.snapshot().epoch.number, 1u);
+  EXPECT_THAT(second.snapshot().unreached, ElementsAre());
   second.regroup({.number = 2, .members = {0}, .cause = "next"});
   EXPECT_EQ(one.await(News::Kind::Epoch, 4).epoch.number, 2u);
   EXPECT_FALSE(zero.has(News::Kind::CoordinatorLost));
@@ -206,7 +206,7 @@ TEST(ReturningCoordinator, LetsAProcessJoinAgainThatHadNoAnswer) {
   join_by_hand(*stub_for(*first), 0);
   first.reset();
   Coordinator second(options_for(store));
-  EXPECT_THAT(second.joined(), ElementsAre(0));
+  EXPECT_THAT(second.snapshot().joined, ElementsAre(0));
   EXPECT_EQ(error_of([&] { CoordinatorClient{client_options(second, 0)}; }).exit_code, 0);
 }
 
@@ -218,11 +218,11 @@ TEST(ReturningCoordinator, MayBeginAnew) {
   first.reset();
   options.anew = true;
   auto second = std::make_unique<Coordinator>(options);
-  EXPECT_THAT(second->joined(), ElementsAre());
+  EXPECT_THAT(second->snapshot().joined, ElementsAre());
   zero.await(News::Kind::CoordinatorLost);
   second.reset();
   options.anew = false;
-  EXPECT_THAT(Coordinator(options).joined(), ElementsAre());
+  EXPECT_THAT(Coordinator(options).snapshot().joined, ElementsAre());
 }
 
 TEST(ReturningCoordinator, RefusesAProcessThatItHasGivenUp) {
@@ -235,7 +235,7 @@ TEST(ReturningCoordinator, RefusesAProcessThatItHasGivenUp) {
   one.await(News::Kind::CoordinatorAway);
   auto options = options_for(store);  // where nobody finds it yet
   Coordinator second(std::move(options));
-  EXPECT_THAT(second.unreached(), ElementsAre(0, 1));
+  EXPECT_THAT(second.snapshot().unreached, ElementsAre(0, 1));
   second.forget(1);
   second.regroup({.number = 1, .members = {0}, .cause = "process 1 is lost"});
   second.close();
@@ -262,11 +262,11 @@ TEST(ReturningCoordinator, GivesThePlaceOfOneThatHasNotComeBackToANewProcess) {
     forgets = std::thread([&, process] { second->forget(process); });
   };
   second = std::make_unique<Coordinator>(std::move(options));
-  EXPECT_THAT(second->unreached(), ElementsAre(0));
+  EXPECT_THAT(second->snapshot().unreached, ElementsAre(0));
   Process again(*second, 0);
   forgets.join();
   EXPECT_THAT(how, HasSubstr("was started again"));
-  EXPECT_THAT(second->unreached(), ElementsAre());
+  EXPECT_THAT(second->snapshot().unreached, ElementsAre());
 }
 
 TEST(ReturningCoordinator, ThatHasEndedWithItsJobIsNotWaitedFor) {
@@ -303,7 +303,7 @@ TEST(ReturningCoordinator, HearsAFarewellThatWasSaidWhileItWasAway) {
   Coordinator second(std::move(options));
   EXPECT_TRUE(left.wait(seconds(30)));
   leaving.join();
-  EXPECT_THAT(second.joined(), ElementsAre());
+  EXPECT_THAT(second.snapshot().joined, ElementsAre());
 }
 
 TEST(ReturningCoordinator, TellsNobodyWhatIsNotInItsStore) {
@@ -334,7 +334,8 @@ TEST(ReturningCoordinator, EndsIfItsStoreFailsForGood) {
   coordinator.reset();
   zero.await(News::Kind::CoordinatorAway);
   store->failing = 0;
-  EXPECT_EQ(Coordinator(options_for(store)).epoch().number, 0u) << "the change has not happened";
+  EXPECT_EQ(Coordinator(options_for(store)).snapshot().epoch.number, 0u)
+      << "the change has not happened";
 }
 
 TEST(ReturningCoordinator, RefusesAnotherJobsState) {

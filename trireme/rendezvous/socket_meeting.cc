@@ -276,7 +276,8 @@ void SocketMeeting::search(RankEnvironment& env, const std::string& name, Wait& 
 std::unique_ptr<observe::WaitNotice> SocketMeeting::wait_for_all(const RankEnvironment& env) const {
   if (env.local_rank > 0) return nullptr;
   const auto whom = [this, roles = env.roles(), place = env.coordinator] {
-    const std::vector<int> absent = coordinator_ ? coordinator_->absent() : std::vector<int>();
+    const std::vector<int> absent =
+        coordinator_ ? coordinator_->snapshot().absent : std::vector<int>();
     return (absent.empty() ? "the others" : roles.names_of(absent)) + " at " + place;
   };
   return std::make_unique<observe::WaitNotice>(*waiter_, env.roles().name_of(env.process()), whom);
