@@ -22,26 +22,19 @@ namespace {
 
 using rendezvous::Failure;
 
-constexpr Duration kTakes = std::chrono::seconds(10);  // a process that takes no message is stopped
 constexpr int kPingMs = 1000, kMostUnanswered = 20;
 constexpr Duration kSoon = std::chrono::seconds(2);
 constexpr int kMostSoon = 5;
 constexpr Duration kPause = std::chrono::milliseconds(200);
 constexpr int kEndMs = 200;
-constexpr Duration kInterrupt = std::chrono::milliseconds(50);
+constexpr Duration kLookAtStart = std::chrono::milliseconds(50);
 constexpr Duration kAnswers = std::chrono::seconds(2);
 constexpr Duration kClose = std::chrono::seconds(3);
-
-Message order_about(const Failure& failure) {
-  Message order{"fail", failure.rank, {"0"}};
-  append(order, failure);
-  return order;
-}
 
 }  // namespace
 
 KeptCoordinator::KeptCoordinator(rendezvous::CoordinatorOptions options, KeptOptions kept)
-    : setup_{std::move(options), kept.store}, kept_(std::move(kept)) {
+    : setup_{std::move(options), kept.store}, kept_(std::move(kept)), orders_(kept_.interrupted) {
   TRIREME_CHECK(!kept_.command.empty());
   setup_.options.listener = std::make_shared<net::Listener>(
       rendezvous::listen(setup_.options.address, setup_.options.port));
@@ -49,12 +42,9 @@ KeptCoordinator::KeptCoordinator(rendezvous::CoordinatorOptions options, KeptOpt
   const std::string& address = setup_.options.listener->address;
   endpoint_ = address.substr(address.find(' ') + 1);
   keeper_ = std::thread([this] { keep(); });
-  while (!decided_.wait(kInterrupt)) {
+  while (!decided_.wait(kLookAtStart)) {
   }
-  {
-    std::lock_guard lock(mutex_);
-    if (!lost_) return;
-  }
+  if (!orders_.given_up()) return;
   keeper_.join();
   throw_error(lost_->code, lost_->sentence, {});
 }
@@ -62,138 +52,73 @@ KeptCoordinator::KeptCoordinator(rendezvous::CoordinatorOptions options, KeptOpt
 KeptCoordinator::~KeptCoordinator() { close(); }
 
 void KeptCoordinator::close() {
-  {
-    std::lock_guard lock(mutex_);
-    if (!std::exchange(closing_, true)) send({"close"});
-    end_wait();
-  }
+  orders_.close();
   closed_.set();
   if (keeper_.joinable()) keeper_.join();
 }
 
 void KeptCoordinator::set_process(int rank, pid_t pid) {
-  drop_orders_about(rank);
-  tell({"process", rank, {"0", std::to_string(pid)}});
+  orders_.drop_about(rank);
+  orders_.tell({"process", rank, {"0", std::to_string(pid)}});
 }
 
-void KeptCoordinator::end(int rank) { tell({"end", rank, {"0"}}); }
+void KeptCoordinator::end(int rank) { orders_.tell({"end", rank, {"0"}}); }
 
-void KeptCoordinator::fail(Failure failure) { tell(order_about(failure)); }
+void KeptCoordinator::fail(Failure failure) { orders_.tell(failure); }
 
-void KeptCoordinator::announce_failure() { tell({"announce", -1, {"0"}}); }
+void KeptCoordinator::announce_failure() { orders_.tell({"announce", -1, {"0"}}); }
 void KeptCoordinator::request_stop(int signal) {
-  tell({"stop", -1, {"0", std::to_string(signal)}});
+  orders_.tell({"stop", -1, {"0", std::to_string(signal)}});
 }
-void KeptCoordinator::finish() { tell({"finish", -1, {"0"}}); }
+void KeptCoordinator::finish() { orders_.tell({"finish", -1, {"0"}}); }
 
-void KeptCoordinator::forgive_silence() {
-  std::lock_guard lock(mutex_);
-  silent_.clear();
-  send({"forgive", -1, {"0"}});
-}
+void KeptCoordinator::forgive_silence() { orders_.forgive_silence(); }
 
 // The process may be waiting for its store while the job ends. Then the failures that were told here count.
 std::optional<Failure> KeptCoordinator::first_failure() const {
-  const auto answer = ask({"first-failure", -1}, kAnswers);
+  const auto answer = orders_.ask({"first-failure", -1}, kAnswers);
   if (answer && answer->fields.size() > 1) return failure_from(*answer, 1);
-  std::optional<Failure> first;
-  std::lock_guard lock(mutex_);
-  for (const Message& order : orders_) {
-    if (order.kind != "fail") continue;
-    const Failure one = failure_from(order, 1);
-    if (!one.secondary()) return one;
-    if (!first) first = one;
-  }
-  return first;
+  return orders_.first_failure();
 }
 
 std::optional<rendezvous::ServerView> KeptCoordinator::lose_server(int server) {
-  const auto answer = ask({"lose-server", server});
+  const auto answer = orders_.ask({"lose-server", server});
   if (!answer || answer->fields.size() < 2) return std::nullopt;
-  drop_orders_about(setup_.options.roles().process_of(Role::Server, server));
+  orders_.drop_about(setup_.options.roles().process_of(Role::Server, server));
   return rendezvous::ServerView::from_text(answer->field(1));
 }
 
 bool KeptCoordinator::trains_alone(int worker) const {
-  const auto answer = ask({"trains-alone", worker});
+  const auto answer = orders_.ask({"trains-alone", worker});
   return answer && answer->fields.size() > 1;
 }
 
 bool KeptCoordinator::lose_worker(int worker) {
-  const auto answer = ask({"lose-worker", worker});
+  const auto answer = orders_.ask({"lose-worker", worker});
   if (!answer || answer->fields.size() < 2) return false;
-  drop_orders_about(worker);
+  orders_.drop_about(worker);
   return true;
 }
 
 void KeptCoordinator::regroup(const rendezvous::Epoch& epoch) {
   Message order{"regroup", -1, {"0"}};
   append(order, epoch);
-  ask(std::move(order));
+  orders_.ask(std::move(order));
 }
 
 void KeptCoordinator::forget(int process) {
-  drop_orders_about(process);
-  ask({"forget", process});
-  std::lock_guard lock(mutex_);
-  std::erase(silent_, process);
+  orders_.drop_about(process);
+  orders_.ask({"forget", process});
+  orders_.forgive_silence_of(process);
 }
 
-// From the process's latest answer, without a wait. No answer from before forget() comes after it.
-std::vector<int> KeptCoordinator::silent(Duration silence) const {
-  std::lock_guard lock(mutex_);
-  if (!std::exchange(silence_asked_, true))
-    send({"silent", -1, {"-1", std::to_string(silence.count())}});
-  return silent_;
-}
-
-void KeptCoordinator::tell(Message order) {
-  std::lock_guard lock(mutex_);
-  orders_.push_back(order);
-  send(order);
-}
-
-std::optional<Message> KeptCoordinator::ask(Message order, Duration patience) const {
-  const std::lock_guard one_at_a_time(asking_);
-  if (order.fields.empty()) order.fields.emplace_back();
-  std::shared_ptr<Event> over;
-  {
-    std::lock_guard lock(mutex_);
-    if (closing_ || lost_) return std::nullopt;
-    order.fields.front() = std::to_string(++number_);
-    send(order);
-    over = asked_.emplace(Asked{std::move(order)}).over;
-  }
-  const TimePoint start = steady_now();
-  while (!over->wait(kInterrupt) && !kept_.interrupted() && steady_now() - start < patience) {
-  }
-  std::lock_guard lock(mutex_);
-  return std::exchange(asked_, std::nullopt)->answer;
-}
-
-// Under the lock.
-void KeptCoordinator::end_wait() {
-  if (asked_) asked_->over->set();
-}
-
-// The process has ended. These orders must not be repeated about the next one in its place.
-void KeptCoordinator::drop_orders_about(int process) {
-  std::lock_guard lock(mutex_);
-  std::erase_if(orders_, [&](const Message& order) {
-    return order.process == process && order.kind != "fail";
-  });
-}
-
-// Under the lock. If it cannot be sent, the process ends, and the next one gets it.
-void KeptCoordinator::send(const Message& message) const {
-  if (socket_ && !send_message(socket_.get(), message, kTakes)) shutdown(socket_.get(), SHUT_RDWR);
-}
+// From the process's latest answer, without a wait.
+std::vector<int> KeptCoordinator::silent(Duration silence) const { return orders_.silent(silence); }
 
 void KeptCoordinator::keep() {
   for (;;) {
     try {
-      start();
-      serve();
+      serve(start());
     } catch (const Error& error) {
       refusal_ = Refusal{error.code(), error.what(), !ready_};
     }
@@ -201,7 +126,8 @@ void KeptCoordinator::keep() {
   }
 }
 
-void KeptCoordinator::start() {
+// Returns the socket to the process.
+int KeptCoordinator::start() {
   started_ = steady_now();
   refusal_.reset();
   int ends[2];
@@ -218,18 +144,13 @@ void KeptCoordinator::start() {
   bytes_.clear();
   pinged_ = false;
   unanswered_ = 0;
-  std::lock_guard lock(mutex_);
-  socket_ = std::move(ours);
-  silence_asked_ = false;
-  send(message_of(setup_));
-  for (const Message& order : orders_) send(order);
-  if (asked_ && !asked_->answer) send(asked_->order);
-  if (closing_) send({"close"});
+  const int socket = ours.get();
+  orders_.connect(std::move(ours), setup_);
+  return socket;
 }
 
 // Returns when the process has ended, or has not answered for long.
-void KeptCoordinator::serve() {
-  const int socket = socket_.get();  // only this thread replaces it
+void KeptCoordinator::serve(int socket) {
   for (;;) {
     pollfd ready{socket, POLLIN, 0};
     const int happened = ::poll(&ready, 1, kPingMs);
@@ -249,20 +170,17 @@ void KeptCoordinator::serve() {
 
 // Each second in which it has said nothing. Seconds, not a time: this process may be stopped itself.
 void KeptCoordinator::beat() {
-  std::lock_guard lock(mutex_);
-  if (!std::exchange(pinged_, true)) send({"ping"});
-  const int most = closing_ ? static_cast<int>(kClose / std::chrono::seconds(1)) : kMostUnanswered;
-  if (++unanswered_ >= most) shutdown(socket_.get(), SHUT_RDWR);
+  if (!std::exchange(pinged_, true)) orders_.ping();
+  const int most =
+      orders_.closing() ? static_cast<int>(kClose / std::chrono::seconds(1)) : kMostUnanswered;
+  if (++unanswered_ >= most) orders_.cut();
 }
 
 void KeptCoordinator::take(const Message& message) {
   const rendezvous::CoordinatorOptions& options = setup_.options;
   if (message.kind == "failed") {
     const Failure failure = failure_from(message, 0);
-    {
-      std::lock_guard lock(mutex_);
-      orders_.push_back(order_about(failure));  // the next process does not know it
-    }
+    orders_.remember(failure);  // the next process does not know it
     return options.on_failure(failure);
   }
   if (message.kind == "joined") return options.on_joined(message.process);
@@ -283,22 +201,11 @@ void KeptCoordinator::take(const Message& message) {
     away_since_ = TimePoint();
     return decided_.set();
   }
-  if (message.kind != "answer") return;
-  std::lock_guard lock(mutex_);
-  if (message.number(0) == -1) {
-    silent_ = processes_from(message, 1);
-    silence_asked_ = false;
-  } else if (asked_ && asked_->order.field(0) == message.field(0)) {
-    asked_->answer = message;
-    asked_->over->set();
-  }
+  if (message.kind == "answer") orders_.take_answer(message);
 }
 
 Exit KeptCoordinator::end_process() {
-  {
-    std::lock_guard lock(mutex_);
-    socket_ = net::Descriptor();
-  }
+  orders_.disconnect();
   if (pid_ < 0) return {.code = 1};       // it could not be started
   pollfd end{process_.get(), POLLIN, 0};  // the socket closes a moment before
   if (::poll(&end, 1, kEndMs) != 1) ::kill(pid_, SIGKILL);
@@ -313,10 +220,7 @@ Exit KeptCoordinator::end_process() {
 // A store that is away when the process starts is waited for.
 bool KeptCoordinator::starts_again(const Exit& exit) {
   const TimePoint now = steady_now();
-  {
-    std::lock_guard lock(mutex_);
-    if (closing_) return false;
-  }
+  if (orders_.closing()) return false;
   soon_ = (now - started_ < kSoon || !ready_) && !refusal_ ? soon_ + 1 : 0;
   if (soon_ == kMostSoon)
     refusal_ = Refusal{
@@ -340,11 +244,8 @@ bool KeptCoordinator::starts_again(const Exit& exit) {
 }
 
 void KeptCoordinator::give_up(Refusal refusal) {
-  {
-    std::lock_guard lock(mutex_);
-    lost_ = refusal;
-    end_wait();
-  }
+  lost_ = refusal;
+  orders_.give_up();
   decided_.set();
   if (!ready_) return;  // the constructor throws
   kept_.on_lost({.rank = 0,

@@ -1,8 +1,8 @@
 // KeptCoordinator: a job's coordinator in a process of its own, which is started again when it is killed.
 //
 // The next process reads from a store (rendezvous/state_store.h) what ranks rely on: who has joined, the
-// epoch, the servers' copies. This object repeats the launcher's orders to it, and keeps the port open, so
-// that ranks which reconnect meanwhile wait. docs/design/041-standing-coordinator.md.
+// epoch, the servers' copies. This object starts and watches the process, has the launcher's orders repeated
+// to it (coordinator_orders.h), and keeps the port open, so that ranks which reconnect meanwhile wait. docs/design/041-standing-coordinator.md.
 //
 // Thread safe. Orders do not wait for the process, except those whose result is needed, or whose effect
 // must be there before a process is started. They wait while it is started again or while it waits for
@@ -10,8 +10,6 @@
 #pragma once
 
 #include <functional>
-#include <memory>
-#include <mutex>
 #include <optional>
 #include <string>
 #include <thread>
@@ -20,6 +18,7 @@
 #include "trireme/base/error.h"
 #include "trireme/base/event.h"
 #include "trireme/launch/coordinator_messages.h"
+#include "trireme/launch/coordinator_orders.h"
 #include "trireme/launch/sources.h"
 #include "trireme/rendezvous/job_control.h"
 
@@ -65,20 +64,12 @@ class KeptCoordinator final : public rendezvous::JobControl {
     std::string sentence;
     bool final = false;  // another try would not help
   };
-  /// Sends the order, now and to each later process.
-  void tell(Message order);
-  /// Sends the order and waits for its answer; none if interrupted or closed.
-  std::optional<Message> ask(Message order, Duration patience = Duration::max()) const;
-  void drop_orders_about(int process);
-  void send(const Message& message) const;
-
   void keep();
-  void start();
-  void serve();
+  int start();
+  void serve(int socket);
   void take(const Message& message);
   void beat();
   Exit end_process();
-  void end_wait();
   bool starts_again(const Exit& exit);
   void give_up(Refusal refusal);
 
@@ -87,21 +78,7 @@ class KeptCoordinator final : public rendezvous::JobControl {
   std::string endpoint_;
   Event decided_;  // there is a coordinator, or there will be none
   Event closed_;
-  mutable std::mutex mutex_;
-  // Guarded by mutex_.
-  net::Descriptor socket_;       // to the process; none: it does not run
-  std::vector<Message> orders_;  // to be told to each process
-  struct Asked {
-    Message order;
-    std::shared_ptr<Event> over = std::make_shared<Event>();
-    std::optional<Message> answer = {};
-  };
-  mutable std::optional<Asked> asked_;
-  mutable long number_ = 0;  // of the last order that is answered
-  mutable bool silence_asked_ = false;
-  mutable std::vector<int> silent_;
-  bool closing_ = false;
-  std::optional<Refusal> lost_;
+  mutable CoordinatorOrders orders_;
   // Used by the keeper's thread alone.
   pid_t pid_ = -1;
   net::Descriptor process_;  // pidfd
@@ -111,8 +88,8 @@ class KeptCoordinator final : public rendezvous::JobControl {
   int unanswered_ = 0;  // seconds
   int soon_ = 0;        // times in a row that it ended soon after its start
   std::optional<Refusal> refusal_;
+  std::optional<Refusal> lost_;  // also read by the constructor, when orders_ are given up
   TimePoint started_{}, away_since_{};
-  mutable std::mutex asking_;  // one at a time
   std::thread keeper_;
 };
 
