@@ -1,0 +1,129 @@
+// How a job is stopped, and what the launch results in, without processes and without a coordinator.
+#include "trireme/launch/job_stop.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+
+#include "trireme/base/real_waiter.h"
+#include "trireme/launch/launch_result.h"
+#include "trireme/launch/process_starter.h"
+#include "trireme/launch/workers.h"
+
+namespace trireme::launch::job_stop_test {
+namespace {
+
+using ::testing::ElementsAre;
+
+struct Job {
+  explicit Job(LaunchOptions of) : options(std::move(of)) { context.waiter = waiter.get(); }
+  LaunchResult result(bool started_all, std::optional<rendezvous::Failure> failure = {}) const {
+    return result_of(context.roles, processes, stop, started_all, failure);
+  }
+
+  LaunchOptions options;
+  JobHosts hosts{options};
+  JobContext context{options, hosts};
+  Processes processes{context};
+  int begun = 0;
+  JobStop stop{context, processes, [this] { ++begun; }};
+  std::shared_ptr<RealWaiter> waiter = RealWaiter::make(Duration::zero());
+};
+
+TEST(JobStop, ExitsAreAskedForOnlyByTheSignalThatWasPassedOn) {
+  Job job({.ranks = 2});
+  EXPECT_TRUE(job.stop.asked_for({143})) << "a rank's own answer";
+  EXPECT_FALSE(job.stop.asked_for({128 + SIGTERM, SIGTERM})) << "somebody else has killed it";
+  job.stop.on_signal(SIGHUP);
+  EXPECT_EQ(job.stop.first_signal(), SIGHUP);
+  EXPECT_EQ(job.stop.stop_signal(), SIGTERM);
+  EXPECT_TRUE(job.stop.asked_for({128 + SIGTERM, SIGTERM}));
+  EXPECT_FALSE(job.stop.asked_for({128 + SIGKILL, SIGKILL}));
+  EXPECT_FALSE(job.stop.asked_for({1}));
+}
+
+TEST(JobStop, BeginsOnceHoweverOftenItIsAsked) {
+  Job job({.ranks = 1});
+  EXPECT_FALSE(job.stop.begun());
+  job.stop.on_signal(SIGINT);
+  job.stop.on_signal(SIGTERM);
+  EXPECT_TRUE(job.stop.begun());
+  EXPECT_FALSE(job.stop.failed());
+  EXPECT_EQ(job.stop.first_signal(), SIGINT);
+  EXPECT_EQ(job.begun, 1);
+}
+
+TEST(JobStop, TheTimeLimitStopsTheStarts) {
+  Job job({.ranks = 1});
+  job.stop.on_time_limit();
+  EXPECT_TRUE(job.stop.out_of_time());
+  EXPECT_TRUE(job.stop.begun());
+  EXPECT_EQ(job.begun, 1);
+  EXPECT_TRUE(job.result(/*started_all=*/true).out_of_time);
+}
+
+TEST(LaunchResult, OfAJobThatIsStoppedBeforeItsStartNamesTheSignal) {
+  Job job({.ranks = 2});
+  job.stop.on_signal(SIGINT);
+  const LaunchResult result = job.result(/*started_all=*/false);
+  EXPECT_EQ(result.exit_code, 130);
+  EXPECT_EQ(result.last_line, "stopped by SIGINT.");
+  EXPECT_THAT(result.exit_codes, ElementsAre(-1, -1));
+}
+
+TEST(LaunchResult, IsThatOfTheFirstFailure) {
+  Job job({.ranks = 2});
+  job.processes.note_start(0);
+  job.processes.note_end(0, {21});
+  job.processes.note_start(1);
+  job.processes.note_end(1, {161});
+  const LaunchResult result = job.result(
+      /*started_all=*/true,
+      rendezvous::Failure{.rank = 0, .sentence = "it threw", .exit_code = 21});
+  EXPECT_EQ(result.exit_code, 21);
+  EXPECT_EQ(result.last_line, "it threw");
+  EXPECT_THAT(result.exit_codes, ElementsAre(21, 161));
+}
+
+TEST(LaunchResult, NamesTheRankThatWasStoppedWhenOthersOnlyLostIt) {
+  Job job({.ranks = 2});
+  job.processes.note_end(0, {161});
+  job.processes.note_end(1, {143});
+  const rendezvous::Failure lost{.rank = 0, .sentence = "rank 0 lost rank 1", .exit_code = 161};
+  const LaunchResult result = job.result(/*started_all=*/true, lost);
+  EXPECT_EQ(result.exit_code, 143);
+  EXPECT_EQ(result.last_line,
+            "rank 1 was stopped by SIGTERM, and others lost it: rank 0 lost rank 1");
+}
+
+TEST(Processes, CountUntilTheirEndHasBeenHandled) {
+  Job job({.ranks = 1});
+  EXPECT_FALSE(job.processes.any_runs());
+  job.processes.note_start(0);
+  EXPECT_TRUE(job.processes[0].runs());
+  job.processes.note_end(0, {0});
+  EXPECT_FALSE(job.processes[0].runs());
+  EXPECT_TRUE(job.processes.any_runs());
+  job.processes.settle();
+  EXPECT_FALSE(job.processes.any_runs());
+}
+
+TEST(Workers, HaveFinishedWhenThoseThatAreLeftHaveEnded) {
+  Job job({.ranks = 3});
+  ProcessStarter starter(job.context, job.processes, [](int, const std::string&) {});
+  int finished = 0;
+  Workers workers(job.context, job.processes, starter, job.stop, [&] { ++finished; });
+  workers.note_end(workers.count());
+  EXPECT_FALSE(workers.can_do_without(0)) << "it validates and saves";
+  EXPECT_TRUE(workers.can_do_without(1));
+  workers.do_without(1);
+  EXPECT_EQ(workers.count(), 2);
+  EXPECT_FALSE(workers.can_do_without(2)) << "it is the last one";
+  EXPECT_FALSE(workers.finished());
+  workers.note_end(workers.count());
+  EXPECT_TRUE(workers.finished());
+  EXPECT_EQ(finished, 1);
+}
+
+}  // namespace
+}  // namespace trireme::launch::job_stop_test
