@@ -165,9 +165,8 @@ class Trainer {
   }
 
   void begin(Report& report, long first) {
-    if (first > 0)
-      report.resumed(
-          {first, joined_.size(), joined_.num_servers(), folder_.checkpoints().path_of(first)});
+    const std::string checkpoint = folder_.checkpoints().path_of(first);
+    if (first > 0) report.resumed({first, joined_.size(), joined_.num_servers(), checkpoint});
     outcome_.first_validation = outcome_.last_validation = validate(report, first);
     validation_seconds_ = seconds(job_.waiter()->now() - began_);
     if (first == 0 && outcome_.first_validation) early_stop_.judge(0, *outcome_.first_validation);
@@ -209,9 +208,8 @@ class Trainer {
 
   // Steps in the events after `first`, which are done again.
   long steps_repeated(long first) const {
-    return past_.training.empty()
-               ? 0
-               : std::max(0l, static_cast<long>(past_.training.back().first) - first);
+    if (past_.training.empty()) return 0;
+    return std::max(0l, static_cast<long>(past_.training.back().first) - first);
   }
 
   void tell_regrouping(Report& report, long first) {
