@@ -46,7 +46,8 @@ void Service::handle(int client, const Request& request, std::span<const std::by
 }
 
 void Service::serve(int client, const Request& request, std::span<const std::byte> memory) {
-  if (request.ask != Ask::Push && request.ask != Ask::PullRows) finish();
+  if (request.ask != Ask::Push && request.ask != Ask::Commit && request.ask != Ask::PullRows)
+    finish();
   if (request.ask == Ask::Attach) return attach(client, request, memory);
   const auto place = client_of_.find(request.worker);
   if (place == client_of_.end() || place->second != client)
@@ -303,14 +304,20 @@ void Service::commit(int client, const Request& request) {
   Waiting own{client, request.worker, {.ask = Ask::Commit, .round = rounds_.number()}};
   const Rounds::Commit kind = rounds_.commit(request.round);
   own.reply.dropped = kind == Rounds::Commit::Over;
+  std::span<std::byte> room;
+  if (!own.reply.dropped) room = room_(client, shard_->bytes());
   if (kind == Rounds::Commit::First) {
-    const auto room = room_(client, shard_->bytes());
     shard_->apply(request.rate, request.scale, {room});
-    own.reply.written = !room.empty();
-    own.written = room;
-    own.reply.version = squares_of_ = ++version_;
+    squares_of_ = ++version_;
     if (on_update_) on_update_(-1, version_, 0);
+  } else if (!room.empty()) {
+    shard_->give_weights(room);
   }
+  if (room.empty()) finish();
+  own.reply.version = version_;
+  own.reply.written = !room.empty();
+  own.written = room;
+  own.push = shard_->updates().begun();
   waiting_.push_back(std::move(own));
 }
 

@@ -39,8 +39,8 @@ class Service {
   using OnUpdate = std::function<void(int worker, std::int64_t version, std::int64_t staleness)>;
 
   /// Memory for the weights that the reply to a client's request brings; empty if there is none of
-  /// `bytes`. Weights are written there while they are updated, and the reply says so. Pushes that have
-  /// such memory are applied together by advance(): the results are those of one after the other.
+  /// `bytes`. Weights are written there while they are updated, and the reply says so. Pushes and commits
+  /// that have such memory are served together by advance(): the results are those of one after the other.
   using Room = std::function<std::span<std::byte>(int client, std::size_t bytes)>;
   static std::span<std::byte> no_room(int, std::size_t) { return {}; }
 
@@ -51,7 +51,7 @@ class Service {
   /// `memory` stays valid and unchanged until the reply. A request that cannot be met is answered
   /// with an exit code and a sentence.
   void handle(int client, const Request& request, std::span<const std::byte> memory);
-  /// Whether pushes are being applied. Then advance() does a part of that, and answers those that are
+  /// Whether updates are being made. Then advance() does a part of that, and answers those that are
   /// complete.
   bool under_way() const noexcept { return shard_ && shard_->updates().under_way(); }
   void advance();

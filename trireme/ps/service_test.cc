@@ -661,5 +661,60 @@ TEST(Service, PushesAppliedTogetherAreAnsweredAsThoseOneByOne) {
   }
 }
 
+// Three synchronous workers, the third without memory for its replies. The first commit updates; the
+// others join it or come later.
+TEST(Service, CommitsServedTogetherAreAnsweredAsThoseOneByOne) {
+  for (unsigned seed = 0; seed < 40; ++seed) {
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    std::mt19937 random(seed);
+    const Settings settings = settings_of(0, 3);
+    const std::size_t bytes = settings.model.bytes(0);
+    Server together, alone;
+    std::vector<std::vector<std::byte>> rooms(3, std::vector<std::byte>(bytes));
+    together.set_room([&](int client, std::size_t) {
+      return client == 2 ? std::span<std::byte>() : std::span(rooms[client]);
+    });
+    together.apply_together();
+    for (Server* one : {&together, &alone}) {
+      for (const int worker : {0, 1, 2}) one->attach(worker, settings);
+      one->write(0, random_floats(bytes, seed));
+    }
+    for (std::int64_t round = 0; round < 4; ++round) {
+      std::vector<Floats> leaves;
+      std::vector<int> order{0, 1, 2};
+      for (int worker = 0; worker < 3; ++worker) leaves.push_back(random_floats(bytes, random()));
+      for (const int worker : order)
+        for (Server* one : {&together, &alone})
+          one->ask(worker,
+                   {.ask = Ask::Terms,
+                    .worker = worker,
+                    .round = round,
+                    .total = 3,
+                    .nodes = {{static_cast<std::uint32_t>(worker), 1}}},
+                   bytes_of(leaves[static_cast<std::size_t>(worker)]));
+      EXPECT_TRUE(std::ranges::equal(together.memory(0), alone.memory(0))) << "sums of squares";
+      std::shuffle(order.begin(), order.end(), random);
+      for (const int worker : order) {
+        const Request commit{
+            .ask = Ask::Commit, .worker = worker, .round = round, .rate = 0.1, .scale = 0.5};
+        for (Server* one : {&together, &alone}) one->ask(worker, commit);
+        if (random() % 2 == 0 && together.service().under_way()) together.service().advance();
+      }
+      while (together.service().under_way()) together.service().advance();
+      for (const int worker : order) {
+        ASSERT_NE(together.reply(worker), nullptr);
+        EXPECT_EQ(together.reply(worker)->written, worker != 2);
+        EXPECT_EQ(together.reply(worker)->version, alone.reply(worker)->version);
+        for (const ServedModel::Slice& slice : settings.model.slices(0))
+          EXPECT_EQ(
+              std::memcmp(together.memory(worker).data() + slice.offset,
+                          alone.memory(worker).data() + slice.offset, settings.model.bytes(slice)),
+              0)
+              << "worker " << worker;
+      }
+    }
+  }
+}
+
 }  // namespace
 }  // namespace trireme::inline v0::ps

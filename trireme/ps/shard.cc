@@ -15,6 +15,8 @@
 namespace trireme::inline v0::ps {
 namespace {
 
+constexpr std::size_t kSquared = 4 * kernel::kNormChunk;  // elements of a block that is squared
+
 at::Tensor zeros(std::size_t bytes) {
   return at::zeros({static_cast<std::int64_t>(bytes)}, at::kByte);
 }
@@ -185,39 +187,52 @@ void Shard::fold(std::span<const Terms> workers, std::uint32_t total) {
     rows_.fold(rows, steps);
   }
   const tensor::FlatMath& math = tensor::flat_math({});
-  const auto fold_part = [&](const ServedModel::Slice& slice, std::size_t begin, std::size_t end) {
+  const auto fold_to = [&](const ServedModel::Slice& slice, std::size_t begin, std::size_t end,
+                           std::byte* to) {
     const DType dtype = model_.parameters()[slice.parameter].dtype;
     const std::size_t at = slice.offset + begin * size_of(dtype);
     std::vector<const void*> parts;
     for (const std::byte* term : memory) parts.push_back(term + at);
-    math.fold(dtype, steps, parts, sum_.data() + at, end - begin);
+    math.fold(dtype, steps, parts, to, end - begin);
+    return std::pair(at, (end - begin) * size_of(dtype));
   };
-  square_after(fold_part);
+  square_blocks(
+      [&](const ServedModel::Slice& slice, std::size_t begin, std::size_t end, std::byte* room) {
+        const auto [at, bytes] = fold_to(slice, begin, end, room);
+        copy_for_reader(sum_.data() + at, room, bytes, sum_.size());
+        return room;
+      });
   if (model_.more_uses(server_).empty()) return;
   for (const ServedModel::Slice& more : model_.more_uses(server_)) {
-    spread_(more.size(), [&](std::size_t begin, std::size_t end) { fold_part(more, begin, end); });
+    spread_(more.size(), [&](std::size_t begin, std::size_t end) {
+      const DType dtype = model_.parameters()[more.parameter].dtype;
+      fold_to(more, begin, end, sum_.data() + more.offset + begin * size_of(dtype));
+    });
     for (const ServedModel::Slice& slice : model_.slices(server_))
       if (slice.parameter == more.parameter)
         math.add_into(sum_.data() + slice.offset, sum_.data() + more.offset,
                       model_.parameters()[slice.parameter].dtype, slice.size());
   }
-  square_after([](const ServedModel::Slice&, std::size_t, std::size_t) {});
+  square_blocks([&](const ServedModel::Slice& slice, std::size_t begin, std::size_t, std::byte*) {
+    const DType dtype = model_.parameters()[slice.parameter].dtype;
+    return sum_.data() + slice.offset + begin * size_of(dtype);
+  });
 }
 
-// Squares each block right after `fold` has written it, while it is in a cache. Parts begin with a chunk.
-template <class Fold>
-void Shard::square_after(Fold fold) {
-  constexpr std::size_t kBlock = 4 * kernel::kNormChunk;
+// Squares each block where `block` says that it is; it may put it into the room of a block that it gets.
+// Blocks begin with a chunk, and are small enough for a cache.
+template <class Block>
+void Shard::square_blocks(Block block) {
   squares_.clear();
   for (const ServedModel::Slice& slice : model_.slices(server_)) {
     const DType dtype = model_.parameters()[slice.parameter].dtype;
     const std::size_t before = squares_.size();
     squares_.resize(before + (slice.size() + kernel::kNormChunk - 1) / kernel::kNormChunk);
     spread_(slice.size(), [&](std::size_t begin, std::size_t end) {
-      for (std::size_t at = begin; at < end; at += kBlock) {
-        const std::size_t stop = std::min(at + kBlock, end);
-        fold(slice, at, stop);
-        const tensor::FlatRange part = part_of(sum_.data() + slice.offset, dtype, at, stop);
+      alignas(64) std::byte room[kSquared * sizeof(double)];
+      for (std::size_t at = begin; at < end; at += kSquared) {
+        const std::size_t stop = std::min(at + kSquared, end);
+        const tensor::FlatRange part{block(slice, at, stop, room), dtype, stop - at};
         const std::vector<double> squares = tensor::flat_math({}).squares({&part, 1});
         std::copy(squares.begin(), squares.end(),
                   squares_.begin() + static_cast<std::ptrdiff_t>(before + at / kernel::kNormChunk));
@@ -239,7 +254,16 @@ std::optional<std::uint32_t> Shard::first_not_finite() const {
 void Shard::apply(double rate, double scale, Destination to) {
   rows_.apply(rate, scale);
   begin_update(sum_.data(), rate, scale, to);
-  updates_.finish();
+}
+
+void Shard::give_weights(std::span<std::byte> to) {
+  TRIREME_CHECK(to.size() == bytes());
+  updates_.begin([this, to](std::size_t slice, std::size_t begin, std::size_t end) {
+    const ServedModel::Slice& all = model_.slices(server_)[slice];
+    const std::size_t size = size_of(model_.parameters()[all.parameter].dtype),
+                      at = all.offset + begin * size;
+    copy_for_reader(to.data() + at, weights_.data() + at, (end - begin) * size, to.size());
+  });
 }
 
 // What a block needs of an update that is under way.

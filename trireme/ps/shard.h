@@ -1,8 +1,8 @@
 // Shard: what one server has of the parameters, and how a gradient changes it. It knows no worker and
 // no network; a server calls it for one request after the other. Not thread safe.
 //
-// Updates by pushed gradients are begun, and then made together, stretch by stretch (sweep.h). While
-// one is under way, only push(), updates() and the rows may be used.
+// Updates are begun, and then made together, stretch by stretch (sweep.h). While one is under way, only
+// push(), apply(), give_weights(), updates() and the rows may be used.
 //
 // Weights, gradient and state lie as ServedModel lays out the server's interval. The optimizer is
 // the same as a rank's (optim/), so that equal gradients give equal bits wherever it runs.
@@ -82,7 +82,7 @@ class Shard {
                                   std::span<const std::byte> before = {}, double lambda = 0,
                                   std::span<const RowsView> rows = {}, Destination to = {},
                                   bool finite = false);
-  /// The updates that pushes have begun; advance() and finish() make them.
+  /// The updates that have begun; advance() and finish() make them.
   Sweep& updates() noexcept { return updates_; }
   const Sweep& updates() const noexcept { return updates_; }
 
@@ -96,8 +96,10 @@ class Shard {
   /// The rows of tables that this server has.
   RowShard& rows() noexcept { return rows_; }
   const RowShard& rows() const noexcept { return rows_; }
-  /// One update by the folded sum, times `scale`.
+  /// Begins one update by the folded sum, times `scale`.
   void apply(double rate, double scale, Destination to = {});
+  /// Begins to copy the weights as they are after the updates that have begun so far.
+  void give_weights(std::span<std::byte> to);
 
   /// The folded sum, ServedModel::sum_bytes(). For copies.
   std::span<std::byte> sum() noexcept { return sum_; }
@@ -110,8 +112,8 @@ class Shard {
   std::optional<std::uint32_t> first_not_finite(const std::byte* gradient) const;
   void compensate(const std::byte* gradient, const std::byte* before, double lambda, double scale);
   void begin_update(const std::byte* gradient, double rate, double scale, Destination to);
-  template <class Fold>
-  void square_after(Fold fold);
+  template <class Block>
+  void square_blocks(Block block);
   struct Update;
   template <class T>
   void update_block(const Update& update, std::size_t slice, std::size_t begin, std::size_t end);
