@@ -1,4 +1,4 @@
-// What a Communicator is made with: its options, and the PeerWatch that it asks about its peers. A Job
+// The options of a Communicator, and the PeerWatch that it asks about its peers. A Job
 // makes the communicators of a program; others make them in tests, benchmarks and simulations.
 #pragma once
 

@@ -37,10 +37,10 @@ class Rounds {
   bool complete(int workers, int backup) const;
   /// Adds the terms up in the shard, and goes on to the next round. Returns the client of each worker.
   std::map<int, int> close(Shard& shard);
-  /// Of the round that was closed last: the sums of squares of each chunk of parameters, then of each
+  /// The round that was closed last: the sums of squares of each chunk of parameters, then of each
   /// table the limbs of an ExactSum.
   const std::vector<double>& squares() const noexcept { return squares_; }
-  /// Of the same round: the first parameter whose sum is not finite, or -1.
+  /// The first parameter whose sum is not finite in that round, or -1.
   std::int64_t not_finite() const noexcept { return not_finite_; }
   /// The round that is collected.
   std::int64_t number() const noexcept { return number_; }

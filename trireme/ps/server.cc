@@ -41,7 +41,7 @@ struct ParameterServer::Connection {
     }
   }
 
-  // What the client shares for the reply to its request. Empty if it shares none, or less than `bytes`.
+  // Memory that the client shares for the reply to its request. Empty if it has less than `bytes`.
   std::span<std::byte> area(std::size_t bytes) {
     if (request.into.area < 0 || bytes == 0 || bytes > request.into.bytes) return {};
     const auto all = channel->area_of_peer(static_cast<std::uint32_t>(request.into.area));

@@ -243,7 +243,7 @@ bool Service::may_go_on(const Waiting& one) const {
 }
 
 void Service::release() {
-  // What is not written is copied, which no push may change meanwhile.
+  // Weights that are not written are copied. No push may change them meanwhile.
   const bool copies = std::any_of(waiting_.begin(), waiting_.end(), [&](const Waiting& one) {
     return !one.is_written() && may_go_on(one);
   });

@@ -266,7 +266,7 @@ void Shard::give_weights(std::span<std::byte> to) {
   });
 }
 
-// What a block needs of an update that is under way.
+// An update that is under way, as its blocks need it.
 struct Shard::Update {
   optim::PartUpdate part;
   const std::byte* gradient;

@@ -1,4 +1,4 @@
-// What processes say while they wait for others at a meeting, on a virtual clock.
+// The lines of processes that wait for others at a meeting, on a virtual clock.
 #include "trireme/rendezvous/socket_meeting.h"
 
 #include <gmock/gmock.h>

@@ -127,7 +127,7 @@ void keep_on_one_host() {
   }
 }
 
-// Of the ranks that wait for others, one of these two is there, and all write to one terminal.
+// One of these two is among the ranks that wait for others, and all write to one terminal.
 bool speaks(int rank) { return rank <= 1; }
 
 // MPI_Init returns when all processes of mpirun have called it. Says so if that takes long.
