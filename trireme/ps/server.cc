@@ -147,7 +147,7 @@ bool ParameterServer::work_waits() const {
          });
 }
 
-// While pushes are being applied, the network is looked at between two parts of that.
+// While updates are being made, the network is looked at after each part of them.
 TimePoint ParameterServer::wake_at() const {
   TimePoint first = TimePoint::max();
   for (const auto& [shard, own] : places_) {

@@ -21,7 +21,7 @@ using std::chrono::milliseconds;
 using std::chrono::seconds;
 using ::testing::HasSubstr;
 
-// What `wait` writes to the log, with the clock of a simulated rank.
+// The log lines that `wait` writes, with the clock of a simulated rank.
 std::string lines_of(const std::function<void(const std::shared_ptr<Waiter>&)>& wait) {
   ::testing::internal::CaptureStderr();
   testing::run_ranks(1, [&](testing::RankContext& rank) { wait(rank.waiter); });

@@ -40,7 +40,7 @@ constexpr Duration kAskAgain = std::chrono::milliseconds(20);
 // The n-th meeting of this process is the n-th meeting of all others.
 std::atomic<int> meetings{0};
 
-// Of skip_meeting(); may be empty.
+// The function that skip_meeting() was given; may be empty.
 std::function<bool()>& training_is_over() {
   static std::function<bool()> one;
   return one;

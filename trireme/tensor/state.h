@@ -52,7 +52,7 @@ class Saveable {
   virtual void restored(const std::string& metadata) = 0;
 };
 
-/// What a Checkpointer asks a part whose steps end with a vote of all ranks (Strategy, DataParallel). The
+/// Questions of a Checkpointer to a part whose steps end with a vote of all ranks (Strategy, DataParallel). The
 /// answers come from the vote, so they are equal on all ranks.
 class StepVoter {
  public:

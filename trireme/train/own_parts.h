@@ -1,4 +1,4 @@
-// What a program gives App (cli/torch/app.h): models and data of its own. ModelKey names a key of the
+// The models and data of its own that a program gives App (cli/torch/app.h). ModelKey names a key of the
 // configuration, ModelValues and DataValues have the values, and DataSource is data that is more than
 // tensors in memory.
 //
