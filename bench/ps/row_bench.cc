@@ -24,9 +24,9 @@
 
 #include "trireme/base/real_waiter.h"
 #include "trireme/optim/optimizer.h"
-#include "trireme/ps/client.h"
-#include "trireme/ps/row_sum.h"
-#include "trireme/ps/server.h"
+#include "trireme/ps/rows/row_sum.h"
+#include "trireme/ps/server/server.h"
+#include "trireme/ps/worker/client.h"
 
 namespace {
 

@@ -32,8 +32,8 @@
 #include "trireme/job/job_servers.h"
 #include "trireme/kernel/tree_sum.h"
 #include "trireme/net/channel.h"
-#include "trireme/ps/client.h"
-#include "trireme/ps/serve.h"
+#include "trireme/ps/server/serve.h"
+#include "trireme/ps/worker/client.h"
 
 namespace {
 

@@ -10,7 +10,7 @@
 
 #include "trireme/base/event.h"
 #include "trireme/rendezvous/client.h"
-#include "trireme/rendezvous/coordinator.h"
+#include "trireme/rendezvous/coordinator/coordinator.h"
 #include "trireme/testing/process_bodies.h"
 
 namespace trireme {

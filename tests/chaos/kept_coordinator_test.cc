@@ -1,5 +1,5 @@
 // A launcher's coordinator that is killed while programs without LibTorch run.
-#include "trireme/launch/kept_coordinator.h"
+#include "trireme/launch/coordinator/kept_coordinator.h"
 
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -13,8 +13,8 @@
 #include "trireme/base/error.h"
 #include "trireme/job.h"
 #include "trireme/job/job.h"
-#include "trireme/launch/coordinator_process.h"
-#include "trireme/rendezvous/state_store.h"
+#include "trireme/launch/coordinator/coordinator_process.h"
+#include "trireme/rendezvous/coordinator/state_store.h"
 #include "trireme/testing/run_processes.h"
 
 namespace trireme {

@@ -15,7 +15,7 @@
 #include "trireme/job.h"
 #include "trireme/launch/launch.h"
 #include "trireme/net/socket.h"
-#include "trireme/rendezvous/coordinator.h"
+#include "trireme/rendezvous/coordinator/coordinator.h"
 #include "trireme/testing/run_processes.h"
 
 namespace trireme {

@@ -25,7 +25,7 @@
 #include "trireme/net/socket.h"
 #include "trireme/observe/machine.h"
 #include "trireme/rendezvous/client.h"
-#include "trireme/rendezvous/coordinator.h"
+#include "trireme/rendezvous/coordinator/coordinator.h"
 #include "trireme/testing/run_processes.h"
 
 namespace trireme {

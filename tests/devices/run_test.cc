@@ -16,9 +16,9 @@
 #include "trireme/format/safetensors.h"
 #include "trireme/tensor/flat_math.h"
 #include "trireme/testing/emulated_device/emulated_device.h"
+#include "trireme/train/config/schema.h"
 #include "trireme/train/device.h"
-#include "trireme/train/run_folder.h"
-#include "trireme/train/schema.h"
+#include "trireme/train/run/run_folder.h"
 #include "trireme/train/training_process.h"
 
 namespace trireme::devices {

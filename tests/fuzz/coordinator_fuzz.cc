@@ -1,4 +1,4 @@
-// Authenticated messages to a job's coordinator (rendezvous/door.h), from ranks that have joined
+// Authenticated messages to a job's coordinator (rendezvous/coordinator/door.h), from ranks that have joined
 // and from others, in any order and with any contents: every call is answered or waits for the
 // other ranks, no exception leaves the service, and calls without a session are refused.
 //
@@ -13,7 +13,7 @@
 #include <string>
 
 #include "tests/fuzz/poll_waiter.h"
-#include "trireme/rendezvous/coordinator_service.h"
+#include "trireme/rendezvous/coordinator/coordinator_service.h"
 
 namespace {
 

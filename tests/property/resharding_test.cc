@@ -10,7 +10,7 @@
 #include "tests/property/draw.h"
 #include "trireme/kernel/assignment.h"
 #include "trireme/kernel/elementwise.h"
-#include "trireme/sync/ownership.h"
+#include "trireme/sync/levels/ownership.h"
 
 namespace trireme {
 namespace {

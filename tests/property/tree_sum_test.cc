@@ -17,7 +17,7 @@
 #include "trireme/kernel/assignment.h"
 #include "trireme/kernel/leaf_sum.h"
 #include "trireme/plan/training_plan.h"
-#include "trireme/sync/leaf_plan.h"
+#include "trireme/sync/buckets/leaf_plan.h"
 
 namespace trireme {
 namespace {

@@ -19,7 +19,7 @@
 #include "trireme/cli/torch/show/served_layout.h"
 #include "trireme/models/block.h"
 #include "trireme/show/legible_test.h"
-#include "trireme/train/schema.h"
+#include "trireme/train/config/schema.h"
 
 namespace trireme::server_test {
 namespace {

@@ -30,7 +30,7 @@
 #include "trireme/launch/launch.h"
 #include "trireme/observe/machine.h"
 #include "trireme/plan/link.h"
-#include "trireme/rendezvous/environment.h"
+#include "trireme/rendezvous/launchers/environment.h"
 
 namespace trireme::inline v0::cli {
 namespace {

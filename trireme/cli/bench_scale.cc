@@ -18,7 +18,7 @@
 #include "trireme/cli/files.h"
 #include "trireme/cli/own_run.h"
 #include "trireme/plan/link.h"
-#include "trireme/rendezvous/environment.h"
+#include "trireme/rendezvous/launchers/environment.h"
 
 namespace trireme::inline v0::cli {
 namespace {

@@ -48,7 +48,7 @@ void flatten(const toml::table& table, const std::string& prefix,
   }
 }
 
-// The folder of a user's own loop has no configuration (train/log.h).
+// The folder of a user's own loop has no configuration (train/report/log.h).
 std::map<std::string, std::string> read_keys(const std::string& path) {
   std::map<std::string, std::string> keys;
   if (!std::filesystem::exists(path)) return keys;

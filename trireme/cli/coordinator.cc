@@ -8,10 +8,10 @@
 #include "trireme/base/words.h"
 #include "trireme/cli/elastic_options.h"
 #include "trireme/cli/program.h"
-#include "trireme/launch/standing_coordinator.h"
+#include "trireme/launch/coordinator/standing_coordinator.h"
 #include "trireme/net/endpoint.h"
 #include "trireme/observe/machine.h"
-#include "trireme/rendezvous/environment.h"
+#include "trireme/rendezvous/launchers/environment.h"
 #include "trireme/rendezvous/secret.h"
 
 namespace trireme::inline v0::cli {

@@ -11,7 +11,7 @@
 
 #include "trireme/base/error.h"
 #include "trireme/cli/light.h"
-#include "trireme/launch/spawn.h"
+#include "trireme/launch/hosts/spawn.h"
 
 namespace trireme::inline v0::cli {
 

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "trireme/base/real_waiter.h"
-#include "trireme/launch/sources.h"
+#include "trireme/launch/hosts/sources.h"
 
 namespace trireme::inline v0::cli {
 

@@ -19,7 +19,7 @@
 #include <vector>
 
 #include "trireme/decentralised/mixer.h"
-#include "trireme/sync/plain_sync.h"
+#include "trireme/sync/levels/plain_sync.h"
 
 namespace trireme::inline v0::parallel {
 

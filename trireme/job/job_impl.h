@@ -19,11 +19,11 @@
 #include "trireme/job/terminate.h"
 #include "trireme/net/connect.h"
 #include "trireme/rendezvous/client.h"
-#include "trireme/rendezvous/environment.h"
 #include "trireme/rendezvous/heartbeat.h"
-#include "trireme/rendezvous/mpi_meeting.h"
+#include "trireme/rendezvous/launchers/environment.h"
+#include "trireme/rendezvous/launchers/mpi_meeting.h"
+#include "trireme/rendezvous/launchers/socket_meeting.h"
 #include "trireme/rendezvous/places.h"
-#include "trireme/rendezvous/socket_meeting.h"
 #include "trireme/rendezvous/status_page.h"
 
 namespace trireme::inline v0 {

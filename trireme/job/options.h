@@ -3,7 +3,7 @@
 #pragma once
 
 #include "trireme/job/job.h"
-#include "trireme/rendezvous/environment.h"
+#include "trireme/rendezvous/launchers/environment.h"
 
 namespace trireme::inline v0::job {
 

@@ -8,7 +8,7 @@
 #include <string>
 
 #include "trireme/launch/elastic_group.h"
-#include "trireme/launch/host.h"
+#include "trireme/launch/hosts/host.h"
 #include "trireme/launch/workers.h"
 
 namespace trireme::inline v0::launch {

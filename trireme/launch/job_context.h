@@ -9,9 +9,9 @@
 #include <utility>
 
 #include "trireme/base/waiter.h"
-#include "trireme/launch/job_hosts.h"
+#include "trireme/launch/hosts/job_hosts.h"
 #include "trireme/launch/launch.h"
-#include "trireme/rendezvous/job_control.h"
+#include "trireme/rendezvous/coordinator/job_control.h"
 
 namespace trireme::inline v0::launch {
 

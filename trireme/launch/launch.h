@@ -33,9 +33,9 @@
 #include <vector>
 
 #include "trireme/base/clock.h"
-#include "trireme/launch/cores.h"
 #include "trireme/launch/elastic_group.h"
-#include "trireme/launch/hosts.h"
+#include "trireme/launch/hosts/cores.h"
+#include "trireme/launch/hosts/hosts.h"
 #include "trireme/rendezvous/membership.h"
 
 namespace trireme::inline v0::launch {
@@ -70,7 +70,7 @@ struct LaunchOptions {
   bool rank0_direct = false;
   std::string listen = "127.0.0.1";  // with several hosts: all addresses
   /// Not empty: the coordinator is a process of its own, with its state in this store
-  /// (rendezvous/state_store.h), and is started again when it is killed.
+  /// (rendezvous/coordinator/state_store.h), and is started again when it is killed.
   std::string store = {};
   /// The program, and its arguments, that calls run_coordinator_process().
   std::vector<std::string> coordinator = {};

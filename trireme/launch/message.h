@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "trireme/base/clock.h"
-#include "trireme/launch/sources.h"
+#include "trireme/launch/hosts/sources.h"
 #include "trireme/net/socket.h"
 
 namespace trireme::inline v0::launch {

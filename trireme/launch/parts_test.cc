@@ -10,10 +10,10 @@
 #include <thread>
 
 #include "trireme/base/error.h"
-#include "trireme/launch/cores.h"
+#include "trireme/launch/hosts/cores.h"
+#include "trireme/launch/hosts/sources.h"
+#include "trireme/launch/hosts/spawn.h"
 #include "trireme/launch/output.h"
-#include "trireme/launch/sources.h"
-#include "trireme/launch/spawn.h"
 
 namespace trireme::launch {
 namespace {

@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "trireme/launch/host.h"
+#include "trireme/launch/hosts/host.h"
 #include "trireme/rendezvous/membership.h"
 
 namespace trireme::inline v0::launch {

@@ -10,11 +10,11 @@
 #include <thread>
 
 #include "trireme/base/event.h"
-#include "trireme/launch/standing_coordinator.h"
+#include "trireme/launch/coordinator/standing_coordinator.h"
 #include "trireme/net/endpoint.h"
 #include "trireme/net/socket.h"
 #include "trireme/rendezvous/client.h"
-#include "trireme/rendezvous/coordinator.h"
+#include "trireme/rendezvous/coordinator/coordinator.h"
 
 namespace trireme::inline v0::launch {
 namespace {

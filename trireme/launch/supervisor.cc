@@ -11,12 +11,12 @@
 
 #include "trireme/base/error.h"
 #include "trireme/base/standard_streams.h"
-#include "trireme/launch/kept_coordinator.h"
+#include "trireme/launch/coordinator/kept_coordinator.h"
+#include "trireme/launch/hosts/spawn.h"
 #include "trireme/launch/launch_result.h"
-#include "trireme/launch/spawn.h"
 #include "trireme/net/endpoint.h"
 #include "trireme/observe/machine.h"
-#include "trireme/rendezvous/coordinator.h"
+#include "trireme/rendezvous/coordinator/coordinator.h"
 #include "trireme/rendezvous/membership.h"
 #include "trireme/rendezvous/secret.h"
 

@@ -16,16 +16,16 @@
 
 #include "trireme/base/real_waiter.h"
 #include "trireme/launch/elastic_ranks.h"
-#include "trireme/launch/guard.h"
-#include "trireme/launch/job_hosts.h"
+#include "trireme/launch/hosts/guard.h"
+#include "trireme/launch/hosts/job_hosts.h"
+#include "trireme/launch/hosts/sources.h"
 #include "trireme/launch/job_stop.h"
 #include "trireme/launch/launch.h"
 #include "trireme/launch/output.h"
 #include "trireme/launch/process_starter.h"
 #include "trireme/launch/processes.h"
-#include "trireme/launch/sources.h"
 #include "trireme/launch/workers.h"
-#include "trireme/rendezvous/job_control.h"
+#include "trireme/rendezvous/coordinator/job_control.h"
 
 namespace trireme::inline v0::launch {
 

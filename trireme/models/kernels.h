@@ -1,5 +1,5 @@
 // Kernel: one of the calls that a training step is made of, with its sizes. A plan adds up their
-// times (train/kernel_speeds.h); which names there are is in train/kernel_runs.cc.
+// times (train/plan/kernel_speeds.h); which names there are is in train/plan/kernel_runs.cc.
 #pragma once
 
 #include <cstdint>

@@ -7,8 +7,8 @@
 
 #include "trireme/base/check.h"
 #include "trireme/kernel/leaf_sum.h"
-#include "trireme/sync/gather_parameter.h"
-#include "trireme/sync/owned_gradients.h"
+#include "trireme/sync/gathers/gather_parameter.h"
+#include "trireme/sync/levels/owned_gradients.h"
 #include "trireme/tensor/convert.h"
 #include "trireme/tensor/device.h"
 #include "trireme/tensor/flat_math.h"

@@ -15,9 +15,9 @@
 
 #include "trireme/comm/communicator.h"
 #include "trireme/placement/pipeline_plan.h"
+#include "trireme/sync/gathers/unit_gather.h"
 #include "trireme/sync/model_parts.h"
 #include "trireme/sync/parameter_sync.h"
-#include "trireme/sync/unit_gather.h"
 
 namespace trireme::inline v0::parallel {
 

@@ -3,7 +3,7 @@
 #include <nlohmann/json.hpp>
 
 #include "trireme/base/error.h"
-#include "trireme/ps/relay.h"
+#include "trireme/ps/copies/relay.h"
 
 namespace trireme::inline v0 {
 namespace kernel {

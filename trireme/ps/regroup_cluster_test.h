@@ -18,9 +18,9 @@
 #include <vector>
 
 #include "trireme/base/error.h"
-#include "trireme/ps/row_message.h"
-#include "trireme/ps/row_router.h"
-#include "trireme/ps/service.h"
+#include "trireme/ps/rows/row_message.h"
+#include "trireme/ps/rows/row_router.h"
+#include "trireme/ps/server/service.h"
 
 namespace trireme::inline v0::ps::regroup {
 

@@ -9,8 +9,8 @@
 
 #include "trireme/base/error.h"
 #include "trireme/base/real_waiter.h"
-#include "trireme/ps/client.h"
-#include "trireme/ps/server.h"
+#include "trireme/ps/server/server.h"
+#include "trireme/ps/worker/client.h"
 
 namespace trireme::replication_test {
 namespace {

@@ -6,7 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "trireme/base/error.h"
-#include "trireme/ps/row_store.h"
+#include "trireme/ps/rows/row_store.h"
 #include "trireme/ps/sim_cluster_test.h"
 
 namespace trireme::row_exchange_test {

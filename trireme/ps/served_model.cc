@@ -7,7 +7,7 @@
 #include "trireme/base/check.h"
 #include "trireme/base/error.h"
 #include "trireme/base/words.h"
-#include "trireme/sync/ownership.h"
+#include "trireme/sync/levels/ownership.h"
 
 namespace trireme::inline v0::ps {
 namespace {

@@ -1,7 +1,7 @@
 // ServedModel: the parameters that servers hold, and which server has which part of them.
 //
 // All parameters together are one flat memory, in which each starts at a multiple of 64 bytes. It is
-// cut into one interval per server, at chunk ends only (sync/ownership.h), so that servers have
+// cut into one interval per server, at chunk ends only (sync/levels/ownership.h), so that servers have
 // about equal bytes, and a push or a pull moves one interval per server. Rows of embedding tables are
 // spread by a hash of their ids (served_table.h). A value: all workers of a job make the same one, and
 // a server compares it with its own.
@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "trireme/base/buffer.h"
-#include "trireme/ps/served_table.h"
+#include "trireme/ps/rows/served_table.h"
 
 namespace trireme::inline v0::ps {
 

@@ -7,7 +7,7 @@
 #include <map>
 #include <random>
 
-#include "trireme/ps/service_test.h"
+#include "trireme/ps/server/service_test.h"
 
 namespace trireme::inline v0::ps::service_test {
 namespace {

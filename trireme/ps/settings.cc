@@ -5,7 +5,7 @@
 #include "trireme/base/error.h"
 #include "trireme/base/words.h"
 #include "trireme/optim/optimizer.h"
-#include "trireme/ps/optimizer_text.h"
+#include "trireme/ps/worker/optimizer_text.h"
 
 namespace trireme::inline v0::ps {
 namespace {

@@ -8,7 +8,7 @@
 
 #include "trireme/kernel/optimizers/optimizers.h"
 #include "trireme/ps/served_model.h"
-#include "trireme/ps/server_options.h"
+#include "trireme/ps/server/server_options.h"
 
 namespace trireme::inline v0::ps {
 

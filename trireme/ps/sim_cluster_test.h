@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "trireme/net/sim/sim_channels.h"
-#include "trireme/ps/client.h"
-#include "trireme/ps/server.h"
+#include "trireme/ps/server/server.h"
+#include "trireme/ps/worker/client.h"
 #include "trireme/rendezvous/server_view.h"
 
 namespace trireme::inline v0::ps {

@@ -14,8 +14,8 @@
 #include "trireme/base/error.h"
 #include "trireme/base/event.h"
 #include "trireme/rendezvous/coordinator.grpc.pb.h"
-#include "trireme/rendezvous/door.h"
-#include "trireme/rendezvous/room.h"
+#include "trireme/rendezvous/coordinator/door.h"
+#include "trireme/rendezvous/launchers/room.h"
 #include "trireme/rendezvous/secret.h"
 #include "trireme/rendezvous/wire_convert.h"
 

@@ -6,9 +6,9 @@
 #include <string>
 
 #include "trireme/base/error.h"
-#include "trireme/rendezvous/server_reports.h"
-#include "trireme/rendezvous/sessions.h"
-#include "trireme/rendezvous/state_saver.h"
+#include "trireme/rendezvous/coordinator/server_reports.h"
+#include "trireme/rendezvous/coordinator/sessions.h"
+#include "trireme/rendezvous/coordinator/state_saver.h"
 
 namespace trireme::rendezvous::job_parts_test {
 namespace {

@@ -1,5 +1,5 @@
 // The lines of processes that wait for others at a meeting, on a virtual clock.
-#include "trireme/rendezvous/socket_meeting.h"
+#include "trireme/rendezvous/launchers/socket_meeting.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -11,7 +11,7 @@
 
 #include "trireme/base/error.h"
 #include "trireme/rendezvous/client.h"
-#include "trireme/rendezvous/door.h"
+#include "trireme/rendezvous/coordinator/door.h"
 #include "trireme/testing/run_ranks.h"
 
 namespace trireme::rendezvous::meeting_test {

@@ -4,7 +4,7 @@
 
 #include <string>
 
-#include "trireme/rendezvous/environment.h"
+#include "trireme/rendezvous/launchers/environment.h"
 
 namespace trireme::inline v0::rendezvous {
 

@@ -15,7 +15,7 @@
 #include "trireme/base/event.h"
 #include "trireme/net/endpoint.h"
 #include "trireme/net/socket.h"
-#include "trireme/rendezvous/coordinator_test.h"
+#include "trireme/rendezvous/coordinator/coordinator_test.h"
 
 namespace trireme::rendezvous {
 namespace {

@@ -121,7 +121,7 @@ class DataParallel final : public Saveable, public StepVoter {
   /// SHA-256 over parameters and buffers, as `trireme inspect --hash` (base/weights_hash.h). Settles.
   std::string weights_hash();
   /// With DataParallelOptions::prediction the module has predicted weights after step(), for the next
-  /// forward passes (ps/shard.h). This gives it the servers' own until the next batch is applied:
+  /// forward passes (ps/server/shard.h). This gives it the servers' own until the next batch is applied:
   /// call it before the module is evaluated or saved. state() does so, too.
   void settle();
 

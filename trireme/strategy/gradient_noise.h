@@ -17,7 +17,7 @@
 #include <string>
 #include <vector>
 
-#include "trireme/sync/gradient_feed.h"
+#include "trireme/sync/buckets/gradient_feed.h"
 #include "trireme/sync/scalar_tree.h"
 
 namespace trireme::inline v0::parallel {

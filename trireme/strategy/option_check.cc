@@ -11,7 +11,7 @@
 #include "trireme/optim/optimizer.h"
 #include "trireme/placement/pipeline_plan.h"
 #include "trireme/plan/mixing.h"
-#include "trireme/ps/optimizer_text.h"
+#include "trireme/ps/worker/optimizer_text.h"
 #include "trireme/strategy/loss_scale.h"
 #include "trireme/strategy/shares.h"
 #include "trireme/sync/compression/compressor.h"

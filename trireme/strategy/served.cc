@@ -6,7 +6,7 @@
 #include "trireme/comm/communicator_options.h"
 #include "trireme/models/module_block.h"
 #include "trireme/net/alone_transport.h"
-#include "trireme/ps/local_rows.h"
+#include "trireme/ps/rows/local_rows.h"
 #include "trireme/sync/sync_plan.h"
 
 namespace trireme::inline v0::parallel {

@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "trireme/models/server_embedding.h"
-#include "trireme/ps/remote_optimizer.h"
-#include "trireme/ps/row_store.h"
+#include "trireme/ps/rows/row_store.h"
+#include "trireme/ps/worker/remote_optimizer.h"
 #include "trireme/sync/model_parts.h"
 #include "trireme/sync/strategy_context.h"
 

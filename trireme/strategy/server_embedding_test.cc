@@ -11,7 +11,7 @@
 #include "trireme/models/module_block.h"
 #include "trireme/models/recommender.h"
 #include "trireme/models/server_embedding.h"
-#include "trireme/ps/served_table.h"
+#include "trireme/ps/rows/served_table.h"
 #include "trireme/strategy/data_parallel.h"
 #include "trireme/strategy/server_training_test.h"
 #include "trireme/strategy/strategy.h"

@@ -12,7 +12,7 @@
 
 #include "trireme/base/error.h"
 #include "trireme/models/gpt.h"
-#include "trireme/ps/remote_optimizer.h"
+#include "trireme/ps/worker/remote_optimizer.h"
 #include "trireme/strategy/data_parallel.h"
 #include "trireme/strategy/server_training_test.h"
 #include "trireme/strategy/strategy.h"

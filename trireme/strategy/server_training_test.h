@@ -9,7 +9,7 @@
 #include "trireme/comm/communicator.h"
 #include "trireme/comm/communicator_options.h"
 #include "trireme/net/sim/sim_channels.h"
-#include "trireme/ps/server.h"
+#include "trireme/ps/server/server.h"
 #include "trireme/sync/strategy_context.h"
 
 namespace trireme::inline v0::testing {

@@ -16,7 +16,7 @@
 #include "trireme/models/module_block.h"
 #include "trireme/plan/schedules/schedules.h"
 #include "trireme/strategy/pipeline_training_test.h"
-#include "trireme/sync/pass_uses.h"
+#include "trireme/sync/gathers/pass_uses.h"
 #include "trireme/testing/faulty_transport.h"
 
 namespace trireme::sharded_pipeline_test {

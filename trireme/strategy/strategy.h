@@ -82,7 +82,7 @@ struct StrategyOptions {
   std::string compression = "none";
   /// A folder for a mapped file that holds optimizer state, weight averages, master weights that
   /// differ from the weights, and under zero3 and hybrid this rank's shards of the weights. On a
-  /// device "host": the host's memory holds them (optim/state_store.h, sync/unit_gather.h), but under
+  /// device "host": the host's memory holds them (optim/state_store.h, sync/gathers/unit_gather.h), but under
   /// local_sgd and its relatives only the optimizer's state. Empty: they are in memory. Changes no bit.
   std::string offload = {};
   /// Activations that backward computes again instead of keeping them (memory/recompute.h): none |

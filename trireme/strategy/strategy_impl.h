@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "trireme/ps/row_store.h"
+#include "trireme/ps/rows/row_store.h"
 #include "trireme/strategy/evaluator.h"
 #include "trireme/strategy/lane_runner.h"
 #include "trireme/strategy/layer_group.h"

@@ -2,10 +2,10 @@
 
 #include "trireme/base/error.h"
 #include "trireme/pipeline/pipeline_sync.h"
-#include "trireme/ps/server_sync.h"
-#include "trireme/sync/cut_sync.h"
+#include "trireme/ps/worker/server_sync.h"
+#include "trireme/sync/gathers/unit_gather.h"
+#include "trireme/sync/levels/cut_sync.h"
 #include "trireme/sync/sync_setup.h"
-#include "trireme/sync/unit_gather.h"
 
 namespace trireme::inline v0::parallel {
 namespace {

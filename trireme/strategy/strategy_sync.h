@@ -9,7 +9,7 @@
 #include "trireme/decentralised/local_sync.h"
 #include "trireme/placement/grid.h"
 #include "trireme/strategy/strategy.h"
-#include "trireme/sync/bucketed_sync.h"
+#include "trireme/sync/levels/bucketed_sync.h"
 #include "trireme/sync/model_parts.h"
 #include "trireme/sync/parameter_sync.h"
 #include "trireme/sync/strategy_context.h"

@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "trireme/base/error.h"
-#include "trireme/ps/server_sync.h"
+#include "trireme/ps/worker/server_sync.h"
 #include "trireme/strategy/served.h"
 #include "trireme/strategy/shares.h"
 #include "trireme/sync/torch_optimizer.h"

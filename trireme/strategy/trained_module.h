@@ -10,11 +10,11 @@
 #include <string>
 #include <vector>
 
-#include "trireme/ps/remote_optimizer.h"
-#include "trireme/ps/row_store.h"
+#include "trireme/ps/rows/row_store.h"
+#include "trireme/ps/worker/remote_optimizer.h"
 #include "trireme/strategy/module_tensors.h"
-#include "trireme/sync/optimizer_shards.h"
-#include "trireme/sync/parameter_store.h"
+#include "trireme/sync/gathers/parameter_store.h"
+#include "trireme/sync/levels/optimizer_shards.h"
 #include "trireme/sync/parameter_sync.h"
 #include "trireme/sync/strategy_context.h"
 #include "trireme/sync/sync_plan.h"

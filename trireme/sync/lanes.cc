@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "trireme/base/check.h"
-#include "trireme/sync/autograd_hooks.h"
+#include "trireme/sync/buckets/autograd_hooks.h"
 #include "trireme/tensor/determinism.h"
 
 namespace trireme::inline v0::parallel {

@@ -9,7 +9,7 @@
 #include "trireme/base/check.h"
 #include "trireme/base/error.h"
 #include "trireme/layers/tensor/part.h"
-#include "trireme/sync/gather_parameter.h"
+#include "trireme/sync/gathers/gather_parameter.h"
 #include "trireme/tensor/convert.h"
 #include "trireme/tensor/device.h"
 

@@ -15,7 +15,7 @@
 #include "trireme/placement/pipeline_plan.h"
 #include "trireme/placement/stage.h"
 #include "trireme/sync/batch_statistics.h"
-#include "trireme/sync/parameter_store.h"
+#include "trireme/sync/gathers/parameter_store.h"
 
 namespace trireme::inline v0::parallel {
 

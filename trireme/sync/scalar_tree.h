@@ -9,7 +9,7 @@
 
 #include "trireme/comm/communicator.h"
 #include "trireme/kernel/assignment.h"
-#include "trireme/sync/plain_sync.h"
+#include "trireme/sync/levels/plain_sync.h"
 
 namespace trireme::inline v0::parallel {
 

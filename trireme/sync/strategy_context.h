@@ -11,7 +11,7 @@
 #include "trireme/job/input_plan.h"
 #include "trireme/kernel/assignment.h"
 #include "trireme/observe/trace.h"
-#include "trireme/sync/plain_sync.h"
+#include "trireme/sync/levels/plain_sync.h"
 #include "trireme/sync/shard_event.h"
 
 namespace trireme::inline v0 {

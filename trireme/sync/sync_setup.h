@@ -5,9 +5,9 @@
 #include <memory>
 #include <string>
 
-#include "trireme/sync/parameter_store.h"
+#include "trireme/sync/gathers/parameter_store.h"
+#include "trireme/sync/levels/plain_sync.h"
 #include "trireme/sync/parameter_sync.h"
-#include "trireme/sync/plain_sync.h"
 #include "trireme/sync/shard_event.h"
 #include "trireme/sync/sync_plan.h"
 

@@ -21,7 +21,7 @@
 #include "trireme/launch/elastic_group.h"
 #include "trireme/net/sim/sim_channels.h"
 #include "trireme/net/sim/sim_network.h"
-#include "trireme/ps/server.h"
+#include "trireme/ps/server/server.h"
 #include "trireme/sync/strategy_context.h"
 
 namespace trireme::train_test {

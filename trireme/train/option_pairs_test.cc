@@ -20,8 +20,8 @@
 #include "trireme/strategy/strategy.h"
 #include "trireme/sync/strategy_context.h"
 #include "trireme/testing/run_ranks.h"
-#include "trireme/train/job_plan.h"
-#include "trireme/train/schema.h"
+#include "trireme/train/config/schema.h"
+#include "trireme/train/plan/job_plan.h"
 
 namespace trireme {
 namespace {

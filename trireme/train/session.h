@@ -8,10 +8,10 @@
 #include "trireme/job/job.h"
 #include "trireme/observe/events.h"
 #include "trireme/plan/tuning.h"
-#include "trireme/train/run_data.h"
-#include "trireme/train/run_folder.h"
-#include "trireme/train/schema.h"
-#include "trireme/train/worker_spec.h"
+#include "trireme/train/config/schema.h"
+#include "trireme/train/config/worker_spec.h"
+#include "trireme/train/run/run_data.h"
+#include "trireme/train/run/run_folder.h"
 
 namespace trireme::inline v0::train {
 

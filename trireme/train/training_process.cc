@@ -7,7 +7,7 @@
 
 #include "trireme/base/error.h"
 #include "trireme/base/words.h"
-#include "trireme/ps/serve.h"
+#include "trireme/ps/server/serve.h"
 #include "trireme/tensor/determinism.h"
 #include "trireme/tensor/gemm.h"
 #include "trireme/tensor/kernel_table.h"

@@ -5,7 +5,7 @@
 
 #include "trireme/net/transport.h"
 #include "trireme/plan/tuning.h"
-#include "trireme/train/worker_spec.h"
+#include "trireme/train/config/worker_spec.h"
 
 namespace trireme::inline v0::train {
 

@@ -5,9 +5,9 @@
 #include "trireme/base/config.h"
 #include "trireme/base/error.h"
 #include "trireme/cli/torch/cli.h"
-#include "trireme/train/data_family.h"
-#include "trireme/train/model_family.h"
-#include "trireme/train/own_families.h"
+#include "trireme/train/families/data_family.h"
+#include "trireme/train/families/model_family.h"
+#include "trireme/train/families/own_families.h"
 
 namespace trireme::inline v0 {
 

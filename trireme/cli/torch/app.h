@@ -23,7 +23,7 @@
 #include <vector>
 
 #include "trireme/strategy/strategy.h"
-#include "trireme/train/own_parts.h"
+#include "trireme/train/families/own_parts.h"
 
 namespace trireme::inline v0 {
 
@@ -45,7 +45,7 @@ class App {
   /// says what the mean of the loss is over: by default, samples.
   App& data(std::string name, std::vector<ModelKey> keys, TensorReader read,
             DataWords words = train::words_of_samples());
-  /// Adds data that is not tensors in memory, or that draws its samples (train/own_parts.h).
+  /// Adds data that is not tensors in memory, or that draws its samples (train/families/own_parts.h).
   App& data(std::string name, std::vector<ModelKey> keys, SourceFactory make);
   /// Adds a loss, summed over the items of a micro-batch; `train.loss` chooses it. `correct` counts
   /// the right answers of a micro-batch; with it, validation reports the accuracy.

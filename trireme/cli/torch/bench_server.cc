@@ -10,7 +10,7 @@
 #include "trireme/cli/names.h"
 #include "trireme/comm/rounds/registry.h"
 #include "trireme/plan/link.h"
-#include "trireme/rendezvous/environment.h"
+#include "trireme/rendezvous/launchers/environment.h"
 
 namespace trireme::inline v0::cli {
 namespace {

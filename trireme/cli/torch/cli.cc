@@ -5,7 +5,7 @@
 #include "trireme/cli/command_list.h"
 #include "trireme/cli/torch/start_ranks.h"
 #include "trireme/job/terminate.h"
-#include "trireme/train/follow_run.h"
+#include "trireme/train/evaluation/follow_run.h"
 #include "trireme/train/training_process.h"
 
 namespace trireme::inline v0::cli {

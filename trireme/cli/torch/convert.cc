@@ -12,8 +12,8 @@
 #include "trireme/observe/events.h"
 #include "trireme/storage/folder.h"
 #include "trireme/sync/sync_plan.h"
-#include "trireme/train/resume_changes.h"
-#include "trireme/train/run_claim.h"
+#include "trireme/train/run/resume_changes.h"
+#include "trireme/train/run/run_claim.h"
 
 namespace trireme::inline v0::cli {
 namespace {

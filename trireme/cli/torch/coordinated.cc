@@ -7,10 +7,10 @@
 #include "trireme/base/file.h"
 #include "trireme/job/job.h"
 #include "trireme/launch/output.h"
-#include "trireme/rendezvous/door.h"
+#include "trireme/rendezvous/coordinator/door.h"
 #include "trireme/rendezvous/secret.h"
-#include "trireme/train/run_end.h"
-#include "trireme/train/run_folder.h"
+#include "trireme/train/run/run_end.h"
+#include "trireme/train/run/run_folder.h"
 #include "trireme/train/training_process.h"
 
 namespace trireme::inline v0::cli {

@@ -5,8 +5,8 @@
 #include <optional>
 #include <string>
 
-#include "trireme/rendezvous/environment.h"
-#include "trireme/train/worker_spec.h"
+#include "trireme/rendezvous/launchers/environment.h"
+#include "trireme/train/config/worker_spec.h"
 
 namespace trireme::inline v0::cli {
 

@@ -17,7 +17,7 @@
 #include "trireme/input/compiler_headers.h"
 #include "trireme/observe/events.h"
 #include "trireme/observe/machine.h"
-#include "trireme/rendezvous/environment.h"
+#include "trireme/rendezvous/launchers/environment.h"
 #include "trireme/tensor/determinism.h"
 #include "trireme/tensor/kernel_table.h"
 #include "trireme/tensor/kernel_tuning.h"

@@ -7,11 +7,11 @@
 #include "trireme/cli/torch/trained_model.h"
 #include "trireme/input/shared_corpus.h"
 #include "trireme/observe/events.h"
-#include "trireme/rendezvous/environment.h"
-#include "trireme/train/evaluation.h"
-#include "trireme/train/follow_run.h"
-#include "trireme/train/forward_model.h"
-#include "trireme/train/trigram.h"
+#include "trireme/rendezvous/launchers/environment.h"
+#include "trireme/train/evaluation/evaluation.h"
+#include "trireme/train/evaluation/follow_run.h"
+#include "trireme/train/evaluation/forward_model.h"
+#include "trireme/train/report/trigram.h"
 
 namespace trireme::inline v0::cli {
 namespace {

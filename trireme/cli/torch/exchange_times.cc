@@ -17,7 +17,7 @@
 #include "trireme/comm/rounds/registry.h"
 #include "trireme/comm/simulate.h"
 #include "trireme/plan/server_exchange.h"
-#include "trireme/ps/server.h"
+#include "trireme/ps/server/server.h"
 
 namespace trireme::inline v0::cli {
 namespace {

@@ -5,7 +5,7 @@
 #include "trireme/cli/program.h"
 #include "trireme/cli/torch/trained_model.h"
 #include "trireme/observe/events.h"
-#include "trireme/train/generate.h"
+#include "trireme/train/evaluation/generate.h"
 
 namespace trireme::inline v0::cli {
 namespace {

@@ -3,7 +3,7 @@
 
 #include "trireme/input/shared_corpus.h"
 #include "trireme/plan/graph_partition.h"
-#include "trireme/train/schema.h"
+#include "trireme/train/config/schema.h"
 
 namespace trireme::inline v0::cli {
 

@@ -12,7 +12,7 @@
 #include "trireme/base/error.h"
 #include "trireme/cli/torch/training_job.h"
 #include "trireme/plan/training_plan.h"
-#include "trireme/train/schema.h"
+#include "trireme/train/config/schema.h"
 
 namespace trireme {
 namespace {

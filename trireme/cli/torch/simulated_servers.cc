@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "trireme/net/sim/sim_channels.h"
-#include "trireme/ps/server.h"
+#include "trireme/ps/server/server.h"
 
 namespace trireme::inline v0::cli {
 namespace {

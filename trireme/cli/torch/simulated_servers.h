@@ -9,9 +9,9 @@
 #include "trireme/base/waiter.h"
 #include "trireme/net/channel.h"
 #include "trireme/plan/tuning.h"
-#include "trireme/ps/client.h"
-#include "trireme/ps/copy.h"
+#include "trireme/ps/copies/copy.h"
 #include "trireme/ps/settings.h"
+#include "trireme/ps/worker/client.h"
 
 namespace trireme::inline v0::cli {
 

@@ -13,11 +13,11 @@
 #include "trireme/job/job.h"
 #include "trireme/launch/launch.h"
 #include "trireme/launch/output.h"
-#include "trireme/rendezvous/mpi_meeting.h"
-#include "trireme/rendezvous/socket_meeting.h"
-#include "trireme/train/follow_run.h"
-#include "trireme/train/run_end.h"
-#include "trireme/train/run_folder.h"
+#include "trireme/rendezvous/launchers/mpi_meeting.h"
+#include "trireme/rendezvous/launchers/socket_meeting.h"
+#include "trireme/train/evaluation/follow_run.h"
+#include "trireme/train/run/run_end.h"
+#include "trireme/train/run/run_folder.h"
 #include "trireme/train/training_process.h"
 
 namespace trireme::inline v0::cli {

@@ -6,9 +6,9 @@
 
 #include "trireme/launch/launch.h"
 #include "trireme/plan/training_plan.h"
-#include "trireme/rendezvous/environment.h"
-#include "trireme/train/schema.h"
-#include "trireme/train/worker_spec.h"
+#include "trireme/rendezvous/launchers/environment.h"
+#include "trireme/train/config/schema.h"
+#include "trireme/train/config/worker_spec.h"
 
 namespace trireme::inline v0::cli {
 

@@ -25,12 +25,12 @@
 #include "trireme/show/recorded_schedule.h"
 #include "trireme/show/schedule_picture.h"
 #include "trireme/storage/storage.h"
-#include "trireme/train/evaluation_record.h"
-#include "trireme/train/follow_run.h"
-#include "trireme/train/former_ranks.h"
-#include "trireme/train/job_plan.h"
-#include "trireme/train/resume_changes.h"
-#include "trireme/train/run_claim.h"
+#include "trireme/train/evaluation/evaluation_record.h"
+#include "trireme/train/evaluation/follow_run.h"
+#include "trireme/train/plan/job_plan.h"
+#include "trireme/train/run/former_ranks.h"
+#include "trireme/train/run/resume_changes.h"
+#include "trireme/train/run/run_claim.h"
 #include "trireme/train/training_process.h"
 
 namespace trireme::inline v0::cli {

@@ -1,9 +1,9 @@
 #include "trireme/cli/torch/trained_model.h"
 
 #include "trireme/base/error.h"
-#include "trireme/rendezvous/environment.h"
-#include "trireme/train/forward_model.h"
-#include "trireme/train/run_folder.h"
+#include "trireme/rendezvous/launchers/environment.h"
+#include "trireme/train/evaluation/forward_model.h"
+#include "trireme/train/run/run_folder.h"
 #include "trireme/train/training_process.h"
 
 namespace trireme::inline v0::cli {

@@ -6,7 +6,7 @@
 
 #include "trireme/job/job.h"
 #include "trireme/strategy/strategy.h"
-#include "trireme/train/schema.h"
+#include "trireme/train/config/schema.h"
 
 namespace trireme::inline v0::cli {
 

@@ -10,13 +10,13 @@
 #include "trireme/job/transport_check.h"
 #include "trireme/memory/offload_folder.h"
 #include "trireme/net/interfaces.h"
-#include "trireme/rendezvous/state_store.h"
+#include "trireme/rendezvous/coordinator/state_store.h"
 #include "trireme/storage/storage.h"
 #include "trireme/sync/sync_plan.h"
 #include "trireme/tensor/kernel_table.h"
 #include "trireme/train/device.h"
-#include "trireme/train/job_plan.h"
-#include "trireme/train/run_folder.h"
+#include "trireme/train/plan/job_plan.h"
+#include "trireme/train/run/run_folder.h"
 
 namespace trireme::inline v0::cli {
 

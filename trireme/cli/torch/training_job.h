@@ -10,8 +10,8 @@
 #include "trireme/cli/command.h"
 #include "trireme/input/shared_corpus.h"
 #include "trireme/plan/training_plan.h"
+#include "trireme/train/config/schema.h"
 #include "trireme/train/device.h"
-#include "trireme/train/schema.h"
 
 namespace trireme::inline v0::cli {
 

@@ -8,7 +8,7 @@
 #include "trireme/base/words.h"
 #include "trireme/observe/machine.h"
 #include "trireme/sync/sync_plan.h"
-#include "trireme/train/job_plan.h"
+#include "trireme/train/plan/job_plan.h"
 
 namespace trireme::inline v0::cli {
 namespace {

@@ -8,8 +8,8 @@
 #include "trireme/base/config.h"
 #include "trireme/cli/torch/fit/choice.h"
 #include "trireme/input/corpus.h"
-#include "trireme/train/kernel_speeds.h"
-#include "trireme/train/schema.h"
+#include "trireme/train/config/schema.h"
+#include "trireme/train/plan/kernel_speeds.h"
 
 namespace trireme::inline v0::cli {
 

@@ -19,7 +19,7 @@
 #include "trireme/cli/torch/training_job.h"
 #include "trireme/observe/events.h"
 #include "trireme/sync/sync_plan.h"
-#include "trireme/train/job_plan.h"
+#include "trireme/train/plan/job_plan.h"
 #include "trireme/train/trainer.h"
 
 namespace trireme::inline v0::cli {

@@ -5,7 +5,7 @@
 
 #include "trireme/base/config.h"
 #include "trireme/input/corpus.h"
-#include "trireme/train/schema.h"
+#include "trireme/train/config/schema.h"
 
 namespace trireme::inline v0::cli {
 

@@ -4,7 +4,7 @@
 #include <string>
 
 #include "trireme/show/server_layout.h"
-#include "trireme/train/schema.h"
+#include "trireme/train/config/schema.h"
 
 namespace trireme::inline v0::cli {
 

@@ -1,0 +1,81 @@
+#include "trireme/launch/hosts/guard.h"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <string>
+#include <tuple>
+
+#include "trireme/base/error.h"
+
+namespace trireme::inline v0::launch {
+namespace {
+
+constexpr int kMostGroups = 4096;
+
+// Uses bare system calls only: the copy has one thread, and locks that other threads held at the
+// copy are never released. It allocates nothing and keeps only the pipe's descriptor open.
+[[noreturn]] void guard(int pipe) {
+  static pid_t groups[kMostGroups];
+  int number = 0;
+  syscall(SYS_setsid);  // so that Ctrl-C does not reach it
+  sigset_t all;
+  std::memset(&all, 0xff, sizeof all);
+  syscall(SYS_rt_sigprocmask, SIG_SETMASK, &all, nullptr, 8);
+  syscall(SYS_prctl, PR_SET_NAME, "trireme-guard");
+  if (pipe > 0) syscall(SYS_close_range, 0u, static_cast<unsigned>(pipe) - 1, 0);
+  syscall(SYS_close_range, static_cast<unsigned>(pipe) + 1, ~0u, 0);
+  for (pid_t news = 0; syscall(SYS_read, pipe, &news, sizeof news) == sizeof news;) {
+    if (news > 0) {
+      if (number < kMostGroups) groups[number++] = news;
+      continue;
+    }
+    for (int i = 0; i < number; ++i) {
+      if (groups[i] == -news) groups[i--] = groups[--number];
+    }
+  }
+  for (int i = 0; i < number; ++i) syscall(SYS_kill, -groups[i], SIGKILL);
+  for (;;) syscall(SYS_exit_group, 0);
+}
+
+}  // namespace
+
+Guard::Guard() {
+  int ends[2];
+  if (pipe2(ends, O_CLOEXEC) == 0) {
+    // Not fork(), whose handlers in libraries are for copies that continue the program.
+    pid_ = static_cast<pid_t>(syscall(SYS_clone, SIGCHLD, nullptr, nullptr, nullptr, 0));
+    if (pid_ == 0) guard(ends[0]);
+    std::tie(read_end_, pipe_) = std::tie(ends[0], ends[1]);
+    if (pid_ > 0) fcntl(pipe_, F_SETFL, O_NONBLOCK);  // a killed guard does not read
+  }
+  if (pid_ > 0) return;
+  const std::string why = std::strerror(errno);
+  for (const int end : {pipe_, read_end_}) {
+    if (end >= 0) close(end);
+  }
+  throw ResourceError(
+      "could not start the launcher's guard: " + why,
+      {.operation = "launch", .advice = "Raise the limits on processes and open files."});
+}
+
+Guard::~Guard() {
+  close(pipe_);
+  close(read_end_);
+  waitpid(pid_, nullptr, 0);
+}
+
+void Guard::watch(pid_t group) noexcept { tell(group); }
+void Guard::forget(pid_t group) noexcept { tell(-group); }
+
+void Guard::tell(pid_t news) const noexcept {
+  [[maybe_unused]] const auto put = write(pipe_, &news, sizeof news);  // atomic: a small write
+}
+
+}  // namespace trireme::inline v0::launch

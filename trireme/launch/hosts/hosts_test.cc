@@ -1,0 +1,143 @@
+// Lists of hosts, and which process runs where.
+#include "trireme/launch/hosts/hosts.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <fstream>
+
+#include "trireme/base/error.h"
+#include "trireme/launch/hosts/host_messages.h"
+
+namespace trireme::launch::hosts_test {
+namespace {
+
+using rendezvous::Roles;
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+template <class F>
+std::string refusal_of(F&& call) {
+  try {
+    call();
+  } catch (const ConfigError& error) {
+    return error.what();
+  }
+  return "";
+}
+
+class Hostfile {
+ public:
+  explicit Hostfile(const std::string& text)
+      : path_(::testing::TempDir() + "trireme-hosts-" + std::to_string(getpid())) {
+    std::ofstream(path_) << text;
+  }
+  ~Hostfile() { std::remove(path_.c_str()); }
+  std::vector<HostSlots> read() const { return read_hostfile(path_); }
+  const std::string& path() const { return path_; }
+
+ private:
+  const std::string path_;
+};
+
+TEST(Hosts, AListHasNamesAndSlots) {
+  EXPECT_THAT(
+      parse_hosts("node07:4,node08,me@10.0.0.9:2"),
+      ElementsAre(HostSlots{"node07", 4}, HostSlots{"node08", 1}, HostSlots{"me@10.0.0.9", 2}));
+  EXPECT_THAT(parse_hosts("a:2,b:1,a:3"), ElementsAre(HostSlots{"a", 5}, HostSlots{"b", 1}));
+  EXPECT_THAT(parse_hosts("[fd00::7]:4,fd00::8"),
+              ElementsAre(HostSlots{"fd00::7", 4}, HostSlots{"fd00::8", 1}));
+}
+
+TEST(Hosts, AMalformedListIsRefused) {
+  for (const char* list : {"", "a:", "a:0", "a:four", "a:-1", "a:70000", "a,,b", ":4", "-oProxy:1",
+                           "a b:1", "me@:1", "a;b", "$(a)", "@a", "me@-x"}) {
+    EXPECT_THAT(refusal_of([&] { parse_hosts(list); }), HasSubstr("-H " + std::string(list) + ": "))
+        << list;
+  }
+}
+
+TEST(Hosts, AFileHasOneHostPerLine) {
+  const Hostfile file("# the two of us\nnode07 slots=4\n\n  node08:2  # half\nnode09\nnode07:1\n");
+  EXPECT_THAT(file.read(),
+              ElementsAre(HostSlots{"node07", 5}, HostSlots{"node08", 2}, HostSlots{"node09", 1}));
+}
+
+TEST(Hosts, AMalformedFileIsRefusedWithItsLine) {
+  for (const auto& [text, line, words] :
+       {std::tuple{"node07 slots=4\nnode08 slots=many\n", ":2: ", "\"many\" is no number of slots"},
+        {"a\n#\nb cores=4\n", ":3: ", "\"cores=4\" is not slots=NUMBER"},
+        {"a:2 slots=4\n", ":1: ", "slots are given twice"},
+        {"a\n-x slots=1\n", ":2: ", "\"-x\" is no name of a host"},
+        {"# nothing\n", ": ", "no host is named"},
+        {"", ": ", "no host is named"}}) {
+    const Hostfile file(text);
+    EXPECT_THAT(refusal_of([&] { file.read(); }),
+                AllOf(HasSubstr(file.path() + line), HasSubstr(words)));
+  }
+  EXPECT_THAT(refusal_of([] { read_hostfile("/nowhere/hosts"); }),
+              HasSubstr("/nowhere/hosts: No such file"));
+}
+
+TEST(Hosts, WorkersFillSlotsAndOthersGoRound) {
+  const std::vector<HostSlots> hosts{{"a", 2}, {"b", 4}, {"c", 2}};
+  const Roles roles{.workers = 5, .servers = 4, .evaluator = true};
+  const std::vector<int> places = place_processes(roles, hosts);
+  EXPECT_THAT(places, ElementsAre(0, 0, 1, 1, 1, 0, 1, 2, 0, 1));
+  EXPECT_EQ(describe_places(roles, hosts, places),
+            "a: ranks 0, 1, servers 0, 3; b: ranks 2 to 4, server 1, the evaluator; c: server 2");
+  EXPECT_THAT(workers_by_host(8, hosts), ElementsAre(2, 4, 2));
+  EXPECT_THAT(refusal_of([&] { place_processes(Roles{.workers = 9}, hosts); }),
+              HasSubstr("9 ranks, but the hosts have 8 slots"));
+}
+
+TEST(Messages, AreReadAsTheyWereWritten) {
+  const StartOptions start{.command = {"./program", "", "two words"},
+                           .environment = {"A=1", std::string("B=\n 7 7\0x", 9)}};
+  const Ending end{.exit = {137, 9},
+                   .activity = {.waiting = true,
+                                .operation = "all_reduce bucket 1",
+                                .last_call = "barrier",
+                                .since = std::chrono::seconds(3),
+                                .step = 12},
+                   .last_words = "gone\nfor good"};
+  std::string bytes = encode(message_of(3, start)) + encode(message_of(4, end));
+  const std::string whole = bytes;
+  Message message;
+  bytes.pop_back();
+  ASSERT_TRUE(take_message(bytes, message));
+  EXPECT_EQ(message.kind, "start");
+  EXPECT_EQ(message.process, 3);
+  EXPECT_EQ(start_from(message).command, start.command);
+  EXPECT_EQ(start_from(message).environment, start.environment);
+  EXPECT_FALSE(take_message(bytes, message)) << "its last byte is missing";
+  bytes += whole.back();
+  ASSERT_TRUE(take_message(bytes, message));
+  const Ending read = ending_from(message);
+  EXPECT_EQ(read.exit.code, 137);
+  EXPECT_EQ(read.exit.signal, 9);
+  EXPECT_EQ(read.activity.operation, "all_reduce bucket 1");
+  EXPECT_EQ(read.activity.step, 12);
+  EXPECT_EQ(read.activity.since, std::chrono::seconds(3));
+  EXPECT_EQ(read.last_words, "gone\nfor good");
+  EXPECT_TRUE(bytes.empty());
+}
+
+TEST(Messages, MalformedOnesAreRefused) {
+  for (const std::string text :
+       {"\n", "out\n", "out x\n", "out 1 -5\n", "out 1 99999999999\n", "out 1 2x\n"}) {
+    std::string bytes = text;
+    Message message;
+    EXPECT_THROW(take_message(bytes, message), ConfigError) << text;
+  }
+  EXPECT_THROW(start_from({"start", 0, {"5", "a"}}), ConfigError);
+  EXPECT_THROW(start_from({"start", 0, {"0", "a"}}), ConfigError);
+  EXPECT_THROW(ending_from({"ended", 0, {"1"}}), ConfigError);
+  EXPECT_THROW(setup_from({"setup", -1, {"1"}}), ConfigError);
+}
+
+}  // namespace
+}  // namespace trireme::launch::hosts_test

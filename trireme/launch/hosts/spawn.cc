@@ -1,0 +1,163 @@
+#include "trireme/launch/hosts/spawn.h"
+
+#include <fcntl.h>
+#include <sched.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <sstream>
+
+#include "trireme/base/error.h"
+
+extern char** environ;
+
+namespace trireme::inline v0::launch {
+namespace {
+
+[[noreturn]] void throw_errno(const std::string& what) {
+  throw ResourceError(
+      what + ": " + std::strerror(errno),
+      {.operation = "launch", .advice = "Raise the limits on processes and open files."});
+}
+
+bool is_program(const std::string& path) {
+  struct stat status {};
+  return stat(path.c_str(), &status) == 0 && S_ISREG(status.st_mode) &&
+         access(path.c_str(), X_OK) == 0;
+}
+
+std::vector<char*> pointers(const std::vector<std::string>& strings) {
+  std::vector<char*> result;
+  for (const std::string& one : strings) result.push_back(const_cast<char*>(one.c_str()));
+  result.push_back(nullptr);
+  return result;
+}
+
+// Everything that the child needs, prepared before vfork: between vfork and execve the child shares
+// this process's memory and may only make system calls.
+struct Plan {
+  const char* path;
+  char* const* arguments;
+  char* const* environment;
+  const int* standard;  // three descriptors
+  const int* inherit;
+  std::size_t num_inherit;
+  const cpu_set_t* cores;  // null: not pinned
+  pid_t parent;
+  int failed;  // gets errno if execve fails; closed by a successful execve
+};
+
+[[noreturn]] void become(const Plan& plan) {
+  prctl(PR_SET_PDEATHSIG, SIGKILL);
+  if (getppid() != plan.parent) _exit(127);  // the parent has died before prctl()
+  setpgid(0, 0);
+  if (plan.cores) sched_setaffinity(0, sizeof *plan.cores, plan.cores);
+  for (int target = 0; target < 3; ++target) {
+    if (plan.standard[target] >= 0) dup2(plan.standard[target], target);
+  }
+  for (std::size_t i = 0; i < plan.num_inherit; ++i) fcntl(plan.inherit[i], F_SETFD, 0);
+  struct sigaction standard {};
+  standard.sa_handler = SIG_DFL;
+  for (const int one : {SIGPIPE, SIGXFSZ, SIGINT, SIGTERM, SIGUSR1, SIGTSTP}) {
+    sigaction(one, &standard, nullptr);  // SIGHUP is kept, so that nohup applies to children too
+  }
+  sigset_t none;
+  sigemptyset(&none);
+  sigprocmask(SIG_SETMASK, &none, nullptr);
+  execve(plan.path, plan.arguments, plan.environment);
+  const int error = errno;
+  [[maybe_unused]] const auto put = write(plan.failed, &error, sizeof error);
+  _exit(127);
+}
+
+// vfork returns twice; noinline, so that no local variable of the caller lives across it.
+__attribute__((noinline)) pid_t start(const Plan& plan) {
+  const pid_t pid = vfork();
+  if (pid == 0) become(plan);
+  return pid;
+}
+
+// If a parent has ignored SIGCHLD, ended children would disappear before their exit status is read.
+void keep_ended_children() {
+  struct sigaction now {};
+  if (sigaction(SIGCHLD, nullptr, &now) == 0 && now.sa_handler == SIG_IGN) signal(SIGCHLD, SIG_DFL);
+}
+
+}  // namespace
+
+std::string find_program(const std::string& name) {
+  if (name.find('/') != name.npos) {
+    if (is_program(name)) return name;
+  } else if (const char* path = std::getenv("PATH")) {
+    std::istringstream folders(path);
+    for (std::string folder; std::getline(folders, folder, ':');) {
+      const std::string candidate = (folder.empty() ? "." : folder) + "/" + name;
+      if (is_program(candidate)) return candidate;
+    }
+  }
+  throw ConfigError("cannot run '" + name + "': no such program",
+                    {.operation = "launch", .advice = "Give its path after `--`."});
+}
+
+std::vector<std::string> own_environment() {
+  std::vector<std::string> all;
+  for (char** variable = environ; *variable != nullptr; ++variable) all.emplace_back(*variable);
+  return all;
+}
+
+Process spawn(const SpawnOptions& options) {
+  const std::string path = find_program(options.command.at(0));
+  const auto arguments = pointers(options.command);
+  const auto environment = pointers(options.environment);
+  const int standard[3] = {options.input, options.output, options.error};
+  cpu_set_t cores;
+  CPU_ZERO(&cores);
+  for (const int core : options.cores) CPU_SET(core, &cores);
+  int failed[2];
+  if (pipe2(failed, O_CLOEXEC) != 0) throw_errno("could not make a pipe");
+  const Plan plan{path.c_str(),
+                  arguments.data(),
+                  environment.data(),
+                  standard,
+                  options.inherit.data(),
+                  options.inherit.size(),
+                  options.cores.empty() ? nullptr : &cores,
+                  getpid(),
+                  failed[1]};
+  keep_ended_children();
+  const pid_t pid = start(plan);
+  const int start_error = errno;
+  close(failed[1]);
+  int error = 0;
+  [[maybe_unused]] const auto got = read(failed[0], &error, sizeof error);
+  close(failed[0]);
+  if (pid < 0) {
+    errno = start_error;
+    throw_errno("could not start a process");
+  }
+  if (error != 0) {
+    waitpid(pid, nullptr, 0);
+    throw ConfigError(
+        "cannot run '" + path + "': " + std::strerror(error),
+        {.operation = "launch", .advice = "See whether it is built for this machine."});
+  }
+  const int descriptor = static_cast<int>(syscall(SYS_pidfd_open, pid, 0));
+  if (descriptor < 0) {
+    const int reason = errno;
+    kill(pid, SIGKILL);
+    waitpid(pid, nullptr, 0);
+    errno = reason;
+    throw_errno("pidfd_open failed");
+  }
+  fcntl(descriptor, F_SETFD, FD_CLOEXEC);
+  return {pid, descriptor};
+}
+
+}  // namespace trireme::inline v0::launch

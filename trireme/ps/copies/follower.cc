@@ -1,0 +1,124 @@
+#include "trireme/ps/copies/follower.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "trireme/base/error.h"
+
+namespace trireme::inline v0::ps {
+namespace {
+
+constexpr Duration kRetryAfter = std::chrono::milliseconds(20);  // between two attempts to connect
+
+}  // namespace
+
+Follower::Follower(std::shared_ptr<Waiter> waiter, Options options)
+    : waiter_(std::move(waiter)), options_(std::move(options)), owes_since_(waiter_->now()) {}
+
+Follower::~Follower() { lose(); }
+
+bool Follower::work_waits() const {
+  return state_ == State::Away ? waiter_->now() >= next_try_ : received_.done();
+}
+
+TimePoint Follower::wake_at() const noexcept {
+  return state_ == State::Away ? next_try_ : TimePoint::max();
+}
+
+void Follower::poll(const Log& log, Copy& copy) {
+  if (refused_) return;
+  try {
+    if (state_ == State::Away && waiter_->now() >= next_try_) connect();
+    while (state_ != State::Away && !refused_ && received_.done()) take(log, copy);
+  } catch (const Error&) {  // it is not there, or speaks another protocol
+    lose();
+  }
+  while (!outgoing_.empty() && outgoing_.front().sent.done()) outgoing_.pop_front();
+}
+
+void Follower::connect() {
+  channel_ = options_.dial();
+  state_ = State::Greeted;
+  put({.kind = Relay::Kind::Hello, .shard = options_.shard, .term = options_.term}, {}, {});
+  listen();
+}
+
+void Follower::listen() { received_ = channel_->receive(frame_); }
+
+void Follower::take(const Log& log, Copy& copy) {
+  received_.wait();
+  const Heard heard = heard_from(frame_.head());
+  listen();
+  if (heard.refused) {
+    refused_ = true;
+    return;
+  }
+  if (state_ == State::Greeted) return catch_up(heard.at, log, copy);
+  acknowledged_ = std::max(acknowledged_, heard.at.index);
+  owes_since_ = acknowledged_ < sent_ ? waiter_->now() : TimePoint::max();
+}
+
+void Follower::catch_up(Position from, const Log& log, Copy& copy) {
+  state_ = State::Following;
+  const auto& entries = log.entries;
+  const auto next = std::find_if(entries.begin(), entries.end(),
+                                 [&](const LogEntry& one) { return one.at == from; });
+  if (next == entries.end() && from != log.before) return send_snapshot(copy);
+  acknowledged_ = std::max(acknowledged_, from.index);
+  sent_ = from.index;
+  owes_since_ = TimePoint::max();
+  for (auto entry = next == entries.end() ? entries.begin() : next + 1; entry != entries.end();
+       ++entry)
+    send(*entry);
+}
+
+void Follower::send_snapshot(Copy& copy) {
+  Saved saved = copy.service().snapshot();
+  const auto text = std::as_bytes(std::span(saved.text));
+  saved.memory.insert(saved.memory.begin(), text.begin(), text.end());
+  put({.kind = Relay::Kind::Snapshot,
+       .shard = options_.shard,
+       .term = options_.term,
+       .at = copy.at(),
+       .text_bytes = text.size()},
+      {}, std::move(saved.memory));
+  sent_ = copy.at().index;
+}
+
+void Follower::send(const LogEntry& entry) {
+  if (state_ != State::Following) return;
+  Relay relay{.kind = entry.request ? Relay::Kind::Request : Relay::Kind::Lost,
+              .shard = options_.shard,
+              .term = options_.term,
+              .at = entry.at,
+              .client = entry.client};
+  if (entry.request) relay.request = *entry.request;
+  // The worker is answered, and may change its memory, before this backup has it.
+  std::vector<std::byte> own;
+  if (!required_) own.assign(entry.memory.begin(), entry.memory.end());
+  sent_ = entry.at.index;
+  put(relay, entry, std::move(own));
+}
+
+void Follower::put(const Relay& relay, LogEntry entry, std::vector<std::byte> own) {
+  if (owes_since_ == TimePoint::max()) owes_since_ = waiter_->now();
+  outgoing_.push_back({to_text(relay), std::move(entry), std::move(own), {}});
+  Outgoing& one = outgoing_.back();
+  try {
+    one.sent = channel_->send(std::as_bytes(std::span(one.head)),
+                              one.own.empty() ? one.entry.memory : one.own);
+  } catch (const Error&) {  // the next receive tells
+  }
+}
+
+void Follower::lose() {
+  if (owes_since_ == TimePoint::max()) owes_since_ = waiter_->now();
+  state_ = State::Away;
+  received_ = Work();
+  if (channel_) channel_->close();
+  channel_.reset();  // before the memory that it sends
+  outgoing_.clear();
+  next_try_ = waiter_->now() + kRetryAfter;
+}
+
+}  // namespace trireme::inline v0::ps

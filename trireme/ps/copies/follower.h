@@ -1,0 +1,102 @@
+// Follower: what a shard's primary knows of one backup, and its connection to it. A connection that
+// breaks is made again, and the backup goes on where it was, or gets all of the shard. Not thread safe.
+#pragma once
+
+#include <deque>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "trireme/base/waiter.h"
+#include "trireme/base/work.h"
+#include "trireme/net/channel.h"
+#include "trireme/ps/copies/copy.h"
+
+namespace trireme::inline v0::ps {
+
+/// A request in the order of its shard.
+struct LogEntry {
+  Position at;
+  int client = -1;
+  std::optional<Request> request;     // none: the client is lost
+  std::span<const std::byte> memory;  // which `keeps` keeps
+  std::shared_ptr<const void> keeps;
+};
+
+/// The entries that some backup may not have yet, and the position before the first.
+struct Log {
+  Position before;
+  std::deque<LogEntry> entries;
+  Position end() const noexcept { return entries.empty() ? before : entries.back().at; }
+};
+
+class Follower {
+ public:
+  struct Options {
+    int shard = 0;
+    std::uint64_t term = 0;  // the primary's
+    int server = 0;          // the backup's
+    std::uint32_t incarnation = 0;
+    std::function<std::shared_ptr<net::Channel>()> dial;
+  };
+  Follower(std::shared_ptr<Waiter> waiter, Options options);
+  ~Follower();
+
+  int server() const noexcept { return options_.server; }
+  std::uint32_t incarnation() const noexcept { return options_.incarnation; }
+  /// Whether it gets each entry when it comes.
+  bool follows() const noexcept { return state_ == State::Following; }
+  /// The last entry that it is known to have.
+  std::uint64_t acknowledged() const noexcept { return acknowledged_; }
+  /// A newer primary has told it so.
+  bool refused() const noexcept { return refused_; }
+  /// Whether it has all of the shard, so that entries count as kept only once it has them.
+  bool required() const noexcept { return required_; }
+  void require() noexcept { required_ = true; }
+  /// Since when it owes an answer; TimePoint::max(): it does not.
+  TimePoint owes_since() const noexcept { return owes_since_; }
+  void forgive() noexcept { owes_since_ = waiter_->now(); }
+
+  /// Whether poll() has something to do.
+  bool work_waits() const;
+  /// When poll() shall be called again, if nothing comes before.
+  TimePoint wake_at() const noexcept;
+  /// Connects if that is due, and takes what the backup has said. `copy` is what it gets if it
+  /// cannot go on with `log`.
+  void poll(const Log& log, Copy& copy);
+  /// A new entry of the log.
+  void send(const LogEntry& entry);
+
+ private:
+  enum class State { Away, Greeted, Following };
+  struct Outgoing {
+    std::string head;
+    LogEntry entry;              // keeps its memory
+    std::vector<std::byte> own;  // or the memory itself
+    Work sent;
+  };
+  void connect();
+  void take(const Log& log, Copy& copy);
+  void catch_up(Position from, const Log& log, Copy& copy);
+  void send_snapshot(Copy& copy);
+  void put(const Relay& relay, LogEntry entry, std::vector<std::byte> own);
+  void listen();
+  void lose();
+
+  const std::shared_ptr<Waiter> waiter_;
+  const Options options_;
+  State state_ = State::Away;
+  bool refused_ = false, required_ = false;
+  std::uint64_t acknowledged_ = 0, sent_ = 0;  // indices
+  std::deque<Outgoing> outgoing_;
+  net::ChannelFrame frame_;
+  Work received_;
+  std::shared_ptr<net::Channel> channel_;
+  TimePoint next_try_{};
+  TimePoint owes_since_;
+};
+
+}  // namespace trireme::inline v0::ps

@@ -1,0 +1,88 @@
+// Primary: the copy of a shard that workers ask. It decides the order of the requests, gives them to
+// the backups in that order, and says what all of them have, so that nothing is answered before. It
+// recruits the backups that the settings ask for among the servers that live. Not thread safe.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "trireme/ps/copies/follower.h"
+#include "trireme/rendezvous/server_view.h"
+
+namespace trireme::inline v0::ps {
+
+/// How a server talks with the job's ServerAuthority and with other servers. view() is of the latest
+/// view, never null; the waiter wakes when it changes.
+struct ServerContacts {
+  std::function<std::shared_ptr<const rendezvous::ServerView>()> view;
+  /// ServerAuthority::has_copy() and down(). They may be lost; then they are repeated.
+  std::function<void(int shard, std::uint64_t term, int server, std::uint32_t incarnation)>
+      has_copy;
+  std::function<void(int server, std::uint32_t incarnation)> unreachable;
+  /// A channel to a server. Throws PeerLost or TimeoutError if it is not there.
+  std::function<std::shared_ptr<net::Channel>(int server)> dial;
+};
+
+class Primary {
+ public:
+  struct Options {
+    int server = 0;                                // this one
+    Duration patience = std::chrono::seconds(30);  // with a backup that does not answer
+  };
+  /// `copy` and `contacts` outlive it. The clients that the copy knows are another server's: they are
+  /// lost.
+  Primary(std::shared_ptr<Waiter> waiter, Copy& copy, const ServerContacts& contacts,
+          const rendezvous::ServerView& view, Options options);
+
+  /// A request, whose memory stays while `keeps` lives and the request is not answered.
+  void submit(int client, const Request& request, std::span<const std::byte> memory,
+              std::shared_ptr<const void> keeps);
+  void lose(int client);
+  /// A new view, in which this server is still the primary.
+  void adopt(const rendezvous::ServerView& view);
+
+  /// The position of the newest request: what depends on it may be sent once settled(index).
+  std::uint64_t newest() const noexcept { return copy_.at().index; }
+  bool settled(std::uint64_t index) const noexcept {
+    return (whole_ || copy_.service().settings() == nullptr) && index <= committed_;
+  }
+  /// Another server is the primary, as a backup has said. Nothing is settled any more.
+  bool deposed() const noexcept { return deposed_; }
+
+  /// As Follower's.
+  bool work_waits() const;
+  TimePoint wake_at() const noexcept;
+  void poll();
+
+ private:
+  struct Backup {
+    std::unique_ptr<Follower> follower;
+    TimePoint told{};  // when the authority was told of its copy
+  };
+  Position next() const noexcept { return {term_, copy_.at().index + 1}; }
+  void append(LogEntry entry);
+  bool is_wanted(int server) const;
+  void add(int server, bool required);
+  void recruit();
+  void settle();
+  void report(Backup& backup);
+  bool is_awaited(const Follower& follower) const noexcept;
+  bool is_unknown(const Follower& follower) const noexcept;
+
+  const std::shared_ptr<Waiter> waiter_;
+  Copy& copy_;
+  const ServerContacts& contacts_;
+  const Options options_;
+  const std::uint64_t term_;
+  rendezvous::ServerView view_;
+  Log log_;
+  std::vector<Backup> backups_;
+  std::uint64_t committed_ = 0;
+  bool whole_;  // has had all backups that were there
+  bool deposed_ = false;
+};
+
+}  // namespace trireme::inline v0::ps

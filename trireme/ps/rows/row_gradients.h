@@ -1,0 +1,53 @@
+// RowGradients: the sparse gradients of a worker's step. Each micro-batch is a leaf of the tree sum, and
+// leaves are added as those of parameters are (sync/buckets/leaf_plan.h). Not thread safe.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "trireme/ps/rows/row_sum.h"
+#include "trireme/ps/rows/served_table.h"
+#include "trireme/sync/buckets/leaf_plan.h"
+
+namespace trireme::inline v0::ps {
+
+class RowGradients {
+ public:
+  explicit RowGradients(std::span<const ServedTable> tables);
+
+  /// Gradients [u, width] of rows of the micro-batch under way.
+  void take(std::uint32_t table, const at::Tensor& ids, const at::Tensor& gradients);
+  /// A new step.
+  void begin();
+  /// The micro-batch is complete: its leaf is its gradients times `weight`.
+  void end_micro(std::uint32_t microbatch, const parallel::LeafStep& step, double weight);
+  /// Why the step must be refused: a gradient that is not finite.
+  const std::optional<std::string>& refusal() const noexcept { return refusal_; }
+  void drop();
+
+  /// The sums in slots 0 ... terms - 1: of each, the rows of each table.
+  std::vector<std::vector<RowsView>> terms(std::size_t terms) const;
+  void scale(double factor);
+  /// The sums of squares of each table of slot 0.
+  std::vector<double> squares() const;
+
+ private:
+  struct Taken {
+    std::uint32_t table = 0;
+    at::Tensor ids, gradients;
+  };
+  void check_finite(const RowSum& leaf, const ServedTable& table, std::uint32_t microbatch);
+
+  const std::vector<ServedTable> tables_;
+  std::vector<Taken> taken_;                // of the micro-batch under way
+  std::vector<std::vector<RowSum>> slots_;  // by slot, by table
+  std::vector<RowSum> leaf_;                // by table
+  std::optional<std::string> refusal_;
+};
+
+}  // namespace trireme::inline v0::ps

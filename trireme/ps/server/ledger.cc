@@ -1,0 +1,52 @@
+#include "trireme/ps/server/ledger.h"
+
+#include <algorithm>
+#include <optional>
+
+namespace trireme::inline v0::ps {
+
+std::int64_t Ledger::slowest() const {
+  std::optional<std::int64_t> least;
+  for (const auto& [number, worker] : workers_)
+    if (worker.here) least = std::min(least.value_or(worker.clock), worker.clock);
+  return least.value_or(0);
+}
+
+void Ledger::arrive(int number) {
+  const std::int64_t least = slowest();
+  Worker& worker = workers_[number];
+  if (worker.here) return;
+  worker.here = true;
+  worker.clock = std::max(worker.clock, least);
+}
+
+void Ledger::leave(int worker) { workers_[worker].here = false; }
+
+bool Ledger::take(int number, std::uint64_t sequence, std::int64_t clock) {
+  Worker& worker = workers_[number];
+  if (sequence <= worker.last) {
+    ++worker.repeated;
+    return false;
+  }
+  worker.last = sequence;
+  worker.clock = clock;
+  return true;
+}
+
+void Ledger::applied(int worker, std::int64_t staleness) {
+  ++workers_[worker].pushes;
+  ++histogram_[staleness];
+}
+
+void Ledger::late(int number, std::int64_t round) {
+  Worker& worker = workers_[number];
+  if (round <= worker.last_late) return;
+  worker.last_late = round;
+  ++worker.late;
+}
+
+bool Ledger::may_go_on(int worker) const {
+  return bound_ < 0 || workers_.at(worker).clock - slowest() <= bound_;
+}
+
+}  // namespace trireme::inline v0::ps

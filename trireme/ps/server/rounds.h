@@ -1,0 +1,89 @@
+// Rounds: the steps of synchronous workers at one server. In a round each worker sends the terms of the
+// batch's sum that it has. When enough workers have, the shard adds them up, and the first commit updates
+// the weights:
+//
+//     round r      terms of worker 0, 1, ... -> close(): sum, squares -> commit(r): one update
+//     round r + 1  terms ...
+//
+// Knows connections by their numbers only; answers nothing. A Service owns it. Not thread safe.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <nlohmann/json_fwd.hpp>
+#include <set>
+#include <span>
+#include <vector>
+
+#include "trireme/ps/messages.h"
+#include "trireme/ps/server/shard.h"
+
+namespace trireme::inline v0::ps {
+
+class SnapshotReader;  // of service_snapshot.cc
+
+class Rounds {
+ public:
+  /// Collected: answered when the round is closed. Repeated: this worker's terms are in the round before
+  /// already. Late: the round was closed without them.
+  enum class Taken { Collected, Repeated, Late };
+  /// Takes the terms of a request; `memory` must stay until the round is closed. MismatchError if they
+  /// are no terms of this shard's sum in this round.
+  Taken take(int client, const Request& request, std::span<const std::byte> memory,
+             const Shard& shard);
+  /// Whether the terms of all of `workers` but `backup` are here. A worker whose connection broke comes
+  /// again and is awaited; one that has left is not.
+  bool complete(int workers, int backup) const;
+  /// Adds the terms up in the shard, and goes on to the next round. Returns the client of each worker.
+  std::map<int, int> close(Shard& shard);
+  /// The round that was closed last: the sums of squares of each chunk of parameters, then of each
+  /// table the limbs of an ExactSum.
+  const std::vector<double>& squares() const noexcept { return squares_; }
+  /// The first parameter whose sum is not finite in that round, or -1.
+  std::int64_t not_finite() const noexcept { return not_finite_; }
+  /// The round that is collected.
+  std::int64_t number() const noexcept { return number_; }
+
+  /// Over: a later round has been closed. First: the caller updates the weights now.
+  enum class Commit { Over, First, Again };
+  Commit commit(std::int64_t round);
+
+  void arrive(int worker) { done_.erase(worker); }
+  void leave(int worker) { done_.insert(worker); }
+  void lost(int client);
+  void add_clients(std::set<int>& all) const;
+  /// Other workers: nothing of the old ones is awaited.
+  void clear() { parts_.clear(), done_.clear(); }
+  /// The present step is round 0. `closed`: all of `workers` have sent their terms of it, and it is
+  /// committed.
+  void restart(bool closed, int workers);
+
+  /// For Service::snapshot(), which has the memory, too (service_snapshot.cc).
+  nlohmann::json snapshot(std::vector<std::byte>& memory) const;
+  void restore(const nlohmann::json& json, SnapshotReader& from, const Shard* shard);
+
+ private:
+  struct Part {
+    int client = -1;
+    Terms terms;                      // views of `memory`
+    std::vector<std::uint32_t> rows;  // Request::rows
+    std::span<const std::byte> memory;
+    std::vector<std::byte> own = {};  // that memory, after restore()
+  };
+  static Terms terms_of(const std::vector<kernel::LeafRange>& nodes,
+                        const std::vector<std::uint32_t>& counts, std::span<const std::byte> memory,
+                        const Shard& shard);
+  void check(const Request& request, const Terms& terms, const Shard& shard) const;
+
+  std::int64_t number_ = 0;
+  std::map<int, Part> parts_;  // by worker
+  std::uint32_t total_ = 0;    // micro-batches of the batch
+  std::set<int> done_;         // workers that have left
+  std::set<int> members_;      // workers of the round before
+  bool committed_ = true;      // the round before
+  std::vector<double> squares_;
+  std::int64_t not_finite_ = -1;
+};
+
+}  // namespace trireme::inline v0::ps

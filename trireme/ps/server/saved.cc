@@ -1,0 +1,140 @@
+#include "trireme/ps/server/saved.h"
+
+#include <cstring>
+#include <nlohmann/json.hpp>
+
+#include "trireme/base/error.h"
+
+namespace trireme::inline v0::ps {
+namespace {
+
+void to_json(nlohmann::json& json, const SavedText::Array& array) {
+  json = {array.name, name_of(array.dtype), array.shape, array.begin, array.end};
+}
+
+void from_json(const nlohmann::json& json, SavedText::Array& array) {
+  const auto dtype = dtype_named(json.at(1).get<std::string>());
+  if (!dtype) throw MismatchError("it sends state of an unknown type");
+  array = {json.at(0), *dtype, json.at(2), json.at(3), json.at(4)};
+}
+
+std::vector<SavedText::Array> arrays_of(const std::vector<NamedShard>& state) {
+  std::vector<SavedText::Array> arrays;
+  for (const NamedShard& shard : state)
+    arrays.push_back({shard.name, shard.dtype, shard.shape, shard.begin, shard.end});
+  return arrays;
+}
+
+}  // namespace
+
+std::string SavedText::to_text() const {
+  nlohmann::json list = nlohmann::json::array();
+  for (const Array& array : arrays) to_json(list.emplace_back(), array);
+  nlohmann::json all = nlohmann::json::array();
+  for (const Table& one : tables)
+    all.push_back({one.name, one.rows, one.width, one.state, one.updates});
+  return nlohmann::json{
+      {"version", version}, {"step_count", step_count}, {"arrays", list}, {"tables", all}}
+      .dump();
+}
+
+SavedText SavedText::from_text(std::string_view text) {
+  try {
+    const auto json = nlohmann::json::parse(text);
+    SavedText saved{.version = json.at("version"), .step_count = json.at("step_count")};
+    for (const nlohmann::json& one : json.at("arrays")) from_json(one, saved.arrays.emplace_back());
+    for (const nlohmann::json& one : json.at("tables"))
+      saved.tables.push_back({one.at(0), one.at(1), one.at(2), one.at(3), one.at(4)});
+    return saved;
+  } catch (const nlohmann::json::exception&) {
+    throw MismatchError("it sends weights with a description that cannot be read");
+  }
+}
+
+std::size_t SavedText::Table::bytes() const noexcept {
+  return rows * (2 * sizeof(std::int64_t) + sizeof(std::int32_t) +
+                 width * sizeof(float) * (1 + state.size()));
+}
+
+Saved save(Shard& shard, std::int64_t version, bool with_rows) {
+  const std::vector<NamedShard> state = shard.optimizer().state();
+  Saved saved{.text =
+                  SavedText{version, shard.optimizer().step_count(), arrays_of(state)}.to_text()};
+  saved.memory.assign(shard.weights().begin(), shard.weights().end());
+  for (const NamedShard& one : state) {
+    const auto* data = static_cast<const std::byte*>(one.local.data_ptr());
+    saved.memory.insert(saved.memory.end(), data, data + one.local.nbytes());
+  }
+  if (with_rows) append(saved, shard.rows().save());
+  return saved;
+}
+
+void append(Saved& saved, std::span<const SavedTable> tables) {
+  SavedText text = SavedText::from_text(saved.text);
+  const auto add = [&](const auto& values) {
+    const auto bytes = std::as_bytes(std::span(values));
+    saved.memory.insert(saved.memory.end(), bytes.begin(), bytes.end());
+  };
+  for (const SavedTable& table : tables) {
+    text.tables.push_back(
+        {table.name, table.ids.size(), table.width, table.state_names, table.table_updates});
+    saved.memory.reserve(saved.memory.size() + text.tables.back().bytes());
+    add(table.ids);
+    add(table.last);
+    add(table.updates);
+    add(table.rows);
+    for (const std::vector<float>& state : table.state) add(state);
+  }
+  saved.text = text.to_text();
+}
+
+std::vector<SavedTable> tables_in(const SavedText& text, std::span<const std::byte> memory) {
+  std::vector<SavedTable> tables;
+  const std::byte* from = memory.data();
+  const auto take = [&]<class T>(std::vector<T>& values, std::size_t count) {
+    values.resize(count);
+    if (count > 0) std::memcpy(values.data(), from, count * sizeof(T));
+    from += count * sizeof(T);
+  };
+  for (const SavedText::Table& one : text.tables) {
+    SavedTable& table = tables.emplace_back(SavedTable{.name = one.name,
+                                                       .width = one.width,
+                                                       .state_names = one.state,
+                                                       .table_updates = one.updates});
+    take(table.ids, one.rows);
+    take(table.last, one.rows);
+    take(table.updates, one.rows);
+    take(table.rows, one.rows * one.width);
+    table.state.resize(one.state.size());
+    for (std::vector<float>& state : table.state) take(state, one.rows * one.width);
+  }
+  return tables;
+}
+
+std::int64_t fill(Shard& shard, std::string_view text, std::span<const std::byte> memory,
+                  std::int64_t own) {
+  const SavedText saved = SavedText::from_text(text);
+  std::size_t bytes = shard.bytes();
+  for (const SavedText::Array& array : saved.arrays) bytes += array.bytes();
+  const std::size_t tables_at = bytes;
+  for (const SavedText::Table& table : saved.tables) bytes += table.bytes();
+  const std::vector<NamedShard> state = shard.optimizer().state();
+  if (!saved.arrays.empty() && saved.arrays != arrays_of(state))
+    throw MismatchError("it sends the state of another optimizer");
+  if (memory.size() != bytes)
+    throw MismatchError("it sends " + std::to_string(memory.size()) +
+                        " bytes of weights and state, " + std::to_string(bytes) + " are needed");
+  shard.rows().load(tables_in(saved, memory.subspan(tables_at)));
+  shard.set_weights(memory.first(shard.bytes()));
+  const std::byte* from = memory.data() + shard.bytes();
+  if (!saved.arrays.empty()) {
+    for (const NamedShard& one : state) {
+      std::memcpy(one.local.data_ptr(), from, one.local.nbytes());
+      from += one.local.nbytes();
+    }
+    shard.optimizer().set_step_count(saved.step_count);
+  }
+  return saved.version >= 0 ? saved.version : own;
+}
+
+}  // namespace trireme::inline v0::ps

@@ -1,0 +1,60 @@
+#include "trireme/ps/server/serve.h"
+
+#include <sched.h>
+
+#include <algorithm>
+
+#include "trireme/base/error.h"
+#include "trireme/job/job.h"
+#include "trireme/job/job_servers.h"
+#include "trireme/ps/server/server.h"
+
+namespace trireme::inline v0 {
+namespace {
+
+// Workers that wait for a server leave it their cores.
+int threads_here() {
+  constexpr int kMost = 4;  // they share one memory
+  cpu_set_t cores;
+  if (sched_getaffinity(0, sizeof cores, &cores) != 0) return 1;
+  return std::clamp(CPU_COUNT(&cores), 1, kMost);
+}
+
+}  // namespace
+
+int serve(Job& job) {
+  if (job.role() != Role::Server)
+    throw ConfigError(
+        "serve() in a process that is no server",
+        {.rank = job.rank(),
+         .operation = "parameter server",
+         .advice = "Call it if job.role() == Role::Server; `trireme launch --workers 4 "
+                   "--servers 2` starts servers."});
+  job.activity("serve");
+  const JobServers& servers = job.servers();
+  ps::ServingOptions options{.number = job.rank(),
+                             .incarnation = servers.incarnation(),
+                             .threads = threads_here(),
+                             .patience = job.options().timeout};
+  options.contacts.view = [&servers] { return servers.view(); };
+  options.contacts.has_copy = [&servers](int shard, std::uint64_t term, int at,
+                                         std::uint32_t incarnation) {
+    servers.tell_copy(shard, term, at, incarnation);
+  };
+  options.contacts.unreachable = [&servers](int at, std::uint32_t incarnation) {
+    servers.tell_unreachable(at, incarnation);
+  };
+  options.contacts.dial = [&servers](int at) { return servers.dial(at); };
+  ps::ParameterServer server(job.waiter(), servers.acceptor(), options);
+  server.run([&job] { return job.finished(); });
+  // Left out, or without a coordinator for good. Whoever starts processes is to start another one.
+  const std::exception_ptr failure = servers.failure();
+  if (failure && describe(failure).exit_code == static_cast<int>(ExitCode::CoordinatorLost))
+    std::rethrow_exception(failure);
+  if (server.is_fenced() && !job.finished())
+    throw PeerLost("the others could not reach this server and went on without it",
+                   {.rank = job.rank(), .operation = "parameter server"});
+  return 0;
+}
+
+}  // namespace trireme::inline v0

@@ -1,0 +1,349 @@
+#include "trireme/ps/server/server.h"
+
+#include <algorithm>
+#include <deque>
+#include <utility>
+
+#include "trireme/base/check.h"
+#include "trireme/base/error.h"
+
+namespace trireme::inline v0::ps {
+namespace {
+
+// The view of a server that nobody replicates: each server has its own shard.
+std::shared_ptr<const rendezvous::ServerView> view_of_one(int number) {
+  rendezvous::ServerAuthority authority(number + 1);
+  for (int server = 0; server <= number; ++server) authority.up(server, "");
+  return std::make_shared<rendezvous::ServerView>(authority.view());
+}
+
+// The memory of a frame that says where it is.
+std::span<const std::byte> memory_of(net::Channel& channel, net::ChannelFrame& frame,
+                                     const Memory& sent) {
+  std::span<const std::byte> memory = frame.payload();
+  if (sent.area >= 0) memory = channel.area_of_peer(static_cast<std::uint32_t>(sent.area));
+  if (sent.bytes > memory.size()) throw RefusedError("a message of less memory than it says");
+  return memory.first(sent.bytes);
+}
+
+}  // namespace
+
+// A worker, or another server that is a shard's primary.
+struct ParameterServer::Connection {
+  explicit Connection(std::shared_ptr<net::Channel> own) : channel(std::move(own)) {}
+
+  void listen() {
+    serving = false;
+    try {
+      received = channel->receive(frame);
+    } catch (const Error&) {
+      received = Work::failed(std::current_exception());
+    }
+  }
+
+  // Memory that the client shares for the reply to its request. Empty if it has less than `bytes`.
+  std::span<std::byte> area(std::size_t bytes) {
+    if (request.into.area < 0 || bytes == 0 || bytes > request.into.bytes) return {};
+    const auto all = channel->area_of_peer(static_cast<std::uint32_t>(request.into.area));
+    return all.size() < bytes ? std::span<std::byte>() : all.first(bytes);
+  }
+
+  net::ChannelFrame frame;             // that is being received or served
+  std::vector<std::byte> memory;       // of replies; never made smaller
+  std::span<const std::byte> payload;  // of the reply that is being sent
+  std::string head;
+  std::shared_ptr<net::Channel> channel;  // ends before what it uses
+  Request request;
+  Work received, sent;
+  int shard = -1;                                  // that it is about
+  bool relays = false;                             // it is a primary
+  std::deque<std::pair<std::string, Work>> heard;  // what a primary is being told
+  bool serving = false;                            // a request is not answered yet
+  bool answered = false;                           // it is, and the reply waits for the backups
+  std::uint64_t depends_on = 0;                    // the position that they must have
+};
+
+struct ParameterServer::Place {
+  Place(int shard, Service::Answer answer, OnApplied on_applied, Spread spread, Service::Room room)
+      : copy(shard, std::move(answer), std::move(on_applied), std::move(spread), std::move(room)) {}
+
+  Copy copy;
+  std::unique_ptr<Primary> primary;       // null: a backup
+  std::uint64_t term = 0;                 // the newest of a primary that has said something
+  int source = -1;                        // a backup's connection from its primary
+  std::map<int, net::ChannelFrame> kept;  // a backup's: by client, memory of requests not answered
+};
+
+ParameterServer::ParameterServer(std::shared_ptr<Waiter> waiter, net::Acceptor& acceptor,
+                                 ServingOptions options)
+    : waiter_(std::move(waiter)),
+      acceptor_(acceptor),
+      options_(std::move(options)),
+      team_(waiter_, options_.threads),
+      contacts_(options_.contacts) {
+  if (!contacts_.view) contacts_.view = [view = view_of_one(options_.number)] { return view; };
+  adopt_view();
+}
+
+ParameterServer::~ParameterServer() {
+  for (const auto& [client, connection] : connections_) connection->channel->close();
+}
+
+const Copy* ParameterServer::copy(int shard) const {
+  const auto found = places_.find(shard);
+  return found == places_.end() ? nullptr : &found->second->copy;
+}
+
+const Service& ParameterServer::service() const {
+  const Copy* own = copy(options_.number);
+  TRIREME_CHECK(own != nullptr);
+  return own->service();
+}
+
+ParameterServer::Place& ParameterServer::place(int shard) {
+  std::unique_ptr<Place>& found = places_[shard];
+  if (!found) {
+    found = std::make_unique<Place>(
+        shard,
+        [this, shard](int client, const Reply& reply, std::span<const std::byte> memory) {
+          answer(shard, client, reply, memory);
+        },
+        options_.on_applied, team_.spread(),
+        [this, shard](int client, std::size_t bytes) { return room(shard, client, bytes); });
+  }
+  return *found;
+}
+
+void ParameterServer::adopt_view() {
+  auto view = contacts_.view();
+  if (view_ && view->number == view_->number) return;
+  view_ = std::move(view);
+  fenced_ = !view_->lives(options_.number, options_.incarnation);
+  if (fenced_) return;
+  for (int shard = 0; shard < static_cast<int>(view_->shards.size()); ++shard) {
+    if (view_->primary(shard) != options_.number) continue;
+    Place& own = place(shard);
+    if (own.primary) {
+      own.primary->adopt(*view_);
+      continue;
+    }
+    own.primary = std::make_unique<Primary>(
+        waiter_, own.copy, contacts_, *view_,
+        Primary::Options{.server = options_.number, .patience = options_.patience});
+    own.kept.clear();
+    if (own.source >= 0) drop(std::exchange(own.source, -1));
+  }
+}
+
+void ParameterServer::accept_next() { accepted_ = acceptor_.accept(arriving_); }
+
+bool ParameterServer::work_waits() const {
+  return accepted_.done() || contacts_.view()->number != view_->number ||
+         std::any_of(
+             connections_.begin(), connections_.end(),
+             [](const auto& one) { return !one.second->serving && one.second->received.done(); }) ||
+         std::any_of(places_.begin(), places_.end(), [](const auto& one) {
+           return one.second->primary && one.second->primary->work_waits();
+         });
+}
+
+// While updates are being made, the network is looked at after each part of them.
+TimePoint ParameterServer::wake_at() const {
+  TimePoint first = TimePoint::max();
+  for (const auto& [shard, own] : places_) {
+    if (own->copy.service().under_way()) return waiter_->now();
+    if (own->primary) first = std::min(first, own->primary->wake_at());
+  }
+  return first;
+}
+
+void ParameterServer::run(const std::function<bool()>& ended) {
+  accept_next();
+  while (!ended() && !fenced_) {
+    waiter_->wait_until([&] { return ended() || work_waits(); }, wake_at());
+    adopt_view();
+    if (fenced_) return;
+    if (accepted_.done()) take_channel();
+    std::vector<int> ready;
+    for (const auto& [client, connection] : connections_)
+      if (!connection->serving && connection->received.done()) ready.push_back(client);
+    for (const int client : ready) {
+      const auto found = connections_.find(client);
+      if (found == connections_.end()) continue;
+      const std::shared_ptr<Connection> keep = found->second;
+      take_frame(client, *keep);
+    }
+    for (const auto& [shard, own] : places_) {
+      if (own->copy.service().under_way()) own->copy.service().advance();
+      if (own->primary) own->primary->poll();
+    }
+    send_settled();
+  }
+}
+
+void ParameterServer::take_channel() {
+  accepted_.wait();
+  const int client = next_client_++;
+  auto connection = std::make_shared<Connection>(std::move(arriving_));
+  connection->listen();
+  connections_.emplace(client, std::move(connection));
+  accept_next();
+}
+
+void ParameterServer::take_frame(int client, Connection& connection) {
+  try {
+    connection.received.wait();
+    is_relay(connection.frame.head()) ? take_relay(client, connection)
+                                      : take_request(client, connection);
+  } catch (const Error&) {  // it is gone, or does not speak this protocol
+    drop(client);
+  }
+}
+
+void ParameterServer::take_request(int client, Connection& connection) {
+  Request request = request_from(connection.frame.head());
+  const auto memory = memory_of(*connection.channel, connection.frame, request.memory);
+  if (connection.shard >= 0 && connection.shard != request.shard)
+    throw RefusedError("a connection for two shards");
+  connection.request = std::move(request);
+  connection.serving = true;
+  const auto found = places_.find(connection.request.shard);
+  if (found == places_.end() || !found->second->primary) return refuse_elsewhere(connection);
+  connection.shard = connection.request.shard;
+  found->second->primary->submit(client, connection.request, memory, connections_.at(client));
+}
+
+// The worker asks for the primary again.
+void ParameterServer::refuse_elsewhere(Connection& connection) {
+  connection.payload = {};
+  send(connection, to_text(Reply{.ask = connection.request.ask, .elsewhere = true}));
+}
+
+void ParameterServer::take_relay(int client, Connection& connection) {
+  const Relay relay = relay_from(connection.frame.head());
+  Heard heard;
+  if (relay.shard < 0 || relay.shard >= static_cast<int>(view_->shards.size()))
+    throw RefusedError("a copy of a shard that does not exist");
+  Place& own = place(relay.shard);
+  own.term = std::max(own.term, view_->shards[static_cast<std::size_t>(relay.shard)].term);
+  heard.term = own.term;
+  heard.refused = relay.term < own.term;
+  if (!heard.refused && !follow(client, relay, connection)) return drop(client);
+  heard.at = own.copy.at();
+  while (!connection.heard.empty() && connection.heard.front().second.done())
+    connection.heard.pop_front();
+  auto& [head, sent] = connection.heard.emplace_back(to_text(heard), Work());
+  sent = connection.channel->send(std::as_bytes(std::span(head)));
+  connection.listen();
+}
+
+// Does what the primary says. False: it may not say that.
+bool ParameterServer::follow(int client, const Relay& relay, Connection& connection) {
+  Place& own = place(relay.shard);
+  if (own.primary) return false;
+  own.term = relay.term;
+  if (relay.kind == Relay::Kind::Hello) {
+    connection.relays = true;
+    connection.shard = relay.shard;
+    if (own.source >= 0 && own.source != client) drop(own.source);
+    own.source = client;
+    return true;
+  }
+  if (own.source != client) return false;
+  if (relay.kind == Relay::Kind::Snapshot) {
+    const auto all = connection.frame.payload();
+    if (relay.text_bytes > all.size()) return false;
+    own.kept.clear();
+    own.copy.restore(relay.at, {reinterpret_cast<const char*>(all.data()), relay.text_bytes},
+                     all.subspan(relay.text_bytes));
+    return true;
+  }
+  if (relay.at.index != own.copy.at().index + 1) return false;
+  if (relay.kind == Relay::Kind::Lost) {
+    own.copy.lose(relay.at, relay.client);
+    own.kept.erase(relay.client);
+    return true;
+  }
+  net::ChannelFrame* frame = &connection.frame;
+  if (relay.request.ask == Ask::Terms) {  // its memory is needed until the round is complete
+    frame = &own.kept[relay.client];
+    std::swap(*frame, connection.frame);
+  }
+  Memory sent = relay.request.memory;
+  sent.area = -1;
+  own.copy.apply(relay.at, relay.client, relay.request,
+                 memory_of(*connection.channel, *frame, sent));
+  return true;
+}
+
+void ParameterServer::send(Connection& connection, const std::string& head) {
+  connection.head = head;
+  try {
+    connection.sent =
+        connection.channel->send(std::as_bytes(std::span(connection.head)), connection.payload);
+  } catch (const Error&) {  // the next receive tells
+  }
+  connection.answered = false;
+  connection.listen();
+}
+
+void ParameterServer::drop(int client) {
+  const auto found = connections_.find(client);
+  if (found == connections_.end()) return;
+  const std::shared_ptr<Connection> connection = found->second;
+  connection->channel->close();
+  connections_.erase(found);
+  const auto about = places_.find(connection->shard);
+  if (about == places_.end()) return;
+  Place& own = *about->second;
+  if (own.source == client) own.source = -1;
+  if (own.primary && !connection->relays) own.primary->lose(client);
+}
+
+// Memory for a reply of `bytes`: the area that the client has named, or else the connection's own, unless
+// the reply before is still being sent from there.
+std::span<std::byte> ParameterServer::room(int shard, int client, std::size_t bytes) {
+  const auto found = connections_.find(client);
+  if (!place(shard).primary || found == connections_.end() || bytes == 0) return {};
+  Connection& connection = *found->second;
+  if (const auto area = connection.area(bytes); !area.empty()) return area;
+  if (!connection.sent.done()) return {};
+  if (connection.memory.size() < bytes) connection.memory.resize(bytes);
+  return std::span(connection.memory).first(bytes);
+}
+
+void ParameterServer::answer(int shard, int client, const Reply& reply,
+                             std::span<const std::byte> memory) {
+  Place& own = place(shard);
+  if (!own.primary) {
+    own.kept.erase(client);
+    return;
+  }
+  const auto found = connections_.find(client);
+  if (found == connections_.end()) return;
+  Connection& connection = *found->second;
+  Reply told = reply;
+  told.memory.bytes = memory.size();
+  if (const auto area = connection.area(memory.size()); !area.empty()) {
+    told.memory.area = connection.request.into.area;
+    if (!reply.written) team_.copy(area.data(), memory.data(), memory.size(), /*reads=*/true);
+  } else {
+    if (connection.memory.size() < memory.size()) connection.memory.resize(memory.size());
+    if (!reply.written) team_.copy(connection.memory.data(), memory.data(), memory.size());
+    connection.payload = std::span(connection.memory).first(memory.size());
+  }
+  connection.head = to_text(told);
+  connection.answered = true;
+  connection.depends_on = own.primary->newest();
+}
+
+void ParameterServer::send_settled() {
+  for (const auto& [client, connection] : connections_) {
+    if (!connection->answered) continue;
+    const auto& primary = places_.at(connection->shard)->primary;
+    if (!primary->settled(connection->depends_on)) continue;
+    send(*connection, std::string(connection->head));
+  }
+}
+
+}  // namespace trireme::inline v0::ps

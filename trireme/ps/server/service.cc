@@ -1,0 +1,347 @@
+#include "trireme/ps/server/service.h"
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "trireme/base/check.h"
+#include "trireme/base/error.h"
+#include "trireme/base/words.h"
+#include "trireme/ps/rows/row_message.h"
+
+namespace trireme::inline v0::ps {
+namespace {
+
+std::string text_at(const Request& request, std::span<const std::byte> memory) {
+  if (request.text_bytes > memory.size())
+    throw RefusedError("a text of " + std::to_string(request.text_bytes) +
+                       " bytes in a message of " + std::to_string(memory.size()));
+  return {reinterpret_cast<const char*>(memory.data()), request.text_bytes};
+}
+
+}  // namespace
+
+std::unique_ptr<Shard> make_shard(const Settings& settings, int server, const Spread& spread) {
+  return std::make_unique<Shard>(settings.model, server, settings.optimizer, spread,
+                                 predicts(settings.server, settings.optimizer), settings.elastic);
+}
+
+Service::Service(int server, Answer answer, OnUpdate on_update, Spread spread, Room room)
+    : server_(server),
+      answer_(std::move(answer)),
+      on_update_(std::move(on_update)),
+      spread_(std::move(spread)),
+      room_(std::move(room)) {}
+
+void Service::handle(int client, const Request& request, std::span<const std::byte> memory) {
+  Reply refusal{.ask = request.ask};
+  try {
+    serve(client, request, memory);
+  } catch (const Error& error) {
+    refusal.exit_code = error.exit_code();
+    refusal.text = "server " + std::to_string(server_) + " refuses worker " +
+                   std::to_string(request.worker) + ": " + error.message();
+    answer_(client, refusal, {});
+  }
+  release();
+}
+
+void Service::serve(int client, const Request& request, std::span<const std::byte> memory) {
+  if (request.ask != Ask::Push && request.ask != Ask::Commit && request.ask != Ask::PullRows)
+    finish();
+  if (request.ask == Ask::Attach) return attach(client, request, memory);
+  const auto place = client_of_.find(request.worker);
+  if (place == client_of_.end() || place->second != client)
+    throw RefusedError("another process has taken its place");
+  switch (request.ask) {
+    case Ask::Write:
+      return write(client, request, memory);
+    case Ask::Read:
+      return read(client, request);
+    case Ask::PullRows:
+      return pull_rows(client, request, memory);
+    case Ask::Pull:
+      return waiting_.push_back({client, request.worker, {.ask = Ask::Pull}});
+    case Ask::Push:
+      return push(client, request, memory);
+    case Ask::Terms:
+      return take_terms(client, request, memory);
+    case Ask::Commit:
+      return commit(client, request);
+    case Ask::Begin:
+      return begin(client, request);
+    case Ask::Figures: {
+      const std::string text = figures();
+      return answer_(client, {.ask = Ask::Figures, .version = version_, .text_bytes = text.size()},
+                     std::as_bytes(std::span(text)));
+    }
+    default:
+      ledger_->leave(request.worker);
+      rounds_.leave(request.worker);
+      client_of_.erase(place);
+      answer_(client, {.ask = Ask::Leave}, {});
+  }
+}
+
+void Service::advance() {
+  shard_->updates().advance();
+  release();
+}
+
+// Applies all that was pushed; release() answers.
+void Service::finish() {
+  if (shard_) shard_->updates().finish();
+}
+
+void Service::lost(int client) {
+  finish();
+  std::erase_if(waiting_, [&](const Waiting& one) { return one.client == client; });
+  rounds_.lost(client);
+  for (auto place = client_of_.begin(); place != client_of_.end(); ++place) {
+    if (place->second != client) continue;
+    ledger_->leave(place->first);
+    client_of_.erase(place);
+    break;
+  }
+  release();
+}
+
+std::vector<int> Service::clients() const {
+  std::set<int> all;
+  for (const auto& [worker, client] : client_of_) all.insert(client);
+  for (const Waiting& one : waiting_) all.insert(one.client);
+  rounds_.add_clients(all);
+  return {all.begin(), all.end()};
+}
+
+void Service::attach(int client, const Request& request, std::span<const std::byte> memory) {
+  Settings settings = Settings::from_text(text_at(request, memory));
+  if (request.epoch < epoch_)
+    throw PeerLost("the workers have regrouped without it", {.operation = "parameter server"});
+  const bool regroups = settings_ && request.epoch > epoch_;
+  const int workers = settings.workers;
+  if (settings_) {
+    Settings expected = *settings_;
+    if (regroups) expected.workers = workers;
+    if (const std::string what = expected.difference(settings); !what.empty())
+      throw MismatchError(what);
+  }
+  if (server_ >= settings.model.servers())
+    throw MismatchError("it expects " + counted(settings.model.servers(), "server"));
+  if (request.worker < 0) throw MismatchError("workers have numbers from 0 on");
+  if (!settings_) {
+    settings_ = std::move(settings);
+    shard_ = make_shard(*settings_, server_, spread_);
+    ledger_.emplace(settings_->server.staleness);
+    epoch_ = request.epoch;
+  }
+  if (regroups) {
+    // Requests of the earlier epoch are answered no more: those who made them have ended, or come again.
+    for (const auto& [worker, old] : client_of_) ledger_->leave(worker);
+    client_of_.clear(), waiting_.clear(), rounds_.clear();
+    settings_->workers = workers;
+    epoch_ = request.epoch;
+    attempt_ = 0;
+  }
+  ledger_->arrive(request.worker);
+  rounds_.arrive(request.worker);
+  client_of_[request.worker] = client;
+  answer_(client,
+          {.ask = Ask::Attach,
+           .version = version_,
+           .sequence = ledger_->workers().at(request.worker).last,
+           .round = rounds_.number(),
+           .slowest = ledger_->slowest(),
+           .ready = has_weights_},
+          {});
+}
+
+// All workers of the epoch have weights of the same version, and do their next step as round 0. If this
+// server has committed that step already, for a worker that was lost, it answers what it answered then. A
+// round that is complete but not committed is collected again. With weights of any other version the
+// workers make another attempt, or worker 0 writes its own.
+void Service::begin(int client, const Request& request) {
+  if (request.attempt > attempt_) {
+    attempt_ = request.attempt;
+    const std::int64_t ahead = version_ - request.version;
+    const bool has_step = request.kept && ahead == 1 && squares_of_ == version_;
+    ready_ = has_weights_ && (ahead == 0 || has_step);
+    rounds_.restart(has_step, settings_->workers);
+  }
+  const bool ready = ready_ && request.attempt == attempt_;
+  answer_(client, {.ask = Ask::Begin, .version = version_, .ready = ready}, {});
+}
+
+void Service::write(int client, const Request& request, std::span<const std::byte> memory) {
+  if (!ready_) {  // else it is repeated, and pushes may have come since
+    version_ =
+        fill(*shard_, text_at(request, memory), memory.subspan(request.text_bytes), version_);
+    squares_of_ = -1;
+  }
+  ready_ = has_weights_ = true;
+  answer_(client, {.ask = Ask::Write, .version = version_}, {});
+}
+
+void Service::read(int client, const Request& request) {
+  const Saved saved = save(*shard_, version_, request.with_rows);
+  const auto text = std::as_bytes(std::span(saved.text));
+  std::vector<std::byte> all(text.begin(), text.end());
+  all.insert(all.end(), saved.memory.begin(), saved.memory.end());
+  answer_(client, {.ask = Ask::Read, .version = version_, .text_bytes = text.size()}, all);
+}
+
+void Service::pull_rows(int client, const Request& request, std::span<const std::byte> ids) {
+  if (!ready_) throw MismatchError("it asks for rows before there are weights");
+  const RowShard& rows = shard_->rows();
+  // The step is done again, and has updated the rows already.
+  const bool previous = squares_of_ == version_ && request.version + 1 == version_;
+  rows.read(rows_in(rows.tables(), request.rows, ids, /*with_rows=*/false), previous, pulled_);
+  answer_(client, {.ask = Ask::PullRows, .version = version_}, std::as_bytes(std::span(pulled_)));
+}
+
+void Service::push(int client, const Request& request, std::span<const std::byte> memory) {
+  if (!ready_) throw MismatchError("it pushes before there are weights");
+  if (settings_->server.staleness == 0)
+    throw MismatchError("it pushes a gradient of its own to a synchronous server");
+  const auto [gradient, rows] =
+      divided(shard_->rows().tables(), 1, request.rows, memory, shard_->bytes());
+  if (gradient.size() != shard_->bytes())
+    throw MismatchError("its gradient has " + std::to_string(gradient.size()) + " bytes, not " +
+                        std::to_string(shard_->bytes()));
+  shard_->rows().check(rows);
+  const int worker = request.worker;
+  Waiting own{client, worker, {.ask = Ask::Push}};
+  if (ledger_->take(worker, request.sequence, request.clock)) {
+    own.reply.staleness = std::max<std::int64_t>(version_ - request.version, 0);
+    const auto before = before_.find(worker);
+    const auto old = before == before_.end() ? std::span<const std::byte>() : before->second;
+    const auto room =
+        ledger_->may_go_on(worker) ? room_(client, shard_->bytes()) : std::span<std::byte>();
+    const bool alone = room.empty() || settings_->server.compensation > 0;
+    if (alone) finish();
+    if (const auto broken =
+            shard_->push(gradient, request.rate, request.scale, old, settings_->server.compensation,
+                         rows, {room, own.reply.staleness}, request.finite)) {
+      ledger_->dropped(worker);
+      own.reply.dropped = true;
+      own.reply.text = *broken;
+    } else {
+      own.reply.version = ++version_;
+      own.reply.written = !room.empty();
+      own.written = room;
+      own.push = shard_->updates().begun();
+      ledger_->applied(worker, own.reply.staleness);
+      if (on_update_) on_update_(worker, version_, own.reply.staleness);
+      if (alone) finish();
+    }
+  }
+  waiting_.push_back(std::move(own));
+}
+
+bool Service::may_go_on(const Waiting& one) const {
+  if (one.is_written()) return one.push <= shard_->updates().completed();
+  return ready_ && (one.reply.ask != Ask::Push || ledger_->may_go_on(one.worker));
+}
+
+void Service::release() {
+  // Weights that are not written are copied. No push may change them meanwhile.
+  const bool copies = std::any_of(waiting_.begin(), waiting_.end(), [&](const Waiting& one) {
+    return !one.is_written() && may_go_on(one);
+  });
+  if (copies) finish();
+  const auto first = std::stable_partition(waiting_.begin(), waiting_.end(),
+                                           [&](const Waiting& one) { return !may_go_on(one); });
+  std::vector<Waiting> now(std::make_move_iterator(first), std::make_move_iterator(waiting_.end()));
+  waiting_.erase(first, waiting_.end());
+  for (Waiting& one : now) {
+    std::span<const std::byte> weights = one.written;
+    if (!one.is_written()) {
+      one.reply.version = version_;
+      // A pull is for those who want the present weights.
+      weights =
+          one.reply.ask == Ask::Push ? shard_->predicted(one.reply.staleness) : shard_->weights();
+    }
+    if (settings_->server.compensation > 0)
+      before_[one.worker].assign(weights.begin(), weights.end());
+    answer_(one.client, one.reply, weights);
+  }
+  if (settings_ && rounds_.complete(settings_->workers, settings_->server.backup)) complete_round();
+}
+
+void Service::take_terms(int client, const Request& request, std::span<const std::byte> memory) {
+  if (!ready_) throw MismatchError("it sends terms before there are weights");
+  if (settings_->server.staleness != 0)
+    throw MismatchError("it sends terms to a server that is not synchronous");
+  switch (rounds_.take(client, request, memory, *shard_)) {
+    case Rounds::Taken::Collected:
+      return;
+    case Rounds::Taken::Repeated:
+      return answer_terms(client);
+    case Rounds::Taken::Late:
+      ledger_->late(request.worker, request.round);
+      answer_(client,
+              {.ask = Ask::Terms, .version = version_, .round = rounds_.number(), .dropped = true},
+              {});
+  }
+}
+
+void Service::complete_round() {
+  const std::map<int, int> clients = rounds_.close(*shard_);
+  squares_of_ = -1;
+  for (const auto& [worker, client] : clients) ledger_->applied(worker, 0);
+  for (const auto& [worker, client] : clients) answer_terms(client);
+}
+
+void Service::answer_terms(int client) {
+  answer_(client,
+          {.ask = Ask::Terms,
+           .version = version_,
+           .round = rounds_.number(),
+           .not_finite = rounds_.not_finite()},
+          std::as_bytes(std::span(rounds_.squares())));
+}
+
+void Service::commit(int client, const Request& request) {
+  Waiting own{client, request.worker, {.ask = Ask::Commit, .round = rounds_.number()}};
+  const Rounds::Commit kind = rounds_.commit(request.round);
+  own.reply.dropped = kind == Rounds::Commit::Over;
+  std::span<std::byte> room;
+  if (!own.reply.dropped) room = room_(client, shard_->bytes());
+  if (kind == Rounds::Commit::First) {
+    shard_->apply(request.rate, request.scale, {room});
+    squares_of_ = ++version_;
+    if (on_update_) on_update_(-1, version_, 0);
+  } else if (!room.empty()) {
+    shard_->give_weights(room);
+  }
+  if (room.empty()) finish();
+  own.reply.version = version_;
+  own.reply.written = !room.empty();
+  own.written = room;
+  own.push = shard_->updates().begun();
+  waiting_.push_back(std::move(own));
+}
+
+std::string Service::figures() const {
+  nlohmann::json workers = nlohmann::json::object(), histogram = nlohmann::json::object();
+  if (ledger_) {
+    for (const auto& [number, worker] : ledger_->workers())
+      workers[std::to_string(number)] = {{"pushes", worker.pushes},
+                                         {"dropped", worker.dropped},
+                                         {"late", worker.late},
+                                         {"repeated", worker.repeated},
+                                         {"here", worker.here}};
+    for (const auto& [staleness, count] : ledger_->histogram())
+      histogram[std::to_string(staleness)] = count;
+  }
+  nlohmann::json tables = nlohmann::json::object();
+  for (std::size_t i = 0; shard_ && i < shard_->rows().num_tables(); ++i) {
+    const RowTable& table = shard_->rows().table(i);
+    tables[table.table().name] = {{"rows", table.size()}, {"dropped", table.dropped()}};
+  }
+  return nlohmann::json{
+      {"server", server_}, {"version", version_}, {"bytes", shard_ ? shard_->bytes() : 0},
+      {"tables", tables},  {"workers", workers},  {"staleness", histogram}}
+      .dump();
+}
+
+}  // namespace trireme::inline v0::ps

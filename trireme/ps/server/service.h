@@ -1,0 +1,120 @@
+// Service: what a server does with each request, without the network. Deterministic: the same
+// requests in the same order give the same replies and weights. Not thread safe.
+//
+// A client is a connection of a worker, with at most one request that is not answered. A reply may
+// come later, when another client's request or loss makes it possible: a pull waits for the first
+// weights, a push for the bound of staleness, terms for those of the other workers.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "trireme/ps/messages.h"
+#include "trireme/ps/server/ledger.h"
+#include "trireme/ps/server/rounds.h"
+#include "trireme/ps/server/saved.h"
+#include "trireme/ps/server/shard.h"
+#include "trireme/ps/settings.h"
+
+namespace trireme::inline v0::ps {
+
+/// Server `server`'s shard under these settings, without weights.
+std::unique_ptr<Shard> make_shard(const Settings& settings, int server, const Spread& spread);
+
+class Service {
+ public:
+  /// Sends a reply. `memory` is valid during the call only.
+  using Answer =
+      std::function<void(int client, const Reply& reply, std::span<const std::byte> memory)>;
+  /// Is told of each applied push, and of each committed round (worker -1).
+  using OnUpdate = std::function<void(int worker, std::int64_t version, std::int64_t staleness)>;
+
+  /// Memory for the weights that the reply to a client's request brings; empty if there is none of
+  /// `bytes`. Weights are written there while they are updated, and the reply says so. Pushes and commits
+  /// that have such memory are served together by advance(): the results are those of one after the other.
+  using Room = std::function<std::span<std::byte>(int client, std::size_t bytes)>;
+  static std::span<std::byte> no_room(int, std::size_t) { return {}; }
+
+  /// `server`: the number of its shard. `spread` as Shard's.
+  Service(int server, Answer answer, OnUpdate on_update = {}, Spread spread = in_one_part,
+          Room room = no_room);
+
+  /// `memory` stays valid and unchanged until the reply. A request that cannot be met is answered
+  /// with an exit code and a sentence.
+  void handle(int client, const Request& request, std::span<const std::byte> memory);
+  /// Whether updates are being made. Then advance() does a part of that, and answers those that are
+  /// complete.
+  bool under_way() const noexcept { return shard_ && shard_->updates().under_way(); }
+  void advance();
+  /// The connection has ended. The memory of its request is not used any more.
+  void lost(int client);
+  /// Those whose connections have not ended, ascending.
+  std::vector<int> clients() const;
+
+  /// All that handle() depends on: a service that restores it does as this one from then on
+  /// (service_snapshot.cc). The clients are the same, too.
+  Saved snapshot();
+  /// MismatchError unless it is another service's snapshot of this shard.
+  void restore(std::string_view text, std::span<const std::byte> memory);
+
+  /// Null before the first worker has attached.
+  const Settings* settings() const { return settings_ ? &*settings_ : nullptr; }
+  std::int64_t version() const noexcept { return version_; }
+  /// JSON: pushes, drops and repeats by worker, the histogram of staleness, the version.
+  std::string figures() const;
+
+ private:
+  struct Waiting {
+    int client = -1, worker = -1;
+    Reply reply;
+    std::span<const std::byte> written = {};  // the weights; empty: those at the time of the answer
+    std::uint64_t push = 0;                   // whose weights they are: Sweep::begun()
+    bool is_written() const noexcept { return !written.empty(); }
+  };
+
+  void serve(int client, const Request& request, std::span<const std::byte> memory);
+  void attach(int client, const Request& request, std::span<const std::byte> memory);
+  void begin(int client, const Request& request);
+  void write(int client, const Request& request, std::span<const std::byte> memory);
+  void read(int client, const Request& request);
+  void pull_rows(int client, const Request& request, std::span<const std::byte> ids);
+  void push(int client, const Request& request, std::span<const std::byte> gradient);
+  void take_terms(int client, const Request& request, std::span<const std::byte> memory);
+  void commit(int client, const Request& request);
+  void complete_round();
+  void answer_terms(int client);
+  bool may_go_on(const Waiting& one) const;
+  void finish();
+  void release();
+
+  const int server_;
+  const Answer answer_;
+  const OnUpdate on_update_;
+  const Spread spread_;
+  const Room room_;
+  std::optional<Settings> settings_;
+  std::unique_ptr<Shard> shard_;
+  std::optional<Ledger> ledger_;
+  bool ready_ = false;  // has weights that this epoch's workers go on with
+  std::int64_t version_ = 0;
+  std::int64_t epoch_ = 0;        // of the workers
+  std::uint32_t attempt_ = 0;     // the last Begin in it
+  std::int64_t squares_of_ = -1;  // the version that the commit of the last closed round has made
+  bool has_weights_ = false;
+  std::map<int, int> client_of_;                  // by worker
+  std::vector<Waiting> waiting_;                  // for weights
+  std::map<int, std::vector<std::byte>> before_;  // by worker: the weights it has, if compensated
+  Rounds rounds_;                                 // of synchronous workers
+  std::vector<float> pulled_;                     // of the reply to PullRows
+};
+
+}  // namespace trireme::inline v0::ps

@@ -1,0 +1,224 @@
+// All of a Service as one text and one piece of memory, for another copy of its shard. The memory has
+// the weights, the optimizer's state and the rows of tables (saved.h), the weights before the last update
+// (if the shard predicts), the folded sum of the parameters,
+// that of each table's rows and what the table keeps of its rows, what workers had before, the squares of
+// the sums, and the terms of the round that is collected, in this order.
+#include <cstring>
+#include <nlohmann/json.hpp>
+
+#include "trireme/base/error.h"
+#include "trireme/ps/server/service.h"
+
+namespace trireme::inline v0::ps {
+namespace {
+
+void append(std::vector<std::byte>& to, std::span<const std::byte> from) {
+  to.insert(to.end(), from.begin(), from.end());
+}
+
+}  // namespace
+
+// Takes parts of a memory from its front.
+class SnapshotReader {
+ public:
+  explicit SnapshotReader(std::span<const std::byte> memory) : left_(memory) {}
+  std::span<const std::byte> take(std::size_t bytes) {
+    if (bytes > left_.size()) throw MismatchError("a copy of a shard has fewer bytes than it says");
+    const auto part = left_.first(bytes);
+    left_ = left_.subspan(bytes);
+    return part;
+  }
+  std::vector<std::byte> take_copy(std::size_t bytes) {
+    const auto part = take(bytes);
+    return {part.begin(), part.end()};
+  }
+
+ private:
+  std::span<const std::byte> left_;
+};
+
+namespace {
+
+nlohmann::json json_of(const std::map<int, Ledger::Worker>& workers) {
+  nlohmann::json list = nlohmann::json::array();
+  for (const auto& [number, one] : workers)
+    list.push_back({number, one.here, one.last, one.clock, one.pushes, one.dropped, one.late,
+                    one.last_late, one.repeated});
+  return list;
+}
+
+std::map<int, Ledger::Worker> workers_of(const nlohmann::json& list) {
+  std::map<int, Ledger::Worker> workers;
+  for (const nlohmann::json& one : list)
+    workers[one.at(0).get<int>()] = {.here = one.at(1),
+                                     .last = one.at(2),
+                                     .clock = one.at(3),
+                                     .pushes = one.at(4),
+                                     .dropped = one.at(5),
+                                     .late = one.at(6),
+                                     .repeated = one.at(8),
+                                     .last_late = one.at(7)};
+  return workers;
+}
+
+std::size_t append_rows(std::vector<std::byte>& to, const RowsView& rows, std::size_t width) {
+  append(to, std::as_bytes(rows.ids));
+  append(to, std::as_bytes(std::span(rows.rows, rows.ids.size() * width)));
+  return rows.ids.size();
+}
+
+// Into a RowSum or RowCopies.
+void restore_rows(std::size_t count, std::size_t width, SnapshotReader& from, auto& to) {
+  std::vector<std::int64_t> ids(count);
+  std::vector<float> rows(count * width);
+  const auto read = [&](auto& values) {
+    const auto bytes = from.take(std::as_bytes(std::span(values)).size());
+    if (!bytes.empty()) std::memcpy(values.data(), bytes.data(), bytes.size());
+  };
+  read(ids);
+  read(rows);
+  to.clear();
+  to.add({ids, rows.data()});
+}
+
+// Returns, for each table, the number of rows in its sum and the number of rows that it keeps.
+nlohmann::json append_rows(std::vector<std::byte>& to, RowShard& shard) {
+  nlohmann::json counts = nlohmann::json::array();
+  for (std::size_t i = 0; i < shard.num_tables(); ++i) {
+    const std::size_t width = shard.table(i).width();
+    const RowCopies* previous = shard.previous(i);
+    nlohmann::json& both = counts.emplace_back(nlohmann::json::array());
+    both.push_back(append_rows(to, shard.sums()[i].view(), width));
+    both.push_back(previous != nullptr ? append_rows(to, previous->view(), width) : 0);
+  }
+  return counts;
+}
+
+void restore_rows(const nlohmann::json& counts, SnapshotReader& from, RowShard& shard) {
+  if (counts.size() != shard.num_tables())
+    throw MismatchError("a copy of a shard has other tables");
+  for (std::size_t i = 0; i < shard.num_tables(); ++i) {
+    const std::size_t width = shard.table(i).width();
+    restore_rows(counts[i].at(0).get<std::size_t>(), width, from, shard.sums()[i]);
+    if (RowCopies* previous = shard.previous(i))
+      restore_rows(counts[i].at(1).get<std::size_t>(), width, from, *previous);
+  }
+}
+
+}  // namespace
+
+nlohmann::json Rounds::snapshot(std::vector<std::byte>& memory) const {
+  append(memory, std::as_bytes(std::span(squares_)));
+  nlohmann::json parts = nlohmann::json::array();
+  for (const auto& [worker, part] : parts_) {
+    nlohmann::json nodes = nlohmann::json::array();
+    for (const kernel::LeafRange& node : part.terms.nodes)
+      nodes.push_back({node.first, node.count});
+    parts.push_back({worker, part.client, nodes, part.memory.size(), part.rows});
+    append(memory, part.memory);
+  }
+  return {{"number", number_},          {"total", total_},         {"done", done_},
+          {"members", members_},        {"committed", committed_}, {"not_finite", not_finite_},
+          {"squares", squares_.size()}, {"parts", parts}};
+}
+
+void Rounds::restore(const nlohmann::json& json, SnapshotReader& from, const Shard* shard) {
+  json.at("number").get_to(number_);
+  json.at("total").get_to(total_);
+  json.at("done").get_to(done_);
+  json.at("members").get_to(members_);
+  json.at("committed").get_to(committed_);
+  json.at("not_finite").get_to(not_finite_);
+  squares_.resize(json.at("squares").get<std::size_t>());
+  const auto squares = from.take(squares_.size() * sizeof(double));
+  if (!squares.empty()) std::memcpy(squares_.data(), squares.data(), squares.size());
+  parts_.clear();
+  for (const auto& one : json.at("parts")) {
+    if (shard == nullptr) throw MismatchError("a copy of a shard has terms and no parameters");
+    Part& part = parts_[one.at(0).get<int>()];
+    part.client = one.at(1).get<int>();
+    part.own = from.take_copy(one.at(3).get<std::size_t>());
+    part.memory = part.own;
+    one.at(4).get_to(part.rows);
+    std::vector<kernel::LeafRange> nodes;
+    for (const auto& node : one.at(2))
+      nodes.push_back({node.at(0).get<std::uint32_t>(), node.at(1).get<std::uint32_t>()});
+    part.terms = terms_of(nodes, part.rows, part.memory, *shard);
+  }
+}
+
+Saved Service::snapshot() {
+  finish();
+  release();
+  nlohmann::json json{{"ready", ready_},           {"version", version_},
+                      {"epoch", epoch_},           {"attempt", attempt_},
+                      {"squares_of", squares_of_}, {"has_weights", has_weights_},
+                      {"clients", client_of_}};
+  Saved all;
+  if (settings_) {
+    Saved shard = save(*shard_, version_, /*with_rows=*/true);
+    json["settings"] = settings_->to_text();
+    json["shard"] = shard.text;
+    json["shard_bytes"] = shard.memory.size();
+    json["workers"] = json_of(ledger_->workers());
+    json["histogram"] = ledger_->histogram();
+    all.memory = std::move(shard.memory);
+    append(all.memory, shard_->earlier());
+    append(all.memory, shard_->sum());
+    json["rows"] = append_rows(all.memory, shard_->rows());
+  }
+  auto& waiting = json["waiting"] = nlohmann::json::array();
+  for (const Waiting& one : waiting_)
+    waiting.push_back({one.client, one.worker, to_text(one.reply)});
+  auto& before = json["before"] = nlohmann::json::array();
+  for (const auto& [worker, weights] : before_) {
+    before.push_back({worker, weights.size()});
+    append(all.memory, weights);
+  }
+  json["rounds"] = rounds_.snapshot(all.memory);
+  all.text = json.dump();
+  return all;
+}
+
+void Service::restore(std::string_view text, std::span<const std::byte> memory) {
+  SnapshotReader from(memory);
+  try {
+    const auto json = nlohmann::json::parse(text);
+    settings_.reset();
+    if (json.contains("settings")) {
+      settings_ = Settings::from_text(json.at("settings").get<std::string>());
+      if (server_ >= settings_->model.servers()) throw MismatchError("there is no such shard");
+      shard_ = make_shard(*settings_, server_, spread_);
+      fill(*shard_, json.at("shard").get<std::string>(),
+           from.take(json.at("shard_bytes").get<std::size_t>()), 0);
+      const auto earlier = from.take(shard_->earlier().size());
+      if (!earlier.empty()) std::memcpy(shard_->earlier().data(), earlier.data(), earlier.size());
+      const auto sum = from.take(shard_->sum().size());
+      if (!sum.empty()) std::memcpy(shard_->sum().data(), sum.data(), sum.size());
+      restore_rows(json.at("rows"), from, shard_->rows());
+      ledger_.emplace(settings_->server.staleness);
+      ledger_->restore(workers_of(json.at("workers")),
+                       json.at("histogram").get<std::map<std::int64_t, std::int64_t>>());
+    }
+    json.at("ready").get_to(ready_);
+    json.at("version").get_to(version_);
+    json.at("epoch").get_to(epoch_);
+    json.at("attempt").get_to(attempt_);
+    json.at("squares_of").get_to(squares_of_);
+    json.at("has_weights").get_to(has_weights_);
+    json.at("clients").get_to(client_of_);
+    waiting_.clear(), before_.clear();
+    for (const auto& one : json.at("waiting")) {
+      const auto reply = one.at(2).get<std::string>();
+      waiting_.push_back({one.at(0).get<int>(), one.at(1).get<int>(),
+                          reply_from(std::as_bytes(std::span(reply)))});
+    }
+    for (const auto& one : json.at("before"))
+      before_[one.at(0).get<int>()] = from.take_copy(one.at(1).get<std::size_t>());
+    rounds_.restore(json.at("rounds"), from, shard_.get());
+  } catch (const nlohmann::json::exception&) {
+    throw MismatchError("a copy of a shard has a description that cannot be read");
+  }
+}
+
+}  // namespace trireme::inline v0::ps

@@ -1,0 +1,215 @@
+#include "trireme/ps/worker/client.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "trireme/base/check.h"
+#include "trireme/ps/rows/row_message.h"
+
+namespace trireme::inline v0::ps {
+namespace {
+
+std::string text_of(const Link& link, const Reply& reply) {
+  const auto memory = link.received();
+  TRIREME_CHECK(reply.text_bytes <= memory.size());
+  return {reinterpret_cast<const char*>(memory.data()), reply.text_bytes};
+}
+
+// Adds the tables' sums, with which `squares` ends if the round was complete; returns what is before.
+std::span<const std::byte> take_tables(std::span<const std::byte> squares,
+                                       std::span<ExactSum> tables) {
+  const std::size_t bytes = tables.size() * sizeof(ExactSum::Limbs);
+  if (squares.size() < bytes) return squares;
+  const std::byte* from = squares.data() + (squares.size() - bytes);
+  for (ExactSum& table : tables) {
+    ExactSum::Limbs limbs;
+    std::memcpy(limbs.data(), from, sizeof limbs);
+    table.add(limbs);
+    from += sizeof limbs;
+  }
+  return squares.first(squares.size() - bytes);
+}
+
+}  // namespace
+
+ParameterClient::ParameterClient(std::shared_ptr<Waiter> waiter, Settings settings,
+                                 ClientOptions options)
+    : settings_(std::move(settings)),
+      router_(settings_.model.tables(), settings_.model.servers()),
+      versions_(static_cast<std::size_t>(settings_.model.servers()), 0) {
+  settings_.check();
+  for (int server = 0; server < settings_.model.servers(); ++server) {
+    links_.push_back(std::make_unique<Link>(
+        waiter, LinkOptions{.shard = server,
+                            .worker = options.worker,
+                            .dial = [dial = options.dial, server] { return dial(server); },
+                            .term = [term = options.term, server] { return term(server); },
+                            .settings = settings_.to_text(),
+                            .epoch = options.epoch,
+                            .broken = options.broken,
+                            .patience = options.patience}));
+    links_.back()->connect();
+    const Reply& attached = links_.back()->attached();
+    sequence_ = std::max(sequence_, attached.sequence);
+    clock_ = std::max(clock_, attached.slowest);
+    round_ = std::max(round_, attached.round);
+    versions_[static_cast<std::size_t>(server)] = attached.version;
+    ready_ = ready_ && attached.ready;
+  }
+}
+
+ParameterClient::~ParameterClient() {
+  for (const auto& link : links_) link->close();
+}
+
+void ParameterClient::begin(std::int64_t version, bool kept) {
+  std::fill(versions_.begin(), versions_.end(), version);
+  round_ = 0;
+  ask_all({.ask = Ask::Begin, .attempt = ++attempts_, .kept = kept}, 0, false);
+  ready_ = true;
+  for (const auto& link : links_) ready_ = link->finish().ready && ready_;
+}
+
+std::int64_t ParameterClient::version() const noexcept {
+  return *std::min_element(versions_.begin(), versions_.end());
+}
+
+std::span<std::byte> ParameterClient::gradient(int server, std::size_t terms) {
+  const std::size_t bytes =
+      settings_.server.staleness == 0 ? model().sum_bytes(server) : model().bytes(server);
+  return link(server).outgoing(router_.counts(server).empty()
+                                   ? terms * bytes
+                                   : rows_offset(terms * bytes) + router_.bytes(server));
+}
+
+std::span<const std::byte> ParameterClient::weights(int server) const {
+  return links_[static_cast<std::size_t>(server)]->received();
+}
+
+// All servers work at the same time.
+void ParameterClient::ask_all(const Request& request, std::size_t terms, bool weights) {
+  for (int server = 0; server < servers(); ++server) {
+    Request own = request;
+    own.version = versions_[static_cast<std::size_t>(server)];
+    std::span<std::byte> memory;
+    if (terms > 0) memory = gradient(server, terms);
+    if (terms > 0 && !model().tables().empty()) {
+      own.rows = router_.counts(server);
+      router_.write(server, memory.last(router_.bytes(server)));
+    }
+    link(server).ask(std::move(own), memory.size(), weights ? model().bytes(server) : 0);
+  }
+}
+
+void ParameterClient::take_weights() {
+  for (int server = 0; server < servers(); ++server) {
+    versions_[static_cast<std::size_t>(server)] = link(server).finish().version;
+    TRIREME_CHECK(weights(server).size() == model().bytes(server));
+  }
+}
+
+void ParameterClient::pull() {
+  ask_all({.ask = Ask::Pull}, 0, true);
+  take_weights();
+}
+
+std::optional<std::string> ParameterClient::push(double rate, double scale, bool finite) {
+  ask_all({.ask = Ask::Push,
+           .sequence = ++sequence_,
+           .clock = ++clock_,
+           .rate = rate,
+           .scale = scale,
+           .finite = finite},
+          1, true);
+  std::optional<std::string> dropped;
+  take_weights();
+  for (int server = 0; server < servers(); ++server) {
+    const Reply& reply = link(server).reply();
+    if (reply.dropped && !dropped) dropped = reply.text;
+  }
+  return dropped;
+}
+
+ParameterClient::Sums ParameterClient::sum(const std::vector<kernel::LeafRange>& nodes,
+                                           std::uint32_t total) {
+  ask_all({.ask = Ask::Terms, .round = round_, .total = total, .nodes = nodes}, nodes.size(),
+          false);
+  Sums sums;
+  std::int64_t next = round_ + 1;
+  std::vector<ExactSum> tables(model().tables().size());
+  for (int server = 0; server < servers(); ++server) {
+    const Reply& reply = link(server).finish();
+    sums.dropped = sums.dropped || reply.dropped;
+    next = std::max(next, reply.round);
+    if (reply.not_finite >= 0 && (sums.not_finite < 0 || reply.not_finite < sums.not_finite))
+      sums.not_finite = reply.not_finite;
+    const auto squares = take_tables(link(server).received(), tables);
+    const std::size_t before = sums.squares.size();
+    sums.squares.resize(before + squares.size() / sizeof(double));
+    if (!squares.empty()) std::memcpy(sums.squares.data() + before, squares.data(), squares.size());
+  }
+  for (const ExactSum& table : tables) sums.squares.push_back(table.value());
+  round_ = next;
+  return sums;
+}
+
+void ParameterClient::commit(double rate, double scale) {
+  ask_all({.ask = Ask::Commit, .round = round_ - 1, .rate = rate, .scale = scale}, 0, true);
+  take_weights();
+}
+
+void ParameterClient::pull_rows(std::uint32_t table, std::span<const std::int64_t> ids,
+                                float* rows) {
+  router_.route_ids(table, ids);
+  const auto width = static_cast<std::size_t>(model().tables()[table].width);
+  for (int server = 0; server < servers(); ++server) {
+    const std::vector<std::uint32_t>& counts = router_.counts(server);
+    if (counts[table] == 0) continue;
+    router_.write(server, link(server).outgoing(router_.bytes(server)));
+    link(server).ask({.ask = Ask::PullRows,
+                      .version = versions_[static_cast<std::size_t>(server)],
+                      .rows = counts},
+                     router_.bytes(server), counts[table] * width * sizeof(float));
+  }
+  for (int server = 0; server < servers(); ++server) {
+    const std::vector<std::uint32_t>& positions = router_.positions(server);
+    if (positions.empty()) continue;
+    link(server).finish();
+    const std::span<const std::byte> received = link(server).received();
+    TRIREME_CHECK(received.size() == positions.size() * width * sizeof(float));
+    const std::byte* from = received.data();
+    for (const std::uint32_t position : positions) {
+      std::memcpy(rows + position * width, from, width * sizeof(float));
+      from += width * sizeof(float);
+    }
+  }
+  router_.clear();
+}
+
+Saved ParameterClient::read(int server, bool with_rows) {
+  link(server).ask({.ask = Ask::Read, .with_rows = with_rows}, 0, 0);
+  const Reply& reply = link(server).finish();
+  const auto memory = link(server).received().subspan(reply.text_bytes);
+  return {text_of(link(server), reply), {memory.begin(), memory.end()}};
+}
+
+void ParameterClient::write(int server, const Saved& saved) {
+  const std::span<std::byte> out = link(server).outgoing(saved.text.size() + saved.memory.size());
+  std::memcpy(out.data(), saved.text.data(), saved.text.size());
+  std::copy(saved.memory.begin(), saved.memory.end(),
+            out.begin() + static_cast<std::ptrdiff_t>(saved.text.size()));
+  link(server).ask({.ask = Ask::Write, .text_bytes = saved.text.size()}, out.size(), 0);
+  link(server).finish();
+}
+
+std::string ParameterClient::figures() {
+  std::string all;
+  for (int server = 0; server < servers(); ++server) {
+    link(server).ask({.ask = Ask::Figures}, 0, 0);
+    const Reply& reply = link(server).finish();
+    all += (server > 0 ? "," : "[") + text_of(link(server), reply);
+  }
+  return all + "]";
+}
+
+}  // namespace trireme::inline v0::ps

@@ -1,0 +1,114 @@
+// ParameterClient: a worker's side of all servers of a job. Methods are called by one thread, and
+// wait for the servers. Errors are those of link.h.
+//
+// Server s means the primary of shard s, whichever server that is at the moment.
+//
+// gradient(s) is memory in which the caller puts what server s gets: the intervals of ServedModel.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "trireme/ps/rows/row_router.h"
+#include "trireme/ps/server/saved.h"
+#include "trireme/ps/settings.h"
+#include "trireme/ps/worker/link.h"
+
+namespace trireme::inline v0::ps {
+
+struct ClientOptions {
+  int worker = 0;
+  /// Connects to the primary of a shard. Throws PeerLost or TimeoutError if it is not there.
+  std::function<std::shared_ptr<net::Channel>(int shard)> dial;
+  /// Changes when another server becomes the shard's primary (link.h).
+  std::function<std::uint64_t(int shard)> term = [](int) { return 0; };
+  /// How long it may take until a lost server, or another one, serves the shard.
+  Duration patience = std::chrono::seconds(30);
+  /// The number of the job's present set of workers. `broken` gives an error once there is a later set,
+  /// or the job has failed (link.h).
+  std::int64_t epoch = 0;
+  std::function<std::exception_ptr(bool commits)> broken = [](bool) { return nullptr; };
+};
+
+class ParameterClient {
+ public:
+  /// Connects to all servers. MismatchError if another worker attached with other settings.
+  ParameterClient(std::shared_ptr<Waiter> waiter, Settings settings, ClientOptions options);
+  /// Leaves.
+  ~ParameterClient();
+  ParameterClient(const ParameterClient&) = delete;
+
+  const Settings& settings() const noexcept { return settings_; }
+  const ServedModel& model() const noexcept { return settings_.model; }
+  int servers() const noexcept { return static_cast<int>(links_.size()); }
+  /// Whether all servers had weights when this worker attached, or began.
+  bool ready() const noexcept { return ready_; }
+  /// Synchronous: this worker and all others of a later epoch have weights after `version` updates. Ends
+  /// what the servers had of the earlier workers' step. Servers with other weights than these are not
+  /// ready() then, and the workers may begin with others. `kept`: an earlier worker's weights, who has
+  /// not done the next step; else they are a checkpoint's. Before any other call.
+  void begin(std::int64_t version, bool kept);
+  /// How many updates the weights have that this worker got last; before it got any, those that the
+  /// servers had when it attached. Where servers differ, the fewest.
+  std::int64_t version() const noexcept;
+  /// The number of this worker's last push, in this process or in one before.
+  std::uint64_t pushes() const noexcept { return sequence_; }
+
+  /// The weights of distinct rows of a table, one after the other.
+  void pull_rows(std::uint32_t table, std::span<const std::int64_t> ids, float* rows);
+  /// The rows that the next push() (one term) or sum() sends: of each term, those of each table. To be
+  /// called before gradient(); what they refer to must stay until then. Not needed without tables.
+  void set_rows(std::span<const std::vector<RowsView>> terms) { router_.route(terms); }
+
+  /// Memory for `terms` gradients of server `server`.
+  std::span<std::byte> gradient(int server, std::size_t terms = 1);
+  /// The weights of a server's interval, as they came last.
+  std::span<const std::byte> weights(int server) const;
+
+  /// Waits until the servers have weights, and gets them.
+  void pull();
+  /// Pushes the gradients, which are of the weights that came last, and gets new weights. Returns the
+  /// name of the first parameter that was not finite, of which the server has dropped its part.
+  /// `finite`: the caller has looked at gradient(), so the servers do not.
+  std::optional<std::string> push(double rate, double scale, bool finite = false);
+
+  /// Synchronous: sends this worker's terms (gradient(s, nodes.size()), node by node) and waits for
+  /// the other workers'.
+  struct Sums {
+    std::vector<double> squares;   // of each chunk of the whole gradient, by server; of each table
+    std::int64_t not_finite = -1;  // the first such parameter; -1: none
+    bool dropped = false;          // the round was complete without this worker
+  };
+  Sums sum(const std::vector<kernel::LeafRange>& nodes, std::uint32_t total);
+  /// Updates by that sum, once for all workers, and gets the new weights.
+  void commit(double rate, double scale);
+
+  /// Weights and state of a server's interval, for a checkpoint; and the reverse.
+  Saved read(int server, bool with_rows = false);
+  void write(int server, const Saved& saved);
+  /// The servers' counts of their workers' pushes: a JSON array.
+  std::string figures();
+
+ private:
+  Link& link(int server) { return *links_[static_cast<std::size_t>(server)]; }
+  void ask_all(const Request& request, std::size_t terms, bool weights);
+  void take_weights();
+
+  const Settings settings_;
+  RowRouter router_;
+  std::vector<std::unique_ptr<Link>> links_;
+  bool ready_ = true;
+  std::uint32_t attempts_ = 0;
+  std::vector<std::int64_t> versions_;  // by server, of the weights that came last
+  std::uint64_t sequence_ = 0;
+  std::int64_t clock_ = 0;
+  std::int64_t round_ = 0;
+};
+
+}  // namespace trireme::inline v0::ps

@@ -1,0 +1,184 @@
+#include "trireme/ps/worker/link.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "trireme/base/check.h"
+#include "trireme/base/error.h"
+
+namespace trireme::inline v0::ps {
+namespace {
+
+constexpr Duration kPause = std::chrono::milliseconds(20);  // between two attempts to connect
+
+[[noreturn]] void throw_moved(int shard) {
+  throw PeerLost("another server has shard " + std::to_string(shard),
+                 {.operation = "parameter server"});
+}
+
+void require_here(const Reply& reply, int shard) {
+  if (reply.elsewhere) throw_moved(shard);
+}
+
+}  // namespace
+
+Link::Link(std::shared_ptr<Waiter> waiter, LinkOptions options)
+    : waiter_(std::move(waiter)), options_(std::move(options)) {}
+
+void Link::connect() {
+  for (const TimePoint end = waiter_->now() + options_.patience;; waiter_->sleep(kPause)) {
+    stop_if_broken();
+    try {
+      term_ = options_.term();
+      channel_ = options_.dial();
+      return attach();
+    } catch (const PeerLost&) {
+      if (waiter_->now() >= end) throw;
+    } catch (const TimeoutError&) {
+      if (waiter_->now() >= end) throw;
+    }
+  }
+}
+
+void Link::attach() {
+  const auto text = std::as_bytes(std::span(options_.settings));
+  const std::string head = to_text(Request{.ask = Ask::Attach,
+                                           .shard = options_.shard,
+                                           .worker = options_.worker,
+                                           .epoch = options_.epoch,
+                                           .memory = {.bytes = text.size()},
+                                           .text_bytes = text.size()});
+  const Work sent = channel_->send(std::as_bytes(std::span(head)), text);
+  wait(channel_->receive(frame_), Deadline::in(options_.patience));
+  wait(sent, Deadline::in(options_.patience));
+  attached_ = reply_from(frame_.head());
+  require_here(attached_, options_.shard);
+  if (attached_.exit_code != 0) refuse(attached_);
+}
+
+// Not for longer than the shard has this primary.
+void Link::wait(const Work& work, Deadline deadline) const {
+  const auto moved = [&] { return options_.term() != term_; };
+  waiter_->wait_until([&] { return work.done() || moved() || given_up(); },
+                      deadline.from(waiter_->now()));
+  if (!work.done()) stop_if_broken();
+  if (!work.done() && moved()) throw_moved(options_.shard);
+  work.wait(Deadline::in(Duration::zero()));
+}
+
+std::exception_ptr Link::given_up() const { return options_.broken(request_.ask == Ask::Commit); }
+
+void Link::stop_if_broken() const {
+  if (const auto error = given_up()) std::rethrow_exception(error);
+}
+
+void Link::refuse(const Reply& reply) const {
+  throw_error(static_cast<ExitCode>(reply.exit_code), reply.text,
+              {.rank = options_.worker, .operation = "parameter server"});
+}
+
+void Link::make(Area& area, std::size_t bytes) {
+  const std::span<std::byte> before = area.bytes;
+  const std::shared_ptr<void> keep = area.owner;
+  if (auto shared = channel_->share(std::max<std::size_t>(bytes, 1))) {
+    area.bytes = shared->bytes.first(bytes);
+    area.id = shared->id;
+    area.owner = shared->owner;
+    std::copy_n(before.begin(), std::min(before.size(), bytes), area.bytes.begin());
+  } else {
+    if (area.id >= 0) area.own.assign(before.begin(), before.end());
+    area.own.resize(bytes);
+    area.bytes = area.own;
+    area.id = -1;
+    area.owner = nullptr;
+  }
+}
+
+// Where the size differs from step to step, areas grow by a half: an area that was shared stays mapped.
+void Link::grow(Area& area, std::size_t bytes) {
+  const std::size_t before = area.bytes.size();
+  if (bytes > before) make(area, before == 0 ? bytes : std::max(bytes, before + before / 2));
+}
+
+std::span<std::byte> Link::outgoing(std::size_t bytes) {
+  grow(out_, bytes);
+  return out_.bytes.first(bytes);
+}
+
+void Link::ask(Request request, std::size_t bytes, std::size_t expected) {
+  request.worker = options_.worker;
+  request.shard = options_.shard;
+  request_ = std::move(request);
+  out_bytes_ = bytes;
+  grow(in_, expected);
+  send();
+}
+
+void Link::send() {
+  request_.memory = {.area = out_bytes_ > 0 ? out_.id : -1, .bytes = out_bytes_};
+  request_.into = {.area = in_.id, .bytes = in_.bytes.size()};
+  head_ = to_text(request_);
+  const bool in_frame = request_.memory.area < 0;
+  try {
+    sent_ = channel_->send(std::as_bytes(std::span(head_)),
+                           in_frame ? out_.bytes.first(out_bytes_) : std::span<std::byte>());
+    answered_ = channel_->receive(frame_);
+  } catch (const PeerLost&) {
+    answered_ = Work::failed(std::current_exception());
+  }
+}
+
+const Reply& Link::finish() {
+  for (;;) {
+    try {
+      await();
+      break;
+    } catch (const PeerLost&) {
+      reconnect();
+    }
+  }
+  if (reply_.exit_code != 0) refuse(reply_);
+  return reply_;
+}
+
+void Link::await() {
+  wait(answered_, Deadline::never());
+  wait(sent_, Deadline::never());
+  reply_ = reply_from(frame_.head());
+  require_here(reply_, options_.shard);
+  had_weights_ =
+      had_weights_ || attached_.ready || reply_.ask == Ask::Pull || reply_.ask == Ask::Write;
+  received_ = reply_.memory.area >= 0
+                  ? in_.bytes.first(std::min(reply_.memory.bytes, in_.bytes.size()))
+                  : std::span<const std::byte>(frame_.payload());
+}
+
+void Link::reconnect() {
+  sent_ = Work();  // its memory is the channel's no longer
+  channel_->close();
+  connect();
+  if (had_weights_ && !attached_.ready)
+    throw PeerLost("server " + std::to_string(options_.shard) + " came back without its weights",
+                   {.rank = options_.worker,
+                    .operation = "parameter server",
+                    .advice = "Resume from the last checkpoint, or use server.replicas."});
+  for (Area* area : {&out_, &in_})
+    if (!area->bytes.empty()) make(*area, area->bytes.size());
+  send();
+}
+
+// The others go on without a worker that leaves. One whose job regroups comes again.
+void Link::close() noexcept {
+  if (!channel_) return;
+  try {
+    if (!options_.broken(/*commits=*/false)) {
+      ask({.ask = Ask::Leave}, 0, 0);
+      answered_.wait(Deadline::in(std::chrono::seconds(1)));
+    }
+  } catch (...) {  // the server is gone, or does not matter any more
+  }
+  channel_->close();
+  channel_.reset();
+}
+
+}  // namespace trireme::inline v0::ps

@@ -1,0 +1,227 @@
+#include "trireme/ps/worker/remote_optimizer.h"
+
+#include <ATen/Functions.h>
+#include <c10/core/GradMode.h>
+
+#include <cstring>
+#include <map>
+
+#include "trireme/base/check.h"
+#include "trireme/ps/worker/optimizer_text.h"
+#include "trireme/tensor/convert.h"
+
+namespace trireme::inline v0::ps {
+namespace {
+
+at::Tensor elements(const void* data, std::int64_t begin, std::size_t count, DType dtype,
+                    Device device) {
+  auto* at = static_cast<std::byte*>(const_cast<void*>(data)) +
+             static_cast<std::size_t>(begin) * size_of(dtype);
+  return tensor::view_of({.data = at, .count = count, .dtype = dtype, .device = device});
+}
+
+}  // namespace
+
+RemoteOptimizer::RemoteOptimizer(const OptimizerOptions& optimizer, RemoteOptions options)
+    : optimizer_(optimizer), options_(std::move(options)), pending_(options_.epoch > 0) {
+  require_elementwise(name());
+}
+
+RemoteOptimizer::~RemoteOptimizer() {
+  if (rows_) rows_->end();
+}
+
+std::shared_ptr<RemoteRows> RemoteOptimizer::set_tables(std::vector<ServedTable> tables) {
+  TRIREME_CHECK(client_ == nullptr);
+  const auto client = [this]() -> ParameterClient& {
+    start();
+    return *client_;
+  };
+  const auto state = [](const auto& own) { return own.state(); };
+  // In a common world the checkpoint has one rank's rows; a worker that is alone has its own world, but
+  // its checkpoints, if it reads one, hold rows all the same.
+  const bool first = options_.worker == 0;
+  rows_ = std::make_shared<RemoteRows>(
+      std::move(tables), RemoteRows::Options{.client = client,
+                                             .started = [this] { return started_ || goes_on_; },
+                                             .state = std::visit(state, optimizer_),
+                                             .saves = first,
+                                             .loads = first || alone()});
+  return rows_;
+}
+
+void RemoteOptimizer::attach(std::span<const optim::OwnedSlice> slices,
+                             std::span<const optim::ParameterInfo> parameters,
+                             std::shared_ptr<optim::SharedSums>) {
+  TRIREME_CHECK(slices.size() == parameters.size());
+  slices_.assign(slices.begin(), slices.end());
+  std::vector<ServedParameter> served;
+  for (std::size_t i = 0; i < slices_.size(); ++i) {
+    const optim::OwnedSlice& slice = slices_[i];
+    TRIREME_CHECK(slice.parameter == i);
+    served.push_back({parameters[i].name, parameters[i].shape, slice.master_dtype, slice.decay});
+    TRIREME_CHECK((slice.begin == 0 && slice.end == served.back().count()) == true);
+  }
+  client_ = std::make_unique<ParameterClient>(
+      options_.waiter,
+      Settings{.model = ServedModel(std::move(served), options_.servers, more_uses_,
+                                    rows_ ? rows_->tables() : std::vector<ServedTable>()),
+               .optimizer = optimizer_,
+               .workers = options_.workers,
+               .server = options_.server,
+               .elastic = options_.elastic},
+      ClientOptions{.worker = options_.worker,
+                    .dial = options_.dial,
+                    .term = options_.term,
+                    .patience = options_.patience,
+                    .epoch = options_.epoch,
+                    .broken = options_.broken});
+}
+
+void RemoteOptimizer::start() {
+  if (std::exchange(started_, true) || goes_on_) return;
+  if (!alone() && options_.epoch > 0) client_->begin(restored_count_.value_or(0), /*kept=*/false);
+  if (options_.worker == 0 && !client_->ready()) give_weights();
+  client_->pull();
+  take_weights();
+  pending_ = false;
+}
+
+bool RemoteOptimizer::can_go_on(std::int64_t updates) {
+  if (alone() || options_.epoch == 0) return true;
+  client_->begin(updates, /*kept=*/true);
+  goes_on_ = client_->ready();
+  return goes_on_;
+}
+
+// The servers may have had others.
+void RemoteOptimizer::give_weights() {
+  const c10::AutoGradMode no_grad(false);
+  std::map<std::string, const at::Tensor*> loaded;
+  if (restored_count_)
+    for (const NamedShard& one : state_) loaded.emplace(one.name, &one.local);
+  for (int server = 0; server < client_->servers(); ++server) {
+    Saved saved = client_->read(server);
+    SavedText text = SavedText::from_text(saved.text);
+    for (const ServedModel::Slice& slice : client_->model().slices(server)) {
+      const optim::OwnedSlice& own = slices_[slice.parameter];
+      elements(saved.memory.data() + slice.offset, 0, slice.size(), own.master_dtype, {})
+          .copy_(elements(own.weight, slice.begin, slice.size(), own.master_dtype, own.device));
+    }
+    std::size_t at = client_->model().bytes(server);
+    std::fill(saved.memory.begin() + static_cast<std::ptrdiff_t>(at), saved.memory.end(),
+              std::byte{});
+    for (const SavedText::Array& array : text.arrays) {
+      if (const auto found = loaded.find(array.name); found != loaded.end())
+        elements(saved.memory.data() + at, 0, static_cast<std::size_t>(array.end - array.begin),
+                 array.dtype, {})
+            .copy_(found->second->flatten().slice(0, array.begin, array.end));
+      at += array.bytes();
+    }
+    text.version = text.step_count = restored_count_.value_or(0) * options_.updates_a_step();
+    saved.text = text.to_text();
+    append(saved, first_rows(server));
+    client_->write(server, saved);
+  }
+}
+
+std::vector<SavedTable> RemoteOptimizer::first_rows(int server) const {
+  const auto loaded = restored_count_ && rows_ ? rows_->first_rows() : nullptr;
+  if (!loaded) return {};
+  return rows_of_server(*loaded, rows_->tables(), server, client_->servers());
+}
+
+void RemoteOptimizer::take_weights() {
+  const c10::AutoGradMode no_grad(false);
+  for (int server = 0; server < client_->servers(); ++server) {
+    for (const ServedModel::Slice& slice : client_->model().slices(server)) {
+      const optim::OwnedSlice& own = slices_[slice.parameter];
+      const at::Tensor weight =
+          elements(own.weight, slice.begin, slice.size(), own.master_dtype, own.device);
+      weight.copy_(elements(client_->weights(server).data() + slice.offset, 0, slice.size(),
+                            own.master_dtype, {}));
+      if (own.compute != nullptr)
+        elements(own.compute, slice.begin, slice.size(), own.compute_dtype, own.device)
+            .copy_(weight);
+    }
+  }
+}
+
+void RemoteOptimizer::apply(double learning_rate, double scale) {
+  const bool scaled = alone() && options_.server.staleness == 0;  // by this worker
+  if (alone() && rows_) {
+    if (scaled) rows_->gradients().scale(scale);
+    client_->set_rows(rows_->gradients().terms(1));
+  }
+  if (!alone()) {
+    client_->commit(learning_rate, scale);
+  } else if (scaled) {
+    fill_gradients(scale);
+    push_round(learning_rate);
+  } else {
+    fill_gradients(1);
+    // The gradient of a worker's part of the batch moves the weights by that part of a step. No step
+    // comes here whose gradient is not finite (StepEngine).
+    client_->push(learning_rate / options_.workers, scale, /*finite=*/true);
+    predicted_ = predicts(options_.server, optimizer_);
+  }
+  take_weights();
+}
+
+void RemoteOptimizer::settle() {
+  if (!std::exchange(predicted_, false)) return;
+  client_->pull();
+  take_weights();
+}
+
+// The mean of the gradients that come in time.
+void RemoteOptimizer::push_round(double learning_rate) {
+  const auto worker = static_cast<std::uint32_t>(options_.worker);
+  const auto workers = static_cast<std::uint32_t>(options_.workers);
+  const ParameterClient::Sums sums = client_->sum({{worker, 1}}, workers);
+  if (sums.dropped || sums.not_finite >= 0) return client_->pull();
+  client_->commit(learning_rate, 1.0 / (options_.workers - options_.server.backup));
+}
+
+void RemoteOptimizer::fill_gradients(double scale) {
+  const c10::AutoGradMode no_grad(false);
+  for (int server = 0; server < client_->servers(); ++server) {
+    const std::span<std::byte> memory = client_->gradient(server);
+    for (const ServedModel::Slice& slice : client_->model().slices(server)) {
+      const optim::OwnedSlice& own = slices_[slice.parameter];
+      const at::Tensor sent =
+          elements(memory.data() + slice.offset, 0, slice.size(), own.master_dtype, {});
+      sent.copy_(elements(own.gradient, slice.begin, slice.size(), own.master_dtype, own.device));
+      if (scale != 1) sent.mul_(scale);
+    }
+  }
+}
+
+std::vector<NamedShard> RemoteOptimizer::state() {
+  std::map<std::string, NamedShard> whole;
+  for (int server = 0; server < client_->servers(); ++server) {
+    Saved saved = client_->read(server);
+    std::size_t at = client_->model().bytes(server);
+    for (const SavedText::Array& array : SavedText::from_text(saved.text).arrays) {
+      std::int64_t count = 1;
+      for (const std::int64_t size : array.shape) count *= size;
+      auto [found, is_new] = whole.try_emplace(array.name);
+      if (is_new)
+        found->second = {.name = array.name,
+                         .dtype = array.dtype,
+                         .shape = array.shape,
+                         .begin = 0,
+                         .end = count,
+                         .local = at::zeros({count}, tensor::scalar_type_of(array.dtype))};
+      found->second.local.slice(0, array.begin, array.end)
+          .copy_(elements(saved.memory.data() + at, 0,
+                          static_cast<std::size_t>(array.end - array.begin), array.dtype, {}));
+      at += array.bytes();
+    }
+  }
+  state_.clear();
+  for (auto& [name, shard] : whole) state_.push_back(std::move(shard));
+  return state_;
+}
+
+}  // namespace trireme::inline v0::ps

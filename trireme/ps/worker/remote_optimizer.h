@@ -1,0 +1,114 @@
+// RemoteOptimizer: an Optimizer whose weights, state and updates are on the servers. apply() pushes
+// this worker's gradients (asynchronous), or commits the sum of the workers' (synchronous), and
+// copies the new weights into the slices: with prediction those of which the next gradient is wanted,
+// until settle() gets the present ones.
+//
+// The servers get their first weights from worker 0, at start(): what it was built with, or what was
+// loaded from a checkpoint since. A server that has weights keeps them, so that a worker may be
+// started again at any time. In a later epoch of an elastic job the workers have weights that they have
+// kept, of the servers' version or the one before (Service::begin()); from others they are a checkpoint's,
+// and the servers get them.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "trireme/optim/optimizer.h"
+#include "trireme/ps/rows/remote_rows.h"
+#include "trireme/ps/server/server_options.h"
+#include "trireme/ps/worker/client.h"
+
+namespace trireme::inline v0::ps {
+
+struct RemoteOptions {
+  int worker = 0, workers = 1, servers = 1;
+  ServerOptions server = {};
+  std::shared_ptr<Waiter> waiter;
+  /// As ClientOptions'.
+  std::function<std::shared_ptr<net::Channel>(int shard)> dial;
+  std::function<std::uint64_t(int shard)> term = [](int) { return 0; };
+  Duration patience = std::chrono::seconds(30);
+  std::int64_t epoch = 0;  // this and `broken` as ClientOptions'
+  bool elastic = false;    // there may be later epochs
+  std::function<std::exception_ptr(bool commits)> broken = [](bool) { return nullptr; };
+  /// Updates while each worker makes one step.
+  std::int64_t updates_a_step() const noexcept { return server.staleness == 0 ? 1 : workers; }
+};
+
+class RemoteOptimizer final : public optim::Optimizer {
+ public:
+  /// ConfigError for LAMB and Adafactor, and for options that do not go together.
+  RemoteOptimizer(const OptimizerOptions& optimizer, RemoteOptions options);
+  ~RemoteOptimizer() override;
+
+  std::string_view name() const noexcept override { return optim::name_of(optimizer_); }
+  /// Whole parameters. Connects to the servers.
+  void attach(std::span<const optim::OwnedSlice> slices,
+              std::span<const optim::ParameterInfo> parameters,
+              std::shared_ptr<optim::SharedSums> sums = nullptr) override;
+  void keep_state_on_host() override {}  // it is on no device
+  std::size_t bytes_on_host() const noexcept override { return 0; }
+  optim::PartUpdate begin_parts(double, double) override { return {}; }
+  void apply(double learning_rate, double scale) override;
+  void settle() override;
+  double base_learning_rate() const noexcept override {
+    return optim::learning_rate_of(optimizer_);
+  }
+  /// Whole tensors, read from the servers; what is loaded into them goes to the servers at start().
+  std::vector<NamedShard> state() override;
+  /// Updates by the workers' common batches; of a worker that is alone: updates by all workers over
+  /// their number. Where servers differ, the fewest.
+  std::int64_t step_count() const noexcept override {
+    if (!alone() && !started_ && restored_count_) return *restored_count_;
+    return client_ ? client_->version() / options_.updates_a_step() : 0;
+  }
+  void set_step_count(std::int64_t count) override {
+    restored_count_ = count;
+    pending_ = !goes_on_;
+  }
+  /// In a later epoch: whether the servers have the state that belongs to kept weights after so many
+  /// updates, or after the one that follows. Then start() changes nothing. All workers ask alike.
+  bool can_go_on(std::int64_t updates);
+  /// Has weights to begin with whose optimizer state is not on all servers yet.
+  bool pending() const noexcept { return pending_; }
+
+  /// Before attach(): the parameters of further uses of tied ones (ServedModel).
+  void set_more_uses(std::vector<std::uint32_t> parameters) { more_uses_ = std::move(parameters); }
+  /// Before attach(): the tables of the model's embeddings. Returns where their rows are.
+  std::shared_ptr<RemoteRows> set_tables(std::vector<ServedTable> tables);
+  /// Null: the model has no embeddings on servers.
+  RemoteRows* rows() const noexcept { return rows_.get(); }
+  /// Before the first forward pass: gives the servers their weights, or waits for them and takes
+  /// them. No effect after the first time.
+  void start();
+  /// Whether this worker's gradients go to the servers by apply(); else ServerSync sends the terms
+  /// of the workers' common batch before.
+  bool alone() const noexcept { return options_.server.alone(); }
+  ParameterClient& client() { return *client_; }
+
+ private:
+  void fill_gradients(double scale);
+  void push_round(double learning_rate);
+  void give_weights();
+  void take_weights();
+  std::vector<SavedTable> first_rows(int server) const;
+
+  const OptimizerOptions optimizer_;
+  const RemoteOptions options_;
+  std::vector<std::uint32_t> more_uses_;
+  std::vector<optim::OwnedSlice> slices_;  // by parameter
+  std::shared_ptr<RemoteRows> rows_;
+  std::unique_ptr<ParameterClient> client_;
+  std::vector<NamedShard> state_;  // as last returned
+  std::optional<std::int64_t> restored_count_;
+  bool started_ = false;
+  bool pending_;
+  bool goes_on_ = false;    // can_go_on() was true
+  bool predicted_ = false;  // the slices have weights of a push's answer
+};
+
+}  // namespace trireme::inline v0::ps

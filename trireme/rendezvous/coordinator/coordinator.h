@@ -1,0 +1,118 @@
+// Coordinator: the launcher's side of the control plane (gRPC, one per job).
+//
+// Listens on loopback, on a port that the system picks. Another address needs a secret from the user,
+// because ranks on other hosts inherit no descriptor. All methods are thread safe; callbacks run on
+// gRPC's threads and must not block. The destructor answers every open call and stops.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "trireme/net/socket.h"
+#include "trireme/rendezvous/coordinator/job_control.h"
+#include "trireme/rendezvous/coordinator/state_store.h"
+
+namespace trireme::inline v0::rendezvous {
+
+struct CoordinatorOptions {
+  int size = 1;  // workers
+  int servers = 0;
+  bool evaluator = false;
+  int more_workers = 0;  // Roles'
+  std::string address = "127.0.0.1";
+  std::uint16_t port = 0;                        // 0: the system picks one
+  std::shared_ptr<net::Listener> listener = {};  // instead of a port of its own
+  std::string secret;                            // at least 16 bytes
+  std::string job = "job";
+  std::uint32_t epoch = 0;
+  /// The first epoch of an elastic job, of `size` processes that may become ranks; or all workers, if these
+  /// come and go, each on its own. None: all are ranks, and none may be missing.
+  std::optional<Epoch> elastic = {};
+  std::string version = {};  // empty: kWireVersion
+  /// For jobs where nothing else sees processes end: a rank is lost when its watch stream breaks.
+  bool lost_with_stream = false;
+  /// Called when a rank reports its failure, before its process has ended.
+  std::function<void(const Failure&)> on_failure = {};
+  /// Called when a server that still runs, perhaps, was taken for dead: others go on without it.
+  std::function<void(int server)> on_server_lost = {};
+  /// Called when a server has all of a shard, beside the shard's primary.
+  std::function<void(int shard, int server)> on_new_copy = {};
+  /// Called when a process has joined an elastic job.
+  std::function<void(int process)> on_joined = {};
+  /// Called when a process has left (CoordinatorClient::leave()).
+  std::function<void(int process, int exit_code)> on_left = {};
+  /// Called in an elastic job with `lost_with_stream` when a process is gone, or another one wants the
+  /// place of one that has not come back. Nothing else has happened yet. Must not call the coordinator.
+  std::function<void(int process, const std::string& how)> on_gone = {};
+  /// The longest time between a process's heartbeats; zero: as it likes.
+  Duration heartbeat = Duration::zero();
+  /// What others are told is in this store before; the constructor goes on from it, unless the job
+  /// begins anew. Processes wait `returns_within` for a coordinator that is gone.
+  std::shared_ptr<StateStore> store = nullptr;
+  bool anew = false;
+  Duration returns_within = Duration::zero();
+  /// How long the store may be full or away, while the job cannot change.
+  Duration store_patience = std::chrono::minutes(10);
+  /// Called when the store has failed for good. The coordinator tells nothing more to anybody.
+  std::function<void(std::exception_ptr)> on_store_lost = {};
+
+  Roles roles() const noexcept { return {size, servers, evaluator, more_workers}; }
+};
+
+/// The job as its coordinator sees it at one moment.
+struct JobSnapshot {
+  Epoch epoch;              // of an elastic job
+  std::vector<int> joined;  // the processes that have joined
+  std::vector<int>
+      unreached;  // those of them that no news reach: they have not come back to this coordinator
+  std::vector<int> absent;      // workers and servers of the start that have not joined
+  bool finished = false;        // finish() was called
+  bool training_ended = false;  // finish() or finish_workers() was called
+};
+
+class Coordinator final : public JobControl {
+ public:
+  explicit Coordinator(CoordinatorOptions options);
+  ~Coordinator() override;
+  Coordinator(const Coordinator&) = delete;
+
+  void close() override;
+  const std::string& endpoint() const noexcept override;
+  void set_process(int rank, pid_t pid) override;
+  void end(int rank) override;
+  void fail(Failure failure) override;
+  void announce_failure() override;
+  std::optional<Failure> first_failure() const override;
+  std::optional<ServerView> lose_server(int server) override;
+  bool trains_alone(int worker) const override;
+  bool lose_worker(int worker) override;
+  void regroup(const Epoch& epoch) override;
+  void forget(int process) override;
+  std::vector<int> silent(Duration silence) const override;
+  void request_stop(int signal) override;
+  void forgive_silence() override;
+  void finish() override;
+
+  JobSnapshot snapshot() const;
+  /// Workers that train on their own are told that rank 0 has ended the training. They still need servers.
+  void finish_workers();
+  /// The job has ended: the store is empty. Throws as StateStore does.
+  void clear_store();
+  /// A server is gone before the job has begun. Another process may join in its place.
+  void reset_server(int server);
+  bool has_joined(int rank) const;
+  /// True while some worker has not left or ended and has not been silent for `silence`.
+  bool awaits_workers(Duration silence) const;
+  /// The same of servers and the evaluator.
+  bool awaits_others(Duration silence) const;
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace trireme::inline v0::rendezvous

@@ -1,0 +1,94 @@
+// The coordinator's gRPC service: one method per call of coordinator.proto, which a thread of the
+// service serves one after the other. It checks who calls and what, takes the lock, and changes JobState.
+// gRPC's own threads must not wait for a store: connections, also that to etcd, may need the thread that
+// waits. Callbacks of CoordinatorOptions are called without the lock, but for `on_gone` and `on_store_lost`.
+// Only for .cc files of rendezvous (gRPC's headers cost 2.7 s per file).
+#pragma once
+
+#include <grpcpp/grpcpp.h>
+
+#include <mutex>
+#include <optional>
+#include <utility>
+
+#include "trireme/base/work_thread.h"
+#include "trireme/rendezvous/coordinator.grpc.pb.h"
+#include "trireme/rendezvous/coordinator/job_state.h"
+
+namespace trireme::inline v0::rendezvous {
+
+/// Access to the job's state, under its lock.
+class LockedState {
+ public:
+  LockedState(std::mutex& mutex, JobState& state) : lock_(mutex), state_(state) {}
+  JobState* operator->() const noexcept { return &state_; }
+  JobState& operator*() const noexcept { return state_; }
+
+ private:
+  std::lock_guard<std::mutex> lock_;
+  JobState& state_;
+};
+
+class Service final : public wire::Coordinator::CallbackService {
+ public:
+  explicit Service(CoordinatorOptions options) : state_(std::move(options)) {}
+
+  grpc::ServerUnaryReactor* Join(grpc::CallbackServerContext* context,
+                                 const wire::JoinRequest* request, wire::JoinReply* reply) override;
+  grpc::ServerUnaryReactor* Exchange(grpc::CallbackServerContext* context,
+                                     const wire::ExchangeRequest* request,
+                                     wire::ExchangeReply* reply) override;
+  grpc::ServerUnaryReactor* Heartbeat(grpc::CallbackServerContext* context,
+                                      const wire::HeartbeatRequest* request,
+                                      wire::HeartbeatReply* reply) override;
+  grpc::ServerWriteReactor<wire::News>* Watch(grpc::CallbackServerContext* context,
+                                              const wire::WatchRequest* request) override;
+  grpc::ServerUnaryReactor* StopWatching(grpc::CallbackServerContext* context,
+                                         const wire::WatchRequest* request,
+                                         wire::Empty* reply) override;
+  grpc::ServerUnaryReactor* ReportFailure(grpc::CallbackServerContext* context,
+                                          const wire::FailureReport* request,
+                                          wire::Empty* reply) override;
+  grpc::ServerUnaryReactor* Leave(grpc::CallbackServerContext* context,
+                                  const wire::LeaveRequest* request, wire::Empty* reply) override;
+  grpc::ServerUnaryReactor* TellOfServers(grpc::CallbackServerContext* context,
+                                          const wire::ServerNews* request,
+                                          wire::ServerViewReply* reply) override;
+
+  /// They never change, so there is no lock to take.
+  const CoordinatorOptions& options() const noexcept { return state_.options; }
+  /// For the launcher, on any thread. One access at a time in an expression: it has the lock until its end.
+  LockedState state() { return {mutex_, state_}; }
+  /// Answers every open call.
+  void close() { state()->close(); }
+  /// Returns when all calls so far have been served.
+  void drain() { worker_.drain(); }
+
+ private:
+  /// Answers the call with what the function returns, on the service's thread.
+  template <class F>
+  grpc::ServerUnaryReactor* serve(grpc::CallbackServerContext* context, F answer) {
+    grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
+    worker_.post([reactor, answer] { reactor->Finish(answer()); });
+    return reactor;
+  }
+  grpc::Status join(const wire::JoinRequest& request, wire::JoinReply& reply);
+  void exchange(const wire::ExchangeRequest& request, grpc::ServerUnaryReactor* reactor,
+                wire::ExchangeReply* reply);
+  grpc::Status report(const wire::FailureReport& request);
+  grpc::Status leave(const wire::LeaveRequest& request);
+  grpc::Status tell_of_servers(const wire::ServerNews& request, wire::ServerViewReply& reply);
+  grpc::Status check_join(const wire::JoinRequest& request) const;
+  /// Whether an elastic job takes the process for lost, though it has joined.
+  bool is_out_of_reach(int process);
+  bool evaluator_has_ended() const;
+  /// Returns the process, in an elastic job, whose stream it is.
+  std::optional<int> begin_watch(Watcher* watcher, const wire::WatchRequest& request);
+  void on_stream_end(int process, std::uint32_t stream);
+
+  std::mutex mutex_;
+  JobState state_;     // under mutex_
+  WorkThread worker_;  // ends first
+};
+
+}  // namespace trireme::inline v0::rendezvous

@@ -1,0 +1,86 @@
+// JobState: what a coordinator knows of its job, and what it decides and tells. Each change is saved
+// first, where there is a store, and then told to those whom it concerns.
+//
+// Service owns it and takes its lock before every use. The parts are public, for calls that concern
+// one of them alone; the methods are for changes that concern several. Only for .cc files of rendezvous
+// (gRPC's headers).
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "trireme/rendezvous/coordinator/coordinator.h"
+#include "trireme/rendezvous/coordinator/exchanges.h"
+#include "trireme/rendezvous/coordinator/news_streams.h"
+#include "trireme/rendezvous/coordinator/server_reports.h"
+#include "trireme/rendezvous/coordinator/sessions.h"
+#include "trireme/rendezvous/coordinator/state_saver.h"
+#include "trireme/rendezvous/membership.h"
+
+namespace trireme::inline v0::rendezvous {
+
+/// Who was told that the training ends.
+struct TrainingEnd {
+  int stop_signal = 0;   // that ranks were asked to stop by; 0: none
+  bool workers = false;  // workers that train on their own: rank 0 has ended the training
+  bool all = false;      // the workers have ended, and all others shall end
+  bool told_to(Role role) const noexcept { return all || (workers && role == Role::Worker); }
+};
+
+class JobState {
+ public:
+  /// Goes on from what an earlier coordinator has left in the store. Throws ConfigError if that is
+  /// of another job.
+  explicit JobState(CoordinatorOptions from);
+  const Roles& roles() const { return members.roles(); }
+  bool elastic() const { return options.elastic.has_value(); }
+  const Epoch& epoch() const { return epoch_; }
+  const TrainingEnd& end() const { return end_; }
+  /// Whether the job depends on the process: an elastic one does not on those that wait for a place.
+  bool matters(int process) const { return !elastic() || members.is_member(process); }
+  /// Whether the others can go on without the process.
+  bool can_lose(int process) const;
+
+  /// Records a failure, and tells all unless another one caused it. False if it is not the rank's first.
+  bool record(Failure failure);
+  /// Tells all the first failure, once.
+  void announce();
+  /// The process has left or ended: exchanges to which it has not given its value fail.
+  void gone(int process, const std::string& why);
+  /// Another process may join in its place. This one is a stranger from now on, even if it still runs.
+  void forget(int process);
+  /// The next ones, and regroup(), stop() and finish(): see Coordinator and JobControl.
+  std::optional<ServerView> lose_server(int server);
+  void reset_server(int server);
+  bool lose_worker(int worker);
+  void regroup(const Epoch& epoch);
+  void stop(int signal);
+  void finish(bool workers_only);
+  /// Answers every open call, and ends all streams.
+  void close();
+  /// Tells a new stream everything that its process may have missed.
+  void tell_present(Watcher& watcher) const;
+  /// Tells all the servers' view.
+  void tell_server_view();
+  /// False if the store has failed for good; then nobody is told.
+  bool save();
+
+  CoordinatorOptions options;  // never change
+  Membership members;
+  Sessions sessions;
+  NewsStreams streams;
+  Exchanges exchanges;
+  ServerReports servers;
+  StateSaver saver;
+
+ private:
+  void adopt(const Epoch& epoch);
+  void restore();
+  std::string text() const;
+
+  Epoch epoch_;  // of an elastic job
+  TrainingEnd end_;
+  bool announced_ = false;  // the first failure
+};
+
+}  // namespace trireme::inline v0::rendezvous

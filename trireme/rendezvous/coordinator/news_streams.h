@@ -1,0 +1,80 @@
+// NewsStreams: the streams by which the coordinator tells processes what happens, and by whose end it
+// sees that a process is gone.
+//
+// A process may open a new stream before the coordinator sees the end of the one before, so each stream
+// has a number: the end of the latest counts, unless the process has announced it. A part of JobState,
+// under its lock. Only for .cc files of rendezvous (gRPC's headers).
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <functional>
+#include <set>
+#include <utility>
+#include <vector>
+
+#include "trireme/rendezvous/coordinator/watcher.h"
+
+namespace trireme::inline v0::rendezvous {
+
+class NewsStreams {
+ public:
+  explicit NewsStreams(int processes) : by_process_(static_cast<std::size_t>(processes)) {}
+
+  /// Takes the watcher in, whose stream the process has numbered. `process` -1: of nobody.
+  void open(Watcher* watcher, int process, std::uint32_t stream, std::function<void()> on_end) {
+    watcher->open(process, watchers_, std::move(on_end));
+    if (process < 0) return;
+    State& state = by_process_[static_cast<std::size_t>(process)];
+    state.watched = stream >= state.next;
+    state.latest = stream;
+  }
+  /// The process announces that it ends this stream, whose opening may still arrive.
+  void stop(int process, std::uint32_t stream) {
+    State& state = by_process_[static_cast<std::size_t>(process)];
+    state.watched = false;
+    state.next = stream + 1;
+  }
+  /// The stream has ended. True, once, if that means the end of its process.
+  bool take_end(int process, std::uint32_t stream) {
+    if (process < 0) return false;
+    State& state = by_process_[static_cast<std::size_t>(process)];
+    if (!state.watched || stream < state.next || stream < state.latest) return false;
+    state.watched = false;
+    return true;
+  }
+
+  void tell_all(const wire::News& news) {
+    for (Watcher* watcher : watchers_) watcher->push(news);
+  }
+  void tell_those(const std::function<bool(int process)>& whom, const wire::News& news) {
+    for (Watcher* watcher : watchers_)
+      if (whom(watcher->process())) watcher->push(news);
+  }
+  /// Whether news reach the process.
+  bool reaches(int process) const {
+    return std::any_of(watchers_.begin(), watchers_.end(),
+                       [&](const Watcher* one) { return one->process() == process; });
+  }
+  /// Ends the streams of the process.
+  void finish(int process, const grpc::Status& status) {
+    for (Watcher* watcher : watchers_)
+      if (watcher->process() == process) watcher->finish(status);
+  }
+  /// Ends all streams. No end of theirs means anything any more.
+  void close(const grpc::Status& status) {
+    for (State& state : by_process_) state.watched = false;
+    for (Watcher* watcher : watchers_) watcher->finish(status);
+  }
+
+ private:
+  struct State {
+    bool watched = false;    // the end of its stream means its end
+    std::uint32_t next = 0;  // the first stream that it has not announced to stop
+    std::uint32_t latest = 0;
+  };
+  std::vector<State> by_process_;
+  std::set<Watcher*> watchers_;
+};
+
+}  // namespace trireme::inline v0::rendezvous

@@ -1,0 +1,41 @@
+// What the variables of each kind of launcher say about this process: one reader for each, and the
+// list of them. A new launcher is one reader and one line of the list. Pure functions of a getter.
+#pragma once
+
+#include <optional>
+#include <span>
+#include <string>
+
+#include "trireme/base/error.h"
+#include "trireme/rendezvous/launchers/environment.h"
+
+namespace trireme::inline v0::rendezvous {
+
+/// The variables of one kind of launcher, read.
+struct Reading {
+  std::string why;                      // "RANK=3, WORLD_SIZE=4"; empty: no variable of it is set
+  std::optional<RankEnvironment> rank;  // of several; none: this process is alone, or `refusal`
+  std::optional<ConfigError> refusal;   // malformed, or several processes that cannot be joined
+};
+
+struct Launcher {
+  const char* key;   // in TRIREME_ENVIRONMENT: "openmpi"
+  const char* name;  // "mpirun (Open MPI)"
+  /// A launcher that another one may start in each of its processes, to start the ranks.
+  bool nests;
+  const char* variables[2];  // in which it states several processes; the second may be null
+  /// Sets `why`. Returns none if the launcher has not started this process or only this one; throws
+  /// ConfigError.
+  std::optional<RankEnvironment> (*read)(const Getenv& get, std::string& why);
+};
+
+Reading read_launcher(const Launcher& launcher, const Getenv& get);
+/// `trireme launch`. Its ranks have no `RankEnvironment::launcher`.
+extern const Launcher kOwnLauncher;
+/// All others, the more specific ones first.
+std::span<const Launcher> foreign_launchers();
+
+/// The first host of a Slurm list: "node07" for "node[07-09,12],gpu1".
+std::string first_host(const std::string& node_list);
+
+}  // namespace trireme::inline v0::rendezvous

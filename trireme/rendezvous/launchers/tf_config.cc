@@ -1,0 +1,220 @@
+#include "trireme/rendezvous/launchers/tf_config.h"
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <vector>
+
+#include "trireme/base/error.h"
+#include "trireme/net/endpoint.h"
+
+namespace trireme::inline v0::rendezvous {
+namespace {
+
+using nlohmann::json;
+
+[[noreturn]] void refuse_tf_config(
+    const std::string& what, const std::string& advice =
+                                 "Correct TF_CONFIG, or unset it and start the program by `trireme "
+                                 "launch`.") {
+  throw ConfigError("TF_CONFIG " + what, {.operation = "join", .advice = advice});
+}
+
+json parse_json(const std::string& text) {
+  try {
+    return json::parse(text);
+  } catch (const json::parse_error& error) {
+    const std::string what = error.what();  // "[json.exception...] parse error at line 1, ..."
+    refuse_tf_config("is not JSON: " + what.substr(std::min(what.find("] ") + 2, what.size())));
+  }
+}
+
+const json* find(const json& config, const std::string& pointer) {
+  const json::json_pointer place(pointer);
+  return config.contains(place) ? &config.at(place) : nullptr;
+}
+
+struct Task {
+  std::string type;
+  std::size_t index = 0;
+  std::string text() const { return type + " " + std::to_string(index); }
+};
+
+Task task_of(const json& config) {
+  const json* const type = find(config, "/task/type");
+  const json* const index = find(config, "/task/index");
+  if (!type || !type->is_string()) refuse_tf_config("has no string at /task/type");
+  if (!index || !index->is_number_unsigned()) {
+    refuse_tf_config("has no number from 0 at /task/index");
+  }
+  Task task{type->get<std::string>(), index->get<std::size_t>()};
+  for (const char* known : {"chief", "master", "worker", "ps", "evaluator"})
+    if (task.type == known) return task;
+  refuse_tf_config("has \"" + task.type +
+                   "\" at /task/type, which is not chief, master, worker, ps or evaluator");
+}
+
+net::Endpoint address_at(const json& entry, const std::string& pointer) {
+  const auto endpoint =
+      entry.is_string() ? net::parse_endpoint(entry.get<std::string>()) : std::nullopt;
+  if (!endpoint) refuse_tf_config("has no \"host:port\" at " + pointer);
+  return *endpoint;
+}
+
+[[noreturn]] void refuse_sparse(const json& config, const Task& task) {
+  const std::string pointer =
+      "/sparseCluster/" + task.type + "/" + std::to_string(task.type == "ps" ? 0 : task.index);
+  const json* const entry = find(config, pointer);
+  if (!entry) refuse_tf_config("makes this process " + task.text() + ", but has no " + pointer);
+  address_at(*entry, pointer);
+  refuse_tf_config("has a sparseCluster, which names " + task.text() +
+                       " and not all workers: it does not say how many ranks there are",
+                   "Leave enableDynamicWorker out of the TFJob: the number of a job's ranks is "
+                   "fixed.");
+}
+
+// A sparse cluster that names workers 0 to n - 1, as a dense one.
+json dense_from(const json& config, const Task& task) {
+  const json* const workers = find(config, "/sparseCluster/worker");
+  json list = json::array();
+  while (workers && workers->is_object() && workers->contains(std::to_string(list.size())))
+    list.push_back(workers->at(std::to_string(list.size())));
+  if (list.size() < 2 || list.size() != workers->size()) refuse_sparse(config, task);
+  json dense = {{"task", config.at("task")}, {"cluster", {{"worker", list}}}};
+  const json* const servers = find(config, "/sparseCluster/ps");
+  if (servers && !servers->is_null()) dense["cluster"]["ps"] = *servers;
+  return dense;
+}
+
+// The addresses of the tasks of one type, none if the cluster has no such type. Adds them to `all`.
+std::vector<net::Endpoint> addresses_of(const json& config, const std::string& type,
+                                        std::set<std::string>& all) {
+  const std::string pointer = "/cluster/" + type;
+  const json* const list = find(config, pointer);
+  std::vector<net::Endpoint> addresses;
+  if (!list) return addresses;
+  if (!list->is_array()) refuse_tf_config("has no list at " + pointer);
+  for (const json& entry : *list) {
+    const std::string place = pointer + "/" + std::to_string(addresses.size());
+    addresses.push_back(address_at(entry, place));
+    if (!all.insert(net::to_string(addresses.back())).second) {
+      refuse_tf_config("has " + net::to_string(addresses.back()) + " at " + place +
+                       " and at another place: two tasks cannot have one address");
+    }
+  }
+  return addresses;
+}
+
+// The tasks of a cluster by role; the ranks begin with the chief.
+struct Cluster {
+  std::vector<net::Endpoint> ranks, servers, evaluators;
+  std::size_t chiefs = 0;
+};
+
+Cluster cluster_of(const json& config) {
+  std::set<std::string> all;
+  Cluster cluster;
+  cluster.ranks = addresses_of(config, "chief", all);
+  const auto masters = addresses_of(config, "master", all);
+  cluster.ranks.insert(cluster.ranks.end(), masters.begin(), masters.end());
+  cluster.chiefs = cluster.ranks.size();
+  if (cluster.chiefs > 1)
+    refuse_tf_config("has several tasks at /cluster/chief and /cluster/master");
+  const auto workers = addresses_of(config, "worker", all);
+  cluster.ranks.insert(cluster.ranks.end(), workers.begin(), workers.end());
+  cluster.servers = addresses_of(config, "ps", all);
+  cluster.evaluators = addresses_of(config, "evaluator", all);
+  if (cluster.evaluators.size() > 1)
+    refuse_tf_config("has several evaluators at /cluster/evaluator, and a job has one");
+  if (cluster.ranks.empty()) refuse_tf_config("has no chief and no worker at /cluster");
+  return cluster;
+}
+
+// The cluster need not name the evaluator.
+void check_index(const json& config, const Task& task) {
+  const json* const own = find(config, "/cluster/" + task.type);
+  std::size_t count = own ? own->size() : 0;
+  if (task.type == "evaluator") count = 1;
+  if (count == 0) {
+    refuse_tf_config("makes this process " + task.text() + ", but has no /cluster/" + task.type);
+  }
+  if (task.index >= count) {
+    refuse_tf_config(
+        "has " + std::to_string(task.index) + " at /task/index, but " +
+        (own ? "/cluster/" + task.type + " has " + std::to_string(count) + " entries, from 0"
+             : "a job has one evaluator, number 0"));
+  }
+}
+
+// The place of task `index` of its role, whose tasks are at `own`.
+RankEnvironment place_among(const Cluster& cluster, const std::vector<net::Endpoint>& own,
+                            std::size_t index) {
+  const auto is_at = [](const std::string& host) {
+    return [host](const net::Endpoint& other) { return other.host == host; };
+  };
+  const net::Endpoint& first = cluster.ranks.front();
+  const auto all_at = [&](const std::vector<net::Endpoint>& some) {
+    return std::all_of(some.begin(), some.end(), is_at(first.host));
+  };
+  RankEnvironment place;
+  place.rank = static_cast<int>(index);
+  place.size = static_cast<int>(own.size());
+  place.workers = static_cast<int>(cluster.ranks.size());
+  place.servers = static_cast<int>(cluster.servers.size());
+  place.evaluator = !cluster.evaluators.empty();
+  const auto self = own.begin() + static_cast<std::ptrdiff_t>(index);
+  place.local_rank = static_cast<int>(std::count_if(own.begin(), self, is_at(self->host)));
+  place.local_size = static_cast<int>(std::count_if(own.begin(), own.end(), is_at(self->host)));
+  place.meeting = {.name = "TF_CONFIG " + net::to_string(first),
+                   .host = first.host,
+                   .port = first.port,
+                   .one_host = all_at(cluster.ranks) && all_at(cluster.servers),
+                   .admits_evaluator = true};
+  return place;
+}
+
+RankEnvironment place_of(const Cluster& cluster, const Task& task) {
+  if (task.type == "ps") {
+    RankEnvironment place = place_among(cluster, cluster.servers, task.index);
+    place.role = Role::Server;
+    return place;
+  }
+  if (task.type == "evaluator") {  // an address of its own matters to nobody
+    RankEnvironment place = place_among(cluster, {cluster.ranks.front()}, 0);
+    place.role = Role::Evaluator;
+    place.evaluator = true;
+    return place;
+  }
+  RankEnvironment place =
+      place_among(cluster, cluster.ranks, task.type == "worker" ? cluster.chiefs + task.index : 0);
+  place.chief = task.type != "worker";
+  return place;
+}
+
+// One worker alone meets nobody.
+void check_evaluator(const RankEnvironment& place) {
+  if (place.role != Role::Evaluator || place.workers + place.servers > 1) return;
+  refuse_tf_config(
+      "makes this process the evaluator of one worker, which does not wait for any other "
+      "process",
+      "Run `trireme eval RUN` when it has trained, or give the job two workers.");
+}
+
+}  // namespace
+
+std::optional<RankEnvironment> parse_tf_config(const std::string& text) {
+  const json config = parse_json(text);
+  if (!config.is_object()) refuse_tf_config("is not a JSON object");
+  if (!find(config, "/task") && !find(config, "/cluster") && !find(config, "/sparseCluster")) {
+    return std::nullopt;
+  }
+  const Task task = task_of(config);
+  const json dense = find(config, "/sparseCluster") ? dense_from(config, task) : config;
+  const Cluster cluster = cluster_of(dense);
+  check_index(dense, task);
+  const RankEnvironment place = place_of(cluster, task);
+  check_evaluator(place);
+  return place;
+}
+
+}  // namespace trireme::inline v0::rendezvous

@@ -1,0 +1,125 @@
+#include "trireme/sync/gathers/unit_gather.h"
+
+#include <ATen/ops/empty.h>
+#include <c10/core/StreamGuard.h>
+
+#include "trireme/base/check.h"
+#include "trireme/tensor/convert.h"
+
+namespace trireme::inline v0::parallel {
+
+UnitGather::UnitGather(comm::Communicator& group, std::vector<ParameterStore*> stores,
+                       OnShardEvent on_event)
+    : group_(group),
+      stores_(std::move(stores)),
+      on_event_(std::move(on_event)),
+      pool_(stores_.empty() ? Device() : stores_.front()->device()) {
+  for (const ParameterStore* store : stores_) {
+    TRIREME_CHECK(group.size() == store->ownership().owners());
+    if (store->own_device() != store->device() && !fetches_)
+      fetches_.emplace(tensor::at_device(store->device()));
+  }
+}
+
+UnitGather::~UnitGather() {
+  for (auto& [place, held] : held_) store(place.first).hide(place.second);
+}
+
+void UnitGather::begin(std::span<const Use> order) {
+  TRIREME_CHECK(held_.empty());
+  uses_.clear();
+  for (const Use& use : order)
+    if (needs_weights(use.phase)) uses_.push_back({use.part, use.block});
+  issued_ = next_ = 0;
+  if (!uses_.empty()) issue(0);
+}
+
+void UnitGather::issue(std::size_t use) {
+  if (use < issued_ || use >= uses_.size()) return;
+  TRIREME_CHECK(use == issued_);
+  ++issued_;
+  const std::uint32_t part = uses_[use].part;
+  for (const std::uint32_t unit : units(uses_[use])) {
+    Held& held = held_[{part, unit}];
+    if (held.wanted++ > 0) continue;
+    held.buffer = pool_.take(store(part).ownership().units()[unit].bytes);
+    held.arrived = gather(store(part), unit, held.buffer);
+    tell(ShardEvent::Kind::Gather, {part, unit});
+  }
+}
+
+Work UnitGather::gather(const ParameterStore& store, std::uint32_t unit,
+                        const BufferPool::Lease& to) {
+  const Unit& layout = store.ownership().units()[unit];
+  const Buffer out{.data = to.data.get(),
+                   .count = layout.bytes,
+                   .dtype = DType::U8,
+                   .device = store.device(),
+                   .owner = to.data};
+  Buffer in = store.own(unit);
+  std::optional<c10::StreamGuard> fetching;
+  if (fetches_) {
+    const at::Tensor& kept = store.own_bytes(unit);
+    const auto fetched = std::make_shared<at::Tensor>(
+        at::empty(kept.sizes(), at::TensorOptions(fetches_->device()).dtype(at::kByte)));
+    fetches_->fetch(kept, *fetched);
+    fetches_->hold_until_fetched(fetched->storage().data_ptr());
+    in = tensor::to_buffer(*fetched);
+    in.owner = fetched;
+    fetching.emplace(fetches_->fetching());
+  }
+  return group_.all_gather_v(in, out, layout.counts(),
+                             {.label = "weights of block " + std::to_string(unit)});
+}
+
+void UnitGather::wait(std::size_t use) {
+  const std::uint32_t part = uses_[use].part;
+  for (const std::uint32_t unit : units(uses_[use])) {
+    Held& held = held_.at({part, unit});
+    held.arrived.wait();
+    store(part).show(unit, held.buffer.data.get());
+  }
+}
+
+void UnitGather::pass(std::size_t use) {
+  for (; next_ < use; ++next_) {
+    issue(next_);
+    issue(next_ + 1);
+    release(next_);
+  }
+}
+
+void UnitGather::acquire(std::size_t use) {
+  TRIREME_CHECK(use >= next_);
+  TRIREME_CHECK(use < uses_.size());
+  pass(use);
+  issue(use);
+  next_ = use + 1;
+  wait(use);
+  issue(use + 1);
+}
+
+void UnitGather::release(std::size_t use) {
+  const std::uint32_t part = uses_[use].part;
+  for (const std::uint32_t unit : units(uses_[use])) {
+    const auto held = held_.find({part, unit});
+    TRIREME_CHECK(held != held_.end());
+    if (--held->second.wanted > 0) continue;
+    held->second.arrived.wait();
+    store(part).hide(unit);
+    pool_.give(std::move(held->second.buffer));
+    held_.erase(held);
+    tell(ShardEvent::Kind::Free, {part, unit});
+  }
+}
+
+void UnitGather::tell(ShardEvent::Kind kind, Place place) const {
+  if (!on_event_) return;
+  const auto [part, unit] = place;
+  on_event_({.kind = kind,
+             .use = {.part = part},
+             .number = unit,
+             .bytes = store(part).ownership().units()[unit].bytes});
+}
+
+}  // namespace trireme::inline v0::parallel

@@ -1,0 +1,196 @@
+#include "trireme/sync/levels/sharded_sync.h"
+
+#include <limits>
+
+#include "trireme/base/check.h"
+#include "trireme/sync/levels/owned_gradients.h"
+
+namespace trireme::inline v0::parallel {
+namespace {
+
+// Three: one bucket is sent, one filled, one arrives. Unlimited if the ranks do not go through
+// begin()'s order together: their peers may be at another pass of a pipeline, so they must not
+// wait.
+std::size_t most_under_way(const SyncSetup& setup) {
+  const bool together = !setup.in_pipeline || setup.plan.shards_weights;
+  return together ? 3 : std::numeric_limits<std::size_t>::max();
+}
+
+}  // namespace
+
+SyncPlan ShardedSync::over_all_ranks(const SyncRanks& ranks) {
+  if (ranks.shard > 1 && ranks.size % ranks.shard != 0)
+    refuse_sync("parallel.shard = " + std::to_string(ranks.shard) + " does not divide " +
+                    std::to_string(ranks.size) + " ranks",
+                "Leave it out: " + ranks.sync + " shards over all ranks.");
+  return {.assignment = kernel::contiguous(ranks.size), .owners = ranks.size};
+}
+
+ShardedSync::ShardedSync(const SyncSetup& setup, bool sums_own_part, LeafSums::Allocate allocate)
+    : BucketedSync({.uses = setup.store.uses(),
+                    .parameter_of = setup.store.parameter_of(),
+                    .slices = setup.store.slices(),
+                    .pieces = setup.store.ownership().pieces(),
+                    .owner = setup.store.owner(),
+                    .sums_own_part = sums_own_part,
+                    .bucket_bytes = setup.options.bucket_bytes,
+                    .allocate = std::move(allocate),
+                    .before_launch = setup.options.before_launch,
+                    .assignment = setup.plan.assignment,
+                    .rank = setup.data.rank()}),
+      groups_(setup.groups),
+      store_(setup.store),
+      on_event_(setup.on_event),
+      part_(setup.part),
+      exchange_(*groups_.exchange, layout_, store_.device()),
+      most_under_way_(most_under_way(setup)) {
+  TRIREME_CHECK(owners() == store_.ownership().owners());
+  TRIREME_CHECK(owner() == groups_.exchange->rank());
+}
+
+void ShardedSync::reserve(std::uint32_t total) {
+  sums_.reserve(slots_needed(shares_of(assignment_, total), assignment_.groups));
+}
+
+void ShardedSync::begin(std::uint32_t total, std::span<const Use> order) {
+  reserve(total);
+  take_order(order);
+  {
+    const std::lock_guard lock(mutex_);
+    begin_step(total);
+    if (total > 0 || gather_ != nullptr) announce();
+    plan_ = make_leaf_plan(shares_of(assignment_, total), assignment_.groups,
+                           assignment_.group_of(rank_));
+    rounds_ = total > 0 ? plan_rounds() : 0;
+  }
+  if (begins_gather_) gather_->begin(order_);
+}
+
+void ShardedSync::take_order(std::span<const Use> order) {
+  order_.clear();
+  place_.clear();
+  round_ends_.clear();
+  next_use_ = 0;
+  std::size_t gathered = 0;
+  for (const Use& use : order) {
+    if (use.part == part_) {
+      order_.push_back(use);
+      place_.push_back(gathered);
+    }
+    gathered += needs_weights(use.phase) ? 1 : 0;
+  }
+  for (std::size_t i = 0; i < order_.size(); i = end_of_pass(i))
+    if (gives_gradients(order_[i].phase)) round_ends_.push_back(end_of_pass(i));
+}
+
+// The end of the run of uses with the same micro-batch and phase.
+std::size_t ShardedSync::end_of_pass(std::size_t use) const {
+  const Use& first = order_[use];
+  while (use < order_.size() && order_[use].microbatch == first.microbatch &&
+         order_[use].phase == first.phase)
+    ++use;
+  return use;
+}
+
+Pin ShardedSync::acquire(Use use) {
+  std::size_t at = next_use_;
+  while (at < order_.size() && (order_[at].block != use.block || order_[at].phase != use.phase))
+    ++at;
+  TRIREME_CHECK(at < order_.size());
+  pass(at);
+  if (gives_gradients(use.phase)) enter_backward(use.block);
+  next_use_ = at + 1;
+  if (gather_ == nullptr || !needs_weights(use.phase)) return {};
+  tell({.kind = ShardEvent::Kind::Use, .use = use});
+  const std::size_t place = place_[at];
+  gather_->acquire(place);
+  return Pin([this, place] { gather_->release(place); });
+}
+
+// Takes part in uses that only the other ranks need.
+void ShardedSync::pass(std::size_t use) {
+  for (; next_use_ < use; ++next_use_) {
+    const Use& one = order_[next_use_];
+    if (gives_gradients(one.phase)) enter_backward(one.block);
+    if (gather_ != nullptr && needs_weights(one.phase)) gather_->pass(place_[next_use_] + 1);
+  }
+}
+
+// Blocks run backward in reverse order, so later blocks have all the gradients that they will get.
+void ShardedSync::enter_backward(std::uint32_t block) {
+  {
+    const std::lock_guard lock(mutex_);
+    close_from(block + 1);
+    launch_ready();
+  }
+  exchange_.drain(most_under_way_);
+}
+
+void ShardedSync::end_micro() {
+  TRIREME_CHECK(open_);
+  complete_round();
+}
+
+void ShardedSync::end_pass(std::uint32_t microbatch, Phase phase) {
+  if (next_use_ == order_.size() || order_[next_use_].microbatch != microbatch ||
+      order_[next_use_].phase != phase)
+    return;  // all of its uses have come
+  if (gives_gradients(phase)) {
+    skip_round();
+  } else {
+    pass(end_of_pass(next_use_));
+  }
+}
+
+// This rank has no micro-batch in the round, or it failed.
+void ShardedSync::skip_round() {
+  {
+    const std::lock_guard lock(mutex_);
+    begin_round(false);
+  }
+  complete_round();
+}
+
+void ShardedSync::complete_round() {
+  if (!order_.empty()) pass(round_ends_[round_]);
+  {
+    const std::lock_guard lock(mutex_);
+    close_from(0);
+    launch_ready();
+    open_ = false;
+    ++round_;
+  }
+  exchange_.drain(most_under_way_);
+}
+
+Work ShardedSync::finish() {
+  TRIREME_CHECK(!open_);
+  while (round_ < rounds_) skip_round();
+  pass(order_.size());
+  exchange_.drain(0);
+  // Even if this rank's group has no micro-batch: the other groups wait for it.
+  if (total_ > 0) reduce_further();
+  return Work::all(works_);
+}
+
+std::vector<double> ShardedSync::chunk_squares() {
+  return gather_squares(*groups_.exchange, slices_, store_.ownership().pieces());
+}
+
+std::int64_t ShardedSync::first_overflow() {
+  return first_of_all(*groups_.exchange, first_not_finite(slices_));
+}
+
+Work ShardedSync::publish() {
+  std::vector<Work> works;
+  for (std::uint32_t unit = 0; unit < store_.ownership().units().size(); ++unit) {
+    const Unit& layout = store_.ownership().units()[unit];
+    if (layout.bytes == 0) continue;
+    works.push_back(
+        groups_.exchange->all_gather_v(store_.own(unit), store_.whole(unit), layout.counts(),
+                                       {.label = "weights of block " + std::to_string(unit)}));
+  }
+  return Work::all(works);
+}
+
+}  // namespace trireme::inline v0::parallel

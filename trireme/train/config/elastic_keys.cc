@@ -1,0 +1,129 @@
+#include "trireme/train/config/elastic_keys.h"
+
+#include <algorithm>
+#include <string>
+
+#include "trireme/base/error.h"
+#include "trireme/base/words.h"
+#include "trireme/job/job.h"
+#include "trireme/sync/sync_plan.h"
+
+namespace trireme::inline v0::train {
+namespace {
+
+constexpr int kRestarts = 100;
+constexpr std::int64_t kMostRanks = 65'536;
+
+[[noreturn]] void refuse(const std::string& what, const std::string& advice) {
+  throw ConfigError(what, {.operation = "config", .label = "elastic", .advice = advice});
+}
+
+void check_layout(const StrategyOptions& strategy, const JobOptions& job) {
+  if (parallel::is_local(strategy.sync))
+    refuse("an elastic job with parallel.sync = \"" + strategy.sync +
+               "\", whose result depends on the number of ranks",
+           "Use plain, zero1, zero2, zero3 or hybrid.");
+  if (job.transport == "mpi" || job.transport == "nccl" || job.transport == "sim")
+    refuse("an elastic job with comm.transport = \"" + job.transport + "\"",
+           job.transport == "mpi"
+               ? "A process cannot leave an MPI world: use shm, tcp or mixed, or "
+                 "restart the job with --resume auto."
+               : "Use shm, tcp or mixed.");
+}
+
+launch::WorkerRange worker_range(const ElasticSettings& settings, int workers,
+                                 const ServerOptions& server) {
+  if (server.backup > 0)
+    refuse(
+        "an elastic job with server.backup",
+        "Leave elastic.* out: with server.backup a step takes the gradients of a fixed number of "
+        "workers, and one that is lost is started again.");
+  if (settings.spares > 0)
+    refuse("elastic.spares with parallel.sync = \"server\"",
+           "Leave it out: a lost worker is started again, and nobody waits for it.");
+  const launch::WorkerRange range{.min = settings.min > 0 ? settings.min : workers,
+                                  .max = settings.max > 0 ? settings.max : workers};
+  if (workers < range.min || workers > range.max)
+    refuse(counted(workers, "worker") + ", but the job is to have " + std::to_string(range.min) +
+               " to " + std::to_string(range.max),
+           "Change --workers, or elastic.min and elastic.max.");
+  return range;
+}
+
+}  // namespace
+
+void add_elastic_keys(config::Schema& schema) {
+  const config::Value none = std::int64_t{0};
+  schema.add({"elastic.min", none,
+              "The job goes on with this many ranks if others are lost, and takes new ones up; 0 = "
+              "as many as at the start. Changes no bit.",
+              0, kMostRanks});
+  schema.add({"elastic.max", none,
+              "The most ranks of an elastic job (`trireme resize`); 0 = as many as at the start.",
+              0, kMostRanks});
+  schema.add({"elastic.spares", none,
+              "Processes that are started, and take the place of a lost rank at once.", 0,
+              kMostRanks});
+  schema.add({"elastic.restarts", std::int64_t{-1},
+              "How many lost processes are started again within an hour; -1 = 100 in a job that is "
+              "elastic by another key, otherwise none.",
+              -1, 1e9});
+  schema.add(
+      {"rendezvous.store", std::string(),
+       "Where the coordinator, by which ranks meet, keeps its state: a folder, or "
+       "etcd://HOST:2379/KEY. Then it is a process of its own, may be killed, and is started "
+       "again. Empty: it is a part of the launcher."});
+  schema.add({"checkpoint.memory", none,
+              "Of an elastic job whose ranks have parts of the state (zero1 to zero3, hybrid): so "
+              "many other ranks have a copy of a rank's parts in memory, and none is lost with it.",
+              0, 64});
+  schema.add({"checkpoint.memory_every", std::int64_t{1},
+              "Steps between these copies: after a loss the job repeats at most this many.", 1,
+              1e9});
+}
+
+ElasticSettings elastic_of(const config::Config& config) {
+  const auto number = [&](const char* key) { return static_cast<int>(config.integer(key)); };
+  const ElasticSettings settings{.min = number("elastic.min"),
+                                 .max = number("elastic.max"),
+                                 .spares = number("elastic.spares"),
+                                 .restarts = number("elastic.restarts")};
+  if (settings.min > 0 && settings.max > 0 && settings.min > settings.max)
+    refuse("elastic.min = " + std::to_string(settings.min) +
+               " is more than elastic.max = " + std::to_string(settings.max),
+           "Exchange them.");
+  if (!settings.on() && config.integer("checkpoint.memory") > 0)
+    refuse("checkpoint.memory = " + std::to_string(config.integer("checkpoint.memory")) +
+               " in a job that is not elastic, where nobody would read the copies",
+           "Leave it out, or set elastic.min.");
+  return settings;
+}
+
+int ranks_of_a_copy(const StrategyOptions& strategy) {
+  const int shard = strategy.sync == "hybrid" ? std::max(strategy.shard, 1) : 1;
+  return strategy.pipeline * strategy.tensor * strategy.context * std::max(shard, strategy.expert);
+}
+
+RankChanges rank_changes(const ElasticSettings& settings, int ranks,
+                         const StrategyOptions& strategy, const JobOptions& job,
+                         std::int64_t micro_batches) {
+  check_layout(strategy, job);
+  if (parallel::is_served(strategy.sync) && strategy.server.alone())
+    return {.together = {}, .alone = worker_range(settings, ranks, strategy.server)};
+  const launch::ElasticOptions options{
+      .min = settings.min > 0 ? settings.min : ranks,
+      .max = settings.max > 0 ? settings.max : ranks,
+      .multiple = ranks_of_a_copy(strategy),
+      .stages = strategy.pipeline,
+      .spares = settings.spares,
+      .restarts = settings.restarts >= 0 ? settings.restarts : kRestarts,
+      .silence = std::max<Duration>(job.timeout / 5, std::chrono::seconds(1))};
+  const launch::ElasticGroup checked(options, ranks);  // throws
+  if (options.max / options.multiple > micro_batches)
+    refuse("elastic.max = " + std::to_string(options.max) + ", but a step has " +
+               counted(micro_batches, "micro-batch", "micro-batches"),
+           "Lower elastic.max or batch.micro: each rank computes at least one.");
+  return {.together = options, .alone = {}};
+}
+
+}  // namespace trireme::inline v0::train

@@ -1,0 +1,101 @@
+#include "trireme/train/evaluation/checkpoint_evaluator.h"
+
+#include <cstdio>
+
+#include "trireme/base/error.h"
+#include "trireme/base/words.h"
+
+namespace trireme::inline v0::train {
+
+CheckpointEvaluator::CheckpointEvaluator(const RunFolder& run, EvaluatorOptions options,
+                                         const std::shared_ptr<storage::FileSystem>& storage)
+    : folder_(run),
+      options_(std::move(options)),
+      storage_(storage),
+      checkpoints_(run.checkpoints()),
+      own_(storage, run.evaluating()),
+      record_(run, storage) {
+  storage_->remove(run.evaluating());  // of a process that was killed
+  record_.echo_to_stdout(options_.json);
+}
+
+CheckpointEvaluator::~CheckpointEvaluator() {
+  try {
+    storage_->remove(folder_.evaluating());
+  } catch (...) {  // the next evaluator removes it
+  }
+}
+
+void CheckpointEvaluator::run() {
+  const auto& waiter = options_.waiter;
+  while (!options_.stopped()) {
+    const bool ended = options_.ended();  // before looking, so that the last checkpoint is seen
+    if (ended && !deadline_) deadline_ = waiter->now() + options_.patience;
+    look();
+    if (deadline_) miss_all_but_newest();
+    if (!waiting_.empty()) {
+      evaluate(*waiting_.begin());
+    } else if (ended) {
+      return conclude();
+    } else {
+      waiter->wait_until(options_.woken, waiter->now() + options_.look);
+    }
+  }
+}
+
+void CheckpointEvaluator::look() {
+  std::set<std::int64_t> there;
+  for (const std::int64_t step : checkpoints_.steps())
+    if (!record_.has(step)) there.insert(step);
+  for (const std::int64_t step : waiting_)
+    if (!there.contains(step)) miss(step, "checkpoint.keep removed it before its turn");
+  waiting_ = std::move(there);
+}
+
+void CheckpointEvaluator::miss_all_but_newest() {
+  const Duration left = *deadline_ - options_.waiter->now();
+  if (last_ * static_cast<std::int64_t>(waiting_.size()) <= left) return;
+  while (waiting_.size() > 1) {
+    miss(*waiting_.begin(), "the training has ended, and time is left for the newest alone");
+    waiting_.erase(waiting_.begin());
+  }
+}
+
+void CheckpointEvaluator::miss(std::int64_t step, const std::string& reason) {
+  record_.give_up(step, "missed", reason);
+  options_.say("step " + grouped(step) + " is not evaluated: " + reason);
+}
+
+void CheckpointEvaluator::evaluate(std::int64_t step) {
+  const TimePoint began = options_.waiter->now();
+  try {
+    if (!own_.adopt(checkpoints_, step)) return;  // it is gone, and look() says so
+    EvaluatedCheckpoint found = options_.evaluate(folder_.evaluating(), step);
+    last_ = options_.waiter->now() - began;
+    const double seconds = std::chrono::duration<double>(last_).count();
+    found.event.set("seconds", seconds);
+    const bool best = record_.add(step, found.loss, std::move(found.event), own_);
+    options_.say("evaluation after step " + grouped(step) + ": loss " + with_unit(found.loss) +
+                 (best ? ", the best so far" : "") + " (" + duration_text(seconds) + ")");
+  } catch (const CheckpointError& error) {
+    record_.give_up(step, "refused", error.message());
+    options_.say("step " + grouped(step) + " is not evaluated: " + error.message());
+  }
+  waiting_.erase(step);
+  own_.remove(step);
+}
+
+std::string CheckpointEvaluator::with_unit(double loss) const {
+  char text[32];
+  std::snprintf(text, sizeof text, "%.4f", loss);
+  return text + (options_.unit.empty() ? "" : " " + options_.unit);
+}
+
+void CheckpointEvaluator::conclude() const {
+  if (!record_.best()) return;
+  options_.say("the best of " + counted(record_.count(), "evaluated checkpoint") + ": step " +
+               grouped(record_.best()->step) + ", loss " + with_unit(record_.best()->loss) +
+               "; it is in " + folder_.best());
+}
+
+}  // namespace trireme::inline v0::train

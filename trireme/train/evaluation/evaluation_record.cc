@@ -1,0 +1,104 @@
+#include "trireme/train/evaluation/evaluation_record.h"
+
+#include <algorithm>
+#include <cmath>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <vector>
+
+#include "trireme/base/error.h"
+
+namespace trireme::inline v0::train {
+namespace {
+
+constexpr const char* kEvaluation = "validation";
+
+// The configuration as the run has it now: a resumed run may have changed it.
+void copy_config(storage::FileSystem& storage, const RunFolder& from, const RunFolder& to) {
+  write_whole(to.config(), text_of(*storage.open(from.config())));
+}
+
+}  // namespace
+
+void EvaluationRecord::check(const RunFolder& run) {
+  const RunFolder best(run.best());
+  if (!std::ifstream(best.events())) return;
+  throw ConfigError(best.path() + " was continued as a run of its own",
+                    {.operation = "evaluator",
+                     .advice = "Move it to another place: the evaluator writes there."});
+}
+
+EvaluationRecord::EvaluationRecord(const RunFolder& run,
+                                   std::shared_ptr<storage::FileSystem> storage)
+    : storage_(std::move(storage)),
+      best_folder_(run.best(), storage_),
+      best_checkpoints_(storage_, best_folder_.own_checkpoint()) {
+  check(run);
+  storage_->make_directory(best_folder_.path());
+  lock_ = storage_->lock(best_folder_.path());
+  copy_config(*storage_, run, best_folder_);
+  observe::keep_until(run.evaluations(), static_cast<long>(run.newest_step()));
+  read(run.evaluations());
+  choose_best(run.checkpoints());
+  events_.open(run.evaluations());
+}
+
+void EvaluationRecord::read(const std::string& path) {
+  std::ifstream file(path);
+  for (std::string line; std::getline(file, line);) {
+    const nlohmann::json event = nlohmann::json::parse(line, nullptr, false);
+    if (!event.is_object() || !event.contains("step") || !event["step"].is_number_integer())
+      continue;
+    std::optional<double>& loss = losses_[event["step"].get<std::int64_t>()];
+    if (event.value("event", "") == kEvaluation && event.contains("loss") &&
+        event["loss"].is_number())
+      loss = event["loss"].get<double>();
+  }
+}
+
+// The checkpoint with the least loss that there still is.
+void EvaluationRecord::choose_best(const storage::CheckpointFolder& run) {
+  std::vector<Best> found;
+  for (const auto& [step, loss] : losses_)
+    if (loss) found.push_back({step, *loss});
+  std::stable_sort(found.begin(), found.end(),
+                   [](const Best& a, const Best& b) { return a.loss < b.loss; });
+  const auto best = std::find_if(found.begin(), found.end(), [&](const Best& one) {
+    return best_checkpoints_.adopt(run, one.step);  // it may be there already
+  });
+  if (best != found.end()) best_ = *best;
+  keep_only(best_ ? best_->step : 0);
+}
+
+void EvaluationRecord::keep_only(std::int64_t step) {
+  for (const std::int64_t other : best_checkpoints_.steps())
+    if (other != step) best_checkpoints_.remove(other);
+}
+
+int EvaluationRecord::count() const {
+  return static_cast<int>(std::count_if(losses_.begin(), losses_.end(),
+                                        [](const auto& one) { return one.second.has_value(); }));
+}
+
+bool EvaluationRecord::add(std::int64_t step, double loss, observe::Event event,
+                           const storage::CheckpointFolder& holder) {
+  const bool better = std::isfinite(loss) && (!best_ || loss < best_->loss) &&
+                      best_checkpoints_.adopt(holder, step);
+  events_.write(event.set("best", better).set("time", observe::wall_seconds()));
+  losses_[step] = std::isfinite(loss) ? std::optional(loss) : std::nullopt;
+  if (!better) return false;
+  best_ = {step, loss};
+  keep_only(step);
+  return true;
+}
+
+void EvaluationRecord::give_up(std::int64_t step, const std::string& kind,
+                               const std::string& reason) {
+  events_.write(observe::Event(kind)
+                    .set("step", static_cast<long>(step))
+                    .set("reason", reason)
+                    .set("time", observe::wall_seconds()));
+  losses_[step] = std::nullopt;
+}
+
+}  // namespace trireme::inline v0::train

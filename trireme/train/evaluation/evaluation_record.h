@@ -1,0 +1,64 @@
+// EvaluationRecord: what an evaluator knows about a run's checkpoints. RUN/evaluator.jsonl has an
+// event for each, and RUN/best is a run's folder of its own with the best checkpoint so far.
+//
+// A new best checkpoint is complete in RUN/best before its event is written, and the one before it
+// is removed after that. So after a crash at any point RUN/best has a checkpoint that the events
+// name, once this object is there again. It locks RUN/best. Not thread safe. No LibTorch.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "trireme/observe/events.h"
+#include "trireme/storage/folder.h"
+#include "trireme/train/run/run_folder.h"
+
+namespace trireme::inline v0::train {
+
+class EvaluationRecord {
+ public:
+  /// Continues the record of an earlier process. Events of steps that the run's checkpoints do not
+  /// reach (it was taken back to an older one) are dropped. Throws ConfigError if another process
+  /// evaluates this run, and what check() throws.
+  explicit EvaluationRecord(const RunFolder& run, std::shared_ptr<storage::FileSystem> storage =
+                                                      storage::local_file_system());
+
+  /// ConfigError if RUN/best was continued as a run of its own.
+  static void check(const RunFolder& run);
+
+  void echo_to_stdout(bool on) noexcept { events_.echo_to_stdout(on); }
+  /// Whether this checkpoint was evaluated, refused or missed.
+  bool has(std::int64_t step) const { return losses_.contains(step); }
+  /// How many were evaluated.
+  int count() const;
+  struct Best {
+    std::int64_t step = 0;
+    double loss = 0;
+  };
+  const std::optional<Best>& best() const noexcept { return best_; }
+
+  /// A checkpoint of `holder` has this loss. Adds "best" and "time" to `event` and writes it. True
+  /// if no loss so far was as low: RUN/best has the checkpoint then.
+  bool add(std::int64_t step, double loss, observe::Event event,
+           const storage::CheckpointFolder& holder);
+  /// It was not evaluated, and will not be. `kind`: "refused" (it is damaged) or "missed".
+  void give_up(std::int64_t step, const std::string& kind, const std::string& reason);
+
+ private:
+  void read(const std::string& path);
+  void choose_best(const storage::CheckpointFolder& run);
+  void keep_only(std::int64_t step);
+
+  const std::shared_ptr<storage::FileSystem> storage_;
+  const RunFolder best_folder_;
+  storage::CheckpointFolder best_checkpoints_;
+  std::shared_ptr<void> lock_;
+  observe::EventWriter events_;
+  std::map<std::int64_t, std::optional<double>> losses_;  // by step; none: no number, or given up
+  std::optional<Best> best_;
+};
+
+}  // namespace trireme::inline v0::train

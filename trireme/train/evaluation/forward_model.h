@@ -1,0 +1,24 @@
+// A trained run's model for forward passes alone: in eval, generate, inspect and the evaluator.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "trireme/strategy/strategy.h"
+#include "trireme/train/config/schema.h"
+
+namespace trireme::inline v0::train {
+
+/// The run's layout if it fits the number of ranks; otherwise (usually one process) every rank has
+/// the whole model. There is no backward pass and no update, so nothing is recomputed, offloaded or
+/// on servers.
+StrategyOptions forward_options(const Job& job, StrategyOptions options);
+/// Loads the newest checkpoint of a folder, and uses its averaged weights if it has some. Returns its
+/// step; 0: there is none. CheckpointError if it is damaged.
+long load_newest(Job& job, Strategy& strategy, const std::string& checkpoints);
+/// `samples` held-out samples, or a few more to fill the last batch, spread evenly.
+std::vector<Batch> held_out_batches(const Job& job, const Settings& settings,
+                                    const Dataset& validation, std::int64_t samples);
+
+}  // namespace trireme::inline v0::train

@@ -1,0 +1,56 @@
+// DataFamily and LossFamily: the values of data.name and train.loss, and how a configuration
+// becomes data and a loss. The families of this release are registered from the start; a program
+// registers its own before it reads a configuration.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "trireme/base/config.h"
+#include "trireme/strategy/strategy.h"
+#include "trireme/train/families/data_source.h"
+
+namespace trireme::inline v0::train {
+
+struct DataFamily {
+  std::string name;
+  /// Its keys data.*, besides data.name and data.path.
+  std::vector<config::Key> keys;
+  /// Whether a sample is a sequence of model.block items.
+  bool sequences = false;
+  /// Whether its bytes are text: then a trigram is the baseline, and a model can write text.
+  bool text = false;
+  std::function<std::shared_ptr<const DataSource>(const config::Config& config)> make;
+};
+
+/// Throws ConfigError if the name is taken, or a key does not begin with "data.".
+void register_data(DataFamily family);
+const DataFamily* find_data(const std::string& name);
+std::vector<std::string> data_names();
+
+struct LossFamily {
+  std::string name;
+  Loss loss;  // summed over a micro-batch's items
+  /// Number of correct answers in a micro-batch. Empty: validation reports no accuracy.
+  Loss correct = {};
+};
+
+void register_loss(LossFamily family);
+const LossFamily* find_loss(const std::string& name);
+std::vector<std::string> loss_names();
+
+/// The data of this release: bytes of text; text with some bytes hidden; CIFAR-10's images; Criteo's
+/// click log.
+DataFamily text_data();
+DataFamily masked_text_data();
+DataFamily image_data();
+DataFamily criteo_data();
+
+/// Cross-entropy of a yes or no: the output is the logit of yes, the field "targets" 0 or 1; and the
+/// number of right answers.
+Loss binary_loss();
+Loss binary_matches();
+
+}  // namespace trireme::inline v0::train

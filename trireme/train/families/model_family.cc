@@ -1,0 +1,138 @@
+#include "trireme/train/families/model_family.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "trireme/base/error.h"
+#include "trireme/tensor/allocation.h"
+#include "trireme/train/families/registry.h"
+
+namespace trireme::inline v0::train {
+namespace {
+
+[[noreturn]] void refuse_family(const std::string& what, const std::string& advice) {
+  throw ConfigError(what, {.operation = "register", .advice = advice});
+}
+
+Registry<ModelFamily>& families() {
+  static Registry<ModelFamily> all("model", {gpt_family(), resnet18_family(), bert_family(),
+                                             dlrm_family(), wide_and_deep_family()});
+  return all;
+}
+
+std::string listed(const std::vector<std::string>& names) {
+  std::string text;
+  for (const std::string& name : names) text += (text.empty() ? "" : ", ") + name;
+  return text;
+}
+
+void check_uses(const ModelFamily& family) {
+  const std::string whose = "the model \"" + family.name + "\" trains ";
+  if (find_data(family.data) == nullptr)
+    refuse_family(whose + "on the data \"" + family.data + "\", which nobody has registered",
+                  "There are " + listed(data_names()) + ".");
+  if (find_loss(family.loss) == nullptr)
+    refuse_family(whose + "with the loss \"" + family.loss + "\", which nobody has registered",
+                  "There are " + listed(loss_names()) + ".");
+}
+
+std::string& chosen() {
+  static std::string name = "gpt";
+  return name;
+}
+
+}  // namespace
+
+const std::string& default_model() { return chosen(); }
+void choose_default_model(std::string name) { chosen() = std::move(name); }
+
+void register_model(ModelFamily family) {
+  for (config::Key& key : family.keys) {
+    if (!key.name.starts_with("model.") || key.name == "model.name")
+      refuse_family("key " + key.name + " of model \"" + family.name + "\"",
+                    "Its keys are model.SOMETHING.");
+    key.identity = true;
+  }
+  check_uses(family);
+  families().add(std::move(family));
+}
+const ModelFamily* find_model(const std::string& name) { return families().find(name); }
+std::vector<std::string> model_names() { return families().names(); }
+
+TrainingModel make_model(const config::Config& config) {
+  tensor::name_allocation_failures();  // blocks may be built to count their parameters
+  const DataFamily& data = *find_data(config.text("data.name"));
+  std::shared_ptr<const DataSource> source = data.make(config);  // first: refuses unfit models
+  TrainingModel model = find_model(config.text("model.name"))->make(config);
+  if (!model.figures)
+    model.figures = [blocks = model.blocks](std::int64_t, const Examples&) {
+      return count_parameters(blocks);
+    };
+  const LossFamily& loss = *find_loss(config.text("train.loss"));
+  model.data = std::move(source);
+  model.loss = loss.loss;
+  model.correct = loss.correct;
+  if (!data.text) model.context = 0;
+  return model;
+}
+
+Examples examples_of(std::shared_ptr<const Dataset> held_out) {
+  return [held_out = std::move(held_out)](std::int64_t samples) {
+    std::vector<std::int64_t> numbers;
+    for (std::int64_t i = 0; i < samples; ++i) numbers.push_back(i % held_out->size());
+    return MicroBatch{.count = held_out->count_items(numbers), .fields = held_out->read(numbers)};
+  };
+}
+
+void check_reads(const models::Blocks& blocks, const input::Fields& data) {
+  std::vector<std::string> fields;
+  for (const auto& [name, tensor] : data) fields.push_back(name);
+  std::sort(fields.begin(), fields.end());
+  std::set<std::string> given(fields.begin(), fields.end());
+  for (const models::BlockSpec& spec : blocks.specs()) {
+    for (const std::string& name : spec.reads) {
+      if (given.contains(name)) continue;
+      throw ConfigError(
+          "block \"" + spec.name + "\" reads \"" + name + "\", which nothing gives",
+          {.operation = "model",
+           .advice = "Name a block before it, or a field of the data: " + listed(fields) + "."});
+    }
+    given.insert(spec.writes);
+  }
+}
+
+ParameterCount::ParameterCount(const models::Blocks& blocks) {
+  for (const models::Tie& tie : blocks.ties()) aliases_.insert(tie.alias);
+}
+
+void ParameterCount::add(const std::string& name, models::Block& block) {
+  std::int64_t whole = 0;
+  for (const models::NamedTensor& parameter : block.parameters()) {
+    whole += parameter.tensor.numel();
+    if (!aliases_.contains(name + "." + parameter.name))
+      figures_.parameters += parameter.tensor.numel();
+  }
+  figures_.largest_neighbours = std::max(figures_.largest_neighbours, before_ + whole);
+  before_ = whole;
+}
+
+std::vector<std::string> parameter_names(const models::Blocks& blocks) {
+  std::set<std::string> aliases;
+  for (const models::Tie& tie : blocks.ties()) aliases.insert(tie.alias);
+  std::vector<std::string> names;
+  for (const models::BlockSpec& spec : blocks.specs()) {
+    for (const models::NamedTensor& parameter : spec.make()->parameters()) {
+      std::string name = spec.name + "." + parameter.name;
+      if (!aliases.contains(name)) names.push_back(std::move(name));
+    }
+  }
+  return names;
+}
+
+ModelFigures count_parameters(const models::Blocks& blocks) {
+  ParameterCount count(blocks);
+  for (const models::BlockSpec& spec : blocks.specs()) count.add(spec.name, *spec.make());
+  return count.figures();
+}
+
+}  // namespace trireme::inline v0::train

@@ -1,0 +1,85 @@
+#include "trireme/train/families/module_precision.h"
+
+#include <algorithm>
+#include <memory>
+#include <utility>
+
+#include "trireme/tensor/autocast.h"
+#include "trireme/tensor/convert.h"
+
+namespace trireme::inline v0::train {
+namespace {
+
+using models::Block;
+
+class AutocastBlock final : public Block {
+ public:
+  AutocastBlock(std::shared_ptr<Block> own, at::ScalarType type)
+      : own_(std::move(own)), type_(type) {}
+  models::Value forward(std::span<const models::Value> inputs) override {
+    const Autocast narrow(c10::DeviceType::CPU, type_);
+    return own_->forward(inputs);
+  }
+  std::vector<models::NamedTensor> parameters() override { return own_->parameters(); }
+  std::vector<models::NamedTensor> buffers() override { return own_->buffers(); }
+  void train(bool on) override { own_->train(on); }
+
+ private:
+  std::shared_ptr<Block> own_;
+  at::ScalarType type_;
+};
+
+// Converts floating-point inputs to fp64: images are fp32 whatever the weights are.
+class WideBlock final : public Block {
+ public:
+  explicit WideBlock(std::shared_ptr<Block> own) : own_(std::move(own)) {}
+  models::Value forward(std::span<const models::Value> inputs) override {
+    std::vector<models::Value> wide(inputs.begin(), inputs.end());
+    for (models::Value& value : wide)
+      for (at::Tensor& tensor : value)
+        if (tensor.is_floating_point()) tensor = tensor.to(at::kDouble);
+    return own_->forward(wide);
+  }
+  std::vector<models::NamedTensor> parameters() override { return own_->parameters(); }
+  std::vector<models::NamedTensor> buffers() override { return own_->buffers(); }
+  void train(bool on) override { own_->train(on); }
+
+ private:
+  std::shared_ptr<Block> own_;
+};
+
+void widen(const std::vector<models::NamedTensor>& tensors) {
+  for (const models::NamedTensor& one : tensors)
+    if (one.tensor.is_floating_point()) one.tensor.set_data(one.tensor.detach().to(at::kDouble));
+}
+
+std::shared_ptr<Block> converted(std::shared_ptr<Block> block, at::ScalarType type) {
+  if (type == at::kDouble) {
+    widen(block->parameters());
+    widen(block->buffers());
+    return std::make_shared<WideBlock>(std::move(block));
+  }
+  const std::vector<models::NamedTensor> own = block->parameters();
+  const bool knows_it = std::any_of(own.begin(), own.end(), [type](const auto& parameter) {
+    return parameter.tensor.scalar_type() == type;
+  });
+  if (knows_it) return block;
+  return std::make_shared<AutocastBlock>(std::move(block), type);
+}
+
+}  // namespace
+
+models::Blocks in_precision(const models::Blocks& model, const std::string& precision) {
+  if (precision == "fp32") return model;
+  models::Blocks blocks;
+  for (models::BlockSpec spec : model.specs()) {
+    spec.make = [make = spec.make, type = tensor::compute_type(precision)] {
+      return converted(make(), type);
+    };
+    blocks.add_block(std::move(spec));
+  }
+  for (const models::Tie& tie : model.ties()) blocks.tie(tie.alias, tie.owner);
+  return blocks;
+}
+
+}  // namespace trireme::inline v0::train

@@ -1,0 +1,53 @@
+// KernelSpeeds: what a call of each kernel (models/kernels.h) takes on this machine, for the plan's
+// step time. Known times are in a file of the user's cache folder; others are measured once, before
+// the first step, and written there. Not thread safe.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "trireme/models/kernels.h"
+#include "trireme/train/plan/kernel_runs.h"
+
+namespace trireme::inline v0::train {
+
+struct Settings;
+
+class KernelSpeeds {
+ public:
+  using Measure = std::function<KernelTimes(const std::vector<models::Kernel>& samples)>;
+  /// `machine` is one line with all that decides a time; it chooses the file in `folder`. No file is
+  /// used if `folder` is empty, and one of another machine or with a wrong line is not believed.
+  /// `notice` is called before the first measurement.
+  KernelSpeeds(const std::string& folder, std::string machine, Measure measure,
+               std::function<void()> notice);
+
+  /// Seconds of all calls of `kernels`.
+  double seconds(const std::vector<models::Kernel>& kernels);
+  /// Writes what was measured. If other programs took a tenth of the time, a file that is believed
+  /// stays as it is, and the first line of a new one says so. Then the next plan measures again, as
+  /// it does where the folder cannot be written.
+  void save() const;
+  /// For people: "kernels as measured on this machine, in /home/me/.cache/trireme/kernels-0f3a.txt".
+  std::string source() const;
+
+ private:
+  const std::string machine_;
+  std::string path_;
+  const Measure measure_;
+  const std::function<void()> notice_;
+  std::map<std::string, double> known_;  // seconds by name and sizes
+  bool kept_ = false;                    // known_ began with a file's
+  bool measured_ = false;
+  double computing_ = 1;  // least KernelTimes::computing
+};
+
+/// $XDG_CACHE_HOME/trireme, else ~/.cache/trireme; empty if neither variable is set.
+std::string cache_folder();
+/// Speeds while so many ranks or lanes compute on this machine, as far as it has cores for them. Sets
+/// this process up as a rank.
+KernelSpeeds speeds_here(const Settings& settings, int at_once, std::function<void()> notice);
+
+}  // namespace trireme::inline v0::train

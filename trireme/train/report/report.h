@@ -1,0 +1,111 @@
+// Report: the printed lines and the files of a training run. The Trainer uses it, and so does Log
+// (log.h). On ranks other than 0 it is silent.
+//
+// With `json`, standard output has events only, and printed lines go to standard error.
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "trireme/checkpoint/checkpointer.h"
+#include "trireme/observe/events.h"
+#include "trireme/observe/progress.h"
+#include "trireme/observe/tensorboard.h"
+#include "trireme/ps/figures.h"
+#include "trireme/strategy/strategy.h"
+#include "trireme/train/report/straggler_log.h"
+#include "trireme/train/run/run_folder.h"
+
+namespace trireme::inline v0::train {
+
+struct ReportOptions {
+  bool silent = false, json = false, terminal = false;
+  int ranks = 1;
+  long steps = 0, first = 0;         // steps of the whole run (0 = not known); steps done before
+  std::string title, subtitle;       // of the plot
+  std::string unit = "nats a byte";  // of the loss; may be empty
+  std::string items = "tokens";      // a mean loss is over these
+};
+
+/// The figures of the whole run, for the closing table.
+struct Outcome {
+  std::optional<double> first_validation, last_validation;  // none: the evaluator validates
+  double predicted_step = 0, measured_step = 0;    // seconds; measured: the median; 0: not known
+  double measured_seconds = 0;                     // of the whole run
+  double predicted_bytes = 0, measured_bytes = 0;  // measured: of the rank with the most
+  double predicted_device_bytes = 0, measured_device_bytes = 0;  // of tensors; 0: not known
+  /// Bytes of the rank with the most, on the host; 0: none, or not known.
+  struct Keeping {
+    double predicted_snapshot = 0, snapshot = 0;  // while a checkpoint is written
+    double predicted_copies = 0, copies = 0;      // checkpoint.memory
+    double sent = 0, waited = 0;  // per step: bytes of copies, seconds that no step hid
+  };
+  Keeping keeping;
+  bool one_process = false;  // ranks are threads; measured is their total
+  std::string sample;
+  std::optional<ps::ServerFigures> servers;  // of workers that train on their own
+};
+
+class Report {
+ public:
+  Report(const RunFolder& folder, ReportOptions options);
+  void line(const std::string& text);
+  /// Replaces `figures.items` by the report's own.
+  void step(observe::StepFigures figures);
+  /// The mean loss over `count` items, and the share of right answers if it is known.
+  void validation(long step, double loss, long count,
+                  std::optional<double> accuracy = std::nullopt);
+  /// Writes the servers' counts after `step`; also draws staleness.svg.
+  void servers(long step, const ps::ServerFigures& figures);
+  /// The loss of the trigram baseline. `told`: the run's events have it, and its line has been printed.
+  void trigram(double loss, bool told = false);
+  /// The run goes on after `step`, with what this checkpoint has.
+  struct Resuming {
+    long step = 0;
+    int ranks = 1, servers = 0;
+    std::string checkpoint;  // its path
+  };
+  void resumed(const Resuming& from);
+  /// The ranks have changed after `step`, and have taken their first step since.
+  struct Regrouping {
+    long step = 0, epoch = 0;
+    int ranks = 0;
+    std::string cause;
+    long steps_repeated = 0;  // that had been done, and are done again
+    double seconds = 0;       // from the news to the end of that step
+  };
+  void regrouped(const Regrouping& change);
+  /// After `step`, ranks compute other numbers of micro-batches.
+  void shares(long step, const ShareChange& change);
+  /// Which rank came last to the steps so far; nothing on one rank.
+  void stragglers();
+  /// All ranks skipped this step.
+  void skipped(long step, const std::string& why);
+  /// A checkpoint is complete.
+  void saved(const SavedReport& saved);
+  /// Training ends after `step`, since the validation loss has not fallen since `best_step`.
+  void early_stop(long step, double best_loss, long best_step);
+  /// The time of the remaining steps at the pace of the first ones.
+  void expected(double seconds);
+  /// Redraws loss.svg from the events so far.
+  void plot();
+  void finish(const Outcome& outcome);
+  /// Ends the progress line.
+  void close() { progress_.finish(); }
+
+ private:
+  std::string with_unit(double loss) const;
+  void losses(const Outcome& outcome);
+  void table_of_servers(const ps::ServerFigures& figures);
+
+  RunFolder folder_;
+  ReportOptions options_;
+  observe::EventWriter events_;
+  observe::TensorBoardWriter board_;
+  observe::Progress progress_;
+  StragglerLog stragglers_;
+  long step_ = 0;  // the last one
+  std::optional<double> trigram_, noise_scale_;
+};
+
+}  // namespace trireme::inline v0::train

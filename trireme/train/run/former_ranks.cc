@@ -1,0 +1,28 @@
+#include "trireme/train/run/former_ranks.h"
+
+#include <cstdlib>
+#include <string>
+
+#include "trireme/base/file.h"
+#include "trireme/observe/events.h"
+#include "trireme/train/config/schema.h"
+
+namespace trireme::inline v0::train {
+
+std::optional<int> former_ranks(const RunFolder& folder) {
+  const std::optional<int> started = observe::read_history(folder.events()).ranks;
+  const std::optional<std::string> wanted = try_read_file(folder.wanted_ranks());
+  if (!wanted) return started;
+  const config::Config config =
+      read_config(folder.config(), [](const char*) { return nullptr; }, {});
+  const auto bound = [&](const char* key) {  // 0: the number at the start
+    const auto value = static_cast<int>(config.integer(key));
+    return value > 0 ? value : started.value_or(0);
+  };
+  const int ranks = std::atoi(wanted->c_str());
+  // The launcher has refused any other number.
+  const bool taken = ranks > 0 && ranks >= bound("elastic.min") && ranks <= bound("elastic.max");
+  return taken ? ranks : started;
+}
+
+}  // namespace trireme::inline v0::train

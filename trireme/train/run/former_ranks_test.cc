@@ -1,0 +1,65 @@
+#include "trireme/train/run/former_ranks.h"
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include "trireme/train/config/schema.h"
+
+namespace trireme::train::former_ranks_test {
+namespace {
+
+class FormerRanks : public ::testing::Test {
+ protected:
+  FormerRanks() : path_(::testing::TempDir() + "former-" + std::to_string(getpid())) {
+    std::filesystem::create_directory(path_);
+    configure({});
+  }
+  ~FormerRanks() override { std::filesystem::remove_all(path_); }
+
+  void configure(const std::vector<std::string>& values) const {
+    folder().write_config(read_config(
+        "", [](const char*) { return nullptr; }, values));
+  }
+  void add(const std::string& event) const {
+    std::ofstream(folder().events(), std::ios::app) << event << "\n";
+  }
+  void resize(const std::string& ranks) const {
+    std::ofstream(folder().wanted_ranks()) << ranks << "\n";
+  }
+  RunFolder folder() const { return RunFolder(path_); }
+  std::optional<int> ranks() const { return former_ranks(folder()); }
+
+ private:
+  const std::string path_;
+};
+
+TEST_F(FormerRanks, AreThoseOfTheLastStart) {
+  EXPECT_EQ(ranks(), std::nullopt);
+  add(R"({"event":"plan","ranks":2})");
+  EXPECT_EQ(ranks(), 2);
+  add(R"({"event":"resumed","step":20,"ranks":3})");
+  add(R"({"event":"plan","measured_seconds":2.5})");
+  EXPECT_EQ(ranks(), 3);
+  for (const char* wrong : {"0", "-1", "1e300", "\"4\"", "null", "[4]"})
+    add(std::string(R"({"event":"resumed","ranks":)") + wrong + "}");
+  EXPECT_EQ(ranks(), 3);
+}
+
+TEST_F(FormerRanks, OfAnElasticJobAreWhatItWasAskedToHave) {
+  configure({"elastic.min=1", "elastic.max=4"});
+  add(R"({"event":"plan","ranks":3})");
+  add(R"({"event":"regrouped","step":7,"ranks":2,"cause":"rank 2 is lost"})");
+  EXPECT_EQ(ranks(), 3);
+  resize("4");
+  EXPECT_EQ(ranks(), 4);
+  for (const char* refused : {"5", "0", "many", ""}) {
+    resize(refused);
+    EXPECT_EQ(ranks(), 3) << refused;
+  }
+}
+
+}  // namespace
+}  // namespace trireme::train::former_ranks_test

@@ -1,0 +1,160 @@
+#include "trireme/train/run/run_claim.h"
+
+#include <sys/stat.h>
+
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <utility>
+
+#include "trireme/base/error.h"
+#include "trireme/base/utf8.h"
+
+namespace trireme::inline v0::train {
+namespace {
+
+namespace fs = std::filesystem;
+
+[[noreturn]] void refuse_claim(const std::string& what, const std::string& advice) {
+  throw ConfigError(what, {.operation = "run folder", .advice = advice});
+}
+
+[[noreturn]] void cannot_make(const std::string& path, const std::string& reason) {
+  throw ResourceError("cannot make the run's folder " + path + ": " + reason,
+                      {.operation = "run folder", .advice = "Give another place with --out DIR."});
+}
+
+std::string without_slashes(std::string path) {
+  while (path.size() > 1 && path.back() == '/') path.pop_back();
+  return path;
+}
+
+}  // namespace
+
+void check_printable(const char* what, const std::string& path) {
+  if (is_utf8(path) && escaped(path) == path) return;
+  refuse_claim(std::string(what) + " " + escaped(path) + " has a control character, or is no UTF-8",
+               "Give a path of printable characters.");
+}
+
+RunClaim::RunClaim(RunRequest request)
+    : request_{without_slashes(std::move(request.out)), without_slashes(std::move(request.resume)),
+               request.shared},
+      folder_("") {
+  check_printable("--out", request_.out);
+  check_printable("--resume", request_.resume);
+  const bool by_name = !request_.resume.empty() && request_.resume != "auto";
+  if (by_name && !request_.out.empty() && request_.out != request_.resume)
+    refuse_claim("--resume " + request_.resume + " continues in that folder, so --out " +
+                     request_.out + " cannot hold it",
+                 "Leave --out away.");
+  if (request_.resume == "auto" && request_.out.empty())
+    refuse_claim("--resume auto needs --out DIR: the folder to continue in, or to start in",
+                 "Add --out DIR.");
+  folder_ = RunFolder(by_name ? request_.resume : request_.out);
+  if (folder_.path().empty()) return;
+  std::error_code error;
+  if (!fs::exists(folder_.path(), error)) {
+    if (by_name) decide();  // throws
+    return;
+  }
+  if (!fs::is_directory(folder_.path(), error))
+    refuse_claim(folder_.path() + " is a file, not a folder", "Give the path of a new folder.");
+  decide();  // before the lock, so that a refused folder gets no lock file
+  lock();
+  decide();
+}
+
+void RunClaim::lock() { lock_ = std::make_unique<observe::FolderLock>(folder_.path()); }
+
+void RunClaim::decide() {
+  const RunState state = folder_.state();
+  resumes_ = false;
+  if (request_.resume.empty()) return decide_out(state);
+  resumes_ = state == RunState::Run;
+  decide_resume(state);
+}
+
+void RunClaim::decide_out(RunState state) {
+  const std::string& out = folder_.path();
+  if (state == RunState::Run || state == RunState::Begun)
+    refuse_claim("--out " + out + " already holds a run",
+                 "Continue it with --resume " + out + ", or give another --out.");
+  if (state == RunState::Foreign)
+    refuse_claim("--out " + out + " is not empty: it holds " + escaped(folder_.foreign_name()),
+                 "Give the path of a new folder.");
+}
+
+void RunClaim::decide_resume(RunState state) {
+  const std::string& path = folder_.path();
+  if (state == RunState::Run) return;
+  if (request_.resume == "auto") {
+    if (state == RunState::Foreign)
+      refuse_claim("--out " + path + " is not empty, and holds no run: it holds " +
+                       escaped(folder_.foreign_name()),
+                   "Give the path of a new folder, or of a run.");
+    return;  // a run without a checkpoint begins again in its own folder
+  }
+  RunFolder::existing(path);
+  refuse_claim(
+      path + " holds no checkpoint to continue from",
+      "Start it again: trireme train " + folder_.config() + " --out " + path + " --resume auto");
+}
+
+void RunClaim::keep_checkpoints_at(const std::string& place) {
+  const bool own = place.empty();
+  if (resumes_) {
+    const std::string before = folder_.checkpoint();
+    const std::string now = own ? folder_.own_checkpoint() : place;
+    if (before != now)
+      refuse_claim(folder_.path() + " has its checkpoints in " + before +
+                       ", and checkpoint.path names " + now,
+                   "Leave checkpoint.path as it is: a run's checkpoints stay in one place.");
+    return;
+  }
+  if (own) return;
+  place_ = place;
+  placed_ = folder_.with_checkpoints(place_);
+  const std::int64_t step = placed_.newest_step();
+  if (step == 0) return;
+  if (request_.resume.empty())
+    refuse_claim(
+        "checkpoint.path " + place + " already holds a checkpoint, of step " + std::to_string(step),
+        "Continue it with --resume auto --out DIR, or name another checkpoint.path.");
+  from_elsewhere_ = true;
+}
+
+const RunFolder& RunClaim::take(const std::string& name) {
+  if (folder_.path().empty()) {
+    make_next_free(name);
+    lock();
+  } else if (!lock_) {
+    storage::local_file_system()->make_directory(folder_.path());
+    lock();
+    decide();  // another job may have used the folder meanwhile
+    if (resumes_)
+      refuse_claim(folder_.path() + " was filled by another job while this one was starting",
+                   "Start this command again.");
+  }
+  joins_ = request_.shared && fs::exists(folder_.config()) && fs::exists(folder_.events());
+  if (!resumes() && !joins_) folder_.clear();
+  placed_ = folder_.with_checkpoints(place_);
+  return folder();
+}
+
+void RunClaim::make_next_free(const std::string& name) {
+  check_printable("the run's name", name);
+  const auto storage = storage::local_file_system();
+  storage->make_directory("runs");
+  const std::string first = "runs/" + name;
+  for (int number = 1;; ++number) {
+    const std::string path = number == 1 ? first : first + "-" + std::to_string(number);
+    if (mkdir(path.c_str(), 0777) == 0) {
+      folder_ = RunFolder(path);
+      return storage->sync("runs");
+    }
+    if (errno != EEXIST) cannot_make(path, std::strerror(errno));
+  }
+}
+
+}  // namespace trireme::inline v0::train

@@ -1,0 +1,25 @@
+#include "trireme/train/run/run_data.h"
+
+#include "trireme/train/run/run_folder.h"
+
+namespace trireme::inline v0::train {
+namespace {
+
+SharedBytes bytes_of(const Settings& settings, const WorkerSpec& spec) {
+  if (spec.corpus >= 0) return input::SharedCorpus::open(spec.corpus);
+  return input::SharedCorpus::make(settings.model.data->load(settings.data_path));
+}
+
+}  // namespace
+
+Settings read_settings(const WorkerSpec& spec) {
+  return Settings(
+      read_config(RunFolder(spec.folder).config(), [](const char*) { return nullptr; }, {}));
+}
+
+RunData::RunData(const Settings& settings, const WorkerSpec& spec)
+    : corpus(bytes_of(settings, spec)),
+      train(settings.model.data->train(corpus->train(), corpus)),
+      validation(settings.model.data->validation(corpus->validation(), corpus)) {}
+
+}  // namespace trireme::inline v0::train

@@ -1,0 +1,190 @@
+#include "trireme/train/run/run_folder.h"
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+#include <vector>
+
+#include "trireme/base/error.h"
+#include "trireme/base/file.h"
+#include "trireme/format/sha256.h"
+#include "trireme/observe/folder_lock.h"
+
+namespace trireme::inline v0::train {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::string_view kConfigTitle =
+    "# The resolved configuration of this run; each value with where it came from.\n";
+constexpr const char* kConfig = "config.toml";
+constexpr const char* kEvents = "events.jsonl";
+constexpr const char* kUnfinished = ".new";  // while a file is written
+constexpr std::array<std::string_view, 12> kOutputs = {
+    kEvents,      "loss.svg",    "staleness.svg", "passes.jsonl",
+    "passes.svg", "tensorboard", "checkpoint",    "evaluator.jsonl",
+    "best",       "evaluating",  "wanted_ranks",  "worker_spec"};
+
+// Files that a run writes after its configuration.
+bool is_output(std::string_view name) {
+  if (name.ends_with(kUnfinished)) name.remove_suffix(std::strlen(kUnfinished));
+  return std::find(kOutputs.begin(), kOutputs.end(), name) != kOutputs.end();
+}
+
+// Files that exist before that. NFS keeps ".nfs..." for a process that has a removed file open.
+bool is_start(std::string_view name) {
+  return name == kConfig || name == std::string(kConfig) + kUnfinished ||
+         name.starts_with(observe::kLockFile) || name.starts_with(".nfs");
+}
+
+std::vector<std::string> lines_of(const std::string& text) {
+  std::vector<std::string> lines;
+  std::istringstream in(text);
+  for (std::string line; std::getline(in, line);) lines.push_back(line);
+  return lines;
+}
+
+}  // namespace
+
+RunFolder RunFolder::existing(const std::string& path) {
+  std::string clean = path;
+  while (clean.size() > 1 && clean.back() == '/') clean.pop_back();
+  RunFolder folder(clean);
+  if (!fs::exists(folder.config())) {
+    throw ConfigError(clean + " is not the folder of a run: it has no config.toml",
+                      {.operation = "run folder",
+                       .advice = "Give the folder that `trireme train` printed, such as "
+                                 "runs/gpt-nano."});
+  }
+  return folder;
+}
+
+std::string RunFolder::checkpoint() const {
+  if (!place_.empty()) return place_;
+  const std::string elsewhere = storage::checkpoint_path_of(path_);
+  return elsewhere.empty() ? own_checkpoint() : elsewhere;
+}
+
+storage::CheckpointFolder RunFolder::checkpoints() const {
+  const std::string place = checkpoint();
+  if (place == own_checkpoint()) return {storage_, place};
+  return storage::CheckpointFolder(storage::open_location(place));
+}
+
+RunFolder RunFolder::with_checkpoints(std::string place) const {
+  RunFolder folder = *this;
+  folder.place_ = std::move(place);
+  return folder;
+}
+
+std::int64_t RunFolder::newest_step() const {
+  const auto steps = checkpoints().steps();
+  return steps.empty() ? 0 : steps.back();
+}
+
+std::string RunFolder::foreign_name() const {
+  const bool begun = has(kConfig);
+  for (const std::string& name : storage_->list(path_))
+    if (!is_start(name) && !(begun && is_output(name))) return name;
+  return {};
+}
+
+bool RunFolder::has(std::string_view name) const {
+  const std::vector<std::string> names = storage_->list(path_);
+  return std::find(names.begin(), names.end(), name) != names.end();
+}
+
+RunState RunFolder::state() const {
+  if (has_checkpoint()) return RunState::Run;
+  const bool clean = foreign_name().empty();
+  // A run writes config.toml first. Without it, other files are not of a run.
+  if (!has(kConfig)) return clean ? RunState::Free : RunState::Foreign;
+  // A configuration that a user has put there does not count as Free.
+  const bool ours = text_of(*storage_->open(config())).starts_with(kConfigTitle);
+  const bool stepped =
+      has(kEvents) &&
+      text_of(*storage_->open(events())).find("{\"event\":\"step\"") != std::string::npos;
+  return ours && clean && !stepped ? RunState::Free : RunState::Begun;
+}
+
+void RunFolder::clear() const {
+  for (const std::string& name : storage_->list(path_))
+    if (is_output(name) || name == std::string(kConfig) + kUnfinished)
+      storage_->remove(path_ + "/" + name);
+}
+
+void RunFolder::write_config(const config::Config& config) const {
+  const std::string identity = config.identity();
+  std::string text(kConfigTitle);
+  text.append("# identity ")
+      .append(format::sha256_hex(std::as_bytes(std::span(identity.data(), identity.size()))))
+      .append("\n\n")
+      .append(config.to_toml());
+  const std::string next = this->config() + std::string(kUnfinished);
+  try {
+    const auto file = storage_->create(next);
+    file->write(std::as_bytes(std::span(text)));
+    file->finish();
+    storage_->rename(next, this->config());
+    storage_->sync(path_);
+  } catch (const ResourceError&) {
+    storage_->remove(next);
+    throw;
+  }
+}
+
+// Both texts have their keys in the same order, so each line is searched after the one before it
+// and within its table. A line that a user has changed is not found and keeps its source.
+void restore_sources(config::Config& config, const std::string& path) {
+  const std::string text = try_read_file(path).value_or("");
+  if (!text.starts_with(kConfigTitle)) return;
+  const std::vector<std::string> saved = lines_of(text);
+  config::Config named = config;  // its lines end with their key instead of their source
+  for (const config::Key& key : config.schema().keys())
+    named.assign(key.name, config.value(key.name), key.name);
+  const std::string from = path.substr(path.rfind('/') + 1) + ":";
+  auto at = saved.begin();
+  for (const std::string& line : lines_of(named.to_toml())) {
+    if (line.starts_with("[")) {
+      at = std::find(at, saved.end(), line);
+      if (at == saved.end()) return;
+    }
+    const auto comment = line.rfind("# ");
+    if (comment == std::string::npos) continue;
+    const std::string left = line.substr(0, comment + 2), key = line.substr(comment + 2);
+    const auto table_end = std::find_if(at == saved.end() ? at : at + 1, saved.end(),
+                                        [](const auto& one) { return one.starts_with("["); });
+    const auto found =
+        std::find_if(at, table_end, [&](const auto& one) { return one.starts_with(left); });
+    if (found == table_end) continue;
+    at = found;
+    if (config.source(key).starts_with(from))
+      config.assign(key, config.value(key), found->substr(left.size()));
+  }
+}
+
+void write_whole(const std::string& path, const std::string& text) {
+  const std::string next = path + std::string(kUnfinished);
+  std::error_code error;
+  {
+    std::ofstream file(next, std::ios::binary | std::ios::trunc);
+    file << text;
+    if (!file.flush()) {
+      const std::string reason = std::strerror(errno);
+      fs::remove(next, error);
+      throw ResourceError("cannot write " + next + ": " + reason,
+                          {.operation = "run folder", .advice = "Free some space there."});
+    }
+  }
+  fs::rename(next, path, error);
+  if (error) {
+    throw ResourceError("cannot write " + path + ": " + error.message(),
+                        {.operation = "run folder"});
+  }
+}
+
+}  // namespace trireme::inline v0::train
