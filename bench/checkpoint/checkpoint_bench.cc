@@ -75,7 +75,7 @@ template <class Work>
 double seconds_of(Work work) {
   const auto began = std::chrono::steady_clock::now();
   work();
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
+  return to_seconds(std::chrono::steady_clock::now() - began);
 }
 
 int read_files(const std::string& folder) {

@@ -106,9 +106,9 @@ ps::Settings settings_of(const Options& options, const Job& job) {
   OptimizerOptions optimizer = Sgd{.learning_rate = 1e-3};
   if (options.optimizer == "momentum") optimizer = Sgd{.learning_rate = 1e-3, .momentum = 0.9};
   if (options.optimizer == "adamw") optimizer = AdamW{.learning_rate = 1e-3};
-  return {.model = ps::ServedModel({{"weight", {count}, DType::F32, true}}, job.num_servers()),
+  return {.model = ps::ServedModel({{"weight", {count}, DType::F32, true}}, job.roles().servers),
           .optimizer = optimizer,
-          .workers = job.num_workers(),
+          .workers = job.roles().workers,
           .server = {.staleness = options.staleness, .prediction = options.predict}};
 }
 
@@ -178,7 +178,7 @@ class Worker {
     filled_ = true;
     if (options_.sync) {
       const auto rank = static_cast<std::uint32_t>(job_.rank());
-      client_.sum({{rank, 1}}, static_cast<std::uint32_t>(job_.num_workers()));
+      client_.sum({{rank, 1}}, static_cast<std::uint32_t>(job_.roles().workers));
       client_.commit(1e-3, 1);
     } else {
       client_.push(1e-3, 1, /*finite=*/!options_.check);

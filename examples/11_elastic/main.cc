@@ -32,7 +32,7 @@ int train(trireme::Job& job, long kill_at) {
   torch::nn::Sequential net(torch::nn::Linear(2, 32), torch::nn::Tanh(), torch::nn::Linear(32, 2));
   torch::optim::Adam adam(net->parameters(), 1e-2);
   trireme::DataParallel parallel(job, *net, adam,
-                                 {.sync = job.num_servers() > 0 ? "server" : "plain"});
+                                 {.sync = job.roles().servers > 0 ? "server" : "plain"});
   trireme::Sampler sampler(job, kSamples, {.batch = 24, .seed = 7});
   auto loader = torch::data::make_data_loader(Spirals().map(torch::data::transforms::Stack<>()),
                                               sampler, /*micro-batch*/ 2);

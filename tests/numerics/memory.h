@@ -16,6 +16,7 @@
 
 #include <ATen/Functions.h>
 
+#include "trireme/job/input_plan.h"
 #include "trireme/job/job.h"
 #include "trireme/kernel/assignment.h"
 #include "trireme/models/module_block.h"
@@ -67,7 +68,8 @@ inline std::unique_ptr<Strategy> train_stack(Job& job, const std::string& sync,
   };
   for (std::int64_t step = 0; step < 2; ++step) {
     Batch batch{.total = kMemoryMicroBatches, .global_count = kMemoryMicroBatches, .step = step};
-    for (const std::uint32_t i : leaves_of(job.assignment(), kMemoryMicroBatches, job.rank()))
+    for (const std::uint32_t i :
+         leaves_of(job.input().assignment(), kMemoryMicroBatches, job.rank()))
       batch.micro.push_back(
           {.index = i, .count = 1, .fields = {{"features", at::full({1, shape.width}, 0.01)}}});
     strategy->step(batch, loss);

@@ -8,6 +8,7 @@
 #include <sstream>
 #include <tuple>
 
+#include "trireme/job/input_plan.h"
 #include "trireme/job/job.h"
 #include "trireme/kernel/assignment.h"
 #include "trireme/models/models.h"
@@ -27,7 +28,7 @@ constexpr std::uint32_t kMicroBatches = 7;
 
 Batch batch_of(std::int64_t step, const Job& job) {
   Batch batch{.total = kMicroBatches, .global_count = kMicroBatches, .step = step};
-  for (const std::uint32_t i : leaves_of(job.assignment(), kMicroBatches, job.rank())) {
+  for (const std::uint32_t i : leaves_of(job.input().assignment(), kMicroBatches, job.rank())) {
     at::Tensor noise = at::empty({1, 12}, at::kFloat);
     tensor::fill_normal(noise, 3, std::to_string(step % 4) + "/" + std::to_string(i), 0, 1);
     batch.micro.push_back({.index = i, .count = 1, .fields = {{"features", noise}}});

@@ -19,6 +19,7 @@
 #include "trireme/base/weights_hash.h"
 #include "trireme/input/epoch_order.h"
 #include "trireme/input/loader_sampler.h"
+#include "trireme/job/input_plan.h"
 #include "trireme/job/job.h"
 #include "trireme/models/bert.h"
 #include "trireme/models/gpt.h"
@@ -144,7 +145,7 @@ inline Batch batch_of(const Case& which, std::int64_t step, const Job& job) {
   Batch batch{.total = total, .step = step};
   batch.global_count = which.batch * items_of(which);
   const std::string input = of_images(which) ? "images" : "tokens";
-  for (const std::uint32_t index : leaves_of(job.assignment(), total, job.rank())) {
+  for (const std::uint32_t index : leaves_of(job.input().assignment(), total, job.rank())) {
     std::vector<at::Tensor> data, targets;
     const std::int64_t first = step % per_epoch * which.batch + index * which.micro;
     for (std::int64_t i = first; i < first + which.micro; ++i) {

@@ -11,6 +11,14 @@ namespace trireme::inline v0 {
 using Duration = std::chrono::nanoseconds;
 using TimePoint = std::chrono::steady_clock::time_point;
 
+constexpr double to_seconds(Duration duration) noexcept {
+  return std::chrono::duration<double>(duration).count();
+}
+/// The fraction of a nanosecond is dropped.
+constexpr Duration from_seconds(double seconds) noexcept {
+  return std::chrono::duration_cast<Duration>(std::chrono::duration<double>(seconds));
+}
+
 /// The process's steady clock. Only for floors 0-1, tests and programs without a Waiter.
 TimePoint steady_now() noexcept;
 /// Processor time that this thread has taken.

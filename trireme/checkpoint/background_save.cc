@@ -15,8 +15,6 @@ namespace {
 constexpr Duration kFirstPause = std::chrono::seconds(1), kLongestPause = std::chrono::seconds(30);
 constexpr Duration kWarnEvery = std::chrono::minutes(1);
 
-double seconds_of(Duration duration) { return std::chrono::duration<double>(duration).count(); }
-
 // The ranks that write besides rank 0.
 class Others final : public storage::OtherWriters {
  public:
@@ -50,12 +48,12 @@ bool Outage::go_on(TimePoint now, std::int64_t step, const std::string& reason) 
   if (now - *since_ >= patience_) return false;
   if (!first && now - warned_ < kWarnEvery) return true;
   warned_ = now;
-  const std::string limit = duration_text(seconds_of(patience_));
+  const std::string limit = duration_text(to_seconds(patience_));
   observe::warning(
       first ? "the checkpoint of step " + grouped(step) + " is not saved: " + reason +
                   ". The training goes on and tries again; it ends if the storage fails for " +
                   limit + " (checkpoint.patience)."
-            : "no checkpoint could be saved for " + duration_text(seconds_of(now - *since_)) +
+            : "no checkpoint could be saved for " + duration_text(to_seconds(now - *since_)) +
                   " of " + limit + ": " + reason);
   return true;
 }
@@ -64,7 +62,7 @@ void Outage::end(TimePoint now, std::int64_t step) {
   if (!since_) return;
   observe::info("the checkpoint of step " + grouped(step) +
                 " is saved; the storage had failed for " +
-                duration_text(seconds_of(now - *since_)));
+                duration_text(to_seconds(now - *since_)));
   since_.reset();
 }
 

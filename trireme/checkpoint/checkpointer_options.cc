@@ -22,7 +22,7 @@ Duration patience_of(Duration given) {
     throw ConfigError(
         std::string(kPatience) + "=" + text + " is not a number of seconds",
         {.operation = "config", .advice = "For example: TRIREME_CHECKPOINT_PATIENCE=600"});
-  return std::chrono::duration_cast<Duration>(std::chrono::duration<double>(seconds));
+  return from_seconds(seconds);
 }
 
 storage::Location location_of(const std::string& directory, const CheckpointerOptions& options) {

@@ -8,8 +8,7 @@
 namespace trireme::inline v0::cli {
 
 void run_on_cluster(int ranks, const plan::LinkCost& link, const RankOfCluster& rank) {
-  const auto alpha =
-      std::chrono::duration_cast<Duration>(std::chrono::duration<double>(link.alpha));
+  const auto alpha = from_seconds(link.alpha);
   net::SimNetwork network(ranks, net::cluster(alpha, 1 / link.beta));
   const auto tuning = std::make_shared<plan::Tuning>();
   tuning->links["sim"] = link;

@@ -23,10 +23,6 @@ struct CoordinatorArguments {
   double gather = 10, patience = 600, silence = 6;
 };
 
-Duration seconds_of(double seconds) {
-  return std::chrono::duration_cast<Duration>(std::chrono::duration<double>(seconds));
-}
-
 // Processes on other hosts cannot connect to "all addresses of this one".
 std::string reached_at(const std::string& host, const std::string& endpoint) {
   if (host != "0.0.0.0" && host != "::") return endpoint;
@@ -106,14 +102,14 @@ int coordinator_command(const CoordinatorArguments& arguments, bool gathers) {
   options.elastic.multiple = arguments.multiple;
   options.elastic.stages = arguments.stages;
   options.elastic.spares = arguments.spares;
-  options.elastic.silence = seconds_of(arguments.silence);
+  options.elastic.silence = from_seconds(arguments.silence);
   options.address = listen->host;
   options.port = listen->port;
   options.job = arguments.job;
   options.secret = rendezvous::read_secret_file(file);
   if (!arguments.store.empty()) options.store = rendezvous::make_store(arguments.store);
-  options.gather = seconds_of(arguments.gather);
-  options.patience = seconds_of(arguments.patience);
+  options.gather = from_seconds(arguments.gather);
+  options.patience = from_seconds(arguments.patience);
   const int processes = max + arguments.spares;
   options.on_ready = [&](const std::string& endpoint) {
     const std::string awaited = (min < processes ? std::to_string(min) + " to " : "") +

@@ -31,8 +31,7 @@ launch::HostOptions host_options(const HostArguments& arguments) {
                                          : launch::read_hostfile(arguments.file);
   options.agent = {own_program(), "launch-host"};
   options.exported = arguments.exported;
-  options.patience =
-      std::chrono::duration_cast<Duration>(std::chrono::duration<double>(arguments.timeout));
+  options.patience = from_seconds(arguments.timeout);
   return options;
 }
 

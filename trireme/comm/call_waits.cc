@@ -12,7 +12,7 @@ namespace {
 
 std::string seconds(Duration duration) {
   char text[32];
-  std::snprintf(text, sizeof text, "%.1f s", std::chrono::duration<double>(duration).count());
+  std::snprintf(text, sizeof text, "%.1f s", to_seconds(duration));
   return text;
 }
 

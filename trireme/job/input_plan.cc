@@ -33,9 +33,14 @@ void JobInput::assign(const kernel::Assignment& assignment) {
   assignment_ = assignment;
 }
 
-std::optional<kernel::Assignment> JobInput::assigned() const {
+kernel::Assignment JobInput::assignment() const {
   std::lock_guard lock(mutex_);
-  return assignment_;
+  return assignment_.value_or(kernel::contiguous(ranks_));
+}
+
+void JobInput::set_ranks(int ranks) {
+  std::lock_guard lock(mutex_);
+  ranks_ = ranks;
 }
 
 }  // namespace trireme::inline v0

@@ -44,15 +44,17 @@ class JobInput {
   /// The Sampler calls it on the loader's thread, before the first micro-batch of each pass.
   void begin();
   /// Which micro-batches each rank computes. A strategy sets it, and the input reads it before
-  /// every batch. Without a strategy: nullopt.
+  /// every batch. Without a strategy: contiguous shares of the job's ranks, which the Job sets.
   void assign(const kernel::Assignment& assignment);
-  std::optional<kernel::Assignment> assigned() const;
+  kernel::Assignment assignment() const;
+  void set_ranks(int ranks);
 
  private:
   mutable std::mutex mutex_;
   std::shared_ptr<InputPlan> plan_;
   std::function<void()> follower_;
   std::optional<kernel::Assignment> assignment_;
+  int ranks_ = 1;
 };
 
 }  // namespace trireme::inline v0

@@ -94,8 +94,8 @@ Job::Impl::Impl(std::shared_ptr<net::Transport> transport, JobOptions given,
   for (int rank = 0; rank < env.size; ++rank) hosts.push_back("seat-" + std::to_string(rank));
   host = hosts[static_cast<std::size_t>(env.rank)];
   places = rendezvous::places_of(hosts, env.rank);
-  world = std::make_shared<comm::Communicator>(std::move(transport), simulated_options());
-  make_host_groups(world);
+  groups.set_world(std::make_shared<comm::Communicator>(std::move(transport), simulated_options()));
+  set_up_groups();
 }
 
 // Servers tell where they listen: at unix sockets, which share memory, if all are on one host. One that
@@ -129,15 +129,11 @@ void Job::Impl::meet_servers() {
                                    : rendezvous::own_address(env.coordinator, options.interface));
   }
   servers.adopt(client->server_view(options.timeout));
-  const auto over = [this] {
-    const std::lock_guard lock(mutex);
-    return lost != nullptr;
-  };
   const auto there = [this] {  // before the first one has come there is no view
     const auto view = servers.view();
     return static_cast<int>(view->servers.size()) == env.servers && view->complete();
   };
-  if (!waiter->wait_until([&] { return there() || over() || training_ended; },
+  if (!waiter->wait_until([&] { return there() || groups.failure() || training_ended; },
                           waiter->now() + options.timeout_user_code))
     throw TimeoutError(
         "not all of the " + std::to_string(env.servers) + " parameter servers have come within " +
@@ -149,7 +145,7 @@ void Job::Impl::meet_servers() {
          .host = host,
          .operation = "join",
          .advice = "See the servers' own last lines."});
-  if (over()) std::rethrow_exception(lost);
+  if (const std::exception_ptr failed = groups.failure()) std::rethrow_exception(failed);
 }
 
 net::ChannelOptions Job::Impl::channel_options() const {
@@ -164,9 +160,9 @@ net::ChannelOptions Job::Impl::channel_options() const {
 void Job::Impl::be_alone() {
   hosts = {host};
   take_gpu();
-  world = std::make_shared<comm::Communicator>(std::make_shared<net::AloneTransport>(waiter),
-                                               world_options());
-  make_host_groups(world);
+  groups.set_world(std::make_shared<comm::Communicator>(
+      std::make_shared<net::AloneTransport>(waiter), world_options()));
+  set_up_groups();
 }
 
 Job::Impl::~Impl() { leave(); }
@@ -176,9 +172,7 @@ void Job::Impl::leave() {
   if (waiter) job::clear_reporter();
   if (client) client->stop_watching();
   heartbeat.reset();
-  across.reset();
-  own_host.reset();
-  world.reset();
+  groups.drop();
   if (client) client->leave(exit_code());
   if (meeting) meeting->stay(*waiter, options.timeout);
   if (start) start->stay(*waiter, options.timeout, options.timeout_user_code);
@@ -258,14 +252,14 @@ void Job::Impl::form() {
       exchange("tuning", env.rank == 0 ? comm::read_tuning_file() : std::string()).front());
   const std::shared_ptr<net::Transport> transport = connect();
   status.set_transport(transport);
-  auto connected = std::make_shared<comm::Communicator>(transport, world_options());
-  {
-    std::lock_guard lock(mutex);
-    world = connected;
-    if (lost) world->abort(lost);
-  }
+  groups.set_world(std::make_shared<comm::Communicator>(transport, world_options()));
   break_epoch();
-  make_host_groups(connected);
+  set_up_groups();
+}
+
+void Job::Impl::set_up_groups() {
+  input.set_ranks(env.size);
+  groups.split(places);
 }
 
 void Job::Impl::check_size() const {
@@ -288,15 +282,6 @@ void Job::Impl::take_gpu() {
   }
   job::check_gpus(hosts, reports, env.rank);
   gpu = std::move(choice.gpu);
-}
-
-// A group of all ranks is the world itself.
-void Job::Impl::make_host_groups(const std::shared_ptr<comm::Communicator>& all) {
-  const auto group = [&](const std::vector<int>& ranks, const char* name) {
-    return static_cast<int>(ranks.size()) == all->size() ? all : all->subgroup(ranks, name);
-  };
-  own_host = group(places.host, "host");
-  across = group(places.across, "across");
 }
 
 comm::CommunicatorOptions Job::Impl::world_options() {
@@ -404,38 +389,35 @@ void Job::Impl::on_news(const rendezvous::News& news) {
   }
   if (news.kind == Kind::Left) return;  // its closed sockets tell the ranks that still wait for it
   if (news.kind == Kind::Failure && news.failure.rank == process) return;
+  const std::exception_ptr error = error_of(news);
+  if (!finished.exchange(true)) servers.fail(error);
+  waiter->wake();
+  groups.fail(error);
+  if (changes.elastic()) changes.end(news.kind == Kind::CoordinatorLost ? error : nullptr);
+}
+
+std::exception_ptr Job::Impl::error_of(const rendezvous::News& news) {
   ErrorContext context{.rank = env.rank, .host = host};
-  std::exception_ptr error;
-  if (news.kind == Kind::Failure) {
+  if (news.kind == rendezvous::News::Kind::Failure) {
     job::note_first_failure(news.failure);
     context.peer = news.failure.rank;
     context.operation = status.read(steady_now()).operation;
-    error = std::make_exception_ptr(
+    return std::make_exception_ptr(
         PeerLost("the job has failed: " + news.failure.sentence, std::move(context)));
+  }
+  std::string what = "the coordinator is lost";
+  if (!news.reason.empty()) {
+    what = news.reason;
+    context.advice = "Start this process again: it joins the job anew.";
+  } else if (rank_0_coordinates()) {
+    what = "rank 0, which keeps the coordinator, is gone";
+    context.peer = 0;
+    context.advice = "See what its launcher says of it; resume from the last checkpoint.";
   } else {
-    std::string what = "the coordinator is lost";
-    if (!news.reason.empty()) {
-      what = news.reason;
-      context.advice = "Start this process again: it joins the job anew.";
-    } else if (rank_0_coordinates()) {
-      what = "rank 0, which keeps the coordinator, is gone";
-      context.peer = 0;
-      context.advice = "See what its launcher says of it; resume from the last checkpoint.";
-    } else {
-      context.advice = "The launcher has ended; resume from the last checkpoint.";
-    }
-    error = std::make_exception_ptr(
-        PeerLost(ExitCode::CoordinatorLost, std::move(what), std::move(context)));
+    context.advice = "The launcher has ended; resume from the last checkpoint.";
   }
-  if (!finished.exchange(true)) servers.fail(error);
-  waiter->wake();
-  {
-    std::lock_guard lock(mutex);
-    if (!lost) lost = error;
-  }
-  break_world(error);
-  if (changes.elastic())
-    changes.end(news.kind == Kind::CoordinatorLost ? std::move(error) : nullptr);
+  return std::make_exception_ptr(
+      PeerLost(ExitCode::CoordinatorLost, std::move(what), std::move(context)));
 }
 
 Job::Job(int, char**, JobOptions options) {
@@ -464,21 +446,19 @@ Device Job::device() const noexcept {
   return impl_->gpu ? Device{DeviceKind::Cuda, impl_->gpu->index()} : Device{};
 }
 Role Job::role() const noexcept { return impl_->env.chief ? Role::Chief : impl_->env.role; }
-int Job::num_workers() const noexcept { return impl_->env.roles().workers; }
-int Job::num_servers() const noexcept { return impl_->env.servers; }
+rendezvous::Roles Job::roles() const { return impl_->env.roles(); }
 bool Job::joined_later() const noexcept { return impl_->env.joins_later(); }
-bool Job::has_evaluator() const noexcept { return impl_->env.evaluator; }
 bool Job::finished() const noexcept { return impl_->finished; }
 bool Job::training_ended() const noexcept { return impl_->training_ended; }
 JobServers& Job::servers() const { return impl_->servers; }
 JobChanges& Job::changes() const { return impl_->changes; }
 int Job::cores() const noexcept { return impl_->cores; }
 const JobOptions& Job::options() const noexcept { return impl_->options; }
-comm::Communicator& Job::world() const { return *impl_->world; }
-comm::Communicator& Job::host() const { return *impl_->own_host; }
-comm::Communicator& Job::across() const { return *impl_->across; }
+comm::Communicator& Job::world() const { return impl_->groups.world(); }
+comm::Communicator& Job::host() const { return impl_->groups.host(); }
+comm::Communicator& Job::across() const { return impl_->groups.across(); }
 std::shared_ptr<Waiter> Job::waiter() const {
-  return impl_->simulated.waiter ? impl_->simulated.waiter : impl_->world->waiter();
+  return impl_->simulated.waiter ? impl_->simulated.waiter : world().waiter();
 }
 int Job::stop_signal() const noexcept {
   if (const int signal = job::stop_signal(); signal != 0) return signal;
@@ -490,8 +470,5 @@ void Job::activity(std::string_view what) noexcept {
 void Job::set_step(long step) noexcept { impl_->status.set_step(step); }
 
 JobInput& Job::input() const { return impl_->input; }
-kernel::Assignment Job::assignment() const {
-  return impl_->input.assigned().value_or(kernel::contiguous(size()));
-}
 
 }  // namespace trireme::inline v0

@@ -29,9 +29,6 @@ class Trace;
 namespace plan {
 class Tuning;
 }
-namespace kernel {
-struct Assignment;
-}
 namespace rendezvous {
 struct Epoch;
 }
@@ -113,9 +110,8 @@ class Job {
   /// world(); that of the workers has the workers only. Chief: rank 0, if its launcher has that word
   /// for it (TFJob).
   Role role() const noexcept;
-  int num_workers() const noexcept;
-  int num_servers() const noexcept;
-  bool has_evaluator() const noexcept;  // a TFJob tells only the evaluator itself
+  /// How many processes of each role the job has. A TFJob tells only the evaluator itself of it.
+  rendezvous::Roles roles() const;
   /// Whether the job had begun when this process was started: in the place of one that was lost, or as
   /// a worker beyond the size(), whose rank() is not below it. Such a worker trains on its own. Under
   /// `trireme coordinator --workers` all workers count as such. False in an elastic job.
@@ -147,10 +143,8 @@ class Job {
   void activity(std::string_view what) noexcept;
   /// Sets the current step, which errors contain.
   void set_step(long step) noexcept;
-  /// The messages between the Sampler and the strategy.
+  /// The messages between the Sampler and the strategy (job/input_plan.h).
   JobInput& input() const;
-  /// Which micro-batches each rank computes; without a strategy, contiguous shares.
-  kernel::Assignment assignment() const;
 
  private:
   struct Impl;

@@ -16,21 +16,10 @@ Job::Impl::Impl(SimulatedProcess one, JobOptions given)
       process, simulated.waiter, [this] { enter_next_epoch(); }, [this] { break_epoch(); });
 }
 
-void Job::Impl::drop_communicators() {
-  const auto end = [this](std::shared_ptr<comm::Communicator>& one) {
-    std::unique_lock lock(mutex);
-    const std::shared_ptr<comm::Communicator> old = std::exchange(one, nullptr);
-    lock.unlock();  // before the communicator ends
-  };
-  end(across);
-  end(own_host);
-  end(world);
-}
-
 // A process without a place waits for one until the job ends.
 void Job::Impl::enter_next_epoch() {
   for (;;) {
-    drop_communicators();
+    groups.drop();
     const std::optional<rendezvous::Epoch> epoch = changes.await_place();
     if (!epoch) end_without_place();
     changes.entered(*epoch);
@@ -50,10 +39,7 @@ void Job::Impl::enter_next_epoch() {
 
 // What it has printed as a rank of an earlier epoch is written; its other threads still run.
 void Job::Impl::end_without_place() {
-  {
-    std::lock_guard lock(mutex);
-    if (lost) std::rethrow_exception(lost);
-  }
+  if (const std::exception_ptr failed = groups.failure()) std::rethrow_exception(failed);
   if (!client) throw PeerLost("the job has ended");
   client->leave();
   std::fflush(nullptr);
@@ -65,27 +51,14 @@ void Job::Impl::form_simulated(const rendezvous::Epoch& epoch) {
   for (const int one : epoch.members) hosts.push_back("seat-" + std::to_string(one));
   host = "seat-" + std::to_string(process);
   places = rendezvous::places_of(hosts, env.rank);
-  const auto connected =
-      std::make_shared<comm::Communicator>(simulated.connect(epoch), simulated_options());
-  {
-    std::lock_guard lock(mutex);
-    world = connected;
-  }
+  groups.set_world(
+      std::make_shared<comm::Communicator>(simulated.connect(epoch), simulated_options()));
   break_epoch();
-  make_host_groups(connected);
+  set_up_groups();
 }
 
 void Job::Impl::break_epoch() {
-  if (changes.elastic() && changes.broken()) break_world(changes.reason());
-}
-
-void Job::Impl::break_world(const std::exception_ptr& error) {
-  std::shared_ptr<comm::Communicator> broken;
-  {
-    std::lock_guard lock(mutex);
-    broken = world;
-  }
-  if (broken) broken->abort(error);
+  if (changes.elastic() && changes.broken()) groups.abort(changes.reason());
 }
 
 }  // namespace trireme::inline v0

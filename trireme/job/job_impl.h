@@ -5,7 +5,6 @@
 #include <atomic>
 #include <exception>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <vector>
 
@@ -15,6 +14,7 @@
 #include "trireme/job/input_plan.h"
 #include "trireme/job/job.h"
 #include "trireme/job/job_changes.h"
+#include "trireme/job/job_groups.h"
 #include "trireme/job/job_servers.h"
 #include "trireme/job/terminate.h"
 #include "trireme/net/connect.h"
@@ -40,10 +40,9 @@ struct Job::Impl {
   /// Meets the other ranks and makes the communicators.
   void form();
   void enter_next_epoch();
-  void drop_communicators();
   [[noreturn]] void end_without_place();
   void take_gpu();
-  void make_host_groups(const std::shared_ptr<comm::Communicator>& all);
+  void set_up_groups();
   std::shared_ptr<net::Transport> connect();
   /// Among the processes of this role; or, if `served`, among workers and servers.
   std::vector<std::string> exchange(const std::string& key, const std::string& mine,
@@ -57,7 +56,8 @@ struct Job::Impl {
   /// The same for ranks of a simulated network, where no coordinator tells what peers do.
   comm::CommunicatorOptions simulated_options();
   void on_news(const rendezvous::News& news);
-  void break_world(const std::exception_ptr& error);
+  /// PeerLost, of news that the job has failed or has gone on without this process.
+  std::exception_ptr error_of(const rendezvous::News& news);
   /// Ends the waits of this epoch if it has ended in the middle of a step.
   void break_epoch();
   void form_simulated(const rendezvous::Epoch& epoch);
@@ -82,10 +82,7 @@ struct Job::Impl {
   std::shared_ptr<comm::nccl::Gpu> gpu;        // with transport nccl
   std::shared_ptr<const plan::Tuning> tuning;  // null: not measured
   std::unique_ptr<rendezvous::Heartbeat> heartbeat;
-  std::mutex mutex;
-  std::shared_ptr<comm::Communicator> world;  // guarded by mutex until constructed
-  std::shared_ptr<comm::Communicator> own_host, across;
-  std::exception_ptr lost;  // guarded by mutex
+  JobGroups groups;
   JobInput input;
   JobServers servers;
   JobChanges changes;

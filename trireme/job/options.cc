@@ -23,7 +23,7 @@ void take_seconds(const rendezvous::Getenv& get, const char* name, Duration stan
     throw ConfigError(std::string(name) + "=" + *text + " is not a number of seconds",
                       {.operation = "config", .advice = "For example: TRIREME_TIMEOUT=30"});
   }
-  value = std::chrono::duration_cast<Duration>(std::chrono::duration<double>(seconds));
+  value = from_seconds(seconds);
 }
 
 void take_text(const rendezvous::Getenv& get, const char* name, const std::string& standard,

@@ -61,7 +61,7 @@ std::vector<plan::BlockCost> profile_blocks(const models::Blocks& model, const M
       const TimePoint begin = waiter.now();
       after = block.forward(inputs, micro, 0);
       run_back(after);
-      best = std::min(best, std::chrono::duration<double>(waiter.now() - begin).count());
+      best = std::min(best, to_seconds(waiter.now() - begin));
     }
     std::int64_t weights = 0;
     for (const models::NamedTensor& own : block.members().front().block->parameters())

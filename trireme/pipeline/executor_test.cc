@@ -228,7 +228,7 @@ TEST(Executor, KeepsTheSimulatorsTimes) {
                              {"zb-v", 4, 8, 8}}) {
     SCOPED_TRACE(shape.text());
     const plan::Schedule schedule = shape.make();
-    const double pass = std::chrono::duration<double>(kPass).count();
+    const double pass = to_seconds(kPass);
     // A whole backward pass sleeps as long as a forward pass here.
     const bool split = shape.name.starts_with("zb");
     const plan::Timeline expected =

@@ -134,7 +134,7 @@ std::vector<float> train(Servers& servers, const Settings& settings, int pushes,
     }
     client.push(1, 1);
   }
-  const double seconds = std::chrono::duration<double>(waiter->now() - start).count();
+  const double seconds = to_seconds(waiter->now() - start);
   const double cores = static_cast<double>(std::clock() - computed) / CLOCKS_PER_SEC;
   std::printf("%d replicas: %.1f ms and %.1f ms of processor time a push of %.1f MiB\n",
               settings.server.replicas, 1e3 * seconds / pushes, 1e3 * cores / pushes,

@@ -24,7 +24,7 @@ StrategyContext context_of(Job& job) {
       .reproducible = job.options().reproducible,
       .processor = tensor::describe_processor(),
       .local_size = job.num_hosts() * job.local_size() == job.size() ? job.local_size() : 0,
-      .servers = {.count = job.num_servers(),
+      .servers = {.count = job.roles().servers,
                   .dial = [&job](int shard) { return job.servers().dial_shard(shard); },
                   .term = [&job](int shard) { return job.servers().shard_term(shard); },
                   .train_alone = [&job] { job.servers().train_alone(); },

@@ -72,8 +72,8 @@ std::unique_ptr<Strategy> strategy(std::string_view name, Job& job, const models
   StrategyOptions named = strategy_options(name, std::move(options));
   const plan::NamedStrategy& found = plan::find_strategy(name);
   plan::check_ranks(found, job.size(), job.num_hosts());
-  if (found.servers == 1 && job.num_servers() != 1)
-    throw ConfigError(found.name + " in a job with " + counted(job.num_servers(), "server"),
+  if (found.servers == 1 && job.roles().servers != 1)
+    throw ConfigError(found.name + " in a job with " + counted(job.roles().servers, "server"),
                       {.rank = job.rank(),
                        .operation = "strategy",
                        .advice = "Start one: `trireme launch --workers 4 --servers 1`."});

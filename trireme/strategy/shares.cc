@@ -145,7 +145,7 @@ std::optional<ShareChange> ShareBalance::observe(std::span<const RankTime> times
   if (!std::exchange(settled_, true)) return {};
   seconds_.resize(times.size());
   for (std::size_t rank = 0; rank < times.size(); ++rank) {
-    const double passes = std::chrono::duration<double>(times[rank].passes).count();
+    const double passes = to_seconds(times[rank].passes);
     seconds_[rank].push_back(passes / std::max<std::uint32_t>(times[rank].micro_batches, 1));
   }
   if (seconds_.front().size() < kWindow) return {};

@@ -86,7 +86,7 @@ double best_seconds(const Task& task, Duration each, const Waiter& clock) {
   for (int run = 0; run < 3 || clock.now() < end; ++run) {
     const TimePoint start = clock.now();
     task.run();
-    best = std::min(best, std::chrono::duration<double>(clock.now() - start).count());
+    best = std::min(best, to_seconds(clock.now() - start));
   }
   return best;
 }

@@ -19,7 +19,7 @@ launch::LaunchOptions process_launch_options(int ranks, std::string_view body,
   const auto put = [&](const std::string& name, const std::string& value) {
     launch.environment.push_back(name + "=" + value);
   };
-  const double seconds = std::chrono::duration<double>(options.timeout).count();
+  const double seconds = to_seconds(options.timeout);
   put(kProcessVariable, std::string(body));
   put("TRIREME_TEST_SEED", std::to_string(options.seed));
   put("TRIREME_TIMEOUT", std::to_string(seconds));

@@ -10,6 +10,7 @@
 #include <random>
 
 #include "trireme/checkpoint/checkpointer.h"
+#include "trireme/job/input_plan.h"
 #include "trireme/kernel/assignment.h"
 #include "trireme/models/models.h"
 #include "trireme/models/recommender.h"
@@ -40,7 +41,7 @@ MicroBatch micro_batch(std::int64_t step, std::uint32_t index) {
 
 Batch batch_of(const Job& job, std::int64_t step) {
   Batch batch{.total = kMicroBatches, .global_count = 2 * kMicroBatches, .step = step};
-  for (const std::uint32_t i : leaves_of(job.assignment(), kMicroBatches, job.rank()))
+  for (const std::uint32_t i : leaves_of(job.input().assignment(), kMicroBatches, job.rank()))
     batch.micro.push_back(micro_batch(step, i));
   return batch;
 }

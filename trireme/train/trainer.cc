@@ -13,6 +13,7 @@
 #include "trireme/checkpoint/checkpointer.h"
 #include "trireme/comm/gather_trace.h"
 #include "trireme/input/batches.h"
+#include "trireme/job/input_plan.h"
 #include "trireme/job/job.h"
 #include "trireme/job/job_changes.h"
 #include "trireme/job/stop_signal.h"
@@ -32,6 +33,7 @@
 #include "trireme/train/report/last_step.h"
 #include "trireme/train/report/recorded_passes.h"
 #include "trireme/train/report/report.h"
+#include "trireme/train/report/step_figures.h"
 #include "trireme/train/report/trigram.h"
 #include "trireme/train/run/resume_changes.h"
 #include "trireme/train/session.h"
@@ -40,8 +42,6 @@ namespace trireme::inline v0::train {
 namespace {
 
 constexpr long kTimedSteps = 3;  // after them the expected time is printed
-
-double seconds(Duration duration) { return std::chrono::duration<double>(duration).count(); }
 
 double median(std::vector<double> values) {
   if (values.empty()) return 0;
@@ -114,7 +114,9 @@ class Trainer {
     Report report(folder_, report_options(first));
     if (leads_ && settings_.max_time)  // the others learn of the stop from the vote
       job::stop_at(TimePoint(Duration(spec_.began)) + *settings_.max_time, "train.max_time");
-    if (!past_.trigram) count_trigram();
+    // Nothing waits for the baseline for text until the end.
+    if (leads_ && !past_.trigram && settings_.model.context > 0)
+      trigram_.emplace(data_.corpus->train(), data_.corpus->validation());
     if (const std::string note = strategy_.stages_note() + strategy_.servers_note();
         !note.empty() && !goes_on)
       report.line(note.substr(0, note.find_last_not_of('\n') + 1));
@@ -166,9 +168,9 @@ class Trainer {
 
   void begin(Report& report, long first) {
     const std::string checkpoint = folder_.checkpoints().path_of(first);
-    if (first > 0) report.resumed({first, joined_.size(), joined_.num_servers(), checkpoint});
+    if (first > 0) report.resumed({first, joined_.size(), joined_.roles().servers, checkpoint});
     outcome_.first_validation = outcome_.last_validation = validate(report, first);
-    validation_seconds_ = seconds(job_.waiter()->now() - began_);
+    validation_seconds_ = to_seconds(job_.waiter()->now() - began_);
     if (first == 0 && outcome_.first_validation) early_stop_.judge(0, *outcome_.first_validation);
   }
 
@@ -219,7 +221,7 @@ class Trainer {
                       .ranks = joined_.size(),
                       .cause = epoch.cause,
                       .steps_repeated = steps_repeated(first),
-                      .seconds = seconds(steady_now() - joined_.changes().told())});
+                      .seconds = to_seconds(steady_now() - joined_.changes().told())});
   }
 
   parallel::StrategyContext context() {
@@ -280,59 +282,29 @@ class Trainer {
     }();
     profile_.begin();
     const StepResult result = strategy_.step(batch, settings_.model.loss);
-    const double took = seconds(job_.waiter()->now() - start);
+    const double took = to_seconds(job_.waiter()->now() - start);
     if (profile_.end(step + 1 == settings_.steps))
       report.line("the operators and kernels of some steps are in " + profile_.path());
     // Not result.count: with masked text, the loss counts only the targets.
     const std::int64_t samples = settings_.batches.batch / (own_ ? joined_.size() : 1);
     const std::int64_t items = samples * words().items_per_sample;
     step_seconds_.push_back(took);
-    session_.last_step = {.step = step + 1,
-                          .loss = result.loss,
-                          .step_seconds = took,
-                          .items_per_second = static_cast<double>(items) / took,
-                          .communication_seconds = seconds(*result.communication),
-                          .input_seconds = seconds(batches_.time_waited() - input_before),
-                          .device_bytes = device_bytes(),
-                          .learning_rate = result.learning_rate,
-                          .gradient_norm = result.gradient_norm,
-                          .model_flops_utilization = utilization(took),
-                          .skipped_steps = skipped_steps(result),
-                          .noise_scale = result.noise_scale,
-                          .loss_scale = result.loss_scale,
-                          .overflows = overflows(result),
-                          .last_rank = result.last_rank,
-                          .behind_seconds = seconds(result.behind)};
-    report.step(*session_.last_step);
+    observe::StepFigures figures = figures_of(result);
+    figures.step = step + 1;
+    figures.step_seconds = took;
+    figures.items_per_second = static_cast<double>(items) / took;
+    figures.input_seconds = to_seconds(batches_.time_waited() - input_before);
+    if (const auto bytes = static_cast<long>(peak_device_bytes(device_)); bytes > 0)
+      figures.device_bytes = bytes;
+    if (spec_.product_seconds > 0 && took > 0)
+      figures.model_flops_utilization = spec_.product_seconds / took;
+    if (settings_.strategy.outliers.limit != 0)
+      figures.skipped_steps = static_cast<long>(result.skipped_steps);
+    session_.last_step = figures;
+    report.step(figures);
     if (result.share_change) report.shares(step + 1, *result.share_change);
     if (!result.skipped.empty()) report.skipped(step + 1, result.skipped);
     return result.stop_signal;
-  }
-
-  std::optional<long> device_bytes() const {
-    if (const auto bytes = static_cast<long>(peak_device_bytes(device_)); bytes > 0) return bytes;
-    return std::nullopt;
-  }
-
-  std::optional<double> utilization(double step_seconds) const {
-    if (spec_.product_seconds <= 0 || step_seconds <= 0) return std::nullopt;
-    return spec_.product_seconds / step_seconds;
-  }
-
-  std::optional<long> skipped_steps(const StepResult& result) const {
-    if (settings_.strategy.outliers.limit == 0 && result.skipped_steps == 0) return std::nullopt;
-    return static_cast<long>(result.skipped_steps);
-  }
-
-  static std::optional<long> overflows(const StepResult& result) {
-    if (!result.loss_scale) return std::nullopt;
-    return static_cast<long>(result.overflows);
-  }
-
-  // Starts to count the baseline for text, on rank 0. Nothing waits for it until the end.
-  void count_trigram() {
-    if (!leads_ || settings_.model.context == 0) return;
-    trigram_.emplace(data_.corpus->train(), data_.corpus->validation());
   }
 
   // If it is `needed` and the low-priority thread has not finished, counts again here.
@@ -340,12 +312,12 @@ class Trainer {
     if (!trigram_) return;
     std::optional<double> loss = trigram_->result();
     if (!loss && !needed) return;
-    trigram_.reset();
     if (!loss) {
       joined_.activity("count a trigram");
-      loss = trigram_loss(data_.corpus->train(), data_.corpus->validation());
+      loss = trigram_->count_now();
       joined_.activity("train");
     }
+    trigram_.reset();
     report.trigram(*loss);
   }
 
@@ -395,7 +367,7 @@ class Trainer {
   int finish(Report& report, long first, long done) {
     joined_.changes().note_agreed_stop(0);  // a signal in the last step changes nothing
     if (first < done && leads_or_joins()) checkpointer_.save(done);
-    outcome_.measured_seconds = seconds(job_.waiter()->now() - began_);
+    outcome_.measured_seconds = to_seconds(job_.waiter()->now() - began_);
     outcome_.one_process = settings_.job.transport == "sim";
     const auto predicted = static_cast<double>(spec_.predicted_bytes);
     (spec_.device == "cpu" ? outcome_.predicted_bytes : outcome_.predicted_device_bytes) =
@@ -453,7 +425,8 @@ class Trainer {
     const auto traces = comm::gather_traces(job_.world(), *trace, job_.host_name());
     if (!leads_) return;
     write_whole(spec_.trace, observe::chrome_json(traces));
-    if (const kernel::Assignment shares = job_.assignment(); settings_.strategy.pipeline > 1)
+    if (const kernel::Assignment shares = job_.input().assignment();
+        settings_.strategy.pipeline > 1)
       write_whole(folder_.passes(), recorded_passes(traces, shares.size() * shares.together));
   }
 

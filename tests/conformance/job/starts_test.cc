@@ -188,8 +188,8 @@ TRIREME_PROCESS(roles) {
   Job job(argc, argv);
   const char* const names[] = {"worker", "chief", "server", "evaluator"};
   std::printf("%s %d of %d, %d workers, %d servers%s\n", names[static_cast<int>(job.role())],
-              job.rank(), job.size(), job.num_workers(), job.num_servers(),
-              job.has_evaluator() ? ", an evaluator" : "");
+              job.rank(), job.size(), job.roles().workers, job.roles().servers,
+              job.roles().evaluator ? ", an evaluator" : "");
   if (job.role() == Role::Server || job.role() == Role::Evaluator) {
     if (job.role() == Role::Evaluator) std::ofstream(argv[1]) << "joined";
     job.waiter()->wait_until([&] { return job.finished(); }, TimePoint::max());

@@ -24,8 +24,6 @@ namespace {
 
 constexpr int kExchanges = 60, kRuns = 3;  // measured through servers; of `bench comm`
 
-double in_seconds(Duration duration) { return std::chrono::duration<double>(duration).count(); }
-
 ps::Settings settings_of(int workers, int servers, std::size_t bytes) {
   return {.model = ps::ServedModel(
               {{.name = "weights", .shape = {static_cast<std::int64_t>(bytes / sizeof(float))}}},
@@ -53,7 +51,7 @@ double simulated_servers(const ExchangeWay& way, const plan::LinkCost& link, int
                      fill_gradients(client);
                      const TimePoint begin = begin_together(waiter);
                      exchange(client, worker);
-                     longest = std::max(longest, in_seconds(waiter.now() - begin));
+                     longest = std::max(longest, to_seconds(waiter.now() - begin));
                    });
   return longest;
 }
@@ -69,7 +67,7 @@ double simulated_all_reduce(const ExchangeWay& way, const plan::LinkCost& link, 
     const TimePoint begin = begin_together(*rank.waiter);
     rank.world->all_reduce(Buffer::of(std::span<float>(sum)), Sum, {.algorithm = way.all_reduce})
         .wait();
-    longest = std::max(longest, in_seconds(rank.waiter->now() - begin));
+    longest = std::max(longest, to_seconds(rank.waiter->now() - begin));
   });
   return longest;
 }
@@ -113,7 +111,7 @@ double measured_servers(const ExchangeWay& way, int workers, std::size_t bytes) 
       for (int i = 0; i < kExchanges; ++i) {
         const TimePoint begin = waiter->now();
         exchange(client, worker);
-        if (worker == 0) times.push_back(in_seconds(waiter->now() - begin));
+        if (worker == 0) times.push_back(to_seconds(waiter->now() - begin));
       }
     });
   for (std::thread& thread : threads) thread.join();

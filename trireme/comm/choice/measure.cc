@@ -15,8 +15,6 @@ using Step = std::function<void()>;
 
 constexpr int kBatches = 7;
 
-double seconds_of(Duration duration) { return std::chrono::duration<double>(duration).count(); }
-
 constexpr OpKind kMeasurable[] = {OpKind::AllReduce,     OpKind::Broadcast, OpKind::AllGather,
                                   OpKind::ReduceScatter, OpKind::AllToAll,  OpKind::Reduce,
                                   OpKind::Gather,        OpKind::Scatter,   OpKind::Barrier};
@@ -96,7 +94,7 @@ double timed(Communicator& group, int calls, const std::function<void()>& once) 
   trireme::barrier(group, {.label = "measure"});
   const TimePoint start = group.waiter()->now();
   for (int i = 0; i < calls; ++i) once();
-  return slowest(group, seconds_of(group.waiter()->now() - start)) / calls;
+  return slowest(group, to_seconds(group.waiter()->now() - start)) / calls;
 }
 
 }  // namespace
@@ -105,7 +103,7 @@ double measure(Communicator& group, Duration budget, const std::function<void()>
   once();  // the first call resolves routes and maps memory
   const double first = timed(group, 3, once);
   // A simulated clock does not advance without messages; then one call is enough.
-  const double per_batch = first > 0 ? seconds_of(budget) / kBatches / first : 1;
+  const double per_batch = first > 0 ? to_seconds(budget) / kBatches / first : 1;
   const int calls = static_cast<int>(std::clamp(per_batch, 1.0, 10'000.0));
   std::vector<double> batches;
   for (int i = 0; i < kBatches; ++i) batches.push_back(timed(group, calls, once));
@@ -135,8 +133,7 @@ std::vector<std::size_t> usual_sizes(std::size_t most) {
 std::vector<Measured> measure(Communicator& world, const MeasureOptions& options) {
   const std::size_t most = *std::max_element(options.sizes.begin(), options.sizes.end());
   const Memory memory(world, most, options);
-  const auto budget =
-      std::chrono::duration_cast<Duration>(std::chrono::duration<double>(options.seconds));
+  const auto budget = from_seconds(options.seconds);
   std::vector<Measured> result;
   for (const std::size_t bytes : options.sizes) {
     result.push_back({bytes, measure(world, budget, step_of(world, memory, bytes, options))});

@@ -220,7 +220,7 @@ bool GpuGroup::look_after(Lane& lane, TimePoint now) {
 std::exception_ptr GpuGroup::timeout(Duration waited, const std::string& operation,
                                      const std::string& label) const {
   char text[32];
-  std::snprintf(text, sizeof text, "%.1f s", std::chrono::duration<double>(waited).count());
+  std::snprintf(text, sizeof text, "%.1f s", to_seconds(waited));
   return std::make_exception_ptr(TimeoutError(
       std::string("waited ") + text + " for GPU " + std::to_string(gpu_->index()) +
           " to end what all ranks have begun over NCCL" + engine_->facts.text(),

@@ -30,8 +30,6 @@ constexpr Duration kWatchEvery = std::chrono::milliseconds(100);
 // After the last rank's end the others hear of it, and leave, within this time.
 constexpr Duration kFarewell = std::chrono::seconds(5);
 
-double seconds_of(Duration duration) { return std::chrono::duration<double>(duration).count(); }
-
 ElasticOptions without_limit(ElasticOptions options) {
   options.restarts = std::numeric_limits<int>::max();
   return options;
@@ -336,7 +334,7 @@ void StandingCoordinator::lose_silent() {
   } else {
     for (const int process : silent)
       gone(process, roles_.name_of(process) + " has sent no heartbeat for " +
-                        duration_text(seconds_of(elastic_.silence)));
+                        duration_text(to_seconds(elastic_.silence)));
   }
 }
 
@@ -359,7 +357,7 @@ void StandingCoordinator::give_up_waiting() {
   const Failure failure{
       .rank = 0,
       .operation = "coordinator",
-      .sentence = "for " + duration_text(seconds_of(options_.patience)) + " " + lack + ".",
+      .sentence = "for " + duration_text(to_seconds(options_.patience)) + " " + lack + ".",
       .exit_code = static_cast<int>(ExitCode::Timeout)};
   fail(failure);
 }

@@ -184,15 +184,11 @@ std::int64_t memory_limit_of(const std::string& limit) {
   }
 }
 
-Duration seconds(double value) {
-  return std::chrono::duration_cast<Duration>(std::chrono::duration<double>(value));
-}
-
 JobOptions job_options_of(const config::Config& config, const std::string& identity) {
   return {.transport = config.text("comm.transport"),
           .algorithm = config.text("comm.algorithm"),
-          .timeout = seconds(config.number("timeout")),
-          .timeout_user_code = seconds(config.number("timeout.user_code")),
+          .timeout = from_seconds(config.number("timeout")),
+          .timeout_user_code = from_seconds(config.number("timeout.user_code")),
           .reproducible = config.boolean("train.reproducible"),
           .identity = identity,
           .sockets = static_cast<int>(config.integer("comm.sockets")),
@@ -246,7 +242,7 @@ CheckpointerOptions checkpoints_of(const config::Config& config, const std::stri
           .memory_every = static_cast<long>(integer("checkpoint.memory_every")),
           .keep_hours = number("checkpoint.keep_hours"),
           .keep_best = static_cast<int>(integer("checkpoint.keep_best")),
-          .patience = seconds(number("checkpoint.patience"))};
+          .patience = from_seconds(number("checkpoint.patience"))};
 }
 
 }  // namespace

@@ -72,7 +72,7 @@ void CheckpointEvaluator::evaluate(std::int64_t step) {
     if (!own_.adopt(checkpoints_, step)) return;  // it is gone, and look() says so
     EvaluatedCheckpoint found = options_.evaluate(folder_.evaluating(), step);
     last_ = options_.waiter->now() - began;
-    const double seconds = std::chrono::duration<double>(last_).count();
+    const double seconds = to_seconds(last_);
     found.event.set("seconds", seconds);
     const bool best = record_.add(step, found.loss, std::move(found.event), own_);
     options_.say("evaluation after step " + grouped(step) + ": loss " + with_unit(found.loss) +

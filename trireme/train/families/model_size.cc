@@ -61,7 +61,7 @@ double forward_seconds(models::Block& block, const std::vector<models::Value>& i
   const c10::AutoGradMode no_gradients(false);
   const TimePoint begin = clock.now();
   block.forward(inputs);
-  return std::chrono::duration<double>(clock.now() - begin).count();
+  return to_seconds(clock.now() - begin);
 }
 
 // Turns an error of LibTorch into a ConfigError with the first line of its message.

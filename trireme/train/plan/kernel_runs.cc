@@ -103,8 +103,6 @@ std::function<void()> run_of(const models::Kernel& kernel, at::ScalarType type) 
   return [=] { torch::autograd::grad({call.forward()}, call.leaves, {gradient}); };
 }
 
-double seconds(Duration duration) { return std::chrono::duration<double>(duration).count(); }
-
 // In a step, other kernels have filled the caches before a tensor is read again, so kernels take
 // turns here, too.
 KernelTimes times_of_runs(const std::vector<models::Kernel>& kernels, at::ScalarType type) {
@@ -124,12 +122,13 @@ KernelTimes times_of_runs(const std::vector<models::Kernel>& kernels, at::Scalar
     for (std::size_t i = 0; i < runs.size(); ++i) {
       const TimePoint start = clock->now();
       runs[i]();
-      times[i].push_back(seconds(clock->now() - start));
+      times[i].push_back(to_seconds(clock->now() - start));
     }
   }
-  const double all = seconds(clock->now() - begin);
+  const double all = to_seconds(clock->now() - begin);
   KernelTimes result;
-  if (at::get_num_threads() == 1) result.computing = seconds(thread_time() - computed_before) / all;
+  if (at::get_num_threads() == 1)
+    result.computing = to_seconds(thread_time() - computed_before) / all;
   for (std::vector<double>& one : times) {
     const auto middle = one.begin() + static_cast<std::ptrdiff_t>(one.size() / 2);
     std::nth_element(one.begin(), middle, one.end());

@@ -12,6 +12,7 @@
 #include "trireme/observe/terminal.h"
 #include "trireme/strategy/data_parallel.h"
 #include "trireme/train/report/report.h"
+#include "trireme/train/report/step_figures.h"
 #include "trireme/train/run/run_folder.h"
 
 namespace trireme::inline v0 {
@@ -19,8 +20,6 @@ namespace {
 
 namespace fs = std::filesystem;
 using train::RunFolder;
-
-double seconds(Duration duration) { return std::chrono::duration<double>(duration).count(); }
 
 // Renames the events of an earlier run that this one does not continue.
 void put_aside(const RunFolder& folder) {
@@ -84,23 +83,14 @@ struct Log::Impl {
     if (input != nullptr) input_before = input->time_waited();
   }
 
-  // The figures that all results have, for one of `steps` steps since the last mark().
-  observe::StepFigures figures_of(const auto& result, std::size_t steps) const {
+  // One of `steps` steps since the last mark(), of `count` items.
+  void add(observe::StepFigures figures, std::size_t steps, std::int64_t count,
+           const std::string& skipped) {
     const double part = 1 / static_cast<double>(steps);
-    observe::StepFigures figures{.loss = result.loss,
-                                 .step_seconds = seconds(waiter->now() - since) * part,
-                                 .learning_rate = result.learning_rate,
-                                 .gradient_norm = result.gradient_norm};
-    if (input != nullptr)
-      figures.input_seconds = seconds(input->time_waited() - input_before) * part;
-    figures.last_rank = result.last_rank;
-    figures.behind_seconds = seconds(result.behind);
-    if (result.skipped_steps > 0) figures.skipped_steps = static_cast<long>(result.skipped_steps);
-    return figures;
-  }
-
-  void add(observe::StepFigures figures, std::int64_t count, const std::string& skipped) {
     figures.step = ++done;
+    figures.step_seconds = to_seconds(waiter->now() - since) * part;
+    if (input != nullptr)
+      figures.input_seconds = to_seconds(input->time_waited() - input_before) * part;
     if (count > 0 && figures.step_seconds > 0)
       figures.items_per_second = static_cast<double>(count) / figures.step_seconds;
     report.step(figures);
@@ -108,23 +98,15 @@ struct Log::Impl {
   }
 
   void step(const StepResult& result) {
-    observe::StepFigures figures = figures_of(result, 1);
-    if (result.communication) figures.communication_seconds = seconds(*result.communication);
-    figures.noise_scale = result.noise_scale;
-    figures.loss_scale = result.loss_scale;
-    if (result.loss_scale) figures.overflows = static_cast<long>(result.overflows);
-    add(figures, result.count, result.skipped);
+    add(figures_of(result), 1, result.count, result.skipped);
     if (result.share_change) report.shares(done, *result.share_change);
     mark();
   }
 
   void step(DataParallel& parallel) {
     const std::vector<BatchResult> results = parallel.take_results();
-    for (const BatchResult& result : results) {
-      observe::StepFigures figures = figures_of(result, results.size());
-      figures.communication_seconds = seconds(result.communication);
-      add(figures, result.count.value_or(0), result.skipped);
-    }
+    for (const BatchResult& result : results)
+      add(figures_of(result), results.size(), result.count.value_or(0), result.skipped);
     if (results.empty()) return;
     if (!results.back().loss && results.back().skipped.empty() && !std::exchange(said, true))
       report.line(

@@ -98,16 +98,22 @@ double trigram_loss(std::string_view train, std::string_view validation,
 }
 
 TrigramCount::TrigramCount(std::string_view train, std::string_view validation)
-    : thread_([this, train, validation] {
+    : train_(train), validation_(validation), thread_([this] {
         // Linux keeps a priority per thread. Training comes first.
         setpriority(PRIO_PROCESS, static_cast<id_t>(gettid()), 19);
-        loss_ = trigram_loss(train, validation, &stop_);
+        loss_ = trigram_loss(train_, validation_, &stop_);
         done_.store(true, std::memory_order_release);
       }) {}
 
 TrigramCount::~TrigramCount() {
   stop_ = true;
+  if (thread_.joinable()) thread_.join();
+}
+
+double TrigramCount::count_now() {
+  stop_ = true;
   thread_.join();
+  return trigram_loss(train_, validation_);
 }
 
 std::optional<double> TrigramCount::result() const {

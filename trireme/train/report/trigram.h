@@ -25,9 +25,13 @@ class TrigramCount {
  public:
   TrigramCount(std::string_view train, std::string_view validation);
   ~TrigramCount();
+  /// nullopt as long as the thread counts.
   std::optional<double> result() const;
+  /// Ends the thread and counts again, in the caller's.
+  double count_now();
 
  private:
+  const std::string_view train_, validation_;
   std::atomic<bool> stop_{false}, done_{false};
   double loss_ = 0;
   std::thread thread_;

@@ -24,8 +24,6 @@ using Request = show::ServerRun::Request;
 constexpr int kMostWorkers = 10, kMostServers = 8, kMostSteps = 40;
 constexpr int kStepsOfSlowest = 20;  // in the whole run
 
-double as_seconds(Duration duration) { return std::chrono::duration<double>(duration).count(); }
-
 Duration as_duration(double seconds) {
   return Duration(static_cast<Duration::rep>(std::llround(seconds * 1e9)));
 }
@@ -38,7 +36,7 @@ double slowness(const ServerRunOptions& options, int worker) {
 Duration length_of(const ServerRunOptions& options) {
   double slowest = 1;
   for (const auto& [worker, times] : options.slow) slowest = std::max(slowest, times);
-  return as_duration(as_seconds(options.compute) *
+  return as_duration(to_seconds(options.compute) *
                      std::max<double>(options.steps, kStepsOfSlowest * slowest));
 }
 
@@ -88,7 +86,7 @@ class Recorder {
     double sent = 0;
   };
 
-  double now(const Waiter& waiter) const { return as_seconds(waiter.now() - origin_); }
+  double now(const Waiter& waiter) const { return to_seconds(waiter.now() - origin_); }
 
   void arrive(const ps::Request& request, int server, double time) {
     const auto kind = request.ask == ps::Ask::Push     ? Request::Kind::Push
@@ -114,7 +112,7 @@ class Recorder {
     // The first step of any worker is at time 0.
     if (!std::exchange(started_, true)) origin_ = waiter.now();
     for (int server = 0; server < client.servers(); ++server) client.gradient(server);  // zeros
-    const double end = as_seconds(length_of(options_));
+    const double end = to_seconds(length_of(options_));
     for (int step = 1; now(waiter) < end; ++step) {
       const double begin = now(waiter);
       waiter.sleep(cost(worker, random));
@@ -128,7 +126,7 @@ class Recorder {
   Duration cost(int worker, net::Choices& random) const {
     constexpr std::uint64_t kParts = 2000;
     const double part = static_cast<double>(random.draw(kParts + 1)) / (kParts / 2.0) - 1;
-    return as_duration(as_seconds(options_.compute) * slowness(options_, worker) *
+    return as_duration(to_seconds(options_.compute) * slowness(options_, worker) *
                        (1 + options_.vary * part));
   }
 
@@ -160,7 +158,7 @@ void check_run(const ServerRunOptions& options) {
                 "a model of " + size_text(options.bytes), "Use 4 bytes to 16 MiB.");
   show::require(options.compute >= std::chrono::microseconds(1) &&
                     options.compute <= std::chrono::seconds(100),
-                "steps of " + duration_text(as_seconds(options.compute)), "Use 1 us to 100 s.");
+                "steps of " + duration_text(to_seconds(options.compute)), "Use 1 us to 100 s.");
   show::require(options.vary >= 0 && options.vary < 1,
                 "steps that vary by " + number_text(options.vary), "Use 0 to less than 1.");
   show::require(options.link.beta > 0, "a link without a rate", "Write --link 50us,200MB/s.");
@@ -168,7 +166,7 @@ void check_run(const ServerRunOptions& options) {
 
 std::string about_run(const ServerRunOptions& options) {
   std::string text = "recorded on a simulated network: a worker computes a step in " +
-                     duration_text(as_seconds(options.compute));
+                     duration_text(to_seconds(options.compute));
   if (options.vary > 0) text += ", up to " + show::fixed(100 * options.vary, 0) + " % more or less";
   for (const auto& [worker, times] : options.slow)
     text += ", worker " + std::to_string(worker) + " in " + number_text(times) + " times as long";
@@ -191,8 +189,8 @@ show::ServerRun record_server(const ServerRunOptions& options) {
   run.about = about_run(options);
   run.workers = options.workers;
   run.servers = options.servers;
-  run.end = as_seconds(length_of(options));
-  run.shown = as_seconds(options.compute) * options.steps;
+  run.end = to_seconds(length_of(options));
+  run.shown = to_seconds(options.compute) * options.steps;
   run.rates.emplace_back(rule, show::rate_of(run));
   for (const std::int64_t staleness : {0, -1}) {
     const ServerOptions other{.staleness = staleness};

@@ -15,8 +15,6 @@ namespace {
 
 using Kind = show::StepSpan::Kind;
 
-double seconds_of(Duration duration) { return std::chrono::duration<double>(duration).count(); }
-
 // A block that reports its passes to the recorder.
 class TimedBlock final : public models::Block {
  public:
@@ -91,13 +89,13 @@ std::vector<show::StepLane> RankRecorder::lanes(TimePoint origin) const {
   std::vector<show::StepLane> computes = {{"computes", {}}}, lanes;
   for (const Pass& pass : passes_)
     computes[0].spans.push_back(
-        {pass.kind, pass.name, seconds_of(pass.begin - origin), seconds_of(pass.end - origin)});
+        {pass.kind, pass.name, to_seconds(pass.begin - origin), to_seconds(pass.end - origin)});
   const observe::RankTrace traced = trace->collect();
   for (const observe::TraceSpan& span : traced.spans) {
     const TimePoint from{Duration(span.begin)}, to{Duration(span.end)};
     const std::string &name = traced.names[span.name], &lane = traced.lanes[span.lane].first;
     if (from < begin || from >= end || is_part(name)) continue;
-    show::StepSpan shown{Kind::Transfer, name, seconds_of(from - origin), seconds_of(to - origin),
+    show::StepSpan shown{Kind::Transfer, name, to_seconds(from - origin), to_seconds(to - origin),
                          span.bytes};
     std::replace(shown.name.begin(), shown.name.end(), '_', '-');
     if (lane == "compute" && name == "optimizer") {

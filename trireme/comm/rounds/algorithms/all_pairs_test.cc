@@ -32,7 +32,7 @@ double seconds_of(int ranks, const Call& call) {
     rank.world->barrier().wait();
     const TimePoint begin = rank.waiter->now();
     call(*rank.world);
-    if (rank.rank == 0) seconds = std::chrono::duration<double>(rank.waiter->now() - begin).count();
+    if (rank.rank == 0) seconds = to_seconds(rank.waiter->now() - begin);
   });
   return seconds;
 }
