@@ -98,7 +98,7 @@ struct Log::Impl {
   }
 
   void step(const StepResult& result) {
-    add(figures_of(result), 1, result.count, result.skipped);
+    add(train::figures_of(result), 1, result.count, result.skipped);
     if (result.share_change) report.shares(done, *result.share_change);
     mark();
   }
@@ -106,7 +106,7 @@ struct Log::Impl {
   void step(DataParallel& parallel) {
     const std::vector<BatchResult> results = parallel.take_results();
     for (const BatchResult& result : results)
-      add(figures_of(result), results.size(), result.count.value_or(0), result.skipped);
+      add(train::figures_of(result), results.size(), result.count.value_or(0), result.skipped);
     if (results.empty()) return;
     if (!results.back().loss && results.back().skipped.empty() && !std::exchange(said, true))
       report.line(
