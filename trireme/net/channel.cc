@@ -284,6 +284,7 @@ class SocketChannel final : public Channel {
   std::optional<SharedArea> share(std::size_t bytes) override {
     if (!shares_) return std::nullopt;
     CreatedMemory created = create_memory(bytes);
+    created.memory->use_huge_pages();
     // std::function copies its task.
     auto descriptor = std::make_shared<Descriptor>(std::move(created.descriptor));
     waiter_->run([core = core_, descriptor, bytes] {

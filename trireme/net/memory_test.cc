@@ -24,17 +24,16 @@ TEST(SharedMemory, TwoMappingsAreOneMemory) {
   }
 }
 
-// Mappings that are a multiple of 256 MiB apart collide in caches. Here no distance is even a
-// multiple of 1 MiB, for any size.
+// Mappings that are a multiple of 256 MiB apart collide in caches.
 TEST(SharedMemory, LargeMappingsDoNotBeginAtEqualPlaces) {
   for (const std::size_t bytes : {4 * kMiB, 128 * kMiB, 256 * kMiB, 256 * kMiB - (68 << 10)}) {
     const CreatedMemory own = create_memory(bytes);
     std::vector<std::shared_ptr<SharedMemory>> peers;
     std::set<std::uintptr_t> begins = {
-        reinterpret_cast<std::uintptr_t>(own.memory->bytes().data()) % kMiB};
+        reinterpret_cast<std::uintptr_t>(own.memory->bytes().data()) % (256 * kMiB)};
     for (int rank = 1; rank < 8; ++rank) {
       peers.push_back(open_memory(own.descriptor, bytes));
-      begins.insert(reinterpret_cast<std::uintptr_t>(peers.back()->bytes().data()) % kMiB);
+      begins.insert(reinterpret_cast<std::uintptr_t>(peers.back()->bytes().data()) % (256 * kMiB));
     }
     EXPECT_EQ(begins.size(), 8u) << bytes;
   }
