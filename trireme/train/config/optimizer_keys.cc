@@ -1,4 +1,5 @@
 #include "trireme/train/config/optimizer_keys.h"
+#include "trireme/optim/schedule.h"
 
 #include <cstdint>
 #include <string>
