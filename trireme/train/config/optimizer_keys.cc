@@ -1,10 +1,10 @@
 #include "trireme/train/config/optimizer_keys.h"
-#include "trireme/optim/schedule.h"
 
 #include <cstdint>
 #include <string>
 
 #include "trireme/optim/optimizer.h"
+#include "trireme/optim/schedule.h"
 
 namespace trireme::inline v0::train {
 
