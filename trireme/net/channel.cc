@@ -25,7 +25,7 @@ struct Core final : ProgressSource {
   struct Outgoing {
     FrameStart start;
     std::span<const std::byte> head, payload;
-    Descriptor area;
+    std::shared_ptr<CreatedMemory> area;
     std::optional<WorkSource> source;  // none for an area
     std::size_t sent = 0;
   };
@@ -86,7 +86,7 @@ struct Core final : ProgressSource {
     message.msg_iov = parts;
     message.msg_iovlen = 3;
     alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {};
-    if (one.area && one.sent == 0) attach(message, control, one.area.get());
+    if (one.area && one.sent == 0) attach(message, control, one.area->descriptor.get());
     const ssize_t count = sendmsg(socket.get(), &message, MSG_NOSIGNAL | MSG_DONTWAIT);
     if (count <= 0) return stopped(count);
     one.sent += static_cast<std::size_t>(count);
@@ -283,16 +283,22 @@ class SocketChannel final : public Channel {
 
   std::optional<SharedArea> share(std::size_t bytes) override {
     if (!shares_) return std::nullopt;
-    CreatedMemory created = create_memory(bytes);
-    created.memory->use_huge_pages();
-    // std::function copies its task.
-    auto descriptor = std::make_shared<Descriptor>(std::move(created.descriptor));
-    waiter_->run([core = core_, descriptor, bytes] {
+    const auto created = std::make_shared<CreatedMemory>(create_memory(bytes));
+    created->memory->use_huge_pages();
+    SharedArea area{.bytes = created->memory->bytes(), .owner = created};
+    share(area);
+    return area;
+  }
+
+  bool share(SharedArea& area) override {
+    if (!shares_) return false;
+    area.id = num_areas_++;
+    waiter_->run([core = core_, created = std::static_pointer_cast<CreatedMemory>(area.owner)] {
       if (core->failure) return;
-      core->outgoing.push_back({{.area = bytes}, {}, {}, std::move(*descriptor), {}});
+      core->outgoing.push_back({{.area = created->memory->bytes().size()}, {}, {}, created, {}});
       core->poll();
     });
-    return SharedArea{num_areas_++, created.memory->bytes(), created.memory};
+    return true;
   }
 
   std::span<std::byte> area_of_peer(std::uint32_t id) override {

@@ -71,6 +71,9 @@ class Channel {
   /// Allocates an area, page-aligned and zeroed, that the other end sees with the frames that are
   /// sent later. Areas are numbered from 0. nullopt: this channel shares no memory.
   virtual std::optional<SharedArea> share(std::size_t bytes) = 0;
+  /// Shares an area that another channel of this process has allocated, too, and sets its id. False:
+  /// this channel shares no memory.
+  virtual bool share(SharedArea& area) = 0;
   /// Area `id` that the other end shared before the frames received so far; empty: there is none. It
   /// stays while the channel lives, even if the other end dies.
   virtual std::span<std::byte> area_of_peer(std::uint32_t id) = 0;

@@ -150,6 +150,27 @@ TEST(Channel, EndsOnOneHostShareMemory) {
 TEST(Channel, EndsThatMayBeOnTwoHostsShareNone) {
   Pair pair("127.0.0.1");
   EXPECT_FALSE(pair.left->share(100).has_value());
+  Pair other("");
+  SharedArea area = *other.left->share(100);
+  EXPECT_FALSE(pair.left->share(area));
+}
+
+TEST(Channel, SeveralEndsShareOneMemory) {
+  Pair first(""), second("");
+  second.left->share(1);
+  SharedArea area = *first.left->share(100);
+  ASSERT_TRUE(second.left->share(area));
+  EXPECT_EQ(area.id, 1u);
+  ChannelFrame in;
+  for (Pair* pair : {&first, &second}) {
+    const Work sent = pair->left->send({}, {});
+    pair->right->receive(in).wait(kSoon);
+    sent.wait(kSoon);
+  }
+  first.left.reset();
+  area.bytes[99] = std::byte{3};
+  EXPECT_EQ(first.right->area_of_peer(0)[99], std::byte{3});
+  EXPECT_EQ(second.right->area_of_peer(1)[99], std::byte{3});
 }
 
 TEST(Channel, AFrameThatAnnouncesMemoryWithoutItIsRefused) {

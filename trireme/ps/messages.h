@@ -53,7 +53,8 @@ constexpr bool changes_state(Ask ask) noexcept {
   return ask != Ask::Read && ask != Ask::Figures && ask != Ask::PullRows;
 }
 
-/// Where bulk memory is: in an area that the client shares, or in the frame's payload (area -1).
+/// Where bulk memory is: in an area that the client shares (or the server: Reply::in_place), or in the
+/// frame's payload (area -1).
 struct Memory {
   std::int64_t area = -1;
   std::uint64_t bytes = 0;
@@ -102,7 +103,9 @@ struct Reply {
   // Weights. Terms: the fp64 sums of squares of the chunks, then of each table's rows an ExactSum.
   Memory memory = {};
   std::uint64_t text_bytes = 0;  // Read, Figures: of a text with which memory begins
-  bool written = false;          // not sent: the weights are where the request wants them
+  bool in_place = false;  // Commit: memory is the server's, which holds these weights until the
+                          // worker's next Terms
+  bool written = false;   // not sent: the weights are where the request wants them
 };
 
 std::string to_text(const Request& request);

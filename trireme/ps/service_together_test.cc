@@ -111,7 +111,7 @@ TEST(Service, PushesAppliedTogetherAreAnsweredAsThoseOneByOne) {
 }
 
 // Three synchronous workers, the third without memory for its replies. The first commit updates; the
-// others join it or come later.
+// others join it or come later. In every second trial the first two read the server's memory.
 TEST(Service, CommitsServedTogetherAreAnsweredAsThoseOneByOne) {
   for (unsigned seed = 0; seed < 40; ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
@@ -124,6 +124,8 @@ TEST(Service, CommitsServedTogetherAreAnsweredAsThoseOneByOne) {
       return client == 2 ? std::span<std::byte>() : std::span(rooms[client]);
     });
     together.apply_together();
+    const bool in_place = seed % 2 == 1;
+    if (in_place) together.set_readers({0, 1}, bytes);
     for (Server* one : {&together, &alone}) {
       for (const int worker : {0, 1, 2}) one->attach(worker, settings);
       one->write(0, random_floats(bytes, seed));
@@ -153,7 +155,10 @@ TEST(Service, CommitsServedTogetherAreAnsweredAsThoseOneByOne) {
       for (const int worker : order) {
         ASSERT_NE(together.reply(worker), nullptr);
         EXPECT_EQ(together.reply(worker)->written, worker != 2);
+        EXPECT_EQ(together.reply(worker)->in_place, in_place && worker != 2);
         EXPECT_EQ(together.reply(worker)->version, alone.reply(worker)->version);
+        if (together.reply(worker)->in_place)
+          EXPECT_TRUE(std::ranges::equal(together.memory(worker), together.shared()));
         for (const ServedModel::Slice& slice : settings.model.slices(0))
           EXPECT_EQ(
               std::memcmp(together.memory(worker).data() + slice.offset,

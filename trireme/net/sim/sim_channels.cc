@@ -181,6 +181,13 @@ class SimChannel final : public Channel {
     return own().areas.back();
   }
 
+  bool share(SharedArea& area) override {
+    if (!state_->options.shared_memory) return false;
+    area.id = static_cast<std::uint32_t>(own().areas.size());
+    own().areas.push_back(area);
+    return true;
+  }
+
   std::span<std::byte> area_of_peer(std::uint32_t id) override {
     return id < other().areas.size() ? other().areas[id].bytes : std::span<std::byte>();
   }

@@ -3,7 +3,7 @@
 namespace trireme::inline v0::ps {
 
 Copy::Copy(int shard, Service::Answer answer, OnApplied on_applied, Spread spread,
-           Service::Room room)
+           Service::Rooms rooms)
     : shard_(shard),
       on_applied_(std::move(on_applied)),
       service_(
@@ -11,7 +11,7 @@ Copy::Copy(int shard, Service::Answer answer, OnApplied on_applied, Spread sprea
           [this](int worker, std::int64_t version, std::int64_t staleness) {
             if (on_applied_) on_applied_({shard_, at_, worker, sequence_, version, staleness});
           },
-          std::move(spread), std::move(room)) {}
+          std::move(spread), std::move(rooms)) {}
 
 void Copy::apply(Position at, int client, const Request& request,
                  std::span<const std::byte> memory) {

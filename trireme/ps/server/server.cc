@@ -55,8 +55,9 @@ struct ParameterServer::Connection {
   std::shared_ptr<net::Channel> channel;  // ends before what it uses
   Request request;
   Work received, sent;
-  int shard = -1;                                  // that it is about
-  bool relays = false;                             // it is a primary
+  int shard = -1;             // that it is about
+  std::int64_t weights = -1;  // the area of its weights, if this end shares them
+  bool relays = false;        // it is a primary
   std::deque<std::pair<std::string, Work>> heard;  // what a primary is being told
   bool serving = false;                            // a request is not answered yet
   bool answered = false;                           // it is, and the reply waits for the backups
@@ -64,8 +65,12 @@ struct ParameterServer::Connection {
 };
 
 struct ParameterServer::Place {
-  Place(int shard, Service::Answer answer, OnApplied on_applied, Spread spread, Service::Room room)
-      : copy(shard, std::move(answer), std::move(on_applied), std::move(spread), std::move(room)) {}
+  Place(int shard, Service::Answer answer, OnApplied on_applied, Spread spread,
+        Service::Rooms rooms)
+      : copy(shard, std::move(answer), std::move(on_applied), std::move(spread), std::move(rooms)) {
+  }
+
+  std::optional<net::SharedArea> weights;  // of the copy; outlives it
 
   Copy copy;
   std::unique_ptr<Primary> primary;       // null: a backup
@@ -109,7 +114,12 @@ ParameterServer::Place& ParameterServer::place(int shard) {
           answer(shard, client, reply, memory);
         },
         options_.on_applied, team_.spread(),
-        [this, shard](int client, std::size_t bytes) { return room(shard, client, bytes); });
+        Service::Rooms{
+            .reply = [this, shard](int client,
+                                   std::size_t bytes) { return room(shard, client, bytes); },
+            .shard = [this, shard](int client,
+                                   std::size_t bytes) { return shared(shard, client, bytes); },
+            .reads = [this, shard](int client) { return reads(shard, client); }});
   }
   return *found;
 }
@@ -312,6 +322,28 @@ std::span<std::byte> ParameterServer::room(int shard, int client, std::size_t by
   return std::span(connection.memory).first(bytes);
 }
 
+// Memory for a shard's weights that the first client and, as long as they are on this host, all others
+// read. A backup has none, and goes on without it as a primary.
+std::span<std::byte> ParameterServer::shared(int shard, int client, std::size_t bytes) {
+  Place& own = place(shard);
+  const auto found = connections_.find(client);
+  if (!own.primary || found == connections_.end() || bytes == 0) return {};
+  own.weights = found->second->channel->share(bytes);
+  if (!own.weights) return {};
+  found->second->weights = own.weights->id;
+  return own.weights->bytes;
+}
+
+bool ParameterServer::reads(int shard, int client) {
+  const std::optional<net::SharedArea>& weights = place(shard).weights;
+  const auto found = connections_.find(client);
+  if (!weights || found == connections_.end()) return false;
+  Connection& connection = *found->second;
+  if (net::SharedArea area = *weights; connection.weights < 0 && connection.channel->share(area))
+    connection.weights = area.id;
+  return connection.weights >= 0;
+}
+
 void ParameterServer::answer(int shard, int client, const Reply& reply,
                              std::span<const std::byte> memory) {
   Place& own = place(shard);
@@ -324,7 +356,9 @@ void ParameterServer::answer(int shard, int client, const Reply& reply,
   Connection& connection = *found->second;
   Reply told = reply;
   told.memory.bytes = memory.size();
-  if (const auto area = connection.area(memory.size()); !area.empty()) {
+  if (reply.in_place) {
+    told.memory.area = connection.weights;
+  } else if (const auto area = connection.area(memory.size()); !area.empty()) {
     told.memory.area = connection.request.into.area;
     if (!reply.written) team_.copy(area.data(), memory.data(), memory.size(), /*reads=*/true);
   } else {

@@ -63,6 +63,8 @@ class ParameterServer {
   void drop(int client);
   void answer(int shard, int client, const Reply& reply, std::span<const std::byte> memory);
   std::span<std::byte> room(int shard, int client, std::size_t bytes);
+  std::span<std::byte> shared(int shard, int client, std::size_t bytes);
+  bool reads(int shard, int client);
   void refuse_elsewhere(Connection& connection);
   void send_settled();
 

@@ -20,17 +20,19 @@ std::string text_at(const Request& request, std::span<const std::byte> memory) {
 
 }  // namespace
 
-std::unique_ptr<Shard> make_shard(const Settings& settings, int server, const Spread& spread) {
+std::unique_ptr<Shard> make_shard(const Settings& settings, int server, const Spread& spread,
+                                  std::span<std::byte> shared) {
   return std::make_unique<Shard>(settings.model, server, settings.optimizer, spread,
-                                 predicts(settings.server, settings.optimizer), settings.elastic);
+                                 predicts(settings.server, settings.optimizer), settings.elastic,
+                                 shared);
 }
 
-Service::Service(int server, Answer answer, OnUpdate on_update, Spread spread, Room room)
+Service::Service(int server, Answer answer, OnUpdate on_update, Spread spread, Rooms rooms)
     : server_(server),
       answer_(std::move(answer)),
       on_update_(std::move(on_update)),
       spread_(std::move(spread)),
-      room_(std::move(room)) {}
+      rooms_(std::move(rooms)) {}
 
 void Service::handle(int client, const Request& request, std::span<const std::byte> memory) {
   Reply refusal{.ask = request.ask};
@@ -77,6 +79,7 @@ void Service::serve(int client, const Request& request, std::span<const std::byt
     default:
       ledger_->leave(request.worker);
       rounds_.leave(request.worker);
+      readers_.erase(request.worker);
       client_of_.erase(place);
       answer_(client, {.ask = Ask::Leave}, {});
   }
@@ -99,6 +102,7 @@ void Service::lost(int client) {
   for (auto place = client_of_.begin(); place != client_of_.end(); ++place) {
     if (place->second != client) continue;
     ledger_->leave(place->first);
+    readers_.erase(place->first);
     client_of_.erase(place);
     break;
   }
@@ -130,7 +134,7 @@ void Service::attach(int client, const Request& request, std::span<const std::by
   if (request.worker < 0) throw MismatchError("workers have numbers from 0 on");
   if (!settings_) {
     settings_ = std::move(settings);
-    shard_ = make_shard(*settings_, server_, spread_);
+    shard_ = make_shard(*settings_, server_, spread_, memory_for_shard(client));
     ledger_.emplace(settings_->server.staleness);
     epoch_ = request.epoch;
   }
@@ -144,6 +148,7 @@ void Service::attach(int client, const Request& request, std::span<const std::by
   }
   ledger_->arrive(request.worker);
   rounds_.arrive(request.worker);
+  readers_.erase(request.worker);
   client_of_[request.worker] = client;
   answer_(client,
           {.ask = Ask::Attach,
@@ -214,8 +219,7 @@ void Service::push(int client, const Request& request, std::span<const std::byte
     own.reply.staleness = std::max<std::int64_t>(version_ - request.version, 0);
     const auto before = before_.find(worker);
     const auto old = before == before_.end() ? std::span<const std::byte>() : before->second;
-    const auto room =
-        ledger_->may_go_on(worker) ? room_(client, shard_->bytes()) : std::span<std::byte>();
+    const auto room = ledger_->may_go_on(worker) ? room_for(client) : std::span<std::byte>();
     const bool alone = room.empty() || settings_->server.compensation > 0;
     if (alone) finish();
     if (const auto broken =
@@ -264,13 +268,16 @@ void Service::release() {
       before_[one.worker].assign(weights.begin(), weights.end());
     answer_(one.client, one.reply, weights);
   }
-  if (settings_ && rounds_.complete(settings_->workers, settings_->server.backup)) complete_round();
+  if (settings_ && readers_.empty() &&
+      rounds_.complete(settings_->workers, settings_->server.backup))
+    complete_round();
 }
 
 void Service::take_terms(int client, const Request& request, std::span<const std::byte> memory) {
   if (!ready_) throw MismatchError("it sends terms before there are weights");
   if (settings_->server.staleness != 0)
     throw MismatchError("it sends terms to a server that is not synchronous");
+  readers_.erase(request.worker);
   switch (rounds_.take(client, request, memory, *shard_)) {
     case Rounds::Taken::Collected:
       return;
@@ -304,8 +311,9 @@ void Service::commit(int client, const Request& request) {
   Waiting own{client, request.worker, {.ask = Ask::Commit, .round = rounds_.number()}};
   const Rounds::Commit kind = rounds_.commit(request.round);
   own.reply.dropped = kind == Rounds::Commit::Over;
+  own.reply.in_place = !own.reply.dropped && !shard_->shared().empty() && rooms_.reads(client);
   std::span<std::byte> room;
-  if (!own.reply.dropped) room = room_(client, shard_->bytes());
+  if (!own.reply.dropped && !own.reply.in_place) room = room_for(client);
   if (kind == Rounds::Commit::First) {
     shard_->apply(request.rate, request.scale, {room});
     squares_of_ = ++version_;
@@ -313,12 +321,26 @@ void Service::commit(int client, const Request& request) {
   } else if (!room.empty()) {
     shard_->give_weights(room);
   }
-  if (room.empty()) finish();
+  if (own.reply.in_place) readers_.insert(request.worker);
+  own.written = own.reply.in_place ? shard_->shared() : room;
+  own.reply.written = own.is_written();
+  if (!own.is_written()) finish();
   own.reply.version = version_;
-  own.reply.written = !room.empty();
-  own.written = room;
   own.push = shard_->updates().begun();
   waiting_.push_back(std::move(own));
+}
+
+// Rounds wait for workers that read it. So nothing else may close one: a copy where nobody reads, other
+// workers, or a bound on those that are waited for.
+std::span<std::byte> Service::memory_for_shard(int client) const {
+  const ServerOptions& server = settings_->server;
+  const bool waits_for_all = server.staleness == 0 && server.backup == 0 && server.replicas <= 1;
+  if (!rooms_.shard || !waits_for_all || settings_->elastic) return {};
+  return rooms_.shard(client, settings_->model.bytes(server_));
+}
+
+std::span<std::byte> Service::room_for(int client) const {
+  return rooms_.reply ? rooms_.reply(client, shard_->bytes()) : std::span<std::byte>();
 }
 
 std::string Service::figures() const {

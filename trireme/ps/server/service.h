@@ -28,7 +28,8 @@
 namespace trireme::inline v0::ps {
 
 /// Server `server`'s shard under these settings, without weights.
-std::unique_ptr<Shard> make_shard(const Settings& settings, int server, const Spread& spread);
+std::unique_ptr<Shard> make_shard(const Settings& settings, int server, const Spread& spread,
+                                  std::span<std::byte> shared = {});
 
 class Service {
  public:
@@ -38,15 +39,23 @@ class Service {
   /// Is told of each applied push, and of each committed round (worker -1).
   using OnUpdate = std::function<void(int worker, std::int64_t version, std::int64_t staleness)>;
 
-  /// Memory for the weights that the reply to a client's request brings; empty if there is none of
-  /// `bytes`. Weights are written there while they are updated, and the reply says so. Pushes and commits
-  /// that have such memory are served together by advance(): the results are those of one after the other.
-  using Room = std::function<std::span<std::byte>(int client, std::size_t bytes)>;
-  static std::span<std::byte> no_room(int, std::size_t) { return {}; }
+  /// Where weights are put, so that clients need no copy of them. Both may be empty.
+  struct Rooms {
+    using Room = std::function<std::span<std::byte>(int client, std::size_t bytes)>;
+    /// Memory of `bytes`, or none, for the weights that the reply to a client's request brings. They are
+    /// written there while they are updated, and the reply says so. Pushes and commits that have such
+    /// memory are served together by advance(): the results are those of one after the other.
+    Room reply = {};
+    /// Memory for the shard's own weights, which clients can read, or none. Asked for when a synchronous
+    /// shard is made for its first client. A worker reads from its commit to its next terms.
+    Room shard = {};
+    /// Whether this client can read that memory.
+    std::function<bool(int client)> reads = {};
+  };
 
   /// `server`: the number of its shard. `spread` as Shard's.
   Service(int server, Answer answer, OnUpdate on_update = {}, Spread spread = in_one_part,
-          Room room = no_room);
+          Rooms rooms = {});
 
   /// `memory` stays valid and unchanged until the reply. A request that cannot be met is answered
   /// with an exit code and a sentence.
@@ -92,6 +101,8 @@ class Service {
   void commit(int client, const Request& request);
   void complete_round();
   void answer_terms(int client);
+  std::span<std::byte> room_for(int client) const;
+  std::span<std::byte> memory_for_shard(int client) const;
   bool may_go_on(const Waiting& one) const;
   void finish();
   void release();
@@ -100,7 +111,7 @@ class Service {
   const Answer answer_;
   const OnUpdate on_update_;
   const Spread spread_;
-  const Room room_;
+  const Rooms rooms_;
   std::optional<Settings> settings_;
   std::unique_ptr<Shard> shard_;
   std::optional<Ledger> ledger_;
@@ -114,6 +125,7 @@ class Service {
   std::vector<Waiting> waiting_;                  // for weights
   std::map<int, std::vector<std::byte>> before_;  // by worker: the weights it has, if compensated
   Rounds rounds_;                                 // of synchronous workers
+  std::set<int> readers_;                         // workers that may read the shard's memory
   std::vector<float> pulled_;                     // of the reply to PullRows
 };
 

@@ -4,6 +4,7 @@
 #include <cstring>
 #include <map>
 #include <random>
+#include <set>
 #include <utility>
 #include <vector>
 
@@ -44,15 +45,22 @@ inline Floats random_floats(std::size_t bytes, unsigned seed) {
 class Server {
  public:
   explicit Server(int number = 0)
-      : service_(
-            number,
-            [this](int client, const Reply& reply, std::span<const std::byte> memory) {
-              replies_[client] = reply;
-              memory_[client].assign(memory.begin(), memory.end());
-            },
-            {}, in_one_part,
-            [this](int client, std::size_t bytes) { return room_(client, bytes); }) {}
-  void set_room(Service::Room room) { room_ = std::move(room); }
+      : service_(number,
+                 [this](int client, const Reply& reply, std::span<const std::byte> memory) {
+                   replies_[client] = reply;
+                   memory_[client].assign(memory.begin(), memory.end());
+                 },
+                 {}, in_one_part,
+                 {.reply = [this](int client, std::size_t bytes) { return room_(client, bytes); },
+                  .shard = [this](int, std::size_t) { return std::span(shared_); },
+                  .reads = [this](int client) { return readers_.contains(client); }}) {}
+  void set_room(Service::Rooms::Room room) { room_ = std::move(room); }
+  /// Clients that read the shard's memory, of `bytes`.
+  void set_readers(std::set<int> readers, std::size_t bytes) {
+    readers_ = std::move(readers);
+    shared_.resize(bytes);
+  }
+  std::span<const std::byte> shared() const { return shared_; }
 
   /// Null while the request is not answered.
   const Reply* ask(int client, Request request, std::span<const std::byte> memory = {}) {
@@ -109,7 +117,9 @@ class Server {
  private:
   Service service_;
   bool together_ = false;
-  Service::Room room_ = Service::no_room;
+  Service::Rooms::Room room_ = [](int, std::size_t) { return std::span<std::byte>(); };
+  std::vector<std::byte> shared_;
+  std::set<int> readers_;
   std::map<int, Reply> replies_;
   std::map<int, std::vector<std::byte>> memory_;
 };

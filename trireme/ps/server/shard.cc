@@ -48,19 +48,21 @@ void extrapolate(T* out, const T* now, const T* earlier, double share, std::size
 }  // namespace
 
 Shard::Shard(ServedModel model, int server, const OptimizerOptions& optimizer, Spread spread,
-             bool predicts, bool keeps_rows)
+             bool predicts, bool keeps_rows, std::span<std::byte> shared)
     : model_(std::move(model)),
       server_(server),
       spread_(std::move(spread)),
       momentum_(optim::momentum_of(optimizer)),
-      weights_memory_(zeros(model_.bytes(server))),
+      weights_memory_(zeros(shared.empty() ? model_.bytes(server) : 0)),
+      shared_(shared),
       sum_memory_(zeros(model_.sum_bytes(server))),
       earlier_memory_(zeros(predicts ? model_.bytes(server) : 0)),
       optimizer_(optim::make_optimizer(optimizer)),
       rows_(model_.tables(), server, model_.servers(), optimizer, keeps_rows),
       updates_(slice_sizes(), spread_) {
   require_elementwise(optimizer_->name());
-  weights_ = bytes_of(weights_memory_);
+  TRIREME_CHECK(shared_.empty() || shared_.size() == model_.bytes(server));
+  weights_ = shared_.empty() ? bytes_of(weights_memory_) : shared_;
   sum_ = bytes_of(sum_memory_);
   earlier_ = bytes_of(earlier_memory_);
   std::vector<optim::OwnedSlice> slices;

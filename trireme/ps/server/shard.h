@@ -48,9 +48,10 @@ class Shard {
   /// ConfigError for an optimizer that needs whole parameters. `spread`: by whom memory is gone over;
   /// it changes no bit.
   /// `predicts`: keeps what predicted() needs, one more copy of the weights. `keeps_rows`: RowShard's
-  /// keeps_previous.
+  /// keeps_previous. `shared`: memory of bytes() for the weights, for others to read; it outlives this.
   Shard(ServedModel model, int server, const OptimizerOptions& optimizer,
-        Spread spread = in_one_part, bool predicts = false, bool keeps_rows = false);
+        Spread spread = in_one_part, bool predicts = false, bool keeps_rows = false,
+        std::span<std::byte> shared = {});
   Shard(const Shard&) = delete;
 
   const ServedModel& model() const noexcept { return model_; }
@@ -59,6 +60,8 @@ class Shard {
   /// bytes() of weights. Resets nothing else.
   void set_weights(std::span<const std::byte> weights);
   std::span<const std::byte> weights() const;
+  /// Where the weights are, if that is the memory given; else empty.
+  std::span<const std::byte> shared() const noexcept { return shared_; }
   /// The weights that momentum will have made after `staleness` updates by other workers and, as in
   /// Nesterov's method, the worker's own one. Momentum m repeats a share m of each update in the next:
   ///
@@ -132,6 +135,7 @@ class Shard {
   std::span<std::byte> weights_, sum_, earlier_;
   std::vector<double> squares_;  // of the folded sum
   at::Tensor weights_memory_, sum_memory_, earlier_memory_;
+  const std::span<std::byte> shared_;
   std::unique_ptr<optim::Optimizer> optimizer_;
   RowShard rows_;
   Sweep updates_;

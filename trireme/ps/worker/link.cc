@@ -148,9 +148,14 @@ void Link::await() {
   require_here(reply_, options_.shard);
   had_weights_ =
       had_weights_ || attached_.ready || reply_.ask == Ask::Pull || reply_.ask == Ask::Write;
-  received_ = reply_.memory.area >= 0
-                  ? in_.bytes.first(std::min(reply_.memory.bytes, in_.bytes.size()))
-                  : std::span<const std::byte>(frame_.payload());
+  if (reply_.memory.area < 0) {
+    received_ = frame_.payload();
+    return;
+  }
+  received_ = reply_.in_place
+                  ? channel_->area_of_peer(static_cast<std::uint32_t>(reply_.memory.area))
+                  : in_.bytes;
+  received_ = received_.first(std::min(reply_.memory.bytes, received_.size()));
 }
 
 void Link::reconnect() {

@@ -22,6 +22,7 @@ class RecordedChannel final : public net::Channel {
     });
   }
   std::optional<net::SharedArea> share(std::size_t bytes) override { return inner_->share(bytes); }
+  bool share(net::SharedArea& area) override { return inner_->share(area); }
   std::span<std::byte> area_of_peer(std::uint32_t id) override { return inner_->area_of_peer(id); }
   void close() override { inner_->close(); }
 
