@@ -2,8 +2,7 @@
 
 namespace trireme::inline v0::ps {
 
-Copy::Copy(int shard, Service::Answer answer, OnApplied on_applied, Spread spread,
-           Service::Rooms rooms)
+Copy::Copy(int shard, Service::Answer answer, OnApplied on_applied, Spread spread, Rooms rooms)
     : shard_(shard),
       on_applied_(std::move(on_applied)),
       service_(

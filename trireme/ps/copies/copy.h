@@ -28,7 +28,7 @@ class Copy {
  public:
   /// As Service's.
   Copy(int shard, Service::Answer answer, OnApplied on_applied = {}, Spread spread = in_one_part,
-       Service::Rooms rooms = {});
+       Rooms rooms = {});
 
   int shard() const noexcept { return shard_; }
   Service& service() noexcept { return service_; }

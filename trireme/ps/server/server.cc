@@ -65,8 +65,7 @@ struct ParameterServer::Connection {
 };
 
 struct ParameterServer::Place {
-  Place(int shard, Service::Answer answer, OnApplied on_applied, Spread spread,
-        Service::Rooms rooms)
+  Place(int shard, Service::Answer answer, OnApplied on_applied, Spread spread, Rooms rooms)
       : copy(shard, std::move(answer), std::move(on_applied), std::move(spread), std::move(rooms)) {
   }
 
@@ -114,12 +113,11 @@ ParameterServer::Place& ParameterServer::place(int shard) {
           answer(shard, client, reply, memory);
         },
         options_.on_applied, team_.spread(),
-        Service::Rooms{
-            .reply = [this, shard](int client,
-                                   std::size_t bytes) { return room(shard, client, bytes); },
-            .shard = [this, shard](int client,
-                                   std::size_t bytes) { return shared(shard, client, bytes); },
-            .reads = [this, shard](int client) { return reads(shard, client); }});
+        Rooms{.reply = [this, shard](int client,
+                                     std::size_t bytes) { return room(shard, client, bytes); },
+              .shard = [this, shard](int client,
+                                     std::size_t bytes) { return shared(shard, client, bytes); },
+              .reads = [this, shard](int client) { return reads(shard, client); }});
   }
   return *found;
 }

@@ -31,6 +31,20 @@ namespace trireme::inline v0::ps {
 std::unique_ptr<Shard> make_shard(const Settings& settings, int server, const Spread& spread,
                                   std::span<std::byte> shared = {});
 
+/// Where weights are put, so that clients need no copy of them. Both may be empty.
+struct Rooms {
+  using Room = std::function<std::span<std::byte>(int client, std::size_t bytes)>;
+  /// Memory of `bytes`, or none, for the weights that the reply to a client's request brings. They are
+  /// written there while they are updated, and the reply says so. Pushes and commits that have such
+  /// memory are served together by advance(): the results are those of one after the other.
+  Room reply = {};
+  /// Memory for the shard's own weights, which clients can read, or none. Asked for when a synchronous
+  /// shard is made for its first client. A worker reads from its commit to its next terms.
+  Room shard = {};
+  /// Whether this client can read that memory.
+  std::function<bool(int client)> reads = {};
+};
+
 class Service {
  public:
   /// Sends a reply. `memory` is valid during the call only.
@@ -38,20 +52,6 @@ class Service {
       std::function<void(int client, const Reply& reply, std::span<const std::byte> memory)>;
   /// Is told of each applied push, and of each committed round (worker -1).
   using OnUpdate = std::function<void(int worker, std::int64_t version, std::int64_t staleness)>;
-
-  /// Where weights are put, so that clients need no copy of them. Both may be empty.
-  struct Rooms {
-    using Room = std::function<std::span<std::byte>(int client, std::size_t bytes)>;
-    /// Memory of `bytes`, or none, for the weights that the reply to a client's request brings. They are
-    /// written there while they are updated, and the reply says so. Pushes and commits that have such
-    /// memory are served together by advance(): the results are those of one after the other.
-    Room reply = {};
-    /// Memory for the shard's own weights, which clients can read, or none. Asked for when a synchronous
-    /// shard is made for its first client. A worker reads from its commit to its next terms.
-    Room shard = {};
-    /// Whether this client can read that memory.
-    std::function<bool(int client)> reads = {};
-  };
 
   /// `server`: the number of its shard. `spread` as Shard's.
   Service(int server, Answer answer, OnUpdate on_update = {}, Spread spread = in_one_part,

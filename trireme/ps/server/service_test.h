@@ -54,7 +54,7 @@ class Server {
                  {.reply = [this](int client, std::size_t bytes) { return room_(client, bytes); },
                   .shard = [this](int, std::size_t) { return std::span(shared_); },
                   .reads = [this](int client) { return readers_.contains(client); }}) {}
-  void set_room(Service::Rooms::Room room) { room_ = std::move(room); }
+  void set_room(Rooms::Room room) { room_ = std::move(room); }
   /// Clients that read the shard's memory, of `bytes`.
   void set_readers(std::set<int> readers, std::size_t bytes) {
     readers_ = std::move(readers);
@@ -117,7 +117,7 @@ class Server {
  private:
   Service service_;
   bool together_ = false;
-  Service::Rooms::Room room_ = [](int, std::size_t) { return std::span<std::byte>(); };
+  Rooms::Room room_ = [](int, std::size_t) { return std::span<std::byte>(); };
   std::vector<std::byte> shared_;
   std::set<int> readers_;
   std::map<int, Reply> replies_;

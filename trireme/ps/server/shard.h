@@ -134,8 +134,8 @@ class Shard {
   const double momentum_;
   std::span<std::byte> weights_, sum_, earlier_;
   std::vector<double> squares_;  // of the folded sum
-  at::Tensor weights_memory_, sum_memory_, earlier_memory_;
   const std::span<std::byte> shared_;
+  at::Tensor weights_memory_, sum_memory_, earlier_memory_;
   std::unique_ptr<optim::Optimizer> optimizer_;
   RowShard rows_;
   Sweep updates_;
