@@ -31,7 +31,7 @@ namespace trireme::inline v0::ps {
 std::unique_ptr<Shard> make_shard(const Settings& settings, int server, const Spread& spread,
                                   std::span<std::byte> shared = {});
 
-/// Where weights are put, so that clients need no copy of them. Both may be empty.
+/// Where weights are put, so that clients need no copy of them. Each may be missing.
 struct Rooms {
   using Room = std::function<std::span<std::byte>(int client, std::size_t bytes)>;
   /// Memory of `bytes`, or none, for the weights that the reply to a client's request brings. They are

@@ -61,7 +61,7 @@ Shard::Shard(ServedModel model, int server, const OptimizerOptions& optimizer, S
       rows_(model_.tables(), server, model_.servers(), optimizer, keeps_rows),
       updates_(slice_sizes(), spread_) {
   require_elementwise(optimizer_->name());
-  TRIREME_CHECK(shared_.empty() || shared_.size() == model_.bytes(server));
+  TRIREME_CHECK((shared_.empty() || shared_.size() == model_.bytes(server)) == true);
   weights_ = shared_.empty() ? bytes_of(weights_memory_) : shared_;
   sum_ = bytes_of(sum_memory_);
   earlier_ = bytes_of(earlier_memory_);
