@@ -141,7 +141,7 @@ void Service::attach(int client, const Request& request, std::span<const std::by
   if (regroups) {
     // Requests of the earlier epoch are answered no more: those who made them have ended, or come again.
     for (const auto& [worker, old] : client_of_) ledger_->leave(worker);
-    client_of_.clear(), waiting_.clear(), rounds_.clear();
+    client_of_.clear(), waiting_.clear(), readers_.clear(), rounds_.clear();
     settings_->workers = workers;
     epoch_ = request.epoch;
     attempt_ = 0;
