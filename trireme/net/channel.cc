@@ -50,7 +50,7 @@ struct Core final : ProgressSource {
 
   bool poll() override {
     if (failure) return false;
-    moved = false;
+    bool moved = false;
     while (!failure && !outgoing.empty() && write_some()) moved = true;
     while (!failure && !incoming.empty() && read_some()) moved = true;
     if (!failure) listen_for_more();
@@ -124,24 +124,13 @@ struct Core final : ProgressSource {
       const ssize_t count = recvmsg(socket.get(), &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
       if (count <= 0) return stopped(count);
       body_got += static_cast<std::size_t>(count);
-      moved = true;
-      await_more(head.size() + payload.size() - body_got);
-      if (body_got < head.size() + payload.size()) return false;  // it had no more
+      if (body_got < head.size() + payload.size()) return true;
     }
     const WorkSource source = incoming.front().source;
     incoming.pop_front();
     start_got = 0;
     settle(source, nullptr);
     return true;
-  }
-
-  // Wakes for a large part of what is `left`, not for each packet.
-  void await_more(std::size_t left) {
-    constexpr int kLargePart = 256 << 10;
-    const int least = left >= kLargePart ? kLargePart : 1;
-    if (least == wakes_for) return;
-    wakes_for = least;
-    setsockopt(socket.get(), SOL_SOCKET, SO_RCVLOWAT, &least, sizeof least);
   }
 
   bool read_start() {
@@ -239,8 +228,6 @@ struct Core final : ProgressSource {
   std::size_t start_got = 0, body_got = 0;
   Descriptor arrived_area;
   std::uint32_t watched = 0;
-  int wakes_for = 1;   // bytes
-  bool moved = false;  // by this poll()
   std::mutex areas_mutex;
   std::vector<std::shared_ptr<SharedMemory>> areas_of_peer;
 };
