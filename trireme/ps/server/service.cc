@@ -219,7 +219,8 @@ void Service::push(int client, const Request& request, std::span<const std::byte
     own.reply.staleness = std::max<std::int64_t>(version_ - request.version, 0);
     const auto before = before_.find(worker);
     const auto old = before == before_.end() ? std::span<const std::byte>() : before->second;
-    const auto room = ledger_->may_go_on(worker) ? room_for(client) : std::span<std::byte>();
+    const auto room =
+        ledger_->may_go_on(worker) ? rooms_.reply(client, shard_->bytes()) : std::span<std::byte>();
     const bool alone = room.empty() || settings_->server.compensation > 0;
     if (alone) finish();
     if (const auto broken =
@@ -313,7 +314,7 @@ void Service::commit(int client, const Request& request) {
   own.reply.dropped = kind == Rounds::Commit::Over;
   own.reply.in_place = !own.reply.dropped && !shard_->shared().empty() && rooms_.reads(client);
   std::span<std::byte> room;
-  if (!own.reply.dropped && !own.reply.in_place) room = room_for(client);
+  if (!own.reply.dropped && !own.reply.in_place) room = rooms_.reply(client, shard_->bytes());
   if (kind == Rounds::Commit::First) {
     shard_->apply(request.rate, request.scale, {room});
     squares_of_ = ++version_;
@@ -335,12 +336,8 @@ void Service::commit(int client, const Request& request) {
 std::span<std::byte> Service::memory_for_shard(int client) const {
   const ServerOptions& server = settings_->server;
   const bool waits_for_all = server.staleness == 0 && server.backup == 0 && server.replicas <= 1;
-  if (!rooms_.shard || !waits_for_all || settings_->elastic) return {};
+  if (!waits_for_all || settings_->elastic) return {};
   return rooms_.shard(client, settings_->model.bytes(server_));
-}
-
-std::span<std::byte> Service::room_for(int client) const {
-  return rooms_.reply ? rooms_.reply(client, shard_->bytes()) : std::span<std::byte>();
 }
 
 std::string Service::figures() const {

@@ -31,18 +31,20 @@ namespace trireme::inline v0::ps {
 std::unique_ptr<Shard> make_shard(const Settings& settings, int server, const Spread& spread,
                                   std::span<std::byte> shared = {});
 
-/// Where weights are put, so that clients need no copy of them. Each may be missing.
+/// Where weights are put, so that clients need no copy of them.
 struct Rooms {
   using Room = std::function<std::span<std::byte>(int client, std::size_t bytes)>;
+  static std::span<std::byte> none(int, std::size_t) { return {}; }
+
   /// Memory of `bytes`, or none, for the weights that the reply to a client's request brings. They are
   /// written there while they are updated, and the reply says so. Pushes and commits that have such
   /// memory are served together by advance(): the results are those of one after the other.
-  Room reply = {};
+  Room reply = none;
   /// Memory for the shard's own weights, which clients can read, or none. Asked for when a synchronous
   /// shard is made for its first client. A worker reads from its commit to its next terms.
-  Room shard = {};
+  Room shard = none;
   /// Whether this client can read that memory.
-  std::function<bool(int client)> reads = {};
+  std::function<bool(int client)> reads = [](int) { return false; };
 };
 
 class Service {
@@ -101,7 +103,6 @@ class Service {
   void commit(int client, const Request& request);
   void complete_round();
   void answer_terms(int client);
-  std::span<std::byte> room_for(int client) const;
   std::span<std::byte> memory_for_shard(int client) const;
   bool may_go_on(const Waiting& one) const;
   void finish();
