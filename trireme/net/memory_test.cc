@@ -2,6 +2,7 @@
 #include "trireme/net/shm/memory.h"
 
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include <cstdint>
 #include <memory>
@@ -21,6 +22,24 @@ TEST(SharedMemory, TwoMappingsAreOneMemory) {
     EXPECT_NE(peer->bytes().data(), own.memory->bytes().data());
     own.memory->bytes()[bytes - 1] = std::byte{7};
     EXPECT_EQ(peer->bytes()[bytes - 1], std::byte{7});
+  }
+}
+
+// Whether the kernel has huge pages is its affair. What they need of a mapping is checked.
+TEST(SharedMemory, OnHugePagesIsThereAndUnchanged) {
+  for (const std::size_t bytes : {std::size_t{1}, 3 * kMiB + 5, 9 * kMiB + 5}) {
+    const CreatedMemory own = create_memory(bytes);
+    own.memory->bytes()[bytes - 1] = std::byte{7};
+    own.memory->use_huge_pages();
+    struct stat status {};
+    ASSERT_EQ(fstat(own.descriptor.get(), &status), 0);
+    EXPECT_GE(static_cast<std::size_t>(status.st_blocks) * 512, bytes);
+    EXPECT_EQ(own.memory->bytes()[bytes - 1], std::byte{7});
+    EXPECT_EQ(own.memory->bytes()[bytes / 2], bytes == 1 ? std::byte{7} : std::byte{});
+    if (bytes < 4 * kMiB) continue;
+    const auto peer = open_memory(own.descriptor, bytes);
+    for (const SharedMemory* one : {own.memory.get(), peer.get()})
+      EXPECT_EQ(reinterpret_cast<std::uintptr_t>(one->bytes().data()) % (2 * kMiB), 0u);
   }
 }
 
