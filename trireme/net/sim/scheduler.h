@@ -15,6 +15,8 @@
 // by foreign threads run before what the rank's own thread starts next, or when the baton is passed.
 #pragma once
 
+#include <semaphore.h>
+
 #include <atomic>
 #include <cstdint>
 #include <deque>
@@ -22,7 +24,6 @@
 #include <map>
 #include <memory>
 #include <mutex>
-#include <semaphore>
 #include <string>
 #include <thread>
 #include <vector>
@@ -95,8 +96,23 @@ class Scheduler {
 
  private:
   enum class State { Runnable, Blocked, Done };
+  // std::binary_semaphore yields the processor to other threads before it sleeps; here they all sleep.
+  class Signal {
+   public:
+    Signal() { sem_init(&semaphore_, 0, 0); }
+    ~Signal() { sem_destroy(&semaphore_); }
+    Signal(const Signal&) = delete;
+    void release() { sem_post(&semaphore_); }
+    void acquire() {
+      while (sem_wait(&semaphore_) != 0) {  // a signal handler has run
+      }
+    }
+
+   private:
+    sem_t semaphore_;
+  };
   struct Rank {
-    std::binary_semaphore go{0};
+    Signal go;
     State state = State::Runnable;
     bool in_context = false;
     bool deadlocked = false;
@@ -142,7 +158,7 @@ class Scheduler {
   Choices random_;
   std::uint64_t changes_ = 0;              // counts possible changes of polled memory
   std::atomic<std::thread::id> holder_{};  // the thread that holds the baton
-  std::binary_semaphore all_done_{0};
+  Signal all_done_;
   std::string deadlock_;
   std::function<std::string(int)> describe_;
   std::mutex foreign_mutex_;
