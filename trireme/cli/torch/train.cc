@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <cstdlib>
 #include <filesystem>
-#include <fstream>
 
 #include "trireme/base/error.h"
 #include "trireme/base/file.h"
@@ -17,6 +16,7 @@
 #include "trireme/cli/torch/coordinated.h"
 #include "trireme/cli/torch/fit/fit.h"
 #include "trireme/cli/torch/start_ranks.h"
+#include "trireme/cli/torch/train_checks.h"
 #include "trireme/cli/torch/training_job.h"
 #include "trireme/observe/events.h"
 #include "trireme/observe/log.h"
@@ -36,46 +36,6 @@
 namespace trireme::inline v0::cli {
 namespace {
 
-struct TrainOptions {
-  TrainingJobOptions job;
-  HostArguments hosts;
-  std::string out, resume, trace, profile;
-  std::vector<std::string> changed;  // keys
-  bool json = false, help_config = false, fit = false;
-  bool backup = false;    // --resume auto; the last checkpoint alone stays
-  bool trial = false;     // started by --fit: run and measure two steps
-  bool validate = false;  // rank 0 does, although there is an evaluator
-};
-
-// Refuses an empty value, such as that of --resume "$RUN" with an unset variable.
-void refuse_empty(const Command& command, const std::string& option, const std::string& value) {
-  if (!command.given(option) || !value.empty()) return;
-  throw ConfigError(option + " is empty",
-                    {.operation = "train", .advice = "Give it a value, or leave it out."});
-}
-
-void check_options(const Command& command, const TrainOptions& options) {
-  refuse_empty(command, "--out", options.out);
-  refuse_empty(command, "--resume", options.resume);
-  refuse_empty(command, "--trace", options.trace);
-  refuse_empty(command, "--profile", options.profile);
-  train::check_printable("--trace", options.trace);
-  train::check_printable("--profile", options.profile);
-  if (!options.changed.empty() && options.resume.empty())
-    throw ConfigError("--changed " + options.changed.front() + " without --resume",
-                      {.operation = "train", .advice = "A new run has nothing to change."});
-  if (options.backup && options.out.empty())
-    throw ConfigError("--backup without --out: started again, the command would not find its run",
-                      {.operation = "train", .advice = "Add --out DIR."});
-  if (options.backup && !options.resume.empty() && options.resume != "auto")
-    throw ConfigError("--backup with --resume " + options.resume,
-                      {.operation = "train",
-                       .advice = "Leave --resume out: the same command goes on by itself."});
-  if (options.validate && options.job.evaluators == 0)
-    throw ConfigError("--validate without --evaluator 1",
-                      {.operation = "train", .advice = "Leave it out: rank 0 validates."});
-}
-
 // "--changed KEY=VALUE" is "--changed KEY --set KEY=VALUE".
 void split_changed(TrainOptions& options) {
   for (std::string& key : options.changed) {
@@ -84,18 +44,6 @@ void split_changed(TrainOptions& options) {
     options.job.set.push_back(key);
     key.resize(equals);
   }
-}
-
-// The files of --trace and --profile are written late, so check now that they can be.
-void check_writable(const std::string& option, const std::string& path) {
-  if (path.empty()) return;
-  const bool existed = std::filesystem::exists(path);
-  if (!std::ofstream(path, std::ios::app)) {
-    throw ConfigError(
-        "cannot write the file of " + option + ", " + path,
-        {.operation = "train", .advice = "Give " + option + " a file in a folder that is there."});
-  }
-  if (!existed) std::filesystem::remove(path);
 }
 
 void say_next(const TrainOptions& options, const std::string& program, const std::string& folder,
@@ -132,59 +80,6 @@ void draw_passes(const plan::Job& job, const train::RunFolder& folder, bool json
   }
 }
 
-void check_ranks(const TrainingJobOptions& options, const rendezvous::RankEnvironment& place) {
-  if (options.evaluators > 0)
-    throw ConfigError(
-        "--evaluator 1, but " + place.launcher + " starts this job's processes",
-        {.operation = "config",
-         .advice = "Leave it away, and run `trireme eval RUN --follow` beside the training."});
-  if (options.servers >= 0 && options.servers != place.servers)
-    throw ConfigError(
-        "--servers " + std::to_string(options.servers) + ", but " + place.launcher + " started " +
-            std::to_string(place.servers),
-        {.operation = "config", .advice = "Leave --servers away under " + place.launcher + "."});
-  const int workers = place.roles().workers;
-  if (!options.ranks_given || options.ranks == workers) return;
-  throw ConfigError(
-      "--ranks " + std::to_string(options.ranks) + ", but " + place.launcher + " started " +
-          std::to_string(workers) + " processes",
-      {.operation = "config", .advice = "Leave --ranks away under " + place.launcher + "."});
-}
-
-// The launcher has started the servers that a configuration asks for, or none.
-void check_servers(const TrainingJob& job, const rendezvous::RankEnvironment& place) {
-  if (job.plan.job.servers == place.servers) return;
-  throw ConfigError(
-      "the configuration takes " + counted(job.plan.job.servers, "server") + ", but " +
-          place.launcher + " started " + std::to_string(place.servers),
-      {.operation = "config",
-       .advice = "Servers are started by `trireme train`, `trireme launch`, as ps replicas by a "
-                 "TFJob, and by you under `trireme coordinator --servers`."});
-}
-
-// `trireme coordinator --workers` is for workers that train on their own, --elastic for all others.
-void check_pace(const TrainingJob& job, const rendezvous::RankEnvironment& place) {
-  const bool alone = job.plan.job.keeping.alone;
-  if (alone == place.on_its_own) return;
-  const std::string key = "server.staleness and server.backup";
-  throw ConfigError(alone ? "by " + key +
-                                " each worker trains on its own, but the coordinator has "
-                                "elastic ranks"
-                          : "the coordinator has workers that train on their own, but by " + key +
-                                " they train together",
-                    {.operation = "config",
-                     .advice = alone ? "Start `trireme coordinator` with --workers N."
-                                     : "Set server.staleness = 4, for example, or start `trireme "
-                                       "coordinator` without --workers."});
-}
-
-void check_transport(const TrainingJob& job, const rendezvous::RankEnvironment& place) {
-  if (!job.plan.job.simulated) return;
-  throw ConfigError("transport sim runs all ranks in one process, but " + place.launcher +
-                        " started " + std::to_string(place.size),
-                    {.operation = "config", .advice = "Start it without " + place.launcher + "."});
-}
-
 // The time of a step if the job's cores did nothing but large products. Ranks that `train` starts
 // share this process's cores; each rank of a launcher is assumed to have as many.
 double product_seconds(const plan::TrainingPlan& plan, bool own_ranks) {
@@ -198,28 +93,6 @@ double product_seconds(const plan::TrainingPlan& plan, bool own_ranks) {
       own_ranks ? std::min(job.ranks * plan.lanes, cores) : job.ranks * std::min(plan.lanes, cores);
   return job.flops_per_micro * static_cast<double>(plan.micro_batches) / products /
          job.product_rate;
-}
-
-// Refuses a job that needs more than memory.limit or than this host has, and shows what would fit.
-void check_memory(const TrainingJob& job, const FitOptions& options) {
-  const plan::TrainingPlan& plan = job.plan;
-  if (plan.fits()) return;
-  const bool fits = show_what_fits(job.config, options);
-  const std::string fitting =
-      std::string(fits ? "--fit takes a layout that fits"
-                       : "None of these layouts fits: use more --ranks, memory.offload or a "
-                         "smaller model") +
-      "; `plan` says what needs it";
-  const std::int64_t total = plan.rank_bytes(), limit = plan.job.memory_limit;
-  if (!plan.keeps_to_limit())
-    throw ConfigError("a rank is predicted to take " + std::to_string(total) +
-                          " bytes, and memory.limit is " + std::to_string(limit) + " (" +
-                          std::to_string(total - limit) + " fewer)",
-                      {.operation = "config", .advice = fitting + "."});
-  throw ConfigError("does not fit: " + (plan.fits_device() ? plan::host_refusal(plan)
-                                                           : plan::device_refusal(plan)),
-                    {.operation = "config",
-                     .advice = fitting + "; memory.limit = \"none\" starts it all the same."});
 }
 
 // Records the plan of a new run, and the changes of a resumed run, whose file has its plan.
@@ -296,13 +169,6 @@ launch::HostOptions take_hosts(TrainOptions& options) {
   return hosts;
 }
 
-void check_hosts(const TrainingJob& job, const launch::HostOptions& hosts, bool launched) {
-  if (hosts.hosts.empty() || (!launched && !job.plan.job.simulated)) return;
-  throw ConfigError(std::string("-H with ") +
-                        (launched ? "another launcher" : "transport sim, which runs here alone"),
-                    {.operation = "config", .advice = "Leave one of them away."});
-}
-
 // Locks checkpoint.path for this job, which also tells before the first step whether it may be
 // written to. Null without one: RUN is locked as a whole.
 std::shared_ptr<void> hold_checkpoints(const TrainingJob& job, const TrainOptions& options,
@@ -318,15 +184,6 @@ std::shared_ptr<void> hold_checkpoints(const TrainingJob& job, const TrainOption
   }
   claim.keep_checkpoints_at(place);
   return held;
-}
-
-void check_store(const TrainingJob& job, bool own_ranks) {
-  if (own_ranks || job.config.text("rendezvous.store").empty()) return;
-  throw ConfigError("rendezvous.store in a job whose processes another launcher has started",
-                    {.operation = "config",
-                     .label = "rendezvous.store",
-                     .advice = "Leave it out. `trireme coordinator --store` coordinates such a "
-                               "job, and may be killed."});
 }
 
 // Takes over what the launcher has decided. The result is the exit code of a process that process 0
