@@ -68,7 +68,8 @@ class ParameterClient {
 
   /// Memory for `terms` gradients of server `server`.
   std::span<std::byte> gradient(int server, std::size_t terms = 1);
-  /// The weights of a server's interval, as they came last.
+  /// The weights of a server's interval, as they came last. Those of a commit() may be the server's own
+  /// memory, and stay until the next sum().
   std::span<const std::byte> weights(int server) const;
 
   /// Waits until the servers have weights, and gets them.
