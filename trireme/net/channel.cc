@@ -284,7 +284,6 @@ class SocketChannel final : public Channel {
   std::optional<SharedArea> share(std::size_t bytes) override {
     if (!shares_) return std::nullopt;
     const auto created = std::make_shared<CreatedMemory>(create_memory(bytes));
-    created->memory->use_huge_pages();
     SharedArea area{.bytes = created->memory->bytes(), .owner = created};
     share(area);
     return area;

@@ -2,7 +2,6 @@
 #include "trireme/net/shm/memory.h"
 
 #include <gtest/gtest.h>
-#include <sys/stat.h>
 
 #include <cstdint>
 #include <memory>
@@ -25,34 +24,17 @@ TEST(SharedMemory, TwoMappingsAreOneMemory) {
   }
 }
 
-// Whether the kernel has huge pages is its affair. What they need of a mapping is checked.
-TEST(SharedMemory, OnHugePagesIsThereAndUnchanged) {
-  for (const std::size_t bytes : {std::size_t{1}, 3 * kMiB + 5, 9 * kMiB + 5}) {
-    const CreatedMemory own = create_memory(bytes);
-    own.memory->bytes()[bytes - 1] = std::byte{7};
-    own.memory->use_huge_pages();
-    struct stat status {};
-    ASSERT_EQ(fstat(own.descriptor.get(), &status), 0);
-    EXPECT_GE(static_cast<std::size_t>(status.st_blocks) * 512, bytes);
-    EXPECT_EQ(own.memory->bytes()[bytes - 1], std::byte{7});
-    EXPECT_EQ(own.memory->bytes()[bytes / 2], bytes == 1 ? std::byte{7} : std::byte{});
-    if (bytes < 4 * kMiB) continue;
-    const auto peer = open_memory(own.descriptor, bytes);
-    for (const SharedMemory* one : {own.memory.get(), peer.get()})
-      EXPECT_EQ(reinterpret_cast<std::uintptr_t>(one->bytes().data()) % (2 * kMiB), 0u);
-  }
-}
-
-// Mappings that are a multiple of 256 MiB apart collide in caches.
+// Mappings that are a multiple of 256 MiB apart collide in caches. Here no distance is even a
+// multiple of 1 MiB, for any size.
 TEST(SharedMemory, LargeMappingsDoNotBeginAtEqualPlaces) {
   for (const std::size_t bytes : {4 * kMiB, 128 * kMiB, 256 * kMiB, 256 * kMiB - (68 << 10)}) {
     const CreatedMemory own = create_memory(bytes);
     std::vector<std::shared_ptr<SharedMemory>> peers;
     std::set<std::uintptr_t> begins = {
-        reinterpret_cast<std::uintptr_t>(own.memory->bytes().data()) % (256 * kMiB)};
+        reinterpret_cast<std::uintptr_t>(own.memory->bytes().data()) % kMiB};
     for (int rank = 1; rank < 8; ++rank) {
       peers.push_back(open_memory(own.descriptor, bytes));
-      begins.insert(reinterpret_cast<std::uintptr_t>(peers.back()->bytes().data()) % (256 * kMiB));
+      begins.insert(reinterpret_cast<std::uintptr_t>(peers.back()->bytes().data()) % kMiB);
     }
     EXPECT_EQ(begins.size(), 8u) << bytes;
   }

@@ -19,14 +19,12 @@ namespace {
 constexpr std::size_t kLarge = std::size_t{4} << 20;  // limits and address matter
 constexpr int kSeals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
 
-constexpr std::size_t kHugePage = std::size_t{2} << 20;
-
 // An address for a large mapping; nullptr: any. Ranks read and write equal offsets of each other's
 // memory together. If two mappings of a process are a multiple of 256 MiB apart, such accesses
 // collide in the processor's caches (an all-reduce of 1 MiB took eight times as long). So each
-// mapping begins at another huge page modulo 256 MiB; 128 in a row differ.
+// mapping begins at another multiple of 68 KiB modulo 1 MiB; 256 in a row differ.
 void* place_for(std::size_t bytes) {
-  constexpr std::size_t kSpread = std::size_t{256} << 20, kStep = kHugePage;
+  constexpr std::size_t kSpread = std::size_t{1} << 20, kStep = 68 << 10;
   static std::atomic<std::size_t> count{0};
   void* const room =
       mmap(nullptr, bytes + kSpread, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -67,15 +65,6 @@ void check_limits(std::size_t bytes) {
 }
 
 }  // namespace
-
-void SharedMemory::use_huge_pages() noexcept {
-  constexpr int kCollapse = 25;  // MADV_COLLAPSE, which glibc 2.36 does not name
-  const std::size_t whole = bytes_ / kHugePage * kHugePage;
-  // A page is made of those that are there.
-  for (std::size_t at = 0; at < bytes_; at += 4096)
-    const_cast<volatile std::byte&>(data_[at]) = data_[at];
-  if (whole > 0) madvise(data_, whole, kCollapse);
-}
 
 SharedMemory::~SharedMemory() { munmap(data_, std::max<std::size_t>(bytes_, 1)); }
 

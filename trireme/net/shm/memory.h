@@ -17,9 +17,6 @@ class SharedMemory {
   ~SharedMemory();
   SharedMemory(const SharedMemory&) = delete;
   std::span<std::byte> bytes() const noexcept { return {data_, bytes_}; }
-  /// Allocates all of it, in pages of 2 MiB where the kernel has them (Linux 6.1 and newer), for all
-  /// who map it. For memory that is used as a whole, again and again: passes over it take less time.
-  void use_huge_pages() noexcept;
 
  private:
   std::byte* data_;
