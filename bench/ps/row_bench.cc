@@ -102,6 +102,7 @@ class CountingChannel final : public net::Channel {
     return own_->receive(frame);
   }
   std::optional<net::SharedArea> share(std::size_t bytes) override { return own_->share(bytes); }
+  bool share(net::SharedArea& area) override { return own_->share(area); }
   std::span<std::byte> area_of_peer(std::uint32_t id) override { return own_->area_of_peer(id); }
   void close() override { own_->close(); }
 
