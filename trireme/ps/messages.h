@@ -53,7 +53,7 @@ constexpr bool changes_state(Ask ask) noexcept {
   return ask != Ask::Read && ask != Ask::Figures && ask != Ask::PullRows;
 }
 
-/// Where bulk memory is: in an area that the client shares (or the server: Reply::in_place), or in the
+/// A place of bulk memory: an area that the client shares (the server, with Reply::in_place), or the
 /// frame's payload (area -1).
 struct Memory {
   std::int64_t area = -1;

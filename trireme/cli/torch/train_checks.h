@@ -1,5 +1,5 @@
-// What `trireme train` refuses before anything starts. Each check throws ConfigError; train.cc calls them as
-// soon as their arguments are known.
+// The checks of `trireme train` before anything starts. Each throws ConfigError; train.cc calls it as soon as
+// its arguments are known.
 #pragma once
 
 #include <string>
@@ -25,23 +25,24 @@ struct TrainOptions {
   bool validate = false;  // rank 0 does, although there is an evaluator
 };
 
-/// Options that do not go together, or are empty.
+/// Refuses options that do not go together, or are empty.
 void check_options(const Command& command, const TrainOptions& options);
-/// The files of --trace and --profile are written late: that they can be.
+/// Refuses a file of --trace or --profile, which are written late, that cannot be written.
 void check_writable(const std::string& option, const std::string& path);
-/// The numbers of processes, of which a launcher or a coordinator knows, at `place`.
+/// Refuses numbers of processes other than those that the launcher of `place` has started.
 void check_ranks(const TrainingJobOptions& options, const rendezvous::RankEnvironment& place);
-/// That the servers which a configuration asks for are there, or none.
+/// Refuses a configuration with another number of servers than there are.
 void check_servers(const TrainingJob& job, const rendezvous::RankEnvironment& place);
-/// Whether workers train on their own: `trireme coordinator --workers` is for these, --elastic for others.
+/// Refuses workers that train on their own under `trireme coordinator --elastic`, and others under
+/// --workers.
 void check_pace(const TrainingJob& job, const rendezvous::RankEnvironment& place);
-/// Transport sim under a launcher.
+/// Refuses transport sim under a launcher.
 void check_transport(const TrainingJob& job, const rendezvous::RankEnvironment& place);
-/// A job that needs more than memory.limit or than this host has. Shows what would fit.
+/// Refuses a job that needs more than memory.limit or than this host has, and shows what would fit.
 void check_memory(const TrainingJob& job, const FitOptions& options);
-/// -H where something else places the ranks.
+/// Refuses -H if something else places the ranks.
 void check_hosts(const TrainingJob& job, const launch::HostOptions& hosts, bool launched);
-/// rendezvous.store without a coordinator of this command's. `own_ranks`: `train` starts the ranks.
+/// Refuses rendezvous.store unless `train` starts the ranks (`own_ranks`), and so the coordinator.
 void check_store(const TrainingJob& job, bool own_ranks);
 
 }  // namespace trireme::inline v0::cli

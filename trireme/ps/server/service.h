@@ -31,7 +31,7 @@ namespace trireme::inline v0::ps {
 std::unique_ptr<Shard> make_shard(const Settings& settings, int server, const Spread& spread,
                                   std::span<std::byte> shared = {});
 
-/// Where weights are put, so that clients need no copy of them.
+/// Memory into which a shard's weights go at once, so that they need not be copied for clients.
 struct Rooms {
   using Room = std::function<std::span<std::byte>(int client, std::size_t bytes)>;
   static std::span<std::byte> none(int, std::size_t) { return {}; }

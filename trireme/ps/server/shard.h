@@ -60,7 +60,7 @@ class Shard {
   /// bytes() of weights. Resets nothing else.
   void set_weights(std::span<const std::byte> weights);
   std::span<const std::byte> weights() const;
-  /// Where the weights are, if that is the memory given; else empty.
+  /// The memory that was given for the weights, or empty.
   std::span<const std::byte> shared() const noexcept { return shared_; }
   /// The weights that momentum will have made after `staleness` updates by other workers and, as in
   /// Nesterov's method, the worker's own one. Momentum m repeats a share m of each update in the next:

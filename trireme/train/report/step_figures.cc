@@ -5,7 +5,7 @@
 namespace trireme::inline v0::train {
 namespace {
 
-// What both kinds of results have.
+// The figures that are in both kinds of results.
 observe::StepFigures common_figures(const auto& result) {
   observe::StepFigures figures{.loss = result.loss,
                                .learning_rate = result.learning_rate,
