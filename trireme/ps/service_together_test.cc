@@ -171,5 +171,37 @@ TEST(Service, CommitsServedTogetherAreAnsweredAsThoseOneByOne) {
   }
 }
 
+// Two workers make a round. A third one must not close it in the place of one that may still read.
+TEST(Service, NoRoundIsClosedWhileAWorkerMayRead) {
+  const Settings settings = settings_of(0, 2);
+  const std::size_t bytes = settings.model.bytes(0);
+  Server server;
+  server.set_readers({0, 1, 2}, bytes);
+  for (const int worker : {0, 1, 2}) server.attach(worker, settings);
+  server.write(0, random_floats(bytes, 1));
+  const Floats leaf = random_floats(bytes, 2);
+  const auto terms = [&](int worker, std::int64_t round) {
+    return server.ask(worker,
+                      {.ask = Ask::Terms,
+                       .worker = worker,
+                       .round = round,
+                       .total = 3,
+                       .nodes = {{static_cast<std::uint32_t>(worker), 1}}},
+                      bytes_of(leaf));
+  };
+  for (const int worker : {0, 1}) terms(worker, 0);
+  for (const int worker : {0, 1}) {
+    const Reply* reply = server.ask(
+        worker, {.ask = Ask::Commit, .worker = worker, .round = 0, .rate = 0.1, .scale = 0.5});
+    ASSERT_NE(reply, nullptr);
+    EXPECT_TRUE(reply->in_place);
+  }
+  EXPECT_EQ(terms(1, 1), nullptr);
+  EXPECT_EQ(terms(2, 1), nullptr);
+  server.service().lost(0);
+  EXPECT_NE(server.reply(1), nullptr);
+  EXPECT_NE(server.reply(2), nullptr);
+}
+
 }  // namespace
 }  // namespace trireme::inline v0::ps::service_test
