@@ -92,8 +92,8 @@ TEST_F(Clicks, WideAndDeepLearnsAndWorkersOnTheirOwnDo) {
 
 TEST_F(Clicks, WithoutServersTrainingIsRefusedWithAReason) {
   const CommandResult run = train("plain", 1, 1, {"parallel.sync=plain"});
-  EXPECT_NE(run.code, 0);
-  EXPECT_THAT(run.err, ::testing::HasSubstr("parallel.sync = \"server\""));
+  EXPECT_EQ(run.code, 2);
+  EXPECT_THAT(run.err, ::testing::HasSubstr("Set parallel.sync = \"server\""));
 }
 
 }  // namespace

@@ -281,7 +281,7 @@ std::string Schema::help() const {
     for (std::size_t i = 0; i < key.choices.size(); ++i) {
       out << (i == 0 ? ": " : " | ") << key.choices[i];
     }
-    if (key.type() != Type::Text) {
+    if (key.type() == Type::Integer || key.type() == Type::Number) {
       if (std::isfinite(key.minimum)) out << ", at least " << key.minimum;
       if (std::isfinite(key.maximum)) out << ", at most " << key.maximum;
     }

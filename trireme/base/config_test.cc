@@ -23,7 +23,7 @@ config::Schema schema() {
   schema.add({"model.layers", std::int64_t{4}, "Blocks.", 1, 1000, {}, true});
   schema.add({"model.name", std::string("gpt"), "Which model.", {}, {}, {"gpt", "mlp"}, true});
   schema.add({"train.learning_rate", 1e-3, "Peak rate.", 0});
-  schema.add({"train.reproducible", true, "Same bits."});
+  schema.add({"train.reproducible", true, "Same bits.", 0, 1});
   schema.add({.name = "train.scale", .fallback = std::string("auto"), .numbers = true});
   return schema;
 }
@@ -222,6 +222,7 @@ TEST(Config, HelpListsEveryKey) {
     EXPECT_THAT(help, AllOf(HasSubstr(key.name), HasSubstr(key.meaning)));
   }
   EXPECT_THAT(help, HasSubstr("model.layers = 4  (an integer, at least 1, at most 1000)"));
+  EXPECT_THAT(help, HasSubstr("(true or false)"));
 }
 
 }  // namespace

@@ -273,7 +273,7 @@ void declare_bench_scale(Command& command) {
       .between(0, 256)
       .shows_default();
   command.option("--link", options.link, "The simulated network's links").shows_default();
-  command.option("--steps", options.steps, "Of each run; the first three are not counted")
+  command.option("--steps", options.steps, "Steps of each run; the first three are not counted")
       .shows_default();
   command.option("--set", options.set, "key=value, as often as wanted").repeatable();
   command.option("--svg", options.svg, "FILE for the curves").shows_default();

@@ -161,7 +161,7 @@ void declare_coordinator(Command& command) {
               "Ranks that share one copy of the model: their number is a multiple of it")
       .between(1, 65'536)
       .shows_default();
-  command.option("--stages", options.stages, "Of these, parallel.pipeline")
+  command.option("--stages", options.stages, "Stages, parallel.pipeline")
       .between(1, 65'536)
       .shows_default();
   command.option("--gather", options.gather, "Seconds in which more than MIN may come at the start")

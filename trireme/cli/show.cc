@@ -78,7 +78,9 @@ void declare_show(Command& command) {
   command.option("ALGORITHM", options.algorithm, "ring, ...; none: list")
       .completes(algorithm_names());
   command.option("--ranks", options.ranks, "How many ranks").shows_default();
-  command.option("--root", options.root, "Of a broadcast and its like").at_least(0).shows_default();
+  command.option("--root", options.root, "Root of a broadcast and its like")
+      .at_least(0)
+      .shows_default();
   command.option("--hosts", options.hosts, "On how many hosts the ranks lie")
       .at_least(1)
       .shows_default();

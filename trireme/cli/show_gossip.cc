@@ -49,7 +49,7 @@ void declare_show_gossip(Command& command) {
       .option("--rounds", options.gossip.rounds,
               "How many (default: periods until all are near the mean)")
       .at_least(0);
-  command.option("--seed", options.gossip.seed, "Of a random graph").shows_default();
+  command.option("--seed", options.gossip.seed, "Seed of a random graph").shows_default();
   add_drawing_options(command, options.drawing, "a picture instead", "a page that plays it instead",
                       "JSON lines: every round's messages and values", "round");
   command.run([&options] { return show_gossip(options); });

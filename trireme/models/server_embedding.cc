@@ -5,6 +5,7 @@
 
 #include "trireme/base/error.h"
 #include "trireme/base/words.h"
+#include "trireme/models/module_block.h"
 
 namespace trireme::inline v0::models {
 namespace {
@@ -74,6 +75,11 @@ std::vector<ServerEmbedding*> embeddings_of(torch::nn::Module& module) {
     if (auto* embedding = dynamic_cast<ServerEmbedding*>(&one)) found.push_back(embedding);
   });
   return found;
+}
+
+std::vector<ServerEmbedding*> embeddings_of(const std::shared_ptr<Block>& block) {
+  const std::shared_ptr<torch::nn::Module> module = module_of(block);
+  return module ? embeddings_of(*module) : std::vector<ServerEmbedding*>();
 }
 
 }  // namespace trireme::inline v0::models

@@ -21,6 +21,8 @@
 #include <string>
 #include <vector>
 
+#include "trireme/models/block.h"
+
 namespace trireme::inline v0 {
 namespace models {
 
@@ -85,6 +87,7 @@ class ServerEmbedding : public torch::nn::Module {
 
 /// All of them in a module, itself included.
 std::vector<ServerEmbedding*> embeddings_of(torch::nn::Module& module);
+std::vector<ServerEmbedding*> embeddings_of(const std::shared_ptr<Block>& block);
 
 }  // namespace models
 using models::Bag;

@@ -87,10 +87,8 @@ ps::RemoteOptimizer* remote_of(optim::Optimizer& optimizer) noexcept {
 std::vector<models::ServerEmbedding*> embeddings_in(const Stage& stage) {
   std::vector<models::ServerEmbedding*> all;
   for (const Stage::Member& member : stage.members()) {
-    if (const auto module = models::module_of(member.block)) {
-      const auto own = models::embeddings_of(*module);
-      all.insert(all.end(), own.begin(), own.end());
-    }
+    const auto own = models::embeddings_of(member.block);
+    all.insert(all.end(), own.begin(), own.end());
   }
   return all;
 }

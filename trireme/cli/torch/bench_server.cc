@@ -93,8 +93,8 @@ void declare_bench_server(Command& command) {
   command.option("--all-reduce", options.all_reduces, "Algorithms to compare with")
       .completes(algorithm_names())
       .shows_default();
-  command.option("--bytes", options.bytes, "Of the gradients").shows_default();
-  command.option("--link", options.link, "Of each worker and server: latency, rate")
+  command.option("--bytes", options.bytes, "Bytes of the gradients").shows_default();
+  command.option("--link", options.link, "Link of each worker and server: latency, rate")
       .shows_default();
   command
       .option("--measure", options.measure,

@@ -142,7 +142,7 @@ void declare_convert(Command& command) {
         {"--context", &options.context, "Ranks that share the positions of each sequence"},
         {"--expert", &options.expert, "Ranks that share the experts of each mixture"}})
     command.option(name, *value, about).between(1, 65'536);
-  command.option("--shard", options.shard, "Of hybrid: consecutive ranks that share one copy")
+  command.option("--shard", options.shard, "Consecutive ranks that share one copy under hybrid")
       .between(0, 65'536);
   command.option("--set", options.set, "key=value of the new configuration, as often as wanted")
       .repeatable();

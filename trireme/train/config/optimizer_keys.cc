@@ -16,33 +16,34 @@ void add_optimizer_keys(config::Schema& schema) {
        "Which optimizer; train.learning_rate, weight_decay, beta1, beta2 and epsilon are its "
        "numbers where it has them.",
        0, 0, optim::optimizer_names(), true});
-  schema.add({"optimizer.momentum", 0.9, "Of sgd.", 0, 1, {}, true});
-  schema.add({"optimizer.dampening", 0.0, "Of sgd's momentum.", 0, 1, {}, true});
-  schema.add({"optimizer.nesterov", false, "Of sgd's momentum.", 0, 1, {}, true});
+  schema.add({"optimizer.momentum", 0.9, "Momentum of sgd.", 0, 1, {}, true});
+  schema.add({"optimizer.dampening", 0.0, "Dampening of sgd's momentum.", 0, 1, {}, true});
+  schema.add({"optimizer.nesterov", false, "Nesterov's form of sgd's momentum.", 0, 1, {}, true});
   schema.add({"optimizer.beta2_decay",
               -0.8,
-              "Of adafactor: step t's squares weigh t^this.",
+              "Step t's squares weigh t to this power (adafactor).",
               -1e3,
               0,
               {},
               true});
   schema.add({"optimizer.update_clip",
               1.0,
-              "Of adafactor: largest root mean square of an update, before the rate.",
+              "Largest root mean square of an update, before the learning rate (adafactor).",
               1e-9,
               1e9,
               {},
               true});
   schema.add({"optimizer.smallest_scale",
               1e-3,
-              "Of adafactor: steps are relative to a parameter's root mean square, or to this.",
+              "Steps are relative to a parameter's root mean square, or to this if it is larger "
+              "(adafactor).",
               0,
               1e9,
               {},
               true});
   schema.add({"optimizer.l1",
               0.0,
-              "Of ftrl: strength of L1, which makes weights exactly 0. Its l2 is half of "
+              "Strength of L1, which makes weights exactly 0 (ftrl). Its l2 is half of "
               "train.weight_decay.",
               0,
               1e9,
@@ -72,29 +73,34 @@ void add_schedule_keys(config::Schema& schema) {
       {"train.warmup", std::int64_t(100), "Steps of linear warm-up.", 0, kMostSteps, {}, true});
   schema.add({"train.decay_steps",
               std::int64_t(0),
-              "Of wsd: the last steps, in which the rate falls; 0 = a fifth of train.steps.",
+              "Last steps, in which the rate falls; 0 = a fifth of train.steps (wsd).",
               0,
               kMostSteps,
               {},
               true});
-  schema.add({"train.power", 1.0, "Of polynomial.", 0, 1e3, {}, true});
-  schema.add({"train.rise", 0.3, "Of one_cycle: share of the steps that rise.", 0, 1, {}, true});
+  schema.add({"train.power", 1.0, "Power of the polynomial.", 0, 1e3, {}, true});
+  schema.add({"train.rise",
+              0.3,
+              "Share of the steps in which the rate rises (one_cycle).",
+              0,
+              1,
+              {},
+              true});
   schema.add({"train.start_divisor",
               25.0,
-              "Of one_cycle: it starts at the peak over this.",
+              "The rate starts at its peak divided by this (one_cycle).",
               1,
               1e9,
               {},
               true});
   schema.add({"train.step_every",
               std::int64_t(0),
-              "Of step: steps between two falls.",
+              "Steps between two falls of the rate (step).",
               0,
               kMostSteps,
               {},
               true});
-  schema.add(
-      {"train.step_factor", 0.1, "Of step: what the rate is multiplied by.", 0, 1, {}, true});
+  schema.add({"train.step_factor", 0.1, "Factor of each fall (step).", 0, 1, {}, true});
   schema.add({"train.base_batch",
               std::int64_t(0),
               "Linear-scaling rule: the learning rates are for this batch and grow with "

@@ -87,7 +87,8 @@ void add_helper_keys(config::Schema& schema) {
   schema.add({"train.patience", whole(0),
               "Validations in a row without an improvement after which training ends; 0 = never.",
               0, 1e9});
-  schema.add({"train.min_improvement", 0.0, "Of the validation loss, for train.patience.", 0, 1e9});
+  schema.add({"train.min_improvement", 0.0,
+              "The least fall of the validation loss that train.patience takes for one.", 0, 1e9});
   schema.add({"train.skip_outliers",
               0.0,
               "Leaves a step out whose loss or gradient norm is more standard deviations than this "
@@ -96,8 +97,13 @@ void add_helper_keys(config::Schema& schema) {
               1e9,
               {},
               true});
-  schema.add(
-      {"train.outlier_window", whole(128), "Of train.skip_outliers, in steps.", 4, 1e6, {}, true});
+  schema.add({"train.outlier_window",
+              whole(128),
+              "Steps over which train.skip_outliers takes its mean.",
+              4,
+              1e6,
+              {},
+              true});
   schema.add({"train.skip_not_finite", whole(10),
               "Steps that are left out on all ranks because a loss or a gradient holds a NaN or an "
               "infinity, before one ends the run (exit code 21).",
@@ -118,10 +124,10 @@ void add_loss_scale_keys(config::Schema& schema) {
                   "without.",
               .numbers = true});
   schema.add({"train.initial_loss_scale", 65536.0,
-              "What a dynamic loss scale begins with, a power of two.", 1, 4294967296.0});
+              "First value of a dynamic loss scale, a power of two.", 1, 4294967296.0});
   schema.add({"train.loss_scale_window", whole(2000),
-              "Of a dynamic loss scale: steps in a row without an overflow after which it doubles.",
-              1, kMost});
+              "Steps in a row without an overflow after which a dynamic loss scale doubles.", 1,
+              kMost});
 }
 
 void add_length_keys(config::Schema& schema) {
@@ -213,48 +219,52 @@ void add_train_keys(config::Schema& schema) {
 
 void add_local_keys(config::Schema& schema) {
   schema.add({"parallel.local_steps", whole(8),
-              "Of local_sgd, diloco, easgd, gossip: steps that a rank makes on its own between two "
-              "exchanges.",
+              "Steps that a rank makes on its own between two exchanges (local_sgd, diloco, easgd, "
+              "gossip).",
               1, 1e9});
-  schema.add({"parallel.post_local_after", whole(0),
-              "Of the same: the first steps, which are synchronous, as under plain.", 0, kMost});
-  schema.add({"parallel.outer_rate", 0.7, "Of diloco: learning rate of the outer SGD.", 1e-9, 1e3});
   schema.add(
-      {"parallel.outer_momentum", 0.9, "Of diloco: Nesterov's, of the outer SGD.", 0, 0.999999});
+      {"parallel.post_local_after", whole(0),
+       "First steps that are synchronous, as under plain (local_sgd, diloco, easgd, gossip).", 0,
+       kMost});
+  schema.add({"parallel.outer_rate", 0.7, "Learning rate of the outer SGD (diloco).", 1e-9, 1e3});
+  schema.add({"parallel.outer_momentum", 0.9, "Nesterov momentum of the outer SGD (diloco).", 0,
+              0.999999});
   schema.add({"parallel.elastic", 0.9,
-              "Of easgd: the share of its way to the ranks' mean that the centre goes in an "
-              "exchange; a rank goes this over the ranks of its way to the centre.",
+              "Share of its distance to the ranks' mean that the centre moves in an exchange; a "
+              "rank moves this over the number of ranks towards the centre (easgd).",
               1e-9, 1});
   schema.add({"parallel.graph", text("one_peer"),
-              "Of gossip: who averages with whom (`trireme show gossip`).", 0, 0,
+              "Who averages with whom under gossip (`trireme show gossip`).", 0, 0,
               plan::mixing_graphs()});
 }
 
 void add_server_keys(config::Schema& schema) {
-  schema.add(
-      {"server.count", whole(1),
-       "Of parallel.sync = server: how many servers `trireme train` starts beside the ranks.", 1,
-       65'536});
+  schema.add({"server.count", whole(1),
+              "Servers that `trireme train` starts beside the ranks (parallel.sync = server).", 1,
+              65'536});
   schema.add({"server.replicas", whole(1),
-              "Of the same: servers that have a copy of each shard. 1: none but its own; with 2 or "
-              "more the job outlives the death of a server, and loses no acknowledged push.",
+              "Servers that have a copy of each shard. 1: only its own; with 2 or more the job "
+              "survives the death of a server, and loses no acknowledged push.",
               1, 65'536});
-  schema.add({"server.staleness", whole(0),
-              "Of the same: 0: synchronous; s: a rank is at most s steps ahead of the slowest; -1: "
-              "nobody waits. If not 0, each rank trains on batches of batch.global / ranks.",
-              -1, 1e9});
+  schema.add(
+      {"server.staleness", whole(0),
+       "How far ranks may be apart. 0: synchronous; s: a rank is at most s steps ahead of the "
+       "slowest; -1: no bound. If not 0, each rank trains on batches of batch.global / "
+       "ranks.",
+       -1, 1e9});
   schema.add({"server.backup", whole(0),
-              "Of the same, with staleness 0: a step goes on without this many of the ranks' "
+              "Backup workers: with staleness 0, a step goes on without this many of the ranks' "
               "gradients, whichever come last. Ranks then train on batches of their own.",
               0, 65'535});
   schema.add(
       {"server.compensation", 0.0,
-       "Of the same, with another staleness: lambda of delay compensation (DC-ASGD); 0: off. Not "
-       "with server.prediction.",
+       "Lambda of delay compensation (DC-ASGD), with a staleness other than 0; 0: off. Not with "
+       "server.prediction.",
        0, 1e6});
-  schema.add({"server.prediction", true,
-              "Of the same, with another staleness: a rank takes its gradient at the weights that "
-              "momentum will have made by the time it is applied, not at those that it was sent."});
+  schema.add(
+      {"server.prediction", true,
+       "With a staleness other than 0: a rank takes its gradient at the weights that momentum "
+       "will have made by the time it is applied, not at those that it was sent."});
 }
 
 void add_memory_keys(config::Schema& schema) {
@@ -350,12 +360,12 @@ void add_parallel_keys(config::Schema& schema) {
               "Ranks that share one copy under hybrid; 0 = those of a host.", 0, 1e6});
   schema.add({"parallel.pipeline", whole(1),
               "Ranks that hold one copy of the model, each some of its blocks.", 1, 9999});
-  schema.add({"parallel.schedule", text("1f1b"),
-              "Of a pipeline: the order of its passes, a name (`trireme show schedule`) or a file. "
-              "Changes no bit."});
+  schema.add(
+      {"parallel.schedule", text("1f1b"),
+       "Order of a pipeline's passes, a name (`trireme show schedule`) or a file. Changes no "
+       "bit."});
   schema.add({"parallel.chunks", whole(0),
-              "Of a pipeline: stages that a rank holds; 0 = as few as the schedule can have.", 0,
-              9999});
+              "Pipeline stages that a rank holds; 0 = as few as the schedule can have.", 0, 9999});
   schema.add({"parallel.tensor", whole(1),
               "Ranks that share the tensors of each layer (GPT, BERT). Weights agree with one "
               "process's within a tolerance.",

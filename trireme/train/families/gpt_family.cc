@@ -21,7 +21,7 @@ std::vector<config::Key> gpt_keys() {
   keys.push_back({"model.bias", false, "Biases in linear layers and norms.", 0, 1, {}, true});
   keys.push_back({"model.activation",
                   "gelu",
-                  "Of the MLP: gelu, or gated by swiglu or geglu (a matrix more).",
+                  "Activation of the MLP: gelu, or gated by swiglu or geglu (one matrix more).",
                   0,
                   0,
                   {"gelu", "swiglu", "geglu"},
@@ -38,7 +38,7 @@ std::vector<config::Key> gpt_keys() {
   keys.push_back(
       {"model.experts",
        std::int64_t{0},
-       "In each layer a mixture of so many experts in the MLP's place, each as wide as it; "
+       "Experts of the mixture that takes the place of each layer's MLP, each as wide as it; "
        "0: the MLP.",
        0,
        1e4,
@@ -46,7 +46,7 @@ std::vector<config::Key> gpt_keys() {
        true});
   keys.push_back({"model.top_k",
                   std::int64_t{2},
-                  "Of a mixture: experts that a token goes to.",
+                  "Experts of a mixture that a token goes to.",
                   1,
                   1e4,
                   {},
@@ -54,15 +54,15 @@ std::vector<config::Key> gpt_keys() {
   keys.push_back(
       {"model.capacity_factor",
        1.25,
-       "Of a mixture: an expert takes so many times its even share of a sequence's choices; "
-       "what is beyond adds nothing.",
+       "An expert of a mixture takes at most so many times its even share of a sequence's "
+       "choices; a choice beyond that adds nothing.",
        0.01,
        1e4,
        {},
        true});
   keys.push_back({"model.balance",
                   0.01,
-                  "Of a mixture: weight of the loss that keeps experts evenly chosen (Switch).",
+                  "Weight of the loss that keeps a mixture's experts evenly chosen (Switch).",
                   0,
                   1e4,
                   {},

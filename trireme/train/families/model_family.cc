@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "trireme/base/error.h"
+#include "trireme/models/server_embedding.h"
 #include "trireme/tensor/allocation.h"
 #include "trireme/train/families/registry.h"
 
@@ -105,9 +106,10 @@ ParameterCount::ParameterCount(const models::Blocks& blocks) {
   for (const models::Tie& tie : blocks.ties()) aliases_.insert(tie.alias);
 }
 
-void ParameterCount::add(const std::string& name, models::Block& block) {
+void ParameterCount::add(const std::string& name, const std::shared_ptr<models::Block>& block) {
+  if (!models::embeddings_of(block).empty()) figures_.rows_on_servers = true;
   std::int64_t whole = 0;
-  for (const models::NamedTensor& parameter : block.parameters()) {
+  for (const models::NamedTensor& parameter : block->parameters()) {
     whole += parameter.tensor.numel();
     if (!aliases_.contains(name + "." + parameter.name))
       figures_.parameters += parameter.tensor.numel();
@@ -131,7 +133,7 @@ std::vector<std::string> parameter_names(const models::Blocks& blocks) {
 
 ModelFigures count_parameters(const models::Blocks& blocks) {
   ParameterCount count(blocks);
-  for (const models::BlockSpec& spec : blocks.specs()) count.add(spec.name, *spec.make());
+  for (const models::BlockSpec& spec : blocks.specs()) count.add(spec.name, spec.make());
   return count.figures();
 }
 

@@ -39,6 +39,7 @@ struct ModelFigures {
   /// and of `largest_neighbours` belong to experts.
   int experts = -1;
   std::int64_t expert_parameters = 0, expert_neighbours = 0;
+  bool rows_on_servers = false;  // it has a ServerEmbedding
   /// Which parts ranks can share. Empty: not known before the blocks are built.
   std::optional<parallel::ModelShape> shape = {};
 };
@@ -101,7 +102,7 @@ class ParameterCount {
  public:
   explicit ParameterCount(const models::Blocks& blocks);
   /// Call for each block, in the order of the list.
-  void add(const std::string& name, models::Block& block);
+  void add(const std::string& name, const std::shared_ptr<models::Block>& block);
   /// Parameters and largest_neighbours so far.
   const ModelFigures& figures() const noexcept { return figures_; }
 

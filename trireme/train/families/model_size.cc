@@ -138,7 +138,7 @@ ModelFigures measure_size(const models::Blocks& model, const MicroBatch& micro, 
   for (const models::BlockSpec& spec : model.specs()) {
     const std::shared_ptr<models::Block> built = spec.make();
     built->train(true);
-    count.add(spec.name, *built);
+    count.add(spec.name, built);
     std::vector<models::Value> inputs;
     for (const std::string& name : spec.reads) inputs.push_back(values.at(name));
     const std::int64_t held = live->now();

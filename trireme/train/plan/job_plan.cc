@@ -187,6 +187,14 @@ parallel::SyncPlan check_strategy(const Settings& settings, const ModelFigures& 
   const parallel::SyncPlan sync =
       parallel::check_options(options, optim::make_optimizer(settings.optimizer)->name(),
                               {.ranks = ranks, .ranks_a_host = ranks_a_host});
+  if (figures.rows_on_servers && !sync.served)
+    throw ConfigError(
+        "the rows of the model's embeddings are trained by parameter servers, and "
+        "parallel.sync = \"" +
+            settings.strategy.sync + "\" has none",
+        {.operation = "config",
+         .label = "parallel.sync",
+         .advice = "Set parallel.sync = \"server\" (docs/servers.md)."});
   if (!settings.strategy_name.empty())
     plan::check_ranks(plan::find_strategy(settings.strategy_name), ranks, ranks / ranks_a_host);
   check_groups(settings);

@@ -80,7 +80,8 @@ void declare_show_server(Command& command) {
   ServerRunOptions& run = options.run;
   command.option("CONFIG", options.config,
                  "A configuration (TOML): draw instead which server has what of its model");
-  command.option("--set", options.set, "Of CONFIG: key=value, as often as wanted").repeatable();
+  command.option("--set", options.set, "A key of CONFIG: key=value, as often as wanted")
+      .repeatable();
   command.option("--workers", run.workers, "How many").shows_default();
   command.option("--servers", run.servers, "How many share the parameters")
       .between(1, 256)
@@ -100,10 +101,10 @@ void declare_show_server(Command& command) {
       .shows_default();
   command.option("--compute", options.compute, "What a step takes a worker").shows_default();
   command.option("--vary", run.vary, "How much more or less a step may take").shows_default();
-  command.option("--bytes", options.bytes, "Of the model").shows_default();
-  command.option("--link", options.link, "Of each worker and server: latency, rate")
+  command.option("--bytes", options.bytes, "Bytes of the model").shows_default();
+  command.option("--link", options.link, "Link of each worker and server: latency, rate")
       .shows_default();
-  command.option("--seed", run.seed, "Of what steps take").shows_default();
+  command.option("--seed", run.seed, "Seed of the steps' durations").shows_default();
   add_drawing_options(command, options.drawing, "a picture instead", "a page that plays it instead",
                       "JSON lines: steps, pushes and updates with their times", "moment");
   command.run([&] {
