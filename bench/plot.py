@@ -85,7 +85,7 @@ def legend(names, titles):
 
 
 def dark_of(colour):
-    """The colour for dark paper of one for white paper, as base/svg.cc has it."""
+    """The colour for dark paper of one for white paper, as base/plot/svg.cc has it."""
     digits = colour[1:] if len(colour) == 7 else "".join(2 * digit for digit in colour[1:])
     hue, light, saturation = colorsys.rgb_to_hls(*(int(digits[i:i + 2], 16) / 255 for i in (0, 2, 4)))
     parts = colorsys.hls_to_rgb(hue, 0.94 - 0.83 * light, saturation)

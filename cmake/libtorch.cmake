@@ -24,7 +24,7 @@ macro(trireme_find_libtorch)
     set(TORCH_LIBRARIES "-Wl,--push-state,--no-as-needed,\"${TORCH_LIBRARY}\",--pop-state"
         "${TORCH_INSTALL_PREFIX}/lib/libtorch_cpu.so" "${TORCH_INSTALL_PREFIX}/lib/libc10.so"
         "-Wl,--allow-shlib-undefined")
-    foreach(_trireme_library torch_cuda c10_cuda)   # of a CUDA build: its graphs (tensor/cuda_recording.cc)
+    foreach(_trireme_library torch_cuda c10_cuda)   # of a CUDA build: its graphs (tensor/devices/cuda_recording.cc)
       if(EXISTS "${TORCH_INSTALL_PREFIX}/lib/lib${_trireme_library}.so")
         list(INSERT TORCH_LIBRARIES 1 "${TORCH_INSTALL_PREFIX}/lib/lib${_trireme_library}.so")
       endif()

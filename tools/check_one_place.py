@@ -11,7 +11,7 @@ import re
 import sys
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-REGISTRIES = ("trireme/comm/rounds/algorithms", "trireme/plan/schedules")
+REGISTRIES = ("trireme/comm/rounds/algorithms", "trireme/plan/schedule/generators")
 
 # (name of a file, name): why the product names it there.
 ALLOWED = {

@@ -18,7 +18,7 @@
 #include <string>
 #include <vector>
 
-#include "trireme/base/real_waiter.h"
+#include "trireme/base/waiter/real_waiter.h"
 #include "trireme/comm/choice/measure.h"
 #include "trireme/comm/communicator_options.h"
 #include "trireme/net/connect.h"

@@ -26,9 +26,9 @@
 
 #include "trireme/job/job.h"
 #include "trireme/pipeline/executor.h"
-#include "trireme/plan/schedule_transfers.h"
-#include "trireme/plan/schedules/schedules.h"
-#include "trireme/show/recorded_schedule.h"
+#include "trireme/plan/schedule/generators/schedules.h"
+#include "trireme/plan/schedule/schedule_transfers.h"
+#include "trireme/show/schedule/recorded_schedule.h"
 
 namespace {
 

@@ -22,7 +22,7 @@
 #include <string>
 #include <vector>
 
-#include "trireme/base/real_waiter.h"
+#include "trireme/base/waiter/real_waiter.h"
 #include "trireme/optim/optimizer.h"
 #include "trireme/ps/rows/row_sum.h"
 #include "trireme/ps/server/server.h"

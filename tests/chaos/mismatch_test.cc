@@ -8,8 +8,8 @@
 #include <sstream>
 
 #include "trireme/base/error.h"
+#include "trireme/comm/calls/op_kind.h"
 #include "trireme/comm/communicator.h"
-#include "trireme/comm/op_kind.h"
 #include "trireme/comm/rounds/registry.h"
 #include "trireme/kernel/tree_sum.h"
 #include "trireme/testing/run_ranks.h"

@@ -17,7 +17,7 @@
 #include "tests/chaos/exchange.h"
 #include "trireme/base/error.h"
 #include "trireme/base/event.h"
-#include "trireme/base/real_waiter.h"
+#include "trireme/base/waiter/real_waiter.h"
 #include "trireme/comm/communicator_options.h"
 #include "trireme/job.h"
 #include "trireme/net/channel.h"

@@ -10,8 +10,8 @@
 #include "trireme/models/gpt.h"
 #include "trireme/optim/optimizer.h"
 #include "trireme/tensor/convert.h"
-#include "trireme/tensor/cross_entropy.h"
 #include "trireme/tensor/determinism.h"
+#include "trireme/tensor/functions/cross_entropy.h"
 
 namespace trireme {
 namespace {

@@ -14,7 +14,7 @@
 #include "trireme/kernel/assignment.h"
 #include "trireme/strategy/data_parallel.h"
 #include "trireme/sync/strategy_context.h"
-#include "trireme/tensor/device.h"
+#include "trireme/tensor/devices/device.h"
 #include "trireme/tensor/flat_math.h"
 #include "trireme/tensor/random.h"
 #include "trireme/testing/emulated_device/emulated_device.h"

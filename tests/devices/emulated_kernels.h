@@ -1,7 +1,7 @@
 // The GPU's kernels of kernel/cuda/ on the emulated device.
 #pragma once
 
-#include "trireme/tensor/gpu_kernels.h"
+#include "trireme/tensor/devices/gpu_kernels.h"
 
 namespace trireme::devices {
 

@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "tests/devices/device_training.h"
-#include "trireme/base/real_waiter.h"
+#include "trireme/base/waiter/real_waiter.h"
 #include "trireme/input/batches.h"
 #include "trireme/testing/emulated_device/test_device.h"
 

@@ -11,7 +11,7 @@
 #include "trireme/memory/offload_folder.h"
 #include "trireme/models/gpt.h"
 #include "trireme/optim/optimizer.h"
-#include "trireme/tensor/device.h"
+#include "trireme/tensor/devices/device.h"
 #include "trireme/testing/emulated_device/test_device.h"
 
 namespace trireme::devices {

@@ -5,11 +5,11 @@
 #include <string_view>
 
 #include "trireme/base/error.h"
-#include "trireme/plan/graph_text.h"
-#include "trireme/plan/pipeline_simulator.h"
-#include "trireme/plan/schedule.h"
-#include "trireme/plan/schedule_check.h"
-#include "trireme/plan/schedule_transfers.h"
+#include "trireme/plan/partition/graph_text.h"
+#include "trireme/plan/schedule/pipeline_simulator.h"
+#include "trireme/plan/schedule/schedule.h"
+#include "trireme/plan/schedule/schedule_check.h"
+#include "trireme/plan/schedule/schedule_transfers.h"
 
 namespace {
 

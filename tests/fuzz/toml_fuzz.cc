@@ -4,7 +4,7 @@
 #include <cstdlib>
 #include <string_view>
 
-#include "trireme/base/config.h"
+#include "trireme/base/config/config.h"
 #include "trireme/base/error.h"
 
 namespace {

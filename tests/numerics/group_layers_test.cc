@@ -14,7 +14,7 @@
 #include "trireme/placement/stage.h"
 #include "trireme/strategy/strategy.h"
 #include "trireme/tensor/determinism.h"
-#include "trireme/tensor/functions.h"
+#include "trireme/tensor/functions/functions.h"
 #include "trireme/tensor/random.h"
 #include "trireme/testing/run_processes.h"
 

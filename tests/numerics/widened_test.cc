@@ -5,7 +5,7 @@
 #include "tests/numerics/same_training.h"
 #include "tests/numerics/training.h"
 #include "trireme/base/check.h"
-#include "trireme/tensor/kernel_table.h"
+#include "trireme/tensor/products/kernel_table.h"
 
 namespace trireme::widened_test {
 namespace {

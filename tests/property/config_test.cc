@@ -1,6 +1,6 @@
 // Properties of the configuration reader: what is written reads back equal, the last source wins,
 // an unknown key is refused with the nearest one, any text gives a value or a ConfigError.
-#include "trireme/base/config.h"
+#include "trireme/base/config/config.h"
 
 #include <gtest/gtest.h>
 #include <rapidcheck.h>

@@ -1,6 +1,6 @@
 // Properties of partitions of chains and graphs: they cover everything in order without an empty
 // stage, are no worse than the even cut, and on small inputs are the best of all there are.
-#include "trireme/plan/partition.h"
+#include "trireme/plan/partition/partition.h"
 
 #include <gtest/gtest.h>
 #include <rapidcheck.h>
@@ -14,7 +14,7 @@
 
 #include "tests/property/draw.h"
 #include "trireme/base/error.h"
-#include "trireme/plan/graph_partition.h"
+#include "trireme/plan/partition/graph_partition.h"
 
 namespace trireme {
 namespace {

@@ -1,6 +1,6 @@
 // Properties of pipeline schedules: for every name and shape, each pass occurs once and in an order
 // that can run, in the stated memory; the check accepts exactly what a simple reference can run.
-#include "trireme/plan/schedules/schedules.h"
+#include "trireme/plan/schedule/generators/schedules.h"
 
 #include <gtest/gtest.h>
 #include <rapidcheck.h>
@@ -13,9 +13,9 @@
 #include <tuple>
 
 #include "tests/property/draw.h"
-#include "trireme/plan/schedule_check.h"
-#include "trireme/plan/schedule_transfers.h"
-#include "trireme/plan/schedule_walk.h"
+#include "trireme/plan/schedule/schedule_check.h"
+#include "trireme/plan/schedule/schedule_transfers.h"
+#include "trireme/plan/schedule/schedule_walk.h"
 
 namespace trireme {
 namespace {

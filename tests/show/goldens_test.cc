@@ -10,21 +10,21 @@
 #include <string>
 #include <utility>
 
-#include "trireme/plan/graph_text.h"
 #include "trireme/plan/link.h"
 #include "trireme/plan/mixing.h"
-#include "trireme/plan/schedules/schedules.h"
-#include "trireme/show/collective.h"
-#include "trireme/show/cost.h"
-#include "trireme/show/drawn_schedule.h"
-#include "trireme/show/gossip.h"
+#include "trireme/plan/partition/graph_text.h"
+#include "trireme/plan/schedule/generators/schedules.h"
+#include "trireme/show/collective/collective.h"
+#include "trireme/show/collective/cost.h"
+#include "trireme/show/collective/gossip.h"
+#include "trireme/show/collective/recording.h"
+#include "trireme/show/collective/tree_sum.h"
+#include "trireme/show/drawing/picture.h"
+#include "trireme/show/drawing/text.h"
 #include "trireme/show/graph_picture.h"
-#include "trireme/show/picture.h"
-#include "trireme/show/recording.h"
-#include "trireme/show/schedule_picture.h"
+#include "trireme/show/schedule/drawn_schedule.h"
+#include "trireme/show/schedule/schedule_picture.h"
 #include "trireme/show/strategies.h"
-#include "trireme/show/text.h"
-#include "trireme/show/tree_sum.h"
 
 namespace trireme {
 namespace {

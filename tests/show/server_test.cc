@@ -18,7 +18,7 @@
 #include "trireme/cli/torch/show/record_server.h"
 #include "trireme/cli/torch/show/served_layout.h"
 #include "trireme/models/block.h"
-#include "trireme/show/legible_test.h"
+#include "trireme/show/drawing/legible_test.h"
 #include "trireme/train/config/schema.h"
 
 namespace trireme::server_test {

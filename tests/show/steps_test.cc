@@ -14,7 +14,7 @@
 
 #include "trireme/base/error.h"
 #include "trireme/cli/torch/show/recorded_steps.h"
-#include "trireme/show/legible_test.h"
+#include "trireme/show/drawing/legible_test.h"
 
 namespace trireme::steps_test {
 namespace {

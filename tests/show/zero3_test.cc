@@ -12,7 +12,7 @@
 
 #include "trireme/base/error.h"
 #include "trireme/cli/torch/show/record_zero3.h"
-#include "trireme/show/legible_test.h"
+#include "trireme/show/drawing/legible_test.h"
 
 namespace trireme::zero3_test {
 namespace {

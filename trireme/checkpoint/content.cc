@@ -15,7 +15,7 @@
 #include "trireme/format/safetensors.h"
 #include "trireme/storage/saved_tensors.h"
 #include "trireme/tensor/convert.h"
-#include "trireme/tensor/device.h"
+#include "trireme/tensor/devices/device.h"
 
 namespace trireme::inline v0::checkpoint {
 namespace {

@@ -11,7 +11,7 @@
 
 #include "trireme/base/check.h"
 #include "trireme/checkpoint/tables.h"
-#include "trireme/tensor/device.h"
+#include "trireme/tensor/devices/device.h"
 
 namespace trireme::inline v0::checkpoint {
 namespace {

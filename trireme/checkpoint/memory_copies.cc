@@ -12,7 +12,7 @@
 #include "trireme/base/error.h"
 #include "trireme/checkpoint/tables.h"
 #include "trireme/tensor/convert.h"
-#include "trireme/tensor/device.h"
+#include "trireme/tensor/devices/device.h"
 
 namespace trireme::inline v0::checkpoint {
 

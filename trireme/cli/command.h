@@ -17,7 +17,7 @@
 #include <utility>
 #include <vector>
 
-#include "trireme/cli/described.h"
+#include "trireme/cli/help/described.h"
 
 namespace CLI {
 class App;

@@ -7,11 +7,11 @@
 
 #include "trireme/base/error.h"
 #include "trireme/cli/command.h"
-#include "trireme/cli/names.h"
+#include "trireme/cli/help/names.h"
 #include "trireme/comm/rounds/registry.h"
-#include "trireme/show/collective.h"
-#include "trireme/show/cost.h"
-#include "trireme/show/verify.h"
+#include "trireme/show/collective/collective.h"
+#include "trireme/show/collective/cost.h"
+#include "trireme/show/collective/verify.h"
 
 namespace trireme::inline v0::cli {
 namespace {

@@ -5,9 +5,9 @@
 #include <utility>
 
 #include "trireme/base/error.h"
-#include "trireme/comm/device_backend.h"
-#include "trireme/comm/inline_run.h"
-#include "trireme/comm/message_headers.h"
+#include "trireme/comm/calls/inline_run.h"
+#include "trireme/comm/device/device_backend.h"
+#include "trireme/comm/messages/message_headers.h"
 #include "trireme/comm/native/native_backend.h"
 #include "trireme/comm/rounds/rounds_backend.h"
 #include "trireme/comm/shared/shared_backend.h"

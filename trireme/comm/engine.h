@@ -17,18 +17,18 @@
 #include <vector>
 
 #include "trireme/comm/backend.h"
-#include "trireme/comm/board_watch.h"
-#include "trireme/comm/call.h"
-#include "trireme/comm/call_trace.h"
-#include "trireme/comm/call_waits.h"
+#include "trireme/comm/calls/call.h"
+#include "trireme/comm/calls/call_waits.h"
 #include "trireme/comm/communicator.h"
 #include "trireme/comm/family.h"
 #include "trireme/comm/fold_plan.h"
 #include "trireme/comm/group_facts.h"
-#include "trireme/comm/messages.h"
+#include "trireme/comm/messages/messages.h"
 #include "trireme/comm/scratch.h"
 #include "trireme/comm/shared/arenas.h"
+#include "trireme/comm/shared/board_watch.h"
 #include "trireme/comm/staging/staged_calls.h"
+#include "trireme/comm/trace/call_trace.h"
 
 namespace trireme::inline v0::comm {
 

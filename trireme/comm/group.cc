@@ -5,9 +5,9 @@
 #include <utility>
 
 #include "trireme/base/error.h"
-#include "trireme/comm/call_checks.h"
+#include "trireme/comm/calls/call_checks.h"
 #include "trireme/comm/choice/selection.h"
-#include "trireme/comm/device_backend.h"
+#include "trireme/comm/device/device_backend.h"
 #include "trireme/comm/engine.h"
 #include "trireme/net/alone_transport.h"
 #include "trireme/net/sub_transport.h"

@@ -9,10 +9,10 @@
 #include <utility>
 
 #include "trireme/base/error.h"
-#include "trireme/comm/call_checks.h"
+#include "trireme/comm/calls/call_checks.h"
+#include "trireme/comm/calls/operation.h"
 #include "trireme/comm/choice/selection.h"
 #include "trireme/comm/engine.h"
-#include "trireme/comm/operation.h"
 #include "trireme/kernel/reduce.h"
 #include "trireme/kernel/tree_sum.h"
 

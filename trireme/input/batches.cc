@@ -13,8 +13,8 @@
 #include "trireme/base/work_source.h"
 #include "trireme/input/batch_plan.h"
 #include "trireme/input/epoch_order.h"
+#include "trireme/tensor/devices/sent_batch.h"
 #include "trireme/tensor/saved_count.h"
-#include "trireme/tensor/sent_batch.h"
 
 namespace trireme::inline v0 {
 namespace {

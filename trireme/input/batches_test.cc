@@ -8,7 +8,7 @@
 #include <numeric>
 
 #include "trireme/base/error.h"
-#include "trireme/base/real_waiter.h"
+#include "trireme/base/waiter/real_waiter.h"
 #include "trireme/kernel/assignment.h"
 
 namespace trireme::batches_test {

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "trireme/base/real_waiter.h"
+#include "trireme/base/waiter/real_waiter.h"
 #include "trireme/comm/communicator.h"
 #include "trireme/comm/nccl/gpu_group.h"
 #include "trireme/job/input_plan.h"

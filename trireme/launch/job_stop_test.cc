@@ -5,7 +5,7 @@
 #include <gtest/gtest.h>
 #include <signal.h>
 
-#include "trireme/base/real_waiter.h"
+#include "trireme/base/waiter/real_waiter.h"
 #include "trireme/launch/launch_result.h"
 #include "trireme/launch/process_starter.h"
 #include "trireme/launch/workers.h"

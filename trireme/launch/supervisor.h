@@ -14,7 +14,7 @@
 #include <optional>
 #include <string>
 
-#include "trireme/base/real_waiter.h"
+#include "trireme/base/waiter/real_waiter.h"
 #include "trireme/launch/elastic_ranks.h"
 #include "trireme/launch/hosts/guard.h"
 #include "trireme/launch/hosts/job_hosts.h"

@@ -10,7 +10,7 @@
 #include "trireme/memory/recent_slots.h"
 #include "trireme/memory/saved_tensors.h"
 #include "trireme/memory/saved_view.h"
-#include "trireme/tensor/copy_streams.h"
+#include "trireme/tensor/devices/copy_streams.h"
 
 namespace trireme::inline v0::memory {
 namespace {

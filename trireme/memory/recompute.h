@@ -34,7 +34,7 @@ at::Tensor recompute(const std::function<at::Tensor(const at::Tensor&)>& forward
                      const at::Tensor& input);
 
 /// The policy of one block. None keeps everything. Selective: attention keeps no probabilities
-/// (tensor/functions.h), whatever the length. Full keeps only the block's input.
+/// (tensor/functions/functions.h), whatever the length. Full keeps only the block's input.
 enum class Recompute : std::uint8_t { None, Selective, Full };
 
 /// memory.recompute: which activations each block of a model computes again.

@@ -10,7 +10,7 @@
 #include "trireme/base/words.h"
 #include "trireme/models/norm.h"
 #include "trireme/models/routing.h"
-#include "trireme/tensor/loss_gradient.h"
+#include "trireme/tensor/functions/loss_gradient.h"
 
 namespace trireme::inline v0::models {
 namespace {

@@ -11,7 +11,7 @@
 #include "trireme/models/gpt.h"
 #include "trireme/models/routing.h"
 #include "trireme/tensor/determinism.h"
-#include "trireme/tensor/loss_gradient.h"
+#include "trireme/tensor/functions/loss_gradient.h"
 
 namespace trireme::models {
 namespace {

@@ -9,8 +9,8 @@
 #include "trireme/base/error.h"
 #include "trireme/models/bert.h"
 #include "trireme/models/resnet.h"
-#include "trireme/tensor/cross_entropy.h"
 #include "trireme/tensor/determinism.h"
+#include "trireme/tensor/functions/cross_entropy.h"
 
 namespace trireme::models::families_test {
 namespace {

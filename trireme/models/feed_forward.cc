@@ -1,7 +1,7 @@
 #include "trireme/models/feed_forward.h"
 
 #include "trireme/base/error.h"
-#include "trireme/tensor/functions.h"
+#include "trireme/tensor/functions/functions.h"
 
 namespace trireme::inline v0::models {
 

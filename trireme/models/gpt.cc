@@ -11,7 +11,7 @@
 #include "trireme/models/kernels.h"
 #include "trireme/models/norm.h"
 #include "trireme/models/transformer.h"
-#include "trireme/tensor/functions.h"
+#include "trireme/tensor/functions/functions.h"
 
 // Legend: B sequences, T positions, C width, V vocabulary.
 namespace trireme::inline v0::models {

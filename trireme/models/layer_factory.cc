@@ -6,8 +6,8 @@
 #include <utility>
 
 #include "trireme/models/experts.h"
-#include "trireme/tensor/cross_entropy.h"
-#include "trireme/tensor/functions.h"
+#include "trireme/tensor/functions/cross_entropy.h"
+#include "trireme/tensor/functions/functions.h"
 #include "trireme/tensor/random.h"
 
 namespace trireme::inline v0::models {

@@ -12,8 +12,8 @@
 #include "trireme/models/gpt.h"
 #include "trireme/models/models.h"
 #include "trireme/models/module_block.h"
-#include "trireme/tensor/cross_entropy.h"
 #include "trireme/tensor/determinism.h"
+#include "trireme/tensor/functions/cross_entropy.h"
 #include "trireme/tensor/random.h"
 
 namespace trireme::models {

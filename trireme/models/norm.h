@@ -8,7 +8,7 @@
 
 #include "trireme/models/block.h"
 #include "trireme/models/layer_factory.h"
-#include "trireme/tensor/functions.h"
+#include "trireme/tensor/functions/functions.h"
 
 namespace trireme::inline v0::models {
 

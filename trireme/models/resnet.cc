@@ -14,7 +14,7 @@
 #include "trireme/models/layer_factory.h"
 #include "trireme/models/module_block.h"
 #include "trireme/tensor/convert.h"
-#include "trireme/tensor/functions.h"
+#include "trireme/tensor/functions/functions.h"
 #include "trireme/tensor/random.h"
 
 // Legend: B images, C channels, H and W rows and columns.

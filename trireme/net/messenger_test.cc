@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "trireme/base/error.h"
-#include "trireme/base/real_waiter.h"
+#include "trireme/base/waiter/real_waiter.h"
 
 namespace trireme {
 namespace {

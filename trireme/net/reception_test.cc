@@ -13,7 +13,7 @@
 #include <thread>
 
 #include "trireme/base/error.h"
-#include "trireme/base/real_waiter.h"
+#include "trireme/base/waiter/real_waiter.h"
 #include "trireme/net/channel.h"
 
 namespace trireme::net {

@@ -1,6 +1,6 @@
 #include "trireme/optim/device_sums.h"
 
-#include "trireme/tensor/device.h"
+#include "trireme/tensor/devices/device.h"
 
 namespace trireme::inline v0::optim {
 

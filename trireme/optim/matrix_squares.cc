@@ -6,7 +6,7 @@
 #include <bit>
 
 #include "trireme/kernel/elementwise.h"
-#include "trireme/tensor/device.h"
+#include "trireme/tensor/devices/device.h"
 #include "trireme/tensor/squares.h"
 
 namespace trireme::inline v0::optim {

@@ -9,9 +9,9 @@
 #include "trireme/kernel/optimizers/apply.h"
 #include "trireme/optim/slice_optimizer.h"
 #include "trireme/optim/tensor_rule.h"
-#include "trireme/tensor/device.h"
+#include "trireme/tensor/devices/device.h"
+#include "trireme/tensor/devices/gpu_kernels.h"
 #include "trireme/tensor/flat_math.h"
-#include "trireme/tensor/gpu_kernels.h"
 
 namespace trireme::inline v0::optim {
 namespace {

@@ -5,7 +5,7 @@
 
 #include "trireme/base/check.h"
 #include "trireme/tensor/convert.h"
-#include "trireme/tensor/device.h"
+#include "trireme/tensor/devices/device.h"
 #include "trireme/tensor/flat_math.h"
 
 namespace trireme::inline v0::optim {

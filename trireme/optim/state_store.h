@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "trireme/optim/owned_slice.h"
-#include "trireme/tensor/copy_streams.h"
+#include "trireme/tensor/devices/copy_streams.h"
 
 namespace trireme::inline v0::optim {
 

@@ -7,7 +7,7 @@
 #include <cmath>
 
 #include "trireme/optim/gradient_square.h"
-#include "trireme/tensor/device.h"
+#include "trireme/tensor/devices/device.h"
 
 namespace trireme::inline v0 {
 

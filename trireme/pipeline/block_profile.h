@@ -10,7 +10,7 @@
 
 #include "trireme/base/waiter.h"
 #include "trireme/models/block.h"
-#include "trireme/plan/partition.h"
+#include "trireme/plan/partition/partition.h"
 #include "trireme/tensor/batch.h"
 
 namespace trireme::inline v0::parallel {

@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 #include <torch/nn/modules/linear.h>
 
-#include "trireme/base/real_waiter.h"
+#include "trireme/base/waiter/real_waiter.h"
 #include "trireme/models/module_block.h"
 #include "trireme/placement/pipeline_plan.h"
 

@@ -21,7 +21,7 @@
 #include "trireme/base/waiter.h"
 #include "trireme/comm/communicator.h"
 #include "trireme/pipeline/link.h"
-#include "trireme/plan/schedule.h"
+#include "trireme/plan/schedule/schedule.h"
 
 namespace trireme::inline v0::parallel {
 

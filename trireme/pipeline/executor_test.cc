@@ -10,9 +10,9 @@
 #include <set>
 
 #include "trireme/base/error.h"
-#include "trireme/plan/pipeline_simulator.h"
-#include "trireme/plan/schedule_transfers.h"
-#include "trireme/plan/schedules/schedules.h"
+#include "trireme/plan/schedule/generators/schedules.h"
+#include "trireme/plan/schedule/pipeline_simulator.h"
+#include "trireme/plan/schedule/schedule_transfers.h"
 #include "trireme/testing/run_ranks.h"
 
 namespace trireme::parallel::executor_test {

@@ -1,4 +1,4 @@
-// PassGraphs: forward and backward of a micro-batch as one graph of the device (tensor/device_graph.h),
+// PassGraphs: forward and backward of a micro-batch as one graph of the device (tensor/devices/device_graph.h),
 // recorded once for each form of micro-batch: the sizes and types of its fields, and the gradient at its
 // loss. The first of a form runs as usual, since libraries set themselves up then, which cannot be
 // recorded. Dropout draws new masks in each replay; everything else that a pass takes from the host,
@@ -19,7 +19,7 @@
 #include <vector>
 
 #include "trireme/tensor/batch.h"
-#include "trireme/tensor/device_graph.h"
+#include "trireme/tensor/devices/device_graph.h"
 #include "trireme/tensor/random.h"
 
 namespace trireme::inline v0::parallel {

@@ -10,7 +10,7 @@
 #include "trireme/sync/gathers/gather_parameter.h"
 #include "trireme/sync/levels/owned_gradients.h"
 #include "trireme/tensor/convert.h"
-#include "trireme/tensor/device.h"
+#include "trireme/tensor/devices/device.h"
 #include "trireme/tensor/flat_math.h"
 
 namespace trireme::inline v0::parallel {

@@ -10,7 +10,7 @@
 
 #include "trireme/base/check.h"
 #include "trireme/base/error.h"
-#include "trireme/tensor/loss_gradient.h"
+#include "trireme/tensor/functions/loss_gradient.h"
 
 namespace trireme::inline v0::parallel {
 namespace {

@@ -10,8 +10,8 @@
 #include "trireme/base/error.h"
 #include "trireme/tensor/convert.h"
 #include "trireme/tensor/determinism.h"
-#include "trireme/tensor/device.h"
-#include "trireme/tensor/loss_gradient.h"
+#include "trireme/tensor/devices/device.h"
+#include "trireme/tensor/functions/loss_gradient.h"
 
 namespace trireme::inline v0::parallel {
 namespace {

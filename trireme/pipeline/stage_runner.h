@@ -3,7 +3,7 @@
 //
 // Weight gradients reach each stage's ParameterSync by ascending micro-batch, one at a time. If the
 // schedule splits the backward pass, W computes the gradients of our linear layers
-// (tensor/deferred.h). Foreign layers compute theirs in I, and W passes them on. An error in a pass
+// (tensor/functions/deferred.h). Foreign layers compute theirs in I, and W passes them on. An error in a pass
 // is recorded in this rank's vote, and the schedule goes on without that pass; where ranks share
 // layers, it is thrown at once.
 //
@@ -36,7 +36,7 @@
 #include "trireme/sync/scalar_tree.h"
 #include "trireme/sync/strategy_context.h"
 #include "trireme/tensor/batch.h"
-#include "trireme/tensor/deferred.h"
+#include "trireme/tensor/functions/deferred.h"
 
 namespace trireme::inline v0::parallel {
 

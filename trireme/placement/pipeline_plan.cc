@@ -1,9 +1,9 @@
 #include "trireme/placement/pipeline_plan.h"
 
 #include "trireme/base/error.h"
-#include "trireme/plan/partition.h"
-#include "trireme/plan/schedule_transfers.h"
-#include "trireme/plan/schedules/schedules.h"
+#include "trireme/plan/partition/partition.h"
+#include "trireme/plan/schedule/generators/schedules.h"
+#include "trireme/plan/schedule/schedule_transfers.h"
 
 namespace trireme::inline v0::parallel {
 

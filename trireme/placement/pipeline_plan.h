@@ -9,7 +9,7 @@
 
 #include "trireme/models/block.h"
 #include "trireme/placement/stage.h"
-#include "trireme/plan/schedule.h"
+#include "trireme/plan/schedule/schedule.h"
 
 namespace trireme::inline v0::parallel {
 

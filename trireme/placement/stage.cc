@@ -4,7 +4,7 @@
 #include <optional>
 
 #include "trireme/base/error.h"
-#include "trireme/tensor/functions.h"
+#include "trireme/tensor/functions/functions.h"
 #include "trireme/tensor/random.h"
 
 namespace trireme::inline v0::parallel {

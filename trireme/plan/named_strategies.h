@@ -9,7 +9,7 @@
 #include <string_view>
 #include <vector>
 
-#include "trireme/base/config.h"
+#include "trireme/base/config/config.h"
 
 namespace trireme::inline v0::plan {
 

@@ -8,10 +8,10 @@
 #include "trireme/base/words.h"
 #include "trireme/plan/limited_product.h"
 #include "trireme/plan/open_sums.h"
-#include "trireme/plan/partition.h"
-#include "trireme/plan/pipeline_simulator.h"
-#include "trireme/plan/schedule_check.h"
-#include "trireme/plan/schedules/schedules.h"
+#include "trireme/plan/partition/partition.h"
+#include "trireme/plan/schedule/generators/schedules.h"
+#include "trireme/plan/schedule/pipeline_simulator.h"
+#include "trireme/plan/schedule/schedule_check.h"
 
 namespace trireme::inline v0::plan {
 namespace {

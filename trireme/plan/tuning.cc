@@ -10,8 +10,8 @@
 #include <tuple>
 #include <utility>
 
+#include "trireme/base/config/toml_nesting.h"
 #include "trireme/base/error.h"
-#include "trireme/base/toml_nesting.h"
 #include "trireme/base/transports.h"
 
 namespace trireme::inline v0::plan {

@@ -8,7 +8,7 @@
 #include <thread>
 
 #include "trireme/base/error.h"
-#include "trireme/base/real_waiter.h"
+#include "trireme/base/waiter/real_waiter.h"
 #include "trireme/ps/server/server.h"
 #include "trireme/ps/worker/client.h"
 

@@ -7,10 +7,10 @@
 #include <utility>
 #include <vector>
 
-#include "trireme/base/svg.h"
-#include "trireme/base/svg_legend.h"
-#include "trireme/show/panel.h"
-#include "trireme/show/words.h"
+#include "trireme/base/plot/svg.h"
+#include "trireme/base/plot/svg_legend.h"
+#include "trireme/show/drawing/panel.h"
+#include "trireme/show/drawing/words.h"
 
 namespace trireme::inline v0::show {
 namespace {

@@ -6,7 +6,7 @@
 
 #include <string>
 
-#include "trireme/plan/graph_partition.h"
+#include "trireme/plan/partition/graph_partition.h"
 
 namespace trireme::inline v0::show {
 

@@ -8,7 +8,7 @@
 #include <random>
 #include <sstream>
 
-#include "trireme/show/legible_test.h"
+#include "trireme/show/drawing/legible_test.h"
 
 namespace trireme {
 namespace {

@@ -5,7 +5,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
-#include "trireme/show/words.h"
+#include "trireme/show/drawing/words.h"
 
 namespace trireme::inline v0::show {
 namespace {

@@ -6,8 +6,8 @@
 #include <utility>
 #include <vector>
 
-#include "trireme/show/page.h"
-#include "trireme/show/sheet.h"
+#include "trireme/show/drawing/page.h"
+#include "trireme/show/drawing/sheet.h"
 #include "trireme/show/strategies.h"
 
 namespace trireme::inline v0::show {

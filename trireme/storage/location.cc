@@ -1,7 +1,7 @@
 // Opens a storage by its address.
 #include <filesystem>
 
-#include "trireme/base/config.h"
+#include "trireme/base/config/config.h"
 #include "trireme/base/error.h"
 #include "trireme/storage/s3/open.h"
 #include "trireme/storage/storage.h"

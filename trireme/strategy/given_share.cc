@@ -6,7 +6,7 @@
 
 #include "trireme/base/error.h"
 #include "trireme/base/weights_hash.h"
-#include "trireme/comm/operation.h"
+#include "trireme/comm/calls/operation.h"
 
 namespace trireme::inline v0::parallel {
 namespace {

@@ -8,7 +8,7 @@
 #include <map>
 
 #include "trireme/optim/gradient_square.h"
-#include "trireme/tensor/device.h"
+#include "trireme/tensor/devices/device.h"
 
 namespace trireme::inline v0::parallel {
 namespace {

@@ -5,7 +5,7 @@
 #include "trireme/base/error.h"
 #include "trireme/strategy/served.h"
 #include "trireme/tensor/determinism.h"
-#include "trireme/tensor/loss_gradient.h"
+#include "trireme/tensor/functions/loss_gradient.h"
 #include "trireme/tensor/random.h"
 
 namespace trireme::inline v0::parallel {

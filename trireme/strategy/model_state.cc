@@ -8,7 +8,7 @@
 #include "trireme/base/weights_hash.h"
 #include "trireme/layers/tensor/part.h"
 #include "trireme/tensor/convert.h"
-#include "trireme/tensor/device.h"
+#include "trireme/tensor/devices/device.h"
 
 namespace trireme::inline v0::parallel {
 

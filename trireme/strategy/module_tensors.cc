@@ -11,7 +11,7 @@
 #include "trireme/sync/sync_plan.h"
 #include "trireme/sync/torch_optimizer.h"
 #include "trireme/tensor/convert.h"
-#include "trireme/tensor/device.h"
+#include "trireme/tensor/devices/device.h"
 
 namespace trireme::inline v0::parallel {
 namespace {

@@ -14,7 +14,7 @@
 #include "trireme/base/error.h"
 #include "trireme/comm/simulate.h"
 #include "trireme/models/module_block.h"
-#include "trireme/plan/schedules/schedules.h"
+#include "trireme/plan/schedule/generators/schedules.h"
 #include "trireme/strategy/pipeline_training_test.h"
 #include "trireme/sync/gathers/pass_uses.h"
 #include "trireme/testing/faulty_transport.h"

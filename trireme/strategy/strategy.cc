@@ -18,8 +18,8 @@
 #include "trireme/strategy/strategy_impl.h"
 #include "trireme/tensor/convert.h"
 #include "trireme/tensor/determinism.h"
-#include "trireme/tensor/device.h"
-#include "trireme/tensor/device_graph.h"
+#include "trireme/tensor/devices/device.h"
+#include "trireme/tensor/devices/device_graph.h"
 #include "trireme/tensor/saved_count.h"
 
 namespace trireme::inline v0 {

@@ -18,7 +18,7 @@
 #include "trireme/strategy/strategy_sync.h"
 #include "trireme/sync/offload.h"
 #include "trireme/sync/weight_average.h"
-#include "trireme/tensor/device_graph.h"
+#include "trireme/tensor/devices/device_graph.h"
 
 namespace trireme::inline v0 {
 

@@ -13,7 +13,7 @@
 #include <thread>
 
 #include "trireme/base/error.h"
-#include "trireme/base/real_waiter.h"
+#include "trireme/base/waiter/real_waiter.h"
 #include "trireme/models/module_block.h"
 #include "trireme/tensor/determinism.h"
 

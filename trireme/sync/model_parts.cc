@@ -11,7 +11,7 @@
 #include "trireme/layers/tensor/part.h"
 #include "trireme/sync/gathers/gather_parameter.h"
 #include "trireme/tensor/convert.h"
-#include "trireme/tensor/device.h"
+#include "trireme/tensor/devices/device.h"
 
 namespace trireme::inline v0::parallel {
 namespace {

@@ -1,7 +1,7 @@
 #include "trireme/tensor/batch.h"
 
 #include "trireme/base/error.h"
-#include "trireme/tensor/device.h"
+#include "trireme/tensor/devices/device.h"
 
 namespace trireme::inline v0 {
 

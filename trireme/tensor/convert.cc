@@ -3,7 +3,7 @@
 #include <ATen/ops/from_blob.h>
 
 #include "trireme/base/check.h"
-#include "trireme/tensor/device.h"
+#include "trireme/tensor/devices/device.h"
 
 namespace trireme::inline v0::tensor {
 

@@ -15,9 +15,9 @@
 #include "trireme/kernel/elementwise.h"
 #include "trireme/kernel/leaf_sum.h"
 #include "trireme/tensor/convert.h"
-#include "trireme/tensor/device.h"
+#include "trireme/tensor/devices/device.h"
+#include "trireme/tensor/devices/gpu_kernels.h"
 #include "trireme/tensor/functions/typed.h"
-#include "trireme/tensor/gpu_kernels.h"
 #include "trireme/tensor/squares.h"
 
 namespace trireme::inline v0::tensor {

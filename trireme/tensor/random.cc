@@ -12,10 +12,10 @@
 #include "trireme/base/error.h"
 #include "trireme/kernel/cuda/dropout.h"
 #include "trireme/kernel/philox.h"
-#include "trireme/tensor/device.h"
+#include "trireme/tensor/devices/device.h"
+#include "trireme/tensor/devices/gpu_kernels.h"
 #include "trireme/tensor/flat_math.h"
 #include "trireme/tensor/functions/typed.h"
-#include "trireme/tensor/gpu_kernels.h"
 
 namespace trireme::inline v0::tensor {
 namespace {

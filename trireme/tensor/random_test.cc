@@ -3,8 +3,8 @@
 #include <ATen/Functions.h>
 #include <gtest/gtest.h>
 
+#include "trireme/tensor/devices/gpu_kernels_test.h"
 #include "trireme/tensor/flat_math.h"
-#include "trireme/tensor/gpu_kernels_test.h"
 
 namespace trireme::tensor::random_test {
 namespace {

@@ -4,7 +4,7 @@
 
 #include "trireme/kernel/cuda/flat.h"
 #include "trireme/kernel/elementwise.h"
-#include "trireme/tensor/gpu_kernels.h"
+#include "trireme/tensor/devices/gpu_kernels.h"
 
 namespace trireme::inline v0::tensor {
 

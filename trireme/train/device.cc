@@ -15,7 +15,7 @@
 #include "trireme/base/shortened.h"
 #include "trireme/base/words.h"
 #include "trireme/comm/nccl/gpu_library.h"
-#include "trireme/tensor/device.h"
+#include "trireme/tensor/devices/device.h"
 
 namespace trireme::inline v0::train {
 namespace {

@@ -7,8 +7,8 @@
 #include "trireme/net/alone_transport.h"
 #include "trireme/observe/trace.h"
 #include "trireme/sync/sync_plan.h"
-#include "trireme/tensor/kernel_table.h"
 #include "trireme/tensor/processor.h"
+#include "trireme/tensor/products/kernel_table.h"
 #include "trireme/train/device.h"
 
 namespace trireme::inline v0::train {

@@ -11,7 +11,7 @@
 #include "trireme/base/waiter.h"
 #include "trireme/base/words.h"
 #include "trireme/checkpoint/checkpointer.h"
-#include "trireme/comm/gather_trace.h"
+#include "trireme/comm/trace/gather_trace.h"
 #include "trireme/input/batches.h"
 #include "trireme/job/input_plan.h"
 #include "trireme/job/job.h"

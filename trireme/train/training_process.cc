@@ -9,8 +9,8 @@
 #include "trireme/base/words.h"
 #include "trireme/ps/server/serve.h"
 #include "trireme/tensor/determinism.h"
-#include "trireme/tensor/gemm.h"
-#include "trireme/tensor/kernel_table.h"
+#include "trireme/tensor/products/gemm.h"
+#include "trireme/tensor/products/kernel_table.h"
 #include "trireme/train/session.h"
 #include "trireme/train/trainer.h"
 

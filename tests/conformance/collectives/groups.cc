@@ -9,7 +9,7 @@
 #include <thread>
 #include <vector>
 
-#include "trireme/base/real_waiter.h"
+#include "trireme/base/waiter/real_waiter.h"
 #include "trireme/net/connect.h"
 #include "trireme/testing/run_ranks.h"
 

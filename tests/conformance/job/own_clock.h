@@ -12,7 +12,7 @@
 #include <string>
 #include <vector>
 
-#include "trireme/comm/gather_trace.h"
+#include "trireme/comm/trace/gather_trace.h"
 #include "trireme/job.h"
 
 namespace trireme::test {

@@ -12,7 +12,7 @@
 #include <thread>
 #include <vector>
 
-#include "trireme/base/real_waiter.h"
+#include "trireme/base/waiter/real_waiter.h"
 #include "trireme/net/connect.h"
 #include "trireme/net/mpi/mpi_library.h"
 #include "trireme/net/sim/sim_network.h"

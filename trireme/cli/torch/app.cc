@@ -2,7 +2,7 @@
 
 #include <cstdio>
 
-#include "trireme/base/config.h"
+#include "trireme/base/config/config.h"
 #include "trireme/base/error.h"
 #include "trireme/cli/torch/cli.h"
 #include "trireme/train/families/data_family.h"

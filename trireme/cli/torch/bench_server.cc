@@ -7,7 +7,7 @@
 #include "trireme/base/words.h"
 #include "trireme/cli/command.h"
 #include "trireme/cli/files.h"
-#include "trireme/cli/names.h"
+#include "trireme/cli/help/names.h"
 #include "trireme/comm/rounds/registry.h"
 #include "trireme/plan/link.h"
 #include "trireme/rendezvous/launchers/environment.h"

@@ -19,8 +19,8 @@
 #include "trireme/observe/machine.h"
 #include "trireme/rendezvous/launchers/environment.h"
 #include "trireme/tensor/determinism.h"
-#include "trireme/tensor/kernel_table.h"
-#include "trireme/tensor/kernel_tuning.h"
+#include "trireme/tensor/products/kernel_table.h"
+#include "trireme/tensor/products/kernel_tuning.h"
 #include "trireme/train/device.h"
 
 namespace trireme::inline v0::cli {

@@ -7,10 +7,10 @@
 #include <sstream>
 
 #include "trireme/base/error.h"
-#include "trireme/base/line_plot.h"
+#include "trireme/base/plot/line_plot.h"
 #include "trireme/base/words.h"
-#include "trireme/show/cost.h"
-#include "trireme/show/words.h"
+#include "trireme/show/collective/cost.h"
+#include "trireme/show/drawing/words.h"
 
 namespace trireme::inline v0::cli {
 namespace {

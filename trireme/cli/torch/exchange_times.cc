@@ -10,7 +10,7 @@
 
 #include "trireme/base/error.h"
 #include "trireme/base/file.h"
-#include "trireme/base/real_waiter.h"
+#include "trireme/base/waiter/real_waiter.h"
 #include "trireme/base/words.h"
 #include "trireme/cli/torch/simulated_servers.h"
 #include "trireme/comm/choice/cost.h"

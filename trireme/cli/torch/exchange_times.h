@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "trireme/cli/own_run.h"
+#include "trireme/cli/launch/own_run.h"
 #include "trireme/plan/tuning.h"
 
 namespace trireme::inline v0::cli {

@@ -2,7 +2,7 @@
 
 #include <map>
 
-#include "trireme/base/real_waiter.h"
+#include "trireme/base/waiter/real_waiter.h"
 #include "trireme/input/batches.h"
 #include "trireme/optim/optimizer.h"
 #include "trireme/pipeline/block_profile.h"

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "trireme/input/shared_corpus.h"
-#include "trireme/plan/graph_partition.h"
+#include "trireme/plan/partition/graph_partition.h"
 #include "trireme/train/config/schema.h"
 
 namespace trireme::inline v0::cli {

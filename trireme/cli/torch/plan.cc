@@ -6,7 +6,7 @@
 #include "trireme/cli/torch/fit/fit.h"
 #include "trireme/cli/torch/model_graph.h"
 #include "trireme/cli/torch/training_job.h"
-#include "trireme/plan/graph_text.h"
+#include "trireme/plan/partition/graph_text.h"
 #include "trireme/train/plan/job_plan.h"
 
 namespace trireme::inline v0::cli {

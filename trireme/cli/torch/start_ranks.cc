@@ -8,8 +8,8 @@
 
 #include "trireme/base/error.h"
 #include "trireme/base/words.h"
+#include "trireme/cli/launch/own_run.h"
 #include "trireme/cli/light.h"
-#include "trireme/cli/own_run.h"
 #include "trireme/job/job.h"
 #include "trireme/launch/launch.h"
 #include "trireme/launch/output.h"

@@ -3,9 +3,9 @@
 #include <cstdlib>
 #include <filesystem>
 
-#include "trireme/base/config_variables.h"
+#include "trireme/base/config/config_variables.h"
 #include "trireme/base/error.h"
-#include "trireme/cli/elastic_options.h"
+#include "trireme/cli/launch/elastic_options.h"
 #include "trireme/cli/torch/fit/candidates.h"
 #include "trireme/job/transport_check.h"
 #include "trireme/memory/offload_folder.h"
@@ -13,7 +13,7 @@
 #include "trireme/rendezvous/coordinator/state_store.h"
 #include "trireme/storage/storage.h"
 #include "trireme/sync/sync_plan.h"
-#include "trireme/tensor/kernel_table.h"
+#include "trireme/tensor/products/kernel_table.h"
 #include "trireme/train/device.h"
 #include "trireme/train/plan/job_plan.h"
 #include "trireme/train/run/run_folder.h"

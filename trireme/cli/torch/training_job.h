@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "trireme/base/config.h"
+#include "trireme/base/config/config.h"
 #include "trireme/cli/command.h"
 #include "trireme/input/shared_corpus.h"
 #include "trireme/plan/training_plan.h"

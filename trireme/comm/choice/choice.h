@@ -16,7 +16,7 @@
 #include <tuple>
 #include <vector>
 
-#include "trireme/comm/op_kind.h"
+#include "trireme/comm/calls/op_kind.h"
 #include "trireme/plan/tuning.h"
 
 namespace trireme::inline v0::comm {

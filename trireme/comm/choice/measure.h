@@ -11,8 +11,8 @@
 #include <string_view>
 #include <vector>
 
+#include "trireme/comm/calls/op_kind.h"
 #include "trireme/comm/communicator.h"
-#include "trireme/comm/op_kind.h"
 
 namespace trireme::inline v0::comm {
 

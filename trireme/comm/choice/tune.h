@@ -7,9 +7,9 @@
 #include <string_view>
 #include <vector>
 
+#include "trireme/comm/calls/op_kind.h"
 #include "trireme/comm/choice/measure.h"
 #include "trireme/comm/communicator.h"
-#include "trireme/comm/op_kind.h"
 #include "trireme/plan/tuning.h"
 
 namespace trireme::inline v0::comm {

@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "trireme/base/error.h"
-#include "trireme/comm/device_watch.h"
+#include "trireme/comm/device/device_watch.h"
 #include "trireme/comm/engine.h"
 #include "trireme/comm/rounds/phase.h"
 

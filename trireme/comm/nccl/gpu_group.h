@@ -16,8 +16,8 @@
 
 #include "trireme/base/waiter.h"
 #include "trireme/comm/communicator_options.h"
-#include "trireme/comm/device_backend.h"
-#include "trireme/comm/device_watch.h"
+#include "trireme/comm/device/device_backend.h"
+#include "trireme/comm/device/device_watch.h"
 #include "trireme/comm/nccl/gpu_messages.h"
 #include "trireme/comm/nccl/lane.h"
 

@@ -18,7 +18,7 @@
 #include <vector>
 
 #include "trireme/base/buffer.h"
-#include "trireme/comm/operation.h"
+#include "trireme/comm/calls/operation.h"
 #include "trireme/kernel/cuda/fold.h"
 #include "trireme/kernel/reduce.h"
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "trireme/base/error.h"
-#include "trireme/comm/operation.h"
+#include "trireme/comm/calls/operation.h"
 
 namespace trireme::inline v0::comm {
 namespace {

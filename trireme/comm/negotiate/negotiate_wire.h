@@ -12,8 +12,8 @@
 #include <vector>
 
 #include "trireme/base/buffer.h"
+#include "trireme/comm/calls/op_kind.h"
 #include "trireme/comm/communicator.h"
-#include "trireme/comm/op_kind.h"
 
 namespace trireme::inline v0::comm {
 

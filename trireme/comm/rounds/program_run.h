@@ -6,11 +6,11 @@
 #include <memory>
 #include <vector>
 
+#include "trireme/comm/calls/run_event.h"
 #include "trireme/comm/engine.h"
 #include "trireme/comm/rounds/extents.h"
 #include "trireme/comm/rounds/phase.h"
 #include "trireme/comm/rounds/route.h"
-#include "trireme/comm/run_event.h"
 
 namespace trireme::inline v0::comm {
 

@@ -7,7 +7,7 @@
 
 #include "trireme/base/check.h"
 #include "trireme/base/error.h"
-#include "trireme/comm/operation.h"
+#include "trireme/comm/calls/operation.h"
 
 namespace trireme::inline v0 {
 namespace comm {

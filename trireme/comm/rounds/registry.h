@@ -9,7 +9,7 @@
 #include <string_view>
 #include <vector>
 
-#include "trireme/comm/op_kind.h"
+#include "trireme/comm/calls/op_kind.h"
 #include "trireme/comm/rounds/algorithm.h"
 
 namespace trireme::inline v0 {

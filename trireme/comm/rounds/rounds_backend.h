@@ -7,7 +7,7 @@
 #include <string>
 
 #include "trireme/comm/backend.h"
-#include "trireme/comm/operation.h"
+#include "trireme/comm/calls/operation.h"
 #include "trireme/comm/rounds/route.h"
 
 namespace trireme::inline v0::comm {

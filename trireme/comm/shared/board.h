@@ -12,7 +12,7 @@
 #include <string>
 #include <vector>
 
-#include "trireme/comm/operation.h"
+#include "trireme/comm/calls/operation.h"
 #include "trireme/net/transport.h"
 
 namespace trireme::inline v0::comm {

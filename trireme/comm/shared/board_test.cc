@@ -7,7 +7,7 @@
 #include <thread>
 
 #include "trireme/base/error.h"
-#include "trireme/base/real_waiter.h"
+#include "trireme/base/waiter/real_waiter.h"
 
 namespace trireme::comm {
 namespace {

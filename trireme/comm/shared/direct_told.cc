@@ -1,6 +1,6 @@
 // The RunEvents of a direct all_reduce; slice r is chunk r. In place there are two rounds: rank r
 // reads its slice of all terms and adds them; then every rank has received all sums.
-#include "trireme/comm/run_event.h"
+#include "trireme/comm/calls/run_event.h"
 #include "trireme/comm/shared/direct_run.h"
 
 namespace trireme::inline v0::comm {

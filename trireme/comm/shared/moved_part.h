@@ -4,7 +4,7 @@
 #include <cstddef>
 #include <vector>
 
-#include "trireme/comm/operation.h"
+#include "trireme/comm/calls/operation.h"
 
 namespace trireme::inline v0::comm {
 

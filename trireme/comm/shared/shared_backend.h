@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "trireme/comm/backend.h"
-#include "trireme/comm/op_kind.h"
+#include "trireme/comm/calls/op_kind.h"
 #include "trireme/comm/shared/board.h"
 
 namespace trireme::inline v0::comm {

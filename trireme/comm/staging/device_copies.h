@@ -1,5 +1,5 @@
 // DeviceCopies: copies between a device's memory and the host's, in the order of the device's
-// streams. `tensor/device.h` makes it for every device that LibTorch has.
+// streams. `tensor/devices/device.h` makes it for every device that LibTorch has.
 //
 // Any thread; a method never waits for the device.
 #pragma once

@@ -16,7 +16,7 @@
 #include <vector>
 
 #include "trireme/base/waiter.h"
-#include "trireme/comm/device_watch.h"
+#include "trireme/comm/device/device_watch.h"
 #include "trireme/comm/staging/device_copies.h"
 
 namespace trireme::inline v0::comm {

@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "trireme/base/error.h"
-#include "trireme/base/real_waiter.h"
+#include "trireme/base/waiter/real_waiter.h"
 #include "trireme/base/words.h"
 #include "trireme/launch/coordinator/standing_workers.h"
 #include "trireme/launch/hosts/sources.h"

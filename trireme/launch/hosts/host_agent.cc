@@ -17,8 +17,8 @@
 #include <utility>
 
 #include "trireme/base/error.h"
-#include "trireme/base/real_waiter.h"
 #include "trireme/base/standard_streams.h"
+#include "trireme/base/waiter/real_waiter.h"
 #include "trireme/launch/hosts/host_messages.h"
 #include "trireme/launch/hosts/local_host.h"
 #include "trireme/launch/hosts/shared_file.h"

@@ -7,8 +7,8 @@
 
 #include "trireme/base/check.h"
 #include "trireme/tensor/convert.h"
-#include "trireme/tensor/functions.h"
-#include "trireme/tensor/partial_attention.h"
+#include "trireme/tensor/functions/functions.h"
+#include "trireme/tensor/functions/partial_attention.h"
 
 namespace trireme::inline v0::parallel {
 namespace {

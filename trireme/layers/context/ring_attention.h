@@ -1,7 +1,7 @@
 // Ring attention (Liu et al. 2023, "Ring Attention with Blockwise Transformers", arXiv:2310.01889):
 // attention over sequences whose positions are shared among ranks (positions.h). Queries stay in
 // place. Keys and values go around the ring of ranks, and each rank adds its queries' result for
-// the part that is here (tensor/partial_attention.h) while the next part is being sent. In backward
+// the part that is here (tensor/functions/partial_attention.h) while the next part is being sent. In backward
 // they go around once more together with their gradients, which end at their owner.
 //
 //     4 ranks, causal: what rank 1 (chunks 1 and 6 of 0 ... 7) computes in hop 0, 1, 2, 3
@@ -19,7 +19,7 @@
 #include <functional>
 
 #include "trireme/comm/communicator.h"
-#include "trireme/tensor/partial_attention.h"
+#include "trireme/tensor/functions/partial_attention.h"
 
 namespace trireme::inline v0::parallel {
 

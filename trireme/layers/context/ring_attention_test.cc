@@ -10,7 +10,7 @@
 #include "trireme/base/error.h"
 #include "trireme/layers/context/positions.h"
 #include "trireme/tensor/determinism.h"
-#include "trireme/tensor/functions.h"
+#include "trireme/tensor/functions/functions.h"
 #include "trireme/testing/run_ranks.h"
 
 namespace trireme::parallel {

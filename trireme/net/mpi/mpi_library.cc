@@ -12,7 +12,7 @@
 #include <utility>
 
 #include "trireme/base/error.h"
-#include "trireme/base/real_waiter.h"
+#include "trireme/base/waiter/real_waiter.h"
 #include "trireme/observe/wait_notice.h"
 
 #ifndef TRIREME_MPI_FOLDER

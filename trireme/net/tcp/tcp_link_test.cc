@@ -6,7 +6,7 @@
 
 #include <cstring>
 
-#include "trireme/base/real_waiter.h"
+#include "trireme/base/waiter/real_waiter.h"
 
 namespace trireme::net {
 namespace {

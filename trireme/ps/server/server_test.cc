@@ -10,7 +10,7 @@
 #include <thread>
 
 #include "trireme/base/error.h"
-#include "trireme/base/real_waiter.h"
+#include "trireme/base/waiter/real_waiter.h"
 #include "trireme/net/sim/sim_channels.h"
 #include "trireme/ps/worker/client.h"
 

@@ -11,7 +11,7 @@
 #include <random>
 #include <vector>
 
-#include "trireme/base/real_waiter.h"
+#include "trireme/base/waiter/real_waiter.h"
 #include "trireme/ps/copy_for_reader.h"
 #include "trireme/ps/server/shard.h"
 

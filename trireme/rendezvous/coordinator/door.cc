@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "trireme/base/error.h"
-#include "trireme/base/real_waiter.h"
+#include "trireme/base/waiter/real_waiter.h"
 #include "trireme/net/endpoint.h"
 #include "trireme/net/handshake.h"
 #include "trireme/net/reception.h"

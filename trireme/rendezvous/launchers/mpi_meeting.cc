@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "trireme/base/error.h"
-#include "trireme/base/real_waiter.h"
+#include "trireme/base/waiter/real_waiter.h"
 #include "trireme/net/mpi/mpi_library.h"
 #include "trireme/rendezvous/own_address.h"
 #include "trireme/rendezvous/secret.h"

@@ -19,7 +19,7 @@
 
 #include "trireme/base/error.h"
 #include "trireme/base/hex.h"
-#include "trireme/base/real_waiter.h"
+#include "trireme/base/waiter/real_waiter.h"
 #include "trireme/net/endpoint.h"
 #include "trireme/net/socket.h"
 #include "trireme/observe/machine.h"

@@ -4,7 +4,7 @@
 #include <charconv>
 #include <random>
 
-#include "trireme/base/real_waiter.h"
+#include "trireme/base/waiter/real_waiter.h"
 #include "trireme/storage/s3/digest.h"
 #include "trireme/storage/s3/xml.h"
 

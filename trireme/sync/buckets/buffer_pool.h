@@ -11,7 +11,7 @@
 #include <map>
 #include <memory>
 
-#include "trireme/tensor/device.h"
+#include "trireme/tensor/devices/device.h"
 
 namespace trireme::inline v0::parallel {
 

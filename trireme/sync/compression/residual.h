@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "trireme/sync/compression/compressor.h"
-#include "trireme/tensor/device.h"
+#include "trireme/tensor/devices/device.h"
 
 namespace trireme::inline v0::parallel {
 

@@ -9,8 +9,8 @@
 #include "trireme/base/check.h"
 #include "trireme/base/error.h"
 #include "trireme/tensor/convert.h"
-#include "trireme/tensor/copy_streams.h"
-#include "trireme/tensor/device.h"
+#include "trireme/tensor/devices/copy_streams.h"
+#include "trireme/tensor/devices/device.h"
 
 namespace trireme::inline v0::parallel {
 namespace {

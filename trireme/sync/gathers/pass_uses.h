@@ -5,7 +5,7 @@
 #include <span>
 #include <vector>
 
-#include "trireme/plan/schedule.h"
+#include "trireme/plan/schedule/schedule.h"
 #include "trireme/sync/parameter_sync.h"
 
 namespace trireme::inline v0::parallel {

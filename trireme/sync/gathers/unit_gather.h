@@ -26,7 +26,7 @@
 #include "trireme/sync/buckets/buffer_pool.h"
 #include "trireme/sync/gathers/parameter_store.h"
 #include "trireme/sync/shard_event.h"
-#include "trireme/tensor/copy_streams.h"
+#include "trireme/tensor/devices/copy_streams.h"
 
 namespace trireme::inline v0::parallel {
 

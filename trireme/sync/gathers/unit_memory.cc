@@ -3,8 +3,8 @@
 #include <ATen/Functions.h>
 
 #include "trireme/base/check.h"
-#include "trireme/tensor/copy_streams.h"
-#include "trireme/tensor/device.h"
+#include "trireme/tensor/devices/copy_streams.h"
+#include "trireme/tensor/devices/device.h"
 
 namespace trireme::inline v0::parallel {
 namespace {

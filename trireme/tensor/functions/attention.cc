@@ -10,10 +10,10 @@
 #include <utility>
 
 #include "trireme/kernel/elementwise.h"
-#include "trireme/tensor/functions.h"
+#include "trireme/tensor/functions/functions.h"
 #include "trireme/tensor/functions/table.h"
 #include "trireme/tensor/functions/typed.h"
-#include "trireme/tensor/gemm.h"
+#include "trireme/tensor/products/gemm.h"
 
 namespace trireme::inline v0::tensor {
 namespace {

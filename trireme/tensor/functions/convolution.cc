@@ -4,8 +4,8 @@
 #include <torch/csrc/autograd/custom_function.h>
 
 #include "trireme/tensor/flat_math.h"
-#include "trireme/tensor/functions.h"
-#include "trireme/tensor/kernel_table.h"
+#include "trireme/tensor/functions/functions.h"
+#include "trireme/tensor/products/kernel_table.h"
 
 namespace trireme::inline v0::tensor {
 namespace {

@@ -6,7 +6,7 @@
 
 #include "trireme/base/error.h"
 #include "trireme/kernel/elementwise.h"
-#include "trireme/tensor/functions.h"
+#include "trireme/tensor/functions/functions.h"
 #include "trireme/tensor/functions/table.h"
 #include "trireme/tensor/functions/typed.h"
 

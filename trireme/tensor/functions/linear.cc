@@ -3,11 +3,11 @@
 #include <ATen/ops/sum.h>
 #include <torch/csrc/autograd/custom_function.h>
 
-#include "trireme/tensor/deferred.h"
-#include "trireme/tensor/functions.h"
+#include "trireme/tensor/functions/deferred.h"
+#include "trireme/tensor/functions/functions.h"
 #include "trireme/tensor/functions/table.h"
 #include "trireme/tensor/functions/typed.h"
-#include "trireme/tensor/gemm.h"
+#include "trireme/tensor/products/gemm.h"
 
 namespace trireme::inline v0::tensor {
 namespace {

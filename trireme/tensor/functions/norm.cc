@@ -5,10 +5,10 @@
 
 #include "trireme/kernel/cuda/norm.h"
 
-#include "trireme/tensor/functions.h"
+#include "trireme/tensor/devices/gpu_kernels.h"
+#include "trireme/tensor/functions/functions.h"
 #include "trireme/tensor/functions/table.h"
 #include "trireme/tensor/functions/typed.h"
-#include "trireme/tensor/gpu_kernels.h"
 
 namespace trireme::inline v0::tensor {
 namespace {

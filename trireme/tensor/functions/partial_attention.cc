@@ -1,5 +1,5 @@
 // Computes blocks of query rows by keys; in causal parts only those on and below the diagonal.
-#include "trireme/tensor/partial_attention.h"
+#include "trireme/tensor/functions/partial_attention.h"
 
 #include <ATen/ops/full.h>
 
@@ -11,7 +11,7 @@
 #include "trireme/kernel/transformer.h"
 #include "trireme/tensor/functions/table.h"
 #include "trireme/tensor/functions/typed.h"
-#include "trireme/tensor/gemm.h"
+#include "trireme/tensor/products/gemm.h"
 
 namespace trireme::inline v0::tensor {
 namespace {

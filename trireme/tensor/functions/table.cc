@@ -1,9 +1,9 @@
 #include "trireme/tensor/functions/table.h"
 
-#include "trireme/tensor/cross_entropy.h"
+#include "trireme/tensor/devices/gpu_kernels.h"
 #include "trireme/tensor/flat_math.h"
-#include "trireme/tensor/functions.h"
-#include "trireme/tensor/gpu_kernels.h"
+#include "trireme/tensor/functions/cross_entropy.h"
+#include "trireme/tensor/functions/functions.h"
 
 namespace trireme::inline v0::tensor {
 namespace {

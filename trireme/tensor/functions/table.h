@@ -9,7 +9,7 @@
 #include <utility>
 
 #include "trireme/kernel/transformer.h"
-#include "trireme/tensor/partial_attention.h"
+#include "trireme/tensor/functions/partial_attention.h"
 
 namespace trireme::inline v0::tensor {
 

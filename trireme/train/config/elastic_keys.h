@@ -1,7 +1,7 @@
 // The keys of elastic jobs, elastic.*, and what they mean together.
 #pragma once
 
-#include "trireme/base/config.h"
+#include "trireme/base/config/config.h"
 #include "trireme/job/job.h"
 #include "trireme/launch/elastic_group.h"
 #include "trireme/strategy/strategy.h"

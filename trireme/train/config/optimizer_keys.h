@@ -1,7 +1,7 @@
 // The keys of the optimizer, optimizer.*, and of its learning rate, in train.*.
 #pragma once
 
-#include "trireme/base/config.h"
+#include "trireme/base/config/config.h"
 
 namespace trireme::inline v0::train {
 

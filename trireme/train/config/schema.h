@@ -6,7 +6,7 @@
 #include <optional>
 #include <string>
 
-#include "trireme/base/config.h"
+#include "trireme/base/config/config.h"
 #include "trireme/checkpoint/checkpointer.h"
 #include "trireme/input/batches.h"
 #include "trireme/job/job.h"

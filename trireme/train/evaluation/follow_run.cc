@@ -8,7 +8,7 @@
 #include <optional>
 
 #include "trireme/base/error.h"
-#include "trireme/base/real_waiter.h"
+#include "trireme/base/waiter/real_waiter.h"
 #include "trireme/base/words.h"
 #include "trireme/job/job.h"
 #include "trireme/net/alone_transport.h"

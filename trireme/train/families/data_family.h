@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "trireme/base/config.h"
+#include "trireme/base/config/config.h"
 #include "trireme/strategy/strategy.h"
 #include "trireme/train/families/data_source.h"
 

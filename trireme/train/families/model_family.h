@@ -13,7 +13,7 @@
 #include <string>
 #include <vector>
 
-#include "trireme/base/config.h"
+#include "trireme/base/config/config.h"
 #include "trireme/models/activations.h"
 #include "trireme/models/block.h"
 #include "trireme/models/kernels.h"

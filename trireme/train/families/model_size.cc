@@ -11,7 +11,7 @@
 #include <map>
 
 #include "trireme/base/error.h"
-#include "trireme/base/real_waiter.h"
+#include "trireme/base/waiter/real_waiter.h"
 #include "trireme/strategy/strategy.h"
 #include "trireme/tensor/random.h"
 #include "trireme/train/families/recorded_layers.h"

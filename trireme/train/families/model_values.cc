@@ -1,7 +1,7 @@
 #include <map>
 #include <utility>
 
-#include "trireme/base/config.h"
+#include "trireme/base/config/config.h"
 #include "trireme/base/error.h"
 #include "trireme/train/families/own_parts.h"
 

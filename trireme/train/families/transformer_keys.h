@@ -3,7 +3,7 @@
 
 #include <vector>
 
-#include "trireme/base/config.h"
+#include "trireme/base/config/config.h"
 
 namespace trireme::inline v0::train {
 

@@ -13,11 +13,11 @@
 #include <vector>
 
 #include "trireme/base/check.h"
-#include "trireme/base/real_waiter.h"
+#include "trireme/base/waiter/real_waiter.h"
 #include "trireme/tensor/convert.h"
-#include "trireme/tensor/cross_entropy.h"
 #include "trireme/tensor/determinism.h"
-#include "trireme/tensor/functions.h"
+#include "trireme/tensor/functions/cross_entropy.h"
+#include "trireme/tensor/functions/functions.h"
 
 namespace trireme::inline v0::train {
 namespace {

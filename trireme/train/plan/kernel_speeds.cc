@@ -12,8 +12,8 @@
 
 #include "trireme/format/sha256.h"
 #include "trireme/observe/machine.h"
-#include "trireme/tensor/kernel_table.h"
 #include "trireme/tensor/processor.h"
+#include "trireme/tensor/products/kernel_table.h"
 #include "trireme/train/config/schema.h"
 #include "trireme/train/training_process.h"
 

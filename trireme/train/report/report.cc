@@ -4,9 +4,9 @@
 #include <cstdio>
 #include <filesystem>
 
-#include "trireme/base/bar_plot.h"
-#include "trireme/base/doubling_bins.h"
-#include "trireme/base/line_plot.h"
+#include "trireme/base/plot/bar_plot.h"
+#include "trireme/base/plot/doubling_bins.h"
+#include "trireme/base/plot/line_plot.h"
 #include "trireme/base/words.h"
 #include "trireme/format/tokenizer.h"
 #include "trireme/observe/terminal.h"

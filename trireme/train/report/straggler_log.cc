@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "trireme/base/check.h"
-#include "trireme/base/doubling_bins.h"
+#include "trireme/base/plot/doubling_bins.h"
 #include "trireme/base/words.h"
 
 namespace trireme::inline v0::train {

@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "trireme/base/config.h"
+#include "trireme/base/config/config.h"
 #include "trireme/observe/events.h"
 #include "trireme/train/config/schema.h"
 #include "trireme/train/run/run_folder.h"

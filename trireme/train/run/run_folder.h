@@ -8,7 +8,7 @@
 #include <string_view>
 #include <utility>
 
-#include "trireme/base/config.h"
+#include "trireme/base/config/config.h"
 #include "trireme/storage/folder.h"
 
 namespace trireme::inline v0::train {

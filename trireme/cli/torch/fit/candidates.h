@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "trireme/base/config.h"
+#include "trireme/base/config/config.h"
 #include "trireme/cli/torch/fit/choice.h"
 #include "trireme/input/corpus.h"
 #include "trireme/train/config/schema.h"

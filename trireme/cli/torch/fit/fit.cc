@@ -13,7 +13,7 @@
 #include "trireme/base/words.h"
 #include "trireme/cli/command.h"
 #include "trireme/cli/files.h"
-#include "trireme/cli/own_run.h"
+#include "trireme/cli/launch/own_run.h"
 #include "trireme/cli/torch/fit/candidates.h"
 #include "trireme/cli/torch/fit/choice.h"
 #include "trireme/cli/torch/training_job.h"

@@ -3,7 +3,7 @@
 // batch.micro must become smaller.
 #pragma once
 
-#include "trireme/base/config.h"
+#include "trireme/base/config/config.h"
 #include "trireme/input/corpus.h"
 #include "trireme/train/config/schema.h"
 

@@ -13,7 +13,7 @@
 #include "trireme/cli/torch/show/recorded_channel.h"
 #include "trireme/cli/torch/simulated_servers.h"
 #include "trireme/net/sim/scheduler.h"
-#include "trireme/show/words.h"
+#include "trireme/show/drawing/words.h"
 
 namespace trireme::inline v0::cli {
 namespace {

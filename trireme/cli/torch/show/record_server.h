@@ -10,7 +10,7 @@
 #include "trireme/base/clock.h"
 #include "trireme/plan/tuning.h"
 #include "trireme/ps/server/server_options.h"
-#include "trireme/show/server_run.h"
+#include "trireme/show/server/server_run.h"
 
 namespace trireme::inline v0::cli {
 

@@ -10,7 +10,7 @@
 #include "trireme/comm/simulate.h"
 #include "trireme/models/models.h"
 #include "trireme/optim/optimizer.h"
-#include "trireme/show/words.h"
+#include "trireme/show/drawing/words.h"
 #include "trireme/strategy/strategy.h"
 #include "trireme/sync/strategy_context.h"
 

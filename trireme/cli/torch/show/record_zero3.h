@@ -4,7 +4,7 @@
 
 #include <cstdint>
 
-#include "trireme/show/zero3.h"
+#include "trireme/show/step/zero3.h"
 
 namespace trireme::inline v0::cli {
 

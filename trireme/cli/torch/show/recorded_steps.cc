@@ -8,7 +8,7 @@
 #include "trireme/cli/torch/show/step_recorder.h"
 #include "trireme/models/models.h"
 #include "trireme/optim/optimizer.h"
-#include "trireme/show/words.h"
+#include "trireme/show/drawing/words.h"
 #include "trireme/strategy/strategy.h"
 #include "trireme/sync/strategy_context.h"
 

@@ -3,7 +3,7 @@
 // `ranks` is out of range.
 #pragma once
 
-#include "trireme/show/recorded_step.h"
+#include "trireme/show/step/recorded_step.h"
 
 namespace trireme::inline v0::cli {
 

@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "trireme/show/server_layout.h"
+#include "trireme/show/server/server_layout.h"
 #include "trireme/train/config/schema.h"
 
 namespace trireme::inline v0::cli {

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "trireme/base/error.h"
-#include "trireme/cli/drawing.h"
+#include "trireme/cli/show/drawing.h"
 #include "trireme/cli/torch/show/record_server.h"
 #include "trireme/cli/torch/show/served_layout.h"
 #include "trireme/plan/link.h"

@@ -1,7 +1,7 @@
 // trireme show overlap | zero1 | tensor | context | expert: draws a step of simulated ranks.
 #include <string>
 
-#include "trireme/cli/drawing.h"
+#include "trireme/cli/show/drawing.h"
 #include "trireme/cli/torch/show/recorded_steps.h"
 
 namespace trireme::inline v0::cli {

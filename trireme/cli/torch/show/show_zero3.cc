@@ -2,7 +2,7 @@
 #include <string>
 #include <vector>
 
-#include "trireme/cli/drawing.h"
+#include "trireme/cli/show/drawing.h"
 #include "trireme/cli/torch/show/record_zero3.h"
 
 namespace trireme::inline v0::cli {

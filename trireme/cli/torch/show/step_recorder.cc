@@ -8,7 +8,7 @@
 #include <string_view>
 #include <utility>
 
-#include "trireme/show/words.h"
+#include "trireme/show/drawing/words.h"
 
 namespace trireme::inline v0::cli {
 namespace {

@@ -12,7 +12,7 @@
 #include "trireme/comm/simulate.h"
 #include "trireme/models/block.h"
 #include "trireme/observe/trace.h"
-#include "trireme/show/recorded_step.h"
+#include "trireme/show/step/recorded_step.h"
 
 namespace trireme::inline v0::cli {
 

@@ -1,0 +1,316 @@
+// trireme bench comm: measures collectives per size and writes the table that `auto` uses.
+#include <algorithm>
+#include <cstdio>
+#include <exception>
+#include <filesystem>
+#include <fstream>
+#include <memory>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "trireme/base/error.h"
+#include "trireme/base/transports.h"
+#include "trireme/base/words.h"
+#include "trireme/cli/bench/bench_report.h"
+#include "trireme/cli/cluster.h"
+#include "trireme/cli/help/names.h"
+#include "trireme/cli/launch/own_run.h"
+#include "trireme/cli/light.h"
+#include "trireme/cli/program.h"
+#include "trireme/comm/choice/choice.h"
+#include "trireme/comm/choice/measure.h"
+#include "trireme/comm/choice/tune.h"
+#include "trireme/comm/communicator_options.h"
+#include "trireme/comm/native/native_backend.h"
+#include "trireme/comm/nccl/gpu_plan.h"
+#include "trireme/comm/rounds/registry.h"
+#include "trireme/job/job.h"
+#include "trireme/launch/launch.h"
+#include "trireme/observe/machine.h"
+#include "trireme/plan/link.h"
+#include "trireme/rendezvous/launchers/environment.h"
+
+namespace trireme::inline v0::cli {
+namespace {
+
+// Set in the environment of the ranks that this command starts.
+constexpr const char* kRankVariable = "TRIREME_BENCH_RANK";
+
+constexpr std::size_t kMost = 128u << 20;         // bytes, if no sizes are given
+constexpr std::size_t kMostInProcess = 2u << 30;  // of all simulated ranks' buffers together
+
+struct BenchOptions {
+  std::vector<std::string> collectives = {"all-reduce"};
+  std::vector<std::string> size_texts;
+  std::vector<std::size_t> sizes;  // parsed from size_texts
+  int ranks = 2;
+  bool ranks_given = false;
+  std::string transport = "auto", algorithm = "auto", link;
+  bool heap = false, explain = false, json = false, tune = false;
+  std::string out;  // of --tune
+  double seconds = 0.05;
+  bool on_gpus() const { return transport == "nccl"; }
+  BenchReport report() const {
+    return {.algorithm = algorithm,
+            .link = link,
+            .memory = on_gpus() ? "GPU"
+                      : heap    ? "ordinary"
+                                : "arena",
+            .json = json};
+  }
+};
+
+// In an order that is the library's own business.
+bool is_native(const std::string& algorithm) {
+  return algorithm == comm::kMpiNative || algorithm == comm::nccl::kNative;
+}
+
+// Accepts "all-reduce" and "all_reduce".
+comm::OpKind kind_of(std::string name) {
+  std::replace(name.begin(), name.end(), '-', '_');
+  return comm::measurable_kind(name);
+}
+
+// Keeps earlier measurements of other rank counts and transports.
+void write_tuning(const plan::Tuning& measured, const std::string& path) {
+  const auto before = comm::parse_tuning(comm::read_tuning_file());
+  plan::Tuning table = before ? *before : plan::Tuning();
+  table.machine =
+      observe::processor_name() + ", " + counted(std::thread::hardware_concurrency(), "core");
+  for (const auto& [transport, link] : measured.links) table.links[transport] = link;
+  for (const plan::Measurement& one : measured.measurements()) table.add(one);
+  std::ofstream file(path);
+  if (!(file << table.to_toml()) || !file.flush()) {
+    throw ResourceError("cannot write " + path,
+                        {.operation = "bench", .advice = "Name another file: --out FILE."});
+  }
+}
+
+std::string tuning_file(const BenchOptions& options) {
+  const std::string path = options.out.empty() ? plan::tuning_path() : options.out;
+  if (!path.empty()) return path;
+  throw ConfigError("there is no place for the table: neither HOME nor TRIREME_TUNING is set",
+                    {.operation = "bench", .advice = "Name a file: --out FILE."});
+}
+
+void tune(Job& job, const BenchOptions& options) {
+  comm::TuneOptions how;
+  how.progress = [](std::string_view text) {
+    std::fprintf(stderr, "%.*s\n", static_cast<int>(text.size()), text.data());
+  };
+  const plan::Tuning measured = comm::tune(job.world(), how);
+  if (job.rank() != 0) return;
+  write_tuning(measured, tuning_file(options));
+  say(options.json, "written: " + tuning_file(options));
+}
+
+void measure_all(comm::Communicator& world, const BenchOptions& options, Device device = {}) {
+  if (options.explain) {
+    if (world.rank() == 0) print_choices(world, options.sizes, options.report());
+  } else {
+    for (const std::string& collective : options.collectives) {
+      const comm::OpKind kind = kind_of(collective);
+      const bool chosen = options.algorithm != "auto";
+      const auto figures = comm::measure(world, {.kind = kind,
+                                                 .sizes = options.sizes,
+                                                 .algorithm = chosen ? options.algorithm : "",
+                                                 .arena = !options.heap,
+                                                 .device = device,
+                                                 .seconds = options.seconds});
+      if (world.rank() == 0) print_figures(world, comm::name_of(kind), figures, options.report());
+    }
+  }
+  world.barrier().wait();
+}
+
+int run_rank(const Program& program, const BenchOptions& options) {
+  Job job(program.argc(), program.argv(),
+          {.transport = options.transport, .reproducible = !is_native(options.algorithm)});
+  if (options.tune) {
+    tune(job, options);
+  } else {
+    measure_all(job.world(), options, job.device());
+  }
+  return 0;
+}
+
+// Runs all ranks in this process, over simulated cluster links on a virtual clock.
+int run_simulated(const BenchOptions& options) {
+  run_on_cluster(options.ranks, plan::link_of(options.link),
+                 [&](const auto& transport, const auto& tuning) {
+                   comm::Communicator world(transport, {.tuning = tuning});
+                   measure_all(world, options);
+                 });
+  return 0;
+}
+
+[[noreturn]] void refuse_bench(const std::string& what, const std::string& advice) {
+  throw ConfigError(what, {.operation = "bench", .advice = advice});
+}
+
+// Refuses options that only apply to CPU memory.
+void check_gpu_options(const BenchOptions& options) {
+  const auto refuse = [](const std::string& what) {
+    refuse_bench(what + " is for the CPU's memory, but transport nccl measures that of GPUs",
+                 "Leave it away, or take another transport.");
+  };
+  if (options.heap) refuse("--heap");
+  if (options.tune) refuse("--tune");
+  if (options.explain) refuse("--explain");
+  if (options.algorithm != "auto" && options.algorithm != comm::nccl::kNative)
+    refuse_bench("on GPUs there is no algorithm " + options.algorithm,
+                 "Choose one of auto, " + std::string(comm::nccl::kNative) + ".");
+}
+
+void check_algorithm(comm::OpKind kind, const std::string& name) {
+  const bool reduces = kind == comm::OpKind::AllReduce;
+  std::string names = reduces ? "auto, direct, mpi-native" : "auto";
+  for (const comm::AlgorithmEntry* entry : comm::algorithms_of(kind)) names += ", " + entry->name;
+  if (name == "auto" || (reduces && (name == "direct" || name == comm::kMpiNative)) ||
+      comm::find_algorithm(kind, name))
+    return;
+  refuse_bench(std::string(comm::name_of(kind)) + " has no algorithm " + name,
+               "Choose one of " + names + ".");
+}
+
+void check_transport(BenchOptions& options, const rendezvous::RankEnvironment& place) {
+  if (!options.link.empty() && options.transport == "auto") options.transport = "sim";
+  if (options.transport == "sim" && options.link.empty()) options.link = "25us,1GB/s";
+  if (!options.link.empty()) {
+    plan::link_of(options.link);
+    if (options.transport != "sim") {
+      refuse_bench("--link is a simulated network's, but the transport is " + options.transport,
+                   "Leave --link or --transport away.");
+    }
+    if (place.size > 1) {
+      refuse_bench("transport sim runs all ranks in one process, but " + place.launcher +
+                       " started " + std::to_string(place.size),
+                   "Start it without " + place.launcher + ".");
+    }
+    if (options.tune) {
+      refuse_bench("--tune measures this machine, not a simulated network", "Leave --link away.");
+    }
+    return;
+  }
+  const std::vector<std::string> names = transport_choices({"nccl", "sim"});
+  if (std::find(names.begin(), names.end(), options.transport) == names.end()) {
+    refuse_bench("unknown transport '" + options.transport + "'", "Use " + one_of(names) + ".");
+  }
+  if (options.transport == "mpi" && (place.launcher.empty() || place.meeting)) {
+    refuse_bench("transport mpi needs ranks that mpirun started",
+                 "Start it by mpirun, or use transport auto.");
+  }
+}
+
+void read_sizes(BenchOptions& options) {
+  for (const std::string& text : options.size_texts) {
+    options.sizes.push_back(plan::bytes_of(text));
+    if (options.sizes.back() == 0 || options.sizes.back() % sizeof(float) != 0) {
+      refuse_bench("\"" + text + "\" is no whole number of f32", "Give a multiple of 4 bytes.");
+    }
+  }
+  if (!options.sizes.empty()) return;
+  const auto ranks = static_cast<std::size_t>(options.ranks);
+  options.sizes =
+      comm::usual_sizes(options.link.empty() ? kMost : std::min(kMost, kMostInProcess / 2 / ranks));
+}
+
+// The table is written at the end; a path that cannot be written must be found now.
+void check_tuning_file(const BenchOptions& options) {
+  const std::string path = tuning_file(options);
+  const std::filesystem::path folder = std::filesystem::path(path).parent_path();
+  std::error_code ignored;
+  if (!folder.empty()) std::filesystem::create_directories(folder, ignored);
+  const bool existed = std::filesystem::exists(path, ignored);
+  if (!std::ofstream(path, std::ios::app)) {
+    refuse_bench("cannot write " + path, "Name another file: --out FILE.");
+  }
+  if (!existed) std::filesystem::remove(path, ignored);
+}
+
+// Refuses everything that can be found wrong before anything starts.
+void check(BenchOptions& options, const rendezvous::RankEnvironment& place) {
+  const std::string who = place.launcher.empty() ? "the launcher" : place.launcher;
+  if (place.size > 1 && options.ranks_given && options.ranks != place.size) {
+    refuse_bench("--ranks " + std::to_string(options.ranks) + ", but " + who + " started " +
+                     std::to_string(place.size) + " processes",
+                 "Leave --ranks away.");
+  }
+  check_transport(options, place);
+  if (options.on_gpus()) check_gpu_options(options);
+  for (const std::string& collective : options.collectives) {
+    const comm::OpKind kind = kind_of(collective);
+    if (!options.on_gpus()) check_algorithm(kind, options.algorithm);
+  }
+  read_sizes(options);
+  if (options.tune) check_tuning_file(options);
+}
+
+int bench_comm(const Program& program, BenchOptions options) {
+  if (rendezvous::in_batch_script()) rendezvous::ignore_launchers();
+  const rendezvous::RankEnvironment place = rendezvous::resolve_environment();
+  try {
+    check(options, place);
+  } catch (...) {  // all processes fail alike: rank 0 reports it
+    if (place.rank == 0) throw;
+    return describe(std::current_exception()).exit_code;
+  }
+  if (!options.link.empty()) return run_simulated(options);
+  const bool started = rendezvous::process_environment(kRankVariable).has_value() || place.size > 1;
+  if (started || options.ranks == 1) return run_rank(program, options);
+  launch::LaunchOptions launch;
+  launch.ranks = options.ranks;
+  launch.command = {this_executable()};
+  launch.command.insert(launch.command.end(), program.argv() + 1, program.argv() + program.argc());
+  launch.environment = {std::string(kRankVariable) + "=1"};
+  launch.rank0_direct = true;
+  return launch::run(launch);
+}
+
+}  // namespace
+
+void declare_bench(Command& command) {
+  command.about("Measure this machine")
+      .footer("Example:\n  trireme bench comm all-reduce --ranks 2 --sizes 8B 1MiB");
+}
+
+void declare_bench_comm(Command& command) {
+  auto& options = command.keep<BenchOptions>();
+  command.about("Latency and bandwidth of collectives")
+      .footer("Example:\n  trireme bench comm all-reduce --ranks 2 --sizes 8B 1MiB");
+  command.option("COLLECTIVE", options.collectives, "all-reduce, broadcast, ...")
+      .shows_default()
+      .completes(collective_names());
+  command.option(kRanksOption, options.ranks, "Processes to start; under a launcher: all of it")
+      .between(1, 4096)
+      .shows_default();
+  const std::vector<std::string> transports = transport_choices({"nccl", "sim"});
+  command.option("--transport", options.transport, one_of(transports) + "; nccl: GPUs' memory")
+      .shows_default()
+      .completes(transports);
+  command.option("--link", options.link,
+                 "A simulated network of such links: 25us,1GB/s (and --transport sim)");
+  command.option("--algorithm", options.algorithm, "Default: its own choice")
+      .shows_default()
+      .completes(algorithm_names());
+  command.option("--sizes", options.size_texts,
+                 "For example 8B 64KiB 16MiB; default: 8 B to 128 MiB");
+  command.option("--seconds", options.seconds, "Spent on each size")
+      .between(1e-6, 3600)
+      .shows_default();
+  command.flag("--heap", options.heap, "Ordinary memory instead of arenas");
+  const Option tune =
+      command.flag("--tune", options.tune, "Measure every all-reduce and write the table for auto");
+  command.option("--out", options.out, "FILE for that table; default: where auto looks")
+      .needs(tune);
+  command.flag("--explain", options.explain, "Which algorithm auto takes at each size, and why");
+  command.flag("--json", options.json, "JSON lines");
+  command.run([&] {
+    options.ranks_given = command.given("--ranks");
+    return bench_comm(command.program(), options);
+  });
+}
+
+}  // namespace trireme::inline v0::cli

@@ -1,0 +1,46 @@
+#include "trireme/cli/launch/elastic_options.h"
+
+#include <charconv>
+
+#include "trireme/base/error.h"
+
+namespace trireme::inline v0::cli {
+namespace {
+
+constexpr int kMostRanks = 65'536;
+
+int number_in(const std::string& text, const std::string& range) {
+  int value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error == std::errc() && end == text.data() + text.size() && value >= 1 && value <= kMostRanks)
+    return value;
+  throw ConfigError("--elastic " + range + " is no range of numbers of ranks",
+                    {.operation = "config", .advice = "Write MIN:MAX, such as --elastic 2:8."});
+}
+
+}  // namespace
+
+std::pair<int, int> parse_elastic(const std::string& range) {
+  const auto colon = range.find(':');
+  if (colon == std::string::npos) return {number_in(range, range), number_in(range, range)};
+  return {number_in(range.substr(0, colon), range), number_in(range.substr(colon + 1), range)};
+}
+
+void add_elastic_options(Command& command, ElasticArguments arguments) {
+  command.option("--elastic", arguments.range,
+                 "MIN:MAX: go on with MIN ranks or more if others are lost, start these again, and "
+                 "have at most MAX (`trireme resize`)");
+  command
+      .option("--spares", arguments.spares,
+              "Processes that wait, started, for the place of a rank that is lost")
+      .between(0, kMostRanks);
+  command
+      .option("--restarts", arguments.restarts,
+              "How many lost processes are started again within an hour (100 with --elastic)")
+      .at_least(0);
+  command.option("--store", arguments.store,
+                 "A folder, or etcd://HOST:2379/KEY: the coordinator is a process of its own with "
+                 "its state there, and is started again when it is killed");
+}
+
+}  // namespace trireme::inline v0::cli

@@ -1,0 +1,143 @@
+// trireme launch: starts N ranks of any program, on this host or on several.
+#include "trireme/launch/launch.h"
+
+#include <cstdio>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "trireme/base/error.h"
+#include "trireme/cli/launch/elastic_options.h"
+#include "trireme/cli/launch/host_options.h"
+#include "trireme/cli/launch/own_run.h"
+#include "trireme/cli/launch/sbatch.h"
+#include "trireme/cli/light.h"
+#include "trireme/cli/program.h"
+
+namespace trireme::inline v0::cli {
+namespace {
+
+struct CommandOptions {
+  launch::LaunchOptions launch;
+  HostArguments hosts;
+  std::string elastic;
+  int spares = 0, restarts = -1;
+  int only_rank = -1, evaluators = 0, nodes = 1;
+  std::string bind = "core", print_sbatch, time = "12:00:00";
+};
+
+int print_script(const CommandOptions& options) {
+  if (!options.hosts.empty() || options.launch.servers > 0 || options.evaluators > 0)
+    throw ConfigError("--print-sbatch with hosts, servers or an evaluator",
+                      {.operation = "launch",
+                       .advice = "srun starts ranks on the nodes that Slurm gives. For other "
+                                 "processes write `trireme launch -H` into a script of your own."});
+  const std::filesystem::path config = options.print_sbatch;
+  std::error_code error;
+  if (!std::filesystem::is_regular_file(config, error))
+    throw ConfigError(
+        "the configuration " + config.string() + " is no file",
+        {.operation = "launch", .advice = "Name one, such as configs/gpt-nano.toml."});
+  const std::string name = config.stem().string();
+  const std::string script =
+      sbatch_script({.name = name,
+                     .command = {own_program(), "train", config.string(), "--out", "runs/" + name,
+                                 "--resume", "auto"},
+                     .ranks = options.launch.ranks,
+                     .nodes = options.nodes,
+                     .time = options.time});
+  std::fputs(script.c_str(), stdout);
+  return 0;
+}
+
+int launch_command(CommandOptions options, bool ranks_given) {
+  if (!options.print_sbatch.empty()) return print_script(options);
+  if (options.launch.command.empty())
+    throw ConfigError(
+        "PROGRAM is required",
+        {.operation = "launch", .advice = "Write it after --: trireme launch -n 2 -- ./program"});
+  options.launch.elsewhere = host_options(options.hosts);
+  if (!ranks_given && options.hosts.empty()) {
+    throw ConfigError("--workers (-n) is required",
+                      {.operation = "launch", .advice = "Give it, or hosts by -H."});
+  }
+  if (!ranks_given) options.launch.ranks = launch::slots_of(options.launch.elsewhere.hosts);
+  options.launch.evaluator = options.evaluators == 1;
+  const bool resizes = !options.elastic.empty() || options.spares > 0;
+  if (options.launch.servers > 0 && !resizes) {
+    // Servers are started again, and workers that train on their own.
+    if (options.restarts >= 0) options.launch.restarts = options.restarts;
+  } else if (resizes || options.restarts > 0) {
+    const int ranks = options.launch.ranks;
+    const auto [min, max] =
+        options.elastic.empty() ? std::pair(ranks, ranks) : parse_elastic(options.elastic);
+    options.launch.elastic.emplace();
+    options.launch.elastic->min = min;
+    options.launch.elastic->max = max;
+    options.launch.elastic->spares = options.spares;
+    if (options.restarts >= 0) options.launch.elastic->restarts = options.restarts;
+  }
+  if (options.only_rank >= 0) options.launch.only_rank = options.only_rank;
+  options.launch.bind = options.bind == "core"   ? launch::Bind::Core
+                        : options.bind == "numa" ? launch::Bind::Numa
+                                                 : launch::Bind::None;
+  options.launch.coordinator = coordinator_command();
+  return launch::run(options.launch);
+}
+
+}  // namespace
+
+void declare_launch(Command& command) {
+  auto& options = command.keep<CommandOptions>();
+  command.about("Start N ranks of any program, on this host or on several")
+      .footer(
+          "Example:\n  trireme launch -n 2 -- echo hello\n"
+          "  trireme launch --workers 4 --servers 2 --evaluator 1 -- ./program\n"
+          "On other hosts: trireme launch -H node07:4,node08:4 -- ./program. They are reached by "
+          "ssh "
+          "without\na password (TRIREME_SSH: another command) and have the same folder and the "
+          "same "
+          "Trireme.\n"
+          "Under Slurm: trireme launch --print-sbatch gpt.toml -n 8 --nodes 2 > job.sh; sbatch "
+          "job.sh");
+  command
+      .option(kWorkersOption, options.launch.ranks,
+              "Ranks to start (with hosts: as many as they have slots)")
+      .between(1, 65'536);
+  add_host_options(command, options.hosts);
+  command.option("--servers", options.launch.servers, "Parameter servers to start as well")
+      .between(0, 65'536);
+  command.option("--evaluator", options.evaluators, "1: start an evaluator as well").between(0, 1);
+  add_elastic_options(command,
+                      {options.elastic, options.spares, options.restarts, options.launch.store});
+  command.option("--log-dir", options.launch.log_dir,
+                 "Folder: one rank-K.log, server-K.log, evaluator.log per process");
+  command.option("--only-rank", options.only_rank, "Print this rank's lines only").at_least(0);
+  command.option("--bind", options.bind, "Cores that a rank may run on")
+      .one_of({"core", "numa", "none"})
+      .shows_default();
+  const Option script = command.option(
+      "--print-sbatch", options.print_sbatch,
+      "CONFIG: start nothing, and print a batch script for Slurm that trains it, saves "
+      "a checkpoint before the time limit and queues itself again");
+  command.option("--nodes", options.nodes, "With --print-sbatch: nodes of the job")
+      .between(1, 65'536)
+      .needs(script)
+      .shows_default();
+  command.option("--time", options.time, "With --print-sbatch: the time limit")
+      .needs(script)
+      .shows_default();
+  command.option("PROGRAM", options.launch.command, "-- program and its arguments");
+  // "launch -n 2 b/mnist --epochs 3": --epochs belongs to the program.
+  command.unexpected([&](const std::string& argument) {
+    const launch::LaunchOptions& given = options.launch;
+    if (given.command.empty()) return std::string();
+    return argument +
+           " is no option of launch. Write -- before the program and its own options: `" +
+           command.program().typed() + " launch -n " + std::to_string(given.ranks) + " -- " +
+           given.command.front() + " " + argument + "`";
+  });
+  command.run([&] { return launch_command(options, command.given("--ranks")); });
+}
+
+}  // namespace trireme::inline v0::cli

@@ -1,0 +1,70 @@
+#include "trireme/cli/launch/sbatch.h"
+
+#include <algorithm>
+#include <cctype>
+#include <cstring>
+
+#include "trireme/base/error.h"
+#include "trireme/base/words.h"
+
+namespace trireme::inline v0::cli {
+namespace {
+
+// A rank that is asked to stop saves a checkpoint and ends with this code (docs/errors.md).
+constexpr const char* kStopped = "143";
+
+void check_word(const std::string& what, const std::string& word, const char* more) {
+  const bool plain = !word.empty() && std::all_of(word.begin(), word.end(), [&](unsigned char one) {
+    return std::isalnum(one) != 0 || std::strchr(more, one) != nullptr;
+  });
+  if (plain) return;
+  throw ConfigError(
+      "\"" + word + "\" is no " + what + " for Slurm",
+      {.operation = "launch", .advice = "Use letters, digits and " + std::string(more) + "."});
+}
+
+std::string shell_word(const std::string& word) {
+  const bool plain = !word.empty() && std::all_of(word.begin(), word.end(), [](unsigned char one) {
+    return std::isalnum(one) != 0 || std::strchr("_-./=:,+@%", one) != nullptr;
+  });
+  if (plain) return word;
+  std::string text = "'";
+  for (const char one : word) text += one == '\'' ? std::string("'\\''") : std::string(1, one);
+  return text + "'";
+}
+
+}  // namespace
+
+std::string sbatch_script(const SbatchJob& job) {
+  check_word("job name", job.name, "_-.");
+  check_word("time", job.time, ":-");
+  if (job.nodes < 1 || job.ranks % job.nodes != 0) {
+    throw ConfigError(
+        counted(job.ranks, "rank") + " cannot be divided among " + counted(job.nodes, "node"),
+        {.operation = "launch", .advice = "Give a multiple of --nodes as -n."});
+  }
+  std::string text = "#!/bin/bash\n#SBATCH --job-name=" + job.name +
+                     "\n#SBATCH --nodes=" + std::to_string(job.nodes) +
+                     "\n#SBATCH --ntasks-per-node=" + std::to_string(job.ranks / job.nodes) +
+                     "\n##SBATCH --cpus-per-task=8     # cores of a rank; one # less to use it\n"
+                     "#SBATCH --time=" +
+                     job.time + "\n#SBATCH --output=" + job.name +
+                     "-%j.log --open-mode=append\n"
+                     "# Two minutes before the time limit the ranks are asked to stop: they save a "
+                     "checkpoint.\n#SBATCH --signal=USR1@120 --requeue\n";
+  if (job.nodes > 1)
+    text +=
+        "# Ranks on several nodes prove by this secret that they belong together. The nodes must "
+        "all mount $HOME.\n"
+        "export TRIREME_JOB_SECRET_FILE=${TRIREME_JOB_SECRET_FILE:-$HOME/.trireme-secret}\n"
+        "[ -s \"$TRIREME_JOB_SECRET_FILE\" ] || (umask 077; head -c 32 /dev/urandom "
+        "> \"$TRIREME_JOB_SECRET_FILE\")\n";
+  text += "srun";
+  for (const std::string& word : job.command) text += " " + shell_word(word);
+  return text +
+         "\ncode=$?\n# Stopped: go on from the checkpoint when Slurm has time again.\n[ $code "
+         "-eq " +
+         kStopped + " ] && scontrol requeue \"$SLURM_JOB_ID\"\nexit $code\n";
+}
+
+}  // namespace trireme::inline v0::cli

@@ -1,0 +1,31 @@
+#include "trireme/cli/show/drawing.h"
+
+#include <iostream>
+
+namespace trireme::inline v0::cli {
+
+void add_drawing_options(Command& command, DrawingOptions& options, const std::string& svg,
+                         const std::string& html, const std::string& json,
+                         const std::string& moment) {
+  if (!moment.empty())
+    command.flag("--step", options.step, "Wait for Enter between the " + moment + "s");
+  command.option("--svg", options.svg, "FILE: " + svg);
+  command.option("--html", options.html, "FILE: " + html);
+  command.flag("--json", options.json, json);
+}
+
+void step_through(const std::string& heading, const std::vector<std::string>& parts,
+                  const std::string& moment) {
+  std::string line;
+  std::printf("%s\n", heading.c_str());
+  for (std::size_t i = 0; i < parts.size(); ++i) {
+    if (i > 0) {
+      std::printf("Enter: the next %s ", moment.c_str());
+      std::fflush(stdout);
+      if (!std::getline(std::cin, line)) return;
+    }
+    std::printf("%s", parts[i].c_str());
+  }
+}
+
+}  // namespace trireme::inline v0::cli

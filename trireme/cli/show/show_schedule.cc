@@ -1,0 +1,165 @@
+// trireme show schedule: a pipeline schedule, checked, simulated and drawn.
+#include <charconv>
+#include <cstdio>
+#include <filesystem>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "trireme/base/error.h"
+#include "trireme/base/file.h"
+#include "trireme/cli/help/names.h"
+#include "trireme/cli/show/drawing.h"
+#include "trireme/plan/schedule/generators/schedules.h"
+#include "trireme/plan/schedule/schedule_transfers.h"
+#include "trireme/show/schedule/drawn_schedule.h"
+#include "trireme/show/schedule/recorded_schedule.h"
+#include "trireme/show/schedule/schedule_picture.h"
+
+namespace trireme::inline v0::cli {
+namespace {
+
+struct ShowScheduleOptions {
+  std::string name;  // or a file
+  int stages = 0, microbatches = 0, ranks = 0;
+  std::string times = "1,1,1";
+  bool recompute = false;
+  std::string recorded;
+  DrawingOptions drawing;
+};
+
+void list() {
+  for (const plan::ScheduleEntry& entry : plan::schedules()) {
+    std::printf("%-17s %-72s %s\n", std::string(entry.name).c_str(),
+                std::string(entry.about).c_str(), std::string(entry.source).c_str());
+  }
+}
+
+// "F,B,W" or "F,B,W,message".
+plan::PipelineTimes times_of(const std::string& text) {
+  std::vector<double> numbers;
+  std::istringstream parts(text);
+  bool good = true;
+  for (std::string part; std::getline(parts, part, ',');) {
+    double number = 0;
+    const auto [end, error] = std::from_chars(part.data(), part.data() + part.size(), number);
+    good = good && error == std::errc() && end == part.data() + part.size() && number >= 0;
+    numbers.push_back(number);
+  }
+  if (!good || numbers.size() < 3 || numbers.size() > 4 || text.back() == ',') {
+    throw ConfigError(
+        "\"" + text + "\" are no times",
+        {.operation = "show",
+         .advice = "Write those of a stage's forward pass, of its backward pass for the "
+                   "inputs and for the weights, in any unit: 1,1,1; and, as a fourth, "
+                   "of a message: 18.5,18.1,9.3,0.6."});
+  }
+  return {{{numbers[0], numbers[1], numbers[2]}}, numbers.size() > 3 ? numbers[3] : 0};
+}
+
+bool is_file(const std::string& name) {
+  return name.find_first_of("./") != std::string::npos || std::filesystem::exists(name);
+}
+
+plan::Schedule read(const ShowScheduleOptions& options) {
+  if (options.stages != 0 || options.microbatches != 0 || options.ranks != 0) {
+    throw ConfigError(
+        "a file says itself how many stages, ranks and micro-batches there are",
+        {.operation = "show", .advice = "Leave --stages, --ranks and --microbatches away."});
+  }
+  const std::string text = read_file(
+      options.name, "",
+      {.operation = "show",
+       .advice = "Name a file of a schedule or one of those that `show schedule` lists."});
+  return plan::parse_schedule(text, options.name);
+}
+
+show::DrawnSchedule drawn(const ShowScheduleOptions& options) {
+  const bool file = is_file(options.name);
+  plan::Schedule schedule =
+      file ? read(options)
+           : plan::make_schedule(
+                 options.name,
+                 {.ranks = options.ranks,
+                  .stages = options.stages != 0 ? options.stages : 4,
+                  .microbatches = options.microbatches != 0 ? options.microbatches : 8});
+  std::string about = file ? "" : std::string(plan::schedule_named(options.name).about);
+  if (file) about = plan::why_not_trained(schedule);
+  if (options.recompute) {
+    plan::verify(schedule, options.name);
+    schedule = plan::with_recompute(std::move(schedule));
+    about += (about.empty() ? "" : "; ") + std::string("activations are computed again (RC)");
+  }
+  return show::draw(options.name, about, std::move(schedule), times_of(options.times));
+}
+
+// Draws a recorded run beside the simulation of its passes.
+int show_recorded(const ShowScheduleOptions& options) {
+  if (!options.name.empty()) {
+    throw ConfigError("a recorded run has its own schedule",
+                      {.operation = "show", .advice = "Leave \"" + options.name + "\" away."});
+  }
+  const show::DrawnSchedule run = show::read_recorded(
+      read_file(options.recorded, "",
+                {.operation = "show", .advice = "Name the file of a recorded step."}),
+      options.recorded);
+  const show::DrawnSchedule again = show::simulated_again(run);
+  const std::string figures = show::compare_text(run, again);
+  const DrawingOptions& drawing = options.drawing;
+  if (!drawing.svg.empty()) write_file(drawing.svg, show::svg_of(run, again, figures), "show");
+  if (!drawing.html.empty()) write_file(drawing.html, show::html_of(run), "show");
+  if (drawing.json) {
+    std::fputs((show::json_of(run) + show::json_of(again)).c_str(), stdout);
+  } else if (drawing.svg.empty() && drawing.html.empty()) {
+    std::printf("%s\n\n%s\n%s", show::name_of(run).c_str(), show::grid(run).c_str(),
+                figures.c_str());
+  }
+  return 0;
+}
+
+int show_schedule(const ShowScheduleOptions& options) {
+  if (!options.recorded.empty()) return show_recorded(options);
+  if (options.name.empty()) {
+    list();
+    return 0;
+  }
+  const show::DrawnSchedule schedule = drawn(options);
+  output(options.drawing, schedule);
+  if (options.drawing.steps()) {
+    std::vector<std::string> moments;
+    for (const double moment : show::moments(schedule))
+      moments.push_back(show::moment_text(schedule, moment));
+    step_through(show::name_of(schedule) + "\n", moments, "moment");
+    std::printf("\n%s", show::footer(schedule).c_str());
+  }
+  return 0;
+}
+
+}  // namespace
+
+void declare_show_schedule(Command& command) {
+  auto& options = command.keep<ShowScheduleOptions>();
+  command.about("Draw a pipeline schedule with its bubble")
+      .footer("Example:\n  trireme show schedule 1f1b --stages 4 --microbatches 8");
+  command.option("NAME", options.name, "1f1b, ..., or a file of a schedule; none: list")
+      .completes(schedule_names());
+  command.option("--stages", options.stages, "Into how many the model is cut (4)").at_least(1);
+  command.option("--microbatches", options.microbatches, "In a batch (8)").at_least(1);
+  command
+      .option("--ranks", options.ranks,
+              "Fewer than stages: each holds several (default: what suits the schedule)")
+      .at_least(1);
+  command
+      .option("--times", options.times,
+              "F,B,W[,message]: of a stage's forward pass, of its backward pass for the "
+              "inputs and for the weights, of a message")
+      .shows_default();
+  command.flag("--recompute", options.recompute, "Compute activations again before B");
+  command.option("--recorded", options.recorded,
+                 "FILE: JSON lines of a real step's passes, shown beside the simulated ones");
+  add_drawing_options(command, options.drawing, "a picture instead", "a page that plays it instead",
+                      "JSON lines: every pass with its time", "moment");
+  command.run([&options] { return show_schedule(options); });
+}
+
+}  // namespace trireme::inline v0::cli

@@ -1,0 +1,94 @@
+#include "trireme/comm/calls/call.h"
+
+#include <algorithm>
+
+#include "trireme/base/error.h"
+
+namespace trireme::inline v0::comm {
+namespace {
+
+constexpr std::uint64_t kTagSpace = 1ull << 63;  // tags of the engine's own messages
+
+}  // namespace
+
+net::Tag tag_of(Channel channel) noexcept {
+  return {kTagSpace | static_cast<std::uint64_t>(channel)};
+}
+
+void Call::end(const std::exception_ptr& error) {
+  ended = true;
+  failure = error;
+  if (source) error ? source->fail(error) : source->complete();
+}
+
+bool Call::go_on() {
+  if (!operation.next) return false;
+  Operation next;
+  next.label = operation.label;
+  next.leaving = operation.leaving;
+  next.sequence = operation.sequence;
+  next.algorithm = operation.algorithm;
+  next.part_of = operation.part_of;
+  next.device = operation.device;
+  next.staged = operation.staged;
+  next.step = static_cast<std::uint8_t>(operation.step + 1);
+  if (!operation.next(next)) return false;
+  next.next = std::move(operation.next);
+  operation = std::move(next);
+  own = {};
+  envelopes.clear();
+  heard.clear();
+  return true;
+}
+
+std::exception_ptr mismatch_of(const Call& call, int peer, const Header& other,
+                               const GroupFacts& facts) {
+  const Header& own = call.own.header;
+  if (same_call(own, other)) return nullptr;
+  const auto side = [&](int rank, const Header& header, const Header& against) {
+    return "rank " + std::to_string(facts.world_rank(rank)) + " called " +
+           call_text(header, against);
+  };
+  const std::string a = side(facts.rank, own, other), b = side(peer, other, own);
+  ErrorContext context{.rank = facts.world_rank(facts.rank),
+                       .operation = std::string(name_of(call.operation.called())),
+                       .peer = facts.world_rank(peer),
+                       .label = call.operation.label};
+  if (own.leaving || other.leaving) {
+    const int gone = other.leaving ? peer : facts.rank;
+    context.peer = facts.world_rank(gone);
+    context.advice =
+        "Give every rank the same number of batches; "
+        "trireme::Sampler does.";
+    return std::make_exception_ptr(UnevenInput("rank " + std::to_string(facts.world_rank(gone)) +
+                                                   "'s loop has ended, " + (gone == peer ? a : b) +
+                                                   facts.text(),
+                                               std::move(context)));
+  }
+  context.advice =
+      "All ranks must call the same operations with the same arguments in the same "
+      "order; look for a branch that only some ranks take.";
+  return std::make_exception_ptr(MismatchError(
+      (facts.rank < peer ? a + ", " + b : b + ", " + a) + facts.text(), std::move(context)));
+}
+
+const Operation* CallQueue::first_user_call() const noexcept {
+  const auto call = std::find_if(calls_.begin(), calls_.end(), [](const auto& one) {
+    return one->operation.kind != OpKind::Allocate;
+  });
+  return call == calls_.end() ? nullptr : &(*call)->operation;
+}
+
+void CallQueue::push(std::shared_ptr<Call> call) {
+  Operation& op = call->operation;
+  op.sequence = op.kind == OpKind::Allocate ? ++num_allocations_ : ++num_calls_;
+  calls_.push_back(std::move(call));
+}
+
+std::shared_ptr<Call> CallQueue::start() {
+  if (running_ || calls_.empty()) return nullptr;
+  running_ = true;
+  return calls_.front();
+}
+
+}  // namespace trireme::inline v0::comm

@@ -1,0 +1,168 @@
+#include "trireme/comm/calls/operation.h"
+
+#include <algorithm>
+#include <cstring>
+
+namespace trireme::inline v0::comm {
+namespace {
+
+std::string text_of(const std::array<char, 16>& name) {
+  return {name.data(), strnlen(name.data(), name.size())};
+}
+
+}  // namespace
+
+std::string_view name_of(OpKind kind) noexcept {
+  switch (kind) {
+    case OpKind::AllReduce:
+      return "all_reduce";
+    case OpKind::Reduce:
+      return "reduce";
+    case OpKind::ReduceScatter:
+      return "reduce_scatter";
+    case OpKind::AllGather:
+      return "all_gather";
+    case OpKind::Gather:
+      return "gather";
+    case OpKind::Scatter:
+      return "scatter";
+    case OpKind::Broadcast:
+      return "broadcast";
+    case OpKind::AllToAll:
+      return "all_to_all";
+    case OpKind::Barrier:
+      return "barrier";
+    case OpKind::Send:
+      return "send";
+    case OpKind::Recv:
+      return "recv";
+    case OpKind::Allocate:
+      return "allocate";
+    case OpKind::SparseAllReduce:
+      return "sparse_all_reduce";
+  }
+  return "unknown operation";
+}
+
+std::string_view name_of(ReduceOp op) noexcept {
+  switch (op) {
+    case ReduceOp::Sum:
+      return "Sum";
+    case ReduceOp::Mean:
+      return "Mean";
+    case ReduceOp::Min:
+      return "Min";
+    case ReduceOp::Max:
+      return "Max";
+    case ReduceOp::Product:
+      return "Product";
+  }
+  return "unknown reduction";
+}
+
+Operation operation_of(OpKind kind, const Buffer& like, std::size_t count,
+                       const OpOptions& options) {
+  Operation op;
+  op.kind = kind;
+  op.dtype = like.dtype;
+  op.count = count;
+  op.label = options.label;
+  op.leaving = options.leaving;
+  return op;
+}
+
+std::uint64_t hash_of(std::span<const std::size_t> words) noexcept {
+  std::uint64_t hash = 0xcbf29ce484222325;  // FNV-1a over words
+  for (const std::size_t word : words) hash = (hash ^ word) * 0x100000001b3;
+  return words.empty() ? 0 : hash;
+}
+
+std::string title_of(const Operation& operation) {
+  std::string title(name_of(operation.called()));
+  if (!operation.label.empty()) title += " " + operation.label;
+  return title;
+}
+
+Header header_of(const Operation& operation, std::uint32_t epoch) {
+  Header header;
+  header.kind = operation.kind == OpKind::Recv ? OpKind::Send : operation.kind;
+  header.op = operation.op;
+  header.dtype = operation.dtype;
+  header.root = operation.root;
+  header.total = operation.total;
+  header.epoch = epoch;
+  header.count = operation.count;
+  header.sequence = operation.sequence;
+  header.detail = operation.detail;
+  if (operation.recv_counts.empty()) header.detail ^= hash_of(operation.counts);
+  header.detail ^=
+      hash_of(std::vector<std::size_t>(operation.shares.begin(), operation.shares.end()));
+  header.step = operation.step;
+  header.part_of = operation.part_of.value_or(header.kind);  // Send for a Recv
+  header.leaving = operation.leaving ? 1 : 0;
+  const std::size_t length = std::min(operation.algorithm.size(), header.algorithm.size());
+  std::memcpy(header.algorithm.data(), operation.algorithm.data(), length);
+  return header;
+}
+
+bool same_call(const Header& a, Header b) noexcept {
+  b.leaving = a.leaving;
+  return std::memcmp(&a, &b, sizeof a) == 0;  // no padding
+}
+
+std::uint64_t hash_of(const Header& header) noexcept {
+  std::uint64_t words[sizeof header / 8], hash = 0x9e3779b97f4a7c15;
+  std::memcpy(words, &header, sizeof header);
+  for (const std::uint64_t word : words) {
+    hash = (hash ^ word) * 0xff51afd7ed558ccd;
+    hash ^= hash >> 32;
+  }
+  return hash;
+}
+
+std::string call_text(const Header& header, const Header& other) {
+  std::string text(name_of(header.part_of));
+  text += "(";
+  const auto add = [&](const std::string& part) {
+    if (text.back() != '(') text += ", ";
+    text += part;
+  };
+  if (header.step > 0) {
+    std::string step = "step " + std::to_string(header.step);
+    if (header.part_of != header.kind) step += " " + std::string(name_of(header.kind));
+    add(step);
+  }
+  switch (header.kind) {
+    case OpKind::Reduce:
+      add("root " + std::to_string(header.root));
+      [[fallthrough]];
+    case OpKind::AllReduce:
+    case OpKind::ReduceScatter:
+      add(std::string(name_of(header.op)));
+      break;
+    case OpKind::Gather:
+    case OpKind::Scatter:
+    case OpKind::Broadcast:
+      add("root " + std::to_string(header.root));
+      break;
+    case OpKind::Send:
+      add("tag " + std::to_string(header.root));
+      break;
+    default:
+      break;
+  }
+  if (header.kind != OpKind::Barrier) {
+    add(std::string(trireme::name_of(header.dtype)));
+    add(std::to_string(header.count));
+  }
+  if (header.total != other.total) add(std::to_string(header.total) + " leaves");
+  if (header.detail != other.detail)
+    add((header.part_of == OpKind::AllReduce && header.step == 0 ? "shares #" : "counts #") +
+        std::to_string(header.detail % 10000));
+  if (header.algorithm != other.algorithm) add("algorithm " + text_of(header.algorithm));
+  text += ") as call " + std::to_string(header.sequence);
+  if (header.epoch != other.epoch) text += " of epoch " + std::to_string(header.epoch);
+  return text;
+}
+
+}  // namespace trireme::inline v0::comm

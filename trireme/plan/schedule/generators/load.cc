@@ -1,0 +1,97 @@
+#include <utility>
+
+#include "trireme/base/error.h"
+#include "trireme/base/file.h"
+#include "trireme/plan/schedule/generators/schedules.h"
+#include "trireme/plan/schedule/schedule_check.h"
+
+namespace trireme::inline v0::plan {
+namespace {
+
+// In the order of a file, micro-batches may overtake one another. Links between stages distinguish
+// this many (pipeline/link.cc).
+constexpr int kMostMicroBatchesOfFile = 2048;
+
+[[noreturn]] void refuse_file(const std::string& what, const std::string& advice) {
+  throw ConfigError(what, {.operation = "schedule", .advice = advice});
+}
+
+Schedule read(const std::string& path) {
+  const std::string text =
+      read_file(path, "the schedule ",
+                {.operation = "schedule",
+                 .advice = "Name a file, or a schedule that `trireme show schedule` lists."});
+  return parse_schedule(text, path);
+}
+
+bool is_file(const std::string& name) { return name.find_first_of("./") != std::string::npos; }
+
+// Micro-batches do not wait for one another, so the remaining ones can run in the same order.
+Schedule shortened(Schedule schedule, int microbatches) {
+  for (auto& actions : schedule.order) {
+    std::vector<Action> kept;
+    for (Action action : actions) {
+      const bool here = action.microbatch < microbatches;
+      if (action.kind == ActionKind::ForwardBackward) {
+        const Action back{ActionKind::Backward, action.backward_stage, action.backward_microbatch};
+        const bool back_here = back.microbatch < microbatches;
+        if (here && !back_here) action = {ActionKind::Forward, action.stage, action.microbatch};
+        if (!here && back_here) action = back;
+        if (here || back_here) kept.push_back(action);
+      } else if (here) {
+        kept.push_back(action);
+      }
+    }
+    actions = std::move(kept);
+  }
+  return schedule;
+}
+
+Schedule generated(const std::string& name, int ranks, int chunks, int microbatches) {
+  if (chunks == 0) chunks = schedule_named(name).chunks == Chunks::One ? 1 : 2;
+  return make_schedule(
+      name, {.ranks = ranks, .stages = ranks * chunks, .microbatches = std::max(microbatches, 1)});
+}
+
+}  // namespace
+
+std::string why_not_trained(const Schedule& schedule) {
+  for (const auto& actions : schedule.order)
+    for (const Action& action : actions)
+      if (!is_pass(action.kind) && !is_transfer(action.kind))
+        return "a training does not run " + text_of(action);
+  if (schedule.microbatches() > kMostMicroBatchesOfFile)
+    return "a training runs at most " + std::to_string(kMostMicroBatchesOfFile) +
+           " micro-batches of a file, not " + std::to_string(schedule.microbatches());
+  return {};
+}
+
+Schedule load_schedule(const std::string& name, int ranks, int chunks, int microbatches) {
+  Schedule schedule = is_file(name) ? read(name) : generated(name, ranks, chunks, microbatches);
+  verify(schedule, name);
+  if (const std::string why = is_file(name) ? why_not_trained(schedule) : ""; !why.empty())
+    refuse_file(
+        name + ": " + why,
+        "Write F, B, I and W alone; memory.recompute, memory.offload and parallel.sync say what "
+        "is in memory when.");
+  if (schedule.ranks() != ranks)
+    refuse_file(name + " is for " + std::to_string(schedule.ranks()) +
+                    " ranks, and the pipeline has " + std::to_string(ranks),
+                "Set parallel.pipeline to the schedule's number of ranks.");
+  if (microbatches > 0 && schedule.microbatches() != microbatches)
+    refuse_file(name + " has " + std::to_string(schedule.microbatches()) +
+                    " micro-batches, and a step of the pipeline has " +
+                    std::to_string(microbatches),
+                "Write the schedule for that many, or change batch.global or batch.micro.");
+  return schedule;
+}
+
+Schedule load_schedule_of_step(const std::string& name, int ranks, int chunks, int microbatches) {
+  if (!is_file(name)) return load_schedule(name, ranks, chunks, microbatches);
+  Schedule schedule = load_schedule(name, ranks, chunks, 0);
+  if (schedule.microbatches() < microbatches)
+    return load_schedule(name, ranks, chunks, microbatches);  // throws
+  return shortened(std::move(schedule), microbatches);
+}
+
+}  // namespace trireme::inline v0::plan

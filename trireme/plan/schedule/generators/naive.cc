@@ -1,0 +1,33 @@
+// Naive: one micro-batch in the pipeline at a time, so one of p ranks works and the others wait.
+//
+//   0: F0.0 .... .... B0.0 F0.1 .... .... B0.1
+//   1: .... F1.0 B1.0 .... .... F1.1 B1.1 ....
+//
+// The result of putting half of the layers on another device. Bubble 1 - 1/p. Activations of one
+// micro-batch.
+#include "trireme/plan/schedule/generators/schedules.h"
+
+namespace trireme::inline v0::plan {
+namespace {
+
+Schedule naive(const ScheduleShape& shape) {
+  Schedule schedule = looped(shape);
+  for (int rank = 0; rank < shape.ranks; ++rank) {
+    Order order(schedule.order[static_cast<std::size_t>(rank)], shape.microbatches);
+    for (int m = 0; m < shape.microbatches; ++m) order.forward(rank, m).backward(rank, m);
+  }
+  return schedule;
+}
+
+}  // namespace
+
+ScheduleEntry naive_entry() {
+  return {.name = "naive",
+          .about = "one micro-batch in the pipeline at a time",
+          .bubble = "1 − 1/p",
+          .live = "1",
+          .make = naive,
+          .most_passes = [](const ScheduleShape&, int) { return 1; }};
+}
+
+}  // namespace trireme::inline v0::plan

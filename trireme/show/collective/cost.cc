@@ -1,0 +1,53 @@
+#include "trireme/show/collective/cost.h"
+
+#include <cstdio>
+
+#include "trireme/comm/choice/cost.h"
+#include "trireme/show/collective/collective.h"
+
+namespace trireme::inline v0::show {
+namespace {
+
+std::string number(const char* format, double value) {
+  char text[32];
+  std::snprintf(text, sizeof text, format, value);
+  return text;
+}
+
+std::string coefficient(double value) {
+  std::string text = number("%.2f", value);
+  if (text.ends_with(".00")) text.resize(text.size() - 3);
+  return text;
+}
+
+}  // namespace
+
+plan::CostShape shape_of(const Recording& recording) {
+  if (is_direct(recording.kind, recording.algorithm)) return {.rounds = recording.rounds()};
+  const auto* entry = comm::find_algorithm(recording.kind, recording.algorithm);
+  plan::CostShape shape =
+      comm::shape_of(*entry, recording.ranks, leaves_of(recording.kind, recording.ranks),
+                     recording.root, recording.host_of_rank);
+  // The routes' buffer has a chunk for every pair of ranks, but S is one rank's buffer.
+  if (recording.kind == comm::OpKind::AllToAll) shape.sent *= recording.ranks;
+  return shape;
+}
+
+std::string formula_of(const plan::CostShape& shape) {
+  std::string text = coefficient(shape.messages) + " α + " + coefficient(shape.sent) + " S β";
+  if (shape.added > 0) text += " + " + coefficient(shape.added) + " S γ";
+  return text;
+}
+
+std::string seconds_text(double seconds) {
+  if (seconds >= 1) return number("%.3g s", seconds);
+  if (seconds >= 1e-3) return number("%.3g ms", seconds * 1e3);
+  return number("%.3g us", seconds * 1e6);
+}
+
+std::string rate_text(double per_byte) {
+  if (per_byte <= 1e-9) return number("%.3g GB/s", 1e-9 / per_byte);
+  return number("%.3g MB/s", 1e-6 / per_byte);
+}
+
+}  // namespace trireme::inline v0::show

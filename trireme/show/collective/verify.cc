@@ -1,0 +1,176 @@
+#include "trireme/show/collective/verify.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <exception>
+#include <utility>
+
+#include "trireme/base/error.h"
+#include "trireme/comm/choice/cost.h"
+#include "trireme/comm/rounds/registry.h"
+#include "trireme/show/collective/collective.h"
+#include "trireme/show/collective/recording.h"
+#include "trireme/show/collective/verify_run.h"
+
+namespace trireme::inline v0::show {
+namespace {
+
+constexpr int kMostVerified = 64;
+
+// Numbers of leaves: one per rank and, for sums, more and fewer, shared evenly and unevenly.
+std::vector<std::uint32_t> leaves_to_try(comm::OpKind kind, int ranks) {
+  const std::uint32_t plain = leaves_of(kind, ranks);
+  if (kind != comm::OpKind::AllReduce) return {plain};
+  return {plain, 2 * plain, plain + plain / 2, plain - 1};
+}
+
+std::string state_text(const comm::RouteError::State& state) {
+  if (!state.waits.empty()) return drawing_of(state.waits, static_cast<int>(state.held.size()));
+  std::string text;
+  for (std::size_t rank = 0; rank < state.held.size(); ++rank) {
+    text += "rank " + std::to_string(rank) + "  held";
+    for (std::size_t chunk = 0; chunk < state.held[rank].size(); ++chunk) {
+      Cell cell;
+      for (const kernel::LeafRange& node : state.held[rank][chunk]) {
+        Parts& parts = cell.emplace_back();
+        for (std::uint32_t leaf = node.first; leaf < node.end(); ++leaf) {
+          parts.push_back(static_cast<int>(leaf));
+        }
+      }
+      text += "  chunk " + std::to_string(chunk) + ": " + (cell.empty() ? "-" : text_of(cell));
+    }
+    text += "\n";
+  }
+  return text;
+}
+
+// Describes the current exception.
+Flaw flaw_of(int ranks) {
+  try {
+    throw;
+  } catch (const comm::RouteError& error) {
+    return {ranks, error.message(), state_text(error.state()), error.advice()};
+  } catch (const Error& error) {
+    return {ranks, error.message(), "", error.advice()};
+  } catch (...) {
+    return {ranks, "it " + describe(std::current_exception()).sentence, "",
+            "It is called once for every rank and only records rounds; correct what throws."};
+  }
+}
+
+// Adds the placement to the error.
+template <class Body>
+void on_placement(const VerifyOptions& options, const std::vector<int>& hosts, const Body& body) {
+  try {
+    body();
+  } catch (const comm::RouteError&) {
+    throw;  // it has a drawing
+  } catch (const Error& error) {
+    if (options.hosts == 1) throw;
+    std::string text;
+    for (const int host : hosts) text += (text.empty() ? "" : " ") + std::to_string(host);
+    ErrorContext context = error.context();
+    throw Error(error.code(), error.message() + " (hosts of the ranks: " + text + ")",
+                std::move(context));
+  }
+}
+
+VerifiedCount resolve(const VerifyOptions& options, const comm::AlgorithmEntry& entry, int ranks) {
+  VerifiedCount count{.ranks = ranks};
+  bool first = true;  // the one whose figures are printed
+  for (const auto& hosts : placements(ranks, options.hosts)) {
+    on_placement(options, hosts, [&] {
+      const auto program = comm::record(entry.name, entry.generator, ranks, 0, hosts);
+      for (const std::uint32_t total : leaves_to_try(options.kind, ranks)) {
+        const auto routes =
+            comm::resolve(entry.name, program, comm::layout_of(options.kind, ranks, total, 0));
+        if (first && total == leaves_of(options.kind, ranks)) count.shape = comm::shape_of(routes);
+      }
+    });
+    first = false;
+  }
+  return count;
+}
+
+double run(const VerifyOptions& options, const comm::AlgorithmEntry& entry, int ranks,
+           std::uint64_t seed) {
+  const auto places = placements(ranks, options.hosts);
+  const auto& hosts =
+      places[seed / static_cast<std::uint64_t>(options.most - options.least + 1) % places.size()];
+  if (options.kind == comm::OpKind::AllReduce) {
+    double sent = 0;
+    on_placement(options, hosts, [&] { sent = run_all_reduce(entry, ranks, hosts, seed); });
+    return sent;
+  }
+  const int root = has_root(options.kind) ? static_cast<int>(seed) % ranks : 0;
+  const Recording recording = record({.kind = options.kind,
+                                      .algorithm = entry.name,
+                                      .ranks = ranks,
+                                      .root = root,
+                                      .hosts = std::min(options.hosts, ranks),
+                                      .seed = seed + 1});
+  if (const auto faults = recording.faults(); !faults.empty()) {
+    throw Error(ExitCode::UserCode, faults.front());
+  }
+  const auto sent = recording.sent();
+  return static_cast<double>(*std::max_element(sent.begin(), sent.end())) /
+         static_cast<double>(recording.buffer_bytes);
+}
+
+const comm::AlgorithmEntry& check(const VerifyOptions& options) {
+  const int most = options.kind == comm::OpKind::AllReduce ? kMostVerified : kMostRanks;
+  if (options.least < 2 || options.least > options.most || options.most > most) {
+    throw ConfigError(
+        "cannot verify on " + std::to_string(options.least) + " to " +
+            std::to_string(options.most) + " ranks",
+        {.operation = "verify", .advice = "Give a range within 2.." + std::to_string(most) + "."});
+  }
+  if (options.hosts < 1 || options.hosts > options.most) {
+    throw ConfigError("cannot verify on " + std::to_string(options.hosts) + " hosts",
+                      {.operation = "verify",
+                       .advice = "Give a number within 1.." + std::to_string(options.most) + "."});
+  }
+  return entry_named(options.kind, options.algorithm);
+}
+
+}  // namespace
+
+std::vector<std::vector<int>> placements(int ranks, int hosts) {
+  hosts = std::min(hosts, ranks);
+  std::vector<std::vector<int>> all{hosts_of(ranks, hosts), {}, {}};
+  for (int rank = 0; rank < ranks; ++rank) {
+    all[1].push_back(rank % hosts);
+    all[2].push_back(std::max(0, rank - (ranks - hosts)));
+  }
+  std::sort(all.begin() + 1, all.end());
+  all.erase(std::unique(all.begin(), all.end()), all.end());
+  return all;
+}
+
+Verdict verify(const VerifyOptions& options) {
+  const comm::AlgorithmEntry& entry = check(options);
+  Verdict verdict;
+  for (int ranks = options.least; ranks <= options.most; ++ranks) {
+    try {
+      verdict.counts.push_back(resolve(options, entry, ranks));
+    } catch (...) {
+      verdict.flaws.push_back(flaw_of(ranks));
+    }
+  }
+  for (int seed = 0; seed < options.seeds && !verdict.counts.empty(); ++seed) {
+    const auto at = verdict.counts.begin() + seed % static_cast<int>(verdict.counts.size());
+    try {
+      const double sent = run(options, entry, at->ranks, static_cast<std::uint64_t>(seed));
+      if (at->runs++ == 0) at->most_sent = sent;  // same placement as the formula
+    } catch (...) {
+      verdict.flaws.push_back(flaw_of(at->ranks));
+      verdict.counts.erase(at);
+    }
+    ++verdict.runs;
+  }
+  std::stable_sort(verdict.flaws.begin(), verdict.flaws.end(),
+                   [](const Flaw& a, const Flaw& b) { return a.ranks < b.ranks; });
+  return verdict;
+}
+
+}  // namespace trireme::inline v0::show

@@ -1,0 +1,36 @@
+#include "trireme/show/drawing/words.h"
+
+#include <cstdio>
+
+#include "trireme/base/error.h"
+
+namespace trireme::inline v0::show {
+
+std::string padded(std::string text, std::size_t width) {
+  if (text.size() < width) text.resize(width, ' ');
+  return text;
+}
+
+std::string line_of(const std::string& text) {
+  return text.substr(0, text.find_last_not_of(' ') + 1) + "\n";
+}
+
+std::string fixed(double value, int digits) {
+  char text[64];
+  std::snprintf(text, sizeof text, "%.*f", digits, value);
+  return text;
+}
+
+void require(bool condition, const std::string& what, const std::string& advice) {
+  if (!condition) throw ConfigError(what, {.operation = "show", .advice = advice});
+}
+
+void check_range(const std::string& what, int value, int least, int most) {
+  if (value >= least && value <= most) return;
+  throw ConfigError(
+      std::to_string(value) + " " + what,
+      {.operation = "show",
+       .advice = "Use " + std::to_string(least) + " to " + std::to_string(most) + "."});
+}
+
+}  // namespace trireme::inline v0::show

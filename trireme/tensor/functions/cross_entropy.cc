@@ -1,0 +1,76 @@
+#include "trireme/tensor/functions/cross_entropy.h"
+
+#include <ATen/ops/full.h>
+#include <torch/csrc/autograd/custom_function.h>
+
+#include "trireme/base/error.h"
+#include "trireme/tensor/functions/table.h"
+#include "trireme/tensor/functions/typed.h"
+
+namespace trireme::inline v0::tensor {
+namespace {
+
+using kernel::Stat;
+using torch::autograd::AutogradContext;
+using torch::autograd::Variable;
+using torch::autograd::variable_list;
+
+void check_values(const at::Tensor& logits, const at::Tensor& targets) {
+  const auto* target = targets.data_ptr<std::int64_t>();
+  for (std::int64_t i = 0; i < targets.numel(); ++i) {
+    if (target[i] < logits.size(-1)) continue;
+    throw ConfigError("target " + std::to_string(target[i]) + " is outside the vocabulary of " +
+                          std::to_string(logits.size(-1)),
+                      {.operation = "cross_entropy",
+                       .advice = "The tokenizer and the model's vocabulary must agree."});
+  }
+}
+
+class CrossEntropyFunction : public torch::autograd::Function<CrossEntropyFunction> {
+ public:
+  static at::Tensor forward(AutogradContext* ctx, const at::Tensor& logits,
+                            const at::Tensor& targets) {
+    check_targets(logits, targets);
+    const at::Tensor rows = logits.contiguous(), ids = targets.contiguous();
+    check_values(rows, ids);
+    const auto stat = stat_type(rows.scalar_type());
+    const at::Tensor logsumexp = empty({ids.numel()}, stat);
+    double loss = 0;
+    for_type(rows.scalar_type(), [&]<class T>() {
+      loss = kernel::cross_entropy<T>(data_of<T>(rows), data_of<std::int64_t>(ids),
+                                      data_of<Stat<T>>(logsumexp), count_of(ids),
+                                      size_of_dim(rows, -1));
+    });
+    ctx->save_for_backward({rows, ids, logsumexp});
+    return at::full({}, loss, at::TensorOptions().dtype(stat));
+  }
+
+  static variable_list backward(AutogradContext* ctx, variable_list gradients) {
+    const auto saved = ctx->get_saved_variables();
+    const at::Tensor &rows = saved[0], &ids = saved[1], &logsumexp = saved[2];
+    const at::Tensor dlogits = empty(rows.sizes(), rows.scalar_type());
+    const double scale = gradients[0].item<double>();
+    for_type(rows.scalar_type(), [&]<class T>() {
+      kernel::cross_entropy_backward<T>(data_of<T>(rows), data_of<std::int64_t>(ids),
+                                        data_of<Stat<T>>(logsumexp), data_of<T>(dlogits),
+                                        count_of(ids), size_of_dim(rows, -1), scale);
+    });
+    return {dlogits, Variable()};
+  }
+};
+
+}  // namespace
+
+void check_targets(const at::Tensor& logits, const at::Tensor& targets) {
+  if (logits.numel() == targets.numel() * logits.size(-1) && targets.scalar_type() == at::kLong)
+    return;
+  throw ConfigError(
+      "the loss got targets of another shape or type than its logits ask for",
+      {.operation = "cross_entropy", .advice = "Logits [..., V] take int64 targets [...]."});
+}
+
+at::Tensor kernels::cross_entropy_sum(const at::Tensor& logits, const at::Tensor& targets) {
+  return CrossEntropyFunction::apply(logits, targets);
+}
+
+}  // namespace trireme::inline v0::tensor
