@@ -74,7 +74,7 @@ std::pair<int, int> range_of(const CoordinatorArguments& arguments) {
   return range;
 }
 
-int coordinator_command(const CoordinatorArguments& arguments, bool gathers) {
+int coordinate_command(const CoordinatorArguments& arguments, bool gathers) {
   open_standard_streams();
   if (arguments.workers > 0 && gathers)
     throw ConfigError("--workers with --gather",
@@ -177,7 +177,7 @@ void declare_coordinator(Command& command) {
               "Seconds without a heartbeat after which a rank is lost")
       .at_least(1)
       .shows_default();
-  command.run([&] { return coordinator_command(options, command.given("--gather")); });
+  command.run([&] { return coordinate_command(options, command.given("--gather")); });
 }
 
 }  // namespace trireme::inline v0::cli
