@@ -171,7 +171,7 @@ def last_line(output):
 
 
 def resume(trireme, pick, command, run_folder, ranks, folder):
-    """The second start of a job that did not reach its end."""
+    """Starts a job that did not reach its end again: resumed, or anew if there is nothing to go on from."""
     again = [trireme, "train", "--resume", run_folder]
     others = pick.choice([ranks, ranks, 1, 2, 3, 4])
     code, output = run(again + (["--ranks", str(others)] if others != ranks else []), folder)
@@ -208,6 +208,8 @@ def one_job(trireme, seed, data, folder):
         return "refused"
     if code != 0 and how != "nothing":
         code, output = resume(trireme, pick, command, folder / "run", ranks, folder)
+        if code == REFUSED and not (folder / "run").exists():  # it had been killed before it was refused
+            return "refused"
     text = f"{how} after {after:.2f} s: {' '.join(map(str, command))}"
     if code != 0:
         raise Failure(f"ended with {code}; {text}\n{output[-2000:]}")
