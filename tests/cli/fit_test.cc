@@ -269,5 +269,19 @@ TEST_F(Fit, WhatSomebodyInsistsOnStays) {
   EXPECT_THAT(local.err, HasSubstr("is a training of its own"));
 }
 
+TEST_F(Fit, LeavesServersToTheConfiguration) {
+  const CommandResult result = trireme({"train", config_, "--servers", "1", "--fit"});
+  EXPECT_EQ(result.code, 2) << result.out;
+  EXPECT_THAT(result.err, HasSubstr("parallel.sync = \"server\" is none of them"));
+}
+
+TEST_F(Fit, GoesOnWithARunWhoseCheckpointsAreElsewhere) {
+  const std::string tiny = tiny_config(folder_, "steps = 2\n");
+  ASSERT_EQ(trireme({"train", tiny, "--out", "run", "--set", "checkpoint.path=saved"}).code, 0);
+  const CommandResult more =
+      trireme({"train", "--resume", "run", "--fit", "--ranks", "2", "--set", "train.steps=4"});
+  EXPECT_EQ(more.code, 0) << more.out << more.err;
+}
+
 }  // namespace
 }  // namespace trireme::testing

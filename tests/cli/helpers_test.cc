@@ -175,6 +175,22 @@ TEST_F(Helpers, PatienceEndsATrainingThatLearnsNothing) {
               HasSubstr("stopped early after step 15:"));
 }
 
+// The first start validates the first weights; each start makes one step and is stopped where a
+// validation is due.
+TEST_F(Helpers, AValidationThatAStopCutsOffCountsWhenTheRunIsResumed) {
+  const std::string config =
+      tiny_config(folder_,
+                  "steps = 60\nvalidate_every = 1\npatience = 2\nlearning_rate = 0\n"
+                  "final_learning_rate = 0\nmax_time = \"1ms\"\n");
+  const CommandResult first = trireme({"train", config, "--out", "run"});
+  ASSERT_EQ(first.code, 143) << first.out << first.err;
+  const CommandResult second = trireme({"train", "--resume", "run"});
+  ASSERT_EQ(second.code, 143) << second.out << second.err;
+  const CommandResult third = trireme({"train", "--resume", "run"});
+  EXPECT_EQ(third.code, 0) << third.out << third.err;
+  EXPECT_THAT(third.out, HasSubstr("stopped early after step 2:"));
+}
+
 // The training diverges: non-finite steps are skipped on all ranks alike, and then end the run.
 TEST_F(Helpers, StepsThatAreNoNumbersAreLeftOutUpToTheBudget) {
   const std::string config = tiny_config(

@@ -436,5 +436,50 @@ TEST_F(Resume, APathWithControlCharactersIsWrittenAndReadBack) {
   }
 }
 
+// Ranks refuse a checkpoint of other shapes; the run is what it was.
+TEST_F(Resume, AChangeThatTheCheckpointDoesNotFitIsNotKept) {
+  const std::string config = tiny_config(folder_, "steps = 4\n");
+  ASSERT_EQ(trireme({"train", config, "--out", "run"}).code, 0);
+  const std::string before = read_file(folder_.file("run/config.toml"));
+  for (const char* change : {"model.width=16", "optimizer.name=sgd"}) {
+    const CommandResult refused = trireme({"train", "--resume", "run", "--changed", change});
+    EXPECT_EQ(refused.code, 12) << refused.out << refused.err;
+    EXPECT_EQ(read_file(folder_.file("run/config.toml")), before) << change;
+  }
+  EXPECT_EQ(trireme({"eval", "run"}).code, 0);
+  EXPECT_EQ(trireme({"train", "--resume", "run", "--set", "train.steps=6"}).code, 0);
+}
+
+// The command makes the folder itself; RUN/checkpoint written out is the default place.
+TEST_F(Resume, CheckpointsMayBeInANewFolderOfTheRun) {
+  const std::string config = tiny_config(folder_, "steps = 4\n");
+  for (const std::string place : {"saved", "checkpoint"}) {
+    const std::string run = "run-" + place, path = run + "/" + place;
+    const CommandResult result =
+        trireme({"train", config, "--out", run, "--set", "checkpoint.path=" + path});
+    ASSERT_EQ(result.code, 0) << result.out << result.err;
+    EXPECT_TRUE(fs::exists(folder_.file(path + "/latest"))) << place;
+    const CommandResult part = trireme({"inspect", run, "--part", "train"});
+    EXPECT_EQ(part.code, 0) << part.err;
+    EXPECT_THAT(part.out, HasSubstr("step-00000004"));
+    EXPECT_THAT(trireme({"inspect", path}).out, HasSubstr("--part train has"));
+    const CommandResult more = trireme({"train", "--resume", run, "--set", "train.steps=6"});
+    EXPECT_EQ(more.code, 0) << more.out << more.err;
+  }
+}
+
+TEST_F(Resume, ATextOfAFewBytesIsEnough) {
+  const std::string config =
+      folder_.write("few.toml",
+                    "[model]\nname = \"gpt\"\nlayers = 1\nheads = 1\nwidth = 8\nblock = 1\n"
+                    "[data]\npath = \"" +
+                        folder_.write("few.txt", "a text of 20 bytes!\n") +
+                        "\"\n[batch]\nglobal = 2\nmicro = 1\n[train]\nsteps = 4\nwarmup = 0\n"
+                        "validate_sequences = 1\nsample_bytes = 5\n");
+  const CommandResult result = trireme({"train", config, "--out", "run"});
+  EXPECT_EQ(result.code, 0) << result.out << result.err;
+  EXPECT_EQ(trireme({"eval", "run"}).code, 0);
+}
+
 }  // namespace
 }  // namespace trireme::testing

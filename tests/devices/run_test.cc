@@ -69,7 +69,7 @@ class DeviceRun : public ::testing::Test {
                         });
     const auto checkpoint = cli::find_checkpoint(folder.path());
     EXPECT_EQ(checkpoint->step, steps);
-    return cli::hash_of(cli::model_weights(checkpoint->path));
+    return cli::hash_of(cli::model_weights(*checkpoint));
   }
 
   std::string folder_;

@@ -1,53 +1,46 @@
 #include "trireme/cli/checkpoints.h"
 
-#include <charconv>
 #include <filesystem>
-#include <string_view>
 
 namespace trireme::inline v0::cli {
 namespace {
 
 namespace fs = std::filesystem;
 
-// The step number of "step-00000500" if it has a manifest, which is written last.
-std::optional<std::int64_t> step_of(const fs::path& path) {
-  constexpr std::string_view kPrefix = "step-";
-  const std::string name = path.filename().string();
-  if (!name.starts_with(kPrefix)) return std::nullopt;
-  std::int64_t step = 0;
-  const char* const end = name.data() + name.size();
-  const auto [stop, error] = std::from_chars(name.data() + kPrefix.size(), end, step);
-  std::error_code missing;
-  if (error != std::errc() || stop != end || step < 0) return std::nullopt;
-  if (!fs::is_regular_file(path / "manifest.json", missing)) return std::nullopt;
-  return step;
+std::optional<FoundCheckpoint> newest_in(const std::string& place) {
+  storage::CheckpointFolder folder(storage::open_location(place));
+  const std::vector<std::int64_t> steps = folder.steps();
+  if (steps.empty()) return std::nullopt;
+  return FoundCheckpoint{.folder = std::move(folder), .step = steps.back()};
 }
 
-std::optional<FoundCheckpoint> newest_in(const fs::path& directory) {
-  std::optional<FoundCheckpoint> newest;
+// Without slashes at its end; a path of this machine from the root.
+std::string plain_name(const std::string& place) {
   std::error_code missing;
-  for (fs::directory_iterator next(directory, missing), end; !missing && next != end;
-       next.increment(missing)) {
-    const auto step = step_of(next->path());
-    if (step && (!newest || *step > newest->step))
-      newest = {.directory = directory.string(), .path = next->path().string(), .step = *step};
-  }
-  return newest;
+  std::string name =
+      storage::has_scheme(place) ? place : fs::absolute(place, missing).lexically_normal().string();
+  while (name.size() > 1 && name.ends_with('/')) name.pop_back();
+  return name;
 }
 
 }  // namespace
 
 std::optional<FoundCheckpoint> find_checkpoint(const std::string& place) {
+  const std::string name = plain_name(place);
+  const bool address = storage::has_scheme(place);
   std::error_code missing;
-  fs::path path = fs::absolute(place, missing).lexically_normal();
-  if (!path.has_filename()) path = path.parent_path();
-  if (const auto step = step_of(path))
-    return FoundCheckpoint{.directory = path.parent_path().string(),
-                           .path = path.string(),
-                           .step = *step,
-                           .named = true};
-  if (auto below = newest_in(fs::path(place) / "checkpoint")) return below;
-  return newest_in(place);
+  const auto slash = name.rfind('/');
+  if (const auto step = storage::step_of_folder(name.substr(slash + 1));
+      step && (address || fs::is_directory(name, missing)))
+    return FoundCheckpoint{
+        .folder = storage::CheckpointFolder(storage::open_location(name.substr(0, slash))),
+        .step = *step,
+        .named = true};
+  if (address) return newest_in(name);
+  if (const std::string elsewhere = storage::checkpoint_path_of(name); !elsewhere.empty())
+    return newest_in(elsewhere);
+  if (auto below = newest_in(name + "/checkpoint")) return below;
+  return newest_in(name);
 }
 
 }  // namespace trireme::inline v0::cli

@@ -88,12 +88,12 @@ std::string part_of(const std::string& name) { return name.substr(0, name.find('
 
 // The tensors of one part, in both files of a checkpoint, under the names that the part gives them.
 void print_part(const FoundCheckpoint& found, const std::string& part, bool json) {
-  const storage::CheckpointFolder folder(storage::local_file_system(), found.directory);
+  const storage::CheckpointFolder& folder = found.folder;
   const storage::Manifest manifest = folder.read_manifest(found.step);
   if (!manifest.parts.contains(part)) {
     std::string names;
     for (const auto& [name, metadata] : manifest.parts) names += (names.empty() ? "" : ", ") + name;
-    throw ConfigError(found.path + " has no part \"" + part + "\"",
+    throw ConfigError(found.path() + " has no part \"" + part + "\"",
                       {.operation = "inspect", .advice = "Its parts are " + names + "."});
   }
   print_title(json, true);
@@ -120,13 +120,13 @@ void print_part(const FoundCheckpoint& found, const std::string& part, bool json
   }
   std::printf("%s, %s, %s in %s\nmetadata %s\n", counted(sum.tensors, "tensor").c_str(),
               counted(sum.elements, "element").c_str(),
-              bytes_text(static_cast<double>(sum.bytes)).c_str(), found.path.c_str(),
+              bytes_text(static_cast<double>(sum.bytes)).c_str(), found.path().c_str(),
               metadata.c_str());
 }
 
 // What a checkpoint has besides the weights, a line for each part.
 void print_other_parts(const FoundCheckpoint& found) {
-  const storage::CheckpointFolder folder(storage::local_file_system(), found.directory);
+  const storage::CheckpointFolder& folder = found.folder;
   const storage::Manifest manifest = folder.read_manifest(found.step);
   std::map<std::string, Sum> sums;
   for (const auto& [name, metadata] : manifest.parts) sums[name];
@@ -153,9 +153,9 @@ void print_table(const ModelWeights& weights, bool json) {
 }
 
 int inspect(const InspectOptions& options) {
-  const ModelWeights weights = model_weights(options.run);
-  weights.verify();
   const auto found = find_checkpoint(options.run);
+  const ModelWeights weights = found ? model_weights(*found) : model_weights(options.run);
+  weights.verify();
   if (options.hash) {
     print_hash(weights, options.json);
   } else if (options.part.empty()) {

@@ -5,7 +5,6 @@
 #include <memory>
 
 #include "trireme/base/error.h"
-#include "trireme/cli/checkpoints.h"
 #include "trireme/format/safetensors.h"
 #include "trireme/storage/saved_tensors.h"
 
@@ -14,18 +13,6 @@ namespace trireme::inline v0::cli {
 namespace {
 
 using storage::CheckpointFolder;
-
-ModelWeights weights_of(const CheckpointFolder& folder, std::int64_t step) {
-  const auto saved = std::make_shared<storage::SavedTensors>(folder, folder.look(step));
-  ModelWeights weights{.path = folder.path_of(step) + "/" + storage::kModelFile};
-  for (const auto* tensor : saved->tensors(storage::kModelFile))
-    weights.tensors.push_back({tensor->name, tensor->dtype, tensor->shape, {}});
-  weights.read = [saved](const HashedTensor& tensor) {
-    return saved->read(*saved->find(storage::kModelFile, tensor.name));
-  };
-  weights.verify = [folder, step] { folder.verify(step); };
-  return weights;
-}
 
 ModelWeights weights_in(const std::string& path) {
   const auto file = std::make_shared<format::SafetensorsFile>(path);
@@ -39,39 +26,40 @@ ModelWeights weights_in(const std::string& path) {
   return weights;
 }
 
-// The newest checkpoint below an address, or the one that its last part names.
-ModelWeights model_elsewhere(const std::string& place) {
-  const auto slash = place.find_last_of('/', place.find_last_not_of('/'));
-  if (const auto step = storage::step_of_folder(place.substr(slash + 1)))
-    return weights_of(CheckpointFolder(storage::open_location(place.substr(0, slash))), *step);
-  const CheckpointFolder folder(storage::open_location(place));
-  const std::vector<std::int64_t> steps = folder.steps();
-  if (steps.empty())
-    throw ConfigError(place + " holds no checkpoint",
-                      {.operation = "inspect",
-                       .advice = "Give the checkpoint.path of a run, or one of its step-... "
-                                 "folders."});
-  return weights_of(folder, steps.back());
+[[noreturn]] void refuse_place(const std::string& place) {
+  std::error_code missing;
+  const bool there = storage::has_scheme(place) || std::filesystem::exists(place, missing);
+  throw ConfigError(
+      there ? place + " holds no checkpoint" : "there is no " + place,
+      {.operation = "inspect",
+       .advice = there ? "Train it first, or to its first checkpoint; or name a checkpoint.path."
+                       : "Name a run's folder, a Checkpointer's, one of its step-... folders or a "
+                         ".safetensors file."});
 }
 
 }  // namespace
 
 ModelWeights model_weights(const std::string& place) {
-  if (storage::has_scheme(place)) return model_elsewhere(place);
   std::error_code missing;
-  if (std::filesystem::is_regular_file(place, missing)) return weights_in(place);
-  if (const std::string elsewhere = storage::checkpoint_path_of(place); !elsewhere.empty())
-    return model_elsewhere(elsewhere);
+  if (!storage::has_scheme(place) && std::filesystem::is_regular_file(place, missing))
+    return weights_in(place);
   const auto found = find_checkpoint(place);
-  if (!found) {
-    const bool there = std::filesystem::exists(place, missing);
-    throw ConfigError(there ? place + " holds no checkpoint" : "there is no " + place,
-                      {.operation = "inspect",
-                       .advice = there ? "Train it first, or to its first checkpoint."
-                                       : "Name a run's folder, a Checkpointer's, one of its "
-                                         "step-... folders or a .safetensors file."});
-  }
-  return weights_of(CheckpointFolder(storage::local_file_system(), found->directory), found->step);
+  if (!found) refuse_place(place);
+  return model_weights(*found);
+}
+
+ModelWeights model_weights(const FoundCheckpoint& found) {
+  const CheckpointFolder& folder = found.folder;
+  const std::int64_t step = found.step;
+  const auto saved = std::make_shared<storage::SavedTensors>(folder, folder.look(step));
+  ModelWeights weights{.path = found.path() + "/" + storage::kModelFile};
+  for (const auto* tensor : saved->tensors(storage::kModelFile))
+    weights.tensors.push_back({tensor->name, tensor->dtype, tensor->shape, {}});
+  weights.read = [saved](const HashedTensor& tensor) {
+    return saved->read(*saved->find(storage::kModelFile, tensor.name));
+  };
+  weights.verify = [folder, step] { folder.verify(step); };
+  return weights;
 }
 
 std::string hash_of(const ModelWeights& weights) {

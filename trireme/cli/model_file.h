@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "trireme/base/weights_hash.h"
+#include "trireme/cli/checkpoints.h"
 
 namespace trireme::inline v0::cli {
 
@@ -21,6 +22,7 @@ struct ModelWeights {
 /// .safetensors file of this machine. Throws ConfigError if it is none of these; this, read() and
 /// verify() throw CheckpointError if they find damage.
 ModelWeights model_weights(const std::string& place);
+ModelWeights model_weights(const FoundCheckpoint& found);
 
 /// weights_hash() of all, of which one tensor is in memory at a time.
 std::string hash_of(const ModelWeights& weights);

@@ -110,8 +110,11 @@ EventWriter::~EventWriter() {
 
 void EventWriter::open(const std::string& path) {
   path_ = path;
-  file_ = std::fopen(path.c_str(), "ae");
+  file_ = std::fopen(path.c_str(), "a+e");
   if (file_ == nullptr) cannot_write(path);
+  // A crash may have left a part of a line, which would swallow the next one.
+  if (std::fseek(file_, -1, SEEK_END) == 0 && std::fgetc(file_) != '\n') std::fputc('\n', file_);
+  std::fseek(file_, 0, SEEK_END);
 }
 
 void EventWriter::write(const Event& event) {

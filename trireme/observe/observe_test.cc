@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <fstream>
 #include <memory>
+#include <sstream>
 #include <string>
 #include <vector>
 
@@ -151,6 +152,22 @@ TEST(Machine, KnowsItself) {
   EXPECT_GT(observe::memory_total(), 0);
   EXPECT_GT(observe::memory_bytes(), 0);
   EXPECT_GE(observe::peak_memory_bytes(), observe::memory_bytes() / 2);
+}
+
+// A torn line is lost, but not the one after it.
+TEST(Event, BeginsALineOfItsOwnAfterATornOne) {
+  Folder folder;
+  const std::string path = folder.file("events.jsonl");
+  std::ofstream(path) << "{\"event\":\"step\",\"st";
+  for (int i = 0; i < 2; ++i) {
+    observe::EventWriter writer;
+    writer.open(path);
+    writer.write(observe::Event("changed"));
+  }
+  std::stringstream text;
+  text << std::ifstream(path).rdbuf();
+  const std::string line = observe::Event("changed").line();
+  EXPECT_EQ(text.str(), "{\"event\":\"step\",\"st\n" + line + "\n" + line + "\n");
 }
 
 }  // namespace

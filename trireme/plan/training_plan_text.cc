@@ -66,8 +66,9 @@ std::string core_line(const TrainingPlan& plan) {
     line += "; ranks share cores, so expect no more speed than with " +
             counted(std::max(1, job.usable_cores / threads), "rank");
   } else if (wanted < job.usable_cores) {
-    line += "; " + std::to_string(job.usable_cores - wanted) +
-            " stay free (more ranks, or train.lanes, would use them)";
+    const int free = job.usable_cores - wanted;
+    line += "; " + std::to_string(free) + (free == 1 ? " stays" : " stay") +
+            " free (more ranks, or train.lanes, would use " + (free == 1 ? "it)" : "them)");
   }
   if (plan.lanes < job.lanes)
     line += job.simulated ? "; simulated ranks have one lane"

@@ -74,7 +74,7 @@ std::vector<Process> processes_of(const StrategyDrawing& drawing) {
 StrategyDrawing draw_strategy(const std::string& name, int ranks) {
   const NamedStrategy& strategy = plan::find_strategy(name);
   if (ranks == 0) ranks = strategy.most_ranks == 1 ? 1 : 4;
-  check_range("rank", ranks, 1, 8);
+  check_range("ranks", ranks, 1, 8);
   plan::check_ranks(strategy, ranks, 1);
   require(ranks % strategy.hosts == 0,
           std::to_string(ranks) + " ranks on " + std::to_string(strategy.hosts) + " hosts",

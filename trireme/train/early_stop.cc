@@ -1,6 +1,7 @@
 #include "trireme/train/early_stop.h"
 
 #include <cmath>
+#include <limits>
 #include <nlohmann/json.hpp>
 
 #include "trireme/base/error.h"
@@ -9,6 +10,7 @@
 namespace trireme::inline v0::train {
 
 void EarlyStop::judge(std::int64_t steps, double loss) {
+  last_step_ = steps;
   // NaN and infinity are not improvements and never become the best loss.
   if (std::isfinite(loss) && (!judged_ || loss < best_loss_ - min_improvement_)) {
     judged_ = true;
@@ -24,7 +26,8 @@ std::string EarlyStop::metadata() const {
   return nlohmann::json{{"judged", judged_},
                         {"best_loss", best_loss_},
                         {"best_step", best_step_},
-                        {"waited", waited_}}
+                        {"waited", waited_},
+                        {"last_step", last_step_}}
       .dump();
 }
 
@@ -35,6 +38,8 @@ void EarlyStop::restored(const std::string& metadata) {
     best_loss_ = saved.at("best_loss").get<double>();
     best_step_ = saved_count(saved, "best_step");
     waited_ = saved_count(saved, "waited");
+    // Older checkpoints do not say it; nearly all of them were saved after the validation.
+    last_step_ = saved.value("last_step", std::numeric_limits<std::int64_t>::max());
   } catch (const nlohmann::json::exception&) {
     throw CheckpointError(
         "the checkpoint's record of validation losses cannot be read",

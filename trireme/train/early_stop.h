@@ -21,6 +21,9 @@ class EarlyStop final : public Saveable {
       : patience_(patience), min_improvement_(min_improvement) {}
   /// Takes the validation loss after `steps` steps. The first finite loss is the first best loss.
   void judge(std::int64_t steps, double loss);
+  /// Whether the loss after `steps` steps has still to be judged: a training that is stopped where a
+  /// validation is due makes it when it is resumed.
+  bool lacks(std::int64_t steps) const noexcept { return steps > last_step_; }
   /// Whether the training must end.
   bool reached() const noexcept { return patience_ > 0 && waited_ >= patience_; }
   double best_loss() const noexcept { return best_loss_; }
@@ -36,7 +39,7 @@ class EarlyStop final : public Saveable {
   double min_improvement_;
   bool judged_ = false;
   double best_loss_ = 0;
-  std::int64_t best_step_ = 0, waited_ = 0;
+  std::int64_t best_step_ = 0, waited_ = 0, last_step_ = -1;
 };
 
 }  // namespace trireme::inline v0::train

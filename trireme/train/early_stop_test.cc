@@ -31,6 +31,17 @@ TEST(EarlyStop, EndsAfterItsPatience) {
   EXPECT_EQ(looked_at({2, 0}, {nan, 3, 2, 1}), 4);
 }
 
+TEST(EarlyStop, KnowsWhichLossesItHasJudged) {
+  EarlyStop first(3, 0);
+  EXPECT_TRUE(first.lacks(0));
+  first.judge(0, 2);
+  first.judge(10, 1);
+  EarlyStop second(3, 0);
+  second.restored(first.metadata());
+  EXPECT_FALSE(second.lacks(10));
+  EXPECT_TRUE(second.lacks(20));
+}
+
 TEST(EarlyStop, ARunThatBeganWithNanCanBeResumed) {
   EarlyStop first(3, 0);
   first.judge(10, std::numeric_limits<double>::quiet_NaN());

@@ -106,7 +106,7 @@ class Trainer {
     if (spec_.trial) return run_trial();
     const bool regrouped = joined_.changes().epoch().number > 0;
     const bool later = joined_.joined_later();  // a worker that trains on its own
-    const long saved = spec_.resume || regrouped || (later && leads_) ? checkpointer_.resume() : 0;
+    const long saved = spec_.resume || regrouped || (later && leads_) ? restore() : 0;
     const long first = later ? join_later(saved) : saved;
     if ((regrouped || later) && leads_) past_ = observe::read_history(folder_.events());
     const bool goes_on = regrouped || !past_.validation.empty();
@@ -115,7 +115,8 @@ class Trainer {
     if (leads_ && settings_.max_time)  // the others learn of the stop from the vote
       job::stop_at(TimePoint(Duration(spec_.began)) + *settings_.max_time, "train.max_time");
     // Nothing waits for the baseline for text until the end.
-    if (leads_ && !past_.trigram && settings_.model.context > 0)
+    if (leads_ && !past_.trigram && settings_.model.context > 0 &&
+        has_trigrams(data_.corpus->train(), data_.corpus->validation()))
       trigram_.emplace(data_.corpus->train(), data_.corpus->validation());
     if (const std::string note = strategy_.stages_note() + strategy_.servers_note();
         !note.empty() && !goes_on)
@@ -135,10 +136,7 @@ class Trainer {
       const auto every = settings_.validate_every;
       if (leads_or_joins() && (last || (every > 0 && done / every > step / every))) {
         outcome_.last_validation = validate(report, done);
-        if (outcome_.last_validation) {
-          early_stop_.judge(done, *outcome_.last_validation);
-          checkpointer_.validated(*outcome_.last_validation);
-        }
+        if (outcome_.last_validation) judge(done, *outcome_.last_validation);
         tell_servers(report, done);
         report.plot();
       }
@@ -152,7 +150,7 @@ class Trainer {
         report.line("one lane instead of " + std::to_string(settings_.strategy.lanes) + ": " +
                     strategy_.lanes_note());
       // Not `done`, which servers count and which may leave numbers out.
-      if (step_seconds_.size() == kTimedSteps && !goes_on) expect(report, first);
+      if (step_seconds_.size() == kTimedSteps && !goes_on && !last) expect(report, first);
     }
     if (early_stop_.reached()) {
       report.early_stop(done, early_stop_.best_loss(), static_cast<long>(early_stop_.best_step()));
@@ -162,6 +160,18 @@ class Trainer {
   }
 
  private:
+  // The run keeps the values with which it is resumed if its checkpoint fits them.
+  long restore() {
+    try {
+      const long saved = checkpointer_.resume();
+      if (leads_) folder_.drop_former_config();
+      return saved;
+    } catch (...) {
+      if (leads_) folder_.take_former_config();
+      throw;
+    }
+  }
+
   void tell_saved(Report& report) {
     if (const auto saved = checkpointer_.take_report()) report.saved(*saved);
   }
@@ -171,7 +181,14 @@ class Trainer {
     if (first > 0) report.resumed({first, joined_.size(), joined_.roles().servers, checkpoint});
     outcome_.first_validation = outcome_.last_validation = validate(report, first);
     validation_seconds_ = to_seconds(job_.waiter()->now() - began_);
-    if (first == 0 && outcome_.first_validation) early_stop_.judge(0, *outcome_.first_validation);
+    const auto every = settings_.validate_every;
+    const bool due = first == 0 || (every > 0 && first % every == 0 && early_stop_.lacks(first));
+    if (due && outcome_.first_validation) judge(first, *outcome_.first_validation);
+  }
+
+  void judge(long steps, double loss) {
+    early_stop_.judge(steps, loss);
+    checkpointer_.validated(loss);
   }
 
   // The steps that the servers have counted. Rank 0 takes one step at least, since it saves after it.
@@ -205,7 +222,7 @@ class Trainer {
         (past_.validation.empty() || past_.validation.back().first < static_cast<double>(first));
     if (largest(due) == 0) return;
     outcome_.last_validation = validate(report, first);
-    if (outcome_.last_validation) early_stop_.judge(first, *outcome_.last_validation);
+    if (outcome_.last_validation) judge(first, *outcome_.last_validation);
   }
 
   // Steps in the events after `first`, which are done again.
@@ -283,11 +300,10 @@ class Trainer {
     profile_.begin();
     const StepResult result = strategy_.step(batch, settings_.model.loss);
     const double took = to_seconds(job_.waiter()->now() - start);
-    if (profile_.end(step + 1 == settings_.steps))
-      report.line("the operators and kernels of some steps are in " + profile_.path());
-    // Not result.count: with masked text, the loss counts only the targets.
-    const std::int64_t samples = settings_.batches.batch / (own_ ? joined_.size() : 1);
-    const std::int64_t items = samples * words().items_per_sample;
+    tell_profile(report, step + 1 == settings_.steps);
+    // Not result.count: with masked text, the loss counts only the targets. Workers that train on
+    // their own have a share of the batch each; the others are taken to be as fast as this one.
+    const std::int64_t items = settings_.batches.batch * words().items_per_sample;
     step_seconds_.push_back(took);
     observe::StepFigures figures = figures_of(result);
     figures.step = step + 1;
@@ -305,6 +321,16 @@ class Trainer {
     if (result.share_change) report.shares(step + 1, *result.share_change);
     if (!result.skipped.empty()) report.skipped(step + 1, result.skipped);
     return result.stop_signal;
+  }
+
+  void tell_profile(Report& report, bool last) {
+    if (profile_.end(last))
+      report.line("the operators and kernels of some steps are in " + profile_.path());
+    if (last && profile_.lacks())
+      report.line("no profile is written to " + profile_.path() + ": it is of steps " +
+                  std::to_string(KernelProfile::kWarmUp + 1) + " to " +
+                  std::to_string(KernelProfile::kWarmUp + KernelProfile::kSteps) +
+                  " of this start, which made fewer");
   }
 
   // If it is `needed` and the low-priority thread has not finished, counts again here.
@@ -355,6 +381,7 @@ class Trainer {
   int stop(Report& report, long steps_done, int signal) {
     if (leads_or_joins()) checkpointer_.save_and_wait(steps_done);
     tell_saved(report);
+    if (profile_.lacks()) tell_profile(report, /*last=*/true);
     tell_servers(report, steps_done);
     write_trace();
     report.plot();
@@ -392,6 +419,7 @@ class Trainer {
                                                                  : 1});
     }
     write_trace();
+    if (early_stop_.reached() && profile_.lacks()) tell_profile(report, /*last=*/true);
     if (first < done && leads_or_joins()) checkpointer_.wait();
     tell_saved(report);
     report.finish(outcome_);

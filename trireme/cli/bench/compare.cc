@@ -72,32 +72,39 @@ void read_staleness(const nlohmann::json& event, ComparedRun& run) {
   run.dropped_gradients = event.value("dropped", std::int64_t{0});
 }
 
+void read_step(const nlohmann::json& event, ComparedRun& run) {
+  run.training.emplace_back(event.at("step").get<double>(), event.at("loss").get<double>());
+  run.step_seconds.push_back(event.value("step_seconds", 0.0));
+  if (event.contains("samples_per_second")) run.items = "samples";
+  run.per_second.push_back(event.value(run.items + "_per_second", 0.0));
+  if (event.contains("last_rank")) {
+    ComparedRun::Late& late = run.late[event.value("last_rank", std::int64_t{0})];
+    ++late.steps;
+    late.seconds += event.value("behind_seconds", 0.0);
+  }
+  run.communication_seconds.push_back(event.value("communication_seconds", 0.0));
+}
+
+void read_event(const nlohmann::json& event, double last, ComparedRun& run) {
+  if (event.contains("loss_unit")) run.loss_unit = event["loss_unit"];
+  const std::string kind = event.value("event", "");
+  if (event.value("step", 0.0) > last) return;
+  if (kind == "servers") read_staleness(event, run);
+  if (!event.contains("loss") || !event["loss"].is_number()) return;
+  if (kind == "validation")
+    run.validation.emplace_back(event.at("step").get<double>(), event.at("loss").get<double>());
+  if (kind == "step") read_step(event, run);
+}
+
 // Reads the events of steps up to `last`.
 void read_events(const std::string& path, double last, ComparedRun& run) {
   std::ifstream file(path);
   for (std::string line; std::getline(file, line);) {
     const auto event = nlohmann::json::parse(line, nullptr, false);
-    if (event.is_object() && event.contains("loss_unit") && event["loss_unit"].is_string())
-      run.loss_unit = event["loss_unit"];
-    if (event.is_object() && event.value("event", "") == "servers" &&
-        event.value("step", 0.0) <= last)
-      read_staleness(event, run);
-    if (!event.is_object() || !event.contains("loss") || !event["loss"].is_number()) continue;
-    const std::pair point{event.value("step", 0.0), event["loss"].get<double>()};
-    if (point.first > last) continue;
-    const std::string kind = event.value("event", "");
-    if (kind == "validation") run.validation.push_back(point);
-    if (kind != "step") continue;
-    run.training.push_back(point);
-    run.step_seconds.push_back(event.value("step_seconds", 0.0));
-    if (event.contains("samples_per_second")) run.items = "samples";
-    run.per_second.push_back(event.value(run.items + "_per_second", 0.0));
-    if (event.contains("last_rank")) {
-      ComparedRun::Late& late = run.late[event.value("last_rank", std::int64_t{0})];
-      ++late.steps;
-      late.seconds += event.value("behind_seconds", 0.0);
+    try {
+      if (event.is_object()) read_event(event, last, run);
+    } catch (const nlohmann::json::exception&) {  // a line of another program
     }
-    run.communication_seconds.push_back(event.value("communication_seconds", 0.0));
   }
   if (!run.training.empty()) run.steps = static_cast<std::int64_t>(run.training.back().first);
 }
@@ -131,13 +138,13 @@ bool compares_weights(const std::vector<ComparedRun>& runs) {
 
 void print_weights(const std::vector<ComparedRun>& runs, int width) {
   std::printf("\nweights of the newest checkpoints (SHA-256, as `inspect --hash` has it)\n");
-  std::set<std::string> hashes;
+  std::set<std::string> hashes;  // "-": a run without a checkpoint
   for (const ComparedRun& run : runs) {
     const std::string hash = run.checkpoint.empty() ? "-" : hash_of(model_weights(run.checkpoint));
     hashes.insert(hash);
     std::printf("  %-*s  %s\n", width, run.name.c_str(), hash.c_str());
   }
-  if (runs.size() > 1)
+  if (runs.size() > 1 && !hashes.contains("-"))
     std::printf(hashes.size() == 1 ? "  the weights are the same\n" : "  the weights differ\n");
 }
 
@@ -213,7 +220,8 @@ void print_json(const std::vector<ComparedRun>& runs) {
       event["weights_sha256"] = hash_of(model_weights(run.checkpoint));
     event["differing"] = nlohmann::ordered_json::object();
     for (const auto& [key, values] : keys) event["differing"][key] = values[i];
-    std::printf("%s\n", event.dump().c_str());
+    std::printf("%s\n",
+                event.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace).c_str());
   }
 }
 
@@ -243,7 +251,7 @@ int compare_command(const CompareOptions& options) {
 std::string home_of(const std::string& folder, const std::optional<FoundCheckpoint>& checkpoint) {
   namespace fs = std::filesystem;
   if (!checkpoint || fs::exists(folder + "/events.jsonl")) return folder;
-  const fs::path directory = fs::path(checkpoint->directory).lexically_normal();
+  const fs::path directory = fs::path(checkpoint->folder.path()).lexically_normal();
   for (const fs::path& home : {directory, fs::absolute(directory).parent_path()})
     if (fs::exists(home / "events.jsonl")) return home.string();
   return folder;
@@ -264,7 +272,7 @@ ComparedRun read_run(const std::string& folder) {
   read_events(home + "/events.jsonl",
               cut ? static_cast<double>(checkpoint->step) : std::numeric_limits<double>::max(),
               run);
-  if (checkpoint) run.checkpoint = checkpoint->path;
+  if (checkpoint) run.checkpoint = checkpoint->path();
   if (checkpoint && (cut || run.training.empty())) run.steps = checkpoint->step;
   if (run.training.empty() && !checkpoint) {
     const bool there = std::filesystem::exists(folder);

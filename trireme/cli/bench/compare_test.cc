@@ -48,6 +48,15 @@ TEST_F(Compare, ReadsCurvesAndSpeed) {
   EXPECT_EQ(run.keys.at("train.steps"), "3");
 }
 
+TEST_F(Compare, LeavesOutLinesOfOtherPrograms) {
+  const ComparedRun run =
+      read_run(write("a", "",
+                     std::string("{\"event\":7,\"loss\":1}\n"
+                                 "{\"event\":\"step\",\"step\":\"x\",\"loss\":1}\n") +
+                         kEvents));
+  EXPECT_EQ(run.training.size(), 3u);
+}
+
 // The folder of a Log: no configuration, and samples instead of tokens.
 TEST_F(Compare, ReadsTheLogOfALoopOfOnesOwn) {
   const std::string folder = write("own", "",
@@ -139,7 +148,7 @@ TEST_F(Compare, ReadsTheCheckpointsOfALoopOfOnesOwn) {
     fs::create_directories(root_ / "own" / step);
     std::ofstream(root_ / "own" / step / "manifest.json") << "{}";
   }
-  fs::create_directories(root_ / "own/step-00000011");  // torn: it has no manifest
+  fs::create_directories(root_ / "own/step-00000009");  // damaged: who reads it says so
   const ComparedRun run = read_run((root_ / "own").string());
   EXPECT_EQ(run.steps, 10);
   EXPECT_TRUE(run.training.empty());

@@ -32,10 +32,11 @@ void refuse_other_training(const std::string& before, const std::string& now,
                            const std::string& run) {
   for (const std::string& sync : {before, now})
     if (parallel::is_local(sync) || parallel::is_served(sync))
-      throw ConfigError("parallel.sync = \"" + sync + "\" is no layout: it trains in another way",
-                        {.operation = "convert",
-                         .advice = "To change it on purpose, use trireme train --resume " + run +
-                                   " --changed parallel.sync=" + now + "."});
+      throw ConfigError(
+          "parallel.sync = \"" + sync + "\" is no layout: it trains in another way",
+          {.operation = "convert",
+           .advice = "To change it on purpose, use trireme train --resume " + run +
+                     " --changed parallel.sync=" + now + ", which names what else changes."});
 }
 
 // The keys of the layout. Axes that are not named are 1. What only the layout before could have

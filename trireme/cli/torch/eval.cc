@@ -63,7 +63,7 @@ int eval_command(const EvalOptions& options, const Program& program) {
   const auto batches = train::held_out_batches(model.job, settings, *held_out, samples);
   const train::Evaluation result = train::evaluate(model.strategy, settings.model, batches);
   std::optional<double> trigram;
-  if (settings.model.context > 0)
+  if (settings.model.context > 0 && train::has_trigrams(corpus->train(), corpus->validation()))
     trigram = train::trigram_loss(corpus->train(), corpus->validation());
   options.json ? print_event(model, result, trigram)
                : print_text(model, result, trigram, corpus->source());

@@ -170,12 +170,15 @@ launch::HostOptions take_hosts(TrainOptions& options) {
 }
 
 // Locks checkpoint.path for this job, which also tells before the first step whether it may be
-// written to. Null without one: RUN is locked as a whole.
+// written to. Null without one: RUN is locked as a whole. A trial of --fit saves nothing.
 std::shared_ptr<void> hold_checkpoints(const TrainingJob& job, const TrainOptions& options,
                                        train::RunClaim& claim) {
+  if (options.trial) return nullptr;
   const std::string& place = job.config.text("checkpoint.path");
+  const train::RunFolder& run = claim.folder();
   std::shared_ptr<void> held;
-  if (!place.empty() && !options.trial) {
+  if (run.contains(place)) claim.make_folder();
+  if (!place.empty() && !run.is_own_checkpoint(place)) {
     const storage::Location location = storage::open_location(place);
     held = location.storage->lock(location.path);
     if (!held)
@@ -233,6 +236,12 @@ void remove_backup(const train::RunFolder& folder, const config::Config& config,
   }
 }
 
+void complete(const TrainOptions& options, const TrainingJob& job, const train::RunFolder& folder) {
+  if (options.backup) remove_backup(folder, job.config, options.json);
+  if (!options.trace.empty() && job.plan.job.pipeline > 1)
+    draw_passes(job.plan.job, folder, options.json);
+}
+
 // A resumed run has as many ranks as before, unless something else decides how many.
 void take_former_ranks(TrainOptions& options, const train::RunFolder& folder) {
   if (options.job.ranks_given) return;
@@ -263,6 +272,7 @@ int train_command(TrainOptions options, const Program& program) {
       {.out = options.out, .resume = options.resume, .shared = coordinated.has_value()});
   check_writable("--trace", options.trace);
   check_writable("--profile", options.profile);
+  if (claim.resumes()) claim.folder().take_former_config();
   if (claim.resumes() && options.job.config.empty()) {
     options.job.config = claim.folder().config();
     options.job.name = std::filesystem::path(claim.folder().path()).filename().string();
@@ -288,6 +298,7 @@ int train_command(TrainOptions options, const Program& program) {
     changes = train::check_changes(job.config, job.corpus->hash(), claim.folder(), options.changed);
   if (claim.resumes() && options.job.evaluators > 0) train::EvaluationRecord::check(claim.folder());
   const train::RunFolder folder = claim.take(job.plan.job.name);
+  if (claim.resumes()) folder.keep_config();
   folder.write_config(job.config);
   write_first_events(job, claim, changes, options.json);
   if (!job.device.note.empty()) say(options.json, job.device.note);
@@ -304,9 +315,7 @@ int train_command(TrainOptions options, const Program& program) {
     return run_simulated(options.job.ranks, job.config.text("comm.link"), spec);
   };
   const int code = run();
-  if (code == 0 && options.backup) remove_backup(folder, job.config, options.json);
-  if (code == 0 && !options.trace.empty() && job.plan.job.pipeline > 1)
-    draw_passes(job.plan.job, folder, options.json);
+  if (code == 0) complete(options, job, folder);
   say_next(options, program.typed(), folder.path(), job, code);
   return code;
 }

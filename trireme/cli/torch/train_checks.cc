@@ -26,7 +26,7 @@ void check_options(const Command& command, const TrainOptions& options) {
   refuse_empty(command, "--profile", options.profile);
   train::check_printable("--trace", options.trace);
   train::check_printable("--profile", options.profile);
-  if (!options.changed.empty() && options.resume.empty())
+  if (!options.changed.empty() && options.resume.empty() && !options.backup)
     throw ConfigError("--changed " + options.changed.front() + " without --resume",
                       {.operation = "train", .advice = "A new run has nothing to change."});
   if (options.backup && options.out.empty())

@@ -129,7 +129,8 @@ std::int64_t fill(Shard& shard, std::string_view text, std::span<const std::byte
   const std::byte* from = memory.data() + shard.bytes();
   if (!saved.arrays.empty()) {
     for (const NamedShard& one : state) {
-      std::memcpy(one.local.data_ptr(), from, one.local.nbytes());
+      if (one.local.nbytes() > 0)  // a shard of embeddings' rows alone has no address
+        std::memcpy(one.local.data_ptr(), from, one.local.nbytes());
       from += one.local.nbytes();
     }
     shard.optimizer().set_step_count(saved.step_count);

@@ -15,7 +15,7 @@ std::string fixed(double value, int digits);
 
 /// ConfigError unless `condition`.
 void require(bool condition, const std::string& what, const std::string& advice);
-/// ConfigError unless `value` is from `least` to `most`: "9 ranks: use 2 to 8".
+/// ConfigError unless `value` is from `least` to `most`: "9 are too many ranks. Use 2 to 8."
 void check_range(const std::string& what, int value, int least, int most);
 
 /// "0, 2, 5".

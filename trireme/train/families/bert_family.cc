@@ -1,3 +1,4 @@
+#include "trireme/base/words.h"
 #include "trireme/models/bert.h"
 #include "trireme/train/families/model_family.h"
 #include "trireme/train/families/transformer_figures.h"
@@ -18,7 +19,7 @@ TrainingModel make_bert_model(const config::Config& config) {
   models::BertConfig small = bert;
   small.heads = 1;
   small.width = small.block = small.vocab = 1;
-  return {.description = "BERT encoder, " + std::to_string(bert.layers) + " layers, " +
+  return {.description = "BERT encoder, " + counted(bert.layers, "layer") + ", " +
                          std::to_string(bert.heads) + " heads, " + std::to_string(bert.width) +
                          " wide, sequences of " + std::to_string(bert.block) +
                          " bytes, 15 % of them hidden",

@@ -1,3 +1,4 @@
+#include "trireme/base/words.h"
 #include "trireme/models/gpt.h"
 #include "trireme/train/families/model_family.h"
 #include "trireme/train/families/transformer_figures.h"
@@ -93,9 +94,9 @@ TrainingModel make_gpt_model(const config::Config& config) {
   models::GptConfig small = gpt;
   small.heads = 1;
   small.width = small.block = small.vocab = small.hidden = 1;
-  return {.description = "gpt, " + std::to_string(gpt.layers) + " layers, " +
-                         std::to_string(gpt.heads) + " heads, " + std::to_string(gpt.width) +
-                         " wide, sequences of " + std::to_string(gpt.block) + " bytes" +
+  return {.description = "gpt, " + counted(gpt.layers, "layer") + ", " + std::to_string(gpt.heads) +
+                         " heads, " + std::to_string(gpt.width) + " wide, sequences of " +
+                         std::to_string(gpt.block) + " bytes" +
                          (gpt.vocab == kBytes ? std::string()
                                               : ", a vocabulary of " + std::to_string(gpt.vocab)) +
                          (gpt.activation == "gelu" ? std::string() : ", " + gpt.activation) +

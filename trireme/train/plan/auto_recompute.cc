@@ -72,7 +72,8 @@ std::string table_of(const Activations& blocks, const std::vector<std::string>& 
   for (const models::BlockActivations& block : blocks) forward += block.forward_work;
   const memory::RecomputePolicy policy{.of_block = kinds};
   std::string table = "  memory.recompute = \"auto\": the least time with at most " +
-                      bytes_text(room) + " of activations a micro-batch\n" +
+                      bytes_text(std::max<std::int64_t>(room, 0)) +
+                      " of activations a micro-batch\n" +
                       row({"blocks", "again", "keep", "of", "more time"});
   const auto same = [&](std::size_t a, std::size_t b) {
     return kinds[a] == kinds[b] && blocks[a].kept == blocks[b].kept &&

@@ -33,6 +33,7 @@ bool KernelProfile::end(bool last) {
     at::accelerator::synchronizeDevice(static_cast<at::DeviceIndex>(device_.index));
   profiler::disableProfiler()->save(path_);
   running_ = false;
+  written_ = true;
   return true;
 }
 

@@ -23,12 +23,14 @@ class KernelProfile {
   void begin();
   bool end(bool last);
   const std::string& path() const noexcept { return path_; }
+  /// Whether there is to be a file, and none is written.
+  bool lacks() const noexcept { return !path_.empty() && !written_; }
 
  private:
   const std::string path_;
   const Device device_;
   long steps_ = 0;  // so far
-  bool running_ = false;
+  bool running_ = false, written_ = false;
 };
 
 }  // namespace trireme::inline v0::train

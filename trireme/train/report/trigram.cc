@@ -68,8 +68,7 @@ struct Order {
 
 double trigram_loss(std::string_view train, std::string_view validation,
                     const std::atomic<bool>* stop) {
-  TRIREME_CHECK(train.size() >= 3u);
-  TRIREME_CHECK(validation.size() >= 3u);
+  TRIREME_CHECK(has_trigrams(train, validation));
   const Alphabet alphabet(train);
   const std::size_t n = alphabet.size;
   Order one(1, n), two(n, n), three(n * n, n);

@@ -13,9 +13,14 @@
 
 namespace trireme::inline v0::train {
 
+/// Whether both texts are long enough for it.
+inline bool has_trigrams(std::string_view train, std::string_view validation) {
+  return train.size() >= 3 && validation.size() >= 3;
+}
+
 /// Nats a byte of `validation` under a trigram counted on `train`. Uses at most 64 MB during the
-/// call; 10 MB of text take some tenths of a second. Both texts must have at least 3 bytes. Returns
-/// NaN early when `stop` becomes true.
+/// call; 10 MB of text take some tenths of a second. The texts must have trigrams. Returns NaN early
+/// when `stop` becomes true.
 double trigram_loss(std::string_view train, std::string_view validation,
                     const std::atomic<bool>* stop = nullptr);
 

@@ -79,7 +79,9 @@ void RunClaim::decide_out(RunState state) {
   const std::string& out = folder_.path();
   if (state == RunState::Run || state == RunState::Begun)
     refuse_claim("--out " + out + " already holds a run",
-                 "Continue it with --resume " + out + ", or give another --out.");
+                 (state == RunState::Run ? "Continue it with --resume " + out
+                                         : "Begin it again with --resume auto --out " + out) +
+                     ", or give another --out.");
   if (state == RunState::Foreign)
     refuse_claim("--out " + out + " is not empty: it holds " + escaped(folder_.foreign_name()),
                  "Give the path of a new folder.");
@@ -102,11 +104,11 @@ void RunClaim::decide_resume(RunState state) {
 }
 
 void RunClaim::keep_checkpoints_at(const std::string& place) {
-  const bool own = place.empty();
+  const bool own = place.empty() || folder_.is_own_checkpoint(place);
   if (resumes_) {
     const std::string before = folder_.checkpoint();
     const std::string now = own ? folder_.own_checkpoint() : place;
-    if (before != now)
+    if (before != now && !(own && folder_.is_own_checkpoint(before)))
       refuse_claim(folder_.path() + " has its checkpoints in " + before +
                        ", and checkpoint.path names " + now,
                    "Leave checkpoint.path as it is: a run's checkpoints stay in one place.");
@@ -124,17 +126,22 @@ void RunClaim::keep_checkpoints_at(const std::string& place) {
   from_elsewhere_ = true;
 }
 
+void RunClaim::make_folder() {
+  if (lock_) return;
+  storage::local_file_system()->make_directory(folder_.path());
+  lock();
+  decide();  // another job may have used the folder meanwhile
+  if (resumes_)
+    refuse_claim(folder_.path() + " was filled by another job while this one was starting",
+                 "Start this command again.");
+}
+
 const RunFolder& RunClaim::take(const std::string& name) {
   if (folder_.path().empty()) {
     make_next_free(name);
     lock();
-  } else if (!lock_) {
-    storage::local_file_system()->make_directory(folder_.path());
-    lock();
-    decide();  // another job may have used the folder meanwhile
-    if (resumes_)
-      refuse_claim(folder_.path() + " was filled by another job while this one was starting",
-                   "Start this command again.");
+  } else {
+    make_folder();
   }
   joins_ = request_.shared && fs::exists(folder_.config()) && fs::exists(folder_.events());
   if (!resumes() && !joins_) folder_.clear();

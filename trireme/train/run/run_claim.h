@@ -40,6 +40,8 @@ class RunClaim {
   /// is new. Throws ConfigError if checkpoints are there otherwise, or if a resumed run has its
   /// checkpoints elsewhere.
   void keep_checkpoints_at(const std::string& place);
+  /// Makes and locks the folder that the request names, before anything is put into it.
+  void make_folder();
   /// Makes the folder if it is missing (runs/`name` if the request names none), locks it, and
   /// removes the files of a run without a checkpoint, unless joins(). Throws like the constructor,
   /// and ResourceError.

@@ -24,6 +24,7 @@ constexpr std::string_view kConfigTitle =
 constexpr const char* kConfig = "config.toml";
 constexpr const char* kEvents = "events.jsonl";
 constexpr const char* kUnfinished = ".new";  // while a file is written
+constexpr const char* kFormer = ".former";   // the configuration before a resumed run's
 constexpr std::array<std::string_view, 12> kOutputs = {
     kEvents,      "loss.svg",    "staleness.svg", "passes.jsonl",
     "passes.svg", "tensorboard", "checkpoint",    "evaluator.jsonl",
@@ -38,7 +39,15 @@ bool is_output(std::string_view name) {
 // Files that exist before that. NFS keeps ".nfs..." for a process that has a removed file open.
 bool is_start(std::string_view name) {
   return name == kConfig || name == std::string(kConfig) + kUnfinished ||
-         name.starts_with(observe::kLockFile) || name.starts_with(".nfs");
+         name == std::string(kConfig) + kFormer || name.starts_with(observe::kLockFile) ||
+         name.starts_with(".nfs");
+}
+
+std::string from_root(const std::string& path) {
+  std::error_code missing;
+  std::string name = fs::absolute(path, missing).lexically_normal().string();
+  while (name.size() > 1 && name.ends_with('/')) name.pop_back();
+  return name;
 }
 
 std::vector<std::string> lines_of(const std::string& text) {
@@ -67,6 +76,16 @@ std::string RunFolder::checkpoint() const {
   if (!place_.empty()) return place_;
   const std::string elsewhere = storage::checkpoint_path_of(path_);
   return elsewhere.empty() ? own_checkpoint() : elsewhere;
+}
+
+bool RunFolder::is_own_checkpoint(const std::string& place) const {
+  return !path_.empty() && !storage::has_scheme(place) &&
+         from_root(place) == from_root(own_checkpoint());
+}
+
+bool RunFolder::contains(const std::string& place) const {
+  return !path_.empty() && !storage::has_scheme(place) &&
+         from_root(place).starts_with(from_root(path_) + "/");
 }
 
 storage::CheckpointFolder RunFolder::checkpoints() const {
@@ -135,6 +154,18 @@ void RunFolder::write_config(const config::Config& config) const {
     storage_->remove(next);
     throw;
   }
+}
+
+void RunFolder::keep_config() const {
+  if (const auto text = try_read_file(config())) write_whole(config() + kFormer, *text);
+}
+
+void RunFolder::drop_former_config() const { storage_->remove(config() + kFormer); }
+
+void RunFolder::take_former_config() const {
+  if (!has(std::string(kConfig) + kFormer)) return;
+  storage_->rename(config() + kFormer, config());
+  storage_->sync(path_);
 }
 
 // Both texts have their keys in the same order, so each line is searched after the one before it

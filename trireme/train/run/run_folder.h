@@ -36,6 +36,9 @@ class RunFolder {
   /// The place of its checkpoints: RUN/checkpoint, or checkpoint.path of its configuration.
   std::string checkpoint() const;
   std::string own_checkpoint() const { return path_ + "/checkpoint"; }
+  /// Whether `place` is RUN/checkpoint by another name; whether it lies in RUN.
+  bool is_own_checkpoint(const std::string& place) const;
+  bool contains(const std::string& place) const;
   storage::CheckpointFolder checkpoints() const;
   /// The same run with its checkpoints at `place`, before it has a configuration that says so.
   RunFolder with_checkpoints(std::string place) const;
@@ -63,6 +66,12 @@ class RunFolder {
   /// Writes the resolved configuration, with the hash of its identity on top. Atomic, and on the
   /// disk when this returns.
   void write_config(const config::Config& config) const;
+  /// A resumed run may have a configuration that its checkpoint does not fit. keep_config() puts the
+  /// present one aside; rank 0 drops it once it has loaded the checkpoint, or takes it again. A start
+  /// that was killed in between leaves both: then the next one takes it again.
+  void keep_config() const;
+  void drop_former_config() const;
+  void take_former_config() const;
 
  private:
   bool has(std::string_view name) const;

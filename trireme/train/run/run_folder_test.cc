@@ -103,7 +103,7 @@ TEST_F(RunFolderTest, NeverTakesAFolderThatHoldsARun) {
   started("a/b", {"{\"event\":\"plan\"}", "{\"event\":\"step\",\"step\":1}"});
   EXPECT_EQ(RunFolder("a/b").state(), RunState::Begun);
   EXPECT_THAT(refusal_of("a/b"),
-              AllOf(HasSubstr("already holds a run"), HasSubstr("--resume a/b")));
+              AllOf(HasSubstr("already holds a run"), HasSubstr("--resume auto --out a/b")));
   EXPECT_THAT(refusal_of("", "a/b"), AllOf(HasSubstr("no checkpoint to continue from"),
                                            HasSubstr("--out a/b --resume auto")));
   saved("a/b", 20);

@@ -105,14 +105,20 @@ void add_policies(const Search& search, const FitCandidate& layout,
 
 }  // namespace
 
+bool can_fit(const train::Settings& settings) {
+  return !parallel::is_local(settings.strategy.sync) &&
+         !parallel::is_served(settings.strategy.sync);
+}
+
 std::vector<FitCandidate> fit_candidates(const config::Config& config,
                                          const train::Settings& settings,
                                          const input::Corpus& corpus, const FitPlace& place,
                                          std::int64_t micro) {
-  if (parallel::is_local(settings.strategy.sync))
-    throw ConfigError("--fit chooses among layouts of the same bits, and parallel.sync = \"" +
-                          settings.strategy.sync + "\" is a training of its own",
-                      {.operation = "fit", .advice = "Leave --fit or parallel.sync away."});
+  if (!can_fit(settings))
+    throw ConfigError(
+        "--fit chooses among plain, zero1, zero2, zero3 and hybrid, and parallel.sync = \"" +
+            settings.strategy.sync + "\" is none of them",
+        {.operation = "fit", .advice = "Leave --fit or parallel.sync away."});
   train::Settings measured = settings;
   // The figures of a model without a formula are measured by running it, so measure only once.
   const train::ModelFigures figures = settings.model.figures(

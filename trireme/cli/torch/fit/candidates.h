@@ -21,12 +21,15 @@ struct FitPlace {
   train::KernelSpeeds* speeds = nullptr;
 };
 
+/// Whether there is a choice of layouts: not with local_sgd and its relatives, whose parallel.sync
+/// decides the bits, and not with servers.
+bool can_fit(const train::Settings& settings);
+
 /// Varies the keys that do not change the identity: parallel.sync (with parallel.shard for hybrid),
 /// train.lanes and memory.recompute. Values from the command line or the environment stay as they
 /// are. `micro` replaces batch.micro, which is part of the identity. Order: least communication
 /// first, then most lanes, then least recomputation. More recomputation is added only if less is
-/// not predicted to fit into 90 % of the limit. Throws ConfigError for local_sgd and its relatives,
-/// whose parallel.sync decides the bits.
+/// not predicted to fit into 90 % of the limit. Throws ConfigError unless can_fit().
 std::vector<FitCandidate> fit_candidates(const config::Config& config,
                                          const train::Settings& settings,
                                          const input::Corpus& corpus, const FitPlace& place,

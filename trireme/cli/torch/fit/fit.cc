@@ -18,7 +18,6 @@
 #include "trireme/cli/torch/fit/choice.h"
 #include "trireme/cli/torch/training_job.h"
 #include "trireme/observe/events.h"
-#include "trireme/sync/sync_plan.h"
 #include "trireme/train/plan/job_plan.h"
 #include "trireme/train/trainer.h"
 
@@ -195,7 +194,7 @@ void fit(config::Config& config, const train::Settings& settings, const input::C
 
 bool show_what_fits(const config::Config& config, const FitOptions& options) {
   const train::Settings settings(config);
-  if (parallel::is_local(settings.strategy.sync)) return false;
+  if (!can_fit(settings)) return false;
   const input::Corpus corpus = settings.model.data->load(settings.data_path);
   const MemoryLeft memory = memory_for_a_rank(settings, options.ranks, train::text_bytes(corpus));
   const FitPlace place{.ranks = options.ranks, .limit = memory.bytes};
