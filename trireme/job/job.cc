@@ -81,7 +81,7 @@ Job::Impl::Impl(JobOptions given, MpiComm communicator)
       client->report(failure);
       job::await_cause(failure);
     }
-    leave();
+    leave(exit_code(/*by_exception=*/true));
     throw;
   }
 }
@@ -165,23 +165,23 @@ void Job::Impl::be_alone() {
   set_up_groups();
 }
 
-Job::Impl::~Impl() { leave(); }
+Job::Impl::~Impl() { leave(exit_code(std::uncaught_exceptions() > 0)); }
 
 // Call it before any member is destroyed: the threads below use them.
-void Job::Impl::leave() {
+void Job::Impl::leave(int code) {
   if (waiter) job::clear_reporter();
   if (client) client->stop_watching();
   heartbeat.reset();
   groups.drop();
-  if (client) client->leave(exit_code());
+  if (client) client->leave(code);
   if (meeting) meeting->stay(*waiter, options.timeout);
   if (start) start->stay(*waiter, options.timeout, options.timeout_user_code);
 }
 
 // What the coordinator is told: it may not see the process's own.
-int Job::Impl::exit_code() const noexcept {
+int Job::Impl::exit_code(bool by_exception) const noexcept {
   if (changes.agreed_stop() != 0) return changes.agreed_stop();
-  return std::uncaught_exceptions() > 0 ? 1 : 0;
+  return by_exception ? 1 : 0;
 }
 
 bool Job::Impl::rank_0_coordinates() const noexcept { return meeting || start; }

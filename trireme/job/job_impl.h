@@ -62,8 +62,11 @@ struct Job::Impl {
   void break_epoch();
   void form_simulated(const rendezvous::Epoch& epoch);
   job::Reporter reporter(rendezvous::CoordinatorClient* to);
-  void leave();
-  int exit_code() const noexcept;
+  /// Ends the threads and connections, and tells the coordinator `code`.
+  void leave(int code);
+  /// A handler says itself that an exception ends the Job: std::uncaught_exceptions() does not count the
+  /// one that is being handled.
+  int exit_code(bool by_exception) const noexcept;
   void check_size() const;
   bool rank_0_coordinates() const noexcept;
 
