@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "trireme/base/check.h"
 #include "trireme/base/error.h"
 #include "trireme/base/words.h"
 
@@ -54,7 +55,13 @@ ElasticGroup::ElasticGroup(const ElasticOptions& options, rendezvous::Epoch epoc
   states_.assign(static_cast<std::size_t>(options.max + options.spares), State::Starting);
   delays_.resize(states_.size());
   for (const int process : joined)
-    states_[process] = is_member(process) ? State::Rank : State::Waiting;
+    state_of(process) = is_member(process) ? State::Rank : State::Waiting;
+}
+
+ElasticGroup::State& ElasticGroup::state_of(int process) {
+  TRIREME_CHECK(process >= 0);
+  TRIREME_CHECK(process < static_cast<int>(states_.size()));
+  return states_[process];
 }
 
 std::vector<int> ElasticGroup::first_processes() const {
@@ -132,11 +139,12 @@ void ElasticGroup::not_started() {
 ElasticGroup::Decision ElasticGroup::lost(int process, const std::string& how, bool again,
                                           TimePoint now) {
   Decision decision;
-  const bool was_rank = states_[process] == State::Rank;
-  states_[process] = State::Free;
+  State& state = state_of(process);
+  const bool was_rank = state == State::Rank;
+  state = State::Free;
   if (again && may_restart(now)) {
     decision.starts.push_back({process, delays_[process].next(now, options_.pace)});
-    states_[process] = State::Starting;
+    state = State::Starting;
   }
   std::string next =
       decision.starts.empty()
@@ -177,8 +185,9 @@ ElasticGroup::Decision ElasticGroup::lost(int process, const std::string& how, b
 
 ElasticGroup::Decision ElasticGroup::joined(int process) {
   Decision decision;
-  if (states_[process] == State::Rank) return decision;
-  states_[process] = State::Waiting;
+  State& state = state_of(process);
+  if (state == State::Rank) return decision;
+  state = State::Waiting;
   fill_places();
   const std::vector<int> ranks = in(State::Rank);
   if (static_cast<int>(ranks.size()) < options_.min || ranks == epoch_.members) return decision;

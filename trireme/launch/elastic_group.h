@@ -69,6 +69,7 @@ class ElasticGroup {
 
  private:
   enum class State : std::uint8_t { Free, Starting, Waiting, Rank };
+  State& state_of(int process);
   std::vector<int> in(State state) const;
   int count(State state) const { return static_cast<int>(in(state).size()); }
   /// Gives places to waiting processes, the lowest first, and takes those that are too many.

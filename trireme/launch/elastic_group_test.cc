@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "trireme/base/check.h"
 #include "trireme/base/error.h"
 
 namespace trireme::inline v0::launch {
@@ -180,6 +181,13 @@ TEST(ElasticGroup, GoesOnFromAnEpochWithProcessesThatOthersStart) {
   ASSERT_TRUE(decision.epoch);
   EXPECT_EQ(decision.epoch->number, 8u);
   EXPECT_THAT(decision.epoch->members, ElementsAre(0, 1, 3)) << "the spare takes the place";
+}
+
+TEST(ElasticGroup, KnowsNoProcessesBeyondItsPlaces) {
+  ElasticGroup group({.min = 1, .max = 2, .spares = 1}, 2);
+  EXPECT_THROW(group.joined(3), CheckFailure) << "a server";
+  EXPECT_THROW(group.lost(3, "server 0 is gone", true, kStart), CheckFailure);
+  EXPECT_THROW(group.joined(-1), CheckFailure);
 }
 
 TEST(ElasticGroup, ANewJobOfProcessesThatOthersStartWaitsForTheFewest) {

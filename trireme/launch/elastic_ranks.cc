@@ -32,7 +32,9 @@ bool ElasticRanks::may_change() const {
   return !stop_.failed() && !workers_.finished() && workers_.ended() == 0;
 }
 
+// Servers and the evaluator join, too, and have no place among the ranks.
 void ElasticRanks::joined(int process) {
+  if (job_.roles.role_of(process) != Role::Worker) return;
   if (may_change()) carry_out(group_.joined(process));
 }
 

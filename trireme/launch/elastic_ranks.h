@@ -20,11 +20,11 @@ class ElasticRanks {
                Workers& workers);
 
   const rendezvous::Epoch& epoch() const noexcept { return group_.epoch(); }
-  /// The process waits for a place.
+  /// The process has joined. A worker waits for a place; others are none of these.
   void joined(int process);
   /// A process has ended, though nobody asked for it. True if that does not end the job.
   bool lost(int process, const Ending& ending);
-  /// The process could not be started again. `host`: the name of this host.
+  /// A worker could not be started again. `host`: the name of this host.
   void not_started(int process, const std::string& how, const std::string& host);
   /// The process has ended its training, if it was a rank.
   void note_end(int process);

@@ -94,7 +94,8 @@ void Supervisor::note_worker_end(int process) {
 }
 
 void Supervisor::not_started_again(int process, const std::string& how) {
-  if (elastic_) return elastic_->not_started(process, how, host_);
+  if (elastic_ && roles_.role_of(process) == Role::Worker)
+    return elastic_->not_started(process, how, host_);
   say(how);
   workers_.do_without(process);
 }

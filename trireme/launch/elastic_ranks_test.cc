@@ -1,0 +1,82 @@
+// Which processes of an elastic job have places among its ranks, with a coordinator that only listens.
+#include "trireme/launch/elastic_ranks.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "trireme/base/waiter/real_waiter.h"
+
+namespace trireme::launch::elastic_ranks_test {
+namespace {
+
+using rendezvous::Epoch;
+using rendezvous::Failure;
+using rendezvous::ServerView;
+using ::testing::ElementsAre;
+
+// Writes down the epochs.
+class Listener final : public rendezvous::JobControl {
+ public:
+  void close() override {}
+  const std::string& endpoint() const noexcept override { return endpoint_; }
+  void set_process(int, pid_t) override {}
+  void end(int) override {}
+  void fail(Failure) override {}
+  void announce_failure() override {}
+  std::optional<Failure> first_failure() const override { return std::nullopt; }
+  std::optional<ServerView> lose_server(int) override { return std::nullopt; }
+  bool trains_alone(int) const override { return false; }
+  bool lose_worker(int) override { return false; }
+  void regroup(const Epoch& epoch) override { epochs.push_back(epoch); }
+  void forget(int) override {}
+  std::vector<int> silent(Duration) const override { return {}; }
+  void request_stop(int) override {}
+  void forgive_silence() override {}
+  void finish() override {}
+
+  std::vector<Epoch> epochs;
+
+ private:
+  const std::string endpoint_;
+};
+
+struct ElasticRanksTest : ::testing::Test {
+  ElasticRanksTest() {
+    context.waiter = waiter.get();
+    context.coordinator = &coordinator;
+  }
+
+  // Ranks 0 and 1; server 0 is process 2, the evaluator process 3.
+  const LaunchOptions options{.ranks = 2,
+                              .servers = 1,
+                              .evaluator = true,
+                              .elastic = ElasticOptions{.min = 1, .max = 2, .restarts = 0}};
+  JobHosts hosts{options};
+  Listener coordinator;
+  JobContext context{options, hosts};
+  Processes processes{context};
+  ProcessStarter starter{context, processes, [](int, const std::string&) {}};
+  JobStop stop{context, processes, [] {}};
+  Workers workers{context, processes, starter, stop, [] {}};
+  ElasticRanks ranks{context, processes, starter, stop, workers};
+  std::shared_ptr<RealWaiter> waiter = RealWaiter::make(Duration::zero());
+};
+
+TEST_F(ElasticRanksTest, ServersAndTheEvaluatorJoinWithoutAPlace) {
+  EXPECT_NO_THROW(ranks.joined(2));
+  EXPECT_NO_THROW(ranks.joined(3));
+  EXPECT_TRUE(coordinator.epochs.empty());
+  EXPECT_TRUE(ranks.lost(1, {.exit = {137, 9}}));
+  ranks.joined(1);
+  ASSERT_EQ(coordinator.epochs.size(), 2u);
+  EXPECT_THAT(coordinator.epochs[0].members, ElementsAre(0));
+  EXPECT_THAT(coordinator.epochs[1].members, ElementsAre(0, 1));
+}
+
+}  // namespace
+}  // namespace trireme::launch::elastic_ranks_test
