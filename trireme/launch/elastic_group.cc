@@ -54,8 +54,8 @@ ElasticGroup::ElasticGroup(const ElasticOptions& options, rendezvous::Epoch epoc
   check(options, options.max);
   states_.assign(static_cast<std::size_t>(options.max + options.spares), State::Starting);
   delays_.resize(states_.size());
-  for (const int process : joined)
-    state_of(process) = is_member(process) ? State::Rank : State::Waiting;
+  for (const int process : joined) state_of(process) = State::Waiting;
+  for (const int process : epoch_.members) state_of(process) = State::Rank;
 }
 
 ElasticGroup::State& ElasticGroup::state_of(int process) {

@@ -37,7 +37,7 @@ class ElasticGroup {
   /// Throws ConfigError unless 1 <= min <= ranks <= max, all of them multiples, and spares >= 0.
   ElasticGroup(const ElasticOptions& options, int ranks);
   /// For processes that others start, `joined` of which are there. The job is in `epoch`, and takes as
-  /// many ranks as it may.
+  /// many ranks as it may. All members of the epoch are ranks until lost() is called.
   ElasticGroup(const ElasticOptions& options, rendezvous::Epoch epoch,
                const std::vector<int>& joined);
 

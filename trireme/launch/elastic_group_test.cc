@@ -183,6 +183,17 @@ TEST(ElasticGroup, GoesOnFromAnEpochWithProcessesThatOthersStart) {
   EXPECT_THAT(decision.epoch->members, ElementsAre(0, 1, 3)) << "the spare takes the place";
 }
 
+// The coordinator before had ended when it had written down that process 2 is lost, and not yet who goes on.
+TEST(ElasticGroup, AMemberOfItsFirstEpochThatIsNotThereIsARankThatCanBeLost) {
+  ElasticGroup group({.min = 2, .max = 3, .restarts = 1'000'000},
+                     {.number = 7, .members = {0, 1, 2}}, {0, 1});
+  EXPECT_FALSE(group.joined(2).epoch) << "nobody has been told that it was lost";
+  const auto decision = group.lost(2, "rank 2 is gone", true, kStart);
+  ASSERT_TRUE(decision.epoch);
+  EXPECT_EQ(decision.epoch->number, 8u);
+  EXPECT_THAT(decision.epoch->members, ElementsAre(0, 1));
+}
+
 TEST(ElasticGroup, KnowsNoProcessesBeyondItsPlaces) {
   ElasticGroup group({.min = 1, .max = 2, .spares = 1}, 2);
   EXPECT_THROW(group.joined(3), CheckFailure) << "a server";

@@ -3,8 +3,12 @@
 #include <gtest/gtest.h>
 
 #include <unistd.h>
+#include <algorithm>
 #include <atomic>
+#include <exception>
 #include <filesystem>
+#include <functional>
+#include <memory>
 #include <mutex>
 #include <optional>
 #include <thread>
@@ -86,6 +90,123 @@ class Process {
   std::mutex mutex_;
   std::vector<News> news_;
 };
+
+// Outlives coordinators.
+class MemoryStore final : public rendezvous::StateStore {
+ public:
+  std::optional<std::string> open() override { return text_; }
+  void save(const std::string& text) override {
+    text_ = text;
+    if (on_save) on_save();
+  }
+  void clear() override { text_.reset(); }
+  // A coordinator asks for it when it begins, to say where its state comes from.
+  const std::string& address() const noexcept override {
+    if (on_begin) on_begin();
+    return address_;
+  }
+  std::function<void()> on_save, on_begin;
+
+ private:
+  std::optional<std::string> text_;
+  const std::string address_ = "memory";
+};
+
+// A job of two ranks whose coordinator ends, and another one that follows it.
+struct ReturningTest : ::testing::Test {
+  ReturningTest() {
+    first = std::make_unique<Coordinator>(
+        rendezvous::CoordinatorOptions{.size = 2,
+                                       .port = free_port(),
+                                       .secret = kSecret,
+                                       .elastic = rendezvous::Epoch{},
+                                       .lost_with_stream = true,
+                                       .store = store,
+                                       .returns_within = seconds(60)});
+    endpoint = first->endpoint();
+    for (const int number : {0, 1}) processes[number].emplace(endpoint, number).watch();
+    first->regroup({.number = 1, .members = {0, 1}, .cause = "begin"});
+  }
+  ~ReturningTest() override {
+    if (second.joinable()) second.join();
+  }
+  void follow() {
+    first.reset();
+    second = std::thread([this] {
+      code = coordinate({.elastic = {.min = 1, .max = 2, .silence = seconds(60)},
+                         .port = net::parse_endpoint(endpoint).value().port,
+                         .secret = kSecret,
+                         .store = store});
+      ended.set();
+    });
+  }
+  bool await_back(int process) {
+    return processes[process]->await(
+        [](const News& news) { return news.kind == News::Kind::CoordinatorBack; });
+  }
+  // Without it the next coordinator never ends, and so do the tests.
+  void await_end() {
+    if (!ended.wait(seconds(30))) std::terminate();
+    EXPECT_EQ(code, 0);
+  }
+
+  const std::shared_ptr<MemoryStore> store = std::make_shared<MemoryStore>();
+  std::unique_ptr<Coordinator> first;
+  std::string endpoint;
+  std::optional<Process> processes[2];
+  std::thread second;
+  std::atomic<int> code{-1};
+  Event ended;
+};
+
+// The first one had written down that rank 1 is lost, and was killed before it had decided who goes on.
+TEST_F(ReturningTest, LeavesARankOutThatWasBeingLeftOut) {
+  first->forget(1);
+  follow();
+  EXPECT_TRUE(processes[0]->await_epoch({0}));
+  processes[0]->leave(0);
+  await_end();
+}
+
+TEST_F(ReturningTest, EndsWithTheRanksThatHadNotLeft) {
+  processes[0]->leave(0);
+  first->finish();
+  follow();
+  EXPECT_TRUE(await_back(1));
+  processes[1]->leave(0);
+  await_end();
+}
+
+TEST_F(ReturningTest, EndsAtOnceIfAllRanksHadLeft) {
+  for (auto& process : processes) process->leave(0);
+  first->finish();
+  follow();
+  await_end();
+}
+
+// Rank 1 leaves while the new coordinator is still being made.
+TEST_F(ReturningTest, DecidesNothingBeforeItIsComplete) {
+  Event left, decided;
+  bool early = false;
+  std::atomic<bool> begins{false};
+  store->on_begin = [&] {
+    begins = true;
+    EXPECT_TRUE(left.wait(seconds(30)));
+    early = decided.wait(milliseconds(300));
+    begins = false;
+  };
+  store->on_save = [&] {
+    if (begins) decided.set();
+  };
+  follow();
+  EXPECT_TRUE(await_back(1));
+  processes[1]->leave(1);
+  left.set();
+  EXPECT_TRUE(processes[0]->await_epoch({0}));
+  EXPECT_FALSE(early);
+  processes[0]->leave(0);
+  await_end();
+}
 
 // Process 1 has come back to the new coordinator before it was lost. The next process in its place is not
 // one that has not come back, though the coordinator does not reach it yet.

@@ -13,6 +13,7 @@
 #include "trireme/base/standard_streams.h"
 #include "trireme/launch/coordinator/kept_coordinator.h"
 #include "trireme/launch/hosts/spawn.h"
+#include "trireme/launch/in_context.h"
 #include "trireme/launch/launch_result.h"
 #include "trireme/net/endpoint.h"
 #include "trireme/observe/machine.h"
@@ -79,7 +80,7 @@ Supervisor::Supervisor(const LaunchOptions& options)
     waiter_->add(signals_);
   }
   auto coordinator = make_coordinator(options.listen);
-  in_context([&] {
+  in_context(*waiter_, [&] {
     coordinator_ = std::move(coordinator);
     job_.coordinator = coordinator_.get();
   });
@@ -149,17 +150,6 @@ std::string Supervisor::make_secret() const {
              : std::string();
 }
 
-// Runs `task` in the progress context and waits until it has ended.
-void Supervisor::in_context(const std::function<void()>& task) {
-  std::atomic<bool> done{false};
-  waiter_->run([&] {
-    task();
-    done = true;
-    waiter_->wake();
-  });
-  waiter_->wait_until([&] { return done.load(); }, TimePoint::max());
-}
-
 LaunchResult Supervisor::run() {
   if (options_.time_limit != Duration::max()) {
     waiter_->run_at(waiter_->now() + options_.time_limit, [this] {
@@ -167,7 +157,7 @@ LaunchResult Supervisor::run() {
     });
   }
   open_hosts();
-  if (elastic_ || options_.range) in_context([this] { watch(); });
+  if (elastic_ || options_.range) in_context(*waiter_, [this] { watch(); });
   starter_.begin();
   const auto starter = std::make_shared<Starter>(*this);
   waiter_->add(starter);
@@ -176,7 +166,7 @@ LaunchResult Supervisor::run() {
   waiter_->wait_until([this] { return hosts_.output_finished(); }, waiter_->now() + kOutputGrace);
   close_hosts();
   LaunchResult last;
-  in_context([&] {
+  in_context(*waiter_, [&] {
     if (!starter_.error())
       last = result_of(roles_, processes_, stop_, starter_.has_started_all(),
                        coordinator_->first_failure());
@@ -194,32 +184,19 @@ void Supervisor::open_hosts() {
       .on_start = [this](int rank, pid_t pid) { on_start(rank, pid); },
       .on_end = [this](int rank, const Ending& ending) { on_exit(rank, ending); }};
   hosts_.prepare(secret_, coordinator_->endpoint());
-  std::exception_ptr failed;
-  in_context([&] {
-    try {
-      hosts_.open(*waiter_, guard_, events);
-    } catch (...) {
-      failed = std::current_exception();
-    }
-  });
-  if (failed) std::rethrow_exception(failed);
+  in_context(*waiter_, [&] { hosts_.open(*waiter_, guard_, events); });
   waiter_->wait_until([this] { return hosts_.decided() || stop_.first_signal() != 0; },
                       waiter_->now() + options_.elsewhere.patience);
-  in_context([&] {
-    try {
-      if (stop_.first_signal() == 0) hosts_.check();
-    } catch (...) {
-      failed = std::current_exception();
-    }
+  in_context(*waiter_, [&] {
+    if (stop_.first_signal() == 0) hosts_.check();
   });
-  if (failed) std::rethrow_exception(failed);
 }
 
 void Supervisor::close_hosts() {
-  in_context([this] { hosts_.close(); });
+  in_context(*waiter_, [this] { hosts_.close(); });
   const auto closed = [this] { return hosts_.closed(); };
   if (waiter_->wait_until(closed, waiter_->now() + kHostGrace)) return;
-  in_context([this] { hosts_.kill_connections(); });
+  in_context(*waiter_, [this] { hosts_.kill_connections(); });
   waiter_->wait_until(closed, waiter_->now() + kHostGrace);
 }
 

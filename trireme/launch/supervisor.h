@@ -42,7 +42,6 @@ class Supervisor {
   std::unique_ptr<rendezvous::JobControl> make_coordinator(const std::string& address);
   void open_hosts();
   void close_hosts();
-  void in_context(const std::function<void()>& task);
 
   void on_start(int rank, pid_t pid);
   void on_exit(int rank, const Ending& ending);

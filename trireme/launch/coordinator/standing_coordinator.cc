@@ -17,6 +17,7 @@
 #include "trireme/base/words.h"
 #include "trireme/launch/coordinator/standing_workers.h"
 #include "trireme/launch/hosts/sources.h"
+#include "trireme/launch/in_context.h"
 #include "trireme/launch/output.h"
 #include "trireme/rendezvous/coordinator/coordinator.h"
 
@@ -52,7 +53,8 @@ Epoch first_epoch(const StandingOptions& options) {
   return epoch;
 }
 
-// Everything but the constructor and run() happens in its waiter's progress context.
+// Everything but the constructor and run() happens in its waiter's progress context. Processes come as soon as the
+// coordinator is there, and are heard when start() has made all that their news need.
 class StandingCoordinator {
  public:
   explicit StandingCoordinator(const StandingOptions& options);
@@ -60,8 +62,10 @@ class StandingCoordinator {
   int run();
 
  private:
+  void start();
   std::unique_ptr<rendezvous::Coordinator> make_coordinator();
   std::unique_ptr<StandingWorkers> make_workers(const rendezvous::JobSnapshot& job);
+  void lose_missing(const rendezvous::JobSnapshot& job);
   void joined(int process);
   void server_joined(int process);
   void broken(int process, const std::string& how);
@@ -107,22 +111,38 @@ class StandingCoordinator {
 // With a store this process may end at any time, so only the signal that stops the ranks is handled.
 StandingCoordinator::StandingCoordinator(const StandingOptions& options)
     : options_(options), elastic_(without_limit(options.elastic)), roles_(roles_of(options)) {
+  // Throws before a process can come whose news nobody would take.
+  if (options.alone == 0) static_cast<void>(ElasticGroup(elastic_, elastic_.max));
   options.store ? blocked_.emplace(std::initializer_list<int>{SIGUSR1}) : blocked_.emplace();
   waiter_ = RealWaiter::make(Duration::zero());
-  coordinator_ = make_coordinator();
-  const rendezvous::JobSnapshot job = coordinator_->snapshot();
-  awaited_ = job.joined;
-  std::copy_if(awaited_.begin(), awaited_.end(), std::inserter(servers_, servers_.end()),
-               [this](int process) { return is_server(process); });
-  workers_ = make_workers(job);
-  if (workers_->begun())
-    say("goes on with the job in " + options.store->address() + ": " + workers_->describe() + ".");
+  in_context(*waiter_, [this] { start(); });
   signals_ = std::make_shared<SignalSource>(*blocked_, [this](int signal) {
     if (signal == SIGTSTP) return;
     say("asks the ranks to stop.");
     coordinator_->request_stop(stop_signal_for(signal));
   });
   waiter_->add(signals_);
+}
+
+void StandingCoordinator::start() {
+  coordinator_ = make_coordinator();
+  const rendezvous::JobSnapshot& job = coordinator_->found();
+  awaited_ = job.joined;
+  std::copy_if(awaited_.begin(), awaited_.end(), std::inserter(servers_, servers_.end()),
+               [this](int process) { return is_server(process); });
+  workers_ = make_workers(job);
+  if (!workers_->begun()) return;
+  say("goes on with the job in " + options_.store->address() + ": " + workers_->describe() + ".");
+  lose_missing(job);
+}
+
+// The coordinator before this one may have ended between two of its changes, or after some ranks had left. Workers
+// on their own are in the epoch, whether they are there or not.
+void StandingCoordinator::lose_missing(const rendezvous::JobSnapshot& job) {
+  if (options_.alone > 0) return;
+  for (const int process : job.epoch.members)
+    if (!std::binary_search(job.joined.begin(), job.joined.end(), process))
+      gone(process, roles_.name_of(process) + " was gone before this coordinator began");
 }
 
 StandingCoordinator::~StandingCoordinator() {
@@ -182,9 +202,11 @@ std::unique_ptr<StandingWorkers> StandingCoordinator::make_workers(
 }
 
 int StandingCoordinator::run() {
-  began_ = waiter_->now();
   if (options_.on_ready) options_.on_ready(coordinator_->endpoint());
-  waiter_->run([this] { watch(); });
+  waiter_->run([this] {
+    began_ = waiter_->now();
+    watch();
+  });
   waiter_->wait_until([this] { return done_.load(); }, TimePoint::max());
   if (store_lost_) std::rethrow_exception(store_lost_);
   coordinator_->clear_store();

@@ -32,6 +32,7 @@ struct Coordinator::Impl {
   Service service;
   Door door;
   std::unique_ptr<grpc::Server> server;
+  JobSnapshot found;
 };
 
 Coordinator::Coordinator(CoordinatorOptions options) {
@@ -51,6 +52,7 @@ Coordinator::Coordinator(CoordinatorOptions options) {
   builder.RegisterService(&impl_->service);
   impl_->server = builder.BuildAndStart();
   if (!impl_->server) throw ResourceError("gRPC could not start", {.operation = "launch"});
+  impl_->found = snapshot();
   impl_->door.open([server = impl_->server.get()](net::Descriptor guest) {
     grpc::AddInsecureChannelFromFd(server, guest.release());
   });
@@ -115,6 +117,8 @@ JobSnapshot Coordinator::snapshot() const {
   }
   return now;
 }
+
+const JobSnapshot& Coordinator::found() const noexcept { return impl_->found; }
 
 void Coordinator::clear_store() { impl_->state()->saver.clear(); }
 

@@ -98,6 +98,8 @@ class Coordinator final : public JobControl {
   void finish() override;
 
   JobSnapshot snapshot() const;
+  /// The job as the store had it, before any process could come.
+  const JobSnapshot& found() const noexcept;
   /// Workers that train on their own are told that rank 0 has ended the training. They still need servers.
   void finish_workers();
   /// The job has ended: the store is empty. Throws as StateStore does.
