@@ -13,9 +13,11 @@
 
 #include "trireme/base/error.h"
 #include "trireme/base/event.h"
+#include "trireme/base/work_thread.h"
 #include "trireme/net/endpoint.h"
 #include "trireme/net/socket.h"
 #include "trireme/rendezvous/coordinator/coordinator_test.h"
+#include "trireme/rendezvous/coordinator/news_streams.h"
 
 namespace trireme::rendezvous {
 namespace {
@@ -24,42 +26,6 @@ using std::chrono::milliseconds;
 using std::chrono::seconds;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
-
-// Outlives coordinators. `failing` calls of save() fail first.
-class MemoryStore final : public StateStore {
- public:
-  std::optional<std::string> open() override { return text_; }
-  void save(const std::string& text) override {
-    if (failing > 0 && failing-- > 0) throw ResourceError("the memory is away");
-    text_ = text;
-  }
-  void clear() override { text_.reset(); }
-  const std::string& address() const noexcept override { return address_; }
-  std::atomic<int> failing{0};
-
- private:
-  std::optional<std::string> text_;
-  const std::string address_ = "memory";
-};
-
-// A coordinator that others follow at its port names it, so that the system reuses it at once.
-std::uint16_t free_port() {
-  const std::string address = net::listen_tcp("127.0.0.1", 0).address;
-  return net::parse_endpoint(address.substr(address.find(' ') + 1)).value().port;
-}
-
-CoordinatorOptions options_for(const std::shared_ptr<StateStore>& store,
-                               std::uint16_t port = free_port()) {
-  CoordinatorOptions options;
-  options.size = 3;
-  options.port = port;
-  options.secret = kSecret;
-  options.elastic = Epoch{};
-  options.lost_with_stream = true;
-  options.store = store;
-  options.returns_within = seconds(30);
-  return options;
-}
 
 std::uint16_t port_of(const Coordinator& coordinator) {
   return net::parse_endpoint(coordinator.endpoint()).value().port;
@@ -397,6 +363,44 @@ TEST(StandingJob, IsToldOfAProcessWhoseStreamBreaks) {
   EXPECT_FALSE(coordinator.first_failure()) << "the job decides what that means";
 }
 
+// Its place gets another process, which counts its streams from 0 as the first one did.
+TEST(StandingJob, IsToldOfTheNextProcessWhoseStreamBreaksAfterOneThatLeft) {
+  Event gone;
+  auto options = options_for(nullptr);
+  options.on_gone = [&](int process, const std::string&) {
+    EXPECT_EQ(process, 1);
+    gone.set();
+  };
+  Coordinator coordinator(std::move(options));
+  {
+    Process one(coordinator, 1);
+    one.client.stop_watching();
+    one.client.leave(1);
+  }
+  coordinator.forget(1);
+  watch_and_break_off(coordinator, 1);
+  EXPECT_TRUE(gone.wait(seconds(30)));
+}
+
+// The stream of the process before breaks only when another process is in its place.
+TEST(NewsStreams, AnEarlierProcessesStreamDoesNotEndTheNextOne) {
+  WorkThread worker;
+  std::mutex mutex;
+  NewsStreams streams(2);
+  int ends = 0;
+  auto* const watcher = new Watcher(worker, mutex);  // gRPC would delete it
+  streams.open(watcher, 1, 0, [&] { ends += streams.take_end(1, 0) ? 1 : 0; });
+  streams.begin_anew(1);
+  auto* const next = new Watcher(worker, mutex);
+  streams.open(next, 1, 0, [&] { ++ends; });
+  watcher->OnCancel();
+  worker.drain();
+  EXPECT_EQ(ends, 0);
+  EXPECT_TRUE(streams.take_end(1, 0));
+  delete watcher;
+  delete next;
+}
+
 struct Folder {
   Folder() { path = mkdtemp(text.data()); }
   ~Folder() { std::filesystem::remove_all(path); }
@@ -418,6 +422,16 @@ TEST(FileStore, KeepsTheLastTextForOneOwner) {
             std::filesystem::perms(0600));
   store->clear();
   EXPECT_FALSE(std::filesystem::exists(folder.path + "/coordinator.state"));
+}
+
+// A coordinator that took it for none would begin the job anew, and overwrite it.
+TEST(FileStore, DoesNotTakeAStateThatItCannotReadForNone) {
+  const Folder folder;
+  std::filesystem::create_directory(folder.path +
+                                    "/coordinator.state");  // also root cannot read it
+  const ErrorReport report = error_of([&] { make_store(folder.path)->open(); });
+  EXPECT_EQ(report.exit_code, static_cast<int>(ExitCode::Resource));
+  EXPECT_THAT(report.sentence, HasSubstr("cannot read " + folder.path + "/coordinator.state"));
 }
 
 TEST(Stores, HaveAddresses) {

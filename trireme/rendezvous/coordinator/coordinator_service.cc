@@ -49,7 +49,7 @@ Status Service::join(const wire::JoinRequest& request, wire::JoinReply& reply) {
   // It had no answer from the coordinator before this one.
   if (status.ok() && state_.options.store && !state_.options.on_gone &&
       state_.members.phase(rank) == Phase::Joined && !state_.streams.reaches(rank))
-    state_.members.forget(rank);
+    state_.vacate(rank);
   if (status.ok()) {
     const auto refusal =
         state_.members.join(rank, request.host(), request.identity(), steady_now());

@@ -50,10 +50,15 @@ void JobState::gone(int process, const std::string& why) {
 }
 
 void JobState::forget(int process) {
-  members.forget(process);
   sessions.end(process);
   streams.finish(process, no_session());
+  vacate(process);
   save();
+}
+
+void JobState::vacate(int process) {
+  members.forget(process);
+  streams.begin_anew(process);
 }
 
 bool JobState::can_lose(int process) const {
@@ -65,7 +70,7 @@ std::optional<ServerView> JobState::lose_server(int server) {
   if (!servers.can_lose(server)) return std::nullopt;
   const std::uint64_t before = servers.view().number;
   servers.lose(server);
-  members.forget(roles().process_of(Role::Server, server));
+  vacate(roles().process_of(Role::Server, server));
   if (!save()) return std::nullopt;
   if (servers.view().number != before) tell_server_view();
   return servers.view();
@@ -80,7 +85,7 @@ void JobState::reset_server(int server) {
 
 bool JobState::lose_worker(int worker) {
   if (!servers.trains_alone(worker)) return false;
-  members.forget(worker);
+  vacate(worker);
   return save();
 }
 

@@ -49,6 +49,8 @@ class JobState {
   void gone(int process, const std::string& why);
   /// Another process may join in its place. This one is a stranger from now on, even if it still runs.
   void forget(int process);
+  /// The same, and this one may go on calling until the other one has joined. Does not save.
+  void vacate(int process);
   /// The next ones, and regroup(), stop() and finish(): see Coordinator and JobControl.
   std::optional<ServerView> lose_server(int server);
   void reset_server(int server);

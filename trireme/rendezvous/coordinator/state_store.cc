@@ -28,7 +28,12 @@ class FileStore final : public StateStore {
 
   std::optional<std::string> open() override {
     lock_.emplace(folder_);
-    return try_read_file(path());
+    auto text = try_read_file(path());
+    // A state that cannot be read is not the same as none: a job would begin anew and overwrite it.
+    if (!text && errno != ENOENT)
+      fail("read",
+           "See whether the disk and the network are well, and whether you may read there.");
+    return text;
   }
 
   // Only this user may read it: the ranks' sessions are in it.
@@ -62,10 +67,12 @@ class FileStore final : public StateStore {
   std::string path() const { return folder_ + "/coordinator.state"; }
 
   [[noreturn]] void fail() const {
+    fail("write", "See whether the disk is full, and whether you may write there.");
+  }
+  [[noreturn]] void fail(const std::string& what, const std::string& advice) const {
     throw ResourceError(
-        "cannot write " + path() + ": " + std::generic_category().message(errno),
-        {.operation = "coordinator",
-         .advice = "See whether the disk is full, and whether you may write there."});
+        "cannot " + what + " " + path() + ": " + std::generic_category().message(errno),
+        {.operation = "coordinator", .advice = advice});
   }
 
   // Some file systems cannot sync a folder; they order renames themselves.

@@ -16,7 +16,7 @@ class StateStore {
  public:
   virtual ~StateStore() = default;
   /// Takes the store over, and returns what was saved last. Throws ConfigError if a file is locked by
-  /// another coordinator, ResourceError if the store cannot be reached.
+  /// another coordinator, ResourceError if the store cannot be reached or read.
   virtual std::optional<std::string> open() = 0;
   /// The text is durable when this returns. Throws ResourceError if the store is full or away: the
   /// call may be repeated; and RefusedError if another coordinator has taken the store over.

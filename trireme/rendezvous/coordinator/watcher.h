@@ -31,6 +31,8 @@ class Watcher final : public grpc::ServerWriteReactor<wire::News> {
     all.insert(this);
   }
   int process() const noexcept { return process_; }
+  /// From now on `on_end` is not called.
+  void ignore_end() noexcept { ignored_ = true; }
 
   void push(wire::News news) {
     queue_.push_back(std::move(news));
@@ -54,7 +56,7 @@ class Watcher final : public grpc::ServerWriteReactor<wire::News> {
     react([this] {
       queue_.resize(writing_ ? 1 : 0);
       finish(grpc::Status::CANCELLED);
-      on_end_();
+      if (!ignored_) on_end_();
     });
   }
   void OnDone() override {
@@ -87,7 +89,7 @@ class Watcher final : public grpc::ServerWriteReactor<wire::News> {
   std::set<Watcher*>* all_ = nullptr;
   std::function<void()> on_end_;
   std::deque<wire::News> queue_;  // the front is being written
-  bool writing_ = false, closing_ = false, finished_ = false;
+  bool writing_ = false, closing_ = false, finished_ = false, ignored_ = false;
   grpc::Status status_;
 };
 
