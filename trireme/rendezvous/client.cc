@@ -66,6 +66,11 @@ bool is_disconnection(const grpc::Status& status) {
   }
 }
 
+// Whether the coordinator may not have heard a call: it is gone, or hangs, or its host has vanished without a word.
+bool is_unheard(const grpc::Status& status) {
+  return is_disconnection(status) || status.error_code() == grpc::StatusCode::DEADLINE_EXCEEDED;
+}
+
 constexpr Duration kOneTry = std::chrono::seconds(1), kRetryPause = std::chrono::milliseconds(50);
 // Before it has joined, a process does not know whether another coordinator comes.
 constexpr Duration kComesBack = std::chrono::seconds(2);
@@ -103,7 +108,8 @@ struct CoordinatorClient::Impl {
   grpc::Status read_news(const std::function<void(const News&)>& on_news);
   bool reconnect();
   grpc::Status tell(wire::ServerNews& news, wire::ServerViewReply& reply, Duration timeout) const;
-  grpc::Status tell_surely(wire::ServerNews& news, wire::ServerViewReply& reply, Duration timeout);
+  grpc::Status tell_surely(wire::ServerNews& news, wire::ServerViewReply& reply, Duration timeout,
+                           bool (*repeats)(const grpc::Status&) = is_disconnection);
   [[noreturn]] void raise(const grpc::Status& status, const std::string& operation) const;
   void sign(wire::Session& session) const {
     session.set_rank(static_cast<std::uint32_t>(options.rank));
@@ -378,12 +384,13 @@ grpc::Status CoordinatorClient::Impl::tell(wire::ServerNews& news, wire::ServerV
   return stub()->TellOfServers(&context, news, &reply);
 }
 
-// Also if another coordinator must come first in the place of one that is gone.
+// Also if another coordinator must come first in the place of one that is gone. The watcher connects to it.
 grpc::Status CoordinatorClient::Impl::tell_surely(wire::ServerNews& news,
-                                                  wire::ServerViewReply& reply, Duration timeout) {
+                                                  wire::ServerViewReply& reply, Duration timeout,
+                                                  bool (*repeats)(const grpc::Status&)) {
   const TimePoint end = steady_now() + returns_within;
   grpc::Status status = tell(news, reply, timeout);
-  while (is_disconnection(status) && !given_up && steady_now() < end) {
+  while (repeats(status) && !given_up && steady_now() < end) {
     pause();
     status = tell(news, reply, timeout);
   }
@@ -431,7 +438,7 @@ void CoordinatorClient::tell_alone() noexcept {
   wire::ServerNews news;
   wire::ServerViewReply reply;
   news.set_alone(true);
-  impl_->tell_surely(news, reply, std::chrono::seconds(1));
+  impl_->tell_surely(news, reply, std::chrono::seconds(1), is_unheard);
 }
 
 void CoordinatorClient::report(const Failure& failure) noexcept {
@@ -455,7 +462,7 @@ void CoordinatorClient::leave(int exit_code) noexcept {
     return impl_->stub()->Leave(&context, request, &reply);
   };
   const TimePoint end = steady_now() + std::min(impl_->returns_within, kLongestFarewell);
-  while (is_disconnection(call()) && returns() && steady_now() < end) {
+  while (is_unheard(call()) && returns() && steady_now() < end) {
     try {
       impl_->connect(kOneTry);
     } catch (const std::exception&) {

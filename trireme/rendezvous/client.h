@@ -85,12 +85,14 @@ class CoordinatorClient {
   /// nothing follows. They wait at most 1 s and do not throw.
   void tell_copy(int shard, std::uint64_t term, int server, std::uint32_t incarnation) noexcept;
   void tell_unreachable(int server, std::uint32_t incarnation) noexcept;
-  /// A worker trains on its own. Waits at most 1 s, and for a coordinator that is gone.
+  /// A worker trains on its own. Waits at most 1 s, and for a coordinator that returns, if this one is gone or
+  /// does not answer.
   void tell_alone() noexcept;
   /// Waits at most 1 s and does not throw.
   void report(const Failure& failure) noexcept;
   /// `exit_code`: 130 or 143 if the ranks have stopped as they were asked, 1 if an exception ends this
-  /// one. Waits for a coordinator that is gone for at most 30 s. Does not throw.
+  /// one. Waits at most 1 s, or for a coordinator that returns at most 30 s, if this one is gone or does not
+  /// answer. Does not throw.
   void leave(int exit_code = 0) noexcept;
   /// How often to send heartbeats: as often as `own`, or as the coordinator demands.
   Duration heartbeat_interval(Duration own) const noexcept;
