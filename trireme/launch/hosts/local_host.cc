@@ -68,6 +68,10 @@ std::vector<std::string> LocalHost::environment_of(const StartOptions& options, 
 }
 
 void LocalHost::start(int process, const StartOptions& options) {
+  // A source closes its descriptor when nobody has it any more.
+  std::erase_if(pipes_, [process](const auto& pipe) {
+    return pipe.first == process && pipe.second->finished();
+  });
   Pipe output, error;
   if (!options.direct) {
     output = make_pipe();

@@ -51,7 +51,8 @@ class LocalHost final : public Host {
   const net::Descriptor secret_file_;
   const CoreShare share_;
   std::map<int, Running> processes_;
-  std::multimap<int, std::shared_ptr<LineSource>> pipes_;  // by process
+  /// By process; those of earlier ones until they have ended.
+  std::multimap<int, std::shared_ptr<LineSource>> pipes_;
 };
 
 }  // namespace trireme::inline v0::launch

@@ -106,13 +106,22 @@ void RemoteHost::add(std::shared_ptr<DescriptorSource> source) {
   waiter_.add(source);
 }
 
+// If it fails, nothing runs there, and the next process that is started tries anew.
+void RemoteHost::connect_again(int process) {
+  forget_connection();
+  try {
+    connect();
+  } catch (...) {
+    ended_ = true;
+    running_.erase(process);
+    throw;
+  }
+}
+
 void RemoteHost::start(int process, const StartOptions& options) {
   known_.insert(process);
   running_.insert(process);
-  if (ended_) {
-    forget_connection();
-    connect();
-  }
+  if (ended_) connect_again(process);
   sink_->send(message_of(process, options));
   if (events_.on_start) events_.on_start(process, -1);
 }

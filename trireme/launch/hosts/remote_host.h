@@ -48,6 +48,7 @@ class RemoteHost final : public Host {
 
  private:
   void connect();
+  void connect_again(int process);
   void forget_connection();
   void add(std::shared_ptr<DescriptorSource> source);
   void on_message(const Message& message);
