@@ -53,6 +53,13 @@ Epoch first_epoch(const StandingOptions& options) {
   return epoch;
 }
 
+// Less than a silence: some are silent a heartbeat or two before the others.
+bool hears_nobody(const rendezvous::Coordinator& coordinator, Duration silence) {
+  const Duration recently = silence / 2;
+  return !coordinator.snapshot().joined.empty() && !coordinator.awaits_workers(recently) &&
+         !coordinator.awaits_others(recently);
+}
+
 // Everything but the constructor and run() happens in its waiter's progress context. Processes come as soon as the
 // coordinator is there, and are heard when start() has made all that their news need.
 class StandingCoordinator {
@@ -65,7 +72,6 @@ class StandingCoordinator {
   void start();
   std::unique_ptr<rendezvous::Coordinator> make_coordinator();
   std::unique_ptr<StandingWorkers> make_workers(const rendezvous::JobSnapshot& job);
-  void lose_missing(const rendezvous::JobSnapshot& job);
   void joined(int process);
   void server_joined(int process);
   void broken(int process, const std::string& how);
@@ -80,7 +86,6 @@ class StandingCoordinator {
   bool gives_up_awaited(TimePoint now) const;
   void watch();
   void lose_silent();
-  bool hears_nobody() const;
   void give_up_waiting();
   void end(int exit_code, const std::string& line);
   bool is_server(int process) const { return roles_.role_of(process) == Role::Server; }
@@ -133,13 +138,9 @@ void StandingCoordinator::start() {
   workers_ = make_workers(job);
   if (!workers_->begun()) return;
   say("goes on with the job in " + options_.store->address() + ": " + workers_->describe() + ".");
-  lose_missing(job);
-}
-
-// The coordinator before this one may have ended between two of its changes, or after some ranks had left. Workers
-// on their own are in the epoch, whether they are there or not.
-void StandingCoordinator::lose_missing(const rendezvous::JobSnapshot& job) {
+  // Workers on their own are in the epoch, whether they are there or not.
   if (options_.alone > 0) return;
+  // The coordinator before this one may have ended between two of its changes, or after some ranks had left.
   for (const int process : job.epoch.members)
     if (!std::binary_search(job.joined.begin(), job.joined.end(), process))
       gone(process, roles_.name_of(process) + " was gone before this coordinator began");
@@ -346,7 +347,7 @@ void StandingCoordinator::watch() {
 // wrote off there could not come back to its successor. Nobody waits for the news, so it decides later.
 void StandingCoordinator::lose_silent() {
   const std::vector<int> silent = coordinator_->silent(elastic_.silence);
-  if (!is_ending() && hears_nobody()) {
+  if (!is_ending() && hears_nobody(*coordinator_, elastic_.silence)) {
     if (silent.empty() || std::exchange(deaf_, true)) return;
     say("hears no process any more, and waits until one comes or is heard again.");
     first_back_.reset();  // from now on as when it began
@@ -358,13 +359,6 @@ void StandingCoordinator::lose_silent() {
       gone(process, roles_.name_of(process) + " has sent no heartbeat for " +
                         duration_text(to_seconds(elastic_.silence)));
   }
-}
-
-// Less than a silence: some are silent a heartbeat or two before the others.
-bool StandingCoordinator::hears_nobody() const {
-  const Duration recently = elastic_.silence / 2;
-  return !coordinator_->snapshot().joined.empty() && !coordinator_->awaits_workers(recently) &&
-         !coordinator_->awaits_others(recently);
 }
 
 void StandingCoordinator::give_up_waiting() {

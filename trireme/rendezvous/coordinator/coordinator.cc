@@ -149,8 +149,4 @@ bool Coordinator::awaits_others(Duration silence) const {
   return state->members.awaits(roles.workers, roles.processes(), silence, steady_now());
 }
 
-bool Coordinator::has_joined(int rank) const {
-  return impl_->state()->members.phase(rank) != Phase::Absent;
-}
-
 }  // namespace trireme::inline v0::rendezvous

@@ -64,7 +64,7 @@ TEST(Coordinator, RefusesAWrongSecretOnBothEnds) {
   const ErrorReport report = error_of([&] { CoordinatorClient{options}; });
   EXPECT_EQ(report.exit_code, 11);
   EXPECT_THAT(report.sentence, HasSubstr("does not know the job's secret"));
-  EXPECT_FALSE(coordinator.has_joined(0));
+  EXPECT_THAT(coordinator.snapshot().joined, ElementsAre());
 }
 
 // If a process ends without a message, its stream ends. Here the stream is cancelled instead.
@@ -199,7 +199,7 @@ TEST(Coordinator, RefusesAnotherVersionJobEpochOrRank) {
   EXPECT_THAT(error_of([&] { CoordinatorClient{version}; }).sentence,
               HasSubstr("\"trireme 9\", its coordinator \"" + std::string(kWireVersion) + "\""));
   CoordinatorClient joined(right);
-  EXPECT_TRUE(coordinator.has_joined(0));
+  EXPECT_THAT(coordinator.snapshot().joined, ElementsAre(0));
 }
 
 TEST(Coordinator, RefusesAnotherIdentityWithBothValuesAndRecordsIt) {
