@@ -34,7 +34,7 @@ void DirectRun::announce() {
   if (kind() != OpKind::AllReduce) mapped &= memory_.add(op.in);
   if (writes_to(rank_)) mapped &= memory_.add(op.out);
   memory_.announce(own_slot());
-  if (!mapped && kind() == OpKind::AllReduce) staging_.stage_first();
+  if (!mapped && kind() == OpKind::AllReduce) staging_.stage_early();
 }
 
 // True if every rank writes its slice to `rank`'s output.
@@ -57,6 +57,7 @@ void DirectRun::run() {
   way_ = choose_way();
   if (way_ == Way::InPlace) reduce_in_place();
   if (way_ == Way::Pulled) reduce_pulled();
+  if (way_ == Way::Staged) staging_.begin();
   if (!engine_.failure.broken()) poll();
 }
 

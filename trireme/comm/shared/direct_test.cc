@@ -9,6 +9,7 @@
 #include "trireme/base/error.h"
 #include "trireme/comm/collectives.h"
 #include "trireme/comm/shared/direct_move.h"
+#include "trireme/kernel/tree_sum.h"
 #include "trireme/testing/faulty_transport.h"
 #include "trireme/testing/run_ranks.h"
 
@@ -138,6 +139,52 @@ TEST(Direct, MovesMoreThanAStagingAreaHolds) {
     run_ranks(2 + int(seed % 3),
               [&](RankContext& rank) { move_everything(*rank.world, 150'001, seed % 4 == 0); },
               {.seed = seed});
+  }
+}
+
+// An all_reduce over `total` leaves, each of which holds `value`.
+struct LeafSum {
+  LeafSum(const Communicator& world, std::uint32_t total, std::size_t count, float value)
+      : total(total), out(count) {
+    const auto share = kernel::contiguous_share(total, world.size(), world.rank());
+    nodes = kernel::maximal_nodes(share, total);
+    for (const kernel::LeafRange& node : nodes)
+      values.emplace_back(count, value * static_cast<float>(node.count));
+  }
+  Work begin(Communicator& world) {
+    std::vector<Term> terms;
+    for (std::size_t i = 0; i < nodes.size(); ++i)
+      terms.push_back({buffer_of(values[i]), nodes[i].first, nodes[i].count});
+    return world.all_reduce(terms, total, buffer_of(out));
+  }
+  const std::uint32_t total;
+  std::vector<kernel::LeafRange> nodes;
+  std::vector<std::vector<float>> values;
+  std::vector<float> out;
+};
+
+// The number of terms decides where a staging area holds the result. A rank whose call has ended
+// must not stage the terms of the next one over a result that a peer has yet to copy.
+TEST(Direct, SumsOfOneTwoAndThreeTermsFollowOneAnother) {
+  constexpr std::size_t kCount = 262'144;
+  for (std::uint64_t seed = 1; seed <= 6; ++seed) {
+    run_ranks(
+        3,
+        [&](RankContext& rank) {
+          std::vector<LeafSum> sums;
+          for (const std::uint32_t total : {3u, 6u, 12u, 6u, 3u, 3u, 12u}) {
+            sums.emplace_back(*rank.world, total, kCount, float(sums.size() + 1));
+          }
+          std::vector<Work> works;
+          for (LeafSum& one : sums) works.push_back(one.begin(*rank.world));
+          Work::all(works).wait();
+          for (std::size_t i = 0; i < sums.size(); ++i) {
+            const float wanted = float(i + 1) * float(sums[i].total);
+            EXPECT_EQ(std::count(sums[i].out.begin(), sums[i].out.end(), wanted), long(kCount))
+                << "sum " << i << ", rank " << rank.rank << ", seed " << seed;
+          }
+        },
+        {.seed = seed});
   }
 }
 

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <vector>
 
@@ -15,12 +16,19 @@ namespace trireme::inline v0::comm {
 
 class Engine;
 
+/// The last sum that went through the staging areas.
+struct StagedSum {
+  std::uint64_t call = 0;  // its number
+  std::size_t most_terms = 0;
+};
+
 /// Scratch vectors of a direct call, kept to avoid allocations.
 struct DirectPointers {
   std::vector<std::byte*> in, out;
   std::vector<const void*> from;
   std::vector<void*> to;
   std::vector<Location> locations;
+  StagedSum last_staged;
 };
 
 class SharedBackend final : public Backend {

@@ -18,8 +18,10 @@ class SumStaging {
   /// the output that peers have read.
   using Fold = std::function<bool(std::size_t count, const std::byte* shared)>;
   SumStaging(Engine& engine, const Call& call, const FoldPlan& plan, DirectPointers& pointers);
-  /// Copies in as much as fits before the peers have called.
-  void stage_first();
+  /// Copies in as much as fits before the peers have called, unless a peer may still read there.
+  void stage_early();
+  /// Call it when all headers have arrived, before poll().
+  void begin();
   /// Goes on as far as the peers allow; true if anything moved.
   bool poll(const Fold& fold);
   bool finished() const noexcept { return unstaged_ == num_pieces_; }
