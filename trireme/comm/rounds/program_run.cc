@@ -162,7 +162,8 @@ void ProgramRun::begin_round() {
     post_sends(*phase);
   }
   post_receives(*phase);
-  merge_all();  // while the messages travel
+  if (engine_.failure.broken()) return;  // the user may have freed the buffers
+  merge_all();                           // while the messages travel
   phase->close();
 }
 

@@ -4,6 +4,8 @@
 #include <gtest/gtest.h>
 
 #include "trireme/base/error.h"
+#include "trireme/comm/rounds/program.h"
+#include "trireme/comm/rounds/route.h"
 
 namespace trireme::inline v0::comm {
 namespace {
