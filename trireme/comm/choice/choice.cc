@@ -14,6 +14,9 @@ namespace {
 
 const std::string kDirect = "direct";
 
+// All sizes that are rounded alike choose alike.
+std::size_t rounded(std::size_t bytes) noexcept { return bytes == 0 ? 0 : std::bit_ceil(bytes); }
+
 plan::LinkCost link_of(const plan::Tuning* tuning, const std::string& transport) {
   if (tuning) {
     if (const auto link = tuning->links.find(transport); link != tuning->links.end()) {
@@ -29,7 +32,8 @@ const std::string& Chooser::choose(OpKind kind, std::size_t bytes, std::uint32_t
                                    bool wide) const {
   const bool common = total == static_cast<std::uint32_t>(group_.size) || total == 1;
   if (!common) return decide(kind, bytes, total, wide);
-  auto& known = known_[wide][static_cast<std::size_t>(kind)][std::bit_width(bytes)];
+  const int width = std::bit_width(rounded(bytes));
+  auto& known = known_[wide][static_cast<std::size_t>(kind)][static_cast<std::size_t>(width)];
   if (const std::string* name = known.load(std::memory_order_acquire)) return *name;
   const std::string& name = decide(kind, bytes, total, wide);
   known.store(&name, std::memory_order_release);
@@ -38,11 +42,11 @@ const std::string& Chooser::choose(OpKind kind, std::size_t bytes, std::uint32_t
 
 const std::string& Chooser::decide(OpKind kind, std::size_t bytes, std::uint32_t total,
                                    bool wide) const {
-  const std::size_t rounded = bytes == 0 ? 0 : std::bit_ceil(bytes);
+  const std::size_t size = rounded(bytes);
   std::lock_guard lock(mutex_);
-  const std::string*& chosen = chosen_[{kind, rounded, total, wide}];
+  const std::string*& chosen = chosen_[{kind, size, total, wide}];
   if (!chosen) {
-    const auto all = candidates(kind, rounded, total, wide);
+    const auto all = candidates(kind, size, total, wide);
     names_.push_back(all.empty() ? std::string() : all.front().algorithm);
     chosen = &names_.back();
   }
@@ -89,7 +93,7 @@ std::vector<Candidate> Chooser::candidates(OpKind kind, std::size_t bytes, std::
 }
 
 std::string Chooser::explain(OpKind kind, std::size_t bytes, std::uint32_t total) const {
-  const auto all = candidates(kind, bytes == 0 ? 0 : std::bit_ceil(bytes), total);
+  const auto all = candidates(kind, rounded(bytes), total);
   std::string text(name_of(kind));
   text += " of " + size_text(bytes) + " on " + std::to_string(group_.size) + " ranks over " +
           group_.transport + ": ";

@@ -61,6 +61,22 @@ TEST(Choice, SizesWithinAPowerOfTwoChooseAlike) {
   EXPECT_FALSE(chooser.choose(kKind, 0, 5).empty());
 }
 
+// Ranks that make the same calls in another order must choose alike, or they fail with a mismatch.
+TEST(Choice, DoesNotDependOnTheOrderOfTheCalls) {
+  for (const int size : {2, 3, 4, 6, 8}) {
+    for (int width = 0; width < 28; ++width) {
+      const Chooser one({.size = size, .transport = "tcp"}),
+          other({.size = size, .transport = "tcp"});
+      const std::size_t exact = std::size_t{1} << width, more = exact + 1;
+      const auto total = static_cast<std::uint32_t>(size);
+      const std::string exact_first = one.choose(kKind, exact, total);
+      const std::string more_first = other.choose(kKind, more, total);
+      EXPECT_EQ(one.choose(kKind, more, total), more_first) << size << " ranks, " << more;
+      EXPECT_EQ(other.choose(kKind, exact, total), exact_first) << size << " ranks, " << exact;
+    }
+  }
+}
+
 // Partial sums of 16-bit floats are sent as fp32, so algorithms that send none are faster.
 TEST(Choice, SixteenBitSumsTakeWhatSendsNoPartialSums) {
   const std::size_t bytes = 64 << 20;
