@@ -18,7 +18,8 @@ class FaultyTransport final : public net::Transport, private net::HostMemory {
  public:
   enum class Call { Send, Recv, Notify, Read };
   struct Options {
-    bool reads = true;  // false: as on a host that forbids reading peers' memory
+    bool reads = true;        // false: as on a host that forbids reading peers' memory
+    bool reads_fail = false;  // true: as if every peer's process had just ended
     /// Called when a peer's memory is mapped; later reads and writes of it are not calls.
     std::function<void(int peer, std::span<std::byte> memory)> on_map = nullptr;
   };
@@ -67,6 +68,7 @@ class FaultyTransport final : public net::Transport, private net::HostMemory {
   void unmap(int peer, net::RegionId region) noexcept override { memory_->unmap(peer, region); }
   bool read(int peer, std::uintptr_t address, std::span<std::byte> to) override {
     if (!options_.reads || to.empty()) return options_.reads && memory_->read(peer, address, to);
+    if (options_.reads_fail) return false;
     const std::size_t half = to.size() / 2;
     hook_(Call::Read, peer);
     if (!memory_->read(peer, address, to.first(half))) return false;

@@ -236,6 +236,28 @@ TEST(Direct, WhereOneRankCannotReadAllUseMessages) {
   }
 }
 
+// Ranks 1 and 2 of the world are ranks 0 and 1 of the group.
+TEST(Direct, MemoryThatCannotBeReadIsNamedByItsRankInTheWorld) {
+  run_ranks(3, [](RankContext& rank) {
+    const auto transport = std::make_shared<testing::FaultyTransport>(
+        rank.transport, [](auto, int) {},
+        testing::FaultyTransport::Options{.reads_fail = rank.rank == 1});
+    Communicator world(transport, {});
+    const auto group = world.split(rank.rank == 0 ? 0 : 1, rank.rank);
+    if (rank.rank == 0) return;
+    std::vector<float> in(60'000, 1.0f), out(30'000);
+    try {
+      reduce_scatter(*group, in, out, Sum);
+      ADD_FAILURE() << "rank " << rank.rank << " read all";
+    } catch (const PeerLost& error) {
+      if (rank.rank == 2) return;
+      EXPECT_EQ(error.rank(), 1);
+      EXPECT_EQ(error.peer(), 2);
+      EXPECT_THAT(error.what(), ::testing::HasSubstr("the memory of rank 2 "));
+    }
+  });
+}
+
 TEST(Direct, ARankThatGivesUpEndsTheMovesOfTheOthers) {
   std::atomic<int> seen{0};
   for (std::uint64_t seed = 1; seed <= 20; ++seed) {

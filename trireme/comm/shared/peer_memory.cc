@@ -54,10 +54,12 @@ bool PeerMemory::read_address(int rank, std::uintptr_t address, std::span<std::b
     const std::size_t bytes = std::min(kCopyBytes, to.size() - done);
     if (engine_.arenas->read(rank, address + done, to.subspan(done, bytes))) continue;
     if (!look()) return false;
+    const GroupFacts& facts = engine_.facts;
+    const int name = facts.world_rank(rank);
     engine_.fail(std::make_exception_ptr(
-        PeerLost("the memory of rank " + std::to_string(rank) + " could not be read",
-                 {.rank = engine_.facts.rank,
-                  .peer = rank,
+        PeerLost("the memory of rank " + std::to_string(name) + " could not be read",
+                 {.rank = facts.world_rank(facts.rank),
+                  .peer = name,
                   .advice = "See that rank's own last lines; resume from the last checkpoint."})));
     return false;
   }
