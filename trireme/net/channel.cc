@@ -41,7 +41,6 @@ struct Core final : ProgressSource {
         peer(a_peer),
         max_frame_bytes(limit) {
     if (!epoll) throw_system_error("epoll_create1");
-    watch(EPOLL_CTL_ADD, 0);
   }
 
   bool pending() const noexcept override { return num_pending.load() > 0; }
@@ -58,12 +57,15 @@ struct Core final : ProgressSource {
   }
 
   // Watch for an event only while a Work waits for it: level-triggered epoll would spin otherwise.
+  // epoll reports the end of a connection even if no event is asked for, so a socket that nobody
+  // waits for is not in it.
   void listen_for_more() {
     const std::uint32_t events = (incoming.empty() ? 0u : std::uint32_t{EPOLLIN}) |
                                  (outgoing.empty() ? 0u : std::uint32_t{EPOLLOUT});
-    if (events != watched) watch(EPOLL_CTL_MOD, events);
-  }
-  void watch(int operation, std::uint32_t events) {
+    if (events == watched) return;
+    const int operation = watched == 0  ? EPOLL_CTL_ADD
+                          : events == 0 ? EPOLL_CTL_DEL
+                                        : EPOLL_CTL_MOD;
     epoll_event event{.events = events, .data = {.fd = socket.get()}};
     if (epoll_ctl(epoll.get(), operation, socket.get(), &event) != 0) {
       throw_system_error("epoll_ctl");
@@ -88,7 +90,10 @@ struct Core final : ProgressSource {
     alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {};
     if (one.area && one.sent == 0) attach(message, control, one.area->descriptor.get());
     const ssize_t count = sendmsg(socket.get(), &message, MSG_NOSIGNAL | MSG_DONTWAIT);
-    if (count <= 0) return stopped(count);
+    if (count <= 0) {
+      if (!would_block(count)) end_writing(lost(std::strerror(errno)));
+      return false;
+    }
     one.sent += static_cast<std::size_t>(count);
     if (static_cast<std::size_t>(count) == left) {
       const std::optional<WorkSource> source = one.source;
@@ -122,7 +127,7 @@ struct Core final : ProgressSource {
       message.msg_iov = parts;
       message.msg_iovlen = 2;
       const ssize_t count = recvmsg(socket.get(), &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
-      if (count <= 0) return stopped(count);
+      if (count <= 0) return stopped_reading(count);
       body_got += static_cast<std::size_t>(count);
       if (body_got < head.size() + payload.size()) return true;
     }
@@ -142,7 +147,7 @@ struct Core final : ProgressSource {
     message.msg_control = control;
     message.msg_controllen = sizeof control;
     const ssize_t count = recvmsg(socket.get(), &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
-    if (count <= 0) return stopped(count);
+    if (count <= 0) return stopped_reading(count);
     for (cmsghdr* one = CMSG_FIRSTHDR(&message); one != nullptr; one = CMSG_NXTHDR(&message, one)) {
       if (one->cmsg_level != SOL_SOCKET || one->cmsg_type != SCM_RIGHTS) continue;
       for (std::size_t at = 0; at + CMSG_LEN(sizeof(int)) <= one->cmsg_len; at += sizeof(int)) {
@@ -184,8 +189,12 @@ struct Core final : ProgressSource {
     return true;
   }
 
-  bool stopped(ssize_t count) {
-    if (count < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR)) return false;
+  static bool would_block(ssize_t count) noexcept {
+    return count < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR);
+  }
+
+  bool stopped_reading(ssize_t count) {
+    if (would_block(count)) return false;
     fail(lost(count == 0 ? "it closed the connection" : std::strerror(errno)));
     return false;
   }
@@ -197,13 +206,20 @@ struct Core final : ProgressSource {
                                              .advice = "Look at the last lines that it printed."}));
   }
 
+  // Frames that have arrived can still be received: reading goes on to the end of the stream.
+  void end_writing(const std::exception_ptr& error) {
+    if (!write_failure) write_failure = error;
+    shutdown(socket.get(), SHUT_WR);
+    for (const auto& one : std::exchange(outgoing, {}))
+      if (one.source) settle(*one.source, error);
+  }
+
   void fail(const std::exception_ptr& error) {
     if (failure) return;
     failure = error;
     epoll_ctl(epoll.get(), EPOLL_CTL_DEL, socket.get(), nullptr);
     shutdown(socket.get(), SHUT_RDWR);
-    for (const auto& one : std::exchange(outgoing, {}))
-      if (one.source) settle(*one.source, error);
+    end_writing(error);
     for (const auto& one : std::exchange(incoming, {})) settle(one.source, error);
   }
 
@@ -221,7 +237,8 @@ struct Core final : ProgressSource {
   const Identity peer;
   const std::size_t max_frame_bytes;
   std::atomic<int> num_pending{0};
-  std::exception_ptr failure;
+  std::exception_ptr failure;        // of both directions
+  std::exception_ptr write_failure;  // of this one; set if `failure` is
   std::deque<Outgoing> outgoing;
   std::deque<Incoming> incoming;
   FrameStart start;  // of the frame that is arriving
@@ -259,7 +276,7 @@ class SocketChannel final : public Channel {
     TRIREME_CHECK(head.size() <= kMostHeadBytes);
     const WorkSource source = core_->begin("channel send");
     waiter_->run([core = core_, head, payload, source] {
-      if (core->failure) return core->settle(source, core->failure);
+      if (core->write_failure) return core->settle(source, core->write_failure);
       core->outgoing.push_back(
           {{.head = static_cast<std::uint32_t>(head.size()), .payload = payload.size()},
            head,
@@ -293,7 +310,7 @@ class SocketChannel final : public Channel {
     if (!shares_) return false;
     area.id = num_areas_++;
     waiter_->run([core = core_, created = std::static_pointer_cast<CreatedMemory>(area.owner)] {
-      if (core->failure) return;
+      if (core->write_failure) return;
       core->outgoing.push_back({{.area = created->memory->bytes().size()}, {}, {}, created, {}});
       core->poll();
     });

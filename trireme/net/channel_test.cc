@@ -2,6 +2,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <poll.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -182,6 +183,99 @@ TEST(Channel, AFrameThatAnnouncesMemoryWithoutItIsRefused) {
   ASSERT_EQ(write(stranger.get(), &start, sizeof start), 32);
   ChannelFrame in;
   EXPECT_THROW(channel->receive(in).wait(kSoon), PeerLost);
+}
+
+// A waiter that never rests: it polls only when the test asks for it.
+class StillWaiter final : public Waiter {
+ public:
+  TimePoint now() const noexcept override { return steady_now(); }
+  bool spins() const noexcept override { return false; }
+  bool wait_until(const std::function<bool()>& ready, TimePoint deadline) override {
+    while (!ready() && now() < deadline) source->poll();
+    return ready();
+  }
+  void wake() noexcept override {}
+  void run(std::function<void()> task) override { task(); }
+  bool try_run(const std::function<void()>& task) override { return task(), true; }
+  void run_at(TimePoint, std::function<void()>) override {}
+  void add(std::shared_ptr<ProgressSource> added) override { source = std::move(added); }
+  void remove(const ProgressSource*) override {}
+  /// True if the source asks to be polled.
+  bool called() const {
+    pollfd one{source->descriptor(), POLLIN, 0};
+    return poll(&one, 1, 0) > 0;
+  }
+  std::shared_ptr<ProgressSource> source;
+};
+
+struct HalfPair {
+  HalfPair() {
+    int ends[2];
+    EXPECT_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, ends), 0);
+    other = Descriptor(ends[1]);
+    channel = channel_over(waiter, Descriptor(ends[0]), {}, 1000);
+  }
+  const std::shared_ptr<StillWaiter> waiter = std::make_shared<StillWaiter>();
+  Descriptor other;
+  std::shared_ptr<Channel> channel;
+};
+
+// Otherwise a waiter would poll without end.
+TEST(Channel, AnEndThatHasLeftCallsNobodyWhileNobodyWaitsForIt) {
+  HalfPair pair;
+  EXPECT_FALSE(pair.waiter->called());
+  pair.other = Descriptor();
+  EXPECT_FALSE(pair.waiter->called());
+  ChannelFrame in;
+  EXPECT_THROW(pair.channel->receive(in).wait(kSoon), PeerLost);
+  EXPECT_FALSE(pair.waiter->called());
+}
+
+TEST(Channel, AReceiverIsCalledWhenAFrameArrivesAndWhenTheOtherEndLeaves) {
+  HalfPair pair;
+  const FrameStart empty;
+  ChannelFrame in;
+  for (int frame = 0; frame < 2; ++frame) {
+    const Work received = pair.channel->receive(in);
+    EXPECT_FALSE(pair.waiter->called());
+    ASSERT_EQ(write(pair.other.get(), &empty, sizeof empty), 32);
+    EXPECT_TRUE(pair.waiter->called());
+    received.wait(kSoon);
+    EXPECT_FALSE(pair.waiter->called());
+  }
+  const Work received = pair.channel->receive(in);
+  pair.other = Descriptor();
+  EXPECT_TRUE(pair.waiter->called());
+  EXPECT_THROW(received.wait(kSoon), PeerLost);
+}
+
+TEST(Channel, AFrameThatArrivedIsDeliveredThoughASendFails) {
+  HalfPair pair;
+  const FrameStart start{.head = 2};
+  ASSERT_EQ(write(pair.other.get(), &start, sizeof start), 32);
+  ASSERT_EQ(write(pair.other.get(), "ok", 2), 2);
+  pair.other = Descriptor();
+  const auto bytes = bytes_of(10, 1);
+  EXPECT_THROW(pair.channel->send(bytes).wait(kSoon), PeerLost);
+  EXPECT_THROW(pair.channel->send(bytes).wait(kSoon), PeerLost);
+  ChannelFrame in;
+  pair.channel->receive(in).wait(kSoon);
+  EXPECT_EQ(in.head().size(), 2u);
+  EXPECT_EQ(in.head()[0], std::byte{'o'});
+  EXPECT_THROW(pair.channel->receive(in).wait(kSoon), PeerLost);
+  EXPECT_THROW(pair.channel->send(bytes).wait(kSoon), PeerLost);
+}
+
+TEST(Channel, AnEndWhoseSendFailedStillReceives) {
+  HalfPair pair;
+  shutdown(pair.other.get(), SHUT_RD);
+  const auto bytes = bytes_of(10, 1);
+  EXPECT_THROW(pair.channel->send(bytes).wait(kSoon), PeerLost);
+  ChannelFrame in;
+  const Work received = pair.channel->receive(in);
+  const FrameStart empty;
+  ASSERT_EQ(::send(pair.other.get(), &empty, sizeof empty, MSG_NOSIGNAL), 32);
+  received.wait(kSoon);
 }
 
 TEST(Acceptor, WrongSecretAndStrangersAreDroppedTheRightOneGetsIn) {
