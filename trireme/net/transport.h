@@ -54,7 +54,8 @@ class HostMemory {
   virtual bool can_map(int peer) const noexcept = 0;
   /// Maps a peer's region into this process; empty if impossible. The peer must have allocated it
   /// before; a message received from the peer after its allocation proves that. The mapping stays
-  /// until unmap(), even if the peer releases the region.
+  /// until unmap(), even if the peer releases the region. ResourceError if this process had no
+  /// descriptor or no address space left for it.
   virtual std::span<std::byte> map(int peer, RegionId region) = 0;
   /// Ends the mapping of a peer's region. Of this rank's own region, forgets the id.
   virtual void unmap(int peer, RegionId region) noexcept = 0;

@@ -1,6 +1,5 @@
 #include "trireme/net/shm/control.h"
 
-#include <poll.h>
 #include <sys/socket.h>
 
 #include <array>
@@ -16,7 +15,7 @@ constexpr std::size_t kMostDescriptors = 2;
 
 }  // namespace
 
-void send_control(int socket, const Control& control, const std::vector<int>& descriptors) {
+bool send_control(int socket, const Control& control, const std::vector<int>& descriptors) {
   alignas(cmsghdr) std::array<char, CMSG_SPACE(kMostDescriptors * sizeof(int))> space{};
   iovec part{const_cast<Control*>(&control), sizeof control};
   msghdr message{};
@@ -32,13 +31,11 @@ void send_control(int socket, const Control& control, const std::vector<int>& de
     header->cmsg_len = CMSG_LEN(bytes);
     std::memcpy(CMSG_DATA(header), descriptors.data(), bytes);
   }
-  for (int attempt = 0; attempt < 10; ++attempt) {
-    const ssize_t sent = sendmsg(socket, &message, MSG_NOSIGNAL | MSG_DONTWAIT);
-    if (sent == static_cast<ssize_t>(sizeof control)) return;
-    if (errno != EAGAIN && errno != EINTR && errno != ETOOMANYREFS) break;
-    pollfd one{socket, POLLOUT, 0};  // many regions are queued; the peer will read them soon
-    ::poll(&one, 1, 100);
-  }
+  const ssize_t sent = sendmsg(socket, &message, MSG_NOSIGNAL | MSG_DONTWAIT);
+  if (sent == static_cast<ssize_t>(sizeof control)) return true;
+  // ETOOMANYREFS: the descriptors that this user has sent and nobody has received reach the limit
+  // on open files.
+  if (errno == EAGAIN || errno == EINTR || errno == ETOOMANYREFS) return false;
   if (errno == EPIPE || errno == ECONNRESET) {
     throw PeerLost("a peer on this host closed its socket", {.operation = "shm"});
   }
@@ -56,6 +53,7 @@ std::optional<Received> receive_control(int socket, bool& ended) {
   message.msg_controllen = space.size();
   const ssize_t count = recvmsg(socket, &message, MSG_CMSG_CLOEXEC | MSG_DONTWAIT);
   if (count < 0 && (errno == EAGAIN || errno == EINTR)) return std::nullopt;
+  received.cut = count > 0 && (message.msg_flags & MSG_CTRUNC) != 0;
   for (cmsghdr* header = count > 0 ? CMSG_FIRSTHDR(&message) : nullptr; header != nullptr;
        header = CMSG_NXTHDR(&message, header)) {
     if (header->cmsg_level != SOL_SOCKET || header->cmsg_type != SCM_RIGHTS) continue;

@@ -32,10 +32,12 @@ static_assert(sizeof(Control) == 64);
 struct Received {
   Control control;
   std::vector<Descriptor> descriptors;
+  bool cut = false;  // the system dropped descriptors, because this process may open no more
 };
 
-/// Sends at once, or within a second. Throws PeerLost or ResourceError.
-void send_control(int socket, const Control& control, const std::vector<int>& descriptors);
+/// Sends at once. False: nothing was sent, because earlier messages to this or another process have
+/// not been received yet. Throws PeerLost or ResourceError.
+bool send_control(int socket, const Control& control, const std::vector<int>& descriptors);
 /// The next message, if any. Sets `ended` if the peer has closed or violated the protocol.
 std::optional<Received> receive_control(int socket, bool& ended);
 

@@ -11,7 +11,6 @@
 #include <utility>
 
 #include "trireme/base/check.h"
-#include "trireme/base/error.h"
 #include "trireme/net/errors.h"
 
 namespace trireme::inline v0::net {
@@ -19,6 +18,13 @@ namespace {
 
 constexpr int kRingFramesPerPoll = 64;  // of one peer, so that no other peer starves
 constexpr unsigned kPollsPerSocketCheck = 256;
+constexpr auto kPause = std::chrono::milliseconds(1);       // between two attempts to send
+constexpr Duration kLongestSend = std::chrono::seconds(1);  // of a region
+constexpr const char* kNotReceived =
+    "a descriptor could not be sent: the peer does not receive, or this user has too many "
+    "descriptors under way";
+constexpr const char* kDropped =
+    "the system dropped a peer's descriptor: this process may open no more files";
 
 }  // namespace
 
@@ -43,12 +49,11 @@ ShmCore::ShmCore(std::shared_ptr<Waiter> waiter, const ConnectOptions& options,
   if (getrandom(&header->nonce, sizeof header->nonce, 0) < 0) throw_system_error("getrandom");
   for (int peer = 0; peer < options.size; ++peer) {
     at(peer).socket = std::move(sockets[static_cast<std::size_t>(peer)]);
+    if (peer != options.rank) watch(at(peer).socket.get());
   }
-  introduce(segment);
   const TimePoint deadline = waiter_->now() + options.timeout;
-  for (int peer = 0; peer < options.size; ++peer) {
-    if (peer != options.rank) meet(peer, deadline);
-  }
+  introduce(segment, deadline);
+  meet_all(deadline);
 }
 
 void ShmCore::watch(int descriptor) {
@@ -58,7 +63,9 @@ void ShmCore::watch(int descriptor) {
   }
 }
 
-void ShmCore::introduce(const CreatedMemory& segment) {
+// The kernel limits the descriptors that a user has sent and nobody has received. So this rank
+// receives whenever it cannot send, and no rank waits for the others before it receives.
+void ShmCore::introduce(const CreatedMemory& segment, TimePoint deadline) {
   Control hello;
   hello.epoch = options_.epoch;
   hello.rank = options_.rank;
@@ -66,41 +73,58 @@ void ShmCore::introduce(const CreatedMemory& segment) {
   hello.bytes = segment.memory->bytes().size();
   hello.process = getpid();
   hello.header = reinterpret_cast<std::uint64_t>(segment.memory->bytes().data());
+  const std::vector<int> descriptors = {segment.descriptor.get(), doorbell_.get()};
   for (int peer = 0; peer < options_.size; ++peer) {
     if (peer == options_.rank) continue;
-    send_control(at(peer).socket.get(), hello, {segment.descriptor.get(), doorbell_.get()});
+    while (!send_control(at(peer).socket.get(), hello, descriptors)) {
+      if (waiter_->now() >= deadline) throw no_descriptors(peer, kNotReceived);
+      check_sockets();
+      waiter_->sleep(kPause);
+    }
   }
 }
 
-void ShmCore::meet(int peer, TimePoint deadline) {
+void ShmCore::meet_all(TimePoint deadline) {
+  for (int peer = 0; peer < options_.size; ++peer) {
+    while (peer != options_.rank && !at(peer).link) {
+      wait_for(*waiter_, epoll_.get(), POLLIN, deadline,
+               "the segment of rank " + std::to_string(peer));
+      check_sockets();
+    }
+  }
+}
+
+void ShmCore::refuse(int peer, const std::string& why) const {
+  throw RefusedError("rank " + std::to_string(peer) + " " + why,
+                     {.rank = options_.rank,
+                      .operation = "shm",
+                      .peer = peer,
+                      .advice = "Run the same version in every process of the job."});
+}
+
+ResourceError ShmCore::no_descriptors(int peer, std::string message) const {
+  return ResourceError(std::move(message), {.rank = options_.rank,
+                                            .operation = "shm",
+                                            .peer = peer,
+                                            .advice = "Raise the limit on open files "
+                                                      "(ulimit -n) of every rank."});
+}
+
+void ShmCore::meet(int peer, Received& hello) {
   Peer& other = at(peer);
-  const auto refuse = [&](const std::string& why) {
-    throw RefusedError("rank " + std::to_string(peer) + " " + why,
-                       {.rank = options_.rank,
-                        .operation = "shm",
-                        .peer = peer,
-                        .advice = "Run the same version in every process of the job."});
-  };
-  std::optional<Received> hello;
-  while (!hello) {
-    wait_for(*waiter_, other.socket.get(), POLLIN, deadline,
-             "the segment of rank " + std::to_string(peer));
-    bool ended = false;
-    hello = receive_control(other.socket.get(), ended);
-    if (ended) refuse("closed its socket or does not speak this version");
-  }
-  const Control& control = hello->control;
-  if (control.kind != ControlKind::Hello || hello->descriptors.size() != 2 ||
-      control.rank != peer || control.size != options_.size || control.epoch != options_.epoch ||
+  const Control& control = hello.control;
+  if (hello.cut) throw no_descriptors(peer, kDropped);
+  if (control.kind != ControlKind::Hello || hello.descriptors.size() != 2 || control.rank != peer ||
+      control.size != options_.size || control.epoch != options_.epoch ||
       control.bytes != segment_bytes(options_.size)) {
-    refuse("introduced itself as rank " + std::to_string(control.rank) + " of " +
-           std::to_string(control.size) + ", epoch " + std::to_string(control.epoch));
+    refuse(peer, "introduced itself as rank " + std::to_string(control.rank) + " of " +
+                     std::to_string(control.size) + ", epoch " + std::to_string(control.epoch));
   }
-  other.segment = open_memory(hello->descriptors[0], control.bytes);
-  other.doorbell = std::move(hello->descriptors[1]);
+  other.segment = open_memory(hello.descriptors[0], control.bytes);
+  other.doorbell = std::move(hello.descriptors[1]);
   const SegmentHeader* const header = header_of(other.segment->bytes());
   if (header->magic != kShmMagic || header->version != kShmVersion || header->rank != peer) {
-    refuse("has a segment of another version");
+    refuse(peer, "has a segment of another version");
   }
   // Yama, a seccomp filter or another pid namespace may forbid it; read() then returns false.
   SegmentHeader seen;
@@ -113,7 +137,6 @@ void ShmCore::meet(int peer, TimePoint deadline) {
       std::make_unique<ShmLink>(*this, peer, ring_of(other.segment->bytes(), options_.rank));
   other.reader = std::make_unique<RingReader>(ring_of(segment_->bytes(), peer));
   messenger_.attach(peer, other.link.get());
-  watch(other.socket.get());
 }
 
 Region ShmCore::allocate(std::size_t bytes, std::span<const int> peers) {
@@ -130,12 +153,22 @@ Region ShmCore::allocate(std::size_t bytes, std::span<const int> peers) {
     if (peer == options_.rank || messenger_.lost(peer)) continue;
     if (!peers.empty() && std::find(peers.begin(), peers.end(), peer) == peers.end()) continue;
     try {
-      send_control(at(peer).socket.get(), control, descriptors);
+      send_region(peer, control, descriptors);
     } catch (const PeerLost&) {
       check_sockets();  // fails what is pending with it
     }
   }
   return region;
+}
+
+// As introduce(), but in the progress context.
+void ShmCore::send_region(int peer, const Control& control, const std::vector<int>& descriptors) {
+  const TimePoint deadline = waiter_->now() + kLongestSend;
+  while (!send_control(at(peer).socket.get(), control, descriptors)) {
+    if (waiter_->now() >= deadline) throw no_descriptors(peer, kNotReceived);
+    check_sockets();
+    ::poll(nullptr, 0, static_cast<int>(kPause.count()));
+  }
 }
 
 std::span<std::byte> ShmCore::map(int peer, RegionId region) {
@@ -150,12 +183,8 @@ std::span<std::byte> ShmCore::map(int peer, RegionId region) {
   if (!at(peer).regions.contains(region.value)) read_socket(peer);
   const auto found = at(peer).regions.find(region.value);
   if (found == at(peer).regions.end()) return {};
-  PeerRegion& known = found->second;
-  if (!known.memory && known.descriptor) {
-    known.memory = open_memory(known.descriptor, known.bytes);
-    known.descriptor = Descriptor();
-  }
-  return known.memory ? known.memory->bytes() : std::span<std::byte>();
+  if (found->second.failure) std::rethrow_exception(found->second.failure);
+  return found->second.memory->bytes();
 }
 
 void ShmCore::unmap(int peer, RegionId region) noexcept {
@@ -287,16 +316,25 @@ bool ShmCore::check_sockets() {
   return moved;
 }
 
+void ShmCore::keep_region(int peer, Received& received) {
+  PeerRegion region;
+  try {
+    if (received.descriptors.empty()) throw no_descriptors(peer, kDropped);
+    region.memory = open_memory(received.descriptors[0], received.control.bytes);
+  } catch (const Error&) {
+    region.failure = std::current_exception();
+  }
+  at(peer).regions.insert_or_assign(received.control.region, std::move(region));
+}
+
 void ShmCore::read_socket(int peer) {
   Peer& other = at(peer);
   bool ended = false;
   while (auto received = receive_control(other.socket.get(), ended)) {
-    PeerRegion region;
-    region.bytes = received->control.bytes;
-    if (!received->descriptors.empty()) region.descriptor = std::move(received->descriptors[0]);
-    other.regions.insert_or_assign(received->control.region, std::move(region));
+    other.link ? keep_region(peer, *received) : meet(peer, *received);
   }
   if (!ended || messenger_.lost(peer)) return;
+  if (!other.link) refuse(peer, "closed its socket or does not speak this version");
   epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, other.socket.get(), nullptr);
   while (poll_ring(peer)) {  // frames that it sent before it ended still count
   }

@@ -2,13 +2,17 @@
 // waiter owns it while the transport in front of it lives.
 #pragma once
 
+#include <exception>
 #include <memory>
+#include <string>
 #include <string_view>
 #include <unordered_map>
 #include <vector>
 
+#include "trireme/base/error.h"
 #include "trireme/net/connect.h"
 #include "trireme/net/messenger.h"
+#include "trireme/net/shm/control.h"
 #include "trireme/net/shm/memory.h"
 #include "trireme/net/shm/ring.h"
 
@@ -33,10 +37,10 @@ class ShmCore final : public ProgressSource {
   void arm(bool sleeping) noexcept override;
 
  private:
+  // Mapped when it arrives, so that it takes no descriptor; kept until unmap().
   struct PeerRegion {
-    Descriptor descriptor;
-    std::size_t bytes = 0;
-    std::shared_ptr<SharedMemory> memory;  // null until mapped; kept until unmap()
+    std::shared_ptr<SharedMemory> memory;
+    std::exception_ptr failure;  // if it could not be mapped
   };
   class ShmLink final : public Link {
    public:
@@ -67,8 +71,13 @@ class ShmCore final : public ProgressSource {
   };
 
   Peer& at(int peer) { return peers_[static_cast<std::size_t>(peer)]; }
-  void introduce(const CreatedMemory& segment);
-  void meet(int peer, TimePoint deadline);
+  void introduce(const CreatedMemory& segment, TimePoint deadline);
+  void meet_all(TimePoint deadline);
+  void meet(int peer, Received& hello);
+  void send_region(int peer, const Control& control, const std::vector<int>& descriptors);
+  void keep_region(int peer, Received& received);
+  [[noreturn]] void refuse(int peer, const std::string& why) const;
+  ResourceError no_descriptors(int peer, std::string message) const;
   void watch(int descriptor);
   bool poll_ring(int peer);
   bool take_frame(int peer, RingReader& reader, const RingReader::Entry& entry);
