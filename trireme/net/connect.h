@@ -24,6 +24,7 @@ using Exchange = std::function<std::vector<std::string>(const std::string& mine)
 struct ConnectOptions {
   int rank = 0;
   int size = 1;
+  std::vector<int> names = {};     // by rank: the rank numbers that errors print; empty: the same
   std::string secret;              // the job's secret; proves that both ends belong to the job
   std::string host = "127.0.0.1";  // tcp: the address to listen on, IPv4 or IPv6
   std::uint32_t epoch = 0;         // epoch of the membership; both ends must agree
@@ -37,6 +38,11 @@ struct ConnectOptions {
   int sockets = 1;              // tcp: connections per pair of ranks, equal on all ranks
   std::int64_t rate = 0;        // tcp: limit of a connection's sending rate in bytes/s; 0: no limit
 };
+
+/// The number of `rank` that errors print.
+inline int name_of(const ConnectOptions& options, int rank) {
+  return options.names.empty() ? rank : options.names.at(static_cast<std::size_t>(rank));
+}
 
 /// For ranks on one host: processes, or threads (each with its own waiter).
 std::shared_ptr<Transport> connect_shm(std::shared_ptr<Waiter> waiter,

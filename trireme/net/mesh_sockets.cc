@@ -26,18 +26,18 @@ std::string missing(const ConnectOptions& options, const Sockets& sockets) {
   for (int peer = options.rank + 1; peer < options.size; ++peer) {
     if (!wanted(options, peer)) continue;
     if (complete(options, sockets[static_cast<std::size_t>(peer)])) continue;
-    names += (names.empty() ? "rank " : ", rank ") + std::to_string(peer);
+    names += (names.empty() ? "rank " : ", rank ") + std::to_string(name_of(options, peer));
   }
   return names;
 }
 
-[[noreturn]] void rethrow_about(int rank, int peer) {
+[[noreturn]] void rethrow_about(const ConnectOptions& options, int peer) {
   try {
     throw;
   } catch (const Error& error) {
     ErrorContext context = error.context();
-    context.rank = rank;
-    context.peer = peer;
+    context.rank = name_of(options, options.rank);
+    context.peer = name_of(options, peer);
     throw_error(error.code(), error.message(), context);
   }
 }
@@ -58,7 +58,7 @@ void dial_lower(Waiter& waiter, const ConnectOptions& options, const Identity& m
         sockets[at].push_back(std::move(socket));
       }
     } catch (const Error&) {
-      rethrow_about(options.rank, peer);
+      rethrow_about(options, peer);
     }
   }
 }
@@ -73,7 +73,8 @@ std::pair<Descriptor, Identity> next_caller(Waiter& waiter, const ConnectOptions
       return reception.next(std::min(deadline, waiter.now() + kLook), what);
     } catch (const TimeoutError&) {
       if (options.cancelled())
-        throw PeerLost("the ranks have changed", {.rank = options.rank, .operation = "connect"});
+        throw PeerLost("the ranks have changed",
+                       {.rank = name_of(options, options.rank), .operation = "connect"});
       if (waiter.now() >= deadline) throw;
     }
   }
@@ -104,12 +105,13 @@ void check_counts(const ConnectOptions& options, const std::vector<std::string>&
   for (std::size_t peer = 0; peer < addresses.size(); ++peer) {
     const std::string count = addresses[peer].substr(addresses[peer].rfind(' ') + 1);
     if (count == std::to_string(options.sockets)) continue;
+    const int name = name_of(options, static_cast<int>(peer));
     throw ConfigError("this rank has " + std::to_string(options.sockets) +
-                          " sockets a pair of ranks, rank " + std::to_string(peer) + " has " +
+                          " sockets a pair of ranks, rank " + std::to_string(name) + " has " +
                           count,
-                      {.rank = options.rank,
+                      {.rank = name_of(options, options.rank),
                        .operation = "tcp",
-                       .peer = static_cast<int>(peer),
+                       .peer = name,
                        .label = "comm.sockets",
                        .advice = "Set TRIREME_COMM_SOCKETS alike on all ranks."});
   }

@@ -39,8 +39,9 @@ class Messenger::Local final : public Link {
   Messenger& messenger_;
 };
 
-Messenger::Messenger(int rank, int size, std::shared_ptr<Waiter> waiter)
+Messenger::Messenger(int rank, int size, std::shared_ptr<Waiter> waiter, std::vector<int> names)
     : rank_(rank),
+      names_(std::move(names)),
       waiter_(std::move(waiter)),
       open_(waiter_),
       peers_(static_cast<std::size_t>(size)),
@@ -101,8 +102,8 @@ Work Messenger::recv(int peer, Tag tag, std::span<std::byte> bytes) {
 // Completes a receive with its eager message and accounts for the room that it frees.
 void Messenger::deliver(int peer, std::span<const std::byte> bytes, const Posted& posted) {
   if (bytes.size() != posted.bytes.size()) {
-    open_.end(posted.source,
-              length_mismatch(rank_, peer, posted.tag, posted.bytes.size(), bytes.size()));
+    open_.end(posted.source, length_mismatch(name_of(rank_), name_of(peer), posted.tag,
+                                             posted.bytes.size(), bytes.size()));
   } else {
     if (!bytes.empty()) std::memcpy(posted.bytes.data(), bytes.data(), bytes.size());
     open_.end(posted.source);
@@ -120,8 +121,8 @@ void Messenger::make_room(int peer, std::size_t cost) {
 void Messenger::accept(int peer, std::uint32_t send_id, std::size_t length, const Posted& posted) {
   if (length != posted.bytes.size()) {
     queue(peer, {FrameKind::Refuse, send_id, 0, 0});
-    return open_.end(posted.source,
-                     length_mismatch(rank_, peer, posted.tag, posted.bytes.size(), length));
+    return open_.end(posted.source, length_mismatch(name_of(rank_), name_of(peer), posted.tag,
+                                                    posted.bytes.size(), length));
   }
   if (length == 0) {  // no data will follow; Refuse completes the send
     queue(peer, {FrameKind::Refuse, send_id, 0, 0});
@@ -166,7 +167,7 @@ void Messenger::on_control(int peer, const Frame& frame) {
     return;
   }
   if (frame.kind == FrameKind::Lost) {
-    if (frame.id < peers_.size()) from.cause = static_cast<int>(frame.id);
+    if (is_name(frame.id)) from.cause = static_cast<int>(frame.id);
     return;
   }
   if (frame.kind == FrameKind::Rts) {
@@ -243,9 +244,15 @@ void Messenger::lose(int peer, std::string_view detail) {
 
 std::exception_ptr Messenger::error_of(int peer, std::string_view operation) const {
   const Peer& lost = at(peer);
-  if (lost.cause < 0) return peer_lost(rank_, peer, operation, lost.detail);
-  return peer_lost(rank_, lost.cause, operation,
-                   "rank " + std::to_string(peer) + " has given up because of it");
+  const std::string name = std::to_string(name_of(peer));
+  if (lost.cause < 0) return peer_lost(name_of(rank_), name_of(peer), operation, lost.detail);
+  return peer_lost(name_of(rank_), lost.cause, operation,
+                   "rank " + name + " has given up because of it");
+}
+
+bool Messenger::is_name(std::uint32_t name) const {
+  if (names_.empty()) return name < peers_.size();
+  return std::find(names_.begin(), names_.end(), static_cast<int>(name)) != names_.end();
 }
 
 // Only if this rank has seen the loss, or was told of it: an error may name a rank of another group.
@@ -253,11 +260,12 @@ void Messenger::tell_cause(const std::exception_ptr& error) noexcept {
   try {
     std::rethrow_exception(error);
   } catch (const PeerLost& lost) {
-    const auto is_cause = [&](const Peer& one) {
-      return one.cause == lost.peer() || (one.gone && &one == &at(lost.peer()));
-    };
-    if (lost.peer() < 0 || lost.peer() >= static_cast<int>(peers_.size())) return;
-    if (std::none_of(peers_.begin(), peers_.end(), is_cause)) return;
+    bool known = false;
+    for (int peer = 0; peer < static_cast<int>(peers_.size()); ++peer) {
+      const Peer& one = at(peer);
+      known |= one.cause == lost.peer() || (one.gone && name_of(peer) == lost.peer());
+    }
+    if (lost.peer() < 0 || !known) return;
     for (int peer = 0; peer < static_cast<int>(peers_.size()); ++peer)
       if (peer != rank_ && !at(peer).gone)
         at(peer).out.send_last({FrameKind::Lost, static_cast<std::uint32_t>(lost.peer()), 0, 0});

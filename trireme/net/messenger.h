@@ -50,7 +50,8 @@ inline constexpr std::size_t kMessageCost = 64;
 
 class Messenger {
  public:
-  Messenger(int rank, int size, std::shared_ptr<Waiter> waiter);
+  /// `names`: the rank numbers that errors print, if not those of this group.
+  Messenger(int rank, int size, std::shared_ptr<Waiter> waiter, std::vector<int> names = {});
   ~Messenger();
 
   void attach(int peer, Link* link, std::size_t num_lanes = 1);
@@ -107,7 +108,7 @@ class Messenger {
   struct Peer {
     Outbox out;
     bool gone = false;
-    int cause = -1;  // the rank because of which it gives up; -1: unknown
+    int cause = -1;  // the name of the rank because of which it gives up; -1: unknown
     std::string detail;
     std::deque<Posted> posted;
     std::deque<Unexpected> unexpected;
@@ -123,6 +124,8 @@ class Messenger {
 
   Peer& at(int peer) { return peers_[static_cast<std::size_t>(peer)]; }
   const Peer& at(int peer) const { return peers_[static_cast<std::size_t>(peer)]; }
+  int name_of(int peer) const { return names_.empty() ? peer : names_[peer]; }
+  bool is_name(std::uint32_t name) const;
   void queue(int peer, const Frame& frame);
   void deliver(int peer, std::span<const std::byte> bytes, const Posted& posted);
   void make_room(int peer, std::size_t cost);
@@ -133,6 +136,7 @@ class Messenger {
                 const std::exception_ptr& recv_error);
 
   const int rank_;
+  const std::vector<int> names_;
   const std::shared_ptr<Waiter> waiter_;
   OpenWorks open_;
   std::vector<Peer> peers_;

@@ -179,6 +179,30 @@ TEST_F(MessengerTest, WhoGivesUpTellsWhichRankWasLostFirst) {
   }
 }
 
+// The same among ranks that errors call 4, 5 and 6.
+TEST_F(MessengerTest, RanksWithOtherNamesAreToldTheNameOfTheOneThatWasLostFirst) {
+  const std::vector<int> names = {4, 5, 6};
+  Messenger second{1, 3, waiter, names}, third{2, 3, waiter, names};
+  Wire forth{third, 1}, unused{second, 2};
+  second.attach(2, &forth);
+  third.attach(1, &unused);
+  Bytes bytes(8);
+  const Work waits = third.recv(1, {1}, bytes), given_up = second.recv(0, {1}, bytes);
+  second.lose(0, "its process has ended");
+  std::exception_ptr error;
+  given_up.on_settled([&](const std::exception_ptr& why) { error = why; });
+  second.abort(error);
+  third.lose(1, "its process has ended");
+  try {
+    waits.wait();
+    ADD_FAILURE() << "the message arrived";
+  } catch (const PeerLost& lost) {
+    EXPECT_EQ(lost.rank(), 6);
+    EXPECT_EQ(lost.peer(), 4);
+    EXPECT_THAT(lost.what(), HasSubstr("rank 4 is gone: rank 5 has given up because of it"));
+  }
+}
+
 TEST_F(MessengerTest, AnErrorOfAnotherKindNamesWhoLeft) {
   Bytes bytes(8);
   const Work waits = receiver.recv(0, {1}, bytes);

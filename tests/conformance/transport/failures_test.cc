@@ -55,6 +55,36 @@ TYPED_TEST(Conformance, AbortFailsAllThatIsPendingAndAllThatFollows) {
   });
 }
 
+// Ranks 2 and 3 share a host if there are two ranks a host, and are not its ranks 2 and 3.
+TYPED_TEST(Conformance, ErrorsNameRanksByTheirNumbersInTheWholeGroup) {
+  TypeParam::run(4, [](Rank& rank) {
+    Bytes large(100'000), wrong(8), in(8);
+    if (rank.rank == 3) rank.send(2, 1, large).wait(kSoon);
+    if (rank.rank == 2) {
+      try {
+        rank.recv(3, 1, wrong).wait(kSoon);
+        ADD_FAILURE() << "a long message went into a short buffer";
+      } catch (const MismatchError& error) {
+        EXPECT_EQ(error.rank(), 2);
+        EXPECT_EQ(error.peer(), 3);
+        EXPECT_THAT(error.what(), ::testing::HasSubstr("rank 3 sent"));
+      }
+    }
+    rank.barrier();
+    if (rank.rank == 3) return;
+    for (const bool sends : {false, true}) {
+      try {
+        (sends ? rank.send(3, 2, in) : rank.recv(3, 2, in)).wait(kSoon);
+        ADD_FAILURE() << "rank 3 has left";
+      } catch (const PeerLost& error) {
+        EXPECT_EQ(error.rank(), rank.rank);
+        EXPECT_EQ(error.peer(), 3);
+        EXPECT_THAT(error.what(), ::testing::HasSubstr("rank 3 "));
+      }
+    }
+  });
+}
+
 TYPED_TEST(Conformance, ALeavingPeerIsNamed) {
   TypeParam::run(3, [](Rank& rank) {
     rank.barrier();

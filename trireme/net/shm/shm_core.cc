@@ -32,7 +32,7 @@ ShmCore::ShmCore(std::shared_ptr<Waiter> waiter, const ConnectOptions& options,
                  std::vector<Descriptor> sockets)
     : waiter_(std::move(waiter)),
       options_(options),
-      messenger_(options.rank, options.size, waiter_),
+      messenger_(options.rank, options.size, waiter_, options.names),
       peers_(static_cast<std::size_t>(options.size)) {
   TRIREME_CHECK(static_cast<int>(sockets.size()) == options.size);
   doorbell_ = Descriptor(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC));
@@ -88,24 +88,25 @@ void ShmCore::meet_all(TimePoint deadline) {
   for (int peer = 0; peer < options_.size; ++peer) {
     while (peer != options_.rank && !at(peer).link) {
       wait_for(*waiter_, epoll_.get(), POLLIN, deadline,
-               "the segment of rank " + std::to_string(peer));
+               "the segment of rank " + std::to_string(name_of(options_, peer)));
       check_sockets();
     }
   }
 }
 
 void ShmCore::refuse(int peer, const std::string& why) const {
-  throw RefusedError("rank " + std::to_string(peer) + " " + why,
-                     {.rank = options_.rank,
+  const int name = name_of(options_, peer);
+  throw RefusedError("rank " + std::to_string(name) + " " + why,
+                     {.rank = name_of(options_, options_.rank),
                       .operation = "shm",
-                      .peer = peer,
+                      .peer = name,
                       .advice = "Run the same version in every process of the job."});
 }
 
 ResourceError ShmCore::no_descriptors(int peer, std::string message) const {
-  return ResourceError(std::move(message), {.rank = options_.rank,
+  return ResourceError(std::move(message), {.rank = name_of(options_, options_.rank),
                                             .operation = "shm",
-                                            .peer = peer,
+                                            .peer = name_of(options_, peer),
                                             .advice = "Raise the limit on open files "
                                                       "(ulimit -n) of every rank."});
 }

@@ -16,11 +16,12 @@ class ShmTransport final : public Transport, private HostMemory {
       : waiter_(std::move(waiter)),
         core_(std::make_shared<ShmCore>(waiter_, options, std::move(sockets))),
         rank_(options.rank),
+        name_(name_of(options, options.rank)),
         size_(options.size) {
     waiter_->add(core_);
   }
   ~ShmTransport() override {
-    waiter_->run([core = core_, rank = rank_] { core->messenger().abort(closed(rank)); });
+    waiter_->run([core = core_, name = name_] { core->messenger().abort(closed(name)); });
     waiter_->remove(core_.get());
   }
 
@@ -53,7 +54,7 @@ class ShmTransport final : public Transport, private HostMemory {
 
   const std::shared_ptr<Waiter> waiter_;
   const std::shared_ptr<ShmCore> core_;
-  const int rank_, size_;
+  const int rank_, name_, size_;  // `name_`: the rank number that errors print
 };
 
 }  // namespace
