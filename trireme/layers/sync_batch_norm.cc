@@ -140,13 +140,18 @@ at::Tensor SyncBatchNorm::forward(const at::Tensor& x) {
   {
     const c10::AutoGradMode no_grad(false);
     statistics = statistics_of(*group_, x);
+    // A step with NaN may be left out, and must not stay in the statistics for ever.
+    const bool finite = at::isfinite(statistics.mean).all().item<bool>() &&
+                        at::isfinite(statistics.variance).all().item<bool>();
     const double unbiased = statistics.count / std::max(statistics.count - 1, 1.0);
     const auto follow = [&](at::Tensor& running, const at::Tensor& value) {
       running.mul_(1 - options_.momentum).add_(value.to(running.scalar_type()), options_.momentum);
     };
-    follow(running_mean, statistics.mean);
-    follow(running_var, statistics.variance * unbiased);
-    num_batches_tracked.add_(1);
+    if (finite) {
+      follow(running_mean, statistics.mean);
+      follow(running_var, statistics.variance * unbiased);
+      num_batches_tracked.add_(1);
+    }
   }
   return SyncNormFunction::apply(x, weight, bias, statistics, options_.epsilon, group_);
 }

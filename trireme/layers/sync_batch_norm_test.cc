@@ -5,6 +5,8 @@
 #include <gtest/gtest.h>
 #include <torch/nn/modules/batchnorm.h>
 
+#include <cmath>
+
 #include "trireme/base/error.h"
 #include "trireme/tensor/random.h"
 #include "trireme/testing/run_ranks.h"
@@ -60,6 +62,24 @@ TEST(SyncBatchNorm, IsBatchNormOverTheSamplesOfAllRanks) {
     for (const at::Tensor& part : weight_gradients) sum = sum + part;
     EXPECT_TRUE(at::allclose(sum, whole->weight.grad(), 1e-9, 1e-11));
   }
+}
+
+// The step may be left out; NaN in the running statistics would stay.
+TEST(SyncBatchNorm, DoesNotKeepTheStatisticsOfNan) {
+  testing::run_ranks(2, [&](testing::RankContext& rank) {
+    SyncBatchNorm norm(*rank.world, kChannels);
+    norm.to(at::kDouble);
+    const auto input = [&](const char* name) {
+      return values(name + std::to_string(rank.rank), {3, kChannels});
+    };
+    norm.forward(input("a"));
+    const at::Tensor mean = norm.running_mean.clone(), variance = norm.running_var.clone();
+    at::Tensor broken = input("b");
+    if (rank.rank == 1) broken.fill_(std::nan(""));
+    EXPECT_TRUE(at::isnan(norm.forward(broken)).any().item<bool>());
+    EXPECT_TRUE(at::equal(norm.running_mean, mean));
+    EXPECT_TRUE(at::equal(norm.running_var, variance));
+  });
 }
 
 TEST(SyncBatchNorm, HasTorchsNamesAndRefusesOtherShapes) {

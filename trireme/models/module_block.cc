@@ -20,17 +20,18 @@ class ModuleBlock final : public Block {
   std::vector<NamedTensor> parameters() override {
     std::vector<NamedTensor> result;
     if (!module_) return result;
-    for (const auto& item : module_->named_parameters()) {
-      result.push_back({item.key(), item.value(), item.value().dim() >= 2});
-    }
+    for (const auto& item : module_->named_parameters())
+      if (item.value().requires_grad())
+        result.push_back({item.key(), item.value(), item.value().dim() >= 2});
     return result;
   }
   std::vector<NamedTensor> buffers() override {
     std::vector<NamedTensor> result;
     if (!module_) return result;
-    for (const auto& item : module_->named_buffers()) {
+    for (const auto& item : module_->named_buffers())
       result.push_back({item.key(), item.value(), false});
-    }
+    for (const auto& item : module_->named_parameters())
+      if (!item.value().requires_grad()) result.push_back({item.key(), item.value(), false});
     return result;
   }
   void train(bool on) override {

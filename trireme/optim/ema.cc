@@ -4,6 +4,8 @@
 #include <c10/core/GradMode.h>
 #include <torch/nn/module.h>
 
+#include <set>
+
 #include "trireme/base/check.h"
 #include "trireme/base/error.h"
 #include "trireme/base/words.h"
@@ -15,10 +17,13 @@ Ema::Ema(const torch::nn::Module& module, double decay) : decay_(decay) {
     throw ConfigError("the decay of an average of weights is " + number_text(decay),
                       {.operation = "Ema", .advice = "It must be at least 0 and below 1."});
   }
-  for (const at::Tensor& weight : module.parameters())
-    pairs_.push_back({weight.detach(), weight.detach().clone(), weight.is_floating_point()});
-  for (const at::Tensor& buffer : module.buffers())
-    pairs_.push_back({buffer.detach(), buffer.detach().clone(), false});
+  std::set<const c10::TensorImpl*> seen;  // a tied tensor has several names
+  const auto add = [&](const at::Tensor& own, bool averaged) {
+    if (!seen.insert(own.unsafeGetTensorImpl()).second) return;
+    pairs_.push_back({own.detach(), own.detach().clone(), averaged});
+  };
+  for (const at::Tensor& weight : module.parameters()) add(weight, weight.is_floating_point());
+  for (const at::Tensor& buffer : module.buffers()) add(buffer, false);
 }
 
 void Ema::update() {

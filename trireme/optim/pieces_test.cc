@@ -45,6 +45,29 @@ TEST(Ema, IsTorchsAverage) {
   EXPECT_ANY_THROW(ema.update());
 }
 
+// A module's parameters() has a tied tensor once for each of its names.
+TEST(Ema, ATiedTensorIsSwappedOnce) {
+  struct Tied : torch::nn::Module {
+    Tied() {
+      first =
+          register_module("first", torch::nn::Linear(torch::nn::LinearOptions(1, 1).bias(false)));
+      register_module("second", first);
+    }
+    torch::nn::Linear first{nullptr};
+  } net;
+  net.first->weight.detach().fill_(0);
+  Ema ema(net, 0.5);
+  net.first->weight.detach().fill_(1);
+  ema.update();
+  for (int look = 0; look < 2; ++look) {
+    {
+      const Ema::Swap swap(ema);
+      EXPECT_EQ(net.first->weight.item<double>(), 0.5);
+    }
+    EXPECT_EQ(net.first->weight.item<double>(), 1);
+  }
+}
+
 TEST(GradScaler, SkipsBacksOffAndGrows) {
   const float inf = std::numeric_limits<float>::infinity();
   at::Tensor parameter = parameter_with({8, 16});

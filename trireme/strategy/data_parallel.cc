@@ -165,11 +165,22 @@ struct DataParallel::Impl final : parallel::StepTarget {
       seed_next();
       return false;
     }
-    const bool taken = finish_batch();
+    const bool taken = finish_own_batch();
     all_return = !plan || all_return_between(micro, plan->peek());
     const bool taken_too = take_part_without_share();
     seed_next();
     return taken || taken_too;
+  }
+
+  // A program may go on after a refused batch: the next one begins as after any other.
+  bool finish_own_batch() {
+    try {
+      return finish_batch();
+    } catch (const StepRefused&) {
+      take_part_without_share();
+      seed_next();
+      throw;
+    }
   }
 
   // Takes part in batches without a share for this rank, because the other ranks wait for it. True

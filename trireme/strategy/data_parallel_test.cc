@@ -388,6 +388,42 @@ TEST(DataParallel, DropoutDoesNotSeeTheRanks) {
   EXPECT_NE(train_on(1, {.samples = 12, .dropout = 0.25}), one);
 }
 
+// The second batch of each epoch is refused: a loop may go on, also where the next batch, the last, has
+// no share for a rank.
+TEST(DataParallel, ALoopThatGoesOnAfterARefusedBatchDoesNotSeeTheRanks) {
+  const auto trained = [](int ranks) {
+    std::string hash;
+    testing::run_ranks(ranks, [&](testing::RankContext& rank) {
+      auto plan = std::make_shared<Plan>(10, 4, 1, rank.rank, assignment_of("plain", rank.size));
+      parallel::StrategyContext env{.world = rank.world.get()};
+      env.input_plan = [plan] { return plan; };
+      at::manual_seed(3);
+      Net net(false, 0.5);
+      torch::optim::SGD sgd(net.parameters(), torch::optim::SGDOptions(0.1));
+      DataParallel parallel(env, net, sgd);
+      int refused = 0;
+      for (int epoch = 0; epoch < 2; ++epoch) {
+        for (const auto& [first, count] : plan->loader()) {
+          at::Tensor loss = mean_loss(net, first, count);
+          if (first >= 4 && first < 8) loss = loss * std::nan("");
+          loss.backward();
+          try {
+            parallel.step();
+          } catch (const StepRefused&) {
+            ++refused;
+          }
+        }
+        plan->next_epoch();
+      }
+      EXPECT_EQ(refused, 2);
+      if (rank.rank == 0) hash = parallel.weights_hash();
+    });
+    return hash;
+  };
+  const std::string one = trained(1);
+  for (int ranks : {2, 3, 4}) EXPECT_EQ(trained(ranks), one) << ranks << " ranks";
+}
+
 TEST(DataParallel, BatchNormKeepsItsRunningStatisticsOnAnyNumberOfRanks) {
   const Setting setting{.samples = 26, .batch = 12, .micro = 3, .norm = true};
   const std::string one = train_on(1, setting);
@@ -676,6 +712,40 @@ TEST(DataParallel, ResumesFromItsStateWithEqualBits) {
     resumed.parallel.restored(metadata);
     resumed.run(3, 5);
     EXPECT_EQ(resumed.parallel.weights_hash(), expected);
+  });
+}
+
+// Gradients of the first layer are there, and nothing updates it: the second layer's updates count.
+TEST(DataParallel, AnOptimizerOfTheLastLayerAloneGoesOn) {
+  testing::run_ranks(1, [&](testing::RankContext& rank) {
+    struct Program {
+      explicit Program(testing::RankContext& rank)
+          : adam(net.second->parameters(), torch::optim::AdamOptions(1e-2)),
+            parallel(parallel::StrategyContext{.world = rank.world.get()}, net, adam) {}
+      void run(int from, int to) {
+        for (int step = from; step < to; ++step) {
+          mean_loss(net, step, 1).backward();
+          parallel.step();
+        }
+      }
+      Net net;
+      torch::optim::Adam adam;
+      DataParallel parallel;
+    };
+    at::manual_seed(5);
+    Program straight(rank);
+    straight.run(0, 3);
+    std::map<std::string, at::Tensor> saved;
+    for (const NamedShard& shard : straight.parallel.state())
+      saved[shard.name] = shard.local.clone();
+    const std::string metadata = straight.parallel.metadata();
+    straight.run(3, 5);
+    Program resumed(rank);
+    for (const NamedShard& shard : resumed.parallel.state())
+      shard.local.copy_(saved.at(shard.name));
+    resumed.parallel.restored(metadata);
+    resumed.run(3, 5);
+    EXPECT_EQ(resumed.parallel.weights_hash(), straight.parallel.weights_hash());
   });
 }
 

@@ -39,8 +39,16 @@ OutlierFilter::OutlierFilter(const OutlierOptions& options) : options_(options) 
                     {.operation = "strategy", .advice = "Use 6 over 128, or 0 for never."});
 }
 
+void OutlierFilter::keep(std::size_t steps) {
+  while (state.losses.size() > steps) {
+    state.losses.pop_front();
+    state.norms.pop_front();
+  }
+}
+
 std::string OutlierFilter::judge(double loss, double gradient_norm) {
   std::string why;
+  keep(static_cast<std::size_t>(options_.window));  // a resumed run may have another window
   const std::size_t seen = state.losses.size();
   if (options_.limit > 0 && 2 * seen >= static_cast<std::size_t>(options_.window)) {
     const double by_loss = deviations(state.losses, loss);
@@ -53,10 +61,7 @@ std::string OutlierFilter::judge(double loss, double gradient_norm) {
   }
   state.losses.push_back(loss);
   state.norms.push_back(gradient_norm);
-  if (state.losses.size() > static_cast<std::size_t>(options_.window)) {
-    state.losses.pop_front();
-    state.norms.pop_front();
-  }
+  keep(static_cast<std::size_t>(options_.window));
   if (!why.empty()) ++state.skipped;
   return why;
 }

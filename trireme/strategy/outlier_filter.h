@@ -28,6 +28,8 @@ class OutlierFilter {
   State state;
 
  private:
+  void keep(std::size_t steps);
+
   OutlierOptions options_;
 };
 

@@ -49,6 +49,15 @@ TEST(OutlierFilter, AChangeThatLastsIsSoonTheRule) {
   EXPECT_EQ(filter.state.losses.size(), 8u);
 }
 
+TEST(OutlierFilter, ARunThatIsResumedMayHaveASmallerWindow) {
+  OutlierFilter long_one({.limit = 3, .window = 32}), short_one({.limit = 3, .window = 8});
+  settle(long_one, 32);
+  short_one.state = long_one.state;
+  const std::string why = short_one.judge(1e6, 10);
+  EXPECT_NE(why.find("of the 8 steps before"), std::string::npos) << why;
+  EXPECT_EQ(short_one.state.losses.size(), 8u);
+}
+
 TEST(OutlierFilter, EqualValuesHaveNoOutliersByRounding) {
   OutlierFilter filter({.limit = 3, .window = 8});
   for (int i = 0; i < 8; ++i) filter.judge(1, 1);

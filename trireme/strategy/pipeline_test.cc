@@ -355,6 +355,27 @@ TEST(Pipeline, StateGoesOnAtAnyPipelineSize) {
   }
 }
 
+// Each rank of a pipeline would update its copy of the tied tensor in another way.
+models::Blocks tied_with_other_decay() {
+  class Scale final : public models::Block {
+   public:
+    explicit Scale(bool decay) : decay_(decay) {}
+    models::Value forward(std::span<const models::Value> inputs) override {
+      return {inputs[0].at(0) * weight_};
+    }
+    std::vector<models::NamedTensor> parameters() override { return {{"weight", weight_, decay_}}; }
+
+   private:
+    const bool decay_;
+    at::Tensor weight_ = at::ones({2}).set_requires_grad(true);
+  };
+  models::Blocks all;
+  for (const bool decay : {false, true})
+    all.add_block(
+        {.name = decay ? "b" : "a", .make = [decay] { return std::make_shared<Scale>(decay); }});
+  return all.tie("b.weight", "a.weight");
+}
+
 TEST(Pipeline, RefusesWhatDoesNotFitWithTheArithmetic) {
   const auto refusal = [](int ranks, const models::Blocks& model, const StrategyOptions& options) {
     std::string message;
@@ -378,6 +399,9 @@ TEST(Pipeline, RefusesWhatDoesNotFitWithTheArithmetic) {
   EXPECT_THAT(refusal(2, gpt(), {.sync = "local_sgd", .pipeline = 2}), HasSubstr("local_sgd"));
   EXPECT_THAT(refusal(2, gpt().tie("head.norm.weight", "layer.0.no.such"), {.pipeline = 2}),
               HasSubstr("layer.0.no.such"));
+  for (const int ranks : {1, 2})
+    EXPECT_THAT(refusal(ranks, tied_with_other_decay(), {.pipeline = ranks}),
+                HasSubstr("weight decay"));
 }
 
 }  // namespace

@@ -240,7 +240,7 @@ void Strategy::Impl::compute(const Batch& batch, const Loss& loss, std::uint32_t
     runner.train(share.first(1), batch.step, loss, engine.losses(), vote);
     share = share.after(1);
   }
-  if (vote.ok && lanes.start(share.leaves.size())) {
+  if (vote.ok && !leaves.empty() && lanes.start(share.leaves.size())) {
     lanes.train(
         share, batch.step, loss, [this](std::int64_t n) { return guards.loss_gradient(n); },
         runner.feed(), engine.losses(), vote);

@@ -716,6 +716,41 @@ TEST(Strategy, CompressedGradientsKeepTheRanksEqual) {
   }
 }
 
+// AdamW's weight decay would move a frozen matrix, too. It is saved like a buffer.
+TEST(Strategy, FrozenParametersStayAsTheyAre) {
+  for (const char* sync : {"plain", "zero3"}) {
+    testing::run_ranks(2, [&](testing::RankContext& rank) {
+      const auto frozen = [] {
+        torch::nn::Linear body(4, 4);
+        body->weight.requires_grad_(false);
+        return body;
+      };
+      models::Blocks net;
+      net.add("body", {"x"}, frozen);
+      net.add("head", [] { return torch::nn::Linear(4, 1); });
+      Strategy strategy({.world = rank.world.get()}, net, {.sync = sync},
+                        optim::make_optimizer(AdamW{.learning_rate = 0.1, .weight_decay = 0.5}));
+      const auto weight = [&](const std::string& name) {
+        for (const NamedShard& shard : strategy.state())
+          if (shard.name == name) return shard.local.clone();
+        return at::Tensor();
+      };
+      const at::Tensor before = weight("body.weight");
+      ASSERT_TRUE(before.defined()) << "it is in checkpoints";
+      const Loss loss = [](const models::Value& output, const MicroBatch&) {
+        return output.at(0).pow(2).sum();
+      };
+      MicroBatch micro{.index = static_cast<std::uint32_t>(rank.rank),
+                       .first_sample = rank.rank,
+                       .count = 1,
+                       .fields = {{"x", at::ones({1, 4})}}};
+      strategy.step({.micro = {micro}, .total = 2, .global_count = 2, .step = 0}, loss);
+      EXPECT_TRUE(at::equal(weight("body.weight"), before)) << sync;
+      EXPECT_FALSE(weight("optimizer/body.weight.exp_avg").defined());
+    });
+  }
+}
+
 TEST(Strategy, RefusesToReduceShardsAfterBackward) {
   testing::run_ranks(2, [&](testing::RankContext& rank) {
     EXPECT_THROW(Strategy({.world = rank.world.get()}, tiny_gpt(),

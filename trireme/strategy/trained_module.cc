@@ -3,6 +3,7 @@
 #include <c10/core/GradMode.h>
 #include <torch/optim/optimizer.h>
 
+#include <algorithm>
 #include <numeric>
 #include <utility>
 
@@ -225,7 +226,11 @@ std::string TrainedModule::weights_hash() {
 
 std::int64_t TrainedModule::optimizer_updates() {
   if (remote_) return remote_->step_count();
-  return sync_->owned().empty() ? steps_ : updates(optimizer_, updated(0));
+  if (sync_->owned().empty()) return steps_;
+  std::int64_t most = 0;  // the optimizer may have some of the parameters alone
+  for (std::size_t i = 0; i < sync_->owned().size(); ++i)
+    most = std::max(most, static_cast<std::int64_t>(updates(optimizer_, updated(i))));
+  return most;
 }
 
 void TrainedModule::restored(std::int64_t steps, std::int64_t optimizer_updates) {

@@ -54,13 +54,14 @@ std::vector<std::string> all_texts(comm::Communicator& group, const std::string&
 }
 
 nlohmann::json row(const std::string& name, DType dtype, const std::vector<std::int64_t>& shape,
-                   bool adopted, const models::Part& part) {
+                   bool adopted, const models::Part& part, bool decay) {
   return {name,
           static_cast<int>(dtype),
           shape,
           adopted,
           {part.dim, part.index, part.of, part.sections, part.whole, part.place, part.holder,
-           part.places}};
+           part.places},
+          decay};
 }
 
 models::Part part_of_row(const nlohmann::json& row) {
@@ -78,9 +79,9 @@ models::Part part_of_row(const nlohmann::json& row) {
 nlohmann::json table_of(const ModelPart& part) {
   nlohmann::json parameters = nlohmann::json::array(), buffers = nlohmann::json::array();
   for (const StoredParameter& one : part.store.parameters())
-    parameters.push_back(row(one.name, one.master, one.shape, one.adopted, one.part));
+    parameters.push_back(row(one.name, one.master, one.shape, one.adopted, one.part, one.decay));
   for (const auto& [name, buffer] : part.store.buffers())
-    buffers.push_back(row(name, tensor::dtype_of(buffer), buffer.sizes().vec(), false, {}));
+    buffers.push_back(row(name, tensor::dtype_of(buffer), buffer.sizes().vec(), false, {}, false));
   return {{"parameters", parameters}, {"buffers", buffers}};
 }
 
@@ -96,12 +97,17 @@ void add_rows(const nlohmann::json& rows, int stage, std::vector<ModelTensor>& i
                       .dtype = static_cast<DType>(row[1].get<int>()),
                       .shape = row[2].get<std::vector<std::int64_t>>(),
                       .part = part_of_row(row),
+                      .decay = row[5].get<bool>(),
                       .owner = -1});
     ModelTensor* found = &into[at->second];
     if (found->shape != row[2].get<std::vector<std::int64_t>>()) {
       throw ConfigError(name + " is tied in stage " + std::to_string(stage) + " in another shape",
                         {.operation = "model", .advice = "Tie equal shapes."});
     }
+    if (found->decay != row[5].get<bool>())
+      throw ConfigError(name + " is tied in stage " + std::to_string(stage) +
+                            ", and one of its uses has weight decay",
+                        {.operation = "model", .advice = "Give all the same NamedTensor::decay."});
     found->stages.push_back(stage);
     if (!row[3].get<bool>()) found->owner = stage;
   }

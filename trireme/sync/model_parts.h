@@ -39,6 +39,7 @@ struct ModelTensor {
   DType dtype = DType::F32;         // for a parameter: of its master weight
   std::vector<std::int64_t> shape;  // of this rank's part
   models::Part part;                // set where ranks share layers
+  bool decay = false;               // a parameter with weight decay
   std::vector<int> stages;          // the stages that hold it, ascending
   int owner = 0;  // the stage whose block gives a tied parameter its initial values
   std::int64_t count() const noexcept;

@@ -71,6 +71,9 @@ std::uint32_t ParameterStore::find_or_add(const std::string& owner, const std::s
     refuse_store(name + " is tied to " + owner + " of another type", "Tie equal types.");
   } else if (parameters_[at->second].part != own.part) {
     refuse_store(name + " is tied to " + owner + ", which is cut otherwise", "Cut both alike.");
+  } else if (parameters_[at->second].decay != own.decay) {
+    refuse_store(name + " is tied to " + owner + ", and one of them has weight decay",
+                 "Give both the same NamedTensor::decay.");
   }
   return at->second;
 }
