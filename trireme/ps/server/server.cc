@@ -354,6 +354,7 @@ void ParameterServer::answer(int shard, int client, const Reply& reply,
   Connection& connection = *found->second;
   Reply told = reply;
   told.memory.bytes = memory.size();
+  connection.payload = {};  // not that of the reply before
   if (reply.in_place) {
     told.memory.area = connection.weights;
   } else if (const auto area = connection.area(memory.size()); !area.empty()) {

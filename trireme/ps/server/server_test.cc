@@ -201,6 +201,61 @@ TEST(ParameterServer, SynchronousRoundsAreCommittedOnceWhateverBreaks) {
   }
 }
 
+// A channel that counts what the frames bring that it receives.
+class CountedChannel final : public net::Channel {
+ public:
+  explicit CountedChannel(std::shared_ptr<net::Channel> of) : of_(std::move(of)) {}
+  /// Bytes of the last frame's payload.
+  std::size_t payload() const { return frame_->payload().size(); }
+
+  const net::Identity& peer() const noexcept override { return of_->peer(); }
+  Work send(std::span<const std::byte> head, std::span<const std::byte> payload) override {
+    return of_->send(head, payload);
+  }
+  Work receive(net::ChannelFrame& frame) override {
+    frame_ = &frame;
+    return of_->receive(frame);
+  }
+  std::optional<net::SharedArea> share(std::size_t bytes) override { return of_->share(bytes); }
+  bool share(net::SharedArea& area) override { return of_->share(area); }
+  std::span<std::byte> area_of_peer(std::uint32_t id) override { return of_->area_of_peer(id); }
+  void close() override { of_->close(); }
+
+ private:
+  const std::shared_ptr<net::Channel> of_;
+  const net::ChannelFrame* frame_ = nullptr;
+};
+
+TEST(ParameterServer, AReplyThatIsInSharedMemoryDoesNotCarryTheOneBefore) {
+  for (const std::int64_t staleness : {-1, 0}) {
+    Simulation simulation(/*seed=*/2, 1, 1, 0);  // an even seed: areas are shared
+    simulation.run_workers([&](int worker, const std::shared_ptr<Waiter>& waiter) {
+      std::shared_ptr<CountedChannel> channel;
+      ClientOptions options = simulation.options_of(worker);
+      options.dial = [&channel, dial = options.dial](int server) {
+        return channel = std::make_shared<CountedChannel>(dial(server));
+      };
+      ParameterClient client(waiter, settings_of(staleness, 1, 1), options);
+      write_zeros(client);
+      client.pull();
+      const std::size_t saved = client.read(0).memory.size();
+      EXPECT_GE(channel->payload(), saved) << "a checkpoint travels in the frame";
+      fill(client.gradient(0), -1);
+      if (staleness != 0) {
+        client.push(1, 1);
+      } else {
+        client.sum({{0, 1}}, 1);
+        EXPECT_EQ(channel->payload(), 0u) << "the sums";
+        client.commit(1, 1);
+      }
+      EXPECT_EQ(channel->payload(), 0u) << "the weights";
+      EXPECT_EQ(first(client.weights(0)), 1);
+      client.pull();
+      EXPECT_EQ(channel->payload(), 0u) << "the weights again";
+    });
+  }
+}
+
 // Worker 2 is lost at some point of its step. The others give up what they wait for, and do that step
 // again, unless it was committed.
 TEST(ParameterServer, WorkersOfTheNextEpochDoTheStepOfALostOneAgain) {
