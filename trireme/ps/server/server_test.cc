@@ -256,6 +256,51 @@ TEST(ParameterServer, AReplyThatIsInSharedMemoryDoesNotCarryTheOneBefore) {
   }
 }
 
+// Worker 0 is lost between its sends to the two servers: one has closed a round that the other one is still in.
+// A worker that begins now is in another round at each of them.
+TEST(ParameterServer, ABackupWorkersRoundIsThatOfEachServer) {
+  constexpr int kSteps = 3;
+  for (std::uint64_t seed = 1; seed <= 20; ++seed) {
+    Simulation simulation(seed, 3, 2, 0);
+    Settings settings = settings_of(0, 3, 2);
+    settings.server.backup = 1;
+    std::atomic<bool> closed = false;
+    std::atomic<int> done = 0;
+    const auto step = [&](ParameterClient& client, int worker) {
+      for (int server = 0; server < 2; ++server) fill(client.gradient(server), -1);
+      client.sum({{static_cast<std::uint32_t>(worker), 1}}, 3);
+      client.commit(1, 0.5);
+    };
+    simulation.run_workers([&](int worker, const std::shared_ptr<Waiter>& waiter) {
+      const ClientOptions options = simulation.options_of(worker);
+      if (worker == 0) {
+        Link link(
+            waiter,
+            {.worker = 0, .dial = [&] { return options.dial(0); }, .settings = settings.to_text()});
+        link.connect();
+        link.ask({.ask = Ask::Pull}, 0, settings.model.bytes(0));
+        link.finish();
+        const std::size_t bytes = settings.model.sum_bytes(0);
+        fill(link.outgoing(bytes), -1);
+        link.ask({.ask = Ask::Terms, .total = 3, .nodes = {{0, 1}}}, bytes, 0);
+        link.finish();
+        closed = true;
+        simulation.wake_all();
+        waiter->wait_until([&] { return done == 2; }, TimePoint::max());
+        return;
+      }
+      if (worker == 2) waiter->wait_until([&] { return closed.load(); }, TimePoint::max());
+      ParameterClient client(waiter, settings, options);
+      if (worker == 1) write_zeros(client);
+      client.pull();
+      for (int i = 0; i < kSteps; ++i) step(client, worker);
+      ++done;
+      simulation.wake_all();
+    });
+    EXPECT_EQ(done, 2) << "seed " << seed;
+  }
+}
+
 // Worker 2 is lost at some point of its step. The others give up what they wait for, and do that step
 // again, unless it was committed.
 TEST(ParameterServer, WorkersOfTheNextEpochDoTheStepOfALostOneAgain) {

@@ -36,7 +36,8 @@ ParameterClient::ParameterClient(std::shared_ptr<Waiter> waiter, Settings settin
                                  ClientOptions options)
     : settings_(std::move(settings)),
       router_(settings_.model.tables(), settings_.model.servers()),
-      versions_(static_cast<std::size_t>(settings_.model.servers()), 0) {
+      versions_(static_cast<std::size_t>(settings_.model.servers()), 0),
+      rounds_(versions_) {
   settings_.check();
   for (int server = 0; server < settings_.model.servers(); ++server) {
     links_.push_back(std::make_unique<Link>(
@@ -52,8 +53,8 @@ ParameterClient::ParameterClient(std::shared_ptr<Waiter> waiter, Settings settin
     const Reply& attached = links_.back()->attached();
     sequence_ = std::max(sequence_, attached.sequence);
     clock_ = std::max(clock_, attached.slowest);
-    round_ = std::max(round_, attached.round);
     versions_[static_cast<std::size_t>(server)] = attached.version;
+    rounds_[static_cast<std::size_t>(server)] = attached.round;
     ready_ = ready_ && attached.ready;
   }
 }
@@ -64,7 +65,7 @@ ParameterClient::~ParameterClient() {
 
 void ParameterClient::begin(std::int64_t version, bool kept) {
   std::fill(versions_.begin(), versions_.end(), version);
-  round_ = 0;
+  std::fill(rounds_.begin(), rounds_.end(), 0);
   ask_all({.ask = Ask::Begin, .attempt = ++attempts_, .kept = kept}, 0, false);
   ready_ = true;
   for (const auto& link : links_) ready_ = link->finish().ready && ready_;
@@ -91,6 +92,7 @@ void ParameterClient::ask_all(const Request& request, std::size_t terms, bool we
   for (int server = 0; server < servers(); ++server) {
     Request own = request;
     own.version = versions_[static_cast<std::size_t>(server)];
+    own.round = rounds_[static_cast<std::size_t>(server)] - (own.ask == Ask::Commit ? 1 : 0);
     std::span<std::byte> memory;
     if (terms > 0) memory = gradient(server, terms);
     if (terms > 0 && !model().tables().empty()) {
@@ -132,15 +134,13 @@ std::optional<std::string> ParameterClient::push(double rate, double scale, bool
 
 ParameterClient::Sums ParameterClient::sum(const std::vector<kernel::LeafRange>& nodes,
                                            std::uint32_t total) {
-  ask_all({.ask = Ask::Terms, .round = round_, .total = total, .nodes = nodes}, nodes.size(),
-          false);
+  ask_all({.ask = Ask::Terms, .total = total, .nodes = nodes}, nodes.size(), false);
   Sums sums;
-  std::int64_t next = round_ + 1;
   std::vector<ExactSum> tables(model().tables().size());
   for (int server = 0; server < servers(); ++server) {
     const Reply& reply = link(server).finish();
     sums.dropped = sums.dropped || reply.dropped;
-    next = std::max(next, reply.round);
+    rounds_[static_cast<std::size_t>(server)] = reply.round;
     if (reply.not_finite >= 0 && (sums.not_finite < 0 || reply.not_finite < sums.not_finite))
       sums.not_finite = reply.not_finite;
     const auto squares = take_tables(link(server).received(), tables);
@@ -149,12 +149,11 @@ ParameterClient::Sums ParameterClient::sum(const std::vector<kernel::LeafRange>&
     if (!squares.empty()) std::memcpy(sums.squares.data() + before, squares.data(), squares.size());
   }
   for (const ExactSum& table : tables) sums.squares.push_back(table.value());
-  round_ = next;
   return sums;
 }
 
 void ParameterClient::commit(double rate, double scale) {
-  ask_all({.ask = Ask::Commit, .round = round_ - 1, .rate = rate, .scale = scale}, 0, true);
+  ask_all({.ask = Ask::Commit, .rate = rate, .scale = scale}, 0, true);
   take_weights();
 }
 

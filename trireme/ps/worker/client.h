@@ -109,7 +109,8 @@ class ParameterClient {
   std::vector<std::int64_t> versions_;  // by server, of the weights that came last
   std::uint64_t sequence_ = 0;
   std::int64_t clock_ = 0;
-  std::int64_t round_ = 0;
+  // By server, the round that comes next: a server may have closed a round that another one is still in.
+  std::vector<std::int64_t> rounds_;
 };
 
 }  // namespace trireme::inline v0::ps
