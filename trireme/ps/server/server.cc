@@ -326,7 +326,11 @@ std::span<std::byte> ParameterServer::shared(int shard, int client, std::size_t 
   Place& own = place(shard);
   const auto found = connections_.find(client);
   if (!own.primary || found == connections_.end() || bytes == 0) return {};
-  own.weights = found->second->channel->share(bytes);
+  try {
+    own.weights = found->second->channel->share(bytes);
+  } catch (const ResourceError&) {  // weights are sent then
+    return {};
+  }
   if (!own.weights) return {};
   found->second->weights = own.weights->id;
   return own.weights->bytes;

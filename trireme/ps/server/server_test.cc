@@ -87,6 +87,53 @@ TEST(ParameterServer, ServesWorkersOverEveryKindOfSocket) {
   }
 }
 
+// A channel that counts what the frames bring that it receives.
+class CountedChannel : public net::Channel {
+ public:
+  explicit CountedChannel(std::shared_ptr<net::Channel> of) : of_(std::move(of)) {}
+  /// Bytes of the last frame's payload.
+  std::size_t payload() const { return frame_->payload().size(); }
+
+  const net::Identity& peer() const noexcept override { return of_->peer(); }
+  Work send(std::span<const std::byte> head, std::span<const std::byte> payload) override {
+    return of_->send(head, payload);
+  }
+  Work receive(net::ChannelFrame& frame) override {
+    frame_ = &frame;
+    return of_->receive(frame);
+  }
+  std::optional<net::SharedArea> share(std::size_t bytes) override { return of_->share(bytes); }
+  bool share(net::SharedArea& area) override { return of_->share(area); }
+  std::span<std::byte> area_of_peer(std::uint32_t id) override { return of_->area_of_peer(id); }
+  void close() override { of_->close(); }
+
+ private:
+  const std::shared_ptr<net::Channel> of_;
+  const net::ChannelFrame* frame_ = nullptr;
+};
+
+// A server's end of a channel, where the system has no memory to share.
+class ChannelWithoutMemory final : public CountedChannel {
+ public:
+  using CountedChannel::CountedChannel;
+  std::optional<net::SharedArea> share(std::size_t) override {
+    throw ResourceError("shared memory is above the limit", {});
+  }
+};
+
+class AcceptorWithoutMemory final : public net::Acceptor {
+ public:
+  explicit AcceptorWithoutMemory(net::Acceptor& of) : of_(of) {}
+  const std::string& address() const noexcept override { return of_.address(); }
+  Work accept(std::shared_ptr<net::Channel>& to) override {
+    return of_.accept(to).then(
+        [&to] { to = std::make_shared<ChannelWithoutMemory>(std::move(to)); });
+  }
+
+ private:
+  net::Acceptor& of_;
+};
+
 // Workers of the simulated network: ranks 0 ... workers-1; servers follow.
 class Simulation {
  public:
@@ -122,7 +169,9 @@ class Simulation {
       const auto waiter = network_.waiter(rank);
       if (rank >= workers_) {
         const auto acceptor = channels_.listen(rank);
-        ParameterServer server(waiter, *acceptor, {.number = rank - workers_});
+        AcceptorWithoutMemory refusing(*acceptor);
+        ParameterServer server(waiter, servers_share ? *acceptor : refusing,
+                               {.number = rank - workers_});
         server.run([&] { return ended == workers_; });
         figures.push_back(nlohmann::json::parse(server.service().figures()));
         return;
@@ -137,6 +186,7 @@ class Simulation {
   }
 
   std::vector<nlohmann::json> figures;  // of each server
+  bool servers_share = true;
 
  private:
   const int workers_, servers_;
@@ -201,31 +251,6 @@ TEST(ParameterServer, SynchronousRoundsAreCommittedOnceWhateverBreaks) {
   }
 }
 
-// A channel that counts what the frames bring that it receives.
-class CountedChannel final : public net::Channel {
- public:
-  explicit CountedChannel(std::shared_ptr<net::Channel> of) : of_(std::move(of)) {}
-  /// Bytes of the last frame's payload.
-  std::size_t payload() const { return frame_->payload().size(); }
-
-  const net::Identity& peer() const noexcept override { return of_->peer(); }
-  Work send(std::span<const std::byte> head, std::span<const std::byte> payload) override {
-    return of_->send(head, payload);
-  }
-  Work receive(net::ChannelFrame& frame) override {
-    frame_ = &frame;
-    return of_->receive(frame);
-  }
-  std::optional<net::SharedArea> share(std::size_t bytes) override { return of_->share(bytes); }
-  bool share(net::SharedArea& area) override { return of_->share(area); }
-  std::span<std::byte> area_of_peer(std::uint32_t id) override { return of_->area_of_peer(id); }
-  void close() override { of_->close(); }
-
- private:
-  const std::shared_ptr<net::Channel> of_;
-  const net::ChannelFrame* frame_ = nullptr;
-};
-
 TEST(ParameterServer, AReplyThatIsInSharedMemoryDoesNotCarryTheOneBefore) {
   for (const std::int64_t staleness : {-1, 0}) {
     Simulation simulation(/*seed=*/2, 1, 1, 0);  // an even seed: areas are shared
@@ -254,6 +279,20 @@ TEST(ParameterServer, AReplyThatIsInSharedMemoryDoesNotCarryTheOneBefore) {
       EXPECT_EQ(channel->payload(), 0u) << "the weights again";
     });
   }
+}
+
+// They send the weights then.
+TEST(ParameterServer, ServersGoOnWithoutMemoryThatIsRefused) {
+  Simulation simulation(/*seed=*/2, 2, 1, 0);
+  simulation.servers_share = false;
+  simulation.run(settings_of(0, 2, 1), [&](int worker, ParameterClient& client, Waiter&) {
+    if (worker == 0) write_zeros(client);
+    client.pull();
+    fill(client.gradient(0), -1);
+    client.sum({{static_cast<std::uint32_t>(worker), 1}}, 2);
+    client.commit(1, 1);
+    EXPECT_EQ(first(client.weights(0)), 2);
+  });
 }
 
 // Worker 0 is lost between its sends to the two servers: one has closed a round that the other one is still in.

@@ -18,6 +18,13 @@ std::string text_at(const Request& request, std::span<const std::byte> memory) {
   return {reinterpret_cast<const char*>(memory.data()), request.text_bytes};
 }
 
+// Rounds wait for workers that read a shard's weights in place. So nothing else may close one: a copy
+// where nobody reads, other workers, or a bound on those that are waited for.
+bool is_read_in_place(const Settings& settings) {
+  const ServerOptions& server = settings.server;
+  return server.staleness == 0 && server.backup == 0 && server.replicas <= 1 && !settings.elastic;
+}
+
 }  // namespace
 
 std::unique_ptr<Shard> make_shard(const Settings& settings, int server, const Spread& spread,
@@ -133,10 +140,12 @@ void Service::attach(int client, const Request& request, std::span<const std::by
     throw MismatchError("it expects " + counted(settings.model.servers(), "server"));
   if (request.worker < 0) throw MismatchError("workers have numbers from 0 on");
   if (!settings_) {
-    settings_ = std::move(settings);
-    shard_ = make_shard(*settings_, server_, spread_, memory_for_shard(client));
-    ledger_.emplace(settings_->server.staleness);
+    std::span<std::byte> shared;
+    if (is_read_in_place(settings)) shared = rooms_.shard(client, settings.model.bytes(server_));
+    shard_ = make_shard(settings, server_, spread_, shared);
+    ledger_.emplace(settings.server.staleness);
     epoch_ = request.epoch;
+    settings_ = std::move(settings);  // last: memory may have been refused
   }
   if (regroups) {
     // Requests of the earlier epoch are answered no more: those who made them have ended, or come again.
@@ -329,15 +338,6 @@ void Service::commit(int client, const Request& request) {
   own.reply.version = version_;
   own.push = shard_->updates().begun();
   waiting_.push_back(std::move(own));
-}
-
-// Rounds wait for workers that read it. So nothing else may close one: a copy where nobody reads, other
-// workers, or a bound on those that are waited for.
-std::span<std::byte> Service::memory_for_shard(int client) const {
-  const ServerOptions& server = settings_->server;
-  const bool waits_for_all = server.staleness == 0 && server.backup == 0 && server.replicas <= 1;
-  if (!waits_for_all || settings_->elastic) return {};
-  return rooms_.shard(client, settings_->model.bytes(server_));
 }
 
 std::string Service::figures() const {

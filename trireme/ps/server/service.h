@@ -103,7 +103,6 @@ class Service {
   void commit(int client, const Request& request);
   void complete_round();
   void answer_terms(int client);
-  std::span<std::byte> memory_for_shard(int client) const;
   bool may_go_on(const Waiting& one) const;
   void finish();
   void release();

@@ -237,6 +237,31 @@ TEST(Service, TermsAndCommitsMayBeRepeatedAndLateOnesAreDropped) {
   EXPECT_EQ(figures.staleness, (std::map<std::int64_t, std::int64_t>{{0, 2}}));
 }
 
+// The memory for weights that workers read in place may be refused: there is a limit on it.
+TEST(Service, AWorkerMayAttachAgainAfterMemoryWasRefused) {
+  bool refuses = true;
+  std::vector<Reply> replies;
+  const auto shard = [&](int, std::size_t) -> std::span<std::byte> {
+    if (refuses) throw ResourceError("shared memory is above the limit", {});
+    return {};
+  };
+  Service service(
+      0, [&](int, const Reply& reply, std::span<const std::byte>) { replies.push_back(reply); }, {},
+      in_one_part, {.shard = shard});
+  const std::string text = settings_of(0, 2).to_text();
+  const auto attach = [&](int worker) {
+    service.handle(worker, {.ask = Ask::Attach, .worker = worker, .text_bytes = text.size()},
+                   std::as_bytes(std::span(text)));
+    return replies.back();
+  };
+  EXPECT_NE(attach(0).text.find("above the limit"), std::string::npos);
+  EXPECT_EQ(service.settings(), nullptr);
+  EXPECT_EQ(nlohmann::json::parse(service.snapshot().text)["clients"].size(), 0u);
+  refuses = false;
+  EXPECT_EQ(attach(1).exit_code, 0);
+  EXPECT_EQ(attach(0).exit_code, 0);
+}
+
 TEST(Service, FiguresAreOfAllServers) {
   Settings settings = settings_of(-1, 2);
   settings.model = ServedModel(parameters(), 2);
