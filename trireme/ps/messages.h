@@ -9,7 +9,8 @@
 //        | <------------------------------ Reply {weights}  |  when the bound of staleness allows
 //        | Terms {parts of the tree sum} -----------------> |  synchronous: kept until all are here
 //        | <---------------------- Reply {sums of squares}  |
-//        | Commit {rate, scale} --------------------------> |  applied once
+//        | Commit {rate, scale} --------------------------> |  applied once; with backup workers when
+//        |                                                  |  enough terms are here, by their rate
 //        | <------------------------------ Reply {weights}  |
 //        | PullRows {ids} --------------------------------> |  changes nothing
 //        | <--------------------------------- Reply {rows}  |
@@ -73,7 +74,7 @@ struct Request {
   std::uint32_t attempt = 0;   // Begin: from 1 on in each epoch
   bool kept = false;           // Begin: a worker of an earlier epoch has kept these weights
   std::int64_t round = 0;      // Terms, Commit
-  double rate = 0, scale = 1;  // Push, Commit
+  double rate = 0, scale = 1;  // Push, Commit; Terms with backup workers
   bool finite = false;         // Push: the worker has seen that all of it is, but perhaps the rows
   // Terms: the batch's micro-batches, and the nodes of their sum that memory holds.
   std::uint32_t total = 0;

@@ -94,13 +94,12 @@ bool exchange(ps::ParameterClient& client, int worker) {
     client.push(1.0 / settings.workers, 1);
     return true;
   }
-  const auto sums = client.sum({{static_cast<std::uint32_t>(worker), 1}},
-                               static_cast<std::uint32_t>(settings.workers));
-  if (sums.dropped) {
-    client.pull();
-    return false;
-  }
-  client.commit(1, 1.0 / (settings.workers - settings.server.backup));
+  const std::vector<kernel::LeafRange> own = {{static_cast<std::uint32_t>(worker), 1}};
+  const auto total = static_cast<std::uint32_t>(settings.workers);
+  const double scale = 1.0 / (settings.workers - settings.server.backup);
+  if (settings.server.backup > 0) return client.update(own, total, 1, scale);
+  client.sum(own, total);
+  client.commit(1, scale);
   return true;
 }
 

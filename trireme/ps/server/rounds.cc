@@ -57,8 +57,12 @@ Rounds::Taken Rounds::take(int client, const Request& request, std::span<const s
   if (request.round + 1 == number_ && members_.contains(request.worker)) return Taken::Repeated;
   if (request.round < number_) return Taken::Late;
   total_ = request.total;
-  parts_[request.worker] = {
-      .client = client, .terms = std::move(terms), .rows = request.rows, .memory = memory};
+  parts_[request.worker] = {.client = client,
+                            .rate = request.rate,
+                            .scale = request.scale,
+                            .terms = std::move(terms),
+                            .rows = request.rows,
+                            .memory = memory};
   return Taken::Collected;
 }
 
@@ -67,7 +71,7 @@ bool Rounds::complete(int workers, int backup) const {
   return static_cast<int>(parts_.size()) >= needed;
 }
 
-std::map<int, int> Rounds::close(Shard& shard) {
+Rounds::Closed Rounds::close(Shard& shard) {
   std::vector<Terms> terms;
   for (const auto& [worker, part] : parts_)
     if (!part.terms.nodes.empty()) terms.push_back(part.terms);
@@ -80,12 +84,16 @@ std::map<int, int> Rounds::close(Shard& shard) {
   committed_ = false;
   ++number_;
   members_.clear();
-  std::map<int, int> clients;
+  Closed closed;
+  if (!parts_.empty()) {
+    const Part& first = parts_.begin()->second;
+    closed.rate = first.rate, closed.scale = first.scale;
+  }
   for (const auto& [worker, part] : std::exchange(parts_, {})) {
     members_.insert(worker);
-    clients.emplace(worker, part.client);
+    closed.clients.emplace(worker, part.client);
   }
-  return clients;
+  return closed;
 }
 
 Rounds::Commit Rounds::commit(std::int64_t round) {

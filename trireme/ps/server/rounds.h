@@ -5,6 +5,7 @@
 //     round r      terms of worker 0, 1, ... -> close(): sum, squares -> commit(r): one update
 //     round r + 1  terms ...
 //
+// With backup workers the service itself commits a round when it closes it.
 // Knows connections by their numbers only; answers nothing. A Service owns it. Not thread safe.
 #pragma once
 
@@ -35,8 +36,14 @@ class Rounds {
   /// Whether the terms of all of `workers` but `backup` are here. A worker whose connection broke comes
   /// again and is awaited; one that has left is not.
   bool complete(int workers, int backup) const;
-  /// Adds the terms up in the shard, and goes on to the next round. Returns the client of each worker.
-  std::map<int, int> close(Shard& shard);
+  struct Closed {
+    std::map<int, int> clients;  // by worker
+    double rate = 0, scale = 1;  // of the terms of the first worker
+  };
+  /// Adds the terms up in the shard, and goes on to the next round.
+  Closed close(Shard& shard);
+  /// The workers whose terms are in the round that was closed last.
+  const std::set<int>& members() const noexcept { return members_; }
   /// The round that was closed last: the sums of squares of each chunk of parameters, then of each
   /// table the limbs of an ExactSum.
   const std::vector<double>& squares() const noexcept { return squares_; }
@@ -66,6 +73,7 @@ class Rounds {
  private:
   struct Part {
     int client = -1;
+    double rate = 0, scale = 1;       // Request's
     Terms terms;                      // views of `memory`
     std::vector<std::uint32_t> rows;  // Request::rows
     std::span<const std::byte> memory;

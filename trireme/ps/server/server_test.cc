@@ -307,8 +307,7 @@ TEST(ParameterServer, ABackupWorkersRoundIsThatOfEachServer) {
     std::atomic<int> done = 0;
     const auto step = [&](ParameterClient& client, int worker) {
       for (int server = 0; server < 2; ++server) fill(client.gradient(server), -1);
-      client.sum({{static_cast<std::uint32_t>(worker), 1}}, 3);
-      client.commit(1, 0.5);
+      client.update({{static_cast<std::uint32_t>(worker), 1}}, 3, 1, 0.5);
     };
     simulation.run_workers([&](int worker, const std::shared_ptr<Waiter>& waiter) {
       const ClientOptions options = simulation.options_of(worker);
@@ -321,7 +320,8 @@ TEST(ParameterServer, ABackupWorkersRoundIsThatOfEachServer) {
         link.finish();
         const std::size_t bytes = settings.model.sum_bytes(0);
         fill(link.outgoing(bytes), -1);
-        link.ask({.ask = Ask::Terms, .total = 3, .nodes = {{0, 1}}}, bytes, 0);
+        link.ask({.ask = Ask::Terms, .rate = 1, .scale = 0.5, .total = 3, .nodes = {{0, 1}}}, bytes,
+                 0);
         link.finish();
         closed = true;
         simulation.wake_all();

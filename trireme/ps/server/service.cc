@@ -302,10 +302,27 @@ void Service::take_terms(int client, const Request& request, std::span<const std
 }
 
 void Service::complete_round() {
-  const std::map<int, int> clients = rounds_.close(*shard_);
+  const Rounds::Closed closed = rounds_.close(*shard_);
   squares_of_ = -1;
-  for (const auto& [worker, client] : clients) ledger_->applied(worker, 0);
-  for (const auto& [worker, client] : clients) answer_terms(client);
+  // A worker that is late asks for the weights at once, and those that are in time may be lost: nobody
+  // waits for a commit.
+  if (settings_->server.backup > 0) {
+    rounds_.commit(rounds_.number() - 1);
+    if (rounds_.not_finite() < 0) {
+      update_by_round(closed.rate, closed.scale, {});
+    } else {
+      for (const int worker : rounds_.members()) ledger_->dropped(worker);
+    }
+  }
+  for (const auto& [worker, client] : closed.clients) answer_terms(client);
+}
+
+// `room`: as Shard::apply()'s.
+void Service::update_by_round(double rate, double scale, std::span<std::byte> room) {
+  shard_->apply(rate, scale, {room});
+  squares_of_ = ++version_;
+  for (const int worker : rounds_.members()) ledger_->applied(worker, 0);
+  if (on_update_) on_update_(-1, version_, 0);
 }
 
 void Service::answer_terms(int client) {
@@ -325,9 +342,7 @@ void Service::commit(int client, const Request& request) {
   std::span<std::byte> room;
   if (!own.reply.dropped && !own.reply.in_place) room = rooms_.reply(client, shard_->bytes());
   if (kind == Rounds::Commit::First) {
-    shard_->apply(request.rate, request.scale, {room});
-    squares_of_ = ++version_;
-    if (on_update_) on_update_(-1, version_, 0);
+    update_by_round(request.rate, request.scale, room);
   } else if (!room.empty()) {
     shard_->give_weights(room);
   }

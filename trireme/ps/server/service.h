@@ -102,6 +102,7 @@ class Service {
   void take_terms(int client, const Request& request, std::span<const std::byte> memory);
   void commit(int client, const Request& request);
   void complete_round();
+  void update_by_round(double rate, double scale, std::span<std::byte> room);
   void answer_terms(int client);
   bool may_go_on(const Waiting& one) const;
   void finish();

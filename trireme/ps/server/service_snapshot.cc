@@ -114,7 +114,8 @@ nlohmann::json Rounds::snapshot(std::vector<std::byte>& memory) const {
     nlohmann::json nodes = nlohmann::json::array();
     for (const kernel::LeafRange& node : part.terms.nodes)
       nodes.push_back({node.first, node.count});
-    parts.push_back({worker, part.client, nodes, part.memory.size(), part.rows});
+    parts.push_back(
+        {worker, part.client, nodes, part.memory.size(), part.rows, part.rate, part.scale});
     append(memory, part.memory);
   }
   return {{"number", number_},          {"total", total_},         {"done", done_},
@@ -140,6 +141,8 @@ void Rounds::restore(const nlohmann::json& json, SnapshotReader& from, const Sha
     part.own = from.take_copy(one.at(3).get<std::size_t>());
     part.memory = part.own;
     one.at(4).get_to(part.rows);
+    one.at(5).get_to(part.rate);
+    one.at(6).get_to(part.scale);
     std::vector<kernel::LeafRange> nodes;
     for (const auto& node : one.at(2))
       nodes.push_back({node.at(0).get<std::uint32_t>(), node.at(1).get<std::uint32_t>()});

@@ -134,12 +134,17 @@ std::optional<std::string> ParameterClient::push(double rate, double scale, bool
 
 ParameterClient::Sums ParameterClient::sum(const std::vector<kernel::LeafRange>& nodes,
                                            std::uint32_t total) {
+  TRIREME_CHECK(settings_.server.backup == 0);  // else update()
   ask_all({.ask = Ask::Terms, .total = total, .nodes = nodes}, nodes.size(), false);
+  return take_sums();
+}
+
+ParameterClient::Sums ParameterClient::take_sums() {
   Sums sums;
   std::vector<ExactSum> tables(model().tables().size());
   for (int server = 0; server < servers(); ++server) {
     const Reply& reply = link(server).finish();
-    sums.dropped = sums.dropped || reply.dropped;
+    sums.dropped = sums.dropped && reply.dropped;
     rounds_[static_cast<std::size_t>(server)] = reply.round;
     if (reply.not_finite >= 0 && (sums.not_finite < 0 || reply.not_finite < sums.not_finite))
       sums.not_finite = reply.not_finite;
@@ -155,6 +160,18 @@ ParameterClient::Sums ParameterClient::sum(const std::vector<kernel::LeafRange>&
 void ParameterClient::commit(double rate, double scale) {
   ask_all({.ask = Ask::Commit, .rate = rate, .scale = scale}, 0, true);
   take_weights();
+}
+
+bool ParameterClient::update(const std::vector<kernel::LeafRange>& nodes, std::uint32_t total,
+                             double rate, double scale) {
+  TRIREME_CHECK(settings_.server.backup > 0);
+  ask_all({.ask = Ask::Terms, .rate = rate, .scale = scale, .total = total, .nodes = nodes},
+          nodes.size(), false);
+  const bool used = !take_sums().dropped;
+  commit(rate, scale);  // the servers have: this gets the weights
+  for (int server = 0; server < servers(); ++server)
+    rounds_[static_cast<std::size_t>(server)] = link(server).reply().round;
+  return used;
 }
 
 void ParameterClient::pull_rows(std::uint32_t table, std::span<const std::int64_t> ids,

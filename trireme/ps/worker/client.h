@@ -84,11 +84,15 @@ class ParameterClient {
   struct Sums {
     std::vector<double> squares;   // of each chunk of the whole gradient, by server; of each table
     std::int64_t not_finite = -1;  // the first such parameter; -1: none
-    bool dropped = false;          // the round was complete without this worker
+    bool dropped = true;           // all servers' rounds were complete without this worker
   };
   Sums sum(const std::vector<kernel::LeafRange>& nodes, std::uint32_t total);
   /// Updates by that sum, once for all workers, and gets the new weights.
   void commit(double rate, double scale);
+  /// Both, with backup workers: each server updates as soon as it has the terms of enough workers, unless
+  /// their sum is not finite. False: no server has used the terms of this one.
+  bool update(const std::vector<kernel::LeafRange>& nodes, std::uint32_t total, double rate,
+              double scale);
 
   /// Weights and state of a server's interval, for a checkpoint; and the reverse.
   Saved read(int server, bool with_rows = false);
@@ -99,6 +103,7 @@ class ParameterClient {
  private:
   Link& link(int server) { return *links_[static_cast<std::size_t>(server)]; }
   void ask_all(const Request& request, std::size_t terms, bool weights);
+  Sums take_sums();
   void take_weights();
 
   const Settings settings_;

@@ -178,9 +178,8 @@ void RemoteOptimizer::settle() {
 void RemoteOptimizer::push_round(double learning_rate) {
   const auto worker = static_cast<std::uint32_t>(options_.worker);
   const auto workers = static_cast<std::uint32_t>(options_.workers);
-  const ParameterClient::Sums sums = client_->sum({{worker, 1}}, workers);
-  if (sums.dropped || sums.not_finite >= 0) return client_->pull();
-  client_->commit(learning_rate, 1.0 / (options_.workers - options_.server.backup));
+  client_->update({{worker, 1}}, workers, learning_rate,
+                  1.0 / (options_.workers - options_.server.backup));
 }
 
 void RemoteOptimizer::fill_gradients(double scale) {
