@@ -77,6 +77,16 @@ TEST(BackupWorkers, AGradientThatCountsAsAppliedIsInTheWeights) {
   EXPECT_EQ(two.server.ask(1, {.ask = Ask::Pull, .worker = 1})->version, 2);
 }
 
+// A worker's number says which term of the sum its gradient is.
+TEST(BackupWorkers, OneBeyondTheJobsWorkersIsRefused) {
+  Two two;
+  const Reply* reply = two.server.attach(2, two.settings);
+  EXPECT_EQ(reply->exit_code, 23);
+  EXPECT_EQ(reply->text,
+            "server 0 refuses worker 2: the job has 2 workers. With server.backup a step takes the "
+            "gradients of a fixed number of workers: start no more, or use server.staleness");
+}
+
 // Fresh gradients take weights from w to 2 w + 1, so that they are 2^n - 1 after n rounds. A gradient of
 // older weights is smaller, and what it makes is no such number.
 double rounds_of(std::span<const std::byte> weights) {

@@ -139,6 +139,10 @@ void Service::attach(int client, const Request& request, std::span<const std::by
   if (server_ >= settings.model.servers())
     throw MismatchError("it expects " + counted(settings.model.servers(), "server"));
   if (request.worker < 0) throw MismatchError("workers have numbers from 0 on");
+  if (settings.server.backup > 0 && request.worker >= workers)
+    throw MismatchError("the job has " + counted(workers, "worker") +
+                        ". With server.backup a step takes the gradients of a fixed number of "
+                        "workers: start no more, or use server.staleness");
   if (!settings_) {
     std::span<std::byte> shared;
     if (is_read_in_place(settings)) shared = rooms_.shard(client, settings.model.bytes(server_));
