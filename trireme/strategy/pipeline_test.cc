@@ -364,6 +364,8 @@ models::Blocks tied_with_other_decay() {
       return {inputs[0].at(0) * weight_};
     }
     std::vector<models::NamedTensor> parameters() override { return {{"weight", weight_, decay_}}; }
+    std::vector<models::NamedTensor> buffers() override { return {}; }
+    void train(bool) override {}
 
    private:
     const bool decay_;
