@@ -217,6 +217,24 @@ TEST_F(S3StorageTest, AnUnchangedFileIsCopiedByTheService) {
   there.verify(3);
 }
 
+// The prefix may have other runs and other people's files below it, which are not complete in our way.
+TEST_F(S3StorageTest, ASaveRemovesNothingOfOthers) {
+  const std::vector<std::string> others = {
+      "runs/a/lr1/step-00000007/model.safetensors", "runs/a/llama/step-1000/model.bin",
+      "runs/a/step-1000/model.bin", "runs/a/step-00000007/parts/model.bin"};
+  for (const std::string& key : others) client_->put(key, {});
+  client_->put("runs/a/step-00000007/model.safetensors", {});
+  client_->begin_upload("runs/a/lr1/step-00000007/state.safetensors");
+  write(folder(), 10);
+  const std::vector<std::string> there = keys();
+  for (const std::string& key : others)
+    EXPECT_EQ(std::count(there.begin(), there.end(), key), 1) << key;
+  EXPECT_EQ(std::count(there.begin(), there.end(), "runs/a/step-00000007/model.safetensors"), 0);
+  const auto open = client_->open_uploads("runs/");
+  ASSERT_EQ(open.size(), 1u);
+  client_->abort_upload(open[0]);
+}
+
 TEST_F(S3StorageTest, UnfinishedUploadsAreGivenUpByTheNextSave) {
   client_->begin_upload("runs/a/step-00000005/model.safetensors");
   client_->begin_upload("runs/b/step-00000005/model.safetensors");

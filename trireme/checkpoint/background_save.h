@@ -71,6 +71,7 @@ class BackgroundSave {
   void lead();
   void follow();
   bool try_once();
+  void remove_published();
   void pause(Duration delay);
 
   const std::unique_ptr<CheckpointContent> content_;

@@ -246,5 +246,17 @@ TEST_F(BackgroundSaveTest, TheBestByValidationStays) {
   EXPECT_THAT(steps(), ElementsAre(2, 5)) << "the losses are in the manifests";
 }
 
+// A loss is that of the weights that were validated, not of those of later steps.
+TEST_F(BackgroundSaveTest, WeightsThatWereNotValidatedAreNotAmongTheBest) {
+  Checkpointer checkpointer(job(), directory_.string(), {.every = 1, .keep = 1, .keep_best = 2});
+  checkpointer.add("train", weight_);
+  for (long step = 0; step < 6; ++step) {
+    if (step % 2 == 0) checkpointer.validated(static_cast<double>(step + 1));
+    checkpointer.after(step);
+    checkpointer.wait();
+  }
+  EXPECT_THAT(steps(), ElementsAre(1, 3, 6));
+}
+
 }  // namespace
 }  // namespace trireme

@@ -405,6 +405,7 @@ void Checkpointer::after(long step) {
   }
   if (signal != 0) stop(step + 1, signal);
   if (every > 0 && (step + 1) / every > before / every) save_due(step + 1);
+  impl.validation_loss.reset();  // the next step's weights are others
 }
 
 void Checkpointer::stop(long steps_done, int signal) {

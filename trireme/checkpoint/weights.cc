@@ -56,6 +56,8 @@ void save_weights(const std::string& path, const torch::nn::Module& module) {
                               [&](std::span<const std::byte> bytes) { file->write(bytes); });
     file->finish();
     storage->rename(temporary, path);
+    const auto folder = std::filesystem::path(path).parent_path();
+    storage->sync(folder.empty() ? "." : folder.string());
   } catch (const ResourceError&) {
     std::error_code ignored;
     std::filesystem::remove(temporary, ignored);

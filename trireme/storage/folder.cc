@@ -19,6 +19,25 @@ std::string name_of_step(std::int64_t step) {
   return name;
 }
 
+// Lets several calls be made although one of them fails.
+class FirstFailure {
+ public:
+  template <class Call>
+  void watch(Call call) {
+    try {
+      call();
+    } catch (const ResourceError&) {
+      if (!first_) first_ = std::current_exception();
+    }
+  }
+  void rethrow() const {
+    if (first_) std::rethrow_exception(first_);
+  }
+
+ private:
+  std::exception_ptr first_;
+};
+
 }  // namespace
 
 std::optional<std::int64_t> step_of_folder(std::string_view name) {
@@ -120,7 +139,9 @@ void CheckpointFolder::remove_outdated(const Retention& keep) const {
     } catch (const CheckpointError&) {  // damaged: kept only if it is one of the newest
     }
   }
-  for (const std::int64_t step : outdated(saved, keep)) remove(step);
+  FirstFailure failure;
+  for (const std::int64_t step : outdated(saved, keep)) failure.watch([&] { remove(step); });
+  failure.rethrow();
 }
 
 void CheckpointFolder::remove_all() const {
@@ -132,8 +153,10 @@ void CheckpointFolder::remove_all() const {
 
 // The checkpoint is complete.
 void CheckpointFolder::finish_save(std::int64_t step, const Retention& keep) const {
-  storage_->put(directory_ + "/" + kLatestFile, name_of_step(step) + "\n");
-  remove_outdated(keep);
+  FirstFailure failure;  // if `latest` lacks space, what is outdated has some
+  failure.watch([&] { storage_->put(directory_ + "/" + kLatestFile, name_of_step(step) + "\n"); });
+  failure.watch([&] { remove_outdated(keep); });
+  failure.rethrow();
 }
 
 // Gives the draft a file of another folder's checkpoint; false if that has been removed.

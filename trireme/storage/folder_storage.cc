@@ -72,8 +72,14 @@ class FolderStorage final : public Storage {
   std::unique_ptr<Draft> begin(const std::string& path) override {
     const std::string folder = split_path(path).folder;
     files_->make_directory(folder);
-    for (const std::string& name : files_->list(folder))
-      if (name.starts_with(kTemporary)) files_->remove(folder + "/" + name);
+    for (const std::string& name : files_->list(folder)) {
+      if (!name.starts_with(kTemporary)) continue;
+      try {
+        files_->remove(folder + "/" + name);
+      } catch (const ResourceError&) {  // NFS keeps a file that another process has open
+        if (folder + "/" + name == temporary_of(path)) throw;
+      }
+    }
     return std::make_unique<FolderDraft>(files_, path, /*joined=*/false);
   }
   std::unique_ptr<Draft> join(const std::string& path) override {

@@ -29,6 +29,15 @@ class FullDevice final : public ForwardingFileSystem {
   }
 };
 
+// Removed checkpoints stay, as those of which NFS keeps a file that another process has open.
+class OpenFiles final : public ForwardingFileSystem {
+ public:
+  void remove(const std::string& path) override {
+    if (path.find("old-") != path.npos) throw ResourceError("cannot remove " + path, {});
+    ForwardingFileSystem::remove(path);
+  }
+};
+
 class NoLinks final : public ForwardingFileSystem {
  public:
   bool link(const std::string&, const std::string&) override { return false; }
@@ -238,6 +247,15 @@ TEST_F(CheckpointFolderTest, TheFileSizeLimitIsAnErrorAndNoDeath) {
   ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &before), 0);
   EXPECT_EQ(refusal(5), "intact");
   EXPECT_THAT(names(), ElementsAre("latest", "step-00000005"));
+}
+
+TEST_F(CheckpointFolderTest, ACheckpointThatCannotBeRemovedStopsNoSave) {
+  CheckpointFolder saves = folder(std::make_shared<OpenFiles>());
+  for (std::int64_t step = 1; step <= 4; ++step) {
+    const SaveReport report = saves.write({.step = step}, files("x"), /*keep=*/1);
+    EXPECT_EQ(report.undone.empty(), step == 1) << step;
+    EXPECT_EQ(saves.steps(), std::vector<std::int64_t>{step});
+  }
 }
 
 }  // namespace

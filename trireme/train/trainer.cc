@@ -136,7 +136,10 @@ class Trainer {
       const auto every = settings_.validate_every;
       if (leads_or_joins() && (last || (every > 0 && done / every > step / every))) {
         outcome_.last_validation = validate(report, done);
-        if (outcome_.last_validation) judge(done, *outcome_.last_validation);
+        if (outcome_.last_validation) {
+          early_stop_.judge(done, *outcome_.last_validation);
+          checkpointer_.validated(*outcome_.last_validation);
+        }
         tell_servers(report, done);
         report.plot();
       }
@@ -183,12 +186,7 @@ class Trainer {
     validation_seconds_ = to_seconds(job_.waiter()->now() - began_);
     const auto every = settings_.validate_every;
     const bool due = first == 0 || (every > 0 && first % every == 0 && early_stop_.lacks(first));
-    if (due && outcome_.first_validation) judge(first, *outcome_.first_validation);
-  }
-
-  void judge(long steps, double loss) {
-    early_stop_.judge(steps, loss);
-    checkpointer_.validated(loss);
+    if (due && outcome_.first_validation) early_stop_.judge(first, *outcome_.first_validation);
   }
 
   // The steps that the servers have counted. Rank 0 takes one step at least, since it saves after it.
@@ -222,7 +220,7 @@ class Trainer {
         (past_.validation.empty() || past_.validation.back().first < static_cast<double>(first));
     if (largest(due) == 0) return;
     outcome_.last_validation = validate(report, first);
-    if (outcome_.last_validation) judge(first, *outcome_.last_validation);
+    if (outcome_.last_validation) early_stop_.judge(first, *outcome_.last_validation);
   }
 
   // Steps in the events after `first`, which are done again.

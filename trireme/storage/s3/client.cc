@@ -14,6 +14,7 @@ namespace {
 constexpr std::size_t kMostOfAnError = 64 << 10;
 // Larger objects are copied in parts, which takes headers "x-amz-copy-source" and
 // "x-amz-copy-source-range". curl 7.88 signs these in the wrong order.
+constexpr int kChanged = 412;  // a condition of the request is not met any more
 constexpr std::int64_t kMostCopied = std::int64_t{5} << 30;
 
 bool may_pass(int status) { return status >= 500 || status == 429 || status == 408; }
@@ -143,7 +144,20 @@ std::string S3Client::get_range(const std::string& key, const std::string& etag,
       .headers = {"Range: bytes=" + std::to_string(begin) + "-" + std::to_string(end - 1),
                   "If-Match: " + etag},
       .most = std::max(static_cast<std::size_t>(end - begin), kMostOfAnError)};
-  Response response = call(request, what);
+  const auto gone = [&]() {
+    return CheckpointError(
+        key + " in the bucket " + bucket_ + " was removed or replaced while it was read",
+        {.operation = "checkpoint", .advice = "Read a newer checkpoint."});
+  };
+  Response response;
+  try {
+    response = call(request, what);
+  } catch (const Refusal& refusal) {
+    if (refusal.status == kChanged) throw gone();
+    throw;
+  }
+  if (response.status == kNotFound && text_of(response.body, "Code") != "NoSuchBucket")
+    throw gone();
   if (response.status == kNotFound) refuse(response, what + " in the bucket " + bucket_);
   if (static_cast<std::int64_t>(response.body.size()) != end - begin)
     throw ResourceError("cannot " + what + " in the bucket " + bucket_ + ": asked for bytes " +

@@ -44,8 +44,8 @@ struct Lease::Impl {
     try {
       client->put(key, std::as_bytes(std::span(text)), condition);
     } catch (const Refusal& refusal) {
-      if (lost_the_race(refusal)) return false;
-      throw;
+      // Also if an earlier try has written it, and its answer was lost.
+      if (!lost_the_race(refusal)) throw;
     }
     const auto found = client->get(key);
     if (!found || found->body != text) return false;

@@ -7,6 +7,7 @@
 #include <set>
 
 #include "trireme/observe/folder_lock.h"
+#include "trireme/storage/folder.h"
 #include "trireme/storage/s3/lease.h"
 #include "trireme/storage/s3/object_file.h"
 #include "trireme/storage/s3/open.h"
@@ -40,7 +41,13 @@ class S3Draft final : public Draft {
   }
   bool reuse(const std::string& name, const std::string& path) override {
     if (!path.starts_with(scheme_)) return false;
-    return client_->copy(path.substr(scheme_.size()), key_ + "/" + name);
+    try {
+      return client_->copy(path.substr(scheme_.size()), key_ + "/" + name);
+    } catch (const Refusal&) {
+      throw;
+    } catch (const ResourceError&) {  // a long copy may say nothing for too long: it is written
+      return false;
+    }
   }
   void publish(const std::string& manifest) override {
     client_->put(key_ + "/" + kManifestFile, std::as_bytes(std::span(manifest)));
@@ -53,6 +60,14 @@ class S3Draft final : public Draft {
   const bool joined_;
   bool published_ = false;
 };
+
+// Whether `key` is PREFIX step-00000500/FILE.
+bool is_of_checkpoint(std::string_view key, const std::string& prefix) {
+  const std::string_view rest = key.substr(prefix.size());
+  const auto slash = rest.find('/');
+  return slash != rest.npos && rest.find('/', slash + 1) == rest.npos &&
+         step_of_folder(rest.substr(0, slash)).has_value();
+}
 
 class S3Storage final : public Storage {
  public:
@@ -120,19 +135,17 @@ class S3Storage final : public Storage {
     return path.substr(scheme_.size());
   }
 
-  // Files of folders without a manifest, and uploads that were not completed, below `prefix`.
+  // Files of checkpoints without a manifest, and uploads of theirs that were not completed. All else
+  // below `prefix` is of others.
   void remove_leftovers(const std::string& prefix) {
     const std::vector<std::string> keys = client_->list(prefix, /*folders=*/false).keys;
     std::set<std::string> complete;
     for (const std::string& key : keys)
       if (last_part(key) == kManifestFile) complete.insert(folder_of(key));
-    for (const std::string& key : keys) {
-      const std::string folder = folder_of(key);
-      const bool below = folder.size() > prefix.size() &&
-                         last_part(folder.substr(0, folder.size() - 1)).starts_with("step-");
-      if (below && !complete.contains(folder)) client_->remove(key);
-    }
-    for (const Upload& upload : client_->open_uploads(prefix)) client_->abort_upload(upload);
+    for (const std::string& key : keys)
+      if (is_of_checkpoint(key, prefix) && !complete.contains(folder_of(key))) client_->remove(key);
+    for (const Upload& upload : client_->open_uploads(prefix))
+      if (is_of_checkpoint(upload.key, prefix)) client_->abort_upload(upload);
   }
 
   const std::shared_ptr<S3Client> client_;
