@@ -162,8 +162,9 @@ TEST_F(S3ClientTest, ConditionsAreKept) {
   EXPECT_TRUE(client_->copy("held", "copied"));
   EXPECT_EQ(client_->get("copied")->body, "second");
   EXPECT_FALSE(client_->copy("missing", "copied"));
-  EXPECT_THROW(client_->get_range("held", first, 0, 2), Refusal) << "another version";
+  EXPECT_THROW(client_->get_range("held", first, 0, 2), CheckpointError) << "another version";
   client_->remove("held");
+  EXPECT_THROW(client_->get_range("held", first, 0, 2), CheckpointError) << "it is gone";
   client_->remove("copied");
 }
 
