@@ -86,7 +86,7 @@ inline std::uint16_t free_port() {
   return net::parse_endpoint(address.substr(address.find(' ') + 1)).value().port;
 }
 
-// Of three processes that come and go, with a coordinator that others follow.
+// Three processes come and go; a coordinator that others follow regroups them.
 inline CoordinatorOptions options_for(const std::shared_ptr<StateStore>& store,
                                       std::uint16_t port = free_port()) {
   CoordinatorOptions options;
