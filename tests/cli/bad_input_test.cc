@@ -155,7 +155,7 @@ TEST_F(BadInput, OutFolderThatHoldsARun) {
   fs::create_directory(folder_.file("run"));
   folder_.write("run/config.toml", "# a run\n");
   EXPECT_THAT(refused({tiny_, "--out", "run"}),
-              AllOf(HasSubstr("already holds a run"), HasSubstr("--resume run")));
+              AllOf(HasSubstr("already holds a run"), HasSubstr("--resume auto --out run")));
 }
 
 TEST_F(BadInput, ResumeWithoutAPlaceToResumeFrom) {

@@ -440,7 +440,7 @@ TEST(TrainingPlan, ExplainsItself) {
                           HasSubstr("2 cores for 2 ranks x 1 thread"), HasSubstr("2 on each rank"),
                           Not(HasSubstr("share cores"))));
   EXPECT_THAT(plan::explain(plan::make_plan(job(8, 2, 4))), HasSubstr("ranks share cores"));
-  EXPECT_THAT(plan::explain(plan::make_plan(job(8, 2, 1))), HasSubstr("1 stay free"));
+  EXPECT_THAT(plan::explain(plan::make_plan(job(8, 2, 1))), HasSubstr("1 stays free"));
 }
 
 // Huge numbers do not overflow, and more of something never fits where less does not.
