@@ -67,11 +67,11 @@ MpirunEnd mpirun(const std::string& mpi, const Killing& plan, bool sees) {
   std::string command =
       "OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 "
       "TRIREME_TEST_PROCESS=dies_under_mpirun"
-      " TRIREME_TIMEOUT=60 TRIREME_COMM_TRANSPORT=mpi timeout -k 5 90 mpirun." +
+      " TRIREME_TIMEOUT=20 TRIREME_COMM_TRANSPORT=mpi timeout -k 5 40 mpirun." +
       mpi + " -n " + std::to_string(kRanks);
   if (mpi == "openmpi") command += " --oversubscribe";
   command += std::string(" sh -c '") + (sees ? "exec " : "") + "\"$0\" \"$@\" > " + folder +
-             "/${PMI_RANK:-$OMPI_COMM_WORLD_RANK} 2>&1; sleep 60' " +
+             "/${PMI_RANK:-$OMPI_COMM_WORLD_RANK} 2>&1; sleep 15' " +
              fs::read_symlink("/proc/self/exe").string();
   for (const auto& argument : plan.arguments()) command += " " + argument;
   MpirunEnd outcome;
@@ -95,7 +95,7 @@ MpirunEnd mpirun(const std::string& mpi, const Killing& plan, bool sees) {
 void expect_named(const std::string& mpi, const Killing& plan) {
   SCOPED_TRACE(plan);
   const MpirunEnd outcome = mpirun(mpi, plan, false);
-  EXPECT_LT(outcome.took, std::chrono::seconds(30)) << outcome.describe();
+  EXPECT_LT(outcome.took, std::chrono::seconds(15)) << outcome.describe();
   EXPECT_GE(outcome.exit_code, 160) << outcome.describe();
   EXPECT_LE(outcome.exit_code, 169) << outcome.describe();
   int named = 0;
@@ -143,7 +143,7 @@ TEST_P(KilledUnderMpirun, TheSurvivorsNameTheRankAndEndTheJob) {
 TEST_P(KilledUnderMpirun, AnMpirunThatSeesItEndsAll) {
   const MpirunEnd outcome = mpirun(GetParam(), {"mpi", "messages", "ring", false, 7, 1}, true);
   EXPECT_NE(outcome.exit_code, 0) << outcome.describe();
-  EXPECT_LT(outcome.took, std::chrono::seconds(30)) << outcome.describe();
+  EXPECT_LT(outcome.took, std::chrono::seconds(15)) << outcome.describe();
 }
 
 std::vector<std::string> all_mpis() {

@@ -56,7 +56,7 @@ TEST(Launch, KeepsTheSecretOutOfEnvironmentAndArguments) {
 TEST(Launch, EndsAllWhenOneFails) {
   const TimePoint start = steady_now();
   const Shell run = shell(3, "[ $TRIREME_RANK = 1 ] && exit 7; exec sleep 60");
-  EXPECT_LT(steady_now() - start, std::chrono::seconds(30));
+  EXPECT_LT(steady_now() - start, std::chrono::seconds(2));
   EXPECT_EQ(run.result.exit_code, 7);
   EXPECT_EQ(run.result.last_line.find("rank 1 on host "), 0u) << run.result.last_line;
   EXPECT_NE(run.result.last_line.find("ended with exit code 7"), std::string::npos);
@@ -67,7 +67,7 @@ TEST(Launch, KillsAProgramThatIgnoresSigtermAndItsChildren) {
   const TimePoint start = steady_now();
   const Shell run = shell(
       2, "[ $TRIREME_RANK = 0 ] && { sleep 0.3; exit 9; }; trap '' TERM; sleep 60 & sleep 60");
-  EXPECT_LT(steady_now() - start, std::chrono::seconds(30));
+  EXPECT_LT(steady_now() - start, std::chrono::milliseconds(2500));
   EXPECT_EQ(run.result.exit_code, 9);
   EXPECT_EQ(run.result.exit_codes[1], 137);
 }

@@ -122,7 +122,6 @@ INSTANTIATE_TEST_SUITE_P(Groups, Limits, ::testing::Values("group"));
 TEST_P(Limits, AnArenaThatDoesNotFitIsAClearError) {
   ProcessOptions options;
   options.transport = "shm";
-  options.timeout = seconds(40);
   options.arguments = {GetParam()};
   const SmallGroup group(GetParam());
   options.environment = {group.variable()};
@@ -132,7 +131,7 @@ TEST_P(Limits, AnArenaThatDoesNotFitIsAClearError) {
   EXPECT_NE(run.last_line.find(GetParam() == "machine" ? "rank " : "rank 1"), std::string::npos)
       << run.describe();
   EXPECT_NE(run.last_line.find("Check the limits"), std::string::npos) << run.describe();
-  EXPECT_LT(run.took, options.timeout / 2) << run.describe();
+  EXPECT_LT(run.took, seconds(5)) << run.describe();
   for (const auto& rank : run.ranks) EXPECT_EQ(rank.out, "") << run.describe();
 }
 

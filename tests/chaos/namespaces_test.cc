@@ -165,7 +165,7 @@ TEST_P(Namespaces, ACableCutInAnAllReduceEndsTheJobWithinItsBound) {
   });
   ASSERT_NE(cut, TimePoint{}) << outcome.describe();
   // The timeout of silence, one of an unanswered request, and the launcher's wait for lost ranks.
-  EXPECT_LT(steady_now() - cut, 2 * kTimeout + seconds(10)) << outcome.describe();
+  EXPECT_LT(steady_now() - cut, 2 * kTimeout + seconds(3)) << outcome.describe();
   EXPECT_GE(outcome.result.exit_code, 160) << outcome.describe();
   EXPECT_LE(outcome.result.exit_code, 162) << outcome.describe();
   EXPECT_FALSE(outcome.result.out_of_time) << outcome.describe();

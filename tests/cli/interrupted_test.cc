@@ -94,10 +94,10 @@ void Interrupted::kill_rank_1(Command::Running& running, const std::string& run)
   ASSERT_NE(victim, 0);
   const auto killed = std::chrono::steady_clock::now();
   kill(victim, SIGKILL);
-  const CommandResult result = running.wait(60);
+  const CommandResult result = running.wait(20);
   const double took =
       std::chrono::duration<double>(std::chrono::steady_clock::now() - killed).count();
-  EXPECT_LT(took, 20) << "the timeout is 30 s";
+  EXPECT_LT(took, 2.0);
   EXPECT_EQ(result.code, 128 + SIGKILL) << result.out << result.err;
   EXPECT_THAT(result.err, HasSubstr("rank 1"));
   EXPECT_EQ(result.left_behind, 0);

@@ -268,11 +268,11 @@ TEST_P(Starts, ADeathIsKnownAtOnce) {
   for (const int victim : {0, 2}) {
     ProcessOptions options = options_for(GetParam(), true);
     options.transport = "tcp";
-    options.timeout = seconds(40);
+    options.timeout = seconds(20);
     options.arguments.push_back(std::to_string(victim));
     const ProcessRun run = run_processes(kRanks, "killed", options);
     EXPECT_EQ(run.exit_code, 137) << run.describe();
-    EXPECT_LT(run.took, options.timeout / 2) << run.describe();
+    EXPECT_LT(run.took, seconds(10)) << run.describe();
     int named = 0;  // a rank that knows may end before the other knows
     for (int rank = 0; rank < kRanks; ++rank) {
       if (rank == victim) continue;

@@ -44,7 +44,7 @@ Outcome mpirun(const std::string& mpi, int ranks, const std::string& body,
   const std::string program = std::filesystem::read_symlink("/proc/self/exe").string();
   const std::string command =
       "OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 TRIREME_TEST_PROCESS=" + body +
-      " TRIREME_TIMEOUT=50 " + variables + " timeout -k 5 90 mpirun." + mpi + " -n " +
+      " TRIREME_TIMEOUT=10 " + variables + " timeout -k 5 50 mpirun." + mpi + " -n " +
       std::to_string(ranks) + (mpi == "openmpi" ? " --oversubscribe " : " ") + program + " " +
       argument + " 2>&1";
   Outcome outcome;
@@ -207,7 +207,7 @@ TEST_P(Mpirun, AnExceptionEndsAllWithItsCode) {
         mpirun(GetParam(), 3, "throws", std::string("TRIREME_COMM_TRANSPORT=") + transport);
     EXPECT_EQ(outcome.exit_code, 20) << outcome.text;
     EXPECT_THAT(outcome.text, HasSubstr("rank 1 threw std::out_of_range: no such batch"));
-    EXPECT_LT(outcome.took, std::chrono::seconds(25)) << outcome.text;
+    EXPECT_LT(outcome.took, std::chrono::seconds(10)) << outcome.text;
   }
 }
 
@@ -224,7 +224,7 @@ TEST_P(Mpirun, AKilledRankEndsAll) {
     const Outcome outcome =
         mpirun(GetParam(), 3, "killed", std::string("TRIREME_COMM_TRANSPORT=") + transport);
     EXPECT_NE(outcome.exit_code, 0) << outcome.text;
-    EXPECT_LT(outcome.took, std::chrono::seconds(25)) << outcome.text;
+    EXPECT_LT(outcome.took, std::chrono::seconds(15)) << outcome.text;
   }
 }
 
@@ -335,7 +335,7 @@ TRIREME_PROCESS(native_killed) {
 TEST_P(Mpirun, ARankKilledInMpisOwnAllReduceEndsAll) {
   const Outcome outcome = mpirun(GetParam(), 3, "native_killed", "TRIREME_COMM_TRANSPORT=mpi");
   EXPECT_NE(outcome.exit_code, 0) << outcome.text;
-  EXPECT_LT(outcome.took, std::chrono::seconds(25)) << outcome.text;
+  EXPECT_LT(outcome.took, std::chrono::seconds(15)) << outcome.text;
 }
 
 TRIREME_PROCESS(caller) {  // argv[1]: the caller's library; argv[2]: its thread level

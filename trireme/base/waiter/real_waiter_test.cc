@@ -106,7 +106,7 @@ TEST(RealWaiter, DeadlineExpires) {
     const TimePoint start = waiter.now();
     EXPECT_FALSE(waiter.wait_until([] { return false; }, start + 30ms));
     EXPECT_GE(waiter.now() - start, 30ms);
-    EXPECT_LT(waiter.now() - start, 20s);
+    EXPECT_LT(waiter.now() - start, 2s);
   }
 }
 
