@@ -126,7 +126,8 @@ def end(job):
     try:
         output = job.communicate(timeout=LIMIT_S)[0]
     except subprocess.TimeoutExpired:
-        os.killpg(job.pid, signal.SIGKILL)
+        for pid in processes_of(job):
+            os.kill(pid, signal.SIGKILL)
         raise Failure(f"did not end within {LIMIT_S} s: {' '.join(map(str, job.args))}")
     patience = time.monotonic() + 60
     while left := processes_of(job):

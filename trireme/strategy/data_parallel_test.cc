@@ -13,8 +13,11 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <future>
 #include <map>
+#include <memory>
+#include <set>
 
 #include "trireme/base/error.h"
 #include "trireme/base/waiter.h"
@@ -677,75 +680,66 @@ TEST(DataParallel, ReducesTheFirstBucketBeforeBackwardHasEnded) {
   }
 }
 
+using MakeOptimizer = std::function<std::unique_ptr<torch::optim::Optimizer>(Net& net)>;
+
+// Five steps at once, and three and two in another program that goes on from the first one's state.
+// Returns the names of that state.
+std::set<std::string> expect_equal_bits_after_a_resume(testing::RankContext& rank, double dropout,
+                                                       const MakeOptimizer& make) {
+  struct Program {
+    Program(testing::RankContext& rank, double dropout, const MakeOptimizer& make)
+        : net(false, dropout),
+          optimizer(make(net)),
+          parallel(parallel::StrategyContext{.world = rank.world.get()}, net, *optimizer) {}
+    void run(int from, int to) {
+      for (int step = from; step < to; ++step) {
+        mean_loss(net, step, 1).backward();
+        parallel.step();
+      }
+    }
+    Net net;
+    std::unique_ptr<torch::optim::Optimizer> optimizer;
+    DataParallel parallel;
+  };
+  at::manual_seed(5);
+  Program straight(rank, dropout, make);
+  straight.run(0, 3);
+  std::map<std::string, at::Tensor> saved;
+  std::set<std::string> names;
+  for (const NamedShard& shard : straight.parallel.state()) {
+    saved[shard.name] = shard.local.clone();
+    names.insert(shard.name);
+  }
+  const std::string metadata = straight.parallel.metadata();
+  straight.run(3, 5);
+  const std::string expected = straight.parallel.weights_hash();
+
+  at::manual_seed(99);
+  Program resumed(rank, dropout, make);
+  for (const NamedShard& shard : resumed.parallel.state()) shard.local.copy_(saved.at(shard.name));
+  resumed.parallel.restored(metadata);
+  resumed.run(3, 5);
+  EXPECT_EQ(resumed.parallel.weights_hash(), expected);
+  return names;
+}
+
 TEST(DataParallel, ResumesFromItsStateWithEqualBits) {
   testing::run_ranks(2, [&](testing::RankContext& rank) {
-    struct Program {
-      explicit Program(testing::RankContext& context)
-          : net(false, 0.5),
-            adam(net.parameters(), torch::optim::AdamWOptions(1e-2).amsgrad(true)),
-            parallel(parallel::StrategyContext{.world = context.world.get()}, net, adam) {}
-      void run(int from, int to) {
-        for (int step = from; step < to; ++step) {
-          mean_loss(net, step, 1).backward();
-          parallel.step();
-        }
-      }
-      Net net;
-      torch::optim::AdamW adam;
-      DataParallel parallel;
-    };
-    at::manual_seed(5);
-    Program straight(rank);
-    straight.run(0, 3);
-    std::map<std::string, at::Tensor> saved;
-    for (const NamedShard& shard : straight.parallel.state())
-      saved[shard.name] = shard.local.clone();
-    EXPECT_TRUE(saved.contains("optimizer/first.weight.max_exp_avg_sq"));
-    const std::string metadata = straight.parallel.metadata();
-    straight.run(3, 5);
-    const std::string expected = straight.parallel.weights_hash();
-
-    at::manual_seed(99);
-    Program resumed(rank);
-    for (const NamedShard& shard : resumed.parallel.state())
-      shard.local.copy_(saved.at(shard.name));
-    resumed.parallel.restored(metadata);
-    resumed.run(3, 5);
-    EXPECT_EQ(resumed.parallel.weights_hash(), expected);
+    const auto names = expect_equal_bits_after_a_resume(rank, 0.5, [](Net& net) {
+      return std::make_unique<torch::optim::AdamW>(net.parameters(),
+                                                   torch::optim::AdamWOptions(1e-2).amsgrad(true));
+    });
+    EXPECT_TRUE(names.contains("optimizer/first.weight.max_exp_avg_sq"));
   });
 }
 
 // Gradients of the first layer are there, and nothing updates it: the second layer's updates count.
 TEST(DataParallel, AnOptimizerOfTheLastLayerAloneGoesOn) {
   testing::run_ranks(1, [&](testing::RankContext& rank) {
-    struct Program {
-      explicit Program(testing::RankContext& rank)
-          : adam(net.second->parameters(), torch::optim::AdamOptions(1e-2)),
-            parallel(parallel::StrategyContext{.world = rank.world.get()}, net, adam) {}
-      void run(int from, int to) {
-        for (int step = from; step < to; ++step) {
-          mean_loss(net, step, 1).backward();
-          parallel.step();
-        }
-      }
-      Net net;
-      torch::optim::Adam adam;
-      DataParallel parallel;
-    };
-    at::manual_seed(5);
-    Program straight(rank);
-    straight.run(0, 3);
-    std::map<std::string, at::Tensor> saved;
-    for (const NamedShard& shard : straight.parallel.state())
-      saved[shard.name] = shard.local.clone();
-    const std::string metadata = straight.parallel.metadata();
-    straight.run(3, 5);
-    Program resumed(rank);
-    for (const NamedShard& shard : resumed.parallel.state())
-      shard.local.copy_(saved.at(shard.name));
-    resumed.parallel.restored(metadata);
-    resumed.run(3, 5);
-    EXPECT_EQ(resumed.parallel.weights_hash(), straight.parallel.weights_hash());
+    expect_equal_bits_after_a_resume(rank, 0, [](Net& net) {
+      return std::make_unique<torch::optim::Adam>(net.second->parameters(),
+                                                  torch::optim::AdamOptions(1e-2));
+    });
   });
 }
 

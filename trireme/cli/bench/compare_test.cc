@@ -7,6 +7,7 @@
 #include <fstream>
 
 #include "trireme/base/error.h"
+#include "trireme/cli/model_file.h"
 
 namespace trireme::cli {
 namespace {
@@ -155,6 +156,16 @@ TEST_F(Compare, ReadsTheCheckpointsOfALoopOfOnesOwn) {
   EXPECT_EQ(run.checkpoint, (root_ / "own/step-00000010").string());
   EXPECT_EQ(read_run((root_ / "own/step-00000002/").string()).steps, 2);
   EXPECT_EQ(overlaid({run}).find(">own<"), std::string::npos);
+}
+
+// The newest checkpoint has lost its manifest: nothing falls back to an older one.
+TEST_F(Compare, NamesTheDamageOfTheNewestCheckpoint) {
+  fs::create_directories(root_ / "own/step-00000010");
+  std::ofstream(root_ / "own/step-00000010/manifest.json") << "{}";
+  fs::create_directories(root_ / "own/step-00000011");
+  const ComparedRun run = read_run((root_ / "own").string());
+  EXPECT_EQ(run.checkpoint, (root_ / "own/step-00000011").string());
+  EXPECT_THROW(model_weights(run.checkpoint), CheckpointError);
 }
 
 // A run's checkpoint has the run's curves up to its step, and its configuration.
