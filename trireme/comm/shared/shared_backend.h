@@ -4,7 +4,6 @@
 #pragma once
 
 #include <cstddef>
-#include <cstdint>
 #include <memory>
 #include <vector>
 
@@ -16,19 +15,13 @@ namespace trireme::inline v0::comm {
 
 class Engine;
 
-/// The last sum that went through the staging areas.
-struct StagedSum {
-  std::uint64_t call = 0;  // its number
-  std::size_t most_terms = 0;
-};
-
 /// Scratch vectors of a direct call, kept to avoid allocations.
 struct DirectPointers {
   std::vector<std::byte*> in, out;
   std::vector<const void*> from;
   std::vector<void*> to;
   std::vector<Location> locations;
-  StagedSum last_staged;
+  std::size_t staged_terms = 0;  // of the last sum through the staging areas: FoldPlan::most_terms
 };
 
 class SharedBackend final : public Backend {

@@ -30,16 +30,15 @@ SumStaging::SumStaging(Engine& engine, const Call& call, const FoldPlan& plan,
       piece_count_(elements_of_piece(plan, width_)),
       num_pieces_((call.operation.count + piece_count_ - 1) / piece_count_) {}
 
-// The call before this one has ended on this rank, but a peer may still copy its result out of this
-// rank's area. If both calls have as many terms, no term of this one lies there. Otherwise poll()
-// stages the first terms, when all headers have arrived: then every rank has ended that call.
+// The last sum has ended on this rank, but a peer may still copy its result out of this rank's area. If
+// both sums have as many terms, no term of this one lies there. Otherwise poll() stages the first terms,
+// when all headers have arrived: then every rank has ended all earlier calls.
 void SumStaging::stage_early() {
-  const StagedSum& last = pointers_.last_staged;
-  if (last.call + 1 == call_.number && last.most_terms != plan_.most_terms) return;
+  if (pointers_.staged_terms != 0 && pointers_.staged_terms != plan_.most_terms) return;
   for (std::size_t i = 0; i < std::min<std::size_t>(2, num_pieces_); ++i) stage(i);
 }
 
-void SumStaging::begin() { pointers_.last_staged = {call_.number, plan_.most_terms}; }
+void SumStaging::begin() { pointers_.staged_terms = plan_.most_terms; }
 
 Slice SumStaging::slice_of(std::size_t count, int rank) const {
   return comm::slice_of(count, width_, static_cast<std::size_t>(rank), size_);

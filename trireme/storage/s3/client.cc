@@ -12,9 +12,9 @@ namespace trireme::inline v0::storage::s3 {
 namespace {
 
 constexpr std::size_t kMostOfAnError = 64 << 10;
+constexpr int kChanged = 412;  // a condition of the request is not met any more
 // Larger objects are copied in parts, which takes headers "x-amz-copy-source" and
 // "x-amz-copy-source-range". curl 7.88 signs these in the wrong order.
-constexpr int kChanged = 412;  // a condition of the request is not met any more
 constexpr std::int64_t kMostCopied = std::int64_t{5} << 30;
 
 bool may_pass(int status) { return status >= 500 || status == 429 || status == 408; }
