@@ -304,6 +304,16 @@ TEST(ReturningCoordinator, EndsIfItsStoreFailsForGood) {
       << "the change has not happened";
 }
 
+TEST(ReturningCoordinator, KnowsHowTheTrainingHasEnded) {
+  const auto store = std::make_shared<MemoryStore>();
+  const auto found = [&] { return Coordinator(options_for(store)).found().ended_with; };
+  EXPECT_EQ(Coordinator(options_for(store)).snapshot().ended_with, std::nullopt);
+  Coordinator(options_for(store)).finish_workers(143);
+  EXPECT_EQ(found(), 143);
+  Coordinator(options_for(store)).finish(0);
+  EXPECT_EQ(found(), 0);
+}
+
 TEST(ReturningCoordinator, RefusesAnotherJobsState) {
   const auto store = std::make_shared<MemoryStore>();
   {

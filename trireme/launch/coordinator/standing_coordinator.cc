@@ -190,7 +190,7 @@ std::unique_ptr<rendezvous::Coordinator> StandingCoordinator::make_coordinator()
 
 std::unique_ptr<StandingWorkers> StandingCoordinator::make_workers(
     const rendezvous::JobSnapshot& job) {
-  KnownWorkers known{.epoch = job.epoch, .over = job.training_ended};
+  KnownWorkers known{.epoch = job.epoch, .ended_with = job.ended_with};
   std::copy_if(awaited_.begin(), awaited_.end(), std::back_inserter(known.joined),
                [this](int process) { return !is_server(process); });
   if (options_.alone == 0) return ranks_of_epochs(elastic_, options_.gather, known);
@@ -229,8 +229,9 @@ void StandingCoordinator::server_joined(int process) {
 void StandingCoordinator::carry_out(const StandingWorkers::Decision& decision) {
   if (decision.epoch) coordinator_->regroup(*decision.epoch);
   if (decision.stop) coordinator_->request_stop(*decision.stop);
-  if (decision.end_told_to == StandingWorkers::Tell::Workers) coordinator_->finish_workers();
-  if (decision.end_told_to == StandingWorkers::Tell::All) coordinator_->finish();
+  if (decision.end_told_to == StandingWorkers::Tell::Workers)
+    coordinator_->finish_workers(decision.told_code);
+  if (decision.end_told_to == StandingWorkers::Tell::All) coordinator_->finish(decision.told_code);
   if (decision.exit_code) return end(*decision.exit_code, decision.line);
   if (!decision.line.empty()) say(decision.line);
 }

@@ -26,7 +26,8 @@ class RanksOfEpochs final : public StandingWorkers {
         gather_(gather),
         group_(options, known.epoch, known.joined),
         gathering_(known.epoch.number == 0),
-        over_(known.over) {
+        over_(known.ended_with.has_value()),
+        stop_code_(known.ended_with.value_or(0)) {
     if (gathering_) gathered_.insert(known.joined.begin(), known.joined.end());
   }
 
@@ -54,7 +55,7 @@ class RanksOfEpochs final : public StandingWorkers {
     if (exit_code != 0) stop_code_ = exit_code;
     const bool first = !std::exchange(over_, true);
     Decision decision = ended(process);
-    if (first) decision.end_told_to = Tell::All;
+    if (first) decision.end_told_to = Tell::All, decision.told_code = stop_code_;
     return decision;
   }
 
@@ -113,8 +114,8 @@ class RanksOfEpochs final : public StandingWorkers {
   bool gathering_, over_;
   std::set<int> gathered_;           // while it gathers: who is there
   std::optional<TimePoint> enough_;  // while it gathers: since when there are `min` of them
+  int stop_code_;                    // 130 or 143: it has ended since it was asked to
   std::set<int> ended_;              // members that are gone, after the training
-  int stop_code_ = 0;                // 130 or 143: it has ended since it was asked to
 };
 
 class WorkersOnTheirOwn final : public StandingWorkers {
@@ -125,8 +126,9 @@ class WorkersOnTheirOwn final : public StandingWorkers {
         roles_(roles),
         begun_(std::move(begun)),
         there_(known.joined.begin(), known.joined.end()),
-        over_(known.over),
-        saved_(known.over) {}
+        over_(known.ended_with.has_value()),
+        saved_(over_),
+        stop_code_(known.ended_with.value_or(0)) {}
 
   Decision joined(int process) override {
     if (!there_.insert(process).second || over_) return {};
@@ -147,6 +149,7 @@ class WorkersOnTheirOwn final : public StandingWorkers {
     if (process == 0) {
       saved_ = true;
       decision.end_told_to = Tell::Workers;
+      decision.told_code = stop_code_ != 0 ? stop_code_ : exit_code;
     } else if (exit_code == 0 && !over_) {
       decision.line = roles_.name_of(process) + " has ended its training.";
     }
@@ -162,6 +165,7 @@ class WorkersOnTheirOwn final : public StandingWorkers {
     if (!over_ || !saved_ || !there_.empty()) return {};
     return {.line = stop_code_ == 0 ? kEnded : kStopped,
             .end_told_to = Tell::All,
+            .told_code = stop_code_,
             .exit_code = stop_code_};
   }
 
@@ -184,8 +188,8 @@ class WorkersOnTheirOwn final : public StandingWorkers {
   const std::function<bool()> begun_;
   std::set<int> there_;
   bool over_;
-  bool saved_;         // rank 0 has left by itself
-  int stop_code_ = 0;  // 130 or 143: it has ended since it was asked to
+  bool saved_;     // rank 0 has left by itself
+  int stop_code_;  // 130 or 143: it has ended since it was asked to
 };
 
 }  // namespace

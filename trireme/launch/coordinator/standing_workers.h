@@ -25,6 +25,7 @@ class StandingWorkers {
     std::optional<rendezvous::Epoch> epoch;  // the ranks change
     std::optional<int> stop;                 // ask the others to stop, by this signal
     Tell end_told_to = Tell::Nobody;
+    int told_code = 0;             // with which it ends
     std::optional<int> exit_code;  // the job has ended, with this one
   };
 
@@ -49,7 +50,7 @@ class StandingWorkers {
 struct KnownWorkers {
   rendezvous::Epoch epoch;
   std::vector<int> joined;
-  bool over = false;
+  std::optional<int> ended_with;  // the exit code of a training that has ended
 };
 
 /// Workers that train together, as the ranks of an elastic job. More than `min` are waited for at the

@@ -12,12 +12,12 @@ namespace {
 // Two workers and up to two more, whose numbers come after that of the one server.
 struct WorkersOnTheirOwnTest : ::testing::Test {
   static constexpr int kMore = 3;  // the first of the others' processes
-  void restart(bool over, const std::vector<int>& joined) {
+  void restart(std::optional<int> ended_with, const std::vector<int>& joined) {
     workers =
         workers_on_their_own({.min = 1, .max = 4}, {.workers = 2, .servers = 1, .more_workers = 2},
-                             [] { return true; }, {.joined = joined, .over = over});
+                             [] { return true; }, {.joined = joined, .ended_with = ended_with});
   }
-  void SetUp() override { restart(false, {}); }
+  void SetUp() override { restart({}, {}); }
   StandingWorkers::Decision lose(int process) { return workers->lost(process, "one is gone", {}); }
   // The exit code with which the job has ended; servers are then told.
   std::optional<int> end() {
@@ -84,19 +84,35 @@ TEST_F(WorkersOnTheirOwnTest, StopWithAnyOfThem) {
 TEST_F(WorkersOnTheirOwnTest, StopThoughRankZeroHasDoneAll) {
   for (const int process : {0, 1}) workers->joined(process);
   workers->left(1, 143);
-  workers->left(0, 0);
+  EXPECT_EQ(workers->left(0, 0).told_code, 143);
   EXPECT_EQ(end(), 143);
 }
 
 // Another coordinator has told the workers that the training is over.
 TEST_F(WorkersOnTheirOwnTest, EndUnderTheNextCoordinator) {
-  restart(true, {1, kMore});
+  restart(0, {1, kMore});
   workers->left(1, 0);
   EXPECT_EQ(end(), std::nullopt);
   workers->left(kMore, 0);
   EXPECT_EQ(end(), 0);
-  restart(true, {});
+  restart(0, {});
   EXPECT_EQ(end(), 0) << "all had gone before";
+  restart(143, {});
+  EXPECT_EQ(end(), 143) << "they had stopped as they were asked";
+}
+
+TEST(RanksOfEpochs, EndUnderTheNextCoordinatorAsTheyHaveEnded) {
+  const rendezvous::Epoch two{.number = 1, .members = {0, 1}};
+  const auto all = [&](std::optional<int> ended_with) {
+    return ranks_of_epochs({.min = 1, .max = 2}, {},
+                           {.epoch = two, .joined = {0, 1}, .ended_with = ended_with});
+  };
+  auto ranks = all({});
+  EXPECT_EQ(ranks->left(0, 143).told_code, 143);
+  ranks = all(143);
+  EXPECT_TRUE(ranks->over());
+  ranks->lost(0, "rank 0 was gone before this coordinator began", {});
+  EXPECT_EQ(ranks->lost(1, "rank 1 was gone before this coordinator began", {}).exit_code, 143);
 }
 
 }  // namespace

@@ -104,8 +104,8 @@ JobSnapshot Coordinator::snapshot() const {
   const LockedState state = impl_->state();
   const Roles& roles = state->roles();
   const TrainingEnd& end = state->end();
-  JobSnapshot now{
-      .epoch = state->epoch(), .finished = end.all, .training_ended = end.all || end.workers};
+  JobSnapshot now{.epoch = state->epoch(), .finished = end.all};
+  if (end.all || end.workers) now.ended_with = end.exit_code;
   for (int process = 0; process < state->members.size(); ++process) {
     const Phase phase = state->members.phase(process);
     if (phase == Phase::Joined) {
@@ -132,9 +132,15 @@ std::vector<int> Coordinator::silent(Duration silence) const {
 
 void Coordinator::request_stop(int signal) { impl_->state()->stop(signal); }
 
-void Coordinator::finish() { impl_->state()->finish(/*workers_only=*/false); }
+void Coordinator::finish() { finish(0); }
 
-void Coordinator::finish_workers() { impl_->state()->finish(/*workers_only=*/true); }
+void Coordinator::finish(int exit_code) {
+  impl_->state()->finish(/*workers_only=*/false, exit_code);
+}
+
+void Coordinator::finish_workers(int exit_code) {
+  impl_->state()->finish(/*workers_only=*/true, exit_code);
+}
 
 void Coordinator::forgive_silence() { impl_->state()->members.forgive(steady_now()); }
 

@@ -69,9 +69,9 @@ struct JobSnapshot {
   std::vector<int> joined;  // the processes that have joined
   std::vector<int>
       unreached;  // those of them that no news reach: they have not come back to this coordinator
-  std::vector<int> absent;      // workers and servers of the start that have not joined
-  bool finished = false;        // finish() was called
-  bool training_ended = false;  // finish() or finish_workers() was called
+  std::vector<int> absent;        // workers and servers of the start that have not joined
+  bool finished = false;          // finish() was called
+  std::optional<int> ended_with;  // finish()'s or finish_workers()'s exit code, if one was called
 };
 
 class Coordinator final : public JobControl {
@@ -100,8 +100,10 @@ class Coordinator final : public JobControl {
   JobSnapshot snapshot() const;
   /// The job as the store had it, before any process could come.
   const JobSnapshot& found() const noexcept;
+  /// `exit_code`: 130 or 143 if the training has ended since it was asked to. The next coordinator finds it.
+  void finish(int exit_code);
   /// Workers that train on their own are told that rank 0 has ended the training. They still need servers.
-  void finish_workers();
+  void finish_workers(int exit_code);
   /// The job has ended: the store is empty. Throws as StateStore does.
   void clear_store();
   /// A server is gone before the job has begun. Another process may join in its place.

@@ -112,8 +112,9 @@ void JobState::stop(int signal) {
   streams.tell_all(news);
 }
 
-void JobState::finish(bool workers_only) {
+void JobState::finish(bool workers_only, int exit_code) {
   (workers_only ? end_.workers : end_.all) = true;
+  end_.exit_code = exit_code;
   if (!save()) return;
   wire::News news;
   news.set_finished(true);

@@ -24,6 +24,7 @@ struct TrainingEnd {
   int stop_signal = 0;   // that ranks were asked to stop by; 0: none
   bool workers = false;  // workers that train on their own: rank 0 has ended the training
   bool all = false;      // the workers have ended, and all others shall end
+  int exit_code = 0;     // with which it has ended: 130 or 143 if ranks were asked to stop
   bool told_to(Role role) const noexcept { return all || (workers && role == Role::Worker); }
 };
 
@@ -57,7 +58,7 @@ class JobState {
   bool lose_worker(int worker);
   void regroup(const Epoch& epoch);
   void stop(int signal);
-  void finish(bool workers_only);
+  void finish(bool workers_only, int exit_code);
   /// Answers every open call, and ends all streams.
   void close();
   /// Tells a new stream everything that its process may have missed.

@@ -30,6 +30,7 @@ std::string JobState::text() const {
   state.set_stop_signal(end_.stop_signal);
   state.set_finished(end_.all);
   state.set_workers_finished(end_.workers);
+  state.set_exit_code(end_.exit_code);
   servers.save(state);
   const std::string bytes = state.SerializeAsString();
   return prove(options.secret, {"coordinator state", bytes}) + bytes;
@@ -69,7 +70,8 @@ void JobState::restore() {
   exchanges.restore(state);
   end_ = {.stop_signal = state.stop_signal(),
           .workers = state.workers_finished(),
-          .all = state.finished()};
+          .all = state.finished(),
+          .exit_code = state.exit_code()};
   servers.restore(view, state);
 }
 
