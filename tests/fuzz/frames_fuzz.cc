@@ -82,7 +82,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   std::array<Posted, 6> posted;
   const char* ended = nullptr;
   {
-    net::TcpLink link(messenger, 1, net::Descriptor(ends[0]));
+    std::atomic<bool> unsent{false};
+    net::TcpLink link(messenger, 1, net::Descriptor(ends[0]), unsent);
     messenger.attach(1, &link);
     const std::size_t sizes[] = {0, 7, 100, 20000, 70000, 16384};
     for (std::size_t i = 0; i < posted.size(); ++i) {

@@ -266,8 +266,9 @@ void check(const CallChecks& checks, const SparseRows& in, ReduceOp op) {
               std::string(trireme::name_of(in.dtype)) + " = " +
               std::to_string(in.indices.size() * in.row_bytes()));
   for (const std::int64_t index : in.indices) {
-    require(index >= 0 && index < in.num_rows,
-            "row " + std::to_string(index) + " of a matrix of " + std::to_string(in.num_rows));
+    checks.require(index >= 0 && index < in.num_rows, "sparse_all_reduce", [&] {
+      return "row " + std::to_string(index) + " of a matrix of " + std::to_string(in.num_rows);
+    });
   }
 }
 

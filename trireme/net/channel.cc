@@ -345,10 +345,13 @@ struct Entrance final : ProgressSource {
       : waiter(std::move(own_waiter)),
         options(std::move(own_options)),
         listener(options.host.empty() ? listen_unix() : listen_tcp(options.host)),
-        reception(*waiter, listener, options.identity, options.secret) {}
+        reception(*waiter, listener, options.identity, options.secret),
+        epoll(epoll_create1(EPOLL_CLOEXEC)) {
+    if (!epoll) throw_system_error("epoll_create1");
+  }
 
   bool poll() override {
-    if (!source) return false;
+    if (!source || closed) return false;
     std::exception_ptr error;
     try {
       auto caller = reception.next_now();
@@ -361,11 +364,32 @@ struct Entrance final : ProgressSource {
     return true;
   }
   bool pending() const noexcept override { return waited_for; }
-  int descriptor() const noexcept override { return reception.descriptor(); }
+  int descriptor() const noexcept override { return epoll.get(); }
   void arm(bool) noexcept override {}
 
+  void wait_for_one(const WorkSource& a_source, std::shared_ptr<Channel>& channel) {
+    TRIREME_CHECK(!source);
+    source = a_source;
+    to = &channel;
+    if (closed) return settle(nobody_listens());
+    watch(true);
+    poll();
+  }
+  static std::exception_ptr nobody_listens() {
+    return std::make_exception_ptr(PeerLost("nobody listens any more", {.operation = "channel"}));
+  }
+
+  // Callers who come while nobody waits for them must not keep a core busy.
+  void watch(bool wanted) {
+    if (waited_for.exchange(wanted) == wanted) return;
+    epoll_event event{.events = EPOLLIN, .data = {.fd = reception.descriptor()}};
+    if (epoll_ctl(epoll.get(), wanted ? EPOLL_CTL_ADD : EPOLL_CTL_DEL, reception.descriptor(),
+                  &event) != 0)
+      throw_system_error("epoll_ctl");
+  }
+
   void settle(const std::exception_ptr& error) {
-    waited_for = false;
+    watch(false);
     const std::optional<WorkSource> done = std::exchange(source, std::nullopt);
     if (done) error ? done->fail(error) : done->complete();
   }
@@ -374,7 +398,8 @@ struct Entrance final : ProgressSource {
   const ChannelOptions options;
   const Listener listener;
   Reception reception;
-  std::atomic<bool> waited_for{false};
+  const Descriptor epoll;  // has the reception's while somebody waits for a channel
+  std::atomic<bool> waited_for{false}, closed{false};
   std::optional<WorkSource> source;
   std::shared_ptr<Channel>* to = nullptr;
 };
@@ -386,20 +411,16 @@ class SocketAcceptor final : public Acceptor {
     entrance_->waiter->add(entrance_);
   }
   ~SocketAcceptor() override {
+    entrance_->closed = true;
+    entrance_->waiter->run(
+        [entrance = entrance_] { entrance->settle(Entrance::nobody_listens()); });
     entrance_->waiter->remove(entrance_.get());
-    entrance_->settle(
-        std::make_exception_ptr(PeerLost("nobody listens any more", {.operation = "channel"})));
   }
   const std::string& address() const noexcept override { return entrance_->listener.address; }
   Work accept(std::shared_ptr<Channel>& to) override {
     const WorkSource source(entrance_->waiter, nullptr, "channel accept");
-    entrance_->waiter->run([entrance = entrance_, source, &to] {
-      TRIREME_CHECK(!entrance->source);
-      entrance->source = source;
-      entrance->to = &to;
-      entrance->waited_for = true;
-      entrance->poll();
-    });
+    entrance_->waiter->run(
+        [entrance = entrance_, source, &to] { entrance->wait_for_one(source, to); });
     return source.work();
   }
 

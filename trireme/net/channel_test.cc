@@ -220,6 +220,22 @@ struct HalfPair {
   std::shared_ptr<Channel> channel;
 };
 
+// A server that computes has others do the same.
+TEST(Channel, ACallerCallsNobodyWhileNobodyAcceptsHim) {
+  const auto still = std::make_shared<StillWaiter>();
+  const auto acceptor = listen_channels(still, {});
+  const auto waiter = RealWaiter::make();
+  const Descriptor caller =
+      dial(*waiter, acceptor->address(), waiter->now() + std::chrono::seconds(10));
+  EXPECT_FALSE(still->called());
+  std::shared_ptr<Channel> channel;
+  const Work accepted = acceptor->accept(channel);
+  EXPECT_FALSE(accepted.done());
+  write(caller.get(), "garbage", 7);
+  pollfd one{still->source->descriptor(), POLLIN, 0};
+  EXPECT_EQ(poll(&one, 1, 10'000), 1) << "it is served while somebody waits";
+}
+
 // Otherwise a waiter would poll without end.
 TEST(Channel, AnEndThatHasLeftCallsNobodyWhileNobodyWaitsForIt) {
   HalfPair pair;

@@ -42,6 +42,23 @@ std::string missing(const ConnectOptions& options, const Sockets& sockets) {
   }
 }
 
+// A rank drops callers if too many come at a time. One that has ended listens no more.
+std::pair<Descriptor, Identity> dial_rank(Waiter& waiter, const ConnectOptions& options,
+                                          const Identity& mine, const std::string& address,
+                                          TimePoint deadline) {
+  constexpr Duration kPause = std::chrono::milliseconds(10);
+  for (;;) {
+    Descriptor socket = dial(waiter, address, deadline);
+    try {
+      const Identity other = handshake(waiter, socket.get(), true, mine, options.secret, deadline);
+      return {std::move(socket), other};
+    } catch (const PeerLost&) {
+      if (waiter.now() >= deadline || (options.cancelled && options.cancelled())) throw;
+    }
+    waiter.sleep(kPause);
+  }
+}
+
 // Dials one socket after the other, so that both ends number a pair's sockets alike.
 void dial_lower(Waiter& waiter, const ConnectOptions& options, const Identity& mine,
                 const std::vector<std::string>& addresses, TimePoint deadline, Sockets& sockets) {
@@ -50,9 +67,7 @@ void dial_lower(Waiter& waiter, const ConnectOptions& options, const Identity& m
     const auto at = static_cast<std::size_t>(peer);
     try {
       while (!complete(options, sockets[at])) {
-        Descriptor socket = dial(waiter, addresses[at], deadline);
-        const Identity other =
-            handshake(waiter, socket.get(), true, mine, options.secret, deadline);
+        auto [socket, other] = dial_rank(waiter, options, mine, addresses[at], deadline);
         if (other.rank != peer)
           throw RefusedError("it says to be rank " + std::to_string(other.rank));
         sockets[at].push_back(std::move(socket));

@@ -64,6 +64,7 @@ Work Messenger::send(int peer, Tag tag, std::span<const std::byte> bytes) {
     to.under_way += cost_of(bytes.size());
     const Frame frame{FrameKind::Eager, 0, tag.value, bytes.size()};
     if (to.out.try_send(frame, bytes)) return Work();
+    if (failure_) return Work::failed(failure_);  // the link has found out
     auto source = std::make_shared<WorkSource>(open_.begin("send to ", peer));
     to.out.push(frame, bytes, source);
     return source->work();

@@ -132,6 +132,37 @@ std::string why(const Work& work) {
   }
 }
 
+// A link whose network fails in the middle of a send, as MPI's may.
+struct FailingLink final : net::Link {
+  explicit FailingLink(Messenger& a_messenger) : messenger(a_messenger) {}
+  bool try_send(const Frame&, std::span<const std::byte>) override {
+    if (broken)
+      messenger.abort(std::make_exception_ptr(PeerLost("the network is broken", {.peer = 1})));
+    return false;
+  }
+  std::size_t try_stream(std::size_t, const net::Piece&) override { return 0; }
+  Messenger& messenger;
+  bool broken = false;
+};
+
+TEST(Messenger, SendsThatBreakTheNetworkFail) {
+  for (const bool queued : {false, true}) {
+    Messenger messenger(0, 2, RealWaiter::make());
+    FailingLink link(messenger);
+    messenger.attach(1, &link);
+    link.broken = !queued;
+    const Work work = messenger.send(1, {1}, Bytes(10));
+    if (queued) {
+      EXPECT_FALSE(work.done());
+      link.broken = true;
+      messenger.pump(1);
+    }
+    ASSERT_TRUE(work.done()) << queued;
+    EXPECT_THAT(why(work), HasSubstr("the network is broken"));
+    EXPECT_FALSE(messenger.pending());
+  }
+}
+
 TEST_F(MessengerTest, WhoSendsMoreThanThereIsRoomForIsLost) {
   Bytes got(1);
   const Work work = receiver.recv(0, {2}, got);

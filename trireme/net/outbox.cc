@@ -63,6 +63,10 @@ bool Outbox::pump_once() {
       first.source ? open_->end(*first.source) : open_->count(-1);
       return true;
     }
+    if (closed_) {  // by the link, which has failed
+      drop(first);
+      return false;
+    }
     queue_.push_front(std::move(first));
   }
   bool moved = false;
@@ -103,14 +107,16 @@ bool Outbox::claim(Lane& lane) {
   return false;
 }
 
+void Outbox::drop(const Queued& queued) {
+  queued.source ? open_->end(*queued.source, closed_) : open_->count(-1);
+}
+
 void Outbox::close(const std::exception_ptr& error) {
-  closed_ = true;
+  closed_ = error;
   const auto queued = std::exchange(queue_, {});
   const auto streams = std::exchange(streams_, {});
   std::fill(lanes_.begin(), lanes_.end(), Lane());
-  for (const auto& each : queued) {
-    each.source ? open_->end(*each.source, error) : open_->count(-1);
-  }
+  for (const Queued& each : queued) drop(each);
   for (const auto& each : streams) open_->end(each.source, error);
 }
 

@@ -77,9 +77,12 @@ class Outbox {
   bool pump_lane(std::size_t lane);
   bool claim(Lane& lane);
 
+  void drop(const Queued& queued);
+
   Link* link_ = nullptr;
   OpenWorks* open_ = nullptr;
-  bool pumping_ = false, closed_ = false;
+  bool pumping_ = false;
+  std::exception_ptr closed_;  // close()'s error
   std::deque<Queued> queue_;
   std::list<Stream> streams_;
   std::vector<Lane> lanes_;

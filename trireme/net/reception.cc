@@ -16,36 +16,37 @@ namespace trireme::inline v0::net {
 namespace {
 
 constexpr Duration kHandshakeLimit = std::chrono::seconds(10);
+constexpr Duration kLeast = std::chrono::milliseconds(20);  // that a caller has among many
 constexpr std::size_t kMostCallers = 128;
 
-std::size_t most_callers() {
+void control(int epoll, int operation, int descriptor, std::uint32_t events) {
+  epoll_event event{.events = events, .data = {.fd = descriptor}};
+  if (epoll_ctl(epoll, operation, descriptor, &event) != 0) throw_system_error("epoll_ctl");
+}
+
+}  // namespace
+
+std::size_t Reception::limit_of_callers() noexcept {
   rlimit limit{};
   if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return kMostCallers;
   return std::clamp<std::size_t>(limit.rlim_cur / 8, 1, kMostCallers);
 }
 
-void watch(int epoll, int descriptor) {
-  epoll_event event{.events = EPOLLIN, .data = {.fd = descriptor}};
-  if (epoll_ctl(epoll, EPOLL_CTL_ADD, descriptor, &event) != 0) throw_system_error("epoll_ctl");
-}
-
-}  // namespace
-
 Reception::Reception(Waiter& waiter, const Listener& listener, const Identity& mine,
-                     std::string secret)
+                     std::string secret, std::size_t most_callers)
     : waiter_(waiter),
       listener_(listener),
       mine_(mine),
       secret_(std::move(secret)),
-      most_callers_(most_callers()),
+      most_callers_(most_callers),
       epoll_(epoll_create1(EPOLL_CLOEXEC)) {
   if (!epoll_) throw_system_error("epoll_create1");
-  watch(epoll_.get(), listener_.socket.get());
+  control(epoll_.get(), EPOLL_CTL_ADD, listener_.socket.get(), EPOLLIN);
 }
 
 std::optional<std::pair<Descriptor, Identity>> Reception::next_now() {
-  let_in();
   std::optional<std::pair<Descriptor, Identity>> proved;
+  let_in();
   std::erase_if(callers_, [&](Caller& caller) {
     if (proved) return false;
     const Progress progress = serve(caller);
@@ -56,6 +57,7 @@ std::optional<std::pair<Descriptor, Identity>> Reception::next_now() {
     }
     return true;
   });
+  if (!is_full()) listen(true);
   return proved;
 }
 
@@ -63,7 +65,9 @@ std::pair<Descriptor, Identity> Reception::next(TimePoint deadline, const std::s
   for (;;) {
     if (auto proved = next_now()) return std::move(*proved);
     // Callers are in the order of arrival, so the first one's limit ends first.
-    const TimePoint limit = callers_.empty() ? deadline : callers_.front().limit;
+    TimePoint limit = deadline;
+    if (!callers_.empty())
+      limit = listens_ ? callers_.front().limit : callers_.front().came + kLeast;
     try {
       wait_for(waiter_, epoll_.get(), POLLIN, std::min(deadline, limit), what);
     } catch (const TimeoutError&) {
@@ -85,15 +89,23 @@ Descriptor Reception::next_guest() {
 }
 
 void Reception::let_in() {
-  while (Descriptor socket = next_guest()) {
-    if (callers_.size() == most_callers_) callers_.pop_front();
-    watch(epoll_.get(), socket.get());
-    callers_.push_back({std::move(socket),
-                        HandshakeState(false, mine_, secret_),
-                        waiter_.now() + kHandshakeLimit,
-                        {}});
+  for (;;) {
+    const TimePoint now = waiter_.now();
+    listen(!is_full() || now - callers_.front().came >= kLeast);
+    if (!listens_) return;
+    Descriptor socket = next_guest();
+    if (!socket) return;
+    if (is_full()) callers_.pop_front();
+    control(epoll_.get(), EPOLL_CTL_ADD, socket.get(), EPOLLIN);
+    callers_.push_back(
+        {std::move(socket), HandshakeState(false, mine_, secret_), now, now + kHandshakeLimit, {}});
     if (!put(callers_.back())) callers_.pop_back();
   }
+}
+
+void Reception::listen(bool wanted) {
+  if (std::exchange(listens_, wanted) == wanted) return;
+  control(epoll_.get(), EPOLL_CTL_MOD, listener_.socket.get(), wanted ? EPOLLIN : 0u);
 }
 
 // A new connection has room for a whole handshake; a caller whose socket has not is dropped.

@@ -21,8 +21,10 @@ namespace trireme::inline v0::net {
 
 class Reception {
  public:
-  /// `listener` must outlive it.
-  Reception(Waiter& waiter, const Listener& listener, const Identity& mine, std::string secret);
+  /// `listener` must outlive it. Beyond `most_callers`, others wait in the listener's queue until one has
+  /// proved to know the secret, or the one that has waited longest, and long enough, is dropped.
+  Reception(Waiter& waiter, const Listener& listener, const Identity& mine, std::string secret,
+            std::size_t most_callers = limit_of_callers());
 
   /// Returns the next caller that proves to know the secret. Throws TimeoutError, whose text names
   /// `what`, and ResourceError.
@@ -36,13 +38,16 @@ class Reception {
   struct Caller {
     Descriptor socket;
     HandshakeState state;
-    TimePoint limit;
+    TimePoint came, limit;
     std::byte bytes[64];
     std::size_t got = 0;
   };
   enum class Progress { Waits, Done, Drop };
 
+  bool is_full() const noexcept { return callers_.size() >= most_callers_; }
+  static std::size_t limit_of_callers() noexcept;
   void let_in();
+  void listen(bool wanted);
   Descriptor next_guest();
   Progress serve(Caller& caller);
   static bool put(Caller& caller);
@@ -51,8 +56,9 @@ class Reception {
   const Listener& listener_;
   const Identity mine_;
   const std::string secret_;
-  const std::size_t most_callers_;  // beyond it, the caller that has waited longest is dropped
-  const Descriptor epoll_;          // watches the listener and all callers
+  const std::size_t most_callers_;
+  const Descriptor epoll_;  // watches the listener and all callers
+  bool listens_ = true;
   std::deque<Caller> callers_;
 };
 

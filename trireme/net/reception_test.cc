@@ -10,6 +10,7 @@
 
 #include <array>
 #include <random>
+#include <set>
 #include <thread>
 
 #include "trireme/base/error.h"
@@ -82,6 +83,30 @@ TEST_F(Strangers, ACrowdIsDroppedTheLongestWaitingFirst) {
   pollfd first{crowd[0].get(), POLLIN, 0};
   ASSERT_EQ(::poll(&first, 1, 10'000), 1);
   EXPECT_LE(recv(crowd[0].get(), bytes, sizeof bytes, 0), 0) << "nobody dropped it";
+}
+
+// More ranks than may shake hands at a time, which all come at once.
+TEST(Reception, LetsAllInWhoKnowTheSecretHoweverMany) {
+  constexpr int kRanks = 12;
+  const auto waiter = RealWaiter::make();
+  const Listener listener = listen_tcp("127.0.0.1");
+  std::vector<std::thread> diallers;
+  std::vector<Descriptor> sockets(kRanks);
+  const auto come = [&](int rank) {
+    const auto mine = RealWaiter::make();
+    Descriptor& socket = sockets[static_cast<std::size_t>(rank)];
+    socket = dial(*mine, listener.address, mine->now() + 10s);
+    EXPECT_NO_THROW(
+        handshake(*mine, socket.get(), true, {.rank = rank}, "s3cret", mine->now() + 10s));
+  };
+  for (int rank = 0; rank < kRanks; ++rank) diallers.emplace_back(come, rank);
+  Reception reception(*waiter, listener, {}, "s3cret", /*most_callers=*/2);
+  pollfd one{listener.socket.get(), POLLIN, 0};
+  EXPECT_EQ(::poll(&one, 1, 10'000), 1);
+  std::set<int> came;
+  while (came.size() < kRanks)
+    came.insert(reception.next(waiter->now() + 10s, "a rank").second.rank);
+  for (std::thread& dialler : diallers) dialler.join();
 }
 
 TEST_F(Strangers, GarbageIsDroppedUnread) {

@@ -55,7 +55,7 @@ Calls::Calls(std::shared_ptr<Engine> engine)
       selection_(std::make_shared<const Selection>(*engine_)),
       rank_(engine_->facts.rank),
       size_(engine_->facts.size),
-      checks_(std::make_unique<const CallChecks>(rank_, size_)) {}
+      checks_(std::make_unique<const CallChecks>(engine_->facts.world_rank(rank_), size_)) {}
 
 Calls::~Calls() = default;
 

@@ -30,8 +30,7 @@ plan::LinkCost link_of(const plan::Tuning* tuning, const std::string& transport)
 
 const std::string& Chooser::choose(OpKind kind, std::size_t bytes, std::uint32_t total,
                                    bool wide) const {
-  const bool common = total == static_cast<std::uint32_t>(group_.size) || total == 1;
-  if (!common) return decide(kind, bytes, total, wide);
+  if (total != static_cast<std::uint32_t>(group_.size)) return decide(kind, bytes, total, wide);
   const int width = std::bit_width(rounded(bytes));
   auto& known = known_[wide][static_cast<std::size_t>(kind)][static_cast<std::size_t>(width)];
   if (const std::string* name = known.load(std::memory_order_acquire)) return *name;

@@ -54,8 +54,7 @@ class Chooser {
   const std::string& decide(OpKind kind, std::size_t bytes, std::uint32_t total, bool wide) const;
   const Group group_;
   static constexpr std::size_t kKinds = 16, kSizes = 65;
-  // Choices for total == size (1 if nothing is added), by wide, kind and bit width of the rounded
-  // size: no lock needed.
+  // Choices for total == size, by wide, kind and bit width of the rounded size: no lock needed.
   using Known = std::array<std::array<std::atomic<const std::string*>, kSizes>, kKinds>;
   mutable std::array<Known, 2> known_{};
   mutable std::mutex mutex_;

@@ -54,6 +54,15 @@ TEST(Choice, OnesOwnTakesPartOnceItWasMeasured) {
   EXPECT_EQ(Chooser(group).choose(kKind, 1 << 10, 3), "choice_own");
 }
 
+TEST(Choice, DoesNotDependOnTheChoiceBefore) {
+  for (const std::size_t bytes : {8u, 4096u, 1u << 20}) {
+    const Chooser used({.size = 8, .transport = "tcp"}), fresh({.size = 8, .transport = "tcp"});
+    const std::string one = used.choose(kKind, bytes, 1), all = used.choose(kKind, bytes, 8);
+    EXPECT_EQ(all, fresh.choose(kKind, bytes, 8));
+    EXPECT_EQ(one, fresh.choose(kKind, bytes, 1));
+  }
+}
+
 TEST(Choice, SizesWithinAPowerOfTwoChooseAlike) {
   const Chooser chooser({.size = 5, .transport = "tcp"});
   EXPECT_EQ(&chooser.choose(kKind, 4097, 5), &chooser.choose(kKind, 8000, 5));

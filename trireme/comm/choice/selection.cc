@@ -22,6 +22,8 @@ Selection::Selection(Engine& engine)
   all_reduce(usual == kMpiNative ? kMpiNative : std::string_view(), {.dtype = DType::F32});
 }
 
+int Selection::own_name() const { return engine_.facts.world_rank(engine_.facts.rank); }
+
 // Why the network itself cannot reduce this; empty if it can.
 std::string Selection::why_not_native(const Reduced& what) const {
   const net::Reducer* const reducer = engine_.transport->capabilities().reducer;
@@ -50,14 +52,14 @@ std::string Selection::all_reduce(std::string_view wanted, const Reduced& what) 
     if (named)
       throw ConfigError(
           "algorithm mpi-native cannot be used here: " + reason,
-          {.rank = engine_.facts.rank, .operation = "all_reduce", .advice = "Correct the call."});
+          {.rank = own_name(), .operation = "all_reduce", .advice = "Correct the call."});
     wanted = "auto";
   }
   if (wanted == nccl::kNative && engine_.facts.options.device) wanted = "auto";  // on the CPU
   check_all_reduce(wanted, {.ranks = engine_.facts.size,
                             .transport = engine_.transport->name(),
                             .can_map = engine_.arenas != nullptr,
-                            .rank = engine_.facts.rank});
+                            .rank = own_name()});
   if (alone) return "naive";
   if (wanted != "auto") return std::string(wanted);
   const bool wide = kernel::accumulates_wide(combine_of(what.op), what.dtype);
@@ -65,7 +67,9 @@ std::string Selection::all_reduce(std::string_view wanted, const Reduced& what) 
 }
 
 std::string Selection::pick(OpKind kind, std::string_view wanted, std::string_view usual) const {
-  if (wanted.empty() || wanted == "auto" || wanted == nccl::kNative)  // place() checks the last
+  const bool direct = wanted == "direct" && has_direct_form(kind) && engine_.arenas;
+  if (wanted.empty() || wanted == "auto" || direct ||
+      wanted == nccl::kNative)  // place() checks the last
     return std::string(usual);
   if (find_algorithm(kind, wanted)) return std::string(wanted);
   std::string names;
@@ -73,7 +77,7 @@ std::string Selection::pick(OpKind kind, std::string_view wanted, std::string_vi
     names += (names.empty() ? "" : ", ") + entry->name;
   }
   throw ConfigError("unknown algorithm " + std::string(wanted),
-                    {.rank = engine_.facts.rank,
+                    {.rank = own_name(),
                      .operation = std::string(name_of(kind)),
                      .advice = "Choose one of " + names + "."});
 }

@@ -26,10 +26,11 @@ Negotiator::Core::Core(Communicator& world, const NegotiatorOptions& options)
       waiter_(world.waiter()),
       rank_(world.rank()),
       size_(world.size()),
+      name_(engine_->facts.world_rank(rank_)),
       control_(group_of_all(world, options.name + " control")),
       data_(group_of_all(world, options.name)),
       links_(static_cast<std::size_t>(size_)),
-      table_(size_, options.cached_names) {}
+      table_(engine_->facts, options.cached_names) {}
 
 // The owner of a submission's Work.
 class Negotiator::Core::Submission final : public WorkOwner {
@@ -67,7 +68,7 @@ void Negotiator::Core::listen_to_all() {
 Work Negotiator::Core::submit(std::string name, Signature signature, Start start) {
   if (name.empty() || name.size() > kLongestName) {
     throw ConfigError("a name of " + std::to_string(name.size()) + " bytes",
-                      {.rank = rank_,
+                      {.rank = name_,
                        .operation = "negotiate",
                        .advice = "Give every submission a name of 1 to 400 bytes."});
   }
@@ -88,7 +89,7 @@ void Negotiator::Core::enqueue(const std::string& name, const Signature& signatu
   if (!fresh) {
     return pending.source.fail(std::make_exception_ptr(
         ConfigError(name + " is submitted already",
-                    {.rank = rank_,
+                    {.rank = name_,
                      .operation = "negotiate",
                      .advice = "Wait for its Work before the name is used again."})));
   }
@@ -215,8 +216,8 @@ void Negotiator::Core::start(const std::string& name) {
   const auto found = pending_.find(name);
   if (found == pending_.end()) {
     return fail(std::make_exception_ptr(RefusedError(
-        "rank 0 starts " + name + ", which rank " + std::to_string(rank_) + " has not submitted",
-        {.rank = rank_, .operation = "negotiate"})));
+        "rank 0 starts " + name + ", which rank " + std::to_string(name_) + " has not submitted",
+        {.rank = name_, .operation = "negotiate"})));
   }
   const Pending pending = std::move(found->second);
   pending_.erase(found);
@@ -239,7 +240,7 @@ void Negotiator::Core::refuse(const Record& record) {
   const bool timeout = record.code == static_cast<std::int32_t>(ExitCode::Timeout);
   try {
     throw_error(ExitCode(record.code), record.text,
-                {.rank = rank_,
+                {.rank = name_,
                  .operation = "negotiate",
                  .label = record.name,
                  .advice = timeout ? "Look for a branch that only some ranks take."
@@ -296,9 +297,9 @@ void Negotiator::Core::close() {
     if (self->failure_) return;
     if (!self->pending_.empty()) {
       self->fail(std::make_exception_ptr(
-          PeerLost("rank " + std::to_string(self->rank_) + " let go of its negotiator while " +
+          PeerLost("rank " + std::to_string(self->name_) + " let go of its negotiator while " +
                        self->pending_.begin()->first + " was open",
-                   {.rank = self->rank_,
+                   {.rank = self->name_,
                     .operation = "negotiate",
                     .advice = "Wait for all Works before the negotiator goes."})));
       self->control_->abort(self->failure_);
@@ -314,7 +315,7 @@ void Negotiator::Core::close() {
   std::shared_ptr<Communicator> control, data;  // destroyed outside the progress context: may block
   in_context([&] {
     fail(std::make_exception_ptr(
-        PeerLost("the negotiator was let go", {.rank = rank_, .operation = "negotiate"})));
+        PeerLost("the negotiator was let go", {.rank = name_, .operation = "negotiate"})));
     control = std::move(control_);
     data = std::move(data_);
   });

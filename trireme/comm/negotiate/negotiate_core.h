@@ -66,6 +66,7 @@ class Negotiator::Core : public std::enable_shared_from_this<Core> {
   const std::shared_ptr<Engine> engine_;  // world's: timeout, watch, time waited
   const std::shared_ptr<Waiter> waiter_;
   const int rank_, size_;
+  const int name_;  // of this rank, in errors
   std::shared_ptr<Communicator> control_, data_;
   std::vector<Link> links_;  // by peer; other ranks than 0 use the link to rank 0 only
   NegotiationTable table_;   // used on rank 0 only

@@ -1,11 +1,22 @@
 #include "trireme/comm/negotiate/negotiate_table.h"
 
+#include <algorithm>
+
 #include "trireme/base/error.h"
 
 namespace trireme::inline v0::comm {
+namespace {
 
-NegotiationTable::NegotiationTable(int size, std::size_t cached_names)
-    : size_(size), cached_names_(cached_names) {}
+constexpr int kMostNamed = 10;  // of the ranks that are missing
+
+}  // namespace
+
+NegotiationTable::NegotiationTable(const GroupFacts& facts, std::size_t cached_names)
+    : facts_(facts), size_(facts.size), cached_names_(cached_names) {}
+
+std::string NegotiationTable::name_of(int rank) const {
+  return "rank " + std::to_string(facts_.world_rank(rank));
+}
 
 void NegotiationTable::hear(int rank, Record record, std::vector<Record>& answers) {
   switch (record.kind) {
@@ -24,18 +35,22 @@ void NegotiationTable::hear(int rank, Record record, std::vector<Record>& answer
     default:
       break;
   }
-  throw RefusedError("rank " + std::to_string(rank) + " said something that is no submission");
+  throw RefusedError(name_of(rank) + " said something that is no submission");
 }
 
 void NegotiationTable::ready(int rank, const std::string& name, const Signature& signature,
                              std::vector<Record>& answers) {
   const auto at = static_cast<std::size_t>(rank);
   if (const auto refused = refused_.find(name); refused != refused_.end()) {
-    if (refused->second.owed[at]) {
-      refused->second.owed[at] = false;
-      answers.push_back(refused->second.record);
+    std::deque<Refused>& all = refused->second;
+    const auto first =
+        std::find_if(all.begin(), all.end(), [at](const Refused& one) { return one.owed[at]; });
+    if (first != all.end()) {
+      first->owed[at] = false;
+      answers.push_back(first->record);
       answers.back().to = rank;
-      if (--refused->second.left == 0) refused_.erase(refused);
+      if (--first->left == 0) all.erase(first);
+      if (all.empty()) refused_.erase(refused);
       return;
     }
   }
@@ -46,14 +61,13 @@ void NegotiationTable::ready(int rank, const std::string& name, const Signature&
     row.signature = signature;
   } else if (!(row.signature == signature)) {
     row.from[at] = true;
-    return refuse(
-        row,
-        {.kind = RecordKind::Refuse,
-         .code = static_cast<std::int32_t>(ExitCode::Mismatch),
-         .name = name,
-         .text = "rank " + std::to_string(row.first) + " submitted " + text_of(row.signature) +
-                 ", rank " + std::to_string(rank) + " " + text_of(signature)},
-        answers);
+    return refuse(row,
+                  {.kind = RecordKind::Refuse,
+                   .code = static_cast<std::int32_t>(ExitCode::Mismatch),
+                   .name = name,
+                   .text = name_of(row.first) + " submitted " + text_of(row.signature) + ", " +
+                           name_of(rank) + " " + text_of(signature)},
+                  answers);
   }
   if (row.from[at]) return;
   row.from[at] = true;
@@ -79,9 +93,11 @@ void NegotiationTable::go(const std::string& name, const Signature& signature,
 
 std::string NegotiationTable::missing(const Row& row) const {
   std::string ranks;
+  int count = 0;
   for (int rank = 0; rank < size_; ++rank) {
     if (row.from[static_cast<std::size_t>(rank)]) continue;
-    ranks += (ranks.empty() ? "rank " : ", ") + std::to_string(rank);
+    if (++count > kMostNamed) continue;
+    ranks += (ranks.empty() ? "rank " : ", ") + std::to_string(facts_.world_rank(rank));
     // A name that this rank has submitted and others have not.
     for (const auto& [name, other] : rows_) {
       if (!other.from[static_cast<std::size_t>(rank)]) continue;
@@ -89,7 +105,8 @@ std::string NegotiationTable::missing(const Row& row) const {
       break;
     }
   }
-  return ranks;
+  return count > kMostNamed ? ranks + " and " + std::to_string(count - kMostNamed) + " more"
+                            : ranks;
 }
 
 void NegotiationTable::refuse_overdue(int rank, const std::string& name,
@@ -117,7 +134,7 @@ void NegotiationTable::refuse(Row& row, Record record, std::vector<Record>& answ
     }
   }
   rows_.erase(record.name);
-  if (refused.left > 0) refused_.insert_or_assign(record.name, std::move(refused));
+  if (refused.left > 0) refused_[record.name].push_back(std::move(refused));
 }
 
 }  // namespace trireme::inline v0::comm

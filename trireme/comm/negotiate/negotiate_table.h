@@ -4,18 +4,21 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <map>
 #include <string>
 #include <unordered_map>
 #include <vector>
 
+#include "trireme/comm/group_facts.h"
 #include "trireme/comm/negotiate/negotiate_wire.h"
 
 namespace trireme::inline v0::comm {
 
 class NegotiationTable {
  public:
-  NegotiationTable(int size, std::size_t cached_names);
+  /// `facts` must outlive it.
+  NegotiationTable(const GroupFacts& facts, std::size_t cached_names);
   /// Takes a record from `rank`; appends the records to be sent (Record::to) to `answers`.
   void hear(int rank, Record record, std::vector<Record>& answers);
   /// True when all ranks have sent a Bye.
@@ -39,11 +42,14 @@ class NegotiationTable {
   void refuse_overdue(int rank, const std::string& name, std::vector<Record>& answers);
   std::string missing(const Row& row) const;
 
+  std::string name_of(int rank) const;
+
+  const GroupFacts& facts_;
   const int size_;
   const std::size_t cached_names_;
   int byes_ = 0;
   std::map<std::string, Row> rows_;
-  std::map<std::string, Refused> refused_;
+  std::map<std::string, std::deque<Refused>> refused_;        // the oldest first
   std::vector<std::pair<std::string, Signature>> by_number_;  // number - 1
   std::unordered_map<std::string, std::uint32_t> numbers_;    // the latest of each name
 };

@@ -183,7 +183,8 @@ TEST(Negotiate, ALostPeerFailsWhatIsOpen) {
 }
 
 TEST(NegotiationTable, EverySubmissionGetsOneAnswer) {
-  NegotiationTable table(3, 10);
+  const GroupFacts facts(0, 3, true, {});
+  NegotiationTable table(facts, 10);
   const Signature four{.count = 4}, five{.count = 5};
   const auto hear = [&](int rank, const Signature& signature) {
     std::vector<Record> answers;
@@ -204,6 +205,49 @@ TEST(NegotiationTable, EverySubmissionGetsOneAnswer) {
   ASSERT_EQ(go.size(), 1u);
   EXPECT_EQ(go[0].kind, RecordKind::Go);
   EXPECT_EQ(go[0].number, 1u);
+}
+
+TEST(NegotiationTable, ARankThatIsTwoRoundsLateIsRefusedTwice) {
+  const GroupFacts facts(0, 3, true, {});
+  NegotiationTable table(facts, 10);
+  const auto hear = [&](int rank, RecordKind kind) {
+    std::vector<Record> answers;
+    table.hear(rank, {.kind = kind, .name = "a"}, answers);
+    return answers;
+  };
+  for (int round = 0; round < 2; ++round) {
+    EXPECT_TRUE(hear(0, RecordKind::Ready).empty());
+    EXPECT_TRUE(hear(1, RecordKind::Ready).empty());
+    EXPECT_EQ(hear(0, RecordKind::Overdue).size(), 2u);
+  }
+  for (int round = 0; round < 2; ++round) {
+    const auto late = hear(2, RecordKind::Ready);
+    ASSERT_EQ(late.size(), 1u);
+    EXPECT_EQ(late[0].kind, RecordKind::Refuse);
+  }
+  EXPECT_TRUE(hear(2, RecordKind::Ready).empty()) << "the third round";
+  EXPECT_TRUE(hear(0, RecordKind::Ready).empty());
+  EXPECT_EQ(hear(1, RecordKind::Ready)[0].kind, RecordKind::Go);
+}
+
+// Ranks have the job's numbers, and no more of them are named than a record holds.
+TEST(NegotiationTable, NamesSomeOfManyRanksThatAreMissing) {
+  CommunicatorOptions options;
+  for (int rank = 0; rank < 300; ++rank) options.world_ranks.push_back(1000 + rank);
+  const GroupFacts facts(0, 300, false, options);
+  NegotiationTable table(facts, 10);
+  std::vector<Record> answers;
+  for (int rank = 1; rank < 300; ++rank)
+    table.hear(rank, {.kind = RecordKind::Ready, .name = std::string(399, 'n')}, answers);
+  table.hear(0, {.kind = RecordKind::Ready, .name = "a"}, answers);
+  table.hear(0, {.kind = RecordKind::Overdue, .name = "a"}, answers);
+  ASSERT_EQ(answers.size(), 1u);
+  EXPECT_TRUE(answers[0].text.starts_with("not submitted by rank 1001 (which waits for nnn"));
+  EXPECT_TRUE(answers[0].text.ends_with(" and 289 more"));
+  RecordWriter writer;
+  RecordReader reader;
+  for (writer.put(answers[0]); !writer.empty();) reader.put(writer.take());
+  EXPECT_EQ(reader.take().value().text, answers[0].text);
 }
 
 TEST(NegotiationWire, RecordsSurviveAnyCut) {

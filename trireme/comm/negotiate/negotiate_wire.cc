@@ -1,7 +1,9 @@
 #include "trireme/comm/negotiate/negotiate_wire.h"
 
 #include <algorithm>
+#include <limits>
 
+#include "trireme/base/check.h"
 #include "trireme/base/error.h"
 #include "trireme/comm/calls/operation.h"
 
@@ -62,6 +64,7 @@ void RecordWriter::put(const Record& record) {
     body += record.name;
     body += record.text;
   }
+  TRIREME_CHECK(body.size() <= std::numeric_limits<std::uint16_t>::max());
   append(stream_, static_cast<std::uint16_t>(body.size()));
   stream_ += body;
 }

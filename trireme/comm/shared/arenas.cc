@@ -12,9 +12,12 @@ namespace {
 constexpr std::size_t kLeast = 64;  // of an arena
 constexpr std::size_t kStagingOffset = (sizeof(BoardMemory) + 4095) / 4096 * 4096;
 
+constexpr std::uint32_t kNoArena = ~0u;
+
 struct Announcement {
   net::RegionId region;
-  std::uint32_t can_read;  // 1: this rank can read all peers' memory
+  std::uint32_t can_read;   // 1: this rank can read all peers' memory
+  std::uint32_t freed[10];  // arenas; the rest of them is told the next time
 };
 static_assert(sizeof(Announcement) <= Envelope::kPayload);
 
@@ -32,9 +35,14 @@ Arenas::Arenas(net::HostMemory& memory, int rank, int size, std::vector<int> nam
     : memory_(memory), rank_(rank), size_(size), names_(std::move(names)) {}
 
 void Arenas::unmap_all() noexcept {
-  for (const auto& ids : ids_) {
-    for (int peer = 0; peer < size_; ++peer) memory_.unmap(peer, ids[peer]);
+  for (std::uint32_t arena = 0; arena < ids_.size(); ++arena) {
+    for (int peer = 0; peer < size_; ++peer) unmap(peer, arena);
   }
+}
+
+void Arenas::unmap(int peer, std::uint32_t arena) noexcept {
+  if (const auto id = std::exchange(ids_[arena][peer], std::nullopt)) memory_.unmap(peer, *id);
+  mapped_[arena][peer] = nullptr;
 }
 
 net::Region Arenas::allocate(std::size_t bytes) {
@@ -47,8 +55,15 @@ net::Region Arenas::allocate_board() { return first_ = allocate(kStagingOffset +
 
 std::byte* Arenas::staging_of(int rank) const noexcept { return at(rank, 0) + kStagingOffset; }
 
-void Arenas::announce(const net::Region& region, std::byte* payload) const {
-  Announcement mine{region.id, 1};
+void Arenas::announce(const net::Region& region, std::byte* payload) {
+  Announcement mine{region.id, 1, {}};
+  auto next = known_.begin();
+  for (std::uint32_t& arena : mine.freed) {
+    next = std::find_if(next, known_.end(),
+                        [](const Known& one) { return !one.told && one.owner.expired(); });
+    arena = next == known_.end() ? kNoArena : static_cast<std::uint32_t>(next - known_.begin());
+    if (next != known_.end()) next->told = true;
+  }
   for (int peer = 0; peer < size_; ++peer) {
     if (!memory_.read(peer, 0, {})) mine.can_read = 0;
   }
@@ -64,6 +79,8 @@ void Arenas::map(const net::Region& own, std::span<const std::byte* const> annou
     std::memcpy(&theirs, announced[static_cast<std::size_t>(peer)], sizeof theirs);
     can_read &= theirs.can_read == 1;
     ids[peer] = theirs.region;
+    for (const std::uint32_t arena : theirs.freed)
+      if (arena < ids_.size()) unmap(peer, arena);
     starts[peer] = peer == rank_ ? own.bytes.data() : memory_.map(peer, theirs.region).data();
   }
   if (board_) return;  // a peer may already have freed its arena; then it stays unmapped

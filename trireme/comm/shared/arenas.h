@@ -11,6 +11,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -33,9 +34,11 @@ class Arenas {
   net::Region allocate(std::size_t bytes);
   /// The arena with the board, to be announced before all others.
   net::Region allocate_board();
-  /// Writes what peers need to map `region` to `payload` (Envelope::kPayload bytes).
-  void announce(const net::Region& region, std::byte* payload) const;
-  /// Maps the next arena; `announced`: every rank's. PeerLost if a peer has left, ResourceError.
+  /// Writes what peers need to map `region` to `payload` (Envelope::kPayload bytes), and which arenas
+  /// this rank's program has freed.
+  void announce(const net::Region& region, std::byte* payload);
+  /// Maps the next arena, and ends the mappings of those that were freed; `announced`: every rank's.
+  /// PeerLost if a peer has left, ResourceError.
   void map(const net::Region& own, std::span<const std::byte* const> announced);
   void unmap_all() noexcept;
 
@@ -56,15 +59,17 @@ class Arenas {
   struct Known {
     std::span<std::byte> bytes;
     std::weak_ptr<void> owner;
+    bool told = false;  // peers have been told that it is freed
   };
   void make_board();
+  void unmap(int peer, std::uint32_t arena) noexcept;
 
   net::HostMemory& memory_;
   const int rank_, size_;
   const std::vector<int> names_;
   std::vector<Known> known_;
-  std::vector<std::vector<std::byte*>> mapped_;  // [arena][rank]
-  std::vector<std::vector<net::RegionId>> ids_;  // [arena][rank]
+  std::vector<std::vector<std::byte*>> mapped_;                 // [arena][rank]
+  std::vector<std::vector<std::optional<net::RegionId>>> ids_;  // [arena][rank]; none: unmapped
   net::Region first_;
   std::unique_ptr<Board> board_;
   bool can_read_ = false;

@@ -4,10 +4,13 @@
 #include <gtest/gtest.h>
 
 #include <memory>
+#include <set>
 #include <thread>
+#include <vector>
 
 #include "trireme/base/error.h"
 #include "trireme/base/waiter/real_waiter.h"
+#include "trireme/comm/shared/arenas.h"
 
 namespace trireme::comm {
 namespace {
@@ -23,6 +26,56 @@ class Half final : public net::HostMemory {
   void notify(int) noexcept override { ++notified; }
   std::atomic<int> notified{0};
 };
+
+// Two ranks in one process, whose mappings are counted.
+class Counted final : public net::HostMemory {
+ public:
+  explicit Counted(int rank) : own(rank) {}
+  net::Region allocate(std::size_t bytes, std::span<const int>) override {
+    const auto memory = std::make_shared<std::vector<std::byte>>(bytes);
+    return {{next++}, *memory, memory};
+  }
+  bool can_map(int) const noexcept override { return true; }
+  std::span<std::byte> map(int, net::RegionId region) override {
+    mapped.insert(region.value);
+    return memory;
+  }
+  void unmap(int peer, net::RegionId region) noexcept override {
+    EXPECT_TRUE(peer == own || mapped.erase(region.value) == 1);
+  }
+  bool read(int, std::uintptr_t, std::span<std::byte>) override { return false; }
+  void notify(int) noexcept override {}
+  const int own;
+  std::uint32_t next = 0;
+  std::set<std::uint32_t> mapped;
+  alignas(BoardMemory) std::byte memory[sizeof(BoardMemory)] = {};
+};
+
+TEST(Arenas, ThatAPeerHasFreedAreUnmapped) {
+  Counted memory[2] = {Counted(0), Counted(1)};
+  Arenas zero(memory[0], 0, 2, {}), one(memory[1], 1, 2, {});
+  const auto allocate = [&](Arenas& arenas, bool board) {
+    return board ? arenas.allocate_board() : arenas.allocate(100);
+  };
+  net::Region kept[2];
+  for (int round = 0; round < 30; ++round) {
+    std::byte payload[2][Envelope::kPayload];
+    net::Region regions[2] = {allocate(zero, round == 0), allocate(one, round == 0)};
+    zero.announce(regions[0], payload[0]);
+    one.announce(regions[1], payload[1]);
+    const std::byte* const announced[] = {payload[0], payload[1]};
+    zero.map(regions[0], announced);
+    one.map(regions[1], announced);
+    Location place;
+    EXPECT_TRUE(zero.locate(regions[0].bytes.data(), 10, place));
+    EXPECT_EQ(place.arena, static_cast<std::uint32_t>(round));
+    if (round == 5) std::copy(regions, regions + 2, kept);
+  }
+  EXPECT_EQ(memory[0].mapped, (std::set<std::uint32_t>{0, 5, 29}))
+      << "the board, one that is kept, the last";
+  zero.unmap_all();
+  EXPECT_TRUE(memory[0].mapped.empty());
+}
 
 struct Pair {
   std::shared_ptr<Waiter> waiter = RealWaiter::make();

@@ -134,6 +134,14 @@ TEST(Direct, MovesInAnyMemoryOverSeeds) {
 
 // A staging area has four slots of 128 KiB. Here slots are reused many times, and parts end in the
 // middle of a slot.
+TEST(Direct, MayBeNamed) {
+  run_ranks(2, [](RankContext& rank) {
+    std::vector<float> x(1000, float(rank.rank));
+    rank.world->broadcast(buffer_of(x), 1, {.algorithm = "direct"}).wait();
+    EXPECT_EQ(x[999], 1);
+  });
+}
+
 TEST(Direct, MovesMoreThanAStagingAreaHolds) {
   for (std::uint64_t seed = 1; seed <= 12; ++seed) {
     run_ranks(2 + int(seed % 3),

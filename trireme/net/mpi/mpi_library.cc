@@ -189,9 +189,16 @@ std::exception_ptr MpiGroup::failure() const {
                                     .advice = "See what mpirun and the other ranks print."}));
 }
 
-void MpiGroup::gather(Waiter& waiter, const void* mine, std::size_t bytes, void* all,
-                      Duration timeout) {
-  if (functions_.gather(group_, mine, bytes, all) != 0) std::rethrow_exception(failure());
+std::string MpiGroup::gather(Waiter& waiter, std::string mine, Duration timeout) {
+  struct Buffers {
+    std::string mine, all;
+  };
+  auto buffers = std::make_unique<Buffers>();
+  buffers->mine = std::move(mine);
+  buffers->all.resize(static_cast<std::size_t>(size()) * buffers->mine.size());
+  const int begun =
+      functions_.gather(group_, buffers->mine.data(), buffers->mine.size(), buffers->all.data());
+  if (begun != 0) std::rethrow_exception(failure());
   std::optional<observe::WaitNotice> notice;
   if (speaks(rank()))
     notice.emplace(waiter, "rank " + std::to_string(rank()),
@@ -201,26 +208,29 @@ void MpiGroup::gather(Waiter& waiter, const void* mine, std::size_t bytes, void*
     done = functions_.gathered(group_);
     if (done < 0) std::rethrow_exception(failure());
     if (done == 0 && waiter.now() > deadline) {
+      static_cast<void>(buffers.release());  // MPI may still write there: they are never freed
       throw TimeoutError("not all ranks came to the exchange over MPI",
                          {.rank = rank(), .operation = "join", .advice = "See the other ranks."});
     }
     if (done == 0) waiter.sleep(std::chrono::microseconds(50));
   }
+  return std::move(buffers->all);
 }
 
 std::vector<std::string> MpiGroup::exchange(Waiter& waiter, const std::string& mine,
                                             Duration timeout) {
-  const auto ranks = static_cast<std::size_t>(size());
-  std::vector<std::size_t> lengths(ranks);
-  const std::size_t own = mine.size();
-  gather(waiter, &own, sizeof own, lengths.data(), timeout);
+  std::vector<std::size_t> lengths(static_cast<std::size_t>(size()));
+  std::string own(sizeof(std::size_t), '\0');
+  const std::size_t length = mine.size();
+  std::memcpy(own.data(), &length, sizeof length);
+  std::memcpy(lengths.data(), gather(waiter, own, timeout).data(), lengths.size() * sizeof length);
   const std::size_t most = *std::max_element(lengths.begin(), lengths.end());
-  if (most == 0) return std::vector<std::string>(ranks);
-  std::string padded = mine, all(ranks * most, '\0');
-  padded.resize(most);
-  gather(waiter, padded.data(), most, all.data(), timeout);
+  if (most == 0) return std::vector<std::string>(lengths.size());
+  own = mine;
+  own.resize(most);
+  const std::string all = gather(waiter, own, timeout);
   std::vector<std::string> result;
-  for (std::size_t rank = 0; rank < ranks; ++rank) {
+  for (std::size_t rank = 0; rank < lengths.size(); ++rank) {
     result.push_back(all.substr(rank * most, lengths[rank]));
   }
   return result;

@@ -48,7 +48,8 @@ class MpiGroup {
   std::exception_ptr failure() const;
 
  private:
-  void gather(Waiter& waiter, const void* mine, std::size_t bytes, void* all, Duration timeout);
+  /// The strings of all ranks, which are as long as this one's, one after the other.
+  std::string gather(Waiter& waiter, std::string mine, Duration timeout);
 
   const TriremeMpi& functions_;
   TriremeMpiGroup* group_;

@@ -334,10 +334,10 @@ void ShmCore::read_socket(int peer) {
   while (auto received = receive_control(other.socket.get(), ended)) {
     other.link ? keep_region(peer, *received) : meet(peer, *received);
   }
-  if (!ended || messenger_.lost(peer)) return;
+  if (!ended) return;
   if (!other.link) refuse(peer, "closed its socket or does not speak this version");
   epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, other.socket.get(), nullptr);
-  while (poll_ring(peer)) {  // frames that it sent before it ended still count
+  while (!messenger_.lost(peer) && poll_ring(peer)) {  // what it sent before it ended still counts
   }
   messenger_.lose(peer, "its process has ended or left the group");
 }

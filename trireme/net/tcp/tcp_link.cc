@@ -20,8 +20,12 @@ static_assert(kInBuffer >= kEagerLimit + 24);
 
 }  // namespace
 
-TcpLink::TcpLink(Messenger& messenger, int peer, Descriptor socket)
-    : messenger_(messenger), peer_(peer), socket_(std::move(socket)), in_(kInBuffer) {}
+TcpLink::TcpLink(Messenger& messenger, int peer, Descriptor socket, std::atomic<bool>& unsent)
+    : messenger_(messenger),
+      peer_(peer),
+      socket_(std::move(socket)),
+      unsent_(unsent),
+      in_(kInBuffer) {}
 
 TcpLink::~TcpLink() {
   for (int attempt = 0; attempt < 10 && sent_ < out_.size() && chunk_left_ == 0; ++attempt) {
@@ -47,6 +51,7 @@ std::ptrdiff_t TcpLink::write_some(const void* head, std::size_t head_bytes,
   message.msg_iovlen = (head_bytes > 0) + (payload.empty() ? 0 : 1);
   const ssize_t count = sendmsg(socket_.get(), &message, MSG_NOSIGNAL | MSG_DONTWAIT);
   blocked_ = count < static_cast<ssize_t>(head_bytes + payload.size());
+  if (blocked_) unsent_.store(true, std::memory_order_relaxed);
   return std::max<ssize_t>(count, 0);
 }
 
@@ -81,6 +86,7 @@ bool TcpLink::try_send(const Frame& frame, std::span<const std::byte> payload) {
     out_.insert(out_.end(), from + skip, from + bytes);
     written -= skip;
   };
+  if (sent_ > kOutLimit) out_.erase(out_.begin(), out_.begin() + std::exchange(sent_, 0));
   append(&head, sizeof head);
   append(payload.data(), payload.size());
   return true;
@@ -240,9 +246,10 @@ bool TcpLink::received(std::ptrdiff_t count, const char*& ended) {
   return false;
 }
 
-TcpLinks::TcpLinks(Messenger& messenger, int peer, std::vector<Descriptor> sockets) {
+TcpLinks::TcpLinks(Messenger& messenger, int peer, std::vector<Descriptor> sockets,
+                   std::atomic<bool>& unsent) {
   for (Descriptor& socket : sockets) {
-    links_.push_back(std::make_unique<TcpLink>(messenger, peer, std::move(socket)));
+    links_.push_back(std::make_unique<TcpLink>(messenger, peer, std::move(socket), unsent));
   }
 }
 

@@ -5,6 +5,7 @@
 // messages are written from the sender's memory (writev) and read into the receiver's.
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -17,7 +18,8 @@ namespace trireme::inline v0::net {
 
 class TcpLink final : public Link {
  public:
-  TcpLink(Messenger& messenger, int peer, Descriptor socket);
+  /// Sets `unsent` if bytes wait until the socket can take them; both outlive it.
+  TcpLink(Messenger& messenger, int peer, Descriptor socket, std::atomic<bool>& unsent);
   /// Writes the buffered frames, for at most a second, so that the last message is not lost.
   ~TcpLink() override;
 
@@ -58,6 +60,7 @@ class TcpLink final : public Link {
   Messenger& messenger_;
   const int peer_;
   Descriptor socket_;
+  std::atomic<bool>& unsent_;
   std::vector<std::byte> out_;
   std::size_t sent_ = 0;        // bytes of out_ already written
   std::size_t chunk_left_ = 0;  // bytes left of the chunk whose head has been written
@@ -73,7 +76,8 @@ class TcpLink final : public Link {
 /// All connections to one peer. The first carries small frames, all share the large messages.
 class TcpLinks final : public Link {
  public:
-  TcpLinks(Messenger& messenger, int peer, std::vector<Descriptor> sockets);
+  TcpLinks(Messenger& messenger, int peer, std::vector<Descriptor> sockets,
+           std::atomic<bool>& unsent);
   bool try_send(const Frame& frame, std::span<const std::byte> payload) override {
     return links_.front()->try_send(frame, payload);
   }

@@ -4,7 +4,9 @@
 #include <poll.h>
 #include <sys/socket.h>
 
+#include <atomic>
 #include <cstring>
+#include <vector>
 
 #include "trireme/base/waiter/real_waiter.h"
 
@@ -36,7 +38,8 @@ TEST(TcpLink, NothingIsLeftInTheBufferWhenReadStops) {
   const Descriptor peer(ends[1]);
   int received = 0;
   waiter->run([&] {
-    TcpLink link(messenger, 1, Descriptor(ends[0]));
+    std::atomic<bool> unsent{false};
+    TcpLink link(messenger, 1, Descriptor(ends[0]), unsent);
     messenger.attach(1, &link);
     std::byte bytes[8] = {};
     const auto say = [&] {
@@ -60,6 +63,23 @@ TEST(TcpLink, NothingIsLeftInTheBufferWhenReadStops) {
     messenger.lose(1, "the test is over");
   });
   EXPECT_EQ(received, kMessages);
+}
+
+// Nobody else would look after what the socket did not take.
+TEST(TcpLink, SaysThatBytesAreLeftAsSoonAsTheSocketIsFull) {
+  Messenger messenger(0, 2, RealWaiter::make());
+  int ends[2];
+  ASSERT_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, ends), 0);
+  const Descriptor peer(ends[1]);
+  std::atomic<bool> unsent{false};
+  TcpLink link(messenger, 1, Descriptor(ends[0]), unsent);
+  const std::vector<std::byte> bytes(16'000);
+  const Frame frame{FrameKind::Eager, 0, 1, bytes.size()};
+  while (!link.blocked()) {
+    EXPECT_FALSE(unsent);
+    ASSERT_TRUE(link.try_send(frame, bytes));
+  }
+  EXPECT_TRUE(unsent);
 }
 
 }  // namespace

@@ -34,7 +34,7 @@ class TcpCore final : public ProgressSource {
         continue;
       }
       at(peer).lanes.resize(own.size());
-      at(peer).links = std::make_unique<TcpLinks>(messenger_, peer, std::move(own));
+      at(peer).links = std::make_unique<TcpLinks>(messenger_, peer, std::move(own), unsent_);
       messenger_.attach(peer, at(peer).links.get(), at(peer).lanes.size());
       for (std::size_t lane = 0; lane < at(peer).lanes.size(); ++lane) {
         control(peer, lane, EPOLL_CTL_ADD, EPOLLIN);
@@ -137,8 +137,8 @@ class TcpCore final : public ProgressSource {
   const int rank_;
   Descriptor epoll_;
   Messenger messenger_;
-  std::vector<Peer> peers_;
   std::atomic<bool> unsent_{false};
+  std::vector<Peer> peers_;
 };
 
 class TcpTransport final : public Transport, private MoveTimes {
