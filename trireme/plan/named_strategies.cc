@@ -278,25 +278,11 @@ std::string describe(const Holding& holding) {
 }
 
 std::string_view describe(Between between) noexcept {
-  switch (between) {
-    case AllRanks:
-      return "all ranks";
-    case RanksOfAHost:
-      return "ranks of a host";
-    case SameRanksOfHosts:
-      return "across hosts";
-    case ToTheNextRank:
-      return "to the next rank";
-    case ToThePreviousRank:
-      return "to the previous rank";
-    case Neighbours:
-      return "neighbours";
-    case RanksToServers:
-      return "ranks to servers";
-    case ServersToRanks:
-      return "servers to ranks";
-  }
-  return "";
+  constexpr std::array kWords = {"all ranks",        "ranks of a host",      "across hosts",
+                                 "to the next rank", "to the previous rank", "neighbours",
+                                 "ranks to servers", "servers to ranks"};
+  static_assert(kWords.size() == static_cast<std::size_t>(Between::ServersToRanks) + 1);
+  return kWords[static_cast<std::size_t>(between)];
 }
 
 }  // namespace trireme::inline v0::plan

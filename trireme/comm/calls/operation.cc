@@ -6,6 +6,15 @@
 namespace trireme::inline v0::comm {
 namespace {
 
+constexpr std::array<std::string_view, 13> kOperationNames = {
+    "all_reduce", "reduce",    "reduce_scatter",   "all_gather", "gather",
+    "scatter",    "broadcast", "all_to_all",       "barrier",    "send",
+    "recv",       "allocate",  "sparse_all_reduce"};
+static_assert(kOperationNames.size() == static_cast<std::size_t>(OpKind::SparseAllReduce) + 1);
+constexpr std::array<std::string_view, 5> kReductionNames = {"Sum", "Mean", "Min", "Max",
+                                                             "Product"};
+static_assert(kReductionNames.size() == static_cast<std::size_t>(ReduceOp::Product) + 1);
+
 std::string text_of(const std::array<char, 16>& name) {
   return {name.data(), strnlen(name.data(), name.size())};
 }
@@ -13,51 +22,13 @@ std::string text_of(const std::array<char, 16>& name) {
 }  // namespace
 
 std::string_view name_of(OpKind kind) noexcept {
-  switch (kind) {
-    case OpKind::AllReduce:
-      return "all_reduce";
-    case OpKind::Reduce:
-      return "reduce";
-    case OpKind::ReduceScatter:
-      return "reduce_scatter";
-    case OpKind::AllGather:
-      return "all_gather";
-    case OpKind::Gather:
-      return "gather";
-    case OpKind::Scatter:
-      return "scatter";
-    case OpKind::Broadcast:
-      return "broadcast";
-    case OpKind::AllToAll:
-      return "all_to_all";
-    case OpKind::Barrier:
-      return "barrier";
-    case OpKind::Send:
-      return "send";
-    case OpKind::Recv:
-      return "recv";
-    case OpKind::Allocate:
-      return "allocate";
-    case OpKind::SparseAllReduce:
-      return "sparse_all_reduce";
-  }
-  return "unknown operation";
+  const auto index = static_cast<std::size_t>(kind);
+  return index < kOperationNames.size() ? kOperationNames[index] : "unknown operation";
 }
 
 std::string_view name_of(ReduceOp op) noexcept {
-  switch (op) {
-    case ReduceOp::Sum:
-      return "Sum";
-    case ReduceOp::Mean:
-      return "Mean";
-    case ReduceOp::Min:
-      return "Min";
-    case ReduceOp::Max:
-      return "Max";
-    case ReduceOp::Product:
-      return "Product";
-  }
-  return "unknown reduction";
+  const auto index = static_cast<std::size_t>(op);
+  return index < kReductionNames.size() ? kReductionNames[index] : "unknown reduction";
 }
 
 Operation operation_of(OpKind kind, const Buffer& like, std::size_t count,
