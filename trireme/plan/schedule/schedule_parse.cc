@@ -13,6 +13,10 @@
 namespace trireme::inline v0::plan {
 namespace {
 
+[[noreturn]] void refuse_schedule(const std::string& what, const std::string& advice) {
+  throw ConfigError(what, {.operation = "schedule", .advice = advice});
+}
+
 constexpr std::array<std::pair<std::string_view, ActionKind>, 9> kKinds = {
     {{"F", ActionKind::Forward},
      {"B", ActionKind::Backward},
@@ -129,18 +133,16 @@ class ScheduleParser {
       if (line.find_first_not_of(" \t\r") == std::string_view::npos) continue;
       const std::size_t colon = line.find(':');
       if (colon == std::string_view::npos) {
-        throw ConfigError(where_ + ":" + std::to_string(number) + ": a line without a rank",
-                          {.operation = "schedule",
-                           .advice = "Begin it with the rank: \"0: F0.0 F0.1 B0.0 B0.1\"."});
+        refuse_schedule(where_ + ":" + std::to_string(number) + ": a line without a rank",
+                        "Begin it with the rank: \"0: F0.0 F0.1 B0.0 B0.1\".");
       }
       const auto label = words_of(line.substr(0, colon));
       lines_.push_back(
           {number, label.size() == 1 ? label[0] : "", words_of(line.substr(colon + 1))});
     }
     if (lines_.empty()) {
-      throw ConfigError(
-          where_ + " holds no schedule",
-          {.operation = "schedule", .advice = "Write a line a rank: \"0: F0.0 F0.1 B0.0 B0.1\"."});
+      refuse_schedule(where_ + " holds no schedule",
+                      "Write a line a rank: \"0: F0.0 F0.1 B0.0 B0.1\".");
     }
   }
 
@@ -151,20 +153,18 @@ class ScheduleParser {
     const bool good =
         take_number(rest, rank) && rest.empty() && static_cast<std::size_t>(rank) < lines_.size();
     if (!good || !line_of_rank_.emplace(rank, index).second) {
-      throw ConfigError(
-          where_ + ":" + std::to_string(lines_[index].number) + ": \"" + lines_[index].label +
-              "\" is " + (good ? "there twice" : "no rank of " + std::to_string(lines_.size())),
-          {.operation = "schedule", .advice = "Give one line to each rank, numbered from 0."});
+      refuse_schedule(where_ + ":" + std::to_string(lines_[index].number) + ": \"" +
+                          lines_[index].label + "\" is " +
+                          (good ? "there twice" : "no rank of " + std::to_string(lines_.size())),
+                      "Give one line to each rank, numbered from 0.");
     }
     return rank;
   }
 
   [[noreturn]] void refuse_idle(std::size_t index, int rank) const {
-    throw ConfigError(
-        where_ + ":" + std::to_string(lines_[index].number) + ": rank " + std::to_string(rank) +
-            " has no action",
-        {.operation = "schedule",
-         .advice = "Give every rank the passes of at least one stage, or leave its line out."});
+    refuse_schedule(where_ + ":" + std::to_string(lines_[index].number) + ": rank " +
+                        std::to_string(rank) + " has no action",
+                    "Give every rank the passes of at least one stage, or leave its line out.");
   }
 
   void own(Schedule& schedule, int rank, std::size_t index, std::size_t position, int stage) {
@@ -184,9 +184,8 @@ class ScheduleParser {
     const auto& owners = schedule.rank_of_stage;
     const auto hole = std::find(owners.begin(), owners.end(), kNobody);
     if (hole == owners.end()) return;
-    throw ConfigError(
-        where_ + " names no pass of stage " + std::to_string(hole - owners.begin()),
-        {.operation = "schedule", .advice = "Number the stages from 0 without a gap."});
+    refuse_schedule(where_ + " names no pass of stage " + std::to_string(hole - owners.begin()),
+                    "Number the stages from 0 without a gap.");
   }
 
   [[noreturn]] void fail(std::size_t index, std::size_t position, const std::string& what,
@@ -199,8 +198,8 @@ class ScheduleParser {
     }
     const std::string grid =
         grid_text(labels, std::move(rows), {static_cast<int>(index), position});
-    throw ConfigError(where_ + ":" + std::to_string(lines_[index].number) + ": " + what,
-                      {.operation = "schedule", .advice = advice + grid});
+    refuse_schedule(where_ + ":" + std::to_string(lines_[index].number) + ": " + what,
+                    advice + grid);
   }
 
   std::string where_;

@@ -11,15 +11,18 @@
 namespace trireme::inline v0::rendezvous {
 namespace {
 
+[[noreturn]] void refuse_join(const std::string& what,
+                              const std::string& advice = "Start ranks by `trireme launch`.") {
+  throw ConfigError(what, {.operation = "join", .advice = advice});
+}
+
 int number(const Getenv& get, const char* name, int fallback) {
   const auto text = get(name);
   if (!text || text->empty()) return fallback;
   int value = 0;
   const auto [end, error] = std::from_chars(text->data(), text->data() + text->size(), value);
-  if (error != std::errc() || end != text->data() + text->size() || value < 0) {
-    throw ConfigError(std::string(name) + "=" + *text + " is not a number",
-                      {.operation = "join", .advice = "Start ranks by `trireme launch`."});
-  }
+  if (error != std::errc() || end != text->data() + text->size() || value < 0)
+    refuse_join(std::string(name) + "=" + *text + " is not a number");
   return value;
 }
 
@@ -37,8 +40,7 @@ Role role_named(const std::string& name) {
   if (name == "worker") return Role::Worker;
   if (name == "server") return Role::Server;
   if (name == "evaluator") return Role::Evaluator;
-  throw ConfigError("TRIREME_ROLE=" + name + " is no role",
-                    {.operation = "join", .advice = "Use worker, server or evaluator."});
+  refuse_join("TRIREME_ROLE=" + name + " is no role", "Use worker, server or evaluator.");
 }
 
 std::optional<RankEnvironment> from_trireme_launch(const Getenv& get, std::string& why) {
@@ -51,10 +53,9 @@ std::optional<RankEnvironment> from_trireme_launch(const Getenv& get, std::strin
   rank.size = number(get, "TRIREME_SIZE", 0);
   const std::string elastic = get("TRIREME_ELASTIC").value_or("0");
   if (elastic != "0" && elastic != "1" && elastic != "workers")
-    throw ConfigError("TRIREME_ELASTIC=" + elastic + " says nothing",
-                      {.operation = "join",
-                       .advice = "Set it to what `trireme coordinator` prints: 1 for ranks of an "
-                                 "elastic job, workers for workers that train on their own."});
+    refuse_join("TRIREME_ELASTIC=" + elastic + " says nothing",
+                "Set it to what `trireme coordinator` prints: 1 for ranks of an "
+                "elastic job, workers for workers that train on their own.");
   rank.elastic = elastic == "1";
   rank.on_its_own = elastic == "workers";
   // One that meets nobody does not know who else is on its host.
@@ -75,16 +76,14 @@ std::optional<RankEnvironment> from_trireme_launch(const Getenv& get, std::strin
   rank.workers = number(get, "TRIREME_WORKERS", 0);
   rank.more_workers = number(get, "TRIREME_MORE_WORKERS", 0);
   if (rank.roles().count(rank.role) != rank.size) {
-    throw ConfigError(
+    refuse_join(
         "TRIREME_ROLE and TRIREME_SIZE contradict TRIREME_WORKERS, TRIREME_SERVERS or "
         "TRIREME_EVALUATOR",
-        {.operation = "join", .advice = "Start processes by `trireme launch`."});
+        "Start processes by `trireme launch`.");
   }
   const int most = rank.size + (rank.role == Role::Worker ? rank.more_workers : 0);
-  if (rank.rank < 0 || rank.rank >= most) {
-    throw ConfigError("TRIREME_RANK and TRIREME_SIZE do not name a rank",
-                      {.operation = "join", .advice = "Start ranks by `trireme launch`."});
-  }
+  if (rank.rank < 0 || rank.rank >= most)
+    refuse_join("TRIREME_RANK and TRIREME_SIZE do not name a rank");
   return rank;
 }
 
@@ -101,10 +100,7 @@ std::optional<RankEnvironment> read_numbers(const Getenv& get, const Variables& 
   rank.size = number(get, names.size, 1);
   if (rank.size < 2 || !get(names.rank)) return std::nullopt;
   rank.rank = number(get, names.rank, 0);
-  if (rank.rank >= rank.size) {
-    throw ConfigError(why + " name no rank",
-                      {.operation = "join", .advice = "Start ranks by `trireme launch`."});
-  }
+  if (rank.rank >= rank.size) refuse_join(why + " name no rank");
   rank.local_rank = number(get, names.local_rank, rank.rank);
   const int local_size = number(get, names.local_size, 0);
   rank.local_size = local_size > 0 ? local_size : rank.size;
@@ -116,10 +112,8 @@ std::optional<RankEnvironment> read_numbers(const Getenv& get, const Variables& 
 std::optional<RankEnvironment> read_mpi(const Getenv& get, const Variables& names,
                                         std::string& why) {
   auto rank = read_numbers(get, names, why);
-  if (!rank && number(get, names.size, 1) > 1) {
-    throw ConfigError(why + " means several processes, but " + names.rank + " is not set",
-                      {.operation = "join", .advice = "Start ranks by `trireme launch`."});
-  }
+  if (!rank && number(get, names.size, 1) > 1)
+    refuse_join(why + " means several processes, but " + names.rank + " is not set");
   return rank;
 }
 
@@ -149,11 +143,10 @@ std::optional<RankEnvironment> from_torchrun(const Getenv& get, std::string& why
   if (!rank) return std::nullopt;
   const auto address = get("MASTER_ADDR"), port = get("MASTER_PORT");
   if (!address || !port) {
-    throw ConfigError("WORLD_SIZE says " + std::to_string(rank->size) +
-                          " processes, but MASTER_ADDR and MASTER_PORT do not say where they meet",
-                      {.operation = "join",
-                       .advice = "Start it by torchrun, or by `trireme launch -n " +
-                                 std::to_string(rank->size) + " -- PROGRAM`."});
+    refuse_join("WORLD_SIZE says " + std::to_string(rank->size) +
+                    " processes, but MASTER_ADDR and MASTER_PORT do not say where they meet",
+                "Start it by torchrun, or by `trireme launch -n " + std::to_string(rank->size) +
+                    " -- PROGRAM`.");
   }
   const bool by_hand = number(get, "LOCAL_WORLD_SIZE", 0) == 0;
   rank->meeting = {
@@ -196,14 +189,12 @@ std::optional<RankEnvironment> from_srun(const Getenv& get, std::string& why) {
   auto rank = read_numbers(get, {"SLURM_PROCID", tasks, "SLURM_LOCALID", ""}, why);
   if (in_batch_script(get)) {
     const std::string size = std::to_string(slurm_tasks(get));
-    throw ConfigError(
-        "Slurm's allocation has " + size +
-            " tasks (SLURM_NTASKS), but srun has not started this process: it would "
-            "run alone",
-        {.operation = "join",
-         .advice = "Start it by `srun -n " + size + " PROGRAM`, or by `trireme launch -n " + size +
-                   " -- PROGRAM` on this host alone, as `trireme train --ranks " + size +
-                   "` does."});
+    refuse_join("Slurm's allocation has " + size +
+                    " tasks (SLURM_NTASKS), but srun has not started this process: it would "
+                    "run alone",
+                "Start it by `srun -n " + size + " PROGRAM`, or by `trireme launch -n " + size +
+                    " -- PROGRAM` on this host alone, as `trireme train --ranks " + size +
+                    "` does.");
   }
   if (!rank) return std::nullopt;
   const int nodes = number(get, "SLURM_STEP_NUM_NODES", number(get, "SLURM_NNODES", 1));
@@ -235,14 +226,13 @@ std::optional<RankEnvironment> from_trainjob(const Getenv& get, std::string& why
   if (!rank) return std::nullopt;
   const auto address = get("PET_MASTER_ADDR"), port = get("PET_MASTER_PORT");
   if (!address || !port) {
-    throw ConfigError(why + ", but PET_MASTER_ADDR and PET_MASTER_PORT do not say where they meet",
-                      {.operation = "join", .advice = "Start it as a TrainJob, or by torchrun."});
+    refuse_join(why + ", but PET_MASTER_ADDR and PET_MASTER_PORT do not say where they meet",
+                "Start it as a TrainJob, or by torchrun.");
   }
   if (const std::string processes = get("PET_NPROC_PER_NODE").value_or("1"); processes != "1") {
-    throw ConfigError(why + ", but PET_NPROC_PER_NODE=" + processes +
-                          " means several processes in each pod, and nothing has started them",
-                      {.operation = "join",
-                       .advice = "Set numProcPerNode of the TrainJob to 1: a pod is one rank."});
+    refuse_join(why + ", but PET_NPROC_PER_NODE=" + processes +
+                    " means several processes in each pod, and nothing has started them",
+                "Set numProcPerNode of the TrainJob to 1: a pod is one rank.");
   }
   rank->meeting = {
       .name = "TrainJob " + *address + ":" + *port, .host = *address, .one_host = false};
@@ -259,10 +249,9 @@ std::optional<RankEnvironment> from_indexed_job(const Getenv& get, std::string& 
   if (!rank) return std::nullopt;
   const std::string host = get("TRIREME_JOB_FIRST_HOST").value_or("");
   if (host.empty()) {
-    throw ConfigError(why + " means several pods, but TRIREME_JOB_FIRST_HOST is not set",
-                      {.operation = "join",
-                       .advice = "Set it to the host name of index 0: JOB-0.SERVICE, where SERVICE "
-                                 "is the Job's headless service."});
+    refuse_join(why + " means several pods, but TRIREME_JOB_FIRST_HOST is not set",
+                "Set it to the host name of index 0: JOB-0.SERVICE, where SERVICE "
+                "is the Job's headless service.");
   }
   rank->meeting = {.name = "Indexed Job " + host, .host = host, .one_host = false};
   rank->local_rank = 0;  // each pod counts as a host
@@ -275,9 +264,8 @@ std::optional<RankEnvironment> from_indexed_job(const Getenv& get, std::string& 
 std::optional<RankEnvironment> from_pmix(const Getenv& get, std::string& why) {
   why = describe(get, {"PMIX_RANK"});
   if (number(get, "PMIX_RANK", 0) > 0) {
-    throw ConfigError(why + " means several processes, but PMIx has no variable for how many",
-                      {.operation = "join",
-                       .advice = "Start it by Open MPI's mpirun, by srun or by `trireme launch`."});
+    refuse_join(why + " means several processes, but PMIx has no variable for how many",
+                "Start it by Open MPI's mpirun, by srun or by `trireme launch`.");
   }
   return std::nullopt;
 }
