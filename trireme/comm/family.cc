@@ -1,7 +1,5 @@
 #include "trireme/comm/family.h"
 
-#include <vector>
-
 #include "trireme/comm/engine.h"
 
 namespace trireme::inline v0::comm {

@@ -1,7 +1,6 @@
 // How groups are made from a communicator, and how an engine is closed.
 #include <algorithm>
 #include <atomic>
-#include <numeric>
 #include <utility>
 
 #include "trireme/base/error.h"

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <set>
 #include <sstream>
-#include <utility>
 
 #include "trireme/base/error.h"
 

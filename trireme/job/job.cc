@@ -1,7 +1,6 @@
 #include "trireme/job/job.h"
 
 #include <algorithm>
-#include <optional>
 #include <utility>
 #include <vector>
 

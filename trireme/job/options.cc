@@ -4,7 +4,6 @@
 #include <charconv>
 #include <cstdlib>
 #include <string>
-#include <string_view>
 
 #include "trireme/base/error.h"
 #include "trireme/base/transports.h"

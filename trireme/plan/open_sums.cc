@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <bit>
 #include <numeric>
-#include <utility>
 #include <vector>
 
 namespace trireme::inline v0::plan {

@@ -1,7 +1,5 @@
 #include "trireme/comm/messages/messages.h"
 
-#include <utility>
-
 #include "trireme/base/error.h"
 #include "trireme/comm/device/device_backend.h"
 #include "trireme/comm/engine.h"

@@ -5,11 +5,8 @@
 #include <array>
 #include <cstdint>
 #include <cstring>
-#include <deque>
 #include <optional>
 #include <string>
-#include <string_view>
-#include <vector>
 
 #include "trireme/base/buffer.h"
 #include "trireme/comm/calls/op_kind.h"

@@ -1,7 +1,5 @@
 #include "trireme/comm/rounds/program.h"
 
-#include <utility>
-
 #include "trireme/base/error.h"
 
 namespace trireme::inline v0::comm {

@@ -1,6 +1,5 @@
 #include "trireme/comm/shared/direct_move.h"
 
-#include <algorithm>
 #include <cstring>
 #include <numeric>
 

@@ -1,6 +1,5 @@
 #include "trireme/comm/trace/gather_trace.h"
 
-#include <array>
 #include <limits>
 #include <utility>
 

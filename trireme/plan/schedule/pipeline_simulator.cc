@@ -1,7 +1,6 @@
 #include "trireme/plan/schedule/pipeline_simulator.h"
 
 #include <algorithm>
-#include <cmath>
 #include <cstddef>
 #include <string>
 
