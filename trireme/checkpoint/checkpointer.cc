@@ -10,7 +10,6 @@
 
 #include "trireme/base/check.h"
 #include "trireme/base/waiter/real_waiter.h"
-#include "trireme/base/words.h"
 #include "trireme/checkpoint/background_save.h"
 #include "trireme/checkpoint/checkpointer_options.h"
 #include "trireme/checkpoint/identity.h"

@@ -1,6 +1,5 @@
 #include "trireme/checkpoint/checkpointer_options.h"
 
-#include <chrono>
 #include <cstdlib>
 
 #include "trireme/base/error.h"

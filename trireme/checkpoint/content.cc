@@ -5,13 +5,12 @@
 #include <array>
 #include <map>
 #include <nlohmann/json.hpp>
-#include <set>
 
 #include "trireme/base/check.h"
 #include "trireme/base/error.h"
 #include "trireme/base/waiter.h"
 #include "trireme/checkpoint/shards.h"
-#include "trireme/checkpoint/tables.h"
+#include "trireme/comm/texts.h"
 #include "trireme/format/safetensors.h"
 #include "trireme/storage/saved_tensors.h"
 #include "trireme/tensor/convert.h"
@@ -97,7 +96,8 @@ struct CheckpointContent::Impl {
     const int ranks = world == nullptr ? 1 : world->size();
     rank = world == nullptr ? 0 : world->rank();
     const std::vector<std::string> tables =
-        ranks == 1 ? std::vector{table()} : exchange_texts(table(), *world, "checkpoint tables");
+        ranks == 1 ? std::vector{table()}
+                   : comm::exchange_texts(table(), *world, "checkpoint tables");
     for (int r = 0; r < ranks; ++r) read(tables[static_cast<std::size_t>(r)], r);
     if (!to_write) return;
     share.assign(static_cast<std::size_t>(ranks), 0);

@@ -10,7 +10,7 @@
 #include <tuple>
 
 #include "trireme/base/check.h"
-#include "trireme/checkpoint/tables.h"
+#include "trireme/comm/texts.h"
 #include "trireme/tensor/devices/device.h"
 
 namespace trireme::inline v0::checkpoint {
@@ -113,7 +113,7 @@ class Inventory {
         steps.push_back({{"done", step.steps_done}, {"metadata", step.metadata}, {"rows", rows}});
       }
     const json mine{{"needs", needs}, {"loads", loads_}, {"steps", steps}};
-    for (const std::string& text : exchange_texts(mine.dump(), world, "kept state"))
+    for (const std::string& text : comm::exchange_texts(mine.dump(), world, "kept state"))
       all_.push_back(json::parse(text));
     for (int rank = 0; rank < world.size(); ++rank) {
       read_rows(all_[rank]["needs"], rank, need_);

@@ -10,7 +10,7 @@
 
 #include "trireme/base/check.h"
 #include "trireme/base/error.h"
-#include "trireme/checkpoint/tables.h"
+#include "trireme/comm/texts.h"
 #include "trireme/tensor/convert.h"
 #include "trireme/tensor/devices/device.h"
 
@@ -165,7 +165,7 @@ void MemoryCopies::lay_out(std::vector<Row> rows) {
   const json mine{{"host", job_.host_name()}, {"rows", table}};
   std::vector<std::string> hosts;
   std::vector<std::vector<Row>> all;
-  for (const std::string& text : exchange_texts(mine.dump(), job_.world(), "memory copies")) {
+  for (const std::string& text : comm::exchange_texts(mine.dump(), job_.world(), "memory copies")) {
     const json other = json::parse(text);
     hosts.push_back(other["host"].get<std::string>());
     all.emplace_back();
@@ -213,7 +213,7 @@ std::set<int> MemoryCopies::leaving_ranks() const {
   const auto next = job_.changes().next();
   const json mine = next ? json{next->number, next->members} : json{0, json::array()};
   json newest = mine;
-  for (const std::string& text : exchange_texts(mine.dump(), job_.world(), "next ranks"))
+  for (const std::string& text : comm::exchange_texts(mine.dump(), job_.world(), "next ranks"))
     if (json other = json::parse(text); other[0] > newest[0]) newest = std::move(other);
   const auto stay = newest[1].get<std::set<int>>();
   const std::vector<int> members = job_.changes().epoch().members;

@@ -8,6 +8,7 @@
 
 #include "trireme/base/check.h"
 #include "trireme/base/error.h"
+#include "trireme/comm/texts.h"
 #include "trireme/layers/tensor/part.h"
 #include "trireme/sync/gathers/gather_parameter.h"
 #include "trireme/tensor/convert.h"
@@ -26,31 +27,6 @@ std::size_t block_of(const models::Blocks& model, const std::string& parameter) 
     length = name.size();
   }
   return best;
-}
-
-// Every rank's text, in rank order. Collective.
-std::vector<std::string> all_texts(comm::Communicator& group, const std::string& mine) {
-  std::vector<std::int64_t> length{static_cast<std::int64_t>(mine.size())};
-  std::vector<std::int64_t> lengths(static_cast<std::size_t>(group.size()));
-  group
-      .all_gather(Buffer::of(std::span(length)), Buffer::of(std::span(lengths)),
-                  {.label = "pipeline stages"})
-      .wait();
-  const std::vector<std::size_t> counts(lengths.begin(), lengths.end());
-  std::size_t total = 0;
-  for (const std::size_t count : counts) total += count;
-  std::vector<std::uint8_t> bytes(mine.begin(), mine.end()), all(total);
-  group
-      .all_gather_v(Buffer::of(std::span(bytes)), Buffer::of(std::span(all)), counts,
-                    {.label = "pipeline stages"})
-      .wait();
-  std::vector<std::string> texts;
-  auto at = all.begin();
-  for (const std::size_t count : counts) {
-    texts.emplace_back(at, at + static_cast<std::ptrdiff_t>(count));
-    at += static_cast<std::ptrdiff_t>(count);
-  }
-  return texts;
 }
 
 nlohmann::json row(const std::string& name, DType dtype, const std::vector<std::int64_t>& shape,
@@ -168,7 +144,8 @@ void ModelParts::learn_all(const PipelinePlan& plan, comm::Communicator& pipelin
   nlohmann::json mine = nlohmann::json::array();
   for (const auto& part : parts_) mine.push_back(table_of(*part));
   std::vector<nlohmann::json> of_stage(static_cast<std::size_t>(plan.stages()));
-  const std::vector<std::string> texts = all_texts(pipeline, mine.dump());
+  const std::vector<std::string> texts =
+      comm::exchange_texts(mine.dump(), pipeline, "pipeline stages");
   for (int rank = 0; rank < pipeline.size(); ++rank) {
     const nlohmann::json tables = nlohmann::json::parse(texts[static_cast<std::size_t>(rank)]);
     const std::vector<int> stages = plan.stages_of(rank);

@@ -1,10 +1,10 @@
-#include "trireme/checkpoint/tables.h"
+#include "trireme/comm/texts.h"
 
 #include <cstdint>
 
-namespace trireme::inline v0::checkpoint {
+namespace trireme::inline v0::comm {
 
-std::vector<std::string> exchange_texts(const std::string& mine, comm::Communicator& world,
+std::vector<std::string> exchange_texts(const std::string& mine, Communicator& world,
                                         std::string_view label) {
   std::vector<std::int64_t> length{static_cast<std::int64_t>(mine.size())};
   std::vector<std::int64_t> lengths(static_cast<std::size_t>(world.size()));
@@ -27,4 +27,4 @@ std::vector<std::string> exchange_texts(const std::string& mine, comm::Communica
   return texts;
 }
 
-}  // namespace trireme::inline v0::checkpoint
+}  // namespace trireme::inline v0::comm

@@ -1,0 +1,16 @@
+// exchange_texts: every rank learns a text of every other, such as a table of what that rank has.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "trireme/comm/communicator.h"
+
+namespace trireme::inline v0::comm {
+
+/// Collective. Every rank's text, of any length, in rank order.
+std::vector<std::string> exchange_texts(const std::string& mine, Communicator& world,
+                                        std::string_view label);
+
+}  // namespace trireme::inline v0::comm
