@@ -2,16 +2,11 @@
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
-#include <numeric>
 #include <string>
 
 #include "trireme/base/error.h"
 
 namespace trireme::inline v0::ps {
-
-std::int64_t ServerFigures::all_pushes() const noexcept {
-  return std::accumulate(pushes.begin(), pushes.end(), std::int64_t{0});
-}
 
 ServerFigures ServerFigures::from_text(std::string_view text) {
   ServerFigures all;

@@ -18,7 +18,6 @@ struct ServerFigures {
   std::int64_t repeated = 0;                       // pushes that came again after a lost connection
   std::map<std::int64_t, std::int64_t> staleness;  // gradients by staleness
 
-  std::int64_t all_pushes() const noexcept;
   /// MismatchError for another text.
   static ServerFigures from_text(std::string_view text);
 };

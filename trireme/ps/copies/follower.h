@@ -47,8 +47,6 @@ class Follower {
 
   int server() const noexcept { return options_.server; }
   std::uint32_t incarnation() const noexcept { return options_.incarnation; }
-  /// Whether it gets each entry when it comes.
-  bool follows() const noexcept { return state_ == State::Following; }
   /// The last entry that it is known to have.
   std::uint64_t acknowledged() const noexcept { return acknowledged_; }
   /// A newer primary has told it so.

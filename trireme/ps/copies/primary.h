@@ -49,8 +49,6 @@ class Primary {
   bool settled(std::uint64_t index) const noexcept {
     return (whole_ || copy_.service().settings() == nullptr) && index <= committed_;
   }
-  /// Another server is the primary, as a backup has said. Nothing is settled any more.
-  bool deposed() const noexcept { return deposed_; }
 
   /// As Follower's.
   bool work_waits() const;
@@ -82,7 +80,7 @@ class Primary {
   std::vector<Backup> backups_;
   std::uint64_t committed_ = 0;
   bool whole_;  // has had all backups that were there
-  bool deposed_ = false;
+  bool deposed_ = false;  // another server is the primary, as a backup has said
 };
 
 }  // namespace trireme::inline v0::ps

@@ -279,7 +279,6 @@ TEST(Service, FiguresAreOfAllServers) {
   EXPECT_EQ(figures.servers, 2);
   EXPECT_EQ(figures.updates, 2);
   EXPECT_EQ(figures.pushes, (std::vector<std::int64_t>{2, 2}));
-  EXPECT_EQ(figures.all_pushes(), 4);
   EXPECT_EQ(figures.repeated, 1);
   EXPECT_EQ(figures.staleness, (std::map<std::int64_t, std::int64_t>{{0, 2}, {1, 2}}));
   EXPECT_THROW(ServerFigures::from_text("[{}]"), MismatchError);

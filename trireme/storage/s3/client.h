@@ -90,7 +90,6 @@ class S3Client {
 
  private:
   Response call(Request request, const std::string& what);
-  Response try_call(const Request& request, const std::string& what);
   std::string url(const std::string& key, const std::string& query = "") const;
   void pause(int attempt) const;
   [[noreturn]] void refuse(const Response& response, const std::string& what) const;
