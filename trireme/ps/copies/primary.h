@@ -79,7 +79,7 @@ class Primary {
   Log log_;
   std::vector<Backup> backups_;
   std::uint64_t committed_ = 0;
-  bool whole_;  // has had all backups that were there
+  bool whole_;            // has had all backups that were there
   bool deposed_ = false;  // another server is the primary, as a backup has said
 };
 
