@@ -25,7 +25,7 @@ class FakeGpu {
   virtual void set_latency(int looks) = 0;
   /// From now on communicators move no data.
   virtual void freeze() = 0;
-  /// In addition, aborting does not end their kernels.
+  /// In addition, aborting does not end their kernels, so it does not return.
   virtual void freeze_for_good() = 0;
   virtual void thaw() = 0;
   /// The result of ncclCommGetAsyncError on that GPU.

@@ -3,8 +3,12 @@
 // As in NCCL, collectives of a communicator match by their number, and sends and receives by their
 // order between two ranks. A native sum is added from the last rank down, which is not the tree's
 // order, so a test can tell which was used.
+//
+// ncclCommAbort waits until the streams have carried out the communicator's groups, as NCCL's does.
 #include <algorithm>
+#include <chrono>
 #include <cstring>
+#include <thread>
 
 #include "fake_state.h"
 #include "trireme/base/buffer.h"
@@ -17,6 +21,8 @@ namespace {
 using namespace comm::nccl;
 
 constexpr int kInvalidUsage = 5;
+// An abort that takes longer counts as one that never returns.
+constexpr std::chrono::seconds kLongestAbort(20);
 
 struct Comm;
 struct Posted {
@@ -46,6 +52,7 @@ struct Comm {
   int rank = 0, gpu = 0, collectives = 0;
   int in_progress = 0;  // queries left until it is not
   bool joining = true, aborted = false;
+  int in_streams = 0;  // groups that a stream has not carried out
   std::vector<std::pair<void*, std::shared_ptr<Group>>> unlaunched;
 };
 
@@ -198,13 +205,23 @@ Comm* comm_of(void* handle) {
   return static_cast<Comm*>(handle);
 }
 
+// The kernels of an aborted communicator have ended, and touch no memory any more.
+void forget_posts(const Comm& comm) {
+  for (auto* const all : {&comm.world->sends, &comm.world->recvs}) {
+    for (auto& [pair, posts] : *all)
+      std::erase_if(posts, [&](const Post& post) { return post->comm == &comm; });
+  }
+  for (auto& [number, posts] : comm.world->collectives) posts.erase(comm.rank);
+}
+
 class Control final : public FakeGpu {
  public:
   void reset() override {
+    thaw();
+    while (locked(), fake.aborting > 0) std::this_thread::yield();
     const auto lock = locked();
     fake.violation.clear(), fake.broken.clear(), fake.refused.clear(), fake.async_errors.clear();
     fake.calls.clear();
-    fake.frozen = fake.frozen_for_good = false;
     fake.gates_open = true;
     fake.latency = 3;
     fake.pump();
@@ -285,8 +302,14 @@ int ncclCommGetAsyncError(void* handle, int* error) {
   if (comm.joining && comm.in_progress == 0)
     comm.joining = static_cast<int>(comm.world->joined.size()) < comm.world->size;
   if (comm.in_progress == 0) {
-    for (auto& [stream, one] : std::exchange(comm.unlaunched, {}))
-      fake.push(stream, [one] { return carry_out(one); });
+    for (auto& [stream, one] : std::exchange(comm.unlaunched, {})) {
+      ++comm.in_streams;
+      fake.push(stream, [one, &comm] {
+        const bool done = carry_out(one);
+        if (done) --comm.in_streams;
+        return done;
+      });
+    }
   }
   *error = comm.in_progress > 0 || comm.joining ? kNcclInProgress : kNcclSuccess;
   return kNcclSuccess;
@@ -302,7 +325,25 @@ static int end_comm(void* handle, const char* name) {
   return FakeState::get().comms.erase(handle), kNcclSuccess;  // its groups may still use it
 }
 int ncclCommDestroy(void* handle) { return end_comm(handle, "ncclCommDestroy"); }
-int ncclCommAbort(void* handle) { return end_comm(handle, "ncclCommAbort"); }
+int ncclCommAbort(void* handle) {
+  FakeState& fake = FakeState::get();
+  const auto ended = [&] {
+    const auto lock = locked();
+    Comm& comm = *comm_of(handle);
+    comm.aborted = true;
+    if (!fake.frozen_for_good) forget_posts(comm);
+    fake.pump();
+    return comm.in_streams == 0;
+  };
+  locked(), ++fake.aborting;
+  const auto end = std::chrono::steady_clock::now() + kLongestAbort;
+  while (!ended() && std::chrono::steady_clock::now() < end)
+    std::this_thread::sleep_for(std::chrono::microseconds(100));
+  const auto lock = locked();
+  if (!ended()) fake.violate("ncclCommAbort waits for ever");
+  --fake.aborting;
+  return end_comm(handle, "ncclCommAbort");
+}
 
 int ncclGroupStart() { return ++depth, kNcclSuccess; }
 int ncclGroupEnd() {

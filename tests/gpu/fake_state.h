@@ -56,6 +56,7 @@ struct FakeState {
   std::map<void*, std::unique_ptr<FakeStream>> streams;
   std::map<void*, FakeStream> default_streams;  // by context
   std::set<void*> comms;
+  int aborting = 0;  // calls of ncclCommAbort that have not returned
 };
 
 inline std::unique_lock<std::recursive_mutex> locked() {

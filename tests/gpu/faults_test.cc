@@ -199,6 +199,66 @@ TEST(GpuFaults, AGpuThatNeverComesBackKeepsItsMemory) {
            {.timeout = seconds(2), .expect_leftovers = true, .keeps_memory = true});
 }
 
+// ncclCommAbort waits for its kernels; those of the world are behind those of the group here, and the
+// world is aborted first.
+TEST(GpuFaults, AGroupBehindOneThatStandsStillIsAbortedToo) {
+  run_gpus(2, [](GpuRank& rank) {
+    const auto group = rank.world.split(0, rank.rank);
+    const OnGpu first = some(rank), second = some(rank);
+    void* const stream = rank.gpu->make_stream();
+    group->all_reduce(first.buffer(DType::F32), Sum).wait();
+    rank.world.all_reduce(second.buffer(DType::F32), Sum).wait();
+    rank.world.barrier().wait();
+    fake_gpu().freeze();
+    const Work stands_still = group->all_reduce(first.buffer(DType::F32), Sum);
+    stands_still.wait_on({stream});
+    const Work behind = rank.world.all_reduce(second.buffer(DType::F32, stream), Sum);
+    behind.wait_on({nullptr});
+    rank.world.barrier().wait();
+    rank.world.abort(std::make_exception_ptr(StopRequested("enough")));
+    EXPECT_THAT(error_of<StopRequested>([&] { behind.wait(); }), HasSubstr("enough"));
+    EXPECT_THAT(error_of<StopRequested>([&] { stands_still.wait(); }), HasSubstr("enough"));
+    rank.gpu->destroy_stream(stream);
+  });
+}
+
+TEST(GpuFaults, AMessageGoesOnWhenAnotherRankLeavesInGoodOrder) {
+  run_gpus(3, [](GpuRank& rank) {
+    rank.world.barrier().wait();
+    if (rank.rank == 2) {
+      rank.context.world.reset();
+      rank.context.transport.reset();  // its process has ended
+      return;
+    }
+    fake_gpu().freeze();
+    const OnGpu value = rank.on_gpu(leaf(DType::F32, 9999, rank.rank));
+    const Work work = rank.rank == 0 ? rank.world.send(value.buffer(DType::F32), 1)
+                                     : rank.world.recv(value.buffer(DType::F32), 0);
+    rank.context.waiter->sleep(seconds(5));
+    fake_gpu().thaw();
+    EXPECT_EQ(error_of<Error>([&] { work.wait(); }), "no error");
+    EXPECT_EQ(value.bytes(), leaf(DType::F32, 9999, 0));
+  });
+}
+
+TEST(GpuFaults, BuffersOfAnotherKindOfDeviceAreRefused) {
+  run_gpus(1, [](GpuRank& rank) {
+    const OnGpu value = some(rank);
+    Buffer buffer = value.buffer(DType::F32);
+    buffer.device.kind = DeviceKind::Xpu;
+    EXPECT_THAT(error_of<ConfigError>([&] { rank.world.all_reduce(buffer, Sum).wait(); }),
+                HasSubstr("on device 0 of another kind, this rank's is GPU 0"));
+    EXPECT_THAT(error_of<ConfigError>([&] { rank.world.allocate(100, buffer.device); }),
+                HasSubstr("device 0 of another kind is not this rank's"));
+  });
+}
+
+TEST(GpuFaults, VersionsOfNcclAreWrittenAsItsMakerDoes) {
+  EXPECT_EQ(comm::nccl::nccl_version_text(2804), "2.8.4");  // four digits up to 2.8
+  EXPECT_EQ(comm::nccl::nccl_version_text(21400), "2.14.0");
+  EXPECT_EQ(comm::nccl::nccl_version_text(22803), "2.28.3");
+}
+
 TEST(GpuFaults, ARankThatDoesNotComeIsNamed) {
   run_gpus(2,
            [](GpuRank& rank) {

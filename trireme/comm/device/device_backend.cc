@@ -55,8 +55,13 @@ void place(Operation& operation, Engine& engine, std::string_view named) {
        .advice = "Correct the call."});
 }
 
+std::string text_of(Device device) {
+  const std::string index = std::to_string(device.index);
+  return device.kind == DeviceKind::Cuda ? "GPU " + index : "device " + index + " of another kind";
+}
+
 void refuse_device(Device device, int rank) {
-  throw ConfigError("GPU " + std::to_string(device.index) + " is not this rank's",
+  throw ConfigError(text_of(device) + " is not this rank's",
                     {.rank = rank,
                      .operation = "allocate",
                      .advice = "Use comm.transport nccl, and job.device()."});

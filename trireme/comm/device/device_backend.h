@@ -46,6 +46,8 @@ Device device_of(const Operation& operation);
 /// the call's algorithm. ConfigError if device or algorithm do not fit. Any thread.
 void place(Operation& operation, Engine& engine, std::string_view named);
 
+/// "GPU 1", or "device 1 of another kind".
+std::string text_of(Device device);
 /// Throws ConfigError.
 [[noreturn]] void refuse_device(Device device, int rank);
 

@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "trireme/base/buffer.h"
 #include "trireme/comm/nccl/gpu_library.h"
 #include "trireme/kernel/cuda/fold.h"
 #include "trireme/kernel/reduce.h"
@@ -59,6 +60,7 @@ class Gpu : public std::enable_shared_from_this<Gpu> {
   };
 
   int index() const noexcept { return index_; }
+  Device device() const noexcept { return {DeviceKind::Cuda, index_}; }
   const GpuLibrary& library() const noexcept { return *library_; }
   const CudaApi& cuda() const noexcept { return library_->cuda; }
   const NcclApi& nccl() const noexcept { return library_->nccl; }

@@ -35,8 +35,8 @@ class GpuCall final : public DeviceSide {
   // In the progress context:
   std::vector<GpuEvent> ready;                 // the call's stream waits for these
   const std::shared_ptr<const FoldPlan> plan;  // null for a message
-  std::string title;                           // "all_reduce bucket 2"
   std::string operation, label;                // "all_reduce", "bucket 2"
+  int peer = -1;                               // of a message; -1: all ranks take part
   std::size_t scratch_bytes = 0;
   std::function<std::vector<GpuStep>(std::byte* scratch)> make_steps;
   std::function<void()> on_enqueued;

@@ -61,7 +61,6 @@ std::shared_ptr<const FoldPlan> FoldPlans::of(const kernel::LeafShares& leaves, 
 std::shared_ptr<GpuCall> HeldCalls::add(const std::shared_ptr<Call>& call) {
   const Operation& op = call->operation;
   const auto mine = std::static_pointer_cast<GpuCall>(op.device);
-  mine->title = title_of(op);
   mine->operation = std::string(name_of(op.called()));
   mine->label = op.label;
   calls_.push_back(call);
@@ -85,9 +84,8 @@ void GpuGroup::prepare(Operation& operation, std::string_view wanted) {
     if (!condition)
       throw ConfigError(what, {.rank = rank_, .operation = title_of(operation), .advice = advice});
   };
-  require(device.index == gpu_->index(),
-          "a buffer lies on GPU " + std::to_string(device.index) + ", this rank's is GPU " +
-              std::to_string(gpu_->index()),
+  require(device == gpu_->device(),
+          "a buffer lies on " + text_of(device) + ", this rank's is " + text_of(gpu_->device()),
           "Allocate it on job.device().");
   operation.on_device = true;
   operation.may_be_direct = false;
@@ -102,12 +100,11 @@ void GpuGroup::prepare(Operation& operation, std::string_view wanted) {
 }
 
 Stream GpuGroup::current_stream() const {
-  return engine_->copies ? engine_->copies->current_stream({DeviceKind::Cuda, gpu_->index()})
-                         : Stream{};
+  return engine_->copies ? engine_->copies->current_stream(gpu_->device()) : Stream{};
 }
 
 Arena GpuGroup::allocate(std::size_t bytes, Device device) {
-  if (device.index != gpu_->index()) refuse_device(device, engine_->facts.world_rank(rank_));
+  if (device != gpu_->device()) refuse_device(device, engine_->facts.world_rank(rank_));
   const std::shared_ptr<void> memory = gpu_->allocate(bytes);
   gpu_->clear(memory.get(), bytes, current_stream().handle);
   return {{static_cast<std::byte*>(memory.get()), bytes}, memory, device};
@@ -231,11 +228,18 @@ std::exception_ptr GpuGroup::timeout(Duration waited, const std::string& operati
                  "it was only slow."}));
 }
 
-void GpuGroup::look_for_lost_peers(const Lane& lane, TimePoint now) {
-  int lost = -1;
-  for (int peer = 0; peer < size_ && lost < 0; ++peer) {
-    if (peer != rank_ && engine_->transport->lost(peer)) lost = peer;
+// A rank of the call that is lost; -1: none is known. Others may have left in good order.
+int GpuGroup::lost_peer(const GpuCall* call) const {
+  const int only = call ? call->peer : -1;
+  for (int peer = 0; engine_ && peer < size_; ++peer) {
+    const bool takes_part = only < 0 ? peer != rank_ : peer == only;
+    if (takes_part && engine_->transport->lost(peer)) return peer;
   }
+  return -1;
+}
+
+void GpuGroup::look_for_lost_peers(const Lane& lane, TimePoint now) {
+  const int lost = lost_peer(lane.at());
   if (lost < 0) return;
   if (lost_since_ == TimePoint::max()) lost_since_ = now;
   if (now - lost_since_ < kGrace) return;
@@ -267,10 +271,8 @@ std::exception_ptr GpuGroup::about(const GpuCall* call, const std::exception_ptr
       context.operation = call->operation;
       context.label = call->label;
     }
-    for (int peer = 0; engine_ && peer < size_ && context.peer < 0; ++peer) {
-      if (peer != rank_ && engine_->transport->lost(peer))
-        context.peer = engine_->facts.world_rank(peer);
-    }
+    if (const int lost = lost_peer(call); lost >= 0 && context.peer < 0)
+      context.peer = engine_->facts.world_rank(lost);
     try {
       throw_error(known.code(), std::move(message), std::move(context));
     } catch (...) {
@@ -289,7 +291,7 @@ void GpuGroup::fail(std::exception_ptr error) {
 void GpuGroup::abort(const std::exception_ptr& error) noexcept {
   if (error_ || leaving_ || gone_) return;
   error_ = error;
-  messages_.forget_lanes();
+  messages_.abort(error);
   lane_ = nullptr;
   if (lanes_.empty()) return;
   const std::shared_ptr<GpuGroup> keep = shared_from_this();

@@ -87,6 +87,7 @@ class GpuGroup final : public DeviceBackend,
   Stream current_stream() const;
   bool look_after(Lane& lane, TimePoint now);
   void start_lane();
+  int lost_peer(const GpuCall* call) const;
   void look_for_lost_peers(const Lane& lane, TimePoint now);
   void look_for_standstill(const Lane& lane, TimePoint now);
   void fail(std::exception_ptr error);

@@ -158,7 +158,8 @@ std::string describe_gpus(const GpuFiles& files) {
 }
 
 std::string nccl_version_text(int version) {
-  return std::to_string(version / 10000) + "." + std::to_string(version / 100 % 100) + "." +
+  const int major = version < 10000 ? 1000 : 10000;  // 2804 is 2.8.4, 20900 is 2.9.0
+  return std::to_string(version / major) + "." + std::to_string(version % major / 100) + "." +
          std::to_string(version % 100);
 }
 

@@ -25,6 +25,12 @@ void GpuMessages::run(const std::shared_ptr<Call>& call, int peer, net::Tag tag)
   call->operation.kind == OpKind::Send ? send(call, peer, tag) : receive(call, peer, tag);
 }
 
+void GpuMessages::abort(const std::exception_ptr& error) noexcept {
+  for (const auto& [key, pair] : std::exchange(pairs_, {})) {
+    for (const auto& [number, call] : pair.early) call->end(error);
+  }
+}
+
 // If the transfer failed, fails the call and returns false.
 bool GpuMessages::went_well(const std::shared_ptr<Call>& call, const std::exception_ptr& error) {
   if (error && group_.engine_) group_.engine_->fail(error);
@@ -89,6 +95,7 @@ void GpuMessages::answer(const std::shared_ptr<Call>& call, int peer, net::Tag t
 
 void GpuMessages::give(const std::shared_ptr<Call>& call, int peer, Pair& pair, int own) {
   const std::shared_ptr<GpuCall> mine = group_.held_.add(call);
+  mine->peer = peer;
   mine->make_steps = [call, own](std::byte*) {
     std::vector<GpuStep> steps(1);
     const NcclCall message = message_of(call->operation, own == kSender ? kReceiver : kSender);

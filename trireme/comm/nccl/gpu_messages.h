@@ -33,6 +33,8 @@ class GpuMessages {
   explicit GpuMessages(GpuGroup& group) : group_(group) {}
   void run(const std::shared_ptr<Call>& call, int peer, net::Tag tag);
   void forget_lanes() noexcept { pairs_.clear(); }
+  /// Forgets the lanes, and ends the sends that none of them has got.
+  void abort(const std::exception_ptr& error) noexcept;
 
  private:
   struct Answer;

@@ -2,12 +2,31 @@
 
 #include <algorithm>
 #include <string>
+#include <system_error>
+#include <thread>
 #include <utility>
 
 #include "trireme/base/error.h"
 
 namespace trireme::inline v0::comm {
 namespace nccl {
+namespace {
+
+std::future<void> abort_in_a_thread(std::shared_ptr<Gpu> gpu, void* comm) {
+  const auto task = std::make_shared<std::packaged_task<void()>>([gpu = std::move(gpu), comm] {
+    const Gpu::Current current(*gpu);
+    gpu->nccl().comm_abort(comm);
+  });
+  std::future<void> done = task->get_future();
+  try {
+    std::thread([task] { (*task)(); }).detach();
+  } catch (const std::system_error&) {  // no thread is to be had
+    (*task)();
+  }
+  return done;
+}
+
+}  // namespace
 
 Lane::Lane(std::shared_ptr<Gpu> gpu) : gpu_(std::move(gpu)), stream_(gpu_->make_stream()) {}
 
@@ -191,24 +210,25 @@ void Lane::finalize() {
 void Lane::abort(const std::exception_ptr& error) noexcept {
   if (state_ == State::Broken) return;
   state_ = State::Broken;
-  release();
+  if (comm_) aborting_ = abort_in_a_thread(gpu_, std::exchange(comm_, nullptr));
   std::deque<std::shared_ptr<GpuCall>> untouched;
   for (auto& call : std::exchange(waiting_, {})) {
     (call->begun.handle() ? given_ : untouched).push_back(std::move(call));
-  }
-  try {
-    last_ = gpu_->record(stream_);
-  } catch (...) {  // the context is broken, so the GPU accesses nothing any more
-    lost_ = true;
   }
   for (const auto& call : untouched) call->end(error);
 }
 
 bool Lane::drained() noexcept {
-  if (lost_ || given_.empty()) return true;
+  if (aborting_.valid()) {
+    const std::chrono::milliseconds wait(waits_left_ > 0 ? 1 : 0);
+    if (waits_left_ > 0) --waits_left_;
+    if (aborting_.wait_for(wait) != std::future_status::ready) return false;
+  }
+  if (given_.empty()) return true;
   try {
+    if (!last_.handle()) last_ = gpu_->record(stream_);
     return gpu_->reached(last_);
-  } catch (...) {
+  } catch (...) {  // the context is broken, so the GPU accesses nothing any more
     return true;
   }
 }

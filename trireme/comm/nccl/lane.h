@@ -3,9 +3,13 @@
 // The communicator is non-blocking: its creation, and every group of calls, may be in progress for
 // a while. poll() continues when NCCL is ready, and ends the calls that the GPU has finished, in
 // order. It throws the failures of CUDA and NCCL. Progress context only.
+//
+// ncclCommAbort waits until the GPU has ended the communicator's kernels. These may be behind those
+// of another lane, which is aborted later, or may never end. So abort() leaves it to a thread.
 #pragma once
 
 #include <deque>
+#include <future>
 #include <memory>
 
 #include "trireme/comm/nccl/gpu.h"
@@ -17,7 +21,7 @@ namespace nccl {
 class Lane {
  public:
   explicit Lane(std::shared_ptr<Gpu> gpu);
-  /// Aborts what is open; see drained().
+  /// Aborts the communicator if it is neither finalized nor aborted.
   ~Lane();
   Lane(const Lane&) = delete;
 
@@ -48,9 +52,11 @@ class Lane {
   void finalize();
   bool finalized() const noexcept { return state_ == State::Finalized || state_ == State::New; }
 
-  /// Aborts the communicator. Calls that are not in the stream yet fail now; others at end_all().
+  /// Begins to abort the communicator. Calls that are not in the stream yet fail now; others at
+  /// end_all().
   void abort(const std::exception_ptr& error) noexcept;
-  /// After abort(): true when the GPU no longer accesses any buffer; then call end_all().
+  /// After abort(): true when the GPU no longer accesses any buffer; then call end_all(). The first
+  /// calls wait for the thread, a millisecond at most: a virtual clock would run ahead of it.
   bool drained() noexcept;
   void end_all(const std::exception_ptr& error) noexcept;
 
@@ -75,8 +81,9 @@ class Lane {
   std::deque<std::shared_ptr<GpuCall>> given_;    // in the stream
   std::shared_ptr<void> scratch_;
   std::size_t scratch_bytes_ = 0;
-  GpuEvent last_;      // recorded by abort()
-  bool lost_ = false;  // the CUDA context is broken
+  std::future<void> aborting_;  // the end of ncclCommAbort
+  int waits_left_ = 200;        // for that
+  GpuEvent last_;               // recorded after it
 };
 
 }  // namespace nccl
