@@ -157,6 +157,7 @@ int cuMemAlloc_v2(CudaAddress* address, std::size_t bytes) {
 int cuMemFree_v2(CudaAddress address) {
   const auto lock = locked();
   FakeState& fake = FakeState::get();
+  ++fake.calls["cuMemFree"];
   const auto block = fake.memory.find(memory_at(address));
   if (block == fake.memory.end()) return fake.violate("memory is freed twice"), kInvalid;
   std::memset(memory_at(address), 0xdd, block->second);  // leaked: addresses must not be reused
@@ -187,6 +188,7 @@ int cuModuleLoadData(void** module, const void* image) {
 }
 int cuModuleUnload(void*) { return kSuccess; }
 int cuModuleGetFunction(void** function, void*, const char* name) {
+  locked(), ++FakeState::get().calls["cuModuleGetFunction"];
   *function = const_cast<void*>(static_cast<const void*>(trireme::testing::kernel_on_host(name)));
   return *function ? kSuccess : 500;
 }

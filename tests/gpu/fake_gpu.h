@@ -37,7 +37,8 @@ class FakeGpu {
   /// Operations given to `stream` after this wait for open_gates().
   virtual void close_gate(void* stream) = 0;
   virtual void open_gates() = 0;
-  /// How often an NCCL function was called: "ncclAllReduce", "ncclSend" ...
+  /// How often a function was called: "ncclAllReduce", "ncclSend" ..., "cuMemFree",
+  /// "cuModuleGetFunction".
   virtual int calls(const std::string& name) = 0;
 
  protected:

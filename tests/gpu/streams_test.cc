@@ -130,6 +130,33 @@ TEST(GpuStreams, CallsFollowOneAnotherWithoutTheHost) {
   });
 }
 
+// cuMemFree and the loading of a kernel may wait for the GPU, whose work may wait for this rank's
+// progress on other ranks.
+TEST(GpuStreams, ProgressNeverWaitsForTheGpu) {
+  run_gpus(2, [](GpuRank& rank) {
+    const OnGpu small = rank.on_gpu(floats(20'000, 1)), large = rank.on_gpu(floats(500'000, 1));
+    const auto loaded = [] { return fake_gpu().calls("cuModuleGetFunction"); };
+    for (int turn = 0; turn < 2; ++turn) {  // each rank is the first once
+      const int before = loaded();
+      if (rank.rank == turn) {
+        const Work first = rank.world.all_reduce(small.buffer(DType::F32), turn == 0 ? Sum : Max);
+        EXPECT_EQ(loaded(), before + 1);
+        first.wait();
+      } else {
+        rank.context.waiter->sleep(std::chrono::milliseconds(5));
+        rank.world.all_reduce(small.buffer(DType::F32), turn == 0 ? Sum : Max).wait();
+      }
+      rank.world.barrier().wait();
+    }
+    rank.world.all_reduce(large.buffer(DType::F32), Sum).wait();
+    rank.world.all_reduce(small.buffer(DType::F32), Sum).wait();
+    rank.world.barrier().wait();
+    EXPECT_EQ(fake_gpu().calls("cuMemFree"), 0);
+    EXPECT_EQ(large.bytes(), floats(500'000, 2));
+    rank.world.barrier().wait();
+  });
+}
+
 TEST(GpuStreams, MemoryLivesUntilTheGpuHasLetGoOfIt) {
   run_gpus(2, [](GpuRank& rank) {
     fake_gpu().set_latency(40);

@@ -133,6 +133,11 @@ void Gpu::clear(void* at, std::size_t bytes, void* stream) {
   require(cuda().fill_async(address_of(at), 0, bytes, stream), "cuMemsetD8Async");
 }
 
+void Gpu::load_fold(kernel::Combine op, DType dtype) {
+  const Current current(*this);
+  kernel_named(kernel::cuda::fold_kernel_name(op, dtype));
+}
+
 void Gpu::fold(kernel::Combine op, DType dtype, const kernel::cuda::FoldArguments& arguments,
                void* stream) {
   launch(kernel::cuda::fold_kernel_name(op, dtype), &arguments,

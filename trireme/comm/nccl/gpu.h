@@ -77,6 +77,9 @@ class Gpu : public std::enable_shared_from_this<Gpu> {
   std::shared_ptr<void> allocate(std::size_t bytes);  // freed with its last owner
   void copy(void* to, const void* from, std::size_t bytes, void* stream);
   void clear(void* at, std::size_t bytes, void* stream);
+  /// Loads the kernel of fold(). To be called where waiting for the GPU's other work does no harm, which
+  /// CUDA may do then.
+  void load_fold(kernel::Combine op, DType dtype);
   void fold(kernel::Combine op, DType dtype, const kernel::cuda::FoldArguments& arguments,
             void* stream);
   /// Starts a kernel of kernels.cu, which takes one parameter: `blocks` blocks of 256 threads, or fewer.

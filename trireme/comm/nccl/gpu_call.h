@@ -53,7 +53,6 @@ class GpuCall final : public DeviceSide {
   std::size_t next_step = 0;
   GpuEvent begun, done;
   TimePoint begun_at = TimePoint::max();  // when poll() saw that the GPU had begun it
-  std::shared_ptr<void> scratch;
 
  private:
   const std::shared_ptr<Gpu> gpu_;

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "trireme/base/error.h"
+#include "trireme/comm/combine.h"
 #include "trireme/comm/device/device_watch.h"
 #include "trireme/comm/engine.h"
 #include "trireme/comm/rounds/phase.h"
@@ -92,9 +93,10 @@ void GpuGroup::prepare(Operation& operation, std::string_view wanted) {
   operation.algorithm =
       gpu_algorithm(operation, wanted == kNative, engine_->facts.options.reproducible);
   const auto plan = plans_.of(operation.leaves(), size_);
-  require(gpu_->can_fold() || !needs_fold(operation, {rank_, size_, plan.get()}),
-          "this build has no CUDA kernels for the reproducible sum",
+  const bool folds = needs_fold(operation, {rank_, size_, plan.get()});
+  require(gpu_->can_fold() || !folds, "this build has no CUDA kernels for the reproducible sum",
           "Build where nvcc is found, or use comm.algorithm nccl-native.");
+  if (folds) gpu_->load_fold(combine_of(operation.op), operation.dtype);
   operation.device =
       std::make_shared<GpuCall>(gpu_, events_on_streams(*gpu_, operation, current_stream()), plan);
 }

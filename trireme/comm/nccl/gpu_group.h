@@ -58,7 +58,7 @@ class GpuGroup final : public DeviceBackend,
   ~GpuGroup() override;
 
   std::shared_ptr<Run> begin(const std::shared_ptr<Call>& call) override;
-  /// Records events on the buffers' streams.
+  /// Records events on the buffers' streams, and loads the kernel that the call needs.
   void prepare(Operation& operation, std::string_view wanted) override;
   Arena allocate(std::size_t bytes, Device device) override;
   void run_message(const std::shared_ptr<Call>& call, int peer, net::Tag tag) override {

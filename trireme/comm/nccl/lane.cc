@@ -1,6 +1,7 @@
 #include "trireme/comm/nccl/lane.h"
 
 #include <algorithm>
+#include <bit>
 #include <string>
 #include <system_error>
 #include <thread>
@@ -112,11 +113,12 @@ bool Lane::poll(TimePoint now) {
 void Lane::begin(GpuCall& call) {
   for (const GpuEvent& event : call.ready) gpu_->wait_for(stream_, event);
   if (call.scratch_bytes > scratch_bytes_) {
-    scratch_ = gpu_->allocate(call.scratch_bytes);  // earlier calls hold the old memory
-    scratch_bytes_ = call.scratch_bytes;
+    const std::size_t bytes = std::bit_ceil(call.scratch_bytes);  // all of it: below twice the last
+    scratch_.push_back(gpu_->allocate(bytes));
+    scratch_bytes_ = bytes;
   }
-  call.scratch = scratch_;
-  call.steps = std::exchange(call.make_steps, nullptr)(static_cast<std::byte*>(scratch_.get()));
+  void* const scratch = scratch_.empty() ? nullptr : scratch_.back().get();
+  call.steps = std::exchange(call.make_steps, nullptr)(static_cast<std::byte*>(scratch));
   call.begun = gpu_->record(stream_);
 }
 

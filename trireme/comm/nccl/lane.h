@@ -11,6 +11,7 @@
 #include <deque>
 #include <future>
 #include <memory>
+#include <vector>
 
 #include "trireme/comm/nccl/gpu.h"
 #include "trireme/comm/nccl/gpu_call.h"
@@ -79,11 +80,13 @@ class Lane {
   bool group_open_ = false;                       // NCCL may still be issuing the last group
   std::deque<std::shared_ptr<GpuCall>> waiting_;  // front: being issued
   std::deque<std::shared_ptr<GpuCall>> given_;    // in the stream
-  std::shared_ptr<void> scratch_;
-  std::size_t scratch_bytes_ = 0;
-  std::future<void> aborting_;  // the end of ncclCommAbort
-  int waits_left_ = 200;        // for that
-  GpuEvent last_;               // recorded after it
+  // Memory that was too small is kept as well: cuMemFree waits for all that the GPU does, which may
+  // wait for peers that wait for this rank.
+  std::vector<std::shared_ptr<void>> scratch_;
+  std::size_t scratch_bytes_ = 0;  // of the last one
+  std::future<void> aborting_;     // the end of ncclCommAbort
+  int waits_left_ = 200;           // for that
+  GpuEvent last_;                  // recorded after it
 };
 
 }  // namespace nccl
