@@ -2,9 +2,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cstdio>
 #include <cstdlib>
+#include <map>
 
 #include "trireme/job.h"
+#include "trireme/launch/launch.h"
 #include "trireme/testing/run_processes.h"
 
 namespace trireme {
@@ -24,6 +27,21 @@ TRIREME_PROCESS(on_gpus) {
   return 0;
 }
 
+TRIREME_PROCESS(on_gpus_with_servers) {
+  Job job(argc, argv);
+  std::printf("on GPU: %d\n", job.device().kind == DeviceKind::Cuda);
+  if (job.role() == Role::Server)
+    job.waiter()->wait_until([&] { return job.finished(); }, TimePoint::max());
+  return 0;
+}
+
+// As the launcher starts a worker in the place of another, which meets nobody.
+TRIREME_PROCESS(on_gpus_later) {
+  setenv("TRIREME_RESTARTS", "1", 1);
+  Job job(argc, argv);
+  return job.joined_later() && job.device() == Device{DeviceKind::Cuda, job.rank()} ? 0 : 3;
+}
+
 testing::ProcessOptions with(const std::string& driver, int gpus) {
   return {.transport = "nccl",
           .environment = {"TRIREME_CUDA_LIBRARY=" + driver,
@@ -36,6 +54,26 @@ TEST(GpuJob, EveryRankHasItsGpu) {
     const auto run = run_processes(ranks, "on_gpus", with(TRIREME_FAKE_GPU, 3));
     EXPECT_EQ(run.exit_code, 0) << run.describe();
   }
+}
+
+TEST(GpuJob, ServersTakeNoGpu) {
+  constexpr int kWorkers = 2, kServers = 3;
+  auto how = with(TRIREME_FAKE_GPU, 2);
+  how.algorithm = "nccl-native";
+  auto options = testing::process_launch_options(kWorkers, "on_gpus_with_servers", how);
+  options.servers = kServers;
+  options.handle_signals = false;
+  std::map<int, std::string> lines;
+  options.on_line = [&](int process, bool, std::string_view line) { lines[process] += line; };
+  const launch::LaunchResult result = launch::launch(options);
+  EXPECT_EQ(result.exit_code, 0) << result.last_line;
+  for (int process = 0; process < kWorkers + kServers; ++process)
+    EXPECT_EQ(lines[process], process < kWorkers ? "on GPU: 1" : "on GPU: 0") << process;
+}
+
+TEST(GpuJob, WorkersThatComeLaterHaveTheirOwn) {
+  const auto run = run_processes(3, "on_gpus_later", with(TRIREME_FAKE_GPU, 3));
+  EXPECT_EQ(run.exit_code, 0) << run.describe();
 }
 
 TEST(GpuJob, MoreRanksThanGpusAreRefusedWithTheArithmetic) {

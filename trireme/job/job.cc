@@ -241,9 +241,8 @@ void Job::Impl::form() {
   if (meets) check_size();
   places = rendezvous::places_of(hosts, meets ? env.rank : 0);
   if (!meets) {
-    be_alone();
     if (env.role == Role::Worker) places.local_rank = env.local_rank;  // others have other devices
-    return;
+    return be_alone();
   }
   take_gpu();
   // All ranks use rank 0's table, because they must choose alike.
@@ -270,13 +269,13 @@ void Job::Impl::check_size() const {
                      .advice = "Start ranks by `trireme launch`, which sets both."});
 }
 
-// Every rank gets the reports of all, so all refuse with the same reason.
+// Every rank gets the reports of all, so all refuse with the same reason. Servers compute on the CPU.
 void Job::Impl::take_gpu() {
-  if (options.transport != "nccl") return;
+  if (options.transport != "nccl" || env.role == Role::Server) return;
   job::GpuChoice choice = job::choose_gpu(places.local_rank);
   const std::string mine = job::text_of(choice.report);
   std::vector<job::GpuReport> reports;
-  for (const std::string& text : client ? exchange("gpus", mine) : std::vector{mine}) {
+  for (const std::string& text : hosts.size() > 1 ? exchange("gpus", mine) : std::vector{mine}) {
     reports.push_back(job::parse_gpu_report(text));
   }
   job::check_gpus(hosts, reports, env.rank);
@@ -285,7 +284,7 @@ void Job::Impl::take_gpu() {
 
 comm::CommunicatorOptions Job::Impl::world_options() {
   comm::CommunicatorOptions result;
-  result.algorithm = options.algorithm;
+  result.algorithm = env.role == Role::Server ? "auto" : options.algorithm;  // it is alone
   result.timeout = options.timeout;
   result.epoch = env.epoch;
   result.host_of_rank = hosts.empty() ? std::vector<std::string>{host} : hosts;

@@ -104,7 +104,7 @@ class Job {
   int num_hosts() const noexcept;
   /// The system's host name, or TRIREME_HOST.
   const std::string& host_name() const noexcept;
-  /// This rank's GPU if the transport is nccl, otherwise the CPU.
+  /// This rank's GPU if the transport is nccl, otherwise the CPU, as for a server.
   Device device() const noexcept;
   /// Worker, unless a launcher started servers or an evaluator as well. These are alone in their
   /// world(); that of the workers has the workers only. Chief: rank 0, if its launcher has that word
