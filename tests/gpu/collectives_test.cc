@@ -11,6 +11,7 @@
 #include "trireme/comm/communicator.h"
 #include "trireme/comm/engine.h"
 #include "trireme/comm/nccl/gpu_plan.h"
+#include "trireme/comm/negotiate/negotiate.h"
 #include "trireme/kernel/tree_sum.h"
 
 namespace trireme {
@@ -327,6 +328,12 @@ TEST(GpuCollectives, RefusesWhatAGpuCannotDo) {
     elsewhere.device.index = 7;
     EXPECT_THAT(refused([&] { world.all_reduce(elsewhere, Sum).wait(); }),
                 HasSubstr("on GPU 7, this rank's is GPU " + std::to_string(rank.rank)));
+    comm::Negotiator negotiator(world);
+    for (const auto& call :
+         {std::function([&] { negotiator.all_reduce("x", there, Sum).wait(); }),
+          std::function([&] { negotiator.broadcast("x", there, 0).wait(); }),
+          std::function([&] { negotiator.all_gather("x", there.slice(0, 8), there).wait(); })})
+      EXPECT_THAT(refused(call), HasSubstr("x lies on a device"));
   });
 }
 

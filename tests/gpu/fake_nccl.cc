@@ -200,6 +200,7 @@ int give(void* stream, Posted posted) {
 }
 
 Comm* comm_of(void* handle) {
+  const auto lock = locked();
   if (!FakeState::get().comms.contains(handle))
     FakeState::get().violate("a communicator that is gone");
   return static_cast<Comm*>(handle);

@@ -6,6 +6,16 @@
 #include "trireme/comm/negotiate/negotiate_core.h"
 
 namespace trireme::inline v0::comm {
+namespace {
+
+// A device's buffer belongs to a stream of the thread that submits it; another thread makes the call.
+void check_memory(const std::string& name, const Buffer& buffer) {
+  if (buffer.device.kind == DeviceKind::Cpu) return;
+  throw ConfigError(name + " lies on a device, and a Negotiator takes the host's memory only",
+                    {.operation = "negotiate", .advice = "Call the Communicator itself."});
+}
+
+}  // namespace
 
 Negotiator::Negotiator(Communicator& world, const NegotiatorOptions& options)
     : core_(std::make_shared<Core>(world, options)) {
@@ -17,6 +27,7 @@ Negotiator::~Negotiator() { core_->close(); }
 Negotiator::Statistics Negotiator::statistics() const { return core_->statistics(); }
 
 Work Negotiator::all_reduce(std::string name, Buffer inout, ReduceOp op) {
+  check_memory(name, inout);
   const Signature signature{
       .kind = OpKind::AllReduce, .op = op, .dtype = inout.dtype, .count = inout.count};
   const std::string label = name;
@@ -27,6 +38,7 @@ Work Negotiator::all_reduce(std::string name, Buffer inout, ReduceOp op) {
 }
 
 Work Negotiator::broadcast(std::string name, Buffer inout, int root) {
+  check_memory(name, inout);
   const Signature signature{
       .kind = OpKind::Broadcast, .dtype = inout.dtype, .root = root, .count = inout.count};
   const std::string label = name;
@@ -37,6 +49,8 @@ Work Negotiator::broadcast(std::string name, Buffer inout, int root) {
 }
 
 Work Negotiator::all_gather(std::string name, Buffer in, Buffer out) {
+  check_memory(name, in);
+  check_memory(name, out);
   if (out.count != in.count * static_cast<std::size_t>(core_->size()) || out.dtype != in.dtype) {
     throw ConfigError("out must hold every rank's part of " + name,
                       {.operation = "negotiate", .advice = "Correct the call."});
