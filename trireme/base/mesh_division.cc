@@ -6,7 +6,7 @@ namespace trireme::inline v0 {
 namespace {
 
 // "parallel.pipeline x parallel.tensor = 2 x 2 = 4"
-std::string product_of(const MeshShape& shape, int product) {
+std::string product_of(const MeshShape& shape, std::int64_t product) {
   std::string names, numbers;
   int axes = 0;
   for (const auto& [name, size] : {std::pair{"parallel.pipeline", shape.pipeline},
@@ -28,15 +28,15 @@ std::string division(std::int64_t number, std::int64_t divisor) {
 }
 
 std::optional<MeshRefusal> refuse_mesh(const MeshShape& shape, int ranks) {
-  const int product = shape.pipeline * shape.context * shape.tensor;
-  const auto advice = [](int divisor) {
+  const std::int64_t product = std::int64_t{shape.pipeline} * shape.context * shape.tensor;
+  const auto advice = [](std::int64_t divisor) {
     return "Use a multiple of " + std::to_string(divisor) + " ranks.";
   };
   if (ranks % product != 0)
     return MeshRefusal{
         product_of(shape, product) + " does not divide the ranks: " + division(ranks, product),
         advice(product)};
-  const int left = ranks / product;
+  const std::int64_t left = ranks / product;
   if (left % shape.expert == 0) return std::nullopt;
   std::string what =
       "parallel.expert = " + std::to_string(shape.expert) + " does not divide data x shard: ";

@@ -23,6 +23,9 @@ TEST(MeshDivision, ShowsItsArithmetic) {
       expert->what,
       "parallel.expert = 4 does not divide data x shard: 12 ranks / 2 = 6, and 6 = 1 x 4 + 2");
   EXPECT_EQ(expert->advice, "Use a multiple of 8 ranks.");
+  // 2^32, which is 0 in 32 bits.
+  EXPECT_EQ(refuse_mesh({.pipeline = 4096, .context = 256, .tensor = 4096}, 4)->advice,
+            "Use a multiple of 4294967296 ranks.");
 }
 
 }  // namespace
