@@ -18,6 +18,7 @@
 #include "trireme/base/nearest.h"
 #include "trireme/base/shortened.h"
 #include "trireme/base/utf8.h"
+#include "trireme/base/words.h"
 
 namespace trireme::inline v0::config {
 namespace {
@@ -282,8 +283,8 @@ std::string Schema::help() const {
       out << (i == 0 ? ": " : " | ") << key.choices[i];
     }
     if (key.type() == Type::Integer || key.type() == Type::Number) {
-      if (std::isfinite(key.minimum)) out << ", at least " << key.minimum;
-      if (std::isfinite(key.maximum)) out << ", at most " << key.maximum;
+      if (std::isfinite(key.minimum)) out << ", at least " << number_text(key.minimum);
+      if (std::isfinite(key.maximum)) out << ", at most " << number_text(key.maximum);
     }
     out << ")\n    " << key.meaning << '\n';
   }
@@ -366,13 +367,12 @@ void Config::store(const Key& key, Value value, const std::string& where,
   }
   // NaN passes every comparison with a bound, so it is refused explicitly.
   if (std::isnan(number) || number < key.minimum || number > key.maximum) {
-    std::ostringstream range;
-    if (std::isfinite(key.minimum)) range << "at least " << key.minimum;
-    if (std::isfinite(key.maximum)) {
-      range << (std::isfinite(key.minimum) ? " and " : "") << "at most " << key.maximum;
-    }
+    std::string range;
+    if (std::isfinite(key.minimum)) range = "at least " + number_text(key.minimum);
+    if (std::isfinite(key.maximum))
+      range += (range.empty() ? "at most " : " and at most ") + number_text(key.maximum);
     refuse_config(where + ": " + key.name + " = " + shown + " is out of range",
-                  "It must be " + (range.str().empty() ? "a number" : range.str()) + ".");
+                  "It must be " + (range.empty() ? "a number" : range) + ".");
   }
   entries_[key.name] = {std::move(value), source};
 }

@@ -215,6 +215,19 @@ TEST(Config, IdentityHoldsItsKeysOnly) {
   EXPECT_EQ(config.identity(), "model.layers = 4\nmodel.name = \"gpt\"\n");
 }
 
+TEST(Config, BoundsHaveAllTheirDigits) {
+  config::Schema keys;
+  keys.add({"train.scale", 65536.0, "Of the loss.", 1, 4294967296.0});
+  EXPECT_THAT(keys.help(), HasSubstr("at least 1, at most 4294967296)"));
+  config::Config config(keys);
+  try {
+    config.set("train.scale=4.29497e9");
+    FAIL();
+  } catch (const ConfigError& error) {
+    EXPECT_THAT(error.what(), HasSubstr("It must be at least 1 and at most 4294967296."));
+  }
+}
+
 TEST(Config, HelpListsEveryKey) {
   const config::Schema keys = schema();
   const std::string help = keys.help();
