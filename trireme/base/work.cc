@@ -153,7 +153,10 @@ Work Work::all(std::span<const Work> works) {
   }
   if (open.empty()) return Work();
   if (open.size() == 1) return open.front();
-  const auto& model = *open.front().state_;
+  // A Work that failed at birth has no waiter.
+  const auto with_waiter = std::find_if(
+      open.begin(), open.end(), [](const Work& work) { return work.state_->waiter != nullptr; });
+  const auto& model = with_waiter == open.end() ? *open.front().state_ : *with_waiter->state_;
   WorkSource source(model.waiter, model.owner, model.description);
   std::vector<std::shared_ptr<DeviceSide>> sides;
   for (const Work& work : open) {

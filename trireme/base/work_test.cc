@@ -161,6 +161,25 @@ TEST(Work, AllSeesAFailureAtBirth) {
   EXPECT_THROW(all.wait(Deadline::in(5s)), std::runtime_error);
 }
 
+struct CompletesWhatIsAwaited final : WorkOwner {
+  Deadline timeout() const noexcept override { return Deadline::never(); }
+  TimePoint on_deadline(TimePoint, Duration) override { return TimePoint::max(); }
+  void on_unseen_failure(std::exception_ptr) noexcept override {}
+  void on_wait_begin(std::string_view) noexcept override { pending->complete(); }
+  std::unique_ptr<WorkSource> pending;
+};
+
+TEST(Work, AllBlocksUntilTheOthersOfAFailureAtBirthHaveSettled) {
+  auto waiter = RealWaiter::make();
+  auto owner = std::make_shared<CompletesWhatIsAwaited>();
+  const WorkSource source(waiter, owner);
+  owner->pending = std::make_unique<WorkSource>(source);
+  const std::vector<Work> works{Work::failed(failure()), source.work()};
+  EXPECT_THROW(Work::all(works).wait(Deadline::in(5s)), std::runtime_error);
+  EXPECT_TRUE(source.work().done());
+  owner->pending.reset();
+}
+
 TEST(Work, DeadlineWithoutOwnerThrowsAndNamesTheOperation) {
   auto waiter = RealWaiter::make();
   WorkSource source(waiter, nullptr, "all_reduce bucket 2");
