@@ -10,6 +10,8 @@
 #include <string>
 #include <thread>
 
+#include "trireme/base/utf8.h"
+
 namespace trireme::file_test {
 namespace {
 
@@ -56,6 +58,9 @@ TEST_F(File, ThatCannotBeReadIsNamedWithTheReason) {
                     HasSubstr("Give another one.")));
   EXPECT_THAT(refusal(::testing::TempDir()), HasSubstr("Is a directory"));
   EXPECT_THAT(refusal(path_ + std::string(4000, 'x')), HasSubstr("File name too long"));
+  // Of a long path the beginning is shown, and no half of a character.
+  for (std::size_t length = 297; length < 300; ++length)
+    EXPECT_TRUE(is_utf8(refusal(std::string(length, 'x') + "\u6f22\u5b57"))) << length;
 }
 
 }  // namespace
