@@ -6,13 +6,13 @@
 
 #include "trireme/base/plot/svg.h"
 #include "trireme/base/plot/svg_legend.h"
-#include "trireme/base/words.h"
 
 namespace trireme::inline v0 {
 namespace {
 
 constexpr double kWidth = 880, kHeight = 500;
 constexpr double kLeft = 76, kRight = 60, kHead = 66, kBottom = 62;
+constexpr double kBold = 1.1;  // bold is wider
 constexpr std::string_view kInk = "#222222", kSoft = "#666666", kGrid = "#e6e6e6";
 
 struct Range {
@@ -44,12 +44,26 @@ std::string thousands(double value) {
   return out;
 }
 
+std::string formatted(const char* format, double value) {
+  char text[32];
+  std::snprintf(text, sizeof text, format, value);
+  return text;
+}
+
+// With an exponent where the digits would not fit beside the axis, as in the loss of a run that
+// diverges.
 std::string tick_text(double value, double distance) {
+  if (distance >= 1e6 || distance < 1e-5 || std::abs(value) >= 1e7) return formatted("%.6g", value);
   if (distance >= 1) return thousands(value);
   char text[32];
   std::snprintf(text, sizeof text, "%.*f", static_cast<int>(std::ceil(-std::log10(distance))),
                 value);
   return text;
+}
+
+std::string last_text(double value) {
+  const double size = std::abs(value);
+  return formatted(size >= 1e5 || (size < 0.005 && size > 0) ? "%.2g" : "%.2f", value);
 }
 
 // 1, 2 and 5 times powers of ten, from the last that is not above the range to the first that is not
@@ -109,7 +123,8 @@ Frame fit(const LinePlot& plot) {
   if (y.low > y.high) y = {0, 1};
   x.low = std::min(x.low, 0.0);
   if (x.high <= x.low) x.high = x.low + 1;
-  if (y.high - y.low < 1e-9 * std::max(1.0, std::abs(y.high))) y.high = y.low + 1;
+  if (y.high - y.low < 1e-9 * std::max(1.0, std::abs(y.high)))
+    y.high = y.low + std::max(1.0, 0.1 * std::abs(y.low));
   // The y axis ends at ticks, so that every curve lies between two labels.
   const auto ticks = round_ticks(y.low, y.high, 6);
   const double distance = ticks.size() > 1 ? ticks[1] - ticks[0] : 1;
@@ -120,7 +135,7 @@ Frame fit(const LinePlot& plot) {
 
 std::vector<double> whole_ticks(const Range& range) {
   return round_ticks(range.low, range.high,
-                     std::clamp(static_cast<int>(range.high - range.low), 1, 8));
+                     static_cast<int>(std::clamp(range.high - range.low, 1.0, 8.0)));
 }
 
 std::vector<LegendEntry> legend_of(const LinePlot& plot) {
@@ -146,7 +161,7 @@ void draw_axes(Svg& svg, const LinePlot& plot, const Frame& frame) {
   const auto y_ticks =
       logarithmic ? decade_ticks(frame.y) : round_ticks(frame.y.low, frame.y.high, 6);
   const auto text_of = [&](double tick, const std::vector<double>& ticks) {
-    if (logarithmic) return number_text(tick);
+    if (logarithmic) return formatted("%.6g", tick);
     return tick_text(tick, ticks.size() > 1 ? ticks[1] - ticks[0] : 1);
   };
   for (const double tick : y_ticks) {
@@ -195,9 +210,9 @@ void draw_last_values(Svg& svg, const LinePlot& plot, const Frame& frame) {
   double highest = kHeight - kBottom;
   for (const Label& label : labels) {
     highest = std::min(label.y, highest);
-    char text[32];
-    std::snprintf(text, sizeof text, "%.2f", label.value);
-    svg.text(label.x + 9, highest, text, {.size = 13, .fill = label.color, .bold = true});
+    const std::string text = last_text(label.value);
+    const double left = std::min(label.x + 9, kWidth - kBold * text_width(text, 13));
+    svg.text(left, highest, text, {.size = 13, .fill = label.color, .bold = true});
     highest -= 15;
   }
 }

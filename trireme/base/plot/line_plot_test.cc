@@ -113,6 +113,42 @@ TEST(LinePlot, LastValuesStandApart) {
   for (std::size_t i = 1; i < 3; ++i) EXPECT_GE(heights[i] - heights[i - 1], 13);
 }
 
+// The labels of a run that diverges stay on the sheet.
+TEST(LinePlot, LargeAndSmallValuesHaveShortLabels) {
+  for (const double last : {123456.78, 3.2e7, 5e9, 1e20, 0.0012, 4e-9}) {
+    SCOPED_TRACE(last);
+    for (const double first : {last, 0.0}) {
+      const std::string svg = draw(LinePlot{
+          .curves = {{.name = "a", .points = {{0, first}, {10, last}}, .label_last = true}}});
+      EXPECT_THAT(svg, Not(HasSubstr("nan")));
+      EXPECT_THAT(svg, Not(HasSubstr(">0.00<")));
+      const std::regex label(
+          "<text x=\"([0-9.]+)\"[^>]*font-size=\"([0-9.]+)\"[^>]*anchor=\"(start|end)\"[^>]*>"
+          "([0-9][^<]*)<");
+      int labels = 0;
+      for (std::sregex_iterator it(svg.begin(), svg.end(), label), end; it != end; ++it, ++labels) {
+        const double x = std::stod((*it)[1]),
+                     wide = text_width((*it)[4].str(), std::stod((*it)[2]));
+        const double left = (*it)[3] == "end" ? x - wide : x;
+        EXPECT_GE(left, 0) << (*it)[4];
+        EXPECT_LE(left + wide, 880) << (*it)[4];
+      }
+      EXPECT_GT(labels, 2);
+    }
+  }
+}
+
+TEST(LinePlot, AnAxisMayHaveAnyNumberOfSteps) {
+  const std::string svg = draw(LinePlot{.curves = {{"a", {{0, 1}, {8e12, 2}}}}});
+  for (const char* tick : {">1e+12<", ">7e+12<"}) EXPECT_THAT(svg, HasSubstr(tick));
+}
+
+TEST(LinePlot, LogarithmicTicksAreRound) {
+  const std::string svg =
+      draw(LinePlot{.curves = {{"a", {{1, 2e-6}, {8, 2e-5}}}}, .logarithmic = true});
+  EXPECT_THAT(svg, HasSubstr(">5e-06<"));
+}
+
 TEST(Svg, HasADarkColourForEveryColour) {
   Svg svg(10, 10, "dark");
   svg.rectangle(0, 0, 10, 10, {.stroke = "#222222", .fill = "#ffffff"});
@@ -135,6 +171,17 @@ TEST(Svg, DarkColoursKeepTheirHue) {
 }
 
 TEST(Svg, EscapesText) { EXPECT_EQ(svg_escaped("a<b>&\"\x01"), "a&lt;b&gt;&amp;&quot; "); }
+
+// Names of runs are those of folders, which may have any bytes; an SVG that is no UTF-8 is not drawn.
+TEST(Svg, TextIsUtf8) {
+  EXPECT_EQ(svg_escaped("caf\xe9"), "caf\uFFFD");
+  EXPECT_EQ(svg_escaped("\u00e9\u6f22<\xf0\x9f"), "\u00e9\u6f22&lt;\uFFFD\uFFFD");
+}
+
+TEST(Svg, WideCharactersHaveTheirWidth) {
+  EXPECT_GE(text_width("\u6f22\u5b57", 10), 20);
+  EXPECT_DOUBLE_EQ(text_width("\u03b1", 10), text_width("a", 10));
+}
 
 }  // namespace
 }  // namespace trireme

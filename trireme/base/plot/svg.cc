@@ -7,6 +7,8 @@
 #include <cstdio>
 #include <cstdlib>
 
+#include "trireme/base/utf8.h"
+
 namespace trireme::inline v0 {
 namespace {
 
@@ -40,7 +42,13 @@ double width_of(char c) {
 
 std::string svg_escaped(std::string_view text) {
   std::string out;
-  for (const char c : text) {
+  for (std::size_t at = 0; at < text.size(); ++at) {
+    const char c = text[at];
+    if (const std::size_t length = utf8_length(text, at); length != 1) {
+      out += length == 0 ? "\uFFFD" : text.substr(at, length);
+      at += std::max<std::size_t>(length, 1) - 1;
+      continue;
+    }
     switch (c) {
       case '&':
         out += "&amp;";
@@ -64,8 +72,9 @@ std::string svg_escaped(std::string_view text) {
 double text_width(std::string_view text, double size) {
   double width = 0;
   for (const char c : text) {
-    // Counts a UTF-8 character of several bytes once.
-    if ((static_cast<unsigned char>(c) & 0xc0) != 0x80) width += width_of(c);
+    // A UTF-8 character of several bytes counts once; of three or more it may be a wide one (Han).
+    const auto byte = static_cast<unsigned char>(c);
+    if ((byte & 0xc0) != 0x80) width += byte < 0xe0 ? width_of(c) : 1;
   }
   return width * size;
 }

@@ -64,7 +64,7 @@ std::string dark_of(std::string_view colour);
 /// The approximate width of `text` in a sans-serif font of `size`; rather too large than too small.
 double text_width(std::string_view text, double size);
 
-/// & < > " as entities; control bytes become spaces.
+/// & < > " as entities; control bytes become spaces, and bytes that are no UTF-8 become U+FFFD.
 std::string svg_escaped(std::string_view text);
 
 }  // namespace trireme::inline v0
