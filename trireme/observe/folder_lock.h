@@ -20,7 +20,6 @@
 //
 // Limit: a holder on another host that was stopped for longer than `patience`, on a file system
 // without locks, may lose its folder.
-// locks, may find its folder taken. One thread at a time.
 #pragma once
 
 #include <chrono>

@@ -23,14 +23,20 @@ spdlog::level::level_enum level_of(Level level) {
   }
 }
 
+// from_str() takes an unknown name for "off", which would hide errors.
+spdlog::level::level_enum level_named(const char* name) {
+  if (name == nullptr) return spdlog::level::info;
+  const auto level = spdlog::level::from_str(name);
+  return level == spdlog::level::off ? spdlog::level::info : level;
+}
+
 spdlog::logger& logger() {
   static const std::shared_ptr<spdlog::logger> instance = [] {
     auto made = std::make_shared<spdlog::logger>("trireme",
                                                  std::make_shared<spdlog::sinks::stderr_sink_mt>());
     made->set_pattern("%v");
     made->flush_on(spdlog::level::debug);
-    const char* wanted = std::getenv("TRIREME_LOG");
-    made->set_level(wanted != nullptr ? spdlog::level::from_str(wanted) : spdlog::level::info);
+    made->set_level(level_named(std::getenv("TRIREME_LOG")));
     return made;
   }();
   return *instance;

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "trireme/observe/events.h"
+#include "trireme/observe/log.h"
 #include "trireme/observe/machine.h"
 
 namespace trireme {
@@ -168,6 +169,20 @@ TEST(Event, BeginsALineOfItsOwnAfterATornOne) {
   text << std::ifstream(path).rdbuf();
   const std::string line = observe::Event("changed").line();
   EXPECT_EQ(text.str(), "{\"event\":\"step\",\"st\n" + line + "\n" + line + "\n");
+}
+
+// In a process of its own, because the level is read once.
+TEST(Log, AWordThatIsNoLevelHidesNoErrors) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  for (const char* word : {"", "verbose", "DEBUG"}) {
+    const auto say = [&] {
+      setenv("TRIREME_LOG", word, 1);
+      observe::log(observe::Level::Error, "the disk is full");
+      observe::log(observe::Level::Debug, "a detail");
+      std::exit(0);
+    };
+    EXPECT_EXIT(say(), ::testing::ExitedWithCode(0), "error: the disk is full\n$") << word;
+  }
 }
 
 }  // namespace

@@ -82,7 +82,8 @@ void TensorBoardWriter::open(const std::string& folder, long first_step) {
   const std::string base = folder + "/events.out.tfevents." +
                            std::to_string(static_cast<long>(wall_seconds())) + "." + host_name();
   path_ = base;
-  for (int i = 2; std::filesystem::exists(path_); ++i) path_ = base + "." + std::to_string(i);
+  for (int i = 2; std::filesystem::exists(path_, ignored); ++i)
+    path_ = base + "." + std::to_string(i);
   file_ = std::fopen(path_.c_str(), "abe");
   if (file_ == nullptr) {
     throw ResourceError("cannot write " + path_ + ": " + std::strerror(errno),

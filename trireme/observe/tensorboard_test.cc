@@ -94,5 +94,11 @@ TEST(TensorBoardWriter, NamesThePathThatCannotBeWritten) {
   }
 }
 
+// The system cannot even say whether such a file exists.
+TEST(TensorBoardWriter, NamesTheFolderWhoseNameIsTooLong) {
+  TensorBoardWriter writer;
+  EXPECT_THROW(writer.open(::testing::TempDir() + std::string(300, 'x')), ResourceError);
+}
+
 }  // namespace
 }  // namespace trireme::observe
