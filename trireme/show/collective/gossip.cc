@@ -84,7 +84,7 @@ std::string round_text(const GossipRecording& recording, std::size_t round) {
   std::string text =
       round == 0 ? "before  " : "round " + std::to_string(round) + (round < 10 ? " " : "");
   for (const double value : one.values) text += " " + number(value);
-  text += "   farthest " + number(recording.farthest(round)).substr(2) + "\n";
+  text += "   farthest " + fixed(recording.farthest(round), 3) + "\n";
   if (round == 0) return text;
   text += "        ";
   for (const GossipMessage& message : one.messages)

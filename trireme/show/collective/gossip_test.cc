@@ -53,5 +53,11 @@ TEST(ShowGossip, TextAndPicturesSayIt) {
   }
 }
 
+TEST(ShowGossip, DistancesFromTenOnAreWhole) {
+  const show::GossipRecording recording =
+      show::record_gossip({.graph = "ring", .ranks = 24, .rounds = 1});
+  EXPECT_THAT(show::round_text(recording, 0), HasSubstr("   farthest 11.500\n"));
+}
+
 }  // namespace
 }  // namespace trireme
