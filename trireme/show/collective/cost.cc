@@ -39,15 +39,15 @@ std::string formula_of(const plan::CostShape& shape) {
   return text;
 }
 
-std::string seconds_text(double seconds) {
-  if (seconds >= 1) return number("%.3g s", seconds);
-  if (seconds >= 1e-3) return number("%.3g ms", seconds * 1e3);
-  return number("%.3g us", seconds * 1e6);
-}
-
 std::string rate_text(double per_byte) {
-  if (per_byte <= 1e-9) return number("%.3g GB/s", 1e-9 / per_byte);
-  return number("%.3g MB/s", 1e-6 / per_byte);
+  double rate = 1e-6 / per_byte;
+  const char* unit = "MB/s";
+  for (const char* larger : {"GB/s", "TB/s"}) {
+    if (rate < 999.5) break;
+    rate /= 1000;
+    unit = larger;
+  }
+  return number("%.3g ", rate) + unit;
 }
 
 }  // namespace trireme::inline v0::show

@@ -19,7 +19,6 @@ plan::CostShape shape_of(const Recording& recording);
 /// "6 a + 1.75 S b + 0.75 S g", with the Greek letters alpha, beta and gamma.
 std::string formula_of(const plan::CostShape& shape);
 
-std::string seconds_text(double seconds);  // "1.23 ms"
-std::string rate_text(double per_byte);    // "1 GB/s"
+std::string rate_text(double per_byte);  // "1 GB/s"
 
 }  // namespace trireme::inline v0::show

@@ -12,8 +12,10 @@ namespace {
 using namespace show;
 
 TEST(Cost, WritesNumbersForPeople) {
-  EXPECT_EQ(seconds_text(0.00123), "1.23 ms");
   EXPECT_EQ(rate_text(1e-9), "1 GB/s");
+  EXPECT_EQ(rate_text(1 / 999.4e6), "999 MB/s");
+  EXPECT_EQ(rate_text(1 / 999.6e6), "1 GB/s");
+  EXPECT_EQ(rate_text(0.5e-12), "2 TB/s");
 }
 
 TEST(Cost, FormulaAndTimeOfARingOfTwo) {
@@ -21,6 +23,8 @@ TEST(Cost, FormulaAndTimeOfARingOfTwo) {
   EXPECT_EQ(formula_of(shape_of(ring)), "2 α + 1 S β + 0.50 S γ");
   // 2 * 25 us + 1 MB at 1 GB/s + 0.5 MB at 10 GB/s
   EXPECT_THAT(footer(ring, plan::kDefaultLink, 1000000), ::testing::HasSubstr("1.1 ms"));
+  EXPECT_THAT(footer(ring, {.alpha = 999.7e-6, .beta = 1e-9, .gamma = 1e-10}, 0),
+              ::testing::HasSubstr("a message costs α = 1 ms,"));
 }
 
 }  // namespace

@@ -124,9 +124,9 @@ std::string footer(const Recording& recording, const plan::LinkCost& link, std::
           "; S = " + grouped(recording.buffer_bytes) + " B, so " + buffers(most) + " S and " +
           buffers(all) + " S\n";
   text += "formula   " + formula_of(shape) + "\n";
-  text += "time      " + seconds_text(shape.seconds(link, static_cast<double>(bytes))) +
+  text += "time      " + duration_text(shape.seconds(link, static_cast<double>(bytes))) +
           " for S = " + size_text(bytes) +
-          " where a message costs α = " + seconds_text(link.alpha) +
+          " where a message costs α = " + duration_text(link.alpha) +
           ", the link carries 1/β = " + rate_text(link.beta) +
           ", a rank adds 1/γ = " + rate_text(link.gamma) + "\n";
   if (holds_terms_apart(recording)) {
