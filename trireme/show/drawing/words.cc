@@ -1,8 +1,10 @@
 #include "trireme/show/drawing/words.h"
 
+#include <cmath>
 #include <cstdio>
 
 #include "trireme/base/error.h"
+#include "trireme/base/words.h"
 
 namespace trireme::inline v0::show {
 
@@ -18,6 +20,13 @@ std::string line_of(const std::string& text) {
 std::string fixed(double value, int digits) {
   char text[64];
   std::snprintf(text, sizeof text, "%.*f", digits, value);
+  return text;
+}
+
+std::string figure_text(double value) {
+  if (value >= 9.995) return grouped(std::lround(value));
+  char text[32];
+  std::snprintf(text, sizeof text, "%.3g", value);
   return text;
 }
 

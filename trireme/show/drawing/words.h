@@ -12,6 +12,8 @@ std::string padded(std::string text, std::size_t width);
 std::string line_of(const std::string& text);
 /// "1.50": `digits` after the point.
 std::string fixed(double value, int digits);
+/// "1,234", "9.5", "0.0123": whole from ten on, else at most three digits.
+std::string figure_text(double value);
 
 /// ConfigError unless `condition`.
 void require(bool condition, const std::string& what, const std::string& advice);

@@ -1,11 +1,9 @@
 #include "trireme/show/server/server_run.h"
 
 #include <algorithm>
-#include <cmath>
 #include <set>
 
 #include "trireme/base/plot/doubling_bins.h"
-#include "trireme/base/words.h"
 #include "trireme/show/drawing/words.h"
 
 namespace trireme::inline v0::show {
@@ -107,18 +105,19 @@ const Request* request_of(const ServerRun& run, const ServerRun::Step& step, int
 
 std::string pushes(const ServerRun& run) {
   constexpr std::size_t kWide = 11;
+  const std::size_t time = std::max<std::size_t>(10, in_ms(run.shown).size() + 4);
   std::vector<ServerRun::Step> steps;
   for (const ServerRun::Step& step : run.steps)
     if (step.sent < run.shown) steps.push_back(step);
   std::stable_sort(steps.begin(), steps.end(),
                    [](const auto& a, const auto& b) { return a.sent < b.sent; });
-  std::string head = padded("pushed", 10) + padded("worker", 8) + padded("step", 6);
+  std::string head = padded("pushed", time) + padded("worker", 8) + padded("step", 6);
   for (int server = 0; server < run.servers; ++server)
     head += padded("server " + std::to_string(server), kWide);
   std::string text = head + "waits\n";
   const std::vector<ServerWait> waits = waits_of(run);
   for (const ServerRun::Step& step : steps) {
-    std::string line = padded(in_ms(step.sent) + " ms", 10) +
+    std::string line = padded(in_ms(step.sent) + " ms", time) +
                        padded(std::to_string(step.worker), 8) +
                        padded(std::to_string(step.number), 6);
     for (int server = 0; server < run.servers; ++server) {
@@ -236,10 +235,10 @@ std::string footer(const ServerRun& run) {
   add("waited", waited + " of the time");
   std::string rates;
   for (const auto& [rule, rate] : run.rates)
-    rates += (rates.empty() ? "" : ", ") + rule + " " + fixed(rate, 0);
+    rates += (rates.empty() ? "" : ", ") + rule + " " + figure_text(rate);
   add("rate", rates + " steps a second of all workers");
-  const auto whole = [](double seconds) { return grouped(std::lround(1e3 * seconds)); };
-  add("over", whole(run.end) + " ms, of which " + whole(run.shown) + " are drawn");
+  add("over",
+      figure_text(1e3 * run.end) + " ms, of which " + figure_text(1e3 * run.shown) + " are drawn");
   return text;
 }
 

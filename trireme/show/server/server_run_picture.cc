@@ -1,13 +1,11 @@
 // Draws a lane for each worker and server, their pushes, and bars of staleness and rates.
 #include <algorithm>
 #include <array>
-#include <cmath>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "trireme/base/plot/doubling_bins.h"
-#include "trireme/base/words.h"
 #include "trireme/show/drawing/page.h"
 #include "trireme/show/drawing/panel.h"
 #include "trireme/show/drawing/sheet.h"
@@ -214,7 +212,7 @@ class Picture {
     const SvgText text{.size = 11, .fill = "#666666"};
     svg.line(x, y, x + kWide, y, {.stroke = "#999999", .width = 0.8});
     svg.text(x, y + 14, "0 ms", text);
-    svg.text(x + kWide, y + 14, grouped(std::lround(1e3 * run_.shown)) + " ms",
+    svg.text(x + kWide, y + 14, figure_text(1e3 * run_.shown) + " ms",
              {.size = 11, .fill = "#666666", .anchor = "end"});
   }
 
@@ -239,9 +237,9 @@ class Picture {
     if (stale.empty()) stale.push_back({"0", "all workers have the same weights", 0, "#bdbdbd"});
     for (const auto& one : run_.rates) fastest = std::max(fastest, one.second);
     for (const auto& [rule, rate] : run_.rates)
-      rates.push_back({rule, fixed(rate, 0), rate / fastest,
+      rates.push_back({rule, figure_text(rate), rate / fastest,
                        &rule == &run_.rates.front().first ? "#9ecae1" : "#dddddd"});
-    const std::string over = " in " + grouped(std::lround(1e3 * run_.end)) + " ms";
+    const std::string over = " in " + figure_text(1e3 * run_.end) + " ms";
     draw_list(svg, "staleness of the gradients" + over, stale, x, y);
     draw_list(svg, "steps a second of all workers" + over, rates, x + kColumn, y);
   }
@@ -304,7 +302,7 @@ std::string svg_of(const ServerRun& run) {
       Sheet{.title = run.name,
             .about = run.about,
             .legend = legend_of(run),
-            .width = std::max(picture.width(), 1.1 * text_width(run.name, 16)),
+            .width = picture.width(),
             .height = picture.height(),
             .notes = notes_of_waits(run),
             .label = 60,

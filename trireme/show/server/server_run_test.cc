@@ -79,6 +79,28 @@ TEST(ServerRun, TextSaysWhoPushesWhenAndWhoWaits) {
                               std::string(30, '.') + std::string(5, '-') + std::string(15, '2')));
 }
 
+// Large models take seconds a step, small ones microseconds.
+TEST(ServerRun, SlowAndFastStepsHaveFigures) {
+  const auto scaled = [](double by) {
+    ServerRun run = waiting_run();
+    for (double* time : {&run.shown, &run.end}) *time *= by;
+    for (ServerRun::Step& step : run.steps)
+      for (double* time : {&step.begin, &step.sent, &step.end}) *time *= by;
+    for (ServerRun::Request& request : run.requests)
+      for (double* time : {&request.sent, &request.arrived, &request.answered}) *time *= by;
+    for (ServerRun::Update& update : run.updates) update.time *= by;
+    run.rates = {{"staleness up to 1", rate_of(run)}};
+    return run;
+  };
+  const std::string slow = text_of(scaled(10));
+  EXPECT_THAT(slow, HasSubstr("\n15000.0 ms 0       1 "));
+  EXPECT_THAT(slow, HasSubstr("staleness up to 1 0.0375 steps a second"));
+  EXPECT_THAT(svg_of(scaled(10)), HasSubstr(">0.0375<"));
+  EXPECT_THAT(text_of(scaled(1e-5)), HasSubstr("0.1 ms, of which 0.08 are drawn"));
+  EXPECT_THAT(svg_of(scaled(1e-5)), HasSubstr(">0.08 ms<"));
+  EXPECT_THAT(text_of(waiting_run()), HasSubstr("10,000 ms, of which 8,000 are drawn"));
+}
+
 TEST(ServerRun, AMomentSaysWhatEachDoes) {
   const ServerRun run = waiting_run();
   EXPECT_EQ(moment_text(run, 3),
