@@ -18,7 +18,7 @@ using plan::Moved;
 using plan::Share;
 
 constexpr double kLabels = 104, kCell = 24, kRow = 16, kGapX = 26, kTitle = 20;
-constexpr double kPadding = 8, kBetweenRows = 92, kLane = 26, kWords = 18;
+constexpr double kPadding = 8, kBetweenRows = 92, kLane = 26, kWords = 18, kWordsSize = 12;
 constexpr std::array kKinds = {std::pair{"weights", "#4a90d9"}, std::pair{"gradients", "#f08c2e"},
                                std::pair{"optimizer state", "#59a55b"}};
 constexpr std::string_view kActivations = "#8e63c7", kEmpty = "#f4f4f4", kEdge = "#aaaaaa";
@@ -39,7 +39,13 @@ class StrategyPicture {
     servers_high_ = strategy_.servers > 0 ? box_height() + kBetweenRows : 0;
   }
 
-  double width() const { return kLabels + ranks_ * (box_ + kGapX); }
+  double width() const {
+    double wide = row_width(std::max(ranks_, strategy_.servers)) + kGapX;
+    int number = 0;
+    for (const plan::Movement& move : strategy_.moves)
+      wide = std::max(wide, text_width(words_of(move, ++number), kWordsSize));
+    return kLabels + wide;
+  }
   double height() const {
     return servers_high_ + 26 + box_height() + 14 + lanes_high() +
            static_cast<double>(strategy_.moves.size()) * kWords + 10;
@@ -64,7 +70,9 @@ class StrategyPicture {
     for (const plan::Movement& move : strategy_.moves) {
       const bool shown = only < 0 || only == number;
       ++number;
-      if (shown) draw_words(svg, x + kLabels, words + number * kWords, move, number);
+      if (shown)
+        svg.text(x + kLabels, words + number * kWords, words_of(move, number),
+                 {.size = kWordsSize});
       if (is_of_servers(move)) {
         if (shown) draw_server_arrows(svg, x, y, top, move, number);
         continue;
@@ -95,12 +103,15 @@ class StrategyPicture {
                                      [](const auto& move) { return !is_of_servers(move); }));
   }
   static double box_height() { return kTitle + 3 * (kRow + 5) + kPadding; }
-  double left(double x, int rank) const { return x + kLabels + rank * (box_ + kGapX); }
+  double row_width(int boxes) const { return boxes * (box_ + kGapX) - kGapX; }
+  // The shorter row of ranks and servers is in the middle of the other one.
+  double first_left(double x, int boxes) const {
+    return x + kLabels + (row_width(std::max(ranks_, strategy_.servers)) - row_width(boxes)) / 2;
+  }
+  double left(double x, int rank) const { return first_left(x, ranks_) + rank * (box_ + kGapX); }
   double middle(double x, int rank) const { return left(x, rank) + box_ / 2; }
   double server_left(double x, int server) const {
-    const double all = strategy_.servers * (box_ + kGapX) - kGapX;
-    const double ranks = ranks_ * (box_ + kGapX) - kGapX;
-    return x + kLabels + (ranks - all) / 2 + server * (box_ + kGapX);
+    return first_left(x, strategy_.servers) + server * (box_ + kGapX);
   }
 
   static void draw_labels(Svg& svg, double x, double top) {
@@ -206,20 +217,20 @@ class StrategyPicture {
     svg.text(x + kLabels - 10, y, std::to_string(number),
              {.size = 12, .fill = colour, .anchor = "end", .bold = true});
   }
-  static void draw_words(Svg& svg, double x, double y, const plan::Movement& move, int number) {
-    svg.text(x, y,
-             std::to_string(number) + ". " + std::string(plan::describe(move.between)) + ": " +
-                 move.what,
-             {.size = 12});
+  static std::string words_of(const plan::Movement& move, int number) {
+    return std::to_string(number) + ". " + std::string(plan::describe(move.between)) + ": " +
+           move.what;
   }
   void draw_server_arrows(Svg& svg, double x, double y, double top, const plan::Movement& move,
                           int number) const {
     const bool up = move.between == Between::RanksToServers;
     const double shift = up ? -7 : 7;
+    // Arrows of all workers end at the server's box.
+    const double apart = std::min(18.0, (box_ - 4 * 7) / std::max(1, ranks_ - 1));
     for (int i = 0; i < ranks_; ++i)
       for (int server = 0; server < strategy_.servers; ++server) {
         const std::pair low{middle(x, i) + shift, top - 2};
-        const double spread = (i - (ranks_ - 1) / 2.0) * 18;
+        const double spread = (i - (ranks_ - 1) / 2.0) * apart;
         const std::pair high{server_left(x, server) + box_ / 2 + spread + shift,
                              y + box_height() + 2};
         arrow(svg, up ? low : high, up ? high : low, colour_of(move.moved));

@@ -16,6 +16,8 @@
 #include "trireme/show/drawing/legible_test.h"
 #include "trireme/show/drawing/panel.h"
 #include "trireme/show/drawing/text.h"
+#include "trireme/show/step/zero3.h"
+#include "trireme/show/strategies.h"
 
 namespace trireme {
 namespace {
@@ -112,6 +114,76 @@ TEST(Picture, JsonHoldsEveryRound) {
   EXPECT_EQ(objects[2]["messages"].size(), 3u);
   EXPECT_EQ(objects[6]["event"], "cost");
   EXPECT_EQ(objects[6]["sent_bytes"], nlohmann::json(ring.sent()));
+}
+
+TEST(StrategyPicture, LabelsOfFewAndManyRanksStandApart) {
+  for (const plan::NamedStrategy& one : plan::named_strategies()) {
+    for (const int ranks : {1, 2, 8}) {
+      if (ranks > one.most_ranks && one.most_ranks > 0) continue;
+      if (ranks % one.hosts != 0) continue;
+      SCOPED_TRACE(one.name + " " + std::to_string(ranks));
+      expect_legible(svg_of(draw_strategy(one.name, ranks)));
+    }
+  }
+}
+
+// The left and right edges of the servers' boxes, which are the upper ones, and their bottom.
+std::vector<std::pair<double, double>> server_boxes(const std::string& svg, double& bottom) {
+  std::vector<std::pair<double, double>> boxes;
+  const std::regex box(
+      "<rect x=\"([0-9.]+)\" y=\"([0-9.]+)\" width=\"([0-9.]+)\" height=\"([0-9.]+)\""
+      "[^>]*stroke=\"#333333\"");
+  double top = 1e9;
+  for (std::sregex_iterator it(svg.begin(), svg.end(), box), end; it != end; ++it) {
+    const double x = std::stod((*it)[1]), y = std::stod((*it)[2]);
+    if (y < top) boxes.clear();
+    top = std::min(top, y);
+    if (y > top) continue;
+    bottom = y + std::stod((*it)[4]);
+    boxes.emplace_back(x, x + std::stod((*it)[3]));
+  }
+  return boxes;
+}
+
+// With one worker, the servers' boxes once covered the labels of their rows; with eight, arrows ended
+// beside the servers.
+TEST(StrategyPicture, ServersHaveLabelsAndArrows) {
+  for (const int workers : {1, 2, 4, 8}) {
+    SCOPED_TRACE(workers);
+    const std::string svg = svg_of(draw_strategy("ParameterServer", workers));
+    double bottom = 0;
+    const auto boxes = server_boxes(svg, bottom);
+    ASSERT_EQ(boxes.size(), 2u);
+    for (const auto& label : labels_of(svg)) {
+      if (label.text == "optimizer state" && std::abs(bottom - label.bottom) < 40) {
+        EXPECT_LT(label.right, boxes[0].first);
+      }
+    }
+    int tips = 0;
+    const std::regex tip("<path d=\"M([0-9.]+) ([0-9.]+) ");
+    for (std::sregex_iterator it(svg.begin(), svg.end(), tip), end; it != end; ++it) {
+      const double x = std::stod((*it)[1]), y = std::stod((*it)[2]);
+      if (std::abs(y - bottom - 2) > 0.1) continue;
+      ++tips;
+      EXPECT_TRUE((x > boxes[0].first && x < boxes[0].second) ||
+                  (x > boxes[1].first && x < boxes[1].second))
+          << x;
+    }
+    EXPECT_EQ(tips, 2 * workers);
+  }
+}
+
+TEST(Zero3Picture, BucketsThatAreAddedUpTogetherStandApart) {
+  Zero3Recording recording{.ranks = 2, .blocks = 4, .block_bytes = 1000, .model_bytes = 4000};
+  recording.moments.resize(2);
+  for (auto& moments : recording.moments)
+    for (std::uint32_t block = 0; block < 4; ++block)
+      moments.push_back({.name = "B" + std::to_string(block),
+                         .block = static_cast<int>(block),
+                         .sent = {block},
+                         .added = {0, 1, 2, 3},
+                         .weight_bytes = 1000});
+  expect_legible(svg_of(recording));
 }
 
 }  // namespace

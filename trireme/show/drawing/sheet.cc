@@ -5,8 +5,9 @@
 namespace trireme::inline v0::show {
 
 std::string svg_of(const Sheet& sheet) {
-  constexpr double kMargin = 20, kLine = 18;
-  double inner = std::max(sheet.width, text_width(sheet.about, 12));
+  constexpr double kMargin = 20, kLine = 18, kTitle = 16, kBold = 1.1;  // bold is wider
+  double inner =
+      std::max({sheet.width, text_width(sheet.about, 12), kBold * text_width(sheet.title, kTitle)});
   for (const auto& note : sheet.notes)
     inner = std::max(inner, sheet.label + text_width(note.second, 12));
   const double top = kMargin + sheet.head + legend_height(sheet.legend, inner) + sheet.above;
@@ -15,7 +16,7 @@ std::string svg_of(const Sheet& sheet) {
   const double height = y + kLine * static_cast<double>(sheet.notes.size()) + sheet.below;
   Svg svg(width, height, sheet.title);
   svg.rectangle(0, 0, width, height, {.fill = "#ffffff"});
-  svg.text(kMargin, kMargin + 14, sheet.title, {.size = 16, .bold = true});
+  svg.text(kMargin, kMargin + 14, sheet.title, {.size = kTitle, .bold = true});
   if (!sheet.about.empty())
     svg.text(kMargin, kMargin + 33, sheet.about, {.size = 12, .fill = "#555555"});
   draw_legend(svg, sheet.legend, kMargin, kMargin + sheet.head, inner);

@@ -58,8 +58,7 @@ std::string svg_of(const ServerLayout& layout) {
       Sheet{.title = layout.name,
             .about = layout.about,
             .legend = legend,
-            .width = std::max(text_width("server 00", 11) + 12 + kWide + 120,
-                              1.1 * text_width(layout.name, 16)),
+            .width = text_width("server 00", 11) + 12 + kWide + 120,
             .height = kRow * static_cast<double>(layout.servers.size()),
             .above = 14,
             .draw = [&](Svg& svg, double x, double y, double) { draw_bars(svg, layout, x, y); }});

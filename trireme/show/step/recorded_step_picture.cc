@@ -215,7 +215,7 @@ std::string svg_of(const RecordedStep& step) {
       Sheet{.title = step.name,
             .about = step.about,
             .legend = picture.legend(),
-            .width = std::max(picture.width(), 1.1 * text_width(step.name, 16)),
+            .width = picture.width(),
             .height = picture.height(),
             .notes = notes,
             .draw = [&](Svg& svg, double x, double y, double) { picture.draw(svg, x, y); }});

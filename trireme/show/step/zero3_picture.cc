@@ -28,7 +28,12 @@ class Picture {
  public:
   explicit Picture(const Zero3Recording& recording) : recording_(recording) {
     column_ = recording.rounds > 1 ? 46 : 42;
-    for (const auto& moments : recording.moments) columns_ = std::max(columns_, moments.size());
+    for (const auto& moments : recording.moments) {
+      columns_ = std::max(columns_, moments.size());
+      for (const Zero3Moment& moment : moments)
+        for (const auto& buckets : {moment.sent, moment.added})
+          column_ = std::max(column_, text_width(list("b", buckets), kSize) + 2);
+    }
     for (int rank = 0; rank < recording.ranks; ++rank)
       most_ = std::max(most_, recording.peak(rank));
   }
