@@ -9,6 +9,7 @@
 
 #include "trireme/base/plot/svg.h"
 #include "trireme/base/plot/svg_legend.h"
+#include "trireme/base/utf8.h"
 #include "trireme/show/drawing/panel.h"
 #include "trireme/show/drawing/words.h"
 
@@ -251,7 +252,7 @@ std::string svg_of(const plan::Graph& graph, const plan::GraphPartition& partiti
   const std::string text = std::to_string(graph.nodes.size()) + " nodes in " +
                            std::to_string(partition.stages.size()) + " stages, imbalance " +
                            fixed(100 * partition.imbalance(), 1) + " %";
-  double width = std::max(layout.width(), 2 * kMargin + text_width(text, 16));
+  double width = std::max(layout.width(), 2 * kMargin + 1.1 * text_width(text, 16));
   for (const plan::SplitAdvice& one : partition.suggestions) {
     width = std::max(width, 2 * kMargin + text_width(one.why, 11));
   }
@@ -277,7 +278,7 @@ std::string json_of(const plan::Graph& graph, const plan::GraphPartition& partit
   for (std::size_t i = 0; i < partition.stages.size(); ++i) {
     const plan::GraphStage& stage = partition.stages[i];
     Json names = Json::array();
-    for (int node : stage.nodes) names.push_back(graph.nodes[at(node)].name);
+    for (int node : stage.nodes) names.push_back(escaped(graph.nodes[at(node)].name));
     text += Json{{"event", "stage"},
                  {"stage", i},
                  {"nodes", std::move(names)},
@@ -288,7 +289,7 @@ std::string json_of(const plan::Graph& graph, const plan::GraphPartition& partit
             "\n";
   }
   Json split = Json::array();
-  for (const plan::SplitAdvice& one : partition.suggestions) split.push_back(one.why);
+  for (const plan::SplitAdvice& one : partition.suggestions) split.push_back(escaped(one.why));
   return text +
          Json{{"event", "cost"},
               {"slowest", partition.slowest()},

@@ -53,6 +53,16 @@ TEST(GraphPicture, ANodeThatShouldBeSplitIsRed) {
   EXPECT_THAT(svg_of(graph, two), HasSubstr(">1.5 MB</text>"));
 }
 
+// Names come from a file, which may be in any encoding.
+TEST(GraphPicture, ANameMayHaveAnyBytes) {
+  plan::Graph graph;
+  graph.nodes = {{"caf\xe9", 0.001, 0, 0}, {"huge\xe9", 0.009, 0, 0}};
+  graph.values = {{0, {1}, 1'500'000}};
+  const auto two = plan::partition_graph(graph, {.stages = 2});
+  EXPECT_THAT(json_of(graph, two), HasSubstr(R"("nodes":["caf\\xe9"])"));
+  EXPECT_THAT(svg_of(graph, two), HasSubstr(">caf\uFFFD<"));
+}
+
 TEST(GraphPicture, JsonHoldsEveryNode) {
   std::mt19937 random(5);
   const plan::Graph graph = random_graph(random, 9);

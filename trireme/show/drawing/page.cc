@@ -77,11 +77,11 @@ pause();
 show(0);
 )";
 
-// In JSON, \/ means /: a name like "</script>" must not end the element.
+// In JSON, \u003c means <: a name like "</script>" or "<!--<script>" must not end or extend the
+// element.
 std::string inside_script(std::string data) {
-  for (std::size_t at = 0; (at = data.find("</", at)) != std::string::npos; at += 3) {
-    data.replace(at, 2, "<\\/");
-  }
+  for (std::size_t at = 0; (at = data.find('<', at)) != std::string::npos; at += 6)
+    data.replace(at, 1, "\\u003c");
   return data;
 }
 

@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
+#include "trireme/base/utf8.h"
 #include "trireme/base/words.h"
 #include "trireme/show/drawing/words.h"
 
@@ -118,10 +119,10 @@ std::string time_text(double time) {
   return text;
 }
 
-DrawnSchedule draw(std::string name, std::string about, plan::Schedule schedule,
+DrawnSchedule draw(const std::string& name, std::string about, plan::Schedule schedule,
                    plan::PipelineTimes times) {
   DrawnSchedule drawn{
-      std::move(name), std::move(about), std::move(schedule), std::move(times), {}, {}};
+      escaped(name), std::move(about), std::move(schedule), std::move(times), {}, {}};
   drawn.peaks = plan::verify(drawn.schedule, drawn.name);
   drawn.timeline = plan::simulate(drawn.schedule, drawn.times);
   return drawn;

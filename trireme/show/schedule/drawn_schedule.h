@@ -20,8 +20,9 @@ struct DrawnSchedule {
   std::vector<plan::RankPeak> peaks;
 };
 
-/// Checks and simulates a schedule. ConfigError with the grid drawn if it cannot run.
-DrawnSchedule draw(std::string name, std::string about, plan::Schedule schedule,
+/// Checks and simulates a schedule. `name` may be that of a file, with any bytes. ConfigError with the
+/// grid drawn if it cannot run.
+DrawnSchedule draw(const std::string& name, std::string about, plan::Schedule schedule,
                    plan::PipelineTimes times);
 
 /// "1f1b, 4 stages on 4 ranks, 8 micro-batches".

@@ -140,5 +140,13 @@ TEST(SchedulePicture, PageNeedsNothingButItself) {
   EXPECT_THAT(page, Not(HasSubstr("\"name\":\"</script>")));
 }
 
+// A browser takes "<!--<script>" in a script as the beginning of another one.
+TEST(SchedulePicture, PageEndsItsScriptsWhateverItsNameIs) {
+  const std::string page =
+      html_of(draw("<!--<script>", "", plan::make_schedule("1f1b", {0, 2, 2}), {}));
+  EXPECT_THAT(page, Not(HasSubstr("<!--")));
+  EXPECT_THAT(page, HasSubstr(R"("name":"\u003c!--\u003cscript>")"));
+}
+
 }  // namespace
 }  // namespace trireme

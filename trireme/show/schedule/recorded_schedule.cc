@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "trireme/base/error.h"
+#include "trireme/base/utf8.h"
 
 namespace trireme::inline v0::show {
 namespace {
@@ -21,6 +22,11 @@ struct Pass {
   std::string text;
   double begin = 0, end = 0;
 };
+
+// Whether a schedule's text holds it as one action: not none, and not several.
+bool is_one_word(const std::string& name) {
+  return !name.empty() && name.find_first_of(" \t\r\n:#") == std::string::npos;
+}
 
 // The ranks' passes, sorted by beginning; the earliest begins at 0.
 std::map<int, std::vector<Pass>> passes_of(std::string_view text, const std::string& where) {
@@ -45,7 +51,8 @@ std::map<int, std::vector<Pass>> passes_of(std::string_view text, const std::str
     const nlohmann::json begin = event.value("begin", nlohmann::json()),
                          end = event.value("end", nlohmann::json());
     if (!rank.is_number_unsigned() || rank.get<std::uint64_t>() > 9999 || !name.is_string() ||
-        !begin.is_number() || !end.is_number() || end.get<double>() < begin.get<double>()) {
+        !is_one_word(name.get<std::string>()) || !begin.is_number() || !end.is_number() ||
+        end.get<double>() < begin.get<double>()) {
       fail("not a pass with its rank and times");
     }
     ranks[rank.get<int>()].push_back(
@@ -104,7 +111,7 @@ DrawnSchedule read_recorded(std::string_view text, const std::string& where) {
                       {.operation = "show", .advice = "Record a step."});
   }
   DrawnSchedule recorded;
-  recorded.name = where;
+  recorded.name = escaped(where);
   recorded.about = "as it was recorded";
   recorded.schedule = plan::parse_schedule(order, where);
   recorded.peaks = plan::verify(recorded.schedule, where);

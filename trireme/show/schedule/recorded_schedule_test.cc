@@ -13,6 +13,7 @@ namespace trireme {
 namespace {
 
 using ::testing::HasSubstr;
+using ::testing::Not;
 using namespace show;
 
 TEST(RecordedSchedule, WhatWasWrittenIsReadBack) {
@@ -72,6 +73,32 @@ TEST(RecordedSchedule, WrongLinesAreRefusedWithTheirNumber) {
   EXPECT_THAT(refusal("{\"event\": \"pass\", \"rank\": 0, \"pass\": \"F0.0\", \"begin\": 1, "
                       "\"end\": 2}\n"),
               HasSubstr("0: F0.0 >B0.0?<"));
+  for (const char* name : {"", " ", "F0.0 B0.0", "F0.0\\n1: F0.1", "#"})
+    EXPECT_THAT(refusal("{\"event\": \"pass\", \"rank\": 0, \"pass\": \"" + std::string(name) +
+                        "\", \"begin\": 1, \"end\": 2}\n"),
+                HasSubstr("run.jsonl:1: not a pass"))
+        << name;
+}
+
+TEST(RecordedSchedule, AFileMayHaveAnyName) {
+  const std::string run = json_of(draw("1f1b", "", plan::make_schedule("1f1b", {0, 2, 2}), {}));
+  const DrawnSchedule recorded = read_recorded(run, "caf\xe9.jsonl");
+  EXPECT_THAT(json_of(recorded), HasSubstr(R"("name":"caf\\xe9.jsonl")"));
+  EXPECT_THAT(html_of(recorded), HasSubstr(R"(caf\xe9.jsonl)"));
+}
+
+// An F+B may take less time than the mean of the backward passes of its stage.
+TEST(RecordedSchedule, AShortPairIsDrawnWithinItsTime) {
+  DrawnSchedule recorded = draw("dualpipe-v", "", plan::make_schedule("dualpipe-v", {0, 4, 8}), {});
+  int pairs = 0;
+  for (auto& passes : recorded.timeline.ranks)
+    for (auto& one : passes)
+      if (one.action.kind == plan::ActionKind::ForwardBackward) {
+        one.end = one.begin + 0.5;
+        ++pairs;
+      }
+  EXPECT_GT(pairs, 0);
+  EXPECT_THAT(svg_of(recorded), Not(HasSubstr("width=\"-")));
 }
 
 }  // namespace

@@ -130,8 +130,7 @@ class Picture {
       }
       const char* colour = colour_of(action.kind);
       if (action.kind == ActionKind::ForwardBackward) {
-        const auto& back = drawn_.times.of(action.backward_stage);
-        const double share = (back.input + back.weight) * scale_;
+        const double share = wide * backward_share(action);
         svg.rectangle(left, y, wide - share, kBox, {.fill = colour});
         svg.rectangle(left + wide - share, y, share, kBox,
                       {.fill = colour_of(ActionKind::Backward)});
@@ -142,6 +141,15 @@ class Picture {
                  !shortened.contains(action.kind));
       if (!moments_.empty()) svg.end_group();
     }
+  }
+
+  // The share of an F+B that its backward pass takes. A recorded one may be shorter than the mean of
+  // that pass.
+  double backward_share(const plan::Action& action) const {
+    const plan::StageTimes& back = drawn_.times.of(action.backward_stage);
+    const double backward = back.input + back.weight,
+                 both = drawn_.times.of(action.stage).forward + backward;
+    return both > 0 ? backward / both : 0.5;
   }
 
   // The whole name, or only the micro-batch; nothing if that does not fit.
@@ -180,7 +188,7 @@ class Picture {
 std::string sheet(const DrawnSchedule& drawn,
                   const std::vector<std::pair<std::string, const Picture*>>& pictures,
                   const std::string& notes) {
-  double wide = std::max(text_width(name_of(drawn), 16), 520.0), high = 6;
+  double wide = 520, high = 6;
   for (const auto& [about, picture] : pictures) {
     wide = std::max({wide, picture->width(), text_width(about, 12)});
     high += 24 + picture->height();

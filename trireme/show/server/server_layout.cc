@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "trireme/base/plot/doubling_bins.h"
+#include "trireme/base/utf8.h"
 #include "trireme/base/words.h"
 #include "trireme/show/drawing/words.h"
 
@@ -58,7 +59,7 @@ std::string text_of(const ServerLayout& layout) {
 std::string json_of(const ServerLayout& layout) {
   using Json = nlohmann::ordered_json;
   std::string text = Json{{"event", "show"},
-                          {"name", layout.name},
+                          {"name", escaped(layout.name)},
                           {"servers", layout.servers.size()},
                           {"bytes", layout.all_bytes()}}
                          .dump() +

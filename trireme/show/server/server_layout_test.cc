@@ -29,6 +29,12 @@ TEST(ServerLayout, TextHasBytesSharesAndCutBlocks) {
               HasSubstr("\"block\":\"layer.0\",\"parameters\":2,\"bytes\":2000"));
 }
 
+TEST(ServerLayout, ItsFileMayHaveAnyName) {
+  ServerLayout named = layout();
+  named.name = "caf\xe9 on 3 servers";
+  EXPECT_THAT(json_of(named), HasSubstr(R"("name":"caf\\xe9 on 3 servers")"));
+}
+
 TEST(ServerLayout, PicturesAreLegible) {
   expect_legible(svg_of(layout()));
   EXPECT_THAT(svg_of(layout()), HasSubstr(">nothing<"));
