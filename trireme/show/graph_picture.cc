@@ -10,6 +10,7 @@
 #include "trireme/base/plot/svg.h"
 #include "trireme/base/plot/svg_legend.h"
 #include "trireme/base/utf8.h"
+#include "trireme/base/words.h"
 #include "trireme/show/drawing/panel.h"
 #include "trireme/show/drawing/words.h"
 
@@ -21,11 +22,7 @@ constexpr double kHead = 66;  // above the bands' lanes: title and the stages' n
 
 std::size_t at(int index) { return static_cast<std::size_t>(index); }
 
-std::string milliseconds(double seconds) { return fixed(1e3 * seconds, 2) + " ms"; }
-
-std::string megabytes(std::int64_t bytes) {
-  return fixed(static_cast<double>(bytes) / 1e6, 1) + " MB";
-}
+std::string bytes_of(std::int64_t bytes) { return bytes_text(static_cast<double>(bytes)); }
 
 struct Box {
   int column = 0, row = 0;
@@ -136,7 +133,7 @@ class Layout {
           if (boxes_[node].column != column) continue;
           boxes_[node].width =
               std::max(text_width(graph_.nodes[node].name, kSize),
-                       text_width(milliseconds(graph_.nodes[node].seconds), kSize)) +
+                       text_width(duration_text(graph_.nodes[node].seconds), kSize)) +
               12;
           wide = std::max(wide, boxes_[node].width);
         }
@@ -156,8 +153,8 @@ class Layout {
 
   std::string heading(std::size_t band) const {
     const plan::GraphStage& stage = partition_.stages[band];
-    return "stage " + std::to_string(band) + ": " + milliseconds(stage.seconds) + ", " +
-           megabytes(stage.memory_bytes);
+    return "stage " + std::to_string(band) + ": " + duration_text(stage.seconds) + ", " +
+           bytes_of(stage.memory_bytes);
   }
 
   void draw_bands(Svg& svg) const {
@@ -171,7 +168,7 @@ class Layout {
       if (band + 1 < bands_.size()) {
         svg.line(edges_[band], kHead - 18, edges_[band], height() - 28,
                  {.stroke = "#888888", .width = 1, .dashes = "4 3"});
-        svg.text(edges_[band], height() - 14, megabytes(partition_.stages[band].sent_bytes),
+        svg.text(edges_[band], height() - 14, bytes_of(partition_.stages[band].sent_bytes),
                  {.size = 11, .anchor = "middle"});
       }
       x = edges_[band];
@@ -214,7 +211,7 @@ class Layout {
         4);
     svg.text(box.x + box.width / 2, box.y + 14, graph_.nodes[index].name,
              {.size = kSize, .anchor = "middle"});
-    svg.text(box.x + box.width / 2, box.y + 27, milliseconds(graph_.nodes[index].seconds),
+    svg.text(box.x + box.width / 2, box.y + 27, duration_text(graph_.nodes[index].seconds),
              {.size = kSize, .fill = "#777777", .anchor = "middle"});
   }
 

@@ -53,6 +53,16 @@ TEST(GraphPicture, ANodeThatShouldBeSplitIsRed) {
   EXPECT_THAT(svg_of(graph, two), HasSubstr(">1.5 MB</text>"));
 }
 
+// They were "0.00 ms" and "0.0 MB".
+TEST(GraphPicture, SmallFiguresAreWritten) {
+  plan::Graph graph;
+  graph.nodes = {{"a", 2e-6, 300, 0}, {"b", 3e-6, 0, 0}};
+  graph.values = {{0, {1}, 28'000}};
+  const std::string svg = svg_of(graph, plan::partition_graph(graph, {.stages = 2}));
+  for (const char* figure : {">2 us<", ">stage 0: 2 us, 300 bytes<", ">28.0 kB<"})
+    EXPECT_THAT(svg, HasSubstr(figure));
+}
+
 // Names come from a file, which may be in any encoding.
 TEST(GraphPicture, ANameMayHaveAnyBytes) {
   plan::Graph graph;

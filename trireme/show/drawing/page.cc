@@ -104,8 +104,9 @@ std::string html_of(const Page& page) {
   std::string html = "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n";
   html += "<title>" + title + "</title>\n<style>" + kStyle + "</style>\n</head>\n";
   html += "<body data-pace=\"" + std::to_string(page.milliseconds) + "\">\n";
-  html += "<h1>" + title + "</h1>\n<p>" + svg_escaped(page.about) +
-          "</p>\n<p><button id=\"back\">Back</button>";
+  html += "<h1>" + title + "</h1>\n<p>" + svg_escaped(page.about) + "</p>\n";
+  html += page.last > 0 ? "<p>" : "<p hidden>";  // nothing to play
+  html += "<button id=\"back\">Back</button>";
   html += "<button id=\"play\">Play</button><button id=\"step\">Step</button>";
   html += "<input id=\"round\" type=\"range\" min=\"0\" max=\"" + last +
           "\" value=\"0\" data-first=\"" + std::to_string(page.first) + "\" data-step=\"" +

@@ -1,7 +1,7 @@
 // A self-contained HTML page that plays a picture in steps. It has buttons (play, pause, step), a
-// slider, keys (space, left, right) and a line that describes the current step. Elements of class
-// `frame` show one step; data-since="k" shows an element from step k on, data-at="k" in step k
-// only. Pure functions.
+// slider, keys (space, left, right) and a line that describes the current step; with a single step,
+// buttons and slider are hidden. Elements of class `frame` show one step; data-since="k" shows an
+// element from step k on, data-at="k" in step k only. Pure functions.
 #pragma once
 
 #include <string>

@@ -67,7 +67,6 @@ std::string svg_of(const ServerLayout& layout) {
 std::string html_of(const ServerLayout& layout) {
   return html_of(Page{.title = layout.name,
                       .about = layout.about,
-                      .captions = {layout.about},
                       .pictures = frame_of(svg_of(layout), true),
                       .notes = text_of(layout),
                       .data = json_of(layout)});

@@ -38,7 +38,9 @@ TEST(ServerLayout, ItsFileMayHaveAnyName) {
 TEST(ServerLayout, PicturesAreLegible) {
   expect_legible(svg_of(layout()));
   EXPECT_THAT(svg_of(layout()), HasSubstr(">nothing<"));
-  EXPECT_THAT(html_of(layout()), HasSubstr("tiny on 3 servers"));
+  const std::string page = html_of(layout());
+  EXPECT_THAT(page, HasSubstr("tiny on 3 servers"));
+  EXPECT_THAT(page, HasSubstr("<p hidden><button id=\"back\">"));  // there is nothing to play
 }
 
 }  // namespace
