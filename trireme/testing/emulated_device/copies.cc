@@ -61,10 +61,11 @@ void copy_to_host(const at::Tensor& from, const at::Tensor& to, bool non_blockin
   Runtime& runtime = Runtime::get();
   const StreamIndex stream = current_stream(from.device().index());
   const bool late = non_blocking && runtime.is_pinned(to.storage().data());
-  if (late) poison(to);
   CpuAliases aliases;
-  runtime.launch(stream, {"copy to the host", accesses_of_copy(from, to),
-                          [from = aliases.of(from), to] { to.copy_(from); }});
+  Launch copy{"copy to the host", accesses_of_copy(from, to),
+              [from = aliases.of(from), to] { to.copy_(from); }};
+  if (late) copy.given = [to] { poison(to); };
+  runtime.launch(stream, std::move(copy));
   runtime.count_copy(&EmulatedStats::copies_to_host, &EmulatedStats::bytes_to_host, bytes_of(to));
   if (!late) runtime.synchronize_stream(stream);
 }

@@ -4,6 +4,8 @@
 #include <c10/core/StreamGuard.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
+
 #include "trireme/testing/emulated_device/test_device.h"
 
 #if __has_include(<ATen/core/GraphImplInterface.h>)
@@ -50,6 +52,21 @@ TEST_F(EmulatedGraphs, WhatIsRecordedDoesNotRun) {
   graph_->replay();
   graph_->replay();
   EXPECT_EQ(count.item<float>(), 2);
+}
+
+TEST_F(EmulatedGraphs, ACopyToPinnedMemoryIsLateInEachReplay) {
+  const at::Tensor count = at::zeros({1}, on(0));
+  const at::Tensor pinned = at::empty({1}, at::TensorOptions().pinned_memory(true));
+  record([&] {
+    count.add_(1);
+    pinned.copy_(count, /*non_blocking=*/true);
+  });
+  for (const float replays : {1.0F, 2.0F}) {
+    graph_->replay();
+    EXPECT_TRUE(std::isnan(pinned.item<float>()));  // read too early
+    guard_->current_stream().synchronize();
+    EXPECT_EQ(pinned.item<float>(), replays);
+  }
 }
 
 TEST_F(EmulatedGraphs, MemoryStaysUntilTheGraphGoes) {

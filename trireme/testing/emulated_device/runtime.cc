@@ -95,12 +95,16 @@ StreamPoint Runtime::launch(StreamIndex stream, Launch work) {
   StreamPoint point;
   std::optional<RaceReport> race;
   {
-    Lock lock(streams_.mutex());
+    const Lock lock(streams_.mutex());
     if (all_[stream].recording) {
       TORCH_CHECK(work.after.empty(), work.name, " draws random numbers in a graph");
       all_[stream].recording->work.push_back(std::move(work));
       return streams_.end_of(stream);
     }
+  }
+  if (work.given) work.given();
+  {
+    Lock lock(streams_.mutex());
     VectorClock& known = all_[stream].known;
     known.join(host_knows_);
     point = {stream, streams_.end_of(stream).count + 1};
@@ -132,9 +136,12 @@ std::optional<RaceReport> Runtime::note_accesses(StreamIndex stream, StreamPoint
 
 void Runtime::wait(StreamPoint point) {
   Lock lock(streams_.mutex());
-  VectorClock known = all_[point.stream].known;
   streams_.wait(lock, point);
-  host_knows_.join(known);
+}
+
+StreamPoint Runtime::end_of(StreamIndex stream) {
+  const Lock lock(streams_.mutex());
+  return streams_.end_of(stream);
 }
 
 void Runtime::synchronize_stream(StreamIndex stream) {

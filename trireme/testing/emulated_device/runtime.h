@@ -29,6 +29,8 @@ struct Launch {
   std::function<void()> run;
   /// Points to wait for that are no order a program may rely on: the race check ignores them.
   std::vector<StreamPoint> after = {};
+  /// Called whenever the work is given to a stream, also by each replay of a graph; may be empty.
+  std::function<void()> given = {};
 };
 
 /// A point of a stream and what is known to be done there.
@@ -66,8 +68,10 @@ class Runtime {
   StreamPoint launch(StreamIndex stream, Launch work);
   /// Orders `after` behind all that was given to `before`, without an event of the program.
   void order(StreamIndex before, StreamIndex after);
-  /// Waits for a point, and from then on everybody knows what was done there.
+  /// Waits for a point. That is no order that a program may rely on: the race check learns nothing.
   void wait(StreamPoint point);
+  /// The point after all that the stream was given so far.
+  StreamPoint end_of(StreamIndex stream);
   void synchronize_stream(StreamIndex stream);
   void synchronize_device(int device);
   bool query_stream(StreamIndex stream);

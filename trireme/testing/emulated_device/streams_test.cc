@@ -1,5 +1,7 @@
 // Streams and events: operations run late, and only events order two streams.
+#include <ATen/Context.h>
 #include <ATen/DeviceAccelerator.h>
+#include <ATen/core/CachingHostAllocator.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/full.h>
 #include <ATen/ops/ones.h>
@@ -7,6 +9,8 @@
 #include <c10/core/Event.h>
 #include <c10/core/StreamGuard.h>
 #include <gtest/gtest.h>
+
+#include <functional>
 
 #include "trireme/testing/emulated_device/test_device.h"
 
@@ -95,6 +99,29 @@ TEST_F(EmulatedStreams, PollingGetsOn) {
   const c10::StreamGuard guard(pool_stream(0));
   EXPECT_EQ(value.sum().item<double>(), 10);  // the host has seen that it is done
   EXPECT_TRUE(races.all().empty());
+}
+
+// CUDA reads a generator's state, and marks pinned memory as in use, without waiting for the device.
+TEST_F(EmulatedStreams, AGeneratorAndPinnedMemoryOrderNoStreams) {
+  const auto races_after = [](const std::function<void()>& between) {
+    CollectedRaces races;
+    const at::Tensor value = at::empty({1000}, on(0)).uniform_().mul_(2);
+    between();
+    {
+      const c10::StreamGuard guard(pool_stream(0));
+      value.sum();
+    }
+    at::accelerator::synchronizeDevice(0);
+    return races.all().size();
+  };
+  EXPECT_EQ(races_after([] { at::globalContext().defaultGenerator(on(0)).get_state(); }), 1U);
+  const at::Tensor pinned = at::ones({10}).pin_memory();
+  EXPECT_EQ(races_after([&] {
+              at::getHostAllocator(c10::DeviceType::PrivateUse1)
+                  ->record_event(pinned.data_ptr(), nullptr, at::accelerator::getCurrentStream(0));
+            }),
+            1U);
+  EXPECT_EQ(races_after([] { at::accelerator::synchronizeDevice(0); }), 0U);
 }
 
 TEST_F(EmulatedStreams, AnErrorOfAnOperationComesWithTheNextSynchronisation) {
