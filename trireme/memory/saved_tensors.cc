@@ -4,7 +4,10 @@
 #include <torch/csrc/autograd/saved_variable_hooks.h>
 
 #include <memory>
+#include <optional>
 #include <utility>
+
+#include "trireme/memory/saved_view.h"
 
 namespace trireme::inline v0::memory {
 namespace {
@@ -23,13 +26,19 @@ class Hooks final : public SavedVariableHooks {
     // Keep a leaf itself, since ZeRO-3 may move its memory. Detach other tensors: their node may be
     // the one that saves, which would be a cycle.
     kept_ = tensor.is_leaf() ? tensor : tensor.detach();
+    view_.emplace(tensor);
   }
-  at::Tensor call_unpack_hook() override { return give_back_ ? give_back_() : kept_; }
+  at::Tensor call_unpack_hook() override {
+    if (give_back_) return give_back_();
+    view_->check();
+    return kept_;
+  }
 
  private:
   TensorKeeper& keeper_;  // used only while its scope lives
   TensorKeeper::Return give_back_;
   at::Tensor kept_;
+  std::optional<SavedView> view_;  // of kept_, for its check
 };
 
 class KeepingEngine final : public Engine {
