@@ -16,6 +16,7 @@
 #include "trireme/tensor/convert.h"
 #include "trireme/tensor/functions/cross_entropy.h"
 #include "trireme/tensor/functions/functions.h"
+#include "trireme/tensor/functions/table.h"
 #include "trireme/tensor/random.h"
 
 namespace trireme::inline v0::parallel {
@@ -122,6 +123,7 @@ class TensorVocabulary final : public models::Vocabulary {
 
   // Tokens of another rank's rows look up a row here too; the mask zeroes it.
   at::Tensor embed(const at::Tensor& tokens, const at::Tensor& position) override {
+    tensor::check_tokens(tokens, position);
     check(tokens);
     const at::Tensor rows = tokens - begin_;
     const at::Tensor here = rows.ge(0).logical_and(rows.lt(weight_.size(0)));

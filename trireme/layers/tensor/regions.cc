@@ -7,6 +7,7 @@
 #include "trireme/base/error.h"
 #include "trireme/layers/shares.h"
 #include "trireme/tensor/convert.h"
+#include "trireme/tensor/functions/table.h"
 
 namespace trireme::inline v0::parallel {
 namespace {
@@ -150,6 +151,7 @@ class CutCrossEntropy : public torch::autograd::Function<CutCrossEntropy> {
 
 at::Tensor cut_cross_entropy_sum(const at::Tensor& logits, const at::Tensor& targets,
                                  std::int64_t begin, std::int64_t whole, Communicator& group) {
+  tensor::check_targets(logits, targets);
   if (const std::int64_t most = targets.max().item<std::int64_t>(); most >= whole)
     throw ConfigError(
         "target " + std::to_string(most) + " is outside the vocabulary of " + std::to_string(whole),

@@ -62,7 +62,8 @@ class CrossEntropyFunction : public torch::autograd::Function<CrossEntropyFuncti
 }  // namespace
 
 void check_targets(const at::Tensor& logits, const at::Tensor& targets) {
-  if (logits.numel() == targets.numel() * logits.size(-1) && targets.scalar_type() == at::kLong)
+  if (logits.dim() > 0 && targets.scalar_type() == at::kLong &&
+      targets.sizes() == logits.sizes().slice(0, logits.sizes().size() - 1))
     return;
   throw ConfigError(
       "the loss got targets of another shape or type than its logits ask for",

@@ -33,9 +33,9 @@ class EmbeddingFunction : public torch::autograd::Function<EmbeddingFunction> {
   static at::Tensor forward(AutogradContext* ctx, const at::Tensor& tokens, const at::Tensor& table,
                             const std::optional<at::Tensor>& maybe_position) {
     const at::Tensor position = or_undefined(maybe_position);
+    check_tokens(tokens, position);
     const at::Tensor ids = tokens.contiguous();
     const std::int64_t length = ids.size(-1), width = table.size(1), vocab = table.size(0);
-    if (position.defined()) TRIREME_CHECK(length <= position.size(0));
     const auto* id = data_of<std::int64_t>(ids);
     for (std::int64_t i = 0; i < ids.numel(); ++i) {
       if (id[i] >= 0 && id[i] < vocab) continue;
@@ -89,6 +89,19 @@ class EmbeddingFunction : public torch::autograd::Function<EmbeddingFunction> {
 };
 
 }  // namespace
+
+void check_tokens(const at::Tensor& tokens, const at::Tensor& position) {
+  const auto refuse = [](const std::string& what, const char* advice) {
+    throw ConfigError(what, {.operation = "embedding", .advice = advice});
+  };
+  if (tokens.scalar_type() != at::kLong)
+    refuse(std::string("tokens of type ") + c10::toString(tokens.scalar_type()),
+           "Give the batch int64 tokens.");
+  if (position.defined() && tokens.size(-1) > position.size(0))
+    refuse("sequences of " + std::to_string(tokens.size(-1)) +
+               " positions are longer than the model's " + std::to_string(position.size(0)),
+           "Raise model.block.");
+}
 
 namespace kernels {
 

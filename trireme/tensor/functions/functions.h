@@ -72,7 +72,8 @@ at::Tensor causal_attention(const at::Tensor& qkv, std::int64_t heads);
 at::Tensor bidirectional_attention(const at::Tensor& qkv, std::int64_t heads);
 
 /// tokens int64 [B, T] into table [V, C], plus position [>=T, C] row t (may be undefined): [B, T,
-/// C] in fp32 (fp64 for fp64 tables). ConfigError for a token outside 0 ... V-1.
+/// C] in fp32 (fp64 for fp64 tables). ConfigError for a token outside 0 ... V-1, tokens of another
+/// type, and sequences for which `position` has too few rows.
 at::Tensor embedding(const at::Tensor& tokens, const at::Tensor& table, const at::Tensor& position);
 
 /// h = stream + update and layer_norm(h) in the update's type, in one pass: {h, norm}.

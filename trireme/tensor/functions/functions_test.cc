@@ -342,6 +342,42 @@ TEST_F(Functions, RefuseWhatIsOutsideTheVocabulary) {
                ConfigError);
 }
 
+TEST_P(EachWay, TokensOfAnotherTypeAndTooManyPositionsAreRefused) {
+  const at::Tensor table = at::randn({6, 10}), position = at::randn({4, 10});
+  for (const at::ScalarType type : {at::kInt, at::kFloat, at::kByte})
+    EXPECT_THROW(tensor::embedding(at::ones({2, 3}, type), table, {}), ConfigError) << type;
+  EXPECT_THROW(tensor::embedding(at::ones({2, 5}, at::kLong), table, position), ConfigError);
+  EXPECT_EQ(tensor::embedding(at::ones({2, 5}, at::kLong), table, {}).size(1), 5);
+}
+
+// As many elements are not enough.
+TEST_P(EachWay, ShapesThatDisagreeAreRefused) {
+  const at::Tensor x = at::randn({2, 3, 4}), y = at::randn({3, 2, 4}), weight = at::ones({4});
+  EXPECT_THROW(residual_add(x, y), CheckFailure);
+  EXPECT_THROW(add_layer_norm(x, y, weight, {}, 1e-5), CheckFailure);
+  EXPECT_THROW(cross_entropy_sum(x, at::zeros({3, 2}, at::kLong)), ConfigError);
+  EXPECT_THROW(cross_entropy_sum(x, at::zeros({6}, at::kLong)), ConfigError);
+  EXPECT_THROW(cross_entropy_sum(x, at::zeros({2, 3}, at::kInt)), ConfigError);
+}
+
+TEST_P(EachWay, NothingGivesNothing) {
+  const at::Tensor weight = at::randn({6, 4}).requires_grad_(), bias = at::randn({6}),
+                   scale = at::ones({4}).requires_grad_();
+  for (const at::ScalarType type : {at::kDouble, at::kFloat, at::kBFloat16, at::kHalf}) {
+    const at::Tensor rows = at::zeros({0, 3, 4}, type).requires_grad_(), w = weight.to(type);
+    const auto wide = type == at::kDouble ? at::kDouble : at::kFloat;
+    tensor::linear(rows, w, bias.to(type)).sum().backward();
+    tensor::linear_gelu(rows, w, bias.to(type)).sum().backward();
+    EXPECT_EQ(rows.grad().sizes(), rows.sizes());
+    gated(kernel::Gate::Silu, rows).sum().backward();
+    tensor::layer_norm(rows.to(wide), scale.to(wide), {}, 1e-5, type).sum().backward();
+    causal_attention(at::zeros({0, 3, 12}, type).requires_grad_(), 2).sum().backward();
+    EXPECT_EQ(cross_entropy_sum(rows, at::zeros({0, 3}, at::kLong)).item<double>(), 0);
+    EXPECT_EQ(tensor::embedding(at::zeros({0, 3}, at::kLong), w, {}).numel(), 0);
+  }
+  EXPECT_EQ(weight.grad().abs().sum().item<double>(), 0);
+}
+
 TEST_F(Functions, DeferredGradientsAreThoseOfTheWholeBackwardPass) {
   const Tensors values = {at::randn({3, 5, 8}), at::randn({6, 8}), at::randn({6})};
   const auto run = [&](bool defer) {

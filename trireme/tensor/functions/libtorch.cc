@@ -77,15 +77,15 @@ at::Tensor attention(const at::Tensor& qkv, std::int64_t heads, bool causal) {
 
 at::Tensor embedding(const at::Tensor& tokens, const at::Tensor& table,
                      const at::Tensor& position) {
+  check_tokens(tokens, position);
   const auto stat = stat_type(table.scalar_type());
   const at::Tensor rows = at::embedding(table, tokens).to(stat);
   if (!position.defined()) return rows;
-  TRIREME_CHECK(tokens.size(-1) <= position.size(0));
   return rows + position.narrow(0, 0, tokens.size(-1)).to(stat);
 }
 
 at::Tensor residual_add(const at::Tensor& stream, const at::Tensor& update) {
-  TRIREME_CHECK(stream.numel() == update.numel());
+  TRIREME_CHECK(stream.sizes() == update.sizes());
   TRIREME_CHECK(stream.scalar_type() == stat_type(update.scalar_type()));
   return stream + update;
 }

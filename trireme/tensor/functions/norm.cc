@@ -46,6 +46,7 @@ void backward_rows(const at::Tensor& where, const kernel::NormBackward<T>& call)
 Normed run_norm(const at::Tensor& x, const at::Tensor& update, const at::Tensor& weight,
                 const at::Tensor& bias, double epsilon, at::ScalarType out_type) {
   TRIREME_CHECK(x.size(-1) == weight.size(0));
+  if (bias.defined()) TRIREME_CHECK(bias.sizes() == weight.sizes());
   const auto stat = stat_type(out_type);
   TRIREME_CHECK(x.scalar_type() == stat);
   TRIREME_CHECK(weight.scalar_type() == stat);
@@ -147,8 +148,7 @@ class AddNormFunction : public torch::autograd::Function<AddNormFunction> {
   static variable_list forward(AutogradContext* ctx, const at::Tensor& x, const at::Tensor& update,
                                const at::Tensor& weight, const std::optional<at::Tensor>& bias,
                                double epsilon) {
-    TRIREME_CHECK(x.sizes().vec().size() == update.sizes().vec().size());
-    TRIREME_CHECK(x.numel() == update.numel());
+    TRIREME_CHECK(x.sizes() == update.sizes());
     const Normed normed = run_norm(x.contiguous(), update.contiguous(), weight, or_undefined(bias),
                                    epsilon, update.scalar_type());
     remember(ctx, normed, weight, bias.has_value(), update.scalar_type());
@@ -164,7 +164,7 @@ class AddFunction : public torch::autograd::Function<AddFunction> {
  public:
   static at::Tensor forward(AutogradContext* ctx, const at::Tensor& stream,
                             const at::Tensor& update) {
-    TRIREME_CHECK(stream.numel() == update.numel());
+    TRIREME_CHECK(stream.sizes() == update.sizes());
     TRIREME_CHECK(stream.scalar_type() == stat_type(update.scalar_type()));
     const at::Tensor a = stream.contiguous(), b = update.contiguous();
     const at::Tensor out = empty(a.sizes(), a.scalar_type());

@@ -50,6 +50,10 @@ struct FunctionTable {
 /// ConfigError unless logits [..., V] have int64 targets [...].
 void check_targets(const at::Tensor& logits, const at::Tensor& targets);
 
+/// ConfigError unless tokens are int64, and no more in a sequence than there are positions in the table
+/// `position` (may be undefined).
+void check_tokens(const at::Tensor& tokens, const at::Tensor& position);
+
 /// The functions for the device of `tensor` (flat_math.h: implementation_of()).
 const FunctionTable& functions_of(const at::Tensor& tensor);
 

@@ -214,7 +214,8 @@ struct LinearProduct {
   std::int64_t n() const { return right.size(right_form == Form::Plain ? 1 : 0); }
   bool in(Library library) const {
     const std::int64_t work = m() * n() * k();
-    const bool small = work > 0 && work <= kSmallProduct;
+    if (work == 0) return library == Library::Aten;  // oneDNN refuses empty operands
+    const bool small = work <= kSmallProduct;
     if (left.scalar_type() == at::kBFloat16)
       return library == (small ? table().small_bf16 : table().linear_bf16);
     return left.scalar_type() == at::kFloat && library == (small ? table().small : large);
