@@ -208,7 +208,9 @@ std::int64_t num_parameters(const GptConfig& config) {
 std::int64_t largest_neighbours(const GptConfig& config) {
   const std::int64_t layer = layer_parameters(config);
   const std::int64_t embed = (config.vocab + config.block) * config.width;
-  return layer + std::max(embed + norm_parameters(config), layer);
+  const std::int64_t head = config.vocab * config.width + norm_parameters(config);
+  const std::int64_t ends = layer + std::max(embed, head);
+  return config.layers > 1 ? std::max(ends, 2 * layer) : ends;
 }
 
 std::int64_t feed_forward_width(const GptConfig& config) { return mlp_spec(config).hidden; }
@@ -218,7 +220,7 @@ std::int64_t expert_parameters(const GptConfig& config) {
 }
 
 int largest_neighbouring_layers(const GptConfig& config) {
-  return largest_neighbours(config) == 2 * layer_parameters(config) ? 2 : 1;
+  return config.layers > 1 && largest_neighbours(config) == 2 * layer_parameters(config) ? 2 : 1;
 }
 
 double training_flops(const GptConfig& config, std::int64_t tokens) {

@@ -75,6 +75,30 @@ TEST(Gpt, NamesAndCounts) {
   EXPECT_EQ(plain.parameters.count("layer.1.attention.qkv.weight"), 1u);
 }
 
+TEST(Gpt, TheLargestNeighboursAreThoseOfItsBlocks) {
+  for (const int layers : {1, 3}) {
+    for (const std::int64_t vocab : {10, 300}) {
+      for (const std::int64_t block : {1, 40}) {
+        GptConfig config = tiny("fp32");
+        config.layers = layers;
+        config.vocab = vocab;
+        config.block = block;
+        std::int64_t largest = 0, before = 0;
+        const Blocks model = make_gpt(config);
+        for (const BlockSpec& spec : model.specs()) {
+          std::int64_t own = 0;
+          for (const NamedTensor& parameter : spec.make()->parameters())
+            own += parameter.tensor.numel();
+          largest = std::max(largest, before + own);
+          before = own;
+        }
+        EXPECT_EQ(largest_neighbours(config), largest) << layers << " " << vocab << " " << block;
+        EXPECT_EQ(largest_neighbouring_layers(config), layers > 1 && vocab == 10 ? 2 : 1);
+      }
+    }
+  }
+}
+
 TEST(Gpt, ExpertsTakeTheMlpsPlace) {
   GptConfig config = tiny("fp32");
   config.experts = 3;

@@ -96,7 +96,7 @@ class RecommenderBuilder {
 at::Tensor pair_products(const at::Tensor& rows) {
   const std::int64_t n = rows.size(1);
   const at::Tensor products = at::bmm(rows, rows.transpose(1, 2));
-  const at::Tensor pairs = at::tril_indices(n, n, /*offset=*/-1);
+  const at::Tensor pairs = at::tril_indices(n, n, /*offset=*/-1, rows.options().dtype(at::kLong));
   return products.flatten(1).index_select(1, pairs[0] * n + pairs[1]);
 }
 

@@ -67,7 +67,8 @@ Routing route(const at::Tensor& probabilities, int top_k, std::int64_t capacity)
 std::int64_t capacity_of(std::int64_t length, int experts, int top_k, double factor) {
   // Reduced by the product's rounding error: 1.2 x 2 x 10 / 8 must give 3.
   const double exact = factor * top_k * static_cast<double>(length) / experts;
-  return std::min(length, static_cast<std::int64_t>(std::ceil(exact * (1 - 1e-12))));
+  return static_cast<std::int64_t>(
+      std::min(static_cast<double>(length), std::ceil(exact * (1 - 1e-12))));
 }
 
 std::int64_t computed_rows(std::int64_t count) {

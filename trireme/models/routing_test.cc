@@ -65,6 +65,7 @@ TEST(Routing, CapacityIsAPartOfTheSequence) {
   EXPECT_EQ(capacity_of(10, 8, 1, 1.0), 2) << "rounded up";
   EXPECT_EQ(capacity_of(10, 8, 2, 1.2), 3) << "1.2 x 20 / 8 is 3";
   EXPECT_EQ(capacity_of(10, 2, 2, 4.0), 10) << "a token comes once";
+  EXPECT_EQ(capacity_of(10, 2, 2, 1e300), 10) << "nothing is dropped";
 }
 
 TEST(Routing, ExpertsComputeFewShapes) {
