@@ -30,7 +30,7 @@ SKIPPED = 3  # first steps: memory, kernels
 
 def parse():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--build", default="build")
+    parser.add_argument("--build", default=str(turns.HERE.parent / "build"))
     parser.add_argument("--every", type=int, default=50)
     parser.add_argument("--steps", type=int, default=150)
     parser.add_argument("--rounds", type=int, default=3)
@@ -48,7 +48,7 @@ def train(options, folder, every, number):
                    "checkpoint.keep=1"]
     if options.path:
         assignments.append(f"checkpoint.path={options.path}/{folder.name}-{number}")
-    command = [pathlib.Path(options.build) / "bin" / "trireme", "train", "configs/gpt-nano.toml", "--json",
+    command = [pathlib.Path(options.build) / "bin" / "trireme", "train", turns.HERE.parent / "configs" / "gpt-nano.toml", "--json",
                "--out", run]
     for assignment in assignments:
         command += ["--set", assignment]

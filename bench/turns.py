@@ -63,16 +63,24 @@ def train(options, data, out, values, **more):
     return trireme(options, "train", data, {"train.steps": options.steps} | values, "--out", str(out), **more)
 
 
-def write_data(path):
-    """Some 10 MB of real text: the C++ library's headers, as `trireme train` takes without --data."""
+def compiler_headers():
+    """The folder of the C++ library's headers."""
     listing = subprocess.run(["c++", "-E", "-x", "c++", "-", "-v"], input="", capture_output=True, text=True,
                              check=True).stderr
     folders = [line.strip() for line in listing.split("#include <...> search starts here:")[1].splitlines()
                if line.startswith(" ")]
-    with open(path, "wb") as out:
-        for file in sorted(pathlib.Path(folders[0]).rglob("*")):
+    return folders[0]
+
+
+def write_data(path, folder=None):
+    """10 to 25 MB of real text: the files in `folder`, by default the C++ library's headers, as `trireme train` takes
+    without --data. The file is whole or absent."""
+    partial = pathlib.Path(f"{path}.part")
+    with open(partial, "wb") as out:
+        for file in sorted(pathlib.Path(folder or compiler_headers()).rglob("*")):
             if file.is_file():
                 out.write(file.read_bytes())
+    partial.rename(path)
 
 
 def events_of(program, steps):

@@ -56,7 +56,7 @@ def configure(folder, torch, options):
     if before == command and (folder / "build.ninja").is_file():
         return
     stamp.unlink(missing_ok=True)
-    setup.say(f"Configuring {folder.relative_to(ROOT)}.")
+    setup.say(f"Configuring {os.path.relpath(folder, ROOT)}.")
     # Do not reuse what an older or unfinished configuration found with other options.
     again = ["--fresh"] if (folder / "CMakeCache.txt").is_file() else []
     run([*command, *again])

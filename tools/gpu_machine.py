@@ -70,16 +70,20 @@ def pythons(environment):
 
 def probe(python):
     """Its Torch, or None."""
-    done = subprocess.run([python, "-c", PROBE], capture_output=True, text=True, check=False)
+    try:
+        done = subprocess.run([python, "-c", PROBE], capture_output=True, text=True, check=False)
+    except OSError:   # no such program
+        return None
     if done.returncode != 0:
         return None
     return Torch(python, **json.loads(done.stdout.splitlines()[-1]))
 
 
-def choose(torches, needs_gpu):
-    """The first that can be used. Raises SetupError where a GPU is needed and none can be used."""
+def choose(torches, needs_gpu, tried=()):
+    """The first that can be used, of those of the pythons `tried` that hold LibTorch. Raises SetupError where there is
+    none, and where a GPU is needed and none can be used."""
     if not torches:
-        raise setup.SetupError("No Python here holds LibTorch (tried .venv, and python3 on the PATH). Name one: "
+        raise setup.SetupError(f"No Python here holds LibTorch (tried {', '.join(tried) or 'none'}). Name one: "
                                "tools/gpu_pass --python /path/to/python3")
     usable = [one for one in torches if one.usable()]
     if usable or not needs_gpu:

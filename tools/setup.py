@@ -190,6 +190,11 @@ def choose_wheel(report, allow_cuda, cpu_index_works, size_of):
                      "To use a LibTorch that you have: make train TORCH_DIR=/path/to/torch")
 
 
+def has_cuda(config):
+    """LibTorch, whose TorchConfig.cmake is in `config`, was built with CUDA."""
+    return (config.parents[2] / "lib" / "libtorch_cuda.so").is_file()
+
+
 class Venv:
     """./.venv: ours by its mark, whole by its stamp."""
 
@@ -199,12 +204,14 @@ class Venv:
         self.stamp = folder / "trireme-torch.json"   # written last: the folder is complete
         self.python = folder / "bin" / "python"
 
-    def torch(self):
-        """The folder of TorchConfig.cmake if the environment is whole, else None."""
+    def torch(self, wants_cuda=False):
+        """The folder of TorchConfig.cmake if the environment is whole, else None. `wants_cuda`: also None if the wheel
+        with CUDA has not been asked for."""
         try:
             stamp = json.loads(self.stamp.read_text())
             found = pathlib.Path(stamp["config"])
-            return found if stamp["torch"] == TORCH and (found / "TorchConfig.cmake").is_file() else None
+            usable = stamp["torch"] == TORCH and (not wants_cuda or stamp.get("cuda") or has_cuda(found))
+            return found if usable and (found / "TorchConfig.cmake").is_file() else None
         except (OSError, ValueError, KeyError):
             return None
 
@@ -269,7 +276,7 @@ def install_torch(venv, allow_cuda):
         raise SetupError("pip installed torch, but it holds no TorchConfig.cmake. Name another LibTorch: "
                          "make train TORCH_DIR=/path/to/torch")
     partial = venv.stamp.with_suffix(".part")
-    partial.write_text(json.dumps({"torch": TORCH, "config": str(found[0])}))
+    partial.write_text(json.dumps({"torch": TORCH, "config": str(found[0]), "cuda": allow_cuda}))
     partial.rename(venv.stamp)
     return found[0]
 
@@ -289,7 +296,7 @@ def find_torch(environment, allow_cuda):
     if found:
         return found
     venv = Venv(ROOT / ".venv")
-    return venv.torch() or install_torch(venv, allow_cuda)
+    return venv.torch(wants_cuda=allow_cuda) or install_torch(venv, allow_cuda)
 
 
 def install_test_modules():
@@ -305,6 +312,7 @@ def install_test_modules():
     say(f"Installing what tests read our files with: {', '.join(TEST_MODULES)}.")
     if venv.pip("install", "--quiet", *TEST_MODULES.values()) != 0:
         say("pip could not install them (its own words are above): the tests that need them are left out.")
+        return
     # A build folder configured without them must be configured again.
     (ROOT / "build" / "trireme-configured.json").unlink(missing_ok=True)
 

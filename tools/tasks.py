@@ -6,6 +6,7 @@ again by the next call; one that failed is not, until its stage is asked for aga
 """
 import contextlib
 import dataclasses
+import fcntl
 import json
 import os
 import pathlib
@@ -25,6 +26,10 @@ class TaskError(Exception):
 
 class OutOfTime(Exception):
     """The call's time is over; a task is left unfinished."""
+
+
+class Busy(Exception):
+    """Another program runs the tasks of this folder."""
 
 
 @dataclasses.dataclass
@@ -68,6 +73,17 @@ class Tasks:
         self.end, self.whole = clock() + seconds, seconds
         self.path = self.folder / "state.json"
         self.state = json.loads(self.path.read_text()) if self.path.is_file() else {}
+        self.held = None
+
+    def lock(self):
+        """Held until this process ends. Raises Busy; two programs would disturb each other's measurements and files."""
+        held = open(self.folder / "lock", "w", encoding="utf-8")
+        try:
+            fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            self.held = held
+        except OSError as error:
+            held.close()
+            raise Busy(f"Another call works in {self.folder}. Wait for its end.") from error
 
     def save(self):
         partial = self.path.with_suffix(".part")
@@ -103,6 +119,8 @@ class Tasks:
                 self.state[task.name] = {"status": DONE, "seconds": round(self.clock() - began, 1), "found": found}
             except TaskError as error:
                 self.state[task.name] = {"status": FAILED, "why": str(error)}
+            except (LookupError, TypeError, ValueError) as error:
+                self.state[task.name] = {"status": FAILED, "why": f"its output cannot be read: {error!r} ({log.name})"}
         self.save()
 
     def run_command(self, task, command, log):
@@ -113,8 +131,12 @@ class Tasks:
         limit = allowed if task.resumes else min(allowed, task.seconds, 0.9 * self.whole)
         log.write("$ " + shlex.join(map(str, command)) + "\n")
         log.flush()
-        with subprocess.Popen([str(word) for word in command], stdout=subprocess.PIPE, stderr=log, text=True,
-                              errors="replace", env=os.environ | task.environment, start_new_session=True) as program:
+        try:
+            program = subprocess.Popen([str(word) for word in command], stdout=subprocess.PIPE, stderr=log, text=True,
+                                       errors="replace", env=os.environ | task.environment, start_new_session=True)
+        except OSError as error:
+            raise TaskError(f"{pathlib.Path(command[0]).name} cannot be started: {error}") from error
+        with program:
             try:
                 output, _ = program.communicate(timeout=limit)
             except subprocess.TimeoutExpired:

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import tempfile
 import unittest
+from unittest import mock
 
 TOOLS = pathlib.Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(TOOLS))
@@ -17,7 +18,7 @@ import gpu_kernels  # noqa: E402
 import gpu_machine  # noqa: E402
 import gpu_table  # noqa: E402
 import setup  # noqa: E402
-from tasks import DONE, FAILED, Task, TaskError, Tasks  # noqa: E402
+from tasks import DONE, FAILED, Busy, Task, TaskError, Tasks  # noqa: E402
 
 LOADER = importlib.machinery.SourceFileLoader("gpu_pass", str(TOOLS / "gpu_pass"))
 gpu_pass = importlib.util.module_from_spec(importlib.util.spec_from_loader("gpu_pass", LOADER))
@@ -98,6 +99,27 @@ class GoingOn(Folder):
         self.assertEqual(tasks.status(task), FAILED)
         self.assertIn("no \ufffd text", tasks.why(task))
 
+    def test_a_task_whose_output_cannot_be_read_has_failed_and_the_others_run(self):
+        bad = [self.counting("nothing", "true", read=gpu_pass.read_bandwidth),
+               self.counting("no-json", "echo '{torn'", read=gpu_pass.read_training),
+               self.counting("no-event", "echo '{}'", read=gpu_pass.read_training)]
+        todo = [*bad, Task("speed", "absent", [[self.folder / "no-program"]]), self.counting("last")]
+        tasks = Tasks(self.folder, 60)
+        self.assertTrue(gpu_pass.carry_out(todo, tasks, lambda text: None))
+        self.assertEqual([tasks.status(task) for task in todo], [FAILED] * 4 + [DONE])
+        for task in bad:
+            self.assertIn("its output cannot be read: ", tasks.why(task))
+        self.assertIn("no-program cannot be started: ", tasks.why(todo[3]))
+
+    def test_two_calls_at_once_are_refused(self):
+        first, second = Tasks(self.folder, 60), Tasks(self.folder, 60)
+        first.lock()
+        with self.assertRaisesRegex(Busy, f"Another call works in {self.folder}"):
+            second.lock()
+        first.held.close()
+        second.lock()
+        second.held.close()
+
     def test_without_a_build_nothing_that_needs_it_runs(self):
         build = Task("build", "build", [["sh", "-c", "echo no compiler >&2; false"]])
         todo = [build, self.counting("speed"), Task("peer", "peer", [["true"]])]
@@ -118,6 +140,32 @@ echo '{"version": "2.13.0+cpu", "cuda": null, "folder": "/torch", "gpus": []}'
                               text=True, check=False)
         self.assertEqual(done.returncode, 2)
         self.assertIn(f"No GPU can be used here: found {python} (torch 2.13.0+cpu, for the CPU alone).", done.stderr)
+
+    def test_a_python_that_is_not_there_is_named(self):
+        done = subprocess.run([TOOLS / "gpu_pass", "--python", "no/python", "--folder", "results", "--rehearse"],
+                              capture_output=True, text=True, check=False, cwd=self.folder)
+        self.assertEqual(done.returncode, 2, done.stderr)
+        self.assertIn(f"No Python here holds LibTorch (tried {self.folder}/no/python).", done.stderr)
+        self.assertTrue((self.folder / "results").is_dir(), "paths are those of the caller's folder")
+
+    def test_a_packed_build_needs_no_compiler_for_its_data(self):
+        headers = self.folder / "torch" / "include" / "ATen"
+        headers.mkdir(parents=True)
+        (headers / "Tensor.h").write_text("class Tensor;\n")
+        torch = gpu_machine.Torch("a", "2.11.0+cu130", "13.0", str(self.folder / "torch"), [])
+        setting = gpu_pass.Setting(torch, self.folder, False, self.folder / "packed")
+        with mock.patch.dict(os.environ, {"PATH": ""}):
+            gpu_pass.prepare(setting)
+        self.assertEqual(setting.data.read_text(), "class Tensor;\n")
+        for task in gpu_pass.hash_tasks(setting, Tasks(self.folder, 60))[:-1]:
+            self.assertIn(f"data.path={setting.data}", task.commands[0])
+
+    def test_data_that_were_not_written_to_the_end_are_written_again(self):
+        (self.folder / "good").write_text("text")
+        with mock.patch.object(pathlib.Path, "read_bytes", side_effect=KeyboardInterrupt), \
+                self.assertRaises(KeyboardInterrupt):
+            gpu_pass.turns.write_data(self.folder / "data", self.folder)
+        self.assertFalse((self.folder / "data").exists())
 
     def test_the_first_python_with_cuda_and_a_gpu_is_taken(self):
         cpu = gpu_machine.Torch("a", "2.13.0+cpu", None, "", [])

@@ -140,11 +140,25 @@ class Environment(Folder):
         config = self.libtorch(".venv/torch")
         venv = setup.Venv(self.root / ".venv")
         venv.mark.touch()
-        venv.stamp.write_text(json.dumps({"torch": setup.TORCH, "config": str(config)}))
+        self.whole_stamp(venv, config)
         return venv, config
+
+    def whole_stamp(self, venv, config):
+        venv.stamp.write_text(json.dumps({"torch": setup.TORCH, "config": str(config)}))
 
     def test_a_whole_one_is_used_as_it_is(self):
         venv, config = self.whole()
+        self.assertEqual(venv.torch(), config)
+
+    def test_cuda_is_taken_anew_where_the_wheel_is_for_the_cpu_alone(self):
+        venv, config = self.whole()
+        self.assertIsNone(venv.torch(wants_cuda=True))
+        venv.stamp.write_text(json.dumps({"torch": setup.TORCH, "config": str(config), "cuda": True}))
+        self.assertEqual(venv.torch(wants_cuda=True), config, "asked for, and there is no other here")
+        self.whole_stamp(venv, config)
+        (config.parents[2] / "lib").mkdir()
+        (config.parents[2] / "lib" / "libtorch_cuda.so").touch()
+        self.assertEqual(venv.torch(wants_cuda=True), config)
         self.assertEqual(venv.torch(), config)
 
     def test_one_without_its_stamp_is_made_anew(self):
@@ -195,6 +209,25 @@ class Environment(Folder):
                          ["/broken/python3", "/usr/bin/python3"])
 
 
+class Modules(Folder):
+    def configured_again(self, code):
+        """Whether the build folder is configured again after pip has ended with `code`."""
+        stamp = self.root / "build" / "trireme-configured.json"
+        stamp.parent.mkdir(exist_ok=True)
+        stamp.touch()
+        with mock.patch.object(setup, "ROOT", self.root), \
+                mock.patch.object(setup.Venv, "torch", return_value=self.root), \
+                mock.patch.object(setup.subprocess, "run") as run, \
+                mock.patch.object(setup.Venv, "pip", return_value=code):
+            run.return_value.returncode = 1   # the modules are not there
+            setup.install_test_modules()
+        return not stamp.exists()
+
+    def test_the_build_is_configured_again_only_where_they_have_come(self):
+        self.assertTrue(self.configured_again(0))
+        self.assertFalse(self.configured_again(1))
+
+
 class Configure(Folder):
     def run_configure(self, folder, options):
         with mock.patch.object(build, "run") as run, \
@@ -211,6 +244,10 @@ class Configure(Folder):
         self.assertIsNone(self.run_configure(folder, []))
         self.assertIn("--fresh", self.run_configure(folder, ["A=1"]))
         self.assertIsNone(self.run_configure(folder, ["A=1"]))
+
+    def test_a_folder_outside_the_tree_is_configured_too(self):
+        with tempfile.TemporaryDirectory() as folder:
+            self.assertIsNotNone(self.run_configure(pathlib.Path(folder), []))
 
     def test_an_interrupted_one_is_run_again(self):
         folder = self.root / "build"
