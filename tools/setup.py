@@ -282,9 +282,12 @@ def install_torch(venv, allow_cuda):
 
 
 def tree_commit():
-    """The commit of the tree, with a mark where files were changed; "" where git does not know."""
+    """The commit of the tree, with a mark where files were changed; "" where git does not know or is not there."""
     def git(*words):
-        done = subprocess.run(["git", "-C", ROOT, *words], capture_output=True, text=True, check=False)
+        try:
+            done = subprocess.run(["git", "-C", ROOT, *words], capture_output=True, text=True, check=False)
+        except OSError:
+            return ""
         return done.stdout.strip() if done.returncode == 0 else ""
 
     changed = git("status", "--porcelain", "--", ".", ":!docs/gpu.md")  # which tools/gpu_pass writes

@@ -209,6 +209,12 @@ class Environment(Folder):
                          ["/broken/python3", "/usr/bin/python3"])
 
 
+class Commit(unittest.TestCase):
+    def test_a_tree_without_git_has_none(self):
+        with mock.patch.dict(setup.os.environ, {"PATH": ""}):
+            self.assertEqual(setup.tree_commit(), "")
+
+
 class Modules(Folder):
     def configured_again(self, code):
         """Whether the build folder is configured again after pip has ended with `code`."""
