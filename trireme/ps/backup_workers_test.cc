@@ -77,6 +77,37 @@ TEST(BackupWorkers, AGradientThatCountsAsAppliedIsInTheWeights) {
   EXPECT_EQ(two.server.ask(1, {.ask = Ask::Pull, .worker = 1})->version, 2);
 }
 
+// All that are left are waited for, as long as they are no more than the job's workers less its backups.
+TEST(BackupWorkers, StepsAreAsLongWhenOneHasLeft) {
+  const Settings settings = settings_of(4, 1);
+  Server server;
+  for (int worker = 0; worker < 4; ++worker) server.attach(worker, settings);
+  server.write(0, Floats(settings.model.bytes(0) / 4, 0));
+  const Floats gradient(settings.model.sum_bytes(0) / 4, -1);
+  const auto send = [&](int worker, std::int64_t round) {
+    return server.ask(worker,
+                      {.ask = Ask::Terms,
+                       .worker = worker,
+                       .round = round,
+                       .rate = 0.5,
+                       .scale = 1.0 / 3,
+                       .total = 4,
+                       .nodes = {{static_cast<std::uint32_t>(worker), 1}}},
+                      bytes_of(gradient));
+  };
+  server.ask(3, {.ask = Ask::Leave, .worker = 3});
+  EXPECT_EQ(send(0, 0), nullptr);
+  EXPECT_EQ(send(1, 0), nullptr);
+  EXPECT_NE(send(2, 0), nullptr);
+  server.ask(2, {.ask = Ask::Pull, .worker = 2});
+  EXPECT_FLOAT_EQ(server.floats(2).front(), 0.5F);
+  server.ask(2, {.ask = Ask::Leave, .worker = 2});
+  EXPECT_EQ(send(0, 1), nullptr);
+  EXPECT_NE(send(1, 1), nullptr);
+  server.ask(0, {.ask = Ask::Pull, .worker = 0});
+  EXPECT_FLOAT_EQ(server.floats(0).front(), 1.0F) << "by the mean of two";
+}
+
 // A worker's number says which term of the sum its gradient is.
 TEST(BackupWorkers, OneBeyondTheJobsWorkersIsRefused) {
   Two two;
@@ -121,7 +152,6 @@ void train(SimCluster& cluster, const Settings& settings, double steps) {
         EXPECT_EQ(rounds, std::round(rounds)) << "server " << server << ": an old gradient";
         all = all && rounds >= steps;
       }
-      // Rounds that end because a worker leaves have fewer gradients.
       enough = enough || all;
       if (enough) return;
       fill_gradients(client);

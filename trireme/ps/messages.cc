@@ -25,7 +25,7 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Reply, ask, exit_code, text, elsewhere, versi
                                    slowest, ready, staleness, dropped, not_finite, memory,
                                    text_bytes, in_place)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Position, term, index)
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Relay, kind, shard, term, at, client, request, text_bytes, areas)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Relay, kind, shard, term, at, client, request, text_bytes)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Heard, at, term, refused)
 
 namespace {

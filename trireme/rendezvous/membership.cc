@@ -142,7 +142,8 @@ void Membership::forget(int rank) { rows_[rank] = Row{.seen = rows_[rank].seen};
 
 // A stopped process sends nothing, so one that was just heard is not stopped.
 bool Membership::stopped(Row& row, TimePoint now) const {
-  if (row.pid <= 0 || row.phase == Phase::Ended || now - row.seen < kJustHeard) return false;
+  const bool gone = row.phase == Phase::Ended || row.phase == Phase::Left;
+  if (row.pid <= 0 || gone || now - row.seen < kJustHeard) return false;
   const char state = state_of_(row.pid);
   if (state != 't' && state != 'T') return false;
   row.held = now;

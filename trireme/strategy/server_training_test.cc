@@ -142,6 +142,23 @@ TEST(ServerTraining, WorkersOnTheirOwnLearn) {
           seed);
 }
 
+// One of two workers does nothing, so that the other one's gradients are all that there are.
+TEST(ServerTraining, TiedWeightsWithBackupWorkersGetTheirOwnGradients) {
+  std::vector<double> losses[2];
+  for (const bool backup : {false, true})
+    run_with_servers(2, 1, [&](int worker, const parallel::StrategyContext& env) {
+      if (worker == 1) return;
+      ServerOptions server{.staleness = -1};
+      if (backup) server = {.backup = 1};
+      const Outcome outcome = train(env, worker, {.sync = "server", .server = server},
+                                    Sgd{.learning_rate = backup ? 0.1 : 0.2}, 6);
+      losses[backup].assign(outcome.losses.begin(), outcome.losses.end());
+    });
+  ASSERT_EQ(losses[1].size(), 6u);
+  for (std::size_t step = 0; step < 6; ++step)
+    EXPECT_NEAR(losses[1][step], losses[0][step], 1e-4) << step;
+}
+
 // Minimizes w^2 / 2 by SGD with momentum, at a rate that late gradients make too large.
 // Servers do not look at what workers on their own push: these have.
 TEST(ServerTraining, AWorkerOnItsOwnPushesNothingThatIsNotFinite) {

@@ -24,8 +24,8 @@ class RanksOfEpochs final : public StandingWorkers {
   RanksOfEpochs(const ElasticOptions& options, Duration gather, const KnownWorkers& known)
       : options_(options),
         gather_(gather),
-        group_(options, known.epoch, known.joined),
         gathering_(known.epoch.number == 0),
+        group_(options, known.epoch, gathering_ ? std::vector<int>{} : known.joined),
         over_(known.ended_with.has_value()),
         stop_code_(known.ended_with.value_or(0)) {
     if (gathering_) gathered_.insert(known.joined.begin(), known.joined.end());
@@ -110,8 +110,9 @@ class RanksOfEpochs final : public StandingWorkers {
 
   const ElasticOptions options_;
   const Duration gather_;
+  bool gathering_;
   ElasticGroup group_;
-  bool gathering_, over_;
+  bool over_;
   std::set<int> gathered_;           // while it gathers: who is there
   std::optional<TimePoint> enough_;  // while it gathers: since when there are `min` of them
   int stop_code_;                    // 130 or 143: it has ended since it was asked to

@@ -101,6 +101,16 @@ TEST_F(WorkersOnTheirOwnTest, EndUnderTheNextCoordinator) {
   EXPECT_EQ(end(), 143) << "they had stopped as they were asked";
 }
 
+// Of those whom the coordinator before has seen come.
+TEST(RanksOfEpochs, BeginWithoutAProcessThatIsGoneBefore) {
+  const auto ranks = ranks_of_epochs({.min = 1, .max = 3}, {}, {.joined = {0, 1, 2}});
+  ranks->lost(2, "process 2 has not come back", {});
+  ranks->watch({}, /*servers=*/true);
+  const auto first = ranks->watch({}, /*servers=*/true);
+  ASSERT_TRUE(first.epoch);
+  EXPECT_EQ(first.epoch->members, (std::vector<int>{0, 1}));
+}
+
 TEST(RanksOfEpochs, EndUnderTheNextCoordinatorAsTheyHaveEnded) {
   const rendezvous::Epoch two{.number = 1, .members = {0, 1}};
   const auto all = [&](std::optional<int> ended_with) {

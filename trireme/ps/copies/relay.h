@@ -31,12 +31,11 @@ struct Relay {
   enum class Kind : std::uint8_t { Hello, Snapshot, Request, Lost };
   Kind kind = Kind::Hello;
   int shard = 0;
-  std::uint64_t term = 0;                 // the sender's
-  Position at = {};                       // after it
-  int client = -1;                        // Request, Lost: the primary's number of the connection
-  Request request = {};                   // Request; its `memory` is the frame's payload or area
-  std::uint64_t text_bytes = 0;           // Snapshot: of a text with which memory begins
-  std::vector<std::uint32_t> areas = {};  // Lost: areas of this channel that are not used any more
+  std::uint64_t term = 0;        // the sender's
+  Position at = {};              // after it
+  int client = -1;               // Request, Lost: the primary's number of the connection
+  Request request = {};          // Request; its `memory` is the frame's payload or area
+  std::uint64_t text_bytes = 0;  // Snapshot: of a text with which memory begins
 };
 
 /// A backup's answer.

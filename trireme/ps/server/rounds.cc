@@ -67,7 +67,8 @@ Rounds::Taken Rounds::take(int client, const Request& request, std::span<const s
 }
 
 bool Rounds::complete(int workers, int backup) const {
-  const int needed = std::max(workers - static_cast<int>(done_.size()) - backup, 1);
+  const int there = workers - static_cast<int>(done_.size());
+  const int needed = std::max(std::min(workers - backup, there), 1);
   return static_cast<int>(parts_.size()) >= needed;
 }
 

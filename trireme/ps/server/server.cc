@@ -52,16 +52,16 @@ struct ParameterServer::Connection {
   std::vector<std::byte> memory;       // of replies; never made smaller
   std::span<const std::byte> payload;  // of the reply that is being sent
   std::string head;
-  std::shared_ptr<net::Channel> channel;  // ends before what it uses
+  std::deque<std::pair<std::string, Work>> heard;  // what a primary is being told
+  std::shared_ptr<net::Channel> channel;           // ends before what it uses
   Request request;
   Work received, sent;
-  int shard = -1;             // that it is about
-  std::int64_t weights = -1;  // the area of its weights, if this end shares them
-  bool relays = false;        // it is a primary
-  std::deque<std::pair<std::string, Work>> heard;  // what a primary is being told
-  bool serving = false;                            // a request is not answered yet
-  bool answered = false;                           // it is, and the reply waits for the backups
-  std::uint64_t depends_on = 0;                    // the position that they must have
+  int shard = -1;                // that it is about
+  std::int64_t weights = -1;     // the area of its weights, if this end shares them
+  bool relays = false;           // it is a primary
+  bool serving = false;          // a request is not answered yet
+  bool answered = false;         // it is, and the reply waits for the backups
+  std::uint64_t depends_on = 0;  // the position that they must have
 };
 
 struct ParameterServer::Place {
@@ -143,7 +143,11 @@ void ParameterServer::adopt_view() {
   }
 }
 
-void ParameterServer::accept_next() { accepted_ = acceptor_.accept(arriving_); }
+void ParameterServer::accept_next() {
+  arriving_ = std::make_shared<std::shared_ptr<net::Channel>>();
+  accepted_ = acceptor_.accept(*arriving_);
+  accepted_.on_settled([kept = arriving_](const std::exception_ptr&) {});
+}
 
 bool ParameterServer::work_waits() const {
   return accepted_.done() || contacts_.view()->number != view_->number ||
@@ -192,7 +196,7 @@ void ParameterServer::run(const std::function<bool()>& ended) {
 void ParameterServer::take_channel() {
   accepted_.wait();
   const int client = next_client_++;
-  auto connection = std::make_shared<Connection>(std::move(arriving_));
+  auto connection = std::make_shared<Connection>(std::move(*arriving_));
   connection->listen();
   connections_.emplace(client, std::move(connection));
   accept_next();

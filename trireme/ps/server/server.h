@@ -78,7 +78,7 @@ class ParameterServer {
   std::map<int, std::shared_ptr<Connection>> connections_;
   std::map<int, std::unique_ptr<Place>> places_;  // by shard
   int next_client_ = 0;
-  std::shared_ptr<net::Channel> arriving_;
+  std::shared_ptr<std::shared_ptr<net::Channel>> arriving_;  // the acceptor may outlive this
   Work accepted_;
 };
 

@@ -1,9 +1,11 @@
 #include "trireme/ps/worker/client.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 
 #include "trireme/base/check.h"
+#include "trireme/base/error.h"
 #include "trireme/ps/rows/row_message.h"
 
 namespace trireme::inline v0::ps {
@@ -89,6 +91,11 @@ std::span<const std::byte> ParameterClient::weights(int server) const {
 
 // All servers work at the same time.
 void ParameterClient::ask_all(const Request& request, std::size_t terms, bool weights) {
+  if (!std::isfinite(request.rate) || !std::isfinite(request.scale))
+    throw ConfigError(
+        "an update at a rate of " + std::to_string(request.rate) + ", of gradients times " +
+            std::to_string(request.scale),
+        {.operation = "parameter server", .advice = "Correct the schedule of the learning rate."});
   for (int server = 0; server < servers(); ++server) {
     Request own = request;
     own.version = versions_[static_cast<std::size_t>(server)];

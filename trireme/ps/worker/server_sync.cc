@@ -31,6 +31,7 @@ ServerSync::ServerSync(const parallel::SyncSetup& setup, RemoteOptimizer& optimi
                     .rank = setup.data.rank()}),
       workers_(setup.data),
       optimizer_(optimizer) {
+  if (optimizer_.alone()) return;  // it adds the uses itself, and sends one gradient
   std::vector<bool> used(slices_.size(), false);
   std::vector<std::uint32_t> more;
   for (const std::uint32_t parameter : parameter_of_) {

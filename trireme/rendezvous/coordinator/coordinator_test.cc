@@ -57,6 +57,15 @@ TEST(Coordinator, AnExchangeThatRunsOutMayBeRepeated) {
   late.join();
 }
 
+// Its deadline passed when the last value came, so nobody read the answer.
+TEST(Coordinator, ACompleteExchangeMayBeRepeated) {
+  Coordinator coordinator({.size = 2, .secret = kSecret});
+  CoordinatorClient zero(client_options(coordinator, 0)), one(client_options(coordinator, 1));
+  error_of([&] { zero.exchange("key", "a", milliseconds(50)); });
+  EXPECT_THAT(one.exchange("key", "b", seconds(5)), ElementsAre("a", "b"));
+  EXPECT_THAT(zero.exchange("key", "a", seconds(5)), ElementsAre("a", "b"));
+}
+
 TEST(Coordinator, RefusesAWrongSecretOnBothEnds) {
   Coordinator coordinator({.size = 1, .secret = kSecret});
   ClientOptions options = client_options(coordinator, 0);

@@ -46,10 +46,8 @@ void Exchanges::give(int process, const Group& group, const wire::ExchangeReques
 void Exchanges::complete(std::map<Key, Pending>::iterator entry,
                          const std::function<bool()>& save) {
   Pending& pending = entry->second;
-  if (keeps_) {
-    std::vector<std::string>& values = complete_[entry->first];
-    for (const auto& [process, value] : pending.values) values.push_back(value);
-  }
+  std::vector<std::string>& values = complete_[entry->first];
+  for (const auto& [process, value] : pending.values) values.push_back(value);
   const grpc::Status status = save() ? grpc::Status::OK : store_lost();
   for (auto& [process, call] : pending.waiting) {
     for (const auto& [giver, value] : pending.values) call.reply->add_values(value);

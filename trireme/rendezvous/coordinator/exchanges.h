@@ -34,9 +34,6 @@ class Exchanges {
     wire::ExchangeReply* reply;
   };
 
-  /// `keeps`: complete exchanges are kept, and saved, since a process may not have its answer.
-  explicit Exchanges(bool keeps) : keeps_(keeps) {}
-
   /// The group that the request names, of a job with so many processes; nullopt: there is none.
   static std::optional<Group> group_of(const wire::ExchangeRequest& request, int processes);
   /// Takes the value of `process`, and answers the call now or later. Before a complete exchange is
@@ -72,10 +69,10 @@ class Exchanges {
   void complete(std::map<Key, Pending>::iterator entry, const std::function<bool()>& save);
   void fail_all(const std::string& why);
 
-  const bool keeps_;
   std::map<Key, Pending> pending_;
-  std::map<Key, std::vector<std::string>> complete_;  // of this epoch, if it keeps them
-  std::string broken_;                                // why later exchanges fail; empty: they work
+  // Of this epoch: a process may not have its answer, and repeat its call.
+  std::map<Key, std::vector<std::string>> complete_;
+  std::string broken_;  // why later exchanges fail; empty: they work
 };
 
 }  // namespace trireme::inline v0::rendezvous

@@ -12,7 +12,6 @@ JobState::JobState(CoordinatorOptions from)
       members(options.roles()),
       sessions(members.size()),
       streams(members.size()),
-      exchanges(/*keeps=*/options.store != nullptr),
       servers(options.servers),
       saver(options.store, options.store_patience, options.on_store_lost) {
   if (options.version.empty()) options.version = kWireVersion;
