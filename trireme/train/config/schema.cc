@@ -5,14 +5,12 @@
 
 #include "trireme/base/transports.h"
 #include "trireme/comm/rounds/registry.h"
-#include "trireme/memory/recompute.h"
 #include "trireme/plan/mixing.h"
 #include "trireme/plan/named_strategies.h"
-#include "trireme/sync/compression/compressor.h"
 #include "trireme/sync/sync_plan.h"
 #include "trireme/train/config/elastic_keys.h"
+#include "trireme/train/config/identity_key.h"
 #include "trireme/train/config/optimizer_keys.h"
-#include "trireme/train/config/parameter_groups.h"
 
 namespace trireme::inline v0::train {
 namespace {
@@ -35,7 +33,7 @@ std::vector<std::string> names_of_algorithms() {
 // model.*, data.* and train.loss: the common keys, and the keys of this model and this data. Data
 // and loss are part of the identity if they are not the model's defaults (parts_identity).
 void add_model_keys(config::Schema& schema, const ModelFamily& family, const DataFamily& data) {
-  schema.add({"model.name", default_model(), "Which model.", 0, 0, model_names(), true});
+  schema.add(identity_key({"model.name", default_model(), "Which model.", 0, 0, model_names()}));
   for (const config::Key& key : family.keys) schema.add(key);
   schema.add({"data.name", family.data, "Which data; the model's own where nothing is said.", 0, 0,
               data_names()});
@@ -51,20 +49,12 @@ void add_model_keys(config::Schema& schema, const ModelFamily& family, const Dat
 }
 
 void add_batch_keys(config::Schema& schema) {
-  schema.add({"batch.global",
-              whole(16),
-              "Samples (sequences, images) of one step, over all ranks.",
-              1,
-              1e9,
-              {},
-              true});
-  schema.add({"batch.micro",
-              whole(4),
-              "Samples of one micro-batch; divides batch.global. Part of what decides the bits.",
-              1,
-              1e9,
-              {},
-              true});
+  schema.add(identity_key({"batch.global", whole(16),
+                           "Samples (sequences, images) of one step, over all ranks.", 1, 1e9}));
+  schema.add(identity_key(
+      {"batch.micro", whole(4),
+       "Samples of one micro-batch; divides batch.global. Part of what decides the bits.", 1,
+       1e9}));
 }
 
 void add_share_key(config::Schema& schema) {
@@ -76,34 +66,23 @@ void add_share_key(config::Schema& schema) {
 
 // Keys of everything that watches a training or accompanies it.
 void add_helper_keys(config::Schema& schema) {
-  schema.add({"train.ema",
-              0.0,
-              "Decay of an average of the weights, which validation, eval and generate then see; "
-              "0 = none.",
-              0,
-              0.999999999,
-              {},
-              true});
+  schema.add(identity_key(
+      {"train.ema", 0.0,
+       "Decay of an average of the weights, which validation, eval and generate then see; "
+       "0 = none.",
+       0, 0.999999999}));
   schema.add({"train.patience", whole(0),
               "Validations in a row without an improvement after which training ends; 0 = never.",
               0, 1e9});
   schema.add({"train.min_improvement", 0.0,
               "The least fall of the validation loss that train.patience takes for one.", 0, 1e9});
-  schema.add({"train.skip_outliers",
-              0.0,
-              "Leaves a step out whose loss or gradient norm is more standard deviations than this "
-              "above the mean of the steps before it; 0 = none.",
-              0,
-              1e9,
-              {},
-              true});
-  schema.add({"train.outlier_window",
-              whole(128),
-              "Steps over which train.skip_outliers takes its mean.",
-              4,
-              1e6,
-              {},
-              true});
+  schema.add(identity_key(
+      {"train.skip_outliers", 0.0,
+       "Leaves a step out whose loss or gradient norm is more standard deviations than this "
+       "above the mean of the steps before it; 0 = none.",
+       0, 1e9}));
+  schema.add(identity_key({"train.outlier_window", whole(128),
+                           "Steps over which train.skip_outliers takes its mean.", 4, 1e6}));
   schema.add({"train.skip_not_finite", whole(10),
               "Steps that are left out on all ranks because a loss or a gradient holds a NaN or an "
               "infinity, before one ends the run (exit code 21).",
@@ -145,13 +124,9 @@ void add_device_keys(config::Schema& schema) {
        "Where tensors live: cpu, or what this LibTorch computes on besides (cuda, xpu, mps, ...); "
        "auto takes that if there is one for each rank. Ranks take them by their local rank."});
   schema.add({"train.ranks_per_device", whole(1), "Ranks that share one device.", 1, 64});
-  schema.add({"train.kernel_threads",
-              whole(1),
-              "Threads of one kernel, honoured exactly; part of what decides the bits.",
-              1,
-              1024,
-              {},
-              true});
+  schema.add(identity_key(
+      {"train.kernel_threads", whole(1),
+       "Threads of one kernel, honoured exactly; part of what decides the bits.", 1, 1024}));
   schema.add({"train.kernel_table", text(""),
               "A file of `trireme doctor --tune`: which library computes which product. Empty: the "
               "built-in table. What it says is part of what decides the bits."});
@@ -173,31 +148,26 @@ void add_device_keys(config::Schema& schema) {
 void add_train_keys(config::Schema& schema) {
   add_length_keys(schema);
   schema.add(
-      {"train.seed", whole(1), "Seed of initial values and data order.", 0, kMost, {}, true});
-  schema.add({"train.learning_rate", 1e-3, "Peak learning rate.", 0, 1e3, {}, true});
+      identity_key({"train.seed", whole(1), "Seed of initial values and data order.", 0, kMost}));
+  schema.add(identity_key({"train.learning_rate", 1e-3, "Peak learning rate.", 0, 1e3}));
   add_schedule_keys(schema);
-  schema.add({"train.weight_decay", 0.1, "Weight decay, of matrices only.", 0, 1e3, {}, true});
-  schema.add({"train.beta1", 0.9, "Decay of the optimizer's mean.", 0, 1, {}, true});
+  schema.add(identity_key({"train.weight_decay", 0.1, "Weight decay, of matrices only.", 0, 1e3}));
+  schema.add(identity_key({"train.beta1", 0.9, "Decay of the optimizer's mean.", 0, 1}));
   schema.add(
-      {"train.beta2", 0.99, "Decay of the mean square; of lion's momentum.", 0, 1, {}, true});
-  schema.add({"train.epsilon", 1e-8, "Epsilon of its divisor.", 0, 1, {}, true});
-  schema.add({"train.clip",
-              1.0,
-              "Largest global norm of the gradient; 0 = no clipping.",
-              0,
-              1e9,
-              {},
-              true});
-  schema.add({"train.precision",
-              text("fp32"),
-              "bf16 and fp16 compute in 16 bits with fp32 master weights; fp16, which is meant for "
-              "GPUs, with a loss scale.",
-              0,
-              0,
-              {"fp32", "bf16", "fp16", "fp64"},
-              true});
+      identity_key({"train.beta2", 0.99, "Decay of the mean square; of lion's momentum.", 0, 1}));
+  schema.add(identity_key({"train.epsilon", 1e-8, "Epsilon of its divisor.", 0, 1}));
+  schema.add(identity_key(
+      {"train.clip", 1.0, "Largest global norm of the gradient; 0 = no clipping.", 0, 1e9}));
+  schema.add(identity_key(
+      {"train.precision",
+       text("fp32"),
+       "bf16 and fp16 compute in 16 bits with fp32 master weights; fp16, which is meant for "
+       "GPUs, with a loss scale.",
+       0,
+       0,
+       {"fp32", "bf16", "fp16", "fp64"}}));
   add_loss_scale_keys(schema);
-  schema.add(
+  schema.add(identity_key(
       {"train.products",
        text("fp32"),
        "Matrix products under train.precision = \"fp32\": bf16 (on CPUs) rounds their operands to "
@@ -205,8 +175,7 @@ void add_train_keys(config::Schema& schema) {
        "rounds them to tf32; everything else stays fp32.",
        0,
        0,
-       {"fp32", "bf16", "tf32"},
-       true});
+       {"fp32", "bf16", "tf32"}}));
   add_helper_keys(schema);
   schema.add({"train.validate_every", whole(100),
               "Steps between validations; 0 = only before and after.", 0, kMost});

@@ -1,5 +1,4 @@
 #include <array>
-#include <chrono>
 #include <optional>
 #include <string>
 #include <vector>
@@ -13,6 +12,7 @@
 #include "trireme/storage/storage.h"
 #include "trireme/strategy/loss_scale.h"
 #include "trireme/strategy/shares.h"
+#include "trireme/sync/compression/compressor.h"
 #include "trireme/sync/sync_plan.h"
 #include "trireme/train/config/parameter_groups.h"
 #include "trireme/train/config/schema.h"
@@ -21,6 +21,10 @@
 
 namespace trireme::inline v0::train {
 namespace {
+
+[[noreturn]] void refuse_settings(const std::string& what, const std::string& advice) {
+  throw ConfigError(what, {.operation = "config", .advice = advice});
+}
 
 constexpr std::array kLossScaleKeys = {"train.loss_scale", "train.initial_loss_scale",
                                        "train.loss_scale_window"};
@@ -32,10 +36,9 @@ void check_texts(const config::Config& config) {
   const std::string& recompute = config.text("memory.recompute");
   if (recompute != kAutoRecompute) memory::parse_recompute(recompute);  // throws for an unknown one
   if (config.text("train.precision") == "fp64" && compression != "none")
-    throw ConfigError(
-        "comm.compression = \"" + compression +
-            "\" with train.precision = \"fp64\": fp64 is for checking",
-        {.operation = "config", .advice = "Use fp32, bf16 or fp16, or no compression."});
+    refuse_settings("comm.compression = \"" + compression +
+                        "\" with train.precision = \"fp64\": fp64 is for checking",
+                    "Use fp32, bf16 or fp16, or no compression.");
 }
 
 // Server keys without servers would change nothing.
@@ -43,9 +46,8 @@ ServerOptions server_options_of(const config::Config& config) {
   const std::string& sync = config.text("parallel.sync");
   if (parallel::is_served(sync)) {
     if (config.text("comm.transport") == "sim")
-      throw ConfigError(
-          "parallel.sync = \"server\" with comm.transport = \"sim\"",
-          {.operation = "config", .advice = "Servers are processes: use another transport."});
+      refuse_settings("parallel.sync = \"server\" with comm.transport = \"sim\"",
+                      "Servers are processes: use another transport.");
     check_replicas(static_cast<int>(config.integer("server.replicas")),
                    static_cast<int>(config.integer("server.count")));
     return {.staleness = config.integer("server.staleness"),
@@ -57,10 +59,9 @@ ServerOptions server_options_of(const config::Config& config) {
   for (const char* key : {"server.count", "server.replicas", "server.staleness", "server.backup",
                           "server.compensation", "server.prediction"})
     if (config.value(key) != config.schema().find(key)->fallback)
-      throw ConfigError(
-          std::string(key) + " = " + config::to_toml(config.value(key)) +
-              " with parallel.sync = \"" + sync + "\"",
-          {.operation = "config", .advice = "Leave it out, or use parallel.sync = \"server\"."});
+      refuse_settings(std::string(key) + " = " + config::to_toml(config.value(key)) +
+                          " with parallel.sync = \"" + sync + "\"",
+                      "Leave it out, or use parallel.sync = \"server\".");
   return {};
 }
 
@@ -79,8 +80,8 @@ OptimizerOptions optimizer_of(const config::Config& config, double rate) {
   const std::string& name = config.text("optimizer.name");
   if (name == Sgd::kName && config.boolean("optimizer.nesterov") &&
       (number("optimizer.dampening") != 0 || number("optimizer.momentum") == 0)) {
-    throw ConfigError("optimizer.nesterov needs a momentum and no dampening",
-                      {.operation = "config", .advice = "Change one of the three."});
+    refuse_settings("optimizer.nesterov needs a momentum and no dampening",
+                    "Change one of the three.");
   }
   return optim::optimizer_of(name, {.learning_rate = rate,
                                     .weight_decay = number("train.weight_decay"),
@@ -155,10 +156,10 @@ std::optional<LossScaleOptions> loss_scale_of(const config::Config& config) {
                                       config.integer("train.loss_scale_window"));
   for (const char* key : kLossScaleKeys)
     if (config.value(key) != config.schema().find(key)->fallback)
-      throw ConfigError(std::string(key) + " = " + shortened(config::to_toml(config.value(key))) +
-                            " with train.precision = \"" + precision +
-                            "\": gradients are scaled in fp16 alone",
-                        {.operation = "config", .advice = "Leave it out, or use fp16."});
+      refuse_settings(std::string(key) + " = " + shortened(config::to_toml(config.value(key))) +
+                          " with train.precision = \"" + precision +
+                          "\": gradients are scaled in fp16 alone",
+                      "Leave it out, or use fp16.");
   return std::nullopt;
 }
 
@@ -249,20 +250,20 @@ CheckpointerOptions checkpoints_of(const config::Config& config, const std::stri
 
 void Settings::set_up_helpers(const config::Config& config) {
   if (config.integer("checkpoint.keep_best") > 0 && config.integer("train.validate_every") == 0)
-    throw ConfigError("checkpoint.keep_best compares validations, and train.validate_every is 0",
-                      {.operation = "config", .advice = "Set train.validate_every, in steps."});
+    refuse_settings("checkpoint.keep_best compares validations, and train.validate_every is 0",
+                    "Set train.validate_every, in steps.");
   const std::int64_t batch = config.integer("batch.global");
   if (strategy.noise_scale && batch <= config.integer("batch.micro")) {
-    throw ConfigError("train.noise_scale compares micro-batches, and batch.global " +
-                          std::to_string(batch) + " is one of " +
-                          std::to_string(config.integer("batch.micro")),
-                      {.operation = "config", .advice = "Lower batch.micro."});
+    refuse_settings("train.noise_scale compares micro-batches, and batch.global " +
+                        std::to_string(batch) + " is one of " +
+                        std::to_string(config.integer("batch.micro")),
+                    "Lower batch.micro.");
   }
   patience = config.integer("train.patience");
   min_improvement = config.number("train.min_improvement");
   if (patience > 0 && config.integer("train.validate_every") == 0) {
-    throw ConfigError("train.patience counts validations, and train.validate_every is 0",
-                      {.operation = "config", .advice = "Set train.validate_every, in steps."});
+    refuse_settings("train.patience counts validations, and train.validate_every is 0",
+                    "Set train.validate_every, in steps.");
   }
 }
 
@@ -302,9 +303,9 @@ Settings::Settings(const config::Config& config) {
   kernel_threads = static_cast<int>(integer("train.kernel_threads"));
   products = config.text("train.products");
   if (products != "fp32" && precision != "fp32")
-    throw ConfigError("train.products = \"" + products + "\" with train.precision = \"" +
-                          precision + "\", which says what products are computed in",
-                      {.operation = "config", .advice = "Leave train.products out, or use fp32."});
+    refuse_settings("train.products = \"" + products + "\" with train.precision = \"" + precision +
+                        "\", which says what products are computed in",
+                    "Leave train.products out, or use fp32.");
   kernel_table = config.text("train.kernel_table");
   sample_bytes = integer("train.sample_bytes");
   device = config.text("train.device");

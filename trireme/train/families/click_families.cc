@@ -3,6 +3,7 @@
 
 #include "trireme/input/criteo.h"
 #include "trireme/models/recommender.h"
+#include "trireme/train/config/identity_key.h"
 #include "trireme/train/families/model_family.h"
 
 namespace trireme::inline v0::train {
@@ -10,22 +11,16 @@ namespace {
 
 std::vector<config::Key> click_keys() {
   return {
-      {"model.width", std::int64_t{16}, "Elements of a category's row.", 1, 65'536, {}, true},
-      {"model.hidden",
-       std::int64_t{64},
-       "Width of the MLPs' hidden layers: one below the interaction; this and half of it above.",
-       2,
-       65'536,
-       {},
-       true},
-      {"model.bound", 0.05, "Rows begin uniform in [-bound, bound].", 0, 1e6, {}, true},
-      {"model.max_rows",
-       std::int64_t{0},
-       "Rows that the servers keep; beyond, the least recently updated are dropped; 0: all.",
-       0,
-       1e15,
-       {},
-       true}};
+      identity_key({"model.width", std::int64_t{16}, "Elements of a category's row.", 1, 65'536}),
+      identity_key({"model.hidden", std::int64_t{64},
+                    "Width of the MLPs' hidden layers: one below the interaction; this and half of "
+                    "it above.",
+                    2, 65'536}),
+      identity_key({"model.bound", 0.05, "Rows begin uniform in [-bound, bound].", 0, 1e6}),
+      identity_key(
+          {"model.max_rows", std::int64_t{0},
+           "Rows that the servers keep; beyond, the least recently updated are dropped; 0: all.", 0,
+           1e15})};
 }
 
 models::RecommenderConfig recommender_of(const config::Config& config) {
@@ -85,25 +80,21 @@ ModelFamily wide_and_deep_family() {
 }
 
 DataFamily criteo_data() {
-  return {.name = "criteo",
-          .keys = {{"data.rows",
-                    std::int64_t{100'000},
-                    "Rows to which the values of each category are hashed.",
-                    1,
-                    1e12,
-                    {},
-                    true}},
-          .make = [](const config::Config& config) {
-            const std::int64_t rows = config.integer("data.rows");
-            DataWords words = words_of_samples();
-            words.unit = "nats a sample";
-            return tensor_source(
-                "criteo",
-                [rows](const std::string& path) {
-                  return divided_clicks(input::read_criteo(path, rows));
-                },
-                words, static_cast<std::uint64_t>(config.integer("train.seed")));
-          }};
+  return {
+      .name = "criteo",
+      .keys = {identity_key({"data.rows", std::int64_t{100'000},
+                             "Rows to which the values of each category are hashed.", 1, 1e12})},
+      .make = [](const config::Config& config) {
+        const std::int64_t rows = config.integer("data.rows");
+        DataWords words = words_of_samples();
+        words.unit = "nats a sample";
+        return tensor_source(
+            "criteo",
+            [rows](const std::string& path) {
+              return divided_clicks(input::read_criteo(path, rows));
+            },
+            words, static_cast<std::uint64_t>(config.integer("train.seed")));
+      }};
 }
 
 Loss binary_loss() {

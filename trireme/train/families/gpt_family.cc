@@ -1,5 +1,6 @@
 #include "trireme/base/words.h"
 #include "trireme/models/gpt.h"
+#include "trireme/train/config/identity_key.h"
 #include "trireme/train/families/model_family.h"
 #include "trireme/train/families/transformer_figures.h"
 #include "trireme/train/families/transformer_keys.h"
@@ -11,63 +12,39 @@ constexpr std::int64_t kBytes = 256;
 
 std::vector<config::Key> gpt_keys() {
   std::vector<config::Key> keys = transformer_keys();
-  keys.push_back({"model.vocab",
-                  kBytes,
-                  "Rows of the embedding. Text is read as bytes, the first 256 of them; more cost "
-                  "what a larger vocabulary costs.",
-                  256,
-                  1e7,
-                  {},
-                  true});
-  keys.push_back({"model.bias", false, "Biases in linear layers and norms.", 0, 1, {}, true});
-  keys.push_back({"model.activation",
-                  "gelu",
-                  "Activation of the MLP: gelu, or gated by swiglu or geglu (one matrix more).",
-                  0,
-                  0,
-                  {"gelu", "swiglu", "geglu"},
-                  true});
+  keys.push_back(identity_key(
+      {"model.vocab", kBytes,
+       "Rows of the embedding. Text is read as bytes, the first 256 of them; more cost "
+       "what a larger vocabulary costs.",
+       256, 1e7}));
+  keys.push_back(identity_key({"model.bias", false, "Biases in linear layers and norms."}));
   keys.push_back(
-      {"model.hidden",
-       std::int64_t{0},
+      identity_key({"model.activation",
+                    "gelu",
+                    "Activation of the MLP: gelu, or gated by swiglu or geglu (one matrix more).",
+                    0,
+                    0,
+                    {"gelu", "swiglu", "geglu"}}));
+  keys.push_back(identity_key(
+      {"model.hidden", std::int64_t{0},
        "Channels inside the MLP, and inside each expert. 0: 4 x model.width; gated 8/3 x "
        "model.width, rounded up to a multiple of 64.",
-       0,
-       1e7,
-       {},
-       true});
-  keys.push_back(
-      {"model.experts",
-       std::int64_t{0},
+       0, 1e7}));
+  keys.push_back(identity_key(
+      {"model.experts", std::int64_t{0},
        "Experts of the mixture that takes the place of each layer's MLP, each as wide as it; "
        "0: the MLP.",
-       0,
-       1e4,
-       {},
-       true});
-  keys.push_back({"model.top_k",
-                  std::int64_t{2},
-                  "Experts of a mixture that a token goes to.",
-                  1,
-                  1e4,
-                  {},
-                  true});
-  keys.push_back(
-      {"model.capacity_factor",
-       1.25,
+       0, 1e4}));
+  keys.push_back(identity_key(
+      {"model.top_k", std::int64_t{2}, "Experts of a mixture that a token goes to.", 1, 1e4}));
+  keys.push_back(identity_key(
+      {"model.capacity_factor", 1.25,
        "An expert of a mixture takes at most so many times its even share of a sequence's "
        "choices; a choice beyond that adds nothing.",
-       0.01,
-       1e4,
-       {},
-       true});
-  keys.push_back({"model.balance",
-                  0.01,
-                  "Weight of the loss that keeps a mixture's experts evenly chosen (Switch).",
-                  0,
-                  1e4,
-                  {},
-                  true});
+       0.01, 1e4}));
+  keys.push_back(identity_key(
+      {"model.balance", 0.01,
+       "Weight of the loss that keeps a mixture's experts evenly chosen (Switch).", 0, 1e4}));
   return keys;
 }
 

@@ -1,6 +1,7 @@
 #include "trireme/base/words.h"
 #include "trireme/input/dataset.h"
 #include "trireme/input/image_files.h"
+#include "trireme/train/config/identity_key.h"
 #include "trireme/train/families/data_family.h"
 
 namespace trireme::inline v0::train {
@@ -46,13 +47,9 @@ std::shared_ptr<const DataSource> image_source(bool augment, std::uint64_t seed)
 
 DataFamily image_data() {
   return {.name = "images",
-          .keys = {{"data.augment",
-                    true,
-                    "Images to train on are mirrored at random and moved by up to 4 pixels.",
-                    0,
-                    1,
-                    {},
-                    true}},
+          .keys = {identity_key(
+              {"data.augment", true,
+               "Images to train on are mirrored at random and moved by up to 4 pixels."})},
           .make = [](const config::Config& config) {
             return image_source(config.boolean("data.augment"),
                                 static_cast<std::uint64_t>(config.integer("train.seed")));

@@ -7,7 +7,6 @@
 #include <c10/util/ThreadLocalDebugInfo.h>
 
 #include <atomic>
-#include <chrono>
 #include <map>
 
 #include "trireme/base/error.h"

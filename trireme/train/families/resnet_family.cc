@@ -1,19 +1,15 @@
 #include "trireme/input/dataset.h"
 #include "trireme/input/image_files.h"
 #include "trireme/models/resnet.h"
+#include "trireme/train/config/identity_key.h"
 #include "trireme/train/families/model_family.h"
 
 namespace trireme::inline v0::train {
 namespace {
 
 std::vector<config::Key> resnet_keys() {
-  return {{"model.width",
-           std::int64_t{64},
-           "Channels of the first stage; doubled in each of the others.",
-           1,
-           4096,
-           {},
-           true}};
+  return {identity_key({"model.width", std::int64_t{64},
+                        "Channels of the first stage; doubled in each of the others.", 1, 4096})};
 }
 
 TrainingModel make_resnet_model(const config::Config& config) {

@@ -1,6 +1,7 @@
 #include "trireme/base/error.h"
 #include "trireme/base/words.h"
 #include "trireme/input/masked_text.h"
+#include "trireme/train/config/identity_key.h"
 #include "trireme/train/families/data_family.h"
 
 namespace trireme::inline v0::train {
@@ -54,8 +55,8 @@ class MaskedSource final : public TextSource {
 };
 
 std::vector<config::Key> text_keys() {
-  return {
-      {"data.tokenizer", std::string("bytes"), "How text becomes tokens.", 0, 0, {"bytes"}, true}};
+  return {identity_key(
+      {"data.tokenizer", std::string("bytes"), "How text becomes tokens.", 0, 0, {"bytes"}})};
 }
 
 std::int64_t block_of(const config::Config& config, const std::string& name) {

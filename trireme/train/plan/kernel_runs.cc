@@ -9,7 +9,6 @@
 #include <chrono>
 #include <functional>
 #include <future>
-#include <utility>
 #include <vector>
 
 #include "trireme/base/check.h"
