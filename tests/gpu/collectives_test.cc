@@ -216,6 +216,25 @@ TEST(GpuCollectives, NativeIsNcclsOwnOrder) {
   EXPECT_TRUE(differs({.reproducible = false}, {}));
 }
 
+// NCCL's own Max returns the other number if one is a NaN.
+TEST(GpuCollectives, MinAndMaxOfFloatsAreNcclsOwnOnlyByName) {
+  run_gpus(
+      2,
+      [](GpuRank& rank) {
+        const OnGpu gpu = rank.on_gpu(mine(rank, DType::F32, 9999));
+        for (const ReduceOp op : {Min, Max})
+          rank.world.all_reduce(gpu.buffer(DType::F32), op).wait();
+        rank.world.barrier().wait();
+        EXPECT_EQ(fake_gpu().calls("ncclAllReduce"), 0);
+        rank.world.barrier().wait();
+        rank.world.all_reduce(gpu.buffer(DType::I32), Max).wait();
+        rank.world.all_reduce(gpu.buffer(DType::F32), Max, {.algorithm = "nccl-native"}).wait();
+        rank.world.barrier().wait();
+        EXPECT_EQ(fake_gpu().calls("ncclAllReduce"), 4);
+      },
+      {.reproducible = false});
+}
+
 TEST(GpuCollectives, NativeTakesAnyNumberOfTerms) {
   for (const int size : {2, 3, 5}) {
     run_gpus(size,

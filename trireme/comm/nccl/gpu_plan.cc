@@ -392,9 +392,11 @@ void Steps::move() {
 }  // namespace
 
 std::string_view gpu_algorithm(const Operation& operation, bool native, bool reproducible) {
-  // Integers wrap, so any order gives the same bits. Min and Max of floats may differ with NaNs.
-  const bool exact = !kernel::can_divide(operation.dtype);
-  return reduces(operation.kind) && (native || !reproducible || exact) ? kNative : kFixedTree;
+  const bool exact = !kernel::can_divide(operation.dtype);  // integers: the same bits in any order
+  // NCCL's Min and Max of floats lose a NaN, so only a call or job that names kNative gets them.
+  const bool loses_nan = operation.op == ReduceOp::Min || operation.op == ReduceOp::Max;
+  const bool any_order = exact || (!reproducible && !loses_nan);
+  return reduces(operation.kind) && (native || any_order) ? kNative : kFixedTree;
 }
 
 bool needs_fold(const Operation& operation, const GpuPlace& place) {
