@@ -75,12 +75,13 @@ void compare_counts(comm::Communicator& world, std::size_t count, const std::str
   }
 }
 
-// A text as a record of fixed length: [length, bytes].
-constexpr std::size_t kMostText = 248, kRecord = kMostText + 8;
+// A text as a record of fixed length, filled up with zeros.
+constexpr std::size_t kRecord = 2048;
 
 std::string text_of(const std::vector<std::uint8_t>& records, int rank) {
-  const std::uint8_t* record = records.data() + kRecord * static_cast<std::size_t>(rank);
-  return {reinterpret_cast<const char*>(record + 8), std::min<std::size_t>(record[0], kMostText)};
+  const auto* text =
+      reinterpret_cast<const char*>(records.data()) + kRecord * static_cast<std::size_t>(rank);
+  return {text, ::strnlen(text, kRecord)};
 }
 
 }  // namespace
@@ -89,8 +90,7 @@ void require_equal_processors(comm::Communicator& world, const std::string& mine
                               const std::string& host) {
   if (world.size() == 1) return;
   std::vector<std::uint8_t> own(kRecord), all(kRecord * static_cast<std::size_t>(world.size()));
-  own[0] = static_cast<std::uint8_t>(std::min(mine.size(), kMostText));
-  std::memcpy(own.data() + 8, mine.data(), own[0]);
+  std::memcpy(own.data(), mine.data(), std::min(mine.size(), kRecord));
   world.all_gather(Buffer::of(std::span(own)), Buffer::of(std::span(all)), {.label = "processors"})
       .wait();
   const std::string first = text_of(all, 0);

@@ -133,9 +133,10 @@ at::Tensor SyncBatchNorm::forward(const at::Tensor& x) {
     refuse_norm("an input of shape " + c10::str(x.sizes()) + " for " +
                     std::to_string(weight.numel()) + " channels",
                 "Give [B, C] or [B, C, ...] with a sample at least.");
+  const auto in_type = [&](const at::Tensor& own) { return own.to(x.scalar_type()); };
   if (!is_training())
-    return at::batch_norm(x, weight, bias, running_mean, running_var, false, 0, options_.epsilon,
-                          false);
+    return at::batch_norm(x, in_type(weight), in_type(bias), in_type(running_mean),
+                          in_type(running_var), false, 0, options_.epsilon, false);
   Statistics statistics;
   {
     const c10::AutoGradMode no_grad(false);

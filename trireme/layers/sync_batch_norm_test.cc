@@ -64,6 +64,18 @@ TEST(SyncBatchNorm, IsBatchNormOverTheSamplesOfAllRanks) {
   }
 }
 
+TEST(SyncBatchNorm, TakesWiderInputsThanItsOwnTypeInTrainingAndEvaluation) {
+  testing::run_ranks(1, [&](testing::RankContext& rank) {
+    SyncBatchNorm norm(*rank.world, kChannels);
+    const at::Tensor x = values("x", {3, kChannels});
+    EXPECT_EQ(norm.forward(x).scalar_type(), at::kDouble);
+    norm.eval();
+    const at::Tensor y = norm.forward(x);
+    EXPECT_EQ(y.scalar_type(), at::kDouble);
+    EXPECT_TRUE(at::allclose(y.to(at::kFloat), norm.forward(x.to(at::kFloat)), 1e-4, 1e-5));
+  });
+}
+
 // The step may be left out; NaN in the running statistics would stay.
 TEST(SyncBatchNorm, DoesNotKeepTheStatisticsOfNan) {
   testing::run_ranks(2, [&](testing::RankContext& rank) {

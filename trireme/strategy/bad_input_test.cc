@@ -12,12 +12,15 @@
 #include <functional>
 
 #include "trireme/base/error.h"
+#include "trireme/job/job.h"
+#include "trireme/layers/replicate.h"
 #include "trireme/models/models.h"
 #include "trireme/models/module_block.h"
 #include "trireme/optim/optimizer.h"
 #include "trireme/strategy/data_parallel.h"
 #include "trireme/strategy/strategy.h"
 #include "trireme/sync/strategy_context.h"
+#include "trireme/tensor/products/kernel_table.h"
 #include "trireme/testing/run_ranks.h"
 
 namespace trireme::bad_input_test {
@@ -372,6 +375,18 @@ TEST(BadInput, ARankThatComputesOtherBitsIsRefusedWithBothValues) {
     EXPECT_EQ(said<MismatchError>([&] { DataParallel(env, net, sgd); }), "");
     // local_sgd makes no promise of equal bits: each rank trains its own copy.
     Program(rank, small_model(), {.sync = "local_sgd"}, processor);
+  });
+}
+
+TEST(BadInput, RanksCompareTheirLibrariesToTheLastWord) {
+  testing::run_ranks(2, [&](testing::RankContext& rank) {
+    const std::string text = std::string(500, 'x') + (rank.rank == 1 ? "aten" : "onednn");
+    EXPECT_THAT(
+        said<MismatchError>([&] { parallel::require_equal_processors(*rank.world, text, ""); }),
+        AllOf(HasSubstr("xaten"), HasSubstr("xonednn")));
+    Job job(rank.transport, {}, nullptr);
+    EXPECT_THAT(parallel::context_of(job).processor,
+                HasSubstr(tensor::describe(tensor::kernel_table())));
   });
 }
 

@@ -6,6 +6,7 @@
 #include "trireme/strategy/data_parallel.h"
 #include "trireme/strategy/strategy.h"
 #include "trireme/tensor/processor.h"
+#include "trireme/tensor/products/kernel_table.h"
 
 namespace trireme::inline v0 {
 namespace parallel {
@@ -22,7 +23,7 @@ StrategyContext context_of(Job& job) {
       .set_step = [&job](long step) { job.set_step(step); },
       .assign = [&job](const kernel::Assignment& assignment) { job.input().assign(assignment); },
       .reproducible = job.options().reproducible,
-      .processor = tensor::describe_processor(),
+      .processor = tensor::describe_processor() + "; " + tensor::describe(tensor::kernel_table()),
       .local_size = job.num_hosts() * job.local_size() == job.size() ? job.local_size() : 0,
       .servers = {.count = job.roles().servers,
                   .dial = [&job](int shard) { return job.servers().dial_shard(shard); },
