@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 #include <torch/nn/modules/activation.h>
 #include <torch/nn/modules/container/sequential.h>
+#include <torch/nn/modules/dropout.h>
 #include <torch/nn/modules/linear.h>
 #include <torch/optim/adamw.h>
 
@@ -12,6 +13,7 @@
 #include <vector>
 
 #include "trireme/kernel/assignment.h"
+#include "trireme/memory/recompute.h"
 #include "trireme/strategy/data_parallel.h"
 #include "trireme/sync/strategy_context.h"
 #include "trireme/tensor/devices/device.h"
@@ -50,7 +52,7 @@ class Plan final : public InputPlan {
   std::size_t next_ = 0;
 };
 
-std::string train(int ranks, const std::string& sync, bool on_device) {
+std::string train(int ranks, const std::string& sync, bool on_device, bool recomputed = false) {
   const tensor::LibTorchOnCpu as_devices;
   std::vector<std::string> hashes(static_cast<std::size_t>(ranks));
   testing::run_ranks(ranks, [&](testing::RankContext& rank) {
@@ -62,7 +64,7 @@ std::string train(int ranks, const std::string& sync, bool on_device) {
     const at::Device device =
         on_device ? tensor::at_device({DeviceKind::Other, rank.rank}) : at::Device(at::kCPU);
     at::manual_seed(static_cast<std::uint64_t>(3 + rank.rank));
-    torch::nn::Sequential net(torch::nn::Linear(6, 16), torch::nn::GELU(),
+    torch::nn::Sequential net(torch::nn::Linear(6, 16), torch::nn::GELU(), torch::nn::Dropout(0.3),
                               torch::nn::Linear(16, 3));
     net->to(device);
     torch::optim::AdamW adamw(net->parameters(), torch::optim::AdamWOptions(1e-2));
@@ -72,7 +74,9 @@ std::string train(int ranks, const std::string& sync, bool on_device) {
       tensor::fill_normal(
           x, 11, std::to_string(step.batch_number) + "/" + std::to_string(step.index), 0, 1);
       x = x.to(device);
-      (net->forward(x) - x.narrow(1, 0, 3).abs()).pow(2).mean().backward();
+      const auto forward = [&](const at::Tensor& in) { return net->forward(in); };
+      const at::Tensor y = recomputed ? memory::recompute(forward, x) : forward(x);
+      (y - x.narrow(1, 0, 3).abs()).pow(2).mean().backward();
       parallel.step();
     }
     EXPECT_EQ(parallel.steps(), kBatches);
@@ -80,6 +84,14 @@ std::string train(int ranks, const std::string& sync, bool on_device) {
   });
   for (const std::string& hash : hashes) EXPECT_EQ(hash, hashes.front());
   return hashes.front();
+}
+
+// Dropout of torch::nn draws from the device's generator, in the second run as in the first.
+TEST(DataParallelOnDevice, RecomputationChangesNoBit) {
+  testing::register_emulated_device({.devices = 4});
+  const std::string kept = train(1, "plain", true);
+  EXPECT_EQ(train(1, "plain", true, /*recomputed=*/true), kept);
+  EXPECT_EQ(train(2, "zero1", true, /*recomputed=*/true), kept);
 }
 
 TEST(DataParallelOnDevice, GivesTheCpusWeightsOnAnyNumberOfRanks) {

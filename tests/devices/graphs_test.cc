@@ -1,12 +1,15 @@
 // Passes that are recorded once and replayed give the bits of passes that are run, dropout included.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <torch/nn/modules/dropout.h>
+#include <torch/nn/modules/linear.h>
 
 #include <string>
 
 #include "tests/devices/device_training.h"
 #include "tests/devices/emulated_kernels.h"
 #include "trireme/base/error.h"
+#include "trireme/models/module_block.h"
 #include "trireme/testing/emulated_device/test_device.h"
 
 namespace trireme::devices {
@@ -134,6 +137,23 @@ TEST_F(Graphs, APassThatWaitsForTheDeviceIsRefused) {
   } catch (const std::exception& error) {
     EXPECT_THAT(error.what(), AllOf(HasSubstr("cannot be recorded as a graph"),
                                     HasSubstr("the host waits for"), HasSubstr("train.graphs")));
+  }
+}
+
+TEST_F(Graphs, ABlockThatDrawsFromLibTorchsGeneratorIsNamed) {
+  Task draws = task("mlp");
+  draws.model = [](const std::string&) {
+    models::Blocks blocks;
+    blocks.add("first", {"features"}, [] { return torch::nn::Linear(12, 5); });
+    blocks.add("drop", [] { return torch::nn::Dropout(0.4); });
+    return blocks;
+  };
+  try {
+    train(draws, recorded({}));
+    ADD_FAILURE() << "the step was taken";
+  } catch (const std::exception& error) {
+    EXPECT_THAT(error.what(), AllOf(HasSubstr("block \"drop\" draws from LibTorch's default"),
+                                    HasSubstr("train.graphs")));
   }
 }
 

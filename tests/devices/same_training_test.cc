@@ -1,11 +1,17 @@
 // A device gives the CPU's bits, on any number of ranks and in any order of its streams.
 #include <ATen/Context.h>
+#include <ATen/Functions.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <torch/nn/modules/dropout.h>
+#include <torch/nn/modules/linear.h>
 
+#include <algorithm>
 #include <ostream>
 
 #include "tests/devices/device_training.h"
+#include "trireme/models/module_block.h"
+#include "trireme/models/recommender.h"
 #include "trireme/testing/emulated_device/emulated_device.h"
 
 namespace trireme::devices {
@@ -41,6 +47,44 @@ TEST_F(OnDevice, EveryModelTrainsAsOnTheCpu) {
                        {.options = {.precision = precision, .clip = 0.5, .noise_scale = true}});
     }
   }
+}
+
+// torch::nn's dropout draws from the device's generator, which is keyed as the CPU's.
+TEST_F(OnDevice, DropoutOfAModuleIsTheCpusOnAnyNumberOfRanks) {
+  Task dropout = task("mlp");
+  dropout.model = [](const std::string&) {
+    models::Blocks blocks;
+    blocks.add("first", {"features"}, [] { return torch::nn::Linear(12, 24); });
+    blocks.add("drop", [] { return torch::nn::Dropout(0.4); });
+    blocks.add("last", [] { return torch::nn::Linear(24, 5); });
+    return blocks;
+  };
+  Training training{.options = {.clip = 0.5}};
+  const Outcome cpu = train(dropout, training);
+  training.on_device = true;
+  for (const int ranks : {1, 2}) {
+    for (const char* recompute : {"none", "full"}) {
+      SCOPED_TRACE(std::string(recompute) + " on " + std::to_string(ranks));
+      training.ranks = ranks;
+      training.options.recompute = recompute;
+      EXPECT_EQ(train(dropout, training), cpu);
+    }
+  }
+}
+
+TEST_F(OnDevice, TheProductsOfARecommendersRowsAreTheCpus) {
+  const models::Blocks model = models::make_dlrm({.numbers = 3, .categories = 4, .width = 8});
+  const auto spec = std::find_if(model.specs().begin(), model.specs().end(),
+                                 [](const auto& one) { return one.name == "interaction"; });
+  const auto products = [&](at::Device device) {
+    const at::Tensor values = at::arange(5 * 40, at::kFloat).mul(0.1).sin().to(device);
+    return spec->make()
+        ->forward(std::vector<models::Value>{{values.narrow(0, 0, 40).view({5, 8})},
+                                             {values.narrow(0, 40, 160).view({5, 4, 8})}})
+        .at(0)
+        .cpu();
+  };
+  EXPECT_TRUE(at::equal(products({at::kPrivateUse1, 1}), products(at::kCPU)));
 }
 
 TEST_F(OnDevice, EveryShardingTrainsAsOneRank) {

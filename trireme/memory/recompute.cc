@@ -1,13 +1,16 @@
 #include "trireme/memory/recompute.h"
 
-#include <ATen/CPUGeneratorImpl.h>
+#include <ATen/Context.h>
+#include <ATen/DeviceAccelerator.h>
 #include <ATen/autocast_mode.h>
 #include <torch/csrc/autograd/autograd.h>
 #include <torch/csrc/autograd/custom_function.h>
 
 #include <algorithm>
 #include <charconv>
+#include <list>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <string_view>
 #include <utility>
@@ -25,31 +28,62 @@ using torch::autograd::AutogradContext;
 using torch::autograd::Variable;
 using torch::autograd::variable_list;
 
-// A saved state of LibTorch's default generator.
-class GeneratorState {
+// The CPU, and the tensors' devices that have generators of their own.
+std::vector<at::Device> devices_of(const variable_list& tensors) {
+  std::vector<at::Device> devices = {at::kCPU};
+  for (const at::Tensor& tensor : tensors)
+    if (tensor.defined() && at::accelerator::isAccelerator(tensor.device().type()) &&
+        std::find(devices.begin(), devices.end(), tensor.device()) == devices.end())
+      devices.push_back(tensor.device());
+  return devices;
+}
+
+// A saved state of LibTorch's default generators of some devices.
+class GeneratorStates {
  public:
-  GeneratorState()
-      : generator_(at::detail::getDefaultCPUGenerator()), state_(generator_.get_state()) {}
-  void restore() { generator_.set_state(state_); }
+  explicit GeneratorStates(const std::vector<at::Device>& devices) {
+    for (const at::Device& device : devices) {
+      at::Generator generator = at::globalContext().defaultGenerator(device);
+      const std::lock_guard lock(generator.mutex());
+      states_.emplace_back(generator, generator.get_state());
+    }
+  }
+  void restore() {
+    for (auto& [generator, state] : states_) {
+      const std::lock_guard lock(generator.mutex());
+      generator.set_state(state);
+    }
+  }
 
  private:
-  at::Generator generator_;
-  at::Tensor state_;
+  std::vector<std::pair<at::Generator, at::Tensor>> states_;
+};
+
+// The autocast of a kind of device.
+struct Casts {
+  explicit Casts(at::DeviceType own_type)
+      : type(own_type),
+        enabled(at::autocast::is_autocast_enabled(type)),
+        to(at::autocast::get_autocast_dtype(type)) {}
+  at::DeviceType type;
+  bool enabled;
+  at::ScalarType to;
 };
 
 // What the second run needs from the first.
 struct Rerun final : torch::CustomClassHolder {
   Forward forward;
-  std::optional<GeneratorState> generator;
-  bool autocast = at::autocast::is_autocast_enabled(at::kCPU);
-  at::ScalarType autocast_type = at::autocast::get_autocast_dtype(at::kCPU);
+  std::optional<GeneratorStates> generators;
+  std::vector<Casts> casts{at::autocast::_AUTOCAST_SUPPORTED_DEVICES.begin(),
+                           at::autocast::_AUTOCAST_SUPPORTED_DEVICES.end()};
 
   variable_list run(const variable_list& inputs) {
     const at::AutoGradMode gradients(true);
-    const Autocast casts(at::kCPU, autocast_type, autocast);
-    if (!generator) return forward(inputs);
-    GeneratorState now;
-    generator->restore();
+    std::list<Autocast> scopes;
+    for (const Casts& one : casts) scopes.emplace_back(one.type, one.to, one.enabled);
+    if (!generators) return forward(inputs);
+    GeneratorStates now(devices_of(inputs));
+    generators->restore();
     variable_list outputs = forward(inputs);
     now.restore();
     return outputs;
@@ -102,7 +136,7 @@ std::vector<at::Tensor> recompute(const Forward& forward, const std::vector<at::
   if (!at::GradMode::is_enabled()) return forward(inputs);
   const auto rerun = c10::make_intrusive<Rerun>();
   rerun->forward = forward;
-  if (draws == Draws::Again) rerun->generator.emplace();
+  if (draws == Draws::Again) rerun->generators.emplace(devices_of(inputs));
   const at::Tensor anchor = at::empty({0}, at::kFloat).requires_grad_(true);
   return RecomputeFunction::apply(anchor, rerun, at::TensorList(inputs));
 }

@@ -19,8 +19,9 @@ namespace trireme::inline v0::memory {
 
 using Forward = std::function<std::vector<at::Tensor>(const std::vector<at::Tensor>& inputs)>;
 
-/// How the second run gets the random numbers of the first. Again: LibTorch's default generator is
-/// reset to its earlier state. OwnSeed: `forward` seeds its own generator.
+/// How the second run gets the random numbers of the first. Again: LibTorch's default generators of the
+/// CPU and of the inputs' devices are reset to their earlier states. OwnSeed: `forward` seeds its own
+/// generator.
 enum class Draws { Again, OwnSeed };
 
 /// Returns forward(inputs) without keeping what `forward` saves for backward. Backward runs

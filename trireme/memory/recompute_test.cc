@@ -1,6 +1,7 @@
 #include "trireme/memory/recompute.h"
 
 #include <ATen/ATen.h>
+#include <ATen/autocast_mode.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <torch/nn/functional/dropout.h>
@@ -90,6 +91,26 @@ TEST(Recompute, ChangesNoBitAlsoWithDropout) {
 
 TEST(Recompute, RunsUnderTheAutocastOfTheFirstRun) {
   expect_equal(train(false, true), train(true, true));
+}
+
+TEST(Recompute, RunsUnderTheAutocastOfEachDevice) {
+  std::vector<std::pair<bool, at::ScalarType>> seen;
+  const auto forward = [&](const at::Tensor& in) {
+    seen.emplace_back(at::autocast::is_autocast_enabled(at::kCUDA),
+                      at::autocast::get_autocast_dtype(at::kCUDA));
+    return in * 2;
+  };
+  const at::ScalarType before = at::autocast::get_autocast_dtype(at::kCUDA);
+  at::Tensor y;
+  {
+    const Autocast casts(at::kCUDA, at::kBFloat16);
+    y = recompute(forward, input());
+  }
+  y.sum().backward();
+  EXPECT_THAT(seen, ::testing::Each(::testing::Pair(true, at::kBFloat16)));
+  EXPECT_EQ(seen.size(), 2U);
+  EXPECT_FALSE(at::autocast::is_autocast_enabled(at::kCUDA));
+  EXPECT_EQ(at::autocast::get_autocast_dtype(at::kCUDA), before);
 }
 
 TEST(Recompute, PassesIntegersAndUnusedValues) {

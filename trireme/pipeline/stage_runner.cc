@@ -196,6 +196,13 @@ Parcel StageRunner::forward_training(Part& part, std::uint32_t micro, Parcel in,
 bool StageRunner::replay(Part& part, std::uint32_t micro) {
   if (!graphs_) return false;
   TRIREME_CHECK(part.replayed == nullptr);
+  if (const std::string& block = part.model->blocks.drawing_block(); !block.empty())
+    throw ConfigError("block \"" + block +
+                          "\" draws from LibTorch's default generator, which is seeded " +
+                          "for each micro-batch, and cannot be in a recorded pass",
+                      {.operation = "step",
+                       .label = "train.graphs",
+                       .advice = "Leave train.graphs out, or the module's dropout."});
   const tensor::LossGradientScope scope(loss_gradients_[micro]);
   part.replayed =
       graphs_->run(micros_[micro], step_, loss_gradients_[micro],

@@ -24,6 +24,14 @@ bool read_from(const std::vector<models::BlockSpec>& specs, std::size_t from,
   return false;
 }
 
+// The device that a block computes on.
+at::Device device_of_values(std::span<const models::Value> values) {
+  for (const models::Value& value : values)
+    for (const at::Tensor& tensor : value)
+      if (tensor.defined() && !tensor.is_cpu()) return tensor.device();
+  return at::kCPU;
+}
+
 }  // namespace
 
 std::vector<std::string> values_across(const models::Blocks& model, std::size_t cut) {
@@ -109,11 +117,12 @@ models::Value Stage::run(std::size_t index, const std::vector<models::Value>& in
   const auto forward = [this, index, key, kind](std::span<const models::Value> values) {
     const tensor::StreamScope streams(key);
     const tensor::ProbabilitiesScope probabilities(kind != memory::Recompute::Selective);
-    if (seeds_generator_) tensor::seed_default_generator(key);
-    const std::uint64_t position = seeds_generator_ ? tensor::default_generator_position() : 0;
+    const at::Device device = device_of_values(values);
+    if (seeds_generator_) tensor::seed_default_generator(key, device);
+    const bool watched = seeds_generator_ && drawing_block_.empty();
+    const std::uint64_t position = watched ? tensor::default_generator_position(device) : 0;
     models::Value output = members_[index].block->forward(values);
-    if (seeds_generator_ && drawing_block_.empty() &&
-        position != tensor::default_generator_position())
+    if (watched && position != tensor::default_generator_position(device))
       drawing_block_ = members_[index].name;
     return output;
   };

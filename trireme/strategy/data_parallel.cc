@@ -97,8 +97,10 @@ struct DataParallel::Impl final : parallel::StepTarget {
     } else {
       next.index = static_cast<std::uint32_t>(env.world->rank());
     }
+    const auto& tensors = trained.tensors().distinct;
     tensor::seed_default_generator(
-        tensor::StreamKey{.seed = seed, .step = next.batch_number, .sample = next.index});
+        tensor::StreamKey{.seed = seed, .step = next.batch_number, .sample = next.index},
+        tensors.empty() ? at::Device(at::kCPU) : tensors.front().second.device());
   }
 
   // The micro-step of a worker that is alone: its share of the batch is a batch of its own.

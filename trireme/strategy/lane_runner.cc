@@ -5,6 +5,7 @@
 #include "trireme/base/error.h"
 #include "trireme/strategy/served.h"
 #include "trireme/tensor/determinism.h"
+#include "trireme/tensor/devices/device.h"
 #include "trireme/tensor/functions/loss_gradient.h"
 #include "trireme/tensor/random.h"
 
@@ -60,7 +61,8 @@ void LaneRunner::train(const Share& share, std::int64_t step, const StageRunner:
                        const std::function<double(std::int64_t)>& loss_gradient, GradientFeed& feed,
                        ScalarTree& losses, LocalVote& vote) {
   const auto& micros = share.micros;
-  const std::uint64_t position = tensor::default_generator_position();
+  const std::uint64_t position =
+      tensor::default_generator_position(tensor::at_device(options_.device));
   std::vector<std::vector<double>> pairs(micros.size());
   const auto compute = [&](Stage& blocks, std::size_t task) {
     const at::Tensor sum = checked_loss(loss(blocks.forward(micros[task], step), micros[task]));
@@ -91,7 +93,7 @@ void LaneRunner::train(const Share& share, std::int64_t step, const StageRunner:
           }};
   const observe::TracedScope span(env_.trace.get(), *env_.world->waiter(), "lanes");
   lanes_->run(micros.size(), compute, sink);
-  if (position != tensor::default_generator_position())
+  if (position != tensor::default_generator_position(tensor::at_device(options_.device)))
     vote.refuse(20,
                 "LibTorch's default generator was drawn from while lanes computed, so the numbers "
                 "depend on their timing",

@@ -1,6 +1,8 @@
 #include "trireme/tensor/random.h"
 
 #include <ATen/CPUGeneratorImpl.h>
+#include <ATen/Context.h>
+#include <ATen/DeviceAccelerator.h>
 #include <ATen/Functions.h>
 
 #include <array>
@@ -68,10 +70,15 @@ std::array<std::int64_t, 2> words_of(std::uint64_t stream) {
   return {static_cast<std::int64_t>(stream & kWord), static_cast<std::int64_t>(stream >> 32)};
 }
 
-void seed_generator(std::uint64_t seed) {
-  at::Generator generator = at::detail::getDefaultCPUGenerator();
+void seed_generator(std::uint64_t seed, at::Device device = at::kCPU) {
+  at::Generator generator = at::globalContext().defaultGenerator(device);
   std::lock_guard lock(generator.mutex());
   generator.set_current_seed(seed);
+}
+
+// Whether modules there draw from a generator of the device's own, which can be used now.
+bool has_generator(at::Device device) {
+  return recorded == nullptr && at::accelerator::isAccelerator(device.type());
 }
 
 // The upper 24 bits of the words of elements `first` ... of a stream, by LibTorch's operators on the
@@ -218,11 +225,19 @@ RecordedStreams::Scope::Scope(RecordedStreams& streams) {
 }
 RecordedStreams::Scope::~Scope() { recorded = nullptr; }
 
-std::uint64_t default_generator_position() {
+std::uint64_t default_generator_position(at::Device device) {
+  std::uint64_t of_device = 0;
+  if (has_generator(device)) {
+    at::Generator generator = at::globalContext().defaultGenerator(device);
+    std::lock_guard lock(generator.mutex());
+    const at::Tensor state = generator.get_state();
+    of_device =
+        kernel::stream_of({static_cast<const char*>(state.const_data_ptr()), state.nbytes()});
+  }
   at::Generator generator = at::detail::getDefaultCPUGenerator();
   std::lock_guard lock(generator.mutex());
   const auto data = at::check_generator<at::CPUGeneratorImpl>(generator)->engine().data();
-  return data.seed_ ^ (std::uint64_t{data.next_} << 40) ^
+  return of_device ^ data.seed_ ^ (std::uint64_t{data.next_} << 40) ^
          (static_cast<std::uint64_t>(data.left_) << 20);
 }
 
@@ -231,9 +246,11 @@ void seed_default_generator(std::uint64_t seed, std::string_view name) {
   seed_generator(std::uint64_t{words[0]} << 32 | words[1]);
 }
 
-void seed_default_generator(const StreamKey& key) {
+void seed_default_generator(const StreamKey& key, at::Device device) {
   const auto words = kernel::philox(key.seed, key.stream(), 0);
-  seed_generator(std::uint64_t{words[0]} << 32 | words[1]);
+  const std::uint64_t seed = std::uint64_t{words[0]} << 32 | words[1];
+  seed_generator(seed);
+  if (has_generator(device)) seed_generator(seed, device);
 }
 
 }  // namespace trireme::inline v0::tensor

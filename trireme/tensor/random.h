@@ -76,11 +76,13 @@ class RecordedStreams {
   at::Tensor words_;  // [kMost, 2] int64; row i for keys_[i]
 };
 
-/// A number that changes with every draw from LibTorch's default generator and with every seed.
-std::uint64_t default_generator_position();
+/// A number that changes with every draw from LibTorch's default generators of the CPU and of `device`,
+/// and with every seed.
+std::uint64_t default_generator_position(at::Device device = at::kCPU);
 /// Seeds LibTorch's default generator for a user's module: by (seed, name) before it is built, by
-/// (seed, step, micro-batch, block) before it runs.
+/// (seed, step, micro-batch, block) before it runs. Modules on a device draw from the device's own
+/// generator, which is seeded, too, except in a pass that is recorded: it cannot be then.
 void seed_default_generator(std::uint64_t seed, std::string_view name);
-void seed_default_generator(const StreamKey& key);
+void seed_default_generator(const StreamKey& key, at::Device device = at::kCPU);
 
 }  // namespace trireme::inline v0::tensor
