@@ -1,4 +1,7 @@
 """The training that tests of whole programs run: a small GPT on 2,000 lines of text, made up."""
+import contextlib
+import os
+import pathlib
 
 CONFIG = """[data]
 path = "{data}"
@@ -23,3 +26,17 @@ def write(folder, name="tiny.toml", more=""):
     data = folder / "data.txt"
     data.write_text("".join(f"line {i * 7919 % 1000} of it\n" for i in range(2000)))
     (folder / name).write_text(CONFIG.format(data=data) + more)
+
+
+def cache(program):
+    """The cache folder (XDG_CACHE_HOME) of the build of `program`, whose calibrations are believed from here on: beside
+    other tests every program would measure this machine again, for half a second."""
+    folder = pathlib.Path(program).parent.parent / "cache"
+    for file in folder.glob("trireme/*.txt"):
+        with contextlib.suppress(FileNotFoundError):
+            text = file.read_text()
+            if text.startswith("disturbed: "):
+                own = file.with_name(f"{file.name}.believed.{os.getpid()}")   # others read the file meanwhile
+                own.write_text(text.removeprefix("disturbed: "))
+                own.rename(file)
+    return str(folder)

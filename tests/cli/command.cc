@@ -149,15 +149,26 @@ CommandResult Command::Running::wait(double seconds) {
   return result;
 }
 
-Command trireme_command(std::vector<std::string> arguments) {
-  arguments.insert(arguments.begin(), TRIREME_PROGRAM);
+Command cached_command(std::vector<std::string> arguments) {
+  believe_calibrations(TRIREME_CACHE);
   return Command(std::move(arguments)).with("XDG_CACHE_HOME", TRIREME_CACHE);
 }
 
+Command trireme_command(std::vector<std::string> arguments) {
+  arguments.insert(arguments.begin(), TRIREME_PROGRAM);
+  return cached_command(std::move(arguments));
+}
+
+// Other programs may read, write and believe the same files meanwhile, so a file is replaced as a whole.
 void believe_calibrations(const std::string& cache) {
-  for (const auto& entry : std::filesystem::directory_iterator(cache + "/trireme")) {
+  std::error_code none_yet;
+  for (const auto& entry : std::filesystem::directory_iterator(cache + "/trireme", none_yet)) {
+    if (entry.path().extension() != ".txt") continue;
     const std::string text = read_file(entry.path()), disturbed = "disturbed: ";
-    if (text.starts_with(disturbed)) std::ofstream(entry.path()) << text.substr(disturbed.size());
+    if (!text.starts_with(disturbed)) continue;
+    const std::string own = entry.path().string() + ".believed." + std::to_string(getpid());
+    std::ofstream(own) << text.substr(disturbed.size());
+    std::filesystem::rename(own, entry.path());
   }
 }
 

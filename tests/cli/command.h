@@ -74,8 +74,12 @@ inline std::unique_ptr<Command::Running> started(const Command& command) {
 /// to start.
 std::string hash_of_run(const std::string& run);
 
-/// The program under test followed by `arguments`. Its cache is in the build folder.
+/// The program under test followed by `arguments`, as a `cached_command`.
 Command trireme_command(std::vector<std::string> arguments);
+
+/// A program with the cache of the build folder, whose calibrations are believed: beside other tests every
+/// program would measure this machine again, for half a second.
+Command cached_command(std::vector<std::string> arguments);
 
 /// The calibrations in a cache folder (XDG_CACHE_HOME) are believed from here on, also if other programs
 /// disturbed them.

@@ -184,13 +184,16 @@ TEST_F(Elastic, RefusesWhatCannotBeElastic) {
 }
 
 // The launcher does not know the `timeout` of the program that it starts. It takes a rank for lost after 6 s
-// without a heartbeat, so the job trains for twice as long, however fast its steps are.
+// without a heartbeat, so the job trains for twice as long, however fast its steps are. Its network is so slow
+// that it leaves the processor to others.
 TEST_F(Elastic, RanksThatArePatientThemselvesAreNotTakenForSilent) {
   auto job =
       trireme_command({"launch", "-n", "2", "--elastic", "1:2", "--", TRIREME_PROGRAM, "train",
                        config_, "--out", "run", "--resume", "auto", "--set", "timeout=300", "--set",
                        "train.steps=1000000", "--set", "train.validate_every=0"})
           .in(folder_.path())
+          .with("TRIREME_COMM_TRANSPORT", "tcp")
+          .with("TRIREME_COMM_RATE", "1000000")
           .start();
   await_steps(job, "run", 1);
   EXPECT_FALSE(job.wait_for("no heartbeat", 12)) << job.output();

@@ -31,7 +31,7 @@ class Mpirun : public ::testing::TestWithParam<std::string> {
     std::vector<std::string> all{"mpirun." + GetParam(), "-n", std::to_string(ranks)};
     if (GetParam() == "openmpi") all.push_back("--oversubscribe");
     all.insert(all.end(), words.begin(), words.end());
-    return Command(all)
+    return cached_command(all)
         .in(folder)
         .with("OMPI_ALLOW_RUN_AS_ROOT", "1")
         .with("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1")
@@ -95,7 +95,7 @@ TEST_P(Mpirun, RefusesARankWithOtherInstructions) {
   if (GetParam() == "openmpi") all.push_back("--oversubscribe");
   all.insert(all.end(), {"-n", "1", TRIREME_PROGRAM, "train", config, ":", "-n", "1", "env",
                          "ONEDNN_MAX_CPU_ISA=AVX2", TRIREME_PROGRAM, "train", config});
-  const CommandResult result = Command(all)
+  const CommandResult result = cached_command(all)
                                    .in(folder.path())
                                    .with("OMPI_ALLOW_RUN_AS_ROOT", "1")
                                    .with("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1")

@@ -31,7 +31,7 @@ class OwnModel : public ::testing::Test {
   }
   CommandResult own(std::vector<std::string> arguments) const {
     arguments.insert(arguments.begin(), OWN_TRAINER);
-    return Command(arguments).in(folder_.path()).run();
+    return cached_command(arguments).in(folder_.path()).run();
   }
   CommandResult train(const std::string& out, std::vector<std::string> more = {}) const {
     more.insert(more.begin(), {"train", config_, "--out", out});

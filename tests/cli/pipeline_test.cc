@@ -259,8 +259,8 @@ class Stumbling : public Pipeline {
                               "\"\n[data]\npath = \"data.txt\"\n[batch]\nglobal = 8\nmicro = 2\n"
                               "[train]\nsteps = 3\nwarmup = 0\nvalidate_sequences = 4\n"
                               "sample_bytes = 0\n[parallel]\npipeline = 4\n");
-    return Command({OWN_TRAINER, "train", config, "--ranks", "4", "--out", how + transport,
-                    "--transport", transport})
+    return cached_command({OWN_TRAINER, "train", config, "--ranks", "4", "--out", how + transport,
+                           "--transport", transport})
         .in(folder_.path())
         .run(90);
   }

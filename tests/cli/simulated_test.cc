@@ -22,7 +22,7 @@ std::string weights(const Folder& folder, const std::string& config, const std::
   Command command = trireme_command(arguments);
   if (!program.empty()) {
     arguments.insert(arguments.begin(), std::move(program));
-    command = Command(arguments);
+    command = cached_command(arguments);
   }
   const CommandResult result = command.in(folder.path()).run();
   EXPECT_EQ(result.code, 0) << result.out << result.err;

@@ -69,7 +69,7 @@ class HostsCase(unittest.TestCase):
         return wait_for(lambda: not any(self.processes().values()), 10)
 
     def start(self, *arguments, cwd=None, **variables):
-        environment = dict(self.hosts.environment(), XDG_CACHE_HOME=str(self.folder / "cache"), **variables)
+        environment = dict(self.hosts.environment(), XDG_CACHE_HOME=tiny_training.cache(self.TRIREME), **variables)
         process = subprocess.Popen([self.TRIREME, *arguments], cwd=cwd or self.folder, env=environment, text=True,
                                    stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
         self.started.append(process)

@@ -28,7 +28,7 @@ class StandingHosts(hosts_case.HostsCase):
         log = open(self.folder / f"{name}-{len(self.started)}.log", "w+")
         process = subprocess.Popen(
             ["ip", "netns", "exec", self.hosts.namespace(name), self.TRIREME, *arguments], cwd=self.folder,
-            env=dict(os.environ, XDG_CACHE_HOME=str(self.folder / "cache"), TRIREME_JOB_SECRET_FILE=str(secret), **variables),
+            env=dict(os.environ, XDG_CACHE_HOME=hosts_case.tiny_training.cache(self.TRIREME), TRIREME_JOB_SECRET_FILE=str(secret), **variables),
             stdin=subprocess.DEVNULL, stdout=log, stderr=log)
         self.addCleanup(log.close)
         process.said = lambda: pathlib.Path(log.name).read_text()

@@ -60,7 +60,7 @@ class Environments(unittest.TestCase):
 
     def start_pod(self, name, command, variables):
         clean = {name: value for name, value in os.environ.items() if not name.startswith(("TRIREME_", "SLURM_"))}
-        environment = dict(clean, TRIREME_HOST=name, XDG_CACHE_HOME=str(self.folder / "cache"),
+        environment = dict(clean, TRIREME_HOST=name, XDG_CACHE_HOME=tiny_training.cache(TRIREME),
                            **{key: self.here(value) for key, value in variables.items()})
         pod = subprocess.Popen(
             [self.here(word) for word in command], cwd=self.folder, env=environment, text=True,

@@ -51,7 +51,7 @@ class TrainTest(unittest.TestCase):
     def environment(self, **more):
         return dict(os.environ, TRIREME_S3_ENDPOINT=SERVER["endpoint"], OMP_NUM_THREADS="1",
                     AWS_ACCESS_KEY_ID=s3_server.ACCESS_KEY, AWS_SECRET_ACCESS_KEY=s3_server.SECRET_KEY,
-                    XDG_CACHE_HOME=str(pathlib.Path(PROGRAM).parent.parent / "cache"), **more)
+                    XDG_CACHE_HOME=tiny_training.cache(PROGRAM), **more)
 
     def start(self, *arguments, environment=None):
         return subprocess.Popen([PROGRAM, *arguments], cwd=self.folder, text=True,
