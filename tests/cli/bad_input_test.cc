@@ -210,5 +210,15 @@ TEST_F(BadInput, OtherCommandsRefuseWhatIsNoRun) {
   }
 }
 
+// Else the number would count at the next --resume.
+TEST_F(BadInput, NoJobIsResizedThatDoesNotRun) {
+  fs::create_directory(folder_.file("run"));
+  folder_.write("run/config.toml", "");
+  const CommandResult result = trireme_command({"resize", "run", "4"}).in(folder_.path()).run();
+  EXPECT_EQ(result.code, 2) << result.out;
+  EXPECT_THAT(result.err, HasSubstr("no job trains in run now"));
+  EXPECT_FALSE(fs::exists(folder_.file("run/wanted_ranks")));
+}
+
 }  // namespace
 }  // namespace trireme::testing

@@ -1,5 +1,8 @@
 #include "trireme/cli/program.h"
 
+#include <poll.h>
+#include <unistd.h>
+
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdio>
@@ -35,6 +38,10 @@ std::vector<const CLI::App*> visible_commands(const CLI::App& app) {
   return app.get_subcommands([](const CLI::App* one) { return !one->get_group().empty(); });
 }
 
+std::string without_dashes(const std::string& option) {
+  return option.substr(std::min(option.find_first_not_of('-'), option.size()));
+}
+
 // The message for an unknown argument, with a suggestion. `line`: the part that is known.
 std::string unknown_argument(const CLI::App& command, const std::string& line,
                              const std::string& argument) {
@@ -42,14 +49,15 @@ std::string unknown_argument(const CLI::App& command, const std::string& line,
   const bool option = argument.starts_with('-');
   if (option) {
     for (const CLI::Option* one : command.get_options())
-      for (const std::string& name : one->get_lnames()) candidates.push_back("--" + name);
+      for (const std::string& name : one->get_lnames()) candidates.push_back(name);
   } else {
     for (const CLI::App* one : visible_commands(command)) candidates.push_back(one->get_name());
   }
-  const std::string meant = nearest(argument.substr(0, argument.find('=')), candidates);
+  const std::string name = argument.substr(0, argument.find('='));
+  const std::string meant = nearest(option ? without_dashes(name) : name, candidates);
   if (!option && candidates.empty()) return line + " does not take " + argument;
   return line + " has no " + (option ? "option " : "command ") + argument +
-         (meant.empty() ? "" : "; did you mean " + meant + "?");
+         (meant.empty() ? "" : "; did you mean " + (option ? "--" + meant : meant) + "?");
 }
 
 // Without a command, prints a short list of commands.
@@ -108,6 +116,17 @@ int usage_error(
   return static_cast<int>(ExitCode::Usage);
 }
 
+// Throws if a part of what was printed could not be written, to a full disk for example. A pipe or socket whose
+// reader has ended is no error.
+void flush_output() {
+  const bool flushed = std::fflush(stdout) == 0;
+  if (flushed && std::ferror(stdout) == 0) return;
+  pollfd output{STDOUT_FILENO, POLLOUT, 0};
+  if (poll(&output, 1, 0) == 1 && (output.revents & (POLLERR | POLLHUP)) != 0) return;
+  throw ResourceError("standard output could not be written to, and lacks a part of the text",
+                      {.operation = "output", .advice = "Free some space on its disk."});
+}
+
 }  // namespace
 
 Program::Program(int argc, char** argv, const std::string& name, const std::string& about,
@@ -142,22 +161,27 @@ std::function<int()> Program::parsed() {
 }
 
 Program::Parsed Program::parse() {
+  const auto own = [this](const CLI::App& app, const std::string& argument) {
+    const Command* const command = root_.find(&app);
+    return command->unexpected_ ? command->unexpected_(argument) : std::string();
+  };
   try {
     return {0, parsed()};
   } catch (const CLI::Success& success) {
+    // "help xyzzy" is no question that the list of commands answers.
+    if (app_->get_subcommands().empty() && !app_->remaining().empty())
+      return {usage_error(*app_, CLI::ExtrasError(app_->remaining()), own), {}};
     return {app_->exit(success), {}};
   } catch (const CLI::ParseError& error) {
-    const auto own = [this](const CLI::App& app, const std::string& argument) {
-      const Command* const command = root_.find(&app);
-      return command->unexpected_ ? command->unexpected_(argument) : std::string();
-    };
     return {usage_error(*app_, error, own), {}};
   }
 }
 
 int Program::guarded(const std::function<int()>& action) const {
   try {
-    return action();
+    const int code = action();
+    if (code == 0) flush_output();
+    return code;
   } catch (...) {
     const ErrorReport report = trireme::describe(std::current_exception());
     std::fprintf(stderr, "error: %s\n", report.sentence.c_str());

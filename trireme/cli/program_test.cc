@@ -2,8 +2,10 @@
 // this process, with the commands that need no LibTorch; tests/command runs the real program.
 #include "trireme/cli/program.h"
 
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <string>
@@ -103,6 +105,33 @@ TEST(Usage, KnowsCommandsThatThisProgramLacks) {
 TEST(Usage, TakesHelpAsAWord) {
   EXPECT_EQ(run({"help"}).out, run({"--help"}).out);
   EXPECT_EQ(run({"help", "bench", "comm"}).out, run({"bench", "comm", "--help"}).out);
+  EXPECT_THAT(refused({"help", "xyzzy"}), HasSubstr("trireme has no command xyzzy"));
+}
+
+// Dashes are alike in all options.
+TEST(Usage, NamesNoOptionThatIsNotNear) {
+  EXPECT_THAT(refused({"inspect", "run", "--step", "3"}),
+              AllOf(HasSubstr("inspect has no option --step"), Not(HasSubstr("did you mean"))));
+}
+
+TEST(Output, ThatCannotBeWrittenIsAnError) {
+  std::fflush(stdout);
+  const int before = dup(STDOUT_FILENO), full = open("/dev/full", O_WRONLY | O_CLOEXEC);
+  ASSERT_GE(full, 0);
+  std::vector<std::string> words = {"trireme", "show", "all-reduce", "ring", "--ranks", "4"};
+  std::vector<char*> argv;
+  for (std::string& word : words) argv.push_back(word.data());
+  Program program(static_cast<int>(words.size()), argv.data(), "trireme", "A test.", "");
+  add_commands(program, listed_commands());
+  ::testing::internal::CaptureStderr();
+  dup2(full, STDOUT_FILENO);
+  const int code = program.run();
+  std::clearerr(stdout);
+  dup2(before, STDOUT_FILENO);
+  for (const int descriptor : {before, full}) close(descriptor);
+  EXPECT_EQ(code, 170);
+  EXPECT_THAT(::testing::internal::GetCapturedStderr(),
+              HasSubstr("standard output could not be written to"));
 }
 
 TEST(Usage, ChecksRanges) {
@@ -115,6 +144,7 @@ TEST(Usage, ChecksRanges) {
            {{"bench", "comm", "--seconds", "nan"}, "from 1e-06 to 3,600"},
            {{"launch", "-n", "0", "--", "true"},
             "--ranks: 0 is out of range: it must be from 1 to 65,536"},
+           {{"launch", "-n", "2", "--only-rank", "2", "--", "true"}, "--only-rank 2 of 2 ranks"},
            {{"launch", "-n", "2", "--only-rank", "-3", "--", "true"}, "at least 0"},
            {{"launch", "-n", "2", "--bind", "cor", "--", "true"}, "did you mean core?"}})
     EXPECT_THAT(refused(words), HasSubstr(text));

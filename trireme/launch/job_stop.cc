@@ -2,7 +2,11 @@
 
 #include <signal.h>
 
+#include <string>
 #include <utility>
+
+#include "trireme/base/words.h"
+#include "trireme/launch/output.h"
 
 namespace trireme::inline v0::launch {
 namespace {
@@ -34,7 +38,7 @@ void JobStop::on_signal(int signal) {
     if (job_.roles.role_of(process) == Role::Worker && processes_[process].runs())
       processes_.signal(process, stop_signal_);
   }
-  kill_after(job_.options.stop_grace, SIGKILL);
+  kill_late();
 }
 
 // Ctrl-Z: the ranks are in their own groups, so stop and continue them with this process.
@@ -64,11 +68,26 @@ void JobStop::on_time_limit() {
 
 void JobStop::tell_others(const Exit& exit) {
   job_.coordinator->request_stop(exit.code == 128 + SIGINT ? SIGINT : SIGTERM);
-  kill_after(job_.options.stop_grace, SIGKILL);
+  kill_late();
 }
 
 void JobStop::kill_after(Duration delay, int signal) {
   job_.run_after(delay, [this, signal] { processes_.signal_all(signal); });
+}
+
+// Processes may be in a long validation, or may not look for signals at all.
+void JobStop::kill_late() {
+  job_.run_after(job_.options.stop_grace, [this] {
+    std::string late;
+    for (int process = 0; process < processes_.count(); ++process)
+      if (processes_[process].runs())
+        late += (late.empty() ? "" : ", ") + job_.roles.name_of(process);
+    if (late.empty()) return;
+    say("killed since they have not ended " + duration_text(to_seconds(job_.options.stop_grace)) +
+        " after they were asked to: " + late +
+        ". What they have done since the last checkpoint is lost.");
+    processes_.signal_all(SIGKILL);
+  });
 }
 
 // 130 and 143 are a rank's answer to a stop signal, its own or ours. A rank that another process's

@@ -36,6 +36,7 @@ class JobStop {
  private:
   void suspend();
   void kill_after(Duration delay, int signal);
+  void kill_late();
 
   const JobContext& job_;
   Processes& processes_;

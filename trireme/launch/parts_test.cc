@@ -82,7 +82,13 @@ TEST(LineSource, GivesWholeLinesAndTheRestAtTheEnd) {
 TEST(Spawn, SaysWhatItCannotRun) {
   EXPECT_EQ(find_program("sh").substr(0, 1), "/");
   EXPECT_THROW(find_program("no-such-program-anywhere"), ConfigError);
-  EXPECT_THROW(find_program("/etc/passwd"), ConfigError);
+  EXPECT_THROW(find_program("/etc"), ConfigError);
+  try {
+    find_program("/etc/passwd");
+    FAIL();
+  } catch (const ConfigError& error) {
+    EXPECT_THAT(error.what(), ::testing::HasSubstr("may not execute the file"));
+  }
   const std::string path = ::testing::TempDir() + "/no-format." + std::to_string(getpid());
   std::ofstream(path) << "not a program";
   chmod(path.c_str(), 0700);

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "trireme/base/error.h"
+#include "trireme/base/words.h"
 #include "trireme/cli/launch/elastic_options.h"
 #include "trireme/cli/launch/host_options.h"
 #include "trireme/cli/launch/own_run.h"
@@ -77,6 +78,11 @@ int launch_command(CommandOptions options, bool ranks_given) {
     options.launch.elastic->spares = options.spares;
     if (options.restarts >= 0) options.launch.elastic->restarts = options.restarts;
   }
+  const int workers = options.launch.roles().workers;
+  if (options.only_rank >= workers)
+    throw ConfigError(
+        "--only-rank " + std::to_string(options.only_rank) + " of " + counted(workers, "rank"),
+        {.operation = "launch", .advice = "Ranks are numbered from 0."});
   if (options.only_rank >= 0) options.launch.only_rank = options.only_rank;
   options.launch.bind = options.bind == "core"   ? launch::Bind::Core
                         : options.bind == "numa" ? launch::Bind::Numa

@@ -8,6 +8,7 @@
 #include "trireme/base/words.h"
 #include "trireme/cli/files.h"
 #include "trireme/cli/program.h"
+#include "trireme/observe/folder_lock.h"
 
 namespace trireme::inline v0::cli {
 namespace {
@@ -23,6 +24,12 @@ int resize_command(const ResizeOptions& options) {
     throw ConfigError(options.run + " is not the folder of a run: it has no config.toml",
                       {.operation = "resize",
                        .advice = "Give the folder that `trireme train --elastic` printed."});
+  // The file would count when the run is resumed.
+  if (!observe::is_locked(options.run))
+    throw ConfigError("no job trains in " + options.run + " now",
+                      {.operation = "resize",
+                       .advice = "Start one by `trireme train --elastic MIN:MAX`; a run that has "
+                                 "ended takes its number of ranks from --ranks."});
   const std::filesystem::path file = run / "wanted_ranks";
   write_file(file.string() + ".new", std::to_string(options.ranks) + "\n", "resize");
   std::filesystem::rename(file.string() + ".new", file);

@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "trireme/base/error.h"
+#include "trireme/base/shell_word.h"
 #include "trireme/base/words.h"
 
 namespace trireme::inline v0::cli {
@@ -21,16 +22,6 @@ void check_word(const std::string& what, const std::string& word, const char* mo
   throw ConfigError(
       "\"" + word + "\" is no " + what + " for Slurm",
       {.operation = "launch", .advice = "Use letters, digits and " + std::string(more) + "."});
-}
-
-std::string shell_word(const std::string& word) {
-  const bool plain = !word.empty() && std::all_of(word.begin(), word.end(), [](unsigned char one) {
-    return std::isalnum(one) != 0 || std::strchr("_-./=:,+@%", one) != nullptr;
-  });
-  if (plain) return word;
-  std::string text = "'";
-  for (const char one : word) text += one == '\'' ? std::string("'\\''") : std::string(1, one);
-  return text + "'";
 }
 
 }  // namespace

@@ -12,6 +12,7 @@
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
+#include <filesystem>
 #include <sstream>
 
 #include "trireme/base/error.h"
@@ -95,6 +96,11 @@ void keep_ended_children() {
 std::string find_program(const std::string& name) {
   if (name.find('/') != name.npos) {
     if (is_program(name)) return name;
+    std::error_code error;
+    if (std::filesystem::is_regular_file(name, error))
+      throw ConfigError(
+          "cannot run '" + name + "': this user may not execute the file",
+          {.operation = "launch", .advice = "Is it a program? `chmod +x` makes it one."});
   } else if (const char* path = std::getenv("PATH")) {
     std::istringstream folders(path);
     for (std::string folder; std::getline(folders, folder, ':');) {
