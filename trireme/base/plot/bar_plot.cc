@@ -28,8 +28,11 @@ double greatest(const BarPlot& plot) {
 std::string draw(const BarPlot& plot) {
   Svg svg(kBarsWide, kBarsHigh, plot.title);
   svg.rectangle(0, 0, kBarsWide, kBarsHigh, {.fill = "#ffffff"});
-  svg.text(kBarsLeft, 34, plot.title, {.size = 18, .fill = "#222222", .bold = true});
-  svg.text(kBarsLeft, 55, plot.subtitle, {.size = 12, .fill = "#666666"});
+  const double room = kBarsWide - kBarsLeft - 10;
+  svg.text(kBarsLeft, 34, plot.title,
+           {.size = fitting_size(plot.title, room / 1.1, 18), .fill = "#222222", .bold = true});
+  svg.text(kBarsLeft, 55, plot.subtitle,
+           {.size = fitting_size(plot.subtitle, room, 12), .fill = "#666666"});
   std::vector<LegendEntry> legend;
   for (const BarSeries& series : plot.series)
     legend.push_back({LegendEntry::Sample::Box, {.fill = series.color}, series.name});

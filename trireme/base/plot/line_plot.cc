@@ -257,8 +257,12 @@ std::vector<std::pair<double, double>> averaged(
 std::string draw(const LinePlot& plot) {
   Svg svg(kWidth, kHeight, plot.title);
   svg.rectangle(0, 0, kWidth, kHeight, {.fill = "#ffffff"});
-  svg.text(kLeft, 34, plot.title, {.size = 18, .fill = kInk, .bold = true});
-  svg.text(kLeft, 55, plot.subtitle, {.size = 12, .fill = kSoft});
+  // A title may be the name of a folder, of any length.
+  const double room = kWidth - kLeft - 10;
+  svg.text(kLeft, 34, plot.title,
+           {.size = fitting_size(plot.title, room / kBold, 18), .fill = kInk, .bold = true});
+  svg.text(kLeft, 55, plot.subtitle,
+           {.size = fitting_size(plot.subtitle, room, 12), .fill = kSoft});
   const std::vector<LegendEntry> legend = legend_of(plot);
   const double wide = kWidth - kLeft - kRight;
   draw_legend(svg, legend, kLeft, kHead, wide);

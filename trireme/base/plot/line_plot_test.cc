@@ -138,6 +138,16 @@ TEST(LinePlot, LargeAndSmallValuesHaveShortLabels) {
   }
 }
 
+TEST(LinePlot, LongTitlesFitTheSheet) {
+  const std::string name(200, 'x');
+  const std::string svg = draw(LinePlot{.title = name, .subtitle = name});
+  const std::regex title("<text x=\"76\"[^>]*font-size=\"([0-9.]+)\"[^>]*>xxx");
+  int titles = 0;
+  for (std::sregex_iterator it(svg.begin(), svg.end(), title), end; it != end; ++it, ++titles)
+    EXPECT_LE(76 + text_width(name, std::stod((*it)[1])), 880);
+  EXPECT_EQ(titles, 2);
+}
+
 TEST(LinePlot, AnAxisMayHaveAnyNumberOfSteps) {
   const std::string svg = draw(LinePlot{.curves = {{"a", {{0, 1}, {8e12, 2}}}}});
   for (const char* tick : {">1e+12<", ">7e+12<"}) EXPECT_THAT(svg, HasSubstr(tick));

@@ -79,6 +79,11 @@ double text_width(std::string_view text, double size) {
   return width * size;
 }
 
+double fitting_size(std::string_view text, double width, double most) {
+  const double wide = text_width(text, most);
+  return wide > width ? most * width / wide : most;
+}
+
 // Maps lightness l (of hue, saturation, lightness) to 0.94 - 0.83 l, so white becomes 0.11.
 std::string dark_of(std::string_view colour) {
   std::array<double, 3> part{};

@@ -63,6 +63,8 @@ class Svg {
 std::string dark_of(std::string_view colour);
 /// The approximate width of `text` in a sans-serif font of `size`; rather too large than too small.
 double text_width(std::string_view text, double size);
+/// The greatest font size up to `most` at which `text` is at most `width` wide.
+double fitting_size(std::string_view text, double width, double most);
 
 /// & < > " as entities; control bytes become spaces, and bytes that are no UTF-8 become U+FFFD.
 std::string svg_escaped(std::string_view text);
