@@ -108,6 +108,45 @@ TEST_F(Interrupted, ByASignalToTheLauncher) {
     expect_stopped_and_resumed(code, [one = signal](auto& running) { running.send(one); });
 }
 
+// The first validation takes some seconds. The command that is printed then must work as it stands.
+TEST_F(Interrupted, BeforeItHasACheckpoint) {
+  std::string text;
+  for (int i = 0; i < 200'000; ++i) text += "line " + std::to_string(i * 7919 % 1000) + " of it\n";
+  auto running =
+      trireme_command({"train", long_, "--ranks", "2", "--out", "a run", "--data",
+                       folder_.write("long.txt", text), "--set", "train.validate_sequences=20000"})
+          .in(folder_.path())
+          .start();
+  const auto has_ranks = [&] {
+    for (const pid_t child : descendants(running.pid()))
+      if (environment_of(child, "TRIREME_RANK") == "1") return true;
+    return false;
+  };
+  while (!has_ranks()) ASSERT_FALSE(running.wait_for("error", 0.05)) << running.output();
+  running.send(SIGINT);
+  const CommandResult stopped = running.wait(60);
+  EXPECT_EQ(stopped.code, 130) << stopped.out << stopped.err;
+  EXPECT_THAT(stopped.out, HasSubstr("no checkpoint was written"));
+  EXPECT_THAT(stopped.out, HasSubstr(" train 'a run/config.toml' --out 'a run' --resume auto"));
+  const CommandResult again =
+      trireme({"train", "a run/config.toml", "--out", "a run", "--resume", "auto", "--set",
+               "train.steps=2", "--set", "train.validate_sequences=8"});
+  EXPECT_EQ(again.code, 0) << again.out << again.err;
+}
+
+// The text is for people to look at: a signal cuts it off, and the training has ended well.
+TEST_F(Interrupted, WhileItWritesItsSample) {
+  auto running = trireme_command({"train", long_, "--ranks", "2", "--out", "run", "--set",
+                                  "train.steps=3", "--set", "train.sample_bytes=1000000"})
+                     .in(folder_.path())
+                     .start();
+  EXPECT_TRUE(running.wait_for("validation after step 3")) << running.output();
+  running.send(SIGINT);
+  const CommandResult result = running.wait(20);
+  EXPECT_EQ(result.code, 0) << result.out << result.err;
+  EXPECT_THAT(result.out, HasSubstr("the run is in run"));
+}
+
 TEST_F(Interrupted, ByASignalToOneRank) {
   for (const int signal : {SIGUSR1, SIGHUP, SIGTERM})
     expect_stopped_and_resumed(143, [&](auto& running) { send(running, 1, signal); });

@@ -404,9 +404,10 @@ class Trainer {
     take_costs(done - first);
     if (!strategy_.graphs_note().empty()) report.line(strategy_.graphs_note());
     strategy_.use_average(true);  // on all ranks
-    // If weights are sharded, all ranks take part and generate the same text.
-    const bool writes = settings_.sample_bytes > 0 && settings_.model.context > 0;
-    if ((leads_ || !strategy_.has_whole_weights()) && writes) {
+    // If weights are sharded, all ranks take part and generate the same text; a rank that generates
+    // alone ends the text when it is asked to stop.
+    const bool alone = strategy_.has_whole_weights();
+    if (settings_.sample_bytes > 0 && settings_.model.context > 0 && (leads_ || !alone)) {
       joined_.activity("generate");
       outcome_.sample =
           generate(strategy_, settings_.model.context, "\n",
@@ -414,7 +415,8 @@ class Trainer {
                     .seed = settings_.batches.seed,
                     .multiple = settings_.strategy.sequence      ? settings_.strategy.tensor
                                 : settings_.strategy.context > 1 ? 2 * settings_.strategy.context
-                                                                 : 1});
+                                                                 : 1,
+                    .ends = [alone] { return alone && job::stop_signal() != 0; }});
     }
     write_trace();
     if (early_stop_.reached() && profile_.lacks()) tell_profile(report, /*last=*/true);

@@ -6,8 +6,10 @@
 #include <cstdio>
 
 #include "trireme/base/error.h"
+#include "trireme/base/shell_word.h"
 #include "trireme/base/words.h"
 #include "trireme/cli/command.h"
+#include "trireme/cli/program.h"
 #include "trireme/cli/torch/training_job.h"
 #include "trireme/observe/events.h"
 #include "trireme/storage/folder.h"
@@ -119,7 +121,8 @@ int convert(const ConvertOptions& options, const Program& program) {
     folder.write_config(job.config);
     record(folder, changes, step, options.json);
   }
-  say(options.json, "next: " + program.typed() + " train --resume " + folder.path() +
+  say(options.json, "next: " + shell_word(program.typed()) + " train --resume " +
+                        shell_word(folder.path()) +
                         (options.ranks > 1 ? " --ranks " + std::to_string(options.ranks) : ""));
   return 0;
 }

@@ -7,6 +7,7 @@
 
 #include "trireme/base/error.h"
 #include "trireme/base/file.h"
+#include "trireme/base/shell_word.h"
 #include "trireme/base/words.h"
 #include "trireme/cli/cluster.h"
 #include "trireme/cli/files.h"
@@ -46,8 +47,18 @@ void split_changed(TrainOptions& options) {
   }
 }
 
-void say_next(const TrainOptions& options, const std::string& program, const std::string& folder,
+// A bucket that is away now may hold one.
+bool may_have_checkpoint(const train::RunFolder& run) {
+  try {
+    return run.newest_step() > 0;
+  } catch (const Error&) {
+    return true;
+  }
+}
+
+void say_next(const TrainOptions& options, const std::string& typed, const train::RunFolder& run,
               const TrainingJob& job, int code) {
+  const std::string program = shell_word(typed), folder = shell_word(run.path());
   if (code == 0 && !job.writes_text) {
     say(options.json, "next: " + program + " eval " + folder);
   } else if (code == 0) {
@@ -55,11 +66,15 @@ void say_next(const TrainOptions& options, const std::string& program, const std
     say(options.json, "next: " + program + " generate " + folder +
                           (opening.empty() ? "" : " --prompt \"" + opening + "\""));
   } else if (code == 130 || code == 143) {
+    const bool resumes = may_have_checkpoint(run);
+    if (!resumes) say(options.json, "no checkpoint was written; the run begins anew:");
     say(options.json,
-        "next: " + program + " train --resume " + folder +
+        "next: " + program + " train " +
+            (resumes ? "--resume " + folder
+                     : shell_word(run.config()) + " --out " + folder + " --resume auto") +
             (options.job.ranks > 1 ? " --ranks " + std::to_string(options.job.ranks) : "") +
-            (options.hosts.list.empty() ? "" : " -H " + options.hosts.list) +
-            (options.hosts.file.empty() ? "" : " --hostfile " + options.hosts.file) +
+            (options.hosts.list.empty() ? "" : " -H " + shell_word(options.hosts.list)) +
+            (options.hosts.file.empty() ? "" : " --hostfile " + shell_word(options.hosts.file)) +
             (options.job.evaluators > 0 ? " --evaluator 1" : ""));
   }
 }
@@ -316,7 +331,7 @@ int train_command(TrainOptions options, const Program& program) {
   };
   const int code = run();
   if (code == 0) complete(options, job, folder);
-  say_next(options, program.typed(), folder.path(), job, code);
+  say_next(options, program.typed(), folder, job, code);
   return code;
 }
 

@@ -66,7 +66,7 @@ std::string generate(Strategy& strategy, std::int64_t block, std::string_view pr
   std::vector<std::int64_t> context(first.begin(), first.end());
   std::mt19937_64 random(options.seed);
   std::string out;
-  for (std::int64_t i = 0; i < options.bytes; ++i) {
+  for (std::int64_t i = 0; i < options.bytes && !(options.ends && options.ends()); ++i) {
     if (static_cast<std::int64_t>(context.size()) > block) {
       context.erase(context.begin(), context.end() - block);
     }

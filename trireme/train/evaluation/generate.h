@@ -18,6 +18,8 @@ struct GenerateOptions {
   /// The model needs sequence lengths that are multiples of this (sequence and context parallel).
   /// The text is padded with zeros, which a causal model does not see.
   std::int64_t multiple = 1;
+  /// Asked before each byte, if given: true ends the text there.
+  std::function<bool()> ends = nullptr;
 };
 
 /// Returns what the model writes after `prompt`, without the prompt. Samples from logits /

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "trireme/base/error.h"
+#include "trireme/base/shell_word.h"
 #include "trireme/base/utf8.h"
 
 namespace trireme::inline v0::train {
@@ -22,6 +23,28 @@ namespace fs = std::filesystem;
 [[noreturn]] void cannot_make(const std::string& path, const std::string& reason) {
   throw ResourceError("cannot make the run's folder " + path + ": " + reason,
                       {.operation = "run folder", .advice = "Give another place with --out DIR."});
+}
+
+void make_directory(const std::string& path) {
+  try {
+    storage::local_file_system()->make_directory(path);
+  } catch (const ResourceError& error) {
+    throw ResourceError(error.message(), {.operation = "run folder",
+                                          .advice = "Give another place with --out DIR."});
+  }
+}
+
+// A folder that is not there yet cannot be made below a file.
+void refuse_file_above(const fs::path& path) {
+  std::error_code error;
+  for (fs::path above = path.parent_path(); !above.empty(); above = above.parent_path()) {
+    if (fs::is_directory(above, error)) return;
+    if (fs::exists(above, error))
+      refuse_claim(
+          above.string() + " is a file, so that no folder " + path.string() + " can be made",
+          "Give the path of a new folder.");
+    if (above == above.parent_path()) return;
+  }
 }
 
 std::string without_slashes(std::string path) {
@@ -56,11 +79,16 @@ RunClaim::RunClaim(RunRequest request)
   std::error_code error;
   if (!fs::exists(folder_.path(), error)) {
     if (by_name) decide();  // throws
+    refuse_file_above(folder_.path());
     return;
   }
   if (!fs::is_directory(folder_.path(), error))
-    refuse_claim(folder_.path() + " is a file, not a folder", "Give the path of a new folder.");
-  decide();  // before the lock, so that a refused folder gets no lock file
+    refuse_claim(folder_.path() + " is a file, not a folder",
+                 by_name ? "Give the folder that `trireme train` printed, such as runs/gpt-nano."
+                         : "Give the path of a new folder.");
+  // A folder that another job has is refused with that job's name, whatever is in it so far. One that
+  // is refused for what it holds gets no lock file.
+  if (!observe::is_locked(folder_.path())) decide();
   lock();
   decide();
 }
@@ -98,9 +126,9 @@ void RunClaim::decide_resume(RunState state) {
     return;  // a run without a checkpoint begins again in its own folder
   }
   RunFolder::existing(path);
-  refuse_claim(
-      path + " holds no checkpoint to continue from",
-      "Start it again: trireme train " + folder_.config() + " --out " + path + " --resume auto");
+  refuse_claim(path + " holds no checkpoint to continue from",
+               "Start it again: trireme train " + shell_word(folder_.config()) + " --out " +
+                   shell_word(path) + " --resume auto");
 }
 
 void RunClaim::keep_checkpoints_at(const std::string& place) {
@@ -128,7 +156,7 @@ void RunClaim::keep_checkpoints_at(const std::string& place) {
 
 void RunClaim::make_folder() {
   if (lock_) return;
-  storage::local_file_system()->make_directory(folder_.path());
+  make_directory(folder_.path());
   lock();
   decide();  // another job may have used the folder meanwhile
   if (resumes_)
@@ -151,14 +179,13 @@ const RunFolder& RunClaim::take(const std::string& name) {
 
 void RunClaim::make_next_free(const std::string& name) {
   check_printable("the run's name", name);
-  const auto storage = storage::local_file_system();
-  storage->make_directory("runs");
+  make_directory("runs");
   const std::string first = "runs/" + name;
   for (int number = 1;; ++number) {
     const std::string path = number == 1 ? first : first + "-" + std::to_string(number);
     if (mkdir(path.c_str(), 0777) == 0) {
       folder_ = RunFolder(path);
-      return storage->sync("runs");
+      return storage::local_file_system()->sync("runs");
     }
     if (errno != EEXIST) cannot_make(path, std::strerror(errno));
   }

@@ -162,10 +162,23 @@ TEST_F(RunFolderTest, OneJobAtATimeHasIt) {
   RunClaim claim({.resume = "a"});
   EXPECT_THAT(refusal_of("a", "auto"), AllOf(HasSubstr("a is in use by"), HasSubstr(us)));
   EXPECT_THAT(refusal_of("", "a"), HasSubstr(us));
+  EXPECT_THAT(refusal_of("a"), HasSubstr(us)) << "advice to resume it would be refused, too";
   RunClaim first({.out = "new"}), second({.out = "new"});  // neither has made the folder
   EXPECT_FALSE(fs::exists("new"));
   first.take("x");
   EXPECT_THAT(refusal([&] { second.take("x"); }), HasSubstr(us));
+}
+
+TEST_F(RunFolderTest, AFolderThatCannotBeMadeIsNamed) {
+  std::ofstream("file") << "text";
+  EXPECT_THAT(refusal_of("file/a/b"), HasSubstr("file is a file"));
+  EXPECT_THAT(refusal_of("", "file"), HasSubstr("Give the folder that `trireme train` printed"));
+  try {
+    RunClaim({.out = "/proc/a"}).take("x");
+    FAIL();
+  } catch (const ResourceError& error) {
+    EXPECT_THAT(error.what(), AllOf(HasSubstr("/proc/a"), HasSubstr("--out DIR")));
+  }
 }
 
 // The other job ended after the second one decided and before it locked.
