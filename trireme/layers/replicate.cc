@@ -28,8 +28,11 @@ std::uint64_t hash_of(const std::string& name, const at::Tensor& content, bool w
 void compare(comm::Communicator& world, const NamedTensors& tensors, const std::string& host,
              bool with_content) {
   std::vector<std::int64_t> mine;
-  for (const auto& [name, tensor] : tensors)
-    mine.push_back(static_cast<std::int64_t>(hash_of(name, content_of(tensor), with_content)));
+  for (const auto& [name, tensor] : tensors) {
+    const bool trained = with_content || tensor.requires_grad();
+    mine.push_back(static_cast<std::int64_t>(
+        hash_of(trained ? name : name + ", not trained", content_of(tensor), with_content)));
+  }
   std::vector<std::int64_t> all(mine.size() * static_cast<std::size_t>(world.size()));
   world
       .all_gather(Buffer::of(std::span(mine)), Buffer::of(std::span(all)),
@@ -38,7 +41,7 @@ void compare(comm::Communicator& world, const NamedTensors& tensors, const std::
   for (int rank = 1; rank < world.size(); ++rank) {
     for (std::size_t i = 0; i < mine.size(); ++i) {
       if (all[static_cast<std::size_t>(rank) * mine.size() + i] == all[i]) continue;
-      const std::string what = with_content ? "content" : "name, type or shape";
+      const std::string what = with_content ? "content" : "name, type, shape or requires_grad";
       throw MismatchError(
           "tensor " + std::to_string(i) + " (\"" + tensors[i].first +
               "\" on this rank) differs in " + what + " between rank 0 and rank " +

@@ -69,7 +69,6 @@ struct DataParallel::Impl final : parallel::StepTarget {
     env.assign(env.own_world ? kernel::contiguous(env.servers.workers) : trained.plan().assignment);
     tensor::set_up_kernels(options.kernel_threads);
     if (env.reproducible) parallel::require_equal_processors(*env.world, env.processor, env.host);
-    parallel::replicate(*env.world, trained.tensors().distinct, env.host);
     statistics.reload();
     agree_on_seed();
     seed_next();

@@ -279,6 +279,28 @@ TEST(DataParallel, AHookWaitsForNothing) {
   }
 }
 
+// Ranks allocate together what their gradients take, which must not be the first difference that they see.
+TEST(DataParallel, NamesTheParameterInWhichTheRanksModelsDiffer) {
+  for (const bool frozen : {false, true}) {
+    for (const char* sync : {"plain", "zero1", "zero2"}) {
+      testing::run_ranks(2, [&](testing::RankContext& rank) {
+        torch::nn::Linear net(100, frozen ? 100 : 100 + 50 * rank.rank);
+        if (frozen && rank.rank == 1) net->weight.set_requires_grad(false);
+        torch::optim::SGD sgd(net->parameters(), torch::optim::SGDOptions(1e-2));
+        const parallel::StrategyContext env{.world = rank.world.get()};
+        try {
+          DataParallel(env, *net, sgd, {.sync = sync});
+          FAIL() << sync;
+        } catch (const MismatchError& error) {
+          EXPECT_NE(std::string(error.what()).find("\"weight\" on this rank) differs"),
+                    std::string::npos)
+              << error.what();
+        }
+      });
+    }
+  }
+}
+
 // Resumes before the third batch: rank 0 takes part in it before its loop begins.
 TEST(DataParallel, KnowsThatTheFirstBatchAfterAResumeMayHaveNoShareForARank) {
   testing::run_ranks(3, [&](testing::RankContext& rank) {

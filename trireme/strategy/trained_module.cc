@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "trireme/base/error.h"
+#include "trireme/layers/replicate.h"
 #include "trireme/ps/worker/server_sync.h"
 #include "trireme/strategy/served.h"
 #include "trireme/strategy/shares.h"
@@ -61,6 +62,8 @@ TrainedModule::TrainedModule(const StrategyContext& env, torch::nn::Module& modu
 
 std::unique_ptr<ParameterSync> TrainedModule::make_sync(const DataParallelOptions& options,
                                                         const std::function<Work()>& barrier) {
+  // First, since ranks allocate together what their own model's parameters take.
+  replicate(*env_.world, tensors_.distinct, env_.host);
   if (plan_.served) return make_served(options, barrier);
   if (!embeddings_.empty())
     throw ConfigError("the rows of embedding \"" + embeddings_.front()->table().name +
