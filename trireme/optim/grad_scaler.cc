@@ -4,6 +4,8 @@
 #include <c10/core/GradMode.h>
 #include <torch/optim/optimizer.h>
 
+#include <algorithm>
+
 #include "trireme/base/error.h"
 
 namespace trireme::inline v0 {
@@ -22,25 +24,25 @@ GradScaler::GradScaler(GradScalerOptions options)
 at::Tensor GradScaler::scale(const at::Tensor& loss) const { return loss * scale_; }
 
 void GradScaler::unscale(torch::optim::Optimizer& optimizer) {
-  if (unscaled_) {
+  const auto [record, is_new] = overflow_.try_emplace(&optimizer, false);
+  if (!is_new) {
     throw ConfigError("unscale() was called twice for one step",
                       {.operation = "GradScaler", .advice = "Call update() after every step()."});
   }
   const c10::AutoGradMode no_grad(false);
-  unscaled_ = true;
   for (const auto& group : optimizer.param_groups()) {
     for (const at::Tensor& parameter : group.params()) {
       if (!parameter.grad().defined()) continue;
       at::Tensor gradient = parameter.grad();
       gradient.mul_(1.0 / scale_);
-      overflow_ = overflow_ || !gradient.isfinite().all().item<bool>();
+      record->second = record->second || !gradient.isfinite().all().item<bool>();
     }
   }
 }
 
 bool GradScaler::step(torch::optim::Optimizer& optimizer) {
-  if (!unscaled_) unscale(optimizer);
-  if (overflow_) {
+  if (!overflow_.contains(&optimizer)) unscale(optimizer);
+  if (overflow_.at(&optimizer)) {
     ++skipped_;
     return false;
   }
@@ -49,14 +51,16 @@ bool GradScaler::step(torch::optim::Optimizer& optimizer) {
 }
 
 void GradScaler::update() {
-  if (overflow_) {
+  const bool overflow =
+      std::any_of(overflow_.begin(), overflow_.end(), [](const auto& one) { return one.second; });
+  if (overflow) {
     scale_ *= options_.backoff;
     good_ = 0;
   } else if (++good_ == options_.growth_interval) {
     scale_ *= options_.growth;
     good_ = 0;
   }
-  unscaled_ = overflow_ = false;
+  overflow_.clear();
 }
 
 }  // namespace trireme::inline v0

@@ -7,6 +7,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <map>
 #include <vector>
 
 #include "trireme/optim/schedule.h"
@@ -61,11 +62,13 @@ class GradScaler {
   explicit GradScaler(GradScalerOptions options = {});
   at::Tensor scale(const at::Tensor& loss) const;
   /// Divides the optimizer's gradients by the scale. Call it before clipping, once per step; step()
-  /// does it otherwise. Throws ConfigError when called twice before update().
+  /// does it otherwise. Throws ConfigError when called twice for an optimizer before update().
   void unscale(torch::optim::Optimizer& optimizer);
-  /// Calls optimizer.step() unless a gradient holds an infinity or a NaN. Returns whether it did.
+  /// Calls optimizer.step() unless one of its gradients holds an infinity or a NaN. Returns whether
+  /// it did.
   bool step(torch::optim::Optimizer& optimizer);
-  /// After step(): backs off after an overflow, grows after growth_interval steps without one.
+  /// After step() of every optimizer: backs off if one of them had an overflow, grows after
+  /// growth_interval steps without one.
   void update();
 
   double current_scale() const noexcept { return scale_; }
@@ -76,7 +79,8 @@ class GradScaler {
   GradScalerOptions options_;
   double scale_;
   std::int64_t good_ = 0, skipped_ = 0;
-  bool unscaled_ = false, overflow_ = false;
+  // Optimizers whose gradients are unscaled, and whether they have an overflow.
+  std::map<const torch::optim::Optimizer*, bool> overflow_;
 };
 
 /// Ema: an exponential moving average of a module's weights, for evaluation and saving. Holds one

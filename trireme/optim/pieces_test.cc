@@ -95,6 +95,37 @@ TEST(GradScaler, SkipsBacksOffAndGrows) {
   EXPECT_THROW(GradScaler({.backoff = 2}), ConfigError);
 }
 
+TEST(GradScaler, KnowsEachOptimizersGradients) {
+  at::Tensor first = parameter_with({8}), second = parameter_with({16});
+  torch::optim::SGD one({first}, torch::optim::SGDOptions(1));
+  torch::optim::SGD two({second}, torch::optim::SGDOptions(1));
+  GradScaler scaler({.initial_scale = 4});
+  scaler.unscale(one);
+  scaler.unscale(two);
+  EXPECT_THROW(scaler.unscale(one), ConfigError);
+  EXPECT_TRUE(scaler.step(one));
+  EXPECT_TRUE(scaler.step(two));
+  EXPECT_EQ(first.item<float>(), -1);   // 1 - 8/4
+  EXPECT_EQ(second.item<float>(), -3);  // 1 - 16/4
+  scaler.update();
+  EXPECT_EQ(scaler.current_scale(), 4);
+  first.grad().fill_(8);
+  second.grad().fill_(std::numeric_limits<float>::infinity());
+  EXPECT_TRUE(scaler.step(one));
+  EXPECT_FALSE(scaler.step(two));
+  EXPECT_EQ(first.item<float>(), -3);
+  EXPECT_EQ(second.item<float>(), -3);
+  scaler.update();
+  EXPECT_EQ(scaler.current_scale(), 2);
+  EXPECT_EQ(scaler.skipped(), 1);
+}
+
+TEST(ScheduledRate, RefusesAPeakOfZero) {
+  torch::optim::SGD sgd({parameter_with({1})}, torch::optim::SGDOptions(0.5));
+  EXPECT_THROW(ScheduledRate(sgd, {.peak = 0}), ConfigError);
+  EXPECT_THROW(ScheduledRate(sgd, {.peak = -1}), ConfigError);
+}
+
 TEST(ScheduledRate, ScalesEveryGroup) {
   std::vector<torch::optim::OptimizerParamGroup> groups;
   groups.emplace_back(std::vector<at::Tensor>{parameter_with({1})},
