@@ -58,12 +58,20 @@ Decay decay_of(std::string_view name) {
 }
 
 void check(const Schedule& schedule) {
+  for (const double number : {schedule.peak, schedule.final_rate, schedule.power, schedule.rise,
+                              schedule.factor, schedule.start_divisor})
+    if (!std::isfinite(number) || number < 0)
+      refuse("a number of the learning-rate schedule is negative or not finite",
+             "Give rates, power, rise, factor and start_divisor finite numbers from 0 on.");
   const std::string warmup = std::to_string(schedule.warmup);
   const std::string steps = std::to_string(schedule.steps);
   if (schedule.decay == Decay::OneCycle) {
     if (schedule.warmup != 0)
       refuse("the schedule one_cycle has its own warm-up, and train.warmup = " + warmup,
              "Set train.warmup = 0; train.rise says how long the rate rises.");
+    if (schedule.start_divisor == 0)
+      refuse("the schedule one_cycle starts at the peak divided by start_divisor, which is 0",
+             "Set it to 25, as torch's OneCycleLR.");
     if (schedule.steps < 2 || schedule.rise * static_cast<double>(schedule.steps) <= 1)
       refuse("the schedule one_cycle has no step to rise in: train.rise x train.steps is at most 1",
              "Train for more steps, or raise train.rise.");

@@ -48,7 +48,7 @@ struct Schedule {
   std::int64_t every = 0;        // Step
   double factor = 0.1;           // Step
 };
-/// Throws ConfigError if the numbers contradict one another.
+/// Throws ConfigError if a number is negative or not finite, or if they contradict one another.
 void check(const Schedule& schedule);
 /// The rate of step `step` (0 is the first).
 double learning_rate(const Schedule& schedule, std::int64_t step);

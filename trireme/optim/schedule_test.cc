@@ -88,6 +88,13 @@ TEST(Schedule, WrongNumbersAreRefused) {
   EXPECT_THROW(check({.warmup = 50, .steps = 100, .decay = Decay::Stable, .decay_steps = 51}),
                ConfigError);
   EXPECT_NO_THROW(check({.warmup = 50, .steps = 100, .decay = Decay::Stable, .decay_steps = 50}));
+  for (const double wrong : {std::nan(""), std::numeric_limits<double>::infinity(), -1.0}) {
+    EXPECT_THROW(check({.peak = wrong}), ConfigError) << wrong;
+    EXPECT_THROW(check({.final_rate = wrong}), ConfigError) << wrong;
+    EXPECT_THROW(check({.start_divisor = wrong}), ConfigError) << wrong;
+  }
+  EXPECT_THROW(check({.steps = 100, .decay = Decay::OneCycle, .start_divisor = 0}), ConfigError);
+  EXPECT_NO_THROW(check({.steps = 100, .decay = Decay::OneCycle}));
   EXPECT_THROW(decay_of("cosin"), ConfigError);
   for (const std::string& name : decay_names()) EXPECT_EQ(name_of(decay_of(name)), name);
 }

@@ -6,6 +6,7 @@
 
 #include <cmath>
 
+#include "trireme/base/error.h"
 #include "trireme/optim/gradient_square.h"
 #include "trireme/tensor/devices/device.h"
 
@@ -14,6 +15,9 @@ namespace trireme::inline v0 {
 ScheduledRate::ScheduledRate(torch::optim::Optimizer& optimizer, const optim::Schedule& schedule)
     : optimizer_(optimizer), schedule_(schedule) {
   optim::check(schedule);
+  if (schedule.peak == 0)
+    throw ConfigError("the schedule's peak is 0, by which every group's own rate is divided",
+                      {.operation = "ScheduledRate", .advice = "Give the optimizer's rate."});
   for (auto& group : optimizer_.param_groups()) own_.push_back(group.options().get_lr());
   set(0);
 }
