@@ -194,7 +194,12 @@ Batch Batches::next() {
     const auto slot = impl.asked.front();
     impl.asked.pop_front();
     TRIREME_CHECK(slot->number == impl.position);
-    slot->source.work().wait(Deadline::never());  // file reads have no deadline
+    try {
+      slot->source.work().wait(Deadline::never());  // file reads have no deadline
+    } catch (...) {
+      seek(impl.position);  // the next call reads this batch again
+      throw;
+    }
     batch = std::move(slot->batch);
   }
   impl.waited += impl.waiter->now() - start;

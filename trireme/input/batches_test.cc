@@ -224,6 +224,10 @@ TEST_F(BatchesTest, AReadersExceptionComesOutOfNext) {
                         {.batch = 4, .micro = 2, .shuffle = false, .prefetch = prefetch});
     batches.next();
     EXPECT_THROW(batches.next(), std::runtime_error) << prefetch;
+    EXPECT_THROW(batches.next(), std::runtime_error) << "the second time " << prefetch;
+    EXPECT_EQ(batches.position(), 1);
+    batches.seek(0);
+    EXPECT_EQ(batches.next().step, 0);
   }
 }
 
