@@ -15,6 +15,22 @@ namespace {
 constexpr Duration kFirstPause = std::chrono::seconds(1), kLongestPause = std::chrono::seconds(30);
 constexpr Duration kWarnEvery = std::chrono::minutes(1);
 
+// While it lives, this thread blocks all signals; a thread that it starts does so for ever.
+class SignalsBlocked {
+ public:
+  SignalsBlocked() {
+    sigset_t all;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before_);
+  }
+  ~SignalsBlocked() { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
+  SignalsBlocked(const SignalsBlocked&) = delete;
+  SignalsBlocked& operator=(const SignalsBlocked&) = delete;
+
+ private:
+  sigset_t before_{};
+};
+
 // The ranks that write besides rank 0.
 class Others final : public storage::OtherWriters {
  public:
@@ -83,13 +99,10 @@ BackgroundSave::~BackgroundSave() {
   if (thread_.joinable()) thread_.join();
 }
 
+// At the priority of the rank: the next save, and the end of the rank, wait for this thread.
 void BackgroundSave::start() {
-  sigset_t all, before;  // only threads that existed before handle signals
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &before);
-  // At the priority of the rank: the next save, and the end of the rank, wait for this thread.
+  const SignalsBlocked signals_blocked;  // only threads that existed before handle signals
   thread_ = std::thread([this] { work(); });
-  pthread_sigmask(SIG_SETMASK, &before, nullptr);
 }
 
 void BackgroundSave::run_here() {

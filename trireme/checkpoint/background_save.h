@@ -44,6 +44,7 @@ class BackgroundSave {
   /// Waits for the thread.
   ~BackgroundSave();
 
+  /// Throws std::system_error if the system refuses a thread; then nothing was started.
   void start();
   /// On this thread, once: a failure within the patience is only warned of.
   void run_here();

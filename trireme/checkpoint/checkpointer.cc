@@ -241,10 +241,11 @@ struct Checkpointer::Impl {
     const bool threaded = may_use_thread(job);
     if (threaded) snapshot_bytes = std::max(snapshot_bytes, content->snapshot());
     if (threaded && job.size() > 1) content->use_group(group_of_saves());
-    saving = std::make_unique<checkpoint::BackgroundSave>(
+    auto next = std::make_unique<checkpoint::BackgroundSave>(
         std::move(content), manifest_of(steps_done), folder, retention(), job.rank(), outage, reach,
         waiter);
-    threaded ? saving->start() : saving->run_here();
+    threaded ? next->start() : next->run_here();
+    saving = std::move(next);  // not before: start() throws if the system refuses a thread
     if (!threaded) wait(/*required=*/false);
     return true;
   }
@@ -392,7 +393,8 @@ void Checkpointer::after(long step) {
   const auto voters = impl.voters();
   const bool here = std::all_of(voters.begin(), voters.end(),
                                 [](const auto* voter) { return voter->all_ranks_return(); });
-  if (!here) return;
+  // Unless this step is saved, the loss is of weights that no checkpoint has.
+  if (!here) return impl.validation_loss.reset();
   impl.note(step + 1);
   impl.copies.after(impl.parts, step + 1, impl.metadata);
   if (impl.copies.confirmed()) impl.job.changes().kept() = nullptr;

@@ -172,6 +172,23 @@ TEST_F(CheckpointerTest, WaitsForAStepFromWhichAllRanksReturn) {
   EXPECT_THAT(names(), ElementsAre("latest", "step-00000003"));
 }
 
+TEST_F(CheckpointerTest, ALossOfAStepThatIsNotSavedIsNoOtherSteps) {
+  Voter voter;
+  Checkpointer checkpointer(job(), directory_.string(), {.every = 1, .keep = 1, .keep_best = 1});
+  checkpointer.add("train", voter);
+  const auto after = [&](long step, bool all_return, std::optional<double> loss) {
+    if (loss) checkpointer.validated(*loss);
+    voter.all_return = all_return;
+    checkpointer.after(step);
+    checkpointer.wait();
+  };
+  after(0, false, 1);
+  after(1, true, std::nullopt);
+  after(2, true, 2);
+  after(3, true, 3);
+  EXPECT_THAT(names(), ElementsAre("latest", "step-00000003", "step-00000004"));
+}
+
 TEST_F(CheckpointerTest, AnotherRunsFolderIsNotMixed) {
   run(3);
   Checkpointer checkpointer(job(), directory_.string(), {.every = 3});
