@@ -7,9 +7,9 @@
 #include <iterator>
 #include <nlohmann/json.hpp>
 #include <set>
-#include <tuple>
 
 #include "trireme/base/check.h"
+#include "trireme/checkpoint/moves.h"
 #include "trireme/comm/texts.h"
 #include "trireme/tensor/devices/device.h"
 
@@ -17,22 +17,6 @@ namespace trireme::inline v0::checkpoint {
 namespace {
 
 using nlohmann::json;
-
-// Elements [begin, end) of a tensor, and where they are: on `rank`, in its shard number `index`.
-struct Interval {
-  std::int64_t begin = 0, end = 0;
-  int rank = 0;
-  std::size_t index = 0;
-};
-
-using Tensors = std::map<std::string, std::vector<Interval>>;  // by key
-
-// Elements [begin, end) go from a shard of one rank to one of another.
-struct Move {
-  std::int64_t begin = 0, end = 0;
-  Interval from;
-  Interval to;
-};
 
 // Tensors of other types or shapes never match.
 std::string key_of(const std::string& part, const NamedShard& shard) {
@@ -49,40 +33,6 @@ void read_rows(const json& rows, int rank, Tensors& tensors) {
   for (std::size_t index = 0; index < rows.size(); ++index)
     tensors[rows[index][0].get<std::string>()].push_back(
         {rows[index][1].get<std::int64_t>(), rows[index][2].get<std::int64_t>(), rank, index});
-}
-
-// The best source of element `at` for `rank`: its own, otherwise the one that reaches furthest, and of
-// equal ones the next after `rank`, so that ranks do not all ask the same one.
-const Interval* best_source(const std::vector<Interval>& sources, std::int64_t at, int rank,
-                            int ranks) {
-  const auto rate = [&](const Interval& one) {
-    const bool own = one.rank == rank;
-    return std::tuple(own, one.end, -((one.rank - rank + ranks) % ranks));
-  };
-  const Interval* best = nullptr;
-  for (const Interval& one : sources)
-    if (one.begin <= at && one.end > at && (best == nullptr || rate(one) > rate(*best)))
-      best = &one;
-  return best;
-}
-
-// How every need is met from `have`; nullopt if some element is nowhere.
-std::optional<std::vector<Move>> plan_moves(const Tensors& need, const Tensors& have, int ranks) {
-  std::vector<Move> moves;
-  for (const auto& [key, needs] : need) {
-    const auto found = have.find(key);
-    for (const Interval& one : needs) {
-      for (std::int64_t at = one.begin; at < one.end;) {
-        const Interval* const from =
-            found == have.end() ? nullptr : best_source(found->second, at, one.rank, ranks);
-        if (from == nullptr) return std::nullopt;
-        const std::int64_t end = std::min(from->end, one.end);
-        moves.push_back({at, end, *from, one});
-        at = end;
-      }
-    }
-  }
-  return moves;
 }
 
 // The bytes of elements [begin, end) of the shard.

@@ -76,17 +76,56 @@ std::vector<std::pair<std::string, NamedShard>> shards_of(const Parts& parts) {
   return shards;
 }
 
-// By tensor, the ranks that have a row of it.
-using Holders = std::map<std::string, std::vector<std::pair<int, const Row*>>>;
+// The rows that ranks which stay have, by tensor.
+class Holders {
+ public:
+  Holders(const std::vector<std::vector<Row>>& all, const std::set<int>& leaving) {
+    for (int rank = 0; rank < static_cast<int>(all.size()); ++rank)
+      if (!leaving.contains(rank))
+        for (const Row& row : all[static_cast<std::size_t>(rank)])
+          held_[row.tensor()].push_back({row.begin, {row.end, rank}, {}});
+    for (auto& [tensor, rows] : held_) {
+      std::sort(rows.begin(), rows.end(),
+                [](const Held& a, const Held& b) { return a.begin < b.begin; });
+      for (std::size_t i = 1; i < rows.size(); ++i) join(rows[i], rows[i - 1]);
+    }
+  }
 
-// Whether a rank other than `rank`, and that stays, has all elements of the row in one shard.
-bool is_elsewhere(const Row& row, int rank, const Holders& holders, const std::set<int>& leaving) {
-  const auto& all = holders.at(row.tensor());
-  return std::any_of(all.begin(), all.end(), [&](const auto& one) {
-    return one.first != rank && !leaving.contains(one.first) && one.second->begin <= row.begin &&
-           one.second->end >= row.end;
-  });
-}
+  /// Whether a rank other than `rank` has all elements of the row in one shard.
+  bool is_elsewhere(const Row& row, int rank) const {
+    const auto found = held_.find(row.tensor());
+    if (found == held_.end()) return false;
+    const auto after =
+        std::upper_bound(found->second.begin(), found->second.end(), row.begin,
+                         [](std::int64_t begin, const Held& one) { return begin < one.begin; });
+    if (after == found->second.begin()) return false;
+    const Held& held = *std::prev(after);
+    return (held.first.rank == rank ? held.second : held.first).end >= row.end;
+  }
+
+ private:
+  struct Reach {
+    std::int64_t end = -1;
+    int rank = -1;
+  };
+  // A row, and which rows that begin no later reach furthest: of any rank, and of another than that.
+  struct Held {
+    std::int64_t begin;
+    Reach first, second;
+  };
+  static void join(Held& into, const Held& before) {
+    for (const Reach& one : {before.first, before.second}) {
+      if (one.end > into.first.end) {
+        if (into.first.rank != one.rank) into.second = into.first;
+        into.first = one;
+      } else if (one.rank != into.first.rank && one.end > into.second.end) {
+        into.second = one;
+      }
+    }
+  }
+
+  std::map<std::string, std::vector<Held>> held_;
+};
 
 // The next ranks after `rank`, first those on other hosts.
 std::vector<int> partners_of(int rank, const std::vector<std::string>& hosts, int copies) {
@@ -171,15 +210,12 @@ void MemoryCopies::lay_out(std::vector<Row> rows) {
     all.emplace_back();
     for (const json& row : other["rows"]) all.back().push_back(row_from(row));
   }
-  Holders holders;
-  for (int one = 0; one < size; ++one)
-    for (const Row& row : all[one]) holders[row.tensor()].emplace_back(one, &row);
-
+  const Holders holders(all, leaving_);
   auto layout = std::make_shared<Layout>();
   for (int one = 0; one < size; ++one) {
     std::vector<Row> sole;
     for (const Row& row : all[one])
-      if (!is_elsewhere(row, one, holders, leaving_)) sole.push_back(row);
+      if (!holders.is_elsewhere(row, one)) sole.push_back(row);
     layout->needed = layout->needed || !sole.empty();
     const std::size_t bytes = place(sole);
     for (const int partner : receivers_of(one, hosts)) {
@@ -191,7 +227,7 @@ void MemoryCopies::lay_out(std::vector<Row> rows) {
   layout->order.resize(rows.size());
   std::iota(layout->order.begin(), layout->order.end(), 0u);
   std::stable_partition(layout->order.begin(), layout->order.end(), [&](std::size_t index) {
-    return !is_elsewhere(rows[index], rank, holders, leaving_);
+    return !holders.is_elsewhere(rows[index], rank);
   });
   for (const std::size_t index : layout->order) layout->own.push_back(rows[index]);
   layout->own_bytes = place(layout->own);

@@ -7,9 +7,12 @@
 
 #include <filesystem>
 #include <fstream>
+#include <random>
+#include <tuple>
 
 #include "trireme/base/error.h"
 #include "trireme/checkpoint/background_save.h"
+#include "trireme/checkpoint/moves.h"
 #include "trireme/storage/faulty_file_system_test.h"
 #include "trireme/testing/run_ranks.h"
 
@@ -281,6 +284,60 @@ TEST_F(SharingTest, ACrashOfTwoWritersLeavesACompleteCheckpoint) {
     EXPECT_GT(saw_old, 0);
     EXPECT_GT(saw_new, 0);
   }
+}
+
+// Looks at every source for every element.
+std::vector<Move> moves_one_by_one(const Tensors& need, const Tensors& have, int ranks) {
+  std::vector<Move> moves;
+  for (const auto& [key, needs] : need)
+    for (const Interval& one : needs)
+      for (std::int64_t at = one.begin; at < one.end; at = moves.back().end) {
+        const auto rate = [&](const Interval& source) {
+          return std::tuple(source.rank == one.rank, source.end,
+                            -((source.rank - one.rank + ranks) % ranks));
+        };
+        const Interval* best = nullptr;
+        for (const Interval& source : have.at(key))
+          if (source.begin <= at && source.end > at && (!best || rate(source) > rate(*best)))
+            best = &source;
+        moves.push_back({at, std::min(best->end, one.end), *best, one});
+      }
+  return moves;
+}
+
+TEST(Moves, TakeTheBestSourceOfEveryElement) {
+  std::mt19937 random(5);
+  const auto upto = [&](std::int64_t most) {
+    return std::uniform_int_distribution<std::int64_t>(0, most)(random);
+  };
+  for (int round = 0; round < 300; ++round) {
+    const int ranks = static_cast<int>(upto(4)) + 1;
+    Tensors need, have;
+    for (const char* key : {"a", "b"})
+      for (int rank = 0; rank < ranks; ++rank)
+        for (std::size_t index = 0; index < 6; ++index) {
+          std::int64_t begin = upto(20);
+          have[key].push_back({begin, begin + upto(20), rank, index});
+          begin = upto(20);
+          need[key].push_back({begin, begin + upto(20), rank, index});
+        }
+    EXPECT_EQ(plan_moves({{"c", {{0, 1, 0, 0}}}}, have, ranks), std::nullopt);
+    for (const char* key : {"a", "b"}) have[key].push_back({0, 41, ranks - 1, 6});
+    EXPECT_EQ(plan_moves(need, have, ranks), moves_one_by_one(need, have, ranks)) << round;
+  }
+}
+
+// As of a tensor that ranks cut by columns: one interval per row.
+TEST(Moves, OfVeryManyIntervalsAreFoundAtOnce) {
+  constexpr std::int64_t kRanks = 2, kMany = 200'000;
+  Tensors all;
+  for (int rank = 0; rank < kRanks; ++rank)
+    for (std::int64_t row = 0; row < kMany; ++row)
+      all["w"].push_back(
+          {row * kRanks + rank, row * kRanks + rank + 1, rank, static_cast<std::size_t>(row)});
+  const auto moves = plan_moves(all, all, kRanks);
+  ASSERT_TRUE(moves.has_value());
+  EXPECT_EQ(moves->size(), static_cast<std::size_t>(kRanks * kMany));
 }
 
 }  // namespace
