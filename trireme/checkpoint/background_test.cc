@@ -2,6 +2,7 @@
 #include <ATen/ATen.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <signal.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -14,6 +15,7 @@
 #include "trireme/job/job.h"
 #include "trireme/storage/folder.h"
 #include "trireme/storage/forwarding_file_system_test.h"
+#include "trireme/testing/refused_threads.h"
 
 namespace trireme {
 namespace {
@@ -148,6 +150,39 @@ TEST_F(BackgroundSaveTest, TheDestructorWaits) {
     gate_->set_open(true);
   }
   EXPECT_THAT(steps(), ElementsAre(1));
+}
+
+sigset_t blocked_signals() {
+  sigset_t blocked;
+  pthread_sigmask(SIG_SETMASK, nullptr, &blocked);
+  return blocked;
+}
+
+// The save has not begun then: neither the next one nor the destructor waits for it.
+TEST_F(BackgroundSaveTest, ARefusedThreadIsAnErrorWithTheCode170) {
+  auto checkpointer = make(kLong, 2);
+  step(*checkpointer, 0);  // starts the thread that holds the folder's lock
+  const sigset_t before = blocked_signals();
+  const auto refused = [&](long number) {
+    const testing::RefusedThreads no_threads(0);
+    try {
+      step(*checkpointer, number);
+    } catch (...) {
+      return describe(std::current_exception()).exit_code;
+    }
+    return 0;
+  };
+  EXPECT_EQ(refused(1), 170);
+  const sigset_t after = blocked_signals();
+  EXPECT_EQ(sigismember(&after, SIGTERM), sigismember(&before, SIGTERM));
+  step(*checkpointer, 2);
+  step(*checkpointer, 3);
+  checkpointer->wait();
+  EXPECT_THAT(steps(), ElementsAre(4));
+  EXPECT_EQ(saved_weight(4), 4);
+  step(*checkpointer, 4);
+  EXPECT_EQ(refused(5), 170);
+  checkpointer.reset();
 }
 
 TEST_F(BackgroundSaveTest, AFullDiskIsTriedAgainWithTheSameWeights) {

@@ -65,13 +65,22 @@ struct Lanes::Impl {
       : waiter(std::move(own_waiter)) {
     for (int i = 0; i < options.count; ++i)
       lanes.push_back(std::make_unique<Lane>(*this, model, seed, weights, options));
-    for (const auto& lane : lanes) lane->thread = std::thread([this, &own = *lane] { work(own); });
+    try {
+      for (const auto& lane : lanes)
+        lane->thread = std::thread([this, &own = *lane] { work(own); });
+    } catch (...) {  // the system refuses a thread
+      end();
+      throw;
+    }
   }
 
-  ~Impl() {
+  ~Impl() { end(); }
+
+  void end() noexcept {
     stop = true;
     ring();
-    for (const auto& lane : lanes) lane->thread.join();
+    for (const auto& lane : lanes)
+      if (lane->thread.joinable()) lane->thread.join();
   }
 
   void ring() noexcept {

@@ -10,12 +10,14 @@
 #include <map>
 #include <stdexcept>
 #include <string>
+#include <system_error>
 #include <thread>
 
 #include "trireme/base/error.h"
 #include "trireme/base/waiter/real_waiter.h"
 #include "trireme/models/module_block.h"
 #include "trireme/tensor/determinism.h"
+#include "trireme/testing/refused_threads.h"
 
 namespace trireme::parallel::lanes_test {
 namespace {
@@ -85,6 +87,11 @@ TEST_F(LanesTest, HandOverInOrderWhateverTheirNumber) {
     EXPECT_EQ(values, alone);
     EXPECT_EQ(sums, sums_alone);
   }
+}
+
+TEST_F(LanesTest, AThreadThatTheSystemRefusesIsAnError) {
+  const testing::RefusedThreads one_thread(1);
+  EXPECT_THROW(Lanes(two_blocks(), 1, leaves, {.count = 3}, waiter), std::system_error);
 }
 
 TEST_F(LanesTest, RunSideBySide) {
