@@ -107,6 +107,12 @@ void check_module(const ModuleTensors& contents, const DataParallelOptions& opti
         refuse("the optimizer updates a parameter that the module does not have",
                "Give the optimizer module.parameters().");
   for (const auto& [name, tensor] : contents.trainable)
+    if (is_served(options.sync) && tensor.scalar_type() != at::kFloat &&
+        tensor.scalar_type() != at::kDouble)
+      refuse("parameter " + name + " is " + c10::toString(tensor.scalar_type()) +
+                 " with sync = \"server\": servers keep weights in fp32 or fp64",
+             "Keep the module's parameters in fp32, and use Autocast for 16-bit passes.");
+  for (const auto& [name, tensor] : contents.trainable)
     if (tensor.device() != contents.trainable.front().second.device())
       refuse("parameter " + name + " is on " + tensor.device().str() + ", others are on " +
                  contents.trainable.front().second.device().str(),
