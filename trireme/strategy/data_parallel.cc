@@ -166,22 +166,28 @@ struct DataParallel::Impl final : parallel::StepTarget {
       seed_next();
       return false;
     }
-    const bool taken = finish_own_batch();
-    all_return = !plan || all_return_between(micro, plan->peek());
-    const bool taken_too = take_part_without_share();
-    seed_next();
-    return taken || taken_too;
+    return finish_own_batch();
   }
 
   // A program may go on after a refused batch: the next one begins as after any other.
   bool finish_own_batch() {
+    bool taken = false;
     try {
-      return finish_batch();
+      taken = finish_batch();
     } catch (const StepRefused&) {
-      take_part_without_share();
-      seed_next();
+      leave_own_batch();
       throw;
     }
+    return leave_own_batch() || taken;
+  }
+
+  // Returns what take_part_without_share() does.
+  bool leave_own_batch() {
+    const auto plan = env.input_plan();
+    all_return = !plan || all_return_between(micro, plan->peek());
+    const bool taken = take_part_without_share();
+    seed_next();
+    return taken;
   }
 
   // Takes part in batches without a share for this rank, because the other ranks wait for it. True

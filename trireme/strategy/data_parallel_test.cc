@@ -3,6 +3,7 @@
 #include <ATen/Functions.h>
 #include <gtest/gtest.h>
 #include <torch/nn/modules/batchnorm.h>
+#include <torch/nn/modules/conv.h>
 #include <torch/nn/modules/linear.h>
 #include <torch/optim/adagrad.h>
 #include <torch/optim/adam.h>
@@ -217,8 +218,6 @@ TEST(DataParallel, SharesThatItCannotHaveAreRefused) {
   });
 }
 
-// Three batches per epoch. The third has two micro-batches, none of them for rank 0. Rank 0
-// therefore takes part in the third batch inside the step() that ends the second.
 // A Checkpointer of an elastic job asks for it at the start.
 TEST(DataParallel, MetadataBeforeTheFirstStepChangeNothing) {
   testing::run_ranks(1, [](testing::RankContext& rank) {
@@ -231,6 +230,37 @@ TEST(DataParallel, MetadataBeforeTheFirstStepChangeNothing) {
   });
 }
 
+// LibTorch's SGD takes the first gradient whole as its momentum, however large the dampening is. After
+// a momentum of zero it would take a part of it.
+TEST(DataParallel, AStateBeforeTheFirstStepChangesNoUpdate) {
+  const auto trained = [](const std::string& sync, bool saved, bool resumed) {
+    std::string hash;
+    testing::run_ranks(2, [&](testing::RankContext& rank) {
+      at::manual_seed(7);
+      Net net;
+      torch::optim::SGD sgd(net.parameters(),
+                            torch::optim::SGDOptions(0.1).momentum(0.9).dampening(0.5));
+      DataParallel parallel({.world = rank.world.get()}, net, sgd, {.sync = sync});
+      if (saved || resumed) parallel.state();
+      if (resumed) parallel.restored(parallel.metadata());
+      for (int step = 0; step < 3; ++step) {
+        mean_loss(net, 2 * step + rank.rank, 1).backward();
+        parallel.step();
+        if (saved) parallel.state();
+      }
+      if (rank.rank == 0) hash = parallel.weights_hash();
+    });
+    return hash;
+  };
+  for (const char* sync : {"plain", "zero1"}) {
+    const std::string without = trained(sync, false, false);
+    EXPECT_EQ(trained(sync, true, false), without) << sync;
+    EXPECT_EQ(trained(sync, true, true), without) << sync;
+  }
+}
+
+// Three batches per epoch. The third has two micro-batches, none of them for rank 0. Rank 0
+// therefore takes part in the third batch inside the step() that ends the second.
 TEST(DataParallel, KnowsWhereARankWithoutAShareDoesNotReturn) {
   testing::run_ranks(3, [&](testing::RankContext& rank) {
     auto plan = std::make_shared<Plan>(8, 3, 1, rank.rank, kernel::contiguous(3));
@@ -416,26 +446,28 @@ TEST(DataParallel, DropoutDoesNotSeeTheRanks) {
 // The second batch of each epoch is refused: a loop may go on, also where the next batch, the last, has
 // no share for a rank.
 TEST(DataParallel, ALoopThatGoesOnAfterARefusedBatchDoesNotSeeTheRanks) {
-  const auto trained = [](int ranks) {
+  const auto trained = [](int ranks, bool norm) {
     std::string hash;
     testing::run_ranks(ranks, [&](testing::RankContext& rank) {
-      auto plan = std::make_shared<Plan>(10, 4, 1, rank.rank, assignment_of("plain", rank.size));
+      auto plan = std::make_shared<Plan>(20, 8, 2, rank.rank, assignment_of("plain", rank.size));
       parallel::StrategyContext env{.world = rank.world.get()};
       env.input_plan = [plan] { return plan; };
       at::manual_seed(3);
-      Net net(false, 0.5);
+      Net net(norm, 0.5);
       torch::optim::SGD sgd(net.parameters(), torch::optim::SGDOptions(0.1));
       DataParallel parallel(env, net, sgd);
       int refused = 0;
       for (int epoch = 0; epoch < 2; ++epoch) {
         for (const auto& [first, count] : plan->loader()) {
           at::Tensor loss = mean_loss(net, first, count);
-          if (first >= 4 && first < 8) loss = loss * std::nan("");
+          if (first >= 8 && first < 16) loss = loss * std::nan("");
           loss.backward();
           try {
             parallel.step();
           } catch (const StepRefused&) {
             ++refused;
+            // A rank without a share of the last batch has taken part in it.
+            EXPECT_EQ(parallel.all_ranks_return(), ranks <= 2 || !plan->peek());
           }
         }
         plan->next_epoch();
@@ -445,8 +477,10 @@ TEST(DataParallel, ALoopThatGoesOnAfterARefusedBatchDoesNotSeeTheRanks) {
     });
     return hash;
   };
-  const std::string one = trained(1);
-  for (int ranks : {2, 3, 4}) EXPECT_EQ(trained(ranks), one) << ranks << " ranks";
+  for (const bool norm : {false, true}) {
+    const std::string one = trained(1, norm);
+    for (int ranks : {2, 3, 4}) EXPECT_EQ(trained(ranks, norm), one) << ranks << " ranks " << norm;
+  }
 }
 
 TEST(DataParallel, BatchNormKeepsItsRunningStatisticsOnAnyNumberOfRanks) {
@@ -673,6 +707,30 @@ TEST(DataParallel, AnOverflowThatOnlyTheSumHasIsRefusedOnAllRanks) {
   }
 }
 
+// Each rank's gradient is 40000; their sum is more than fp16 holds, and less than bf16 does.
+TEST(DataParallel, ASumThatF16CannotHoldIsRefusedWithTheWayOut) {
+  for (const std::string compression : {"f16", "bf16"}) {
+    testing::run_ranks(2, [&](testing::RankContext& rank) {
+      Net net;
+      torch::optim::SGD sgd(net.parameters(), torch::optim::SGDOptions(1e-6));
+      DataParallel parallel(parallel::StrategyContext{.world = rank.world.get()}, net, sgd,
+                            {.compression = compression});
+      (net.second->bias * 4e4).sum().backward();
+      if (compression == "bf16") {
+        EXPECT_TRUE(parallel.step());
+        return;
+      }
+      try {
+        parallel.step();
+        ADD_FAILURE() << "the step was applied";
+      } catch (const StepRefused& error) {
+        EXPECT_NE(std::string(error.what()).find("If comm.compression is f16"), std::string::npos)
+            << error.what();
+      }
+    });
+  }
+}
+
 // Checks the order of calls, not times. Backward computes the first layer's gradient last.
 TEST(DataParallel, ReducesTheFirstBucketBeforeBackwardHasEnded) {
   for (const int ranks : {2, 3}) {
@@ -765,6 +823,51 @@ TEST(DataParallel, AnOptimizerOfTheLastLayerAloneGoesOn) {
   });
 }
 
+struct Strided : torch::nn::Module {
+  Strided() {
+    conv = register_module("conv", torch::nn::Conv2d(3, 4, 3));
+    conv->weight.set_data(conv->weight.contiguous(at::MemoryFormat::ChannelsLast));
+    scale = register_buffer("scale", at::ones({1}).expand({4}));
+  }
+  void run(DataParallel& parallel, double input) {
+    const at::Tensor scaled = conv(at::full({2, 3, 5, 5}, input)) * scale.view({4, 1, 1});
+    parallel.backward(scaled.pow(2).mean());
+    EXPECT_TRUE(parallel.step());
+  }
+  torch::nn::Conv2d conv{nullptr};
+  at::Tensor scale;
+};
+
+TEST(DataParallel, WeightsThatAreNotContiguousAreSavedAndResumed) {
+  for (const char* sync : {"plain", "zero1"}) {
+    testing::run_ranks(2, [&](testing::RankContext& rank) {
+      at::manual_seed(5);
+      Strided net, again;
+      torch::optim::Adam adam(net.parameters(), 1e-2), second(again.parameters(), 1e-2);
+      DataParallel parallel({.world = rank.world.get()}, net, adam, {.sync = sync});
+      net.run(parallel, 1 + rank.rank);
+      std::map<std::string, at::Tensor> saved;
+      for (const NamedShard& shard : parallel.state()) {
+        EXPECT_TRUE(shard.local.is_contiguous()) << shard.name;
+        saved[shard.name] = shard.local.clone();
+      }
+      EXPECT_TRUE(saved.at("conv.weight").equal(net.conv->weight));
+      const std::string metadata = parallel.metadata();
+      net.run(parallel, 2);
+      const std::string expected = parallel.weights_hash();
+
+      DataParallel resumed({.world = rank.world.get()}, again, second, {.sync = sync});
+      for (const NamedShard& shard : resumed.state()) {
+        const at::Tensor& value = saved.at(shard.name);
+        shard.load ? shard.load(value) : void(at::Tensor(shard.local).copy_(value));
+      }
+      resumed.restored(metadata);
+      again.run(resumed, 2);
+      EXPECT_EQ(resumed.weights_hash(), expected) << sync;
+    });
+  }
+}
+
 TEST(DataParallel, MarksWeightsThatAreNotTrained) {
   testing::run_ranks(1, [&](testing::RankContext& rank) {
     Net net;
@@ -794,6 +897,18 @@ TEST(DataParallel, RefusesWhatItCannotTrain) {
       }
     }
     EXPECT_THROW(DataParallel(env, net, sgd, {.sync = "server"}), ConfigError);  // there is none
+    for (const at::ScalarType type : {at::kBFloat16, at::kHalf}) {
+      Net half;
+      half.to(type);
+      torch::optim::SGD halves(half.parameters(), torch::optim::SGDOptions(0.1));
+      try {
+        DataParallel parallel(env, half, halves, {.sync = "server"});
+        ADD_FAILURE() << type;
+      } catch (const ConfigError& error) {
+        EXPECT_NE(std::string(error.what()).find("servers keep weights in fp32"), std::string::npos)
+            << error.what();
+      }
+    }
     EXPECT_THROW(DataParallel(env, net, sgd, {.staleness = 1}), ConfigError);
     EXPECT_THROW(DataParallel(env, net, lbfgs, {.sync = "zero1"}), ConfigError);
     EXPECT_THROW(DataParallel(env, net, foreign), ConfigError);

@@ -71,8 +71,8 @@ StepResult StepEngine::finish() {
       parts_.guards.passed();
     }
   } catch (const StepRefused& refused) {
-    parts_.guards.skip(refused);
     drop();
+    parts_.guards.skip(refused);
     result.skipped = refused.message();
     result.loss = std::numeric_limits<double>::quiet_NaN();  // not every rank has it
   }

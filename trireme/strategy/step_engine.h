@@ -90,7 +90,6 @@ class StepEngine {
     try {
       return std::forward<Body>(body)();
     } catch (const StepRefused&) {
-      drop();
       throw;
     } catch (...) {
       failed_ = true;
