@@ -24,7 +24,9 @@ void refuse_overflow(StepSync& sync, NameOf name_of, const comm::Communicator& w
                      .host = host,
                      .operation = "step",
                      .step = step,
-                     .advice = "Nothing was applied on any rank; lower the learning rate."});
+                     .advice = "Nothing was applied on any rank; lower the learning rate. If "
+                               "comm.compression is f16, whose largest number is 65504, use "
+                               "bf16: it is the gradient of the summed loss that is sent."});
 }
 
 }  // namespace trireme::inline v0::parallel

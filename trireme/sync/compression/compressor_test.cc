@@ -213,6 +213,23 @@ TEST(Compressor, NothingCrossesAWireAlone) {
   });
 }
 
+// Top-k sends indices of 32 bits.
+TEST(Compressor, TopKRefusesABucketThatItsIndicesCannotReach) {
+  run_ranks(2, [](RankContext& rank) {
+    const std::int64_t count = (std::int64_t{1} << 31) + 1;
+    EXPECT_THAT([&] { make_compressor("topk:0.01", *rank.world, {{.count = count}}, 1); },
+                ThrowsMessage<ConfigError>(HasSubstr("2^31")));
+  });
+}
+
+TEST(Compressor, ABucketMayBeEmpty) {
+  for (const char* spec : {"topk:0.5", "randomk:0.5"})
+    run_ranks(2, [&](RankContext& rank) {
+      const auto compressor = make_compressor(spec, *rank.world, {{.count = 0}}, 1);
+      EXPECT_EQ(reduce(*compressor, at::empty({0}, at::kFloat)).numel(), 0) << spec;
+    });
+}
+
 TEST(Compressor, RefusesWhatItDoesNotKnow) {
   for (const auto& [spec, why] : {std::pair("gzip", "not known"),
                                   {"topk", "share"},

@@ -7,7 +7,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
+#include "trireme/base/error.h"
 #include "trireme/kernel/philox.h"
 #include "trireme/sync/compression/compressor.h"
 #include "trireme/sync/compression/residual.h"
@@ -17,7 +19,8 @@ namespace trireme::inline v0::parallel {
 namespace {
 
 std::int64_t number_of(double share, std::int64_t count) {
-  return std::clamp<std::int64_t>(std::llround(share * static_cast<double>(count)), 1, count);
+  return std::min(std::max<std::int64_t>(std::llround(share * static_cast<double>(count)), 1),
+                  count);
 }
 
 class TopK final : public Compressor {
@@ -138,6 +141,13 @@ class RandomK final : public Compressor {
 
 std::unique_ptr<Compressor> make_top_k_compressor(comm::Communicator& world, double share,
                                                   std::vector<BucketShape> buckets) {
+  for (const BucketShape& bucket : buckets)
+    if (bucket.count - 1 > std::numeric_limits<std::int32_t>::max())
+      throw ConfigError("comm.compression = \"topk\" with a parameter of more than 2^31 elements",
+                        {.operation = "config",
+                         .label = "comm.compression",
+                         .advice = "Use randomk, powersgd, onebit or bf16: topk sends indices of "
+                                   "32 bits."});
   return std::make_unique<TopK>(world, share, std::move(buckets));
 }
 
