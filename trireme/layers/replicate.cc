@@ -10,6 +10,7 @@
 #include "trireme/base/weights_hash.h"
 #include "trireme/tensor/convert.h"
 #include "trireme/tensor/devices/device.h"
+#include "trireme/tensor/whole_shard.h"
 
 namespace trireme::inline v0::parallel {
 namespace {
@@ -136,7 +137,7 @@ void replicate(comm::Communicator& world, const NamedTensors& tensors, const std
   Work::all(works).wait();
   for (std::size_t i = 0; i < tensors.size(); ++i) {
     const at::Tensor target = tensors[i].second.detach();
-    if (target.data_ptr() != contents[i].data_ptr()) target.copy_(contents[i]);
+    if (target.data_ptr() != contents[i].data_ptr()) tensor::copy_elements(target, contents[i]);
   }
   verify_replicas(world, tensors, host);
 }

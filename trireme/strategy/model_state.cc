@@ -3,12 +3,13 @@
 #include <ATen/Functions.h>
 
 #include <algorithm>
-#include <map>
+#include <deque>
 
 #include "trireme/base/weights_hash.h"
 #include "trireme/layers/tensor/part.h"
 #include "trireme/tensor/convert.h"
 #include "trireme/tensor/devices/device.h"
+#include "trireme/tensor/whole_shard.h"
 
 namespace trireme::inline v0::parallel {
 
@@ -23,15 +24,18 @@ std::string ModelState::hash(std::vector<NamedShard> more) const {
       cut.emplace(parts_.whole().store.parameters()[i].name, i);
   }
   for (const auto& [name, index] : cut) whole.push_back({.name = name});
+  const std::map<std::string, models::Part> held = held_parts();
   const std::vector<NamedShard> masters = parts_.masters();
   std::sort(whole.begin(), whole.end(),
             [](const NamedShard& a, const NamedShard& b) { return a.name < b.name; });
   WeightsHash hash;
   for (const NamedShard& shard : whole) {
-    const auto part = cut.find(shard.name);
-    const at::Tensor tensor = tensor::on_host(joined(
-        shard.name,
-        part == cut.end() ? shard.local : gathered_master(parts_.whole(), part->second, masters)));
+    const auto index = cut.find(shard.name);
+    const auto part = held.find(shard.name);  // of a parameter
+    const at::Tensor own =
+        index == cut.end() ? shard.local : gathered_master(parts_.whole(), index->second, masters);
+    const at::Tensor tensor = tensor::on_host(
+        joined(shard.name, own, part == held.end() ? models::Part() : part->second));
     const Buffer buffer = tensor::to_buffer(tensor);
     hash.add({shard.name, buffer.dtype, tensor.sizes().vec(), buffer.as_bytes()});
   }
@@ -46,22 +50,32 @@ std::string ModelState::pipeline_hash() const {
   for (const auto& one : parts_.parameters()) all.emplace(one.name, &one);
   for (const auto& one : parts_.buffer_table()) all.emplace(one.name, &one);
   // Gathered from the first part on this rank that has it.
-  const auto gathered = [&](const std::string& name) -> at::Tensor {
-    for (const auto& part : parts_.parts())
-      for (std::uint32_t i = 0; i < part->store.parameters().size(); ++i)
-        if (part->store.parameters()[i].name == name)
-          return gathered_master(*part, i, part->store.masters());
-    return {};
+  struct Cut {
+    const ModelPart* part;
+    std::uint32_t index;
+    const std::vector<NamedShard>* masters;
   };
+  std::map<std::string, Cut> cut;
+  std::deque<std::vector<NamedShard>> masters;
+  if (!masters_are_whole()) {
+    for (const auto& part : parts_.parts()) {
+      masters.push_back(part->store.masters());
+      for (std::uint32_t i = 0; i < part->store.parameters().size(); ++i)
+        cut.try_emplace(part->store.parameters()[i].name, Cut{part.get(), i, &masters.back()});
+    }
+  }
   WeightsHash hash;
   for (const auto& [name, one] : all) {
     const auto own = mine.find(name);
-    at::Tensor tensor = own != mine.end()     ? own->second.contiguous()
-                        : masters_are_whole() ? at::Tensor()
-                                              : gathered(name);
+    const auto part = cut.find(name);
+    at::Tensor tensor;
+    if (own != mine.end())
+      tensor = own->second;
+    else if (part != cut.end())
+      tensor = gathered_master(*part->second.part, part->second.index, *part->second.masters);
     const std::vector<std::int64_t> shape = shape_of_whole(one->shape, one->part);
     if (tensor.defined()) {
-      tensor = tensor::on_host(joined(name, tensor));
+      tensor = tensor::on_host(joined(name, tensor, one->part));
     } else {
       tensor = at::empty(shape, tensor::scalar_type_of(one->dtype));
     }
@@ -77,8 +91,8 @@ std::string ModelState::pipeline_hash() const {
 }
 
 // The whole tensor where ranks that share layers hold parts of it; then collective over them.
-at::Tensor ModelState::joined(const std::string& name, const at::Tensor& own) const {
-  const models::Part part = part_named(name);
+at::Tensor ModelState::joined(const std::string& name, const at::Tensor& own,
+                              const models::Part& part) const {
   if (part.everywhere()) return own;
   std::vector<at::Tensor> all;
   std::vector<std::size_t> counts;
@@ -107,17 +121,16 @@ at::Tensor ModelState::joined(const std::string& name, const at::Tensor& own) co
   return whole_of(all, part);
 }
 
-models::Part ModelState::part_named(const std::string& parameter) const {
-  for (const ModelTensor& one : parts_.parameters())
-    if (one.name == parameter) return one.part;
-  return {};  // a buffer
+std::map<std::string, models::Part> ModelState::held_parts() const {
+  std::map<std::string, models::Part> held;
+  for (const ModelTensor& one : parts_.parameters()) held.emplace(one.name, one.part);
+  return held;
 }
 
 // Also for optimizer state: "optimizer/NAME.exp_avg".
 std::vector<NamedShard> ModelState::of_whole(std::vector<NamedShard> own) const {
   if (grid_.cut == nullptr) return own;
-  std::map<std::string, models::Part> known;
-  for (const ModelTensor& one : parts_.parameters()) known.emplace(one.name, one.part);
+  const std::map<std::string, models::Part> known = held_parts();
   std::vector<NamedShard> shards;
   for (const NamedShard& shard : own) {
     const std::size_t slash = shard.name.find('/');
@@ -139,12 +152,7 @@ std::vector<NamedShard> ModelState::whole_tensors() const {
   std::vector<NamedShard> shards;
   if (masters_are_whole()) shards = parts_.masters();
   for (const auto& [name, tensor] : parts_.buffers())
-    shards.push_back({.name = name,
-                      .dtype = tensor::dtype_of(tensor),
-                      .shape = tensor.sizes().vec(),
-                      .begin = 0,
-                      .end = tensor.numel(),
-                      .local = tensor});
+    shards.push_back(tensor::whole_shard(name, tensor));
   return shards;
 }
 

@@ -2,6 +2,7 @@
 // for checkpoints, and as a hash. Not thread safe.
 #pragma once
 
+#include <map>
 #include <string>
 #include <vector>
 
@@ -36,8 +37,9 @@ class ModelState {
   std::string pipeline_hash() const;
   at::Tensor gathered_master(const ModelPart& part, std::uint32_t parameter,
                              const std::vector<NamedShard>& masters) const;
-  at::Tensor joined(const std::string& name, const at::Tensor& own) const;
-  models::Part part_named(const std::string& parameter) const;
+  at::Tensor joined(const std::string& name, const at::Tensor& own, const models::Part& part) const;
+  /// By parameter, which part of it this rank holds.
+  std::map<std::string, models::Part> held_parts() const;
 
   const Grid& grid_;
   const PipelinePlan& pipeline_;

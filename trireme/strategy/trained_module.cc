@@ -16,6 +16,7 @@
 #include "trireme/tensor/convert.h"
 #include "trireme/tensor/determinism.h"
 #include "trireme/tensor/devices/device.h"
+#include "trireme/tensor/whole_shard.h"
 
 namespace trireme::inline v0::parallel {
 namespace {
@@ -155,6 +156,7 @@ void TrainedModule::update(double scale) {
     at::Tensor gradient = tensor::view_of(sum, parameter.sizes()).mul_(scale);
     parameter.mutable_grad() = gradient.to(parameter.scalar_type());
   }
+  for (const std::size_t i : std::exchange(made_, {})) forget_state(optimizer_, updated(i));
   if (shards_) shards_->trust();
   optimizer_.step();
   ++steps_;
@@ -183,25 +185,22 @@ std::vector<NamedShard> TrainedModule::own_state() {
   std::set<const void*> frozen;
   for (const auto& [name, parameter] : tensors_.parameters)
     if (!parameter.requires_grad()) frozen.insert(parameter.unsafeGetTensorImpl());
-  for (const auto& [name, tensor] : tensors_.all)
-    state.push_back({.name = name,
-                     .dtype = tensor::dtype_of(tensor),
-                     .shape = tensor.sizes().vec(),
-                     .begin = 0,
-                     .end = tensor.numel(),
-                     .local = tensor.detach(),
-                     .frozen = frozen.contains(tensor.unsafeGetTensorImpl())});
+  for (const auto& [name, tensor] : tensors_.all) {
+    state.push_back(tensor::whole_shard(name, tensor));
+    state.back().frozen = frozen.contains(tensor.unsafeGetTensorImpl());
+  }
   if (remote_) return state;
   const auto slices = sync_->owned();
   for (std::size_t i = 0; i < slices.size(); ++i) {
     const auto& [name, parameter] = tensors_.trainable[slices[i].parameter];
-    for (const auto& [kind, tensor] : state_tensors(optimizer_, updated(i)))
-      state.push_back({.name = "optimizer/" + name + "." + kind,
-                       .dtype = tensor::dtype_of(tensor),
-                       .shape = parameter.sizes().vec(),
-                       .begin = slices[i].begin,
-                       .end = slices[i].end,
-                       .local = tensor.detach()});
+    if (lacks_momentum(optimizer_, updated(i))) made_.insert(i);
+    for (const auto& [kind, tensor] : state_tensors(optimizer_, updated(i))) {
+      NamedShard shard = tensor::whole_shard("optimizer/" + name + "." + kind, tensor);
+      shard.shape = parameter.sizes().vec();
+      shard.begin = slices[i].begin;
+      shard.end = slices[i].end;
+      state.push_back(std::move(shard));
+    }
   }
   return state;
 }
@@ -239,6 +238,8 @@ std::int64_t TrainedModule::optimizer_updates() {
 void TrainedModule::restored(std::int64_t steps, std::int64_t optimizer_updates) {
   steps_ = steps;
   if (remote_) return remote_->set_step_count(optimizer_updates);
+  std::erase_if(made_,
+                [&](std::size_t i) { return steps > 0 || has_momentum(optimizer_, updated(i)); });
   for (std::size_t i = 0; i < sync_->owned().size(); ++i)
     set_updates(optimizer_, updated(i), optimizer_updates);
 }

@@ -7,6 +7,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -89,6 +90,8 @@ class TrainedModule {
   std::shared_ptr<ps::RowStore> rows_;           // of embeddings on servers; null: none
   std::unique_ptr<ParameterSync> sync_;
   std::int64_t steps_ = 0;
+  // Slices whose momentum own_state() has made before SGD's first update, which makes another one.
+  std::set<std::size_t> made_;
 };
 
 }  // namespace trireme::inline v0::parallel

@@ -31,7 +31,7 @@ const Options& options_of(Optimizer& optimizer, const at::Tensor& parameter) {
   return static_cast<const Options&>(optimizer.defaults());
 }
 
-// A moment that the optimizer would make in its first step; a zero one has the same effect.
+// A moment that the optimizer would make in its first step.
 at::Tensor moment(const at::Tensor& existing, const at::Tensor& parameter) {
   return existing.defined() ? existing : at::zeros_like(parameter.detach());
 }
@@ -190,6 +190,23 @@ Named state_tensors(Optimizer& optimizer, const at::Tensor& parameter) {
   if (is<torch::optim::RMSprop>(optimizer)) return rmsprop_tensors(optimizer, parameter);
   if (is<torch::optim::Adagrad>(optimizer)) return adagrad_tensors(optimizer, parameter);
   return {};
+}
+
+void make_expected_state(Optimizer& optimizer, const at::Tensor& parameter) {
+  if (is<torch::optim::Adagrad>(optimizer)) adagrad_tensors(optimizer, parameter);
+}
+
+bool lacks_momentum(Optimizer& optimizer, const at::Tensor& parameter) {
+  const auto& kept = optimizer.state();
+  return is<torch::optim::SGD>(optimizer) &&
+         options_of<torch::optim::SGDOptions>(optimizer, parameter).momentum() != 0 &&
+         kept.find(parameter.unsafeGetTensorImpl()) == kept.end();
+}
+
+bool has_momentum(Optimizer& optimizer, const at::Tensor& parameter) {
+  if (!is<torch::optim::SGD>(optimizer)) return false;
+  const Named named = sgd_tensors(optimizer, parameter);
+  return !named.empty() && named.front().second.count_nonzero().item<std::int64_t>() > 0;
 }
 
 // LibTorch's optimizers make a parameter's state in its first update, and take one that is there for

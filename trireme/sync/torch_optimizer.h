@@ -36,10 +36,18 @@ void cut_state(torch::optim::Optimizer& optimizer, const at::Tensor& from, const
                std::int64_t begin, std::int64_t end);
 void forget_state(torch::optim::Optimizer& optimizer, const at::Tensor& parameter);
 
+/// Makes the state that Adagrad's first update expects.
+void make_expected_state(torch::optim::Optimizer& optimizer, const at::Tensor& parameter);
+
 /// "exp_avg", "exp_avg_sq" ... of one parameter; makes zeros if no step was taken yet. Empty for an
-/// optimizer of another type.
+/// optimizer of another type. Zeros change no update, except SGD's with dampening: its first update
+/// takes the whole gradient as momentum if there is none.
 std::vector<std::pair<std::string, at::Tensor>> state_tensors(torch::optim::Optimizer& optimizer,
                                                               const at::Tensor& parameter);
+/// Whether SGD with momentum has none for the parameter yet. False for other optimizers.
+bool lacks_momentum(torch::optim::Optimizer& optimizer, const at::Tensor& parameter);
+/// Whether SGD's momentum of the parameter has an element other than zero.
+bool has_momentum(torch::optim::Optimizer& optimizer, const at::Tensor& parameter);
 /// The number of updates, as Adam's bias correction counts them; 0 if the optimizer counts none.
 std::int64_t updates(torch::optim::Optimizer& optimizer, const at::Tensor& parameter);
 void set_updates(torch::optim::Optimizer& optimizer, const at::Tensor& parameter,

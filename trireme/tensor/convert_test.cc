@@ -5,8 +5,10 @@
 #include <gtest/gtest.h>
 
 #include "trireme/base/check.h"
+#include "trireme/base/error.h"
 #include "trireme/tensor/batch.h"
 #include "trireme/tensor/determinism.h"
+#include "trireme/tensor/whole_shard.h"
 
 namespace trireme {
 namespace {
@@ -33,6 +35,22 @@ TEST(Convert, BufferAndViewKeepTheMemoryAlive) {
     view = tensor::view_of(tensor::to_buffer(tensor));
   }
   EXPECT_EQ(view.sum().item<float>(), 700.0f);
+}
+
+TEST(Convert, AShardOfOtherStridesIsACopyThatIsWrittenBack) {
+  const at::Tensor plain = at::rand({2, 3});
+  const NamedShard shared = tensor::whole_shard("plain", plain);
+  EXPECT_EQ(shared.local.data_ptr(), plain.data_ptr());
+  EXPECT_FALSE(shared.load);
+  for (const at::Tensor& tensor :
+       {at::rand({3, 2}).t(), at::rand({2, 1}).expand({2, 3}), at::rand({1, 3}).expand({2, 3})}) {
+    const NamedShard shard = tensor::whole_shard("strided", tensor);
+    EXPECT_TRUE(shard.local.is_contiguous());
+    EXPECT_TRUE(shard.local.equal(tensor));
+    shard.load(shard.local + 1);
+    EXPECT_TRUE(tensor.equal(shard.local + 1));
+    EXPECT_THROW(shard.load(at::ones({1, 3})), CheckpointError);
+  }
 }
 
 TEST(Convert, RefusesWhatIsNotAPlainPieceOfMemory) {

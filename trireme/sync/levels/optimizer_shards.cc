@@ -46,7 +46,7 @@ OptimizerShards::OptimizerShards(torch::optim::Optimizer& optimizer,
     if (groups_.size() == 1) mine.push_back(sentinel_);
     group.params() = std::move(mine);
   }
-  state_tensors(optimizer, sentinel_);  // Adagrad's update expects state
+  make_expected_state(optimizer, sentinel_);
 }
 
 OptimizerShards::~OptimizerShards() {
@@ -55,8 +55,7 @@ OptimizerShards::~OptimizerShards() {
   auto& groups = optimizer_.param_groups();
   for (std::size_t i = 0; i < groups.size() && i < groups_.size(); ++i) {
     groups[i].params() = groups_[i];
-    // Adagrad's update expects the state that its constructor made.
-    for (const at::Tensor& parameter : groups_[i]) state_tensors(optimizer_, parameter);
+    for (const at::Tensor& parameter : groups_[i]) make_expected_state(optimizer_, parameter);
   }
 }
 
