@@ -110,7 +110,7 @@ TEST_F(OnDevice, APipelineTrainsAsOneRank) {
   const Training alone{.options = {.clip = 0.5}, .on_device = true};
   for (const char* name : {"gpt", "resnet"}) {
     const Outcome one = train(task(name), alone);
-    for (const char* schedule : {"gpipe", "1f1b", "zb-h1"}) {
+    for (const char* schedule : {"gpipe", "1f1b", "zb-h1", "zb-v"}) {
       for (const char* sync : {"plain", "zero2"}) {
         SCOPED_TRACE(std::string(name) + " " + schedule + " " + sync);
         Training training = alone;

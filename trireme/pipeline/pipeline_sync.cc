@@ -75,19 +75,25 @@ int PipelineSync::rank_of(int stage) const {
   return plan_.rank_of_stage()[static_cast<std::size_t>(stage)];
 }
 
+// A rank that owns nothing of the parameter has no slice of it that names the device.
+Device PipelineSync::device_of(const Held& held) const {
+  return parts_.parts()[held.part]->store.device();
+}
+
 // Memory for the sum of all elements, beside the parameter's own.
 Buffer PipelineSync::room_for(const Held& held) const {
   const ModelTensor& tied = parts_.parameters()[held.parameter];
   const auto count = static_cast<std::size_t>(tied.count());
-  const auto memory = tensor::flat_memory(count * size_of(tied.dtype), held.slice.device);
-  return {memory.get(), count, tied.dtype, held.slice.device, {}, memory};
+  const Device device = device_of(held);
+  const auto memory = tensor::flat_memory(count * size_of(tied.dtype), device);
+  return {memory.get(), count, tied.dtype, device, {}, memory};
 }
 
 // The sum of all elements, in place or gathered.
 Buffer PipelineSync::whole_sum(const Held& held) const {
   const ModelTensor& tied = parts_.parameters()[held.parameter];
   const Buffer own{const_cast<void*>(held.slice.gradient),
-                   static_cast<std::size_t>(held.slice.size()), tied.dtype, held.slice.device};
+                   static_cast<std::size_t>(held.slice.size()), tied.dtype, device_of(held)};
   const ModelPart& part = *parts_.parts()[held.part];
   // If ranks share it, even one that owns all of it takes part in the gather.
   if (part.store.ownership().pieces().size() == 1) return own;

@@ -54,6 +54,7 @@ class PipelineSync final : public StepSync {
   const Held& first_held(std::uint32_t parameter) const;
   int stage_of(const Held& held) const;
   int rank_of(int stage) const;
+  Device device_of(const Held& held) const;
   Buffer room_for(const Held& held) const;
   Buffer whole_sum(const Held& held) const;
   void find_held(const std::vector<std::size_t>& first_part);
