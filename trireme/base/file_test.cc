@@ -58,7 +58,7 @@ TEST_F(File, ThatCannotBeReadIsNamedWithTheReason) {
                     HasSubstr("Give another one.")));
   EXPECT_THAT(refusal(::testing::TempDir()), HasSubstr("Is a directory"));
   EXPECT_THAT(refusal(path_ + std::string(4000, 'x')), HasSubstr("File name too long"));
-  // Of a long path the beginning is shown, and no half of a character.
+  // The message shows the beginning of a long path, cut between two characters.
   for (std::size_t length = 297; length < 300; ++length)
     EXPECT_TRUE(is_utf8(refusal(std::string(length, 'x') + "\u6f22\u5b57"))) << length;
 }

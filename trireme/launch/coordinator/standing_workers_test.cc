@@ -101,7 +101,7 @@ TEST_F(WorkersOnTheirOwnTest, EndUnderTheNextCoordinator) {
   EXPECT_EQ(end(), 143) << "they had stopped as they were asked";
 }
 
-// Of those whom the coordinator before has seen come.
+// The coordinator that saw process 2 come has been replaced.
 TEST(RanksOfEpochs, BeginWithoutAProcessThatIsGoneBefore) {
   const auto ranks = ranks_of_epochs({.min = 1, .max = 3}, {}, {.joined = {0, 1, 2}});
   ranks->lost(2, "process 2 has not come back", {});

@@ -70,7 +70,7 @@ class Exchanges {
   void fail_all(const std::string& why);
 
   std::map<Key, Pending> pending_;
-  // Of this epoch: a process may not have its answer, and repeat its call.
+  // The exchanges of this epoch stay here: a process whose answer was lost repeats its call.
   std::map<Key, std::vector<std::string>> complete_;
   std::string broken_;  // why later exchanges fail; empty: they work
 };
