@@ -43,8 +43,8 @@ TEST_F(Elastic, KeepsTheShardsOfALostRankInMemory) {
   }
 }
 
-// Two pipelines of two stages, or two pairs of tensor-parallel ranks: whoever is lost, the ranks that
-// go on have all of the state.
+// Two pipelines of two stages, or two pairs of tensor-parallel ranks: whoever is lost, and whenever,
+// the ranks that go on have all of the state. train/elastic_training_test does so without copies.
 TEST_F(Elastic, GoesOnWithTheCopyOfTheModelThatIsLeft) {
   // Tensor-parallel ranks add in another order than one process.
   const std::string steps = "train.steps=400";  // nobody comes back
@@ -56,7 +56,8 @@ TEST_F(Elastic, GoesOnWithTheCopyOfTheModelThatIsLeft) {
     const std::string run = std::string(key) + "-run";
     auto job = elastic(4, run,
                        {"--elastic", "2:4", "--restarts", "0", "--set", steps, "--set",
-                        std::string(key) + "=2", "--set", "checkpoint.every=0"})
+                        std::string(key) + "=2", "--set", "checkpoint.every=0", "--set",
+                        "checkpoint.memory=1"})
                    .start();
     ASSERT_TRUE(job.wait_for("expected time")) << job.output();
     kill_process(job, "worker", victim);

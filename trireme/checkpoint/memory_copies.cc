@@ -168,7 +168,7 @@ struct MemoryCopies::Layout {
     std::size_t bytes = 0;
   };
   std::vector<From> from;
-  bool needed = false;  // some rank has a shard that no other has; equal on all ranks
+  bool needed = false;  // equal on all ranks
 };
 
 struct MemoryCopies::Generation {
@@ -212,6 +212,10 @@ void MemoryCopies::lay_out(std::vector<Row> rows) {
   }
   const Holders holders(all, leaving_);
   auto layout = std::make_shared<Layout>();
+  // Ranks that are left may be a step apart, and have all parts of the step before only.
+  const bool in_parts =
+      std::any_of(all.begin(), all.end(), [&](const auto& one) { return one != all.front(); });
+  layout->needed = leaving_.empty() && in_parts;
   for (int one = 0; one < size; ++one) {
     std::vector<Row> sole;
     for (const Row& row : all[one])

@@ -8,7 +8,8 @@
 //     after step S+1  wait for both; the vote of step S+2 then proves that all ranks have done so
 //     after step S+2  copies older than S are dropped
 //
-// In between the ranks have the copies before. Copies are made only if ranks have different shards.
+// In between the ranks have the copies before. Copies are made only if ranks have different shards;
+// also if each of these is on several ranks, since those that are left may be a step apart.
 // When ranks leave the job at the end of a step (`trireme resize`), they hand theirs over, also where no
 // copies are made in between.
 // One per Checkpointer. Methods are collective and throw the communicator's errors.

@@ -29,6 +29,9 @@ void set_state(StateCosts& costs, const Job& job) {
     costs.sole = costs.parts;
 }
 
+// Ranks have different parts of the state.
+bool in_parts(const Job& job) { return job.shards() || job.holders() * job.expert > 1; }
+
 std::string of_other_ranks(int count) { return counted(count, "other rank"); }
 
 }  // namespace
@@ -39,10 +42,10 @@ StateCosts state_costs_of(const TrainingPlan& plan) {
   set_state(costs, job);
   if (job.keeping.saves && !job.simulated)
     costs.snapshot = costs.state + times(weights_of(job), job.moments_on_servers);
-  if (!job.keeping.elastic || job.keeping.copies == 0 || job.ranks == 1 || costs.sole == 0)
+  if (!job.keeping.elastic || job.keeping.copies == 0 || job.ranks == 1 || !in_parts(job))
     return costs;
   costs.generations = job.keeping.copies_every == 1 ? 3 : 2;
-  costs.holders = std::min(job.keeping.copies, job.ranks - 1);
+  costs.holders = costs.sole > 0 ? std::min(job.keeping.copies, job.ranks - 1) : 0;
   costs.sent = times(costs.sole, costs.holders);
   costs.copies = times(costs.state + costs.sent, costs.generations);
   costs.refresh = messages_of(job.tuning ? &*job.tuning : nullptr, job.tuning_path,
@@ -80,13 +83,21 @@ std::string after_a_loss(const TrainingPlan& plan) {
   const std::string others = left > 0 && left >= keeping.least_ranks
                                  ? "the others go on; "
                                  : "the others wait for the one that is started again; ";
-  if (plan.state_costs.sole == 0)
-    return others + "they have all that it had, and nothing is repeated";
+  const std::string repeated = "at most " + counted(keeping.copies_every, "step") +
+                               (keeping.copies_every == 1 ? " is" : " are") + " repeated";
+  if (plan.state_costs.sole == 0) {
+    const std::string all = others + "they have all that it had, and ";
+    if (plan.state_costs.generations > 0) return all + repeated;
+    if (!in_parts(job)) return all + "nothing is repeated";
+    return all +
+           "nothing is repeated; only if it is lost in the moment of an update, in which the "
+           "others' parts may be of two steps, the job" +
+           back + " (checkpoint.memory = 1 keeps those of both)";
+  }
   if (plan.state_costs.generations > 0)
     return others + "its part of the state comes from the memory of " +
-           of_other_ranks(plan.state_costs.holders) + ", and at most " +
-           counted(keeping.copies_every, "step") + (keeping.copies_every == 1 ? " is" : " are") +
-           " repeated; if these are lost with it, the job" + back;
+           of_other_ranks(plan.state_costs.holders) + ", and " + repeated +
+           "; if these are lost with it, the job" + back;
   return others + "no other rank has its part of the state, so the job" + back +
          " (checkpoint.memory = 1 keeps a copy in memory)";
 }
@@ -101,8 +112,10 @@ std::string state_cost_lines(const TrainingPlan& plan) {
   if (costs.generations > 0)
     text += "  copies   " + bytes_text(static_cast<double>(costs.copies)) +
             " a rank, on the host: of " + std::to_string(costs.generations) + " steps, its own " +
-            bytes_text(static_cast<double>(costs.state)) + " and " +
-            bytes_text(static_cast<double>(costs.sole)) + " for each of " +
+            bytes_text(static_cast<double>(costs.state));
+  if (costs.generations > 0 && costs.holders == 0) text += "; another rank has the same\n";
+  if (costs.holders > 0)
+    text += " and " + bytes_text(static_cast<double>(costs.sole)) + " for each of " +
             of_other_ranks(costs.holders) + "\n           " +
             bytes_text(static_cast<double>(costs.sent)) + " sent every " +
             (keeping.copies_every == 1 ? "step" : counted(keeping.copies_every, "step")) + ": " +

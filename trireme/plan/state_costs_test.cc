@@ -92,14 +92,19 @@ TEST(StateCosts, Zero3In16BitsCopiesMastersToTwoRanksEveryFiveSteps) {
   EXPECT_EQ(plan::make_plan(job).state_costs.holders, 3);
 }
 
-// Two groups of two owners: each part is on two ranks.
-TEST(StateCosts, ReplicasOfPartsNeedNoCopies) {
+// Two groups of two owners: each part is on two ranks, which may be a step apart. Each keeps its own
+// part of older steps, and sends nothing.
+TEST(StateCosts, ReplicasOfPartsAreKeptButNotSent) {
   plan::Job job = kept_job(4, "zero3");
   job.owners = 2;
   const plan::TrainingPlan plan = plan::make_plan(job);
   EXPECT_EQ(plan.state_costs.state, 12 * 1000 / 2);
   EXPECT_EQ(plan.state_costs.sole, 0);
-  EXPECT_EQ(plan.memory.copies, 0);
+  EXPECT_EQ(plan.state_costs.sent, 0);
+  EXPECT_EQ(plan.memory.copies, 3 * 12 * 1000 / 2);
+  EXPECT_THAT(plan::explain(plan),
+              AllOf(HasSubstr("of 3 steps, its own 6.0 kB; another rank has the same\n"),
+                    HasSubstr("they have all that it had, and at most 1 step is repeated")));
 }
 
 TEST(StateCosts, AStageWithoutAReplicaIsOnOneRank) {
@@ -114,7 +119,15 @@ TEST(StateCosts, AStageWithoutAReplicaIsOnOneRank) {
   job.ranks = job.ranks_here = 4;
   const plan::TrainingPlan two = plan::make_plan(job);
   EXPECT_EQ(two.state_costs.sole, 0);
-  EXPECT_THAT(plan::after_a_loss(two), AllOf(HasSubstr("the others go on"), HasSubstr("nothing")));
+  EXPECT_EQ(two.memory.copies, 3 * 12 * 1000 / 2);
+  EXPECT_THAT(plan::after_a_loss(two),
+              AllOf(HasSubstr("the others go on"), HasSubstr("at most 1 step is repeated")));
+  job.keeping.copies = 0;
+  const plan::TrainingPlan without = plan::make_plan(job);
+  EXPECT_EQ(without.memory.copies, 0);
+  EXPECT_THAT(plan::after_a_loss(without),
+              AllOf(HasSubstr("the others go on"), HasSubstr("nothing is repeated; only if"),
+                    HasSubstr("checkpoint.memory = 1")));
 }
 
 TEST(StateCosts, WithoutCopiesALossGoesBackToTheCheckpoint) {

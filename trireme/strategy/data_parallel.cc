@@ -57,6 +57,7 @@ struct DataParallel::Impl final : parallel::StepTarget {
                      .loss_ranks = env.world,
                      .time_waited = [this] { return trained.time_waited(); },
                      .barrier = parallel::StepParts::Barrier::WithBucket,
+                     .meets_before_update = env.servers.elastic && trained.plan().sharded(),
                      .clip = options.clip}),
         feed(trained.sync(), uses_of(trained.tensors().trainable), guards.observer()),
         snapshot(module, trained.tensors(), trained.plan().sharded() || trained.plan().served),
@@ -274,9 +275,10 @@ struct DataParallel::Impl final : parallel::StepTarget {
   }
   double learning_rate() const override { return trained.learning_rate(); }
   void check_first_gradients() override {}
-  void fold_statistics(std::uint32_t total, bool) override {
-    statistics.fold(*env.world, trained.plan().assignment, total);
+  void gather_statistics(std::uint32_t total) override {
+    statistics.gather(*env.world, trained.plan().assignment, total);
   }
+  void fold_statistics() override { statistics.fold(); }
   void update(double scale) override { trained.update(scale); }
   void mixed() override {}
   void drop() override { statistics.drop(); }

@@ -154,7 +154,9 @@ void StepEngine::apply(StepResult& result) {
   if (result.count > 0) result.skipped = parts_.guards.judge(result.loss, norm);
   if (!result.skipped.empty()) return drop();
   parts_.guards.applied(norm, result.count);
-  parts_.target.fold_statistics(total_, /*own=*/false);
+  parts_.target.gather_statistics(total_);
+  if (parts_.meets_before_update) env_.world->barrier({.label = "update"}).wait();
+  parts_.target.fold_statistics();
   update(scale * clipping(norm));
 }
 
@@ -163,7 +165,7 @@ void StepEngine::apply_own(StepResult& result, double all_squares) {
   const double ranks = env_.world->size();
   const double scale = result.count > 0 ? ranks / static_cast<double>(result.count) : 0.0;
   if (parts_.clip > 0) result.gradient_norm = std::sqrt(all_squares / ranks) * scale;
-  parts_.target.fold_statistics(total_, /*own=*/true);
+  parts_.target.fold_statistics();
   update(scale * clipping(std::sqrt(vote_.squares) * scale));
   parts_.target.mixed();
 }

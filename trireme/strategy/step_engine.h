@@ -39,9 +39,10 @@ class StepTarget {
   virtual double learning_rate() const = 0;
   /// Before the first update: throws ConfigError if ranks would train different models.
   virtual void check_first_gradients() = 0;
-  /// Folds the batch statistics of the batch of `total` micro-batches; of this rank's own ones if
-  /// it trains its own copy. Collective unless `own`.
-  virtual void fold_statistics(std::uint32_t total, bool own) = 0;
+  /// Every rank gets the batch statistics of the batch of `total` micro-batches. Collective.
+  virtual void gather_statistics(std::uint32_t total) = 0;
+  /// Folds them, or this rank's own ones if they were not gathered.
+  virtual void fold_statistics() = 0;
   /// Updates what this rank owns by the gradient sums times `scale`.
   virtual void update(double scale) = 0;
   /// After a step of this rank's own copy, which may have been mixed with the others' since.
@@ -64,6 +65,10 @@ struct StepParts {
   /// Whether ranks must be in the same batch before the passes begin, because they wait for others
   /// in the middle of a pass. Else the barrier comes before the first bucket.
   enum class Barrier : std::uint8_t { WithBucket, Early, EarlyAndWait } barrier;
+  /// In an elastic job whose ranks hold parts of the model. Ranks of one copy of the model
+  /// communicate after the vote, too: if one of them is lost there, no copy is to be a step ahead, since
+  /// the ranks that go on may have a part of each.
+  bool meets_before_update = false;
   double clip = 0;
 };
 

@@ -174,6 +174,9 @@ Strategy::Impl::Impl(const parallel::StrategyContext& own_env, const models::Blo
                    .counts_items = grid.layer == nullptr || grid.layer->rank() == 0,
                    .time_waited = [this] { return time_waited(grid, sync.groups); },
                    .barrier = barrier_of(grid),
+                   .meets_before_update =
+                       env.servers.elastic &&
+                       (plan.sharded() || grid.pipeline != nullptr || grid.layer != nullptr),
                    .clip = options.clip}) {
   if (options.graphs && !parts.whole().statistics.empty())
     throw ConfigError(
@@ -279,9 +282,13 @@ void Strategy::Impl::check_first_gradients() {
   layers.check_gradients(sync.step->owned(), parts, plan.sharded());
 }
 
-void Strategy::Impl::fold_statistics(std::uint32_t total, bool own) {
-  if (own) return parts.whole().statistics.fold_own();
-  for (const auto& part : parts.parts()) part->statistics.fold(*part->data, plan.assignment, total);
+void Strategy::Impl::gather_statistics(std::uint32_t total) {
+  for (const auto& part : parts.parts())
+    part->statistics.gather(*part->data, plan.assignment, total);
+}
+
+void Strategy::Impl::fold_statistics() {
+  for (const auto& part : parts.parts()) part->statistics.fold();
 }
 
 void Strategy::Impl::update(double scale) {

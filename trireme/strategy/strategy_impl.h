@@ -47,7 +47,8 @@ struct Strategy::Impl final : parallel::StepTarget {
   std::string name_of(std::size_t parameter) const override;
   double learning_rate() const override { return rate; }
   void check_first_gradients() override;
-  void fold_statistics(std::uint32_t total, bool own) override;
+  void gather_statistics(std::uint32_t total) override;
+  void fold_statistics() override;
   void update(double scale) override;
   void mixed() override { parts.reload_statistics(); }
   void drop() override;

@@ -4,6 +4,7 @@
 #include <c10/core/GradMode.h>
 #include <torch/nn/modules/batchnorm.h>
 
+#include <algorithm>
 #include <functional>
 #include <optional>
 
@@ -122,8 +123,8 @@ void BatchStatistics::capture(const std::vector<double>& pairs) {
   captured_.insert(captured_.end(), pairs.begin(), pairs.end());
 }
 
-void BatchStatistics::fold(comm::Communicator& world, const kernel::Assignment& assignment,
-                           std::uint32_t total) {
+void BatchStatistics::gather(comm::Communicator& world, const kernel::Assignment& assignment,
+                             std::uint32_t total) {
   if (norms_.empty()) return;
   std::vector<std::size_t> counts;
   for (int rank = 0; rank < world.size(); ++rank)
@@ -133,31 +134,19 @@ void BatchStatistics::fold(comm::Communicator& world, const kernel::Assignment& 
       .all_gather_v(Buffer::of(std::span(captured_)), Buffer::of(std::span(all)), counts,
                     {.label = "batch statistics"})
       .wait();
-  captured_.clear();
-  std::vector<const double*> of_micro(total);
+  captured_.resize(all.size());
   const double* next = all.data();
-  for (int rank = 0; rank < world.size(); ++rank) {
+  for (int rank = 0; rank < world.size(); ++rank)
     for (const std::uint32_t micro : leaves_of(assignment, total, rank)) {
-      of_micro[micro] = next;
+      std::copy_n(next, width_, captured_.data() + micro * width_);
       next += width_;
     }
-  }
-  fold_pairs(of_micro);
 }
 
-void BatchStatistics::fold_own() {
-  if (norms_.empty()) return;
-  const std::vector<double> pairs = std::move(captured_);
-  captured_.clear();
-  std::vector<const double*> of_micro;
-  for (std::size_t at = 0; at < pairs.size(); at += width_) of_micro.push_back(pairs.data() + at);
-  fold_pairs(of_micro);
-}
-
-// `of_micro`: for each micro-batch a pointer to its pairs, in folding order.
-void BatchStatistics::fold_pairs(const std::vector<const double*>& of_micro) {
+void BatchStatistics::fold() {
   const c10::AutoGradMode no_grad(false);
-  for (const double* at : of_micro) {
+  const double* at = captured_.data();
+  while (at != captured_.data() + captured_.size()) {
     for (const auto& norm : norms_) {
       const bool ran = *at++ != 0;
       const auto features = static_cast<std::int64_t>(norm->features());
@@ -175,6 +164,7 @@ void BatchStatistics::fold_pairs(const std::vector<const double*>& of_micro) {
       }
     }
   }
+  captured_.clear();
   for (const auto& norm : norms_) norm->restore();
 }
 

@@ -1,9 +1,9 @@
 // BatchStatistics: running statistics of batch norms, equal on any layout (docs/numerics.md).
 //
 // While it lives, a forward pass in training mode writes the micro-batch's own mean and variance to
-// the buffers (momentum 1). take() reads them and restores the running values. fold() gathers the
-// pairs (mean, variance) of all ranks and folds them in micro-batch order into the running values,
-// with the module's own momentum.
+// the buffers (momentum 1). take() reads them and restores the running values. gather() gets the
+// pairs (mean, variance) of all ranks, and fold() folds them in micro-batch order into the running
+// values, with the module's own momentum.
 //
 // One per copy of the model; that of a lane is only asked to take() and drop(). Not thread safe.
 #pragma once
@@ -42,10 +42,11 @@ class BatchStatistics {
   /// Adds the pairs of this rank's next micro-batch, taken from this copy of the model or another.
   void capture(const std::vector<double>& pairs);
   void capture() { capture(take()); }
-  /// After the vote: every rank folds the pairs of the whole batch. Collective.
-  void fold(comm::Communicator& world, const kernel::Assignment& assignment, std::uint32_t total);
-  /// Folds this rank's pairs only, for strategies in which each rank trains its own copy.
-  void fold_own();
+  /// After the vote: every rank gets the pairs of the whole batch. Collective. Strategies in which
+  /// each rank trains its own copy leave it out.
+  void gather(comm::Communicator& world, const kernel::Assignment& assignment, std::uint32_t total);
+  /// Folds the pairs that are here.
+  void fold();
   /// The step was refused: discards its pairs and restores the running values.
   void drop();
   /// The buffers were written from outside (a checkpoint, replication): reads them again.
@@ -54,10 +55,9 @@ class BatchStatistics {
  private:
   struct Norm;
   void add(const std::shared_ptr<torch::nn::Module>& module);
-  void fold_pairs(const std::vector<const double*>& of_micro);
   std::vector<std::unique_ptr<Norm>> norms_;
-  std::size_t width_ = 0;  // doubles per captured micro-batch
-  std::vector<double> captured_;
+  std::size_t width_ = 0;         // doubles per captured micro-batch
+  std::vector<double> captured_;  // pairs of micro-batches, in folding order
 };
 
 }  // namespace trireme::inline v0::parallel

@@ -80,6 +80,10 @@ class ElasticCluster {
     };
     return env;
   }
+  /// The process is killed after so long. It may compute or communicate then.
+  void lose(int process, Duration after) {
+    later(process, after, [=, this] { kill(process); });
+  }
   int deaths() const noexcept { return deaths_; }
   int epochs() const noexcept { return static_cast<int>(group_.epoch().number) + 1; }
   int finished() const noexcept { return finished_; }

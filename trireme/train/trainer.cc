@@ -203,7 +203,7 @@ class Trainer {
       report.line("the job goes back from step " + grouped(first + repeated) + " to step " +
                   grouped(first) +
                   (own_ ? ", of which it has a checkpoint"
-                        : ": the lost ranks had parts of the state that no other has "
+                        : ": of no later step do the ranks have all parts "
                           "(checkpoint.memory)"));
     if (!past_.validation.empty()) {
       outcome_.first_validation = past_.validation.front().second;

@@ -74,8 +74,9 @@ void add_elastic_keys(config::Schema& schema) {
        "etcd://HOST:2379/KEY. Then it is a process of its own, may be killed, and is started "
        "again. Empty: it is a part of the launcher."});
   schema.add({"checkpoint.memory", none,
-              "In an elastic job whose ranks have parts of the state (zero1 to zero3, hybrid): how "
-              "many other ranks keep a copy of a rank's parts in memory, so that they survive it.",
+              "In an elastic job whose ranks have parts of the state (zero1 to zero3, hybrid; "
+              "pipeline, tensor and expert ranks): how many other ranks keep a copy in memory of "
+              "what a rank alone has, so that it survives the rank.",
               0, 64});
   schema.add({"checkpoint.memory_every", std::int64_t{1},
               "Steps between these copies: after a loss the job repeats at most this many.", 1,
