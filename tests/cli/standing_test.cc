@@ -13,6 +13,15 @@ namespace {
 using ::testing::HasSubstr;
 using ::testing::Not;
 
+TEST_F(Standing, ACoordinatorWithoutAStoreIsStoppedBeforeItsJobHasBegun) {
+  Running waits = trireme_command({"coordinator", "--elastic", "1:1", "--listen", endpoint_})
+                      .with("TRIREME_JOB_SECRET_FILE", secret_)
+                      .start();
+  ASSERT_TRUE(waits.wait_for("waits for")) << waits.output();
+  waits.send(SIGTERM);
+  EXPECT_EQ(end_of(waits).code, 143) << waits.output();
+}
+
 TEST_F(Standing, AJobOutlivesItsCoordinatorsAndRanks) {
   std::vector<std::unique_ptr<Running>> coordinators, all;
   coordinators.push_back(started(coordinator("1:3")));
@@ -106,6 +115,19 @@ TEST_F(Standing, AProcessThatWasTakenForLostEndsAndTheOthersGoOn) {
   EXPECT_THAT(lost.err, HasSubstr("the job has gone on without this process"));
   EXPECT_EQ(end_of(zero).code, 0) << zero.output();
   EXPECT_EQ(end_of(job).code, 0);
+}
+
+// Process 1 comes first, and takes the steps of the new command, not those of the one before.
+TEST_F(Standing, AJobThatIsStartedAgainWithMoreStepsHasThemOnAllRanks) {
+  for (const char* steps : {"train.steps=5", "train.steps=9"}) {
+    Running job = coordinator("2:2").start();
+    Running one = process(1, 2).start();
+    ASSERT_TRUE(one.wait_for("waits for process 0")) << one.output();
+    Running zero = process(0, 2, {"--set", steps}).start();
+    for (Running* process : {&zero, &one, &job})
+      EXPECT_EQ(end_of(*process).code, 0) << process->output();
+  }
+  EXPECT_EQ(step_seconds("run").size(), 9u);
 }
 
 TEST_F(Standing, StopsWithACheckpointWhenItIsAsked) {

@@ -165,17 +165,17 @@ void declare_coordinator(Command& command) {
       .between(1, 65'536)
       .shows_default();
   command.option("--gather", options.gather, "Seconds in which more than MIN may come at the start")
-      .at_least(0)
+      .between(0, 1e9)
       .shows_default();
   command
       .option("--patience", options.patience,
               "Seconds to wait with fewer than MIN, for the store, and ranks for the coordinator")
-      .at_least(1)
+      .between(1, 1e9)
       .shows_default();
   command
       .option("--silence", options.silence,
               "Seconds without a heartbeat after which a rank is lost")
-      .at_least(1)
+      .between(1, 1e9)
       .shows_default();
   command.run([&] { return coordinate_command(options, command.given("--gather")); });
 }

@@ -1,7 +1,9 @@
 #include "trireme/cli/torch/coordinated.h"
 
+#include <signal.h>
+
+#include <filesystem>
 #include <thread>
-#include <utility>
 
 #include "trireme/base/error.h"
 #include "trireme/base/file.h"
@@ -17,6 +19,7 @@ namespace trireme::inline v0::cli {
 namespace {
 
 constexpr Duration kLookEvery = std::chrono::milliseconds(100);
+constexpr int kLooksPerDial = 50;
 
 // Whoever starts lost processes again may start one when the job has just ended. A coordinator that is
 // there, or comes, makes it a rank.
@@ -57,8 +60,14 @@ int run_under_coordinator(const rendezvous::RankEnvironment& place, int argc, ch
                           const train::WorkerSpec& spec) {
   train::WorkerSpec own = spec;
   own.resume = true;  // where there is a checkpoint: the job may be one that is started again
-  train::write_whole(train::RunFolder(spec.folder).worker_spec(), own.elsewhere().to_text());
-  return become_rank(place, argc, argv, own);
+  const std::string file = train::RunFolder(spec.folder).worker_spec();
+  train::write_whole(file, own.elsewhere().to_text());
+  const int code = become_rank(place, argc, argv, own);
+  // Started again, the job may have another configuration: its processes wait for this one then.
+  std::error_code none;
+  if (code == 0 || code == 128 + SIGINT || code == 128 + SIGTERM)
+    std::filesystem::remove(file, none);
+  return code;
 }
 
 int follow_under_coordinator(const rendezvous::RankEnvironment& place, int argc, char** argv,
@@ -66,10 +75,11 @@ int follow_under_coordinator(const rendezvous::RankEnvironment& place, int argc,
   const std::string path = train::RunFolder(folder).worker_spec();
   const TimePoint end = steady_now() + JobOptions().timeout_user_code;
   std::string text;
-  for (bool told = false;; std::this_thread::sleep_for(kLookEvery)) {
+  for (int looks = 0;; ++looks, std::this_thread::sleep_for(kLookEvery)) {
     text = try_read_file(path).value_or("");
     if (!text.empty()) break;
-    if (!std::exchange(told, true)) launch::say("waits for process 0, which prepares " + folder);
+    if (looks % kLooksPerDial == 0 && has_ended(place, folder)) return 0;
+    if (looks == 0) launch::say("waits for process 0, which prepares " + folder);
     if (steady_now() > end)
       throw TimeoutError(
           "process 0 has not prepared " + folder,

@@ -123,8 +123,10 @@ StandingCoordinator::StandingCoordinator(const StandingOptions& options)
   in_context(*waiter_, [this] { start(); });
   signals_ = std::make_shared<SignalSource>(*blocked_, [this](int signal) {
     if (signal == SIGTSTP) return;
+    const int stop = stop_signal_for(signal);
+    coordinator_->request_stop(stop);
+    if (!workers_->begun()) return end(128 + stop, "was asked to stop before the job has begun.");
     say("asks the ranks to stop.");
-    coordinator_->request_stop(stop_signal_for(signal));
   });
   waiter_->add(signals_);
 }
