@@ -43,6 +43,8 @@ TEST_F(Convert, TheRunGoesOnOnTheNewLayout) {
                              {"--to", "zero1", "--ranks", "3", "--set", "batch.shares=2:1:1"}}) {
     fs::remove_all(folder_.file("run"));
     halve("whole", "run");
+    // Left by a resume that was killed before it began.
+    fs::copy_file(folder_.file("run/config.toml"), folder_.file("run/config.toml.former"));
     const CommandResult converted = convert(words);
     ASSERT_EQ(converted.code, 0) << converted.err;
     EXPECT_THAT(converted.out, AllOf(HasSubstr("the checkpoint of step 3"),
@@ -51,6 +53,7 @@ TEST_F(Convert, TheRunGoesOnOnTheNewLayout) {
     const CommandResult resumed = run({"train", "--resume", "run", "--ranks", words[3]});
     ASSERT_EQ(resumed.code, 0) << resumed.out << resumed.err;
     EXPECT_THAT(resumed.out, HasSubstr("continuing after step 3"));
+    EXPECT_THAT(config_of_run(), HasSubstr("sync = \"" + words[1] + "\""));
     EXPECT_EQ(hash("run"), plain) << words[1];
   }
 }

@@ -269,6 +269,13 @@ TEST_F(Fit, WhatSomebodyInsistsOnStays) {
   EXPECT_THAT(local.err, HasSubstr("is none of them"));
 }
 
+TEST_F(Fit, IsRefusedForADevice) {
+  const CommandResult result =
+      trireme({"plan", config_, "--ranks", "2", "--device", "h200", "--fit"});
+  EXPECT_EQ(result.code, 2) << result.out;
+  EXPECT_THAT(result.err, HasSubstr("--fit for a device of kind cuda"));
+}
+
 TEST_F(Fit, LeavesServersToTheConfiguration) {
   const CommandResult result = trireme({"train", config_, "--servers", "1", "--fit"});
   EXPECT_EQ(result.code, 2) << result.out;

@@ -95,6 +95,7 @@ void record(const train::RunFolder& folder, const std::vector<train::Change>& ch
 int convert(const ConvertOptions& options, const Program& program) {
   const train::RunClaim claim({.resume = options.run});  // other jobs leave the folder alone
   const train::RunFolder& folder = claim.folder();
+  folder.take_former_config();  // as the next resume would, and undo this
   config::Config before = train::read_config(
       folder.config(), [](const char*) { return static_cast<const char*>(nullptr); }, {});
   train::restore_sources(before, folder.config());

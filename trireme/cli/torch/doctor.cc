@@ -12,6 +12,7 @@
 #include "trireme/base/error.h"
 #include "trireme/base/words.h"
 #include "trireme/cli/command.h"
+#include "trireme/cli/files.h"
 #include "trireme/cli/programs.h"
 #include "trireme/comm/nccl/gpu_library.h"
 #include "trireme/input/compiler_headers.h"
@@ -127,6 +128,8 @@ int report(bool json) {
 
 // Measures, prints and writes a kernel table for this processor.
 int tune(const std::string& path) {
+  // Refused before it measures, and an old table is kept meanwhile.
+  if (!std::ofstream(path, std::ios::app)) write_file(path, "", "doctor");
   tensor::set_up_process({});
   const auto measured = tensor::measure_products(std::chrono::milliseconds(200));
   const tensor::KernelTable best = tensor::fastest(measured);
@@ -135,13 +138,9 @@ int tune(const std::string& path) {
                 std::string(name_of(one.library)).c_str(), one.gflops,
                 best.*one.column == one.library ? "  <-" : "");
   }
-  std::ofstream file(path);
-  file << "# `trireme doctor --tune` on " << observe::processor_name() << "\n" << to_toml(best);
-  file.close();
-  if (!file) {
-    throw ConfigError("could not write " + path,
-                      {.operation = "doctor", .advice = "Name a file that can be written."});
-  }
+  write_file(path,
+             "# `trireme doctor --tune` on " + observe::processor_name() + "\n" + to_toml(best),
+             "doctor");
   std::printf("written to %s; use it with --set train.kernel_table=%s\n", path.c_str(),
               path.c_str());
   return 0;

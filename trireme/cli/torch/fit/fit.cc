@@ -192,9 +192,10 @@ void fit(config::Config& config, const train::Settings& settings, const input::C
                           std::to_string(settings.batches.micro) + ".");
 }
 
-bool show_what_fits(const config::Config& config, const FitOptions& options) {
+bool show_what_fits(const config::Config& config, const std::string& device_kind,
+                    const FitOptions& options) {
   const train::Settings settings(config);
-  if (!can_fit(settings)) return false;
+  if (!can_fit(settings) || device_kind != "cpu") return false;
   const input::Corpus corpus = settings.model.data->load(settings.data_path);
   const MemoryLeft memory = memory_for_a_rank(settings, options.ranks, train::text_bytes(corpus));
   const FitPlace place{.ranks = options.ranks, .limit = memory.bytes};

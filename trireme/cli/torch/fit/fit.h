@@ -3,6 +3,8 @@
 // batch.micro must become smaller.
 #pragma once
 
+#include <string>
+
 #include "trireme/base/config/config.h"
 #include "trireme/input/corpus.h"
 #include "trireme/train/config/schema.h"
@@ -23,8 +25,9 @@ void fit(config::Config& config, const train::Settings& settings, const input::C
          const FitOptions& options);
 
 /// Prints the predicted candidates without choosing one, for use with a refusal. Returns whether
-/// any of them fits. For local_sgd and its relatives prints nothing and returns false: another
-/// layout would be another training.
-bool show_what_fits(const config::Config& config, const FitOptions& options);
+/// any of them fits. Prints nothing and returns false for local_sgd and its relatives, whose other
+/// layouts would be other trainings, and for a device other than "cpu", whose memory it cannot judge.
+bool show_what_fits(const config::Config& config, const std::string& device_kind,
+                    const FitOptions& options);
 
 }  // namespace trireme::inline v0::cli
