@@ -80,6 +80,9 @@ class LauncherJob:
     def poll(self):
         return self.launcher.poll()
 
+    def processes(self):
+        return [self.launcher]
+
     def victims(self):
         """Process ids by name."""
         found = {}
@@ -146,6 +149,9 @@ class CoordinatedJob:
             self.start(name)
         return 0 if set(codes.values()) == {0} else None
 
+    def processes(self):
+        return list(self.running.values())
+
     def victims(self):
         return {name: process.pid for name, process in self.running.items() if process.poll() is None}
 
@@ -169,9 +175,15 @@ def hash_of(options, folder):
 
 def run(job, disturb):
     began = time.monotonic()
-    kills = disturb(job)
-    while (code := job.poll()) is None:
-        time.sleep(0.1)
+    try:
+        kills = disturb(job)
+        while (code := job.poll()) is None:
+            time.sleep(0.1)
+    finally:  # interrupted, or given up: nothing goes on training
+        for process in job.processes():
+            process.terminate()
+        for process in job.processes():
+            process.wait()
     if code != 0:
         sys.exit(f"the training ended with {code}; its last lines:\n" + job.log.read_text()[-2000:])
     return time.monotonic() - began, kills
@@ -235,6 +247,7 @@ def count_gradients(servers, alone, disturbed):
 
 def main():
     options = arguments()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     with tempfile.TemporaryDirectory(prefix="trireme-chaos-") as place:
         alone, disturbed = pathlib.Path(place) / "alone", pathlib.Path(place) / "chaos"
         print(f"gpt-nano, {options.steps} steps on {options.ranks} ranks, nobody disturbs them")
@@ -258,4 +271,7 @@ def main():
 
 
 if __name__ == "__main__":
-    main()
+    try:
+        main()
+    except KeyboardInterrupt:
+        sys.exit(130)

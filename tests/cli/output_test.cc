@@ -9,6 +9,7 @@
 #include <sstream>
 
 #include "tests/cli/command.h"
+#include "trireme/base/error.h"
 
 namespace trireme::testing {
 namespace {
@@ -229,6 +230,18 @@ TEST(Output, InspectAndCompareTakeAnyCheckpointFolder) {
   const std::string keys = run({"compare", "run", "other"});
   EXPECT_THAT(keys, AllOf(HasSubstr("train.seed"), HasSubstr("the curves are in compare.svg"),
                           Not(HasSubstr("0000000001"))));
+
+  const CommandResult not_drawn =
+      trireme_command({"compare", "run", "--svg", "none/c.svg"}).in(folder.path()).run();
+  EXPECT_EQ(not_drawn.code, static_cast<int>(ExitCode::Resource)) << not_drawn.err;
+  EXPECT_THAT(not_drawn.out, HasSubstr("no key differs")) << "the figures are printed all the same";
+}
+
+TEST(Output, ATableThatCannotBeWrittenIsRefusedBeforeItMeasures) {
+  const CommandResult result = trireme_command({"doctor", "--tune", "/none/table.toml"}).run();
+  EXPECT_EQ(result.code, static_cast<int>(ExitCode::Resource));
+  EXPECT_THAT(result.err, HasSubstr("cannot write /none/table.toml"));
+  EXPECT_EQ(result.out, "") << "nothing was measured";
 }
 
 TEST(Output, FiguresInJsonAreNumbers) {

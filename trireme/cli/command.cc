@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <cstdio>
 #include <limits>
+#include <type_traits>
 
 #include "trireme/base/error.h"
 #include "trireme/base/nearest.h"
@@ -22,6 +23,31 @@ std::string bound_text(double bound) {
   return whole ? grouped(static_cast<std::int64_t>(bound)) : number_text(bound);
 }
 
+// CLI11 would read 010 as 8, and say of a number that its type cannot hold that it is none.
+template <class T>
+std::string make_decimal(std::string& text) {
+  T value = 0;
+  if (std::is_unsigned_v<T> && text.starts_with('-'))
+    return text + " is out of range: it must be at least 0";
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (end != text.data() + text.size() || error == std::errc::invalid_argument)
+    return "\"" + text + "\" is no " + (std::is_integral_v<T> ? "whole " : "") + "number";
+  if (error != std::errc())
+    return text + " is out of range: it must be at most " +
+           bound_text(static_cast<double>(std::numeric_limits<T>::max()));
+  if (std::is_integral_v<T>) text = std::to_string(value);
+  return {};
+}
+
+template <class T>
+struct Element {
+  using type = T;
+};
+template <class T>
+struct Element<std::vector<T>> {
+  using type = T;
+};
+
 }  // namespace
 
 Option& Option::required() {
@@ -32,9 +58,7 @@ Option& Option::required() {
 Option& Option::in_range(double least, double most, const std::string& range) {
   const auto check = [=](const std::string& text) -> std::string {
     double value = 0;
-    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-    if (error != std::errc() || end != text.data() + text.size())
-      return "\"" + text + "\" is no number";
+    std::from_chars(text.data(), text.data() + text.size(), value);
     // NaN compares false with everything.
     if (value >= least && value <= most) return {};
     return text + " is out of range: it must be " + range;
@@ -110,7 +134,10 @@ Command& Command::footer(std::string text) {
 
 template <class T>
 Option Command::option(const std::string& names, T& value, const std::string& about) {
-  return {app_->add_option(names, value, about), *this};
+  CLI::Option* const option = app_->add_option(names, value, about);
+  if constexpr (std::is_arithmetic_v<typename Element<T>::type>)
+    option->transform(CLI::Validator(make_decimal<typename Element<T>::type>, "", "decimal"));
+  return {option, *this};
 }
 template Option Command::option(const std::string&, std::string&, const std::string&);
 template Option Command::option(const std::string&, int&, const std::string&);

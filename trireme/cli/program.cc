@@ -76,15 +76,6 @@ int overview(const CLI::App& app, const std::string& line) {
   return static_cast<int>(ExitCode::Usage);
 }
 
-// Rewords CLI11's "Could not convert: --ranks = two". Other numeric options have checks that report
-// first.
-std::string not_a_whole_number(const std::string& text) {
-  const std::size_t name = text.find(": "), value = text.find(" = ");
-  if (name == text.npos || value == text.npos || value < name) return text;
-  return text.substr(name + 2, value - name - 2) + ": \"" + text.substr(value + 3) +
-         "\" is no whole number";
-}
-
 // Prints a usage error as one sentence and a hint to the help, instead of CLI11's page.
 // `own`: the message of a command for its unknown argument; empty: the usual one.
 int usage_error(
@@ -107,8 +98,6 @@ int usage_error(
     if (text.empty()) text = unknown_argument(*command, line, unknown.front());
   } else if (incomplete && command->get_require_subcommand_min() > 0) {
     return overview(*command, line);
-  } else if (dynamic_cast<const CLI::ConversionError*>(&error) != nullptr) {
-    text = not_a_whole_number(text);
   }
   while (!text.empty() && (text.back() == '\n' || text.back() == '.')) text.pop_back();
   std::fprintf(stderr, "error: %s%s `%s --help` shows what there is.\n", text.c_str(),

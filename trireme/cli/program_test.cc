@@ -150,6 +150,25 @@ TEST(Usage, ChecksRanges) {
     EXPECT_THAT(refused(words), HasSubstr(text));
 }
 
+TEST(Usage, ReadsDecimalNumbers) {
+  EXPECT_EQ(run({"show", "all-reduce", "ring", "--ranks", "010"}).out,
+            run({"show", "all-reduce", "ring", "--ranks", "10"}).out);
+  for (const auto& [words, text] : std::vector<std::pair<Words, const char*>>{
+           {{"show", "all-reduce", "ring", "--ranks", "0x10"}, "\"0x10\" is no whole number"},
+           {{"show", "schedule", "1f1b", "--stages", "3000000000"},
+            "3000000000 is out of range: it must be at most 2,147,483,647"},
+           {{"coordinator", "--patience", "long"}, "--patience: \"long\" is no number"},
+           {{"coordinator", "--silence", "1e10"}, "to 1,000,000,000"}})
+    EXPECT_THAT(refused(words), HasSubstr(text));
+}
+
+// Longer than a name in a file system may be.
+TEST(Usage, ANameThatNoFileCanHaveIsRefused) {
+  const std::string name(300, 'a');
+  refused({"show", "schedule", name});
+  refused({"resize", name, "2"});
+}
+
 TEST(Usage, AProgramWithOptionsOfItsOwnNeedsDashes) {
   EXPECT_THAT(refused({"launch", "-n", "2", "b/mnist", "--foo"}),
               HasSubstr("Write -- before the program and its own options: "));

@@ -130,13 +130,15 @@ std::string header_of(const std::vector<TensorView>& tensors,
                       const std::map<std::string, std::string>& metadata) {
   nlohmann::ordered_json header = nlohmann::ordered_json::object();
   if (!metadata.empty()) header["__metadata__"] = metadata;
+  auto& entries = header.get_ref<nlohmann::ordered_json::object_t&>();
   std::uint64_t at = 0;
   for (const TensorView& tensor : tensors) {
     TRIREME_CHECK(tensor.name != "__metadata__");
     const std::uint64_t size = bytes_of(tensor);
-    header[tensor.name] = {{"dtype", name_of(tensor.dtype)},
-                           {"shape", tensor.shape},
-                           {"data_offsets", {at, at + size}}};
+    // Names differ, and operator[] would compare each with all before it.
+    entries.emplace_back(tensor.name, nlohmann::ordered_json{{"dtype", name_of(tensor.dtype)},
+                                                             {"shape", tensor.shape},
+                                                             {"data_offsets", {at, at + size}}});
     at += size;
   }
   std::string text = header.dump();

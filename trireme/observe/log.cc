@@ -23,11 +23,11 @@ spdlog::level::level_enum level_of(Level level) {
   }
 }
 
-// from_str() takes an unknown name for "off", which would hide errors.
+// from_str() takes an unknown name for "off", which would hide errors, as "critical" would.
 spdlog::level::level_enum level_named(const char* name) {
   if (name == nullptr) return spdlog::level::info;
   const auto level = spdlog::level::from_str(name);
-  return level == spdlog::level::off ? spdlog::level::info : level;
+  return level > spdlog::level::err ? spdlog::level::info : level;
 }
 
 spdlog::logger& logger() {

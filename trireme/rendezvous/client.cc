@@ -148,7 +148,7 @@ void CoordinatorClient::Impl::raise(const grpc::Status& status,
     case grpc::StatusCode::ABORTED:
       throw PeerLost(status.error_message(), std::move(context));
     default:
-      context.advice = "See whether the launcher still runs.";
+      context.advice = "See whether the launcher, or `trireme coordinator`, still runs.";
       throw PeerLost(
           ExitCode::CoordinatorLost,
           "the coordinator at " + options.endpoint + " is lost: " + status.error_message(),

@@ -326,9 +326,10 @@ void Config::read_environment(const Environment& environment) {
 
 void Config::set(std::string_view assignment, const std::string& source) {
   const auto equals = assignment.find('=');
-  if (equals == std::string_view::npos) {
-    refuse_config(source + " " + std::string(assignment) + " has no '='",
-                  "Write --set key=value, for example --set train.steps=100.");
+  if (equals == std::string_view::npos || equals == 0) {
+    refuse_config(
+        source + " " + std::string(assignment) + (equals == 0 ? " names no key" : " has no '='"),
+        "Write --set key=value, for example --set train.steps=100.");
   }
   const Key& key = schema_.at(assignment.substr(0, equals), source);
   store(key, parse_value(key, assignment.substr(equals + 1), source), source, source);

@@ -130,6 +130,8 @@ TEST(Config, AnEmptyFileIsAnEmptyConfiguration) {
 
 TEST(Config, AssignmentNeedsEquals) {
   EXPECT_THAT(refusal([](config::Config& c) { c.set("model.layers"); }), HasSubstr("key=value"));
+  EXPECT_THAT(refusal([](config::Config& c) { c.set("=4"); }),
+              AllOf(HasSubstr("=4 names no key"), HasSubstr("key=value")));
 }
 
 TEST(Config, WritesWhatItReads) {

@@ -15,6 +15,7 @@
 #include "trireme/base/words.h"
 #include "trireme/cli/bench/bench_report.h"
 #include "trireme/cli/cluster.h"
+#include "trireme/cli/files.h"
 #include "trireme/cli/help/names.h"
 #include "trireme/cli/launch/own_run.h"
 #include "trireme/cli/light.h"
@@ -75,17 +76,13 @@ comm::OpKind kind_of(std::string name) {
 
 // Keeps earlier measurements of other rank counts and transports.
 void write_tuning(const plan::Tuning& measured, const std::string& path) {
-  const auto before = comm::parse_tuning(comm::read_tuning_file());
+  const auto before = comm::parse_tuning(comm::read_tuning_file(path), path);
   plan::Tuning table = before ? *before : plan::Tuning();
   table.machine =
       observe::processor_name() + ", " + counted(std::thread::hardware_concurrency(), "core");
   for (const auto& [transport, link] : measured.links) table.links[transport] = link;
   for (const plan::Measurement& one : measured.measurements()) table.add(one);
-  std::ofstream file(path);
-  if (!(file << table.to_toml()) || !file.flush()) {
-    throw ResourceError("cannot write " + path,
-                        {.operation = "bench", .advice = "Name another file: --out FILE."});
-  }
+  write_file(path, table.to_toml(), "bench");
 }
 
 std::string tuning_file(const BenchOptions& options) {

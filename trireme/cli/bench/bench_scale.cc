@@ -192,7 +192,8 @@ void print_json(const std::vector<ScalePoint>& points, const std::string& link) 
 }
 
 void check(const ScaleOptions& options) {
-  if (!std::filesystem::exists(options.config))
+  std::error_code none;
+  if (!std::filesystem::exists(options.config, none))
     refuse_scale("there is no " + options.config,
                  "Name a configuration, such as configs/gpt-nano.toml.");
   if (options.steps <= static_cast<int>(kWarmUp))

@@ -48,10 +48,15 @@ void flatten(const toml::table& table, const std::string& prefix,
   }
 }
 
+bool is_there(const std::filesystem::path& path) {
+  std::error_code none;
+  return std::filesystem::exists(path, none);
+}
+
 // The folder of a user's own loop has no configuration (train/report/log.h).
 std::map<std::string, std::string> read_keys(const std::string& path) {
   std::map<std::string, std::string> keys;
-  if (!std::filesystem::exists(path)) return keys;
+  if (!is_there(path)) return keys;
   try {
     flatten(toml::parse_file(path), "", keys);
   } catch (const toml::parse_error& error) {
@@ -234,11 +239,12 @@ std::string beside(const std::string& file, const std::string& word) {
 int compare_command(const CompareOptions& options) {
   std::vector<ComparedRun> runs;
   for (const std::string& folder : options.runs) runs.push_back(read_run(folder));
-  const bool curves = std::any_of(runs.begin(), runs.end(),
-                                  [](const ComparedRun& run) { return !run.training.empty(); });
-  if (curves) write_file(options.svg, overlaid(runs), "compare");
   options.json ? print_json(runs) : print(runs);
-  if (curves) say(options.json, "\nthe curves are in " + options.svg);
+  if (std::any_of(runs.begin(), runs.end(),
+                  [](const ComparedRun& run) { return !run.training.empty(); })) {
+    write_file(options.svg, overlaid(runs), "compare");
+    say(options.json, "\nthe curves are in " + options.svg);
+  }
   if (const std::string plot = staleness_plot(runs); !plot.empty()) {
     const std::string file = beside(options.svg, "-staleness");
     write_file(file, plot, "compare");
@@ -250,10 +256,10 @@ int compare_command(const CompareOptions& options) {
 // The folder of a run's events and configuration: that of its checkpoints, or the one above.
 std::string home_of(const std::string& folder, const std::optional<FoundCheckpoint>& checkpoint) {
   namespace fs = std::filesystem;
-  if (!checkpoint || fs::exists(folder + "/events.jsonl")) return folder;
+  if (!checkpoint || is_there(folder + "/events.jsonl")) return folder;
   const fs::path directory = fs::path(checkpoint->folder.path()).lexically_normal();
   for (const fs::path& home : {directory, fs::absolute(directory).parent_path()})
-    if (fs::exists(home / "events.jsonl")) return home.string();
+    if (is_there(home / "events.jsonl")) return home.string();
   return folder;
 }
 
@@ -275,12 +281,11 @@ ComparedRun read_run(const std::string& folder) {
   if (checkpoint) run.checkpoint = checkpoint->path();
   if (checkpoint && (cut || run.training.empty())) run.steps = checkpoint->step;
   if (run.training.empty() && !checkpoint) {
-    const bool there = std::filesystem::exists(folder);
-    throw ConfigError(
-        there ? folder + " holds neither a step's event nor a checkpoint" : "there is no " + folder,
-        {.operation = "compare",
-         .advice = "Name the folder of a run, as train prints it, of a Log or of a "
-                   "Checkpointer."});
+    throw ConfigError(is_there(folder) ? folder + " holds neither a step's event nor a checkpoint"
+                                       : "there is no " + folder,
+                      {.operation = "compare",
+                       .advice = "Name the folder of a run, as train prints it, of a Log or of a "
+                                 "Checkpointer."});
   }
   return run;
 }

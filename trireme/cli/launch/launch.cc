@@ -33,6 +33,11 @@ int print_script(const CommandOptions& options) {
                       {.operation = "launch",
                        .advice = "srun starts ranks on the nodes that Slurm gives. For other "
                                  "processes write `trireme launch -H` into a script of your own."});
+  if (!options.elastic.empty() || options.spares > 0 || !options.launch.command.empty())
+    throw ConfigError("--print-sbatch with --elastic, --spares or a program",
+                      {.operation = "launch",
+                       .advice = "The script trains CONFIG on a number of ranks that stays. Leave "
+                                 "them out, or write a script of your own."});
   const std::filesystem::path config = options.print_sbatch;
   std::error_code error;
   if (!std::filesystem::is_regular_file(config, error))

@@ -20,7 +20,8 @@ struct ResizeOptions {
 
 int resize_command(const ResizeOptions& options) {
   const std::filesystem::path run = options.run;
-  if (!std::filesystem::exists(run / "config.toml"))
+  std::error_code none;
+  if (!std::filesystem::exists(run / "config.toml", none))
     throw ConfigError(options.run + " is not the folder of a run: it has no config.toml",
                       {.operation = "resize",
                        .advice = "Give the folder that `trireme train --elastic` printed."});

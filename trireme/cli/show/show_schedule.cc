@@ -58,7 +58,8 @@ plan::PipelineTimes times_of(const std::string& text) {
 }
 
 bool is_file(const std::string& name) {
-  return name.find_first_of("./") != std::string::npos || std::filesystem::exists(name);
+  std::error_code none;
+  return name.find_first_of("./") != std::string::npos || std::filesystem::exists(name, none);
 }
 
 plan::Schedule read(const ShowScheduleOptions& options) {

@@ -113,15 +113,14 @@ std::string Chooser::explain(OpKind kind, std::size_t bytes, std::uint32_t total
   return text + constants + (known ? "measured on " + group_.tuning->machine : "typical values");
 }
 
-std::string read_tuning_file() {
-  const std::string path = plan::tuning_path();
+std::string read_tuning_file(const std::string& path) {
   if (path.empty()) return {};
   return try_read_file(path).value_or("");
 }
 
-std::shared_ptr<const plan::Tuning> parse_tuning(std::string_view text) {
+std::shared_ptr<const plan::Tuning> parse_tuning(std::string_view text, const std::string& path) {
   if (text.empty()) return nullptr;
-  return std::make_shared<const plan::Tuning>(plan::Tuning::from_toml(text, plan::tuning_path()));
+  return std::make_shared<const plan::Tuning>(plan::Tuning::from_toml(text, path));
 }
 
 }  // namespace trireme::inline v0::comm

@@ -63,9 +63,10 @@ class Chooser {
       chosen_;
 };
 
-/// The text of the file at plan::tuning_path(); empty if there is no such file.
-std::string read_tuning_file();
-/// Null for an empty text; ConfigError if it cannot be parsed.
-std::shared_ptr<const plan::Tuning> parse_tuning(std::string_view text);
+/// The text of a tuning table; empty if there is no such file.
+std::string read_tuning_file(const std::string& path = plan::tuning_path());
+/// Null for an empty text; ConfigError, naming `path`, if it cannot be parsed.
+std::shared_ptr<const plan::Tuning> parse_tuning(std::string_view text,
+                                                 const std::string& path = plan::tuning_path());
 
 }  // namespace trireme::inline v0::comm

@@ -151,7 +151,8 @@ net::Descriptor enter(Waiter& waiter, const std::string& endpoint, const std::st
   } catch (const TimeoutError&) {  // reported below
   }
   throw TimeoutError("the coordinator at " + endpoint + " did not answer in time",
-                     {.operation = "join", .advice = "See whether the launcher still runs."});
+                     {.operation = "join",
+                      .advice = "See whether the launcher, or `trireme coordinator`, still runs."});
 }
 
 }  // namespace trireme::inline v0::rendezvous
