@@ -6,6 +6,7 @@
 #include <atomic>
 #include <random>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "trireme/base/error.h"
@@ -207,6 +208,22 @@ TEST(Communicator, AbortFailsWhatIsOpenAndWhatComes) {
     EXPECT_THROW(open.wait(), PeerLost);
     EXPECT_THROW(barrier(*rank.world), PeerLost);
     EXPECT_TRUE(rank.world->failure());
+  });
+}
+
+// Rank 1 has not looked yet when it hears that the ranks change.
+TEST(Communicator, AbortDoesNotFailWhatIsComplete) {
+  std::shared_ptr<Communicator> other;
+  run_ranks(2, [&](RankContext& rank) {
+    if (rank.rank == 1) {
+      other = rank.world;
+      EXPECT_NO_THROW(rank.world->barrier().wait());
+      EXPECT_THROW(barrier(*rank.world), PeerLost);
+      return;
+    }
+    rank.waiter->sleep(std::chrono::milliseconds(1));
+    rank.world->barrier().wait();
+    std::exchange(other, nullptr)->abort(std::make_exception_ptr(PeerLost("the ranks change")));
   });
 }
 

@@ -191,7 +191,11 @@ Work Engine::submit(Operation&& operation, Deadline deadline) {
 }
 
 void Engine::abort(std::exception_ptr error) noexcept {
-  waiter->run([engine = shared_from_this(), error = std::move(error)] { engine->fail(error); });
+  waiter->run([engine = shared_from_this(), error = std::move(error)] {
+    // What is complete counts, though this rank has not looked yet: the others have it.
+    if (engine->board_watch && engine->board_watch->pending()) engine->board_watch->look();
+    engine->fail(error);
+  });
 }
 
 void Engine::enqueue(std::shared_ptr<Call> call) {

@@ -28,6 +28,8 @@ class BoardWatch final : public ProgressSource {
   void look_briefly(const Call& call);
   /// True if the running call waits for `peer`.
   bool owes(int peer);
+  /// If something is waited for: goes on with what the peers have posted. Returns whether it did.
+  bool look();
   /// A transfer failed: fails the engine with what the board says about it, or else with `error`.
   void transfer_failed(const std::exception_ptr& error) noexcept;
 
@@ -44,7 +46,6 @@ class BoardWatch final : public ProgressSource {
   int headers_here(std::uint64_t number) const noexcept;
   int check_headers_here(const Call& call);
   bool poll_headers(const std::shared_ptr<Call>& call);
-  bool look();
   bool look_for_given_up();
 
   Engine& engine_;
