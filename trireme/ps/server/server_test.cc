@@ -295,7 +295,7 @@ TEST(ParameterServer, ServersGoOnWithoutMemoryThatIsRefused) {
   });
 }
 
-// Worker 0 is lost between its sends to the two servers: one has closed a round that the other one is still in.
+// Worker 0 leaves between its sends to the two servers: one has closed a round that the other one is still in.
 // A worker that begins now is in another round at each of them.
 TEST(ParameterServer, ABackupWorkersRoundIsThatOfEachServer) {
   constexpr int kSteps = 3;
@@ -323,6 +323,7 @@ TEST(ParameterServer, ABackupWorkersRoundIsThatOfEachServer) {
         link.ask({.ask = Ask::Terms, .rate = 1, .scale = 0.5, .total = 3, .nodes = {{0, 1}}}, bytes,
                  0);
         link.finish();
+        link.close();
         closed = true;
         simulation.wake_all();
         waiter->wait_until([&] { return done == 2; }, TimePoint::max());
