@@ -85,15 +85,13 @@ Rounds::Closed Rounds::close(Shard& shard) {
   committed_ = false;
   ++number_;
   members_.clear();
-  Closed closed;
+  Closed closed{.clients = clients()};
   if (!parts_.empty()) {
     const Part& first = parts_.begin()->second;
     closed.rate = first.rate, closed.scale = first.scale;
   }
-  for (const auto& [worker, part] : std::exchange(parts_, {})) {
-    members_.insert(worker);
-    closed.clients.emplace(worker, part.client);
-  }
+  for (const auto& [worker, client] : closed.clients) members_.insert(worker);
+  parts_.clear();
   return closed;
 }
 
@@ -106,8 +104,10 @@ void Rounds::lost(int client) {
   std::erase_if(parts_, [&](const auto& one) { return one.second.client == client; });
 }
 
-void Rounds::add_clients(std::set<int>& all) const {
-  for (const auto& [worker, part] : parts_) all.insert(part.client);
+std::map<int, int> Rounds::clients() const {
+  std::map<int, int> all;
+  for (const auto& [worker, part] : parts_) all.emplace(worker, part.client);
+  return all;
 }
 
 void Rounds::restart(bool closed, int workers) {

@@ -59,7 +59,8 @@ class Rounds {
   void arrive(int worker) { done_.erase(worker); }
   void leave(int worker) { done_.insert(worker); }
   void lost(int client);
-  void add_clients(std::set<int>& all) const;
+  /// By worker: whose terms are in the round that is collected.
+  std::map<int, int> clients() const;
   /// Other workers: nothing of the old ones is awaited.
   void clear() { parts_.clear(), done_.clear(); }
   /// The present step is round 0. `closed`: all of `workers` have sent their terms of it, and it is

@@ -25,6 +25,11 @@ bool is_read_in_place(const Settings& settings) {
   return server.staleness == 0 && server.backup == 0 && server.replicas <= 1 && !settings.elastic;
 }
 
+PeerLost regrouped() {
+  return PeerLost("the workers have regrouped without it", {.operation = "parameter server"});
+}
+RefusedError replaced() { return RefusedError("another process has taken its place"); }
+
 }  // namespace
 
 std::unique_ptr<Shard> make_shard(const Settings& settings, int server, const Spread& spread,
@@ -42,16 +47,21 @@ Service::Service(int server, Answer answer, OnUpdate on_update, Spread spread, R
       rooms_(std::move(rooms)) {}
 
 void Service::handle(int client, const Request& request, std::span<const std::byte> memory) {
-  Reply refusal{.ask = request.ask};
   try {
     serve(client, request, memory);
   } catch (const Error& error) {
-    refusal.exit_code = error.exit_code();
-    refusal.text = "server " + std::to_string(server_) + " refuses worker " +
-                   std::to_string(request.worker) + ": " + error.message();
-    answer_(client, refusal, {});
+    refuse(client, request.worker, request.ask, error);
   }
   release();
+}
+
+void Service::refuse(int client, int worker, Ask ask, const Error& error) {
+  answer_(client,
+          {.ask = ask,
+           .exit_code = error.exit_code(),
+           .text = "server " + std::to_string(server_) + " refuses worker " +
+                   std::to_string(worker) + ": " + error.message()},
+          {});
 }
 
 void Service::serve(int client, const Request& request, std::span<const std::byte> memory) {
@@ -59,8 +69,7 @@ void Service::serve(int client, const Request& request, std::span<const std::byt
     finish();
   if (request.ask == Ask::Attach) return attach(client, request, memory);
   const auto place = client_of_.find(request.worker);
-  if (place == client_of_.end() || place->second != client)
-    throw RefusedError("another process has taken its place");
+  if (place == client_of_.end() || place->second != client) throw replaced();
   switch (request.ask) {
     case Ask::Write:
       return write(client, request, memory);
@@ -120,14 +129,13 @@ std::vector<int> Service::clients() const {
   std::set<int> all;
   for (const auto& [worker, client] : client_of_) all.insert(client);
   for (const Waiting& one : waiting_) all.insert(one.client);
-  rounds_.add_clients(all);
+  for (const auto& [worker, client] : rounds_.clients()) all.insert(client);
   return {all.begin(), all.end()};
 }
 
 void Service::attach(int client, const Request& request, std::span<const std::byte> memory) {
   Settings settings = Settings::from_text(text_at(request, memory));
-  if (request.epoch < epoch_)
-    throw PeerLost("the workers have regrouped without it", {.operation = "parameter server"});
+  if (request.epoch < epoch_) throw regrouped();
   const bool regroups = settings_ && request.epoch > epoch_;
   const int workers = settings.workers;
   if (settings_) {
@@ -152,9 +160,7 @@ void Service::attach(int client, const Request& request, std::span<const std::by
     settings_ = std::move(settings);  // last: memory may have been refused
   }
   if (regroups) {
-    // Requests of the earlier epoch are answered no more: those who made them have ended, or come again.
-    for (const auto& [worker, old] : client_of_) ledger_->leave(worker);
-    client_of_.clear(), waiting_.clear(), readers_.clear(), rounds_.clear();
+    end_epoch();
     settings_->workers = workers;
     epoch_ = request.epoch;
     attempt_ = 0;
@@ -171,6 +177,17 @@ void Service::attach(int client, const Request& request, std::span<const std::by
            .slowest = ledger_->slowest(),
            .ready = has_weights_},
           {});
+}
+
+// Commits that are being made are answered as ever. The other requests are refused, so that no connection
+// waits for an answer forever: nobody would see its end.
+void Service::end_epoch() {
+  release();
+  for (const Waiting& one : waiting_) refuse(one.client, one.worker, one.reply.ask, regrouped());
+  for (const auto& [worker, client] : rounds_.clients())
+    refuse(client, worker, Ask::Terms, regrouped());
+  for (const auto& [worker, client] : client_of_) ledger_->leave(worker);
+  client_of_.clear(), waiting_.clear(), readers_.clear(), rounds_.clear();
 }
 
 // All workers of the epoch have weights of the same version, and do their next step as round 0. If this
@@ -292,8 +309,11 @@ void Service::take_terms(int client, const Request& request, std::span<const std
   if (settings_->server.staleness != 0)
     throw MismatchError("it sends terms to a server that is not synchronous");
   readers_.erase(request.worker);
+  const auto clients = rounds_.clients();
   switch (rounds_.take(client, request, memory, *shard_)) {
     case Rounds::Taken::Collected:
+      if (const auto before = clients.find(request.worker); before != clients.end())
+        refuse(before->second, request.worker, Ask::Terms, replaced());
       return;
     case Rounds::Taken::Repeated:
       return answer_terms(client);

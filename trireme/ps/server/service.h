@@ -18,6 +18,7 @@
 #include <string_view>
 #include <vector>
 
+#include "trireme/base/error.h"
 #include "trireme/ps/messages.h"
 #include "trireme/ps/server/ledger.h"
 #include "trireme/ps/server/rounds.h"
@@ -93,7 +94,9 @@ class Service {
   };
 
   void serve(int client, const Request& request, std::span<const std::byte> memory);
+  void refuse(int client, int worker, Ask ask, const Error& error);
   void attach(int client, const Request& request, std::span<const std::byte> memory);
+  void end_epoch();
   void begin(int client, const Request& request);
   void write(int client, const Request& request, std::span<const std::byte> memory);
   void read(int client, const Request& request);
