@@ -136,11 +136,11 @@ TEST(Job, NamesABadOptionInTheLastLine) {
 
 // A user may have exported by mistake the variables that the launcher sets for its ranks.
 TEST(Job, RefusesAMalformedEnvironmentInASentence) {
-  const char* const names[] = {"TRIREME_RANK",        "TRIREME_SIZE",         "TRIREME_LOCAL_RANK",
-                               "TRIREME_LOCAL_SIZE",  "TRIREME_JOB",          "TRIREME_EPOCH",
-                               "TRIREME_SECRET_FD",   "TRIREME_STATUS_FD",    "TRIREME_CORES",
-                               "TRIREME_COORDINATOR", "TRIREME_SHARED_CORES", "TRIREME_TIMEOUT",
-                               "TRIREME_COMM_RATE",   "TRIREME_ADDRESS"};
+  const char* const names[] = {"TRIREME_RANK",         "TRIREME_SIZE",    "TRIREME_LOCAL_RANK",
+                               "TRIREME_LOCAL_SIZE",   "TRIREME_JOB",     "TRIREME_SECRET_FD",
+                               "TRIREME_STATUS_FD",    "TRIREME_CORES",   "TRIREME_COORDINATOR",
+                               "TRIREME_SHARED_CORES", "TRIREME_TIMEOUT", "TRIREME_COMM_RATE",
+                               "TRIREME_ADDRESS"};
   const std::set<int> allowed = {0, 2, 10, 11, 161, 170};
   for (const std::string name : names) {
     for (const std::string value : {"", " ", "x", "-1", "0", "1", "77", "2147483647", "1e99",

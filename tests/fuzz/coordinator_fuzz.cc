@@ -68,7 +68,6 @@ class Coordinator {
     join.ParseFromString(text_);
     join.set_version(std::string(rendezvous::kWireVersion));
     join.set_job("job");
-    join.set_epoch(0);
     join.set_rank(who % (kRanks + 1));
     wire::JoinReply reply;
     Open& answered = open();

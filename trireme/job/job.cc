@@ -150,7 +150,7 @@ void Job::Impl::meet_servers() {
 net::ChannelOptions Job::Impl::channel_options() const {
   net::ChannelOptions result;
   result.secret = secret;
-  result.identity = {.epoch = env.epoch, .rank = env.rank, .purpose = kServerPurpose};
+  result.identity = {.rank = env.rank, .purpose = kServerPurpose};
   result.max_frame_bytes = kLargestServerFrame;
   result.timeout = options.timeout;
   return result;
@@ -216,7 +216,6 @@ void Job::Impl::join() {
       rendezvous::ClientOptions{.endpoint = env.coordinator,
                                 .secret = secret,
                                 .job = env.job,
-                                .epoch = env.epoch,
                                 .rank = env.process(),
                                 .host = host,
                                 .identity = env.role == Role::Worker ? options.identity : "",
@@ -286,7 +285,7 @@ comm::CommunicatorOptions Job::Impl::world_options() {
   comm::CommunicatorOptions result;
   result.algorithm = env.role == Role::Server ? "auto" : options.algorithm;  // it is alone
   result.timeout = options.timeout;
-  result.epoch = env.epoch;
+  result.epoch = changes.epoch().number;
   result.host_of_rank = hosts.empty() ? std::vector<std::string>{host} : hosts;
   result.reproducible = options.reproducible;
   result.trace = options.trace;
@@ -314,11 +313,12 @@ std::vector<std::string> Job::Impl::exchange(const std::string& key, const std::
   job::MembershipWatch watch(*client, status,
                              {own_number(), options.timeout, options.timeout_user_code});
   const rendezvous::Roles roles = env.roles();
+  const rendezvous::Epoch epoch = changes.epoch();
   const rendezvous::CoordinatorClient::Group group =
-      changes.elastic() ? rendezvous::CoordinatorClient::Group{.members = changes.epoch().members,
-                                                               .epoch = env.epoch}
-      : served          ? rendezvous::CoordinatorClient::Group{0, roles.workers + roles.servers}
-                        : rendezvous::CoordinatorClient::Group{roles.first(env.role), env.size};
+      changes.elastic()
+          ? rendezvous::CoordinatorClient::Group{.members = epoch.members, .epoch = epoch.number}
+      : served ? rendezvous::CoordinatorClient::Group{0, roles.workers + roles.servers}
+               : rendezvous::CoordinatorClient::Group{roles.first(env.role), env.size};
   const auto notice = start ? start->wait_for_all(env) : nullptr;
   const TimePoint begun = waiter->now();
   for (;;) {
@@ -342,7 +342,7 @@ std::shared_ptr<net::Transport> Job::Impl::connect() {
       .size = env.size,
       .secret = secret,
       .host = rendezvous::own_address(env.coordinator, options.interface),
-      .epoch = env.epoch,
+      .epoch = changes.epoch().number,
       .timeout = options.timeout,
       .patience = options.timeout + options.timeout_user_code,
       .sockets = options.sockets,

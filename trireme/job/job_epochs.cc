@@ -25,7 +25,6 @@ void Job::Impl::enter_next_epoch() {
     changes.entered(*epoch);
     env.rank = *epoch->rank_of(process);
     env.size = env.workers = static_cast<int>(epoch->members.size());
-    env.epoch = epoch->number;
     try {
       return simulated.connect ? form_simulated(*epoch) : form();
     } catch (const Error& error) {

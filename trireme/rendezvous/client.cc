@@ -160,7 +160,6 @@ void CoordinatorClient::Impl::join() {
   wire::JoinRequest request;
   request.set_version(options.version);
   request.set_job(options.job);
-  request.set_epoch(options.epoch);
   request.set_rank(static_cast<std::uint32_t>(options.rank));
   request.set_host(options.host);
   request.set_identity(options.identity);

@@ -21,7 +21,6 @@ struct ClientOptions {
   std::string endpoint;  // "127.0.0.1:40123"
   std::string secret;
   std::string job = "job";
-  std::uint32_t epoch = 0;
   int rank = 0;  // the number of this process (roles.h)
   std::string host;
   std::string identity;

@@ -28,7 +28,6 @@ struct CoordinatorOptions {
   std::shared_ptr<net::Listener> listener = {};  // instead of a port of its own
   std::string secret;                            // at least 16 bytes
   std::string job = "job";
-  std::uint32_t epoch = 0;
   /// The first epoch of an elastic job, of `size` processes that may become ranks; or all workers, if these
   /// come and go, each on its own. None: all are ranks, and none may be missing.
   std::optional<Epoch> elastic = {};

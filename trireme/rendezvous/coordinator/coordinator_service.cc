@@ -22,13 +22,12 @@ grpc::Status Service::check_join(const wire::JoinRequest& request) const {
                                                        "\", its coordinator \"" +
                                                        state_.options.version + "\"");
   }
-  if (request.job() != state_.options.job || request.epoch() != state_.options.epoch ||
+  if (request.job() != state_.options.job ||
       request.rank() >= static_cast<std::size_t>(state_.members.size())) {
     return Status(StatusCode::FAILED_PRECONDITION,
-                  who + " of job " + request.job() + ", epoch " + std::to_string(request.epoch()) +
-                      ", does not belong to job " + state_.options.job + ", epoch " +
-                      std::to_string(state_.options.epoch) + ", of " +
-                      std::to_string(state_.members.size()) + " processes");
+                  who + " of job " + request.job() + " does not belong to job " +
+                      state_.options.job + ", of " + std::to_string(state_.members.size()) +
+                      " processes");
   }
   return Status::OK;
 }

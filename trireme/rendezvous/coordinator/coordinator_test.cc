@@ -193,16 +193,15 @@ TEST(Coordinator, NobodySpeaksGrpcWithItWhoDoesNotKnowTheSecret) {
   EXPECT_FALSE(is_coordinator(coordinator.endpoint(), std::string(32, 'x')));
 }
 
-TEST(Coordinator, RefusesAnotherVersionJobEpochOrRank) {
+TEST(Coordinator, RefusesAnotherVersionJobOrRank) {
   Coordinator coordinator({.size = 1, .secret = kSecret, .job = "7"});
   ClientOptions right = client_options(coordinator, 0);
   right.job = "7";
-  ClientOptions version = right, job = right, epoch = right, rank = right;
+  ClientOptions version = right, job = right, rank = right;
   version.version = "trireme 9";
   job.job = "8";
-  epoch.epoch = 3;
   rank.rank = 5;
-  for (const auto& wrong : {version, job, epoch, rank}) {
+  for (const auto& wrong : {version, job, rank}) {
     EXPECT_EQ(error_of([&] { CoordinatorClient{wrong}; }).exit_code, 10);
   }
   EXPECT_THAT(error_of([&] { CoordinatorClient{version}; }).sentence,

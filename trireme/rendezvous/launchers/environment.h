@@ -41,7 +41,6 @@ struct RankEnvironment {
   std::string launcher;  // "mpirun (Open MPI)", "srun", "torchrun"; empty: none, or ours
   std::optional<MeetingPlace> meeting;  // for a foreign launcher; none: the ranks meet over MPI
   std::string job = "job";
-  std::uint32_t epoch = 0;
   /// The job's ranks may change: `rank` is the number of this process among `size` that may be ranks;
   /// the coordinator says which are.
   bool elastic = false;

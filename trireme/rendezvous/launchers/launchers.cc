@@ -63,7 +63,6 @@ std::optional<RankEnvironment> from_trireme_launch(const Getenv& get, std::strin
   rank.local_size = number(get, "TRIREME_LOCAL_SIZE", rank.size);
   rank.host = get("TRIREME_HOST").value_or("");
   rank.job = get("TRIREME_JOB").value_or("job");
-  rank.epoch = static_cast<std::uint32_t>(number(get, "TRIREME_EPOCH", 0));
   rank.restarts = number(get, "TRIREME_RESTARTS", 0);
   rank.secret_descriptor = number(get, "TRIREME_SECRET_FD", -1);
   rank.secret_file = get("TRIREME_JOB_SECRET_FILE").value_or("");
