@@ -5,6 +5,7 @@
 
 #include "trireme/base/check.h"
 #include "trireme/base/error.h"
+#include "trireme/base/work_source.h"
 #include "trireme/rendezvous/client.h"
 
 namespace trireme::inline v0 {
@@ -55,7 +56,7 @@ std::shared_ptr<const rendezvous::ServerView> JobServers::view() const {
   return view_;
 }
 
-std::shared_ptr<net::Channel> JobServers::dial(int server) const {
+std::shared_ptr<net::Channel> JobServers::connect(int server) const {
   const auto now = view();
   if (server < 0 || server >= static_cast<int>(now->servers.size()) ||
       !now->servers[static_cast<std::size_t>(server)].up)
@@ -63,14 +64,14 @@ std::shared_ptr<net::Channel> JobServers::dial(int server) const {
         "no such server is there",
         {.rank = channels_.identity.rank, .operation = "parameter server", .peer = server});
   net::ChannelOptions options = channels_;
-  // A server must not be held up by one that hangs.
+  // Another process may come in the place of a server that hangs.
   if (serves_) options.timeout = std::min(options.timeout, kServersTimeout);
   return net::dial_channel(waiter_, now->servers[static_cast<std::size_t>(server)].address,
                            options);
 }
 
 std::shared_ptr<net::Channel> JobServers::dial_shard(int shard) const {
-  return dial(view()->primary(shard));
+  return connect(view()->primary(shard));
 }
 
 std::uint64_t JobServers::shard_term(int shard) const {
@@ -86,13 +87,39 @@ net::Acceptor& JobServers::acceptor() const {
   return *acceptor_;
 }
 
-void JobServers::tell_copy(int shard, std::uint64_t term, int server,
-                           std::uint32_t incarnation) const noexcept {
-  client_->tell_copy(shard, term, server, incarnation);
+Work JobServers::dial(int server, std::shared_ptr<std::shared_ptr<net::Channel>> to) {
+  const WorkSource source(waiter_, nullptr, "dial server " + std::to_string(server));
+  const std::lock_guard lock(mutex_);
+  diallers_[server].post([this, server, to = std::move(to), source] {
+    std::exception_ptr error;
+    try {
+      *to = connect(server);
+    } catch (...) {
+      error = std::current_exception();
+    }
+    waiter_->run([source, error] { error ? source.fail(error) : source.complete(); });
+  });
+  return source.work();
 }
 
-void JobServers::tell_unreachable(int server, std::uint32_t incarnation) const noexcept {
-  client_->tell_unreachable(server, incarnation);
+void JobServers::tell(const Claim& claim, std::function<void()> say) {
+  const std::lock_guard lock(mutex_);
+  if (!untold_.insert(claim).second) return;
+  if (!teller_) teller_.emplace();
+  teller_->post([this, claim, say = std::move(say)] {
+    say();
+    const std::lock_guard told(mutex_);
+    untold_.erase(claim);
+  });
+}
+
+void JobServers::tell_copy(int shard, std::uint64_t term, int server, std::uint32_t incarnation) {
+  tell({shard, term, server, incarnation},
+       [=, this] { client_->tell_copy(shard, term, server, incarnation); });
+}
+
+void JobServers::tell_unreachable(int server, std::uint32_t incarnation) {
+  tell({-1, 0, server, incarnation}, [=, this] { client_->tell_unreachable(server, incarnation); });
 }
 
 }  // namespace trireme::inline v0

@@ -1,14 +1,22 @@
 // JobServers: the parameter servers of a job, as one of its processes sees them: which live and have
 // which shard, connections to them, and what this process tells the coordinator of them. Belongs to the
-// Job. Methods may be called from any thread once the Job has joined.
+// Job. Methods may be called from any thread once the Job has joined. A server's own thread waits for
+// nobody: other threads dial and tell in its place.
 #pragma once
 
 #include <cstdint>
+#include <functional>
+#include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
+#include <set>
 #include <string>
+#include <tuple>
 
 #include "trireme/base/waiter.h"
+#include "trireme/base/work.h"
+#include "trireme/base/work_thread.h"
 #include "trireme/net/channel.h"
 #include "trireme/rendezvous/server_view.h"
 
@@ -33,22 +41,28 @@ class JobServers {
 
   /// As the coordinator said last; the waiter wakes when it changes. Never null.
   std::shared_ptr<const rendezvous::ServerView> view() const;
-  /// A new connection to a server of that view. PeerLost or TimeoutError if it is not there.
-  std::shared_ptr<net::Channel> dial(int server) const;
-  /// To the server that is the shard's primary; and a number that changes when another one is.
+  /// A new connection to the server that is a shard's primary, PeerLost or TimeoutError if it is not
+  /// there; and a number that changes when another one is.
   std::shared_ptr<net::Channel> dial_shard(int shard) const;
   std::uint64_t shard_term(int shard) const;
   /// For a worker: says that no other worker waits for this one, so the job goes on without it.
   void train_alone() const noexcept;
-  /// For a server: where workers come in; which process of this server it is, from 1 on; and what it
-  /// says of others (rendezvous/server_view.h).
+  /// For a server: where workers come in; which process of this server it is, from 1 on; a new
+  /// connection to another server, into `to`, unless the Work fails as dial_shard() does; and what it
+  /// says of others (rendezvous/server_view.h). While the coordinator does not answer, the same is said
+  /// once.
   net::Acceptor& acceptor() const;
   std::uint32_t incarnation() const noexcept { return incarnation_; }
-  void tell_copy(int shard, std::uint64_t term, int server,
-                 std::uint32_t incarnation) const noexcept;
-  void tell_unreachable(int server, std::uint32_t incarnation) const noexcept;
+  Work dial(int server, std::shared_ptr<std::shared_ptr<net::Channel>> to);
+  void tell_copy(int shard, std::uint64_t term, int server, std::uint32_t incarnation);
+  void tell_unreachable(int server, std::uint32_t incarnation);
 
  private:
+  // What is told: shard and term of a copy, or -1 and 0; server; incarnation.
+  using Claim = std::tuple<int, std::uint64_t, int, std::uint32_t>;
+  std::shared_ptr<net::Channel> connect(int server) const;
+  void tell(const Claim& claim, std::function<void()> say);
+
   std::shared_ptr<Waiter> waiter_;
   rendezvous::CoordinatorClient* client_ = nullptr;  // null: no coordinator
   net::ChannelOptions channels_;
@@ -59,6 +73,10 @@ class JobServers {
   std::shared_ptr<const rendezvous::ServerView> view_ =
       std::make_shared<rendezvous::ServerView>();  // guarded by mutex_
   std::exception_ptr failure_;                     // guarded by mutex_
+  std::set<Claim> untold_;                         // guarded by mutex_
+  // These end first. One that hangs does not delay connections to others.
+  std::map<int, WorkThread> diallers_;  // by server; guarded by mutex_
+  std::optional<WorkThread> teller_;    // guarded by mutex_
 };
 
 }  // namespace trireme::inline v0

@@ -196,6 +196,32 @@ TEST(FailOver, APrimaryThatIsCutOffAcknowledgesNothing) {
   EXPECT_GE(fenced, 30);
 }
 
+// All connections to the server that comes in the place of a lost one are waited for in vain.
+TEST(FailOver, AReplacementThatNobodyReachesHoldsUpNoWorker) {
+  for (std::uint64_t seed = 1; seed <= 5; ++seed) {
+    SimCluster cluster(seed, 1, 2);
+    cluster.run(settings_of(-1, 1, 2, 2), [&](int worker, ParameterClient& client, Waiter& waiter) {
+      write_zeros(client);
+      client.pull();
+      push_one(worker, client);
+      const auto& view = cluster.view();
+      waiter.wait_until([&] { return view.has_copy(0, 1) && view.has_copy(1, 0); },
+                        TimePoint::max());
+      cluster.hanging = 1;
+      cluster.kill_server(1);
+      waiter.wait_until([&] { return view.lives(1, 2); }, TimePoint::max());
+      for (int push = 0; push < 20; ++push) {
+        const TimePoint begun = waiter.now();
+        push_one(worker, client);
+        EXPECT_LT(waiter.now() - begun, std::chrono::seconds(1)) << "seed " << seed;
+        waiter.sleep(std::chrono::milliseconds(300));
+      }
+    });
+    EXPECT_EQ(cluster.failures, std::vector<std::string>());
+    EXPECT_EQ(cluster.num_killed, 1);
+  }
+}
+
 // With delay compensation a copy also has the weights that each worker had.
 TEST(FailOver, CopiesHaveTheWeightsThatWorkersHadBefore) {
   for (std::uint64_t seed = 1; seed <= 20; ++seed) {

@@ -93,7 +93,15 @@ class Servers {
                                         publish();
                                       },
                                   .unreachable = [](int, std::uint32_t) { ADD_FAILURE(); },
-                                  .dial = [this, &waiter](int at) { return dial(waiter, at); }}})
+                                  .dial =
+                                      [this, &waiter](int at, auto to) {
+                                        try {
+                                          *to = dial(waiter, at);
+                                          return Work();
+                                        } catch (const Error&) {
+                                          return Work::failed(std::current_exception());
+                                        }
+                                      }}})
         .run([&] { return ended_[server].load(); });
     acceptors_[static_cast<std::size_t>(server)].reset();
   }

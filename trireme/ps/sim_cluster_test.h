@@ -9,6 +9,8 @@
 #include <string>
 #include <vector>
 
+#include "trireme/base/error.h"
+#include "trireme/base/work_source.h"
 #include "trireme/net/sim/sim_channels.h"
 #include "trireme/ps/server/server.h"
 #include "trireme/ps/worker/client.h"
@@ -147,22 +149,40 @@ class SimCluster {
   }
 
   ServerContacts contacts_of(int rank, int own) {
-    return {.view = [this, rank] { return views_[static_cast<std::size_t>(rank)]; },
-            .has_copy =
-                [this, own](int shard, std::uint64_t term, int server, std::uint32_t incarnation) {
-                  if (isolated_ == own) return;
-                  at_soon(0, [=, this] {
-                    authority_.has_copy(shard, term, own, server, incarnation);
-                    publish();
-                  });
-                },
-            .unreachable =
-                [this, own](int server, std::uint32_t incarnation) {
-                  if (isolated_ == own || !authority_.view().lives(server, incarnation)) return;
-                  ++num_unreachable;
-                  lose(server);
-                },
-            .dial = [this, rank](int server) { return dial(rank, server); }};
+    return {
+        .view = [this, rank] { return views_[static_cast<std::size_t>(rank)]; },
+        .has_copy =
+            [this, own](int shard, std::uint64_t term, int server, std::uint32_t incarnation) {
+              if (isolated_ == own) return;
+              at_soon(0, [=, this] {
+                authority_.has_copy(shard, term, own, server, incarnation);
+                publish();
+              });
+            },
+        .unreachable =
+            [this, own](int server, std::uint32_t incarnation) {
+              if (isolated_ == own || !authority_.view().lives(server, incarnation)) return;
+              ++num_unreachable;
+              lose(server);
+            },
+        .dial = [this, rank](int server, auto to) { return dial(rank, server, std::move(to)); }};
+  }
+  // From another server. Who dials a server that hangs hears nothing for 2 s.
+  trireme::Work dial(int rank, int server, std::shared_ptr<std::shared_ptr<net::Channel>> to) {
+    if (server == hanging) {
+      const auto waiter = network_.waiter(rank);
+      const WorkSource source(waiter);
+      waiter->run_at(waiter->now() + std::chrono::seconds(2), [source] {
+        source.fail(std::make_exception_ptr(TimeoutError("nobody answers", {})));
+      });
+      return source.work();
+    }
+    try {
+      *to = dial(rank, server);
+      return {};
+    } catch (const Error&) {
+      return trireme::Work::failed(std::current_exception());
+    }
   }
 
   void run_server(int rank) {
@@ -238,6 +258,7 @@ class SimCluster {
   std::vector<History> histories;  // by shard
   std::function<void(const Applied&)> on_applied;
   std::vector<std::string> failures;
+  int hanging = -1;  // a server that answers no other server
   int num_killed = 0, num_fenced = 0, num_unreachable = 0;
 };
 

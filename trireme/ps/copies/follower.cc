@@ -18,7 +18,8 @@ Follower::Follower(std::shared_ptr<Waiter> waiter, Options options)
 Follower::~Follower() { lose(); }
 
 bool Follower::work_waits() const {
-  return state_ == State::Away ? waiter_->now() >= next_try_ : received_.done();
+  if (state_ == State::Away) return waiter_->now() >= next_try_;
+  return state_ == State::Dialled ? dialled_.done() : received_.done();
 }
 
 TimePoint Follower::wake_at() const noexcept {
@@ -28,16 +29,24 @@ TimePoint Follower::wake_at() const noexcept {
 void Follower::poll(const Log& log, Copy& copy) {
   if (refused_) return;
   try {
-    if (state_ == State::Away && waiter_->now() >= next_try_) connect();
-    while (state_ != State::Away && !refused_ && received_.done()) take(log, copy);
+    if (state_ == State::Away && waiter_->now() >= next_try_) dial();
+    if (state_ == State::Dialled && dialled_.done()) greet();
+    while (state_ >= State::Greeted && !refused_ && received_.done()) take(log, copy);
   } catch (const Error&) {  // it is not there, or speaks another protocol
     lose();
   }
   while (!outgoing_.empty() && outgoing_.front().sent.done()) outgoing_.pop_front();
 }
 
-void Follower::connect() {
-  channel_ = options_.dial();
+void Follower::dial() {
+  arriving_ = std::make_shared<std::shared_ptr<net::Channel>>();
+  dialled_ = options_.dial(arriving_);
+  state_ = State::Dialled;
+}
+
+void Follower::greet() {
+  dialled_.wait();
+  channel_ = std::move(*arriving_);
   state_ = State::Greeted;
   put({.kind = Relay::Kind::Hello, .shard = options_.shard, .term = options_.term}, {}, {});
   listen();

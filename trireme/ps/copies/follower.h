@@ -40,7 +40,7 @@ class Follower {
     std::uint64_t term = 0;  // the primary's
     int server = 0;          // the backup's
     std::uint32_t incarnation = 0;
-    std::function<std::shared_ptr<net::Channel>()> dial;
+    std::function<Work(std::shared_ptr<std::shared_ptr<net::Channel>> to)> dial;
   };
   Follower(std::shared_ptr<Waiter> waiter, Options options);
   ~Follower();
@@ -69,14 +69,15 @@ class Follower {
   void send(const LogEntry& entry);
 
  private:
-  enum class State { Away, Greeted, Following };
+  enum class State { Away, Dialled, Greeted, Following };
   struct Outgoing {
     std::string head;
     LogEntry entry;              // keeps its memory
     std::vector<std::byte> own;  // or the memory itself
     Work sent;
   };
-  void connect();
+  void dial();
+  void greet();
   void take(const Log& log, Copy& copy);
   void catch_up(Position from, const Log& log, Copy& copy);
   void send_snapshot(Copy& copy);
@@ -91,7 +92,8 @@ class Follower {
   std::uint64_t acknowledged_ = 0, sent_ = 0;  // indices
   std::deque<Outgoing> outgoing_;
   net::ChannelFrame frame_;
-  Work received_;
+  Work dialled_, received_;
+  std::shared_ptr<std::shared_ptr<net::Channel>> arriving_;  // what is dialled; may outlive this
   std::shared_ptr<net::Channel> channel_;
   TimePoint next_try_{};
   TimePoint owes_since_;

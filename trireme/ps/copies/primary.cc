@@ -76,11 +76,12 @@ void Primary::add(int server, bool required) {
   if (std::any_of(backups_.begin(), backups_.end(), is_it)) return;
   backups_.emplace_back().follower = std::make_unique<Follower>(
       waiter_,
-      Follower::Options{.shard = copy_.shard(),
-                        .term = term_,
-                        .server = server,
-                        .incarnation = view_.servers[static_cast<std::size_t>(server)].incarnation,
-                        .dial = [this, server] { return contacts_.dial(server); }});
+      Follower::Options{
+          .shard = copy_.shard(),
+          .term = term_,
+          .server = server,
+          .incarnation = view_.servers[static_cast<std::size_t>(server)].incarnation,
+          .dial = [this, server](auto to) { return contacts_.dial(server, std::move(to)); }});
   if (required) backups_.back().follower->require();
 }
 

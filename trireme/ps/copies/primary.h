@@ -15,15 +15,16 @@
 namespace trireme::inline v0::ps {
 
 /// How a server talks with the job's ServerAuthority and with other servers. view() is of the latest
-/// view, never null; the waiter wakes when it changes.
+/// view, never null; the waiter wakes when it changes. None of these waits for anybody: all of a
+/// server's workers would wait, too.
 struct ServerContacts {
   std::function<std::shared_ptr<const rendezvous::ServerView>()> view;
   /// ServerAuthority::has_copy() and down(). They may be lost; then they are repeated.
   std::function<void(int shard, std::uint64_t term, int server, std::uint32_t incarnation)>
       has_copy;
   std::function<void(int server, std::uint32_t incarnation)> unreachable;
-  /// A channel to a server. Throws PeerLost or TimeoutError if it is not there.
-  std::function<std::shared_ptr<net::Channel>(int server)> dial;
+  /// Puts a channel to a server into `to`. Fails with PeerLost or TimeoutError if it is not there.
+  std::function<Work(int server, std::shared_ptr<std::shared_ptr<net::Channel>> to)> dial;
 };
 
 class Primary {

@@ -31,7 +31,7 @@ int serve(Job& job) {
          .advice = "Call it if job.role() == Role::Server; `trireme launch --workers 4 "
                    "--servers 2` starts servers."});
   job.activity("serve");
-  const JobServers& servers = job.servers();
+  JobServers& servers = job.servers();
   ps::ServingOptions options{.number = job.rank(),
                              .incarnation = servers.incarnation(),
                              .threads = threads_here(),
@@ -44,7 +44,7 @@ int serve(Job& job) {
   options.contacts.unreachable = [&servers](int at, std::uint32_t incarnation) {
     servers.tell_unreachable(at, incarnation);
   };
-  options.contacts.dial = [&servers](int at) { return servers.dial(at); };
+  options.contacts.dial = [&servers](int at, auto to) { return servers.dial(at, std::move(to)); };
   ps::ParameterServer server(job.waiter(), servers.acceptor(), options);
   server.run([&job] { return job.finished(); });
   // Left out, or without a coordinator for good. Whoever starts processes is to start another one.
