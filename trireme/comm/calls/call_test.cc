@@ -71,18 +71,20 @@ TEST(Extents, OfPiecesAndExchanges) {
   gather.kind = OpKind::Gather;
   gather.counts = {2, 0, 3};
   const auto pieces = extents_of(gather, 3, 0, 3, {});
-  EXPECT_EQ(pieces[2].in, 0u);
-  EXPECT_EQ(pieces[2].out, 2u);
-  EXPECT_EQ(pieces[2].count, 3u);
+  EXPECT_EQ(pieces.at(2).in, 0u);
+  EXPECT_EQ(pieces.at(2).out, 2u);
+  EXPECT_EQ(pieces.at(2).count, 3u);
   Operation exchange;
   exchange.kind = OpKind::AllToAll;
   exchange.counts = {1, 2};
   exchange.recv_counts = {5, 2};
   const auto chunks = extents_of(exchange, 4, 1, 2, {});  // chunk 2: from rank 1 to rank 0
-  EXPECT_EQ(chunks[2].count, 1u);
-  EXPECT_EQ(chunks[1].count, 5u);
-  EXPECT_EQ(chunks[3].in, 1u);
-  EXPECT_EQ(chunks[3].out, 5u);
+  EXPECT_EQ(chunks.at(2).count, 1u);
+  EXPECT_EQ(chunks.at(1).count, 5u);
+  EXPECT_EQ(chunks.at(3).in, 1u);
+  EXPECT_EQ(chunks.at(3).out, 5u);
+  EXPECT_EQ(chunks.at(0).count, 0u);  // stays on rank 0
+  EXPECT_EQ(chunks.size(), 3u);
 }
 
 }  // namespace

@@ -28,7 +28,7 @@ Load load_of(const Route& route, const RouteRound& round, double partial, std::u
 std::uint32_t leaves_of(std::span<const Route> routes) {
   std::uint32_t end = 0;
   for (const Route& route : routes) {
-    for (const auto& held : route.initial) {
+    for (const auto& [chunk, held] : route.initial) {
       for (const kernel::LeafRange& node : held) end = std::max(end, node.first + node.count);
     }
   }

@@ -33,8 +33,7 @@ ProgramRun::ProgramRun(Engine& engine, std::shared_ptr<Call> call, const Route& 
       call_(std::move(call)),
       route_(route),
       width_(size_of(call_->operation.dtype)),
-      segment_(segment_of(call_->operation, route, watched())),
-      held_(route.num_chunks) {
+      segment_(segment_of(call_->operation, route, watched())) {
   const Operation& op = call_->operation;
   if (op.total > 1 && kernel::accumulates_wide(combine_of(op.op), op.dtype)) {
     for (const auto& nodes : engine_.fold_plans.of(op.leaves()).nodes_of) {
@@ -52,7 +51,7 @@ void ProgramRun::cut_segment() {
   const Operation& op = call_->operation;
   extents_ = extents_of(op, route_.num_chunks, engine_.facts.rank, engine_.facts.size,
                         {segment_begin_, std::min(segment_, op.count - segment_begin_)});
-  held_.assign(held_.size(), {});
+  held_ = {};
   place_inputs();
 }
 
@@ -63,11 +62,11 @@ bool ProgramRun::is_wide(kernel::LeafRange node) const {
 
 void ProgramRun::place_inputs() {
   const Operation& op = call_->operation;
-  for (int chunk = 0; chunk < route_.num_chunks; ++chunk) {
-    for (std::size_t i = 0; i < route_.initial[chunk].size(); ++i) {
-      Place place{route_.initial[chunk][i]};
+  for (const auto& [chunk, nodes] : route_.initial) {
+    for (std::size_t i = 0; i < nodes.size(); ++i) {
+      Place place{nodes[i]};
       const bool terms = op.kind == OpKind::AllReduce;
-      place.data = address_in(terms ? op.terms[i].value : op.in, extents_[chunk].in);
+      place.data = address_in(terms ? op.terms[i].value : op.in, extents_.at(chunk).in);
       place.writable = terms;
       held_[chunk].push_back(place);
     }
@@ -75,7 +74,8 @@ void ProgramRun::place_inputs() {
 }
 
 std::byte* ProgramRun::out_of(int chunk) const {
-  return route_.wanted[chunk] ? address_in(call_->operation.out, extents_[chunk].out) : nullptr;
+  const bool wanted = std::binary_search(route_.wanted.begin(), route_.wanted.end(), chunk);
+  return wanted ? address_in(call_->operation.out, extents_.at(chunk).out) : nullptr;
 }
 
 ProgramRun::Place ProgramRun::take(int chunk, kernel::LeafRange node) {
@@ -104,8 +104,8 @@ void ProgramRun::announced() {
 }
 
 void ProgramRun::tell_held() const {
-  for (int chunk = 0; chunk < route_.num_chunks; ++chunk) {
-    for (const Place& place : held_[chunk]) {
+  for (const auto& [chunk, places] : held_) {
+    for (const Place& place : places) {
       tell({.kind = RunEvent::Kind::Hold,
             .chunk = chunk,
             .node = place.node,
@@ -234,10 +234,10 @@ void ProgramRun::merge(int chunk, const kernel::Merge& merge) {
   }
   if (leaves_.empty()) {
     kernel::combine(combine_of(op.op), op.dtype, left.data, right.data, sum.data,
-                    extents_[chunk].count);
+                    extents_.at(chunk).count);
   } else {
     kernel::combine_wide(combine_of(op.op), op.dtype, left.data, left.wide, right.data, right.wide,
-                         sum.data, wide, extents_[chunk].count);
+                         sum.data, wide, extents_.at(chunk).count);
   }
   if (watched()) {
     tell({RunEvent::Kind::Add, chunk, -1, false, node, {sum.data, bytes_of(chunk, wide)}});
@@ -253,16 +253,19 @@ void ProgramRun::merge(int chunk, const kernel::Merge& merge) {
 
 void ProgramRun::end() {
   const Operation& op = call_->operation;
-  for (int chunk = 0; chunk < route_.num_chunks; ++chunk) {
-    if (std::byte* out = out_of(chunk); out && extents_[chunk].count > 0) {
+  for (const int chunk : route_.wanted) {
+    if (std::byte* out = out_of(chunk); extents_.at(chunk).count > 0) {
       const std::byte* sum = find(chunk, {0, op.total}).data;
       if (sum != out) std::memcpy(out, sum, bytes_of(chunk));
-      if (op.op == ReduceOp::Mean) kernel::divide(op.dtype, out, extents_[chunk].count, op.total);
+      if (op.op == ReduceOp::Mean)
+        kernel::divide(op.dtype, out, extents_.at(chunk).count, op.total);
       if (watched()) {
         tell({RunEvent::Kind::Out, chunk, -1, false, {0, op.total}, {out, bytes_of(chunk)}});
       }
     }
-    for (const Place& place : held_[chunk]) release(place);
+  }
+  for (const auto& [chunk, places] : held_) {
+    for (const Place& place : places) release(place);
   }
   segment_begin_ += segment_;
   if (segment_begin_ < op.count) {

@@ -49,7 +49,7 @@ class ProgramRun final : public Run, public std::enable_shared_from_this<Program
   void release(const Place& place);
   Place& find(int chunk, kernel::LeafRange node);
   std::size_t bytes_of(int chunk, bool wide = false) const {
-    return extents_[chunk].count * (wide ? sizeof(float) : width_);
+    return extents_.at(chunk).count * (wide ? sizeof(float) : width_);
   }
   /// True if a node's values are fp32: partial sums of a 16-bit type are (kernel/reduce.h).
   bool is_wide(kernel::LeafRange node) const;
@@ -62,8 +62,8 @@ class ProgramRun final : public Run, public std::enable_shared_from_this<Program
   std::vector<kernel::LeafRange> leaves_;  // initial nodes of all ranks, if partial sums are wide
   const std::size_t segment_;              // elements of a segment
   std::size_t segment_begin_ = 0;          // first element of the current segment
-  std::vector<Extent> extents_;            // per chunk
-  std::vector<std::vector<Place>> held_;   // per chunk
+  ByChunk<Extent> extents_;
+  ByChunk<std::vector<Place>> held_;
   std::vector<std::vector<Place>> arriving_;                        // per receive of the round
   const std::vector<RouteRound::ChunkMerges>* unmerged_ = nullptr;  // of the last round
   std::size_t round_ = 0;

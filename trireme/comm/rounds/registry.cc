@@ -8,6 +8,7 @@
 #include "trireme/base/check.h"
 #include "trireme/base/error.h"
 #include "trireme/comm/calls/operation.h"
+#include "trireme/comm/rounds/route.h"
 
 namespace trireme::inline v0 {
 namespace comm {
@@ -30,7 +31,6 @@ Registry& registry() {
                                              {
 #define TRIREME_ALGORITHM(name) name##_entry(),
 #include "trireme/comm/rounds/algorithms/list.inc"
-#include "trireme/comm/rounds/route.h"
 #undef TRIREME_ALGORITHM
                                              }};
   return *made;

@@ -1,9 +1,11 @@
 #include "trireme/comm/rounds/route.h"
 
 #include <algorithm>
-#include <deque>
+#include <list>
 #include <map>
+#include <numeric>
 #include <optional>
+#include <set>
 #include <string>
 #include <utility>
 
@@ -24,11 +26,13 @@ class Resolver {
     routes_.resize(size);
     held_.resize(size);
     started_.assign(size, false);
+    std::vector<int> all(program.num_chunks);
+    std::iota(all.begin(), all.end(), 0);
     for (int rank = 0; rank < size; ++rank) {
       routes_[rank].num_chunks = program.num_chunks;
-      for (int chunk = 0; chunk < program.num_chunks; ++chunk) {
-        held_[rank].push_back(layout.initial(rank, chunk));
-        routes_[rank].wanted.push_back(layout.wanted(rank, chunk));
+      for (const int chunk : layout.own ? layout.own(rank) : all) {
+        held_[rank][chunk] = layout.initial(rank, chunk);
+        if (layout.wanted(rank, chunk)) routes_[rank].wanted.push_back(chunk);
       }
       routes_[rank].initial = held_[rank];
       for (const Round& round : program.rounds_of_rank[rank]) {
@@ -81,7 +85,7 @@ class Resolver {
     done.emplace_back();
     done.back().begin = done.back().end = begin;
     for (const Transfer& send : round.sends) {
-      const Nodes& nodes = held_[rank][send.chunk];
+      const Nodes& nodes = held_[rank].at(send.chunk);
       done.back().sends.push_back({send.peer, send.chunk, false, send.give, nodes});
       Wire& wire = wires_[{rank, send.peer}];
       wire.messages.push_back({send.chunk, begin, nodes});
@@ -163,9 +167,8 @@ class Resolver {
   void check_end(int rank) {
     const auto& rounds = program_.rounds_of_rank[rank];
     if (started_[rank] || routes_[rank].rounds.size() != rounds.size()) refuse_deadlock(rank);
-    for (int chunk = 0; chunk < program_.num_chunks; ++chunk) {
-      if (!routes_[rank].wanted[chunk]) continue;
-      if (held_[rank][chunk] != Nodes{{0, layout_.total}}) {
+    for (const int chunk : routes_[rank].wanted) {
+      if (held_[rank].at(chunk) != Nodes{{0, layout_.total}}) {
         refuse(rank, "ends without the whole sum of chunk " + text(chunk),
                "Somebody who has what it lacks must send it in an earlier round.");
       }
@@ -194,6 +197,7 @@ class Resolver {
   [[noreturn]] void refuse(int rank, const std::string& why, const std::string& advice,
                            RouteError::State state = {}) {
     state.rank = rank;
+    state.num_chunks = program_.num_chunks;
     state.held = held_;
     throw RouteError("algorithm " + name_ + " on " + std::to_string(routes_.size()) +
                          " ranks: rank " + text(rank) + " " + why,
@@ -204,14 +208,14 @@ class Resolver {
   const Program& program_;
   const Layout& layout_;
   std::vector<Route> routes_;
-  std::vector<std::vector<Nodes>> held_;  // [rank][chunk]
+  std::vector<ByChunk<Nodes>> held_;  // [rank]
   std::vector<bool> started_;
   struct Message {
     int chunk, round;
     Nodes nodes;
   };
   struct Wire {
-    std::deque<Message> messages;       // sent, not yet received
+    std::list<Message> messages;        // sent, not yet received
     std::size_t sent = 0, awaited = 0;  // sends and posted receives so far
     std::size_t takes = 0;              // receives in the whole program
   };
@@ -273,7 +277,14 @@ Layout all_to_all_layout(int size) {
           [=](int rank, int chunk) {
             return rank == chunk / size ? Nodes{{0, 1}} : Nodes{};
           },
-          [=](int rank, int chunk) { return rank == chunk % size; }};
+          [=](int rank, int chunk) { return rank == chunk % size; },
+          [=](int rank) {  // to everyone, and from everyone
+            std::set<int> own;
+            for (int peer = 0; peer < size; ++peer) {
+              own.insert({rank * size + peer, peer * size + rank});
+            }
+            return std::vector<int>(own.begin(), own.end());
+          }};
 }
 
 std::vector<Route> resolve(std::string_view name, const Program& program, const Layout& layout) {

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "trireme/base/error.h"
+#include "trireme/comm/rounds/by_chunk.h"
 #include "trireme/comm/rounds/program.h"
 #include "trireme/kernel/tree_sum.h"
 
@@ -37,8 +38,8 @@ struct RouteRound {
 struct Route {
   int num_chunks = 1;
   bool pipelined = false;  // uses Algorithm::pieces, so the buffer is not cut into segments
-  std::vector<std::vector<kernel::LeafRange>> initial;  // per chunk: the terms at the beginning
-  std::vector<bool> wanted;                             // per chunk: this rank needs the whole sum
+  ByChunk<std::vector<kernel::LeafRange>> initial;  // the terms at the beginning
+  std::vector<int> wanted;  // ascending: the chunks of which this rank needs the whole sum
   std::vector<RouteRound> rounds;
 };
 
@@ -47,6 +48,8 @@ struct Layout {
   std::uint32_t total = 1;
   std::function<std::vector<kernel::LeafRange>(int rank, int chunk)> initial;
   std::function<bool(int rank, int chunk)> wanted;
+  /// Ascending: the chunks of which the rank begins with terms or needs the sum. None: any chunk.
+  std::function<std::vector<int>(int rank)> own = {};
 };
 Layout all_reduce_layout(int size, const kernel::LeafShares& leaves);
 Layout broadcast_layout(int root);
@@ -68,7 +71,8 @@ class RouteError : public ConfigError {
   struct State {
     int rank = 0;                  // the rank in which the fault was found
     std::vector<Wait> waits = {};  // of all ranks that are stuck
-    std::vector<std::vector<std::vector<kernel::LeafRange>>> held = {};  // [rank][chunk]
+    int num_chunks = 0;
+    std::vector<ByChunk<std::vector<kernel::LeafRange>>> held = {};  // [rank]
   };
   RouteError(std::string message, ErrorContext context, State state)
       : ConfigError(std::move(message), std::move(context)), state_(std::move(state)) {}

@@ -60,6 +60,55 @@ TEST(Route, WhatIsGivenIsHeldNoLonger) {
   EXPECT_EQ(routes[1].rounds[0].end, 0);
 }
 
+// An all-to-all on n ranks has n^2 chunks, so what is kept for each of them on each rank takes n^3.
+TEST(Route, ARankKeepsOnlyTheChunksThatItDealsWith) {
+  const int size = 128;
+  const std::size_t own = 2 * size - 1;  // its row and its column
+  for (const AlgorithmEntry* entry : algorithms_of(OpKind::AllToAll)) {
+    std::size_t asked = 0;
+    Layout layout = all_to_all_layout(size);
+    layout.initial = [&, told = layout.initial](int rank, int chunk) {
+      ++asked;
+      return told(rank, chunk);
+    };
+    const Program program = record(entry->name, entry->generator, size);
+    for (const Route& route : resolve(entry->name, program, layout)) {
+      EXPECT_EQ(route.num_chunks, size * size);
+      EXPECT_LE(route.initial.size(), own) << entry->name;
+      EXPECT_EQ(route.wanted.size(), std::size_t{size}) << entry->name;
+    }
+    EXPECT_LE(asked, size * own) << entry->name;
+
+    Program wrong = program;
+    wrong.rounds_of_rank[0].push_back({.sends = {{.peer = 1}}, .receives = {}});
+    try {
+      resolve(entry->name, wrong, layout);
+      ADD_FAILURE() << entry->name << " leaves a message unreceived";
+    } catch (const RouteError& error) {
+      for (const auto& held : error.state().held) EXPECT_LE(held.size(), own) << entry->name;
+    }
+  }
+}
+
+TEST(Route, AChunkMayGoOverARankThatNeitherHasNorNeedsIt) {
+  const Program program = record(
+      "forwards",
+      [](Algorithm& a) {
+        a.chunks(a.size * a.size);
+        const auto of = [&](int from, int to) { return a.chunk(from * a.size + to); };
+        a.round()
+            .send(a.next(), of(a.rank, a.next()))
+            .send(a.next(), of(a.rank, a.prev()))
+            .copy_from(a.prev(), of(a.prev(), a.rank))
+            .copy_from(a.prev(), of(a.prev(), a.next()));
+        a.round().send(a.next(), of(a.prev(), a.next())).copy_from(a.prev(), of(a.next(), a.rank));
+      },
+      3);
+  const auto routes = resolve("forwards", program, all_to_all_layout(3));
+  EXPECT_EQ(routes[1].rounds[1].sends[0].chunk, 0 * 3 + 2);
+  EXPECT_EQ(terms_sent(routes[1]), 3u);
+}
+
 TEST(Route, OnlySiblingsAreMerged) {
   const Program program = record("ring", generator_of("ring"), 5);
   for (std::uint32_t total : {5u, 13u}) {

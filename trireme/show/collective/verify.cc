@@ -29,9 +29,9 @@ std::string state_text(const comm::RouteError::State& state) {
   std::string text;
   for (std::size_t rank = 0; rank < state.held.size(); ++rank) {
     text += "rank " + std::to_string(rank) + "  held";
-    for (std::size_t chunk = 0; chunk < state.held[rank].size(); ++chunk) {
+    for (int chunk = 0; chunk < state.num_chunks; ++chunk) {
       Cell cell;
-      for (const kernel::LeafRange& node : state.held[rank][chunk]) {
+      for (const kernel::LeafRange& node : state.held[rank].at(chunk)) {
         Parts& parts = cell.emplace_back();
         for (std::uint32_t leaf = node.first; leaf < node.end(); ++leaf) {
           parts.push_back(static_cast<int>(leaf));
