@@ -21,7 +21,7 @@
 namespace trireme::inline v0::net {
 namespace {
 
-struct Core final : ProgressSource {
+struct Core final : ProgressSource, std::enable_shared_from_this<Core> {
   struct Outgoing {
     FrameStart start;
     std::span<const std::byte> head, payload;
@@ -61,7 +61,7 @@ struct Core final : ProgressSource {
   // waits for is not in it.
   void listen_for_more() {
     const std::uint32_t events = (incoming.empty() ? 0u : std::uint32_t{EPOLLIN}) |
-                                 (outgoing.empty() ? 0u : std::uint32_t{EPOLLOUT});
+                                 (outgoing.empty() || pausing ? 0u : std::uint32_t{EPOLLOUT});
     if (events == watched) return;
     const int operation = watched == 0  ? EPOLL_CTL_ADD
                           : events == 0 ? EPOLL_CTL_DEL
@@ -91,7 +91,10 @@ struct Core final : ProgressSource {
     if (one.area && one.sent == 0) attach(message, control, one.area->descriptor.get());
     const ssize_t count = sendmsg(socket.get(), &message, MSG_NOSIGNAL | MSG_DONTWAIT);
     if (count <= 0) {
-      if (!would_block(count)) end_writing(lost(std::strerror(errno)));
+      if (!may_send_later(errno))
+        end_writing(lost(std::strerror(errno)));
+      else if (errno == ETOOMANYREFS)
+        try_again_soon();
       return false;
     }
     one.sent += static_cast<std::size_t>(count);
@@ -101,6 +104,17 @@ struct Core final : ProgressSource {
       if (source) settle(*source, nullptr);
     }
     return true;
+  }
+
+  // The socket counts as writable meanwhile, so that epoll cannot tell when to send.
+  void try_again_soon() {
+    if (std::exchange(pausing, true)) return;
+    waiter->run_at(waiter->now() + kSendPause, [weak = weak_from_this()] {
+      const auto core = weak.lock();
+      if (!core) return;
+      core->pausing = false;
+      core->poll();
+    });
   }
 
   static void attach(msghdr& message, std::span<char> control, int descriptor) {
@@ -245,6 +259,7 @@ struct Core final : ProgressSource {
   std::size_t start_got = 0, body_got = 0;
   Descriptor arrived_area;
   std::uint32_t watched = 0;
+  bool pausing = false;  // try_again_soon() will poll
   std::mutex areas_mutex;
   std::vector<std::shared_ptr<SharedMemory>> areas_of_peer;
 };

@@ -167,6 +167,10 @@ void bound_rate(int socket, std::int64_t bytes_per_second) {
     throw_system_error("SO_MAX_PACING_RATE");
 }
 
+bool may_send_later(int error) noexcept {
+  return error == EAGAIN || error == EWOULDBLOCK || error == EINTR || error == ETOOMANYREFS;
+}
+
 void throw_system_error(const std::string& call) {
   throw ResourceError(call + " failed: " + std::strerror(errno),
                       {.operation = "net",

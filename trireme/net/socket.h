@@ -52,6 +52,12 @@ void bound_rate(int socket, std::int64_t bytes_per_second);
 /// Throws errno as a ResourceError about `call`.
 [[noreturn]] void throw_system_error(const std::string& call);
 
+/// True if sendmsg(2), which failed with `error`, may succeed later. With ETOOMANYREFS no event tells
+/// when: the descriptors that this user has sent and nobody has received reach the limit on open
+/// files.
+bool may_send_later(int error) noexcept;
+inline constexpr auto kSendPause = std::chrono::milliseconds(1);  // before the next try then
+
 /// Waits until poll(2) reports `events` or an error on `descriptor`. Throws TimeoutError whose text
 /// names `what`.
 void wait_for(Waiter& waiter, int descriptor, short events, TimePoint deadline,

@@ -1,4 +1,4 @@
-// shm with few descriptors. The program starts no thread before it forks, so a bare fork is safe here.
+// shm and channels with few descriptors. The program starts no thread before it forks, so a bare fork is safe here.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <poll.h>
@@ -7,13 +7,17 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <cstdio>
+#include <cstring>
 #include <map>
+#include <stdexcept>
 #include <utility>
 #include <vector>
 
 #include "groups.h"
 #include "trireme/base/error.h"
+#include "trireme/net/channel.h"
 
 namespace trireme::conformance::descriptors_test {
 namespace {
@@ -78,6 +82,67 @@ TEST(Descriptors, RanksMeetThoughTheirUserMaySendOnlyFewAtOnce) {
     ASSERT_EQ(waitpid(pid, &status, 0), pid);
     EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0);
   }
+}
+
+// Sends descriptors that nobody receives until the user may send no more.
+void fill_up(int socket) {
+  char byte = 0;
+  iovec part{&byte, 1};
+  alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {};
+  msghdr message{};
+  message.msg_iov = &part;
+  message.msg_iovlen = 1;
+  message.msg_control = control;
+  message.msg_controllen = sizeof control;
+  cmsghdr* const head = CMSG_FIRSTHDR(&message);
+  head->cmsg_level = SOL_SOCKET;
+  head->cmsg_type = SCM_RIGHTS;
+  head->cmsg_len = CMSG_LEN(sizeof(int));
+  std::memcpy(CMSG_DATA(head), &socket, sizeof socket);
+  while (sendmsg(socket, &message, MSG_DONTWAIT) == 1) {
+  }
+  if (errno != ETOOMANYREFS) throw std::runtime_error("the kernel has not refused a descriptor");
+}
+
+// Runs in a process of its own.
+int share_while_none_may_be_sent() {
+  const rlimit few{kLimit, kLimit};
+  if (setrlimit(RLIMIT_NOFILE, &few) != 0 || (getuid() == 0 && setuid(kUser + 1) != 0)) return 7;
+  try {
+    int full[2], ends[2];
+    if (socketpair(AF_UNIX, SOCK_STREAM, 0, full) != 0 ||
+        socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, ends) != 0)
+      return 5;
+    fill_up(full[0]);
+    const Rank context{.waiter = RealWaiter::make()};
+    const auto near = net::channel_over(context.waiter, net::Descriptor(ends[0]), {}, 4096);
+    const auto far = net::channel_over(context.waiter, net::Descriptor(ends[1]), {}, 4096);
+    const auto area = near->share(100);
+    area->bytes[99] = std::byte{7};
+    net::ChannelFrame frame;
+    const std::byte word[] = {std::byte{1}};
+    const Work sent = near->send(word), received = far->receive(frame);
+    Rank(context).in_context([] {});  // both have been tried
+    if (sent.done() || received.done()) return 4;
+    close(full[0]);
+    close(full[1]);
+    sent.wait();
+    received.wait();
+    return far->area_of_peer(0)[99] == std::byte{7} ? 0 : 3;
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "%s\n", error.what());
+    return 6;
+  }
+}
+
+TEST(Descriptors, AChannelSharesMemoryWhenItsUserMaySendDescriptorsAgain) {
+  const pid_t pid = fork();
+  ASSERT_GE(pid, 0);
+  if (pid == 0) _exit(share_while_none_may_be_sent());
+  int status = 0;
+  ASSERT_EQ(waitpid(pid, &status, 0), pid);
+  EXPECT_TRUE(WIFEXITED(status));
+  EXPECT_EQ(WEXITSTATUS(status), 0);
 }
 
 // Lets this process open no more descriptors while it lives.

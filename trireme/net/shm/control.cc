@@ -33,9 +33,7 @@ bool send_control(int socket, const Control& control, const std::vector<int>& de
   }
   const ssize_t sent = sendmsg(socket, &message, MSG_NOSIGNAL | MSG_DONTWAIT);
   if (sent == static_cast<ssize_t>(sizeof control)) return true;
-  // ETOOMANYREFS: the descriptors that this user has sent and nobody has received reach the limit
-  // on open files.
-  if (errno == EAGAIN || errno == EINTR || errno == ETOOMANYREFS) return false;
+  if (may_send_later(errno)) return false;
   if (errno == EPIPE || errno == ECONNRESET) {
     throw PeerLost("a peer on this host closed its socket", {.operation = "shm"});
   }

@@ -18,7 +18,6 @@ namespace {
 
 constexpr int kRingFramesPerPoll = 64;  // of one peer, so that no other peer starves
 constexpr unsigned kPollsPerSocketCheck = 256;
-constexpr auto kPause = std::chrono::milliseconds(1);       // between two attempts to send
 constexpr Duration kLongestSend = std::chrono::seconds(1);  // of a region
 constexpr const char* kNotReceived =
     "a descriptor could not be sent: the peer does not receive, or this user has too many "
@@ -79,7 +78,7 @@ void ShmCore::introduce(const CreatedMemory& segment, TimePoint deadline) {
     while (!send_control(at(peer).socket.get(), hello, descriptors)) {
       if (waiter_->now() >= deadline) throw no_descriptors(peer, kNotReceived);
       check_sockets();
-      waiter_->sleep(kPause);
+      waiter_->sleep(kSendPause);
     }
   }
 }
@@ -168,7 +167,7 @@ void ShmCore::send_region(int peer, const Control& control, const std::vector<in
   while (!send_control(at(peer).socket.get(), control, descriptors)) {
     if (waiter_->now() >= deadline) throw no_descriptors(peer, kNotReceived);
     check_sockets();
-    ::poll(nullptr, 0, static_cast<int>(kPause.count()));
+    ::poll(nullptr, 0, static_cast<int>(kSendPause.count()));
   }
 }
 
