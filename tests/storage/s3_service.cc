@@ -10,7 +10,7 @@
 
 #include "trireme/base/check.h"
 
-namespace trireme::testing {
+namespace trireme::inline v0::testing {
 
 using namespace storage::s3;
 
@@ -66,4 +66,4 @@ void S3Service::inject(const std::string& faults) const { control("POST", faults
 
 int S3Service::injected() const { return std::stoi(control("GET", "").body); }
 
-}  // namespace trireme::testing
+}  // namespace trireme::inline v0::testing

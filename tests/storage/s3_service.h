@@ -9,7 +9,7 @@
 
 #include "trireme/storage/s3/client.h"
 
-namespace trireme::testing {
+namespace trireme::inline v0::testing {
 
 class S3Service {
  public:
@@ -37,4 +37,4 @@ class S3Service {
   storage::s3::Service service_;
 };
 
-}  // namespace trireme::testing
+}  // namespace trireme::inline v0::testing

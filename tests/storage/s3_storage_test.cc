@@ -1,13 +1,16 @@
 // A checkpoint folder in a bucket, with faults at every request.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <signal.h>
 
 #include <filesystem>
 #include <fstream>
+#include <system_error>
 
 #include "s3_service.h"
 #include "trireme/storage/folder.h"
 #include "trireme/storage/s3/open.h"
+#include "trireme/testing/refused_threads.h"
 
 namespace trireme::storage {
 namespace {
@@ -309,6 +312,20 @@ TEST_F(S3StorageTest, OneJobAtATimeHasTheBucket) {
   client_->put("runs/a/.lock", std::as_bytes(std::span(text)));
   held.reset();
   EXPECT_EQ(client_->get("runs/a/.lock")->body, text);
+}
+
+TEST_F(S3StorageTest, ARefusedThreadLeavesTheSignalsAndTheBucketAsTheyWere) {
+  const Location there = location();
+  there.storage->lock(there.path).reset();
+  sigset_t before, after;
+  pthread_sigmask(SIG_SETMASK, nullptr, &before);
+  {
+    const testing::RefusedThreads no_threads(0);
+    EXPECT_THROW(there.storage->lock(there.path), std::system_error);
+  }
+  pthread_sigmask(SIG_SETMASK, nullptr, &after);
+  EXPECT_EQ(sigismember(&after, SIGTERM), sigismember(&before, SIGTERM));
+  EXPECT_THAT(keys(), IsEmpty());
 }
 
 }  // namespace

@@ -1,11 +1,10 @@
 #include "trireme/checkpoint/background_save.h"
 
-#include <signal.h>
-
 #include <algorithm>
 #include <utility>
 
 #include "trireme/base/error.h"
+#include "trireme/base/signals_blocked.h"
 #include "trireme/base/words.h"
 #include "trireme/observe/log.h"
 
@@ -14,22 +13,6 @@ namespace {
 
 constexpr Duration kFirstPause = std::chrono::seconds(1), kLongestPause = std::chrono::seconds(30);
 constexpr Duration kWarnEvery = std::chrono::minutes(1);
-
-// While it lives, this thread blocks all signals; a thread that it starts does so for ever.
-class SignalsBlocked {
- public:
-  SignalsBlocked() {
-    sigset_t all;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before_);
-  }
-  ~SignalsBlocked() { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
-  SignalsBlocked(const SignalsBlocked&) = delete;
-  SignalsBlocked& operator=(const SignalsBlocked&) = delete;
-
- private:
-  sigset_t before_{};
-};
 
 // The ranks that write besides rank 0.
 class Others final : public storage::OtherWriters {

@@ -1,7 +1,6 @@
 #include "trireme/observe/folder_lock.h"
 
 #include <fcntl.h>
-#include <signal.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -16,6 +15,7 @@
 #include <utility>
 
 #include "trireme/base/error.h"
+#include "trireme/base/signals_blocked.h"
 #include "trireme/observe/log.h"
 
 namespace trireme::inline v0::observe {
@@ -75,9 +75,7 @@ std::string content_of(const File& file) {
 class Toucher {
  public:
   Toucher(int file, Duration every) {
-    sigset_t all, before;  // only threads that existed before handle signals
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
+    const SignalsBlocked signals_blocked;  // only threads that existed before handle signals
     thread_ = std::jthread([this, file, every](const std::stop_token& stop) {
       std::unique_lock lock(mutex_);
       while (!stop.stop_requested()) {
@@ -85,7 +83,6 @@ class Toucher {
         changed_.wait_for(lock, stop, every, [] { return false; });
       }
     });
-    pthread_sigmask(SIG_SETMASK, &before, nullptr);
   }
 
  private:
@@ -103,6 +100,10 @@ struct FolderLock::Impl {
         options(std::move(given)),
         self(options.self ? *options.self : LockHolder::this_process()),
         shared(options.shared ? *options.shared : is_shared_file_system(directory)) {}
+  ~Impl() {
+    toucher.reset();
+    if (is_named(file, path)) ::unlink(path.c_str());
+  }
 
   [[noreturn]] void fail(const std::string& what, int error) const {
     throw ResourceError(
@@ -280,10 +281,7 @@ FolderLock::FolderLock(const std::string& directory, FolderLockOptions options)
   impl_->acquire();
 }
 
-FolderLock::~FolderLock() {
-  impl_->toucher.reset();
-  if (is_named(impl_->file, impl_->path)) ::unlink(impl_->path.c_str());
-}
+FolderLock::~FolderLock() = default;
 
 int FolderLock::descriptor() const noexcept { return impl_->file.get(); }
 

@@ -12,10 +12,12 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <system_error>
 #include <thread>
 
 #include "trireme/base/error.h"
 #include "trireme/observe/machine.h"
+#include "trireme/testing/refused_threads.h"
 #include "trireme/testing/run_processes.h"
 
 namespace trireme::observe {
@@ -239,6 +241,18 @@ TEST_F(FolderLockTest, AKilledProcessIsNotWaitedFor) {
   EXPECT_EQ(run.exit_code, 128 + SIGKILL) << run.describe();
   EXPECT_THAT(while_it_runs, HasSubstr("is in use by")) << run.describe();
   EXPECT_EQ(after, "taken") << run.describe();
+}
+
+TEST_F(FolderLockTest, ARefusedThreadLeavesTheSignalsAndTheFolderAsTheyWere) {
+  sigset_t before, after;
+  pthread_sigmask(SIG_SETMASK, nullptr, &before);
+  {
+    const testing::RefusedThreads no_threads(0);
+    EXPECT_THROW(FolderLock(directory_, {.shared = true}), std::system_error);
+  }
+  pthread_sigmask(SIG_SETMASK, nullptr, &after);
+  EXPECT_EQ(sigismember(&after, SIGTERM), sigismember(&before, SIGTERM));
+  EXPECT_TRUE(is_empty());
 }
 
 }  // namespace

@@ -8,7 +8,7 @@
 #include <cstddef>
 #include <fstream>
 
-namespace trireme::testing {
+namespace trireme::inline v0::testing {
 
 /// While it lives, this process may start `allowed` more threads. Other memory stays available.
 class RefusedThreads {
@@ -44,4 +44,4 @@ class RefusedThreads {
   rlimit limit_{};
 };
 
-}  // namespace trireme::testing
+}  // namespace trireme::inline v0::testing

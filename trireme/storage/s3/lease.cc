@@ -1,10 +1,9 @@
 #include "trireme/storage/s3/lease.h"
 
-#include <signal.h>
-
 #include <atomic>
 #include <thread>
 
+#include "trireme/base/signals_blocked.h"
 #include "trireme/observe/folder_lock.h"
 #include "trireme/observe/log.h"
 
@@ -31,6 +30,7 @@ struct Lease::Impl {
         options(std::move(chosen)),
         self(options.self ? *options.self : observe::LockHolder::this_process()),
         text(self.to_text()) {}
+  ~Impl() { release(); }
 
   [[noreturn]] void refuse_use(const std::optional<observe::LockHolder>& holder) const {
     throw ConfigError(
@@ -88,16 +88,13 @@ struct Lease::Impl {
   }
 
   void keep_touching() {
-    sigset_t all, before;  // only threads that existed before handle signals
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
+    const SignalsBlocked signals_blocked;  // only threads that existed before handle signals
     toucher = std::thread([this] {
       const auto& waiter = client->waiter();
       while (!waiter->wait_until([this] { return ending.load(); },
                                  waiter->now() + options.touch_every))
         touch();
     });
-    pthread_sigmask(SIG_SETMASK, &before, nullptr);
   }
 
   void touch() {
@@ -145,6 +142,6 @@ Lease::Lease(std::shared_ptr<S3Client> client, const Address& address, LeaseOpti
   impl_->keep_touching();
 }
 
-Lease::~Lease() { impl_->release(); }
+Lease::~Lease() = default;
 
 }  // namespace trireme::inline v0::storage::s3

@@ -1,0 +1,24 @@
+// SignalsBlocked: for threads that the library starts beside a program's own, which handle signals.
+#pragma once
+
+#include <signal.h>
+
+namespace trireme::inline v0 {
+
+/// While it lives, this thread blocks all signals; a thread that it starts does so for ever.
+class SignalsBlocked {
+ public:
+  SignalsBlocked() noexcept {
+    sigset_t all;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before_);
+  }
+  ~SignalsBlocked() { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
+  SignalsBlocked(const SignalsBlocked&) = delete;
+  SignalsBlocked& operator=(const SignalsBlocked&) = delete;
+
+ private:
+  sigset_t before_{};
+};
+
+}  // namespace trireme::inline v0
