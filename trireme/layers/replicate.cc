@@ -3,11 +3,9 @@
 #include <ATen/Functions.h>
 #include <c10/core/GradMode.h>
 
-#include <algorithm>
-#include <cstring>
-
 #include "trireme/base/error.h"
 #include "trireme/base/weights_hash.h"
+#include "trireme/comm/texts.h"
 #include "trireme/tensor/convert.h"
 #include "trireme/tensor/devices/device.h"
 #include "trireme/tensor/whole_shard.h"
@@ -79,27 +77,15 @@ void compare_counts(comm::Communicator& world, std::size_t count, const std::str
   }
 }
 
-// A text as a record of fixed length, filled up with zeros.
-constexpr std::size_t kRecord = 2048;
-
-std::string text_of(const std::vector<std::uint8_t>& records, int rank) {
-  const auto* text =
-      reinterpret_cast<const char*>(records.data()) + kRecord * static_cast<std::size_t>(rank);
-  return {text, ::strnlen(text, kRecord)};
-}
-
 }  // namespace
 
 void require_equal_processors(comm::Communicator& world, const std::string& mine,
                               const std::string& host) {
   if (world.size() == 1) return;
-  std::vector<std::uint8_t> own(kRecord), all(kRecord * static_cast<std::size_t>(world.size()));
-  std::memcpy(own.data(), mine.data(), std::min(mine.size(), kRecord));
-  world.all_gather(Buffer::of(std::span(own)), Buffer::of(std::span(all)), {.label = "processors"})
-      .wait();
-  const std::string first = text_of(all, 0);
+  const std::vector<std::string> all = comm::exchange_texts(mine, world, "processors");
+  const std::string& first = all[0];
   for (int rank = 1; rank < world.size(); ++rank) {
-    const std::string theirs = text_of(all, rank);
+    const std::string& theirs = all[static_cast<std::size_t>(rank)];
     if (theirs == first) continue;
     throw MismatchError(
         "rank " + std::to_string(rank) + " computes with \"" + theirs + "\", rank 0 with \"" +
