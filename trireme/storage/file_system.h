@@ -37,7 +37,8 @@ class FileSystem {
   virtual ~FileSystem() = default;
   /// A new, empty file; an old one of that name is truncated.
   virtual std::unique_ptr<OutputFile> create(const std::string& path) = 0;
-  /// Throws CheckpointError if there is no readable file.
+  /// Throws CheckpointError if there is no readable file, ResourceError if descriptors or memory
+  /// are short or the file system does not answer.
   virtual std::unique_ptr<InputFile> open(const std::string& path) = 0;
   /// Makes the folder and its parents, whose names are on the disk when this returns. Does nothing
   /// if the folder exists.

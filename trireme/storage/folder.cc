@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <charconv>
 #include <cstdio>
+#include <set>
 
 #include "trireme/base/check.h"
 
@@ -130,17 +131,22 @@ void CheckpointFolder::remove(std::int64_t step) const { storage_->remove(path_o
 
 void CheckpointFolder::remove_outdated(const Retention& keep) const {
   std::vector<SavedCheckpoint> saved;
+  std::set<std::int64_t> unknown;  // their manifests cannot be read now: they stay
+  FirstFailure failure;
   for (const std::int64_t step : steps()) {
     saved.push_back({.step = step});
     if (keep.counts_only()) continue;
-    try {
-      const Manifest manifest = read_manifest(step);
-      saved.back() = describe_saved(manifest);
-    } catch (const CheckpointError&) {  // damaged: kept only if it is one of the newest
-    }
+    unknown.insert(step);
+    failure.watch([&] {
+      try {
+        saved.back() = describe_saved(read_manifest(step));
+      } catch (const CheckpointError&) {  // damaged: kept only if it is one of the newest
+      }
+      unknown.erase(step);
+    });
   }
-  FirstFailure failure;
-  for (const std::int64_t step : outdated(saved, keep)) failure.watch([&] { remove(step); });
+  for (const std::int64_t step : outdated(saved, keep))
+    if (!unknown.contains(step)) failure.watch([&] { remove(step); });
   failure.rethrow();
 }
 
@@ -287,8 +293,9 @@ std::string CheckpointFolder::read_text(std::int64_t step, const std::string& fi
 }
 
 VerifiedFile CheckpointFolder::open(const Manifest& manifest, const std::string& file) const {
-  return {open_unverified(manifest.step, file), manifest.files.at(file), manifest.chunk_bytes,
-          path_of(manifest.step) + "/" + file};
+  const std::string path = path_of(manifest.step) + "/" + file;
+  return {[storage = storage_, path] { return storage->open(path); }, manifest.files.at(file),
+          manifest.chunk_bytes, path};
 }
 
 Manifest CheckpointFolder::read_manifest(std::int64_t step) const {
@@ -300,24 +307,31 @@ Manifest CheckpointFolder::read_manifest(std::int64_t step) const {
   }
   for (const char* name : {kModelFile, kStateFile})
     if (!manifest.files.contains(name)) refuse_folder(path + " does not vouch for " + name, "");
+Manifest CheckpointFolder::check(std::int64_t step, bool whole) const {
+  Manifest manifest = read_manifest(step);
+  for (const auto& [name, record] : manifest.files) {
+    VerifiedFile file = open(manifest, name);
+    if (whole) file.verify();
+  }
+  return manifest;
+}
+
+// False also if it cannot be read now.
   return manifest;
 }
 
 bool CheckpointFolder::is_intact(std::int64_t step) const {
   try {
-    const Manifest manifest = read_manifest(step);
-    for (const auto& [name, record] : manifest.files) open(manifest, name).verify();
+    check(step, /*whole=*/true);
     return true;
-  } catch (const CheckpointError&) {
+  } catch (const Error&) {
     return false;
   }
 }
 
 Manifest CheckpointFolder::look(std::int64_t step) const {
   try {
-    Manifest manifest = read_manifest(step);
-    for (const auto& [name, record] : manifest.files) open(manifest, name);
-    return manifest;
+    return check(step, /*whole=*/false);
   } catch (const CheckpointError& error) {
     refuse(step, error);
   }
@@ -325,9 +339,7 @@ Manifest CheckpointFolder::look(std::int64_t step) const {
 
 Manifest CheckpointFolder::verify(std::int64_t step) const {
   try {
-    Manifest manifest = read_manifest(step);
-    for (const auto& [name, record] : manifest.files) open(manifest, name).verify();
-    return manifest;
+    return check(step, /*whole=*/true);
   } catch (const CheckpointError& error) {
     refuse(step, error);
   }

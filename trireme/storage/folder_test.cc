@@ -38,6 +38,27 @@ class OpenFiles final : public ForwardingFileSystem {
   }
 };
 
+// Opens the first file whose path ends with `name` while the process has no descriptor left.
+class NoDescriptorOnce final : public ForwardingFileSystem {
+ public:
+  explicit NoDescriptorOnce(std::string name) : name_(std::move(name)) {}
+  std::unique_ptr<InputFile> open(const std::string& path) override {
+    if (done_ || !path.ends_with(name_)) return ForwardingFileSystem::open(path);
+    done_ = true;
+    rlimit before{};
+    ::getrlimit(RLIMIT_NOFILE, &before);
+    const rlimit none{0, before.rlim_max};
+    ::setrlimit(RLIMIT_NOFILE, &none);
+    const std::shared_ptr<void> restored(nullptr,
+                                         [before](void*) { ::setrlimit(RLIMIT_NOFILE, &before); });
+    return ForwardingFileSystem::open(path);
+  }
+
+ private:
+  const std::string name_;
+  bool done_ = false;
+};
+
 class NoLinks final : public ForwardingFileSystem {
  public:
   bool link(const std::string&, const std::string&) override { return false; }
@@ -260,3 +281,29 @@ TEST_F(CheckpointFolderTest, ACheckpointThatCannotBeRemovedStopsNoSave) {
 
 }  // namespace
 }  // namespace trireme::storage
+TEST_F(CheckpointFolderTest, AManifestThatCannotBeOpenedNowIsNotDamaged) {
+  const Retention keep{1, 0, 1};
+  const auto save = [&](std::int64_t step, CheckpointFolder to) {
+    Manifest manifest{.step = step};
+    note_saved(manifest, 0, static_cast<double>(step));  // the first is the best
+    return to.write(manifest, files("x"), keep);
+  };
+  for (const std::int64_t step : {1, 2}) EXPECT_EQ(save(step, folder()).undone, "");
+  const auto once = std::make_shared<NoDescriptorOnce>("step-00000001/manifest.json");
+  EXPECT_THAT(save(3, folder(once)).undone, HasSubstr("Too many open files"));
+  EXPECT_THAT(folder().steps(), ElementsAre(1, 2, 3)) << "the best of those that are known stays";
+  EXPECT_EQ(save(4, folder()).undone, "");
+  EXPECT_THAT(folder().steps(), ElementsAre(1, 4));
+}
+
+TEST_F(CheckpointFolderTest, TooFewDescriptorsAreNoReasonToRemoveACheckpoint) {
+  for (const std::int64_t step : {5, 10}) write(folder(), step);
+  try {
+    folder(std::make_shared<NoDescriptorOnce>(kModelFile)).verify(10);
+    FAIL();
+  } catch (const ResourceError& error) {
+    EXPECT_THAT(error.what(), AllOf(HasSubstr("Too many open files"), HasSubstr("ulimit -n")));
+  }
+  EXPECT_EQ(refusal(10), "intact");
+}
+

@@ -21,12 +21,14 @@ namespace fs = std::filesystem;
 
 [[noreturn]] void fail(const std::string& what, const std::string& path, int error) {
   const bool full = error == ENOSPC || error == EDQUOT || error == EFBIG;
+  const bool many = error == EMFILE || error == ENFILE;
   throw ResourceError(
       "cannot " + what + " " + path + ": " + std::strerror(error),
       {.operation = "checkpoint",
-       .advice = full ? "Free some space (or raise the quota or file size limit) and "
-                        "resume: what was saved before is intact."
-                      : "Check the folder's permissions and the disk."});
+       .advice = full   ? "Free some space (or raise the quota or file size limit) and "
+                          "resume: what was saved before is intact."
+                 : many ? "Raise the number of open files (ulimit -n)."
+                        : "Check the folder's permissions and the disk."});
 }
 
 // Turns a write past the file size limit (ulimit -f) into an error like a full disk. It raises
@@ -90,11 +92,17 @@ class LocalFile final : public OutputFile {
                                    "several hosts the folder must be shared."});
 }
 
+// Whether the process or the machine lacks something, which says nothing about the file.
+bool is_lack(int error) {
+  return error == EMFILE || error == ENFILE || error == ENOMEM || error == EIO || error == ESTALE;
+}
+
 class LocalInput final : public InputFile {
  public:
   // O_NONBLOCK: opening a named pipe without a writer must not block; it is refused below.
   explicit LocalInput(const std::string& path)
       : path_(path), file_(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)) {
+    if (file_ < 0 && is_lack(errno)) fail("open", path_, errno);
     if (file_ < 0) refuse_reading(path_, std::strerror(errno));
     struct stat status {};
     const bool known = ::fstat(file_, &status) == 0;

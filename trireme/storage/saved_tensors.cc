@@ -218,7 +218,7 @@ struct SavedTensors::Impl {
   const CheckpointFolder folder;
   const std::int64_t step;
   std::deque<VerifiedFile> files;
-  std::size_t loaded = 0;  // the file that has chunks in memory
+  std::size_t loaded = 0;  // the file that is open and has chunks in memory; all others are closed
   std::map<std::string, std::map<std::string, PlacedTensor>> tensors;  // by kModelFile, kStateFile
 };
 

@@ -2,6 +2,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <filesystem>
@@ -128,6 +129,36 @@ TEST_F(SavedTensorsTest, SlicesThatDoNotFitAreRefused) {
   EXPECT_THAT(refusal(), HasSubstr("has 200 of 150 elements"));
   right_.shape = {150};
   EXPECT_THAT(refusal(), HasSubstr("another type or shape"));
+}
+
+// A job of many ranks saves more files than `ulimit -n` often allows.
+TEST_F(SavedTensorsTest, TheFilesMayBeMoreThanAProcessMayHaveOpen) {
+  constexpr int kRanks = 80;
+  std::vector<std::vector<float>> values;
+  for (int rank = 0; rank < kRanks; ++rank) values.push_back({static_cast<float>(rank)});
+  std::map<std::string, FileWriter> files{{kStateFile, writer({}, {})}};
+  for (int rank = 0; rank < kRanks; ++rank)
+    files.emplace(file_of(kModelFile, rank),
+                  writer({view("w" + std::to_string(rank), values[static_cast<std::size_t>(rank)])},
+                         {{"format", "pt"}}));
+  folder_.write({.step = 9}, files, 2);
+  rlimit before{};
+  ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &before), 0);
+  rlimit few = before;
+  few.rlim_cur = 64;
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &few), 0);
+  EXPECT_NO_THROW({
+    SavedTensors saved(folder_, folder_.read_manifest(9));
+    for (int round = 0; round < 2; ++round) {
+      for (int rank = 0; rank < kRanks; ++rank) {
+        float value = -1;
+        saved.read({{saved.find(kModelFile, "w" + std::to_string(rank)), 0,
+                     std::as_writable_bytes(std::span(&value, 1))}});
+        EXPECT_EQ(value, static_cast<float>(rank));
+      }
+    }
+  });
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &before), 0);
 }
 
 }  // namespace

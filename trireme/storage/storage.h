@@ -40,7 +40,8 @@ class Storage {
   /// For files that another process writes into the folder that begin() has begun elsewhere, which
   /// alone removes or publishes them.
   virtual std::unique_ptr<Draft> join(const std::string& path) = 0;
-  /// A file to read ranges of; nothing is read yet. Throws CheckpointError if there is no such file.
+  /// A file to read ranges of; nothing is read yet. Throws CheckpointError if there is no such file,
+  /// ResourceError.
   virtual std::unique_ptr<InputFile> open(const std::string& path) = 0;
   /// Writes a small file beside the folders, in the place of an older one.
   virtual void put(const std::string& path, const std::string& text) = 0;

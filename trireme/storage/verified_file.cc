@@ -49,13 +49,17 @@ FileRecord FileHashes::finish() {
   return std::move(record_);
 }
 
-VerifiedFile::VerifiedFile(std::unique_ptr<InputFile> file, FileRecord record,
-                           std::int64_t chunk_bytes, std::string path)
-    : file_(std::move(file)),
+VerifiedFile::VerifiedFile(Open open, FileRecord record, std::int64_t chunk_bytes, std::string path)
+    : open_(std::move(open)),
       record_(std::move(record)),
       path_(std::move(path)),
       chunk_bytes_(chunk_bytes),
       by_chunks_(record_.sha256.empty()) {
+  this->open();
+}
+
+void VerifiedFile::open() {
+  file_ = open_();
   if (file_->size() != record_.bytes)
     refuse_file(path_ + " is torn: it has " + std::to_string(file_->size()) +
                 " bytes, and the manifest says " + std::to_string(record_.bytes));
@@ -77,6 +81,7 @@ void VerifiedFile::load(std::int64_t first_chunk, std::int64_t end_chunk) {
   if (!loaded_.empty() && begin == begin_ &&
       static_cast<std::int64_t>(loaded_.size()) == end - begin)
     return;
+  if (!file_) open();
   loaded_.resize(static_cast<std::size_t>(end - begin));
   begin_ = begin;
   try {
@@ -92,7 +97,10 @@ void VerifiedFile::load(std::int64_t first_chunk, std::int64_t end_chunk) {
   }
 }
 
-void VerifiedFile::drop() { loaded_ = {}; }
+void VerifiedFile::drop() {
+  loaded_ = {};
+  file_.reset();
+}
 
 // A file of version 1.
 void VerifiedFile::verify_at_once() {

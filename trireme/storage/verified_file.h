@@ -4,11 +4,13 @@
 //     | chunk 0 | chunk 1 | chunk 2 |..     a read of the bytes ===  loads chunks 1 and 2,
 //                   ========                verifies both, and copies what was asked for
 //
-// At most kChunksAtOnce chunks of a file are in memory. Not thread safe. No LibTorch.
+// At most kChunksAtOnce chunks of a file are in memory. After drop() it takes no descriptor either.
+// Not thread safe. No LibTorch.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -47,28 +49,32 @@ class VerifiedFile {
     std::span<std::byte> to;
   };
 
-  /// `path` names the file in errors. Throws CheckpointError if the size is not that of `record`.
-  VerifiedFile(std::unique_ptr<InputFile> file, FileRecord record, std::int64_t chunk_bytes,
-               std::string path);
+  using Open = std::function<std::unique_ptr<InputFile>()>;
+
+  /// Calls `open` now, and before the first read after each drop(). `path` names the file in errors.
+  /// Throws CheckpointError if the size is not that of `record`, and what `open` throws.
+  VerifiedFile(Open open, FileRecord record, std::int64_t chunk_bytes, std::string path);
 
   /// Fills all pieces. Loads each chunk that they touch once, and no other. A file of version 1 is
   /// verified as a whole before. Throws CheckpointError naming the bytes that differ.
   void read(std::vector<Piece> pieces);
   /// Verifies the whole file.
   void verify();
-  /// Frees the memory.
+  /// Frees the memory, and closes the file.
   void drop();
 
   std::int64_t size() const noexcept { return record_.bytes; }
   const std::string& path() const noexcept { return path_; }
 
  private:
+  void open();
   std::int64_t chunk_of(std::int64_t byte) const { return byte / chunk_bytes_; }
   void load(std::int64_t first_chunk, std::int64_t end_chunk);
   void check(std::int64_t chunk, std::span<const std::byte> bytes) const;
   void verify_at_once();
 
-  std::unique_ptr<InputFile> file_;
+  Open open_;
+  std::unique_ptr<InputFile> file_;  // null after drop()
   FileRecord record_;
   std::string path_;
   std::int64_t chunk_bytes_;

@@ -36,6 +36,10 @@ class Noted final : public InputFile {
   Reads* const reads_;
 };
 
+VerifiedFile::Open noted(const std::string& text, Noted::Reads* reads = nullptr) {
+  return [text, reads] { return std::make_unique<Noted>(text, reads); };
+}
+
 std::string sample_text(std::size_t bytes) {
   std::string text;
   for (std::size_t i = 0; i < bytes; ++i) text += static_cast<char>('a' + i * 7 % 26);
@@ -93,7 +97,7 @@ TEST(FileHashes, KnowWhenTheFileCannotBeTheOneBefore) {
 TEST(VerifiedFile, ReadsTheChunksThatHoldWhatIsWantedAndEachOnce) {
   const std::string text = sample_text(200);
   Noted::Reads reads;
-  VerifiedFile file(std::make_unique<Noted>(text, &reads), record_of(text), kChunk, "f");
+  VerifiedFile file(noted(text, &reads), record_of(text), kChunk, "f");
   std::string a(3, ' '), b(20, ' '), c(1, ' ');
   const auto to = [](std::string& place) { return std::as_writable_bytes(std::span(place)); };
   file.read({{195, to(c)}, {17, to(a)}, {30, to(b)}});
@@ -109,7 +113,7 @@ TEST(VerifiedFile, AnyPiecesComeBackWithLittleMemory) {
   for (int round = 0; round < 300; ++round) {
     Noted::Reads reads;
     const auto chunk = static_cast<std::int64_t>(1 + random() % 300);
-    VerifiedFile file(std::make_unique<Noted>(text, &reads), record_of(text, chunk), chunk, "f");
+    VerifiedFile file(noted(text, &reads), record_of(text, chunk), chunk, "f");
     std::vector<std::string> places;
     std::vector<VerifiedFile::Piece> pieces;
     std::vector<std::size_t> begins;
@@ -133,7 +137,7 @@ TEST(VerifiedFile, AChangedByteIsFoundInItsChunkAndElsewhereDoesNotMatter) {
   const std::string text = sample_text(100);
   std::string changed = text;
   changed[50] ^= 1;
-  VerifiedFile file(std::make_unique<Noted>(changed, nullptr), record_of(text), kChunk, "DIR/f");
+  VerifiedFile file(noted(changed), record_of(text), kChunk, "DIR/f");
   std::string place(10, ' ');
   file.read({{20, std::as_writable_bytes(std::span(place))}});
   EXPECT_EQ(place, text.substr(20, 10));
@@ -153,22 +157,19 @@ TEST(VerifiedFile, WithoutChunksTheWholeFileIsVerifiedFirst) {
                           .sha256 = format::sha256_hex(std::as_bytes(std::span(text)))};
   std::string changed = text, place(10, ' ');
   changed[99] ^= 1;
-  VerifiedFile damaged(std::make_unique<Noted>(changed, nullptr), record, kChunk, "f");
+  VerifiedFile damaged(noted(changed), record, kChunk, "f");
   EXPECT_THAT(refusal([&] {
                 damaged.read({{0, std::as_writable_bytes(std::span(place))}});
               }),
               AllOf(HasSubstr("its SHA-256 is"), HasSubstr(record.sha256)));
-  VerifiedFile intact(std::make_unique<Noted>(text, nullptr), record, kChunk, "f");
+  VerifiedFile intact(noted(text), record, kChunk, "f");
   intact.read({{45, std::as_writable_bytes(std::span(place))}});
   EXPECT_EQ(place, text.substr(45, 10));
 }
 
 TEST(VerifiedFile, AnotherSizeIsTorn) {
   const FileRecord record = record_of(sample_text(100));
-  EXPECT_THAT(refusal([&] {
-                VerifiedFile(std::make_unique<Noted>(sample_text(99), nullptr), record, kChunk,
-                             "f");
-              }),
+  EXPECT_THAT(refusal([&] { VerifiedFile(noted(sample_text(99)), record, kChunk, "f"); }),
               HasSubstr("f is torn: it has 99 bytes, and the manifest says 100"));
 }
 
