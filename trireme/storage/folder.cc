@@ -165,34 +165,31 @@ void CheckpointFolder::finish_save(std::int64_t step, const Retention& keep) con
   failure.rethrow();
 }
 
-// Gives the draft a file of another folder's checkpoint; false if that has been removed.
-bool CheckpointFolder::take(Draft& draft, const CheckpointFolder& other, std::int64_t step,
+// Gives the draft a file of another folder's checkpoint.
+void CheckpointFolder::take(Draft& draft, const CheckpointFolder& other, std::int64_t step,
                             const std::string& name) const {
   const std::string path = other.path_of(step) + "/" + name;
   const bool same = storage_ == other.storage_ || (!is_remote() && !other.is_remote());
-  if (same && draft.reuse(name, path)) return true;
-  try {
+  if (!same || !draft.reuse(name, path))
     copy_file(*other.storage_->open(path), *draft.create(name));
-    return true;
-  } catch (const CheckpointError&) {
-    return false;
-  }
+}
+
+bool CheckpointFolder::has(std::int64_t step) const {
+  const std::vector<std::int64_t> all = steps();
+  return std::count(all.begin(), all.end(), step) > 0;
 }
 
 bool CheckpointFolder::adopt(const CheckpointFolder& other, std::int64_t step) {
-  const std::vector<std::int64_t> existing = steps();
-  if (std::count(existing.begin(), existing.end(), step) > 0) return true;
-  // The other folder loses its manifest, or its name, before it loses a file.
-  const std::vector<std::string> names = other.storage_->list(other.path_of(step));
-  if (names.empty()) return false;
-  const auto draft = storage_->begin(path_of(step));
-  for (const std::string& name : names)
-    if (name != kManifestFile && !take(*draft, other, step, name)) return false;
+  if (has(step)) return true;
   try {
-    draft->publish(other.read_text(step, kManifestFile));
+    // The folder may hold more than its manifest names: other programs' files stay there.
+    const Manifest manifest = other.read_manifest(step);
+    const std::string text = other.read_text(step, kManifestFile);
+    const auto draft = storage_->begin(path_of(step));
+    for (const auto& [name, record] : manifest.files) take(*draft, other, step, name);
+    draft->publish(text);
   } catch (const CheckpointError&) {
-    const std::vector<std::int64_t> left = other.steps();
-    if (std::count(left.begin(), left.end(), step) > 0) throw;
+    if (other.has(step)) throw;
     return false;
   }
   storage_->put(directory_ + "/" + kLatestFile, name_of_step(step) + "\n");
@@ -307,6 +304,9 @@ Manifest CheckpointFolder::read_manifest(std::int64_t step) const {
   }
   for (const char* name : {kModelFile, kStateFile})
     if (!manifest.files.contains(name)) refuse_folder(path + " does not vouch for " + name, "");
+  return manifest;
+}
+
 Manifest CheckpointFolder::check(std::int64_t step, bool whole) const {
   Manifest manifest = read_manifest(step);
   for (const auto& [name, record] : manifest.files) {
@@ -317,9 +317,6 @@ Manifest CheckpointFolder::check(std::int64_t step, bool whole) const {
 }
 
 // False also if it cannot be read now.
-  return manifest;
-}
-
 bool CheckpointFolder::is_intact(std::int64_t step) const {
   try {
     check(step, /*whole=*/true);

@@ -91,9 +91,9 @@ class CheckpointFolder {
   /// Takes over a checkpoint of another folder: its files get second names here (copies where the
   /// file system has no links, or the storages differ), so they stay whatever happens there. Older
   /// checkpoints stay, too. False, and nothing has changed, if the other folder has removed it
-  /// meanwhile.
+  /// meanwhile. Throws CheckpointError if it has it, but without a manifest or one of the files.
   bool adopt(const CheckpointFolder& other, std::int64_t step);
-  /// Removes a checkpoint. After a crash it is either complete or absent.
+  /// Removes a checkpoint, if there is one. After a crash it is either complete or absent.
   void remove(std::int64_t step) const;
   /// Removes the checkpoints that `keep` does not name.
   void remove_outdated(const Retention& keep) const;
@@ -122,10 +122,11 @@ class CheckpointFolder {
   std::unique_ptr<InputFile> open_unverified(std::int64_t step, const std::string& file) const;
   Manifest check(std::int64_t step, bool whole) const;
   bool is_intact(std::int64_t step) const;
+  bool has(std::int64_t step) const;
   std::optional<Manifest> before(std::int64_t step) const;
   WrittenFiles write_all(Draft& draft, const Manifest& manifest,
                          const std::map<std::string, FileWriter>& files) const;
-  bool take(Draft& draft, const CheckpointFolder& other, std::int64_t step,
+  void take(Draft& draft, const CheckpointFolder& other, std::int64_t step,
             const std::string& name) const;
   void finish_save(std::int64_t step, const Retention& keep) const;
 

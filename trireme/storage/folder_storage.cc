@@ -100,6 +100,9 @@ class FolderStorage final : public Storage {
   }
   // Renamed first, so that a crash leaves no folder with a part of its files.
   void remove(const std::string& path) override {
+    const auto [folder, name] = split_path(path);
+    const std::vector<std::string> names = files_->list(folder);
+    if (std::find(names.begin(), names.end(), name) == names.end()) return;
     const std::string dying = temporary_of(path, "old-");
     files_->rename(path, dying);
     files_->remove(dying);

@@ -168,6 +168,21 @@ TEST_F(CheckpointFolderTest, AFolderUnderAnotherNameIsRefused) {
   EXPECT_THAT(refusal(6), HasSubstr("of step 5"));
 }
 
+TEST_F(CheckpointFolderTest, ACheckpointIsTakenOverByItsManifestAlone) {
+  write(folder(), 5);
+  fs::create_directories(directory_ / "step-00000005" / ".ipynb_checkpoints");
+  CheckpointFolder other(local_file_system(), (directory_ / "other").string());
+  EXPECT_TRUE(other.adopt(folder(), 5));
+  EXPECT_EQ(other.verify(5).step, 5);
+  EXPECT_FALSE(fs::exists(directory_ / "other/step-00000005/.ipynb_checkpoints"));
+  EXPECT_FALSE(other.adopt(folder(), 6)) << "there is none";
+  write(folder(), 7);
+  fs::remove(directory_ / "step-00000007/manifest.json");
+  EXPECT_THROW(other.adopt(folder(), 7), CheckpointError);
+  other.remove(7);  // there is none
+  EXPECT_THAT(other.steps(), ElementsAre(5));
+}
+
 // Cuts the power at every operation of the second save. Afterwards the old or the new checkpoint is
 // complete, and the next save works.
 TEST_F(CheckpointFolderTest, ACrashAtAnyActLeavesACompleteCheckpoint) {

@@ -49,7 +49,7 @@ class Storage {
   /// `path`.
   virtual std::vector<std::string> list(const std::string& path) = 0;
   /// Removes a complete folder, at no moment of which it is there with a part of its files, or a file
-  /// of put().
+  /// of put(). Does nothing if there is none.
   virtual void remove(const std::string& path) = 0;
   /// Locks `path` for this job until the result is destroyed. Throws ConfigError naming the job that
   /// has it, or if this user may not write there. Null: a local folder that is read-only.

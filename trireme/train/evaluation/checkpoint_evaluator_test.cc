@@ -192,6 +192,17 @@ TEST_F(CheckpointEvaluatorTest, DamageAndLossesThatAreNoNumbersAreNamedAndDoNotE
   EXPECT_THAT(best().steps(), ElementsAre(4));
 }
 
+TEST_F(CheckpointEvaluatorTest, AFolderWithMoreOrLessThanItsCheckpointDoesNotStopIt) {
+  for (const std::int64_t step : {1, 2, 3}) save(step);
+  const CheckpointFolder checkpoints(local_file_system(), run_->checkpoint());
+  fs::create_directory(checkpoints.path_of(1) + "/.ipynb_checkpoints");
+  fs::remove(checkpoints.path_of(2) + "/manifest.json");
+  evaluate();
+  EXPECT_THAT(steps("validation"), ElementsAre(1, 3));
+  ASSERT_THAT(steps("refused"), ElementsAre(2));
+  EXPECT_THAT(std::string(events("refused").front().at("reason")), HasSubstr("manifest.json"));
+}
+
 TEST_F(CheckpointEvaluatorTest, AfterTheEndAShortTimeIsLeftForTheNewestAlone) {
   save(1);
   ended_ = [this] { return saved_ == 4; };
