@@ -258,6 +258,15 @@ TEST_F(CheckpointFolderTest, AFullDiskLeavesTheOldOneAndNothingElse) {
   }
 }
 
+TEST(LocalFileSystem, AFolderThatCannotBeMadeIsAnError) {
+  try {
+    local_file_system()->lock("/dev/null/x");
+    FAIL();
+  } catch (const ResourceError& error) {
+    EXPECT_THAT(error.what(), HasSubstr("Not a directory"));
+  }
+}
+
 TEST_F(CheckpointFolderTest, TheSystemsOwnNoSpaceIsAResourceError) {
   write(folder(), 5);
   try {
@@ -294,8 +303,6 @@ TEST_F(CheckpointFolderTest, ACheckpointThatCannotBeRemovedStopsNoSave) {
   }
 }
 
-}  // namespace
-}  // namespace trireme::storage
 TEST_F(CheckpointFolderTest, AManifestThatCannotBeOpenedNowIsNotDamaged) {
   const Retention keep{1, 0, 1};
   const auto save = [&](std::int64_t step, CheckpointFolder to) {
@@ -322,3 +329,5 @@ TEST_F(CheckpointFolderTest, TooFewDescriptorsAreNoReasonToRemoveACheckpoint) {
   EXPECT_EQ(refusal(10), "intact");
 }
 
+}  // namespace
+}  // namespace trireme::storage

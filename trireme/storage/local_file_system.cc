@@ -133,6 +133,17 @@ class LocalInput final : public InputFile {
   std::int64_t size_ = 0;
 };
 
+// Whether this user may not write into the folder, or make it.
+bool is_denied(const std::string& directory) {
+  fs::path nearest = directory;
+  while (::access(nearest.c_str(), W_OK) != 0) {
+    if (errno != ENOENT) return errno == EACCES || errno == EROFS || errno == EPERM;
+    if (!nearest.has_relative_path()) return false;
+    nearest = nearest.has_parent_path() ? nearest.parent_path() : ".";
+  }
+  return false;
+}
+
 class LocalFileSystem final : public FileSystem {
  public:
   std::unique_ptr<OutputFile> create(const std::string& path) override {
@@ -149,7 +160,7 @@ class LocalFileSystem final : public FileSystem {
     const std::string parent = fs::path(path).parent_path().string();
     if (!parent.empty()) make_directory(parent);
     fs::create_directory(path, error);
-    if (error) fail("make the folder", path, error.value());
+    if (error) fail("make the folder", path, error.value() == EEXIST ? ENOTDIR : error.value());
     sync(parent.empty() ? "." : parent);
   }
 
@@ -201,7 +212,7 @@ class LocalFileSystem final : public FileSystem {
       make_directory(directory);
       return std::make_shared<observe::FolderLock>(directory);
     } catch (const ResourceError&) {
-      if (::access(directory.c_str(), W_OK) == 0) throw;
+      if (!is_denied(directory)) throw;
       return nullptr;
     }
   }
