@@ -64,6 +64,7 @@ void check_address(const std::string& address) {
 }
 
 Location open_location(const std::string& address) {
+  if (address.empty()) refuse_location("the address of the checkpoints is empty");
   check_address(address);
   if (address.starts_with(kS3)) return s3::open(address);
   if (address.starts_with(kFile)) return {folder_storage(), file_path(address)};

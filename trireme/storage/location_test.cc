@@ -67,6 +67,16 @@ TEST(Location, WhatCannotBeAPlaceIsNamed) {
   EXPECT_EQ(refused_address("s3://models/runs/caf\xc3\xa9/"), "accepted");
 }
 
+TEST(Location, NoPlaceIsNotTheRootFolder) {
+  EXPECT_EQ(refused_address(""), "accepted") << "checkpoint.path = \"\" is RUN/checkpoint";
+  try {
+    open_location("");
+    FAIL();
+  } catch (const ConfigError& error) {
+    EXPECT_THAT(error.what(), HasSubstr("is empty"));
+  }
+}
+
 TEST(Location, TheEnvironmentNamesTheService) {
   std::map<std::string, std::string> values;
   const auto get = [&](const char* name) -> const char* {
