@@ -42,12 +42,12 @@ TEST_F(S3ClientTest, KeysOfAnyCharactersAreSignedRight) {
     EXPECT_EQ(found->body, "text of " + key);
     EXPECT_EQ(found->etag, etag);
     EXPECT_EQ(client_->head("keys/" + key)->bytes, static_cast<std::int64_t>(found->body.size()));
-    EXPECT_THAT(client_->list("keys/" + key, false).keys, ElementsAre("keys/" + key));
+    EXPECT_THAT(client_->list("keys/" + key), ElementsAre("keys/" + key));
     client_->remove("keys/" + key);
     EXPECT_FALSE(client_->get("keys/" + key));
     client_->remove("keys/" + key);  // there is none: no error
   }
-  EXPECT_THAT(client_->list("keys/", false).keys, IsEmpty());
+  EXPECT_THAT(client_->list("keys/"), IsEmpty());
 }
 
 TEST_F(S3ClientTest, ATemporaryKeyHasItsToken) {
@@ -63,7 +63,7 @@ TEST_F(S3ClientTest, ATemporaryKeyHasItsToken) {
 }
 
 TEST_F(S3ClientTest, RefusalsAreFinalAndSayWhatToDo) {
-  EXPECT_THAT(refusal([&] { service_.client("nowhere")->list("", false); }),
+  EXPECT_THAT(refusal([&] { service_.client("nowhere")->list(""); }),
               AllOf(HasSubstr("NoSuchBucket"), HasSubstr("Make the bucket first")));
   EXPECT_THAT(refusal([&] { service_.client("denied")->put("x", bytes("x")); }),
               AllOf(HasSubstr("cannot write x in the bucket denied"), HasSubstr("403 AccessDenied"),
@@ -76,13 +76,19 @@ TEST_F(S3ClientTest, RefusalsAreFinalAndSayWhatToDo) {
   EXPECT_THAT(refusal([&] { S3Client(wrong, "models").head("x"); }), HasSubstr("403"));
 }
 
+TEST_F(S3ClientTest, ACallThatTheServiceLacksIsNotTriedAgain) {
+  service_.inject(R"([{"kind": "501", "times": 1000}])");
+  EXPECT_THAT(refusal([&] { client_->put("x", bytes("x")); }),
+              AllOf(HasSubstr("501 NotImplemented"), HasSubstr("The service lacks a call")));
+  EXPECT_EQ(service_.injected(), 1);
+}
+
 TEST_F(S3ClientTest, LongListsComeInPages) {
   for (int i = 0; i < 8; ++i) client_->put("many/" + std::to_string(i), bytes("x"));
   service_.inject(R"([{"kind": "page", "method": "GET", "times": 3}])");
-  EXPECT_EQ(client_->list("many/", false).keys.size(), 8u);
+  EXPECT_EQ(client_->list("many/").size(), 8u);
   EXPECT_EQ(service_.injected(), 3);
-  EXPECT_THAT(client_->list("many", true).prefixes, ElementsAre("many/"));
-  for (const std::string& key : client_->list("many/", false).keys) client_->remove(key);
+  for (const std::string& key : client_->list("many/")) client_->remove(key);
 }
 
 TEST_F(S3ClientTest, EachCallOutlivesFaultsThatPass) {

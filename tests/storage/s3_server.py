@@ -5,9 +5,13 @@
 
 The front checks what S3 checks and moto does not: the signature (by botocore's own signer), the hash
 of the body, Content-MD5. The bucket "denied" refuses every call. Faults are posted to /_faults as a
-JSON list of {"method", "contains", "skip", "times", "kind"}; a request that fits uses one up:
+JSON list of {"method", "contains", "header", "skip", "times", "kind"}; a request that fits (its path
+contains, it has the header) uses one up:
 
-  503, 500         the status, with S3's words
+  503, 500, 501    the status, with S3's words
+  412              a condition of the request does not hold
+  removed          the object is removed before the request is forwarded
+  silent           no answer, until the client closes the connection
   reset            the connection is closed before the request is forwarded
   lost             the request is forwarded, and the connection closed instead of the answer
   cut              half of the answer's body, then the end of the connection
@@ -34,17 +38,20 @@ from botocore.credentials import Credentials
 from moto.server import ThreadedMotoServer
 
 ACCESS_KEY, SECRET_KEY, TOKEN = "AKIATRIREMETEST", "secret/of+the=test", "token/of+the=test"
-STATUS = {"503": (503, "SlowDown"), "500": (500, "InternalError"), "deny": (403, "AccessDenied")}
+STATUS = {"503": (503, "SlowDown"), "500": (500, "InternalError"), "deny": (403, "AccessDenied"),
+          "501": (501, "NotImplemented"), "412": (412, "PreconditionFailed")}
 
 
 class Faults:
     def __init__(self):
         self.lock, self.left, self.injected = threading.Lock(), [], 0
 
-    def take(self, method, path):
+    def take(self, method, path, headers):
         with self.lock:
             for fault in self.left:
                 if fault.get("method", method) != method or fault.get("contains", "") not in path:
+                    continue
+                if "header" in fault and fault["header"] not in headers:
                     continue
                 if fault.get("skip", 0) > 0:
                     fault["skip"] -= 1
@@ -143,8 +150,10 @@ class Front(http.server.BaseHTTPRequestHandler):
         if self.path == "/_faults":
             return self.faults()
         body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
-        fault = FAULTS.take(self.command, self.path)
-        if fault == "reset":
+        fault = FAULTS.take(self.command, self.path, self.headers)
+        if fault == "silent":
+            self.connection.recv(1)
+        if fault in ("reset", "silent"):
             self.close_connection = True
             return None
         refused = self.refusal(body)
@@ -154,6 +163,8 @@ class Front(http.server.BaseHTTPRequestHandler):
             return self.error(*STATUS[fault])
         if fault == "corrupt" and body:
             body = bytes([body[0] ^ 1]) + body[1:]
+        if fault == "removed":
+            ask_moto("DELETE", self.path, {"Authorization": self.headers["Authorization"]})
         if fault == "page":
             self.path += "&max-keys=3"
         headers = {name: value for name, value in self.headers.items() if name != "Content-MD5"}
@@ -170,10 +181,11 @@ class Front(http.server.BaseHTTPRequestHandler):
     do_GET = do_PUT = do_POST = do_DELETE = do_HEAD = serve
 
 
-def make_bucket(name):
+def ask_moto(method, path, headers={}):
     moto = http.client.HTTPConnection(*Front.moto)
-    moto.request("PUT", "/" + name)
-    assert moto.getresponse().status == 200
+    moto.request(method, path, headers=headers)
+    assert moto.getresponse().status < 300
+    moto.close()
 
 
 def start():
@@ -183,7 +195,7 @@ def start():
     moto.start()
     Front.moto = moto.get_host_and_port()
     for name in ("models", "denied"):
-        make_bucket(name)
+        ask_moto("PUT", "/" + name)
     front = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Front)
     front.daemon_threads = True
     threading.Thread(target=front.serve_forever, daemon=True).start()

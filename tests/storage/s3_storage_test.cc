@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <fstream>
 #include <system_error>
+#include <thread>
 
 #include "s3_service.h"
 #include "trireme/storage/folder.h"
@@ -70,7 +71,7 @@ class S3StorageTest : public ::testing::Test {
   static void write(CheckpointFolder folder, std::int64_t step, const Retention& keep = 2) {
     EXPECT_EQ(folder.write({.step = step}, files("step " + std::to_string(step)), keep).undone, "");
   }
-  std::vector<std::string> keys() const { return client_->list("", false).keys; }
+  std::vector<std::string> keys() const { return client_->list(""); }
   static std::string refusal(const std::function<void()>& call) {
     try {
       call();
@@ -220,6 +221,17 @@ TEST_F(S3StorageTest, AnUnchangedFileIsCopiedByTheService) {
   there.verify(3);
 }
 
+TEST_F(S3StorageTest, AFileIsSentWhereTheServiceCannotCopy) {
+  const std::string large(20 << 20, 'x');
+  CheckpointFolder there = folder();
+  there.write({.step = 1}, files(large), 2);
+  service_.inject(
+      R"([{"kind": "501", "method": "PUT", "header": "x-amz-copy-source", "times": 9}])");
+  EXPECT_EQ(there.write({.step = 2}, files(large), 2).kept_bytes, 0);
+  EXPECT_EQ(service_.injected(), 2) << "one try for each of two files";
+  there.verify(2);
+}
+
 // The prefix may have other runs and other people's files below it, which are not complete in our way.
 TEST_F(S3StorageTest, ASaveRemovesNothingOfOthers) {
   const std::vector<std::string> others = {
@@ -326,6 +338,70 @@ TEST_F(S3StorageTest, ARefusedThreadLeavesTheSignalsAndTheBucketAsTheyWere) {
   pthread_sigmask(SIG_SETMASK, nullptr, &after);
   EXPECT_EQ(sigismember(&after, SIGTERM), sigismember(&before, SIGTERM));
   EXPECT_THAT(keys(), IsEmpty());
+}
+
+// Locks of a holder that no other process can see, and what another host's process does about it.
+class S3LockTest : public S3StorageTest {
+ protected:
+  S3LockTest() {
+    there_.self = observe::LockHolder::this_process();
+    there_.self->host = there_.self->machine = there_.self->boot = "elsewhere";
+  }
+  std::shared_ptr<void> lock(const s3::LeaseOptions& options) const {
+    const Location place = location(options);
+    return place.storage->lock(place.path);
+  }
+  // Returns when `count` faults have struck.
+  void inject_and_await(const std::string& faults, int count) const {
+    service_.inject(faults);
+    while (service_.injected() < count) std::this_thread::yield();
+  }
+  std::optional<s3::Object> object() const { return client_->get("runs/a/.lock"); }
+
+  s3::LeaseOptions here_{.touch_every = std::chrono::milliseconds(20),
+                         .patience = std::chrono::seconds(2),
+                         .look = std::chrono::milliseconds(10)};
+  s3::LeaseOptions there_ = here_;
+};
+
+TEST_F(S3LockTest, AHolderThatEndsWhileAnotherJobWaitsLeavesTheBucketToIt) {
+  const std::string text = there_.self->to_text();
+  client_->put("runs/a/.lock", std::as_bytes(std::span(text)));
+  service_.inject(R"([{"kind": "removed", "method": "HEAD", "contains": ".lock", "times": 1}])");
+  const auto held = lock(here_);
+  ASSERT_TRUE(object());
+  EXPECT_NE(object()->body, text);
+}
+
+// With KMS the object has another ETag after a touch whose answer was lost.
+TEST_F(S3LockTest, ATouchWhoseAnswerWasLostKeepsTheLock) {
+  auto held = lock(here_);
+  inject_and_await(R"([{"kind": "412", "method": "PUT", "contains": ".lock", "times": 1}])", 1);
+  held.reset();
+  EXPECT_FALSE(object()) << "it was this job's, which has removed it";
+}
+
+TEST_F(S3LockTest, ALockThatSomebodyRemovedIsMadeAgain) {
+  auto held = lock(here_);
+  inject_and_await(R"([{"kind": "removed", "method": "PUT", "contains": ".lock", "times": 1},
+                       {"kind": "deny", "method": "DELETE", "contains": ".lock", "times": 1}])",
+                   1);
+  held.reset();  // its DELETE is refused, so the object is there if this job had it
+  EXPECT_TRUE(object());
+}
+
+TEST_F(S3LockTest, TheEndOfAJobDoesNotWaitForAServiceThatIsAway) {
+  for (const std::string kind : {"503", "silent"}) {
+    SCOPED_TRACE(kind);
+    here_.touch_every = std::chrono::hours(1);
+    here_.longest_call = std::chrono::milliseconds(50);
+    auto held = lock(here_);
+    service_.inject(R"([{"kind": ")" + kind + R"(", "contains": ".lock", "times": 1000}])");
+    held.reset();
+    EXPECT_EQ(service_.injected(), 1) << "one try";
+    service_.inject("[]");
+    client_->remove("runs/a/.lock");
+  }
 }
 
 }  // namespace

@@ -17,7 +17,11 @@ constexpr int kChanged = 412;  // a condition of the request is not met any more
 // "x-amz-copy-source-range". curl 7.88 signs these in the wrong order.
 constexpr std::int64_t kMostCopied = std::int64_t{5} << 30;
 
-bool may_pass(int status) { return status >= 500 || status == 429 || status == 408; }
+constexpr int kNotImplemented = 501;
+
+bool may_pass(int status) {
+  return (status >= 500 && status != kNotImplemented) || status == 429 || status == 408;
+}
 
 std::int64_t number_of(const std::string& text) {
   std::int64_t value = -1;
@@ -54,7 +58,7 @@ S3Client::S3Client(Service service, std::string bucket, RetryOptions retry)
       bucket_(std::move(bucket)),
       retry_(retry),
       waiter_(RealWaiter::make(Duration::zero())),
-      http_(std::move(service)) {}
+      http_(std::move(service), retry.longest_call) {}
 
 std::string S3Client::url(const std::string& key, const std::string& query) const {
   return url_of(service_, bucket_, key) + (query.empty() ? "" : "?" + query);
@@ -73,6 +77,7 @@ void S3Client::pause(int attempt) const {
 void S3Client::refuse(const Response& response, const std::string& what) const {
   std::string code = text_of(response.body, "Code");
   if (code.empty() && response.status == 403) code = "AccessDenied";  // HEAD has no body
+  if (code.empty() && response.status == kNotImplemented) code = "NotImplemented";
   const std::string message = text_of(response.body, "Message");
   throw Refusal(response.status, code,
                 "cannot " + what + ": the storage answers " + std::to_string(response.status) +
@@ -171,22 +176,19 @@ void S3Client::remove(const std::string& key) {
   call({.method = "DELETE", .url = url(key)}, "remove " + key);
 }
 
-Listing S3Client::list(const std::string& prefix, bool folders) {
-  Listing listing;
+std::vector<std::string> S3Client::list(const std::string& prefix) {
+  std::vector<std::string> keys;
   for (std::string token;;) {
     // A signature needs the parameters in this order.
     const std::string query =
         (token.empty() ? "" : "continuation-token=" + percent_encoded(token) + "&") +
-        (folders ? std::string("delimiter=%2F&") : "") +
         "list-type=2&prefix=" + percent_encoded(prefix);
     const Response response = call({.url = url("", query)}, "list " + prefix);
     if (response.status == kNotFound) refuse(response, "list " + prefix);
     for (const std::string& one : elements(response.body, "Contents"))
-      listing.keys.push_back(text_of(one, "Key"));
-    for (const std::string& one : elements(response.body, "CommonPrefixes"))
-      listing.prefixes.push_back(text_of(one, "Prefix"));
+      keys.push_back(text_of(one, "Key"));
     token = text_of(response.body, "NextContinuationToken");
-    if (text_of(response.body, "IsTruncated") != "true" || token.empty()) return listing;
+    if (text_of(response.body, "IsTruncated") != "true" || token.empty()) return keys;
   }
 }
 

@@ -1,6 +1,6 @@
 // S3Client: the calls on one bucket, each tried again until it has a final answer.
 //
-// No answer, 5xx, 429 and 408 are tried again after a growing, jittered delay. Bytes are checked by
+// No answer, 5xx (but 501), 429 and 408 are tried again after a growing, jittered delay. Bytes are checked by
 // their MD5: the service compares Content-MD5, and this side the ETag of the answer (except under
 // KMS encryption, whose ETags are no MD5). Thread safe.
 #pragma once
@@ -23,6 +23,7 @@ struct RetryOptions {
   int attempts = 7;  // together about 20 s of delays
   Duration first_delay = std::chrono::milliseconds(250);
   Duration longest_delay = std::chrono::seconds(8);
+  Duration longest_call = Duration::zero();  // of an attempt; zero: as long as bytes move
 };
 
 /// The service's final refusal. `code` is the service's word, such as "AccessDenied".
@@ -41,11 +42,6 @@ struct Object {
   std::string etag, modified, body;
 };
 
-struct Listing {
-  std::vector<std::string> keys;      // of objects
-  std::vector<std::string> prefixes;  // that end with '/'; only if they were asked for
-};
-
 struct Upload {
   std::string key, id;
 };
@@ -59,6 +55,10 @@ struct Condition {
 class S3Client {
  public:
   S3Client(Service service, std::string bucket, RetryOptions retry = {});
+  /// The same bucket with other tries.
+  std::shared_ptr<S3Client> with(RetryOptions retry) const {
+    return std::make_shared<S3Client>(service_, bucket_, retry);
+  }
 
   /// Throws Refusal with status 412 if the condition does not hold. Returns the ETag.
   std::string put(const std::string& key, std::span<const std::byte> bytes,
@@ -71,8 +71,8 @@ class S3Client {
   std::string get_range(const std::string& key, const std::string& etag, std::int64_t begin,
                         std::int64_t end);
   void remove(const std::string& key);
-  /// All keys that begin with `prefix`; `folders`: only up to the next '/'.
-  Listing list(const std::string& prefix, bool folders);
+  /// All keys that begin with `prefix`.
+  std::vector<std::string> list(const std::string& prefix);
   /// Without moving the bytes here. Compares the size, and that `from` was not replaced meanwhile (ETags of
   /// equal objects may differ). False if there is no object `from`, or it is larger than the service
   /// copies at once.

@@ -1,5 +1,5 @@
 // MD5 as S3 uses it: Content-MD5 in base 64, ETags in hexadecimal digits. It finds transfer errors;
-// a checkpoint's SHA-256 are in its manifest.
+// a checkpoint's own hashes (XXH3) are in its manifest.
 #pragma once
 
 #include <array>

@@ -118,7 +118,8 @@ struct HttpClient::Handle {
   CURL* curl;
 };
 
-HttpClient::HttpClient(Service service) : service_(std::move(service)) {
+HttpClient::HttpClient(Service service, Duration longest_call)
+    : service_(std::move(service)), longest_call_(longest_call) {
   static const CURLcode started = curl_global_init(CURL_GLOBAL_DEFAULT);
   TRIREME_CHECK(started == CURLE_OK);
 }
@@ -146,6 +147,8 @@ Response HttpClient::send(const Request& request) {
   set(curl, CURLOPT_HTTPHEADER, headers.get());
   set_request(curl, request, transfer);
   set_service(curl, service_);
+  set(curl, CURLOPT_TIMEOUT_MS,
+      static_cast<long>(std::chrono::ceil<std::chrono::milliseconds>(longest_call_).count()));
   char reason[CURL_ERROR_SIZE] = "";
   set(curl, CURLOPT_ERRORBUFFER, &reason[0]);
   const CURLcode code = curl_easy_perform(curl);

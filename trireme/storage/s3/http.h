@@ -13,6 +13,7 @@
 #include <string>
 #include <vector>
 
+#include "trireme/base/clock.h"
 #include "trireme/storage/s3/address.h"
 
 namespace trireme::inline v0::storage::s3 {
@@ -42,7 +43,8 @@ struct Response {
 
 class HttpClient {
  public:
-  explicit HttpClient(Service service);
+  /// `longest_call`: of a request with its answer; zero: as long as bytes move.
+  explicit HttpClient(Service service, Duration longest_call = Duration::zero());
   ~HttpClient();
   /// Throws NoAnswer.
   Response send(const Request& request);
@@ -52,6 +54,7 @@ class HttpClient {
   std::unique_ptr<Handle> take();
 
   const Service service_;
+  const Duration longest_call_;
   std::mutex mutex_;
   std::vector<std::unique_ptr<Handle>> idle_;
 };

@@ -1,6 +1,7 @@
 #include "trireme/storage/s3/lease.h"
 
 #include <atomic>
+#include <memory>
 #include <thread>
 
 #include "trireme/base/signals_blocked.h"
@@ -16,8 +17,10 @@ std::string key_below(const Address& address, std::string_view name) {
   return (address.prefix.empty() ? "" : address.prefix + "/") + std::string(name);
 }
 
+// Another process has written or removed the object.
 bool lost_the_race(const Refusal& refusal) {
-  return refusal.status == kConditionFailed || refusal.status == kConflict;
+  return refusal.status == kConditionFailed || refusal.status == kConflict ||
+         (refusal.status == kNotFound && refusal.code == "NoSuchKey");
 }
 
 }  // namespace
@@ -25,6 +28,7 @@ bool lost_the_race(const Refusal& refusal) {
 struct Lease::Impl {
   Impl(std::shared_ptr<S3Client> given, const Address& address, LeaseOptions chosen)
       : client(std::move(given)),
+        once(client->with({.attempts = 1, .longest_call = chosen.longest_call})),
         place(address.text()),
         key(key_below(address, observe::kLockFile)),
         options(std::move(chosen)),
@@ -40,14 +44,14 @@ struct Lease::Impl {
   }
 
   // False if another process was faster.
-  bool write(const Condition& condition) {
+  bool write(S3Client& with, const Condition& condition) {
     try {
-      client->put(key, std::as_bytes(std::span(text)), condition);
+      with.put(key, std::as_bytes(std::span(text)), condition);
     } catch (const Refusal& refusal) {
       // Also if an earlier try has written it, and its answer was lost.
       if (!lost_the_race(refusal)) throw;
     }
-    const auto found = client->get(key);
+    const auto found = with.get(key);
     if (!found || found->body != text) return false;
     etag = found->etag;
     return true;
@@ -74,7 +78,7 @@ struct Lease::Impl {
     for (;;) {
       const auto found = client->get(key);
       if (!found) {
-        if (write({.absent = true})) return;
+        if (write(*client, {.absent = true})) return;
         continue;
       }
       const auto holder = observe::LockHolder::from_text(found->body);
@@ -83,7 +87,7 @@ struct Lease::Impl {
       if (running == observe::Running::Yes ||
           (running == observe::Running::Unknown && !is_abandoned(*found)))
         refuse_use(holder);
-      if (write({.etag = found->etag})) return;
+      if (write(*client, {.etag = found->etag})) return;
     }
   }
 
@@ -97,15 +101,31 @@ struct Lease::Impl {
     });
   }
 
+  // False if another job has the lock.
+  bool keep() {
+    try {
+      etag = once->put(key, std::as_bytes(std::span(text)), {.etag = etag});
+      return true;
+    } catch (const Refusal& refusal) {
+      if (!lost_the_race(refusal)) throw;
+    }
+    // Perhaps by an earlier touch of this job whose answer was lost.
+    const auto found = once->get(key);
+    if (!found) return write(*once, {.absent = true});
+    if (found->body == text) etag = found->etag;
+    return found->body == text;
+  }
+
+  // One try each, so that several fit into the patience of other jobs.
   void touch() {
     try {
-      etag = client->put(key, std::as_bytes(std::span(text)), {.etag = etag});
-    } catch (const Refusal& refusal) {
-      if (lost_the_race(refusal) && !std::exchange(lost, true))
+      if (!lost && !keep()) {
+        lost = true;
         observe::warning(
             "another job has taken " + place +
             " over, since this one did not reach it for a while: two jobs write there");
-    } catch (const ResourceError&) {  // the storage is away; the next touch tells
+      }
+    } catch (const ResourceError&) {  // the storage is away, or refuses; the next touch tells
     }
   }
 
@@ -115,12 +135,12 @@ struct Lease::Impl {
     if (toucher.joinable()) toucher.join();
     if (etag.empty() || lost) return;
     try {
-      if (const auto now = client->head(key); now && now->etag == etag) client->remove(key);
+      if (const auto now = once->get(key); now && now->body == text) once->remove(key);
     } catch (...) {  // the next job sees that this one has ended
     }
   }
 
-  const std::shared_ptr<S3Client> client;
+  const std::shared_ptr<S3Client> client, once;
   const std::string place, key;
   const LeaseOptions options;
   const observe::LockHolder self;

@@ -24,6 +24,7 @@ struct LeaseOptions {
   Duration touch_every = std::chrono::seconds(10);
   Duration patience = std::chrono::seconds(35);
   Duration look = std::chrono::seconds(1);
+  Duration longest_call = std::chrono::seconds(8);  // of a touch, and of each call at the end
 };
 
 class Lease {

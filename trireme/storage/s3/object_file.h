@@ -15,7 +15,7 @@ class ObjectFile final : public InputFile {
   static constexpr std::int64_t kPartBytes = 8 << 20;
   static constexpr std::size_t kParallel = 4;
 
-  /// `object`: as head() has it. An object that is replaced meanwhile is a ResourceError.
+  /// `object`: as head() has it. An object that is replaced meanwhile is a CheckpointError.
   ObjectFile(std::shared_ptr<S3Client> client, std::string key, Object object)
       : client_(std::move(client)), key_(std::move(key)), object_(std::move(object)) {}
   std::int64_t size() const noexcept override { return object_.bytes; }

@@ -30,8 +30,7 @@ class S3Draft final : public Draft {
   ~S3Draft() override {
     if (published_ || joined_) return;
     try {
-      for (const std::string& key : client_->list(key_ + "/", /*folders=*/false).keys)
-        client_->remove(key);
+      for (const std::string& key : client_->list(key_ + "/")) client_->remove(key);
     } catch (...) {  // the next draft removes them
     }
   }
@@ -43,8 +42,9 @@ class S3Draft final : public Draft {
     if (!path.starts_with(scheme_)) return false;
     try {
       return client_->copy(path.substr(scheme_.size()), key_ + "/" + name);
-    } catch (const Refusal&) {
-      throw;
+    } catch (const Refusal& refusal) {
+      if (refusal.code != "NotImplemented") throw;
+      return false;
     } catch (const ResourceError&) {  // a long copy may say nothing for too long: it is written
       return false;
     }
@@ -102,7 +102,7 @@ class S3Storage final : public Storage {
   std::vector<std::string> list(const std::string& path) override {
     const std::string folder = path == scheme_ || path + "/" == scheme_ ? "" : key_of(path) + "/";
     std::set<std::string> names;
-    for (const std::string& key : client_->list(folder, /*folders=*/false).keys) {
+    for (const std::string& key : client_->list(folder)) {
       const std::string rest = key.substr(folder.size());
       const auto slash = rest.find('/');
       // Folders further down do not make this one complete.
@@ -117,7 +117,7 @@ class S3Storage final : public Storage {
   void remove(const std::string& path) override {
     const std::string key = key_of(path);
     client_->remove(key + "/" + kManifestFile);
-    const std::vector<std::string> files = client_->list(key + "/", /*folders=*/false).keys;
+    const std::vector<std::string> files = client_->list(key + "/");
     for (const std::string& one : files) client_->remove(one);
     if (files.empty()) client_->remove(key);  // it may be a file
   }
@@ -138,7 +138,7 @@ class S3Storage final : public Storage {
   // Files of checkpoints without a manifest, and uploads of theirs that were not completed. All else
   // below `prefix` is of others.
   void remove_leftovers(const std::string& prefix) {
-    const std::vector<std::string> keys = client_->list(prefix, /*folders=*/false).keys;
+    const std::vector<std::string> keys = client_->list(prefix);
     std::set<std::string> complete;
     for (const std::string& key : keys)
       if (last_part(key) == kManifestFile) complete.insert(folder_of(key));
