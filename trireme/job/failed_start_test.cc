@@ -1,5 +1,6 @@
 // A Job whose constructor throws, and what its coordinator hears of it.
 #include <gtest/gtest.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -8,12 +9,14 @@
 #include <cstdio>
 #include <fstream>
 #include <map>
+#include <stdexcept>
 #include <string>
 #include <thread>
 
 #include "trireme/base/error.h"
 #include "trireme/base/event.h"
 #include "trireme/job/job.h"
+#include "trireme/job/stop_signal.h"
 #include "trireme/rendezvous/client.h"
 #include "trireme/rendezvous/coordinator/coordinator.h"
 
@@ -84,6 +87,49 @@ TEST(FailedStart, OfARankDoesNotCountAsTheEndOfItsTraining) {
   EXPECT_TRUE(left.wait(seconds(30)));
   EXPECT_EQ(code, 1) << "0 says that it has done all its steps";
   peer.join();
+}
+
+// A sanitizer sees a read of the Job's memory; without one, the process may end by SIGSEGV.
+TEST(FailedStart, ByWrongOptionsLeavesTheHandlerOfLaterExceptionsNothingOfTheJob) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  const auto fails_later = [] {
+    try {
+      Job job(0, nullptr, {.transport = "bogus"});
+    } catch (const Error&) {
+    }
+    throw std::runtime_error("something else is wrong");
+  };
+  // A death test catches exceptions, and this one is to leave main.
+  EXPECT_EXIT([&]() noexcept { fails_later(); }(), ::testing::ExitedWithCode(20),
+              "something else is wrong");
+}
+
+// A process of an elastic job that waits for a place, with a signal of its own.
+TEST(FailedStart, AStopSignalEndsAProcessWithoutAPlace) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  const auto waits = [] {
+    rendezvous::CoordinatorOptions options;
+    options.size = 2;
+    options.secret = kSecret;
+    options.elastic = rendezvous::Epoch{.number = 1, .members = {0}};
+    options.lost_with_stream = true;
+    options.on_left = [&](int process, int exit_code) {
+      std::fprintf(stderr, "process %d has left with %d\n", process, exit_code);
+    };
+    rendezvous::Coordinator coordinator(std::move(options));
+    const SecretFile secret;
+    const Variables variables({{"TRIREME_COORDINATOR", coordinator.endpoint()},
+                               {"TRIREME_RANK", "1"},
+                               {"TRIREME_SIZE", "2"},
+                               {"TRIREME_ELASTIC", "1"},
+                               {"TRIREME_HOST", "host"},
+                               {"TRIREME_JOB_SECRET_FILE", secret.path()}});
+    job::stop_signal();  // from here on, signals are noted
+    raise(SIGTERM);
+    Job job(0, nullptr, {});
+  };
+  // Not 0, which would mean that it has done all steps, nor 143, a stop on which ranks agreed.
+  EXPECT_EXIT(waits(), ::testing::ExitedWithCode(143), "process 1 has left with 1");
 }
 
 }  // namespace

@@ -80,6 +80,7 @@ Job::Impl::Impl(JobOptions given, MpiComm communicator)
       client->report(failure);
       job::await_cause(failure);
     }
+    job::clear_reporter();  // `status` is about to be destroyed; leave() clears after set-up only
     leave(exit_code(/*by_exception=*/true));
     throw;
   }

@@ -2,9 +2,17 @@
 
 #include <utility>
 
+#include "trireme/job/stop_signal.h"
+
 namespace trireme::inline v0 {
 
 using rendezvous::Epoch;
+
+namespace {
+
+constexpr Duration kLookForSignal = std::chrono::milliseconds(100);
+
+}  // namespace
 
 void JobChanges::open(int process, std::shared_ptr<Waiter> waiter, std::function<void()> enter_next,
                       std::function<void()> on_news) {
@@ -108,14 +116,21 @@ void JobChanges::stop() {
   if (waiter_) waiter_->wake();
 }
 
+bool JobChanges::goes_on() const {
+  std::lock_guard lock(mutex_);
+  return !ended_ && !stops_;
+}
+
 std::optional<Epoch> JobChanges::await_place() const {
   const auto has_place = [this] { return !ended_ && newer() && latest_->rank_of(process_); };
-  waiter_->wait_until(
-      [&] {
-        std::lock_guard lock(mutex_);
-        return ended_ || stops_ || has_place();
-      },
-      TimePoint::max());
+  const auto is_over = [&] {
+    std::lock_guard lock(mutex_);
+    return ended_ || stops_ || has_place();
+  };
+  // A handler of signals cannot wake the waiter.
+  while (!waiter_->wait_until(is_over, waiter_->now() + kLookForSignal) &&
+         job::stop_signal() == 0) {
+  }
   std::lock_guard lock(mutex_);
   return has_place() ? latest_ : std::nullopt;
 }

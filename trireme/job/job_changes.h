@@ -65,7 +65,10 @@ class JobChanges {
   void stop();
   /// The epoch that this process enters has no future: there is a later one, or none for it.
   bool is_over() const;
-  /// Waits for the next epoch in which this process is a rank; nullopt if the job ends or stops.
+  /// Whether this process has heard neither of the job's end nor of a wish to stop it.
+  bool goes_on() const;
+  /// Waits for the next epoch in which this process is a rank; nullopt if the job ends or stops, or if
+  /// this process itself gets a signal to stop.
   std::optional<rendezvous::Epoch> await_place() const;
   void entered(const rendezvous::Epoch& epoch);
 
