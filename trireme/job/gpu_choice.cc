@@ -33,8 +33,7 @@ void check_host(const std::string& host, const std::vector<const GpuReport*>& re
 
 std::string text_of(const GpuReport& report) {
   if (!report.fault.empty()) return "- " + report.fault;
-  return std::to_string(report.count) + " " + report.uuid + " " +
-         std::to_string(report.nccl_version);
+  return report.uuid + " " + std::to_string(report.nccl_version);
 }
 
 GpuReport parse_gpu_report(const std::string& text) {
@@ -44,7 +43,7 @@ GpuReport parse_gpu_report(const std::string& text) {
     return report;
   }
   std::istringstream in(text);
-  if (in >> report.count >> report.uuid >> report.nccl_version) return report;
+  if (in >> report.uuid >> report.nccl_version) return report;
   return {.fault = "its report makes no sense: " + text};
 }
 
@@ -55,10 +54,7 @@ GpuChoice choose_gpu(int local_rank) {
     const auto gpus = comm::nccl::list_gpus(*library);
     const int index = local_rank % static_cast<int>(gpus.size());
     choice.gpu = comm::nccl::Gpu::open(library, index);
-    choice.report = {static_cast<int>(gpus.size()),
-                     gpus[static_cast<std::size_t>(index)].uuid,
-                     library->nccl_version,
-                     {}};
+    choice.report = {gpus[static_cast<std::size_t>(index)].uuid, library->nccl_version, {}};
   } catch (const Error& error) {
     choice.report.fault = error.message() + ". " + error.advice();
     std::replace(choice.report.fault.begin(), choice.report.fault.end(), '\n', ' ');

@@ -12,7 +12,6 @@ namespace trireme::inline v0::job {
 
 /// What a rank tells the others about its GPUs when they join; one line of text.
 struct GpuReport {
-  int count = 0;     // GPUs that it may use
   std::string uuid;  // of the chosen GPU
   int nccl_version = 0;
   std::string fault;  // why the rank has no GPU; empty: it has one
