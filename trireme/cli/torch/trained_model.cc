@@ -31,7 +31,7 @@ TrainedModel::TrainedModel(int argc, char** argv, const std::string& run)
     : config(config_of(run)),
       settings(config),
       job(set_up(settings, argc), argv),
-      strategy(job, settings.model.blocks, train::forward_options(job, settings.strategy),
+      strategy(job, settings.model.blocks, train::forward_options(settings.strategy),
                settings.optimizer) {
   steps_done = train::load_newest(job, strategy, train::RunFolder::existing(run).checkpoint());
 }

@@ -33,7 +33,7 @@ class Follower {
         settings_(settings),
         data_(settings, spec),
         batches_(held_out_batches(job, settings, *data_.validation, settings.validate_samples)),
-        strategy_(job, settings.model.blocks, forward_options(job, settings.strategy),
+        strategy_(job, settings.model.blocks, forward_options(settings.strategy),
                   settings.optimizer) {}
 
   EvaluatedCheckpoint evaluate(const std::string& folder, std::int64_t step) {

@@ -2,23 +2,20 @@
 
 #include "trireme/checkpoint/checkpointer.h"
 #include "trireme/input/batches.h"
-#include "trireme/sync/sync_plan.h"
+#include "trireme/memory/offload_folder.h"
 
 namespace trireme::inline v0::train {
 
-StrategyOptions forward_options(const Job& job, StrategyOptions options) {
+StrategyOptions forward_options(StrategyOptions options) {
+  options.sync = "plain";
+  options.pipeline = options.expert = options.context = options.tensor = 1;
+  options.data = options.shard = options.chunks = 0;
+  options.sequence = options.graphs = false;
+  options.shares = "equal";
+  options.server = {};
   options.recompute = "none";
   options.offload_activations.clear();
-  if (parallel::is_served(options.sync)) {
-    options.sync = "plain";
-    options.server = {};
-  }
-  const int model = options.pipeline * options.expert * options.context * options.tensor;
-  if (job.size() % model == 0 && options.data == 0) return options;
-  options.pipeline = options.expert = options.context = options.tensor = 1;
-  options.sequence = false;
-  options.data = options.shard = 0;
-  options.sync = "plain";
+  if (options.offload == memory::kOnHost) options.offload.clear();
   return options;
 }
 

@@ -10,10 +10,9 @@
 
 namespace trireme::inline v0::train {
 
-/// The run's layout if it fits the number of ranks; otherwise (usually one process) every rank has
-/// the whole model. There is no backward pass and no update, so nothing is recomputed, offloaded or
-/// on servers.
-StrategyOptions forward_options(const Job& job, StrategyOptions options);
+/// The run's options for one process on the CPU, which has the whole model. There is no backward pass and
+/// no update, so nothing is recomputed or on servers. Optimizer state stays in its mapped file.
+StrategyOptions forward_options(StrategyOptions options);
 /// Loads the newest checkpoint of a folder, and uses its averaged weights if it has some. Returns its
 /// step; 0: there is none. CheckpointError if it is damaged.
 long load_newest(Job& job, Strategy& strategy, const std::string& checkpoints);
