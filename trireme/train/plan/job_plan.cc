@@ -129,12 +129,14 @@ void set_speeds(plan::Job& job, const ModelFigures& figures, KernelSpeeds& speed
   job.speed_source = speeds.source();
 }
 
-// On a device, the figures of its maker take the place of measurements.
+// On a device, the figures of its maker take the place of measurements. Processes cannot leave NCCL's
+// groups, so an elastic job meets through the host's memory.
 void set_device(plan::Job& job, const Settings& settings) {
   const std::string& kind = job.device = settings.device_kind;
   job.ranks_per_device = settings.ranks_per_device;
   if (kind == "cpu") return;
-  if (kind == "cuda" && job.ranks > 1 && job.ranks_per_device == 1 && job.transport == "auto")
+  if (kind == "cuda" && job.ranks > 1 && job.ranks_per_device == 1 && job.transport == "auto" &&
+      !settings.elastic.on())
     job.transport = "nccl";
   job.accelerator = plan::find_accelerator(settings.device);  // of `plan --device`
   if (job.accelerator == nullptr) job.accelerator = plan::find_accelerator(describe_devices(kind));
