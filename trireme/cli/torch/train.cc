@@ -287,7 +287,10 @@ int train_command(TrainOptions options, const Program& program) {
       {.out = options.out, .resume = options.resume, .shared = coordinated.has_value()});
   check_writable("--trace", options.trace);
   check_writable("--profile", options.profile);
-  if (claim.resumes()) claim.folder().take_former_config();
+  if (claim.resumes() && claim.folder().take_former_config())
+    observe::info(
+        "the last start ended before it had loaded a checkpoint, so the run has the configuration "
+        "again that it had before that start; give changed values again");
   if (claim.resumes() && options.job.config.empty()) {
     options.job.config = claim.folder().config();
     options.job.name = std::filesystem::path(claim.folder().path()).filename().string();

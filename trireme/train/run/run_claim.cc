@@ -47,11 +47,6 @@ void refuse_file_above(const fs::path& path) {
   }
 }
 
-std::string without_slashes(std::string path) {
-  while (path.size() > 1 && path.back() == '/') path.pop_back();
-  return path;
-}
-
 }  // namespace
 
 void check_printable(const char* what, const std::string& path) {

@@ -45,9 +45,7 @@ bool is_start(std::string_view name) {
 
 std::string from_root(const std::string& path) {
   std::error_code missing;
-  std::string name = fs::absolute(path, missing).lexically_normal().string();
-  while (name.size() > 1 && name.ends_with('/')) name.pop_back();
-  return name;
+  return without_slashes(fs::absolute(path, missing).lexically_normal().string());
 }
 
 std::vector<std::string> lines_of(const std::string& text) {
@@ -60,11 +58,9 @@ std::vector<std::string> lines_of(const std::string& text) {
 }  // namespace
 
 RunFolder RunFolder::existing(const std::string& path) {
-  std::string clean = path;
-  while (clean.size() > 1 && clean.back() == '/') clean.pop_back();
-  RunFolder folder(clean);
+  RunFolder folder(without_slashes(path));
   if (!fs::exists(folder.config())) {
-    throw ConfigError(clean + " is not the folder of a run: it has no config.toml",
+    throw ConfigError(folder.path() + " is not the folder of a run: it has no config.toml",
                       {.operation = "run folder",
                        .advice = "Give the folder that `trireme train` printed, such as "
                                  "runs/gpt-nano."});
@@ -132,7 +128,7 @@ RunState RunFolder::state() const {
 
 void RunFolder::clear() const {
   for (const std::string& name : storage_->list(path_))
-    if (is_output(name) || name == std::string(kConfig) + kUnfinished)
+    if (is_output(name) || (is_start(name) && name.starts_with(kConfig) && name != kConfig))
       storage_->remove(path_ + "/" + name);
 }
 
@@ -143,12 +139,16 @@ void RunFolder::write_config(const config::Config& config) const {
       .append(format::sha256_hex(std::as_bytes(std::span(identity.data(), identity.size()))))
       .append("\n\n")
       .append(config.to_toml());
-  const std::string next = this->config() + std::string(kUnfinished);
+  put(kConfig, text);
+}
+
+void RunFolder::put(const std::string& name, const std::string& text) const {
+  const std::string path = path_ + "/" + name, next = path_ + "/" + kConfig + kUnfinished;
   try {
     const auto file = storage_->create(next);
     file->write(std::as_bytes(std::span(text)));
     file->finish();
-    storage_->rename(next, this->config());
+    storage_->rename(next, path);
     storage_->sync(path_);
   } catch (const ResourceError&) {
     storage_->remove(next);
@@ -157,15 +157,16 @@ void RunFolder::write_config(const config::Config& config) const {
 }
 
 void RunFolder::keep_config() const {
-  if (const auto text = try_read_file(config())) write_whole(config() + kFormer, *text);
+  if (const auto text = try_read_file(config())) put(std::string(kConfig) + kFormer, *text);
 }
 
 void RunFolder::drop_former_config() const { storage_->remove(config() + kFormer); }
 
-void RunFolder::take_former_config() const {
-  if (!has(std::string(kConfig) + kFormer)) return;
+bool RunFolder::take_former_config() const {
+  if (!has(std::string(kConfig) + kFormer)) return false;
   storage_->rename(config() + kFormer, config());
   storage_->sync(path_);
+  return true;
 }
 
 // Both texts have their keys in the same order, so each line is searched after the one before it
@@ -198,20 +199,27 @@ void restore_sources(config::Config& config, const std::string& path) {
   }
 }
 
+std::string without_slashes(std::string path) {
+  while (path.size() > 1 && path.back() == '/') path.pop_back();
+  return path;
+}
+
 void write_whole(const std::string& path, const std::string& text) {
-  const std::string next = path + std::string(kUnfinished);
   std::error_code error;
+  const fs::file_status before = fs::symlink_status(path, error);
+  const bool in_place = fs::exists(before) && !fs::is_regular_file(before);
+  const std::string next = in_place ? path : path + kUnfinished;
   {
     std::ofstream file(next, std::ios::binary | std::ios::trunc);
     file << text;
     if (!file.flush()) {
       const std::string reason = std::strerror(errno);
-      fs::remove(next, error);
+      if (!in_place) fs::remove(next, error);
       throw ResourceError("cannot write " + next + ": " + reason,
                           {.operation = "run folder", .advice = "Free some space there."});
     }
   }
-  fs::rename(next, path, error);
+  if (!in_place) fs::rename(next, path, error);
   if (error) {
     throw ResourceError("cannot write " + path + ": " + error.message(),
                         {.operation = "run folder"});

@@ -71,9 +71,12 @@ class RunFolder {
   /// that was killed in between leaves both: then the next one takes it again.
   void keep_config() const;
   void drop_former_config() const;
-  void take_former_config() const;
+  /// Whether there was one.
+  bool take_former_config() const;
 
  private:
+  /// Writes a whole configuration. Atomic, and on the disk when this returns.
+  void put(const std::string& name, const std::string& text) const;
   bool has(std::string_view name) const;
 
   std::string path_;
@@ -85,7 +88,11 @@ class RunFolder {
 /// their original sources.
 void restore_sources(config::Config& config, const std::string& path);
 
-/// Writes `text` to a temporary name beside `path`, then renames it. Throws ResourceError.
+/// `path` without the slashes at its end.
+std::string without_slashes(std::string path);
+
+/// Writes `text` to a temporary name beside `path`, then renames it. If `path` is no regular file (a pipe,
+/// a device, a link), writes into it. Throws ResourceError.
 void write_whole(const std::string& path, const std::string& text);
 
 }  // namespace trireme::inline v0::train
