@@ -15,13 +15,21 @@ std::optional<int> former_ranks(const RunFolder& folder) {
   if (!wanted) return started;
   const config::Config config =
       read_config(folder.config(), [](const char*) { return nullptr; }, {});
+  const auto number = [&](const char* key) { return static_cast<int>(config.integer(key)); };
   const auto bound = [&](const char* key) {  // 0: the number at the start
-    const auto value = static_cast<int>(config.integer(key));
+    const auto value = number(key);
     return value > 0 ? value : started.value_or(0);
   };
   const int ranks = std::atoi(wanted->c_str());
+  const int multiple = ranks_of_a_copy({.sync = config.text("parallel.sync"),
+                                        .pipeline = number("parallel.pipeline"),
+                                        .context = number("parallel.context"),
+                                        .expert = number("parallel.expert"),
+                                        .tensor = number("parallel.tensor"),
+                                        .shard = number("parallel.shard")});
   // The launcher has refused any other number.
-  const bool taken = ranks > 0 && ranks >= bound("elastic.min") && ranks <= bound("elastic.max");
+  const bool taken = ranks > 0 && ranks >= bound("elastic.min") && ranks <= bound("elastic.max") &&
+                     ranks % multiple == 0;
   return taken ? ranks : started;
 }
 

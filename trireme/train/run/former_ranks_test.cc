@@ -61,5 +61,17 @@ TEST_F(FormerRanks, OfAnElasticJobAreWhatItWasAskedToHave) {
   }
 }
 
+TEST_F(FormerRanks, AreWholeCopiesOfTheModel) {
+  configure({"elastic.min=2", "elastic.max=8", "parallel.pipeline=2", "parallel.sync=hybrid",
+             "parallel.shard=2"});
+  add(R"({"event":"plan","ranks":4})");
+  for (const char* refused : {"6", "3", "2"}) {
+    resize(refused);
+    EXPECT_EQ(ranks(), 4) << refused;
+  }
+  resize("8");
+  EXPECT_EQ(ranks(), 8);
+}
+
 }  // namespace
 }  // namespace trireme::train::former_ranks_test
