@@ -48,6 +48,7 @@ Report::Report(const RunFolder& folder, ReportOptions options)
       stragglers_(options_.ranks) {
   if (options_.silent) return;
   observe::keep_until(folder_.events(), options_.first);
+  history_ = observe::read_history(folder_.events());
   events_.open(folder_.events());
   events_.echo_to_stdout(options_.json);
   // Existing files may have figures of later steps; TensorBoard drops them.
@@ -67,6 +68,8 @@ void Report::step(observe::StepFigures figures) {
   if (options_.silent) return;
   figures.items = options_.items;
   events_.write(observe::step_event(figures));
+  if (figures.loss && std::isfinite(*figures.loss))
+    history_.training.emplace_back(figures.step, *figures.loss);
   const auto draw = [&](const std::string& name, std::optional<double> value) {
     if (value) board_.scalar(name, figures.step, *value);
   };
@@ -153,6 +156,7 @@ void Report::early_stop(long step, double best_loss, long best_step) {
 void Report::validation(long step, double loss, long count, std::optional<double> accuracy) {
   if (options_.silent) return;
   events_.write(observe::validation_event(step, loss, count, trigram_, options_.items, accuracy));
+  if (std::isfinite(loss)) history_.validation.emplace_back(step, loss);
   if (accuracy) board_.scalar("accuracy/validation", step, *accuracy);
   board_.scalar("loss/validation", step, loss);
   std::string text = "validation after step " + grouped(step) + ": loss " + with_unit(loss) +
@@ -216,7 +220,7 @@ void Report::table_of_servers(const ps::ServerFigures& figures) {
 
 void Report::trigram(double loss, bool told) {
   if (options_.silent) return;
-  trigram_ = loss;
+  trigram_ = history_.trigram = loss;
   if (told) return;
   events_.write(observe::Event("trigram").set("trigram_loss", loss));
   progress_.line("a byte trigram with back-off, counted on the training text: " + with_unit(loss));
@@ -230,30 +234,34 @@ void Report::expected(double seconds) {
 
 void Report::plot() {
   if (options_.silent) return;
-  const observe::History history = observe::read_history(folder_.events());
-  constexpr std::size_t kPoints = 120;
+  // A run may have millions of steps, and is drawn after each validation.
+  constexpr std::size_t kPoints = 120, kFaintPoints = 2'400;
   LinePlot plot{.title = options_.title + ": loss",
                 .subtitle = options_.subtitle,
                 .x_label = "step",
                 .y_label = options_.unit.empty() ? "loss" : "loss (" + options_.unit + ")"};
-  if (history.training.size() > 2 * kPoints) {
-    const std::size_t run = history.training.size() / kPoints;
-    plot.curves.push_back({"training, each step", history.training, "#1f77b4", 1, 0.25});
-    plot.curves.push_back({"training, mean of " + std::to_string(run) + " steps",
-                           averaged(history.training, kPoints), "#1f77b4"});
+  const std::size_t steps = history_.training.size();
+  const auto mean_of = [&](std::size_t points) {
+    return steps <= points ? std::string("training, each step")
+                           : "training, mean of " + std::to_string(steps / points) + " steps";
+  };
+  if (steps > 2 * kPoints) {
+    plot.curves.push_back(
+        {mean_of(kFaintPoints), averaged(history_.training, kFaintPoints), "#1f77b4", 1, 0.25});
+    plot.curves.push_back({mean_of(kPoints), averaged(history_.training, kPoints), "#1f77b4"});
   } else {
-    plot.curves.push_back({"training", history.training, "#1f77b4"});
+    plot.curves.push_back({"training", history_.training, "#1f77b4"});
   }
-  if (!history.validation.empty()) {
+  if (!history_.validation.empty()) {
     plot.curves.push_back({.name = "validation",
-                           .points = history.validation,
+                           .points = history_.validation,
                            .color = "#d62728",
                            .markers = true,
                            .label_last = true});
   }
-  if (history.trigram) {
+  if (history_.trigram) {
     plot.references.push_back(
-        {"byte trigram with back-off " + fixed(*history.trigram, 2), *history.trigram});
+        {"byte trigram with back-off " + fixed(*history_.trigram, 2), *history_.trigram});
   }
   write_whole(folder_.plot(), draw(plot));
 }

@@ -87,7 +87,7 @@ class Report {
   void early_stop(long step, double best_loss, long best_step);
   /// The time of the remaining steps at the pace of the first ones.
   void expected(double seconds);
-  /// Redraws loss.svg from the events so far.
+  /// Redraws loss.svg from the run's losses so far.
   void plot();
   void finish(const Outcome& outcome);
   /// Ends the progress line.
@@ -104,7 +104,8 @@ class Report {
   observe::TensorBoardWriter board_;
   observe::Progress progress_;
   StragglerLog stragglers_;
-  long step_ = 0;  // the last one
+  observe::History history_;  // of the run, also before this start
+  long step_ = 0;             // the last one
   std::optional<double> trigram_, noise_scale_;
 };
 
