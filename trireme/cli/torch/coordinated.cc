@@ -85,7 +85,10 @@ int follow_under_coordinator(const rendezvous::RankEnvironment& place, int argc,
           "process 0 has not prepared " + folder,
           {.operation = "train", .advice = "Start it, and put the run on a disk that all share."});
   }
-  return become_rank(place, argc, argv, train::WorkerSpec::from_text(text));
+  train::WorkerSpec spec = train::WorkerSpec::from_text(text);
+  // Process 0 may not have started again yet, so the file may be of an earlier start of the job.
+  spec.began = steady_now().time_since_epoch().count();
+  return become_rank(place, argc, argv, spec);
 }
 
 }  // namespace trireme::inline v0::cli

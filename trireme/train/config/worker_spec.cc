@@ -1,16 +1,28 @@
 #include "trireme/train/config/worker_spec.h"
 
+#include <algorithm>
 #include <sstream>
 
 #include "trireme/base/clock.h"
 #include "trireme/base/error.h"
 
 namespace trireme::inline v0::train {
+namespace {
+
+// Between a time by steady_now(), which no other host knows, and the same by the system's clock; ns.
+std::int64_t system_clock_ahead() {
+  using std::chrono::nanoseconds;
+  const auto wall = std::chrono::system_clock::now().time_since_epoch();
+  return std::chrono::duration_cast<nanoseconds>(wall).count() -
+         steady_now().time_since_epoch().count();
+}
+
+}  // namespace
 
 WorkerSpec WorkerSpec::elsewhere() const {
   WorkerSpec spec = *this;
   spec.corpus = spec.lock = -1;
-  spec.began = -1;
+  spec.began_at = began + system_clock_ahead();
   spec.terminal = false;
   return spec;
 }
@@ -20,7 +32,7 @@ std::string WorkerSpec::to_text() const {
   out << resume << ' ' << validates << ' ' << trial << ' ' << json << ' ' << terminal << ' '
       << predicted_bytes << ' ' << predicted_step << ' ' << predicted_snapshot << ' '
       << predicted_copies << ' ' << product_seconds << ' ' << corpus << ' ' << lock << ' ' << began
-      << ' ' << folder << '\n'
+      << ' ' << began_at << ' ' << folder << '\n'
       << trace << '\n'
       << profile << '\n'
       << recompute << '\n'
@@ -34,7 +46,8 @@ WorkerSpec WorkerSpec::from_text(const std::string& text) {
   std::istringstream in(text);
   in >> spec.resume >> spec.validates >> spec.trial >> spec.json >> spec.terminal >>
       spec.predicted_bytes >> spec.predicted_step >> spec.predicted_snapshot >>
-      spec.predicted_copies >> spec.product_seconds >> spec.corpus >> spec.lock >> spec.began;
+      spec.predicted_copies >> spec.product_seconds >> spec.corpus >> spec.lock >> spec.began >>
+      spec.began_at;
   in.get();
   std::getline(in, spec.folder);
   std::getline(in, spec.trace);
@@ -42,7 +55,9 @@ WorkerSpec WorkerSpec::from_text(const std::string& text) {
   std::getline(in, spec.recompute);
   std::getline(in, spec.device);
   std::getline(in, spec.transport);
-  if (spec.began < 0) spec.began = steady_now().time_since_epoch().count();
+  if (spec.began_at > 0)  // a clock that is behind has not seen the start yet
+    spec.began = std::min<std::int64_t>(spec.began_at - system_clock_ahead(),
+                                        steady_now().time_since_epoch().count());
   if (spec.folder.empty()) {
     throw ConfigError("TRIREME_WORKER_SPEC does not say what a rank is to do",
                       {.operation = "train", .advice = "Unset it: `trireme train` sets its own."});

@@ -26,9 +26,10 @@ struct WorkerSpec {
   /// Descriptor of the data, read by the launcher (input/shared_corpus.h); -1: this rank reads it.
   int corpus = -1;
   int lock = -1;  // descriptor of the run folder's lock, kept open by this rank; -1: none
-  /// Start of the command on rank 0's host: steady_now() in ns. train.max_time counts from it. -1:
-  /// the command was started on another host; from_text() takes the present.
+  /// Start of the command: steady_now() on this host, in ns. train.max_time counts from it.
   std::int64_t began = 0;
+  /// The same by the system's clock, of which from_text() makes `began` on another host; 0: not needed.
+  std::int64_t began_at = 0;
 
   /// For a process on any host: without descriptors, times and the terminal of this one.
   WorkerSpec elsewhere() const;

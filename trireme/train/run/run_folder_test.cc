@@ -1,12 +1,16 @@
 #include "trireme/train/run/run_folder.h"
 
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 
+#include "trireme/base/clock.h"
 #include "trireme/base/error.h"
 #include "trireme/storage/faulty_file_system_test.h"
 #include "trireme/storage/folder.h"
@@ -208,6 +212,66 @@ TEST_F(RunFolderTest, AFullDiskLeavesNoUnfinishedConfiguration) {
   EXPECT_TRUE(fs::is_empty("a"));
 }
 
+// The power is cut at each act of a start that resumes the run with other values, and has not loaded the
+// checkpoint.
+TEST_F(RunFolderTest, WheneverAResumedRunIsCutOffItHasAWholeConfigurationAgain) {
+  const std::string root = fs::current_path() / "disk";
+  const auto none = [](const char*) { return nullptr; };
+  const config::Config before = train::read_config("", none, {"train.steps=7"});
+  const config::Config after = train::read_config("", none, {"train.steps=8"});
+  for (const auto loss :
+       {FaultyFileSystem::Loss::All, FaultyFileSystem::Loss::Ends, FaultyFileSystem::Loss::Some}) {
+    int acts_to_keep = 0;
+    bool ended = false;
+    for (int fail_at = 0; !ended; ++fail_at) {
+      SCOPED_TRACE(fail_at);
+      fs::remove_all(root);
+      fs::create_directories(root + "/a");
+      RunFolder(root + "/a").write_config(before);
+      const std::string text = read(root + "/a/config.toml");
+      const auto disk =
+          std::make_shared<FaultyFileSystem>(FaultyFileSystem::Fault::Crash, fail_at, root, loss);
+      const RunFolder folder(root + "/a", disk);
+      try {
+        folder.keep_config();
+        acts_to_keep = disk->num_acts();
+        folder.write_config(after);
+        ended = true;
+      } catch (const storage::Crashed&) {
+      }
+      const bool kept = RunFolder(root + "/a").take_former_config();
+      EXPECT_EQ(read(root + "/a/config.toml"), text);
+      EXPECT_TRUE(kept || !ended);
+    }
+    EXPECT_GT(acts_to_keep, 3) << "it is created, written, synced and renamed";
+  }
+}
+
+// Another run's later start would take it for its own.
+TEST_F(RunFolderTest, ARunThatBeginsAgainHasNoFormerConfiguration) {
+  started("a", {"{\"event\":\"step\",\"step\":1}"});
+  RunFolder("a").keep_config();
+  RunClaim claim({.out = "a", .resume = "auto"});
+  EXPECT_FALSE(claim.take("x").take_former_config());
+}
+
+TEST_F(RunFolderTest, AFileThatIsNoRegularOneIsWrittenInPlace) {
+  std::ofstream("target") << "before";
+  fs::create_symlink("target", "link");
+  train::write_whole("link", "through the link");
+  EXPECT_TRUE(fs::is_symlink("link"));
+  EXPECT_EQ(read("target"), "through the link");
+  ASSERT_EQ(mkfifo("pipe", 0600), 0);
+  const int pipe = ::open("pipe", O_RDWR | O_NONBLOCK | O_CLOEXEC);
+  train::write_whole("pipe", "through the pipe");
+  char text[32];
+  const ssize_t size = ::read(pipe, text, sizeof text);
+  EXPECT_EQ(std::string(text, static_cast<std::size_t>(std::max<ssize_t>(size, 0))),
+            "through the pipe");
+  ::close(pipe);
+  EXPECT_THROW(train::write_whole(".", "a folder"), ResourceError);
+}
+
 // Starts a run as --resume auto does, until its sixth step or a fault, with a checkpoint every two
 // steps. Its weights depend on every step.
 std::int64_t live(const std::string& path, const std::shared_ptr<storage::FileSystem>& storage) {
@@ -343,6 +407,16 @@ TEST(WorkerSpec, CrossesAsText) {
   EXPECT_EQ(again.trace, spec.trace);
   EXPECT_EQ(again.corpus, 7);
   EXPECT_EQ(again.lock, 9);
+}
+
+// train.max_time does not begin anew with a process that is started later, or on another host.
+TEST(WorkerSpec, CarriesTheStartOfTheCommandToOtherHosts) {
+  const train::WorkerSpec spec{
+      .folder = "a", .began = (steady_now() - std::chrono::hours(1)).time_since_epoch().count()};
+  EXPECT_EQ(train::WorkerSpec::from_text(spec.to_text()).began, spec.began);
+  const train::WorkerSpec there = train::WorkerSpec::from_text(spec.elsewhere().to_text());
+  // Clocks are read at two moments. A minute is less than an hour.
+  EXPECT_NEAR(to_seconds(Duration(there.began - spec.began)), 0, 60);
 }
 
 }  // namespace
