@@ -292,7 +292,7 @@ std::vector<Batch> fixed_share(const Dataset& data, std::int64_t batch, std::int
 }
 
 MicroBatch example_of(const Dataset& data, std::int64_t micro) {
-  return fixed_share(data, micro, micro, micro, kernel::contiguous(1), 0).front().micro.front();
+  return fixed_share(data, micro, micro, 1, kernel::contiguous(1), 0).front().micro.front();
 }
 
 }  // namespace input

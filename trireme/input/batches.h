@@ -109,8 +109,7 @@ namespace input {
 std::vector<Batch> fixed_share(const Dataset& data, std::int64_t batch, std::int64_t micro,
                                std::int64_t count, const kernel::Assignment& shares, int rank);
 
-/// One micro-batch to try a model on: the first one of fixed_batches() with `micro` batches of
-/// `micro` samples.
+/// One micro-batch to try a model on, with `micro` samples spread evenly over the dataset.
 MicroBatch example_of(const Dataset& data, std::int64_t micro);
 
 }  // namespace input

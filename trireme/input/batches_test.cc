@@ -259,5 +259,11 @@ TEST_F(BatchesTest, FixedBatchesSpreadOverTheDatasetOnAnyRankCount) {
             3);
 }
 
+TEST_F(BatchesTest, AnExampleReadsNoOtherSamples) {
+  const Numbers data(100, /*bad=*/31);
+  const MicroBatch example = input::example_of(data, 4);
+  EXPECT_TRUE(at::equal(field(example, 0), at::tensor({0, 25, 50, 75}, at::kLong)));
+}
+
 }  // namespace
 }  // namespace trireme::batches_test

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "trireme/base/check.h"
+#include "trireme/base/median.h"
 #include "trireme/base/waiter/real_waiter.h"
 #include "trireme/tensor/convert.h"
 #include "trireme/tensor/determinism.h"
@@ -128,11 +129,7 @@ KernelTimes times_of_runs(const std::vector<models::Kernel>& kernels, at::Scalar
   KernelTimes result;
   if (at::get_num_threads() == 1)
     result.computing = to_seconds(thread_time() - computed_before) / all;
-  for (std::vector<double>& one : times) {
-    const auto middle = one.begin() + static_cast<std::ptrdiff_t>(one.size() / 2);
-    std::nth_element(one.begin(), middle, one.end());
-    result.seconds.push_back(*middle);
-  }
+  for (const std::vector<double>& one : times) result.seconds.push_back(median(one));
   return result;
 }
 
