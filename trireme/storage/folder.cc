@@ -102,6 +102,31 @@ void copy_file(InputFile& from, OutputFile& to) {
   to.finish();
 }
 
+bool has(const CheckpointFolder& folder, std::int64_t step) {
+  const std::vector<std::int64_t> steps = folder.steps();
+  return std::count(steps.begin(), steps.end(), step) > 0;
+}
+
+// Compares the sizes of the files with the manifest (`whole`: every byte).
+Manifest checked(const CheckpointFolder& folder, std::int64_t step, bool whole) {
+  Manifest manifest = folder.read_manifest(step);
+  for (const auto& [name, record] : manifest.files) {
+    VerifiedFile file = folder.open(manifest, name);
+    if (whole) file.verify();
+  }
+  return manifest;
+}
+
+// False also if it cannot be read now.
+bool is_intact(const CheckpointFolder& folder, std::int64_t step) {
+  try {
+    checked(folder, step, /*whole=*/true);
+    return true;
+  } catch (const Error&) {
+    return false;
+  }
+}
+
 [[noreturn]] void refuse_folder(const std::string& what, const std::string& advice) {
   throw CheckpointError(what, {.operation = "checkpoint", .advice = advice});
 }
@@ -174,13 +199,8 @@ void CheckpointFolder::take(Draft& draft, const CheckpointFolder& other, std::in
     copy_file(*other.storage_->open(path), *draft.create(name));
 }
 
-bool CheckpointFolder::has(std::int64_t step) const {
-  const std::vector<std::int64_t> all = steps();
-  return std::count(all.begin(), all.end(), step) > 0;
-}
-
 bool CheckpointFolder::adopt(const CheckpointFolder& other, std::int64_t step) {
-  if (has(step)) return true;
+  if (has(*this, step)) return true;
   try {
     // The folder may hold more than its manifest names: other programs' files stay there.
     const Manifest manifest = other.read_manifest(step);
@@ -189,7 +209,7 @@ bool CheckpointFolder::adopt(const CheckpointFolder& other, std::int64_t step) {
     for (const auto& [name, record] : manifest.files) take(*draft, other, step, name);
     draft->publish(text);
   } catch (const CheckpointError&) {
-    if (other.has(step)) throw;
+    if (has(other, step)) throw;
     return false;
   }
   storage_->put(directory_ + "/" + kLatestFile, name_of_step(step) + "\n");
@@ -307,28 +327,9 @@ Manifest CheckpointFolder::read_manifest(std::int64_t step) const {
   return manifest;
 }
 
-Manifest CheckpointFolder::check(std::int64_t step, bool whole) const {
-  Manifest manifest = read_manifest(step);
-  for (const auto& [name, record] : manifest.files) {
-    VerifiedFile file = open(manifest, name);
-    if (whole) file.verify();
-  }
-  return manifest;
-}
-
-// False also if it cannot be read now.
-bool CheckpointFolder::is_intact(std::int64_t step) const {
-  try {
-    check(step, /*whole=*/true);
-    return true;
-  } catch (const Error&) {
-    return false;
-  }
-}
-
 Manifest CheckpointFolder::look(std::int64_t step) const {
   try {
-    return check(step, /*whole=*/false);
+    return checked(*this, step, /*whole=*/false);
   } catch (const CheckpointError& error) {
     refuse(step, error);
   }
@@ -336,7 +337,7 @@ Manifest CheckpointFolder::look(std::int64_t step) const {
 
 Manifest CheckpointFolder::verify(std::int64_t step) const {
   try {
-    return check(step, /*whole=*/true);
+    return checked(*this, step, /*whole=*/true);
   } catch (const CheckpointError& error) {
     refuse(step, error);
   }
@@ -346,7 +347,7 @@ void CheckpointFolder::refuse(std::int64_t step, const CheckpointError& error) c
   ErrorContext context = error.context();
   std::vector<std::int64_t> before = steps();
   std::erase_if(before, [&](std::int64_t other) { return other >= step; });
-  while (!before.empty() && !is_intact(before.back())) before.pop_back();
+  while (!before.empty() && !is_intact(*this, before.back())) before.pop_back();
   if (!before.empty())
     context.advice = "Step " + std::to_string(before.back()) + " is intact: remove " +
                      path_of(step) + " to resume from it.";

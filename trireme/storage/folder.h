@@ -120,9 +120,6 @@ class CheckpointFolder {
 
  private:
   std::unique_ptr<InputFile> open_unverified(std::int64_t step, const std::string& file) const;
-  Manifest check(std::int64_t step, bool whole) const;
-  bool is_intact(std::int64_t step) const;
-  bool has(std::int64_t step) const;
   std::optional<Manifest> before(std::int64_t step) const;
   WrittenFiles write_all(Draft& draft, const Manifest& manifest,
                          const std::map<std::string, FileWriter>& files) const;
