@@ -1,6 +1,5 @@
 #include "trireme/train/evaluation/checkpoint_evaluator.h"
 
-#include <algorithm>
 #include <cstdio>
 
 #include "trireme/base/error.h"
@@ -70,12 +69,7 @@ void CheckpointEvaluator::miss(std::int64_t step, const std::string& reason) {
 void CheckpointEvaluator::evaluate(std::int64_t step) {
   const TimePoint began = options_.waiter->now();
   try {
-    if (!own_.adopt(checkpoints_, step)) {
-      const std::vector<std::int64_t> there = checkpoints_.steps();
-      if (std::find(there.begin(), there.end(), step) != there.end())
-        checkpoints_.look(step);  // throws, and names what it lacks
-      return;                     // it is gone, and look() says so
-    }
+    if (!own_.adopt(checkpoints_, step)) return;  // it is gone, and look() says so
     EvaluatedCheckpoint found = options_.evaluate(folder_.evaluating(), step);
     last_ = options_.waiter->now() - began;
     const double seconds = to_seconds(last_);

@@ -64,7 +64,11 @@ void EvaluationRecord::choose_best(const storage::CheckpointFolder& run) {
   std::stable_sort(found.begin(), found.end(),
                    [](const Best& a, const Best& b) { return a.loss < b.loss; });
   const auto best = std::find_if(found.begin(), found.end(), [&](const Best& one) {
-    return best_checkpoints_.adopt(run, one.step);  // it may be there already
+    try {
+      return best_checkpoints_.adopt(run, one.step);  // it may be there already
+    } catch (const CheckpointError&) {                // damaged since
+      return false;
+    }
   });
   if (best != found.end()) best_ = *best;
   keep_only(best_ ? best_->step : 0);
