@@ -17,8 +17,8 @@ struct State {
 };
 using States = std::vector<State>;
 
-// The undominated states: bytes ascend and costs descend. If there are too many, keeps only the
-// cheapest one per slice of bytes.
+// The undominated states: bytes ascend and costs descend. If there are too many, keeps the one with
+// the fewest bytes, which fits if any does, and the cheapest one per slice of bytes.
 States undominated(States all, std::int64_t limit) {
   std::stable_sort(all.begin(), all.end(), [](const State& a, const State& b) {
     return a.bytes != b.bytes ? a.bytes < b.bytes : a.cost < b.cost;
@@ -30,7 +30,7 @@ States undominated(States all, std::int64_t limit) {
   const std::int64_t slice = limit / static_cast<std::int64_t>(kMostStates) + 1;
   States fewer;
   for (const State& state : kept) {
-    if (!fewer.empty() && fewer.back().bytes / slice == state.bytes / slice) fewer.pop_back();
+    if (fewer.size() > 1 && fewer.back().bytes / slice == state.bytes / slice) fewer.pop_back();
     fewer.push_back(state);
   }
   return fewer;

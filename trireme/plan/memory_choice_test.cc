@@ -108,5 +108,19 @@ TEST(MemoryChoice, OfNothingIsNothing) {
   EXPECT_EQ(cheapest_within(Blocks{{{.stays = 5}}}, 4), std::nullopt);
 }
 
+// So many sums that cheap ones of a slice of bytes are left out. The last block fits only beside
+// the dearest of all.
+TEST(MemoryChoice, TheSmallestIsNeverLeftOut) {
+  constexpr std::int64_t kLimit = (1 << 16) - 1;
+  Blocks blocks;
+  for (int i = 0; i < 16; ++i)
+    blocks.push_back({{.stays = std::int64_t{1} << i}, {.cost = double(1 << i)}});
+  blocks.push_back({{.stays = kLimit}});
+  const auto got = cheapest_within(blocks, kLimit);
+  ASSERT_TRUE(got.has_value());
+  EXPECT_EQ(got->bytes, kLimit);
+  EXPECT_EQ(got->cost, double(kLimit));
+}
+
 }  // namespace
 }  // namespace trireme::plan

@@ -36,17 +36,26 @@ class Parser {
   void node(const std::vector<std::string>& words) {
     const int index = static_cast<int>(graph_.nodes.size());
     if (!index_of_.emplace(words[1], index).second) fail("node " + words[1] + " is there twice");
-    const auto bytes = [&](std::size_t i) {
-      return i < words.size() ? static_cast<std::int64_t>(bytes_of(words[i])) : 0;
-    };
-    graph_.nodes.push_back({words[1], seconds_of(words[2]), bytes(3), bytes(4)});
+    const auto bytes = [&](std::size_t i) { return i < words.size() ? size(words[i]) : 0; };
+    graph_.nodes.push_back({words[1], number(seconds_of, words[2]), bytes(3), bytes(4)});
   }
 
   void value(const std::vector<std::string>& words) {
-    GraphValue value{.from = known(words[1]),
-                     .bytes = static_cast<std::int64_t>(bytes_of(words[2]))};
+    GraphValue value{.from = known(words[1]), .bytes = size(words[2])};
     for (std::size_t i = 3; i < words.size(); ++i) value.to.push_back(known(words[i]));
     graph_.values.push_back(std::move(value));
+  }
+
+  template <class Number>
+  Number number(Number (*read)(std::string_view), const std::string& word) const {
+    try {
+      return read(word);
+    } catch (const ConfigError& error) {
+      fail(error.message());
+    }
+  }
+  std::int64_t size(const std::string& word) const {
+    return static_cast<std::int64_t>(number(bytes_of, word));
   }
 
   int known(const std::string& name) const {

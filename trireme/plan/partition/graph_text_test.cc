@@ -67,6 +67,9 @@ TEST(GraphText, WrongLinesAreRefusedWithTheirNumber) {
   EXPECT_THAT(refusal("node a fast\n"), HasSubstr("\"fast\" is no time"));
   EXPECT_THAT(refusal("node a -1ms\n"), HasSubstr("no time"));
   EXPECT_THAT(refusal("node a 1ms big\n"), HasSubstr("\"big\" is no size"));
+  EXPECT_THAT(refusal("node a 1ms\nnode b fast\n"), HasSubstr("net.txt:2: \"fast\" is no time"));
+  EXPECT_THAT(refusal("node a 1ms\nvalue a big\n"), HasSubstr("net.txt:2: \"big\" is no size"));
+  EXPECT_THAT(refusal("node a 1ms 1kB big\n"), HasSubstr("net.txt:1: \"big\" is no size"));
 }
 
 }  // namespace
