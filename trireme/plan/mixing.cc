@@ -61,34 +61,6 @@ MixingRound matching(int size, std::uint64_t& state) {
   return round;
 }
 
-// Enough matchings for every rank to reach every other; drawn again in the rare case they do not.
-std::vector<MixingRound> matchings(int size, std::uint64_t seed) {
-  const std::size_t period = 4 * powers_below(size).size();
-  std::uint64_t state = seed;
-  for (;;) {
-    Mixing mixing{"random", size, {}};
-    while (mixing.rounds.size() < period) mixing.rounds.push_back(matching(size, state));
-    if (facts_of(mixing).connected) return mixing.rounds;
-  }
-}
-
-// True if every row and column sums to 1 within 1e-12 and nothing is negative.
-bool doubly_stochastic(const MixingRound& round) {
-  std::vector<double> column(round.rows.size(), 0.0);
-  for (const auto& row : round.rows) {
-    double sum = 0;
-    for (const MixingTerm& term : row) {
-      if (!(term.weight >= 0) || term.from < 0 || term.from >= static_cast<int>(column.size()))
-        return false;
-      sum += term.weight;
-      column[static_cast<std::size_t>(term.from)] += term.weight;
-    }
-    if (std::abs(sum - 1) > 1e-12) return false;
-  }
-  return std::all_of(column.begin(), column.end(),
-                     [](double sum) { return std::abs(sum - 1) <= 1e-12; });
-}
-
 // True if rank 0 reaches all ranks along the edges (`back`: against them), over enough periods.
 bool reaches_all(const Mixing& mixing, bool back) {
   std::vector<bool> seen(static_cast<std::size_t>(mixing.size), false);
@@ -114,6 +86,52 @@ bool reaches_all(const Mixing& mixing, bool back) {
     }
   }
   return std::all_of(seen.begin(), seen.end(), [](bool one) { return one; });
+}
+
+bool is_connected(const Mixing& mixing) {
+  return reaches_all(mixing, false) && reaches_all(mixing, true);
+}
+
+// Enough matchings for every rank to reach every other; drawn again in the rare case they do not.
+std::vector<MixingRound> matchings(int size, std::uint64_t seed) {
+  const std::size_t period = 4 * powers_below(size).size();
+  std::uint64_t state = seed;
+  for (;;) {
+    Mixing mixing{"random", size, {}};
+    while (mixing.rounds.size() < period) mixing.rounds.push_back(matching(size, state));
+    if (is_connected(mixing)) return mixing.rounds;
+  }
+}
+
+// True if every row and column sums to 1 within 1e-12 and nothing is negative.
+bool doubly_stochastic(const MixingRound& round) {
+  std::vector<double> column(round.rows.size(), 0.0);
+  for (const auto& row : round.rows) {
+    double sum = 0;
+    for (const MixingTerm& term : row) {
+      if (!(term.weight >= 0) || term.from < 0 || term.from >= static_cast<int>(column.size()))
+        return false;
+      sum += term.weight;
+      column[static_cast<std::size_t>(term.from)] += term.weight;
+    }
+    if (std::abs(sum - 1) > 1e-12) return false;
+  }
+  return std::all_of(column.begin(), column.end(),
+                     [](double sum) { return std::abs(sum - 1) <= 1e-12; });
+}
+
+bool doubly_stochastic(const Mixing& mixing) {
+  return std::all_of(mixing.rounds.begin(), mixing.rounds.end(),
+                     [](const MixingRound& round) { return doubly_stochastic(round); });
+}
+
+// The messages of the rank that sends most.
+int most_messages(const MixingRound& round) {
+  std::vector<int> sent(round.rows.size(), 0);
+  for (std::size_t to = 0; to < round.rows.size(); ++to)
+    for (const MixingTerm& term : round.rows[to])
+      if (term.from != static_cast<int>(to)) ++sent[static_cast<std::size_t>(term.from)];
+  return sent.empty() ? 0 : *std::max_element(sent.begin(), sent.end());
 }
 
 void remove_mean(std::vector<double>& x) {
@@ -213,32 +231,28 @@ Mixing make_mixing(const std::string& graph, int size, std::uint64_t seed) {
 
 MixingFacts facts_of(const Mixing& mixing) {
   MixingFacts facts;
-  facts.doubly_stochastic =
-      std::all_of(mixing.rounds.begin(), mixing.rounds.end(),
-                  [](const MixingRound& round) { return doubly_stochastic(round); });
-  facts.connected = reaches_all(mixing, false) && reaches_all(mixing, true);
+  facts.doubly_stochastic = doubly_stochastic(mixing);
+  facts.connected = is_connected(mixing);
   facts.left = largest_left(mixing);
   facts.gap = 1 - std::pow(facts.left, 1.0 / static_cast<double>(mixing.rounds.size()));
   for (const MixingRound& round : mixing.rounds)
-    for (int rank = 0; rank < mixing.size; ++rank)
-      facts.most_messages =
-          std::max(facts.most_messages, static_cast<int>(round.receivers(rank).size()));
+    facts.most_messages = std::max(facts.most_messages, most_messages(round));
   return facts;
 }
 
 void check(const Mixing& mixing) {
-  const MixingFacts facts = facts_of(mixing);
   const std::string name =
       "the graph \"" + mixing.graph + "\" of " + std::to_string(mixing.size) + " ranks";
-  if (!facts.doubly_stochastic)
+  if (!doubly_stochastic(mixing))
     refuse("the weights of " + name + " do not add up to 1 in every row and column",
            "Then the ranks' mean would drift: this is a bug of the graph.");
-  if (!facts.connected)
+  if (!is_connected(mixing))
     refuse(name + " falls apart: some ranks never hear of others", "Use another graph.");
 }
 
-std::string describe(const Mixing& mixing) {
-  const MixingFacts facts = facts_of(mixing);
+std::string describe(const Mixing& mixing) { return describe(mixing, facts_of(mixing)); }
+
+std::string describe(const Mixing& mixing, const MixingFacts& facts) {
   const std::size_t period = mixing.rounds.size();
   std::string text = mixing.graph + " of " + std::to_string(mixing.size) +
                      (mixing.size == 1 ? " rank" : " ranks") + ": at most " +

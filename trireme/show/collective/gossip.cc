@@ -44,9 +44,10 @@ GossipRecording record_gossip(const GossipOptions& options) {
   if (options.rounds != 0) check_range("rounds", options.rounds, 1, kMost);
   const plan::Mixing mixing = plan::make_mixing(options.graph, options.ranks, options.seed);
   plan::check(mixing);
-  const int count = rounds_of(mixing, plan::facts_of(mixing), options.rounds);
+  const plan::MixingFacts facts = plan::facts_of(mixing);
+  const int count = rounds_of(mixing, facts, options.rounds);
   GossipRecording recording{.graph = options.graph,
-                            .about = plan::describe(mixing),
+                            .about = plan::describe(mixing, facts),
                             .ranks = options.ranks,
                             .period = static_cast<int>(mixing.rounds.size()),
                             .mean = (options.ranks - 1) / 2.0};

@@ -36,8 +36,9 @@ plan::Exchange exchange_of(const Settings& settings, int ranks) {
   } else if (settings.strategy.sync == "gossip") {
     const plan::Mixing mixing = plan::make_mixing(local.graph, ranks, local.graph_seed);
     exchange.about = "gossip (a copy on each rank, averaged with neighbours every " + steps + ")";
-    exchange.graph = plan::describe(mixing);
-    exchange.messages = plan::facts_of(mixing).most_messages;
+    const plan::MixingFacts facts = plan::facts_of(mixing);
+    exchange.graph = plan::describe(mixing, facts);
+    exchange.messages = facts.most_messages;
   } else {
     exchange.about = "local SGD (a copy on each rank, averaged every " + steps + ")";
     exchange.moved = 1 + optim::moments_per_element(settings.optimizer);
