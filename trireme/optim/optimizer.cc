@@ -11,7 +11,6 @@
 #include "trireme/optim/tensor_rule.h"
 #include "trireme/tensor/devices/device.h"
 #include "trireme/tensor/devices/gpu_kernels.h"
-#include "trireme/tensor/flat_math.h"
 
 namespace trireme::inline v0::optim {
 namespace {
@@ -225,13 +224,6 @@ int moments_per_element(const OptimizerOptions& options) {
         return static_cast<int>(own.state().size());
       },
       options);
-}
-
-void chunk_squares(const OwnedSlice& slice, std::vector<double>& out) {
-  const tensor::FlatRange range{slice.gradient, slice.master_dtype,
-                                static_cast<std::size_t>(slice.size())};
-  const std::vector<double> squares = tensor::flat_math(slice.device).squares({&range, 1});
-  out.insert(out.end(), squares.begin(), squares.end());
 }
 
 }  // namespace trireme::inline v0::optim

@@ -85,10 +85,6 @@ bool sums_over_parameters(std::string_view name);
 /// 0 for Adafactor, whose R + C numbers for a matrix [R, C] are negligible.
 int moments_per_element(const OptimizerOptions& options);
 
-/// Pieces of the global norm in a fixed order: appends the fp64 sum of squares of every
-/// 4,096-element chunk of the slice's gradient, ascending. parallel/ gathers and adds them.
-void chunk_squares(const OwnedSlice& slice, std::vector<double>& out);
-
 /// '*' matches any number of characters, '?' exactly one, everything else itself.
 bool matches(std::string_view pattern, std::string_view name);
 

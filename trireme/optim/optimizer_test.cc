@@ -295,20 +295,5 @@ TEST(Optimizer, AdafactorKeepsRowsAndColumnsOnly) {
   EXPECT_EQ(state[1].local.numel(), 100);
 }
 
-TEST(Optimizer, NormChunksDoNotDependOnTheCut) {
-  Pair pair(10000, at::kFloat);
-  pair.gradient.copy_(at::randn({10000}));
-  std::vector<double> cut, whole;
-  for (const auto& slice : pair.slices) optim::chunk_squares(slice, cut);
-  optim::OwnedSlice all = pair.slices[0];
-  all.end = 10000;
-  optim::chunk_squares(all, whole);
-  EXPECT_EQ(cut, whole);
-  EXPECT_EQ(whole.size(), 3u);
-  double sum = 0;
-  for (double part : whole) sum += part;
-  EXPECT_NEAR(sum, pair.gradient.to(at::kDouble).square().sum().item<double>(), 1e-9 * sum);
-}
-
 }  // namespace
 }  // namespace trireme
