@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "trireme/base/check.h"
+#include "trireme/base/shape_text.h"
 #include "trireme/storage/saved_tensors.h"
 #include "trireme/tensor/convert.h"
 
@@ -25,11 +26,7 @@ void check_shard(const NamedShard& shard) {
 }
 
 std::string describe(DType dtype, const std::vector<std::int64_t>& shape) {
-  std::string text = std::string(name_of(dtype)) + " [";
-  for (std::size_t i = 0; i < shape.size(); ++i) {
-    text += (i == 0 ? "" : ", ") + std::to_string(shape[i]);
-  }
-  return text + "]";
+  return std::string(name_of(dtype)) + " " + shape_text(shape);
 }
 
 [[noreturn]] void refuse_shards(const std::string& what) {

@@ -4,6 +4,7 @@
 #include <filesystem>
 
 #include "trireme/base/error.h"
+#include "trireme/base/shape_text.h"
 #include "trireme/checkpoint/checkpointer.h"
 #include "trireme/format/safetensors.h"
 #include "trireme/storage/file_system.h"
@@ -30,9 +31,7 @@ std::vector<std::pair<std::string, at::Tensor>> tensors_of(const torch::nn::Modu
 }
 
 std::string describe(const at::Tensor& tensor) {
-  std::ostringstream text;
-  text << name_of(tensor::dtype_of(tensor)) << " " << tensor.sizes();
-  return text.str();
+  return std::string(name_of(tensor::dtype_of(tensor))) + " " + shape_text(tensor.sizes());
 }
 
 }  // namespace
@@ -72,9 +71,8 @@ void load_weights(const std::string& path, torch::nn::Module& module) {
     const TensorView* saved = file.find(name);
     if (saved == nullptr) refuse_weights(path, "it has no tensor \"" + name + "\"");
     if (saved->dtype != tensor::dtype_of(value) || value.sizes() != saved->shape) {
-      std::ostringstream text;
-      text << name_of(saved->dtype) << " " << at::IntArrayRef(saved->shape);
-      refuse_weights(path, "tensor \"" + name + "\" is " + text.str() + ", and " + describe(value) +
+      refuse_weights(path, "tensor \"" + name + "\" is " + std::string(name_of(saved->dtype)) +
+                               " " + shape_text(saved->shape) + ", and " + describe(value) +
                                " is needed");
     }
   }

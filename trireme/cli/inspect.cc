@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "trireme/base/error.h"
+#include "trireme/base/shape_text.h"
 #include "trireme/base/weights_hash.h"
 #include "trireme/base/words.h"
 #include "trireme/cli/checkpoints.h"
@@ -42,12 +43,6 @@ struct Sum {
     bytes += bytes_of(tensor);
   }
 };
-
-std::string shape_text(const std::vector<std::int64_t>& shape) {
-  std::string out = "[";
-  for (const std::int64_t dim : shape) out += (out.size() > 1 ? ", " : "") + std::to_string(dim);
-  return out + "]";
-}
 
 void print_hash(const ModelWeights& weights, bool json) {
   const std::string hash = hash_of(weights);

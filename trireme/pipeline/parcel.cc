@@ -5,6 +5,7 @@
 
 #include "trireme/base/buffer.h"
 #include "trireme/base/error.h"
+#include "trireme/base/shape_text.h"
 #include "trireme/tensor/convert.h"
 
 namespace trireme::inline v0::parallel {
@@ -20,11 +21,7 @@ at::Tensor TensorLayout::allocate(at::Device device) const {
 }
 
 std::string TensorLayout::text() const {
-  std::string text(name_of(tensor::dtype_of(type)));
-  text += " [";
-  for (std::size_t i = 0; i < sizes.size(); ++i)
-    text += (i == 0 ? "" : ", ") + std::to_string(sizes[i]);
-  return text + "]";
+  return std::string(name_of(tensor::dtype_of(type))) + " " + shape_text(sizes);
 }
 
 TensorLayout layout_of(const at::Tensor& tensor, bool carries_gradient) {

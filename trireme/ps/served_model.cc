@@ -6,6 +6,7 @@
 
 #include "trireme/base/check.h"
 #include "trireme/base/error.h"
+#include "trireme/base/shape_text.h"
 #include "trireme/base/words.h"
 #include "trireme/sync/levels/ownership.h"
 
@@ -14,13 +15,6 @@ namespace {
 
 constexpr int kMostServers = 65'536;
 constexpr std::size_t kAlignment = 64;
-
-std::string shape_text(const std::vector<std::int64_t>& shape) {
-  std::string text = "[";
-  for (std::size_t i = 0; i < shape.size(); ++i)
-    text += (i > 0 ? ", " : "") + std::to_string(shape[i]);
-  return text + "]";
-}
 
 std::string describe(const ServedParameter& parameter) {
   return std::string(name_of(parameter.dtype)) + " " + shape_text(parameter.shape) +

@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "trireme/base/error.h"
+#include "trireme/base/shape_text.h"
 #include "trireme/base/weights_hash.h"
 #include "trireme/comm/calls/operation.h"
 
@@ -44,12 +45,8 @@ std::string text_of(std::span<const Batch> batches, std::size_t which) {
 
 std::string text_of(const MicroBatch& micro) {
   std::string fields;
-  for (const auto& [name, field] : micro.fields) {
-    fields += (fields.empty() ? "" : ", ") + name + " [";
-    for (std::int64_t dim = 0; dim < field.dim(); ++dim)
-      fields += (dim > 0 ? ", " : "") + std::to_string(field.size(dim));
-    fields += "]";
-  }
+  for (const auto& [name, field] : micro.fields)
+    fields += (fields.empty() ? "" : ", ") + name + " " + shape_text(field.sizes());
   return "a micro-batch with " + (fields.empty() ? "no field" : fields);
 }
 

@@ -10,6 +10,7 @@
 #include <map>
 
 #include "trireme/base/error.h"
+#include "trireme/base/shape_text.h"
 #include "trireme/base/waiter/real_waiter.h"
 #include "trireme/strategy/strategy.h"
 #include "trireme/tensor/random.h"
@@ -108,12 +109,8 @@ std::int64_t positions_of(const MicroBatch& micro) {
 
 std::string describe_shapes(const models::Value& value) {
   std::string text;
-  for (const at::Tensor& tensor : value) {
-    text += text.empty() ? "[" : ", [";
-    for (std::int64_t dim = 0; dim < tensor.dim(); ++dim)
-      text += (dim > 0 ? ", " : "") + std::to_string(tensor.size(dim));
-    text += "]";
-  }
+  for (const at::Tensor& tensor : value)
+    text += (text.empty() ? "" : ", ") + shape_text(tensor.sizes());
   return value.empty() ? "nothing" : text;
 }
 
