@@ -359,6 +359,8 @@ TEST(GpuCollectives, RefusesWhatAGpuCannotDo) {
 TEST(GpuLibrary, SaysWhatThereIsOrWhyNot) {
   EXPECT_THAT(comm::nccl::describe_gpus({TRIREME_FAKE_GPU, TRIREME_FAKE_GPU}),
               HasSubstr("8 x Made-up GPU, CUDA 13.0, NCCL 2.28.3"));
+  const auto library = comm::nccl::open_cuda_library({TRIREME_FAKE_GPU, TRIREME_FAKE_GPU});
+  EXPECT_EQ(comm::nccl::list_gpus(*library).at(0).memory, 16'000'000'000);
   EXPECT_THAT(comm::nccl::describe_gpus({TRIREME_FAKE_GPU, "/nowhere/libnccl.so.2"}),
               HasSubstr("none: no NCCL"));
   EXPECT_THAT(comm::nccl::describe_gpus({"/nowhere/libcuda.so.1", TRIREME_FAKE_GPU}),

@@ -1,7 +1,9 @@
 #include "trireme/plan/accelerator.h"
 
+#include <algorithm>
 #include <array>
 #include <cctype>
+#include <charconv>
 
 namespace trireme::inline v0::plan {
 namespace {
@@ -17,9 +19,9 @@ constexpr std::array<Accelerator, 9> kAccelerators{{
      67 * kTera, 494.5 * kTera, 989.5 * kTera},
     {"h100", "NVIDIA H100 SXM", 80 * kGb, 3.35 * kTera, 450 * kGiga, 64 * kGiga, 67 * kTera,
      67 * kTera, 494.5 * kTera, 989.5 * kTera},
-    {"a100", "NVIDIA A100 80GB SXM", 80 * kGb, 2.039 * kTera, 300 * kGiga, 32 * kGiga, 19.5 * kTera,
+    {"a100", "NVIDIA A100 SXM", 80 * kGb, 2.039 * kTera, 300 * kGiga, 32 * kGiga, 19.5 * kTera,
      19.5 * kTera, 156 * kTera, 312 * kTera},
-    {"v100", "NVIDIA V100 SXM2 32GB", 32 * kGb, 0.9 * kTera, 150 * kGiga, 16 * kGiga, 7.8 * kTera,
+    {"v100", "NVIDIA V100 SXM2", 32 * kGb, 0.9 * kTera, 150 * kGiga, 16 * kGiga, 7.8 * kTera,
      15.7 * kTera, 0, 125 * kTera},
     {"l40s", "NVIDIA L40S", 48 * kGb, 0.864 * kTera, 32 * kGiga, 32 * kGiga, 1.4 * kTera,
      91.6 * kTera, 183 * kTera, 362 * kTera},
@@ -50,6 +52,22 @@ const Accelerator* find_accelerator(std::string_view text) {
   for (const Accelerator& one : kAccelerators)
     if (has_word(lower, one.name)) return &one;
   return nullptr;
+}
+
+std::int64_t memory_in_names(std::string_view text) {
+  std::int64_t least = 0;
+  for (std::size_t at = text.find("GB"); at != text.npos; at = text.find("GB", at + 1)) {
+    if (at + 2 < text.size() && is_word(text[at + 2])) continue;
+    const std::size_t end = at > 0 && text[at - 1] == ' ' ? at - 1 : at;
+    std::size_t begin = end;
+    while (begin > 0 && std::isdigit(static_cast<unsigned char>(text[begin - 1])) != 0) --begin;
+    if (begin > 0 && is_word(text[begin - 1])) continue;
+    std::int64_t number = 0;
+    const auto read = std::from_chars(text.data() + begin, text.data() + end, number);
+    if (read.ec == std::errc() && number > 0 && number < 100'000)
+      least = least == 0 ? number * kGb : std::min(least, number * kGb);
+  }
+  return least;
 }
 
 std::string accelerator_names() {

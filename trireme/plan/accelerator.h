@@ -12,7 +12,7 @@ namespace trireme::inline v0::plan {
 struct Accelerator {
   std::string_view name;    // "h200"
   std::string_view about;   // "NVIDIA H200 SXM"
-  std::int64_t memory = 0;  // bytes
+  std::int64_t memory = 0;  // bytes, of the largest form
   double bandwidth = 0;     // of its memory, bytes a second
   double link = 0;          // to the other devices of its host, bytes a second in one direction
   double host_link = 0;     // to its host's memory, the same: PCIe with 16 lanes
@@ -22,6 +22,9 @@ struct Accelerator {
 /// The accelerator whose name is a word of `text`, in any case: "h200" or "NVIDIA H200 NVL". Null if
 /// there is none.
 const Accelerator* find_accelerator(std::string_view text);
+/// Bytes: the least "40GB" or "80 GB" in the names of devices, "cuda, NVIDIA A100-SXM4-40GB"; 0 if
+/// there is none.
+std::int64_t memory_in_names(std::string_view text);
 /// All names, in words: "v100, a100, ...".
 std::string accelerator_names();
 

@@ -14,6 +14,18 @@ TEST(Accelerator, IsFoundByAWordOfItsName) {
     EXPECT_EQ(find_accelerator(unknown), nullptr) << unknown;
 }
 
+TEST(Accelerator, TheNameMaySayHowMuchMemoryThereIs) {
+  constexpr std::int64_t kGb = 1'000'000'000;
+  EXPECT_EQ(memory_in_names("cuda, NVIDIA A100-SXM4-40GB"), 40 * kGb);
+  EXPECT_EQ(memory_in_names("cuda, Tesla V100-SXM2-16GB"), 16 * kGb);
+  EXPECT_EQ(memory_in_names("cuda, NVIDIA A100 80GB PCIe"), 80 * kGb);
+  EXPECT_EQ(memory_in_names("cuda, NVIDIA H100 80GB HBM3"), 80 * kGb);
+  EXPECT_EQ(memory_in_names("cuda, NVIDIA A100-SXM4-40GB, NVIDIA A100-SXM4-80GB"), 40 * kGb);
+  EXPECT_EQ(memory_in_names("a card of 16 GB"), 16 * kGb);
+  for (const char* none : {"", "cuda, NVIDIA H100 NVL", "GB", "GB200", "NVIDIA GB200 GB", "0GB"})
+    EXPECT_EQ(memory_in_names(none), 0) << none;
+}
+
 TEST(Accelerator, ThePeakFollowsWhatProductsAreComputedIn) {
   const Accelerator& a100 = *find_accelerator("a100");
   EXPECT_EQ(peak_rate(a100, "bf16", "fp32"), 312e12);

@@ -142,6 +142,10 @@ struct Job {
   int ranks_per_device = 1;
   bool graphs = false;                       // train.graphs
   const Accelerator* accelerator = nullptr;  // if the device is a known one
+  std::int64_t device_memory = 0;            // bytes of each device; 0: its maker's figure
+  std::int64_t device_bytes() const noexcept {
+    return device_memory > 0 ? device_memory : accelerator->memory;
+  }
 };
 
 struct TrainingPlan {
@@ -190,8 +194,7 @@ struct TrainingPlan {
     return job.memory_limit == 0 || rank_bytes() <= job.memory_limit;
   }
   bool fits_device() const noexcept {
-    return job.accelerator == nullptr ||
-           rank_bytes() <= job.accelerator->memory / job.ranks_per_device;
+    return job.accelerator == nullptr || rank_bytes() <= job.device_bytes() / job.ranks_per_device;
   }
   bool fits_host() const noexcept {
     return job.host_memory == 0 || host_total() <= job.host_memory;

@@ -362,6 +362,19 @@ TEST(TrainingPlan, OptimizerStateOnTheHostLeavesTheDevice) {
   EXPECT_THAT(plan::explain(plan), HasSubstr(" on the host) + activations"));
 }
 
+TEST(TrainingPlan, ADeviceMayHaveLessMemoryThanOthersOfItsName) {
+  plan::Job one = job(8, 1, 2);
+  one.device = "cuda";
+  one.accelerator = plan::find_accelerator("a100");
+  const plan::TrainingPlan plan = plan::make_plan(one);
+  EXPECT_TRUE(plan.fits_device());
+  EXPECT_THAT(plan::explain(plan), HasSubstr("NVIDIA A100 SXM, 80.0 GB"));
+  one.device_memory = plan.rank_bytes() - 1;
+  const plan::TrainingPlan smaller = plan::make_plan(one);
+  EXPECT_FALSE(smaller.fits_device());
+  EXPECT_THAT(plan::device_refusal(smaller), ::testing::Not(HasSubstr("80.0 GB")));
+}
+
 TEST(TrainingPlan, TheHostsMemoryTakesTime) {
   plan::Job one = job(8, 1, 2);
   one.device = "cuda";

@@ -71,9 +71,8 @@ std::string core_line(const TrainingPlan& plan) {
             " free (more ranks, or train.lanes, would use " + (free == 1 ? "it)" : "them)");
   }
   if (plan.lanes < job.lanes)
-    line += job.simulated ? "; simulated ranks have one lane"
-                          : "; of " + std::to_string(job.lanes) + " lanes " +
-                                std::to_string(plan.lanes) + " have a micro-batch";
+    line += "; of " + std::to_string(job.lanes) + " lanes " + std::to_string(plan.lanes) +
+            " have a micro-batch";
   return line;
 }
 
@@ -95,7 +94,7 @@ std::string device_line(const TrainingPlan& plan) {
   if (!plan.on_device()) return {};
   std::string line = "  device   " + job.device;
   if (const Accelerator* const device = job.accelerator)
-    line += ": " + std::string(device->about) + ", " + bytes_text(device->memory);
+    line += ": " + std::string(device->about) + ", " + bytes_text(job.device_bytes());
   if (job.ranks_per_device > 1) line += ", each for " + counted(job.ranks_per_device, "rank");
   return line + "\n";
 }
@@ -189,10 +188,10 @@ std::string host_refusal(const TrainingPlan& plan) {
 }
 
 std::string device_refusal(const TrainingPlan& plan) {
-  const Accelerator& device = *plan.job.accelerator;
   const int sharing = plan.job.ranks_per_device;
   return "the tensors of a rank are predicted to take " + bytes_text(plan.rank_bytes()) +
-         ", and an " + std::string(device.about) + " has " + bytes_text(device.memory) +
+         ", and an " + std::string(plan.job.accelerator->about) + " has " +
+         bytes_text(plan.job.device_bytes()) +
          (sharing > 1 ? " for " + counted(sharing, "rank") : "");
 }
 

@@ -248,6 +248,19 @@ std::string describe_devices(const std::string& kind) {
   return text;
 }
 
+std::int64_t gpu_memory() {
+  std::int64_t least = 0;
+  try {
+    for (const auto& gpu : comm::nccl::list_gpus(*comm::nccl::open_cuda_library())) {
+      const auto memory = static_cast<std::int64_t>(gpu.memory);
+      least = least == 0 ? memory : std::min(least, memory);
+    }
+  } catch (const Error&) {  // there is none
+    return 0;
+  }
+  return least;
+}
+
 std::int64_t peak_device_bytes(Device device) {
   if (device.kind == DeviceKind::Cpu) return 0;
   try {

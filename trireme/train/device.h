@@ -62,6 +62,9 @@ Device share_device(const std::string& kind, int rank);
 /// The facts that decide the bits on this kind of device: its kind and, for NVIDIA's, the model.
 std::string describe_devices(const std::string& kind);
 
+/// Bytes of memory of this process's GPU that has least, by the driver; 0 if it does not tell.
+std::int64_t gpu_memory();
+
 /// Peak bytes of LibTorch's tensors on a device; 0 on the CPU, or if nobody counts them.
 std::int64_t peak_device_bytes(Device device);
 

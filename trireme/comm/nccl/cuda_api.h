@@ -25,6 +25,7 @@ using CudaAddress = unsigned long long;
   F(device_get, cuDeviceGet, "cuDeviceGet", (int* device, int ordinal))                         \
   F(device_name, cuDeviceGetName, "cuDeviceGetName", (char* name, int length, int device))      \
   F(device_uuid, cuDeviceGetUuid_v2, "cuDeviceGetUuid_v2", (CudaUuid * uuid, int device))       \
+  F(device_memory, cuDeviceTotalMem, "cuDeviceTotalMem_v2", (std::size_t * bytes, int device))  \
   F(context_retain, cuDevicePrimaryCtxRetain, "cuDevicePrimaryCtxRetain",                       \
     (void** context, int device))                                                               \
   F(context_release, cuDevicePrimaryCtxRelease, "cuDevicePrimaryCtxRelease_v2", (int device))   \

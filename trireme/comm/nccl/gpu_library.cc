@@ -116,13 +116,15 @@ std::vector<GpuInfo> list_gpus(const GpuLibrary& library) {
     int device = 0;
     char name[128] = "";
     CudaUuid uuid{};
+    std::size_t memory = 0;
     if (library.cuda.device_get(&device, index) != kCudaSuccess ||
         library.cuda.device_name(name, sizeof name, device) != kCudaSuccess ||
-        library.cuda.device_uuid(&uuid, device) != kCudaSuccess) {
+        library.cuda.device_uuid(&uuid, device) != kCudaSuccess ||
+        library.cuda.device_memory(&memory, device) != kCudaSuccess) {
       refuse("GPU " + std::to_string(index) + " does not say what it is",
              "See that `nvidia-smi -L` lists it.");
     }
-    GpuInfo info{name, {}};
+    GpuInfo info{name, {}, memory};
     for (const char byte : uuid.bytes) {
       char digits[3];
       std::snprintf(digits, sizeof digits, "%02x", static_cast<unsigned char>(byte));

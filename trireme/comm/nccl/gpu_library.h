@@ -35,8 +35,9 @@ std::shared_ptr<const GpuLibrary> open_gpu_library(const GpuFiles& files = {});
 std::shared_ptr<const GpuLibrary> open_cuda_library(const GpuFiles& files = {});
 
 struct GpuInfo {
-  std::string name;  // "NVIDIA H200"
-  std::string uuid;  // 32 hexadecimal digits
+  std::string name;        // "NVIDIA H200"
+  std::string uuid;        // 32 hexadecimal digits
+  std::size_t memory = 0;  // bytes
 };
 /// The GPUs that this process may use (CUDA_VISIBLE_DEVICES), by index.
 std::vector<GpuInfo> list_gpus(const GpuLibrary& library);

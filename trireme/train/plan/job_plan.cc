@@ -140,7 +140,12 @@ void set_device(plan::Job& job, const Settings& settings) {
       !settings.elastic.on())
     job.transport = "nccl";
   job.accelerator = plan::find_accelerator(settings.device);  // of `plan --device`
-  if (job.accelerator == nullptr) job.accelerator = plan::find_accelerator(describe_devices(kind));
+  if (job.accelerator == nullptr) {
+    const std::string here = describe_devices(kind);
+    job.accelerator = plan::find_accelerator(here);
+    job.device_memory = plan::memory_in_names(here);
+    if (job.device_memory == 0) job.device_memory = gpu_memory();
+  }
   if (job.accelerator == nullptr) return;
   const plan::Accelerator& device = *job.accelerator;
   job.product_rate = plan::peak_rate(device, job.precision, settings.products);
