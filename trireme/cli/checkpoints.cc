@@ -32,10 +32,10 @@ std::optional<FoundCheckpoint> find_checkpoint(const std::string& place) {
   const auto slash = name.rfind('/');
   if (const auto step = storage::step_of_folder(name.substr(slash + 1));
       step && (address || fs::is_directory(name, missing)))
-    return FoundCheckpoint{
-        .folder = storage::CheckpointFolder(storage::open_location(name.substr(0, slash))),
-        .step = *step,
-        .named = true};
+    return FoundCheckpoint{.folder = storage::CheckpointFolder(
+                               storage::open_location(slash == 0 ? "/" : name.substr(0, slash))),
+                           .step = *step,
+                           .named = true};
   if (address) return newest_in(name);
   if (const std::string elsewhere = storage::checkpoint_path_of(name); !elsewhere.empty())
     return newest_in(elsewhere);
