@@ -281,6 +281,25 @@ TEST_F(Interrupted, FullDiskKeepsTheOldCheckpoint) {
   EXPECT_NE(hash("run"), before);
 }
 
+// The storage fails when the last step is to be saved, and the timeline has no folder any more.
+TEST_F(Interrupted, ATraceThatCannotBeWrittenLeavesTheLastCheckpoint) {
+  fs::create_directory(folder_.file("traces"));
+  auto running = trireme_command({"train", long_, "--out", "run", "--trace", "traces/t.json",
+                                  "--set", "train.steps=1000", "--set", "checkpoint.every=0"})
+                     .in(folder_.path())
+                     .start();
+  ASSERT_TRUE(running.wait_for("expected time")) << running.output();
+  const std::string checkpoints = folder_.file("run/checkpoint");
+  for (const std::string& one : {folder_.file("traces"), checkpoints}) fs::remove_all(one);
+  std::ofstream(checkpoints) << "no folder";
+  ASSERT_TRUE(running.wait_for("is not saved")) << running.output();
+  fs::remove(checkpoints);
+  const CommandResult result = running.wait(60);
+  EXPECT_EQ(result.code, 170) << result.out << result.err;
+  EXPECT_THAT(result.err, HasSubstr("cannot write traces/t.json"));
+  EXPECT_TRUE(fs::exists(checkpoints + "/step-00001000/manifest.json")) << result.err;
+}
+
 TEST_F(Interrupted, DamagedCheckpointIsRefused) {
   const std::string config = tiny_config(folder_, "steps = 4\n");
   ASSERT_EQ(trireme({"train", config, "--out", "run"}).code, 0);

@@ -87,6 +87,27 @@ TEST_F(Standing, AProcessThatComesAfterTheLastStepEndsWithTheOthers) {
     EXPECT_EQ(end_of(*process).code, 0) << process->output();
 }
 
+// Process 0 is killed while it cannot save the last step. The other one hears of it when it can.
+TEST_F(Standing, TheLastStepIsSavedAfterTheLossOfTheProcessThatWasSavingIt) {
+  const std::vector<std::string> few = {"--set", "train.steps=1000", "--set", "checkpoint.every=0"};
+  Running job = coordinator("1:2", {"--silence", "60"}).start();
+  const std::string checkpoints = folder_.file("run/checkpoint");
+  Running zero = process(0, 2, few).start(), one = process(1, 2).start();
+  ASSERT_TRUE(job.wait_for("the job begins with 2 ranks")) << job.output();
+  std::filesystem::remove_all(checkpoints);
+  std::ofstream(checkpoints) << "no folder";
+  ASSERT_TRUE(zero.wait_for("is not saved")) << zero.output();
+  one.send(SIGSTOP);
+  zero.send(SIGKILL);
+  EXPECT_EQ(end_of(zero).code, 128 + SIGKILL) << zero.output();
+  std::filesystem::remove(checkpoints);
+  one.send(SIGCONT);
+  ASSERT_TRUE(job.wait_for("the job goes on with 1 rank")) << job.output();
+  for (Running* process : {&one, &job}) EXPECT_EQ(end_of(*process).code, 0) << process->output();
+  EXPECT_TRUE(std::filesystem::exists(checkpoints + "/step-00001000/manifest.json"))
+      << one.output();
+}
+
 // It was killed just before the end.
 TEST_F(Standing, AProcessThatIsStartedAgainAfterTheEndHasNothingToDo) {
   const std::vector<std::string> few = {"--set", "train.steps=5", "--set", "timeout=2"};

@@ -8,8 +8,14 @@
 #include "trireme/tensor/saved_count.h"
 
 namespace trireme::inline v0::train {
+namespace {
+
+constexpr std::int64_t kNotSaid = std::numeric_limits<std::int64_t>::max();
+
+}  // namespace
 
 void EarlyStop::judge(std::int64_t steps, double loss) {
+  if (steps <= last_step_ && last_step_ != kNotSaid) return;
   last_step_ = steps;
   // NaN and infinity are not improvements and never become the best loss.
   if (std::isfinite(loss) && (!judged_ || loss < best_loss_ - min_improvement_)) {
@@ -39,7 +45,7 @@ void EarlyStop::restored(const std::string& metadata) {
     best_step_ = saved_count(saved, "best_step");
     waited_ = saved_count(saved, "waited");
     // Older checkpoints do not say it; nearly all of them were saved after the validation.
-    last_step_ = saved.value("last_step", std::numeric_limits<std::int64_t>::max());
+    last_step_ = saved.value("last_step", kNotSaid);
   } catch (const nlohmann::json::exception&) {
     throw CheckpointError(
         "the checkpoint's record of validation losses cannot be read",

@@ -42,6 +42,19 @@ TEST(EarlyStop, KnowsWhichLossesItHasJudged) {
   EXPECT_TRUE(second.lacks(20));
 }
 
+// A rank was lost after the loss was judged and before it was in the run's events.
+TEST(EarlyStop, AValidationThatIsMadeAgainCountsOnce) {
+  EarlyStop stop(2, 0);
+  stop.judge(10, 1);
+  stop.judge(20, 2);
+  const std::string before = stop.metadata();
+  stop.judge(20, 2);
+  EXPECT_EQ(stop.metadata(), before);
+  EXPECT_FALSE(stop.reached());
+  stop.judge(30, 2);
+  EXPECT_TRUE(stop.reached());
+}
+
 TEST(EarlyStop, ARunThatBeganWithNanCanBeResumed) {
   EarlyStop first(3, 0);
   first.judge(10, std::numeric_limits<double>::quiet_NaN());

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "trireme/base/error.h"
+#include "trireme/base/median.h"
 #include "trireme/base/waiter.h"
 #include "trireme/base/words.h"
 #include "trireme/checkpoint/checkpointer.h"
@@ -42,13 +43,6 @@ namespace trireme::inline v0::train {
 namespace {
 
 constexpr long kTimedSteps = 3;  // after them the expected time is printed
-
-double median(std::vector<double> values) {
-  if (values.empty()) return 0;
-  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
-  std::nth_element(values.begin(), middle, values.end());
-  return *middle;
-}
 
 std::string base_name(const std::string& path) { return path.substr(path.rfind('/') + 1); }
 
@@ -169,8 +163,9 @@ class Trainer {
       const long saved = checkpointer_.resume();
       if (leads_) folder_.drop_former_config();
       return saved;
-    } catch (...) {
-      if (leads_) folder_.take_former_config();
+    } catch (const Error& error) {
+      // If a rank was lost, the job may go on with these values, or the next start looks again.
+      if (leads_ && !JobChanges::may_go_on_after(error)) folder_.take_former_config();
       throw;
     }
   }
@@ -214,10 +209,11 @@ class Trainer {
                                      past_.training.back().first < static_cast<double>(first));
     if (const auto figures = last_step(job_.world(), lacks, first, session_.last_step))
       report.step(*figures);
+    // Those who went on may have judged a loss that is not in the events, or the other way round.
     const auto every = settings_.validate_every;
-    const bool due =
-        leads_ && every > 0 && first % every == 0 &&
-        (past_.validation.empty() || past_.validation.back().first < static_cast<double>(first));
+    const bool due = leads_ && (first >= settings_.steps || (every > 0 && first % every == 0)) &&
+                     (early_stop_.lacks(first) || past_.validation.empty() ||
+                      past_.validation.back().first < static_cast<double>(first));
     if (largest(due) == 0) return;
     outcome_.last_validation = validate(report, first);
     if (outcome_.last_validation) early_stop_.judge(first, *outcome_.last_validation);
@@ -391,7 +387,7 @@ class Trainer {
 
   int finish(Report& report, long first, long done) {
     joined_.changes().note_agreed_stop(0);  // a signal in the last step changes nothing
-    if (first < done && leads_or_joins()) checkpointer_.save(done);
+    if (leads_or_joins()) checkpointer_.save(done);
     outcome_.measured_seconds = to_seconds(job_.waiter()->now() - began_);
     outcome_.one_process = settings_.job.transport == "sim";
     const auto predicted = static_cast<double>(spec_.predicted_bytes);
@@ -418,10 +414,10 @@ class Trainer {
                                                                  : 1,
                     .ends = [alone] { return alone && job::stop_signal() != 0; }});
     }
-    write_trace();
     if (early_stop_.reached() && profile_.lacks()) tell_profile(report, /*last=*/true);
-    if (first < done && leads_or_joins()) checkpointer_.wait();
+    if (leads_or_joins()) checkpointer_.wait();
     tell_saved(report);
+    write_trace();  // after the checkpoint, which does not depend on it
     report.finish(outcome_);
     job_.world().barrier().wait(Deadline::in(settings_.job.timeout_user_code));
     return 0;
