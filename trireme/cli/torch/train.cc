@@ -266,6 +266,17 @@ void take_former_ranks(TrainOptions& options, const train::RunFolder& folder) {
   observe::info("resuming with " + counted(*ranks, "rank") + ", as before; --ranks changes that");
 }
 
+// A resumed run goes on with its own configuration, if none is given.
+void take_config_of_run(TrainOptions& options, const train::RunFolder& folder) {
+  if (folder.take_former_config())
+    observe::info(
+        "the last start ended before it had loaded a checkpoint, so the run has the configuration "
+        "again that it had before that start; give changed values again");
+  if (!options.job.config.empty()) return;
+  options.job.config = folder.config();
+  options.job.name = std::filesystem::path(folder.path()).filename().string();
+}
+
 int train_command(TrainOptions options, const Program& program) {
   if (options.help_config) {
     std::fputs(train::training_help().c_str(), stdout);
@@ -287,14 +298,7 @@ int train_command(TrainOptions options, const Program& program) {
       {.out = options.out, .resume = options.resume, .shared = coordinated.has_value()});
   check_writable("--trace", options.trace);
   check_writable("--profile", options.profile);
-  if (claim.resumes() && claim.folder().take_former_config())
-    observe::info(
-        "the last start ended before it had loaded a checkpoint, so the run has the configuration "
-        "again that it had before that start; give changed values again");
-  if (claim.resumes() && options.job.config.empty()) {
-    options.job.config = claim.folder().config();
-    options.job.name = std::filesystem::path(claim.folder().path()).filename().string();
-  }
+  if (claim.resumes()) take_config_of_run(options, claim.folder());
   const bool own_ranks = !launcher && !coordinated;
   if (claim.resumes() && own_ranks && hosts.hosts.empty())
     take_former_ranks(options, claim.folder());
