@@ -192,7 +192,7 @@ Work Engine::submit(Operation&& operation, Deadline deadline) {
 
 void Engine::abort(std::exception_ptr error) noexcept {
   waiter->run([engine = shared_from_this(), error = std::move(error)] {
-    // What is complete counts, though this rank has not looked yet: the others have it.
+    // A call that is complete ends well, though this rank has not looked yet: the others have it.
     if (engine->board_watch && engine->board_watch->pending()) engine->board_watch->look();
     engine->fail(error);
   });

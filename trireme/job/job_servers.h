@@ -58,7 +58,7 @@ class JobServers {
   void tell_unreachable(int server, std::uint32_t incarnation);
 
  private:
-  // What is told: shard and term of a copy, or -1 and 0; server; incarnation.
+  // Shard and term of a copy, or -1 and 0; server; incarnation.
   using Claim = std::tuple<int, std::uint64_t, int, std::uint32_t>;
   std::shared_ptr<net::Channel> connect(int server) const;
   void tell(const Claim& claim, std::function<void()> say);

@@ -10,7 +10,7 @@
 namespace trireme::forward_model_test {
 namespace {
 
-// What a run on several ranks, or on a device, may have had.
+// Options that a run on several ranks, or on a device, may have had.
 TEST(ForwardOptions, AreForOneProcessWhateverTheRunHad) {
   const StrategyOptions trained[] = {
       {},
