@@ -5,10 +5,20 @@
 #include <torch/optim/optimizer.h>
 
 #include <algorithm>
+#include <string>
+#include <utility>
 
 #include "trireme/base/error.h"
 
 namespace trireme::inline v0 {
+namespace {
+
+[[noreturn]] void refuse(const std::string& what) {
+  throw ConfigError(what,
+                    {.operation = "GradScaler", .advice = "Call update() after every step()."});
+}
+
+}  // namespace
 
 GradScaler::GradScaler(GradScalerOptions options)
     : options_(options), scale_(options.initial_scale) {
@@ -24,25 +34,31 @@ GradScaler::GradScaler(GradScalerOptions options)
 at::Tensor GradScaler::scale(const at::Tensor& loss) const { return loss * scale_; }
 
 void GradScaler::unscale(torch::optim::Optimizer& optimizer) {
-  const auto [record, is_new] = overflow_.try_emplace(&optimizer, false);
-  if (!is_new) {
-    throw ConfigError("unscale() was called twice for one step",
-                      {.operation = "GradScaler", .advice = "Call update() after every step()."});
-  }
+  const auto [record, is_new] = unscaled_.try_emplace(&optimizer);
+  if (!is_new) refuse("unscale() was called twice for one step");
+  Unscaled& now = record->second;
   const c10::AutoGradMode no_grad(false);
   for (const auto& group : optimizer.param_groups()) {
     for (const at::Tensor& parameter : group.params()) {
       if (!parameter.grad().defined()) continue;
       at::Tensor gradient = parameter.grad();
       gradient.mul_(1.0 / scale_);
-      record->second = record->second || !gradient.isfinite().all().item<bool>();
+      now.any = true;
+      now.overflow = now.overflow || !gradient.isfinite().all().item<bool>();
     }
   }
 }
 
 bool GradScaler::step(torch::optim::Optimizer& optimizer) {
-  if (!overflow_.contains(&optimizer)) unscale(optimizer);
-  if (overflow_.at(&optimizer)) {
+  if (!unscaled_.contains(&optimizer)) unscale(optimizer);
+  Unscaled& now = unscaled_.at(&optimizer);
+  if (std::exchange(now.stepped, true)) refuse("step() was called twice for one optimizer");
+  if (!now.any)
+    throw ConfigError("step() of an optimizer without gradients",
+                      {.operation = "GradScaler",
+                       .advice = "Call scale(loss).backward() before; under DataParallel, which "
+                                 "takes the gradients, parallel.step() alone."});
+  if (now.overflow) {
     ++skipped_;
     return false;
   }
@@ -51,8 +67,8 @@ bool GradScaler::step(torch::optim::Optimizer& optimizer) {
 }
 
 void GradScaler::update() {
-  const bool overflow =
-      std::any_of(overflow_.begin(), overflow_.end(), [](const auto& one) { return one.second; });
+  const bool overflow = std::any_of(unscaled_.begin(), unscaled_.end(),
+                                    [](const auto& one) { return one.second.overflow; });
   if (overflow) {
     scale_ *= options_.backoff;
     good_ = 0;
@@ -60,7 +76,7 @@ void GradScaler::update() {
     scale_ *= options_.growth;
     good_ = 0;
   }
-  overflow_.clear();
+  unscaled_.clear();
 }
 
 }  // namespace trireme::inline v0

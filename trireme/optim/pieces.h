@@ -65,7 +65,8 @@ class GradScaler {
   /// does it otherwise. Throws ConfigError when called twice for an optimizer before update().
   void unscale(torch::optim::Optimizer& optimizer);
   /// Calls optimizer.step() unless one of its gradients holds an infinity or a NaN. Returns whether
-  /// it did.
+  /// it did. ConfigError, as from torch's, for an optimizer without gradients, and when called twice
+  /// for one before update().
   bool step(torch::optim::Optimizer& optimizer);
   /// After step() of every optimizer: backs off if one of them had an overflow, grows after
   /// growth_interval steps without one.
@@ -79,8 +80,11 @@ class GradScaler {
   GradScalerOptions options_;
   double scale_;
   std::int64_t good_ = 0, skipped_ = 0;
-  // Optimizers whose gradients are unscaled, and whether they have an overflow.
-  std::map<const torch::optim::Optimizer*, bool> overflow_;
+  // Since the last update().
+  struct Unscaled {
+    bool any = false, overflow = false, stepped = false;  // any: it has a gradient
+  };
+  std::map<const torch::optim::Optimizer*, Unscaled> unscaled_;
 };
 
 /// Ema: an exponential moving average of a module's weights, for evaluation and saving. Holds one

@@ -120,6 +120,21 @@ TEST(GradScaler, KnowsEachOptimizersGradients) {
   EXPECT_EQ(scaler.skipped(), 1);
 }
 
+TEST(GradScaler, RefusesAStepThatTrainsTwiceOrNothing) {
+  at::Tensor parameter = parameter_with({8});
+  torch::optim::SGD sgd({parameter}, torch::optim::SGDOptions(1));
+  GradScaler scaler({.initial_scale = 8});
+  EXPECT_TRUE(scaler.step(sgd));
+  EXPECT_THROW(scaler.step(sgd), ConfigError);
+  EXPECT_EQ(parameter[0].item<float>(), 0);
+  scaler.update();
+  EXPECT_TRUE(scaler.step(sgd));
+  scaler.update();
+  parameter.mutable_grad().reset();
+  EXPECT_THROW(scaler.step(sgd), ConfigError);
+  EXPECT_EQ(scaler.current_scale(), 8);
+}
+
 TEST(ScheduledRate, RefusesAPeakOfZero) {
   torch::optim::SGD sgd({parameter_with({1})}, torch::optim::SGDOptions(0.5));
   EXPECT_THROW(ScheduledRate(sgd, {.peak = 0}), ConfigError);
