@@ -48,6 +48,9 @@ class JobInput {
   void assign(const kernel::Assignment& assignment);
   kernel::Assignment assignment() const;
   void set_ranks(int ranks);
+  /// A strategy holds it while it lives, which the Job must do longer.
+  std::shared_ptr<void> attach() const { return attached_; }
+  bool has_strategy() const { return attached_.use_count() > 1; }
 
  private:
   mutable std::mutex mutex_;
@@ -55,6 +58,7 @@ class JobInput {
   std::function<void()> follower_;
   std::optional<kernel::Assignment> assignment_;
   int ranks_ = 1;
+  const std::shared_ptr<void> attached_ = std::make_shared<char>();
 };
 
 }  // namespace trireme::inline v0

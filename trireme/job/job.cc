@@ -1,5 +1,7 @@
 #include "trireme/job/job.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <utility>
 #include <vector>
@@ -42,6 +44,14 @@ std::string secret_of(const rendezvous::RankEnvironment& env) {
 // Ranks that share cores must not spin: a spinning rank keeps the awaited one from running.
 Duration spin_of(const rendezvous::RankEnvironment& env) {
   return env.shared_cores ? Duration::zero() : std::chrono::microseconds(20);
+}
+
+[[noreturn]] void refuse_end(int rank) {
+  throw ConfigError(
+      "the Job ends before a DataParallel or Strategy that uses it",
+      {.rank = rank,
+       .operation = "job",
+       .advice = "Make the Job first and end it last: what is declared later ends earlier."});
 }
 
 // Without a coordinator, nothing tells what peers do: they may be in user code for `patience`.
@@ -432,7 +442,15 @@ Job::Job(std::shared_ptr<net::Transport> transport, JobOptions options,
     : impl_(std::make_unique<Impl>(std::move(transport), std::move(options), std::move(tuning))) {}
 Job::Job(SimulatedProcess process, JobOptions options)
     : impl_(std::make_unique<Impl>(std::move(process), std::move(options))) {}
-Job::~Job() = default;
+// Ends the program by the terminate handler, since a destructor does not throw. In a child of fork(), which
+// has none of the Job's threads, nothing is ended: the parent still uses the connections.
+Job::~Job() {
+  if (getpid() != impl_->creator) {
+    static_cast<void>(impl_.release());
+  } else if (impl_->input.has_strategy() && std::uncaught_exceptions() == 0) {
+    refuse_end(impl_->env.rank);
+  }
+}
 
 int Job::rank() const noexcept { return impl_->env.rank; }
 int Job::size() const noexcept { return impl_->env.size; }

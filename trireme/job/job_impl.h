@@ -2,6 +2,8 @@
 // elastic jobs. Only these two include it.
 #pragma once
 
+#include <unistd.h>
+
 #include <atomic>
 #include <exception>
 #include <memory>
@@ -89,8 +91,9 @@ struct Job::Impl {
   JobInput input;
   JobServers servers;
   JobChanges changes;
-  SimulatedProcess simulated;  // of an elastic job over transports
-  int process = 0;             // number among all; of an elastic job not the rank's
+  SimulatedProcess simulated;    // of an elastic job over transports
+  const int creator = getpid();  // process that is the rank
+  int process = 0;               // number among all; of an elastic job not the rank's
   std::atomic<bool> finished{false}, training_ended{false};
 };
 

@@ -20,7 +20,7 @@ StrategyContext context_of(Job& job) {
       .input_plan = [&job] { return job.input().plan(); },
       .follow_input =
           [&job](std::function<void()> follower) { job.input().set_follower(std::move(follower)); },
-      .set_step = [&job](long step) { job.set_step(step); },
+      .set_step = [&job, attached = job.input().attach()](long step) { job.set_step(step); },
       .assign = [&job](const kernel::Assignment& assignment) { job.input().assign(assignment); },
       .reproducible = job.options().reproducible,
       .processor = tensor::describe_processor() + "; " + tensor::describe(tensor::kernel_table()),

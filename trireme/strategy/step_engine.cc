@@ -21,8 +21,10 @@ observe::TracedScope traced(const StrategyContext& env, const char* what) {
 StepEngine::StepEngine(const StrategyContext& env, StepParts parts)
     : env_(env), parts_(std::move(parts)) {}
 
+// A child of fork() is no rank.
 StepEngine::~StepEngine() {
-  if (!failed_ && std::uncaught_exceptions() == exceptions_) leave(*env_.world);
+  if (!failed_ && getpid() == process_ && std::uncaught_exceptions() == exceptions_)
+    leave(*env_.world);
 }
 
 Work StepEngine::enter_barrier() {

@@ -10,6 +10,8 @@
 // enter_barrier().
 #pragma once
 
+#include <unistd.h>
+
 #include <cstdint>
 #include <exception>
 #include <functional>
@@ -143,6 +145,7 @@ class StepEngine {
   bool updating_ = false;
   bool failed_ = false;
   int exceptions_ = std::uncaught_exceptions();
+  const int process_ = getpid();
 };
 
 }  // namespace trireme::inline v0::parallel
