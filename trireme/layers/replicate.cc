@@ -79,24 +79,32 @@ void compare_counts(comm::Communicator& world, std::size_t count, const std::str
 
 }  // namespace
 
-void require_equal_processors(comm::Communicator& world, const std::string& mine,
-                              const std::string& host) {
+// The texts are the settings, a line end and the processor's.
+void require_equal_ranks(comm::Communicator& world, const RankText& mine, const std::string& host) {
   if (world.size() == 1) return;
-  const std::vector<std::string> all = comm::exchange_texts(mine, world, "processors");
+  const std::vector<std::string> all =
+      comm::exchange_texts(mine.settings + "\n" + mine.processor, world, "processors");
   const std::string& first = all[0];
   for (int rank = 1; rank < world.size(); ++rank) {
     const std::string& theirs = all[static_cast<std::size_t>(rank)];
     if (theirs == first) continue;
+    const std::size_t end = first.find('\n'), their_end = theirs.find('\n');
+    const bool settings = first.substr(0, end) != theirs.substr(0, their_end);
+    const auto own_part = [&](const std::string& record, std::size_t at) {
+      return "\"" + (settings ? record.substr(0, at) : record.substr(at + 1)) + "\"";
+    };
     throw MismatchError(
-        "rank " + std::to_string(rank) + " computes with \"" + theirs + "\", rank 0 with \"" +
-            first + "\": their bits differ",
+        "rank " + std::to_string(rank) + (settings ? " trains with " : " computes with ") +
+            own_part(theirs, their_end) + ", rank 0 with " + own_part(first, end) +
+            (settings ? ": their models would differ" : ": their bits differ"),
         {.rank = world.rank(),
          .host = host,
          .operation = "replicate",
          .peer = rank,
-         .label = "processor",
-         .advice = "Give all ranks one kind of processor, one LibTorch and one environment, or "
-                   "set reproducible to false (train.reproducible)."});
+         .label = settings ? "settings" : "processor",
+         .advice = settings ? "Give all ranks the same options and the same optimizer."
+                            : "Give all ranks one kind of processor, one LibTorch and one "
+                              "environment, or set reproducible to false (train.reproducible)."});
   }
 }
 

@@ -17,9 +17,12 @@ void replicate(comm::Communicator& world, const NamedTensors& tensors, const std
 /// Only the last comparison: MismatchError if a rank's content differs from rank 0's.
 void verify_replicas(comm::Communicator& world, const NamedTensors& tensors,
                      const std::string& host);
-/// MismatchError naming a rank that computes with other instructions or libraries than rank 0
-/// (tensor/processor.h); the message has both. Collective.
-void require_equal_processors(comm::Communicator& world, const std::string& mine,
-                              const std::string& host);
+/// What decides what a rank makes of the same gradients.
+struct RankText {
+  std::string processor = {};  // instructions and libraries (tensor/processor.h); empty: any
+  std::string settings = {};   // options and optimizer
+};
+/// MismatchError naming a rank whose texts differ from rank 0's; the message has both. Collective.
+void require_equal_ranks(comm::Communicator& world, const RankText& mine, const std::string& host);
 
 }  // namespace trireme::inline v0::parallel

@@ -187,6 +187,179 @@ TEST(BadInput, AParameterThatIsReplacedIsNamedOnAllRanks) {
   }
 }
 
+TEST(BadInput, ABatchWithoutABackwardPassIsRefusedOnAllRanks) {
+  for (const char* sync : {"plain", "zero1", "zero2"}) {
+    testing::run_ranks(2, [&](testing::RankContext& rank) {
+      Net net;
+      torch::optim::Adam adam(net.parameters(), 1e-2);
+      DataParallel parallel({.world = rank.world.get()}, net, adam, {.sync = sync});
+      loss_of(net, 0).backward();
+      EXPECT_TRUE(parallel.step());
+      const std::string before = parallel.weights_hash();
+      EXPECT_THAT(said<StepRefused>([&] { parallel.step(); }),
+                  AllOf(HasSubstr("no rank called backward()"), HasSubstr("backward(sum, 0)")));
+      EXPECT_EQ(parallel.weights_hash(), before);
+      if (rank.rank == 0) loss_of(net, 1).backward();  // the other has nothing to learn from
+      EXPECT_TRUE(parallel.step());
+      EXPECT_NE(parallel.weights_hash(), before);
+    });
+  }
+}
+
+TEST(BadInput, ALossOverNoItemsIsRefused) {
+  for (const char* sync : {"plain", "zero1", "zero2"}) {
+    testing::run_ranks(2, [&](testing::RankContext& rank) {
+      Net net;
+      torch::optim::Adam adam(net.parameters(), 1e-2);
+      DataParallel parallel({.world = rank.world.get()}, net, adam, {.sync = sync});
+      const std::string before = parallel.weights_hash();
+      EXPECT_THAT(said<ConfigError>([&] { parallel.backward(loss_of(net, 0), -1); }),
+                  AllOf(HasSubstr("backward(sum, -1)"), HasSubstr("0 or more")));
+      parallel.backward(loss_of(net, 0), 0);
+      EXPECT_THAT(said<StepRefused>([&] { parallel.step(); }),
+                  AllOf(HasSubstr("summed over 0 items"), HasSubstr("backward(sum, count)")));
+      EXPECT_EQ(parallel.weights_hash(), before);
+      parallel.backward(loss_of(net, 0) * 0, 0);  // a batch of padding alone
+      EXPECT_TRUE(parallel.step());
+      parallel.backward(loss_of(net, 0), rank.rank);
+      EXPECT_TRUE(parallel.step());
+    });
+  }
+  testing::run_ranks(1, [&](testing::RankContext& rank) {
+    Program program(rank, small_model(), {});
+    Batch batch = program.batch(0);
+    for (MicroBatch& micro : batch.micro) micro.count = 0;
+    EXPECT_THAT(said<StepRefused>([&] { program.strategy.step(batch, kSquares); }),
+                AllOf(HasSubstr("summed over 0 items"), HasSubstr("MicroBatch::count")));
+  });
+}
+
+// The optimizer's own step() finds no gradients.
+TEST(BadInput, ALoopThatKeepsTheOptimizersStepIsRefused) {
+  testing::run_ranks(2, [](testing::RankContext& rank) {
+    Net net;
+    torch::optim::Adam adam(net.parameters(), 1e-2);
+    DataParallel parallel({.world = rank.world.get()}, net, adam);
+    const std::string before = parallel.weights_hash();
+    const auto train = [&](int number) {
+      loss_of(net, number + rank.rank).backward();
+      adam.step();
+      adam.zero_grad();
+    };
+    for (const int number : {0, 1}) train(number);
+    EXPECT_THAT(said<ConfigError>([&] { train(2); }),
+                AllOf(HasSubstr("step() of DataParallel never"), HasSubstr("parallel.step()")));
+    EXPECT_EQ(parallel.weights_hash(), before);
+  });
+}
+
+TEST(BadInput, BackwardPassesAfterTheTrainingAreNoMatter) {
+  for (const bool resumed : {false, true}) {
+    testing::run_ranks(2, [&](testing::RankContext& rank) {
+      Net net, other;
+      torch::optim::SGD sgd(net.parameters(), 0.1), second(other.parameters(), 0.1);
+      DataParallel parallel({.world = rank.world.get()}, net, sgd);
+      loss_of(net, 0).backward();
+      parallel.step();
+      DataParallel again({.world = rank.world.get()}, other, second);
+      if (resumed) again.restored(parallel.metadata());
+      for (int i = 0; i < 4; ++i) loss_of(resumed ? other : net, i).backward();
+    });
+  }
+}
+
+// Their gradients are equal, so nothing else would tell.
+TEST(BadInput, RanksWithOtherSettingsAreRefusedWithBoth) {
+  testing::run_ranks(2, [](testing::RankContext& rank) {
+    const parallel::StrategyContext env{.world = rank.world.get()};
+    const bool other = rank.rank == 1;
+    Net net;
+    torch::optim::SGD sgd(net.parameters(), 0.1), some(net.first->parameters(), 0.1);
+    torch::optim::Adam adam(net.parameters(), 1e-2);
+    const auto both = [](const char* theirs, const char* first) {
+      return AllOf(HasSubstr("rank 1 trains with"), HasSubstr(theirs), HasSubstr(first));
+    };
+    EXPECT_THAT(
+        said<MismatchError>([&] { DataParallel(env, net, sgd, {.clip = other ? 0.5 : 0}); }),
+        both("clip 0.5", "clip 0,"));
+    EXPECT_THAT(said<MismatchError>([&] {
+                  DataParallel(env, net, sgd, {.sync = "zero1", .skip_not_finite = other ? 5 : 0});
+                }),
+                both("skip_not_finite 5", "skip_not_finite 0"));
+    EXPECT_THAT(said<MismatchError>([&] { DataParallel(env, net, other ? some : sgd); }),
+                both("SGD of 2 parameters", "SGD of 4 parameters"));
+    EXPECT_THAT(said<MismatchError>(
+                    [&] { other ? DataParallel(env, net, adam) : DataParallel(env, net, sgd); }),
+                both("Adam of", "SGD of"));
+    EXPECT_THAT(
+        said<MismatchError>([&] { Program(rank, small_model(), {.clip = other ? 0.5 : 0}); }),
+        both("clip 0.5", "clip 0,"));
+  });
+}
+
+TEST(BadInput, LearningRatesThatDifferAreRefusedOnAllRanks) {
+  const auto differ = AllOf(HasSubstr("its learning rate is 0.5, that of rank 0 is 0.1"),
+                            HasSubstr("on all ranks"));
+  for (const char* sync : {"plain", "zero1"}) {
+    testing::run_ranks(2, [&](testing::RankContext& rank) {
+      Net net;
+      torch::optim::SGD sgd(net.parameters(), 0.1);
+      DataParallel parallel({.world = rank.world.get()}, net, sgd, {.sync = sync});
+      const auto step = [&](double rate) {
+        sgd.param_groups()[0].options().set_lr(rate);
+        loss_of(net, 0).backward();
+        return parallel.step();
+      };
+      EXPECT_TRUE(step(0.1));
+      EXPECT_THAT(said<StepRefused>([&] { step(rank.rank == 1 ? 0.5 : 0.1); }), differ);
+      EXPECT_TRUE(step(0.5));
+    });
+  }
+  testing::run_ranks(2, [&](testing::RankContext& rank) {
+    Program program(rank, small_model(), {});
+    program.strategy.set_learning_rate(rank.rank == 1 ? 0.5 : 0.1);
+    EXPECT_THAT(said<StepRefused>([&] { program.step(0, kSquares); }), differ);
+    Program own(rank, small_model(), {.sync = "local_sgd"});  // a copy on each rank
+    own.strategy.set_learning_rate(rank.rank == 1 ? 0.5 : 0.1);
+    own.step(0, kSquares);
+  });
+}
+
+// The end of the first would take away the gradients of the second.
+TEST(BadInput, ASecondDataParallelOfAModuleIsRefusedUntilTheFirstHasEnded) {
+  testing::run_ranks(2, [](testing::RankContext& rank) {
+    const parallel::StrategyContext env{.world = rank.world.get()};
+    Net net;
+    torch::optim::SGD sgd(net.parameters(), 0.1);
+    auto parallel = std::make_unique<DataParallel>(env, net, sgd);
+    EXPECT_THAT(said<ConfigError>([&] { DataParallel(env, net, sgd); }),
+                AllOf(HasSubstr("another DataParallel"), HasSubstr("reset()")));
+    parallel.reset();
+    parallel = std::make_unique<DataParallel>(env, net, sgd);
+    loss_of(net, 0).backward();
+    EXPECT_TRUE(parallel->step());
+  });
+}
+
+TEST(BadInput, AnOptimizerThatWouldUpdateATensorTwiceOrNoneIsRefused) {
+  testing::run_ranks(2, [](testing::RankContext& rank) {
+    const parallel::StrategyContext env{.world = rank.world.get()};
+    Net net;
+    torch::nn::Module both;
+    both.register_module("encoder", net.first.ptr());
+    both.register_module("decoder", net.first.ptr());
+    torch::optim::SGD sgd(both.parameters(), 0.1);
+    EXPECT_THAT(said<ConfigError>([&] { DataParallel(env, both, sgd); }),
+                AllOf(HasSubstr("encoder.weight twice"), HasSubstr("each tensor once")));
+    torch::optim::SGD once(net.first->parameters(), 0.1);
+    EXPECT_EQ(said<ConfigError>([&] { DataParallel(env, both, once); }), "");
+    net.first->weight.requires_grad_(false);
+    torch::optim::SGD none({net.first->weight}, 0.1);
+    EXPECT_THAT(said<ConfigError>([&] { DataParallel(env, net, none); }),
+                HasSubstr("no parameter of the module that requires grad"));
+  });
+}
+
 // Without ZeRO, a parameter may get other memory of the same type: the optimizer updates that.
 TEST(BadInput, OtherMemoryUnderPlainIsTrained) {
   testing::run_ranks(2, [&](testing::RankContext& rank) {
@@ -381,9 +554,9 @@ TEST(BadInput, ARankThatComputesOtherBitsIsRefusedWithBothValues) {
 TEST(BadInput, RanksCompareTheirLibrariesToTheLastWord) {
   testing::run_ranks(2, [&](testing::RankContext& rank) {
     const std::string text = std::string(5000, 'x') + (rank.rank == 1 ? "aten" : "onednn");
-    EXPECT_THAT(
-        said<MismatchError>([&] { parallel::require_equal_processors(*rank.world, text, ""); }),
-        AllOf(HasSubstr("xaten"), HasSubstr("xonednn")));
+    EXPECT_THAT(said<MismatchError>(
+                    [&] { parallel::require_equal_ranks(*rank.world, {.processor = text}, ""); }),
+                AllOf(HasSubstr("xaten"), HasSubstr("xonednn")));
     Job job(rank.transport, {}, nullptr);
     EXPECT_THAT(parallel::context_of(job).processor,
                 HasSubstr(tensor::describe(tensor::kernel_table())));

@@ -38,6 +38,17 @@ std::vector<parallel::ParameterUse> uses_of(const parallel::NamedTensors& traina
   return uses;
 }
 
+// The first rank with a share of a batch, if another has none; else -1.
+int first_of_some(const kernel::Assignment& assignment, std::uint32_t total, int ranks) {
+  int first = -1, with_share = 0;
+  for (int rank = ranks - 1; rank >= 0; --rank) {
+    if (leaves_of(assignment, total, rank).empty()) continue;
+    first = rank;
+    ++with_share;
+  }
+  return with_share < ranks ? first : -1;
+}
+
 }  // namespace
 
 struct DataParallel::Impl final : parallel::StepTarget {
@@ -46,6 +57,7 @@ struct DataParallel::Impl final : parallel::StepTarget {
       : env(parallel::context_for(own_env, own_options.sync,
                                   parallel::server_options_of(own_options))),
         options(own_options),
+        settings(parallel::settings_of(options, own_optimizer)),
         trained(env, module, own_optimizer, options, [this] { return engine.enter_barrier(); }),
         statistics(module),
         guards({.skip_not_finite = options.skip_not_finite}),
@@ -65,11 +77,13 @@ struct DataParallel::Impl final : parallel::StepTarget {
               [this](std::size_t index, at::Tensor gradient) {
                 trained.refuse_direct_call();
                 if (!micro_open) open_micro();
-                if (micro_open) feed.take(index, std::move(gradient));
+                if (micro_open) take(index, std::move(gradient));
               }) {
     env.assign(env.own_world ? kernel::contiguous(env.servers.workers) : trained.plan().assignment);
     tensor::set_up_kernels(options.kernel_threads);
-    if (env.reproducible) parallel::require_equal_processors(*env.world, env.processor, env.host);
+    parallel::require_equal_ranks(
+        *env.world, {.processor = env.reproducible ? env.processor : "", .settings = settings},
+        env.host);
     statistics.reload();
     agree_on_seed();
     seed_next();
@@ -140,6 +154,11 @@ struct DataParallel::Impl final : parallel::StepTarget {
     engine.begin(batches, micro_batches, {});
     batch_open = true;
     counts_items = true;
+    engine.vote().trains = trained.has_rows();
+    if (micro_batches != batch_total) {
+      batch_total = micro_batches;
+      first_with_share = first_of_some(trained.plan().assignment, micro_batches, env.world->size());
+    }
     if (micro_batches > largest_total) {
       largest_total = micro_batches;
       const auto leaves = leaves_of(trained.plan().assignment, micro_batches, env.world->rank());
@@ -147,7 +166,26 @@ struct DataParallel::Impl final : parallel::StepTarget {
     }
   }
 
+  void take(std::size_t index, at::Tensor gradient) {
+    if (!stepped) count_pass(index);
+    engine.vote().trains = true;
+    feed.take(index, std::move(gradient));
+  }
+
+  // For a loop that never calls step(). If it does, that refuses a second pass on all ranks.
+  void count_pass(std::size_t index) {
+    if (passes == 0) first_gradient = index;
+    if (index != first_gradient || ++passes < 3) return;
+    throw ConfigError("backward() ran three times, and step() of DataParallel never",
+                      {.rank = env.world->rank(),
+                       .host = env.host,
+                       .operation = "backward",
+                       .advice = "Call parallel.step() after each backward(): it replaces step() "
+                                 "and zero_grad() of the optimizer, which has no gradients."});
+  }
+
   bool step() {
+    stepped = true;
     trained.refuse_direct_call();
     if (!micro_open) open_micro();
     if (!micro_open)
@@ -253,13 +291,14 @@ struct DataParallel::Impl final : parallel::StepTarget {
                   "Make a new DataParallel of the changed module.");
     ++batches;  // a refused batch counts, too: the next one has another number
     const StepResult done = engine.finish();
-    BatchResult result{.gradient_norm = done.gradient_norm,
-                       .learning_rate = done.learning_rate,
-                       .communication = *done.communication,
-                       .skipped = done.skipped,
-                       .skipped_steps = done.skipped_steps,
-                       .last_rank = done.last_rank,
-                       .behind = done.behind};
+    BatchResult result{
+        .gradient_norm = done.gradient_norm,
+        .learning_rate = std::exchange(rate, std::nullopt).value_or(*done.learning_rate),
+        .communication = *done.communication,
+        .skipped = done.skipped,
+        .skipped_steps = done.skipped_steps,
+        .last_rank = done.last_rank,
+        .behind = done.behind};
     if (counts_items) result.count = done.count;
     if (done.count > 0 && !std::isnan(done.loss)) result.loss = done.loss;
     if (done.skipped.empty()) gradient_norm = done.gradient_norm.value_or(0);
@@ -275,25 +314,46 @@ struct DataParallel::Impl final : parallel::StepTarget {
   }
   double learning_rate() const override { return trained.learning_rate(); }
   void check_first_gradients() override {}
+  // A rank without a share is in the step() before: its loop has not set the batch's rates yet.
   void gather_statistics(std::uint32_t total) override {
+    if (first_with_share >= 0) {
+      rates = trained.rates();
+      env.world->broadcast(Buffer::of(std::span(rates)), first_with_share, {.label = "rates"})
+          .wait();
+    }
     statistics.gather(*env.world, trained.plan().assignment, total);
   }
   void fold_statistics() override { statistics.fold(); }
-  void update(double scale) override { trained.update(scale); }
+  void update(double scale) override {
+    if (first_with_share < 0) return trained.update(scale);
+    const std::vector<double> own = trained.rates();
+    trained.set_rates(rates);
+    rate = rates.front();
+    trained.update(scale);
+    trained.set_rates(own);
+  }
   void mixed() override {}
   void drop() override { statistics.drop(); }
 
   parallel::StrategyContext env;
   DataParallelOptions options;
+  const std::string settings;
   // Read before anything collective: ranks that are threads of one process share the generator.
   std::uint64_t seed = at::detail::getDefaultCPUGenerator().current_seed();
   parallel::TrainedModule trained;
   parallel::BatchStatistics statistics;
   std::int64_t batches = 0;  // finished, including refused ones
   bool batch_open = false, micro_open = false;
-  bool first_here = true;  // no step() has returned since the start or a resume
-  bool all_return = true;  // StepVoter
+  bool first_here = true;          // no step() has returned since the start or a resume
+  bool all_return = true;          // StepVoter
+  bool stepped = false;            // step() was called, here or before a resume
+  int passes = 0;                  // backward passes before the first step()
+  std::size_t first_gradient = 0;  // of each of them
   std::uint32_t largest_total = 0, first_of_full = 0;
+  std::uint32_t batch_total = 0;  // micro-batches
+  int first_with_share = -1;
+  std::vector<double> rates;   // of that rank
+  std::optional<double> rate;  // the first of them, if they were used
   MicroStep micro;
   // What DataParallel::backward() was given for the open micro-batch.
   std::optional<std::int64_t> own_count;
@@ -322,6 +382,12 @@ void DataParallel::backward(const at::Tensor& mean) {
 }
 
 void DataParallel::backward(const at::Tensor& sum, std::int64_t count) {
+  if (count < 0)
+    throw ConfigError("backward(sum, " + std::to_string(count) + ")",
+                      {.rank = impl_->env.world->rank(),
+                       .host = impl_->env.host,
+                       .operation = "backward",
+                       .advice = "Give the number of items that the loss sums: 0 or more."});
   impl_->own_count = count;
   impl_->own_loss = sum.detach();
   sum.backward();
@@ -383,6 +449,7 @@ void DataParallel::restored(const std::string& metadata) {
   impl_->trained.restored(steps, updates);
   impl_->statistics.reload();
   impl_->first_here = true;
+  impl_->stepped = batches > 0;
   impl_->seed_next();
 }
 

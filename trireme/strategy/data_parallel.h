@@ -82,10 +82,11 @@ struct BatchResult {
 class DataParallel final : public Saveable, public StepVoter {
  public:
   /// Broadcasts rank 0's parameters and buffers and verifies them by hash. MismatchError names the
-  /// parameter in which the models differ, or the rank whose processor computes other bits.
-  /// ConfigError for LBFGS, for an optimizer with foreign parameters, for parameters that share
-  /// memory without being one tensor, and for zero3 (a module is one block). `module` and
-  /// `optimizer` must outlive this object.
+  /// parameter in which the models differ, or the rank whose processor computes other bits, or that
+  /// has other options or another optimizer. ConfigError for LBFGS, for an optimizer with foreign
+  /// parameters, none of the module's, or one twice, for parameters that share memory without being
+  /// one tensor, for a module of another DataParallel that lives, and for zero3 (a module is one
+  /// block). `job`, `module` and `optimizer` must outlive this object.
   DataParallel(Job& job, torch::nn::Module& module, torch::optim::Optimizer& optimizer,
                DataParallelOptions options = {});
   /// The same without a Job (sync/strategy_context.h), for ranks of the simulated network.
@@ -99,11 +100,13 @@ class DataParallel final : public Saveable, public StepVoter {
   /// reports its global mean.
   void backward(const at::Tensor& mean);
   /// The same for a loss summed over `count` items (tokens): weighted by count, not by sample.
+  /// ConfigError for a negative count. 0: a micro-batch without items.
   void backward(const at::Tensor& sum, std::int64_t count);
   /// Ends the micro-batch. True if a global batch was applied; gradients are undefined afterwards.
-  /// Throws StepRefused on every rank if one rank saw a NaN beyond the budget, or had a parameter
-  /// replaced since the start (nothing was applied); UnevenInput naming a rank whose loop has
-  /// ended; or the communicator's error.
+  /// Throws StepRefused on every rank (nothing was applied) if one rank saw a NaN beyond the budget,
+  /// or had a parameter replaced since the start; if no rank called backward(); or if all counts
+  /// are 0 and the loss is not. Throws UnevenInput naming a rank whose loop has ended; or the
+  /// communicator's error.
   bool step();
   /// The global batches that have ended since the last call, oldest first, at most the last 1,000.
   /// One step() may end two: a rank without a share of a short batch takes part in it before step()

@@ -3,10 +3,13 @@
 #include <torch/nn/module.h>
 #include <torch/optim/optimizer.h>
 
+#include <map>
 #include <set>
 
 #include "trireme/base/error.h"
 #include "trireme/base/weights_hash.h"
+#include "trireme/base/words.h"
+#include "trireme/sync/buckets/autograd_hooks.h"
 #include "trireme/sync/distinct_memory.h"
 #include "trireme/sync/sync_plan.h"
 #include "trireme/sync/torch_optimizer.h"
@@ -41,6 +44,35 @@ void check_memory(const ModuleTensors& contents) {
     memory.add(name, tensor, trained.contains(tensor.unsafeGetTensorImpl()));
 }
 
+[[noreturn]] void refuse(const std::string& what, const std::string& advice) {
+  throw ConfigError(what, {.operation = "DataParallel", .advice = advice});
+}
+
+// LibTorch's module.parameters() has a tensor that is registered under two names twice.
+void check_optimizer(const ModuleTensors& contents, const torch::optim::Optimizer& optimizer) {
+  std::map<const void*, std::string> names;
+  for (const auto& [name, tensor] : contents.trainable)
+    names.emplace(tensor.unsafeGetTensorImpl(), name);
+  std::set<const void*> updated;
+  for (const auto& group : optimizer.param_groups()) {
+    for (const at::Tensor& parameter : group.params()) {
+      if (!parameter.requires_grad()) continue;
+      const auto name = names.find(parameter.unsafeGetTensorImpl());
+      if (name == names.end())
+        refuse("the optimizer updates a parameter that the module does not have",
+               "Give the optimizer module.parameters().");
+      if (!updated.insert(name->first).second)
+        refuse("the optimizer has parameter " + name->second +
+                   " twice, and would update it twice in each step",
+               "Give it each tensor once: module.parameters() has one that is registered under two "
+               "names twice.");
+    }
+  }
+  if (updated.empty())
+    refuse("the optimizer has no parameter of the module that requires grad",
+           "Give the optimizer module.parameters().");
+}
+
 }  // namespace
 
 ModuleTensors tensors_of(torch::nn::Module& module) {
@@ -69,12 +101,6 @@ ServerOptions server_options_of(const DataParallelOptions& options) {
 
 void check_module(const ModuleTensors& contents, const DataParallelOptions& options,
                   const torch::optim::Optimizer& optimizer) {
-  const ErrorContext where{.operation = "DataParallel"};
-  const auto refuse = [&](const std::string& what, const std::string& advice) {
-    ErrorContext context = where;
-    context.advice = advice;
-    throw ConfigError(what, context);
-  };
   if (options.sync == "zero3" || options.sync == "hybrid")
     refuse(
         "sync = \"" + options.sync +
@@ -99,13 +125,11 @@ void check_module(const ModuleTensors& contents, const DataParallelOptions& opti
   require_supported(optimizer);
   if (contents.trainable.empty())
     refuse("the module has no parameter that requires grad", "Give it one to train.");
-  std::set<const void*> known;
-  for (const auto& [name, tensor] : contents.trainable) known.insert(tensor.unsafeGetTensorImpl());
-  for (const auto& group : optimizer.param_groups())
-    for (const at::Tensor& parameter : group.params())
-      if (parameter.requires_grad() && !known.contains(parameter.unsafeGetTensorImpl()))
-        refuse("the optimizer updates a parameter that the module does not have",
-               "Give the optimizer module.parameters().");
+  check_optimizer(contents, optimizer);
+  for (const auto& [name, tensor] : contents.trainable)
+    if (has_gradient_hook(tensor))
+      refuse("another DataParallel, which still lives, trains parameter " + name,
+             "Destroy it first: reset() the pointer that holds it, then make the new one.");
   for (const auto& [name, tensor] : contents.trainable)
     if (is_served(options.sync) && tensor.scalar_type() != at::kFloat &&
         tensor.scalar_type() != at::kDouble)
@@ -118,6 +142,19 @@ void check_module(const ModuleTensors& contents, const DataParallelOptions& opti
                  contents.trainable.front().second.device().str(),
              "Move the whole module to one device before DataParallel is made.");
   check_memory(contents);
+}
+
+std::string settings_of(const DataParallelOptions& options,
+                        const torch::optim::Optimizer& optimizer) {
+  std::int64_t parameters = 0;
+  for (const auto& group : optimizer.param_groups())
+    parameters += static_cast<std::int64_t>(group.params().size());
+  return "sync " + options.sync + ", clip " + number_text(options.clip) + ", bucket_bytes " +
+         std::to_string(options.bucket_bytes) + ", compression " + options.compression +
+         ", shares " + options.shares + ", skip_not_finite " +
+         std::to_string(options.skip_not_finite) + ", " + name_of(optimizer) + " of " +
+         counted(parameters, "parameter") + " in " +
+         counted(static_cast<std::int64_t>(optimizer.param_groups().size()), "group");
 }
 
 ParameterSnapshot::ParameterSnapshot(torch::nn::Module& module, const ModuleTensors& tensors,

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <limits>
 
+#include "trireme/base/words.h"
 #include "trireme/job/job.h"
 #include "trireme/strategy/arrival.h"
 #include "trireme/sync/overflow.h"
@@ -65,6 +66,7 @@ StepResult StepEngine::finish() {
       result.skipped = parts_.guards.back_off(verdict);
       drop();
     } else {
+      require_training(verdict, loss);
       if (local()) {
         apply_own(result, verdict.squares);
       } else {
@@ -100,6 +102,7 @@ RankTime StepEngine::measure() const {
 // Completes the sums and votes; all ranks get the same verdict.
 Verdict StepEngine::agree() {
   if (!parts_.counts_items) vote_.count = 0;
+  if (!local() && vote_.time.micro_batches > 0) vote_.rate = parts_.target.learning_rate();
   vote_.stop_signal = env_.stop_signal();
   const Work reduced = parts_.sync.finish();
   const Work loss_sum = parts_.loss_ranks != nullptr
@@ -122,6 +125,24 @@ Verdict StepEngine::agree() {
   stop_signal_ = verdict.stop_signal;
   if (stop_signal_ > kRanksChange) env_.note_stop(stop_signal_);
   return verdict;
+}
+
+// Refuses, on all ranks, a batch that would update by zero.
+void StepEngine::require_training(const Verdict& verdict, double loss) const {
+  const auto refuse = [this](const std::string& what, const char* advice) {
+    throw StepRefused(ExitCode::UserCode, what,
+                      {.rank = env_.world->rank(),
+                       .host = env_.host,
+                       .operation = "step",
+                       .step = static_cast<long>(step_),
+                       .advice = std::string("Nothing was applied on any rank. ") + advice});
+  };
+  if (!verdict.trains)
+    refuse("no rank called backward() on a loss of the module before step()",
+           "Call backward() before each step(); for a batch without items, backward(sum, 0).");
+  if (verdict.count == 0 && std::isfinite(loss) && loss != 0)
+    refuse("the batch's loss is " + number_text(loss) + ", summed over 0 items",
+           "Give backward(sum, count), or MicroBatch::count, how many items the loss sums.");
 }
 
 // Before the vote of a local step: finds what the others have to know of this rank's gradient. An

@@ -120,6 +120,7 @@ class StepEngine {
   bool local() const { return parts_.local != nullptr && parts_.local->local(); }
   RankTime measure() const;
   Verdict agree();
+  void require_training(const Verdict& verdict, double loss) const;
   void settle_own();
   void apply(StepResult& result);
   void apply_own(StepResult& result, double all_squares);

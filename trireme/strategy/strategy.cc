@@ -36,14 +36,24 @@ void check_graphs(Device device, int rank) {
         {.rank = rank, .operation = "strategy", .advice = "Leave it out, or train on a GPU."});
 }
 
+std::string settings_of(const StrategyOptions& options, std::string_view optimizer) {
+  return "sync " + options.sync + ", precision " + options.precision + ", clip " +
+         number_text(options.clip) + ", bucket_bytes " + std::to_string(options.bucket_bytes) +
+         ", compression " + options.compression + ", skip_not_finite " +
+         std::to_string(options.skip_not_finite) + ", ema " + number_text(options.ema) + ", " +
+         std::string(optimizer);
+}
+
 // Comes before the model is built, since building already computes.
 parallel::SyncPlan prepare(const StrategyOptions& options, std::string_view optimizer,
                            const parallel::StrategyContext& env) {
   parallel::SyncPlan plan = parallel::check_options(
       options, optimizer,
       {.ranks = env.world->size(), .ranks_a_host = env.local_size, .rank = env.world->rank()});
-  if (env.reproducible && !plan.local)
-    parallel::require_equal_processors(*env.world, env.processor, env.host);
+  parallel::require_equal_ranks(*env.world,
+                                {.processor = env.reproducible && !plan.local ? env.processor : "",
+                                 .settings = settings_of(options, optimizer)},
+                                env.host);
   if (options.graphs) check_graphs(options.device, env.world->rank());
   tensor::set_up_kernels(options.kernel_threads);
   tensor::set_up_device(*env.world, options.device, env.reproducible);

@@ -163,6 +163,17 @@ void TrainedModule::update(double scale) {
   for (std::size_t i = 0; i < sums.size(); ++i) updated(i).mutable_grad().reset();
 }
 
+std::vector<double> TrainedModule::rates() const {
+  std::vector<double> rates;
+  for (const auto& group : optimizer_.param_groups()) rates.push_back(group.options().get_lr());
+  return rates;
+}
+
+void TrainedModule::set_rates(const std::vector<double>& rates) {
+  for (std::size_t i = 0; i < rates.size(); ++i)
+    optimizer_.param_groups()[i].options().set_lr(rates[i]);
+}
+
 void TrainedModule::start() {
   if (remote_) remote_->start();
 }

@@ -40,6 +40,11 @@ class TrainedModule {
   /// Updates since the start of the training.
   std::int64_t steps() const noexcept { return steps_; }
   double learning_rate() const;
+  /// Of all of the optimizer's groups.
+  std::vector<double> rates() const;
+  void set_rates(const std::vector<double>& rates);
+  /// Embeddings with rows on servers, whose gradients do not come through the parameters' hooks.
+  bool has_rows() const noexcept { return !embeddings_.empty(); }
 
   /// With servers: takes their weights before the first forward pass. No effect afterwards.
   void start();

@@ -167,11 +167,13 @@ void LocalVote::refuse(const ErrorReport& report) {
 }
 
 // [0 refused, 1 ok or 2 overflow; exit code; stop signal; count; bits of squares; busy, passes (ns)
-// and micro-batches; reason; advice]
+// and micro-batches; trains; bits of
+// the rate; reason; advice]
 struct Vote::State {
   using Reason = TextField<184>;
   using Advice = TextField<120>;
-  static constexpr std::size_t kReason = 8, kAdvice = kReason + Reason::kWords;
+  static constexpr std::size_t kRate = 9;
+  static constexpr std::size_t kReason = 10, kAdvice = kReason + Reason::kWords;
   static constexpr std::size_t kWords = kAdvice + Advice::kWords;
   std::array<std::int64_t, kWords> mine{};
   std::vector<std::int64_t> all;
@@ -190,6 +192,8 @@ Vote::Vote(comm::Communicator& world, const LocalVote& local_vote)
   state_->mine[5] = local_vote.time.busy.count();
   state_->mine[6] = local_vote.time.passes.count();
   state_->mine[7] = local_vote.time.micro_batches;
+  state_->mine[8] = local_vote.trains ? 1 : 0;
+  state_->mine[State::kRate] = std::bit_cast<std::int64_t>(local_vote.rate);
   State::Reason::write(&state_->mine[State::kReason], local_vote.reason);
   State::Advice::write(&state_->mine[State::kAdvice], local_vote.advice);
   work_ = world
@@ -209,6 +213,7 @@ Verdict Vote::result() const {
     verdict.squares += std::bit_cast<double>(record[4]);
     verdict.times.push_back(
         {Duration(record[5]), Duration(record[6]), static_cast<std::uint32_t>(record[7])});
+    verdict.trains |= record[8] != 0;
     const bool refused = record[0] == 0, overflow = record[0] == 2;
     // A refusal takes precedence over an overflow, even one of a lower rank.
     if (!verdict.ok || (!refused && (!overflow || verdict.overflow))) continue;
@@ -219,7 +224,28 @@ Verdict Vote::result() const {
     verdict.reason = State::Reason::read(record + State::kReason);
     verdict.advice = State::Advice::read(record + State::kAdvice);
   }
+  compare_rates(verdict);
   return verdict;
+}
+
+void Vote::compare_rates(Verdict& verdict) const {
+  const auto rate_of = [this](int rank) {
+    return std::bit_cast<double>(
+        state_->all[State::kWords * static_cast<std::size_t>(rank) + State::kRate]);
+  };
+  int first = -1;
+  for (int rank = 0; rank < state_->size && verdict.ok; ++rank) {
+    if (std::isnan(rate_of(rank))) continue;
+    if (first < 0) first = rank;
+    if (rate_of(rank) == rate_of(first)) continue;
+    verdict.ok = false;
+    verdict.refusing_rank = rank;
+    verdict.exit_code = static_cast<int>(ExitCode::UserCode);
+    verdict.reason = "its learning rate is " + number_text(rate_of(rank)) + ", that of rank " +
+                     std::to_string(first) + " is " + number_text(rate_of(first));
+    verdict.advice =
+        "Set it alike on all ranks, by the number of steps done and not of calls of step()";
+  }
 }
 
 void throw_if_refused(const Verdict& verdict, const comm::Communicator& world,

@@ -9,6 +9,7 @@
 
 #include <cstdint>
 #include <exception>
+#include <limits>
 #include <memory>
 #include <span>
 #include <string>
@@ -55,6 +56,9 @@ struct LocalVote {
   double squares = 0;      // squared norm of this rank's own gradient (local-step strategies)
   /// A gradient overflowed fp16 (strategy/loss_scale.h). No refusal: all ranks skip the step.
   bool overflow = false;
+  bool trains = true;  // a gradient came, or this rank cannot tell
+  /// The learning rate of this rank's update; NaN: not compared. Ranks that differ refuse the step.
+  double rate = std::numeric_limits<double>::quiet_NaN();
   RankTime time = {};
 
   /// Keeps the first reason only.
@@ -84,6 +88,7 @@ struct Verdict {
   std::int64_t count = 0;  // summed over all ranks
   double squares = 0;      // summed in rank order
   bool overflow = false;   // a rank's gradient overflowed, and no rank refused
+  bool trains = false;     // a rank's vote says so
   int refusing_rank = -1;  // lowest that refused; if none did, lowest that overflowed
   int exit_code = 21;
   std::string reason = {}, advice = {};
@@ -100,6 +105,7 @@ class Vote {
 
  private:
   struct State;
+  void compare_rates(Verdict& verdict) const;
   std::shared_ptr<State> state_;
   Work work_;
 };

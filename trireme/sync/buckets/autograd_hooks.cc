@@ -32,6 +32,11 @@ struct CallOnce final : torch::autograd::FunctionPreHook {
 
 }  // namespace
 
+bool has_gradient_hook(const at::Tensor& parameter) {
+  return dynamic_cast<TakeGradient*>(torch::autograd::impl::post_acc_grad_hooks(parameter).get()) !=
+         nullptr;
+}
+
 std::uint64_t next_node() { return at::sequence_number::peek(); }
 
 void before_backward(const std::vector<at::Tensor>& values, std::uint64_t first_node,

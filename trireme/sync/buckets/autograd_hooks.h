@@ -25,6 +25,9 @@ class GradientHooks {
   std::vector<at::Tensor> parameters_;
 };
 
+/// Whether a GradientHooks that lives takes this leaf's gradients.
+bool has_gradient_hook(const at::Tensor& parameter);
+
 /// The number of this thread's next autograd node; all nodes made from here on have at least it.
 std::uint64_t next_node();
 /// Calls `callback` once, when backward reaches the work that made `values`: before the first of
