@@ -8,6 +8,7 @@
 #include <thread>
 
 #include "trireme/base/check.h"
+#include "trireme/base/signals_blocked.h"
 #include "trireme/base/waiter.h"
 #include "trireme/base/work.h"
 #include "trireme/base/work_source.h"
@@ -102,6 +103,7 @@ struct Batches::Impl {
         waiter(std::move(waiter)),
         assignment(std::move(assignment_now)),
         reader(std::move(data), options, rank) {
+    const SignalsBlocked in_thread;
     if (options.prefetch > 0) thread = std::thread([this] { read_ahead(); });
   }
 
@@ -223,7 +225,9 @@ std::string Batches::metadata() const {
   return nlohmann::json{{"position", impl_->position},
                         {"batch", impl_->options.batch},
                         {"seed", impl_->options.seed},
-                        {"samples", impl_->samples}}
+                        {"samples", impl_->samples},
+                        {"shuffle", impl_->options.shuffle ? 1 : 0},
+                        {"every", impl_->options.every}}
       .dump();
 }
 
@@ -246,6 +250,9 @@ void Batches::restored(const std::string& metadata) {
   same("batch", impl_->options.batch);
   same("seed", static_cast<std::int64_t>(impl_->options.seed));
   same("samples", impl_->samples);
+  // Older checkpoints lack them.
+  if (saved.contains("shuffle")) same("shuffle", impl_->options.shuffle ? 1 : 0);
+  if (saved.contains("every")) same("every", impl_->options.every);
   seek(saved_count(saved, "position"));
 }
 

@@ -4,8 +4,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <csignal>
+#include <filesystem>
+#include <fstream>
 #include <map>
 #include <numeric>
+#include <set>
 
 #include "trireme/base/error.h"
 #include "trireme/base/waiter/real_waiter.h"
@@ -214,6 +218,17 @@ TEST_F(BatchesTest, RefusesThePositionOfAnotherRun) {
   } catch (const CheckpointError& error) {
     EXPECT_THAT(error.message(), ::testing::HasSubstr("samples was 22 and is 21"));
   }
+  const auto refused = [&](const BatchesOptions& before, const std::string& text) {
+    const std::string other = make(std::make_shared<Numbers>(21), before).metadata();
+    try {
+      batches.restored(other);
+      ADD_FAILURE() << text;
+    } catch (const CheckpointError& error) {
+      EXPECT_THAT(error.message(), ::testing::HasSubstr(text));
+    }
+  };
+  refused({.batch = 8, .micro = 2, .shuffle = false}, "shuffle was 0 and is 1");
+  refused({.batch = 8, .micro = 2, .every = 2}, "every was 2 and is 1");
   EXPECT_THROW(batches.restored("{}"), CheckpointError);
   EXPECT_THROW(batches.restored("no json"), CheckpointError);
 }
@@ -229,6 +244,27 @@ TEST_F(BatchesTest, AReadersExceptionComesOutOfNext) {
     batches.seek(0);
     EXPECT_EQ(batches.next().step, 0);
   }
+}
+
+// A program may wait for its signals in a thread of its own.
+TEST_F(BatchesTest, TheReadingThreadTakesNoSignals) {
+  const auto threads = [] {
+    std::set<std::string> all;
+    for (const auto& entry : std::filesystem::directory_iterator("/proc/self/task"))
+      all.insert(entry.path().string());
+    return all;
+  };
+  const std::set<std::string> before = threads();
+  auto batches = make(std::make_shared<Numbers>(8), {.batch = 4, .micro = 2, .prefetch = 2});
+  std::set<std::string> reading = threads();
+  for (const std::string& one : before) reading.erase(one);
+  ASSERT_EQ(reading.size(), 1u);
+  std::ifstream status(*reading.begin() + "/status");
+  const std::string text{std::istreambuf_iterator<char>(status), {}};
+  const auto at = text.find("SigBlk:\t");
+  ASSERT_NE(at, std::string::npos) << text;
+  const unsigned long long blocked = std::stoull(text.substr(at + 8, 16), nullptr, 16);
+  EXPECT_NE(blocked & 1ull << (SIGTERM - 1), 0u);
 }
 
 TEST_F(BatchesTest, TheRangeEndsAfterItsSteps) {

@@ -89,6 +89,7 @@ Fields read_criteo(const std::string& path, std::int64_t rows) {
     for (std::int64_t i = 0; i < kCriteoCategories; ++i)
       categories.push_back(line.category(i, rows));
   }
+  if (file.bad()) refuse_clicks(path + " cannot be read to its end");
   const auto count = static_cast<std::int64_t>(targets.size());
   if (count < 2) refuse_clicks(path + " has fewer than two samples");
   return {{"numbers", at::tensor(numbers).view({count, kCriteoNumbers})},

@@ -63,8 +63,12 @@ std::shared_ptr<const SharedCorpus> SharedCorpus::open(int descriptor) {
       status.st_size < static_cast<off_t>(sizeof head))
     refuse_shared("descriptor " + std::to_string(descriptor) + " holds no sealed text");
   std::shared_ptr<SharedCorpus> shared(new SharedCorpus(fcntl(descriptor, F_DUPFD_CLOEXEC, 0)));
+  if (shared->descriptor_ < 0)
+    throw ResourceError(std::string("cannot keep the text's descriptor: ") + strerror(errno),
+                        {.operation = "data", .advice = "Raise the limit `ulimit -n`."});
   const auto size = static_cast<std::size_t>(status.st_size);
-  void* const data = mmap(nullptr, size, PROT_READ, MAP_SHARED, descriptor, 0);
+  // Linux before 6.7 refuses MAP_SHARED of memory that is sealed against writing.
+  void* const data = mmap(nullptr, size, PROT_READ, MAP_PRIVATE, descriptor, 0);
   if (data == MAP_FAILED) refuse_shared(std::string("cannot map the text: ") + strerror(errno));
   shared->data_ = static_cast<const std::byte*>(data);
   shared->size_ = size;

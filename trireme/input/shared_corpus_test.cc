@@ -3,7 +3,10 @@
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <unistd.h>
+
+#include <fstream>
 
 #include "trireme/base/error.h"
 #include "trireme/input/dataset.h"
@@ -35,6 +38,29 @@ TEST(SharedCorpus, CannotBeChangedAnyMore) {
   EXPECT_EQ(write(made->descriptor(), "x", 1), -1);
   EXPECT_EQ(mmap(nullptr, 1, PROT_READ | PROT_WRITE, MAP_SHARED, made->descriptor(), 0),
             MAP_FAILED);
+}
+
+// Linux before 6.7 maps memory that is sealed against writing only if the mapping is private.
+TEST(SharedCorpus, ItsMappingIsPrivate) {
+  const auto made = SharedCorpus::make(sample());
+  std::ifstream maps("/proc/self/maps");
+  std::string line;
+  while (std::getline(maps, line) && line.find("trireme-corpus") == std::string::npos) {
+  }
+  EXPECT_NE(line.find(" r--p "), std::string::npos) << line;
+}
+
+TEST(SharedCorpus, WithoutADescriptorLeftItIsRefused) {
+  const auto made = SharedCorpus::make(sample());
+  rlimit limit{};
+  ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &limit), 0);
+  const rlimit none{static_cast<rlim_t>(made->descriptor()) + 1, limit.rlim_max};
+  std::vector<int> rest;  // below the limit
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &none), 0);
+  for (int taken; (taken = dup(made->descriptor())) >= 0;) rest.push_back(taken);
+  EXPECT_THROW(SharedCorpus::open(made->descriptor()), ResourceError);
+  for (const int taken : rest) close(taken);
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &limit), 0);
 }
 
 TEST(SharedCorpus, ForeignMemoryIsRefused) {

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "trireme/base/check.h"
+#include "trireme/base/signals_blocked.h"
 #include "trireme/sync/buckets/autograd_hooks.h"
 #include "trireme/tensor/determinism.h"
 
@@ -65,6 +66,7 @@ struct Lanes::Impl {
       : waiter(std::move(own_waiter)) {
     for (int i = 0; i < options.count; ++i)
       lanes.push_back(std::make_unique<Lane>(*this, model, seed, weights, options));
+    const SignalsBlocked in_threads;
     try {
       for (const auto& lane : lanes)
         lane->thread = std::thread([this, &own = *lane] { work(own); });
