@@ -185,6 +185,18 @@ TEST_F(BackgroundSaveTest, ARefusedThreadIsAnErrorWithTheCode170) {
   checkpointer.reset();
 }
 
+// A training may free something and save again at its end.
+TEST_F(BackgroundSaveTest, ASaveThatCouldNotBeginIsNotDone) {
+  const auto checkpointer = make(kLong, 100);
+  step(*checkpointer, 0);
+  {
+    const testing::RefusedThreads no_threads(0);
+    EXPECT_THROW(checkpointer->save(1), std::system_error);
+  }
+  checkpointer->save_and_wait(1);
+  EXPECT_THAT(steps(), ElementsAre(1));
+}
+
 TEST_F(BackgroundSaveTest, AFullDiskIsTriedAgainWithTheSameWeights) {
   const auto checkpointer = make(kLong, 100);
   gate_->failing = true;
@@ -257,6 +269,23 @@ TEST_F(BackgroundSaveTest, ThePatienceEnds) {
   checkpointer->save(1);
   EXPECT_THROW(checkpointer->wait(), ResourceError);
   EXPECT_GE(gate_->creates, 2) << "it was tried again";
+}
+
+// Else the next start would go on near the end of a training that is done.
+TEST_F(BackgroundSaveTest, ABackupGoesAlsoIfTheLastOneFailed) {
+  setenv("TRIREME_CHECKPOINT_PATIENCE", "0", 1);
+  BackupAndRestore backup(job(), directory_.string(),
+                          {.every = 1, .storage = storage::folder_storage(gate_)});
+  unsetenv("TRIREME_CHECKPOINT_PATIENCE");
+  backup.add("train", weight_);
+  EXPECT_EQ(backup.restore(), 0);
+  backup.after(0);
+  while (steps().empty()) job().waiter()->sleep(std::chrono::milliseconds(1));
+  gate_->failing = true;
+  backup.after(1);
+  gate_->wait_for_failures(1);
+  backup.done();
+  EXPECT_THAT(steps(), IsEmpty());
 }
 
 TEST_F(BackgroundSaveTest, TheBestByValidationStays) {

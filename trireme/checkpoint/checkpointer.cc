@@ -124,7 +124,8 @@ struct Checkpointer::Impl {
     try {
       checkpoint::restore(parts, manifest, folder, &job.world());
     } catch (const CheckpointError& error) {
-      if (job.size() == 1 && newest_step() != manifest.step) return load_newest();
+      const std::int64_t now = job.size() == 1 ? newest_step() : 0;
+      if (now != 0 && now != manifest.step) return load_newest();
       ErrorContext context = error.context();
       context.rank = job.rank(), context.host = job.host_name();
       throw CheckpointError(error.message(), context);
@@ -134,7 +135,7 @@ struct Checkpointer::Impl {
 
   // A run that was not resumed must not mix its checkpoints with another run's.
   void refuse_foreign() {
-    if (std::exchange(looked, true) || job.rank() != 0) return;
+    if (looked || job.rank() != 0) return;
     hold();
     if (const auto steps = folder.steps(); !steps.empty()) {
       throw ConfigError(
@@ -142,6 +143,7 @@ struct Checkpointer::Impl {
               " that this run did not resume from",
           {.operation = "checkpoint", .advice = "Call resume() first, or choose another folder."});
     }
+    looked = true;
   }
 
   std::vector<const StepVoter*> voters() const {
@@ -300,7 +302,7 @@ struct Checkpointer::Impl {
   // Nobody needs a checkpoint any more, so that a storage that fails matters little.
   void remove_all() noexcept try {
     if (saving) saving->give_up();
-    wait(/*required=*/false);
+    saving.reset();
     if (job.rank() != 0) return;
     folder.remove_all();
     held.reset();
@@ -378,10 +380,11 @@ Checkpointer& Checkpointer::add(std::string name, Saveable& part) {
 long Checkpointer::resume() {
   Impl& impl = *impl_;
   impl.job.activity("checkpoint.resume");
-  impl.looked = true;
   impl.hold();
-  if (impl.take_kept()) return impl.seen;
-  impl.saved = impl.seen = static_cast<long>(impl.load_newest());
+  const bool kept = impl.take_kept();
+  if (!kept) impl.saved = impl.seen = static_cast<long>(impl.load_newest());
+  impl.looked = true;  // a folder that was refused stays foreign
+  if (kept) return impl.seen;
   impl.note(impl.saved);
   return impl.saved;
 }
@@ -433,8 +436,9 @@ void Checkpointer::save_and_wait(long steps_done) {
 
 void Checkpointer::save(long steps_done) {
   impl_->refuse_foreign();
-  if (steps_done <= 0 || steps_done == std::exchange(impl_->saved, steps_done)) return;
+  if (steps_done <= 0 || steps_done == impl_->saved) return;
   impl_->save(steps_done, /*required=*/true);
+  impl_->saved = steps_done;
 }
 
 void Checkpointer::save_due(long steps_done) {

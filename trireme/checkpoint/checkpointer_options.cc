@@ -4,6 +4,7 @@
 
 #include "trireme/base/error.h"
 #include "trireme/base/utf8.h"
+#include "trireme/base/words.h"
 
 namespace trireme::inline v0::checkpoint {
 namespace {
@@ -39,6 +40,14 @@ void check(const CheckpointerOptions& options) {
             " and checkpoint.every = " + std::to_string(options.every),
         {.operation = "checkpoint", .advice = "Keep at least 1; every 0 saves only when asked."});
   }
+  if (options.memory < 0 || options.memory_every < 1 || options.patience < Duration::zero() ||
+      to_seconds(options.patience) > 1e9)
+    throw ConfigError("checkpoint.memory = " + std::to_string(options.memory) +
+                          ", checkpoint.memory_every = " + std::to_string(options.memory_every) +
+                          " and a patience of " + duration_text(to_seconds(options.patience)),
+                      {.operation = "checkpoint",
+                       .advice = "Use 0 copies in memory for none, made every 1 step or more, and "
+                                 "a patience of 0 to 10^9 s."});
   if (!is_utf8(options.identity)) {
     throw ConfigError("the checkpoints' identity is no UTF-8, and manifest.json holds nothing else",
                       {.operation = "checkpoint", .advice = "Write other bytes as numbers."});

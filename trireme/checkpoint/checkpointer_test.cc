@@ -193,6 +193,16 @@ TEST_F(CheckpointerTest, AnotherRunsFolderIsNotMixed) {
   run(3);
   Checkpointer checkpointer(job(), directory_.string(), {.every = 3});
   checkpointer.add("train", counter_);
+  for (int i = 0; i < 2; ++i)
+    EXPECT_THAT(refusal([&] { checkpointer.after(0); }, 2), HasSubstr("did not resume from"));
+  EXPECT_THAT(names(), ElementsAre("latest", "step-00000003"));
+}
+
+TEST_F(CheckpointerTest, AFolderThatResumeRefusedIsNotSavedInto) {
+  run(3, {.every = 3, .identity = "seed 1"});
+  Checkpointer checkpointer(job(), directory_.string(), {.every = 1, .identity = "seed 2"});
+  checkpointer.add("train", counter_);
+  EXPECT_THAT(refusal([&] { checkpointer.resume(); }, 12), HasSubstr("seed 1"));
   EXPECT_THAT(refusal([&] { checkpointer.after(0); }, 2), HasSubstr("did not resume from"));
   EXPECT_THAT(names(), ElementsAre("latest", "step-00000003"));
 }
@@ -319,6 +329,16 @@ TEST_F(CheckpointerTest, ARunThatLosesThePowerTwiceEndsAtTheSameWeights) {
 
 TEST_F(CheckpointerTest, SettingsThatKeepNothingAreRefused) {
   EXPECT_THAT(refusal([&] { Checkpointer(job(), "x", {.keep = 0}); }, 2), HasSubstr("keep = 0"));
+}
+
+TEST_F(CheckpointerTest, NumbersThatMeanNothingAreRefused) {
+  const auto with = [](CheckpointerOptions options) {
+    return refusal([&] { Checkpointer(job(), "x", options); }, 2);
+  };
+  EXPECT_THAT(with({.memory = -1}), HasSubstr("memory = -1"));
+  EXPECT_THAT(with({.memory = 1, .memory_every = 0}), HasSubstr("memory_every = 0"));
+  EXPECT_THAT(with({.patience = Duration::max()}), HasSubstr("a patience of 0 to 10^9 s"));
+  EXPECT_THAT(with({.patience = Duration(-1)}), HasSubstr("a patience of 0 to 10^9 s"));
 }
 
 }  // namespace

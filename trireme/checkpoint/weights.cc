@@ -9,6 +9,7 @@
 #include "trireme/format/safetensors.h"
 #include "trireme/storage/file_system.h"
 #include "trireme/tensor/convert.h"
+#include "trireme/tensor/whole_shard.h"
 
 namespace trireme::inline v0 {
 namespace {
@@ -91,7 +92,7 @@ void load_weights(const std::string& path, torch::nn::Module& module) {
     if (!saved->bytes.empty()) {
       std::memcpy(copy.data_ptr(), saved->bytes.data(), saved->bytes.size());
     }
-    at::Tensor(value).copy_(copy);
+    tensor::copy_elements(value.detach(), copy);
   }
 }
 

@@ -64,6 +64,15 @@ TEST_F(WeightsTest, SavesATensorThatIsNotContiguous) {
                         at::arange(12, at::kFloat).view({3, 4}).t()));
 }
 
+TEST_F(WeightsTest, LoadsABufferThatIsExpanded) {
+  torch::nn::Sequential net(torch::nn::Linear(2, 2));
+  const at::Tensor mask = net->register_buffer("mask", at::full({1, 4}, 3).expand({8, 4}));
+  save_weights(path_, *net);
+  mask.select(0, 0).zero_();
+  load_weights(path_, *net);
+  EXPECT_TRUE(at::equal(mask, at::full({8, 4}, 3)));
+}
+
 TEST_F(WeightsTest, RefusesAnotherModuleAndChangesNothing) {
   auto net = make_net();
   save_weights(path_, *net);
