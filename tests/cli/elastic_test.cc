@@ -143,6 +143,18 @@ TEST_F(Elastic, GrowsAndShrinksWhenAsked) {
   expect_undisturbed(result, "run");
 }
 
+// `resize` then says nothing that does not come true.
+TEST_F(Elastic, AJobWithAFixedNumberOfRanksIsNotResized) {
+  auto job = elastic(2, "run", {"--set", "train.steps=1000000"}).start();
+  await_steps(job, "run", 1);
+  auto resize = trireme_command({"resize", "run", "4"}).in(folder_.path()).start();
+  const CommandResult refused = resize.wait_beside_others(60);
+  EXPECT_EQ(refused.code, 2) << refused.out;
+  EXPECT_THAT(refused.err, HasSubstr("the job in run has a fixed number of ranks"));
+  job.send(SIGINT);
+  EXPECT_EQ(job.wait(120).code, 130);
+}
+
 // Ctrl-C: the ranks save and end, and the spare does not wait for a place.
 TEST_F(Elastic, StopsAtOnceWithItsSpares) {
   auto job = elastic(2, "run", {"--spares", "1"}).start();

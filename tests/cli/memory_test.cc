@@ -123,6 +123,10 @@ TEST_F(Memory, AModelBeyondTheMachineIsPlannedAndNotStarted) {
   EXPECT_THAT(planned.out,
               AllOf(HasSubstr("does not fit: 2 ranks are predicted to take"),
                     HasSubstr(" are left "), HasSubstr("What fits ("), HasSubstr("zero3")));
+  // Each host has its own memory. (It is refused before it looks for them.)
+  const CommandResult hosts = with("train", {"--out", "run", "-H", "a.invalid:1,b.invalid:1"});
+  EXPECT_EQ(hosts.code, 2) << hosts.out;
+  EXPECT_THAT(hosts.out, ContainsRegex("What fits \\(.* for 1 rank\\)"));
   const CommandResult event = with("plan", {"--json"});
   const Json plan = Json::parse(event.out.substr(0, event.out.find('\n')));
   EXPECT_EQ(plan.at("fits"), false);

@@ -101,6 +101,8 @@ void read_event(const nlohmann::json& event, double last, ComparedRun& run) {
   if (kind == "step") read_step(event, run);
 }
 
+constexpr double kAllSteps = std::numeric_limits<double>::max();
+
 // Reads the events of steps up to `last`.
 void read_events(const std::string& path, double last, ComparedRun& run) {
   std::ifstream file(path);
@@ -239,6 +241,10 @@ std::string beside(const std::string& file, const std::string& word) {
 int compare_command(const CompareOptions& options) {
   std::vector<ComparedRun> runs;
   for (const std::string& folder : options.runs) runs.push_back(read_run(folder));
+  if (compares_weights(runs))
+    for (ComparedRun& run : runs)
+      if (const auto found = run.checkpoint.empty() ? find_checkpoint(run.folder) : std::nullopt)
+        run.checkpoint = found->path();
   options.json ? print_json(runs) : print(runs);
   if (std::any_of(runs.begin(), runs.end(),
                   [](const ComparedRun& run) { return !run.training.empty(); })) {
@@ -271,13 +277,17 @@ ComparedRun read_run(const std::string& folder) {
   if (!path.has_filename()) path = path.parent_path();
   run.folder = folder;
   run.name = path.filename().string();
+  ComparedRun with_curves = run;
+  read_events(folder + "/events.jsonl", kAllSteps, with_curves);
+  if (!with_curves.training.empty()) {
+    with_curves.keys = read_keys(folder + "/config.toml");
+    return with_curves;
+  }
   const auto checkpoint = find_checkpoint(folder);
   const std::string home = home_of(folder, checkpoint);
   run.keys = read_keys(home + "/config.toml");
   const bool cut = checkpoint && checkpoint->named;
-  read_events(home + "/events.jsonl",
-              cut ? static_cast<double>(checkpoint->step) : std::numeric_limits<double>::max(),
-              run);
+  read_events(home + "/events.jsonl", cut ? static_cast<double>(checkpoint->step) : kAllSteps, run);
   if (checkpoint) run.checkpoint = checkpoint->path();
   if (checkpoint && (cut || run.training.empty())) run.steps = checkpoint->step;
   if (run.training.empty() && !checkpoint) {

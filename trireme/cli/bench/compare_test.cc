@@ -182,6 +182,14 @@ TEST_F(Compare, FindsTheRunOfACheckpoint) {
   EXPECT_EQ(cut.keys.at("train.steps"), "3");
 }
 
+// The curves are in the run's folder; its bucket may be gone.
+TEST_F(Compare, AsksNoBucketForRunsThatHaveCurves) {
+  const ComparedRun run =
+      read_run(write("run", "[checkpoint]\npath = \"nowhere://bucket/run\"\n", kEvents));
+  EXPECT_EQ(run.steps, 3);
+  EXPECT_EQ(run.keys.at("checkpoint.path"), "'nowhere://bucket/run'");
+}
+
 TEST_F(Compare, RefusesWhatIsNoRun) {
   EXPECT_THROW(read_run((root_ / "none").string()), ConfigError);
   EXPECT_THROW(read_run(write("c", "x = 1\n", "")), ConfigError);

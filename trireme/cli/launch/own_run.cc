@@ -68,10 +68,15 @@ int OwnRuns::run(const std::vector<std::string>& arguments, const std::string& l
   waiter_->add(exit);
   waiter_->wait_until([&] { return end.has_value(); }, TimePoint::max());
   waiter_->remove(exit.get());
+  check_stop();
+  return end->code;
+}
+
+void OwnRuns::check_stop() {
+  waiter_->wait_until([&] { return stop_ != 0; }, waiter_->now() + std::chrono::milliseconds(1));
   if (stop_ != 0)
     throw_error(static_cast<ExitCode>(128 + stop_), "stopped before all runs had ended",
                 {.operation = folder_.operation(), .advice = "Start it again; nothing was kept."});
-  return end->code;
 }
 
 void OwnRuns::pass_on(int signal) {

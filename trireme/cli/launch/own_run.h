@@ -44,6 +44,8 @@ class OwnRuns {
   /// streams go to the file `log` in the folder. Returns the exit code, or 128 + n if signal n
   /// ended the child. Throws StopRequested if this process received a signal.
   int run(const std::vector<std::string>& arguments, const std::string& log);
+  /// For work of this process itself: throws StopRequested if it has received a signal.
+  void check_stop();
 
  private:
   void pass_on(int signal);

@@ -31,7 +31,14 @@ int resize_command(const ResizeOptions& options) {
                       {.operation = "resize",
                        .advice = "Start one by `trireme train --elastic MIN:MAX`; a run that has "
                                  "ended takes its number of ranks from --ranks."});
+  // An elastic job's launcher has made it and reads it.
   const std::filesystem::path file = run / "wanted_ranks";
+  if (!std::filesystem::exists(file, none))
+    throw ConfigError("the job in " + options.run + " has a fixed number of ranks",
+                      {.operation = "resize",
+                       .advice = "Stop it and go on by `trireme train --resume RUN --elastic "
+                                 "MIN:MAX`; under `trireme coordinator` start or stop "
+                                 "processes instead."});
   write_file(file.string() + ".new", std::to_string(options.ranks) + "\n", "resize");
   std::filesystem::rename(file.string() + ".new", file);
   std::printf("asked the job in %s for %s; its launcher says what it does\n", options.run.c_str(),

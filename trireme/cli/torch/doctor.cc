@@ -128,8 +128,10 @@ int report(bool json) {
 
 // Measures, prints and writes a kernel table for this processor.
 int tune(const std::string& path) {
-  // Refused before it measures, and an old table is kept meanwhile.
+  // Refused before it measures; until then an old table is kept, and no empty one is left.
+  const bool is_new = !std::filesystem::exists(path);
   if (!std::ofstream(path, std::ios::app)) write_file(path, "", "doctor");
+  if (is_new) std::filesystem::remove(path);
   tensor::set_up_process({});
   const auto measured = tensor::measure_products(std::chrono::milliseconds(200));
   const tensor::KernelTable best = tensor::fastest(measured);

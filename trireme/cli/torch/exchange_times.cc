@@ -172,6 +172,7 @@ double simulated_exchange(const ExchangeWay& way, const plan::LinkCost& link, in
 }
 
 double measured_exchange(const ExchangeWay& way, int workers, std::size_t bytes, OwnRuns& runs) {
+  runs.check_stop();
   if (way.servers > 0) return measured_servers(way, workers, bytes);
   return workers == 1 ? 0 : measured_all_reduce(way, workers, bytes, runs);
 }

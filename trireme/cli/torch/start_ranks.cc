@@ -8,6 +8,7 @@
 
 #include "trireme/base/error.h"
 #include "trireme/base/words.h"
+#include "trireme/cli/files.h"
 #include "trireme/cli/launch/own_run.h"
 #include "trireme/cli/light.h"
 #include "trireme/job/job.h"
@@ -65,6 +66,8 @@ int start_ranks(const plan::Job& job, const launch::HostOptions& hosts,
                 const train::Settings& settings, int argc, char** argv,
                 const train::WorkerSpec& spec) {
   const bool elastic = settings.elastic.on() && !spec.trial;
+  const std::string wanted = train::RunFolder(spec.folder).wanted_ranks();
+  if (!spec.trial) std::filesystem::remove(wanted);
   if (job.ranks == 1 && job.servers == 0 && !job.evaluator && hosts.hosts.empty() && !elastic)
     return train::run_training(argc, argv, spec);
   launch::LaunchOptions options;
@@ -81,8 +84,8 @@ int start_ranks(const plan::Job& job, const launch::HostOptions& hosts,
     options.range = changes.alone;
     if (changes.alone && settings.elastic.restarts >= 0)
       options.restarts = settings.elastic.restarts;
-    options.wanted_file = train::RunFolder(spec.folder).wanted_ranks();
-    std::filesystem::remove(options.wanted_file);
+    options.wanted_file = wanted;
+    write_file(wanted, "", "train");  // empty: `resize` finds a job that it can ask
   }
   // The arguments are only for `ps`; the rank reads the variable.
   options.command = {this_executable(), "train", spec.folder};

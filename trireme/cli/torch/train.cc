@@ -127,12 +127,13 @@ void write_first_events(const TrainingJob& job, const train::RunClaim& claim,
   }
 }
 
-// The candidates of --fit; empty without it. Trials start ranks, which a launcher's rank cannot.
-Refine refine_of(bool fits, const FitOptions& fitting, bool launched) {
+// The candidates of --fit; empty without it. Trials start ranks, all of them on this host, which a
+// launcher's rank cannot.
+Refine refine_of(bool fits, const FitOptions& fitting) {
   if (!fits) return {};
   return [=](config::Config& config, const train::Settings& settings, const input::Corpus& corpus) {
     FitOptions how = fitting;
-    how.tries = !launched && settings.job.transport != "sim";
+    how.tries = how.tries && settings.job.transport != "sim";
     fit(config, settings, corpus, how);
   };
 }
@@ -304,8 +305,12 @@ int train_command(TrainOptions options, const Program& program) {
     take_former_ranks(options, claim.folder());
   split_changed(options);
   const FitOptions fitting{
-      .ranks = options.job.ranks, .new_job = !claim.resumes(), .json = options.json};
-  TrainingJob job = prepare(options.job, refine_of(options.fit, fitting, launcher.has_value()));
+      .ranks = options.job.ranks,
+      .ranks_here = options.job.ranks_here > 0 ? options.job.ranks_here : options.job.ranks,
+      .new_job = !claim.resumes(),
+      .tries = !launcher && hosts.hosts.empty(),
+      .json = options.json};
+  TrainingJob job = prepare(options.job, refine_of(options.fit, fitting));
   check_memory(job, fitting);
   if (options.job.evaluators > 0)
     train::check_evaluator(train::Settings(job.config), options.validate);

@@ -164,7 +164,8 @@ void fit(config::Config& config, const train::Settings& settings, const input::C
                           settings.strategy_name + "\" names one",
                       {.operation = "fit", .advice = "Leave one of the two out."});
   train::program_bytes(corpus);  // before kernels are measured
-  const MemoryLeft memory = memory_for_a_rank(settings, options.ranks, train::text_bytes(corpus));
+  const MemoryLeft memory =
+      memory_for_a_rank(settings, options.ranks_here, train::text_bytes(corpus));
   constexpr int kAllCores = std::numeric_limits<int>::max();  // whatever a candidate's lanes are
   train::KernelSpeeds speeds = train::speeds_here(settings, kAllCores, say_calibrating);
   const FitPlace place{.ranks = options.ranks, .limit = memory.bytes, .speeds = &speeds};
@@ -197,7 +198,8 @@ bool show_what_fits(const config::Config& config, const std::string& device_kind
   const train::Settings settings(config);
   if (!can_fit(settings) || device_kind != "cpu") return false;
   const input::Corpus corpus = settings.model.data->load(settings.data_path);
-  const MemoryLeft memory = memory_for_a_rank(settings, options.ranks, train::text_bytes(corpus));
+  const MemoryLeft memory =
+      memory_for_a_rank(settings, options.ranks_here, train::text_bytes(corpus));
   const FitPlace place{.ranks = options.ranks, .limit = memory.bytes};
   const std::vector<FitCandidate> candidates =
       considered(config, settings, corpus, options, place, nullptr);
