@@ -210,6 +210,17 @@ TEST_F(BadInput, OtherCommandsRefuseWhatIsNoRun) {
   }
 }
 
+// Each of the two would train alone, into a folder of its own.
+TEST_F(BadInput, LaunchStartsNoTrainings) {
+  const CommandResult result =
+      trireme_command({"launch", "-n", "2", "--", TRIREME_PROGRAM, "train", tiny_config(folder_)})
+          .in(folder_.path())
+          .run();
+  EXPECT_EQ(result.code, 2) << result.out;
+  EXPECT_THAT(result.err, HasSubstr("Start one: trireme train CONFIG --ranks 2."));
+  EXPECT_FALSE(fs::exists(folder_.file("runs")));
+}
+
 // Else the number would count at the next --resume.
 TEST_F(BadInput, NoJobIsResizedThatDoesNotRun) {
   fs::create_directory(folder_.file("run"));

@@ -104,7 +104,15 @@ int start_ranks(const plan::Job& job, const launch::HostOptions& hosts,
 
 std::optional<rendezvous::RankEnvironment> under_launcher() {
   const rendezvous::RankEnvironment place = rendezvous::resolve_environment();
-  if (place.launcher.empty()) return std::nullopt;
+  if (place.launcher.empty()) {
+    if (place.size > 1 && !place.elastic && !place.on_its_own)
+      throw ConfigError("`trireme launch` has started " + std::to_string(place.size) +
+                            " of these, and `train` starts its ranks itself",
+                        {.operation = "train",
+                         .advice = "Start one: trireme train CONFIG --ranks " +
+                                   std::to_string(place.size) + "."});
+    return std::nullopt;
+  }
   if (!place.meeting) rendezvous::meet_under_mpirun(place);
   return place;
 }
