@@ -26,7 +26,7 @@ help:
 	@echo 'LibTorch: TORCH_DIR=/path/to/torch uses yours; TORCH=cuda allows the large CUDA wheel.'
 
 train: build
-	@build/bin/trireme train $(CONFIG) --ranks $(RANKS) $(ARGS)
+	@build/bin/trireme train "$(CONFIG)" --ranks $(RANKS) $(ARGS)
 
 build:
 	@python3 tools/build.py --torch $(TORCH) trireme
@@ -55,7 +55,7 @@ sanitize:
 PREFIX ?= /usr/local
 install:
 	@python3 tools/build.py --torch $(TORCH) product
-	@cmake --install build --prefix $(PREFIX)
+	@cmake --install build --prefix "$(PREFIX)"
 
 format:
 	@tools/check_format --fix

@@ -20,7 +20,6 @@ endif()
 find_program(TRIREME_GRPC_PLUGIN grpc_cpp_plugin REQUIRED)
 find_package(CURL 7.86 REQUIRED)   # signs requests for S3
 pkg_check_modules(TOMLPLUSPLUS REQUIRED IMPORTED_TARGET tomlplusplus)
-find_package(MPI COMPONENTS C QUIET)
 if(TRIREME_TESTS)
   find_package(GTest REQUIRED)
 endif()

@@ -46,13 +46,15 @@ list(FILTER modules EXCLUDE REGEX "^testing")
 list(TRANSFORM modules PREPEND trireme_)
 file(GLOB_RECURSE headers CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/trireme/*.h)
 file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${examples}/*.cc ${examples}/*CMakeLists.txt)
+file(GLOB installed CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/configs/* ${PROJECT_SOURCE_DIR}/cmake/*.cmake
+     ${PROJECT_SOURCE_DIR}/cmake/templates/*)
 add_custom_command(OUTPUT ${PROJECT_BINARY_DIR}/examples.stamp
   COMMAND ${CMAKE_COMMAND} -E rm -rf ${stage}
   COMMAND ${CMAKE_COMMAND} --install ${PROJECT_BINARY_DIR} --prefix ${stage}
           > ${PROJECT_BINARY_DIR}/stage.log
   ${commands}
   COMMAND ${CMAKE_COMMAND} -E touch ${PROJECT_BINARY_DIR}/examples.stamp
-  DEPENDS ${modules} ${headers} ${sources} $<TARGET_NAME_IF_EXISTS:trireme>
+  DEPENDS ${modules} ${headers} ${sources} ${installed} $<TARGET_NAME_IF_EXISTS:trireme>
   COMMENT "Installing to build/stage and building the examples out of it" VERBATIM)
 add_custom_target(examples ALL DEPENDS ${PROJECT_BINARY_DIR}/examples.stamp)
 

@@ -111,6 +111,5 @@ endfunction()
 
 trireme_pkg_config(trireme-comm ${comm_modules})
 if(TRIREME_LIBTORCH)
-  list(JOIN TORCH_INCLUDE_DIRS " -isystem " TRIREME_TORCH_INCLUDES)
   trireme_pkg_config(trireme ${torch_modules})
 endif()

@@ -206,6 +206,9 @@ function(trireme_test_entry title file)
   endif()
   set_tests_properties(${title} PROPERTIES TIMEOUT ${ARG_TIMEOUT} PROCESSORS ${ARG_RANKS} LABELS "${ARG_LABELS}"
                                            ENVIRONMENT "${ARG_ENVIRONMENT}")
+  if(ARG_RANKS GREATER 1)   # needs two free places at once: first, else ctest starts it when nothing else is left
+    set_tests_properties(${title} PROPERTIES COST 1000)
+  endif()
 endfunction()
 
 # trireme_mpirun_test(title mpi ranks command...): a ctest entry under `mpirun.MPI -n RANKS`.
@@ -216,7 +219,7 @@ function(trireme_mpirun_test title mpi ranks)
   endif()
   add_test(NAME ${title} COMMAND ${TRIREME_MPIRUN_${mpi}} -n ${ranks} ${options} ${ARGN}
            WORKING_DIRECTORY ${CMAKE_BINARY_DIR})
-  set_tests_properties(${title} PROPERTIES TIMEOUT 180 PROCESSORS 2 LABELS conformance ENVIRONMENT
+  set_tests_properties(${title} PROPERTIES TIMEOUT 180 PROCESSORS 2 COST 1000 LABELS conformance ENVIRONMENT
     "OMPI_ALLOW_RUN_AS_ROOT=1;OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1;OMPI_MCA_btl_vader_single_copy_mechanism=none")
   if(TRIREME_SANITIZE)   # Open MPI leaks, also in components that are unloaded: no name to suppress
     set_property(TEST ${title} APPEND PROPERTY ENVIRONMENT

@@ -6,7 +6,6 @@ do not disturb one another. Configures only when the build folder is new, its la
 not finish, or its options changed; everything else is Ninja's own business.
 """
 import argparse
-import fcntl
 import json
 import os
 import pathlib
@@ -20,21 +19,19 @@ import time
 import setup
 
 ROOT = setup.ROOT
+# Variables by which a configuration finds compilers, libraries and programs of tests.
+FOUND_BY = ["CC", "CXX", "CUDACXX", "CUDA_HOME", "CUDA_PATH", "NCCL_ROOT", "TRIREME_DATA",
+            "TRIREME_PYTHON", "TRIREME_TENSORBOARD_PYTHON", "TRIREME_S3_PYTHON"]
 
 
 def cores():
-    return len(os.sched_getaffinity(0))
-
-
-def lock():
-    """Held until this process ends, however it ends."""
-    handle = open(ROOT / "Makefile", encoding="utf-8")
+    """Those that this process may use: by its affinity, and by the quota of its container."""
+    count = len(os.sched_getaffinity(0))
     try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        setup.say("Another make is building in this tree; waiting for it.")
-        fcntl.flock(handle, fcntl.LOCK_EX)
-    return handle
+        quota, period = pathlib.Path("/sys/fs/cgroup/cpu.max").read_text(encoding="utf-8").split()
+        return max(1, min(count, -(-int(quota) // int(period))))
+    except (OSError, ValueError):  # no such file, or "max"
+        return count
 
 
 def configure_command(folder, torch, options):
@@ -46,21 +43,23 @@ def configure_command(folder, torch, options):
 
 
 def configure(folder, torch, options):
-    """Runs cmake unless the folder was configured by this very command already."""
+    """Runs cmake unless the folder was configured by this very command already, where it finds the same."""
     command = configure_command(folder, torch, options)
+    wanted = {"command": command, "root": os.geteuid() == 0,
+              "environment": {name: os.environ.get(name) for name in FOUND_BY}}
     stamp = folder / "trireme-configured.json"
     try:
-        before = json.loads(stamp.read_text())
+        before = json.loads(stamp.read_text(encoding="utf-8"))
     except (OSError, ValueError):
         before = None
-    if before == command and (folder / "build.ninja").is_file():
+    if before == wanted and (folder / "build.ninja").is_file():
         return
     stamp.unlink(missing_ok=True)
     setup.say(f"Configuring {os.path.relpath(folder, ROOT)}.")
     # Do not reuse what an older or unfinished configuration found with other options.
     again = ["--fresh"] if (folder / "CMakeCache.txt").is_file() else []
     run([*command, *again])
-    stamp.write_text(json.dumps(command))
+    stamp.write_text(json.dumps(wanted), encoding="utf-8")
 
 
 def run(command):
@@ -149,7 +148,7 @@ def main():
     parser.add_argument("--option", action="append", default=[], help="NAME=VALUE for cmake")
     arguments = parser.parse_args()
     os.chdir(ROOT)
-    held = lock()
+    held = setup.lock("Makefile", "Another make is building in this tree; waiting for it.")
     try:
         if not arguments.no_packages:
             setup.install_packages()

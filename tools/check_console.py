@@ -14,6 +14,7 @@ import collections
 import os
 import pathlib
 import re
+import shlex
 import subprocess
 import sys
 
@@ -62,7 +63,7 @@ def main():
         sys.exit(f"{document}: no console block to run")
     build = os.environ.get("TRIREME_BUILD", "build")
     for step in found:
-        command = re.sub(r"(?<![\w/.-])build/", build + "/", step.command)
+        command = re.sub(r"(?<![\w/.-])build/", lambda _: shlex.quote(build) + "/", step.command)
         print("$", command, flush=True)
         done = subprocess.run(["bash", "-c", command], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                               stderr=subprocess.STDOUT, text=True, check=False)

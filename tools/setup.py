@@ -8,6 +8,7 @@ Progress goes to stderr, stdout holds one line: the folder of TorchConfig.cmake.
 When everything is there this asks dpkg-query once and opens no connection.
 """
 import argparse
+import fcntl
 import json
 import os
 import pathlib
@@ -89,6 +90,23 @@ def query_dpkg(wanted):
                           check=False).stdout
 
 
+def lock(name, busy):
+    """Locks a file of the tree until what it returns is closed, or this process ends. Says `busy` if it must wait."""
+    handle = open(ROOT / name, "r+", encoding="utf-8")  # NFS locks only what may be written
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        say(busy)
+        fcntl.flock(handle, fcntl.LOCK_EX)
+    return handle
+
+
+def configure_again():
+    """Build folders that were configured before look for everything once more."""
+    for stamp in ROOT.glob("build*/trireme-configured.json"):
+        stamp.unlink(missing_ok=True)
+
+
 def install_packages(sections=()):
     wanted = wanted_packages((ROOT / "tools" / "debian-packages.txt").read_text(), sections)
     if not shutil.which("dpkg-query"):
@@ -113,6 +131,7 @@ def install_packages(sections=()):
     still = missing_packages(wanted, query_dpkg(wanted))
     if still:
         raise SetupError("apt-get said yes but these are still missing: " + " ".join(still))
+    configure_again()
 
 
 # --- LibTorch -------------------------------------------------------------------------------------
@@ -299,7 +318,15 @@ def find_torch(environment, allow_cuda):
     if found:
         return found
     venv = Venv(ROOT / ".venv")
-    return venv.torch(wants_cuda=allow_cuda) or install_torch(venv, allow_cuda)
+    ready = venv.torch(wants_cuda=allow_cuda)
+    if ready:
+        return ready
+    with venv_lock():
+        return venv.torch(wants_cuda=allow_cuda) or install_torch(venv, allow_cuda)
+
+
+def venv_lock():
+    return lock(pathlib.Path(__file__).resolve(), "Another make sets up .venv; waiting for it.")
 
 
 def install_test_modules():
@@ -313,11 +340,12 @@ def install_test_modules():
                       stderr=subprocess.DEVNULL, check=False).returncode == 0:
         return
     say(f"Installing what tests read our files with: {', '.join(TEST_MODULES)}.")
-    if venv.pip("install", "--quiet", *TEST_MODULES.values()) != 0:
+    with venv_lock():
+        code = venv.pip("install", "--quiet", *TEST_MODULES.values())
+    if code != 0:
         say("pip could not install them (its own words are above): the tests that need them are left out.")
         return
-    # A build folder configured without them must be configured again.
-    (ROOT / "build" / "trireme-configured.json").unlink(missing_ok=True)
+    configure_again()
 
 
 def main():

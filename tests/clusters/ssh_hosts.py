@@ -28,7 +28,7 @@ UsePAM no
 MaxStartups 100
 # So that bash does not read the user's .bashrc, as it does under sshd.
 SetEnv SHLVL=2
-ForceCommand cd {place} && eval "$SSH_ORIGINAL_COMMAND"
+ForceCommand cd '{place}' && eval "$SSH_ORIGINAL_COMMAND"
 """
 CLIENT = """
 Host {name}

@@ -215,6 +215,18 @@ class Commit(unittest.TestCase):
             self.assertEqual(setup.tree_commit(), "")
 
 
+class Lock(unittest.TestCase):
+    def test_one_has_it_at_a_time(self):
+        held = setup.lock("Makefile", "")
+        # Another process waits, and says so.
+        waits = setup.subprocess.Popen([sys.executable, "-c", f"import sys; sys.path.insert(0, {str(setup.ROOT / 'tools')!r}); "
+                                        "import setup; setup.lock('Makefile', 'busy'); print('got it')"],
+                                       stdout=setup.subprocess.PIPE, stderr=setup.subprocess.PIPE, text=True)
+        self.assertEqual(waits.stderr.readline(), "busy\n")
+        held.close()
+        self.assertEqual(waits.communicate()[0], "got it\n")
+
+
 class Modules(Folder):
     def configured_again(self, code):
         """Whether the build folder is configured again after pip has ended with `code`."""
@@ -250,6 +262,8 @@ class Configure(Folder):
         self.assertIsNone(self.run_configure(folder, []))
         self.assertIn("--fresh", self.run_configure(folder, ["A=1"]))
         self.assertIsNone(self.run_configure(folder, ["A=1"]))
+        with mock.patch.dict(build.os.environ, {"CXX": "another"}):
+            self.assertIsNotNone(self.run_configure(folder, ["A=1"]))
 
     def test_a_folder_outside_the_tree_is_configured_too(self):
         with tempfile.TemporaryDirectory() as folder:

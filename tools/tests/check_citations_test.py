@@ -1,0 +1,22 @@
+"""Tests of tools/check_citations.py."""
+import pathlib
+import sys
+import tempfile
+import unittest
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
+import check_citations  # noqa: E402
+
+
+class Citations(unittest.TestCase):
+    def test_a_tree_without_git_is_checked_as_well(self):
+        with tempfile.TemporaryDirectory() as folder:
+            root = pathlib.Path(folder)
+            (root / "trireme").mkdir()
+            (root / "trireme" / "there.h").write_text("// See base/gone.h and trireme/there.h.\n")
+            self.assertEqual(list(check_citations.faults(root)),
+                             ["trireme/there.h:1: cites base/gone.h, which is not in the tree"])
+
+
+if __name__ == "__main__":
+    unittest.main()
