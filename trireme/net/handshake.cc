@@ -125,15 +125,15 @@ Identity HandshakeState::other() const noexcept {
 }
 
 Identity handshake(Waiter& waiter, int socket, bool dialler, const Identity& mine,
-                   const std::string& secret, TimePoint deadline) {
+                   const std::string& secret, const Until& until) {
   const std::string other = dialler ? "the accepting end" : "the dialling end";
   HandshakeState state(dialler, mine, secret);
-  const auto flush = [&] { write_all(waiter, socket, state.take_output(), deadline, other); };
+  const auto flush = [&] { write_all(waiter, socket, state.take_output(), until, other); };
   flush();
   while (state.wanted() > 0) {
     std::byte bytes[64];
     const std::span<std::byte> part(bytes, state.wanted());
-    read_all(waiter, socket, part, deadline, other);
+    read_all(waiter, socket, part, until, other);
     try {
       state.feed(part);
     } catch (const RefusedError&) {

@@ -21,6 +21,7 @@
 
 #include "trireme/base/clock.h"
 #include "trireme/base/waiter.h"
+#include "trireme/net/socket.h"
 
 namespace trireme::inline v0::net {
 
@@ -65,6 +66,6 @@ class HandshakeState {
 
 /// Runs the handshake over `socket`; returns the other end's identity. Blocks through `waiter`.
 Identity handshake(Waiter& waiter, int socket, bool dialler, const Identity& mine,
-                   const std::string& secret, TimePoint deadline);
+                   const std::string& secret, const Until& until);
 
 }  // namespace trireme::inline v0::net

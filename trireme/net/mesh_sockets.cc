@@ -45,15 +45,16 @@ std::string missing(const ConnectOptions& options, const Sockets& sockets) {
 // A rank drops callers if too many come at a time. One that has ended listens no more.
 std::pair<Descriptor, Identity> dial_rank(Waiter& waiter, const ConnectOptions& options,
                                           const Identity& mine, const std::string& address,
-                                          TimePoint deadline) {
+                                          const Until& until) {
   constexpr Duration kPause = std::chrono::milliseconds(10);
   for (;;) {
-    Descriptor socket = dial(waiter, address, deadline);
+    Descriptor socket = dial(waiter, address, until);
     try {
-      const Identity other = handshake(waiter, socket.get(), true, mine, options.secret, deadline);
+      const Identity other = handshake(waiter, socket.get(), true, mine, options.secret, until);
       return {std::move(socket), other};
     } catch (const PeerLost&) {
-      if (waiter.now() >= deadline || (options.cancelled && options.cancelled())) throw;
+      until.check();
+      if (waiter.now() >= until.deadline) throw;
     }
     waiter.sleep(kPause);
   }
@@ -61,13 +62,13 @@ std::pair<Descriptor, Identity> dial_rank(Waiter& waiter, const ConnectOptions& 
 
 // Dials one socket after the other, so that both ends number a pair's sockets alike.
 void dial_lower(Waiter& waiter, const ConnectOptions& options, const Identity& mine,
-                const std::vector<std::string>& addresses, TimePoint deadline, Sockets& sockets) {
+                const std::vector<std::string>& addresses, const Until& until, Sockets& sockets) {
   for (int peer = 0; peer < options.rank; ++peer) {
     if (!wanted(options, peer)) continue;
     const auto at = static_cast<std::size_t>(peer);
     try {
       while (!complete(options, sockets[at])) {
-        auto [socket, other] = dial_rank(waiter, options, mine, addresses[at], deadline);
+        auto [socket, other] = dial_rank(waiter, options, mine, addresses[at], until);
         if (other.rank != peer)
           throw RefusedError("it says to be rank " + std::to_string(other.rank));
         sockets[at].push_back(std::move(socket));
@@ -78,35 +79,16 @@ void dial_lower(Waiter& waiter, const ConnectOptions& options, const Identity& m
   }
 }
 
-// The next caller that proves to know the secret. Looks now and then whether the group is void.
-std::pair<Descriptor, Identity> next_caller(Waiter& waiter, const ConnectOptions& options,
-                                            Reception& reception, TimePoint deadline,
-                                            const std::string& what) {
-  constexpr Duration kLook = std::chrono::milliseconds(100);
-  while (options.cancelled) {
-    try {
-      return reception.next(std::min(deadline, waiter.now() + kLook), what);
-    } catch (const TimeoutError&) {
-      if (options.cancelled())
-        throw PeerLost("the ranks have changed",
-                       {.rank = name_of(options, options.rank), .operation = "connect"});
-      if (waiter.now() >= deadline) throw;
-    }
-  }
-  return reception.next(deadline, what);
-}
-
 // Drops callers that do not belong to the group; only the deadline ends the wait for those that do.
 void accept_higher(Waiter& waiter, const ConnectOptions& options, const Identity& mine,
-                   const Listener& listener, TimePoint deadline, Sockets& sockets) {
+                   const Listener& listener, const Until& until, Sockets& sockets) {
   Reception reception(waiter, listener, mine, options.secret);
   int left = 0;
   for (int peer = options.rank + 1; peer < options.size; ++peer) {
     left += wanted(options, peer) ? options.sockets : 0;
   }
   while (left > 0) {
-    auto [socket, other] = next_caller(waiter, options, reception, deadline,
-                                       missing(options, sockets) + " to connect");
+    auto [socket, other] = reception.next(until, missing(options, sockets) + " to connect");
     const auto at = static_cast<std::size_t>(other.rank);
     if (other.rank <= options.rank || other.rank >= options.size) continue;
     if (complete(options, sockets[at])) continue;
@@ -153,10 +135,10 @@ Sockets connect_all(Waiter& waiter, const ConnectOptions& options, const Exchang
                        {.rank = options.rank, .operation = "connect"});
   }
   check_counts(options, addresses);
-  const TimePoint deadline = waiter.now() + options.timeout;
+  const Until until(waiter.now() + options.timeout, options.cancelled);
   const Identity mine{options.epoch, options.rank, options.size, static_cast<std::uint32_t>(kind)};
-  dial_lower(waiter, options, mine, addresses, deadline, sockets);
-  accept_higher(waiter, options, mine, listener, deadline, sockets);
+  dial_lower(waiter, options, mine, addresses, until, sockets);
+  accept_higher(waiter, options, mine, listener, until, sockets);
   for (const auto& of_peer : sockets) {
     for (const auto& socket : of_peer) {
       if (kind != SocketKind::Tcp) continue;

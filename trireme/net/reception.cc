@@ -61,17 +61,18 @@ std::optional<std::pair<Descriptor, Identity>> Reception::next_now() {
   return proved;
 }
 
-std::pair<Descriptor, Identity> Reception::next(TimePoint deadline, const std::string& what) {
+std::pair<Descriptor, Identity> Reception::next(const Until& until, const std::string& what) {
   for (;;) {
     if (auto proved = next_now()) return std::move(*proved);
     // Callers are in the order of arrival, so the first one's limit ends first.
-    TimePoint limit = deadline;
+    TimePoint limit = until.deadline;
     if (!callers_.empty())
       limit = listens_ ? callers_.front().limit : callers_.front().came + kLeast;
     try {
-      wait_for(waiter_, epoll_.get(), POLLIN, std::min(deadline, limit), what);
+      wait_for(waiter_, epoll_.get(), POLLIN, {std::min(until.deadline, limit), until.cancelled},
+               what);
     } catch (const TimeoutError&) {
-      if (waiter_.now() >= deadline) throw;
+      if (waiter_.now() >= until.deadline) throw;
     }
   }
 }

@@ -27,8 +27,8 @@ class Reception {
             std::size_t most_callers = limit_of_callers());
 
   /// Returns the next caller that proves to know the secret. Throws TimeoutError, whose text names
-  /// `what`, and ResourceError.
-  std::pair<Descriptor, Identity> next(TimePoint deadline, const std::string& what);
+  /// `what`, PeerLost if it is cancelled, and ResourceError.
+  std::pair<Descriptor, Identity> next(const Until& until, const std::string& what);
   /// The same without waiting: nullopt if there is none yet.
   std::optional<std::pair<Descriptor, Identity>> next_now();
   /// Readable when next_now() has something to do.

@@ -137,6 +137,13 @@ bool same_host(const sockaddr_storage& a, const sockaddr_storage& b) {
                      &reinterpret_cast<const sockaddr_in6&>(b).sin6_addr, sizeof(in6_addr)) == 0;
 }
 
+// Errors of the connection that accept(2) would have taken, as its manual lists them.
+bool is_of_one_caller(int error) {
+  constexpr int kAll[] = {ECONNABORTED, ENETDOWN,     EPROTO,     ENOPROTOOPT, EHOSTDOWN,
+                          ENONET,       EHOSTUNREACH, EOPNOTSUPP, ENETUNREACH};
+  return std::find(std::begin(kAll), std::end(kAll), error) != std::end(kAll);
+}
+
 bool would_block() { return errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR; }
 
 }  // namespace
@@ -178,8 +185,13 @@ void throw_system_error(const std::string& call) {
                                  "memory (ulimit -a)."});
 }
 
-void wait_for(Waiter& waiter, int descriptor, short events, TimePoint deadline,
+void Until::check() const {
+  if (cancelled && cancelled()) throw PeerLost("the ranks have changed", {.operation = "connect"});
+}
+
+void wait_for(Waiter& waiter, int descriptor, short events, const Until& until,
               const std::string& what) {
+  constexpr Duration kLook = std::chrono::milliseconds(100);
   const auto ready = [&] {
     pollfd one{descriptor, events, 0};
     return ::poll(&one, 1, 0) > 0;
@@ -187,8 +199,14 @@ void wait_for(Waiter& waiter, int descriptor, short events, TimePoint deadline,
   if (ready()) return;
   const auto wakeup = std::make_shared<Wakeup>(descriptor, events);
   waiter.add(wakeup);
-  const bool came = waiter.wait_until(ready, deadline);
+  bool came = false, cancelled = false;
+  while (!came && !cancelled && waiter.now() < until.deadline) {
+    came = waiter.wait_until(
+        ready, until.cancelled ? std::min(until.deadline, waiter.now() + kLook) : until.deadline);
+    cancelled = !came && until.cancelled && until.cancelled();
+  }
   waiter.remove(wakeup.get());
+  if (cancelled) until.check();
   if (!came) {
     throw TimeoutError("waited in vain for " + what,
                        {.operation = "connect",
@@ -196,28 +214,28 @@ void wait_for(Waiter& waiter, int descriptor, short events, TimePoint deadline,
   }
 }
 
-void write_all(Waiter& waiter, int socket, std::span<const std::byte> bytes, TimePoint deadline,
+void write_all(Waiter& waiter, int socket, std::span<const std::byte> bytes, const Until& until,
                const std::string& what) {
   while (!bytes.empty()) {
     const ssize_t count = ::send(socket, bytes.data(), bytes.size(), MSG_NOSIGNAL);
     if (count > 0) {
       bytes = bytes.subspan(static_cast<std::size_t>(count));
     } else if (count < 0 && would_block()) {
-      wait_for(waiter, socket, POLLOUT, deadline, what);
+      wait_for(waiter, socket, POLLOUT, until, what);
     } else {
       throw PeerLost(what + " closed the connection", {.operation = "connect"});
     }
   }
 }
 
-void read_all(Waiter& waiter, int socket, std::span<std::byte> bytes, TimePoint deadline,
+void read_all(Waiter& waiter, int socket, std::span<std::byte> bytes, const Until& until,
               const std::string& what) {
   while (!bytes.empty()) {
     const ssize_t count = ::recv(socket, bytes.data(), bytes.size(), 0);
     if (count > 0) {
       bytes = bytes.subspan(static_cast<std::size_t>(count));
     } else if (count < 0 && would_block()) {
-      wait_for(waiter, socket, POLLIN, deadline, what);
+      wait_for(waiter, socket, POLLIN, until, what);
     } else {
       throw PeerLost(what + " closed the connection", {.operation = "connect"});
     }
@@ -244,13 +262,13 @@ Listener listen_unix(std::string name) {
   return {listening(unix_address(name)), "unix " + name};
 }
 
-Descriptor dial(Waiter& waiter, const std::string& text, TimePoint deadline) {
+Descriptor dial(Waiter& waiter, const std::string& text, const Until& until) {
   const Address address = parse(text);
   Descriptor socket = open_socket(address.family);
   set_options(socket.get(), address.family);
   while (connect(socket.get(), address.get(), address.length) != 0) {
     if (errno == EINPROGRESS) {
-      wait_for(waiter, socket.get(), POLLOUT, deadline, text);
+      wait_for(waiter, socket.get(), POLLOUT, until, text);
       int error = 0;
       socklen_t length = sizeof error;
       getsockopt(socket.get(), SOL_SOCKET, SO_ERROR, &error, &length);
@@ -258,7 +276,8 @@ Descriptor dial(Waiter& waiter, const std::string& text, TimePoint deadline) {
       errno = error;
     }
     if (errno == EINTR) continue;
-    if (errno == EAGAIN && waiter.now() < deadline) {  // the unix backlog is full
+    if (errno == EAGAIN && waiter.now() < until.deadline) {  // the unix backlog is full
+      until.check();
       waiter.sleep(std::chrono::milliseconds(1));
       continue;
     }
@@ -286,7 +305,7 @@ Descriptor accept_now(const Listener& listener) {
       return socket;
     }
     if (would_block()) return socket;
-    if (errno != ECONNABORTED) throw_system_error("accept");
+    if (!is_of_one_caller(errno)) throw_system_error("accept");
   }
 }
 

@@ -7,6 +7,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -58,13 +59,25 @@ void bound_rate(int socket, std::int64_t bytes_per_second);
 bool may_send_later(int error) noexcept;
 inline constexpr auto kSendPause = std::chrono::milliseconds(1);  // before the next try then
 
+/// How long to wait: until `deadline`, or until `cancelled`, which is asked now and then, returns true:
+/// the ranks have changed.
+struct Until {
+  Until(TimePoint end, std::function<bool()> is_void = {})
+      : deadline(end), cancelled(std::move(is_void)) {}
+  /// PeerLost if it is cancelled.
+  void check() const;
+
+  TimePoint deadline;
+  std::function<bool()> cancelled;
+};
+
 /// Waits until poll(2) reports `events` or an error on `descriptor`. Throws TimeoutError whose text
 /// names `what`.
-void wait_for(Waiter& waiter, int descriptor, short events, TimePoint deadline,
+void wait_for(Waiter& waiter, int descriptor, short events, const Until& until,
               const std::string& what);
-void write_all(Waiter& waiter, int socket, std::span<const std::byte> bytes, TimePoint deadline,
+void write_all(Waiter& waiter, int socket, std::span<const std::byte> bytes, const Until& until,
                const std::string& what);
-void read_all(Waiter& waiter, int socket, std::span<std::byte> bytes, TimePoint deadline,
+void read_all(Waiter& waiter, int socket, std::span<std::byte> bytes, const Until& until,
               const std::string& what);
 
 /// Listens on a TCP port ("tcp 127.0.0.1:40001", "tcp [::1]:40001"; port 0: the system picks one)
@@ -77,7 +90,7 @@ Listener listen_tcp(const std::string& host, std::uint16_t port = 0);
 /// An empty `name`: a random one.
 Listener listen_unix(std::string name = {});
 /// Connects to a Listener's address. Unix: RefusedError if another user listens there.
-Descriptor dial(Waiter& waiter, const std::string& address, TimePoint deadline);
+Descriptor dial(Waiter& waiter, const std::string& address, const Until& until);
 /// A connection that has arrived, or an empty Descriptor. Unix: closes those of other users.
 Descriptor accept_now(const Listener& listener);
 

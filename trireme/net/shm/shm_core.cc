@@ -50,9 +50,9 @@ ShmCore::ShmCore(std::shared_ptr<Waiter> waiter, const ConnectOptions& options,
     at(peer).socket = std::move(sockets[static_cast<std::size_t>(peer)]);
     if (peer != options.rank) watch(at(peer).socket.get());
   }
-  const TimePoint deadline = waiter_->now() + options.timeout;
-  introduce(segment, deadline);
-  meet_all(deadline);
+  const Until until(waiter_->now() + options.timeout, options.cancelled);
+  introduce(segment, until);
+  meet_all(until);
 }
 
 void ShmCore::watch(int descriptor) {
@@ -64,7 +64,7 @@ void ShmCore::watch(int descriptor) {
 
 // The kernel limits the descriptors that a user has sent and nobody has received. So this rank
 // receives whenever it cannot send, and no rank waits for the others before it receives.
-void ShmCore::introduce(const CreatedMemory& segment, TimePoint deadline) {
+void ShmCore::introduce(const CreatedMemory& segment, const Until& until) {
   Control hello;
   hello.epoch = options_.epoch;
   hello.rank = options_.rank;
@@ -76,17 +76,18 @@ void ShmCore::introduce(const CreatedMemory& segment, TimePoint deadline) {
   for (int peer = 0; peer < options_.size; ++peer) {
     if (peer == options_.rank) continue;
     while (!send_control(at(peer).socket.get(), hello, descriptors)) {
-      if (waiter_->now() >= deadline) throw no_descriptors(peer, kNotReceived);
+      until.check();
+      if (waiter_->now() >= until.deadline) throw no_descriptors(peer, kNotReceived);
       check_sockets();
       waiter_->sleep(kSendPause);
     }
   }
 }
 
-void ShmCore::meet_all(TimePoint deadline) {
+void ShmCore::meet_all(const Until& until) {
   for (int peer = 0; peer < options_.size; ++peer) {
     while (peer != options_.rank && !at(peer).link) {
-      wait_for(*waiter_, epoll_.get(), POLLIN, deadline,
+      wait_for(*waiter_, epoll_.get(), POLLIN, until,
                "the segment of rank " + std::to_string(name_of(options_, peer)));
       check_sockets();
     }
