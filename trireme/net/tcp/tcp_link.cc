@@ -123,7 +123,7 @@ std::size_t TcpLink::try_stream(std::size_t, const Piece& piece) {
 
 bool TcpLink::read(const char*& ended) {
   bool moved = false;
-  for (std::size_t before = 0; before < kReadPerPoll; before += kInBuffer) {
+  for (std::size_t before = 0; before < kReadPerPoll; before += std::max(kInBuffer, just_read_)) {
     if (!handle_buffer(ended)) return true;
     if (!(data_left_ > 0 ? read_data(ended) : read_buffer(ended))) return moved;
     moved = true;
@@ -234,6 +234,7 @@ bool TcpLink::read_buffer(const char*& ended) {
 
 bool TcpLink::received(std::ptrdiff_t count, const char*& ended) {
   if (count > 0) {
+    just_read_ = static_cast<std::size_t>(count);
     messenger_.note_move(peer_);
     return true;
   }

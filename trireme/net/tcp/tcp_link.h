@@ -67,6 +67,7 @@ class TcpLink final : public Link {
   bool blocked_ = false;        // the last write was refused
   std::vector<std::byte> in_;
   std::size_t begin_ = 0, end_ = 0;  // the unread bytes of in_
+  std::size_t just_read_ = 0;        // bytes that the last read has brought
   std::uint32_t data_id_ = 0;
   std::size_t data_offset_ = 0;  // position in the message
   std::size_t data_left_ = 0;    // bytes left of the chunk that is being read

@@ -6,6 +6,7 @@
 
 #include <atomic>
 #include <cstring>
+#include <functional>
 #include <vector>
 
 #include "trireme/base/waiter/real_waiter.h"
@@ -63,6 +64,41 @@ TEST(TcpLink, NothingIsLeftInTheBufferWhenReadStops) {
     messenger.lose(1, "the test is over");
   });
   EXPECT_EQ(received, kMessages);
+}
+
+// The peer sends the next large message as soon as one has arrived, so there is always more to read.
+TEST(TcpLink, OneReadTakesAboutFourMebibytes) {
+  Messenger messenger(0, 2, RealWaiter::make());
+  int ends[2];
+  ASSERT_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, ends), 0);
+  const Descriptor peer(ends[1]);
+  std::atomic<bool> unsent{false};
+  TcpLink link(messenger, 1, Descriptor(ends[0]), unsent);
+  messenger.attach(1, &link);
+  std::vector<std::byte> bytes(160'000), arrived(bytes.size());
+  std::size_t received = 0;
+  std::uint32_t next = 0;  // message
+  const auto put = [&](const void* data, std::size_t size) {
+    ASSERT_EQ(send(peer.get(), data, size, MSG_NOSIGNAL), static_cast<ssize_t>(size));
+  };
+  std::function<void()> exchange = [&] {
+    messenger.recv(1, {0}, arrived).on_settled([&](const std::exception_ptr& error) {
+      if (error || ++next == 100) return;
+      received += bytes.size();
+      exchange();
+    });
+    const Head asks{.kind = 2, .id = next, .length = bytes.size()};    // Rts
+    const Head brings{.kind = 5, .id = next, .length = bytes.size()};  // Data
+    put(&asks, sizeof asks);
+    put(&brings, sizeof brings);
+    put(bytes.data(), bytes.size());
+  };
+  exchange();
+  const char* ended = nullptr;
+  EXPECT_TRUE(link.read(ended));
+  EXPECT_GE(received, std::size_t{3} << 20);
+  EXPECT_LE(received, std::size_t{9} << 19);
+  messenger.lose(1, "the test is over");
 }
 
 // Nobody else would look after what the socket did not take.
