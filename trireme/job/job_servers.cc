@@ -65,7 +65,10 @@ std::shared_ptr<net::Channel> JobServers::connect(int server) const {
         {.rank = channels_.identity.rank, .operation = "parameter server", .peer = server});
   net::ChannelOptions options = channels_;
   // Another process may come in the place of a server that hangs.
-  if (serves_) options.timeout = std::min(options.timeout, kServersTimeout);
+  if (serves_) {
+    options.patience = options.timeout;
+    options.timeout = std::min(options.timeout, kServersTimeout);
+  }
   return net::dial_channel(waiter_, now->servers[static_cast<std::size_t>(server)].address,
                            options);
 }

@@ -459,6 +459,7 @@ std::shared_ptr<Channel> dial_channel(std::shared_ptr<Waiter> waiter, const std:
                                       const ChannelOptions& options) {
   const TimePoint deadline = waiter->now() + options.timeout;
   Descriptor socket = net::dial(*waiter, address, deadline);
+  if (options.patience > Duration::zero()) set_patience(socket.get(), options.patience);
   const Identity peer =
       handshake(*waiter, socket.get(), true, options.identity, options.secret, deadline);
   return channel_over(std::move(waiter), std::move(socket), peer, options.max_frame_bytes);

@@ -222,6 +222,31 @@ TEST(FailOver, AReplacementThatNobodyReachesHoldsUpNoWorker) {
   }
 }
 
+// The weights take 10 s to a copy, twice the servers' patience, and all of a shard takes longer than that
+// of workers.
+TEST(FailOver, ASlowNetworkIsNoDeadServer) {
+  const Settings settings = settings_of(-1, 1, 2, 2);
+  const double bytes_per_second = static_cast<double>(settings.model.bytes(0)) / 10;
+  for (std::uint64_t seed = 1; seed <= 3; ++seed) {
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    SimCluster cluster(seed, 1, 2, {.bytes_per_second = bytes_per_second, .socket_bytes = 4096});
+    Ledger ledger;
+    const TimePoint begin = cluster.now();
+    cluster.run(settings, [&](int worker, ParameterClient& client, Waiter& waiter) {
+      EXPECT_LT(to_seconds(waiter.now() - begin), 10)
+          << "no copy is sent as a whole when the job begins";
+      write_zeros(client);
+      client.pull();
+      push_one(worker, client);
+      ledger.acknowledged.insert({worker, client.pushes()});
+      client.pull();
+      for (int shard = 0; shard < 2; ++shard) ledger.last.push_back(floats(client.weights(shard)));
+    });
+    expect_all_applied_once(cluster, settings, ledger);
+    EXPECT_EQ(cluster.num_unreachable, 0);
+  }
+}
+
 // With delay compensation a copy also has the weights that each worker had.
 TEST(FailOver, CopiesHaveTheWeightsThatWorkersHadBefore) {
   for (std::uint64_t seed = 1; seed <= 20; ++seed) {

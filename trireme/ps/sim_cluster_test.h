@@ -34,11 +34,13 @@ struct History {
 class SimCluster {
  public:
   SimCluster(std::uint64_t seed, int workers, int servers, int broken_per_million = 0)
+      : SimCluster(seed, workers, servers,
+                   {.shared_memory = seed % 2 == 0, .broken_per_million = broken_per_million}) {}
+  SimCluster(std::uint64_t seed, int workers, int servers, const net::SimChannelOptions& options)
       : workers_(workers),
         servers_(servers),
         network_(workers + servers, {.seed = seed}),
-        channels_(network_,
-                  {.shared_memory = seed % 2 == 0, .broken_per_million = broken_per_million}),
+        channels_(network_, options),
         authority_(servers),
         views_(static_cast<std::size_t>(workers + servers)),
         killed_(views_.size()),
@@ -99,6 +101,7 @@ class SimCluster {
 
   std::uint64_t draw(std::uint64_t bound) { return network_.scheduler().random().draw(bound); }
   int workers() const noexcept { return workers_; }
+  TimePoint now() const { return network_.scheduler().now(); }
   const rendezvous::ServerView& view() const { return authority_.view(); }
 
  private:

@@ -28,6 +28,7 @@ StrategyContext context_of(Job& job) {
       .servers = {.count = job.roles().servers,
                   .dial = [&job](int shard) { return job.servers().dial_shard(shard); },
                   .term = [&job](int shard) { return job.servers().shard_term(shard); },
+                  .patience = job.options().timeout,
                   .train_alone = [&job] { job.servers().train_alone(); },
                   .worker = job.rank(),
                   .workers = job.size(),

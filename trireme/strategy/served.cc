@@ -75,6 +75,7 @@ std::unique_ptr<ps::RemoteOptimizer> make_remote_optimizer(const StrategyContext
                                                                  .waiter = env.world->waiter(),
                                                                  .dial = servers.dial,
                                                                  .term = servers.term,
+                                                                 .patience = servers.patience,
                                                                  .epoch = servers.epoch,
                                                                  .elastic = servers.elastic,
                                                                  .broken = servers.broken});

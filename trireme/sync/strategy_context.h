@@ -44,6 +44,7 @@ struct StrategyContext {
     int count = 0;
     std::function<std::shared_ptr<net::Channel>(int shard)> dial = {};
     std::function<std::uint64_t(int shard)> term = [](int) { return 0; };
+    Duration patience = std::chrono::seconds(30);  // until a lost server, or another one, serves
     /// Says that no other worker waits for this one.
     std::function<void()> train_alone = [] {};
     int worker = 0, workers = 1;

@@ -31,13 +31,18 @@ struct End {
   std::exception_ptr failure;  // nothing more can be received or sent
   std::deque<Arrived> arrived;
   std::deque<std::pair<ChannelFrame*, WorkSource>> receiving;
-  std::vector<SharedArea> areas;  // that this end shares
-  TimePoint last_sent{};          // when what it sent last arrives
+  std::deque<WorkSource> sending;  // of frames that a socket does not take at once
+  std::vector<SharedArea> areas;   // that this end shares
+  TimePoint last_sent{};           // when what it sent last arrives
 
   void fail(const std::exception_ptr& error) {
     if (failure) return;
     failure = error;
-    for (auto& [frame, source] : std::exchange(receiving, {})) source.fail(error);
+    end_works();
+  }
+  void end_works() {
+    for (auto& [frame, source] : std::exchange(receiving, {})) source.fail(failure);
+    for (auto& source : std::exchange(sending, {})) source.fail(failure);
   }
   void match() {
     while (!arrived.empty() && !receiving.empty()) {
@@ -159,7 +164,18 @@ class SimChannel final : public Channel {
           end.match();
         },
         true);
-    return {};
+    if (head.size() + payload.size() <= state_->options.socket_bytes) return {};
+    own().sending.emplace_back(waiter_, nullptr, "channel send");
+    scheduler.at(
+        own().rank, when,
+        [ends = ends_, side = side_] {
+          std::deque<WorkSource>& sending = (*ends)[side].sending;
+          if (sending.empty()) return;  // it has failed
+          sending.front().complete();
+          sending.pop_front();
+        },
+        true);
+    return own().sending.back().work();
   }
 
   Work receive(ChannelFrame& frame) override {
@@ -209,10 +225,7 @@ class SimChannel final : public Channel {
   void break_off() {
     tell_other("the connection broke");
     own().failure = lost(other().rank, "the connection broke");
-    waiter_->run([ends = ends_, side = side_] {
-      End& end = (*ends)[side];
-      for (auto& [frame, source] : std::exchange(end.receiving, {})) source.fail(end.failure);
-    });
+    waiter_->run([ends = ends_, side = side_] { (*ends)[side].end_works(); });
   }
 
   const std::shared_ptr<SimChannels::State> state_;

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "trireme/base/error.h"
+#include "trireme/observe/log.h"
 
 namespace trireme::inline v0::ps {
 namespace {
@@ -19,6 +20,7 @@ Follower::~Follower() { lose(); }
 
 bool Follower::work_waits() const {
   if (state_ == State::Away) return waiter_->now() >= next_try_;
+  if (sending_ && outgoing_.front().sent.done()) return true;
   return state_ == State::Dialled ? dialled_.done() : received_.done();
 }
 
@@ -32,10 +34,26 @@ void Follower::poll(const Log& log, Copy& copy) {
     if (state_ == State::Away && waiter_->now() >= next_try_) dial();
     if (state_ == State::Dialled && dialled_.done()) greet();
     while (state_ >= State::Greeted && !refused_ && received_.done()) take(log, copy);
-  } catch (const Error&) {  // it is not there, or speaks another protocol
+  } catch (const PeerLost&) {  // it is not there
+    lose();
+  } catch (const TimeoutError&) {
+    lose();
+  } catch (const Error& error) {  // it speaks another protocol
+    if (!std::exchange(warned_, true))
+      observe::warning("shard " + std::to_string(options_.shard) + " has no copy on server " +
+                       std::to_string(options_.server) + ": " + error.what());
     lose();
   }
+  drop_sent();
+}
+
+// The time to answer what took long to send begins when it has left.
+void Follower::drop_sent() {
+  const std::size_t before = outgoing_.size();
   while (!outgoing_.empty() && outgoing_.front().sent.done()) outgoing_.pop_front();
+  if (sending_ && outgoing_.size() < before && owes_since_ != TimePoint::max())
+    owes_since_ = waiter_->now();
+  sending_ = !outgoing_.empty();
 }
 
 void Follower::dial() {
@@ -121,7 +139,8 @@ void Follower::put(const Relay& relay, LogEntry entry, std::vector<std::byte> ow
 }
 
 void Follower::lose() {
-  if (owes_since_ == TimePoint::max()) owes_since_ = waiter_->now();
+  if (std::exchange(sending_, false) || owes_since_ == TimePoint::max())
+    owes_since_ = waiter_->now();
   state_ = State::Away;
   received_ = Work();
   if (channel_) channel_->close();

@@ -54,8 +54,9 @@ class Follower {
   /// Whether it has all of the shard, so that entries count as kept only once it has them.
   bool required() const noexcept { return required_; }
   void require() noexcept { required_ = true; }
-  /// Since when it owes an answer; TimePoint::max(): it does not.
-  TimePoint owes_since() const noexcept { return owes_since_; }
+  /// Since when it owes an answer; TimePoint::max(): it does not, or what it shall answer is still
+  /// being sent. The channel ends if that does not move.
+  TimePoint owes_since() const noexcept { return sending_ ? TimePoint::max() : owes_since_; }
   void forgive() noexcept { owes_since_ = waiter_->now(); }
 
   /// Whether poll() has something to do.
@@ -83,12 +84,15 @@ class Follower {
   void send_snapshot(Copy& copy);
   void put(const Relay& relay, LogEntry entry, std::vector<std::byte> own);
   void listen();
+  void drop_sent();
   void lose();
 
   const std::shared_ptr<Waiter> waiter_;
   const Options options_;
   State state_ = State::Away;
   bool refused_ = false, required_ = false;
+  bool sending_ = false;                       // at the last poll(), not all had left yet
+  bool warned_ = false;                        // that it cannot have a copy
   std::uint64_t acknowledged_ = 0, sent_ = 0;  // indices
   std::deque<Outgoing> outgoing_;
   net::ChannelFrame frame_;

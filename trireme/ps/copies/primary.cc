@@ -154,7 +154,10 @@ void Primary::settle() {
     wants = wants || !follower.required();
   }
   committed_ = std::max(committed_, all);
-  whole_ = whole_ || (copy_.service().settings() != nullptr && !wants);
+  const bool begun = copy_.service().settings() != nullptr;
+  whole_ = whole_ || (begun && !wants);
+  if (begun && !whole_)
+    return;  // the first backups begin with the first request, without a snapshot
   while (!log_.entries.empty() && log_.entries.front().at.index <= committed_) {
     log_.before = log_.entries.front().at;
     log_.entries.pop_front();

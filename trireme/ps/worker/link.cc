@@ -26,13 +26,18 @@ Link::Link(std::shared_ptr<Waiter> waiter, LinkOptions options)
     : waiter_(std::move(waiter)), options_(std::move(options)) {}
 
 void Link::connect() {
-  for (const TimePoint end = waiter_->now() + options_.patience;; waiter_->sleep(kPause)) {
+  for (TimePoint end = waiter_->now() + options_.patience;; waiter_->sleep(kPause)) {
     stop_if_broken();
+    std::optional<TimePoint> dialled;
     try {
       term_ = options_.term();
       channel_ = options_.dial();
-      return attach();
+      dialled = waiter_->now();
+      attach();
+      connected_ = waiter_->now();
+      return;
     } catch (const PeerLost&) {
+      if (dialled) end += waiter_->now() - *dialled;  // a server was there
       if (waiter_->now() >= end) throw;
     } catch (const TimeoutError&) {
       if (waiter_->now() >= end) throw;
@@ -49,18 +54,17 @@ void Link::attach() {
                                            .memory = {.bytes = text.size()},
                                            .text_bytes = text.size()});
   const Work sent = channel_->send(std::as_bytes(std::span(head)), text);
-  wait(channel_->receive(frame_), Deadline::in(options_.patience));
-  wait(sent, Deadline::in(options_.patience));
+  wait(channel_->receive(frame_));  // the server may be busy, or its first backups may be
+  wait(sent);
   attached_ = reply_from(frame_.head());
   require_here(attached_, options_.shard);
   if (attached_.exit_code != 0) refuse(attached_);
 }
 
 // Not for longer than the shard has this primary.
-void Link::wait(const Work& work, Deadline deadline) const {
+void Link::wait(const Work& work) const {
   const auto moved = [&] { return options_.term() != term_; };
-  waiter_->wait_until([&] { return work.done() || moved() || given_up(); },
-                      deadline.from(waiter_->now()));
+  waiter_->wait_until([&] { return work.done() || moved() || given_up(); }, TimePoint::max());
   if (!work.done()) stop_if_broken();
   if (!work.done() && moved()) throw_moved(options_.shard);
   work.wait(Deadline::in(Duration::zero()));
@@ -108,6 +112,7 @@ std::span<std::byte> Link::outgoing(std::size_t bytes) {
 void Link::ask(Request request, std::size_t bytes, std::size_t expected) {
   request.worker = options_.worker;
   request.shard = options_.shard;
+  if (request_.ask == Ask::Read) frame_ = {};  // of all weights and state, which are rarely read
   request_ = std::move(request);
   out_bytes_ = bytes;
   grow(in_, expected);
@@ -134,6 +139,7 @@ const Reply& Link::finish() {
       await();
       break;
     } catch (const PeerLost&) {
+      stop_if_useless();
       reconnect();
     }
   }
@@ -141,11 +147,23 @@ const Reply& Link::finish() {
   return reply_;
 }
 
+// One connection after the other that lasts less than `patience` is not repeated for longer than that.
+void Link::stop_if_useless() {
+  const TimePoint now = waiter_->now();
+  if (!useless_since_ || now >= connected_ + options_.patience) {
+    useless_since_ = now;
+    return;
+  }
+  if (now >= *useless_since_ + options_.patience) throw;
+  waiter_->sleep(kPause);
+}
+
 void Link::await() {
-  wait(answered_, Deadline::never());
-  wait(sent_, Deadline::never());
+  wait(answered_);
+  wait(sent_);
   reply_ = reply_from(frame_.head());
   require_here(reply_, options_.shard);
+  useless_since_.reset();
   had_weights_ =
       had_weights_ || attached_.ready || reply_.ask == Ask::Pull || reply_.ask == Ask::Write;
   if (reply_.memory.area < 0) {

@@ -43,8 +43,8 @@ class Link {
  public:
   Link(std::shared_ptr<Waiter> waiter, LinkOptions options);
 
-  /// Connects and attaches; tries again for `patience`. Throws what dial() throws, and what the
-  /// server refuses.
+  /// Connects, tries again for `patience`, and attaches, for as long as the server lives. Throws what
+  /// dial() throws, and what the server refuses.
   void connect();
   const Reply& attached() const noexcept { return attached_; }
 
@@ -74,8 +74,9 @@ class Link {
   void grow(Area& area, std::size_t bytes);
   void send();
   void await();
-  void wait(const Work& work, Deadline deadline) const;
+  void wait(const Work& work) const;
   void reconnect();
+  void stop_if_useless();
   std::exception_ptr given_up() const;
   void stop_if_broken() const;
   [[noreturn]] void refuse(const Reply& reply) const;
@@ -83,7 +84,9 @@ class Link {
   const std::shared_ptr<Waiter> waiter_;
   const LinkOptions options_;
   std::shared_ptr<net::Channel> channel_;
-  std::uint64_t term_ = 0;  // when it was made
+  std::uint64_t term_ = 0;                  // when it was made
+  TimePoint connected_{};                   // it was
+  std::optional<TimePoint> useless_since_;  // each connection since then was lost without a reply
   Reply attached_, reply_;
   Area out_, in_;
   Request request_;
