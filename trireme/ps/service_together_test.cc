@@ -18,8 +18,9 @@ class TogetherOrNot {
   TogetherOrNot(Settings settings, unsigned seed) : settings_(std::move(settings)), random_(seed) {
     const std::size_t bytes = settings_.model.bytes(0);
     for (int client = 0; client < settings_.workers; ++client) rooms_.emplace_back(bytes);
-    together_.set_room([this](int client, std::size_t) {
-      return client == 3 ? std::span<std::byte>() : std::span(rooms_[client]);
+    together_.set_room([this](int client, std::size_t wanted) {
+      const bool has_room = client != 3 && wanted == rooms_[client].size();  // for weights
+      return has_room ? std::span(rooms_[client]) : std::span<std::byte>();
     });
     together_.apply_together();
     for (int client = 0; client < settings_.workers; ++client)

@@ -1,5 +1,6 @@
 #include "trireme/ps/server/saved.h"
 
+#include <algorithm>
 #include <cstring>
 #include <nlohmann/json.hpp>
 
@@ -23,6 +24,27 @@ std::vector<SavedText::Array> arrays_of(const std::vector<NamedShard>& state) {
   for (const NamedShard& shard : state)
     arrays.push_back({shard.name, shard.dtype, shard.shape, shard.begin, shard.end});
   return arrays;
+}
+
+using Parts = std::vector<std::span<const std::byte>>;
+
+std::size_t bytes_of(const Parts& parts) noexcept {
+  std::size_t bytes = 0;
+  for (const std::span<const std::byte> part : parts) bytes += part.size();
+  return bytes;
+}
+
+void add_tables(std::span<const SavedTable> tables, SavedText& text, Parts& parts) {
+  const auto add = [&](const auto& values) { parts.push_back(std::as_bytes(std::span(values))); };
+  for (const SavedTable& table : tables) {
+    text.tables.push_back(
+        {table.name, table.ids.size(), table.width, table.state_names, table.table_updates});
+    add(table.ids);
+    add(table.last);
+    add(table.updates);
+    add(table.rows);
+    for (const std::vector<float>& state : table.state) add(state);
+  }
 }
 
 }  // namespace
@@ -56,35 +78,39 @@ std::size_t SavedText::Table::bytes() const noexcept {
                  width * sizeof(float) * (1 + state.size()));
 }
 
-Saved save(Shard& shard, std::int64_t version, bool with_rows) {
-  const std::vector<NamedShard> state = shard.optimizer().state();
-  Saved saved{.text =
-                  SavedText{version, shard.optimizer().step_count(), arrays_of(state)}.to_text()};
-  saved.memory.assign(shard.weights().begin(), shard.weights().end());
-  for (const NamedShard& one : state) {
-    const auto* data = static_cast<const std::byte*>(one.local.data_ptr());
-    saved.memory.insert(saved.memory.end(), data, data + one.local.nbytes());
+Saving::Saving(Shard& shard, std::int64_t version, bool with_rows)
+    : state_(shard.optimizer().state()) {
+  text_ = {version, shard.optimizer().step_count(), arrays_of(state_)};
+  parts_.push_back(shard.weights());
+  for (const NamedShard& one : state_)
+    parts_.push_back({static_cast<const std::byte*>(one.local.data_ptr()), one.local.nbytes()});
+  if (with_rows) tables_ = shard.rows().save();
+  add_tables(tables_, text_, parts_);
+}
+
+std::size_t Saving::bytes() const noexcept { return bytes_of(parts_); }
+
+void Saving::write(std::span<std::byte> to) const {
+  for (const std::span<const std::byte> part : parts_) {
+    std::copy(part.begin(), part.end(), to.begin());
+    to = to.subspan(part.size());
   }
-  if (with_rows) append(saved, shard.rows().save());
+}
+
+Saved save(Shard& shard, std::int64_t version) {
+  const Saving saving(shard, version, /*with_rows=*/true);
+  Saved saved{.text = saving.text(), .memory = std::vector<std::byte>(saving.bytes())};
+  saving.write(saved.memory);
   return saved;
 }
 
 void append(Saved& saved, std::span<const SavedTable> tables) {
   SavedText text = SavedText::from_text(saved.text);
-  const auto add = [&](const auto& values) {
-    const auto bytes = std::as_bytes(std::span(values));
-    saved.memory.insert(saved.memory.end(), bytes.begin(), bytes.end());
-  };
-  for (const SavedTable& table : tables) {
-    text.tables.push_back(
-        {table.name, table.ids.size(), table.width, table.state_names, table.table_updates});
-    saved.memory.reserve(saved.memory.size() + text.tables.back().bytes());
-    add(table.ids);
-    add(table.last);
-    add(table.updates);
-    add(table.rows);
-    for (const std::vector<float>& state : table.state) add(state);
-  }
+  Parts parts;
+  add_tables(tables, text, parts);
+  saved.memory.reserve(saved.memory.size() + bytes_of(parts));
+  for (const std::span<const std::byte> part : parts)
+    saved.memory.insert(saved.memory.end(), part.begin(), part.end());
   saved.text = text.to_text();
 }
 

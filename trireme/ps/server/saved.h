@@ -48,7 +48,24 @@ struct SavedText {
   static SavedText from_text(std::string_view text);
 };
 
-Saved save(Shard& shard, std::int64_t version, bool with_rows = false);
+/// A shard that is to be saved: its text, and its memory in parts, which nothing has copied but the rows
+/// of tables. The shard must not change meanwhile.
+class Saving {
+ public:
+  Saving(Shard& shard, std::int64_t version, bool with_rows);
+  std::string text() const { return text_.to_text(); }
+  std::size_t bytes() const noexcept;
+  /// The memory, one part after the other; `to` has bytes() or more.
+  void write(std::span<std::byte> to) const;
+
+ private:
+  SavedText text_;
+  std::vector<NamedShard> state_;
+  std::vector<SavedTable> tables_;
+  std::vector<std::span<const std::byte>> parts_;
+};
+/// All of it, with the rows.
+Saved save(Shard& shard, std::int64_t version);
 /// The reverse; returns the version, `own` if the text leaves it. MismatchError, with nothing
 /// changed, unless the text fits this shard. Of tables it has the saved rows alone then.
 std::int64_t fill(Shard& shard, std::string_view text, std::span<const std::byte> memory,

@@ -1,6 +1,8 @@
 #include "trireme/ps/server/service.h"
 
 #include <algorithm>
+#include <cstring>
+#include <new>
 #include <nlohmann/json.hpp>
 
 #include "trireme/base/check.h"
@@ -51,6 +53,11 @@ void Service::handle(int client, const Request& request, std::span<const std::by
     serve(client, request, memory);
   } catch (const Error& error) {
     refuse(client, request.worker, request.ask, error);
+  } catch (const std::bad_alloc&) {
+    if (changes_state(request.ask)) throw;  // perhaps half of it has been done
+    refuse(client, request.worker, request.ask,
+           ResourceError("there is not enough memory for the reply",
+                         {.advice = "Use more servers, or hosts with more memory."}));
   }
   release();
 }
@@ -96,6 +103,7 @@ void Service::serve(int client, const Request& request, std::span<const std::byt
       ledger_->leave(request.worker);
       rounds_.leave(request.worker);
       readers_.erase(request.worker);
+      before_.erase(request.worker);
       client_of_.erase(place);
       answer_(client, {.ask = Ask::Leave}, {});
   }
@@ -217,11 +225,18 @@ void Service::write(int client, const Request& request, std::span<const std::byt
 }
 
 void Service::read(int client, const Request& request) {
-  const Saved saved = save(*shard_, version_, request.with_rows);
-  const auto text = std::as_bytes(std::span(saved.text));
-  std::vector<std::byte> all(text.begin(), text.end());
-  all.insert(all.end(), saved.memory.begin(), saved.memory.end());
-  answer_(client, {.ask = Ask::Read, .version = version_, .text_bytes = text.size()}, all);
+  const Saving saving(*shard_, version_, request.with_rows);
+  const std::string text = saving.text();
+  const std::size_t bytes = text.size() + saving.bytes();
+  std::span<std::byte> all = rooms_.reply(client, bytes);
+  const bool written = !all.empty();
+  std::vector<std::byte> own(written ? 0 : bytes);
+  if (!written) all = own;
+  std::memcpy(all.data(), text.data(), text.size());
+  saving.write(all.subspan(text.size()));
+  answer_(client,
+          {.ask = Ask::Read, .version = version_, .text_bytes = text.size(), .written = written},
+          all);
 }
 
 void Service::pull_rows(int client, const Request& request, std::span<const std::byte> ids) {
@@ -245,8 +260,10 @@ void Service::push(int client, const Request& request, std::span<const std::byte
   shard_->rows().check(rows);
   const int worker = request.worker;
   Waiting own{client, worker, {.ask = Ask::Push}};
-  if (ledger_->take(worker, request.sequence, request.clock)) {
-    own.reply.staleness = std::max<std::int64_t>(version_ - request.version, 0);
+  const bool is_new = ledger_->take(worker, request.sequence, request.clock);
+  // An update that a repeated push has made is its own.
+  own.reply.staleness = std::max<std::int64_t>(version_ - request.version - (is_new ? 0 : 1), 0);
+  if (is_new) {
     const auto before = before_.find(worker);
     const auto old = before == before_.end() ? std::span<const std::byte>() : before->second;
     const auto room =

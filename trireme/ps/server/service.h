@@ -37,8 +37,8 @@ struct Rooms {
   using Room = std::function<std::span<std::byte>(int client, std::size_t bytes)>;
   static std::span<std::byte> none(int, std::size_t) { return {}; }
 
-  /// Memory of `bytes`, or none, for the weights that the reply to a client's request brings. They are
-  /// written there while they are updated, and the reply says so. Pushes and commits that have such
+  /// Memory of `bytes`, or none, for the weights that the reply to a client's request brings (or the text
+  /// and all, for Read). They are written there while they are updated, and the reply says so. Pushes and commits that have such
   /// memory are served together by advance(): the results are those of one after the other.
   Room reply = none;
   /// Memory for the shard's own weights, which clients can read, or none. Asked for when a synchronous

@@ -159,7 +159,7 @@ Saved Service::snapshot() {
                       {"clients", client_of_}};
   Saved all;
   if (settings_) {
-    Saved shard = save(*shard_, version_, /*with_rows=*/true);
+    Saved shard = save(*shard_, version_);
     json["settings"] = settings_->to_text();
     json["shard"] = shard.text;
     json["shard_bytes"] = shard.memory.size();

@@ -6,6 +6,7 @@
 #include <cstring>
 #include <deque>
 #include <limits>
+#include <new>
 #include <nlohmann/json.hpp>
 
 #include "trireme/base/error.h"
@@ -74,6 +75,61 @@ TEST(Service, PushesAreAppliedInTheOrderOfTheirArrival) {
   expected.step(second, 0.2f);
   expect_near(settings.model, server.floats(1), expected.weights);
   EXPECT_EQ(server.service().version(), 2);
+}
+
+TEST(Service, WeightsAndStateAreReadIntoMemoryOfTheClients) {
+  Server server;
+  const Settings settings = settings_of(-1, 1);
+  std::vector<std::byte> room;
+  server.attach(0, settings);
+  server.write(0, random_floats(settings.model.bytes(0), 1));
+  server.push(0, 1, random_floats(settings.model.bytes(0), 2));
+  const Reply copied = *server.ask(0, {.ask = Ask::Read, .worker = 0});
+  const std::vector<std::byte> expected(server.memory(0).begin(), server.memory(0).end());
+  EXPECT_FALSE(copied.written);
+  server.set_room([&](int, std::size_t bytes) {
+    room.resize(bytes);
+    return std::span(room);
+  });
+  const Reply written = *server.ask(0, {.ask = Ask::Read, .worker = 0});
+  EXPECT_TRUE(written.written);
+  EXPECT_EQ(written.text_bytes, copied.text_bytes);
+  EXPECT_EQ(room, expected);
+}
+
+TEST(Service, ThereIsNoMemoryToRead) {
+  Server server;
+  const Settings settings = settings_of(-1, 1);
+  server.attach(0, settings);
+  const Floats weights = random_floats(settings.model.bytes(0), 1);
+  server.write(0, weights);
+  server.set_room([](int, std::size_t) -> std::span<std::byte> { throw std::bad_alloc(); });
+  const Reply refused = *server.ask(0, {.ask = Ask::Read, .worker = 0});
+  EXPECT_EQ(refused.exit_code, static_cast<int>(ExitCode::Resource));
+  EXPECT_NE(refused.text.find("not enough memory"), std::string::npos) << refused.text;
+  EXPECT_EQ(server.ask(0, {.ask = Ask::Pull, .worker = 0})->exit_code, 0);
+  EXPECT_EQ(server.floats(0), weights);
+}
+
+// The connection broke before the answer came.
+TEST(Service, ARepeatedPushIsAnsweredWithTheSameWeights) {
+  Server server;
+  const Settings settings = settings_of(-1, 2);
+  const std::size_t bytes = settings.model.bytes(0);
+  for (const int worker : {0, 1}) server.attach(worker, settings);
+  server.write(0, random_floats(bytes, 1));
+  for (const std::uint64_t sequence : {1u, 2u})
+    server.push(0, sequence, random_floats(bytes, 2), static_cast<std::int64_t>(sequence) - 1);
+  const Floats gradient = random_floats(bytes, 3);
+  const Reply first = *server.push(1, 1, gradient);
+  EXPECT_EQ(first.staleness, 2);
+  const Floats weights = server.floats(1);
+  server.service().lost(1);
+  server.attach(1, settings);
+  const Reply again = *server.push(1, 1, gradient);
+  EXPECT_EQ(again.staleness, 2);
+  EXPECT_EQ(again.version, first.version);
+  EXPECT_EQ(server.floats(1), weights);
 }
 
 // While they are updated; not those that a worker must wait for.
