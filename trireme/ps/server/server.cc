@@ -6,9 +6,12 @@
 
 #include "trireme/base/check.h"
 #include "trireme/base/error.h"
+#include "trireme/observe/log.h"
 
 namespace trireme::inline v0::ps {
 namespace {
+
+constexpr Duration kAcceptPause = std::chrono::milliseconds(100);  // while no descriptor is left
 
 // The view of a server that nobody replicates: each server has its own shard.
 std::shared_ptr<const rendezvous::ServerView> view_of_one(int number) {
@@ -48,8 +51,18 @@ struct ParameterServer::Connection {
     return all.size() < bytes ? std::span<std::byte>() : all.first(bytes);
   }
 
+  // Memory of its own for a reply.
+  std::span<std::byte> own(std::size_t bytes) {
+    if (memory.size() < bytes) {
+      release();
+      memory.resize(bytes);
+    }
+    return std::span(memory).first(bytes);
+  }
+  void release() { std::vector<std::byte>().swap(memory); }
+
   net::ChannelFrame frame;             // that is being received or served
-  std::vector<std::byte> memory;       // of replies; never made smaller
+  std::vector<std::byte> memory;       // of replies; kept for the next one
   std::span<const std::byte> payload;  // of the reply that is being sent
   std::string head;
   std::deque<std::pair<std::string, Work>> heard;  // what a primary is being told
@@ -144,13 +157,16 @@ void ParameterServer::adopt_view() {
 }
 
 void ParameterServer::accept_next() {
+  accept_at_ = TimePoint::max();
   arriving_ = std::make_shared<std::shared_ptr<net::Channel>>();
   accepted_ = acceptor_.accept(*arriving_);
   accepted_.on_settled([kept = arriving_](const std::exception_ptr&) {});
 }
 
 bool ParameterServer::work_waits() const {
-  return accepted_.done() || contacts_.view()->number != view_->number ||
+  const bool pausing = accept_at_ != TimePoint::max();
+  return (pausing ? waiter_->now() >= accept_at_ : accepted_.done()) ||
+         contacts_.view()->number != view_->number ||
          std::any_of(
              connections_.begin(), connections_.end(),
              [](const auto& one) { return !one.second->serving && one.second->received.done(); }) ||
@@ -161,7 +177,7 @@ bool ParameterServer::work_waits() const {
 
 // While updates are being made, the network is looked at after each part of them.
 TimePoint ParameterServer::wake_at() const {
-  TimePoint first = TimePoint::max();
+  TimePoint first = accept_at_;
   for (const auto& [shard, own] : places_) {
     if (own->copy.service().under_way()) return waiter_->now();
     if (own->primary) first = std::min(first, own->primary->wake_at());
@@ -175,7 +191,8 @@ void ParameterServer::run(const std::function<bool()>& ended) {
     waiter_->wait_until([&] { return ended() || work_waits(); }, wake_at());
     adopt_view();
     if (fenced_) return;
-    if (accepted_.done()) take_channel();
+    if (waiter_->now() >= accept_at_) accept_next();
+    if (accept_at_ == TimePoint::max() && accepted_.done()) take_channel();
     std::vector<int> ready;
     for (const auto& [client, connection] : connections_)
       if (!connection->serving && connection->received.done()) ready.push_back(client);
@@ -194,7 +211,16 @@ void ParameterServer::run(const std::function<bool()>& ended) {
 }
 
 void ParameterServer::take_channel() {
-  accepted_.wait();
+  try {
+    accepted_.wait();
+  } catch (const ResourceError& error) {
+    // Those who are connected go on; who calls meanwhile waits in the system's queue.
+    if (!std::exchange(warned_, true))
+      observe::warning("server " + std::to_string(options_.number) +
+                       " takes no more connections for now: " + error.what());
+    accept_at_ = waiter_->now() + kAcceptPause;
+    return;
+  }
   const int client = next_client_++;
   auto connection = std::make_shared<Connection>(std::move(*arriving_));
   connection->listen();
@@ -207,9 +233,22 @@ void ParameterServer::take_frame(int client, Connection& connection) {
     connection.received.wait();
     is_relay(connection.frame.head()) ? take_relay(client, connection)
                                       : take_request(client, connection);
-  } catch (const Error&) {  // it is gone, or does not speak this protocol
+  } catch (const PeerLost&) {
     drop(client);
+  } catch (const Error& error) {
+    refuse(client, connection, error);
   }
+}
+
+// It may be of another version, which reads no more than this. Another server looks for no Reply.
+void ParameterServer::refuse(int client, Connection& connection, const Error& error) {
+  if (!std::exchange(warned_of_refusal_, true))
+    observe::warning("server " + std::to_string(options_.number) +
+                     " ends a connection: " + error.what());
+  connection.payload = {};
+  if (!is_relay(connection.frame.head()) && connection.sent.done())
+    send(connection, to_text(Reply{.exit_code = error.exit_code(), .text = error.what()}));
+  drop(client);
 }
 
 void ParameterServer::take_request(int client, Connection& connection) {
@@ -217,6 +256,8 @@ void ParameterServer::take_request(int client, Connection& connection) {
   const auto memory = memory_of(*connection.channel, connection.frame, request.memory);
   if (connection.shard >= 0 && connection.shard != request.shard)
     throw RefusedError("a connection for two shards");
+  // All of the weights and state, which are rarely read.
+  if (connection.request.ask == Ask::Read && connection.sent.done()) connection.release();
   connection.request = std::move(request);
   connection.serving = true;
   const auto found = places_.find(connection.request.shard);
@@ -320,8 +361,7 @@ std::span<std::byte> ParameterServer::room(int shard, int client, std::size_t by
   Connection& connection = *found->second;
   if (const auto area = connection.area(bytes); !area.empty()) return area;
   if (!connection.sent.done()) return {};
-  if (connection.memory.size() < bytes) connection.memory.resize(bytes);
-  return std::span(connection.memory).first(bytes);
+  return connection.own(bytes);
 }
 
 // Memory for a shard's weights that the first client and, as long as they are on this host, all others
@@ -369,9 +409,9 @@ void ParameterServer::answer(int shard, int client, const Reply& reply,
     told.memory.area = connection.request.into.area;
     if (!reply.written) team_.copy(area.data(), memory.data(), memory.size(), /*reads=*/true);
   } else {
-    if (connection.memory.size() < memory.size()) connection.memory.resize(memory.size());
-    if (!reply.written) team_.copy(connection.memory.data(), memory.data(), memory.size());
-    connection.payload = std::span(connection.memory).first(memory.size());
+    const auto room = connection.own(memory.size());
+    if (!reply.written) team_.copy(room.data(), memory.data(), memory.size());
+    connection.payload = room;
   }
   connection.head = to_text(told);
   connection.answered = true;

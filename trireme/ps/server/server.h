@@ -60,6 +60,7 @@ class ParameterServer {
   void take_relay(int client, Connection& connection);
   bool follow(int client, const Relay& relay, Connection& connection);
   void send(Connection& connection, const std::string& head);
+  void refuse(int client, Connection& connection, const Error& error);
   void drop(int client);
   void answer(int shard, int client, const Reply& reply, std::span<const std::byte> memory);
   std::span<std::byte> room(int shard, int client, std::size_t bytes);
@@ -80,6 +81,9 @@ class ParameterServer {
   int next_client_ = 0;
   std::shared_ptr<std::shared_ptr<net::Channel>> arriving_;  // the acceptor may outlive this
   Work accepted_;
+  TimePoint accept_at_ = TimePoint::max();  // the next try
+  bool warned_ = false;                     // that no connection can be taken
+  bool warned_of_refusal_ = false;
 };
 
 }  // namespace trireme::inline v0::ps
