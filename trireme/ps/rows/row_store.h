@@ -25,6 +25,9 @@ class RowStore : public models::RowSource {
   /// another. What is loaded into it becomes loaded().
   std::vector<NamedShard> state();
 
+  /// Gives back what was loaded into state(), once the servers have it.
+  void forget() noexcept { loaded_ = nullptr; }
+
   models::PulledRows pull(std::uint32_t table, const at::Tensor& ids) final;
 
  protected:

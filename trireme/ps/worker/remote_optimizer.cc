@@ -85,12 +85,20 @@ void RemoteOptimizer::start() {
   client_->pull();
   take_weights();
   pending_ = false;
+  forget_loaded();
+}
+
+// The servers have it.
+void RemoteOptimizer::forget_loaded() {
+  state_.clear();
+  if (rows_) rows_->forget();
 }
 
 bool RemoteOptimizer::can_go_on(std::int64_t updates) {
   if (alone() || options_.epoch == 0) return true;
   client_->begin(updates, /*kept=*/true);
   goes_on_ = client_->ready();
+  if (goes_on_) forget_loaded();
   return goes_on_;
 }
 
@@ -218,9 +226,10 @@ std::vector<NamedShard> RemoteOptimizer::state() {
       at += array.bytes();
     }
   }
-  state_.clear();
-  for (auto& [name, shard] : whole) state_.push_back(std::move(shard));
-  return state_;
+  std::vector<NamedShard> state;
+  for (auto& [name, shard] : whole) state.push_back(std::move(shard));
+  if (!started_ && !goes_on_) state_ = state;
+  return state;
 }
 
 }  // namespace trireme::inline v0::ps

@@ -95,6 +95,7 @@ class RemoteOptimizer final : public optim::Optimizer {
   void push_round(double learning_rate);
   void give_weights();
   void take_weights();
+  void forget_loaded();
   std::vector<SavedTable> first_rows(int server) const;
 
   const OptimizerOptions optimizer_;
@@ -103,7 +104,7 @@ class RemoteOptimizer final : public optim::Optimizer {
   std::vector<optim::OwnedSlice> slices_;  // by parameter
   std::shared_ptr<RemoteRows> rows_;
   std::unique_ptr<ParameterClient> client_;
-  std::vector<NamedShard> state_;  // as last returned
+  std::vector<NamedShard> state_;  // as last returned before start()
   std::optional<std::int64_t> restored_count_;
   bool started_ = false;
   bool pending_;
