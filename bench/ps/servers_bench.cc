@@ -119,7 +119,7 @@ class Worker {
         options_(options),
         client_(job.waiter(), settings_of(options, job),
                 {.worker = job.rank(),
-                 .dial = [&job](int server) { return job.servers().dial(server); }}) {
+                 .dial = [&job](int server) { return job.servers().dial_shard(server); }}) {
     if (job.rank() == 0)
       for (int server = 0; server < client_.servers(); ++server)
         client_.write(server, client_.read(server));
