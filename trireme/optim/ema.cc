@@ -39,10 +39,12 @@ void Ema::update() {
   ++updates_;
 }
 
-// Swaps the values, not the tensors, so that all holders of the module's tensors see it.
+// Swaps the values, not the tensors, so that all holders of the module's tensors see it. Back in
+// reverse order, since tensors may share memory.
 void Ema::swap() {
   const c10::AutoGradMode no_grad(false);
-  for (Pair& pair : pairs_) {
+  for (std::size_t i = 0; i < pairs_.size(); ++i) {
+    Pair& pair = pairs_[swapped_ ? pairs_.size() - 1 - i : i];
     const at::Tensor weight = pair.weight.clone();
     pair.weight.copy_(pair.average);
     pair.average.copy_(weight);

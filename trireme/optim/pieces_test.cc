@@ -68,6 +68,27 @@ TEST(Ema, ATiedTensorIsSwappedOnce) {
   }
 }
 
+TEST(Ema, TensorsThatShareMemoryGetTheirValuesBack) {
+  struct Shared : torch::nn::Module {
+    torch::nn::Linear first = register_module("first", torch::nn::Linear(2, 2));
+    torch::nn::Linear second = register_module("second", torch::nn::Linear(2, 2));
+  } net;
+  net.second->weight.set_data(net.first->weight.detach());
+  Ema ema(net, 0.5);
+  net.first->weight.detach().add_(1);
+  ema.update();
+  const at::Tensor trained = net.first->weight.detach().clone();
+  for (int time = 0; time < 2; ++time) {
+    at::Tensor average;
+    {
+      const Ema::Swap swap(ema);
+      average = net.second->weight.detach().clone();
+      EXPECT_TRUE(at::allclose(average, trained - 0.5));
+    }
+    EXPECT_TRUE(at::equal(net.first->weight, trained)) << time;
+  }
+}
+
 TEST(GradScaler, SkipsBacksOffAndGrows) {
   const float inf = std::numeric_limits<float>::infinity();
   at::Tensor parameter = parameter_with({8, 16});
