@@ -63,6 +63,14 @@ void check(const Schedule& schedule) {
     if (!std::isfinite(number) || number < 0)
       refuse("a number of the learning-rate schedule is negative or not finite",
              "Give rates, power, rise, factor and start_divisor finite numbers from 0 on.");
+  for (const std::int64_t steps :
+       {schedule.warmup, schedule.steps, schedule.decay_steps, schedule.every})
+    if (steps < 0)
+      refuse("the learning-rate schedule has a number of steps of " + std::to_string(steps),
+             "Give warmup, steps, decay_steps and every numbers from 0 on.");
+  if (schedule.rise > 1)
+    refuse("the learning rate is to rise for more than all of the steps (train.rise)",
+           "Give it a share of the steps, such as 0.3.");
   const std::string warmup = std::to_string(schedule.warmup);
   const std::string steps = std::to_string(schedule.steps);
   if (schedule.decay == Decay::OneCycle) {
@@ -79,7 +87,7 @@ void check(const Schedule& schedule) {
   if (schedule.decay == Decay::Step && schedule.every < 1)
     refuse("the schedule step needs to know how often it steps: train.step_every is 0",
            "Set train.step_every, in steps.");
-  if (schedule.decay == Decay::Stable && schedule.warmup + schedule.decay_steps > schedule.steps)
+  if (schedule.decay == Decay::Stable && schedule.decay_steps > schedule.steps - schedule.warmup)
     refuse("train.warmup = " + warmup + " and train.decay_steps = " +
                std::to_string(schedule.decay_steps) + " are more than train.steps = " + steps,
            "Lower one of them.");

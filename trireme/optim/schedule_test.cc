@@ -94,6 +94,16 @@ TEST(Schedule, WrongNumbersAreRefused) {
     EXPECT_THROW(check({.start_divisor = wrong}), ConfigError) << wrong;
   }
   EXPECT_THROW(check({.steps = 100, .decay = Decay::OneCycle, .start_divisor = 0}), ConfigError);
+  EXPECT_THROW(check({.steps = 100, .decay = Decay::OneCycle, .rise = 1.5}), ConfigError);
+  EXPECT_THROW(check({.steps = -5}), ConfigError);
+  EXPECT_THROW(check({.warmup = -1, .steps = 100}), ConfigError);
+  EXPECT_THROW(check({.steps = 100, .decay = Decay::Stable, .decay_steps = -1}), ConfigError);
+  EXPECT_THROW(check({.steps = 100, .every = -1}), ConfigError);
+  EXPECT_THROW(check({.warmup = std::numeric_limits<std::int64_t>::max(),
+                      .steps = 100,
+                      .decay = Decay::Stable,
+                      .decay_steps = 1}),
+               ConfigError);
   EXPECT_NO_THROW(check({.steps = 100, .decay = Decay::OneCycle}));
   EXPECT_THROW(decay_of("cosin"), ConfigError);
   for (const std::string& name : decay_names()) EXPECT_EQ(name_of(decay_of(name)), name);
