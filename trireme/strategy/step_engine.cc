@@ -7,6 +7,7 @@
 
 #include "trireme/base/words.h"
 #include "trireme/job/job.h"
+#include "trireme/optim/schedule.h"
 #include "trireme/strategy/arrival.h"
 #include "trireme/sync/overflow.h"
 
@@ -180,7 +181,7 @@ void StepEngine::apply(StepResult& result) {
   parts_.target.gather_statistics(total_);
   if (parts_.meets_before_update) env_.world->barrier({.label = "update"}).wait();
   parts_.target.fold_statistics();
-  update(scale * clipping(norm));
+  update(scale * optim::clipping_factor(norm, parts_.clip));
 }
 
 // decentralised/local_sync.h explains the scale N/count.
@@ -189,14 +190,8 @@ void StepEngine::apply_own(StepResult& result, double all_squares) {
   const double scale = result.count > 0 ? ranks / static_cast<double>(result.count) : 0.0;
   if (parts_.clip > 0) result.gradient_norm = std::sqrt(all_squares / ranks) * scale;
   parts_.target.fold_statistics();
-  update(scale * clipping(std::sqrt(vote_.squares) * scale));
+  update(scale * optim::clipping_factor(std::sqrt(vote_.squares) * scale, parts_.clip));
   parts_.target.mixed();
-}
-
-// 1 if the norm is within bounds (or was not computed).
-double StepEngine::clipping(double norm) const {
-  if (parts_.clip <= 0 || norm <= parts_.clip) return 1;
-  return parts_.clip / (norm + 1e-6);  // as torch clip_grad_norm_
 }
 
 void StepEngine::update(double scale) {

@@ -124,7 +124,6 @@ class StepEngine {
   void settle_own();
   void apply(StepResult& result);
   void apply_own(StepResult& result, double all_squares);
-  double clipping(double norm) const;
   void update(double scale);
   void drop();
 
