@@ -39,7 +39,7 @@ class JobInput {
   /// The Sampler's plan, for DataParallel; null without a Sampler.
   void set_plan(std::shared_ptr<InputPlan> plan);
   std::shared_ptr<InputPlan> plan() const;
-  /// Sets what begin() calls. Used by DataParallel.
+  /// Sets what begin() calls, in place of an earlier one. Used by DataParallel.
   void set_follower(std::function<void()> follower);
   /// The Sampler calls it on the loader's thread, before the first micro-batch of each pass.
   void begin();

@@ -87,9 +87,10 @@ struct DataParallel::Impl final : parallel::StepTarget {
     statistics.reload();
     agree_on_seed();
     seed_next();
-    env.follow_input([this] { input_begins(); });
+    env.follow_input([impl = std::weak_ptr(self)] {
+      if (const auto own = impl.lock()) (*own)->input_begins();
+    });
   }
-  ~Impl() override { env.follow_input({}); }
 
   // All ranks take the seed that rank 0 got from torch::manual_seed().
   void agree_on_seed() {
@@ -337,6 +338,8 @@ struct DataParallel::Impl final : parallel::StepTarget {
 
   parallel::StrategyContext env;
   DataParallelOptions options;
+  // The input may call its follower when this one has ended, perhaps after the start of another.
+  const std::shared_ptr<Impl*> self = std::make_shared<Impl*>(this);
   const std::string settings;
   // Read before anything collective: ranks that are threads of one process share the generator.
   std::uint64_t seed = at::detail::getDefaultCPUGenerator().current_seed();

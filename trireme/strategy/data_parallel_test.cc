@@ -344,30 +344,38 @@ TEST(DataParallel, NamesTheParameterInWhichTheRanksModelsDiffer) {
   }
 }
 
-// Resumes before the third batch: rank 0 takes part in it before its loop begins.
+// Resumes before the third batch: rank 0 takes part in it before its loop begins. So does one that
+// takes the place of another DataParallel.
 TEST(DataParallel, KnowsThatTheFirstBatchAfterAResumeMayHaveNoShareForARank) {
-  testing::run_ranks(3, [&](testing::RankContext& rank) {
-    auto plan = std::make_shared<Plan>(8, 3, 1, rank.rank, kernel::contiguous(3));
-    for (int done = 0; done < 2; ++done) plan->consume();
-    std::function<void()> begins;
-    parallel::StrategyContext env{.world = rank.world.get()};
-    env.input_plan = [plan] { return plan; };
-    env.follow_input = [&](std::function<void()> follower) { begins = std::move(follower); };
-    Net net;
-    torch::optim::SGD sgd(net.parameters(), torch::optim::SGDOptions(1e-2));
-    DataParallel parallel(env, net, sgd);
-    begins();
-    if (rank.rank > 0) {
-      mean_loss(net, 5 + rank.rank, 1).backward();
-      EXPECT_TRUE(parallel.step());
-      EXPECT_FALSE(parallel.all_ranks_return());
-    }
-    plan->next_epoch();
-    mean_loss(net, rank.rank, 1).backward();
-    EXPECT_TRUE(parallel.step());
-    EXPECT_TRUE(parallel.all_ranks_return());
-    EXPECT_EQ(parallel.steps(), 2);
-  });
+  for (const bool replaces : {false, true}) {
+    testing::run_ranks(3, [&](testing::RankContext& rank) {
+      auto plan = std::make_shared<Plan>(8, 3, 1, rank.rank, kernel::contiguous(3));
+      for (int done = 0; done < 2; ++done) plan->consume();
+      JobInput input;
+      parallel::StrategyContext env{.world = rank.world.get()};
+      env.input_plan = [plan] { return plan; };
+      env.follow_input = [&](std::function<void()> follower) {
+        input.set_follower(std::move(follower));
+      };
+      Net net, other;
+      torch::optim::SGD sgd(net.parameters(), torch::optim::SGDOptions(1e-2));
+      torch::optim::SGD others(other.parameters(), torch::optim::SGDOptions(1e-2));
+      std::unique_ptr<DataParallel> parallel;
+      if (replaces) parallel = std::make_unique<DataParallel>(env, other, others);
+      parallel = std::make_unique<DataParallel>(env, net, sgd);
+      input.begin();
+      if (rank.rank > 0) {
+        mean_loss(net, 5 + rank.rank, 1).backward();
+        EXPECT_TRUE(parallel->step());
+        EXPECT_FALSE(parallel->all_ranks_return());
+      }
+      plan->next_epoch();
+      mean_loss(net, rank.rank, 1).backward();
+      EXPECT_TRUE(parallel->step());
+      EXPECT_TRUE(parallel->all_ranks_return());
+      EXPECT_EQ(parallel->steps(), 2);
+    });
+  }
 }
 
 // Every optimizer that ZeRO supports, with clipping and parameters of several uneven chunks.
