@@ -442,14 +442,16 @@ Job::Job(std::shared_ptr<net::Transport> transport, JobOptions options,
     : impl_(std::make_unique<Impl>(std::move(transport), std::move(options), std::move(tuning))) {}
 Job::Job(SimulatedProcess process, JobOptions options)
     : impl_(std::make_unique<Impl>(std::move(process), std::move(options))) {}
-// Ends the program by the terminate handler, since a destructor does not throw. In a child of fork(), which
-// has none of the Job's threads, nothing is ended: the parent still uses the connections.
+// Ends the program by the terminate handler, since a destructor does not throw. While an exception
+// passes, which is to be read, it leaves the job instead, and keeps what the strategy's destructor uses.
+// In a child of fork(), which has none of the Job's threads, nothing is ended: the parent still uses the
+// connections.
 Job::~Job() {
-  if (getpid() != impl_->creator) {
-    static_cast<void>(impl_.release());
-  } else if (impl_->input.has_strategy() && std::uncaught_exceptions() == 0) {
-    refuse_end(impl_->env.rank);
-  }
+  const bool forked = getpid() != impl_->creator;
+  if (!forked && !impl_->input.has_strategy()) return;
+  if (!forked && std::uncaught_exceptions() == 0) refuse_end(impl_->env.rank);
+  if (!forked) impl_->leave(impl_->exit_code(/*by_exception=*/true));
+  static_cast<void>(impl_.release());
 }
 
 int Job::rank() const noexcept { return impl_->env.rank; }

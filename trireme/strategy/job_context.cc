@@ -35,9 +35,10 @@ StrategyContext context_of(Job& job) {
                   .on_its_own = job.joined_later(),
                   .epoch = job.changes().epoch().number,
                   .elastic = job.changes().elastic(),
-                  .broken = [&job](bool commits) -> std::exception_ptr {
-                    if (auto failure = job.servers().failure()) return failure;
-                    return !commits && job.changes().broken() ? job.changes().reason() : nullptr;
+                  .broken = [&servers = job.servers(),
+                             &changes = job.changes()](bool commits) -> std::exception_ptr {
+                    if (auto failure = servers.failure()) return failure;
+                    return !commits && changes.broken() ? changes.reason() : nullptr;
                   }},
       .trace = job.options().trace};
 }

@@ -1,5 +1,7 @@
 #include "trireme/ps/worker/client.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <cmath>
 #include <cstring>
@@ -62,7 +64,8 @@ ParameterClient::ParameterClient(std::shared_ptr<Waiter> waiter, Settings settin
 }
 
 ParameterClient::~ParameterClient() {
-  for (const auto& link : links_) link->close();
+  for (auto& link : links_)
+    getpid() == process_ ? link->close() : static_cast<void>(link.release());
 }
 
 void ParameterClient::begin(std::int64_t version, bool kept) {

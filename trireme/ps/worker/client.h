@@ -6,6 +6,8 @@
 // gradient(s) is memory in which the caller puts what server s gets: the intervals of ServedModel.
 #pragma once
 
+#include <unistd.h>
+
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -40,7 +42,7 @@ class ParameterClient {
  public:
   /// Connects to all servers. MismatchError if another worker attached with other settings.
   ParameterClient(std::shared_ptr<Waiter> waiter, Settings settings, ClientOptions options);
-  /// Leaves.
+  /// Leaves. Not in a child of fork(), whose parent still uses the connections.
   ~ParameterClient();
   ParameterClient(const ParameterClient&) = delete;
 
@@ -107,6 +109,7 @@ class ParameterClient {
   void take_weights();
 
   const Settings settings_;
+  const int process_ = getpid();
   RowRouter router_;
   std::vector<std::unique_ptr<Link>> links_;
   bool ready_ = true;
