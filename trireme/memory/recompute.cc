@@ -98,6 +98,14 @@ variable_list detached(const variable_list& inputs) {
   return leaves;
 }
 
+// Backward passes of recomputed parts on this thread, one inside the other.
+thread_local int backward_depth = 0;
+
+struct RecomputedBackward {
+  RecomputedBackward() { ++backward_depth; }
+  ~RecomputedBackward() { --backward_depth; }
+};
+
 class RecomputeFunction : public torch::autograd::Function<RecomputeFunction> {
  public:
   // `anchor` requires grad, so that backward runs even if no input requires grad: `forward` may use
@@ -121,6 +129,7 @@ class RecomputeFunction : public torch::autograd::Function<RecomputeFunction> {
       roots.push_back(outputs[i]);
       root_gradients.push_back(gradients[i]);
     }
+    const RecomputedBackward scope;
     if (!roots.empty()) torch::autograd::backward(roots, root_gradients);
     variable_list result = {Variable(), Variable()};  // no gradients for `anchor` and `rerun`
     for (const at::Tensor& leaf : leaves)
@@ -130,6 +139,8 @@ class RecomputeFunction : public torch::autograd::Function<RecomputeFunction> {
 };
 
 }  // namespace
+
+bool in_recomputed_backward() noexcept { return backward_depth > 0; }
 
 std::vector<at::Tensor> recompute(const Forward& forward, const std::vector<at::Tensor>& inputs,
                                   Draws draws) {

@@ -26,13 +26,17 @@ enum class Draws { Again, OwnSeed };
 
 /// Returns forward(inputs) without keeping what `forward` saves for backward. Backward runs
 /// `forward` a second time, with the first run's autocast state, and then its backward; hooks of
-/// leaves run as usual. A copy of `forward` is kept until then; it must not change what it reads.
+/// leaves run as usual, once for each recomputed part: DataParallel and Strategy train a parameter
+/// that is in one such part only, and refuse others. A copy of `forward` is kept until then; it must not change what it reads.
 /// With gradients off, just runs `forward`.
 std::vector<at::Tensor> recompute(const Forward& forward, const std::vector<at::Tensor>& inputs,
                                   Draws draws = Draws::Again);
 /// The same for a module or function of one tensor.
 at::Tensor recompute(const std::function<at::Tensor(const at::Tensor&)>& forward,
                      const at::Tensor& input);
+
+/// Whether this thread is in the backward pass of a recomputed part, as hooks of leaves may ask.
+bool in_recomputed_backward() noexcept;
 
 /// The policy of one block. None keeps everything. Selective: attention keeps no probabilities
 /// (tensor/functions/functions.h), whatever the length. Full keeps only the block's input.

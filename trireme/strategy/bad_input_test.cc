@@ -14,6 +14,7 @@
 #include "trireme/base/error.h"
 #include "trireme/job/job.h"
 #include "trireme/layers/replicate.h"
+#include "trireme/memory/recompute.h"
 #include "trireme/models/models.h"
 #include "trireme/models/module_block.h"
 #include "trireme/optim/optimizer.h"
@@ -372,6 +373,29 @@ TEST(BadInput, OtherMemoryUnderPlainIsTrained) {
     EXPECT_TRUE(parallel.step());
     EXPECT_FALSE(at::equal(net.first->weight, before));
   });
+// The hook of a parameter runs once for each recomputed part.
+TEST(BadInput, AParameterInSeveralRecomputedPartsIsRefusedWithTheReason) {
+  for (const int parts : {1, 5}) {
+    testing::run_ranks(2, [&](testing::RankContext& rank) {
+      struct Shared : torch::nn::Module {
+        torch::nn::Linear block = register_module("block", torch::nn::Linear(3, 3));
+      } net;
+      torch::optim::SGD sgd(net.parameters(), 0.1);
+      DataParallel parallel({.world = rank.world.get()}, net, sgd);
+      at::Tensor x = input(0);
+      for (int part = 0; part < parts; ++part)
+        x = memory::recompute([&](const at::Tensor& in) { return at::tanh(net.block(in)); }, x);
+      x.pow(2).mean().backward();
+      if (parts == 1) {
+        EXPECT_TRUE(parallel.step());
+      } else {
+        EXPECT_THAT(said<StepRefused>([&] { parallel.step(); }),
+                    AllOf(HasSubstr("two gradients"), HasSubstr("one recomputed part only")));
+      }
+    });
+  }
+}
+
 }
 
 TEST(BadInput, AParameterThatIsReplacedInABlockIsNamedOnAllRanks) {

@@ -13,6 +13,7 @@
 
 #include "trireme/base/error.h"
 #include "trireme/layers/replicate.h"
+#include "trireme/memory/recompute.h"
 #include "trireme/strategy/served.h"
 #include "trireme/strategy/step_engine.h"
 #include "trireme/strategy/trained_module.h"
@@ -168,12 +169,13 @@ struct DataParallel::Impl final : parallel::StepTarget {
   }
 
   void take(std::size_t index, at::Tensor gradient) {
-    if (!stepped) count_pass(index);
+    if (!stepped && !memory::in_recomputed_backward()) count_pass(index);
     engine.vote().trains = true;
     feed.take(index, std::move(gradient));
   }
 
-  // For a loop that never calls step(). If it does, that refuses a second pass on all ranks.
+  // For a loop that never calls step(). If it does, that refuses a second pass on all ranks. Not for
+  // recomputed parts: several may have the parameter.
   void count_pass(std::size_t index) {
     if (passes == 0) first_gradient = index;
     if (index != first_gradient || ++passes < 3) return;

@@ -112,7 +112,9 @@ void BucketedSync::gradient(ParameterUse use, std::uint32_t microbatch, at::Tens
     if (!open_ || microbatch != leaves_[round_])
       return refuse(name + " got a gradient outside its micro-batch", Refusal::kMisused);
     if (seen_[flat])
-      return refuse(name + " got two gradients in one micro-batch; call backward() once per step()",
+      return refuse(name +
+                        " got two gradients in one micro-batch; call backward() once per step(), "
+                        "and use a parameter in one recomputed part only",
                     Refusal::kMisused);
     add(flat, leaf);
     launch_ready();
