@@ -304,16 +304,26 @@ TEST(BadInput, LearningRatesThatDifferAreRefusedOnAllRanks) {
   for (const char* sync : {"plain", "zero1"}) {
     testing::run_ranks(2, [&](testing::RankContext& rank) {
       Net net;
-      torch::optim::SGD sgd(net.parameters(), 0.1);
+      torch::optim::SGD sgd(
+          std::vector<torch::optim::OptimizerParamGroup>{
+              torch::optim::OptimizerParamGroup(net.first->parameters()),
+              torch::optim::OptimizerParamGroup(net.second->parameters())},
+          0.1);
       DataParallel parallel({.world = rank.world.get()}, net, sgd, {.sync = sync});
-      const auto step = [&](double rate) {
+      const auto step = [&](double rate, double second = 0.1) {
         sgd.param_groups()[0].options().set_lr(rate);
         loss_of(net, 0).backward();
         return parallel.step();
       };
       EXPECT_TRUE(step(0.1));
       EXPECT_THAT(said<StepRefused>([&] { step(rank.rank == 1 ? 0.5 : 0.1); }), differ);
-      EXPECT_TRUE(step(0.5));
+      EXPECT_THAT(said<StepRefused>([&] { step(0.1, rank.rank == 1 ? 0.5 : 0.1); }),
+                  AllOf(HasSubstr("rank 1 refused"), HasSubstr("groups"), HasSubstr("on all")));
+      const std::string before = parallel.weights_hash();
+      EXPECT_THAT(said<StepRefused>([&] { step(rank.rank == 1 ? std::nan("") : 0.1); }), no_number);
+      EXPECT_THAT(said<StepRefused>([&] { step(0.1, std::nan("")); }), no_number);
+      EXPECT_EQ(parallel.weights_hash(), before);
+      EXPECT_TRUE(step(0.5, 0.2));
     });
   }
   testing::run_ranks(2, [&](testing::RankContext& rank) {
@@ -332,6 +342,7 @@ TEST(BadInput, ASecondDataParallelOfAModuleIsRefusedUntilTheFirstHasEnded) {
     const parallel::StrategyContext env{.world = rank.world.get()};
     Net net;
     torch::optim::SGD sgd(net.parameters(), 0.1);
+  const auto no_number = HasSubstr("its learning rate is nan");
     auto parallel = std::make_unique<DataParallel>(env, net, sgd);
     EXPECT_THAT(said<ConfigError>([&] { DataParallel(env, net, sgd); }),
                 AllOf(HasSubstr("another DataParallel"), HasSubstr("reset()")));
@@ -339,6 +350,7 @@ TEST(BadInput, ASecondDataParallelOfAModuleIsRefusedUntilTheFirstHasEnded) {
     parallel = std::make_unique<DataParallel>(env, net, sgd);
     loss_of(net, 0).backward();
     EXPECT_TRUE(parallel->step());
+        sgd.param_groups()[1].options().set_lr(second);
   });
 }
 
@@ -354,6 +366,10 @@ TEST(BadInput, AnOptimizerThatWouldUpdateATensorTwiceOrNoneIsRefused) {
                 AllOf(HasSubstr("encoder.weight twice"), HasSubstr("each tensor once")));
     torch::optim::SGD once(net.first->parameters(), 0.1);
     EXPECT_EQ(said<ConfigError>([&] { DataParallel(env, both, once); }), "");
+    for (Program* one : {&program, &own}) {
+      one->strategy.set_learning_rate(rank.rank == 1 ? std::nan("") : 0.1);
+      EXPECT_THAT(said<StepRefused>([&] { one->step(1, kSquares); }), no_number);
+    }
     net.first->weight.requires_grad_(false);
     torch::optim::SGD none({net.first->weight}, 0.1);
     EXPECT_THAT(said<ConfigError>([&] { DataParallel(env, net, none); }),

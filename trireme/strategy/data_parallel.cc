@@ -315,7 +315,7 @@ struct DataParallel::Impl final : parallel::StepTarget {
     const auto& all = trained.tensors().trainable;
     return parameter < all.size() ? all[parameter].first : "a row of an embedding";  // ServerSync
   }
-  double learning_rate() const override { return trained.learning_rate(); }
+  std::vector<double> learning_rates() const override { return trained.rates(); }
   void check_first_gradients() override {}
   // A rank without a share is in the step() before: its loop has not set the batch's rates yet.
   void gather_statistics(std::uint32_t total) override {

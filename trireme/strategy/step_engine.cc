@@ -55,7 +55,7 @@ StepResult StepEngine::finish() {
   const Arrival last = last_of(times_);
   StepResult result{.count = verdict.count,
                     .stop_signal = verdict.stop_signal,
-                    .learning_rate = parts_.target.learning_rate(),
+                    .learning_rate = parts_.target.learning_rates().front(),
                     .last_rank = last.rank,
                     .behind = last.behind};
   try {
@@ -103,7 +103,7 @@ RankTime StepEngine::measure() const {
 // Completes the sums and votes; all ranks get the same verdict.
 Verdict StepEngine::agree() {
   if (!parts_.counts_items) vote_.count = 0;
-  if (!local() && vote_.time.micro_batches > 0) vote_.rate = parts_.target.learning_rate();
+  if (vote_.time.micro_batches > 0) vote_.take_rates(parts_.target.learning_rates(), !local());
   vote_.stop_signal = env_.stop_signal();
   const Work reduced = parts_.sync.finish();
   const Work loss_sum = parts_.loss_ranks != nullptr

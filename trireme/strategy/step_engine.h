@@ -38,7 +38,8 @@ class StepTarget {
  public:
   virtual ~StepTarget() = default;
   virtual std::string name_of(std::size_t parameter) const = 0;
-  virtual double learning_rate() const = 0;
+  /// By parameter group; one at least.
+  virtual std::vector<double> learning_rates() const = 0;
   /// Before the first update: throws ConfigError if ranks would train different models.
   virtual void check_first_gradients() = 0;
   /// Every rank gets the batch statistics of the batch of `total` micro-batches. Collective.

@@ -45,7 +45,7 @@ struct Strategy::Impl final : parallel::StepTarget {
 
   // StepTarget
   std::string name_of(std::size_t parameter) const override;
-  double learning_rate() const override { return rate; }
+  std::vector<double> learning_rates() const override { return {rate}; }
   void check_first_gradients() override;
   void gather_statistics(std::uint32_t total) override;
   void fold_statistics() override;

@@ -132,10 +132,6 @@ std::unique_ptr<ParameterSync> TrainedModule::make_sharded(const DataParallelOpt
        .options = {.bucket_bytes = options.bucket_bytes, .before_launch = barrier}});
 }
 
-double TrainedModule::learning_rate() const {
-  return optimizer_.param_groups().front().options().get_lr();
-}
-
 // What the optimizer updates for owned()[i]: the parameter, or this rank's shard of it.
 at::Tensor TrainedModule::updated(std::size_t i) {
   return shards_ ? shards_->shards()[i].tensor : tensors_.trainable[i].second;
@@ -143,7 +139,7 @@ at::Tensor TrainedModule::updated(std::size_t i) {
 
 void TrainedModule::update(double scale) {
   if (remote_) {
-    remote_->apply(learning_rate(), scale);
+    remote_->apply(rates().front(), scale);
     steps_ = std::max(steps_ + 1, remote_->step_count());
     return;
   }

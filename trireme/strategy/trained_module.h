@@ -39,7 +39,6 @@ class TrainedModule {
   torch::optim::Optimizer& optimizer() const noexcept { return optimizer_; }
   /// Updates since the start of the training.
   std::int64_t steps() const noexcept { return steps_; }
-  double learning_rate() const;
   /// Of all of the optimizer's groups.
   std::vector<double> rates() const;
   void set_rates(const std::vector<double>& rates);

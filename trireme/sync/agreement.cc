@@ -142,6 +142,14 @@ struct TextField {
   }
 };
 
+// Of the rates' bits; 0 if there are none.
+std::int64_t hash_of(const std::vector<double>& rates) {
+  std::uint64_t hash = rates.size();
+  for (const double rate : rates)
+    hash = std::rotl((hash ^ std::bit_cast<std::uint64_t>(rate)) * 0x9e3779b97f4a7c15u, 31);
+  return static_cast<std::int64_t>(hash);
+}
+
 }  // namespace
 
 // For a misused gradient, the reason itself says what to do.
@@ -157,6 +165,14 @@ void LocalVote::check_loss(std::uint32_t microbatch, double loss) {
          kNotFiniteAdvice);
 }
 
+void LocalVote::take_rates(std::vector<double> own, bool compared) {
+  for (const double rate : own)
+    if (!std::isfinite(rate))
+      refuse(static_cast<int>(ExitCode::UserCode), "its learning rate is " + number_text(rate),
+             "Correct the schedule of the learning rate");
+  if (compared) rates = std::move(own);
+}
+
 // An exception's sentence ends with its advice, which the local_vote carries separately.
 void LocalVote::refuse(const ErrorReport& report) {
   std::string why = report.sentence;
@@ -167,12 +183,11 @@ void LocalVote::refuse(const ErrorReport& report) {
 }
 
 // [0 refused, 1 ok or 2 overflow; exit code; stop signal; count; bits of squares; busy, passes (ns)
-// and micro-batches; trains; bits of
-// the rate; reason; advice]
+// and micro-batches; bit 0: trains, the others: hash_of(rates); bits of the first rate; reason; advice]
 struct Vote::State {
   using Reason = TextField<184>;
   using Advice = TextField<120>;
-  static constexpr std::size_t kRate = 9;
+  static constexpr std::size_t kTrains = 8, kRate = 9;
   static constexpr std::size_t kReason = 10, kAdvice = kReason + Reason::kWords;
   static constexpr std::size_t kWords = kAdvice + Advice::kWords;
   std::array<std::int64_t, kWords> mine{};
@@ -192,8 +207,9 @@ Vote::Vote(comm::Communicator& world, const LocalVote& local_vote)
   state_->mine[5] = local_vote.time.busy.count();
   state_->mine[6] = local_vote.time.passes.count();
   state_->mine[7] = local_vote.time.micro_batches;
-  state_->mine[8] = local_vote.trains ? 1 : 0;
-  state_->mine[State::kRate] = std::bit_cast<std::int64_t>(local_vote.rate);
+  state_->mine[State::kTrains] = hash_of(local_vote.rates) << 1 | (local_vote.trains ? 1 : 0);
+  if (!local_vote.rates.empty())
+    state_->mine[State::kRate] = std::bit_cast<std::int64_t>(local_vote.rates.front());
   State::Reason::write(&state_->mine[State::kReason], local_vote.reason);
   State::Advice::write(&state_->mine[State::kAdvice], local_vote.advice);
   work_ = world
@@ -213,7 +229,7 @@ Verdict Vote::result() const {
     verdict.squares += std::bit_cast<double>(record[4]);
     verdict.times.push_back(
         {Duration(record[5]), Duration(record[6]), static_cast<std::uint32_t>(record[7])});
-    verdict.trains |= record[8] != 0;
+    verdict.trains |= (record[State::kTrains] & 1) != 0;
     const bool refused = record[0] == 0, overflow = record[0] == 2;
     // A refusal takes precedence over an overflow, even one of a lower rank.
     if (!verdict.ok || (!refused && (!overflow || verdict.overflow))) continue;
@@ -229,20 +245,27 @@ Verdict Vote::result() const {
 }
 
 void Vote::compare_rates(Verdict& verdict) const {
-  const auto rate_of = [this](int rank) {
-    return std::bit_cast<double>(
-        state_->all[State::kWords * static_cast<std::size_t>(rank) + State::kRate]);
+  const auto word = [this](int rank, std::size_t at) {
+    return state_->all[State::kWords * static_cast<std::size_t>(rank) + at];
   };
   int first = -1;
   for (int rank = 0; rank < state_->size && verdict.ok; ++rank) {
-    if (std::isnan(rate_of(rank))) continue;
+    const std::int64_t rates = word(rank, State::kTrains) >> 1;
+    if (rates == 0) continue;
     if (first < 0) first = rank;
-    if (rate_of(rank) == rate_of(first)) continue;
+    if (rates == word(first, State::kTrains) >> 1) continue;
+    const auto rate = std::bit_cast<double>(word(rank, State::kRate));
+    const auto other = std::bit_cast<double>(word(first, State::kRate));
+    const std::string of_rank = "rank " + std::to_string(first);
     verdict.ok = false;
     verdict.refusing_rank = rank;
     verdict.exit_code = static_cast<int>(ExitCode::UserCode);
-    verdict.reason = "its learning rate is " + number_text(rate_of(rank)) + ", that of rank " +
-                     std::to_string(first) + " is " + number_text(rate_of(first));
+    verdict.reason = rate != other
+                         ? "its learning rate is " + number_text(rate) + ", that of " + of_rank +
+                               " is " + number_text(other)
+                         : "its learning rates of parameter groups other than the first differ "
+                           "from those of " +
+                               of_rank;
     verdict.advice =
         "Set it alike on all ranks, by the number of steps done and not of calls of step()";
   }

@@ -57,8 +57,9 @@ struct LocalVote {
   /// A gradient overflowed fp16 (strategy/loss_scale.h). No refusal: all ranks skip the step.
   bool overflow = false;
   bool trains = true;  // a gradient came, or this rank cannot tell
-  /// The learning rate of this rank's update; NaN: not compared. Ranks that differ refuse the step.
-  double rate = std::numeric_limits<double>::quiet_NaN();
+  /// The learning rates of this rank's update, by parameter group; empty: not compared. Ranks that
+  /// differ refuse the step.
+  std::vector<double> rates = {};
   RankTime time = {};
 
   /// Keeps the first reason only.
@@ -73,6 +74,8 @@ struct LocalVote {
   void refuse(const Refusal& refusal);
   /// Refuses if a micro-batch's loss is not finite.
   void check_loss(std::uint32_t microbatch, double loss);
+  /// Refuses if a learning rate is not finite; keeps them if ranks have to agree.
+  void take_rates(std::vector<double> own, bool compared);
   /// Refuses for an exception that this rank's code threw, with the exception's advice.
   void refuse(const ErrorReport& report);
   void overflowed(const std::string& why) {
