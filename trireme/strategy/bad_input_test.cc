@@ -162,6 +162,8 @@ TEST(BadInput, AParameterThatIsReplacedIsNamedOnAllRanks) {
       {"plain", [](Net& net) { net.register_parameter("more", at::zeros({1})); },
        "the module has 5 parameters, and had 4"},
       {"plain", [](Net& net) { net.first->bias.requires_grad_(true); }, "requires grad"},
+      {"plain", [](Net& net) { net.first->bias.requires_grad_(false); },
+       "parameter first.bias does not require grad, and did, when DataParallel was made"},
   };
   for (const Change& change : changes) {
     testing::run_ranks(2, [&](testing::RankContext& rank) {

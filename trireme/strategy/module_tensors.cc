@@ -49,7 +49,8 @@ void check_memory(const ModuleTensors& contents) {
 }
 
 // LibTorch's module.parameters() has a tensor that is registered under two names twice.
-void check_optimizer(const ModuleTensors& contents, const torch::optim::Optimizer& optimizer) {
+void check_optimizer(const ModuleTensors& contents, const torch::optim::Optimizer& optimizer,
+                     bool served) {
   std::map<const void*, std::string> names;
   for (const auto& [name, tensor] : contents.trainable)
     names.emplace(tensor.unsafeGetTensorImpl(), name);
@@ -69,6 +70,12 @@ void check_optimizer(const ModuleTensors& contents, const torch::optim::Optimize
     }
   }
   if (updated.empty())
+  for (const auto& [name, tensor] : contents.trainable)
+    if (served && !updated.contains(tensor.unsafeGetTensorImpl()))
+      refuse("the optimizer does not have parameter " + name +
+                 ", which the servers of sync = \"server\" would train",
+             "Give it module.parameters(), or call requires_grad_(false) on the parameters that "
+             "it is not to train.");
     refuse("the optimizer has no parameter of the module that requires grad",
            "Give the optimizer module.parameters().");
 }
@@ -125,7 +132,7 @@ void check_module(const ModuleTensors& contents, const DataParallelOptions& opti
   require_supported(optimizer);
   if (contents.trainable.empty())
     refuse("the module has no parameter that requires grad", "Give it one to train.");
-  check_optimizer(contents, optimizer);
+  check_optimizer(contents, optimizer, is_served(options.sync));
   for (const auto& [name, tensor] : contents.trainable)
     if (has_gradient_hook(tensor))
       refuse("another DataParallel, which still lives, trains parameter " + name,
@@ -187,7 +194,8 @@ const char* ParameterSnapshot::change_of(const at::Tensor& now, std::size_t i) c
   if (now.scalar_type() != was.type || now.numel() != was.count)
     return "has another type or shape than";
   if (was.memory != nullptr && now.const_data_ptr() != was.memory) return "has other memory than";
-  if (now.requires_grad() && !was.required_grad) return "requires grad, and did not";
+  if (now.requires_grad() && !was.required_grad) return "requires grad, and did not,";
+  if (!now.requires_grad() && was.required_grad) return "does not require grad, and did,";
   return nullptr;
 }
 

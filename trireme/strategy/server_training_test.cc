@@ -125,6 +125,27 @@ TEST(ServerTraining, OneWorkerWithoutABoundHasTheBitsOfOneProcess) {
     });
 }
 
+// The servers would train them.
+TEST(ServerTraining, AnOptimizerWithoutSomeOfTheParametersIsRefused) {
+  run_with_servers(1, 1, [&](int, const parallel::StrategyContext& env) {
+    struct Net : torch::nn::Module {
+      torch::nn::Linear body = register_module("body", torch::nn::Linear(3, 3));
+      torch::nn::Linear head = register_module("head", torch::nn::Linear(3, 2));
+    } net;
+    torch::optim::AdamW adam(net.head->parameters());
+    const auto make = [&] { DataParallel(env, net, adam, {.sync = "server"}); };
+    try {
+      make();
+      ADD_FAILURE() << "the servers train body.weight";
+    } catch (const ConfigError& error) {
+      EXPECT_THAT(error.what(), ::testing::AllOf(::testing::HasSubstr("body.weight"),
+                                                 ::testing::HasSubstr("requires_grad")));
+    }
+    for (const at::Tensor& parameter : net.body->parameters()) parameter.requires_grad_(false);
+    make();
+  });
+}
+
 TEST(ServerTraining, WorkersOnTheirOwnLearn) {
   for (const ServerOptions& server : {ServerOptions{.staleness = -1},
                                       {.staleness = 2},
