@@ -294,15 +294,45 @@ TEST(BadInput, RanksWithOtherSettingsAreRefusedWithBoth) {
     EXPECT_THAT(said<MismatchError>(
                     [&] { other ? DataParallel(env, net, adam) : DataParallel(env, net, sgd); }),
                 both("Adam of", "SGD of"));
-    EXPECT_THAT(
-        said<MismatchError>([&] { Program(rank, small_model(), {.clip = other ? 0.5 : 0}); }),
-        both("clip 0.5", "clip 0,"));
+    torch::optim::SGD weight({other ? net.second->weight : net.first->weight}, 0.1);
+    EXPECT_THAT(said<MismatchError>([&] { DataParallel(env, net, weight); }),
+                both("second.weight", "first.weight"));
+    torch::optim::SGD decays(net.parameters(),
+                             torch::optim::SGDOptions(0.1).weight_decay(other ? 0.5 : 0));
+    EXPECT_THAT(said<MismatchError>([&] { DataParallel(env, net, decays); }),
+                both("weight_decay 0.5", "weight_decay 0,"));
+  });
+}
+
+TEST(BadInput, RanksWhoseStrategiesDifferAreRefusedWithBoth) {
+  testing::run_ranks(2, [](testing::RankContext& rank) {
+    const bool other = rank.rank == 1;
+    const auto refused = [&](const StrategyOptions& options, const char* theirs,
+                             const char* first) {
+      EXPECT_THAT(said<MismatchError>([&] { Program(rank, small_model(), options); }),
+                  AllOf(HasSubstr("rank 1 trains with"), HasSubstr(theirs), HasSubstr(first)));
+    };
+    refused({.clip = other ? 0.5 : 0}, "clip 0.5", "clip 0,");
+    refused({.outliers = {.limit = other ? 6.0 : 0}}, "outliers 6", "outliers 0");
+    refused({.tensor = 2, .seed = other ? 2u : 1u}, "seed 2", "seed 1");
+    refused({.shares = other ? "2:1" : "equal"}, "shares 2:1", "shares equal");
+    refused({.noise_scale = other}, "noise_scale 1", "noise_scale 0");
+    refused({.precision = "fp16", .loss_scale = LossScaleOptions{.window = other ? 9 : 10}},
+            "for 9 steps", "for 10 steps");
+    refused({.sync = "local_sgd", .local = {.steps = other ? 4 : 8}}, "4 local steps",
+            "8 local steps");
+    EXPECT_THAT(said<MismatchError>([&] {
+                  Strategy({.world = rank.world.get()}, small_model(), {},
+                           AdamW{.beta1 = other ? 0.5 : 0.9});
+                }),
+                AllOf(HasSubstr("\"beta1\":0.5"), HasSubstr("\"beta1\":0.9")));
   });
 }
 
 TEST(BadInput, LearningRatesThatDifferAreRefusedOnAllRanks) {
   const auto differ = AllOf(HasSubstr("its learning rate is 0.5, that of rank 0 is 0.1"),
                             HasSubstr("on all ranks"));
+  const auto no_number = HasSubstr("its learning rate is nan");
   for (const char* sync : {"plain", "zero1"}) {
     testing::run_ranks(2, [&](testing::RankContext& rank) {
       Net net;
@@ -314,6 +344,7 @@ TEST(BadInput, LearningRatesThatDifferAreRefusedOnAllRanks) {
       DataParallel parallel({.world = rank.world.get()}, net, sgd, {.sync = sync});
       const auto step = [&](double rate, double second = 0.1) {
         sgd.param_groups()[0].options().set_lr(rate);
+        sgd.param_groups()[1].options().set_lr(second);
         loss_of(net, 0).backward();
         return parallel.step();
       };
@@ -335,62 +366,13 @@ TEST(BadInput, LearningRatesThatDifferAreRefusedOnAllRanks) {
     Program own(rank, small_model(), {.sync = "local_sgd"});  // a copy on each rank
     own.strategy.set_learning_rate(rank.rank == 1 ? 0.5 : 0.1);
     own.step(0, kSquares);
-  });
-}
-
-// The end of the first would take away the gradients of the second.
-TEST(BadInput, ASecondDataParallelOfAModuleIsRefusedUntilTheFirstHasEnded) {
-  testing::run_ranks(2, [](testing::RankContext& rank) {
-    const parallel::StrategyContext env{.world = rank.world.get()};
-    Net net;
-    torch::optim::SGD sgd(net.parameters(), 0.1);
-  const auto no_number = HasSubstr("its learning rate is nan");
-    auto parallel = std::make_unique<DataParallel>(env, net, sgd);
-    EXPECT_THAT(said<ConfigError>([&] { DataParallel(env, net, sgd); }),
-                AllOf(HasSubstr("another DataParallel"), HasSubstr("reset()")));
-    parallel.reset();
-    parallel = std::make_unique<DataParallel>(env, net, sgd);
-    loss_of(net, 0).backward();
-    EXPECT_TRUE(parallel->step());
-        sgd.param_groups()[1].options().set_lr(second);
-  });
-}
-
-TEST(BadInput, AnOptimizerThatWouldUpdateATensorTwiceOrNoneIsRefused) {
-  testing::run_ranks(2, [](testing::RankContext& rank) {
-    const parallel::StrategyContext env{.world = rank.world.get()};
-    Net net;
-    torch::nn::Module both;
-    both.register_module("encoder", net.first.ptr());
-    both.register_module("decoder", net.first.ptr());
-    torch::optim::SGD sgd(both.parameters(), 0.1);
-    EXPECT_THAT(said<ConfigError>([&] { DataParallel(env, both, sgd); }),
-                AllOf(HasSubstr("encoder.weight twice"), HasSubstr("each tensor once")));
-    torch::optim::SGD once(net.first->parameters(), 0.1);
-    EXPECT_EQ(said<ConfigError>([&] { DataParallel(env, both, once); }), "");
     for (Program* one : {&program, &own}) {
       one->strategy.set_learning_rate(rank.rank == 1 ? std::nan("") : 0.1);
       EXPECT_THAT(said<StepRefused>([&] { one->step(1, kSquares); }), no_number);
     }
-    net.first->weight.requires_grad_(false);
-    torch::optim::SGD none({net.first->weight}, 0.1);
-    EXPECT_THAT(said<ConfigError>([&] { DataParallel(env, net, none); }),
-                HasSubstr("no parameter of the module that requires grad"));
   });
 }
 
-// Without ZeRO, a parameter may get other memory of the same type: the optimizer updates that.
-TEST(BadInput, OtherMemoryUnderPlainIsTrained) {
-  testing::run_ranks(2, [&](testing::RankContext& rank) {
-    Net net;
-    torch::optim::SGD sgd(net.parameters(), torch::optim::SGDOptions(0.1));
-    DataParallel parallel({.world = rank.world.get()}, net, sgd);
-    net.first->weight.set_data(net.first->weight.detach().clone());
-    const at::Tensor before = net.first->weight.detach().clone();
-    loss_of(net, 0).backward();
-    EXPECT_TRUE(parallel.step());
-    EXPECT_FALSE(at::equal(net.first->weight, before));
-  });
 // The hook of a parameter runs once for each recomputed part.
 TEST(BadInput, AParameterInSeveralRecomputedPartsIsRefusedWithTheReason) {
   for (const int parts : {1, 5}) {
@@ -414,6 +396,53 @@ TEST(BadInput, AParameterInSeveralRecomputedPartsIsRefusedWithTheReason) {
   }
 }
 
+// The end of the first would take away the gradients of the second.
+TEST(BadInput, ASecondDataParallelOfAModuleIsRefusedUntilTheFirstHasEnded) {
+  testing::run_ranks(2, [](testing::RankContext& rank) {
+    const parallel::StrategyContext env{.world = rank.world.get()};
+    Net net;
+    torch::optim::SGD sgd(net.parameters(), 0.1);
+    auto parallel = std::make_unique<DataParallel>(env, net, sgd);
+    EXPECT_THAT(said<ConfigError>([&] { DataParallel(env, net, sgd); }),
+                AllOf(HasSubstr("another DataParallel"), HasSubstr("reset()")));
+    parallel.reset();
+    parallel = std::make_unique<DataParallel>(env, net, sgd);
+    loss_of(net, 0).backward();
+    EXPECT_TRUE(parallel->step());
+  });
+}
+
+TEST(BadInput, AnOptimizerThatWouldUpdateATensorTwiceOrNoneIsRefused) {
+  testing::run_ranks(2, [](testing::RankContext& rank) {
+    const parallel::StrategyContext env{.world = rank.world.get()};
+    Net net;
+    torch::nn::Module both;
+    both.register_module("encoder", net.first.ptr());
+    both.register_module("decoder", net.first.ptr());
+    torch::optim::SGD sgd(both.parameters(), 0.1);
+    EXPECT_THAT(said<ConfigError>([&] { DataParallel(env, both, sgd); }),
+                AllOf(HasSubstr("encoder.weight twice"), HasSubstr("each tensor once")));
+    torch::optim::SGD once(net.first->parameters(), 0.1);
+    EXPECT_EQ(said<ConfigError>([&] { DataParallel(env, both, once); }), "");
+    net.first->weight.requires_grad_(false);
+    torch::optim::SGD none({net.first->weight}, 0.1);
+    EXPECT_THAT(said<ConfigError>([&] { DataParallel(env, net, none); }),
+                HasSubstr("no parameter of the module that requires grad"));
+  });
+}
+
+// Without ZeRO, a parameter may get other memory of the same type: the optimizer updates that.
+TEST(BadInput, OtherMemoryUnderPlainIsTrained) {
+  testing::run_ranks(2, [&](testing::RankContext& rank) {
+    Net net;
+    torch::optim::SGD sgd(net.parameters(), torch::optim::SGDOptions(0.1));
+    DataParallel parallel({.world = rank.world.get()}, net, sgd);
+    net.first->weight.set_data(net.first->weight.detach().clone());
+    const at::Tensor before = net.first->weight.detach().clone();
+    loss_of(net, 0).backward();
+    EXPECT_TRUE(parallel.step());
+    EXPECT_FALSE(at::equal(net.first->weight, before));
+  });
 }
 
 TEST(BadInput, AParameterThatIsReplacedInABlockIsNamedOnAllRanks) {

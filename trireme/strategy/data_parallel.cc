@@ -58,7 +58,7 @@ struct DataParallel::Impl final : parallel::StepTarget {
       : env(parallel::context_for(own_env, own_options.sync,
                                   parallel::server_options_of(own_options))),
         options(own_options),
-        settings(parallel::settings_of(options, own_optimizer)),
+        settings(parallel::settings_of(parallel::tensors_of(module), options, own_optimizer)),
         trained(env, module, own_optimizer, options, [this] { return engine.enter_barrier(); }),
         statistics(module),
         guards({.skip_not_finite = options.skip_not_finite}),
@@ -338,10 +338,10 @@ struct DataParallel::Impl final : parallel::StepTarget {
   void mixed() override {}
   void drop() override { statistics.drop(); }
 
-  parallel::StrategyContext env;
-  DataParallelOptions options;
   // The input may call its follower when this one has ended, perhaps after the start of another.
   const std::shared_ptr<Impl*> self = std::make_shared<Impl*>(this);
+  parallel::StrategyContext env;
+  DataParallelOptions options;
   const std::string settings;
   // Read before anything collective: ranks that are threads of one process share the generator.
   std::uint64_t seed = at::detail::getDefaultCPUGenerator().current_seed();

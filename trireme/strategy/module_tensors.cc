@@ -5,6 +5,7 @@
 
 #include <map>
 #include <set>
+#include <sstream>
 
 #include "trireme/base/error.h"
 #include "trireme/base/weights_hash.h"
@@ -69,15 +70,34 @@ void check_optimizer(const ModuleTensors& contents, const torch::optim::Optimize
                "names twice.");
     }
   }
-  if (updated.empty())
   for (const auto& [name, tensor] : contents.trainable)
     if (served && !updated.contains(tensor.unsafeGetTensorImpl()))
       refuse("the optimizer does not have parameter " + name +
                  ", which the servers of sync = \"server\" would train",
              "Give it module.parameters(), or call requires_grad_(false) on the parameters that "
              "it is not to train.");
+  if (updated.empty())
     refuse("the optimizer has no parameter of the module that requires grad",
            "Give the optimizer module.parameters().");
+}
+
+// "parameters from first.bias on, 1f2e3d4c5b6a7988": all their names are in the number. Ranks compare
+// later which of them require grad.
+std::string names_in(const torch::optim::OptimizerParamGroup& group,
+                     const ModuleTensors& contents) {
+  std::set<const void*> members;
+  for (const at::Tensor& parameter : group.params())
+    members.insert(parameter.unsafeGetTensorImpl());
+  std::set<std::string> names;
+  for (const auto& [name, tensor] : contents.parameters)
+    if (members.contains(tensor.unsafeGetTensorImpl())) names.insert(name);
+  if (names.empty()) return "no parameters";
+  std::string all;
+  for (const std::string& name : names) all += name + "\n";
+  std::ostringstream text;
+  text << "parameters from " << *names.begin() << " on, " << std::hex
+       << tensor_hash({.name = all, .shape = {}, .bytes = {}});
+  return text.str();
 }
 
 }  // namespace
@@ -151,17 +171,20 @@ void check_module(const ModuleTensors& contents, const DataParallelOptions& opti
   check_memory(contents);
 }
 
-std::string settings_of(const DataParallelOptions& options,
+std::string settings_of(const ModuleTensors& contents, const DataParallelOptions& options,
                         const torch::optim::Optimizer& optimizer) {
   std::int64_t parameters = 0;
-  for (const auto& group : optimizer.param_groups())
+  std::string groups;
+  for (const auto& group : optimizer.param_groups()) {
     parameters += static_cast<std::int64_t>(group.params().size());
+    groups += "; " + names_in(group, contents) + numbers_of(optimizer, group.options());
+  }
   return "sync " + options.sync + ", clip " + number_text(options.clip) + ", bucket_bytes " +
          std::to_string(options.bucket_bytes) + ", compression " + options.compression +
          ", shares " + options.shares + ", skip_not_finite " +
          std::to_string(options.skip_not_finite) + ", " + name_of(optimizer) + " of " +
          counted(parameters, "parameter") + " in " +
-         counted(static_cast<std::int64_t>(optimizer.param_groups().size()), "group");
+         counted(static_cast<std::int64_t>(optimizer.param_groups().size()), "group") + groups;
 }
 
 ParameterSnapshot::ParameterSnapshot(torch::nn::Module& module, const ModuleTensors& tensors,

@@ -31,7 +31,7 @@ ServerOptions server_options_of(const DataParallelOptions& options);
 void check_module(const ModuleTensors& tensors, const DataParallelOptions& options,
                   const torch::optim::Optimizer& optimizer);
 /// What must be the same on all ranks, as text. `optimizer` still has the module's parameters.
-std::string settings_of(const DataParallelOptions& options,
+std::string settings_of(const ModuleTensors& tensors, const DataParallelOptions& options,
                         const torch::optim::Optimizer& optimizer);
 
 /// Finds changes to a module's parameters since the start, because gradients of new or replaced

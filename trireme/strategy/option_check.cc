@@ -22,6 +22,19 @@ namespace {
 
 std::string text(std::int64_t value) { return std::to_string(value); }
 
+std::string text_of(const LossScaleOptions& scale) {
+  return ", loss_scale " + number_text(scale.initial) +
+         (scale.dynamic ? " for " + counted(scale.window, "step") : "");
+}
+
+std::string text_of(const LocalOptions& local) {
+  return ", " + counted(local.steps, "local step") + " after " +
+         std::to_string(local.post_local_after) + ", outer_rate " + number_text(local.outer_rate) +
+         ", outer_momentum " + number_text(local.outer_momentum) + ", elastic " +
+         number_text(local.elastic) + ", graph " + local.graph + " of " +
+         std::to_string(local.graph_seed);
+}
+
 class Check {
  public:
   Check(const StrategyOptions& options, std::string_view optimizer, const RankPlace& place)
@@ -309,6 +322,20 @@ void refuse_model_without_experts(int expert_ranks, int rank) {
        .operation = "strategy",
        .advice = "Set model.experts to a multiple of " + text(expert_ranks) +
                  ", or use parallel.expert = 1."});
+}
+
+std::string settings_of(const StrategyOptions& options, const std::string& optimizer) {
+  return "sync " + options.sync + ", precision " + options.precision +
+         (options.precision == "fp16" ? text_of(options.loss_scale.value_or(LossScaleOptions{}))
+                                      : "") +
+         (is_local(options.sync) ? text_of(options.local) : "") + ", seed " +
+         std::to_string(options.seed) + ", clip " + number_text(options.clip) + ", bucket_bytes " +
+         std::to_string(options.bucket_bytes) + ", compression " + options.compression +
+         ", shares " + options.shares + ", outliers " + number_text(options.outliers.limit) +
+         " of " + std::to_string(options.outliers.window) + ", skip_not_finite " +
+         std::to_string(options.skip_not_finite) + ", noise_scale " +
+         std::to_string(options.noise_scale) + ", ema " + number_text(options.ema) + ", " +
+         optimizer;
 }
 
 }  // namespace trireme::inline v0::parallel

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 #include <string_view>
 
 #include "trireme/strategy/model_shape.h"
@@ -24,6 +25,9 @@ struct RankPlace {
 /// that hold the same part of the model.
 SyncPlan check_options(const StrategyOptions& options, std::string_view optimizer,
                        const RankPlace& place);
+
+/// What must be the same on all ranks, as text. `optimizer`: its name, or also its numbers.
+std::string settings_of(const StrategyOptions& options, const std::string& optimizer);
 
 /// Checks `shape` for the layout of `options`, with micro-batches of `micro` samples.
 void check_shares(const StrategyOptions& options, const ModelShape& shape, std::int64_t micro,

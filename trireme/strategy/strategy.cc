@@ -12,6 +12,7 @@
 #include "trireme/layers/shared_sums.h"
 #include "trireme/memory/offload_folder.h"
 #include "trireme/models/layer_factory.h"
+#include "trireme/ps/worker/optimizer_text.h"
 #include "trireme/strategy/model_setup.h"
 #include "trireme/strategy/option_check.h"
 #include "trireme/strategy/served.h"
@@ -36,23 +37,16 @@ void check_graphs(Device device, int rank) {
         {.rank = rank, .operation = "strategy", .advice = "Leave it out, or train on a GPU."});
 }
 
-std::string settings_of(const StrategyOptions& options, std::string_view optimizer) {
-  return "sync " + options.sync + ", precision " + options.precision + ", clip " +
-         number_text(options.clip) + ", bucket_bytes " + std::to_string(options.bucket_bytes) +
-         ", compression " + options.compression + ", skip_not_finite " +
-         std::to_string(options.skip_not_finite) + ", ema " + number_text(options.ema) + ", " +
-         std::string(optimizer);
-}
-
 // Comes before the model is built, since building already computes.
 parallel::SyncPlan prepare(const StrategyOptions& options, std::string_view optimizer,
+                           const std::string& optimizer_text,
                            const parallel::StrategyContext& env) {
   parallel::SyncPlan plan = parallel::check_options(
       options, optimizer,
       {.ranks = env.world->size(), .ranks_a_host = env.local_size, .rank = env.world->rank()});
   parallel::require_equal_ranks(*env.world,
                                 {.processor = env.reproducible && !plan.local ? env.processor : "",
-                                 .settings = settings_of(options, optimizer)},
+                                 .settings = parallel::settings_of(options, optimizer_text)},
                                 env.host);
   if (options.graphs) check_graphs(options.device, env.world->rank());
   tensor::set_up_kernels(options.kernel_threads);
@@ -128,10 +122,11 @@ Loss token_loss() {
 }
 
 Strategy::Impl::Impl(const parallel::StrategyContext& own_env, const models::Blocks& own_model,
-                     StrategyOptions own_options, std::unique_ptr<optim::Optimizer> own_optimizer)
+                     StrategyOptions own_options, std::unique_ptr<optim::Optimizer> own_optimizer,
+                     const std::string& optimizer_text)
     : env(parallel::with_events_one_at_a_time(own_env)),
       options(std::move(own_options)),
-      plan(prepare(options, own_optimizer->name(), env)),
+      plan(prepare(options, own_optimizer->name(), optimizer_text, env)),
       stream(recordable_stream(options)),
       pipeline(plan_pipeline(options)),
       grid(*env.world, pipeline,
@@ -400,14 +395,17 @@ void Strategy::Impl::restored(const std::string& metadata) {
 
 Strategy::Strategy(const parallel::StrategyContext& env, const models::Blocks& model,
                    StrategyOptions options, const OptimizerOptions& optimizer)
-    : Strategy(parallel::context_for(env, options.sync, options.server), model, options,
-               parallel::is_served(options.sync)
-                   ? parallel::make_remote_optimizer(env, options.server, optimizer)
-                   : optim::make_optimizer(optimizer)) {}
+    : impl_(std::make_unique<Impl>(
+          parallel::context_for(env, options.sync, options.server), model, options,
+          parallel::is_served(options.sync)
+              ? parallel::make_remote_optimizer(env, options.server, optimizer)
+              : optim::make_optimizer(optimizer),
+          ps::to_text(optimizer))) {}
 
 Strategy::Strategy(const parallel::StrategyContext& env, const models::Blocks& model,
                    StrategyOptions options, std::unique_ptr<optim::Optimizer> optimizer)
-    : impl_(std::make_unique<Impl>(env, model, std::move(options), std::move(optimizer))) {}
+    : impl_(std::make_unique<Impl>(env, model, std::move(options), std::move(optimizer),
+                                   std::string(optimizer->name()))) {}
 
 Strategy::~Strategy() = default;
 

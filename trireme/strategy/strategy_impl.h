@@ -24,7 +24,8 @@ namespace trireme::inline v0 {
 
 struct Strategy::Impl final : parallel::StepTarget {
   Impl(const parallel::StrategyContext& own_env, const models::Blocks& own_model,
-       StrategyOptions own_options, std::unique_ptr<optim::Optimizer> own_optimizer);
+       StrategyOptions own_options, std::unique_ptr<optim::Optimizer> own_optimizer,
+       const std::string& optimizer_text);
 
   StepResult step(const Batch& given, const Loss& loss);
   /// Between steps: chooses the shares of the next ones by what all ranks measured.

@@ -9,6 +9,7 @@
 #include <torch/optim/sgd.h>
 
 #include "trireme/base/error.h"
+#include "trireme/base/words.h"
 
 namespace trireme::inline v0::parallel {
 namespace {
@@ -107,6 +108,45 @@ std::string name_of(const Optimizer& optimizer) {
   if (is<torch::optim::Adagrad>(optimizer)) return "Adagrad";
   if (is<torch::optim::LBFGS>(optimizer)) return "LBFGS";
   return "an optimizer of its own";
+}
+
+std::string numbers_of(const Optimizer& optimizer, const torch::optim::OptimizerOptions& options) {
+  std::string text;
+  const auto add = [&](const char* name, double number) {
+    text += std::string(", ") + name + " " + number_text(number);
+  };
+  const auto adam = [&]<class Options>(const Options& own) {
+    add("beta1", std::get<0>(own.betas()));
+    add("beta2", std::get<1>(own.betas()));
+    add("eps", own.eps());
+    add("weight_decay", own.weight_decay());
+    add("amsgrad", own.amsgrad());
+  };
+  if (is<torch::optim::SGD>(optimizer)) {
+    const auto& own = static_cast<const torch::optim::SGDOptions&>(options);
+    add("momentum", own.momentum());
+    add("dampening", own.dampening());
+    add("weight_decay", own.weight_decay());
+    add("nesterov", own.nesterov());
+  } else if (is<torch::optim::AdamW>(optimizer)) {
+    adam(static_cast<const torch::optim::AdamWOptions&>(options));
+  } else if (is<torch::optim::Adam>(optimizer)) {
+    adam(static_cast<const torch::optim::AdamOptions&>(options));
+  } else if (is<torch::optim::RMSprop>(optimizer)) {
+    const auto& own = static_cast<const torch::optim::RMSpropOptions&>(options);
+    add("alpha", own.alpha());
+    add("eps", own.eps());
+    add("weight_decay", own.weight_decay());
+    add("momentum", own.momentum());
+    add("centered", own.centered());
+  } else if (is<torch::optim::Adagrad>(optimizer)) {
+    const auto& own = static_cast<const torch::optim::AdagradOptions&>(options);
+    add("lr_decay", own.lr_decay());
+    add("weight_decay", own.weight_decay());
+    add("initial_accumulator_value", own.initial_accumulator_value());
+    add("eps", own.eps());
+  }
+  return text;
 }
 
 void require_supported(const Optimizer& optimizer) {

@@ -13,12 +13,18 @@
 
 namespace torch::optim {
 class Optimizer;
-}
+class OptimizerOptions;
+}  // namespace torch::optim
 
 namespace trireme::inline v0::parallel {
 
 /// "SGD", "Adam", "AdamW", "RMSprop", "Adagrad", "LBFGS"; "an optimizer of its own" for others.
 std::string name_of(const torch::optim::Optimizer& optimizer);
+
+/// ", momentum 0.9, weight_decay 0": the numbers of a parameter group but its learning rate. Empty for
+/// an optimizer of another type.
+std::string numbers_of(const torch::optim::Optimizer& optimizer,
+                       const torch::optim::OptimizerOptions& options);
 
 /// ConfigError for LBFGS (it evaluates the loss several times per step, on one rank's data).
 void require_supported(const torch::optim::Optimizer& optimizer);
