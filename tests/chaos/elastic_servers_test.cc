@@ -1,17 +1,24 @@
-// An elastic job with parameter servers, one of which is lost and cannot be started again.
+// Elastic jobs that lose a process for good: a parameter server that cannot be started again, and one
+// that falls silent and is needed.
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <unistd.h>
 
 #include <cstdio>
+#include <cstdlib>
 #include <filesystem>
 #include <map>
+#include <optional>
+#include <string>
 
 #include "trireme/base/event.h"
 #include "trireme/job.h"
 #include "trireme/job/job.h"
 #include "trireme/job/job_servers.h"
 #include "trireme/launch/launch.h"
+#include "trireme/rendezvous/heartbeat.h"
+#include "trireme/rendezvous/secret.h"
 #include "trireme/testing/run_processes.h"
 
 namespace trireme::elastic_servers_test {
@@ -19,6 +26,7 @@ namespace {
 
 using std::chrono::milliseconds;
 using std::chrono::seconds;
+using ::testing::HasSubstr;
 
 constexpr int kServers = 2;
 constexpr milliseconds kPause(10);
@@ -85,6 +93,35 @@ TEST(ElasticServers, AServerThatCannotBeStartedAgainIsNoRank) {
   EXPECT_EQ(result.exit_codes[1], 0);
   EXPECT_EQ(result.exit_codes[2], -1) << "it was started again";
   std::filesystem::remove(program);
+}
+
+// Joins as process 0 or 1. Process 1 sends no heartbeat.
+TRIREME_PROCESS(second_is_silent) {
+  const bool silent = std::string(std::getenv("TRIREME_ROLE")) == "server" ||
+                      std::string(std::getenv("TRIREME_RANK")) == "1";
+  rendezvous::CoordinatorClient client(
+      {.endpoint = std::getenv("TRIREME_COORDINATOR"),
+       .secret = rendezvous::read_secret_descriptor(std::atoi(std::getenv("TRIREME_SECRET_FD"))),
+       .job = std::getenv("TRIREME_JOB"),
+       .rank = silent ? 1 : 0});
+  rendezvous::StatusPage status;
+  std::optional<rendezvous::Heartbeat> heartbeat;
+  if (!silent) heartbeat.emplace(client, status, seconds(10));
+  for (;;) pause();
+}
+
+TEST(ElasticServers, ASilentProcessThatIsNeededFailsTheJob) {
+  for (const bool server : {false, true}) {
+    launch::LaunchOptions options = testing::process_launch_options(
+        server ? 1 : 2, "second_is_silent", {.time_limit = seconds(60)});
+    options.servers = server ? 1 : 0;
+    options.elastic = launch::ElasticOptions{
+        .min = options.ranks, .max = options.ranks, .restarts = 0, .silence = seconds(1)};
+    options.handle_signals = false;
+    const launch::LaunchResult result = launch::launch(options);
+    EXPECT_EQ(result.exit_code, 128 + SIGKILL) << result.last_line;
+    EXPECT_THAT(result.last_line, HasSubstr(server ? "server 0" : "rank 1"));
+  }
 }
 
 }  // namespace

@@ -1,5 +1,7 @@
 #include "trireme/launch/elastic_ranks.h"
 
+#include <signal.h>
+
 #include <utility>
 
 #include "trireme/base/error.h"
@@ -35,6 +37,7 @@ bool ElasticRanks::may_change() const {
 // Servers and the evaluator join, too, and have no place among the ranks.
 void ElasticRanks::joined(int process) {
   if (job_.roles.role_of(process) != Role::Worker) return;
+  if (!processes_[process].runs()) return;  // it has ended since it joined
   if (may_change()) carry_out(group_.joined(process));
 }
 
@@ -112,9 +115,10 @@ void ElasticRanks::end_silent() {
     job_.coordinator->forgive_silence();  // this process was stopped itself, and heard nobody
   looked_ = now;
   for (const int process : job_.coordinator->silent(silence)) {
-    if (!processes_[process].runs() || processes_[process].killed) continue;
+    Processes::One& one = processes_[process];
+    if (!one.runs() || one.killed || std::exchange(one.silent, true)) continue;
     say(job_.roles.name_of(process) + " has sent no heartbeat; it is killed.");
-    processes_.kill(process);
+    processes_.signal_group(process, SIGKILL);  // not kill(): if it is needed, its end is a failure
     // If it does not end, its host does not hear this one any more.
     processes_.if_it_still_runs_after(kHostAnswers, process,
                                       [this, process] { job_.hosts.drop_connection(process); });

@@ -48,6 +48,7 @@ class Listener final : public rendezvous::JobControl {
 struct ElasticRanksTest : ::testing::Test {
   ElasticRanksTest() {
     context.waiter = waiter.get();
+    for (int process = 0; process < processes.count(); ++process) processes.note_start(process);
     context.coordinator = &coordinator;
   }
 
@@ -76,6 +77,15 @@ TEST_F(ElasticRanksTest, ServersAndTheEvaluatorJoinWithoutAPlace) {
   ASSERT_EQ(coordinator.epochs.size(), 2u);
   EXPECT_THAT(coordinator.epochs[0].members, ElementsAre(0));
   EXPECT_THAT(coordinator.epochs[1].members, ElementsAre(0, 1));
+}
+
+TEST_F(ElasticRanksTest, AProcessThatHasEndedMeanwhileGetsNoPlace) {
+  EXPECT_TRUE(ranks.lost(1, {.exit = {137, 9}}));
+  ASSERT_EQ(coordinator.epochs.size(), 1u);
+  processes.note_end(1, {2});
+  EXPECT_TRUE(ranks.lost(1, {.exit = {2}}));
+  ranks.joined(1);
+  EXPECT_EQ(coordinator.epochs.size(), 1u);
 }
 
 }  // namespace

@@ -90,7 +90,7 @@ void ProcessStarter::start_again(int process) {
   Processes::One& one = processes_[process];
   one.exit.reset();
   one.started = false;
-  one.killed = one.leaves = one.ends = false;
+  one.killed = one.silent = one.leaves = one.ends = false;
   ++one.restarts;
   try {
     start(process);

@@ -24,7 +24,8 @@ class Processes {
     RestartDelay delay = {};
     bool due = false;     // it is to be started again
     bool away = false;    // its host could not be reached at the last try
-    bool killed = false;  // we sent it SIGTERM or SIGKILL while it ran
+    bool killed = false;  // we sent it SIGTERM or SIGKILL, and its end is not its own failure
+    bool silent = false;  // it was killed since it had fallen silent
     bool leaves = false;  // as the user wants fewer
     bool ends = false;    // as rank 0 has ended
     bool runs() const noexcept { return started && !exit; }
