@@ -172,10 +172,9 @@ std::vector<int> Membership::silent(Duration silence, TimePoint now) {
 }
 
 void Membership::note_work(TimePoint now) {
-  for (Row& row : rows_) {  // for all rows, because stopped() also records the time
-    const int process = static_cast<int>(&row - rows_.data());
-    if (roles_.role_of(process) == Role::Worker && !is_member(process)) continue;
-    const bool held = stopped(row, now);
+  for (Row& row : rows_) {
+    const bool held = stopped(row, now);  // for all rows, because it also records the time
+    if (!is_member(static_cast<int>(&row - rows_.data()))) continue;
     if (row.phase == Phase::Absent || (row.phase == Phase::Joined && !row.activity.waiting) ||
         held) {
       busy_ = now;

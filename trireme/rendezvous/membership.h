@@ -110,7 +110,7 @@ class Membership {
   std::vector<Row> rows_;     // by process
   std::vector<int> members_;  // processes of the ranks
   std::function<char(pid_t)> state_of_;
-  TimePoint busy_{};               // when a rank was last seen working or stopped
+  TimePoint busy_{};               // when a worker, or member, was last seen working or stopped
   std::vector<Failure> failures_;  // in order of arrival
 };
 

@@ -130,6 +130,22 @@ TEST_F(MembershipTest, ADeadlockSaysWhatEachRankDoesInstead) {
             "every rank waits: rank 0, 2, 3 in all_reduce bucket 2; rank 1 in recv");
 }
 
+TEST_F(MembershipTest, AServerOrAnEvaluatorThatWaitsForNothingHidesNoDeadlock) {
+  Membership job(Roles{.workers = 2, .servers = 1, .evaluator = true});
+  for (const int process : {0, 1, 2}) job.join(process, "host", "", at({}));
+  const auto wait_until = [&](Duration when) {
+    for (const int rank : {0, 1})
+      job.beat(rank, {.waiting = true, .operation = "all_reduce"}, at(when));
+    job.beat(2, {.waiting = false}, at(when));
+    return judge(job.table(at(when)), "all_reduce", when, {.self = 0, .timeout = seconds(30)});
+  };
+  EXPECT_TRUE(wait_until(seconds(1)).keep_waiting);
+  EXPECT_FALSE(wait_until(seconds(31)).keep_waiting) << "the evaluator has not joined";
+  job.join(3, "host", "", at(seconds(32)));
+  job.beat(3, {.waiting = false}, at(seconds(62)));
+  EXPECT_FALSE(wait_until(seconds(63)).keep_waiting) << "the evaluator has joined";
+}
+
 TEST_F(MembershipTest, NamesARankThatEndedLeftOrFellSilent) {
   join_all(4);
   for (int rank = 0; rank < 4; ++rank) wait(rank, "all_reduce bucket 2", seconds(1));
