@@ -85,6 +85,37 @@ TEST(LaunchResult, IsThatOfTheFirstFailure) {
   EXPECT_THAT(result.exit_codes, ElementsAre(21, 161));
 }
 
+// Ranks 0 and 1 have ended like this after the launcher got SIGTERM.
+LaunchResult stopped(const Exit& first, const Exit& second,
+                     std::optional<rendezvous::Failure> failure) {
+  Job job({.ranks = 2});
+  job.stop.on_signal(SIGTERM);
+  job.processes.note_end(0, first);
+  job.processes.note_end(1, second);
+  return job.result(/*started_all=*/true, std::move(failure));
+}
+
+TEST(LaunchResult, AFailureDuringAStopIsNoStop) {
+  const Exit crash{128 + SIGSEGV, SIGSEGV};
+  const rendezvous::Failure crashed{
+      .rank = 1, .sentence = "rank 1 crashed", .exit_code = crash.code};
+  for (const Exit& other : {Exit{143}, Exit{143, SIGTERM}, Exit{160}}) {
+    const LaunchResult result = stopped(other, crash, crashed);
+    EXPECT_EQ(result.exit_code, crash.code);
+    EXPECT_EQ(result.last_line, "rank 1 crashed");
+  }
+  const LaunchResult threw =
+      stopped({143}, {20}, rendezvous::Failure{.rank = 1, .sentence = "it threw", .exit_code = 20});
+  EXPECT_EQ(threw.exit_code, 20);
+}
+
+TEST(LaunchResult, AStopIsNoFailureOfThoseThatLostAPeerByIt) {
+  const rendezvous::Failure lost{.rank = 1, .sentence = "rank 1 lost rank 0", .exit_code = 160};
+  EXPECT_EQ(stopped({143, SIGTERM}, {160}, lost).last_line, "stopped by SIGTERM.");
+  const rendezvous::Failure asked{.rank = 0, .sentence = "rank 0 was stopped", .exit_code = 143};
+  EXPECT_EQ(stopped({143}, {143}, asked).last_line, "stopped by SIGTERM.");
+}
+
 TEST(LaunchResult, NamesTheRankThatWasStoppedWhenOthersOnlyLostIt) {
   Job job({.ranks = 2});
   job.processes.note_end(0, {161});

@@ -19,12 +19,15 @@ LaunchResult result_of(const rendezvous::Roles& roles, const Processes& processe
     const Exit exit = one.exit.value_or(Exit{-1, 0});
     result.exit_codes.push_back(exit.code);
     if (roles.role_of(rank) != Role::Worker || one.leaves || one.ends) continue;
-    const bool ours = stop_signal != 0 && exit.signal != 0;
+    const bool ours =
+        stop_signal != 0 && exit.signal != 0 && (one.killed || exit.signal == stop_signal);
     if (!ours && exit.code != 130 && exit.code != 143) continue;
     stopped = ours ? 128 + stop_signal : exit.code;
     if (!one.killed) by = rank;
   }
-  if (stopped != 0 && (stop_signal != 0 || !result.failure)) {
+  // Those that lose a peer by a stop fail, too. A crash is no stop: nothing may have been saved.
+  const bool failed = result.failure && !result.failure->secondary() && !result.failure->stopped();
+  if (stopped != 0 && !failed && (stop_signal != 0 || !result.failure)) {
     result.failure.reset();
     result.exit_code = stopped;
     result.last_line = stop.first_signal() != 0 ? "stopped by " + name_of(stop.first_signal()) + "."

@@ -193,11 +193,11 @@ bool Membership::fail(Failure failure) {
 }
 
 std::optional<Failure> Membership::first_failure() const {
-  const auto primary = std::find_if(failures_.begin(), failures_.end(),
-                                    [](const Failure& one) { return !one.secondary(); });
-  if (primary != failures_.end()) return *primary;
-  if (failures_.empty()) return std::nullopt;
-  return failures_.front();
+  const auto order = [](const Failure& one) { return one.secondary() ? 2 : one.stopped() ? 1 : 0; };
+  const auto first = std::min_element(
+      failures_.begin(), failures_.end(),
+      [&](const Failure& one, const Failure& other) { return order(one) < order(other); });
+  return first == failures_.end() ? std::nullopt : std::optional(*first);
 }
 
 Table Membership::table(TimePoint now) {

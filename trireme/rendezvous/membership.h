@@ -29,6 +29,8 @@ struct Failure {
   int exit_code = 1;
   /// True if another rank's failure caused it: a peer or the coordinator was lost (160-169).
   bool secondary() const noexcept { return exit_code >= 160 && exit_code < 170; }
+  /// True if the rank was asked to stop.
+  bool stopped() const noexcept { return exit_code == 130 || exit_code == 143; }
 };
 
 /// A process counts as lost when it has sent nothing for the time of so many heartbeats, and so does a
@@ -86,7 +88,8 @@ class Membership {
 
   /// Records a rank's first failure. False if that rank has already failed.
   bool fail(Failure failure);
-  /// The first failure that no other failure caused; if there is none, the first failure.
+  /// The first failure that is no stop and that no other failure caused; if there is none, the first stop,
+  /// or the first failure.
   std::optional<Failure> first_failure() const;
 
   /// The table of the workers, or members, which wait for one another.

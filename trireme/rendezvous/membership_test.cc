@@ -179,6 +179,14 @@ TEST_F(MembershipTest, TheFirstCauseDecides) {
   EXPECT_EQ(members.first_failure()->sentence, "killed");
 }
 
+TEST_F(MembershipTest, AFailureCountsMoreThanAStop) {
+  EXPECT_TRUE(members.fail({.rank = 0, .sentence = "lost rank 2", .exit_code = 160}));
+  EXPECT_TRUE(members.fail({.rank = 1, .sentence = "stopped", .exit_code = 143}));
+  EXPECT_EQ(members.first_failure()->sentence, "stopped");
+  EXPECT_TRUE(members.fail({.rank = 2, .sentence = "killed", .exit_code = 137}));
+  EXPECT_EQ(members.first_failure()->sentence, "killed");
+}
+
 TEST_F(MembershipTest, RefusesASecondProcessOfARankAndAnotherIdentity) {
   EXPECT_EQ(members.join(0, "a", "seed 7", at({})), std::nullopt);
   EXPECT_THAT(*members.join(0, "b", "seed 7", at({})), HasSubstr("rank 0 has joined already"));

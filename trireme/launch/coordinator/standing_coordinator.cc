@@ -306,8 +306,7 @@ void StandingCoordinator::left(int process, int exit_code) {
 }
 
 void StandingCoordinator::failed(const Failure& failure) {
-  if (failure.exit_code == 130 || failure.exit_code == 143 || failure.secondary() || is_ending())
-    return;
+  if (failure.stopped() || failure.secondary() || is_ending()) return;
   end(failure.exit_code, failure.sentence);
 }
 
