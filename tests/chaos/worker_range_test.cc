@@ -94,5 +94,37 @@ TEST_F(WorkerRange, StartsAWorkerAgainThatWasKilled) {
   EXPECT_EQ(starts_[1], 2);
 }
 
+TEST_F(WorkerRange, AsksAgainForAsManyAsBefore) {
+  launch::LaunchOptions job = options();
+  job.restarts = 0;
+  job.on_line = [&](int rank, bool, std::string_view line) {
+    if (line != "alone") return;
+    if (rank == 0 && starts_[2] == 0) want(3);
+    if (rank == 2 && starts_[2] == 1) testing::send_signal(pids_[2], SIGKILL);
+    if (rank == 0 && starts_[2] == 1 && ::kill(pids_[2], 0) != 0) want(3);
+    if (rank == 2 && starts_[2] == 2) end();
+  };
+  const launch::LaunchResult result = launch::launch(job);
+  EXPECT_EQ(result.exit_code, 0) << result.last_line;
+  EXPECT_EQ(starts_[2], 2);
+}
+
+TEST_F(WorkerRange, FailsIfItsFirstWorkerCannotBeStartedAgain) {
+  launch::LaunchOptions job = options();
+  const std::filesystem::path program = folder_ / "program";
+  std::filesystem::create_symlink(job.command[0], program);
+  job.command[0] = program;
+  job.on_line = [&](int rank, bool, std::string_view line) {
+    if (line != "alone" || rank != 0) return;
+    std::filesystem::remove(program);
+    testing::send_signal(pids_[0], SIGKILL);
+  };
+  const launch::LaunchResult result = launch::launch(job);
+  EXPECT_EQ(result.exit_code, static_cast<int>(ExitCode::Resource)) << result.last_line;
+  EXPECT_FALSE(result.out_of_time) << "it waits for a start that will not come";
+  EXPECT_NE(result.last_line.find("rank 0 cannot be started again"), std::string::npos)
+      << result.last_line;
+}
+
 }  // namespace
 }  // namespace trireme::worker_range_test

@@ -94,19 +94,25 @@ void Supervisor::note_worker_end(int process) {
 }
 
 void Supervisor::not_started_again(int process, const std::string& how) {
-  if (elastic_ && roles_.role_of(process) == Role::Worker)
-    return elastic_->not_started(process, how, host_);
+  const bool worker = roles_.role_of(process) == Role::Worker;
+  if (elastic_ && worker) return elastic_->not_started(process, how, host_);
+  if (worker && !workers_.can_do_without(process))
+    return fail({.rank = process,
+                 .host = host_,
+                 .operation = "launch",
+                 .sentence = how,
+                 .exit_code = static_cast<int>(ExitCode::Resource)});
   say(how);
   workers_.do_without(process);
 }
 
-void Supervisor::lose_coordinator(const rendezvous::Failure& failure) {
+void Supervisor::fail(const rendezvous::Failure& failure) {
   coordinator_->fail(failure);
   stop_.on_failure(/*secondary=*/false);
 }
 
 void Supervisor::on_reported(const rendezvous::Failure& failure) {
-  if (failure.exit_code == 130 || failure.exit_code == 143) return;
+  if (failure.stopped()) return;
   stop_.on_failure(failure.secondary());
 }
 

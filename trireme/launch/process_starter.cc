@@ -81,7 +81,7 @@ void ProcessStarter::start_again_after(Duration delay, int process) {
   job_.run_after(delay, [this, process] {
     if (!restarts_) return;
     if (std::exchange(processes_[process].due, false)) start_again(process);
-    --due_;
+    if (restarts_) --due_;  // a start that fails may have ended all restarts
     job_.waiter->wake();
   });
 }

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <filesystem>
 #include <fstream>
 #include <utility>
 
@@ -120,13 +121,12 @@ std::unique_ptr<rendezvous::JobControl> Supervisor::make_coordinator(const std::
   options.returns_within = options.store_patience;
   return std::make_unique<KeptCoordinator>(
       std::move(options),
-      KeptOptions{.command = options_.coordinator,
-                  .store = options_.store,
-                  .interrupted = [this] { return signals_ && is_readable(signals_->descriptor()); },
-                  .on_lost =
-                      [this, post](const rendezvous::Failure& one) {
-                        post([=, this] { lose_coordinator(one); });
-                      }});
+      KeptOptions{
+          .command = options_.coordinator,
+          .store = options_.store,
+          .interrupted = [this] { return signals_ && is_readable(signals_->descriptor()); },
+          .on_lost = [this,
+                      post](const rendezvous::Failure& one) { post([=, this] { fail(one); }); }});
 }
 
 Supervisor::~Supervisor() {
@@ -223,9 +223,11 @@ void Supervisor::watch() {
 
 void Supervisor::read_wanted() {
   if (options_.wanted_file.empty()) return;
+  std::error_code none;
+  const auto written = std::filesystem::last_write_time(options_.wanted_file, none);
   std::string text;
-  if (!std::getline(std::ifstream(options_.wanted_file), text) || text == wanted_text_) return;
-  wanted_text_ = text;
+  if (!std::getline(std::ifstream(options_.wanted_file), text) || text.empty()) return;
+  if (std::pair wanted(text, written); std::exchange(wanted_, wanted) == wanted) return;
   const int wanted = std::atoi(text.c_str());
   if (elastic_) return elastic_->resize(wanted);
   workers_.want(wanted);

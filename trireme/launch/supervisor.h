@@ -9,10 +9,12 @@
 #pragma once
 
 #include <exception>
+#include <filesystem>
 #include <functional>
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 
 #include "trireme/base/waiter/real_waiter.h"
 #include "trireme/launch/elastic_ranks.h"
@@ -51,7 +53,7 @@ class Supervisor {
   void report_evaluator(const rendezvous::Failure& failure);
   void end_server(int server);
   void report_copy(int shard, int server) const;
-  void lose_coordinator(const rendezvous::Failure& failure);
+  void fail(const rendezvous::Failure& failure);
   void on_reported(const rendezvous::Failure& failure);
   /// Looks for silent processes and the user's wishes, again and again.
   void watch();
@@ -72,7 +74,9 @@ class Supervisor {
   std::unique_ptr<Output> output_;
   const std::string secret_;
   int restarts_left_;
-  std::string wanted_text_;  // of the file with the wanted number of ranks
+  // The file with the wanted number of ranks: its text, and when it was written. The user may ask for the
+  // same number again.
+  std::pair<std::string, std::filesystem::file_time_type> wanted_;
   std::unique_ptr<rendezvous::JobControl> coordinator_;
   JobContext job_;
   Processes processes_;
