@@ -1,4 +1,4 @@
-// Small parts of the rendezvous: secrets, the status page.
+// Small parts of the rendezvous: secrets, the status page, addresses of coordinators.
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -9,6 +9,7 @@
 #include <fstream>
 
 #include "trireme/base/error.h"
+#include "trireme/rendezvous/coordinator/door.h"
 #include "trireme/rendezvous/secret.h"
 #include "trireme/rendezvous/status_page.h"
 
@@ -60,6 +61,11 @@ TEST(Secret, ANamedPipeIsNoSecretFile) {
     EXPECT_THAT(error.what(), HasSubstr("is no regular file"));
   }
   std::remove(path.c_str());
+}
+
+TEST(Door, NobodyIsBehindAMalformedAddress) {
+  EXPECT_FALSE(is_coordinator("node07", random_bytes(kSecretBytes)));
+  EXPECT_THROW(enter("node07", random_bytes(kSecretBytes), seconds(1)), ConfigError);
 }
 
 TEST(StatusPage, IsReadByWhoeverMapsIt) {

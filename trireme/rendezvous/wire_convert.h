@@ -1,4 +1,4 @@
-// Converts messages from and to membership.h's types. Only for .cc files of launch.
+// Converts messages from and to membership.h's types. Only for .cc files of rendezvous.
 #pragma once
 
 #include "trireme/rendezvous/coordinator.pb.h"

@@ -109,10 +109,11 @@ void Door::let_in(const std::function<void(net::Descriptor)>& on_guest) {
 
 bool is_coordinator(const std::string& endpoint, const std::string& secret) {
   const auto there = net::parse_endpoint(endpoint);
+  if (!there) return false;  // enter() says so
   const auto waiter = RealWaiter::make(Duration::zero());
   const TimePoint deadline = waiter->now() + std::chrono::seconds(1);
   try {
-    for (const std::string& address : addresses_of(there.value())) {
+    for (const std::string& address : addresses_of(*there)) {
       if (try_address(*waiter, address, secret, deadline)) return true;
     }
   } catch (const Error&) {  // something else listens there

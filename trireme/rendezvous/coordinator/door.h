@@ -2,8 +2,8 @@
 // (net/handshake.h) before its connection is passed to gRPC. So strangers never reach gRPC, which
 // would accept any number of connections and messages.
 //
-// A thread of its own accepts callers. net/reception.h limits what strangers can cost. Throws
-// ResourceError if the thread is not available.
+// A thread of its own accepts callers; open() throws std::system_error if none is available.
+// net/reception.h limits what strangers can cost.
 #pragma once
 
 #include <atomic>
@@ -56,7 +56,8 @@ net::Descriptor enter(const std::string& endpoint, const std::string& secret, Du
 /// The same on the clock of `waiter`.
 net::Descriptor enter(Waiter& waiter, const std::string& endpoint, const std::string& secret,
                       Duration timeout, const std::string& who);
-/// True if a coordinator that knows the secret answers now. Waits at most a second.
+/// True if a coordinator that knows the secret answers now; false also for a malformed endpoint. Waits at
+/// most a second.
 bool is_coordinator(const std::string& endpoint, const std::string& secret);
 
 }  // namespace trireme::inline v0::rendezvous
