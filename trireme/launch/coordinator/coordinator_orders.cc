@@ -18,6 +18,11 @@ Message order_about(const Failure& failure) {
   return order;
 }
 
+// A process must get such an order even if nobody waits for its answer any more.
+bool changes_ranks(const Message& order) {
+  return order.kind == "regroup" || order.kind == "forget";
+}
+
 }  // namespace
 
 void CoordinatorOrders::tell(Message order) {
@@ -35,6 +40,10 @@ std::optional<Message> CoordinatorOrders::ask(Message order, Duration patience) 
   {
     std::lock_guard lock(mutex_);
     if (closing_ || given_up_) return std::nullopt;
+    if (changes_ranks(order))
+      std::erase_if(orders_, [&](const Message& earlier) {
+        return earlier.kind == order.kind && earlier.process == order.process;
+      });
     order.fields.front() = std::to_string(++number_);
     send(order);
     over = asked_.emplace(Asked{std::move(order)}).over;
@@ -43,7 +52,12 @@ std::optional<Message> CoordinatorOrders::ask(Message order, Duration patience) 
   while (!over->wait(kInterrupt) && !interrupted_() && steady_now() - start < patience) {
   }
   std::lock_guard lock(mutex_);
-  return std::exchange(asked_, std::nullopt)->answer;
+  Asked asked = *std::exchange(asked_, std::nullopt);
+  if (!asked.answer && changes_ranks(asked.order)) {
+    asked.order.fields.front() = "0";
+    orders_.push_back(std::move(asked.order));
+  }
+  return asked.answer;
 }
 
 void CoordinatorOrders::drop_about(int process) {

@@ -27,7 +27,8 @@ class CoordinatorOrders {
   /// Sends the order, now and to each later process.
   void tell(Message order);
   void tell(const rendezvous::Failure& failure);
-  /// Sends the order and waits for its answer; none if interrupted, closed or given up.
+  /// Sends the order and waits for its answer; none if interrupted, closed or given up. Later processes get
+  /// an order to change the ranks that was interrupted.
   std::optional<Message> ask(Message order, Duration patience = Duration::max());
   /// The process has ended: orders about it must not be repeated about the next one in its place.
   void drop_about(int process);
