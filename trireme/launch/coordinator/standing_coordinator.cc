@@ -212,7 +212,12 @@ int StandingCoordinator::run() {
   });
   waiter_->wait_until([this] { return done_.load(); }, TimePoint::max());
   if (store_lost_) std::rethrow_exception(store_lost_);
-  coordinator_->clear_store();
+  try {
+    coordinator_->clear_store();
+  } catch (const ResourceError& error) {
+    say("the job has ended, but its state stays in " + options_.store->address() + ": " +
+        error.message() + ". Remove it before another job uses this store.");
+  }
   return exit_code_;
 }
 
