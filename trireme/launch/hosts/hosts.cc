@@ -56,8 +56,10 @@ HostSlots host_from(const std::string& text, const std::string& where) {
 }
 
 void add_host(std::vector<HostSlots>& hosts, HostSlots host, const std::string& where) {
-  const auto known = std::find_if(hosts.begin(), hosts.end(),
-                                  [&](const HostSlots& one) { return one.name == host.name; });
+  const bool here = is_this_host(host.name);  // under any of its names
+  const auto known = std::find_if(hosts.begin(), hosts.end(), [&](const HostSlots& one) {
+    return one.name == host.name || (here && is_this_host(one.name));
+  });
   if (known == hosts.end()) return hosts.push_back(std::move(host));
   if (known->slots + host.slots > kMostSlots) refuse_host(where, "too many slots");
   known->slots += host.slots;

@@ -48,6 +48,9 @@ TEST(Hosts, AListHasNamesAndSlots) {
       parse_hosts("node07:4,node08,me@10.0.0.9:2"),
       ElementsAre(HostSlots{"node07", 4}, HostSlots{"node08", 1}, HostSlots{"me@10.0.0.9", 2}));
   EXPECT_THAT(parse_hosts("a:2,b:1,a:3"), ElementsAre(HostSlots{"a", 5}, HostSlots{"b", 1}));
+  EXPECT_THAT(parse_hosts("localhost:2,b:1,127.0.0.1:3"),
+              ElementsAre(HostSlots{"localhost", 5}, HostSlots{"b", 1}))
+      << "two names of this host";
   EXPECT_THAT(parse_hosts("[fd00::7]:4,fd00::8"),
               ElementsAre(HostSlots{"fd00::7", 4}, HostSlots{"fd00::8", 1}));
 }
