@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cstdlib>
 #include <set>
 
 #include "trireme/base/error.h"
@@ -34,6 +35,13 @@ Shell shell(int ranks, const std::string& script) {
   };
   run.result = launch::launch(options);
   return run;
+}
+
+TEST(Launch, WithinAnElasticJobIsNotElasticItself) {
+  setenv("TRIREME_ELASTIC", "1", 1);
+  const Shell run = shell(1, "echo $TRIREME_ELASTIC");
+  unsetenv("TRIREME_ELASTIC");
+  EXPECT_EQ(run.out[0], "0\n");
 }
 
 TEST(Launch, GivesEveryProgramItsRankAndKeepsStreamsApart) {

@@ -54,7 +54,7 @@ std::vector<std::string> ProcessStarter::environment_of(int process) const {
   put("TRIREME_EVALUATOR", roles.evaluator ? "1" : "0");
   put("TRIREME_MORE_WORKERS", std::to_string(roles.more_workers));
   put("TRIREME_JOB", std::to_string(getpid()));
-  if (job_.options.elastic) put("TRIREME_ELASTIC", "1");
+  put("TRIREME_ELASTIC", job_.options.elastic ? "1" : "0");
   put("TRIREME_RESTARTS", std::to_string(processes_[process].restarts));
   return job_.hosts.environment_of(process, std::move(result));
 }

@@ -6,18 +6,23 @@
 #include <unistd.h>
 
 #include <cstdio>
+#include <cstdlib>
 #include <fstream>
 
 #include "trireme/base/error.h"
 #include "trireme/launch/hosts/host_messages.h"
+#include "trireme/launch/hosts/job_hosts.h"
+#include "trireme/launch/launch.h"
 
 namespace trireme::launch::hosts_test {
 namespace {
 
 using rendezvous::Roles;
 using ::testing::AllOf;
+using ::testing::Contains;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 template <class F>
 std::string refusal_of(F&& call) {
@@ -95,6 +100,25 @@ TEST(Hosts, WorkersFillSlotsAndOthersGoRound) {
   EXPECT_THAT(workers_by_host(8, hosts), ElementsAre(2, 4, 2));
   EXPECT_THAT(refusal_of([&] { place_processes(Roles{.workers = 9}, hosts); }),
               HasSubstr("9 ranks, but the hosts have 8 slots"));
+}
+
+// A launch within another job: what that one told this process is no other host's.
+TEST(JobHosts, VariablesOfAnOuterJobStayHere) {
+  const std::string names[] = {"TRIREME_SECRET_FD", "TRIREME_STATUS_FD", "TRIREME_CORES",
+                               "TRIREME_SHARED_CORES"};
+  for (const std::string& name : names) setenv(name.c_str(), "77", 1);
+  setenv("TRIREME_LOG_LEVEL", "debug", 1);
+  LaunchOptions options{.ranks = 2};
+  options.elsewhere.hosts = {{"localhost", 1}, {"node-far-away", 1}};
+  const JobHosts hosts(options);
+  ASSERT_FALSE(hosts.is_local(1));
+  const std::vector<std::string> there = hosts.environment_of(1, {});
+  for (const std::string& name : names) {
+    EXPECT_THAT(there, Not(Contains(name + "=77")));
+    unsetenv(name.c_str());
+  }
+  EXPECT_THAT(there, Contains("TRIREME_LOG_LEVEL=debug"));
+  unsetenv("TRIREME_LOG_LEVEL");
 }
 
 TEST(Messages, AreReadAsTheyWereWritten) {

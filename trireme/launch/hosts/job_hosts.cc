@@ -21,10 +21,11 @@
 namespace trireme::inline v0::launch {
 namespace {
 
-// Variables of this host alone.
-constexpr std::array<std::string_view, 5> kOwnVariables = {
-    "TRIREME_ADDRESS=", "TRIREME_HOST=", "TRIREME_JOB_SECRET_FILE=", "TRIREME_SSH=",
-    "TRIREME_COORDINATOR="};
+// Variables of this host alone, and of the outer job if this process belongs to one.
+constexpr std::array<std::string_view, 9> kOwnVariables = {
+    "TRIREME_ADDRESS=",   "TRIREME_HOST=",        "TRIREME_JOB_SECRET_FILE=",
+    "TRIREME_SSH=",       "TRIREME_COORDINATOR=", "TRIREME_SECRET_FD=",
+    "TRIREME_STATUS_FD=", "TRIREME_CORES=",       "TRIREME_SHARED_CORES="};
 
 std::string variable(const char* name) {
   const char* const value = std::getenv(name);
