@@ -10,9 +10,9 @@ namespace trireme::inline v0::launch {
 
 /// "SIGTERM".
 std::string name_of(int signal);
-/// A process's failure: its own last words, or its activity and exit status.
 /// "was killed by signal 9 (SIGKILL)", "ended with exit code 1".
 std::string how_it_ended(const Exit& exit);
+/// A process's failure: its own last words, or its activity and exit status.
 rendezvous::Failure failure_of(int process, const rendezvous::Roles& roles, const std::string& host,
                                const Ending& ending);
 
