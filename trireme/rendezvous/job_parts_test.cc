@@ -6,6 +6,7 @@
 #include <string>
 
 #include "trireme/base/error.h"
+#include "trireme/rendezvous/coordinator/job_state.h"
 #include "trireme/rendezvous/coordinator/server_reports.h"
 #include "trireme/rendezvous/coordinator/sessions.h"
 #include "trireme/rendezvous/coordinator/state_saver.h"
@@ -115,6 +116,26 @@ TEST(StateSaver, OnlyAStateThatWasNotClearedOutlivesTheCoordinator) {
   EXPECT_TRUE(saver.outlives_this());
   saver.clear();
   EXPECT_FALSE(saver.outlives_this());
+}
+
+// etcd takes 1.5 MiB at most.
+TEST(JobState, IsSmallThoughEachOfManyRanksHasALongIdentity) {
+  const auto store = std::make_shared<OneText>();
+  const CoordinatorOptions options{
+      .size = 1000, .secret = std::string(32, 's'), .elastic = Epoch{}, .store = store};
+  const std::string identity(2000, 'i');
+  {
+    JobState state(options);
+    for (int process = 1; process < options.size; ++process) {
+      state.members.join(process, "node" + std::to_string(process), identity, {});
+      state.sessions.begin(process);
+    }
+    ASSERT_TRUE(state.save());
+  }
+  EXPECT_LT(store->text->size(), std::size_t{1} << 20);
+  const JobState next(options);
+  EXPECT_EQ(next.members.identity(999), identity);
+  EXPECT_EQ(next.members.identity(0), "");
 }
 
 }  // namespace

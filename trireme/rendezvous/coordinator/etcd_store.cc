@@ -13,6 +13,12 @@ namespace {
 
 namespace etcd = ::etcdserverpb;
 
+// The same request would be refused again.
+bool is_final(grpc::StatusCode code) {
+  return code == grpc::StatusCode::INVALID_ARGUMENT || code == grpc::StatusCode::UNAUTHENTICATED ||
+         code == grpc::StatusCode::PERMISSION_DENIED || code == grpc::StatusCode::UNIMPLEMENTED;
+}
+
 class EtcdStore final : public StateStore {
  public:
   EtcdStore(std::string address, const std::string& endpoint, std::string key, Duration timeout)
@@ -62,6 +68,10 @@ class EtcdStore final : public StateStore {
     context.set_deadline(std::chrono::system_clock::now() +
                          std::chrono::duration_cast<std::chrono::system_clock::duration>(timeout_));
     const grpc::Status status = ((*stub_).*method)(&context, request, &reply);
+    if (is_final(status.error_code()))
+      throw RefusedError(
+          "etcd at " + address_ + " refuses: " + status.error_message(),
+          {.operation = "coordinator", .advice = "See etcd's own log, and its limits."});
     if (!status.ok())
       throw ResourceError("etcd at " + address_ + " does not answer: " + status.error_message(),
                           {.operation = "coordinator", .advice = "See whether etcd runs there."});

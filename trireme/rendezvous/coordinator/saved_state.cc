@@ -23,7 +23,8 @@ std::string JobState::text() const {
     wire::SavedProcess& one = *state.add_processes();
     one.set_joined(members.phase(process) == Phase::Joined);
     one.set_host(members.host(process));
-    one.set_identity(members.identity(process));
+    one.set_has_identity(!members.identity(process).empty());
+    if (one.has_identity()) state.set_identity(members.identity(process));
     one.set_token(sessions.token(process));
   }
   exchanges.save(state);
@@ -63,7 +64,7 @@ void JobState::restore() {
   for (int process = 0; process < state.processes_size(); ++process) {
     const wire::SavedProcess& one = state.processes(process);
     if (!one.joined()) continue;
-    members.join(process, one.host(), one.identity(), steady_now());
+    members.join(process, one.host(), one.has_identity() ? state.identity() : "", steady_now());
     sessions.resume(process, one.token());
   }
   if (elastic()) adopt(epoch_from(state.epoch()));

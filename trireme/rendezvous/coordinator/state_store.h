@@ -19,7 +19,8 @@ class StateStore {
   /// another coordinator, ResourceError if the store cannot be reached or read.
   virtual std::optional<std::string> open() = 0;
   /// The text is durable when this returns. Throws ResourceError if the store is full or away: the
-  /// call may be repeated; and RefusedError if another coordinator has taken the store over.
+  /// call may be repeated; and RefusedError if another coordinator has taken the store over, or the
+  /// store will never take this text (etcd: it is too large).
   virtual void save(const std::string& text) = 0;
   /// The job has ended: the store has no text. Throws as save() does.
   virtual void clear() = 0;

@@ -1,0 +1,62 @@
+// A store in an etcd that refuses, or that cannot answer now.
+#include "trireme/rendezvous/coordinator/etcd_store.h"
+
+#include <gmock/gmock.h>
+#include <grpcpp/grpcpp.h>
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <string>
+
+#include "trireme/base/error.h"
+#include "trireme/rendezvous/etcd.grpc.pb.h"
+
+namespace trireme::rendezvous::etcd_store_test {
+namespace {
+
+using ::testing::HasSubstr;
+
+class FakeEtcd final : public etcdserverpb::KV::Service {
+ public:
+  FakeEtcd() {
+    grpc::ServerBuilder builder;
+    builder.AddListeningPort("127.0.0.1:0", grpc::InsecureServerCredentials(), &port_);
+    builder.RegisterService(this);
+    server_ = builder.BuildAndStart();
+  }
+  std::unique_ptr<StateStore> store() const {
+    return etcd_store("etcd://here/key", "127.0.0.1:" + std::to_string(port_), "key",
+                      std::chrono::seconds(30));
+  }
+  grpc::Status answer;
+
+ private:
+  grpc::Status Txn(grpc::ServerContext*, const etcdserverpb::TxnRequest*,
+                   etcdserverpb::TxnResponse* reply) override {
+    reply->set_succeeded(true);
+    return answer;
+  }
+  int port_ = 0;
+  std::unique_ptr<grpc::Server> server_;
+};
+
+// A coordinator repeats what failed by a ResourceError.
+TEST(EtcdStore, WhatEtcdWillNeverTakeIsNotTriedAgain) {
+  FakeEtcd etcd;
+  const auto store = etcd.store();
+  EXPECT_NO_THROW(store->save("one"));
+  etcd.answer = {grpc::StatusCode::RESOURCE_EXHAUSTED, "etcdserver: mvcc: no space"};
+  EXPECT_THROW(store->save("two"), ResourceError);
+  etcd.answer = {grpc::StatusCode::UNAVAILABLE, "etcdserver: no leader"};
+  EXPECT_THROW(store->save("two"), ResourceError);
+  etcd.answer = {grpc::StatusCode::INVALID_ARGUMENT, "etcdserver: request is too large"};
+  try {
+    store->save("two");
+    FAIL();
+  } catch (const RefusedError& error) {
+    EXPECT_THAT(error.what(), HasSubstr("etcd://here/key refuses: etcdserver: request is too"));
+  }
+}
+
+}  // namespace
+}  // namespace trireme::rendezvous::etcd_store_test
