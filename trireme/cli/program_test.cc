@@ -150,6 +150,24 @@ TEST(Usage, ChecksRanges) {
     EXPECT_THAT(refused(words), HasSubstr(text));
 }
 
+TEST(Usage, ABatchScriptLeavesNoOptionOut) {
+  for (const Words& more : {Words{"--store", "here"},
+                            {"--restarts", "3"},
+                            {"--log-dir", "logs"},
+                            {"--only-rank", "0"},
+                            {"--bind", "numa"},
+                            {"--export", "HOME"},
+                            {"--host-timeout", "9"},
+                            {"--servers", "1"},
+                            {"--elastic", "1:2"},
+                            {"--", "true"}}) {
+    Words words{"launch", "-n", "2", "--print-sbatch", "no.toml"};
+    words.insert(words.end(), more.begin(), more.end());
+    EXPECT_THAT(refused(words), HasSubstr("--print-sbatch with " +
+                                          (more[0] == "--" ? std::string("PROGRAM") : more[0])));
+  }
+}
+
 TEST(Usage, ReadsDecimalNumbers) {
   EXPECT_EQ(run({"show", "all-reduce", "ring", "--ranks", "010"}).out,
             run({"show", "all-reduce", "ring", "--ranks", "10"}).out);

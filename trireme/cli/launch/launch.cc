@@ -27,17 +27,16 @@ struct CommandOptions {
   std::string bind = "core", print_sbatch, time = "12:00:00";
 };
 
-int print_script(const CommandOptions& options) {
-  if (!options.hosts.empty() || options.launch.servers > 0 || options.evaluators > 0)
-    throw ConfigError("--print-sbatch with hosts, servers or an evaluator",
-                      {.operation = "launch",
-                       .advice = "srun starts ranks on the nodes that Slurm gives. For other "
-                                 "processes write `trireme launch -H` into a script of your own."});
-  if (!options.elastic.empty() || options.spares > 0 || !options.launch.command.empty())
-    throw ConfigError("--print-sbatch with --elastic, --spares or a program",
-                      {.operation = "launch",
-                       .advice = "The script trains CONFIG on a number of ranks that stays. Leave "
-                                 "them out, or write a script of your own."});
+int print_script(const CommandOptions& options, const Command& command) {
+  for (const char* const other : {"--host", "--hostfile", "--host-timeout", "--export", "--servers",
+                                  "--evaluator", "--elastic", "--spares", "--restarts", "--store",
+                                  "--log-dir", "--only-rank", "--bind", "PROGRAM"})
+    if (command.given(other))
+      throw ConfigError(std::string("--print-sbatch with ") + other,
+                        {.operation = "launch",
+                         .advice = "The script trains CONFIG by srun, on a number of ranks that "
+                                   "stays and the nodes that Slurm gives. Leave it out, or write "
+                                   "`trireme launch` into a script of your own."});
   const std::filesystem::path config = options.print_sbatch;
   std::error_code error;
   if (!std::filesystem::is_regular_file(config, error))
@@ -56,8 +55,9 @@ int print_script(const CommandOptions& options) {
   return 0;
 }
 
-int launch_command(CommandOptions options, bool ranks_given) {
-  if (!options.print_sbatch.empty()) return print_script(options);
+int launch_command(CommandOptions options, const Command& command) {
+  if (!options.print_sbatch.empty()) return print_script(options, command);
+  const bool ranks_given = command.given("--ranks");
   if (options.launch.command.empty())
     throw ConfigError(
         "PROGRAM is required",
@@ -148,7 +148,7 @@ void declare_launch(Command& command) {
            command.program().typed() + " launch -n " + std::to_string(given.ranks) + " -- " +
            given.command.front() + " " + argument + "`";
   });
-  command.run([&] { return launch_command(options, command.given("--ranks")); });
+  command.run([&] { return launch_command(options, command); });
 }
 
 }  // namespace trireme::inline v0::cli
