@@ -14,11 +14,6 @@
 #include "trireme/tensor/flat_math.h"
 
 namespace trireme::inline v0::parallel {
-namespace {
-
-constexpr std::uint32_t kTag = 0xff;  // not used by any Link
-
-}  // namespace
 
 PipelineSync::PipelineSync(comm::Communicator& pipeline, const PipelinePlan& plan,
                            const ModelParts& parts, std::unique_ptr<UnitGather> gather,
@@ -71,6 +66,14 @@ const PipelineSync::Held& PipelineSync::first_held(std::uint32_t parameter) cons
                        [&](const Held& one) { return one.parameter == parameter; });
 }
 
+// Differs from every Link's, which has no part 0xff, and between stages and parameters: ranks with
+// several stages give and take sums in different orders.
+std::uint32_t PipelineSync::tag(int from, std::uint32_t parameter) const {
+  const auto place = std::lower_bound(tied_.begin(), tied_.end(), parameter) - tied_.begin();
+  return (static_cast<std::uint32_t>(from) & 0xfffu) << 19 |
+         (static_cast<std::uint32_t>(place) & 0x7ffu) << 8 | 0xffu;
+}
+
 int PipelineSync::rank_of(int stage) const {
   return plan_.rank_of_stage()[static_cast<std::size_t>(stage)];
 }
@@ -121,12 +124,14 @@ std::optional<Refusal> PipelineSync::refusal() const {
 
 // Stages ascend on every rank, and sums only go to later stages: ranks cannot wait in a circle.
 void PipelineSync::settle() {
+  std::vector<Work> given;
   for (std::size_t i = 0; i < syncs_.size(); ++i) {
     const int stage = parts_.parts()[i]->stage;
     take_uses_before(stage);
     syncs_[i]->settle();
-    give_uses_after(stage);
+    give_uses_after(stage, given);
   }
+  Work::all(given).wait();
   spread_sums();
 }
 
@@ -140,7 +145,9 @@ void PipelineSync::take_uses_before(int stage) {
     const Held* const near = held(index, before);
     const Buffer earlier = near != nullptr ? whole_sum(*near) : room_for(*own);
     if (near == nullptr)
-      pipeline_.recv(earlier, rank_of(before), kTag, {.label = "uses of " + tied.name}).wait();
+      pipeline_
+          .recv(earlier, rank_of(before), tag(before, index), {.label = "uses of " + tied.name})
+          .wait();
     const auto size = static_cast<std::size_t>(own->slice.size());
     if (size > 0)
       tensor::flat_math(earlier.device)
@@ -150,14 +157,16 @@ void PipelineSync::take_uses_before(int stage) {
   }
 }
 
-void PipelineSync::give_uses_after(int stage) {
+// Does not wait: the receiver may first take the sum of another parameter, from a later stage.
+void PipelineSync::give_uses_after(int stage, std::vector<Work>& given) {
   for (const std::uint32_t index : tied_) {
     const ModelTensor& tied = parts_.parameters()[index];
     const Held* own = held(index, stage);
     if (own == nullptr || tied.stages.back() == stage) continue;
     const int after = *std::upper_bound(tied.stages.begin(), tied.stages.end(), stage);
     if (rank_of(after) == pipeline_.rank()) continue;
-    pipeline_.send(whole_sum(*own), rank_of(after), kTag, {.label = "uses of " + tied.name}).wait();
+    given.push_back(pipeline_.send(whole_sum(*own), rank_of(after), tag(stage, index),
+                                   {.label = "uses of " + tied.name}));
   }
 }
 
@@ -168,21 +177,21 @@ void PipelineSync::spread_sums() {
     const ModelTensor& tied = parts_.parameters()[index];
     const auto holds = [&](const Held& one) { return one.parameter == index; };
     if (std::none_of(held_.begin(), held_.end(), holds)) continue;
-    const int root = rank_of(tied.stages.back());
+    const int last = tied.stages.back(), root = rank_of(last);
     const comm::OpOptions options{.label = tied.name};
     Buffer whole;
     if (root == pipeline_.rank()) {
-      whole = whole_sum(*held(index, tied.stages.back()));
+      whole = whole_sum(*held(index, last));
       std::vector<int> told{root};
       for (const int stage : tied.stages) {
         const int rank = rank_of(stage);
         if (std::find(told.begin(), told.end(), rank) != told.end()) continue;
         told.push_back(rank);
-        pipeline_.send(whole, rank, kTag, options).wait();
+        pipeline_.send(whole, rank, tag(last, index), options).wait();
       }
     } else {
       whole = room_for(first_held(index));
-      pipeline_.recv(whole, root, kTag, options).wait();
+      pipeline_.recv(whole, root, tag(last, index), options).wait();
     }
     const optim::OwnedSlice& own = first_held(index).slice;
     const Buffer mine =

@@ -54,12 +54,13 @@ class PipelineSync final : public StepSync {
   const Held& first_held(std::uint32_t parameter) const;
   int stage_of(const Held& held) const;
   int rank_of(int stage) const;
+  std::uint32_t tag(int from, std::uint32_t parameter) const;
   Device device_of(const Held& held) const;
   Buffer room_for(const Held& held) const;
   Buffer whole_sum(const Held& held) const;
   void find_held(const std::vector<std::size_t>& first_part);
   void take_uses_before(int stage);
-  void give_uses_after(int stage);
+  void give_uses_after(int stage, std::vector<Work>& given);
   void spread_sums();
 
   comm::Communicator& pipeline_;

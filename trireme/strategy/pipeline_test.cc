@@ -73,6 +73,38 @@ TEST(Pipeline, EverySchedulesBitsAreThoseOfOneProcess) {
     EXPECT_EQ(train_on(model, layout), one) << name_of(layout);
 }
 
+// Eight layers, some of which share parameters. The first one repeats its input.
+models::Blocks twice_tied() {
+  models::Blocks all;
+  for (int layer = 0; layer < 8; ++layer)
+    all.add_block({.name = "l" + std::to_string(layer),
+                   .make =
+                       [layer] {
+                         torch::nn::Linear linear(5 * kBlock, 5 * kBlock);
+                         return models::make_block(
+                             linear.ptr(), [layer, linear](std::vector<at::Tensor> in) mutable {
+                               if (layer == 0) in[0] = in[0].repeat({1, 5});
+                               return std::vector<at::Tensor>{linear->forward(in[0])};
+                             });
+                       },
+                   .reads = {layer == 0 ? "numbers" : "l" + std::to_string(layer - 1)},
+                   .writes = {}});
+  all.tie("l7.weight", "l0.weight").tie("l4.bias", "l0.bias");
+  return all.tie("l2.weight", "l1.weight");
+}
+
+// With several stages a rank gives the sums of l0 before those of l1, and another rank takes them in
+// the other order. Weights are above net::kEagerBytes: their send may wait for the receive.
+TEST(Pipeline, TiedParametersOfSeveralStagesKeepTheirSumsApart) {
+  const Model model{twice_tied, [](const models::Value& output, const MicroBatch&) {
+                      return output.at(0).pow(2).sum();
+                    }};
+  const Outcome one = train_on(model, {});
+  for (const Layout& layout :
+       {Layout{2, 1, "interleaved-1f1b"}, {2, 1, "zb-v"}, {2, 2, "interleaved-1f1b", 0, "zero1"}})
+    EXPECT_EQ(train_on(model, layout), one) << name_of(layout);
+}
+
 TEST(Pipeline, EveryPrecisionAndOptimizer) {
   for (const char* precision : {"bf16", "fp16", "fp64"}) {
     const Model model{[&] { return gpt(precision); }, token_loss(), AdamW{.learning_rate = 1e-2},
