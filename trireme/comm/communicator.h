@@ -12,6 +12,7 @@
 #include <cstdint>
 #include <exception>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -24,6 +25,7 @@
 namespace trireme::inline v0 {
 
 class Waiter;
+enum class ExitCode : int;
 
 namespace kernel {
 struct LeafShares;
@@ -52,9 +54,10 @@ struct OpOptions {
   std::string_view label = {};  // "bucket 2": printed in errors and traces
   Deadline deadline = Deadline::job();
   std::string_view algorithm = {};  // overrides the communicator's choice
-  /// This is the rank's last call, since its loop has ended. Peers that make a different call fail
-  /// at once with UnevenInput, which names this rank.
-  bool leaving = false;
+  /// This is the rank's last call: its loop has ended (Done), or it failed with this exit code. Peers
+  /// that make a different call fail at once with an error that names this rank: UnevenInput, or
+  /// that of the exit code.
+  std::optional<ExitCode> leaving = {};
 };
 
 class CallChecks;

@@ -43,7 +43,9 @@ std::vector<Other> other_calls() {
 
 void announce_leave(Communicator& world) {
   std::vector<std::int64_t> mine(3), all(3 * static_cast<std::size_t>(world.size()));
-  world.all_gather(buffer_of(mine), buffer_of(all), {.label = "entry barrier", .leaving = true})
+  world
+      .all_gather(buffer_of(mine), buffer_of(all),
+                  {.label = "entry barrier", .leaving = ExitCode::Done})
       .wait();
 }
 

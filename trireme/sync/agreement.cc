@@ -10,14 +10,16 @@
 #include <vector>
 
 #include "trireme/base/error.h"
+#include "trireme/base/shortened.h"
 #include "trireme/base/words.h"
 #include "trireme/sync/parameter_sync.h"
 
 namespace trireme::inline v0::parallel {
 namespace {
 
-// Records are sent as int64 words: [leaving, batch, total].
+// Records are sent as int64 words: [0, kEnded or the exit code of a rank that failed; batch; total].
 constexpr std::size_t kBarrierWords = 3;
+constexpr std::int64_t kEnded = -1;
 
 struct BarrierState {
   std::array<std::int64_t, kBarrierWords> mine{};
@@ -27,15 +29,17 @@ struct BarrierState {
 std::shared_ptr<BarrierState> gate_state(const comm::Communicator& world,
                                          const BarrierEntry& entry) {
   auto state = std::make_shared<BarrierState>();
-  state->mine = {entry.leaving ? 1 : 0, entry.batch, entry.total};
+  const auto leaving = static_cast<std::int64_t>(entry.leaving.value_or(ExitCode::Done));
+  state->mine = {entry.leaving && leaving == 0 ? kEnded : leaving, entry.batch, entry.total};
   state->all.resize(kBarrierWords * static_cast<std::size_t>(world.size()));
   return state;
 }
 
-Work gather(comm::Communicator& world, const std::shared_ptr<BarrierState>& state) {
+Work gather(comm::Communicator& world, const std::shared_ptr<BarrierState>& state,
+            std::optional<ExitCode> leaving) {
   return world.all_gather(Buffer::of(std::span<std::int64_t>(state->mine)),
                           Buffer::of(std::span(state->all)),
-                          {.label = "entry barrier", .leaving = state->mine[0] != 0});
+                          {.label = "entry barrier", .leaving = leaving});
 }
 
 using Record = std::array<std::int64_t, kBarrierWords>;
@@ -60,10 +64,22 @@ int odd_rank(const BarrierState& state, int size) {
   return -1;
 }
 
-UnevenInput uneven(int odd, const Record& theirs, const Record& ours, int rank,
-                   const std::string& host) {
+[[noreturn]] void refuse_entry(int odd, const Record& theirs, const Record& ours, int rank,
+                               const std::string& host) {
   std::string message = "rank " + std::to_string(odd);
-  if (theirs[0] != 0) {
+  ErrorContext context{.rank = rank,
+                       .host = host,
+                       .operation = "step",
+                       .peer = odd,
+                       .step = static_cast<long>(ours[1]),
+                       .advice =
+                           "Give every rank the same number of batches; "
+                           "trireme::Sampler does."};
+  if (theirs[0] > 0) {
+    context.advice = "See that rank's own last lines.";
+    throw_error(static_cast<ExitCode>(theirs[0]), message + " gave up", std::move(context));
+  }
+  if (theirs[0] == kEnded) {
     message +=
         "'s loop ended before global batch " + std::to_string(ours[1]) + ", which this rank is in";
   } else {
@@ -71,20 +87,14 @@ UnevenInput uneven(int odd, const Record& theirs, const Record& ours, int rank,
                std::to_string(theirs[2]) + " micro-batches, this rank in " +
                std::to_string(ours[1]) + " of " + std::to_string(ours[2]);
   }
-  return UnevenInput(message, {.rank = rank,
-                               .host = host,
-                               .operation = "step",
-                               .peer = odd,
-                               .step = static_cast<long>(ours[1]),
-                               .advice = "Give every rank the same number of batches; "
-                                         "trireme::Sampler does."});
+  throw UnevenInput(message, std::move(context));
 }
 
 }  // namespace
 
 Work enter_barrier(comm::Communicator& world, const BarrierEntry& entry, const std::string& host) {
   auto state = gate_state(world, entry);
-  return gather(world, state).then([&world, state, host] {
+  return gather(world, state, entry.leaving).then([&world, state, host] {
     const int odd = odd_rank(*state, world.size());
     if (odd < 0) return;
     // If this rank is the odd one, the error names a rank that differs from it.
@@ -92,33 +102,36 @@ Work enter_barrier(comm::Communicator& world, const BarrierEntry& entry, const s
     int named = odd;
     for (int rank = 0; named == world.rank() && rank < world.size(); ++rank)
       if (record_of(*state, rank) != ours) named = rank;
-    const auto error =
-        std::make_exception_ptr(uneven(named, record_of(*state, named), ours, world.rank(), host));
-    world.abort(error);
-    std::rethrow_exception(error);
+    try {
+      refuse_entry(named, record_of(*state, named), ours, world.rank(), host);
+    } catch (...) {
+      world.abort(std::current_exception());
+      throw;
+    }
   });
 }
 
 void leave(comm::Communicator& world) noexcept {
   try {
     if (world.size() == 1 || world.failure()) return;
-    auto state = gate_state(world, {.leaving = true});
-    gather(world, state).then([state] {}).wait();
+    auto state = gate_state(world, {.leaving = ExitCode::Done});
+    gather(world, state, ExitCode::Done).then([state] {}).wait();
   } catch (...) {
     // The other ranks already know, or are gone.
   }
 }
 
 // Ranks that can map each other's memory read there that this rank gave up, and why. The others
-// learn it from this rank's last call.
+// learn it, and the exit code, from this rank's last call.
 void give_up(comm::Communicator& world, std::span<comm::Communicator* const> groups,
              const std::exception_ptr& error) noexcept {
   if (world.failure()) return;  // the others know
+  const auto code = static_cast<ExitCode>(describe(error).exit_code);
   try {
     for (comm::Communicator* group : groups)
       if (group != nullptr && group->size() > 1 && !group->can_map()) {
-        const auto state = gate_state(*group, {.leaving = true});
-        gather(*group, state).on_settled([state](const std::exception_ptr&) {});
+        const auto state = gate_state(*group, {.leaving = code});
+        gather(*group, state, code).on_settled([state](const std::exception_ptr&) {});
       }
   } catch (...) {
   }
@@ -132,9 +145,10 @@ template <std::size_t kBytes>
 struct TextField {
   static constexpr std::size_t kWords = 1 + kBytes / 8;
   static void write(std::int64_t* words, const std::string& text) {
-    const std::size_t length = std::min(text.size(), kBytes);
-    words[0] = static_cast<std::int64_t>(length);
-    std::memcpy(words + 1, text.data(), length);
+    constexpr std::size_t kEllipsis = 24;  // and the length of the text
+    const std::string sent = text.size() > kBytes ? shortened(text, kBytes - kEllipsis) : text;
+    words[0] = static_cast<std::int64_t>(sent.size());
+    std::memcpy(words + 1, sent.data(), sent.size());
   }
   static std::string read(const std::int64_t* words) {
     const auto length = std::clamp<std::int64_t>(words[0], 0, kBytes);

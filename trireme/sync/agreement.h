@@ -11,6 +11,7 @@
 #include <exception>
 #include <limits>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -23,9 +24,9 @@ namespace trireme::inline v0::parallel {
 struct Refusal;
 
 struct BarrierEntry {
-  std::int64_t batch = 0;   // global batches since the start
-  std::uint32_t total = 0;  // micro-batches of this batch
-  bool leaving = false;
+  std::int64_t batch = 0;                // global batches since the start
+  std::uint32_t total = 0;               // micro-batches of this batch
+  std::optional<ExitCode> leaving = {};  // comm::OpOptions
 };
 
 /// Thread safe; returns at once. The Work is done when every rank has entered the same batch.

@@ -9,6 +9,17 @@ namespace {
 
 constexpr std::uint64_t kTagSpace = 1ull << 63;  // tags of the engine's own messages
 
+// As of a rank whose memory can be mapped (comm/shared/board.cc), but for the reason.
+std::exception_ptr gave_up(ExitCode code, ErrorContext context) {
+  context.advice = "See that rank's own last lines.";
+  const std::string message = "rank " + std::to_string(context.peer) + " gave up";
+  try {
+    throw_error(code, message, std::move(context));
+  } catch (...) {
+    return std::current_exception();
+  }
+}
+
 }  // namespace
 
 net::Tag tag_of(Channel channel) noexcept {
@@ -56,7 +67,9 @@ std::exception_ptr mismatch_of(const Call& call, int peer, const Header& other,
                        .label = call.operation.label};
   if (own.leaving || other.leaving) {
     const int gone = other.leaving ? peer : facts.rank;
+    const std::uint8_t how = other.leaving ? other.leaving : own.leaving;
     context.peer = facts.world_rank(gone);
+    if (how != Header::kEnded) return gave_up(static_cast<ExitCode>(how), std::move(context));
     context.advice =
         "Give every rank the same number of batches; "
         "trireme::Sampler does.";

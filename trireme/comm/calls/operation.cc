@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include "trireme/base/error.h"
+
 namespace trireme::inline v0::comm {
 namespace {
 
@@ -70,7 +72,10 @@ Header header_of(const Operation& operation, std::uint32_t epoch) {
       hash_of(std::vector<std::size_t>(operation.shares.begin(), operation.shares.end()));
   header.step = operation.step;
   header.part_of = operation.part_of.value_or(header.kind);  // Send for a Recv
-  header.leaving = operation.leaving ? 1 : 0;
+  if (operation.leaving)
+    header.leaving = *operation.leaving == ExitCode::Done
+                         ? Header::kEnded
+                         : static_cast<std::uint8_t>(*operation.leaving);
   const std::size_t length = std::min(operation.algorithm.size(), header.algorithm.size());
   std::memcpy(header.algorithm.data(), operation.algorithm.data(), length);
   return header;

@@ -43,9 +43,9 @@ struct Operation {
   net::Region region;        // allocate
   std::string label;
   std::string algorithm;
-  bool may_be_direct = false;  // the engine may replace `algorithm` by "direct"
-  bool leaving = false;        // OpOptions
-  bool on_device = false;      // its buffers lie on this rank's device
+  bool may_be_direct = false;       // the engine may replace `algorithm` by "direct"
+  std::optional<ExitCode> leaving;  // OpOptions
+  bool on_device = false;           // its buffers lie on this rank's device
 
   /// State of the call on the device, shared by all its steps; null if it runs on the CPU.
   std::shared_ptr<DeviceSide> device;
@@ -77,12 +77,13 @@ std::string title_of(const Operation& operation);
 
 /// The fingerprint. All fields but `leaving` must be equal on all ranks.
 struct Header {
-  std::uint32_t magic = 0x48495254;  // "TRIH"
+  static constexpr std::uint8_t kEnded = 1;  // no ExitCode
+  std::uint32_t magic = 0x48495254;          // "TRIH"
   std::uint16_t version = 1;
   OpKind kind = OpKind::Barrier;
   ReduceOp op = ReduceOp::Sum;
   DType dtype = DType::U8;
-  std::uint8_t leaving = 0;
+  std::uint8_t leaving = 0;  // kEnded, or the exit code of a rank that failed
   std::uint8_t step = 0;
   OpKind part_of = OpKind::Barrier;
   std::int32_t root = 0;
