@@ -82,7 +82,11 @@ struct Parcel {
 // reference, so it may outlive the background thread.
 class Store : public std::enable_shared_from_this<Store> {
  public:
-  explicit Store(const std::string& folder) : file(std::make_shared<MappedFile>(folder)) {}
+  explicit Store(const std::string& folder)
+      : file(std::make_shared<MappedFile>(
+            folder, MappedFile::Use{.key = "memory.offload_activations",
+                                    .prefix = "trireme-activations",
+                                    .content = "a micro-batch's activations"})) {}
 
   std::shared_ptr<Parcel> begin_block() {
     auto parcel = std::make_shared<Parcel>();

@@ -18,9 +18,9 @@ std::size_t page_bytes() { return static_cast<std::size_t>(::sysconf(_SC_PAGESIZ
 
 }  // namespace
 
-MappedFile::MappedFile(std::string folder) : folder_(std::move(folder)) {
-  check_offload_folder("memory.offload_activations", folder_);
-  std::string name = folder_ + "/trireme-activations-XXXXXX";
+MappedFile::MappedFile(std::string folder, const Use& use) : folder_(std::move(folder)), use_(use) {
+  check_offload_folder(use_.key, folder_);
+  std::string name = folder_ + "/" + use_.prefix + "-XXXXXX";
   file_ = ::mkostemp(name.data(), O_CLOEXEC);
   if (file_ < 0) refuse("no file can be made", errno);
   ::unlink(name.c_str());
@@ -43,7 +43,9 @@ MappedFile::Region MappedFile::take(std::size_t bytes) {
     return region;
   }
   Region region{.offset = static_cast<off_t>(bytes_), .bytes = whole};
-  const int reason = ::posix_fallocate(file_, region.offset, static_cast<off_t>(whole));
+  int reason = EINTR;  // on tmpfs, of a signal that is pending
+  while (reason == EINTR)
+    reason = ::posix_fallocate(file_, region.offset, static_cast<off_t>(whole));
   if (reason != 0) refuse(std::to_string(whole) + " more bytes cannot be had", reason);
   region.data = ::mmap(nullptr, whole, PROT_READ | PROT_WRITE, MAP_SHARED, file_, region.offset);
   if (region.data == MAP_FAILED) refuse("the file cannot be mapped", errno);
@@ -91,9 +93,9 @@ std::int64_t MappedFile::bytes() const {
 
 void MappedFile::refuse(const std::string& what, int reason) const {
   throw ResourceError(what + " in " + folder_ + ": " + std::strerror(reason),
-                      {.operation = "memory.offload_activations",
-                       .advice = "Name a folder on a local disk with room for a micro-batch's "
-                                 "activations (`trireme plan` prints them)."});
+                      {.operation = use_.key,
+                       .advice = std::string("Name a folder on a local disk with room for ") +
+                                 use_.content + " (`trireme plan` prints them)."});
 }
 
 }  // namespace trireme::inline v0::memory

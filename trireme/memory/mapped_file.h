@@ -22,9 +22,14 @@ class MappedFile {
     std::size_t bytes = 0;
   };
 
+  struct Use {
+    const char* key;     // of the configuration, which names the folder
+    const char* prefix;  // of the file's name
+    const char* content;
+  };
   /// A file in `folder`. Throws ConfigError if `folder` is missing or cannot be written to, and
   /// ResourceError if no file can be made.
-  explicit MappedFile(std::string folder);
+  MappedFile(std::string folder, const Use& use);
   ~MappedFile();
   MappedFile(const MappedFile&) = delete;
 
@@ -45,6 +50,7 @@ class MappedFile {
 
  private:
   const std::string folder_;
+  const Use use_;
   int file_ = -1;
   mutable std::mutex mutex_;
   std::size_t bytes_ = 0;

@@ -7,33 +7,24 @@
 
 #include <ATen/core/Tensor.h>
 
-#include <cstddef>
 #include <string>
-#include <vector>
+
+#include "trireme/memory/mapped_file.h"
 
 namespace trireme::inline v0::parallel {
 
 class MappedState {
  public:
   /// Creates the file in `folder`.
-  explicit MappedState(std::string folder);
-  ~MappedState();
-  MappedState(const MappedState&) = delete;
+  explicit MappedState(const std::string& folder);
 
   /// Moves the tensor's storage, with its content, into the file; views of it stay views. This
   /// object must outlive the storage's last use.
   void take(const at::Tensor& tensor);
-  std::size_t bytes() const noexcept { return bytes_; }
+  std::int64_t bytes() const { return file_.bytes(); }
 
  private:
-  std::string folder_;
-  int file_ = -1;
-  std::size_t bytes_ = 0;
-  struct Mapping {
-    void* data;
-    std::size_t bytes;
-  };
-  std::vector<Mapping> mappings_;
+  memory::MappedFile file_;
 };
 
 }  // namespace trireme::inline v0::parallel
