@@ -4,6 +4,7 @@
 
 #include "trireme/base/check.h"
 #include "trireme/tensor/convert.h"
+#include "trireme/tensor/whole_shard.h"
 
 namespace trireme::inline v0::parallel {
 
@@ -61,12 +62,11 @@ void LocalSync::restored() {
 
 std::shared_ptr<void> LocalSync::show() {
   if (together_) return nullptr;
-  std::vector<Buffer> shown = replica_.weights;
-  shown.insert(shown.end(), replica_.buffers.begin(), replica_.buffers.end());
-  auto own = std::make_shared<std::vector<at::Tensor>>();
-  for (const Buffer& buffer : shown) own->push_back(tensor::view_of(buffer).clone());
+  std::vector<at::Tensor> shown = replica_.buffers, own;
+  for (const Buffer& weight : replica_.weights) shown.push_back(tensor::view_of(weight));
+  for (const at::Tensor& tensor : shown) own.push_back(tensor.clone());
   auto put_back = std::shared_ptr<void>(nullptr, [this, shown, own](void*) {
-    for (std::size_t i = 0; i < shown.size(); ++i) tensor::view_of(shown[i]).copy_((*own)[i]);
+    for (std::size_t i = 0; i < shown.size(); ++i) tensor::copy_elements(shown[i], own[i]);
     refresh_();
   });
   mixer_->show(replica_);

@@ -7,12 +7,25 @@
 #include "trireme/decentralised/gossip.h"
 #include "trireme/decentralised/local_sgd.h"
 #include "trireme/tensor/convert.h"
+#include "trireme/tensor/whole_shard.h"
 
 namespace trireme::inline v0::parallel {
 
 void average(comm::Communicator& world, const std::vector<Buffer>& buffers, const char* label) {
   if (world.size() == 1 || buffers.empty()) return;
   world.all_reduce_many(buffers, Mean, {.label = label}).wait();
+}
+
+void average(comm::Communicator& world, const std::vector<at::Tensor>& tensors, const char* label) {
+  std::vector<at::Tensor> dense;  // the same memory, or a copy
+  std::vector<Buffer> buffers;
+  for (const at::Tensor& tensor : tensors) {
+    dense.push_back(tensor.contiguous());
+    buffers.push_back(tensor::to_buffer(dense.back()));
+  }
+  average(world, buffers, label);
+  for (std::size_t i = 0; i < tensors.size(); ++i)
+    if (!tensors[i].is_contiguous()) tensor::copy_elements(tensors[i], dense[i]);
 }
 
 std::vector<NamedShard> copies_of(const std::vector<NamedShard>& masters,

@@ -7,6 +7,8 @@
 // safe. Fails with the communicator's error.
 #pragma once
 
+#include <ATen/core/Tensor.h>
+
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -24,7 +26,7 @@ struct Replica {
   std::vector<Buffer> weights;      // their memory
   std::vector<Buffer> scratch;      // as large; nobody else needs it between two steps
   std::vector<Buffer> moments;      // the optimizer's state
-  std::vector<Buffer> buffers;      // of the model, the floating ones
+  std::vector<at::Tensor> buffers;  // of the model, the floating ones, of any strides
 };
 
 class Mixer {
@@ -51,6 +53,7 @@ class Mixer {
 
 /// Replaces each buffer by its mean over the ranks.
 void average(comm::Communicator& world, const std::vector<Buffer>& buffers, const char* label);
+void average(comm::Communicator& world, const std::vector<at::Tensor>& tensors, const char* label);
 
 /// Tensors of the masters' shapes and types, named PREFIX + the parameter's name, with their
 /// values.

@@ -38,6 +38,8 @@ class GatheredSums final : public optim::SharedSums {
 
   // Learns from the first sums which parameters are split, and between whom.
   void learn(std::span<ChunkSum> sums) {
+    if (known_) return;
+    known_ = true;
     std::map<std::uint32_t, kernel::LeafRange> mine;
     for (const ChunkSum& sum : sums) {
       kernel::LeafRange& range = mine[sum.parameter()];
@@ -46,8 +48,6 @@ class GatheredSums final : public optim::SharedSums {
         if (node.chunks.end() > range.end()) range.count = node.chunks.end() - range.first;
       }
     }
-    if (known_) return;
-    known_ = true;
     std::vector<std::uint32_t> own;
     for (const auto& [parameter, range] : mine) own.insert(own.end(), {range.first, range.count});
     const auto size = static_cast<std::size_t>(world_.size());

@@ -41,6 +41,7 @@ struct NamedTensor {
   at::Tensor tensor;
   bool decay = true;  // weight decay applies (matrices yes; biases, norms no)
   Part part = {};
+  bool frozen = false;  // in buffers(): a weight, which nothing changes
 };
 
 /// One block as the runtime sees it. Not thread safe: one lane uses it at a time.

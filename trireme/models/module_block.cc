@@ -31,7 +31,9 @@ class ModuleBlock final : public Block {
     for (const auto& item : module_->named_buffers())
       result.push_back({item.key(), item.value(), false});
     for (const auto& item : module_->named_parameters())
-      if (!item.value().requires_grad()) result.push_back({item.key(), item.value(), false});
+      if (!item.value().requires_grad())
+        result.push_back(
+            {.name = item.key(), .tensor = item.value(), .decay = false, .frozen = true});
     return result;
   }
   void train(bool on) override {

@@ -2,6 +2,7 @@
 
 #include <ATen/ops/empty_strided.h>
 #include <c10/core/GradMode.h>
+#include <c10/util/accumulate.h>
 
 #include "trireme/base/buffer.h"
 #include "trireme/base/error.h"
@@ -10,11 +11,7 @@
 
 namespace trireme::inline v0::parallel {
 
-std::int64_t TensorLayout::count() const noexcept {
-  std::int64_t count = 1;
-  for (const std::int64_t size : sizes) count *= size;
-  return count;
-}
+std::int64_t TensorLayout::count() const noexcept { return c10::multiply_integers(sizes); }
 
 at::Tensor TensorLayout::allocate(at::Device device) const {
   return at::empty_strided(sizes, strides, at::TensorOptions(device).dtype(type));

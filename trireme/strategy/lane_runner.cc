@@ -25,7 +25,7 @@ std::string LaneRunner::why_one_lane(const Grid& grid) const {
   if (plan_.assignment.members > 1)
     return "under " + plan_.sync + " the ranks compute one micro-batch each at a time";
   for (const auto& [name, buffer] : whole_.store.buffers())
-    if (!whole_.statistics.covers(buffer))
+    if (!whole_.statistics.covers(buffer) && !whole_.store.is_frozen(name))
       return "\"" + name + "\" is a buffer, which micro-batches change in their order";
   if (!embeddings_in(whole_.blocks).empty())
     return "rows of embeddings come from servers for one micro-batch at a time";
@@ -47,11 +47,15 @@ bool LaneRunner::start(std::size_t count) {
 }
 
 void LaneRunner::make_lanes() {
+  std::vector<at::Tensor> frozen;
+  for (const auto& [name, buffer] : whole_.store.buffers())
+    if (whole_.store.is_frozen(name)) frozen.push_back(buffer);
   lanes_ =
       std::make_unique<Lanes>(model_, options_.seed, whole_.store.leaves(),
                               LanesOptions{.count = options_.lanes,
                                            .recompute = memory::parse_recompute(options_.recompute),
-                                           .offload_activations = options_.offload_activations},
+                                           .offload_activations = options_.offload_activations,
+                                           .frozen = std::move(frozen)},
                               env_.world->waiter());
   for (int lane = 0; lane < lanes_->count(); ++lane)
     statistics_[&lanes_->stage(lane)] = std::make_unique<BatchStatistics>(lanes_->stage(lane));
@@ -82,7 +86,7 @@ void LaneRunner::train(const Share& share, std::int64_t step, const StageRunner:
       .end =
           [&](std::size_t task, double value, const std::exception_ptr& error) {
             if (error) {
-              vote.refuse(describe(error));
+              vote.refuse(describe(tensor::explained(error)));
             } else {
               vote.check_loss(micros[task].index, value);
               vote.count += micros[task].count;

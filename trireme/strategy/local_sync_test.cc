@@ -378,6 +378,45 @@ TEST(LocalSgd, WithOneLocalStepIsPlainUnderSgd) {
   }
 }
 
+// A buffer of any strides, to which training adds the rank.
+struct Counts : torch::nn::Module {
+  explicit Counts(int own) : rank(own) {
+    w = register_parameter("w", at::full({1}, 3.0, at::kDouble));
+    counts = register_buffer("counts", at::zeros({8, 4}, at::kDouble).t());
+  }
+  at::Tensor forward(const at::Tensor& a) {
+    if (is_training()) counts.add_(rank);
+    return at::mul(w, at::ones_like(a));
+  }
+  const int rank;
+  at::Tensor w, counts;
+};
+
+TEST(Relatives, AverageBuffersOfAnyStrides) {
+  for (const std::string& sync : relatives()) {
+    testing::run_ranks(3, [&](testing::RankContext& rank) {
+      models::Blocks model;
+      model.add("block", {"a"}, [&] { return std::make_shared<Counts>(rank.rank); });
+      Strategy strategy(parallel::StrategyContext{.world = rank.world.get()}, model,
+                        {.sync = sync, .precision = "fp64", .local = {.steps = 1}},
+                        optim::make_optimizer(Sgd{}));
+      const MicroBatch micro{.index = static_cast<std::uint32_t>(rank.rank),
+                             .count = 1,
+                             .fields = {{"a", at::ones({1}, at::kDouble)}}};
+      const Batch batch{.micro = {micro}, .total = 3, .global_count = 3};
+      const Loss loss = [](const models::Value& output, const MicroBatch&) {
+        return output.at(0).sum();
+      };
+      strategy.step(batch, loss);
+      strategy.evaluate({batch}, loss);
+      for (const NamedShard& shard : strategy.state())
+        if (shard.name == "block.counts") {
+          EXPECT_TRUE(at::equal(shard.local, at::ones({4, 8}, at::kDouble))) << sync;
+        }
+    });
+  }
+}
+
 TEST(Relatives, AreLocalBetweenTheExchangesOnly) {
   testing::run_ranks(3, [&](testing::RankContext& rank) {
     const auto strategy = maker("local_sgd", {.steps = 3})(rank);

@@ -151,8 +151,10 @@ std::vector<NamedShard> ModelState::of_whole(std::vector<NamedShard> own) const 
 std::vector<NamedShard> ModelState::whole_tensors() const {
   std::vector<NamedShard> shards;
   if (masters_are_whole()) shards = parts_.masters();
-  for (const auto& [name, tensor] : parts_.buffers())
+  for (const auto& [name, tensor] : parts_.buffers()) {
     shards.push_back(tensor::whole_shard(name, tensor));
+    shards.back().frozen = parts_.is_frozen(name);
+  }
   return shards;
 }
 

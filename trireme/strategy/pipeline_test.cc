@@ -388,25 +388,27 @@ TEST(Pipeline, StateGoesOnAtAnyPipelineSize) {
 }
 
 // Each rank of a pipeline would update its copy of the tied tensor in another way.
-models::Blocks tied_with_other_decay() {
+models::Blocks tied_with(const models::NamedTensor& other) {
   class Scale final : public models::Block {
    public:
-    explicit Scale(bool decay) : decay_(decay) {}
-    models::Value forward(std::span<const models::Value> inputs) override {
-      return {inputs[0].at(0) * weight_};
+    explicit Scale(models::NamedTensor weight) : weight_(std::move(weight)) {
+      weight_.tensor = weight_.tensor.clone().set_requires_grad(true);
     }
-    std::vector<models::NamedTensor> parameters() override { return {{"weight", weight_, decay_}}; }
+    models::Value forward(std::span<const models::Value> inputs) override {
+      return {inputs[0].at(0) * weight_.tensor};
+    }
+    std::vector<models::NamedTensor> parameters() override { return {weight_}; }
     std::vector<models::NamedTensor> buffers() override { return {}; }
     void train(bool) override {}
 
    private:
-    const bool decay_;
-    at::Tensor weight_ = at::ones({2}).set_requires_grad(true);
+    models::NamedTensor weight_;
   };
   models::Blocks all;
-  for (const bool decay : {false, true})
-    all.add_block(
-        {.name = decay ? "b" : "a", .make = [decay] { return std::make_shared<Scale>(decay); }});
+  all.add("a", [] {
+    return std::make_shared<Scale>(models::NamedTensor{"weight", at::ones({2})});
+  });
+  all.add("b", [other] { return std::make_shared<Scale>(other); });
   return all.tie("b.weight", "a.weight");
 }
 
@@ -433,9 +435,14 @@ TEST(Pipeline, RefusesWhatDoesNotFitWithTheArithmetic) {
   EXPECT_THAT(refusal(2, gpt(), {.sync = "local_sgd", .pipeline = 2}), HasSubstr("local_sgd"));
   EXPECT_THAT(refusal(2, gpt().tie("head.norm.weight", "layer.0.no.such"), {.pipeline = 2}),
               HasSubstr("layer.0.no.such"));
-  for (const int ranks : {1, 2})
-    EXPECT_THAT(refusal(ranks, tied_with_other_decay(), {.pipeline = ranks}),
-                HasSubstr("weight decay"));
+  for (const int ranks : {1, 2}) {
+    const auto refusal_of = [&](const models::NamedTensor& other) {
+      return refusal(ranks, tied_with(other), {.pipeline = ranks, .precision = "bf16"});
+    };
+    EXPECT_THAT(refusal_of({"weight", at::ones({2}), false}), HasSubstr("weight decay"));
+    EXPECT_THAT(refusal_of({"weight", at::ones({2}, at::kBFloat16)}), HasSubstr("type"));
+    EXPECT_THAT(refusal_of({"weight", at::ones({2}), true, {.sections = 2}}), HasSubstr("cut"));
+  }
 }
 
 }  // namespace

@@ -94,10 +94,11 @@ parallel::StepGuardOptions guard_options(const StrategyOptions& options,
   return guards;
 }
 
-Duration time_waited(const parallel::Grid& grid, const parallel::ShardGroups& groups) {
+Duration time_waited(const parallel::Grid& grid, std::span<const parallel::ShardGroups> groups) {
   Duration waited = grid.time_waited();
-  for (const auto& group : {groups.exchange, groups.gather, groups.replicas})
-    if (group) waited += group->time_waited();
+  for (const parallel::ShardGroups& stage : groups)
+    for (const auto& group : {stage.exchange, stage.gather, stage.replicas})
+      if (group) waited += group->time_waited();
   return waited;
 }
 
@@ -108,8 +109,8 @@ parallel::Replica replica_of(const parallel::ModelParts& parts, optim::Optimizer
   for (const NamedShard& shard : optimizer.state())
     copy.moments.push_back(tensor::to_buffer(shard.local));
   for (const auto& [name, buffer] : parts.buffers())
-    if (c10::isFloatingType(buffer.scalar_type()) && buffer.numel() > 0)
-      copy.buffers.push_back(tensor::to_buffer(buffer));
+    if (c10::isFloatingType(buffer.scalar_type()) && buffer.numel() > 0 && !parts.is_frozen(name))
+      copy.buffers.push_back(buffer.detach());
   return copy;
 }
 
@@ -159,7 +160,7 @@ Strategy::Impl::Impl(const parallel::StrategyContext& own_env, const models::Blo
               .loss_gradient = [this](std::int64_t n) { return guards.loss_gradient(n); },
               .graphs = options.graphs}),
       lanes(env, options, plan, grid, model, parts.whole()),
-      content(grid, pipeline, parts, sync.groups),
+      content(grid, pipeline, parts, sync.groups.front()),
       evaluator(env, {.grid = grid,
                       .plan = plan,
                       .layers = layers,
@@ -190,9 +191,10 @@ Strategy::Impl::Impl(const parallel::StrategyContext& own_env, const models::Blo
   env.assign(places);
   if (parallel::parse_shares(options.shares).automatic) shares.emplace();
   if (options.offload == memory::kOnHost) optimizer->keep_state_on_host();
-  optimizer->attach(
-      sync.step->owned(), parts.infos(),
-      sync.groups.exchange ? parallel::make_shared_sums(*sync.groups.exchange) : nullptr);
+  optimizer->attach(sync.step->owned(), parts.infos(),
+                    sync.groups.front().exchange
+                        ? parallel::make_shared_sums(*sync.groups.front().exchange)
+                        : nullptr);
   if (options.ema != 0) average.emplace(options.ema, sync.step->owned());
   if (mapped) {
     for (const NamedShard& shard : optimizer->state()) mapped->take(shard.local);
@@ -429,7 +431,7 @@ models::Value Strategy::infer(const MicroBatch& micro) {
 
 void Strategy::set_learning_rate(double learning_rate) { impl_->rate = learning_rate; }
 std::int64_t Strategy::offloaded_bytes() const {
-  const auto state = impl_->mapped ? static_cast<std::int64_t>(impl_->mapped->bytes()) : 0;
+  const auto state = impl_->mapped ? impl_->mapped->bytes() : 0;
   const bool on_host = impl_->options.offload == memory::kOnHost;
   return state + (on_host && impl_->average ? impl_->average->bytes_on_host() : 0) +
          static_cast<std::int64_t>(impl_->optimizer->bytes_on_host()) +

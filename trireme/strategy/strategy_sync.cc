@@ -40,17 +40,17 @@ ps::RemoteOptimizer& remote(optim::Optimizer& optimizer) {
 // passes.
 StrategySync make_strategy_sync(const StrategySyncSetup& setup) {
   StrategySync made;
-  std::vector<ShardGroups> groups(setup.parts.parts().size());
+  std::vector<ShardGroups>& groups = made.groups;
+  groups.resize(setup.parts.parts().size());
   std::vector<ParameterStore*> stores;
   for (std::size_t i = 0; i < groups.size(); ++i) {
     ModelPart& part = *setup.parts.parts()[i];
     if (setup.plan.sharded()) groups[i] = make_shard_groups(*part.data, setup.plan, i == 0);
     stores.push_back(&part.store);
   }
-  made.groups = groups.front();
   std::unique_ptr<UnitGather> gather;
   if (setup.plan.shards_weights && setup.grid.pipeline != nullptr)
-    gather = std::make_unique<UnitGather>(*made.groups.gather, stores, setup.env.on_shard_event);
+    gather = std::make_unique<UnitGather>(*groups.front().gather, stores, setup.env.on_shard_event);
   std::vector<std::unique_ptr<ParameterSync>> syncs;
   for (std::size_t i = 0; i < groups.size(); ++i) {
     ModelPart& part = *setup.parts.parts()[i];

@@ -18,7 +18,7 @@
 namespace trireme::inline v0::parallel {
 
 struct StrategySync {
-  ShardGroups groups;                   // of the first stage; empty if nothing is sharded
+  std::vector<ShardGroups> groups;      // of each stage; empty ones if nothing is sharded
   std::unique_ptr<StepSync> step;       // of the whole step; owns the following
   std::vector<ParameterSync*> of_part;  // of each stage
   LocalSync* local = nullptr;           // if ranks train separate copies

@@ -1,6 +1,7 @@
 #include "trireme/strategy/strategy.h"
 
 #include <ATen/Functions.h>
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <torch/nn/modules/batchnorm.h>
 #include <torch/nn/modules/linear.h>
@@ -162,13 +163,18 @@ TEST(Strategy, EverySyncEndsWithTheSameBits) {
   }
 }
 
-TEST(Strategy, TellsTheTimeOfCommunicationUnderEverySync) {
+comm::SimulationOptions slow_network() {
   comm::SimulationOptions slow;
   slow.network = {.alpha = std::chrono::microseconds(100),
                   .bytes_per_second = 1e8,
                   .jitter = {},
                   .shared_memory = false,
                   .one_link = true};
+  return slow;
+}
+
+TEST(Strategy, TellsTheTimeOfCommunicationUnderEverySync) {
+  const comm::SimulationOptions slow = slow_network();
   for (const Sync& sync : {Sync{"plain"}, {"zero1"}, {"zero2"}, {"zero3"}}) {
     comm::simulate(2, slow, [&](testing::RankContext& rank) {
       kernel::Assignment assignment;
@@ -184,6 +190,61 @@ TEST(Strategy, TellsTheTimeOfCommunicationUnderEverySync) {
       EXPECT_LE(result.communication, result.total) << sync.name;
       if (sync.name != "plain") {
         EXPECT_GT(result.communication, in_world) << sync.name;
+      }
+    });
+  }
+}
+
+// Nothing else takes time on a simulated network.
+TEST(Strategy, CountsTheCommunicationOfEachOfARanksStages) {
+  comm::simulate(4, slow_network(), [&](testing::RankContext& rank) {
+    kernel::Assignment assignment;
+    parallel::StrategyContext env{.world = rank.world.get()};
+    env.assign = [&](const kernel::Assignment& dealt) { assignment = dealt; };
+    const models::GptConfig four_blocks{
+        .layers = 2, .heads = 2, .width = 16, .block = kBlock, .vocab = kVocab};
+    Strategy strategy(env, models::make_gpt(four_blocks),
+                      {.sync = "zero2", .pipeline = 2, .schedule = "zb-v", .bucket_bytes = 2048},
+                      optim::make_optimizer(AdamW{.learning_rate = 1e-2}));
+    const StepResult result = strategy.step(batch_of(0, 4, rank.rank, assignment), token_loss());
+    EXPECT_EQ(result.communication, result.total) << "rank " << rank.rank;
+  });
+}
+
+// Ranks that cannot map the memory of one that fails are told by a message.
+TEST(Strategy, ARankThatGivesUpIsNamedWithItsExitCode) {
+  for (const std::size_t place : {0, 1, 2}) {
+    comm::simulate(2, slow_network(), [&](testing::RankContext& rank) {
+      const models::Blocks layers = models::make_mlp({.widths = {4, 6, 2}, .input = "tokens"});
+      models::Blocks model;
+      for (std::size_t i = 0; i <= layers.specs().size(); ++i) {
+        if (i == place)
+          model.add("camera", {i == 0 ? "tokens" : layers.specs()[i - 1].writes}, [&rank] {
+            return [&rank](const at::Tensor& x) {
+              if (rank.rank == 1) throw std::runtime_error("the lens cap is on");
+              return x * 1;
+            };
+          });
+        if (i == layers.specs().size()) break;
+        models::BlockSpec spec = layers.specs()[i];
+        if (i == place) spec.reads = {"camera"};
+        model.add_block(spec);
+      }
+      Strategy strategy(parallel::StrategyContext{.world = rank.world.get()}, model, {.tensor = 2},
+                        optim::make_optimizer(Sgd{}));
+      const MicroBatch micro{.count = 1, .fields = {{"tokens", at::ones({2, 4})}}};
+      try {
+        strategy.step(
+            {.micro = {micro}, .total = 1, .global_count = 1},
+            [](const models::Value& output, const MicroBatch&) { return output.at(0).sum(); });
+        ADD_FAILURE() << "rank " << rank.rank << " goes on";
+      } catch (const Error& error) {
+        EXPECT_EQ(rank.rank, 0);
+        EXPECT_EQ(error.peer(), 1);
+        EXPECT_EQ(error.code(), ExitCode::UserCode);
+        EXPECT_THAT(error.what(), ::testing::HasSubstr("rank 1 gave up"));
+      } catch (const std::runtime_error& error) {
+        EXPECT_STREQ(error.what(), "the lens cap is on");
       }
     });
   }
@@ -716,20 +777,27 @@ TEST(Strategy, CompressedGradientsKeepTheRanksEqual) {
   }
 }
 
-// AdamW's weight decay would move a frozen matrix, too. It is saved like a buffer.
+// AdamW's weight decay would move a frozen matrix, too, and the mean of three equal weights differs
+// from them in some bits. It is saved like a buffer, and lanes share it.
 TEST(Strategy, FrozenParametersStayAsTheyAre) {
-  for (const char* sync : {"plain", "zero3"}) {
-    testing::run_ranks(2, [&](testing::RankContext& rank) {
+  for (const auto& [ranks, sync] : {std::pair{2, "plain"}, {2, "zero3"}, {3, "local_sgd"}}) {
+    testing::run_ranks(ranks, [&, sync = sync](testing::RankContext& rank) {
       const auto frozen = [] {
-        torch::nn::Linear body(4, 4);
+        torch::nn::Linear body(4, 32);
         body->weight.requires_grad_(false);
         return body;
       };
       models::Blocks net;
       net.add("body", {"x"}, frozen);
-      net.add("head", [] { return torch::nn::Linear(4, 1); });
-      Strategy strategy({.world = rank.world.get()}, net, {.sync = sync},
+      net.add("head", [] { return torch::nn::Linear(32, 1); });
+      Strategy strategy({.world = rank.world.get()}, net,
+                        {.sync = sync, .lanes = 2, .local = {.steps = 1}},
                         optim::make_optimizer(AdamW{.learning_rate = 0.1, .weight_decay = 0.5}));
+      if (std::string(sync) == "plain") {
+        EXPECT_EQ(strategy.lanes_note(), "simulated ranks are threads already");
+      }
+      for (const NamedShard& shard : strategy.state())
+        EXPECT_EQ(shard.frozen, shard.name == "body.weight") << shard.name;
       const auto weight = [&](const std::string& name) {
         for (const NamedShard& shard : strategy.state())
           if (shard.name == name) return shard.local.clone();
@@ -744,7 +812,11 @@ TEST(Strategy, FrozenParametersStayAsTheyAre) {
                        .first_sample = rank.rank,
                        .count = 1,
                        .fields = {{"x", at::ones({1, 4})}}};
-      strategy.step({.micro = {micro}, .total = 2, .global_count = 2, .step = 0}, loss);
+      strategy.step({.micro = {micro},
+                     .total = static_cast<std::uint32_t>(rank.size),
+                     .global_count = rank.size,
+                     .step = 0},
+                    loss);
       EXPECT_TRUE(at::equal(weight("body.weight"), before)) << sync;
       EXPECT_FALSE(weight("optimizer/body.weight.exp_avg").defined());
     });

@@ -34,12 +34,20 @@ struct Lanes::Impl {
           hooks(aliases(stage, weights), [this, &owner](std::size_t leaf, at::Tensor gradient) {
             owner.push(task, leaf, std::move(gradient));
           }) {
+      share_frozen(options.frozen);
       stage.seeds_generator(false);
       stage.train(true);
       stage.recompute(options.recompute);
       if (!options.offload_activations.empty())
         stage.offload(
             memory::make_activation_store(options.offload_activations, weights.front().device()));
+    }
+    void share_frozen(const std::vector<at::Tensor>& weights) {
+      std::size_t next = 0;
+      for (const Stage::Member& member : stage.members())
+        for (const models::NamedTensor& own : member.block->buffers())
+          if (own.frozen) own.tensor.set_data(weights.at(next++));
+      TRIREME_CHECK(next == weights.size());
     }
     Stage stage;
     std::size_t task = 0;  // the current one

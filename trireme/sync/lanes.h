@@ -33,6 +33,7 @@ struct LanesOptions {
   memory::RecomputePolicy recompute = {};
   // One store per lane (memory::make_activation_store()); empty: they stay in memory.
   std::string offload_activations = {};
+  std::vector<at::Tensor> frozen = {};  // the rank's frozen weights, in the order of the blocks
 };
 
 class Lanes {
@@ -48,7 +49,7 @@ class Lanes {
   using Compute = std::function<double(Stage& stage, std::size_t task)>;
 
   /// Builds `options.count` copies of the model. Their parameters, in the order of `leaves`, share
-  /// the storage of `leaves`. Each lane's kernels use the process's number of threads.
+  /// the storage of `leaves`, and their frozen weights that of `options.frozen`. Each lane's kernels use the process's number of threads.
   Lanes(const models::Blocks& model, std::uint64_t seed, const std::vector<at::Tensor>& leaves,
         const LanesOptions& options, std::shared_ptr<Waiter> waiter);
   ~Lanes();

@@ -89,6 +89,20 @@ TEST_F(LanesTest, HandOverInOrderWhateverTheirNumber) {
   }
 }
 
+TEST_F(LanesTest, ShareTheRanksFrozenWeights) {
+  models::Blocks blocks;
+  blocks.add("a", [] {
+    torch::nn::Linear frozen(3, 3);
+    frozen->weight.requires_grad_(false);
+    return frozen;
+  });
+  const at::Tensor weight = at::rand({3, 3}), bias = at::rand({3}).set_requires_grad(true);
+  const Lanes lanes(blocks, 1, {bias}, {.count = 2, .frozen = {weight}}, waiter);
+  for (const int lane : {0, 1})
+    EXPECT_EQ(lanes.stage(lane).members().front().block->buffers().front().tensor.data_ptr(),
+              weight.data_ptr());
+}
+
 TEST_F(LanesTest, AThreadThatTheSystemRefusesIsAnError) {
   const testing::RefusedThreads one_thread(1);
   EXPECT_THROW(Lanes(two_blocks(), 1, leaves, {.count = 3}, waiter), std::system_error);

@@ -1,6 +1,7 @@
 #include "trireme/sync/model_parts.h"
 
 #include <c10/core/GradMode.h>
+#include <c10/util/accumulate.h>
 
 #include <algorithm>
 #include <map>
@@ -30,14 +31,15 @@ std::size_t block_of(const models::Blocks& model, const std::string& parameter) 
 }
 
 nlohmann::json row(const std::string& name, DType dtype, const std::vector<std::int64_t>& shape,
-                   bool adopted, const models::Part& part, bool decay) {
+                   bool adopted, const models::Part& part, bool decay, at::ScalarType compute) {
   return {name,
           static_cast<int>(dtype),
           shape,
           adopted,
           {part.dim, part.index, part.of, part.sections, part.whole, part.place, part.holder,
            part.places},
-          decay};
+          decay,
+          static_cast<int>(compute)};
 }
 
 models::Part part_of_row(const nlohmann::json& row) {
@@ -55,9 +57,11 @@ models::Part part_of_row(const nlohmann::json& row) {
 nlohmann::json table_of(const ModelPart& part) {
   nlohmann::json parameters = nlohmann::json::array(), buffers = nlohmann::json::array();
   for (const StoredParameter& one : part.store.parameters())
-    parameters.push_back(row(one.name, one.master, one.shape, one.adopted, one.part, one.decay));
+    parameters.push_back(
+        row(one.name, one.master, one.shape, one.adopted, one.part, one.decay, one.compute));
   for (const auto& [name, buffer] : part.store.buffers())
-    buffers.push_back(row(name, tensor::dtype_of(buffer), buffer.sizes().vec(), false, {}, false));
+    buffers.push_back(row(name, tensor::dtype_of(buffer), buffer.sizes().vec(), false, {}, false,
+                          buffer.scalar_type()));
   return {{"parameters", parameters}, {"buffers", buffers}};
 }
 
@@ -71,19 +75,23 @@ void add_rows(const nlohmann::json& rows, int stage, std::vector<ModelTensor>& i
     if (is_new)
       into.push_back({.name = name,
                       .dtype = static_cast<DType>(row[1].get<int>()),
+                      .compute = static_cast<at::ScalarType>(row[6].get<int>()),
                       .shape = row[2].get<std::vector<std::int64_t>>(),
                       .part = part_of_row(row),
                       .decay = row[5].get<bool>(),
                       .owner = -1});
     ModelTensor* found = &into[at->second];
-    if (found->shape != row[2].get<std::vector<std::int64_t>>()) {
-      throw ConfigError(name + " is tied in stage " + std::to_string(stage) + " in another shape",
-                        {.operation = "model", .advice = "Tie equal shapes."});
-    }
+    const auto refuse = [&](const std::string& why, const std::string& advice) {
+      throw ConfigError(name + " is tied in stage " + std::to_string(stage) + why,
+                        {.operation = "model", .advice = advice});
+    };
+    if (found->shape != row[2].get<std::vector<std::int64_t>>())
+      refuse(" in another shape", "Tie equal shapes.");
+    if (static_cast<int>(found->compute) != row[6].get<int>())
+      refuse(" in another type", "Tie equal types.");
+    if (found->part != part_of_row(row)) refuse(", which is cut otherwise", "Cut both alike.");
     if (found->decay != row[5].get<bool>())
-      throw ConfigError(name + " is tied in stage " + std::to_string(stage) +
-                            ", and one of its uses has weight decay",
-                        {.operation = "model", .advice = "Give all the same NamedTensor::decay."});
+      refuse(", and one of its uses has weight decay", "Give all the same NamedTensor::decay.");
     found->stages.push_back(stage);
     if (!row[3].get<bool>()) found->owner = stage;
   }
@@ -91,18 +99,10 @@ void add_rows(const nlohmann::json& rows, int stage, std::vector<ModelTensor>& i
 
 }  // namespace
 
-namespace {
-
-std::int64_t product(const std::vector<std::int64_t>& shape) {
-  std::int64_t count = 1;
-  for (const std::int64_t size : shape) count *= size;
-  return count;
+std::int64_t ModelTensor::count() const noexcept { return c10::multiply_integers(shape); }
+std::int64_t ModelTensor::whole_count() const {
+  return c10::multiply_integers(shape_of_whole(shape, part));
 }
-
-}  // namespace
-
-std::int64_t ModelTensor::count() const noexcept { return product(shape); }
-std::int64_t ModelTensor::whole_count() const { return product(shape_of_whole(shape, part)); }
 
 ModelPart::ModelPart(const models::Blocks& model, std::uint64_t seed, BlockRange range,
                      StoreOptions options)
@@ -238,6 +238,11 @@ NamedTensors ModelParts::buffers() const {
   for (const auto& part : parts_)
     all.insert(all.end(), part->store.buffers().begin(), part->store.buffers().end());
   return all;
+}
+
+bool ModelParts::is_frozen(const std::string& buffer) const {
+  return std::any_of(parts_.begin(), parts_.end(),
+                     [&](const auto& part) { return part->store.is_frozen(buffer); });
 }
 
 std::vector<at::Tensor> ModelParts::cold_memory() const {

@@ -37,6 +37,7 @@ struct ModelPart {
 struct ModelTensor {
   std::string name;
   DType dtype = DType::F32;         // for a parameter: of its master weight
+  at::ScalarType compute{};         // for a parameter: the type in which passes use it
   std::vector<std::int64_t> shape;  // of this rank's part
   models::Part part;                // set where ranks share layers
   bool decay = false;               // a parameter with weight decay
@@ -78,6 +79,8 @@ class ModelParts {
   /// This rank's master weights; a parameter that two of its stages hold appears once.
   std::vector<NamedShard> masters() const;
   NamedTensors buffers() const;
+  /// Whether a buffer of this rank is a frozen weight.
+  bool is_frozen(const std::string& buffer) const;
   std::vector<at::Tensor> cold_memory() const;
   void refresh();
   void train(bool on);

@@ -112,6 +112,7 @@ void ParameterStore::add_block(const Stage::Member& member) {
     const at::Device here = tensor::at_device(options_.device);
     if (buffer.tensor.device() != here) buffer.tensor.set_data(buffer.tensor.to(here));
     buffers_.emplace_back(member.name + "." + buffer.name, buffer.tensor);
+    if (buffer.frozen) frozen_.insert(buffers_.back().first);
     memory_.add(buffers_.back().first, buffer.tensor, false);
   }
   place(block, owned);

@@ -22,6 +22,7 @@
 #include <functional>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -84,7 +85,9 @@ class ParameterStore : public UnitMemory {
   }
   const std::vector<at::Tensor>& leaves() const noexcept { return leaves_; }  // flat over uses
   const std::vector<ParameterUse>& use_of_leaf() const noexcept { return use_of_leaf_; }
+  /// Frozen weights, too.
   const NamedTensors& buffers() const noexcept { return buffers_; }
+  bool is_frozen(const std::string& buffer) const { return frozen_.contains(buffer); }
   /// The units that a block's forward and backward need; the block's own unit first.
   const std::vector<std::uint32_t>& units_of_block(std::size_t block) const {
     return units_of_block_[block];
@@ -148,6 +151,7 @@ class ParameterStore : public UnitMemory {
   std::vector<std::uint32_t> parameter_of_leaf_;
   std::vector<ParameterUse> use_of_leaf_;
   NamedTensors buffers_;
+  std::set<std::string> frozen_;  // the names of those that are frozen weights
   std::vector<std::vector<std::uint32_t>> units_of_block_;
   std::vector<LocalShard> parts_;  // by ascending parameter
 };

@@ -1,5 +1,7 @@
 #include "trireme/sync/levels/cut_sync.h"
 
+#include <c10/util/accumulate.h>
+
 #include <utility>
 
 #include "trireme/layers/tensor/part.h"
@@ -16,9 +18,8 @@ std::vector<double> CutSync::chunk_squares() {
   for (const ModelTensor& one : parts_.parameters()) {
     for (int rank = 0; rank < group_.size(); ++rank) {
       const models::Part part = part_on(one.part, rank, tensor_ranks_);
-      std::int64_t count = 1;
-      for (const std::int64_t size : shape_of_part(shape_of_whole(one.shape, part), part))
-        count *= size;
+      const std::int64_t count =
+          c10::multiply_integers(shape_of_part(shape_of_whole(one.shape, part), part));
       order.push_back({rank, num_chunks(count), is_first_with(one.part, rank, tensor_ranks_)});
     }
   }
