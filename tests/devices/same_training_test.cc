@@ -124,6 +124,28 @@ TEST_F(OnDevice, APipelineTrainsAsOneRank) {
   }
 }
 
+// Rank 0 measures the blocks of a pipeline before it is built.
+TEST_F(OnDevice, BlocksOfAPipelineAreMeasuredThere) {
+  int on_host = 0, on_device = 0;
+  Task spied = task("mlp");
+  spied.model = [&](const std::string&) {
+    models::Blocks blocks;
+    blocks.add("first", {"features"}, [] { return torch::nn::Linear(12, 24); });
+    blocks.add("spy", [&] {
+      return [&](const at::Tensor& x) {
+        ++(x.is_cpu() ? on_host : on_device);
+        return x * 1;
+      };
+    });
+    blocks.add("last", [] { return torch::nn::Linear(24, 5); });
+    return blocks;
+  };
+  const auto example = [&spied] { return spied.micro_batch(0, 0); };
+  train(spied, {.ranks = 2, .options = {.pipeline = 2, .example = example}, .on_device = true});
+  EXPECT_EQ(on_host, 0);
+  EXPECT_GT(on_device, 0);
+}
+
 // Parts are added in another order than whole rows are, so the CPU's bits are compared.
 TEST_F(OnDevice, TensorParallelRanksTrainAsOnTheCpu) {
   for (const bool sequence : {false, true}) {

@@ -1,5 +1,6 @@
 #include "trireme/pipeline/block_profile.h"
 
+#include <ATen/DeviceAccelerator.h>
 #include <ATen/ops/ones_like.h>
 #include <c10/core/GradMode.h>
 #include <torch/csrc/autograd/autograd.h>
@@ -8,6 +9,7 @@
 #include <limits>
 
 #include "trireme/placement/stage.h"
+#include "trireme/tensor/devices/device.h"
 
 namespace trireme::inline v0::parallel {
 namespace {
@@ -37,6 +39,22 @@ void run_back(const Values& values) {
   if (!roots.empty()) torch::autograd::backward(roots, gradients);
 }
 
+void move_to(const Stage& stage, at::Device device) {
+  for (const Stage::Member& member : stage.members()) {
+    for (const models::NamedTensor& own : member.block->parameters())
+      own.tensor.set_data(own.tensor.detach().to(device));
+    for (const models::NamedTensor& own : member.block->buffers())
+      own.tensor.set_data(own.tensor.detach().to(device));
+  }
+}
+
+// The time at which all that was started has been computed.
+TimePoint computed(const Waiter& waiter, Device device) {
+  if (device.kind != DeviceKind::Cpu)
+    at::accelerator::synchronizeDevice(static_cast<at::DeviceIndex>(device.index));
+  return waiter.now();
+}
+
 std::int64_t bytes_of(const models::Value& value) {
   std::int64_t bytes = 0;
   for (const at::Tensor& tensor : value) bytes += static_cast<std::int64_t>(tensor.nbytes());
@@ -45,23 +63,26 @@ std::int64_t bytes_of(const models::Value& value) {
 
 }  // namespace
 
-std::vector<plan::BlockCost> profile_blocks(const models::Blocks& model, const MicroBatch& micro,
-                                            std::uint64_t seed, const Waiter& waiter) {
+std::vector<plan::BlockCost> profile_blocks(const models::Blocks& model, const MicroBatch& given,
+                                            std::uint64_t seed, const Waiter& waiter,
+                                            Device device) {
   const c10::AutoGradMode with_grad(true);
+  const MicroBatch micro = on_device(given, device);
   std::vector<plan::BlockCost> costs;
   Values values;
   for (std::size_t i = 0; i < model.specs().size(); ++i) {
     Stage block(model, seed, {}, {i, i + 1});
+    move_to(block, tensor::at_device(device));
     block.train(true);
     const std::string& name = model.specs()[i].writes;
     double best = std::numeric_limits<double>::infinity();
     Values after;
     for (int run = 0; run < kRuns; ++run) {
       const Values inputs = detached(values);
-      const TimePoint begin = waiter.now();
+      const TimePoint begin = computed(waiter, device);
       after = block.forward(inputs, micro, 0);
       run_back(after);
-      best = std::min(best, to_seconds(waiter.now() - begin));
+      best = std::min(best, to_seconds(computed(waiter, device) - begin));
     }
     std::int64_t weights = 0;
     for (const models::NamedTensor& own : block.members().front().block->parameters())

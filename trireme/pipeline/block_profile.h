@@ -1,8 +1,9 @@
 // Measures the time that each block of a model takes. Pipelines are balanced by these times.
 //
 // Blocks are built one at a time, run forward and backward on a micro-batch, and destroyed. At most
-// one block is in memory, with the values that later blocks read. A training is not affected: it
-// builds its blocks anew from the same seeds. Single-threaded.
+// one block is in memory, with the values that later blocks read. On a device, a time ends when the
+// device has computed. A training is not affected: it builds its blocks anew from the same seeds.
+// Single-threaded.
 #pragma once
 
 #include <cstdint>
@@ -18,6 +19,7 @@ namespace trireme::inline v0::parallel {
 /// For every block: seconds (the minimum of several runs), bytes of parameters and bytes of output.
 /// Reads the clock of `waiter`; a simulated clock stands still, so all blocks take 0 s.
 std::vector<plan::BlockCost> profile_blocks(const models::Blocks& model, const MicroBatch& micro,
-                                            std::uint64_t seed, const Waiter& waiter);
+                                            std::uint64_t seed, const Waiter& waiter,
+                                            Device device = {});
 
 }  // namespace trireme::inline v0::parallel

@@ -14,8 +14,9 @@ namespace {
 std::vector<std::size_t> measured_cut(const ModelSetup& setup, const models::Blocks& blocks,
                                       std::string& note) {
   const int stages = setup.pipeline.stages();
-  const std::vector<plan::BlockCost> costs = profile_blocks(
-      blocks, setup.options.example(), setup.options.seed, *setup.env.world->waiter());
+  const std::vector<plan::BlockCost> costs =
+      profile_blocks(blocks, setup.options.example(), setup.options.seed,
+                     *setup.env.world->waiter(), setup.options.device);
   double sum = 0;
   for (const plan::BlockCost& cost : costs) sum += cost.seconds;
   if (sum <= 0) return even_cut(costs.size(), stages);  // a simulated clock
