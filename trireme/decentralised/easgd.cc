@@ -1,6 +1,7 @@
 #include "trireme/decentralised/easgd.h"
 
 #include <ATen/Functions.h>
+#include <ATen/TensorOperators.h>
 
 #include "trireme/tensor/convert.h"
 

@@ -1,6 +1,7 @@
 #include "trireme/tensor/squares.h"
 
 #include <ATen/Functions.h>
+#include <ATen/TensorOperators.h>
 
 #include "trireme/kernel/cuda/flat.h"
 #include "trireme/kernel/elementwise.h"

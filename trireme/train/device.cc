@@ -42,11 +42,11 @@ std::string first_line(const c10::Error& error) {
 }
 
 // The names of NVIDIA's GPUs by index, also where a container lacks the driver's folder; empty
-// without driver or NCCL.
+// without driver.
 std::vector<std::string> gpu_names() {
   std::vector<std::string> names;
   try {
-    for (const auto& gpu : comm::nccl::list_gpus(*comm::nccl::open_gpu_library()))
+    for (const auto& gpu : comm::nccl::list_gpus(*comm::nccl::open_cuda_library()))
       names.push_back(gpu.name);
   } catch (const Error&) {
     names.clear();
@@ -54,19 +54,13 @@ std::vector<std::string> gpu_names() {
   return names;
 }
 
-// "138 GB free of 141 GB"; "" if this LibTorch or the device does not tell.
+// "138 GB free of 141 GB"; "" if the device does not tell.
 std::string memory_of(at::DeviceType kind, int index) {
-  const auto ask = [index](auto* allocator) -> std::string {
-    // LibTorch 2.9 may lack it.
-    if constexpr (requires { allocator->getMemoryInfo(at::DeviceIndex()); }) {
-      const auto [free, total] = allocator->getMemoryInfo(static_cast<at::DeviceIndex>(index));
-      return bytes_text(static_cast<double>(free)) + " free of " +
-             bytes_text(static_cast<double>(total));
-    }
-    return "";
-  };
   try {
-    return ask(at::getDeviceAllocator(kind));
+    const auto [free, total] =
+        at::getDeviceAllocator(kind)->getMemoryInfo(static_cast<at::DeviceIndex>(index));
+    return bytes_text(static_cast<double>(free)) + " free of " +
+           bytes_text(static_cast<double>(total));
   } catch (const c10::Error&) {
     return "";
   }
