@@ -11,7 +11,10 @@ set(TRIREME_CUDA_ARCHITECTURES "80;90" CACHE STRING
 set(NCCL_ROOT "$ENV{NCCL_ROOT}" CACHE PATH "Folder with include/nccl.h and lib/libnccl.so.2")
 set(TRIREME_NVCC_WORKS FALSE)
 if(TRIREME_CUDA)
-  find_program(TRIREME_NVCC nvcc HINTS ENV CUDACXX ENV CUDA_HOME ENV CUDA_PATH /usr/local/cuda
+  if(NOT "$ENV{CUDACXX}" STREQUAL "")
+    set(TRIREME_NVCC "$ENV{CUDACXX}" CACHE FILEPATH "CUDA's compiler")
+  endif()
+  find_program(TRIREME_NVCC nvcc HINTS ENV CUDA_HOME ENV CUDA_PATH /usr/local/cuda
                PATH_SUFFIXES bin)
   if(TRIREME_NVCC)
     execute_process(COMMAND ${TRIREME_NVCC} --version OUTPUT_VARIABLE version
@@ -44,7 +47,8 @@ elseif(TRIREME_CUDA)
   message(STATUS "NCCL: no nccl.h (NCCL_ROOT); libnccl.so.2 is opened at run time all the same.")
 endif()
 
-# trireme_cuda_image(result source): a fat binary of the kernels in `source`, built on demand.
+# trireme_cuda_image(result source): a fat binary of the kernels in `source`, built on demand and again after a change
+# of the headers that nvcc read.
 function(trireme_cuda_image result source)
   cmake_path(GET source STEM name)
   set(image ${CMAKE_CURRENT_BINARY_DIR}/${name}.fatbin)
@@ -54,9 +58,10 @@ function(trireme_cuda_image result source)
   endforeach()
   list(GET TRIREME_CUDA_ARCHITECTURES -1 last)
   list(APPEND targets -gencode arch=compute_${last},code=compute_${last})
-  add_custom_command(OUTPUT ${image} DEPENDS ${source} ${ARGN}
+  add_custom_command(OUTPUT ${image} DEPENDS ${source} DEPFILE ${image}.d
     COMMAND ${TRIREME_NVCC} -std=c++20 --expt-relaxed-constexpr -O3 -fmad=false -ftz=false -prec-div=true
-            -I ${PROJECT_SOURCE_DIR} ${targets} -fatbin -o ${image} ${source}
+            -I ${PROJECT_SOURCE_DIR} ${targets} -fatbin -MD -MF ${image}.d -MT ${image}
+            -o ${image} ${source}
     COMMENT "CUDA kernels ${name}" VERBATIM)
   set(${result} ${image} PARENT_SCOPE)
 endfunction()
