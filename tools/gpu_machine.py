@@ -175,6 +175,8 @@ def check_packed(folder, commit):
 
 
 def environment_of(packed, torch):
-    """With it packed programs find their libraries, and this machine's LibTorch."""
-    folders = [str(packed / "lib"), str(pathlib.Path(torch.folder, "lib")), os.environ.get("LD_LIBRARY_PATH", "")]
+    """With it packed programs find their libraries, and this machine's LibTorch and NCCL."""
+    site = pathlib.Path(torch.folder)
+    folders = [str(packed / "lib"), str(site / "lib"), str(site.parent / "nvidia" / "nccl" / "lib"),
+               os.environ.get("LD_LIBRARY_PATH", "")]
     return {"LD_LIBRARY_PATH": ":".join(filter(None, folders))}

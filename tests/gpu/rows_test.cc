@@ -1,7 +1,8 @@
-// The kernels of norms, losses, dropout, leaves and sums of squares: the GPU's, by its real driver where
+// The kernels of norms, losses, dropout, leaves, sums of squares and folds: the GPU's, by its real driver where
 // tools/gpu_pass runs this, against those that the host's compiler makes of the same text.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <functional>
@@ -13,6 +14,7 @@
 #include "trireme/kernel/cuda/cross_entropy.h"
 #include "trireme/kernel/cuda/dropout.h"
 #include "trireme/kernel/cuda/flat.h"
+#include "trireme/kernel/cuda/fold.h"
 #include "trireme/kernel/cuda/kernel_image.h"
 #include "trireme/kernel/cuda/norm.h"
 #include "trireme/testing/gpu/kernels_on_host.h"
@@ -20,7 +22,7 @@
 namespace trireme::rows_test {
 namespace {
 
-using test::Bytes, test::GpuRank, test::OnGpu, test::run_gpus;
+using kernel::Combine, kernel::LeafRange, test::Bytes, test::GpuRank, test::OnGpu, test::run_gpus;
 using namespace kernel::cuda;
 
 template <class T>
@@ -31,6 +33,13 @@ Bytes drawn(std::size_t count, unsigned seed) {
   for (T& value : values) value = Codec<T>::encode(draw(generator));
   const auto bytes = std::as_bytes(std::span(values));
   return {bytes.begin(), bytes.end()};
+}
+template <class T>
+Bytes bits(std::size_t count, unsigned seed) {
+  std::mt19937 generator(seed);
+  Bytes bytes(count * sizeof(T));
+  for (std::byte& byte : bytes) byte = std::byte(generator());
+  return bytes;
 }
 Bytes targets(std::size_t count, std::int64_t width) {
   std::vector<std::int64_t> values(count);
@@ -195,6 +204,30 @@ void flat(GpuRank& rank) {
 }
 
 template <class T>
+void folds(GpuRank& rank, const std::function<Bytes(std::size_t count, unsigned seed)>& draw) {
+  constexpr std::size_t kCount = 30'001;
+  std::vector<LeafRange> leaves;
+  Arrays arrays;
+  for (std::uint32_t leaf = 0; leaf < 5; ++leaf) {
+    leaves.push_back({leaf, 1});
+    arrays.push_back(draw(kCount, leaf));
+  }
+  arrays.emplace_back(kCount * sizeof(T));
+  const auto merges = merge_counts(kernel::fold_steps(leaves, 5), leaves.size());
+  for (const Combine op : {Combine::Sum, Combine::Min, Combine::Max, Combine::Product})
+    expect_as_on_the_host<FoldArguments>(
+        rank, fold_kernel_name(op, DTypeOf<T>::value), arrays,
+        [&](std::span<void* const> at) {
+          FoldArguments arguments{.out = at.back(), .count = kCount, .num_operands = 5};
+          if (op == Combine::Sum && kernel::can_divide(DTypeOf<T>::value)) arguments.by = 3;
+          std::copy_n(at.begin(), leaves.size(), arguments.in);
+          std::copy(merges.begin(), merges.end(), arguments.merges);
+          return arguments;
+        },
+        {});
+}
+
+template <class T>
 void rows(GpuRank& rank) {
   for (const std::size_t width : {5, 264, 768}) norms<T>(rank, width);
   losses<T>(rank, 41, 64);
@@ -211,6 +244,18 @@ TEST(GpuRows, AreThoseOfTheHost) {
     flat<float>(rank);
     flat<BFloat16>(rank);
     flat<Float16>(rank);
+  });
+}
+
+TEST(GpuRows, FoldsAreThoseOfTheHost) {
+  run_gpus(1, [](GpuRank& rank) {
+    folds<double>(rank, drawn<double>);
+    folds<float>(rank, drawn<float>);
+    folds<BFloat16>(rank, drawn<BFloat16>);
+    folds<Float16>(rank, drawn<Float16>);
+    folds<std::int64_t>(rank, bits<std::int64_t>);
+    folds<std::int32_t>(rank, bits<std::int32_t>);
+    folds<std::uint8_t>(rank, bits<std::uint8_t>);
   });
 }
 

@@ -205,7 +205,7 @@ echo '{"version": "2.13.0+cpu", "cuda": null, "folder": "/torch", "gpus": []}'
             self.assertTrue(os.access(packed / program, os.X_OK))
         torch = gpu_machine.Torch("a", "2.11.0+cu130", "13.0", "/site/torch", [])
         self.assertTrue(gpu_machine.environment_of(packed, torch)["LD_LIBRARY_PATH"]
-                        .startswith(f"{packed}/lib:/site/torch/lib"))
+                        .startswith(f"{packed}/lib:/site/torch/lib:/site/nvidia/nccl/lib"))
 
     def test_a_packed_build_has_the_libraries_that_other_machines_may_lack(self):
         ldd = """
