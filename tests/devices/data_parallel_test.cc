@@ -1,4 +1,5 @@
 // A loop of one's own, whose module and torch optimizer are on a device.
+#include <ATen/Context.h>
 #include <ATen/Functions.h>
 #include <gtest/gtest.h>
 #include <torch/nn/modules/activation.h>
@@ -84,6 +85,32 @@ std::string train(int ranks, const std::string& sync, bool on_device, bool recom
   });
   for (const std::string& hash : hashes) EXPECT_EQ(hash, hashes.front());
   return hashes.front();
+}
+
+// The tests' other programs are reproducible.
+class Forms {
+ public:
+  ~Forms() {
+    at::globalContext().setDeterministicAlgorithms(was_, /*warn_only=*/false);
+    at::globalContext().setBenchmarkCuDNN(false);
+  }
+
+ private:
+  const bool was_ = at::globalContext().deterministicAlgorithms();
+};
+
+TEST(DataParallelOnDevice, TakesTheFastestFormsWhereTheJobIsNotReproducible) {
+  testing::register_emulated_device({.devices = 4});
+  const Forms forms;
+  testing::run_ranks(1, [](testing::RankContext& rank) {
+    torch::nn::Linear net(6, 3);
+    net->to(tensor::at_device({DeviceKind::Other, rank.rank}));
+    torch::optim::AdamW adamw(net->parameters(), torch::optim::AdamWOptions(1e-2));
+    const DataParallel parallel({.world = rank.world.get(), .reproducible = false}, *net, adamw,
+                                {.kernel_threads = 1});
+    EXPECT_FALSE(at::globalContext().deterministicAlgorithms());
+    EXPECT_TRUE(at::globalContext().benchmarkCuDNN());
+  });
 }
 
 // Dropout of torch::nn draws from the device's generator, in the second run as in the first.

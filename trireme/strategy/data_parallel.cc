@@ -81,7 +81,6 @@ struct DataParallel::Impl final : parallel::StepTarget {
                 if (micro_open) take(index, std::move(gradient));
               }) {
     env.assign(env.own_world ? kernel::contiguous(env.servers.workers) : trained.plan().assignment);
-    tensor::set_up_kernels(options.kernel_threads);
     parallel::require_equal_ranks(
         *env.world, {.processor = env.reproducible ? env.processor : "", .settings = settings},
         env.host);

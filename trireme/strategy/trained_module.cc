@@ -41,7 +41,8 @@ SyncPlan plan_of(const DataParallelOptions& options, const StrategyContext& env)
 }
 
 // The device of the module's parameters, ready for `env`'s ranks.
-Device device_in(const ModuleTensors& tensors, const StrategyContext& env) {
+Device device_in(const ModuleTensors& tensors, const StrategyContext& env, int kernel_threads) {
+  tensor::set_up_kernels(kernel_threads);
   const Device device = tensor::device_of(tensors.trainable.front().second.device());
   tensor::set_up_device(*env.world, device, env.reproducible);
   return device;
@@ -57,7 +58,7 @@ TrainedModule::TrainedModule(const StrategyContext& env, torch::nn::Module& modu
       sync_name_(options.sync),
       embeddings_(models::embeddings_of(module)),
       tensors_(checked_tensors(module, optimizer, options)),
-      device_(device_in(tensors_, env)),
+      device_(device_in(tensors_, env, options.kernel_threads)),
       plan_(plan_of(options, env)),
       sync_(make_sync(options, barrier)) {}
 
