@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <map>
 
+#include "trireme/comm/nccl/gpu_library.h"
 #include "trireme/job.h"
 #include "trireme/launch/launch.h"
 #include "trireme/testing/run_processes.h"
@@ -42,6 +43,13 @@ TRIREME_PROCESS(on_gpus_later) {
   return job.joined_later() && job.device() == Device{DeviceKind::Cuda, job.rank()} ? 0 : 3;
 }
 
+// A program may use the GPU before it makes a Strategy.
+TRIREME_PROCESS(fixes_cublas_order) {
+  unsetenv(comm::nccl::kCublasOrder);
+  Job job(argc, argv);
+  return std::getenv(comm::nccl::kCublasOrder) != nullptr ? 0 : 3;
+}
+
 testing::ProcessOptions with(const std::string& driver, int gpus) {
   return {.transport = "nccl",
           .environment = {"TRIREME_CUDA_LIBRARY=" + driver,
@@ -54,6 +62,11 @@ TEST(GpuJob, EveryRankHasItsGpu) {
     const auto run = run_processes(ranks, "on_gpus", with(TRIREME_FAKE_GPU, 3));
     EXPECT_EQ(run.exit_code, 0) << run.describe();
   }
+}
+
+TEST(GpuJob, CublasAddsUpInOneOrderFromTheStart) {
+  const auto run = run_processes(1, "fixes_cublas_order", with(TRIREME_FAKE_GPU, 1));
+  EXPECT_EQ(run.exit_code, 0) << run.describe();
 }
 
 TEST(GpuJob, ServersTakeNoGpu) {

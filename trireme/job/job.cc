@@ -76,6 +76,7 @@ Job::Impl::Impl(JobOptions given, MpiComm communicator)
   job::set_reporter(reporter(nullptr));
   try {
     options = job::resolve_options(std::move(given));
+    if (options.reproducible) comm::nccl::fix_cublas_order();
     cores = job::resolve_cores(env);
     env.shared_cores = job::share_cores(env);
     process = env.process();

@@ -7,11 +7,11 @@
 
 #include <algorithm>
 #include <atomic>
-#include <cstdlib>
 #include <string>
 
 #include "trireme/base/check.h"
 #include "trireme/base/error.h"
+#include "trireme/comm/nccl/gpu_library.h"
 #include "trireme/tensor/allocation.h"
 #include "trireme/tensor/devices/device.h"
 
@@ -45,6 +45,15 @@ std::exception_ptr explained(const std::exception_ptr& error) {
     std::rethrow_exception(error);
   } catch (const c10::Error& refused) {
     const std::string said = refused.what_without_backtrace();
+    if (said.find(comm::nccl::kCublasOrder) != std::string::npos) {
+      return std::make_exception_ptr(ConfigError(
+          std::string("cuBLAS adds up in no fixed order: ") + comm::nccl::kCublasOrder +
+              " was not set, or had another value, at this process's first product on a GPU",
+          {.operation = "step",
+           .advice = std::string("Unset ") + comm::nccl::kCublasOrder +
+                     ", and make the Job before the GPU's first use, or use "
+                     "train.reproducible = false (JobOptions::reproducible)."}));
+    }
     const std::size_t end = said.find(" does not have a deterministic implementation");
     if (end == std::string::npos) return error;
     return std::make_exception_ptr(ConfigError(
@@ -80,8 +89,7 @@ void set_up_process(const ProcessSetup& setup) {
       at::globalContext().setDeterministicAlgorithms(true, /*warn_only=*/true);
     at::globalContext().setDeterministicFillUninitializedMemory(false);  // NaN fills cost a pass
     at::globalContext().setBenchmarkCuDNN(false);
-    ::setenv("CUBLAS_WORKSPACE_CONFIG", ":4096:8",
-             /*overwrite=*/0);  // else cuBLAS sums as it likes
+    comm::nccl::fix_cublas_order();
   }
   is_set_up = true;
   // Activations are allocated and freed every step: keep their pages to avoid new page faults.

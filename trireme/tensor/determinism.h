@@ -21,9 +21,10 @@ void set_up_kernels(int kernel_threads);
 /// Before a rank of `world` computes on a device (nothing for the CPU): collectives reach the device's
 /// memory. Reproducible: LibTorch's operators take their deterministic form, in the whole process, and
 /// one that has none throws. Else the fastest form runs.
+/// After set_up_kernels(), which asks for the deterministic forms.
 void set_up_device(comm::Communicator& world, Device device, bool reproducible);
-/// LibTorch's error about an operator without a deterministic form, said in the job's words; any other
-/// error as it is.
+/// LibTorch's errors about an operator without a deterministic form and about cuBLAS, said in the job's
+/// words; any other error as it is.
 std::exception_ptr explained(const std::exception_ptr& error);
 /// Sets the same thread count for kernels called from this thread: OpenMP's and MKL's counts are
 /// per thread. Call it after set_up_process().

@@ -159,6 +159,8 @@ std::string describe_gpus(const GpuFiles& files) {
   }
 }
 
+void fix_cublas_order() { ::setenv(kCublasOrder, ":4096:8", /*overwrite=*/0); }
+
 std::string nccl_version_text(int version) {
   const int major = version < 10000 ? 1000 : 10000;  // 2804 is 2.8.4, 20900 is 2.9.0
   return std::to_string(version / major) + "." + std::to_string(version % major / 100) + "." +

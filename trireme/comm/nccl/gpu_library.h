@@ -45,6 +45,11 @@ std::vector<GpuInfo> list_gpus(const GpuLibrary& library);
 /// "2 x NVIDIA H200, CUDA 13.0, NCCL 2.28.3", or "none: " and the reason.
 std::string describe_gpus(const GpuFiles& files = {});
 
+/// The variable by which cuBLAS adds up in one order. LibTorch reads it at a process's first product on a
+/// GPU, so that later calls of fix_cublas_order() come too late. A value that is there stays.
+constexpr const char* kCublasOrder = "CUBLAS_WORKSPACE_CONFIG";
+void fix_cublas_order();
+
 /// "2.28.3"; "13.0".
 std::string nccl_version_text(int version);
 std::string cuda_version_text(int version);
