@@ -1,5 +1,6 @@
 #include <ATen/ops/empty.h>
 #include <ATen/ops/zeros.h>
+#include <c10/core/DeviceGuard.h>
 #include <c10/core/Event.h>
 #include <c10/core/StreamGuard.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
@@ -28,11 +29,19 @@ struct PinnedBlock final : comm::HostBlock {
 };
 
 struct EventMark final : comm::DeviceMark {
-  explicit EventMark(const c10::Stream& stream) : event(stream.device_type()) {
-    event.record(stream);
+  explicit EventMark(const c10::Stream& stream) : device(stream.device()) {
+    event.emplace(stream.device_type());
+    event->record(stream);
   }
-  bool reached() override { return event.query(); }
-  c10::Event event;
+  // A CUDA event that ends makes its device current and then the thread's, here often GPU 0, which takes
+  // memory there. The guard goes back without.
+  ~EventMark() override {
+    const c10::DeviceGuard guard(device);
+    event.reset();
+  }
+  bool reached() override { return event->query(); }
+  const c10::Device device;
+  std::optional<c10::Event> event;
 };
 
 at::Tensor device_bytes(const Buffer& buffer) {

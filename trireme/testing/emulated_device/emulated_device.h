@@ -42,8 +42,10 @@ void reseed(std::uint64_t seed);
 
 /// The events since the start or the last reset, on all devices.
 struct EmulatedStats {
-  std::uint64_t operations = 0;        // given to streams, copies included
-  std::uint64_t events = 0;            // recorded
+  std::uint64_t operations = 0;  // given to streams, copies included
+  std::uint64_t events = 0;      // recorded
+  /// Events of another device than the thread's current one that were destroyed: on CUDA both get a context.
+  std::uint64_t events_ended_elsewhere = 0;
   std::uint64_t waits = 0;             // of a stream for an event, without skipped ones
   std::uint64_t synchronisations = 0;  // of the host with a stream, an event or a device
   std::uint64_t copies_to_device = 0, bytes_to_device = 0;

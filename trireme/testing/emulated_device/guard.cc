@@ -81,7 +81,8 @@ struct EmulatedGuard final : c10::impl::DeviceGuardImplInterface {
   void synchronizeEvent(void* event) const override {
     if (event) Runtime::get().synchronize_event(recorded(event));
   }
-  void destroyEvent(void* event, const c10::DeviceIndex) const noexcept override {
+  void destroyEvent(void* event, const c10::DeviceIndex device) const noexcept override {
+    if (event && device != current_device()) Runtime::get().note_event_ended_elsewhere();
     delete static_cast<RecordedEvent*>(event);
   }
   /// Milliseconds.

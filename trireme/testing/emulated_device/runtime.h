@@ -89,6 +89,7 @@ class Runtime {
   void block(StreamIndex stream, const RecordedEvent& event);
   void synchronize_event(const RecordedEvent& event);
   bool query_event(const RecordedEvent& event);
+  void note_event_ended_elsewhere();
 
   // Memory.
   /// Null if the device has no room even after all frees have taken effect.

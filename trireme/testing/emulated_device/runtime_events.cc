@@ -55,6 +55,11 @@ void Runtime::synchronize_event(const RecordedEvent& event) {
   throw_error_of(device);
 }
 
+void Runtime::note_event_ended_elsewhere() {
+  const Lock lock(streams_.mutex());
+  ++stats_.events_ended_elsewhere;
+}
+
 bool Runtime::query_event(const RecordedEvent& event) {
   Lock lock(streams_.mutex());
   if (!streams_.reached(event.point)) streams_.step(lock);
