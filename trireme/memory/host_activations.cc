@@ -3,6 +3,7 @@
 #include <ATen/ops/empty.h>
 
 #include <algorithm>
+#include <bit>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -11,6 +12,7 @@
 #include "trireme/memory/saved_tensors.h"
 #include "trireme/memory/saved_view.h"
 #include "trireme/tensor/devices/copy_streams.h"
+#include "trireme/tensor/devices/pinned_memory.h"
 
 namespace trireme::inline v0::memory {
 namespace {
@@ -23,7 +25,7 @@ at::Tensor bytes_of(const Storage& storage) {
       .set_(c10::Storage(storage), 0, {size}, {1});
 }
 
-// A device's streams for copies, and the bytes in pinned memory.
+// A device's streams for copies, and the bytes that LibTorch takes of pinned memory.
 struct Copies {
   const tensor::CopyStreams streams;
   std::int64_t bytes = 0, most_bytes = 0;
@@ -33,25 +35,30 @@ struct Copies {
 struct HostSlot {
   HostSlot(std::shared_ptr<Copies> own_copies, Storage storage)
       : copies(std::move(own_copies)),
-        host(
-            tensor::CopyStreams::pinned({static_cast<std::int64_t>(storage->nbytes())}, at::kByte)),
+        host(tensor::pinned_pieces(storage->nbytes())),
         original(std::move(storage)) {
-    copies->bytes += host.numel();
+    copies->bytes += host_bytes();
     copies->most_bytes = std::max(copies->most_bytes, copies->bytes);
-    copies->streams.store(bytes_of(original), host);
+    each_piece(bytes_of(original), [&](const at::Tensor& part, const at::Tensor& piece) {
+      copies->streams.store(part, piece);
+    });
   }
   ~HostSlot() {
-    copies->bytes -= host.numel();
+    copies->bytes -= host_bytes();
     if (original) copies->streams.hold_until_stored(original->data_ptr());
     if (back && !waited) copies->streams.hold_until_fetched(back->data_ptr());
   }
   HostSlot(const HostSlot&) = delete;
 
   void fetch() {
+    std::int64_t bytes = 0;
+    for (const at::Tensor& piece : host) bytes += piece.numel();
     const at::Tensor memory =
-        at::empty(host.sizes(), at::TensorOptions(copies->streams.device()).dtype(at::kByte));
+        at::empty({bytes}, at::TensorOptions(copies->streams.device()).dtype(at::kByte));
     back = Storage::reclaim_copy(memory.storage().unsafeGetStorageImpl());
-    copies->streams.fetch(host, memory);
+    each_piece(memory, [&](const at::Tensor& part, const at::Tensor& piece) {
+      copies->streams.fetch(piece, part);
+    });
     fetched.emplace(copies->streams.fetched());
   }
   /// The storage, for the computing stream's next work.
@@ -63,12 +70,27 @@ struct HostSlot {
     return c10::Storage(back);
   }
 
+  /// Calls `copy` with each piece of pinned memory and the part of `memory` that it holds.
+  template <class Copy>
+  void each_piece(const at::Tensor& memory, const Copy& copy) const {
+    std::int64_t begin = 0;
+    for (const at::Tensor& piece : host) {
+      copy(memory.narrow(0, begin, piece.numel()), piece);
+      begin += piece.numel();
+    }
+  }
+  std::int64_t host_bytes() const {
+    std::size_t bytes = 0;
+    for (const at::Tensor& piece : host) bytes += std::bit_ceil(piece.nbytes());
+    return static_cast<std::int64_t>(bytes);
+  }
+
   const std::shared_ptr<Copies> copies;
-  const at::Tensor host;              // pinned
-  Storage original, back;             // at most one is there
-  std::optional<c10::Event> fetched;  // when `back` is complete
-  bool waited = false;                // the computing stream has waited for `fetched`
-  bool wanted = false;                // `original` stays, since backward needs it next
+  const std::vector<at::Tensor> host;  // pinned
+  Storage original, back;              // at most one is there
+  std::optional<c10::Event> fetched;   // when `back` is complete
+  bool waited = false;                 // the computing stream has waited for `fetched`
+  bool wanted = false;                 // `original` stays, since backward needs it next
 };
 
 // The tensors that one block saves in one forward pass.

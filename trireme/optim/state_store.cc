@@ -30,9 +30,8 @@ void StateStore::add(const OwnedSlice& slice, const std::vector<bool>& has) {
   for (const bool one : has) {
     at::Tensor& tensor = added.kept.emplace_back();
     if (!one) continue;
-    tensor = added.state_moves ? tensor::CopyStreams::pinned({slice.size()}, type).zero_()
+    tensor = added.state_moves ? memory_.take(slice.size(), type).zero_()
                                : at::zeros({slice.size()}, at::TensorOptions(device).dtype(type));
-    if (added.state_moves) bytes_on_host_ += tensor.nbytes();
   }
   added.weight =
       added.weight_moves ? slice.host_weight : flat(slice, slice.weight, slice.master_dtype);
@@ -40,7 +39,7 @@ void StateStore::add(const OwnedSlice& slice, const std::vector<bool>& has) {
   if (slice.compute != nullptr && !added.compute.defined())
     added.compute = flat(slice, slice.compute, slice.compute_dtype);
   for (const at::Tensor& one : {slice.host_weight, slice.host_compute})
-    if (one.defined()) bytes_on_host_ += one.nbytes();
+    if (one.defined()) weights_on_host_ += one.nbytes();
 }
 
 std::span<const at::Tensor> StateStore::fetch(std::size_t slice) {

@@ -14,6 +14,7 @@
 
 #include "trireme/optim/owned_slice.h"
 #include "trireme/tensor/devices/copy_streams.h"
+#include "trireme/tensor/devices/pinned_memory.h"
 
 namespace trireme::inline v0::optim {
 
@@ -48,7 +49,7 @@ class StateStore {
   /// Whether anything is fetched and stored.
   bool moves() const noexcept { return streams_.has_value(); }
   /// Bytes in the host's memory that would be on the device.
-  std::size_t bytes_on_host() const noexcept { return bytes_on_host_; }
+  std::size_t bytes_on_host() const noexcept { return weights_on_host_ + memory_.bytes(); }
 
  private:
   struct Slice {
@@ -65,7 +66,8 @@ class StateStore {
   void free_before(std::size_t slice);
 
   bool on_host_ = false;
-  std::size_t bytes_on_host_ = 0;
+  std::size_t weights_on_host_ = 0;  // bytes
+  tensor::PinnedMemory memory_;
   std::optional<tensor::CopyStreams> streams_;  // if anything is on the host
   std::vector<Slice> slices_;
   std::size_t first_fetched_ = 0;  // none before it is on the device

@@ -210,10 +210,10 @@ void ParameterStore::make_masters() {
   });
 }
 
-at::Tensor ParameterStore::separate_master(const at::Tensor& compute) const {
+at::Tensor ParameterStore::separate_master(const at::Tensor& compute) {
   const at::ScalarType type = master_type(compute.scalar_type());
   if (!options_.cold_on_host) return compute.to(type);
-  return tensor::CopyStreams::pinned(compute.sizes(), type).copy_(compute);
+  return pinned_memory().take(compute.numel(), type).copy_(compute);
 }
 
 std::vector<optim::OwnedSlice> ParameterStore::slices() const {

@@ -3,7 +3,6 @@
 #include <ATen/Functions.h>
 
 #include "trireme/base/check.h"
-#include "trireme/tensor/devices/copy_streams.h"
 #include "trireme/tensor/devices/device.h"
 
 namespace trireme::inline v0::parallel {
@@ -36,9 +35,8 @@ void UnitMemory::keep_own(std::uint32_t unit) {
   const std::vector<std::size_t>& cuts = ownership_.units()[unit].cuts;
   const auto at = static_cast<std::size_t>(owner_);
   const std::size_t bytes = cuts[at + 1] - cuts[at];
-  own_.push_back(own_on_host_
-                     ? tensor::CopyStreams::pinned({static_cast<std::int64_t>(bytes)}, at::kByte)
-                     : bytes_tensor(bytes, device_));
+  own_.push_back(own_on_host_ ? pinned_.take(static_cast<std::int64_t>(bytes), at::kByte)
+                              : bytes_tensor(bytes, device_));
   own_.back().copy_(range(units_[unit], cuts[at], static_cast<std::int64_t>(bytes), 1));
   hide(unit);
 }

@@ -11,6 +11,7 @@
 
 #include "trireme/base/buffer.h"
 #include "trireme/sync/levels/ownership.h"
+#include "trireme/tensor/devices/pinned_memory.h"
 
 namespace trireme::inline v0::parallel {
 
@@ -48,6 +49,8 @@ class UnitMemory {
   /// The bytes of a member, and of this rank's piece of it.
   at::Tensor whole_member(std::uint32_t unit, std::size_t member) const;
   at::Tensor own_piece(std::uint32_t unit, std::size_t member, const Piece& piece) const;
+  /// For what else stays in the host's pinned memory.
+  tensor::PinnedMemory& pinned_memory() noexcept { return pinned_; }
   /// Whether `tensor` is a view of the unit.
   bool lies_in(std::uint32_t unit, const at::Tensor& tensor) const;
   /// This rank's memory of all units; empty unless weights are sharded.
@@ -59,6 +62,7 @@ class UnitMemory {
   const bool shards_weights_;
   const Device device_;
   const bool own_on_host_;
+  tensor::PinnedMemory pinned_;
   std::vector<at::Tensor> units_;  // bytes; their storage comes and goes when sharded
   std::vector<at::Tensor> own_;    // bytes of this rank's interval; only if weights are sharded
 };

@@ -1,6 +1,5 @@
 #include "trireme/tensor/devices/copy_streams.h"
 
-#include <ATen/ops/empty.h>
 #include <c10/core/StreamGuard.h>
 
 namespace trireme::inline v0::tensor {
@@ -10,10 +9,6 @@ CopyStreams::CopyStreams(at::Device device)
       guards_(device.type()),
       store_(guards_.getStreamFromGlobalPool(device)),
       fetch_(guards_.getStreamFromGlobalPool(device)) {}
-
-at::Tensor CopyStreams::pinned(at::IntArrayRef sizes, at::ScalarType type) {
-  return at::empty(sizes, at::TensorOptions(type).pinned_memory(true));
-}
 
 void CopyStreams::store(const at::Tensor& from, const at::Tensor& to) const {
   mark(computing()).block(store_);

@@ -16,8 +16,6 @@ class CopyStreams {
   explicit CopyStreams(at::Device device);
 
   at::Device device() const noexcept { return device_; }
-  /// A pinned tensor of the host.
-  static at::Tensor pinned(at::IntArrayRef sizes, at::ScalarType type);
   /// Copies to pinned memory, after what the computing stream was given.
   void store(const at::Tensor& from, const at::Tensor& to) const;
   /// Copies from pinned memory, after what the computing stream was given.

@@ -2,6 +2,8 @@
 
 #include <ATen/core/CachingHostAllocator.h>
 
+#include <algorithm>
+#include <bit>
 #include <cstdlib>
 #include <cstring>
 #include <utility>
@@ -88,9 +90,10 @@ struct PinnedAllocator final : at::HostAllocator {
   at::DataPtr allocate(std::size_t bytes) override {
     if (bytes == 0) return {nullptr, at::kCPU};
     constexpr std::size_t kAlignment = 4096;
-    void* const address = std::aligned_alloc(kAlignment, (bytes + kAlignment - 1) & -kAlignment);
-    TORCH_CHECK(address, "no host memory for ", bytes, " pinned bytes");
-    Runtime::get().adopt_pinned(address, bytes);
+    const std::size_t taken = std::bit_ceil(bytes);  // as CUDA's
+    void* const address = std::aligned_alloc(kAlignment, std::max(taken, kAlignment));
+    TORCH_CHECK(address, "no host memory for ", taken, " pinned bytes");
+    Runtime::get().adopt_pinned(address, taken);
     return {address, address, &free_pinned_memory, at::kCPU};
   }
   at::DeleterFnPtr raw_deleter() const override { return &free_pinned_memory; }

@@ -64,6 +64,8 @@ struct EmulatedMemory {
 };
 EmulatedMemory emulated_memory(int device);
 void reset_emulated_peak(int device);
+/// Bytes of the host's pinned memory: each block is rounded up to a power of two.
+std::size_t emulated_pinned_bytes();
 
 /// The n-th wait of a stream for an event (c10::Event::block) from here on does nothing; 1 is the
 /// next one. 0 takes the order back. Shows that a test notices a missing synchronisation.

@@ -40,6 +40,7 @@ void register_emulated_device(const EmulatedOptions& options) {
 void reseed(std::uint64_t seed) { Runtime::get().reseed(seed); }
 EmulatedStats emulated_stats() { return Runtime::get().stats(); }
 void reset_emulated_stats() { Runtime::get().reset_stats(); }
+std::size_t emulated_pinned_bytes() { return Runtime::get().pinned_bytes(); }
 EmulatedMemory emulated_memory(int device) { return Runtime::get().memory(device); }
 void reset_emulated_peak(int device) { Runtime::get().reset_peak(device); }
 void skip_one_wait(std::uint64_t n) { Runtime::get().skip_wait(n); }

@@ -100,6 +100,7 @@ class Runtime {
   void adopt_pinned(void* address, std::size_t bytes);
   void forget_pinned(void* address);
   bool is_pinned(const void* address);
+  std::size_t pinned_bytes();
   /// Whether all operations that touch the bytes are done.
   bool is_settled(const void* begin, std::size_t bytes);
   /// -1: not on a device.

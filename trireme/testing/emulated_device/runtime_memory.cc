@@ -125,6 +125,13 @@ void Runtime::forget_pinned(void* address) {
   pinned_.erase(found);
 }
 
+std::size_t Runtime::pinned_bytes() {
+  const Lock lock(streams_.mutex());
+  std::size_t bytes = 0;
+  for (const auto& [begin, size] : pinned_) bytes += size;
+  return bytes;
+}
+
 bool Runtime::is_pinned(const void* address) {
   const Lock lock(streams_.mutex());
   const auto after = pinned_.upper_bound(address);
