@@ -73,9 +73,9 @@ void stage(Operation& operation, Device device, std::shared_ptr<DeviceCopies> co
 StagedCalls::StagedCalls(Engine& engine)
     : engine_(&engine), waiter_(engine.waiter), watch_(engine.waiter) {}
 
-// Messages keep their order: one that is ready waits for those before it.
+// Messages keep their order: one that is ready, or lies in the host's memory, waits for those before
+// it.
 bool StagedCalls::ready(const std::shared_ptr<Call>& call) {
-  if (!call->operation.staged) return true;
   const auto waits = [](const auto& one) { return is_message(one->operation); };
   const bool behind =
       is_message(call->operation) && std::any_of(waiting_.begin(), waiting_.end(), waits);
@@ -133,7 +133,8 @@ void StagedCalls::detach() noexcept {
   until_ = waiter_->now() + engine_->facts.options.timeout;
   engine_ = nullptr;
   for (auto* calls : {&waiting_, &delivered_})
-    for (const auto& call : std::exchange(*calls, {})) abandoned_.push_back(call->operation.staged);
+    for (const auto& call : std::exchange(*calls, {}))
+      if (call->operation.staged) abandoned_.push_back(call->operation.staged);
   watch_.end(this);
 }
 

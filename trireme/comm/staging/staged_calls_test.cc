@@ -189,25 +189,33 @@ TEST(StagedCalls, OneRanksCollectivesStayOnTheDevice) {
   });
 }
 
+void expect_order(std::uint64_t seed, bool mixed) {
+  run_ranks(2,
+            [&](RankContext& rank) {
+              rank.world->stage_through(std::make_shared<LateCopies>());
+              std::vector<std::vector<float>> values(4, std::vector<float>(1000));
+              std::vector<Work> works;
+              for (std::size_t i = 0; i < 4; ++i) {
+                if (rank.rank == 0) values[i] = numbers(1000, static_cast<int>(i));
+                const bool on_host = mixed && i % 2 == 1;
+                const Buffer buffer =
+                    on_host ? Buffer::of(std::span(values[i])) : on_device(values[i]);
+                works.push_back(rank.rank == 0 ? rank.world->send(buffer, 1)
+                                               : rank.world->recv(buffer, 0));
+              }
+              Work::all(works).wait();
+              for (std::size_t i = 0; i < 4; ++i)
+                EXPECT_EQ(values[i], numbers(1000, static_cast<int>(i))) << "message " << i;
+            },
+            {.seed = seed});
+}
+
 TEST(StagedCalls, MessagesKeepTheirOrder) {
-  for (std::uint64_t seed = 1; seed <= 20; ++seed) {
-    run_ranks(2,
-              [](RankContext& rank) {
-                rank.world->stage_through(std::make_shared<LateCopies>());
-                std::vector<std::vector<float>> values(4, std::vector<float>(1000));
-                std::vector<Work> works;
-                for (int i = 0; i < 4; ++i) {
-                  if (rank.rank == 0) values[static_cast<std::size_t>(i)] = numbers(1000, i);
-                  const Buffer buffer = on_device(values[static_cast<std::size_t>(i)]);
-                  works.push_back(rank.rank == 0 ? rank.world->send(buffer, 1)
-                                                 : rank.world->recv(buffer, 0));
-                }
-                Work::all(works).wait();
-                for (int i = 0; i < 4; ++i)
-                  EXPECT_EQ(values[static_cast<std::size_t>(i)], numbers(1000, i));
-              },
-              {.seed = seed});
-  }
+  for (std::uint64_t seed = 1; seed <= 20; ++seed) expect_order(seed, false);
+}
+
+TEST(StagedCalls, MessagesFromHostAndDeviceKeepTheirOrder) {
+  for (std::uint64_t seed = 1; seed <= 20; ++seed) expect_order(seed, true);
 }
 
 TEST(StagedCalls, GroupsAndArenasStage) {
