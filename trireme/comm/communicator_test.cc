@@ -4,12 +4,14 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <new>
 #include <random>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "trireme/base/error.h"
+#include "trireme/comm/calls/run_event.h"
 #include "trireme/comm/collectives.h"
 #include "trireme/comm/rounds/registry.h"
 #include "trireme/testing/run_ranks.h"
@@ -245,6 +247,37 @@ TEST(Communicator, ADeadPeerEndsTheOthers) {
     }
   });
   EXPECT_EQ(seen, 2);
+}
+
+// Memory may run out at any point of a call.
+TEST(Communicator, AnExceptionInsideACallEndsItOnEveryRank) {
+  for (const RunEvent::Kind at :
+       {RunEvent::Kind::Send, RunEvent::Kind::Receive, RunEvent::Kind::Add, RunEvent::Kind::Out}) {
+    for (const char* algorithm : {"ring", "naive", "direct"}) {
+      std::atomic<int> seen{0};
+      SimulationOptions options;
+      options.world.algorithm = algorithm;
+      options.network.shared_memory = std::string_view(algorithm) == "direct";
+      options.prepare = [at](SimulatedRank& rank, CommunicatorOptions& world) {
+        world.on_run = [at, fails = rank.rank == 1](const RunEvent& event) {
+          if (fails && event.kind == at) throw std::bad_alloc();
+        };
+      };
+      simulate(3, options, [&](SimulatedRank& rank) {
+        const Arena arena = rank.world->allocate(4000);
+        const Buffer x = arena.buffer(0, 1000, DType::F32);
+        try {
+          for (int i = 0; i < 2; ++i)  // some ranks may have ended the first one
+            rank.world->all_reduce(x, Sum).wait();
+        } catch (const std::bad_alloc&) {
+          seen += rank.rank == 1;
+        } catch (const Error&) {
+          seen += rank.rank != 1;
+        }
+      });
+      EXPECT_EQ(seen, 3) << algorithm << ", event " << static_cast<int>(at);
+    }
+  }
 }
 
 // Hosts of different sizes, ranks in any order: the bits must not depend on the hosts.

@@ -222,7 +222,11 @@ void Engine::pump() {
       queue.stop();
       break;
     }
-    begin(call);  // a failure empties the queue
+    try {
+      begin(call);
+    } catch (...) {                    // the algorithm is wrong, or there is not enough memory
+      fail(std::current_exception());  // empties the queue
+    }
   }
   pumping_ = false;
 }
@@ -233,13 +237,9 @@ void Engine::begin(const std::shared_ptr<Call>& call) {
   waits.set_running(title_of(op));
   if (op.kind != OpKind::Allocate) {
     call->inlined = !op.on_device && fits_header(op, fold_plans.of(op.leaves()));
-    try {
-      if (!call->inlined && op.on_device) call->run = device->begin(call);
-      for (std::size_t i = 0; !call->inlined && !call->run && i < backends_.size(); ++i) {
-        call->run = backends_[i]->begin(call);
-      }
-    } catch (...) {  // the algorithm is wrong, or there is not enough memory
-      return fail(std::current_exception());
+    if (!call->inlined && op.on_device) call->run = device->begin(call);
+    for (std::size_t i = 0; !call->inlined && !call->run && i < backends_.size(); ++i) {
+      call->run = backends_[i]->begin(call);
     }
   }
   call->own.header = header_of(op, facts.options.epoch);

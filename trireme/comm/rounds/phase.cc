@@ -27,7 +27,7 @@ void Phase::recv(int peer, net::Tag tag, std::span<std::byte> bytes,
                    arrived = std::move(arrived)](const std::exception_ptr& error) {
     if (!error)
       self->engine_->transfers.expect(peer, -1);  // kept after a failure: errors name the peer
-    if (!error && arrived) arrived();
+    if (!error && arrived) self->attempt(arrived);
     self->settle(peer, error);
   });
 }
@@ -36,8 +36,15 @@ void Phase::settle(int peer, const std::exception_ptr& error) {
   if (error) engine_->transfer_failed(peer, error);
   if (--open_ > 0) return;
   if (engine_->failure.broken()) return;
-  const auto next = std::exchange(next_, nullptr);
-  next();
+  attempt(std::exchange(next_, nullptr));
+}
+
+void Phase::attempt(const std::function<void()>& step) {
+  try {
+    step();
+  } catch (...) {  // there is not enough memory; the progress context must not be left this way
+    engine_->fail(std::current_exception());
+  }
 }
 
 }  // namespace trireme::inline v0::comm

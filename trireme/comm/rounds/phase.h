@@ -4,7 +4,8 @@
 //     phase->send(...); phase->recv(...);
 //     phase->close();                       // next() may run inside
 //
-// A failure of one transfer breaks the engine; then `next` never runs.
+// A failure of one transfer breaks the engine; then `next` never runs. So does an exception from one of
+// the callbacks.
 #pragma once
 
 #include <cstddef>
@@ -29,6 +30,7 @@ class Phase : public std::enable_shared_from_this<Phase> {
 
  private:
   void settle(int peer, const std::exception_ptr& error);
+  void attempt(const std::function<void()>& step);
   const std::shared_ptr<Engine> engine_;
   std::function<void()> next_;
   std::size_t open_ = 1;

@@ -92,16 +92,21 @@ bool BoardWatch::poll_headers(const std::shared_ptr<Call>& call) {
   return true;
 }
 
-// Goes on as far as the peers' flags allow; true if it moved. Only if something is waited for.
+// Goes on as far as the peers' flags allow; true if it moved. Only if something is waited for. An
+// exception from the call's run breaks the engine.
 bool BoardWatch::look() {
   const std::shared_ptr<Call>& front = engine_.queue.front();
   const bool nothing_new = waits_ == Waits::Run ? front->run->polled()->waits()
                                                 : headers_here(front->number) == headers_seen_;
   if (nothing_new) return false;
   const std::shared_ptr<Call> call = front;  // finish() may release it
-  if (waits_ == Waits::Headers) return poll_headers(call);
   const std::shared_ptr<Run> run = call->run;
-  return run->polled()->poll();
+  try {
+    return waits_ == Waits::Headers ? poll_headers(call) : run->polled()->poll();
+  } catch (...) {  // there is not enough memory
+    engine_.fail(std::current_exception());
+    return true;
+  }
 }
 
 // Ranks that call at the same time hear of one another within a microsecond.
