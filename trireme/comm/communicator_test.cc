@@ -156,6 +156,45 @@ TEST(Communicator, ADeadlineNamesWhoDidNotCome) {
   EXPECT_EQ(seen, 2);
 }
 
+// Rank 2 does not call the barrier that is open meanwhile.
+TEST(Communicator, AMessagesErrorNamesItAndItsPeer) {
+  for (const bool shared : {true, false}) {
+    SimulationOptions options;
+    options.network.shared_memory = shared;
+    simulate(3, options, [&](SimulatedRank& rank) {
+      if (rank.rank == 2) return rank.waiter->sleep(std::chrono::minutes(2));
+      const Work open = rank.world->barrier();
+      if (rank.rank == 1) return rank.waiter->sleep(std::chrono::minutes(2));
+      std::vector<float> x(10);
+      try {
+        rank.world->recv(buffer_of(x), 1, 0, {.label = "rows"}).wait();
+        ADD_FAILURE() << "received what nobody sent";
+      } catch (const TimeoutError& error) {
+        EXPECT_EQ(error.operation(), "recv");
+        EXPECT_EQ(error.label(), "rows");
+        EXPECT_EQ(error.peer(), 1);
+        EXPECT_THAT(error.what(), HasSubstr("waited 30.0 s for rank 1 ("));
+      }
+    });
+  }
+}
+
+TEST(Communicator, AMessageThatDiffersIsNamedAndNotTheOpenBarrier) {
+  run_ranks(3, [](RankContext& rank) {
+    if (rank.rank == 2) return rank.waiter->sleep(std::chrono::seconds(10));
+    const Work open = rank.world->barrier();
+    std::vector<float> x(rank.rank == 0 ? 10 : 5);
+    if (rank.rank == 1) return rank.world->send(buffer_of(x), 0).wait();
+    try {
+      rank.world->recv(buffer_of(x), 1).wait();
+      ADD_FAILURE() << "received another count";
+    } catch (const MismatchError& error) {
+      EXPECT_EQ(error.operation(), "recv");
+      EXPECT_EQ(error.peer(), 1);
+    }
+  });
+}
+
 TEST(Communicator, AnOperationsOwnDeadlineCounts) {
   run_ranks(2, [&](RankContext& rank) {
     if (rank.rank == 1) return rank.waiter->sleep(std::chrono::seconds(20));

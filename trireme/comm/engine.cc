@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <optional>
 #include <utility>
 
 #include "trireme/base/error.h"
@@ -20,12 +21,12 @@ constexpr std::size_t kScratchKept = 64u << 20;
 /// The owner of a Work with its own deadline, or of a call outside the order of the collectives.
 class OwnDeadline final : public WorkOwner {
  public:
-  OwnDeadline(std::shared_ptr<Engine> engine, Deadline deadline, std::string title)
-      : engine_(std::move(engine)), deadline_(deadline), title_(std::move(title)) {}
+  OwnDeadline(std::shared_ptr<Engine> engine, Deadline deadline, std::optional<CallNames> call)
+      : engine_(std::move(engine)), deadline_(deadline), call_(std::move(call)) {}
   Deadline timeout() const noexcept override { return deadline_; }
   TimePoint on_deadline(TimePoint now, Duration waited) override {
-    return title_.empty() ? engine_->waits.on_deadline(now, waited)
-                          : engine_->waits.on_deadline_of(title_, now, waited);
+    return call_ ? engine_->waits.on_deadline_of(*call_, now, waited)
+                 : engine_->waits.on_deadline(now, waited);
   }
   void on_unseen_failure(std::exception_ptr error) noexcept override {
     engine_->abort(std::move(error));
@@ -40,7 +41,7 @@ class OwnDeadline final : public WorkOwner {
  private:
   const std::shared_ptr<Engine> engine_;
   const Deadline deadline_;
-  const std::string title_;  // empty: the running collective's
+  const std::optional<CallNames> call_;  // null: the running collective
 };
 
 // Not in the order of the collectives.
@@ -55,15 +56,16 @@ Work make_work(Engine& engine, Call& call, Deadline deadline) {
   std::shared_ptr<WorkOwner> owner(self, &engine.waits);
   const bool aside = is_aside(operation);
   if (aside || !deadline.is_job()) {
-    owner = std::make_shared<OwnDeadline>(self, deadline.or_else(engine.waits.timeout()),
-                                          aside ? title_of(operation) : std::string());
+    owner =
+        std::make_shared<OwnDeadline>(self, deadline.or_else(engine.waits.timeout()),
+                                      aside ? std::optional(names_of(operation)) : std::nullopt);
   }
   call.source.emplace(engine.waiter, std::move(owner), title_of(operation));
   if (operation.device) call.source->set_device(operation.device);
   return call.source->work();
 }
 
-// Adds what is known of the open call `op` (or null) to `error`.
+// Adds what is known of the call `op` (or null) to `error`.
 std::exception_ptr with_context(const std::exception_ptr& error, const Operation* op,
                                 const GroupFacts& facts) noexcept {
   try {
@@ -234,7 +236,7 @@ void Engine::pump() {
 void Engine::begin(const std::shared_ptr<Call>& call) {
   Operation& op = call->operation;
   if (trace) trace->begun(call->times);
-  waits.set_running(title_of(op));
+  waits.set_running(names_of(op));
   if (op.kind != OpKind::Allocate) {
     call->inlined = !op.on_device && fits_header(op, fold_plans.of(op.leaves()));
     if (!call->inlined && op.on_device) call->run = device->begin(call);
@@ -301,8 +303,9 @@ void Engine::given_to_device() {
   if (leaving_ && queue.empty()) retire();
 }
 
-void Engine::fail(std::exception_ptr error) noexcept {
-  if (!failure.broken()) break_with(with_context(error, queue.first_user_call(), facts));
+void Engine::fail(std::exception_ptr error, const Operation* about) noexcept {
+  if (failure.broken()) return;
+  break_with(with_context(error, about ? about : queue.first_user_call(), facts));
 }
 
 void Engine::break_with(const std::exception_ptr& error) noexcept {

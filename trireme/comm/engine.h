@@ -93,8 +93,9 @@ class Engine final : public std::enable_shared_from_this<Engine> {
   void begin_staged(const std::shared_ptr<Call>& call);
   /// The device's stream holds the whole running call: the next one may begin.
   void given_to_device();
-  /// Breaks the engine. Adds rank, operation and label of the first open call to the error.
-  void fail(std::exception_ptr error) noexcept;
+  /// Breaks the engine. Adds this rank, and operation and label of `about` (null: of the first open
+  /// collective), to the error.
+  void fail(std::exception_ptr error, const Operation* about = nullptr) noexcept;
   /// A send to or receive from `peer` failed. Perhaps the peer left because the calls differ, which
   /// this rank has not seen yet; then the mismatch is reported instead of the lost peer.
   void transfer_failed(int peer, const std::exception_ptr& error) noexcept;

@@ -18,9 +18,15 @@ std::string seconds(Duration duration) {
 
 }  // namespace
 
-void CallWaits::set_running(std::string title) {
+CallNames names_of(const Operation& operation) {
+  const OpKind kind = operation.kind;
+  return {std::string(name_of(operation.called())), operation.label,
+          kind == OpKind::Send || kind == OpKind::Recv ? operation.root : -1};
+}
+
+void CallWaits::set_running(CallNames call) {
   std::lock_guard lock(mutex_);
-  running_ = std::move(title);
+  running_ = std::move(call);
 }
 
 Deadline CallWaits::timeout() const noexcept { return Deadline::in(engine_.facts.options.timeout); }
@@ -30,20 +36,21 @@ void CallWaits::on_unseen_failure(std::exception_ptr error) noexcept {
 }
 
 TimePoint CallWaits::on_deadline(TimePoint now, Duration waited) {
-  std::string title;
+  CallNames call;
   {
     std::lock_guard lock(mutex_);
-    title = running_;
+    call = running_;
   }
-  return on_deadline_of(title, now, waited);
+  return on_deadline_of(call, now, waited);
 }
 
 // The timeout counts from the last byte that this group's transport moved. A shorter deadline given
 // with the call is not extended.
-TimePoint CallWaits::on_deadline_of(const std::string& title, TimePoint now, Duration waited) {
+TimePoint CallWaits::on_deadline_of(const CallNames& call, TimePoint now, Duration waited) {
   const CommunicatorOptions& options = engine_.facts.options;
   const TimePoint moved = net::last_moved(*engine_.transport);
   if (waited >= options.timeout && moved > now - options.timeout) return moved + options.timeout;
+  const std::string title = call.operation + (call.label.empty() ? "" : " ") + call.label;
   PeerWatch::Verdict verdict;
   if (options.watch) verdict = options.watch->ask(title, waited);
   if (verdict.keep_waiting) {
@@ -54,27 +61,27 @@ TimePoint CallWaits::on_deadline_of(const std::string& title, TimePoint now, Dur
     options.on_stall ? options.on_stall(line) : void(std::fprintf(stderr, "%s\n", line.c_str()));
     return now + options.timeout;
   }
-  engine_.waiter->run([self = engine_.shared_from_this(), this, waited, verdict, title] {
-    if (!self->failure.broken()) self->fail(timeout_error(waited, verdict, title));
+  engine_.waiter->run([self = engine_.shared_from_this(), this, waited, verdict, call] {
+    if (self->failure.broken()) return;
+    const auto error = timeout_error(waited, verdict, call);
+    call.peer >= 0 ? self->break_with(error) : self->fail(error);
   });
   return TimePoint::max();
 }
 
-bool CallWaits::owes(int peer) const {
+bool CallWaits::owes(int peer, const CallNames& call) const {
   if (peer == engine_.facts.rank) return false;
+  if (call.peer >= 0) return peer == call.peer && engine_.transfers.with(peer);
   return engine_.board_watch ? engine_.board_watch->owes(peer) : engine_.transfers.with(peer);
 }
 
 // Names the ranks that are missing and, if the PeerWatch knows, what they do instead.
 std::exception_ptr CallWaits::timeout_error(Duration waited, const PeerWatch::Verdict& verdict,
-                                            const std::string& title) const {
+                                            const CallNames& call) const {
   const GroupFacts& facts = engine_.facts;
   const int lost_rank = verdict.lost_rank;
-  ErrorContext context{.rank = facts.world_rank(facts.rank), .operation = title};
-  if (const Operation* op = engine_.queue.first_user_call(); op && title == title_of(*op)) {
-    context.operation = std::string(name_of(op->called()));
-    context.label = op->label;
-  }
+  ErrorContext context{
+      .rank = facts.world_rank(facts.rank), .operation = call.operation, .label = call.label};
   const auto text = [&](int peer) {
     const auto& names = facts.options.host_of_rank;
     const bool known = static_cast<std::size_t>(peer) < names.size();
@@ -89,7 +96,7 @@ std::exception_ptr CallWaits::timeout_error(Duration waited, const PeerWatch::Ve
   }
   std::string missing;
   for (int peer = 0; peer < facts.size; ++peer) {
-    if (!owes(peer)) continue;
+    if (!owes(peer, call)) continue;
     if (context.peer < 0) context.peer = facts.world_rank(peer);
     missing += (missing.empty() ? "" : ", ") + text(peer);
   }

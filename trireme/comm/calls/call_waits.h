@@ -15,6 +15,15 @@
 namespace trireme::inline v0::comm {
 
 class Engine;
+struct Operation;
+
+/// The names of a call in errors.
+struct CallNames {
+  std::string operation, label;  // "all_reduce", "bucket 2"
+  int peer = -1;                 // of a message, by its rank in the group; -1: a collective
+};
+/// To be called before a message runs.
+CallNames names_of(const Operation& operation);
 
 class CallWaits final : public WorkOwner {
  public:
@@ -24,8 +33,7 @@ class CallWaits final : public WorkOwner {
   Duration time() const noexcept { return Duration(time_.load()); }
   /// How many user threads are blocked.
   int blocked() const noexcept { return blocked_.load(std::memory_order_relaxed); }
-  /// The name of the running call in errors.
-  void set_running(std::string title);
+  void set_running(CallNames call);
 
   // WorkOwner:
   Deadline timeout() const noexcept override;
@@ -35,16 +43,16 @@ class CallWaits final : public WorkOwner {
   void on_wait_end(std::string_view description, Duration waited) noexcept override;
 
   /// As on_deadline() of a call that is not the running one.
-  TimePoint on_deadline_of(const std::string& title, TimePoint now, Duration waited);
+  TimePoint on_deadline_of(const CallNames& call, TimePoint now, Duration waited);
 
  private:
-  bool owes(int peer) const;
+  bool owes(int peer, const CallNames& call) const;
   std::exception_ptr timeout_error(Duration waited, const PeerWatch::Verdict& verdict,
-                                   const std::string& title) const;
+                                   const CallNames& call) const;
 
   Engine& engine_;
   std::mutex mutex_;  // running_
-  std::string running_;
+  CallNames running_;
   std::atomic<std::int64_t> time_{0};
   std::atomic<int> blocked_{0};
 };

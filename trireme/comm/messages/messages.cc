@@ -30,7 +30,7 @@ void Messages::run(const std::shared_ptr<Call>& call) {
 }
 
 bool Messages::went_well(Call& call, const std::exception_ptr& error) {
-  if (error) engine_.fail(error);
+  if (error) engine_.fail(error, &call.operation);
   if (engine_.failure.broken()) call.end(engine_.failure.error());
   return !engine_.failure.broken();
 }

@@ -33,7 +33,7 @@ void GpuMessages::abort(const std::exception_ptr& error) noexcept {
 
 // If the transfer failed, fails the call and returns false.
 bool GpuMessages::went_well(const std::shared_ptr<Call>& call, const std::exception_ptr& error) {
-  if (error && group_.engine_) group_.engine_->fail(error);
+  if (error && group_.engine_) group_.engine_->fail(error, &call->operation);
   if (group_.engine_ && !group_.engine_->failure.broken()) return true;
   call->end(group_.engine_ ? group_.engine_->failure.error() : error);
   return false;
@@ -87,8 +87,8 @@ void GpuMessages::answer(const std::shared_ptr<Call>& call, int peer, net::Tag t
   const auto answer = std::make_shared<Answer>(Answer{pair.next++, pair.id});
   group_.engine_->transport->send(peer, answer_tag(tag), std::as_bytes(std::span(answer.get(), 1)))
       .on_settled(
-          [this, self = group_.shared_from_this(), answer](const std::exception_ptr& error) {
-            if (error && group_.engine_) group_.engine_->fail(error);
+          [this, self = group_.shared_from_this(), answer, call](const std::exception_ptr& error) {
+            if (error && group_.engine_) group_.engine_->fail(error, &call->operation);
           });
   if (group_.engine_ && !group_.engine_->failure.broken()) give(call, peer, pair, kReceiver);
 }

@@ -82,7 +82,7 @@ bool StagedCalls::ready(const std::shared_ptr<Call>& call) {
   try {
     if (!behind && fetched(*call)) return true;
   } catch (...) {
-    engine_->fail(std::current_exception());
+    engine_->fail(std::current_exception(), &call->operation);
     if (is_message(call->operation)) call->end(engine_->failure.error());
     return false;
   }
@@ -100,7 +100,7 @@ void StagedCalls::deliver(const std::shared_ptr<Call>& call) {
     else if (staged->mark->reached())
       return call->end();
   } catch (...) {
-    engine_->fail(std::current_exception());
+    engine_->fail(std::current_exception(), &call->operation);
     return call->end(engine_->failure.error());
   }
   delivered_.push_back(call);
