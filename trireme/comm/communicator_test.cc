@@ -205,6 +205,21 @@ TEST(Communicator, AnOperationsOwnDeadlineCounts) {
   });
 }
 
+// Though a peer is in user code.
+TEST(Communicator, AShortDeadlineIsKeptWhateverThePeersDo) {
+  struct Patient final : PeerWatch {
+    Verdict ask(std::string_view, Duration) override { return {.keep_waiting = true}; }
+    void activity(std::string_view, bool) noexcept override {}
+  };
+  run_ranks(2, [&](RankContext& rank) {
+    Communicator world(rank.transport, {.watch = std::make_shared<Patient>()});
+    if (rank.rank == 1) return rank.waiter->sleep(std::chrono::minutes(2));
+    const TimePoint start = rank.waiter->now();
+    EXPECT_THROW(barrier(world, {.deadline = Deadline::in(std::chrono::seconds(3))}), TimeoutError);
+    EXPECT_LT(rank.waiter->now() - start, std::chrono::seconds(4));
+  });
+}
+
 class Patience final : public PeerWatch {
  public:
   explicit Patience(int times) : times_(times) {}

@@ -53,7 +53,7 @@ TimePoint CallWaits::on_deadline_of(const CallNames& call, TimePoint now, Durati
   const std::string title = call.operation + (call.label.empty() ? "" : " ") + call.label;
   PeerWatch::Verdict verdict;
   if (options.watch) verdict = options.watch->ask(title, waited);
-  if (verdict.keep_waiting) {
+  if (verdict.keep_waiting && waited >= options.timeout) {
     const std::string line = verdict.explanation + "; rank " +
                              std::to_string(engine_.facts.world_rank(engine_.facts.rank)) +
                              " waits in " + title + engine_.facts.text() + " since " +
