@@ -307,11 +307,16 @@ void Negotiator::Core::close() {
     }
     self->tell_rank_0({.kind = RecordKind::Bye});
   });
-  waiter_->wait_until([this] { return closed_.load(); },
-                      waiter_->now() + engine_->facts.options.timeout);
+  const auto& options = engine_->facts.options;
+  const TimePoint begin = waiter_->now();
+  engine_->waits.on_wait_begin("negotiate");
+  while (
+      !waiter_->wait_until([this] { return closed_.load(); }, waiter_->now() + options.timeout) &&
+      options.watch && options.watch->ask("negotiate", waiter_->now() - begin).keep_waiting) {
+  }
+  engine_->waits.on_wait_end("negotiate", waiter_->now() - begin);
   // The last parcels may still be under way.
-  waiter_->wait_until([this] { return under_way_.load() == 0; },
-                      waiter_->now() + engine_->facts.options.timeout);
+  waiter_->wait_until([this] { return under_way_.load() == 0; }, waiter_->now() + options.timeout);
   std::shared_ptr<Communicator> control, data;  // destroyed outside the progress context: may block
   in_context([&] {
     fail(std::make_exception_ptr(

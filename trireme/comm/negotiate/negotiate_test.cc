@@ -66,6 +66,27 @@ TEST(Negotiate, RanksSubmitInAnyOrder) {
   }
 }
 
+// Rank 1 comes to the end of its own negotiator later than `timeout`.
+TEST(Negotiate, APeerInUserCodeIsWaitedForAtTheEnd) {
+  struct Patient final : PeerWatch {
+    Verdict ask(std::string_view, Duration) override { return {.keep_waiting = true}; }
+    void activity(std::string_view, bool) noexcept override {}
+  };
+  for (const int late : {0, 1}) {
+    run_ranks(3, [&](RankContext& rank) {
+      Communicator world(rank.transport, {.watch = std::make_shared<Patient>(),
+                                          .on_stall = [](std::string_view) {}});
+      {
+        Negotiator negotiator(world);
+        std::vector<float> x{1};
+        negotiator.all_reduce("x", buffer_of(x), Sum).wait();
+        if (rank.rank == late) rank.waiter->sleep(100s);
+      }
+      barrier(world);
+    });
+  }
+}
+
 TEST(Negotiate, OtherCollectivesTakePart) {
   run_ranks(3, [](RankContext& rank) {
     Negotiator negotiator(*rank.world);
