@@ -8,6 +8,7 @@
 #include <iterator>
 
 #include "trireme/base/error.h"
+#include "trireme/base/shortened.h"
 
 namespace trireme::inline v0::comm {
 namespace {
@@ -96,9 +97,10 @@ void Board::abort(const std::exception_ptr& error, Waiter& waiter) noexcept {
   const ErrorReport report = describe(error);
   board.abort_code = report.exit_code;
   board.abort_peer = report.context.peer;
-  const std::size_t length = std::min(report.sentence.size(), sizeof board.abort_reason - 1);
-  std::memcpy(board.abort_reason, report.sentence.data(), length);
-  board.abort_reason[length] = '\0';
+  constexpr std::size_t kLengthText = 32;  // what shortened() adds
+  const std::string reason =
+      shortened(report.sentence, sizeof board.abort_reason - 1 - kLengthText);
+  std::memcpy(board.abort_reason, reason.c_str(), reason.size() + 1);
   board.aborted.store(1);  // before reading `writing`; a peer stores `writing`, then reads this
   notify_peers();
   const TimePoint until = waiter.now() + kLongestBlock;

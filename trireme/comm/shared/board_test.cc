@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "trireme/base/error.h"
+#include "trireme/base/utf8.h"
 #include "trireme/base/waiter/real_waiter.h"
 #include "trireme/comm/shared/arenas.h"
 
@@ -109,6 +110,21 @@ TEST(Board, AbortTellsWhyAndWho) {
   } catch (const TimeoutError& error) {
     EXPECT_EQ(error.peer(), 7);
     EXPECT_THAT(error.what(), ::testing::HasSubstr("rank 0 gave up: waited 3 s for rank 7"));
+  }
+}
+
+TEST(Board, ALongReasonIsCutBetweenCharacters) {
+  Pair pair;
+  Board zero = pair.board(0), one = pair.board(1);
+  std::string name;
+  for (int i = 0; i < 300; ++i) name += "ä";
+  for (const char* before : {"", "x"}) {
+    Pair other;
+    Board from = other.board(0), to = other.board(1);
+    from.abort(std::make_exception_ptr(PeerLost(before + name)), *other.waiter);
+    const std::string text = describe(to.error_of(0)).sentence;
+    EXPECT_TRUE(is_utf8(text)) << text;
+    EXPECT_THAT(text, ::testing::HasSubstr("ä… ("));
   }
 }
 
