@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <functional>
 #include <new>
 #include <random>
 #include <string>
@@ -378,6 +379,29 @@ TEST(Communicator, AWrongAlgorithmIsRefusedWhenItIsCalled) {
     EXPECT_EQ(x, std::vector<float>(1000, 1.0f));
   });
   EXPECT_EQ(seen, 3);
+}
+
+TEST(Communicator, OneRankTakesDirectInEveryCall) {
+  run_ranks(1, [](RankContext& rank) {
+    Communicator& world = *rank.world;
+    const OpOptions how{.algorithm = "direct"};
+    std::vector<float> in{3}, out(1);
+    const std::vector<std::function<Work(Buffer, Buffer)>> calls = {
+        [&](Buffer from, Buffer to) { return world.all_gather(from, to, how); },
+        [&](Buffer from, Buffer to) { return world.reduce_scatter(from, to, Sum, how); },
+        [&](Buffer from, Buffer to) { return world.reduce(from, to, Sum, 0, how); },
+        [&](Buffer from, Buffer to) { return world.gather(from, to, 0, how); },
+        [&](Buffer from, Buffer to) { return world.scatter(from, to, 0, how); },
+        [&](Buffer from, Buffer to) { return world.all_to_all(from, to, how); }};
+    for (const auto& call : calls) {
+      out[0] = 0;
+      call(buffer_of(in), buffer_of(out)).wait();
+      EXPECT_EQ(out, in);
+    }
+    world.broadcast(buffer_of(in), 0, how).wait();
+    world.all_reduce(buffer_of(in), Sum, how).wait();
+    EXPECT_EQ(in[0], 3);
+  });
 }
 
 TEST(Communicator, RefusesWrongCalls) {

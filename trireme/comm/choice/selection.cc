@@ -67,7 +67,8 @@ std::string Selection::all_reduce(std::string_view wanted, const Reduced& what) 
 }
 
 std::string Selection::pick(OpKind kind, std::string_view wanted, std::string_view usual) const {
-  const bool direct = wanted == "direct" && has_direct_form(kind) && engine_.arenas;
+  const bool direct =
+      wanted == "direct" && has_direct_form(kind) && (engine_.arenas || engine_.facts.size == 1);
   if (wanted.empty() || wanted == "auto" || direct ||
       wanted == nccl::kNative)  // place() checks the last
     return std::string(usual);
