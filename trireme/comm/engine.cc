@@ -272,8 +272,10 @@ void Engine::on_agreed(const std::shared_ptr<Call>& call,
 
 void Engine::finish(const std::shared_ptr<Call>& call) {
   const std::shared_ptr<Call> keep = call;
-  if (trace && call->operation.kind != OpKind::Allocate)
+  if (trace && call->operation.kind != OpKind::Allocate) {
     trace->finished(call->operation, call->times);
+    trace->submitted(call->times);  // its next step
+  }
   queue.stop();
   if (board_watch) board_watch->stop();
   call->run = nullptr;

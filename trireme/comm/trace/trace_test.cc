@@ -97,6 +97,20 @@ TEST(Trace, ACollectiveIsQueuedWaitsTransfersAndReduces) {
   }
 }
 
+TEST(Trace, TheStepsOfACallThatIsAloneAreNotQueued) {
+  run_ranks(3, [](RankContext& rank) {
+    const auto trace = std::make_shared<observe::Trace>();
+    Communicator world(rank.transport, {.name = "world", .trace = trace});
+    SparseRows rows{.width = 1000, .num_rows = 50, .dtype = DType::F32};
+    rows.indices = {rank.rank};
+    rows.values.resize(1000 * sizeof(float));
+    barrier(world);  // the first call waits for the set-up of shared memory
+    sparse_all_reduce(world, rows, Sum);
+    EXPECT_TRUE(find(trace->collect(), "queued world", "sparse_all_reduce").empty());
+    barrier(world);
+  });
+}
+
 TEST(Trace, NestedLanesNest) {
   run_ranks(3, [](RankContext& rank) {
     const RankTrace trace = traced_run(rank, "ring");
