@@ -8,6 +8,7 @@
 #include "tests/gpu/gpu_ranks.h"
 #include "trireme/base/error.h"
 #include "trireme/comm/choice/measure.h"
+#include "trireme/comm/collectives.h"
 #include "trireme/comm/communicator.h"
 #include "trireme/comm/engine.h"
 #include "trireme/comm/nccl/gpu_plan.h"
@@ -340,6 +341,15 @@ TEST(GpuCollectives, RefusesWhatAGpuCannotDo) {
     EXPECT_THAT(refused([&] { world.all_reduce(there, Sum, {.algorithm = "ring"}).wait(); }),
                 HasSubstr("algorithm ring is for CPU memory"));
     EXPECT_THAT(refused([&] { world.all_reduce(here, Sum, {.algorithm = "nccl-native"}).wait(); }),
+                HasSubstr("nccl-native is for GPU memory"));
+    EXPECT_THAT(refused([&] {
+                  world.all_reduce_many({&here, 1}, Sum, {.algorithm = "nccl-native"}).wait();
+                }),
+                HasSubstr("nccl-native is for GPU memory"));
+    EXPECT_THAT(refused([&] {
+                  sparse_all_reduce(world, {.width = 1, .num_rows = 1, .dtype = DType::F32}, Sum,
+                                    {.op = {.algorithm = "nccl-native"}});
+                }),
                 HasSubstr("nccl-native is for GPU memory"));
     EXPECT_THAT(refused([&] { world.all_to_all(here, there).wait(); }),
                 HasSubstr("different devices"));

@@ -243,6 +243,20 @@ TEST(Group, ErrorsNameTheRankInTheWorld) {
   });
 }
 
+TEST(Group, AnAlgorithmForOtherMemoryIsRefusedWithTheWorldsRank) {
+  run_ranks(4, [](RankContext& rank) {
+    const auto group = rank.world->split(rank.rank / 2, rank.rank);
+    std::vector<float> x(1);
+    try {
+      (void)group->broadcast(buffer_of(x), 0, {.algorithm = "nccl-native"});
+      ADD_FAILURE() << "there is no GPU";
+    } catch (const ConfigError& error) {
+      EXPECT_EQ(error.rank(), rank.rank);
+    }
+    barrier(*rank.world);
+  });
+}
+
 TEST(Group, RefusesWrongMembers) {
   run_ranks(3, [](RankContext& rank) {
     const int beyond[] = {0, 1, 3}, twice[] = {0, 1, 2, 2}, others[] = {(rank.rank + 1) % 3};

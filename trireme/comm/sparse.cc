@@ -292,7 +292,7 @@ Work Calls::sparse_all_reduce(const SparseRows& in, SparseRows& out, ReduceOp op
   first.step = 1;
   first.next = [call](Operation& operation) { return call->next(operation); };
   call->next(first);
-  return engine_->submit(std::move(first), options.op.deadline);
+  return submit(std::move(first), options.op);
 }
 
 }  // namespace comm

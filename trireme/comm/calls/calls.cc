@@ -332,7 +332,7 @@ Work Calls::all_reduce_many(std::span<const Buffer> buffers, ReduceOp op,
                                   {op, dtype, bytes, static_cast<std::uint32_t>(size_)});
   };
   auto operation = fused_call(buffers, op, rank_, size_, options, algorithm);
-  return operation ? engine_->submit(std::move(*operation), options.deadline) : Work();
+  return operation ? submit(std::move(*operation), options) : Work();
 }
 
 }  // namespace trireme::inline v0::comm

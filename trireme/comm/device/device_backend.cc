@@ -27,6 +27,19 @@ Device device_of(const Operation& operation) {
 void place(Operation& operation, Engine& engine, std::string_view named) {
   const std::string& usual = engine.facts.options.algorithm;
   const Device where = operation.device ? Device{} : device_of(operation);
+  const bool on_gpu = operation.on_device || (where.kind != DeviceKind::Cpu && engine.device);
+  const bool fits =
+      on_gpu ? named.empty() || named == "auto" || named == nccl::kNative : named != nccl::kNative;
+  if (!fits) {
+    throw ConfigError(
+        on_gpu ? "algorithm " + std::string(named) +
+                     " is for CPU memory, and this buffer lies on a GPU, where there are auto and "
+                     "nccl-native"
+               : "algorithm nccl-native is for GPU memory, and this buffer lies in the host's",
+        {.rank = engine.facts.world_rank(engine.facts.rank),
+         .operation = std::string(name_of(operation.called())),
+         .advice = "Correct the call."});
+  }
   if (where.kind != DeviceKind::Cpu) {
     if (engine.device) {
       engine.device->prepare(operation, named == nccl::kNative ? named : usual);
@@ -41,18 +54,6 @@ void place(Operation& operation, Engine& engine, std::string_view named) {
            .advice = "Use comm.transport nccl, or Communicator::stage_through()."});
     }
   }
-  const bool fits = operation.on_device ? named.empty() || named == "auto" || named == nccl::kNative
-                                        : named != nccl::kNative;
-  if (fits) return;
-  throw ConfigError(
-      operation.on_device
-          ? "algorithm " + std::string(named) +
-                " is for CPU memory, and this buffer lies on a GPU, where there are auto and "
-                "nccl-native"
-          : "algorithm nccl-native is for GPU memory, and this buffer lies in the host's",
-      {.rank = engine.facts.rank,
-       .operation = std::string(name_of(operation.called())),
-       .advice = "Correct the call."});
 }
 
 std::string text_of(Device device) {

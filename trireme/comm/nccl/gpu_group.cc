@@ -81,9 +81,10 @@ bool HeldCalls::has(const Call& call) const noexcept {
 
 void GpuGroup::prepare(Operation& operation, std::string_view wanted) {
   const Device device = device_of(operation);
+  const int name = engine_->facts.world_rank(rank_);
   const auto require = [&](bool condition, const std::string& what, const std::string& advice) {
     if (!condition)
-      throw ConfigError(what, {.rank = rank_, .operation = title_of(operation), .advice = advice});
+      throw ConfigError(what, {.rank = name, .operation = title_of(operation), .advice = advice});
   };
   require(device == gpu_->device(),
           "a buffer lies on " + text_of(device) + ", this rank's is " + text_of(gpu_->device()),
@@ -93,7 +94,7 @@ void GpuGroup::prepare(Operation& operation, std::string_view wanted) {
   operation.algorithm =
       gpu_algorithm(operation, wanted == kNative, engine_->facts.options.reproducible);
   const auto plan = plans_.of(operation.leaves(), size_);
-  const bool folds = needs_fold(operation, {rank_, size_, plan.get()});
+  const bool folds = needs_fold(operation, {name, size_, plan.get()});
   require(gpu_->can_fold() || !folds, "this build has no CUDA kernels for the reproducible sum",
           "Build where nvcc is found, or use comm.algorithm nccl-native.");
   if (folds) gpu_->load_fold(combine_of(operation.op), operation.dtype);

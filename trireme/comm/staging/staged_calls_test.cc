@@ -303,6 +303,17 @@ TEST(StagedCalls, BuffersOfADeviceThatHangsAreNeverFreed) {
   }
 }
 
+TEST(StagedCalls, AnAlgorithmThatIsRefusedCopiesNothing) {
+  run_ranks(1, [](RankContext& rank) {
+    const auto copies = std::make_shared<LateCopies>();
+    rank.world->stage_through(copies);
+    std::vector<float> values(3);
+    EXPECT_THROW((void)rank.world->broadcast(on_device(values), 0, {.algorithm = "nccl-native"}),
+                 ConfigError);
+    EXPECT_EQ(copies->enqueued(), 0u);
+  });
+}
+
 TEST(StagedCalls, WithoutCopiesADeviceIsRefused) {
   run_ranks(1, [](RankContext& rank) {
     std::vector<float> values(3);
