@@ -2,8 +2,12 @@
 
 #include <algorithm>
 #include <bit>
+#include <cerrno>
 #include <cstdio>
+#include <cstring>
+#include <utility>
 
+#include "trireme/base/error.h"
 #include "trireme/base/file.h"
 
 namespace trireme::inline v0::plan {
@@ -90,12 +94,19 @@ Communication messages_of(const Tuning* tuning, const std::string& path,
   return {seconds(link), constants(link) + ", typical of " + over};
 }
 
+std::string read_tuning_file(const std::string& path) {
+  if (path.empty()) return {};
+  if (auto text = try_read_file(path)) return *std::move(text);
+  if (errno == ENOENT || errno == ENOTDIR || errno == EACCES) return {};
+  throw ConfigError("cannot read the table " + path + ": " + std::strerror(errno),
+                    {.operation = "tuning", .advice = "Name another file by TRIREME_TUNING."});
+}
+
 std::optional<Tuning> read_tuning() {
   const std::string path = tuning_path();
-  if (path.empty()) return std::nullopt;
-  const std::optional<std::string> text = try_read_file(path);
-  if (!text || text->empty()) return std::nullopt;
-  return Tuning::from_toml(*text, path);
+  const std::string text = read_tuning_file(path);
+  if (text.empty()) return std::nullopt;
+  return Tuning::from_toml(text, path);
 }
 
 }  // namespace trireme::inline v0::plan

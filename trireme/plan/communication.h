@@ -34,6 +34,9 @@ Communication all_reduce_over(const LinkCost& link, const std::string& source, i
 Communication messages_of(const Tuning* tuning, const std::string& path,
                           const std::string& transport, int messages, std::size_t bytes);
 
+/// The text of a tuning table; empty if there is no such file, or if it lies in another user's folder.
+/// ConfigError if it is there and cannot be read.
+std::string read_tuning_file(const std::string& path);
 /// Reads the file at tuning_path(); nullopt if there is none. ConfigError if it is invalid.
 std::optional<Tuning> read_tuning();
 

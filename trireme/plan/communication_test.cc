@@ -74,6 +74,11 @@ TEST(Communication, ReadsTheFileThatTheTunerWrites) {
   std::ofstream(path) << table().to_toml();
   ASSERT_TRUE(plan::read_tuning());
   EXPECT_DOUBLE_EQ(plan::read_tuning()->links.at("tcp").beta, 1e-9);
+  setenv("TRIREME_TUNING", (path + "/below").c_str(), 1);
+  EXPECT_FALSE(plan::read_tuning());
+  setenv("TRIREME_TUNING", testing::TempDir().c_str(), 1);  // is there, and no file
+  EXPECT_THROW(plan::read_tuning(), ConfigError);
+  setenv("TRIREME_TUNING", path.c_str(), 1);
   std::ofstream(path) << "version = 99\n";
   EXPECT_THROW(plan::read_tuning(), ConfigError);
   unsetenv("TRIREME_TUNING");

@@ -4,10 +4,10 @@
 #include <bit>
 #include <cstdio>
 
-#include "trireme/base/file.h"
 #include "trireme/base/words.h"
 #include "trireme/comm/choice/cost.h"
 #include "trireme/comm/rounds/registry.h"
+#include "trireme/plan/communication.h"
 
 namespace trireme::inline v0::comm {
 namespace {
@@ -113,10 +113,7 @@ std::string Chooser::explain(OpKind kind, std::size_t bytes, std::uint32_t total
   return text + constants + (known ? "measured on " + group_.tuning->machine : "typical values");
 }
 
-std::string read_tuning_file(const std::string& path) {
-  if (path.empty()) return {};
-  return try_read_file(path).value_or("");
-}
+std::string read_tuning_file(const std::string& path) { return plan::read_tuning_file(path); }
 
 std::shared_ptr<const plan::Tuning> parse_tuning(std::string_view text, const std::string& path) {
   if (text.empty()) return nullptr;
