@@ -2,6 +2,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <fstream>
 #include <nlohmann/json.hpp>
 #include <sstream>
 
@@ -53,6 +55,17 @@ TEST(BenchComm, RefusesWhatIsNotForGpus) {
   refused({"--tune"}, "--tune is for the CPU's memory");
   refused({"--algorithm", "ring"}, "on GPUs there is no algorithm ring");
   refused({"--ranks", "3"}, "for 2 GPUs (3 > 2)");
+}
+
+// Before anything is measured.
+TEST(BenchComm, RefusesToTuneIntoAFileThatIsNoTable) {
+  const std::string path = ::testing::TempDir() + "/bench_comm_notes.md";
+  std::ofstream(path) << "# Notes\n";
+  const CommandResult result =
+      trireme_command({"bench", "comm", "--tune", "--ranks", "1", "--out", path}).run();
+  EXPECT_EQ(result.code, 2) << result.out << result.err;
+  EXPECT_THAT(result.err, HasSubstr(path));
+  EXPECT_EQ(std::count(result.err.begin(), result.err.end(), '\n'), 1) << result.err;
 }
 
 }  // namespace

@@ -214,9 +214,11 @@ void read_sizes(BenchOptions& options) {
       comm::usual_sizes(options.link.empty() ? kMost : std::min(kMost, kMostInProcess / 2 / ranks));
 }
 
-// The table is written at the end; a path that cannot be written must be found now.
+// The table is written at the end; a path that cannot be written, or a file that is no table, must be
+// found now.
 void check_tuning_file(const BenchOptions& options) {
   const std::string path = tuning_file(options);
+  comm::parse_tuning(comm::read_tuning_file(path), path);
   const std::filesystem::path folder = std::filesystem::path(path).parent_path();
   std::error_code ignored;
   if (!folder.empty()) std::filesystem::create_directories(folder, ignored);
