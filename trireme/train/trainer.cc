@@ -122,8 +122,10 @@ class Trainer {
       const long step = done;
       const int signal = train_one(report, step);
       if (step == first && regrouped) tell_regrouping(report, first);
-      // Servers count the steps of workers that train on their own.
-      done = own_ ? std::max(done, static_cast<long>(strategy_.steps_done())) : done + 1;
+      // Servers count the steps of workers that train on their own; others may have taken more than the last.
+      const long counted =
+          own_ ? std::min<long>(strategy_.steps_done(), settings_.steps) : done + 1;
+      done = std::max(done, counted);
       const bool last = done >= settings_.steps;
       tell_trigram(report, last);
       if (signal >= 128 && !last) return stop(report, done, signal);
