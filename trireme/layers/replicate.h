@@ -17,7 +17,7 @@ void replicate(comm::Communicator& world, const NamedTensors& tensors, const std
 /// Only the last comparison: MismatchError if a rank's content differs from rank 0's.
 void verify_replicas(comm::Communicator& world, const NamedTensors& tensors,
                      const std::string& host);
-/// What decides what a rank makes of the same gradients.
+/// The facts of a rank on which its update by given gradients depends.
 struct RankText {
   std::string processor = {};  // instructions and libraries (tensor/processor.h); empty: any
   std::string settings = {};   // options and optimizer

@@ -26,7 +26,8 @@ struct RankPlace {
 SyncPlan check_options(const StrategyOptions& options, std::string_view optimizer,
                        const RankPlace& place);
 
-/// What must be the same on all ranks, as text. `optimizer`: its name, or also its numbers.
+/// The settings that must be equal on all ranks, as text. `optimizer`: its name, with its numbers where they
+/// are known.
 std::string settings_of(const StrategyOptions& options, const std::string& optimizer);
 
 /// Checks `shape` for the layout of `options`, with micro-batches of `micro` samples.

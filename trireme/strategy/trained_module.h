@@ -39,7 +39,7 @@ class TrainedModule {
   torch::optim::Optimizer& optimizer() const noexcept { return optimizer_; }
   /// Updates since the start of the training.
   std::int64_t steps() const noexcept { return steps_; }
-  /// Of all of the optimizer's groups.
+  /// The learning rates, by the optimizer's parameter groups.
   std::vector<double> rates() const;
   void set_rates(const std::vector<double>& rates);
   /// Embeddings with rows on servers, whose gradients do not come through the parameters' hooks.

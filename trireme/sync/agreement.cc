@@ -156,7 +156,7 @@ struct TextField {
   }
 };
 
-// Of the rates' bits; 0 if there are none.
+// A hash of the rates' bits; 0 if there are none.
 std::int64_t hash_of(const std::vector<double>& rates) {
   std::uint64_t hash = rates.size();
   for (const double rate : rates)

@@ -37,9 +37,10 @@ struct Rooms {
   using Room = std::function<std::span<std::byte>(int client, std::size_t bytes)>;
   static std::span<std::byte> none(int, std::size_t) { return {}; }
 
-  /// Memory of `bytes`, or none, for the weights that the reply to a client's request brings (or the text
-  /// and all, for Read). They are written there while they are updated, and the reply says so. Pushes and commits that have such
-  /// memory are served together by advance(): the results are those of one after the other.
+  /// Memory of `bytes`, or none, for the weights that the reply to a client's request brings (for Read:
+  /// the text, weights and state). They are written there while they are updated, and the reply says so.
+  /// Pushes and commits that have such memory are served together by advance(): the results are those of
+  /// one after the other.
   Room reply = none;
   /// Memory for the shard's own weights, which clients can read, or none. Asked for when a synchronous
   /// shard is made for its first client. A worker reads from its commit to its next terms.
