@@ -4,6 +4,7 @@
 // in a job and virtual in the simulated network. Plain values; thread safe.
 #pragma once
 
+#include <algorithm>
 #include <chrono>
 
 namespace trireme::inline v0 {
@@ -14,9 +15,13 @@ using TimePoint = std::chrono::steady_clock::time_point;
 constexpr double to_seconds(Duration duration) noexcept {
   return std::chrono::duration<double>(duration).count();
 }
-/// The fraction of a nanosecond is dropped.
+/// The fraction of a nanosecond is dropped. Clamped to 4e9 s (126 years) on both sides, so that
+/// adding the result to a TimePoint cannot overflow; NaN gives zero.
 constexpr Duration from_seconds(double seconds) noexcept {
-  return std::chrono::duration_cast<Duration>(std::chrono::duration<double>(seconds));
+  constexpr double kMost = 4e9;
+  if (seconds != seconds) return Duration::zero();
+  return std::chrono::duration_cast<Duration>(
+      std::chrono::duration<double>(std::clamp(seconds, -kMost, kMost)));
 }
 
 /// The process's steady clock. Only for floors 0-1, tests and programs without a Waiter.
@@ -29,7 +34,10 @@ Duration thread_time() noexcept;
 class Deadline {
  public:
   constexpr Deadline() noexcept = default;
-  static constexpr Deadline in(Duration duration) noexcept { return Deadline(duration); }
+  /// A negative duration counts as zero: the wait's time is over.
+  static constexpr Deadline in(Duration duration) noexcept {
+    return Deadline(std::max(duration, Duration::zero()));
+  }
   static constexpr Deadline job() noexcept { return Deadline(); }
   static constexpr Deadline never() noexcept { return Deadline(Duration::max()); }
 
