@@ -11,12 +11,14 @@
 // median seconds of an exchange.
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <poll.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <barrier>
+#include <cerrno>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
@@ -83,18 +85,36 @@ int with_options(int socket) {
   return socket;
 }
 
+// Ends wait in poll(2). Blocked in send() and recv() they are woken for each packet, and the same bytes
+// take 57 ms instead of 33 (64 MiB to and fro, two workers, Sapphire Rapids).
+void wait_for(int socket, short event) {
+  pollfd one{socket, event, 0};
+  require(poll(&one, 1, -1) == 1, "poll");
+}
+
 // False: the other end has closed the connection.
 bool receive(int socket, std::vector<char>& memory) {
-  const auto got = recv(socket, memory.data(), memory.size(), MSG_WAITALL);
-  require(got >= 0, "recv");
-  return got == static_cast<ssize_t>(memory.size());
+  for (std::size_t at = 0; at < memory.size();) {
+    const auto got = recv(socket, memory.data() + at, memory.size() - at, MSG_DONTWAIT);
+    require(got >= 0 || errno == EAGAIN, "recv");
+    if (got == 0) return false;
+    if (got < 0)
+      wait_for(socket, POLLIN);
+    else
+      at += static_cast<std::size_t>(got);
+  }
+  return true;
 }
 
 void send(int socket, const std::vector<char>& memory) {
   for (std::size_t at = 0; at < memory.size();) {
-    const auto sent = ::send(socket, memory.data() + at, memory.size() - at, MSG_NOSIGNAL);
-    require(sent > 0, "send");
-    at += static_cast<std::size_t>(sent);
+    const auto sent =
+        ::send(socket, memory.data() + at, memory.size() - at, MSG_NOSIGNAL | MSG_DONTWAIT);
+    require(sent > 0 || errno == EAGAIN, "send");
+    if (sent < 0)
+      wait_for(socket, POLLOUT);
+    else
+      at += static_cast<std::size_t>(sent);
   }
 }
 
