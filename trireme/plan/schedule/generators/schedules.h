@@ -4,6 +4,7 @@
 // Notation: p ranks, M micro-batches, v = stages / p chunks per rank. Pure functions.
 #pragma once
 
+#include <functional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -52,25 +53,9 @@ Schedule load_schedule_of_step(const std::string& name, int ranks, int chunks, i
 /// The reason why a training refuses this schedule of a file (it can still be drawn); empty: none.
 std::string why_not_trained(const Schedule& schedule);
 
-/// 1F1B, which interleaved 1F1B is for one chunk per rank.
+/// 1F1B, which interleaved 1F1B is for one chunk per rank; breadth-first, which is GPipe then.
 Schedule one_f_one_b(const ScheduleShape& shape);
-
-/// Stage s on rank s mod p: a straight line with one chunk, a loop with several.
-Schedule looped(const ScheduleShape& shape);
-/// Two chunks per rank: down the ranks and back up, so rank 0 holds the first and the last stage.
-Schedule v_shaped(const ScheduleShape& shape);
-/// v_shaped() with each rank's order written by a Writer(shape, rank, actions) in three phases.
-template <class Writer>
-Schedule v_shaped_by(const ScheduleShape& shape) {
-  Schedule schedule = v_shaped(shape);
-  for (int rank = 0; rank < shape.ranks; ++rank) {
-    Writer writer(shape, rank, schedule.order[static_cast<std::size_t>(rank)]);
-    writer.warm_up();
-    writer.steady();
-    writer.cool_down();
-  }
-  return schedule;
-}
+Schedule breadth_first(const ScheduleShape& shape);
 
 /// Appends to one rank's order. Micro-batches from `microbatches` on are left out, so a pattern
 /// that needs a longer batch also serves a short one: micro-batches do not wait for each other.
@@ -94,3 +79,10 @@ class Order {
 };
 
 }  // namespace trireme::inline v0::plan
+using WriteOrder = std::function<void(Order& order, int rank)>;
+/// Stage s on rank s mod p: a straight line with one chunk, a loop with several. `write` writes each
+/// rank's order.
+Schedule looped_by(const ScheduleShape& shape, const WriteOrder& write);
+/// Two chunks per rank: down the ranks and back up, so rank 0 holds the first and the last stage.
+Schedule v_shaped_by(const ScheduleShape& shape, const WriteOrder& write);
+
