@@ -78,7 +78,6 @@ class Order {
   int microbatches_;
 };
 
-}  // namespace trireme::inline v0::plan
 using WriteOrder = std::function<void(Order& order, int rank)>;
 /// Stage s on rank s mod p: a straight line with one chunk, a loop with several. `write` writes each
 /// rank's order.
@@ -86,3 +85,4 @@ Schedule looped_by(const ScheduleShape& shape, const WriteOrder& write);
 /// Two chunks per rank: down the ranks and back up, so rank 0 holds the first and the last stage.
 Schedule v_shaped_by(const ScheduleShape& shape, const WriteOrder& write);
 
+}  // namespace trireme::inline v0::plan
