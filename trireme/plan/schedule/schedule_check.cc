@@ -8,7 +8,6 @@
 #include <utility>
 
 #include "trireme/base/error.h"
-#include "trireme/plan/open_sums.h"
 #include "trireme/plan/schedule/schedule_walk.h"
 
 namespace trireme::inline v0::plan {
@@ -211,7 +210,6 @@ class Inspector {
       if (action.kind == BackwardWeight) --for_weights;
       if (adds_gradient(action.kind)) --alive;
     }
-    peak.open_sums = open_sums(microbatches_, 1);
   }
 
   const Schedule& schedule_;
