@@ -11,7 +11,6 @@
 #include "trireme/plan/partition/partition.h"
 #include "trireme/plan/schedule/generators/schedules.h"
 #include "trireme/plan/schedule/pipeline_simulator.h"
-#include "trireme/plan/schedule/schedule_check.h"
 
 namespace trireme::inline v0::plan {
 namespace {
@@ -243,12 +242,13 @@ void plan_pipeline(TrainingPlan& plan) {
                        .advice = "Raise batch.micro, lower batch.global or use more data-parallel "
                                  "ranks."});
   const auto micro = static_cast<int>(plan.micro_per_rank);
+  std::vector<RankPeak> peaks;
   const Schedule schedule =
-      load_schedule(plan.job.schedule, plan.job.pipeline, plan.job.chunks, micro);
+      load_schedule(plan.job.schedule, plan.job.pipeline, plan.job.chunks, micro, &peaks);
   plan.stages = schedule.stages();
   if (plan.job.blocks > 0) check_stages(plan.job.blocks, plan.stages);
   plan.bubble = simulate(schedule, {}).bubble_rate;
-  for (const RankPeak& peak : verify(schedule, plan.job.schedule))
+  for (const RankPeak& peak : peaks)
     plan.live_micro_batches = std::max(plan.live_micro_batches, peak.activations);
 }
 

@@ -3,7 +3,6 @@
 #include "trireme/base/error.h"
 #include "trireme/base/file.h"
 #include "trireme/plan/schedule/generators/schedules.h"
-#include "trireme/plan/schedule/schedule_check.h"
 
 namespace trireme::inline v0::plan {
 namespace {
@@ -66,9 +65,11 @@ std::string why_not_trained(const Schedule& schedule) {
   return {};
 }
 
-Schedule load_schedule(const std::string& name, int ranks, int chunks, int microbatches) {
+Schedule load_schedule(const std::string& name, int ranks, int chunks, int microbatches,
+                       std::vector<RankPeak>* peaks) {
   Schedule schedule = is_file(name) ? read(name) : generated(name, ranks, chunks, microbatches);
-  verify(schedule, name);
+  std::vector<RankPeak> verified = verify(schedule, name);
+  if (peaks != nullptr) *peaks = std::move(verified);
   if (const std::string why = is_file(name) ? why_not_trained(schedule) : ""; !why.empty())
     refuse_file(
         name + ": " + why,

@@ -10,7 +10,7 @@
 #include <string_view>
 #include <vector>
 
-#include "trireme/plan/schedule/schedule.h"
+#include "trireme/plan/schedule/schedule_check.h"
 
 namespace trireme::inline v0::plan {
 
@@ -44,8 +44,9 @@ Schedule make_schedule(std::string_view name, ScheduleShape shape);
 /// A verified schedule by name, or from a file (if the name has a dot or a slash). `chunks`: stages
 /// per rank; 0: as few as the schedule supports (more than one for schedules with chunks).
 /// ConfigError if a file is for another number of ranks or (`microbatches` > 0) micro-batches, or
-/// contains an action that a training does not run.
-Schedule load_schedule(const std::string& name, int ranks, int chunks, int microbatches);
+/// contains an action that a training does not run. `peaks`, if given: as verify() returns them.
+Schedule load_schedule(const std::string& name, int ranks, int chunks, int microbatches,
+                       std::vector<RankPeak>* peaks = nullptr);
 /// Like load_schedule(), for a step of `microbatches`, which may be shorter than the others: if a
 /// file has more, the additional micro-batches are left out.
 Schedule load_schedule_of_step(const std::string& name, int ranks, int chunks, int microbatches);
