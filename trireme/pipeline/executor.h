@@ -93,10 +93,10 @@ class Executor {
   void put(bool gradient, int stage, int micro, Parcel parcel);
   void run_one(const plan::Action& action, Passes& passes);
   void run_pass(const plan::Action& action, Passes& passes);
-  void run_half(plan::ActionKind pass, int stage, int micro, Passes& passes);
+  void run_one_way(const plan::Action& pass, Passes& passes);
   bool is_here(int micro) const { return static_cast<std::size_t>(micro) < keys_.size(); }
   void forward(int stage, int micro, Passes& passes);
-  void backward(int stage, int micro, bool whole, Passes& passes);
+  void backward(const plan::Action& pass, Passes& passes);
   void send(const plan::Action& action, Passes& passes);
 
   ExecutorOptions options_;

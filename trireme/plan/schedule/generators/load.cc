@@ -29,17 +29,13 @@ bool is_file(const std::string& name) { return name.find_first_of("./") != std::
 Schedule shortened(Schedule schedule, int microbatches) {
   for (auto& actions : schedule.order) {
     std::vector<Action> kept;
-    for (Action action : actions) {
-      const bool here = action.microbatch < microbatches;
-      if (action.kind == ActionKind::ForwardBackward) {
-        const Action back{ActionKind::Backward, action.backward_stage, action.backward_microbatch};
-        const bool back_here = back.microbatch < microbatches;
-        if (here && !back_here) action = {ActionKind::Forward, action.stage, action.microbatch};
-        if (!here && back_here) action = back;
-        if (here || back_here) kept.push_back(action);
-      } else if (here) {
-        kept.push_back(action);
-      }
+    for (const Action& action : actions) {
+      std::vector<Action> here;
+      each_pass(action, [&](const Action& pass) {
+        if (pass.microbatch < microbatches) here.push_back(pass);
+      });
+      if (here.size() == 2) here = {action};
+      kept.insert(kept.end(), here.begin(), here.end());
     }
     actions = std::move(kept);
   }
