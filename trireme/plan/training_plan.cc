@@ -263,9 +263,10 @@ std::int64_t TrainingPlan::evaluator_bytes() const noexcept {
 }
 
 std::int64_t TrainingPlan::host_total() const noexcept {
+  // Blocks of the host's pinned memory may lose an eighth (tensor/devices/pinned_memory.h).
+  const std::int64_t pinned = memory.in_file + memory.on_host;
   const std::int64_t of_rank =
-      on_device() ? memory.runtime() + memory.in_file + memory.on_host + memory.kept()
-                  : memory.total();
+      on_device() ? memory.runtime() + pinned + pinned / 8 + memory.kept() : memory.total();
   // Not every rank has a snapshot of the whole.
   const std::int64_t fewer = times(memory.snapshot, job.ranks_here) - snapshots_on_host(*this);
   return shared() + times(of_rank - shared(), job.ranks_here) - fewer +
