@@ -1,6 +1,5 @@
 #include "trireme/layers/context/positions.h"
 
-#include <ATen/ops/arange.h>
 #include <ATen/ops/cat.h>
 
 #include "trireme/base/check.h"
@@ -16,20 +15,6 @@ at::Tensor cut_positions(const at::Tensor& whole, std::int64_t dim, int rank, in
   return at::cat({whole.narrow(dim, rank * chunk, chunk),
                   whole.narrow(dim, (2 * ranks - 1 - rank) * chunk, chunk)},
                  dim);
-}
-
-at::Tensor positions_of(std::int64_t length, int rank, int ranks) {
-  return cut_positions(at::arange(length, at::kLong), 0, rank, ranks);
-}
-
-at::Tensor join_positions(const std::vector<at::Tensor>& parts, std::int64_t dim) {
-  if (parts.size() == 1) return parts.front();
-  const std::int64_t chunk = parts.front().size(dim) / 2;
-  std::vector<at::Tensor> chunks;
-  for (const at::Tensor& part : parts) chunks.push_back(part.narrow(dim, 0, chunk));
-  for (auto part = parts.rbegin(); part != parts.rend(); ++part)
-    chunks.push_back(part->narrow(dim, chunk, chunk));
-  return at::cat(chunks, dim);
 }
 
 MicroBatch cut_positions(const MicroBatch& whole, int rank, int ranks) {
