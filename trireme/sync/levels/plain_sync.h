@@ -42,7 +42,6 @@ struct SyncSetup;
 
 class PlainSync : public BucketedSync {
  public:
-  static SyncPlan plan(const SyncRanks& ranks) { return {.assignment = {ranks.size, 1}}; }
   explicit PlainSync(const SyncSetup& setup);
   /// `uses[b]` are block b's accumulators. `slices` are what the optimizer updates; their gradient
   /// pointers are set here. `parameter_of[b][i]` is the slice that use (b, i) adds to, in block
