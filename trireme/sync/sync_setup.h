@@ -8,7 +8,6 @@
 #include "trireme/sync/gathers/parameter_store.h"
 #include "trireme/sync/levels/plain_sync.h"
 #include "trireme/sync/parameter_sync.h"
-#include "trireme/sync/shard_event.h"
 #include "trireme/sync/sync_plan.h"
 
 namespace trireme::inline v0::parallel {
