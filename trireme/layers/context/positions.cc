@@ -17,6 +17,16 @@ at::Tensor cut_positions(const at::Tensor& whole, std::int64_t dim, int rank, in
                  dim);
 }
 
+at::Tensor join_positions(const std::vector<at::Tensor>& parts, std::int64_t dim) {
+  if (parts.size() == 1) return parts.front();
+  const std::int64_t chunk = parts.front().size(dim) / 2;
+  std::vector<at::Tensor> chunks;
+  for (const at::Tensor& part : parts) chunks.push_back(part.narrow(dim, 0, chunk));
+  for (auto part = parts.rbegin(); part != parts.rend(); ++part)
+    chunks.push_back(part->narrow(dim, chunk, chunk));
+  return at::cat(chunks, dim);
+}
+
 MicroBatch cut_positions(const MicroBatch& whole, int rank, int ranks) {
   const std::int64_t length = whole.field("tokens").size(1);
   MicroBatch own = whole;

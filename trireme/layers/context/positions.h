@@ -9,6 +9,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <vector>
 
 #include "trireme/tensor/batch.h"
 
@@ -17,6 +18,8 @@ namespace trireme::inline v0::parallel {
 /// Those positions of `whole` along `dim`, ascending; contiguous. ConfigError with the arithmetic if
 /// 2 x ranks does not divide their number; with one rank every number is allowed.
 at::Tensor cut_positions(const at::Tensor& whole, std::int64_t dim, int rank, int ranks);
+/// The whole tensor, from all ranks' in their order.
+at::Tensor join_positions(const std::vector<at::Tensor>& parts, std::int64_t dim);
 
 /// The micro-batch with every field cut that has as many positions (dim 1) as "tokens". `count`
 /// stays that of the whole one.

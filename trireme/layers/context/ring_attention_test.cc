@@ -41,17 +41,6 @@ Outcome one_process(const Case& c, const at::Tensor& qkv) {
   return {output.detach(), leaf.grad()};
 }
 
-at::Tensor join_positions(const std::vector<at::Tensor>& parts) {
-  const int ranks = static_cast<int>(parts.size());
-  const std::int64_t length = parts.front().size(1) * ranks;
-  at::Tensor whole =
-      parts.front().new_zeros({parts.front().size(0), length, parts.front().size(2)});
-  for (int rank = 0; rank < ranks; ++rank)
-    whole.index_copy_(1, cut_positions(at::arange(length, at::kLong), 0, rank, ranks),
-                      parts[static_cast<std::size_t>(rank)]);
-  return whole;
-}
-
 Outcome on_ranks(int ranks, const Case& c, const at::Tensor& qkv, std::uint64_t seed = 1) {
   std::vector<at::Tensor> outputs(static_cast<std::size_t>(ranks)), gradients(outputs);
   testing::run_ranks(ranks,
@@ -68,7 +57,7 @@ Outcome on_ranks(int ranks, const Case& c, const at::Tensor& qkv, std::uint64_t 
                        gradients[at] = leaf.grad();
                      },
                      {.seed = seed});
-  return {join_positions(outputs), join_positions(gradients)};
+  return {join_positions(outputs, 1), join_positions(gradients, 1)};
 }
 
 double relative(const at::Tensor& a, const at::Tensor& b) {
