@@ -1,5 +1,6 @@
 #include "trireme/layers/context/positions.h"
 
+#include <ATen/ops/arange.h>
 #include <ATen/ops/cat.h>
 
 #include "trireme/base/check.h"
@@ -15,6 +16,10 @@ at::Tensor cut_positions(const at::Tensor& whole, std::int64_t dim, int rank, in
   return at::cat({whole.narrow(dim, rank * chunk, chunk),
                   whole.narrow(dim, (2 * ranks - 1 - rank) * chunk, chunk)},
                  dim);
+}
+
+at::Tensor positions_of(std::int64_t length, int rank, int ranks) {
+  return cut_positions(at::arange(length, at::kLong), 0, rank, ranks);
 }
 
 at::Tensor join_positions(const std::vector<at::Tensor>& parts, std::int64_t dim) {

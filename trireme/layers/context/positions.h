@@ -3,7 +3,7 @@
 //
 //     N = 2, T = 8     rank 0: 0 1 . . . . 6 7     rank 1: . . 2 3 4 5 . .
 //
-// Pure functions, which work under autograd.
+// Pure functions; those of tensors work under autograd.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -15,8 +15,11 @@
 
 namespace trireme::inline v0::parallel {
 
-/// Those positions of `whole` along `dim`, ascending; contiguous. ConfigError with the arithmetic if
-/// 2 x ranks does not divide their number; with one rank every number is allowed.
+/// Ascending, int64 [length / ranks]. ConfigError with the arithmetic if 2 x ranks does not divide
+/// length; with one rank every length is allowed.
+at::Tensor positions_of(std::int64_t length, int rank, int ranks);
+
+/// Those positions of `whole` along `dim`; contiguous.
 at::Tensor cut_positions(const at::Tensor& whole, std::int64_t dim, int rank, int ranks);
 /// The whole tensor, from all ranks' in their order.
 at::Tensor join_positions(const std::vector<at::Tensor>& parts, std::int64_t dim);

@@ -10,10 +10,6 @@
 namespace trireme::parallel {
 namespace {
 
-at::Tensor positions_of(std::int64_t length, int rank, int ranks) {
-  return cut_positions(at::arange(length, at::kLong), 0, rank, ranks);
-}
-
 std::vector<std::int64_t> numbers(const at::Tensor& tensor) {
   return {tensor.data_ptr<std::int64_t>(), tensor.data_ptr<std::int64_t>() + tensor.numel()};
 }
