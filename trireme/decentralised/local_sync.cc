@@ -8,19 +8,19 @@
 
 namespace trireme::inline v0::parallel {
 
-LocalSync::LocalSync(std::unique_ptr<PlainSync> gradients, std::unique_ptr<Mixer> mixer,
+LocalSync::LocalSync(const SyncSetup& setup, std::unique_ptr<Mixer> mixer,
                      const LocalOptions& options, std::function<std::int64_t()> steps_done)
-    : gradients_(std::move(gradients)),
+    : PlainSync(setup),
       mixer_(std::move(mixer)),
-      options_(options),
+      local_options_(options),
       steps_done_(std::move(steps_done)) {}
 
 void LocalSync::attach(Replica replica, std::function<void()> refresh) {
   replica_ = std::move(replica);
   refresh_ = std::move(refresh);
-  TRIREME_CHECK(replica_.weights.size() == gradients_->owned().size());
+  TRIREME_CHECK(replica_.weights.size() == owned().size());
   for (std::size_t i = 0; i < replica_.weights.size(); ++i) {
-    replica_.scratch.push_back(gradients_->sum_of(i));
+    replica_.scratch.push_back(sum_of(i));
     TRIREME_CHECK(replica_.scratch[i].bytes() == replica_.weights[i].bytes());
   }
   mixer_->attach(replica_);
@@ -28,23 +28,22 @@ void LocalSync::attach(Replica replica, std::function<void()> refresh) {
 
 void LocalSync::begin(std::uint32_t total, std::span<const Use> order) {
   if (total > 0) {
-    local_ = steps_done_() >= options_.post_local_after;
+    local_ = steps_done_() >= local_options_.post_local_after;
     if (local_ && !started_) mixer_->start(replica_);
     started_ = local_;
-    gradients_->reduce_over_ranks(!local_);
+    reduce_over_ranks(!local_);
   }
-  gradients_->begin(total, order);
+  PlainSync::begin(total, order);
 }
 
 Work LocalSync::publish() {
   if (!local_) return {};
   together_ = mixed_ = false;
-  const std::int64_t done = steps_done_() - options_.post_local_after;
-  if (done % options_.steps != 0) return {};
-  mixer_->mix(replica_, done / options_.steps - 1);
+  const std::int64_t done = steps_done_() - local_options_.post_local_after;
+  if (done % local_options_.steps != 0) return {};
+  together_ = mixer_->mix(replica_, done / local_options_.steps - 1);
   refresh_();
   mixed_ = true;
-  together_ = mixer_->brings_together();
   return {};
 }
 

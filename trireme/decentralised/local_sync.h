@@ -7,8 +7,9 @@
 //
 // A local step's gradient is N/count x the sum over this rank's own samples (count: the samples of
 // all N ranks), so that the mean over the ranks is the gradient of the whole batch even if shares
-// are uneven. A rank without a share has a gradient of zero. Each rank clips by its own norm. The
-// first steps may be synchronous (LocalOptions::post_local_after): then this is PlainSync.
+// are uneven. A rank without a share has a gradient of zero. Each rank clips by its own norm:
+// chunk_squares() of a local step are those of its own gradient. The first steps may be synchronous
+// (LocalOptions::post_local_after): then this is PlainSync.
 //
 // The entry barrier, the vote and the loss of every step (a few hundred bytes) are as under plain,
 // so a step is refused by all ranks or by none. Checkpoints call meet() and validations show().
@@ -23,11 +24,11 @@
 
 namespace trireme::inline v0::parallel {
 
-class LocalSync final : public ParameterSync {
+class LocalSync final : public PlainSync {
  public:
   /// `steps_done`: returns the number of updates since the start of the training.
-  LocalSync(std::unique_ptr<PlainSync> gradients, std::unique_ptr<Mixer> mixer,
-            const LocalOptions& options, std::function<std::int64_t()> steps_done);
+  LocalSync(const SyncSetup& setup, std::unique_ptr<Mixer> mixer, const LocalOptions& options,
+            std::function<std::int64_t()> steps_done);
   /// Called once, before the first step. Fills in `replica`'s scratch. `refresh` is called after
   /// every change of the masters by this object.
   void attach(Replica replica, std::function<void()> refresh);
@@ -43,34 +44,12 @@ class LocalSync final : public ParameterSync {
   /// equal on all of them; then this rank's own are restored. Collective.
   std::shared_ptr<void> show();
 
-  void reserve(std::uint32_t total) override { gradients_->reserve(total); }
   void begin(std::uint32_t total, std::span<const Use> order) override;
-  void begin_micro(std::uint32_t microbatch, double weight) override {
-    gradients_->begin_micro(microbatch, weight);
-  }
-  Pin acquire(Use use) override { return gradients_->acquire(use); }
-  void gradient(ParameterUse use, std::uint32_t microbatch, at::Tensor leaf) noexcept override {
-    gradients_->gradient(use, microbatch, std::move(leaf));
-  }
-  void end_micro() override { gradients_->end_micro(); }
-  void end_pass(std::uint32_t microbatch, Phase phase) override {
-    gradients_->end_pass(microbatch, phase);
-  }
-  Work finish() override { return gradients_->finish(); }
-  std::optional<Refusal> refusal() const override { return gradients_->refusal(); }
-  void settle() override { gradients_->settle(); }
-  /// In a local step, of this rank's own gradient.
-  std::vector<double> chunk_squares() override { return gradients_->chunk_squares(); }
-  std::int64_t first_overflow() override { return gradients_->first_overflow(); }
-  void drop() override { gradients_->drop(); }
-  std::span<optim::OwnedSlice> owned() override { return gradients_->owned(); }
   Work publish() override;
-  std::size_t gradient_bytes() const override { return gradients_->gradient_bytes(); }
 
  private:
-  std::unique_ptr<PlainSync> gradients_;
   std::unique_ptr<Mixer> mixer_;
-  LocalOptions options_;
+  LocalOptions local_options_;
   std::function<std::int64_t()> steps_done_;
   Replica replica_;
   std::function<void()> refresh_;

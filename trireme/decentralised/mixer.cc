@@ -2,10 +2,6 @@
 
 #include <ATen/Functions.h>
 
-#include "trireme/decentralised/diloco.h"
-#include "trireme/decentralised/easgd.h"
-#include "trireme/decentralised/gossip.h"
-#include "trireme/decentralised/local_sgd.h"
 #include "trireme/tensor/convert.h"
 #include "trireme/tensor/whole_shard.h"
 
@@ -54,10 +50,10 @@ void copy_from(const std::vector<NamedShard>& kept, const std::vector<Buffer>& w
 
 std::unique_ptr<Mixer> make_mixer(const std::string& sync, comm::Communicator& world,
                                   const LocalOptions& options) {
-  if (sync == "local_sgd") return std::make_unique<LocalSgd>(world);
-  if (sync == "diloco") return std::make_unique<DiLoCo>(world, options);
-  if (sync == "gossip") return std::make_unique<Gossip>(world, options);
-  if (sync == "easgd") return std::make_unique<Easgd>(world, options);
+  if (sync == "local_sgd") return make_local_sgd(world);
+  if (sync == "diloco") return make_diloco(world, options);
+  if (sync == "gossip") return make_gossip(world, options);
+  if (sync == "easgd") return make_easgd(world, options);
   return nullptr;
 }
 

@@ -34,10 +34,9 @@ class Mixer {
   virtual ~Mixer() = default;
   /// Called once, before anything else. The mixer allocates its memory here.
   virtual void attach(const Replica& replica) = 0;
-  /// Exchange number `round`, from 0 on, after every LocalOptions::steps local steps.
-  virtual void mix(Replica& replica, std::int64_t round) = 0;
-  /// Whether mix() leaves weights, moments and buffers equal on all ranks.
-  virtual bool brings_together() const noexcept = 0;
+  /// Exchange number `round`, from 0 on, after every LocalOptions::steps local steps. Returns
+  /// whether it leaves weights, moments and buffers equal on all ranks.
+  virtual bool mix(Replica& replica, std::int64_t round) = 0;
   /// Replaces the weights (and buffers) by those of the model that this algorithm trains, equal on
   /// all ranks. Nothing else changes, and the caller restores what it had. Collective.
   virtual void show(Replica& replica) = 0;
@@ -65,8 +64,15 @@ void copy_values(const Buffer& from, const Buffer& to);
 void copy_into(const std::vector<NamedShard>& kept, const std::vector<Buffer>& weights);
 void copy_from(const std::vector<NamedShard>& kept, const std::vector<Buffer>& weights);
 
-/// Makes the mixer of a SyncPlan's `sync`; null for one that keeps the ranks equal.
+/// Makes the mixer of a SyncPlan's `sync`; null for one that keeps the ranks equal. ConfigError for
+/// an unknown graph of gossip.
 std::unique_ptr<Mixer> make_mixer(const std::string& sync, comm::Communicator& world,
                                   const LocalOptions& options);
+
+// The makers, one file each.
+std::unique_ptr<Mixer> make_local_sgd(comm::Communicator& world);
+std::unique_ptr<Mixer> make_diloco(comm::Communicator& world, const LocalOptions& options);
+std::unique_ptr<Mixer> make_easgd(comm::Communicator& world, const LocalOptions& options);
+std::unique_ptr<Mixer> make_gossip(comm::Communicator& world, const LocalOptions& options);
 
 }  // namespace trireme::inline v0::parallel

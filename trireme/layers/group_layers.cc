@@ -19,40 +19,6 @@ namespace {
 using models::LayerContext;
 using models::LayerFactory;
 
-// Base of both: the inner factory's layers, with parameter gradients summed over the group.
-class GroupLayers : public LayerFactory {
- public:
-  GroupLayers(comm::Communicator& group, std::shared_ptr<const LayerFactory> inner)
-      : group_(group), inner_(std::move(inner)) {}
-
-  std::unique_ptr<models::Linear> linear(const LayerContext& context,
-                                         const models::LinearSpec& spec) const override {
-    return inner_->linear(summed(context), spec);
-  }
-  at::Tensor table(const LayerContext& context, const std::string& name, std::int64_t rows,
-                   std::int64_t width, double stddev) const override {
-    return inner_->table(context, name, rows, width, stddev);
-  }
-  std::int64_t heads(std::int64_t heads) const override { return inner_->heads(heads); }
-  at::Tensor whole(const at::Tensor& parameter) const override {
-    return enter_cut(inner_->whole(parameter), group_);
-  }
-  at::Tensor cross_entropy_sum(const at::Tensor& logits, const at::Tensor& targets) const override {
-    return inner_->cross_entropy_sum(logits, targets);
-  }
-
- protected:
-  LayerContext summed(LayerContext context) const {
-    context.use = [&group = group_, outer = context.use](const at::Tensor& parameter) {
-      return enter_cut(outer ? outer(parameter) : parameter, group);
-    };
-    return context;
-  }
-
-  comm::Communicator& group_;
-  const std::shared_ptr<const LayerFactory> inner_;
-};
-
 // A vocabulary in which `pick` selects the rows of the position table, if there is one.
 class GroupVocabulary final : public models::Vocabulary {
  public:
@@ -90,14 +56,57 @@ at::Tensor own_rows(const at::Tensor& tokens, const at::Tensor& position,
   return cut_positions(position.narrow(0, 0, length), 0, group.rank(), group.size());
 }
 
-class ContextLayers final : public GroupLayers {
+// Base of both: the inner factory's layers, with parameter gradients summed over the group.
+class GroupLayers : public LayerFactory {
  public:
-  using GroupLayers::GroupLayers;
+  GroupLayers(comm::Communicator& group, std::shared_ptr<const LayerFactory> inner,
+              GroupVocabulary::Pick pick)
+      : group_(group), inner_(std::move(inner)), pick_(pick) {}
+
+  std::unique_ptr<models::Linear> linear(const LayerContext& context,
+                                         const models::LinearSpec& spec) const override {
+    return inner_->linear(summed(context), spec);
+  }
+  at::Tensor table(const LayerContext& context, const std::string& name, std::int64_t rows,
+                   std::int64_t width, double stddev) const override {
+    return inner_->table(context, name, rows, width, stddev);
+  }
   std::unique_ptr<models::Vocabulary> vocabulary(
       const LayerContext& context, const models::VocabularySpec& spec) const override {
     return std::make_unique<GroupVocabulary>(inner_->vocabulary(summed(context), spec), group_,
-                                             own_rows);
+                                             pick_);
   }
+  std::int64_t heads(std::int64_t heads) const override { return inner_->heads(heads); }
+  at::Tensor whole(const at::Tensor& parameter) const override {
+    return enter_cut(inner_->whole(parameter), group_);
+  }
+  at::Tensor cross_entropy_sum(const at::Tensor& logits, const at::Tensor& targets) const override {
+    return inner_->cross_entropy_sum(logits, targets);
+  }
+
+ protected:
+  LayerContext summed(LayerContext context) const {
+    context.use = [&group = group_, outer = context.use](const at::Tensor& parameter) {
+      return enter_cut(outer ? outer(parameter) : parameter, group);
+    };
+    return context;
+  }
+  // The mask of all ranks' `x`, which has as much of `dim` on each: that of one process.
+  at::Tensor mask_of_all(const at::Tensor& x, double p, std::size_t dim) const {
+    std::vector<std::int64_t> sizes = x.sizes().vec();
+    sizes[dim] *= group_.size();
+    return inner_->dropout(at::ones(sizes, x.options()), p);
+  }
+
+  comm::Communicator& group_;
+  const std::shared_ptr<const LayerFactory> inner_;
+  const GroupVocabulary::Pick pick_;
+};
+
+class ContextLayers final : public GroupLayers {
+ public:
+  ContextLayers(comm::Communicator& group, std::shared_ptr<const LayerFactory> inner)
+      : GroupLayers(group, std::move(inner), own_rows) {}
   at::Tensor attention(const at::Tensor& qkv, std::int64_t heads, bool causal) const override {
     return ring_attention(qkv, heads, causal, group_);
   }
@@ -105,24 +114,16 @@ class ContextLayers final : public GroupLayers {
                                            const models::ExpertsSpec& spec) const override {
     return inner_->experts(summed(context), spec);
   }
-  // Draws the mask for all positions, so that it is that of one process.
   at::Tensor dropout(const at::Tensor& x, double p) const override {
     if (group_.size() == 1) return inner_->dropout(x, p);
-    std::vector<std::int64_t> sizes = x.sizes().vec();
-    sizes[1] *= group_.size();
-    const at::Tensor mask = inner_->dropout(at::ones(sizes, x.options()), p);
-    return x * cut_positions(mask, 1, group_.rank(), group_.size());
+    return x * cut_positions(mask_of_all(x, p, 1), 1, group_.rank(), group_.size());
   }
 };
 
 class ExpertLayers final : public GroupLayers {
  public:
-  using GroupLayers::GroupLayers;
-  std::unique_ptr<models::Vocabulary> vocabulary(
-      const LayerContext& context, const models::VocabularySpec& spec) const override {
-    return std::make_unique<GroupVocabulary>(inner_->vocabulary(summed(context), spec), group_,
-                                             all_positions);
-  }
+  ExpertLayers(comm::Communicator& group, std::shared_ptr<const LayerFactory> inner)
+      : GroupLayers(group, std::move(inner), all_positions) {}
   at::Tensor attention(const at::Tensor& qkv, std::int64_t heads, bool causal) const override {
     return inner_->attention(qkv, heads, causal);
   }
@@ -142,13 +143,9 @@ class ExpertLayers final : public GroupLayers {
                     }};
     return inner_->experts(context, shared);
   }
-  // Draws the mask for all sequences, so that it is that of one process.
   at::Tensor dropout(const at::Tensor& x, double p) const override {
     if (group_.size() == 1) return inner_->dropout(x, p);
-    std::vector<std::int64_t> sizes = x.sizes().vec();
-    sizes[0] *= group_.size();
-    const at::Tensor mask = inner_->dropout(at::ones(sizes, x.options()), p);
-    return x * mask.narrow(0, group_.rank() * x.size(0), x.size(0));
+    return x * mask_of_all(x, p, 0).narrow(0, group_.rank() * x.size(0), x.size(0));
   }
 };
 

@@ -23,6 +23,15 @@ std::uint64_t hash_of(const std::string& name, const at::Tensor& content, bool w
                                    : std::span<const std::byte>()});
 }
 
+// The numbers of all ranks, one rank after the other.
+std::vector<std::int64_t> of_all_ranks(comm::Communicator& world, std::vector<std::int64_t> mine,
+                                       const char* label) {
+  std::vector<std::int64_t> all(mine.size() * static_cast<std::size_t>(world.size()));
+  world.all_gather(Buffer::of(std::span(mine)), Buffer::of(std::span(all)), {.label = label})
+      .wait();
+  return all;
+}
+
 // Compares one number per tensor with rank 0's.
 void compare(comm::Communicator& world, const NamedTensors& tensors, const std::string& host,
              bool with_content) {
@@ -32,11 +41,7 @@ void compare(comm::Communicator& world, const NamedTensors& tensors, const std::
     mine.push_back(static_cast<std::int64_t>(
         hash_of(trained ? name : name + ", not trained", content_of(tensor), with_content)));
   }
-  std::vector<std::int64_t> all(mine.size() * static_cast<std::size_t>(world.size()));
-  world
-      .all_gather(Buffer::of(std::span(mine)), Buffer::of(std::span(all)),
-                  {.label = "parameter hashes"})
-      .wait();
+  const std::vector<std::int64_t> all = of_all_ranks(world, mine, "parameter hashes");
   for (int rank = 1; rank < world.size(); ++rank) {
     for (std::size_t i = 0; i < mine.size(); ++i) {
       if (all[static_cast<std::size_t>(rank) * mine.size() + i] == all[i]) continue;
@@ -57,12 +62,8 @@ void compare(comm::Communicator& world, const NamedTensors& tensors, const std::
 }
 
 void compare_counts(comm::Communicator& world, std::size_t count, const std::string& host) {
-  std::vector<std::int64_t> mine{static_cast<std::int64_t>(count)};
-  std::vector<std::int64_t> all(static_cast<std::size_t>(world.size()));
-  world
-      .all_gather(Buffer::of(std::span(mine)), Buffer::of(std::span(all)),
-                  {.label = "parameter count"})
-      .wait();
+  const std::vector<std::int64_t> all =
+      of_all_ranks(world, {static_cast<std::int64_t>(count)}, "parameter count");
   for (int rank = 1; rank < world.size(); ++rank) {
     const std::int64_t theirs = all[static_cast<std::size_t>(rank)];
     if (theirs == all[0]) continue;
@@ -134,6 +135,32 @@ void replicate(comm::Communicator& world, const NamedTensors& tensors, const std
     if (target.data_ptr() != contents[i].data_ptr()) tensor::copy_elements(target, contents[i]);
   }
   verify_replicas(world, tensors, host);
+}
+
+void require_equal_gradients(comm::Communicator& group, std::span<const optim::OwnedSlice> slices) {
+  std::vector<std::int64_t> least;
+  for (const optim::OwnedSlice& slice : slices) {
+    const auto bytes = static_cast<std::size_t>(slice.size()) * size_of(slice.master_dtype);
+    const at::Tensor values = tensor::on_host(
+        tensor::view_of(Buffer{const_cast<void*>(slice.gradient), bytes, DType::U8, slice.device}));
+    least.push_back(static_cast<std::int64_t>(tensor_hash(
+        {"", DType::U8, {}, {static_cast<const std::byte*>(values.const_data_ptr()), bytes}})));
+  }
+  std::vector<std::int64_t> most = least;
+  const comm::OpOptions options{.label = "equal gradients"};
+  group.all_reduce(Buffer::of(std::span(least)), ReduceOp::Min, options).wait();
+  group.all_reduce(Buffer::of(std::span(most)), ReduceOp::Max, options).wait();
+  for (std::size_t i = 0; i < slices.size(); ++i) {
+    if (least[i] == most[i]) continue;
+    throw ConfigError(
+        "the gradient of " + slices[i].name +
+            " differs among ranks that compute a micro-batch together",
+        {.rank = group.rank(),
+         .operation = "strategy",
+         .advice = "Its block must take its layers and attention from its LayerFactory, as those "
+                   "of GPT and BERT do; or use parallel.context = 1, parallel.expert = 1 and "
+                   "parallel.sequence = false."});
+  }
 }
 
 }  // namespace trireme::inline v0::parallel

@@ -1,13 +1,16 @@
-// Replicate: makes named tensors equal on all ranks, and verifies it.
+// Replicate: makes named tensors equal on all ranks, and verifies it. And checks that what ranks
+// compute with, and the gradients that they compute together, are equal. All are collective.
 #pragma once
 
 #include <ATen/core/Tensor.h>
 
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "trireme/comm/communicator.h"
+#include "trireme/optim/owned_slice.h"
 
 namespace trireme::inline v0::parallel {
 
@@ -22,7 +25,12 @@ struct RankText {
   std::string processor = {};  // instructions and libraries (tensor/processor.h); empty: any
   std::string settings = {};   // options and optimizer
 };
-/// MismatchError naming a rank whose texts differ from rank 0's; the message has both. Collective.
+/// MismatchError naming a rank whose texts differ from rank 0's; the message has both.
 void require_equal_ranks(comm::Communicator& world, const RankText& mine, const std::string& host);
+/// For ranks that run a block together: all pass the same slices, of parameters that each of them
+/// holds whole, with their own gradients, which are equal bit for bit if the block's layers come
+/// from its LayerFactory. ConfigError on all ranks naming the first parameter whose gradients
+/// differ: the ranks would train different models.
+void require_equal_gradients(comm::Communicator& group, std::span<const optim::OwnedSlice> slices);
 
 }  // namespace trireme::inline v0::parallel

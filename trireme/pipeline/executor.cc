@@ -85,44 +85,33 @@ void Executor::run_one(const Action& action, Passes& passes) {
 }
 
 void Executor::run_pass(const Action& action, Passes& passes) {
-  const bool two = action.kind == ActionKind::ForwardBackward;
   const TimePoint begin = options_.on_pass ? options_.waiter->now() : TimePoint{};
-  if (two) {
-    run_half(ActionKind::Forward, action.stage, action.microbatch, passes);
-    run_half(ActionKind::Backward, action.backward_stage, action.backward_microbatch, passes);
-  } else {
-    run_half(action.kind, action.stage, action.microbatch, passes);
-  }
-  if (options_.on_pass &&
-      (is_here(action.microbatch) || (two && is_here(action.backward_microbatch))))
-    options_.on_pass(action, begin, options_.waiter->now());
+  bool ran = false;
+  plan::each_pass(action, [&](const Action& pass) {
+    if (is_here(pass.microbatch)) {
+      run_one_way(pass, passes);
+      ran = true;
+    }
+    passes.end_pass(pass.kind, pass.stage, pass.microbatch);
+  });
+  if (options_.on_pass && ran) options_.on_pass(action, begin, options_.waiter->now());
 }
 
-// One pass, or one half of a ForwardBackward.
-void Executor::run_half(ActionKind pass, int stage, int micro, Passes& passes) {
-  if (is_here(micro)) {
-    switch (pass) {
-      case ActionKind::Forward:
-        forward(stage, micro, passes);
-        break;
-      case ActionKind::Backward:
-        backward(stage, micro, true, passes);
-        break;
-      case ActionKind::BackwardInput:
-        backward(stage, micro, false, passes);
-        break;
-      case ActionKind::BackwardWeight:
-        passes.backward_weight(stage, micro);
-        break;
-      default:
-        throw ConfigError(
-            "the schedule holds " + text_of(Action{pass, stage, micro}) + ", which is not run",
-            {.operation = "pipeline",
-             .advice = "Leave weights, recomputation and offload to the strategy's "
-                       "options."});
-    }
+void Executor::run_one_way(const Action& pass, Passes& passes) {
+  switch (pass.kind) {
+    case ActionKind::Forward:
+      return forward(pass.stage, pass.microbatch, passes);
+    case ActionKind::Backward:
+    case ActionKind::BackwardInput:
+      return backward(pass, passes);
+    case ActionKind::BackwardWeight:
+      return passes.backward_weight(pass.stage, pass.microbatch);
+    default:
+      throw ConfigError("the schedule holds " + text_of(pass) + ", which is not run",
+                        {.operation = "pipeline",
+                         .advice = "Leave weights, recomputation and offload to the strategy's "
+                                   "options."});
   }
-  passes.end_pass(pass, stage, micro);
 }
 
 Parcel Executor::take(bool gradient, int stage, int micro) {
@@ -144,10 +133,12 @@ void Executor::forward(int stage, int micro, Passes& passes) {
   if (!is_last(stage)) put(false, stage, micro, std::move(out));
 }
 
-void Executor::backward(int stage, int micro, bool whole, Passes& passes) {
+void Executor::backward(const Action& pass, Passes& passes) {
+  const int stage = pass.stage, micro = pass.microbatch;
   Parcel gradients = is_last(stage) ? Parcel{} : take(true, stage + 1, micro);
-  Parcel out = whole ? passes.backward(stage, micro, std::move(gradients))
-                     : passes.backward_input(stage, micro, std::move(gradients));
+  Parcel out = pass.kind == ActionKind::Backward
+                   ? passes.backward(stage, micro, std::move(gradients))
+                   : passes.backward_input(stage, micro, std::move(gradients));
   if (stage > 0) put(true, stage, micro, std::move(out));
 }
 

@@ -71,11 +71,6 @@ class Executor {
   void settle(bool good);
 
  private:
-  struct Place {  // of a parcel: the pass that made it
-    bool gradient = false;
-    int stage = 0, micro = 0;
-    friend auto operator<=>(const Place&, const Place&) = default;
-  };
   int rank() const { return options_.pipeline == nullptr ? 0 : options_.pipeline->rank(); }
   bool is_mine(int stage) const {
     return options_.rank_of_stage[static_cast<std::size_t>(stage)] == rank();
@@ -93,10 +88,10 @@ class Executor {
   void put(bool gradient, int stage, int micro, Parcel parcel);
   void run_one(const plan::Action& action, Passes& passes);
   void run_pass(const plan::Action& action, Passes& passes);
-  void run_half(plan::ActionKind pass, int stage, int micro, Passes& passes);
+  void run_one_way(const plan::Action& pass, Passes& passes);
   bool is_here(int micro) const { return static_cast<std::size_t>(micro) < keys_.size(); }
   void forward(int stage, int micro, Passes& passes);
-  void backward(int stage, int micro, bool whole, Passes& passes);
+  void backward(const plan::Action& pass, Passes& passes);
   void send(const plan::Action& action, Passes& passes);
 
   ExecutorOptions options_;
@@ -104,7 +99,9 @@ class Executor {
   std::span<const std::string> keys_;
   std::vector<plan::Action> receives_;  // of the schedule under way, in its order
   std::size_t posted_ = 0, received_ = 0;
-  std::map<Place, Parcel> parcels_;  // made here or received, and not used yet
+  // Made here or received, and not used yet: by whether it is a gradient, stage and micro-batch of
+  // the pass that made it.
+  std::map<std::tuple<bool, int, int>, Parcel> parcels_;
 };
 
 }  // namespace trireme::inline v0::parallel

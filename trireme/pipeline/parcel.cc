@@ -35,6 +35,13 @@ TensorLayout layout_of(const at::Tensor& tensor, bool carries_gradient) {
   return layout;
 }
 
+std::string layouts_of(const MicroBatch& micro) {
+  std::string text;
+  for (const auto& [name, field] : micro.fields)
+    text += " " + name + " " + layout_of(field, false).text();
+  return text;
+}
+
 // [values, tensors of each ...] [type, carries, dims, sizes ..., strides ...] of each tensor
 std::vector<std::int64_t> words_of(const Parcel& parcel) {
   std::vector<std::int64_t> words{static_cast<std::int64_t>(parcel.counts.size())};

@@ -13,6 +13,8 @@
 #include <string>
 #include <vector>
 
+#include "trireme/tensor/batch.h"
+
 namespace trireme::inline v0::parallel {
 
 struct TensorLayout {
@@ -32,6 +34,8 @@ struct TensorLayout {
 };
 /// The layout in which `tensor` is sent: its own strides if it has no holes, else contiguous.
 TensorLayout layout_of(const at::Tensor& tensor, bool carries_gradient);
+/// " tokens i64 [2, 8]" for each field: the shapes of a micro-batch's values depend on these.
+std::string layouts_of(const MicroBatch& micro);
 
 struct Parcel {
   bool failed = false;              // the pass that makes it failed: ignore what follows

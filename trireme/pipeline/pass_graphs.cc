@@ -11,18 +11,11 @@ namespace {
 
 constexpr std::size_t kMostForms = 4;
 
-std::string form_of(const MicroBatch& micro, double loss_gradient) {
-  std::string form = number_text(loss_gradient);
-  for (const auto& [name, field] : micro.fields)
-    form += " " + name + " " + layout_of(field, false).text();
-  return form;
-}
-
 }  // namespace
 
 const PassGraphs::Result* PassGraphs::run(const MicroBatch& micro, std::int64_t step,
                                           double loss_gradient, const Passes& passes) {
-  const std::string key = form_of(micro, loss_gradient);
+  const std::string key = number_text(loss_gradient) + layouts_of(micro);
   const auto found = forms_.find(key);
   if (found == forms_.end()) {
     make_room();

@@ -1,9 +1,10 @@
 #include "trireme/pipeline/pipeline_sync.h"
 
-#include <algorithm>
-
 #include <ATen/core/Tensor.h>
 #include <c10/core/GradMode.h>
+
+#include <algorithm>
+#include <set>
 
 #include "trireme/base/check.h"
 #include "trireme/kernel/leaf_sum.h"
@@ -27,43 +28,40 @@ PipelineSync::PipelineSync(comm::Communicator& pipeline, const PipelinePlan& pla
   const std::vector<ModelTensor>& all = parts_.parameters();
   for (std::uint32_t i = 0; i < all.size(); ++i)
     if (all[i].stages.size() > 1) tied_.push_back(i);
-  std::vector<std::size_t> first_part(all.size(), parts_.parts().size());
-  for (std::size_t i = 0; i < syncs_.size(); ++i)
-    for (const std::uint32_t number : parts_.parts()[i]->number)
-      first_part[number] = std::min(first_part[number], i);
-  find_held(first_part);
+  find_held();
 }
 
 // If two stages of this rank hold a parameter, the first one's is updated; publish() copies it.
-void PipelineSync::find_held(const std::vector<std::size_t>& first_part) {
+void PipelineSync::find_held() {
+  std::set<std::uint32_t> earlier;  // parameters of this rank's earlier stages
   for (std::size_t i = 0; i < syncs_.size(); ++i) {
-    const std::vector<std::uint32_t>& number = parts_.parts()[i]->number;
-    std::vector<optim::OwnedSlice> owned(number.size());
+    const ModelPart& part = *parts_.parts()[i];
+    std::vector<optim::OwnedSlice> owned(part.number.size());
     for (optim::OwnedSlice slice : syncs_[i]->owned()) {
       const std::uint32_t stored = slice.parameter;
-      slice.parameter = number[stored];
-      if (first_part[slice.parameter] == i) slices_.push_back(slice);
+      slice.parameter = part.number[stored];
+      if (!earlier.contains(slice.parameter)) slices_.push_back(slice);
       owned[stored] = std::move(slice);
     }
-    for (std::uint32_t stored = 0; stored < number.size(); ++stored)
-      if (parts_.parameters()[number[stored]].stages.size() > 1)
-        held_.push_back({number[stored], i, stored, std::move(owned[stored])});
+    for (std::uint32_t stored = 0; stored < part.number.size(); ++stored)
+      if (parts_.parameters()[part.number[stored]].stages.size() > 1)
+        held_.push_back({part.number[stored], &part, stored, std::move(owned[stored])});
+    earlier.insert(part.number.begin(), part.number.end());
   }
   std::sort(slices_.begin(), slices_.end(),
             [](const auto& a, const auto& b) { return a.parameter < b.parameter; });
 }
 
-int PipelineSync::stage_of(const Held& held) const { return parts_.parts()[held.part]->stage; }
-
 const PipelineSync::Held* PipelineSync::held(std::uint32_t parameter, int stage) const {
   for (const Held& one : held_)
-    if (one.parameter == parameter && stage_of(one) == stage) return &one;
+    if (one.parameter == parameter && one.part->stage == stage) return &one;
   return nullptr;
 }
 
-const PipelineSync::Held& PipelineSync::first_held(std::uint32_t parameter) const {
-  return *std::find_if(held_.begin(), held_.end(),
-                       [&](const Held& one) { return one.parameter == parameter; });
+const PipelineSync::Held* PipelineSync::first_held(std::uint32_t parameter) const {
+  const auto first = std::find_if(held_.begin(), held_.end(),
+                                  [&](const Held& one) { return one.parameter == parameter; });
+  return first == held_.end() ? nullptr : &*first;
 }
 
 // Differs from every Link's, which has no part 0xff, and between stages and parameters: ranks with
@@ -78,16 +76,12 @@ int PipelineSync::rank_of(int stage) const {
   return plan_.rank_of_stage()[static_cast<std::size_t>(stage)];
 }
 
-// A rank that owns nothing of the parameter has no slice of it that names the device.
-Device PipelineSync::device_of(const Held& held) const {
-  return parts_.parts()[held.part]->store.device();
-}
-
-// Memory for the sum of all elements, beside the parameter's own.
+// Memory for the sum of all elements, beside the parameter's own. A rank that owns nothing of the
+// parameter has no slice of it that names the device.
 Buffer PipelineSync::room_for(const Held& held) const {
   const ModelTensor& tied = parts_.parameters()[held.parameter];
   const auto count = static_cast<std::size_t>(tied.count());
-  const Device device = device_of(held);
+  const Device device = held.part->store.device();
   const auto memory = tensor::flat_memory(count * size_of(tied.dtype), device);
   return {memory.get(), count, tied.dtype, device, {}, memory};
 }
@@ -96,8 +90,9 @@ Buffer PipelineSync::room_for(const Held& held) const {
 Buffer PipelineSync::whole_sum(const Held& held) const {
   const ModelTensor& tied = parts_.parameters()[held.parameter];
   const Buffer own{const_cast<void*>(held.slice.gradient),
-                   static_cast<std::size_t>(held.slice.size()), tied.dtype, device_of(held)};
-  const ModelPart& part = *parts_.parts()[held.part];
+                   static_cast<std::size_t>(held.slice.size()), tied.dtype,
+                   held.part->store.device()};
+  const ModelPart& part = *held.part;
   // If ranks share it, even one that owns all of it takes part in the gather.
   if (part.store.ownership().pieces().size() == 1) return own;
   const Buffer whole = room_for(held);
@@ -175,8 +170,8 @@ void PipelineSync::give_uses_after(int stage, std::vector<Work>& given) {
 void PipelineSync::spread_sums() {
   for (const std::uint32_t index : tied_) {
     const ModelTensor& tied = parts_.parameters()[index];
-    const auto holds = [&](const Held& one) { return one.parameter == index; };
-    if (std::none_of(held_.begin(), held_.end(), holds)) continue;
+    const Held* const first = first_held(index);
+    if (first == nullptr) continue;
     const int last = tied.stages.back(), root = rank_of(last);
     const comm::OpOptions options{.label = tied.name};
     Buffer whole;
@@ -190,10 +185,10 @@ void PipelineSync::spread_sums() {
         pipeline_.send(whole, rank, tag(last, index), options).wait();
       }
     } else {
-      whole = room_for(first_held(index));
+      whole = room_for(*first);
       pipeline_.recv(whole, root, tag(last, index), options).wait();
     }
-    const optim::OwnedSlice& own = first_held(index).slice;
+    const optim::OwnedSlice& own = first->slice;
     const Buffer mine =
         whole.slice(static_cast<std::size_t>(own.begin), static_cast<std::size_t>(own.size()));
     if (mine.count > 0 && mine.data != own.gradient)
@@ -239,13 +234,12 @@ Work PipelineSync::publish() {
   std::vector<Work> works;
   for (const auto& sync : syncs_) works.push_back(sync->publish());
   for (const Held& copy : held_) {
-    const Held& first = first_held(copy.parameter);
+    const Held& first = *first_held(copy.parameter);
     if (first.part == copy.part) continue;
     Work::all(works).wait();  // the first stage's weights are whole
     const c10::AutoGradMode no_grad(false);
-    const ModelPart& from = *parts_.parts()[first.part];
-    keep_weights(parts_.parts()[copy.part]->store, copy.stored,
-                 whole_weights(*from.data, from.store, first.stored));
+    keep_weights(copy.part->store, copy.stored,
+                 whole_weights(*first.part->data, first.part->store, first.stored));
   }
   return Work::all(works);
 }

@@ -46,19 +46,17 @@ class PipelineSync final : public StepSync {
   // A tied parameter in one of this rank's stages.
   struct Held {
     std::uint32_t parameter = 0;  // its number in the model
-    std::size_t part = 0;
+    const ModelPart* part = nullptr;
     std::uint32_t stored = 0;  // its number in the part's store
     optim::OwnedSlice slice;   // what this rank owns of it; of size 0 if nothing
   };
   const Held* held(std::uint32_t parameter, int stage) const;
-  const Held& first_held(std::uint32_t parameter) const;
-  int stage_of(const Held& held) const;
+  const Held* first_held(std::uint32_t parameter) const;  // null: this rank has none
   int rank_of(int stage) const;
   std::uint32_t tag(int from, std::uint32_t parameter) const;
-  Device device_of(const Held& held) const;
   Buffer room_for(const Held& held) const;
   Buffer whole_sum(const Held& held) const;
-  void find_held(const std::vector<std::size_t>& first_part);
+  void find_held();
   void take_uses_before(int stage);
   void give_uses_after(int stage, std::vector<Work>& given);
   void spread_sums();

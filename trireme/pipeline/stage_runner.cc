@@ -14,17 +14,6 @@
 #include "trireme/tensor/functions/loss_gradient.h"
 
 namespace trireme::inline v0::parallel {
-namespace {
-
-// The mode and field layouts, on which the shapes of a micro-batch's values depend.
-std::string form_of(const MicroBatch& micro, const char* mode) {
-  std::string form = mode;
-  for (const auto& [name, field] : micro.fields)
-    form += " " + name + " " + layout_of(field, false).text();
-  return form;
-}
-
-}  // namespace
 
 StageRunner::Part::Part(ModelPart& part, ParameterSync& own_sync, GradientObserver* observer)
     : model(&part),
@@ -110,7 +99,7 @@ void StageRunner::run(const plan::Schedule& schedule, std::size_t micros, std::u
   std::vector<std::string> forms(micros, mode);
   if (grid_.pipeline != nullptr)
     for (std::size_t i = 0; i < std::min(micros, micros_.size()); ++i)
-      forms[i] = form_of(micros_[i], mode);
+      forms[i] += layouts_of(micros_[i]);
   executor_.run(schedule, forms, *this);
   passes_before_ += passes;
 }

@@ -7,6 +7,7 @@
 #include <cstring>
 #include <utility>
 
+#include "trireme/base/check.h"
 #include "trireme/base/error.h"
 #include "trireme/base/file.h"
 
@@ -45,6 +46,25 @@ std::string constants(const LinkCost& link) {
   return text;
 }
 
+// A link's cost, as measured or typical, and where it comes from.
+struct Link {
+  LinkCost cost;
+  std::string source;
+  bool measured = false;
+};
+
+Link link_over(const Tuning* tuning, const std::string& path, const std::string& over) {
+  if (tuning) {
+    if (const auto link = tuning->links.find(over); link != tuning->links.end())
+      return {link->second,
+              constants(link->second) + " as measured over " + over + ", " + path + " (" +
+                  tuning->machine + ")",
+              true};
+  }
+  const LinkCost typical = typical_link(over);
+  return {typical, constants(typical) + ", typical of " + over};
+}
+
 }  // namespace
 
 Communication all_reduce_of_buckets(const Tuning* tuning, const std::string& path,
@@ -54,21 +74,16 @@ Communication all_reduce_of_buckets(const Tuning* tuning, const std::string& pat
   const std::string over = transport == "auto" ? "shm" : transport;
   const std::size_t bucket = std::clamp<std::size_t>(bucket_bytes, 1, bytes);
   const double buckets = double(bytes) / double(bucket);  // the last one is smaller
-  const std::string of_file = tuning ? path + " (" + tuning->machine + ")" : path;
   if (tuning) {
-    if (const auto found = measured(*tuning, over, algorithm, ranks, bucket)) {
-      return {found->seconds * buckets, found->algorithm + " as measured, " + of_file};
-    }
-    if (const auto link = tuning->links.find(over); link != tuning->links.end()) {
-      return {formula(link->second, ranks, double(bucket)) * buckets,
-              constants(link->second) + " as measured over " + over + ", " + of_file};
-    }
+    if (const auto found = measured(*tuning, over, algorithm, ranks, bucket))
+      return {found->seconds * buckets,
+              found->algorithm + " as measured, " + path + " (" + tuning->machine + ")"};
   }
-  const LinkCost link = typical_link(over);
-  const std::string missing = tuning ? path + " has nothing of " + over : "not measured here";
-  return {formula(link, ranks, double(bucket)) * buckets,
-          constants(link) + ", typical of " + over + "; " + missing +
-              ": trireme bench comm --tune --ranks " + std::to_string(ranks)};
+  Link link = link_over(tuning, path, over);
+  if (!link.measured)
+    link.source += "; " + (tuning ? path + " has nothing of " + over : "not measured here") +
+                   ": trireme bench comm --tune --ranks " + std::to_string(ranks);
+  return {formula(link.cost, ranks, double(bucket)) * buckets, link.source};
 }
 
 Communication all_reduce_over(const LinkCost& link, const std::string& source, int ranks,
@@ -81,17 +96,17 @@ Communication all_reduce_over(const LinkCost& link, const std::string& source, i
 
 Communication messages_of(const Tuning* tuning, const std::string& path,
                           const std::string& transport, int messages, std::size_t bytes) {
-  const std::string over = transport == "auto" ? "shm" : transport;
-  const auto seconds = [&](const LinkCost& link) {
-    return messages * (link.alpha + double(bytes) * (link.beta + link.gamma));
-  };
-  if (tuning) {
-    if (const auto link = tuning->links.find(over); link != tuning->links.end())
-      return {seconds(link->second), constants(link->second) + " as measured over " + over + ", " +
-                                         path + " (" + tuning->machine + ")"};
-  }
-  const LinkCost link = typical_link(over);
-  return {seconds(link), constants(link) + ", typical of " + over};
+  const Link link = link_over(tuning, path, transport == "auto" ? "shm" : transport);
+  return {messages * (link.cost.alpha + double(bytes) * (link.cost.beta + link.cost.gamma)),
+          link.source};
+}
+
+double server_exchange_seconds(const LinkCost& link, int workers, int servers, double bytes) {
+  TRIREME_CHECK(workers >= 1);
+  TRIREME_CHECK(servers >= 1);
+  const double parts = workers + servers - 1;  // of bytes / servers
+  return 4 * link.alpha + 2 * parts / servers * bytes * link.beta +
+         double(workers - 1) / servers * bytes * link.gamma;
 }
 
 std::string read_tuning_file(const std::string& path) {

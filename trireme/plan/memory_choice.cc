@@ -56,18 +56,16 @@ std::optional<MemoryChoice> cheapest(std::span<const std::vector<MemoryOption>> 
   MemoryChoice choice;
   std::size_t at = after.back().size() - 1;  // the cheapest of all
   choice.cost = after.back()[at].cost;
+  std::int64_t once = 0;
   for (std::size_t block = blocks.size(); block > 0; --block) {
     const State& state = after[block][at];
+    const MemoryOption& taken = blocks[block - 1][state.option];
     choice.option.push_back(state.option);
+    choice.bytes += taken.stays;
+    once = std::max(once, taken.once);
     at = state.before;
   }
   std::reverse(choice.option.begin(), choice.option.end());
-  std::int64_t once = 0;
-  for (std::size_t block = 0; block < blocks.size(); ++block) {
-    const MemoryOption& taken = blocks[block][choice.option[block]];
-    choice.bytes += taken.stays;
-    once = std::max(once, taken.once);
-  }
   choice.bytes += once;
   return choice;
 }

@@ -64,17 +64,10 @@ std::int64_t largest_share(std::int64_t total, std::span<const std::uint32_t> we
 int open_sums(std::int64_t total, std::int64_t ranks) {
   // A power of two divides as the tree does: a share is a node, and the last one is the largest.
   if (std::has_single_bit(static_cast<std::uint64_t>(ranks))) {
-    const std::int64_t largest = (total + ranks - 1) / ranks;
-    return open_in({0, std::max<std::int64_t>(largest, 1)}, {0, std::max<std::int64_t>(largest, 1)})
-        .most;
+    const Range largest{0, std::max<std::int64_t>((total + ranks - 1) / ranks, 1)};
+    return open_in(largest, largest).most;
   }
-  int most = 1;
-  const auto cut = [&](std::int64_t rank) {
-    return static_cast<std::int64_t>(static_cast<__int128>(rank) * total / ranks);
-  };
-  for (std::int64_t rank = 0; rank < ranks; ++rank)
-    most = std::max(most, open_in({0, total}, {cut(rank), cut(rank + 1)}).most);
-  return most;
+  return open_sums(total, std::vector<std::uint32_t>(static_cast<std::size_t>(ranks), 1));
 }
 
 }  // namespace trireme::inline v0::plan

@@ -1,6 +1,6 @@
-#include "trireme/plan/server_exchange.h"
-
 #include <gtest/gtest.h>
+
+#include "trireme/plan/communication.h"
 
 namespace trireme::server_exchange_test {
 namespace {

@@ -107,17 +107,15 @@ std::string state_cost_lines(const TrainingPlan& plan) {
   const Keeping& keeping = plan.job.keeping;
   std::string text;
   if (costs.snapshot > 0)
-    text += "  snapshot " + bytes_text(static_cast<double>(costs.snapshot)) +
+    text += "  snapshot " + bytes_text(costs.snapshot) +
             " of the rank with most, on the host, while a checkpoint is written beside the steps\n";
   if (costs.generations > 0)
-    text += "  copies   " + bytes_text(static_cast<double>(costs.copies)) +
-            " a rank, on the host: of " + std::to_string(costs.generations) + " steps, its own " +
-            bytes_text(static_cast<double>(costs.state));
+    text += "  copies   " + bytes_text(costs.copies) + " a rank, on the host: of " +
+            std::to_string(costs.generations) + " steps, its own " + bytes_text(costs.state);
   if (costs.generations > 0 && costs.holders == 0) text += "; another rank has the same\n";
   if (costs.holders > 0)
-    text += " and " + bytes_text(static_cast<double>(costs.sole)) + " for each of " +
-            of_other_ranks(costs.holders) + "\n           " +
-            bytes_text(static_cast<double>(costs.sent)) + " sent every " +
+    text += " and " + bytes_text(costs.sole) + " for each of " + of_other_ranks(costs.holders) +
+            "\n           " + bytes_text(costs.sent) + " sent every " +
             (keeping.copies_every == 1 ? "step" : counted(keeping.copies_every, "step")) + ": " +
             duration_text(costs.refresh.seconds) +
             " a step, predicted, while the next one computes\n           (" + costs.refresh.source +

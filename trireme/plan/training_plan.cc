@@ -11,7 +11,6 @@
 #include "trireme/plan/partition/partition.h"
 #include "trireme/plan/schedule/generators/schedules.h"
 #include "trireme/plan/schedule/pipeline_simulator.h"
-#include "trireme/plan/schedule/schedule_check.h"
 
 namespace trireme::inline v0::plan {
 namespace {
@@ -243,12 +242,13 @@ void plan_pipeline(TrainingPlan& plan) {
                        .advice = "Raise batch.micro, lower batch.global or use more data-parallel "
                                  "ranks."});
   const auto micro = static_cast<int>(plan.micro_per_rank);
+  std::vector<RankPeak> peaks;
   const Schedule schedule =
-      load_schedule(plan.job.schedule, plan.job.pipeline, plan.job.chunks, micro);
+      load_schedule(plan.job.schedule, plan.job.pipeline, plan.job.chunks, micro, &peaks);
   plan.stages = schedule.stages();
   if (plan.job.blocks > 0) check_stages(plan.job.blocks, plan.stages);
   plan.bubble = simulate(schedule, {}).bubble_rate;
-  for (const RankPeak& peak : verify(schedule, plan.job.schedule))
+  for (const RankPeak& peak : peaks)
     plan.live_micro_batches = std::max(plan.live_micro_batches, peak.activations);
 }
 
@@ -263,9 +263,10 @@ std::int64_t TrainingPlan::evaluator_bytes() const noexcept {
 }
 
 std::int64_t TrainingPlan::host_total() const noexcept {
+  // Blocks of the host's pinned memory may lose an eighth (tensor/devices/pinned_memory.h).
+  const std::int64_t pinned = memory.in_file + memory.on_host;
   const std::int64_t of_rank =
-      on_device() ? memory.runtime() + memory.in_file + memory.on_host + memory.kept()
-                  : memory.total();
+      on_device() ? memory.runtime() + pinned + pinned / 8 + memory.kept() : memory.total();
   // Not every rank has a snapshot of the whole.
   const std::int64_t fewer = times(memory.snapshot, job.ranks_here) - snapshots_on_host(*this);
   return shared() + times(of_rank - shared(), job.ranks_here) - fewer +

@@ -358,7 +358,9 @@ TEST(TrainingPlan, OptimizerStateOnTheHostLeavesTheDevice) {
   const plan::TrainingPlan plan = plan::make_plan(one);
   EXPECT_EQ(plan.memory.on_host, kept.memory.optimizer);
   EXPECT_EQ(plan.rank_bytes() + kept.memory.optimizer * 85 / 100, kept.rank_bytes());
-  EXPECT_EQ(plan.host_total(), kept.host_total() + 2 * kept.memory.optimizer);
+  // Blocks of pinned memory may lose an eighth.
+  EXPECT_EQ(plan.host_total(),
+            kept.host_total() + 2 * (kept.memory.optimizer + kept.memory.optimizer / 8));
   EXPECT_THAT(plan::explain(plan), HasSubstr(" on the host) + activations"));
 }
 

@@ -243,7 +243,7 @@ std::string explain(const TrainingPlan& plan) {
   }
   if (job.evaluator)
     out << "  evaluator 1 process beside the ranks, with a whole copy of the model: "
-        << bytes_text(static_cast<double>(plan.evaluator_bytes())) << "\n";
+        << bytes_text(plan.evaluator_bytes()) << "\n";
   out << time_line(plan);
   if (!plan.on_device()) out << "  cores    " << core_line(plan) << "\n";
   return out.str();

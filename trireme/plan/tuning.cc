@@ -36,37 +36,28 @@ std::string number(double value) {
                      .advice = "Write it anew with `trireme bench comm --tune`, or delete it."});
 }
 
-class Reader {
- public:
-  explicit Reader(const std::string& path) : path_(path) {}
+double positive_of(const toml::table& table, const char* key, const std::string& path) {
+  const auto value = table[key].value<double>();
+  if (!value || !std::isfinite(*value) || *value < 0)
+    refuse(path, table.source(), std::string(key) + " must be a number, zero or more");
+  return *value;
+}
 
-  double positive(const toml::table& table, const char* key) const {
-    const auto value = table[key].value<double>();
-    if (!value || !std::isfinite(*value) || *value < 0) {
-      refuse(path_, table.source(), std::string(key) + " must be a number, zero or more");
-    }
-    return *value;
-  }
-  std::string text(const toml::table& table, const char* key) const {
-    const auto value = table[key].value<std::string>();
-    if (!value || value->empty()) refuse(path_, table.source(), std::string(key) + " is missing");
-    return *value;
-  }
-  std::int64_t count(const toml::table& table, const char* key) const {
-    const auto value = table[key].value<std::int64_t>();
-    if (!value || *value < 1) {
-      refuse(path_, table.source(), std::string(key) + " must be an integer, one or more");
-    }
-    return *value;
-  }
+std::string text_of(const toml::table& table, const char* key, const std::string& path) {
+  const auto value = table[key].value<std::string>();
+  if (!value || value->empty()) refuse(path, table.source(), std::string(key) + " is missing");
+  return *value;
+}
 
- private:
-  const std::string& path_;
-};
+std::int64_t count_of(const toml::table& table, const char* key, const std::string& path) {
+  const auto value = table[key].value<std::int64_t>();
+  if (!value || *value < 1)
+    refuse(path, table.source(), std::string(key) + " must be an integer, one or more");
+  return *value;
+}
 
 Tuning read(const toml::table& table, const std::string& path) {
-  const Reader reader(path);
-  if (const auto version = reader.count(table, "version"); version != kVersion) {
+  if (const auto version = count_of(table, "version", path); version != kVersion) {
     refuse(path, table.source(), "version " + std::to_string(version) + " is not known here");
   }
   Tuning tuning;
@@ -75,19 +66,19 @@ Tuning read(const toml::table& table, const std::string& path) {
     for (const auto& [name, node] : *links) {
       const toml::table* link = node.as_table();
       if (!link) refuse(path, node.source(), "a link is a table of alpha, beta, gamma");
-      tuning.links[std::string(name.str())] = {reader.positive(*link, "alpha"),
-                                               reader.positive(*link, "beta"),
-                                               reader.positive(*link, "gamma")};
+      tuning.links[std::string(name.str())] = {positive_of(*link, "alpha", path),
+                                               positive_of(*link, "beta", path),
+                                               positive_of(*link, "gamma", path)};
     }
   }
   if (const toml::array* measured = table["measured"].as_array()) {
     for (const toml::node& node : *measured) {
       const toml::table* one = node.as_table();
       if (!one) refuse(path, node.source(), "a measurement is a table");
-      tuning.add({reader.text(*one, "collective"), reader.text(*one, "algorithm"),
-                  reader.text(*one, "transport"), static_cast<int>(reader.count(*one, "ranks")),
-                  static_cast<std::size_t>(reader.count(*one, "bytes")),
-                  reader.positive(*one, "seconds")});
+      tuning.add({text_of(*one, "collective", path), text_of(*one, "algorithm", path),
+                  text_of(*one, "transport", path), static_cast<int>(count_of(*one, "ranks", path)),
+                  static_cast<std::size_t>(count_of(*one, "bytes", path)),
+                  positive_of(*one, "seconds", path)});
     }
   }
   return tuning;

@@ -5,8 +5,8 @@
 #include <algorithm>
 
 #include "trireme/layers/context/positions.h"
-#include "trireme/layers/equal_gradients.h"
 #include "trireme/layers/group_layers.h"
+#include "trireme/layers/replicate.h"
 #include "trireme/layers/tensor/layers.h"
 #include "trireme/layers/tensor/regions.h"
 #include "trireme/strategy/option_check.h"

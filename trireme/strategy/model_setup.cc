@@ -7,6 +7,7 @@
 #include "trireme/memory/offload_folder.h"
 #include "trireme/pipeline/block_profile.h"
 #include "trireme/tensor/allocation.h"
+#include "trireme/tensor/devices/device.h"
 
 namespace trireme::inline v0::parallel {
 namespace {
@@ -78,13 +79,19 @@ ModelParts build_model(const ModelSetup& setup, const models::Blocks& blocks, st
   }();
   setup.layers.check_model(parts, setup.env.world->rank());
   const std::string& offload = setup.options.offload;
-  if (!offload.empty() &&
-      offload != memory::kOnHost) {  // before anything takes the addresses of the masters
-    mapped.emplace(offload);
-    for (const at::Tensor& memory : parts.cold_memory()) mapped->take(memory);
+  // Before anything takes the addresses of the masters.
+  if (!offload.empty() && offload != memory::kOnHost) mapped.emplace(offload);
+  const memory::RecomputePolicy policy =
+      memory::parse_recompute(setup.options.recompute, blocks.specs().size());
+  const std::string& activations = setup.options.offload_activations;
+  for (const auto& part : parts.parts()) {
+    if (mapped)
+      for (const at::Tensor& memory : part->store.cold_memory()) mapped->take(memory);
+    part->blocks.recompute(policy);
+    if (!activations.empty())
+      part->blocks.offload(
+          memory::make_activation_store(activations, tensor::at_device(setup.options.device)));
   }
-  parts.recompute(memory::parse_recompute(setup.options.recompute, blocks.specs().size()));
-  parts.offload_activations(setup.options.offload_activations, setup.options.device);
   parts.train(true);
   return parts;
 }

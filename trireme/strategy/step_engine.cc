@@ -9,7 +9,6 @@
 #include "trireme/job/job.h"
 #include "trireme/optim/schedule.h"
 #include "trireme/strategy/arrival.h"
-#include "trireme/sync/overflow.h"
 
 namespace trireme::inline v0::parallel {
 namespace {

@@ -57,10 +57,9 @@ StrategySync make_strategy_sync(const StrategySyncSetup& setup) {
     const SyncSetup own =
         stage_setup(setup, part, groups[i], gather.get(), static_cast<std::uint32_t>(i));
     if (setup.plan.local) {
-      auto local =
-          std::make_unique<LocalSync>(std::make_unique<PlainSync>(own),
-                                      make_mixer(setup.plan.sync, *part.data, setup.options.local),
-                                      setup.options.local, setup.steps_done);
+      auto local = std::make_unique<LocalSync>(
+          own, make_mixer(setup.plan.sync, *part.data, setup.options.local), setup.options.local,
+          setup.steps_done);
       made.local = local.get();
       syncs.push_back(std::move(local));
     } else if (setup.plan.served) {

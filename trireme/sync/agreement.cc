@@ -5,8 +5,8 @@
 #include <bit>
 #include <cctype>
 #include <cmath>
-#include <cstring>
 #include <map>
+#include <type_traits>
 #include <vector>
 
 #include "trireme/base/error.h"
@@ -17,75 +17,81 @@
 namespace trireme::inline v0::parallel {
 namespace {
 
-// Records are sent as int64 words: [0, kEnded or the exit code of a rank that failed; batch; total].
-constexpr std::size_t kBarrierWords = 3;
-constexpr std::int64_t kEnded = -1;
-
-struct BarrierState {
-  std::array<std::int64_t, kBarrierWords> mine{};
-  std::vector<std::int64_t> all;
+// A record of each rank, which all ranks have once gather()'s Work is done. Until then it must live.
+template <class Record>
+struct Gathered {
+  explicit Gathered(int size) : all(static_cast<std::size_t>(size)) {}
+  Work gather(comm::Communicator& world, const comm::OpOptions& options) {
+    return world.all_gather(words_of(&mine, 1), words_of(all.data(), all.size()), options);
+  }
+  static Buffer words_of(Record* records, std::size_t count) {
+    static_assert(std::is_trivially_copyable_v<Record>);
+    static_assert(sizeof(Record) % sizeof(std::int64_t) == 0);
+    return {.data = records,
+            .count = count * sizeof(Record) / sizeof(std::int64_t),
+            .dtype = DType::I64};
+  }
+  Record mine{};
+  std::vector<Record> all;
 };
 
-std::shared_ptr<BarrierState> gate_state(const comm::Communicator& world,
-                                         const BarrierEntry& entry) {
-  auto state = std::make_shared<BarrierState>();
+constexpr std::int64_t kEnded = -1;
+
+struct Entry {
+  std::int64_t leaving = 0;  // kEnded, or the exit code of a rank that failed
+  std::int64_t batch = 0, total = 0;
+  friend auto operator<=>(const Entry&, const Entry&) = default;
+};
+using Entries = Gathered<Entry>;
+
+std::shared_ptr<Entries> entries_with(const comm::Communicator& world, const BarrierEntry& entry) {
+  auto entries = std::make_shared<Entries>(world.size());
   const auto leaving = static_cast<std::int64_t>(entry.leaving.value_or(ExitCode::Done));
-  state->mine = {entry.leaving && leaving == 0 ? kEnded : leaving, entry.batch, entry.total};
-  state->all.resize(kBarrierWords * static_cast<std::size_t>(world.size()));
-  return state;
+  entries->mine = {entry.leaving && leaving == 0 ? kEnded : leaving, entry.batch, entry.total};
+  return entries;
 }
 
-Work gather(comm::Communicator& world, const std::shared_ptr<BarrierState>& state,
+Work gather(comm::Communicator& world, const std::shared_ptr<Entries>& entries,
             std::optional<ExitCode> leaving) {
-  return world.all_gather(Buffer::of(std::span<std::int64_t>(state->mine)),
-                          Buffer::of(std::span(state->all)),
-                          {.label = "entry barrier", .leaving = leaving});
-}
-
-using Record = std::array<std::int64_t, kBarrierWords>;
-Record record_of(const BarrierState& state, int rank) {
-  Record record;
-  std::copy_n(state.all.begin() + static_cast<std::ptrdiff_t>(kBarrierWords) * rank, kBarrierWords,
-              record.begin());
-  return record;
+  return entries->gather(world, {.label = "entry barrier", .leaving = leaving});
 }
 
 // The first rank that is leaving, else the first that differs from the majority; -1 if none.
-int odd_rank(const BarrierState& state, int size) {
-  std::map<Record, int> votes;
-  for (int rank = 0; rank < size; ++rank) {
-    if (record_of(state, rank)[0] != 0) return rank;
-    ++votes[record_of(state, rank)];
+int odd_rank(const std::vector<Entry>& all) {
+  std::map<Entry, int> votes;
+  for (std::size_t rank = 0; rank < all.size(); ++rank) {
+    if (all[rank].leaving != 0) return static_cast<int>(rank);
+    ++votes[all[rank]];
   }
   const auto most = std::max_element(
       votes.begin(), votes.end(), [](const auto& a, const auto& b) { return a.second < b.second; });
-  for (int rank = 0; rank < size; ++rank)
-    if (record_of(state, rank) != most->first) return rank;
-  return -1;
+  const auto odd = std::find_if(all.begin(), all.end(),
+                                [&](const Entry& entry) { return entry != most->first; });
+  return odd == all.end() ? -1 : static_cast<int>(odd - all.begin());
 }
 
-[[noreturn]] void refuse_entry(int odd, const Record& theirs, const Record& ours, int rank,
+[[noreturn]] void refuse_entry(int odd, const Entry& theirs, const Entry& ours, int rank,
                                const std::string& host) {
   std::string message = "rank " + std::to_string(odd);
   ErrorContext context{.rank = rank,
                        .host = host,
                        .operation = "step",
                        .peer = odd,
-                       .step = static_cast<long>(ours[1]),
+                       .step = static_cast<long>(ours.batch),
                        .advice =
                            "Give every rank the same number of batches; "
                            "trireme::Sampler does."};
-  if (theirs[0] > 0) {
+  if (theirs.leaving > 0) {
     context.advice = "See that rank's own last lines.";
-    throw_error(static_cast<ExitCode>(theirs[0]), message + " gave up", std::move(context));
+    throw_error(static_cast<ExitCode>(theirs.leaving), message + " gave up", std::move(context));
   }
-  if (theirs[0] == kEnded) {
-    message +=
-        "'s loop ended before global batch " + std::to_string(ours[1]) + ", which this rank is in";
+  if (theirs.leaving == kEnded) {
+    message += "'s loop ended before global batch " + std::to_string(ours.batch) +
+               ", which this rank is in";
   } else {
-    message += " is in global batch " + std::to_string(theirs[1]) + " of " +
-               std::to_string(theirs[2]) + " micro-batches, this rank in " +
-               std::to_string(ours[1]) + " of " + std::to_string(ours[2]);
+    message += " is in global batch " + std::to_string(theirs.batch) + " of " +
+               std::to_string(theirs.total) + " micro-batches, this rank in " +
+               std::to_string(ours.batch) + " of " + std::to_string(ours.total);
   }
   throw UnevenInput(message, std::move(context));
 }
@@ -93,17 +99,18 @@ int odd_rank(const BarrierState& state, int size) {
 }  // namespace
 
 Work enter_barrier(comm::Communicator& world, const BarrierEntry& entry, const std::string& host) {
-  auto state = gate_state(world, entry);
-  return gather(world, state, entry.leaving).then([&world, state, host] {
-    const int odd = odd_rank(*state, world.size());
+  auto entries = entries_with(world, entry);
+  return gather(world, entries, entry.leaving).then([&world, entries, host] {
+    const std::vector<Entry>& all = entries->all;
+    const int odd = odd_rank(all);
     if (odd < 0) return;
     // If this rank is the odd one, the error names a rank that differs from it.
-    const Record ours = record_of(*state, world.rank());
+    const Entry& ours = all[static_cast<std::size_t>(world.rank())];
     int named = odd;
     for (int rank = 0; named == world.rank() && rank < world.size(); ++rank)
-      if (record_of(*state, rank) != ours) named = rank;
+      if (all[static_cast<std::size_t>(rank)] != ours) named = rank;
     try {
-      refuse_entry(named, record_of(*state, named), ours, world.rank(), host);
+      refuse_entry(named, all[static_cast<std::size_t>(named)], ours, world.rank(), host);
     } catch (...) {
       world.abort(std::current_exception());
       throw;
@@ -114,8 +121,8 @@ Work enter_barrier(comm::Communicator& world, const BarrierEntry& entry, const s
 void leave(comm::Communicator& world) noexcept {
   try {
     if (world.size() == 1 || world.failure()) return;
-    auto state = gate_state(world, {.leaving = ExitCode::Done});
-    gather(world, state, ExitCode::Done).then([state] {}).wait();
+    const auto entries = entries_with(world, {.leaving = ExitCode::Done});
+    gather(world, entries, ExitCode::Done).then([entries] {}).wait();
   } catch (...) {
     // The other ranks already know, or are gone.
   }
@@ -130,8 +137,8 @@ void give_up(comm::Communicator& world, std::span<comm::Communicator* const> gro
   try {
     for (comm::Communicator* group : groups)
       if (group != nullptr && group->size() > 1 && !group->can_map()) {
-        const auto state = gate_state(*group, {.leaving = code});
-        gather(*group, state, code).on_settled([state](const std::exception_ptr&) {});
+        const auto entries = entries_with(*group, {.leaving = code});
+        gather(*group, entries, code).on_settled([entries](const std::exception_ptr&) {});
       }
   } catch (...) {
   }
@@ -140,20 +147,35 @@ void give_up(comm::Communicator& world, std::span<comm::Communicator* const> gro
 
 namespace {
 
-// A text inside a record of int64 words: its length, then its bytes.
+// A text in a record.
 template <std::size_t kBytes>
 struct TextField {
-  static constexpr std::size_t kWords = 1 + kBytes / 8;
-  static void write(std::int64_t* words, const std::string& text) {
+  std::int64_t size = 0;
+  std::array<char, kBytes> bytes{};
+  void write(const std::string& text) {
     constexpr std::size_t kEllipsis = 24;  // and the length of the text
     const std::string sent = text.size() > kBytes ? shortened(text, kBytes - kEllipsis) : text;
-    words[0] = static_cast<std::int64_t>(sent.size());
-    std::memcpy(words + 1, sent.data(), sent.size());
+    size = static_cast<std::int64_t>(sent.size());
+    std::copy(sent.begin(), sent.end(), bytes.begin());
   }
-  static std::string read(const std::int64_t* words) {
-    const auto length = std::clamp<std::int64_t>(words[0], 0, kBytes);
-    return {reinterpret_cast<const char*>(words + 1), static_cast<std::size_t>(length)};
+  std::string read() const {
+    return {bytes.data(), static_cast<std::size_t>(std::clamp<std::int64_t>(size, 0, kBytes))};
   }
+};
+
+enum Outcome : std::int64_t { kRefused, kOk, kOverflow };
+
+struct VoteRecord {
+  Outcome outcome = kRefused;
+  std::int64_t exit_code = 0, stop_signal = 0, count = 0;
+  double squares = 0;
+  std::int64_t busy = 0, passes = 0, micro_batches = 0;  // times in ns
+  std::int64_t trains_and_rates = 0;  // bit 0: trains, the others: hash_of(rates)
+  double first_rate = 0;
+  TextField<184> reason;
+  TextField<120> advice;
+  bool trains() const { return (trains_and_rates & 1) != 0; }
+  std::int64_t rates() const { return trains_and_rates >> 1; }
 };
 
 // A hash of the rates' bits; 0 if there are none.
@@ -196,93 +218,73 @@ void LocalVote::refuse(const ErrorReport& report) {
   refuse(report.exit_code, why, own);
 }
 
-// [0 refused, 1 ok or 2 overflow; exit code; stop signal; count; bits of squares; busy, passes (ns)
-// and micro-batches; bit 0: trains, the others: hash_of(rates); bits of the first rate; reason; advice]
-struct Vote::State {
-  using Reason = TextField<184>;
-  using Advice = TextField<120>;
-  static constexpr std::size_t kTrains = 8, kRate = 9;
-  static constexpr std::size_t kReason = 10, kAdvice = kReason + Reason::kWords;
-  static constexpr std::size_t kWords = kAdvice + Advice::kWords;
-  std::array<std::int64_t, kWords> mine{};
-  std::vector<std::int64_t> all;
-  int size = 1;
+struct Vote::State : Gathered<VoteRecord> {
+  using Gathered::Gathered;
 };
 
 Vote::Vote(comm::Communicator& world, const LocalVote& local_vote)
-    : state_(std::make_shared<State>()) {
-  state_->size = world.size();
-  state_->all.resize(State::kWords * static_cast<std::size_t>(world.size()));
-  state_->mine[0] = !local_vote.ok ? 0 : local_vote.overflow ? 2 : 1;
-  state_->mine[1] = local_vote.exit_code;
-  state_->mine[2] = local_vote.stop_signal;
-  state_->mine[3] = local_vote.count;
-  state_->mine[4] = std::bit_cast<std::int64_t>(local_vote.squares);
-  state_->mine[5] = local_vote.time.busy.count();
-  state_->mine[6] = local_vote.time.passes.count();
-  state_->mine[7] = local_vote.time.micro_batches;
-  state_->mine[State::kTrains] = hash_of(local_vote.rates) << 1 | (local_vote.trains ? 1 : 0);
-  if (!local_vote.rates.empty())
-    state_->mine[State::kRate] = std::bit_cast<std::int64_t>(local_vote.rates.front());
-  State::Reason::write(&state_->mine[State::kReason], local_vote.reason);
-  State::Advice::write(&state_->mine[State::kAdvice], local_vote.advice);
-  work_ = world
-              .all_gather(Buffer::of(std::span<std::int64_t>(state_->mine)),
-                          Buffer::of(std::span(state_->all)), {.label = "vote"})
-              .then([state = state_] {});
+    : state_(std::make_shared<State>(world.size())) {
+  VoteRecord& mine = state_->mine;
+  mine.outcome = !local_vote.ok ? kRefused : local_vote.overflow ? kOverflow : kOk;
+  mine.exit_code = local_vote.exit_code;
+  mine.stop_signal = local_vote.stop_signal;
+  mine.count = local_vote.count;
+  mine.squares = local_vote.squares;
+  mine.busy = local_vote.time.busy.count();
+  mine.passes = local_vote.time.passes.count();
+  mine.micro_batches = local_vote.time.micro_batches;
+  mine.trains_and_rates = hash_of(local_vote.rates) << 1 | (local_vote.trains ? 1 : 0);
+  if (!local_vote.rates.empty()) mine.first_rate = local_vote.rates.front();
+  mine.reason.write(local_vote.reason);
+  mine.advice.write(local_vote.advice);
+  work_ = state_->gather(world, {.label = "vote"}).then([state = state_] {});
 }
 
 Verdict Vote::result() const {
   work_.wait();
   Verdict verdict;
-  for (int rank = 0; rank < state_->size; ++rank) {
-    const std::int64_t* record =
-        state_->all.data() + State::kWords * static_cast<std::size_t>(rank);
-    if (verdict.stop_signal == 0) verdict.stop_signal = static_cast<int>(record[2]);
-    verdict.count += record[3];
-    verdict.squares += std::bit_cast<double>(record[4]);
-    verdict.times.push_back(
-        {Duration(record[5]), Duration(record[6]), static_cast<std::uint32_t>(record[7])});
-    verdict.trains |= (record[State::kTrains] & 1) != 0;
-    const bool refused = record[0] == 0, overflow = record[0] == 2;
+  for (int rank = 0; rank < static_cast<int>(state_->all.size()); ++rank) {
+    const VoteRecord& record = state_->all[static_cast<std::size_t>(rank)];
+    if (verdict.stop_signal == 0) verdict.stop_signal = static_cast<int>(record.stop_signal);
+    verdict.count += record.count;
+    verdict.squares += record.squares;
+    verdict.times.push_back({Duration(record.busy), Duration(record.passes),
+                             static_cast<std::uint32_t>(record.micro_batches)});
+    verdict.trains |= record.trains();
+    const bool refused = record.outcome == kRefused, overflow = record.outcome == kOverflow;
     // A refusal takes precedence over an overflow, even one of a lower rank.
     if (!verdict.ok || (!refused && (!overflow || verdict.overflow))) continue;
     verdict.ok = !refused;
     verdict.overflow = overflow;
     verdict.refusing_rank = rank;
-    verdict.exit_code = static_cast<int>(record[1]);
-    verdict.reason = State::Reason::read(record + State::kReason);
-    verdict.advice = State::Advice::read(record + State::kAdvice);
+    verdict.exit_code = static_cast<int>(record.exit_code);
+    verdict.reason = record.reason.read();
+    verdict.advice = record.advice.read();
   }
   compare_rates(verdict);
   return verdict;
 }
 
 void Vote::compare_rates(Verdict& verdict) const {
-  const auto word = [this](int rank, std::size_t at) {
-    return state_->all[State::kWords * static_cast<std::size_t>(rank) + at];
-  };
-  int first = -1;
-  for (int rank = 0; rank < state_->size && verdict.ok; ++rank) {
-    const std::int64_t rates = word(rank, State::kTrains) >> 1;
-    if (rates == 0) continue;
-    if (first < 0) first = rank;
-    if (rates == word(first, State::kTrains) >> 1) continue;
-    const auto rate = std::bit_cast<double>(word(rank, State::kRate));
-    const auto other = std::bit_cast<double>(word(first, State::kRate));
-    const std::string of_rank = "rank " + std::to_string(first);
-    verdict.ok = false;
-    verdict.refusing_rank = rank;
-    verdict.exit_code = static_cast<int>(ExitCode::UserCode);
-    verdict.reason = rate != other
-                         ? "its learning rate is " + number_text(rate) + ", that of " + of_rank +
-                               " is " + number_text(other)
-                         : "its learning rates of parameter groups other than the first differ "
-                           "from those of " +
-                               of_rank;
-    verdict.advice =
-        "Set it alike on all ranks, by the number of steps done and not of calls of step()";
-  }
+  const std::vector<VoteRecord>& all = state_->all;
+  const auto first =
+      std::find_if(all.begin(), all.end(), [](const VoteRecord& one) { return one.rates() != 0; });
+  const auto other = std::find_if(first, all.end(), [&](const VoteRecord& one) {
+    return one.rates() != 0 && one.rates() != first->rates();
+  });
+  if (!verdict.ok || other == all.end()) return;
+  const std::string of_rank = "rank " + std::to_string(first - all.begin());
+  verdict.ok = false;
+  verdict.refusing_rank = static_cast<int>(other - all.begin());
+  verdict.exit_code = static_cast<int>(ExitCode::UserCode);
+  verdict.reason = other->first_rate != first->first_rate
+                       ? "its learning rate is " + number_text(other->first_rate) + ", that of " +
+                             of_rank + " is " + number_text(first->first_rate)
+                       : "its learning rates of parameter groups other than the first differ "
+                         "from those of " +
+                             of_rank;
+  verdict.advice =
+      "Set it alike on all ranks, by the number of steps done and not of calls of step()";
 }
 
 void throw_if_refused(const Verdict& verdict, const comm::Communicator& world,
@@ -305,6 +307,22 @@ void throw_if_refused(const Verdict& verdict, const comm::Communicator& world,
        .peer = verdict.refusing_rank,
        .step = step,
        .advice = advice});
+}
+
+void refuse_overflow(StepSync& sync, const std::function<std::string(std::size_t)>& name_of,
+                     const comm::Communicator& world, const std::string& host, long step) {
+  const std::int64_t parameter = sync.first_overflow();
+  if (parameter < 0) return;
+  throw StepRefused(static_cast<ExitCode>(Refusal::kNotFinite),
+                    "the gradient of " + name_of(static_cast<std::size_t>(parameter)) +
+                        " is finite on every rank, but its sum over the micro-batches is not",
+                    {.rank = world.rank(),
+                     .host = host,
+                     .operation = "step",
+                     .step = step,
+                     .advice = "Nothing was applied on any rank; lower the learning rate. If "
+                               "comm.compression is f16, whose largest number is 65504, use "
+                               "bf16: it is the gradient of the summed loss that is sent."});
 }
 
 }  // namespace trireme::inline v0::parallel

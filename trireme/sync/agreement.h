@@ -9,6 +9,7 @@
 
 #include <cstdint>
 #include <exception>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -21,6 +22,7 @@
 namespace trireme::inline v0::parallel {
 
 struct Refusal;
+class StepSync;
 
 struct BarrierEntry {
   std::int64_t batch = 0;                // global batches since the start
@@ -120,5 +122,11 @@ inline constexpr const char* kNotFiniteAdvice =
 /// Throws StepRefused naming rank, reason and the refusing rank's advice unless the verdict is ok.
 void throw_if_refused(const Verdict& verdict, const comm::Communicator& world,
                       const std::string& host, long step);
+
+/// Throws StepRefused (exit code 21) if a gradient's sum holds an infinity or a NaN although every
+/// rank's part is finite, naming the first such parameter by `name_of(parameter)`. All ranks find
+/// the same one, so all refuse the step without another vote. Reads each owned gradient once.
+void refuse_overflow(StepSync& sync, const std::function<std::string(std::size_t)>& name_of,
+                     const comm::Communicator& world, const std::string& host, long step);
 
 }  // namespace trireme::inline v0::parallel

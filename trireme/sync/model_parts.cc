@@ -245,23 +245,8 @@ bool ModelParts::is_frozen(const std::string& buffer) const {
                      [&](const auto& part) { return part->store.is_frozen(buffer); });
 }
 
-std::vector<at::Tensor> ModelParts::cold_memory() const {
-  std::vector<at::Tensor> memory;
-  for (const auto& part : parts_)
-    for (const at::Tensor& one : part->store.cold_memory()) memory.push_back(one);
-  return memory;
-}
-
 void ModelParts::refresh() {
   for (const auto& part : parts_) part->store.refresh();
-}
-void ModelParts::recompute(const memory::RecomputePolicy& policy) {
-  for (const auto& part : parts_) part->blocks.recompute(policy);
-}
-void ModelParts::offload_activations(const std::string& place, Device device) {
-  for (const auto& part : parts_)
-    part->blocks.offload(
-        place.empty() ? nullptr : memory::make_activation_store(place, tensor::at_device(device)));
 }
 std::int64_t ModelParts::offloaded_activation_bytes() const {
   std::int64_t bytes = 0;

@@ -81,12 +81,8 @@ class ModelParts {
   NamedTensors buffers() const;
   /// Whether a buffer of this rank is a frozen weight.
   bool is_frozen(const std::string& buffer) const;
-  std::vector<at::Tensor> cold_memory() const;
   void refresh();
   void train(bool on);
-  void recompute(const memory::RecomputePolicy& policy);
-  /// `place`: as for memory::make_activation_store(); empty: activations stay in memory.
-  void offload_activations(const std::string& place, Device device);
   std::int64_t offloaded_activation_bytes() const;
   void reload_statistics();
   void drop_statistics();

@@ -12,7 +12,7 @@
 #include "trireme/kernel/assignment.h"
 #include "trireme/observe/trace.h"
 #include "trireme/sync/levels/plain_sync.h"
-#include "trireme/sync/shard_event.h"
+#include "trireme/sync/parameter_sync.h"
 
 namespace trireme::inline v0 {
 class Job;

@@ -8,7 +8,6 @@
 #include "trireme/sync/gathers/parameter_store.h"
 #include "trireme/sync/levels/plain_sync.h"
 #include "trireme/sync/parameter_sync.h"
-#include "trireme/sync/shard_event.h"
 #include "trireme/sync/sync_plan.h"
 
 namespace trireme::inline v0::parallel {
@@ -30,8 +29,8 @@ struct SyncSetup {
   std::uint32_t part = 0;
 };
 
-/// Collective over `data`. `data` and the store must outlive the result. A plan with local steps
-/// gets the PlainSync on which these are built.
-std::unique_ptr<ParameterSync> make_parameter_sync(SyncSetup setup);
+/// Collective over `data`. `data` and the store must outlive the result. Not for plans whose ranks
+/// train copies or have servers (SyncPlan::local, served), which bring a class of their own.
+std::unique_ptr<ParameterSync> make_parameter_sync(const SyncSetup& setup);
 
 }  // namespace trireme::inline v0::parallel

@@ -16,7 +16,7 @@
 #include "trireme/comm/choice/cost.h"
 #include "trireme/comm/rounds/registry.h"
 #include "trireme/comm/simulate.h"
-#include "trireme/plan/server_exchange.h"
+#include "trireme/plan/communication.h"
 #include "trireme/ps/server/server.h"
 
 namespace trireme::inline v0::cli {

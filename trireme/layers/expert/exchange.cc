@@ -1,6 +1,7 @@
 #include "trireme/layers/expert/exchange.h"
 
 #include <ATen/ATen.h>
+#include <c10/util/accumulate.h>
 #include <torch/csrc/autograd/custom_function.h>
 
 #include <memory>
@@ -21,10 +22,6 @@ using torch::autograd::variable_list;
 
 using Counts = std::vector<std::int64_t>;  // of rows
 
-std::int64_t sum_of(const Counts& counts) {
-  return std::accumulate(counts.begin(), counts.end(), std::int64_t{0});
-}
-
 // sends[r] rows to each rank r, receives[r] from it.
 at::Tensor moved(const at::Tensor& rows, const Counts& sends, const Counts& receives,
                  Communicator& group) {
@@ -35,7 +32,7 @@ at::Tensor moved(const at::Tensor& rows, const Counts& sends, const Counts& rece
     return all;
   };
   const at::Tensor packed = rows.contiguous();
-  const at::Tensor out = at::empty({sum_of(receives), width}, rows.options());
+  const at::Tensor out = at::empty({c10::sum_integers(receives), width}, rows.options());
   group
       .all_to_all_v(tensor::to_buffer(packed), tensor::to_buffer(out), elements(sends),
                     elements(receives), {.label = "experts"})
@@ -84,7 +81,7 @@ at::Tensor by_expert(const Counts& of_rank_and_expert, std::size_t ranks) {
   std::exclusive_scan(of_rank_and_expert.begin(), of_rank_and_expert.end(), begins.begin(),
                       std::int64_t{0});
   const at::Tensor order =
-      at::empty({sum_of(of_rank_and_expert)}, at::TensorOptions().dtype(at::kLong));
+      at::empty({c10::sum_integers(of_rank_and_expert)}, at::TensorOptions().dtype(at::kLong));
   auto* next = order.mutable_data_ptr<std::int64_t>();
   for (std::size_t expert = 0; expert < experts; ++expert) {
     for (std::size_t rank = 0; rank < ranks; ++rank) {

@@ -1,6 +1,7 @@
 #include "trireme/layers/tensor/part.h"
 
 #include <ATen/ATen.h>
+#include <c10/util/accumulate.h>
 
 #include <algorithm>
 
@@ -14,11 +15,6 @@ namespace {
 std::int64_t first(std::int64_t n, const Part& part, int rank) { return n * rank / part.of; }
 std::int64_t length(std::int64_t n, const Part& part, int rank) {
   return first(n, part, rank + 1) - first(n, part, rank);
-}
-std::int64_t product(const std::vector<std::int64_t>& sizes, std::size_t begin, std::size_t end) {
-  std::int64_t product = 1;
-  for (std::size_t i = begin; i < end; ++i) product *= sizes[i];
-  return product;
 }
 
 }  // namespace
@@ -81,9 +77,8 @@ bool is_first_with(const Part& part, int rank, int tensor_ranks) {
 std::vector<NamedShard> shards_of_whole(const NamedShard& own, const Part& part) {
   if (!part.here()) return {};
   if (part.of == 1) return {own};
-  const auto dim = static_cast<std::size_t>(part.dim);
   const std::vector<std::int64_t> shape = shape_of_whole(own.shape, part);
-  const std::int64_t inner = product(shape, dim + 1, shape.size());
+  const std::int64_t inner = c10::multiply_integers(shape.begin() + part.dim + 1, shape.end());
   const std::int64_t n = part.whole / part.sections;
   const std::int64_t run = length(n, part, part.index) * inner;  // contiguous elements
   std::vector<NamedShard> shards;

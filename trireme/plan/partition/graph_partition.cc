@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstdio>
 #include <limits>
+#include <optional>
 #include <set>
 #include <utility>
 
@@ -15,7 +16,6 @@ namespace trireme::inline v0::plan {
 namespace {
 
 constexpr double kNever = std::numeric_limits<double>::infinity();
-constexpr std::int64_t kTooMuch = std::numeric_limits<std::int64_t>::max();
 
 std::size_t at(int index) { return static_cast<std::size_t>(index); }
 
@@ -78,6 +78,14 @@ std::int64_t ranks_of(const GraphNode& node, const PartitionOptions& options) {
   return std::max<std::int64_t>(1, (bytes + options.memory_limit - 1) / options.memory_limit);
 }
 
+// The secondary cost of a partition: bytes sent; then, for a chain, the sum of squared times, which
+// makes the remaining stages even.
+struct Cost {
+  std::int64_t bytes = 0;
+  double squares = 0;
+  friend auto operator<=>(const Cost&, const Cost&) = default;
+};
+
 // The costs of one down-set.
 struct LeftOfCut {
   double seconds = 0;
@@ -86,10 +94,11 @@ struct LeftOfCut {
 
 class Search {
  public:
-  Search(const Graph& graph, const PartitionOptions& options) : graph_(graph), options_(options) {
+  Search(const Graph& graph, const PartitionOptions& options, bool chain)
+      : graph_(graph), options_(options), chain_(chain) {
     std::vector<std::int64_t> bytes(graph.nodes.size(), 0);
     for (const GraphValue& value : graph.values) bytes[at(value.from)] += value.bytes;
-    for (const GraphNode& node : graph.nodes) ranks_.push_back(ranks_of(node, options));
+    for (const GraphNode& node : graph.nodes) ranks_.push_back(chain ? 1 : ranks_of(node, options));
     found_ = down_sets(reads_of(graph), bytes, std::max(kMostDownSets, 2 * graph.nodes.size() + 2));
     for (const NodeSet& set : found_.sets) left_.push_back(measured(set));
     within_.resize(found_.sets.size());
@@ -123,18 +132,21 @@ class Search {
 
   /// Cuts of the partition that sends least, among those whose stages take at most `bound`.
   std::vector<std::size_t> cheapest(double bound) const {
-    std::vector<std::int64_t> best(left_.size(), kTooMuch);
-    best[0] = 0;
+    using Row = std::vector<std::optional<Cost>>;
+    Row best(left_.size());
+    best[0] = Cost{};
     std::vector<std::vector<std::uint32_t>> from;
     for (int stage = 0; stage < options_.stages; ++stage) {
-      std::vector<std::int64_t> next(left_.size(), kTooMuch);
+      Row next(left_.size());
       from.emplace_back(left_.size(), 0);
       for (std::size_t large = 1; large < left_.size(); ++large) {
         for (const std::uint32_t small : within_[large]) {
-          if (best[small] == kTooMuch || best[small] + left_[large].sent >= next[large]) continue;
-          if (left_[large].seconds - left_[small].seconds > bound) continue;
-          if (!fits(stage, small, large)) continue;
-          next[large] = best[small] + left_[large].sent;
+          const double seconds = left_[large].seconds - left_[small].seconds;
+          if (!best[small] || seconds > bound) continue;
+          const Cost sum{best[small]->bytes + left_[large].sent,
+                         best[small]->squares + (chain_ ? seconds * seconds : 0)};
+          if ((next[large] && sum >= *next[large]) || !fits(stage, small, large)) continue;
+          next[large] = sum;
           from.back()[large] = small;
         }
       }
@@ -197,6 +209,7 @@ class Search {
 
   const Graph& graph_;
   const PartitionOptions& options_;
+  const bool chain_;
   DownSets found_;
   std::vector<std::int64_t> ranks_;  // number of ranks per node
   std::vector<LeftOfCut> left_;
@@ -234,7 +247,7 @@ std::vector<SplitAdvice> suggestions_of(const Graph& graph, const PartitionOptio
 
 GraphPartition partition_graph(const Graph& graph, const PartitionOptions& options) {
   check(graph, options);
-  const Search search(graph, options);
+  const Search search(graph, options, false);
   const double slowest = search.slowest();
   const auto suggestions = suggestions_of(graph, options);
   if (slowest == kNever) {
@@ -247,6 +260,13 @@ GraphPartition partition_graph(const Graph& graph, const PartitionOptions& optio
   GraphPartition partition = search.partition(search.cheapest(bound));
   partition.suggestions = suggestions;
   return partition;
+}
+
+std::optional<GraphPartition> cut_chain(const Graph& chain, const PartitionOptions& options) {
+  const Search search(chain, options, true);
+  const double slowest = search.slowest();
+  if (slowest == kNever) return std::nullopt;
+  return search.partition(search.cheapest(slowest * (1 + options.slack)));
 }
 
 std::string text_of(const GraphPartition& partition, const Graph& graph) {

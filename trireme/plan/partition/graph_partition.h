@@ -12,6 +12,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -64,6 +65,10 @@ struct GraphPartition : StageList<GraphStage> {
 /// ConfigError if the graph has a cycle, if there are more stages than nodes, or if memory does not
 /// suffice (the message says what to split).
 GraphPartition partition_graph(const Graph& graph, const PartitionOptions& options);
+
+/// For partition_chain(): a chain whose nodes are not split, cut into stages that are as even as the
+/// bytes allow; nullopt if memory does not suffice.
+std::optional<GraphPartition> cut_chain(const Graph& chain, const PartitionOptions& options);
 
 /// One line per stage, the imbalance, the suggestions. Ends with a newline.
 std::string text_of(const GraphPartition& partition, const Graph& graph);

@@ -4,114 +4,34 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdio>
-#include <limits>
 #include <optional>
-#include <tuple>
 
 #include "trireme/base/error.h"
 #include "trireme/base/words.h"
+#include "trireme/plan/partition/graph_partition.h"
 
 namespace trireme::inline v0::plan {
 namespace {
 
-constexpr double kImpossible = std::numeric_limits<double>::infinity();
-
 std::string text(std::int64_t value) { return std::to_string(value); }
 
-// Secondary cost of a partition: bytes sent, then the sum of squared times, which makes the
-// remaining stages even.
-struct Cost {
-  std::int64_t bytes = 0;
-  double squares = 0;
-  bool operator<(const Cost& other) const {
-    return std::tie(bytes, squares) < std::tie(other.bytes, other.squares);
+// nullopt if memory does not suffice.
+std::optional<Partition> cut(std::span<const BlockCost> blocks, const PartitionOptions& options) {
+  Graph chain;
+  for (const BlockCost& block : blocks) {
+    const int index = static_cast<int>(chain.nodes.size());
+    chain.nodes.push_back({block.name, block.seconds, block.weight_bytes, block.activation_bytes});
+    if (chain.nodes.size() < blocks.size())
+      chain.values.push_back({index, {index + 1}, block.output_bytes});
   }
-};
-
-class Chain {
- public:
-  Chain(std::span<const BlockCost> blocks, const PartitionOptions& options)
-      : blocks_(blocks), options_(options), count_(static_cast<int>(blocks.size())) {
-    seconds_.push_back(0);
-    weights_.push_back(0);
-    activations_.push_back(0);
-    for (const BlockCost& block : blocks) {
-      seconds_.push_back(seconds_.back() + block.seconds);
-      weights_.push_back(weights_.back() + block.weight_bytes);
-      activations_.push_back(activations_.back() + block.activation_bytes);
-    }
-  }
-
-  StageCost cost(int stage, int first, int end) const {
-    const auto sum = [&](const auto& prefix) { return prefix[at(end)] - prefix[at(first)]; };
-    const int live = options_.live ? options_.live(options_.stages, stage) : 1;
-    return {first, end, sum(seconds_), sum(weights_) + live * sum(activations_),
-            end < count_ ? blocks_[at(end - 1)].output_bytes : 0};
-  }
-
-  // The least possible time of the slowest stage; infinite if memory does not suffice.
-  double slowest() const {
-    // best[end]: slowest of the stages so far, over the first `end` blocks.
-    std::vector<double> best(at(count_ + 1), kImpossible);
-    best[0] = 0;
-    for (int stage = 0; stage < options_.stages; ++stage) {
-      std::vector<double> next(at(count_ + 1), kImpossible);
-      for (int end = stage + 1; end <= count_; ++end) {
-        for (int first = stage; first < end; ++first) {
-          const StageCost one = cost(stage, first, end);
-          if (fits(one))
-            next[at(end)] = std::min(next[at(end)], std::max(best[at(first)], one.seconds));
-        }
-      }
-      best = std::move(next);
-    }
-    return best[at(count_)];
-  }
-
-  // The partition with the least Cost, among those whose stages take at most `bound`.
-  Partition cheapest(double bound) const {
-    using Row = std::vector<std::optional<Cost>>;
-    Row best(at(count_ + 1));
-    best[0] = Cost{};
-    std::vector<std::vector<int>> from;  // [stage][end]: first block of the stage
-    for (int stage = 0; stage < options_.stages; ++stage) {
-      Row next(at(count_ + 1));
-      from.emplace_back(at(count_ + 1), 0);
-      for (int end = stage + 1; end <= count_; ++end) {
-        for (int first = stage; first < end; ++first) {
-          const StageCost one = cost(stage, first, end);
-          if (!best[at(first)] || !fits(one) || one.seconds > bound) continue;
-          const Cost sum{best[at(first)]->bytes + one.sent_bytes,
-                         best[at(first)]->squares + one.seconds * one.seconds};
-          if (next[at(end)] && !(sum < *next[at(end)])) continue;
-          next[at(end)] = sum;
-          from.back()[at(end)] = first;
-        }
-      }
-      best = std::move(next);
-    }
-    Partition partition;
-    for (int stage = options_.stages - 1, end = count_; stage >= 0; --stage) {
-      const int first = from[at(stage)][at(end)];
-      partition.stages.push_back(cost(stage, first, end));
-      end = first;
-    }
-    std::reverse(partition.stages.begin(), partition.stages.end());
-    return partition;
-  }
-
- private:
-  static std::size_t at(int index) { return static_cast<std::size_t>(index); }
-  bool fits(const StageCost& one) const {
-    return options_.memory_limit == 0 || one.memory_bytes <= options_.memory_limit;
-  }
-
-  std::span<const BlockCost> blocks_;
-  const PartitionOptions& options_;
-  int count_;
-  std::vector<double> seconds_;  // prefix sums
-  std::vector<std::int64_t> weights_, activations_;
-};
+  const std::optional<GraphPartition> found = cut_chain(chain, options);
+  if (!found) return std::nullopt;
+  Partition partition;
+  for (const GraphStage& stage : found->stages)
+    partition.stages.push_back({stage.nodes.front(), stage.nodes.back() + 1, stage.seconds,
+                                stage.memory_bytes, stage.sent_bytes});
+  return partition;
+}
 
 void check(std::span<const BlockCost> blocks, const PartitionOptions& options) {
   if (options.stages < 1 || options.stages > static_cast<int>(blocks.size())) {
@@ -134,7 +54,7 @@ void check(std::span<const BlockCost> blocks, const PartitionOptions& options) {
 // The smallest larger number of stages that fits; 0: none does.
 int stages_that_fit(std::span<const BlockCost> blocks, PartitionOptions options) {
   while (++options.stages <= static_cast<int>(blocks.size())) {
-    if (Chain(blocks, options).slowest() < kImpossible) return options.stages;
+    if (cut(blocks, options)) return options.stages;
   }
   return 0;
 }
@@ -142,8 +62,8 @@ int stages_that_fit(std::span<const BlockCost> blocks, PartitionOptions options)
 [[noreturn]] void refuse(std::span<const BlockCost> blocks, const PartitionOptions& options) {
   PartitionOptions without = options;
   without.memory_limit = 0;
-  const Chain chain(blocks, without);
-  const std::string table = text_of(chain.cheapest(chain.slowest()), blocks);
+  without.slack = 0;
+  const std::string table = text_of(*cut(blocks, without), blocks);
   const int enough = stages_that_fit(blocks, options);
   std::string advice = "Without the limit it would be\n" + table;
   if (enough > 0) {
@@ -186,10 +106,9 @@ void check_stages(std::int64_t blocks, int stages) {
 
 Partition partition_chain(std::span<const BlockCost> blocks, const PartitionOptions& options) {
   check(blocks, options);
-  const Chain chain(blocks, options);
-  const double slowest = chain.slowest();
-  if (slowest == kImpossible) refuse(blocks, options);
-  return chain.cheapest(slowest * (1 + options.slack));
+  std::optional<Partition> partition = cut(blocks, options);
+  if (!partition) refuse(blocks, options);
+  return *std::move(partition);
 }
 
 std::string text_of(const Partition& partition, std::span<const BlockCost> blocks) {

@@ -2,8 +2,9 @@
 // slowest stage, then the bytes sent. Pure functions.
 //
 // Exact: dynamic programming over (stages, blocks), O(stages x blocks^2), as in Pinar and Aykanat,
-// "Fast optimal load balancing algorithms for 1D partitioning", JPDC 2004. The blocks are measured,
-// as in Narayanan et al., "PipeDream", SOSP 2019.
+// "Fast optimal load balancing algorithms for 1D partitioning", JPDC 2004; the search is that of
+// graphs (graph_partition.h). The blocks are measured, as in Narayanan et al., "PipeDream", SOSP
+// 2019.
 #pragma once
 
 #include <algorithm>

@@ -57,11 +57,7 @@ double duration_of(const Action& action, const PipelineTimes& times) {
 class Simulation {
  public:
   Simulation(const Schedule& schedule, const PipelineTimes& times)
-      : schedule_(schedule),
-        times_(times),
-        microbatches_(static_cast<std::size_t>(schedule.microbatches())),
-        made_(2 * schedule.rank_of_stage.size() * microbatches_, 0),
-        clock_(schedule.order.size(), 0) {
+      : schedule_(schedule), times_(times), made_(schedule), clock_(schedule.order.size(), 0) {
     timeline_.ranks.resize(schedule.order.size());
   }
 
@@ -71,13 +67,13 @@ class Simulation {
     double begin = clock;
     for (const Value& value : needs_of(action, schedule_, transfers_)) {
       const bool hop = schedule_.rank_of_stage[value.stage] != rank;
-      begin = std::max(begin, made(value) + (hop ? times_.message : 0));
+      begin = std::max(begin, made_[value] + (hop ? times_.message : 0));
     }
     clock = begin + duration_of(action, times_);
     if (is_pass(action.kind) || action.kind == ActionKind::Recompute) {
       timeline_.ranks[static_cast<std::size_t>(rank)].push_back({action, begin, clock});
     }
-    for (const Value& value : results_of(action, schedule_, transfers_)) made(value) = clock;
+    for (const Value& value : results_of(action, schedule_, transfers_)) made_[value] = clock;
   }
 
   Timeline finish() {
@@ -94,15 +90,10 @@ class Simulation {
   }
 
  private:
-  double& made(const Value& value) {
-    return made_[(2u * value.stage + (value.gradient ? 1 : 0)) * microbatches_ + value.microbatch];
-  }
-
   const Schedule& schedule_;
   const PipelineTimes& times_;
   bool transfers_ = has_transfers(schedule_);
-  std::size_t microbatches_;
-  std::vector<double> made_;   // when a value exists on the rank that made it
+  PerValue<double> made_;      // when a value exists on the rank that made it
   std::vector<double> clock_;  // when a rank becomes free
   Timeline timeline_;
 };

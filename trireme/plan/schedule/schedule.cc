@@ -6,14 +6,16 @@
 namespace trireme::inline v0::plan {
 namespace {
 
-constexpr std::array<std::string_view, kActionKinds> kLetters = {"F",  "B",  "I",  "W",  "F",
-                                                                 "SA", "RA", "SG", "RG", "RC"};
-
-std::string pass_text(std::string_view letters, int stage, int microbatch) {
-  return std::string(letters) + std::to_string(stage) + "." + std::to_string(microbatch);
-}
+// The columns that a terminal can show on each side of the marked one.
+constexpr std::size_t kBefore = 6, kAfter = 5;
 
 }  // namespace
+
+std::string_view letters_of(ActionKind kind) noexcept {
+  constexpr std::array<std::string_view, kActionKinds> kLetters = {"F",  "B",  "I",  "W",  "F",
+                                                                   "SA", "RA", "SG", "RG", "RC"};
+  return kLetters[static_cast<std::size_t>(kind)];
+}
 
 int Schedule::microbatches() const noexcept {
   int count = 0;
@@ -42,11 +44,12 @@ bool is_transfer(ActionKind kind) noexcept {
 }
 
 std::string text_of(const Action& action) {
-  std::string text =
-      pass_text(kLetters[static_cast<std::size_t>(action.kind)], action.stage, action.microbatch);
-  if (action.kind == ActionKind::ForwardBackward) {
-    text += "+" + pass_text("B", action.backward_stage, action.backward_microbatch);
-  }
+  std::string text;
+  each_pass(action, [&](const Action& pass) {
+    if (!text.empty()) text += "+";
+    text += std::string(letters_of(pass.kind)) + std::to_string(pass.stage) + "." +
+            std::to_string(pass.microbatch);
+  });
   return text;
 }
 
@@ -60,6 +63,52 @@ std::string text_of(const Schedule& schedule) {
     text += "\n";
   }
   return text;
+}
+
+std::string grid_text(const std::vector<std::string>& labels,
+                      std::vector<std::vector<std::string>> rows, const Mark& mark) {
+  auto& marked = rows[static_cast<std::size_t>(mark.rank)];
+  const std::size_t at = std::min(mark.position, marked.size());
+  if (!mark.missing.empty()) {
+    marked.insert(marked.begin() + static_cast<std::ptrdiff_t>(at), mark.missing + "?");
+  }
+  if (at < marked.size()) marked[at] = ">" + marked[at] + "<";
+  std::size_t end = 0, label_width = 0;
+  for (const auto& row : rows) end = std::max(end, row.size());
+  for (const std::string& label : labels) label_width = std::max(label_width, label.size());
+  const std::size_t first = at > kBefore ? at - kBefore : 0;
+  const std::size_t last = std::min(end, at + kAfter + 1);
+  std::string text;
+  for (std::size_t r = 0; r < rows.size(); ++r) {
+    std::string line = labels[r] + std::string(label_width - labels[r].size(), ' ');
+    if (first > 0) line += " ...";
+    for (std::size_t column = first; column < last; ++column) {
+      std::size_t width = 0;
+      for (const auto& row : rows) {
+        width = std::max(width, column < row.size() ? row[column].size() : 0);
+      }
+      std::string cell = column < rows[r].size() ? rows[r][column] : "";
+      cell.resize(width, ' ');
+      line += " " + cell;
+    }
+    if (last < rows[r].size()) line += " ...";
+    line.erase(line.find_last_not_of(' ') + 1);
+    text += "\n  " + line;
+  }
+  return text;
+}
+
+std::string grid_text(const Schedule& schedule, const Mark& mark) {
+  std::vector<std::string> labels;
+  std::vector<std::vector<std::string>> rows;
+  for (int rank = 0; rank < schedule.ranks(); ++rank) {
+    labels.push_back(std::to_string(rank) + ":");
+    rows.emplace_back();
+    for (const Action& action : schedule.order[static_cast<std::size_t>(rank)]) {
+      rows.back().push_back(text_of(action));
+    }
+  }
+  return grid_text(labels, std::move(rows), mark);
 }
 
 }  // namespace trireme::inline v0::plan

@@ -57,6 +57,16 @@ bool adds_gradient(ActionKind kind) noexcept;
 bool is_pass(ActionKind kind) noexcept;
 bool is_transfer(ActionKind kind) noexcept;
 
+/// Calls visit(pass) for both passes of a ForwardBackward, F first, or once for another action.
+template <class Visit>
+void each_pass(const Action& action, Visit visit) {
+  if (action.kind != ActionKind::ForwardBackward) return visit(action);
+  visit(Action{ActionKind::Forward, action.stage, action.microbatch});
+  visit(Action{ActionKind::Backward, action.backward_stage, action.backward_microbatch});
+}
+
+/// "F", "SA"; that of a ForwardBackward is its first pass's.
+std::string_view letters_of(ActionKind kind) noexcept;
 /// "F0.1", "F0.4+B7.1", "RA3.0".
 std::string text_of(const Action& action);
 /// One line per rank, in order: "0: F0.0 F0.1 B0.0 B0.1". parse_schedule reads it back.
@@ -75,5 +85,8 @@ struct Mark {
 };
 /// The columns around the mark, all ranks: ">F0.1<" marks an action, ">W0.1?<" a missing one.
 std::string grid_text(const Schedule& schedule, const Mark& mark);
+/// The same for the cells of the ranks' `rows`; `labels` go before them.
+std::string grid_text(const std::vector<std::string>& labels,
+                      std::vector<std::vector<std::string>> rows, const Mark& mark);
 
 }  // namespace trireme::inline v0::plan

@@ -8,7 +8,6 @@
 #include <utility>
 
 #include "trireme/base/error.h"
-#include "trireme/plan/open_sums.h"
 #include "trireme/plan/schedule/schedule_walk.h"
 
 namespace trireme::inline v0::plan {
@@ -38,7 +37,7 @@ class Inspector {
       check_ascending(stage);
     }
     if (report_.faults.empty()) check_deadlock();
-    if (report_.faults.empty()) measure();
+    for (int rank = 0; report_.faults.empty() && rank < schedule_.ranks(); ++rank) measure(rank);
     return std::move(report_);
   }
 
@@ -57,27 +56,19 @@ class Inspector {
 
   void collect() {
     for (int rank = 0; rank < schedule_.ranks(); ++rank) {
-      for (std::size_t i = 0; i < order_of(rank).size(); ++i) {
-        const Action& action = order_of(rank)[i];
-        if (action.kind == ActionKind::ForwardBackward) {
-          put(rank, i, ActionKind::Forward, action.stage, action.microbatch);
-          put(rank, i, ActionKind::Backward, action.backward_stage, action.backward_microbatch);
-        } else {
-          put(rank, i, action.kind, action.stage, action.microbatch);
-        }
-      }
+      for (std::size_t i = 0; i < order_of(rank).size(); ++i)
+        each_pass(order_of(rank)[i], [&](const Action& pass) { put(rank, i, pass); });
     }
   }
 
-  void put(int rank, std::size_t position, ActionKind kind, int stage, int m) {
-    const std::string name = text_of(Action{kind, stage, m});
-    if (stage >= schedule_.stages() || rank_of(stage) != rank) {
-      return fault(name + " stands on rank " + std::to_string(rank) + ", which has no stage " +
-                       std::to_string(stage),
+  void put(int rank, std::size_t position, const Action& pass) {
+    if (pass.stage >= schedule_.stages() || rank_of(pass.stage) != rank) {
+      return fault(text_of(pass) + " stands on rank " + std::to_string(rank) +
+                       ", which has no stage " + std::to_string(pass.stage),
                    {rank, position});
     }
-    Position& at = cell(stage, m)[kind];
-    if (at) return fault(name + " is there twice", {rank, position});
+    Position& at = cell(pass.stage, pass.microbatch)[pass.kind];
+    if (at) return fault(text_of(pass) + " is there twice", {rank, position});
     at = position;
   }
 
@@ -101,10 +92,8 @@ class Inspector {
   void require_order(ActionKind first, ActionKind then, int stage, int m) {
     const Position &one = cell(stage, m)[first], &other = cell(stage, m)[then];
     if (!one || !other || *one < *other) return;
-    const Action action{then, stage, m};
-    Action before = action;
-    before.kind = first;
-    fault(text_of(action) + " stands before " + text_of(before), {rank_of(stage), *other});
+    fault(text_of(Action{then, stage, m}) + " stands before " + text_of(Action{first, stage, m}),
+          {rank_of(stage), *other});
   }
 
   void check_cell(int stage, int m) {
@@ -114,8 +103,8 @@ class Inspector {
     if (here[Backward]) {
       for (ActionKind half : {BackwardInput, BackwardWeight}) {
         if (!here[half]) continue;
-        const Action action{half, stage, m};
-        fault(text_of(action) + " is done by B already", {rank_of(stage), *here[half]});
+        fault(text_of(Action{half, stage, m}) + " is done by B already",
+              {rank_of(stage), *here[half]});
       }
     } else if (here[BackwardInput] || here[BackwardWeight]) {
       require(BackwardInput, stage, m);
@@ -141,8 +130,8 @@ class Inspector {
     const auto check = [&](ActionKind kind, int to) {
       if (crosses(to)) return require(kind, stage, m);
       if (!here[kind]) return;
-      const Action action{kind, stage, m};
-      fault(text_of(action) + " has no other rank to talk to", {rank_of(stage), *here[kind]});
+      fault(text_of(Action{kind, stage, m}) + " has no other rank to talk to",
+            {rank_of(stage), *here[kind]});
     };
     check(RecvActivation, stage - 1);
     check(SendActivation, stage + 1);
@@ -191,14 +180,9 @@ class Inspector {
     fault(text, {stuck.front().rank, stuck.front().position});
   }
 
-  void measure() {
-    report_.peaks.resize(schedule_.order.size());
-    for (int rank = 0; rank < schedule_.ranks(); ++rank) measure(rank);
-  }
-
   void measure(int rank) {
     using enum ActionKind;
-    RankPeak& peak = report_.peaks[static_cast<std::size_t>(rank)];
+    RankPeak& peak = report_.peaks.emplace_back();
     int alive = 0, for_weights = 0, inputs = 0;
     const auto forward = [&](int stage, int m) { ++(cell(stage, m)[Recompute] ? inputs : alive); };
     for (const Action& action : order_of(rank)) {
@@ -211,7 +195,6 @@ class Inspector {
       if (action.kind == BackwardWeight) --for_weights;
       if (adds_gradient(action.kind)) --alive;
     }
-    peak.open_sums = open_sums(microbatches_, 1);
   }
 
   const Schedule& schedule_;

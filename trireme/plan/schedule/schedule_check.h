@@ -21,8 +21,6 @@ struct RankPeak {
   /// At that kind's own worst moment: passes that wait only for W, and inputs kept for
   /// recomputation.
   int for_weights = 0, inputs = 0;
-  /// Open nodes of the tree sum of one stage's weight gradients; each is as large as the weights.
-  int open_sums = 0;
 };
 
 struct ScheduleReport {

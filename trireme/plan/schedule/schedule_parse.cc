@@ -1,6 +1,5 @@
 // Parser of the text form of a schedule.
 #include <algorithm>
-#include <array>
 #include <charconv>
 #include <map>
 #include <optional>
@@ -8,7 +7,6 @@
 
 #include "trireme/base/error.h"
 #include "trireme/plan/schedule/schedule.h"
-#include "trireme/plan/schedule/schedule_grid.h"
 
 namespace trireme::inline v0::plan {
 namespace {
@@ -16,17 +14,6 @@ namespace {
 [[noreturn]] void refuse_schedule(const std::string& what, const std::string& advice) {
   throw ConfigError(what, {.operation = "schedule", .advice = advice});
 }
-
-constexpr std::array<std::pair<std::string_view, ActionKind>, 9> kKinds = {
-    {{"F", ActionKind::Forward},
-     {"B", ActionKind::Backward},
-     {"I", ActionKind::BackwardInput},
-     {"W", ActionKind::BackwardWeight},
-     {"SA", ActionKind::SendActivation},
-     {"RA", ActionKind::RecvActivation},
-     {"SG", ActionKind::SendGradient},
-     {"RG", ActionKind::RecvGradient},
-     {"RC", ActionKind::Recompute}}};
 
 // The largest number in a file: a larger one is a typing error and would cost memory.
 constexpr unsigned kLargest = 9999;
@@ -44,11 +31,13 @@ bool take_number(std::string_view& text, int& value) {
 std::optional<Action> take_pass(std::string_view& text) {
   std::size_t letters = 0;
   while (letters < text.size() && text[letters] >= 'A' && text[letters] <= 'Z') ++letters;
-  const auto kind = std::find_if(kKinds.begin(), kKinds.end(), [&](const auto& one) {
-    return one.first == text.substr(0, letters);
-  });
-  if (kind == kKinds.end()) return std::nullopt;
-  Action action{.kind = kind->second};
+  Action action;
+  int kind = 0;
+  for (; kind < kActionKinds; ++kind) {
+    action.kind = static_cast<ActionKind>(kind);
+    if (letters_of(action.kind) == text.substr(0, letters)) break;
+  }
+  if (kind == kActionKinds) return std::nullopt;
   text.remove_prefix(letters);
   if (!take_number(text, action.stage) || text.empty() || text.front() != '.') return std::nullopt;
   text.remove_prefix(1);

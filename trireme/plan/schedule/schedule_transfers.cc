@@ -14,17 +14,15 @@ Schedule with_transfers(Schedule schedule) {
   for (auto& actions : schedule.order) {
     std::vector<Action> all;
     for (const Action& action : actions) {
-      const int back_stage =
-          action.kind == ActionKind::ForwardBackward ? action.backward_stage : action.stage;
       const int rank = rank_of(action.stage);
       for (const Value& value : needs_of(action, schedule, false)) {
         if (rank_of(value.stage) == rank) continue;
         all.push_back({value.gradient ? ActionKind::RecvGradient : ActionKind::RecvActivation,
-                       value.gradient ? back_stage : action.stage, value.microbatch});
+                       reader_of(value), value.microbatch});
       }
       all.push_back(action);
       for (const Value& value : results_of(action, schedule, false)) {
-        if (rank_of(value.gradient ? value.stage - 1 : value.stage + 1) == rank) continue;
+        if (rank_of(reader_of(value)) == rank) continue;
         all.push_back({value.gradient ? ActionKind::SendGradient : ActionKind::SendActivation,
                        value.stage, value.microbatch});
       }
@@ -38,11 +36,10 @@ Schedule with_recompute(Schedule schedule) {
   for (auto& actions : schedule.order) {
     std::vector<Action> all;
     for (const Action& action : actions) {
-      if (action.kind == ActionKind::ForwardBackward) {
-        all.push_back({ActionKind::Recompute, action.backward_stage, action.backward_microbatch});
-      } else if (goes_backward(action.kind)) {
-        all.push_back({ActionKind::Recompute, action.stage, action.microbatch});
-      }
+      each_pass(action, [&](const Action& pass) {
+        if (goes_backward(pass.kind))
+          all.push_back({ActionKind::Recompute, pass.stage, pass.microbatch});
+      });
       all.push_back(action);
     }
     actions = std::move(all);

@@ -3,27 +3,6 @@
 #include <algorithm>
 
 namespace trireme::inline v0::plan {
-namespace {
-
-// The set of values made so far.
-class Values {
- public:
-  explicit Values(const Schedule& schedule)
-      : microbatches_(static_cast<std::size_t>(schedule.microbatches())),
-        there_(2 * schedule.rank_of_stage.size() * microbatches_, 0) {}
-  bool has(const Value& value) const { return there_[index(value)] != 0; }
-  void add(const Value& value) { there_[index(value)] = 1; }
-
- private:
-  std::size_t index(const Value& value) const {
-    return (2u * value.stage + (value.gradient ? 1 : 0)) * microbatches_ + value.microbatch;
-  }
-
-  std::size_t microbatches_;
-  std::vector<char> there_;
-};
-
-}  // namespace
 
 std::string text_of(const Value& value) {
   const std::string cell = std::to_string(value.stage) + "." + std::to_string(value.microbatch);
@@ -41,54 +20,37 @@ bool has_transfers(const Schedule& schedule) noexcept {
 
 std::vector<Value> needs_of(const Action& action, const Schedule& schedule, bool transfers) {
   std::vector<Value> needs;
-  const auto rank = [&](int stage) {
-    return schedule.rank_of_stage[static_cast<std::size_t>(stage)];
-  };
-  // A value from the rank's own other chunk is never sent.
-  const auto need = [&](bool gradient, int from, int stage, int microbatch, bool receive) {
+  each_pass(action, [&](const Action& pass) {
+    const bool gradient = goes_backward(pass.kind) || pass.kind == ActionKind::RecvGradient;
+    if (!gradient && !goes_forward(pass.kind) && pass.kind != ActionKind::RecvActivation) return;
+    const int from = gradient ? pass.stage + 1 : pass.stage - 1;
     if (from < 0 || from >= schedule.stages()) return;
-    if (transfers && rank(from) != rank(stage) && !receive) return;
-    needs.push_back({gradient, from, microbatch});
-  };
-  if (goes_forward(action.kind) || action.kind == ActionKind::RecvActivation) {
-    need(false, action.stage - 1, action.stage, action.microbatch,
-         action.kind == ActionKind::RecvActivation);
-  }
-  if (action.kind == ActionKind::ForwardBackward) {
-    need(true, action.backward_stage + 1, action.backward_stage, action.backward_microbatch, false);
-  } else if (goes_backward(action.kind) || action.kind == ActionKind::RecvGradient) {
-    need(true, action.stage + 1, action.stage, action.microbatch,
-         action.kind == ActionKind::RecvGradient);
-  }
+    // A value from the rank's own other chunk is never sent.
+    const bool hop = schedule.rank_of_stage[from] != schedule.rank_of_stage[pass.stage];
+    if (transfers && hop && !is_transfer(pass.kind)) return;
+    needs.push_back({gradient, from, pass.microbatch});
+  });
   return needs;
 }
 
 std::vector<Value> results_of(const Action& action, const Schedule& schedule, bool transfers) {
   std::vector<Value> results;
-  const auto result = [&](bool gradient, int stage, int microbatch, bool send) {
-    const int to = gradient ? stage - 1 : stage + 1;
+  each_pass(action, [&](const Action& pass) {
+    const bool gradient = goes_backward(pass.kind) || pass.kind == ActionKind::SendGradient;
+    if (!gradient && !goes_forward(pass.kind) && pass.kind != ActionKind::SendActivation) return;
+    const Value value{gradient, pass.stage, pass.microbatch};
+    const int to = reader_of(value);
     if (to < 0 || to >= schedule.stages()) return;
-    const bool hop =
-        schedule.rank_of_stage[static_cast<std::size_t>(to)] != schedule.rank_of_stage[stage];
-    if (!transfers || send == hop) results.push_back({gradient, stage, microbatch});
-  };
-  const bool send =
-      action.kind == ActionKind::SendActivation || action.kind == ActionKind::SendGradient;
-  if (goes_forward(action.kind) || action.kind == ActionKind::SendActivation) {
-    result(false, action.stage, action.microbatch, send);
-  }
-  if (action.kind == ActionKind::ForwardBackward) {
-    result(true, action.backward_stage, action.backward_microbatch, send);
-  } else if (goes_backward(action.kind) || action.kind == ActionKind::SendGradient) {
-    result(true, action.stage, action.microbatch, send);
-  }
+    const bool hop = schedule.rank_of_stage[to] != schedule.rank_of_stage[pass.stage];
+    if (!transfers || is_transfer(pass.kind) == hop) results.push_back(value);
+  });
   return results;
 }
 
 std::vector<Stuck> walk(const Schedule& schedule,
                         const std::function<void(int, std::size_t)>& run) {
   const bool transfers = has_transfers(schedule);
-  Values values(schedule);
+  PerValue<char> there(schedule);  // 1: made
   std::vector<std::size_t> next(schedule.order.size(), 0);
   std::vector<Stuck> stuck;
   for (bool moved = true; moved;) {
@@ -100,13 +62,13 @@ std::vector<Stuck> walk(const Schedule& schedule,
         const Action& action = actions[next[rank]];
         const auto needs = needs_of(action, schedule, transfers);
         const auto missing = std::find_if(needs.begin(), needs.end(),
-                                          [&](const Value& value) { return !values.has(value); });
+                                          [&](const Value& value) { return there[value] == 0; });
         if (missing != needs.end()) {
           stuck.push_back({static_cast<int>(rank), next[rank], *missing});
           break;
         }
         run(static_cast<int>(rank), next[rank]);
-        for (const Value& value : results_of(action, schedule, transfers)) values.add(value);
+        for (const Value& value : results_of(action, schedule, transfers)) there[value] = 1;
       }
     }
   }

@@ -7,7 +7,6 @@
 
 #include <cstddef>
 #include <functional>
-#include <span>
 #include <string>
 #include <vector>
 
@@ -22,6 +21,26 @@ struct Value {
 };
 /// The pass that makes it: "F1.0", "the gradient from stage 2 ...".
 std::string text_of(const Value& value);
+/// The stage that uses it; none of the schedule's for what the ends of the chain make.
+inline int reader_of(const Value& value) noexcept {
+  return value.gradient ? value.stage - 1 : value.stage + 1;
+}
+
+/// A T for each value of a schedule.
+template <class T>
+class PerValue {
+ public:
+  explicit PerValue(const Schedule& schedule)
+      : microbatches_(static_cast<std::size_t>(schedule.microbatches())),
+        all_(2 * schedule.rank_of_stage.size() * microbatches_) {}
+  T& operator[](const Value& value) {
+    return all_[(2u * value.stage + (value.gradient ? 1 : 0)) * microbatches_ + value.microbatch];
+  }
+
+ private:
+  std::size_t microbatches_;
+  std::vector<T> all_;
+};
 
 /// True if sends and receives are written in the schedule.
 bool has_transfers(const Schedule& schedule) noexcept;

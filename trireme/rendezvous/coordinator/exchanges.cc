@@ -32,7 +32,6 @@ void Exchanges::give(int process, const Group& group, const wire::ExchangeReques
   }
   const auto entry = pending_.try_emplace(key).first;
   Pending& pending = entry->second;
-  pending.group = group;
   pending.values[process] = request.value();
   // The rank repeats a call whose deadline has passed; nobody reads the earlier answer.
   if (const auto old = pending.waiting.find(process); old != pending.waiting.end()) {
@@ -67,7 +66,7 @@ void Exchanges::fail_all(const std::string& why) {
 
 void Exchanges::fail_awaiting(int process, const std::string& why) {
   for (auto& [key, pending] : pending_) {
-    if (pending.awaits(process)) pending.fail(why);
+    if (Group{key.second}.has(process) && !pending.values.contains(process)) pending.fail(why);
   }
 }
 

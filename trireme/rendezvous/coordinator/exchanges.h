@@ -58,10 +58,8 @@ class Exchanges {
 
  private:
   struct Pending {
-    Group group;
     std::map<int, std::string> values;
     std::map<int, Call> waiting;
-    bool awaits(int process) const { return group.has(process) && values.count(process) == 0; }
     /// Answers all waiting calls with ABORTED.
     void fail(const std::string& why);
   };

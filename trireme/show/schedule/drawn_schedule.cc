@@ -9,6 +9,7 @@
 
 #include "trireme/base/utf8.h"
 #include "trireme/base/words.h"
+#include "trireme/plan/open_sums.h"
 #include "trireme/show/drawing/words.h"
 
 namespace trireme::inline v0::show {
@@ -82,11 +83,9 @@ std::string cost_line(const DrawnSchedule& drawn) {
 
 std::string memory_lines(const DrawnSchedule& drawn) {
   std::vector<int> live, inputs;
-  int sums = 0;
   for (const plan::RankPeak& peak : drawn.peaks) {
     live.push_back(peak.activations);
     inputs.push_back(peak.inputs);
-    sums = std::max(sums, peak.open_sums);
   }
   const int chunks = drawn.schedule.stages() / drawn.schedule.ranks();
   std::string text = "live      at most " + listed(live) + " activations on ranks 0 to " +
@@ -97,6 +96,7 @@ std::string memory_lines(const DrawnSchedule& drawn) {
   if (*std::max_element(inputs.begin(), inputs.end()) > 0) {
     text += "inputs    at most " + listed(inputs) + " kept to compute activations again\n";
   }
+  const int sums = plan::open_sums(drawn.schedule.microbatches(), 1);
   return text + "sums      at most " + std::to_string(sums) + " open of each weight's gradients\n";
 }
 
@@ -244,6 +244,7 @@ std::string json_of(const DrawnSchedule& drawn) {
                      {"text", plan::text_of(drawn.schedule)}};
   std::string text = head.dump() + "\n";
   Json peaks = Json::array();
+  const int open_sums = plan::open_sums(drawn.schedule.microbatches(), 1);
   for (int rank = 0; rank < drawn.schedule.ranks(); ++rank) {
     for (const auto& [action, begin, end] : drawn.timeline.ranks[static_cast<std::size_t>(rank)]) {
       text += Json{{"event", "pass"},
@@ -258,7 +259,7 @@ std::string json_of(const DrawnSchedule& drawn) {
     peaks.push_back({{"activations", peak.activations},
                      {"for_weights", peak.for_weights},
                      {"inputs", peak.inputs},
-                     {"open_sums", peak.open_sums},
+                     {"open_sums", open_sums},
                      {"busy", drawn.timeline.busy(rank)}});
   }
   const Json cost = {{"event", "cost"},

@@ -12,13 +12,11 @@ namespace {
 class CastCompressor final : public Compressor {
  public:
   CastCompressor(comm::Communicator& world, DType wire, std::vector<BucketShape> buckets)
-      : world_(world) {
+      : Compressor(world) {
     for (const BucketShape& bucket : buckets) {
+      const auto count = static_cast<std::size_t>(bucket.count);
       wires_.push_back(
-          world_
-              .allocate(static_cast<std::size_t>(bucket.count) * size_of(wire), bucket.device)
-
-              .buffer(0, static_cast<std::size_t>(bucket.count), wire));
+          world_.allocate(count * size_of(wire), bucket.device).buffer(0, count, wire));
     }
   }
 
@@ -26,32 +24,14 @@ class CastCompressor final : public Compressor {
     const Buffer& wire = wires_[bucket];
     tensor::view_of(wire).copy_(local);
     sent_ += static_cast<std::int64_t>(wire.bytes());
-    const std::string label = "bucket " + std::to_string(bucket);
-    open_.push_back(
-        {bucket, std::move(local), world_.all_reduce(wire, ReduceOp::Sum, {.label = label})});
-  }
-
-  void finish() override {
-    for (const Open& one : open_) {
-      one.work.wait();
-      at::Tensor(one.local).copy_(tensor::view_of(wires_[one.bucket]));
-    }
-    open_.clear();
+    after(world_.all_reduce(wire, ReduceOp::Sum, {.label = label_of(bucket)}),
+          [local, wire] { local.copy_(tensor::view_of(wire)); });
   }
 
   void drop() override {}
-  std::int64_t payload_bytes() const override { return sent_; }
 
  private:
-  struct Open {
-    std::size_t bucket;
-    at::Tensor local;
-    Work work;
-  };
-  comm::Communicator& world_;
   std::vector<Buffer> wires_;  // in arenas: reduced without a copy
-  std::vector<Open> open_;
-  std::int64_t sent_ = 0;
 };
 
 }  // namespace

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <charconv>
 #include <optional>
+#include <utility>
 
 #include "trireme/base/error.h"
 #include "trireme/comm/choice/tune.h"
@@ -85,6 +86,20 @@ bool half_the_bytes_pay(comm::Communicator& world, const std::vector<BucketShape
 }
 
 }  // namespace
+
+void Compressor::after(Work work, std::function<void()> then) {
+  open_.push_back({std::move(work), std::move(then)});
+}
+
+void Compressor::finish() {
+  while (!open_.empty()) {
+    const std::vector<Open> round = std::exchange(open_, {});
+    for (const Open& one : round) {
+      one.work.wait();
+      one.then();
+    }
+  }
+}
 
 void check_compression(std::string_view spec) {
   const auto [name, argument] = split(spec);

@@ -13,6 +13,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -37,15 +38,32 @@ struct BucketShape {
 
 class Compressor {
  public:
+  explicit Compressor(comm::Communicator& world) : world_(world) {}
   virtual ~Compressor() = default;
   /// `local`: this rank's sum, fp32 [count] of bucket `bucket`; must stay until finish().
   virtual void launch(std::size_t bucket, at::Tensor local) = 0;
   /// Every launched tensor then holds the sum over ranks, with the same bits on all of them.
-  virtual void finish() = 0;
+  void finish();
   /// The step was refused: forgets what would have been added to the next one.
   virtual void drop() = 0;
   /// Bytes that this rank has passed to collectives so far; fp32 would be 4 per gradient.
-  virtual std::int64_t payload_bytes() const = 0;
+  std::int64_t payload_bytes() const { return sent_; }
+
+ protected:
+  /// finish() waits for `work` and calls `then`, in the order of these calls. A `then` that calls
+  /// after() starts a second round, which follows the first one of all buckets.
+  void after(Work work, std::function<void()> then);
+  static std::string label_of(std::size_t bucket) { return "bucket " + std::to_string(bucket); }
+
+  comm::Communicator& world_;
+  std::int64_t sent_ = 0;
+
+ private:
+  struct Open {
+    Work work;
+    std::function<void()> then;
+  };
+  std::vector<Open> open_;
 };
 
 /// spec: "none" (returns null, as does a group of one), "bf16", "f16", "topk:R" and "randomk:R" (0

@@ -76,44 +76,30 @@ void encode(at::Tensor& values, const Code& code) {
 class OneBit final : public Compressor {
  public:
   OneBit(comm::Communicator& world, std::vector<BucketShape> buckets)
-      : world_(world), residuals_(buckets) {}
+      : Compressor(world), residuals_(buckets) {}
 
   void launch(std::size_t bucket, at::Tensor local) override {
     at::Tensor& kept = residuals_.add(bucket, local);
     const std::int64_t chunks = chunks_of(kept.numel());
     const std::int64_t bytes = chunks * (kMeans + kBits);
     const auto options = kept.options().dtype(at::kByte);
-    Open open{local, at::empty({bytes}, options), at::empty({bytes * world_.size()}, options), {}};
-    encode(kept, Code(open.own, 0, chunks));
-    open.work = world_.all_gather(tensor::to_buffer(open.own), tensor::to_buffer(open.all),
-                                  {.label = "bucket " + std::to_string(bucket)});
+    const at::Tensor own = at::empty({bytes}, options),
+                     all = at::empty({bytes * world_.size()}, options);
+    encode(kept, Code(own, 0, chunks));
     sent_ += bytes;
-    open_.push_back(std::move(open));
-  }
-
-  void finish() override {
-    for (Open& one : open_) {
-      one.work.wait();
-      one.local.zero_();
-      const std::int64_t count = one.local.numel(), bytes = one.own.numel();
-      for (int rank = 0; rank < world_.size(); ++rank)
-        one.local.add_(Code(one.all, rank * bytes, chunks_of(count)).decoded(count));
-    }
-    open_.clear();
+    after(world_.all_gather(tensor::to_buffer(own), tensor::to_buffer(all),
+                            {.label = label_of(bucket)}),
+          [this, local, own, all, bytes, chunks] {
+            local.zero_();
+            for (int rank = 0; rank < world_.size(); ++rank)
+              local.add_(Code(all, rank * bytes, chunks).decoded(local.numel()));
+          });
   }
 
   void drop() override { residuals_.clear(); }
-  std::int64_t payload_bytes() const override { return sent_; }
 
  private:
-  struct Open {
-    at::Tensor local, own, all;
-    Work work;
-  };
-  comm::Communicator& world_;
   Residuals residuals_;
-  std::vector<Open> open_;
-  std::int64_t sent_ = 0;
 };
 
 }  // namespace

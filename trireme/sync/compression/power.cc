@@ -11,6 +11,7 @@
 #include <ATen/Functions.h>
 
 #include <cmath>
+#include <utility>
 
 #include "trireme/sync/compression/compressor.h"
 #include "trireme/sync/compression/residual.h"
@@ -49,67 +50,55 @@ class Power final : public Compressor {
  public:
   Power(comm::Communicator& world, int rank, std::int64_t exact_steps, std::uint64_t seed,
         std::vector<BucketShape> buckets)
-      : world_(world), exact_steps_(exact_steps), residuals_(buckets) {
+      : Compressor(world), exact_steps_(exact_steps), rank_(rank), residuals_(buckets) {
     for (const BucketShape& bucket : buckets) {
       Plan& plan = plans_.emplace_back();
       for (const BucketShape::Part& part : bucket.parts) {
         const std::int64_t n = part.rows, m = n > 0 ? part.count / n : 0;
         if (n < 2 || m < 2 || (n + m) * rank >= n * m) {
           plan.plain.push_back({part.offset, part.count});
-          plan.first += part.count;
           continue;
         }
         at::Tensor q = at::empty({m, rank}, at::kFloat);
         tensor::fill_normal(q, seed, "powersgd/" + part.name, 0, 1);
-        plan.matrices.push_back({part.offset, n, m, q.to(tensor::at_device(bucket.device))});
+        plan.matrices.push_back(
+            {part.offset, n, m, plan.first, plan.second, q.to(tensor::at_device(bucket.device))});
         plan.first += n * rank;
         plan.second += m * rank;
       }
+      for (Range& range : plan.plain)
+        range.at = std::exchange(plan.first, plan.first + range.count);
     }
-    rank_ = rank;
   }
 
   void launch(std::size_t bucket, at::Tensor local) override {
     Plan& plan = plans_[bucket];
-    Open open{bucket, local, at::empty({plan.first}, local.options()), {}, {}};
     if (plan.launched++ < exact_steps_) {
-      open.exact = true;
-      open.first = local.clone();
-      open.work = reduce(open.first, bucket, "exact");
-      open_.push_back(std::move(open));
+      const at::Tensor sum = local.clone();
+      after(reduce(sum, bucket, "exact"), [local, sum] { local.copy_(sum); });
       return;
     }
     const at::Tensor& kept = residuals_.add(bucket, local);
-    std::int64_t at = 0;
-    for (const Matrix& matrix : plan.matrices) {
-      at::Tensor p = open.first.narrow(0, at, matrix.n * rank_).view({matrix.n, rank_});
-      p.copy_(at::mm(view(kept, matrix), matrix.q));
-      at += matrix.n * rank_;
-    }
-    for (const Range& range : plan.plain) {
-      open.first.narrow(0, at, range.count).copy_(local.narrow(0, range.offset, range.count));
-      at += range.count;
-    }
-    open.work = reduce(open.first, bucket, "P");
-    open_.push_back(std::move(open));
-  }
-
-  void finish() override {
-    for (Open& one : open_) second_round(one);
-    for (Open& one : open_) rebuild(one);
-    open_.clear();
+    const at::Tensor first = at::empty({plan.first}, local.options());
+    for (const Matrix& matrix : plan.matrices)
+      p_of(first, matrix).copy_(at::mm(view(kept, matrix), matrix.q));
+    for (const Range& range : plan.plain)
+      first.narrow(0, range.at, range.count).copy_(local.narrow(0, range.offset, range.count));
+    after(reduce(first, bucket, "P"),
+          [this, bucket, local, first] { second_round(bucket, local, first); });
   }
 
   void drop() override { residuals_.clear(); }
-  std::int64_t payload_bytes() const override { return sent_; }
 
  private:
   struct Range {
     std::int64_t offset, count;
+    std::int64_t at = 0;  // in the first reduction
   };
   struct Matrix {
     std::int64_t offset, n, m;
-    at::Tensor q;  // [m, r], from the step before
+    std::int64_t p_at, q_at;  // in the two reductions
+    at::Tensor q;             // [m, r], from the step before
   };
   struct Plan {
     std::vector<Matrix> matrices;
@@ -117,77 +106,61 @@ class Power final : public Compressor {
     std::int64_t first = 0, second = 0;  // elements of the two reductions
     std::int64_t launched = 0;
   };
-  struct Open {
-    std::size_t bucket;
-    at::Tensor local, first, second;
-    Work work;
-    bool exact = false;  // one of the first steps: not compressed
-  };
 
   static at::Tensor view(const at::Tensor& flat, const Matrix& matrix) {
     return flat.narrow(0, matrix.offset, matrix.n * matrix.m).view({matrix.n, matrix.m});
+  }
+
+  // A matrix's P and Q in what is reduced.
+  at::Tensor p_of(const at::Tensor& first, const Matrix& matrix) const {
+    return first.narrow(0, matrix.p_at, matrix.n * rank_).view({matrix.n, rank_});
+  }
+  at::Tensor q_of(const at::Tensor& second, const Matrix& matrix) const {
+    return second.narrow(0, matrix.q_at, matrix.m * rank_).view({matrix.m, rank_});
   }
 
   Work reduce(const at::Tensor& tensor, std::size_t bucket, const char* what) {
     sent_ += tensor.numel() * 4;
     if (tensor.numel() == 0) return {};
     return world_.all_reduce(tensor::to_buffer(tensor), ReduceOp::Sum,
-                             {.label = "bucket " + std::to_string(bucket) + " " + what});
+                             {.label = label_of(bucket) + " " + what});
   }
 
-  void second_round(Open& one) {
-    one.work.wait();
-    if (one.exact) {
-      one.local.copy_(one.first);
-      return;
-    }
-    Plan& plan = plans_[one.bucket];
-    const at::Tensor& kept = residuals_.of(one.bucket);
-    one.second = at::empty({plan.second}, kept.options());
-    std::int64_t from = 0, to = 0;
+  void second_round(std::size_t bucket, const at::Tensor& local, const at::Tensor& first) {
+    const Plan& plan = plans_[bucket];
+    const at::Tensor& kept = residuals_.of(bucket);
+    const at::Tensor second = at::empty({plan.second}, kept.options());
     for (const Matrix& matrix : plan.matrices) {
-      at::Tensor p = one.first.narrow(0, from, matrix.n * rank_).view({matrix.n, rank_});
+      at::Tensor p = p_of(first, matrix);
       orthonormalise(p);
-      at::Tensor q = one.second.narrow(0, to, matrix.m * rank_).view({matrix.m, rank_});
-      q.copy_(at::mm(view(kept, matrix).t(), p));
-      from += matrix.n * rank_;
-      to += matrix.m * rank_;
+      q_of(second, matrix).copy_(at::mm(view(kept, matrix).t(), p));
     }
-    one.work = reduce(one.second, one.bucket, "Q");
+    after(reduce(second, bucket, "Q"),
+          [this, bucket, local, first, second] { rebuild(bucket, local, first, second); });
   }
 
-  void rebuild(Open& one) {
-    if (one.exact) return;
-    one.work.wait();
-    Plan& plan = plans_[one.bucket];
-    at::Tensor& kept = residuals_.of(one.bucket);
+  void rebuild(std::size_t bucket, const at::Tensor& local, const at::Tensor& first,
+               const at::Tensor& second) {
+    Plan& plan = plans_[bucket];
+    const at::Tensor& kept = residuals_.of(bucket);
     const double ranks = world_.size();
-    std::int64_t from = 0, to = 0;
     for (Matrix& matrix : plan.matrices) {
-      const at::Tensor p = one.first.narrow(0, from, matrix.n * rank_).view({matrix.n, rank_});
-      const at::Tensor q = one.second.narrow(0, to, matrix.m * rank_).view({matrix.m, rank_});
-      const at::Tensor sum = at::mm(p, q.t());
-      view(one.local, matrix).copy_(sum);
+      const at::Tensor q = q_of(second, matrix), sum = at::mm(p_of(first, matrix), q.t());
+      view(local, matrix).copy_(sum);
       view(kept, matrix).sub_(sum, 1 / ranks);  // every rank keeps its own difference from the mean
       // A column that became zero (no gradient this time) would stay zero for ever.
       matrix.q.copy_(at::where(q.abs().sum(0, /*keepdim=*/true) > 0, q, matrix.q));
-      from += matrix.n * rank_;
-      to += matrix.m * rank_;
     }
     for (const Range& range : plan.plain) {
-      one.local.narrow(0, range.offset, range.count).copy_(one.first.narrow(0, from, range.count));
+      local.narrow(0, range.offset, range.count).copy_(first.narrow(0, range.at, range.count));
       kept.narrow(0, range.offset, range.count).zero_();
-      from += range.count;
     }
   }
 
-  comm::Communicator& world_;
   const std::int64_t exact_steps_;
-  int rank_ = 1;
+  const int rank_;
   Residuals residuals_;
   std::vector<Plan> plans_;
-  std::vector<Open> open_;
-  std::int64_t sent_ = 0;
 };
 
 }  // namespace

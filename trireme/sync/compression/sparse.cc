@@ -26,96 +26,62 @@ std::int64_t number_of(double share, std::int64_t count) {
 class TopK final : public Compressor {
  public:
   TopK(comm::Communicator& world, double share, std::vector<BucketShape> buckets)
-      : world_(world), share_(share), residuals_(buckets) {}
+      : Compressor(world), share_(share), residuals_(buckets) {}
 
   void launch(std::size_t bucket, at::Tensor local) override {
     at::Tensor& kept = residuals_.add(bucket, local);
     const std::int64_t k = number_of(share_, kept.numel()), n = world_.size();
     const at::Tensor chosen = std::get<1>(kept.abs().topk(k, 0, true, /*sorted=*/false));
-    Open open{local,
-              kept.index_select(0, chosen),
-              chosen.to(at::kInt),
-              at::empty({n * k}, kept.options()),
-              at::empty({n * k}, kept.options().dtype(at::kInt)),
-              {},
-              {}};
+    const at::Tensor values = kept.index_select(0, chosen), indices = chosen.to(at::kInt),
+                     all_values = at::empty({n * k}, kept.options()),
+                     all_indices = at::empty({n * k}, kept.options().dtype(at::kInt));
     kept.index_fill_(0, chosen, 0);
-    const std::string label = "bucket " + std::to_string(bucket);
     const auto gather = [&](const at::Tensor& in, const at::Tensor& out) {
-      return world_.all_gather(tensor::to_buffer(in), tensor::to_buffer(out), {.label = label});
+      return world_.all_gather(tensor::to_buffer(in), tensor::to_buffer(out),
+                               {.label = label_of(bucket)});
     };
-    open.values_work = gather(open.values, open.all_values);
-    open.indices_work = gather(open.indices, open.all_indices);
+    const std::vector<Work> works = {gather(values, all_values), gather(indices, all_indices)};
     sent_ += k * 8;
-    open_.push_back(std::move(open));
-  }
-
-  void finish() override {
-    for (Open& one : open_) {
-      one.values_work.wait();
-      one.indices_work.wait();
-      one.local.zero_();
-      const std::int64_t k = one.values.numel();  // of one rank, at different indices
-      for (std::int64_t rank = 0; rank < world_.size(); ++rank)
-        one.local.index_add_(0, one.all_indices.narrow(0, rank * k, k),
-                             one.all_values.narrow(0, rank * k, k));
-    }
-    open_.clear();
+    after(Work::all(works), [local, values, indices, all_values, all_indices, k, n] {
+      local.zero_();
+      for (std::int64_t rank = 0; rank < n; ++rank)  // a rank's indices are distinct
+        local.index_add_(0, all_indices.narrow(0, rank * k, k), all_values.narrow(0, rank * k, k));
+    });
   }
 
   void drop() override { residuals_.clear(); }
-  std::int64_t payload_bytes() const override { return sent_; }
 
  private:
-  struct Open {
-    at::Tensor local, values, indices, all_values, all_indices;
-    Work values_work, indices_work;
-  };
-  comm::Communicator& world_;
   const double share_;
   Residuals residuals_;
-  std::vector<Open> open_;
-  std::int64_t sent_ = 0;
 };
 
 class RandomK final : public Compressor {
  public:
   RandomK(comm::Communicator& world, double share, std::uint64_t seed,
           std::vector<BucketShape> buckets)
-      : world_(world), share_(share), seed_(seed), residuals_(buckets), draws_(buckets.size(), 0) {}
+      : Compressor(world),
+        share_(share),
+        seed_(seed),
+        residuals_(buckets),
+        draws_(buckets.size(), 0) {}
 
   void launch(std::size_t bucket, at::Tensor local) override {
     at::Tensor& kept = residuals_.add(bucket, local);
-    Open open{local, indices(bucket, kept.numel()).to(kept.device()), {}, {}};
-    open.values = kept.index_select(0, open.indices);
-    kept.index_fill_(0, open.indices, 0);
-    open.work = world_.all_reduce(tensor::to_buffer(open.values), ReduceOp::Sum,
-                                  {.label = "bucket " + std::to_string(bucket)});
-    sent_ += open.values.numel() * 4;
-    open_.push_back(std::move(open));
-  }
-
-  void finish() override {
-    for (Open& one : open_) {
-      one.work.wait();
-      one.local.zero_();
-      one.local.index_copy_(0, one.indices, one.values);
-    }
-    open_.clear();
+    const at::Tensor indices = indices_of(bucket, kept.numel()).to(kept.device()),
+                     values = kept.index_select(0, indices);
+    kept.index_fill_(0, indices, 0);
+    sent_ += values.numel() * 4;
+    after(world_.all_reduce(tensor::to_buffer(values), ReduceOp::Sum, {.label = label_of(bucket)}),
+          [local, indices, values] { local.zero_().index_copy_(0, indices, values); });
   }
 
   void drop() override { residuals_.clear(); }
-  std::int64_t payload_bytes() const override { return sent_; }
 
  private:
-  struct Open {
-    at::Tensor local, indices, values;
-    Work work;
-  };
-
   // Sorted and distinct, a function of (seed, bucket, number of draws), so the same on all ranks.
   // Drawn with replacement, so slightly fewer than share x count.
-  at::Tensor indices(std::size_t bucket, std::int64_t count) {
+  at::Tensor indices_of(std::size_t bucket, std::int64_t count) {
     const std::uint64_t stream = (static_cast<std::uint64_t>(bucket) << 32) + draws_[bucket]++;
     std::vector<std::int64_t> drawn(static_cast<std::size_t>(number_of(share_, count)));
     for (std::size_t i = 0; i < drawn.size(); ++i) {
@@ -128,13 +94,10 @@ class RandomK final : public Compressor {
     return at::tensor(drawn, at::kLong);
   }
 
-  comm::Communicator& world_;
   const double share_;
   const std::uint64_t seed_;
   Residuals residuals_;
   std::vector<std::uint32_t> draws_;
-  std::vector<Open> open_;
-  std::int64_t sent_ = 0;
 };
 
 }  // namespace

@@ -270,25 +270,21 @@ bool ParameterStore::masters_are_whole() const noexcept {
 
 std::vector<NamedShard> ParameterStore::masters() const {
   std::vector<NamedShard> shards;
-  if (options_.owners > 1 && masters_are_whole()) {
-    for (std::uint32_t i = 0; i < parameters_.size(); ++i)
-      shards.push_back({.name = parameters_[i].name,
-                        .dtype = parameters_[i].master,
-                        .shape = parameters_[i].shape,
-                        .begin = 0,
-                        .end = parameters_[i].count,
-                        .local = weights(i)});
-    return shards;
-  }
-  for (const LocalShard& part : parts_) {
-    const StoredParameter& parameter = parameters_[part.piece.parameter];
-    const bool whole = part.piece.size() == parameter.count;
+  const auto add = [&](const Piece& piece, const at::Tensor& values) {
+    const StoredParameter& parameter = parameters_[piece.parameter];
+    const bool whole = piece.size() == parameter.count;
     shards.push_back({.name = parameter.name,
                       .dtype = parameter.master,
                       .shape = parameter.shape,
-                      .begin = part.piece.begin,
-                      .end = part.piece.end,
-                      .local = whole ? part.master.view(parameter.shape) : part.master});
+                      .begin = piece.begin,
+                      .end = piece.end,
+                      .local = whole ? values.view(parameter.shape) : values});
+  };
+  if (options_.owners > 1 && masters_are_whole()) {
+    for (std::uint32_t i = 0; i < parameters_.size(); ++i)
+      add({i, 0, parameters_[i].count}, weights(i));
+  } else {
+    for (const LocalShard& part : parts_) add(part.piece, part.master);
   }
   return shards;
 }

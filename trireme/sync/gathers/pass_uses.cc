@@ -1,37 +1,12 @@
 #include "trireme/sync/gathers/pass_uses.h"
 
+#include <algorithm>
+
 #include "trireme/base/check.h"
 
 namespace trireme::inline v0::parallel {
-namespace {
 
 using plan::ActionKind;
-
-class Uses {
- public:
-  explicit Uses(std::span<const StageBlocks> stages) : stages_(stages) {}
-
-  void add(ActionKind pass, int stage, std::uint32_t microbatch) {
-    std::uint32_t part = 0;
-    while (part < stages_.size() && stages_[part].stage != stage) ++part;
-    TRIREME_CHECK(part < stages_.size());
-    const Phase phase = phase_of(pass);
-    const std::uint32_t blocks = stages_[part].blocks;
-    for (std::uint32_t i = 0; i < blocks; ++i)
-      all.push_back(
-          {.block = static_cast<std::uint32_t>(phase == Phase::Forward ? i : blocks - 1 - i),
-           .microbatch = microbatch,
-           .phase = phase,
-           .part = part});
-  }
-
-  std::vector<Use> all;
-
- private:
-  std::span<const StageBlocks> stages_;
-};
-
-}  // namespace
 
 Phase phase_of(ActionKind pass) {
   switch (pass) {
@@ -48,17 +23,20 @@ Phase phase_of(ActionKind pass) {
 }
 
 std::vector<Use> uses_of(std::span<const plan::Action> order, std::span<const StageBlocks> stages) {
-  Uses uses(stages);
-  for (const plan::Action& action : order) {
-    if (!is_pass(action.kind)) continue;
-    if (action.kind == ActionKind::ForwardBackward) {
-      uses.add(ActionKind::Forward, action.stage, action.microbatch);
-      uses.add(ActionKind::Backward, action.backward_stage, action.backward_microbatch);
-    } else {
-      uses.add(action.kind, action.stage, action.microbatch);
-    }
-  }
-  return std::move(uses.all);
+  std::vector<Use> uses;
+  const auto add = [&](const plan::Action& pass) {
+    const auto stage = std::ranges::find(stages, pass.stage, &StageBlocks::stage);
+    TRIREME_CHECK(stage != stages.end());
+    const Phase phase = phase_of(pass.kind);
+    for (std::uint32_t i = 0; i < stage->blocks; ++i)
+      uses.push_back({.block = phase == Phase::Forward ? i : stage->blocks - 1 - i,
+                      .microbatch = static_cast<std::uint32_t>(pass.microbatch),
+                      .phase = phase,
+                      .part = static_cast<std::uint32_t>(stage - stages.begin())});
+  };
+  for (const plan::Action& action : order)
+    if (is_pass(action.kind)) plan::each_pass(action, add);
+  return uses;
 }
 
 }  // namespace trireme::inline v0::parallel

@@ -3,6 +3,9 @@
 #include <ATen/ops/empty.h>
 #include <c10/core/StreamGuard.h>
 
+#include <algorithm>
+#include <iterator>
+
 #include "trireme/base/check.h"
 #include "trireme/tensor/convert.h"
 
@@ -28,8 +31,8 @@ UnitGather::~UnitGather() {
 void UnitGather::begin(std::span<const Use> order) {
   TRIREME_CHECK(held_.empty());
   uses_.clear();
-  for (const Use& use : order)
-    if (needs_weights(use.phase)) uses_.push_back({use.part, use.block});
+  std::copy_if(order.begin(), order.end(), std::back_inserter(uses_),
+               [](const Use& use) { return needs_weights(use.phase); });
   issued_ = next_ = 0;
   if (!uses_.empty()) issue(0);
 }

@@ -25,20 +25,15 @@
 #include "trireme/comm/communicator.h"
 #include "trireme/sync/buckets/buffer_pool.h"
 #include "trireme/sync/gathers/parameter_store.h"
-#include "trireme/sync/shard_event.h"
+#include "trireme/sync/parameter_sync.h"
 #include "trireme/tensor/devices/copy_streams.h"
 
 namespace trireme::inline v0::parallel {
 
 class UnitGather {
  public:
-  /// A use of a block's weights; `part` is the index of its store.
-  struct BlockUse {
-    std::uint32_t part = 0, block = 0;
-  };
-
   /// `group`: a communicator for this object only, one rank per owner of each of the stores. It and
-  /// the stores outlive this object.
+  /// the stores, which Use::part numbers, outlive this object.
   UnitGather(comm::Communicator& group, std::vector<ParameterStore*> stores,
              OnShardEvent on_event = {});
   ~UnitGather();
@@ -59,7 +54,7 @@ class UnitGather {
   };
   using Place = std::pair<std::uint32_t, std::uint32_t>;  // part, unit
   ParameterStore& store(std::uint32_t part) const { return *stores_[part]; }
-  const std::vector<std::uint32_t>& units(BlockUse use) const {
+  const std::vector<std::uint32_t>& units(const Use& use) const {
     return store(use.part).units_of_block(use.block);
   }
   void issue(std::size_t use);
@@ -72,9 +67,9 @@ class UnitGather {
   OnShardEvent on_event_;
   BufferPool pool_;
   std::optional<tensor::CopyStreams> fetches_;  // if intervals are on the host
-  std::vector<BlockUse> uses_;
-  std::size_t issued_ = 0;  // uses before it are issued
-  std::size_t next_ = 0;    // uses before it were acquired or skipped
+  std::vector<Use> uses_;                       // that need weights
+  std::size_t issued_ = 0;                      // uses before it are issued
+  std::size_t next_ = 0;                        // uses before it were acquired or skipped
   std::map<Place, Held> held_;
 };
 

@@ -40,9 +40,8 @@ struct PlainSyncOptions {
 
 struct SyncSetup;
 
-class PlainSync final : public BucketedSync {
+class PlainSync : public BucketedSync {
  public:
-  static SyncPlan plan(const SyncRanks& ranks) { return {.assignment = {ranks.size, 1}}; }
   explicit PlainSync(const SyncSetup& setup);
   /// `uses[b]` are block b's accumulators. `slices` are what the optimizer updates; their gradient
   /// pointers are set here. `parameter_of[b][i]` is the slice that use (b, i) adds to, in block
@@ -50,11 +49,6 @@ class PlainSync final : public BucketedSync {
   PlainSync(comm::Communicator& world, std::vector<std::vector<Accumulated>> uses,
             std::vector<std::vector<std::uint32_t>> parameter_of,
             std::vector<optim::OwnedSlice> slices, PlainSyncOptions options);
-
-  /// From the next begin() on, owned()'s gradients are the whole batch's (true, the default), or
-  /// the sum over this rank's own share, T over its leaves, and only before_launch communicates.
-  /// All ranks change together.
-  void reduce_over_ranks(bool over_ranks) { alone_ = !over_ranks; }
 
   void reserve(std::uint32_t total) override;
   void begin(std::uint32_t total, std::span<const Use> order) override;
@@ -66,6 +60,12 @@ class PlainSync final : public BucketedSync {
   std::int64_t first_overflow() override;
   void drop() override;
   Work publish() override { return {}; }
+
+ protected:
+  /// From the next begin() on, owned()'s gradients are the whole batch's (true, the default), or
+  /// the sum over this rank's own share, T over its leaves, and only before_launch communicates.
+  /// All ranks change together.
+  void reduce_over_ranks(bool over_ranks) { alone_ = !over_ranks; }
   /// The tree sum of owned()[slice]; the Buffer keeps the arena alive.
   Buffer sum_of(std::size_t slice) const;
 

@@ -18,7 +18,7 @@ std::size_t most_under_way(const SyncSetup& setup) {
 
 }  // namespace
 
-SyncPlan ShardedSync::over_all_ranks(const SyncRanks& ranks) {
+SyncPlan ShardedSync::plan_over_all_ranks(const SyncRanks& ranks) {
   if (ranks.shard > 1 && ranks.size % ranks.shard != 0)
     refuse_sync("parallel.shard = " + std::to_string(ranks.shard) + " does not divide " +
                     std::to_string(ranks.size) + " ranks",
@@ -46,6 +46,11 @@ ShardedSync::ShardedSync(const SyncSetup& setup, bool sums_own_part, LeafSums::A
       most_under_way_(most_under_way(setup)) {
   TRIREME_CHECK(owners() == store_.ownership().owners());
   TRIREME_CHECK(owner() == groups_.exchange->rank());
+  if (!setup.plan.shards_weights) return;
+  TRIREME_CHECK(store_.shards_weights());
+  if (setup.gather == nullptr)
+    own_gather_ = std::make_unique<UnitGather>(*groups_.gather, std::vector{&store_}, on_event_);
+  gather_ = own_gather_ ? own_gather_.get() : setup.gather;
 }
 
 void ShardedSync::reserve(std::uint32_t total) {
@@ -63,7 +68,7 @@ void ShardedSync::begin(std::uint32_t total, std::span<const Use> order) {
                            assignment_.group_of(rank_));
     rounds_ = total > 0 ? plan_rounds() : 0;
   }
-  if (begins_gather_) gather_->begin(order_);
+  if (own_gather_) own_gather_->begin(order_);
 }
 
 void ShardedSync::take_order(std::span<const Use> order) {
@@ -169,8 +174,16 @@ Work ShardedSync::finish() {
   pass(order_.size());
   exchange_.drain(0);
   // Even if this rank's group has no micro-batch: the other groups wait for it.
-  if (total_ > 0) reduce_further();
+  if (total_ > 0 && groups_.replicas) reduce_over_replicas();
   return Work::all(works_);
+}
+
+// Each rank's sums are one shard, of which the other groups have an equal one.
+void ShardedSync::reduce_over_replicas() {
+  for (std::uint32_t bucket = 0; bucket < layout_.buckets.size(); ++bucket)
+    works_.push_back(groups_.replicas->all_reduce(sums_.terms(plan_, bucket), total_,
+                                                  sums_.buffer(0, bucket),
+                                                  {.label = "bucket " + std::to_string(bucket)}));
 }
 
 std::vector<double> ShardedSync::chunk_squares() {
@@ -182,6 +195,7 @@ std::int64_t ShardedSync::first_overflow() {
 }
 
 Work ShardedSync::publish() {
+  if (gather_ != nullptr) return {};
   std::vector<Work> works;
   for (std::uint32_t unit = 0; unit < store_.ownership().units().size(); ++unit) {
     const Unit& layout = store_.ownership().units()[unit];

@@ -1,7 +1,6 @@
 // ShardedSync: what the levels of ZeRO share. Every rank of a shard group owns a shard of each
 // parameter's gradient sum, optimizer state and master weight (Rajbhandari et al. 2020,
-// arXiv:1910.02054). A level (zero1.h, zero2.h, zero3.h, hybrid.h) adds how gradients reach the
-// owners, and what else is sharded.
+// arXiv:1910.02054). A level (zero1.cc, zero2.cc) adds how gradients reach the owners.
 //
 // Only siblings of the tree sum are added, so the bits are those of plain data parallel. Buckets go
 // in one fixed order on all ranks: the reverse of the parameters', which is about the order in
@@ -30,21 +29,19 @@ class ShardedSync : public BucketedSync {
   std::vector<double> chunk_squares() final;
   std::int64_t first_overflow() final;
   void drop() final {}
-  /// All-gathers whole weights.
-  Work publish() override;
+  /// All-gathers whole weights, unless they are gathered when they are used.
+  Work publish() final;
+
+  /// Every rank is an owner, and takes a contiguous share of the micro-batches.
+  static SyncPlan plan_over_all_ranks(const SyncRanks& ranks);
 
  protected:
   /// Collective. `allocate` makes the memory of the sums: of this owner's part of all buckets, or
-  /// of whole buckets. `gather`: null if weights are whole.
+  /// of whole buckets.
   ShardedSync(const SyncSetup& setup, bool sums_own_part, LeafSums::Allocate allocate);
-
-  /// Every rank is an owner.
-  static SyncPlan over_all_ranks(const SyncRanks& ranks);
 
   /// Returns how many rounds a batch of total_ micro-batches has. plan_ is set.
   virtual std::uint32_t plan_rounds() = 0;
-  /// After the last bucket's sums have arrived.
-  virtual void reduce_further() {}
 
   int owner() const { return owner_; }
   int owners() const { return groups_.exchange->size(); }
@@ -57,8 +54,8 @@ class ShardedSync : public BucketedSync {
   const OnShardEvent on_event_;
   const std::uint32_t part_;  // in begin()'s order
   LeafExchange exchange_;
-  UnitGather* gather_ = nullptr;  // of the weights; null: they are whole
-  bool begins_gather_ = false;    // gather_ is this stage's own
+  UnitGather* gather_ = nullptr;            // of the weights; null: they are whole
+  std::unique_ptr<UnitGather> own_gather_;  // gather_, unless it is the pipeline's
 
  private:
   void take_order(std::span<const Use> order);
@@ -67,6 +64,7 @@ class ShardedSync : public BucketedSync {
   void enter_backward(std::uint32_t block);
   void skip_round();
   void complete_round();
+  void reduce_over_replicas();
 
   // A rank with more buckets under way than this waits for its peers between blocks and
   // micro-batches.

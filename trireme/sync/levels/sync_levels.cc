@@ -1,70 +1,57 @@
-// The values of parallel.sync. A new one is a class with a static plan() and a constructor that
-// takes a SyncSetup, and a line here.
+// The values of parallel.sync. A new one is a line here, and a file if it has a class of its own.
 #include <algorithm>
 #include <array>
+#include <span>
 #include <string_view>
 
 #include "trireme/base/error.h"
-#include "trireme/sync/levels/hybrid.h"
-#include "trireme/sync/levels/zero1.h"
-#include "trireme/sync/levels/zero2.h"
-#include "trireme/sync/levels/zero3.h"
-#include "trireme/sync/sync_setup.h"
+#include "trireme/sync/levels/level.h"
+#include "trireme/sync/levels/plain_sync.h"
 
 namespace trireme::inline v0::parallel {
 namespace {
 
-struct Level {
-  std::string_view name, title;
-  SyncPlan (*plan)(const SyncRanks& ranks);
-  std::unique_ptr<ParameterSync> (*make)(SyncSetup setup);
-  bool local = false;   // ranks train separate copies (decentralised/)
-  bool served = false;  // servers update the weights (ps/)
-};
-
-template <class Sync>
-constexpr Level level(std::string_view name, std::string_view title = {}) {
-  return {name, title, &Sync::plan, [](SyncSetup setup) -> std::unique_ptr<ParameterSync> {
-            return std::make_unique<Sync>(std::move(setup));
-          }};
+Level plain_level(std::string_view name) {
+  return {name,
+          {},
+          [](const SyncRanks& ranks) {
+            return SyncPlan{.assignment = {ranks.size, 1}};
+          },
+          &make_level<PlainSync>};
 }
 
-constexpr Level local_level(std::string_view name) {
-  Level result = level<PlainSync>(name);
-  result.local = true;
-  return result;
+// A level whose ranks are not kept equal by gradient sums; `kind` says what is done instead.
+Level apart(std::string_view name, bool Level::*kind) {
+  Level level = plain_level(name);
+  level.*kind = true;
+  return level;
 }
 
-constexpr Level served_level(std::string_view name) {
-  Level result = level<PlainSync>(name);
-  result.served = true;
-  return result;
+std::span<const Level> levels() {
+  static const std::array all = {plain_level("plain"),
+                                 zero1_level(),
+                                 zero2_level(),
+                                 zero3_level(),
+                                 hybrid_level(),
+                                 apart("local_sgd", &Level::local),
+                                 apart("diloco", &Level::local),
+                                 apart("easgd", &Level::local),
+                                 apart("gossip", &Level::local),
+                                 apart("server", &Level::served)};
+  return all;
 }
-
-constexpr std::array kLevels = {
-    level<PlainSync>("plain"),
-    level<Zero1>("zero1", "ZeRO-1"),
-    level<Zero2>("zero2", "ZeRO-2"),
-    level<Zero3>("zero3", "ZeRO-3"),
-    level<Hybrid>("hybrid", "hybrid"),
-    local_level("local_sgd"),
-    local_level("diloco"),
-    local_level("easgd"),
-    local_level("gossip"),
-    served_level("server"),
-};
 
 const Level* find_level(std::string_view name) {
-  const auto found = std::find_if(kLevels.begin(), kLevels.end(),
-                                  [name](const Level& one) { return one.name == name; });
-  return found == kLevels.end() ? nullptr : &*found;
+  const auto found = std::ranges::find(levels(), name, &Level::name);
+  return found == levels().end() ? nullptr : &*found;
 }
 
 // "plain, zero1 ... or gossip"
 std::string all_names() {
-  std::string names(kLevels.front().name);
-  for (std::size_t i = 1; i < kLevels.size(); ++i)
-    names += (i + 1 < kLevels.size() ? ", " : " or ") + std::string(kLevels[i].name);
+  const std::span<const Level> all = levels();
+  std::string names(all.front().name);
+  for (std::size_t i = 1; i < all.size(); ++i)
+    names += (i + 1 < all.size() ? ", " : " or ") + std::string(all[i].name);
   return names;
 }
 
@@ -72,7 +59,7 @@ std::string all_names() {
 
 std::vector<std::string> sync_names() {
   std::vector<std::string> names;
-  for (const Level& one : kLevels) names.emplace_back(one.name);
+  for (const Level& one : levels()) names.emplace_back(one.name);
   return names;
 }
 
@@ -103,10 +90,9 @@ SyncPlan plan_sync(const std::string& sync, int size, int shard, int local_size)
   return plan;
 }
 
-std::unique_ptr<ParameterSync> make_parameter_sync(SyncSetup setup) {
+std::unique_ptr<ParameterSync> make_parameter_sync(const SyncSetup& setup) {
   // One owner: nothing is sharded.
-  const Level* found = find_level(setup.plan.sharded() ? setup.plan.sync : "plain");
-  return found->make(std::move(setup));
+  return find_level(setup.plan.sharded() ? setup.plan.sync : "plain")->make(setup);
 }
 
 ShardGroups make_shard_groups(comm::Communicator& world, const SyncPlan& plan, bool gathers) {
@@ -118,7 +104,7 @@ ShardGroups make_shard_groups(comm::Communicator& world, const SyncPlan& plan, b
   return groups;
 }
 
-[[noreturn]] void refuse_sync(const std::string& what, const std::string& advice) {
+void refuse_sync(const std::string& what, const std::string& advice) {
   throw ConfigError(what, {.operation = "strategy", .advice = advice});
 }
 

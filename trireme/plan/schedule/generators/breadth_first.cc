@@ -10,23 +10,15 @@
 #include "trireme/plan/schedule/generators/schedules.h"
 
 namespace trireme::inline v0::plan {
-namespace {
 
 Schedule breadth_first(const ScheduleShape& shape) {
-  Schedule schedule = looped(shape);
-  for (int rank = 0; rank < shape.ranks; ++rank) {
-    Order order(schedule.order[static_cast<std::size_t>(rank)], shape.microbatches);
-    for (int stage = rank; stage < shape.stages; stage += shape.ranks) {
+  return looped_by(shape, [&](Order& order, int rank) {
+    for (int stage = rank; stage < shape.stages; stage += shape.ranks)
       for (int m = 0; m < shape.microbatches; ++m) order.forward(stage, m);
-    }
-    for (int stage = shape.stages - shape.ranks + rank; stage >= 0; stage -= shape.ranks) {
+    for (int stage = shape.stages - shape.ranks + rank; stage >= 0; stage -= shape.ranks)
       for (int m = 0; m < shape.microbatches; ++m) order.backward(stage, m);
-    }
-  }
-  return schedule;
+  });
 }
-
-}  // namespace
 
 ScheduleEntry breadth_first_entry() {
   return {.name = "breadth-first",

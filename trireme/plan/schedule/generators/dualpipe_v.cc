@@ -20,13 +20,20 @@ namespace {
 
 class DualOrder {
  public:
-  DualOrder(const ScheduleShape& shape, int rank, std::vector<Action>& actions)
-      : order_(actions, shape.microbatches),
+  DualOrder(const ScheduleShape& shape, Order& order, int rank)
+      : order_(order),
         stages_{rank, shape.stages - 1 - rank},
         ranks_(shape.ranks),
         rank_(rank),
         microbatches_(std::max(2 * shape.ranks, shape.microbatches)) {}
 
+  void write() {
+    warm_up();
+    steady();
+    cool_down();
+  }
+
+ private:
   void warm_up() {
     const int behind = ranks_ - 1 - rank_;
     for (int i = 0; i < 2 * behind; ++i) forward(0);
@@ -73,7 +80,6 @@ class DualOrder {
     while (!put_off_.empty()) weight();
   }
 
- private:
   void forward(int chunk) { order_.forward(stages_[chunk], forwards_[chunk]++); }
   void backward(int chunk) { order_.backward(stages_[chunk], backwards_[chunk]++); }
   void input(int chunk) {
@@ -88,14 +94,16 @@ class DualOrder {
     order_.pair(stages_[ahead], forwards_[ahead]++, stages_[back], backwards_[back]++);
   }
 
-  Order order_;
+  Order& order_;
   int stages_[2];
   int forwards_[2] = {0, 0}, backwards_[2] = {0, 0};
   std::deque<std::pair<int, int>> put_off_;  // (stage, micro-batch) with a pending W
   int ranks_, rank_, microbatches_;
 };
 
-Schedule dualpipe_v(const ScheduleShape& shape) { return v_shaped_by<DualOrder>(shape); }
+Schedule dualpipe_v(const ScheduleShape& shape) {
+  return v_shaped_by(shape, [&](Order& order, int rank) { DualOrder(shape, order, rank).write(); });
+}
 
 }  // namespace
 

@@ -6,23 +6,11 @@
 //
 // Bubble (p-1)/(M+p-1). Activations of all M micro-batches; with recomputation (as in the paper),
 // their inputs and the activations of one. Backward runs in ascending order, not in the paper's
-// descending one, in the same time: then the tree sum has only ceil(log2 M) open sums.
+// descending one, in the same time: then the tree sum has only ceil(log2 M) open sums. This is
+// breadth-first with one chunk a rank.
 #include "trireme/plan/schedule/generators/schedules.h"
 
 namespace trireme::inline v0::plan {
-namespace {
-
-Schedule gpipe(const ScheduleShape& shape) {
-  Schedule schedule = looped(shape);
-  for (int rank = 0; rank < shape.ranks; ++rank) {
-    Order order(schedule.order[static_cast<std::size_t>(rank)], shape.microbatches);
-    for (int m = 0; m < shape.microbatches; ++m) order.forward(rank, m);
-    for (int m = 0; m < shape.microbatches; ++m) order.backward(rank, m);
-  }
-  return schedule;
-}
-
-}  // namespace
 
 ScheduleEntry gpipe_entry() {
   return {.name = "gpipe",
@@ -30,7 +18,7 @@ ScheduleEntry gpipe_entry() {
           .source = "arXiv 1811.06965",
           .bubble = "(p−1)/(M+p−1)",
           .live = "M",
-          .make = gpipe};
+          .make = breadth_first};
 }
 
 }  // namespace trireme::inline v0::plan

@@ -32,10 +32,8 @@ std::vector<std::pair<int, int>> passes_of(const ScheduleShape& shape, bool back
 
 Schedule interleaved(const ScheduleShape& shape) {
   if (shape.chunks() == 1) return one_f_one_b(shape);
-  Schedule schedule = looped(shape);
   const auto forward = passes_of(shape, false), backward = passes_of(shape, true);
-  for (int rank = 0; rank < shape.ranks; ++rank) {
-    Order order(schedule.order[static_cast<std::size_t>(rank)], shape.microbatches);
+  return looped_by(shape, [&](Order& order, int rank) {
     const auto go = [&](std::size_t k) {
       if (k < forward.size()) {
         order.forward(forward[k].first * shape.ranks + rank, forward[k].second);
@@ -48,8 +46,7 @@ Schedule interleaved(const ScheduleShape& shape) {
       go(k + ahead);
       order.backward(backward[k].first * shape.ranks + rank, backward[k].second);
     }
-  }
-  return schedule;
+  });
 }
 
 }  // namespace

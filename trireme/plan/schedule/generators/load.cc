@@ -3,7 +3,6 @@
 #include "trireme/base/error.h"
 #include "trireme/base/file.h"
 #include "trireme/plan/schedule/generators/schedules.h"
-#include "trireme/plan/schedule/schedule_check.h"
 
 namespace trireme::inline v0::plan {
 namespace {
@@ -30,17 +29,13 @@ bool is_file(const std::string& name) { return name.find_first_of("./") != std::
 Schedule shortened(Schedule schedule, int microbatches) {
   for (auto& actions : schedule.order) {
     std::vector<Action> kept;
-    for (Action action : actions) {
-      const bool here = action.microbatch < microbatches;
-      if (action.kind == ActionKind::ForwardBackward) {
-        const Action back{ActionKind::Backward, action.backward_stage, action.backward_microbatch};
-        const bool back_here = back.microbatch < microbatches;
-        if (here && !back_here) action = {ActionKind::Forward, action.stage, action.microbatch};
-        if (!here && back_here) action = back;
-        if (here || back_here) kept.push_back(action);
-      } else if (here) {
-        kept.push_back(action);
-      }
+    for (const Action& action : actions) {
+      std::vector<Action> here;
+      each_pass(action, [&](const Action& pass) {
+        if (pass.microbatch < microbatches) here.push_back(pass);
+      });
+      if (here.size() == 2) here = {action};
+      kept.insert(kept.end(), here.begin(), here.end());
     }
     actions = std::move(kept);
   }
@@ -66,9 +61,11 @@ std::string why_not_trained(const Schedule& schedule) {
   return {};
 }
 
-Schedule load_schedule(const std::string& name, int ranks, int chunks, int microbatches) {
+Schedule load_schedule(const std::string& name, int ranks, int chunks, int microbatches,
+                       std::vector<RankPeak>* peaks) {
   Schedule schedule = is_file(name) ? read(name) : generated(name, ranks, chunks, microbatches);
-  verify(schedule, name);
+  std::vector<RankPeak> verified = verify(schedule, name);
+  if (peaks != nullptr) *peaks = std::move(verified);
   if (const std::string why = is_file(name) ? why_not_trained(schedule) : ""; !why.empty())
     refuse_file(
         name + ": " + why,

@@ -11,12 +11,9 @@ namespace trireme::inline v0::plan {
 namespace {
 
 Schedule naive(const ScheduleShape& shape) {
-  Schedule schedule = looped(shape);
-  for (int rank = 0; rank < shape.ranks; ++rank) {
-    Order order(schedule.order[static_cast<std::size_t>(rank)], shape.microbatches);
+  return looped_by(shape, [&](Order& order, int rank) {
     for (int m = 0; m < shape.microbatches; ++m) order.forward(rank, m).backward(rank, m);
-  }
-  return schedule;
+  });
 }
 
 }  // namespace

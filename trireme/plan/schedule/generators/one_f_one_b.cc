@@ -13,14 +13,11 @@
 namespace trireme::inline v0::plan {
 
 Schedule one_f_one_b(const ScheduleShape& shape) {
-  Schedule schedule = looped(shape);
-  for (int rank = 0; rank < shape.ranks; ++rank) {
-    Order order(schedule.order[static_cast<std::size_t>(rank)], shape.microbatches);
+  return looped_by(shape, [&](Order& order, int rank) {
     const int ahead = shape.ranks - 1 - rank;
     for (int m = 0; m < std::min(ahead, shape.microbatches); ++m) order.forward(rank, m);
     for (int m = 0; m < shape.microbatches; ++m) order.forward(rank, m + ahead).backward(rank, m);
-  }
-  return schedule;
+  });
 }
 
 ScheduleEntry one_f_one_b_entry() {

@@ -62,6 +62,20 @@ void check(const ScheduleEntry& entry, const ScheduleShape& shape) {
   }
 }
 
+// Stage s is on rank rank_of(s).
+template <class RankOf>
+Schedule written(const ScheduleShape& shape, const WriteOrder& write, RankOf rank_of) {
+  Schedule schedule;
+  schedule.order.resize(static_cast<std::size_t>(shape.ranks));
+  for (int stage = 0; stage < shape.stages; ++stage)
+    schedule.rank_of_stage.push_back(rank_of(stage));
+  for (int rank = 0; rank < shape.ranks; ++rank) {
+    Order order(schedule.order[static_cast<std::size_t>(rank)], shape.microbatches);
+    write(order, rank);
+  }
+  return schedule;
+}
+
 }  // namespace
 
 std::span<const ScheduleEntry> schedules() {
@@ -95,22 +109,13 @@ Schedule make_schedule(std::string_view name, ScheduleShape shape) {
   return entry.make(shape);
 }
 
-Schedule looped(const ScheduleShape& shape) {
-  Schedule schedule;
-  schedule.order.resize(static_cast<std::size_t>(shape.ranks));
-  for (int stage = 0; stage < shape.stages; ++stage) {
-    schedule.rank_of_stage.push_back(stage % shape.ranks);
-  }
-  return schedule;
+Schedule looped_by(const ScheduleShape& shape, const WriteOrder& write) {
+  return written(shape, write, [&](int stage) { return stage % shape.ranks; });
 }
 
-Schedule v_shaped(const ScheduleShape& shape) {
-  Schedule schedule;
-  schedule.order.resize(static_cast<std::size_t>(shape.ranks));
-  for (int stage = 0; stage < shape.stages; ++stage) {
-    schedule.rank_of_stage.push_back(std::min(stage, shape.stages - 1 - stage));
-  }
-  return schedule;
+Schedule v_shaped_by(const ScheduleShape& shape, const WriteOrder& write) {
+  return written(shape, write,
+                 [&](int stage) { return std::min(stage, shape.stages - 1 - stage); });
 }
 
 Order& Order::add(ActionKind kind, int stage, int m) {

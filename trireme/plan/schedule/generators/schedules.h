@@ -4,12 +4,13 @@
 // Notation: p ranks, M micro-batches, v = stages / p chunks per rank. Pure functions.
 #pragma once
 
+#include <functional>
 #include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
-#include "trireme/plan/schedule/schedule.h"
+#include "trireme/plan/schedule/schedule_check.h"
 
 namespace trireme::inline v0::plan {
 
@@ -43,8 +44,9 @@ Schedule make_schedule(std::string_view name, ScheduleShape shape);
 /// A verified schedule by name, or from a file (if the name has a dot or a slash). `chunks`: stages
 /// per rank; 0: as few as the schedule supports (more than one for schedules with chunks).
 /// ConfigError if a file is for another number of ranks or (`microbatches` > 0) micro-batches, or
-/// contains an action that a training does not run.
-Schedule load_schedule(const std::string& name, int ranks, int chunks, int microbatches);
+/// contains an action that a training does not run. `peaks`, if given: as verify() returns them.
+Schedule load_schedule(const std::string& name, int ranks, int chunks, int microbatches,
+                       std::vector<RankPeak>* peaks = nullptr);
 /// Like load_schedule(), for a step of `microbatches`, which may be shorter than the others: if a
 /// file has more, the additional micro-batches are left out.
 Schedule load_schedule_of_step(const std::string& name, int ranks, int chunks, int microbatches);
@@ -52,25 +54,9 @@ Schedule load_schedule_of_step(const std::string& name, int ranks, int chunks, i
 /// The reason why a training refuses this schedule of a file (it can still be drawn); empty: none.
 std::string why_not_trained(const Schedule& schedule);
 
-/// 1F1B, which interleaved 1F1B is for one chunk per rank.
+/// 1F1B, which interleaved 1F1B is for one chunk per rank; breadth-first, which is GPipe then.
 Schedule one_f_one_b(const ScheduleShape& shape);
-
-/// Stage s on rank s mod p: a straight line with one chunk, a loop with several.
-Schedule looped(const ScheduleShape& shape);
-/// Two chunks per rank: down the ranks and back up, so rank 0 holds the first and the last stage.
-Schedule v_shaped(const ScheduleShape& shape);
-/// v_shaped() with each rank's order written by a Writer(shape, rank, actions) in three phases.
-template <class Writer>
-Schedule v_shaped_by(const ScheduleShape& shape) {
-  Schedule schedule = v_shaped(shape);
-  for (int rank = 0; rank < shape.ranks; ++rank) {
-    Writer writer(shape, rank, schedule.order[static_cast<std::size_t>(rank)]);
-    writer.warm_up();
-    writer.steady();
-    writer.cool_down();
-  }
-  return schedule;
-}
+Schedule breadth_first(const ScheduleShape& shape);
 
 /// Appends to one rank's order. Micro-batches from `microbatches` on are left out, so a pattern
 /// that needs a longer batch also serves a short one: micro-batches do not wait for each other.
@@ -92,5 +78,12 @@ class Order {
   std::vector<Action>& actions_;
   int microbatches_;
 };
+
+using WriteOrder = std::function<void(Order& order, int rank)>;
+/// Stage s on rank s mod p: a straight line with one chunk, a loop with several. `write` writes each
+/// rank's order.
+Schedule looped_by(const ScheduleShape& shape, const WriteOrder& write);
+/// Two chunks per rank: down the ranks and back up, so rank 0 holds the first and the last stage.
+Schedule v_shaped_by(const ScheduleShape& shape, const WriteOrder& write);
 
 }  // namespace trireme::inline v0::plan

@@ -23,8 +23,8 @@ struct Chunk {
 
 class VOrder {
  public:
-  VOrder(const ScheduleShape& shape, int rank, std::vector<Action>& actions)
-      : order_(actions, shape.microbatches),
+  VOrder(const ScheduleShape& shape, Order& order, int rank)
+      : order_(order),
         down_{rank},
         up_{shape.stages - 1 - rank},
         ranks_(shape.ranks),
@@ -32,6 +32,13 @@ class VOrder {
         // The pattern needs at least this many.
         microbatches_(std::max(2 * shape.ranks - 1, shape.microbatches)) {}
 
+  void write() {
+    warm_up();
+    steady();
+    cool_down();
+  }
+
+ private:
   void warm_up() {
     for (int i = 0; i < 2 * (ranks_ - rank_) - 1; ++i) forward(down_);
     for (int i = 0; i < rank_; ++i) {
@@ -64,7 +71,6 @@ class VOrder {
     while (down_.weights < down_.inputs) weight(down_);
   }
 
- private:
   void forward(Chunk& chunk) { order_.forward(chunk.stage, chunk.forwards++); }
   void input(Chunk& chunk) { order_.input(chunk.stage, chunk.inputs++); }
   void weight(Chunk& chunk) { order_.weight(chunk.stage, chunk.weights++); }
@@ -73,12 +79,14 @@ class VOrder {
     weight(chunk);
   }
 
-  Order order_;
+  Order& order_;
   Chunk down_, up_;
   int ranks_, rank_, microbatches_;
 };
 
-Schedule zb_v(const ScheduleShape& shape) { return v_shaped_by<VOrder>(shape); }
+Schedule zb_v(const ScheduleShape& shape) {
+  return v_shaped_by(shape, [&](Order& order, int rank) { VOrder(shape, order, rank).write(); });
+}
 
 }  // namespace
 

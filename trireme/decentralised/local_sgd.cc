@@ -4,22 +4,21 @@
 // The moments are averaged too, as in Yu, Jin, Yang 2019 (arXiv:1905.03817). A rank's momentum then
 // fits its new weights, all ranks are equal after an exchange, and with H = 1 and SGD the run is
 // that of plain data parallel. An exchange costs (1 + moments) times the weights' bytes.
-#pragma once
-
 #include "trireme/decentralised/mixer.h"
 
 namespace trireme::inline v0::parallel {
+namespace {
 
 class LocalSgd final : public Mixer {
  public:
   explicit LocalSgd(comm::Communicator& world) : world_(world) {}
 
   void attach(const Replica&) override {}
-  void mix(Replica& replica, std::int64_t) override {
+  bool mix(Replica& replica, std::int64_t) override {
     show(replica);
     average(world_, replica.moments, "moments");
+    return true;
   }
-  bool brings_together() const noexcept override { return true; }
   void show(Replica& replica) override {
     average(world_, replica.weights, "weights");
     average(world_, replica.buffers, "buffers");
@@ -31,5 +30,11 @@ class LocalSgd final : public Mixer {
  private:
   comm::Communicator& world_;
 };
+
+}  // namespace
+
+std::unique_ptr<Mixer> make_local_sgd(comm::Communicator& world) {
+  return std::make_unique<LocalSgd>(world);
+}
 
 }  // namespace trireme::inline v0::parallel

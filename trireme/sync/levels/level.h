@@ -1,0 +1,30 @@
+// Level: a value of parallel.sync, with what it shards and when that moves. A file defines those of
+// one class, and sync_levels.cc has a line for each.
+#pragma once
+
+#include <memory>
+#include <string_view>
+
+#include "trireme/sync/sync_setup.h"
+
+namespace trireme::inline v0::parallel {
+
+struct Level {
+  std::string_view name, title;  // SyncPlan::sync, title
+  SyncPlan (*plan)(const SyncRanks& ranks);
+  std::unique_ptr<ParameterSync> (*make)(const SyncSetup& setup);
+  bool local = false;   // ranks train separate copies (decentralised/)
+  bool served = false;  // servers update the weights (ps/)
+};
+
+template <class Sync>
+std::unique_ptr<ParameterSync> make_level(const SyncSetup& setup) {
+  return std::make_unique<Sync>(setup);
+}
+
+Level zero1_level();
+Level zero2_level();
+Level zero3_level();
+Level hybrid_level();
+
+}  // namespace trireme::inline v0::parallel
