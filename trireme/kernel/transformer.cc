@@ -36,10 +36,6 @@ const TransformerTable<T>& table() noexcept {
   }
 }
 
-float value_of(float x) { return x; }
-double value_of(double x) { return x; }
-float value_of(BFloat16 x) { return __builtin_bit_cast(float, std::uint32_t{x.bits} << 16); }
-
 template <class T>
 void set(T& slot, Stat<T> value) {
   if constexpr (!std::is_same_v<T, Stat<T>>) {
