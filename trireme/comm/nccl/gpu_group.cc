@@ -48,16 +48,10 @@ GpuGroup::GpuGroup(Engine& engine, std::shared_ptr<Gpu> gpu)
       rank_(engine.facts.rank),
       size_(engine.facts.size),
       timeout_(engine.facts.options.timeout),
-      watch_(waiter_) {}
+      watch_(waiter_),
+      plans_(size_) {}
 
 GpuGroup::~GpuGroup() = default;
-
-std::shared_ptr<const FoldPlan> FoldPlans::of(const kernel::LeafShares& leaves, int size) {
-  std::lock_guard lock(mutex_);
-  auto& plan = plans_[leaves];
-  if (!plan) plan = std::make_shared<const FoldPlan>(make_fold_plan(leaves, size));
-  return plan;
-}
 
 std::shared_ptr<GpuCall> HeldCalls::add(const std::shared_ptr<Call>& call) {
   const Operation& op = call->operation;
@@ -93,13 +87,17 @@ void GpuGroup::prepare(Operation& operation, std::string_view wanted) {
   operation.may_be_direct = false;
   operation.algorithm =
       gpu_algorithm(operation, wanted == kNative, engine_->facts.options.reproducible);
-  const auto plan = plans_.of(operation.leaves(), size_);
-  const bool folds = needs_fold(operation, {name, size_, plan.get()});
+  const bool folds = needs_fold(operation, place_of(operation), name);
   require(gpu_->can_fold() || !folds, "this build has no CUDA kernels for the reproducible sum",
           "Build where nvcc is found, or use comm.algorithm nccl-native.");
   if (folds) gpu_->load_fold(combine_of(operation.op), operation.dtype);
   operation.device =
-      std::make_shared<GpuCall>(gpu_, events_on_streams(*gpu_, operation, current_stream()), plan);
+      std::make_shared<GpuCall>(gpu_, events_on_streams(*gpu_, operation, current_stream()));
+}
+
+GpuPlace GpuGroup::place_of(const Operation& operation) {
+  std::lock_guard lock(plans_mutex_);
+  return {rank_, size_, plans_.of(operation.leaves())};
 }
 
 Stream GpuGroup::current_stream() const {
@@ -137,7 +135,7 @@ std::shared_ptr<Run> GpuGroup::begin(const std::shared_ptr<Call>& call) {
 
 void GpuGroup::run(const std::shared_ptr<Call>& call) {
   const std::shared_ptr<GpuCall> mine = held_.add(call);
-  const GpuPlace place{rank_, size_, mine->plan.get()};
+  const GpuPlace place = place_of(call->operation);
   mine->scratch_bytes = scratch_bytes(call->operation, place);
   mine->make_steps = [call, place](std::byte* scratch) {
     return steps_of(call->operation, place, scratch);
@@ -207,7 +205,7 @@ bool GpuGroup::look_after(Lane& lane, TimePoint now) {
     const bool moved = lane.poll(now);
     if (!engine_ || error_ || lane.idle()) return moved;
     lane.look_for_errors();
-    look_for_lost_peers(lane, now);
+    look_for_lost_peers(*lane.at(), now);
     if (!error_) look_for_standstill(lane, now);
     return moved;
   } catch (...) {
@@ -241,12 +239,12 @@ int GpuGroup::lost_peer(const GpuCall* call) const {
   return -1;
 }
 
-void GpuGroup::look_for_lost_peers(const Lane& lane, TimePoint now) {
-  const int lost = lost_peer(lane.at());
+void GpuGroup::look_for_lost_peers(GpuCall& call, TimePoint now) {
+  const int lost = lost_peer(&call);
   if (lost < 0) return;
-  if (lost_since_ == TimePoint::max()) lost_since_ = now;
-  if (now - lost_since_ < kGrace) return;
-  fail(about(lane.at(),
+  if (call.lost_since == TimePoint::max()) call.lost_since = now;
+  if (now - call.lost_since < kGrace) return;
+  fail(about(&call,
              std::make_exception_ptr(PeerLost(
                  "rank " + std::to_string(engine_->facts.world_rank(lost)) + " is lost",
                  {.peer = engine_->facts.world_rank(lost),

@@ -8,7 +8,6 @@
 #pragma once
 
 #include <atomic>
-#include <map>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -18,6 +17,7 @@
 #include "trireme/comm/communicator_options.h"
 #include "trireme/comm/device/device_backend.h"
 #include "trireme/comm/device/device_watch.h"
+#include "trireme/comm/fold_plan.h"
 #include "trireme/comm/nccl/gpu_messages.h"
 #include "trireme/comm/nccl/lane.h"
 
@@ -38,16 +38,6 @@ class HeldCalls {
  private:
   std::vector<std::shared_ptr<Call>> calls_;
   std::atomic<int> count_{0};
-};
-
-/// The plans of the reproducible sum, each made once. Thread safe.
-class FoldPlans {
- public:
-  std::shared_ptr<const FoldPlan> of(const kernel::LeafShares& leaves, int size);
-
- private:
-  std::mutex mutex_;
-  std::map<kernel::LeafShares, std::shared_ptr<const FoldPlan>> plans_;
 };
 
 class GpuGroup final : public DeviceBackend,
@@ -83,12 +73,14 @@ class GpuGroup final : public DeviceBackend,
  private:
   friend class GpuMessages;
 
+  /// The group and the additions of the operation. Any thread.
+  GpuPlace place_of(const Operation& operation);
   /// The stream of buffers that name none.
   Stream current_stream() const;
   bool look_after(Lane& lane, TimePoint now);
   void start_lane();
   int lost_peer(const GpuCall* call) const;
-  void look_for_lost_peers(const Lane& lane, TimePoint now);
+  void look_for_lost_peers(GpuCall& call, TimePoint now);
   void look_for_standstill(const Lane& lane, TimePoint now);
   void fail(std::exception_ptr error);
   std::exception_ptr about(const GpuCall* call, const std::exception_ptr& error) const;
@@ -107,10 +99,10 @@ class GpuGroup final : public DeviceBackend,
   bool spreading_ = false;
   NcclId id_{};
   HeldCalls held_;
-  TimePoint lost_since_ = TimePoint::max();
   std::exception_ptr error_;  // given to abort()
   std::atomic<bool> draining_{false}, leaving_{false}, gone_{false};
   TimePoint until_ = TimePoint::max();  // the deadline of draining or leaving
+  std::mutex plans_mutex_;
   FoldPlans plans_;
 };
 
