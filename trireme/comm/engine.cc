@@ -9,9 +9,6 @@
 #include "trireme/comm/calls/inline_run.h"
 #include "trireme/comm/device/device_backend.h"
 #include "trireme/comm/messages/message_headers.h"
-#include "trireme/comm/native/native_backend.h"
-#include "trireme/comm/rounds/rounds_backend.h"
-#include "trireme/comm/shared/shared_backend.h"
 
 namespace trireme::inline v0::comm {
 namespace {
@@ -131,10 +128,10 @@ std::shared_ptr<Engine> Engine::create(std::shared_ptr<net::Transport> transport
   engine->arenas = Arenas::make(*engine->transport, engine->facts.options.world_ranks);
   if (engine->arenas) {
     engine->board_watch = std::make_shared<BoardWatch>(*engine);
-    engine->backends_.push_back(std::make_unique<SharedBackend>(*engine));
+    engine->backends_.push_back(make_shared_backend(*engine));
   }
   if (auto native = make_native_backend(*engine)) engine->backends_.push_back(std::move(native));
-  engine->backends_.push_back(std::make_unique<RoundsBackend>(*engine));
+  engine->backends_.push_back(make_rounds_backend(*engine));
   run_and_wait(engine->waiter, [&] {
     engine->family_->add(engine);
     if (engine->arenas && !engine->failure.broken())

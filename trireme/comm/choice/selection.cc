@@ -7,10 +7,18 @@
 #include "trireme/comm/native/native_backend.h"
 #include "trireme/comm/nccl/gpu_plan.h"
 #include "trireme/comm/rounds/registry.h"
-#include "trireme/comm/shared/shared_backend.h"
 #include "trireme/kernel/reduce.h"
 
 namespace trireme::inline v0::comm {
+namespace {
+
+// True if `kind` has a direct form that needs only Arenas::can_read(); all_reduce has one that does
+// not need it.
+bool has_direct_form(OpKind kind) noexcept {
+  return kind != OpKind::AllReduce && kind <= OpKind::AllToAll;
+}
+
+}  // namespace
 
 Selection::Selection(Engine& engine)
     : engine_(engine),

@@ -2,7 +2,7 @@
 // communicator's:
 //
 //     auto           the fastest by measurement or cost formula (choice.h)
-//     direct         through memory that the ranks share (shared_backend.h)
+//     direct         through memory that the ranks share (comm/shared/direct_base.h)
 //     NAME           a registered algorithm of rounds (registry.h)
 //     mpi-native     the network's own reduction (native_backend.h)
 //     nccl-native    on a GPU, NCCL's own reduction (gpu_plan.h); on the CPU, as auto

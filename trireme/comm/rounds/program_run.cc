@@ -16,10 +16,6 @@ constexpr std::size_t kSendAhead = 4096;
 // In one go, halving_doubling of 32 MiB on 4 ranks (TCP, one host) took 5 times as long.
 constexpr std::size_t kSegmentBytes = 4u << 20;
 
-std::byte* address_in(const Buffer& buffer, std::size_t element) {
-  return static_cast<std::byte*>(buffer.data) + element * size_of(buffer.dtype);
-}
-
 // The elements of a segment. An observer of rounds sees each round once.
 std::size_t segment_of(const Operation& op, const Route& route, bool watched) {
   const bool adds = op.kind == OpKind::AllReduce || op.kind == OpKind::Reduce;

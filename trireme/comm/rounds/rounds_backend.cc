@@ -1,14 +1,29 @@
-#include "trireme/comm/rounds/rounds_backend.h"
+#include <map>
+#include <memory>
+#include <string>
 
+#include "trireme/comm/backend.h"
 #include "trireme/comm/engine.h"
 #include "trireme/comm/rounds/program_run.h"
 #include "trireme/comm/rounds/registry.h"
+#include "trireme/comm/rounds/route.h"
 
 namespace trireme::inline v0::comm {
+namespace {
 
-std::shared_ptr<Run> RoundsBackend::begin(const std::shared_ptr<Call>& call) {
-  return std::make_shared<ProgramRun>(engine_, call, route_of(call->operation));
-}
+class RoundsBackend final : public Backend {
+ public:
+  explicit RoundsBackend(Engine& engine) : engine_(engine) {}
+  std::shared_ptr<Run> begin(const std::shared_ptr<Call>& call) override {
+    return std::make_shared<ProgramRun>(engine_, call, route_of(call->operation));
+  }
+
+ private:
+  const Route& route_of(const Operation& operation);
+
+  Engine& engine_;
+  std::map<std::string, std::unique_ptr<Route>> routes_;
+};
 
 const Route& RoundsBackend::route_of(const Operation& op) {
   std::string key(name_of(op.kind));
@@ -31,6 +46,12 @@ const Route& RoundsBackend::route_of(const Operation& op) {
   route = std::make_unique<Route>(resolve(op.algorithm, program, layout)[engine_.facts.rank]);
   route->pipelined = pieces > 1 && program.num_chunks != recorded(1).num_chunks;
   return *route;
+}
+
+}  // namespace
+
+std::unique_ptr<Backend> make_rounds_backend(Engine& engine) {
+  return std::make_unique<RoundsBackend>(engine);
 }
 
 }  // namespace trireme::inline v0::comm
