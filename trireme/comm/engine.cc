@@ -1,6 +1,7 @@
 #include "trireme/comm/engine.h"
 
 #include <algorithm>
+#include <atomic>
 #include <functional>
 #include <optional>
 #include <utility>
@@ -83,7 +84,9 @@ std::exception_ptr with_context(const std::exception_ptr& error, const Operation
   }
 }
 
-void run_and_wait(const std::shared_ptr<Waiter>& waiter, const std::function<void()>& task) {
+}  // namespace
+
+void in_context(const std::shared_ptr<Waiter>& waiter, const std::function<void()>& task) {
   std::exception_ptr error;
   std::atomic<bool> done{false};
   waiter->run([&, waiter = waiter] {
@@ -98,8 +101,6 @@ void run_and_wait(const std::shared_ptr<Waiter>& waiter, const std::function<voi
   if (!done) waiter->wait_until([&] { return done.load(); }, TimePoint::max());
   if (error) std::rethrow_exception(error);
 }
-
-}  // namespace
 
 bool OpenTransfers::any() const noexcept {
   return std::any_of(open_.begin(), open_.end(), [](int open) { return open != 0; });
@@ -132,7 +133,7 @@ std::shared_ptr<Engine> Engine::create(std::shared_ptr<net::Transport> transport
   }
   if (auto native = make_native_backend(*engine)) engine->backends_.push_back(std::move(native));
   engine->backends_.push_back(make_rounds_backend(*engine));
-  run_and_wait(engine->waiter, [&] {
+  in_context(engine->waiter, [&] {
     engine->family_->add(engine);
     if (engine->arenas && !engine->failure.broken())
       engine->announce(engine->arenas->allocate_board());
@@ -154,7 +155,7 @@ Arena Engine::allocate(std::size_t bytes, Device where) {
     region = net::private_region(bytes);
     return {region.bytes, region.owner};
   }
-  run_and_wait(waiter, [&] {
+  in_context(waiter, [&] {
     region = arenas->allocate(bytes);
     announce(region);
   });

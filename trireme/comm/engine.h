@@ -9,6 +9,8 @@
 // in the engines of all groups over the same transport (family.h).
 #pragma once
 
+#include <atomic>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <span>
@@ -31,6 +33,9 @@
 #include "trireme/comm/trace/call_trace.h"
 
 namespace trireme::inline v0::comm {
+
+/// Runs `task` in the progress context and returns when it has ended. Throws what it throws.
+void in_context(const std::shared_ptr<Waiter>& waiter, const std::function<void()>& task);
 
 /// The error that broke an engine. Any thread.
 class Failure {

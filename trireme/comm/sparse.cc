@@ -285,14 +285,9 @@ Work Calls::sparse_all_reduce(const SparseRows& in, SparseRows& out, ReduceOp op
   algorithm(0);  // refuses now what is impossible
   auto call =
       std::make_shared<SparseCall>(coalesced(in), out, op, rank_, size_, options.way, algorithm);
-  Operation first;
-  first.label = options.op.label;
-  first.leaving = options.op.leaving;
-  first.part_of = OpKind::SparseAllReduce;
-  first.step = 1;
-  first.next = [call](Operation& operation) { return call->next(operation); };
-  call->next(first);
-  return submit(std::move(first), options.op);
+  return submit(first_step(OpKind::SparseAllReduce, options.op,
+                           [call](Operation& operation) { return call->next(operation); }),
+                options.op);
 }
 
 }  // namespace comm

@@ -8,15 +8,12 @@
 #include "trireme/comm/engine.h"
 
 namespace trireme::inline v0::comm {
-namespace {
 
-std::string seconds(Duration duration) {
+std::string seconds_text(Duration duration) {
   char text[32];
   std::snprintf(text, sizeof text, "%.1f s", to_seconds(duration));
   return text;
 }
-
-}  // namespace
 
 CallNames names_of(const Operation& operation) {
   const OpKind kind = operation.kind;
@@ -57,7 +54,7 @@ TimePoint CallWaits::on_deadline_of(const CallNames& call, TimePoint now, Durati
     const std::string line = verdict.explanation + "; rank " +
                              std::to_string(engine_.facts.world_rank(engine_.facts.rank)) +
                              " waits in " + title + engine_.facts.text() + " since " +
-                             seconds(waited);
+                             seconds_text(waited);
     options.on_stall ? options.on_stall(line) : void(std::fprintf(stderr, "%s\n", line.c_str()));
     return now + options.timeout;
   }
@@ -107,7 +104,7 @@ std::exception_ptr CallWaits::timeout_error(Duration waited, const PeerWatch::Ve
       "Look for a rank that stopped or took another branch; raise `timeout` if it was "
       "only slow.";
   return std::make_exception_ptr(TimeoutError(
-      "waited " + seconds(waited) + " for " +
+      "waited " + seconds_text(waited) + " for " +
           (on_device         ? "its device to copy"
            : missing.empty() ? "its own sends"
                              : "rank " + missing) +

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "trireme/base/error.h"
+#include "trireme/comm/scratch.h"
 
 namespace trireme::inline v0::comm {
 namespace {
@@ -40,13 +41,6 @@ std::vector<Bundle> bundles_of(std::span<const Buffer> buffers) {
   return bundles;
 }
 
-struct Aligned {
-  void operator()(std::byte* memory) const noexcept {
-    ::operator delete[](memory, std::align_val_t(64));
-  }
-};
-using FusedMemory = std::unique_ptr<std::byte[], Aligned>;
-
 // One step per bundle: pack, all_reduce, unpack.
 class FusedCall {
  public:
@@ -56,8 +50,7 @@ class FusedCall {
     for (const Bundle& bundle : bundles_) {
       if (bundle.parts.size() > 1) most = std::max(most, bundle.count * size_of(bundle.dtype));
     }
-    if (most > 0)
-      packed_.reset(static_cast<std::byte*>(::operator new[](most, std::align_val_t(64))));
+    if (most > 0) packed_ = aligned_bytes(most);
   }
 
   bool next(Operation& operation) {
@@ -101,7 +94,7 @@ class FusedCall {
   const ReduceOp op_;
   const int rank_, size_;
   const std::uint64_t detail_;
-  FusedMemory packed_;
+  AlignedBytes packed_;
   std::size_t done_ = 0;
 };
 
@@ -179,14 +172,8 @@ std::optional<Operation> fused_call(
     bundle.algorithm = algorithm(bundle.count * size_of(bundle.dtype), bundle.dtype);
   }
   auto call = std::make_shared<FusedCall>(std::move(bundles), op, rank, size, hash_of(words));
-  Operation first;
-  first.label = options.label;
-  first.leaving = options.leaving;
-  first.part_of = OpKind::AllReduce;
-  first.step = 1;
-  first.next = [call](Operation& operation) { return call->next(operation); };
-  call->next(first);
-  return first;
+  return first_step(OpKind::AllReduce, options,
+                    [call](Operation& operation) { return call->next(operation); });
 }
 
 Operation counts_before(Operation all_to_all_v, std::vector<int> names) {

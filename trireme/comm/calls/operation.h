@@ -69,6 +69,9 @@ struct Operation {
 /// An operation of `kind` on `count` elements of `like`'s type.
 Operation operation_of(OpKind kind, const Buffer& like, std::size_t count,
                        const OpOptions& options);
+/// The first step of a call of several steps. `next` fills it in, and later the other steps.
+Operation first_step(OpKind part_of, const OpOptions& options,
+                     std::function<bool(Operation&)> next);
 /// For Operation::detail; 0 if `words` is empty.
 std::uint64_t hash_of(std::span<const std::size_t> words) noexcept;
 

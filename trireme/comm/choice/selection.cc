@@ -12,10 +12,10 @@
 namespace trireme::inline v0::comm {
 namespace {
 
-// True if `kind` has a direct form that needs only Arenas::can_read(); all_reduce has one that does
-// not need it.
+// True if `kind` has a direct form that needs only Arenas::can_read(). All that move or add data have
+// one, but for all_reduce, whose form does not need it.
 bool has_direct_form(OpKind kind) noexcept {
-  return kind != OpKind::AllReduce && kind <= OpKind::AllToAll;
+  return OpKind::AllReduce < kind && kind < OpKind::Barrier;
 }
 
 }  // namespace

@@ -1,7 +1,6 @@
 #include "trireme/comm/nccl/gpu_group.h"
 
 #include <algorithm>
-#include <cstdio>
 #include <set>
 #include <utility>
 
@@ -217,10 +216,8 @@ bool GpuGroup::look_after(Lane& lane, TimePoint now) {
 // The call's headers agreed, so the cause is a GPU or a link between two of them.
 std::exception_ptr GpuGroup::timeout(Duration waited, const std::string& operation,
                                      const std::string& label) const {
-  char text[32];
-  std::snprintf(text, sizeof text, "%.1f s", to_seconds(waited));
   return std::make_exception_ptr(TimeoutError(
-      std::string("waited ") + text + " for GPU " + std::to_string(gpu_->index()) +
+      "waited " + seconds_text(waited) + " for GPU " + std::to_string(gpu_->index()) +
           " to end what all ranks have begun over NCCL" + engine_->facts.text(),
       {.rank = engine_->facts.world_rank(rank_),
        .operation = operation,
