@@ -34,6 +34,10 @@
 
 namespace trireme::inline v0::comm {
 
+namespace nccl {
+class GpuGroup;
+}
+
 /// Runs `task` in the progress context and returns when it has ended. Throws what it throws.
 void in_context(const std::shared_ptr<Waiter>& waiter, const std::function<void()>& task);
 
@@ -117,8 +121,8 @@ class Engine final : public std::enable_shared_from_this<Engine> {
   const GroupFacts facts;
   CallWaits waits;
   Failure failure;
-  std::shared_ptr<DeviceBackend> device;  // null: CPU memory only
-  std::shared_ptr<DeviceCopies> copies;   // null: no staging; set before its first use
+  std::shared_ptr<nccl::GpuGroup> device;  // null: CPU memory only
+  std::shared_ptr<DeviceCopies> copies;    // null: no staging; set before its first use
   std::shared_ptr<StagedCalls> staged;
   std::unique_ptr<Arenas> arenas;           // null if ranks cannot map one another's memory
   std::shared_ptr<BoardWatch> board_watch;  // null without arenas

@@ -9,7 +9,7 @@
 #include "trireme/comm/calls/fused_call.h"
 #include "trireme/comm/calls/operation.h"
 #include "trireme/comm/choice/selection.h"
-#include "trireme/comm/device/device_backend.h"
+#include "trireme/comm/device/place.h"
 #include "trireme/comm/engine.h"
 
 namespace trireme::inline v0::comm {

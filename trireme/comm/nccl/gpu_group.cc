@@ -6,7 +6,7 @@
 
 #include "trireme/base/error.h"
 #include "trireme/comm/combine.h"
-#include "trireme/comm/device/device_watch.h"
+#include "trireme/comm/device/place.h"
 #include "trireme/comm/engine.h"
 #include "trireme/comm/rounds/phase.h"
 
@@ -35,11 +35,6 @@ std::vector<GpuEvent> events_on_streams(Gpu& gpu, const Operation& operation, St
 
 }  // namespace
 
-MakeDeviceBackend backend_on(std::shared_ptr<Gpu> gpu) {
-  if (!gpu) return nullptr;
-  return [gpu = std::move(gpu)](Engine& engine) { return std::make_shared<GpuGroup>(engine, gpu); };
-}
-
 GpuGroup::GpuGroup(Engine& engine, std::shared_ptr<Gpu> gpu)
     : engine_(&engine),
       waiter_(engine.transport->waiter()),
@@ -49,8 +44,6 @@ GpuGroup::GpuGroup(Engine& engine, std::shared_ptr<Gpu> gpu)
       timeout_(engine.facts.options.timeout),
       watch_(waiter_),
       plans_(size_) {}
-
-GpuGroup::~GpuGroup() = default;
 
 std::shared_ptr<GpuCall> HeldCalls::add(const std::shared_ptr<Call>& call) {
   const Operation& op = call->operation;
