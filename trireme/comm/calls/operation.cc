@@ -34,6 +34,19 @@ std::string_view name_of(ReduceOp op) noexcept {
   return index < kReductionNames.size() ? kReductionNames[index] : "unknown reduction";
 }
 
+kernel::Combine combine_of(ReduceOp op) noexcept {
+  switch (op) {
+    case ReduceOp::Min:
+      return kernel::Combine::Min;
+    case ReduceOp::Max:
+      return kernel::Combine::Max;
+    case ReduceOp::Product:
+      return kernel::Combine::Product;
+    default:
+      return kernel::Combine::Sum;
+  }
+}
+
 Operation operation_of(OpKind kind, const Buffer& like, std::size_t count,
                        const OpOptions& options) {
   Operation op;

@@ -15,12 +15,15 @@
 #include "trireme/base/work_source.h"
 #include "trireme/comm/calls/op_kind.h"
 #include "trireme/comm/communicator.h"
+#include "trireme/kernel/reduce.h"
 #include "trireme/kernel/tree_sum.h"
 #include "trireme/net/transport.h"
 
 namespace trireme::inline v0::comm {
 
 std::string_view name_of(ReduceOp op) noexcept;
+/// A Mean is a Sum that is divided once at the end.
+kernel::Combine combine_of(ReduceOp op) noexcept;
 
 struct Staged;
 

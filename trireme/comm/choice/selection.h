@@ -48,6 +48,17 @@ class Selection {
   const Chooser chooser_;
 };
 
+/// The group that is to run an all-reduce.
+struct AllReducePlace {
+  int ranks = 1;
+  std::string_view transport;
+  bool can_map = false;  // ranks can map one another's memory
+  int rank = -1;         // for the error; -1: none
+};
+/// `wanted`: a registered algorithm, "auto", "direct", "mpi-native" or "nccl-native". Throws
+/// ConfigError if it is unknown or needs another transport. Does not check whether MPI can reduce.
+void check_all_reduce(std::string_view wanted, const AllReducePlace& place);
+
 /// The algorithm of groups made from a communicator whose algorithm is `algorithm`.
 std::string algorithm_of_groups(std::string_view algorithm);
 

@@ -4,7 +4,6 @@
 #include <utility>
 
 #include "trireme/comm/backend.h"
-#include "trireme/comm/combine.h"
 #include "trireme/comm/engine.h"
 #include "trireme/kernel/reduce.h"
 

@@ -5,7 +5,6 @@
 #include <utility>
 
 #include "trireme/base/error.h"
-#include "trireme/comm/combine.h"
 #include "trireme/comm/device/place.h"
 #include "trireme/comm/engine.h"
 #include "trireme/comm/rounds/phase.h"

@@ -6,7 +6,6 @@
 
 #include "trireme/base/check.h"
 #include "trireme/base/error.h"
-#include "trireme/comm/combine.h"
 #include "trireme/comm/engine.h"
 #include "trireme/comm/nccl/nccl_api.h"
 #include "trireme/kernel/cuda/kernel_image.h"

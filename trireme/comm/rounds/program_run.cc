@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "trireme/base/check.h"
-#include "trireme/comm/combine.h"
+#include "trireme/comm/calls/operation.h"
 #include "trireme/kernel/reduce.h"
 
 namespace trireme::inline v0::comm {

@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "trireme/base/error.h"
-#include "trireme/comm/combine.h"
+#include "trireme/comm/calls/operation.h"
 #include "trireme/kernel/prefetch.h"
 
 namespace trireme::inline v0::comm {
