@@ -45,8 +45,7 @@ class OwnDeadline final : public WorkOwner {
 
 // Not in the order of the collectives.
 bool is_aside(const Operation& operation) {
-  return operation.kind == OpKind::Send || operation.kind == OpKind::Recv || operation.device ||
-         operation.staged;
+  return operation.is_message() || operation.device || operation.staged;
 }
 
 Work make_work(Engine& engine, Call& call, Deadline deadline) {
@@ -204,8 +203,7 @@ void Engine::enqueue(std::shared_ptr<Call> call) {
     staged->abandon(*call);
     return call->end(failure.error());
   }
-  const OpKind kind = call->operation.kind;
-  if (kind == OpKind::Send || kind == OpKind::Recv) {
+  if (call->operation.is_message()) {
     if (staged->ready(call)) messages.run(call);
     return;
   }
@@ -292,8 +290,7 @@ void Engine::finish(const std::shared_ptr<Call>& call) {
 }
 
 void Engine::begin_staged(const std::shared_ptr<Call>& call) {
-  const OpKind kind = call->operation.kind;
-  kind == OpKind::Send || kind == OpKind::Recv ? messages.run(call) : pump();
+  call->operation.is_message() ? messages.run(call) : pump();
 }
 
 void Engine::given_to_device() {

@@ -16,9 +16,8 @@ std::string seconds_text(Duration duration) {
 }
 
 CallNames names_of(const Operation& operation) {
-  const OpKind kind = operation.kind;
   return {std::string(name_of(operation.called())), operation.label,
-          kind == OpKind::Send || kind == OpKind::Recv ? operation.root : -1};
+          operation.is_message() ? operation.root : -1};
 }
 
 void CallWaits::set_running(CallNames call) {

@@ -64,6 +64,7 @@ struct Operation {
   std::uint8_t step = 0;          // from 1, in a call of several steps
 
   kernel::LeafShares leaves() const { return {total, shares}; }
+  bool is_message() const noexcept { return kind == OpKind::Send || kind == OpKind::Recv; }
   OpKind called() const noexcept { return part_of.value_or(kind); }
   /// The larger of this rank's input and output.
   std::size_t bytes() const noexcept { return std::max(in.bytes(), out.bytes()); }
