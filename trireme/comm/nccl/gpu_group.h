@@ -58,10 +58,7 @@ class GpuGroup final : public Backend,
   /// call or the communicator names. ConfigError if it cannot run.
   void prepare(Operation& operation, std::string_view wanted);
   Arena allocate(std::size_t bytes, Device device);
-  /// Runs a send or receive of the user, whose own header is filled in.
-  void run_message(const std::shared_ptr<Call>& call, int peer, net::Tag tag) {
-    messages_.run(call, peer, tag);
-  }
+  GpuMessages& messages() noexcept { return messages_; }
   /// True while calls are open.
   bool busy() const noexcept { return held_.any(); }
   /// True if only this group may end `call`.
