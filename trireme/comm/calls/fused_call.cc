@@ -102,12 +102,12 @@ class FusedCall {
 // rank, then those that it expects from each.
 class CountsTable {
  public:
-  CountsTable(Operation then, std::vector<int> names)
+  CountsTable(Operation then, const GroupFacts& facts)
       : then_(std::move(then)),
-        names_(std::move(names)),
-        size_(static_cast<int>(names_.size())),
+        facts_(facts),
+        size_(static_cast<std::size_t>(facts.size)),
         own_(then_.counts),
-        all_(2 * names_.size() * names_.size()) {
+        all_(2 * size_ * size_) {
     own_.insert(own_.end(), then_.recv_counts.begin(), then_.recv_counts.end());
   }
 
@@ -115,7 +115,7 @@ class CountsTable {
     step.kind = OpKind::AllGather;
     step.dtype = DType::I64;
     step.count = all_.size();
-    step.counts.assign(static_cast<std::size_t>(size_), own_.size());
+    step.counts.assign(size_, own_.size());
     step.algorithm = "pairwise";
     step.in = {own_.data(), own_.size(), DType::I64, {}, {}, {}};
     step.out = {all_.data(), all_.size(), DType::I64, {}, {}, {}};
@@ -123,8 +123,8 @@ class CountsTable {
 
   bool next(Operation& operation) {
     if (std::exchange(checked_, true)) return false;
-    for (int from = 0; from < size_; ++from) {
-      for (int to = 0; to < size_; ++to) check(from, to);
+    for (int from = 0; from < facts_.size; ++from) {
+      for (int to = 0; to < facts_.size; ++to) check(from, to);
     }
     then_.detail = hash_of(all_);
     then_.label = operation.label;
@@ -137,20 +137,20 @@ class CountsTable {
 
  private:
   void check(int from, int to) const {
-    const auto width = static_cast<std::size_t>(size_);
-    const std::size_t sent = all_[2 * width * from + to],
-                      expected = all_[2 * width * to + width + from];
+    const std::size_t sent = all_[2 * size_ * from + to],
+                      expected = all_[2 * size_ * to + size_ + from];
     if (sent == expected) return;
-    throw MismatchError("rank " + std::to_string(names_[from]) + " sends " + std::to_string(sent) +
-                            " elements to rank " + std::to_string(names_[to]) + ", which expects " +
+    throw MismatchError("rank " + std::to_string(facts_.world_rank(from)) + " sends " +
+                            std::to_string(sent) + " elements to rank " +
+                            std::to_string(facts_.world_rank(to)) + ", which expects " +
                             std::to_string(expected),
                         {.operation = "all_to_all",
                          .advice = "recv_counts[i] of rank j must be send_counts[j] of rank i."});
   }
 
   Operation then_;
-  const std::vector<int> names_;
-  const int size_;
+  const GroupFacts& facts_;
+  const std::size_t size_;
   std::vector<std::size_t> own_, all_;
   bool checked_ = false;
 };
@@ -176,7 +176,7 @@ std::optional<Operation> fused_call(
                     [call](Operation& operation) { return call->next(operation); });
 }
 
-Operation counts_before(Operation all_to_all_v, std::vector<int> names) {
+Operation counts_before(Operation all_to_all_v, const GroupFacts& facts) {
   Operation first;
   first.label = all_to_all_v.label;
   first.leaving = all_to_all_v.leaving;
@@ -184,7 +184,7 @@ Operation counts_before(Operation all_to_all_v, std::vector<int> names) {
   first.device = all_to_all_v.device;
   first.staged = all_to_all_v.staged;
   first.step = 1;
-  auto table = std::make_shared<CountsTable>(std::move(all_to_all_v), std::move(names));
+  auto table = std::make_shared<CountsTable>(std::move(all_to_all_v), facts);
   table->fill(first);
   first.next = [table](Operation& operation) { return table->next(operation); };
   return first;

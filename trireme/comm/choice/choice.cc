@@ -62,9 +62,8 @@ std::vector<Candidate> Chooser::candidates(OpKind kind, std::size_t bytes, std::
                   : std::nullopt;
   };
   const auto shape = [&](const AlgorithmEntry& entry, double partial) {
-    const Program program = record(entry.name, entry.generator, group_.size, 0, group_.hosts,
-                                   pieces_for(bytes, group_.size));
-    return shape_of(resolve(entry.name, program, layout_of(kind, group_.size, total, 0)), partial);
+    return shape_of(entry, group_.size, total, 0, group_.hosts, pieces_for(bytes, group_.size),
+                    partial);
   };
   for (const AlgorithmEntry* entry : algorithms_of(kind)) {
     const double partial = wide ? 2 : 1, size = static_cast<double>(bytes);

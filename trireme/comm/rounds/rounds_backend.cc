@@ -1,6 +1,8 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <tuple>
+#include <vector>
 
 #include "trireme/comm/backend.h"
 #include "trireme/comm/engine.h"
@@ -22,20 +24,15 @@ class RoundsBackend final : public Backend {
   const Route& route_of(const Operation& operation);
 
   Engine& engine_;
-  std::map<std::string, std::unique_ptr<Route>> routes_;
+  // By kind, leaves, root, pieces, algorithm and shares of the leaves.
+  using Key = std::tuple<OpKind, std::uint32_t, int, int, std::string, std::vector<std::uint32_t>>;
+  std::map<Key, std::unique_ptr<Route>> routes_;
 };
 
 const Route& RoundsBackend::route_of(const Operation& op) {
-  std::string key(name_of(op.kind));
   const int size = engine_.facts.size;
   const int pieces = pieces_for(op.count * size_of(op.dtype), size);
-  for (const std::size_t part :
-       {std::size_t(op.total), std::size_t(op.root), std::size_t(pieces)}) {
-    key += "/" + std::to_string(part);
-  }
-  key += "/" + op.algorithm;
-  for (const std::uint32_t weight : op.shares) key += "/" + std::to_string(weight);
-  auto& route = routes_[key];
+  auto& route = routes_[{op.kind, op.total, op.root, pieces, op.algorithm, op.shares}];
   if (route) return *route;
   const auto recorded = [&](int count) {
     return record(op.algorithm, find_algorithm(op.kind, op.algorithm)->generator, size, op.root,
