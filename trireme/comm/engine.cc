@@ -72,7 +72,7 @@ std::exception_ptr with_context(const std::exception_ptr& error, const Operation
     if (!op || !e.label().empty()) return error;
     try {
       ErrorContext context = e.context();
-      if (context.rank < 0) context.rank = facts.world_rank(facts.rank);
+      if (context.rank < 0) context.rank = facts.world_rank();
       context.operation = std::string(name_of(op->called()));
       context.label = op->label;
       throw_error(e.code(), e.message(), std::move(context));
@@ -146,7 +146,7 @@ std::shared_ptr<Engine> Engine::create(std::shared_ptr<net::Transport> transport
 Arena Engine::allocate(std::size_t bytes, Device where) {
   if (where.kind != DeviceKind::Cpu) {
     if (device) return device->allocate(bytes, where);
-    if (!copies) refuse_device(where, facts.world_rank(facts.rank));
+    if (!copies) refuse_device(where, facts.world_rank());
     const auto memory = copies->device_memory(bytes, where);
     return {{memory.get(), bytes}, memory, where};
   }

@@ -103,10 +103,9 @@ void Engine::leave() noexcept {
   }
   if (complete && has_board())
     board().own().complete = 1;  // peers need not fail: nothing is missing
-  fail(std::make_exception_ptr(PeerLost(
-      "rank " + std::to_string(facts.world_rank(facts.rank)) + " has left " + facts.options.name,
-      {.rank = facts.world_rank(facts.rank),
-       .advice = "Wait for all Works before the Job ends."})));
+  fail(std::make_exception_ptr(
+      PeerLost("rank " + std::to_string(facts.world_rank()) + " has left " + facts.options.name,
+               {.rank = facts.world_rank(), .advice = "Wait for all Works before the Job ends."})));
   retire();
 }
 

@@ -51,9 +51,8 @@ TimePoint CallWaits::on_deadline_of(const CallNames& call, TimePoint now, Durati
   if (options.watch) verdict = options.watch->ask(title, waited);
   if (verdict.keep_waiting && waited >= options.timeout) {
     const std::string line = verdict.explanation + "; rank " +
-                             std::to_string(engine_.facts.world_rank(engine_.facts.rank)) +
-                             " waits in " + title + engine_.facts.text() + " since " +
-                             seconds_text(waited);
+                             std::to_string(engine_.facts.world_rank()) + " waits in " + title +
+                             engine_.facts.text() + " since " + seconds_text(waited);
     options.on_stall ? options.on_stall(line) : void(std::fprintf(stderr, "%s\n", line.c_str()));
     return now + options.timeout;
   }
@@ -77,7 +76,7 @@ std::exception_ptr CallWaits::timeout_error(Duration waited, const PeerWatch::Ve
   const GroupFacts& facts = engine_.facts;
   const int lost_rank = verdict.lost_rank;
   ErrorContext context{
-      .rank = facts.world_rank(facts.rank), .operation = call.operation, .label = call.label};
+      .rank = facts.world_rank(), .operation = call.operation, .label = call.label};
   const auto text = [&](int peer) {
     const auto& names = facts.options.host_of_rank;
     const bool known = static_cast<std::size_t>(peer) < names.size();

@@ -28,8 +28,6 @@ Selection::Selection(Engine& engine)
   all_reduce(usual == kMpiNative ? kMpiNative : std::string_view(), {.dtype = DType::F32});
 }
 
-int Selection::own_name() const { return engine_.facts.world_rank(engine_.facts.rank); }
-
 // Why the network itself cannot reduce this; empty if it can.
 std::string Selection::why_not_native(const Reduced& what) const {
   const net::Reducer* const reducer = engine_.transport->capabilities().reducer;
@@ -56,16 +54,17 @@ std::string Selection::all_reduce(std::string_view wanted, const Reduced& what) 
     const std::string reason = alone ? std::string() : why_not_native(what);
     if (reason.empty()) return alone ? "naive" : std::string(kMpiNative);
     if (named)
-      throw ConfigError(
-          "algorithm mpi-native cannot be used here: " + reason,
-          {.rank = own_name(), .operation = "all_reduce", .advice = "Correct the call."});
+      throw ConfigError("algorithm mpi-native cannot be used here: " + reason,
+                        {.rank = engine_.facts.world_rank(),
+                         .operation = "all_reduce",
+                         .advice = "Correct the call."});
     wanted = "auto";
   }
   if (wanted == nccl::kNative && engine_.facts.options.gpu) wanted = "auto";  // on the CPU
   check_all_reduce(wanted, {.ranks = engine_.facts.size,
                             .transport = engine_.transport->name(),
                             .can_map = engine_.arenas != nullptr,
-                            .rank = own_name()});
+                            .rank = engine_.facts.world_rank()});
   if (alone) return "naive";
   if (wanted != "auto") return std::string(wanted);
   const bool wide = kernel::accumulates_wide(combine_of(what.op), what.dtype);
@@ -84,7 +83,7 @@ std::string Selection::pick(OpKind kind, std::string_view wanted, std::string_vi
     names += (names.empty() ? "" : ", ") + entry->name;
   }
   throw ConfigError("unknown algorithm " + std::string(wanted),
-                    {.rank = own_name(),
+                    {.rank = engine_.facts.world_rank(),
                      .operation = std::string(name_of(kind)),
                      .advice = "Choose one of " + names + "."});
 }

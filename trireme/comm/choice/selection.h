@@ -41,7 +41,6 @@ class Selection {
   const Chooser& chooser() const noexcept { return chooser_; }
 
  private:
-  int own_name() const;
   std::string why_not_native(const Reduced& what) const;
 
   Engine& engine_;

@@ -66,7 +66,7 @@ bool HeldCalls::has(const Call& call) const noexcept {
 
 void GpuGroup::prepare(Operation& operation, std::string_view wanted) {
   const Device device = device_of(operation);
-  const int name = engine_->facts.world_rank(rank_);
+  const int name = engine_->facts.world_rank();
   const auto require = [&](bool condition, const std::string& what, const std::string& advice) {
     if (!condition)
       throw ConfigError(what, {.rank = name, .operation = title_of(operation), .advice = advice});
@@ -96,7 +96,7 @@ Stream GpuGroup::current_stream() const {
 }
 
 Arena GpuGroup::allocate(std::size_t bytes, Device device) {
-  if (device != gpu_->device()) refuse_device(device, engine_->facts.world_rank(rank_));
+  if (device != gpu_->device()) refuse_device(device, engine_->facts.world_rank());
   const std::shared_ptr<void> memory = gpu_->allocate(bytes);
   gpu_->clear(memory.get(), bytes, current_stream().handle);
   return {{static_cast<std::byte*>(memory.get()), bytes}, memory, device};
@@ -211,7 +211,7 @@ std::exception_ptr GpuGroup::timeout(Duration waited, const std::string& operati
   return std::make_exception_ptr(TimeoutError(
       "waited " + seconds_text(waited) + " for GPU " + std::to_string(gpu_->index()) +
           " to end what all ranks have begun over NCCL" + engine_->facts.text(),
-      {.rank = engine_->facts.world_rank(rank_),
+      {.rank = engine_->facts.world_rank(),
        .operation = operation,
        .label = label,
        .advice = "NCCL_DEBUG=INFO shows between which GPUs it stands still; raise `timeout` if "
@@ -255,7 +255,7 @@ std::exception_ptr GpuGroup::about(const GpuCall* call, const std::exception_ptr
   } catch (const Error& known) {
     ErrorContext context = known.context();
     std::string message = known.message();
-    context.rank = engine_ ? engine_->facts.world_rank(rank_) : rank_;
+    context.rank = engine_ ? engine_->facts.world_rank() : rank_;
     if (call && context.operation != call->operation) {
       if (!context.operation.empty()) message += " in " + context.operation;
       context.operation = call->operation;

@@ -26,7 +26,7 @@ Negotiator::Core::Core(Communicator& world, const NegotiatorOptions& options)
       waiter_(world.waiter()),
       rank_(world.rank()),
       size_(world.size()),
-      name_(engine_->facts.world_rank(rank_)),
+      name_(engine_->facts.world_rank()),
       control_(group_of_all(world, options.name + " control")),
       data_(group_of_all(world, options.name)),
       links_(static_cast<std::size_t>(size_)),
