@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cstring>
 #include <numeric>
 
 #include "tests/gpu/gpu_ranks.h"
@@ -308,7 +309,7 @@ TEST(GpuPlan, LongCallsTakeRoundsOfBoundedWorkSpace) {
     op.out = {memory, op.count};
     std::vector<std::size_t> gathers;
     for (int rank = 0; rank < size; ++rank) {
-      const comm::nccl::GpuPlace place{rank, size, &plan};
+      const comm::nccl::GpuPlace place{rank, size, plan};
       EXPECT_LE(comm::nccl::scratch_bytes(op, place), 2 * comm::nccl::kGpuScratch);
       std::size_t folded = 0, rounds = 0;
       for (const auto& step : comm::nccl::steps_of(op, place, memory)) {

@@ -6,6 +6,8 @@
 #include "tests/gpu/gpu_ranks.h"
 #include "trireme/base/error.h"
 #include "trireme/comm/communicator.h"
+#include "trireme/comm/communicator_options.h"
+#include "trireme/net/transport.h"
 
 namespace trireme {
 namespace {
@@ -238,6 +240,53 @@ TEST(GpuFaults, AMessageGoesOnWhenAnotherRankLeavesInGoodOrder) {
     fake_gpu().thaw();
     EXPECT_EQ(error_of<Error>([&] { work.wait(); }), "no error");
     EXPECT_EQ(value.bytes(), leaf(DType::F32, 9999, 0));
+  });
+}
+
+// A transport that may say that all peers are lost, though messages still come through.
+class PessimisticTransport final : public net::Transport {
+ public:
+  explicit PessimisticTransport(std::shared_ptr<net::Transport> inner) : inner_(std::move(inner)) {}
+  bool all_lost = false;
+
+  int rank() const noexcept override { return inner_->rank(); }
+  int size() const noexcept override { return inner_->size(); }
+  std::shared_ptr<Waiter> waiter() const override { return inner_->waiter(); }
+  std::string_view name() const noexcept override { return inner_->name(); }
+  Work send(int peer, net::Tag tag, std::span<const std::byte> bytes) override {
+    return inner_->send(peer, tag, bytes);
+  }
+  Work recv(int peer, net::Tag tag, std::span<std::byte> bytes) override {
+    return inner_->recv(peer, tag, bytes);
+  }
+  bool lost(int peer) const noexcept override { return all_lost || inner_->lost(peer); }
+  void abort(std::exception_ptr error) noexcept override { inner_->abort(std::move(error)); }
+  net::Capabilities capabilities() noexcept override { return {}; }
+
+ private:
+  const std::shared_ptr<net::Transport> inner_;
+};
+
+// A second for the last data, counted anew for a call after one that ended well.
+TEST(GpuFaults, EveryCallHasTimeForItsLastDataAfterAPeerHasGone) {
+  run_gpus(2, [](GpuRank& rank) {
+    const auto transport = std::make_shared<PessimisticTransport>(rank.context.transport);
+    comm::CommunicatorOptions options;
+    options.gpu = rank.gpu;
+    rank.world.barrier().wait();  // it has no message under way
+    comm::Communicator world(transport, std::move(options));
+    const OnGpu value = some(rank);
+    for (int turn = 0; turn < 2; ++turn) {
+      rank.world.barrier().wait();
+      fake_gpu().freeze();
+      const Work work = rank.rank == 0 ? world.recv(value.buffer(DType::F32), 1)
+                                       : world.send(value.buffer(DType::F32), 0);
+      work.wait_on({nullptr});
+      transport->all_lost = rank.rank == 0;
+      rank.context.waiter->sleep(std::chrono::milliseconds(700));
+      fake_gpu().thaw();
+      EXPECT_EQ(error_of<Error>([&] { work.wait(); }), "no error");
+    }
   });
 }
 

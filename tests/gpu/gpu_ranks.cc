@@ -15,7 +15,6 @@
 
 namespace trireme::test {
 
-using comm::nccl::backend_on;
 using comm::nccl::Gpu;
 
 std::shared_ptr<const comm::nccl::GpuLibrary> fake_library() {
@@ -74,7 +73,7 @@ void run_real_gpus(int size, const std::function<void(GpuRank&)>& body, const Gp
   std::printf("run on %d GPUs\n", size);
   Group group{"shm", run.algorithm, size};
   group.prepare = [&](int rank, comm::CommunicatorOptions& options) {
-    options.device = backend_on(Gpu::open(library, rank));
+    options.gpu = Gpu::open(library, rank);
     options.timeout = run.timeout;
     options.reproducible = run.reproducible;
   };
@@ -113,7 +112,7 @@ void run_gpus(int size, const std::function<void(GpuRank&)>& body, const GpuRun&
   options.world.reproducible = run.reproducible;
   options.world.algorithm = run.algorithm;
   options.prepare = [&](comm::SimulatedRank& rank, comm::CommunicatorOptions& world) {
-    world.device = backend_on(Gpu::open(library, rank.rank));
+    world.gpu = Gpu::open(library, rank.rank);
   };
   const std::size_t before = fake_gpu().leftovers();
   comm::simulate(size, options, [&](comm::SimulatedRank& context) {

@@ -1,9 +1,9 @@
 // Backend: one way to run collectives. There are
 //
-//     rounds/rounds_backend.h   rounds of messages over a transport; takes every call on CPU memory
-//     shared/shared_backend.h   direct access to memory that the ranks of a host share
-//     native/native_backend.h   the network's own reduction
-//     device_backend.h          memory of a device (nccl/)
+//     rounds/    rounds of messages over a transport; takes every call on CPU memory
+//     shared/    direct access to memory that the ranks of a host share
+//     native/    the network's own reduction
+//     nccl/      the memory of a GPU
 //
 // The engine checks that all ranks make the same call and asks its backends in turn; the first that
 // takes the call makes a Run of it. Progress context only; nothing blocks.
@@ -14,6 +14,7 @@
 namespace trireme::inline v0::comm {
 
 struct Call;
+class Engine;
 
 /// For runs that watch memory instead of waiting for messages: the engine polls them.
 class PolledRun {
@@ -52,5 +53,13 @@ class Backend {
   /// the operation's algorithm.
   virtual std::shared_ptr<Run> begin(const std::shared_ptr<Call>& call) = 0;
 };
+
+/// Takes every call on CPU memory, and keeps each algorithm's resolved routes.
+std::unique_ptr<Backend> make_rounds_backend(Engine& engine);
+/// Takes calls of the algorithm "direct", and calls that may be direct if every rank can read every
+/// other's memory. Requires Engine::arenas.
+std::unique_ptr<Backend> make_shared_backend(Engine& engine);
+/// native_backend.h. Null if the engine's transport does not reduce.
+std::unique_ptr<Backend> make_native_backend(Engine& engine);
 
 }  // namespace trireme::inline v0::comm

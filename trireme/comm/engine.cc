@@ -1,17 +1,16 @@
 #include "trireme/comm/engine.h"
 
 #include <algorithm>
+#include <atomic>
 #include <functional>
 #include <optional>
 #include <utility>
 
 #include "trireme/base/error.h"
 #include "trireme/comm/calls/inline_run.h"
-#include "trireme/comm/device/device_backend.h"
+#include "trireme/comm/device/place.h"
 #include "trireme/comm/messages/message_headers.h"
-#include "trireme/comm/native/native_backend.h"
-#include "trireme/comm/rounds/rounds_backend.h"
-#include "trireme/comm/shared/shared_backend.h"
+#include "trireme/comm/nccl/gpu_group.h"
 
 namespace trireme::inline v0::comm {
 namespace {
@@ -46,8 +45,7 @@ class OwnDeadline final : public WorkOwner {
 
 // Not in the order of the collectives.
 bool is_aside(const Operation& operation) {
-  return operation.kind == OpKind::Send || operation.kind == OpKind::Recv || operation.device ||
-         operation.staged;
+  return operation.is_message() || operation.device || operation.staged;
 }
 
 Work make_work(Engine& engine, Call& call, Deadline deadline) {
@@ -74,7 +72,7 @@ std::exception_ptr with_context(const std::exception_ptr& error, const Operation
     if (!op || !e.label().empty()) return error;
     try {
       ErrorContext context = e.context();
-      if (context.rank < 0) context.rank = facts.world_rank(facts.rank);
+      if (context.rank < 0) context.rank = facts.world_rank();
       context.operation = std::string(name_of(op->called()));
       context.label = op->label;
       throw_error(e.code(), e.message(), std::move(context));
@@ -86,7 +84,9 @@ std::exception_ptr with_context(const std::exception_ptr& error, const Operation
   }
 }
 
-void run_and_wait(const std::shared_ptr<Waiter>& waiter, const std::function<void()>& task) {
+}  // namespace
+
+void in_context(const std::shared_ptr<Waiter>& waiter, const std::function<void()>& task) {
   std::exception_ptr error;
   std::atomic<bool> done{false};
   waiter->run([&, waiter = waiter] {
@@ -101,8 +101,6 @@ void run_and_wait(const std::shared_ptr<Waiter>& waiter, const std::function<voi
   if (!done) waiter->wait_until([&] { return done.load(); }, TimePoint::max());
   if (error) std::rethrow_exception(error);
 }
-
-}  // namespace
 
 bool OpenTransfers::any() const noexcept {
   return std::any_of(open_.begin(), open_.end(), [](int open) { return open != 0; });
@@ -119,7 +117,7 @@ Engine::Engine(std::shared_ptr<net::Transport> given, CommunicatorOptions option
       fold_plans(facts.size),
       family_(family ? std::move(family) : std::make_shared<Family>()) {
   staged = std::make_shared<StagedCalls>(*this);
-  if (facts.options.device) device = facts.options.device(*this);
+  if (facts.options.gpu) device = std::make_shared<nccl::GpuGroup>(*this, facts.options.gpu);
   if (facts.options.trace)
     trace = std::make_unique<CallTrace>(facts.options.trace, waiter, facts.options.name);
 }
@@ -131,11 +129,11 @@ std::shared_ptr<Engine> Engine::create(std::shared_ptr<net::Transport> transport
   engine->arenas = Arenas::make(*engine->transport, engine->facts.options.world_ranks);
   if (engine->arenas) {
     engine->board_watch = std::make_shared<BoardWatch>(*engine);
-    engine->backends_.push_back(std::make_unique<SharedBackend>(*engine));
+    engine->backends_.push_back(make_shared_backend(*engine));
   }
   if (auto native = make_native_backend(*engine)) engine->backends_.push_back(std::move(native));
-  engine->backends_.push_back(std::make_unique<RoundsBackend>(*engine));
-  run_and_wait(engine->waiter, [&] {
+  engine->backends_.push_back(make_rounds_backend(*engine));
+  in_context(engine->waiter, [&] {
     engine->family_->add(engine);
     if (engine->arenas && !engine->failure.broken())
       engine->announce(engine->arenas->allocate_board());
@@ -148,7 +146,7 @@ std::shared_ptr<Engine> Engine::create(std::shared_ptr<net::Transport> transport
 Arena Engine::allocate(std::size_t bytes, Device where) {
   if (where.kind != DeviceKind::Cpu) {
     if (device) return device->allocate(bytes, where);
-    if (!copies) refuse_device(where, facts.world_rank(facts.rank));
+    if (!copies) refuse_device(where, facts.world_rank());
     const auto memory = copies->device_memory(bytes, where);
     return {{memory.get(), bytes}, memory, where};
   }
@@ -157,7 +155,7 @@ Arena Engine::allocate(std::size_t bytes, Device where) {
     region = net::private_region(bytes);
     return {region.bytes, region.owner};
   }
-  run_and_wait(waiter, [&] {
+  in_context(waiter, [&] {
     region = arenas->allocate(bytes);
     announce(region);
   });
@@ -205,8 +203,7 @@ void Engine::enqueue(std::shared_ptr<Call> call) {
     staged->abandon(*call);
     return call->end(failure.error());
   }
-  const OpKind kind = call->operation.kind;
-  if (kind == OpKind::Send || kind == OpKind::Recv) {
+  if (call->operation.is_message()) {
     if (staged->ready(call)) messages.run(call);
     return;
   }
@@ -293,8 +290,7 @@ void Engine::finish(const std::shared_ptr<Call>& call) {
 }
 
 void Engine::begin_staged(const std::shared_ptr<Call>& call) {
-  const OpKind kind = call->operation.kind;
-  kind == OpKind::Send || kind == OpKind::Recv ? messages.run(call) : pump();
+  call->operation.is_message() ? messages.run(call) : pump();
 }
 
 void Engine::given_to_device() {

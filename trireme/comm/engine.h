@@ -9,6 +9,8 @@
 // in the engines of all groups over the same transport (family.h).
 #pragma once
 
+#include <atomic>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <span>
@@ -31,6 +33,13 @@
 #include "trireme/comm/trace/call_trace.h"
 
 namespace trireme::inline v0::comm {
+
+namespace nccl {
+class GpuGroup;
+}
+
+/// Runs `task` in the progress context and returns when it has ended. Throws what it throws.
+void in_context(const std::shared_ptr<Waiter>& waiter, const std::function<void()>& task);
 
 /// The error that broke an engine. Any thread.
 class Failure {
@@ -112,8 +121,8 @@ class Engine final : public std::enable_shared_from_this<Engine> {
   const GroupFacts facts;
   CallWaits waits;
   Failure failure;
-  std::shared_ptr<DeviceBackend> device;  // null: CPU memory only
-  std::shared_ptr<DeviceCopies> copies;   // null: no staging; set before its first use
+  std::shared_ptr<nccl::GpuGroup> device;  // null: CPU memory only
+  std::shared_ptr<DeviceCopies> copies;    // null: no staging; set before its first use
   std::shared_ptr<StagedCalls> staged;
   std::unique_ptr<Arenas> arenas;           // null if ranks cannot map one another's memory
   std::shared_ptr<BoardWatch> board_watch;  // null without arenas

@@ -19,9 +19,9 @@ FoldPlan make_fold_plan(const kernel::LeafShares& leaves, int size) {
 }
 
 const FoldPlan& FoldPlans::of(const kernel::LeafShares& leaves) {
-  auto& plan = plans_[leaves];
-  if (!plan) plan = std::make_unique<FoldPlan>(make_fold_plan(leaves, size_));
-  return *plan;
+  auto at = plans_.find(leaves);
+  if (at == plans_.end()) at = plans_.emplace(leaves, make_fold_plan(leaves, size_)).first;
+  return at->second;
 }
 
 }  // namespace trireme::inline v0::comm

@@ -3,7 +3,6 @@
 
 #include <cstdint>
 #include <map>
-#include <memory>
 #include <vector>
 
 #include "trireme/kernel/reduce.h"
@@ -18,15 +17,16 @@ struct FoldPlan {
 
 FoldPlan make_fold_plan(const kernel::LeafShares& leaves, int size);
 
-/// The plans of one group, kept by the leaves and their shares. Not thread safe.
+/// The plans of one group, each made once. Not thread safe.
 class FoldPlans {
  public:
   explicit FoldPlans(int size) : size_(size) {}
+  /// Valid as long as this.
   const FoldPlan& of(const kernel::LeafShares& leaves);
 
  private:
   const int size_;
-  std::map<kernel::LeafShares, std::unique_ptr<FoldPlan>> plans_;
+  std::map<kernel::LeafShares, FoldPlan> plans_;
 };
 
 }  // namespace trireme::inline v0::comm

@@ -6,8 +6,8 @@
 #include "trireme/base/error.h"
 #include "trireme/comm/calls/call_checks.h"
 #include "trireme/comm/choice/selection.h"
-#include "trireme/comm/device/device_backend.h"
 #include "trireme/comm/engine.h"
+#include "trireme/comm/nccl/gpu_group.h"
 #include "trireme/net/alone_transport.h"
 #include "trireme/net/sub_transport.h"
 
@@ -103,10 +103,9 @@ void Engine::leave() noexcept {
   }
   if (complete && has_board())
     board().own().complete = 1;  // peers need not fail: nothing is missing
-  fail(std::make_exception_ptr(PeerLost(
-      "rank " + std::to_string(facts.world_rank(facts.rank)) + " has left " + facts.options.name,
-      {.rank = facts.world_rank(facts.rank),
-       .advice = "Wait for all Works before the Job ends."})));
+  fail(std::make_exception_ptr(
+      PeerLost("rank " + std::to_string(facts.world_rank()) + " has left " + facts.options.name,
+               {.rank = facts.world_rank(), .advice = "Wait for all Works before the Job ends."})));
   retire();
 }
 

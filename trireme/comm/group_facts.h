@@ -13,8 +13,9 @@ struct GroupFacts {
   /// `head`: the group is no part of another communicator.
   GroupFacts(int rank, int size, bool head, CommunicatorOptions options);
 
-  /// The world's number of `of`, which errors print.
+  /// The world's number of `of`, or of this rank, which errors print.
   int world_rank(int of) const noexcept;
+  int world_rank() const noexcept { return world_rank(rank); }
   /// " in group rows"; empty for the head.
   std::string text() const;
   /// The options of a group of `ranks` of this one.

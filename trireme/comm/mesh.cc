@@ -92,10 +92,6 @@ std::vector<int> Mesh::members(unsigned axes) const {
   return ranks;
 }
 
-int Mesh::coordinate(Axis axis) const noexcept {
-  return coordinates_[static_cast<std::size_t>(axis)];
-}
-
 Communicator& Mesh::along(Axis axis) const noexcept { return over({axis}); }
 
 Communicator& Mesh::over(std::initializer_list<Axis> axes) const noexcept {

@@ -29,7 +29,7 @@ class Mesh {
   /// The number of ranks in along(axis).
   int size(Axis axis) const noexcept { return sizes_[static_cast<std::size_t>(axis)]; }
   /// This rank's coordinate on the axis, from 0.
-  int coordinate(Axis axis) const noexcept;
+  int coordinate(Axis axis) const noexcept { return coordinates_[static_cast<std::size_t>(axis)]; }
   /// The ranks that differ from this one in `axis` alone.
   Communicator& along(Axis axis) const noexcept;
   /// The ranks that differ from this one in `axes` alone, in world's order.

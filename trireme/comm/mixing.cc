@@ -1,10 +1,10 @@
 #include "trireme/comm/mixing.h"
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 
 #include "trireme/base/check.h"
-#include "trireme/kernel/mixing.h"
 
 namespace trireme::inline v0::comm {
 namespace {
@@ -32,6 +32,30 @@ void copy(std::span<const Buffer> buffers, std::size_t begin, std::size_t count,
   }
 }
 
+// Small enough to stay in the first-level cache while the terms are added one after another.
+constexpr std::size_t kBlock = 1024;
+
+// out[i] = weights[0] in[0][i] + weights[1] in[1][i] + ..., added from the left in the buffers' type.
+// `out` may be one of `in`.
+template <class T>
+void weighted_sum(std::span<const double> weights, std::span<const std::byte* const> in,
+                  std::byte* out, std::size_t count) {
+  std::array<T, kBlock> sum;
+  for (std::size_t at = 0; at < count; at += kBlock) {
+    const std::size_t length = std::min(kBlock, count - at);
+    for (std::size_t k = 0; k < in.size(); ++k) {
+      const T* values = reinterpret_cast<const T*>(in[k]) + at;
+      const T weight = static_cast<T>(weights[k]);
+      if (k == 0) {
+        for (std::size_t i = 0; i < length; ++i) sum[i] = weight * values[i];
+      } else {
+        for (std::size_t i = 0; i < length; ++i) sum[i] += weight * values[i];
+      }
+    }
+    std::copy_n(sum.data(), length, reinterpret_cast<T*>(out) + at);
+  }
+}
+
 }  // namespace
 
 GossipMixer::GossipMixer(Communicator& world, std::size_t chunk_bytes, OnMessage on_message)
@@ -45,11 +69,12 @@ void GossipMixer::mix(const plan::MixingRound& round, std::span<const Buffer> bu
   if (buffers.empty()) return;
   std::size_t total = 0;
   for (const Buffer& buffer : buffers) {
-    TRIREME_CHECK((buffer.dtype == buffers[0].dtype) == true);
+    TRIREME_CHECK((buffer.dtype == buffers[0].dtype));
     total += buffer.count;
   }
   const auto& row = round.rows[static_cast<std::size_t>(world_.rank())];
   if (row.size() == 1 && round.receivers(world_.rank()).empty()) return;  // no neighbour
+  TRIREME_CHECK((buffers[0].dtype == DType::F32 || buffers[0].dtype == DType::F64));
   const std::size_t most = chunk_bytes_ / size_of(buffers[0].dtype);
   std::size_t started = 0, begun = 0, finished = 0;
   while (finished < begun || started < total) {
@@ -92,14 +117,15 @@ void GossipMixer::finish(const plan::MixingRound& round, std::span<const Buffer>
   chunk.work.wait();
   const auto& row = round.rows[static_cast<std::size_t>(world_.rank())];
   std::vector<double> weights;
-  std::vector<const void*> in;
+  std::vector<const std::byte*> in;
   for (std::size_t i = 0; i < row.size(); ++i) {
     const bool own = row[i].from == world_.rank();
     weights.push_back(row[i].weight);
     in.push_back(own ? chunk.own.data() : chunk.heard[i].data());
     if (!own && on_message_) on_message_(row[i].from, chunk.heard[i].size(), true);
   }
-  kernel::weighted_sum(weights, in, chunk.own.data(), buffers[0].dtype, chunk.count);
+  buffers[0].dtype == DType::F32 ? weighted_sum<float>(weights, in, chunk.own.data(), chunk.count)
+                                 : weighted_sum<double>(weights, in, chunk.own.data(), chunk.count);
   copy(buffers, chunk.begin, chunk.count, chunk.own.data(), true);
 }
 

@@ -12,8 +12,7 @@ std::byte* Scratch::take(std::size_t bytes) {
   }
   if (!best) {
     const std::size_t rounded = std::max<std::size_t>((bytes + 63) / 64 * 64, 64);
-    auto* data = static_cast<std::byte*>(::operator new[](rounded, std::align_val_t(64)));
-    blocks_.push_back({std::unique_ptr<std::byte[], Free>(data), rounded, false});
+    blocks_.push_back({aligned_bytes(rounded), rounded, false});
     best = &blocks_.back();
   }
   best->in_use = true;

@@ -1,4 +1,5 @@
-// Scratch: 64-byte aligned blocks for terms, reused by later operations. Progress context only.
+// 64-byte aligned memory. Scratch: blocks of it for terms, reused by later operations; progress context
+// only.
 #pragma once
 
 #include <cstddef>
@@ -8,6 +9,16 @@
 
 namespace trireme::inline v0::comm {
 
+struct FreeAligned {
+  void operator()(std::byte* memory) const noexcept {
+    ::operator delete[](memory, std::align_val_t(64));
+  }
+};
+using AlignedBytes = std::unique_ptr<std::byte[], FreeAligned>;
+inline AlignedBytes aligned_bytes(std::size_t count) {
+  return AlignedBytes(static_cast<std::byte*>(::operator new[](count, std::align_val_t(64))));
+}
+
 class Scratch {
  public:
   std::byte* take(std::size_t bytes);
@@ -16,13 +27,8 @@ class Scratch {
   void trim(std::size_t bytes) noexcept;
 
  private:
-  struct Free {
-    void operator()(std::byte* block) const noexcept {
-      ::operator delete[](block, std::align_val_t(64));
-    }
-  };
   struct Block {
-    std::unique_ptr<std::byte[], Free> data;
+    AlignedBytes data;
     std::size_t bytes;
     bool in_use;
   };

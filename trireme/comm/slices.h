@@ -1,4 +1,4 @@
-// How a buffer is cut into one part per rank. Pure functions.
+// How a buffer is cut into one part per rank, and where its elements are. Pure functions.
 #pragma once
 
 #include <algorithm>
@@ -6,11 +6,17 @@
 #include <numeric>
 #include <span>
 
+#include "trireme/base/buffer.h"
+
 namespace trireme::inline v0::comm {
 
 struct Slice {
   std::size_t begin = 0, count = 0;  // elements
 };
+
+inline std::byte* address_in(const Buffer& buffer, std::size_t element) {
+  return static_cast<std::byte*>(buffer.data) + element * size_of(buffer.dtype);
+}
 
 /// Part `index` of `count` elements, cut into parts that begin at cache lines; equal but for the
 /// last ones. `width`: bytes of an element.

@@ -56,16 +56,6 @@ DType type_of_sums(DType dtype) {
   return kernel::accumulates_wide(kernel::Combine::Sum, dtype) ? DType::F32 : dtype;
 }
 
-template <class Word>
-void clear_negative_zeros(std::vector<std::byte>& values) {
-  constexpr Word negative_zero = Word(1) << (8 * sizeof(Word) - 1);
-  for (std::size_t i = 0; i < values.size(); i += sizeof(Word)) {
-    Word word;
-    std::memcpy(&word, &values[i], sizeof word);
-    if (word == negative_zero) std::memset(&values[i], 0, sizeof word);
-  }
-}
-
 // The rank's leaf: indices ascending, repeated rows added in the order of their positions, no -0.
 SparseRows coalesced(const SparseRows& rows) {
   std::vector<std::size_t> order(rows.indices.size());
@@ -76,20 +66,9 @@ SparseRows coalesced(const SparseRows& rows) {
   SparseRows sums = like(wide);
   for (const std::size_t position : order) append(sums, wide, position);
   SparseRows leaf = with_type(sums, rows.dtype);
-  switch (rows.dtype) {
-    case DType::F64:
-      clear_negative_zeros<std::uint64_t>(leaf.values);
-      break;
-    case DType::F32:
-      clear_negative_zeros<std::uint32_t>(leaf.values);
-      break;
-    case DType::BF16:
-    case DType::F16:
-      clear_negative_zeros<std::uint16_t>(leaf.values);
-      break;
-    default:
-      break;
-  }
+  const std::vector<std::byte> zeros(leaf.values.size());  // -0 + 0 is +0
+  kernel::combine(kernel::Combine::Sum, leaf.dtype, leaf.values.data(), zeros.data(),
+                  leaf.values.data(), leaf.indices.size() * leaf.width);
   return leaf;
 }
 
@@ -285,14 +264,9 @@ Work Calls::sparse_all_reduce(const SparseRows& in, SparseRows& out, ReduceOp op
   algorithm(0);  // refuses now what is impossible
   auto call =
       std::make_shared<SparseCall>(coalesced(in), out, op, rank_, size_, options.way, algorithm);
-  Operation first;
-  first.label = options.op.label;
-  first.leaving = options.op.leaving;
-  first.part_of = OpKind::SparseAllReduce;
-  first.step = 1;
-  first.next = [call](Operation& operation) { return call->next(operation); };
-  call->next(first);
-  return submit(std::move(first), options.op);
+  return submit(first_step(OpKind::SparseAllReduce, options.op,
+                           [call](Operation& operation) { return call->next(operation); }),
+                options.op);
 }
 
 }  // namespace comm

@@ -302,7 +302,7 @@ comm::CommunicatorOptions Job::Impl::world_options() {
   result.reproducible = options.reproducible;
   result.trace = options.trace;
   result.tuning = tuning;
-  result.device = comm::nccl::backend_on(gpu);
+  result.gpu = gpu;
   if (client) {
     result.watch = std::make_shared<job::MembershipWatch>(
         *client, status,

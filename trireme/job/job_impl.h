@@ -12,7 +12,7 @@
 
 #include "trireme/base/waiter/real_waiter.h"
 #include "trireme/comm/communicator.h"
-#include "trireme/comm/nccl/gpu_group.h"
+#include "trireme/comm/nccl/gpu.h"
 #include "trireme/job/input_plan.h"
 #include "trireme/job/job.h"
 #include "trireme/job/job_changes.h"

@@ -2,7 +2,7 @@
 
 #include "trireme/base/error.h"
 #include "trireme/base/transports.h"
-#include "trireme/comm/choice/all_reduce_check.h"
+#include "trireme/comm/choice/selection.h"
 
 namespace trireme::inline v0::job {
 

@@ -77,7 +77,7 @@ void gemm_bf16(const Product<BFloat16>& p, float* scratch) {
   if (p.b.transposed) {
     std::size_t stride = 0;
     const float* from = evened(p.b, p.n, p.k, stride, reinterpret_cast<BFloat16*>(copy));
-    transpose_of(from, stride, p.n, steps, own_b, columns);
+    transpose_of<true>(from, stride, p.n, steps, own_b, columns);
   } else {
     interleave(p.b.data, p.b.stride, p.k, p.n, own_b, columns);
   }

@@ -9,6 +9,7 @@
 #include <random>
 #include <vector>
 
+#include "trireme/kernel/float16.h"
 #include "trireme/kernel/simd.h"
 #include "trireme/testing/kernel_levels.h"
 
@@ -34,8 +35,6 @@ T stored(float value) {
     return narrow;
   }
 }
-float value_of(float x) { return x; }
-float value_of(BFloat16 x) { return __builtin_bit_cast(float, std::uint32_t{x.bits} << 16); }
 
 // A stored matrix. The memory beyond its rows is NaN and must not enter a sum.
 template <class T>

@@ -1,12 +1,12 @@
 #include "trireme/kernel/leaf_sum.h"
 
-#include <bit>
 #include <cstdint>
 #include <cstring>
 #include <type_traits>
 
 #include "trireme/base/check.h"
 #include "trireme/kernel/float16.h"
+#include "trireme/kernel/reduce.h"
 
 // One clone per vector width, chosen when the program is loaded. Not under sanitizers, whose code
 // runs before that choice is made.
@@ -29,20 +29,13 @@ inline constexpr Bits<Sum> kExponent = sizeof(Sum) == 4
                                            ? Bits<Sum>(0x7f800000u)
                                            : static_cast<Bits<Sum>>(0x7ff0000000000000u);
 
-inline float widen(float value) { return value; }
-inline double widen(double value) { return value; }
-inline float widen(BFloat16 value) {
-  return std::bit_cast<float>(static_cast<std::uint32_t>(value.bits) << 16);
-}
-__attribute__((always_inline)) inline float widen(Float16 value) { return value_of(value); }
-
 template <class Gradient, class Sum>
 __attribute__((always_inline)) inline void load(const Gradient* gradient, Sum weight,
                                                 std::size_t count, Sum* __restrict sums) {
   if (count == kBlock) {
-    for (std::size_t i = 0; i < kBlock; ++i) sums[i] = widen(gradient[i]) * weight + Sum(0);
+    for (std::size_t i = 0; i < kBlock; ++i) sums[i] = value_of(gradient[i]) * weight + Sum(0);
   } else {
-    for (std::size_t i = 0; i < count; ++i) sums[i] = widen(gradient[i]) * weight + Sum(0);
+    for (std::size_t i = 0; i < count; ++i) sums[i] = value_of(gradient[i]) * weight + Sum(0);
     for (std::size_t i = count; i < kBlock; ++i) sums[i] = 0;
   }
 }
@@ -122,11 +115,6 @@ TRIREME_CLONES bool finite_f64(const double* values, std::size_t count) {
   return all_finite_of(values, count);
 }
 
-template <class Sum>
-void add_into_of(Sum* into, const Sum* from, std::size_t count) {
-  for (std::size_t i = 0; i < count; ++i) into[i] = into[i] + from[i];
-}
-
 }  // namespace
 
 bool add_leaf(const void* gradient, DType gradient_type, double weight,
@@ -158,11 +146,7 @@ bool all_finite(const void* values, DType type, std::size_t count) {
 
 void add_into(void* into, const void* from, DType type, std::size_t count) {
   TRIREME_CHECK((type == DType::F32 || type == DType::F64));
-  if (type == DType::F32) {
-    add_into_of(static_cast<float*>(into), static_cast<const float*>(from), count);
-  } else {
-    add_into_of(static_cast<double*>(into), static_cast<const double*>(from), count);
-  }
+  combine(Combine::Sum, type, into, from, into, count);
 }
 
 }  // namespace trireme::inline v0::kernel

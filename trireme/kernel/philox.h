@@ -7,6 +7,8 @@
 #include <cstdint>
 #include <string_view>
 
+#include "trireme/base/mixed.h"
+
 namespace trireme::inline v0::kernel {
 
 using PhiloxBlock = std::array<std::uint32_t, 4>;
@@ -47,13 +49,11 @@ constexpr PhiloxBlock philox(std::uint64_t key, std::uint64_t stream,
                   static_cast<std::uint32_t>(stream), static_cast<std::uint32_t>(stream >> 32)});
 }
 
-/// A 64-bit stream number for a name: FNV-1a with a final avalanche (splitmix64).
+/// A 64-bit stream number for a name: FNV-1a, then mixed().
 constexpr std::uint64_t stream_of(std::string_view name) noexcept {
   std::uint64_t hash = 0xcbf29ce484222325;
   for (char c : name) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3;
-  hash = (hash ^ (hash >> 30)) * 0xbf58476d1ce4e5b9;
-  hash = (hash ^ (hash >> 27)) * 0x94d049bb133111eb;
-  return hash ^ (hash >> 31);
+  return mixed(hash);
 }
 
 /// A float in (0, 1] with 24 random bits; unit() is in [0, 1).

@@ -3,10 +3,12 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <iterator>
 #include <memory>
 #include <string>
 
 #include "trireme/base/check.h"
+#include "trireme/kernel/isa.h"
 #include "trireme/kernel/reduce_table.h"
 
 namespace trireme::inline v0::kernel {
@@ -15,75 +17,39 @@ namespace {
 // One block of every operand and of the partial sums stays in the first-level cache.
 constexpr std::size_t kBlockBytes = 2048;
 
-int kind_of(DType dtype) noexcept {
-  switch (dtype) {
-    case DType::F64:
-      return 0;
-    case DType::F32:
-      return 1;
-    case DType::BF16:
-      return 2;
-    case DType::F16:
-      return 3;
-    case DType::I64:
-      return 4;
-    case DType::I32:
-      return 5;
-    case DType::U8:
-      return 6;
-    default:
-      return -1;
-  }
-}
+// A type's place in the tables; -1: it has none. By DType: F64 F32 BF16 F16 I64 I32 I16 I8 U8 Bool.
+constexpr int kKinds[] = {0, 1, 2, 3, 4, 5, -1, -1, 6, -1};
+static_assert(std::size(kKinds) == static_cast<std::size_t>(DType::Bool) + 1);
 
-struct Chosen {
-  const ReduceTable* table;
-  std::string_view name;
-};
+int kind_of(DType dtype) noexcept { return kKinds[static_cast<std::size_t>(dtype)]; }
 
-const Chosen& chosen() noexcept {
-  static const Chosen best = []() -> Chosen {
-    if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-        __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl")) {
-      return {&kReduceAvx512, "avx512"};
-    }
-    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("f16c")) {
-      return {&kReduceAvx2, "avx2"};
-    }
-    return {&kReduceSse2, "sse2"};
-  }();
-  return best;
+const ReduceTable& table() noexcept {
+  static const ReduceTable& chosen = isa() == Isa::Avx512 ? kReduceAvx512
+                                     : isa() == Isa::Avx2 ? kReduceAvx2
+                                                          : kReduceSse2;
+  return chosen;
 }
 
 CombineFn combine_function(Combine op, DType dtype) {
   const int kind = kind_of(dtype);
   TRIREME_CHECK(kind >= 0);
-  return chosen().table->combine[static_cast<int>(op)][kind];
+  return table().combine[static_cast<int>(op)][kind];
 }
 
 CombineFn mixed_function(Combine op, DType dtype, bool left, bool right, bool out) {
-  return chosen()
-      .table->mixed[op == Combine::Product][dtype == DType::F16][4 * left + 2 * right + out];
+  return table().mixed[op == Combine::Product][dtype == DType::F16][4 * left + 2 * right + out];
 }
 
-// The function for one step: in the type itself, or from 16-bit operands and fp32 partial results.
-class StepFunctions {
- public:
-  StepFunctions(Combine op, DType dtype)
-      : op_(op),
-        dtype_(dtype),
-        wide_(accumulates_wide(op, dtype)),
-        narrow_(combine_function(op, dtype)) {}
-  bool wide() const noexcept { return wide_; }
+// The functions for the steps of fold(): in the type itself, or from 16-bit operands and fp32 partial
+// results.
+struct StepFunctions {
+  Combine op;
+  DType dtype;
+  bool wide;
+  CombineFn narrow;
   CombineFn of(bool left_partial, bool right_partial, bool last) const {
-    return wide_ ? mixed_function(op_, dtype_, left_partial, right_partial, !last) : narrow_;
+    return wide ? mixed_function(op, dtype, left_partial, right_partial, !last) : narrow;
   }
-
- private:
-  const Combine op_;
-  const DType dtype_;
-  const bool wide_;
-  const CombineFn narrow_;
 };
 
 // Partial sums of one block. Slots start as the operands and move to scratch as they are combined.
@@ -107,7 +73,6 @@ void fold_block(const StepFunctions& functions, std::span<const FoldStep> steps,
 
 bool can_combine(DType dtype) noexcept { return kind_of(dtype) >= 0; }
 bool can_divide(DType dtype) noexcept { return kind_of(dtype) >= 0 && kind_of(dtype) < 4; }
-std::string_view instruction_set() noexcept { return chosen().name; }
 
 void combine(Combine op, DType dtype, const void* left, const void* right, void* out,
              std::size_t count) {
@@ -127,7 +92,7 @@ void combine_wide(Combine op, DType dtype, const void* left, bool left_wide, con
 
 void divide(DType dtype, void* values, std::size_t count, double by) {
   TRIREME_CHECK(can_divide(dtype));
-  chosen().table->divide[kind_of(dtype)](values, count, by);
+  table().divide[kind_of(dtype)](values, count, by);
 }
 
 std::vector<FoldStep> fold_steps(std::span<const LeafRange> nodes, std::uint32_t total) {
@@ -148,13 +113,14 @@ std::vector<FoldStep> fold_steps(std::span<const LeafRange> nodes, std::uint32_t
 
 void fold(Combine op, DType dtype, std::span<const FoldStep> steps, std::span<const void* const> in,
           std::span<void* const> out, std::size_t count, double by) {
-  const StepFunctions functions(op, dtype);
+  const StepFunctions functions{op, dtype, accumulates_wide(op, dtype),
+                                combine_function(op, dtype)};
   const std::size_t width = size_of(dtype);
   TRIREME_CHECK(steps.size() + 1 == in.size());
   if (steps.size() == 1 && by == 0) {  // two operands: one pass, no blocks
     return functions.of(false, false, true)(in[0], in[1], out.data(), out.size(), count);
   }
-  const std::size_t block = kBlockBytes / (functions.wide() ? sizeof(float) : width);
+  const std::size_t block = kBlockBytes / (functions.wide ? sizeof(float) : width);
   std::vector<const void*> slots(in.size());
   std::vector<void*> to(out.size());
   const auto scratch = std::make_unique_for_overwrite<std::byte[]>(in.size() * kBlockBytes + 64);

@@ -3,14 +3,13 @@
 // An element's result depends on its operands only, never on its position: tails run the same
 // vector code on a padded copy. Sums and products of 16-bit floats are accumulated in fp32: inner
 // nodes of the tree are fp32, also in messages, and only the root is rounded (to nearest even).
-// Integers wrap. Min and Max return a NaN if either operand is one. The code is AVX-512, AVX2 or
-// SSE2, chosen once at start.
+// Integers wrap. Min and Max return a NaN if either operand is one. The code is that of isa(), and
+// gives the same bits at every level (SSE2 for Generic).
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 #include <span>
-#include <string_view>
 #include <vector>
 
 #include "trireme/base/buffer.h"
@@ -52,8 +51,5 @@ std::vector<FoldStep> fold_steps(std::span<const LeafRange> nodes, std::uint32_t
 /// (Stores that bypass the caches were three times slower: docs/design/004-direct-reduce.md.)
 void fold(Combine op, DType dtype, std::span<const FoldStep> steps, std::span<const void* const> in,
           std::span<void* const> out, std::size_t count, double by);
-
-/// "avx512", "avx2" or "sse2".
-std::string_view instruction_set() noexcept;
 
 }  // namespace trireme::inline v0::kernel

@@ -243,18 +243,11 @@ void divide_any(void* values, std::size_t count, double by) {
   }
 }
 
-#define TRIREME_ROW(Op)                                                                           \
+// Integers: sums and products wrap (unsigned); min and max compare as signed.
+#define TRIREME_ROW(Op, Long, Int)                                                                \
   {                                                                                               \
     combine_any<Op, double>, combine_any<Op, float>, combine_any<Op, BF16>, combine_any<Op, F16>, \
-        combine_any<Op, std::uint64_t>, combine_any<Op, std::uint32_t>,                           \
-        combine_any<Op, std::uint8_t>                                                             \
-  }
-// Sums and products wrap (unsigned); min and max compare as signed.
-#define TRIREME_SIGNED_ROW(Op)                                                                    \
-  {                                                                                               \
-    combine_any<Op, double>, combine_any<Op, float>, combine_any<Op, BF16>, combine_any<Op, F16>, \
-        combine_any<Op, std::int64_t>, combine_any<Op, std::int32_t>,                             \
-        combine_any<Op, std::uint8_t>                                                             \
+        combine_any<Op, Long>, combine_any<Op, Int>, combine_any<Op, std::uint8_t>                \
   }
 #define TRIREME_MIXED(Op, T)                                                               \
   {                                                                                        \
@@ -265,8 +258,10 @@ void divide_any(void* values, std::size_t count, double by) {
   }
 #define TRIREME_REDUCE_TABLE                                                            \
   {                                                                                     \
-    {TRIREME_ROW(SumOp), TRIREME_SIGNED_ROW(MinOp), TRIREME_SIGNED_ROW(MaxOp),          \
-     TRIREME_ROW(ProductOp)},                                                           \
+    {TRIREME_ROW(SumOp, std::uint64_t, std::uint32_t),                                  \
+     TRIREME_ROW(MinOp, std::int64_t, std::int32_t),                                    \
+     TRIREME_ROW(MaxOp, std::int64_t, std::int32_t),                                    \
+     TRIREME_ROW(ProductOp, std::uint64_t, std::uint32_t)},                             \
         {divide_any<double, double>, divide_any<float, float>, divide_any<BF16, float>, \
          divide_any<F16, float>},                                                       \
     {                                                                                   \

@@ -7,8 +7,6 @@ namespace trireme::inline v0::kernel {
 
 using CombineFn = void (*)(const void* left, const void* right, void* const* outs,
                            std::size_t num_outs, std::size_t count);
-/// Mixes of widths: bits 2, 1, 0 of the index are set if left, right, outs are fp32, not 16-bit.
-inline constexpr int kNumMixes = 8;
 using DivideFn = void (*)(void* values, std::size_t count, double by);
 
 inline constexpr int kNumCombines = 4;  // kernel::Combine
@@ -16,7 +14,9 @@ inline constexpr int kNumKinds = 7;     // F64 F32 BF16 F16 I64 I32 U8
 struct ReduceTable {
   CombineFn combine[kNumCombines][kNumKinds];
   DivideFn divide[4];
-  CombineFn mixed[2][2][kNumMixes];  // [Sum, Product][BF16, F16]; mix 0 is combine's
+  /// [Sum, Product][BF16, F16]. Bits 2, 1, 0 of the last index are set if left, right, outs are
+  /// fp32, not 16-bit; number 0 is combine's.
+  CombineFn mixed[2][2][8];
 };
 extern const ReduceTable kReduceSse2, kReduceAvx2, kReduceAvx512;
 

@@ -13,28 +13,6 @@
 
 namespace trireme::inline v0::kernel {
 
-/// The kernels of transformer.h for one activation type.
-template <class T>
-struct TransformerTable {
-  void (*gelu)(const T*, T*, std::size_t);
-  void (*gelu_grad)(const T*, const T*, T*, std::size_t);
-  void (*gated)(Gate, const T*, T*, std::size_t, std::size_t);
-  void (*gated_grad)(Gate, const T*, const T*, T*, std::size_t, std::size_t);
-  void (*norm)(const NormForward<T>&);
-  void (*norm_grad)(const NormBackward<T>&);
-  void (*softmax)(const Stat<T>*, std::size_t, T*, std::size_t, std::size_t, std::size_t,
-                  std::size_t, double);
-  void (*softmax_grad)(const T*, std::size_t, const Stat<T>*, std::size_t, T*, std::size_t,
-                       std::size_t, std::size_t, double);
-  void (*shifted_exponents)(const Stat<T>*, std::size_t, T*, std::size_t, const Stat<T>*, Stat<T>*,
-                            std::size_t, std::size_t, std::size_t, double);
-  void (*softmax_part_grad)(const T*, std::size_t, const Stat<T>*, std::size_t, const Stat<T>*, T*,
-                            std::size_t, std::size_t, std::size_t, double);
-  void (*row_exponents)(const T*, Stat<T>*, Stat<T>*, std::size_t, std::size_t);
-  void (*scaled_softmax)(const T*, const Stat<T>*, T*, std::size_t, std::size_t, Stat<T>);
-  void (*add)(const Stat<T>*, const T*, Stat<T>*, std::size_t);
-};
-
 template <class Rule>
 using RuleFunction = void (*)(const Rule&, const float* const* in, float* const* out, BFloat16*,
                               std::size_t);
@@ -61,15 +39,13 @@ struct SimdTable {
   double (*square_sum)(const float*, std::size_t);
   void (*gemm)(const Product<float>&, float* scratch);  // scratch: gemm.cc
   void (*transpose)(const float*, std::size_t, std::size_t, float*);
-  void (*row_maxima)(const float*, std::size_t, float*, std::size_t, std::size_t, std::size_t,
-                     double);
   void (*add_squares)(const float*, double*, std::size_t);
   RuleTable<AllRules> rules;
-  TransformerTable<float> f32;
-  TransformerTable<BFloat16> bf16;
-  TransformerTable<Float16> f16;
+  TransformerKernels<float> f32;
+  TransformerKernels<BFloat16> bf16;
+  TransformerKernels<Float16> f16;
   template <class T>
-  const TransformerTable<T>& transformer() const noexcept {
+  const TransformerKernels<T>& transformer() const noexcept {
     if constexpr (std::is_same_v<T, float>) {
       return f32;
     } else if constexpr (std::is_same_v<T, Float16>) {

@@ -182,5 +182,9 @@ inline void scaled_softmax(const double* logits, const double* logsumexp, double
   }
 }
 
+inline void add(const double* a, const double* b, double* out, std::size_t count) {
+  for (std::size_t i = 0; i < count; ++i) out[i] = a[i] + b[i];
+}
+
 }  // namespace f64
 }  // namespace trireme::inline v0::kernel

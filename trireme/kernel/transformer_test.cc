@@ -41,15 +41,15 @@ TEST(TransformerKernels, GatesAreAccurateAndDoNotDependOnTheRow) {
       for (const Isa level : levels()) {
         std::vector<float> y(dy.size()), dx(x.size()), one(2 * width);
         simd(level).f32.gated(gate, x.data(), y.data(), rows, width);
-        simd(level).f32.gated_grad(gate, x.data(), dy.data(), dx.data(), rows, width);
+        simd(level).f32.gated_backward(gate, x.data(), dy.data(), dx.data(), rows, width);
         for (std::size_t i = 0; i < y.size(); ++i)
           EXPECT_NEAR(y[i], y64[i], 2e-6 * std::abs(y64[i]) + 1e-6) << name_of(level);
         for (std::size_t i = 0; i < dx.size(); ++i)
           EXPECT_NEAR(dx[i], dx64[i], 4e-6 * std::abs(dx64[i]) + 1e-5) << name_of(level);
         simd(level).f32.gated(gate, x.data() + 6 * width, one.data(), 1, width);
         EXPECT_EQ(std::memcmp(one.data(), y.data() + 3 * width, 4 * width), 0) << name_of(level);
-        simd(level).f32.gated_grad(gate, x.data() + 6 * width, dy.data() + 3 * width, one.data(), 1,
-                                   width);
+        simd(level).f32.gated_backward(gate, x.data() + 6 * width, dy.data() + 3 * width,
+                                       one.data(), 1, width);
         EXPECT_EQ(std::memcmp(one.data(), dx.data() + 6 * width, 8 * width), 0) << name_of(level);
       }
     }
@@ -65,7 +65,7 @@ TEST(TransformerKernels, GeluIsAccurateAndDoesNotDependOnThePosition) {
   for (Isa level : levels()) {
     std::vector<float> y(1000), dx(1000), part(1000);
     simd(level).f32.gelu(x.data(), y.data(), 1000);
-    simd(level).f32.gelu_grad(x.data(), dy.data(), dx.data(), 1000);
+    simd(level).f32.gelu_backward(x.data(), dy.data(), dx.data(), 1000);
     for (std::size_t i = 0; i < 1000; ++i) {
       EXPECT_NEAR(y[i], y64[i], 1e-6 * std::abs(y64[i]) + 1e-7) << name_of(level) << " x " << x[i];
       EXPECT_NEAR(dx[i], dx64[i], 2e-6) << name_of(level) << " x " << x[i];
@@ -74,7 +74,7 @@ TEST(TransformerKernels, GeluIsAccurateAndDoesNotDependOnThePosition) {
       for (std::size_t count : {1, 3, 18, 31}) {
         simd(level).f32.gelu(x.data() + begin, part.data(), count);
         EXPECT_EQ(std::memcmp(part.data(), y.data() + begin, 4 * count), 0) << name_of(level);
-        simd(level).f32.gelu_grad(x.data() + begin, dy.data() + begin, part.data(), count);
+        simd(level).f32.gelu_backward(x.data() + begin, dy.data() + begin, part.data(), count);
         EXPECT_EQ(std::memcmp(part.data(), dx.data() + begin, 4 * count), 0) << name_of(level);
       }
     }
@@ -92,9 +92,9 @@ TEST(TransformerKernels, CausalSoftmaxAndItsGradient) {
   for (Isa level : levels()) {
     const auto& table = simd(level).f32;
     std::vector<float> p = scores, ds(kRows * kStride);
-    table.softmax(p.data(), kStride, p.data(), kStride, kFirst, kRows, kWidth, 0.3);
-    table.softmax_grad(p.data(), kStride, dp.data(), kStride, ds.data(), kStride, kRows, kWidth,
-                       0.3);
+    table.causal_softmax(p.data(), kStride, p.data(), kStride, kFirst, kRows, kWidth, 0.3);
+    table.softmax_backward(p.data(), kStride, dp.data(), kStride, ds.data(), kStride, kRows, kWidth,
+                           0.3);
     for (std::size_t row = 0; row < kRows; ++row) {
       for (std::size_t i = 0; i < kWidth; ++i) {
         const std::size_t at = row * kStride + i;
@@ -108,8 +108,8 @@ TEST(TransformerKernels, CausalSoftmaxAndItsGradient) {
     }
     // A row computed alone has the same bits as among other rows.
     std::vector<float> alone(kStride);
-    table.softmax(scores.data() + 2 * kStride, kStride, alone.data(), kStride, kFirst + 2, 1,
-                  kWidth, 0.3);
+    table.causal_softmax(scores.data() + 2 * kStride, kStride, alone.data(), kStride, kFirst + 2, 1,
+                         kWidth, 0.3);
     EXPECT_EQ(std::memcmp(alone.data(), p.data() + 2 * kStride, 4 * kWidth), 0) << name_of(level);
   }
 }
@@ -166,8 +166,8 @@ TEST(TransformerKernels, SoftmaxInParts) {
     check(scores64, dp64, 1e-14, f64::row_maxima, f64::shifted_exponents,
           f64::softmax_part_backward, "fp64");
     for (Isa level : levels())
-      check(scores, dp, 1e-6, simd(level).row_maxima, simd(level).f32.shifted_exponents,
-            simd(level).f32.softmax_part_grad, std::string(name_of(level)));
+      check(scores, dp, 1e-6, simd(level).f32.row_maxima, simd(level).f32.shifted_exponents,
+            simd(level).f32.softmax_part_backward, std::string(name_of(level)));
   }
 }
 
@@ -201,25 +201,25 @@ TEST(TransformerKernels, LayerNormWithUpdateAndItsGradient) {
     for (Isa level : levels()) {
       std::vector<float> h(x.size()), y(x.size()), dx(x.size()), mean(kRows), rstd(kRows),
           dw(width);
-      simd(level).f32.norm({.x = x.data(),
-                            .weight = weight.data(),
-                            .update = update.data(),
-                            .h = h.data(),
-                            .y = y.data(),
-                            .mean = mean.data(),
-                            .rstd = rstd.data(),
-                            .rows = kRows,
-                            .width = width});
-      simd(level).f32.norm_grad({.dy = dy.data(),
-                                 .dstream = x.data(),
-                                 .h = h.data(),
-                                 .weight = weight.data(),
-                                 .mean = mean.data(),
-                                 .rstd = rstd.data(),
-                                 .dx = dx.data(),
-                                 .dweight = dw.data(),
-                                 .rows = kRows,
-                                 .width = width});
+      simd(level).f32.layer_norm({.x = x.data(),
+                                  .weight = weight.data(),
+                                  .update = update.data(),
+                                  .h = h.data(),
+                                  .y = y.data(),
+                                  .mean = mean.data(),
+                                  .rstd = rstd.data(),
+                                  .rows = kRows,
+                                  .width = width});
+      simd(level).f32.layer_norm_backward({.dy = dy.data(),
+                                           .dstream = x.data(),
+                                           .h = h.data(),
+                                           .weight = weight.data(),
+                                           .mean = mean.data(),
+                                           .rstd = rstd.data(),
+                                           .dx = dx.data(),
+                                           .dweight = dw.data(),
+                                           .rows = kRows,
+                                           .width = width});
       for (std::size_t i = 0; i < x.size(); ++i) {
         EXPECT_NEAR(h[i], h64[i], 1e-6) << name_of(level);
         EXPECT_NEAR(y[i], y64[i], 1e-5) << name_of(level) << " width " << width;

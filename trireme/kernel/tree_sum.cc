@@ -31,14 +31,7 @@ void collect(LeafRange node, LeafRange range, std::vector<LeafRange>& nodes) {
 }  // namespace
 
 bool is_node(LeafRange range, std::uint32_t total) {
-  if (range.count == 0) return false;
-  LeafRange node{0, total};
-  while (contains(node, range)) {
-    if (node == range) return true;
-    if (node.count < 2) return false;
-    node = range.first < middle(node) ? left_child(node) : right_child(node);
-  }
-  return false;
+  return maximal_nodes(range, total) == std::vector{range};
 }
 
 LeafRange sibling(LeafRange node, std::uint32_t total) {

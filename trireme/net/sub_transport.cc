@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "trireme/base/check.h"
+#include "trireme/base/mixed.h"
 #include "trireme/net/errors.h"
 
 namespace trireme::inline v0::net {
@@ -12,13 +13,7 @@ namespace {
 // Communicators over the parent itself set the highest bit; other users of a transport set neither.
 constexpr std::uint64_t kGroupTags = 1ull << 62;
 
-// The finalizer of SplitMix64: every bit of the result depends on every bit of `value`.
-constexpr std::uint64_t mix(std::uint64_t value) noexcept {
-  value += 0x9e3779b97f4a7c15ull;
-  value = (value ^ value >> 30) * 0xbf58476d1ce4e5b9ull;
-  value = (value ^ value >> 27) * 0x94d049bb133111ebull;
-  return value ^ value >> 31;
-}
+constexpr std::uint64_t mix(std::uint64_t value) noexcept { return mixed(value + kMixedStep); }
 
 class SubTransport final : public Transport, private HostMemory, private MoveTimes {
  public:

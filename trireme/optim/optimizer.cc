@@ -174,7 +174,9 @@ std::string_view name_of(const OptimizerOptions& options) {
 }
 
 OptimizerKeys keys_of(const OptimizerOptions& options) {
-  return std::visit([](const auto& own) { return own.keys(); }, options);
+  OptimizerKeys keys;
+  std::visit([&](const auto& own) { own.numbers(keys) = own.numbers(own); }, options);
+  return keys;
 }
 
 double learning_rate_of(const OptimizerOptions& options) {
@@ -202,8 +204,10 @@ std::vector<std::string> optimizer_names() {
 
 OptimizerOptions optimizer_of(std::string_view name, const OptimizerKeys& keys) {
   std::optional<OptimizerOptions> found;
-  each_optimizer([&]<class Options>(const Options&) {
-    if (name == Options::kName) found = Options::from(keys);
+  each_optimizer([&](auto one) {
+    if (name != one.kName) return;
+    one.numbers(one) = one.numbers(keys);
+    found = one;
   });
   TRIREME_CHECK(found.has_value());
   return *found;

@@ -7,6 +7,7 @@
 #include <numeric>
 
 #include "trireme/base/error.h"
+#include "trireme/base/mixed.h"
 
 namespace trireme::inline v0::plan {
 namespace {
@@ -34,14 +35,8 @@ std::vector<int> powers_below(int size) {
   return powers;
 }
 
-// SplitMix64 (Steele, Lea, Flood 2014): identical on every machine, unlike std::shuffle.
-std::uint64_t next(std::uint64_t& state) {
-  state += 0x9e3779b97f4a7c15;
-  std::uint64_t z = state;
-  z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9;
-  z = (z ^ (z >> 27)) * 0x94d049bb133111eb;
-  return z ^ (z >> 31);
-}
+// Identical on every machine, unlike std::shuffle.
+std::uint64_t next(std::uint64_t& state) { return mixed(state += kMixedStep); }
 
 MixingRound matching(int size, std::uint64_t& state) {
   std::vector<int> order(static_cast<std::size_t>(size));

@@ -61,7 +61,7 @@ std::exception_ptr mismatch_of(const Call& call, int peer, const Header& other,
            call_text(header, against);
   };
   const std::string a = side(facts.rank, own, other), b = side(peer, other, own);
-  ErrorContext context{.rank = facts.world_rank(facts.rank),
+  ErrorContext context{.rank = facts.world_rank(),
                        .operation = std::string(name_of(call.operation.called())),
                        .peer = facts.world_rank(peer),
                        .label = call.operation.label};

@@ -4,24 +4,20 @@
 #include <utility>
 
 #include "trireme/base/error.h"
-#include "trireme/comm/device/device_backend.h"
 #include "trireme/comm/engine.h"
+#include "trireme/comm/nccl/gpu_group.h"
 
 namespace trireme::inline v0::comm {
-namespace {
 
-std::string seconds(Duration duration) {
+std::string seconds_text(Duration duration) {
   char text[32];
   std::snprintf(text, sizeof text, "%.1f s", to_seconds(duration));
   return text;
 }
 
-}  // namespace
-
 CallNames names_of(const Operation& operation) {
-  const OpKind kind = operation.kind;
   return {std::string(name_of(operation.called())), operation.label,
-          kind == OpKind::Send || kind == OpKind::Recv ? operation.root : -1};
+          operation.is_message() ? operation.root : -1};
 }
 
 void CallWaits::set_running(CallNames call) {
@@ -55,9 +51,8 @@ TimePoint CallWaits::on_deadline_of(const CallNames& call, TimePoint now, Durati
   if (options.watch) verdict = options.watch->ask(title, waited);
   if (verdict.keep_waiting && waited >= options.timeout) {
     const std::string line = verdict.explanation + "; rank " +
-                             std::to_string(engine_.facts.world_rank(engine_.facts.rank)) +
-                             " waits in " + title + engine_.facts.text() + " since " +
-                             seconds(waited);
+                             std::to_string(engine_.facts.world_rank()) + " waits in " + title +
+                             engine_.facts.text() + " since " + seconds_text(waited);
     options.on_stall ? options.on_stall(line) : void(std::fprintf(stderr, "%s\n", line.c_str()));
     return now + options.timeout;
   }
@@ -81,7 +76,7 @@ std::exception_ptr CallWaits::timeout_error(Duration waited, const PeerWatch::Ve
   const GroupFacts& facts = engine_.facts;
   const int lost_rank = verdict.lost_rank;
   ErrorContext context{
-      .rank = facts.world_rank(facts.rank), .operation = call.operation, .label = call.label};
+      .rank = facts.world_rank(), .operation = call.operation, .label = call.label};
   const auto text = [&](int peer) {
     const auto& names = facts.options.host_of_rank;
     const bool known = static_cast<std::size_t>(peer) < names.size();
@@ -107,7 +102,7 @@ std::exception_ptr CallWaits::timeout_error(Duration waited, const PeerWatch::Ve
       "Look for a rank that stopped or took another branch; raise `timeout` if it was "
       "only slow.";
   return std::make_exception_ptr(TimeoutError(
-      "waited " + seconds(waited) + " for " +
+      "waited " + seconds_text(waited) + " for " +
           (on_device         ? "its device to copy"
            : missing.empty() ? "its own sends"
                              : "rank " + missing) +

@@ -25,6 +25,9 @@ struct CallNames {
 /// To be called before a message runs.
 CallNames names_of(const Operation& operation);
 
+/// "1.5 s".
+std::string seconds_text(Duration duration);
+
 class CallWaits final : public WorkOwner {
  public:
   explicit CallWaits(Engine& engine) : engine_(engine) {}

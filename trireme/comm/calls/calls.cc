@@ -9,7 +9,7 @@
 #include "trireme/comm/calls/fused_call.h"
 #include "trireme/comm/calls/operation.h"
 #include "trireme/comm/choice/selection.h"
-#include "trireme/comm/device/device_backend.h"
+#include "trireme/comm/device/place.h"
 #include "trireme/comm/engine.h"
 
 namespace trireme::inline v0::comm {
@@ -55,7 +55,7 @@ Calls::Calls(std::shared_ptr<Engine> engine)
       selection_(std::make_shared<const Selection>(*engine_)),
       rank_(engine_->facts.rank),
       size_(engine_->facts.size),
-      checks_(std::make_unique<const CallChecks>(engine_->facts.world_rank(rank_), size_)) {}
+      checks_(std::make_unique<const CallChecks>(engine_->facts.world_rank(), size_)) {}
 
 Calls::~Calls() = default;
 
@@ -313,9 +313,7 @@ Work Calls::all_to_all_v(Buffer in, Buffer out, std::span<const std::size_t> sen
   operation.in = std::move(in);
   operation.out = std::move(out);
   place(operation, *engine_, options.algorithm);
-  std::vector<int> names;
-  for (int peer = 0; peer < size_; ++peer) names.push_back(engine_->facts.world_rank(peer));
-  return engine_->submit(counts_before(std::move(operation), std::move(names)), options.deadline);
+  return engine_->submit(counts_before(std::move(operation), engine_->facts), options.deadline);
 }
 
 Work Calls::all_reduce_many(std::span<const Buffer> buffers, ReduceOp op,

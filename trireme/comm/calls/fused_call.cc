@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "trireme/base/error.h"
+#include "trireme/comm/scratch.h"
 
 namespace trireme::inline v0::comm {
 namespace {
@@ -40,13 +41,6 @@ std::vector<Bundle> bundles_of(std::span<const Buffer> buffers) {
   return bundles;
 }
 
-struct Aligned {
-  void operator()(std::byte* memory) const noexcept {
-    ::operator delete[](memory, std::align_val_t(64));
-  }
-};
-using FusedMemory = std::unique_ptr<std::byte[], Aligned>;
-
 // One step per bundle: pack, all_reduce, unpack.
 class FusedCall {
  public:
@@ -56,8 +50,7 @@ class FusedCall {
     for (const Bundle& bundle : bundles_) {
       if (bundle.parts.size() > 1) most = std::max(most, bundle.count * size_of(bundle.dtype));
     }
-    if (most > 0)
-      packed_.reset(static_cast<std::byte*>(::operator new[](most, std::align_val_t(64))));
+    if (most > 0) packed_ = aligned_bytes(most);
   }
 
   bool next(Operation& operation) {
@@ -101,7 +94,7 @@ class FusedCall {
   const ReduceOp op_;
   const int rank_, size_;
   const std::uint64_t detail_;
-  FusedMemory packed_;
+  AlignedBytes packed_;
   std::size_t done_ = 0;
 };
 
@@ -109,12 +102,12 @@ class FusedCall {
 // rank, then those that it expects from each.
 class CountsTable {
  public:
-  CountsTable(Operation then, std::vector<int> names)
+  CountsTable(Operation then, const GroupFacts& facts)
       : then_(std::move(then)),
-        names_(std::move(names)),
-        size_(static_cast<int>(names_.size())),
+        facts_(facts),
+        size_(static_cast<std::size_t>(facts.size)),
         own_(then_.counts),
-        all_(2 * names_.size() * names_.size()) {
+        all_(2 * size_ * size_) {
     own_.insert(own_.end(), then_.recv_counts.begin(), then_.recv_counts.end());
   }
 
@@ -122,7 +115,7 @@ class CountsTable {
     step.kind = OpKind::AllGather;
     step.dtype = DType::I64;
     step.count = all_.size();
-    step.counts.assign(static_cast<std::size_t>(size_), own_.size());
+    step.counts.assign(size_, own_.size());
     step.algorithm = "pairwise";
     step.in = {own_.data(), own_.size(), DType::I64, {}, {}, {}};
     step.out = {all_.data(), all_.size(), DType::I64, {}, {}, {}};
@@ -130,8 +123,8 @@ class CountsTable {
 
   bool next(Operation& operation) {
     if (std::exchange(checked_, true)) return false;
-    for (int from = 0; from < size_; ++from) {
-      for (int to = 0; to < size_; ++to) check(from, to);
+    for (int from = 0; from < facts_.size; ++from) {
+      for (int to = 0; to < facts_.size; ++to) check(from, to);
     }
     then_.detail = hash_of(all_);
     then_.label = operation.label;
@@ -144,20 +137,20 @@ class CountsTable {
 
  private:
   void check(int from, int to) const {
-    const auto width = static_cast<std::size_t>(size_);
-    const std::size_t sent = all_[2 * width * from + to],
-                      expected = all_[2 * width * to + width + from];
+    const std::size_t sent = all_[2 * size_ * from + to],
+                      expected = all_[2 * size_ * to + size_ + from];
     if (sent == expected) return;
-    throw MismatchError("rank " + std::to_string(names_[from]) + " sends " + std::to_string(sent) +
-                            " elements to rank " + std::to_string(names_[to]) + ", which expects " +
+    throw MismatchError("rank " + std::to_string(facts_.world_rank(from)) + " sends " +
+                            std::to_string(sent) + " elements to rank " +
+                            std::to_string(facts_.world_rank(to)) + ", which expects " +
                             std::to_string(expected),
                         {.operation = "all_to_all",
                          .advice = "recv_counts[i] of rank j must be send_counts[j] of rank i."});
   }
 
   Operation then_;
-  const std::vector<int> names_;
-  const int size_;
+  const GroupFacts& facts_;
+  const std::size_t size_;
   std::vector<std::size_t> own_, all_;
   bool checked_ = false;
 };
@@ -179,17 +172,11 @@ std::optional<Operation> fused_call(
     bundle.algorithm = algorithm(bundle.count * size_of(bundle.dtype), bundle.dtype);
   }
   auto call = std::make_shared<FusedCall>(std::move(bundles), op, rank, size, hash_of(words));
-  Operation first;
-  first.label = options.label;
-  first.leaving = options.leaving;
-  first.part_of = OpKind::AllReduce;
-  first.step = 1;
-  first.next = [call](Operation& operation) { return call->next(operation); };
-  call->next(first);
-  return first;
+  return first_step(OpKind::AllReduce, options,
+                    [call](Operation& operation) { return call->next(operation); });
 }
 
-Operation counts_before(Operation all_to_all_v, std::vector<int> names) {
+Operation counts_before(Operation all_to_all_v, const GroupFacts& facts) {
   Operation first;
   first.label = all_to_all_v.label;
   first.leaving = all_to_all_v.leaving;
@@ -197,7 +184,7 @@ Operation counts_before(Operation all_to_all_v, std::vector<int> names) {
   first.device = all_to_all_v.device;
   first.staged = all_to_all_v.staged;
   first.step = 1;
-  auto table = std::make_shared<CountsTable>(std::move(all_to_all_v), std::move(names));
+  auto table = std::make_shared<CountsTable>(std::move(all_to_all_v), facts);
   table->fill(first);
   first.next = [table](Operation& operation) { return table->next(operation); };
   return first;

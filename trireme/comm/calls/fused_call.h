@@ -6,9 +6,9 @@
 #include <optional>
 #include <span>
 #include <string>
-#include <vector>
 
 #include "trireme/comm/calls/operation.h"
+#include "trireme/comm/group_facts.h"
 
 namespace trireme::inline v0::comm {
 
@@ -24,7 +24,7 @@ std::optional<Operation> fused_call(
     const std::function<std::string(std::size_t, DType)>& algorithm);
 
 /// An operation that gathers the counts of all ranks and then continues as `all_to_all_v`. Fails
-/// with MismatchError on every rank if a pair disagrees; `names`: the rank numbers that it prints.
-Operation counts_before(Operation all_to_all_v, std::vector<int> names);
+/// with MismatchError on every rank if a pair disagrees. `facts` must outlive the call.
+Operation counts_before(Operation all_to_all_v, const GroupFacts& facts);
 
 }  // namespace trireme::inline v0::comm

@@ -6,7 +6,7 @@
 #include <span>
 #include <vector>
 
-#include "trireme/comm/combine.h"
+#include "trireme/comm/calls/operation.h"
 #include "trireme/comm/slices.h"
 #include "trireme/kernel/reduce.h"
 

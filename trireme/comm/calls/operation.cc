@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 #include "trireme/base/error.h"
 
@@ -33,6 +34,19 @@ std::string_view name_of(ReduceOp op) noexcept {
   return index < kReductionNames.size() ? kReductionNames[index] : "unknown reduction";
 }
 
+kernel::Combine combine_of(ReduceOp op) noexcept {
+  switch (op) {
+    case ReduceOp::Min:
+      return kernel::Combine::Min;
+    case ReduceOp::Max:
+      return kernel::Combine::Max;
+    case ReduceOp::Product:
+      return kernel::Combine::Product;
+    default:
+      return kernel::Combine::Sum;
+  }
+}
+
 Operation operation_of(OpKind kind, const Buffer& like, std::size_t count,
                        const OpOptions& options) {
   Operation op;
@@ -42,6 +56,18 @@ Operation operation_of(OpKind kind, const Buffer& like, std::size_t count,
   op.label = options.label;
   op.leaving = options.leaving;
   return op;
+}
+
+Operation first_step(OpKind part_of, const OpOptions& options,
+                     std::function<bool(Operation&)> next) {
+  Operation first;
+  first.label = options.label;
+  first.leaving = options.leaving;
+  first.part_of = part_of;
+  first.step = 1;
+  next(first);
+  first.next = std::move(next);
+  return first;
 }
 
 std::uint64_t hash_of(std::span<const std::size_t> words) noexcept {

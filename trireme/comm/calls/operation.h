@@ -15,12 +15,15 @@
 #include "trireme/base/work_source.h"
 #include "trireme/comm/calls/op_kind.h"
 #include "trireme/comm/communicator.h"
+#include "trireme/kernel/reduce.h"
 #include "trireme/kernel/tree_sum.h"
 #include "trireme/net/transport.h"
 
 namespace trireme::inline v0::comm {
 
 std::string_view name_of(ReduceOp op) noexcept;
+/// A Mean is a Sum that is divided once at the end.
+kernel::Combine combine_of(ReduceOp op) noexcept;
 
 struct Staged;
 
@@ -61,6 +64,7 @@ struct Operation {
   std::uint8_t step = 0;          // from 1, in a call of several steps
 
   kernel::LeafShares leaves() const { return {total, shares}; }
+  bool is_message() const noexcept { return kind == OpKind::Send || kind == OpKind::Recv; }
   OpKind called() const noexcept { return part_of.value_or(kind); }
   /// The larger of this rank's input and output.
   std::size_t bytes() const noexcept { return std::max(in.bytes(), out.bytes()); }
@@ -69,6 +73,9 @@ struct Operation {
 /// An operation of `kind` on `count` elements of `like`'s type.
 Operation operation_of(OpKind kind, const Buffer& like, std::size_t count,
                        const OpOptions& options);
+/// The first step of a call of several steps. `next` fills it in, and later the other steps.
+Operation first_step(OpKind part_of, const OpOptions& options,
+                     std::function<bool(Operation&)> next);
 /// For Operation::detail; 0 if `words` is empty.
 std::uint64_t hash_of(std::span<const std::size_t> words) noexcept;
 

@@ -43,13 +43,13 @@ const std::string& Chooser::decide(OpKind kind, std::size_t bytes, std::uint32_t
                                    bool wide) const {
   const std::size_t size = rounded(bytes);
   std::lock_guard lock(mutex_);
-  const std::string*& chosen = chosen_[{kind, size, total, wide}];
-  if (!chosen) {
+  const std::tuple key(kind, size, total, wide);
+  auto at = chosen_.find(key);
+  if (at == chosen_.end()) {
     const auto all = candidates(kind, size, total, wide);
-    names_.push_back(all.empty() ? std::string() : all.front().algorithm);
-    chosen = &names_.back();
+    at = chosen_.emplace(key, all.empty() ? std::string() : all.front().algorithm).first;
   }
-  return *chosen;
+  return at->second;
 }
 
 std::vector<Candidate> Chooser::candidates(OpKind kind, std::size_t bytes, std::uint32_t total,
@@ -62,9 +62,8 @@ std::vector<Candidate> Chooser::candidates(OpKind kind, std::size_t bytes, std::
                   : std::nullopt;
   };
   const auto shape = [&](const AlgorithmEntry& entry, double partial) {
-    const Program program = record(entry.name, entry.generator, group_.size, 0, group_.hosts,
-                                   pieces_for(bytes, group_.size));
-    return shape_of(resolve(entry.name, program, layout_of(kind, group_.size, total, 0)), partial);
+    return shape_of(entry, group_.size, total, 0, group_.hosts, pieces_for(bytes, group_.size),
+                    partial);
   };
   for (const AlgorithmEntry* entry : algorithms_of(kind)) {
     const double partial = wide ? 2 : 1, size = static_cast<double>(bytes);

@@ -7,7 +7,6 @@
 
 #include <array>
 #include <atomic>
-#include <deque>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -58,9 +57,7 @@ class Chooser {
   using Known = std::array<std::array<std::atomic<const std::string*>, kSizes>, kKinds>;
   mutable std::array<Known, 2> known_{};
   mutable std::mutex mutex_;
-  mutable std::deque<std::string> names_;  // a deque: addresses stay valid
-  mutable std::map<std::tuple<OpKind, std::size_t, std::uint32_t, bool>, const std::string*>
-      chosen_;
+  mutable std::map<std::tuple<OpKind, std::size_t, std::uint32_t, bool>, std::string> chosen_;
 };
 
 /// The text of a tuning table; empty if there is no such file.

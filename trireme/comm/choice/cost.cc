@@ -108,9 +108,9 @@ plan::CostShape shape_of(std::span<const Route> routes, double partial) {
 }
 
 plan::CostShape shape_of(const AlgorithmEntry& entry, int size, std::uint32_t total, int root,
-                         const std::vector<int>& hosts, int pieces) {
+                         const std::vector<int>& hosts, int pieces, double partial) {
   const Program program = record(entry.name, entry.generator, size, root, hosts, pieces);
-  return shape_of(resolve(entry.name, program, layout_of(entry.kind, size, total, root)));
+  return shape_of(resolve(entry.name, program, layout_of(entry.kind, size, total, root)), partial);
 }
 
 }  // namespace trireme::inline v0::comm

@@ -21,6 +21,6 @@ plan::CostShape shape_of(std::span<const Route> routes, double partial = 1);
 
 /// The same for `entry`, recorded and resolved for `size` ranks with `total` leaves.
 plan::CostShape shape_of(const AlgorithmEntry& entry, int size, std::uint32_t total, int root = 0,
-                         const std::vector<int>& hosts = {}, int pieces = 1);
+                         const std::vector<int>& hosts = {}, int pieces = 1, double partial = 1);
 
 }  // namespace trireme::inline v0::comm

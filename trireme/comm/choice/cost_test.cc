@@ -42,7 +42,8 @@ TEST(Cost, BinomialBroadcastIsAsDeepAsItsTree) {
 TEST(Cost, PairwiseMovesEveryPieceOnce) {
   const auto entry = *find_algorithm(OpKind::AllGather, "pairwise");
   const Program program = record(entry.name, entry.generator, 4);
-  for (double sent : buffers_sent(resolve(entry.name, program, all_gather_layout()))) {
+  for (double sent :
+       buffers_sent(resolve(entry.name, program, layout_of(OpKind::AllGather, 4, 1)))) {
     EXPECT_DOUBLE_EQ(sent, 0.75);
   }
 }

@@ -5,6 +5,7 @@
 #include <functional>
 
 #include "trireme/base/error.h"
+#include "trireme/base/median.h"
 #include "trireme/base/waiter.h"
 #include "trireme/comm/collectives.h"
 
@@ -107,8 +108,7 @@ double measure(Communicator& group, Duration budget, const std::function<void()>
   const int calls = static_cast<int>(std::clamp(per_batch, 1.0, 10'000.0));
   std::vector<double> batches;
   for (int i = 0; i < kBatches; ++i) batches.push_back(timed(group, calls, once));
-  std::nth_element(batches.begin(), batches.begin() + kBatches / 2, batches.end());
-  return batches[kBatches / 2];
+  return median(batches);
 }
 
 std::vector<OpKind> measurable() { return {std::begin(kMeasurable), std::end(kMeasurable)}; }

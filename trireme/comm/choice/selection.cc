@@ -1,16 +1,22 @@
 #include "trireme/comm/choice/selection.h"
 
 #include "trireme/base/error.h"
-#include "trireme/comm/choice/all_reduce_check.h"
-#include "trireme/comm/combine.h"
 #include "trireme/comm/engine.h"
 #include "trireme/comm/native/native_backend.h"
 #include "trireme/comm/nccl/gpu_plan.h"
 #include "trireme/comm/rounds/registry.h"
-#include "trireme/comm/shared/shared_backend.h"
 #include "trireme/kernel/reduce.h"
 
 namespace trireme::inline v0::comm {
+namespace {
+
+// True if `kind` has a direct form that needs only Arenas::can_read(). All that move or add data have
+// one, but for all_reduce, whose form does not need it.
+bool has_direct_form(OpKind kind) noexcept {
+  return OpKind::AllReduce < kind && kind < OpKind::Barrier;
+}
+
+}  // namespace
 
 Selection::Selection(Engine& engine)
     : engine_(engine),
@@ -21,8 +27,6 @@ Selection::Selection(Engine& engine)
   const std::string& usual = engine.facts.options.algorithm;
   all_reduce(usual == kMpiNative ? kMpiNative : std::string_view(), {.dtype = DType::F32});
 }
-
-int Selection::own_name() const { return engine_.facts.world_rank(engine_.facts.rank); }
 
 // Why the network itself cannot reduce this; empty if it can.
 std::string Selection::why_not_native(const Reduced& what) const {
@@ -50,16 +54,17 @@ std::string Selection::all_reduce(std::string_view wanted, const Reduced& what) 
     const std::string reason = alone ? std::string() : why_not_native(what);
     if (reason.empty()) return alone ? "naive" : std::string(kMpiNative);
     if (named)
-      throw ConfigError(
-          "algorithm mpi-native cannot be used here: " + reason,
-          {.rank = own_name(), .operation = "all_reduce", .advice = "Correct the call."});
+      throw ConfigError("algorithm mpi-native cannot be used here: " + reason,
+                        {.rank = engine_.facts.world_rank(),
+                         .operation = "all_reduce",
+                         .advice = "Correct the call."});
     wanted = "auto";
   }
-  if (wanted == nccl::kNative && engine_.facts.options.device) wanted = "auto";  // on the CPU
+  if (wanted == nccl::kNative && engine_.facts.options.gpu) wanted = "auto";  // on the CPU
   check_all_reduce(wanted, {.ranks = engine_.facts.size,
                             .transport = engine_.transport->name(),
                             .can_map = engine_.arenas != nullptr,
-                            .rank = own_name()});
+                            .rank = engine_.facts.world_rank()});
   if (alone) return "naive";
   if (wanted != "auto") return std::string(wanted);
   const bool wide = kernel::accumulates_wide(combine_of(what.op), what.dtype);
@@ -78,7 +83,7 @@ std::string Selection::pick(OpKind kind, std::string_view wanted, std::string_vi
     names += (names.empty() ? "" : ", ") + entry->name;
   }
   throw ConfigError("unknown algorithm " + std::string(wanted),
-                    {.rank = own_name(),
+                    {.rank = engine_.facts.world_rank(),
                      .operation = std::string(name_of(kind)),
                      .advice = "Choose one of " + names + "."});
 }
@@ -86,6 +91,28 @@ std::string Selection::pick(OpKind kind, std::string_view wanted, std::string_vi
 bool Selection::may_be_direct(OpKind kind, std::string_view wanted) const {
   if (wanted.empty()) wanted = engine_.facts.options.algorithm;
   return has_direct_form(kind) && (wanted == "auto" || wanted == "direct");
+}
+
+void check_all_reduce(std::string_view wanted, const AllReducePlace& place) {
+  const auto refuse = [&](const std::string& what, const std::string& advice) {
+    throw ConfigError(what, {.rank = place.rank,
+                             .operation = "all_reduce",
+                             .label = "comm.algorithm",
+                             .advice = advice});
+  };
+  if (wanted == nccl::kNative && place.transport != "nccl")
+    refuse("algorithm nccl-native needs transport nccl",
+           "Use comm.transport nccl where there are GPUs, or algorithm auto.");
+  if (wanted == "direct" && place.ranks > 1 && !place.can_map)
+    refuse("algorithm direct needs memory that ranks share; transport " +
+               std::string(place.transport) + " cannot map it",
+           "Use algorithm auto or ring, or transport shm.");
+  if (wanted == "auto" || wanted == "direct" || wanted == kMpiNative || wanted == nccl::kNative ||
+      find_algorithm(OpKind::AllReduce, wanted) != nullptr)
+    return;
+  std::string names = "auto, direct, mpi-native";
+  for (const AlgorithmEntry* entry : algorithms_of(OpKind::AllReduce)) names += ", " + entry->name;
+  refuse("unknown algorithm " + std::string(wanted), "Choose one of " + names + ".");
 }
 
 std::string algorithm_of_groups(std::string_view algorithm) {

@@ -2,7 +2,7 @@
 // communicator's:
 //
 //     auto           the fastest by measurement or cost formula (choice.h)
-//     direct         through memory that the ranks share (shared_backend.h)
+//     direct         through memory that the ranks share (comm/shared/direct_base.h)
 //     NAME           a registered algorithm of rounds (registry.h)
 //     mpi-native     the network's own reduction (native_backend.h)
 //     nccl-native    on a GPU, NCCL's own reduction (gpu_plan.h); on the CPU, as auto
@@ -41,12 +41,22 @@ class Selection {
   const Chooser& chooser() const noexcept { return chooser_; }
 
  private:
-  int own_name() const;
   std::string why_not_native(const Reduced& what) const;
 
   Engine& engine_;
   const Chooser chooser_;
 };
+
+/// The group that is to run an all-reduce.
+struct AllReducePlace {
+  int ranks = 1;
+  std::string_view transport;
+  bool can_map = false;  // ranks can map one another's memory
+  int rank = -1;         // for the error; -1: none
+};
+/// `wanted`: a registered algorithm, "auto", "direct", "mpi-native" or "nccl-native". Throws
+/// ConfigError if it is unknown or needs another transport. Does not check whether MPI can reduce.
+void check_all_reduce(std::string_view wanted, const AllReducePlace& place);
 
 /// The algorithm of groups made from a communicator whose algorithm is `algorithm`.
 std::string algorithm_of_groups(std::string_view algorithm);

@@ -1,8 +1,8 @@
 #include "trireme/comm/messages/messages.h"
 
 #include "trireme/base/error.h"
-#include "trireme/comm/device/device_backend.h"
 #include "trireme/comm/engine.h"
+#include "trireme/comm/nccl/gpu_group.h"
 
 namespace trireme::inline v0::comm {
 namespace {
@@ -24,9 +24,9 @@ void Messages::run(const std::shared_ptr<Call>& call) {
   call->envelopes.resize(1);
   ++open_;
   if (engine_.trace) engine_.trace->begun(call->times);
-  if (op.on_device) return engine_.device->run_message(call, peer, head_tag(op));
   engine_.transfers.expect(peer, 1);
-  sends ? send(call, peer) : receive(call, peer);
+  if (!sends) return receive(call, peer);
+  op.on_device ? engine_.device->messages().send(call, peer, head_tag(op)) : send(call, peer);
 }
 
 bool Messages::went_well(Call& call, const std::exception_ptr& error) {
@@ -68,6 +68,10 @@ void Messages::receive(const std::shared_ptr<Call>& call, int peer) {
       return;
     }
     const Operation& op = call->operation;
+    if (op.on_device) {
+      engine_.transfers.expect(peer, -1);
+      return engine_.device->messages().answer(call, peer, head_tag(op));
+    }
     engine_.transport->recv(peer, body_tag(op), op.out.as_bytes())
         .on_settled([self, this, call, peer](const std::exception_ptr& failed) {
           if (went_well(*call, failed)) end(call, peer);
@@ -80,11 +84,10 @@ std::exception_ptr Messages::mismatch(const Call& call, int peer) const {
   if (same_call(own, other)) return nullptr;
   const GroupFacts& facts = engine_.facts;
   const auto text = "rank " + std::to_string(facts.world_rank(peer)) + " called " +
-                    call_text(other, own) + ", rank " +
-                    std::to_string(facts.world_rank(facts.rank)) + " receives " +
-                    call_text(own, other) + facts.text();
+                    call_text(other, own) + ", rank " + std::to_string(facts.world_rank()) +
+                    " receives " + call_text(own, other) + facts.text();
   return std::make_exception_ptr(
-      MismatchError(text, {.rank = facts.world_rank(facts.rank),
+      MismatchError(text, {.rank = facts.world_rank(),
                            .operation = "recv",
                            .peer = facts.world_rank(peer),
                            .label = call.operation.label,

@@ -16,12 +16,12 @@ class Messages {
   explicit Messages(Engine& engine) : engine_(engine) {}
   void run(const std::shared_ptr<Call>& call);
   bool any_open() const noexcept { return open_ > 0; }
-  // For a device that runs messages itself:
-  /// MismatchError if the received header differs from the receive's own; else null.
-  std::exception_ptr mismatch(const Call& call, int peer) const;
+  /// For a device that moves the data itself: the message has ended.
   void ended(const std::shared_ptr<Call>& call, int peer);
 
  private:
+  /// MismatchError if the received header differs from the receive's own; else null.
+  std::exception_ptr mismatch(const Call& call, int peer) const;
   void send(const std::shared_ptr<Call>& call, int peer);
   void receive(const std::shared_ptr<Call>& call, int peer);
   bool went_well(Call& call, const std::exception_ptr& error);

@@ -3,20 +3,21 @@
 #include <cstring>
 #include <utility>
 
-#include "trireme/comm/combine.h"
+#include "trireme/comm/backend.h"
 #include "trireme/comm/engine.h"
 #include "trireme/kernel/reduce.h"
 
 namespace trireme::inline v0::comm {
 namespace {
 
-net::Reduction reduction_of(kernel::Combine combine) noexcept {
-  switch (combine) {
-    case kernel::Combine::Min:
+// A Mean is a Sum that is divided once at the end.
+net::Reduction reduction_of(ReduceOp op) noexcept {
+  switch (op) {
+    case ReduceOp::Min:
       return net::Reduction::Min;
-    case kernel::Combine::Max:
+    case ReduceOp::Max:
       return net::Reduction::Max;
-    case kernel::Combine::Product:
+    case ReduceOp::Product:
       return net::Reduction::Product;
     default:
       return net::Reduction::Sum;
@@ -42,7 +43,7 @@ class NativeRun final : public Run {
   void run() override {
     const Operation& op = call_->operation;
     fold_own_terms(op);
-    const Work work = reducer_.reduce(reduction_of(combine_of(op.op)), op.out);
+    const Work work = reducer_.reduce(reduction_of(op.op), op.out);
     work.on_settled([self = engine_.shared_from_this(), call = call_](const auto& error) {
       if (error) return self->fail(error);
       const Operation& done = call->operation;

@@ -7,18 +7,10 @@
 // call that names it fails, and a communicator whose default it is uses `auto` (selection.h).
 #pragma once
 
-#include <memory>
 #include <string_view>
-
-#include "trireme/comm/backend.h"
 
 namespace trireme::inline v0::comm {
 
-class Engine;
-
 inline constexpr std::string_view kMpiNative = "mpi-native";
-
-/// Null if the engine's transport does not reduce.
-std::unique_ptr<Backend> make_native_backend(Engine& engine);
 
 }  // namespace trireme::inline v0::comm

@@ -61,7 +61,6 @@ class Gpu : public std::enable_shared_from_this<Gpu> {
 
   int index() const noexcept { return index_; }
   Device device() const noexcept { return {DeviceKind::Cuda, index_}; }
-  const GpuLibrary& library() const noexcept { return *library_; }
   const CudaApi& cuda() const noexcept { return library_->cuda; }
   const NcclApi& nccl() const noexcept { return library_->nccl; }
   /// True if this build contains kernels.

@@ -22,9 +22,8 @@ namespace nccl {
 
 class GpuCall final : public DeviceSide {
  public:
-  GpuCall(std::shared_ptr<Gpu> gpu, std::vector<GpuEvent> ready,
-          std::shared_ptr<const FoldPlan> plan)
-      : ready(std::move(ready)), plan(std::move(plan)), gpu_(std::move(gpu)) {}
+  GpuCall(std::shared_ptr<Gpu> gpu, std::vector<GpuEvent> ready)
+      : ready(std::move(ready)), gpu_(std::move(gpu)) {}
 
   bool enqueued() const noexcept override { return enqueued_.load(std::memory_order_acquire); }
   void wait_on(Stream stream) override { gpu_->wait_for(stream.handle, done); }
@@ -33,10 +32,9 @@ class GpuCall final : public DeviceSide {
   void set_enqueued() noexcept { enqueued_.store(true, std::memory_order_release); }
 
   // In the progress context:
-  std::vector<GpuEvent> ready;                 // the call's stream waits for these
-  const std::shared_ptr<const FoldPlan> plan;  // null for a message
-  std::string operation, label;                // "all_reduce", "bucket 2"
-  int peer = -1;                               // of a message; -1: all ranks take part
+  std::vector<GpuEvent> ready;   // the call's stream waits for these
+  std::string operation, label;  // "all_reduce", "bucket 2"
+  int peer = -1;                 // of a message; -1: all ranks take part
   std::size_t scratch_bytes = 0;
   std::function<std::vector<GpuStep>(std::byte* scratch)> make_steps;
   std::function<void()> on_enqueued;
@@ -52,7 +50,8 @@ class GpuCall final : public DeviceSide {
   std::vector<GpuStep> steps;
   std::size_t next_step = 0;
   GpuEvent begun, done;
-  TimePoint begun_at = TimePoint::max();  // when poll() saw that the GPU had begun it
+  TimePoint begun_at = TimePoint::max();    // when poll() saw that the GPU had begun it
+  TimePoint lost_since = TimePoint::max();  // when the group saw that a rank of it was lost
 
  private:
   const std::shared_ptr<Gpu> gpu_;

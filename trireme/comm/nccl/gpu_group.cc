@@ -1,13 +1,11 @@
 #include "trireme/comm/nccl/gpu_group.h"
 
 #include <algorithm>
-#include <cstdio>
 #include <set>
 #include <utility>
 
 #include "trireme/base/error.h"
-#include "trireme/comm/combine.h"
-#include "trireme/comm/device/device_watch.h"
+#include "trireme/comm/device/place.h"
 #include "trireme/comm/engine.h"
 #include "trireme/comm/rounds/phase.h"
 
@@ -36,11 +34,6 @@ std::vector<GpuEvent> events_on_streams(Gpu& gpu, const Operation& operation, St
 
 }  // namespace
 
-MakeDeviceBackend backend_on(std::shared_ptr<Gpu> gpu) {
-  if (!gpu) return nullptr;
-  return [gpu = std::move(gpu)](Engine& engine) { return std::make_shared<GpuGroup>(engine, gpu); };
-}
-
 GpuGroup::GpuGroup(Engine& engine, std::shared_ptr<Gpu> gpu)
     : engine_(&engine),
       waiter_(engine.transport->waiter()),
@@ -48,16 +41,8 @@ GpuGroup::GpuGroup(Engine& engine, std::shared_ptr<Gpu> gpu)
       rank_(engine.facts.rank),
       size_(engine.facts.size),
       timeout_(engine.facts.options.timeout),
-      watch_(waiter_) {}
-
-GpuGroup::~GpuGroup() = default;
-
-std::shared_ptr<const FoldPlan> FoldPlans::of(const kernel::LeafShares& leaves, int size) {
-  std::lock_guard lock(mutex_);
-  auto& plan = plans_[leaves];
-  if (!plan) plan = std::make_shared<const FoldPlan>(make_fold_plan(leaves, size));
-  return plan;
-}
+      watch_(waiter_),
+      plans_(size_) {}
 
 std::shared_ptr<GpuCall> HeldCalls::add(const std::shared_ptr<Call>& call) {
   const Operation& op = call->operation;
@@ -81,7 +66,7 @@ bool HeldCalls::has(const Call& call) const noexcept {
 
 void GpuGroup::prepare(Operation& operation, std::string_view wanted) {
   const Device device = device_of(operation);
-  const int name = engine_->facts.world_rank(rank_);
+  const int name = engine_->facts.world_rank();
   const auto require = [&](bool condition, const std::string& what, const std::string& advice) {
     if (!condition)
       throw ConfigError(what, {.rank = name, .operation = title_of(operation), .advice = advice});
@@ -93,13 +78,17 @@ void GpuGroup::prepare(Operation& operation, std::string_view wanted) {
   operation.may_be_direct = false;
   operation.algorithm =
       gpu_algorithm(operation, wanted == kNative, engine_->facts.options.reproducible);
-  const auto plan = plans_.of(operation.leaves(), size_);
-  const bool folds = needs_fold(operation, {name, size_, plan.get()});
+  const bool folds = needs_fold(operation, place_of(operation), name);
   require(gpu_->can_fold() || !folds, "this build has no CUDA kernels for the reproducible sum",
           "Build where nvcc is found, or use comm.algorithm nccl-native.");
   if (folds) gpu_->load_fold(combine_of(operation.op), operation.dtype);
   operation.device =
-      std::make_shared<GpuCall>(gpu_, events_on_streams(*gpu_, operation, current_stream()), plan);
+      std::make_shared<GpuCall>(gpu_, events_on_streams(*gpu_, operation, current_stream()));
+}
+
+GpuPlace GpuGroup::place_of(const Operation& operation) {
+  std::lock_guard lock(plans_mutex_);
+  return {rank_, size_, plans_.of(operation.leaves())};
 }
 
 Stream GpuGroup::current_stream() const {
@@ -107,7 +96,7 @@ Stream GpuGroup::current_stream() const {
 }
 
 Arena GpuGroup::allocate(std::size_t bytes, Device device) {
-  if (device != gpu_->device()) refuse_device(device, engine_->facts.world_rank(rank_));
+  if (device != gpu_->device()) refuse_device(device, engine_->facts.world_rank());
   const std::shared_ptr<void> memory = gpu_->allocate(bytes);
   gpu_->clear(memory.get(), bytes, current_stream().handle);
   return {{static_cast<std::byte*>(memory.get()), bytes}, memory, device};
@@ -137,7 +126,7 @@ std::shared_ptr<Run> GpuGroup::begin(const std::shared_ptr<Call>& call) {
 
 void GpuGroup::run(const std::shared_ptr<Call>& call) {
   const std::shared_ptr<GpuCall> mine = held_.add(call);
-  const GpuPlace place{rank_, size_, mine->plan.get()};
+  const GpuPlace place = place_of(call->operation);
   mine->scratch_bytes = scratch_bytes(call->operation, place);
   mine->make_steps = [call, place](std::byte* scratch) {
     return steps_of(call->operation, place, scratch);
@@ -207,7 +196,7 @@ bool GpuGroup::look_after(Lane& lane, TimePoint now) {
     const bool moved = lane.poll(now);
     if (!engine_ || error_ || lane.idle()) return moved;
     lane.look_for_errors();
-    look_for_lost_peers(lane, now);
+    look_for_lost_peers(*lane.at(), now);
     if (!error_) look_for_standstill(lane, now);
     return moved;
   } catch (...) {
@@ -219,12 +208,10 @@ bool GpuGroup::look_after(Lane& lane, TimePoint now) {
 // The call's headers agreed, so the cause is a GPU or a link between two of them.
 std::exception_ptr GpuGroup::timeout(Duration waited, const std::string& operation,
                                      const std::string& label) const {
-  char text[32];
-  std::snprintf(text, sizeof text, "%.1f s", to_seconds(waited));
   return std::make_exception_ptr(TimeoutError(
-      std::string("waited ") + text + " for GPU " + std::to_string(gpu_->index()) +
+      "waited " + seconds_text(waited) + " for GPU " + std::to_string(gpu_->index()) +
           " to end what all ranks have begun over NCCL" + engine_->facts.text(),
-      {.rank = engine_->facts.world_rank(rank_),
+      {.rank = engine_->facts.world_rank(),
        .operation = operation,
        .label = label,
        .advice = "NCCL_DEBUG=INFO shows between which GPUs it stands still; raise `timeout` if "
@@ -241,12 +228,12 @@ int GpuGroup::lost_peer(const GpuCall* call) const {
   return -1;
 }
 
-void GpuGroup::look_for_lost_peers(const Lane& lane, TimePoint now) {
-  const int lost = lost_peer(lane.at());
+void GpuGroup::look_for_lost_peers(GpuCall& call, TimePoint now) {
+  const int lost = lost_peer(&call);
   if (lost < 0) return;
-  if (lost_since_ == TimePoint::max()) lost_since_ = now;
-  if (now - lost_since_ < kGrace) return;
-  fail(about(lane.at(),
+  if (call.lost_since == TimePoint::max()) call.lost_since = now;
+  if (now - call.lost_since < kGrace) return;
+  fail(about(&call,
              std::make_exception_ptr(PeerLost(
                  "rank " + std::to_string(engine_->facts.world_rank(lost)) + " is lost",
                  {.peer = engine_->facts.world_rank(lost),
@@ -268,7 +255,7 @@ std::exception_ptr GpuGroup::about(const GpuCall* call, const std::exception_ptr
   } catch (const Error& known) {
     ErrorContext context = known.context();
     std::string message = known.message();
-    context.rank = engine_ ? engine_->facts.world_rank(rank_) : rank_;
+    context.rank = engine_ ? engine_->facts.world_rank() : rank_;
     if (call && context.operation != call->operation) {
       if (!context.operation.empty()) message += " in " + context.operation;
       context.operation = call->operation;

@@ -2,10 +2,10 @@
 
 #include <dlfcn.h>
 
-#include <cstdio>
 #include <cstdlib>
 
 #include "trireme/base/error.h"
+#include "trireme/base/hex.h"
 #include "trireme/kernel/cuda/kernel_image.h"
 
 #ifndef TRIREME_NCCL_FOUND
@@ -124,13 +124,7 @@ std::vector<GpuInfo> list_gpus(const GpuLibrary& library) {
       refuse("GPU " + std::to_string(index) + " does not say what it is",
              "See that `nvidia-smi -L` lists it.");
     }
-    GpuInfo info{name, {}, memory};
-    for (const char byte : uuid.bytes) {
-      char digits[3];
-      std::snprintf(digits, sizeof digits, "%02x", static_cast<unsigned char>(byte));
-      info.uuid += digits;
-    }
-    gpus.push_back(std::move(info));
+    gpus.push_back({name, to_hex(std::as_bytes(std::span(uuid.bytes))), memory});
   }
   return gpus;
 }

@@ -21,10 +21,6 @@ struct GpuMessages::Answer {
   NcclId id{};
 };
 
-void GpuMessages::run(const std::shared_ptr<Call>& call, int peer, net::Tag tag) {
-  call->operation.kind == OpKind::Send ? send(call, peer, tag) : receive(call, peer, tag);
-}
-
 void GpuMessages::abort(const std::exception_ptr& error) noexcept {
   for (const auto& [key, pair] : std::exchange(pairs_, {})) {
     for (const auto& [number, call] : pair.early) call->end(error);
@@ -42,7 +38,6 @@ bool GpuMessages::went_well(const std::shared_ptr<Call>& call, const std::except
 void GpuMessages::send(const std::shared_ptr<Call>& call, int peer, net::Tag tag) {
   const auto answer = std::make_shared<Answer>();
   net::Transport& transport = *group_.engine_->transport;
-  group_.engine_->transfers.expect(peer, 1);
   const Work works[] = {
       transport.send(peer, tag, std::as_bytes(std::span(&call->own.header, 1))),
       transport.recv(peer, answer_tag(tag), std::as_writable_bytes(std::span(answer.get(), 1)))};
@@ -57,21 +52,6 @@ void GpuMessages::send(const std::shared_ptr<Call>& call, int peer, net::Tag tag
           ++pair.next;
           give(pair.early.extract(pair.early.begin()).mapped(), peer, pair, kSender);
         }
-      });
-}
-
-void GpuMessages::receive(const std::shared_ptr<Call>& call, int peer, net::Tag tag) {
-  group_.engine_->transfers.expect(peer, 1);
-  call->envelopes.resize(1);
-  const auto bytes = std::as_writable_bytes(std::span(&call->envelopes[0].header, 1));
-  group_.engine_->transport->recv(peer, tag, bytes)
-      .on_settled([this, self = group_.shared_from_this(), call, peer,
-                   tag](const std::exception_ptr& error) {
-        if (!went_well(call, error)) return;
-        group_.engine_->transfers.expect(peer, -1);
-        const auto differs = group_.engine_->messages.mismatch(*call, peer);
-        if (!went_well(call, differs)) return;
-        answer(call, peer, tag);
       });
 }
 

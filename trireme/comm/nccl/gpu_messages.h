@@ -31,7 +31,10 @@ class GpuMessages {
  public:
   /// A part of `group`.
   explicit GpuMessages(GpuGroup& group) : group_(group) {}
-  void run(const std::shared_ptr<Call>& call, int peer, net::Tag tag);
+  /// Runs the user's send, whose own header is filled in and has `tag`.
+  void send(const std::shared_ptr<Call>& call, int peer, net::Tag tag);
+  /// Goes on with a receive, for which a header with `tag` has arrived that matches it.
+  void answer(const std::shared_ptr<Call>& call, int peer, net::Tag tag);
   void forget_lanes() noexcept { pairs_.clear(); }
   /// Forgets the lanes, and ends the sends that none of them has got.
   void abort(const std::exception_ptr& error) noexcept;
@@ -45,9 +48,6 @@ class GpuMessages {
     std::map<std::uint64_t, std::shared_ptr<Call>> early;  // sends whose predecessors are missing
   };
 
-  void send(const std::shared_ptr<Call>& call, int peer, net::Tag tag);
-  void receive(const std::shared_ptr<Call>& call, int peer, net::Tag tag);
-  void answer(const std::shared_ptr<Call>& call, int peer, net::Tag tag);
   void give(const std::shared_ptr<Call>& call, int peer, Pair& pair, int own);
   bool went_well(const std::shared_ptr<Call>& call, const std::exception_ptr& error);
 

@@ -6,7 +6,6 @@
 
 #include "trireme/base/check.h"
 #include "trireme/base/error.h"
-#include "trireme/comm/combine.h"
 #include "trireme/comm/engine.h"
 #include "trireme/comm/nccl/nccl_api.h"
 #include "trireme/kernel/cuda/kernel_image.h"
@@ -63,7 +62,7 @@ class Steps {
       : op_(operation),
         rank_(place.rank),
         size_(place.size),
-        plan_(*place.plan),
+        plan_(place.plan),
         width_(size_of(operation.dtype)),
         scratch_(scratch) {}
 
@@ -399,16 +398,16 @@ std::string_view gpu_algorithm(const Operation& operation, bool native, bool rep
   return reduces(operation.kind) && (native || any_order) ? kNative : kFixedTree;
 }
 
-bool needs_fold(const Operation& operation, const GpuPlace& place) {
+bool needs_fold(const Operation& operation, const GpuPlace& place, int name) {
   if (!reduces(operation.kind)) return false;
   if (place.size == 1) return false;
-  if (operation.algorithm == kNative) return place.plan->most_terms > 1;
-  const std::size_t terms = all_terms(*place.plan);
+  if (operation.algorithm == kNative) return place.plan.most_terms > 1;
+  const std::size_t terms = all_terms(place.plan);
   if (terms <= kMostOperands) return true;
   throw ConfigError(
       std::to_string(terms) + " terms are to be added, the GPU's kernel takes " +
           std::to_string(kMostOperands),
-      {.rank = place.rank,
+      {.rank = name,
        .operation = std::string(name_of(operation.kind)),
        .advice =
            "Use comm.algorithm nccl-native with train.reproducible = false, or fewer ranks."});
@@ -416,7 +415,7 @@ bool needs_fold(const Operation& operation, const GpuPlace& place) {
 
 std::size_t scratch_bytes(const Operation& operation, const GpuPlace& place) {
   if (!reduces(operation.kind) || operation.algorithm == kNative || place.size == 1) return 0;
-  const std::size_t width = size_of(operation.dtype), terms = all_terms(*place.plan);
+  const std::size_t width = size_of(operation.dtype), terms = all_terms(place.plan);
   const auto ranks = static_cast<std::size_t>(place.size);
   if (operation.kind == OpKind::ReduceScatter) {
     const std::size_t longest =

@@ -53,8 +53,8 @@ struct GpuStep {
 
 /// This rank, its group and the fold plan for the operation's leaves.
 struct GpuPlace {
-  int rank = 0, size = 1;
-  const FoldPlan* plan = nullptr;
+  int rank, size;
+  const FoldPlan& plan;
 };
 
 /// Limit of the scratch memory of a call; larger calls run in several rounds.
@@ -65,8 +65,8 @@ inline constexpr std::size_t kFoldEverywhere = 32u << 10;
 /// kFixedTree or kNative for a reduction; kFixedTree for everything else.
 std::string_view gpu_algorithm(const Operation& operation, bool native, bool reproducible);
 /// True if some rank needs a fold kernel. ConfigError if the fixed tree has more than
-/// kernel::cuda::kMostOperands terms.
-bool needs_fold(const Operation& operation, const GpuPlace& place);
+/// kernel::cuda::kMostOperands terms; `name`: this rank's number, which it prints.
+bool needs_fold(const Operation& operation, const GpuPlace& place, int name);
 std::size_t scratch_bytes(const Operation& operation, const GpuPlace& place);
 std::vector<GpuStep> steps_of(const Operation& operation, const GpuPlace& place,
                               std::byte* scratch);

@@ -41,11 +41,9 @@ class Lane {
   void look_for_errors();
   bool idle() const noexcept { return waiting_.empty() && given_.empty(); }
   /// The first call in the stream that has not ended, or null.
-  const GpuCall* running() const noexcept {
-    return given_.empty() ? nullptr : given_.front().get();
-  }
+  GpuCall* running() const noexcept { return given_.empty() ? nullptr : given_.front().get(); }
   /// As running(), else the call that is being issued, or null.
-  const GpuCall* at() const noexcept {
+  GpuCall* at() const noexcept {
     return given_.empty() && !waiting_.empty() ? waiting_.front().get() : running();
   }
 

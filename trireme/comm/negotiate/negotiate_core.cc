@@ -26,7 +26,7 @@ Negotiator::Core::Core(Communicator& world, const NegotiatorOptions& options)
       waiter_(world.waiter()),
       rank_(world.rank()),
       size_(world.size()),
-      name_(engine_->facts.world_rank(rank_)),
+      name_(engine_->facts.world_rank()),
       control_(group_of_all(world, options.name + " control")),
       data_(group_of_all(world, options.name)),
       links_(static_cast<std::size_t>(size_)),
@@ -259,21 +259,11 @@ void Negotiator::Core::fail(const std::exception_ptr& error) {
   waiter_->wake();
 }
 
-void Negotiator::Core::in_context(const std::function<void()>& task) {
-  std::atomic<bool> done{false};
-  waiter_->run([&, waiter = waiter_] {
-    task();
-    done.store(true);
-    waiter->wake();
-  });
-  if (!done) waiter_->wait_until([&] { return done.load(); }, TimePoint::max());
-}
-
 // Before the collective has begun, rank 0 knows which ranks are missing; then the data group does.
 TimePoint Negotiator::Core::on_deadline(const std::string& name, std::atomic<bool>& asked,
                                         TimePoint now, Duration waited) {
   std::shared_ptr<Engine> runs;
-  in_context([&] {
+  in_context(waiter_, [&] {
     if (pending_.count(name) == 0 && data_) runs = data_->engine_;
   });
   if (runs) return runs->waits.on_deadline(now, waited);
@@ -318,7 +308,7 @@ void Negotiator::Core::close() {
   // The last parcels may still be under way.
   waiter_->wait_until([this] { return under_way_.load() == 0; }, waiter_->now() + options.timeout);
   std::shared_ptr<Communicator> control, data;  // destroyed outside the progress context: may block
-  in_context([&] {
+  in_context(waiter_, [&] {
     fail(std::make_exception_ptr(
         PeerLost("the negotiator was let go", {.rank = name_, .operation = "negotiate"})));
     control = std::move(control_);

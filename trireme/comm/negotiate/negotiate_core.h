@@ -48,7 +48,6 @@ class Negotiator::Core : public std::enable_shared_from_this<Core> {
   };
 
   Link& at(int peer) { return links_[static_cast<std::size_t>(peer)]; }
-  void in_context(const std::function<void()>& task);
   void enqueue(const std::string& name, const Signature& signature, Pending pending);
   void tell_rank_0(const Record& record);
   void flush(int peer);

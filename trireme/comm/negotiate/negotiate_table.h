@@ -21,8 +21,6 @@ class NegotiationTable {
   NegotiationTable(const GroupFacts& facts, std::size_t cached_names);
   /// Takes a record from `rank`; appends the records to be sent (Record::to) to `answers`.
   void hear(int rank, Record record, std::vector<Record>& answers);
-  /// True when all ranks have sent a Bye.
-  bool ended() const noexcept { return byes_ == size_; }
 
  private:
   struct Row {

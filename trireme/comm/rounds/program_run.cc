@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "trireme/base/check.h"
-#include "trireme/comm/combine.h"
+#include "trireme/comm/calls/operation.h"
 #include "trireme/kernel/reduce.h"
 
 namespace trireme::inline v0::comm {
@@ -15,10 +15,6 @@ namespace {
 constexpr std::size_t kSendAhead = 4096;
 // In one go, halving_doubling of 32 MiB on 4 ranks (TCP, one host) took 5 times as long.
 constexpr std::size_t kSegmentBytes = 4u << 20;
-
-std::byte* address_in(const Buffer& buffer, std::size_t element) {
-  return static_cast<std::byte*>(buffer.data) + element * size_of(buffer.dtype);
-}
 
 // The elements of a segment. An observer of rounds sees each round once.
 std::size_t segment_of(const Operation& op, const Route& route, bool watched) {

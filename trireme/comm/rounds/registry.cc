@@ -8,7 +8,6 @@
 #include "trireme/base/check.h"
 #include "trireme/base/error.h"
 #include "trireme/comm/calls/operation.h"
-#include "trireme/comm/rounds/route.h"
 
 namespace trireme::inline v0 {
 namespace comm {
@@ -82,31 +81,6 @@ bool ships(const AlgorithmEntry& entry) {
   std::lock_guard lock(all.mutex);
   const auto end = all.entries.begin() + static_cast<std::ptrdiff_t>(all.shipped);
   return std::any_of(all.entries.begin(), end, [&](const auto& one) { return &one == &entry; });
-}
-
-Layout layout_of(OpKind kind, int size, const kernel::LeafShares& leaves, int root) {
-  switch (kind) {
-    case OpKind::AllReduce:
-      return all_reduce_layout(size, leaves);
-    case OpKind::Broadcast:
-      return broadcast_layout(root);
-    case OpKind::AllGather:
-      return all_gather_layout();
-    case OpKind::ReduceScatter:
-      return reduce_scatter_layout(size);
-    case OpKind::Reduce:
-      return reduce_layout(size, leaves.total, root);
-    case OpKind::Gather:
-      return gather_layout(root);
-    case OpKind::Scatter:
-      return scatter_layout(root);
-    case OpKind::AllToAll:
-      return all_to_all_layout(size);
-    default:
-      break;
-  }
-  throw ConfigError(std::string(name_of(kind)) + " is not made of rounds of messages",
-                    {.operation = std::string(name_of(kind)), .advice = "Name a collective."});
 }
 
 }  // namespace comm

@@ -12,13 +12,7 @@
 #include "trireme/comm/calls/op_kind.h"
 #include "trireme/comm/rounds/algorithm.h"
 
-namespace trireme::inline v0 {
-namespace kernel {
-struct LeafShares;
-}
-namespace comm {
-
-struct Layout;  // route.h
+namespace trireme::inline v0::comm {
 
 struct AlgorithmCost {
   int rounds = 0;                  // the longest chain of messages
@@ -64,9 +58,4 @@ std::vector<const AlgorithmEntry*> algorithms_of(OpKind kind);
 /// False if a program registered it.
 bool ships(const AlgorithmEntry& entry);
 
-/// The Layout of a collective. `leaves`: of the sum; ignored if `kind` does not reduce, and
-/// by reduce_scatter, which has `size`. ConfigError if `kind` has no rounds.
-Layout layout_of(OpKind kind, int size, const kernel::LeafShares& leaves, int root);
-
-}  // namespace comm
-}  // namespace trireme::inline v0
+}  // namespace trireme::inline v0::comm

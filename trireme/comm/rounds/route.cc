@@ -224,67 +224,49 @@ class Resolver {
 
 }  // namespace
 
-Layout all_reduce_layout(int size, const kernel::LeafShares& leaves) {
-  return {leaves.total,
-          [=](int rank, int) { return kernel::maximal_nodes(leaves.of(size, rank), leaves.total); },
-          [](int, int) { return true; }};
-}
-
-Layout broadcast_layout(int root) {
-  return {1,
-          [=](int rank, int) {
-            return rank == root ? Nodes{{0, 1}} : Nodes{};
-          },
-          [](int, int) { return true; }};
-}
-
-Layout all_gather_layout() {
-  return {1,
-          [](int rank, int chunk) {
-            return rank == chunk ? Nodes{{0, 1}} : Nodes{};
-          },
-          [](int, int) { return true; }};
-}
-
-Layout reduce_scatter_layout(int size) {
-  return {static_cast<std::uint32_t>(size),
-          [](int rank, int) {
-            return Nodes{{static_cast<std::uint32_t>(rank), 1}};
-          },
-          [](int rank, int chunk) { return rank == chunk; }};
-}
-
-Layout reduce_layout(int size, std::uint32_t total, int root) {
-  Layout layout = all_reduce_layout(size, total);
-  layout.wanted = [=](int rank, int) { return rank == root; };
-  return layout;
-}
-
-Layout gather_layout(int root) {
-  Layout layout = all_gather_layout();
-  layout.wanted = [=](int rank, int) { return rank == root; };
-  return layout;
-}
-
-Layout scatter_layout(int root) {
-  Layout layout = broadcast_layout(root);
-  layout.wanted = [](int rank, int chunk) { return rank == chunk; };
-  return layout;
-}
-
-Layout all_to_all_layout(int size) {
-  return {1,
-          [=](int rank, int chunk) {
-            return rank == chunk / size ? Nodes{{0, 1}} : Nodes{};
-          },
-          [=](int rank, int chunk) { return rank == chunk % size; },
-          [=](int rank) {  // to everyone, and from everyone
-            std::set<int> own;
-            for (int peer = 0; peer < size; ++peer) {
-              own.insert({rank * size + peer, peer * size + rank});
-            }
-            return std::vector<int>(own.begin(), own.end());
-          }};
+Layout layout_of(OpKind kind, int size, const kernel::LeafShares& leaves, int root) {
+  const auto all = [](int, int) { return true; };
+  const auto at_root = [=](int rank, int) { return rank == root; };
+  const auto own = [](int rank, int chunk) { return rank == chunk; };
+  const auto whole_if = [](auto has) {  // the chunk is one term, which some ranks have
+    return [=](int rank, int chunk) { return has(rank, chunk) ? Nodes{{0, 1}} : Nodes{}; };
+  };
+  const auto share = [=](int rank, int) {
+    return kernel::maximal_nodes(leaves.of(size, rank), leaves.total);
+  };
+  switch (kind) {
+    case OpKind::AllReduce:
+      return {leaves.total, share, all};
+    case OpKind::Reduce:
+      return {leaves.total, share, at_root};
+    case OpKind::ReduceScatter:
+      return {static_cast<std::uint32_t>(size),
+              [](int rank, int) {
+                return Nodes{{static_cast<std::uint32_t>(rank), 1}};
+              },
+              own};
+    case OpKind::Broadcast:
+      return {1, whole_if(at_root), all};
+    case OpKind::Scatter:
+      return {1, whole_if(at_root), own};
+    case OpKind::AllGather:
+      return {1, whole_if(own), all};
+    case OpKind::Gather:
+      return {1, whole_if(own), at_root};
+    case OpKind::AllToAll:
+      return {1, whole_if([=](int rank, int chunk) { return rank == chunk / size; }),
+              [=](int rank, int chunk) { return rank == chunk % size; },
+              [=](int rank) {  // to everyone, and from everyone
+                std::set<int> chunks;
+                for (int peer = 0; peer < size; ++peer) {
+                  chunks.insert({rank * size + peer, peer * size + rank});
+                }
+                return std::vector<int>(chunks.begin(), chunks.end());
+              }};
+    default:
+      throw ConfigError(std::string(name_of(kind)) + " is not made of rounds of messages",
+                        {.operation = std::string(name_of(kind)), .advice = "Name a collective."});
+  }
 }
 
 std::vector<Route> resolve(std::string_view name, const Program& program, const Layout& layout) {

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "trireme/base/error.h"
+#include "trireme/comm/calls/op_kind.h"
 #include "trireme/comm/rounds/by_chunk.h"
 #include "trireme/comm/rounds/program.h"
 #include "trireme/kernel/tree_sum.h"
@@ -51,15 +52,10 @@ struct Layout {
   /// Ascending: the chunks of which the rank begins with terms or needs the sum. None: any chunk.
   std::function<std::vector<int>(int rank)> own = {};
 };
-Layout all_reduce_layout(int size, const kernel::LeafShares& leaves);
-Layout broadcast_layout(int root);
-Layout all_gather_layout();
-Layout reduce_scatter_layout(int size);
-Layout reduce_layout(int size, std::uint32_t total, int root);
-Layout gather_layout(int root);
-Layout scatter_layout(int root);
-/// Chunk i*size + j goes from rank i to rank j.
-Layout all_to_all_layout(int size);
+/// The Layout of a collective. `leaves`: of the sum; ignored if `kind` does not reduce, and by
+/// reduce_scatter, which has `size`. Chunk i*size + j of an all_to_all goes from rank i to rank j.
+/// ConfigError if `kind` has no rounds.
+Layout layout_of(OpKind kind, int size, const kernel::LeafShares& leaves, int root = 0);
 
 /// A program was refused. Carries the state of all ranks, which `trireme verify` draws.
 class RouteError : public ConfigError {

@@ -16,7 +16,7 @@ const Generator& generator_of(const char* all_reduce) {
 double factor_of_ring(int size) {  // terms sent, divided by 2(n-1) chunks per rank
   const Program program = record("ring", generator_of("ring"), size);
   std::size_t sent = 0;
-  for (const Route& route : resolve("ring", program, all_reduce_layout(size, size))) {
+  for (const Route& route : resolve("ring", program, layout_of(OpKind::AllReduce, size, size))) {
     sent += terms_sent(route);
   }
   return double(sent) / (2 * (size - 1) * size);
@@ -54,7 +54,7 @@ TEST(Route, WhatIsGivenIsHeldNoLonger) {
         a.rank == 0 ? second.add_from(1, a.chunk(0)) : second.send(0, a.chunk(0));
       },
       2);
-  const auto routes = resolve("give", program, all_reduce_layout(2, 2));
+  const auto routes = resolve("give", program, layout_of(OpKind::AllReduce, 2, 2));
   EXPECT_TRUE(routes[0].rounds[0].sends[0].give);
   EXPECT_EQ(routes[0].rounds[1].begin, 1);
   EXPECT_EQ(routes[1].rounds[0].end, 0);
@@ -66,7 +66,7 @@ TEST(Route, ARankKeepsOnlyTheChunksThatItDealsWith) {
   const std::size_t own = 2 * size - 1;  // its row and its column
   for (const AlgorithmEntry* entry : algorithms_of(OpKind::AllToAll)) {
     std::size_t asked = 0;
-    Layout layout = all_to_all_layout(size);
+    Layout layout = layout_of(OpKind::AllToAll, size, 1);
     layout.initial = [&, told = layout.initial](int rank, int chunk) {
       ++asked;
       return told(rank, chunk);
@@ -104,7 +104,7 @@ TEST(Route, AChunkMayGoOverARankThatNeitherHasNorNeedsIt) {
         a.round().send(a.next(), of(a.prev(), a.next())).copy_from(a.prev(), of(a.next(), a.rank));
       },
       3);
-  const auto routes = resolve("forwards", program, all_to_all_layout(3));
+  const auto routes = resolve("forwards", program, layout_of(OpKind::AllToAll, 3, 1));
   EXPECT_EQ(routes[1].rounds[1].sends[0].chunk, 0 * 3 + 2);
   EXPECT_EQ(terms_sent(routes[1]), 3u);
 }
@@ -112,7 +112,7 @@ TEST(Route, AChunkMayGoOverARankThatNeitherHasNorNeedsIt) {
 TEST(Route, OnlySiblingsAreMerged) {
   const Program program = record("ring", generator_of("ring"), 5);
   for (std::uint32_t total : {5u, 13u}) {
-    for (const Route& route : resolve("ring", program, all_reduce_layout(5, total))) {
+    for (const Route& route : resolve("ring", program, layout_of(OpKind::AllReduce, 5, total))) {
       for (const RouteRound& round : route.rounds) {
         for (const auto& chunk : round.merges) {
           for (const auto& [left, right] : chunk.merges) {
@@ -127,7 +127,7 @@ TEST(Route, OnlySiblingsAreMerged) {
 std::string refusal(const Generator& generator, int size) {
   try {
     const Program program = record("mine", generator, size);
-    resolve("mine", program, all_reduce_layout(size, size));
+    resolve("mine", program, layout_of(OpKind::AllReduce, size, size));
   } catch (const ConfigError& error) {
     return error.message();
   }

@@ -154,7 +154,7 @@ bool BoardWatch::poll() {
           ? engine_.board().error_of(gone)
           : std::make_exception_ptr(PeerLost(
                 "rank " + std::to_string(facts.world_rank(lost)) + "'s process has ended",
-                {.rank = facts.world_rank(facts.rank),
+                {.rank = facts.world_rank(),
                  .peer = facts.world_rank(lost),
                  .advice = "See that rank's own last lines; resume from the last checkpoint."})));
   return true;

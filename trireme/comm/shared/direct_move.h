@@ -20,12 +20,10 @@
 //     scatter       every rank reads its piece of the root's input  n reads of S/n
 #pragma once
 
-#include <memory>
-#include <vector>
+#include <optional>
 
 #include "trireme/comm/shared/direct_base.h"
 #include "trireme/comm/shared/move_staging.h"
-#include "trireme/comm/shared/moved_part.h"
 
 namespace trireme::inline v0::comm {
 
@@ -36,17 +34,13 @@ class DirectMove final : public DirectBase {
   void run() override;
 
  private:
-  bool waits() const override;
-  bool poll() override;
-  bool owes(int peer) const override;
-
   bool pushes() const;
   bool stages() const;
   bool push();
   bool pull();
   bool find_source(Part& part);
 
-  std::unique_ptr<MoveStaging> staging_;
+  std::optional<MoveStaging> moves_;
 };
 
 }  // namespace trireme::inline v0::comm

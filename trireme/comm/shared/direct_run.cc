@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "trireme/base/error.h"
-#include "trireme/comm/combine.h"
+#include "trireme/comm/calls/operation.h"
 #include "trireme/kernel/prefetch.h"
 
 namespace trireme::inline v0::comm {
@@ -23,18 +23,20 @@ DirectRun::DirectRun(Engine& engine, std::shared_ptr<Call> call, DirectPointers&
     : DirectBase(engine, std::move(call), pointers),
       width_(size_of(call_->operation.dtype)),
       plan_(engine.fold_plans.of(call_->operation.leaves())),
-      staging_(engine, *call_, plan_, pointers) {}
+      sums_(engine, *call_, plan_, pointers, [this](std::size_t count, const std::byte* shared) {
+        return fold_blocks(count, shared);
+      }) {}
 
 // Announces the terms (all_reduce) or the input, then the output if peers write to it.
 void DirectRun::announce() {
   const Operation& op = call_->operation;
   if (watched()) tell_start();  // before peers may overwrite the buffers
   bool mapped = true;
-  for (const Term& term : op.terms) mapped &= memory_.add(term.value);
-  if (kind() != OpKind::AllReduce) mapped &= memory_.add(op.in);
-  if (writes_to(rank_)) mapped &= memory_.add(op.out);
-  memory_.announce(own_slot());
-  if (!mapped && kind() == OpKind::AllReduce) staging_.stage_early();
+  for (const Term& term : op.terms) mapped &= add(term.value);
+  if (kind() != OpKind::AllReduce) mapped &= add(op.in);
+  if (writes_to(rank_)) mapped &= add(op.out);
+  put_locations();
+  if (!mapped && kind() == OpKind::AllReduce) sums_.stage_early();
 }
 
 // True if every rank writes its slice to `rank`'s output.
@@ -53,11 +55,13 @@ DirectRun::Way DirectRun::choose_way() const {
 }
 
 void DirectRun::run() {
-  memory_.open(call_->number);
   way_ = choose_way();
   if (way_ == Way::InPlace) reduce_in_place();
   if (way_ == Way::Pulled) reduce_pulled();
-  if (way_ == Way::Staged) staging_.begin();
+  if (way_ == Way::Staged) {
+    staging_ = &sums_;
+    sums_.begin();
+  }
   if (!engine_.failure.broken()) poll();
 }
 
@@ -106,9 +110,9 @@ void DirectRun::reduce_in_place() {
   for (int rank = 0; rank < size_; ++rank) {
     const auto terms = static_cast<std::uint32_t>(terms_of(rank));
     for (std::uint32_t i = 0; i < terms; ++i) {
-      pointers_.in.push_back(memory_.at(rank, i) + skip);
+      pointers_.in.push_back(at(rank, i) + skip);
     }
-    if (writes_to(rank)) pointers_.out.push_back(memory_.at(rank, terms) + skip);
+    if (writes_to(rank)) pointers_.out.push_back(at(rank, terms) + skip);
   }
   if (kind() == OpKind::ReduceScatter) {
     pointers_.out.push_back(static_cast<std::byte*>(call_->operation.out.data));
@@ -125,18 +129,18 @@ bool DirectRun::fold_block(Slice block, std::byte* scratch) {
   const std::size_t skip = block.begin * width_;
   for (int rank = 0; rank < size_; ++rank) {
     for (std::uint32_t i = 0; i < terms_of(rank); ++i) {
-      std::byte* here = memory_.at(rank, i);
+      std::byte* here = at(rank, i);
       if (here) {
         pointers_.in.push_back(here + skip);
         continue;
       }
-      if (!memory_.read(rank, i, skip, {scratch, block.count * width_})) return false;
+      if (!read(rank, i, skip, {scratch, block.count * width_})) return false;
       pointers_.in.push_back(scratch);
       scratch += kPullBytes;
     }
   }
   fold(0, block.count);
-  return memory_.look();
+  return look();
 }
 
 void DirectRun::reduce_pulled() {
@@ -152,22 +156,6 @@ void DirectRun::reduce_pulled() {
   }
   engine_.scratch.give_back(scratch);
   if (going) declare_done();
-}
-
-bool DirectRun::owes(int peer) const {
-  return way_ == Way::Staged ? staging_.owes(peer) : DirectBase::owes(peer);
-}
-
-bool DirectRun::waits() const { return way_ != Way::Staged && DirectBase::waits(); }
-
-bool DirectRun::poll() {
-  if (way_ != Way::Staged) return DirectBase::poll();
-  const bool moved = staging_.poll(
-      [this](std::size_t count, const std::byte* shared) { return fold_blocks(count, shared); });
-  if (!staging_.finished()) return moved;
-  ended();
-  engine_.finish(call_);
-  return true;
 }
 
 }  // namespace trireme::inline v0::comm

@@ -27,10 +27,6 @@ class DirectRun final : public DirectBase {
   void run() override;
 
  private:
-  bool waits() const override;
-  bool poll() override;
-  bool owes(int peer) const override;
-
   enum class Way { InPlace, Pulled, Staged };
   Way choose_way() const;
   /// Slice `rank` of `count` elements.
@@ -63,7 +59,7 @@ class DirectRun final : public DirectBase {
   const std::size_t width_;
   const FoldPlan& plan_;
   Way way_ = Way::Staged;
-  SumStaging staging_;
+  SumStaging sums_;
 };
 
 }  // namespace trireme::inline v0::comm

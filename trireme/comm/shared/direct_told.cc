@@ -8,10 +8,6 @@ namespace {
 
 using Kind = RunEvent::Kind;
 
-const std::byte* at(const Buffer& buffer, std::size_t byte) {
-  return static_cast<const std::byte*>(buffer.data) + byte;
-}
-
 }  // namespace
 
 void DirectRun::tell_start() const {
@@ -24,7 +20,7 @@ void DirectRun::tell_start() const {
       tell({.kind = Kind::Hold,
             .chunk = chunk,
             .node = plan_.nodes_of[rank_][i],
-            .data = {at(op.terms[i].value, slice.begin * width_), slice.count * width_}});
+            .data = {address_in(op.terms[i].value, slice.begin), slice.count * width_}});
     }
   }
   tell({.kind = Kind::RoundEnd});
@@ -52,7 +48,7 @@ void DirectRun::tell_reduced() const {
   const Operation& op = call_->operation;
   const Slice own = result_slice(rank_);
   const kernel::LeafRange all{0, op.total};
-  const std::span<const std::byte> sum(at(op.out, own.begin * width_), own.count * width_);
+  const std::span<const std::byte> sum(address_in(op.out, own.begin), own.count * width_);
   for (std::size_t i = 1; i < pointers_.in.size(); ++i) {
     tell({.kind = Kind::Add, .chunk = rank_, .node = all, .data = sum});
   }
@@ -67,7 +63,7 @@ void DirectRun::tell_reduced() const {
       tell({.kind = Kind::Hold,
             .chunk = chunk,
             .node = plan_.nodes_of[rank_][i],
-            .data = {at(op.terms[i].value, slice.begin * width_), slice.count * width_}});
+            .data = {address_in(op.terms[i].value, slice.begin), slice.count * width_}});
     }
   }
   tell({.kind = Kind::RoundEnd});
@@ -87,7 +83,7 @@ void DirectRun::tell_end() const {
             .peer = kind == Kind::Receive ? chunk : -1,
             .copy = kind == Kind::Receive,
             .node = all,
-            .data = {at(op.out, slice.begin * width_), slice.count * width_}});
+            .data = {address_in(op.out, slice.begin), slice.count * width_}});
     }
     if (kind == Kind::Hold) tell({.kind = Kind::RoundEnd});
   }

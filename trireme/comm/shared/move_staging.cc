@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "trireme/comm/engine.h"
+#include "trireme/comm/slices.h"
 
 namespace trireme::inline v0::comm {
 namespace {
@@ -21,13 +21,44 @@ std::size_t pieces_of(std::size_t bytes, std::size_t quantum) {
   return (bytes + quantum - 1) / quantum;
 }
 
+// In bytes.
+Slice piece_of(const Operation& op, const std::vector<std::size_t>& counts, int rank, int size) {
+  const Slice piece = comm::piece_of(op.count, counts, static_cast<std::size_t>(rank),
+                                     static_cast<std::size_t>(size));
+  return {piece.begin * size_of(op.dtype), piece.count * size_of(op.dtype)};
+}
+
 }  // namespace
 
+std::vector<Part> parts_of(const Operation& op, int rank, int size) {
+  const auto from_all = [&](const std::vector<std::size_t>& counts, std::size_t source) {
+    std::vector<Part> parts;
+    for (int from = 0; from < size; ++from) {
+      const Slice piece = piece_of(op, counts, from, size);
+      parts.push_back({from, source, piece.begin, piece.count});
+    }
+    return parts;
+  };
+  switch (op.kind) {
+    case OpKind::Broadcast:
+      if (rank == op.root) return {};
+      return {{op.root, 0, 0, op.count * size_of(op.dtype)}};
+    case OpKind::Scatter: {
+      const Slice piece = piece_of(op, op.counts, rank, size);
+      return {{op.root, piece.begin, 0, piece.count}};
+    }
+    case OpKind::Gather:
+      return rank == op.root ? from_all(op.counts, 0) : std::vector<Part>();
+    case OpKind::AllToAll:
+      return op.recv_counts.empty() ? from_all({}, piece_of(op, {}, rank, size).begin)
+                                    : from_all(op.recv_counts, 0);
+    default:
+      return from_all(op.counts, 0);
+  }
+}
+
 MoveStaging::MoveStaging(Engine& engine, const Call& call)
-    : engine_(engine),
-      call_(call),
-      rank_(engine.facts.rank),
-      size_(engine.facts.size),
+    : Staging(engine, call),
       alike_(all_take_the_same(call.operation.kind)),
       quantum_(alike_ ? kSlotBytes : kSlotBytes / static_cast<std::size_t>(size_) / 64 * 64) {
   plan_parts();
@@ -73,11 +104,6 @@ void MoveStaging::copy_own() const {
 
 std::byte* MoveStaging::slot(int rank, std::size_t index, std::size_t lane) const {
   return engine_.arenas->staging_of(rank) + index % kNumSlots * kSlotBytes + lane * quantum_;
-}
-
-// As SumStaging::mark.
-std::uint64_t MoveStaging::mark(std::size_t index) const {
-  return call_.number << 24 | (index + 1);
 }
 
 bool MoveStaging::may_stage() const {

@@ -14,24 +14,30 @@
 #pragma once
 
 #include <cstddef>
-#include <cstdint>
 #include <vector>
 
-#include "trireme/comm/shared/moved_part.h"
+#include "trireme/comm/shared/direct_base.h"
 
 namespace trireme::inline v0::comm {
 
-class MoveStaging {
+/// A part of the data that a rank needs: bytes [source, source + bytes) of rank `from`'s input go to
+/// byte `target` of its own output.
+struct Part {
+  int from = 0;
+  std::size_t source = 0, target = 0, bytes = 0;
+};
+/// All parts that `rank` of `size` needs in `operation`, including those from its own input.
+std::vector<Part> parts_of(const Operation& operation, int rank, int size);
+
+class MoveStaging final : public Staging {
  public:
   /// Call it after all headers have arrived; `call` must outlive this. Not for all_to_all with
   /// unequal pieces, since only the sender knows where those begin.
   MoveStaging(Engine& engine, const Call& call);
-  /// Stages and takes as much as the peers allow; true if anything moved.
-  bool poll();
-  bool finished() const;
-  /// True if poll() would move nothing.
-  bool waits() const;
-  bool owes(int peer) const;
+  bool waits() const override;
+  bool poll() override;
+  bool finished() const override;
+  bool owes(int peer) const override;
 
  private:
   struct Outgoing {
@@ -44,11 +50,7 @@ class MoveStaging {
   bool may_stage() const;
   bool may_take() const;
   std::byte* slot(int rank, std::size_t index, std::size_t lane) const;
-  std::uint64_t mark(std::size_t index) const;
 
-  Engine& engine_;
-  const Call& call_;
-  const int rank_, size_;
   const bool alike_;           // all ranks take the same data from a source
   const std::size_t quantum_;  // bytes of each part in one piece
   std::vector<Outgoing> outgoing_;

@@ -1,25 +1,20 @@
-#include "trireme/comm/shared/shared_backend.h"
-
+#include "trireme/comm/backend.h"
 #include "trireme/comm/engine.h"
 #include "trireme/comm/shared/direct_move.h"
 #include "trireme/comm/shared/direct_run.h"
 
 namespace trireme::inline v0::comm {
+namespace {
 
-bool has_direct_form(OpKind kind) noexcept {
-  switch (kind) {
-    case OpKind::Reduce:
-    case OpKind::ReduceScatter:
-    case OpKind::AllGather:
-    case OpKind::Gather:
-    case OpKind::Scatter:
-    case OpKind::Broadcast:
-    case OpKind::AllToAll:
-      return true;
-    default:
-      return false;  // all_reduce has a form that needs no can_read()
-  }
-}
+class SharedBackend final : public Backend {
+ public:
+  explicit SharedBackend(Engine& engine) : engine_(engine) {}
+  std::shared_ptr<Run> begin(const std::shared_ptr<Call>& call) override;
+
+ private:
+  Engine& engine_;
+  DirectPointers pointers_;
+};
 
 std::shared_ptr<Run> SharedBackend::begin(const std::shared_ptr<Call>& call) {
   Operation& op = call->operation;
@@ -31,6 +26,12 @@ std::shared_ptr<Run> SharedBackend::begin(const std::shared_ptr<Call>& call) {
       op.kind == OpKind::AllReduce || op.kind == OpKind::ReduceScatter || op.kind == OpKind::Reduce;
   if (adds) return std::make_shared<DirectRun>(engine_, call, pointers_);
   return std::make_shared<DirectMove>(engine_, call, pointers_);
+}
+
+}  // namespace
+
+std::unique_ptr<Backend> make_shared_backend(Engine& engine) {
+  return std::make_unique<SharedBackend>(engine);
 }
 
 }  // namespace trireme::inline v0::comm

@@ -2,13 +2,10 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 namespace trireme::inline v0::comm {
 namespace {
-
-std::byte* bytes_at(const Buffer& buffer, std::size_t element) {
-  return static_cast<std::byte*>(buffer.data) + element * size_of(buffer.dtype);
-}
 
 // A staging area has two halves, used in turn; each holds plan.most_terms operands and a result.
 std::size_t elements_of_piece(const FoldPlan& plan, std::size_t width) {
@@ -19,13 +16,11 @@ std::size_t elements_of_piece(const FoldPlan& plan, std::size_t width) {
 }  // namespace
 
 SumStaging::SumStaging(Engine& engine, const Call& call, const FoldPlan& plan,
-                       DirectPointers& pointers)
-    : engine_(engine),
-      call_(call),
+                       DirectPointers& pointers, Fold fold)
+    : Staging(engine, call),
       plan_(plan),
       pointers_(pointers),
-      rank_(engine.facts.rank),
-      size_(engine.facts.size),
+      fold_(std::move(fold)),
       width_(size_of(call.operation.dtype)),
       piece_count_(elements_of_piece(plan, width_)),
       num_pieces_((call.operation.count + piece_count_ - 1) / piece_count_) {}
@@ -58,9 +53,6 @@ std::byte* SumStaging::staged_result(int rank, std::size_t index) const {
   return staged_term(rank, index, plan_.most_terms);
 }
 
-// All operations use the same counters, so a mark holds the number of the call and of the piece.
-std::uint64_t SumStaging::mark(std::size_t index) const { return call_.number << 24 | (index + 1); }
-
 // Copies in what the others fold: all slices but this rank's own.
 void SumStaging::stage(std::size_t index) {
   const Slice part = piece(index);
@@ -70,27 +62,27 @@ void SumStaging::stage(std::size_t index) {
     if (rank == rank_ || slice.count == 0) continue;
     for (std::size_t i = 0; i < terms.size(); ++i) {
       std::memcpy(staged_term(rank_, index, i) + slice.begin * width_,
-                  bytes_at(terms[i].value, part.begin + slice.begin), slice.count * width_);
+                  address_in(terms[i].value, part.begin + slice.begin), slice.count * width_);
     }
   }
   staged_ = index + 1;
   engine_.board().own().staged.store(mark(index), std::memory_order_release);
 }
 
-bool SumStaging::reduce(std::size_t index, const Fold& fold) {
+bool SumStaging::reduce(std::size_t index) {
   const Slice part = piece(index);
   const Slice slice = slice_of(part.count, rank_);
   const Operation& op = call_.operation;
   pointers_.in.clear();
   for (int rank = 0; rank < size_; ++rank) {
     for (std::size_t i = 0; i < plan_.nodes_of[rank].size(); ++i) {
-      pointers_.in.push_back(rank == rank_ ? bytes_at(op.terms[i].value, part.begin + slice.begin)
+      pointers_.in.push_back(rank == rank_ ? address_in(op.terms[i].value, part.begin + slice.begin)
                                            : staged_term(rank, index, i) + slice.begin * width_);
     }
   }
-  pointers_.out = {bytes_at(op.out, part.begin + slice.begin),
+  pointers_.out = {address_in(op.out, part.begin + slice.begin),
                    staged_result(rank_, index) + slice.begin * width_};
-  if (!fold(slice.count, pointers_.out.back())) return false;
+  if (!fold_(slice.count, pointers_.out.back())) return false;
   reduced_ = index + 1;
   engine_.board().own().reduced.store(mark(index), std::memory_order_release);
   return true;
@@ -101,7 +93,7 @@ void SumStaging::unstage(std::size_t index) {
   for (int rank = 0; rank < size_; ++rank) {
     const Slice slice = slice_of(part.count, rank);
     if (rank == rank_ || slice.count == 0) continue;
-    std::memcpy(bytes_at(call_.operation.out, part.begin + slice.begin),
+    std::memcpy(address_in(call_.operation.out, part.begin + slice.begin),
                 staged_result(rank, index) + slice.begin * width_, slice.count * width_);
   }
   unstaged_ = index + 1;
@@ -109,7 +101,7 @@ void SumStaging::unstage(std::size_t index) {
 
 // Piece i + 2 is staged only after this rank has copied out piece i. When all have staged i + 2,
 // all have copied out i, so the result of i may be overwritten.
-bool SumStaging::poll(const Fold& fold) {
+bool SumStaging::poll() {
   Board& board = engine_.board();
   bool moved = false;
   for (bool again = true; again;) {
@@ -119,7 +111,7 @@ bool SumStaging::poll(const Fold& fold) {
       again = true;
     }
     if (reduced_ < staged_ && board.all_reached(&BoardMemory::staged, mark(reduced_))) {
-      if (!reduce(reduced_, fold)) return true;
+      if (!reduce(reduced_)) return true;
       again = true;
     }
     if (again) board.notify_peers();

@@ -12,20 +12,21 @@
 
 namespace trireme::inline v0::comm {
 
-class SumStaging {
+class SumStaging final : public Staging {
  public:
   /// Folds `count` elements of the buffers in `pointers`; false if the engine has failed. `shared`:
   /// the output that peers have read.
   using Fold = std::function<bool(std::size_t count, const std::byte* shared)>;
-  SumStaging(Engine& engine, const Call& call, const FoldPlan& plan, DirectPointers& pointers);
+  SumStaging(Engine& engine, const Call& call, const FoldPlan& plan, DirectPointers& pointers,
+             Fold fold);
   /// Copies in as much as fits before the peers have called, unless a peer may still read there.
   void stage_early();
   /// Call it when all headers have arrived, before poll().
   void begin();
-  /// Goes on as far as the peers allow; true if anything moved.
-  bool poll(const Fold& fold);
-  bool finished() const noexcept { return unstaged_ == num_pieces_; }
-  bool owes(int peer) const;
+  bool waits() const override { return false; }
+  bool poll() override;
+  bool finished() const override { return unstaged_ == num_pieces_; }
+  bool owes(int peer) const override;
 
  private:
   Slice piece(std::size_t index) const;
@@ -33,15 +34,12 @@ class SumStaging {
   std::byte* staged_term(int rank, std::size_t index, std::size_t term) const;
   std::byte* staged_result(int rank, std::size_t index) const;
   void stage(std::size_t index);
-  bool reduce(std::size_t index, const Fold& fold);
+  bool reduce(std::size_t index);
   void unstage(std::size_t index);
-  std::uint64_t mark(std::size_t index) const;
 
-  Engine& engine_;
-  const Call& call_;
   const FoldPlan& plan_;
   DirectPointers& pointers_;
-  const int rank_, size_;
+  const Fold fold_;
   const std::size_t width_;
   const std::size_t piece_count_, num_pieces_;           // elements of a piece; pieces
   std::size_t staged_ = 0, reduced_ = 0, unstaged_ = 0;  // pieces

@@ -9,10 +9,6 @@
 namespace trireme::inline v0::comm {
 namespace {
 
-bool is_message(const Operation& operation) {
-  return operation.kind == OpKind::Send || operation.kind == OpKind::Recv;
-}
-
 bool fetched(const Call& call) {
   const auto& staged = call.operation.staged;
   return !staged || staged->fetched.empty() || staged->mark->reached();
@@ -61,7 +57,7 @@ void stage(Operation& operation, Device device, std::shared_ptr<DeviceCopies> co
            const GroupFacts& facts) {
   const auto staged = std::make_shared<Staged>(Staged{std::move(copies), device, {}, {}});
   operation.staged = staged;
-  if (facts.size == 1 && !is_message(operation)) return run_alone(operation, *staged);
+  if (facts.size == 1 && !operation.is_message()) return run_alone(operation, *staged);
   const bool is_root = operation.kind == OpKind::Broadcast && facts.rank == operation.root;
   Blocks blocks(*staged);
   for (Term& term : operation.terms) blocks.replace(term.value, true, false);
@@ -76,14 +72,14 @@ StagedCalls::StagedCalls(Engine& engine)
 // Messages keep their order: one that is ready, or lies in the host's memory, waits for those before
 // it.
 bool StagedCalls::ready(const std::shared_ptr<Call>& call) {
-  const auto waits = [](const auto& one) { return is_message(one->operation); };
+  const auto waits = [](const auto& one) { return one->operation.is_message(); };
   const bool behind =
-      is_message(call->operation) && std::any_of(waiting_.begin(), waiting_.end(), waits);
+      call->operation.is_message() && std::any_of(waiting_.begin(), waiting_.end(), waits);
   try {
     if (!behind && fetched(*call)) return true;
   } catch (...) {
     engine_->fail(std::current_exception(), &call->operation);
-    if (is_message(call->operation)) call->end(engine_->failure.error());
+    if (call->operation.is_message()) call->end(engine_->failure.error());
     return false;
   }
   if (std::find(waiting_.begin(), waiting_.end(), call) == waiting_.end()) waiting_.push_back(call);
@@ -116,7 +112,7 @@ void StagedCalls::abandon(const Call& call) {
 void StagedCalls::fail(const std::exception_ptr& error) noexcept {
   std::vector<std::shared_ptr<Call>> open = std::exchange(delivered_, {});
   for (const auto& call : std::exchange(waiting_, {}))
-    if (is_message(call->operation)) open.push_back(call);  // the queue ends the others
+    if (call->operation.is_message()) open.push_back(call);  // the queue ends the others
   for (const auto& call : open) {
     abandon(*call);
     call->end(error);

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "trireme/base/error.h"
+#include "trireme/kernel/philox.h"
 #include "trireme/observe/machine.h"
 
 namespace trireme::inline v0::comm {
@@ -13,13 +14,6 @@ constexpr int kRounds = 8;
 constexpr std::uint32_t kAsk = 0x7ffe, kAnswer = 0x7fff;  // tags
 
 Buffer buffer_of_one(std::int64_t& value) { return Buffer::of(std::span<std::int64_t>(&value, 1)); }
-
-// FNV-1a.
-std::uint64_t name_hash(std::string_view name) {
-  std::uint64_t hash = 14695981039346656037ull;
-  for (const char c : name) hash = (hash ^ static_cast<unsigned char>(c)) * 1099511628211ull;
-  return hash;
-}
 
 void answer(Communicator& world, int peer, const std::function<std::int64_t()>& clock) {
   for (int round = 0; round < kRounds; ++round) {
@@ -47,7 +41,7 @@ ClockOffset ask(Communicator& world, const std::function<std::int64_t()>& clock)
 
 ClockOffset measure_clock(Communicator& world, std::string_view name,
                           const std::function<std::int64_t()>& clock) {
-  std::int64_t mine = name.empty() ? 0 : static_cast<std::int64_t>(name_hash(name) | 1);
+  std::int64_t mine = name.empty() ? 0 : static_cast<std::int64_t>(kernel::stream_of(name) | 1);
   std::vector<std::int64_t> all(static_cast<std::size_t>(world.size()));
   world.all_gather(buffer_of_one(mine), Buffer::of(std::span(all)), {.label = "clock"}).wait();
   const auto same = [&](int rank) {

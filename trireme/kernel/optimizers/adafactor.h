@@ -33,22 +33,6 @@ struct AverageSquares {
 
 }  // namespace kernel
 
-inline Adafactor Adafactor::from(const OptimizerKeys& keys) {
-  return {.learning_rate = keys.learning_rate,
-          .beta2_decay = keys.beta2_decay,
-          .smallest_scale = keys.smallest_scale,
-          .clip = keys.update_clip,
-          .weight_decay = keys.weight_decay,
-          .groups = keys.groups};
-}
-inline OptimizerKeys Adafactor::keys() const {
-  return {.learning_rate = learning_rate,
-          .weight_decay = weight_decay,
-          .beta2_decay = beta2_decay,
-          .update_clip = clip,
-          .smallest_scale = smallest_scale,
-          .groups = groups};
-}
 inline std::vector<std::string> Adafactor::state() const { return {"variance"}; }
 
 }  // namespace trireme::inline v0

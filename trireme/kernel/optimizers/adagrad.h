@@ -21,15 +21,6 @@ struct AdagradRule {
 
 }  // namespace kernel
 
-inline Adagrad Adagrad::from(const OptimizerKeys& keys) {
-  return {keys.learning_rate, keys.epsilon, keys.weight_decay, keys.groups};
-}
-inline OptimizerKeys Adagrad::keys() const {
-  return {.learning_rate = learning_rate,
-          .weight_decay = weight_decay,
-          .epsilon = epsilon,
-          .groups = groups};
-}
 inline std::vector<std::string> Adagrad::state() const { return {"sum"}; }
 inline kernel::AdagradRule Adagrad::rule(const kernel::StepNumbers& step) const {
   return {.scale = step.scale,

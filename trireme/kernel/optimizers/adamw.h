@@ -28,17 +28,6 @@ struct AdamWRule {
 
 }  // namespace kernel
 
-inline AdamW AdamW::from(const OptimizerKeys& keys) {
-  return {keys.learning_rate, keys.beta1, keys.beta2, keys.epsilon, keys.weight_decay, keys.groups};
-}
-inline OptimizerKeys AdamW::keys() const {
-  return {.learning_rate = learning_rate,
-          .weight_decay = weight_decay,
-          .beta1 = beta1,
-          .beta2 = beta2,
-          .epsilon = epsilon,
-          .groups = groups};
-}
 inline std::vector<std::string> AdamW::state() const { return {"exp_avg", "exp_avg_sq"}; }
 inline kernel::AdamWRule AdamW::rule(const kernel::StepNumbers& step) const {
   const auto count = static_cast<double>(step.count);

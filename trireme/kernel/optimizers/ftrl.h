@@ -35,16 +35,6 @@ struct FtrlRule {
 
 }  // namespace kernel
 
-inline Ftrl Ftrl::from(const OptimizerKeys& keys) {
-  return {keys.learning_rate, keys.l1, keys.weight_decay, keys.groups, keys.initial_accumulator};
-}
-inline OptimizerKeys Ftrl::keys() const {
-  return {.learning_rate = learning_rate,
-          .weight_decay = weight_decay,
-          .l1 = l1,
-          .initial_accumulator = initial_accumulator,
-          .groups = groups};
-}
 inline std::vector<std::string> Ftrl::state() const { return {"accumulator", "linear"}; }
 inline kernel::FtrlRule Ftrl::rule(const kernel::StepNumbers& step) const {
   return {.scale = step.scale,

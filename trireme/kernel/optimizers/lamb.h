@@ -33,17 +33,6 @@ struct LambDirection {
 
 }  // namespace kernel
 
-inline Lamb Lamb::from(const OptimizerKeys& keys) {
-  return {keys.learning_rate, keys.beta1, keys.beta2, keys.epsilon, keys.weight_decay, keys.groups};
-}
-inline OptimizerKeys Lamb::keys() const {
-  return {.learning_rate = learning_rate,
-          .weight_decay = weight_decay,
-          .beta1 = beta1,
-          .beta2 = beta2,
-          .epsilon = epsilon,
-          .groups = groups};
-}
 inline std::vector<std::string> Lamb::state() const { return {"exp_avg", "exp_avg_sq"}; }
 
 }  // namespace trireme::inline v0

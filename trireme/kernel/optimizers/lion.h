@@ -23,16 +23,6 @@ struct LionRule {
 
 }  // namespace kernel
 
-inline Lion Lion::from(const OptimizerKeys& keys) {
-  return {keys.learning_rate, keys.beta1, keys.beta2, keys.weight_decay, keys.groups};
-}
-inline OptimizerKeys Lion::keys() const {
-  return {.learning_rate = learning_rate,
-          .weight_decay = weight_decay,
-          .beta1 = beta1,
-          .beta2 = beta2,
-          .groups = groups};
-}
 inline std::vector<std::string> Lion::state() const { return {"exp_avg"}; }
 inline kernel::LionRule Lion::rule(const kernel::StepNumbers& step) const {
   return {.scale = step.scale,

@@ -2,12 +2,14 @@
 //
 // A struct has an optimizer's numbers with their defaults. Below them stand its name and what the
 // library asks of it; the header of the same name, such as adamw.h, has their bodies and the update.
-// Plain values.
+// numbers() refers to the optimizer's numbers in itself, or to those of the same names in
+// OptimizerKeys. Plain values.
 #pragma once
 
 #include <optional>
 #include <string>
 #include <string_view>
+#include <tuple>
 #include <variant>
 #include <vector>
 
@@ -44,8 +46,9 @@ struct AdamW {
   std::vector<ParameterGroup> groups = {};
 
   static constexpr std::string_view kName = "adamw";
-  static AdamW from(const OptimizerKeys& keys);
-  OptimizerKeys keys() const;
+  static auto numbers(auto& in) {
+    return std::tie(in.learning_rate, in.beta1, in.beta2, in.epsilon, in.weight_decay, in.groups);
+  }
   std::vector<std::string> state() const;
   using Rules = kernel::RuleList<kernel::AdamWRule>;
   kernel::AdamWRule rule(const kernel::StepNumbers& step) const;
@@ -60,8 +63,10 @@ struct Sgd {
   std::vector<ParameterGroup> groups = {};
 
   static constexpr std::string_view kName = "sgd";
-  static Sgd from(const OptimizerKeys& keys);
-  OptimizerKeys keys() const;
+  static auto numbers(auto& in) {
+    return std::tie(in.learning_rate, in.momentum, in.weight_decay, in.nesterov, in.dampening,
+                    in.groups);
+  }
   std::vector<std::string> state() const;
   using Rules = kernel::RuleList<kernel::SgdRule>;
   kernel::SgdRule rule(const kernel::StepNumbers& step) const;
@@ -76,8 +81,9 @@ struct Lamb {
   std::vector<ParameterGroup> groups = {};
 
   static constexpr std::string_view kName = "lamb";
-  static Lamb from(const OptimizerKeys& keys);
-  OptimizerKeys keys() const;
+  static auto numbers(auto& in) {
+    return std::tie(in.learning_rate, in.beta1, in.beta2, in.epsilon, in.weight_decay, in.groups);
+  }
   std::vector<std::string> state() const;
   using Rules = kernel::RuleList<kernel::LambMoments, kernel::LambDirection>;
 };
@@ -95,8 +101,13 @@ struct Adafactor {
 
   static constexpr std::string_view kName = "adafactor";
   static constexpr int kMoments = 0;  // per element of a matrix
-  static Adafactor from(const OptimizerKeys& keys);
-  OptimizerKeys keys() const;
+  static auto numbers(auto& in, auto& clip) {
+    return std::tie(in.learning_rate, in.beta2_decay, in.smallest_scale, clip, in.weight_decay,
+                    in.groups);
+  }
+  static auto numbers(auto& keys) { return numbers(keys, keys.update_clip); }
+  static auto numbers(Adafactor& in) { return numbers(in, in.clip); }
+  static auto numbers(const Adafactor& in) { return numbers(in, in.clip); }
   std::vector<std::string> state() const;  // of vectors only
   using Rules = kernel::RuleList<kernel::FactoredDirection, kernel::AverageSquares>;
 };
@@ -108,8 +119,9 @@ struct Lion {
   std::vector<ParameterGroup> groups = {};
 
   static constexpr std::string_view kName = "lion";
-  static Lion from(const OptimizerKeys& keys);
-  OptimizerKeys keys() const;
+  static auto numbers(auto& in) {
+    return std::tie(in.learning_rate, in.beta1, in.beta2, in.weight_decay, in.groups);
+  }
   std::vector<std::string> state() const;
   using Rules = kernel::RuleList<kernel::LionRule>;
   kernel::LionRule rule(const kernel::StepNumbers& step) const;
@@ -123,8 +135,9 @@ struct Adagrad {
   std::vector<ParameterGroup> groups = {};
 
   static constexpr std::string_view kName = "adagrad";
-  static Adagrad from(const OptimizerKeys& keys);
-  OptimizerKeys keys() const;
+  static auto numbers(auto& in) {
+    return std::tie(in.learning_rate, in.epsilon, in.weight_decay, in.groups);
+  }
   std::vector<std::string> state() const;
   using Rules = kernel::RuleList<kernel::AdagradRule>;
   kernel::AdagradRule rule(const kernel::StepNumbers& step) const;
@@ -139,8 +152,9 @@ struct Ftrl {
   double initial_accumulator = 0.1;
 
   static constexpr std::string_view kName = "ftrl";
-  static Ftrl from(const OptimizerKeys& keys);
-  OptimizerKeys keys() const;
+  static auto numbers(auto& in) {
+    return std::tie(in.learning_rate, in.l1, in.weight_decay, in.groups, in.initial_accumulator);
+  }
   std::vector<std::string> state() const;
   using Rules = kernel::RuleList<kernel::FtrlRule>;
   kernel::FtrlRule rule(const kernel::StepNumbers& step) const;

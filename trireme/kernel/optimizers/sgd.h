@@ -28,18 +28,6 @@ struct SgdRule {
 
 }  // namespace kernel
 
-inline Sgd Sgd::from(const OptimizerKeys& keys) {
-  return {keys.learning_rate, keys.momentum,  keys.weight_decay,
-          keys.nesterov,      keys.dampening, keys.groups};
-}
-inline OptimizerKeys Sgd::keys() const {
-  return {.learning_rate = learning_rate,
-          .weight_decay = weight_decay,
-          .momentum = momentum,
-          .dampening = dampening,
-          .nesterov = nesterov,
-          .groups = groups};
-}
 inline std::vector<std::string> Sgd::state() const {
   return momentum != 0 ? std::vector<std::string>{"momentum_buffer"} : std::vector<std::string>{};
 }

@@ -7,20 +7,13 @@
 #include <utility>
 
 #include "trireme/base/check.h"
+#include "trireme/base/mixed.h"
 
 namespace trireme::inline v0::net {
 namespace {
 
 // The longest computation that an early delivery may stand for.
 constexpr Duration kLongestComputing = std::chrono::milliseconds(100);
-
-// splitmix64 (Steele, Lea, Flood 2014): one 64-bit word of state.
-std::uint64_t next_random(std::uint64_t& state) {
-  std::uint64_t z = state += 0x9e3779b97f4a7c15ull;
-  z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9ull;
-  z = (z ^ (z >> 27)) * 0x94d049bb133111ebull;
-  return z ^ (z >> 31);
-}
 
 // Only one thread runs at a time. Passing the baton to another core would wake that core each time,
 // which takes longer than most of what the ranks do in between. OpenMP counts the machine's cores,
@@ -40,7 +33,7 @@ void stay_on(int core) noexcept {
 }  // namespace
 
 std::uint64_t Choices::draw(std::uint64_t bound) {
-  const std::uint64_t value = next_random(state_) % bound;
+  const std::uint64_t value = mixed(state_ += kMixedStep) % bound;
   trace_ = (trace_ ^ value) * 0x100000001b3ull + 1;
   return value;
 }

@@ -7,14 +7,9 @@
 #include <cstdint>
 #include <vector>
 
-namespace trireme::inline v0::ps {
+#include "trireme/base/mixed.h"
 
-/// A bijection that spreads ids over all bits (the finalizer of splitmix64).
-constexpr std::uint64_t mixed(std::uint64_t id) noexcept {
-  id = (id ^ (id >> 30)) * 0xbf58476d1ce4e5b9;
-  id = (id ^ (id >> 27)) * 0x94d049bb133111eb;
-  return id ^ (id >> 31);
-}
+namespace trireme::inline v0::ps {
 
 class RowIndex {
  public:

@@ -7,7 +7,7 @@ namespace trireme::inline v0::ps {
 
 int server_of_row(const ServedTable& table, std::int64_t id, int servers) noexcept {
   const std::uint64_t hash =
-      mixed(static_cast<std::uint64_t>(id) ^ kernel::stream_of(table.name) ^ 0x9e3779b97f4a7c15);
+      mixed(static_cast<std::uint64_t>(id) ^ kernel::stream_of(table.name) ^ kMixedStep);
   return static_cast<int>(
       (static_cast<unsigned __int128>(hash) * static_cast<unsigned __int128>(servers)) >> 64);
 }

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "trireme/base/error.h"
+#include "trireme/base/mixed.h"
 #include "trireme/comm/calls/run_event.h"
 #include "trireme/comm/choice/cost.h"
 #include "trireme/comm/simulate.h"
@@ -20,13 +21,11 @@ using kernel::LeafRange;
 
 constexpr std::size_t kCacheLine = 16;  // F32 in a cache line: chunks are cut at lines
 
-// Element `index` of leaf `leaf`: random in [-1, 1), so that sums round (splitmix64).
+// Element `index` of leaf `leaf`: random in [-1, 1), so that sums round.
 template <class T>
 T leaf_value(std::uint64_t seed, std::uint32_t leaf, std::size_t index) {
-  std::uint64_t z = (seed * 1000003 + leaf) * 1000003 + index + 0x9e3779b97f4a7c15ull;
-  z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9ull;
-  z = (z ^ (z >> 27)) * 0x94d049bb133111ebull;
-  const auto bits = static_cast<std::int64_t>(z >> 40);
+  const std::uint64_t word = mixed((seed * 1000003 + leaf) * 1000003 + index + kMixedStep);
+  const auto bits = static_cast<std::int64_t>(word >> 40);
   if constexpr (std::is_integral_v<T>) return bits;
   return static_cast<T>(bits) / static_cast<T>(1 << 23) - 1;
 }

@@ -61,14 +61,15 @@ struct Head {
          shape.length);
     const std::size_t stride_p = unsign(shape.length), all = unsign(keys);
     if (shape.causal) {
-      kernel::causal_softmax<T>(out, stride_p, p, stride_p, unsign(first), unsign(rows), all,
-                                shape.scale());
+      kernel::transformer<T>().causal_softmax(out, stride_p, p, stride_p, unsign(first),
+                                              unsign(rows), all, shape.scale());
       return;
     }
     // A row that sees all keys is computed as the last row of a causal matrix.
     for (std::int64_t row = 0; row < rows; ++row)
-      kernel::causal_softmax<T>(out + row * shape.length, stride_p, p + row * shape.length,
-                                stride_p, all - 1, 1, all, shape.scale());
+      kernel::transformer<T>().causal_softmax(out + row * shape.length, stride_p,
+                                              p + row * shape.length, stride_p, all - 1, 1, all,
+                                              shape.scale());
   }
 };
 
@@ -129,8 +130,9 @@ void backward_block(const Head<T>& head, const T* p, std::int64_t first, std::in
        accumulate);
   gemm(rows, keys, depth, gradient, Operand<T>{head.v, head.stride, Form::Transposed}, head.scores,
        length);
-  kernel::softmax_backward<T>(p, unsign(length), head.scores, unsign(length), dscores,
-                              unsign(length), unsign(rows), unsign(keys), shape.scale());
+  kernel::transformer<T>().softmax_backward(p, unsign(length), head.scores, unsign(length), dscores,
+                                            unsign(length), unsign(rows), unsign(keys),
+                                            shape.scale());
   product<T>(rows, depth, keys, {dscores, length}, {head.k, head.stride}, wide,
              dq + first * head.stride, head.stride);
   gemm(keys, depth, rows, Operand<T>{dscores, length, Form::Transposed}, head.query(first), sums.dk,

@@ -53,7 +53,8 @@ class EmbeddingFunction : public torch::autograd::Function<EmbeddingFunction> {
         Stat<T>* row = data_of<Stat<T>>(out) + i * width;
         widen(data_of<T>(table) + id[i] * width, row, columns);
         if (!position.defined()) continue;
-        kernel::add<T>(row, data_of<T>(position) + (i % length) * width, row, columns);
+        kernel::transformer<T>().add(row, data_of<T>(position) + (i % length) * width, row,
+                                     columns);
       }
     });
     ctx->save_for_backward({ids});
@@ -77,7 +78,8 @@ class EmbeddingFunction : public torch::autograd::Function<EmbeddingFunction> {
         const S* row = data_of<S>(dout) + i * width;
         const auto add_to = [&](const at::Tensor& sums, std::int64_t at) {
           S* sum = data_of<S>(sums) + at * width;
-          if constexpr (!kIsHalf<S>) kernel::add<S>(sum, row, sum, static_cast<std::size_t>(width));
+          if constexpr (!kIsHalf<S>)
+            kernel::transformer<S>().add(sum, row, sum, static_cast<std::size_t>(width));
         };
         add_to(dtable, id[i]);
         if (positions > 0) add_to(dposition, i % length);

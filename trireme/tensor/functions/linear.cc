@@ -18,15 +18,17 @@ using torch::autograd::variable_list;
 
 at::Tensor run_gelu(const at::Tensor& x) {
   at::Tensor y = empty(x.sizes(), x.scalar_type());
-  for_type(x.scalar_type(),
-           [&]<class T>() { kernel::gelu<T>(data_of<T>(x), data_of<T>(y), count_of(x)); });
+  for_type(x.scalar_type(), [&]<class T>() {
+    kernel::transformer<T>().gelu(data_of<T>(x), data_of<T>(y), count_of(x));
+  });
   return y;
 }
 
 at::Tensor run_gelu_backward(const at::Tensor& x, const at::Tensor& dy) {
   at::Tensor dx = empty(x.sizes(), x.scalar_type());
   for_type(x.scalar_type(), [&]<class T>() {
-    kernel::gelu_backward<T>(data_of<T>(x), data_of<T>(dy), data_of<T>(dx), count_of(x));
+    kernel::transformer<T>().gelu_backward(data_of<T>(x), data_of<T>(dy), data_of<T>(dx),
+                                           count_of(x));
   });
   return dx;
 }
@@ -99,8 +101,8 @@ class GatedFunction : public torch::autograd::Function<GatedFunction> {
     sizes.back() /= 2;
     at::Tensor y = empty(sizes, x.scalar_type());
     for_type(x.scalar_type(), [&]<class T>() {
-      kernel::gated<T>(static_cast<kernel::Gate>(gate), data_of<T>(packed), data_of<T>(y),
-                       rows_of(packed), width_of(y));
+      kernel::transformer<T>().gated(static_cast<kernel::Gate>(gate), data_of<T>(packed),
+                                     data_of<T>(y), rows_of(packed), width_of(y));
     });
     return y;
   }
@@ -108,9 +110,9 @@ class GatedFunction : public torch::autograd::Function<GatedFunction> {
     const at::Tensor x = ctx->get_saved_variables()[0], dy = gradients[0].contiguous();
     at::Tensor dx = empty(x.sizes(), x.scalar_type());
     for_type(x.scalar_type(), [&]<class T>() {
-      kernel::gated_backward<T>(static_cast<kernel::Gate>(ctx->saved_data["gate"].toInt()),
-                                data_of<T>(x), data_of<T>(dy), data_of<T>(dx), rows_of(x),
-                                width_of(dy));
+      kernel::transformer<T>().gated_backward(
+          static_cast<kernel::Gate>(ctx->saved_data["gate"].toInt()), data_of<T>(x), data_of<T>(dy),
+          data_of<T>(dx), rows_of(x), width_of(dy));
     });
     return {dx, Variable()};
   }

@@ -28,7 +28,7 @@ void forward_rows(const at::Tensor& where, const kernel::NormForward<T>& call) {
   if (const GpuKernels* const gpu = GpuKernels::of(where)) {
     gpu->run_warps("norm_forward", DTypeOf<T>::value, call, call.rows);
   } else {
-    kernel::layer_norm<T>(call);
+    kernel::transformer<T>().layer_norm(call);
   }
 }
 template <class T>
@@ -39,7 +39,7 @@ void backward_rows(const at::Tensor& where, const kernel::NormBackward<T>& call)
     gpu->run_warps("norm_columns", DTypeOf<T>::value, call,
                    kernel::cuda::num_norm_sums(call.rows) * (call.width / kColumns + 1));
   } else {
-    kernel::layer_norm_backward<T>(call);
+    kernel::transformer<T>().layer_norm_backward(call);
   }
 }
 
@@ -169,7 +169,8 @@ class AddFunction : public torch::autograd::Function<AddFunction> {
     const at::Tensor a = stream.contiguous(), b = update.contiguous();
     const at::Tensor out = empty(a.sizes(), a.scalar_type());
     for_type(b.scalar_type(), [&]<class T>() {
-      kernel::add<T>(data_of<Stat<T>>(a), data_of<T>(b), data_of<Stat<T>>(out), count_of(out));
+      kernel::transformer<T>().add(data_of<Stat<T>>(a), data_of<T>(b), data_of<Stat<T>>(out),
+                                   count_of(out));
     });
     ctx->saved_data["type"] = static_cast<std::int64_t>(b.scalar_type());
     return out;

@@ -86,7 +86,8 @@ struct HeadForward {
          key.operand(block.key, Form::Transposed), scores, kKeys);
     const auto first = unsigned_of(block.last_of_first), rows = unsigned_of(block.rows),
                keys = unsigned_of(block.keys);
-    kernel::row_maxima<T>(scores, kKeys, largest.data(), first, rows, keys, scale_of(depth));
+    kernel::transformer<T>().row_maxima(scores, kKeys, largest.data(), first, rows, keys,
+                                        scale_of(depth));
     for (std::int64_t i = 0; i < block.rows; ++i) {
       Stat<T>& maximum = maxima[block.query + i];
       const Stat<T> before = maximum;
@@ -97,8 +98,8 @@ struct HeadForward {
       Stat<T>* sum = sums.row(block.query + i);
       for (std::int64_t c = 0; c < depth; ++c) sum[c] *= shrink;
     }
-    kernel::shifted_exponents<T>(scores, kKeys, weights, kKeys, maxima + block.query, added.data(),
-                                 first, rows, keys, scale_of(depth));
+    kernel::transformer<T>().shifted_exponents(scores, kKeys, weights, kKeys, maxima + block.query,
+                                               added.data(), first, rows, keys, scale_of(depth));
     for (std::int64_t i = 0; i < block.rows; ++i) totals[block.query + i] += added[unsigned_of(i)];
     gemm(block.rows, depth, block.keys, Operand<T>{weights, kKeys}, value.operand(block.key),
          sums.row(block.query), sums.stride, true);
@@ -120,14 +121,15 @@ struct HeadBackward {
     const double scale = scale_of(depth);
     gemm(block.rows, block.keys, depth, query.operand(block.query),
          key.operand(block.key, Form::Transposed), scores, kKeys);
-    kernel::shifted_exponents<T>(scores, kKeys, weights, kKeys, logsumexp + block.query, nullptr,
-                                 unsigned_of(block.last_of_first), rows, keys, scale);
+    kernel::transformer<T>().shifted_exponents(scores, kKeys, weights, kKeys,
+                                               logsumexp + block.query, nullptr,
+                                               unsigned_of(block.last_of_first), rows, keys, scale);
     gemm(block.keys, depth, block.rows, Operand<T>{weights, kKeys, Form::Transposed},
          gradient.operand(block.query), dvalue.row(block.key), dvalue.stride, true);
     gemm(block.rows, block.keys, depth, gradient.operand(block.query),
          value.operand(block.key, Form::Transposed), scores, kKeys);
-    kernel::softmax_part_backward<T>(weights, kKeys, scores, kKeys, dots + block.query, dscores,
-                                     kKeys, rows, keys, scale);
+    kernel::transformer<T>().softmax_part_backward(
+        weights, kKeys, scores, kKeys, dots + block.query, dscores, kKeys, rows, keys, scale);
     gemm(block.rows, depth, block.keys, Operand<T>{dscores, kKeys}, key.operand(block.key),
          dquery.row(block.query), dquery.stride, true);
     gemm(block.keys, depth, block.rows, Operand<T>{dscores, kKeys, Form::Transposed},

@@ -12,16 +12,11 @@ void Timetable::copy(int time, int from, int to, Chunk chunk) {
   moves_.push_back({.time = time, .from = from, .to = to, .chunk = chunk, .copy = true});
 }
 
-int Timetable::end() const noexcept {
-  int end = 0;
-  for (const Move& move : moves_) end = std::max(end, move.time + 1);
-  return end;
-}
-
 void Timetable::record(Algorithm& a) const {
   std::vector<Algorithm::Step> rounds;
-  const int count = end();
-  for (int time = 0; time < count; ++time) rounds.push_back(a.round());
+  int end = 0;
+  for (const Move& move : moves_) end = std::max(end, move.time + 1);
+  while (static_cast<int>(rounds.size()) < end) rounds.push_back(a.round());
   for (const Move& move : moves_) {
     Algorithm::Step& round = rounds[static_cast<std::size_t>(move.time)];
     if (move.from == a.rank) {

@@ -19,8 +19,6 @@ class Timetable {
   /// As add(), but `from` drops the chunk.
   void give(int time, int from, int to, Chunk chunk);
   void copy(int time, int from, int to, Chunk chunk);
-  /// The time after the last entry.
-  int end() const noexcept;
   /// Records a.rank's rounds: one for each time, even if empty, so that round numbers are times.
   void record(Algorithm& a) const;
 

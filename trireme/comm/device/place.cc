@@ -1,7 +1,8 @@
-#include "trireme/comm/device/device_backend.h"
+#include "trireme/comm/device/place.h"
 
 #include "trireme/base/error.h"
 #include "trireme/comm/engine.h"
+#include "trireme/comm/nccl/gpu_group.h"
 #include "trireme/comm/nccl/gpu_plan.h"
 
 namespace trireme::inline v0::comm {
@@ -36,7 +37,7 @@ void place(Operation& operation, Engine& engine, std::string_view named) {
                      " is for CPU memory, and this buffer lies on a GPU, where there are auto and "
                      "nccl-native"
                : "algorithm nccl-native is for GPU memory, and this buffer lies in the host's",
-        {.rank = engine.facts.world_rank(engine.facts.rank),
+        {.rank = engine.facts.world_rank(),
          .operation = std::string(name_of(operation.called())),
          .advice = "Correct the call."});
   }
@@ -48,7 +49,7 @@ void place(Operation& operation, Engine& engine, std::string_view named) {
     } else {
       throw ConfigError(
           "a buffer lies on a device, and " + engine.facts.options.name + " moves CPU memory only",
-          {.rank = engine.facts.world_rank(engine.facts.rank),
+          {.rank = engine.facts.world_rank(),
            .operation = title_of(operation),
            .label = operation.label,
            .advice = "Use comm.transport nccl, or Communicator::stage_through()."});

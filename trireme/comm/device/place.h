@@ -1,0 +1,27 @@
+// place(): decides how a call runs on the memory that its buffers lie in: the host's, that of this
+// rank's GPU (nccl/), or that of another device, by way of the host's (staging/). Any thread.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "trireme/base/buffer.h"
+#include "trireme/comm/calls/operation.h"
+
+namespace trireme::inline v0::comm {
+
+class Engine;
+
+/// The device of all buffers of `operation`; ConfigError if they lie on different ones.
+Device device_of(const Operation& operation);
+
+/// Prepares `operation` for the device that its buffers lie on, if that is not the CPU. `named`:
+/// the call's algorithm. ConfigError if device or algorithm do not fit.
+void place(Operation& operation, Engine& engine, std::string_view named);
+
+/// "GPU 1", or "device 1 of another kind".
+std::string text_of(Device device);
+/// Throws ConfigError.
+[[noreturn]] void refuse_device(Device device, int rank);
+
+}  // namespace trireme::inline v0::comm
