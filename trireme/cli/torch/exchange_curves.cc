@@ -52,22 +52,19 @@ void ExchangeCurves::add(const std::vector<ExchangeWay>& ways, const std::vector
 }
 
 std::string ExchangeCurves::to_json() const {
-  using Json = nlohmann::ordered_json;
-  std::string text = Json{{"event", "link"},
-                          {"latency_seconds", link.alpha},
-                          {"seconds_per_byte", link.beta},
-                          {"bytes", bytes}}
-                         .dump() +
-                     "\n";
+  std::string text = show::json_line({{"event", "link"},
+                                      {"latency_seconds", link.alpha},
+                                      {"seconds_per_byte", link.beta},
+                                      {"bytes", bytes}});
   for (const ExchangePoint& point : points) {
-    Json line = {{"event", "exchange"}, {"workers", point.workers}};
+    nlohmann::ordered_json line = {{"event", "exchange"}, {"workers", point.workers}};
     if (point.way.servers > 0)
       line["servers"] = point.way.servers;
     else
       line["all_reduce"] = point.way.all_reduce;
     line["source"] = point.source;
     line["seconds"] = point.seconds;
-    text += line.dump() + "\n";
+    text += show::json_line(line);
   }
   return text;
 }

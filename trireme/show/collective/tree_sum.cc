@@ -197,20 +197,20 @@ std::string text_of(const std::vector<TreeSum>& sums) {
 }
 
 std::string json_of(const std::vector<TreeSum>& sums) {
-  using Json = nlohmann::ordered_json;
   std::string text;
   for (const TreeSum& sum : sums) {
-    Json additions = Json::array();
+    auto additions = nlohmann::ordered_json::array();
     for (const TreeAddition& one : sum.additions)
       additions.push_back({{"step", one.step},
                            {"rank", one.rank},
                            {"first", one.node.first},
                            {"count", one.node.count}});
-    text += Json{{"event", "tree_sum"},  {"ranks", sum.ranks},
-                 {"leaves", sum.leaves}, {"additions", std::move(additions)},
-                 {"sum", sum.sum},       {"in_rank_order", sum.in_rank_order}}
-                .dump() +
-            "\n";
+    text += json_line({{"event", "tree_sum"},
+                       {"ranks", sum.ranks},
+                       {"leaves", sum.leaves},
+                       {"additions", std::move(additions)},
+                       {"sum", sum.sum},
+                       {"in_rank_order", sum.in_rank_order}});
   }
   return text;
 }
