@@ -26,11 +26,6 @@ using Leaf = std::vector<float>;
 
 Leaf leaf_of(std::uint32_t number) { return Leaf(kCount, 1 / static_cast<float>(number + 3)); }
 
-LeafRange left_of(LeafRange node) { return {node.first, node.count / 2}; }
-LeafRange right_of(LeafRange node) {
-  return {node.first + node.count / 2, node.count - node.count / 2};
-}
-
 // One rank: adds its own leaves, then all-reduces. `told` gets the nodes in order of addition.
 float add_on(comm::SimulatedRank& rank, std::uint32_t total, std::vector<LeafRange>& told) {
   const LeafRange share = kernel::contiguous_share(total, rank.size, rank.rank);
@@ -154,6 +149,11 @@ TreeSum record_tree_sum(int ranks, std::uint32_t leaves) {
   result.sum = sums[0];
   result.in_rank_order = sum_in_rank_order(result);
   return result;
+}
+
+LeafRange left_of(LeafRange node) { return {node.first, node.count / 2}; }
+LeafRange right_of(LeafRange node) {
+  return {node.first + node.count / 2, node.count - node.count / 2};
 }
 
 std::string text_of(LeafRange node) {
