@@ -11,9 +11,7 @@
 #include "trireme/show/collective/collective.h"
 #include "trireme/show/collective/cost.h"
 #include "trireme/show/collective/recording.h"
-#include "trireme/show/drawing/json.h"
 #include "trireme/show/drawing/picture.h"
-#include "trireme/show/drawing/text.h"
 
 namespace trireme::inline v0::cli {
 namespace {

@@ -14,7 +14,6 @@
 #include "trireme/plan/schedule/schedule_transfers.h"
 #include "trireme/show/schedule/drawn_schedule.h"
 #include "trireme/show/schedule/recorded_schedule.h"
-#include "trireme/show/schedule/schedule_picture.h"
 
 namespace trireme::inline v0::cli {
 namespace {

@@ -24,7 +24,6 @@
 #include "trireme/observe/terminal.h"
 #include "trireme/plan/link.h"
 #include "trireme/show/schedule/recorded_schedule.h"
-#include "trireme/show/schedule/schedule_picture.h"
 #include "trireme/storage/storage.h"
 #include "trireme/train/evaluation/evaluation_record.h"
 #include "trireme/train/evaluation/follow_run.h"

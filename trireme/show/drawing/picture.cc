@@ -8,11 +8,9 @@
 #include <utility>
 #include <vector>
 
-#include "trireme/show/drawing/json.h"
 #include "trireme/show/drawing/page.h"
 #include "trireme/show/drawing/panel.h"
 #include "trireme/show/drawing/sheet.h"
-#include "trireme/show/drawing/text.h"
 
 namespace trireme::inline v0::show {
 namespace {

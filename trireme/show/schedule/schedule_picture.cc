@@ -1,15 +1,17 @@
-#include "trireme/show/schedule/schedule_picture.h"
-
+// Draws the rows of a schedule.
 #include <algorithm>
 #include <array>
 #include <cstddef>
 #include <limits>
 #include <set>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "trireme/show/drawing/page.h"
 #include "trireme/show/drawing/panel.h"
 #include "trireme/show/drawing/sheet.h"
+#include "trireme/show/schedule/drawn_schedule.h"
 
 namespace trireme::inline v0::show {
 namespace {
