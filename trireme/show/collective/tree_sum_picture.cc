@@ -151,7 +151,6 @@ std::string html_of(const std::vector<TreeSum>& sums) {
   const auto colours = colours_of(most_ranks(sums));
   Page page{.title = name_of(sums),
             .about = kAbout,
-            .last = most_steps(sums),
             .step = "step",
             .legend = legend_of(colours),
             .notes = text_of(sums),
@@ -164,9 +163,9 @@ std::string html_of(const std::vector<TreeSum>& sums) {
     Picture(sum, most_ranks(sums)).draw(svg, 2, y);
     y += high;
   }
-  page.pictures = frame_of(svg.finish(), true);
+  page.pictures = frame_of(svg.finish());
   page.captions.push_back("Before the first addition: each rank has computed its leaves.");
-  for (int step = 1; step <= page.last; ++step) {
+  for (int step = 1; step <= most_steps(sums); ++step) {
     std::string caption;
     for (const TreeSum& sum : sums) {
       const std::string text = step_text(sum, step);
