@@ -6,7 +6,7 @@
 #include "trireme/base/error.h"
 #include "trireme/base/standard_streams.h"
 #include "trireme/base/words.h"
-#include "trireme/cli/launch/elastic_options.h"
+#include "trireme/cli/launch/shared_options.h"
 #include "trireme/cli/program.h"
 #include "trireme/launch/coordinator/standing_coordinator.h"
 #include "trireme/net/endpoint.h"

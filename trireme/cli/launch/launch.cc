@@ -8,10 +8,9 @@
 
 #include "trireme/base/error.h"
 #include "trireme/base/words.h"
-#include "trireme/cli/launch/elastic_options.h"
-#include "trireme/cli/launch/host_options.h"
 #include "trireme/cli/launch/own_run.h"
 #include "trireme/cli/launch/sbatch.h"
+#include "trireme/cli/launch/shared_options.h"
 #include "trireme/cli/light.h"
 #include "trireme/cli/program.h"
 

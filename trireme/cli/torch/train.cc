@@ -11,7 +11,7 @@
 #include "trireme/base/words.h"
 #include "trireme/cli/cluster.h"
 #include "trireme/cli/files.h"
-#include "trireme/cli/launch/host_options.h"
+#include "trireme/cli/launch/shared_options.h"
 #include "trireme/cli/opening.h"
 #include "trireme/cli/program.h"
 #include "trireme/cli/torch/coordinated.h"

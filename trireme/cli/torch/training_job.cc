@@ -5,7 +5,8 @@
 
 #include "trireme/base/config/config_variables.h"
 #include "trireme/base/error.h"
-#include "trireme/cli/launch/elastic_options.h"
+#include "trireme/cli/launch/shared_options.h"
+#include "trireme/cli/refuse.h"
 #include "trireme/cli/torch/fit/candidates.h"
 #include "trireme/job/transport_check.h"
 #include "trireme/memory/offload_folder.h"
