@@ -5,8 +5,6 @@
 #include "trireme/cli/command_list.h"
 #include "trireme/cli/torch/start_ranks.h"
 #include "trireme/job/terminate.h"
-#include "trireme/train/evaluation/follow_run.h"
-#include "trireme/train/training_process.h"
 
 namespace trireme::inline v0::cli {
 
@@ -38,14 +36,11 @@ std::vector<ListedCommand> all_commands() {
 }  // namespace
 
 int run(int argc, char** argv, const std::string& name) {
-  // A rank that `train` started. Its Job reports uncaught exceptions, so catch nothing here.
+  // A process that `train` started.
   if (const char* spec = std::getenv(kWorkerVariable)) {
     job::prepare_process();
-    const Role role = rendezvous::resolve_environment().role;
-    const auto run = role == Role::Server      ? train::run_server
-                     : role == Role::Evaluator ? train::run_evaluator
-                                               : train::run_training;
-    return run(argc, argv, train::WorkerSpec::from_text(spec));
+    return run_process(rendezvous::resolve_environment().role, argc, argv,
+                       train::WorkerSpec::from_text(spec));
   }
   Program program(argc, argv, name, "Trireme trains neural networks on many processors.",
                   "Start here:\n  trireme train configs/gpt-nano.toml --ranks 2");

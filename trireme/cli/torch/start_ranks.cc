@@ -62,6 +62,13 @@ launch::Again roll_back(const launch::LaunchOptions& options, const train::Worke
 
 }  // namespace
 
+int run_process(Role role, int argc, char** argv, const train::WorkerSpec& spec) noexcept {
+  const auto run = role == Role::Server      ? train::run_server
+                   : role == Role::Evaluator ? train::run_evaluator
+                                             : train::run_training;
+  return run(argc, argv, spec);
+}
+
 int start_ranks(const plan::Job& job, const launch::HostOptions& hosts,
                 const train::Settings& settings, int argc, char** argv,
                 const train::WorkerSpec& spec) {
@@ -117,7 +124,6 @@ std::optional<rendezvous::RankEnvironment> under_launcher() {
   return place;
 }
 
-// noexcept, as for ranks that `train` starts: the rank's Job reports uncaught exceptions.
 int run_under_launcher(const rendezvous::RankEnvironment& place, int argc, char** argv,
                        const train::WorkerSpec& spec) {
   train::WorkerSpec told = spec;
@@ -128,8 +134,7 @@ int run_under_launcher(const rendezvous::RankEnvironment& place, int argc, char*
                     : rendezvous::exchange_under_mpirun(mine);
   told = train::WorkerSpec::from_text(specs.front());
   if (place.process() == 0) told = spec;
-  const auto run = place.role == Role::Server ? train::run_server : train::run_training;
-  return [&]() noexcept { return run(argc, argv, told); }();
+  return run_process(place.role, argc, argv, told);
 }
 
 int evaluate_under_launcher(int argc, char** argv, const std::string& folder) {
