@@ -10,7 +10,7 @@
 #include "trireme/base/words.h"
 #include "trireme/cli/checkpoints.h"
 #include "trireme/cli/command.h"
-#include "trireme/cli/model_file.h"
+#include "trireme/cli/refuse.h"
 #include "trireme/observe/events.h"
 #include "trireme/storage/folder.h"
 #include "trireme/storage/saved_tensors.h"

@@ -22,7 +22,7 @@
 #include "trireme/cli/checkpoints.h"
 #include "trireme/cli/command.h"
 #include "trireme/cli/files.h"
-#include "trireme/cli/model_file.h"
+#include "trireme/cli/refuse.h"
 
 namespace trireme::inline v0::cli {
 namespace {
