@@ -113,7 +113,8 @@ void declare_launch(Command& command) {
   command
       .option(kWorkersOption, options.launch.ranks,
               "Ranks to start (with hosts: as many as they have slots)")
-      .between(1, 65'536);
+      .between(1, 65'536)
+      .hides_default();
   add_host_options(command, options.hosts);
   command.option("--servers", options.launch.servers, "Parameter servers to start as well")
       .between(0, 65'536);
