@@ -7,7 +7,7 @@
 
 #include "trireme/base/error.h"
 #include "trireme/cli/command.h"
-#include "trireme/cli/help/names.h"
+#include "trireme/cli/refuse.h"
 #include "trireme/comm/rounds/registry.h"
 #include "trireme/show/collective/collective.h"
 #include "trireme/show/collective/cost.h"
@@ -120,10 +120,10 @@ void declare_verify(Command& command) {
       .footer("Example:\n  trireme verify all-reduce ring --ranks 2..16");
   command.option("COLLECTIVE", options.collective, "all-reduce, broadcast, ...")
       .required()
-      .completes(collective_names());
+      .completes(show::collective_names());
   command.option("ALGORITHM", options.algorithm, "ring, ...; none: all of them")
-      .completes(algorithm_names());
-  command.option("--ranks", options.ranks, "How many ranks: 4, or 2..16").shows_default();
+      .completes(show::algorithm_names());
+  command.option("--ranks", options.ranks, "How many ranks: 4, or 2..16");
   command.option("--seeds", options.seeds, "Runs over the simulated network, on all in turn")
       .between(0, 1'000'000)
       .shows_default();

@@ -16,7 +16,6 @@
 #include "trireme/cli/bench/bench_report.h"
 #include "trireme/cli/cluster.h"
 #include "trireme/cli/files.h"
-#include "trireme/cli/help/names.h"
 #include "trireme/cli/launch/own_run.h"
 #include "trireme/cli/light.h"
 #include "trireme/cli/program.h"
@@ -32,6 +31,7 @@
 #include "trireme/observe/machine.h"
 #include "trireme/plan/link.h"
 #include "trireme/rendezvous/launchers/environment.h"
+#include "trireme/show/collective/collective.h"
 
 namespace trireme::inline v0::cli {
 namespace {
@@ -280,8 +280,7 @@ void declare_bench_comm(Command& command) {
   command.about("Latency and bandwidth of collectives")
       .footer("Example:\n  trireme bench comm all-reduce --ranks 2 --sizes 8B 1MiB");
   command.option("COLLECTIVE", options.collectives, "all-reduce, broadcast, ...")
-      .shows_default()
-      .completes(collective_names());
+      .completes(show::collective_names());
   command.option(kRanksOption, options.ranks, "Processes to start; under a launcher: all of it")
       .between(1, 4096)
       .shows_default();
@@ -292,8 +291,7 @@ void declare_bench_comm(Command& command) {
   command.option("--link", options.link,
                  "A simulated network of such links: 25us,1GB/s (and --transport sim)");
   command.option("--algorithm", options.algorithm, "Default: its own choice")
-      .shows_default()
-      .completes(algorithm_names());
+      .completes(show::algorithm_names());
   command.option("--sizes", options.size_texts,
                  "For example 8B 64KiB 16MiB; default: 8 B to 128 MiB");
   command.option("--seconds", options.seconds, "Spent on each size")

@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "trireme/base/error.h"
-#include "trireme/cli/help/names.h"
+#include "trireme/cli/refuse.h"
 #include "trireme/cli/show/drawing.h"
 #include "trireme/comm/rounds/registry.h"
 #include "trireme/plan/link.h"
@@ -72,10 +72,10 @@ void declare_show(Command& command) {
   command.about("Draw a collective as it was recorded, or a pipeline schedule")
       .footer("Example:\n  trireme show all-reduce ring --ranks 4\n  trireme show schedule 1f1b");
   command.option("COLLECTIVE", options.collective, "all-reduce, broadcast, ...; none: list")
-      .completes(collective_names());
+      .completes(show::collective_names());
   command.option("ALGORITHM", options.algorithm, "ring, ...; none: list")
-      .completes(algorithm_names());
-  command.option("--ranks", options.ranks, "How many ranks").shows_default();
+      .completes(show::algorithm_names());
+  command.option("--ranks", options.ranks, "How many ranks");
   command.option("--root", options.root, "Root of a broadcast and its like")
       .at_least(0)
       .shows_default();

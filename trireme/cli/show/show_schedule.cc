@@ -4,11 +4,12 @@
 #include <filesystem>
 #include <sstream>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "trireme/base/error.h"
 #include "trireme/base/file.h"
-#include "trireme/cli/help/names.h"
+#include "trireme/cli/refuse.h"
 #include "trireme/cli/show/drawing.h"
 #include "trireme/plan/schedule/generators/schedules.h"
 #include "trireme/plan/schedule/schedule_transfers.h"
@@ -141,8 +142,10 @@ void declare_show_schedule(Command& command) {
   auto& options = command.keep<ShowScheduleOptions>();
   command.about("Draw a pipeline schedule with its bubble")
       .footer("Example:\n  trireme show schedule 1f1b --stages 4 --microbatches 8");
+  std::vector<std::string> names;
+  for (const plan::ScheduleEntry& one : plan::schedules()) names.emplace_back(one.name);
   command.option("NAME", options.name, "1f1b, ..., or a file of a schedule; none: list")
-      .completes(schedule_names());
+      .completes(std::move(names));
   command.option("--stages", options.stages, "Into how many the model is cut (4)").at_least(1);
   command.option("--microbatches", options.microbatches, "In a batch (8)").at_least(1);
   command

@@ -7,10 +7,11 @@
 #include "trireme/base/words.h"
 #include "trireme/cli/command.h"
 #include "trireme/cli/files.h"
-#include "trireme/cli/help/names.h"
+#include "trireme/cli/refuse.h"
 #include "trireme/comm/rounds/registry.h"
 #include "trireme/plan/link.h"
 #include "trireme/rendezvous/launchers/environment.h"
+#include "trireme/show/collective/collective.h"
 
 namespace trireme::inline v0::cli {
 namespace {
@@ -91,11 +92,9 @@ void declare_bench_server(Command& command) {
       .shows_default();
   command.option("--servers", options.servers, "Counts of servers").between(1, 16).shows_default();
   command.option("--all-reduce", options.all_reduces, "Algorithms to compare with")
-      .completes(algorithm_names())
-      .shows_default();
-  command.option("--bytes", options.bytes, "Bytes of the gradients").shows_default();
-  command.option("--link", options.link, "Link of each worker and server: latency, rate")
-      .shows_default();
+      .completes(show::algorithm_names());
+  command.option("--bytes", options.bytes, "Bytes of the gradients");
+  command.option("--link", options.link, "Link of each worker and server: latency, rate");
   command
       .option("--measure", options.measure,
               "Counts of workers to run here over TCP, whose link the rest then has")
