@@ -4,7 +4,6 @@
 #include <optional>
 #include <vector>
 
-#include "trireme/base/error.h"
 #include "trireme/base/shape_text.h"
 #include "trireme/base/weights_hash.h"
 #include "trireme/base/words.h"
@@ -88,8 +87,8 @@ void print_part(const FoundCheckpoint& found, const std::string& part, bool json
   if (!manifest.parts.contains(part)) {
     std::string names;
     for (const auto& [name, metadata] : manifest.parts) names += (names.empty() ? "" : ", ") + name;
-    throw ConfigError(found.path() + " has no part \"" + part + "\"",
-                      {.operation = "inspect", .advice = "Its parts are " + names + "."});
+    refuse("inspect", found.path() + " has no part \"" + part + "\"",
+           "Its parts are " + names + ".");
   }
   print_title(json, true);
   Sum sum;
@@ -159,9 +158,8 @@ int inspect(const InspectOptions& options) {
   } else if (found) {
     print_part(*found, options.part, options.json);
   } else {
-    throw ConfigError(
-        options.run + " is a file of weights, which has no parts",
-        {.operation = "inspect", .advice = "Leave --part out, or name a checkpoint's folder."});
+    refuse("inspect", options.run + " is a file of weights, which has no parts",
+           "Leave --part out, or name a checkpoint's folder.");
   }
   return 0;
 }

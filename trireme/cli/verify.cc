@@ -33,8 +33,8 @@ void read_range(std::string_view text, int& least, int& most) {
                         ? read(text, least) && read(text, most)
                         : read(text.substr(0, dots), least) && read(text.substr(dots + 2), most);
   if (good) return;
-  throw ConfigError("\"" + std::string(text) + "\" is no range of ranks",
-                    {.operation = "verify", .advice = "Write --ranks 4 or --ranks 2..16."});
+  refuse("verify", "\"" + std::string(text) + "\" is no range of ranks",
+         "Write --ranks 4 or --ranks 2..16.");
 }
 
 // "3, 5..8"

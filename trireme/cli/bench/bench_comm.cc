@@ -3,7 +3,6 @@
 #include <cstdio>
 #include <exception>
 #include <filesystem>
-#include <fstream>
 #include <memory>
 #include <string>
 #include <thread>
@@ -19,6 +18,7 @@
 #include "trireme/cli/launch/own_run.h"
 #include "trireme/cli/light.h"
 #include "trireme/cli/program.h"
+#include "trireme/cli/refuse.h"
 #include "trireme/comm/choice/choice.h"
 #include "trireme/comm/choice/measure.h"
 #include "trireme/comm/choice/tune.h"
@@ -88,8 +88,8 @@ void write_tuning(const plan::Tuning& measured, const std::string& path) {
 std::string tuning_file(const BenchOptions& options) {
   const std::string path = options.out.empty() ? plan::tuning_path() : options.out;
   if (!path.empty()) return path;
-  throw ConfigError("there is no place for the table: neither HOME nor TRIREME_TUNING is set",
-                    {.operation = "bench", .advice = "Name a file: --out FILE."});
+  refuse("bench", "there is no place for the table: neither HOME nor TRIREME_TUNING is set",
+         "Name a file: --out FILE.");
 }
 
 void tune(Job& job, const BenchOptions& options) {
@@ -143,22 +143,18 @@ int run_simulated(const BenchOptions& options) {
   return 0;
 }
 
-[[noreturn]] void refuse_bench(const std::string& what, const std::string& advice) {
-  throw ConfigError(what, {.operation = "bench", .advice = advice});
-}
-
 // Refuses options that only apply to CPU memory.
 void check_gpu_options(const BenchOptions& options) {
-  const auto refuse = [](const std::string& what) {
-    refuse_bench(what + " is for the CPU's memory, but transport nccl measures that of GPUs",
-                 "Leave it away, or take another transport.");
+  const auto refuse_option = [](const std::string& what) {
+    refuse("bench", what + " is for the CPU's memory, but transport nccl measures that of GPUs",
+           "Leave it away, or take another transport.");
   };
-  if (options.heap) refuse("--heap");
-  if (options.tune) refuse("--tune");
-  if (options.explain) refuse("--explain");
+  if (options.heap) refuse_option("--heap");
+  if (options.tune) refuse_option("--tune");
+  if (options.explain) refuse_option("--explain");
   if (options.algorithm != "auto" && options.algorithm != comm::nccl::kNative)
-    refuse_bench("on GPUs there is no algorithm " + options.algorithm,
-                 "Choose one of auto, " + std::string(comm::nccl::kNative) + ".");
+    refuse("bench", "on GPUs there is no algorithm " + options.algorithm,
+           "Choose one of auto, " + std::string(comm::nccl::kNative) + ".");
 }
 
 void check_algorithm(comm::OpKind kind, const std::string& name) {
@@ -168,8 +164,8 @@ void check_algorithm(comm::OpKind kind, const std::string& name) {
   if (name == "auto" || (reduces && (name == "direct" || name == comm::kMpiNative)) ||
       comm::find_algorithm(kind, name))
     return;
-  refuse_bench(std::string(comm::name_of(kind)) + " has no algorithm " + name,
-               "Choose one of " + names + ".");
+  refuse("bench", std::string(comm::name_of(kind)) + " has no algorithm " + name,
+         "Choose one of " + names + ".");
 }
 
 void check_transport(BenchOptions& options, const rendezvous::RankEnvironment& place) {
@@ -178,26 +174,28 @@ void check_transport(BenchOptions& options, const rendezvous::RankEnvironment& p
   if (!options.link.empty()) {
     plan::link_of(options.link);
     if (options.transport != "sim") {
-      refuse_bench("--link is a simulated network's, but the transport is " + options.transport,
-                   "Leave --link or --transport away.");
+      refuse("bench", "--link is a simulated network's, but the transport is " + options.transport,
+             "Leave --link or --transport away.");
     }
     if (place.size > 1) {
-      refuse_bench("transport sim runs all ranks in one process, but " + place.launcher +
-                       " started " + std::to_string(place.size),
-                   "Start it without " + place.launcher + ".");
+      refuse("bench",
+             "transport sim runs all ranks in one process, but " + place.launcher + " started " +
+                 std::to_string(place.size),
+             "Start it without " + place.launcher + ".");
     }
     if (options.tune) {
-      refuse_bench("--tune measures this machine, not a simulated network", "Leave --link away.");
+      refuse("bench", "--tune measures this machine, not a simulated network",
+             "Leave --link away.");
     }
     return;
   }
   const std::vector<std::string> names = transport_choices({"nccl", "sim"});
   if (std::find(names.begin(), names.end(), options.transport) == names.end()) {
-    refuse_bench("unknown transport '" + options.transport + "'", "Use " + one_of(names) + ".");
+    refuse("bench", "unknown transport '" + options.transport + "'", "Use " + one_of(names) + ".");
   }
   if (options.transport == "mpi" && (place.launcher.empty() || place.meeting)) {
-    refuse_bench("transport mpi needs ranks that mpirun started",
-                 "Start it by mpirun, or use transport auto.");
+    refuse("bench", "transport mpi needs ranks that mpirun started",
+           "Start it by mpirun, or use transport auto.");
   }
 }
 
@@ -205,7 +203,7 @@ void read_sizes(BenchOptions& options) {
   for (const std::string& text : options.size_texts) {
     options.sizes.push_back(plan::bytes_of(text));
     if (options.sizes.back() == 0 || options.sizes.back() % sizeof(float) != 0) {
-      refuse_bench("\"" + text + "\" is no whole number of f32", "Give a multiple of 4 bytes.");
+      refuse("bench", "\"" + text + "\" is no whole number of f32", "Give a multiple of 4 bytes.");
     }
   }
   if (!options.sizes.empty()) return;
@@ -222,20 +220,17 @@ void check_tuning_file(const BenchOptions& options) {
   const std::filesystem::path folder = std::filesystem::path(path).parent_path();
   std::error_code ignored;
   if (!folder.empty()) std::filesystem::create_directories(folder, ignored);
-  const bool existed = std::filesystem::exists(path, ignored);
-  if (!std::ofstream(path, std::ios::app)) {
-    refuse_bench("cannot write " + path, "Name another file: --out FILE.");
-  }
-  if (!existed) std::filesystem::remove(path, ignored);
+  if (!can_write(path)) refuse("bench", "cannot write " + path, "Name another file: --out FILE.");
 }
 
 // Refuses everything that can be found wrong before anything starts.
 void check(BenchOptions& options, const rendezvous::RankEnvironment& place) {
   const std::string who = place.launcher.empty() ? "the launcher" : place.launcher;
   if (place.size > 1 && options.ranks_given && options.ranks != place.size) {
-    refuse_bench("--ranks " + std::to_string(options.ranks) + ", but " + who + " started " +
-                     std::to_string(place.size) + " processes",
-                 "Leave --ranks away.");
+    refuse("bench",
+           "--ranks " + std::to_string(options.ranks) + ", but " + who + " started " +
+               std::to_string(place.size) + " processes",
+           "Leave --ranks away.");
   }
   check_transport(options, place);
   if (options.on_gpus()) check_gpu_options(options);

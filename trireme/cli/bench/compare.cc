@@ -14,7 +14,6 @@
 #include <set>
 #include <sstream>
 
-#include "trireme/base/error.h"
 #include "trireme/base/plot/bar_plot.h"
 #include "trireme/base/plot/doubling_bins.h"
 #include "trireme/base/plot/line_plot.h"
@@ -60,9 +59,8 @@ std::map<std::string, std::string> read_keys(const std::string& path) {
   try {
     flatten(toml::parse_file(path), "", keys);
   } catch (const toml::parse_error& error) {
-    throw ConfigError(path + " cannot be read: " + std::string(error.description()),
-                      {.operation = "compare",
-                       .advice = "Name the folder of a run, as train prints it at its end."});
+    refuse("compare", path + " cannot be read: " + std::string(error.description()),
+           "Name the folder of a run, as train prints it at its end.");
   }
   return keys;
 }
@@ -291,11 +289,11 @@ ComparedRun read_run(const std::string& folder) {
   if (checkpoint) run.checkpoint = checkpoint->path();
   if (checkpoint && (cut || run.training.empty())) run.steps = checkpoint->step;
   if (run.training.empty() && !checkpoint) {
-    throw ConfigError(is_there(folder) ? folder + " holds neither a step's event nor a checkpoint"
-                                       : "there is no " + folder,
-                      {.operation = "compare",
-                       .advice = "Name the folder of a run, as train prints it, of a Log or of a "
-                                 "Checkpointer."});
+    refuse("compare",
+           is_there(folder) ? folder + " holds neither a step's event nor a checkpoint"
+                            : "there is no " + folder,
+           "Name the folder of a run, as train prints it, of a Log or of a "
+           "Checkpointer.");
   }
   return run;
 }

@@ -8,6 +8,7 @@
 #include "trireme/base/words.h"
 #include "trireme/cli/launch/shared_options.h"
 #include "trireme/cli/program.h"
+#include "trireme/cli/refuse.h"
 #include "trireme/launch/coordinator/standing_coordinator.h"
 #include "trireme/net/endpoint.h"
 #include "trireme/observe/machine.h"
@@ -50,20 +51,18 @@ std::string environment_text(const CoordinatorArguments& arguments, const std::s
 
 // How few and how many workers there may be.
 std::pair<int, int> range_of(const CoordinatorArguments& arguments) {
-  const auto refuse = [](const std::string& what, const std::string& advice) {
-    throw ConfigError(what, {.operation = "coordinator", .advice = advice});
-  };
   if (arguments.workers == 0) {
     if (arguments.elastic.empty())
-      refuse("neither --elastic nor --workers is given",
+      refuse("coordinator", "neither --elastic nor --workers is given",
              "--elastic MIN:MAX is for ranks that train together, --workers N for servers' workers "
              "that train on their own.");
     return parse_elastic(arguments.elastic);
   }
   if (arguments.servers == 0)
-    refuse("--workers without --servers", "Workers that train on their own need servers.");
+    refuse("coordinator", "--workers without --servers",
+           "Workers that train on their own need servers.");
   if (arguments.spares > 0 || arguments.multiple > 1 || arguments.stages > 1)
-    refuse("--workers with --spares, --multiple or --stages",
+    refuse("coordinator", "--workers with --spares, --multiple or --stages",
            "Leave these out: nobody waits for a worker that trains on its own.");
   if (arguments.elastic.empty()) return {1, arguments.workers};
   const auto range = parse_elastic(arguments.elastic);
@@ -77,16 +76,14 @@ std::pair<int, int> range_of(const CoordinatorArguments& arguments) {
 int coordinate_command(const CoordinatorArguments& arguments, bool gathers) {
   open_standard_streams();
   if (arguments.workers > 0 && gathers)
-    throw ConfigError("--workers with --gather",
-                      {.operation = "coordinator",
-                       .advice = "Leave it out: workers that train on their own begin when they "
-                                 "come."});
+    refuse("coordinator", "--workers with --gather",
+           "Leave it out: workers that train on their own begin when they "
+           "come.");
   const auto [min, max] = range_of(arguments);
   const auto listen = net::parse_endpoint(arguments.listen);
   if (!listen)
-    throw ConfigError(
-        "--listen " + arguments.listen + " is no HOST:PORT",
-        {.operation = "coordinator", .advice = "For example: --listen 0.0.0.0:29400"});
+    refuse("coordinator", "--listen " + arguments.listen + " is no HOST:PORT",
+           "For example: --listen 0.0.0.0:29400");
   const std::string file = rendezvous::process_environment("TRIREME_JOB_SECRET_FILE").value_or("");
   if (file.empty())
     throw ConfigError("the job has no secret",

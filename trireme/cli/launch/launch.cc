@@ -6,13 +6,15 @@
 #include <string>
 #include <vector>
 
-#include "trireme/base/error.h"
 #include "trireme/base/words.h"
 #include "trireme/cli/launch/own_run.h"
 #include "trireme/cli/launch/sbatch.h"
 #include "trireme/cli/launch/shared_options.h"
 #include "trireme/cli/light.h"
 #include "trireme/cli/program.h"
+#include "trireme/cli/refuse.h"
+#include "trireme/launch/coordinator/coordinator_process.h"
+#include "trireme/launch/hosts/host_agent.h"
 
 namespace trireme::inline v0::cli {
 namespace {
@@ -31,17 +33,15 @@ int print_script(const CommandOptions& options, const Command& command) {
                                   "--evaluator", "--elastic", "--spares", "--restarts", "--store",
                                   "--log-dir", "--only-rank", "--bind", "PROGRAM"})
     if (command.given(other))
-      throw ConfigError(std::string("--print-sbatch with ") + other,
-                        {.operation = "launch",
-                         .advice = "The script trains CONFIG by srun, on a number of ranks that "
-                                   "stays and the nodes that Slurm gives. Leave it out, or write "
-                                   "`trireme launch` into a script of your own."});
+      refuse("launch", std::string("--print-sbatch with ") + other,
+             "The script trains CONFIG by srun, on a number of ranks that "
+             "stays and the nodes that Slurm gives. Leave it out, or write "
+             "`trireme launch` into a script of your own.");
   const std::filesystem::path config = options.print_sbatch;
   std::error_code error;
   if (!std::filesystem::is_regular_file(config, error))
-    throw ConfigError(
-        "the configuration " + config.string() + " is no file",
-        {.operation = "launch", .advice = "Name one, such as configs/gpt-nano.toml."});
+    refuse("launch", "the configuration " + config.string() + " is no file",
+           "Name one, such as configs/gpt-nano.toml.");
   const std::string name = config.stem().string();
   const std::string script =
       sbatch_script({.name = name,
@@ -58,13 +58,10 @@ int launch_command(CommandOptions options, const Command& command) {
   if (!options.print_sbatch.empty()) return print_script(options, command);
   const bool ranks_given = command.given("--ranks");
   if (options.launch.command.empty())
-    throw ConfigError(
-        "PROGRAM is required",
-        {.operation = "launch", .advice = "Write it after --: trireme launch -n 2 -- ./program"});
+    refuse("launch", "PROGRAM is required", "Write it after --: trireme launch -n 2 -- ./program");
   options.launch.elsewhere = host_options(options.hosts);
   if (!ranks_given && options.hosts.empty()) {
-    throw ConfigError("--workers (-n) is required",
-                      {.operation = "launch", .advice = "Give it, or hosts by -H."});
+    refuse("launch", "--workers (-n) is required", "Give it, or hosts by -H.");
   }
   if (!ranks_given) options.launch.ranks = launch::slots_of(options.launch.elsewhere.hosts);
   options.launch.evaluator = options.evaluators == 1;
@@ -84,9 +81,9 @@ int launch_command(CommandOptions options, const Command& command) {
   }
   const int workers = options.launch.roles().workers;
   if (options.only_rank >= workers)
-    throw ConfigError(
-        "--only-rank " + std::to_string(options.only_rank) + " of " + counted(workers, "rank"),
-        {.operation = "launch", .advice = "Ranks are numbered from 0."});
+    refuse("launch",
+           "--only-rank " + std::to_string(options.only_rank) + " of " + counted(workers, "rank"),
+           "Ranks are numbered from 0.");
   if (options.only_rank >= 0) options.launch.only_rank = options.only_rank;
   options.launch.bind = options.bind == "core"   ? launch::Bind::Core
                         : options.bind == "numa" ? launch::Bind::Numa

@@ -2,10 +2,10 @@
 #include <cstdio>
 #include <string>
 
-#include "trireme/base/error.h"
 #include "trireme/base/file.h"
 #include "trireme/cli/command.h"
 #include "trireme/cli/files.h"
+#include "trireme/cli/refuse.h"
 #include "trireme/plan/link.h"
 #include "trireme/plan/partition/graph_text.h"
 #include "trireme/plan/schedule/generators/schedules.h"
@@ -24,8 +24,7 @@ struct ShowPartitionOptions {
 
 plan::PartitionOptions partition_options(const ShowPartitionOptions& options) {
   if (!(options.slack >= 0)) {
-    throw ConfigError("--slack is negative",
-                      {.operation = "show", .advice = "Write 0.05 for a stage 5 % longer."});
+    refuse("show", "--slack is negative", "Write 0.05 for a stage 5 % longer.");
   }
   plan::PartitionOptions result{.stages = options.stages, .slack = options.slack};
   if (!options.memory.empty()) {
@@ -33,8 +32,8 @@ plan::PartitionOptions partition_options(const ShowPartitionOptions& options) {
   }
   if (options.schedule.empty()) return result;
   if (plan::schedule_named(options.schedule).chunks == plan::Chunks::Two) {
-    throw ConfigError(options.schedule + " puts two stages on a rank",
-                      {.operation = "show", .advice = "Name one with one stage a rank."});
+    refuse("show", options.schedule + " puts two stages on a rank",
+           "Name one with one stage a rank.");
   }
   const int stages = options.stages;
   const auto peaks =

@@ -7,7 +7,6 @@
 #include <utility>
 #include <vector>
 
-#include "trireme/base/error.h"
 #include "trireme/base/file.h"
 #include "trireme/cli/refuse.h"
 #include "trireme/cli/show/drawing.h"
@@ -47,12 +46,10 @@ plan::PipelineTimes times_of(const std::string& text) {
     numbers.push_back(number);
   }
   if (!good || numbers.size() < 3 || numbers.size() > 4 || text.back() == ',') {
-    throw ConfigError(
-        "\"" + text + "\" are no times",
-        {.operation = "show",
-         .advice = "Write those of a stage's forward pass, of its backward pass for the "
-                   "inputs and for the weights, in any unit: 1,1,1; and, as a fourth, "
-                   "of a message: 18.5,18.1,9.3,0.6."});
+    refuse("show", "\"" + text + "\" are no times",
+           "Write those of a stage's forward pass, of its backward pass for the "
+           "inputs and for the weights, in any unit: 1,1,1; and, as a fourth, "
+           "of a message: 18.5,18.1,9.3,0.6.");
   }
   return {{{numbers[0], numbers[1], numbers[2]}}, numbers.size() > 3 ? numbers[3] : 0};
 }
@@ -64,9 +61,8 @@ bool is_file(const std::string& name) {
 
 plan::Schedule read(const ShowScheduleOptions& options) {
   if (options.stages != 0 || options.microbatches != 0 || options.ranks != 0) {
-    throw ConfigError(
-        "a file says itself how many stages, ranks and micro-batches there are",
-        {.operation = "show", .advice = "Leave --stages, --ranks and --microbatches away."});
+    refuse("show", "a file says itself how many stages, ranks and micro-batches there are",
+           "Leave --stages, --ranks and --microbatches away.");
   }
   const std::string text = read_file(
       options.name, "",
@@ -97,8 +93,7 @@ show::DrawnSchedule drawn(const ShowScheduleOptions& options) {
 // Draws a recorded run beside the simulation of its passes.
 int show_recorded(const ShowScheduleOptions& options) {
   if (!options.name.empty()) {
-    throw ConfigError("a recorded run has its own schedule",
-                      {.operation = "show", .advice = "Leave \"" + options.name + "\" away."});
+    refuse("show", "a recorded run has its own schedule", "Leave \"" + options.name + "\" away.");
   }
   const show::DrawnSchedule run = show::read_recorded(
       read_file(options.recorded, "",

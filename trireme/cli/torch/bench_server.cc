@@ -2,7 +2,6 @@
 
 #include <cstdio>
 
-#include "trireme/base/error.h"
 #include "trireme/base/file.h"
 #include "trireme/base/words.h"
 #include "trireme/cli/command.h"
@@ -28,9 +27,8 @@ std::vector<ExchangeWay> ways_of(const BenchServerOptions& options) {
   for (const int servers : options.servers) ways.push_back({.servers = servers});
   for (const std::string& name : options.all_reduces) {
     if (comm::find_algorithm(comm::OpKind::AllReduce, name) == nullptr)
-      throw ConfigError(
-          "all-reduce has no algorithm " + name,
-          {.operation = "bench server", .advice = "`trireme show all-reduce` lists them."});
+      refuse("bench server", "all-reduce has no algorithm " + name,
+             "`trireme show all-reduce` lists them.");
     ways.push_back({.all_reduce = name});
   }
   return ways;
@@ -54,8 +52,7 @@ ExchangeCurves measure_here(const BenchServerOptions& options, std::size_t bytes
 ExchangeCurves curves_of(const BenchServerOptions& options) {
   const std::size_t bytes = plan::bytes_of(options.bytes);
   if (bytes < 4 || bytes > 64u << 20)
-    throw ConfigError("a model of " + size_text(bytes),
-                      {.operation = "bench server", .advice = "Use 4 bytes to 64 MiB."});
+    refuse("bench server", "a model of " + size_text(bytes), "Use 4 bytes to 64 MiB.");
   ExchangeCurves curves{.link = plan::link_of(options.link), .bytes = bytes, .points = {}};
   if (!options.measured.empty())
     curves = ExchangeCurves::measured_in(
@@ -68,8 +65,7 @@ ExchangeCurves curves_of(const BenchServerOptions& options) {
     curves = measure_here(options, bytes);
   if (options.link_given) curves.link = plan::link_of(options.link);
   if (!(curves.link.beta > 0))
-    throw ConfigError("a link without a rate",
-                      {.operation = "bench server", .advice = "Write --link 25us,1GB/s."});
+    refuse("bench server", "a link without a rate", "Write --link 25us,1GB/s.");
   curves.add(ways_of(options), options.workers);
   return curves;
 }

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <cstdio>
 #include <filesystem>
-#include <fstream>
 #include <utility>
 #include <vector>
 
@@ -128,10 +127,7 @@ int report(bool json) {
 
 // Measures, prints and writes a kernel table for this processor.
 int tune(const std::string& path) {
-  // Refused before it measures; until then an old table is kept, and no empty one is left.
-  const bool is_new = !std::filesystem::exists(path);
-  if (!std::ofstream(path, std::ios::app)) write_file(path, "", "doctor");
-  if (is_new) std::filesystem::remove(path);
+  if (!can_write(path)) write_file(path, "", "doctor");  // refused before it measures
   tensor::set_up_process({});
   const auto measured = tensor::measure_products(std::chrono::milliseconds(200));
   const tensor::KernelTable best = tensor::fastest(measured);

@@ -6,9 +6,9 @@
 #include <set>
 #include <sstream>
 
-#include "trireme/base/error.h"
 #include "trireme/base/plot/line_plot.h"
 #include "trireme/base/words.h"
+#include "trireme/cli/refuse.h"
 #include "trireme/show/collective/cost.h"
 #include "trireme/show/drawing/words.h"
 
@@ -91,9 +91,8 @@ ExchangeCurves ExchangeCurves::measured_in(std::string_view json, const std::str
     has_link = false;
   }
   if (has_link) return curves;
-  throw ConfigError(path + " has no measured exchanges",
-                    {.operation = "bench server",
-                     .advice = "Write it by: trireme bench server --measure 1 2 4 --json."});
+  refuse("bench server", path + " has no measured exchanges",
+         "Write it by: trireme bench server --measure 1 2 4 --json.");
 }
 
 std::string ExchangeCurves::to_text() const {

@@ -8,10 +8,10 @@
 #include <sstream>
 #include <thread>
 
-#include "trireme/base/error.h"
 #include "trireme/base/file.h"
 #include "trireme/base/waiter/real_waiter.h"
 #include "trireme/base/words.h"
+#include "trireme/cli/refuse.h"
 #include "trireme/cli/torch/simulated_servers.h"
 #include "trireme/comm/choice/cost.h"
 #include "trireme/comm/rounds/registry.h"
@@ -134,10 +134,10 @@ double run_all_reduce(const ExchangeWay& way, int ranks, std::size_t bytes, OwnR
     const auto event = nlohmann::json::parse(line, nullptr, false);
     if (event.is_object() && event.contains("seconds")) return event["seconds"];
   }
-  throw ConfigError("bench comm on " + counted(ranks, "rank") + " ended with " +
-                        std::to_string(code) + " and no figure",
-                    {.operation = "bench server",
-                     .advice = "Try it alone: trireme bench comm all-reduce --transport tcp."});
+  refuse("bench server",
+         "bench comm on " + counted(ranks, "rank") + " ended with " + std::to_string(code) +
+             " and no figure",
+         "Try it alone: trireme bench comm all-reduce --transport tcp.");
 }
 
 double measured_all_reduce(const ExchangeWay& way, int ranks, std::size_t bytes, OwnRuns& runs) {

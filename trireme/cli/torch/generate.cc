@@ -1,8 +1,8 @@
 // trireme generate: prints text from a trained run, byte by byte.
 #include <cstdio>
 
-#include "trireme/base/error.h"
 #include "trireme/cli/program.h"
+#include "trireme/cli/refuse.h"
 #include "trireme/cli/torch/trained_model.h"
 #include "trireme/observe/events.h"
 #include "trireme/train/evaluation/generate.h"
@@ -20,9 +20,9 @@ int generate_command(const GenerateCommandOptions& options, const Program& progr
   TrainedModel model(program.argc(), program.argv(), options.run);
   const std::int64_t context = model.settings.model.context;
   if (context == 0) {
-    throw ConfigError(
-        "the model of " + options.run + " writes no text: " + model.settings.model.description,
-        {.operation = "generate", .advice = "Use `trireme eval` on it."});
+    refuse("generate",
+           "the model of " + options.run + " writes no text: " + model.settings.model.description,
+           "Use `trireme eval` on it.");
   }
   if (options.json) {
     const std::string text =

@@ -6,11 +6,11 @@
 #include <string>
 #include <utility>
 
-#include "trireme/base/error.h"
 #include "trireme/base/words.h"
 #include "trireme/cli/files.h"
 #include "trireme/cli/launch/own_run.h"
 #include "trireme/cli/light.h"
+#include "trireme/cli/refuse.h"
 #include "trireme/job/job.h"
 #include "trireme/launch/launch.h"
 #include "trireme/launch/output.h"
@@ -113,11 +113,10 @@ std::optional<rendezvous::RankEnvironment> under_launcher() {
   const rendezvous::RankEnvironment place = rendezvous::resolve_environment();
   if (place.launcher.empty()) {
     if (place.size > 1 && !place.elastic && !place.on_its_own)
-      throw ConfigError("`trireme launch` has started " + std::to_string(place.size) +
-                            " of these, and `train` starts its ranks itself",
-                        {.operation = "train",
-                         .advice = "Start one: trireme train CONFIG --ranks " +
-                                   std::to_string(place.size) + "."});
+      refuse("train",
+             "`trireme launch` has started " + std::to_string(place.size) +
+                 " of these, and `train` starts its ranks itself",
+             "Start one: trireme train CONFIG --ranks " + std::to_string(place.size) + ".");
     return std::nullopt;
   }
   if (!place.meeting) rendezvous::meet_under_mpirun(place);
@@ -139,8 +138,8 @@ int run_under_launcher(const rendezvous::RankEnvironment& place, int argc, char*
 
 int evaluate_under_launcher(int argc, char** argv, const std::string& folder) {
   if (folder.empty())
-    throw ConfigError("the evaluator does not know the run's folder",
-                      {.operation = "train", .advice = "Name it by --out, in all processes."});
+    refuse("train", "the evaluator does not know the run's folder",
+           "Name it by --out, in all processes.");
   // The meeting of run_under_launcher().
   rendezvous::skip_meeting(train::stays_ended(train::RunFolder(folder)));
   return [&]() noexcept { return train::run_launched_evaluator(argc, argv, folder); }();

@@ -9,11 +9,11 @@
 #include <vector>
 
 #include "trireme/base/check.h"
-#include "trireme/base/error.h"
 #include "trireme/base/words.h"
 #include "trireme/cli/command.h"
 #include "trireme/cli/files.h"
 #include "trireme/cli/launch/own_run.h"
+#include "trireme/cli/refuse.h"
 #include "trireme/cli/torch/fit/candidates.h"
 #include "trireme/cli/torch/fit/choice.h"
 #include "trireme/cli/torch/training_job.h"
@@ -160,9 +160,10 @@ std::vector<FitCandidate> considered(const config::Config& config, const train::
 void fit(config::Config& config, const train::Settings& settings, const input::Corpus& corpus,
          const FitOptions& options) {
   if (!settings.strategy_name.empty())
-    throw ConfigError("--fit chooses a layout, and parallel.strategy = \"" +
-                          settings.strategy_name + "\" names one",
-                      {.operation = "fit", .advice = "Leave one of the two out."});
+    refuse("fit",
+           "--fit chooses a layout, and parallel.strategy = \"" + settings.strategy_name +
+               "\" names one",
+           "Leave one of the two out.");
   train::program_bytes(corpus);  // before kernels are measured
   const MemoryLeft memory =
       memory_for_a_rank(settings, options.ranks_here, train::text_bytes(corpus));
@@ -177,12 +178,12 @@ void fit(config::Config& config, const train::Settings& settings, const input::C
   const std::optional<std::size_t> chosen = choose_fit(candidates, memory.bytes);
   print(candidates, memory, chosen, options.json);
   if (!chosen)
-    throw ConfigError("nothing that was considered fits into " + std::to_string(memory.bytes) +
-                          " bytes a rank (" + memory.reason + ")",
-                      {.operation = "fit",
-                       .advice = std::string("Use more --ranks, memory.offload, a smaller model") +
-                                 (options.new_job ? "" : " (a resumed run keeps batch.micro)") +
-                                 ", or allow more memory."});
+    refuse("fit",
+           "nothing that was considered fits into " + std::to_string(memory.bytes) +
+               " bytes a rank (" + memory.reason + ")",
+           std::string("Use more --ranks, memory.offload, a smaller model") +
+               (options.new_job ? "" : " (a resumed run keeps batch.micro)") +
+               ", or allow more memory.");
   const FitCandidate& best = candidates[*chosen];
   take(config, best, settings);
   if (best.micro != settings.batches.micro)

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "trireme/base/error.h"
+#include "trireme/cli/refuse.h"
 #include "trireme/cli/show/drawing.h"
 #include "trireme/cli/torch/show/record_server.h"
 #include "trireme/cli/torch/show/served_layout.h"
@@ -35,9 +35,8 @@ std::pair<int, double> slow_of(const std::string& text) {
     const auto second = std::from_chars(first.ptr + 1, end, times);
     if (second.ec == std::errc() && second.ptr == end) return {worker, times};
   }
-  throw ConfigError("\"" + text + "\" is no slow worker",
-                    {.operation = "show",
-                     .advice = "Write its number and how many times as long its steps take: 3:5."});
+  refuse("show", "\"" + text + "\" is no slow worker",
+         "Write its number and how many times as long its steps take: 3:5.");
 }
 
 int show_layout(const ShowServerOptions& options) {
