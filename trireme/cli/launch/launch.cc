@@ -1,4 +1,5 @@
-// trireme launch: starts N ranks of any program, on this host or on several.
+// trireme launch: starts N ranks of any program, on this host or on several; and the two commands
+// that it starts itself.
 #include "trireme/launch/launch.h"
 
 #include <cstdio>
@@ -122,19 +123,15 @@ void declare_launch(Command& command) {
                  "Folder: one rank-K.log, server-K.log, evaluator.log per process");
   command.option("--only-rank", options.only_rank, "Print this rank's lines only").at_least(0);
   command.option("--bind", options.bind, "Cores that a rank may run on")
-      .one_of({"core", "numa", "none"})
-      .shows_default();
+      .one_of({"core", "numa", "none"});
   const Option script = command.option(
       "--print-sbatch", options.print_sbatch,
       "CONFIG: start nothing, and print a batch script for Slurm that trains it, saves "
       "a checkpoint before the time limit and queues itself again");
   command.option("--nodes", options.nodes, "With --print-sbatch: nodes of the job")
       .between(1, 65'536)
-      .needs(script)
-      .shows_default();
-  command.option("--time", options.time, "With --print-sbatch: the time limit")
-      .needs(script)
-      .shows_default();
+      .needs(script);
+  command.option("--time", options.time, "With --print-sbatch: the time limit").needs(script);
   command.option("PROGRAM", options.launch.command, "-- program and its arguments");
   // "launch -n 2 b/mnist --epochs 3": --epochs belongs to the program.
   command.unexpected([&](const std::string& argument) {
@@ -146,6 +143,16 @@ void declare_launch(Command& command) {
            given.command.front() + " " + argument + "`";
   });
   command.run([&] { return launch_command(options, command); });
+}
+
+void declare_launch_host(Command& command) {
+  command.about("The launcher's part on another host; ssh starts it").hidden();
+  command.run([] { return launch::run_host_agent(); });
+}
+
+void declare_launch_coordinator(Command& command) {
+  command.about("The launcher's coordinator; it starts it").hidden();
+  command.run([] { return launch::run_coordinator_process(); });
 }
 
 }  // namespace trireme::inline v0::cli
