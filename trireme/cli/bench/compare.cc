@@ -298,6 +298,18 @@ ComparedRun read_run(const std::string& folder) {
   return run;
 }
 
+std::string straggler_text(const ComparedRun& run) {
+  if (run.late.empty()) return {};
+  std::int64_t steps = 0;
+  for (const auto& [rank, late] : run.late) steps += late.steps;
+  const auto& [rank, late] = *std::max_element(
+      run.late.begin(), run.late.end(),
+      [](const auto& a, const auto& b) { return a.second.seconds < b.second.seconds; });
+  return "rank " + std::to_string(rank) + ", in " + grouped(late.steps) + " of " +
+         counted(steps, "step") + ", by " +
+         duration_text(late.seconds / static_cast<double>(late.steps));
+}
+
 std::map<std::string, std::vector<std::string>> differing_keys(
     const std::vector<ComparedRun>& runs) {
   std::set<std::string> names;
@@ -408,7 +420,7 @@ void declare_compare(Command& command) {
   command.option("RUN", options.runs, "Folders of runs, Logs or Checkpointers")
       .required()
       .values(1, 64);
-  command.option("--svg", options.svg, "Where the curves are drawn").shows_default();
+  command.option("--svg", options.svg, "Where the curves are drawn");
   command.flag("--json", options.json, "One JSON line per run");
   command.run([&options] { return compare_command(options); });
 }
