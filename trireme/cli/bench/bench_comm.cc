@@ -1,6 +1,5 @@
 // trireme bench comm: measures collectives per size and writes the table that `auto` uses.
 #include <algorithm>
-#include <cstdio>
 #include <exception>
 #include <filesystem>
 #include <memory>
@@ -42,25 +41,17 @@ constexpr const char* kRankVariable = "TRIREME_BENCH_RANK";
 constexpr std::size_t kMost = 128u << 20;         // bytes, if no sizes are given
 constexpr std::size_t kMostInProcess = 2u << 30;  // of all simulated ranks' buffers together
 
-struct BenchOptions {
+struct BenchOptions : BenchReport {
   std::vector<std::string> collectives = {"all-reduce"};
   std::vector<std::string> size_texts;
   std::vector<std::size_t> sizes;  // parsed from size_texts
   int ranks = 2;
   bool ranks_given = false;
-  std::string transport = "auto", algorithm = "auto", link;
-  bool heap = false, explain = false, json = false, tune = false;
+  std::string transport = "auto";
+  bool heap = false, explain = false, tune = false;
   std::string out;  // of --tune
   double seconds = 0.05;
   bool on_gpus() const { return transport == "nccl"; }
-  BenchReport report() const {
-    return {.algorithm = algorithm,
-            .link = link,
-            .memory = on_gpus() ? "GPU"
-                      : heap    ? "ordinary"
-                                : "arena",
-            .json = json};
-  }
 };
 
 // In an order that is the library's own business.
@@ -94,9 +85,7 @@ std::string tuning_file(const BenchOptions& options) {
 
 void tune(Job& job, const BenchOptions& options) {
   comm::TuneOptions how;
-  how.progress = [](std::string_view text) {
-    std::fprintf(stderr, "%.*s\n", static_cast<int>(text.size()), text.data());
-  };
+  how.progress = [](std::string_view text) { say(true, text); };
   const plan::Tuning measured = comm::tune(job.world(), how);
   if (job.rank() != 0) return;
   write_tuning(measured, tuning_file(options));
@@ -105,7 +94,7 @@ void tune(Job& job, const BenchOptions& options) {
 
 void measure_all(comm::Communicator& world, const BenchOptions& options, Device device = {}) {
   if (options.explain) {
-    if (world.rank() == 0) print_choices(world, options.sizes, options.report());
+    if (world.rank() == 0) print_choices(world, options.sizes, options);
   } else {
     for (const std::string& collective : options.collectives) {
       const comm::OpKind kind = kind_of(collective);
@@ -116,7 +105,7 @@ void measure_all(comm::Communicator& world, const BenchOptions& options, Device 
                                                  .arena = !options.heap,
                                                  .device = device,
                                                  .seconds = options.seconds});
-      if (world.rank() == 0) print_figures(world, comm::name_of(kind), figures, options.report());
+      if (world.rank() == 0) print_figures(world, comm::name_of(kind), figures, options);
     }
   }
   world.barrier().wait();
@@ -233,6 +222,8 @@ void check(BenchOptions& options, const rendezvous::RankEnvironment& place) {
            "Leave --ranks away.");
   }
   check_transport(options, place);
+  if (options.heap) options.memory = "ordinary";
+  if (options.on_gpus()) options.memory = "GPU";
   if (options.on_gpus()) check_gpu_options(options);
   for (const std::string& collective : options.collectives) {
     const comm::OpKind kind = kind_of(collective);
@@ -277,11 +268,9 @@ void declare_bench_comm(Command& command) {
   command.option("COLLECTIVE", options.collectives, "all-reduce, broadcast, ...")
       .completes(show::collective_names());
   command.option(kRanksOption, options.ranks, "Processes to start; under a launcher: all of it")
-      .between(1, 4096)
-      .shows_default();
+      .between(1, 4096);
   const std::vector<std::string> transports = transport_choices({"nccl", "sim"});
   command.option("--transport", options.transport, one_of(transports) + "; nccl: GPUs' memory")
-      .shows_default()
       .completes(transports);
   command.option("--link", options.link,
                  "A simulated network of such links: 25us,1GB/s (and --transport sim)");
@@ -289,9 +278,7 @@ void declare_bench_comm(Command& command) {
       .completes(show::algorithm_names());
   command.option("--sizes", options.size_texts,
                  "For example 8B 64KiB 16MiB; default: 8 B to 128 MiB");
-  command.option("--seconds", options.seconds, "Spent on each size")
-      .between(1e-6, 3600)
-      .shows_default();
+  command.option("--seconds", options.seconds, "Spent on each size").between(1e-6, 3600);
   command.flag("--heap", options.heap, "Ordinary memory instead of arenas");
   const Option tune =
       command.flag("--tune", options.tune, "Measure every all-reduce and write the table for auto");
