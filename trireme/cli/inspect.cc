@@ -61,7 +61,7 @@ void print_tensor(const HashedTensor& tensor, const std::string& part, const std
     event.set("name", tensor.name)
         .set("dtype", type)
         .set("shape", tensor.shape)
-        .set("bytes", static_cast<long>(bytes_of(tensor)));
+        .set("bytes", bytes_of(tensor));
     if (!part.empty()) event.set("part", part).set("file", file);
     return void(std::printf("%s\n", event.line().c_str()));
   }
@@ -107,8 +107,8 @@ void print_part(const FoundCheckpoint& found, const std::string& part, bool json
   if (json) {
     const auto event = observe::Event("part")
                            .set("part", part)
-                           .set("tensors", static_cast<long>(sum.tensors))
-                           .set("bytes", static_cast<long>(sum.bytes))
+                           .set("tensors", sum.tensors)
+                           .set("bytes", sum.bytes)
                            .set("metadata", metadata);
     return void(std::printf("%s\n", event.line().c_str()));
   }

@@ -125,11 +125,9 @@ void declare_verify(Command& command) {
       .completes(show::algorithm_names());
   command.option("--ranks", options.ranks, "How many ranks: 4, or 2..16");
   command.option("--seeds", options.seeds, "Runs over the simulated network, on all in turn")
-      .between(0, 1'000'000)
-      .shows_default();
+      .between(0, 1'000'000);
   command.option("--hosts", options.hosts, "On how many hosts the ranks lie: evenly, and not")
-      .at_least(1)
-      .shows_default();
+      .at_least(1);
   command.flag("--json", options.json, "One JSON line per algorithm");
   command.run([&options] { return verify_command(options); });
 }

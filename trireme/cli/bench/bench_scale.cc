@@ -265,17 +265,13 @@ void declare_bench_scale(Command& command) {
           "--steps 4");
   command.option("CONFIG", options.config, "Configuration (TOML), such as configs/gpt-nano.toml")
       .required();
-  command.option("--ranks", options.ranks, "Rank counts to run here")
-      .between(1, 256)
-      .shows_default();
+  command.option("--ranks", options.ranks, "Rank counts to run here").between(1, 256);
   command.option("--simulate", options.simulate, "Rank counts to simulate; 0: none")
-      .between(0, 256)
-      .shows_default();
-  command.option("--link", options.link, "The simulated network's links").shows_default();
-  command.option("--steps", options.steps, "Steps of each run; the first three are not counted")
-      .shows_default();
+      .between(0, 256);
+  command.option("--link", options.link, "The simulated network's links");
+  command.option("--steps", options.steps, "Steps of each run; the first three are not counted");
   command.option("--set", options.set, "key=value, as often as wanted").repeatable();
-  command.option("--svg", options.svg, "FILE for the curves").shows_default();
+  command.option("--svg", options.svg, "FILE for the curves");
   command.flag("--json", options.json, "JSON lines");
   command.run([&options] {
     std::erase(options.simulate, 0);

@@ -68,6 +68,7 @@ std::pair<int, int> range_of(const CoordinatorArguments& arguments) {
   const auto range = parse_elastic(arguments.elastic);
   if (range.first > range.second || range.second < arguments.workers)
     refuse(
+        "coordinator",
         "--workers " + std::to_string(arguments.workers) + " with --elastic " + arguments.elastic,
         "Write MIN:MAX, where MAX is at least as many as MIN and as the workers.");
   return range;
@@ -140,11 +141,10 @@ void declare_coordinator(Command& command) {
           "Workers that train on their own (server.staleness), each with its part of a batch of "
           "so many; with --elastic, MAX may be there")
       .between(1, 65'536);
-  command.option("--listen", options.listen, "HOST:PORT at which processes reach it")
-      .shows_default();
+  command.option("--listen", options.listen, "HOST:PORT at which processes reach it");
   command.option("--store", options.store,
                  "What survives its end: a folder, or etcd://HOST:2379/KEY");
-  command.option("--job", options.job, "Name of the job").shows_default();
+  command.option("--job", options.job, "Name of the job");
   command
       .option("--servers", options.servers,
               "Parameter servers, which are processes beside the ranks")
@@ -156,24 +156,18 @@ void declare_coordinator(Command& command) {
   command
       .option("--multiple", options.multiple,
               "Ranks that share one copy of the model: their number is a multiple of it")
-      .between(1, 65'536)
-      .shows_default();
-  command.option("--stages", options.stages, "Stages, parallel.pipeline")
-      .between(1, 65'536)
-      .shows_default();
+      .between(1, 65'536);
+  command.option("--stages", options.stages, "Stages, parallel.pipeline").between(1, 65'536);
   command.option("--gather", options.gather, "Seconds in which more than MIN may come at the start")
-      .between(0, 1e9)
-      .shows_default();
+      .between(0, 1e9);
   command
       .option("--patience", options.patience,
               "Seconds to wait with fewer than MIN, for the store, and ranks for the coordinator")
-      .between(1, 1e9)
-      .shows_default();
+      .between(1, 1e9);
   command
       .option("--silence", options.silence,
               "Seconds without a heartbeat after which a rank is lost")
-      .between(1, 1e9)
-      .shows_default();
+      .between(1, 1e9);
   command.run([&] { return coordinate_command(options, command.given("--gather")); });
 }
 

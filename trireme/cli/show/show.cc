@@ -78,16 +78,11 @@ void declare_show(Command& command) {
   command.option("--root", options.root, "Root of a broadcast and its like")
       .at_least(0)
       .shows_default();
-  command.option("--hosts", options.hosts, "On how many hosts the ranks lie")
-      .at_least(1)
-      .shows_default();
-  command.option("--link", options.link, "For the time: latency, rate[, rate of additions]")
-      .shows_default();
-  command.option("--bytes", options.bytes, "For the time: size of the whole buffer")
-      .shows_default();
-  add_drawing_options(command, options.drawing, "a picture of all rounds instead",
-                      "a page that plays the rounds instead", "The recording as JSON lines",
-                      "round");
+  command.option("--hosts", options.hosts, "On how many hosts the ranks lie").at_least(1);
+  command.option("--link", options.link, "For the time: latency, rate[, rate of additions]");
+  command.option("--bytes", options.bytes, "For the time: size of the whole buffer");
+  add_drawing_options(command, options.drawing, "The recording as JSON lines", "round",
+                      "a picture of all rounds", "a page that plays the rounds");
   command.run([&options] { return show_command(options); });
 }
 

@@ -147,16 +147,13 @@ void declare_show_schedule(Command& command) {
       .option("--ranks", options.ranks,
               "Fewer than stages: each holds several (default: what suits the schedule)")
       .at_least(1);
-  command
-      .option("--times", options.times,
-              "F,B,W[,message]: of a stage's forward pass, of its backward pass for the "
-              "inputs and for the weights, of a message")
-      .shows_default();
+  command.option("--times", options.times,
+                 "F,B,W[,message]: of a stage's forward pass, of its backward pass for the "
+                 "inputs and for the weights, of a message");
   command.flag("--recompute", options.recompute, "Compute activations again before B");
   command.option("--recorded", options.recorded,
                  "FILE: JSON lines of a real step's passes, shown beside the simulated ones");
-  add_drawing_options(command, options.drawing, "a picture instead", "a page that plays it instead",
-                      "JSON lines: every pass with its time", "moment");
+  add_drawing_options(command, options.drawing, "JSON lines: every pass with its time", "moment");
   command.run([&options] { return show_schedule(options); });
 }
 

@@ -83,10 +83,8 @@ void declare_bench_server(Command& command) {
   auto& options = command.keep<BenchServerOptions>();
   command.about("Parameter servers against all-reduce: the time of one exchange over workers")
       .footer("Example:\n  trireme bench server --workers 1 2 4 8 --servers 1 2 --bytes 64KiB");
-  command.option("--workers", options.workers, "Counts to predict and to simulate")
-      .between(1, 64)
-      .shows_default();
-  command.option("--servers", options.servers, "Counts of servers").between(1, 16).shows_default();
+  command.option("--workers", options.workers, "Counts to predict and to simulate").between(1, 64);
+  command.option("--servers", options.servers, "Counts of servers").between(1, 16);
   command.option("--all-reduce", options.all_reduces, "Algorithms to compare with")
       .completes(show::algorithm_names());
   command.option("--bytes", options.bytes, "Bytes of the gradients");

@@ -138,7 +138,7 @@ void declare_convert(Command& command) {
               "parallel.sync of the new layout: plain, zero1, zero2, zero3, ...")
       .required()
       .completes(parallel::sync_names());
-  command.option(kRanksOption, options.ranks, "Ranks that will train").shows_default();
+  command.option(kRanksOption, options.ranks, "Ranks that will train");
   for (const auto& [name, value, about] :
        {std::tuple{"--pipeline", &options.pipeline, "Ranks of a pipeline (parallel.pipeline)"},
         {"--tensor", &options.tensor, "Ranks that share the tensors of each layer"},

@@ -96,12 +96,10 @@ void look_at_machine(Findings& found) {
   found.text("host", observe::host_name());
   found.text("processor", observe::processor_name());
   found.lines.emplace_back("cores", cores.reason);
-  found.event.set("usable_cores", static_cast<long>(cores.usable))
-      .set("online_cores", static_cast<long>(cores.online));
+  found.event.set("usable_cores", cores.usable).set("online_cores", cores.online);
   const std::int64_t free = observe::memory_available(), limit = observe::memory_limit();
   found.lines.emplace_back("memory", bytes(free) + " free of " + bytes(limit));
-  found.event.set("memory_free_bytes", static_cast<long>(free))
-      .set("memory_bytes", static_cast<long>(limit));
+  found.event.set("memory_free_bytes", free).set("memory_bytes", limit);
   std::error_code error;
   const auto space = std::filesystem::space(".", error);
   found.lines.emplace_back(

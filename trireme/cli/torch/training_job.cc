@@ -31,7 +31,7 @@ void add_training_options(Command& command, TrainingJobOptions& options) {
     return text;
   };
   command.option("CONFIG", options.config, "Configuration (TOML), such as configs/gpt-nano.toml");
-  command.option(kWorkersOption, options.ranks, "Processes to train on").shows_default();
+  command.option(kWorkersOption, options.ranks, "Processes to train on");
   command
       .option("--servers", options.servers,
               "server.count: parameter servers beside them (and parallel.sync = server)")

@@ -91,16 +91,15 @@ class Trials {
 observe::Event event_of(const FitCandidate& candidate, std::int64_t limit, bool chosen) {
   observe::Event event("fit");
   event.set("sync", candidate.sync)
-      .set("shard", static_cast<long>(candidate.shard))
-      .set("lanes", static_cast<long>(candidate.lanes))
+      .set("shard", candidate.shard)
+      .set("lanes", candidate.lanes)
       .set("recompute", candidate.recompute)
-      .set("micro", static_cast<long>(candidate.micro))
-      .set("limit_bytes", static_cast<long>(limit))
-      .set("predicted_memory_bytes", static_cast<long>(candidate.predicted_bytes));
+      .set("micro", candidate.micro)
+      .set("limit_bytes", limit)
+      .set("predicted_memory_bytes", candidate.predicted_bytes);
   if (candidate.predicted_seconds > 0)
     event.set("predicted_step_seconds", candidate.predicted_seconds);
-  if (candidate.measured_bytes)
-    event.set("measured_memory_bytes", static_cast<long>(*candidate.measured_bytes));
+  if (candidate.measured_bytes) event.set("measured_memory_bytes", *candidate.measured_bytes);
   if (candidate.step_seconds) event.set("step_seconds", *candidate.step_seconds);
   const std::string& why = candidate.impossible.empty() ? candidate.failure : candidate.impossible;
   if (!why.empty()) event.set("reason", why);
