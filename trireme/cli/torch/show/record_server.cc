@@ -45,13 +45,7 @@ class Recorder {
  public:
   Recorder(const ServerRunOptions& options, const ServerOptions& server)
       : options_(options),
-        settings_{.model = ps::ServedModel(
-                      {{.name = "weights",
-                        .shape = {static_cast<std::int64_t>(options.bytes / sizeof(float))}}},
-                      options.servers),
-                  .optimizer = Sgd{.learning_rate = 1},
-                  .workers = options.workers,
-                  .server = server},
+        settings_(settings_of(options.workers, options.servers, options.bytes, server)),
         doing_(static_cast<std::size_t>(options.workers)) {}
 
   show::ServerRun run() {
@@ -111,7 +105,6 @@ class Recorder {
     net::Choices random(options_.seed * 1000 + static_cast<std::uint64_t>(worker));
     // The first step of any worker is at time 0.
     if (!std::exchange(started_, true)) origin_ = waiter.now();
-    for (int server = 0; server < client.servers(); ++server) client.gradient(server);  // zeros
     const double end = to_seconds(length_of(options_));
     for (int step = 1; now(waiter) < end; ++step) {
       const double begin = now(waiter);
