@@ -9,7 +9,7 @@
 namespace trireme::inline v0 {
 namespace cli {
 
-// Each is in a file of its own in this folder.
+// The files of this folder define them.
 Declare declare_inspect, declare_show, declare_show_schedule, declare_show_partition,
     declare_show_gossip, declare_show_tree_sum, declare_show_strategies, declare_verify,
     declare_bench, declare_bench_scale, declare_bench_comm, declare_launch, declare_launch_host,

@@ -8,7 +8,7 @@
 
 namespace trireme::inline v0::cli {
 
-// Each is in a file of its own in this folder.
+// The files of this folder define them.
 Declare declare_train, declare_plan, declare_generate, declare_eval, declare_convert,
     declare_doctor, declare_show_server, declare_show_zero3, declare_show_overlap,
     declare_show_zero1, declare_show_tensor, declare_show_context, declare_show_expert,
