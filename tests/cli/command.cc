@@ -15,7 +15,7 @@
 #include <stdexcept>
 #include <thread>
 
-#include "trireme/cli/model_file.h"
+#include "trireme/cli/checkpoints.h"
 
 extern char** environ;
 

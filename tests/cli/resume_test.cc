@@ -17,7 +17,7 @@
 #include <sstream>
 
 #include "tests/cli/command.h"
-#include "trireme/format/sha256.h"
+#include "trireme/base/sha256.h"
 
 namespace trireme::testing {
 namespace {
@@ -374,7 +374,7 @@ TEST_F(Resume, AManifestThatSaysWhatCannotBeIsRefused) {
     manifest.erase("sha256");
     change(manifest);
     const std::string text = manifest.dump();
-    manifest["sha256"] = format::sha256_hex(std::as_bytes(std::span(text)));
+    manifest["sha256"] = sha256_hex(std::as_bytes(std::span(text)));
     std::ofstream(path) << manifest.dump(2) << "\n";
     const CommandResult result = trireme({"train", "--resume", "part"});
     EXPECT_EQ(result.code, 12) << manifest.dump(1) << result.out << result.err;

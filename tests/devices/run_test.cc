@@ -12,7 +12,6 @@
 #include "trireme/base/weights_hash.h"
 #include "trireme/cli/checkpoints.h"
 #include "trireme/cli/cluster.h"
-#include "trireme/cli/model_file.h"
 #include "trireme/format/safetensors.h"
 #include "trireme/tensor/flat_math.h"
 #include "trireme/testing/emulated_device/emulated_device.h"

@@ -20,10 +20,8 @@
 #include "trireme/show/collective/recording.h"
 #include "trireme/show/collective/tree_sum.h"
 #include "trireme/show/drawing/picture.h"
-#include "trireme/show/drawing/text.h"
 #include "trireme/show/graph_picture.h"
 #include "trireme/show/schedule/drawn_schedule.h"
-#include "trireme/show/schedule/schedule_picture.h"
 #include "trireme/show/strategies.h"
 
 namespace trireme {

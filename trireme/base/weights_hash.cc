@@ -1,51 +1,33 @@
 #include "trireme/base/weights_hash.h"
 
-#include <openssl/evp.h>
-
 #include <algorithm>
-#include <array>
 #include <cstring>
 #include <memory>
 #include <span>
+#include <string_view>
 
 #include "trireme/base/check.h"
-#include "trireme/base/hex.h"
+#include "trireme/base/sha256.h"
 
 namespace trireme::inline v0 {
 namespace {
 
-class Sha256 {
- public:
-  Sha256() : context_(EVP_MD_CTX_new(), &EVP_MD_CTX_free) {
-    TRIREME_CHECK(EVP_DigestInit_ex(context_.get(), EVP_sha256(), nullptr) == 1);
-  }
-  void add(const void* data, std::size_t size) {
-    TRIREME_CHECK(EVP_DigestUpdate(context_.get(), data, size) == 1);
-  }
-  void add(std::int64_t value) {  // little endian, like the machines that Trireme supports
-    add(&value, sizeof value);
-  }
-  void add_text(std::string_view text) {
-    add(text.data(), text.size());
-    add("", 1);
-  }
-  std::array<unsigned char, 32> finish() {
-    std::array<unsigned char, 32> digest{};
-    TRIREME_CHECK(EVP_DigestFinal_ex(context_.get(), digest.data(), nullptr) == 1);
-    return digest;
-  }
+void add(Sha256& hash, std::int64_t value) {  // little endian, like the machines that run this
+  hash.update(std::as_bytes(std::span(&value, 1)));
+}
 
- private:
-  std::unique_ptr<EVP_MD_CTX, void (*)(EVP_MD_CTX*)> context_;
-};
+void add(Sha256& hash, std::string_view text) {
+  hash.update(text);
+  hash.update(std::string_view("", 1));
+}
 
 void add_tensor(Sha256& hash, const HashedTensor& tensor) {
-  hash.add_text(tensor.name);
-  hash.add_text(name_of(tensor.dtype));
-  hash.add(static_cast<std::int64_t>(tensor.shape.size()));
-  for (std::int64_t dim : tensor.shape) hash.add(dim);
-  hash.add(static_cast<std::int64_t>(tensor.bytes.size()));
-  hash.add(tensor.bytes.data(), tensor.bytes.size());
+  add(hash, tensor.name);
+  add(hash, name_of(tensor.dtype));
+  add(hash, static_cast<std::int64_t>(tensor.shape.size()));
+  for (std::int64_t dim : tensor.shape) add(hash, dim);
+  add(hash, static_cast<std::int64_t>(tensor.bytes.size()));
+  hash.update(tensor.bytes);
 }
 
 }  // namespace
@@ -71,16 +53,13 @@ void WeightsHash::add(const HashedTensor& tensor) {
   add_tensor(state_->hash, tensor);
 }
 
-std::string WeightsHash::finish() {
-  const auto digest = state_->hash.finish();
-  return to_hex(std::as_bytes(std::span(digest)));
-}
+std::string WeightsHash::finish() { return state_->hash.hex(); }
 
 std::uint64_t tensor_hash(const HashedTensor& tensor) {
   Sha256 hash;
   add_tensor(hash, tensor);
   std::uint64_t value = 0;
-  std::memcpy(&value, hash.finish().data(), sizeof value);
+  std::memcpy(&value, hash.digest().data(), sizeof value);
   return value;
 }
 

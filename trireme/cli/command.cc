@@ -42,10 +42,17 @@ std::string make_decimal(std::string& text) {
 template <class T>
 struct Element {
   using type = T;
+  static bool is_shown(const T& value) { return value > 0; }
+};
+template <>
+struct Element<std::string> {
+  using type = std::string;
+  static bool is_shown(const std::string& value) { return !value.empty(); }
 };
 template <class T>
 struct Element<std::vector<T>> {
   using type = T;
+  static bool is_shown(const std::vector<T>& value) { return !value.empty(); }
 };
 
 }  // namespace
@@ -98,6 +105,11 @@ Option& Option::shows_default() {
   return *this;
 }
 
+Option& Option::hides_default() {
+  option_->default_str("");
+  return *this;
+}
+
 Option& Option::values(int least, int most, char delimiter) {
   if (delimiter != '\0') option_->delimiter(delimiter);
   option_->expected(least, most);
@@ -137,6 +149,7 @@ Option Command::option(const std::string& names, T& value, const std::string& ab
   CLI::Option* const option = app_->add_option(names, value, about);
   if constexpr (std::is_arithmetic_v<typename Element<T>::type>)
     option->transform(CLI::Validator(make_decimal<typename Element<T>::type>, "", "decimal"));
+  if (Element<T>::is_shown(value)) option->capture_default_str();
   return {option, *this};
 }
 template Option Command::option(const std::string&, std::string&, const std::string&);

@@ -4,7 +4,7 @@
 //     void declare_gossip(Command& command) {
 //       auto& options = command.keep<Options>();
 //       command.about("Draw ranks that average").footer("Example:\n  trireme show gossip ring");
-//       command.option("--ranks", options.ranks, "How many ranks").at_least(1).shows_default();
+//       command.option("--ranks", options.ranks, "How many ranks").at_least(1);
 //       command.run([&options] { return show_gossip(options); });
 //     }
 #pragma once
@@ -40,8 +40,9 @@ class Option {
   Option& one_of(std::vector<std::string> words);
   /// Completion offers these words; others are accepted.
   Option& completes(std::vector<std::string> words);
-  /// Help shows the present value as the default.
+  /// Help shows the present value as the default, also if it is empty, 0 or negative.
   Option& shows_default();
+  Option& hides_default();
   /// From `least` to `most` values; with a `delimiter`, they may also be in one word.
   Option& values(int least, int most, char delimiter = '\0');
   /// A list that grows by one value each time the option is given.
@@ -66,6 +67,7 @@ class Command {
   /// Shown at the end of help. Examples are written for `trireme`; help has the program's name.
   Command& footer(std::string text);
   /// `names`: "-n,--ranks", or "RUN" for an argument. T: std::string, a number, or a vector of one.
+  /// Help shows the present value as the default, unless it is empty, 0 or negative.
   template <class T>
   Option option(const std::string& names, T& value, const std::string& about);
   Option flag(const std::string& names, bool& value, const std::string& about);

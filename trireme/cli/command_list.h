@@ -1,7 +1,8 @@
-// The list of commands (commands.inc), as values. A build without LibTorch declares those of cli/
-// alone; cli/torch declares all.
+// The list of all commands of `trireme`, as values. A program without LibTorch lacks those of
+// cli/torch.
 #pragma once
 
+#include <map>
 #include <string>
 #include <vector>
 
@@ -9,15 +10,22 @@
 
 namespace trireme::inline v0::cli {
 
+using Declare = void(Command& command);
+
 struct ListedCommand {
-  std::string words;          // "show gossip"
-  void (*declare)(Command&);  // nullptr: the program lacks it
-  bool needs_libtorch = false;
-  bool light = false;  // runs where LibTorch is not loaded
+  enum class Kind {
+    Core,   // in cli/
+    Light,  // in cli/; never profits from LibTorch, and runs where it is not loaded (light.h)
+    Torch,  // in cli/torch/; needs LibTorch
+    Later   // not in this version
+  };
+  std::string words;  // "show gossip"
+  Kind kind = Kind::Core;
+  Declare* declare = nullptr;  // nullptr: the program lacks it
 };
 
-/// The list; commands that need LibTorch have no `declare`.
-std::vector<ListedCommand> listed_commands();
+/// The list in the order of help. `torch`: the commands of cli/torch, if the program has them.
+std::vector<ListedCommand> listed_commands(const std::map<std::string, Declare*>& torch = {});
 
 /// Adds the commands to the program. Those that it lacks refuse with a sentence.
 void add_commands(Program& program, const std::vector<ListedCommand>& list);

@@ -1,5 +1,6 @@
 #include "trireme/cli/files.h"
 
+#include <filesystem>
 #include <fstream>
 
 #include "trireme/base/error.h"
@@ -13,6 +14,14 @@ void write_file(const std::string& path, const std::string& text, const std::str
         "cannot write " + path,
         {.operation = operation, .advice = "Does its folder exist, is there room?"});
   }
+}
+
+bool can_write(const std::string& path) {
+  std::error_code ignored;
+  const bool existed = std::filesystem::exists(path, ignored);
+  if (!std::ofstream(path, std::ios::app)) return false;
+  if (!existed) std::filesystem::remove(path, ignored);
+  return true;
 }
 
 }  // namespace trireme::inline v0::cli

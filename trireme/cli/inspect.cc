@@ -4,13 +4,12 @@
 #include <optional>
 #include <vector>
 
-#include "trireme/base/error.h"
 #include "trireme/base/shape_text.h"
 #include "trireme/base/weights_hash.h"
 #include "trireme/base/words.h"
 #include "trireme/cli/checkpoints.h"
 #include "trireme/cli/command.h"
-#include "trireme/cli/model_file.h"
+#include "trireme/cli/refuse.h"
 #include "trireme/observe/events.h"
 #include "trireme/storage/folder.h"
 #include "trireme/storage/saved_tensors.h"
@@ -62,7 +61,7 @@ void print_tensor(const HashedTensor& tensor, const std::string& part, const std
     event.set("name", tensor.name)
         .set("dtype", type)
         .set("shape", tensor.shape)
-        .set("bytes", static_cast<long>(bytes_of(tensor)));
+        .set("bytes", bytes_of(tensor));
     if (!part.empty()) event.set("part", part).set("file", file);
     return void(std::printf("%s\n", event.line().c_str()));
   }
@@ -88,8 +87,8 @@ void print_part(const FoundCheckpoint& found, const std::string& part, bool json
   if (!manifest.parts.contains(part)) {
     std::string names;
     for (const auto& [name, metadata] : manifest.parts) names += (names.empty() ? "" : ", ") + name;
-    throw ConfigError(found.path() + " has no part \"" + part + "\"",
-                      {.operation = "inspect", .advice = "Its parts are " + names + "."});
+    refuse("inspect", found.path() + " has no part \"" + part + "\"",
+           "Its parts are " + names + ".");
   }
   print_title(json, true);
   Sum sum;
@@ -108,8 +107,8 @@ void print_part(const FoundCheckpoint& found, const std::string& part, bool json
   if (json) {
     const auto event = observe::Event("part")
                            .set("part", part)
-                           .set("tensors", static_cast<long>(sum.tensors))
-                           .set("bytes", static_cast<long>(sum.bytes))
+                           .set("tensors", sum.tensors)
+                           .set("bytes", sum.bytes)
                            .set("metadata", metadata);
     return void(std::printf("%s\n", event.line().c_str()));
   }
@@ -159,9 +158,8 @@ int inspect(const InspectOptions& options) {
   } else if (found) {
     print_part(*found, options.part, options.json);
   } else {
-    throw ConfigError(
-        options.run + " is a file of weights, which has no parts",
-        {.operation = "inspect", .advice = "Leave --part out, or name a checkpoint's folder."});
+    refuse("inspect", options.run + " is a file of weights, which has no parts",
+           "Leave --part out, or name a checkpoint's folder.");
   }
   return 0;
 }

@@ -26,7 +26,7 @@ std::optional<int> run_light_command(int argc, char** argv) {
   Program program(argc, argv, "trireme", "", "");
   for (const ListedCommand& one : listed_commands()) {
     Command& command = program.add(one.words);
-    if (one.light) {
+    if (one.kind == ListedCommand::Kind::Light) {
       one.declare(command);
     } else {
       command.hand_over();

@@ -8,7 +8,7 @@
 
 namespace trireme::inline v0::cli {
 
-/// The exit code of the light command (commands.inc) that argv names rightly; none: nothing was run or
+/// The exit code of the light command (command_list.h) that argv names rightly; none: nothing was run or
 /// printed, and the whole program is to be asked.
 std::optional<int> run_light_command(int argc, char** argv);
 

@@ -5,7 +5,7 @@
 #include <map>
 #include <vector>
 
-#include "trireme/format/tokenizer.h"
+#include "trireme/format/printable.h"
 
 namespace trireme::inline v0::cli {
 namespace {

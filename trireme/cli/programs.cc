@@ -1,19 +1,18 @@
 #include "trireme/cli/programs.h"
 
-#include <fcntl.h>
-#include <spawn.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstdio>
 #include <cstdlib>
 #include <filesystem>
+#include <memory>
 #include <set>
 #include <sstream>
 #include <string_view>
 #include <utility>
 
-extern char** environ;
+#include "trireme/base/shell_word.h"
 
 namespace trireme::inline v0::cli {
 namespace {
@@ -70,24 +69,14 @@ std::string program_on_path(const std::string& name) {
 }
 
 std::string version_output(const std::string& path) {
-  int ends[2];
-  if (path.empty() || pipe2(ends, O_CLOEXEC) != 0) return {};
-  posix_spawn_file_actions_t actions;
-  posix_spawn_file_actions_init(&actions);
-  posix_spawn_file_actions_adddup2(&actions, ends[1], STDOUT_FILENO);
-  posix_spawn_file_actions_addopen(&actions, STDERR_FILENO, "/dev/null", O_WRONLY, 0);
-  std::string name = path.substr(path.rfind('/') + 1), flag = "--version";
-  char* argv[] = {name.data(), flag.data(), nullptr};
-  pid_t child = 0;
-  const bool started = posix_spawn(&child, path.c_str(), &actions, nullptr, argv, environ) == 0;
-  posix_spawn_file_actions_destroy(&actions);
-  close(ends[1]);
+  if (path.empty()) return {};
+  const std::string command = shell_word(path) + " --version 2>/dev/null";
+  const std::unique_ptr<std::FILE, int (*)(std::FILE*)> output(popen(command.c_str(), "re"),
+                                                               pclose);
   std::string out;
   char buffer[512];
-  for (ssize_t n = 0; (n = read(ends[0], buffer, sizeof buffer)) > 0;)
-    out.append(buffer, static_cast<std::size_t>(n));
-  close(ends[0]);
-  if (started) waitpid(child, nullptr, 0);
+  for (std::size_t n = 0; output && (n = std::fread(buffer, 1, sizeof buffer, output.get())) > 0;)
+    out.append(buffer, n);
   return out;
 }
 

@@ -8,7 +8,7 @@ namespace trireme::inline v0::cli {
 
 /// The first program of that name on PATH; empty if there is none.
 std::string program_on_path(const std::string& name);
-/// The output of `path --version`; empty if it cannot be run. `path` is also passed as argv[0].
+/// The output of `path --version`; empty if it cannot be run.
 std::string version_output(const std::string& path);
 
 struct MpiProgram {

@@ -7,7 +7,7 @@
 
 #include "trireme/base/error.h"
 #include "trireme/cli/command.h"
-#include "trireme/cli/help/names.h"
+#include "trireme/cli/refuse.h"
 #include "trireme/comm/rounds/registry.h"
 #include "trireme/show/collective/collective.h"
 #include "trireme/show/collective/cost.h"
@@ -33,8 +33,8 @@ void read_range(std::string_view text, int& least, int& most) {
                         ? read(text, least) && read(text, most)
                         : read(text.substr(0, dots), least) && read(text.substr(dots + 2), most);
   if (good) return;
-  throw ConfigError("\"" + std::string(text) + "\" is no range of ranks",
-                    {.operation = "verify", .advice = "Write --ranks 4 or --ranks 2..16."});
+  refuse("verify", "\"" + std::string(text) + "\" is no range of ranks",
+         "Write --ranks 4 or --ranks 2..16.");
 }
 
 // "3, 5..8"
@@ -120,16 +120,14 @@ void declare_verify(Command& command) {
       .footer("Example:\n  trireme verify all-reduce ring --ranks 2..16");
   command.option("COLLECTIVE", options.collective, "all-reduce, broadcast, ...")
       .required()
-      .completes(collective_names());
+      .completes(show::collective_names());
   command.option("ALGORITHM", options.algorithm, "ring, ...; none: all of them")
-      .completes(algorithm_names());
-  command.option("--ranks", options.ranks, "How many ranks: 4, or 2..16").shows_default();
+      .completes(show::algorithm_names());
+  command.option("--ranks", options.ranks, "How many ranks: 4, or 2..16");
   command.option("--seeds", options.seeds, "Runs over the simulated network, on all in turn")
-      .between(0, 1'000'000)
-      .shows_default();
+      .between(0, 1'000'000);
   command.option("--hosts", options.hosts, "On how many hosts the ranks lie: evenly, and not")
-      .at_least(1)
-      .shows_default();
+      .at_least(1);
   command.flag("--json", options.json, "One JSON line per algorithm");
   command.run([&options] { return verify_command(options); });
 }

@@ -43,27 +43,9 @@ void MappedFile::map(int descriptor) {
   if (!S_ISREG(status.st_mode)) cannot_read(path_, "not a regular file");
   size_ = static_cast<std::size_t>(status.st_size);
   if (size_ == 0) return;  // mmap refuses an empty range
-  data_ = ::mmap(nullptr, size_, PROT_READ, MAP_PRIVATE, descriptor, 0);
-  if (data_ == MAP_FAILED) {
-    data_ = nullptr;
-    cannot_read(path_, std::strerror(errno));
-  }
-}
-
-MappedFile::MappedFile(MappedFile&& other) noexcept
-    : path_(std::move(other.path_)),
-      data_(std::exchange(other.data_, nullptr)),
-      size_(std::exchange(other.size_, 0)) {}
-
-MappedFile& MappedFile::operator=(MappedFile&& other) noexcept {
-  std::swap(path_, other.path_);
-  std::swap(data_, other.data_);
-  std::swap(size_, other.size_);
-  return *this;
-}
-
-MappedFile::~MappedFile() {
-  if (data_ != nullptr) ::munmap(data_, size_);
+  void* const data = ::mmap(nullptr, size_, PROT_READ, MAP_PRIVATE, descriptor, 0);
+  if (data == MAP_FAILED) cannot_read(path_, std::strerror(errno));
+  data_ = {data, [size = size_](void* mapped) { ::munmap(mapped, size); }};
 }
 
 }  // namespace trireme::inline v0::format

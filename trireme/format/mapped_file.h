@@ -1,10 +1,11 @@
 // MappedFile: a file's bytes, read-only, through mmap. Nothing is copied until it is read.
 //
-// Owns the mapping; movable. If another process truncates the file while it is mapped, this process
+// Owns the mapping, together with its copies. If another process truncates the file while it is mapped, this process
 // ends (SIGBUS), so map only complete files: renamed into place, or a user's data.
 #pragma once
 
 #include <cstddef>
+#include <memory>
 #include <span>
 #include <string>
 #include <string_view>
@@ -17,21 +18,20 @@ class MappedFile {
   explicit MappedFile(const std::string& path);
   /// The open file `descriptor`, which the caller may close afterwards. `title` names it in errors.
   MappedFile(int descriptor, std::string title);
-  MappedFile(MappedFile&& other) noexcept;
-  MappedFile& operator=(MappedFile&& other) noexcept;
-  ~MappedFile();
 
   std::span<const std::byte> bytes() const noexcept {
-    return {static_cast<const std::byte*>(data_), size_};
+    return {static_cast<const std::byte*>(data_.get()), data_ ? size_ : 0};
   }
-  std::string_view text() const noexcept { return {static_cast<const char*>(data_), size_}; }
+  std::string_view text() const noexcept {
+    return {static_cast<const char*>(data_.get()), data_ ? size_ : 0};
+  }
   const std::string& path() const noexcept { return path_; }
 
  private:
   void map(int descriptor);
 
   std::string path_;
-  void* data_ = nullptr;
+  std::shared_ptr<void> data_;  // null: no bytes
   std::size_t size_ = 0;
 };
 

@@ -6,8 +6,8 @@
 #include <utility>
 
 #include "trireme/base/error.h"
+#include "trireme/base/sha256.h"
 #include "trireme/format/mapped_file.h"
-#include "trireme/format/sha256.h"
 #include "trireme/input/compiler_headers.h"
 
 namespace trireme::inline v0::input {
@@ -132,7 +132,7 @@ Corpus read_compiler_headers() {
 
 bool held_out(const std::string& relative_path) {
   const std::string digest =
-      format::sha256_hex(std::as_bytes(std::span(relative_path.data(), relative_path.size())));
+      sha256_hex(std::as_bytes(std::span(relative_path.data(), relative_path.size())));
   return std::stoul(digest.substr(0, 8), nullptr, 16) % 10 == 0;
 }
 
@@ -144,7 +144,7 @@ Corpus load_corpus(const CorpusOptions& options) {
 }
 
 void set_hash(Corpus& corpus) {
-  format::Sha256 hash;
+  Sha256 hash;
   hash.update(std::to_string(corpus.train.size()) + " ");  // the position of the cut
   hash.update(corpus.train);
   hash.update(corpus.validation);

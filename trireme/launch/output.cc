@@ -17,20 +17,12 @@
 namespace trireme::inline v0::launch {
 namespace {
 
-std::string number_in_role(const rendezvous::Roles& roles, int process) {
-  return std::to_string(roles.number_of(process));
-}
-
-std::string file_name(const rendezvous::Roles& roles, int process) {
+// The evaluator's name, or the number of a process in its role, behind `server` or `rank`.
+std::string process_name(const rendezvous::Roles& roles, int process, const char* evaluator,
+                         const char* server, const char* rank) {
   const Role role = roles.role_of(process);
-  if (role == Role::Evaluator) return "evaluator";
-  return (role == Role::Server ? "server-" : "rank-") + number_in_role(roles, process);
-}
-
-std::string prefix(const rendezvous::Roles& roles, int process) {
-  const Role role = roles.role_of(process);
-  if (role == Role::Evaluator) return "eval";
-  return (role == Role::Server ? "ps " : "") + number_in_role(roles, process);
+  if (role == Role::Evaluator) return evaluator;
+  return (role == Role::Server ? server : rank) + std::to_string(roles.number_of(process));
 }
 
 // The pipe `descriptor`, opened once more so that writing never blocks: another process may take
@@ -85,7 +77,9 @@ Output::Output(const LaunchOptions& options) : options_(options) {
   std::error_code error;
   std::filesystem::create_directories(options.log_dir, error);
   for (int process = 0; process < options.roles().processes(); ++process) {
-    const std::string path = options.log_dir + "/" + file_name(options.roles(), process) + ".log";
+    const std::string path =
+        options.log_dir + "/" +
+        process_name(options.roles(), process, "evaluator", "server-", "rank-") + ".log";
     const int file = open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
     if (file < 0) {
       throw ResourceError("cannot write " + path + ": " + std::strerror(errno),
@@ -105,7 +99,8 @@ void Output::line(int rank, bool error, std::string_view text) {
   if (options_.only_rank && *options_.only_rank != rank) return;
   const bool plain = options_.rank0_direct && rank == 0;  // it is on another host
   if (options_.rank0_direct && files_.empty() && !error && !plain) return;
-  std::string whole = plain ? "" : "[" + prefix(options_.roles(), rank) + "] ";
+  std::string whole =
+      plain ? "" : "[" + process_name(options_.roles(), rank, "eval", "ps ", "") + "] ";
   whole.append(text);
   whole += '\n';
   const int descriptor = error ? STDERR_FILENO : STDOUT_FILENO;

@@ -44,17 +44,34 @@ class File {
 
 enum class Grant { Given, Refused, NotKnownHere };
 
-// Locks the whole file for this open file; released when the last process that has it open ends.
-Grant lock_open_file(const File& file) {
+// F_OFD_SETLK: locks the whole file for this open file; released when the last process that has it
+// open ends. F_OFD_GETLK: whether it could be locked.
+Grant ask_for(const File& file, int command) {
   struct flock whole {};
   whole.l_type = F_WRLCK;
   whole.l_whence = SEEK_SET;
-  if (::fcntl(file.get(), F_OFD_SETLK, &whole) == 0) return Grant::Given;
+  if (::fcntl(file.get(), command, &whole) == 0)
+    return command == F_OFD_SETLK || whole.l_type == F_UNLCK ? Grant::Given : Grant::Refused;
   return errno == EAGAIN || errno == EACCES ? Grant::Refused : Grant::NotKnownHere;
+}
+
+Grant lock_open_file(const File& file) { return ask_for(file, F_OFD_SETLK); }
+
+// Whether the holder's kernel is this one, so that its lock on the open file can be seen here.
+bool is_one_kernel(const std::optional<LockHolder>& holder, const LockHolder& self, bool shared) {
+  return !shared || (holder && !self.boot.empty() && holder->boot == self.boot);
+}
+
+std::string path_in(const std::string& directory) {
+  return directory + "/" + std::string(kLockFile);
 }
 
 bool same_file(const struct stat& a, const struct stat& b) {
   return a.st_dev == b.st_dev && a.st_ino == b.st_ino;
+}
+
+std::int64_t time_of(const struct stat& status) {  // nanoseconds
+  return std::int64_t{status.st_mtim.tv_sec} * 1'000'000'000 + status.st_mtim.tv_nsec;
 }
 
 bool is_named(const File& file, const std::string& path) {
@@ -96,7 +113,7 @@ class Toucher {
 struct FolderLock::Impl {
   Impl(std::string folder, FolderLockOptions given)
       : directory(std::move(folder)),
-        path(directory + "/" + std::string(kLockFile)),
+        path(path_in(directory)),
         options(std::move(given)),
         self(options.self ? *options.self : LockHolder::this_process()),
         shared(options.shared ? *options.shared : is_shared_file_system(directory)) {}
@@ -136,34 +153,32 @@ struct FolderLock::Impl {
     }
   }
 
-  // For a file system without hard links: the name exists a moment before the content.
-  bool make_in_place() {
-    File made(::open(path.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0644));
-    if (!made.is_open() && errno == EEXIST) return false;
-    if (!made.is_open()) fail("making " + path, errno);
-    lock_open_file(made);
-    try {
-      write_holder(made);
-    } catch (...) {
-      ::unlink(path.c_str());
-      throw;
-    }
-    file = std::move(made);
-    return true;
-  }
-
-  // False if another process has the name.
-  bool make() {
-    const std::string name = unique_name();
+  // A new file, locked, that names this holder. Not open: the name exists.
+  File create(const std::string& name) const {
     File made(::open(name.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0644));
+    if (!made.is_open() && errno == EEXIST) return made;
     if (!made.is_open()) fail("making " + name, errno);
+    lock_open_file(made);
     try {
       write_holder(made);
     } catch (...) {
       ::unlink(name.c_str());
       throw;
     }
-    lock_open_file(made);
+    return made;
+  }
+
+  // For a file system without hard links: the name exists a moment before the content.
+  bool make_in_place() {
+    file = create(path);
+    return file.is_open();
+  }
+
+  // False if another process has the name.
+  bool make() {
+    const std::string name = unique_name();
+    File made = create(name);
+    if (!made.is_open()) fail("making " + name, EEXIST);
     const int failed = ::link(name.c_str(), path.c_str()) == 0 ? 0 : errno;
     struct stat status {};  // over NFS the reply to a successful link() may be lost
     const bool linked = failed == 0 || (::fstat(made.get(), &status) == 0 && status.st_nlink == 2);
@@ -193,9 +208,7 @@ struct FolderLock::Impl {
       struct stat now {};
       if (!again.is_open() || ::fstat(again.get(), &now) != 0 || !same_file(before, now))
         return false;
-      if (now.st_mtim.tv_sec != before.st_mtim.tv_sec ||
-          now.st_mtim.tv_nsec != before.st_mtim.tv_nsec)
-        return false;
+      if (time_of(now) != time_of(before)) return false;
     } while (steady_now() < until);
     return true;
   }
@@ -241,8 +254,8 @@ struct FolderLock::Impl {
       std::this_thread::sleep_for(kLook);
       return;
     }
-    const bool one_kernel = !shared || (holder && !self.boot.empty() && holder->boot == self.boot);
-    if (running == Running::Unknown && !(grant == Grant::Given && one_kernel)) {
+    const bool is_told = grant == Grant::Given && is_one_kernel(holder, self, shared);
+    if (running == Running::Unknown && !is_told) {
       if (!is_abandoned(found)) {
         if (is_named(found, path)) refuse(holder, "");
         return;
@@ -285,13 +298,28 @@ FolderLock::~FolderLock() = default;
 
 int FolderLock::descriptor() const noexcept { return impl_->file.get(); }
 
-bool is_locked(const std::string& directory) {
-  const std::string path = directory + "/" + std::string(kLockFile);
+LockWatch::LockWatch(std::string directory, FolderLockOptions options)
+    : directory_(std::move(directory)),
+      patience_(options.patience),
+      self_(options.self ? *options.self : LockHolder::this_process()),
+      shared_(options.shared ? *options.shared : is_shared_file_system(directory_)) {}
+
+bool LockWatch::is_locked() {
+  const std::string path = path_in(directory_);
   const File found(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
-  if (!found.is_open()) return false;
+  struct stat now {};
+  if (!found.is_open() || ::fstat(found.get(), &now) != 0) return false;
   const auto holder = LockHolder::from_text(content_of(found));
-  return !holder || is_running(*holder, LockHolder::this_process(),
-                               is_shared_file_system(directory)) != Running::No;
+  const Running running = holder ? is_running(*holder, self_, shared_) : Running::Unknown;
+  if (running != Running::Unknown) return running == Running::Yes;
+  const Grant grant = ask_for(found, F_OFD_GETLK);
+  if (grant == Grant::Refused) return true;
+  if (grant == Grant::Given && holder && is_one_kernel(holder, self_, shared_)) return false;
+  const std::int64_t changed = time_of(now);
+  if (std::exchange(changed_, changed) != changed) since_ = steady_now();
+  return steady_now() - since_ < patience_;
 }
+
+bool is_locked(const std::string& directory) { return LockWatch(directory).is_locked(); }
 
 }  // namespace trireme::inline v0::observe

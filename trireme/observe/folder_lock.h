@@ -23,6 +23,7 @@
 #pragma once
 
 #include <chrono>
+#include <cstdint>
 #include <memory>
 #include <optional>
 #include <string>
@@ -62,8 +63,24 @@ class FolderLock {
   std::unique_ptr<Impl> impl_;
 };
 
-/// Whether a job has locked the folder, and runs as far as this process can see: a holder that it
-/// cannot see counts as running. For those who only read there.
+/// Follows whether a job that runs has locked the folder, for those who only read there. Decides as
+/// FolderLock does, but never waits: a holder that only the file's time can tell of counts as running
+/// until `patience` after this object has seen the file change.
+class LockWatch {
+ public:
+  explicit LockWatch(std::string directory, FolderLockOptions options = {});
+  bool is_locked();
+
+ private:
+  std::string directory_;
+  Duration patience_;
+  LockHolder self_;
+  bool shared_ = false;
+  std::int64_t changed_ = -1;  // the file's time, as last seen
+  TimePoint since_;            // when this object saw that first
+};
+
+/// The same, once: a holder that only the file's time can tell of counts as running.
 bool is_locked(const std::string& directory);
 
 }  // namespace trireme::inline v0::observe

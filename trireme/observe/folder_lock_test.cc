@@ -150,6 +150,36 @@ TEST_F(FolderLockTest, BetweenContainersTheOpenFileDecides) {
   EXPECT_EQ(refusal({.shared = true, .patience = 1h}), "taken");
 }
 
+TEST_F(FolderLockTest, AWatchSeesTheEndOfAHolderInAnotherContainer) {
+  LockHolder container = LockHolder::this_process();
+  container.processes = "pid:[99]";
+  LockWatch watch(directory_, {.shared = true, .patience = 1h});
+  EXPECT_FALSE(watch.is_locked());
+  {
+    const FolderLock lock(directory_, {.self = container});
+    EXPECT_TRUE(watch.is_locked());
+    EXPECT_TRUE(is_locked(directory_));
+  }
+  leave(container);  // killed
+  EXPECT_FALSE(watch.is_locked());
+  EXPECT_FALSE(is_locked(directory_));
+}
+
+TEST_F(FolderLockTest, AWatchSeesTheEndOfAHolderOnAnotherHost) {
+  leave(elsewhere());
+  const std::string file = directory_ + "/.lock";
+  LockWatch watch(directory_, {.shared = true, .patience = 50ms});
+  const TimePoint begin = steady_now();
+  while (steady_now() - begin < 150ms) {  // it touches its file
+    fs::last_write_time(file, fs::file_time_type::clock::now());
+    ASSERT_TRUE(watch.is_locked());
+    std::this_thread::sleep_for(1ms);
+  }
+  const TimePoint killed = steady_now();
+  while (watch.is_locked()) ASSERT_LT(steady_now() - killed, 1min);
+  EXPECT_TRUE(fs::exists(file));
+}
+
 TEST_F(FolderLockTest, AFileThatNamesNobodyIsTakenAfterAWhile) {
   for (const char* text : {"", "trireme-lock 1\nhost a\n", "who knows"}) {
     leave(text);

@@ -8,6 +8,7 @@
 #include <array>
 #include <charconv>
 #include <ctime>
+#include <filesystem>
 #include <fstream>
 #include <sstream>
 
@@ -26,9 +27,8 @@ std::string first_line(const char* path) {
 }
 
 std::string link_text(const char* path) {
-  std::array<char, 64> text;
-  const ssize_t length = readlink(path, text.data(), text.size());
-  return {text.data(), length > 0 ? static_cast<std::size_t>(length) : 0};
+  std::error_code none;
+  return std::filesystem::read_symlink(path, none).string();
 }
 
 std::string utc_now() {
@@ -65,17 +65,15 @@ bool runs_here(const LockHolder& holder) {
          state->state != 'X';
 }
 
-// Each value takes one line, but a host may have any name.
-std::string on_one_line(const std::string& text) { return escaped(text); }
-
 }  // namespace
 
 LockHolder LockHolder::this_process() {
   const auto state = state_of(getpid());
-  return {.host = on_one_line(host_name()),
-          .machine = on_one_line(first_line("/etc/machine-id")),
-          .boot = on_one_line(first_line("/proc/sys/kernel/random/boot_id")),
-          .processes = on_one_line(link_text("/proc/self/ns/pid")),
+  // Each value takes one line, but a host may have any name.
+  return {.host = escaped(host_name()),
+          .machine = escaped(first_line("/etc/machine-id")),
+          .boot = escaped(first_line("/proc/sys/kernel/random/boot_id")),
+          .processes = escaped(link_text("/proc/self/ns/pid")),
           .process = getpid(),
           .start_time = state ? state->start_time : 0,
           .since = utc_now()};

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <filesystem>
 #include <fstream>
 #include <sstream>
 
@@ -88,9 +89,8 @@ std::string host_name() {
 std::string clock_name() {
   std::string boot;
   if (!(std::ifstream("/proc/sys/kernel/random/boot_id") >> boot)) return "";
-  char space[64] = {};  // "time:[4026531834]"; empty before Linux 5.6
-  const ssize_t length = readlink("/proc/self/ns/time", space, sizeof space - 1);
-  return boot + std::string(space, length > 0 ? static_cast<std::size_t>(length) : 0);
+  std::error_code none;  // "time:[4026531834]"; empty before Linux 5.6
+  return boot + std::filesystem::read_symlink("/proc/self/ns/time", none).string();
 }
 
 }  // namespace trireme::inline v0::observe

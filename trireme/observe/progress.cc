@@ -9,6 +9,8 @@
 #include <utility>
 #include <vector>
 
+#include "trireme/base/words.h"
+
 namespace trireme::inline v0::observe {
 namespace {
 
@@ -182,12 +184,8 @@ void Progress::draw() {
   std::fflush(options_.stream);
 }
 
-void Progress::erase() {
-  if (!live_.empty()) std::fputs("\r\x1b[K", options_.stream);
-}
-
 void Progress::line(std::string_view text) {
-  erase();
+  if (!live_.empty()) std::fputs("\r\x1b[K", options_.stream);
   std::fprintf(options_.stream, "%.*s\n", static_cast<int>(text.size()), text.data());
   if (!live_.empty()) draw();
   std::fflush(options_.stream);

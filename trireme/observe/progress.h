@@ -17,15 +17,9 @@
 #include <string>
 #include <string_view>
 
-#include "trireme/base/words.h"
 #include "trireme/observe/events.h"
 
 namespace trireme::inline v0::observe {
-
-// Callers in train/ use these names.
-using v0::bytes_text;
-using v0::duration_text;
-using v0::grouped;
 
 struct ProgressOptions {
   long steps = 0;  // of the whole run; 0: unknown
@@ -60,7 +54,6 @@ class Progress {
   std::string text(int columns) const;
   bool due(long step) const;
   void draw();
-  void erase();
   ProgressOptions options_;
   std::optional<StepFigures> last_;
   std::string live_;  // shown on the terminal now; empty: nothing

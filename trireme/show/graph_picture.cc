@@ -276,26 +276,21 @@ std::string json_of(const plan::Graph& graph, const plan::GraphPartition& partit
     const plan::GraphStage& stage = partition.stages[i];
     Json names = Json::array();
     for (int node : stage.nodes) names.push_back(escaped(graph.nodes[at(node)].name));
-    text += Json{{"event", "stage"},
-                 {"stage", i},
-                 {"nodes", std::move(names)},
-                 {"seconds", stage.seconds},
-                 {"memory_bytes", stage.memory_bytes},
-                 {"sent_bytes", stage.sent_bytes}}
-                .dump() +
-            "\n";
+    text += json_line({{"event", "stage"},
+                       {"stage", i},
+                       {"nodes", std::move(names)},
+                       {"seconds", stage.seconds},
+                       {"memory_bytes", stage.memory_bytes},
+                       {"sent_bytes", stage.sent_bytes}});
   }
   Json split = Json::array();
   for (const plan::SplitAdvice& one : partition.suggestions) split.push_back(escaped(one.why));
-  return text +
-         Json{{"event", "cost"},
-              {"slowest", partition.slowest()},
-              {"imbalance", partition.imbalance()},
-              {"sent_bytes", partition.sent_bytes()},
-              {"exact", partition.exact},
-              {"split", std::move(split)}}
-             .dump() +
-         "\n";
+  return text + json_line({{"event", "cost"},
+                           {"slowest", partition.slowest()},
+                           {"imbalance", partition.imbalance()},
+                           {"sent_bytes", partition.sent_bytes()},
+                           {"exact", partition.exact},
+                           {"split", std::move(split)}});
 }
 
 }  // namespace trireme::inline v0::show

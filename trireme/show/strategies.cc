@@ -127,29 +127,22 @@ std::string text_of(const StrategyDrawing& drawing) {
 }
 
 std::string json_of(const StrategyDrawing& drawing) {
-  using Json = nlohmann::ordered_json;
   const NamedStrategy& strategy = drawing.strategy;
-  std::string text = Json({{"event", "show"},
-                           {"strategy", strategy.name},
-                           {"others", strategy.others},
-                           {"about", strategy.about},
-                           {"keys", plan::describe_keys(strategy)},
-                           {"missing", strategy.missing}})
-                         .dump() +
-                     "\n";
+  std::string text = json_line({{"event", "show"},
+                                {"strategy", strategy.name},
+                                {"others", strategy.others},
+                                {"about", strategy.about},
+                                {"keys", plan::describe_keys(strategy)},
+                                {"missing", strategy.missing}});
   for (const Process& one : processes_of(drawing))
-    text += Json({{"event", "process"},
-                  {"name", one.name},
-                  {"weights", one.holds[0]},
-                  {"gradients", one.holds[1]},
-                  {"optimizer", one.holds[2]}})
-                .dump() +
-            "\n";
+    text += json_line({{"event", "process"},
+                       {"name", one.name},
+                       {"weights", one.holds[0]},
+                       {"gradients", one.holds[1]},
+                       {"optimizer", one.holds[2]}});
   for (const plan::Movement& move : strategy.moves)
-    text +=
-        Json({{"event", "move"}, {"between", plan::describe(move.between)}, {"what", move.what}})
-            .dump() +
-        "\n";
+    text += json_line(
+        {{"event", "move"}, {"between", plan::describe(move.between)}, {"what", move.what}});
   return text;
 }
 

@@ -262,18 +262,18 @@ std::string html_of(const StrategyDrawing& drawing) {
   const auto& moves = drawing.strategy.moves;
   Page page{.title = drawing.strategy.name,
             .about = drawing.strategy.about + ".",
-            .last = static_cast<int>(moves.size()),
             .step = "movement",
             .legend = picture.legend(),
             .notes = text_of(drawing),
             .data = json_of(drawing)};
-  for (int step = 0; step <= page.last; ++step) {
+  const auto add = [&](int movement, const std::string& caption) {
     Svg svg(picture.width() + 8, picture.height() + 4, page.title);
-    picture.draw(svg, 4, 2, step == 0 ? static_cast<int>(moves.size()) : step - 1);
-    page.pictures += frame_of(svg.finish(), step == 0);
-    page.captions.push_back(step == 0 ? "What each process holds."
-                                      : moves[static_cast<std::size_t>(step - 1)].what + ".");
-  }
+    picture.draw(svg, 4, 2, movement);
+    page.add_step(svg, caption);
+  };
+  const int none = static_cast<int>(moves.size());
+  add(none, "What each process holds.");
+  for (int i = 0; i < none; ++i) add(i, moves[static_cast<std::size_t>(i)].what + ".");
   return html_of(page);
 }
 

@@ -4,7 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "trireme/base/error.h"
-#include "trireme/format/sha256.h"
+#include "trireme/base/sha256.h"
 
 namespace trireme::inline v0::storage {
 namespace {
@@ -48,7 +48,7 @@ json body_of(const Manifest& manifest) {
 
 std::string hash_of(const json& body) {
   const std::string text = body.dump();
-  return format::sha256_hex(std::as_bytes(std::span(text.data(), text.size())));
+  return sha256_hex(std::as_bytes(std::span(text.data(), text.size())));
 }
 
 // Reads an object of exactly `num_keys` keys.

@@ -6,7 +6,7 @@
 
 #include "trireme/base/check.h"
 #include "trireme/base/error.h"
-#include "trireme/format/sha256.h"
+#include "trireme/base/sha256.h"
 
 namespace trireme::inline v0::storage {
 namespace {
@@ -104,7 +104,7 @@ void VerifiedFile::drop() {
 
 // A file of version 1.
 void VerifiedFile::verify_at_once() {
-  format::Sha256 hash;
+  Sha256 hash;
   for (std::int64_t chunk = 0; chunk * chunk_bytes_ < record_.bytes; ++chunk) {
     load(chunk, chunk + 1);
     hash.update(loaded_);

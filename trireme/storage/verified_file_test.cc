@@ -6,7 +6,7 @@
 #include <random>
 
 #include "trireme/base/error.h"
-#include "trireme/format/sha256.h"
+#include "trireme/base/sha256.h"
 
 namespace trireme::storage {
 namespace {
@@ -153,8 +153,7 @@ TEST(VerifiedFile, AChangedByteIsFoundInItsChunkAndElsewhereDoesNotMatter) {
 // As version 1 has it: a large file without hashes of chunks.
 TEST(VerifiedFile, WithoutChunksTheWholeFileIsVerifiedFirst) {
   const std::string text = sample_text(100);
-  const FileRecord record{.bytes = 100,
-                          .sha256 = format::sha256_hex(std::as_bytes(std::span(text)))};
+  const FileRecord record{.bytes = 100, .sha256 = sha256_hex(std::as_bytes(std::span(text)))};
   std::string changed = text, place(10, ' ');
   changed[99] ^= 1;
   VerifiedFile damaged(noted(changed), record, kChunk, "f");

@@ -1,9 +1,7 @@
 // trireme bench comm: measures collectives per size and writes the table that `auto` uses.
 #include <algorithm>
-#include <cstdio>
 #include <exception>
 #include <filesystem>
-#include <fstream>
 #include <memory>
 #include <string>
 #include <thread>
@@ -16,10 +14,10 @@
 #include "trireme/cli/bench/bench_report.h"
 #include "trireme/cli/cluster.h"
 #include "trireme/cli/files.h"
-#include "trireme/cli/help/names.h"
 #include "trireme/cli/launch/own_run.h"
 #include "trireme/cli/light.h"
 #include "trireme/cli/program.h"
+#include "trireme/cli/refuse.h"
 #include "trireme/comm/choice/choice.h"
 #include "trireme/comm/choice/measure.h"
 #include "trireme/comm/choice/tune.h"
@@ -32,6 +30,7 @@
 #include "trireme/observe/machine.h"
 #include "trireme/plan/link.h"
 #include "trireme/rendezvous/launchers/environment.h"
+#include "trireme/show/collective/collective.h"
 
 namespace trireme::inline v0::cli {
 namespace {
@@ -42,25 +41,17 @@ constexpr const char* kRankVariable = "TRIREME_BENCH_RANK";
 constexpr std::size_t kMost = 128u << 20;         // bytes, if no sizes are given
 constexpr std::size_t kMostInProcess = 2u << 30;  // of all simulated ranks' buffers together
 
-struct BenchOptions {
+struct BenchOptions : BenchReport {
   std::vector<std::string> collectives = {"all-reduce"};
   std::vector<std::string> size_texts;
   std::vector<std::size_t> sizes;  // parsed from size_texts
   int ranks = 2;
   bool ranks_given = false;
-  std::string transport = "auto", algorithm = "auto", link;
-  bool heap = false, explain = false, json = false, tune = false;
+  std::string transport = "auto";
+  bool heap = false, explain = false, tune = false;
   std::string out;  // of --tune
   double seconds = 0.05;
   bool on_gpus() const { return transport == "nccl"; }
-  BenchReport report() const {
-    return {.algorithm = algorithm,
-            .link = link,
-            .memory = on_gpus() ? "GPU"
-                      : heap    ? "ordinary"
-                                : "arena",
-            .json = json};
-  }
 };
 
 // In an order that is the library's own business.
@@ -88,15 +79,13 @@ void write_tuning(const plan::Tuning& measured, const std::string& path) {
 std::string tuning_file(const BenchOptions& options) {
   const std::string path = options.out.empty() ? plan::tuning_path() : options.out;
   if (!path.empty()) return path;
-  throw ConfigError("there is no place for the table: neither HOME nor TRIREME_TUNING is set",
-                    {.operation = "bench", .advice = "Name a file: --out FILE."});
+  refuse("bench", "there is no place for the table: neither HOME nor TRIREME_TUNING is set",
+         "Name a file: --out FILE.");
 }
 
 void tune(Job& job, const BenchOptions& options) {
   comm::TuneOptions how;
-  how.progress = [](std::string_view text) {
-    std::fprintf(stderr, "%.*s\n", static_cast<int>(text.size()), text.data());
-  };
+  how.progress = [](std::string_view text) { say(true, text); };
   const plan::Tuning measured = comm::tune(job.world(), how);
   if (job.rank() != 0) return;
   write_tuning(measured, tuning_file(options));
@@ -105,7 +94,7 @@ void tune(Job& job, const BenchOptions& options) {
 
 void measure_all(comm::Communicator& world, const BenchOptions& options, Device device = {}) {
   if (options.explain) {
-    if (world.rank() == 0) print_choices(world, options.sizes, options.report());
+    if (world.rank() == 0) print_choices(world, options.sizes, options);
   } else {
     for (const std::string& collective : options.collectives) {
       const comm::OpKind kind = kind_of(collective);
@@ -116,7 +105,7 @@ void measure_all(comm::Communicator& world, const BenchOptions& options, Device 
                                                  .arena = !options.heap,
                                                  .device = device,
                                                  .seconds = options.seconds});
-      if (world.rank() == 0) print_figures(world, comm::name_of(kind), figures, options.report());
+      if (world.rank() == 0) print_figures(world, comm::name_of(kind), figures, options);
     }
   }
   world.barrier().wait();
@@ -143,22 +132,18 @@ int run_simulated(const BenchOptions& options) {
   return 0;
 }
 
-[[noreturn]] void refuse_bench(const std::string& what, const std::string& advice) {
-  throw ConfigError(what, {.operation = "bench", .advice = advice});
-}
-
 // Refuses options that only apply to CPU memory.
 void check_gpu_options(const BenchOptions& options) {
-  const auto refuse = [](const std::string& what) {
-    refuse_bench(what + " is for the CPU's memory, but transport nccl measures that of GPUs",
-                 "Leave it away, or take another transport.");
+  const auto refuse_option = [](const std::string& what) {
+    refuse("bench", what + " is for the CPU's memory, but transport nccl measures that of GPUs",
+           "Leave it away, or take another transport.");
   };
-  if (options.heap) refuse("--heap");
-  if (options.tune) refuse("--tune");
-  if (options.explain) refuse("--explain");
+  if (options.heap) refuse_option("--heap");
+  if (options.tune) refuse_option("--tune");
+  if (options.explain) refuse_option("--explain");
   if (options.algorithm != "auto" && options.algorithm != comm::nccl::kNative)
-    refuse_bench("on GPUs there is no algorithm " + options.algorithm,
-                 "Choose one of auto, " + std::string(comm::nccl::kNative) + ".");
+    refuse("bench", "on GPUs there is no algorithm " + options.algorithm,
+           "Choose one of auto, " + std::string(comm::nccl::kNative) + ".");
 }
 
 void check_algorithm(comm::OpKind kind, const std::string& name) {
@@ -168,8 +153,8 @@ void check_algorithm(comm::OpKind kind, const std::string& name) {
   if (name == "auto" || (reduces && (name == "direct" || name == comm::kMpiNative)) ||
       comm::find_algorithm(kind, name))
     return;
-  refuse_bench(std::string(comm::name_of(kind)) + " has no algorithm " + name,
-               "Choose one of " + names + ".");
+  refuse("bench", std::string(comm::name_of(kind)) + " has no algorithm " + name,
+         "Choose one of " + names + ".");
 }
 
 void check_transport(BenchOptions& options, const rendezvous::RankEnvironment& place) {
@@ -178,26 +163,28 @@ void check_transport(BenchOptions& options, const rendezvous::RankEnvironment& p
   if (!options.link.empty()) {
     plan::link_of(options.link);
     if (options.transport != "sim") {
-      refuse_bench("--link is a simulated network's, but the transport is " + options.transport,
-                   "Leave --link or --transport away.");
+      refuse("bench", "--link is a simulated network's, but the transport is " + options.transport,
+             "Leave --link or --transport away.");
     }
     if (place.size > 1) {
-      refuse_bench("transport sim runs all ranks in one process, but " + place.launcher +
-                       " started " + std::to_string(place.size),
-                   "Start it without " + place.launcher + ".");
+      refuse("bench",
+             "transport sim runs all ranks in one process, but " + place.launcher + " started " +
+                 std::to_string(place.size),
+             "Start it without " + place.launcher + ".");
     }
     if (options.tune) {
-      refuse_bench("--tune measures this machine, not a simulated network", "Leave --link away.");
+      refuse("bench", "--tune measures this machine, not a simulated network",
+             "Leave --link away.");
     }
     return;
   }
   const std::vector<std::string> names = transport_choices({"nccl", "sim"});
   if (std::find(names.begin(), names.end(), options.transport) == names.end()) {
-    refuse_bench("unknown transport '" + options.transport + "'", "Use " + one_of(names) + ".");
+    refuse("bench", "unknown transport '" + options.transport + "'", "Use " + one_of(names) + ".");
   }
   if (options.transport == "mpi" && (place.launcher.empty() || place.meeting)) {
-    refuse_bench("transport mpi needs ranks that mpirun started",
-                 "Start it by mpirun, or use transport auto.");
+    refuse("bench", "transport mpi needs ranks that mpirun started",
+           "Start it by mpirun, or use transport auto.");
   }
 }
 
@@ -205,7 +192,7 @@ void read_sizes(BenchOptions& options) {
   for (const std::string& text : options.size_texts) {
     options.sizes.push_back(plan::bytes_of(text));
     if (options.sizes.back() == 0 || options.sizes.back() % sizeof(float) != 0) {
-      refuse_bench("\"" + text + "\" is no whole number of f32", "Give a multiple of 4 bytes.");
+      refuse("bench", "\"" + text + "\" is no whole number of f32", "Give a multiple of 4 bytes.");
     }
   }
   if (!options.sizes.empty()) return;
@@ -222,22 +209,21 @@ void check_tuning_file(const BenchOptions& options) {
   const std::filesystem::path folder = std::filesystem::path(path).parent_path();
   std::error_code ignored;
   if (!folder.empty()) std::filesystem::create_directories(folder, ignored);
-  const bool existed = std::filesystem::exists(path, ignored);
-  if (!std::ofstream(path, std::ios::app)) {
-    refuse_bench("cannot write " + path, "Name another file: --out FILE.");
-  }
-  if (!existed) std::filesystem::remove(path, ignored);
+  if (!can_write(path)) refuse("bench", "cannot write " + path, "Name another file: --out FILE.");
 }
 
 // Refuses everything that can be found wrong before anything starts.
 void check(BenchOptions& options, const rendezvous::RankEnvironment& place) {
   const std::string who = place.launcher.empty() ? "the launcher" : place.launcher;
   if (place.size > 1 && options.ranks_given && options.ranks != place.size) {
-    refuse_bench("--ranks " + std::to_string(options.ranks) + ", but " + who + " started " +
-                     std::to_string(place.size) + " processes",
-                 "Leave --ranks away.");
+    refuse("bench",
+           "--ranks " + std::to_string(options.ranks) + ", but " + who + " started " +
+               std::to_string(place.size) + " processes",
+           "Leave --ranks away.");
   }
   check_transport(options, place);
+  if (options.heap) options.memory = "ordinary";
+  if (options.on_gpus()) options.memory = "GPU";
   if (options.on_gpus()) check_gpu_options(options);
   for (const std::string& collective : options.collectives) {
     const comm::OpKind kind = kind_of(collective);
@@ -280,25 +266,19 @@ void declare_bench_comm(Command& command) {
   command.about("Latency and bandwidth of collectives")
       .footer("Example:\n  trireme bench comm all-reduce --ranks 2 --sizes 8B 1MiB");
   command.option("COLLECTIVE", options.collectives, "all-reduce, broadcast, ...")
-      .shows_default()
-      .completes(collective_names());
+      .completes(show::collective_names());
   command.option(kRanksOption, options.ranks, "Processes to start; under a launcher: all of it")
-      .between(1, 4096)
-      .shows_default();
+      .between(1, 4096);
   const std::vector<std::string> transports = transport_choices({"nccl", "sim"});
   command.option("--transport", options.transport, one_of(transports) + "; nccl: GPUs' memory")
-      .shows_default()
       .completes(transports);
   command.option("--link", options.link,
                  "A simulated network of such links: 25us,1GB/s (and --transport sim)");
   command.option("--algorithm", options.algorithm, "Default: its own choice")
-      .shows_default()
-      .completes(algorithm_names());
+      .completes(show::algorithm_names());
   command.option("--sizes", options.size_texts,
                  "For example 8B 64KiB 16MiB; default: 8 B to 128 MiB");
-  command.option("--seconds", options.seconds, "Spent on each size")
-      .between(1e-6, 3600)
-      .shows_default();
+  command.option("--seconds", options.seconds, "Spent on each size").between(1e-6, 3600);
   command.flag("--heap", options.heap, "Ordinary memory instead of arenas");
   const Option tune =
       command.flag("--tune", options.tune, "Measure every all-reduce and write the table for auto");

@@ -9,7 +9,6 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
-#include "trireme/base/error.h"
 #include "trireme/base/file.h"
 #include "trireme/base/plot/line_plot.h"
 #include "trireme/base/words.h"
@@ -17,6 +16,7 @@
 #include "trireme/cli/command.h"
 #include "trireme/cli/files.h"
 #include "trireme/cli/launch/own_run.h"
+#include "trireme/cli/refuse.h"
 #include "trireme/plan/link.h"
 #include "trireme/rendezvous/launchers/environment.h"
 
@@ -33,10 +33,6 @@ struct ScaleOptions {
   std::vector<std::string> set;
   bool json = false;
 };
-
-[[noreturn]] void refuse_scale(const std::string& what, const std::string& advice) {
-  throw ConfigError(what, {.operation = "bench scale", .advice = advice});
-}
 
 struct Run {
   std::string name;  // of its folder
@@ -72,7 +68,8 @@ ComparedRun train(const ScaleOptions& options, const Run& run, OwnRuns& runs) {
                          {.operation = "bench scale", .advice = "Set TMPDIR to one with room."})
                    .c_str(),
                stderr);
-    refuse_scale(
+    refuse(
+        "bench scale",
         "training on " + counted(run.ranks, "rank") + " ended with " + std::to_string(code) +
             "; what it printed is above",
         "Try it alone: trireme train " + options.config + " --ranks " + std::to_string(run.ranks));
@@ -194,12 +191,13 @@ void print_json(const std::vector<ScalePoint>& points, const std::string& link) 
 void check(const ScaleOptions& options) {
   std::error_code none;
   if (!std::filesystem::exists(options.config, none))
-    refuse_scale("there is no " + options.config,
-                 "Name a configuration, such as configs/gpt-nano.toml.");
+    refuse("bench scale", "there is no " + options.config,
+           "Name a configuration, such as configs/gpt-nano.toml.");
   if (options.steps <= static_cast<int>(kWarmUp))
-    refuse_scale("--steps " + std::to_string(options.steps) + ", of which " +
-                     std::to_string(kWarmUp) + " are not counted",
-                 "Take more.");
+    refuse("bench scale",
+           "--steps " + std::to_string(options.steps) + ", of which " + std::to_string(kWarmUp) +
+               " are not counted",
+           "Take more.");
   plan::link_of(options.link);
 }
 
@@ -267,17 +265,13 @@ void declare_bench_scale(Command& command) {
           "--steps 4");
   command.option("CONFIG", options.config, "Configuration (TOML), such as configs/gpt-nano.toml")
       .required();
-  command.option("--ranks", options.ranks, "Rank counts to run here")
-      .between(1, 256)
-      .shows_default();
+  command.option("--ranks", options.ranks, "Rank counts to run here").between(1, 256);
   command.option("--simulate", options.simulate, "Rank counts to simulate; 0: none")
-      .between(0, 256)
-      .shows_default();
-  command.option("--link", options.link, "The simulated network's links").shows_default();
-  command.option("--steps", options.steps, "Steps of each run; the first three are not counted")
-      .shows_default();
+      .between(0, 256);
+  command.option("--link", options.link, "The simulated network's links");
+  command.option("--steps", options.steps, "Steps of each run; the first three are not counted");
   command.option("--set", options.set, "key=value, as often as wanted").repeatable();
-  command.option("--svg", options.svg, "FILE for the curves").shows_default();
+  command.option("--svg", options.svg, "FILE for the curves");
   command.flag("--json", options.json, "JSON lines");
   command.run([&options] {
     std::erase(options.simulate, 0);

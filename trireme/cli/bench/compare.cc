@@ -14,7 +14,6 @@
 #include <set>
 #include <sstream>
 
-#include "trireme/base/error.h"
 #include "trireme/base/plot/bar_plot.h"
 #include "trireme/base/plot/doubling_bins.h"
 #include "trireme/base/plot/line_plot.h"
@@ -22,7 +21,7 @@
 #include "trireme/cli/checkpoints.h"
 #include "trireme/cli/command.h"
 #include "trireme/cli/files.h"
-#include "trireme/cli/model_file.h"
+#include "trireme/cli/refuse.h"
 
 namespace trireme::inline v0::cli {
 namespace {
@@ -60,9 +59,8 @@ std::map<std::string, std::string> read_keys(const std::string& path) {
   try {
     flatten(toml::parse_file(path), "", keys);
   } catch (const toml::parse_error& error) {
-    throw ConfigError(path + " cannot be read: " + std::string(error.description()),
-                      {.operation = "compare",
-                       .advice = "Name the folder of a run, as train prints it at its end."});
+    refuse("compare", path + " cannot be read: " + std::string(error.description()),
+           "Name the folder of a run, as train prints it at its end.");
   }
   return keys;
 }
@@ -291,13 +289,25 @@ ComparedRun read_run(const std::string& folder) {
   if (checkpoint) run.checkpoint = checkpoint->path();
   if (checkpoint && (cut || run.training.empty())) run.steps = checkpoint->step;
   if (run.training.empty() && !checkpoint) {
-    throw ConfigError(is_there(folder) ? folder + " holds neither a step's event nor a checkpoint"
-                                       : "there is no " + folder,
-                      {.operation = "compare",
-                       .advice = "Name the folder of a run, as train prints it, of a Log or of a "
-                                 "Checkpointer."});
+    refuse("compare",
+           is_there(folder) ? folder + " holds neither a step's event nor a checkpoint"
+                            : "there is no " + folder,
+           "Name the folder of a run, as train prints it, of a Log or of a "
+           "Checkpointer.");
   }
   return run;
+}
+
+std::string straggler_text(const ComparedRun& run) {
+  if (run.late.empty()) return {};
+  std::int64_t steps = 0;
+  for (const auto& [rank, late] : run.late) steps += late.steps;
+  const auto& [rank, late] = *std::max_element(
+      run.late.begin(), run.late.end(),
+      [](const auto& a, const auto& b) { return a.second.seconds < b.second.seconds; });
+  return "rank " + std::to_string(rank) + ", in " + grouped(late.steps) + " of " +
+         counted(steps, "step") + ", by " +
+         duration_text(late.seconds / static_cast<double>(late.steps));
 }
 
 std::map<std::string, std::vector<std::string>> differing_keys(
@@ -410,7 +420,7 @@ void declare_compare(Command& command) {
   command.option("RUN", options.runs, "Folders of runs, Logs or Checkpointers")
       .required()
       .values(1, 64);
-  command.option("--svg", options.svg, "Where the curves are drawn").shows_default();
+  command.option("--svg", options.svg, "Where the curves are drawn");
   command.flag("--json", options.json, "One JSON line per run");
   command.run([&options] { return compare_command(options); });
 }

@@ -7,7 +7,7 @@
 #include <fstream>
 
 #include "trireme/base/error.h"
-#include "trireme/cli/model_file.h"
+#include "trireme/cli/checkpoints.h"
 
 namespace trireme::cli {
 namespace {

@@ -6,8 +6,9 @@
 #include "trireme/base/error.h"
 #include "trireme/base/standard_streams.h"
 #include "trireme/base/words.h"
-#include "trireme/cli/launch/elastic_options.h"
+#include "trireme/cli/launch/shared_options.h"
 #include "trireme/cli/program.h"
+#include "trireme/cli/refuse.h"
 #include "trireme/launch/coordinator/standing_coordinator.h"
 #include "trireme/net/endpoint.h"
 #include "trireme/observe/machine.h"
@@ -50,25 +51,24 @@ std::string environment_text(const CoordinatorArguments& arguments, const std::s
 
 // How few and how many workers there may be.
 std::pair<int, int> range_of(const CoordinatorArguments& arguments) {
-  const auto refuse = [](const std::string& what, const std::string& advice) {
-    throw ConfigError(what, {.operation = "coordinator", .advice = advice});
-  };
   if (arguments.workers == 0) {
     if (arguments.elastic.empty())
-      refuse("neither --elastic nor --workers is given",
+      refuse("coordinator", "neither --elastic nor --workers is given",
              "--elastic MIN:MAX is for ranks that train together, --workers N for servers' workers "
              "that train on their own.");
     return parse_elastic(arguments.elastic);
   }
   if (arguments.servers == 0)
-    refuse("--workers without --servers", "Workers that train on their own need servers.");
+    refuse("coordinator", "--workers without --servers",
+           "Workers that train on their own need servers.");
   if (arguments.spares > 0 || arguments.multiple > 1 || arguments.stages > 1)
-    refuse("--workers with --spares, --multiple or --stages",
+    refuse("coordinator", "--workers with --spares, --multiple or --stages",
            "Leave these out: nobody waits for a worker that trains on its own.");
   if (arguments.elastic.empty()) return {1, arguments.workers};
   const auto range = parse_elastic(arguments.elastic);
   if (range.first > range.second || range.second < arguments.workers)
     refuse(
+        "coordinator",
         "--workers " + std::to_string(arguments.workers) + " with --elastic " + arguments.elastic,
         "Write MIN:MAX, where MAX is at least as many as MIN and as the workers.");
   return range;
@@ -77,16 +77,14 @@ std::pair<int, int> range_of(const CoordinatorArguments& arguments) {
 int coordinate_command(const CoordinatorArguments& arguments, bool gathers) {
   open_standard_streams();
   if (arguments.workers > 0 && gathers)
-    throw ConfigError("--workers with --gather",
-                      {.operation = "coordinator",
-                       .advice = "Leave it out: workers that train on their own begin when they "
-                                 "come."});
+    refuse("coordinator", "--workers with --gather",
+           "Leave it out: workers that train on their own begin when they "
+           "come.");
   const auto [min, max] = range_of(arguments);
   const auto listen = net::parse_endpoint(arguments.listen);
   if (!listen)
-    throw ConfigError(
-        "--listen " + arguments.listen + " is no HOST:PORT",
-        {.operation = "coordinator", .advice = "For example: --listen 0.0.0.0:29400"});
+    refuse("coordinator", "--listen " + arguments.listen + " is no HOST:PORT",
+           "For example: --listen 0.0.0.0:29400");
   const std::string file = rendezvous::process_environment("TRIREME_JOB_SECRET_FILE").value_or("");
   if (file.empty())
     throw ConfigError("the job has no secret",
@@ -143,11 +141,10 @@ void declare_coordinator(Command& command) {
           "Workers that train on their own (server.staleness), each with its part of a batch of "
           "so many; with --elastic, MAX may be there")
       .between(1, 65'536);
-  command.option("--listen", options.listen, "HOST:PORT at which processes reach it")
-      .shows_default();
+  command.option("--listen", options.listen, "HOST:PORT at which processes reach it");
   command.option("--store", options.store,
                  "What survives its end: a folder, or etcd://HOST:2379/KEY");
-  command.option("--job", options.job, "Name of the job").shows_default();
+  command.option("--job", options.job, "Name of the job");
   command
       .option("--servers", options.servers,
               "Parameter servers, which are processes beside the ranks")
@@ -159,24 +156,18 @@ void declare_coordinator(Command& command) {
   command
       .option("--multiple", options.multiple,
               "Ranks that share one copy of the model: their number is a multiple of it")
-      .between(1, 65'536)
-      .shows_default();
-  command.option("--stages", options.stages, "Stages, parallel.pipeline")
-      .between(1, 65'536)
-      .shows_default();
+      .between(1, 65'536);
+  command.option("--stages", options.stages, "Stages, parallel.pipeline").between(1, 65'536);
   command.option("--gather", options.gather, "Seconds in which more than MIN may come at the start")
-      .between(0, 1e9)
-      .shows_default();
+      .between(0, 1e9);
   command
       .option("--patience", options.patience,
               "Seconds to wait with fewer than MIN, for the store, and ranks for the coordinator")
-      .between(1, 1e9)
-      .shows_default();
+      .between(1, 1e9);
   command
       .option("--silence", options.silence,
               "Seconds without a heartbeat after which a rank is lost")
-      .between(1, 1e9)
-      .shows_default();
+      .between(1, 1e9);
   command.run([&] { return coordinate_command(options, command.given("--gather")); });
 }
 

@@ -1,4 +1,5 @@
-// trireme launch: starts N ranks of any program, on this host or on several.
+// trireme launch: starts N ranks of any program, on this host or on several; and the two commands
+// that it starts itself.
 #include "trireme/launch/launch.h"
 
 #include <cstdio>
@@ -6,14 +7,15 @@
 #include <string>
 #include <vector>
 
-#include "trireme/base/error.h"
 #include "trireme/base/words.h"
-#include "trireme/cli/launch/elastic_options.h"
-#include "trireme/cli/launch/host_options.h"
 #include "trireme/cli/launch/own_run.h"
 #include "trireme/cli/launch/sbatch.h"
+#include "trireme/cli/launch/shared_options.h"
 #include "trireme/cli/light.h"
 #include "trireme/cli/program.h"
+#include "trireme/cli/refuse.h"
+#include "trireme/launch/coordinator/coordinator_process.h"
+#include "trireme/launch/hosts/host_agent.h"
 
 namespace trireme::inline v0::cli {
 namespace {
@@ -32,17 +34,15 @@ int print_script(const CommandOptions& options, const Command& command) {
                                   "--evaluator", "--elastic", "--spares", "--restarts", "--store",
                                   "--log-dir", "--only-rank", "--bind", "PROGRAM"})
     if (command.given(other))
-      throw ConfigError(std::string("--print-sbatch with ") + other,
-                        {.operation = "launch",
-                         .advice = "The script trains CONFIG by srun, on a number of ranks that "
-                                   "stays and the nodes that Slurm gives. Leave it out, or write "
-                                   "`trireme launch` into a script of your own."});
+      refuse("launch", std::string("--print-sbatch with ") + other,
+             "The script trains CONFIG by srun, on a number of ranks that "
+             "stays and the nodes that Slurm gives. Leave it out, or write "
+             "`trireme launch` into a script of your own.");
   const std::filesystem::path config = options.print_sbatch;
   std::error_code error;
   if (!std::filesystem::is_regular_file(config, error))
-    throw ConfigError(
-        "the configuration " + config.string() + " is no file",
-        {.operation = "launch", .advice = "Name one, such as configs/gpt-nano.toml."});
+    refuse("launch", "the configuration " + config.string() + " is no file",
+           "Name one, such as configs/gpt-nano.toml.");
   const std::string name = config.stem().string();
   const std::string script =
       sbatch_script({.name = name,
@@ -59,13 +59,10 @@ int launch_command(CommandOptions options, const Command& command) {
   if (!options.print_sbatch.empty()) return print_script(options, command);
   const bool ranks_given = command.given("--ranks");
   if (options.launch.command.empty())
-    throw ConfigError(
-        "PROGRAM is required",
-        {.operation = "launch", .advice = "Write it after --: trireme launch -n 2 -- ./program"});
+    refuse("launch", "PROGRAM is required", "Write it after --: trireme launch -n 2 -- ./program");
   options.launch.elsewhere = host_options(options.hosts);
   if (!ranks_given && options.hosts.empty()) {
-    throw ConfigError("--workers (-n) is required",
-                      {.operation = "launch", .advice = "Give it, or hosts by -H."});
+    refuse("launch", "--workers (-n) is required", "Give it, or hosts by -H.");
   }
   if (!ranks_given) options.launch.ranks = launch::slots_of(options.launch.elsewhere.hosts);
   options.launch.evaluator = options.evaluators == 1;
@@ -85,9 +82,9 @@ int launch_command(CommandOptions options, const Command& command) {
   }
   const int workers = options.launch.roles().workers;
   if (options.only_rank >= workers)
-    throw ConfigError(
-        "--only-rank " + std::to_string(options.only_rank) + " of " + counted(workers, "rank"),
-        {.operation = "launch", .advice = "Ranks are numbered from 0."});
+    refuse("launch",
+           "--only-rank " + std::to_string(options.only_rank) + " of " + counted(workers, "rank"),
+           "Ranks are numbered from 0.");
   if (options.only_rank >= 0) options.launch.only_rank = options.only_rank;
   options.launch.bind = options.bind == "core"   ? launch::Bind::Core
                         : options.bind == "numa" ? launch::Bind::Numa
@@ -114,7 +111,8 @@ void declare_launch(Command& command) {
   command
       .option(kWorkersOption, options.launch.ranks,
               "Ranks to start (with hosts: as many as they have slots)")
-      .between(1, 65'536);
+      .between(1, 65'536)
+      .hides_default();
   add_host_options(command, options.hosts);
   command.option("--servers", options.launch.servers, "Parameter servers to start as well")
       .between(0, 65'536);
@@ -125,19 +123,15 @@ void declare_launch(Command& command) {
                  "Folder: one rank-K.log, server-K.log, evaluator.log per process");
   command.option("--only-rank", options.only_rank, "Print this rank's lines only").at_least(0);
   command.option("--bind", options.bind, "Cores that a rank may run on")
-      .one_of({"core", "numa", "none"})
-      .shows_default();
+      .one_of({"core", "numa", "none"});
   const Option script = command.option(
       "--print-sbatch", options.print_sbatch,
       "CONFIG: start nothing, and print a batch script for Slurm that trains it, saves "
       "a checkpoint before the time limit and queues itself again");
   command.option("--nodes", options.nodes, "With --print-sbatch: nodes of the job")
       .between(1, 65'536)
-      .needs(script)
-      .shows_default();
-  command.option("--time", options.time, "With --print-sbatch: the time limit")
-      .needs(script)
-      .shows_default();
+      .needs(script);
+  command.option("--time", options.time, "With --print-sbatch: the time limit").needs(script);
   command.option("PROGRAM", options.launch.command, "-- program and its arguments");
   // "launch -n 2 b/mnist --epochs 3": --epochs belongs to the program.
   command.unexpected([&](const std::string& argument) {
@@ -149,6 +143,16 @@ void declare_launch(Command& command) {
            given.command.front() + " " + argument + "`";
   });
   command.run([&] { return launch_command(options, command); });
+}
+
+void declare_launch_host(Command& command) {
+  command.about("The launcher's part on another host; ssh starts it").hidden();
+  command.run([] { return launch::run_host_agent(); });
+}
+
+void declare_launch_coordinator(Command& command) {
+  command.about("The launcher's coordinator; it starts it").hidden();
+  command.run([] { return launch::run_coordinator_process(); });
 }
 
 }  // namespace trireme::inline v0::cli

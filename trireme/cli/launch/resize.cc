@@ -4,10 +4,10 @@
 #include <fstream>
 #include <string>
 
-#include "trireme/base/error.h"
 #include "trireme/base/words.h"
 #include "trireme/cli/files.h"
 #include "trireme/cli/program.h"
+#include "trireme/cli/refuse.h"
 #include "trireme/observe/folder_lock.h"
 
 namespace trireme::inline v0::cli {
@@ -22,23 +22,20 @@ int resize_command(const ResizeOptions& options) {
   const std::filesystem::path run = options.run;
   std::error_code none;
   if (!std::filesystem::exists(run / "config.toml", none))
-    throw ConfigError(options.run + " is not the folder of a run: it has no config.toml",
-                      {.operation = "resize",
-                       .advice = "Give the folder that `trireme train --elastic` printed."});
+    refuse("resize", options.run + " is not the folder of a run: it has no config.toml",
+           "Give the folder that `trireme train --elastic` printed.");
   // The file would count when the run is resumed.
   if (!observe::is_locked(options.run))
-    throw ConfigError("no job trains in " + options.run + " now",
-                      {.operation = "resize",
-                       .advice = "Start one by `trireme train --elastic MIN:MAX`; a run that has "
-                                 "ended takes its number of ranks from --ranks."});
+    refuse("resize", "no job trains in " + options.run + " now",
+           "Start one by `trireme train --elastic MIN:MAX`; a run that has "
+           "ended takes its number of ranks from --ranks.");
   // An elastic job's launcher has made it and reads it.
   const std::filesystem::path file = run / "wanted_ranks";
   if (!std::filesystem::exists(file, none))
-    throw ConfigError("the job in " + options.run + " has a fixed number of ranks",
-                      {.operation = "resize",
-                       .advice = "Stop it and go on by `trireme train --resume RUN --elastic "
-                                 "MIN:MAX`; under `trireme coordinator` start or stop "
-                                 "processes instead."});
+    refuse("resize", "the job in " + options.run + " has a fixed number of ranks",
+           "Stop it and go on by `trireme train --resume RUN --elastic "
+           "MIN:MAX`; under `trireme coordinator` start or stop "
+           "processes instead.");
   write_file(file.string() + ".new", std::to_string(options.ranks) + "\n", "resize");
   std::filesystem::rename(file.string() + ".new", file);
   std::printf("asked the job in %s for %s; its launcher says what it does\n", options.run.c_str(),

@@ -4,9 +4,9 @@
 #include <cctype>
 #include <cstring>
 
-#include "trireme/base/error.h"
 #include "trireme/base/shell_word.h"
 #include "trireme/base/words.h"
+#include "trireme/cli/refuse.h"
 
 namespace trireme::inline v0::cli {
 namespace {
@@ -19,9 +19,8 @@ void check_word(const std::string& what, const std::string& word, const char* mo
     return std::isalnum(one) != 0 || std::strchr(more, one) != nullptr;
   });
   if (plain) return;
-  throw ConfigError(
-      "\"" + word + "\" is no " + what + " for Slurm",
-      {.operation = "launch", .advice = "Use letters, digits and " + std::string(more) + "."});
+  refuse("launch", "\"" + word + "\" is no " + what + " for Slurm",
+         "Use letters, digits and " + std::string(more) + ".");
 }
 
 }  // namespace
@@ -30,9 +29,9 @@ std::string sbatch_script(const SbatchJob& job) {
   check_word("job name", job.name, "_-.");
   check_word("time", job.time, ":-");
   if (job.nodes < 1 || job.ranks % job.nodes != 0) {
-    throw ConfigError(
-        counted(job.ranks, "rank") + " cannot be divided among " + counted(job.nodes, "node"),
-        {.operation = "launch", .advice = "Give a multiple of --nodes as -n."});
+    refuse("launch",
+           counted(job.ranks, "rank") + " cannot be divided among " + counted(job.nodes, "node"),
+           "Give a multiple of --nodes as -n.");
   }
   std::string text = "#!/bin/bash\n#SBATCH --job-name=" + job.name +
                      "\n#SBATCH --nodes=" + std::to_string(job.nodes) +

@@ -4,13 +4,13 @@
 
 namespace trireme::inline v0::cli {
 
-void add_drawing_options(Command& command, DrawingOptions& options, const std::string& svg,
-                         const std::string& html, const std::string& json,
-                         const std::string& moment) {
+void add_drawing_options(Command& command, DrawingOptions& options, const std::string& json,
+                         const std::string& moment, const std::string& svg,
+                         const std::string& html) {
   if (!moment.empty())
     command.flag("--step", options.step, "Wait for Enter between the " + moment + "s");
-  command.option("--svg", options.svg, "FILE: " + svg);
-  command.option("--html", options.html, "FILE: " + html);
+  command.option("--svg", options.svg, "FILE: " + svg + " instead");
+  command.option("--html", options.html, "FILE: " + html + " instead");
   command.flag("--json", options.json, json);
 }
 

@@ -18,10 +18,11 @@ struct DrawingOptions {
   bool text() const noexcept { return svg.empty() && html.empty() && !step && !json; }
 };
 
-/// Adds --svg, --html and --json, and --step if `moment` is not empty: "round".
-void add_drawing_options(Command& command, DrawingOptions& options, const std::string& svg,
-                         const std::string& html, const std::string& json,
-                         const std::string& moment = {});
+/// Adds --svg, --html and --json with their descriptions, and --step if `moment` is not empty:
+/// "round".
+void add_drawing_options(Command& command, DrawingOptions& options, const std::string& json,
+                         const std::string& moment = {}, const std::string& svg = "a picture",
+                         const std::string& html = "a page that plays it");
 
 /// Prints `heading`, then one part after each Enter.
 void step_through(const std::string& heading, const std::vector<std::string>& parts,

@@ -4,16 +4,14 @@
 #include <vector>
 
 #include "trireme/base/error.h"
-#include "trireme/cli/help/names.h"
+#include "trireme/cli/refuse.h"
 #include "trireme/cli/show/drawing.h"
 #include "trireme/comm/rounds/registry.h"
 #include "trireme/plan/link.h"
 #include "trireme/show/collective/collective.h"
 #include "trireme/show/collective/cost.h"
 #include "trireme/show/collective/recording.h"
-#include "trireme/show/drawing/json.h"
 #include "trireme/show/drawing/picture.h"
-#include "trireme/show/drawing/text.h"
 
 namespace trireme::inline v0::cli {
 namespace {
@@ -48,8 +46,7 @@ int show_command(const ShowOptions& options) {
   const std::size_t bytes = plan::bytes_of(options.bytes);
   const comm::OpKind kind = show::kind_named(options.collective);
   if (options.root != 0 && !show::has_root(kind)) {
-    throw ConfigError(show::title_of(kind) + " has no root",
-                      {.operation = "show", .advice = "Leave --root away."});
+    refuse("show", show::title_of(kind) + " has no root", "Leave --root away.");
   }
   const show::Recording recording = show::record({.kind = kind,
                                                   .algorithm = options.algorithm,
@@ -74,23 +71,18 @@ void declare_show(Command& command) {
   command.about("Draw a collective as it was recorded, or a pipeline schedule")
       .footer("Example:\n  trireme show all-reduce ring --ranks 4\n  trireme show schedule 1f1b");
   command.option("COLLECTIVE", options.collective, "all-reduce, broadcast, ...; none: list")
-      .completes(collective_names());
+      .completes(show::collective_names());
   command.option("ALGORITHM", options.algorithm, "ring, ...; none: list")
-      .completes(algorithm_names());
-  command.option("--ranks", options.ranks, "How many ranks").shows_default();
+      .completes(show::algorithm_names());
+  command.option("--ranks", options.ranks, "How many ranks");
   command.option("--root", options.root, "Root of a broadcast and its like")
       .at_least(0)
       .shows_default();
-  command.option("--hosts", options.hosts, "On how many hosts the ranks lie")
-      .at_least(1)
-      .shows_default();
-  command.option("--link", options.link, "For the time: latency, rate[, rate of additions]")
-      .shows_default();
-  command.option("--bytes", options.bytes, "For the time: size of the whole buffer")
-      .shows_default();
-  add_drawing_options(command, options.drawing, "a picture of all rounds instead",
-                      "a page that plays the rounds instead", "The recording as JSON lines",
-                      "round");
+  command.option("--hosts", options.hosts, "On how many hosts the ranks lie").at_least(1);
+  command.option("--link", options.link, "For the time: latency, rate[, rate of additions]");
+  command.option("--bytes", options.bytes, "For the time: size of the whole buffer");
+  add_drawing_options(command, options.drawing, "The recording as JSON lines", "round",
+                      "a picture of all rounds", "a page that plays the rounds");
   command.run([&options] { return show_command(options); });
 }
 

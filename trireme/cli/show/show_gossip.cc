@@ -44,14 +44,14 @@ void declare_show_gossip(Command& command) {
       .footer("Example:\n  trireme show gossip one_peer --ranks 8");
   command.option("GRAPH", options.gossip.graph, "ring, exponential, one_peer or random; none: list")
       .completes(plan::mixing_graphs());
-  command.option("--ranks", options.gossip.ranks, "How many ranks").shows_default();
+  command.option("--ranks", options.gossip.ranks, "How many ranks");
   command
       .option("--rounds", options.gossip.rounds,
               "How many (default: periods until all are near the mean)")
       .at_least(0);
-  command.option("--seed", options.gossip.seed, "Seed of a random graph").shows_default();
-  add_drawing_options(command, options.drawing, "a picture instead", "a page that plays it instead",
-                      "JSON lines: every round's messages and values", "round");
+  command.option("--seed", options.gossip.seed, "Seed of a random graph");
+  add_drawing_options(command, options.drawing, "JSON lines: every round's messages and values",
+                      "round");
   command.run([&options] { return show_gossip(options); });
 }
 

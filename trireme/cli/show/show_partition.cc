@@ -2,10 +2,10 @@
 #include <cstdio>
 #include <string>
 
-#include "trireme/base/error.h"
 #include "trireme/base/file.h"
 #include "trireme/cli/command.h"
 #include "trireme/cli/files.h"
+#include "trireme/cli/refuse.h"
 #include "trireme/plan/link.h"
 #include "trireme/plan/partition/graph_text.h"
 #include "trireme/plan/schedule/generators/schedules.h"
@@ -24,8 +24,7 @@ struct ShowPartitionOptions {
 
 plan::PartitionOptions partition_options(const ShowPartitionOptions& options) {
   if (!(options.slack >= 0)) {
-    throw ConfigError("--slack is negative",
-                      {.operation = "show", .advice = "Write 0.05 for a stage 5 % longer."});
+    refuse("show", "--slack is negative", "Write 0.05 for a stage 5 % longer.");
   }
   plan::PartitionOptions result{.stages = options.stages, .slack = options.slack};
   if (!options.memory.empty()) {
@@ -33,8 +32,8 @@ plan::PartitionOptions partition_options(const ShowPartitionOptions& options) {
   }
   if (options.schedule.empty()) return result;
   if (plan::schedule_named(options.schedule).chunks == plan::Chunks::Two) {
-    throw ConfigError(options.schedule + " puts two stages on a rank",
-                      {.operation = "show", .advice = "Name one with one stage a rank."});
+    refuse("show", options.schedule + " puts two stages on a rank",
+           "Name one with one stage a rank.");
   }
   const int stages = options.stages;
   const auto peaks =
@@ -67,13 +66,12 @@ void declare_show_partition(Command& command) {
   auto& options = command.keep<ShowPartitionOptions>();
   command.about("Cut a graph of measured blocks into stages");
   command.option("FILE", options.file, "The graph: nodes with their costs, values").required();
-  command.option("--stages", options.stages, "Into how many").at_least(1).shows_default();
+  command.option("--stages", options.stages, "Into how many").at_least(1);
   command.option("--memory", options.memory, "Memory of a stage, at most: 8GB");
   command.option("--schedule", options.schedule,
                  "By which stages keep activations: 1f1b (default: of one micro-batch)");
   command.option("--microbatches", options.microbatches, "Micro-batches of that schedule")
-      .at_least(1)
-      .shows_default();
+      .at_least(1);
   command
       .option("--slack", options.slack,
               "Share by which a stage may take longer where that saves traffic")

@@ -4,17 +4,16 @@
 #include <filesystem>
 #include <sstream>
 #include <string>
+#include <utility>
 #include <vector>
 
-#include "trireme/base/error.h"
 #include "trireme/base/file.h"
-#include "trireme/cli/help/names.h"
+#include "trireme/cli/refuse.h"
 #include "trireme/cli/show/drawing.h"
 #include "trireme/plan/schedule/generators/schedules.h"
 #include "trireme/plan/schedule/schedule_transfers.h"
 #include "trireme/show/schedule/drawn_schedule.h"
 #include "trireme/show/schedule/recorded_schedule.h"
-#include "trireme/show/schedule/schedule_picture.h"
 
 namespace trireme::inline v0::cli {
 namespace {
@@ -47,12 +46,10 @@ plan::PipelineTimes times_of(const std::string& text) {
     numbers.push_back(number);
   }
   if (!good || numbers.size() < 3 || numbers.size() > 4 || text.back() == ',') {
-    throw ConfigError(
-        "\"" + text + "\" are no times",
-        {.operation = "show",
-         .advice = "Write those of a stage's forward pass, of its backward pass for the "
-                   "inputs and for the weights, in any unit: 1,1,1; and, as a fourth, "
-                   "of a message: 18.5,18.1,9.3,0.6."});
+    refuse("show", "\"" + text + "\" are no times",
+           "Write those of a stage's forward pass, of its backward pass for the "
+           "inputs and for the weights, in any unit: 1,1,1; and, as a fourth, "
+           "of a message: 18.5,18.1,9.3,0.6.");
   }
   return {{{numbers[0], numbers[1], numbers[2]}}, numbers.size() > 3 ? numbers[3] : 0};
 }
@@ -64,9 +61,8 @@ bool is_file(const std::string& name) {
 
 plan::Schedule read(const ShowScheduleOptions& options) {
   if (options.stages != 0 || options.microbatches != 0 || options.ranks != 0) {
-    throw ConfigError(
-        "a file says itself how many stages, ranks and micro-batches there are",
-        {.operation = "show", .advice = "Leave --stages, --ranks and --microbatches away."});
+    refuse("show", "a file says itself how many stages, ranks and micro-batches there are",
+           "Leave --stages, --ranks and --microbatches away.");
   }
   const std::string text = read_file(
       options.name, "",
@@ -97,8 +93,7 @@ show::DrawnSchedule drawn(const ShowScheduleOptions& options) {
 // Draws a recorded run beside the simulation of its passes.
 int show_recorded(const ShowScheduleOptions& options) {
   if (!options.name.empty()) {
-    throw ConfigError("a recorded run has its own schedule",
-                      {.operation = "show", .advice = "Leave \"" + options.name + "\" away."});
+    refuse("show", "a recorded run has its own schedule", "Leave \"" + options.name + "\" away.");
   }
   const show::DrawnSchedule run = show::read_recorded(
       read_file(options.recorded, "",
@@ -142,24 +137,23 @@ void declare_show_schedule(Command& command) {
   auto& options = command.keep<ShowScheduleOptions>();
   command.about("Draw a pipeline schedule with its bubble")
       .footer("Example:\n  trireme show schedule 1f1b --stages 4 --microbatches 8");
+  std::vector<std::string> names;
+  for (const plan::ScheduleEntry& one : plan::schedules()) names.emplace_back(one.name);
   command.option("NAME", options.name, "1f1b, ..., or a file of a schedule; none: list")
-      .completes(schedule_names());
+      .completes(std::move(names));
   command.option("--stages", options.stages, "Into how many the model is cut (4)").at_least(1);
   command.option("--microbatches", options.microbatches, "In a batch (8)").at_least(1);
   command
       .option("--ranks", options.ranks,
               "Fewer than stages: each holds several (default: what suits the schedule)")
       .at_least(1);
-  command
-      .option("--times", options.times,
-              "F,B,W[,message]: of a stage's forward pass, of its backward pass for the "
-              "inputs and for the weights, of a message")
-      .shows_default();
+  command.option("--times", options.times,
+                 "F,B,W[,message]: of a stage's forward pass, of its backward pass for the "
+                 "inputs and for the weights, of a message");
   command.flag("--recompute", options.recompute, "Compute activations again before B");
   command.option("--recorded", options.recorded,
                  "FILE: JSON lines of a real step's passes, shown beside the simulated ones");
-  add_drawing_options(command, options.drawing, "a picture instead", "a page that plays it instead",
-                      "JSON lines: every pass with its time", "moment");
+  add_drawing_options(command, options.drawing, "JSON lines: every pass with its time", "moment");
   command.run([&options] { return show_schedule(options); });
 }
 

@@ -36,9 +36,8 @@ void declare_show_strategies(Command& command) {
   command.option("NAME", options.name, "Mirrored, FSDP, GPipe, ...; none: list").completes(names);
   command.option("--ranks", options.ranks, "How many ranks (default: 4, or the one it takes)")
       .at_least(0);
-  add_drawing_options(command, options.drawing, "a picture instead",
-                      "a page that plays the movements instead",
-                      "JSON lines: every process and movement");
+  add_drawing_options(command, options.drawing, "JSON lines: every process and movement", {},
+                      "a picture", "a page that plays the movements");
   command.run([&options] { return show_strategies(options); });
 }
 

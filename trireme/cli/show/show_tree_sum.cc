@@ -21,11 +21,9 @@ void declare_show_tree_sum(Command& command) {
   command.about("Draw which micro-batches' gradients are added in which order")
       .footer("Example:\n  trireme show tree-sum --ranks 1,2,3,4 --leaves 8");
   command.option("--ranks", options.ranks, "How many ranks; several: one tree each")
-      .values(1, 8, ',')
-      .shows_default();
-  command.option("--leaves", options.leaves, "How many micro-batches").shows_default();
-  add_drawing_options(command, options.drawing, "a picture instead", "a page that plays it instead",
-                      "JSON lines: every addition with its rank");
+      .values(1, 8, ',');
+  command.option("--leaves", options.leaves, "How many micro-batches");
+  add_drawing_options(command, options.drawing, "JSON lines: every addition with its rank");
   command.run([&options] {
     std::vector<show::TreeSum> sums;
     for (const int ranks : options.ranks)

@@ -2,15 +2,15 @@
 
 #include <cstdio>
 
-#include "trireme/base/error.h"
 #include "trireme/base/file.h"
 #include "trireme/base/words.h"
 #include "trireme/cli/command.h"
 #include "trireme/cli/files.h"
-#include "trireme/cli/help/names.h"
+#include "trireme/cli/refuse.h"
 #include "trireme/comm/rounds/registry.h"
 #include "trireme/plan/link.h"
 #include "trireme/rendezvous/launchers/environment.h"
+#include "trireme/show/collective/collective.h"
 
 namespace trireme::inline v0::cli {
 namespace {
@@ -27,9 +27,8 @@ std::vector<ExchangeWay> ways_of(const BenchServerOptions& options) {
   for (const int servers : options.servers) ways.push_back({.servers = servers});
   for (const std::string& name : options.all_reduces) {
     if (comm::find_algorithm(comm::OpKind::AllReduce, name) == nullptr)
-      throw ConfigError(
-          "all-reduce has no algorithm " + name,
-          {.operation = "bench server", .advice = "`trireme show all-reduce` lists them."});
+      refuse("bench server", "all-reduce has no algorithm " + name,
+             "`trireme show all-reduce` lists them.");
     ways.push_back({.all_reduce = name});
   }
   return ways;
@@ -53,8 +52,7 @@ ExchangeCurves measure_here(const BenchServerOptions& options, std::size_t bytes
 ExchangeCurves curves_of(const BenchServerOptions& options) {
   const std::size_t bytes = plan::bytes_of(options.bytes);
   if (bytes < 4 || bytes > 64u << 20)
-    throw ConfigError("a model of " + size_text(bytes),
-                      {.operation = "bench server", .advice = "Use 4 bytes to 64 MiB."});
+    refuse("bench server", "a model of " + size_text(bytes), "Use 4 bytes to 64 MiB.");
   ExchangeCurves curves{.link = plan::link_of(options.link), .bytes = bytes, .points = {}};
   if (!options.measured.empty())
     curves = ExchangeCurves::measured_in(
@@ -67,8 +65,7 @@ ExchangeCurves curves_of(const BenchServerOptions& options) {
     curves = measure_here(options, bytes);
   if (options.link_given) curves.link = plan::link_of(options.link);
   if (!(curves.link.beta > 0))
-    throw ConfigError("a link without a rate",
-                      {.operation = "bench server", .advice = "Write --link 25us,1GB/s."});
+    refuse("bench server", "a link without a rate", "Write --link 25us,1GB/s.");
   curves.add(ways_of(options), options.workers);
   return curves;
 }
@@ -86,16 +83,12 @@ void declare_bench_server(Command& command) {
   auto& options = command.keep<BenchServerOptions>();
   command.about("Parameter servers against all-reduce: the time of one exchange over workers")
       .footer("Example:\n  trireme bench server --workers 1 2 4 8 --servers 1 2 --bytes 64KiB");
-  command.option("--workers", options.workers, "Counts to predict and to simulate")
-      .between(1, 64)
-      .shows_default();
-  command.option("--servers", options.servers, "Counts of servers").between(1, 16).shows_default();
+  command.option("--workers", options.workers, "Counts to predict and to simulate").between(1, 64);
+  command.option("--servers", options.servers, "Counts of servers").between(1, 16);
   command.option("--all-reduce", options.all_reduces, "Algorithms to compare with")
-      .completes(algorithm_names())
-      .shows_default();
-  command.option("--bytes", options.bytes, "Bytes of the gradients").shows_default();
-  command.option("--link", options.link, "Link of each worker and server: latency, rate")
-      .shows_default();
+      .completes(show::algorithm_names());
+  command.option("--bytes", options.bytes, "Bytes of the gradients");
+  command.option("--link", options.link, "Link of each worker and server: latency, rate");
   command
       .option("--measure", options.measure,
               "Counts of workers to run here over TCP, whose link the rest then has")

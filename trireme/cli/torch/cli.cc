@@ -5,51 +5,38 @@
 #include "trireme/cli/command_list.h"
 #include "trireme/cli/torch/start_ranks.h"
 #include "trireme/job/terminate.h"
-#include "trireme/train/evaluation/follow_run.h"
-#include "trireme/train/training_process.h"
 
 namespace trireme::inline v0::cli {
 
-#define COMMAND(words, name)
-#define LIGHT_COMMAND(words, name)
-#define TORCH_COMMAND(words, name) void declare_##name(Command& command);
-#define LATER_COMMAND(word)
-#include "trireme/cli/commands.inc"
-#undef TORCH_COMMAND
-
-namespace {
-
-// The list, with the commands of this folder.
-std::vector<ListedCommand> all_commands() {
-  std::vector<ListedCommand> list = listed_commands();
-  const auto define = [&](const std::string& words, void (*declare)(Command&)) {
-    for (ListedCommand& one : list)
-      if (one.words == words) one.declare = declare;
-  };
-#define TORCH_COMMAND(words, name) define(words, declare_##name);
-#include "trireme/cli/commands.inc"
-#undef COMMAND
-#undef LIGHT_COMMAND
-#undef TORCH_COMMAND
-#undef LATER_COMMAND
-  return list;
-}
-
-}  // namespace
+// The files of this folder define them.
+Declare declare_train, declare_plan, declare_generate, declare_eval, declare_convert,
+    declare_doctor, declare_show_server, declare_show_zero3, declare_show_overlap,
+    declare_show_zero1, declare_show_tensor, declare_show_context, declare_show_expert,
+    declare_bench_server;
 
 int run(int argc, char** argv, const std::string& name) {
-  // A rank that `train` started. Its Job reports uncaught exceptions, so catch nothing here.
+  // A process that `train` started.
   if (const char* spec = std::getenv(kWorkerVariable)) {
     job::prepare_process();
-    const Role role = rendezvous::resolve_environment().role;
-    const auto run = role == Role::Server      ? train::run_server
-                     : role == Role::Evaluator ? train::run_evaluator
-                                               : train::run_training;
-    return run(argc, argv, train::WorkerSpec::from_text(spec));
+    return run_process(rendezvous::resolve_environment().role, argc, argv,
+                       train::WorkerSpec::from_text(spec));
   }
   Program program(argc, argv, name, "Trireme trains neural networks on many processors.",
                   "Start here:\n  trireme train configs/gpt-nano.toml --ranks 2");
-  add_commands(program, all_commands());
+  add_commands(program, listed_commands({{"train", declare_train},
+                                         {"plan", declare_plan},
+                                         {"generate", declare_generate},
+                                         {"eval", declare_eval},
+                                         {"convert", declare_convert},
+                                         {"doctor", declare_doctor},
+                                         {"show server", declare_show_server},
+                                         {"show zero3", declare_show_zero3},
+                                         {"show overlap", declare_show_overlap},
+                                         {"show zero1", declare_show_zero1},
+                                         {"show tensor", declare_show_tensor},
+                                         {"show context", declare_show_context},
+                                         {"show expert", declare_show_expert},
+                                         {"bench server", declare_bench_server}}));
   return program.run();
 }
 

@@ -5,11 +5,11 @@
 // checks that the model can be cut for the new layout, and writes the layout into config.toml.
 #include <cstdio>
 
-#include "trireme/base/error.h"
 #include "trireme/base/shell_word.h"
 #include "trireme/base/words.h"
 #include "trireme/cli/command.h"
 #include "trireme/cli/program.h"
+#include "trireme/cli/refuse.h"
 #include "trireme/cli/torch/training_job.h"
 #include "trireme/observe/events.h"
 #include "trireme/storage/folder.h"
@@ -34,11 +34,9 @@ void refuse_other_training(const std::string& before, const std::string& now,
                            const std::string& run) {
   for (const std::string& sync : {before, now})
     if (parallel::is_local(sync) || parallel::is_served(sync))
-      throw ConfigError(
-          "parallel.sync = \"" + sync + "\" is no layout: it trains in another way",
-          {.operation = "convert",
-           .advice = "To change it on purpose, use trireme train --resume " + run +
-                     " --changed parallel.sync=" + now + ", which names what else changes."});
+      refuse("convert", "parallel.sync = \"" + sync + "\" is no layout: it trains in another way",
+             "To change it on purpose, use trireme train --resume " + run +
+                 " --changed parallel.sync=" + now + ", which names what else changes.");
 }
 
 // The keys of the layout. Axes that are not named are 1. What only the layout before could have
@@ -140,13 +138,13 @@ void declare_convert(Command& command) {
               "parallel.sync of the new layout: plain, zero1, zero2, zero3, ...")
       .required()
       .completes(parallel::sync_names());
-  command.option(kRanksOption, options.ranks, "Ranks that will train").shows_default();
+  command.option(kRanksOption, options.ranks, "Ranks that will train");
   for (const auto& [name, value, about] :
        {std::tuple{"--pipeline", &options.pipeline, "Ranks of a pipeline (parallel.pipeline)"},
         {"--tensor", &options.tensor, "Ranks that share the tensors of each layer"},
         {"--context", &options.context, "Ranks that share the positions of each sequence"},
         {"--expert", &options.expert, "Ranks that share the experts of each mixture"}})
-    command.option(name, *value, about).between(1, 65'536);
+    command.option(name, *value, about).between(1, 65'536).hides_default();
   command.option("--shard", options.shard, "Consecutive ranks that share one copy under hybrid")
       .between(0, 65'536);
   command.option("--set", options.set, "key=value of the new configuration, as often as wanted")

@@ -7,13 +7,13 @@
 
 #include "trireme/base/error.h"
 #include "trireme/base/file.h"
+#include "trireme/cli/torch/start_ranks.h"
 #include "trireme/job/job.h"
 #include "trireme/launch/output.h"
 #include "trireme/rendezvous/coordinator/door.h"
 #include "trireme/rendezvous/secret.h"
 #include "trireme/train/run/run_end.h"
 #include "trireme/train/run/run_folder.h"
-#include "trireme/train/training_process.h"
 
 namespace trireme::inline v0::cli {
 namespace {
@@ -43,8 +43,7 @@ bool has_ended(const rendezvous::RankEnvironment& place, const std::string& run)
 int become_rank(const rendezvous::RankEnvironment& place, int argc, char** argv,
                 const train::WorkerSpec& spec) {
   if (has_ended(place, spec.folder)) return 0;
-  const auto run = place.role == Role::Server ? train::run_server : train::run_training;
-  return [&]() noexcept { return run(argc, argv, spec); }();
+  return run_process(place.role, argc, argv, spec);
 }
 
 }  // namespace

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <cstdio>
 #include <filesystem>
-#include <fstream>
 #include <utility>
 #include <vector>
 
@@ -97,12 +96,10 @@ void look_at_machine(Findings& found) {
   found.text("host", observe::host_name());
   found.text("processor", observe::processor_name());
   found.lines.emplace_back("cores", cores.reason);
-  found.event.set("usable_cores", static_cast<long>(cores.usable))
-      .set("online_cores", static_cast<long>(cores.online));
+  found.event.set("usable_cores", cores.usable).set("online_cores", cores.online);
   const std::int64_t free = observe::memory_available(), limit = observe::memory_limit();
   found.lines.emplace_back("memory", bytes(free) + " free of " + bytes(limit));
-  found.event.set("memory_free_bytes", static_cast<long>(free))
-      .set("memory_bytes", static_cast<long>(limit));
+  found.event.set("memory_free_bytes", free).set("memory_bytes", limit);
   std::error_code error;
   const auto space = std::filesystem::space(".", error);
   found.lines.emplace_back(
@@ -128,10 +125,7 @@ int report(bool json) {
 
 // Measures, prints and writes a kernel table for this processor.
 int tune(const std::string& path) {
-  // Refused before it measures; until then an old table is kept, and no empty one is left.
-  const bool is_new = !std::filesystem::exists(path);
-  if (!std::ofstream(path, std::ios::app)) write_file(path, "", "doctor");
-  if (is_new) std::filesystem::remove(path);
+  if (!can_write(path)) write_file(path, "", "doctor");  // refused before it measures
   tensor::set_up_process({});
   const auto measured = tensor::measure_products(std::chrono::milliseconds(200));
   const tensor::KernelTable best = tensor::fastest(measured);

@@ -1,9 +1,9 @@
 // trireme eval: a trained run's loss on its held-out text.
 #include <cstdio>
 
-#include "trireme/base/error.h"
 #include "trireme/base/words.h"
 #include "trireme/cli/program.h"
+#include "trireme/cli/refuse.h"
 #include "trireme/cli/torch/trained_model.h"
 #include "trireme/input/shared_corpus.h"
 #include "trireme/observe/events.h"
@@ -44,9 +44,8 @@ void print_text(const TrainedModel& model, const train::Evaluation& result,
 
 int follow(const EvalOptions& options, const Program& program) {
   if (!options.data.empty() || options.samples > 0)
-    throw ConfigError(std::string(options.data.empty() ? "--samples" : "--data") + " with --follow",
-                      {.operation = "eval",
-                       .advice = "Leave it out: the run's evaluations are to be comparable."});
+    refuse("eval", std::string(options.data.empty() ? "--samples" : "--data") + " with --follow",
+           "Leave it out: the run's evaluations are to be comparable.");
   rendezvous::ignore_launchers();  // one process suffices
   return train::follow_run(program.argc(), program.argv(), options.run, options.json);
 }

@@ -6,9 +6,9 @@
 #include <set>
 #include <sstream>
 
-#include "trireme/base/error.h"
 #include "trireme/base/plot/line_plot.h"
 #include "trireme/base/words.h"
+#include "trireme/cli/refuse.h"
 #include "trireme/show/collective/cost.h"
 #include "trireme/show/drawing/words.h"
 
@@ -52,22 +52,19 @@ void ExchangeCurves::add(const std::vector<ExchangeWay>& ways, const std::vector
 }
 
 std::string ExchangeCurves::to_json() const {
-  using Json = nlohmann::ordered_json;
-  std::string text = Json{{"event", "link"},
-                          {"latency_seconds", link.alpha},
-                          {"seconds_per_byte", link.beta},
-                          {"bytes", bytes}}
-                         .dump() +
-                     "\n";
+  std::string text = show::json_line({{"event", "link"},
+                                      {"latency_seconds", link.alpha},
+                                      {"seconds_per_byte", link.beta},
+                                      {"bytes", bytes}});
   for (const ExchangePoint& point : points) {
-    Json line = {{"event", "exchange"}, {"workers", point.workers}};
+    nlohmann::ordered_json line = {{"event", "exchange"}, {"workers", point.workers}};
     if (point.way.servers > 0)
       line["servers"] = point.way.servers;
     else
       line["all_reduce"] = point.way.all_reduce;
     line["source"] = point.source;
     line["seconds"] = point.seconds;
-    text += line.dump() + "\n";
+    text += show::json_line(line);
   }
   return text;
 }
@@ -94,9 +91,8 @@ ExchangeCurves ExchangeCurves::measured_in(std::string_view json, const std::str
     has_link = false;
   }
   if (has_link) return curves;
-  throw ConfigError(path + " has no measured exchanges",
-                    {.operation = "bench server",
-                     .advice = "Write it by: trireme bench server --measure 1 2 4 --json."});
+  refuse("bench server", path + " has no measured exchanges",
+         "Write it by: trireme bench server --measure 1 2 4 --json.");
 }
 
 std::string ExchangeCurves::to_text() const {

@@ -3,15 +3,18 @@
 #include <algorithm>
 #include <atomic>
 #include <cmath>
+#include <exception>
 #include <memory>
+#include <mutex>
 #include <nlohmann/json.hpp>
 #include <sstream>
 #include <thread>
+#include <utility>
 
-#include "trireme/base/error.h"
 #include "trireme/base/file.h"
 #include "trireme/base/waiter/real_waiter.h"
 #include "trireme/base/words.h"
+#include "trireme/cli/refuse.h"
 #include "trireme/cli/torch/simulated_servers.h"
 #include "trireme/comm/choice/cost.h"
 #include "trireme/comm/rounds/registry.h"
@@ -23,18 +26,6 @@ namespace trireme::inline v0::cli {
 namespace {
 
 constexpr int kExchanges = 60, kRuns = 3;  // measured through servers; of `bench comm`
-
-ps::Settings settings_of(int workers, int servers, std::size_t bytes) {
-  return {.model = ps::ServedModel(
-              {{.name = "weights", .shape = {static_cast<std::int64_t>(bytes / sizeof(float))}}},
-              servers),
-          .optimizer = Sgd{.learning_rate = 1},
-          .workers = workers};
-}
-
-void fill_gradients(ps::ParameterClient& client) {  // with zeros
-  for (int server = 0; server < client.servers(); ++server) client.gradient(server);
-}
 
 // Waits for the next round hour of the virtual clock, at which all begin.
 TimePoint begin_together(Waiter& waiter) {
@@ -48,7 +39,6 @@ double simulated_servers(const ExchangeWay& way, const plan::LinkCost& link, int
   double longest = 0;
   simulate_servers(settings_of(workers, way.servers, bytes), link, /*seed=*/1, {},
                    [&](int worker, ps::ParameterClient& client, Waiter& waiter) {
-                     fill_gradients(client);
                      const TimePoint begin = begin_together(waiter);
                      exchange(client, worker);
                      longest = std::max(longest, to_seconds(waiter.now() - begin));
@@ -79,45 +69,77 @@ net::ChannelOptions loopback() {
   return options;
 }
 
+// The times of a worker's exchanges.
+std::vector<double> exchange_times(const ps::Settings& settings, int worker,
+                                   const std::vector<std::string>& servers) {
+  const auto waiter = RealWaiter::make();
+  const auto dial = [&](int server) {
+    return net::dial_channel(waiter, servers[static_cast<std::size_t>(server)], loopback());
+  };
+  // A server that ends does not come back.
+  ps::ParameterClient client(waiter, settings,
+                             {.worker = worker, .dial = dial, .patience = Duration::zero()});
+  begin_with_zeros(client, worker);
+  std::vector<double> times;
+  for (int i = 0; i < kExchanges; ++i) {
+    const TimePoint begin = waiter->now();
+    exchange(client, worker);
+    times.push_back(to_seconds(waiter->now() - begin));
+  }
+  return times;
+}
+
 // One thread for each server and worker. Worker 0 takes the times.
 double measured_servers(const ExchangeWay& way, int workers, std::size_t bytes) {
   const ps::Settings settings = settings_of(workers, way.servers, bytes);
   std::vector<std::shared_ptr<RealWaiter>> waiters;
   std::vector<std::unique_ptr<net::Acceptor>> acceptors;
-  std::atomic<bool> ended = false;
-  std::vector<std::thread> servers, threads;
+  std::vector<std::string> addresses;
   for (int server = 0; server < way.servers; ++server) {
     waiters.push_back(RealWaiter::make());
     acceptors.push_back(net::listen_channels(waiters.back(), loopback()));
-    servers.emplace_back(
-        [&ended, server, waiter = waiters.back(), acceptor = acceptors.back().get()] {
-          ps::ParameterServer(waiter, *acceptor, {.number = server}).run([&ended] {
-            return ended.load();
-          });
-        });
+    addresses.push_back(acceptors.back()->address());
   }
+  std::atomic<bool> ended = false;
+  const auto end = [&] {
+    ended = true;
+    for (const auto& waiter : waiters) waiter->wake();
+  };
+  std::mutex mutex;
+  std::exception_ptr error;  // the first
+  // The others would wait for a thread that fails: they fail, too, when the servers end.
+  const auto guarded = [&](const auto& body) {
+    try {
+      body();
+    } catch (...) {
+      const std::lock_guard lock(mutex);
+      if (!error) error = std::current_exception();
+      end();
+    }
+  };
   std::vector<double> times;
-  for (int worker = 0; worker < workers; ++worker)
-    threads.emplace_back([&, worker] {
-      const auto waiter = RealWaiter::make();
-      const auto dial = [&](int server) {
-        return net::dial_channel(waiter, acceptors[static_cast<std::size_t>(server)]->address(),
-                                 loopback());
-      };
-      ps::ParameterClient client(waiter, settings, {.worker = worker, .dial = dial});
-      if (worker == 0) give_zeros(client);
-      client.pull();
-      fill_gradients(client);
-      for (int i = 0; i < kExchanges; ++i) {
-        const TimePoint begin = waiter->now();
-        exchange(client, worker);
-        if (worker == 0) times.push_back(to_seconds(waiter->now() - begin));
-      }
-    });
-  for (std::thread& thread : threads) thread.join();
-  ended = true;
-  for (const auto& waiter : waiters) waiter->wake();
-  for (std::thread& thread : servers) thread.join();
+  std::vector<std::jthread> servers, threads;
+  guarded([&] {
+    for (int server = 0; server < way.servers; ++server) {
+      const auto at = static_cast<std::size_t>(server);
+      servers.emplace_back([&, server, waiter = waiters[at], own = std::move(acceptors[at])] {
+        guarded([&] {
+          ps::ParameterServer(waiter, *own, {.number = server}).run([&] { return ended.load(); });
+        });
+      });
+    }
+    for (int worker = 0; worker < workers; ++worker)
+      threads.emplace_back([&, worker] {
+        guarded([&] {
+          std::vector<double> own = exchange_times(settings, worker, addresses);
+          if (worker == 0) times = std::move(own);
+        });
+      });
+  });
+  threads.clear();  // joins them
+  end();
+  servers.clear();
+  if (error) std::rethrow_exception(error);
   return *std::min_element(times.begin(), times.end());
 }
 
@@ -134,10 +156,10 @@ double run_all_reduce(const ExchangeWay& way, int ranks, std::size_t bytes, OwnR
     const auto event = nlohmann::json::parse(line, nullptr, false);
     if (event.is_object() && event.contains("seconds")) return event["seconds"];
   }
-  throw ConfigError("bench comm on " + counted(ranks, "rank") + " ended with " +
-                        std::to_string(code) + " and no figure",
-                    {.operation = "bench server",
-                     .advice = "Try it alone: trireme bench comm all-reduce --transport tcp."});
+  refuse("bench server",
+         "bench comm on " + counted(ranks, "rank") + " ended with " + std::to_string(code) +
+             " and no figure",
+         "Try it alone: trireme bench comm all-reduce --transport tcp.");
 }
 
 double measured_all_reduce(const ExchangeWay& way, int ranks, std::size_t bytes, OwnRuns& runs) {

@@ -1,8 +1,8 @@
 // trireme generate: prints text from a trained run, byte by byte.
 #include <cstdio>
 
-#include "trireme/base/error.h"
 #include "trireme/cli/program.h"
+#include "trireme/cli/refuse.h"
 #include "trireme/cli/torch/trained_model.h"
 #include "trireme/observe/events.h"
 #include "trireme/train/evaluation/generate.h"
@@ -20,9 +20,9 @@ int generate_command(const GenerateCommandOptions& options, const Program& progr
   TrainedModel model(program.argc(), program.argv(), options.run);
   const std::int64_t context = model.settings.model.context;
   if (context == 0) {
-    throw ConfigError(
-        "the model of " + options.run + " writes no text: " + model.settings.model.description,
-        {.operation = "generate", .advice = "Use `trireme eval` on it."});
+    refuse("generate",
+           "the model of " + options.run + " writes no text: " + model.settings.model.description,
+           "Use `trireme eval` on it.");
   }
   if (options.json) {
     const std::string text =
@@ -50,16 +50,10 @@ void declare_generate(Command& command) {
       .footer("Example:\n  trireme generate runs/gpt-nano --prompt \"template <class\"");
   command.option("RUN", options.run, "Folder that train printed").required();
   command.option("--prompt", options.prompt, "What the text starts with");
-  command.option("--bytes", generate.bytes, "How much to write")
-      .between(0, 1'000'000'000)
-      .shows_default();
-  command.option("--temperature", generate.temperature, "0 = the likeliest byte")
-      .at_least(0)
-      .shows_default();
-  command.option("--top-k", generate.top_k, "Only the k likeliest bytes; 0 = all")
-      .at_least(0)
-      .shows_default();
-  command.option("--seed", generate.seed, "The same seed, the same text").shows_default();
+  command.option("--bytes", generate.bytes, "How much to write").between(0, 1'000'000'000);
+  command.option("--temperature", generate.temperature, "0 = the likeliest byte").at_least(0);
+  command.option("--top-k", generate.top_k, "Only the k likeliest bytes; 0 = all").at_least(0);
+  command.option("--seed", generate.seed, "The same seed, the same text");
   command.flag("--json", options.json, "One JSON line with the text");
   command.run([&] { return generate_command(options, command.program()); });
 }

@@ -46,8 +46,7 @@ class ServedNetwork {
         return channels_.dial(worker, "sim:" + std::to_string(workers_ + server));
       };
       ps::ParameterClient client(waiter, settings, {.worker = worker, .dial = dial});
-      if (worker == 0) give_zeros(client);
-      client.pull();
+      begin_with_zeros(client, worker);
       work(worker, client, *waiter);
     }
     ++ended_;
@@ -75,6 +74,15 @@ class ServedNetwork {
 
 }  // namespace
 
+ps::Settings settings_of(int workers, int servers, std::size_t bytes, const ServerOptions& server) {
+  return {.model = ps::ServedModel(
+              {{.name = "weights", .shape = {static_cast<std::int64_t>(bytes / sizeof(float))}}},
+              servers),
+          .optimizer = Sgd{.learning_rate = 1},
+          .workers = workers,
+          .server = server};
+}
+
 void simulate_servers(const ps::Settings& settings, const plan::LinkCost& link, std::uint64_t seed,
                       const SimulatedServersObserver& observer,
                       const std::function<void(int, ps::ParameterClient&, Waiter&)>& work) {
@@ -82,10 +90,12 @@ void simulate_servers(const ps::Settings& settings, const plan::LinkCost& link, 
   ServedNetwork(settings, link, seed).run(settings, observer, work);
 }
 
-void give_zeros(ps::ParameterClient& client) {
-  for (int server = 0; server < client.servers(); ++server)
+void begin_with_zeros(ps::ParameterClient& client, int worker) {
+  for (int server = 0; worker == 0 && server < client.servers(); ++server)
     client.write(server,
                  {ps::SavedText{}.to_text(), std::vector<std::byte>(client.model().bytes(server))});
+  client.pull();
+  for (int server = 0; server < client.servers(); ++server) client.gradient(server);
 }
 
 bool exchange(ps::ParameterClient& client, int worker) {

@@ -2,6 +2,7 @@
 // links whose times are exact. Each worker and each server has one link.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -24,15 +25,19 @@ struct SimulatedServersObserver {
   std::function<void(Waiter& waiter, const ps::Applied& update)> updated = {};
 };
 
-/// Runs `work` for each worker once it has the first weights, which are zeros. ConfigError if the
-/// settings do not go together.
+/// A job whose model is one parameter of `bytes` on `servers`, which SGD updates.
+ps::Settings settings_of(int workers, int servers, std::size_t bytes,
+                         const ServerOptions& server = {});
+
+/// Runs `work` for each worker once it has its first weights and gradients, which are zeros.
+/// ConfigError if the settings do not go together.
 void simulate_servers(
     const ps::Settings& settings, const plan::LinkCost& link, std::uint64_t seed,
     const SimulatedServersObserver& observer,
     const std::function<void(int worker, ps::ParameterClient& client, Waiter& waiter)>& work);
 
-/// Gives the servers their first weights: zeros.
-void give_zeros(ps::ParameterClient& client);
+/// Gives the servers their first weights (worker 0), takes these, and makes gradients: all zeros.
+void begin_with_zeros(ps::ParameterClient& client, int worker);
 
 /// One step's exchange of a worker whose gradients are in client.gradient(): as RemoteOptimizer does
 /// after backward. False: the servers did without this gradient (backup workers).

@@ -6,11 +6,11 @@
 #include <string>
 #include <utility>
 
-#include "trireme/base/error.h"
 #include "trireme/base/words.h"
 #include "trireme/cli/files.h"
 #include "trireme/cli/launch/own_run.h"
 #include "trireme/cli/light.h"
+#include "trireme/cli/refuse.h"
 #include "trireme/job/job.h"
 #include "trireme/launch/launch.h"
 #include "trireme/launch/output.h"
@@ -62,6 +62,13 @@ launch::Again roll_back(const launch::LaunchOptions& options, const train::Worke
 
 }  // namespace
 
+int run_process(Role role, int argc, char** argv, const train::WorkerSpec& spec) noexcept {
+  const auto run = role == Role::Server      ? train::run_server
+                   : role == Role::Evaluator ? train::run_evaluator
+                                             : train::run_training;
+  return run(argc, argv, spec);
+}
+
 int start_ranks(const plan::Job& job, const launch::HostOptions& hosts,
                 const train::Settings& settings, int argc, char** argv,
                 const train::WorkerSpec& spec) {
@@ -106,18 +113,16 @@ std::optional<rendezvous::RankEnvironment> under_launcher() {
   const rendezvous::RankEnvironment place = rendezvous::resolve_environment();
   if (place.launcher.empty()) {
     if (place.size > 1 && !place.elastic && !place.on_its_own)
-      throw ConfigError("`trireme launch` has started " + std::to_string(place.size) +
-                            " of these, and `train` starts its ranks itself",
-                        {.operation = "train",
-                         .advice = "Start one: trireme train CONFIG --ranks " +
-                                   std::to_string(place.size) + "."});
+      refuse("train",
+             "`trireme launch` has started " + std::to_string(place.size) +
+                 " of these, and `train` starts its ranks itself",
+             "Start one: trireme train CONFIG --ranks " + std::to_string(place.size) + ".");
     return std::nullopt;
   }
   if (!place.meeting) rendezvous::meet_under_mpirun(place);
   return place;
 }
 
-// noexcept, as for ranks that `train` starts: the rank's Job reports uncaught exceptions.
 int run_under_launcher(const rendezvous::RankEnvironment& place, int argc, char** argv,
                        const train::WorkerSpec& spec) {
   train::WorkerSpec told = spec;
@@ -128,14 +133,13 @@ int run_under_launcher(const rendezvous::RankEnvironment& place, int argc, char*
                     : rendezvous::exchange_under_mpirun(mine);
   told = train::WorkerSpec::from_text(specs.front());
   if (place.process() == 0) told = spec;
-  const auto run = place.role == Role::Server ? train::run_server : train::run_training;
-  return [&]() noexcept { return run(argc, argv, told); }();
+  return run_process(place.role, argc, argv, told);
 }
 
 int evaluate_under_launcher(int argc, char** argv, const std::string& folder) {
   if (folder.empty())
-    throw ConfigError("the evaluator does not know the run's folder",
-                      {.operation = "train", .advice = "Name it by --out, in all processes."});
+    refuse("train", "the evaluator does not know the run's folder",
+           "Name it by --out, in all processes.");
   // The meeting of run_under_launcher().
   rendezvous::skip_meeting(train::stays_ended(train::RunFolder(folder)));
   return [&]() noexcept { return train::run_launched_evaluator(argc, argv, folder); }();

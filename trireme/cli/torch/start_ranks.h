@@ -15,6 +15,9 @@ namespace trireme::inline v0::cli {
 /// The environment variable that makes this program a rank: a WorkerSpec as text.
 inline constexpr const char* kWorkerVariable = "TRIREME_WORKER_SPEC";
 
+/// Runs this process's rank, server or evaluator. noexcept: its Job reports uncaught exceptions.
+int run_process(Role role, int argc, char** argv, const train::WorkerSpec& spec) noexcept;
+
 /// One rank without servers and evaluator runs in this process; several processes run in their own, and
 /// those on other hosts must see the run's folder. Returns the job's exit code.
 int start_ranks(const plan::Job& job, const launch::HostOptions& hosts,

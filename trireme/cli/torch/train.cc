@@ -11,9 +11,10 @@
 #include "trireme/base/words.h"
 #include "trireme/cli/cluster.h"
 #include "trireme/cli/files.h"
-#include "trireme/cli/launch/host_options.h"
+#include "trireme/cli/launch/shared_options.h"
 #include "trireme/cli/opening.h"
 #include "trireme/cli/program.h"
+#include "trireme/cli/refuse.h"
 #include "trireme/cli/torch/coordinated.h"
 #include "trireme/cli/torch/fit/fit.h"
 #include "trireme/cli/torch/start_ranks.h"
@@ -24,7 +25,6 @@
 #include "trireme/observe/terminal.h"
 #include "trireme/plan/link.h"
 #include "trireme/show/schedule/recorded_schedule.h"
-#include "trireme/show/schedule/schedule_picture.h"
 #include "trireme/storage/storage.h"
 #include "trireme/train/evaluation/evaluation_record.h"
 #include "trireme/train/evaluation/follow_run.h"
@@ -198,8 +198,8 @@ std::shared_ptr<void> hold_checkpoints(const TrainingJob& job, const TrainOption
     const storage::Location location = storage::open_location(place);
     held = location.storage->lock(location.path);
     if (!held)
-      throw ConfigError("checkpoint.path " + place + " cannot be written to",
-                        {.operation = "config", .advice = "Check the folder's permissions."});
+      refuse("config", "checkpoint.path " + place + " cannot be written to",
+             "Check the folder's permissions.");
   }
   claim.keep_checkpoints_at(place);
   return held;
@@ -224,8 +224,8 @@ std::optional<int> obey_coordinator(TrainOptions& options,
                                     const rendezvous::RankEnvironment& coordinated,
                                     const Program& program) {
   if (options.out.empty())
-    throw ConfigError("the processes of a coordinator do not know the run's folder",
-                      {.operation = "train", .advice = "Name it by --out, in all processes."});
+    refuse("train", "the processes of a coordinator do not know the run's folder",
+           "Name it by --out, in all processes.");
   check_ranks(options.job, coordinated);
   if (coordinated.process() > 0)
     return follow_under_coordinator(coordinated, program.argc(), program.argv(), options.out);

@@ -1,10 +1,9 @@
 #include "trireme/cli/torch/train_checks.h"
 
-#include <filesystem>
-#include <fstream>
-
 #include "trireme/base/error.h"
 #include "trireme/base/words.h"
+#include "trireme/cli/files.h"
+#include "trireme/cli/refuse.h"
 #include "trireme/train/run/run_claim.h"
 
 namespace trireme::inline v0::cli {
@@ -13,8 +12,7 @@ namespace {
 // Refuses an empty value, such as that of --resume "$RUN" with an unset variable.
 void refuse_empty(const Command& command, const std::string& option, const std::string& value) {
   if (!command.given(option) || !value.empty()) return;
-  throw ConfigError(option + " is empty",
-                    {.operation = "train", .advice = "Give it a value, or leave it out."});
+  refuse("train", option + " is empty", "Give it a value, or leave it out.");
 }
 
 }  // namespace
@@ -27,80 +25,71 @@ void check_options(const Command& command, const TrainOptions& options) {
   train::check_printable("--trace", options.trace);
   train::check_printable("--profile", options.profile);
   if (!options.changed.empty() && options.resume.empty() && !options.backup)
-    throw ConfigError("--changed " + options.changed.front() + " without --resume",
-                      {.operation = "train", .advice = "A new run has nothing to change."});
+    refuse("train", "--changed " + options.changed.front() + " without --resume",
+           "A new run has nothing to change.");
   if (options.backup && options.out.empty())
-    throw ConfigError("--backup without --out: started again, the command would not find its run",
-                      {.operation = "train", .advice = "Add --out DIR."});
+    refuse("train", "--backup without --out: started again, the command would not find its run",
+           "Add --out DIR.");
   if (options.backup && !options.resume.empty() && options.resume != "auto")
-    throw ConfigError("--backup with --resume " + options.resume,
-                      {.operation = "train",
-                       .advice = "Leave --resume out: the same command goes on by itself."});
+    refuse("train", "--backup with --resume " + options.resume,
+           "Leave --resume out: the same command goes on by itself.");
   if (options.validate && options.job.evaluators == 0)
-    throw ConfigError("--validate without --evaluator 1",
-                      {.operation = "train", .advice = "Leave it out: rank 0 validates."});
+    refuse("train", "--validate without --evaluator 1", "Leave it out: rank 0 validates.");
 }
 
 void check_writable(const std::string& option, const std::string& path) {
-  if (path.empty()) return;
-  const bool existed = std::filesystem::exists(path);
-  if (!std::ofstream(path, std::ios::app)) {
-    throw ConfigError(
-        "cannot write the file of " + option + ", " + path,
-        {.operation = "train", .advice = "Give " + option + " a file in a folder that is there."});
-  }
-  if (!existed) std::filesystem::remove(path);
+  if (path.empty() || can_write(path)) return;
+  refuse("train", "cannot write the file of " + option + ", " + path,
+         "Give " + option + " a file in a folder that is there.");
 }
 
 void check_ranks(const TrainingJobOptions& options, const rendezvous::RankEnvironment& place) {
   if (options.evaluators > 0)
-    throw ConfigError(
-        "--evaluator 1, but " + place.launcher + " starts this job's processes",
-        {.operation = "config",
-         .advice = "Leave it away, and run `trireme eval RUN --follow` beside the training."});
+    refuse("config", "--evaluator 1, but " + place.launcher + " starts this job's processes",
+           "Leave it away, and run `trireme eval RUN --follow` beside the training.");
   if (options.servers >= 0 && options.servers != place.servers)
-    throw ConfigError(
-        "--servers " + std::to_string(options.servers) + ", but " + place.launcher + " started " +
-            std::to_string(place.servers),
-        {.operation = "config", .advice = "Leave --servers away under " + place.launcher + "."});
+    refuse("config",
+           "--servers " + std::to_string(options.servers) + ", but " + place.launcher +
+               " started " + std::to_string(place.servers),
+           "Leave --servers away under " + place.launcher + ".");
   const int workers = place.roles().workers;
   if (!options.ranks_given || options.ranks == workers) return;
-  throw ConfigError(
-      "--ranks " + std::to_string(options.ranks) + ", but " + place.launcher + " started " +
-          std::to_string(workers) + " processes",
-      {.operation = "config", .advice = "Leave --ranks away under " + place.launcher + "."});
+  refuse("config",
+         "--ranks " + std::to_string(options.ranks) + ", but " + place.launcher + " started " +
+             std::to_string(workers) + " processes",
+         "Leave --ranks away under " + place.launcher + ".");
 }
 
 void check_servers(const TrainingJob& job, const rendezvous::RankEnvironment& place) {
   if (job.plan.job.servers == place.servers) return;
-  throw ConfigError(
-      "the configuration takes " + counted(job.plan.job.servers, "server") + ", but " +
-          place.launcher + " started " + std::to_string(place.servers),
-      {.operation = "config",
-       .advice = "Servers are started by `trireme train`, `trireme launch`, as ps replicas by a "
-                 "TFJob, and by you under `trireme coordinator --servers`."});
+  refuse("config",
+         "the configuration takes " + counted(job.plan.job.servers, "server") + ", but " +
+             place.launcher + " started " + std::to_string(place.servers),
+         "Servers are started by `trireme train`, `trireme launch`, as ps replicas by a "
+         "TFJob, and by you under `trireme coordinator --servers`.");
 }
 
 void check_pace(const TrainingJob& job, const rendezvous::RankEnvironment& place) {
   const bool alone = job.plan.job.keeping.alone;
   if (alone == place.on_its_own) return;
   const std::string key = "server.staleness and server.backup";
-  throw ConfigError(alone ? "by " + key +
-                                " each worker trains on its own, but the coordinator has "
-                                "elastic ranks"
-                          : "the coordinator has workers that train on their own, but by " + key +
-                                " they train together",
-                    {.operation = "config",
-                     .advice = alone ? "Start `trireme coordinator` with --workers N."
-                                     : "Set server.staleness = 4, for example, or start `trireme "
-                                       "coordinator` without --workers."});
+  refuse("config",
+         alone ? "by " + key +
+                     " each worker trains on its own, but the coordinator has "
+                     "elastic ranks"
+               : "the coordinator has workers that train on their own, but by " + key +
+                     " they train together",
+         alone ? "Start `trireme coordinator` with --workers N."
+               : "Set server.staleness = 4, for example, or start `trireme "
+                 "coordinator` without --workers.");
 }
 
 void check_transport(const TrainingJob& job, const rendezvous::RankEnvironment& place) {
   if (!job.plan.job.simulated) return;
-  throw ConfigError("transport sim runs all ranks in one process, but " + place.launcher +
-                        " started " + std::to_string(place.size),
-                    {.operation = "config", .advice = "Start it without " + place.launcher + "."});
+  refuse("config",
+         "transport sim runs all ranks in one process, but " + place.launcher + " started " +
+             std::to_string(place.size),
+         "Start it without " + place.launcher + ".");
 }
 
 void check_memory(const TrainingJob& job, const FitOptions& options) {
@@ -116,21 +105,22 @@ void check_memory(const TrainingJob& job, const FitOptions& options) {
       "; `plan` says what needs it";
   const std::int64_t total = plan.rank_bytes(), limit = plan.job.memory_limit;
   if (!plan.keeps_to_limit())
-    throw ConfigError("a rank is predicted to take " + std::to_string(total) +
-                          " bytes, and memory.limit is " + std::to_string(limit) + " (" +
-                          std::to_string(total - limit) + " fewer)",
-                      {.operation = "config", .advice = fitting + "."});
-  throw ConfigError("does not fit: " + (plan.fits_device() ? plan::host_refusal(plan)
-                                                           : plan::device_refusal(plan)),
-                    {.operation = "config",
-                     .advice = fitting + "; memory.limit = \"none\" starts it all the same."});
+    refuse("config",
+           "a rank is predicted to take " + std::to_string(total) + " bytes, and memory.limit is " +
+               std::to_string(limit) + " (" + std::to_string(total - limit) + " fewer)",
+           fitting + ".");
+  refuse("config",
+         "does not fit: " +
+             (plan.fits_device() ? plan::host_refusal(plan) : plan::device_refusal(plan)),
+         fitting + "; memory.limit = \"none\" starts it all the same.");
 }
 
 void check_hosts(const TrainingJob& job, const launch::HostOptions& hosts, bool launched) {
   if (hosts.hosts.empty() || (!launched && !job.plan.job.simulated)) return;
-  throw ConfigError(std::string("-H with ") +
-                        (launched ? "another launcher" : "transport sim, which runs here alone"),
-                    {.operation = "config", .advice = "Leave one of them away."});
+  refuse("config",
+         std::string("-H with ") +
+             (launched ? "another launcher" : "transport sim, which runs here alone"),
+         "Leave one of them away.");
 }
 
 void check_store(const TrainingJob& job, bool own_ranks) {

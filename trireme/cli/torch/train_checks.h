@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "trireme/cli/command.h"
-#include "trireme/cli/launch/host_options.h"
+#include "trireme/cli/launch/shared_options.h"
 #include "trireme/cli/torch/fit/fit.h"
 #include "trireme/cli/torch/training_job.h"
 #include "trireme/launch/launch.h"

@@ -1,6 +1,6 @@
 #include "trireme/cli/torch/trained_model.h"
 
-#include "trireme/base/error.h"
+#include "trireme/cli/refuse.h"
 #include "trireme/rendezvous/launchers/environment.h"
 #include "trireme/train/evaluation/forward_model.h"
 #include "trireme/train/run/run_folder.h"
@@ -12,9 +12,8 @@ namespace {
 config::Config config_of(const std::string& run) {
   const train::RunFolder folder = train::RunFolder::existing(run);
   if (!folder.has_checkpoint()) {
-    throw ConfigError(
-        folder.path() + " holds no checkpoint",
-        {.operation = "load", .advice = "Train it first, or to its first checkpoint."});
+    refuse("load", folder.path() + " holds no checkpoint",
+           "Train it first, or to its first checkpoint.");
   }
   return train::read_config(folder.config(), [](const char*) { return nullptr; }, {});
 }

@@ -5,7 +5,8 @@
 
 #include "trireme/base/config/config_variables.h"
 #include "trireme/base/error.h"
-#include "trireme/cli/launch/elastic_options.h"
+#include "trireme/cli/launch/shared_options.h"
+#include "trireme/cli/refuse.h"
 #include "trireme/cli/torch/fit/candidates.h"
 #include "trireme/job/transport_check.h"
 #include "trireme/memory/offload_folder.h"
@@ -30,7 +31,7 @@ void add_training_options(Command& command, TrainingJobOptions& options) {
     return text;
   };
   command.option("CONFIG", options.config, "Configuration (TOML), such as configs/gpt-nano.toml");
-  command.option(kWorkersOption, options.ranks, "Processes to train on").shows_default();
+  command.option(kWorkersOption, options.ranks, "Processes to train on");
   command
       .option("--servers", options.servers,
               "server.count: parameter servers beside them (and parallel.sync = server)")
@@ -77,17 +78,17 @@ void take_servers(config::Config& config, int servers) {
   const std::string source = config.source("parallel.sync");
   const bool served = parallel::is_served(sync);
   if (served != (servers > 0) && (served || source != "default"))
-    throw ConfigError(option + " with parallel.sync = \"" + sync + "\" (" + source + ")",
-                      {.operation = "config",
-                       .advice = served ? "Give at least 1, or another parallel.sync."
-                                        : "Leave one of them away: servers need parallel.sync = "
-                                          "\"server\"."});
+    refuse("config", option + " with parallel.sync = \"" + sync + "\" (" + source + ")",
+           served ? "Give at least 1, or another parallel.sync."
+                  : "Leave one of them away: servers need parallel.sync = "
+                    "\"server\".");
   if (servers == 0) return;
   if (config.source("server.count") == "parallel.strategy" &&
       config.integer("server.count") != servers)
-    throw ConfigError(option + ", but parallel.strategy = \"" + config.text("parallel.strategy") +
-                          "\" has server.count = " + std::to_string(config.integer("server.count")),
-                      {.operation = "config", .advice = "Leave one of them away."});
+    refuse("config",
+           option + ", but parallel.strategy = \"" + config.text("parallel.strategy") +
+               "\" has server.count = " + std::to_string(config.integer("server.count")),
+           "Leave one of them away.");
   if (!served) config.assign("parallel.sync", "server", "--servers");
   config.assign("server.count", static_cast<std::int64_t>(servers), "--servers");
 }
@@ -113,9 +114,8 @@ train::DeviceChoice device_of(const train::Settings& settings, const TrainingJob
   if (!options.device.empty() && plan::find_accelerator(settings.device) != nullptr)
     return {"cuda", ""};
   if (!options.device.empty() && options.device != "auto" && options.device != "cpu")
-    throw ConfigError(
-        "--device " + options.device + " is no GPU that plans know",
-        {.operation = "plan", .advice = "Use one of: cpu, " + plan::accelerator_names() + "."});
+    refuse("plan", "--device " + options.device + " is no GPU that plans know",
+           "Use one of: cpu, " + plan::accelerator_names() + ".");
   // Simulated ranks share what is there.
   const int ranks = settings.job.transport == "sim" ? 1 : ranks_here;
   return train::choose_device(settings.device, train::devices_here(), ranks,
@@ -137,16 +137,12 @@ plan::TrainingPlan planned(const train::Settings& settings, const input::Corpus&
 
 void check_start(const TrainingJobOptions& options) {
   if (options.config.empty()) {
-    throw ConfigError(
-        "no configuration was given",
-        {.operation = "config", .advice = "Name one, such as configs/gpt-nano.toml."});
+    refuse("config", "no configuration was given", "Name one, such as configs/gpt-nano.toml.");
   }
   constexpr int kMostRanks = 65'536;
   if (options.ranks < 1 || options.ranks > kMostRanks) {
-    throw ConfigError(
-        "--ranks " + std::to_string(options.ranks) + " is out of range",
-        {.operation = "config",
-         .advice = "It must be at least 1 and at most " + std::to_string(kMostRanks) + "."});
+    refuse("config", "--ranks " + std::to_string(options.ranks) + " is out of range",
+           "It must be at least 1 and at most " + std::to_string(kMostRanks) + ".");
   }
 }
 
@@ -204,10 +200,9 @@ TrainingJob prepare(const TrainingJobOptions& options, const Refine& refine) {
   const train::DeviceChoice device = device_of(settings, options, ranks_here);
   settings.device_kind = device.kind;
   if (refine && device.kind != "cpu")
-    throw ConfigError("--fit for a device of kind " + device.kind,
-                      {.operation = "fit",
-                       .advice = "It measures this machine's processor and memory. Leave it out: "
-                                 "`trireme plan` says whether a layout fits the device."});
+    refuse("fit", "--fit for a device of kind " + device.kind,
+           "It measures this machine's processor and memory. Leave it out: "
+           "`trireme plan` says whether a layout fits the device.");
   train::check_products(settings.products, device.kind);
   train::check_graphs(settings.strategy.graphs, device.kind);
   train::check_transport(settings.job.transport, device.kind, settings.ranks_per_device);

@@ -1,6 +1,7 @@
 #include "trireme/show/collective/collective.h"
 
 #include <algorithm>
+#include <set>
 
 #include "trireme/base/error.h"
 #include "trireme/comm/rounds/registry.h"
@@ -20,6 +21,19 @@ const std::vector<OpKind>& drawn_kinds() {
       OpKind::AllReduce, OpKind::ReduceScatter, OpKind::AllGather, OpKind::Broadcast,
       OpKind::Reduce,    OpKind::Gather,        OpKind::Scatter,   OpKind::AllToAll};
   return kinds;
+}
+
+std::vector<std::string> collective_names() {
+  std::vector<std::string> names;
+  for (const OpKind kind : drawn_kinds()) names.push_back(title_of(kind));
+  return names;
+}
+
+std::vector<std::string> algorithm_names() {
+  std::set<std::string> names = {"direct"};
+  for (const OpKind kind : drawn_kinds())
+    for (const auto* entry : comm::algorithms_of(kind)) names.insert(entry->name);
+  return {names.begin(), names.end()};
 }
 
 OpKind kind_named(std::string_view name) {

@@ -22,6 +22,10 @@ comm::OpKind kind_named(std::string_view name);
 const std::vector<comm::OpKind>& drawn_kinds();
 /// The kind's name on the command line, such as "all-reduce".
 std::string title_of(comm::OpKind kind);
+/// The names of drawn_kinds().
+std::vector<std::string> collective_names();
+/// The algorithms of all of these, each once, including registered ones and "direct".
+std::vector<std::string> algorithm_names();
 
 /// ConfigError listing the choices.
 const comm::AlgorithmEntry& entry_named(comm::OpKind kind, std::string_view algorithm);

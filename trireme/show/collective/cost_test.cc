@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "trireme/plan/link.h"
-#include "trireme/show/drawing/text.h"
+#include "trireme/show/drawing/picture.h"
 
 namespace trireme {
 namespace {

@@ -12,8 +12,6 @@
 namespace trireme::inline v0::show {
 namespace {
 
-using Json = nlohmann::ordered_json;
-
 constexpr int kMost = 24;  // limit of ranks and of rounds in a picture
 
 int rounds_of(const plan::Mixing& mixing, const plan::MixingFacts& facts, int asked) {
@@ -111,20 +109,21 @@ std::string text_of(const GossipRecording& recording) {
 }
 
 std::string json_of(const GossipRecording& recording) {
-  const Json head = {{"event", "show"},          {"gossip", recording.graph},
-                     {"ranks", recording.ranks}, {"period", recording.period},
-                     {"mean", recording.mean},   {"about", recording.about}};
-  std::string text = head.dump() + "\n";
+  std::string text = json_line({{"event", "show"},
+                                {"gossip", recording.graph},
+                                {"ranks", recording.ranks},
+                                {"period", recording.period},
+                                {"mean", recording.mean},
+                                {"about", recording.about}});
   for (std::size_t round = 0; round < recording.rounds.size(); ++round) {
-    Json messages = Json::array();
+    auto messages = nlohmann::ordered_json::array();
     for (const GossipMessage& one : recording.rounds[round].messages)
       messages.push_back({{"from", one.from}, {"to", one.to}, {"bytes", one.bytes}});
-    const Json line = {{"event", "round"},
+    text += json_line({{"event", "round"},
                        {"round", round},
                        {"values", recording.rounds[round].values},
                        {"farthest", recording.farthest(round)},
-                       {"messages", std::move(messages)}};
-    text += line.dump() + "\n";
+                       {"messages", std::move(messages)}});
   }
   return text;
 }

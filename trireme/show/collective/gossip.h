@@ -14,7 +14,6 @@ namespace trireme::inline v0::show {
 struct GossipMessage {
   int from = 0, to = 0;
   std::size_t bytes = 0;
-  friend bool operator==(const GossipMessage&, const GossipMessage&) = default;
   friend auto operator<=>(const GossipMessage&, const GossipMessage&) = default;
 };
 

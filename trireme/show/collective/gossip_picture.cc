@@ -148,7 +148,6 @@ std::string svg_of(const GossipRecording& recording) {
 std::string html_of(const GossipRecording& recording) {
   Page page{.title = name_of(recording),
             .about = recording.about,
-            .last = static_cast<int>(recording.rounds.size()) - 1,
             .legend = legend_of(recording.ranks),
             .notes = text_of(recording),
             .data = json_of(recording)};
@@ -157,13 +156,12 @@ std::string html_of(const GossipRecording& recording) {
     Svg svg(width, panel_height(recording.ranks) + 4,
             round == 0 ? "before" : "round " + std::to_string(round));
     draw_round(svg, recording, round, 4, 0);
-    page.pictures += frame_of(svg.finish(), round == 0);
-    page.captions.push_back(round == 0
-                                ? "Before the first round: each rank has its own number."
-                                : std::to_string(recording.rounds[round].messages.size()) +
-                                      " messages; then the ranks are at most " +
-                                      short_number(recording.farthest(round)) +
-                                      " away from the mean " + short_number(recording.mean) + ".");
+    page.add_step(svg, round == 0
+                           ? "Before the first round: each rank has its own number."
+                           : std::to_string(recording.rounds[round].messages.size()) +
+                                 " messages; then the ranks are at most " +
+                                 short_number(recording.farthest(round)) + " away from the mean " +
+                                 short_number(recording.mean) + ".");
   }
   return html_of(page);
 }

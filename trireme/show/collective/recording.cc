@@ -201,6 +201,17 @@ void keep_places_of_out(Recording& recording) {
   recording.num_chunks = n;
 }
 
+// By rank: what it sent, or what it read out of others' memory.
+std::vector<std::size_t> moved_bytes(const Recording& recording, bool read) {
+  std::vector<std::size_t> bytes(static_cast<std::size_t>(recording.ranks));
+  for (const Step& step : recording.steps) {
+    for (const Message& one : step.messages) {
+      if (one.read == read) bytes[static_cast<std::size_t>(read ? one.to : one.from)] += one.bytes;
+    }
+  }
+  return bytes;
+}
+
 void check(const RecordOptions& options) {
   require(options.ranks >= 2 && options.ranks <= kMostRanks,
           std::to_string(options.ranks) + " ranks cannot be shown",
@@ -263,25 +274,9 @@ Recording record(const RecordOptions& options) {
   return recording;
 }
 
-std::vector<std::size_t> Recording::sent() const {
-  std::vector<std::size_t> bytes(static_cast<std::size_t>(ranks));
-  for (const Step& step : steps) {
-    for (const Message& one : step.messages) {
-      if (!one.read) bytes[static_cast<std::size_t>(one.from)] += one.bytes;
-    }
-  }
-  return bytes;
-}
+std::vector<std::size_t> Recording::sent() const { return moved_bytes(*this, false); }
 
-std::vector<std::size_t> Recording::read() const {
-  std::vector<std::size_t> bytes(static_cast<std::size_t>(ranks));
-  for (const Step& step : steps) {
-    for (const Message& one : step.messages) {
-      if (one.read) bytes[static_cast<std::size_t>(one.to)] += one.bytes;
-    }
-  }
-  return bytes;
-}
+std::vector<std::size_t> Recording::read() const { return moved_bytes(*this, true); }
 
 std::vector<std::string> Recording::faults() const {
   std::vector<std::string> found;

@@ -26,11 +26,6 @@ using Leaf = std::vector<float>;
 
 Leaf leaf_of(std::uint32_t number) { return Leaf(kCount, 1 / static_cast<float>(number + 3)); }
 
-LeafRange left_of(LeafRange node) { return {node.first, node.count / 2}; }
-LeafRange right_of(LeafRange node) {
-  return {node.first + node.count / 2, node.count - node.count / 2};
-}
-
 // One rank: adds its own leaves, then all-reduces. `told` gets the nodes in order of addition.
 float add_on(comm::SimulatedRank& rank, std::uint32_t total, std::vector<LeafRange>& told) {
   const LeafRange share = kernel::contiguous_share(total, rank.size, rank.rank);
@@ -156,6 +151,11 @@ TreeSum record_tree_sum(int ranks, std::uint32_t leaves) {
   return result;
 }
 
+LeafRange left_of(LeafRange node) { return {node.first, node.count / 2}; }
+LeafRange right_of(LeafRange node) {
+  return {node.first + node.count / 2, node.count - node.count / 2};
+}
+
 std::string text_of(LeafRange node) {
   const std::string first = std::to_string(node.first);
   return node.count == 1 ? first : first + "-" + std::to_string(node.end() - 1);
@@ -197,20 +197,20 @@ std::string text_of(const std::vector<TreeSum>& sums) {
 }
 
 std::string json_of(const std::vector<TreeSum>& sums) {
-  using Json = nlohmann::ordered_json;
   std::string text;
   for (const TreeSum& sum : sums) {
-    Json additions = Json::array();
+    auto additions = nlohmann::ordered_json::array();
     for (const TreeAddition& one : sum.additions)
       additions.push_back({{"step", one.step},
                            {"rank", one.rank},
                            {"first", one.node.first},
                            {"count", one.node.count}});
-    text += Json{{"event", "tree_sum"},  {"ranks", sum.ranks},
-                 {"leaves", sum.leaves}, {"additions", std::move(additions)},
-                 {"sum", sum.sum},       {"in_rank_order", sum.in_rank_order}}
-                .dump() +
-            "\n";
+    text += json_line({{"event", "tree_sum"},
+                       {"ranks", sum.ranks},
+                       {"leaves", sum.leaves},
+                       {"additions", std::move(additions)},
+                       {"sum", sum.sum},
+                       {"in_rank_order", sum.in_rank_order}});
   }
   return text;
 }

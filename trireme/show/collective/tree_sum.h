@@ -37,6 +37,9 @@ struct TreeSum {
 /// ConfigError if ranks or leaves are out of range.
 TreeSum record_tree_sum(int ranks, std::uint32_t leaves);
 
+/// The children of a node of several leaves.
+kernel::LeafRange left_of(kernel::LeafRange node);
+kernel::LeafRange right_of(kernel::LeafRange node);
 /// "0", "2-3".
 std::string text_of(kernel::LeafRange node);
 /// "rank 1: 2-3 + 4-5 (from rank 2)": the additions of one step.

@@ -17,9 +17,7 @@ using kernel::LeafRange;
 constexpr double kGap = 36, kLeaf = 44, kLevel = 46, kNode = 13, kHead = 30;
 
 int depth_of(LeafRange node) {
-  return node.count == 1 ? 0
-                         : 1 + std::max(depth_of({node.first, node.count / 2}),
-                                        depth_of({node.first, node.count - node.count / 2}));
+  return node.count == 1 ? 0 : 1 + std::max(depth_of(left_of(node)), depth_of(right_of(node)));
 }
 
 class Picture {
@@ -50,9 +48,7 @@ class Picture {
 
   void draw_edges(Svg& svg, double x, double y, const TreeAddition& one) const {
     svg.begin_group("data-since", one.step);
-    const std::uint32_t half = one.node.count / 2;
-    for (const LeafRange child :
-         {LeafRange{one.node.first, half}, {one.node.first + half, one.node.count - half}}) {
+    for (const LeafRange child : {left_of(one.node), right_of(one.node)}) {
       const int from = sum_.rank_of(child);
       const bool travels = from != one.rank;
       svg.line(x + x_of(child), y + y_of(child), x + x_of(one.node), y + y_of(one.node),
@@ -155,7 +151,6 @@ std::string html_of(const std::vector<TreeSum>& sums) {
   const auto colours = colours_of(most_ranks(sums));
   Page page{.title = name_of(sums),
             .about = kAbout,
-            .last = most_steps(sums),
             .step = "step",
             .legend = legend_of(colours),
             .notes = text_of(sums),
@@ -168,9 +163,9 @@ std::string html_of(const std::vector<TreeSum>& sums) {
     Picture(sum, most_ranks(sums)).draw(svg, 2, y);
     y += high;
   }
-  page.pictures = frame_of(svg.finish(), true);
+  page.pictures = frame_of(svg.finish());
   page.captions.push_back("Before the first addition: each rank has computed its leaves.");
-  for (int step = 1; step <= page.last; ++step) {
+  for (int step = 1; step <= most_steps(sums); ++step) {
     std::string caption;
     for (const TreeSum& sum : sums) {
       const std::string text = step_text(sum, step);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <exception>
+#include <map>
 #include <utility>
 
 #include "trireme/base/error.h"
@@ -133,6 +134,22 @@ const comm::AlgorithmEntry& check(const VerifyOptions& options) {
   return entry_named(options.kind, options.algorithm);
 }
 
+std::string rank_text(int rank) { return "rank " + std::to_string(rank); }
+
+// Follows the waits from the first rank until a rank repeats or waits for nobody.
+std::vector<int> path_of(const std::map<int, int>& waits_for) {
+  std::vector<int> path = {waits_for.begin()->first};
+  for (;;) {
+    const auto next = waits_for.find(path.back());
+    if (next == waits_for.end()) return path;
+    const auto seen = std::find(path.begin(), path.end(), next->second);
+    const bool circle = seen != path.end();
+    if (circle) path.erase(path.begin(), seen);  // drop the path into the cycle
+    path.push_back(next->second);
+    if (circle) return path;
+  }
+}
+
 }  // namespace
 
 std::vector<std::vector<int>> placements(int ranks, int hosts) {
@@ -171,6 +188,28 @@ Verdict verify(const VerifyOptions& options) {
   std::stable_sort(verdict.flaws.begin(), verdict.flaws.end(),
                    [](const Flaw& a, const Flaw& b) { return a.ranks < b.ranks; });
   return verdict;
+}
+
+std::string drawing_of(const std::vector<comm::RouteError::Wait>& waits, int ranks) {
+  std::string text;
+  std::map<int, int> waits_for;
+  for (const auto& wait : waits) waits_for[wait.rank] = wait.peer;
+  for (int rank = 0; rank < ranks; ++rank) {
+    const auto wait =
+        std::find_if(waits.begin(), waits.end(), [&](const auto& one) { return one.rank == rank; });
+    text += rank_text(rank) + "  ";
+    if (wait == waits.end()) {
+      text += "has ended\n";
+      continue;
+    }
+    const std::string chunk = "chunk " + std::to_string(wait->chunk);
+    text += "round " + std::to_string(wait->round + 1) + ": waits for " + rank_text(wait->peer) +
+            (wait->to_send ? " to send " : " to receive ") + chunk + "\n";
+  }
+  const std::vector<int> path = path_of(waits_for);
+  for (const int rank : path) text += (text.ends_with('\n') ? "" : " -> ") + rank_text(rank);
+  const bool circle = std::count(path.begin(), path.end(), path.back()) == 2;
+  return text + (circle ? ": a circle\n" : ", which has ended\n");
 }
 
 }  // namespace trireme::inline v0::show

@@ -4,8 +4,6 @@
 #include <cstddef>
 #include <nlohmann/json.hpp>
 
-#include "trireme/base/plot/svg.h"
-
 namespace trireme::inline v0::show {
 namespace {
 
@@ -95,20 +93,45 @@ std::string legend_of(const Page& page) {
 
 }  // namespace
 
+void Page::add_step(Svg& picture, std::string caption) {
+  pictures += frame_of(picture.finish(), captions.empty());
+  captions.push_back(std::move(caption));
+}
+
+void Moments::begin(Svg& svg, double time) const {
+  if (times_.empty()) return;
+  const auto since = std::lower_bound(times_.begin(), times_.end(), time);
+  svg.begin_group("data-since", static_cast<int>(since - times_.begin()));
+}
+
+void Moments::end(Svg& svg) const {
+  if (!times_.empty()) svg.end_group();
+}
+
+void Moments::draw(Svg& svg, double x, double scale, double top, double bottom) const {
+  for (std::size_t k = 0; k < times_.size(); ++k) {
+    const double at = x + times_[k] * scale;
+    svg.begin_group("data-at", static_cast<int>(k));
+    svg.line(at, top, at, bottom, {.stroke = "#e15759", .width = 1.5});
+    svg.end_group();
+  }
+}
+
 std::string frame_of(const std::string& svg, bool shown) {
   return "<div class=\"frame\"" + std::string(shown ? "" : " hidden") + ">\n" + svg + "</div>\n";
 }
 
 std::string html_of(const Page& page) {
-  const std::string title = svg_escaped(page.title), last = std::to_string(page.last);
+  const std::size_t last = std::max<std::size_t>(page.captions.size(), 1) - 1;
+  const std::string title = svg_escaped(page.title);
   std::string html = "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n";
   html += "<title>" + title + "</title>\n<style>" + kStyle + "</style>\n</head>\n";
   html += "<body data-pace=\"" + std::to_string(page.milliseconds) + "\">\n";
   html += "<h1>" + title + "</h1>\n<p>" + svg_escaped(page.about) + "</p>\n";
-  html += page.last > 0 ? "<p>" : "<p hidden>";  // nothing to play
+  html += last > 0 ? "<p>" : "<p hidden>";  // nothing to play
   html += "<button id=\"back\">Back</button>";
   html += "<button id=\"play\">Play</button><button id=\"step\">Step</button>";
-  html += "<input id=\"round\" type=\"range\" min=\"0\" max=\"" + last +
+  html += "<input id=\"round\" type=\"range\" min=\"0\" max=\"" + std::to_string(last) +
           "\" value=\"0\" data-first=\"" + std::to_string(page.first) + "\" data-step=\"" +
           svg_escaped(page.step) + "\" aria-label=\"" + svg_escaped(page.step) +
           "\"><span id=\"count\"></span></p>\n";

@@ -11,7 +11,7 @@
 #include <utility>
 #include <vector>
 
-#include "trireme/show/drawing/text.h"
+#include "trireme/show/drawing/picture.h"
 
 namespace trireme::inline v0::show {
 namespace {

@@ -8,11 +8,9 @@
 #include <utility>
 #include <vector>
 
-#include "trireme/show/drawing/json.h"
 #include "trireme/show/drawing/page.h"
 #include "trireme/show/drawing/panel.h"
 #include "trireme/show/drawing/sheet.h"
-#include "trireme/show/drawing/text.h"
 
 namespace trireme::inline v0::show {
 namespace {
@@ -131,7 +129,6 @@ std::string html_of(const Recording& recording, const plan::LinkCost& link, std:
   const Panel panel(recording);
   Page page{.title = name_of(recording),
             .about = recording.about,
-            .last = recording.rounds(),
             .legend = panel.legend(),
             .notes = footer(recording, link, bytes),
             .data = json_of(recording, link, bytes)};
@@ -143,8 +140,7 @@ std::string html_of(const Recording& recording, const plan::LinkCost& link, std:
   for (const int step : steps) {
     Svg svg(panel.width() + 4, panel.height() + 4, step_title(recording, step));
     panel.draw(svg, 2, 0, step);
-    page.pictures += frame_of(svg.finish(), step == 0);
-    page.captions.push_back(caption_of(recording, step));
+    page.add_step(svg, caption_of(recording, step));
   }
   return html_of(page);
 }

@@ -12,10 +12,8 @@
 #include "trireme/plan/link.h"
 #include "trireme/show/collective/collective.h"
 #include "trireme/show/collective/cost.h"
-#include "trireme/show/drawing/json.h"
 #include "trireme/show/drawing/legible_test.h"
 #include "trireme/show/drawing/panel.h"
-#include "trireme/show/drawing/text.h"
 #include "trireme/show/step/zero3.h"
 #include "trireme/show/strategies.h"
 

@@ -1,13 +1,16 @@
-#include "trireme/show/drawing/text.h"
-
+// A recording as text and as JSON.
 #include <algorithm>
 #include <map>
+#include <nlohmann/json.hpp>
 #include <numeric>
 #include <set>
+#include <utility>
 #include <vector>
 
 #include "trireme/base/words.h"
 #include "trireme/show/collective/collective.h"
+#include "trireme/show/collective/cost.h"
+#include "trireme/show/drawing/picture.h"
 #include "trireme/show/drawing/words.h"
 
 namespace trireme::inline v0::show {
@@ -33,6 +36,25 @@ bool holds_terms_apart(const Recording& recording) {
     }
   }
   return false;
+}
+
+std::string round_line(const Recording& recording, int index) {
+  const Step& step = recording.steps[static_cast<std::size_t>(index)];
+  auto messages = nlohmann::ordered_json::array();
+  for (const Message& one : step.messages) {
+    messages.push_back({{"from", one.from},
+                        {"to", one.to},
+                        {"chunk", one.chunk},
+                        {"parts", one.parts},
+                        {"bytes", one.bytes},
+                        {"copy", one.copy},
+                        {"read", one.read}});
+  }
+  return json_line({{"event", "round"},
+                    {"round", index},
+                    {"held", step.cells},
+                    {"messages", std::move(messages)},
+                    {"added_bytes", step.added}});
 }
 
 }  // namespace
@@ -142,6 +164,31 @@ std::string text_of(const Recording& recording, const plan::LinkCost& link, std:
   std::string text = heading(recording) + "\n";
   for (int step = 0; step <= recording.rounds(); ++step) text += table(recording, step) + "\n";
   return text + footer(recording, link, bytes);
+}
+
+std::string json_of(const Recording& recording, const plan::LinkCost& link, std::size_t bytes) {
+  std::string text = json_line({{"event", "show"},
+                                {"collective", title_of(recording.kind)},
+                                {"algorithm", recording.algorithm},
+                                {"ranks", recording.ranks},
+                                {"root", recording.root},
+                                {"host_of_rank", recording.host_of_rank},
+                                {"chunks", recording.num_chunks},
+                                {"buffer_bytes", recording.buffer_bytes}});
+  for (int step = 0; step <= recording.rounds(); ++step) text += round_line(recording, step);
+  const plan::CostShape shape = shape_of(recording);
+  return text + json_line({{"event", "cost"},
+                           {"rounds", recording.rounds()},
+                           {"sent_bytes", recording.sent()},
+                           {"faults", recording.faults()},
+                           {"messages", shape.messages},
+                           {"sent", shape.sent},
+                           {"added", shape.added},
+                           {"alpha", link.alpha},
+                           {"beta", link.beta},
+                           {"gamma", link.gamma},
+                           {"bytes", bytes},
+                           {"seconds", shape.seconds(link, static_cast<double>(bytes))}});
 }
 
 }  // namespace trireme::inline v0::show

@@ -2,6 +2,7 @@
 
 #include <cmath>
 #include <cstdio>
+#include <nlohmann/json.hpp>
 
 #include "trireme/base/error.h"
 #include "trireme/base/words.h"
@@ -16,6 +17,8 @@ std::string padded(std::string text, std::size_t width) {
 std::string line_of(const std::string& text) {
   return text.substr(0, text.find_last_not_of(' ') + 1) + "\n";
 }
+
+std::string json_line(const nlohmann::ordered_json& object) { return object.dump() + "\n"; }
 
 std::string fixed(double value, int digits) {
   char text[64];

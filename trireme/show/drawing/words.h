@@ -1,6 +1,7 @@
 // Pieces of text that the drawings share, and their check of numbers. Pure functions.
 #pragma once
 
+#include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <string_view>
 
@@ -10,6 +11,8 @@ namespace trireme::inline v0::show {
 std::string padded(std::string text, std::size_t width);
 /// A line of text without the blanks at its end, and a newline.
 std::string line_of(const std::string& text);
+/// An object of JSON as one line.
+std::string json_line(const nlohmann::ordered_json& object);
 /// "1.50": `digits` after the point.
 std::string fixed(double value, int digits);
 /// "1,234", "9.5", "0.0123": whole from ten on, else at most three digits.

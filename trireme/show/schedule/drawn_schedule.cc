@@ -233,27 +233,24 @@ std::string json_of(const DrawnSchedule& drawn) {
   for (const plan::StageTimes& one : drawn.times.stages) {
     stages.push_back({{"forward", one.forward}, {"input", one.input}, {"weight", one.weight}});
   }
-  const Json head = {{"event", "schedule"},
-                     {"name", drawn.name},
-                     {"ranks", drawn.schedule.ranks()},
-                     {"stages", drawn.schedule.stages()},
-                     {"microbatches", drawn.schedule.microbatches()},
-                     {"rank_of_stage", drawn.schedule.rank_of_stage},
-                     {"times", std::move(stages)},
-                     {"message", drawn.times.message},
-                     {"text", plan::text_of(drawn.schedule)}};
-  std::string text = head.dump() + "\n";
+  std::string text = json_line({{"event", "schedule"},
+                                {"name", drawn.name},
+                                {"ranks", drawn.schedule.ranks()},
+                                {"stages", drawn.schedule.stages()},
+                                {"microbatches", drawn.schedule.microbatches()},
+                                {"rank_of_stage", drawn.schedule.rank_of_stage},
+                                {"times", std::move(stages)},
+                                {"message", drawn.times.message},
+                                {"text", plan::text_of(drawn.schedule)}});
   Json peaks = Json::array();
   const int open_sums = plan::open_sums(drawn.schedule.microbatches(), 1);
   for (int rank = 0; rank < drawn.schedule.ranks(); ++rank) {
     for (const auto& [action, begin, end] : drawn.timeline.ranks[static_cast<std::size_t>(rank)]) {
-      text += Json{{"event", "pass"},
-                   {"rank", rank},
-                   {"pass", plan::text_of(action)},
-                   {"begin", begin},
-                   {"end", end}}
-                  .dump() +
-              "\n";
+      text += json_line({{"event", "pass"},
+                         {"rank", rank},
+                         {"pass", plan::text_of(action)},
+                         {"begin", begin},
+                         {"end", end}});
     }
     const plan::RankPeak& peak = drawn.peaks[static_cast<std::size_t>(rank)];
     peaks.push_back({{"activations", peak.activations},
@@ -262,12 +259,11 @@ std::string json_of(const DrawnSchedule& drawn) {
                      {"open_sums", open_sums},
                      {"busy", drawn.timeline.busy(rank)}});
   }
-  const Json cost = {{"event", "cost"},
-                     {"bubble_rate", drawn.timeline.bubble_rate},
-                     {"cost", drawn.timeline.cost},
-                     {"end", drawn.timeline.end},
-                     {"ranks", std::move(peaks)}};
-  return text + cost.dump() + "\n";
+  return text + json_line({{"event", "cost"},
+                           {"bubble_rate", drawn.timeline.bubble_rate},
+                           {"cost", drawn.timeline.cost},
+                           {"end", drawn.timeline.end},
+                           {"ranks", std::move(peaks)}});
 }
 
 }  // namespace trireme::inline v0::show

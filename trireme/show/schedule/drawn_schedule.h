@@ -1,5 +1,6 @@
-// A pipeline schedule, checked and simulated, as text: a grid of ranks over time, bubble, memory.
-// (schedule_picture.h: as SVG and as a page.) Pure functions; lines end with a newline.
+// A pipeline schedule, checked and simulated. As text: a grid of ranks over time, bubble, memory. As
+// a picture: one row per rank, time to the right, one box per pass, and below each row the number of
+// live activations. Pure functions; lines end with a newline.
 #pragma once
 
 #include <string>
@@ -36,6 +37,12 @@ std::string footer(const DrawnSchedule& drawn);
 std::string text_of(const DrawnSchedule& drawn);
 /// JSON lines: the schedule, every pass with its times, the cost.
 std::string json_of(const DrawnSchedule& drawn);
+std::string svg_of(const DrawnSchedule& drawn);
+/// Two schedules, one above the other on one time axis, with `notes` (lines "label  text") below.
+std::string svg_of(const DrawnSchedule& above, const DrawnSchedule& below,
+                   const std::string& notes);
+/// A page that plays the schedule.
+std::string html_of(const DrawnSchedule& drawn);
 
 /// The times at which passes begin, and the end: the steps of --step and of the page.
 std::vector<double> moments(const DrawnSchedule& drawn);

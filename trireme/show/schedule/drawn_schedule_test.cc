@@ -13,7 +13,6 @@
 #include "trireme/plan/schedule/generators/schedules.h"
 #include "trireme/plan/schedule/schedule_transfers.h"
 #include "trireme/show/drawing/legible_test.h"
-#include "trireme/show/schedule/schedule_picture.h"
 
 namespace trireme {
 namespace {

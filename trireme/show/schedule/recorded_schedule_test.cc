@@ -7,7 +7,6 @@
 #include "trireme/base/error.h"
 #include "trireme/plan/schedule/generators/schedules.h"
 #include "trireme/show/drawing/legible_test.h"
-#include "trireme/show/schedule/schedule_picture.h"
 
 namespace trireme {
 namespace {

@@ -1,15 +1,17 @@
-#include "trireme/show/schedule/schedule_picture.h"
-
+// Draws the rows of a schedule.
 #include <algorithm>
 #include <array>
 #include <cstddef>
 #include <limits>
 #include <set>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "trireme/show/drawing/page.h"
 #include "trireme/show/drawing/panel.h"
 #include "trireme/show/drawing/sheet.h"
+#include "trireme/show/schedule/drawn_schedule.h"
 
 namespace trireme::inline v0::show {
 namespace {
@@ -66,9 +68,8 @@ std::vector<LegendEntry> legend_of(const DrawnSchedule& drawn) {
 
 class Picture {
  public:
-  /// `moments`: the times of the page's steps, with which boxes are marked; empty for a still
-  /// picture. `end`: the end of the time axis, if later than that of the schedule.
-  Picture(const DrawnSchedule& drawn, std::vector<double> moments, double end = 0)
+  /// `end`: the end of the time axis, if later than that of the schedule.
+  Picture(const DrawnSchedule& drawn, Moments moments, double end = 0)
       : drawn_(drawn), moments_(std::move(moments)), end_(std::max(end, drawn.timeline.end)) {
     double shortest = std::numeric_limits<double>::infinity(), widest = 0;
     for (const auto& passes : drawn.timeline.ranks) {
@@ -98,12 +99,7 @@ class Picture {
       draw_passes(svg, x + label_, top, rank, short_kinds);
       draw_live(svg, x + label_, top + kBox + 2, rank);
     }
-    for (std::size_t k = 0; k < moments_.size(); ++k) {
-      const double at = x + label_ + moments_[k] * scale_;
-      svg.begin_group("data-at", static_cast<int>(k));
-      svg.line(at, y - 4, at, y + height(), {.stroke = "#e15759", .width = 1.5});
-      svg.end_group();
-    }
+    moments_.draw(svg, x + label_, scale_, y - 4, y + height());
   }
 
  private:
@@ -124,10 +120,7 @@ class Picture {
     for (const auto& [action, begin, end] : drawn_.timeline.ranks[static_cast<std::size_t>(rank)]) {
       const double left = x + begin * scale_, wide = (end - begin) * scale_;
       if (wide <= 0) continue;
-      if (!moments_.empty()) {
-        const auto since = std::lower_bound(moments_.begin(), moments_.end(), begin);
-        svg.begin_group("data-since", static_cast<int>(since - moments_.begin()));
-      }
+      moments_.begin(svg, begin);
       const char* colour = colour_of(action.kind);
       if (action.kind == ActionKind::ForwardBackward) {
         const double share = wide * backward_share(action);
@@ -139,7 +132,7 @@ class Picture {
       svg.rectangle(left, y, wide, kBox, {.stroke = "#888888", .width = 0.6, .fill = colour});
       draw_label(svg, left + wide / 2, y + kBox / 2 + 4, wide, action,
                  !shortened.contains(action.kind));
-      if (!moments_.empty()) svg.end_group();
+      moments_.end(svg);
     }
   }
 
@@ -178,7 +171,7 @@ class Picture {
   }
 
   const DrawnSchedule& drawn_;
-  std::vector<double> moments_;
+  const Moments moments_;
   double end_;
   double scale_ = 1, label_ = 0, live_ = 0;
   int most_ = 1;
@@ -214,14 +207,14 @@ std::string sheet(const DrawnSchedule& drawn,
 }  // namespace
 
 std::string svg_of(const DrawnSchedule& drawn) {
-  const Picture picture(drawn, {});
+  const Picture picture(drawn, Moments({}));
   return sheet(drawn, {{drawn.about, &picture}}, footer(drawn));
 }
 
 std::string svg_of(const DrawnSchedule& above, const DrawnSchedule& below,
                    const std::string& notes) {
   const double end = std::max(above.timeline.end, below.timeline.end);
-  Picture first(above, {}, end), second(below, {}, end);
+  Picture first(above, Moments({}), end), second(below, Moments({}), end);
   const double scale = std::min(first.scale(), second.scale());
   first.set_scale(scale);
   second.set_scale(scale);
@@ -235,11 +228,10 @@ std::string html_of(const DrawnSchedule& drawn) {
   picture.draw(svg, 2, 4);
   Page page{.title = name_of(drawn),
             .about = drawn.about,
-            .last = static_cast<int>(steps.size()) - 1,
             .step = "moment",
             .first = 1,
             .legend = legend_of(drawn),
-            .pictures = frame_of(svg.finish(), true),
+            .pictures = frame_of(svg.finish()),
             .notes = footer(drawn),
             .data = json_of(drawn),
             .milliseconds = 400};

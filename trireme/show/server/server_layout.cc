@@ -57,20 +57,18 @@ std::string text_of(const ServerLayout& layout) {
 }
 
 std::string json_of(const ServerLayout& layout) {
-  using Json = nlohmann::ordered_json;
-  std::string text = Json{{"event", "show"},
-                          {"name", escaped(layout.name)},
-                          {"servers", layout.servers.size()},
-                          {"bytes", layout.all_bytes()}}
-                         .dump() +
-                     "\n";
+  std::string text = json_line({{"event", "show"},
+                                {"name", escaped(layout.name)},
+                                {"servers", layout.servers.size()},
+                                {"bytes", layout.all_bytes()}});
   for (std::size_t server = 0; server < layout.servers.size(); ++server)
     for (const ServerLayout::Part& part : layout.servers[server])
-      text += Json{{"event", "part"},     {"server", server},
-                   {"block", part.block}, {"parameters", part.parameters},
-                   {"bytes", part.bytes}, {"whole", part.whole}}
-                  .dump() +
-              "\n";
+      text += json_line({{"event", "part"},
+                         {"server", server},
+                         {"block", part.block},
+                         {"parameters", part.parameters},
+                         {"bytes", part.bytes},
+                         {"whole", part.whole}});
   return text;
 }
 

@@ -67,7 +67,7 @@ std::string svg_of(const ServerLayout& layout) {
 std::string html_of(const ServerLayout& layout) {
   return html_of(Page{.title = layout.name,
                       .about = layout.about,
-                      .pictures = frame_of(svg_of(layout), true),
+                      .pictures = frame_of(svg_of(layout)),
                       .notes = text_of(layout),
                       .data = json_of(layout)});
 }

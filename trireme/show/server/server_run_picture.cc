@@ -45,8 +45,7 @@ void hatch(Svg& svg, double x, double y, double wide, double high) {
 
 class Picture {
  public:
-  /// `moments`: the times of the page's steps; empty for a still picture.
-  Picture(const ServerRun& run, std::vector<double> moments)
+  Picture(const ServerRun& run, Moments moments)
       : run_(run),
         moments_(std::move(moments)),
         waits_(waits_of(run)),
@@ -84,12 +83,7 @@ class Picture {
     for (const Mark& mark : marks_) draw_mark(svg, mark, x + label_, y);
     const double axis = y + server_top(run_.servers) + 4;
     draw_axis(svg, x + label_, axis);
-    for (std::size_t k = 0; k < moments_.size(); ++k) {
-      const double at = x + label_ + moments_[k] * scale_;
-      svg.begin_group("data-at", static_cast<int>(k));
-      svg.line(at, y - 4, at, axis - 4, {.stroke = "#e15759", .width = 1.5});
-      svg.end_group();
-    }
+    moments_.draw(svg, x + label_, scale_, y - 4, axis - 4);
     draw_bars(svg, x, axis + 44);
   }
 
@@ -132,15 +126,6 @@ class Picture {
   }
   double clipped(double time) const { return std::min(time, run_.shown) * scale_; }
 
-  void since(Svg& svg, double time) const {
-    if (moments_.empty()) return;
-    const auto found = std::lower_bound(moments_.begin(), moments_.end(), time);
-    svg.begin_group("data-since", static_cast<int>(found - moments_.begin()));
-  }
-  void until_here(Svg& svg) const {
-    if (!moments_.empty()) svg.end_group();
-  }
-
   // From where a worker sends to where its gradient arrives.
   void draw_arrows(Svg& svg, double x, double y) const {
     for (const Request& request : run_.requests) {
@@ -150,36 +135,36 @@ class Picture {
         if (mark.update->server == request.server && mark.update->worker == request.worker &&
             mark.update->time == request.arrived)
           end = middle_of(mark) - kMark;
-      since(svg, request.sent);
+      moments_.begin(svg, request.sent);
       svg.line(x + request.sent * scale_, y + kLane * request.worker + kBox,
                x + request.arrived * scale_, y + end,
                {.stroke = colour(request.worker), .width = 1.1, .opacity = 0.55});
       svg.circle(x + request.arrived * scale_, y + end, 1.8, {.fill = colour(request.worker)});
-      until_here(svg);
+      moments_.end(svg);
     }
   }
 
   void draw_step(Svg& svg, const ServerRun::Step& step, double x, double y) const {
     const double top = y + kLane * step.worker, left = x + step.begin * scale_;
     const double sent = x + clipped(step.sent), end = x + clipped(step.end);
-    since(svg, step.begin);
+    moments_.begin(svg, step.begin);
     svg.rectangle(left, top, sent - left, kBox, step.dropped ? kDropped : kComputes);
     std::string label = "step " + std::to_string(step.number);
     if (step.dropped) label += ", too late";
     if (text_width(label, kSize) > sent - left - 2) label = std::to_string(step.number);
     if (text_width(label, kSize) <= sent - left - 2)
       svg.text((left + sent) / 2, top + 15, label, {.size = kSize, .anchor = "middle"});
-    until_here(svg);
+    moments_.end(svg);
     if (step.sent >= run_.shown) return;
-    since(svg, step.sent);
+    moments_.begin(svg, step.sent);
     svg.rectangle(sent, top, end - sent, kBox, kExchanges);
-    until_here(svg);
+    moments_.end(svg);
   }
 
   void draw_wait(Svg& svg, const ServerWait& wait, double x, double y) const {
     const double left = x + wait.begin * scale_, right = x + clipped(wait.end);
     const double top = y + kLane * wait.worker;
-    since(svg, wait.begin);
+    moments_.begin(svg, wait.begin);
     svg.rectangle(left, top, right - left, kBox, kWaits);
     hatch(svg, left, top, right - left, kBox);
     const std::string by = std::to_string(wait.by);
@@ -190,14 +175,14 @@ class Picture {
       svg.rectangle((left + right - wide) / 2, top + 4, wide, kBox - 8, {.fill = "#ffffff"}, 3);
       svg.text((left + right) / 2, top + 15, label, {.size = kSize, .anchor = "middle"});
     }
-    until_here(svg);
+    moments_.end(svg);
   }
 
   void draw_mark(Svg& svg, const Mark& mark, double x, double y) const {
     const ServerRun::Update& update = *mark.update;
     const double at = x + update.time * scale_, middle = y + middle_of(mark);
     const double wide = text_width(std::to_string(update.version), kSize) + 6;
-    since(svg, update.time);
+    moments_.begin(svg, update.time);
     svg.rectangle(at - wide / 2, middle - kMark, wide, 2 * kMark,
                   {.stroke = colour(update.worker), .width = 1.6, .fill = "#ffffff"}, 4);
     svg.text(at, middle + 4, std::to_string(update.version), {.size = kSize, .anchor = "middle"});
@@ -205,7 +190,7 @@ class Picture {
       svg.text(
           at, middle + kMark + 9, std::to_string(update.staleness),
           {.size = 9, .fill = update.staleness == 0 ? "#888888" : "#c0392b", .anchor = "middle"});
-    until_here(svg);
+    moments_.end(svg);
   }
 
   void draw_axis(Svg& svg, double x, double y) const {
@@ -257,7 +242,7 @@ class Picture {
   }
 
   const ServerRun& run_;
-  const std::vector<double> moments_;
+  const Moments moments_;
   const std::vector<ServerWait> waits_;
   const double scale_, label_;
   std::vector<std::vector<double>> rows_;  // by server and row: where its last mark ends
@@ -297,7 +282,7 @@ Notes notes_of_waits(const ServerRun& run) {
 }  // namespace
 
 std::string svg_of(const ServerRun& run) {
-  const Picture picture(run, {});
+  const Picture picture(run, Moments({}));
   return svg_of(
       Sheet{.title = run.name,
             .about = run.about,
@@ -317,11 +302,10 @@ std::string html_of(const ServerRun& run) {
   picture.draw(svg, 2, 6);
   Page page{.title = run.name,
             .about = run.about,
-            .last = static_cast<int>(times.size()) - 1,
             .step = "moment",
             .first = 1,
             .legend = legend_of(run),
-            .pictures = frame_of(svg.finish(), true),
+            .pictures = frame_of(svg.finish()),
             .notes = footer(run),
             .data = json_of(run),
             .milliseconds = 400};

@@ -116,29 +116,28 @@ std::string text_of(const RecordedStep& step) {
 }
 
 std::string json_of(const RecordedStep& step) {
-  using Json = nlohmann::ordered_json;
-  std::string text =
-      Json{{"event", "show"}, {"name", step.name}, {"ranks", step.ranks}}.dump() + "\n";
+  std::string text = json_line({{"event", "show"}, {"name", step.name}, {"ranks", step.ranks}});
   for (const StepTable& table : step.tables) {
-    Json rows = Json::object();
+    auto rows = nlohmann::ordered_json::object();
     for (const auto& [label, cells] : table.rows)
       for (const StepTable::Cell& cell : cells) rows[label].push_back(cell.text);
-    text += Json{{"event", "table"},
-                 {"title", table.title},
-                 {"columns", table.columns},
-                 {"rows", std::move(rows)}}
-                .dump() +
-            "\n";
+    text += json_line({{"event", "table"},
+                       {"title", table.title},
+                       {"columns", table.columns},
+                       {"rows", std::move(rows)}});
   }
   for (const StepTimeline& timeline : step.timelines) {
     for (std::size_t rank = 0; rank < timeline.ranks.size(); ++rank) {
       for (const StepLane& lane : timeline.ranks[rank]) {
         for (const StepSpan& span : lane.spans)
-          text += Json{{"event", "span"},   {"timeline", timeline.about}, {"rank", rank},
-                       {"lane", lane.name}, {"name", span.name},          {"begin", span.begin},
-                       {"end", span.end},   {"bytes", span.bytes}}
-                      .dump() +
-                  "\n";
+          text += json_line({{"event", "span"},
+                             {"timeline", timeline.about},
+                             {"rank", rank},
+                             {"lane", lane.name},
+                             {"name", span.name},
+                             {"begin", span.begin},
+                             {"end", span.end},
+                             {"bytes", span.bytes}});
       }
     }
   }

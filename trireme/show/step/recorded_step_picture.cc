@@ -46,9 +46,7 @@ bool has(const RecordedStep& step, Kind kind) {
 
 class Picture {
  public:
-  /// `moments`: the times of the page's steps; empty for a still picture.
-  Picture(const RecordedStep& step, std::vector<double> moments)
-      : step_(step), moments_(std::move(moments)) {
+  Picture(const RecordedStep& step, Moments moments) : step_(step), moments_(std::move(moments)) {
     double end = 1e-9, wanted = 0;
     for (const StepTimeline& timeline : step.timelines) end = std::max(end, timeline.end());
     each_span(step, [&](const StepSpan& span) {
@@ -165,12 +163,7 @@ class Picture {
       top += kRankGap;
     }
     draw_axis(svg, timeline, x + label_, top + 2);
-    for (std::size_t k = 0; k < moments_.size(); ++k) {
-      const double at = x + label_ + moments_[k] * scale_;
-      svg.begin_group("data-at", static_cast<int>(k));
-      svg.line(at, y + 22, at, top, {.stroke = "#e15759", .width = 1.5});
-      svg.end_group();
-    }
+    moments_.draw(svg, x + label_, scale_, y + 22, top);
   }
 
   // Marks the end of this timeline, so that two of them can be compared.
@@ -185,10 +178,7 @@ class Picture {
   void draw_span(Svg& svg, const StepSpan& span, double x, double y) const {
     const double left = x + span.begin * scale_;
     const double wide = std::max(2.0, (span.end - span.begin) * scale_);
-    if (!moments_.empty()) {
-      const auto since = std::lower_bound(moments_.begin(), moments_.end(), span.begin);
-      svg.begin_group("data-since", static_cast<int>(since - moments_.begin()));
-    }
+    moments_.begin(svg, span.begin);
     const auto look = std::find_if(kLooks.begin(), kLooks.end(),
                                    [&](const Look& one) { return one.kind == span.kind; });
     svg.rectangle(left, y, wide, kBox, {.stroke = "#888888", .width = 0.6, .fill = look->colour});
@@ -197,18 +187,18 @@ class Picture {
     if (text_width(label, kSize) > wide - 2) label = label.substr(label.find(' ') + 1);
     if (text_width(label, kSize) <= wide - 2)
       svg.text(left + wide / 2, y + 15, label, {.size = kSize, .anchor = "middle"});
-    if (!moments_.empty()) svg.end_group();
+    moments_.end(svg);
   }
 
   const RecordedStep& step_;
-  const std::vector<double> moments_;
+  const Moments moments_;
   double scale_ = 1, width_ = 0, label_ = 0;
 };
 
 }  // namespace
 
 std::string svg_of(const RecordedStep& step) {
-  const Picture picture(step, {});
+  const Picture picture(step, Moments({}));
   Notes notes;
   for (const std::string& note : step.notes) notes.emplace_back("", note);
   return svg_of(
@@ -228,11 +218,10 @@ std::string html_of(const RecordedStep& step) {
   picture.draw(svg, 2, 0);
   Page page{.title = step.name,
             .about = step.about,
-            .last = static_cast<int>(times.size()) - 1,
             .step = "moment",
             .first = 1,
             .legend = picture.legend(),
-            .pictures = frame_of(svg.finish(), true),
+            .pictures = frame_of(svg.finish()),
             .notes = text_of(step),
             .data = json_of(step),
             .milliseconds = 600};

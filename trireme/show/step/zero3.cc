@@ -75,18 +75,16 @@ std::string text_of(const Zero3Recording& recording) {
 }
 
 std::string json_of(const Zero3Recording& recording) {
-  using Json = nlohmann::ordered_json;
-  const Json head = {{"event", "show"},
-                     {"sync", "zero3"},
-                     {"ranks", recording.ranks},
-                     {"blocks", recording.blocks},
-                     {"rounds", recording.rounds},
-                     {"block_bytes", recording.block_bytes},
-                     {"own_bytes", recording.own_bytes}};
-  std::string text = head.dump() + "\n";
+  std::string text = json_line({{"event", "show"},
+                                {"sync", "zero3"},
+                                {"ranks", recording.ranks},
+                                {"blocks", recording.blocks},
+                                {"rounds", recording.rounds},
+                                {"block_bytes", recording.block_bytes},
+                                {"own_bytes", recording.own_bytes}});
   for (int rank = 0; rank < recording.ranks; ++rank) {
     for (const Zero3Moment& moment : recording.moments[static_cast<std::size_t>(rank)]) {
-      const Json line = {{"event", "moment"},
+      text += json_line({{"event", "moment"},
                          {"rank", rank},
                          {"name", moment.name},
                          {"block", moment.block},
@@ -95,8 +93,7 @@ std::string json_of(const Zero3Recording& recording) {
                          {"sent", moment.sent},
                          {"added", moment.added},
                          {"weight_bytes", moment.weight_bytes},
-                         {"bucket_bytes", moment.bucket_bytes}};
-      text += line.dump() + "\n";
+                         {"bucket_bytes", moment.bucket_bytes}});
     }
   }
   return text;

@@ -142,7 +142,6 @@ std::string html_of(const Zero3Recording& recording) {
   for (const auto& mine : recording.moments) moments = std::max(moments, mine.size());
   Page page{.title = name_of(recording),
             .about = "What each rank holds while a block computes.",
-            .last = static_cast<int>(moments) - 1,
             .step = "moment",
             .first = 1,
             .legend = legend(),
@@ -153,8 +152,7 @@ std::string html_of(const Zero3Recording& recording) {
             recording.moments[0][std::min(moment, recording.moments[0].size() - 1)].name);
     for (int rank = 0; rank < recording.ranks; ++rank)
       picture.draw(svg, 4, rank * (picture.height() + kGap), rank, moment + 1);
-    page.pictures += frame_of(svg.finish(), moment == 0);
-    page.captions.push_back(caption(recording, moment));
+    page.add_step(svg, caption(recording, moment));
   }
   return html_of(page);
 }

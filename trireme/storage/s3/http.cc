@@ -7,7 +7,7 @@
 #include <cstring>
 
 #include "trireme/base/check.h"
-#include "trireme/format/sha256.h"
+#include "trireme/base/sha256.h"
 
 namespace trireme::inline v0::storage::s3 {
 namespace {
@@ -141,7 +141,7 @@ Response HttpClient::send(const Request& request) {
       .response = {}, .body = request.body, .left = request.body, .most = request.most};
   HeaderList headers;
   for (const std::string& line : request.headers) headers.add(line);
-  headers.add("x-amz-content-sha256: " + format::sha256_hex(request.body));
+  headers.add("x-amz-content-sha256: " + sha256_hex(request.body));
   if (!service_.session_token.empty())
     headers.add("x-amz-security-token: " + service_.session_token);
   set(curl, CURLOPT_HTTPHEADER, headers.get());

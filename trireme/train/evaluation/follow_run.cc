@@ -158,8 +158,9 @@ int follow_run(int argc, char** argv, const std::string& run, bool json) {
   set_up_process(settings);
   Job job(argc, argv);
   const auto stopped = [&job] { return job.stop_signal() != 0; };
+  observe::LockWatch training(spec.folder);
   follow(job, settings, spec,
-         {.ended = [&] { return !observe::is_locked(spec.folder); },
+         {.ended = [&] { return !training.is_locked(); },
           .stopped = stopped,
           .woken = stopped,
           .say = lines_to(json ? stderr : stdout),

@@ -8,8 +8,6 @@
 #include <random>
 #include <vector>
 
-#include "trireme/format/tokenizer.h"
-
 namespace trireme::inline v0::train {
 namespace {
 
@@ -60,10 +58,10 @@ std::vector<float> next_logits(Strategy& strategy, std::vector<std::int64_t> con
 
 std::string generate(Strategy& strategy, std::int64_t block, std::string_view prompt,
                      const GenerateOptions& options, const std::function<void(char)>& emit) {
-  const auto tokenizer = format::make_tokenizer("bytes");
-  // An empty prompt becomes a newline, since the model needs a first byte.
-  const std::vector<std::int32_t> first = tokenizer->encode(prompt.empty() ? "\n" : prompt);
-  std::vector<std::int64_t> context(first.begin(), first.end());
+  // Tokens are bytes. An empty prompt becomes a newline, since the model needs a first one.
+  std::vector<std::int64_t> context;
+  for (const char c : prompt.empty() ? "\n" : prompt)
+    context.push_back(static_cast<unsigned char>(c));
   std::mt19937_64 random(options.seed);
   std::string out;
   for (std::int64_t i = 0; i < options.bytes && !(options.ends && options.ends()); ++i) {
@@ -73,11 +71,8 @@ std::string generate(Strategy& strategy, std::int64_t block, std::string_view pr
     std::vector<float> logits = next_logits(strategy, context, options.multiple);
     const std::int32_t token = draw(logits, options, random);
     context.push_back(token);
-    const std::string text = tokenizer->decode({&token, 1});
-    out += text;
-    if (emit) {
-      for (const char c : text) emit(c);
-    }
+    out += static_cast<char>(token);
+    if (emit) emit(out.back());
   }
   return out;
 }

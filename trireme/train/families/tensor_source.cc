@@ -1,5 +1,5 @@
+#include "trireme/base/words.h"
 #include "trireme/input/tensor_rows.h"
-#include "trireme/observe/progress.h"
 #include "trireme/train/families/data_source.h"
 
 namespace trireme::inline v0::train {

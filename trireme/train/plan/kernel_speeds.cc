@@ -10,7 +10,7 @@
 #include <sstream>
 #include <utility>
 
-#include "trireme/format/sha256.h"
+#include "trireme/base/sha256.h"
 #include "trireme/observe/machine.h"
 #include "trireme/tensor/processor.h"
 #include "trireme/tensor/products/kernel_table.h"
@@ -54,7 +54,7 @@ KernelSpeeds::KernelSpeeds(const std::string& folder, std::string machine, Measu
                            std::function<void()> notice)
     : machine_(std::move(machine)), measure_(std::move(measure)), notice_(std::move(notice)) {
   if (folder.empty()) return;
-  format::Sha256 hash;
+  Sha256 hash;
   hash.update(machine_);
   path_ = folder + "/kernels-" + hash.hex().substr(0, 12) + ".txt";
   known_ = read(path_, machine_);

@@ -8,7 +8,7 @@
 #include "trireme/base/plot/doubling_bins.h"
 #include "trireme/base/plot/line_plot.h"
 #include "trireme/base/words.h"
-#include "trireme/format/tokenizer.h"
+#include "trireme/format/printable.h"
 #include "trireme/observe/terminal.h"
 
 namespace trireme::inline v0::train {

@@ -11,7 +11,7 @@
 
 #include "trireme/base/error.h"
 #include "trireme/base/file.h"
-#include "trireme/format/sha256.h"
+#include "trireme/base/sha256.h"
 #include "trireme/observe/folder_lock.h"
 
 namespace trireme::inline v0::train {
@@ -136,7 +136,7 @@ void RunFolder::write_config(const config::Config& config) const {
   const std::string identity = config.identity();
   std::string text(kConfigTitle);
   text.append("# identity ")
-      .append(format::sha256_hex(std::as_bytes(std::span(identity.data(), identity.size()))))
+      .append(sha256_hex(std::as_bytes(std::span(identity.data(), identity.size()))))
       .append("\n\n")
       .append(config.to_toml());
   put(kConfig, text);

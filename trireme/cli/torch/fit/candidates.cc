@@ -6,6 +6,7 @@
 
 #include "trireme/base/error.h"
 #include "trireme/base/words.h"
+#include "trireme/cli/refuse.h"
 #include "trireme/observe/machine.h"
 #include "trireme/sync/sync_plan.h"
 #include "trireme/train/plan/job_plan.h"
@@ -115,10 +116,10 @@ std::vector<FitCandidate> fit_candidates(const config::Config& config,
                                          const input::Corpus& corpus, const FitPlace& place,
                                          std::int64_t micro) {
   if (!can_fit(settings))
-    throw ConfigError(
-        "--fit chooses among plain, zero1, zero2, zero3 and hybrid, and parallel.sync = \"" +
-            settings.strategy.sync + "\" is none of them",
-        {.operation = "fit", .advice = "Leave --fit or parallel.sync away."});
+    refuse("fit",
+           "--fit chooses among plain, zero1, zero2, zero3 and hybrid, and parallel.sync = \"" +
+               settings.strategy.sync + "\" is none of them",
+           "Leave --fit or parallel.sync away.");
   train::Settings measured = settings;
   // The figures of a model without a formula are measured by running it, so measure only once.
   const train::ModelFigures figures = settings.model.figures(

@@ -9,11 +9,11 @@
 #include <vector>
 
 #include "trireme/base/check.h"
-#include "trireme/base/error.h"
 #include "trireme/base/words.h"
 #include "trireme/cli/command.h"
 #include "trireme/cli/files.h"
 #include "trireme/cli/launch/own_run.h"
+#include "trireme/cli/refuse.h"
 #include "trireme/cli/torch/fit/candidates.h"
 #include "trireme/cli/torch/fit/choice.h"
 #include "trireme/cli/torch/training_job.h"
@@ -91,16 +91,15 @@ class Trials {
 observe::Event event_of(const FitCandidate& candidate, std::int64_t limit, bool chosen) {
   observe::Event event("fit");
   event.set("sync", candidate.sync)
-      .set("shard", static_cast<long>(candidate.shard))
-      .set("lanes", static_cast<long>(candidate.lanes))
+      .set("shard", candidate.shard)
+      .set("lanes", candidate.lanes)
       .set("recompute", candidate.recompute)
-      .set("micro", static_cast<long>(candidate.micro))
-      .set("limit_bytes", static_cast<long>(limit))
-      .set("predicted_memory_bytes", static_cast<long>(candidate.predicted_bytes));
+      .set("micro", candidate.micro)
+      .set("limit_bytes", limit)
+      .set("predicted_memory_bytes", candidate.predicted_bytes);
   if (candidate.predicted_seconds > 0)
     event.set("predicted_step_seconds", candidate.predicted_seconds);
-  if (candidate.measured_bytes)
-    event.set("measured_memory_bytes", static_cast<long>(*candidate.measured_bytes));
+  if (candidate.measured_bytes) event.set("measured_memory_bytes", *candidate.measured_bytes);
   if (candidate.step_seconds) event.set("step_seconds", *candidate.step_seconds);
   const std::string& why = candidate.impossible.empty() ? candidate.failure : candidate.impossible;
   if (!why.empty()) event.set("reason", why);
@@ -160,9 +159,10 @@ std::vector<FitCandidate> considered(const config::Config& config, const train::
 void fit(config::Config& config, const train::Settings& settings, const input::Corpus& corpus,
          const FitOptions& options) {
   if (!settings.strategy_name.empty())
-    throw ConfigError("--fit chooses a layout, and parallel.strategy = \"" +
-                          settings.strategy_name + "\" names one",
-                      {.operation = "fit", .advice = "Leave one of the two out."});
+    refuse("fit",
+           "--fit chooses a layout, and parallel.strategy = \"" + settings.strategy_name +
+               "\" names one",
+           "Leave one of the two out.");
   train::program_bytes(corpus);  // before kernels are measured
   const MemoryLeft memory =
       memory_for_a_rank(settings, options.ranks_here, train::text_bytes(corpus));
@@ -177,12 +177,12 @@ void fit(config::Config& config, const train::Settings& settings, const input::C
   const std::optional<std::size_t> chosen = choose_fit(candidates, memory.bytes);
   print(candidates, memory, chosen, options.json);
   if (!chosen)
-    throw ConfigError("nothing that was considered fits into " + std::to_string(memory.bytes) +
-                          " bytes a rank (" + memory.reason + ")",
-                      {.operation = "fit",
-                       .advice = std::string("Use more --ranks, memory.offload, a smaller model") +
-                                 (options.new_job ? "" : " (a resumed run keeps batch.micro)") +
-                                 ", or allow more memory."});
+    refuse("fit",
+           "nothing that was considered fits into " + std::to_string(memory.bytes) +
+               " bytes a rank (" + memory.reason + ")",
+           std::string("Use more --ranks, memory.offload, a smaller model") +
+               (options.new_job ? "" : " (a resumed run keeps batch.micro)") +
+               ", or allow more memory.");
   const FitCandidate& best = candidates[*chosen];
   take(config, best, settings);
   if (best.micro != settings.batches.micro)

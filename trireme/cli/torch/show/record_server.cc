@@ -4,15 +4,17 @@
 #include <cmath>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "trireme/base/error.h"
 #include "trireme/base/words.h"
-#include "trireme/cli/torch/show/recorded_channel.h"
 #include "trireme/cli/torch/simulated_servers.h"
+#include "trireme/net/channel.h"
 #include "trireme/net/sim/scheduler.h"
+#include "trireme/ps/messages.h"
 #include "trireme/show/drawing/words.h"
 
 namespace trireme::inline v0::cli {
@@ -45,39 +47,28 @@ class Recorder {
  public:
   Recorder(const ServerRunOptions& options, const ServerOptions& server)
       : options_(options),
-        settings_{.model = ps::ServedModel(
-                      {{.name = "weights",
-                        .shape = {static_cast<std::int64_t>(options.bytes / sizeof(float))}}},
-                      options.servers),
-                  .optimizer = Sgd{.learning_rate = 1},
-                  .workers = options.workers,
-                  .server = server},
+        settings_(settings_of(options.workers, options.servers, options.bytes, server)),
         doing_(static_cast<std::size_t>(options.workers)) {}
 
-  show::ServerRun run() {
-    const SimulatedServersObserver observer{
-        .accepts =
-            [this](int server, net::Acceptor& acceptor, Waiter& waiter) {
-              return std::make_unique<RecordedAcceptor>(
-                  acceptor, ServerObserver{.arrived =
-                                               [this, server, &waiter](const ps::Request& one) {
-                                                 arrive(one, server, now(waiter));
-                                               },
-                                           .answered =
-                                               [this, server, &waiter](const ps::Request& one) {
-                                                 answer(one, server, now(waiter));
-                                               }});
-            },
-        .updated =
-            [this](Waiter& waiter, const ps::Applied& one) {
-              run_.updates.push_back(
-                  {one.shard, one.worker, now(waiter), one.version, one.staleness});
-            }};
-    simulate_servers(settings_, options_.link, options_.seed, observer,
-                     [this](int worker, ps::ParameterClient& client, Waiter& waiter) {
-                       work(worker, client, waiter);
-                     });
-    return std::move(run_);
+  show::ServerRun run();
+
+  /// A server's progress context calls these.
+  void arrive(const ps::Request& request, int server, const Waiter& waiter) {
+    const auto kind = request.ask == ps::Ask::Push     ? Request::Kind::Push
+                      : request.ask == ps::Ask::Terms  ? Request::Kind::Terms
+                      : request.ask == ps::Ask::Commit ? Request::Kind::Commit
+                                                       : std::optional<Request::Kind>();
+    if (!kind) return;
+    const Doing& doing = doing_[static_cast<std::size_t>(request.worker)];
+    run_.requests.push_back(
+        {*kind, request.worker, doing.step, server, doing.sent, now(waiter), /*answered=*/-1});
+  }
+  void answer(const ps::Request& request, int server, const Waiter& waiter) {
+    for (auto one = run_.requests.rbegin(); one != run_.requests.rend(); ++one) {
+      if (one->server != server || one->worker != request.worker) continue;
+      if (one->answered < 0) one->answered = now(waiter);
+      return;
+    }
   }
 
  private:
@@ -88,30 +79,10 @@ class Recorder {
 
   double now(const Waiter& waiter) const { return to_seconds(waiter.now() - origin_); }
 
-  void arrive(const ps::Request& request, int server, double time) {
-    const auto kind = request.ask == ps::Ask::Push     ? Request::Kind::Push
-                      : request.ask == ps::Ask::Terms  ? Request::Kind::Terms
-                      : request.ask == ps::Ask::Commit ? Request::Kind::Commit
-                                                       : std::optional<Request::Kind>();
-    if (!kind) return;
-    const Doing& doing = doing_[static_cast<std::size_t>(request.worker)];
-    run_.requests.push_back(
-        {*kind, request.worker, doing.step, server, doing.sent, time, /*answered=*/-1});
-  }
-
-  void answer(const ps::Request& request, int server, double time) {
-    for (auto one = run_.requests.rbegin(); one != run_.requests.rend(); ++one) {
-      if (one->server != server || one->worker != request.worker) continue;
-      if (one->answered < 0) one->answered = time;
-      return;
-    }
-  }
-
   void work(int worker, ps::ParameterClient& client, Waiter& waiter) {
     net::Choices random(options_.seed * 1000 + static_cast<std::uint64_t>(worker));
     // The first step of any worker is at time 0.
     if (!std::exchange(started_, true)) origin_ = waiter.now();
-    for (int server = 0; server < client.servers(); ++server) client.gradient(server);  // zeros
     const double end = to_seconds(length_of(options_));
     for (int step = 1; now(waiter) < end; ++step) {
       const double begin = now(waiter);
@@ -137,6 +108,77 @@ class Recorder {
   TimePoint origin_{};
   bool started_ = false;
 };
+
+// A server's end of a channel, which tells the recorder when a request has arrived and when its
+// reply leaves. It changes nothing of what travels.
+class RecordedChannel final : public net::Channel {
+ public:
+  RecordedChannel(std::shared_ptr<net::Channel> inner, Recorder& recorder, int server,
+                  const Waiter& waiter)
+      : inner_(std::move(inner)), recorder_(recorder), server_(server), waiter_(waiter) {}
+
+  const net::Identity& peer() const noexcept override { return inner_->peer(); }
+  Work send(std::span<const std::byte> head, std::span<const std::byte> payload) override {
+    recorder_.answer(*request_, server_, waiter_);
+    return inner_->send(head, payload);
+  }
+  Work receive(net::ChannelFrame& frame) override {
+    return inner_->receive(frame).then(
+        [&frame, &recorder = recorder_, server = server_, &waiter = waiter_, request = request_] {
+          *request = ps::request_from(frame.head());
+          recorder.arrive(*request, server, waiter);
+        });
+  }
+  std::optional<net::SharedArea> share(std::size_t bytes) override { return inner_->share(bytes); }
+  bool share(net::SharedArea& area) override { return inner_->share(area); }
+  std::span<std::byte> area_of_peer(std::uint32_t id) override { return inner_->area_of_peer(id); }
+  void close() override { inner_->close(); }
+
+ private:
+  const std::shared_ptr<net::Channel> inner_;
+  Recorder& recorder_;
+  const int server_;
+  const Waiter& waiter_;
+  // Not answered yet; shared because a frame may arrive while this end is being destroyed.
+  const std::shared_ptr<ps::Request> request_ = std::make_shared<ps::Request>();
+};
+
+class RecordedAcceptor final : public net::Acceptor {
+ public:
+  RecordedAcceptor(net::Acceptor& inner, Recorder& recorder, int server, const Waiter& waiter)
+      : inner_(inner), recorder_(recorder), server_(server), waiter_(waiter) {}
+  const std::string& address() const noexcept override { return inner_.address(); }
+  Work accept(std::shared_ptr<net::Channel>& to) override {
+    return inner_.accept(to).then(
+        [&to, &recorder = recorder_, server = server_, &waiter = waiter_] {
+          to = std::make_shared<RecordedChannel>(std::move(to), recorder, server, waiter);
+        });
+  }
+
+ private:
+  net::Acceptor& inner_;
+  Recorder& recorder_;
+  const int server_;
+  const Waiter& waiter_;
+};
+
+show::ServerRun Recorder::run() {
+  const SimulatedServersObserver observer{
+      .accepts =
+          [this](int server, net::Acceptor& acceptor, Waiter& waiter) {
+            return std::make_unique<RecordedAcceptor>(acceptor, *this, server, waiter);
+          },
+      .updated =
+          [this](Waiter& waiter, const ps::Applied& one) {
+            run_.updates.push_back(
+                {one.shard, one.worker, now(waiter), one.version, one.staleness});
+          }};
+  simulate_servers(settings_, options_.link, options_.seed, observer,
+                   [this](int worker, ps::ParameterClient& client, Waiter& waiter) {
+                     work(worker, client, waiter);
+                   });
+  return std::move(run_);
+}
 
 std::string rule_of(const ServerOptions& server) {
   if (server.staleness < 0) return "asynchronous";

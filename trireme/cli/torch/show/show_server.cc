@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "trireme/base/error.h"
+#include "trireme/cli/refuse.h"
 #include "trireme/cli/show/drawing.h"
 #include "trireme/cli/torch/show/record_server.h"
 #include "trireme/cli/torch/show/served_layout.h"
@@ -35,9 +35,8 @@ std::pair<int, double> slow_of(const std::string& text) {
     const auto second = std::from_chars(first.ptr + 1, end, times);
     if (second.ec == std::errc() && second.ptr == end) return {worker, times};
   }
-  throw ConfigError("\"" + text + "\" is no slow worker",
-                    {.operation = "show",
-                     .advice = "Write its number and how many times as long its steps take: 3:5."});
+  refuse("show", "\"" + text + "\" is no slow worker",
+         "Write its number and how many times as long its steps take: 3:5.");
 }
 
 int show_layout(const ShowServerOptions& options) {
@@ -82,14 +81,10 @@ void declare_show_server(Command& command) {
                  "A configuration (TOML): draw instead which server has what of its model");
   command.option("--set", options.set, "A key of CONFIG: key=value, as often as wanted")
       .repeatable();
-  command.option("--workers", run.workers, "How many").shows_default();
-  command.option("--servers", run.servers, "How many share the parameters")
-      .between(1, 256)
-      .shows_default();
-  command
-      .option("--staleness", run.server.staleness,
-              "0: synchronous; s: at most s steps ahead of the slowest; -1: nobody waits")
-      .shows_default();
+  command.option("--workers", run.workers, "How many");
+  command.option("--servers", run.servers, "How many share the parameters").between(1, 256);
+  command.option("--staleness", run.server.staleness,
+                 "0: synchronous; s: at most s steps ahead of the slowest; -1: nobody waits");
   command
       .option("--backup", run.server.backup,
               "Synchronous: workers whose gradients a step does without")
@@ -97,15 +92,13 @@ void declare_show_server(Command& command) {
   command
       .option("--slow", options.slow, "WORKER:TIMES, as often as wanted: 3:5 takes 5 times as long")
       .repeatable();
-  command.option("--steps", run.steps, "How long to draw: steps of a worker that never waits")
-      .shows_default();
-  command.option("--compute", options.compute, "What a step takes a worker").shows_default();
-  command.option("--vary", run.vary, "How much more or less a step may take").shows_default();
-  command.option("--bytes", options.bytes, "Bytes of the model").shows_default();
-  command.option("--link", options.link, "Link of each worker and server: latency, rate")
-      .shows_default();
-  command.option("--seed", run.seed, "Seed of the steps' durations").shows_default();
-  add_drawing_options(command, options.drawing, "a picture instead", "a page that plays it instead",
+  command.option("--steps", run.steps, "How long to draw: steps of a worker that never waits");
+  command.option("--compute", options.compute, "What a step takes a worker");
+  command.option("--vary", run.vary, "How much more or less a step may take");
+  command.option("--bytes", options.bytes, "Bytes of the model");
+  command.option("--link", options.link, "Link of each worker and server: latency, rate");
+  command.option("--seed", run.seed, "Seed of the steps' durations");
+  add_drawing_options(command, options.drawing,
                       "JSON lines: steps, pushes and updates with their times", "moment");
   command.run([&] {
     options.servers_given = command.given("--servers");

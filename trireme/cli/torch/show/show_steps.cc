@@ -16,9 +16,8 @@ void declare(Command& command, const std::string& name, const std::string& about
              show::RecordedStep (*record)(int ranks)) {
   auto& options = command.keep<ShowStepsOptions>();
   command.about(about).footer("Example:\n  trireme show " + name + " --ranks 2");
-  command.option("--ranks", options.ranks, "How many ranks").shows_default();
-  add_drawing_options(command, options.drawing, "a picture instead", "a page that plays it instead",
-                      "JSON lines: tables, and every span with its time");
+  command.option("--ranks", options.ranks, "How many ranks");
+  add_drawing_options(command, options.drawing, "JSON lines: tables, and every span with its time");
   command.run([&options, record] {
     output(options.drawing, record(options.ranks));
     return 0;

@@ -32,12 +32,11 @@ void declare_show_zero3(Command& command) {
   auto& options = command.keep<ShowZero3Options>();
   command.about("Draw what ZeRO-3 gathers, frees and sends in a step")
       .footer("Example:\n  trireme show zero3 --ranks 4 --blocks 4");
-  command.option("--ranks", options.zero3.ranks, "How many ranks").shows_default();
-  command.option("--blocks", options.zero3.blocks, "Blocks of the model").shows_default();
-  command.option("--microbatches", options.zero3.rounds, "Micro-batches of each rank")
-      .shows_default();
-  add_drawing_options(command, options.drawing, "a picture of all ranks instead",
-                      "a page that plays it instead", "JSON lines: every rank's moments", "moment");
+  command.option("--ranks", options.zero3.ranks, "How many ranks");
+  command.option("--blocks", options.zero3.blocks, "Blocks of the model");
+  command.option("--microbatches", options.zero3.rounds, "Micro-batches of each rank");
+  add_drawing_options(command, options.drawing, "JSON lines: every rank's moments", "moment",
+                      "a picture of all ranks");
   command.run([&options] { return show_zero3(options); });
 }
 

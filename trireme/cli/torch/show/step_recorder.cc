@@ -15,20 +15,17 @@ namespace {
 
 using Kind = show::StepSpan::Kind;
 
+constexpr Duration kForward = std::chrono::milliseconds(1), kBackward = 2 * kForward;
+
 // A block that reports its passes to the recorder.
 class TimedBlock final : public models::Block {
  public:
-  TimedBlock(std::shared_ptr<models::Block> inner, int number, RankRecorder& recorder,
-             const PassCosts& costs)
-      : inner_(std::move(inner)),
-        number_(std::to_string(number)),
-        recorder_(recorder),
-        costs_(costs) {}
+  TimedBlock(std::shared_ptr<models::Block> inner, int number, RankRecorder& recorder)
+      : inner_(std::move(inner)), number_(std::to_string(number)), recorder_(recorder) {}
   models::Value forward(std::span<const models::Value> inputs) override {
-    recorder_.pass("F" + number_, Kind::Forward, costs_.forward);
+    recorder_.pass("F" + number_, Kind::Forward, kForward);
     models::Value value = inner_->forward(inputs);
-    if (value[0].requires_grad())
-      value[0] = recorder_.timed(value[0], "B" + number_, costs_.backward);
+    if (value[0].requires_grad()) value[0] = recorder_.timed(value[0], "B" + number_, kBackward);
     return value;
   }
   std::vector<models::NamedTensor> parameters() override { return inner_->parameters(); }
@@ -39,7 +36,6 @@ class TimedBlock final : public models::Block {
   const std::shared_ptr<models::Block> inner_;
   const std::string number_;
   RankRecorder& recorder_;
-  const PassCosts costs_;
 };
 
 // Names of the phases of a call; the span of the whole call covers them.
@@ -135,18 +131,17 @@ show::StepTimeline record_timeline(
   return timeline;
 }
 
-models::Blocks timed_blocks(const models::Blocks& model, RankRecorder& recorder,
-                            const PassCosts& costs) {
+models::Blocks timed_blocks(const models::Blocks& model, RankRecorder& recorder) {
   models::Blocks timed;
   int number = 0;
   for (models::BlockSpec spec : model.specs()) {
-    spec.make = [make = spec.make, name = spec.name, number, &recorder, costs] {
+    spec.make = [make = spec.make, name = spec.name, number, &recorder] {
       const auto block = make();
       for (models::NamedTensor one : block->parameters()) {
         one.name = name + "." + one.name;
         recorder.parameters.push_back(std::move(one));
       }
-      return std::make_shared<TimedBlock>(block, number, recorder, costs);
+      return std::make_shared<TimedBlock>(block, number, recorder);
     };
     timed.add_block(std::move(spec));
     ++number;

@@ -54,11 +54,8 @@ show::StepTimeline record_timeline(
 /// ConfigError unless there are 2 to 8 ranks.
 void check_ranks(int ranks);
 
-struct PassCosts {
-  Duration forward = std::chrono::milliseconds(1), backward = std::chrono::milliseconds(2);
-};
-/// The blocks of `model`; their passes F0, F1, ..., B1, B0 take the times `costs` and are recorded.
-models::Blocks timed_blocks(const models::Blocks& model, RankRecorder& recorder,
-                            const PassCosts& costs = {});
+/// The blocks of `model`; their passes F0, F1, ..., B1, B0 take 1 ms forward and 2 ms backward and
+/// are recorded.
+models::Blocks timed_blocks(const models::Blocks& model, RankRecorder& recorder);
 
 }  // namespace trireme::inline v0::cli

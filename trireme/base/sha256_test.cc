@@ -1,8 +1,8 @@
-#include "trireme/format/sha256.h"
+#include "trireme/base/sha256.h"
 
 #include <gtest/gtest.h>
 
-namespace trireme::format {
+namespace trireme {
 namespace {
 
 TEST(Sha256, MatchesThePublishedVectors) {
@@ -14,4 +14,4 @@ TEST(Sha256, MatchesThePublishedVectors) {
 }
 
 }  // namespace
-}  // namespace trireme::format
+}  // namespace trireme

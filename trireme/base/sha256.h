@@ -3,32 +3,36 @@
 // A value that owns its state; not thread safe. Uses OpenSSL, so the processor's SHA instructions.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <memory>
 #include <span>
 #include <string>
 #include <string_view>
 
-namespace trireme::inline v0::format {
+struct evp_md_ctx_st;  // OpenSSL's EVP_MD_CTX
+
+namespace trireme::inline v0 {
 
 class Sha256 {
  public:
   Sha256();
-  Sha256(Sha256&&) noexcept;
-  Sha256& operator=(Sha256&&) noexcept;
-  ~Sha256();
 
   void update(std::span<const std::byte> bytes);
   void update(std::string_view text) { update(std::as_bytes(std::span(text.data(), text.size()))); }
-  /// 64 lower-case hexadecimal digits of everything so far. Call it once, as the last call.
+  /// The hash of everything so far. Call one of the two, once, as the last call.
+  std::array<std::byte, 32> digest();
+  /// The same as 64 lower-case hexadecimal digits.
   std::string hex();
 
  private:
-  struct Context;
-  std::unique_ptr<Context> context_;
+  struct Free {
+    void operator()(evp_md_ctx_st* context) const noexcept;
+  };
+  std::unique_ptr<evp_md_ctx_st, Free> context_;
 };
 
 /// The digest of one piece, as hexadecimal digits.
 std::string sha256_hex(std::span<const std::byte> bytes);
 
-}  // namespace trireme::inline v0::format
+}  // namespace trireme::inline v0

@@ -1,13 +1,24 @@
-// The options of commands that start processes on several hosts: -H, --hostfile, --host-timeout, -x.
+// The options that several commands that start processes share: those of elastic jobs, and those of
+// several hosts (-H, --hostfile, --host-timeout, -x).
 #pragma once
 
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "trireme/cli/command.h"
 #include "trireme/launch/launch.h"
 
 namespace trireme::inline v0::cli {
+
+struct ElasticArguments {
+  std::string& range;
+  int &spares, &restarts;
+  std::string& store;
+};
+void add_elastic_options(Command& command, ElasticArguments arguments);
+/// "2:8", or "4" for both. Throws ConfigError.
+std::pair<int, int> parse_elastic(const std::string& range);
 
 struct HostArguments {
   std::string list, file;

@@ -1,8 +1,9 @@
-#include "trireme/cli/launch/elastic_options.h"
+#include "trireme/cli/launch/shared_options.h"
 
 #include <charconv>
 
-#include "trireme/base/error.h"
+#include "trireme/cli/light.h"
+#include "trireme/cli/refuse.h"
 
 namespace trireme::inline v0::cli {
 namespace {
@@ -14,8 +15,8 @@ int number_in(const std::string& text, const std::string& range) {
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   if (error == std::errc() && end == text.data() + text.size() && value >= 1 && value <= kMostRanks)
     return value;
-  throw ConfigError("--elastic " + range + " is no range of numbers of ranks",
-                    {.operation = "config", .advice = "Write MIN:MAX, such as --elastic 2:8."});
+  refuse("config", "--elastic " + range + " is no range of numbers of ranks",
+         "Write MIN:MAX, such as --elastic 2:8.");
 }
 
 }  // namespace
@@ -41,6 +42,33 @@ void add_elastic_options(Command& command, ElasticArguments arguments) {
   command.option("--store", arguments.store,
                  "A folder, or etcd://HOST:2379/KEY: the coordinator is a process of its own with "
                  "its state there, and is started again when it is killed");
+}
+
+void add_host_options(Command& command, HostArguments& arguments) {
+  command.option("-H,--host", arguments.list,
+                 "Hosts and their slots, one rank each: node07:4,node08:4");
+  command.option("--hostfile", arguments.file, "File with a host per line: node07 slots=4");
+  command.option("--host-timeout", arguments.timeout, "Seconds within which each host must answer")
+      .between(1, 3600);
+  command
+      .option(
+          "-x,--export", arguments.exported,
+          "A variable that ranks on other hosts get, too (those of Trireme, TRIREME_*, they get)")
+      .repeatable();
+}
+
+launch::HostOptions host_options(const HostArguments& arguments) {
+  launch::HostOptions options;
+  if (arguments.empty()) return options;
+  if (!arguments.list.empty() && !arguments.file.empty()) {
+    refuse("launch", "both -H and --hostfile name hosts", "Give one of them.");
+  }
+  options.hosts = arguments.file.empty() ? launch::parse_hosts(arguments.list)
+                                         : launch::read_hostfile(arguments.file);
+  options.agent = {own_program(), "launch-host"};
+  options.exported = arguments.exported;
+  options.patience = from_seconds(arguments.timeout);
+  return options;
 }
 
 }  // namespace trireme::inline v0::cli

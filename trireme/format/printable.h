@@ -1,0 +1,13 @@
+// Text that a model wrote, which may be any bytes, for a terminal. A pure function.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+namespace trireme::inline v0::format {
+
+/// `text` as a terminal can show it: control bytes and bytes outside of valid UTF-8 become '?',
+/// except newline and tab.
+std::string printable(std::string_view text);
+
+}  // namespace trireme::inline v0::format
