@@ -116,7 +116,7 @@ class MemoryStore final : public rendezvous::StateStore {
 struct ReturningTest : ::testing::Test {
   ReturningTest() {
     first = std::make_unique<Coordinator>(
-        rendezvous::CoordinatorOptions{.size = 2,
+        rendezvous::CoordinatorOptions{.roles = {.workers = 2},
                                        .port = free_port(),
                                        .secret = kSecret,
                                        .elastic = rendezvous::Epoch{},
@@ -215,7 +215,7 @@ TEST(StandingCoordinator, LetsANewProcessTakeThePlaceOfOneThatCameBack) {
       std::filesystem::path(::testing::TempDir()) / ("standing-" + std::to_string(getpid()));
   std::filesystem::create_directory(folder);
   auto first = std::make_unique<Coordinator>(
-      rendezvous::CoordinatorOptions{.size = 2,
+      rendezvous::CoordinatorOptions{.roles = {.workers = 2},
                                      .port = free_port(),
                                      .secret = kSecret,
                                      .elastic = rendezvous::Epoch{},

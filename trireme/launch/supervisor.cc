@@ -99,10 +99,7 @@ std::unique_ptr<rendezvous::JobControl> Supervisor::make_coordinator(const std::
   // Never at once: a coordinator's thread must not wait for the coordinator.
   const auto post = [this](auto task) { waiter_->run_at(waiter_->now(), std::move(task)); };
   rendezvous::CoordinatorOptions options{
-      .size = roles_.workers,
-      .servers = options_.servers,
-      .evaluator = options_.evaluator,
-      .more_workers = roles_.more_workers,
+      .roles = roles_,
       .address = address,
       .secret = secret_,
       .job = std::to_string(getpid()),

@@ -84,7 +84,7 @@ std::optional<Failure> KeptCoordinator::first_failure() const {
 std::optional<rendezvous::ServerView> KeptCoordinator::lose_server(int server) {
   const auto answer = orders_.ask({"lose-server", server});
   if (!answer || answer->fields.size() < 2) return std::nullopt;
-  orders_.drop_about(setup_.options.roles().process_of(Role::Server, server));
+  orders_.drop_about(setup_.options.roles.process_of(Role::Server, server));
   return rendezvous::ServerView::from_text(answer->field(1));
 }
 

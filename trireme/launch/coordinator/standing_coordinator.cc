@@ -158,9 +158,7 @@ std::unique_ptr<rendezvous::Coordinator> StandingCoordinator::make_coordinator()
   // Never at once: some callers hold the coordinator's lock.
   const auto post = [this](auto task) { waiter_->run_at(waiter_->now(), std::move(task)); };
   return std::make_unique<rendezvous::Coordinator>(rendezvous::CoordinatorOptions{
-      .size = roles_.workers,
-      .servers = roles_.servers,
-      .more_workers = roles_.more_workers,
+      .roles = roles_,
       .address = options_.address,
       .port = options_.port,
       .secret = options_.secret,
@@ -236,9 +234,9 @@ void StandingCoordinator::server_joined(int process) {
 void StandingCoordinator::carry_out(const StandingWorkers::Decision& decision) {
   if (decision.epoch) coordinator_->regroup(*decision.epoch);
   if (decision.stop) coordinator_->request_stop(*decision.stop);
-  if (decision.end_told_to == StandingWorkers::Tell::Workers)
-    coordinator_->finish_workers(decision.told_code);
-  if (decision.end_told_to == StandingWorkers::Tell::All) coordinator_->finish(decision.told_code);
+  using Tell = StandingWorkers::Tell;
+  if (decision.end_told_to != Tell::Nobody)
+    coordinator_->finish(decision.told_code, decision.end_told_to == Tell::Workers);
   if (decision.exit_code) return end(*decision.exit_code, decision.line);
   if (!decision.line.empty()) say(decision.line);
 }

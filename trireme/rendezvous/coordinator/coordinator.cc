@@ -134,12 +134,8 @@ void Coordinator::request_stop(int signal) { impl_->state()->stop(signal); }
 
 void Coordinator::finish() { finish(0); }
 
-void Coordinator::finish(int exit_code) {
-  impl_->state()->finish(/*workers_only=*/false, exit_code);
-}
-
-void Coordinator::finish_workers(int exit_code) {
-  impl_->state()->finish(/*workers_only=*/true, exit_code);
+void Coordinator::finish(int exit_code, bool workers_only) {
+  impl_->state()->finish(workers_only, exit_code);
 }
 
 void Coordinator::forgive_silence() { impl_->state()->members.forgive(steady_now()); }

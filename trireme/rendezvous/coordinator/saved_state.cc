@@ -57,7 +57,7 @@ void JobState::restore() {
                std::to_string(state.processes_size()) + " processes (" + state.version() + ")",
            kAsBefore);
   const ServerView view = ServerView::from_text(state.server_view());
-  if (static_cast<int>(view.servers.size()) != options.servers)
+  if (static_cast<int>(view.servers.size()) != options.roles.servers)
     refuse("the state in " + options.store->address() + " is of a job with " +
                counted(static_cast<int>(view.servers.size()), "server"),
            kAsBefore);

@@ -63,7 +63,7 @@ void MpiMeeting::keep_coordinator(const std::vector<std::string>& places, const 
                                     [&](const auto& place) { return cut(place).first == host; });
   secret_ = make_secret();
   coordinator_ = std::make_unique<rendezvous::Coordinator>(rendezvous::CoordinatorOptions{
-      .size = static_cast<int>(places.size()),
+      .roles = {.workers = static_cast<int>(places.size())},
       .address = one_host ? own_address("127.0.0.1:1", {}) : address_for_others({}, interface),
       .secret = secret_,
       .job = "mpi",

@@ -203,13 +203,9 @@ SocketMeeting::~SocketMeeting() {
 
 rendezvous::CoordinatorOptions SocketMeeting::options_for(const RankEnvironment& env,
                                                           const std::string& name) const {
-  const rendezvous::Roles roles = env.roles();
-  return {.size = roles.workers,
-          .servers = roles.servers,
-          .evaluator = roles.evaluator || env.meeting->admits_evaluator,
-          .secret = secret_,
-          .job = name,
-          .lost_with_stream = true};
+  rendezvous::Roles roles = env.roles();
+  roles.evaluator = roles.evaluator || env.meeting->admits_evaluator;
+  return {.roles = roles, .secret = secret_, .job = name, .lost_with_stream = true};
 }
 
 void SocketMeeting::open_on_one_host(const RankEnvironment& env, const std::string& name) {
@@ -217,8 +213,7 @@ void SocketMeeting::open_on_one_host(const RankEnvironment& env, const std::stri
                                     : secret_for(env, name);
   const rendezvous::CoordinatorOptions options = options_for(env, name);
   coordinator_ = std::make_unique<rendezvous::Coordinator>(options);
-  const int processes = options.size + options.servers + (options.evaluator ? 1 : 0);
-  door_ = std::make_shared<Door>(unix_name(name), processes,
+  door_ = std::make_shared<Door>(unix_name(name), options.roles.processes(),
                                  coordinator_->endpoint() + "\n" + secret_, *coordinator_);
   waiter_->add(door_);
 }
