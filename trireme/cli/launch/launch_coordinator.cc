@@ -1,6 +1,6 @@
 // trireme launch-coordinator: the coordinator of `trireme launch --store`. People do not type it.
 #include "trireme/cli/command.h"
-#include "trireme/launch/coordinator/coordinator_process.h"
+#include "trireme/launch/coordinator/coordinator_messages.h"
 
 namespace trireme::inline v0::cli {
 

@@ -1,6 +1,6 @@
 // trireme launch-host: what `trireme launch -H` runs on other hosts. People do not type it.
 #include "trireme/cli/command.h"
-#include "trireme/launch/hosts/host_agent.h"
+#include "trireme/launch/hosts/host_messages.h"
 
 namespace trireme::inline v0::cli {
 

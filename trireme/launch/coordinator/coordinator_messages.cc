@@ -2,6 +2,7 @@
 
 #include <poll.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
 #include <cerrno>
 #include <chrono>
@@ -91,6 +92,15 @@ std::vector<int> processes_from(const Message& message, std::size_t first) {
   for (std::size_t field = first; field < message.fields.size(); ++field)
     processes.push_back(static_cast<int>(message.number(field)));
   return processes;
+}
+
+bool receive(int socket, std::string& bytes) {
+  char some[16384];
+  ssize_t got = 0;
+  do got = ::read(socket, some, sizeof some);
+  while (got < 0 && errno == EINTR);
+  if (got > 0) bytes.append(some, static_cast<std::size_t>(got));
+  return got > 0;
 }
 
 bool send_message(int socket, const Message& message, Duration patience) noexcept {
