@@ -7,7 +7,7 @@
 #include "trireme/base/error.h"
 #include "trireme/cli/launch/elastic_options.h"
 #include "trireme/cli/torch/fit/candidates.h"
-#include "trireme/job/transport_check.h"
+#include "trireme/job/options.h"
 #include "trireme/memory/offload_folder.h"
 #include "trireme/net/interfaces.h"
 #include "trireme/rendezvous/coordinator/state_store.h"
