@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <fstream>
 #include <numeric>
-#include <string>
 #include <utility>
 
 #include "trireme/base/differing_lines.h"

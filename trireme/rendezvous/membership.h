@@ -61,9 +61,6 @@ char process_state(pid_t pid);
 class Membership {
  public:
   explicit Membership(Roles roles, std::function<char(pid_t)> state_of = process_state);
-  /// Workers only.
-  explicit Membership(int size, std::function<char(pid_t)> state_of = process_state)
-      : Membership(Roles{.workers = size}, std::move(state_of)) {}
 
   int size() const noexcept { return roles_.processes(); }
   const Roles& roles() const noexcept { return roles_; }

@@ -4,9 +4,7 @@
 // a log. Plain functions; thread safe. Failures throw RefusedError or ResourceError.
 #pragma once
 
-#include <array>
 #include <cstddef>
-#include <cstdint>
 #include <initializer_list>
 #include <string>
 #include <string_view>

@@ -4,7 +4,6 @@
 #include <grpcpp/server_posix.h>
 
 #include <chrono>
-#include <memory>
 #include <utility>
 
 #include "trireme/base/error.h"

@@ -3,7 +3,6 @@
 #include <utility>
 
 #include "trireme/base/error.h"
-#include "trireme/rendezvous/call_status.h"
 
 namespace trireme::inline v0::rendezvous {
 
