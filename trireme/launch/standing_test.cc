@@ -168,6 +168,20 @@ TEST_F(ReturningTest, LeavesARankOutThatWasBeingLeftOut) {
   await_end();
 }
 
+// The first one had answered rank 0, and was killed before it had decided that the training has ended.
+TEST_F(ReturningTest, EndsTheTrainingThatARankHadLeft) {
+  processes[0]->leave(0);
+  follow();
+  EXPECT_TRUE(await_back(1));
+  EXPECT_TRUE(
+      processes[1]->await([](const News& news) { return news.kind == News::Kind::Finished; }));
+  EXPECT_FALSE(processes[1]->has([](const News& news) {
+    return news.kind == News::Kind::Epoch && news.epoch.members == std::vector<int>{1};
+  })) << "rank 0 was not lost";
+  processes[1]->leave(0);
+  await_end();
+}
+
 TEST_F(ReturningTest, EndsWithTheRanksThatHadNotLeft) {
   processes[0]->leave(0);
   first->finish();

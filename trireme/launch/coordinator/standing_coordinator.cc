@@ -138,13 +138,16 @@ void StandingCoordinator::start() {
   std::copy_if(awaited_.begin(), awaited_.end(), std::inserter(servers_, servers_.end()),
                [this](int process) { return is_server(process); });
   workers_ = make_workers(job);
-  if (!workers_->begun()) return;
-  say("goes on with the job in " + options_.store->address() + ": " + workers_->describe() + ".");
+  if (workers_->begun())
+    say("goes on with the job in " + options_.store->address() + ": " + workers_->describe() + ".");
+  // The coordinator before this one may have ended between two of its changes, or before it had decided what
+  // follows from a leave.
+  for (const auto& [process, exit_code] : job.left) left(process, exit_code);
   // Workers on their own are in the epoch, whether they are there or not.
-  if (options_.alone > 0) return;
-  // The coordinator before this one may have ended between two of its changes, or after some ranks had left.
+  if (!workers_->begun() || options_.alone > 0) return;
   for (const int process : job.epoch.members)
-    if (!std::binary_search(job.joined.begin(), job.joined.end(), process))
+    if (!std::binary_search(job.joined.begin(), job.joined.end(), process) &&
+        !job.left.contains(process))
       gone(process, roles_.name_of(process) + " was gone before this coordinator began");
 }
 

@@ -111,6 +111,7 @@ JobSnapshot Coordinator::snapshot() const {
       now.joined.push_back(process);
       if (!state->streams.reaches(process)) now.unreached.push_back(process);
     }
+    if (phase == Phase::Left) now.left[process] = state->members.exit_code(process);
     if (phase == Phase::Absent && process < roles.workers + roles.servers)
       now.absent.push_back(process);
   }

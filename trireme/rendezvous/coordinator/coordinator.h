@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -64,6 +65,7 @@ struct JobSnapshot {
   std::vector<int>
       unreached;  // those of them that no news reach: they have not come back to this coordinator
   std::vector<int> absent;        // workers and servers of the start that have not joined
+  std::map<int, int> left;        // those that have left, and their exit codes
   bool finished = false;          // finish() was called for all
   std::optional<int> ended_with;  // finish()'s exit code, if it was called
 };

@@ -26,6 +26,8 @@ std::string JobState::text() const {
     one.set_has_identity(!members.identity(process).empty());
     if (one.has_identity()) state.set_identity(members.identity(process));
     one.set_token(sessions.token(process));
+    one.set_left(elastic() && members.phase(process) == Phase::Left);
+    one.set_exit_code(members.exit_code(process));
   }
   exchanges.save(state);
   state.set_stop_signal(end_.stop_signal);
@@ -63,6 +65,7 @@ void JobState::restore() {
            kAsBefore);
   for (int process = 0; process < state.processes_size(); ++process) {
     const wire::SavedProcess& one = state.processes(process);
+    if (one.left()) members.leave(process, one.exit_code());
     if (!one.joined()) continue;
     members.join(process, one.host(), one.has_identity() ? state.identity() : "", steady_now());
     sessions.resume(process, one.token());
