@@ -103,6 +103,7 @@ struct CoordinatorClient::Impl {
 
   // Before a call is repeated.
   void pause() { pauses.wait(kRetryPause); }
+  wire::JoinRequest join_request() const;
   void join();
   void watch_loop(const std::function<void(const News&)>& on_news);
   grpc::Status read_news(const std::function<void(const News&)>& on_news);
@@ -165,13 +166,30 @@ void CoordinatorClient::Impl::raise(const grpc::Status& status,
   }
 }
 
-void CoordinatorClient::Impl::join() {
+wire::JoinRequest CoordinatorClient::Impl::join_request() const {
   wire::JoinRequest request;
   request.set_version(options.version);
   request.set_job(options.job);
   request.set_rank(static_cast<std::uint32_t>(options.rank));
   request.set_host(options.host);
   request.set_identity(options.identity);
+  return request;
+}
+
+bool CoordinatorClient::has_workers(ClientOptions options) {
+  const Impl impl(std::move(options));
+  wire::JoinRequest request = impl.join_request();
+  request.set_asks(true);
+  wire::JoinReply reply;
+  grpc::ClientContext context;
+  context.set_deadline(after(impl.options.timeout));
+  const grpc::Status status = impl.stub()->Join(&context, request, &reply);
+  if (!status.ok()) impl.raise(status, "join");
+  return reply.has_workers();
+}
+
+void CoordinatorClient::Impl::join() {
+  const wire::JoinRequest request = join_request();
   wire::JoinReply reply;
   const TimePoint end = steady_now() + options.timeout;
   const auto call = [&] {

@@ -61,6 +61,8 @@ class CoordinatorClient {
   using Group = ExchangeGroup;
   explicit CoordinatorClient(ClientOptions options);
   ~CoordinatorClient();
+  /// Whether workers of the coordinator's job are there. Joins nothing; throws as the constructor does.
+  static bool has_workers(ClientOptions options);
   CoordinatorClient(const CoordinatorClient&) = delete;
 
   /// Collective: returns the value of every process of the group under `key`, in their order. Throws

@@ -39,6 +39,11 @@ ServerUnaryReactor* Service::Join(CallbackServerContext* context, const wire::Jo
 Status Service::join(const wire::JoinRequest& request, wire::JoinReply& reply) {
   std::lock_guard lock(mutex_);
   Status status = check_join(request);
+  if (request.asks()) {
+    reply.set_has_workers(state_.streams.any(
+        [this](int process) { return state_.roles().role_of(process) == Role::Worker; }));
+    return status;
+  }
   const int rank = static_cast<int>(request.rank());  // any number, until check_join() has passed
   if (status.ok() && is_out_of_reach(rank)) {
     state_.options.on_gone(rank, state_.roles().name_of(rank) + " was started again");
