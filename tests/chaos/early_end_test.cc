@@ -36,7 +36,8 @@ TEST(EarlyEnd, IsNewsHoweverEarly) {
   std::string command = "TRIREME_TEST_PROCESS=ends_at_once exec ";
   command += std::filesystem::read_symlink("/proc/self/exe").string();
   for (int round = 0; round < 20; ++round) {
-    rendezvous::Coordinator coordinator({.size = 2, .secret = kSecret, .lost_with_stream = true});
+    rendezvous::Coordinator coordinator(
+        {.roles = {.workers = 2}, .secret = kSecret, .lost_with_stream = true});
     Event arrived;  // outlives the thread that watches
     rendezvous::CoordinatorClient zero(rank(0, coordinator.endpoint()));
     zero.watch([&](const rendezvous::News&) { arrived.set(); });

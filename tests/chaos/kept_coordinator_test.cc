@@ -13,7 +13,7 @@
 #include "trireme/base/error.h"
 #include "trireme/job.h"
 #include "trireme/job/job.h"
-#include "trireme/launch/coordinator/coordinator_process.h"
+#include "trireme/launch/coordinator/coordinator_messages.h"
 #include "trireme/rendezvous/coordinator/state_store.h"
 #include "trireme/testing/run_processes.h"
 

@@ -204,9 +204,10 @@ TRIREME_PROCESS(no_port_left) {
     return std::string("no error");
   };
   std::printf("%s\n", text_of([] { net::listen_tcp("127.0.0.1"); }).c_str());
-  std::printf("%s\n", text_of([] {
-                        rendezvous::Coordinator({.size = 1, .secret = std::string(32, 's')});
-                      }).c_str());
+  std::printf("%s\n",
+              text_of([] {
+                rendezvous::Coordinator({.roles = {.workers = 1}, .secret = std::string(32, 's')});
+              }).c_str());
   std::printf("%s\n", text_of([] { net::listen_tcp("192.0.2.1"); }).c_str());
   return 0;
 }

@@ -180,7 +180,7 @@ TRIREME_PROCESS(crowded) {
   const rlimit few{200, 200};
   setrlimit(RLIMIT_NOFILE, &few);
   const std::string secret(32, 's');
-  rendezvous::Coordinator coordinator({.size = 1, .secret = secret});
+  rendezvous::Coordinator coordinator({.roles = {.workers = 1}, .secret = secret});
   const std::int64_t before = observe::memory_bytes();
   std::printf("%s\n", coordinator.endpoint().c_str());
   while (!std::filesystem::exists(argv[1])) Event().wait(milliseconds(5));

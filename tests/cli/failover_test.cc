@@ -148,6 +148,19 @@ TEST_F(ChangingWorkers, AreAddedAfterOneWasGivenUp) {
   EXPECT_EQ(result.left_behind, 0);
 }
 
+TEST_F(FailOver, AWorkerOnItsOwnIsNotStartedAgainIfTheJobSaysSo) {
+  const std::string config =
+      tiny_config(folder_, "steps = 1000000\nvalidate_every = 50\nschedule = \"constant\"\n");
+  auto job =
+      train(config, "run", {"parallel.sync=server", "server.staleness=-1", "elastic.restarts=0"})
+          .start();
+  ASSERT_TRUE(job.wait_for("validation after step")) << job.output();
+  kill_process(job, "worker", 1);
+  EXPECT_TRUE(job.wait_for("goes on without it, after 0 restarts of processes.")) << job.output();
+  signal_process(job, "worker", 0, SIGTERM);
+  EXPECT_EQ(job.wait(120).code, 143);
+}
+
 TEST_F(ChangingWorkers, PushUnderTheirNumbers) { come_and_go({}); }
 TEST_F(ChangingWorkers, TellACoordinatorOfItsOwn) {
   come_and_go({"rendezvous.store=" + folder_.path()});

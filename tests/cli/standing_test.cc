@@ -57,16 +57,24 @@ TEST_F(Standing, AJobOutlivesItsCoordinatorsAndRanks) {
   expect_undisturbed();
 }
 
-// It has prepared the run's folder, in which the others go on meanwhile.
+// It has prepared the run's folder, in which the others go on meanwhile. train.max_time goes on from the job's start.
 TEST_F(Standing, ProcessZeroIsStartedAgainBeforeThereIsACheckpoint) {
+  const auto job_began = [this] {  // seconds, as the file for the other processes has it
+    std::ifstream file(folder_.file("run/worker_spec"));
+    std::string word;
+    for (int i = 0; i < 14; ++i) file >> word;
+    return std::stod(word) / 1e9;
+  };
   const std::vector<std::string> none = {"--set", "checkpoint.every=0"};
   Running job = coordinator("1:2").start();
   Running zero = process(0, 2, none).start(), one = process(1, 2).start();
   await_steps(50);
+  const double began = job_began();
   zero.send(SIGKILL);
   ASSERT_TRUE(job.wait_for("the job goes on with 1 rank")) << job.output();
   Running again = process(0, 2, none).start();
   ASSERT_TRUE(job.wait_for("process 0 has come; the job goes on with 2 ranks")) << job.output();
+  EXPECT_NEAR(job_began(), began, 0.1);
   expect_done({&again, &one, &job});
 }
 
@@ -149,6 +157,25 @@ TEST_F(Standing, AJobThatIsStartedAgainWithMoreStepsHasThemOnAllRanks) {
       EXPECT_EQ(end_of(*process).code, 0) << process->output();
   }
   EXPECT_EQ(step_seconds("run").size(), 9u);
+}
+
+// What process 0 had told the others then is still there.
+TEST_F(Standing, AJobThatWasKilledIsStartedAgainWithOtherStepsOnAllRanks) {
+  {
+    Running job = coordinator("2:2").start();
+    Running one = process(1, 2).start();
+    Running zero = process(0, 2, {"--set", "checkpoint.every=0"}).start();
+    await_steps(5);
+    for (Running* process : {&job, &zero, &one}) process->send(SIGKILL);
+    for (Running* process : {&job, &zero, &one}) EXPECT_EQ(end_of(*process).code, 137);
+  }
+  std::filesystem::remove(store_ + "/coordinator.state");
+  Running job = coordinator("2:2").start();
+  Running one = process(1, 2).start();
+  ASSERT_TRUE(one.wait_for("waits for process 0")) << one.output();
+  Running zero = process(0, 2, {"--set", "checkpoint.every=0", "--set", "train.steps=9"}).start();
+  for (Running* process : {&zero, &one, &job})
+    EXPECT_EQ(end_of(*process).code, 0) << process->output();
 }
 
 TEST_F(Standing, StopsWithACheckpointWhenItIsAsked) {

@@ -27,7 +27,8 @@ const std::string kSecret = "a secret of the job";
 
 class Coordinator {
  public:
-  Coordinator() : service_({.size = kRanks, .secret = kSecret, .lost_with_stream = true}) {}
+  Coordinator()
+      : service_({.roles = {.workers = kRanks}, .secret = kSecret, .lost_with_stream = true}) {}
   ~Coordinator() { service_.close(); }
 
   void one(fuzz::Bytes& input) {

@@ -58,7 +58,7 @@ TEST(FailedStart, OfARankDoesNotCountAsTheEndOfItsTraining) {
   Event left;
   std::atomic<int> code{-1};
   rendezvous::CoordinatorOptions options;
-  options.size = 2;
+  options.roles.workers = 2;
   options.secret = kSecret;
   options.elastic = rendezvous::Epoch{.number = 1, .members = {0, 1}};
   options.lost_with_stream = true;
@@ -109,7 +109,7 @@ TEST(FailedStart, AStopSignalEndsAProcessWithoutAPlace) {
   GTEST_FLAG_SET(death_test_style, "threadsafe");
   const auto waits = [] {
     rendezvous::CoordinatorOptions options;
-    options.size = 2;
+    options.roles.workers = 2;
     options.secret = kSecret;
     options.elastic = rendezvous::Epoch{.number = 1, .members = {0}};
     options.lost_with_stream = true;

@@ -8,6 +8,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <utility>
 
 #include "trireme/kernel/assignment.h"
 
@@ -37,22 +38,37 @@ class InputPlan {
 class JobInput {
  public:
   /// The Sampler's plan, for DataParallel; null without a Sampler.
-  void set_plan(std::shared_ptr<InputPlan> plan);
-  std::shared_ptr<InputPlan> plan() const;
+  void set_plan(std::shared_ptr<InputPlan> plan) { set(plan_, std::move(plan)); }
+  std::shared_ptr<InputPlan> plan() const { return get(plan_); }
   /// Sets what begin() calls, in place of an earlier one. Used by DataParallel.
-  void set_follower(std::function<void()> follower);
+  void set_follower(std::function<void()> follower) { set(follower_, std::move(follower)); }
   /// The Sampler calls it on the loader's thread, before the first micro-batch of each pass.
-  void begin();
+  void begin() {
+    if (const auto follower = get(follower_)) follower();
+  }
   /// Which micro-batches each rank computes. A strategy sets it, and the input reads it before
   /// every batch. Without a strategy: contiguous shares of the job's ranks, which the Job sets.
-  void assign(const kernel::Assignment& assignment);
-  kernel::Assignment assignment() const;
-  void set_ranks(int ranks);
+  void assign(const kernel::Assignment& assignment) { set(assignment_, std::optional(assignment)); }
+  kernel::Assignment assignment() const {
+    return get(assignment_).value_or(kernel::contiguous(get(ranks_)));
+  }
+  void set_ranks(int ranks) { set(ranks_, ranks); }
   /// A strategy holds it while it lives, which the Job must do longer.
   std::shared_ptr<void> attach() const { return attached_; }
   bool has_strategy() const { return attached_.use_count() > 1; }
 
  private:
+  template <class T>
+  void set(T& own, T value) {
+    const std::lock_guard lock(mutex_);
+    own = std::move(value);
+  }
+  template <class T>
+  T get(const T& own) const {
+    const std::lock_guard lock(mutex_);
+    return own;
+  }
+
   mutable std::mutex mutex_;
   std::shared_ptr<InputPlan> plan_;
   std::function<void()> follower_;

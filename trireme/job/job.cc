@@ -3,18 +3,17 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <numeric>
 #include <utility>
 #include <vector>
 
 #include "trireme/base/check.h"
-#include "trireme/base/error.h"
 #include "trireme/comm/choice/choice.h"
 #include "trireme/job/gpu_choice.h"
 #include "trireme/job/job_impl.h"
-#include "trireme/job/membership_watch.h"
 #include "trireme/job/options.h"
+#include "trireme/job/peer_watches.h"
 #include "trireme/job/stop_signal.h"
-#include "trireme/job/transport_check.h"
 #include "trireme/kernel/assignment.h"
 #include "trireme/net/alone_transport.h"
 #include "trireme/net/channel.h"
@@ -54,19 +53,6 @@ Duration spin_of(const rendezvous::RankEnvironment& env) {
        .advice = "Make the Job first and end it last: what is declared later ends earlier."});
 }
 
-// Without a coordinator, nothing tells what peers do: they may be in user code for `patience`.
-class PatientWatch final : public comm::PeerWatch {
- public:
-  explicit PatientWatch(Duration patience) : patience_(patience) {}
-  Verdict ask(std::string_view, Duration waited) override {
-    return {.keep_waiting = waited < patience_, .explanation = "a peer is in user code"};
-  }
-  void activity(std::string_view, bool) noexcept override {}
-
- private:
-  const Duration patience_;
-};
-
 }  // namespace
 
 Job::Impl::Impl(JobOptions given, MpiComm communicator)
@@ -102,11 +88,9 @@ Job::Impl::Impl(std::shared_ptr<net::Transport> transport, JobOptions given,
     : status(-1), options(std::move(given)), tuning(std::move(measured)) {
   env.rank = transport->rank();
   env.size = transport->size();
-  for (int rank = 0; rank < env.size; ++rank) hosts.push_back("seat-" + std::to_string(rank));
-  host = hosts[static_cast<std::size_t>(env.rank)];
-  places = rendezvous::places_of(hosts, env.rank);
-  groups.set_world(std::make_shared<comm::Communicator>(std::move(transport), simulated_options()));
-  set_up_groups();
+  std::vector<int> all(static_cast<std::size_t>(env.size));
+  std::iota(all.begin(), all.end(), 0);
+  form_simulated(std::move(transport), all);
 }
 
 // Servers tell where they listen: at unix sockets, which share memory, if all are on one host. One that
@@ -171,9 +155,7 @@ net::ChannelOptions Job::Impl::channel_options() const {
 void Job::Impl::be_alone() {
   hosts = {host};
   take_gpu();
-  groups.set_world(std::make_shared<comm::Communicator>(
-      std::make_shared<net::AloneTransport>(waiter), world_options()));
-  set_up_groups();
+  set_up_groups(std::make_shared<net::AloneTransport>(waiter), world_options());
 }
 
 Job::Impl::~Impl() { leave(exit_code(std::uncaught_exceptions() > 0)); }
@@ -261,12 +243,13 @@ void Job::Impl::form() {
       exchange("tuning", env.rank == 0 ? comm::read_tuning_file() : std::string()).front());
   const std::shared_ptr<net::Transport> transport = connect();
   status.set_transport(transport);
-  groups.set_world(std::make_shared<comm::Communicator>(transport, world_options()));
-  break_epoch();
-  set_up_groups();
+  set_up_groups(transport, world_options());
 }
 
-void Job::Impl::set_up_groups() {
+void Job::Impl::set_up_groups(std::shared_ptr<net::Transport> transport,
+                              comm::CommunicatorOptions of_world) {
+  groups.set_world(std::make_shared<comm::Communicator>(std::move(transport), std::move(of_world)));
+  break_epoch();
   input.set_ranks(env.size);
   groups.split(places);
 }
@@ -314,7 +297,7 @@ comm::CommunicatorOptions Job::Impl::world_options() {
 
 comm::CommunicatorOptions Job::Impl::simulated_options() {
   comm::CommunicatorOptions result = world_options();
-  result.watch = std::make_shared<PatientWatch>(options.timeout_user_code);
+  result.watch = std::make_shared<job::PatientWatch>(options.timeout_user_code);
   result.on_stall = [](std::string_view) {};
   return result;
 }

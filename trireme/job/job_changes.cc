@@ -70,12 +70,16 @@ bool JobChanges::may_go_on_after(const Error& error) noexcept {
          (error.code() == ExitCode::CoordinatorLost && error.peer() >= 0);
 }
 
-void JobChanges::set_away(bool away) {
+void JobChanges::tell(const std::function<void()>& news) {
   {
     std::lock_guard lock(mutex_);
-    away_ = away;
+    news();
   }
-  waiter_->wake();
+  if (waiter_) waiter_->wake();
+}
+
+void JobChanges::set_away(bool away) {
+  tell([&] { away_ = away; });
 }
 
 void JobChanges::adopt(const Epoch& epoch) {
@@ -100,20 +104,14 @@ std::exception_ptr JobChanges::reason() const {
 }
 
 void JobChanges::end(std::exception_ptr left_out) {
-  {
-    std::lock_guard lock(mutex_);
+  tell([&] {
     ended_ = true;
     left_out_ = std::move(left_out);
-  }
-  if (waiter_) waiter_->wake();
+  });
 }
 
 void JobChanges::stop() {
-  {
-    std::lock_guard lock(mutex_);
-    stops_ = true;
-  }
-  if (waiter_) waiter_->wake();
+  tell([&] { stops_ = true; });
 }
 
 bool JobChanges::goes_on() const {

@@ -6,13 +6,11 @@
 // except for enter_next() and kept().
 #pragma once
 
-#include <cstdint>
 #include <exception>
 #include <functional>
 #include <memory>
 #include <mutex>
 #include <optional>
-#include <string>
 
 #include "trireme/base/error.h"
 #include "trireme/base/waiter.h"
@@ -73,6 +71,8 @@ class JobChanges {
   void entered(const rendezvous::Epoch& epoch);
 
  private:
+  /// Takes news in under the lock, and wakes who waits for them.
+  void tell(const std::function<void()>& news);
   bool newer() const { return latest_ && (!entered_ || latest_->number > entered_->number); }
 
   int process_ = -1;

@@ -26,7 +26,7 @@ void Job::Impl::enter_next_epoch() {
     env.rank = *epoch->rank_of(process);
     env.size = env.workers = static_cast<int>(epoch->members.size());
     try {
-      return simulated.connect ? form_simulated(*epoch) : form();
+      return simulated.connect ? form_simulated(simulated.connect(*epoch), epoch->members) : form();
     } catch (const Error& error) {
       const bool waits = JobChanges::may_go_on_after(error);
       if (changes.await(waits ? options.timeout : Duration::zero())) continue;
@@ -46,19 +46,32 @@ void Job::Impl::end_without_place() {
   std::_Exit(job::stop_signal());
 }
 
-void Job::Impl::form_simulated(const rendezvous::Epoch& epoch) {
+void Job::Impl::form_simulated(std::shared_ptr<net::Transport> transport,
+                               const std::vector<int>& members) {
   hosts.clear();
-  for (const int one : epoch.members) hosts.push_back("seat-" + std::to_string(one));
-  host = "seat-" + std::to_string(process);
+  for (const int one : members) hosts.push_back("seat-" + std::to_string(one));
+  host = hosts[static_cast<std::size_t>(env.rank)];
   places = rendezvous::places_of(hosts, env.rank);
-  groups.set_world(
-      std::make_shared<comm::Communicator>(simulated.connect(epoch), simulated_options()));
-  break_epoch();
-  set_up_groups();
+  set_up_groups(std::move(transport), simulated_options());
 }
 
 void Job::Impl::break_epoch() {
   if (changes.elastic() && changes.broken()) groups.abort(changes.reason());
+}
+
+int run_elastic(Job& job, const std::function<int()>& body) {
+  JobChanges& changes = job.changes();
+  for (;;) {
+    try {
+      return body();
+    } catch (const RanksChanged&) {
+    } catch (const Error& error) {
+      if (!JobChanges::may_go_on_after(error) || !changes.await(job.options().timeout)) throw;
+    }
+    job.activity("regroup");
+    changes.enter_next();
+    job.activity("train");
+  }
 }
 
 }  // namespace trireme::inline v0

@@ -44,7 +44,8 @@ struct Job::Impl {
   void enter_next_epoch();
   [[noreturn]] void end_without_place();
   void take_gpu();
-  void set_up_groups();
+  /// Makes the world of these ranks, and the groups of their hosts.
+  void set_up_groups(std::shared_ptr<net::Transport> transport, comm::CommunicatorOptions of_world);
   std::shared_ptr<net::Transport> connect();
   /// Among the processes of this role; or, if `served`, among workers and servers.
   std::vector<std::string> exchange(const std::string& key, const std::string& mine,
@@ -62,7 +63,8 @@ struct Job::Impl {
   std::exception_ptr error_of(const rendezvous::News& news);
   /// Ends the waits of this epoch if it has ended in the middle of a step.
   void break_epoch();
-  void form_simulated(const rendezvous::Epoch& epoch);
+  /// `members`: the processes of the ranks; each counts as a host.
+  void form_simulated(std::shared_ptr<net::Transport> transport, const std::vector<int>& members);
   job::Reporter reporter(rendezvous::CoordinatorClient* to);
   /// Ends the threads and connections, and tells the coordinator `code`.
   void leave(int code);

@@ -69,8 +69,7 @@ TEST(JobServers, ACoordinatorThatWaitsForItsStoreHoldsUpNoServer) {
   const std::string secret(32, 's');
   const auto store = std::make_shared<AwayStore>();
   Event told;
-  rendezvous::Coordinator coordinator({.size = 1,
-                                       .servers = 2,
+  rendezvous::Coordinator coordinator({.roles = {.workers = 1, .servers = 2},
                                        .secret = secret,
                                        .on_new_copy = [&](int, int) { told.set(); },
                                        .store = store});

@@ -3,10 +3,10 @@
 #include <algorithm>
 #include <charconv>
 #include <cstdlib>
-#include <string>
 
 #include "trireme/base/error.h"
 #include "trireme/base/transports.h"
+#include "trireme/comm/choice/selection.h"
 #include "trireme/observe/machine.h"
 
 namespace trireme::inline v0::job {
@@ -107,6 +107,22 @@ int resolve_cores(const rendezvous::RankEnvironment& rank, const rendezvous::Get
   if (rank.cores > 0) return rank.cores;
   const observe::Cores cores = observe::usable_cores();
   return bound(cores) ? cores.usable : std::max(1, cores.usable / std::max(1, rank.local_size));
+}
+
+void check_mpi(const std::string& transport, bool under_mpirun, int rank) {
+  if (transport != "mpi" || under_mpirun) return;
+  throw ConfigError("transport mpi needs ranks that mpirun started",
+                    {.rank = rank,
+                     .operation = "join",
+                     .label = "comm.transport",
+                     .advice = "Start it by mpirun, or use transport auto."});
+}
+
+void check_transport(const JobOptions& options, int ranks, bool under_mpirun) {
+  check_mpi(options.transport, under_mpirun);
+  comm::check_all_reduce(options.algorithm, {.ranks = ranks,
+                                             .transport = options.transport,
+                                             .can_map = maps_within_host(options.transport)});
 }
 
 }  // namespace trireme::inline v0::job

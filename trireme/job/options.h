@@ -1,6 +1,8 @@
-// Fills JobOptions from the environment where the program left defaults. Pure except for the
-// getter. Throws ConfigError for malformed values.
+// Fills JobOptions from the environment where the program left defaults, and checks them. Pure except
+// for the getter. Throws ConfigError for malformed values.
 #pragma once
+
+#include <string>
 
 #include "trireme/job/job.h"
 #include "trireme/rendezvous/launchers/environment.h"
@@ -14,5 +16,10 @@ bool share_cores(const rendezvous::RankEnvironment& rank);
 /// OMP_NUM_THREADS; otherwise the launcher's number; otherwise the cores that this process may use.
 int resolve_cores(const rendezvous::RankEnvironment& rank,
                   const rendezvous::Getenv& get = rendezvous::process_environment);
+
+/// Throws ConfigError if transport mpi was requested but mpirun did not start the ranks.
+void check_mpi(const std::string& transport, bool under_mpirun, int rank = -1);
+/// The same, and the all-reduce algorithm, for `ranks` ranks on one host that do not run yet.
+void check_transport(const JobOptions& options, int ranks, bool under_mpirun);
 
 }  // namespace trireme::inline v0::job

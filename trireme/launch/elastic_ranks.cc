@@ -14,11 +14,6 @@ namespace {
 // Another host's processes end within this time after SIGKILL was sent there.
 constexpr Duration kHostAnswers = std::chrono::seconds(3);
 
-// The process was killed, or lost its peers. An error in its own code would only come again.
-bool may_come_back(const Exit& exit) {
-  return exit.signal != 0 || exit.code >= static_cast<int>(ExitCode::PeerLost);
-}
-
 }  // namespace
 
 ElasticRanks::ElasticRanks(const JobContext& job, Processes& processes, ProcessStarter& starter,

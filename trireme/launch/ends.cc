@@ -3,7 +3,6 @@
 #include <unistd.h>
 
 #include <string>
-#include <utility>
 
 #include "trireme/base/error.h"
 #include "trireme/launch/output.h"
@@ -29,7 +28,8 @@ void Supervisor::on_exit(int rank, const Ending& ending) {
     const std::string host = hosts_.several() ? hosts_.name_of(rank) : host_;
     const rendezvous::Failure failure = failure_of(rank, roles_, host, ending);
     if (roles_.role_of(rank) == Role::Evaluator) {
-      if (!by_us && !stop_.failed()) report_evaluator(failure);
+      if (!by_us && !stop_.failed())
+        say(failure.sentence + (workers_.finished() ? "" : " The job goes on without it."));
     } else if (!workers_.finished()) {
       if (!by_us) coordinator_->fail(failure);  // ignored if it has reported a failure itself
       stop_.on_failure(failure.secondary());
@@ -40,10 +40,6 @@ void Supervisor::on_exit(int rank, const Ending& ending) {
   coordinator_->end(rank);
   if (exit.code != 0 && asked && !processes_[rank].ends) stop_.tell_others(exit);
   processes_.settle();
-}
-
-void Supervisor::report_evaluator(const rendezvous::Failure& failure) {
-  say(failure.sentence + (workers_.finished() ? "" : " The job goes on without it."));
 }
 
 // Servers, the evaluator and processes without a place end with the workers.
@@ -57,11 +53,9 @@ void Supervisor::finish() {
   job_.run_after(options_.evaluator_grace, [this] { processes_.kill_role(Role::Evaluator); });
 }
 
-// The process was killed, or lost its peers, and the others do not need it. An error in its own code
-// would only come again.
+// The others do not need the process.
 bool Supervisor::goes_on_without(int process, const Exit& exit) {
-  if (workers_.finished() || stop_.begun()) return false;
-  if (exit.signal == 0 && exit.code < static_cast<int>(ExitCode::PeerLost)) return false;
+  if (workers_.finished() || stop_.begun() || !may_come_back(exit)) return false;
   const Role role = roles_.role_of(process);
   const int number = roles_.number_of(process);
   const bool again = restarts_left_ > 0;

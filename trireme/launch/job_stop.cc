@@ -7,6 +7,7 @@
 
 #include "trireme/base/words.h"
 #include "trireme/launch/output.h"
+#include "trireme/launch/rank_end.h"
 
 namespace trireme::inline v0::launch {
 namespace {
@@ -96,6 +97,44 @@ bool JobStop::asked_for(const Exit& exit) const {
   if (failed_) return false;
   if (exit.signal != 0) return stop_signal_ != 0 && exit.signal == stop_signal_;
   return exit.code == 130 || exit.code == 143;
+}
+
+LaunchResult JobStop::result(bool started_all,
+                             const std::optional<rendezvous::Failure>& failure) const {
+  LaunchResult result;
+  result.stop_signal = first_signal_;
+  result.out_of_time = out_of_time_;
+  result.failure = failure;
+  int stopped = first_signal_ != 0 && !started_all ? 128 + stop_signal_ : 0;
+  int by = -1;  // a rank that stopped without being killed by us
+  for (int rank = 0; rank < processes_.count(); ++rank) {
+    const Processes::One& one = processes_[rank];
+    const Exit exit = one.exit.value_or(Exit{-1, 0});
+    result.exit_codes.push_back(exit.code);
+    if (job_.roles.role_of(rank) != Role::Worker || one.leaves || one.ends) continue;
+    const bool ours =
+        stop_signal_ != 0 && exit.signal != 0 && (one.killed || exit.signal == stop_signal_);
+    if (!ours && exit.code != 130 && exit.code != 143) continue;
+    stopped = ours ? 128 + stop_signal_ : exit.code;
+    if (!one.killed) by = rank;
+  }
+  // Those that lose a peer by a stop fail, too. A crash is no stop: nothing may have been saved.
+  const bool failed = result.failure && !result.failure->secondary() && !result.failure->stopped();
+  if (stopped != 0 && !failed && (stop_signal_ != 0 || !result.failure)) {
+    result.failure.reset();
+    result.exit_code = stopped;
+    result.last_line = first_signal_ != 0 ? "stopped by " + name_of(first_signal_) + "."
+                                          : "stopped, as a rank asked.";
+  } else if (result.failure && result.failure->secondary() && by >= 0) {
+    result.exit_code = result.exit_codes[by];
+    result.last_line = job_.roles.name_of(by) + " was stopped by " +
+                       name_of(result.exit_code - 128) +
+                       ", and others lost it: " + result.failure->sentence;
+  } else if (result.failure) {
+    result.exit_code = result.failure->exit_code;
+    result.last_line = result.failure->sentence;
+  }
+  return result;
 }
 
 }  // namespace trireme::inline v0::launch

@@ -1,11 +1,13 @@
 // JobStop: stops a job: when the launcher gets a signal, when a process has failed, when a rank was asked to
-// stop, or when the time limit is over. The ranks are told first, then asked to end, then killed.
+// stop, or when the time limit is over. The ranks are told first, then asked to end, then killed. Says what a launch
+// that has ended results in.
 //
 // The Supervisor owns it. Used in the progress context. `on_begin` is called when the job begins to stop:
 // no more processes are started then.
 #pragma once
 
 #include <functional>
+#include <optional>
 
 #include "trireme/launch/processes.h"
 
@@ -29,6 +31,9 @@ class JobStop {
   bool begun() const noexcept { return failed_ || out_of_time_ || first_signal_ != 0; }
   bool failed() const noexcept { return failed_; }
   bool out_of_time() const noexcept { return out_of_time_; }
+  /// Exit codes and the line that is printed last, once all processes have ended. `failure`: the first.
+  /// `started_all`: the launch got as far as starting its last process.
+  LaunchResult result(bool started_all, const std::optional<rendezvous::Failure>& failure) const;
   /// The signal that asked this process to stop, and the one that asked the ranks; 0: none.
   int first_signal() const noexcept { return first_signal_; }
   int stop_signal() const noexcept { return stop_signal_; }

@@ -6,7 +6,6 @@
 #include <signal.h>
 
 #include "trireme/base/waiter/real_waiter.h"
-#include "trireme/launch/launch_result.h"
 #include "trireme/launch/process_starter.h"
 #include "trireme/launch/workers.h"
 
@@ -18,7 +17,7 @@ using ::testing::ElementsAre;
 struct Job {
   explicit Job(LaunchOptions of) : options(std::move(of)) { context.waiter = waiter.get(); }
   LaunchResult result(bool started_all, std::optional<rendezvous::Failure> failure = {}) const {
-    return result_of(context.roles, processes, stop, started_all, failure);
+    return stop.result(started_all, failure);
   }
 
   LaunchOptions options;

@@ -7,7 +7,6 @@
 #include <cerrno>
 #include <charconv>
 #include <sstream>
-#include <utility>
 
 #include "trireme/base/error.h"
 
@@ -16,7 +15,6 @@ namespace {
 
 constexpr std::size_t kLongestHeader = 1 << 20;
 constexpr std::size_t kLongestField = 1 << 24;
-constexpr int kMessageReadsAtOnce = 16;
 
 long to_number(const std::string& text) {
   long value = 0;
@@ -79,31 +77,25 @@ bool take_message(std::string& bytes, Message& message) {
   return true;
 }
 
-MessageSource::MessageSource(int descriptor, std::string_view hello,
-                             std::function<void(const Message&)> on_message)
-    : DescriptorSource(descriptor), hello_(hello), on_message_(std::move(on_message)) {
-  fcntl(descriptor, F_SETFL, O_NONBLOCK);
+net::Descriptor empty_input() {
+  net::Descriptor file(open("/dev/null", O_RDONLY | O_CLOEXEC));
+  if (!file) net::throw_system_error("opening /dev/null");
+  return file;
 }
 
-bool MessageSource::poll() {
-  bool moved = false;
-  char bytes[16384];
-  for (int reads = 0; reads < kMessageReadsAtOnce && !finished_; ++reads) {
-    const ssize_t got = read(descriptor_, bytes, sizeof bytes);
-    if (got < 0 && errno == EINTR) continue;
-    if (got < 0 && errno == EAGAIN) break;
-    moved = true;
-    if (got <= 0) {
-      finish();
-      break;
-    }
-    bytes_.append(bytes, static_cast<std::size_t>(got));
-    take_all();
-  }
-  return moved;
+net::Descriptor copy_of(int descriptor) {
+  net::Descriptor copy(fcntl(descriptor, F_DUPFD_CLOEXEC, STDERR_FILENO + 1));
+  if (!copy) net::throw_system_error("dup");
+  return copy;
 }
 
-void MessageSource::take_all() {
+net::Descriptor take_standard_input() {
+  net::Descriptor input = copy_of(STDIN_FILENO);
+  dup2(empty_input().get(), STDIN_FILENO);
+  return input;
+}
+
+void MessageSource::take() {
   try {
     if (!hello_.empty()) {
       const std::size_t at = bytes_.find(hello_);

@@ -8,6 +8,7 @@
 #include <functional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "trireme/base/clock.h"
@@ -34,20 +35,28 @@ inline std::string text_of(Duration duration) { return std::to_string(duration.c
 /// Takes a message from the front of `bytes` if a whole one is there.
 bool take_message(std::string& bytes, Message& message);
 
+/// /dev/null, to be a process's standard input.
+net::Descriptor empty_input();
+/// A copy, close-on-exec, that is none of the standard streams.
+net::Descriptor copy_of(int descriptor);
+/// For a process that helps: the pipe or socket to the launcher, which was its standard input. From now on that
+/// one is empty.
+net::Descriptor take_standard_input();
+
 /// Reads messages. `on_message` may throw ConfigError, which ends the stream as a malformed message
 /// does; when_finished() tells of the end.
-class MessageSource final : public DescriptorSource {
+class MessageSource final : public PipeSource {
  public:
   /// `hello`: ignore everything before it.
   MessageSource(int descriptor, std::string_view hello,
-                std::function<void(const Message&)> on_message);
-  bool poll() override;
+                std::function<void(const Message&)> on_message)
+      : PipeSource(descriptor), hello_(hello), on_message_(std::move(on_message)) {}
   /// Why the stream ended, if it was not its other end; empty otherwise.
   const std::string& fault() const noexcept { return fault_; }
 
  private:
-  void take_all();
-  std::string hello_, bytes_, fault_;
+  void take() override;
+  std::string hello_, fault_;
   std::function<void(const Message&)> on_message_;
 };
 

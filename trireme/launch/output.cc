@@ -26,13 +26,13 @@ std::string process_name(const rendezvous::Roles& roles, int process, const char
 }
 
 // The pipe `descriptor`, opened once more so that writing never blocks: another process may take
-// the room that poll() saw. -1 if it is no pipe.
-int never_blocking(int descriptor) noexcept {
+// the room that poll() saw. Empty if it is no pipe.
+net::Descriptor never_blocking(int descriptor) noexcept {
   struct stat kind {};
-  if (fstat(descriptor, &kind) != 0 || !S_ISFIFO(kind.st_mode)) return -1;
+  if (fstat(descriptor, &kind) != 0 || !S_ISFIFO(kind.st_mode)) return {};
   char path[32];
   std::snprintf(path, sizeof path, "/proc/self/fd/%d", descriptor);
-  return open(path, O_WRONLY | O_NONBLOCK | O_CLOEXEC);
+  return net::Descriptor(open(path, O_WRONLY | O_NONBLOCK | O_CLOEXEC));
 }
 
 }  // namespace
@@ -54,8 +54,8 @@ void write_all(int descriptor, std::string_view text) noexcept {
 }
 
 bool write_until(int interrupt, int descriptor, std::string_view text) noexcept {
-  const int own = never_blocking(descriptor);
-  const int out = own < 0 ? descriptor : own;
+  const net::Descriptor own = never_blocking(descriptor);
+  const int out = own ? own.get() : descriptor;
   bool all = true;
   while (!text.empty() && all) {
     pollfd either[2] = {{out, POLLOUT, 0}, {interrupt, POLLIN, 0}};
@@ -68,7 +68,6 @@ bool write_until(int interrupt, int descriptor, std::string_view text) noexcept 
       break;  // nobody reads any more, but the ranks continue
     }
   }
-  if (own >= 0) close(own);
   return all;
 }
 
@@ -80,21 +79,16 @@ Output::Output(const LaunchOptions& options) : options_(options) {
     const std::string path =
         options.log_dir + "/" +
         process_name(options.roles(), process, "evaluator", "server-", "rank-") + ".log";
-    const int file = open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
-    if (file < 0) {
+    files_.emplace_back(open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666));
+    if (!files_.back()) {
       throw ResourceError("cannot write " + path + ": " + std::strerror(errno),
                           {.operation = "launch", .advice = "Give another --log-dir."});
     }
-    files_.push_back(file);
   }
 }
 
-Output::~Output() {
-  for (const int file : files_) close(file);
-}
-
 void Output::line(int rank, bool error, std::string_view text) {
-  if (!files_.empty()) write_all(files_[rank], std::string(text) + "\n");
+  if (!files_.empty()) write_all(files_[rank].get(), std::string(text) + "\n");
   if (options_.on_line) return options_.on_line(rank, error, text);
   if (options_.only_rank && *options_.only_rank != rank) return;
   const bool plain = options_.rank0_direct && rank == 0;  // it is on another host

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "trireme/launch/launch.h"
+#include "trireme/net/socket.h"
 
 namespace trireme::inline v0::launch {
 
@@ -14,8 +15,6 @@ class Output {
  public:
   /// Creates log_dir; throws ResourceError if it cannot.
   explicit Output(const LaunchOptions& options);
-  ~Output();
-  Output(const Output&) = delete;
   void line(int rank, bool error, std::string_view text);
   /// Waits for a slow reader only until `signals` is readable, so that a job can be stopped
   /// although nobody reads. From then on, output that does not fit at once is dropped.
@@ -25,7 +24,7 @@ class Output {
   const LaunchOptions& options_;
   int signals_ = -1;
   bool in_a_hurry_ = false;
-  std::vector<int> files_;  // by rank, with log_dir
+  std::vector<net::Descriptor> files_;  // by rank, with log_dir
 };
 
 /// Writes all of `text`, in as many calls of write() as needed.

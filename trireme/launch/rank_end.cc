@@ -5,6 +5,8 @@
 #include <cstring>
 #include <utility>
 
+#include "trireme/base/error.h"
+
 namespace trireme::inline v0::launch {
 namespace {
 
@@ -46,6 +48,10 @@ std::string name_of(int signal) {
 std::string how_it_ended(const Exit& exit) {
   if (exit.signal == 0) return "ended with exit code " + std::to_string(exit.code);
   return "was killed by signal " + std::to_string(exit.signal) + " (" + name_of(exit.signal) + ")";
+}
+
+bool may_come_back(const Exit& exit) {
+  return exit.signal != 0 || exit.code >= static_cast<int>(ExitCode::PeerLost);
 }
 
 rendezvous::Failure failure_of(int process, const rendezvous::Roles& roles, const std::string& host,

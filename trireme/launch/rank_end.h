@@ -12,6 +12,8 @@ namespace trireme::inline v0::launch {
 std::string name_of(int signal);
 /// "was killed by signal 9 (SIGKILL)", "ended with exit code 1".
 std::string how_it_ended(const Exit& exit);
+/// The process was killed, or lost its peers. An error in its own code would only come again.
+bool may_come_back(const Exit& exit);
 /// A process's failure: its own last words, or its activity and exit status.
 rendezvous::Failure failure_of(int process, const rendezvous::Roles& roles, const std::string& host,
                                const Ending& ending);

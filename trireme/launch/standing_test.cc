@@ -116,7 +116,7 @@ class MemoryStore final : public rendezvous::StateStore {
 struct ReturningTest : ::testing::Test {
   ReturningTest() {
     first = std::make_unique<Coordinator>(
-        rendezvous::CoordinatorOptions{.size = 2,
+        rendezvous::CoordinatorOptions{.roles = {.workers = 2},
                                        .port = free_port(),
                                        .secret = kSecret,
                                        .elastic = rendezvous::Epoch{},
@@ -168,6 +168,20 @@ TEST_F(ReturningTest, LeavesARankOutThatWasBeingLeftOut) {
   await_end();
 }
 
+// The first one had answered rank 0, and was killed before it had decided that the training has ended.
+TEST_F(ReturningTest, EndsTheTrainingThatARankHadLeft) {
+  processes[0]->leave(0);
+  follow();
+  EXPECT_TRUE(await_back(1));
+  EXPECT_TRUE(
+      processes[1]->await([](const News& news) { return news.kind == News::Kind::Finished; }));
+  EXPECT_FALSE(processes[1]->has([](const News& news) {
+    return news.kind == News::Kind::Epoch && news.epoch.members == std::vector<int>{1};
+  })) << "rank 0 was not lost";
+  processes[1]->leave(0);
+  await_end();
+}
+
 TEST_F(ReturningTest, EndsWithTheRanksThatHadNotLeft) {
   processes[0]->leave(0);
   first->finish();
@@ -215,7 +229,7 @@ TEST(StandingCoordinator, LetsANewProcessTakeThePlaceOfOneThatCameBack) {
       std::filesystem::path(::testing::TempDir()) / ("standing-" + std::to_string(getpid()));
   std::filesystem::create_directory(folder);
   auto first = std::make_unique<Coordinator>(
-      rendezvous::CoordinatorOptions{.size = 2,
+      rendezvous::CoordinatorOptions{.roles = {.workers = 2},
                                      .port = free_port(),
                                      .secret = kSecret,
                                      .elastic = rendezvous::Epoch{},

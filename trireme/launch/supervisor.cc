@@ -4,18 +4,14 @@
 #include <signal.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <cstdlib>
-#include <filesystem>
 #include <fstream>
-#include <utility>
 
 #include "trireme/base/error.h"
 #include "trireme/base/standard_streams.h"
 #include "trireme/launch/coordinator/kept_coordinator.h"
 #include "trireme/launch/hosts/spawn.h"
 #include "trireme/launch/in_context.h"
-#include "trireme/launch/launch_result.h"
 #include "trireme/net/endpoint.h"
 #include "trireme/observe/machine.h"
 #include "trireme/rendezvous/coordinator/coordinator.h"
@@ -99,10 +95,7 @@ std::unique_ptr<rendezvous::JobControl> Supervisor::make_coordinator(const std::
   // Never at once: a coordinator's thread must not wait for the coordinator.
   const auto post = [this](auto task) { waiter_->run_at(waiter_->now(), std::move(task)); };
   rendezvous::CoordinatorOptions options{
-      .size = roles_.workers,
-      .servers = options_.servers,
-      .evaluator = options_.evaluator,
-      .more_workers = roles_.more_workers,
+      .roles = roles_,
       .address = address,
       .secret = secret_,
       .job = std::to_string(getpid()),
@@ -168,8 +161,7 @@ LaunchResult Supervisor::run() {
   LaunchResult last;
   in_context(*waiter_, [&] {
     if (!starter_.error())
-      last = result_of(roles_, processes_, stop_, starter_.has_started_all(),
-                       coordinator_->first_failure());
+      last = stop_.result(starter_.has_started_all(), coordinator_->first_failure());
   });
   if (starter_.error()) std::rethrow_exception(starter_.error());
   return last;

@@ -8,9 +8,7 @@
 // started there one per step, so signals and ended ranks are noticed in between.
 #pragma once
 
-#include <exception>
 #include <filesystem>
-#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -50,7 +48,6 @@ class Supervisor {
   bool goes_on_without(int process, const Exit& exit);
   void not_started_again(int process, const std::string& how);
   void note_worker_end(int process);
-  void report_evaluator(const rendezvous::Failure& failure);
   void end_server(int server);
   void report_copy(int shard, int server) const;
   void fail(const rendezvous::Failure& failure);

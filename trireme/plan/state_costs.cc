@@ -68,7 +68,10 @@ std::string after_a_loss(const TrainingPlan& plan) {
   const Job& job = plan.job;
   const Keeping& keeping = job.keeping;
   if (keeping.alone)
-    return "the others go on; it is started again, and takes the weights that the servers have";
+    return keeping.restarts
+               ? "the others go on; it is started again, and takes the weights that the servers "
+                 "have"
+               : "the others go on without it; without rank 0, which saves, the job ends";
   if (!keeping.elastic) return {};
   const std::string back =
       keeping.checkpoints > 0

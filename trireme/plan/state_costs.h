@@ -21,6 +21,7 @@ struct TrainingPlan;
 struct Keeping {
   bool elastic = false;
   bool alone = false;             // each rank trains on its own, and servers have the weights
+  bool restarts = true;           // lost processes are started again
   int least_ranks = 0;            // with which an elastic job goes on
   int multiple = 1;               // of which its ranks are a multiple
   int copies = 0;                 // on so many other ranks (checkpoint.memory)

@@ -143,6 +143,9 @@ TEST(StateCosts, WithoutCopiesALossGoesBackToTheCheckpoint) {
   EXPECT_THAT(plan::after_a_loss(plan::make_plan(job)), HasSubstr("an MPI world cannot shrink"));
   job.keeping.alone = true;
   EXPECT_THAT(plan::after_a_loss(plan::make_plan(job)), HasSubstr("weights that the servers have"));
+  job.keeping.restarts = false;
+  EXPECT_THAT(plan::after_a_loss(plan::make_plan(job)),
+              AllOf(HasSubstr("go on without it"), Not(HasSubstr("started again"))));
   job.keeping.alone = job.keeping.elastic = false;
   EXPECT_EQ(plan::after_a_loss(plan::make_plan(job)), "");
   EXPECT_THAT(plan::explain(plan::make_plan(job)), Not(HasSubstr("  loss ")));

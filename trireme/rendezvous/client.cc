@@ -9,7 +9,6 @@
 #include <mutex>
 #include <optional>
 #include <thread>
-#include <utility>
 
 #include "trireme/base/error.h"
 #include "trireme/base/event.h"
@@ -75,6 +74,7 @@ constexpr Duration kOneTry = std::chrono::seconds(1), kRetryPause = std::chrono:
 // Before it has joined, a process does not know whether another coordinator comes.
 constexpr Duration kComesBack = std::chrono::seconds(2);
 constexpr Duration kLongestFarewell = std::chrono::seconds(30);
+constexpr Duration kShortly = std::chrono::seconds(1);  // for what is told by the way
 
 }  // namespace
 
@@ -103,17 +103,27 @@ struct CoordinatorClient::Impl {
 
   // Before a call is repeated.
   void pause() { pauses.wait(kRetryPause); }
+  wire::JoinRequest join_request() const;
   void join();
   void watch_loop(const std::function<void(const News&)>& on_news);
   grpc::Status read_news(const std::function<void(const News&)>& on_news);
   bool reconnect();
-  grpc::Status tell(wire::ServerNews& news, wire::ServerViewReply& reply, Duration timeout) const;
+  wire::ServerViewReply ask_of_servers(wire::ServerNews news, Duration timeout);
   grpc::Status tell_surely(wire::ServerNews& news, wire::ServerViewReply& reply, Duration timeout,
-                           bool (*repeats)(const grpc::Status&) = is_disconnection);
+                           bool (*repeats)(const grpc::Status&));
   [[noreturn]] void raise(const grpc::Status& status, const std::string& operation) const;
   void sign(wire::Session& session) const {
     session.set_rank(static_cast<std::uint32_t>(options.rank));
     session.set_token(token);
+  }
+  // Signs the request.
+  template <class Request, class Reply>
+  grpc::Status call(grpc::Status (Stub::*method)(grpc::ClientContext*, const Request&, Reply*),
+                    Request& request, Reply& reply, Duration timeout) const {
+    sign(*request.mutable_session());
+    grpc::ClientContext context;
+    context.set_deadline(after(timeout));
+    return ((*stub()).*method)(&context, request, &reply);
   }
 
   ClientOptions options;
@@ -156,13 +166,30 @@ void CoordinatorClient::Impl::raise(const grpc::Status& status,
   }
 }
 
-void CoordinatorClient::Impl::join() {
+wire::JoinRequest CoordinatorClient::Impl::join_request() const {
   wire::JoinRequest request;
   request.set_version(options.version);
   request.set_job(options.job);
   request.set_rank(static_cast<std::uint32_t>(options.rank));
   request.set_host(options.host);
   request.set_identity(options.identity);
+  return request;
+}
+
+bool CoordinatorClient::has_workers(ClientOptions options) {
+  const Impl impl(std::move(options));
+  wire::JoinRequest request = impl.join_request();
+  request.set_asks(true);
+  wire::JoinReply reply;
+  grpc::ClientContext context;
+  context.set_deadline(after(impl.options.timeout));
+  const grpc::Status status = impl.stub()->Join(&context, request, &reply);
+  if (!status.ok()) impl.raise(status, "join");
+  return reply.has_workers();
+}
+
+void CoordinatorClient::Impl::join() {
+  const wire::JoinRequest request = join_request();
   wire::JoinReply reply;
   const TimePoint end = steady_now() + options.timeout;
   const auto call = [&] {
@@ -210,7 +237,6 @@ std::vector<std::string> CoordinatorClient::exchange(const std::string& key,
                                                      const std::string& value, Duration timeout,
                                                      const Group& group) {
   wire::ExchangeRequest request;
-  impl_->sign(*request.mutable_session());
   request.set_key(key);
   request.set_value(value);
   request.set_first(static_cast<std::uint32_t>(group.first));
@@ -218,9 +244,8 @@ std::vector<std::string> CoordinatorClient::exchange(const std::string& key,
   for (const int process : group.members) request.add_members(static_cast<std::uint32_t>(process));
   request.set_epoch(group.epoch);
   wire::ExchangeReply reply;
-  grpc::ClientContext context;
-  context.set_deadline(after(timeout));
-  if (const auto status = impl_->stub()->Exchange(&context, request, &reply); !status.ok()) {
+  if (const auto status = impl_->call(&Impl::Stub::Exchange, request, reply, timeout);
+      !status.ok()) {
     if (is_disconnection(status) && returns()) {
       impl_->pause();
       impl_->raise({grpc::StatusCode::DEADLINE_EXCEEDED, ""}, "exchange");  // to be repeated
@@ -232,14 +257,11 @@ std::vector<std::string> CoordinatorClient::exchange(const std::string& key,
 
 Table CoordinatorClient::heartbeat(const Activity& activity, Duration timeout) {
   wire::HeartbeatRequest request;
-  impl_->sign(*request.mutable_session());
   fill(activity, *request.mutable_activity());
   wire::HeartbeatReply reply;
-  grpc::ClientContext context;
-  context.set_deadline(after(timeout));
-  if (const auto status = impl_->stub()->Heartbeat(&context, request, &reply); !status.ok()) {
+  if (const auto status = impl_->call(&Impl::Stub::Heartbeat, request, reply, timeout);
+      !status.ok())
     impl_->raise(status, "heartbeat");
-  }
   return table_from(reply);
 }
 
@@ -360,12 +382,9 @@ void CoordinatorClient::watch(std::function<void(const News&)> on_news) {
 void CoordinatorClient::stop_watching() noexcept {
   if (impl_->watcher.joinable()) {
     wire::WatchRequest request;
-    impl_->sign(*request.mutable_session());
     request.set_stream(impl_->streams - 1);
     wire::Empty reply;
-    grpc::ClientContext context;
-    context.set_deadline(after(std::chrono::seconds(1)));
-    impl_->stub()->StopWatching(&context, request, &reply);
+    impl_->call(&Impl::Stub::StopWatching, request, reply, kShortly);
   }
   {
     std::lock_guard lock(impl_->mutex);
@@ -375,42 +394,34 @@ void CoordinatorClient::stop_watching() noexcept {
   if (impl_->watcher.joinable()) impl_->watcher.join();
 }
 
-grpc::Status CoordinatorClient::Impl::tell(wire::ServerNews& news, wire::ServerViewReply& reply,
-                                           Duration timeout) const {
-  sign(*news.mutable_session());
-  grpc::ClientContext context;
-  context.set_deadline(after(timeout));
-  return stub()->TellOfServers(&context, news, &reply);
-}
-
 // Also if another coordinator must come first in the place of one that is gone. The watcher connects to it.
 grpc::Status CoordinatorClient::Impl::tell_surely(wire::ServerNews& news,
                                                   wire::ServerViewReply& reply, Duration timeout,
                                                   bool (*repeats)(const grpc::Status&)) {
   const TimePoint end = steady_now() + returns_within;
-  grpc::Status status = tell(news, reply, timeout);
-  while (repeats(status) && !given_up && steady_now() < end) {
-    pause();
-    status = tell(news, reply, timeout);
+  for (;; pause()) {
+    const grpc::Status status = call(&Stub::TellOfServers, news, reply, timeout);
+    if (!repeats(status) || given_up || steady_now() >= end) return status;
   }
-  return status;
+}
+
+wire::ServerViewReply CoordinatorClient::Impl::ask_of_servers(wire::ServerNews news,
+                                                              Duration timeout) {
+  wire::ServerViewReply reply;
+  const grpc::Status status = tell_surely(news, reply, timeout, is_disconnection);
+  if (!status.ok()) raise(status, "servers");
+  return reply;
 }
 
 ServerView CoordinatorClient::server_view(Duration timeout) {
-  wire::ServerNews news;
-  wire::ServerViewReply reply;
-  if (const auto status = impl_->tell_surely(news, reply, timeout); !status.ok())
-    impl_->raise(status, "servers");
-  return ServerView::from_text(reply.view());
+  return ServerView::from_text(impl_->ask_of_servers({}, timeout).view());
 }
 
 std::pair<ServerView, std::uint32_t> CoordinatorClient::listen_at(const std::string& address,
                                                                   Duration timeout) {
   wire::ServerNews news;
-  wire::ServerViewReply reply;
   news.set_listens_at(address);
-  if (const auto status = impl_->tell_surely(news, reply, timeout); !status.ok())
-    impl_->raise(status, "servers");
+  const wire::ServerViewReply reply = impl_->ask_of_servers(std::move(news), timeout);
   return {ServerView::from_text(reply.view()), reply.incarnation()};
 }
 
@@ -422,7 +433,7 @@ void CoordinatorClient::tell_copy(int shard, std::uint64_t term, int server,
   news.mutable_copy()->set_term(term);
   news.mutable_copy()->mutable_at()->set_server(static_cast<std::uint32_t>(server));
   news.mutable_copy()->mutable_at()->set_incarnation(incarnation);
-  impl_->tell(news, reply, std::chrono::seconds(1));
+  impl_->call(&Impl::Stub::TellOfServers, news, reply, kShortly);
 }
 
 void CoordinatorClient::tell_unreachable(int server, std::uint32_t incarnation) noexcept {
@@ -430,38 +441,30 @@ void CoordinatorClient::tell_unreachable(int server, std::uint32_t incarnation) 
   wire::ServerViewReply reply;
   news.mutable_unreachable()->set_server(static_cast<std::uint32_t>(server));
   news.mutable_unreachable()->set_incarnation(incarnation);
-  impl_->tell(news, reply, std::chrono::seconds(1));
+  impl_->call(&Impl::Stub::TellOfServers, news, reply, kShortly);
 }
 
 void CoordinatorClient::tell_alone() noexcept {
   wire::ServerNews news;
   wire::ServerViewReply reply;
   news.set_alone(true);
-  impl_->tell_surely(news, reply, std::chrono::seconds(1), is_unheard);
+  impl_->tell_surely(news, reply, kShortly, is_unheard);
 }
 
 void CoordinatorClient::report(const Failure& failure) noexcept {
   wire::FailureReport request;
-  impl_->sign(*request.mutable_session());
   fill(failure, *request.mutable_failure());
   wire::Empty reply;
-  grpc::ClientContext context;
-  context.set_deadline(after(std::chrono::seconds(1)));
-  impl_->stub()->ReportFailure(&context, request, &reply);
+  impl_->call(&Impl::Stub::ReportFailure, request, reply, kShortly);
 }
 
 void CoordinatorClient::leave(int exit_code) noexcept {
   wire::LeaveRequest request;
-  impl_->sign(*request.mutable_session());
   request.set_exit_code(exit_code);
-  const auto call = [&] {
-    wire::Empty reply;
-    grpc::ClientContext context;
-    context.set_deadline(after(std::chrono::seconds(1)));
-    return impl_->stub()->Leave(&context, request, &reply);
-  };
+  wire::Empty reply;
   const TimePoint end = steady_now() + std::min(impl_->returns_within, kLongestFarewell);
-  while (is_unheard(call()) && returns() && steady_now() < end) {
+  while (is_unheard(impl_->call(&Impl::Stub::Leave, request, reply, kShortly)) && returns() &&
+         steady_now() < end) {
     try {
       impl_->connect(kOneTry);
     } catch (const std::exception&) {

@@ -48,28 +48,28 @@ struct News {
   std::string reason;  // of CoordinatorAway; of CoordinatorLost, if it is known
 };
 
+/// `count` processes from `first` on, 0: all of the job; or, if there are any, `members`, which
+/// ascend.
+struct ExchangeGroup {
+  int first = 0, count = 0;
+  std::vector<int> members = {};
+  std::uint32_t epoch = 0;  // of the members; a later one ends the wait with PeerLost
+};
+
 class CoordinatorClient {
  public:
+  using Group = ExchangeGroup;
   explicit CoordinatorClient(ClientOptions options);
   ~CoordinatorClient();
+  /// Whether workers of the coordinator's job are there. Joins nothing; throws as the constructor does.
+  static bool has_workers(ClientOptions options);
   CoordinatorClient(const CoordinatorClient&) = delete;
 
-  /// `count` processes from `first` on, 0: all of the job; or, if there are any, `members`, which
-  /// ascend.
-  struct Group {
-    int first = 0, count = 0;
-    std::vector<int> members = {};
-    std::uint32_t epoch = 0;  // of the members; a later one ends the wait with PeerLost
-  };
   /// Collective: returns the value of every process of the group under `key`, in their order. Throws
   /// TimeoutError if not all called within `timeout` (the call may be repeated), PeerLost if one
   /// failed or left.
   std::vector<std::string> exchange(const std::string& key, const std::string& value,
-                                    Duration timeout, const Group& group);
-  std::vector<std::string> exchange(const std::string& key, const std::string& value,
-                                    Duration timeout) {
-    return exchange(key, value, timeout, Group());
-  }
+                                    Duration timeout, const Group& group = {});
   /// Sends this rank's activity and returns all ranks' states. Throws TimeoutError, PeerLost.
   Table heartbeat(const Activity& activity, Duration timeout);
   /// Starts a thread that calls `on_news`; stop_watching() joins it. Only one at a time. When

@@ -1,6 +1,8 @@
 // Heartbeat: the thread that tells the coordinator ten times per `timeout` what this rank does.
 #pragma once
 
+#include <algorithm>
+#include <exception>
 #include <thread>
 
 #include "trireme/base/event.h"
@@ -11,15 +13,25 @@ namespace trireme::inline v0::rendezvous {
 
 class Heartbeat {
  public:
-  Heartbeat(rendezvous::CoordinatorClient& client, rendezvous::StatusPage& status,
-            Duration timeout);
-  ~Heartbeat();  // ends the thread
+  Heartbeat(CoordinatorClient& client, StatusPage& status, Duration timeout)
+      : thread_([this, &client, &status,
+                 interval = client.heartbeat_interval(
+                     std::max<Duration>(timeout / 10, std::chrono::milliseconds(10)))] {
+          do {
+            try {
+              client.heartbeat(status.read(steady_now()), 2 * interval);
+            } catch (const std::exception&) {
+              // A lost heartbeat, even for lack of memory, is harmless: the watch stream tells if
+              // the coordinator is lost.
+            }
+          } while (!stop_.wait(interval));
+        }) {}
+  ~Heartbeat() {
+    stop_.set();
+    thread_.join();
+  }
 
  private:
-  void loop();
-  rendezvous::CoordinatorClient& client_;
-  rendezvous::StatusPage& status_;
-  const Duration interval_;
   Event stop_;
   std::thread thread_;
 };

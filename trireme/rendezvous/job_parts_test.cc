@@ -121,12 +121,14 @@ TEST(StateSaver, OnlyAStateThatWasNotClearedOutlivesTheCoordinator) {
 // etcd takes 1.5 MiB at most.
 TEST(JobState, IsSmallThoughEachOfManyRanksHasALongIdentity) {
   const auto store = std::make_shared<OneText>();
-  const CoordinatorOptions options{
-      .size = 1000, .secret = std::string(32, 's'), .elastic = Epoch{}, .store = store};
+  const CoordinatorOptions options{.roles = {.workers = 1000},
+                                   .secret = std::string(32, 's'),
+                                   .elastic = Epoch{},
+                                   .store = store};
   const std::string identity(2000, 'i');
   {
     JobState state(options);
-    for (int process = 1; process < options.size; ++process) {
+    for (int process = 1; process < options.roles.workers; ++process) {
       state.members.join(process, "node" + std::to_string(process), identity, {});
       state.sessions.begin(process);
     }

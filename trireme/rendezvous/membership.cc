@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <fstream>
 #include <numeric>
-#include <string>
 #include <utility>
 
 #include "trireme/base/differing_lines.h"
@@ -132,8 +131,10 @@ void Membership::forgive(TimePoint now) {
   busy_ = now;
 }
 
-void Membership::leave(int rank) {
-  if (rows_[rank].phase != Phase::Ended) rows_[rank].phase = Phase::Left;
+void Membership::leave(int rank, int exit_code) {
+  if (rows_[rank].phase == Phase::Ended) return;
+  rows_[rank].phase = Phase::Left;
+  rows_[rank].exit_code = exit_code;
 }
 
 void Membership::end(int rank) { rows_[rank].phase = Phase::Ended; }

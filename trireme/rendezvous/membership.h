@@ -61,9 +61,6 @@ char process_state(pid_t pid);
 class Membership {
  public:
   explicit Membership(Roles roles, std::function<char(pid_t)> state_of = process_state);
-  /// Workers only.
-  explicit Membership(int size, std::function<char(pid_t)> state_of = process_state)
-      : Membership(Roles{.workers = size}, std::move(state_of)) {}
 
   int size() const noexcept { return roles_.processes(); }
   const Roles& roles() const noexcept { return roles_; }
@@ -73,7 +70,7 @@ class Membership {
   void beat(int rank, Activity activity, TimePoint now);
   /// The launcher itself was stopped, so it could not hear any rank meanwhile.
   void forgive(TimePoint now);
-  void leave(int rank);
+  void leave(int rank, int exit_code = 0);
   void end(int rank);
   /// The process has ended, and a new one may join in its place.
   void forget(int rank);
@@ -83,6 +80,8 @@ class Membership {
   /// Members and servers that have joined, and sent no heartbeat for `silence` though they are not stopped.
   std::vector<int> silent(Duration silence, TimePoint now);
   Phase phase(int rank) const { return rows_[rank].phase; }
+  /// Of a process that has left.
+  int exit_code(int rank) const { return rows_[rank].exit_code; }
   const std::string& host(int rank) const { return rows_[rank].host; }
   const std::string& identity(int rank) const { return rows_[rank].identity; }
 
@@ -102,6 +101,7 @@ class Membership {
     std::string host, identity;
     pid_t pid = -1;
     Phase phase = Phase::Absent;
+    int exit_code = 0;  // with which it has left
     Activity activity;
     TimePoint seen{};  // its last heartbeat
     TimePoint held{};  // when it was last seen stopped

@@ -40,7 +40,8 @@ class MembershipTest : public ::testing::Test {
   }
 
   std::map<pid_t, char> states;
-  Membership members{4, [this](pid_t pid) { return states.count(pid) ? states[pid] : 'S'; }};
+  Membership members{Roles{.workers = 4},
+                     [this](pid_t pid) { return states.count(pid) ? states[pid] : 'S'; }};
 };
 
 TEST_F(MembershipTest, WaitsForARankInUserCodeAndSaysSinceWhen) {

@@ -122,7 +122,7 @@ TEST(ReturningCoordinator, RepeatsTheAnswersOfItsEpoch) {
 TEST(ReturningCoordinator, KnowsTheServersAndTheWorkersOfItsJob) {
   const auto store = std::make_shared<MemoryStore>();
   CoordinatorOptions options = options_for(store);
-  options.size = options.servers = 2;
+  options.roles = {.workers = 2, .servers = 2};
   options.elastic.reset();
   options.lost_with_stream = false;
   auto first = std::make_unique<Coordinator>(options);
@@ -308,7 +308,7 @@ TEST(ReturningCoordinator, KnowsHowTheTrainingHasEnded) {
   const auto store = std::make_shared<MemoryStore>();
   const auto found = [&] { return Coordinator(options_for(store)).found().ended_with; };
   EXPECT_EQ(Coordinator(options_for(store)).snapshot().ended_with, std::nullopt);
-  Coordinator(options_for(store)).finish_workers(143);
+  Coordinator(options_for(store)).finish(143, /*workers_only=*/true);
   EXPECT_EQ(found(), 143);
   Coordinator(options_for(store)).finish(0);
   EXPECT_EQ(found(), 0);
@@ -324,7 +324,7 @@ TEST(ReturningCoordinator, RefusesAnotherJobsState) {
        other_size = options_for(store);
   other_secret.secret = std::string(32, 'x');
   other_job.job = "other";
-  other_size.size = 4;
+  other_size.roles.workers = 4;
   EXPECT_THAT(error_of([&] { Coordinator{other_secret}; }).sentence, HasSubstr("another secret"));
   EXPECT_THAT(error_of([&] { Coordinator{other_job}; }).sentence, HasSubstr("is of job job"));
   EXPECT_THAT(error_of([&] { Coordinator{other_size}; }).sentence, HasSubstr("with 3 processes"));

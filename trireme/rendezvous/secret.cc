@@ -10,9 +10,11 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstdint>
 #include <cstring>
 
 #include "trireme/base/error.h"
+#include "trireme/net/socket.h"
 
 namespace trireme::inline v0::rendezvous {
 namespace {
@@ -52,15 +54,12 @@ std::string random_bytes(std::size_t count) {
 }
 
 int secret_descriptor(std::string_view secret) {
-  const int descriptor = memfd_create("trireme-secret", MFD_CLOEXEC | MFD_ALLOW_SEALING);
-  if (descriptor < 0 ||
-      write(descriptor, secret.data(), secret.size()) != static_cast<ssize_t>(secret.size()) ||
-      fcntl(descriptor, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE | F_SEAL_SEAL)) {
-    const int error = errno;
-    if (descriptor >= 0) close(descriptor);
-    throw ResourceError(std::string("could not hold the job's secret: ") + std::strerror(error));
-  }
-  return descriptor;
+  net::Descriptor file(memfd_create("trireme-secret", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+  if (!file ||
+      write(file.get(), secret.data(), secret.size()) != static_cast<ssize_t>(secret.size()) ||
+      fcntl(file.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE | F_SEAL_SEAL))
+    throw ResourceError(std::string("could not hold the job's secret: ") + std::strerror(errno));
+  return file.release();
 }
 
 std::string read_secret_descriptor(int descriptor) {

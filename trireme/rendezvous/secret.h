@@ -4,9 +4,7 @@
 // a log. Plain functions; thread safe. Failures throw RefusedError or ResourceError.
 #pragma once
 
-#include <array>
 #include <cstddef>
-#include <cstdint>
 #include <initializer_list>
 #include <string>
 #include <string_view>
@@ -16,7 +14,7 @@ namespace trireme::inline v0::rendezvous {
 inline constexpr std::size_t kSecretBytes = 32;
 
 /// Version of the control plane's messages. Both ends must have the same (exit code 10 otherwise).
-inline constexpr std::string_view kWireVersion = "trireme 0.1.0, wire 6";
+inline constexpr std::string_view kWireVersion = "trireme 0.1.0, wire 7";
 
 /// `count` bytes from the kernel's random generator.
 std::string random_bytes(std::size_t count);

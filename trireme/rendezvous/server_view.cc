@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
-#include <utility>
 
 #include "trireme/base/check.h"
 #include "trireme/base/error.h"

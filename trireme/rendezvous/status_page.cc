@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "trireme/base/error.h"
+#include "trireme/net/socket.h"
 #include "trireme/net/transport.h"
 
 namespace trireme::inline v0::rendezvous {
@@ -55,14 +56,11 @@ std::int64_t nanoseconds(TimePoint now) {
 }  // namespace
 
 int StatusPage::make_descriptor() {
-  const int descriptor = memfd_create("trireme-status", MFD_CLOEXEC);
-  if (descriptor < 0 || ftruncate(descriptor, kPageBytes) != 0) {
-    const int error = errno;
-    if (descriptor >= 0) close(descriptor);
-    throw ResourceError(std::string("could not make a status page: ") + std::strerror(error),
+  net::Descriptor page(memfd_create("trireme-status", MFD_CLOEXEC));
+  if (!page || ftruncate(page.get(), kPageBytes) != 0)
+    throw ResourceError(std::string("could not make a status page: ") + std::strerror(errno),
                         {.advice = "Raise the limit on open files."});
-  }
-  return descriptor;
+  return page.release();
 }
 
 StatusPage::StatusPage(int descriptor) {

@@ -14,8 +14,8 @@
 #include "trireme/cli/light.h"
 #include "trireme/cli/program.h"
 #include "trireme/cli/refuse.h"
-#include "trireme/launch/coordinator/coordinator_process.h"
-#include "trireme/launch/hosts/host_agent.h"
+#include "trireme/launch/coordinator/coordinator_messages.h"
+#include "trireme/launch/hosts/host_messages.h"
 
 namespace trireme::inline v0::cli {
 namespace {

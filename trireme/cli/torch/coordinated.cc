@@ -10,6 +10,7 @@
 #include "trireme/cli/torch/start_ranks.h"
 #include "trireme/job/job.h"
 #include "trireme/launch/output.h"
+#include "trireme/rendezvous/client.h"
 #include "trireme/rendezvous/coordinator/door.h"
 #include "trireme/rendezvous/secret.h"
 #include "trireme/train/run/run_end.h"
@@ -19,7 +20,7 @@ namespace trireme::inline v0::cli {
 namespace {
 
 constexpr Duration kLookEvery = std::chrono::milliseconds(100);
-constexpr int kLooksPerDial = 50;
+constexpr int kLooksPerDial = 5, kLooksPerEnd = 50;
 
 // Whoever starts lost processes again may start one when the job has just ended. A coordinator that is
 // there, or comes, makes it a rank.
@@ -38,6 +39,21 @@ bool has_ended(const rendezvous::RankEnvironment& place, const std::string& run)
               std::to_string(ended->step) +
               ", and its coordinator is gone: nothing is left to do.");
   return true;
+}
+
+// Whether others of the job train. False as well if no coordinator answers now.
+bool has_workers(const rendezvous::RankEnvironment& place) {
+  try {
+    return rendezvous::CoordinatorClient::has_workers(
+        {.endpoint = place.coordinator,
+         .secret = rendezvous::read_secret_file(place.secret_file),
+         .job = place.job,
+         .rank = place.process(),
+         .timeout = std::chrono::seconds(1)});
+  } catch (const TimeoutError&) {
+  } catch (const PeerLost&) {  // it has just ended
+  }
+  return false;
 }
 
 int become_rank(const rendezvous::RankEnvironment& place, int argc, char** argv,
@@ -60,9 +76,11 @@ int run_under_coordinator(const rendezvous::RankEnvironment& place, int argc, ch
   train::WorkerSpec own = spec;
   own.resume = true;  // where there is a checkpoint: the job may be one that is started again
   const std::string file = train::RunFolder(spec.folder).worker_spec();
+  const std::string before = try_read_file(file).value_or("");
+  // If this process is one that is started again, train.max_time counts from the job's own start.
+  if (!before.empty() && has_workers(place)) own.began = train::WorkerSpec::from_text(before).began;
   train::write_whole(file, own.elsewhere().to_text());
   const int code = become_rank(place, argc, argv, own);
-  // Started again, the job may have another configuration: its processes wait for this one then.
   std::error_code none;
   if (code == 0 || code == 128 + SIGINT || code == 128 + SIGTERM)
     std::filesystem::remove(file, none);
@@ -73,21 +91,20 @@ int follow_under_coordinator(const rendezvous::RankEnvironment& place, int argc,
                              const std::string& folder) {
   const std::string path = train::RunFolder(folder).worker_spec();
   const TimePoint end = steady_now() + JobOptions().timeout_user_code;
-  std::string text;
+  std::error_code none;
+  // A job that was killed as a whole may have left a file for another configuration. Process 0 writes its own
+  // before it becomes a worker.
   for (int looks = 0;; ++looks, std::this_thread::sleep_for(kLookEvery)) {
-    text = try_read_file(path).value_or("");
-    if (!text.empty()) break;
-    if (looks % kLooksPerDial == 0 && has_ended(place, folder)) return 0;
+    if (looks % kLooksPerDial == 0 && std::filesystem::exists(path, none) && has_workers(place))
+      return become_rank(place, argc, argv,
+                         train::WorkerSpec::from_text(try_read_file(path).value_or("")));
+    if (looks % kLooksPerEnd == 0 && has_ended(place, folder)) return 0;
     if (looks == 0) launch::say("waits for process 0, which prepares " + folder);
     if (steady_now() > end)
       throw TimeoutError(
           "process 0 has not prepared " + folder,
           {.operation = "train", .advice = "Start it, and put the run on a disk that all share."});
   }
-  train::WorkerSpec spec = train::WorkerSpec::from_text(text);
-  // Process 0 may not have started again yet, so the file may be of an earlier start of the job.
-  spec.began = steady_now().time_since_epoch().count();
-  return become_rank(place, argc, argv, spec);
 }
 
 }  // namespace trireme::inline v0::cli

@@ -82,6 +82,8 @@ int start_ranks(const plan::Job& job, const launch::HostOptions& hosts,
   options.servers = job.servers;
   options.evaluator = job.evaluator;
   options.ends_with_rank0 = job.keeping.alone;
+  if (job.keeping.alone && settings.elastic.restarts >= 0)
+    options.restarts = settings.elastic.restarts;
   options.evaluator_grace = settings.job.timeout_user_code;
   if (elastic) {
     const train::RankChanges changes =
@@ -89,8 +91,6 @@ int start_ranks(const plan::Job& job, const launch::HostOptions& hosts,
                             settings.batches.batch / settings.batches.micro);
     options.elastic = changes.together;
     options.range = changes.alone;
-    if (changes.alone && settings.elastic.restarts >= 0)
-      options.restarts = settings.elastic.restarts;
     options.wanted_file = wanted;
     write_file(wanted, "", "train");  // empty: `resize` finds a job that it can ask
   }

@@ -8,7 +8,7 @@
 #include "trireme/cli/launch/shared_options.h"
 #include "trireme/cli/refuse.h"
 #include "trireme/cli/torch/fit/candidates.h"
-#include "trireme/job/transport_check.h"
+#include "trireme/job/options.h"
 #include "trireme/memory/offload_folder.h"
 #include "trireme/net/interfaces.h"
 #include "trireme/rendezvous/coordinator/state_store.h"

@@ -2,6 +2,7 @@
 
 #include <poll.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
 #include <cerrno>
 #include <chrono>
@@ -21,10 +22,11 @@ Message message_of(const CoordinatorSetup& setup) {
   Message message{
       "open",
       -1,
-      {std::to_string(one.size), std::to_string(one.servers), one.evaluator ? "1" : "0",
-       std::to_string(one.listener->socket.get()), one.listener->address, one.secret, one.job,
-       one.anew ? "1" : "0", text_of(one.returns_within), text_of(one.store_patience), setup.store,
-       std::to_string(one.more_workers), text_of(one.heartbeat), one.elastic ? "1" : "0"}};
+      {std::to_string(one.roles.workers), std::to_string(one.roles.servers),
+       one.roles.evaluator ? "1" : "0", std::to_string(one.listener->socket.get()),
+       one.listener->address, one.secret, one.job, one.anew ? "1" : "0",
+       text_of(one.returns_within), text_of(one.store_patience), setup.store,
+       std::to_string(one.roles.more_workers), text_of(one.heartbeat), one.elastic ? "1" : "0"}};
   append(message, one.elastic.value_or(rendezvous::Epoch()));
   return message;
 }
@@ -32,9 +34,10 @@ Message message_of(const CoordinatorSetup& setup) {
 CoordinatorSetup setup_of_coordinator(const Message& message) {
   CoordinatorSetup setup;
   rendezvous::CoordinatorOptions& one = setup.options;
-  one.size = static_cast<int>(message.number(0));
-  one.servers = static_cast<int>(message.number(1));
-  one.evaluator = message.number(2) != 0;
+  one.roles = {.workers = static_cast<int>(message.number(0)),
+               .servers = static_cast<int>(message.number(1)),
+               .evaluator = message.number(2) != 0,
+               .more_workers = static_cast<int>(message.number(11))};
   one.listener = std::make_shared<net::Listener>(
       net::Descriptor(static_cast<int>(message.number(3))), message.field(4));
   one.secret = message.field(5);
@@ -43,7 +46,6 @@ CoordinatorSetup setup_of_coordinator(const Message& message) {
   one.returns_within = duration_of(message, 8);
   one.store_patience = duration_of(message, 9);
   setup.store = message.field(10);
-  one.more_workers = static_cast<int>(message.number(11));
   one.heartbeat = duration_of(message, 12);
   if (message.number(13) != 0) one.elastic = epoch_from(message, 14);
   return setup;
@@ -90,6 +92,15 @@ std::vector<int> processes_from(const Message& message, std::size_t first) {
   for (std::size_t field = first; field < message.fields.size(); ++field)
     processes.push_back(static_cast<int>(message.number(field)));
   return processes;
+}
+
+bool receive(int socket, std::string& bytes) {
+  char some[16384];
+  ssize_t got = 0;
+  do got = ::read(socket, some, sizeof some);
+  while (got < 0 && errno == EINTR);
+  if (got > 0) bytes.append(some, static_cast<std::size_t>(got));
+  return got > 0;
 }
 
 bool send_message(int socket, const Message& message, Duration patience) noexcept {

@@ -38,7 +38,13 @@ rendezvous::Epoch epoch_from(const Message& message, std::size_t first);
 void append(Message& message, const std::vector<int>& processes);
 std::vector<int> processes_from(const Message& message, std::size_t first);
 
+/// Waits for bytes and appends them. False if the other end is gone.
+bool receive(int socket, std::string& bytes);
 /// Writes all of the message. False if the other end takes nothing for `patience`, or is gone.
 bool send_message(int socket, const Message& message, Duration patience) noexcept;
+
+/// The coordinator's side, the whole of a process that may be killed at any time (kept_coordinator.h).
+/// Standard input is a socket to the launcher. Returns the exit code.
+int run_coordinator_process();
 
 }  // namespace trireme::inline v0::launch

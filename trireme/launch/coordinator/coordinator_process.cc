@@ -1,10 +1,6 @@
-#include "trireme/launch/coordinator/coordinator_process.h"
-
-#include <fcntl.h>
 #include <signal.h>
 #include <unistd.h>
 
-#include <cerrno>
 #include <exception>
 #include <memory>
 #include <mutex>
@@ -27,11 +23,10 @@ constexpr Duration kLauncherTakes = std::chrono::minutes(1);
 
 class CoordinatorProcess {
  public:
-  explicit CoordinatorProcess(int socket) : socket_(socket) {}
+  explicit CoordinatorProcess(net::Descriptor socket) : socket_(std::move(socket)) {}
   int run();
 
  private:
-  bool read_more();
   void take(const Message& message);
   void open(const Message& message);
   void obey(const Message& order);
@@ -49,20 +44,12 @@ class CoordinatorProcess {
 };
 
 int CoordinatorProcess::run() {
-  while (!closed_ && read_more()) {
+  while (!closed_ && receive(socket_.get(), bytes_)) {
     for (Message message; !closed_ && take_message(bytes_, message);) take(message);
   }
   // The launcher is gone. A call may wait for the store.
   if (!closed_) _exit(0);
   return exit_code_;
-}
-
-bool CoordinatorProcess::read_more() {
-  char some[16384];
-  const ssize_t got = ::read(socket_.get(), some, sizeof some);
-  if (got < 0) return errno == EINTR;
-  bytes_.append(some, static_cast<std::size_t>(got));
-  return got > 0;
 }
 
 void CoordinatorProcess::take(const Message& message) {
@@ -176,12 +163,8 @@ int run_coordinator_process() {
   sigemptyset(&asked);
   for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGTSTP}) sigaddset(&asked, signal);
   sigprocmask(SIG_BLOCK, &asked, nullptr);
-  const int socket = fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 3);
-  if (socket < 0) return static_cast<int>(ExitCode::Usage);
-  const net::Descriptor nothing(::open("/dev/null", O_RDONLY | O_CLOEXEC));
-  dup2(nothing.get(), STDIN_FILENO);
   try {
-    return CoordinatorProcess(socket).run();
+    return CoordinatorProcess(take_standard_input()).run();
   } catch (const Error& error) {
     say(error.what());
     return error.exit_code();

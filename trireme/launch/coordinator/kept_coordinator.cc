@@ -6,12 +6,10 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <cerrno>
 #include <utility>
 
 #include "trireme/base/check.h"
-#include "trireme/base/error.h"
 #include "trireme/launch/hosts/spawn.h"
 #include "trireme/launch/output.h"
 #include "trireme/launch/rank_end.h"
@@ -84,7 +82,7 @@ std::optional<Failure> KeptCoordinator::first_failure() const {
 std::optional<rendezvous::ServerView> KeptCoordinator::lose_server(int server) {
   const auto answer = orders_.ask({"lose-server", server});
   if (!answer || answer->fields.size() < 2) return std::nullopt;
-  orders_.drop_about(setup_.options.roles().process_of(Role::Server, server));
+  orders_.drop_about(setup_.options.roles.process_of(Role::Server, server));
   return rendezvous::ServerView::from_text(answer->field(1));
 }
 
@@ -154,16 +152,10 @@ void KeptCoordinator::serve(int socket) {
   for (;;) {
     pollfd ready{socket, POLLIN, 0};
     const int happened = ::poll(&ready, 1, kPingMs);
-    if (happened == 0) {
-      beat();
-      continue;
-    }
-    char some[16384];
-    const ssize_t got = happened < 0 ? -1 : ::read(socket, some, sizeof some);
-    if (got < 0 && errno == EINTR) continue;
-    if (got <= 0) return;
+    if (happened == 0) beat();
+    if (happened <= 0) continue;
+    if (!receive(socket, bytes_)) return;
     unanswered_ = 0;
-    bytes_.append(some, static_cast<std::size_t>(got));
     for (Message message; take_message(bytes_, message);) take(message);
   }
 }

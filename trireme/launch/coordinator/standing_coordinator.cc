@@ -138,13 +138,16 @@ void StandingCoordinator::start() {
   std::copy_if(awaited_.begin(), awaited_.end(), std::inserter(servers_, servers_.end()),
                [this](int process) { return is_server(process); });
   workers_ = make_workers(job);
-  if (!workers_->begun()) return;
-  say("goes on with the job in " + options_.store->address() + ": " + workers_->describe() + ".");
+  if (workers_->begun())
+    say("goes on with the job in " + options_.store->address() + ": " + workers_->describe() + ".");
+  // The coordinator before this one may have ended between two of its changes, or before it had decided what
+  // follows from a leave.
+  for (const auto& [process, exit_code] : job.left) left(process, exit_code);
   // Workers on their own are in the epoch, whether they are there or not.
-  if (options_.alone > 0) return;
-  // The coordinator before this one may have ended between two of its changes, or after some ranks had left.
+  if (!workers_->begun() || options_.alone > 0) return;
   for (const int process : job.epoch.members)
-    if (!std::binary_search(job.joined.begin(), job.joined.end(), process))
+    if (!std::binary_search(job.joined.begin(), job.joined.end(), process) &&
+        !job.left.contains(process))
       gone(process, roles_.name_of(process) + " was gone before this coordinator began");
 }
 
@@ -158,9 +161,7 @@ std::unique_ptr<rendezvous::Coordinator> StandingCoordinator::make_coordinator()
   // Never at once: some callers hold the coordinator's lock.
   const auto post = [this](auto task) { waiter_->run_at(waiter_->now(), std::move(task)); };
   return std::make_unique<rendezvous::Coordinator>(rendezvous::CoordinatorOptions{
-      .size = roles_.workers,
-      .servers = roles_.servers,
-      .more_workers = roles_.more_workers,
+      .roles = roles_,
       .address = options_.address,
       .port = options_.port,
       .secret = options_.secret,
@@ -236,9 +237,9 @@ void StandingCoordinator::server_joined(int process) {
 void StandingCoordinator::carry_out(const StandingWorkers::Decision& decision) {
   if (decision.epoch) coordinator_->regroup(*decision.epoch);
   if (decision.stop) coordinator_->request_stop(*decision.stop);
-  if (decision.end_told_to == StandingWorkers::Tell::Workers)
-    coordinator_->finish_workers(decision.told_code);
-  if (decision.end_told_to == StandingWorkers::Tell::All) coordinator_->finish(decision.told_code);
+  using Tell = StandingWorkers::Tell;
+  if (decision.end_told_to != Tell::Nobody)
+    coordinator_->finish(decision.told_code, decision.end_told_to == Tell::Workers);
   if (decision.exit_code) return end(*decision.exit_code, decision.line);
   if (!decision.line.empty()) say(decision.line);
 }

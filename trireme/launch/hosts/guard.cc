@@ -10,7 +10,6 @@
 #include <cerrno>
 #include <cstring>
 #include <string>
-#include <tuple>
 
 #include "trireme/base/error.h"
 
@@ -46,28 +45,19 @@ constexpr int kMostGroups = 4096;
 
 }  // namespace
 
-Guard::Guard() {
-  int ends[2];
-  if (pipe2(ends, O_CLOEXEC) == 0) {
-    // Not fork(), whose handlers in libraries are for copies that continue the program.
-    pid_ = static_cast<pid_t>(syscall(SYS_clone, SIGCHLD, nullptr, nullptr, nullptr, 0));
-    if (pid_ == 0) guard(ends[0]);
-    std::tie(read_end_, pipe_) = std::tie(ends[0], ends[1]);
-    if (pid_ > 0) fcntl(pipe_, F_SETFL, O_NONBLOCK);  // a killed guard does not read
-  }
-  if (pid_ > 0) return;
-  const std::string why = std::strerror(errno);
-  for (const int end : {pipe_, read_end_}) {
-    if (end >= 0) close(end);
-  }
-  throw ResourceError(
-      "could not start the launcher's guard: " + why,
-      {.operation = "launch", .advice = "Raise the limits on processes and open files."});
+Guard::Guard() : pipe_(make_pipe()) {
+  // Not fork(), whose handlers in libraries are for copies that continue the program.
+  pid_ = static_cast<pid_t>(syscall(SYS_clone, SIGCHLD, nullptr, nullptr, nullptr, 0));
+  if (pid_ == 0) guard(pipe_.out.get());
+  if (pid_ < 0)
+    throw ResourceError(
+        std::string("could not start the launcher's guard: ") + std::strerror(errno),
+        {.operation = "launch", .advice = "Raise the limits on processes and open files."});
+  fcntl(pipe_.in.get(), F_SETFL, O_NONBLOCK);  // a killed guard does not read
 }
 
 Guard::~Guard() {
-  close(pipe_);
-  close(read_end_);
+  pipe_ = Pipe();
   waitpid(pid_, nullptr, 0);
 }
 
@@ -75,7 +65,8 @@ void Guard::watch(pid_t group) noexcept { tell(group); }
 void Guard::forget(pid_t group) noexcept { tell(-group); }
 
 void Guard::tell(pid_t news) const noexcept {
-  [[maybe_unused]] const auto put = write(pipe_, &news, sizeof news);  // atomic: a small write
+  [[maybe_unused]] const auto put =
+      write(pipe_.in.get(), &news, sizeof news);  // atomic: a small write
 }
 
 }  // namespace trireme::inline v0::launch

@@ -8,6 +8,8 @@
 
 #include <sys/types.h>
 
+#include "trireme/launch/hosts/spawn.h"
+
 namespace trireme::inline v0::launch {
 
 class Guard {
@@ -22,9 +24,8 @@ class Guard {
 
  private:
   void tell(pid_t news) const noexcept;
+  Pipe pipe_;  // both ends are kept open here: writing to a killed guard raises no SIGPIPE
   pid_t pid_ = -1;
-  int pipe_ = -1;
-  int read_end_ = -1;  // kept open here too: writing to a killed guard raises no SIGPIPE
 };
 
 }  // namespace trireme::inline v0::launch

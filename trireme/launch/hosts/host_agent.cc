@@ -1,6 +1,3 @@
-#include "trireme/launch/hosts/host_agent.h"
-
-#include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
 #include <unistd.h>
@@ -14,14 +11,12 @@
 #include <optional>
 #include <set>
 #include <string>
-#include <utility>
 
 #include "trireme/base/error.h"
 #include "trireme/base/standard_streams.h"
 #include "trireme/base/waiter/real_waiter.h"
 #include "trireme/launch/hosts/host_messages.h"
 #include "trireme/launch/hosts/local_host.h"
-#include "trireme/launch/hosts/shared_file.h"
 #include "trireme/net/endpoint.h"
 #include "trireme/rendezvous/secret.h"
 
@@ -202,13 +197,9 @@ int run_host_agent() {
   outlive_readers();
   try {
     // What else this process prints must not come between the messages.
-    const int output = fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, 3);
-    const int input = fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 3);
-    if (input < 0 || output < 0) net::throw_system_error("dup");
+    const int output = copy_of(STDOUT_FILENO).release();
     dup2(STDERR_FILENO, STDOUT_FILENO);
-    const net::Descriptor nothing(open("/dev/null", O_RDONLY | O_CLOEXEC));
-    dup2(nothing.get(), STDIN_FILENO);
-    HostAgent(input, output).run();
+    HostAgent(take_standard_input().release(), output).run();
   } catch (...) {
     const ErrorReport report = describe(std::current_exception());
     std::fprintf(stderr, "%s\n", report.sentence.c_str());

@@ -1,6 +1,16 @@
 #include "trireme/launch/hosts/host_messages.h"
 
+#include <optional>
+
+#include "trireme/base/file.h"
+#include "trireme/rendezvous/secret.h"
+
 namespace trireme::inline v0::launch {
+
+std::string proof_of_file(const std::string& path) {
+  const std::optional<std::string> text = try_read_file(path);
+  return text ? rendezvous::prove("shared file", {*text}) : std::string();
+}
 
 Message message_of(const HostSetup& setup) {
   return {"setup",

@@ -6,12 +6,9 @@
 #include <array>
 #include <cstdlib>
 #include <filesystem>
-#include <optional>
 #include <string_view>
-#include <utility>
 
 #include "trireme/base/error.h"
-#include "trireme/launch/hosts/shared_file.h"
 #include "trireme/launch/hosts/spawn.h"
 #include "trireme/net/endpoint.h"
 #include "trireme/observe/machine.h"
@@ -53,14 +50,6 @@ std::string working_folder() {
     throw ConfigError("the working folder has no path: " + error.message(),
                       {.operation = "launch", .advice = "Change to one that is there."});
   return folder.string();
-}
-
-// An earlier entry of the same name counts.
-void add_variable(std::vector<std::string>& environment, const std::string& entry) {
-  const std::string name = entry.substr(0, entry.find('=') + 1);
-  const bool there = std::any_of(environment.begin(), environment.end(),
-                                 [&](const std::string& one) { return one.starts_with(name); });
-  if (!there) environment.push_back(entry);
 }
 
 }  // namespace
@@ -201,8 +190,8 @@ int JobHosts::like(int process, int end) const {
 
 std::vector<std::string> JobHosts::environment_of(int process,
                                                   std::vector<std::string> common) const {
-  add_variable(common, "TRIREME_LOCAL_RANK=" + std::to_string(local_rank(process)));
-  add_variable(common, "TRIREME_LOCAL_SIZE=" + std::to_string(local_size(process)));
+  add_variable(common, "TRIREME_LOCAL_RANK=" + std::to_string(like(process, process)));
+  add_variable(common, "TRIREME_LOCAL_SIZE=" + std::to_string(like(process, roles_.processes())));
   if (several_) add_variable(common, "TRIREME_HOST=" + name_of(process));
   if (is_local(process)) {
     add_variable(common, "TRIREME_COORDINATOR=" + coordinator_);

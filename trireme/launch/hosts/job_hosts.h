@@ -48,9 +48,6 @@ class JobHosts {
   /// As it is known to others; empty if there is one host.
   std::string name_of(int process) const;
   bool is_local(int process) const { return !elsewhere_[index_of(process)]; }
-  /// Among the processes of its role on its host.
-  int local_rank(int process) const { return like(process, process); }
-  int local_size(int process) const { return like(process, roles_.processes()); }
   /// Variables that differ between hosts; those of `common` that another host gets.
   std::vector<std::string> environment_of(int process, std::vector<std::string> common) const;
 

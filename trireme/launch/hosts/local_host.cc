@@ -1,6 +1,5 @@
 #include "trireme/launch/hosts/local_host.h"
 
-#include <fcntl.h>
 #include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -9,25 +8,12 @@
 #include <cstdlib>
 #include <utility>
 
-#include "trireme/launch/hosts/spawn.h"
-#include "trireme/launch/pipe.h"
+#include "trireme/launch/message.h"
 #include "trireme/observe/machine.h"
 #include "trireme/rendezvous/secret.h"
 
 namespace trireme::inline v0::launch {
 namespace {
-
-net::Descriptor copy_of(int descriptor) {
-  net::Descriptor copy(fcntl(descriptor, F_DUPFD_CLOEXEC, 0));
-  if (!copy) net::throw_system_error("dup");
-  return copy;
-}
-
-net::Descriptor empty_input() {
-  net::Descriptor file(open("/dev/null", O_RDONLY | O_CLOEXEC));
-  if (!file) net::throw_system_error("opening /dev/null");
-  return file;
-}
 
 CoreShare share_of_cores(int processes, Bind bind) {
   const char* bound = std::getenv("OMP_PROC_BIND");
@@ -57,13 +43,7 @@ std::vector<std::string> LocalHost::environment_of(const StartOptions& options, 
   put("TRIREME_CORES", std::to_string(share_.per_rank));
   put("TRIREME_SHARED_CORES", share_.overcommitted ? "1" : "0");
   if (std::getenv("GLIBC_TUNABLES") == nullptr) put("GLIBC_TUNABLES", kAllocatorTunables);
-  for (const std::string& text : own_environment()) {
-    const std::string name = text.substr(0, text.find('=') + 1);
-    const bool ours = std::any_of(result.begin(), result.end(), [&](const std::string& one) {
-      return one.compare(0, name.size(), name) == 0;
-    });
-    if (!ours) result.push_back(text);
-  }
+  for (const std::string& text : own_environment()) add_variable(result, text);
   return result;
 }
 

@@ -8,10 +8,8 @@
 #include <sstream>
 #include <utility>
 
-#include "trireme/base/error.h"
 #include "trireme/launch/hosts/spawn.h"
 #include "trireme/launch/output.h"
-#include "trireme/launch/pipe.h"
 
 namespace trireme::inline v0::launch {
 namespace {

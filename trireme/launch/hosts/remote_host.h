@@ -1,5 +1,5 @@
 // RemoteHost: the processes of a job on another host, through one `ssh HOST trireme launch-host`
-// (host_agent.h). The job's secret goes through the standard input of ssh. If the connection ends,
+// (host_messages.h). The job's secret goes through the standard input of ssh. If the connection ends,
 // all processes there are killed by their side, and here each of them counts as lost (160). A process
 // that is started there afterwards makes a new connection: the host may be back.
 //

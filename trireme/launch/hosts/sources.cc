@@ -1,14 +1,12 @@
 #include "trireme/launch/hosts/sources.h"
 
 #include <fcntl.h>
-#include <signal.h>
 #include <sys/signalfd.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <cstring>
-#include <utility>
 
 #include "trireme/base/error.h"
 
@@ -36,48 +34,41 @@ int open_signals(const BlockedSignals& signals) {
 
 DescriptorSource::~DescriptorSource() { close(descriptor_); }
 
-LineSource::LineSource(int descriptor, std::function<void(std::string_view)> on_line)
-    : DescriptorSource(descriptor), on_line_(std::move(on_line)) {
+PipeSource::PipeSource(int descriptor) : DescriptorSource(descriptor) {
   fcntl(descriptor, F_SETFL, O_NONBLOCK);
 }
 
-bool LineSource::poll() {
+bool PipeSource::poll() {
   bool moved = false;
-  char bytes[4096];
+  char some[16384];
   // Limited, so that a rank that writes without end does not delay other ranks or signals.
   for (int reads = 0; reads < kReadsAtOnce && !finished_; ++reads) {
-    const ssize_t got = read(descriptor_, bytes, sizeof bytes);
+    const ssize_t got = read(descriptor_, some, sizeof some);
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0 && errno == EAGAIN) break;
+    moved = true;
     if (got > 0) {
-      buffer_.append(bytes, static_cast<std::size_t>(got));
-      emit_lines();
-      moved = true;
-    } else if (got < 0 && errno == EINTR) {
-      continue;
-    } else if (got < 0 && errno == EAGAIN) {
-      break;
+      bytes_.append(some, static_cast<std::size_t>(got));
+      take();
     } else {
-      if (!buffer_.empty()) on_line_(buffer_);
-      buffer_.clear();
+      take_rest();
       finish();
-      return true;
     }
   }
   return moved;
 }
 
-void LineSource::emit_lines() {
+void LineSource::take() {
   std::size_t begin = 0;
-  for (;;) {
-    const std::size_t end = buffer_.find('\n', begin);
-    if (end == buffer_.npos) break;
-    on_line_(std::string_view(buffer_).substr(begin, end - begin));
-    begin = end + 1;
-  }
-  buffer_.erase(0, begin);
-  if (buffer_.size() > kLongestLine) {
-    on_line_(buffer_);
-    buffer_.clear();
-  }
+  for (std::size_t end = 0; (end = bytes_.find('\n', begin)) != bytes_.npos; begin = end + 1)
+    on_line_(std::string_view(bytes_).substr(begin, end - begin));
+  bytes_.erase(0, begin);
+  if (bytes_.size() > kLongestLine) take_rest();
+}
+
+void LineSource::take_rest() {
+  if (!bytes_.empty()) on_line_(bytes_);
+  bytes_.clear();
 }
 
 ExitSource::ExitSource(pid_t pid, int descriptor, std::function<void(pid_t)> on_group_end,

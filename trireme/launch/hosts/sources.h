@@ -40,16 +40,32 @@ class DescriptorSource : public ProgressSource {
   std::function<void()> when_finished_;
 };
 
-/// Splits a pipe's bytes into lines, without the newline. A last line without one counts too.
-class LineSource final : public DescriptorSource {
+/// Reads a pipe until its other end is closed.
+class PipeSource : public DescriptorSource {
  public:
-  LineSource(int descriptor, std::function<void(std::string_view line)> on_line);
-  bool poll() override;
+  explicit PipeSource(int descriptor);
+  bool poll() final;
+
+ protected:
+  std::string bytes_;  // that have been read and not taken
 
  private:
-  void emit_lines();
+  /// `bytes_` has grown.
+  virtual void take() = 0;
+  /// The pipe has ended; finish() follows.
+  virtual void take_rest() {}
+};
+
+/// Splits a pipe's bytes into lines, without the newline. A last line without one counts too.
+class LineSource final : public PipeSource {
+ public:
+  LineSource(int descriptor, std::function<void(std::string_view line)> on_line)
+      : PipeSource(descriptor), on_line_(std::move(on_line)) {}
+
+ private:
+  void take() override;
+  void take_rest() override;
   std::function<void(std::string_view)> on_line_;
-  std::string buffer_;
 };
 
 struct Exit {

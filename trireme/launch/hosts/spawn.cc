@@ -9,6 +9,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
@@ -22,9 +23,9 @@ extern char** environ;
 namespace trireme::inline v0::launch {
 namespace {
 
-[[noreturn]] void throw_errno(const std::string& what) {
+[[noreturn]] void refuse_spawn(const std::string& what, int error) {
   throw ResourceError(
-      what + ": " + std::strerror(errno),
+      what + ": " + std::strerror(error),
       {.operation = "launch", .advice = "Raise the limits on processes and open files."});
 }
 
@@ -118,6 +119,19 @@ std::vector<std::string> own_environment() {
   return all;
 }
 
+void add_variable(std::vector<std::string>& environment, const std::string& entry) {
+  const std::string name = entry.substr(0, entry.find('=') + 1);
+  const bool there = std::any_of(environment.begin(), environment.end(),
+                                 [&](const std::string& one) { return one.starts_with(name); });
+  if (!there) environment.push_back(entry);
+}
+
+Pipe make_pipe() {
+  int ends[2];
+  if (pipe2(ends, O_CLOEXEC) != 0) refuse_spawn("could not make a pipe", errno);
+  return {net::Descriptor(ends[0]), net::Descriptor(ends[1])};
+}
+
 Process spawn(const SpawnOptions& options) {
   const std::string path = find_program(options.command.at(0));
   const auto arguments = pointers(options.command);
@@ -126,8 +140,7 @@ Process spawn(const SpawnOptions& options) {
   cpu_set_t cores;
   CPU_ZERO(&cores);
   for (const int core : options.cores) CPU_SET(core, &cores);
-  int failed[2];
-  if (pipe2(failed, O_CLOEXEC) != 0) throw_errno("could not make a pipe");
+  Pipe failed = make_pipe();
   const Plan plan{path.c_str(),
                   arguments.data(),
                   environment.data(),
@@ -136,18 +149,14 @@ Process spawn(const SpawnOptions& options) {
                   options.inherit.size(),
                   options.cores.empty() ? nullptr : &cores,
                   getpid(),
-                  failed[1]};
+                  failed.in.get()};
   keep_ended_children();
   const pid_t pid = start(plan);
   const int start_error = errno;
-  close(failed[1]);
+  failed.in = net::Descriptor();
   int error = 0;
-  [[maybe_unused]] const auto got = read(failed[0], &error, sizeof error);
-  close(failed[0]);
-  if (pid < 0) {
-    errno = start_error;
-    throw_errno("could not start a process");
-  }
+  [[maybe_unused]] const auto got = read(failed.out.get(), &error, sizeof error);
+  if (pid < 0) refuse_spawn("could not start a process", start_error);
   if (error != 0) {
     waitpid(pid, nullptr, 0);
     throw ConfigError(
@@ -159,8 +168,7 @@ Process spawn(const SpawnOptions& options) {
     const int reason = errno;
     kill(pid, SIGKILL);
     waitpid(pid, nullptr, 0);
-    errno = reason;
-    throw_errno("pidfd_open failed");
+    refuse_spawn("pidfd_open failed", reason);
   }
   fcntl(descriptor, F_SETFD, FD_CLOEXEC);
   return {pid, descriptor};

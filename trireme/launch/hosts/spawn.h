@@ -10,6 +10,8 @@
 #include <string>
 #include <vector>
 
+#include "trireme/net/socket.h"
+
 namespace trireme::inline v0::launch {
 
 struct SpawnOptions {
@@ -31,6 +33,15 @@ inline constexpr const char* kAllocatorTunables = "glibc.malloc.hugetlb=1";
 
 /// This process's environment, for SpawnOptions::environment.
 std::vector<std::string> own_environment();
+/// Adds "NAME=value", unless there is an entry of that name.
+void add_variable(std::vector<std::string>& environment, const std::string& entry);
+
+/// Its ends close themselves, and no child inherits them but by SpawnOptions. Throws ResourceError.
+struct Pipe {
+  net::Descriptor out, in;  // to read from, to write to
+};
+Pipe make_pipe();
+
 /// Throws ConfigError if the program cannot be found or run, ResourceError if the system refuses.
 Process spawn(const SpawnOptions& options);
 /// The path that a shell would run. Throws ConfigError.

@@ -4,7 +4,6 @@
 #include <grpcpp/server_posix.h>
 
 #include <chrono>
-#include <memory>
 #include <utility>
 
 #include "trireme/base/error.h"
@@ -112,6 +111,7 @@ JobSnapshot Coordinator::snapshot() const {
       now.joined.push_back(process);
       if (!state->streams.reaches(process)) now.unreached.push_back(process);
     }
+    if (phase == Phase::Left) now.left[process] = state->members.exit_code(process);
     if (phase == Phase::Absent && process < roles.workers + roles.servers)
       now.absent.push_back(process);
   }
@@ -134,12 +134,8 @@ void Coordinator::request_stop(int signal) { impl_->state()->stop(signal); }
 
 void Coordinator::finish() { finish(0); }
 
-void Coordinator::finish(int exit_code) {
-  impl_->state()->finish(/*workers_only=*/false, exit_code);
-}
-
-void Coordinator::finish_workers(int exit_code) {
-  impl_->state()->finish(/*workers_only=*/true, exit_code);
+void Coordinator::finish(int exit_code, bool workers_only) {
+  impl_->state()->finish(workers_only, exit_code);
 }
 
 void Coordinator::forgive_silence() { impl_->state()->members.forgive(steady_now()); }

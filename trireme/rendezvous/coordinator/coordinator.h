@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -19,16 +20,13 @@
 namespace trireme::inline v0::rendezvous {
 
 struct CoordinatorOptions {
-  int size = 1;  // workers
-  int servers = 0;
-  bool evaluator = false;
-  int more_workers = 0;  // Roles'
+  Roles roles = {};
   std::string address = "127.0.0.1";
   std::uint16_t port = 0;                        // 0: the system picks one
   std::shared_ptr<net::Listener> listener = {};  // instead of a port of its own
   std::string secret;                            // at least 16 bytes
   std::string job = "job";
-  /// The first epoch of an elastic job, of `size` processes that may become ranks; or all workers, if these
+  /// The first epoch of an elastic job, whose workers are processes that may become ranks; or all workers, if these
   /// come and go, each on its own. None: all are ranks, and none may be missing.
   std::optional<Epoch> elastic = {};
   std::string version = {};  // empty: kWireVersion
@@ -58,8 +56,6 @@ struct CoordinatorOptions {
   Duration store_patience = std::chrono::minutes(10);
   /// Called when the store has failed for good. The coordinator tells nothing more to anybody.
   std::function<void(std::exception_ptr)> on_store_lost = {};
-
-  Roles roles() const noexcept { return {size, servers, evaluator, more_workers}; }
 };
 
 /// The job as its coordinator sees it at one moment.
@@ -69,8 +65,9 @@ struct JobSnapshot {
   std::vector<int>
       unreached;  // those of them that no news reach: they have not come back to this coordinator
   std::vector<int> absent;        // workers and servers of the start that have not joined
-  bool finished = false;          // finish() was called
-  std::optional<int> ended_with;  // finish()'s or finish_workers()'s exit code, if one was called
+  std::map<int, int> left;        // those that have left, and their exit codes
+  bool finished = false;          // finish() was called for all
+  std::optional<int> ended_with;  // finish()'s exit code, if it was called
 };
 
 class Coordinator final : public JobControl {
@@ -100,9 +97,9 @@ class Coordinator final : public JobControl {
   /// The job as the store had it, before any process could come.
   const JobSnapshot& found() const noexcept;
   /// `exit_code`: 130 or 143 if the training has ended since it was asked to. The next coordinator finds it.
-  void finish(int exit_code);
-  /// Workers that train on their own are told that rank 0 has ended the training. They still need servers.
-  void finish_workers(int exit_code);
+  /// `workers_only`: only workers that train on their own, which still need servers, are told that rank 0
+  /// has ended the training.
+  void finish(int exit_code, bool workers_only = false);
   /// The job has ended: the store is empty. Throws as StateStore does.
   void clear_store();
   /// A server is gone before the job has begun. Another process may join in its place.

@@ -1,7 +1,6 @@
 #include "trireme/rendezvous/coordinator/coordinator_service.h"
 
 #include "trireme/base/error.h"
-#include "trireme/rendezvous/call_status.h"
 
 namespace trireme::inline v0::rendezvous {
 namespace {
@@ -40,6 +39,11 @@ ServerUnaryReactor* Service::Join(CallbackServerContext* context, const wire::Jo
 Status Service::join(const wire::JoinRequest& request, wire::JoinReply& reply) {
   std::lock_guard lock(mutex_);
   Status status = check_join(request);
+  if (request.asks()) {
+    reply.set_has_workers(state_.streams.any(
+        [this](int process) { return state_.roles().role_of(process) == Role::Worker; }));
+    return status;
+  }
   const int rank = static_cast<int>(request.rank());  // any number, until check_join() has passed
   if (status.ok() && is_out_of_reach(rank)) {
     state_.options.on_gone(rank, state_.roles().name_of(rank) + " was started again");
@@ -106,7 +110,7 @@ void Service::exchange(const wire::ExchangeRequest& request, ServerUnaryReactor*
     return refuse(StatusCode::INVALID_ARGUMENT, "too long");
   const std::optional<Group> group = Exchanges::group_of(request, state_.members.size());
   if (!group) return refuse(StatusCode::INVALID_ARGUMENT, "no such group");
-  if (!group->has(rank)) return refuse(StatusCode::INVALID_ARGUMENT, "not in it");
+  if (!is_in(*group, rank)) return refuse(StatusCode::INVALID_ARGUMENT, "not in it");
   if (request.members_size() > 0 && request.epoch() != state_.epoch().number)
     return refuse(StatusCode::ABORTED, "the ranks have changed: " + state_.epoch().cause);
   state_.exchanges.give(rank, *group, request, {reactor, reply}, [this] { return state_.save(); });
@@ -194,43 +198,42 @@ void Service::on_stream_end(int rank, std::uint32_t stream) {
 
 ServerUnaryReactor* Service::ReportFailure(CallbackServerContext* context,
                                            const wire::FailureReport* request, wire::Empty*) {
-  return serve(context, [=, this] { return report(*request); });
-}
-
-Status Service::report(const wire::FailureReport& request) {
-  Failure failure;
-  {
-    std::lock_guard lock(mutex_);
-    const int rank = state_.sessions.process_of(request.session());
-    if (rank < 0) return no_session();
-    // The launcher prints such a failure when the process has ended.
-    failure = failure_from(request.failure());
-    if (state_.roles().role_of(rank) == Role::Evaluator ||
-        (failure.secondary() && state_.can_lose(rank)) || !state_.matters(rank))
-      return Status::OK;
-    failure.rank = rank;
-    state_.record(failure);
-  }
-  if (state_.options.on_failure) state_.options.on_failure(failure);
-  return Status::OK;
+  return serve(context, [=, this] {
+    Failure failure = failure_from(request->failure());
+    {
+      std::lock_guard lock(mutex_);
+      const int rank = state_.sessions.process_of(request->session());
+      if (rank < 0) return no_session();
+      // The launcher prints such a failure when the process has ended.
+      if (state_.roles().role_of(rank) == Role::Evaluator ||
+          (failure.secondary() && state_.can_lose(rank)) || !state_.matters(rank))
+        return Status();
+      failure.rank = rank;
+      state_.record(failure);
+    }
+    if (state_.options.on_failure) state_.options.on_failure(failure);
+    return Status();
+  });
 }
 
 ServerUnaryReactor* Service::Leave(CallbackServerContext* context,
                                    const wire::LeaveRequest* request, wire::Empty*) {
-  return serve(context, [=, this] { return leave(*request); });
-}
-
-Status Service::leave(const wire::LeaveRequest& request) {
-  int rank = -1;
-  {
-    std::lock_guard lock(mutex_);
-    rank = state_.sessions.process_of(request.session());
-    if (rank < 0) return no_session();
-    state_.members.leave(rank);
-    state_.gone(rank, state_.roles().name_of(rank) + " has left the job");
-  }
-  if (state_.options.on_left) state_.options.on_left(rank, request.exit_code());
-  return Status::OK;
+  return serve(context, [=, this] {
+    int rank = -1;
+    {
+      std::lock_guard lock(mutex_);
+      rank = state_.sessions.process_of(request->session());
+      if (rank < 0) return no_session();
+      state_.members.leave(rank, request->exit_code());
+      state_.gone(rank, state_.roles().name_of(rank) + " has left the job");
+      // What follows is decided later, perhaps by the next coordinator. For that one a process that has left by an
+      // exception is lost in any case.
+      const bool matters = state_.elastic() && request->exit_code() != 1;
+      if (matters && !state_.save()) return store_lost();
+    }
+    if (state_.options.on_left) state_.options.on_left(rank, request->exit_code());
+    return Status();
+  });
 }
 
 ServerUnaryReactor* Service::TellOfServers(CallbackServerContext* context,

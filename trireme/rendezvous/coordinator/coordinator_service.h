@@ -75,8 +75,6 @@ class Service final : public wire::Coordinator::CallbackService {
   grpc::Status join(const wire::JoinRequest& request, wire::JoinReply& reply);
   void exchange(const wire::ExchangeRequest& request, grpc::ServerUnaryReactor* reactor,
                 wire::ExchangeReply* reply);
-  grpc::Status report(const wire::FailureReport& request);
-  grpc::Status leave(const wire::LeaveRequest& request);
   grpc::Status tell_of_servers(const wire::ServerNews& request, wire::ServerViewReply& reply);
   grpc::Status check_join(const wire::JoinRequest& request) const;
   /// Whether an elastic job takes the process for lost, though it has joined.

@@ -20,14 +20,16 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
 TEST(Coordinator, ListensOnLoopbackAndRefusesAnythingElseWithoutASecret) {
-  Coordinator coordinator({.size = 1, .secret = kSecret});
+  Coordinator coordinator({.roles = {.workers = 1}, .secret = kSecret});
   EXPECT_EQ(coordinator.endpoint().rfind("127.0.0.1:", 0), 0u);
-  EXPECT_EQ(error_of([] { Coordinator({.size = 1, .address = "0.0.0.0"}); }).exit_code, 2);
-  EXPECT_EQ(error_of([] { Coordinator({.size = 1}); }).exit_code, 2) << "never without a secret";
+  EXPECT_EQ(
+      error_of([] { Coordinator({.roles = {.workers = 1}, .address = "0.0.0.0"}); }).exit_code, 2);
+  EXPECT_EQ(error_of([] { Coordinator({.roles = {.workers = 1}}); }).exit_code, 2)
+      << "never without a secret";
 }
 
 TEST(Coordinator, ExchangesOneValuePerRank) {
-  Coordinator coordinator({.size = 3, .secret = kSecret});
+  Coordinator coordinator({.roles = {.workers = 3}, .secret = kSecret});
   std::vector<std::vector<std::string>> results(3);
   std::vector<std::thread> threads;
   for (int rank = 0; rank < 3; ++rank) {
@@ -46,7 +48,7 @@ TEST(Coordinator, ExchangesOneValuePerRank) {
 }
 
 TEST(Coordinator, AnExchangeThatRunsOutMayBeRepeated) {
-  Coordinator coordinator({.size = 2, .secret = kSecret});
+  Coordinator coordinator({.roles = {.workers = 2}, .secret = kSecret});
   CoordinatorClient zero(client_options(coordinator, 0));
   EXPECT_EQ(error_of([&] { zero.exchange("key", "a", milliseconds(50)); }).exit_code, 161);
   std::thread late([&] {
@@ -59,7 +61,7 @@ TEST(Coordinator, AnExchangeThatRunsOutMayBeRepeated) {
 
 // Its deadline passed when the last value came, so nobody read the answer.
 TEST(Coordinator, ACompleteExchangeMayBeRepeated) {
-  Coordinator coordinator({.size = 2, .secret = kSecret});
+  Coordinator coordinator({.roles = {.workers = 2}, .secret = kSecret});
   CoordinatorClient zero(client_options(coordinator, 0)), one(client_options(coordinator, 1));
   error_of([&] { zero.exchange("key", "a", milliseconds(50)); });
   EXPECT_THAT(one.exchange("key", "b", seconds(5)), ElementsAre("a", "b"));
@@ -67,7 +69,7 @@ TEST(Coordinator, ACompleteExchangeMayBeRepeated) {
 }
 
 TEST(Coordinator, RefusesAWrongSecretOnBothEnds) {
-  Coordinator coordinator({.size = 1, .secret = kSecret});
+  Coordinator coordinator({.roles = {.workers = 1}, .secret = kSecret});
   ClientOptions options = client_options(coordinator, 0);
   options.secret = std::string(32, 'x');
   const ErrorReport report = error_of([&] { CoordinatorClient{options}; });
@@ -79,7 +81,8 @@ TEST(Coordinator, RefusesAWrongSecretOnBothEnds) {
 // If a process ends without a message, its stream ends. Here the stream is cancelled instead.
 TEST(Coordinator, AStreamThatBreaksOffIsTheEndOfItsRankWhereNobodyElseSeesIt) {
   for (const bool seen : {false, true}) {
-    Coordinator coordinator({.size = 2, .secret = kSecret, .lost_with_stream = !seen});
+    Coordinator coordinator(
+        {.roles = {.workers = 2}, .secret = kSecret, .lost_with_stream = !seen});
     Event arrived;  // outlives the watching thread
     News got;
     CoordinatorClient zero(client_options(coordinator, 0));
@@ -110,7 +113,7 @@ TEST(Coordinator, AStreamThatBreaksOffIsTheEndOfItsRankWhereNobodyElseSeesIt) {
 
 TEST(Coordinator, AnEvaluatorWhoseStreamEndsIsNobodyElsesLoss) {
   Coordinator coordinator(
-      {.size = 2, .evaluator = true, .secret = kSecret, .lost_with_stream = true});
+      {.roles = {.workers = 2, .evaluator = true}, .secret = kSecret, .lost_with_stream = true});
   std::atomic<int> failures{0};
   Event gone;  // outlives the watching thread
   CoordinatorClient zero(client_options(coordinator, 0)), one(client_options(coordinator, 1));
@@ -140,7 +143,7 @@ TEST(Coordinator, AnEvaluatorWhoseStreamEndsIsNobodyElsesLoss) {
 }
 
 TEST(Coordinator, ARankThatStopsWatchingOrLeavesIsNotLost) {
-  Coordinator coordinator({.size = 3, .secret = kSecret, .lost_with_stream = true});
+  Coordinator coordinator({.roles = {.workers = 3}, .secret = kSecret, .lost_with_stream = true});
   CoordinatorClient zero(client_options(coordinator, 0)), one(client_options(coordinator, 1));
   for (CoordinatorClient* client : {&zero, &one}) {
     client->watch([](const News&) {});
@@ -158,7 +161,7 @@ TEST(Coordinator, ARankThatStopsWatchingOrLeavesIsNotLost) {
 }
 
 TEST(Coordinator, RefusesCallsWithoutASession) {
-  Coordinator coordinator({.size = 2, .secret = kSecret});
+  Coordinator coordinator({.roles = {.workers = 2}, .secret = kSecret});
   const auto stub = stub_for(coordinator);
   join_by_hand(*stub, 0);
   grpc::ClientContext contexts[2];
@@ -178,7 +181,7 @@ TEST(Coordinator, RefusesCallsWithoutASession) {
 
 // gRPC would buffer a stranger's data: up to the largest message for each of any number of calls.
 TEST(Coordinator, NobodySpeaksGrpcWithItWhoDoesNotKnowTheSecret) {
-  Coordinator coordinator({.size = 1, .secret = kSecret});
+  Coordinator coordinator({.roles = {.workers = 1}, .secret = kSecret});
   const auto stub = wire::Coordinator::NewStub(
       grpc::CreateChannel(coordinator.endpoint(), grpc::InsecureChannelCredentials()));
   wire::JoinRequest join;
@@ -194,7 +197,7 @@ TEST(Coordinator, NobodySpeaksGrpcWithItWhoDoesNotKnowTheSecret) {
 }
 
 TEST(Coordinator, RefusesAnotherVersionJobOrRank) {
-  Coordinator coordinator({.size = 1, .secret = kSecret, .job = "7"});
+  Coordinator coordinator({.roles = {.workers = 1}, .secret = kSecret, .job = "7"});
   ClientOptions right = client_options(coordinator, 0);
   right.job = "7";
   ClientOptions version = right, job = right, rank = right;
@@ -211,7 +214,7 @@ TEST(Coordinator, RefusesAnotherVersionJobOrRank) {
 }
 
 TEST(Coordinator, RefusesAnotherIdentityWithBothValuesAndRecordsIt) {
-  Coordinator coordinator({.size = 2, .secret = kSecret});
+  Coordinator coordinator({.roles = {.workers = 2}, .secret = kSecret});
   ClientOptions zero = client_options(coordinator, 0), one = client_options(coordinator, 1);
   zero.identity = "seed 7";
   one.identity = "seed 8";
@@ -226,7 +229,7 @@ TEST(Coordinator, RefusesAnotherIdentityWithBothValuesAndRecordsIt) {
 TEST(Coordinator, NobodyThereIsCoordinatorLostOrTimeout) {
   std::string endpoint;
   {
-    Coordinator coordinator({.size = 1, .secret = kSecret});
+    Coordinator coordinator({.roles = {.workers = 1}, .secret = kSecret});
     endpoint = coordinator.endpoint();
   }
   ClientOptions options{.endpoint = endpoint, .secret = kSecret, .timeout = milliseconds(300)};
@@ -237,7 +240,7 @@ TEST(Coordinator, NobodyThereIsCoordinatorLostOrTimeout) {
 TEST(Coordinator, TellsAFailureAtOnceAndFailsOpenExchanges) {
   std::atomic<int> told{0};
   Coordinator coordinator(
-      {.size = 2, .secret = kSecret, .on_failure = [&](const Failure&) { ++told; }});
+      {.roles = {.workers = 2}, .secret = kSecret, .on_failure = [&](const Failure&) { ++told; }});
   Event arrived;  // outlives the watching thread
   News got;
   CoordinatorClient zero(client_options(coordinator, 0));
@@ -263,7 +266,7 @@ TEST(Coordinator, TellsAFailureAtOnceAndFailsOpenExchanges) {
 }
 
 TEST(Coordinator, TellsAFailureWhoseTextIsNoUtf8) {
-  Coordinator coordinator({.size = 2, .secret = kSecret});
+  Coordinator coordinator({.roles = {.workers = 2}, .secret = kSecret});
   Event arrived;  // outlives the watching thread
   News got;
   CoordinatorClient zero(client_options(coordinator, 0));
@@ -280,7 +283,7 @@ TEST(Coordinator, TellsAFailureWhoseTextIsNoUtf8) {
 }
 
 TEST(Coordinator, KeepsSecondaryFailuresBackUntilAnnounced) {
-  Coordinator coordinator({.size = 2, .secret = kSecret});
+  Coordinator coordinator({.roles = {.workers = 2}, .secret = kSecret});
   Event arrived;  // outlives the watching thread
   std::atomic<int> code{0};
   CoordinatorClient zero(client_options(coordinator, 0));
@@ -296,7 +299,7 @@ TEST(Coordinator, KeepsSecondaryFailuresBackUntilAnnounced) {
 }
 
 TEST(Coordinator, PassesStopSignalsOnAlsoToLateWatchers) {
-  Coordinator coordinator({.size = 1, .secret = kSecret});
+  Coordinator coordinator({.roles = {.workers = 1}, .secret = kSecret});
   coordinator.request_stop(15);
   Event arrived;  // outlives the watching thread
   std::atomic<int> signal{0};
@@ -312,10 +315,9 @@ TEST(Coordinator, PassesStopSignalsOnAlsoToLateWatchers) {
 // A process that throws reports it before it ends; on_failure would end the job.
 TEST(Coordinator, TheEvaluatorsFailureIsNobodyElses) {
   std::atomic<int> told{0};
-  Coordinator coordinator(
-      {.size = 1, .evaluator = true, .secret = kSecret, .on_failure = [&](const Failure&) {
-         ++told;
-       }});
+  Coordinator coordinator({.roles = {.workers = 1, .evaluator = true},
+                           .secret = kSecret,
+                           .on_failure = [&](const Failure&) { ++told; }});
   CoordinatorClient evaluator(client_options(coordinator, 1));
   evaluator.report({.sentence = "the evaluator threw", .exit_code = 20});
   EXPECT_EQ(told, 0);
@@ -323,7 +325,7 @@ TEST(Coordinator, TheEvaluatorsFailureIsNobodyElses) {
 }
 
 TEST(Coordinator, AnEvaluatorThatHasEndedFailsOnlyExchangesThatNeedIt) {
-  Coordinator coordinator({.size = 2, .evaluator = true, .secret = kSecret});
+  Coordinator coordinator({.roles = {.workers = 2, .evaluator = true}, .secret = kSecret});
   CoordinatorClient zero(client_options(coordinator, 0));
   CoordinatorClient one(client_options(coordinator, 1));
   CoordinatorClient evaluator(client_options(coordinator, 2));
@@ -349,7 +351,7 @@ TEST(Coordinator, AnEvaluatorThatHasEndedFailsOnlyExchangesThatNeedIt) {
 }
 
 TEST(Coordinator, GroupsThatBeginAlikeDoNotShareAnExchange) {
-  Coordinator coordinator({.size = 1, .servers = 1, .secret = kSecret});
+  Coordinator coordinator({.roles = {.workers = 1, .servers = 1}, .secret = kSecret});
   CoordinatorClient worker(client_options(coordinator, 0));
   CoordinatorClient server(client_options(coordinator, 1));
   EXPECT_EQ(error_of([&] { server.exchange("key", "b", milliseconds(50)); }).exit_code, 161);
@@ -358,7 +360,7 @@ TEST(Coordinator, GroupsThatBeginAlikeDoNotShareAnExchange) {
 }
 
 TEST(Coordinator, TellsThatAllWorkersHaveEndedAlsoToLateWatchers) {
-  Coordinator coordinator({.size = 1, .servers = 1, .secret = kSecret});
+  Coordinator coordinator({.roles = {.workers = 1, .servers = 1}, .secret = kSecret});
   coordinator.finish();
   Event arrived;  // outlives the watching thread
   std::atomic<bool> finished{false};
@@ -374,7 +376,7 @@ TEST(Coordinator, TellsThatAllWorkersHaveEndedAlsoToLateWatchers) {
 
 TEST(Coordinator, ItsEndIsNewsForWhoWatches) {
   auto coordinator =
-      std::make_unique<Coordinator>(CoordinatorOptions{.size = 1, .secret = kSecret});
+      std::make_unique<Coordinator>(CoordinatorOptions{.roles = {.workers = 1}, .secret = kSecret});
   Event arrived;  // outlives the watching thread
   std::atomic<bool> lost{false};
   CoordinatorClient zero(client_options(*coordinator, 0));
@@ -389,7 +391,7 @@ TEST(Coordinator, ItsEndIsNewsForWhoWatches) {
 }
 
 TEST(Coordinator, HeartbeatsCarryWhatEveryRankDoes) {
-  Coordinator coordinator({.size = 2, .secret = kSecret});
+  Coordinator coordinator({.roles = {.workers = 2}, .secret = kSecret});
   CoordinatorClient zero(client_options(coordinator, 0));
   CoordinatorClient one(client_options(coordinator, 1));
   one.heartbeat({.waiting = true,
@@ -431,7 +433,8 @@ class Epochs {
 };
 
 TEST(ElasticCoordinator, TellsEachProcessTheRanks) {
-  Coordinator coordinator({.size = 3, .secret = kSecret, .elastic = Epoch{.members = {0, 1}}});
+  Coordinator coordinator(
+      {.roles = {.workers = 3}, .secret = kSecret, .elastic = Epoch{.members = {0, 1}}});
   CoordinatorClient zero(client_options(coordinator, 0)), two(client_options(coordinator, 2));
   Epochs to_zero(zero), to_two(two);
   EXPECT_EQ(to_zero.next(), (Epoch{.members = {0, 1}}));
@@ -445,7 +448,8 @@ TEST(ElasticCoordinator, TellsEachProcessTheRanks) {
 }
 
 TEST(ElasticCoordinator, AnExchangeOfAnEarlierEpochFails) {
-  Coordinator coordinator({.size = 3, .secret = kSecret, .elastic = Epoch{.members = {0, 1}}});
+  Coordinator coordinator(
+      {.roles = {.workers = 3}, .secret = kSecret, .elastic = Epoch{.members = {0, 1}}});
   CoordinatorClient zero(client_options(coordinator, 0));
   const CoordinatorClient::Group first{.members = {0, 1}, .epoch = 0};
   std::thread waits([&] {
@@ -463,7 +467,8 @@ TEST(ElasticCoordinator, AnExchangeOfAnEarlierEpochFails) {
 }
 
 TEST(ElasticCoordinator, AForgottenProcessIsAStrangerAndMayComeAgain) {
-  Coordinator coordinator({.size = 2, .secret = kSecret, .elastic = Epoch{.members = {0, 1}}});
+  Coordinator coordinator(
+      {.roles = {.workers = 2}, .secret = kSecret, .elastic = Epoch{.members = {0, 1}}});
   CoordinatorClient old(client_options(coordinator, 1));
   coordinator.forget(1);
   EXPECT_EQ(error_of([&] { old.heartbeat({}, seconds(5)); }).exit_code, 11);
@@ -472,7 +477,8 @@ TEST(ElasticCoordinator, AForgottenProcessIsAStrangerAndMayComeAgain) {
 
 // A build or a model that differs is refused without ending the job of the others.
 TEST(ElasticCoordinator, RefusesANewcomerThatDiffersAlone) {
-  Coordinator coordinator({.size = 2, .secret = kSecret, .elastic = Epoch{.members = {0}}});
+  Coordinator coordinator(
+      {.roles = {.workers = 2}, .secret = kSecret, .elastic = Epoch{.members = {0}}});
   ClientOptions options = client_options(coordinator, 0);
   options.identity = "model = a";
   const CoordinatorClient zero(options);
@@ -483,7 +489,8 @@ TEST(ElasticCoordinator, RefusesANewcomerThatDiffersAlone) {
 }
 
 TEST(ElasticCoordinator, NamesRanksThatFallSilent) {
-  Coordinator coordinator({.size = 3, .secret = kSecret, .elastic = Epoch{.members = {0, 1}}});
+  Coordinator coordinator(
+      {.roles = {.workers = 3}, .secret = kSecret, .elastic = Epoch{.members = {0, 1}}});
   CoordinatorClient zero(client_options(coordinator, 0)), two(client_options(coordinator, 2));
   zero.heartbeat({}, seconds(5));
   EXPECT_THAT(coordinator.silent(std::chrono::hours(1)), ElementsAre());

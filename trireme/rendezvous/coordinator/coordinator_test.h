@@ -90,7 +90,7 @@ inline std::uint16_t free_port() {
 inline CoordinatorOptions options_for(const std::shared_ptr<StateStore>& store,
                                       std::uint16_t port = free_port()) {
   CoordinatorOptions options;
-  options.size = 3;
+  options.roles.workers = 3;
   options.port = port;
   options.secret = kSecret;
   options.elastic = Epoch{};

@@ -12,7 +12,6 @@
 #include "trireme/base/waiter/real_waiter.h"
 #include "trireme/net/endpoint.h"
 #include "trireme/net/handshake.h"
-#include "trireme/net/reception.h"
 #include "trireme/observe/wait_notice.h"
 
 namespace trireme::inline v0::rendezvous {

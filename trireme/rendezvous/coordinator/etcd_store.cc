@@ -1,10 +1,9 @@
-#include "trireme/rendezvous/coordinator/etcd_store.h"
-
 #include <grpcpp/grpcpp.h>
 
 #include <utility>
 
 #include "trireme/base/error.h"
+#include "trireme/rendezvous/coordinator/state_store.h"
 #include "trireme/rendezvous/etcd.grpc.pb.h"
 #include "trireme/rendezvous/launchers/room.h"
 

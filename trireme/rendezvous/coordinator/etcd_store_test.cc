@@ -1,5 +1,5 @@
 // A store in an etcd that refuses, or that cannot answer now.
-#include "trireme/rendezvous/coordinator/etcd_store.h"
+#include "trireme/rendezvous/coordinator/state_store.h"
 
 #include <gmock/gmock.h>
 #include <grpcpp/grpcpp.h>

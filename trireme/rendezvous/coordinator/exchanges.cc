@@ -2,30 +2,27 @@
 
 #include <numeric>
 
-#include "trireme/rendezvous/call_status.h"
-
 namespace trireme::inline v0::rendezvous {
 
 std::optional<Group> Exchanges::group_of(const wire::ExchangeRequest& request, int processes) {
   Group group;
   if (request.members_size() > 0) {
-    group.members.assign(request.members().begin(), request.members().end());
-    const bool ascends = std::is_sorted(group.members.begin(), group.members.end());
-    if (!ascends || group.members.front() < 0 || group.members.back() >= processes)
-      return std::nullopt;
+    group.assign(request.members().begin(), request.members().end());
+    const bool ascends = std::is_sorted(group.begin(), group.end());
+    if (!ascends || group.front() < 0 || group.back() >= processes) return std::nullopt;
     return group;
   }
   const auto all = static_cast<std::size_t>(processes);
   const std::size_t count = request.count() > 0 ? request.count() : all;
   if (request.first() >= all || count > all - request.first()) return std::nullopt;
-  group.members.resize(count);
-  std::iota(group.members.begin(), group.members.end(), static_cast<int>(request.first()));
+  group.resize(count);
+  std::iota(group.begin(), group.end(), static_cast<int>(request.first()));
   return group;
 }
 
 void Exchanges::give(int process, const Group& group, const wire::ExchangeRequest& request,
                      Call call, const std::function<bool()>& save) {
-  const Key key{request.key(), group.members};
+  const Key key{request.key(), group};
   if (const auto done = complete_.find(key); done != complete_.end()) {
     for (const std::string& value : done->second) call.reply->add_values(value);
     return call.reactor->Finish(grpc::Status::OK);
@@ -38,7 +35,7 @@ void Exchanges::give(int process, const Group& group, const wire::ExchangeReques
     old->second.reactor->Finish(grpc::Status::CANCELLED);
   }
   pending.waiting[process] = call;
-  if (pending.values.size() == group.members.size()) return complete(entry, save);
+  if (pending.values.size() == group.size()) return complete(entry, save);
   if (!broken_.empty()) fail_all(broken_);
 }
 
@@ -66,7 +63,7 @@ void Exchanges::fail_all(const std::string& why) {
 
 void Exchanges::fail_awaiting(int process, const std::string& why) {
   for (auto& [key, pending] : pending_) {
-    if (Group{key.second}.has(process) && !pending.values.contains(process)) pending.fail(why);
+    if (is_in(key.second, process) && !pending.values.contains(process)) pending.fail(why);
   }
 }
 

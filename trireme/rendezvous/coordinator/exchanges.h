@@ -19,13 +19,16 @@
 
 namespace trireme::inline v0::rendezvous {
 
-/// The processes that take part in an exchange.
-struct Group {
-  std::vector<int> members;  // ascending
-  bool has(int process) const {
-    return std::binary_search(members.begin(), members.end(), process);
-  }
-};
+/// The processes that take part in an exchange, ascending.
+using Group = std::vector<int>;
+inline bool is_in(const Group& group, int process) {
+  return std::binary_search(group.begin(), group.end(), process);
+}
+
+/// Answers calls whose effect could not be made durable.
+inline grpc::Status store_lost() {
+  return {grpc::StatusCode::UNAVAILABLE, "the coordinator has lost its store"};
+}
 
 class Exchanges {
  public:
@@ -63,7 +66,7 @@ class Exchanges {
     /// Answers all waiting calls with ABORTED.
     void fail(const std::string& why);
   };
-  using Key = std::pair<std::string, std::vector<int>>;  // the key and the group
+  using Key = std::pair<std::string, Group>;
   void complete(std::map<Key, Pending>::iterator entry, const std::function<bool()>& save);
   void fail_all(const std::string& why);
 

@@ -3,16 +3,15 @@
 #include <utility>
 
 #include "trireme/base/error.h"
-#include "trireme/rendezvous/call_status.h"
 
 namespace trireme::inline v0::rendezvous {
 
 JobState::JobState(CoordinatorOptions from)
     : options(std::move(from)),
-      members(options.roles()),
+      members(options.roles),
       sessions(members.size()),
       streams(members.size()),
-      servers(options.servers),
+      servers(options.roles.servers),
       saver(options.store, options.store_patience, options.on_store_lost) {
   if (options.version.empty()) options.version = kWireVersion;
   if (elastic()) adopt(*options.elastic);
@@ -144,7 +143,7 @@ void JobState::tell_present(Watcher& watcher) const {
     fill(epoch_, *news.mutable_epoch());
     watcher.push(news);
   }
-  if (options.servers > 0) {
+  if (options.roles.servers > 0) {
     news.set_server_view(servers.view().to_text());
     watcher.push(news);
   }

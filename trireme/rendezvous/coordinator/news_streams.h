@@ -53,8 +53,13 @@ class NewsStreams {
   }
   /// Whether news reach the process.
   bool reaches(int process) const {
-    return std::any_of(watchers_.begin(), watchers_.end(),
-                       [&](const Watcher* one) { return one->process() == process; });
+    return any([process](int one) { return one == process; });
+  }
+  /// Whether news reach a process of which `is` holds.
+  bool any(const std::function<bool(int process)>& is) const {
+    return std::any_of(watchers_.begin(), watchers_.end(), [&](const Watcher* one) {
+      return one->process() >= 0 && is(one->process());
+    });
   }
   /// Ends the streams of the process.
   void finish(int process, const grpc::Status& status) {

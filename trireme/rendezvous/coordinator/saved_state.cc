@@ -26,6 +26,8 @@ std::string JobState::text() const {
     one.set_has_identity(!members.identity(process).empty());
     if (one.has_identity()) state.set_identity(members.identity(process));
     one.set_token(sessions.token(process));
+    one.set_left(elastic() && members.phase(process) == Phase::Left);
+    one.set_exit_code(members.exit_code(process));
   }
   exchanges.save(state);
   state.set_stop_signal(end_.stop_signal);
@@ -57,12 +59,13 @@ void JobState::restore() {
                std::to_string(state.processes_size()) + " processes (" + state.version() + ")",
            kAsBefore);
   const ServerView view = ServerView::from_text(state.server_view());
-  if (static_cast<int>(view.servers.size()) != options.servers)
+  if (static_cast<int>(view.servers.size()) != options.roles.servers)
     refuse("the state in " + options.store->address() + " is of a job with " +
                counted(static_cast<int>(view.servers.size()), "server"),
            kAsBefore);
   for (int process = 0; process < state.processes_size(); ++process) {
     const wire::SavedProcess& one = state.processes(process);
+    if (one.left()) members.leave(process, one.exit_code());
     if (!one.joined()) continue;
     members.join(process, one.host(), one.has_identity() ? state.identity() : "", steady_now());
     sessions.resume(process, one.token());

@@ -4,6 +4,8 @@
 // A part of JobState, under its lock. Only for .cc files of rendezvous.
 #pragma once
 
+#include <grpcpp/grpcpp.h>
+
 #include <string>
 #include <utility>
 #include <vector>
@@ -12,6 +14,10 @@
 #include "trireme/rendezvous/wire_convert.h"
 
 namespace trireme::inline v0::rendezvous {
+
+inline grpc::Status no_session() {
+  return {grpc::StatusCode::UNAUTHENTICATED, "the call carries no valid session"};
+}
 
 class Sessions {
  public:

@@ -14,7 +14,6 @@
 #include "trireme/net/endpoint.h"
 #include "trireme/net/socket.h"
 #include "trireme/observe/folder_lock.h"
-#include "trireme/rendezvous/coordinator/etcd_store.h"
 
 namespace trireme::inline v0::rendezvous {
 namespace {

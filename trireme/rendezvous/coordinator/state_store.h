@@ -32,5 +32,8 @@ class StateStore {
 /// Connects to nothing. `timeout` bounds each call to etcd.
 std::unique_ptr<StateStore> make_store(const std::string& address,
                                        Duration timeout = std::chrono::seconds(5));
+/// The one in etcd, which one key holds. `address` is the text for messages.
+std::unique_ptr<StateStore> etcd_store(const std::string& address, const std::string& endpoint,
+                                       const std::string& key, Duration timeout);
 
 }  // namespace trireme::inline v0::rendezvous

@@ -116,25 +116,18 @@ std::optional<RankEnvironment> read_mpi(const Getenv& get, const Variables& name
   return rank;
 }
 
+template <const Variables& names>
+std::optional<RankEnvironment> from_mpi(const Getenv& get, std::string& why) {
+  return read_mpi(get, names, why);
+}
+
 // LSF's Job Step Manager. Its MPI, Spectrum MPI, is an Open MPI, whose variables it sets, too.
-std::optional<RankEnvironment> from_jsrun(const Getenv& get, std::string& why) {
-  return read_mpi(get,
-                  {"JSM_NAMESPACE_RANK", "JSM_NAMESPACE_SIZE", "JSM_NAMESPACE_LOCAL_RANK",
-                   "JSM_NAMESPACE_LOCAL_SIZE"},
-                  why);
-}
-
-std::optional<RankEnvironment> from_open_mpi(const Getenv& get, std::string& why) {
-  return read_mpi(get,
-                  {"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK",
-                   "OMPI_COMM_WORLD_LOCAL_SIZE"},
-                  why);
-}
-
+constexpr Variables kJsrun{"JSM_NAMESPACE_RANK", "JSM_NAMESPACE_SIZE", "JSM_NAMESPACE_LOCAL_RANK",
+                           "JSM_NAMESPACE_LOCAL_SIZE"};
+constexpr Variables kOpenMpi{"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE",
+                             "OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE"};
 // MPICH's Hydra; srun --mpi=pmi2 sets the first two.
-std::optional<RankEnvironment> from_mpich(const Getenv& get, std::string& why) {
-  return read_mpi(get, {"PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS"}, why);
-}
+constexpr Variables kMpich{"PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS"};
 
 // torch.distributed's variables (env://), which torchrun sets for every process.
 std::optional<RankEnvironment> from_torchrun(const Getenv& get, std::string& why) {
@@ -270,9 +263,9 @@ std::optional<RankEnvironment> from_pmix(const Getenv& get, std::string& why) {
 }
 
 constexpr Launcher kForeign[] = {
-    {"jsrun", "jsrun", false, {"JSM_NAMESPACE_SIZE"}, from_jsrun},
-    {"openmpi", "mpirun (Open MPI)", true, {"OMPI_COMM_WORLD_SIZE"}, from_open_mpi},
-    {"mpich", "mpirun (MPICH)", true, {"PMI_SIZE"}, from_mpich},
+    {"jsrun", "jsrun", false, {"JSM_NAMESPACE_SIZE"}, from_mpi<kJsrun>},
+    {"openmpi", "mpirun (Open MPI)", true, {"OMPI_COMM_WORLD_SIZE"}, from_mpi<kOpenMpi>},
+    {"mpich", "mpirun (MPICH)", true, {"PMI_SIZE"}, from_mpi<kMpich>},
     {"torchrun", "torchrun", true, {"WORLD_SIZE"}, from_torchrun},
     {"srun", "srun", false, {"SLURM_STEP_NUM_TASKS", "SLURM_NTASKS"}, from_srun},
     {"tfjob", "TFJob", false, {"TF_CONFIG"}, from_tf_config},

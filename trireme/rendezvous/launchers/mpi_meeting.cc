@@ -20,12 +20,12 @@ std::pair<std::string, std::string> cut(const std::string& text) {
 }
 
 std::string make_secret() {
-  const auto file = rendezvous::process_environment("TRIREME_JOB_SECRET_FILE");
-  if (file && !file->empty()) return rendezvous::read_secret_file(*file);
-  return rendezvous::random_bytes(rendezvous::kSecretBytes);
+  const auto file = process_environment("TRIREME_JOB_SECRET_FILE");
+  if (file && !file->empty()) return read_secret_file(*file);
+  return random_bytes(kSecretBytes);
 }
 
-void check_size(const net::MpiGroup& group, const rendezvous::RankEnvironment& env) {
+void check_size(const net::MpiGroup& group, const RankEnvironment& env) {
   if (env.launcher.empty() || group.size() == env.size) return;
   throw ConfigError(
       env.launcher + " started " + std::to_string(env.size) + " processes, but " +
@@ -38,9 +38,8 @@ void check_size(const net::MpiGroup& group, const rendezvous::RankEnvironment& e
 
 }  // namespace
 
-MpiMeeting::MpiMeeting(const void* communicator, rendezvous::RankEnvironment& env,
-                       const std::string& host, Waiter& waiter, Duration timeout,
-                       const std::string& interface)
+MpiMeeting::MpiMeeting(const void* communicator, RankEnvironment& env, const std::string& host,
+                       Waiter& waiter, Duration timeout, const std::string& interface)
     : communicator_(communicator) {
   net::MpiGroup group(communicator);
   if (!communicator) check_size(group, env);
@@ -62,8 +61,8 @@ void MpiMeeting::keep_coordinator(const std::vector<std::string>& places, const 
   const bool one_host = std::all_of(places.begin(), places.end(),
                                     [&](const auto& place) { return cut(place).first == host; });
   secret_ = make_secret();
-  coordinator_ = std::make_unique<rendezvous::Coordinator>(rendezvous::CoordinatorOptions{
-      .size = static_cast<int>(places.size()),
+  coordinator_ = std::make_unique<Coordinator>(CoordinatorOptions{
+      .roles = {.workers = static_cast<int>(places.size())},
       .address = one_host ? own_address("127.0.0.1:1", {}) : address_for_others({}, interface),
       .secret = secret_,
       .job = "mpi",
@@ -84,7 +83,7 @@ void MpiMeeting::stay(Waiter& waiter, Duration timeout) const {
   }
 }
 
-void meet_under_mpirun(const rendezvous::RankEnvironment& env) {
+void meet_under_mpirun(const RankEnvironment& env) {
   net::MpiGroup group;
   check_size(group, env);
   group.set_clean();

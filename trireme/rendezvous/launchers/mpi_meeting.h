@@ -20,7 +20,7 @@ class MpiMeeting {
  public:
   /// Collective over `communicator` (an MPI_Comm*; null: all processes). Sets rank, size and
   /// coordinator in `env`. Other hosts reach rank 0 by `interface` (JobOptions). Blocks.
-  MpiMeeting(const void* communicator, rendezvous::RankEnvironment& env, const std::string& host,
+  MpiMeeting(const void* communicator, RankEnvironment& env, const std::string& host,
              Waiter& waiter, Duration timeout, const std::string& interface);
 
   const std::string& secret() const noexcept { return secret_; }
@@ -35,13 +35,13 @@ class MpiMeeting {
                         const std::string& interface);
 
   const void* const communicator_;
-  std::unique_ptr<rendezvous::Coordinator> coordinator_;  // on rank 0
+  std::unique_ptr<Coordinator> coordinator_;  // on rank 0
   std::string secret_;
 };
 
 /// Joins all processes of an mpirun before they make a Job; throws ConfigError like a Job. After
 /// it, a process that exits with an error code ends all.
-void meet_under_mpirun(const rendezvous::RankEnvironment& env);
+void meet_under_mpirun(const RankEnvironment& env);
 /// Returns one text per process.
 std::vector<std::string> exchange_under_mpirun(const std::string& mine);
 

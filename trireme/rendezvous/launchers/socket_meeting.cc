@@ -10,11 +10,9 @@
 #include <atomic>
 #include <cerrno>
 #include <cstdint>
-#include <functional>
 #include <optional>
 #include <span>
 #include <utility>
-#include <vector>
 
 #include "trireme/base/error.h"
 #include "trireme/base/hex.h"
@@ -29,8 +27,6 @@
 
 namespace trireme::inline v0::rendezvous {
 namespace {
-
-using rendezvous::RankEnvironment;
 
 constexpr std::size_t kMostBytes = 256;  // of the door's answer
 constexpr int kPorts = 16;
@@ -51,7 +47,7 @@ std::string name_of_this_one(const RankEnvironment& env) {
 
 // The place's own port first. Then ports that other programs rarely use, below the range from which
 // systems assign ports.
-std::uint16_t port_of(const rendezvous::MeetingPlace& place, const std::string& name, int attempt) {
+std::uint16_t port_of(const MeetingPlace& place, const std::string& name, int attempt) {
   if (attempt == 0 && place.port != 0) return place.port;
   std::uint64_t hash = 14695981039346656037ull;  // FNV-1a
   for (const char letter : name)
@@ -62,7 +58,7 @@ std::uint16_t port_of(const rendezvous::MeetingPlace& place, const std::string& 
 
 // A name of fixed length, whatever the length of the start's name.
 std::string unix_name(const std::string& name) {
-  const std::string proof = rendezvous::prove("meeting", {name}).substr(0, 16);
+  const std::string proof = prove("meeting", {name}).substr(0, 16);
   return "trireme-" + std::to_string(geteuid()) + "-" + to_hex(std::as_bytes(std::span(proof)));
 }
 
@@ -75,7 +71,7 @@ std::string secret_for(const RankEnvironment& env, const std::string& name) {
                        .advice = "Set TRIREME_JOB_SECRET_FILE to a file that only you may read, on "
                                  "every host."});
   }
-  return rendezvous::prove(rendezvous::read_secret_file(env.secret_file), {"start", name});
+  return prove(read_secret_file(env.secret_file), {"start", name});
 }
 
 [[noreturn]] void nobody_came(const RankEnvironment& env, Duration timeout, bool is_over) {
@@ -98,7 +94,7 @@ std::string secret_for(const RankEnvironment& env, const std::string& name) {
 // Sends the coordinator's address and the secret to every caller that states its rank.
 class SocketMeeting::Door final : public ProgressSource {
  public:
-  Door(const std::string& name, int ranks, std::string answer, rendezvous::Coordinator& coordinator)
+  Door(const std::string& name, int ranks, std::string answer, Coordinator& coordinator)
       : size_(ranks),
         listener_(net::listen_unix(name)),
         answer_(std::move(answer)),
@@ -144,7 +140,7 @@ class SocketMeeting::Door final : public ProgressSource {
   const int size_;
   const net::Listener listener_;
   const std::string answer_;
-  rendezvous::Coordinator& coordinator_;
+  Coordinator& coordinator_;
   const net::Descriptor all_;  // epoll: the listener and the guests
   std::vector<net::Descriptor> guests_;
 };
@@ -201,24 +197,18 @@ SocketMeeting::~SocketMeeting() {
   if (door_) waiter_->remove(door_.get());
 }
 
-rendezvous::CoordinatorOptions SocketMeeting::options_for(const RankEnvironment& env,
-                                                          const std::string& name) const {
-  const rendezvous::Roles roles = env.roles();
-  return {.size = roles.workers,
-          .servers = roles.servers,
-          .evaluator = roles.evaluator || env.meeting->admits_evaluator,
-          .secret = secret_,
-          .job = name,
-          .lost_with_stream = true};
+CoordinatorOptions SocketMeeting::options_for(const RankEnvironment& env,
+                                              const std::string& name) const {
+  Roles roles = env.roles();
+  roles.evaluator = roles.evaluator || env.meeting->admits_evaluator;
+  return {.roles = roles, .secret = secret_, .job = name, .lost_with_stream = true};
 }
 
 void SocketMeeting::open_on_one_host(const RankEnvironment& env, const std::string& name) {
-  secret_ = env.secret_file.empty() ? rendezvous::random_bytes(rendezvous::kSecretBytes)
-                                    : secret_for(env, name);
-  const rendezvous::CoordinatorOptions options = options_for(env, name);
-  coordinator_ = std::make_unique<rendezvous::Coordinator>(options);
-  const int processes = options.size + options.servers + (options.evaluator ? 1 : 0);
-  door_ = std::make_shared<Door>(unix_name(name), processes,
+  secret_ = env.secret_file.empty() ? random_bytes(kSecretBytes) : secret_for(env, name);
+  const CoordinatorOptions options = options_for(env, name);
+  coordinator_ = std::make_unique<Coordinator>(options);
+  door_ = std::make_shared<Door>(unix_name(name), options.roles.processes(),
                                  coordinator_->endpoint() + "\n" + secret_, *coordinator_);
   waiter_->add(door_);
 }
@@ -226,14 +216,14 @@ void SocketMeeting::open_on_one_host(const RankEnvironment& env, const std::stri
 void SocketMeeting::open_to_all(const RankEnvironment& env, const std::string& name) {
   secret_ = secret_for(env, name);
   const std::string& host = env.meeting->host;
-  rendezvous::CoordinatorOptions options = options_for(env, name);
+  CoordinatorOptions options = options_for(env, name);
   options.address = net::is_loopback(host)                ? "127.0.0.1"
                     : host.find(':') != std::string::npos ? "::"
                                                           : "0.0.0.0";
   for (int attempt = 0; !coordinator_; ++attempt) {
     options.port = port_of(*env.meeting, name, attempt);
     try {
-      coordinator_ = std::make_unique<rendezvous::Coordinator>(options);
+      coordinator_ = std::make_unique<Coordinator>(options);
     } catch (const ResourceError&) {
       if (attempt + 1 == kPorts) throw;  // all are taken
     }
@@ -267,7 +257,7 @@ void SocketMeeting::search(RankEnvironment& env, const std::string& name, Wait& 
     for (int attempt = 0; attempt < kPorts && env.coordinator.empty(); ++attempt) {
       const std::string endpoint =
           net::to_string({env.meeting->host, port_of(*env.meeting, name, attempt)});
-      if (rendezvous::is_coordinator(endpoint, secret_)) env.coordinator = endpoint;
+      if (is_coordinator(endpoint, secret_)) env.coordinator = endpoint;
     }
   } while (env.coordinator.empty() && wait.pause(5 * kAskAgain));
 }
@@ -303,12 +293,12 @@ std::vector<std::string> exchange_by_sockets(const RankEnvironment& env, const s
   const SocketMeeting meeting(place, waiter, timeout, {});
   std::vector<std::string> all;
   {
-    rendezvous::CoordinatorClient client({.endpoint = place.coordinator,
-                                          .secret = meeting.secret(),
-                                          .job = place.job,
-                                          .rank = place.process(),
-                                          .host = observe::host_name(),
-                                          .timeout = timeout});
+    CoordinatorClient client({.endpoint = place.coordinator,
+                              .secret = meeting.secret(),
+                              .job = place.job,
+                              .rank = place.process(),
+                              .host = observe::host_name(),
+                              .timeout = timeout});
     const auto notice = meeting.wait_for_all(place);
     all = client.exchange("before the job", mine, timeout,
                           {0, place.roles().workers + place.roles().servers});

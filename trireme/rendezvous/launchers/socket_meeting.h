@@ -26,8 +26,8 @@ class SocketMeeting {
  public:
   /// Sets `env.coordinator`. Ranks other than 0 wait for it up to `timeout` (TimeoutError), and say so
   /// in the log (observe/wait_notice.h).
-  SocketMeeting(rendezvous::RankEnvironment& env, const std::shared_ptr<Waiter>& waiter,
-                Duration timeout, const std::string& interface);
+  SocketMeeting(RankEnvironment& env, const std::shared_ptr<Waiter>& waiter, Duration timeout,
+                const std::string& interface);
   ~SocketMeeting();
   SocketMeeting(const SocketMeeting&) = delete;
 
@@ -42,23 +42,22 @@ class SocketMeeting {
 
  private:
   class Door;
-  rendezvous::CoordinatorOptions options_for(const rendezvous::RankEnvironment& env,
-                                             const std::string& name) const;
-  void open_on_one_host(const rendezvous::RankEnvironment& env, const std::string& name);
-  void open_to_all(const rendezvous::RankEnvironment& env, const std::string& name);
+  CoordinatorOptions options_for(const RankEnvironment& env, const std::string& name) const;
+  void open_on_one_host(const RankEnvironment& env, const std::string& name);
+  void open_to_all(const RankEnvironment& env, const std::string& name);
   class Wait;
-  void ask_on_this_host(rendezvous::RankEnvironment& env, const std::string& name, Wait& wait);
-  void search(rendezvous::RankEnvironment& env, const std::string& name, Wait& wait);
+  void ask_on_this_host(RankEnvironment& env, const std::string& name, Wait& wait);
+  void search(RankEnvironment& env, const std::string& name, Wait& wait);
 
   const std::shared_ptr<Waiter> waiter_;
   std::string secret_;
-  std::unique_ptr<rendezvous::Coordinator> coordinator_;  // on rank 0
-  std::shared_ptr<Door> door_;                            // on rank 0 of a job on one host
+  std::unique_ptr<Coordinator> coordinator_;  // on rank 0
+  std::shared_ptr<Door> door_;                // on rank 0 of a job on one host
 };
 
 /// For programs before they make a Job: returns one text per worker and server of the start.
-std::vector<std::string> exchange_by_sockets(const rendezvous::RankEnvironment& env,
-                                             const std::string& mine, Duration timeout);
+std::vector<std::string> exchange_by_sockets(const RankEnvironment& env, const std::string& mine,
+                                             Duration timeout);
 
 /// The evaluator, which may come late, calls this instead. Its next meeting ends with PeerLost as soon
 /// as rank 0 is not there and `is_over` says that the training has ended. It is called often.

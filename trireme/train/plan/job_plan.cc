@@ -99,6 +99,7 @@ void set_keeping(plan::Job& job, const Settings& settings, int ranks) {
   const bool alone = job.servers > 0 && settings.strategy.server.alone();
   job.keeping = {.elastic = settings.elastic.on() && !alone,
                  .alone = alone,
+                 .restarts = settings.elastic.restarts != 0,
                  .least_ranks = settings.elastic.min > 0 ? settings.elastic.min : ranks,
                  .multiple = ranks_of_a_copy(settings.strategy),
                  .copies = settings.checkpoints.memory,
