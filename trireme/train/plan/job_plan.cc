@@ -7,7 +7,7 @@
 #include "trireme/memory/offload_folder.h"
 #include "trireme/memory/recompute.h"
 #include "trireme/observe/machine.h"
-#include "trireme/optim/group_check.h"
+#include "trireme/optim/groups.h"
 #include "trireme/plan/mixing.h"
 #include "trireme/plan/named_strategies.h"
 #include "trireme/ps/settings.h"
