@@ -63,6 +63,7 @@ struct Strategy::Impl final : parallel::StepTarget {
   kernel::Assignment places;  // of the world's ranks
   const parallel::LayerGroup layers;
   const models::Blocks model;  // what lanes are built from
+  const parallel::StrategySetup setup{env, options, plan, pipeline, grid, layers};
   std::string stages_note;
   std::optional<parallel::MappedState> mapped;  // outlives what lies in it
   parallel::ModelParts parts;
