@@ -17,7 +17,7 @@
 #include "trireme/models/activations.h"
 #include "trireme/models/block.h"
 #include "trireme/models/kernels.h"
-#include "trireme/strategy/model_shape.h"
+#include "trireme/strategy/option_check.h"
 #include "trireme/strategy/strategy.h"
 #include "trireme/train/families/data_family.h"
 
