@@ -9,7 +9,6 @@
 #include "trireme/plan/named_strategies.h"
 #include "trireme/sync/sync_plan.h"
 #include "trireme/train/config/elastic_keys.h"
-#include "trireme/train/config/identity_key.h"
 #include "trireme/train/config/optimizer_keys.h"
 
 namespace trireme::inline v0::train {
@@ -56,9 +55,6 @@ void add_batch_keys(config::Schema& schema) {
       {"batch.micro", whole(4),
        "Samples of one micro-batch; divides batch.global. Part of what decides the bits.", 1,
        1e9}));
-}
-
-void add_share_key(config::Schema& schema) {
   schema.add(
       {"batch.shares", text("equal"),
        "Micro-batches of each rank, under plain and zero1: equal; auto, so that a slower rank "
@@ -405,7 +401,6 @@ config::Schema training_schema(const ModelFamily& family, const DataFamily& data
   config::Schema schema;
   add_model_keys(schema, family, data);
   add_batch_keys(schema);
-  add_share_key(schema);
   add_train_keys(schema);
   add_optimizer_keys(schema);
   add_parallel_keys(schema);

@@ -14,8 +14,7 @@ std::shared_ptr<const input::SharedCorpus> bytes_of(const Settings& settings,
 }  // namespace
 
 Settings read_settings(const WorkerSpec& spec) {
-  return Settings(
-      read_config(RunFolder(spec.folder).config(), [](const char*) { return nullptr; }, {}));
+  return Settings(read_config(RunFolder(spec.folder).config()));
 }
 
 RunData::RunData(const Settings& settings, const WorkerSpec& spec)
