@@ -27,7 +27,6 @@
 #include "trireme/train/changed_input.h"
 #include "trireme/train/device.h"
 #include "trireme/train/early_stop.h"
-#include "trireme/train/evaluation/evaluation.h"
 #include "trireme/train/evaluation/forward_model.h"
 #include "trireme/train/evaluation/generate.h"
 #include "trireme/train/report/kernel_profile.h"
