@@ -30,7 +30,6 @@
 #include "trireme/train/evaluation/forward_model.h"
 #include "trireme/train/evaluation/generate.h"
 #include "trireme/train/report/kernel_profile.h"
-#include "trireme/train/report/last_step.h"
 #include "trireme/train/report/recorded_passes.h"
 #include "trireme/train/report/report.h"
 #include "trireme/train/report/step_figures.h"
