@@ -24,7 +24,6 @@
 #include "trireme/strategy/strategy.h"
 #include "trireme/sync/strategy_context.h"
 #include "trireme/sync/sync_plan.h"
-#include "trireme/train/changed_input.h"
 #include "trireme/train/device.h"
 #include "trireme/train/early_stop.h"
 #include "trireme/train/evaluation/forward_model.h"

@@ -173,6 +173,10 @@ std::vector<std::string> recorded_changes(const RunFolder& folder) {
   return lines;
 }
 
+void ChangedInput::restored(const std::string& metadata) {
+  batches_.seek(saved_count(nlohmann::json::parse(metadata), "position"));
+}
+
 void check_counts(std::int64_t step, std::int64_t batches, const std::string& training_metadata) {
   const std::int64_t updates =
       saved_count(nlohmann::json::parse(training_metadata), "optimizer_steps");
