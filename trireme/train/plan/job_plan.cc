@@ -14,7 +14,6 @@
 #include "trireme/strategy/option_check.h"
 #include "trireme/train/device.h"
 #include "trireme/train/plan/auto_recompute.h"
-#include "trireme/train/plan/kernel_runs.h"
 
 namespace trireme::inline v0::train {
 namespace {
