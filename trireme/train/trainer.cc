@@ -1,5 +1,3 @@
-#include "trireme/train/trainer.h"
-
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -50,6 +48,10 @@ std::string subtitle(const Settings& settings, const RunData& data, int ranks) {
          " a step";
 }
 
+// Runs a training job on one rank: config -> Job -> Blocks -> Strategy -> steps.
+//
+// All ranks run the same code; only rank 0 prints, writes events and draws the plot. Sees the model
+// and the layout only through Strategy. One per process (or simulated rank); not thread safe.
 class Trainer {
  public:
   explicit Trainer(Session& session)
