@@ -13,7 +13,6 @@
 
 #include "trireme/base/error.h"
 #include "trireme/memory/mapped_file.h"
-#include "trireme/memory/recent_slots.h"
 #include "trireme/memory/saved_tensors.h"
 #include "trireme/memory/saved_view.h"
 

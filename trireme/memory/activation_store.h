@@ -1,6 +1,6 @@
 // ActivationStore: keeps the tensors that autograd saves for a model's blocks away from the memory
 // that blocks compute in: in a mapped file (ActivationFile), or, for a device, in pinned memory of
-// the host (host_activations.h). The bytes that come back are the same, so no bit changes.
+// the host. The bytes that come back are the same, so no bit changes.
 //
 // Memory holds the tensors of at most two blocks at a time. Blocks of one store run forward one at a
 // time.
@@ -53,18 +53,17 @@ class ActivationStore {
   virtual std::unique_ptr<TensorKeeper> begin_block() = 0;
 };
 
-/// ActivationFile: keeps the tensors that autograd saves for a model's blocks in a mapped file. A
-/// background thread writes a block's tensors while the next block computes, and fetches them while
-/// backward still runs the block after (the order of Rhu et al. 2016, "vDNN", arXiv:1602.08124, with
-/// a file instead of host memory). The bytes that come back are the same, so no bit changes.
+/// ActivationFile: keeps the tensors in a mapped file. A background thread writes a block's tensors
+/// while the next block computes, and fetches them while backward still runs the block after (the
+/// order of Rhu et al. 2016, "vDNN", arXiv:1602.08124, with a file instead of host memory).
 ///
 ///   forward  | block 0 | block 1 | block 2 |      backward | block 2 | block 1 | block 0 |
 ///   thread             | write 0 | write 1 |      thread   | fetch 1 | fetch 0 |
 ///
-/// Memory holds the tensors of at most two blocks at a time, besides the system's page cache. The
-/// file is unlinked as soon as it is open, so nothing is left behind; it grows to the most that is
-/// saved at a time, and its space is reused. Any thread may read what another saved; blocks of one
-/// file run forward one at a time. Throws ResourceError if the folder cannot hold the file.
+/// Besides memory for two blocks it takes the system's page cache. The file is unlinked as soon as it is
+/// open, so nothing is left behind; it grows to the most that is saved at a time, and its space is
+/// reused. Any thread may read what another saved. Throws ResourceError if the folder cannot hold the
+/// file.
 class ActivationFile final : public ActivationStore {
  public:
   /// A file in `folder`.

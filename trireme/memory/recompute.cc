@@ -269,44 +269,25 @@ BlockCost cost_of(const models::BlockActivations& block, Recompute kind, bool la
   return {.stays = whole, .again = scores};
 }
 
-std::int64_t peak_activations(const std::vector<models::BlockActivations>& blocks,
-                              const RecomputePolicy& policy) {
-  std::int64_t stays = 0, once = 0;
-  for (std::size_t i = 0; i < blocks.size(); ++i) {
-    const BlockCost cost = cost_of(blocks[i], policy.of(i, blocks.size()), i + 1 == blocks.size());
-    stays += cost.stays;
-    once = std::max(once, cost.once);
-  }
-  return stays + once;
-}
-
-std::int64_t peak_of_offloaded(const std::vector<models::BlockActivations>& blocks,
-                               const RecomputePolicy& policy) {
-  std::int64_t most = 0, before = 0;
-  for (std::size_t i = 0; i < blocks.size(); ++i) {
-    const BlockCost cost = cost_of(blocks[i], policy.of(i, blocks.size()), i + 1 == blocks.size());
-    most = std::max(most, before + cost.stays + cost.once);
-    before = cost.stays;
-  }
-  return most;
-}
-
-std::int64_t bytes_of_offloaded(const std::vector<models::BlockActivations>& blocks,
-                                const RecomputePolicy& policy) {
-  std::int64_t bytes = 0;
-  for (std::size_t i = 0; i + 1 < blocks.size(); ++i)
-    bytes += cost_of(blocks[i], policy.of(i, blocks.size()), false).stays;
-  return bytes;
-}
-
-double share_again(const std::vector<models::BlockActivations>& blocks,
-                   const RecomputePolicy& policy) {
+ActivationCosts costs_of(const std::vector<models::BlockActivations>& blocks,
+                         const RecomputePolicy& policy) {
+  ActivationCosts costs;
+  std::int64_t once = 0, before = 0;
   double again = 0, forward = 0;
   for (std::size_t i = 0; i < blocks.size(); ++i) {
+    const bool last = i + 1 == blocks.size();
+    const BlockCost cost = cost_of(blocks[i], policy.of(i, blocks.size()), last);
+    costs.peak += cost.stays;
+    once = std::max(once, cost.once);
+    costs.peak_offloaded = std::max(costs.peak_offloaded, before + cost.stays + cost.once);
+    before = cost.stays;
+    if (!last) costs.file += cost.stays;
+    again += cost.again;
     forward += blocks[i].forward_work;
-    again += cost_of(blocks[i], policy.of(i, blocks.size()), i + 1 == blocks.size()).again;
   }
-  return forward > 0 ? again / (3 * forward) : 0;
+  costs.peak += once;
+  if (forward > 0) costs.share_again = again / (3 * forward);
+  return costs;
 }
 
 }  // namespace trireme::inline v0::memory

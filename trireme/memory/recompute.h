@@ -69,20 +69,18 @@ struct BlockCost {
 /// `last`: the block is the model's last, so its backward comes at once.
 BlockCost cost_of(const models::BlockActivations& block, Recompute kind, bool last);
 
-/// Peak bytes of activations over a forward and a backward pass: `stays` of all blocks and the
-/// largest `once`.
-std::int64_t peak_activations(const std::vector<models::BlockActivations>& blocks,
-                              const RecomputePolicy& policy);
-/// The same when an ActivationFile keeps what blocks save: memory holds the bytes of the block that
-/// runs and of the block before it, which is being written or fetched.
-std::int64_t peak_of_offloaded(const std::vector<models::BlockActivations>& blocks,
-                               const RecomputePolicy& policy);
-/// Bytes in that file: `stays` of all blocks except the last.
-std::int64_t bytes_of_offloaded(const std::vector<models::BlockActivations>& blocks,
-                                const RecomputePolicy& policy);
-/// Recomputed work as a share of the work of forward and backward (three forward passes); 0 if the
-/// work is not known.
-double share_again(const std::vector<models::BlockActivations>& blocks,
-                   const RecomputePolicy& policy);
+/// A model's activations under a policy, over a forward and a backward pass of one micro-batch.
+struct ActivationCosts {
+  std::int64_t peak = 0;  // bytes: `stays` of all blocks and the largest `once`
+  /// The same when an ActivationFile keeps what blocks save: memory holds the bytes of the block that
+  /// runs and of the block before it, which is being written or fetched.
+  std::int64_t peak_offloaded = 0;
+  std::int64_t file = 0;  // bytes in that file: `stays` of all blocks except the last
+  /// Recomputed work as a share of the work of forward and backward (three forward passes); 0 if the
+  /// work is not known.
+  double share_again = 0;
+};
+ActivationCosts costs_of(const std::vector<models::BlockActivations>& blocks,
+                         const RecomputePolicy& policy);
 
 }  // namespace trireme::inline v0::memory

@@ -163,7 +163,10 @@ TEST(Recompute, PassesOnWhatTheSecondRunThrows) {
 }
 
 TEST(Recompute, TheShareThatIsComputedAgain) {
-  using memory::share_again;
+  const auto share_again = [](const std::vector<models::BlockActivations>& of,
+                              const memory::RecomputePolicy& policy) {
+    return memory::costs_of(of, policy).share_again;
+  };
   const models::BlockActivations layer{.forward_work = 6, .scores_work = 1},
       head{.forward_work = 2};
   const std::vector<models::BlockActivations> blocks = {{}, layer, layer, layer, head};
@@ -207,19 +210,19 @@ TEST(Recompute, TheBytesOfAPolicy) {
   const models::BlockActivations layer{.kept = 100, .probabilities = 30, .inputs = 10};
   const std::vector<models::BlockActivations> blocks = {{}, layer, layer, layer, {.kept = 40}};
   const auto peak = [&](const char* text) {
-    return memory::peak_activations(blocks, parse_recompute(text));
+    return memory::costs_of(blocks, parse_recompute(text)).peak;
   };
   EXPECT_EQ(peak("none"), 340);
   EXPECT_EQ(peak("selective"), 3 * 70 + 40);
   EXPECT_EQ(peak("full"), 3 * 10 + 100);
   EXPECT_EQ(peak("none,full,selective,none*2"), 10 + 70 + 100 + 100);
   const auto offloaded = [&](const char* text) {
-    return memory::peak_of_offloaded(blocks, parse_recompute(text));
+    return memory::costs_of(blocks, parse_recompute(text)).peak_offloaded;
   };
   EXPECT_EQ(offloaded("none"), 200);
   EXPECT_EQ(offloaded("full"), 10 + 10 + 100);
-  EXPECT_EQ(memory::bytes_of_offloaded(blocks, parse_recompute("none")), 300);
-  EXPECT_EQ(memory::bytes_of_offloaded(blocks, parse_recompute("every-2")), 100 + 2 * 10);
+  EXPECT_EQ(memory::costs_of(blocks, parse_recompute("none")).file, 300);
+  EXPECT_EQ(memory::costs_of(blocks, parse_recompute("every-2")).file, 100 + 2 * 10);
 }
 
 }  // namespace

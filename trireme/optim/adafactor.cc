@@ -6,7 +6,6 @@
 
 #include "trireme/base/check.h"
 #include "trireme/kernel/optimizers/apply.h"
-#include "trireme/optim/device_sums.h"
 #include "trireme/optim/matrix_squares.h"
 #include "trireme/optim/slice_optimizer.h"
 #include "trireme/optim/tensor_rule.h"

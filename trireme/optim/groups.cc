@@ -3,9 +3,9 @@
 #include <algorithm>
 
 #include "trireme/base/error.h"
-#include "trireme/optim/group_check.h"
 
 namespace trireme::inline v0::optim {
+
 void check_groups(std::span<const ParameterInfo> parameters,
                   std::span<const ParameterGroup> groups) {
   for (const ParameterGroup& group : groups) {

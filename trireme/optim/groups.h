@@ -12,7 +12,10 @@ struct ParameterNumbers {
   double rate_factor = 1, weight_decay = 0;
   friend bool operator==(const ParameterNumbers&, const ParameterNumbers&) = default;
 };
-/// One entry per slice. Throws ConfigError if a group matches none of `parameters`.
+/// Throws ConfigError if a group's pattern matches none of `parameters`.
+void check_groups(std::span<const ParameterInfo> parameters,
+                  std::span<const ParameterGroup> groups);
+/// One entry per slice. Throws what check_groups() throws.
 std::vector<ParameterNumbers> numbers_of(std::span<const OwnedSlice> slices,
                                          std::span<const ParameterInfo> parameters,
                                          std::span<const ParameterGroup> groups,

@@ -3,7 +3,6 @@
 #include <cmath>
 
 #include "trireme/kernel/optimizers/apply.h"
-#include "trireme/optim/device_sums.h"
 #include "trireme/optim/slice_optimizer.h"
 #include "trireme/optim/tensor_rule.h"
 #include "trireme/tensor/squares.h"

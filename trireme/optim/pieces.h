@@ -73,7 +73,6 @@ class GradScaler {
   void update();
 
   double current_scale() const noexcept { return scale_; }
-  std::int64_t growth_tracker() const noexcept { return good_; }
   std::int64_t skipped() const noexcept { return skipped_; }
 
  private:

@@ -217,8 +217,8 @@ TEST(RowExchange, WhatServersSavedIsReadAndGivenToOtherServers) {
       3, 1, 2, settings_of(-1, 1, 2),
       [&](int, ParameterClient& client) {
         for (int server = 0; server < 2; ++server) {
-          Saved saved{SavedText{}.to_text(), std::vector<std::byte>(client.model().bytes(server))};
-          append(saved, rows_of_server(all, client.model().tables(), server, 2));
+          Saved saved{"", std::vector<std::byte>(client.model().bytes(server))};
+          append(saved, SavedText{}, rows_of_server(all, client.model().tables(), server, 2));
           client.write(server, saved);
         }
         client.pull();

@@ -289,6 +289,9 @@ TEST(BadInput, RanksWithOtherSettingsAreRefusedWithBoth) {
                   DataParallel(env, net, sgd, {.sync = "zero1", .skip_not_finite = other ? 5 : 0});
                 }),
                 both("skip_not_finite 5", "skip_not_finite 0"));
+    EXPECT_THAT(said<MismatchError>(
+                    [&] { DataParallel(env, net, sgd, {.sync = other ? "zero1" : "plain"}); }),
+                both("sync zero1", "sync plain"));
     EXPECT_THAT(said<MismatchError>([&] { DataParallel(env, net, other ? some : sgd); }),
                 both("SGD of 2 parameters", "SGD of 4 parameters"));
     EXPECT_THAT(said<MismatchError>(

@@ -12,7 +12,6 @@
 #include <utility>
 
 #include "trireme/base/error.h"
-#include "trireme/layers/replicate.h"
 #include "trireme/memory/recompute.h"
 #include "trireme/strategy/served.h"
 #include "trireme/strategy/step_engine.h"
@@ -58,7 +57,6 @@ struct DataParallel::Impl final : parallel::StepTarget {
       : env(parallel::context_for(own_env, own_options.sync,
                                   parallel::server_options_of(own_options))),
         options(own_options),
-        settings(parallel::settings_of(parallel::tensors_of(module), options, own_optimizer)),
         trained(env, module, own_optimizer, options, [this] { return engine.enter_barrier(); }),
         statistics(module),
         guards({.skip_not_finite = options.skip_not_finite}),
@@ -81,9 +79,6 @@ struct DataParallel::Impl final : parallel::StepTarget {
                 if (micro_open) take(index, std::move(gradient));
               }) {
     env.assign(env.own_world ? kernel::contiguous(env.servers.workers) : trained.plan().assignment);
-    parallel::require_equal_ranks(
-        *env.world, {.processor = env.reproducible ? env.processor : "", .settings = settings},
-        env.host);
     statistics.reload();
     agree_on_seed();
     seed_next();
@@ -341,7 +336,6 @@ struct DataParallel::Impl final : parallel::StepTarget {
   const std::shared_ptr<Impl*> self = std::make_shared<Impl*>(this);
   parallel::StrategyContext env;
   DataParallelOptions options;
-  const std::string settings;
   // Read before anything collective: ranks that are threads of one process share the generator.
   std::uint64_t seed = at::detail::getDefaultCPUGenerator().current_seed();
   parallel::TrainedModule trained;

@@ -12,8 +12,8 @@ namespace trireme::inline v0::parallel {
 // Micro-batches in the schedule of a rank: where ranks share weights, those of the rank with the
 // most.
 std::uint32_t Evaluator::passes_of(std::uint32_t micro_batches) const {
-  return parts_.plan.passes_of(parts_.grid.data().rank(), micro_batches,
-                               parts_.plan.shards_weights);
+  return setup_.plan.passes_of(setup_.grid.data().rank(), micro_batches,
+                               setup_.plan.shards_weights);
 }
 
 // All ranks go through all batches even if one fails: the others wait for them, and learn of the
@@ -21,35 +21,36 @@ std::uint32_t Evaluator::passes_of(std::uint32_t micro_batches) const {
 std::vector<double> Evaluator::evaluate(
     const std::vector<Batch>& batches, const std::vector<Loss>& sums,
     const std::function<std::shared_ptr<void>()>& common_weights) {
-  require_agreement(*env_.world, parts_.places,
-                    given_batches(batches, parts_.places, env_.world->rank()), "validation",
-                    env_.host);
+  require_agreement(*setup_.env.world, places_,
+                    given_batches(batches, places_, setup_.env.world->rank()), "validation",
+                    setup_.env.host);
   const c10::AutoGradMode no_grad(false);
-  const auto scope = parts_.layers.use();
+  const auto scope = setup_.layers.use();
   const auto common = common_weights();
-  parts_.parts.train(false);
+  parts_.train(false);
   std::deque<ScalarTree> trees;  // by batch, then by sum; the reductions point into it
   std::vector<Work> works;
   std::exception_ptr error;
   std::int64_t count = 0;
   std::vector<std::uint32_t> passes;
   for (const Batch& batch : batches) passes.push_back(passes_of(batch.total));
-  parts_.sync.begin(0, parts_.runner.uses(passes, false));
+  sync_.begin(0, runner_.uses(passes, false));
   for (const Batch& batch : batches) {
     const std::vector<double> values = sums_of(batch, sums, error);
     for (std::size_t i = 0; i < sums.size(); ++i) {
-      trees.emplace_back(batch.total, parts_.plan.assignment, parts_.grid.data().rank());
+      trees.emplace_back(batch.total, setup_.plan.assignment, setup_.grid.data().rank());
       for (std::size_t at = i; at < values.size(); at += sums.size()) trees.back().add(values[at]);
-      if (parts_.grid.last != nullptr)
-        works.push_back(trees.back().reduce(*parts_.grid.last, env_.reduce, "validation loss"));
+      if (setup_.grid.last != nullptr)
+        works.push_back(
+            trees.back().reduce(*setup_.grid.last, setup_.env.reduce, "validation loss"));
     }
     count += batch.global_count;
   }
   conclude(std::move(works), error, "validation");
   std::vector<double> means(sums.size());
-  for (std::size_t i = 0; i < trees.size() && parts_.grid.last != nullptr; ++i)
+  for (std::size_t i = 0; i < trees.size() && setup_.grid.last != nullptr; ++i)
     means[i % sums.size()] += trees[i].sum();
-  parts_.runner.tell_all(means);
+  runner_.tell_all(means);
   for (double& mean : means) mean = count > 0 ? mean / static_cast<double>(count) : 0.0;
   return means;
 }
@@ -59,15 +60,15 @@ std::vector<double> Evaluator::evaluate(
 std::vector<double> Evaluator::sums_of(const Batch& given, const std::vector<Loss>& sums,
                                        std::exception_ptr& error) {
   std::vector<at::Tensor> values(given.micro.size() * sums.size());
-  if (error && parts_.grid.pipeline == nullptr) return tensor::numbers_of(values);
+  if (error && setup_.grid.pipeline == nullptr) return tensor::numbers_of(values);
   try {
     Batch batch = given;
     for (MicroBatch& micro : batch.micro)
-      micro = on_device(parts_.layers.cut(micro, Sequences::CutIfEven), device());
-    parts_.runner.forward_only(
+      micro = on_device(setup_.layers.cut(micro, Sequences::CutIfEven), device());
+    runner_.forward_only(
         batch.micro, passes_of(batch.total), [&](std::size_t micro, const models::Value& output) {
           for (std::size_t i = 0; i < sums.size(); ++i)
-            values[micro * sums.size() + i] = parts_.layers.joined(
+            values[micro * sums.size() + i] = setup_.layers.joined(
                 sums[i](output, batch.micro[micro]), given.micro[micro], Sequences::CutIfEven);
         });
     return tensor::numbers_of(values);
@@ -81,9 +82,9 @@ std::vector<double> Evaluator::sums_of(const Batch& given, const std::vector<Los
 // so it is then thrown at once.
 void Evaluator::keep(const std::exception_ptr& thrown, std::exception_ptr& error) {
   if (!error) error = thrown;
-  if (parts_.grid.layer == nullptr) return;
-  parts_.parts.train(true);
-  parts_.give_up(thrown);
+  if (setup_.grid.layer == nullptr) return;
+  parts_.train(true);
+  give_up_(thrown);
   std::rethrow_exception(thrown);
 }
 
@@ -91,23 +92,23 @@ void Evaluator::keep(const std::exception_ptr& thrown, std::exception_ptr& error
 // own, or StepRefused naming a rank that has one.
 void Evaluator::conclude(std::vector<Work> works, const std::exception_ptr& error,
                          const std::string& operation) {
-  parts_.parts.train(true);
+  parts_.train(true);
   LocalVote local_vote;
   if (error) local_vote.refuse(describe(error));
-  works.push_back(parts_.sync.finish());
-  works.push_back(parts_.runner.sent());
-  const Vote vote(*env_.world, local_vote);
+  works.push_back(sync_.finish());
+  works.push_back(runner_.sent());
+  const Vote vote(*setup_.env.world, local_vote);
   works.push_back(vote.work());
   Work::all(works).wait();
   const Verdict verdict = vote.result();
-  parts_.runner.settle(verdict.ok);
+  runner_.settle(verdict.ok);
   if (error) std::rethrow_exception(error);
   if (verdict.ok) return;
   throw StepRefused(static_cast<ExitCode>(verdict.exit_code),
                     "rank " + std::to_string(verdict.refusing_rank) + " could not go through the " +
                         operation + ": " + verdict.reason,
-                    {.rank = env_.world->rank(),
-                     .host = env_.host,
+                    {.rank = setup_.env.world->rank(),
+                     .host = setup_.env.host,
                      .operation = operation,
                      .peer = verdict.refusing_rank,
                      .advice = "The weights are as they were; look at that rank's data and loss."});
@@ -115,28 +116,28 @@ void Evaluator::conclude(std::vector<Work> works, const std::exception_ptr& erro
 
 models::Value Evaluator::infer(const MicroBatch& whole, bool alone) {
   if (!alone)
-    require_agreement(*env_.world, parts_.places, given_micro_batch(whole), "inference", env_.host);
+    require_agreement(*setup_.env.world, places_, given_micro_batch(whole), "inference",
+                      setup_.env.host);
   const c10::AutoGradMode no_grad(false);
-  const auto scope = parts_.layers.use();
-  parts_.parts.train(false);
+  const auto scope = setup_.layers.use();
+  parts_.train(false);
   const std::uint32_t one = 1;
-  parts_.sync.begin(0, parts_.runner.uses(std::span(&one, 1), false));
+  sync_.begin(0, runner_.uses(std::span(&one, 1), false));
   std::exception_ptr error;
   models::Value value;
   try {
-    value =
-        parts_.runner.last_value(on_device(parts_.layers.cut(whole, Sequences::Whole), device()));
+    value = runner_.last_value(on_device(setup_.layers.cut(whole, Sequences::Whole), device()));
   } catch (...) {
     keep(std::current_exception(), error);
   }
   if (alone) {
-    parts_.parts.train(true);
-    parts_.sync.finish().wait();
+    parts_.train(true);
+    sync_.finish().wait();
     if (error) std::rethrow_exception(error);
     return value;
   }
   conclude({}, error, "inference");
-  return parts_.layers.joined(parts_.runner.tell_all(std::move(value)));
+  return setup_.layers.joined(runner_.tell_all(std::move(value)));
 }
 
 }  // namespace trireme::inline v0::parallel

@@ -6,34 +6,29 @@
 #include <functional>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "trireme/kernel/assignment.h"
 #include "trireme/pipeline/stage_runner.h"
-#include "trireme/strategy/layer_group.h"
-#include "trireme/strategy/strategy.h"
+#include "trireme/strategy/model_setup.h"
 #include "trireme/sync/parameter_sync.h"
-#include "trireme/sync/sync_plan.h"
 
 namespace trireme::inline v0::parallel {
 
-struct EvaluatorParts {
-  const Grid& grid;
-  const SyncPlan& plan;
-  const LayerGroup& layers;
-  ModelParts& parts;
-  StepSync& sync;
-  StageRunner& runner;
-  const kernel::Assignment& places;  // of the world's ranks
-  /// Ends the other ranks' waits after an error in the middle of a collective call.
-  std::function<void(const std::exception_ptr&)> give_up;
-};
-
 class Evaluator {
  public:
-  /// `env` and what `parts` refers to outlive it.
-  Evaluator(const StrategyContext& env, EvaluatorParts parts)
-      : env_(env), parts_(std::move(parts)) {}
+  /// All arguments outlive it. `places`: of the world's ranks. `give_up` ends the other ranks' waits
+  /// after an error in the middle of a collective call.
+  Evaluator(const StrategySetup& setup, ModelParts& parts, StepSync& sync, StageRunner& runner,
+            const kernel::Assignment& places,
+            std::function<void(const std::exception_ptr&)> give_up)
+      : setup_(setup),
+        parts_(parts),
+        sync_(sync),
+        runner_(runner),
+        places_(places),
+        give_up_(std::move(give_up)) {}
 
   /// As Strategy::evaluate() and infer(). While the result of `common_weights` lives, the ranks
   /// have the weights of one model. `alone`: this rank has all that it needs.
@@ -42,7 +37,7 @@ class Evaluator {
   models::Value infer(const MicroBatch& micro, bool alone);
 
  private:
-  Device device() const { return parts_.parts.parts().front()->store.device(); }
+  Device device() const { return parts_.parts().front()->store.device(); }
   std::vector<double> sums_of(const Batch& given, const std::vector<Loss>& sums,
                               std::exception_ptr& error);
   void keep(const std::exception_ptr& thrown, std::exception_ptr& error);
@@ -50,8 +45,12 @@ class Evaluator {
                 const std::string& operation);
   std::uint32_t passes_of(std::uint32_t micro_batches) const;
 
-  const StrategyContext& env_;
-  EvaluatorParts parts_;
+  const StrategySetup& setup_;
+  ModelParts& parts_;
+  StepSync& sync_;
+  StageRunner& runner_;
+  const kernel::Assignment& places_;
+  const std::function<void(const std::exception_ptr&)> give_up_;
 };
 
 }  // namespace trireme::inline v0::parallel

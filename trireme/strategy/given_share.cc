@@ -1,13 +1,13 @@
 #include "trireme/strategy/given_share.h"
 
 #include <algorithm>
-#include <array>
-#include <cstring>
+#include <sstream>
 
 #include "trireme/base/error.h"
 #include "trireme/base/shape_text.h"
 #include "trireme/base/weights_hash.h"
 #include "trireme/comm/calls/operation.h"
+#include "trireme/comm/texts.h"
 
 namespace trireme::inline v0::parallel {
 namespace {
@@ -50,40 +50,23 @@ std::string text_of(const MicroBatch& micro) {
   return "a micro-batch with " + (fields.empty() ? "no field" : fields);
 }
 
-// The record that is sent: [whole, own, wrong, length of the text, text].
-constexpr std::size_t kHead = 4, kText = 248, kWords = kHead + kText / 8;
-
 struct ShareRecord {
-  std::int64_t whole, own, wrong;
+  std::uint64_t whole = 0, own = 0;
+  bool wrong = false;
   std::string text;
 };
 
-std::vector<std::int64_t> words_of(const GivenShare& mine) {
-  std::vector<std::int64_t> words(kWords, 0);
-  const std::string text = mine.text + (mine.wrong.empty() ? "" : ", but " + mine.wrong);
-  const std::size_t length = std::min(text.size(), kText);
-  words[0] = static_cast<std::int64_t>(mine.whole);
-  words[1] = static_cast<std::int64_t>(mine.own);
-  words[2] = mine.wrong.empty() ? 0 : 1;
-  words[3] = static_cast<std::int64_t>(length);
-  std::memcpy(&words[kHead], text.data(), length);
-  return words;
-}
-
+// A record is sent as "WHOLE OWN WRONG:text".
 std::vector<ShareRecord> gather(comm::Communicator& world, const GivenShare& mine,
                                 const std::string& label) {
-  std::vector<std::int64_t> own = words_of(mine);
-  std::vector<std::int64_t> all(kWords * static_cast<std::size_t>(world.size()));
-  world.all_gather(Buffer::of(std::span(own)), Buffer::of(std::span(all)), {.label = label}).wait();
+  std::ostringstream sent;
+  sent << mine.whole << ' ' << mine.own << ' ' << !mine.wrong.empty() << ':' << mine.text;
+  if (!mine.wrong.empty()) sent << ", but " << mine.wrong;
   std::vector<ShareRecord> records;
-  for (int rank = 0; rank < world.size(); ++rank) {
-    const std::int64_t* words = all.data() + kWords * static_cast<std::size_t>(rank);
-    const auto length = std::clamp<std::int64_t>(words[3], 0, kText);
-    records.push_back(
-        {words[0],
-         words[1],
-         words[2],
-         {reinterpret_cast<const char*>(words + kHead), static_cast<std::size_t>(length)}});
+  for (const std::string& received : comm::exchange_texts(sent.str(), world, label)) {
+    ShareRecord& record = records.emplace_back();
+    std::istringstream(received) >> record.whole >> record.own >> record.wrong;
+    record.text = received.substr(received.find(':') + 1);
   }
   return records;
 }
@@ -96,7 +79,7 @@ std::pair<int, int> disagreeing(const std::vector<ShareRecord>& records,
     return records[static_cast<std::size_t>(rank)];
   };
   for (int rank = 0; rank < size; ++rank) {
-    if (at(rank).wrong == 0) continue;
+    if (!at(rank).wrong) continue;
     for (int other = 0; other < size; ++other)
       if (other != rank && at(other).text != at(rank).text) return {rank, other};
     return {rank, rank};

@@ -11,31 +11,29 @@
 
 namespace trireme::inline v0::parallel {
 
-LaneRunner::LaneRunner(const StrategyContext& env, const StrategyOptions& options,
-                       const SyncPlan& plan, const Grid& grid, const models::Blocks& model,
-                       ModelPart& whole)
-    : env_(env), options_(options), plan_(plan), model_(model), whole_(whole) {
-  if (options.lanes > 1) note_ = why_one_lane(grid);
+LaneRunner::LaneRunner(const StrategySetup& setup, const models::Blocks& model, ModelPart& whole)
+    : setup_(setup), model_(model), whole_(whole) {
+  if (setup.options.lanes > 1) note_ = why_one_lane();
 }
 
-std::string LaneRunner::why_one_lane(const Grid& grid) const {
-  if (grid.pipeline != nullptr) return "a rank of a pipeline runs one pass at a time";
-  if (grid.layer != nullptr)
+std::string LaneRunner::why_one_lane() const {
+  if (setup_.grid.pipeline != nullptr) return "a rank of a pipeline runs one pass at a time";
+  if (setup_.grid.layer != nullptr)
     return "ranks that share a layer go through it together, one micro-batch at a time";
-  if (plan_.assignment.members > 1)
-    return "under " + plan_.sync + " the ranks compute one micro-batch each at a time";
+  if (setup_.plan.assignment.members > 1)
+    return "under " + setup_.plan.sync + " the ranks compute one micro-batch each at a time";
   for (const auto& [name, buffer] : whole_.store.buffers())
     if (!whole_.statistics.covers(buffer) && !whole_.store.is_frozen(name))
       return "\"" + name + "\" is a buffer, which micro-batches change in their order";
   if (!embeddings_in(whole_.blocks).empty())
     return "rows of embeddings come from servers for one micro-batch at a time";
-  if (env_.world->transport_name() == "sim") return "simulated ranks are threads already";
+  if (setup_.env.world->transport_name() == "sim") return "simulated ranks are threads already";
   return {};
 }
 
 bool LaneRunner::start(std::size_t count) {
   has_run_ = true;
-  if (options_.lanes == 1 || !note_.empty()) return false;
+  if (setup_.options.lanes == 1 || !note_.empty()) return false;
   if (const std::string& block = whole_.blocks.drawing_block(); !lanes_ && !block.empty()) {
     note_ = "block \"" + block +
             "\" draws from LibTorch's default generator, one for the whole process";
@@ -50,13 +48,13 @@ void LaneRunner::make_lanes() {
   std::vector<at::Tensor> frozen;
   for (const auto& [name, buffer] : whole_.store.buffers())
     if (whole_.store.is_frozen(name)) frozen.push_back(buffer);
-  lanes_ =
-      std::make_unique<Lanes>(model_, options_.seed, whole_.store.leaves(),
-                              LanesOptions{.count = options_.lanes,
-                                           .recompute = memory::parse_recompute(options_.recompute),
-                                           .offload_activations = options_.offload_activations,
-                                           .frozen = std::move(frozen)},
-                              env_.world->waiter());
+  lanes_ = std::make_unique<Lanes>(
+      model_, setup_.options.seed, whole_.store.leaves(),
+      LanesOptions{.count = setup_.options.lanes,
+                   .recompute = memory::parse_recompute(setup_.options.recompute),
+                   .offload_activations = setup_.options.offload_activations,
+                   .frozen = std::move(frozen)},
+      setup_.env.world->waiter());
   for (int lane = 0; lane < lanes_->count(); ++lane)
     statistics_[&lanes_->stage(lane)] = std::make_unique<BatchStatistics>(lanes_->stage(lane));
 }
@@ -66,7 +64,7 @@ void LaneRunner::train(const Share& share, std::int64_t step, const StageRunner:
                        ScalarTree& losses, LocalVote& vote) {
   const auto& micros = share.micros;
   const std::uint64_t position =
-      tensor::default_generator_position(tensor::at_device(options_.device));
+      tensor::default_generator_position(tensor::at_device(setup_.options.device));
   std::vector<std::vector<double>> pairs(micros.size());
   const auto compute = [&](Stage& blocks, std::size_t task) {
     const at::Tensor sum = checked_loss(loss(blocks.forward(micros[task], step), micros[task]));
@@ -95,9 +93,9 @@ void LaneRunner::train(const Share& share, std::int64_t step, const StageRunner:
             feed.end(error ? 0 : micros[task].count);
             losses.add(value);
           }};
-  const observe::TracedScope span(env_.trace.get(), *env_.world->waiter(), "lanes");
+  const observe::TracedScope span(setup_.env.trace.get(), *setup_.env.world->waiter(), "lanes");
   lanes_->run(micros.size(), compute, sink);
-  if (position != tensor::default_generator_position(tensor::at_device(options_.device)))
+  if (position != tensor::default_generator_position(tensor::at_device(setup_.options.device)))
     vote.refuse(20,
                 "LibTorch's default generator was drawn from while lanes computed, so the numbers "
                 "depend on their timing",

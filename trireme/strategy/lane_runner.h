@@ -8,25 +8,23 @@
 #include <string>
 
 #include "trireme/pipeline/stage_runner.h"
-#include "trireme/strategy/strategy.h"
+#include "trireme/strategy/model_setup.h"
 #include "trireme/sync/batch_statistics.h"
 #include "trireme/sync/lanes.h"
-#include "trireme/sync/sync_plan.h"
 
 namespace trireme::inline v0::parallel {
 
 class LaneRunner {
  public:
   /// Everything outlives it. `model` is what lanes are built from, `whole` the rank's own copy.
-  LaneRunner(const StrategyContext& env, const StrategyOptions& options, const SyncPlan& plan,
-             const Grid& grid, const models::Blocks& model, ModelPart& whole);
+  LaneRunner(const StrategySetup& setup, const models::Blocks& model, ModelPart& whole);
 
   int count() const { return lanes_ ? lanes_->count() : 1; }
   /// Why there is one lane although more were requested; empty: they are used, or not yet.
   const std::string& note() const { return note_; }
   /// Whether the next micro-batch must run alone, to show whether a block draws from the generator
   /// that all threads share: the very first one of a training.
-  bool needs_first() const { return options_.lanes > 1 && note_.empty() && !has_run_; }
+  bool needs_first() const { return setup_.options.lanes > 1 && note_.empty() && !has_run_; }
   /// After a micro-batch has run: whether lanes take the `count` that follow in this step.
   bool start(std::size_t count);
   /// Computes the micro-batches of `share`.
@@ -37,12 +35,10 @@ class LaneRunner {
   void drop();
 
  private:
-  std::string why_one_lane(const Grid& grid) const;
+  std::string why_one_lane() const;
   void make_lanes();
 
-  const StrategyContext& env_;
-  const StrategyOptions& options_;
-  const SyncPlan& plan_;
+  const StrategySetup& setup_;
   const models::Blocks& model_;
   ModelPart& whole_;
   std::string note_;

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "trireme/base/error.h"
+#include "trireme/base/words.h"
 
 namespace trireme::inline v0::parallel {
 namespace {
@@ -16,11 +17,6 @@ constexpr double kLeast = 1, kMost = 0x1p32;
 bool is_scale(double value) {
   int exponent = 0;
   return value >= kLeast && value <= kMost && std::frexp(value, &exponent) == 0.5;
-}
-
-std::string in_words(double value) {
-  char text[32];
-  return {text, std::to_chars(text, text + sizeof text, value).ptr};
 }
 
 [[noreturn]] void refuse_scale(const std::string& key, std::string_view value) {
@@ -33,7 +29,7 @@ std::string in_words(double value) {
 }  // namespace
 
 LossScale::LossScale(const LossScaleOptions& options) : options_(options) {
-  if (!is_scale(options.initial)) refuse_scale("the loss scale", in_words(options.initial));
+  if (!is_scale(options.initial)) refuse_scale("the loss scale", number_text(options.initial));
   if (options.window < 1)
     throw ConfigError("train.loss_scale_window = " + std::to_string(options.window),
                       {.operation = "config", .advice = "Use 1 step or more; 2000 is usual."});
@@ -63,7 +59,7 @@ void LossScale::restore(const State& saved) noexcept {
 
 LossScaleOptions parse_loss_scale(std::string_view text, double initial, std::int64_t window) {
   if (text == "dynamic") {
-    if (!is_scale(initial)) refuse_scale("train.initial_loss_scale", in_words(initial));
+    if (!is_scale(initial)) refuse_scale("train.initial_loss_scale", number_text(initial));
     return {.initial = initial, .window = window};
   }
   double scale = 0;

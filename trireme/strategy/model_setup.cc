@@ -12,7 +12,7 @@
 namespace trireme::inline v0::parallel {
 namespace {
 
-std::vector<std::size_t> measured_cut(const ModelSetup& setup, const models::Blocks& blocks,
+std::vector<std::size_t> measured_cut(const StrategySetup& setup, const models::Blocks& blocks,
                                       std::string& note) {
   const int stages = setup.pipeline.stages();
   const std::vector<plan::BlockCost> costs =
@@ -31,7 +31,7 @@ std::vector<std::size_t> measured_cut(const ModelSetup& setup, const models::Blo
 }
 
 // Rank 0 measures and broadcasts its cut.
-std::vector<std::size_t> agreed_cut(const ModelSetup& setup, const models::Blocks& blocks,
+std::vector<std::size_t> agreed_cut(const StrategySetup& setup, const models::Blocks& blocks,
                                     std::string& note) {
   std::vector<std::size_t> cut = even_cut(blocks.specs().size(), setup.pipeline.stages());
   if (setup.grid.pipeline == nullptr || !setup.options.example) return cut;
@@ -47,7 +47,7 @@ std::vector<std::size_t> agreed_cut(const ModelSetup& setup, const models::Block
   return {words.begin(), words.end()};
 }
 
-StoreOptions store_options(const ModelSetup& setup, comm::Communicator& data) {
+StoreOptions store_options(const StrategySetup& setup, comm::Communicator& data) {
   return {.precision = setup.options.precision,
           .owners = setup.plan.owners,
           .owner = setup.plan.owner_of(data.rank()),
@@ -61,7 +61,7 @@ StoreOptions store_options(const ModelSetup& setup, comm::Communicator& data) {
 
 }  // namespace
 
-ModelParts build_model(const ModelSetup& setup, const models::Blocks& blocks, std::string& note,
+ModelParts build_model(const StrategySetup& setup, const models::Blocks& blocks, std::string& note,
                        std::optional<MappedState>& mapped) {
   const ModelParts::Options options{
       .seed = setup.options.seed,

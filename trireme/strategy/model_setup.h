@@ -16,7 +16,8 @@
 
 namespace trireme::inline v0::parallel {
 
-struct ModelSetup {
+/// What the parts of a Strategy are made from; it outlives them.
+struct StrategySetup {
   const StrategyContext& env;
   const StrategyOptions& options;
   const SyncPlan& plan;
@@ -27,7 +28,7 @@ struct ModelSetup {
 
 /// Collective. Copies to `note` what rank 0 of a pipeline measured, and to `mapped`, under
 /// StrategyOptions::offload, the file that then holds masters and shards of weights.
-ModelParts build_model(const ModelSetup& setup, const models::Blocks& blocks, std::string& note,
+ModelParts build_model(const StrategySetup& setup, const models::Blocks& blocks, std::string& note,
                        std::optional<MappedState>& mapped);
 
 }  // namespace trireme::inline v0::parallel

@@ -2,8 +2,8 @@
 
 #include <ATen/Functions.h>
 
-#include <algorithm>
 #include <deque>
+#include <map>
 
 #include "trireme/base/weights_hash.h"
 #include "trireme/layers/tensor/part.h"
@@ -13,42 +13,17 @@
 
 namespace trireme::inline v0::parallel {
 
-// Where ranks hold parts, only one parameter at a time is whole.
-std::string ModelState::hash(std::vector<NamedShard> more) const {
-  if (grid_.pipeline != nullptr) return pipeline_hash();
-  std::vector<NamedShard> whole = whole_tensors();
-  std::move(more.begin(), more.end(), std::back_inserter(whole));
-  std::map<std::string, std::uint32_t> cut;  // parameters by name
-  if (!masters_are_whole()) {
-    for (std::uint32_t i = 0; i < parts_.whole().store.parameters().size(); ++i)
-      cut.emplace(parts_.whole().store.parameters()[i].name, i);
-  }
-  for (const auto& [name, index] : cut) whole.push_back({.name = name});
-  const std::map<std::string, models::Part> held = held_parts();
-  const std::vector<NamedShard> masters = parts_.masters();
-  std::sort(whole.begin(), whole.end(),
-            [](const NamedShard& a, const NamedShard& b) { return a.name < b.name; });
-  WeightsHash hash;
-  for (const NamedShard& shard : whole) {
-    const auto index = cut.find(shard.name);
-    const auto part = held.find(shard.name);  // of a parameter
-    const at::Tensor own =
-        index == cut.end() ? shard.local : gathered_master(parts_.whole(), index->second, masters);
-    const at::Tensor tensor = tensor::on_host(
-        joined(shard.name, own, part == held.end() ? models::Part() : part->second));
-    const Buffer buffer = tensor::to_buffer(tensor);
-    hash.add({shard.name, buffer.dtype, tensor.sizes().vec(), buffer.as_bytes()});
-  }
-  return hash.finish();
-}
-
-// Broadcasts one tensor after the other along the pipeline; every rank hashes all.
-std::string ModelState::pipeline_hash() const {
+std::string ModelState::hash(const std::vector<NamedShard>& more) const {
+  std::map<std::string, const ModelTensor*> all;  // null: whole on every rank, and in no table
+  for (const ModelTensor& one : parts_.parameters()) all.emplace(one.name, &one);
+  for (const ModelTensor& one : parts_.buffer_table()) all.emplace(one.name, &one);
   std::map<std::string, at::Tensor> mine;
-  for (const NamedShard& shard : whole_tensors()) mine.emplace(shard.name, shard.local);
-  std::map<std::string, const ModelTensor*> all;
-  for (const auto& one : parts_.parameters()) all.emplace(one.name, &one);
-  for (const auto& one : parts_.buffer_table()) all.emplace(one.name, &one);
+  for (const std::vector<NamedShard>& shards : {whole_tensors(), more}) {
+    for (const NamedShard& shard : shards) {
+      mine.emplace(shard.name, shard.local);
+      all.try_emplace(shard.name, nullptr);
+    }
+  }
   // Gathered from the first part on this rank that has it.
   struct Cut {
     const ModelPart* part;
@@ -73,21 +48,26 @@ std::string ModelState::pipeline_hash() const {
       tensor = own->second;
     else if (part != cut.end())
       tensor = gathered_master(*part->second.part, part->second.index, *part->second.masters);
-    const std::vector<std::int64_t> shape = shape_of_whole(one->shape, one->part);
-    if (tensor.defined()) {
-      tensor = tensor::on_host(joined(name, tensor, one->part));
-    } else {
-      tensor = at::empty(shape, tensor::scalar_type_of(one->dtype));
-    }
-    Buffer bytes = tensor::to_buffer(tensor);
-    const DType dtype = bytes.dtype;
-    bytes.count = bytes.bytes();
-    bytes.dtype = DType::U8;  // moved, not computed with
-    const int root = pipeline_.rank_of_stage()[static_cast<std::size_t>(one->stages.front())];
-    grid_.pipeline->broadcast(bytes, root, {.label = name}).wait();
-    hash.add({name, dtype, shape, bytes.as_bytes()});
+    if (tensor.defined())
+      tensor = tensor::on_host(one != nullptr ? joined(name, tensor, one->part) : tensor);
+    if (grid_.pipeline != nullptr) tensor = over_pipeline(tensor, *one);
+    const Buffer buffer = tensor::to_buffer(tensor);
+    hash.add({name, buffer.dtype, tensor.sizes().vec(), buffer.as_bytes()});
   }
   return hash.finish();
+}
+
+// The tensor on every rank of the pipeline. `own`: undefined on a rank that does not hold it.
+at::Tensor ModelState::over_pipeline(const at::Tensor& own, const ModelTensor& one) const {
+  const at::Tensor tensor = own.defined() ? own
+                                          : at::empty(shape_of_whole(one.shape, one.part),
+                                                      tensor::scalar_type_of(one.dtype));
+  Buffer bytes = tensor::to_buffer(tensor);
+  bytes.count = bytes.bytes();
+  bytes.dtype = DType::U8;  // moved, not computed with
+  const int root = pipeline_.rank_of_stage()[static_cast<std::size_t>(one.stages.front())];
+  grid_.pipeline->broadcast(bytes, root, {.label = one.name}).wait();
+  return tensor;
 }
 
 // The whole tensor where ranks that share layers hold parts of it; then collective over them.
@@ -127,7 +107,6 @@ std::map<std::string, models::Part> ModelState::held_parts() const {
   return held;
 }
 
-// Also for optimizer state: "optimizer/NAME.exp_avg".
 std::vector<NamedShard> ModelState::of_whole(std::vector<NamedShard> own) const {
   if (grid_.cut == nullptr) return own;
   const std::map<std::string, models::Part> known = held_parts();

@@ -24,7 +24,7 @@ class ModelState {
   /// SHA-256 (hex) over all weights and buffers in name order: name, shape, type, bytes. Collective
   /// where ranks hold parts; then only one parameter at a time is whole. `more`: whole tensors that
   /// count, too.
-  std::string hash(std::vector<NamedShard> more = {}) const;
+  std::string hash(const std::vector<NamedShard>& more) const;
   /// This rank's weights and buffers.
   std::vector<NamedShard> shards() const;
   /// This rank's shards, some of which are of a part of a cut tensor, as shards of whole tensors.
@@ -34,9 +34,9 @@ class ModelState {
  private:
   bool masters_are_whole() const { return parts_.whole().store.masters_are_whole(); }
   std::vector<NamedShard> whole_tensors() const;
-  std::string pipeline_hash() const;
   at::Tensor gathered_master(const ModelPart& part, std::uint32_t parameter,
                              const std::vector<NamedShard>& masters) const;
+  at::Tensor over_pipeline(const at::Tensor& own, const ModelTensor& one) const;
   at::Tensor joined(const std::string& name, const at::Tensor& own, const models::Part& part) const;
   /// By parameter, which part of it this rank holds.
   std::map<std::string, models::Part> held_parts() const;

@@ -10,6 +10,7 @@
 #include "trireme/base/error.h"
 #include "trireme/base/weights_hash.h"
 #include "trireme/base/words.h"
+#include "trireme/strategy/option_check.h"
 #include "trireme/sync/buckets/autograd_hooks.h"
 #include "trireme/sync/distinct_memory.h"
 #include "trireme/sync/sync_plan.h"
@@ -179,10 +180,7 @@ std::string settings_of(const ModuleTensors& contents, const DataParallelOptions
     parameters += static_cast<std::int64_t>(group.params().size());
     groups += "; " + names_in(group, contents) + numbers_of(optimizer, group.options());
   }
-  return "sync " + options.sync + ", clip " + number_text(options.clip) + ", bucket_bytes " +
-         std::to_string(options.bucket_bytes) + ", compression " + options.compression +
-         ", shares " + options.shares + ", skip_not_finite " +
-         std::to_string(options.skip_not_finite) + ", " + name_of(optimizer) + " of " +
+  return common_settings(options) + ", " + name_of(optimizer) + " of " +
          counted(parameters, "parameter") + " in " +
          counted(static_cast<std::int64_t>(optimizer.param_groups().size()), "group") + groups;
 }

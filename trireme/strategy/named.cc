@@ -12,41 +12,23 @@
 namespace trireme::inline v0 {
 namespace {
 
-// The option that belongs to a key; none: the key is of the launcher.
-using Option = std::variant<std::monostate, std::string*, int*, std::int64_t*>;
-
-Option option_of(StrategyOptions& options, const std::string& key) {
-  if (key == "parallel.sync") return &options.sync;
-  if (key == "parallel.pipeline") return &options.pipeline;
-  if (key == "parallel.schedule") return &options.schedule;
-  if (key == "parallel.tensor") return &options.tensor;
-  if (key == "server.staleness") return &options.server.staleness;
-  TRIREME_CHECK(key == "server.count");
-  return {};
-}
-
-config::Value value_of(StrategyOptions options, const std::string& key) {
-  const auto read = [](auto option) -> config::Value {
-    if constexpr (std::is_same_v<decltype(option), std::monostate>) {
-      return std::int64_t{1};
-    } else if constexpr (std::is_same_v<decltype(option), std::string*>) {
-      return *option;
-    } else {
-      return std::int64_t{*option};
-    }
-  };
-  return std::visit(read, option_of(options, key));
+config::Value value_of(const StrategyOptions& options, const std::string& key) {
+  if (key == "parallel.sync") return options.sync;
+  if (key == "parallel.schedule") return options.schedule;
+  if (key == "parallel.pipeline") return std::int64_t{options.pipeline};
+  if (key == "parallel.tensor") return std::int64_t{options.tensor};
+  if (key == "server.staleness") return options.server.staleness;
+  TRIREME_CHECK(key == "server.count");  // of the launcher
+  return std::int64_t{1};
 }
 
 void set_value(StrategyOptions& options, const std::string& key, const config::Value& value) {
-  const auto write = [&](auto option) {
-    if constexpr (std::is_same_v<decltype(option), std::string*>) {
-      *option = std::get<std::string>(value);
-    } else if constexpr (!std::is_same_v<decltype(option), std::monostate>) {
-      *option = static_cast<std::remove_pointer_t<decltype(option)>>(std::get<std::int64_t>(value));
-    }
-  };
-  std::visit(write, option_of(options, key));
+  const auto number = [&] { return std::get<std::int64_t>(value); };
+  if (key == "parallel.sync") options.sync = std::get<std::string>(value);
+  if (key == "parallel.schedule") options.schedule = std::get<std::string>(value);
+  if (key == "parallel.pipeline") options.pipeline = static_cast<int>(number());
+  if (key == "parallel.tensor") options.tensor = static_cast<int>(number());
+  if (key == "server.staleness") options.server.staleness = number();
   // Refuses a level that this release does not have, before a key that belongs to it.
   if (key == "parallel.sync") parallel::plan_sync(options.sync, 1, 0, 1);
 }

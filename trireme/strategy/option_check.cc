@@ -278,10 +278,9 @@ SyncPlan check_options(const StrategyOptions& options, std::string_view optimize
   return Check(options, optimizer, place).all();
 }
 
-void check_shares(const StrategyOptions& options, const ModelShape& shape, std::int64_t micro,
-                  int rank) {
+void check_shares(const StrategyOptions& options, const ModelShape& shape, std::int64_t micro) {
   if (options.tensor > 1) {
-    if (shape.shares.empty()) refuse_uncut_model(options.tensor, rank);
+    if (shape.shares.empty()) refuse_uncut_model(options.tensor, -1);
     for (const ModelShape::Share& share : shape.shares)
       check_tensor_share(share.what, share.count, options.tensor);
     if (shape.vocabulary > 0) check_vocabulary(shape.vocabulary, options.tensor);
@@ -294,13 +293,12 @@ void check_shares(const StrategyOptions& options, const ModelShape& shape, std::
     if (shape.positions == 0)
       throw ConfigError(
           "parallel.context = " + text(options.context) + ": this model reads no sequences",
-          {.rank = rank,
-           .operation = "strategy",
+          {.operation = "strategy",
            .advice = "Use parallel.context = 1; GPT and BERT read sequences."});
     check_context_share(shape.positions, options.context);
   }
   if (options.expert > 1) {
-    if (shape.experts == 0) refuse_model_without_experts(options.expert, rank);
+    if (shape.experts == 0) refuse_model_without_experts(options.expert, -1);
     check_expert_share(shape.experts, options.expert);
     check_expert_sequences(micro, options.expert);
   }
@@ -325,15 +323,12 @@ void refuse_model_without_experts(int expert_ranks, int rank) {
 }
 
 std::string settings_of(const StrategyOptions& options, const std::string& optimizer) {
-  return "sync " + options.sync + ", precision " + options.precision +
+  return common_settings(options) + ", precision " + options.precision +
          (options.precision == "fp16" ? text_of(options.loss_scale.value_or(LossScaleOptions{}))
                                       : "") +
          (is_local(options.sync) ? text_of(options.local) : "") + ", seed " +
-         std::to_string(options.seed) + ", clip " + number_text(options.clip) + ", bucket_bytes " +
-         std::to_string(options.bucket_bytes) + ", compression " + options.compression +
-         ", shares " + options.shares + ", outliers " + number_text(options.outliers.limit) +
-         " of " + std::to_string(options.outliers.window) + ", skip_not_finite " +
-         std::to_string(options.skip_not_finite) + ", noise_scale " +
+         std::to_string(options.seed) + ", outliers " + number_text(options.outliers.limit) +
+         " of " + std::to_string(options.outliers.window) + ", noise_scale " +
          std::to_string(options.noise_scale) + ", ema " + number_text(options.ema) + ", " +
          optimizer;
 }

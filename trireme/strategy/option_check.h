@@ -7,8 +7,9 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <vector>
 
-#include "trireme/strategy/model_shape.h"
+#include "trireme/base/words.h"
 #include "trireme/strategy/strategy.h"
 #include "trireme/sync/sync_plan.h"
 
@@ -29,13 +30,34 @@ SyncPlan check_options(const StrategyOptions& options, std::string_view optimize
 /// The settings that must be equal on all ranks, as text. `optimizer`: its name, with its numbers where they
 /// are known.
 std::string settings_of(const StrategyOptions& options, const std::string& optimizer);
+/// The part of that text that is made of what StrategyOptions and DataParallelOptions have in common.
+template <class Options>
+std::string common_settings(const Options& options) {
+  return "sync " + options.sync + ", clip " + number_text(options.clip) + ", bucket_bytes " +
+         std::to_string(options.bucket_bytes) + ", compression " + options.compression +
+         ", shares " + options.shares + ", skip_not_finite " +
+         std::to_string(options.skip_not_finite);
+}
+
+/// The sizes of a model that ranks may divide, as far as known before its blocks are built.
+struct ModelShape {
+  struct Share {
+    std::string what;  // "4 attention heads"
+    std::int64_t count = 0;
+  };
+  /// Divided among tensor-parallel ranks; empty: no layer can be cut.
+  std::vector<Share> shares = {};
+  std::int64_t vocabulary = 0;  // rows of the token table; 0: none
+  std::int64_t positions = 0;   // of a sequence that ranks can cut; 0: none
+  int experts = 0;              // of each mixture; 0: none
+};
 
 /// Checks `shape` for the layout of `options`, with micro-batches of `micro` samples.
-void check_shares(const StrategyOptions& options, const ModelShape& shape, std::int64_t micro,
-                  int rank = -1);
+void check_shares(const StrategyOptions& options, const ModelShape& shape, std::int64_t micro);
 
-/// The same refusals for a Strategy, which finds out when it builds the model.
-[[noreturn]] void refuse_uncut_model(int tensor_ranks, int rank = -1);
-[[noreturn]] void refuse_model_without_experts(int expert_ranks, int rank = -1);
+/// The same refusals for a Strategy, which finds out when it builds the model. `rank`: for the message;
+/// -1: none.
+[[noreturn]] void refuse_uncut_model(int tensor_ranks, int rank);
+[[noreturn]] void refuse_model_without_experts(int expert_ranks, int rank);
 
 }  // namespace trireme::inline v0::parallel

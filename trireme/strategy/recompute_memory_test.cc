@@ -78,9 +78,9 @@ Measured measure(const std::string& policy,
   live->file = file;
   const c10::DebugInfoGuard counting(c10::DebugInfoKind::PROFILER_STATE, live);
   Measured measured = step(live.get());
-  const auto predict = file ? memory::peak_of_offloaded : memory::peak_activations;
-  measured.predicted = static_cast<double>(
-      predict(models::block_activations(config, 4), memory::parse_recompute(policy)));
+  const memory::ActivationCosts costs =
+      memory::costs_of(models::block_activations(config, 4), memory::parse_recompute(policy));
+  measured.predicted = static_cast<double>(file ? costs.peak_offloaded : costs.peak);
   std::printf("%-10s %s kept %5.1f MB, at most %5.1f MB, planned %5.1f MB\n", policy.c_str(),
               file ? "in a file," : "", measured.kept / 1e6, measured.peak / 1e6,
               measured.predicted / 1e6);

@@ -22,7 +22,9 @@ constexpr std::uint32_t kMostWeight = 1'000'000;
                                " for each rank, such as 3:2:1."});
 }
 
-double median(std::vector<double> values) {
+// The lower one of two middle values.
+template <class T>
+T lower_median(std::vector<T> values) {
   const auto middle = values.begin() + static_cast<std::ptrdiff_t>((values.size() - 1) / 2);
   std::nth_element(values.begin(), middle, values.end());
   return *middle;
@@ -60,7 +62,7 @@ std::string speeds_text(std::span<const double> seconds) {
         others.size() > 1 ? "the others" : "rank " + std::to_string(odd == 0 ? 1 : 0);
     return "rank " + std::to_string(odd) + " computes a micro-batch in " +
            duration_text(seconds[static_cast<std::size_t>(odd)]) + ", " + who + " in " +
-           duration_text(median(others));
+           duration_text(lower_median(others));
   }
   std::string text = "ranks compute a micro-batch in ";
   for (std::size_t rank = 0; rank < seconds.size(); ++rank)
@@ -138,6 +140,16 @@ std::vector<std::uint32_t> best_counts(std::span<const double> micro_seconds, st
   return counts;
 }
 
+Arrival last_of(std::span<const RankTime> times) {
+  if (times.size() < 2) return {};
+  const auto last = std::max_element(times.begin(), times.end(),
+                                     [](const auto& a, const auto& b) { return a.busy < b.busy; });
+  std::vector<Duration> others;
+  for (auto at = times.begin(); at != times.end(); ++at)
+    if (at != last) others.push_back(at->busy);
+  return {static_cast<int>(last - times.begin()), last->busy - lower_median(others)};
+}
+
 std::optional<ShareChange> ShareBalance::observe(std::span<const RankTime> times,
                                                  const kernel::LeafShares& now) {
   if (times.size() < 2 || now.total < times.size() || now.total < largest_) return {};
@@ -160,7 +172,7 @@ std::optional<ShareChange> ShareBalance::decide(const kernel::LeafShares& now) c
   std::vector<std::uint32_t> current;
   const int ranks = static_cast<int>(seconds_.size());
   for (int rank = 0; rank < ranks; ++rank) {
-    change.micro_seconds.push_back(median(seconds_[static_cast<std::size_t>(rank)]));
+    change.micro_seconds.push_back(lower_median(seconds_[static_cast<std::size_t>(rank)]));
     current.push_back(now.of(ranks, rank).count);
   }
   change.shares = best_counts(change.micro_seconds, now.total);

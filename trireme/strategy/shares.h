@@ -1,5 +1,6 @@
-// Shares: how many of a batch's micro-batches each rank computes (batch.shares), and how ranks choose
-// it by what they measure. Shares change no bit (docs/numerics.md). Values; not thread safe.
+// Shares: how many of a batch's micro-batches each rank computes (batch.shares), how ranks choose it by
+// what they measure, and which of them is last. Shares change no bit (docs/numerics.md). Values; not
+// thread safe.
 #pragma once
 
 #include <cstdint>
@@ -31,6 +32,15 @@ void check_shares_of(const Shares& shares, std::uint32_t micro_batches);
 /// The counts, at least 1 each, with the shortest step: the largest count x seconds is as small as
 /// it can be. `total` is at least the number of ranks.
 std::vector<std::uint32_t> best_counts(std::span<const double> micro_seconds, std::uint32_t total);
+
+/// Which rank came last to a step's vote, and by how much.
+struct Arrival {
+  int rank = -1;      // -1: there is one rank only
+  Duration behind{};  // the median of the other ranks (the lower of two)
+};
+/// Compares RankTime::busy of all ranks, so every rank names the same one. Of equal ranks, the lowest
+/// is last.
+Arrival last_of(std::span<const RankTime> times);
 
 /// Decides when shares change. A pure function of what it has observed, so that ranks which observe
 /// the same votes change in the same step.

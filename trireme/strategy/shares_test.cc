@@ -11,7 +11,6 @@
 #include "trireme/base/error.h"
 #include "trireme/models/models.h"
 #include "trireme/optim/optimizer.h"
-#include "trireme/strategy/arrival.h"
 #include "trireme/sync/strategy_context.h"
 #include "trireme/tensor/random.h"
 #include "trireme/testing/run_ranks.h"

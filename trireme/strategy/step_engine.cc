@@ -8,7 +8,8 @@
 #include "trireme/base/words.h"
 #include "trireme/job/job.h"
 #include "trireme/optim/schedule.h"
-#include "trireme/strategy/arrival.h"
+#include "trireme/strategy/shares.h"
+#include "trireme/sync/agreement.h"
 
 namespace trireme::inline v0::parallel {
 namespace {

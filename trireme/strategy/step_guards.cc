@@ -5,6 +5,10 @@
 
 namespace trireme::inline v0::parallel {
 
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(LossScale::State, scale, passed, overflows)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(OutlierFilter::State, losses, norms, skipped)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(GradientNoise::State, steps, signal, noise)
+
 StepGuards::StepGuards(const StepGuardOptions& options)
     : not_finite_(options.skip_not_finite, options.skip_key) {
   if (options.loss_scale) loss_scale_.emplace(*options.loss_scale);
@@ -64,40 +68,17 @@ void StepGuards::report(StepResult& result) const {
 
 void StepGuards::save(nlohmann::json& into) const {
   if (not_finite_.left_out() > 0) into["not_finite"] = not_finite_.left_out();
-  if (loss_scale_)
-    into["loss_scale"] = {{"scale", loss_scale_->state.scale},
-                          {"passed", loss_scale_->state.passed},
-                          {"overflows", loss_scale_->state.overflows}};
-  if (outliers_)
-    into["outliers"] = {{"losses", outliers_->state.losses},
-                        {"norms", outliers_->state.norms},
-                        {"skipped", outliers_->state.skipped}};
-  if (noise_)
-    into["noise"] = {{"steps", noise_->state.steps},
-                     {"signal", noise_->state.signal},
-                     {"noise", noise_->state.noise}};
+  if (loss_scale_) into["loss_scale"] = loss_scale_->state;
+  if (outliers_) into["outliers"] = outliers_->state;
+  if (noise_) into["noise"] = noise_->state;
 }
 
 void StepGuards::restore(const nlohmann::json& saved) {
   not_finite_.restore(saved.value("not_finite", std::int64_t{0}));
-  if (loss_scale_ && saved.contains("loss_scale")) {
-    const nlohmann::json& from = saved["loss_scale"];
-    loss_scale_->restore({.scale = from.at("scale").get<double>(),
-                          .passed = from.at("passed").get<std::int64_t>(),
-                          .overflows = from.at("overflows").get<std::int64_t>()});
-  }
-  if (outliers_ && saved.contains("outliers")) {
-    const nlohmann::json& from = saved["outliers"];
-    outliers_->state = {.losses = from.at("losses").get<std::deque<double>>(),
-                        .norms = from.at("norms").get<std::deque<double>>(),
-                        .skipped = from.at("skipped").get<std::int64_t>()};
-  }
-  if (noise_ && saved.contains("noise")) {
-    const nlohmann::json& from = saved["noise"];
-    noise_->state = {.steps = from.at("steps").get<std::int64_t>(),
-                     .signal = from.at("signal").get<double>(),
-                     .noise = from.at("noise").get<double>()};
-  }
+  if (loss_scale_ && saved.contains("loss_scale"))
+    loss_scale_->restore(saved["loss_scale"].get<LossScale::State>());
+  if (outliers_ && saved.contains("outliers")) saved["outliers"].get_to(outliers_->state);
+  if (noise_ && saved.contains("noise")) saved["noise"].get_to(noise_->state);
 }
 
 }  // namespace trireme::inline v0::parallel

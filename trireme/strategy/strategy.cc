@@ -135,23 +135,16 @@ Strategy::Impl::Impl(const parallel::StrategyContext& own_env, const models::Blo
       places(places_of(plan, grid)),
       layers(grid, options.sequence),
       model(own_model),
-      parts(parallel::build_model({env, options, plan, pipeline, grid, layers}, model, stages_note,
-                                  mapped)),
+      parts(parallel::build_model(setup, model, stages_note, mapped)),
       optimizer(std::move(own_optimizer)),
+      remote(parallel::remote_of(*optimizer)),
       rows(parallel::connect_rows(parallel::embeddings_in(parts), *optimizer)),
       rate(optimizer->base_learning_rate()),
-      sync(parallel::make_strategy_sync(
-          {.env = env,
-           .options = options,
-           .plan = plan,
-           .pipeline = pipeline,
-           .grid = grid,
-           .parts = parts,
-           .optimizer = *optimizer,
-           .enter_barrier = barrier_of(grid) == parallel::StepParts::Barrier::WithBucket
-                                ? [this] { return engine.enter_barrier(); }
-                                : std::function<Work()>(),
-           .steps_done = [this] { return optimizer->step_count(); }})),
+      sync(parallel::make_strategy_sync(setup, parts, *optimizer,
+                                        barrier_of(grid) == parallel::StepParts::Barrier::WithBucket
+                                            ? [this] { return engine.enter_barrier(); }
+                                            : std::function<Work()>(),
+                                        [this] { return optimizer->step_count(); })),
       guards(guard_options(options, parts.whole().store)),
       runner(env, pipeline, grid, parts, sync.of_part,
              {.in_order = grid.pipeline == nullptr ? plan.sharded() : plan.shards_weights,
@@ -159,16 +152,10 @@ Strategy::Impl::Impl(const parallel::StrategyContext& own_env, const models::Blo
               .observer = guards.observer(),
               .loss_gradient = [this](std::int64_t n) { return guards.loss_gradient(n); },
               .graphs = options.graphs}),
-      lanes(env, options, plan, grid, model, parts.whole()),
+      lanes(setup, model, parts.whole()),
       content(grid, pipeline, parts, sync.groups.front()),
-      evaluator(env, {.grid = grid,
-                      .plan = plan,
-                      .layers = layers,
-                      .parts = parts,
-                      .sync = *sync.step,
-                      .runner = runner,
-                      .places = places,
-                      .give_up = [this](const auto& error) { give_up(error); }}),
+      evaluator(setup, parts, *sync.step, runner, places,
+                [this](const auto& error) { give_up(error); }),
       engine(env, {.sync = *sync.step,
                    .target = *this,
                    .guards = guards,
@@ -335,7 +322,7 @@ void Strategy::Impl::use_average(bool on) {
   if (!average || on == averaged) return;
   optimizer->settle();
   // Servers get their first weights, those of a checkpoint, now: later they would get the average.
-  if (auto* remote = parallel::remote_of(*optimizer)) remote->start();
+  if (remote != nullptr) remote->start();
   average->swap(sync.step->owned());
   averaged = on;
   parts.refresh();
@@ -356,7 +343,7 @@ std::vector<NamedShard> Strategy::Impl::state(bool with_servers) {
       shards.push_back(std::move(shard));
     }
   };
-  const bool here = with_servers || parallel::remote_of(*optimizer) == nullptr;
+  const bool here = with_servers || remote == nullptr;
   if (here) add("optimizer/", optimizer->state());
   if (here && rows) add("", rows->state());
   if (sync.local != nullptr) add("", sync.local->state());
@@ -441,18 +428,15 @@ bool Strategy::has_whole_weights() const { return impl_->has_whole_weights(); }
 std::int64_t Strategy::num_parameters() const { return impl_->parts.num_elements(); }
 std::int64_t Strategy::steps_done() const { return impl_->optimizer->step_count(); }
 std::string Strategy::server_figures() {
-  auto* remote = parallel::remote_of(*impl_->optimizer);
-  return remote != nullptr ? remote->client().figures() : std::string();
+  return impl_->remote != nullptr ? impl_->remote->client().figures() : std::string();
 }
 std::string Strategy::servers_note() const {
-  auto* remote = parallel::remote_of(*impl_->optimizer);
-  return remote != nullptr ? remote->client().model().describe() : std::string();
+  return impl_->remote != nullptr ? impl_->remote->client().model().describe() : std::string();
 }
 int Strategy::lanes() const { return impl_->lanes.count(); }
 int Strategy::stop_signal() const noexcept { return impl_->engine.stop_signal(); }
 std::optional<std::int64_t> Strategy::steps_ended() const {
-  const auto* remote = parallel::remote_of(*impl_->optimizer);
-  if (remote != nullptr && remote->pending()) return std::nullopt;
+  if (impl_->remote != nullptr && impl_->remote->pending()) return std::nullopt;
   return impl_->engine.steps_ended();
 }
 std::string Strategy::lanes_note() const { return impl_->lanes.note(); }
@@ -476,8 +460,7 @@ std::string Strategy::weights_hash() {
 std::vector<NamedShard> Strategy::state() { return impl_->state(/*with_servers=*/true); }
 bool Strategy::can_go_on(const std::string& metadata) {
   const auto json = nlohmann::json::parse(metadata, nullptr, /*allow_exceptions=*/false);
-  auto* remote = parallel::remote_of(*impl_->optimizer);
-  return remote == nullptr || remote->can_go_on(saved_count(json, "optimizer_steps"));
+  return impl_->remote == nullptr || impl_->remote->can_go_on(saved_count(json, "optimizer_steps"));
 }
 std::vector<NamedShard> Strategy::own_state() { return impl_->state(/*with_servers=*/false); }
 

@@ -90,9 +90,9 @@ struct StrategyOptions {
   /// "full*3,none*2". Changes no bit.
   std::string recompute = "none";
   /// A folder for a mapped file, one per lane or stage, that holds what blocks save for backward,
-  /// except the last block's; at most two blocks' are in memory at a time
-  /// (memory/activation_store.h). On a device "host": pinned memory of the host holds them
-  /// (memory/host_activations.h). Empty: all are in memory. Changes no bit.
+  /// except the last block's; at most two blocks' are in memory at a time. On a device "host": pinned
+  /// memory of the host holds them (memory/activation_store.h). Empty: all are in memory. Changes no
+  /// bit.
   std::string offload_activations = {};
   /// Threads of every kernel; results depend on it (docs/numerics.md). 0: as the process has, or 1.
   int kernel_threads = 0;

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "trireme/ps/rows/row_store.h"
+#include "trireme/ps/worker/remote_optimizer.h"
 #include "trireme/strategy/evaluator.h"
 #include "trireme/strategy/lane_runner.h"
 #include "trireme/strategy/layer_group.h"
@@ -62,11 +63,13 @@ struct Strategy::Impl final : parallel::StepTarget {
   const parallel::Grid grid;
   kernel::Assignment places;  // of the world's ranks
   const parallel::LayerGroup layers;
+  const parallel::StrategySetup setup{env, options, plan, pipeline, grid, layers};
   const models::Blocks model;  // what lanes are built from
   std::string stages_note;
   std::optional<parallel::MappedState> mapped;  // outlives what lies in it
   parallel::ModelParts parts;
   std::unique_ptr<optim::Optimizer> optimizer;
+  ps::RemoteOptimizer* const remote;   // the optimizer; null: it runs in this process
   std::shared_ptr<ps::RowStore> rows;  // of embeddings; null: the model has none
   double rate;                         // of the next update
   parallel::StrategySync sync;

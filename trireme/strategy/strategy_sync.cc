@@ -3,6 +3,7 @@
 #include "trireme/base/error.h"
 #include "trireme/pipeline/pipeline_sync.h"
 #include "trireme/ps/worker/server_sync.h"
+#include "trireme/strategy/served.h"
 #include "trireme/sync/gathers/unit_gather.h"
 #include "trireme/sync/levels/cut_sync.h"
 #include "trireme/sync/sync_setup.h"
@@ -10,8 +11,9 @@
 namespace trireme::inline v0::parallel {
 namespace {
 
-SyncSetup stage_setup(const StrategySyncSetup& setup, ModelPart& part, const ShardGroups& groups,
-                      UnitGather* gather, std::uint32_t number) {
+SyncSetup stage_setup(const StrategySetup& setup, ModelPart& part, const ShardGroups& groups,
+                      const std::function<Work()>& enter_barrier, UnitGather* gather,
+                      std::uint32_t number) {
   return {.plan = setup.plan,
           .data = *part.data,
           .store = part.store,
@@ -19,7 +21,7 @@ SyncSetup stage_setup(const StrategySyncSetup& setup, ModelPart& part, const Sha
           .options = {.bucket_bytes = setup.options.bucket_bytes,
                       .overlap = setup.options.overlap,
                       .reduce = setup.env.reduce,
-                      .before_launch = setup.enter_barrier,
+                      .before_launch = enter_barrier,
                       .compression = setup.options.compression,
                       .seed = setup.options.seed},
           .on_event = setup.env.on_shard_event,
@@ -38,13 +40,16 @@ ps::RemoteOptimizer& remote(optim::Optimizer& optimizer) {
 
 // In a pipeline, one group gathers the weights of all of this rank's stages, in the order of its
 // passes.
-StrategySync make_strategy_sync(const StrategySyncSetup& setup) {
+StrategySync make_strategy_sync(const StrategySetup& setup, const ModelParts& parts,
+                                optim::Optimizer& optimizer,
+                                const std::function<Work()>& enter_barrier,
+                                const std::function<std::int64_t()>& steps_done) {
   StrategySync made;
   std::vector<ShardGroups>& groups = made.groups;
-  groups.resize(setup.parts.parts().size());
+  groups.resize(parts.parts().size());
   std::vector<ParameterStore*> stores;
   for (std::size_t i = 0; i < groups.size(); ++i) {
-    ModelPart& part = *setup.parts.parts()[i];
+    ModelPart& part = *parts.parts()[i];
     if (setup.plan.sharded()) groups[i] = make_shard_groups(*part.data, setup.plan, i == 0);
     stores.push_back(&part.store);
   }
@@ -53,17 +58,17 @@ StrategySync make_strategy_sync(const StrategySyncSetup& setup) {
     gather = std::make_unique<UnitGather>(*groups.front().gather, stores, setup.env.on_shard_event);
   std::vector<std::unique_ptr<ParameterSync>> syncs;
   for (std::size_t i = 0; i < groups.size(); ++i) {
-    ModelPart& part = *setup.parts.parts()[i];
-    const SyncSetup own =
-        stage_setup(setup, part, groups[i], gather.get(), static_cast<std::uint32_t>(i));
+    ModelPart& part = *parts.parts()[i];
+    const SyncSetup own = stage_setup(setup, part, groups[i], enter_barrier, gather.get(),
+                                      static_cast<std::uint32_t>(i));
     if (setup.plan.local) {
       auto local = std::make_unique<LocalSync>(
           own, make_mixer(setup.plan.sync, *part.data, setup.options.local), setup.options.local,
-          setup.steps_done);
+          steps_done);
       made.local = local.get();
       syncs.push_back(std::move(local));
     } else if (setup.plan.served) {
-      syncs.push_back(std::make_unique<ps::ServerSync>(own, remote(setup.optimizer)));
+      syncs.push_back(std::make_unique<ps::ServerSync>(own, remote(optimizer)));
     } else {
       syncs.push_back(make_parameter_sync(own));
     }
@@ -74,14 +79,14 @@ StrategySync make_strategy_sync(const StrategySyncSetup& setup) {
     made.dealt->set_shares(setup.plan.assignment.weights);
   }
   if (setup.grid.pipeline != nullptr) {
-    made.step = std::make_unique<PipelineSync>(*setup.grid.pipeline, setup.pipeline, setup.parts,
+    made.step = std::make_unique<PipelineSync>(*setup.grid.pipeline, setup.pipeline, parts,
                                                std::move(gather), std::move(syncs));
   } else {
     made.step = std::move(syncs.front());
   }
   if (setup.grid.cut != nullptr)
     made.step = std::make_unique<CutSync>(std::move(made.step), *setup.grid.cut,
-                                          setup.grid.tensor_ranks(), setup.parts);
+                                          setup.grid.tensor_ranks(), parts);
   return made;
 }
 

@@ -7,13 +7,9 @@
 #include <vector>
 
 #include "trireme/decentralised/local_sync.h"
-#include "trireme/placement/grid.h"
-#include "trireme/strategy/strategy.h"
+#include "trireme/strategy/model_setup.h"
 #include "trireme/sync/levels/bucketed_sync.h"
-#include "trireme/sync/model_parts.h"
 #include "trireme/sync/parameter_sync.h"
-#include "trireme/sync/strategy_context.h"
-#include "trireme/sync/sync_plan.h"
 
 namespace trireme::inline v0::parallel {
 
@@ -25,20 +21,12 @@ struct StrategySync {
   BucketedSync* dealt = nullptr;        // whose shares of a batch may change; null: none
 };
 
-struct StrategySyncSetup {
-  const StrategyContext& env;
-  const StrategyOptions& options;
-  const SyncPlan& plan;
-  const PipelinePlan& pipeline;
-  const Grid& grid;
-  const ModelParts& parts;
-  optim::Optimizer& optimizer;
-  /// Called before the first bucket of a step; empty: the step begins with the barrier.
-  std::function<Work()> enter_barrier;
-  std::function<std::int64_t()> steps_done;  // updates since the start of the training
-};
-
-/// Collective. What `setup` refers to outlives the result.
-StrategySync make_strategy_sync(const StrategySyncSetup& setup);
+/// Collective. What the arguments refer to outlives the result. `enter_barrier` is called before the
+/// first bucket of a step; empty: the step begins with the barrier. `steps_done`: updates since the
+/// start of the training.
+StrategySync make_strategy_sync(const StrategySetup& setup, const ModelParts& parts,
+                                optim::Optimizer& optimizer,
+                                const std::function<Work()>& enter_barrier,
+                                const std::function<std::int64_t()>& steps_done);
 
 }  // namespace trireme::inline v0::parallel

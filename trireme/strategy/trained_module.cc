@@ -62,31 +62,35 @@ TrainedModule::TrainedModule(const StrategyContext& env, torch::nn::Module& modu
       plan_(plan_of(options, env)),
       sync_(make_sync(options, barrier)) {}
 
+// First the ranks' models are compared, since ranks allocate together what their own model's parameters
+// take. Then their settings, which say what else they do together.
 std::unique_ptr<ParameterSync> TrainedModule::make_sync(const DataParallelOptions& options,
                                                         const std::function<Work()>& barrier) {
-  // First, since ranks allocate together what their own model's parameters take.
   replicate(*env_.world, tensors_.distinct, env_.host);
-  if (plan_.served) return make_served(options, barrier);
+  require_equal_ranks(*env_.world,
+                      {.processor = env_.reproducible ? env_.processor : "",
+                       .settings = settings_of(tensors_, options, optimizer_)},
+                      env_.host);
+  const PlainSyncOptions sync{.bucket_bytes = options.bucket_bytes,
+                              .reduce = env_.reduce,
+                              .before_launch = barrier,
+                              .compression = options.compression};
+  if (plan_.served) return make_served(sync, server_options_of(options));
   if (!embeddings_.empty())
     throw ConfigError("the rows of embedding \"" + embeddings_.front()->table().name +
                           "\" are trained by parameter servers",
                       {.rank = env_.world->rank(),
                        .operation = "DataParallel",
                        .advice = "Use sync = \"server\" in a job with servers."});
-  return plan_.sharded() ? make_sharded(options, barrier) : make_plain(options, barrier);
+  return plan_.sharded() ? make_sharded(sync) : make_plain(sync);
 }
 
-std::unique_ptr<ParameterSync> TrainedModule::make_plain(const DataParallelOptions& options,
-                                                         const std::function<Work()>& barrier) {
+std::unique_ptr<ParameterSync> TrainedModule::make_plain(const PlainSyncOptions& options) {
   std::vector<std::uint32_t> numbers(tensors_.trainable.size());
   std::iota(numbers.begin(), numbers.end(), 0);
   auto sync = std::make_unique<PlainSync>(
       *env_.world, std::vector<std::vector<Accumulated>>{accumulators(tensors_.trainable)},
-      std::vector<std::vector<std::uint32_t>>{numbers}, whole_slices(tensors_.trainable),
-      PlainSyncOptions{.bucket_bytes = options.bucket_bytes,
-                       .reduce = env_.reduce,
-                       .before_launch = barrier,
-                       .compression = options.compression});
+      std::vector<std::vector<std::uint32_t>>{numbers}, whole_slices(tensors_.trainable), options);
   sync->set_shares(plan_.assignment.weights);
   return sync;
 }
@@ -101,23 +105,19 @@ void TrainedModule::move_into_store() {
   store_->complete();
 }
 
-std::unique_ptr<ParameterSync> TrainedModule::make_served(const DataParallelOptions& options,
-                                                          const std::function<Work()>& barrier) {
-  remote_ = make_remote_optimizer(env_, server_options_of(options), own_optimizer(optimizer_));
+std::unique_ptr<ParameterSync> TrainedModule::make_served(const PlainSyncOptions& options,
+                                                          const ServerOptions& server) {
+  remote_ = make_remote_optimizer(env_, server, own_optimizer(optimizer_));
   rows_ = connect_rows(embeddings_, *remote_);
   move_into_store();
   auto sync = std::make_unique<ps::ServerSync>(
-      SyncSetup{.plan = plan_,
-                .data = *env_.world,
-                .store = *store_,
-                .options = {.bucket_bytes = options.bucket_bytes, .before_launch = barrier}},
+      SyncSetup{.plan = plan_, .data = *env_.world, .store = *store_, .options = options},
       *remote_);
   remote_->attach(sync->owned(), store_->infos());
   return sync;
 }
 
-std::unique_ptr<ParameterSync> TrainedModule::make_sharded(const DataParallelOptions& options,
-                                                           const std::function<Work()>& barrier) {
+std::unique_ptr<ParameterSync> TrainedModule::make_sharded(const PlainSyncOptions& options) {
   move_into_store();
   std::vector<OptimizerShards::Shard> owned;
   const auto parts = store_->slices();
@@ -125,12 +125,11 @@ std::unique_ptr<ParameterSync> TrainedModule::make_sharded(const DataParallelOpt
     owned.push_back({parts[i].parameter, parts[i].begin, parts[i].end, store_->master(i)});
   shards_.emplace(optimizer_, without_names(tensors_.trainable), std::move(owned));
   groups_ = make_shard_groups(*env_.world, plan_);
-  return make_parameter_sync(
-      {.plan = plan_,
-       .data = *env_.world,
-       .store = *store_,
-       .groups = groups_,
-       .options = {.bucket_bytes = options.bucket_bytes, .before_launch = barrier}});
+  return make_parameter_sync({.plan = plan_,
+                              .data = *env_.world,
+                              .store = *store_,
+                              .groups = groups_,
+                              .options = options});
 }
 
 // What the optimizer updates for owned()[i]: the parameter, or this rank's shard of it.

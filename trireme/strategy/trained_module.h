@@ -26,7 +26,8 @@ namespace trireme::inline v0::parallel {
 class TrainedModule {
  public:
   /// Collective. `barrier` is called before the first bucket of a step. Keeps references to all but
-  /// the options. ConfigError if it cannot be trained with these options.
+  /// the options. ConfigError if it cannot be trained with these options; MismatchError if ranks have
+  /// other models, processors, options or optimizers.
   TrainedModule(const StrategyContext& env, torch::nn::Module& module,
                 torch::optim::Optimizer& optimizer, const DataParallelOptions& options,
                 const std::function<Work()>& barrier);
@@ -69,14 +70,12 @@ class TrainedModule {
   Duration time_waited() const;
 
  private:
-  std::unique_ptr<ParameterSync> make_plain(const DataParallelOptions& options,
-                                            const std::function<Work()>& barrier);
-  std::unique_ptr<ParameterSync> make_sharded(const DataParallelOptions& options,
-                                              const std::function<Work()>& barrier);
-  std::unique_ptr<ParameterSync> make_served(const DataParallelOptions& options,
-                                             const std::function<Work()>& barrier);
   std::unique_ptr<ParameterSync> make_sync(const DataParallelOptions& options,
                                            const std::function<Work()>& barrier);
+  std::unique_ptr<ParameterSync> make_plain(const PlainSyncOptions& options);
+  std::unique_ptr<ParameterSync> make_sharded(const PlainSyncOptions& options);
+  std::unique_ptr<ParameterSync> make_served(const PlainSyncOptions& options,
+                                             const ServerOptions& server);
   void move_into_store();
   at::Tensor updated(std::size_t i);
 

@@ -41,17 +41,13 @@ std::string first_line(const c10::Error& error) {
   return text.substr(0, text.find('\n'));
 }
 
-// The names of NVIDIA's GPUs by index, also where a container lacks the driver's folder; empty
-// without driver.
-std::vector<std::string> gpu_names() {
-  std::vector<std::string> names;
+// NVIDIA's GPUs by index, also where a container lacks the driver's folder; none without driver.
+std::vector<comm::nccl::GpuInfo> gpus_here() {
   try {
-    for (const auto& gpu : comm::nccl::list_gpus(*comm::nccl::open_cuda_library()))
-      names.push_back(gpu.name);
+    return comm::nccl::list_gpus(*comm::nccl::open_cuda_library());
   } catch (const Error&) {
-    names.clear();
+    return {};
   }
-  return names;
 }
 
 // "138 GB free of 141 GB"; "" if the device does not tell.
@@ -159,10 +155,10 @@ DeviceReport report_devices(const Devices& devices) {
   std::getline(std::ifstream(kDriverVersion) >> std::ws, report.driver);
   const auto accelerator = at::accelerator::getAccelerator();
   if (accelerator) report.kinds += ", " + c10::DeviceTypeName(*accelerator, /*lower_case=*/true);
-  const auto names = devices.kind == "cuda" ? gpu_names() : std::vector<std::string>();
+  const auto gpus = devices.kind == "cuda" ? gpus_here() : std::vector<comm::nccl::GpuInfo>();
   for (int index = 0; index < devices.count; ++index) {
     std::string line = devices.kind + ":" + std::to_string(index);
-    if (static_cast<std::size_t>(index) < names.size()) line += ", " + names[index];
+    if (static_cast<std::size_t>(index) < gpus.size()) line += ", " + gpus[index].name;
     const std::string memory = devices.in_build ? memory_of(*accelerator, index) : "";
     report.devices.push_back(memory.empty() ? line : line + ", " + memory);
   }
@@ -236,7 +232,7 @@ std::string describe_devices(const std::string& kind) {
       if (line.starts_with("Model:")) models.insert(line.substr(line.find_first_not_of(" \t", 6)));
   }
   if (models.empty())
-    for (std::string& name : gpu_names()) models.insert(std::move(name));
+    for (const auto& gpu : gpus_here()) models.insert(gpu.name);
   std::string text = kind;
   for (const std::string& model : models) text.append(", ").append(model);
   return text;
@@ -244,13 +240,9 @@ std::string describe_devices(const std::string& kind) {
 
 std::int64_t gpu_memory() {
   std::int64_t least = 0;
-  try {
-    for (const auto& gpu : comm::nccl::list_gpus(*comm::nccl::open_cuda_library())) {
-      const auto memory = static_cast<std::int64_t>(gpu.memory);
-      least = least == 0 ? memory : std::min(least, memory);
-    }
-  } catch (const Error&) {  // there is none
-    return 0;
+  for (const auto& gpu : gpus_here()) {
+    const auto memory = static_cast<std::int64_t>(gpu.memory);
+    least = least == 0 ? memory : std::min(least, memory);
   }
   return least;
 }

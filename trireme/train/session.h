@@ -1,5 +1,5 @@
 // Session: what a process of a training has from its start to its end, whatever ranks the job has
-// meanwhile: the settings, the data and its Job.
+// meanwhile: the settings, the data and its Job. train() runs the training on this rank.
 #pragma once
 
 #include <memory>
@@ -41,5 +41,11 @@ struct Session {
   Job job;
   std::optional<observe::StepFigures> last_step = {};  // outlives a change of the ranks
 };
+
+/// Steps of a WorkerSpec::trial; the last one is measured.
+inline constexpr long kTrialSteps = 2;
+
+/// Trains to the end or to a stop signal, and returns the exit code (0, 130, 143). Errors are thrown.
+int train(Session& session);
 
 }  // namespace trireme::inline v0::train

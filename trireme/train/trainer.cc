@@ -1,5 +1,3 @@
-#include "trireme/train/trainer.h"
-
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -24,14 +22,11 @@
 #include "trireme/strategy/strategy.h"
 #include "trireme/sync/strategy_context.h"
 #include "trireme/sync/sync_plan.h"
-#include "trireme/train/changed_input.h"
 #include "trireme/train/device.h"
 #include "trireme/train/early_stop.h"
-#include "trireme/train/evaluation/evaluation.h"
 #include "trireme/train/evaluation/forward_model.h"
 #include "trireme/train/evaluation/generate.h"
 #include "trireme/train/report/kernel_profile.h"
-#include "trireme/train/report/last_step.h"
 #include "trireme/train/report/recorded_passes.h"
 #include "trireme/train/report/report.h"
 #include "trireme/train/report/step_figures.h"
@@ -53,6 +48,10 @@ std::string subtitle(const Settings& settings, const RunData& data, int ranks) {
          " a step";
 }
 
+// Runs a training job on one rank: config -> Job -> Blocks -> Strategy -> steps.
+//
+// All ranks run the same code; only rank 0 prints, writes events and draws the plot. Sees the model
+// and the layout only through Strategy. One per process (or simulated rank); not thread safe.
 class Trainer {
  public:
   explicit Trainer(Session& session)

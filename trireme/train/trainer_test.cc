@@ -1,5 +1,5 @@
 // Whole trainings on simulated ranks.
-#include "trireme/train/trainer.h"
+#include "trireme/train/session.h"
 
 #include <gtest/gtest.h>
 #include <unistd.h>

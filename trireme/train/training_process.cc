@@ -12,7 +12,6 @@
 #include "trireme/tensor/products/gemm.h"
 #include "trireme/tensor/products/kernel_table.h"
 #include "trireme/train/session.h"
-#include "trireme/train/trainer.h"
 
 namespace trireme::inline v0::train {
 namespace {

@@ -7,7 +7,6 @@
 #include "trireme/cli/torch/cli.h"
 #include "trireme/train/families/data_family.h"
 #include "trireme/train/families/model_family.h"
-#include "trireme/train/families/own_families.h"
 
 namespace trireme::inline v0 {
 

@@ -8,7 +8,6 @@
 #include "trireme/input/shared_corpus.h"
 #include "trireme/observe/events.h"
 #include "trireme/rendezvous/launchers/environment.h"
-#include "trireme/train/evaluation/evaluation.h"
 #include "trireme/train/evaluation/follow_run.h"
 #include "trireme/train/evaluation/forward_model.h"
 #include "trireme/train/report/trigram.h"

@@ -29,9 +29,9 @@
 #include "trireme/train/evaluation/evaluation_record.h"
 #include "trireme/train/evaluation/follow_run.h"
 #include "trireme/train/plan/job_plan.h"
-#include "trireme/train/run/former_ranks.h"
 #include "trireme/train/run/resume_changes.h"
 #include "trireme/train/run/run_claim.h"
+#include "trireme/train/run/run_end.h"
 #include "trireme/train/training_process.h"
 
 namespace trireme::inline v0::cli {

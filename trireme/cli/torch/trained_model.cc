@@ -15,7 +15,7 @@ config::Config config_of(const std::string& run) {
     refuse("load", folder.path() + " holds no checkpoint",
            "Train it first, or to its first checkpoint.");
   }
-  return train::read_config(folder.config(), [](const char*) { return nullptr; }, {});
+  return train::read_config(folder.config());
 }
 
 int set_up(const train::Settings& settings, int argc) {

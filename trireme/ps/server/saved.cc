@@ -104,8 +104,7 @@ Saved save(Shard& shard, std::int64_t version) {
   return saved;
 }
 
-void append(Saved& saved, std::span<const SavedTable> tables) {
-  SavedText text = SavedText::from_text(saved.text);
+void append(Saved& saved, SavedText text, std::span<const SavedTable> tables) {
   Parts parts;
   add_tables(tables, text, parts);
   saved.memory.reserve(saved.memory.size() + bytes_of(parts));

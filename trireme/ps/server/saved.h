@@ -71,8 +71,8 @@ Saved save(Shard& shard, std::int64_t version);
 std::int64_t fill(Shard& shard, std::string_view text, std::span<const std::byte> memory,
                   std::int64_t own);
 
-/// Adds rows of tables to what is saved: to its text, and behind its memory.
-void append(Saved& saved, std::span<const SavedTable> tables);
+/// Adds rows of tables to what is saved: behind its memory, and to `text`, which becomes its text.
+void append(Saved& saved, SavedText text, std::span<const SavedTable> tables);
 /// The reverse. `memory` begins with the tables.
 std::vector<SavedTable> tables_in(const SavedText& text, std::span<const std::byte> memory);
 

@@ -127,8 +127,7 @@ void RemoteOptimizer::give_weights() {
       at += array.bytes();
     }
     text.version = text.step_count = restored_count_.value_or(0) * options_.updates_a_step();
-    saved.text = text.to_text();
-    append(saved, first_rows(server));
+    append(saved, std::move(text), first_rows(server));
     client_->write(server, saved);
   }
 }

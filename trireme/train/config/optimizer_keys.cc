@@ -5,7 +5,6 @@
 
 #include "trireme/optim/optimizer.h"
 #include "trireme/optim/schedule.h"
-#include "trireme/train/config/identity_key.h"
 
 namespace trireme::inline v0::train {
 

@@ -9,7 +9,6 @@
 #include "trireme/plan/named_strategies.h"
 #include "trireme/sync/sync_plan.h"
 #include "trireme/train/config/elastic_keys.h"
-#include "trireme/train/config/identity_key.h"
 #include "trireme/train/config/optimizer_keys.h"
 
 namespace trireme::inline v0::train {
@@ -30,17 +29,18 @@ std::vector<std::string> names_of_algorithms() {
   return names;
 }
 
-// model.*, data.* and train.loss: the common keys, and the keys of this model and this data. Data
-// and loss are part of the identity if they are not the model's defaults (parts_identity).
+// model.*, data.* and train.loss: the common keys, and the keys of this model and this data, which
+// are part of the identity. Data and loss are if they are not the model's defaults
+// (parts_identity).
 void add_model_keys(config::Schema& schema, const ModelFamily& family, const DataFamily& data) {
   schema.add(identity_key({"model.name", default_model(), "Which model.", 0, 0, model_names()}));
-  for (const config::Key& key : family.keys) schema.add(key);
+  for (const config::Key& key : family.keys) schema.add(identity_key(key));
   schema.add({"data.name", family.data, "Which data; the model's own where nothing is said.", 0, 0,
               data_names()});
   schema.add({"data.path", text(""),
               "What to train on. Text: a file or a folder, any bytes; empty: the C++ library "
               "headers of this machine's compiler."});
-  for (const config::Key& key : data.keys) schema.add(key);
+  for (const config::Key& key : data.keys) schema.add(identity_key(key));
   schema.add({"train.loss", family.loss,
               "What is minimized: tokens, cross-entropy; classes, the same, and validation tells "
               "the share of right answers; binary, that of a yes or no; or a loss of the program's "
@@ -55,9 +55,6 @@ void add_batch_keys(config::Schema& schema) {
       {"batch.micro", whole(4),
        "Samples of one micro-batch; divides batch.global. Part of what decides the bits.", 1,
        1e9}));
-}
-
-void add_share_key(config::Schema& schema) {
   schema.add(
       {"batch.shares", text("equal"),
        "Micro-batches of each rank, under plain and zero1: equal; auto, so that a slower rank "
@@ -404,7 +401,6 @@ config::Schema training_schema(const ModelFamily& family, const DataFamily& data
   config::Schema schema;
   add_model_keys(schema, family, data);
   add_batch_keys(schema);
-  add_share_key(schema);
   add_train_keys(schema);
   add_optimizer_keys(schema);
   add_parallel_keys(schema);

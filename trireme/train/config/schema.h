@@ -27,8 +27,11 @@ std::string training_help();
 
 /// Reads a configuration with the keys of the model model.name and the data data.name. Later
 /// sources win: defaults, the file `path` (if not empty), environment, `assignments` ("key=value").
-config::Config read_config(const std::string& path, const config::Environment& environment,
-                           const std::vector<std::string>& assignments);
+/// A run's config.toml has the values of all sources, so it is read alone.
+config::Config read_config(
+    const std::string& path,
+    const config::Environment& environment = [](const char*) { return nullptr; },
+    const std::vector<std::string>& assignments = {});
 
 /// memory.limit = "none".
 inline constexpr std::int64_t kNoMemoryLimit = -1;

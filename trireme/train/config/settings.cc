@@ -1,5 +1,9 @@
 #include <array>
+#include <charconv>
+#include <cmath>
 #include <optional>
+#include <span>
+#include <sstream>
 #include <string>
 #include <vector>
 
@@ -14,7 +18,6 @@
 #include "trireme/strategy/shares.h"
 #include "trireme/sync/compression/compressor.h"
 #include "trireme/sync/sync_plan.h"
-#include "trireme/train/config/parameter_groups.h"
 #include "trireme/train/config/schema.h"
 #include "trireme/train/plan/auto_recompute.h"
 #include "trireme/train/time_limit.h"
@@ -29,16 +32,15 @@ namespace {
 constexpr std::array kLossScaleKeys = {"train.loss_scale", "train.initial_loss_scale",
                                        "train.loss_scale_window"};
 
+bool is_default(const config::Config& config, const char* key) {
+  return config.value(key) == config.schema().find(key)->fallback;
+}
+
 // Checks text values that have their own syntax.
 void check_texts(const config::Config& config) {
-  const std::string& compression = config.text("comm.compression");
-  parallel::check_compression(compression);
+  parallel::check_compression(config.text("comm.compression"));
   const std::string& recompute = config.text("memory.recompute");
   if (recompute != kAutoRecompute) memory::parse_recompute(recompute);  // throws for an unknown one
-  if (config.text("train.precision") == "fp64" && compression != "none")
-    refuse_settings("comm.compression = \"" + compression +
-                        "\" with train.precision = \"fp64\": fp64 is for checking",
-                    "Use fp32, bf16 or fp16, or no compression.");
 }
 
 // Server keys without servers would change nothing.
@@ -58,7 +60,7 @@ ServerOptions server_options_of(const config::Config& config) {
   }
   for (const char* key : {"server.count", "server.replicas", "server.staleness", "server.backup",
                           "server.compensation", "server.prediction"})
-    if (config.value(key) != config.schema().find(key)->fallback)
+    if (!is_default(config, key))
       refuse_settings(std::string(key) + " = " + config::to_toml(config.value(key)) +
                           " with parallel.sync = \"" + sync + "\"",
                       "Leave it out, or use parallel.sync = \"server\".");
@@ -73,6 +75,53 @@ LocalOptions local_options_of(const config::Config& config) {
           .elastic = config.number("parallel.elastic"),
           .graph = config.text("parallel.graph"),
           .graph_seed = static_cast<std::uint64_t>(config.integer("train.seed"))};
+}
+
+[[noreturn]] void refuse_entry(const std::string& entry, const std::string& why) {
+  throw ConfigError("optimizer.groups: \"" + entry + "\" " + why,
+                    {.operation = "config",
+                     .advice = "Write match=PATTERN, and weight_decay=NUMBER, learning_rate=FACTOR "
+                               "or both."});
+}
+
+double number_of(const std::string& entry, const std::string& text) {
+  double value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || end != text.data() + text.size() || !std::isfinite(value) ||
+      value < 0)
+    refuse_entry(entry, "has \"" + shortened(text) + "\" where a number from 0 on must stand");
+  return value;
+}
+
+ParameterGroup group_of(const std::string& entry) {
+  ParameterGroup group;
+  std::istringstream words(entry);
+  for (std::string word; words >> word;) {
+    const auto equals = word.find('=');
+    const std::string key = word.substr(0, equals);
+    const std::string value = equals == std::string::npos ? "" : word.substr(equals + 1);
+    if (key == "match") {
+      group.match = value;
+    } else if (key == "weight_decay") {
+      group.weight_decay = number_of(entry, value);
+    } else if (key == "learning_rate") {
+      group.rate_factor = number_of(entry, value);
+    } else {
+      refuse_entry(entry, "has \"" + word + "\"");
+    }
+  }
+  if (group.match.empty()) refuse_entry(entry, "does not say which names it is for");
+  return group;
+}
+
+// Parses "match=*.bias weight_decay=0; match=embed.* learning_rate=0.5", in which learning_rate is a
+// factor. Throws ConfigError naming the wrong entry.
+std::vector<ParameterGroup> parse_groups(const std::string& text) {
+  std::vector<ParameterGroup> groups;
+  std::istringstream entries(text);
+  for (std::string entry; std::getline(entries, entry, ';');)
+    if (entry.find_first_not_of(" \t") != std::string::npos) groups.push_back(group_of(entry));
+  return groups;
 }
 
 OptimizerOptions optimizer_of(const config::Config& config, double rate) {
@@ -120,13 +169,19 @@ optim::Schedule schedule_of(const config::Config& config) {
   return schedule;
 }
 
+std::string identity_of(const config::Config& config, std::span<const char* const> keys) {
+  std::string identity;
+  for (const char* key : keys)
+    identity += std::string(key) + " = " + config::to_toml(config.value(key)) + "\n";
+  return identity;
+}
+
 // Defaults are left out, so that checkpoints from before these keys existed still match.
 std::string parts_identity(const config::Config& config) {
-  std::string identity;
+  std::vector<const char*> keys;
   for (const char* key : {"data.name", "train.loss"})
-    if (config.value(key) != config.schema().find(key)->fallback)
-      identity += std::string(key) + " = " + config::to_toml(config.value(key)) + "\n";
-  return identity;
+    if (!is_default(config, key)) keys.push_back(key);
+  return identity_of(config, keys);
 }
 
 // Keys that decide the bits only if each rank trains its own copy.
@@ -142,10 +197,7 @@ std::string local_identity(const config::Config& config) {
   if (sync == "diloco") keys.insert(keys.end(), {"parallel.outer_rate", "parallel.outer_momentum"});
   if (sync == "easgd") keys.push_back("parallel.elastic");
   if (sync == "gossip") keys.push_back("parallel.graph");
-  std::string identity;
-  for (const char* key : keys)
-    identity += std::string(key) + " = " + config::to_toml(config.value(key)) + "\n";
-  return identity;
+  return identity_of(config, keys);
 }
 
 std::optional<LossScaleOptions> loss_scale_of(const config::Config& config) {
@@ -155,7 +207,7 @@ std::optional<LossScaleOptions> loss_scale_of(const config::Config& config) {
                                       config.number("train.initial_loss_scale"),
                                       config.integer("train.loss_scale_window"));
   for (const char* key : kLossScaleKeys)
-    if (config.value(key) != config.schema().find(key)->fallback)
+    if (!is_default(config, key))
       refuse_settings(std::string(key) + " = " + shortened(config::to_toml(config.value(key))) +
                           " with train.precision = \"" + precision +
                           "\": gradients are scaled in fp16 alone",
@@ -165,11 +217,7 @@ std::optional<LossScaleOptions> loss_scale_of(const config::Config& config) {
 
 // Keys that decide the bits only with fp16.
 std::string half_identity(const config::Config& config) {
-  if (config.text("train.precision") != "fp16") return {};
-  std::string identity;
-  for (const char* key : kLossScaleKeys)
-    identity += std::string(key) + " = " + config::to_toml(config.value(key)) + "\n";
-  return identity;
+  return config.text("train.precision") == "fp16" ? identity_of(config, kLossScaleKeys) : "";
 }
 
 std::int64_t memory_limit_of(const std::string& limit) {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <sstream>
+#include <tuple>
 
 #include "trireme/base/clock.h"
 #include "trireme/base/error.h"
@@ -17,6 +18,20 @@ std::int64_t system_clock_ahead() {
          steady_now().time_since_epoch().count();
 }
 
+// The fields in the order of the text: numbers with a space behind each, then a line for each text.
+template <class Spec>
+auto number_fields(Spec& spec) {
+  return std::tie(spec.resume, spec.validates, spec.trial, spec.json, spec.terminal,
+                  spec.predicted_bytes, spec.predicted_step, spec.predicted_snapshot,
+                  spec.predicted_copies, spec.product_seconds, spec.corpus, spec.lock, spec.began,
+                  spec.began_at);
+}
+template <class Spec>
+auto text_fields(Spec& spec) {
+  return std::tie(spec.folder, spec.trace, spec.profile, spec.recompute, spec.device,
+                  spec.transport);
+}
+
 }  // namespace
 
 WorkerSpec WorkerSpec::elsewhere() const {
@@ -29,32 +44,17 @@ WorkerSpec WorkerSpec::elsewhere() const {
 
 std::string WorkerSpec::to_text() const {
   std::ostringstream out;
-  out << resume << ' ' << validates << ' ' << trial << ' ' << json << ' ' << terminal << ' '
-      << predicted_bytes << ' ' << predicted_step << ' ' << predicted_snapshot << ' '
-      << predicted_copies << ' ' << product_seconds << ' ' << corpus << ' ' << lock << ' ' << began
-      << ' ' << began_at << ' ' << folder << '\n'
-      << trace << '\n'
-      << profile << '\n'
-      << recompute << '\n'
-      << device << '\n'
-      << transport;
+  std::apply([&](const auto&... number) { ((out << number << ' '), ...); }, number_fields(*this));
+  std::apply([&](const auto&... text) { ((out << text << '\n'), ...); }, text_fields(*this));
   return out.str();
 }
 
 WorkerSpec WorkerSpec::from_text(const std::string& text) {
   WorkerSpec spec;
   std::istringstream in(text);
-  in >> spec.resume >> spec.validates >> spec.trial >> spec.json >> spec.terminal >>
-      spec.predicted_bytes >> spec.predicted_step >> spec.predicted_snapshot >>
-      spec.predicted_copies >> spec.product_seconds >> spec.corpus >> spec.lock >> spec.began >>
-      spec.began_at;
+  std::apply([&](auto&... number) { (in >> ... >> number); }, number_fields(spec));
   in.get();
-  std::getline(in, spec.folder);
-  std::getline(in, spec.trace);
-  std::getline(in, spec.profile);
-  std::getline(in, spec.recompute);
-  std::getline(in, spec.device);
-  std::getline(in, spec.transport);
+  std::apply([&](auto&... line) { (std::getline(in, line), ...); }, text_fields(spec));
   if (spec.began_at > 0)  // a clock that is behind has not seen the start yet
     spec.began = std::min<std::int64_t>(spec.began_at - system_clock_ahead(),
                                         steady_now().time_since_epoch().count());

@@ -14,7 +14,6 @@
 #include "trireme/net/alone_transport.h"
 #include "trireme/observe/folder_lock.h"
 #include "trireme/train/evaluation/checkpoint_evaluator.h"
-#include "trireme/train/evaluation/evaluation.h"
 #include "trireme/train/evaluation/forward_model.h"
 #include "trireme/train/run/run_data.h"
 #include "trireme/train/run/run_end.h"

@@ -1,7 +1,8 @@
-// A trained run's model for forward passes alone: in eval, generate, inspect and the evaluator.
+// A run's model in forward passes alone: in validations, eval, generate, inspect and the evaluator.
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -19,5 +20,16 @@ long load_newest(Job& job, Strategy& strategy, const std::string& checkpoints);
 /// `samples` held-out samples, or a few more to fill the last batch, spread evenly.
 std::vector<Batch> held_out_batches(const Job& job, const Settings& settings,
                                     const Dataset& validation, std::int64_t samples);
+
+/// The figures of a validation.
+struct Evaluation {
+  double loss = 0;                 // mean over `count` items
+  std::optional<double> accuracy;  // share of right answers; empty if the loss counts none
+  std::int64_t count = 0;          // tokens or samples, over all ranks
+};
+
+/// Runs one forward pass over `batches`. Collective; every rank gets the same bits.
+Evaluation evaluate(Strategy& strategy, const TrainingModel& model,
+                    const std::vector<Batch>& batches);
 
 }  // namespace trireme::inline v0::train

@@ -3,7 +3,6 @@
 
 #include "trireme/input/criteo.h"
 #include "trireme/models/recommender.h"
-#include "trireme/train/config/identity_key.h"
 #include "trireme/train/families/model_family.h"
 
 namespace trireme::inline v0::train {
@@ -11,16 +10,14 @@ namespace {
 
 std::vector<config::Key> click_keys() {
   return {
-      identity_key({"model.width", std::int64_t{16}, "Elements of a category's row.", 1, 65'536}),
-      identity_key({"model.hidden", std::int64_t{64},
-                    "Width of the MLPs' hidden layers: one below the interaction; this and half of "
-                    "it above.",
-                    2, 65'536}),
-      identity_key({"model.bound", 0.05, "Rows begin uniform in [-bound, bound].", 0, 1e6}),
-      identity_key(
-          {"model.max_rows", std::int64_t{0},
-           "Rows that the servers keep; beyond, the least recently updated are dropped; 0: all.", 0,
-           1e15})};
+      {"model.width", std::int64_t{16}, "Elements of a category's row.", 1, 65'536},
+      {"model.hidden", std::int64_t{64},
+       "Width of the MLPs' hidden layers: one below the interaction; this and half of it above.", 2,
+       65'536},
+      {"model.bound", 0.05, "Rows begin uniform in [-bound, bound].", 0, 1e6},
+      {"model.max_rows", std::int64_t{0},
+       "Rows that the servers keep; beyond, the least recently updated are dropped; 0: all.", 0,
+       1e15}};
 }
 
 models::RecommenderConfig recommender_of(const config::Config& config) {
@@ -36,10 +33,21 @@ models::RecommenderConfig recommender_of(const config::Config& config) {
           .seed = static_cast<std::uint64_t>(config.integer("train.seed"))};
 }
 
-std::string description_of(const std::string& kind, const models::RecommenderConfig& model) {
-  return kind + " of " + std::to_string(model.numbers) + " numbers and " +
-         std::to_string(model.categories) + " categories, whose rows of " +
-         std::to_string(model.width) + " are on servers";
+// A family of models of clicks. `kind`: for its description.
+ModelFamily click_family(const char* name, const char* kind,
+                         models::Blocks (*make)(const models::RecommenderConfig&)) {
+  return {.name = name,
+          .keys = click_keys(),
+          .data = "criteo",
+          .loss = "binary",
+          .make = [kind, make](const config::Config& config) {
+            const models::RecommenderConfig model = recommender_of(config);
+            return TrainingModel{.description = kind + (" of " + std::to_string(model.numbers)) +
+                                                " numbers and " + std::to_string(model.categories) +
+                                                " categories, whose rows of " +
+                                                std::to_string(model.width) + " are on servers",
+                                 .blocks = make(model)};
+          }};
 }
 
 // A tenth of the file is for validation, the last one.
@@ -55,46 +63,26 @@ TensorSets divided_clicks(const input::Fields& all) {
 
 }  // namespace
 
-ModelFamily dlrm_family() {
-  return {.name = "dlrm",
-          .keys = click_keys(),
-          .data = "criteo",
-          .loss = "binary",
-          .make = [](const config::Config& config) {
-            const models::RecommenderConfig model = recommender_of(config);
-            return TrainingModel{.description = description_of("dlrm", model),
-                                 .blocks = models::make_dlrm(model)};
-          }};
-}
-
+ModelFamily dlrm_family() { return click_family("dlrm", "dlrm", models::make_dlrm); }
 ModelFamily wide_and_deep_family() {
-  return {.name = "wide_and_deep",
-          .keys = click_keys(),
-          .data = "criteo",
-          .loss = "binary",
-          .make = [](const config::Config& config) {
-            const models::RecommenderConfig model = recommender_of(config);
-            return TrainingModel{.description = description_of("wide & deep", model),
-                                 .blocks = models::make_wide_and_deep(model)};
-          }};
+  return click_family("wide_and_deep", "wide & deep", models::make_wide_and_deep);
 }
 
 DataFamily criteo_data() {
-  return {
-      .name = "criteo",
-      .keys = {identity_key({"data.rows", std::int64_t{100'000},
-                             "Rows to which the values of each category are hashed.", 1, 1e12})},
-      .make = [](const config::Config& config) {
-        const std::int64_t rows = config.integer("data.rows");
-        DataWords words = words_of_samples();
-        words.unit = "nats a sample";
-        return tensor_source(
-            "criteo",
-            [rows](const std::string& path) {
-              return divided_clicks(input::read_criteo(path, rows));
-            },
-            words, static_cast<std::uint64_t>(config.integer("train.seed")));
-      }};
+  return {.name = "criteo",
+          .keys = {{"data.rows", std::int64_t{100'000},
+                    "Rows to which the values of each category are hashed.", 1, 1e12}},
+          .make = [](const config::Config& config) {
+            const std::int64_t rows = config.integer("data.rows");
+            DataWords words = words_of_samples();
+            words.unit = "nats a sample";
+            return tensor_source(
+                "criteo",
+                [rows](const std::string& path) {
+                  return divided_clicks(input::read_criteo(path, rows));
+                },
+                words, static_cast<std::uint64_t>(config.integer("train.seed")));
+          }};
 }
 
 Loss binary_loss() {

@@ -7,7 +7,6 @@
 #include <utility>
 
 #include "trireme/base/error.h"
-#include "trireme/train/families/own_families.h"
 #include "trireme/train/families/registry.h"
 
 namespace trireme::inline v0::train {

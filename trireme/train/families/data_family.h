@@ -3,6 +3,7 @@
 // registers its own before it reads a configuration.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <string>
@@ -10,13 +11,14 @@
 
 #include "trireme/base/config/config.h"
 #include "trireme/strategy/strategy.h"
-#include "trireme/train/families/data_source.h"
+#include "trireme/train/families/own_parts.h"
 
 namespace trireme::inline v0::train {
 
 struct DataFamily {
   std::string name;
-  /// Its keys data.*, besides data.name and data.path.
+  /// Its keys data.*, besides data.name and data.path. training_schema() makes them part of the
+  /// identity.
   std::vector<config::Key> keys;
   /// Whether a sample is a sequence of model.block items.
   bool sequences = false;
@@ -41,12 +43,26 @@ void register_loss(LossFamily family);
 const LossFamily* find_loss(const std::string& name);
 std::vector<std::string> loss_names();
 
+/// The family of a program's own data (own_parts.h). Throws ConfigError for invalid keys.
+DataFamily own_data(const std::string& name, const std::vector<ModelKey>& keys, TensorReader read,
+                    DataWords words = words_of_samples());
+DataFamily own_data(const std::string& name, const std::vector<ModelKey>& keys, SourceFactory make);
+
 /// The data of this release: bytes of text; text with some bytes hidden; CIFAR-10's images; Criteo's
 /// click log.
 DataFamily text_data();
 DataFamily masked_text_data();
 DataFamily image_data();
 DataFamily criteo_data();
+
+/// Bytes of text, in windows of `block` bytes: fields "tokens" and "targets" (the next byte of
+/// each), both [b, block]. `seed` decides the windows.
+std::shared_ptr<const DataSource> text_source(std::int64_t block, std::uint64_t seed);
+using ReadTensors = std::function<TensorSets(const std::string& path)>;
+/// The tensors that `read` returns for data.path; messages call them `name`. `seed` decides the
+/// order.
+std::shared_ptr<const DataSource> tensor_source(std::string name, ReadTensors read, DataWords words,
+                                                std::uint64_t seed);
 
 /// Cross-entropy of a yes or no: the output is the logit of yes, the field "targets" 0 or 1; and the
 /// number of right answers.

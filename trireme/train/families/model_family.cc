@@ -48,12 +48,10 @@ const std::string& default_model() { return chosen(); }
 void choose_default_model(std::string name) { chosen() = std::move(name); }
 
 void register_model(ModelFamily family) {
-  for (config::Key& key : family.keys) {
+  for (const config::Key& key : family.keys)
     if (!key.name.starts_with("model.") || key.name == "model.name")
       refuse_family("key " + key.name + " of model \"" + family.name + "\"",
                     "Its keys are model.SOMETHING.");
-    key.identity = true;
-  }
   check_uses(family);
   families().add(std::move(family));
 }

@@ -17,7 +17,7 @@
 #include "trireme/models/activations.h"
 #include "trireme/models/block.h"
 #include "trireme/models/kernels.h"
-#include "trireme/strategy/model_shape.h"
+#include "trireme/strategy/option_check.h"
 #include "trireme/strategy/strategy.h"
 #include "trireme/train/families/data_family.h"
 
@@ -67,7 +67,7 @@ struct TrainingModel {
 
 struct ModelFamily {
   std::string name;
-  /// Its keys model.*, besides model.name. They are always part of the identity.
+  /// Its keys model.*, besides model.name. training_schema() makes them part of the identity.
   std::vector<config::Key> keys;
   /// Defaults of data.name and train.loss: names of a DataFamily and a LossFamily.
   std::string data = "text", loss = "tokens";
@@ -111,6 +111,12 @@ class ParameterCount {
   std::int64_t before_ = 0;  // parameters of the block before
   ModelFigures figures_;
 };
+
+/// The family of a program's own model (own_parts.h). Its figures are measured (model_size.h). Modules
+/// written for fp32 train in any precision (module_precision.h). Throws ConfigError for invalid keys,
+/// and if `uses.data` is not registered.
+ModelFamily own_model(const std::string& name, const std::vector<ModelKey>& keys, ModelFactory make,
+                      const ModelUses& uses = {});
 
 /// The families of this release.
 ModelFamily gpt_family();

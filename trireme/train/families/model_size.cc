@@ -12,9 +12,10 @@
 #include "trireme/base/error.h"
 #include "trireme/base/shape_text.h"
 #include "trireme/base/waiter/real_waiter.h"
+#include "trireme/models/experts.h"
+#include "trireme/models/layer_factory.h"
 #include "trireme/strategy/strategy.h"
 #include "trireme/tensor/random.h"
-#include "trireme/train/families/recorded_layers.h"
 
 namespace trireme::inline v0::train {
 namespace {
@@ -43,6 +44,58 @@ class KeptGenerator {
  private:
   at::Generator generator_;
   const at::Tensor state_;
+};
+
+// A LayerFactory that makes whole layers, as local_layers() does, and records in `shape` which parts
+// of them ranks could share. Sequences have `positions`.
+class RecordedLayers final : public models::LayerFactory {
+ public:
+  RecordedLayers(parallel::ModelShape& shape, std::int64_t positions)
+      : shape_(shape), positions_(positions) {}
+
+  std::unique_ptr<models::Linear> linear(const models::LayerContext& context,
+                                         const models::LinearSpec& spec) const override {
+    const std::string name = context.block + "." + spec.name + " of ";
+    if (spec.cut == models::Cut::Columns) {
+      const std::int64_t columns = spec.out / spec.parts;
+      shape_.shares.push_back({name + std::to_string(columns) + " columns", columns});
+    }
+    if (spec.cut == models::Cut::Rows)
+      shape_.shares.push_back({name + std::to_string(spec.in) + " rows", spec.in});
+    return whole_->linear(context, spec);
+  }
+  at::Tensor table(const models::LayerContext& context, const std::string& name, std::int64_t rows,
+                   std::int64_t width, double stddev) const override {
+    return whole_->table(context, name, rows, width, stddev);
+  }
+  std::unique_ptr<models::Vocabulary> vocabulary(
+      const models::LayerContext& context, const models::VocabularySpec& spec) const override {
+    shape_.vocabulary = spec.rows;
+    return whole_->vocabulary(context, spec);
+  }
+  std::int64_t heads(std::int64_t heads) const override {
+    shape_.shares.push_back({std::to_string(heads) + " attention heads", heads});
+    return whole_->heads(heads);
+  }
+  at::Tensor attention(const at::Tensor& qkv, std::int64_t heads, bool causal) const override {
+    shape_.positions = positions_;
+    return whole_->attention(qkv, heads, causal);
+  }
+  std::unique_ptr<models::Experts> experts(const models::LayerContext& context,
+                                           const models::ExpertsSpec& spec) const override {
+    shape_.experts = spec.experts;
+    return models::make_experts(*this, context, spec);
+  }
+  at::Tensor whole(const at::Tensor& parameter) const override { return whole_->whole(parameter); }
+  at::Tensor dropout(const at::Tensor& x, double p) const override { return whole_->dropout(x, p); }
+  at::Tensor cross_entropy_sum(const at::Tensor& logits, const at::Tensor& targets) const override {
+    return whole_->cross_entropy_sum(logits, targets);
+  }
+
+ private:
+  parallel::ModelShape& shape_;
+  const std::int64_t positions_;
+  const std::shared_ptr<const models::LayerFactory> whole_ = models::local_layers();
 };
 
 // A block's outputs as inputs of the next block, detached from their graph.
@@ -122,7 +175,7 @@ ModelFigures measure_size(const models::Blocks& model, const MicroBatch& micro, 
   const c10::AutoGradMode gradients(true);
   const tensor::StreamScope streams(tensor::StreamKey{});
   parallel::ModelShape shape;
-  const models::LayersScope recorded(recorded_layers(shape, positions_of(micro)));
+  const models::LayersScope recorded(std::make_shared<RecordedLayers>(shape, positions_of(micro)));
   const auto live = std::make_shared<LiveBytes>();
   const c10::DebugInfoGuard counting(c10::DebugInfoKind::PROFILER_STATE, live);
   std::map<std::string, models::Value> values;

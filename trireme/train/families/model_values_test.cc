@@ -14,8 +14,7 @@
 #include "trireme/train/families/data_family.h"
 #include "trireme/train/families/model_family.h"
 #include "trireme/train/families/model_size.h"
-#include "trireme/train/families/own_families.h"
-#include "trireme/train/plan/kernel_runs.h"
+#include "trireme/train/plan/kernel_speeds.h"
 
 namespace trireme::model_values_test {
 namespace {

@@ -12,28 +12,17 @@ namespace {
 
 using models::Block;
 
-class AutocastBlock final : public Block {
+// Runs a block under Autocast in `type`. fp64 has none: floating-point inputs are converted, since
+// images are fp32 whatever the weights are.
+class ConvertedBlock final : public Block {
  public:
-  AutocastBlock(std::shared_ptr<Block> own, at::ScalarType type)
+  ConvertedBlock(std::shared_ptr<Block> own, at::ScalarType type)
       : own_(std::move(own)), type_(type) {}
   models::Value forward(std::span<const models::Value> inputs) override {
-    const Autocast narrow(c10::DeviceType::CPU, type_);
-    return own_->forward(inputs);
-  }
-  std::vector<models::NamedTensor> parameters() override { return own_->parameters(); }
-  std::vector<models::NamedTensor> buffers() override { return own_->buffers(); }
-  void train(bool on) override { own_->train(on); }
-
- private:
-  std::shared_ptr<Block> own_;
-  at::ScalarType type_;
-};
-
-// Converts floating-point inputs to fp64: images are fp32 whatever the weights are.
-class WideBlock final : public Block {
- public:
-  explicit WideBlock(std::shared_ptr<Block> own) : own_(std::move(own)) {}
-  models::Value forward(std::span<const models::Value> inputs) override {
+    if (type_ != at::kDouble) {
+      const Autocast narrow(c10::DeviceType::CPU, type_);
+      return own_->forward(inputs);
+    }
     std::vector<models::Value> wide(inputs.begin(), inputs.end());
     for (models::Value& value : wide)
       for (at::Tensor& tensor : value)
@@ -46,6 +35,7 @@ class WideBlock final : public Block {
 
  private:
   std::shared_ptr<Block> own_;
+  at::ScalarType type_;
 };
 
 void widen(const std::vector<models::NamedTensor>& tensors) {
@@ -54,17 +44,17 @@ void widen(const std::vector<models::NamedTensor>& tensors) {
 }
 
 std::shared_ptr<Block> converted(std::shared_ptr<Block> block, at::ScalarType type) {
-  if (type == at::kDouble) {
-    widen(block->parameters());
-    widen(block->buffers());
-    return std::make_shared<WideBlock>(std::move(block));
-  }
   const std::vector<models::NamedTensor> own = block->parameters();
   const bool knows_it = std::any_of(own.begin(), own.end(), [type](const auto& parameter) {
     return parameter.tensor.scalar_type() == type;
   });
-  if (knows_it) return block;
-  return std::make_shared<AutocastBlock>(std::move(block), type);
+  if (type == at::kDouble) {
+    widen(own);
+    widen(block->buffers());
+  } else if (knows_it) {
+    return block;
+  }
+  return std::make_shared<ConvertedBlock>(std::move(block), type);
 }
 
 }  // namespace

@@ -1,10 +1,8 @@
-#include "trireme/train/families/own_families.h"
-
+// A program's own models and data (own_parts.h), as families for model.name and data.name.
 #include <algorithm>
 #include <utility>
 
 #include "trireme/base/error.h"
-#include "trireme/train/families/data_family.h"
 #include "trireme/train/families/model_family.h"
 #include "trireme/train/families/model_size.h"
 #include "trireme/train/families/module_precision.h"
@@ -37,8 +35,7 @@ std::vector<config::Key> full_keys(const std::string& whose, const std::string& 
                    .fallback = key.fallback,
                    .meaning = key.meaning,
                    .minimum = key.minimum,
-                   .maximum = key.maximum,
-                   .identity = true});
+                   .maximum = key.maximum});
   }
   return all;
 }
@@ -52,8 +49,7 @@ std::vector<config::Key> model_keys(const std::string& name, const std::vector<M
                    .fallback = std::int64_t{64},
                    .meaning = "tokens of a sequence",
                    .minimum = 1,
-                   .maximum = 1e6,
-                   .identity = true});
+                   .maximum = 1e6});
   }
   for (const config::Key& key : all)
     if (key.name == "model.block" && key.type() != config::Type::Integer)

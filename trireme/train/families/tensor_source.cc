@@ -1,6 +1,6 @@
 #include "trireme/base/words.h"
 #include "trireme/input/tensor_rows.h"
-#include "trireme/train/families/data_source.h"
+#include "trireme/train/families/data_family.h"
 
 namespace trireme::inline v0::train {
 namespace {

@@ -1,7 +1,6 @@
 #include "trireme/base/error.h"
 #include "trireme/base/words.h"
 #include "trireme/input/masked_text.h"
-#include "trireme/train/config/identity_key.h"
 #include "trireme/train/families/data_family.h"
 
 namespace trireme::inline v0::train {
@@ -43,6 +42,8 @@ class TextSource : public DataSource {
   DataWords words_;
 };
 
+// The same windows with some bytes hidden (input/masked_text.h): 257 tokens, of which 256 is the
+// mask; "targets" has the original bytes at target positions, -1 elsewhere.
 class MaskedSource final : public TextSource {
  public:
   MaskedSource(std::int64_t block, std::uint64_t seed)
@@ -55,8 +56,7 @@ class MaskedSource final : public TextSource {
 };
 
 std::vector<config::Key> text_keys() {
-  return {identity_key(
-      {"data.tokenizer", std::string("bytes"), "How text becomes tokens.", 0, 0, {"bytes"}})};
+  return {{"data.tokenizer", std::string("bytes"), "How text becomes tokens.", 0, 0, {"bytes"}}};
 }
 
 std::int64_t block_of(const config::Config& config, const std::string& name) {
@@ -77,10 +77,6 @@ std::shared_ptr<const DataSource> text_source(std::int64_t block, std::uint64_t 
   return std::make_shared<TextSource>(block, seed);
 }
 
-std::shared_ptr<const DataSource> masked_text_source(std::int64_t block, std::uint64_t seed) {
-  return std::make_shared<MaskedSource>(block, seed);
-}
-
 DataFamily text_data() {
   return {.name = "text",
           .keys = text_keys(),
@@ -96,7 +92,7 @@ DataFamily masked_text_data() {
           .keys = text_keys(),
           .sequences = true,
           .make = [](const config::Config& config) {
-            return masked_text_source(block_of(config, "masked-text"), seed_of(config));
+            return std::make_shared<MaskedSource>(block_of(config, "masked-text"), seed_of(config));
           }};
 }
 

@@ -95,9 +95,10 @@ std::string table_of(const Activations& blocks, const std::vector<std::string>& 
     table += row({name, memory::name_of(kinds[begin]), bytes_text(keeps), bytes_text(all),
                   percent(again, 3 * forward)});
   }
-  return table + row({"at most at a time", "", bytes_text(memory::peak_activations(blocks, policy)),
-                      bytes_text(memory::peak_activations(blocks, {})),
-                      percent(memory::share_again(blocks, policy), 1)});
+  const memory::ActivationCosts costs = memory::costs_of(blocks, policy);
+  return table +
+         row({"at most at a time", "", bytes_text(costs.peak),
+              bytes_text(memory::costs_of(blocks, {}).peak), percent(costs.share_again, 1)});
 }
 
 }  // namespace

@@ -22,14 +22,14 @@ const std::vector<std::string> kNames = {"embed",   "layer.0", "layer.1",
                                          "layer.2", "layer.3", "head"};
 
 std::int64_t peak(const std::string& policy) {
-  return memory::peak_activations(kBlocks, memory::parse_recompute(policy, kBlocks.size()));
+  return memory::costs_of(kBlocks, memory::parse_recompute(policy, kBlocks.size())).peak;
 }
 
 TEST(AutoRecompute, TakesTheCheapestThatFits) {
   const auto again = [](std::int64_t room) {
     const AutoRecompute chosen = choose_recompute(kBlocks, kNames, room);
     EXPECT_LE(peak(chosen.policy), room);
-    return memory::share_again(kBlocks, memory::parse_recompute(chosen.policy));
+    return memory::costs_of(kBlocks, memory::parse_recompute(chosen.policy)).share_again;
   };
   EXPECT_EQ(again(430'000'000), 0);
   EXPECT_EQ(choose_recompute(kBlocks, kNames, 430'000'000).policy, "none");

@@ -7,14 +7,13 @@
 #include "trireme/memory/offload_folder.h"
 #include "trireme/memory/recompute.h"
 #include "trireme/observe/machine.h"
-#include "trireme/optim/group_check.h"
+#include "trireme/optim/groups.h"
 #include "trireme/plan/mixing.h"
 #include "trireme/plan/named_strategies.h"
 #include "trireme/ps/settings.h"
 #include "trireme/strategy/option_check.h"
 #include "trireme/train/device.h"
 #include "trireme/train/plan/auto_recompute.h"
-#include "trireme/train/plan/kernel_runs.h"
 
 namespace trireme::inline v0::train {
 namespace {
@@ -215,12 +214,10 @@ void set_policy(plan::Job& job, const std::string& policy, const ModelFigures& f
   const memory::RecomputePolicy recompute =
       memory::parse_recompute(policy, figures.activations.size());
   job.recompute = policy;
-  job.activations_per_micro = memory::peak_activations(figures.activations, recompute);
-  if (job.offloads_activations) {
-    job.activations_per_micro = memory::peak_of_offloaded(figures.activations, recompute);
-    job.file_per_micro = memory::bytes_of_offloaded(figures.activations, recompute);
-  }
-  job.share_again = memory::share_again(figures.activations, recompute);
+  const memory::ActivationCosts costs = memory::costs_of(figures.activations, recompute);
+  job.activations_per_micro = job.offloads_activations ? costs.peak_offloaded : costs.peak;
+  if (job.offloads_activations) job.file_per_micro = costs.file;
+  job.share_again = costs.share_again;
   job.layer_sums = figures.layer_sums;
   // A block's second forward pass sums again: twice in a layer, once in the embedding.
   for (std::size_t i = 0; job.layer_sums > 0 && i < figures.activations.size(); ++i)

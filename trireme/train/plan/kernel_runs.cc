@@ -1,4 +1,4 @@
-#include "trireme/train/plan/kernel_runs.h"
+#include "trireme/train/plan/kernel_speeds.h"
 
 #include <ATen/Functions.h>
 #include <ATen/Parallel.h>

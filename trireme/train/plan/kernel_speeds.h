@@ -1,6 +1,6 @@
-// KernelSpeeds: what a call of each kernel (models/kernels.h) takes on this machine, for the plan's
-// step time. Known times are in a file of the user's cache folder; others are measured once, before
-// the first step, and written there. Not thread safe.
+// The times of the kernels of models/kernels.h on this machine. KernelSpeeds says what a call of each
+// takes, for the plan's step time. Known times are in a file of the user's cache folder; others are
+// measured once, before the first step, and written there. Not thread safe.
 #pragma once
 
 #include <functional>
@@ -9,11 +9,29 @@
 #include <vector>
 
 #include "trireme/models/kernels.h"
-#include "trireme/train/plan/kernel_runs.h"
 
 namespace trireme::inline v0::train {
 
 struct Settings;
+
+/// The kernel with sizes that take at most some 50 ms: the times of larger ones are in proportion to
+/// work_of(). Throws CheckFailure for a name that is not known.
+models::Kernel sample_of(models::Kernel kernel);
+/// The product of its loops' lengths.
+double work_of(const models::Kernel& kernel);
+
+struct KernelTimes {
+  std::vector<double> seconds;  // of a call of each kernel
+  /// The share of the time in which the measuring threads computed: less than 1 where other programs
+  /// took their cores. 1 where a kernel has several threads, which is not measured.
+  double computing = 1;
+};
+
+/// What a call of each takes, forward and backward, with this process's kernel table and threads,
+/// while `at_once` threads do the same: cores that compute together share memory and clock. Medians
+/// of the runs that fit into 0.1 s, of at least seven. `precision`: train.precision.
+KernelTimes run_kernels(const std::vector<models::Kernel>& kernels, const std::string& precision,
+                        int at_once);
 
 class KernelSpeeds {
  public:

@@ -10,7 +10,6 @@
 #include <sstream>
 
 #include "trireme/tensor/determinism.h"
-#include "trireme/train/plan/kernel_runs.h"
 
 namespace trireme::kernel_speeds_test {
 namespace {

@@ -1,4 +1,4 @@
-#include "trireme/train/report/last_step.h"
+#include "trireme/train/report/step_figures.h"
 
 #include <gtest/gtest.h>
 

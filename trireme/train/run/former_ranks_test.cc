@@ -1,4 +1,4 @@
-#include "trireme/train/run/former_ranks.h"
+#include "trireme/train/run/run_end.h"
 
 #include <gtest/gtest.h>
 #include <unistd.h>

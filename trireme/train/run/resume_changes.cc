@@ -53,7 +53,7 @@ std::string identity_of_checkpoint(const RunFolder& folder, std::int64_t step) {
 std::optional<config::Config> config_before(const RunFolder& folder) {
   if (!std::filesystem::exists(folder.config())) return std::nullopt;
   try {
-    return read_config(folder.config(), [](const char*) { return nullptr; }, {});
+    return read_config(folder.config());
   } catch (const ConfigError&) {
     return std::nullopt;  // then only the checkpoint's identity is compared
   }
@@ -164,13 +164,17 @@ std::vector<Change> check_changes(config::Config& config, const std::string& dat
 }
 
 std::vector<std::string> recorded_changes(const RunFolder& folder) {
-  config::Config config = read_config(folder.config(), [](const char*) { return nullptr; }, {});
+  config::Config config = read_config(folder.config());
   restore_sources(config, folder.config());
   std::vector<std::string> lines;
   for (const config::Key& key : config.schema().keys())
     if (recorded_step(config.source(key.name)) >= 0)
       lines.push_back(key.name == kDataKey ? kDataLine : key.name);
   return lines;
+}
+
+void ChangedInput::restored(const std::string& metadata) {
+  batches_.seek(saved_count(nlohmann::json::parse(metadata), "position"));
 }
 
 void check_counts(std::int64_t step, std::int64_t batches, const std::string& training_metadata) {

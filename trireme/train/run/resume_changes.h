@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "trireme/base/config/config.h"
+#include "trireme/input/batches.h"
 #include "trireme/observe/events.h"
 #include "trireme/train/config/schema.h"
 #include "trireme/train/run/run_folder.h"
@@ -39,6 +40,19 @@ std::vector<Change> check_changes(config::Config& config, const std::string& dat
 
 /// Keys of the identity whose change check_changes() has recorded in the run's configuration.
 std::vector<std::string> recorded_changes(const RunFolder& folder);
+
+/// The batches of a resumed run whose data, batch size or seed were changed on purpose. Restores only the
+/// saved position, so the run continues with that batch of the new data. Does not own the batches.
+class ChangedInput final : public Saveable {
+ public:
+  explicit ChangedInput(Batches& batches) : batches_(batches) {}
+  std::vector<NamedShard> state() override { return batches_.state(); }
+  std::string metadata() const override { return batches_.metadata(); }
+  void restored(const std::string& metadata) override;
+
+ private:
+  Batches& batches_;
+};
 
 /// Checks the counts of a checkpoint after `step` steps: `batches` read, and the optimizer steps in
 /// the metadata of the training state. Throws CheckpointError if they are impossible; hashes do not

@@ -5,7 +5,8 @@
 namespace trireme::inline v0::train {
 namespace {
 
-SharedBytes bytes_of(const Settings& settings, const WorkerSpec& spec) {
+std::shared_ptr<const input::SharedCorpus> bytes_of(const Settings& settings,
+                                                    const WorkerSpec& spec) {
   if (spec.corpus >= 0) return input::SharedCorpus::open(spec.corpus);
   return input::SharedCorpus::make(settings.model.data->load(settings.data_path));
 }
@@ -13,8 +14,7 @@ SharedBytes bytes_of(const Settings& settings, const WorkerSpec& spec) {
 }  // namespace
 
 Settings read_settings(const WorkerSpec& spec) {
-  return Settings(
-      read_config(RunFolder(spec.folder).config(), [](const char*) { return nullptr; }, {}));
+  return Settings(read_config(RunFolder(spec.folder).config()));
 }
 
 RunData::RunData(const Settings& settings, const WorkerSpec& spec)

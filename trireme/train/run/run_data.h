@@ -16,7 +16,7 @@ struct RunData {
   /// If the launcher passed no bytes, this process reads them itself.
   RunData(const Settings& settings, const WorkerSpec& spec);
 
-  SharedBytes corpus;
+  std::shared_ptr<const input::SharedCorpus> corpus;
   std::shared_ptr<const Dataset> train, validation;
 };
 

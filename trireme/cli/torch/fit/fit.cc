@@ -19,7 +19,7 @@
 #include "trireme/cli/torch/training_job.h"
 #include "trireme/observe/events.h"
 #include "trireme/train/plan/job_plan.h"
-#include "trireme/train/trainer.h"
+#include "trireme/train/session.h"
 
 namespace trireme::inline v0::cli {
 namespace {
