@@ -7,7 +7,7 @@
 #include "trireme/decentralised/gossip.h"
 #include "trireme/decentralised/local_sgd.h"
 #include "trireme/tensor/convert.h"
-#include "trireme/tensor/whole_shard.h"
+#include "trireme/tensor/state.h"
 
 namespace trireme::inline v0::parallel {
 
