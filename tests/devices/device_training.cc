@@ -15,7 +15,7 @@
 #include "trireme/optim/optimizer.h"
 #include "trireme/sync/strategy_context.h"
 #include "trireme/tensor/flat_math.h"
-#include "trireme/tensor/functions/cross_entropy.h"
+#include "trireme/tensor/functions/functions.h"
 #include "trireme/tensor/random.h"
 #include "trireme/testing/emulated_device/test_device.h"
 #include "trireme/testing/run_ranks.h"

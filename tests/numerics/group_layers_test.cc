@@ -39,8 +39,7 @@ TRIREME_PROCESS(ring) {
   for (const bool causal : {true, false}) {
     const at::Tensor leaf = qkv.clone().set_requires_grad(true),
                      part = own(qkv).set_requires_grad(true);
-    const at::Tensor whole = causal ? tensor::causal_attention(leaf, kHeads)
-                                    : tensor::bidirectional_attention(leaf, kHeads);
+    const at::Tensor whole = tensor::attention(leaf, kHeads, causal);
     whole.backward(upstream);
     const at::Tensor ours = parallel::ring_attention(part, kHeads, causal, job.world());
     ours.backward(own(upstream));

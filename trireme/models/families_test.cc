@@ -10,7 +10,7 @@
 #include "trireme/models/bert.h"
 #include "trireme/models/resnet.h"
 #include "trireme/tensor/determinism.h"
-#include "trireme/tensor/functions/cross_entropy.h"
+#include "trireme/tensor/functions/functions.h"
 
 namespace trireme::models::families_test {
 namespace {

@@ -6,7 +6,6 @@
 #include <utility>
 
 #include "trireme/models/experts.h"
-#include "trireme/tensor/functions/cross_entropy.h"
 #include "trireme/tensor/functions/functions.h"
 #include "trireme/tensor/random.h"
 
@@ -80,8 +79,7 @@ class LocalLayers final : public LayerFactory {
   }
   std::int64_t heads(std::int64_t heads) const override { return heads; }
   at::Tensor attention(const at::Tensor& qkv, std::int64_t heads, bool causal) const override {
-    return causal ? tensor::causal_attention(qkv, heads)
-                  : tensor::bidirectional_attention(qkv, heads);
+    return tensor::attention(qkv, heads, causal);
   }
   std::unique_ptr<Experts> experts(const LayerContext& context,
                                    const ExpertsSpec& spec) const override {

@@ -88,8 +88,7 @@ class LayerFactory {
   /// a Cut::Columns layer of three parts gives. ConfigError with the arithmetic if they cannot be
   /// divided evenly.
   virtual std::int64_t heads(std::int64_t heads) const = 0;
-  /// Attention of `heads` heads over the output `qkv` of such a layer: tensor::causal_attention or
-  /// bidirectional_attention; there are no other masks.
+  /// tensor::attention of `heads` heads over the output `qkv` of such a layer.
   virtual at::Tensor attention(const at::Tensor& qkv, std::int64_t heads, bool causal) const = 0;
   /// A mixture of experts that replaces an MLP (models/experts.h).
   virtual std::unique_ptr<Experts> experts(const LayerContext& context,

@@ -13,7 +13,7 @@
 #include "trireme/models/models.h"
 #include "trireme/models/module_block.h"
 #include "trireme/tensor/determinism.h"
-#include "trireme/tensor/functions/cross_entropy.h"
+#include "trireme/tensor/functions/functions.h"
 #include "trireme/tensor/random.h"
 
 namespace trireme::models {

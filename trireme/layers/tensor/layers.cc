@@ -14,9 +14,8 @@
 #include "trireme/layers/tensor/regions.h"
 #include "trireme/models/experts.h"
 #include "trireme/tensor/convert.h"
-#include "trireme/tensor/functions/cross_entropy.h"
 #include "trireme/tensor/functions/functions.h"
-#include "trireme/tensor/functions/table.h"
+#include "trireme/tensor/functions/implementations.h"
 #include "trireme/tensor/random.h"
 
 namespace trireme::inline v0::parallel {
