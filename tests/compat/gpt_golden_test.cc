@@ -7,7 +7,7 @@
 
 #include "trireme/base/error.h"
 #include "trireme/format/safetensors.h"
-#include "trireme/models/gpt.h"
+#include "trireme/models/models.h"
 #include "trireme/optim/optimizer.h"
 #include "trireme/tensor/convert.h"
 #include "trireme/tensor/determinism.h"

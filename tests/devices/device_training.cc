@@ -8,10 +8,7 @@
 
 #include "trireme/input/image_files.h"
 #include "trireme/kernel/assignment.h"
-#include "trireme/models/bert.h"
-#include "trireme/models/gpt.h"
 #include "trireme/models/models.h"
-#include "trireme/models/resnet.h"
 #include "trireme/optim/optimizer.h"
 #include "trireme/sync/strategy_context.h"
 #include "trireme/tensor/flat_math.h"

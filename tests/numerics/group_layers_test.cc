@@ -10,7 +10,7 @@
 #include "trireme/job/job.h"
 #include "trireme/layers/context/positions.h"
 #include "trireme/layers/context/ring_attention.h"
-#include "trireme/models/gpt.h"
+#include "trireme/models/models.h"
 #include "trireme/placement/stage.h"
 #include "trireme/strategy/strategy.h"
 #include "trireme/tensor/determinism.h"

@@ -29,10 +29,6 @@ class GroupLayers : public LayerFactory {
                                          const models::LinearSpec& spec) const override {
     return inner_->linear(summed(context), spec);
   }
-  at::Tensor table(const LayerContext& context, const std::string& name, std::int64_t rows,
-                   std::int64_t width, double stddev) const override {
-    return inner_->table(context, name, rows, width, stddev);
-  }
   std::int64_t heads(std::int64_t heads) const override { return inner_->heads(heads); }
   at::Tensor whole(const at::Tensor& parameter) const override {
     return enter_cut(inner_->whole(parameter), group_);

@@ -7,8 +7,7 @@
 #include <map>
 
 #include "trireme/base/error.h"
-#include "trireme/models/bert.h"
-#include "trireme/models/resnet.h"
+#include "trireme/models/figures.h"
 #include "trireme/tensor/determinism.h"
 #include "trireme/tensor/functions/functions.h"
 

@@ -68,11 +68,6 @@ class LocalLayers final : public LayerFactory {
                                  const LinearSpec& spec) const override {
     return std::make_unique<LocalLinear>(context, spec);
   }
-  at::Tensor table(const LayerContext& context, const std::string& name, std::int64_t rows,
-                   std::int64_t width, double stddev) const override {
-    return normal_leaf({rows, width}, stddev, context.type, context.seed,
-                       context.block + "." + name);
-  }
   std::unique_ptr<Vocabulary> vocabulary(const LayerContext& context,
                                          const VocabularySpec& spec) const override {
     return std::make_unique<LocalVocabulary>(context, spec);
@@ -105,8 +100,7 @@ std::shared_ptr<const LayerFactory> current_layers() {
   return innermost ? innermost : local_layers();
 }
 LayersScope::LayersScope(std::shared_ptr<const LayerFactory> layers)
-    : outer_(std::exchange(innermost, std::move(layers))) {}
-LayersScope::~LayersScope() { innermost = std::move(outer_); }
+    : ScopedValue(innermost, std::move(layers)) {}
 
 at::Tensor constant_leaf(at::IntArrayRef sizes, double value, at::ScalarType type) {
   return at::full(sizes, value, at::TensorOptions().dtype(type)).set_requires_grad(true);

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "trireme/models/block.h"
+#include "trireme/tensor/scoped_value.h"
 
 namespace trireme::inline v0::models {
 
@@ -79,9 +80,6 @@ class LayerFactory {
   virtual ~LayerFactory() = default;
   virtual std::unique_ptr<Linear> linear(const LayerContext& context,
                                          const LinearSpec& spec) const = 0;
-  /// A table [rows, width] drawn with `stddev`, named `name` in the block; never cut.
-  virtual at::Tensor table(const LayerContext& context, const std::string& name, std::int64_t rows,
-                           std::int64_t width, double stddev) const = 0;
   virtual std::unique_ptr<Vocabulary> vocabulary(const LayerContext& context,
                                                  const VocabularySpec& spec) const = 0;
   /// The number of this rank's attention heads, of `heads` in all: those whose query, key and value
@@ -107,14 +105,8 @@ std::shared_ptr<const LayerFactory> local_layers();
 /// The factory of blocks that this thread builds without one: the innermost LayersScope's, or
 /// local_layers().
 std::shared_ptr<const LayerFactory> current_layers();
-class LayersScope {
- public:
+struct LayersScope : tensor::ScopedValue<std::shared_ptr<const LayerFactory>> {
   explicit LayersScope(std::shared_ptr<const LayerFactory> layers);
-  ~LayersScope();
-  LayersScope(const LayersScope&) = delete;
-
- private:
-  std::shared_ptr<const LayerFactory> outer_;
 };
 
 /// A leaf of `sizes` filled with `value`, and one drawn from N(0, stddev) by (seed, global name).

@@ -172,10 +172,6 @@ class TensorLayers final : public models::LayerFactory {
                                          const LinearSpec& spec) const override {
     return std::make_unique<TensorLinear>(group_, context, spec);
   }
-  at::Tensor table(const LayerContext& context, const std::string& name, std::int64_t rows,
-                   std::int64_t width, double stddev) const override {
-    return models::local_layers()->table(context, name, rows, width, stddev);
-  }
   std::unique_ptr<models::Vocabulary> vocabulary(
       const LayerContext& context, const models::VocabularySpec& spec) const override {
     if (const std::int64_t other = rows_.exchange(spec.rows); other != 0 && other != spec.rows)

@@ -1,5 +1,5 @@
 #include "trireme/base/words.h"
-#include "trireme/models/bert.h"
+#include "trireme/models/models.h"
 #include "trireme/train/families/model_family.h"
 #include "trireme/train/families/transformer_figures.h"
 #include "trireme/train/families/transformer_keys.h"

@@ -1,6 +1,6 @@
 #include "trireme/input/dataset.h"
 #include "trireme/input/image_files.h"
-#include "trireme/models/resnet.h"
+#include "trireme/models/figures.h"
 #include "trireme/train/config/identity_key.h"
 #include "trireme/train/families/model_family.h"
 

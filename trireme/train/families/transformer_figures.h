@@ -53,7 +53,7 @@ void check_countable(const Config& config, std::int64_t tokens) {
                                "of both numbers goes to 1e15."});
 }
 
-/// `Config` and its functions are those of models/gpt.h or models/bert.h. A layer's work is the
+/// `Config` and its functions are those of models/figures.h. A layer's work is the
 /// work of the whole model less that of a model without layers, divided by the layers. Attention's
 /// work is what the sequence length adds to it; half of that is for the scores.
 template <class Config>

@@ -1,10 +1,10 @@
-// Runs the kernels of models/kernels.h on this machine and takes their times. Internal to train.
+// Runs the kernels of models/figures.h on this machine and takes their times. Internal to train.
 #pragma once
 
 #include <string>
 #include <vector>
 
-#include "trireme/models/kernels.h"
+#include "trireme/models/figures.h"
 
 namespace trireme::inline v0::train {
 

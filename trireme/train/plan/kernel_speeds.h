@@ -1,4 +1,4 @@
-// KernelSpeeds: what a call of each kernel (models/kernels.h) takes on this machine, for the plan's
+// KernelSpeeds: what a call of each kernel (models/figures.h) takes on this machine, for the plan's
 // step time. Known times are in a file of the user's cache folder; others are measured once, before
 // the first step, and written there. Not thread safe.
 #pragma once
@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "trireme/models/kernels.h"
+#include "trireme/models/figures.h"
 #include "trireme/train/plan/kernel_runs.h"
 
 namespace trireme::inline v0::train {
