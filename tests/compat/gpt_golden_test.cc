@@ -7,11 +7,11 @@
 
 #include "trireme/base/error.h"
 #include "trireme/format/safetensors.h"
-#include "trireme/models/gpt.h"
+#include "trireme/models/models.h"
 #include "trireme/optim/optimizer.h"
 #include "trireme/tensor/convert.h"
 #include "trireme/tensor/determinism.h"
-#include "trireme/tensor/functions/cross_entropy.h"
+#include "trireme/tensor/functions/functions.h"
 
 namespace trireme {
 namespace {

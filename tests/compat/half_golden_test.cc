@@ -11,7 +11,7 @@
 
 #include "trireme/base/error.h"
 #include "trireme/format/safetensors.h"
-#include "trireme/models/gpt.h"
+#include "trireme/models/models.h"
 #include "trireme/optim/optimizer.h"
 #include "trireme/strategy/strategy.h"
 #include "trireme/sync/strategy_context.h"

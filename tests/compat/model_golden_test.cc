@@ -12,8 +12,7 @@
 
 #include "trireme/base/error.h"
 #include "trireme/format/safetensors.h"
-#include "trireme/models/bert.h"
-#include "trireme/models/resnet.h"
+#include "trireme/models/models.h"
 #include "trireme/optim/optimizer.h"
 #include "trireme/strategy/strategy.h"
 #include "trireme/sync/strategy_context.h"

@@ -9,7 +9,7 @@
 #include "trireme/base/error.h"
 #include "trireme/memory/activation_store.h"
 #include "trireme/memory/offload_folder.h"
-#include "trireme/models/gpt.h"
+#include "trireme/models/models.h"
 #include "trireme/optim/optimizer.h"
 #include "trireme/tensor/devices/device.h"
 #include "trireme/testing/emulated_device/test_device.h"

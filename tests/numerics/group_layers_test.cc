@@ -10,7 +10,7 @@
 #include "trireme/job/job.h"
 #include "trireme/layers/context/positions.h"
 #include "trireme/layers/context/ring_attention.h"
-#include "trireme/models/gpt.h"
+#include "trireme/models/models.h"
 #include "trireme/placement/stage.h"
 #include "trireme/strategy/strategy.h"
 #include "trireme/tensor/determinism.h"
@@ -39,8 +39,7 @@ TRIREME_PROCESS(ring) {
   for (const bool causal : {true, false}) {
     const at::Tensor leaf = qkv.clone().set_requires_grad(true),
                      part = own(qkv).set_requires_grad(true);
-    const at::Tensor whole = causal ? tensor::causal_attention(leaf, kHeads)
-                                    : tensor::bidirectional_attention(leaf, kHeads);
+    const at::Tensor whole = tensor::attention(leaf, kHeads, causal);
     whole.backward(upstream);
     const at::Tensor ours = parallel::ring_attention(part, kHeads, causal, job.world());
     ours.backward(own(upstream));

@@ -157,19 +157,13 @@ void BackgroundSave::follow() {
   succeeded_ = true;
 }
 
-// A save that failed may have made its checkpoint complete, with an answer that was lost.
-void BackgroundSave::remove_published() {
-  const std::vector<std::int64_t> steps = folder_.steps();
-  if (std::find(steps.begin(), steps.end(), manifest_.step) != steps.end())
-    folder_.remove(manifest_.step);
-}
-
 // False if the storage failed and may be tried again. Throws if that is for good.
 bool BackgroundSave::try_once() {
   try {
     if (reach_.is_needed(*content_)) reach_.find(*content_, folder_);
     Others others(*content_);
-    if (failed_) remove_published();
+    // A save that failed may have made its checkpoint complete, with an answer that was lost.
+    if (failed_ && folder_.has(manifest_.step)) folder_.remove(manifest_.step);
     report_ = folder_.write(manifest_, content_->writers(), keep_, &others);
     if (!report_.undone.empty())
       observe::warning("the checkpoint of step " + grouped(manifest_.step) + " is complete, but " +

@@ -72,7 +72,6 @@ class BackgroundSave {
   void lead();
   void follow();
   bool try_once();
-  void remove_published();
   void pause(Duration delay);
 
   const std::unique_ptr<CheckpointContent> content_;

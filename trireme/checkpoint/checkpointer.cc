@@ -12,7 +12,6 @@
 #include "trireme/base/waiter/real_waiter.h"
 #include "trireme/checkpoint/background_save.h"
 #include "trireme/checkpoint/checkpointer_options.h"
-#include "trireme/checkpoint/identity.h"
 #include "trireme/checkpoint/kept_state.h"
 #include "trireme/checkpoint/memory_copies.h"
 #include "trireme/checkpoint/reach.h"
@@ -78,8 +77,7 @@ struct Checkpointer::Impl {
     if (step == 0) return {};
     try {
       storage::Manifest manifest = folder.look(step);
-      checkpoint::compare_identity(manifest.identity, options.identity, options.changed,
-                                   folder.path_of(manifest.step));
+      checkpoint::compare_identity(manifest.identity, options, folder.path_of(step));
       return manifest;
     } catch (const CheckpointError&) {
       if (newest_step() == step) throw;
@@ -97,12 +95,8 @@ struct Checkpointer::Impl {
     Choice choice{.step = manifest.step};
     const std::string mine = storage::digest(manifest);
     std::memcpy(choice.digest.data(), mine.data(), choice.digest.size());
-    std::array<std::uint8_t, sizeof choice> bytes;
-    std::memcpy(bytes.data(), &choice, sizeof choice);
-    job.world()
-        .broadcast(Buffer::of(std::span<std::uint8_t>(bytes)), 0, {.label = "checkpoint.resume"})
-        .wait();
-    std::memcpy(&choice, bytes.data(), sizeof choice);
+    const std::span bytes(reinterpret_cast<std::uint8_t*>(&choice), sizeof choice);
+    job.world().broadcast(Buffer::of(bytes), 0, {.label = "checkpoint.resume"}).wait();
     if (job.rank() == 0 || choice.step == 0) return manifest;
     manifest = folder.read_manifest(choice.step);
     const std::string theirs(choice.digest.data(), choice.digest.size());
@@ -158,11 +152,16 @@ struct Checkpointer::Impl {
     int signal = 0;
     for (const StepVoter* voter : voters) signal = std::max(signal, voter->stop_signal());
     if (!voters.empty()) return signal;
-    std::array<std::int64_t, 1> value{job.stop_signal()};
+    return static_cast<int>(largest(job.stop_signal(), "stop"));
+  }
+
+  // Collective: of all ranks' numbers.
+  std::int64_t largest(std::int64_t own, const char* label) const {
+    std::array<std::int64_t, 1> value{own};
     job.world()
-        .all_reduce(Buffer::of(std::span<std::int64_t>(value)), Max, {.label = "stop"})
+        .all_reduce(Buffer::of(std::span<std::int64_t>(value)), Max, {.label = label})
         .wait();
-    return static_cast<int>(value[0]);
+    return value[0];
   }
 
   // Notes what the parts say after `steps_done` steps: if a rank is lost in a later step, some of
@@ -202,17 +201,14 @@ struct Checkpointer::Impl {
   bool take_kept() {
     JobChanges& changes = job.changes();
     if (!changes.elastic() || changes.epoch().number == 0) return false;
-    std::array<std::int64_t, 1> on_disk{job.rank() == 0 ? newest_step() : 0};
-    job.world()
-        .all_reduce(Buffer::of(std::span<std::int64_t>(on_disk)), Max, {.label = "checkpoint"})
-        .wait();
+    const std::int64_t on_disk = largest(job.rank() == 0 ? newest_step() : 0, "checkpoint");
     const auto kept = std::static_pointer_cast<checkpoint::KeptState>(changes.kept());
-    const auto done = checkpoint::restore_kept(parts, kept.get(), on_disk[0], job.world());
+    const auto done = checkpoint::restore_kept(parts, kept.get(), on_disk, job.world());
     if (!done) return false;
     note(*done);
     copies.after(parts, *done, metadata, /*now=*/true);
     if (copies.confirmed()) changes.kept() = nullptr;
-    saved = static_cast<long>(on_disk[0]);
+    saved = static_cast<long>(on_disk);
     seen = static_cast<long>(*done);
     return true;
   }
@@ -461,11 +457,9 @@ void Checkpointer::remove_all() {
 }
 
 CheckpointCosts Checkpointer::costs() const {
-  const checkpoint::CopyCosts& copies = impl_->copies.costs();
-  return {.snapshot_bytes = impl_->snapshot_bytes,
-          .copy_bytes = copies.bytes,
-          .copy_bytes_sent = copies.sent,
-          .copy_wait = copies.waited};
+  CheckpointCosts costs = impl_->copies.costs();
+  costs.snapshot_bytes = impl_->snapshot_bytes;
+  return costs;
 }
 
 std::optional<SavedReport> Checkpointer::take_report() {

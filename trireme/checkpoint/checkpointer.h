@@ -2,16 +2,17 @@
 //
 // A folder `DIR/step-00000500/` holds model.safetensors (weights, readable by Python),
 // state.safetensors and manifest.json (version, step, hash of every file); `DIR/latest` names the
-// newest complete checkpoint. Ranks with large shards write files of their own beside them. DIR is a folder, file:///FOLDER or s3://BUCKET/PREFIX. After a crash or
-// with a full disk, the checkpoint before stays valid. save() copies the shards that this rank
-// writes, and a thread writes the copy while the training goes on. Collective: all ranks call the
-// same methods in the same order.
+// newest complete checkpoint. Ranks with large shards write files of their own beside them. DIR is a
+// folder, file:///FOLDER or s3://BUCKET/PREFIX. After a crash or with a full disk, the checkpoint before
+// stays valid. save() copies the shards that this rank writes, and a thread writes the copy while the
+// training goes on. Collective: all ranks call the same methods in the same order.
 #pragma once
 
 #include <cstdint>
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "trireme/base/clock.h"
@@ -152,15 +153,18 @@ class BackupAndRestore {
   /// ConfigError for another one, or if another job has locked the bucket.
   BackupAndRestore(Job& job, const std::string& place, const BackupOptions& options = {});
   /// `part` must outlive this object. The part "train" is the model.
-  BackupAndRestore& add(std::string name, Saveable& part);
+  BackupAndRestore& add(std::string name, Saveable& part) {
+    checkpointer_.add(std::move(name), part);
+    return *this;
+  }
   /// Restores the backup, and returns the step to go on with; 0 without one. Throws CheckpointError
   /// if it is of another training or damaged, and ConfigError if another job uses the place.
-  long restore();
+  long restore() { return checkpointer_.resume(); }
   /// Call after step `step` (0-based) has been applied: backs up if it is time. If the job was asked
   /// to stop, backs up this step on all ranks and throws StopRequested (Checkpointer::after()).
-  void after(long step);
+  void after(long step) { checkpointer_.after(step); }
   /// The training is done: removes the backup, so that the next start begins anew.
-  void done();
+  void done() { checkpointer_.remove_all(); }
 
  private:
   Checkpointer checkpointer_;

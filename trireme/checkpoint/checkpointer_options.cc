@@ -1,15 +1,30 @@
 #include "trireme/checkpoint/checkpointer_options.h"
 
+#include <algorithm>
 #include <cstdlib>
+#include <sstream>
 
+#include "trireme/base/differing_lines.h"
 #include "trireme/base/error.h"
 #include "trireme/base/utf8.h"
 #include "trireme/base/words.h"
 
-namespace trireme::inline v0::checkpoint {
+namespace trireme::inline v0 {
+namespace checkpoint {
 namespace {
 
 constexpr const char* kPatience = "TRIREME_CHECKPOINT_PATIENCE";
+
+// `text` without the lines "KEY = ..." of these keys.
+std::string without(const std::string& text, const std::vector<std::string>& keys) {
+  std::istringstream in(text);
+  std::string kept;
+  for (std::string line; std::getline(in, line);) {
+    const auto named = [&](const std::string& key) { return line.starts_with(key + " = "); };
+    if (std::none_of(keys.begin(), keys.end(), named)) kept += line + "\n";
+  }
+  return kept;
+}
 
 }  // namespace
 
@@ -54,4 +69,38 @@ void check(const CheckpointerOptions& options) {
   }
 }
 
-}  // namespace trireme::inline v0::checkpoint
+void compare_identity(const std::string& saved, const CheckpointerOptions& options,
+                      const std::string& path) {
+  if (saved.empty() || options.identity.empty()) return;
+  const std::string theirs = without(saved, options.changed),
+                    ours = without(options.identity, options.changed);
+  if (theirs == ours) return;
+  throw CheckpointError(path + " is of another job: it has " + differing_lines(theirs, ours) +
+                            ", and this one has " + differing_lines(ours, theirs),
+                        {.operation = "resume",
+                         .advice = "Resume with the same model, data, seed and batch, or choose "
+                                   "another folder."});
+}
+
+}  // namespace checkpoint
+
+namespace {
+
+CheckpointerOptions checkpointer_options(const BackupOptions& options) {
+  if (options.every < 1)
+    throw ConfigError("a backup every " + std::to_string(options.every) + " steps",
+                      {.operation = "backup", .advice = "Set BackupOptions::every to 1 or more."});
+  return {.every = options.every,
+          .keep = 1,
+          .identity = options.identity,
+          .memory = options.memory,
+          .memory_every = options.memory_every,
+          .storage = options.storage};
+}
+
+}  // namespace
+
+BackupAndRestore::BackupAndRestore(Job& job, const std::string& place, const BackupOptions& options)
+    : checkpointer_(job, place, checkpointer_options(options)) {}
+
+}  // namespace trireme::inline v0

@@ -13,7 +13,6 @@
 #include "trireme/comm/texts.h"
 #include "trireme/format/safetensors.h"
 #include "trireme/storage/saved_tensors.h"
-#include "trireme/tensor/convert.h"
 #include "trireme/tensor/devices/device.h"
 
 namespace trireme::inline v0::checkpoint {
@@ -21,12 +20,6 @@ namespace {
 
 using format::ByteSink;
 using format::TensorView;
-
-std::int64_t elements_of(const std::vector<std::int64_t>& shape) {
-  std::int64_t elements = 1;
-  for (const std::int64_t dim : shape) elements *= dim;
-  return elements;
-}
 
 // Elements [begin, end) come from `rank`.
 struct Source {
@@ -51,7 +44,7 @@ struct Tensor {
 // Greedy from the left: takes the source that reaches furthest, and the lowest rank among equals.
 // Must be fast, since a tensor that is sharded by columns has very many sources.
 void choose(const std::string& key, Tensor& tensor) {
-  const std::int64_t elements = elements_of(tensor.shape);
+  const std::int64_t elements = c10::multiply_integers(tensor.shape);
   std::stable_sort(tensor.offered.begin(), tensor.offered.end(),
                    [](const Source& a, const Source& b) { return a.begin < b.begin; });
   std::int64_t at = 0;
@@ -138,12 +131,8 @@ struct CheckpointContent::Impl {
   }
 
   void take(const std::string& part, NamedShard shard) {
-    TRIREME_CHECK(shard.local.numel() == shard.end - shard.begin);
-    TRIREME_CHECK(shard.local.is_contiguous());
-    TRIREME_CHECK(tensor::dtype_of(shard.local) == shard.dtype);
-    const bool weights = part == storage::kModelPart && shard.name.find('/') == std::string::npos;
-    const std::string key = weights ? shard.name : part + "/" + shard.name;
-    own.push_back({std::move(shard), weights ? storage::kModelFile : storage::kStateFile, key});
+    const auto [file, key] = place_of(part, shard);
+    own.push_back({std::move(shard), file, key});
     of_key[own.back().file + '/' + key].push_back(own.size() - 1);
   }
 
@@ -332,7 +321,8 @@ void CheckpointContent::split_frozen(std::size_t least) {
   for (const auto& [group, tensors] : impl_->files)
     for (const auto& [key, tensor] : tensors)
       if (tensor.frozen)
-        bytes += static_cast<std::size_t>(elements_of(tensor.shape)) * size_of(tensor.dtype);
+        bytes +=
+            static_cast<std::size_t>(c10::multiply_integers(tensor.shape)) * size_of(tensor.dtype);
   impl_->frozen_apart = bytes >= least;
   impl_->order();
 }

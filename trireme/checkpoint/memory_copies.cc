@@ -22,8 +22,9 @@ struct MemoryCopies::Row {
   DType dtype = DType::F32;
   std::vector<std::int64_t> shape;
   std::int64_t begin = 0, end = 0;
-  std::size_t offset = 0, bytes = 0;
+  std::size_t offset = 0;
 
+  std::size_t bytes() const { return static_cast<std::size_t>(end - begin) * size_of(dtype); }
   std::string tensor() const { return part + '/' + name; }
   bool operator==(const Row&) const = default;
 };
@@ -40,14 +41,12 @@ json to_json(const Row& row) {
 }
 
 Row row_from(const json& from) {
-  Row row{.part = from[0].get<std::string>(),
+  return {.part = from[0].get<std::string>(),
           .name = from[1].get<std::string>(),
           .dtype = static_cast<DType>(from[2].get<int>()),
           .shape = from[3].get<std::vector<std::int64_t>>(),
           .begin = from[4].get<std::int64_t>(),
           .end = from[5].get<std::int64_t>()};
-  row.bytes = static_cast<std::size_t>(row.end - row.begin) * size_of(row.dtype);
-  return row;
 }
 
 // Gives the rows their offsets; returns the bytes of all.
@@ -55,17 +54,15 @@ std::size_t place(std::vector<Row>& rows) {
   std::size_t at = 0;
   for (Row& row : rows) {
     row.offset = at;
-    at += (row.bytes + kAlignment - 1) / kAlignment * kAlignment;
+    at += (row.bytes() + kAlignment - 1) / kAlignment * kAlignment;
   }
   return at;
 }
 
 std::vector<Row> rows_of(const std::vector<std::pair<std::string, NamedShard>>& shards) {
   std::vector<Row> rows;
-  for (const auto& [part, shard] : shards) {
+  for (const auto& [part, shard] : shards)
     rows.push_back({part, shard.name, shard.dtype, shard.shape, shard.begin, shard.end});
-    rows.back().bytes = static_cast<std::size_t>(shard.local.nbytes());
-  }
   return rows;
 }
 
@@ -303,7 +300,7 @@ void MemoryCopies::begin(const Parts& parts, std::int64_t steps_done,
   for (std::size_t i = 0; i < layout_->own.size(); ++i) {
     const at::Tensor shard = tensor::on_host(shards[layout_->order[i]].second.local);
     std::memcpy(static_cast<std::byte*>(next.own.data_ptr()) + layout_->own[i].offset,
-                shard.data_ptr(), layout_->own[i].bytes);
+                shard.data_ptr(), layout_->own[i].bytes());
   }
   for (const Layout::From& from : layout_->from) {
     next.theirs.push_back(memory(from.bytes));
@@ -318,13 +315,13 @@ void MemoryCopies::begin(const Parts& parts, std::int64_t steps_done,
 }
 
 void MemoryCopies::count() {
-  costs_.sent += static_cast<std::int64_t>(layout_->sent_bytes * layout_->to.size());
+  costs_.copy_bytes_sent += static_cast<std::int64_t>(layout_->sent_bytes * layout_->to.size());
   std::size_t bytes = 0;
   for (const Generation& one : generations_) {
     bytes += one.layout->own_bytes;
     for (const Layout::From& from : one.layout->from) bytes += from.bytes;
   }
-  costs_.bytes = std::max(costs_.bytes, static_cast<std::int64_t>(bytes));
+  costs_.copy_bytes = std::max(costs_.copy_bytes, static_cast<std::int64_t>(bytes));
 }
 
 void MemoryCopies::after(const Parts& parts, std::int64_t steps_done,
@@ -337,7 +334,7 @@ void MemoryCopies::after(const Parts& parts, std::int64_t steps_done,
     Work::all(one.works).wait();
     one.completed = calls_;
   }
-  costs_.waited += job_.waiter()->now() - start;
+  costs_.copy_wait += job_.waiter()->now() - start;
   while (generations_.size() > 1 && is_confirmed(generations_[1])) generations_.pop_front();
   if (now || steps_done % options_.every == 0) begin(parts, steps_done, metadata);
 }

@@ -22,18 +22,11 @@
 #include <string>
 #include <vector>
 
-#include "trireme/base/clock.h"
+#include "trireme/checkpoint/checkpointer.h"
 #include "trireme/checkpoint/kept_state.h"
 #include "trireme/job/job.h"
 
 namespace trireme::inline v0::checkpoint {
-
-/// Memory, bytes sent and time that the copies have taken from a rank.
-struct CopyCosts {
-  std::int64_t bytes = 0;  // of memory, at most
-  std::int64_t sent = 0;   // bytes, in all
-  Duration waited{};       // for copies that the step after did not hide, in all
-};
 
 struct MemoryCopyOptions {
   int copies = 0;  // on other ranks; 0: none
@@ -54,7 +47,8 @@ class MemoryCopies {
                  const std::map<std::string, std::string>& metadata);
   /// Whether every rank has copies of the present epoch, or needs none.
   bool confirmed() const;
-  const CopyCosts& costs() const noexcept { return costs_; }
+  /// Without those of snapshots.
+  const CheckpointCosts& costs() const noexcept { return costs_; }
   /// Moves the steps of which this rank has its own shards, with the copies that it has of others.
   void move_to(KeptState& kept);
 
@@ -79,7 +73,7 @@ class MemoryCopies {
   std::set<int> leaving_;  // in hand_over()
   std::deque<Generation> generations_;
   std::int64_t calls_ = 0;
-  CopyCosts costs_;
+  CheckpointCosts costs_;
 };
 
 }  // namespace trireme::inline v0::checkpoint

@@ -1,5 +1,7 @@
 #include "trireme/checkpoint/shards.h"
 
+#include <ATen/ops/empty.h>
+#include <ATen/ops/empty_like.h>
 #include <ATen/ops/isnan.h>
 #include <ATen/ops/sum.h>
 
@@ -14,16 +16,6 @@
 
 namespace trireme::inline v0::checkpoint {
 namespace {
-
-bool in_model(const std::string& part, const std::string& name) {
-  return part == storage::kModelPart && name.find('/') == std::string::npos;
-}
-
-void check_shard(const NamedShard& shard) {
-  TRIREME_CHECK(shard.local.numel() == shard.end - shard.begin);
-  TRIREME_CHECK(shard.local.is_contiguous());
-  TRIREME_CHECK(tensor::dtype_of(shard.local) == shard.dtype);
-}
 
 std::string describe(DType dtype, const std::vector<std::int64_t>& shape) {
   return std::string(name_of(dtype)) + " " + shape_text(shape);
@@ -59,10 +51,7 @@ struct Filling {
 
 Filling filling_of(const NamedShard& shard, const std::string& part,
                    const storage::SavedTensors& tensors, const std::string& folder) {
-  check_shard(shard);
-  const bool model = in_model(part, shard.name);
-  const char* file = model ? storage::kModelFile : storage::kStateFile;
-  const std::string key = model ? shard.name : part + "/" + shard.name;
+  const auto [file, key] = place_of(part, shard);
   Filling filling{.shard = shard,
                   .saved = tensors.find(file, key),
                   .path = folder + "/" + file,
@@ -143,6 +132,15 @@ void fill_all(std::vector<Filling>& fillings, storage::SavedTensors& tensors) {
 }
 
 }  // namespace
+
+SavedPlace place_of(const std::string& part, const NamedShard& shard) {
+  TRIREME_CHECK(shard.local.numel() == shard.end - shard.begin);
+  TRIREME_CHECK(shard.local.is_contiguous());
+  TRIREME_CHECK(tensor::dtype_of(shard.local) == shard.dtype);
+  if (part == storage::kModelPart && shard.name.find('/') == std::string::npos)
+    return {storage::kModelFile, shard.name};
+  return {storage::kStateFile, part + "/" + shard.name};
+}
 
 void restore(const Parts& parts, const storage::Manifest& manifest,
              const storage::CheckpointFolder& folder, comm::Communicator* world) {

@@ -23,6 +23,14 @@ namespace trireme::inline v0::checkpoint {
 /// The parts of a checkpoint by name. Does not own them.
 using Parts = std::map<std::string, Saveable*>;
 
+/// Where a shard is saved.
+struct SavedPlace {
+  const char* file;
+  std::string key;  // the tensor's name there
+};
+/// CheckFailure if the shard's tensor is not as NamedShard describes it.
+SavedPlace place_of(const std::string& part, const NamedShard& shard);
+
 /// Collects the shards of all ranks into one checkpoint. Rank 0 writes, also those of other ranks,
 /// which are sent to it one at a time, in the order in which they are written; so it never holds more
 /// than one of them. A rank that share() has chosen writes its own shards, and reports to rank 0. Of

@@ -9,7 +9,7 @@
 #include "trireme/format/safetensors.h"
 #include "trireme/storage/file_system.h"
 #include "trireme/tensor/convert.h"
-#include "trireme/tensor/whole_shard.h"
+#include "trireme/tensor/state.h"
 
 namespace trireme::inline v0 {
 namespace {

@@ -4,7 +4,7 @@
 
 #include "trireme/base/check.h"
 #include "trireme/tensor/convert.h"
-#include "trireme/tensor/whole_shard.h"
+#include "trireme/tensor/state.h"
 
 namespace trireme::inline v0::parallel {
 

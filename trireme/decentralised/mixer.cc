@@ -3,7 +3,7 @@
 #include <ATen/Functions.h>
 
 #include "trireme/tensor/convert.h"
-#include "trireme/tensor/whole_shard.h"
+#include "trireme/tensor/state.h"
 
 namespace trireme::inline v0::parallel {
 

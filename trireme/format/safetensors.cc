@@ -182,6 +182,12 @@ void write_safetensors(std::vector<TensorView> tensors,
   std::set<std::string_view> names;
   for (const TensorView& tensor : tensors) TRIREME_CHECK(names.insert(tensor.name).second);
   const std::string header = header_of(tensors, metadata);
+  if (header.size() > kMaxHeader)
+    throw ConfigError("the names and shapes of " + std::to_string(tensors.size()) +
+                          " tensors take " + std::to_string(header.size()) +
+                          " bytes, and a safetensors file has room for " +
+                          std::to_string(kMaxHeader),
+                      {.operation = "save", .advice = "Give the tensors shorter names."});
   std::array<std::byte, kLengthBytes> length;
   for (std::size_t i = 0; i < kLengthBytes; ++i) {
     length[i] = static_cast<std::byte>(std::uint64_t{header.size()} >> (8 * i));

@@ -53,7 +53,8 @@ SafetensorsIndex read_safetensors_index(std::uint64_t file_bytes, const RangeRea
 
 /// Writes a whole file to `sink`, piece by piece. Larger element types come first, so that every
 /// tensor is aligned; within a type, tensors are in name order, so equal tensors give equal files.
-/// Names must be unique and differ from "__metadata__" (CheckFailure).
+/// Names must be unique and differ from "__metadata__" (CheckFailure). ConfigError if names and shapes
+/// take more than 100 MB, which no reader accepts.
 void write_safetensors(std::vector<TensorView> tensors,
                        const std::map<std::string, std::string>& metadata,
                        const std::function<void(std::span<const std::byte>)>& sink);

@@ -148,6 +148,17 @@ TEST(Safetensors, NamesMustDifferWhenWriting) {
 
 // A small fuzzer that runs everywhere: any corrupted file is either read or refused with
 // CheckpointError, and what is read lies inside the file.
+TEST(Safetensors, WritesNoHeaderThatReadersRefuse) {
+  std::size_t written = 0;
+  const auto write = [&](std::size_t letters) {
+    write_safetensors({{std::string(letters, 'n'), DType::F32, {0}, {}}}, {},
+                      [&](std::span<const std::byte> bytes) { written += bytes.size(); });
+  };
+  EXPECT_THROW(write(100'000'000), ConfigError);
+  EXPECT_EQ(written, 0u);
+  EXPECT_NO_THROW(write(1'000'000));
+}
+
 TEST(Safetensors, SurvivesTenThousandCorruptions) {
   const std::string whole = sample();
   std::mt19937 random(20240607);

@@ -6,7 +6,7 @@
 #include <map>
 
 #include "trireme/base/error.h"
-#include "trireme/input/random_below.h"
+#include "trireme/input/epoch_order.h"
 
 namespace trireme::input {
 namespace {

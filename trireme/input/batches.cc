@@ -1,19 +1,20 @@
 #include "trireme/input/batches.h"
 
-#include <atomic>
 #include <deque>
-#include <mutex>
 #include <nlohmann/json.hpp>
 #include <numeric>
-#include <thread>
+#include <optional>
 
 #include "trireme/base/check.h"
 #include "trireme/base/signals_blocked.h"
 #include "trireme/base/waiter.h"
 #include "trireme/base/work.h"
 #include "trireme/base/work_source.h"
+#include "trireme/base/work_thread.h"
 #include "trireme/input/batch_plan.h"
 #include "trireme/input/epoch_order.h"
+#include "trireme/job/input_plan.h"
+#include "trireme/job/job.h"
 #include "trireme/tensor/devices/sent_batch.h"
 #include "trireme/tensor/saved_count.h"
 
@@ -23,14 +24,23 @@ namespace {
 using input::GlobalBatch;
 using input::MicroRange;
 
-MicroBatch read_micro(const Dataset& data, const MicroRange& range,
-                      std::span<const std::int64_t> samples) {
-  MicroBatch micro;
-  micro.index = range.index;
-  micro.first_sample = range.first;
-  micro.count = data.count_items(samples);
-  micro.fields = data.read(samples);
-  return micro;
+// The share of rank `rank` of the global batch `number`. samples(first, count) returns the numbers of
+// the samples at these positions.
+template <class Samples>
+Batch read_share(const Dataset& data, std::int64_t number, const GlobalBatch& global,
+                 std::int64_t micro, const kernel::Assignment& shares, int rank, Samples samples) {
+  Batch batch;
+  batch.step = number;
+  batch.total = input::num_micro_batches(global, micro);
+  batch.global_count = data.count_items(samples(global.first, global.count));
+  for (const MicroRange& range : input::share_of(global, micro, shares, rank)) {
+    const std::vector<std::int64_t> chosen = samples(range.first, range.count);
+    batch.micro.push_back({.index = range.index,
+                           .first_sample = range.first,
+                           .count = data.count_items(chosen),
+                           .fields = data.read(chosen)});
+  }
+  return batch;
 }
 
 // Reads batches in order; used by one thread at a time.
@@ -46,27 +56,22 @@ class Reader {
   tensor::SentBatch read(std::int64_t position, const kernel::Assignment& dealt) {
     const std::int64_t number = options_.first + position * options_.every;
     const GlobalBatch global = input::global_batch(number, n_, options_.batch);
-    Batch batch;
-    batch.step = number;
-    batch.total = input::num_micro_batches(global, options_.micro);
-    batch.global_count = data_->count_items(samples(global, global.first, global.count));
-    for (const MicroRange& range : input::share_of(global, options_.micro, dealt, rank_)) {
-      batch.micro.push_back(read_micro(*data_, range, samples(global, range.first, range.count)));
-    }
-    return sender_.send(std::move(batch));
+    const auto chosen = [&](std::int64_t first, std::int64_t count) {
+      return samples(global.epoch, first, count);
+    };
+    return sender_.send(read_share(*data_, number, global, options_.micro, dealt, rank_, chosen));
   }
 
  private:
-  std::vector<std::int64_t> samples(const GlobalBatch& global, std::int64_t first,
-                                    std::int64_t count) {
+  std::vector<std::int64_t> samples(std::int64_t epoch, std::int64_t first, std::int64_t count) {
     std::vector<std::int64_t> chosen(static_cast<std::size_t>(count));
     if (n_ == 0) {
       std::iota(chosen.begin(), chosen.end(), first);
       return chosen;
     }
-    if (global.epoch != epoch_) {
-      order_ = epoch_order(n_, options_.seed, global.epoch, options_.shuffle);
-      epoch_ = global.epoch;
+    if (epoch != epoch_) {
+      order_ = epoch_order(n_, options_.seed, epoch, options_.shuffle);
+      epoch_ = epoch;
     }
     std::copy_n(order_.begin() + first, count, chosen.begin());
     return chosen;
@@ -104,54 +109,24 @@ struct Batches::Impl {
         assignment(std::move(assignment_now)),
         reader(std::move(data), options, rank) {
     const SignalsBlocked in_thread;
-    if (options.prefetch > 0) thread = std::thread([this] { read_ahead(); });
-  }
-
-  ~Impl() {
-    stop = true;
-    ring();
-    if (thread.joinable()) thread.join();
-  }
-
-  void ring() noexcept {
-    requests.fetch_add(1);
-    requests.notify_one();
+    if (options.prefetch > 0) thread.emplace();
   }
 
   void ask_for(std::int64_t number) {
-    auto slot = std::make_shared<Slot>(number, assignment(), waiter);
-    asked.push_back(slot);
-    {
-      const std::lock_guard lock(mutex);
-      queue.push_back(std::move(slot));
-    }
-    ring();
+    asked.push_back(std::make_shared<Slot>(number, assignment(), waiter));
+    thread->post([this, asked_slot = std::weak_ptr(asked.back())] {
+      if (const auto slot = asked_slot.lock()) read_ahead(slot);
+    });
   }
 
-  // The prefetch thread. It sleeps on `requests` (a futex).
-  void read_ahead() {
-    while (!stop) {
-      const std::uint32_t seen = requests.load();
-      std::shared_ptr<Slot> slot;
-      {
-        const std::lock_guard lock(mutex);
-        if (!queue.empty()) {
-          slot = queue.front();
-          queue.pop_front();
-        }
-      }
-      if (slot == nullptr) {
-        if (!stop) requests.wait(seen);
-        continue;
-      }
-      std::exception_ptr error;
-      try {
-        slot->batch = reader.read(slot->number, slot->dealt);
-      } catch (...) {
-        error = std::current_exception();
-      }
-      waiter->run([slot, error] { error ? slot->source.fail(error) : slot->source.complete(); });
+  void read_ahead(const std::shared_ptr<Slot>& slot) {
+    std::exception_ptr error;
+    try {
+      slot->batch = reader.read(slot->number, slot->dealt);
+    } catch (...) {
+      error = std::current_exception();
     }
+    waiter->run([slot, error] { error ? slot->source.fail(error) : slot->source.complete(); });
   }
 
   const BatchesOptions options;
@@ -161,12 +136,9 @@ struct Batches::Impl {
   Reader reader;  // used by the prefetch thread; by next() if there is none
   std::int64_t position = 0;
   Duration waited{0};
-  std::deque<std::shared_ptr<Slot>> asked;  // used by the user thread alone; ascending numbers
-  std::mutex mutex;
-  std::deque<std::shared_ptr<Slot>> queue;  // not yet taken by the prefetch thread
-  std::atomic<std::uint32_t> requests{0};
-  std::atomic<bool> stop{false};
-  std::thread thread;
+  std::optional<WorkThread> thread;  // none without prefetch
+  // Used by the user thread alone; ascending numbers. The prefetch thread skips one that is dropped.
+  std::deque<std::shared_ptr<Slot>> asked;
 };
 
 Batches::Batches(std::shared_ptr<const Dataset> data, const BatchesOptions& options, int rank,
@@ -214,8 +186,6 @@ std::int64_t Batches::position() const noexcept { return impl_->position; }
 void Batches::seek(std::int64_t position) {
   TRIREME_CHECK(position >= 0);
   impl_->asked.clear();
-  const std::lock_guard lock(impl_->mutex);
-  impl_->queue.clear();
   impl_->position = position;
 }
 
@@ -233,19 +203,8 @@ std::string Batches::metadata() const {
 
 void Batches::restored(const std::string& metadata) {
   const auto saved = nlohmann::json::parse(metadata, nullptr, false);
-  const auto number = [&](const char* key) -> std::int64_t {
-    if (!saved.is_object() || !saved.contains(key) || !saved[key].is_number_integer()) {
-      throw CheckpointError(std::string("the saved input position lacks \"") + key + "\"",
-                            {.operation = "resume", .advice = "Resume from an older checkpoint."});
-    }
-    return saved[key].get<std::int64_t>();
-  };
-  const auto same = [&](const char* key, std::int64_t mine) {
-    if (number(key) == mine) return;
-    throw CheckpointError(std::string("the checkpoint's input differs: ") + key + " was " +
-                              std::to_string(number(key)) + " and is " + std::to_string(mine),
-                          {.operation = "resume",
-                           .advice = "Resume with the data and batch of the checkpoint's run."});
+  const auto same = [&](const char* key, std::int64_t own) {
+    require_saved(saved, key, own, "input");
   };
   same("batch", impl_->options.batch);
   same("seed", static_cast<std::int64_t>(impl_->options.seed));
@@ -286,14 +245,7 @@ std::vector<Batch> fixed_share(const Dataset& data, std::int64_t batch, std::int
       }
       return picked;
     };
-    Batch out;
-    out.step = number;
-    out.total = num_micro_batches(global, micro);
-    out.global_count = data.count_items(samples(global.first, global.count));
-    for (const MicroRange& range : share_of(global, micro, shares, rank)) {
-      out.micro.push_back(read_micro(data, range, samples(range.first, range.count)));
-    }
-    batches.push_back(std::move(out));
+    batches.push_back(read_share(data, number, global, micro, shares, rank, samples));
   }
   return batches;
 }
@@ -303,5 +255,17 @@ MicroBatch example_of(const Dataset& data, std::int64_t micro) {
 }
 
 }  // namespace input
+
+std::vector<Batch> fixed_batches(const Job& job, const Dataset& data, std::int64_t batch,
+                                 std::int64_t micro, std::int64_t count) {
+  return input::fixed_share(data, batch, micro, count, job.input().assignment(), job.rank());
+}
+
+Batches batches(const Job& job, std::shared_ptr<const Dataset> data,
+                const BatchesOptions& options) {
+  // Ranks of one pipeline share their micro-batches.
+  return Batches(std::move(data), options, job.rank(), job.input().assignment().size(),
+                 job.waiter(), [&job] { return job.input().assignment(); });
+}
 
 }  // namespace trireme::inline v0

@@ -7,7 +7,7 @@
 
 namespace trireme::inline v0::input {
 
-/// Runs `c++ -E -x c++ -v /dev/null` (else g++, clang++; no shell) and returns the include folders
+/// Runs `c++ -E -x c++ -v /dev/null` (else g++, clang++) and returns the include folders
 /// of its C++ library (a path component is "c++"). A folder inside another one is left out. Throws
 /// ConfigError if there is no compiler or it names no such folder.
 std::vector<std::string> compiler_header_folders();

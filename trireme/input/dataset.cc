@@ -5,15 +5,12 @@
 #include <algorithm>
 
 #include "trireme/base/check.h"
-#include "trireme/input/random_below.h"
+#include "trireme/input/epoch_order.h"
 
 namespace trireme::inline v0::input {
 namespace {
 constexpr std::uint64_t kWindowStream = 1;  // differs from the streams of epoch_order
 }
-
-TextDataset::Tokens::Tokens(std::shared_ptr<const std::vector<std::int32_t>> tokens)
-    : owner(tokens), words(tokens->data()), size(static_cast<std::int64_t>(tokens->size())) {}
 
 TextDataset::Tokens::Tokens(std::string_view text, std::shared_ptr<const void> own)
     : owner(std::move(own)),
@@ -36,32 +33,15 @@ TextDataset::TextDataset(Tokens tokens, std::int64_t block, Windows windows, std
   }
 }
 
-std::shared_ptr<const TextDataset> TextDataset::random_windows(
-    std::shared_ptr<const std::vector<std::int32_t>> tokens, std::int64_t block,
-    std::uint64_t seed) {
-  return std::shared_ptr<const TextDataset>(
-      new TextDataset(Tokens(std::move(tokens)), block, Windows::Random, seed));
-}
-
-std::shared_ptr<const TextDataset> TextDataset::random_windows(std::string_view text,
-                                                               std::shared_ptr<const void> owner,
-                                                               std::int64_t block,
+std::shared_ptr<const TextDataset> TextDataset::random_windows(Tokens tokens, std::int64_t block,
                                                                std::uint64_t seed) {
   return std::shared_ptr<const TextDataset>(
-      new TextDataset(Tokens(text, std::move(owner)), block, Windows::Random, seed));
+      new TextDataset(std::move(tokens), block, Windows::Random, seed));
 }
 
-std::shared_ptr<const TextDataset> TextDataset::fixed_windows(
-    std::shared_ptr<const std::vector<std::int32_t>> tokens, std::int64_t block) {
+std::shared_ptr<const TextDataset> TextDataset::fixed_windows(Tokens tokens, std::int64_t block) {
   return std::shared_ptr<const TextDataset>(
-      new TextDataset(Tokens(std::move(tokens)), block, Windows::Fixed, 0));
-}
-
-std::shared_ptr<const TextDataset> TextDataset::fixed_windows(std::string_view text,
-                                                              std::shared_ptr<const void> owner,
-                                                              std::int64_t block) {
-  return std::shared_ptr<const TextDataset>(
-      new TextDataset(Tokens(text, std::move(owner)), block, Windows::Fixed, 0));
+      new TextDataset(std::move(tokens), block, Windows::Fixed, 0));
 }
 
 std::int64_t TextDataset::size() const {

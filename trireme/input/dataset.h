@@ -14,6 +14,8 @@
 #include <utility>
 #include <vector>
 
+#include "trireme/input/epoch_order.h"
+
 namespace trireme::inline v0 {
 namespace input {
 
@@ -34,21 +36,25 @@ class Dataset {
 /// [b, block] int64, the same window one token later.
 class TextDataset final : public Dataset {
  public:
+  /// Tokens of four bytes, or of one: those of a text, which is not copied; `owner` keeps it alive.
+  struct Tokens {
+    /// `Vector`: std::vector<std::int32_t>, const or not.
+    template <class Vector>
+    Tokens(std::shared_ptr<Vector> tokens)  // NOLINT: the tokens themselves
+        : owner(tokens), words(tokens->data()), size(static_cast<std::int64_t>(tokens->size())) {}
+    Tokens(std::string_view text, std::shared_ptr<const void> owner);
+    void copy(std::int64_t begin, std::int64_t count, std::int64_t* out) const;
+    std::shared_ptr<const void> owner;
+    const unsigned char* bytes = nullptr;
+    const std::int32_t* words = nullptr;
+    std::int64_t size = 0;
+  };
   /// Endless: sample i starts at a position drawn for (seed, i), uniform as in nanoGPT's get_batch.
   /// Throws ConfigError if there are fewer than block + 1 tokens.
-  static std::shared_ptr<const TextDataset> random_windows(
-      std::shared_ptr<const std::vector<std::int32_t>> tokens, std::int64_t block,
-      std::uint64_t seed);
+  static std::shared_ptr<const TextDataset> random_windows(Tokens tokens, std::int64_t block,
+                                                           std::uint64_t seed);
   /// Sample i starts at i * block, so each token is a target at most once. For validation.
-  static std::shared_ptr<const TextDataset> fixed_windows(
-      std::shared_ptr<const std::vector<std::int32_t>> tokens, std::int64_t block);
-  /// The same with one token per byte. The text is not copied; `owner` keeps it alive.
-  static std::shared_ptr<const TextDataset> random_windows(std::string_view text,
-                                                           std::shared_ptr<const void> owner,
-                                                           std::int64_t block, std::uint64_t seed);
-  static std::shared_ptr<const TextDataset> fixed_windows(std::string_view text,
-                                                          std::shared_ptr<const void> owner,
-                                                          std::int64_t block);
+  static std::shared_ptr<const TextDataset> fixed_windows(Tokens tokens, std::int64_t block);
 
   std::int64_t size() const override;
   std::int64_t count_items(std::span<const std::int64_t> samples) const override;
@@ -58,16 +64,6 @@ class TextDataset final : public Dataset {
 
  private:
   enum class Windows { Random, Fixed };
-  // Tokens of one byte or four.
-  struct Tokens {
-    explicit Tokens(std::shared_ptr<const std::vector<std::int32_t>> tokens);
-    Tokens(std::string_view text, std::shared_ptr<const void> owner);
-    void copy(std::int64_t begin, std::int64_t count, std::int64_t* out) const;
-    std::shared_ptr<const void> owner;
-    const unsigned char* bytes = nullptr;
-    const std::int32_t* words = nullptr;
-    std::int64_t size = 0;
-  };
   TextDataset(Tokens tokens, std::int64_t block, Windows windows, std::uint64_t seed);
 
   const Tokens tokens_;
@@ -75,8 +71,6 @@ class TextDataset final : public Dataset {
   const Windows windows_;
   const std::uint64_t seed_;
 };
-
-class EndlessOrder;
 
 /// Labelled images, made of the records of image_files.h. A sample, with its crop and flip, is a
 /// function of (seed, index), never of the rank.
@@ -92,9 +86,8 @@ class ImageDataset final : public Dataset {
   };
   /// `owner` keeps `records` alive.
   ImageDataset(std::string_view records, std::shared_ptr<const void> owner, Options options);
-  ~ImageDataset() override;
 
-  std::int64_t size() const override { return options_.endless ? 0 : count_; }
+  std::int64_t size() const override { return order_.size(); }
   std::int64_t count_items(std::span<const std::int64_t> samples) const override {
     return static_cast<std::int64_t>(samples.size());
   }
@@ -102,7 +95,7 @@ class ImageDataset final : public Dataset {
   /// CIFAR-10; "targets" [b] int64, 0 to 9.
   Fields read(std::span<const std::int64_t> samples) const override;
   /// The record that sample i is made of.
-  std::int64_t record(std::int64_t sample) const;
+  std::int64_t record(std::int64_t sample) const { return order_.record(sample); }
 
  private:
   void write_image(std::int64_t sample, const unsigned char* pixels, float* out) const;
@@ -110,8 +103,7 @@ class ImageDataset final : public Dataset {
   const std::string_view records_;
   const std::shared_ptr<const void> owner_;
   const Options options_;
-  const std::int64_t count_;
-  const std::unique_ptr<const EndlessOrder> order_;
+  const SampleOrder order_;
 };
 
 }  // namespace input

@@ -1,9 +1,9 @@
+#include "trireme/input/epoch_order.h"
+
 #include <numeric>
 #include <utility>
 
 #include "trireme/base/check.h"
-#include "trireme/input/epoch_order.h"
-#include "trireme/input/random_below.h"
 
 namespace trireme::inline v0 {
 namespace {
@@ -23,4 +23,21 @@ std::vector<std::int64_t> epoch_order(std::int64_t n, std::uint64_t seed, std::i
   return order;
 }
 
+namespace input {
+
+std::int64_t SampleOrder::record(std::int64_t sample) const {
+  TRIREME_CHECK(sample >= 0);
+  TRIREME_CHECK((endless_ || sample < records_));
+  if (!endless_) return sample;
+  const std::int64_t epoch = sample / records_;
+  const std::lock_guard lock(mutex_);
+  auto found = orders_.find(epoch);
+  if (found == orders_.end()) {
+    if (orders_.size() > 2) orders_.erase(orders_.begin());
+    found = orders_.emplace(epoch, epoch_order(records_, seed_, epoch, true)).first;
+  }
+  return found->second[static_cast<std::size_t>(sample % records_)];
+}
+
+}  // namespace input
 }  // namespace trireme::inline v0

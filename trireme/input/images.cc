@@ -6,9 +6,7 @@
 #include <array>
 
 #include "trireme/base/check.h"
-#include "trireme/input/endless_order.h"
 #include "trireme/input/image_files.h"
-#include "trireme/input/random_below.h"
 
 namespace trireme::inline v0::input {
 namespace {
@@ -40,19 +38,10 @@ ImageDataset::ImageDataset(std::string_view records, std::shared_ptr<const void>
     : records_(records),
       owner_(std::move(owner)),
       options_(options),
-      count_(static_cast<std::int64_t>(records.size()) / kImageRecord),
-      order_(std::make_unique<EndlessOrder>(count_, options.seed)) {
-  TRIREME_CHECK(count_ > 0);
+      order_(static_cast<std::int64_t>(records.size()) / kImageRecord, options.endless,
+             options.seed) {
+  TRIREME_CHECK(!records.empty());
   TRIREME_CHECK(static_cast<std::int64_t>(records.size()) % kImageRecord == 0);
-}
-
-ImageDataset::~ImageDataset() = default;
-
-std::int64_t ImageDataset::record(std::int64_t sample) const {
-  if (options_.endless) return order_->record(sample);
-  TRIREME_CHECK(sample >= 0);
-  TRIREME_CHECK(sample < count_);
-  return sample;
 }
 
 // Writes the image shifted by (down, right) and perhaps mirrored. Pixels from outside are black.

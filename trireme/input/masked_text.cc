@@ -6,7 +6,7 @@
 #include <numeric>
 #include <vector>
 
-#include "trireme/input/random_below.h"
+#include "trireme/input/epoch_order.h"
 
 namespace trireme::inline v0::input {
 namespace {

@@ -14,7 +14,7 @@ struct Masked : ::testing::Test {
   Masked() {
     auto text = std::make_shared<std::string>();
     for (int i = 0; i < 20'000; ++i) *text += static_cast<char>('a' + i * i % 23);
-    plain = TextDataset::random_windows(*text, text, kBlock, 5);
+    plain = TextDataset::random_windows({*text, text}, kBlock, 5);
   }
   MaskedText of_seed(std::uint64_t seed) const { return {plain, kBlock, kMask, seed}; }
   std::shared_ptr<const TextDataset> plain;

@@ -140,23 +140,15 @@ std::string SamplerState::metadata() const {
 
 void SamplerState::restored(const std::string& metadata) {
   const auto saved = nlohmann::json::parse(metadata, nullptr, false);
-  const auto number = [&](const char* key) {
-    if (!saved.is_object() || !saved.contains(key) || !saved[key].is_number_integer()) {
-      refuse_checkpoint(std::string("the saved position of the Sampler lacks \"") + key + "\"");
-    }
-    return saved[key].get<std::int64_t>();
-  };
-  const auto same = [&](const char* key, std::int64_t mine) {
-    if (number(key) == mine) return;
-    refuse_checkpoint(std::string("the checkpoint's Sampler differs: ") + key + " was " +
-                      std::to_string(number(key)) + " and is " + std::to_string(mine));
+  const auto same = [&](const char* key, std::int64_t own) {
+    require_saved(saved, key, own, "Sampler");
   };
   const std::lock_guard lock(mutex_);
   same("samples", n_);
   same("batch", options_.batch);
   same("seed", static_cast<std::int64_t>(options_.seed));
   same("shuffle", options_.shuffle ? 1 : 0);
-  saved_micro_ = number("micro");
+  saved_micro_ = saved_count(saved, "micro");
   if (micro_ != 0 && saved_micro_ != 0) same("micro", micro_);
   batch_ = saved_count(saved, "position");
   micro_step_ = 0;

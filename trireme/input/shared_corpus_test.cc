@@ -78,7 +78,7 @@ TEST(SharedCorpus, BytesAreTheTokensThatTheTokenizerGives) {
   const auto corpus = SharedCorpus::make(sample());
   const auto tokens = std::make_shared<std::vector<std::int32_t>>();
   for (const char c : corpus->train()) tokens->push_back(static_cast<unsigned char>(c));
-  const auto direct = TextDataset::random_windows(corpus->train(), corpus, 4, 3);
+  const auto direct = TextDataset::random_windows({corpus->train(), corpus}, 4, 3);
   const auto encoded = TextDataset::random_windows(tokens, 4, 3);
   const std::vector<std::int64_t> samples = {0, 5, 17};
   const Fields a = direct->read(samples), b = encoded->read(samples);

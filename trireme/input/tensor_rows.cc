@@ -64,7 +64,7 @@ TensorRows::TensorRows(std::string_view bytes, std::shared_ptr<const void> owner
       options_(options),
       tensors_(parsed(bytes)),
       rows_(tensors_.front().shape[0]),
-      order_(rows_, options.seed) {}
+      order_(rows_, options.endless, options.seed) {}
 
 Fields TensorRows::read(std::span<const std::int64_t> samples) const {
   Fields fields;
@@ -76,10 +76,8 @@ Fields TensorRows::read(std::span<const std::int64_t> samples) const {
     const std::size_t row = whole.bytes.size() / static_cast<std::size_t>(rows_);
     auto* out = static_cast<std::byte*>(taken.data_ptr());
     for (const std::int64_t sample : samples) {
-      const std::int64_t from = options_.endless ? order_.record(sample) : sample;
-      TRIREME_CHECK(from >= 0);
-      TRIREME_CHECK(from < rows_);
-      std::ranges::copy(whole.bytes.subspan(static_cast<std::size_t>(from) * row, row), out);
+      const auto from = static_cast<std::size_t>(order_.record(sample));
+      std::ranges::copy(whole.bytes.subspan(from * row, row), out);
       out += row;
     }
     fields.emplace_back(whole.name, taken);

@@ -10,7 +10,7 @@
 
 #include "trireme/format/safetensors.h"
 #include "trireme/input/dataset.h"
-#include "trireme/input/endless_order.h"
+#include "trireme/input/epoch_order.h"
 
 namespace trireme::inline v0::input {
 
@@ -31,7 +31,7 @@ class TensorRows final : public Dataset {
   /// Number of rows in packed bytes.
   static std::int64_t count(std::string_view bytes);
 
-  std::int64_t size() const override { return options_.endless ? 0 : rows_; }
+  std::int64_t size() const override { return order_.size(); }
   std::int64_t count_items(std::span<const std::int64_t> samples) const override {
     return static_cast<std::int64_t>(samples.size()) * options_.items_per_sample;
   }
@@ -42,7 +42,7 @@ class TensorRows final : public Dataset {
   const Options options_;
   const std::vector<format::TensorView> tensors_;
   const std::int64_t rows_;
-  const EndlessOrder order_;
+  const SampleOrder order_;
 };
 
 }  // namespace trireme::inline v0::input

@@ -67,10 +67,6 @@ class GroupLayers : public LayerFactory {
                                          const models::LinearSpec& spec) const override {
     return inner_->linear(summed(context), spec);
   }
-  at::Tensor table(const LayerContext& context, const std::string& name, std::int64_t rows,
-                   std::int64_t width, double stddev) const override {
-    return inner_->table(context, name, rows, width, stddev);
-  }
   std::unique_ptr<models::Vocabulary> vocabulary(
       const LayerContext& context, const models::VocabularySpec& spec) const override {
     return std::make_unique<GroupVocabulary>(inner_->vocabulary(summed(context), spec), group_,

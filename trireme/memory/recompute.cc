@@ -18,7 +18,7 @@
 #include "trireme/base/check.h"
 #include "trireme/base/error.h"
 #include "trireme/base/shortened.h"
-#include "trireme/models/activations.h"
+#include "trireme/models/figures.h"
 #include "trireme/tensor/autocast.h"
 
 namespace trireme::inline v0::memory {

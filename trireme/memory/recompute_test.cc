@@ -9,7 +9,7 @@
 #include <torch/nn/modules/linear.h>
 
 #include "trireme/base/error.h"
-#include "trireme/models/activations.h"
+#include "trireme/models/figures.h"
 #include "trireme/tensor/autocast.h"
 #include "trireme/tensor/random.h"
 

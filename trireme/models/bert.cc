@@ -1,10 +1,6 @@
-#include "trireme/models/bert.h"
+#include "trireme/models/figures.h"
 
-#include <algorithm>
-
-#include "trireme/models/activations.h"
 #include "trireme/models/feed_forward.h"
-#include "trireme/models/kernels.h"
 #include "trireme/models/norm.h"
 #include "trireme/models/transformer.h"
 #include "trireme/tensor/functions/functions.h"
@@ -13,15 +9,12 @@
 namespace trireme::inline v0::models {
 namespace {
 
-using SharedLayers = std::shared_ptr<const LayerFactory>;
 constexpr double kBertStddev = 0.02, kBertEpsilon = 1e-12;  // as in BERT's own code
 
-class BertBlock : public Block {
+class BertBlock : public TransformerBlock {
  public:
-  BertBlock(const BertConfig& config, LayerContext context, SharedLayers layers)
-      : config_(config), context_(std::move(context)), layers_(std::move(layers)) {}
-  std::vector<NamedTensor> buffers() override { return {}; }
-  void train(bool on) override { training_ = on; }
+  BertBlock(const BertConfig& config, LayerContext context, const SharedLayers& layers)
+      : TransformerBlock(layers, config.dropout), config_(config), context_(std::move(context)) {}
 
  protected:
   Norm norm() const { return {layers_, config_.width, true, context_.type, kBertEpsilon}; }
@@ -42,15 +35,8 @@ class BertBlock : public Block {
                                          .stddev = kBertStddev,
                                          .bias = bias});
   }
-  at::Tensor drop(at::Tensor x) const {
-    return training_ && config_.dropout > 0 ? layers_->dropout(x, config_.dropout) : x;
-  }
   const BertConfig config_;
   const LayerContext context_;
-  const SharedLayers layers_;
-
- private:
-  bool training_ = true;
 };
 
 class BertEmbed final : public BertBlock {
@@ -58,7 +44,7 @@ class BertEmbed final : public BertBlock {
   BertEmbed(const BertConfig& config, const LayerContext& context, const SharedLayers& layers)
       : BertBlock(config, context, layers),
         vocabulary_(vocabulary(context, false)),
-        position_(layers->table(context, "position", config.block, config.width, kBertStddev)),
+        position_(position_table(config, context, kBertStddev)),
         norm_(norm()) {}
   Value forward(std::span<const Value> inputs) override {
     const at::Tensor x_BTC = vocabulary_->embed(inputs[0][0], position_);
@@ -175,10 +161,8 @@ std::int64_t num_parameters(const BertConfig& config) {
 }
 
 std::int64_t largest_neighbours(const BertConfig& config) {
-  const std::int64_t layer = layer_parameters(config);
-  const std::int64_t head = head_parameters(config) + config.vocab * config.width;
-  const std::int64_t ends = layer + std::max(embed_parameters(config), head);
-  return config.layers > 1 ? std::max(ends, 2 * layer) : ends;
+  return largest_pair(config.layers, embed_parameters(config), layer_parameters(config),
+                      head_parameters(config) + config.vocab * config.width);
 }
 
 double training_flops(const BertConfig& config, std::int64_t tokens) {
@@ -191,9 +175,9 @@ double training_flops(const BertConfig& config, std::int64_t tokens) {
 }
 
 std::vector<BlockActivations> block_activations(const BertConfig& config, std::int64_t sequences) {
-  const std::int64_t tokens = sequences * config.block;
-  const std::int64_t stream = config.precision == "fp64" ? 8 : 4;
-  const std::int64_t compute = config.precision == "fp64" ? 8 : config.precision == "fp32" ? 4 : 2;
+  const at::ScalarType type = tensor::compute_type(config.precision);
+  const auto compute = static_cast<std::int64_t>(c10::elementSize(type));
+  const auto stream = static_cast<std::int64_t>(c10::elementSize(stream_type(type)));
   // Kept per layer and token: inputs and outputs of the two norms (4 C of the stream); qkv (3 C),
   // attention (C), the MLP before and after GELU (8 C), the rounded copies that linear layers keep
   // if the stream is wider (2 C), a row of probabilities per head; statistics; masks.
@@ -205,16 +189,11 @@ std::vector<BlockActivations> block_activations(const BertConfig& config, std::i
       config.width * (4 * stream + (12 + rounded + masks) * compute) + row * compute + 4 * stream;
   const std::int64_t head = config.width * (3 * stream + 3 * compute) + 2 * config.vocab * compute;
   const std::int64_t whole = config.width * (4 * stream + (rounded + masks) * compute) + 4 * stream;
-  std::vector<BlockActivations> blocks = {{}};  // the embedding's output is the first layer's
-  for (int i = 0; i < config.layers; ++i)
-    blocks.push_back({.kept = tokens * layer,
-                      .probabilities = tokens * row * compute,
-                      .inputs = tokens * config.width * stream,
-                      .whole = tokens * whole});
-  blocks.push_back({.kept = tokens * head,
-                    .inputs = tokens * config.width * stream,
-                    .whole = tokens * (head - 2 * config.vocab * compute)});
-  return blocks;
+  const std::int64_t inputs = config.width * stream;
+  return transformer_activations(
+      config.layers, sequences * config.block,
+      {.kept = layer, .probabilities = row * compute, .inputs = inputs, .whole = whole},
+      {.kept = head, .inputs = inputs, .whole = head - 2 * config.vocab * compute});
 }
 
 std::vector<Kernel> kernels(const BertConfig& config, std::int64_t sequences) {

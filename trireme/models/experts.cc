@@ -196,7 +196,6 @@ at::Tensor with_loss(const at::Tensor& x, const at::Tensor& loss) {
   return WithLoss::apply(x, loss);
 }
 
-RoutingScope::RoutingScope(RoutingCounts& into) : outer_(std::exchange(counts_of_thread, &into)) {}
-RoutingScope::~RoutingScope() { counts_of_thread = outer_; }
+RoutingScope::RoutingScope(RoutingCounts& into) : ScopedValue(counts_of_thread, &into) {}
 
 }  // namespace trireme::inline v0::models

@@ -21,6 +21,7 @@
 
 #include "trireme/models/feed_forward.h"
 #include "trireme/models/layer_factory.h"
+#include "trireme/tensor/scoped_value.h"
 
 namespace trireme::inline v0::models {
 
@@ -88,14 +89,8 @@ at::Tensor with_loss(const at::Tensor& x, const at::Tensor& loss);
 struct RoutingCounts {
   std::int64_t choices = 0, dropped = 0;  // `choices`: tokens times top_k
 };
-class RoutingScope {
- public:
+struct RoutingScope : tensor::ScopedValue<RoutingCounts*> {
   explicit RoutingScope(RoutingCounts& into);
-  ~RoutingScope();
-  RoutingScope(const RoutingScope&) = delete;
-
- private:
-  RoutingCounts* outer_;
 };
 
 }  // namespace trireme::inline v0::models

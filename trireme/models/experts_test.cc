@@ -8,7 +8,7 @@
 #include <map>
 
 #include "trireme/base/error.h"
-#include "trireme/models/gpt.h"
+#include "trireme/models/models.h"
 #include "trireme/models/routing.h"
 #include "trireme/tensor/determinism.h"
 #include "trireme/tensor/functions/loss_gradient.h"

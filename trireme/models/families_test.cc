@@ -7,10 +7,9 @@
 #include <map>
 
 #include "trireme/base/error.h"
-#include "trireme/models/bert.h"
-#include "trireme/models/resnet.h"
+#include "trireme/models/figures.h"
 #include "trireme/tensor/determinism.h"
-#include "trireme/tensor/functions/cross_entropy.h"
+#include "trireme/tensor/functions/functions.h"
 
 namespace trireme::models::families_test {
 namespace {

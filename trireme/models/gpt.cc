@@ -1,14 +1,12 @@
-#include "trireme/models/gpt.h"
+#include "trireme/models/figures.h"
 
 #include <algorithm>
 #include <cmath>
 #include <optional>
 
 #include "trireme/base/error.h"
-#include "trireme/models/activations.h"
 #include "trireme/models/experts.h"
 #include "trireme/models/feed_forward.h"
-#include "trireme/models/kernels.h"
 #include "trireme/models/norm.h"
 #include "trireme/models/transformer.h"
 #include "trireme/tensor/functions/functions.h"
@@ -18,7 +16,6 @@ namespace trireme::inline v0::models {
 namespace {
 
 constexpr double kGptStddev = 0.02;
-using SharedLayers = std::shared_ptr<const LayerFactory>;
 
 // Initial stddev of layers whose output is added to the residual stream.
 double residual_stddev(const GptConfig& config) {
@@ -43,32 +40,14 @@ ExpertsSpec experts_spec(const GptConfig& config) {
           .capacity_factor = config.capacity_factor};
 }
 
-class GptBlock : public Block {
- public:
-  GptBlock(SharedLayers layers, double dropout) : layers_(std::move(layers)), dropout_(dropout) {}
-  std::vector<NamedTensor> buffers() override { return {}; }
-  void train(bool on) override { training_ = on; }
-
- protected:
-  at::Tensor drop(at::Tensor x) const {
-    return training_ && dropout_ > 0 ? layers_->dropout(x, dropout_) : x;
-  }
-
-  const SharedLayers layers_;
-
- private:
-  double dropout_;
-  bool training_ = true;
-};
-
-class Embed final : public GptBlock {
+class Embed final : public TransformerBlock {
  public:
   Embed(const GptConfig& config, const LayerContext& context, const SharedLayers& layers)
-      : GptBlock(layers, config.dropout),
+      : TransformerBlock(layers, config.dropout),
         vocabulary_(layers->vocabulary(
             context,
             {.name = "weight", .rows = config.vocab, .width = config.width, .stddev = kGptStddev})),
-        position_(layers->table(context, "position", config.block, config.width, kGptStddev)) {}
+        position_(position_table(config, context, kGptStddev)) {}
   Value forward(std::span<const Value> inputs) override {
     return {drop(vocabulary_->embed(inputs[0][0], position_))};
   }
@@ -84,10 +63,10 @@ class Embed final : public GptBlock {
   at::Tensor position_;
 };
 
-class Layer final : public GptBlock {
+class Layer final : public TransformerBlock {
  public:
   Layer(const GptConfig& config, const LayerContext& context, const SharedLayers& layers)
-      : GptBlock(layers, config.dropout),
+      : TransformerBlock(layers, config.dropout),
         heads_(layers->heads(config.heads)),
         balance_(config.balance),
         norm1_(layers, config.width, config.bias, context.type),
@@ -146,11 +125,11 @@ class Layer final : public GptBlock {
   std::unique_ptr<Experts> experts_;
 };
 
-class Head final : public GptBlock {
+class Head final : public TransformerBlock {
  public:
   // The table has the embedding's name, so that it starts with the embedding's values.
   Head(const GptConfig& config, LayerContext context, const SharedLayers& layers)
-      : GptBlock(layers, 0), norm_(layers, config.width, config.bias, context.type) {
+      : TransformerBlock(layers, 0), norm_(layers, config.width, config.bias, context.type) {
     context.block = "embed";
     vocabulary_ = layers->vocabulary(
         context,
@@ -206,11 +185,9 @@ std::int64_t num_parameters(const GptConfig& config) {
 }
 
 std::int64_t largest_neighbours(const GptConfig& config) {
-  const std::int64_t layer = layer_parameters(config);
-  const std::int64_t embed = (config.vocab + config.block) * config.width;
-  const std::int64_t head = config.vocab * config.width + norm_parameters(config);
-  const std::int64_t ends = layer + std::max(embed, head);
-  return config.layers > 1 ? std::max(ends, 2 * layer) : ends;
+  return largest_pair(config.layers, (config.vocab + config.block) * config.width,
+                      layer_parameters(config),
+                      config.vocab * config.width + norm_parameters(config));
 }
 
 std::int64_t feed_forward_width(const GptConfig& config) { return mlp_spec(config).hidden; }
@@ -237,9 +214,9 @@ double training_flops(const GptConfig& config, std::int64_t tokens) {
 }
 
 std::vector<BlockActivations> block_activations(const GptConfig& config, std::int64_t sequences) {
-  const std::int64_t tokens = sequences * config.block;
-  const std::int64_t stream = config.precision == "fp64" ? 8 : 4;
-  const std::int64_t compute = config.precision == "fp64" ? 8 : config.precision == "fp32" ? 4 : 2;
+  const at::ScalarType type = tensor::compute_type(config.precision);
+  const auto compute = static_cast<std::int64_t>(c10::elementSize(type));
+  const auto stream = static_cast<std::int64_t>(c10::elementSize(stream_type(type)));
   // Kept per layer and token: 2 streams; in the compute type norms' outputs (2 C), qkv (3 C),
   // attention (C), the MLP before and after its activation, and a row of probabilities per head;
   // statistics; dropout's masks.
@@ -262,16 +239,11 @@ std::vector<BlockActivations> block_activations(const GptConfig& config, std::in
   }
   const std::int64_t head =
       config.width * ((1 + masks) * stream + compute) + 2 * config.vocab * compute;
-  std::vector<BlockActivations> blocks = {{}};  // the embedding's output is the first layer's
-  for (int i = 0; i < config.layers; ++i)
-    blocks.push_back({.kept = tokens * layer,
-                      .probabilities = tokens * row * compute,
-                      .inputs = tokens * config.width * stream,
-                      .whole = tokens * whole});
-  blocks.push_back({.kept = tokens * head,
-                    .inputs = tokens * config.width * stream,
-                    .whole = tokens * (head - 2 * config.vocab * compute)});
-  return blocks;
+  const std::int64_t inputs = config.width * stream;
+  return transformer_activations(
+      config.layers, sequences * config.block,
+      {.kept = layer, .probabilities = row * compute, .inputs = inputs, .whole = whole},
+      {.kept = head, .inputs = inputs, .whole = head - 2 * config.vocab * compute});
 }
 
 std::vector<Kernel> kernels(const GptConfig& config, std::int64_t sequences) {

@@ -6,7 +6,6 @@
 #include <utility>
 
 #include "trireme/models/experts.h"
-#include "trireme/tensor/functions/cross_entropy.h"
 #include "trireme/tensor/functions/functions.h"
 #include "trireme/tensor/random.h"
 
@@ -69,19 +68,13 @@ class LocalLayers final : public LayerFactory {
                                  const LinearSpec& spec) const override {
     return std::make_unique<LocalLinear>(context, spec);
   }
-  at::Tensor table(const LayerContext& context, const std::string& name, std::int64_t rows,
-                   std::int64_t width, double stddev) const override {
-    return normal_leaf({rows, width}, stddev, context.type, context.seed,
-                       context.block + "." + name);
-  }
   std::unique_ptr<Vocabulary> vocabulary(const LayerContext& context,
                                          const VocabularySpec& spec) const override {
     return std::make_unique<LocalVocabulary>(context, spec);
   }
   std::int64_t heads(std::int64_t heads) const override { return heads; }
   at::Tensor attention(const at::Tensor& qkv, std::int64_t heads, bool causal) const override {
-    return causal ? tensor::causal_attention(qkv, heads)
-                  : tensor::bidirectional_attention(qkv, heads);
+    return tensor::attention(qkv, heads, causal);
   }
   std::unique_ptr<Experts> experts(const LayerContext& context,
                                    const ExpertsSpec& spec) const override {
@@ -107,8 +100,7 @@ std::shared_ptr<const LayerFactory> current_layers() {
   return innermost ? innermost : local_layers();
 }
 LayersScope::LayersScope(std::shared_ptr<const LayerFactory> layers)
-    : outer_(std::exchange(innermost, std::move(layers))) {}
-LayersScope::~LayersScope() { innermost = std::move(outer_); }
+    : ScopedValue(innermost, std::move(layers)) {}
 
 at::Tensor constant_leaf(at::IntArrayRef sizes, double value, at::ScalarType type) {
   return at::full(sizes, value, at::TensorOptions().dtype(type)).set_requires_grad(true);

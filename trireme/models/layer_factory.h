@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "trireme/models/block.h"
+#include "trireme/tensor/scoped_value.h"
 
 namespace trireme::inline v0::models {
 
@@ -79,17 +80,13 @@ class LayerFactory {
   virtual ~LayerFactory() = default;
   virtual std::unique_ptr<Linear> linear(const LayerContext& context,
                                          const LinearSpec& spec) const = 0;
-  /// A table [rows, width] drawn with `stddev`, named `name` in the block; never cut.
-  virtual at::Tensor table(const LayerContext& context, const std::string& name, std::int64_t rows,
-                           std::int64_t width, double stddev) const = 0;
   virtual std::unique_ptr<Vocabulary> vocabulary(const LayerContext& context,
                                                  const VocabularySpec& spec) const = 0;
   /// The number of this rank's attention heads, of `heads` in all: those whose query, key and value
   /// a Cut::Columns layer of three parts gives. ConfigError with the arithmetic if they cannot be
   /// divided evenly.
   virtual std::int64_t heads(std::int64_t heads) const = 0;
-  /// Attention of `heads` heads over the output `qkv` of such a layer: tensor::causal_attention or
-  /// bidirectional_attention; there are no other masks.
+  /// tensor::attention of `heads` heads over the output `qkv` of such a layer.
   virtual at::Tensor attention(const at::Tensor& qkv, std::int64_t heads, bool causal) const = 0;
   /// A mixture of experts that replaces an MLP (models/experts.h).
   virtual std::unique_ptr<Experts> experts(const LayerContext& context,
@@ -108,14 +105,8 @@ std::shared_ptr<const LayerFactory> local_layers();
 /// The factory of blocks that this thread builds without one: the innermost LayersScope's, or
 /// local_layers().
 std::shared_ptr<const LayerFactory> current_layers();
-class LayersScope {
- public:
+struct LayersScope : tensor::ScopedValue<std::shared_ptr<const LayerFactory>> {
   explicit LayersScope(std::shared_ptr<const LayerFactory> layers);
-  ~LayersScope();
-  LayersScope(const LayersScope&) = delete;
-
- private:
-  std::shared_ptr<const LayerFactory> outer_;
 };
 
 /// A leaf of `sizes` filled with `value`, and one drawn from N(0, stddev) by (seed, global name).

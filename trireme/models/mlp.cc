@@ -4,6 +4,7 @@
 
 #include "trireme/base/error.h"
 #include "trireme/models/layer_factory.h"
+#include "trireme/models/module_block.h"
 #include "trireme/tensor/convert.h"
 
 namespace trireme::inline v0::models {
@@ -54,12 +55,8 @@ Blocks make_mlp(const MlpConfig& config) {
                                  : has_second ? Cut::Columns
                                               : Cut::None};
     const bool gelu = i + 2 < config.widths.size();
-    blocks.add_block({.name = context.block,
-                      .make = [=]() -> std::shared_ptr<Block> {
-                        return std::make_shared<MlpLayer>(context, spec, gelu);
-                      },
-                      .reads = {i == 0 ? config.input : "layer." + std::to_string(i - 1)},
-                      .writes = {}});
+    blocks.add(context.block, {i == 0 ? config.input : "layer." + std::to_string(i - 1)},
+               [=] { return std::make_shared<MlpLayer>(context, spec, gelu); });
   }
   return blocks;
 }

@@ -1,7 +1,7 @@
 // The models that ship: a configuration each, and a function that makes a model, a list of blocks.
 //
 // Initial values are keyed by (seed, parameter name): any rank builds any block alone, with the same
-// values. A model's own header, such as gpt.h, has its figures.
+// values. Their figures are in figures.h.
 #pragma once
 
 #include <array>

@@ -64,21 +64,35 @@ void throw_wrong_inputs(std::size_t takes, std::size_t got) {
       {.operation = "model", .advice = "Name the values it reads in BlockSpec::reads."});
 }
 
+Blocks& Blocks::add_block(BlockSpec spec) {
+  for (const auto& known : specs_) {
+    if (known.name != spec.name) continue;
+    throw ConfigError("two blocks are called '" + spec.name + "'",
+                      {.operation = "model", .advice = "Give every block a name of its own."});
+  }
+  if (spec.reads.empty()) {
+    spec.reads = {specs_.empty() ? std::string("tokens") : specs_.back().writes};
+  }
+  if (spec.writes.empty()) spec.writes = spec.name;
+  specs_.push_back(std::move(spec));
+  return *this;
+}
+
+Blocks& Blocks::tie(std::string alias, std::string owner) {
+  ties_.push_back({std::move(alias), std::move(owner)});
+  return *this;
+}
+
 Blocks blocks_of(const std::shared_ptr<torch::nn::SequentialImpl>& sequential) {
   Blocks blocks;
   std::size_t index = 0;
   for (auto& child : *sequential) {
-    blocks.add_block({.name = std::to_string(index++),
-                      .make =
-                          [child] {
-                            return make_block(
-                                child.ptr(), [child](std::vector<at::Tensor> in) mutable {
-                                  if (in.size() != 1) throw_wrong_inputs(1, in.size());
-                                  return std::vector<at::Tensor>{child.forward(in[0])};
-                                });
-                          },
-                      .reads = {},
-                      .writes = {}});
+    blocks.add(std::to_string(index++), [child] {
+      return make_block(child.ptr(), [child](std::vector<at::Tensor> in) mutable {
+        if (in.size() != 1) throw_wrong_inputs(1, in.size());
+        return std::vector<at::Tensor>{child.forward(in[0])};
+      });
+    });
   }
   return blocks;
 }

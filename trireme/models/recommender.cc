@@ -63,12 +63,8 @@ class RecommenderBuilder {
           .bias = true,
           .stddev = std::sqrt(2.0 / static_cast<double>(widths[i] + widths[i + 1]))};
       const bool relu = last_relu || i + 2 < widths.size();
-      blocks.add_block({.name = context.block,
-                        .make = [=]() -> std::shared_ptr<Block> {
-                          return std::make_shared<ReluLayer>(context, spec, relu);
-                        },
-                        .reads = {input},
-                        .writes = {}});
+      blocks.add(context.block, {input},
+                 [=] { return std::make_shared<ReluLayer>(context, spec, relu); });
       input = context.block;
     }
     return input;

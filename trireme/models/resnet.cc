@@ -1,4 +1,4 @@
-#include "trireme/models/resnet.h"
+#include "trireme/models/figures.h"
 
 #include <ATen/Functions.h>
 #include <torch/nn/modules/batchnorm.h>
@@ -9,8 +9,6 @@
 #include <vector>
 
 #include "trireme/base/error.h"
-#include "trireme/models/activations.h"
-#include "trireme/models/kernels.h"
 #include "trireme/models/layer_factory.h"
 #include "trireme/models/module_block.h"
 #include "trireme/tensor/convert.h"
@@ -62,21 +60,14 @@ std::int64_t head_parameters(const ResnetConfig& config) {
   return (features(config) + 1) * config.classes;
 }
 
-// A layer's name and type; its initial values are keyed by the name.
-struct Place {
-  std::string block;
-  std::uint64_t seed = 1;
-  at::ScalarType type = at::kFloat;  // of convolutions; norms are at least fp32
-};
-
 struct Conv : torch::nn::Module {
   // Kaiming normal with fan-out (He et al. 2015, arXiv:1502.01852), as torchvision's.
-  Conv(const Place& place, const std::string& name, const ConvShape& own) : shape(own) {
+  Conv(const LayerContext& context, const std::string& name, const ConvShape& own) : shape(own) {
     const auto fan_out = static_cast<double>(shape.out * shape.kernel * shape.kernel);
     weight =
         register_parameter("weight", normal_leaf({shape.out, shape.in, shape.kernel, shape.kernel},
-                                                 std::sqrt(2 / fan_out), place.type, place.seed,
-                                                 place.block + "." + name + ".weight"));
+                                                 std::sqrt(2 / fan_out), context.type, context.seed,
+                                                 context.block + "." + name + ".weight"));
   }
   at::Tensor forward(const at::Tensor& x) const {
     return tensor::convolution(x, weight, shape.stride, (shape.kernel - 1) / 2);
@@ -85,16 +76,16 @@ struct Conv : torch::nn::Module {
   at::Tensor weight;
 };
 
-torch::nn::BatchNorm2d norm_of(const Place& place, std::int64_t channels) {
+torch::nn::BatchNorm2d norm_of(const LayerContext& context, std::int64_t channels) {
   torch::nn::BatchNorm2d norm(channels);
-  if (place.type == at::kDouble) norm->to(at::kDouble);
+  if (context.type == at::kDouble) norm->to(at::kDouble);
   return norm;
 }
 
 struct Stem : torch::nn::Module {
-  Stem(const Place& place, const BlockShape& block) {
-    conv1 = register_module("conv1", std::make_shared<Conv>(place, "conv1", block.convs[0]));
-    bn1 = register_module("bn1", norm_of(place, block.convs[0].out));
+  Stem(const LayerContext& context, const BlockShape& block) {
+    conv1 = register_module("conv1", std::make_shared<Conv>(context, "conv1", block.convs[0]));
+    bn1 = register_module("bn1", norm_of(context, block.convs[0].out));
   }
   at::Tensor forward(const at::Tensor& images_BCHW) {
     return bn1->forward(conv1->forward(images_BCHW.to(conv1->weight.scalar_type()))).relu_();
@@ -104,17 +95,17 @@ struct Stem : torch::nn::Module {
 };
 
 struct Residual : torch::nn::Module {
-  Residual(const Place& place, const BlockShape& block) {
+  Residual(const LayerContext& context, const BlockShape& block) {
     const std::int64_t channels = block.convs[0].out;
-    conv1 = register_module("conv1", std::make_shared<Conv>(place, "conv1", block.convs[0]));
-    bn1 = register_module("bn1", norm_of(place, channels));
-    conv2 = register_module("conv2", std::make_shared<Conv>(place, "conv2", block.convs[1]));
-    bn2 = register_module("bn2", norm_of(place, channels));
+    conv1 = register_module("conv1", std::make_shared<Conv>(context, "conv1", block.convs[0]));
+    bn1 = register_module("bn1", norm_of(context, channels));
+    conv2 = register_module("conv2", std::make_shared<Conv>(context, "conv2", block.convs[1]));
+    bn2 = register_module("bn2", norm_of(context, channels));
     if (block.convs.size() < 3) return;
     const auto downsample = register_module("downsample", std::make_shared<torch::nn::Module>());
     short_conv = downsample->register_module(
-        "0", std::make_shared<Conv>(place, "downsample.0", block.convs[2]));
-    short_norm = downsample->register_module("1", norm_of(place, channels));
+        "0", std::make_shared<Conv>(context, "downsample.0", block.convs[2]));
+    short_norm = downsample->register_module("1", norm_of(context, channels));
   }
   at::Tensor forward(const at::Tensor& x_BCHW) {
     const at::Tensor inner = bn1->forward(conv1->forward(x_BCHW)).relu_();
@@ -127,11 +118,11 @@ struct Residual : torch::nn::Module {
 };
 
 struct Classifier : torch::nn::Module {
-  Classifier(const Place& place, std::int64_t in, std::int64_t classes) {
+  Classifier(const LayerContext& context, std::int64_t in, std::int64_t classes) {
     const double bound = 1 / std::sqrt(static_cast<double>(in));
     const auto leaf = [&](at::IntArrayRef sizes, const std::string& name) {
-      const at::Tensor values = at::empty(sizes, at::TensorOptions(place.type));
-      tensor::fill_uniform(values, place.seed, place.block + "." + name, -bound, bound);
+      const at::Tensor values = at::empty(sizes, at::TensorOptions(context.type));
+      tensor::fill_uniform(values, context.seed, context.block + "." + name, -bound, bound);
       return register_parameter(name, values);
     };
     weight = leaf({classes, in}, "weight");
@@ -163,19 +154,15 @@ Blocks make_resnet(const ResnetConfig& config) {
   const auto type = tensor::compute_type(config.precision);
   Blocks blocks;
   for (const BlockShape& shape : shapes(config)) {
-    const Place place{.block = shape.name, .seed = config.seed, .type = type};
-    if (shape.name == "stem") {
-      blocks.add_block({.name = shape.name,
-                        .make = [=] { return as_block(std::make_shared<Stem>(place, shape)); },
-                        .reads = {"images"},
-                        .writes = {}});
-    } else {
-      blocks.add(shape.name, [=] { return std::make_shared<Residual>(place, shape); });
-    }
+    const LayerContext context{.block = shape.name, .seed = config.seed, .type = type};
+    if (shape.name == "stem")
+      blocks.add(shape.name, {"images"}, [=] { return std::make_shared<Stem>(context, shape); });
+    else
+      blocks.add(shape.name, [=] { return std::make_shared<Residual>(context, shape); });
   }
-  const Place place{.block = "head", .seed = config.seed, .type = type};
+  const LayerContext context{.block = "head", .seed = config.seed, .type = type};
   blocks.add("head", [=, in = features(config), classes = config.classes] {
-    return std::make_shared<Classifier>(place, in, classes);
+    return std::make_shared<Classifier>(context, in, classes);
   });
   return blocks;
 }
@@ -205,7 +192,8 @@ double training_flops(const ResnetConfig& config, std::int64_t images) {
 
 // Kept are every convolution's output, for its norm, and every ReLU's output, for the next layers.
 std::vector<BlockActivations> block_activations(const ResnetConfig& config, std::int64_t images) {
-  const std::int64_t bytes = config.precision == "fp64" ? 8 : config.precision == "fp32" ? 4 : 2;
+  const auto bytes =
+      static_cast<std::int64_t>(c10::elementSize(tensor::compute_type(config.precision)));
   std::vector<BlockActivations> blocks;
   std::int64_t inputs = 3 * config.side * config.side;
   for (const BlockShape& block : shapes(config)) {

@@ -1,17 +1,42 @@
-// Shared by transformers: their configuration's check and their list of blocks. Internal to
-// models/.
+// Shared by transformers: the base of their blocks, their configuration's check, their list of blocks
+// and their activations. Internal to models/.
 #pragma once
 
+#include <algorithm>
 #include <memory>
 #include <string>
 #include <type_traits>
+#include <utility>
+#include <vector>
 
 #include "trireme/base/error.h"
-#include "trireme/models/block.h"
+#include "trireme/models/figures.h"
 #include "trireme/models/layer_factory.h"
+#include "trireme/models/module_block.h"
 #include "trireme/tensor/convert.h"
 
 namespace trireme::inline v0::models {
+
+using SharedLayers = std::shared_ptr<const LayerFactory>;
+
+class TransformerBlock : public Block {
+ public:
+  TransformerBlock(SharedLayers layers, double dropout)
+      : layers_(std::move(layers)), dropout_(dropout) {}
+  std::vector<NamedTensor> buffers() override { return {}; }
+  void train(bool on) override { training_ = on; }
+
+ protected:
+  at::Tensor drop(const at::Tensor& x) const {
+    return training_ && dropout_ > 0 ? layers_->dropout(x, dropout_) : x;
+  }
+
+  const SharedLayers layers_;
+
+ private:
+  const double dropout_;
+  bool training_ = true;
+};
 
 /// Throws ConfigError if a number is below 1, dropout is not a probability below 1, or heads do not
 /// divide width. `name` is the model's, as "a GPT".
@@ -33,21 +58,24 @@ void check_transformer(const Config& config, const std::string& name) {
            "Every head takes width / heads channels.");
 }
 
+/// The parameter "position" of the block "embed": [config.block, config.width]. Never cut.
+template <class Config>
+at::Tensor position_table(const Config& config, const LayerContext& context, double stddev) {
+  return normal_leaf({config.block, config.width}, stddev, context.type, context.seed,
+                     context.block + ".position");
+}
+
 /// Blocks "embed", "layer.0" ..., "head", whose table is tied to the embedding's. Each is made from
 /// (config, context, layers). Null `layers`: current_layers() when the block is made.
 template <class Embed, class Layer, class Head, class Config>
-Blocks transformer_blocks(const Config& config, const std::shared_ptr<const LayerFactory>& layers) {
+Blocks transformer_blocks(const Config& config, const SharedLayers& layers) {
   const auto type = tensor::compute_type(config.precision);
   Blocks blocks;
   const auto add = [&]<class B>(const std::string& name, std::type_identity<B>) {
-    blocks.add_block(
-        {.name = name,
-         .make = [config, layers, name, type]() -> std::shared_ptr<Block> {
-           const LayerContext context{.block = name, .seed = config.seed, .type = type};
-           return std::make_shared<B>(config, context, layers ? layers : current_layers());
-         },
-         .reads = {},
-         .writes = {}});
+    blocks.add(name, [config, layers, name, type] {
+      const LayerContext context{.block = name, .seed = config.seed, .type = type};
+      return std::make_shared<B>(config, context, layers ? layers : current_layers());
+    });
   };
   add("embed", std::type_identity<Embed>());
   for (int i = 0; i < config.layers; ++i)
@@ -55,6 +83,27 @@ Blocks transformer_blocks(const Config& config, const std::shared_ptr<const Laye
   add("head", std::type_identity<Head>());
   blocks.tie("head.weight", "embed.weight");
   return blocks;
+}
+
+/// The activations of a transformer's blocks, whose layers and head keep `layer` and `head` for a
+/// token.
+inline std::vector<BlockActivations> transformer_activations(int layers, std::int64_t tokens,
+                                                             BlockActivations layer,
+                                                             BlockActivations head) {
+  for (BlockActivations* block : {&layer, &head})
+    for (std::int64_t* bytes : {&block->kept, &block->probabilities, &block->inputs, &block->whole})
+      *bytes *= tokens;
+  std::vector<BlockActivations> blocks = {{}};  // the embedding's output is the first layer's
+  blocks.insert(blocks.end(), static_cast<std::size_t>(layers), layer);
+  blocks.push_back(head);
+  return blocks;
+}
+
+/// Parameters of the pair of neighbouring blocks that has most.
+inline std::int64_t largest_pair(int layers, std::int64_t embed, std::int64_t layer,
+                                 std::int64_t head) {
+  const std::int64_t ends = layer + std::max(embed, head);
+  return layers > 1 ? std::max(ends, 2 * layer) : ends;
 }
 
 }  // namespace trireme::inline v0::models

@@ -11,7 +11,7 @@
 #include "trireme/optim/tensor_rule.h"
 #include "trireme/tensor/convert.h"
 #include "trireme/tensor/devices/device.h"
-#include "trireme/tensor/squares.h"
+#include "trireme/tensor/flat_math.h"
 
 namespace trireme::inline v0::optim {
 namespace {

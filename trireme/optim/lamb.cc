@@ -5,7 +5,7 @@
 #include "trireme/kernel/optimizers/apply.h"
 #include "trireme/optim/slice_optimizer.h"
 #include "trireme/optim/tensor_rule.h"
-#include "trireme/tensor/squares.h"
+#include "trireme/tensor/flat_math.h"
 
 namespace trireme::inline v0::optim {
 namespace {

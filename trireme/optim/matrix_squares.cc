@@ -7,7 +7,7 @@
 
 #include "trireme/kernel/elementwise.h"
 #include "trireme/tensor/devices/device.h"
-#include "trireme/tensor/squares.h"
+#include "trireme/tensor/flat_math.h"
 
 namespace trireme::inline v0::optim {
 namespace {

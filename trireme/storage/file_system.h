@@ -17,7 +17,8 @@ class InputFile {
  public:
   virtual ~InputFile() = default;
   virtual std::int64_t size() const noexcept = 0;
-  /// Fills `to` with the bytes from `at` on. Throws CheckpointError if they cannot be read.
+  /// Fills `to` with the bytes from `at` on. Throws CheckpointError if the file lacks them,
+  /// ResourceError if the disk or the storage fails.
   virtual void read(std::int64_t at, std::span<std::byte> to) = 0;
 };
 

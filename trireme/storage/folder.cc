@@ -102,13 +102,8 @@ void copy_file(InputFile& from, OutputFile& to) {
   to.finish();
 }
 
-bool has(const CheckpointFolder& folder, std::int64_t step) {
-  const std::vector<std::int64_t> steps = folder.steps();
-  return std::count(steps.begin(), steps.end(), step) > 0;
-}
-
 // Compares the sizes of the files with the manifest (`whole`: every byte).
-Manifest checked(const CheckpointFolder& folder, std::int64_t step, bool whole) {
+Manifest compared(const CheckpointFolder& folder, std::int64_t step, bool whole) {
   Manifest manifest = folder.read_manifest(step);
   for (const auto& [name, record] : manifest.files) {
     VerifiedFile file = folder.open(manifest, name);
@@ -120,7 +115,7 @@ Manifest checked(const CheckpointFolder& folder, std::int64_t step, bool whole) 
 // False also if it cannot be read now.
 bool is_intact(const CheckpointFolder& folder, std::int64_t step) {
   try {
-    checked(folder, step, /*whole=*/true);
+    compared(folder, step, /*whole=*/true);
     return true;
   } catch (const Error&) {
     return false;
@@ -150,6 +145,17 @@ std::vector<std::int64_t> CheckpointFolder::steps() const {
   }
   std::sort(steps.begin(), steps.end());
   return steps;
+}
+
+std::vector<std::int64_t> CheckpointFolder::steps_before(std::int64_t step) const {
+  std::vector<std::int64_t> earlier = steps();
+  std::erase_if(earlier, [&](std::int64_t other) { return other >= step; });
+  return earlier;
+}
+
+bool CheckpointFolder::has(std::int64_t step) const {
+  const std::vector<std::int64_t> all = steps();
+  return std::binary_search(all.begin(), all.end(), step);
 }
 
 void CheckpointFolder::remove(std::int64_t step) const { storage_->remove(path_of(step)); }
@@ -200,7 +206,7 @@ void CheckpointFolder::take(Draft& draft, const CheckpointFolder& other, std::in
 }
 
 bool CheckpointFolder::adopt(const CheckpointFolder& other, std::int64_t step) {
-  if (has(*this, step)) return true;
+  if (has(step)) return true;
   try {
     // The folder may hold more than its manifest names: other programs' files stay there.
     const Manifest manifest = other.read_manifest(step);
@@ -209,7 +215,7 @@ bool CheckpointFolder::adopt(const CheckpointFolder& other, std::int64_t step) {
     for (const auto& [name, record] : manifest.files) take(*draft, other, step, name);
     draft->publish(text);
   } catch (const CheckpointError&) {
-    if (has(other, step)) throw;
+    if (other.has(step)) throw;
     return false;
   }
   storage_->put(directory_ + "/" + kLatestFile, name_of_step(step) + "\n");
@@ -217,9 +223,8 @@ bool CheckpointFolder::adopt(const CheckpointFolder& other, std::int64_t step) {
 }
 
 // The checkpoint before `step`, if it is known what its files' chunks are.
-std::optional<Manifest> CheckpointFolder::before(std::int64_t step) const {
-  std::vector<std::int64_t> earlier = steps();
-  std::erase_if(earlier, [&](std::int64_t other) { return other >= step; });
+std::optional<Manifest> CheckpointFolder::manifest_before(std::int64_t step) const {
+  const std::vector<std::int64_t> earlier = steps_before(step);
   if (earlier.empty()) return std::nullopt;
   try {
     return read_manifest(earlier.back());
@@ -231,7 +236,7 @@ std::optional<Manifest> CheckpointFolder::before(std::int64_t step) const {
 WrittenFiles CheckpointFolder::write_all(Draft& draft, const Manifest& manifest,
                                          const std::map<std::string, FileWriter>& files) const {
   WrittenFiles written;
-  const std::optional<Manifest> last = before(manifest.step);
+  const std::optional<Manifest> last = manifest_before(manifest.step);
   for (const auto& [name, writer] : files) {
     const bool known = last && last->chunk_bytes == manifest.chunk_bytes &&
                        last->files.contains(name) && writer.repeatable;
@@ -250,8 +255,7 @@ WrittenFiles CheckpointFolder::write_all(Draft& draft, const Manifest& manifest,
 SaveReport CheckpointFolder::write(Manifest manifest,
                                    const std::map<std::string, FileWriter>& files,
                                    const Retention& keep, OtherWriters* others) {
-  const std::vector<std::int64_t> existing = steps();
-  TRIREME_CHECK(std::count(existing.begin(), existing.end(), manifest.step) == 0);
+  TRIREME_CHECK(!has(manifest.step));
   SaveReport report;
   {
     const auto draft = storage_->begin(path_of(manifest.step));
@@ -300,13 +304,8 @@ bool CheckpointFolder::sees(const std::string& mark) const {
   }
 }
 
-std::unique_ptr<InputFile> CheckpointFolder::open_unverified(std::int64_t step,
-                                                             const std::string& file) const {
-  return storage_->open(path_of(step) + "/" + file);
-}
-
 std::string CheckpointFolder::read_text(std::int64_t step, const std::string& file) const {
-  return text_of(*open_unverified(step, file));
+  return text_of(*storage_->open(path_of(step) + "/" + file));
 }
 
 VerifiedFile CheckpointFolder::open(const Manifest& manifest, const std::string& file) const {
@@ -327,17 +326,9 @@ Manifest CheckpointFolder::read_manifest(std::int64_t step) const {
   return manifest;
 }
 
-Manifest CheckpointFolder::look(std::int64_t step) const {
+Manifest CheckpointFolder::checked(std::int64_t step, bool whole) const {
   try {
-    return checked(*this, step, /*whole=*/false);
-  } catch (const CheckpointError& error) {
-    refuse(step, error);
-  }
-}
-
-Manifest CheckpointFolder::verify(std::int64_t step) const {
-  try {
-    return checked(*this, step, /*whole=*/true);
+    return compared(*this, step, whole);
   } catch (const CheckpointError& error) {
     refuse(step, error);
   }
@@ -345,8 +336,13 @@ Manifest CheckpointFolder::verify(std::int64_t step) const {
 
 void CheckpointFolder::refuse(std::int64_t step, const CheckpointError& error) const {
   ErrorContext context = error.context();
-  std::vector<std::int64_t> before = steps();
-  std::erase_if(before, [&](std::int64_t other) { return other >= step; });
+  if (!has(step)) {
+    context.advice =
+        "A running job removes its older checkpoints (checkpoint.keep): read a newer one.";
+    throw CheckpointError(path_of(step) + " was removed while it was read: " + error.message(),
+                          context);
+  }
+  std::vector<std::int64_t> before = steps_before(step);
   while (!before.empty() && !is_intact(*this, before.back())) before.pop_back();
   if (!before.empty())
     context.advice = "Step " + std::to_string(before.back()) + " is intact: remove " +

@@ -101,26 +101,29 @@ class CheckpointFolder {
   void remove_all() const;
   /// The steps of the complete checkpoints, ascending.
   std::vector<std::int64_t> steps() const;
+  bool has(std::int64_t step) const;
   const std::string& path() const noexcept { return directory_; }
   /// "DIR/step-00000500".
   std::string path_of(std::int64_t step) const;
 
   /// Reads the manifest and compares every byte of the files with it. Throws CheckpointError naming
   /// the file and the damage, and the newest older step that is intact.
-  Manifest verify(std::int64_t step) const;
+  Manifest verify(std::int64_t step) const { return checked(step, /*whole=*/true); }
   /// Reads the manifest and compares the sizes of the files.
-  Manifest look(std::int64_t step) const;
+  Manifest look(std::int64_t step) const { return checked(step, /*whole=*/false); }
   /// Reads the manifest alone.
   Manifest read_manifest(std::int64_t step) const;
-  /// Throws `error`, the damage of a checkpoint, with the newest older step that is intact.
+  /// Throws `error`, the damage of a checkpoint, with the newest older step that is intact; or says that
+  /// the checkpoint was removed while it was read.
   [[noreturn]] void refuse(std::int64_t step, const CheckpointError& error) const;
   VerifiedFile open(const Manifest& manifest, const std::string& file) const;
   std::string read_text(std::int64_t step, const std::string& file) const;
   bool is_remote() const noexcept { return storage_->is_remote(); }
 
  private:
-  std::unique_ptr<InputFile> open_unverified(std::int64_t step, const std::string& file) const;
-  std::optional<Manifest> before(std::int64_t step) const;
+  std::vector<std::int64_t> steps_before(std::int64_t step) const;
+  std::optional<Manifest> manifest_before(std::int64_t step) const;
+  Manifest checked(std::int64_t step, bool whole) const;
   WrittenFiles write_all(Draft& draft, const Manifest& manifest,
                          const std::map<std::string, FileWriter>& files) const;
   void take(Draft& draft, const CheckpointFolder& other, std::int64_t step,

@@ -267,6 +267,13 @@ TEST(LocalFileSystem, AFolderThatCannotBeMadeIsAnError) {
   }
 }
 
+// The kernel answers EIO to a read of memory that is not mapped.
+TEST(LocalFileSystem, ADiskThatFailsInTheMiddleIsNoDamage) {
+  const auto file = local_file_system()->open("/proc/self/mem");
+  std::byte bytes[16];
+  EXPECT_THROW(file->read(0, bytes), ResourceError);
+}
+
 TEST_F(CheckpointFolderTest, TheSystemsOwnNoSpaceIsAResourceError) {
   write(folder(), 5);
   try {

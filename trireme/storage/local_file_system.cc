@@ -119,6 +119,7 @@ class LocalInput final : public InputFile {
     while (!to.empty()) {
       const ssize_t count = ::pread(file_, to.data(), to.size(), at);
       if (count < 0 && errno == EINTR) continue;
+      if (count < 0 && is_lack(errno)) fail("read", path_, errno);
       const std::string where = " at byte " + std::to_string(at);
       if (count < 0) refuse_reading(path_, std::strerror(errno) + where);
       if (count == 0) refuse_reading(path_, "it ends" + where);

@@ -1,4 +1,5 @@
 // Opens a storage by its address.
+#include <charconv>
 #include <filesystem>
 
 #include "trireme/base/config/config.h"
@@ -16,13 +17,6 @@ constexpr std::string_view kFile = "file://", kS3 = "s3://";
                            .advice = "Give a folder, file:///FOLDER or s3://BUCKET/PREFIX."});
 }
 
-int digit_of(char c) {
-  if (c >= '0' && c <= '9') return c - '0';
-  if (c >= 'a' && c <= 'f') return c - 'a' + 10;
-  if (c >= 'A' && c <= 'F') return c - 'A' + 10;
-  return -1;
-}
-
 // file:///a%20b or file://localhost/a.
 std::string file_path(const std::string& address) {
   std::string rest = address.substr(kFile.size());
@@ -35,11 +29,13 @@ std::string file_path(const std::string& address) {
       path += rest[i];
       continue;
     }
-    const int high = i + 2 < rest.size() ? digit_of(rest[i + 1]) : -1;
-    const int low = i + 2 < rest.size() ? digit_of(rest[i + 2]) : -1;
-    if (high < 0 || low < 0 || high + low == 0)
+    const std::string digits = rest.substr(i + 1, 2);
+    unsigned byte = 0;
+    const auto read =
+        std::from_chars(digits.data(), digits.data() + digits.size(), byte, /*base=*/16);
+    if (read.ptr != digits.data() + 2 || byte == 0)
       refuse_location(address + " has a % without two hexadecimal digits");
-    path += static_cast<char>(high * 16 + low);
+    path += static_cast<char>(byte);
     i += 2;
   }
   while (path.size() > 1 && path.back() == '/') path.pop_back();

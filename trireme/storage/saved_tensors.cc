@@ -14,9 +14,12 @@ namespace {
 constexpr const char* kSlices = "slices";
 constexpr const char* kFiles[] = {kModelFile, kStateFile};
 
+// Throws if there is no such number.
 std::int64_t product(const std::vector<std::int64_t>& shape) {
   std::int64_t elements = 1;
-  for (const std::int64_t dim : shape) elements *= dim;
+  for (const std::int64_t dim : shape)
+    if (dim < 0 || __builtin_mul_overflow(elements, dim, &elements))
+      throw std::length_error("no shape");
   return elements;
 }
 
@@ -46,14 +49,6 @@ bool is_within(const Run& run, std::int64_t elements) {
   return (elements - run.length - run.begin) / run.stride >= run.count - 1;
 }
 
-// So that the number of elements is one.
-void require_possible(const std::vector<std::int64_t>& shape) {
-  std::int64_t elements = 1;
-  for (const std::int64_t dim : shape)
-    if (dim < 0 || __builtin_mul_overflow(elements, dim, &elements))
-      throw std::length_error("no shape");
-}
-
 std::map<std::string, Slices> slices_in(const std::map<std::string, std::string>& metadata,
                                         const std::string& path) {
   std::map<std::string, Slices> all;
@@ -64,7 +59,7 @@ std::map<std::string, Slices> slices_in(const std::map<std::string, std::string>
     for (const auto& [name, slices] : text.items()) {
       Slices& one = all[name];
       one.shape = slices.at("shape").get<std::vector<std::int64_t>>();
-      require_possible(one.shape);
+      product(one.shape);
       for (const auto& run : slices.at("runs"))
         one.runs.push_back({run.at(0), run.at(1), run.at(2), run.at(3)});
     }

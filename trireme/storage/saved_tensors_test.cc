@@ -117,6 +117,18 @@ TEST_F(SavedTensorsTest, DamageNamesTheFileTheBytesAndAnOlderStep) {
   }
 }
 
+TEST_F(SavedTensorsTest, ACheckpointThatIsRemovedMeanwhileIsNotDamaged) {
+  SavedTensors saved(folder_, write());
+  folder_.remove(step_);
+  try {
+    saved.read(*saved.find(kModelFile, "w"));
+    FAIL();
+  } catch (const CheckpointError& error) {
+    EXPECT_THAT(error.what(), HasSubstr(folder_.path_of(step_) + " was removed while it was read"));
+    EXPECT_THAT(error.what(), HasSubstr("read a newer one"));
+  }
+}
+
 TEST_F(SavedTensorsTest, SlicesThatDoNotFitAreRefused) {
   right_.runs[0].count = 49;
   EXPECT_THAT(refusal(), AllOf(HasSubstr("\"w\""), HasSubstr("another number of elements")));

@@ -9,7 +9,7 @@
 
 #include "trireme/base/error.h"
 #include "trireme/kernel/assignment.h"
-#include "trireme/models/gpt.h"
+#include "trireme/models/models.h"
 #include "trireme/optim/optimizer.h"
 #include "trireme/strategy/strategy.h"
 #include "trireme/sync/strategy_context.h"

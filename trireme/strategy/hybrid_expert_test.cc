@@ -5,7 +5,7 @@
 #include <torch/nn/modules/linear.h>
 
 #include "trireme/models/experts.h"
-#include "trireme/models/gpt.h"
+#include "trireme/models/models.h"
 #include "trireme/models/module_block.h"
 #include "trireme/strategy/hybrid_test.h"
 

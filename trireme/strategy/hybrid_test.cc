@@ -7,8 +7,6 @@
 #include <torch/nn/modules/embedding.h>
 #include <torch/nn/modules/linear.h>
 
-#include "trireme/models/bert.h"
-#include "trireme/models/gpt.h"
 #include "trireme/models/models.h"
 #include "trireme/models/module_block.h"
 

@@ -9,7 +9,7 @@
 #include "trireme/layers/tensor/part.h"
 #include "trireme/tensor/convert.h"
 #include "trireme/tensor/devices/device.h"
-#include "trireme/tensor/whole_shard.h"
+#include "trireme/tensor/state.h"
 
 namespace trireme::inline v0::parallel {
 

@@ -5,7 +5,7 @@
 
 #include <gtest/gtest.h>
 
-#include "trireme/models/gpt.h"
+#include "trireme/models/figures.h"
 #include "trireme/strategy/strategy.h"
 #include "trireme/sync/strategy_context.h"
 #include "trireme/testing/run_ranks.h"

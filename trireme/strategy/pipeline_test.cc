@@ -13,7 +13,7 @@
 #include "trireme/models/module_block.h"
 #include "trireme/optim/optimizer.h"
 #include "trireme/strategy/pipeline_training_test.h"
-#include "trireme/tensor/functions/cross_entropy.h"
+#include "trireme/tensor/functions/functions.h"
 
 namespace trireme::pipeline_test {
 namespace {

@@ -10,7 +10,6 @@
 #include <vector>
 
 #include "trireme/kernel/assignment.h"
-#include "trireme/models/gpt.h"
 #include "trireme/models/models.h"
 #include "trireme/optim/optimizer.h"
 #include "trireme/strategy/strategy.h"

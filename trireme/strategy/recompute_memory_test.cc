@@ -13,8 +13,7 @@
 
 #include "trireme/memory/activation_store.h"
 #include "trireme/memory/recompute.h"
-#include "trireme/models/activations.h"
-#include "trireme/models/gpt.h"
+#include "trireme/models/figures.h"
 #include "trireme/placement/stage.h"
 #include "trireme/strategy/strategy.h"
 #include "trireme/tensor/determinism.h"

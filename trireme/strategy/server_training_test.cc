@@ -11,7 +11,7 @@
 #include <map>
 
 #include "trireme/base/error.h"
-#include "trireme/models/gpt.h"
+#include "trireme/models/models.h"
 #include "trireme/ps/worker/remote_optimizer.h"
 #include "trireme/strategy/data_parallel.h"
 #include "trireme/strategy/server_training_test.h"

@@ -12,7 +12,7 @@
 
 #include "trireme/base/error.h"
 #include "trireme/kernel/assignment.h"
-#include "trireme/models/gpt.h"
+#include "trireme/models/figures.h"
 #include "trireme/models/models.h"
 #include "trireme/models/module_block.h"
 #include "trireme/optim/optimizer.h"

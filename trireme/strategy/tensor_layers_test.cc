@@ -9,8 +9,6 @@
 #include "trireme/layers/tensor/layers.h"
 #include "trireme/layers/tensor/part.h"
 #include "trireme/layers/tensor/regions.h"
-#include "trireme/models/bert.h"
-#include "trireme/models/gpt.h"
 #include "trireme/models/models.h"
 #include "trireme/placement/stage.h"
 #include "trireme/strategy/strategy.h"

@@ -2,63 +2,34 @@
 
 #include <ATen/ops/from_blob.h>
 
+#include <utility>
+
 #include "trireme/base/check.h"
 #include "trireme/tensor/devices/device.h"
 
 namespace trireme::inline v0::tensor {
 
+namespace {
+
+constexpr std::pair<DType, at::ScalarType> kTypes[] = {
+    {DType::F64, at::kDouble}, {DType::F32, at::kFloat}, {DType::BF16, at::kBFloat16},
+    {DType::F16, at::kHalf},   {DType::I64, at::kLong},  {DType::I32, at::kInt},
+    {DType::I16, at::kShort},  {DType::I8, at::kChar},   {DType::U8, at::kByte},
+    {DType::Bool, at::kBool}};
+
+}  // namespace
+
 DType dtype_of(at::ScalarType type) {
-  switch (type) {
-    case at::kDouble:
-      return DType::F64;
-    case at::kFloat:
-      return DType::F32;
-    case at::kBFloat16:
-      return DType::BF16;
-    case at::kHalf:
-      return DType::F16;
-    case at::kLong:
-      return DType::I64;
-    case at::kInt:
-      return DType::I32;
-    case at::kShort:
-      return DType::I16;
-    case at::kChar:
-      return DType::I8;
-    case at::kByte:
-      return DType::U8;
-    case at::kBool:
-      return DType::Bool;
-    default:
-      throw ConfigError(std::string("tensors of type ") + c10::toString(type) +
-                            " cannot be communicated or saved",
-                        {.advice = "Convert it to a float, integer or bool type."});
-  }
+  for (const auto& [dtype, scalar] : kTypes)
+    if (scalar == type) return dtype;
+  throw ConfigError(
+      std::string("tensors of type ") + c10::toString(type) + " cannot be communicated or saved",
+      {.advice = "Convert it to a float, integer or bool type."});
 }
 
 at::ScalarType scalar_type_of(DType dtype) {
-  switch (dtype) {
-    case DType::F64:
-      return at::kDouble;
-    case DType::F32:
-      return at::kFloat;
-    case DType::BF16:
-      return at::kBFloat16;
-    case DType::F16:
-      return at::kHalf;
-    case DType::I64:
-      return at::kLong;
-    case DType::I32:
-      return at::kInt;
-    case DType::I16:
-      return at::kShort;
-    case DType::I8:
-      return at::kChar;
-    case DType::U8:
-      return at::kByte;
-    case DType::Bool:
-      return at::kBool;
-  }
+  for (const auto& [known, scalar] : kTypes)
+    if (known == dtype) return scalar;
   TRIREME_CHECK(static_cast<int>(dtype) == -1);
   return at::kFloat;
 }

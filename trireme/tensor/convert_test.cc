@@ -8,7 +8,7 @@
 #include "trireme/base/error.h"
 #include "trireme/tensor/batch.h"
 #include "trireme/tensor/determinism.h"
-#include "trireme/tensor/whole_shard.h"
+#include "trireme/tensor/state.h"
 
 namespace trireme {
 namespace {

@@ -68,10 +68,8 @@ std::exception_ptr explained(const std::exception_ptr& error) {
   }
 }
 
-bool process_is_set_up() noexcept { return is_set_up; }
-
 void set_up_thread() {
-  TRIREME_CHECK(process_is_set_up());
+  TRIREME_CHECK(is_set_up);
   set_threads(threads_of_a_kernel);
 }
 

@@ -29,7 +29,5 @@ std::exception_ptr explained(const std::exception_ptr& error);
 /// Sets the same thread count for kernels called from this thread: OpenMP's and MKL's counts are
 /// per thread. Call it after set_up_process().
 void set_up_thread();
-/// Whether set_up_process() was called.
-bool process_is_set_up() noexcept;
 
 }  // namespace trireme::inline v0::tensor

@@ -54,6 +54,12 @@ class FlatMath {
 
 const FlatMath& flat_math(Device device);
 
+/// The fp64 sums of squares of every chunk of 4,096 elements of a flat tensor, on its device: [chunks].
+/// Halves are added, so that the order of addition depends on nothing but the size. Waits for nothing.
+at::Tensor chunk_squares(const at::Tensor& flat);
+/// Sums over the last dimension, whose size is a power of two, in that order.
+at::Tensor sum_by_halves(at::Tensor values);
+
 /// Which implementation computes on a device: Trireme's kernels, or LibTorch's operations. The CPU
 /// has both, every other device LibTorch's.
 enum class Implementation { Kernels, LibTorch };

@@ -18,14 +18,10 @@ constexpr const char* kVariables[] = {"ONEDNN_MAX_CPU_ISA",         "DNNL_MAX_CP
                                       "MKL_DEBUG_CPU_TYPE"};
 
 const char* vendor_name() {
-  switch (kernel::vendor()) {
-    case kernel::Vendor::Intel:
-      return "Intel";
-    case kernel::Vendor::Amd:
-      return "AMD";
-    default:
-      return "other";
-  }
+  const kernel::Vendor vendor = kernel::vendor();
+  return vendor == kernel::Vendor::Intel ? "Intel"
+         : vendor == kernel::Vendor::Amd ? "AMD"
+                                         : "other";
 }
 
 }  // namespace

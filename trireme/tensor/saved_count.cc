@@ -1,7 +1,6 @@
 #include "trireme/tensor/saved_count.h"
 
 #include <nlohmann/json.hpp>
-#include <string>
 
 #include "trireme/base/error.h"
 
@@ -20,6 +19,21 @@ std::int64_t saved_count(const nlohmann::json& saved, const char* key) {
   if (!value.is_number_integer() || value < 0 || value > kMost)
     refuse(std::string("has ") + key + " = " + value.dump() + ", which is no count");
   return value.get<std::int64_t>();
+}
+
+void require_saved(const nlohmann::json& saved, const char* key, std::int64_t own,
+                   const std::string& whose) {
+  const auto refuse = [&](const std::string& what) {
+    throw CheckpointError("the checkpoint's " + whose + " " + what,
+                          {.operation = "resume",
+                           .advice = "Resume with the data and batch of the checkpoint's run."});
+  };
+  if (!saved.is_object() || !saved.contains(key) || !saved[key].is_number_integer())
+    refuse(std::string("lacks \"") + key + "\"");
+  const auto before = saved[key].get<std::int64_t>();
+  if (before != own)
+    refuse(std::string("differs: ") + key + " was " + std::to_string(before) + " and is " +
+           std::to_string(own));
 }
 
 }  // namespace trireme::inline v0

@@ -75,8 +75,15 @@ class StepVoter {
 /// filled, where the error would otherwise only name a missing tensor.
 void require_same_optimizer(const std::string& saved, const std::string& own);
 
-namespace models {
-using v0::NamedShard;
-}
+namespace tensor {
+
+/// target.copy_(from), also for an expanded `target`, of whose repeated elements one is written.
+void copy_elements(at::Tensor target, at::Tensor from);
+
+/// All of `tensor`, of any strides. Shares its memory if that is contiguous; otherwise `local` is a
+/// copy, and load() writes to the tensor. load() throws CheckpointError for a tensor of another shape.
+NamedShard whole_shard(const std::string& name, const at::Tensor& tensor);
+
+}  // namespace tensor
 
 }  // namespace trireme::inline v0

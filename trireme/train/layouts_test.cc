@@ -11,7 +11,7 @@
 #include <sstream>
 
 #include "trireme/checkpoint/shards.h"
-#include "trireme/models/gpt.h"
+#include "trireme/models/models.h"
 #include "trireme/optim/optimizer.h"
 #include "trireme/strategy/strategy.h"
 #include "trireme/sync/strategy_context.h"

@@ -16,7 +16,6 @@
 #include "trireme/base/error.h"
 #include "trireme/input/batches.h"
 #include "trireme/job/job.h"
-#include "trireme/models/gpt.h"
 #include "trireme/models/models.h"
 #include "trireme/models/module_block.h"
 #include "trireme/net/sim/sim_network.h"

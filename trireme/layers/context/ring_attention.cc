@@ -160,9 +160,7 @@ at::Tensor ring_attention(const at::Tensor& qkv, std::int64_t heads, bool causal
                           Communicator& group, const OnRingHop* on_hop) {
   TRIREME_CHECK(qkv.dim() == 3);
   TRIREME_CHECK(qkv.size(2) % (3 * heads) == 0);
-  if (group.size() == 1)
-    return causal ? tensor::causal_attention(qkv, heads)
-                  : tensor::bidirectional_attention(qkv, heads);
+  if (group.size() == 1) return tensor::attention(qkv, heads, causal);
   TRIREME_CHECK(qkv.size(1) % 2 == 0);  // two chunks (positions.h)
   return RingAttention::apply(qkv, heads, causal, &group, on_hop);
 }

@@ -35,8 +35,8 @@ using OnRingHop = std::function<void(const RingHop&)>;
 /// key, value side by side; fp64, fp32, or bf16 and fp16, which are summed in fp32) of this rank's
 /// positions of sequences of T -> [B, T/N, C]. Causal, or every position sees all T; no other
 /// masks. All ranks of `group` call it in the same order with one shape. With one rank it is
-/// tensor::causal_attention or bidirectional_attention. Throws the communicator's error if a peer
-/// fails. `group`, and `on_hop` if given, outlive the graph.
+/// tensor::attention. Throws the communicator's error if a peer fails. `group`, and `on_hop` if given,
+/// outlive the graph.
 at::Tensor ring_attention(const at::Tensor& qkv, std::int64_t heads, bool causal,
                           comm::Communicator& group, const OnRingHop* on_hop = nullptr);
 

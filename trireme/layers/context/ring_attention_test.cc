@@ -35,8 +35,7 @@ at::Tensor upstream(const Case& c, at::ScalarType type) {
 
 Outcome one_process(const Case& c, const at::Tensor& qkv) {
   const at::Tensor leaf = qkv.detach().clone().set_requires_grad(true);
-  const at::Tensor output = c.causal ? tensor::causal_attention(leaf, c.heads)
-                                     : tensor::bidirectional_attention(leaf, c.heads);
+  const at::Tensor output = tensor::attention(leaf, c.heads, c.causal);
   output.backward(upstream(c, qkv.scalar_type()));
   return {output.detach(), leaf.grad()};
 }

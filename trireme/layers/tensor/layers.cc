@@ -14,9 +14,8 @@
 #include "trireme/layers/tensor/regions.h"
 #include "trireme/models/experts.h"
 #include "trireme/tensor/convert.h"
-#include "trireme/tensor/functions/cross_entropy.h"
 #include "trireme/tensor/functions/functions.h"
-#include "trireme/tensor/functions/table.h"
+#include "trireme/tensor/functions/implementations.h"
 #include "trireme/tensor/random.h"
 
 namespace trireme::inline v0::parallel {
@@ -172,10 +171,6 @@ class TensorLayers final : public models::LayerFactory {
   std::unique_ptr<models::Linear> linear(const LayerContext& context,
                                          const LinearSpec& spec) const override {
     return std::make_unique<TensorLinear>(group_, context, spec);
-  }
-  at::Tensor table(const LayerContext& context, const std::string& name, std::int64_t rows,
-                   std::int64_t width, double stddev) const override {
-    return models::local_layers()->table(context, name, rows, width, stddev);
   }
   std::unique_ptr<models::Vocabulary> vocabulary(
       const LayerContext& context, const models::VocabularySpec& spec) const override {

@@ -7,7 +7,7 @@
 #include "trireme/base/error.h"
 #include "trireme/layers/shares.h"
 #include "trireme/tensor/convert.h"
-#include "trireme/tensor/functions/table.h"
+#include "trireme/tensor/functions/implementations.h"
 
 namespace trireme::inline v0::parallel {
 namespace {

@@ -4,17 +4,15 @@
 
 #include <algorithm>
 #include <cctype>
+#include <charconv>
 
 #include "trireme/base/check.h"
+#include "trireme/base/hex.h"
 
 namespace trireme::inline v0::storage::s3 {
 namespace {
 
 constexpr std::size_t kQuotedMd5 = 34;
-
-unsigned char nibble(char c) {
-  return static_cast<unsigned char>(c <= '9' ? c - '0' : std::tolower(c) - 'a' + 10);
-}
 
 }  // namespace
 
@@ -34,10 +32,7 @@ std::string base64(std::span<const unsigned char> bytes) {
 }
 
 std::string etag_of(const Md5& digest) {
-  constexpr char kDigits[] = "0123456789abcdef";
-  std::string text = "\"";
-  for (const unsigned char byte : digest) text += {kDigits[byte >> 4], kDigits[byte & 15]};
-  return text + "\"";
+  return '"' + to_hex(std::as_bytes(std::span(digest))) + '"';
 }
 
 bool is_md5(const std::string& etag) {
@@ -51,7 +46,7 @@ std::string etag_of_parts(const std::vector<std::string>& etags) {
   for (const std::string& etag : etags) {
     if (!is_md5(etag)) return {};
     for (std::size_t i = 1; i + 1 < etag.size(); i += 2)
-      digests.push_back(static_cast<unsigned char>(nibble(etag[i]) << 4 | nibble(etag[i + 1])));
+      std::from_chars(&etag[i], &etag[i] + 2, digests.emplace_back(), /*base=*/16);
   }
   std::string etag = etag_of(md5_of(std::as_bytes(std::span(digests))));
   etag.insert(etag.size() - 1, "-" + std::to_string(etags.size()));

@@ -112,30 +112,28 @@ class HeaderList {
 
 }  // namespace
 
-struct HttpClient::Handle {
-  Handle() : curl(curl_easy_init()) { TRIREME_CHECK(curl != nullptr); }
-  ~Handle() { curl_easy_cleanup(curl); }
-  CURL* curl;
-};
-
 HttpClient::HttpClient(Service service, Duration longest_call)
     : service_(std::move(service)), longest_call_(longest_call) {
   static const CURLcode started = curl_global_init(CURL_GLOBAL_DEFAULT);
   TRIREME_CHECK(started == CURLE_OK);
 }
-HttpClient::~HttpClient() = default;
 
-std::unique_ptr<HttpClient::Handle> HttpClient::take() {
+HttpClient::Handle HttpClient::take() {
   const std::lock_guard lock(mutex_);
-  if (idle_.empty()) return std::make_unique<Handle>();
-  auto handle = std::move(idle_.back());
-  idle_.pop_back();
+  Handle handle(nullptr, curl_easy_cleanup);
+  if (idle_.empty()) {
+    handle.reset(curl_easy_init());
+    TRIREME_CHECK(handle != nullptr);
+  } else {
+    handle = std::move(idle_.back());
+    idle_.pop_back();
+  }
   return handle;
 }
 
 Response HttpClient::send(const Request& request) {
-  std::unique_ptr<Handle> handle = take();
-  CURL* const curl = handle->curl;
+  Handle handle = take();
+  CURL* const curl = handle.get();
   curl_easy_reset(curl);  // keeps the connections
   Transfer transfer{
       .response = {}, .body = request.body, .left = request.body, .most = request.most};

@@ -45,18 +45,17 @@ class HttpClient {
  public:
   /// `longest_call`: of a request with its answer; zero: as long as bytes move.
   explicit HttpClient(Service service, Duration longest_call = Duration::zero());
-  ~HttpClient();
   /// Throws NoAnswer.
   Response send(const Request& request);
 
  private:
-  struct Handle;
-  std::unique_ptr<Handle> take();
+  using Handle = std::unique_ptr<void, void (*)(void*)>;  // a CURL
+  Handle take();
 
   const Service service_;
   const Duration longest_call_;
   std::mutex mutex_;
-  std::vector<std::unique_ptr<Handle>> idle_;
+  std::vector<Handle> idle_;
 };
 
 }  // namespace trireme::inline v0::storage::s3

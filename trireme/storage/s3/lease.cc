@@ -23,10 +23,8 @@ bool lost_the_race(const Refusal& refusal) {
          (refusal.status == kNotFound && refusal.code == "NoSuchKey");
 }
 
-}  // namespace
-
-struct Lease::Impl {
-  Impl(std::shared_ptr<S3Client> given, const Address& address, LeaseOptions chosen)
+struct Lease {
+  Lease(std::shared_ptr<S3Client> given, const Address& address, LeaseOptions chosen)
       : client(std::move(given)),
         once(client->with({.attempts = 1, .longest_call = chosen.longest_call})),
         place(address.text()),
@@ -34,7 +32,7 @@ struct Lease::Impl {
         options(std::move(chosen)),
         self(options.self ? *options.self : observe::LockHolder::this_process()),
         text(self.to_text()) {}
-  ~Impl() { release(); }
+  ~Lease() { release(); }
 
   [[noreturn]] void refuse_use(const std::optional<observe::LockHolder>& holder) const {
     throw ConfigError(
@@ -151,17 +149,19 @@ struct Lease::Impl {
   std::thread toucher;
 };
 
-Lease::Lease(std::shared_ptr<S3Client> client, const Address& address, LeaseOptions options)
-    : impl_(std::make_unique<Impl>(std::move(client), address, std::move(options))) {
+}  // namespace
+
+std::shared_ptr<void> take_lease(std::shared_ptr<S3Client> client, const Address& address,
+                                 LeaseOptions options) {
+  const auto lease = std::make_shared<Lease>(std::move(client), address, std::move(options));
   try {
-    impl_->acquire();
+    lease->acquire();
   } catch (const Refusal& refusal) {
-    throw ConfigError(impl_->place + " cannot be used: " + refusal.message(),
+    throw ConfigError(lease->place + " cannot be used: " + refusal.message(),
                       {.operation = "checkpoint.path", .advice = refusal.advice()});
   }
-  impl_->keep_touching();
+  lease->keep_touching();
+  return lease;
 }
-
-Lease::~Lease() = default;
 
 }  // namespace trireme::inline v0::storage::s3

@@ -1,4 +1,4 @@
-// Lease: one job at a time writes below a prefix of a bucket.
+// A lease: one job at a time writes below a prefix of a bucket.
 //
 // The object PREFIX/.lock names its holder (observe/lock_holder.h), who writes it again every
 // `touch_every`. It gets there by a conditional PUT (If-None-Match), and is read back for services
@@ -27,17 +27,9 @@ struct LeaseOptions {
   Duration longest_call = std::chrono::seconds(8);  // of a touch, and of each call at the end
 };
 
-class Lease {
- public:
-  /// Throws ConfigError naming the holder, or if the bucket refuses; ResourceError.
-  Lease(std::shared_ptr<S3Client> client, const Address& address, LeaseOptions options = {});
-  /// Removes the object.
-  ~Lease();
-  Lease(const Lease&) = delete;
-
- private:
-  struct Impl;
-  std::unique_ptr<Impl> impl_;
-};
+/// The lease ends, and its object is removed, with the result. Throws ConfigError naming the holder, or
+/// if the bucket refuses; ResourceError.
+std::shared_ptr<void> take_lease(std::shared_ptr<S3Client> client, const Address& address,
+                                 LeaseOptions options = {});
 
 }  // namespace trireme::inline v0::storage::s3

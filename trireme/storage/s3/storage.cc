@@ -8,10 +8,9 @@
 
 #include "trireme/observe/folder_lock.h"
 #include "trireme/storage/folder.h"
+#include "trireme/storage/s3/files.h"
 #include "trireme/storage/s3/lease.h"
-#include "trireme/storage/s3/object_file.h"
 #include "trireme/storage/s3/open.h"
-#include "trireme/storage/s3/upload_file.h"
 
 namespace trireme::inline v0::storage::s3 {
 namespace {
@@ -22,10 +21,10 @@ std::string folder_of(const std::string& key) { return key.substr(0, key.rfind('
 
 class S3Draft final : public Draft {
  public:
-  S3Draft(std::shared_ptr<S3Client> client, std::string key, std::string bucket, bool joined)
+  S3Draft(std::shared_ptr<S3Client> client, std::string key, bool joined)
       : client_(std::move(client)),
         key_(std::move(key)),
-        scheme_("s3://" + bucket + "/"),
+        scheme_("s3://" + client_->bucket() + "/"),
         joined_(joined) {}
   ~S3Draft() override {
     if (published_ || joined_) return;
@@ -79,10 +78,10 @@ class S3Storage final : public Storage {
   std::unique_ptr<Draft> begin(const std::string& path) override {
     const std::string key = key_of(path);
     remove_leftovers(folder_of(key));
-    return std::make_unique<S3Draft>(client_, key, client_->bucket(), /*joined=*/false);
+    return std::make_unique<S3Draft>(client_, key, /*joined=*/false);
   }
   std::unique_ptr<Draft> join(const std::string& path) override {
-    return std::make_unique<S3Draft>(client_, key_of(path), client_->bucket(), /*joined=*/true);
+    return std::make_unique<S3Draft>(client_, key_of(path), /*joined=*/true);
   }
 
   std::unique_ptr<InputFile> open(const std::string& path) override {
@@ -123,7 +122,7 @@ class S3Storage final : public Storage {
   }
 
   std::shared_ptr<void> lock(const std::string& path) override {
-    return std::make_shared<Lease>(client_, parse_address(path), lease_);
+    return take_lease(client_, parse_address(path), lease_);
   }
   bool is_remote() const noexcept override { return true; }
 

@@ -17,9 +17,9 @@ class CopyStreams {
 
   at::Device device() const noexcept { return device_; }
   /// Copies to pinned memory, after what the computing stream was given.
-  void store(const at::Tensor& from, const at::Tensor& to) const;
+  void store(const at::Tensor& from, const at::Tensor& to) const { copy(from, to, store_); }
   /// Copies from pinned memory, after what the computing stream was given.
-  void fetch(const at::Tensor& from, const at::Tensor& to) const;
+  void fetch(const at::Tensor& from, const at::Tensor& to) const { copy(from, to, fetch_); }
   /// The stream of fetches, for work that follows them.
   c10::Stream fetching() const noexcept { return fetch_; }
   /// The end of all stores and of all fetches so far.
@@ -28,12 +28,17 @@ class CopyStreams {
   /// What the computing stream is given next runs after the event.
   void wait(const c10::Event& event) const { event.block(computing()); }
   /// The device's memory is not used again before the stores, or the fetches, so far have ended.
-  void hold_until_stored(const at::DataPtr& memory) const;
-  void hold_until_fetched(const at::DataPtr& memory) const;
+  void hold_until_stored(const at::DataPtr& memory) const {
+    guards_.recordDataPtrOnStream(memory, store_);
+  }
+  void hold_until_fetched(const at::DataPtr& memory) const {
+    guards_.recordDataPtrOnStream(memory, fetch_);
+  }
 
  private:
   c10::Stream computing() const { return guards_.getStream(device_); }
-  c10::Event mark(const c10::Stream& stream) const;
+  void copy(const at::Tensor& from, const at::Tensor& to, const c10::Stream& stream) const;
+  static c10::Event mark(const c10::Stream& stream);
 
   at::Device device_;
   c10::impl::VirtualGuardImpl guards_;

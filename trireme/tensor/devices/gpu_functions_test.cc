@@ -8,7 +8,6 @@
 #include <optional>
 
 #include "trireme/tensor/devices/gpu_kernels_test.h"
-#include "trireme/tensor/functions/cross_entropy.h"
 #include "trireme/tensor/functions/functions.h"
 
 namespace trireme::tensor::gpu_functions_test {

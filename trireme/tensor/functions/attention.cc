@@ -11,7 +11,7 @@
 
 #include "trireme/kernel/elementwise.h"
 #include "trireme/tensor/functions/functions.h"
-#include "trireme/tensor/functions/table.h"
+#include "trireme/tensor/functions/implementations.h"
 #include "trireme/tensor/functions/typed.h"
 #include "trireme/tensor/products/gemm.h"
 
@@ -41,8 +41,6 @@ Shape shape_of(const at::Tensor& qkv, std::int64_t heads, bool causal) {
 template <class T>
 constexpr std::int64_t kRows = kIsHalf<T> ? 128 : 64;  // query rows of a block
 
-std::size_t unsign(std::int64_t x) { return static_cast<std::size_t>(x); }
-
 // One head of one sequence: pointers to its rows, and scratch memory for a block.
 template <class T>
 struct Head {
@@ -57,8 +55,8 @@ struct Head {
     const std::int64_t keys = shape.keys(first, rows);
     Stat<T>* out = scores;
     if constexpr (std::is_same_v<T, Stat<T>>) out = p;
-    gemm(rows, keys, shape.depth(), query(first), Operand<T>{k, stride, Form::Transposed}, out,
-         shape.length);
+    gemm(Gemm<T>{rows, keys, shape.depth(), query(first), Operand<T>{k, stride, Form::Transposed},
+                 out, shape.length});
     const std::size_t stride_p = unsign(shape.length), all = unsign(keys);
     if (shape.causal) {
       kernel::transformer<T>().causal_softmax(out, stride_p, p, stride_p, unsign(first),
@@ -78,9 +76,9 @@ template <class T>
 void product(std::int64_t m, std::int64_t n, std::int64_t k, Operand<T> a, Operand<T> b,
              Stat<T>* scratch, T* c, std::int64_t c_stride) {
   if constexpr (std::is_same_v<T, Stat<T>>) {
-    gemm(m, n, k, a, b, c, c_stride);
+    gemm(Gemm<T>{m, n, k, a, b, c, c_stride});
   } else {
-    gemm(m, n, k, a, b, scratch, n);
+    gemm(Gemm<T>{m, n, k, a, b, scratch, n});
     for (std::int64_t row = 0; row < m; ++row) {
       kernel::convert(scratch + row * n, c + row * c_stride, unsign(n));
     }
@@ -126,17 +124,17 @@ void backward_block(const Head<T>& head, const T* p, std::int64_t first, std::in
   const Shape& shape = head.shape;
   const std::int64_t keys = shape.keys(first, rows), length = shape.length, depth = shape.depth();
   const Operand<T> gradient{dout + first * shape.width, shape.width};
-  gemm(keys, depth, rows, Operand<T>{p, length, Form::Transposed}, gradient, sums.dv, sums.stride,
-       accumulate);
-  gemm(rows, keys, depth, gradient, Operand<T>{head.v, head.stride, Form::Transposed}, head.scores,
-       length);
+  gemm(Gemm<T>{keys, depth, rows, Operand<T>{p, length, Form::Transposed}, gradient, sums.dv,
+               sums.stride, accumulate});
+  gemm(Gemm<T>{rows, keys, depth, gradient, Operand<T>{head.v, head.stride, Form::Transposed},
+               head.scores, length});
   kernel::transformer<T>().softmax_backward(p, unsign(length), head.scores, unsign(length), dscores,
                                             unsign(length), unsign(rows), unsign(keys),
                                             shape.scale());
   product<T>(rows, depth, keys, {dscores, length}, {head.k, head.stride}, wide,
              dq + first * head.stride, head.stride);
-  gemm(keys, depth, rows, Operand<T>{dscores, length, Form::Transposed}, head.query(first), sums.dk,
-       sums.stride, accumulate);
+  gemm(Gemm<T>{keys, depth, rows, Operand<T>{dscores, length, Form::Transposed}, head.query(first),
+               sums.dk, sums.stride, accumulate});
 }
 
 template <class T>
@@ -216,9 +214,7 @@ thread_local bool keeps_probabilities = true;
 
 }  // namespace
 
-ProbabilitiesScope::ProbabilitiesScope(bool keep)
-    : outer_(std::exchange(keeps_probabilities, keep)) {}
-ProbabilitiesScope::~ProbabilitiesScope() { keeps_probabilities = outer_; }
+ProbabilitiesScope::ProbabilitiesScope(bool keep) : ScopedValue(keeps_probabilities, keep) {}
 
 at::Tensor kernels::attention(const at::Tensor& qkv, std::int64_t heads, bool causal) {
   const bool training = at::GradMode::is_enabled() && qkv.requires_grad();

@@ -1,10 +1,9 @@
-#include "trireme/tensor/functions/cross_entropy.h"
-
+// Token cross-entropy on the CPU.
 #include <ATen/ops/full.h>
 #include <torch/csrc/autograd/custom_function.h>
 
 #include "trireme/base/error.h"
-#include "trireme/tensor/functions/table.h"
+#include "trireme/tensor/functions/implementations.h"
 #include "trireme/tensor/functions/typed.h"
 
 namespace trireme::inline v0::tensor {

@@ -3,16 +3,12 @@
 #include <torch/csrc/autograd/functions/accumulate_grad.h>
 #include <torch/csrc/autograd/variable.h>
 
-#include <utility>
-
 namespace trireme::inline v0::tensor {
 namespace {
 thread_local std::vector<DeferredGradient>* current = nullptr;
 }  // namespace
 
-DeferScope::DeferScope(std::vector<DeferredGradient>& into)
-    : outer_(std::exchange(current, &into)) {}
-DeferScope::~DeferScope() { current = outer_; }
+DeferScope::DeferScope(std::vector<DeferredGradient>& into) : ScopedValue(current, &into) {}
 
 at::Tensor leaf_itself(const at::Tensor& saved) {
   const auto node = torch::autograd::impl::try_get_grad_accumulator(saved);

@@ -12,6 +12,8 @@
 #include <functional>
 #include <vector>
 
+#include "trireme/tensor/scoped_value.h"
+
 namespace trireme::inline v0::tensor {
 
 /// A parameter's gradient that is not computed yet.
@@ -20,14 +22,8 @@ struct DeferredGradient {
   std::function<at::Tensor()> compute;
 };
 
-class DeferScope {
- public:
+struct DeferScope : ScopedValue<std::vector<DeferredGradient>*> {
   explicit DeferScope(std::vector<DeferredGradient>& into);
-  ~DeferScope();
-  DeferScope(const DeferScope&) = delete;
-
- private:
-  std::vector<DeferredGradient>* outer_;
 };
 
 /// The leaf that `saved` was before autograd saved it. With saved-tensor hooks

@@ -7,7 +7,7 @@
 #include "trireme/base/error.h"
 #include "trireme/kernel/elementwise.h"
 #include "trireme/tensor/functions/functions.h"
-#include "trireme/tensor/functions/table.h"
+#include "trireme/tensor/functions/implementations.h"
 #include "trireme/tensor/functions/typed.h"
 
 namespace trireme::inline v0::tensor {

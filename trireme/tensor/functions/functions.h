@@ -1,5 +1,5 @@
-// Our autograd functions: the pieces of a transformer, and convolutions. Each is one node of the graph with its own
-// backward (in this folder), in fp64, fp32, bf16 and fp16.
+// Our autograd functions: the pieces of a transformer, and convolutions. Each is one node of the graph
+// with its own backward (in this folder), in fp64, fp32, bf16 and fp16.
 //
 // In bf16 and fp16, products take 16-bit operands and sum in fp32; norms, softmax and losses
 // compute in fp32 and residual streams stay fp32, as under PyTorch's autocast. With one kernel
@@ -14,6 +14,7 @@
 #include <utility>
 
 #include "trireme/kernel/transformer.h"
+#include "trireme/tensor/scoped_value.h"
 
 namespace trireme::inline v0::tensor {
 
@@ -55,21 +56,14 @@ std::pair<at::Tensor, at::Tensor> stream_layer_norm(const at::Tensor& stream,
 inline constexpr std::int64_t kKeptProbabilities = 512;
 
 /// While it lives, this thread's attention keeps probabilities as above (`keep`), or never.
-class ProbabilitiesScope {
- public:
+struct ProbabilitiesScope : ScopedValue<bool> {
   explicit ProbabilitiesScope(bool keep);
-  ~ProbabilitiesScope();
-  ProbabilitiesScope(const ProbabilitiesScope&) = delete;
-
- private:
-  bool outer_;
 };
 
-/// Causal attention of `heads` heads over qkv [B, T, 3C] (query, key, value side by side):
-/// [B, T, C], scaled by 1/sqrt(C/heads); flash form (Dao et al. 2022, arXiv:2205.14135).
-at::Tensor causal_attention(const at::Tensor& qkv, std::int64_t heads);
-/// The same without a mask: every position sees all T.
-at::Tensor bidirectional_attention(const at::Tensor& qkv, std::int64_t heads);
+/// Attention of `heads` heads over qkv [B, T, 3C] (query, key, value side by side): [B, T, C], scaled
+/// by 1/sqrt(C/heads); flash form (Dao et al. 2022, arXiv:2205.14135). Unless it is `causal`, every
+/// position sees all T.
+at::Tensor attention(const at::Tensor& qkv, std::int64_t heads, bool causal);
 
 /// tokens int64 [B, T] into table [V, C], plus position [>=T, C] row t (may be undefined): [B, T,
 /// C] in fp32 (fp64 for fp64 tables). ConfigError for a token outside 0 ... V-1, tokens of another
@@ -83,5 +77,11 @@ std::pair<at::Tensor, at::Tensor> add_layer_norm(const at::Tensor& stream, const
 
 /// stream + update in the stream's type (fp32 stream, bf16 update: no copy of the update).
 at::Tensor residual_add(const at::Tensor& stream, const at::Tensor& update);
+
+/// The loss of language models, in one pass over the logits: the sum over tokens of -log
+/// softmax(logits)[target]. `logits` [..., V] in fp64, fp32 or bf16 (computed in fp32), `targets` int64
+/// [...]; negative targets are ignored. Returns a scalar, fp32 (fp64 for fp64 logits). ConfigError if
+/// shapes disagree or a target is not below V.
+at::Tensor cross_entropy_sum(const at::Tensor& logits, const at::Tensor& targets);
 
 }  // namespace trireme::inline v0::tensor

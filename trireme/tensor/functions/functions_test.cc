@@ -14,7 +14,6 @@
 #include "trireme/tensor/determinism.h"
 #include "trireme/tensor/devices/gpu_kernels_test.h"
 #include "trireme/tensor/flat_math.h"
-#include "trireme/tensor/functions/cross_entropy.h"
 #include "trireme/tensor/functions/deferred.h"
 #include "trireme/tensor/products/gemm.h"
 
@@ -270,21 +269,21 @@ at::Tensor plain_attention(const at::Tensor& qkv, std::int64_t heads, bool causa
 TEST_P(EachWay, CausalAttention) {
   // Lengths: one block, several and a remainder, and one too long to keep its probabilities.
   for (std::int64_t length : {1, 7, 64, 150, 530}) {
-    const Function ours = [](const Tensors& in) { return causal_attention(in[0], 2); };
+    const Function ours = [](const Tensors& in) { return attention(in[0], 2, true); };
     const Function plain = [](const Tensors& in) { return plain_attention(in[0], 2); };
     expect_like(ours, plain, {at::randn({2, length, 48})});
   }
-  expect_gradient([](const Tensors& in) { return causal_attention(in[0], 2); },
+  expect_gradient([](const Tensors& in) { return attention(in[0], 2, true); },
                   {at::randn({1, 5, 12})});
 }
 
 TEST_P(EachWay, BidirectionalAttention) {
   for (std::int64_t length : {1, 7, 64, 150, 530}) {
-    const Function ours = [](const Tensors& in) { return bidirectional_attention(in[0], 2); };
+    const Function ours = [](const Tensors& in) { return attention(in[0], 2, false); };
     const Function plain = [](const Tensors& in) { return plain_attention(in[0], 2, false); };
     expect_like(ours, plain, {at::randn({2, length, 48})});
   }
-  expect_gradient([](const Tensors& in) { return bidirectional_attention(in[0], 2); },
+  expect_gradient([](const Tensors& in) { return attention(in[0], 2, false); },
                   {at::randn({1, 5, 12})});
 }
 
@@ -371,7 +370,7 @@ TEST_P(EachWay, NothingGivesNothing) {
     EXPECT_EQ(rows.grad().sizes(), rows.sizes());
     gated(kernel::Gate::Silu, rows).sum().backward();
     tensor::layer_norm(rows.to(wide), scale.to(wide), {}, 1e-5, type).sum().backward();
-    causal_attention(at::zeros({0, 3, 12}, type).requires_grad_(), 2).sum().backward();
+    attention(at::zeros({0, 3, 12}, type).requires_grad_(), 2, true).sum().backward();
     EXPECT_EQ(cross_entropy_sum(rows, at::zeros({0, 3}, at::kLong)).item<double>(), 0);
     EXPECT_EQ(tensor::embedding(at::zeros({0, 3}, at::kLong), w, {}).numel(), 0);
   }
@@ -479,7 +478,7 @@ TEST(Products, AttentionInBf16IsNearThatOfFp32) {
   } restore;
   at::Tensor qkv = at::randn({2, 40, 96}).set_requires_grad(true);
   const auto run_once = [&] {
-    const at::Tensor y = causal_attention(qkv, 2);
+    const at::Tensor y = attention(qkv, 2, true);
     qkv.mutable_grad() = at::Tensor();
     y.pow(2).sum().backward();
     return std::pair{y.detach(), qkv.grad().clone()};

@@ -1,11 +1,10 @@
-// The functions on NVIDIA's GPUs: by LibTorch's operations, and in types of at most 32 bits by kernels
-// of ours where these save passes over memory (kernel/cuda/norm.h, cross_entropy.h).
+// The loss on NVIDIA's GPUs in types of at most 32 bits, by kernels of ours (kernel/cuda/cross_entropy.h).
 #include <ATen/ops/sum.h>
 #include <torch/csrc/autograd/custom_function.h>
 
 #include "trireme/kernel/cuda/cross_entropy.h"
 #include "trireme/tensor/devices/gpu_kernels.h"
-#include "trireme/tensor/functions/table.h"
+#include "trireme/tensor/functions/implementations.h"
 #include "trireme/tensor/functions/typed.h"
 
 namespace trireme::inline v0::tensor {
@@ -15,23 +14,6 @@ namespace {
 using torch::autograd::AutogradContext;
 using torch::autograd::Variable;
 using torch::autograd::variable_list;
-
-std::pair<at::Tensor, at::Tensor> stream_layer_norm(const at::Tensor& stream,
-                                                    const at::Tensor& weight,
-                                                    const at::Tensor& bias, double epsilon,
-                                                    at::ScalarType out_type) {
-  const bool wide = stat_type(out_type) == at::kDouble;
-  return (wide ? libtorch_functions().stream_layer_norm : kernels::stream_layer_norm)(
-      stream, weight, bias, epsilon, out_type);
-}
-
-std::pair<at::Tensor, at::Tensor> add_layer_norm(const at::Tensor& stream, const at::Tensor& update,
-                                                 const at::Tensor& weight, const at::Tensor& bias,
-                                                 double epsilon) {
-  const bool wide = update.scalar_type() == at::kDouble;
-  return (wide ? libtorch_functions().add_layer_norm : kernels::add_layer_norm)(
-      stream, update, weight, bias, epsilon);
-}
 
 template <class Body>
 void for_narrow_type(at::ScalarType type, Body body) {
@@ -105,25 +87,12 @@ at::Tensor matrix_of(const at::Tensor& logits) {
   return base;
 }
 
+}  // namespace
+
 at::Tensor cross_entropy_sum(const at::Tensor& logits, const at::Tensor& targets) {
-  if (logits.scalar_type() == at::kDouble)
-    return libtorch_functions().cross_entropy_sum(logits, targets);
   check_targets(logits, targets);
   return LossFunction::apply(matrix_of(logits), targets, logits.size(-1));
 }
 
-}  // namespace
 }  // namespace gpu
-
-const FunctionTable& gpu_functions() {
-  static const FunctionTable table = [] {
-    FunctionTable all = libtorch_functions();
-    all.stream_layer_norm = gpu::stream_layer_norm;
-    all.add_layer_norm = gpu::add_layer_norm;
-    all.cross_entropy_sum = gpu::cross_entropy_sum;
-    return all;
-  }();
-  return table;
-}
-
 }  // namespace trireme::inline v0::tensor

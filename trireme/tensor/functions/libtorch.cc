@@ -6,7 +6,7 @@
 #include <limits>
 
 #include "trireme/base/check.h"
-#include "trireme/tensor/functions/table.h"
+#include "trireme/tensor/functions/implementations.h"
 #include "trireme/tensor/functions/typed.h"
 
 namespace trireme::inline v0::tensor {
@@ -16,6 +16,16 @@ namespace {
 std::optional<at::Tensor> in_type(const at::Tensor& tensor, at::ScalarType type) {
   return tensor.defined() ? std::optional<at::Tensor>(tensor.to(type)) : std::nullopt;
 }
+
+at::Tensor layer_norm(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias,
+                      double epsilon, at::ScalarType out_type) {
+  const auto stat = stat_type(x.scalar_type());
+  return at::layer_norm(x.to(stat), {x.size(-1)}, in_type(weight, stat), in_type(bias, stat),
+                        epsilon)
+      .to(out_type);
+}
+
+}  // namespace
 
 at::Tensor linear(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias) {
   return at::linear(x.to(weight.scalar_type()), weight, maybe(bias));
@@ -45,14 +55,6 @@ at::Tensor gated(kernel::Gate gate, const at::Tensor& x) {
   TRIREME_CHECK(x.size(-1) % 2 == 0);
   const std::vector<at::Tensor> halves = x.chunk(2, -1);
   return (gate == kernel::Gate::Silu ? at::silu(halves[0]) : gelu_tanh(halves[0])) * halves[1];
-}
-
-at::Tensor layer_norm(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias,
-                      double epsilon, at::ScalarType out_type) {
-  const auto stat = stat_type(x.scalar_type());
-  return at::layer_norm(x.to(stat), {x.size(-1)}, in_type(weight, stat), in_type(bias, stat),
-                        epsilon)
-      .to(out_type);
 }
 
 std::pair<at::Tensor, at::Tensor> stream_layer_norm(const at::Tensor& stream,
@@ -106,6 +108,8 @@ at::Tensor cross_entropy_sum(const at::Tensor& logits, const at::Tensor& targets
       targets.reshape({-1}).clamp_min(kIgnored), {}, at::Reduction::Sum, kIgnored);
 }
 
+namespace {
+
 // Some query rows [first, first + count) of a part, in the type of the sums: [B, H, count, D] and
 // the keys and values that one of them sees: [B, H, K, D].
 struct PartRows {
@@ -152,6 +156,8 @@ void each_rows(const AttentionPart& part, std::int64_t width, at::ScalarType typ
   }
 }
 
+}  // namespace
+
 void attend_part(const AttentionPart& part, const at::Tensor& sums, const at::Tensor& maxima,
                  const at::Tensor& totals) {
   const at::Tensor sums_BHSD = heads_of({sums}, sums.size(2), part.heads);
@@ -191,24 +197,5 @@ void attend_part_backward(const AttentionPart& part, const at::Tensor& gradient,
   });
 }
 
-}  // namespace
 }  // namespace libtorch
-
-const FunctionTable& libtorch_functions() {
-  static constexpr FunctionTable table{.linear = libtorch::linear,
-                                       .logits = libtorch::logits,
-                                       .linear_gelu = libtorch::linear_gelu,
-                                       .gelu_tanh = libtorch::gelu_tanh,
-                                       .gated = libtorch::gated,
-                                       .stream_layer_norm = libtorch::stream_layer_norm,
-                                       .attention = libtorch::attention,
-                                       .embedding = libtorch::embedding,
-                                       .add_layer_norm = libtorch::add_layer_norm,
-                                       .residual_add = libtorch::residual_add,
-                                       .cross_entropy_sum = libtorch::cross_entropy_sum,
-                                       .attend_part = libtorch::attend_part,
-                                       .attend_part_backward = libtorch::attend_part_backward};
-  return table;
-}
-
 }  // namespace trireme::inline v0::tensor

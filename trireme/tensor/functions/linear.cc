@@ -5,7 +5,7 @@
 
 #include "trireme/tensor/functions/deferred.h"
 #include "trireme/tensor/functions/functions.h"
-#include "trireme/tensor/functions/table.h"
+#include "trireme/tensor/functions/implementations.h"
 #include "trireme/tensor/functions/typed.h"
 #include "trireme/tensor/products/gemm.h"
 
@@ -102,7 +102,8 @@ class GatedFunction : public torch::autograd::Function<GatedFunction> {
     at::Tensor y = empty(sizes, x.scalar_type());
     for_type(x.scalar_type(), [&]<class T>() {
       kernel::transformer<T>().gated(static_cast<kernel::Gate>(gate), data_of<T>(packed),
-                                     data_of<T>(y), rows_of(packed), width_of(y));
+                                     data_of<T>(y), count_of(y) / size_of_dim(y, -1),
+                                     size_of_dim(y, -1));
     });
     return y;
   }
@@ -112,14 +113,10 @@ class GatedFunction : public torch::autograd::Function<GatedFunction> {
     for_type(x.scalar_type(), [&]<class T>() {
       kernel::transformer<T>().gated_backward(
           static_cast<kernel::Gate>(ctx->saved_data["gate"].toInt()), data_of<T>(x), data_of<T>(dy),
-          data_of<T>(dx), rows_of(x), width_of(dy));
+          data_of<T>(dx), count_of(dy) / size_of_dim(dy, -1), size_of_dim(dy, -1));
     });
     return {dx, Variable()};
   }
-
- private:
-  static std::size_t width_of(const at::Tensor& x) { return static_cast<std::size_t>(x.size(-1)); }
-  static std::size_t rows_of(const at::Tensor& x) { return count_of(x) / width_of(x); }
 };
 
 }  // namespace

@@ -1,15 +1,11 @@
 #include "trireme/tensor/functions/loss_gradient.h"
 
-#include <utility>
-
 namespace trireme::inline v0::tensor {
 namespace {
 thread_local double current_gradient = 1;
 }  // namespace
 
-LossGradientScope::LossGradientScope(double gradient)
-    : outer_(std::exchange(current_gradient, gradient)) {}
-LossGradientScope::~LossGradientScope() { current_gradient = outer_; }
+LossGradientScope::LossGradientScope(double gradient) : ScopedValue(current_gradient, gradient) {}
 
 double loss_gradient() noexcept { return current_gradient; }
 

@@ -3,17 +3,13 @@
 // and so does code that adds a loss of its own (models/experts.h).
 #pragma once
 
+#include "trireme/tensor/scoped_value.h"
+
 namespace trireme::inline v0::tensor {
 
-/// Sets the gradient for this thread's passes while it lives. Scopes nest.
-class LossGradientScope {
- public:
+/// Sets the gradient for this thread's passes while it lives.
+struct LossGradientScope : ScopedValue<double> {
   explicit LossGradientScope(double gradient);
-  ~LossGradientScope();
-  LossGradientScope(const LossGradientScope&) = delete;
-
- private:
-  double outer_;
 };
 
 /// The innermost scope's gradient; 1 outside of any scope.

@@ -7,7 +7,7 @@
 
 #include "trireme/tensor/devices/gpu_kernels.h"
 #include "trireme/tensor/functions/functions.h"
-#include "trireme/tensor/functions/table.h"
+#include "trireme/tensor/functions/implementations.h"
 #include "trireme/tensor/functions/typed.h"
 
 namespace trireme::inline v0::tensor {

@@ -9,7 +9,7 @@
 #include <limits>
 
 #include "trireme/kernel/transformer.h"
-#include "trireme/tensor/functions/table.h"
+#include "trireme/tensor/functions/implementations.h"
 #include "trireme/tensor/functions/typed.h"
 #include "trireme/tensor/products/gemm.h"
 
@@ -20,8 +20,6 @@ using kernel::Stat;
 
 constexpr std::int64_t kPartialRows = 64, kKeys = 1024;
 static_assert(kKeys % kPartialRows == 0);  // a block of keys starts on the diagonal or left of it
-
-std::size_t unsigned_of(std::int64_t x) { return static_cast<std::size_t>(x); }
 
 // Rows of one head of one sequence.
 template <class T>
@@ -82,16 +80,16 @@ struct HeadForward {
 
   void add(const Block& block) const {
     std::array<Stat<T>, kPartialRows> largest, added;
-    gemm(block.rows, block.keys, depth, query.operand(block.query),
-         key.operand(block.key, Form::Transposed), scores, kKeys);
-    const auto first = unsigned_of(block.last_of_first), rows = unsigned_of(block.rows),
-               keys = unsigned_of(block.keys);
+    gemm(Gemm<T>{block.rows, block.keys, depth, query.operand(block.query),
+                 key.operand(block.key, Form::Transposed), scores, kKeys});
+    const auto first = unsign(block.last_of_first), rows = unsign(block.rows),
+               keys = unsign(block.keys);
     kernel::transformer<T>().row_maxima(scores, kKeys, largest.data(), first, rows, keys,
                                         scale_of(depth));
     for (std::int64_t i = 0; i < block.rows; ++i) {
       Stat<T>& maximum = maxima[block.query + i];
       const Stat<T> before = maximum;
-      maximum = std::max(before, largest[unsigned_of(i)]);
+      maximum = std::max(before, largest[unsign(i)]);
       if (maximum == before) continue;
       const Stat<T> shrink = std::exp(before - maximum);  // 0 for the first part
       totals[block.query + i] *= shrink;
@@ -100,9 +98,9 @@ struct HeadForward {
     }
     kernel::transformer<T>().shifted_exponents(scores, kKeys, weights, kKeys, maxima + block.query,
                                                added.data(), first, rows, keys, scale_of(depth));
-    for (std::int64_t i = 0; i < block.rows; ++i) totals[block.query + i] += added[unsigned_of(i)];
-    gemm(block.rows, depth, block.keys, Operand<T>{weights, kKeys}, value.operand(block.key),
-         sums.row(block.query), sums.stride, true);
+    for (std::int64_t i = 0; i < block.rows; ++i) totals[block.query + i] += added[unsign(i)];
+    gemm(Gemm<T>{block.rows, depth, block.keys, Operand<T>{weights, kKeys},
+                 value.operand(block.key), sums.row(block.query), sums.stride, true});
   }
 };
 
@@ -117,23 +115,23 @@ struct HeadBackward {
   T *weights, *dscores;  // [kPartialRows, kKeys]
 
   void add(const Block& block) const {
-    const auto rows = unsigned_of(block.rows), keys = unsigned_of(block.keys);
+    const auto rows = unsign(block.rows), keys = unsign(block.keys);
     const double scale = scale_of(depth);
-    gemm(block.rows, block.keys, depth, query.operand(block.query),
-         key.operand(block.key, Form::Transposed), scores, kKeys);
+    gemm(Gemm<T>{block.rows, block.keys, depth, query.operand(block.query),
+                 key.operand(block.key, Form::Transposed), scores, kKeys});
     kernel::transformer<T>().shifted_exponents(scores, kKeys, weights, kKeys,
                                                logsumexp + block.query, nullptr,
-                                               unsigned_of(block.last_of_first), rows, keys, scale);
-    gemm(block.keys, depth, block.rows, Operand<T>{weights, kKeys, Form::Transposed},
-         gradient.operand(block.query), dvalue.row(block.key), dvalue.stride, true);
-    gemm(block.rows, block.keys, depth, gradient.operand(block.query),
-         value.operand(block.key, Form::Transposed), scores, kKeys);
+                                               unsign(block.last_of_first), rows, keys, scale);
+    gemm(Gemm<T>{block.keys, depth, block.rows, Operand<T>{weights, kKeys, Form::Transposed},
+                 gradient.operand(block.query), dvalue.row(block.key), dvalue.stride, true});
+    gemm(Gemm<T>{block.rows, block.keys, depth, gradient.operand(block.query),
+                 value.operand(block.key, Form::Transposed), scores, kKeys});
     kernel::transformer<T>().softmax_part_backward(
         weights, kKeys, scores, kKeys, dots + block.query, dscores, kKeys, rows, keys, scale);
-    gemm(block.rows, depth, block.keys, Operand<T>{dscores, kKeys}, key.operand(block.key),
-         dquery.row(block.query), dquery.stride, true);
-    gemm(block.keys, depth, block.rows, Operand<T>{dscores, kKeys, Form::Transposed},
-         query.operand(block.query), dkey.row(block.key), dkey.stride, true);
+    gemm(Gemm<T>{block.rows, depth, block.keys, Operand<T>{dscores, kKeys}, key.operand(block.key),
+                 dquery.row(block.query), dquery.stride, true});
+    gemm(Gemm<T>{block.keys, depth, block.rows, Operand<T>{dscores, kKeys, Form::Transposed},
+                 query.operand(block.query), dkey.row(block.key), dkey.stride, true});
   }
 };
 
@@ -209,8 +207,8 @@ PartialAttention::PartialAttention(const Columns& query, std::int64_t heads, std
 
 void PartialAttention::add(const Columns& key, const Columns& value, const Sight& sight) {
   check_part(query_, key, value, sight);
-  functions_of(query_.rows)
-      .attend_part({query_, key, value, sight, heads_}, sums_, maxima_, totals_);
+  (by_kernels(query_.rows) ? kernels::attend_part : libtorch::attend_part)(
+      {query_, key, value, sight, heads_}, sums_, maxima_, totals_);
 }
 
 at::Tensor PartialAttention::output() const {
@@ -241,9 +239,9 @@ void PartialAttentionBackward::add(const Columns& key, const Columns& value, con
                                    const Columns& key_gradient, const Columns& value_gradient) {
   check_part(query_, key, value, sight);
   check_part(query_, key_gradient, value_gradient, sight);
-  functions_of(query_.rows)
-      .attend_part_backward({query_, key, value, sight, heads_}, gradient_, logsumexp_, dots_,
-                            query_gradient_, key_gradient, value_gradient);
+  (by_kernels(query_.rows) ? kernels::attend_part_backward : libtorch::attend_part_backward)(
+      {query_, key, value, sight, heads_}, gradient_, logsumexp_, dots_, query_gradient_,
+      key_gradient, value_gradient);
 }
 
 }  // namespace trireme::inline v0::tensor

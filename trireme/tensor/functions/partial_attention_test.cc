@@ -28,8 +28,7 @@ struct Parts {
 // Attention over the whole [B, T, 3C] in fp64, under autograd.
 Parts whole(const at::Tensor& qkv, const at::Tensor& gradient, bool causal) {
   const at::Tensor leaf = qkv.to(at::kDouble).detach().clone().set_requires_grad(true);
-  const at::Tensor output =
-      causal ? causal_attention(leaf, kHeads) : bidirectional_attention(leaf, kHeads);
+  const at::Tensor output = attention(leaf, kHeads, causal);
   output.backward(gradient.to(at::kDouble));
   return {output.detach(), leaf.grad()};
 }
@@ -118,7 +117,7 @@ TEST_P(EveryPartialAttention, TakesLargeScores) {
   const at::NoGradGuard off;
   at::manual_seed(4);
   const at::Tensor qkv = 40 * at::randn({kBatch, 20, 3 * kWidth}, at::kDouble);
-  const at::Tensor wanted = causal_attention(qkv, kHeads);
+  const at::Tensor wanted = attention(qkv, kHeads, true);
   const Parts got = in_parts(qkv.to(at::kFloat), at::ones({kBatch, 20, kWidth}), true);
   EXPECT_LT(relative(got.output, wanted), 1e-5);
   EXPECT_TRUE(at::isfinite(got.dqkv).all().item<bool>());

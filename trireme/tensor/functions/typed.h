@@ -69,11 +69,10 @@ inline at::Tensor narrowed(const at::Tensor& wide, at::ScalarType type) {
   });
   return narrow;
 }
+inline std::size_t unsign(std::int64_t x) { return static_cast<std::size_t>(x); }
 inline std::size_t size_of_dim(const at::Tensor& tensor, std::int64_t dim) {
-  return static_cast<std::size_t>(tensor.size(dim));
+  return unsign(tensor.size(dim));
 }
-inline std::size_t count_of(const at::Tensor& tensor) {
-  return static_cast<std::size_t>(tensor.numel());
-}
+inline std::size_t count_of(const at::Tensor& tensor) { return unsign(tensor.numel()); }
 
 }  // namespace trireme::inline v0::tensor

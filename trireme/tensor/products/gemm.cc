@@ -39,20 +39,20 @@ std::atomic<Products> products = Products::Fp32;
 char letter(Form form) { return form == Form::Plain ? 'N' : 'T'; }
 
 // Row-major c = a b is column-major c^T = b^T a^T: the operands are swapped.
-template <class T, class C, class Blas>
-void call(Blas blas, std::int64_t m, std::int64_t n, std::int64_t k, Operand<T> a, Operand<T> b,
-          C* c, std::int64_t c_stride, bool accumulate) {
-  const int rows = static_cast<int>(n), columns = static_cast<int>(m), depth = static_cast<int>(k);
-  const int lda = static_cast<int>(b.stride), ldb = static_cast<int>(a.stride);
-  const int ldc = static_cast<int>(c_stride);
-  const C one = 1, beta = accumulate ? 1 : 0;
-  const char trans_a = letter(b.form), trans_b = letter(a.form);
+template <class T, class Blas>
+void call(Blas blas, const Gemm<T>& x) {
+  const int rows = static_cast<int>(x.n), columns = static_cast<int>(x.m),
+            depth = static_cast<int>(x.k);
+  const int lda = static_cast<int>(x.b.stride), ldb = static_cast<int>(x.a.stride),
+            ldc = static_cast<int>(x.c_stride);
+  const kernel::Stat<T> one = 1, beta = x.accumulate ? 1 : 0;
+  const char trans_a = letter(x.b.form), trans_b = letter(x.a.form);
   if constexpr (std::is_same_v<T, BFloat16>) {
-    blas(&trans_a, &trans_b, &rows, &columns, &depth, &one, &b.data->bits, &lda, &a.data->bits,
-         &ldb, &beta, c, &ldc);
+    blas(&trans_a, &trans_b, &rows, &columns, &depth, &one, &x.b.data->bits, &lda, &x.a.data->bits,
+         &ldb, &beta, x.c, &ldc);
   } else {
-    blas(&trans_a, &trans_b, &rows, &columns, &depth, &one, b.data, &lda, a.data, &ldb, &beta, c,
-         &ldc);
+    blas(&trans_a, &trans_b, &rows, &columns, &depth, &one, x.b.data, &lda, x.a.data, &ldb, &beta,
+         x.c, &ldc);
   }
 }
 
@@ -67,11 +67,10 @@ at::Tensor view(const T* data, std::int64_t rows, std::int64_t columns, std::int
 }
 
 template <class T>
-void through_aten(std::int64_t m, std::int64_t n, std::int64_t k, Operand<T> a, Operand<T> b, T* c,
-                  std::int64_t c_stride, bool accumulate) {
-  at::Tensor out = view(c, m, n, c_stride, Form::Plain);
-  at::addmm_out(out, out, view(a.data, m, k, a.stride, a.form),
-                view(b.data, k, n, b.stride, b.form), accumulate ? 1 : 0, 1);
+void through_aten(const Gemm<T>& x) {
+  at::Tensor out = view(x.c, x.m, x.n, x.c_stride, Form::Plain);
+  at::addmm_out(out, out, view(x.a.data, x.m, x.k, x.a.stride, x.a.form),
+                view(x.b.data, x.k, x.n, x.b.stride, x.b.form), x.accumulate ? 1 : 0, 1);
 }
 
 // The operand in another type, in the same form, with contiguous rows.
@@ -85,6 +84,15 @@ std::vector<To> converted(const Operand<From>& x, std::int64_t rows, std::int64_
                     other.data() + static_cast<std::size_t>(row) * stored_columns, stored_columns);
   }
   return other;
+}
+
+// The product of the operands in another type.
+template <class To, class From>
+void multiply_as(const Gemm<From>& x, void (*multiply)(const Gemm<To>&)) {
+  const auto a = converted<To>(x.a, x.m, x.k), b = converted<To>(x.b, x.k, x.n);
+  multiply({x.m, x.n, x.k, Operand<To>{a.data(), x.a.form == Form::Plain ? x.k : x.m, x.a.form},
+            Operand<To>{b.data(), x.b.form == Form::Plain ? x.n : x.k, x.b.form}, x.c, x.c_stride,
+            x.accumulate});
 }
 
 bool in_bf16(const at::Tensor& x) {
@@ -124,28 +132,16 @@ kernel::Matrix<T> matrix(const Operand<T>& operand) {
   return {operand.data, static_cast<std::size_t>(operand.stride), operand.form == Form::Transposed};
 }
 template <class T>
-void own(std::int64_t m, std::int64_t n, std::int64_t k, Operand<T> a, Operand<T> b, float* c,
-         std::int64_t c_stride, bool accumulate) {
-  kernel::gemm(kernel::Product<T>{static_cast<std::size_t>(m), static_cast<std::size_t>(n),
-                                  static_cast<std::size_t>(k), matrix(a), matrix(b), c,
-                                  static_cast<std::size_t>(c_stride), accumulate});
+void own(const Gemm<T>& x) {
+  kernel::gemm(kernel::Product<T>{static_cast<std::size_t>(x.m), static_cast<std::size_t>(x.n),
+                                  static_cast<std::size_t>(x.k), matrix(x.a), matrix(x.b), x.c,
+                                  static_cast<std::size_t>(x.c_stride), x.accumulate});
 }
 
-void gemm_fp32(std::int64_t m, std::int64_t n, std::int64_t k, Operand<float> a, Operand<float> b,
-               float* c, std::int64_t c_stride, bool accumulate) {
-  if (table().attention == Library::Own) return own(m, n, k, a, b, c, c_stride, accumulate);
-  if (sgemm_ == nullptr) return through_aten(m, n, k, a, b, c, c_stride, accumulate);
-  call(sgemm_, m, n, k, a, b, c, c_stride, accumulate);
-}
-
-// Converting bf16 or fp16 to fp32 is exact, so the result is rounded no further time.
-template <class Half>
-void gemm_widened(std::int64_t m, std::int64_t n, std::int64_t k, Operand<Half> a, Operand<Half> b,
-                  float* c, std::int64_t c_stride, bool accumulate) {
-  const auto wide_a = converted<float>(a, m, k), wide_b = converted<float>(b, k, n);
-  const Operand<float> left{wide_a.data(), a.form == Form::Plain ? k : m, a.form};
-  const Operand<float> right{wide_b.data(), b.form == Form::Plain ? n : k, b.form};
-  gemm_fp32(m, n, k, left, right, c, c_stride, accumulate);
+void gemm_fp32(const Gemm<float>& x) {
+  if (table().attention == Library::Own) return own(x);
+  if (sgemm_ == nullptr) return through_aten(x);
+  call(sgemm_, x);
 }
 
 // A contiguous copy of bf16 or fp16 in fp32, and back.
@@ -166,35 +162,25 @@ at::Tensor rounded(const at::Tensor& wide, const at::Tensor& like) {
 
 }  // namespace
 
-void gemm(std::int64_t m, std::int64_t n, std::int64_t k, Operand<float> a, Operand<float> b,
-          float* c, std::int64_t c_stride, bool accumulate) {
-  if (fp32_products() == Products::Fp32) return gemm_fp32(m, n, k, a, b, c, c_stride, accumulate);
-  const auto rounded_a = converted<BFloat16>(a, m, k), rounded_b = converted<BFloat16>(b, k, n);
-  const Operand<BFloat16> left{rounded_a.data(), a.form == Form::Plain ? k : m, a.form};
-  const Operand<BFloat16> right{rounded_b.data(), b.form == Form::Plain ? n : k, b.form};
-  gemm(m, n, k, left, right, c, c_stride, accumulate);
+void gemm(const Gemm<float>& x) {
+  if (fp32_products() == Products::Fp32) return gemm_fp32(x);
+  multiply_as<BFloat16>(x, gemm);
 }
 
-void gemm(std::int64_t m, std::int64_t n, std::int64_t k, Operand<double> a, Operand<double> b,
-          double* c, std::int64_t c_stride, bool accumulate) {
-  if (dgemm_ == nullptr) return through_aten(m, n, k, a, b, c, c_stride, accumulate);
-  call(dgemm_, m, n, k, a, b, c, c_stride, accumulate);
+void gemm(const Gemm<double>& x) {
+  if (dgemm_ == nullptr) return through_aten(x);
+  call(dgemm_, x);
 }
 
-void gemm(std::int64_t m, std::int64_t n, std::int64_t k, Operand<BFloat16> a, Operand<BFloat16> b,
-          float* c, std::int64_t c_stride, bool accumulate) {
+// Converting bf16 or fp16 to fp32 is exact, so the result is rounded no further time.
+void gemm(const Gemm<BFloat16>& x) {
   const Library library = table().attention_bf16;
-  if (library == Library::Own) return own(m, n, k, a, b, c, c_stride, accumulate);
-  if (library == Library::Blas && gemm_bf16bf16f32_ != nullptr) {
-    return call(gemm_bf16bf16f32_, m, n, k, a, b, c, c_stride, accumulate);
-  }
-  gemm_widened(m, n, k, a, b, c, c_stride, accumulate);
+  if (library == Library::Own) return own(x);
+  if (library == Library::Blas && gemm_bf16bf16f32_ != nullptr) return call(gemm_bf16bf16f32_, x);
+  multiply_as<float>(x, gemm_fp32);
 }
 
-void gemm(std::int64_t m, std::int64_t n, std::int64_t k, Operand<Float16> a, Operand<Float16> b,
-          float* c, std::int64_t c_stride, bool accumulate) {
-  gemm_widened(m, n, k, a, b, c, c_stride, accumulate);
-}
+void gemm(const Gemm<Float16>& x) { multiply_as<float>(x, gemm_fp32); }
 
 bool blas_multiplies_bf16() noexcept { return gemm_bf16bf16f32_ != nullptr; }
 
@@ -227,20 +213,19 @@ struct LinearProduct {
     const at::Tensor a = left.contiguous(), b = right.contiguous();
     const at::Tensor result = at::empty({m(), n()}, left.options().dtype(at::kFloat));
     if (bias.defined()) result.copy_(bias.expand({m(), n()}));
-    const auto run = [&]<class T>(Gemm<T>* multiply) {
-      multiply(m(), n(), k(), rows_of<T>(a, left_form), rows_of<T>(b, right_form),
-               result.data_ptr<float>(), n(), bias.defined());
+    const auto run = [&]<class T>(void (*multiply)(const Gemm<T>&)) {
+      multiply({m(), n(), k(), rows_of<T>(a, left_form), rows_of<T>(b, right_form),
+                result.data_ptr<float>(), n(), bias.defined()});
     };
     if (left.scalar_type() == at::kBFloat16) {
-      run.template operator()<BFloat16>(own<BFloat16>);
+      run(own<BFloat16>);
       return narrowed(result, at::kBFloat16);
     }
-    run.template operator()<float>(in_bf16(left) ? static_cast<Gemm<float>*>(gemm) : own<float>);
+    void (*multiply)(const Gemm<float>&) = own;
+    if (in_bf16(left)) multiply = gemm;
+    run(multiply);
     return result;
   }
-  template <class T>
-  using Gemm = void(std::int64_t, std::int64_t, std::int64_t, Operand<T>, Operand<T>, float*,
-                    std::int64_t, bool);
 };
 
 }  // namespace

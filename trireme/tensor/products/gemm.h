@@ -7,6 +7,7 @@
 #include <cstdint>
 
 #include "trireme/base/buffer.h"
+#include "trireme/kernel/transformer.h"
 
 namespace trireme::inline v0::tensor {
 
@@ -29,14 +30,18 @@ struct Operand {
 };
 /// c [m, n] (rows `c_stride` apart) = op(a) [m, k] op(b) [k, n] + (accumulate ? c : 0). bf16 and
 /// fp16 operands are summed in fp32.
-void gemm(std::int64_t m, std::int64_t n, std::int64_t k, Operand<float> a, Operand<float> b,
-          float* c, std::int64_t c_stride, bool accumulate = false);
-void gemm(std::int64_t m, std::int64_t n, std::int64_t k, Operand<double> a, Operand<double> b,
-          double* c, std::int64_t c_stride, bool accumulate = false);
-void gemm(std::int64_t m, std::int64_t n, std::int64_t k, Operand<BFloat16> a, Operand<BFloat16> b,
-          float* c, std::int64_t c_stride, bool accumulate = false);
-void gemm(std::int64_t m, std::int64_t n, std::int64_t k, Operand<Float16> a, Operand<Float16> b,
-          float* c, std::int64_t c_stride, bool accumulate = false);
+template <class T>
+struct Gemm {
+  std::int64_t m, n, k;
+  Operand<T> a, b;
+  kernel::Stat<T>* c;
+  std::int64_t c_stride;
+  bool accumulate = false;
+};
+void gemm(const Gemm<float>& product);
+void gemm(const Gemm<double>& product);
+void gemm(const Gemm<BFloat16>& product);
+void gemm(const Gemm<Float16>& product);
 
 /// Whether LibTorch's BLAS multiplies bf16 (MKL does).
 bool blas_multiplies_bf16() noexcept;

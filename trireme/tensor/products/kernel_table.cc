@@ -1,6 +1,8 @@
 #include "trireme/tensor/products/kernel_table.h"
 
+#include <algorithm>
 #include <cstdlib>
+#include <iterator>
 
 #include "trireme/base/check.h"
 #include "trireme/base/config/config.h"
@@ -28,71 +30,53 @@ KernelTable& current_table() {
   return table;
 }
 
-struct Column {
-  const char* name;
-  Library KernelTable::*member;
-  std::vector<std::string> choices;
-  const char* meaning;
-};
-const std::vector<Column>& columns() {
-  static const std::vector<Column> all = {
-      {"forward", &KernelTable::forward, {"aten", "onednn"}, "Linear layers forward, fp32."},
-      {"input_gradient", &KernelTable::input_gradient, {"aten", "onednn"}, "Their input gradient."},
-      {"weight_gradient",
-       &KernelTable::weight_gradient,
-       {"aten", "onednn"},
-       "Their weight gradient."},
-      {"small",
-       &KernelTable::small,
-       {"aten", "onednn", "own"},
-       "These three, up to 4 million multiply-adds."},
-      {"linear_bf16",
-       &KernelTable::linear_bf16,
-       {"aten", "widened"},
-       "Linear layers and convolutions, bf16."},
-      {"small_bf16",
-       &KernelTable::small_bf16,
-       {"aten", "own", "widened"},
-       "Linear layers in bf16, up to 4 million multiply-adds."},
-      {"attention", &KernelTable::attention, {"blas", "own"}, "Products of a head, fp32."},
-      {"attention_bf16",
-       &KernelTable::attention_bf16,
-       {"blas", "own", "widened"},
-       "Products of a head, bf16."}};
-  return all;
-}
+constexpr std::string_view kLibraries[] = {"aten", "onednn", "blas", "own", "widened"};
 
 Library library_of(std::string_view name) {
-  for (Library library :
-       {Library::Aten, Library::OneDnn, Library::Blas, Library::Own, Library::Widened})
-    if (name_of(library) == name) return library;
-  TRIREME_CHECK(false);
-  return Library::Aten;
+  const auto* const found = std::find(std::begin(kLibraries), std::end(kLibraries), name);
+  TRIREME_CHECK(found != std::end(kLibraries));
+  return static_cast<Library>(found - std::begin(kLibraries));
 }
 
 config::Schema file_schema() {
   config::Schema schema;
   schema.add({"isa", std::string("generic"), "The instruction set that it was measured with."});
-  for (const Column& column : columns())
-    schema.add({column.name, column.choices.front(), column.meaning, 0, 0, column.choices});
+  for (const KernelColumn& column : kernel_columns()) {
+    std::vector<std::string> names;
+    for (const Library library : column.choices) names.emplace_back(name_of(library));
+    schema.add({column.name, names.front(), column.meaning, 0, 0, names});
+  }
   return schema;
 }
 
 }  // namespace
 
 std::string_view name_of(Library library) noexcept {
-  switch (library) {
-    case Library::Aten:
-      return "aten";
-    case Library::OneDnn:
-      return "onednn";
-    case Library::Blas:
-      return "blas";
-    case Library::Own:
-      return "own";
-    default:
-      return "widened";
-  }
+  return kLibraries[static_cast<std::size_t>(library)];
+}
+
+const std::vector<KernelColumn>& kernel_columns() {
+  using enum Library;
+  using Table = KernelTable;
+  static const std::vector<KernelColumn> columns = {
+      {"forward", &Table::forward, {Aten, OneDnn}, "Linear layers forward, fp32."},
+      {"input_gradient", &Table::input_gradient, {Aten, OneDnn}, "Their input gradient."},
+      {"weight_gradient", &Table::weight_gradient, {Aten, OneDnn}, "Their weight gradient."},
+      {"small", &Table::small, {Aten, OneDnn, Own}, "These three, up to 4 million multiply-adds."},
+      {"linear_bf16",
+       &Table::linear_bf16,
+       {Aten, Widened},
+       "Linear layers and convolutions, bf16."},
+      {"small_bf16",
+       &Table::small_bf16,
+       {Aten, Own, Widened},
+       "Linear layers in bf16, up to 4 million multiply-adds."},
+      {"attention", &Table::attention, {Blas, Own}, "Products of a head, fp32."},
+      {"attention_bf16",
+       &Table::attention_bf16,
+       {Blas, Own, Widened},
+       "Products of a head, bf16."}};
+  return columns;
 }
 
 // Intel: MKL is near the peak in fp32 (oneDNN 5-25 % below it) and uses AMX for bf16. AMD with
@@ -154,7 +138,7 @@ void use_kernel_table(const KernelTable& table) {
 
 std::string to_toml(const KernelTable& table) {
   std::string text = "isa = \"" + std::string(kernel::name_of(kernel::isa())) + "\"\n";
-  for (const Column& column : columns())
+  for (const KernelColumn& column : kernel_columns())
     text +=
         std::string(column.name) + " = \"" + std::string(name_of(table.*column.member)) + "\"\n";
   return text;
@@ -166,7 +150,8 @@ KernelTable read_kernel_table(const std::string& path) {
   const std::string_view isa = kernel::name_of(kernel::isa());
   std::string why = "it is for " + file.text("isa") + ", this process uses " + std::string(isa);
   KernelTable table{};
-  for (const Column& column : columns()) table.*column.member = library_of(file.text(column.name));
+  for (const KernelColumn& column : kernel_columns())
+    table.*column.member = library_of(file.text(column.name));
   if (file.text("isa") != isa || !usable(table, &why)) {
     throw ConfigError("the kernel table " + path + " is not for this processor: " + why,
                       {.operation = "kernel table",

@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "trireme/kernel/isa.h"
 
@@ -26,6 +27,14 @@ struct KernelTable {
   Library small, small_bf16;  // linear layers' products of at most kSmallProduct multiply-adds
   Library attention, attention_bf16;  // a few hundred rows, one head wide
 };
+/// A column of the table: its name in table files, and the libraries that it may name.
+struct KernelColumn {
+  const char* name;
+  Library KernelTable::*member;
+  std::vector<Library> choices;
+  const char* meaning;
+};
+const std::vector<KernelColumn>& kernel_columns();
 /// Below it, calling a library costs more than the product.
 inline constexpr std::int64_t kSmallProduct = 4 << 20;
 /// The table of one kind of processor.

@@ -69,14 +69,20 @@ Tasks head_tasks(at::ScalarType type) {
     const at::Tensor b =
         scores ? matrix(shape.out, shape.in, type) : matrix(shape.in, shape.out, type);
     tasks.push_back({flops(shape), [=] {
-                       const Operand<T> left{static_cast<const T*>(a.const_data_ptr()), shape.in};
-                       const Operand<T> right{static_cast<const T*>(b.const_data_ptr()), b.size(1),
-                                              scores ? Form::Transposed : Form::Plain};
-                       gemm(shape.rows, shape.out, shape.in, left, right, c.data_ptr<float>(),
-                            shape.out);
+                       gemm(Gemm<T>{shape.rows, shape.out, shape.in,
+                                    Operand<T>{static_cast<const T*>(a.const_data_ptr()), shape.in},
+                                    Operand<T>{static_cast<const T*>(b.const_data_ptr()), b.size(1),
+                                               scores ? Form::Transposed : Form::Plain},
+                                    c.data_ptr<float>(), shape.out});
                      }});
   }
   return tasks;
+}
+
+Tasks tasks_of(Library KernelTable::*column) {
+  if (column == &KernelTable::attention) return head_tasks<float>(at::kFloat);
+  if (column == &KernelTable::attention_bf16) return head_tasks<BFloat16>(at::kBFloat16);
+  return linear_tasks(column);
 }
 
 // The best time of the runs that fit into `each`, of at least three.
@@ -94,47 +100,21 @@ double best_seconds(const Task& task, Duration each, const Waiter& clock) {
 }  // namespace
 
 std::vector<MeasuredProduct> measure_products(Duration each) {
-  using enum Library;
   const KernelTable own = kernel_table();
   const auto clock = RealWaiter::make();
-  struct Candidates {
-    std::string name;
-    Library KernelTable::*column;
-    std::vector<Library> libraries;
-    Tasks tasks;
-  };
-  std::vector<Candidates> all;
-  for (const auto& [name, column] : {std::pair{"forward", &KernelTable::forward},
-                                     std::pair{"input_gradient", &KernelTable::input_gradient},
-                                     std::pair{"weight_gradient", &KernelTable::weight_gradient}})
-    all.push_back({name, column, {Aten, OneDnn}, linear_tasks(column)});
-  all.push_back(
-      {"small", &KernelTable::small, {Aten, OneDnn, Own}, linear_tasks(&KernelTable::small)});
-  all.push_back({"linear_bf16",
-                 &KernelTable::linear_bf16,
-                 {Aten, Widened},
-                 linear_tasks(&KernelTable::linear_bf16)});
-  all.push_back({"small_bf16",
-                 &KernelTable::small_bf16,
-                 {Aten, Own, Widened},
-                 linear_tasks(&KernelTable::small_bf16)});
-  all.push_back({"attention", &KernelTable::attention, {Blas, Own}, head_tasks<float>(at::kFloat)});
-  all.push_back({"attention_bf16",
-                 &KernelTable::attention_bf16,
-                 {Blas, Own, Widened},
-                 head_tasks<BFloat16>(at::kBFloat16)});
   std::vector<MeasuredProduct> measured;
-  for (const Candidates& candidates : all) {
-    for (const Library library : candidates.libraries) {
+  for (const KernelColumn& column : kernel_columns()) {
+    const Tasks tasks = tasks_of(column.member);
+    for (const Library library : column.choices) {
       KernelTable table = own;
-      table.*candidates.column = library;
+      table.*column.member = library;
       if (!usable(table)) continue;
       use_kernel_table(table);
       double logs = 0;
-      for (const Task& task : candidates.tasks)
+      for (const Task& task : tasks)
         logs += std::log(task.flops / best_seconds(task, each, *clock) * 1e-9);
-      measured.push_back({candidates.name, candidates.column, library,
-                          std::exp(logs / static_cast<double>(candidates.tasks.size()))});
+      measured.push_back({column.name, column.member, library,
+                          std::exp(logs / static_cast<double>(tasks.size()))});
     }
   }
   use_kernel_table(own);

@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "trireme/base/error.h"
-#include "trireme/models/gpt.h"
+#include "trireme/models/figures.h"
 #include "trireme/models/models.h"
 
 namespace trireme {

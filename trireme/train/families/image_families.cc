@@ -2,7 +2,7 @@
 #include "trireme/base/words.h"
 #include "trireme/input/dataset.h"
 #include "trireme/input/image_files.h"
-#include "trireme/models/resnet.h"
+#include "trireme/models/figures.h"
 #include "trireme/train/families/model_family.h"
 
 namespace trireme::inline v0::train {

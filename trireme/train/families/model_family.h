@@ -14,9 +14,8 @@
 #include <vector>
 
 #include "trireme/base/config/config.h"
-#include "trireme/models/activations.h"
 #include "trireme/models/block.h"
-#include "trireme/models/kernels.h"
+#include "trireme/models/figures.h"
 #include "trireme/strategy/option_check.h"
 #include "trireme/strategy/strategy.h"
 #include "trireme/train/families/data_family.h"

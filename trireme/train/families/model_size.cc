@@ -64,10 +64,6 @@ class RecordedLayers final : public models::LayerFactory {
       shape_.shares.push_back({name + std::to_string(spec.in) + " rows", spec.in});
     return whole_->linear(context, spec);
   }
-  at::Tensor table(const models::LayerContext& context, const std::string& name, std::int64_t rows,
-                   std::int64_t width, double stddev) const override {
-    return whole_->table(context, name, rows, width, stddev);
-  }
   std::unique_ptr<models::Vocabulary> vocabulary(
       const models::LayerContext& context, const models::VocabularySpec& spec) const override {
     shape_.vocabulary = spec.rows;

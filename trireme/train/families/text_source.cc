@@ -24,10 +24,10 @@ class TextSource : public DataSource {
            bytes_text(static_cast<double>(corpus.validation.size())) + " held out";
   }
   std::shared_ptr<const Dataset> train(std::string_view bytes, Owner owner) const override {
-    return windows(TextDataset::random_windows(bytes, std::move(owner), block_, seed_));
+    return windows(TextDataset::random_windows({bytes, std::move(owner)}, block_, seed_));
   }
   std::shared_ptr<const Dataset> validation(std::string_view bytes, Owner owner) const override {
-    return windows(TextDataset::fixed_windows(bytes, std::move(owner), block_));
+    return windows(TextDataset::fixed_windows({bytes, std::move(owner)}, block_));
   }
   const DataWords& words() const override { return words_; }
 

@@ -4,8 +4,7 @@
 
 #include "trireme/base/error.h"
 #include "trireme/base/words.h"
-#include "trireme/models/bert.h"
-#include "trireme/models/gpt.h"
+#include "trireme/models/figures.h"
 #include "trireme/train/families/model_family.h"
 
 namespace trireme::inline v0::train {

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "trireme/models/activations.h"
+#include "trireme/models/figures.h"
 
 namespace trireme::inline v0::train {
 

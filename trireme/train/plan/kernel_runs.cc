@@ -16,7 +16,6 @@
 #include "trireme/base/waiter/real_waiter.h"
 #include "trireme/tensor/convert.h"
 #include "trireme/tensor/determinism.h"
-#include "trireme/tensor/functions/cross_entropy.h"
 #include "trireme/tensor/functions/functions.h"
 
 namespace trireme::inline v0::train {
@@ -70,9 +69,8 @@ Call call_of(const models::Kernel& kernel, at::ScalarType type) {
   if (kernel.name == "convolution") return convolution_call(n, type);
   if (has(kernel.name, "attention")) {  // sequences, positions, heads, channels of a head
     const at::Tensor qkv = leaf({n[0], n[1], 3 * n[2] * n[3]}, type);
-    const auto run =
-        kernel.name == "attention" ? tensor::bidirectional_attention : tensor::causal_attention;
-    return {{qkv}, [=, heads = n[2]] { return run(qkv, heads); }};
+    const bool causal = kernel.name != "attention";
+    return {{qkv}, [=, heads = n[2]] { return tensor::attention(qkv, heads, causal); }};
   }
   if (kernel.name == "loss") {
     const at::Tensor logits = leaf({n[0], n[1]}, type), targets = at::zeros({n[0]}, at::kLong);

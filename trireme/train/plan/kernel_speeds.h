@@ -1,4 +1,4 @@
-// The times of the kernels of models/kernels.h on this machine. KernelSpeeds says what a call of each
+// The times of the kernels of models/figures.h on this machine. KernelSpeeds says what a call of each
 // takes, for the plan's step time. Known times are in a file of the user's cache folder; others are
 // measured once, before the first step, and written there. Not thread safe.
 #pragma once
@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "trireme/models/kernels.h"
+#include "trireme/models/figures.h"
 
 namespace trireme::inline v0::train {
 

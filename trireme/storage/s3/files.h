@@ -1,8 +1,5 @@
-// UploadFile: a file that is written to a bucket. A small one is sent at once; a larger one in
-// parts, some of them at the same time.
-//
-// At most kParallel + 1 parts are in memory. The object exists when finish() returns, and not
-// before. One thread at a time.
+// The files of a bucket: UploadFile writes one, ObjectFile reads one. Large files and ranges travel in
+// parts, some of them at the same time. One thread at a time.
 #pragma once
 
 #include <deque>
@@ -17,6 +14,8 @@
 
 namespace trireme::inline v0::storage::s3 {
 
+/// A small file is sent at once. At most kParallel + 1 parts are in memory. The object exists when
+/// finish() returns, and not before.
 class UploadFile final : public OutputFile {
  public:
   static constexpr int kParallel = 4;
@@ -41,6 +40,24 @@ class UploadFile final : public OutputFile {
   std::deque<std::future<std::string>> sending_;  // their ETags
   std::vector<std::string> etags_;
   int parts_ = 0;
+};
+
+/// An object that is read by ranges.
+class ObjectFile final : public InputFile {
+ public:
+  static constexpr std::int64_t kPartBytes = 8 << 20;
+  static constexpr std::size_t kParallel = 4;
+
+  /// `object`: as head() has it. An object that is replaced meanwhile is a CheckpointError.
+  ObjectFile(std::shared_ptr<S3Client> client, std::string key, Object object)
+      : client_(std::move(client)), key_(std::move(key)), object_(std::move(object)) {}
+  std::int64_t size() const noexcept override { return object_.bytes; }
+  void read(std::int64_t at, std::span<std::byte> to) override;
+
+ private:
+  const std::shared_ptr<S3Client> client_;
+  const std::string key_;
+  const Object object_;
 };
 
 }  // namespace trireme::inline v0::storage::s3

@@ -1,0 +1,75 @@
+// The implementations of functions.h and of PartialAttention: by Trireme's kernels (the CPU), and by
+// LibTorch's operations, which every device has, some of them by Trireme's kernels on NVIDIA's GPUs.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+
+#include "trireme/tensor/functions/functions.h"
+#include "trireme/tensor/functions/partial_attention.h"
+
+namespace trireme::inline v0::tensor {
+
+/// One part's keys and values for PartialAttention's queries.
+struct AttentionPart {
+  Columns query, key, value;
+  Sight sight;
+  std::int64_t heads = 1;
+};
+
+/// Adds a part to PartialAttention's sums, maxima and totals.
+using AttendPart = void(const AttentionPart& part, const at::Tensor& sums, const at::Tensor& maxima,
+                        const at::Tensor& totals);
+/// Adds a part's gradients; `dots` is PartialAttentionBackward's.
+using AttendPartBackward = void(const AttentionPart& part, const at::Tensor& gradient,
+                                const at::Tensor& logsumexp, const at::Tensor& dots,
+                                const at::Tensor& query_gradient, const Columns& key_gradient,
+                                const Columns& value_gradient);
+
+/// ConfigError unless logits [..., V] have int64 targets [...].
+void check_targets(const at::Tensor& logits, const at::Tensor& targets);
+
+/// ConfigError unless tokens are int64, and no more in a sequence than there are positions in the table
+/// `position` (may be undefined).
+void check_tokens(const at::Tensor& tokens, const at::Tensor& position);
+
+/// Whether kernels:: computes on the device of `tensor` (flat_math.h: implementation_of()); otherwise
+/// libtorch:: does.
+bool by_kernels(const at::Tensor& tensor);
+
+// The norms also where there are GpuKernels.
+namespace kernels {
+decltype(tensor::linear) linear, linear_gelu;
+decltype(tensor::gelu_tanh) gelu_tanh;
+decltype(tensor::gated) gated;
+decltype(tensor::stream_layer_norm) stream_layer_norm;
+decltype(tensor::attention) attention;
+decltype(tensor::embedding) embedding;
+decltype(tensor::add_layer_norm) add_layer_norm;
+decltype(tensor::residual_add) residual_add;
+decltype(tensor::cross_entropy_sum) cross_entropy_sum;
+AttendPart attend_part;
+AttendPartBackward attend_part_backward;
+}  // namespace kernels
+
+namespace libtorch {
+decltype(tensor::linear) linear, logits, linear_gelu;
+decltype(tensor::gelu_tanh) gelu_tanh;
+decltype(tensor::gated) gated;
+decltype(tensor::stream_layer_norm) stream_layer_norm;
+decltype(tensor::attention) attention;
+decltype(tensor::embedding) embedding;
+decltype(tensor::add_layer_norm) add_layer_norm;
+decltype(tensor::residual_add) residual_add;
+decltype(tensor::cross_entropy_sum) cross_entropy_sum;
+AttendPart attend_part;
+AttendPartBackward attend_part_backward;
+}  // namespace libtorch
+
+// Where there are GpuKernels; not for fp64.
+namespace gpu {
+decltype(tensor::cross_entropy_sum) cross_entropy_sum;
+}
+
+}  // namespace trireme::inline v0::tensor
