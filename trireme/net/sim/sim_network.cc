@@ -401,7 +401,7 @@ void SimNetwork::schedule_breaks() {
 SimNetwork::~SimNetwork() = default;
 
 std::shared_ptr<Waiter> SimNetwork::waiter(int rank) const {
-  return make_sim_waiter(scheduler_, state_->thread_of(rank));
+  return Scheduler::waiter_of(scheduler_, state_->thread_of(rank));
 }
 
 std::shared_ptr<Transport> SimNetwork::transport(int rank) {
