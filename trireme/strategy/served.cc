@@ -67,18 +67,7 @@ std::unique_ptr<ps::RemoteOptimizer> make_remote_optimizer(const StrategyContext
          .advice = "Start `trireme coordinator` with --workers. `trireme train` and `trireme "
                    "launch` start such a worker again without --elastic."});
   if (server.alone()) servers.train_alone();
-  return std::make_unique<ps::RemoteOptimizer>(optimizer,
-                                               ps::RemoteOptions{.worker = servers.worker,
-                                                                 .workers = servers.workers,
-                                                                 .servers = servers.count,
-                                                                 .server = server,
-                                                                 .waiter = env.world->waiter(),
-                                                                 .dial = servers.dial,
-                                                                 .term = servers.term,
-                                                                 .patience = servers.patience,
-                                                                 .epoch = servers.epoch,
-                                                                 .elastic = servers.elastic,
-                                                                 .broken = servers.broken});
+  return std::make_unique<ps::RemoteOptimizer>(optimizer, server, env.world->waiter(), servers);
 }
 
 ps::RemoteOptimizer* remote_of(optim::Optimizer& optimizer) noexcept {
