@@ -35,6 +35,18 @@ struct SavedTable {
   std::int64_t table_updates = 0;         // of the table, so far; 0: the last one that a row had
 };
 
+/// Calls visit(width, array, same array of each of `more`...) for each array of `table`; `width`: its
+/// elements a row. All tables have equally many arrays of state.
+template <class Visit, class Table, class... More>
+void for_each_array(Visit visit, Table& table, More&... more) {
+  visit(std::size_t{1}, table.ids, more.ids...);
+  visit(std::size_t{1}, table.last, more.last...);
+  visit(std::size_t{1}, table.updates, more.updates...);
+  visit(table.width, table.rows, more.rows...);
+  for (std::size_t k = 0; k < table.state.size(); ++k)
+    visit(table.width, table.state[k], more.state[k]...);
+}
+
 class RowTable {
  public:
   /// `max_rows`: of this server; 0: no bound.
