@@ -10,8 +10,8 @@
 #include <string>
 #include <vector>
 
-#include "trireme/ps/rows/row_sum.h"
 #include "trireme/ps/rows/served_table.h"
+#include "trireme/ps/rows/sparse_rows.h"
 #include "trireme/sync/buckets/leaf_plan.h"
 
 namespace trireme::inline v0::ps {
@@ -41,12 +41,12 @@ class RowGradients {
     std::uint32_t table = 0;
     at::Tensor ids, gradients;
   };
-  void check_finite(const RowSum& leaf, const ServedTable& table, std::uint32_t microbatch);
+  void check_finite(const SparseRows& leaf, const ServedTable& table, std::uint32_t microbatch);
 
   const std::vector<ServedTable> tables_;
-  std::vector<Taken> taken_;                // of the micro-batch under way
-  std::vector<std::vector<RowSum>> slots_;  // by slot, by table
-  std::vector<RowSum> leaf_;                // by table
+  std::vector<Taken> taken_;                    // of the micro-batch under way
+  std::vector<std::vector<SparseRows>> slots_;  // by slot, by table
+  std::vector<SparseRows> leaf_;                // by table
   std::optional<std::string> refusal_;
 };
 

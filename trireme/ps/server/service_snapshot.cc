@@ -61,16 +61,15 @@ std::map<int, Ledger::Worker> workers_of(const nlohmann::json& list) {
   return workers;
 }
 
-std::size_t append_rows(std::vector<std::byte>& to, const RowsView& rows, std::size_t width) {
-  append(to, std::as_bytes(rows.ids));
-  append(to, std::as_bytes(std::span(rows.rows, rows.ids.size() * width)));
-  return rows.ids.size();
+std::size_t append_rows(std::vector<std::byte>& to, const SparseRows& rows) {
+  append(to, std::as_bytes(rows.view().ids));
+  append(to, std::as_bytes(std::span(rows.view().rows, rows.size() * rows.width())));
+  return rows.size();
 }
 
-// Into a RowSum or RowCopies.
-void restore_rows(std::size_t count, std::size_t width, SnapshotReader& from, auto& to) {
+void restore_rows(std::size_t count, SnapshotReader& from, SparseRows& to) {
   std::vector<std::int64_t> ids(count);
-  std::vector<float> rows(count * width);
+  std::vector<float> rows(count * to.width());
   const auto read = [&](auto& values) {
     const auto bytes = from.take(std::as_bytes(std::span(values)).size());
     if (!bytes.empty()) std::memcpy(values.data(), bytes.data(), bytes.size());
@@ -78,18 +77,17 @@ void restore_rows(std::size_t count, std::size_t width, SnapshotReader& from, au
   read(ids);
   read(rows);
   to.clear();
-  to.add({ids, rows.data()});
+  for (std::size_t i = 0; i < count; ++i) to.keep(ids[i], &rows[i * to.width()]);
 }
 
 // Returns, for each table, the number of rows in its sum and the number of rows that it keeps.
 nlohmann::json append_rows(std::vector<std::byte>& to, RowShard& shard) {
   nlohmann::json counts = nlohmann::json::array();
   for (std::size_t i = 0; i < shard.num_tables(); ++i) {
-    const std::size_t width = shard.table(i).width();
-    const RowCopies* previous = shard.previous(i);
+    const SparseRows* previous = shard.previous(i);
     nlohmann::json& both = counts.emplace_back(nlohmann::json::array());
-    both.push_back(append_rows(to, shard.sums()[i].view(), width));
-    both.push_back(previous != nullptr ? append_rows(to, previous->view(), width) : 0);
+    both.push_back(append_rows(to, shard.sums()[i]));
+    both.push_back(previous != nullptr ? append_rows(to, *previous) : 0);
   }
   return counts;
 }
@@ -98,10 +96,9 @@ void restore_rows(const nlohmann::json& counts, SnapshotReader& from, RowShard& 
   if (counts.size() != shard.num_tables())
     throw MismatchError("a copy of a shard has other tables");
   for (std::size_t i = 0; i < shard.num_tables(); ++i) {
-    const std::size_t width = shard.table(i).width();
-    restore_rows(counts[i].at(0).get<std::size_t>(), width, from, shard.sums()[i]);
-    if (RowCopies* previous = shard.previous(i))
-      restore_rows(counts[i].at(1).get<std::size_t>(), width, from, *previous);
+    restore_rows(counts[i].at(0).get<std::size_t>(), from, shard.sums()[i]);
+    if (SparseRows* previous = shard.previous(i))
+      restore_rows(counts[i].at(1).get<std::size_t>(), from, *previous);
   }
 }
 
