@@ -37,29 +37,10 @@ class SnapshotReader {
   std::span<const std::byte> left_;
 };
 
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Ledger::Worker, here, last, clock, pushes, dropped, late,
+                                   repeated, last_late)
+
 namespace {
-
-nlohmann::json json_of(const std::map<int, Ledger::Worker>& workers) {
-  nlohmann::json list = nlohmann::json::array();
-  for (const auto& [number, one] : workers)
-    list.push_back({number, one.here, one.last, one.clock, one.pushes, one.dropped, one.late,
-                    one.last_late, one.repeated});
-  return list;
-}
-
-std::map<int, Ledger::Worker> workers_of(const nlohmann::json& list) {
-  std::map<int, Ledger::Worker> workers;
-  for (const nlohmann::json& one : list)
-    workers[one.at(0).get<int>()] = {.here = one.at(1),
-                                     .last = one.at(2),
-                                     .clock = one.at(3),
-                                     .pushes = one.at(4),
-                                     .dropped = one.at(5),
-                                     .late = one.at(6),
-                                     .repeated = one.at(8),
-                                     .last_late = one.at(7)};
-  return workers;
-}
 
 std::size_t append_rows(std::vector<std::byte>& to, const SparseRows& rows) {
   append(to, std::as_bytes(rows.view().ids));
@@ -108,11 +89,7 @@ nlohmann::json Rounds::snapshot(std::vector<std::byte>& memory) const {
   append(memory, std::as_bytes(std::span(squares_)));
   nlohmann::json parts = nlohmann::json::array();
   for (const auto& [worker, part] : parts_) {
-    nlohmann::json nodes = nlohmann::json::array();
-    for (const kernel::LeafRange& node : part.terms.nodes)
-      nodes.push_back({node.first, node.count});
-    parts.push_back(
-        {worker, part.client, nodes, part.memory.size(), part.rows, part.rate, part.scale});
+    parts.push_back({worker, part.client, to_text(part.request), part.memory.size()});
     append(memory, part.memory);
   }
   return {{"number", number_},          {"total", total_},         {"done", done_},
@@ -135,15 +112,11 @@ void Rounds::restore(const nlohmann::json& json, SnapshotReader& from, const Sha
     if (shard == nullptr) throw MismatchError("a copy of a shard has terms and no parameters");
     Part& part = parts_[one.at(0).get<int>()];
     part.client = one.at(1).get<int>();
+    const auto request = one.at(2).get<std::string>();
+    part.request = request_from(std::as_bytes(std::span(request)));
     part.own = from.take_copy(one.at(3).get<std::size_t>());
     part.memory = part.own;
-    one.at(4).get_to(part.rows);
-    one.at(5).get_to(part.rate);
-    one.at(6).get_to(part.scale);
-    std::vector<kernel::LeafRange> nodes;
-    for (const auto& node : one.at(2))
-      nodes.push_back({node.at(0).get<std::uint32_t>(), node.at(1).get<std::uint32_t>()});
-    part.terms = terms_of(nodes, part.rows, part.memory, *shard);
+    part.terms = terms_of(part.request, part.memory, *shard);
   }
 }
 
@@ -160,7 +133,7 @@ Saved Service::snapshot() {
     json["settings"] = settings_->to_text();
     json["shard"] = shard.text;
     json["shard_bytes"] = shard.memory.size();
-    json["workers"] = json_of(ledger_->workers());
+    json["workers"] = ledger_->workers();
     json["histogram"] = ledger_->histogram();
     all.memory = std::move(shard.memory);
     append(all.memory, shard_->earlier());
@@ -197,7 +170,7 @@ void Service::restore(std::string_view text, std::span<const std::byte> memory) 
       if (!sum.empty()) std::memcpy(shard_->sum().data(), sum.data(), sum.size());
       restore_rows(json.at("rows"), from, shard_->rows());
       ledger_.emplace(settings_->server.staleness);
-      ledger_->restore(workers_of(json.at("workers")),
+      ledger_->restore(json.at("workers").get<std::map<int, Ledger::Worker>>(),
                        json.at("histogram").get<std::map<std::int64_t, std::int64_t>>());
     }
     json.at("ready").get_to(ready_);
