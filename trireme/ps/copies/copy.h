@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <functional>
 #include <span>
+#include <string_view>
 #include <utility>
 
 #include "trireme/ps/copies/relay.h"
@@ -28,7 +29,16 @@ class Copy {
  public:
   /// As Service's.
   Copy(int shard, Service::Answer answer, OnApplied on_applied = {}, Spread spread = in_one_part,
-       Rooms rooms = {});
+       Rooms rooms = {})
+      : shard_(shard),
+        on_applied_(std::move(on_applied)),
+        service_(
+            shard, std::move(answer),
+            [this](int worker, std::int64_t version, std::int64_t staleness) {
+              if (on_applied_) on_applied_({shard_, at_, worker, sequence_, version, staleness});
+            },
+            std::move(spread), std::move(rooms)) {}
+  Copy(const Copy&) = delete;
 
   int shard() const noexcept { return shard_; }
   Service& service() noexcept { return service_; }
@@ -36,11 +46,21 @@ class Copy {
   Position at() const noexcept { return at_; }
 
   /// The next request in the order. `memory` as Service::handle()'s.
-  void apply(Position at, int client, const Request& request, std::span<const std::byte> memory);
+  void apply(Position at, int client, const Request& request, std::span<const std::byte> memory) {
+    at_ = at;
+    sequence_ = request.sequence;
+    service_.handle(client, request, memory);
+  }
   /// The same for a client that is lost.
-  void lose(Position at, int client);
+  void lose(Position at, int client) {
+    at_ = at;
+    service_.lost(client);
+  }
   /// All of another copy, at its position.
-  void restore(Position at, std::string_view text, std::span<const std::byte> memory);
+  void restore(Position at, std::string_view text, std::span<const std::byte> memory) {
+    service_.restore(text, memory);
+    at_ = at;
+  }
 
  private:
   const int shard_;

@@ -78,12 +78,10 @@ struct ParameterServer::Connection {
 };
 
 struct ParameterServer::Place {
-  Place(int shard, Service::Answer answer, OnApplied on_applied, Spread spread, Rooms rooms)
-      : copy(shard, std::move(answer), std::move(on_applied), std::move(spread), std::move(rooms)) {
-  }
+  template <class... OfCopy>
+  explicit Place(OfCopy&&... of_copy) : copy(std::forward<OfCopy>(of_copy)...) {}
 
   std::optional<net::SharedArea> weights;  // of the copy; outlives it
-
   Copy copy;
   std::unique_ptr<Primary> primary;       // null: a backup
   std::uint64_t term = 0;                 // the newest of a primary that has said something
