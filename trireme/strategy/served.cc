@@ -7,6 +7,7 @@
 #include "trireme/models/module_block.h"
 #include "trireme/net/alone_transport.h"
 #include "trireme/ps/rows/local_rows.h"
+#include "trireme/ps/settings.h"
 #include "trireme/sync/sync_plan.h"
 
 namespace trireme::inline v0::parallel {
@@ -58,7 +59,7 @@ std::unique_ptr<ps::RemoteOptimizer> make_remote_optimizer(const StrategyContext
                        .operation = "strategy",
                        .advice = "Start some: `trireme launch --workers 4 --servers 2`, or "
                                  "server.count under `trireme train`."});
-  check_server_options(server, servers.workers, servers.count);
+  ps::check_server_options(server, servers.workers, servers.count);
   if (server.alone() && servers.elastic)
     throw ConfigError(
         "workers that train on their own in an elastic job",

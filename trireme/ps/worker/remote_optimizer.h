@@ -19,7 +19,6 @@
 
 #include "trireme/optim/optimizer.h"
 #include "trireme/ps/rows/remote_rows.h"
-#include "trireme/ps/server/server_options.h"
 #include "trireme/ps/worker/client.h"
 #include "trireme/sync/strategy_context.h"
 
