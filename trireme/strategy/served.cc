@@ -101,8 +101,9 @@ std::shared_ptr<ps::RowStore> connect_rows(const std::vector<models::ServerEmbed
   if (auto* remote = remote_of(optimizer)) {
     store = remote->set_tables(std::move(tables));
   } else {
-    store = std::make_shared<ps::LocalRows>(std::move(tables),
-                                            [own = &optimizer] { return kinds_of_state(*own); });
+    store = std::make_shared<ps::LocalRows>(
+        std::move(tables),
+        ps::RowStore::Options{.state_names = [own = &optimizer] { return kinds_of_state(*own); }});
   }
   ps::connect(embeddings, store);
   return store;

@@ -102,8 +102,8 @@ std::vector<NamedShard> RowStore::shards_of(std::vector<SavedTable> tables, bool
 std::vector<NamedShard> RowStore::weights() { return shards_of(read(), false); }
 
 std::vector<NamedShard> RowStore::state() {
-  if (saves()) return shards_of(read(), true);
-  return loads() ? shards_of(empty_tables(), true) : std::vector<NamedShard>();
+  if (options_.saves) return shards_of(read(), true);
+  return options_.loads ? shards_of(empty_tables(), true) : std::vector<NamedShard>();
 }
 
 std::vector<SavedTable> RowStore::empty_tables() const {
@@ -111,7 +111,7 @@ std::vector<SavedTable> RowStore::empty_tables() const {
   for (const ServedTable& table : tables_) {
     none.push_back({.name = table.name,
                     .width = static_cast<std::size_t>(table.width),
-                    .state_names = state_names()});
+                    .state_names = options_.state_names()});
     none.back().state.resize(none.back().state_names.size());
   }
   return none;
@@ -131,6 +131,11 @@ std::shared_ptr<const std::vector<SavedTable>> RowStore::loaded() const {
           {.operation = "resume", .advice = "Use another checkpoint."});
   }
   return loaded_;
+}
+
+std::vector<SavedTable> RowStore::loaded_rows() const {
+  const auto rows = loaded();
+  return rows ? *rows : empty_tables();
 }
 
 std::vector<SavedTable> joined_rows(std::span<const std::vector<SavedTable>> servers) {

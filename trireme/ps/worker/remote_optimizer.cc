@@ -42,16 +42,16 @@ std::shared_ptr<RemoteRows> RemoteOptimizer::set_tables(std::vector<ServedTable>
     start();
     return *client_;
   };
-  const auto state = [](const auto& own) { return own.state(); };
+  const std::vector<std::string> state =
+      std::visit([](const auto& own) { return own.state(); }, optimizer_);
   // In a common world the checkpoint has one rank's rows; a worker that is alone has its own world, but
   // its checkpoints, if it reads one, hold rows all the same.
   const bool first = servers_.worker == 0;
   rows_ = std::make_shared<RemoteRows>(
-      std::move(tables), RemoteRows::Options{.client = client,
-                                             .started = [this] { return started_ || goes_on_; },
-                                             .state = std::visit(state, optimizer_),
-                                             .saves = first,
-                                             .loads = first || alone()});
+      std::move(tables),
+      RowStore::Options{
+          .state_names = [state] { return state; }, .saves = first, .loads = first || alone()},
+      client, [this] { return started_ || goes_on_; });
   return rows_;
 }
 
