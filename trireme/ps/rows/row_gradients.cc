@@ -31,8 +31,6 @@ void RowGradients::begin() {
   refusal_.reset();
 }
 
-void RowGradients::drop() { begin(); }
-
 void RowGradients::end_micro(std::uint32_t microbatch, const parallel::LeafStep& step,
                              double weight) {
   for (SparseRows& sum : leaf_) sum.clear();

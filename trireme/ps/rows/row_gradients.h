@@ -22,13 +22,12 @@ class RowGradients {
 
   /// Gradients [u, width] of rows of the micro-batch under way.
   void take(std::uint32_t table, const at::Tensor& ids, const at::Tensor& gradients);
-  /// A new step.
+  /// A new step, or none: forgets the gradients.
   void begin();
   /// The micro-batch is complete: its leaf is its gradients times `weight`.
   void end_micro(std::uint32_t microbatch, const parallel::LeafStep& step, double weight);
   /// Why the step must be refused: a gradient that is not finite.
   const std::optional<std::string>& refusal() const noexcept { return refusal_; }
-  void drop();
 
   /// The sums in slots 0 ... terms - 1: of each, the rows of each table.
   std::vector<std::vector<RowsView>> terms(std::size_t terms) const;

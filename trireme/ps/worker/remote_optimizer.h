@@ -68,7 +68,7 @@ class RemoteOptimizer final : public optim::Optimizer {
   /// Before attach(): the tables of the model's embeddings. Returns where their rows are.
   std::shared_ptr<RemoteRows> set_tables(std::vector<ServedTable> tables);
   /// Null: the model has no embeddings on servers.
-  RemoteRows* rows() const noexcept { return rows_.get(); }
+  RowGradients* row_gradients() const noexcept { return rows_ ? &rows_->gradients() : nullptr; }
   /// Before the first forward pass: gives the servers their weights, or waits for them and takes
   /// them. No effect after the first time.
   void start();
