@@ -4,7 +4,7 @@
 //                [--optimizer adagrad]
 //
 // The table has --rows rows, all of which have been updated once. A step pulls --share percent of them,
-// adds a gradient for each into a RowSum, as a backward pass does, and pushes the sum. Prints a JSON line:
+// adds a gradient for each into a SparseRows, as a backward pass does, and pushes the sum. Prints a JSON line:
 // wall and processor time of a step (of worker and server together, medians), rows pulled and pushed a second
 // and a second of processor time, and bytes that travel for a touched row (counted at the socket; with shared
 // memory, what is written there).
@@ -24,7 +24,7 @@
 
 #include "trireme/base/waiter/real_waiter.h"
 #include "trireme/optim/optimizer.h"
-#include "trireme/ps/rows/row_sum.h"
+#include "trireme/ps/rows/sparse_rows.h"
 #include "trireme/ps/server/server.h"
 #include "trireme/ps/worker/client.h"
 
@@ -222,7 +222,7 @@ class Worker {
   const pid_t server_;
   const std::shared_ptr<Waiter> waiter_;
   std::uint64_t bytes_ = 0;
-  ps::RowSum sum_;
+  ps::SparseRows sum_;
   ps::ParameterClient client_;
   std::vector<std::int64_t> ids_;
   std::vector<float> rows_;

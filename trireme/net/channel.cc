@@ -37,11 +37,8 @@ struct Core final : ProgressSource, std::enable_shared_from_this<Core> {
   Core(std::shared_ptr<Waiter> a_waiter, Descriptor a_socket, Identity a_peer, std::size_t limit)
       : waiter(std::move(a_waiter)),
         socket(std::move(a_socket)),
-        epoll(epoll_create1(EPOLL_CLOEXEC)),
         peer(a_peer),
-        max_frame_bytes(limit) {
-    if (!epoll) throw_system_error("epoll_create1");
-  }
+        max_frame_bytes(limit) {}
 
   bool pending() const noexcept override { return num_pending.load() > 0; }
   int descriptor() const noexcept override { return epoll.get(); }
@@ -63,13 +60,10 @@ struct Core final : ProgressSource, std::enable_shared_from_this<Core> {
     const std::uint32_t events = (incoming.empty() ? 0u : std::uint32_t{EPOLLIN}) |
                                  (outgoing.empty() || pausing ? 0u : std::uint32_t{EPOLLOUT});
     if (events == watched) return;
-    const int operation = watched == 0  ? EPOLL_CTL_ADD
-                          : events == 0 ? EPOLL_CTL_DEL
-                                        : EPOLL_CTL_MOD;
-    epoll_event event{.events = events, .data = {.fd = socket.get()}};
-    if (epoll_ctl(epoll.get(), operation, socket.get(), &event) != 0) {
-      throw_system_error("epoll_ctl");
-    }
+    epoll.control(watched == 0  ? EPOLL_CTL_ADD
+                  : events == 0 ? EPOLL_CTL_DEL
+                                : EPOLL_CTL_MOD,
+                  socket.get(), events);
     watched = events;
   }
 
@@ -84,14 +78,11 @@ struct Core final : ProgressSource, std::enable_shared_from_this<Core> {
       left += part.size() - done;
       parts[i++] = {const_cast<std::byte*>(part.data()) + done, part.size() - done};
     }
-    msghdr message{};
-    message.msg_iov = parts;
-    message.msg_iovlen = 3;
-    alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {};
-    if (one.area && one.sent == 0) attach(message, control, one.area->descriptor.get());
-    const ssize_t count = sendmsg(socket.get(), &message, MSG_NOSIGNAL | MSG_DONTWAIT);
+    const int area = one.area ? one.area->descriptor.get() : -1;
+    const std::size_t passed = one.area && one.sent == 0 ? 1 : 0;
+    const ssize_t count = send_parts(socket.get(), parts, {&area, passed});
     if (count <= 0) {
-      if (!may_send_later(errno))
+      if (!may_send_later())
         end_writing(lost(std::strerror(errno)));
       else if (errno == ETOOMANYREFS)
         try_again_soon();
@@ -117,16 +108,6 @@ struct Core final : ProgressSource, std::enable_shared_from_this<Core> {
     });
   }
 
-  static void attach(msghdr& message, std::span<char> control, int descriptor) {
-    message.msg_control = control.data();
-    message.msg_controllen = control.size();
-    cmsghdr* head = CMSG_FIRSTHDR(&message);
-    head->cmsg_level = SOL_SOCKET;
-    head->cmsg_type = SCM_RIGHTS;
-    head->cmsg_len = CMSG_LEN(sizeof(int));
-    std::memcpy(CMSG_DATA(head), &descriptor, sizeof descriptor);
-  }
-
   // The frame that is arriving: its start, then its head and payload.
   bool read_some() {
     if (start_got < sizeof start) return read_start();
@@ -137,10 +118,7 @@ struct Core final : ProgressSource, std::enable_shared_from_this<Core> {
       const std::size_t payload_got = body_got - head_got;
       iovec parts[2] = {{head.data() + head_got, head.size() - head_got},
                         {payload.data() + payload_got, payload.size() - payload_got}};
-      msghdr message{};
-      message.msg_iov = parts;
-      message.msg_iovlen = 2;
-      const ssize_t count = recvmsg(socket.get(), &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+      const ssize_t count = receive_parts(socket.get(), parts);
       if (count <= 0) return stopped_reading(count);
       body_got += static_cast<std::size_t>(count);
       if (body_got < head.size() + payload.size()) return true;
@@ -154,22 +132,11 @@ struct Core final : ProgressSource, std::enable_shared_from_this<Core> {
 
   bool read_start() {
     iovec part{reinterpret_cast<std::byte*>(&start) + start_got, sizeof start - start_got};
-    msghdr message{};
-    message.msg_iov = &part;
-    message.msg_iovlen = 1;
-    alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int) * 4)] = {};
-    message.msg_control = control;
-    message.msg_controllen = sizeof control;
-    const ssize_t count = recvmsg(socket.get(), &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+    PassedDescriptors passed;
+    const ssize_t count = receive_parts(socket.get(), {&part, 1}, &passed);
     if (count <= 0) return stopped_reading(count);
-    for (cmsghdr* one = CMSG_FIRSTHDR(&message); one != nullptr; one = CMSG_NXTHDR(&message, one)) {
-      if (one->cmsg_level != SOL_SOCKET || one->cmsg_type != SCM_RIGHTS) continue;
-      for (std::size_t at = 0; at + CMSG_LEN(sizeof(int)) <= one->cmsg_len; at += sizeof(int)) {
-        int descriptor = -1;
-        std::memcpy(&descriptor, CMSG_DATA(one) + at, sizeof descriptor);
-        arrived_area = Descriptor(descriptor);  // closes one that nobody announced
-      }
-    }
+    // One that nobody announced is closed.
+    if (!passed.descriptors.empty()) arrived_area = std::move(passed.descriptors.back());
     start_got += static_cast<std::size_t>(count);
     return start_got < sizeof start || take_start();
   }
@@ -203,12 +170,8 @@ struct Core final : ProgressSource, std::enable_shared_from_this<Core> {
     return true;
   }
 
-  static bool would_block(ssize_t count) noexcept {
-    return count < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR);
-  }
-
   bool stopped_reading(ssize_t count) {
-    if (would_block(count)) return false;
+    if (count < 0 && would_block()) return false;
     fail(lost(count == 0 ? "it closed the connection" : std::strerror(errno)));
     return false;
   }
@@ -247,7 +210,8 @@ struct Core final : ProgressSource, std::enable_shared_from_this<Core> {
   }
 
   const std::shared_ptr<Waiter> waiter;
-  const Descriptor socket, epoll;
+  const Descriptor socket;
+  const Epoll epoll;
   const Identity peer;
   const std::size_t max_frame_bytes;
   std::atomic<int> num_pending{0};
@@ -281,7 +245,7 @@ class SocketChannel final : public Channel {
     waiter_->add(core_);
   }
   ~SocketChannel() override {
-    leave();
+    close();
     waiter_->remove(core_.get());
   }
 
@@ -338,16 +302,14 @@ class SocketChannel final : public Channel {
     return core_->areas_of_peer[id]->bytes();
   }
 
-  void close() override { leave(); }
-
- private:
-  void leave() {
+  void close() override {
     waiter_->run([core = core_] {
       core->fail(std::make_exception_ptr(
           PeerLost("this end of the channel was closed", {.operation = "channel"})));
     });
   }
 
+ private:
   const std::shared_ptr<Waiter> waiter_;
   const bool shares_;
   const std::shared_ptr<Core> core_;
@@ -360,10 +322,7 @@ struct Entrance final : ProgressSource {
       : waiter(std::move(own_waiter)),
         options(std::move(own_options)),
         listener(options.host.empty() ? listen_unix() : listen_tcp(options.host)),
-        reception(*waiter, listener, options.identity, options.secret),
-        epoll(epoll_create1(EPOLL_CLOEXEC)) {
-    if (!epoll) throw_system_error("epoll_create1");
-  }
+        reception(*waiter, listener, options.identity, options.secret) {}
 
   bool poll() override {
     if (!source || closed) return false;
@@ -397,10 +356,7 @@ struct Entrance final : ProgressSource {
   // Callers who come while nobody waits for them must not keep a core busy.
   void watch(bool wanted) {
     if (waited_for.exchange(wanted) == wanted) return;
-    epoll_event event{.events = EPOLLIN, .data = {.fd = reception.descriptor()}};
-    if (epoll_ctl(epoll.get(), wanted ? EPOLL_CTL_ADD : EPOLL_CTL_DEL, reception.descriptor(),
-                  &event) != 0)
-      throw_system_error("epoll_ctl");
+    epoll.control(wanted ? EPOLL_CTL_ADD : EPOLL_CTL_DEL, reception.descriptor(), EPOLLIN);
   }
 
   void settle(const std::exception_ptr& error) {
@@ -413,7 +369,7 @@ struct Entrance final : ProgressSource {
   const ChannelOptions options;
   const Listener listener;
   Reception reception;
-  const Descriptor epoll;  // has the reception's while somebody waits for a channel
+  const Epoll epoll;  // has the reception's while somebody waits for a channel
   std::atomic<bool> waited_for{false}, closed{false};
   std::optional<WorkSource> source;
   std::shared_ptr<Channel>* to = nullptr;

@@ -8,6 +8,10 @@
 namespace trireme::inline v0::net {
 
 enum class FrameKind : std::uint8_t { Eager = 1, Rts, Cts, Refuse, Data, Room, Lost };
+/// Whether a frame of this kind is for Messenger::on_control().
+constexpr bool is_control(FrameKind kind) noexcept {
+  return kind > FrameKind::Eager && kind <= FrameKind::Lost && kind != FrameKind::Data;
+}
 struct Frame {
   FrameKind kind = FrameKind::Eager;
   std::uint32_t id = 0;      // Rts, Cts, Refuse: send id; Data: receive id; Lost: rank

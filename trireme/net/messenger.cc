@@ -28,10 +28,8 @@ class Messenger::Local final : public Link {
     return true;
   }
   std::size_t try_stream(std::size_t, const Piece& piece) override {
-    const std::size_t size = piece.rest.size();
-    std::memcpy(messenger_.destination(messenger_.rank_, piece.id, piece.offset, size),
-                piece.rest.data(), size);
-    messenger_.on_data(messenger_.rank_, piece.id, size);
+    const std::size_t size = piece.rest.size();  // a continuation may end the piece
+    messenger_.on_data(messenger_.rank_, piece.id, piece.offset, piece.rest);
     return size;
   }
 
@@ -56,7 +54,7 @@ void Messenger::attach(int peer, Link* link, std::size_t num_lanes) {
 }
 
 Work Messenger::send(int peer, Tag tag, std::span<const std::byte> bytes) {
-  check_peer(peer, static_cast<int>(peers_.size()));
+  check_peer(peer, size());
   if (failure_) return Work::failed(failure_);
   Peer& to = at(peer);
   if (to.gone) return Work::failed(error_of(peer, "send"));
@@ -77,7 +75,7 @@ Work Messenger::send(int peer, Tag tag, std::span<const std::byte> bytes) {
 }
 
 Work Messenger::recv(int peer, Tag tag, std::span<std::byte> bytes) {
-  check_peer(peer, static_cast<int>(peers_.size()));
+  check_peer(peer, size());
   if (failure_) return Work::failed(failure_);
   Peer& from = at(peer);
   const auto found = std::find_if(from.unexpected.begin(), from.unexpected.end(),
@@ -100,15 +98,28 @@ Work Messenger::recv(int peer, Tag tag, std::span<std::byte> bytes) {
   return work;
 }
 
-// Completes a receive with its eager message and accounts for the room that it frees.
+std::optional<Messenger::Posted> Messenger::take_posted(Peer& from, Tag tag) {
+  const auto found = std::find_if(from.posted.begin(), from.posted.end(),
+                                  [&](const auto& one) { return one.tag == tag; });
+  if (found == from.posted.end()) return std::nullopt;
+  std::optional<Posted> posted = std::move(*found);
+  from.posted.erase(found);
+  return posted;
+}
+
+// Completes a receive, or fails it if the message has another length.
+void Messenger::end(int peer, const Posted& posted, std::size_t sent) {
+  const std::size_t expected = posted.bytes.size();
+  if (sent == expected) return open_.end(posted.source);
+  open_.end(posted.source,
+            length_mismatch(name_of(rank_), name_of(peer), posted.tag, expected, sent));
+}
+
+// Ends a receive with its eager message and accounts for the room that it frees.
 void Messenger::deliver(int peer, std::span<const std::byte> bytes, const Posted& posted) {
-  if (bytes.size() != posted.bytes.size()) {
-    open_.end(posted.source, length_mismatch(name_of(rank_), name_of(peer), posted.tag,
-                                             posted.bytes.size(), bytes.size()));
-  } else {
-    if (!bytes.empty()) std::memcpy(posted.bytes.data(), bytes.data(), bytes.size());
-    open_.end(posted.source);
-  }
+  if (!bytes.empty() && bytes.size() == posted.bytes.size())
+    std::memcpy(posted.bytes.data(), bytes.data(), bytes.size());
+  end(peer, posted, bytes.size());
   make_room(peer, cost_of(bytes.size()));
 }
 
@@ -120,14 +131,9 @@ void Messenger::make_room(int peer, std::size_t cost) {
 }
 
 void Messenger::accept(int peer, std::uint32_t send_id, std::size_t length, const Posted& posted) {
-  if (length != posted.bytes.size()) {
-    queue(peer, {FrameKind::Refuse, send_id, 0, 0});
-    return open_.end(posted.source, length_mismatch(name_of(rank_), name_of(peer), posted.tag,
-                                                    posted.bytes.size(), length));
-  }
-  if (length == 0) {  // no data will follow; Refuse completes the send
-    queue(peer, {FrameKind::Refuse, send_id, 0, 0});
-    return open_.end(posted.source);
+  if (length == 0 || length != posted.bytes.size()) {  // no data will follow
+    queue(peer, {FrameKind::Refuse, send_id, 0, 0});   // completes the send
+    return end(peer, posted, length);
   }
   Peer& from = at(peer);
   const std::uint32_t id = from.next_id++;
@@ -143,20 +149,13 @@ void Messenger::queue(int peer, const Frame& frame) {
 void Messenger::on_eager(int peer, Tag tag, std::span<const std::byte> payload) {
   Peer& from = at(peer);
   if (failure_ || from.gone) return;
+  if (const auto posted = take_posted(from, tag)) return deliver(peer, payload, *posted);
   const std::size_t cost = cost_of(payload.size());
-  const auto found = std::find_if(from.posted.begin(), from.posted.end(),
-                                  [&](const auto& one) { return one.tag == tag; });
-  if (found == from.posted.end()) {
-    if (cost > kUnexpectedLimit - from.unexpected_cost)
-      return lose(peer, "it sent more than there was room for");
-    from.unexpected.push_back(
-        {tag, true, 0, payload.size(), std::vector<std::byte>(payload.begin(), payload.end())});
-    from.unexpected_cost += cost;
-    return;
-  }
-  const Posted posted = std::move(*found);
-  from.posted.erase(found);
-  deliver(peer, payload, posted);
+  if (cost > kUnexpectedLimit - from.unexpected_cost)
+    return lose(peer, "it sent more than there was room for");
+  from.unexpected.push_back(
+      {tag, true, 0, payload.size(), std::vector<std::byte>(payload.begin(), payload.end())});
+  from.unexpected_cost += cost;
 }
 
 void Messenger::on_control(int peer, const Frame& frame) {
@@ -172,15 +171,10 @@ void Messenger::on_control(int peer, const Frame& frame) {
     return;
   }
   if (frame.kind == FrameKind::Rts) {
-    const auto found = std::find_if(from.posted.begin(), from.posted.end(),
-                                    [&](const auto& one) { return one.tag.value == frame.tag; });
-    if (found == from.posted.end()) {
-      from.unexpected.push_back({{frame.tag}, false, frame.id, frame.length, {}});
-      return;
-    }
-    const Posted posted = std::move(*found);
-    from.posted.erase(found);
-    return accept(peer, frame.id, frame.length, posted);
+    if (const auto posted = take_posted(from, {frame.tag}))
+      return accept(peer, frame.id, frame.length, *posted);
+    from.unexpected.push_back({{frame.tag}, false, frame.id, frame.length, {}});
+    return;
   }
   const auto sending = from.sending.find(frame.id);
   if (sending == from.sending.end()) return lose(peer, "it answered a message that was not sent");
@@ -219,6 +213,15 @@ void Messenger::on_data(int peer, std::uint32_t id, std::size_t length) {
   const WorkSource source = receiving.source;
   at(peer).receiving.erase(found);
   open_.end(source);
+}
+
+bool Messenger::on_data(int peer, std::uint32_t id, std::optional<std::size_t> offset,
+                        std::span<const std::byte> data) {
+  std::byte* const to = destination(peer, id, offset, data.size());
+  if (to == nullptr) return aborted();
+  std::memcpy(to, data.data(), data.size());
+  on_data(peer, id, data.size());
+  return true;
 }
 
 void Messenger::fail_all(int peer, const std::exception_ptr& send_error,
@@ -262,12 +265,12 @@ void Messenger::tell_cause(const std::exception_ptr& error) noexcept {
     std::rethrow_exception(error);
   } catch (const PeerLost& lost) {
     bool known = false;
-    for (int peer = 0; peer < static_cast<int>(peers_.size()); ++peer) {
+    for (int peer = 0; peer < size(); ++peer) {
       const Peer& one = at(peer);
       known |= one.cause == lost.peer() || (one.gone && name_of(peer) == lost.peer());
     }
     if (lost.peer() < 0 || !known) return;
-    for (int peer = 0; peer < static_cast<int>(peers_.size()); ++peer)
+    for (int peer = 0; peer < size(); ++peer)
       if (peer != rank_ && !at(peer).gone)
         at(peer).out.send_last({FrameKind::Lost, static_cast<std::uint32_t>(lost.peer()), 0, 0});
   } catch (...) {
@@ -277,7 +280,7 @@ void Messenger::tell_cause(const std::exception_ptr& error) noexcept {
 void Messenger::abort(const std::exception_ptr& error) noexcept {
   if (failure_) return;
   failure_ = error;
-  for (int peer = 0; peer < static_cast<int>(peers_.size()); ++peer) {
+  for (int peer = 0; peer < size(); ++peer) {
     at(peer).unexpected.clear();
     fail_all(peer, error, error);
   }

@@ -48,12 +48,17 @@ namespace trireme::inline v0::net {
 inline constexpr std::size_t kUnexpectedLimit = std::size_t{64} << 20;
 inline constexpr std::size_t kMessageCost = 64;
 
-class Messenger {
+class Messenger final : public MoveTimes {
  public:
   /// `names`: the rank numbers that errors print, if not those of this group.
   Messenger(int rank, int size, std::shared_ptr<Waiter> waiter, std::vector<int> names = {});
   ~Messenger();
 
+  int rank() const noexcept { return rank_; }
+  int size() const noexcept { return static_cast<int>(peers_.size()); }
+  const std::shared_ptr<Waiter>& waiter() const noexcept { return waiter_; }
+  /// The number of a rank that errors print.
+  int name_of(int peer) const { return names_.empty() ? peer : names_[peer]; }
   void attach(int peer, Link* link, std::size_t num_lanes = 1);
   Work send(int peer, Tag tag, std::span<const std::byte> bytes);
   Work recv(int peer, Tag tag, std::span<std::byte> bytes);
@@ -67,8 +72,8 @@ class Messenger {
   bool pending() const noexcept { return open_.any(); }
   /// True if frames or pieces wait for the link to `peer`.
   bool has_output(int peer) const { return !at(peer).out.empty(); }
-  /// The last time that bytes moved to or from `peer`, as reported through note_move(). Any thread.
-  TimePoint last_moved(int peer) const noexcept;
+  /// As reported through note_move().
+  TimePoint last_moved(int peer) const noexcept override;
   void note_move(int peer) noexcept;
 
   // Called by links, when a frame has arrived or the link can send again.
@@ -80,6 +85,10 @@ class Messenger {
   std::byte* destination(int peer, std::uint32_t id, std::optional<std::size_t> offset,
                          std::size_t length);
   void on_data(int peer, std::uint32_t id, std::size_t length);
+  /// Both, for data that lies elsewhere: copies it. False if the peer may not send it; after an abort
+  /// it may, and the data is discarded.
+  bool on_data(int peer, std::uint32_t id, std::optional<std::size_t> offset,
+               std::span<const std::byte> data);
 
  private:
   static constexpr std::size_t kRoomBytes = kUnexpectedLimit / 4;  // cost taken per Room frame
@@ -124,9 +133,10 @@ class Messenger {
 
   Peer& at(int peer) { return peers_[static_cast<std::size_t>(peer)]; }
   const Peer& at(int peer) const { return peers_[static_cast<std::size_t>(peer)]; }
-  int name_of(int peer) const { return names_.empty() ? peer : names_[peer]; }
   bool is_name(std::uint32_t name) const;
   void queue(int peer, const Frame& frame);
+  std::optional<Posted> take_posted(Peer& from, Tag tag);
+  void end(int peer, const Posted& posted, std::size_t sent);
   void deliver(int peer, std::span<const std::byte> bytes, const Posted& posted);
   void make_room(int peer, std::size_t cost);
   void accept(int peer, std::uint32_t send_id, std::size_t length, const Posted& posted);

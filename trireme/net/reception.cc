@@ -6,7 +6,6 @@
 #include <sys/socket.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <optional>
 #include <span>
 
@@ -18,11 +17,6 @@ namespace {
 constexpr Duration kHandshakeLimit = std::chrono::seconds(10);
 constexpr Duration kLeast = std::chrono::milliseconds(20);  // that a caller has among many
 constexpr std::size_t kMostCallers = 128;
-
-void control(int epoll, int operation, int descriptor, std::uint32_t events) {
-  epoll_event event{.events = events, .data = {.fd = descriptor}};
-  if (epoll_ctl(epoll, operation, descriptor, &event) != 0) throw_system_error("epoll_ctl");
-}
 
 }  // namespace
 
@@ -38,10 +32,8 @@ Reception::Reception(Waiter& waiter, const Listener& listener, const Identity& m
       listener_(listener),
       mine_(mine),
       secret_(std::move(secret)),
-      most_callers_(most_callers),
-      epoll_(epoll_create1(EPOLL_CLOEXEC)) {
-  if (!epoll_) throw_system_error("epoll_create1");
-  control(epoll_.get(), EPOLL_CTL_ADD, listener_.socket.get(), EPOLLIN);
+      most_callers_(most_callers) {
+  epoll_.control(EPOLL_CTL_ADD, listener_.socket.get(), EPOLLIN);
 }
 
 std::optional<std::pair<Descriptor, Identity>> Reception::next_now() {
@@ -97,7 +89,7 @@ void Reception::let_in() {
     Descriptor socket = next_guest();
     if (!socket) return;
     if (is_full()) callers_.pop_front();
-    control(epoll_.get(), EPOLL_CTL_ADD, socket.get(), EPOLLIN);
+    epoll_.control(EPOLL_CTL_ADD, socket.get(), EPOLLIN);
     callers_.push_back(
         {std::move(socket), HandshakeState(false, mine_, secret_), now, now + kHandshakeLimit, {}});
     if (!put(callers_.back())) callers_.pop_back();
@@ -106,7 +98,7 @@ void Reception::let_in() {
 
 void Reception::listen(bool wanted) {
   if (std::exchange(listens_, wanted) == wanted) return;
-  control(epoll_.get(), EPOLL_CTL_MOD, listener_.socket.get(), wanted ? EPOLLIN : 0u);
+  epoll_.control(EPOLL_CTL_MOD, listener_.socket.get(), wanted ? EPOLLIN : 0u);
 }
 
 // A new connection has room for a whole handshake; a caller whose socket has not is dropped.
@@ -120,7 +112,7 @@ Reception::Progress Reception::serve(Caller& caller) {
   while (const std::size_t wanted = caller.state.wanted()) {
     const ssize_t count =
         recv(caller.socket.get(), caller.bytes + caller.got, wanted - caller.got, 0);
-    if (count < 0 && (errno == EAGAIN || errno == EINTR)) return Progress::Waits;
+    if (count < 0 && would_block()) return Progress::Waits;
     if (count <= 0) return Progress::Drop;
     caller.got += static_cast<std::size_t>(count);
     if (caller.got < wanted) continue;

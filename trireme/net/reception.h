@@ -57,7 +57,7 @@ class Reception {
   const Identity mine_;
   const std::string secret_;
   const std::size_t most_callers_;
-  const Descriptor epoll_;  // watches the listener and all callers
+  const Epoll epoll_;  // watches the listener and all callers
   bool listens_ = true;
   std::deque<Caller> callers_;
 };

@@ -26,12 +26,8 @@ namespace {
 // Lets a waiter sleep on one descriptor; the waiting code calls poll(2) itself.
 class Wakeup final : public ProgressSource {
  public:
-  Wakeup(int descriptor, short events) : epoll_(epoll_create1(EPOLL_CLOEXEC)) {
-    if (!epoll_) throw_system_error("epoll_create1");
-    epoll_event event{.events = static_cast<std::uint32_t>(events), .data = {.fd = descriptor}};
-    if (epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, descriptor, &event) != 0) {
-      throw_system_error("epoll_ctl");
-    }
+  Wakeup(int descriptor, short events) {
+    epoll_.control(EPOLL_CTL_ADD, descriptor, static_cast<std::uint32_t>(events));
   }
   bool poll() override { return false; }
   bool pending() const noexcept override { return true; }
@@ -39,7 +35,7 @@ class Wakeup final : public ProgressSource {
   void arm(bool) noexcept override {}
 
  private:
-  Descriptor epoll_;
+  const Epoll epoll_;
 };
 
 struct Address {
@@ -144,12 +140,41 @@ bool is_of_one_caller(int error) {
   return std::find(std::begin(kAll), std::end(kAll), error) != std::end(kAll);
 }
 
-bool would_block() { return errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR; }
+// Calls `move`, which sends or receives, until it has moved all bytes.
+template <class Byte, class Move>
+void move_all(Waiter& waiter, int socket, short events, std::span<Byte> bytes, const Until& until,
+              const std::string& what, Move move) {
+  while (!bytes.empty()) {
+    const ssize_t count = move(bytes);
+    if (count > 0) {
+      bytes = bytes.subspan(static_cast<std::size_t>(count));
+    } else if (count < 0 && would_block()) {
+      wait_for(waiter, socket, events, until, what);
+    } else {
+      throw PeerLost(what + " closed the connection", {.operation = "connect"});
+    }
+  }
+}
+
+// Memory for the descriptors that a message passes.
+struct DescriptorRoom {
+  static constexpr std::size_t kMost = 4;
+  alignas(cmsghdr) char bytes[CMSG_SPACE(kMost * sizeof(int))] = {};
+};
 
 }  // namespace
 
 Descriptor::~Descriptor() {
   if (value_ >= 0) close(value_);
+}
+
+Epoll::Epoll() : descriptor_(epoll_create1(EPOLL_CLOEXEC)) {
+  if (!descriptor_) throw_system_error("epoll_create1");
+}
+
+void Epoll::control(int operation, int descriptor, std::uint32_t events, std::uint64_t data) const {
+  epoll_event event{.events = events, .data = {.u64 = data}};
+  if (epoll_ctl(get(), operation, descriptor, &event) != 0) throw_system_error("epoll_ctl");
 }
 
 void set_patience(int socket, Duration patience) {
@@ -174,8 +199,48 @@ void bound_rate(int socket, std::int64_t bytes_per_second) {
     throw_system_error("SO_MAX_PACING_RATE");
 }
 
-bool may_send_later(int error) noexcept {
-  return error == EAGAIN || error == EWOULDBLOCK || error == EINTR || error == ETOOMANYREFS;
+bool would_block() noexcept { return errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR; }
+
+bool may_send_later() noexcept { return would_block() || errno == ETOOMANYREFS; }
+
+ssize_t send_parts(int socket, std::span<iovec> parts, std::span<const int> descriptors) {
+  msghdr message{};
+  message.msg_iov = parts.data();
+  message.msg_iovlen = parts.size();
+  DescriptorRoom room;
+  if (!descriptors.empty()) {
+    message.msg_control = room.bytes;
+    message.msg_controllen = CMSG_SPACE(descriptors.size_bytes());
+    cmsghdr* const header = CMSG_FIRSTHDR(&message);
+    header->cmsg_level = SOL_SOCKET;
+    header->cmsg_type = SCM_RIGHTS;
+    header->cmsg_len = CMSG_LEN(descriptors.size_bytes());
+    std::memcpy(CMSG_DATA(header), descriptors.data(), descriptors.size_bytes());
+  }
+  return sendmsg(socket, &message, MSG_NOSIGNAL | MSG_DONTWAIT);
+}
+
+ssize_t receive_parts(int socket, std::span<iovec> parts, PassedDescriptors* passed) {
+  msghdr message{};
+  message.msg_iov = parts.data();
+  message.msg_iovlen = parts.size();
+  DescriptorRoom room;
+  if (passed != nullptr) {
+    message.msg_control = room.bytes;
+    message.msg_controllen = sizeof room.bytes;
+  }
+  const ssize_t count = recvmsg(socket, &message, MSG_CMSG_CLOEXEC | MSG_DONTWAIT);
+  if (passed == nullptr || count <= 0) return count;
+  passed->cut = (message.msg_flags & MSG_CTRUNC) != 0;
+  for (cmsghdr* one = CMSG_FIRSTHDR(&message); one != nullptr; one = CMSG_NXTHDR(&message, one)) {
+    if (one->cmsg_level != SOL_SOCKET || one->cmsg_type != SCM_RIGHTS) continue;
+    for (std::size_t at = CMSG_LEN(0); at < one->cmsg_len; at += sizeof(int)) {
+      int value = -1;
+      std::memcpy(&value, reinterpret_cast<const char*>(one) + at, sizeof value);
+      passed->descriptors.emplace_back(value);
+    }
+  }
+  return count;
 }
 
 void throw_system_error(const std::string& call) {
@@ -216,30 +281,15 @@ void wait_for(Waiter& waiter, int descriptor, short events, const Until& until,
 
 void write_all(Waiter& waiter, int socket, std::span<const std::byte> bytes, const Until& until,
                const std::string& what) {
-  while (!bytes.empty()) {
-    const ssize_t count = ::send(socket, bytes.data(), bytes.size(), MSG_NOSIGNAL);
-    if (count > 0) {
-      bytes = bytes.subspan(static_cast<std::size_t>(count));
-    } else if (count < 0 && would_block()) {
-      wait_for(waiter, socket, POLLOUT, until, what);
-    } else {
-      throw PeerLost(what + " closed the connection", {.operation = "connect"});
-    }
-  }
+  move_all(waiter, socket, POLLOUT, bytes, until, what, [&](std::span<const std::byte> rest) {
+    return ::send(socket, rest.data(), rest.size(), MSG_NOSIGNAL);
+  });
 }
 
 void read_all(Waiter& waiter, int socket, std::span<std::byte> bytes, const Until& until,
               const std::string& what) {
-  while (!bytes.empty()) {
-    const ssize_t count = ::recv(socket, bytes.data(), bytes.size(), 0);
-    if (count > 0) {
-      bytes = bytes.subspan(static_cast<std::size_t>(count));
-    } else if (count < 0 && would_block()) {
-      wait_for(waiter, socket, POLLIN, until, what);
-    } else {
-      throw PeerLost(what + " closed the connection", {.operation = "connect"});
-    }
-  }
+  move_all(waiter, socket, POLLIN, bytes, until, what,
+           [&](std::span<std::byte> rest) { return ::recv(socket, rest.data(), rest.size(), 0); });
 }
 
 Listener listen_tcp(const std::string& host, std::uint16_t port) {

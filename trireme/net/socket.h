@@ -5,6 +5,8 @@
 // TimeoutError, a closed connection is PeerLost.
 #pragma once
 
+#include <sys/uio.h>
+
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -12,6 +14,7 @@
 #include <span>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "trireme/base/waiter.h"
 
@@ -35,6 +38,18 @@ class Descriptor {
   int value_ = -1;
 };
 
+/// An epoll(7).
+class Epoll {
+ public:
+  Epoll();
+  int get() const noexcept { return descriptor_.get(); }
+  /// epoll_ctl(2). `data` comes back with each event of `descriptor`.
+  void control(int operation, int descriptor, std::uint32_t events, std::uint64_t data = 0) const;
+
+ private:
+  const Descriptor descriptor_;
+};
+
 /// TCP: the system ends the connection after the peer has taken nothing, or has been unreachable,
 /// for this long (TCP_USER_TIMEOUT).
 void set_patience(int socket, Duration patience);
@@ -53,11 +68,22 @@ void bound_rate(int socket, std::int64_t bytes_per_second);
 /// Throws errno as a ResourceError about `call`.
 [[noreturn]] void throw_system_error(const std::string& call);
 
-/// True if sendmsg(2), which failed with `error`, may succeed later. With ETOOMANYREFS no event tells
-/// when: the descriptors that this user has sent and nobody has received reach the limit on open
-/// files.
-bool may_send_later(int error) noexcept;
+/// Whether errno says that the call before may succeed later.
+bool would_block() noexcept;
+/// The same after send_parts(). With ETOOMANYREFS no event tells when: the descriptors that this user
+/// has sent and nobody has received reach the limit on open files.
+bool may_send_later() noexcept;
 inline constexpr auto kSendPause = std::chrono::milliseconds(1);  // before the next try then
+
+/// Descriptors that came with a message.
+struct PassedDescriptors {
+  std::vector<Descriptor> descriptors;
+  bool cut = false;  // the system dropped some, because this process may open no more
+};
+/// sendmsg(2) and recvmsg(2) that never block. At most four descriptors go along (SCM_RIGHTS). Without
+/// `passed`, the system drops those that come.
+ssize_t send_parts(int socket, std::span<iovec> parts, std::span<const int> descriptors = {});
+ssize_t receive_parts(int socket, std::span<iovec> parts, PassedDescriptors* passed = nullptr);
 
 /// How long to wait: until `deadline`, or until `cancelled`, which is asked now and then, returns true:
 /// the ranks have changed.

@@ -109,6 +109,13 @@ struct Reply {
   bool written = false;   // not sent: the weights are where the request wants them
 };
 
+/// Where a copy is in the order of its shard's requests: after request `index`, which the primary of
+/// `term` has put there. Copies at one position are equal.
+struct Position {
+  std::uint64_t term = 0, index = 0;
+  friend bool operator==(const Position&, const Position&) = default;
+};
+
 std::string to_text(const Request& request);
 std::string to_text(const Reply& reply);
 /// RefusedError if the other end does not speak this protocol.

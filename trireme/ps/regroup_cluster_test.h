@@ -211,7 +211,7 @@ class Cluster {
   // The request of the worker's phase, to all servers.
   void send(Worker& worker) {
     RowRouter router(two_shards().tables(), kServers);
-    std::vector<RowSum> rows;
+    std::vector<SparseRows> rows;
     if (worker.phase == Phase::Rows) {
       worker.ids.clear();
       const auto share = share_of(worker.number, workers_.size());
@@ -223,7 +223,7 @@ class Cluster {
     } else if (worker.phase == Phase::Terms) {
       rows = row_terms(worker);
       std::vector<std::vector<RowsView>> terms;
-      for (const RowSum& sum : rows) terms.push_back({sum.view()});
+      for (const SparseRows& sum : rows) terms.push_back({sum.view()});
       router.route(terms);
     }
     for (int server = 0; server < kServers; ++server) {
@@ -291,8 +291,8 @@ class Cluster {
   }
 
   // Gradients of the rows of each leaf, which depend on what was read.
-  std::vector<RowSum> row_terms(const Worker& worker) const {
-    std::vector<RowSum> terms;
+  std::vector<SparseRows> row_terms(const Worker& worker) const {
+    std::vector<SparseRows> terms;
     const auto width = static_cast<std::size_t>(table().width);
     const kernel::LeafRange share = share_of(worker.number, workers_.size());
     for (std::uint32_t leaf = share.first; leaf < share.end(); ++leaf) {

@@ -52,6 +52,23 @@ std::string describe(const ServedTable& table) {
          (table.max_rows > 0 ? ", at most " + grouped(table.max_rows) : "");
 }
 
+// A sentence on the first difference of two lists; empty: none. `label` precedes a name.
+template <class Item>
+std::string difference(const std::vector<Item>& own, const std::vector<Item>& theirs,
+                       const std::string& kind, const std::string& label) {
+  for (std::size_t i = 0; i < std::max(own.size(), theirs.size()); ++i) {
+    if (i >= own.size()) return "its " + label + theirs[i].name + " is not on the server";
+    if (i >= theirs.size()) return "it has no " + label + own[i].name + ", the server has";
+    if (own[i] == theirs[i]) continue;
+    if (own[i].name != theirs[i].name)
+      return "its " + kind + " " + std::to_string(i) + " is " + theirs[i].name +
+             ", the server's is " + own[i].name;
+    return "its " + label + own[i].name + " is " + describe(theirs[i]) + ", the server's is " +
+           describe(own[i]);
+  }
+  return {};
+}
+
 }  // namespace
 
 std::int64_t ServedParameter::count() const noexcept {
@@ -144,35 +161,8 @@ std::string ServedModel::difference(const ServedModel& other) const {
   if (servers() != other.servers())
     return "it expects " + std::to_string(other.servers()) + " servers, and this is one of " +
            std::to_string(servers());
-  const std::size_t common = std::min(parameters_.size(), other.parameters_.size());
-  for (std::size_t i = 0; i < common; ++i) {
-    const ServedParameter &own = parameters_[i], &theirs = other.parameters_[i];
-    if (own == theirs) continue;
-    const std::string number = "parameter " + std::to_string(i);
-    if (own.name != theirs.name)
-      return "its " + number + " is " + theirs.name + ", the server's is " + own.name;
-    return "its " + theirs.name + " is " + ps::describe(theirs) + ", the server's is " +
-           ps::describe(own);
-  }
-  if (parameters_.size() == other.parameters_.size()) return difference_of_tables(other);
-  const bool more = other.parameters_.size() > common;
-  const std::string& name = (more ? other : *this).parameters_[common].name;
-  return more ? "its " + name + " is not on the server" : "it has no " + name + ", the server has";
-}
-
-std::string ServedModel::difference_of_tables(const ServedModel& other) const {
-  for (std::size_t i = 0; i < std::max(tables_.size(), other.tables_.size()); ++i) {
-    if (i >= tables_.size()) return "its table " + other.tables_[i].name + " is not on the server";
-    if (i >= other.tables_.size()) return "it has no table " + tables_[i].name + ", the server has";
-    const ServedTable &own = tables_[i], &theirs = other.tables_[i];
-    if (own == theirs) continue;
-    if (own.name != theirs.name)
-      return "its table " + std::to_string(i) + " is " + theirs.name + ", the server's is " +
-             own.name;
-    return "its table " + theirs.name + " is " + ps::describe(theirs) + ", the server's is " +
-           ps::describe(own);
-  }
-  return {};
+  const std::string text = ps::difference(parameters_, other.parameters_, "parameter", "");
+  return text.empty() ? ps::difference(tables_, other.tables_, "table", "table ") : text;
 }
 
 std::string ServedModel::describe() const {

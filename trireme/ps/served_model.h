@@ -71,7 +71,6 @@ class ServedModel {
 
  private:
   void add_more_uses();
-  std::string difference_of_tables(const ServedModel& other) const;
 
   std::vector<ServedParameter> parameters_;
   std::vector<std::uint32_t> more_uses_;

@@ -7,7 +7,12 @@
 #include "trireme/optim/optimizer.h"
 #include "trireme/ps/worker/optimizer_text.h"
 
-namespace trireme::inline v0::ps {
+namespace trireme::inline v0 {
+
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(ServerOptions, staleness, backup, compensation, prediction,
+                                   replicas)
+
+namespace ps {
 namespace {
 
 [[noreturn]] void refuse(const std::string& what, const std::string& advice) {
@@ -15,6 +20,37 @@ namespace {
 }
 
 }  // namespace
+
+void check_replicas(int replicas, int servers) {
+  const std::string text = "server.replicas = " + std::to_string(replicas);
+  if (replicas < 1) refuse(text, "Use 1 (no copies), or up to one for each server.");
+  if (replicas > servers)
+    refuse(text + " with " + counted(servers, "server"),
+           "A server has at most one copy of a shard: use more servers, or fewer replicas.");
+}
+
+void check_server_options(const ServerOptions& options, int workers, int servers) {
+  const std::string staleness = "server.staleness = " + std::to_string(options.staleness);
+  const std::string backup = "server.backup = " + std::to_string(options.backup);
+  if (options.staleness < -1)
+    refuse(staleness, "Use 0 (synchronous), a bound of 1 or more, or -1 (no bound).");
+  if (options.backup < 0 || options.backup >= workers)
+    refuse(backup + " with " + counted(workers, "worker"),
+           "Leave at least one worker whose gradient counts.");
+  if (options.backup > 0 && options.staleness != 0)
+    refuse(backup + " with " + staleness,
+           "Backup workers are for synchronous training: use server.staleness = 0.");
+  if (!(options.compensation >= 0 && options.compensation <= 1e6))
+    refuse("server.compensation = " + number_text(options.compensation),
+           "Use 0 (off), or a number such as 0.04.");
+  check_replicas(options.replicas, servers);
+  if (options.compensation > 0 && options.staleness == 0)
+    refuse("server.compensation with server.staleness = 0, where no gradient is late",
+           "Leave it out.");
+  if (options.compensation > 0 && options.prediction)
+    refuse("server.compensation with server.prediction, which both repair a late gradient",
+           "Set server.prediction = false, or leave the compensation out.");
+}
 
 bool predicts(const ServerOptions& server, const OptimizerOptions& optimizer) {
   return server.prediction && server.staleness != 0 && optim::momentum_of(optimizer) > 0;
@@ -24,11 +60,7 @@ std::string Settings::to_text() const {
   return nlohmann::json{{"model", model.to_text()},
                         {"optimizer", ps::to_text(optimizer)},
                         {"workers", workers},
-                        {"staleness", server.staleness},
-                        {"backup", server.backup},
-                        {"compensation", server.compensation},
-                        {"prediction", server.prediction},
-                        {"replicas", server.replicas},
+                        {"server", server},
                         {"elastic", elastic}}
       .dump();
 }
@@ -39,11 +71,7 @@ Settings Settings::from_text(std::string_view text) {
     Settings settings{.model = ServedModel::from_text(json.at("model").get<std::string>()),
                       .optimizer = optimizer_from_text(json.at("optimizer").get<std::string>()),
                       .workers = json.at("workers"),
-                      .server = {.staleness = json.at("staleness"),
-                                 .backup = json.at("backup"),
-                                 .compensation = json.at("compensation"),
-                                 .prediction = json.at("prediction"),
-                                 .replicas = json.at("replicas")},
+                      .server = json.at("server").get<ServerOptions>(),
                       .elastic = json.at("elastic")};
     settings.check();
     return settings;
@@ -81,4 +109,5 @@ std::string Settings::difference(const Settings& theirs) const {
   return {};
 }
 
-}  // namespace trireme::inline v0::ps
+}  // namespace ps
+}  // namespace trireme::inline v0

@@ -8,10 +8,14 @@
 
 #include "trireme/kernel/optimizers/optimizers.h"
 #include "trireme/ps/served_model.h"
-#include "trireme/ps/server/server_options.h"
+#include "trireme/sync/options.h"
 
 namespace trireme::inline v0::ps {
 
+/// ConfigError unless each shard can have as many copies.
+void check_replicas(int replicas, int servers);
+/// ConfigError, with the reason, unless the numbers go together.
+void check_server_options(const ServerOptions& options, int workers, int servers);
 /// Whether servers answer pushes with predicted weights: gradients may be late, and there is momentum.
 bool predicts(const ServerOptions& server, const OptimizerOptions& optimizer);
 

@@ -11,10 +11,10 @@
 
 #include "trireme/models/block.h"
 #include "trireme/optim/owned_slice.h"
-#include "trireme/ps/server/server_options.h"
 #include "trireme/strategy/data_parallel.h"
 #include "trireme/sync/buckets/leaf_plan.h"
 #include "trireme/sync/gathers/parameter_store.h"
+#include "trireme/sync/options.h"
 
 namespace trireme::inline v0::parallel {
 

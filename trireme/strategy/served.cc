@@ -7,6 +7,7 @@
 #include "trireme/models/module_block.h"
 #include "trireme/net/alone_transport.h"
 #include "trireme/ps/rows/local_rows.h"
+#include "trireme/ps/settings.h"
 #include "trireme/sync/sync_plan.h"
 
 namespace trireme::inline v0::parallel {
@@ -58,7 +59,7 @@ std::unique_ptr<ps::RemoteOptimizer> make_remote_optimizer(const StrategyContext
                        .operation = "strategy",
                        .advice = "Start some: `trireme launch --workers 4 --servers 2`, or "
                                  "server.count under `trireme train`."});
-  check_server_options(server, servers.workers, servers.count);
+  ps::check_server_options(server, servers.workers, servers.count);
   if (server.alone() && servers.elastic)
     throw ConfigError(
         "workers that train on their own in an elastic job",
@@ -67,18 +68,7 @@ std::unique_ptr<ps::RemoteOptimizer> make_remote_optimizer(const StrategyContext
          .advice = "Start `trireme coordinator` with --workers. `trireme train` and `trireme "
                    "launch` start such a worker again without --elastic."});
   if (server.alone()) servers.train_alone();
-  return std::make_unique<ps::RemoteOptimizer>(optimizer,
-                                               ps::RemoteOptions{.worker = servers.worker,
-                                                                 .workers = servers.workers,
-                                                                 .servers = servers.count,
-                                                                 .server = server,
-                                                                 .waiter = env.world->waiter(),
-                                                                 .dial = servers.dial,
-                                                                 .term = servers.term,
-                                                                 .patience = servers.patience,
-                                                                 .epoch = servers.epoch,
-                                                                 .elastic = servers.elastic,
-                                                                 .broken = servers.broken});
+  return std::make_unique<ps::RemoteOptimizer>(optimizer, server, env.world->waiter(), servers);
 }
 
 ps::RemoteOptimizer* remote_of(optim::Optimizer& optimizer) noexcept {
@@ -111,8 +101,9 @@ std::shared_ptr<ps::RowStore> connect_rows(const std::vector<models::ServerEmbed
   if (auto* remote = remote_of(optimizer)) {
     store = remote->set_tables(std::move(tables));
   } else {
-    store = std::make_shared<ps::LocalRows>(std::move(tables),
-                                            [own = &optimizer] { return kinds_of_state(*own); });
+    store = std::make_shared<ps::LocalRows>(
+        std::move(tables),
+        ps::RowStore::Options{.state_names = [own = &optimizer] { return kinds_of_state(*own); }});
   }
   ps::connect(embeddings, store);
   return store;

@@ -210,12 +210,9 @@ TEST(ServerTraining, PredictedWeightsMakeLateGradientsUseful) {
         4, 1,
         [&](int worker, const parallel::StrategyContext& env) {
           float weight = 1, gradient = 0;
-          ps::RemoteOptimizer optimizer(Sgd{.momentum = 0.9},
-                                        {.worker = worker,
-                                         .workers = 4,
-                                         .server = {.staleness = 4, .prediction = prediction},
-                                         .waiter = env.world->waiter(),
-                                         .dial = env.servers.dial});
+          ps::RemoteOptimizer optimizer(
+              Sgd{.momentum = 0.9}, {.staleness = 4, .prediction = prediction}, env.world->waiter(),
+              {.count = 1, .dial = env.servers.dial, .worker = worker, .workers = 4});
           const optim::OwnedSlice slice{.name = "w",
                                         .end = 1,
                                         .master_dtype = DType::F32,

@@ -10,7 +10,7 @@
 #include "trireme/base/waiter.h"
 #include "trireme/net/channel.h"
 #include "trireme/plan/tuning.h"
-#include "trireme/ps/copies/copy.h"
+#include "trireme/ps/server/service.h"
 #include "trireme/ps/settings.h"
 #include "trireme/ps/worker/client.h"
 

@@ -19,7 +19,7 @@
 #include "trireme/base/error.h"
 #include "trireme/net/connect.h"
 #include "trireme/net/errors.h"
-#include "trireme/net/messenger.h"
+#include "trireme/net/messenger_transport.h"
 #include "trireme/net/mpi/mpi_library.h"
 #include "trireme/net/socket.h"
 
@@ -65,16 +65,16 @@ TriremeMpiReduction mpi_reduction(Reduction reduction) noexcept {
   }
 }
 
-class MpiCore final : public ProgressSource {
+class MpiCore final : public FrameCarrier, public Reducer {
  public:
-  MpiCore(const std::shared_ptr<Waiter>& waiter, std::unique_ptr<MpiGroup> group)
-      : group_(std::move(group)),
+  MpiCore(std::shared_ptr<Waiter> waiter, std::unique_ptr<MpiGroup> group)
+      : FrameCarrier(group->rank(), group->size(), std::move(waiter)),
+        group_(std::move(group)),
         functions_(group_->functions()),
-        rank_(group_->rank()),
-        size_(group_->size()),
-        waiter_(waiter),
+        rank_(messenger_.rank()),
+        size_(messenger_.size()),
+        waiter_(messenger_.waiter()),
         timer_(timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC)),
-        messenger_(rank_, size_, waiter),
         peer_left_(static_cast<std::size_t>(size_)) {
     if (!timer_) throw_system_error("timerfd_create");
     for (int peer = 0; peer < size_; ++peer) {
@@ -88,12 +88,8 @@ class MpiCore final : public ProgressSource {
     if (reducing_) staging_.release();
   }
 
-  Messenger& messenger() noexcept { return messenger_; }
-  const std::shared_ptr<Waiter>& waiter() const noexcept { return waiter_; }
-  int rank() const noexcept { return rank_; }
-  int size() const noexcept { return size_; }
   bool pending() const noexcept override {
-    return messenger_.pending() || unsent_.load(std::memory_order_relaxed) ||
+    return FrameCarrier::pending() || unsent_.load(std::memory_order_relaxed) ||
            reducing_.load(std::memory_order_relaxed);
   }
   int descriptor() const noexcept override { return timer_.get(); }
@@ -122,7 +118,9 @@ class MpiCore final : public ProgressSource {
     return moved;
   }
 
-  Work reduce(Reduction reduction, const Buffer& inout) {
+  // Reducer:
+  bool can_reduce(DType dtype) const noexcept override { return mpi_type(dtype).has_value(); }
+  Work reduce(Reduction reduction, const Buffer& inout) override {
     TRIREME_CHECK(!reduced_);
     // MPI may still hold a piece of an aborted reduction.
     if (broken_ || error_ || reducing_) return Work::failed(error_ ? error_ : closed(rank_));
@@ -132,7 +130,7 @@ class MpiCore final : public ProgressSource {
     return work;
   }
 
-  void abort(const std::exception_ptr& error) noexcept {
+  void abort(const std::exception_ptr& error) noexcept override {
     messenger_.abort(error);
     if (!error_) error_ = error;
     if (reduced_) std::exchange(reduced_, std::nullopt)->source.fail(error);
@@ -140,8 +138,8 @@ class MpiCore final : public ProgressSource {
 
   // Sends everything and waits until all peers have announced leaving: the communicator may be
   // freed only when no more messages arrive.
-  void leave() {
-    abort(closed(rank_));
+  void leave() override {
+    FrameCarrier::leave();
     if (receiving_) broken_ = true;  // called by a continuation, with a message in use
     const TimePoint deadline = waiter_->now() + kLeaveTimeout;
     for (bool all = false; !all && !broken_ && waiter_->now() < deadline;) {
@@ -265,34 +263,23 @@ class MpiCore final : public ProgressSource {
     if (message.size() < sizeof frame) return false;
     std::memcpy(&frame, message.data(), sizeof frame);
     const auto payload = message.subspan(sizeof frame);
-    switch (frame.kind) {
-      case FrameKind::Eager:
-        if (frame.length != payload.size()) return false;
-        messenger_.on_eager(peer, {frame.tag}, payload);
-        return true;
-      case FrameKind::Data: {
-        if (frame.length != payload.size()) return false;
-        std::byte* const to = messenger_.destination(peer, frame.id, std::nullopt, payload.size());
-        if (to == nullptr) return messenger_.aborted();  // discarded after an abort
-        std::memcpy(to, payload.data(), payload.size());
-        messenger_.note_move(peer);
-        messenger_.on_data(peer, frame.id, payload.size());
-        return true;
-      }
-      case FrameKind::Rts:
-      case FrameKind::Cts:
-      case FrameKind::Refuse:
-      case FrameKind::Room:
-      case FrameKind::Lost:
-        messenger_.on_control(peer, frame);
-        return true;
-      default:
-        if (frame.kind != kLeave) return false;
-        peer_left_[static_cast<std::size_t>(peer)] = true;
-        if (!left_) left_ = waiter_->now();
-        messenger_.lose(peer, "it has left the group");
-        return true;
+    if (frame.kind == FrameKind::Eager) {
+      if (frame.length != payload.size()) return false;
+      messenger_.on_eager(peer, {frame.tag}, payload);
+    } else if (frame.kind == FrameKind::Data) {
+      if (frame.length != payload.size()) return false;
+      messenger_.note_move(peer);
+      return messenger_.on_data(peer, frame.id, std::nullopt, payload);
+    } else if (is_control(frame.kind)) {
+      messenger_.on_control(peer, frame);
+    } else if (frame.kind == kLeave) {
+      peer_left_[static_cast<std::size_t>(peer)] = true;
+      if (!left_) left_ = waiter_->now();
+      messenger_.lose(peer, "it has left the group");
+    } else {
+      return false;
     }
+    return true;
   }
 
   void fail() {
@@ -303,9 +290,8 @@ class MpiCore final : public ProgressSource {
   const std::unique_ptr<MpiGroup> group_;
   const TriremeMpi& functions_;
   const int rank_, size_;
-  const std::shared_ptr<Waiter> waiter_;
+  const std::shared_ptr<Waiter>& waiter_;
   const Descriptor timer_;
-  Messenger messenger_;
   std::vector<std::unique_ptr<MpiLink>> links_;
   std::vector<bool> peer_left_;                                           // peers that leave
   std::vector<bool> said_ = std::vector<bool>(peer_left_.size(), false);  // peers we told
@@ -319,49 +305,13 @@ class MpiCore final : public ProgressSource {
   bool timed_ = false, broken_ = false, receiving_ = false;
 };
 
-class MpiTransport final : public Transport, private Reducer, private MoveTimes {
- public:
-  explicit MpiTransport(std::shared_ptr<MpiCore> core) : core_(std::move(core)) {
-    core_->waiter()->add(core_);
-  }
-  ~MpiTransport() override {
-    const std::shared_ptr<Waiter> waiter = core_->waiter();
-    waiter->run([core = core_] { core->leave(); });
-    waiter->remove(core_.get());
-  }
-
-  int rank() const noexcept override { return core_->rank(); }
-  int size() const noexcept override { return core_->size(); }
-  std::shared_ptr<Waiter> waiter() const override { return core_->waiter(); }
-  std::string_view name() const noexcept override { return "mpi"; }
-  Work send(int peer, Tag tag, std::span<const std::byte> bytes) override {
-    return core_->messenger().send(peer, tag, bytes);
-  }
-  Work recv(int peer, Tag tag, std::span<std::byte> bytes) override {
-    return core_->messenger().recv(peer, tag, bytes);
-  }
-  bool lost(int peer) const noexcept override { return core_->messenger().lost(peer); }
-  void abort(std::exception_ptr error) noexcept override { core_->abort(error); }
-  Capabilities capabilities() noexcept override { return {.reducer = this, .moves = this}; }
-
- private:
-  bool can_reduce(DType dtype) const noexcept override { return mpi_type(dtype).has_value(); }
-  Work reduce(Reduction reduction, const Buffer& inout) override {
-    return core_->reduce(reduction, inout);
-  }
-  TimePoint last_moved(int peer) const noexcept override {
-    return core_->messenger().last_moved(peer);
-  }
-
-  const std::shared_ptr<MpiCore> core_;
-};
-
 }  // namespace
 
 std::shared_ptr<Transport> connect_mpi(std::shared_ptr<Waiter> waiter,
                                        std::unique_ptr<MpiGroup> group) {
-  return std::make_shared<MpiTransport>(
-      std::make_shared<MpiCore>(std::move(waiter), std::move(group)));
+  auto core = std::make_shared<MpiCore>(std::move(waiter), std::move(group));
+  const Capabilities capabilities{.reducer = core.get(), .moves = &core->messenger()};
+  return std::make_shared<MessengerTransport>("mpi", std::move(core), capabilities);
 }
 
 std::shared_ptr<Transport> join_mpi(const Meeting& meeting) {

@@ -145,11 +145,13 @@ static int gather(TriremeMpiGroup* group, const void* mine, size_t bytes, void* 
                "MPI_Iallgather");
 }
 
-static int gathered(TriremeMpiGroup* group) {
+/* 1 if the request of `call` has completed. */
+static int test(MPI_Request* request, const char* call) {
   int done = 0;
-  if (check(MPI_Test(&group->gathering, &done, MPI_STATUS_IGNORE), "MPI_Iallgather")) return -1;
-  return done;
+  return check(MPI_Test(request, &done, MPI_STATUS_IGNORE), call) ? -1 : done;
 }
+
+static int gathered(TriremeMpiGroup* group) { return test(&group->gathering, "MPI_Iallgather"); }
 
 static int reduce(TriremeMpiGroup* group, void* inout, int count, enum TriremeMpiType type,
                   enum TriremeMpiReduction reduction) {
@@ -160,20 +162,13 @@ static int reduce(TriremeMpiGroup* group, void* inout, int count, enum TriremeMp
                "MPI_Iallreduce");
 }
 
-static int reduced(TriremeMpiGroup* group) {
-  int done = 0;
-  if (check(MPI_Test(&group->reducing, &done, MPI_STATUS_IGNORE), "MPI_Iallreduce")) return -1;
-  return done;
-}
+static int reduced(TriremeMpiGroup* group) { return test(&group->reducing, "MPI_Iallreduce"); }
 
 /* Frees the slots of messages that have left, in order. */
 static int reap(Peer* peer) {
   while (peer->outs > 0) {
-    int done = 0;
-    if (check(MPI_Test(&peer->out[peer->first_out].request, &done, MPI_STATUS_IGNORE),
-              "MPI_Isend")) {
-      return -1;
-    }
+    const int done = test(&peer->out[peer->first_out].request, "MPI_Isend");
+    if (done < 0) return -1;
     if (!done) break;
     peer->first_out = (peer->first_out + 1) % kOut;
     --peer->outs;

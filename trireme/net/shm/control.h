@@ -29,10 +29,8 @@ struct Control {
 };
 static_assert(sizeof(Control) == 64);
 
-struct Received {
+struct Received : PassedDescriptors {
   Control control;
-  std::vector<Descriptor> descriptors;
-  bool cut = false;  // the system dropped descriptors, because this process may open no more
 };
 
 /// Sends at once. False: nothing was sent, because earlier messages to this or another process have

@@ -69,10 +69,7 @@ class RingWriter {
   explicit RingWriter(Ring* ring) : ring_(ring) {}
 
   bool put(const Frame& frame, std::span<const std::byte> payload) {
-    if (line_ - lines_taken_ == kLines) {
-      lines_taken_ = ring_->lines_taken.load(std::memory_order_acquire);
-      if (line_ - lines_taken_ >= kLines) return false;
-    }
+    if (!has_line()) return false;
     const bool bulky = payload.size() > kInline;
     if (bulky && free_bulk(payload.size()) < payload.size()) return false;
     Line& line = ring_->lines[line_ % kLines];
@@ -88,10 +85,7 @@ class RingWriter {
   }
 
   std::size_t put_chunk(std::uint32_t id, std::span<const std::byte> rest) {
-    if (line_ - lines_taken_ == kLines) {
-      lines_taken_ = ring_->lines_taken.load(std::memory_order_acquire);
-      if (line_ - lines_taken_ >= kLines) return 0;
-    }
+    if (!has_line()) return 0;
     const std::size_t wanted = std::min<std::size_t>(rest.size(), kShmChunk);
     const std::size_t size = std::min<std::size_t>(wanted, free_bulk(wanted));
     // Wait for more room rather than send a small piece: the reader frees a quarter at a time.
@@ -102,6 +96,11 @@ class RingWriter {
   }
 
  private:
+  bool has_line() {
+    if (line_ - lines_taken_ < kLines) return true;
+    lines_taken_ = ring_->lines_taken.load(std::memory_order_acquire);
+    return line_ - lines_taken_ < kLines;
+  }
   std::uint64_t free_bulk(std::size_t wanted) {
     if (kBulk - (bulk_ - bulk_taken_) < wanted) {
       bulk_taken_ = ring_->bulk_taken.load(std::memory_order_acquire);

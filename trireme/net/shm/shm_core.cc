@@ -29,15 +29,13 @@ constexpr const char* kDropped =
 
 ShmCore::ShmCore(std::shared_ptr<Waiter> waiter, const ConnectOptions& options,
                  std::vector<Descriptor> sockets)
-    : waiter_(std::move(waiter)),
+    : FrameCarrier(options.rank, options.size, std::move(waiter), options.names),
+      waiter_(messenger_.waiter()),
       options_(options),
-      messenger_(options.rank, options.size, waiter_, options.names),
       peers_(static_cast<std::size_t>(options.size)) {
   TRIREME_CHECK(static_cast<int>(sockets.size()) == options.size);
   doorbell_ = Descriptor(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC));
-  epoll_ = Descriptor(epoll_create1(EPOLL_CLOEXEC));
-  if (!doorbell_ || !epoll_) throw_system_error("eventfd or epoll");
-  watch(doorbell_.get());
+  if (!doorbell_) throw_system_error("eventfd");
   CreatedMemory segment = create_memory(segment_bytes(options.size));
   segment_ = segment.memory;
   SegmentHeader* const header = header_of(segment_->bytes());
@@ -48,18 +46,12 @@ ShmCore::ShmCore(std::shared_ptr<Waiter> waiter, const ConnectOptions& options,
   if (getrandom(&header->nonce, sizeof header->nonce, 0) < 0) throw_system_error("getrandom");
   for (int peer = 0; peer < options.size; ++peer) {
     at(peer).socket = std::move(sockets[static_cast<std::size_t>(peer)]);
-    if (peer != options.rank) watch(at(peer).socket.get());
+    const Descriptor& watched = peer == options.rank ? doorbell_ : at(peer).socket;
+    epoll_.control(EPOLL_CTL_ADD, watched.get(), EPOLLIN, static_cast<std::uint64_t>(peer));
   }
   const Until until(waiter_->now() + options.timeout, options.cancelled);
   introduce(segment, until);
   meet_all(until);
-}
-
-void ShmCore::watch(int descriptor) {
-  epoll_event event{.events = EPOLLIN, .data = {.fd = descriptor}};
-  if (epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, descriptor, &event) != 0) {
-    throw_system_error("epoll_ctl");
-  }
 }
 
 // The kernel limits the descriptors that a user has sent and nobody has received. So this rank
@@ -264,39 +256,29 @@ bool ShmCore::poll_ring(int peer) {
 bool ShmCore::take_frame(int peer, RingReader& reader, const RingReader::Entry& entry) {
   const Frame& frame = entry.frame;
   std::size_t bulk = 0;
-  switch (frame.kind) {
-    case FrameKind::Eager: {
-      if (frame.length > kEagerLimit) return false;
-      std::span<const std::byte> payload{entry.payload, frame.length};
-      if (frame.length > kInline) {
-        bulk = frame.length;
-        payload = reader.bulk(bulk, scratch_);
-      }
-      messenger_.on_eager(peer, {frame.tag}, payload);
-      break;
-    }
-    case FrameKind::Data: {
-      if (frame.length > kShmChunk) return false;
+  if (frame.kind == FrameKind::Eager) {
+    if (frame.length > kEagerLimit) return false;
+    std::span<const std::byte> payload{entry.payload, frame.length};
+    if (frame.length > kInline) {
       bulk = frame.length;
-      // After an abort on this rank the peer may still send; its data is discarded.
-      std::byte* const to = messenger_.destination(peer, frame.id, std::nullopt, bulk);
-      if (to != nullptr) {
-        reader.copy_bulk(to, bulk);
-        messenger_.on_data(peer, frame.id, bulk);
-      } else if (!messenger_.aborted()) {
-        return false;
-      }
-      break;
+      payload = reader.bulk(bulk, scratch_);
     }
-    case FrameKind::Rts:
-    case FrameKind::Cts:
-    case FrameKind::Refuse:
-    case FrameKind::Room:
-    case FrameKind::Lost:
-      messenger_.on_control(peer, frame);
-      break;
-    default:
+    messenger_.on_eager(peer, {frame.tag}, payload);
+  } else if (frame.kind == FrameKind::Data) {
+    if (frame.length > kShmChunk) return false;
+    bulk = frame.length;
+    // After an abort on this rank the peer may still send; its data is discarded.
+    std::byte* const to = messenger_.destination(peer, frame.id, std::nullopt, bulk);
+    if (to != nullptr) {
+      reader.copy_bulk(to, bulk);
+      messenger_.on_data(peer, frame.id, bulk);
+    } else if (!messenger_.aborted()) {
       return false;
+    }
+  } else if (is_control(frame.kind)) {
+    messenger_.on_control(peer, frame);
+  } else {
+    return false;
   }
   if (reader.take(bulk)) ring_if_asleep(peer);
   return true;
@@ -307,12 +289,13 @@ bool ShmCore::check_sockets() {
   const int count = epoll_wait(epoll_.get(), happened, 16, 0);
   bool moved = false;
   for (int i = 0; i < count; ++i) {
-    for (int peer = 0; peer < options_.size; ++peer) {
-      if (peer == options_.rank || happened[i].data.fd != at(peer).socket.get()) continue;
+    const auto peer = static_cast<int>(happened[i].data.u64);
+    if (peer != options_.rank) {
       read_socket(peer);
       moved = true;
+    } else if (!armed_) {
+      rung_ = true;
     }
-    if (happened[i].data.fd == doorbell_.get() && !armed_) rung_ = true;
   }
   return moved;
 }

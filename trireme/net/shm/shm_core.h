@@ -1,5 +1,5 @@
-// The ProgressSource of a shm transport: polls the rings, reads the sockets, rings doorbells. The
-// waiter owns it while the transport in front of it lives.
+// ShmCore: carries the frames of a shm transport, and its memory: polls the rings, reads the sockets,
+// rings doorbells.
 #pragma once
 
 #include <exception>
@@ -11,28 +11,28 @@
 
 #include "trireme/base/error.h"
 #include "trireme/net/connect.h"
-#include "trireme/net/messenger.h"
+#include "trireme/net/messenger_transport.h"
 #include "trireme/net/shm/control.h"
 #include "trireme/net/shm/memory.h"
 #include "trireme/net/shm/ring.h"
 
 namespace trireme::inline v0::net {
 
-class ShmCore final : public ProgressSource {
+class ShmCore final : public FrameCarrier, public HostMemory {
  public:
   /// Exchanges segments and doorbells over `sockets`. Blocks through the waiter.
   ShmCore(std::shared_ptr<Waiter> waiter, const ConnectOptions& options,
           std::vector<Descriptor> sockets);
 
-  Messenger& messenger() noexcept { return messenger_; }
-  Region allocate(std::size_t bytes, std::span<const int> peers);
-  std::span<std::byte> map(int peer, RegionId region);
-  void unmap(int peer, RegionId region) noexcept;
-  void notify(int peer) noexcept;
-  bool read(int peer, std::uintptr_t address, std::span<std::byte> to) noexcept;
-
+  // HostMemory:
+  Region allocate(std::size_t bytes, std::span<const int> peers) override;
+  bool can_map(int) const noexcept override { return true; }
+  std::span<std::byte> map(int peer, RegionId region) override;
+  void unmap(int peer, RegionId region) noexcept override;
+  bool read(int peer, std::uintptr_t address, std::span<std::byte> to) noexcept override;
+  void notify(int peer) noexcept override;
+  // ProgressSource:
   bool poll() override;
-  bool pending() const noexcept override { return messenger_.pending(); }
   int descriptor() const noexcept override { return epoll_.get(); }
   void arm(bool sleeping) noexcept override;
 
@@ -78,18 +78,17 @@ class ShmCore final : public ProgressSource {
   void keep_region(int peer, Received& received);
   [[noreturn]] void refuse(int peer, const std::string& why) const;
   ResourceError no_descriptors(int peer, std::string message) const;
-  void watch(int descriptor);
   bool poll_ring(int peer);
   bool take_frame(int peer, RingReader& reader, const RingReader::Entry& entry);
   bool check_sockets();
   void read_socket(int peer);
   void ring_if_asleep(int peer) noexcept;
 
-  const std::shared_ptr<Waiter> waiter_;
+  const std::shared_ptr<Waiter>& waiter_;
   const ConnectOptions options_;
   std::shared_ptr<SharedMemory> segment_;
-  Descriptor doorbell_, epoll_;
-  Messenger messenger_;
+  Descriptor doorbell_;
+  const Epoll epoll_;  // an event's data: whose socket it is; this rank: its doorbell
   std::vector<Peer> peers_;
   std::vector<std::byte> scratch_;
   std::unordered_map<std::uint32_t, std::weak_ptr<SharedMemory>> own_regions_;

@@ -277,11 +277,6 @@ class Scheduler::Inside {
   const bool entered_;
 };
 
-bool Scheduler::wait_until(int rank, const std::function<bool()>& ready, TimePoint deadline) {
-  const Inside inside(*this, rank);
-  return block(rank, ready, deadline);
-}
-
 bool Scheduler::block(int rank, const std::function<bool()>& ready, TimePoint deadline) {
   if (ready()) return true;
   Rank& self = *ranks_[rank];
@@ -297,88 +292,74 @@ bool Scheduler::block(int rank, const std::function<bool()>& ready, TimePoint de
   return false;
 }
 
+// False if this thread holds the baton, and may do the task itself.
+bool Scheduler::queue_if_foreign(int rank, const Task& task) {
+  if (holder_.load() == std::this_thread::get_id()) return false;
+  const std::lock_guard lock(foreign_mutex_);
+  foreign_.emplace_back(rank, task);
+  return true;
+}
+
 void Scheduler::wake(int rank) noexcept {
-  if (holder_.load() != std::this_thread::get_id()) {
-    std::lock_guard lock(foreign_mutex_);
-    foreign_.emplace_back(rank, Task());
-    return;
-  }
+  if (queue_if_foreign(rank, {})) return;
   ++changes_;
   if (ranks_[rank]->state == State::Blocked) ranks_[rank]->state = State::Runnable;
-}
-
-void Scheduler::run_task(int rank, Task task) {
-  if (holder_.load() != std::this_thread::get_id()) {
-    std::lock_guard lock(foreign_mutex_);
-    foreign_.emplace_back(rank, std::move(task));
-    return;
-  }
-  ranks_[rank]->in_context ? task() : void(try_run(rank, task));
-}
-
-bool Scheduler::try_run(int rank, const Task& task) {
-  if (holder_.load() != std::this_thread::get_id() || ranks_[rank]->in_context) return false;
-  const Inside inside(*this, rank);
-  // Other ranks may overtake a rank's thread that is about to start something.
-  if (rank == current_ && depth_ == 0 && random_.draw(2) == 0) pass_baton(rank);
-  take_foreign_tasks();
-  if (!ranks_[rank]->tasks.empty()) run_in_context(rank, [] {});  // they come first
-  run_in_context(rank, task);
-  return true;
 }
 
 void Scheduler::at(int rank, TimePoint time, Task task, bool delivery) {
   events_.emplace(time, Event{rank, std::move(task), delivery});
 }
 
-void Scheduler::add(int rank, std::shared_ptr<ProgressSource> source) {
-  ranks_[rank]->sources.push_back(std::move(source));
-  ++changes_;
-}
-
-void Scheduler::remove(int rank, const ProgressSource* source) {
-  std::shared_ptr<ProgressSource> last;
-  auto& sources = ranks_[rank]->sources;
-  const auto at = std::find_if(sources.begin(), sources.end(),
-                               [&](const auto& one) { return one.get() == source; });
-  if (at == sources.end()) return;
-  last = std::move(*at);
-  sources.erase(at);
-}
-
-namespace {
-
-class SimWaiter final : public Waiter {
+class Scheduler::RankWaiter final : public Waiter {
  public:
-  SimWaiter(std::shared_ptr<Scheduler> scheduler, int rank)
-      : scheduler_(std::move(scheduler)), rank_(rank) {}
+  RankWaiter(std::shared_ptr<Scheduler> scheduler, int rank)
+      : scheduler_(std::move(scheduler)), rank_(rank), own_(*scheduler_->ranks_[rank]) {}
+
   TimePoint now() const noexcept override { return scheduler_->now_of(rank_); }
   bool spins() const noexcept override { return false; }
   bool wait_until(const std::function<bool()>& ready, TimePoint deadline) override {
-    return scheduler_->wait_until(rank_, ready, deadline);
+    const Inside inside(*scheduler_, rank_);
+    return scheduler_->block(rank_, ready, deadline);
   }
   void wake() noexcept override { scheduler_->wake(rank_); }
-  void run(std::function<void()> task) override { scheduler_->run_task(rank_, std::move(task)); }
-  bool try_run(const std::function<void()>& task) override {
-    return scheduler_->try_run(rank_, task);
+  void run(Task task) override {
+    if (scheduler_->queue_if_foreign(rank_, task)) return;
+    own_.in_context ? task() : void(try_run(task));
   }
-  void run_at(TimePoint time, std::function<void()> task) override {
+  bool try_run(const Task& task) override {
+    Scheduler& all = *scheduler_;
+    if (all.holder_.load() != std::this_thread::get_id() || own_.in_context) return false;
+    const Inside inside(all, rank_);
+    // Other ranks may overtake a rank's thread that is about to start something.
+    if (rank_ == all.current_ && all.depth_ == 0 && all.random_.draw(2) == 0) all.pass_baton(rank_);
+    all.take_foreign_tasks();
+    if (!own_.tasks.empty()) all.run_in_context(rank_, [] {});  // they come first
+    all.run_in_context(rank_, task);
+    return true;
+  }
+  void run_at(TimePoint time, Task task) override {
     scheduler_->at(rank_, time, std::move(task), false);
   }
   void add(std::shared_ptr<ProgressSource> source) override {
-    scheduler_->add(rank_, std::move(source));
+    own_.sources.push_back(std::move(source));
+    ++scheduler_->changes_;
   }
-  void remove(const ProgressSource* source) override { scheduler_->remove(rank_, source); }
+  void remove(const ProgressSource* source) override {
+    const auto at = std::find_if(own_.sources.begin(), own_.sources.end(),
+                                 [&](const auto& one) { return one.get() == source; });
+    if (at == own_.sources.end()) return;
+    const std::shared_ptr<ProgressSource> last = std::move(*at);  // ends after it has left the list
+    own_.sources.erase(at);
+  }
 
  private:
   const std::shared_ptr<Scheduler> scheduler_;
   const int rank_;
+  Rank& own_;
 };
 
-}  // namespace
-
-std::shared_ptr<Waiter> make_sim_waiter(std::shared_ptr<Scheduler> scheduler, int rank) {
-  return std::make_shared<SimWaiter>(std::move(scheduler), rank);
+std::shared_ptr<Waiter> Scheduler::waiter_of(std::shared_ptr<Scheduler> scheduler, int rank) {
+  return std::make_shared<RankWaiter>(std::move(scheduler), rank);
 }
 
 }  // namespace trireme::inline v0::net

@@ -77,15 +77,9 @@ class Scheduler {
   /// The seed's choices, for the thread that holds the baton.
   Choices& random() noexcept { return random_; }
 
-  // A rank's Waiter forwards to these (see base/waiter.h).
-  TimePoint now_of(int rank) const noexcept;
-  bool wait_until(int rank, const std::function<bool()>& ready, TimePoint deadline);
+  static std::shared_ptr<Waiter> waiter_of(std::shared_ptr<Scheduler> scheduler, int rank);
+  /// Waiter::wake().
   void wake(int rank) noexcept;
-  void run_task(int rank, Task task);
-  bool try_run(int rank, const Task& task);
-  void add(int rank, std::shared_ptr<ProgressSource> source);
-  void remove(int rank, const ProgressSource* source);
-
   /// Runs `task` in `rank`'s progress context at `time`. If `delivery`, it may also run early while
   /// threads are runnable (see early_deliveries); a timer may not.
   void at(int rank, TimePoint time, Task task, bool delivery);
@@ -135,6 +129,7 @@ class Scheduler {
 
   class Context;
   class Inside;
+  class RankWaiter;
   void take_baton(int self);
   void drain(int rank);       // runs queued tasks inside the context
   void pass_baton(int self);  // returns when `self` holds it again (or is done)
@@ -146,7 +141,9 @@ class Scheduler {
   void run_in_context(int rank, const Task& task);
   void poll(int rank);
   void declare_deadlock();
+  bool queue_if_foreign(int rank, const Task& task);
   void take_foreign_tasks();
+  TimePoint now_of(int rank) const noexcept;
 
   const int size_;
   std::vector<std::unique_ptr<Rank>> ranks_;
@@ -164,8 +161,5 @@ class Scheduler {
   std::mutex foreign_mutex_;
   std::vector<std::pair<int, Task>> foreign_;  // an empty task only wakes the rank
 };
-
-/// The Waiter of one simulated rank.
-std::shared_ptr<Waiter> make_sim_waiter(std::shared_ptr<Scheduler> scheduler, int rank);
 
 }  // namespace trireme::inline v0::net

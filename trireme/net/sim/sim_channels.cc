@@ -19,17 +19,13 @@ std::exception_ptr lost(int peer, const char* why) {
                                           {.operation = "channel", .peer = peer}));
 }
 
-struct Arrived {
-  std::vector<std::byte> head, payload;
-};
-
 // One end of a connection. Used while its rank's thread or progress context runs, of which the
 // scheduler runs one at a time.
 struct End {
   Identity other;
   int rank = 0;
   std::exception_ptr failure;  // nothing more can be received or sent
-  std::deque<Arrived> arrived;
+  std::deque<ChannelFrame> arrived;
   std::deque<std::pair<ChannelFrame*, WorkSource>> receiving;
   std::deque<WorkSource> sending;  // of frames that a socket does not take at once
   std::vector<SharedArea> areas;   // that this end shares
@@ -46,13 +42,10 @@ struct End {
   }
   void match() {
     while (!arrived.empty() && !receiving.empty()) {
-      const Arrived one = std::move(arrived.front());
-      arrived.pop_front();
       const auto [frame, source] = receiving.front();
       receiving.pop_front();
-      frame->resize(one.head.size(), one.payload.size());
-      std::copy(one.head.begin(), one.head.end(), frame->writable_head().begin());
-      std::copy(one.payload.begin(), one.payload.end(), frame->payload().begin());
+      *frame = std::move(arrived.front());
+      arrived.pop_front();
       source.complete();
     }
   }
@@ -77,15 +70,18 @@ struct SimChannels::State {
       std::exchange(source, std::nullopt)->complete();
     }
   };
+  State(SimNetwork& its_network, const SimChannelOptions& its_options)
+      : network(its_network),
+        options(its_options),
+        ways(scheduler(),
+             {options.alpha, options.bytes_per_second, options.jitter, options.one_link}) {}
+
   SimNetwork& network;
   const SimChannelOptions options;
+  SimWays ways;
   std::map<std::string, std::shared_ptr<Listening>> listening;
   std::vector<std::weak_ptr<Pair>> pairs;
   std::set<std::pair<int, int>> cuts;  // the lower rank first
-  struct Busy {
-    TimePoint out{}, in{};  // until then
-  };
-  std::map<int, Busy> links;  // one_link: by rank
 
   Scheduler& scheduler() const { return network.scheduler(); }
   bool is_cut(int one, int other) const { return cuts.count(std::minmax(one, other)) > 0; }
@@ -111,17 +107,7 @@ struct SimChannels::State {
   }
   // When `bytes` that `from` sends now arrive at rank `to`.
   TimePoint arrival(End& from, int to, std::size_t bytes) {
-    const auto transfer = Duration(
-        static_cast<Duration::rep>(static_cast<double>(bytes) / options.bytes_per_second * 1e9));
-    const auto extra = Duration(static_cast<Duration::rep>(
-        scheduler().random().draw(static_cast<std::uint64_t>(options.jitter.count()) + 1)));
-    TimePoint arrives = scheduler().now() + options.alpha + transfer + extra;
-    if (options.one_link) {
-      TimePoint &out = links[from.rank].out, &in = links[to].in;
-      out = std::max(out, scheduler().now()) + transfer;
-      arrives = in = std::max(out + options.alpha + extra, in + transfer);
-    }
-    return from.last_sent = std::max(from.last_sent, arrives);
+    return from.last_sent = std::max(from.last_sent, ways.arrival(from.rank, to, bytes));
   }
 };
 
@@ -151,9 +137,10 @@ class SimChannel final : public Channel {
       ends_->lossy = true;
       return {};
     }
-    auto frame = std::make_shared<Arrived>();
-    frame->head.assign(head.begin(), head.end());
-    frame->payload.assign(payload.begin(), payload.end());
+    auto frame = std::make_shared<ChannelFrame>();
+    frame->resize(head.size(), payload.size());
+    std::copy(head.begin(), head.end(), frame->writable_head().begin());
+    std::copy(payload.begin(), payload.end(), frame->payload().begin());
     const TimePoint when = state_->arrival(own(), other().rank, head.size() + payload.size());
     scheduler.at(
         other().rank, when,
@@ -271,7 +258,7 @@ class SimAcceptor final : public Acceptor {
 }  // namespace
 
 SimChannels::SimChannels(SimNetwork& network, SimChannelOptions options)
-    : state_(std::make_shared<State>(State{network, options, {}, {}, {}, {}})) {}
+    : state_(std::make_shared<State>(network, options)) {}
 
 std::unique_ptr<Acceptor> SimChannels::listen(int rank) {
   return std::make_unique<SimAcceptor>(state_, rank);

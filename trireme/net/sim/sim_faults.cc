@@ -19,8 +19,8 @@ TimePoint after(TimePoint start, Duration passed) {
 
 }  // namespace
 
-SimWays::SimWays(Scheduler& scheduler, SimFaults faults)
-    : scheduler_(scheduler), faults_(std::move(faults)), start_(scheduler.now()) {
+SimWays::SimWays(Scheduler& scheduler, const SimPace& pace, SimFaults faults)
+    : scheduler_(scheduler), pace_(pace), faults_(std::move(faults)), start_(scheduler.now()) {
   for (std::size_t i = 0, given = faults_.cuts.size(); i < given; ++i) {
     SimCut& cut = faults_.cuts[i];
     if (cut.end - cut.begin <= faults_.patience) continue;
@@ -48,8 +48,20 @@ Duration SimWays::lost(std::size_t bytes) {
   return later;
 }
 
-TimePoint SimWays::arrival(int from, int to, std::size_t bytes, Duration transfer,
-                           TimePoint arrives) {
+TimePoint SimWays::arrival_without_faults(int from, int to, Duration transfer) {
+  const TimePoint now = scheduler_.now();
+  const auto extra = Duration(static_cast<Duration::rep>(
+      scheduler_.random().draw(static_cast<std::uint64_t>(pace_.jitter.count()) + 1)));
+  if (!pace_.one_link) return now + pace_.alpha + transfer + extra;
+  TimePoint &out_free = links_[from].out_free, &in_free = links_[to].in_free;
+  out_free = std::max(out_free, now) + transfer;
+  return in_free = std::max(out_free + pace_.alpha + extra, in_free + transfer);
+}
+
+TimePoint SimWays::arrival(int from, int to, std::size_t bytes) {
+  const auto transfer = Duration(
+      static_cast<Duration::rep>(static_cast<double>(bytes) / pace_.bytes_per_second * 1e9));
+  TimePoint arrives = arrival_without_faults(from, to, transfer);
   Way& way = ways_[{from, to}];
   if (way.in_order == TimePoint::max()) return way.in_order;
   const Duration loss = lost(bytes);

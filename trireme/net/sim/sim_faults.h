@@ -1,4 +1,4 @@
-// Faults of a simulated network. Packets are lost and sent again, so they arrive late but in order.
+// When the messages of a simulated network arrive, and its faults. Packets are lost and sent again, so they arrive late but in order.
 // Some messages are late. A cut stops all messages in one direction between two ranks for a while.
 // Every choice comes from the network's seed.
 //
@@ -36,13 +36,20 @@ struct SimFaults {
   Duration patience = Duration::max();
 };
 
-/// The paths of a network with faults, and the times at which bytes moved on them.
+/// What decides when a message arrives without faults; as in SimOptions.
+struct SimPace {
+  Duration alpha;
+  double bytes_per_second;
+  Duration jitter;
+  bool one_link;
+};
+
+/// The paths between ranks, and the times at which bytes moved on them.
 class SimWays {
  public:
-  SimWays(Scheduler& scheduler, SimFaults faults);
-  /// Returns when a message arrives that leaves now. Without faults it would arrive at `arrives`,
-  /// and `transfer` is the part of that time in which its bytes move. TimePoint::max(): never.
-  TimePoint arrival(int from, int to, std::size_t bytes, Duration transfer, TimePoint arrives);
+  SimWays(Scheduler& scheduler, const SimPace& pace, SimFaults faults = {});
+  /// Returns when a message arrives that leaves now. TimePoint::max(): never.
+  TimePoint arrival(int from, int to, std::size_t bytes);
   /// The first time, at or after `when`, at which an empty message gets through.
   TimePoint through(int from, int to, TimePoint when) const;
   /// When bytes last moved between the two, in either direction; TimePoint::min(): never.
@@ -59,13 +66,19 @@ class SimWays {
     TimePoint in_order{};                                   // no message arrives before it
     std::deque<std::pair<TimePoint, TimePoint>> transfers;  // from, until
   };
+  struct Link {
+    TimePoint out_free{}, in_free{};  // when the last message has left, has arrived
+  };
+  TimePoint arrival_without_faults(int from, int to, Duration transfer);
   Duration lost(std::size_t bytes);
 
   Scheduler& scheduler_;
+  const SimPace pace_;
   SimFaults faults_;
   const TimePoint start_;
   std::vector<Break> breaks_;
   std::map<std::pair<int, int>, Way> ways_;
+  std::map<int, Link> links_;  // one_link: by rank
 };
 
 }  // namespace trireme::inline v0::net

@@ -57,9 +57,8 @@ struct SimNetwork::State {
     std::set<Key> torn;  // a message is missing; no later one may take its place
     std::vector<std::shared_ptr<Message>> waiting;  // sent messages without a receive yet
     std::vector<bool> gone;                         // peers that this rank knows have left
-    std::map<std::pair<int, std::uint64_t>, TimePoint> last_arrival;  // to (peer, tag)
+    std::map<Key, TimePoint> last_arrival;
     TimePoint last_sent{};
-    TimePoint out_free{}, in_free{};  // one_link: when the last message has left, has arrived
     std::uint32_t num_regions = 0;
     std::map<std::uint32_t, OwnRegion> regions;
     // Peers' regions, kept until unmap(). In shm a rank holds their descriptors, mapped or not.
@@ -69,6 +68,7 @@ struct SimNetwork::State {
   State(std::shared_ptr<Scheduler> its_scheduler, const SimOptions& its_options,
         std::vector<int> its_threads);
   int thread_of(int rank) const { return threads[static_cast<std::size_t>(rank)]; }
+  Endpoint& end(int rank) { return ends[static_cast<std::size_t>(rank)]; }
   const std::vector<int> threads;  // of the scheduler, by rank
   std::shared_ptr<Scheduler> scheduler;
   SimOptions options;
@@ -81,7 +81,7 @@ struct SimNetwork::State {
   void match(int to, const Posted& posted, const std::shared_ptr<Message>& message);
   void fail_everything(int rank, const std::exception_ptr& error);
   void peer_left(int rank, int peer);
-  std::string describe(int rank) const;
+  std::string describe(int rank);
 };
 
 namespace {
@@ -128,7 +128,7 @@ class SimTransport final : public Transport, private HostMemory, private MoveTim
     return state_->ways.last_moved(rank_, peer);
   }
 
-  State::Endpoint& end() const { return state_->ends[static_cast<std::size_t>(rank_)]; }
+  State::Endpoint& end() const { return state_->end(rank_); }
   void leave();
 
   const std::shared_ptr<State> state_;
@@ -184,14 +184,14 @@ Region SimTransport::allocate(std::size_t bytes, std::span<const int> peers) {
   for (int peer = 0; peer < size(); ++peer) {
     const bool chosen = peers.empty() || std::find(peers.begin(), peers.end(), peer) != peers.end();
     if (peer == rank_ || !chosen) continue;
-    state_->ends[static_cast<std::size_t>(peer)].given[{rank_, region.id.value}] = region;
+    state_->end(peer).given[{rank_, region.id.value}] = region;
   }
   return region;
 }
 
 std::span<std::byte> SimTransport::map(int peer, RegionId region) {
   check_peer(peer, size());
-  TRIREME_CHECK(region.value < state_->ends[static_cast<std::size_t>(peer)].num_regions);
+  TRIREME_CHECK(region.value < state_->end(peer).num_regions);
   if (peer != rank_) {
     const auto found = end().given.find({peer, region.value});
     return found == end().given.end() ? std::span<std::byte>() : found->second.bytes;
@@ -225,28 +225,19 @@ SimNetwork::State::State(std::shared_ptr<Scheduler> its_scheduler, const SimOpti
     : threads(std::move(its_threads)),
       scheduler(std::move(its_scheduler)),
       options(its_options),
-      ways(*scheduler, options.faults),
+      ways(*scheduler, {options.alpha, options.bytes_per_second, options.jitter, options.one_link},
+           options.faults),
       ends(threads.size()) {
   for (Endpoint& end : ends) end.gone.assign(threads.size(), false);
 }
 
 TimePoint SimNetwork::State::arrival(int from, int to, Tag tag, std::size_t bytes) {
-  auto& end = ends[static_cast<std::size_t>(from)];
-  const auto transfer = Duration(
-      static_cast<Duration::rep>(static_cast<double>(bytes) / options.bytes_per_second * 1e9));
-  const auto extra = Duration(static_cast<Duration::rep>(
-      scheduler->random().draw(static_cast<std::uint64_t>(options.jitter.count()) + 1)));
+  Endpoint& end = this->end(from);
   if (end.last_arrival.size() > kMostArrivals) {  // times in the past restrict nothing
     std::erase_if(end.last_arrival,
                   [&](const auto& one) { return one.second <= scheduler->now(); });
   }
-  TimePoint arrives = scheduler->now() + options.alpha + transfer + extra;
-  if (options.one_link) {
-    auto& in_free = ends[static_cast<std::size_t>(to)].in_free;
-    end.out_free = std::max(end.out_free, scheduler->now()) + transfer;
-    arrives = in_free = std::max(end.out_free + options.alpha + extra, in_free + transfer);
-  }
-  arrives = ways.arrival(from, to, bytes, transfer, arrives);
+  const TimePoint arrives = ways.arrival(from, to, bytes);
   if (arrives == TimePoint::max()) return arrives;
   auto& last = end.last_arrival[{to, tag.value}];
   last = std::max(last, arrives);
@@ -256,11 +247,11 @@ TimePoint SimNetwork::State::arrival(int from, int to, Tag tag, std::size_t byte
 
 // Erases empty queues, because every group that comes and goes uses its own tags.
 std::shared_ptr<Message> SimNetwork::State::next_arrived(int rank, const Key& key) {
-  auto& arrived = ends[static_cast<std::size_t>(rank)].arrived;
+  auto& arrived = end(rank).arrived;
   std::shared_ptr<Message> message;
   const auto queue = arrived.find(key);
   if (queue != arrived.end() && queue->second.front()->cancelled) {
-    ends[static_cast<std::size_t>(rank)].torn.insert(key);
+    end(rank).torn.insert(key);
     queue->second.clear();
   } else if (queue != arrived.end()) {
     message = queue->second.front();
@@ -271,7 +262,7 @@ std::shared_ptr<Message> SimNetwork::State::next_arrived(int rank, const Key& ke
 }
 
 void SimNetwork::State::arrive(int to, const std::shared_ptr<Message>& message) {
-  auto& end = ends[static_cast<std::size_t>(to)];
+  Endpoint& end = this->end(to);
   const Key key{message->from, message->tag.value};
   if (message->cancelled) end.torn.insert(key);
   if (end.failure || end.torn.count(key) != 0) return;
@@ -291,7 +282,7 @@ void SimNetwork::State::match(int to, const Posted& posted,
   if (message->source) {
     const TimePoint when = ways.through(to, message->from, scheduler->now() + options.alpha);
     const auto taken = [this, message] {
-      std::erase(ends[static_cast<std::size_t>(message->from)].waiting, message);
+      std::erase(end(message->from).waiting, message);
       message->source->complete();
     };
     if (when != TimePoint::max()) scheduler->at(thread_of(message->from), when, taken, true);
@@ -308,7 +299,7 @@ void SimNetwork::State::match(int to, const Posted& posted,
 }
 
 void SimNetwork::State::fail_everything(int rank, const std::exception_ptr& error) {
-  auto& end = ends[static_cast<std::size_t>(rank)];
+  Endpoint& end = this->end(rank);
   end.failure = error;
   const auto posted = std::exchange(end.posted, {});
   const auto waiting = std::exchange(end.waiting, {});
@@ -321,7 +312,7 @@ void SimNetwork::State::fail_everything(int rank, const std::exception_ptr& erro
 }
 
 void SimNetwork::State::peer_left(int rank, int peer) {
-  auto& end = ends[static_cast<std::size_t>(rank)];
+  Endpoint& end = this->end(rank);
   end.gone[static_cast<std::size_t>(peer)] = true;
   if (end.failure) return;
   std::vector<WorkSource> lost;
@@ -341,16 +332,16 @@ void SimNetwork::State::peer_left(int rank, int peer) {
   for (const auto& source : unsent) source.fail(peer_lost(rank, peer, "send"));
 }
 
-std::string SimNetwork::State::describe(int rank) const {
+std::string SimNetwork::State::describe(int rank) {
   std::string text;
-  for (const auto& [key, queue] : ends[static_cast<std::size_t>(rank)].posted) {
+  for (const auto& [key, queue] : end(rank).posted) {
     for (const auto& one : queue) {
       text += (text.empty() ? "" : " and ") + std::to_string(one.bytes.size()) +
               " bytes from rank " + std::to_string(key.first) + " (tag " +
               std::to_string(key.second) + ")";
     }
   }
-  for (const auto& message : ends[static_cast<std::size_t>(rank)].waiting) {
+  for (const auto& message : end(rank).waiting) {
     text += (text.empty() ? "" : " and ") + std::string("a receiver of ") +
             std::to_string(message->bytes.size()) + " bytes at rank " +
             std::to_string(message->to) + " (tag " + std::to_string(message->tag.value) + ")";
@@ -401,7 +392,7 @@ void SimNetwork::schedule_breaks() {
 SimNetwork::~SimNetwork() = default;
 
 std::shared_ptr<Waiter> SimNetwork::waiter(int rank) const {
-  return make_sim_waiter(scheduler_, state_->thread_of(rank));
+  return Scheduler::waiter_of(scheduler_, state_->thread_of(rank));
 }
 
 std::shared_ptr<Transport> SimNetwork::transport(int rank) {

@@ -42,25 +42,22 @@ TcpLink::~TcpLink() {
 void TcpLink::stop_writing() noexcept { shutdown(socket_.get(), SHUT_WR); }
 
 // Returns the bytes written; 0 if the socket is full or broken (reading finds out which).
-std::ptrdiff_t TcpLink::write_some(const void* head, std::size_t head_bytes,
-                                   std::span<const std::byte> payload) {
-  iovec parts[2] = {{const_cast<void*>(head), head_bytes},
+std::size_t TcpLink::write_some(std::span<const std::byte> head,
+                                std::span<const std::byte> payload) {
+  iovec parts[2] = {{const_cast<std::byte*>(head.data()), head.size()},
                     {const_cast<std::byte*>(payload.data()), payload.size()}};
-  msghdr message{};
-  message.msg_iov = head_bytes > 0 ? parts : parts + 1;
-  message.msg_iovlen = (head_bytes > 0) + (payload.empty() ? 0 : 1);
-  const ssize_t count = sendmsg(socket_.get(), &message, MSG_NOSIGNAL | MSG_DONTWAIT);
-  blocked_ = count < static_cast<ssize_t>(head_bytes + payload.size());
+  const ssize_t count = send_parts(socket_.get(), parts);
+  blocked_ = count < static_cast<ssize_t>(head.size() + payload.size());
   if (blocked_) unsent_.store(true, std::memory_order_relaxed);
-  return std::max<ssize_t>(count, 0);
+  return static_cast<std::size_t>(std::max<ssize_t>(count, 0));
 }
 
 bool TcpLink::flush() {
   blocked_ = false;
   if (sent_ == out_.size()) return false;
-  const auto count = write_some(nullptr, 0, std::span(out_).subspan(sent_));
+  const std::size_t count = write_some({}, std::span(out_).subspan(sent_));
   if (count > 0) messenger_.note_move(peer_);
-  sent_ += static_cast<std::size_t>(count);
+  sent_ += count;
   if (sent_ == out_.size()) {
     out_.clear();
     sent_ = 0;
@@ -75,20 +72,18 @@ bool TcpLink::try_send(const Frame& frame, std::span<const std::byte> payload) {
   head.id = frame.id;
   head.tag = frame.tag;
   head.length = frame.length;
+  const std::span<const std::byte> head_bytes = std::as_bytes(std::span(&head, 1));
   std::size_t written = 0;
   if (out_.empty()) {
-    written = static_cast<std::size_t>(write_some(&head, sizeof head, payload));
+    written = write_some(head_bytes, payload);
     if (written == sizeof head + payload.size()) return true;
   }
-  const auto append = [&](const void* data, std::size_t bytes) {
-    const std::size_t skip = std::min(written, bytes);
-    const auto* const from = static_cast<const std::byte*>(data);
-    out_.insert(out_.end(), from + skip, from + bytes);
-    written -= skip;
-  };
   if (sent_ > kOutLimit) out_.erase(out_.begin(), out_.begin() + std::exchange(sent_, 0));
-  append(&head, sizeof head);
-  append(payload.data(), payload.size());
+  for (const std::span<const std::byte> part : {head_bytes, payload}) {
+    const std::size_t skip = std::min(written, part.size());
+    out_.insert(out_.end(), part.begin() + static_cast<std::ptrdiff_t>(skip), part.end());
+    written -= skip;
+  }
   return true;
 }
 
@@ -98,23 +93,22 @@ std::size_t TcpLink::try_stream(std::size_t, const Piece& piece) {
     if (!flush()) return 0;
   }
   if (chunk_left_ > 0) {
-    const auto count = write_some(nullptr, 0, rest.first(std::min(rest.size(), chunk_left_)));
+    const std::size_t count = write_some({}, rest.first(std::min(rest.size(), chunk_left_)));
     if (count > 0) messenger_.note_move(peer_);
-    chunk_left_ -= static_cast<std::size_t>(count);
-    return static_cast<std::size_t>(count);
+    chunk_left_ -= count;
+    return count;
   }
   Head head;
   head.kind = static_cast<std::uint8_t>(FrameKind::Data);
   head.id = piece.id;
   head.tag = piece.offset;
   head.length = std::min(rest.size(), kTcpChunk);
-  const auto count =
-      static_cast<std::size_t>(write_some(&head, sizeof head, rest.first(head.length)));
+  const std::span<const std::byte> head_bytes = std::as_bytes(std::span(&head, 1));
+  const std::size_t count = write_some(head_bytes, rest.first(head.length));
   if (count == 0) return 0;
   chunk_left_ = head.length;
   if (count < sizeof head) {
-    const auto* const bytes = reinterpret_cast<const std::byte*>(&head);
-    out_.assign(bytes + count, bytes + sizeof head);
+    out_.assign(head_bytes.begin() + static_cast<std::ptrdiff_t>(count), head_bytes.end());
     return 0;
   }
   chunk_left_ -= count - sizeof head;
@@ -164,43 +158,29 @@ bool TcpLink::handle_buffer(const char*& ended) {
 
 bool TcpLink::handle_frame(const Head& head, const char*& ended) {
   begin_ += sizeof head;
-  switch (static_cast<FrameKind>(head.kind)) {
-    case FrameKind::Eager: {
-      const std::span<const std::byte> payload{in_.data() + begin_, head.length};
-      begin_ += head.length;
-      messenger_.on_eager(peer_, {head.tag}, payload);
-      return true;
-    }
-    case FrameKind::Data:
-      data_id_ = head.id;
-      data_offset_ = head.tag;
-      data_left_ = head.length;
-      if (head.length <= kTcpChunk) return true;
-      ended = "it sent a chunk that is too long";
-      return false;
-    case FrameKind::Rts:
-    case FrameKind::Cts:
-    case FrameKind::Refuse:
-    case FrameKind::Room:
-    case FrameKind::Lost:
-      messenger_.on_control(peer_,
-                            {static_cast<FrameKind>(head.kind), head.id, head.tag, head.length});
-      return true;
+  const auto kind = static_cast<FrameKind>(head.kind);
+  if (kind == FrameKind::Eager) {
+    const std::span<const std::byte> payload{in_.data() + begin_, head.length};
+    begin_ += head.length;
+    messenger_.on_eager(peer_, {head.tag}, payload);
+  } else if (kind == FrameKind::Data) {
+    data_id_ = head.id;
+    data_offset_ = head.tag;
+    data_left_ = head.length;
+    if (head.length > kTcpChunk) ended = "it sent a chunk that is too long";
+  } else if (is_control(kind)) {
+    messenger_.on_control(peer_, {kind, head.id, head.tag, head.length});
+  } else {
+    ended = "it sent a frame of an unknown kind";
   }
-  ended = "it sent a frame of an unknown kind";
-  return false;
+  return ended == nullptr;
 }
 
 void TcpLink::receive_data(std::span<const std::byte> bytes, const char*& ended) {
   data_left_ -= bytes.size();
-  std::byte* const to = messenger_.destination(peer_, data_id_, data_offset_, bytes.size());
-  data_offset_ += bytes.size();
-  if (to != nullptr) {
-    std::memcpy(to, bytes.data(), bytes.size());
-    messenger_.on_data(peer_, data_id_, bytes.size());
-  } else if (!messenger_.aborted()) {
+  const std::size_t offset = std::exchange(data_offset_, data_offset_ + bytes.size());
+  if (!messenger_.on_data(peer_, data_id_, offset, bytes))
     ended = "it sent data that nobody asked for";
-  }
 }
 
 // Reads directly into the receiver's memory.
@@ -232,7 +212,7 @@ bool TcpLink::read_buffer(const char*& ended) {
   return true;
 }
 
-bool TcpLink::received(std::ptrdiff_t count, const char*& ended) {
+bool TcpLink::received(ssize_t count, const char*& ended) {
   if (count > 0) {
     just_read_ = static_cast<std::size_t>(count);
     messenger_.note_move(peer_);
@@ -241,17 +221,10 @@ bool TcpLink::received(std::ptrdiff_t count, const char*& ended) {
   closed_ = count == 0 || errno == ECONNRESET || errno == EPIPE;
   if (count == 0) {
     ended = "its process has ended or left the group";
-  } else if (errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR) {
+  } else if (!would_block()) {
     ended = std::strerror(errno);
   }
   return false;
-}
-
-TcpLinks::TcpLinks(Messenger& messenger, int peer, std::vector<Descriptor> sockets,
-                   std::atomic<bool>& unsent) {
-  for (Descriptor& socket : sockets) {
-    links_.push_back(std::make_unique<TcpLink>(messenger, peer, std::move(socket), unsent));
-  }
 }
 
 }  // namespace trireme::inline v0::net

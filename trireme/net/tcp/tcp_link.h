@@ -1,5 +1,5 @@
 // One connection of a tcp transport; never blocks, except in the destructor. A pair of ranks may
-// have several connections; each is then a lane of the Link to the peer (TcpLinks).
+// have several connections; each is then a lane of the Link to the peer (tcp_transport.cc).
 //
 // A frame is a 24-byte head and its payload. Small frames go through a buffer. Chunks of large
 // messages are written from the sender's memory (writev) and read into the receiver's.
@@ -8,7 +8,7 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
-#include <memory>
+#include <span>
 #include <vector>
 
 #include "trireme/net/messenger.h"
@@ -48,14 +48,13 @@ class TcpLink final : public Link {
   };
   static_assert(sizeof(Head) == 24);
 
-  std::ptrdiff_t write_some(const void* head, std::size_t head_bytes,
-                            std::span<const std::byte> payload);
+  std::size_t write_some(std::span<const std::byte> head, std::span<const std::byte> payload);
   bool handle_buffer(const char*& ended);
   bool handle_frame(const Head& head, const char*& ended);
   void receive_data(std::span<const std::byte> bytes, const char*& ended);
   bool read_data(const char*& ended);
   bool read_buffer(const char*& ended);
-  bool received(std::ptrdiff_t count, const char*& ended);
+  bool received(ssize_t count, const char*& ended);
 
   Messenger& messenger_;
   const int peer_;
@@ -72,24 +71,6 @@ class TcpLink final : public Link {
   std::size_t data_offset_ = 0;  // position in the message
   std::size_t data_left_ = 0;    // bytes left of the chunk that is being read
   bool closed_ = false;
-};
-
-/// All connections to one peer. The first carries small frames, all share the large messages.
-class TcpLinks final : public Link {
- public:
-  TcpLinks(Messenger& messenger, int peer, std::vector<Descriptor> sockets,
-           std::atomic<bool>& unsent);
-  bool try_send(const Frame& frame, std::span<const std::byte> payload) override {
-    return links_.front()->try_send(frame, payload);
-  }
-  std::size_t try_stream(std::size_t lane, const Piece& piece) override {
-    return links_[lane]->try_stream(lane, piece);
-  }
-  std::size_t size() const noexcept { return links_.size(); }
-  TcpLink& operator[](std::size_t lane) const noexcept { return *links_[lane]; }
-
- private:
-  std::vector<std::unique_ptr<TcpLink>> links_;
 };
 
 }  // namespace trireme::inline v0::net

@@ -28,12 +28,12 @@ TimePoint Follower::wake_at() const noexcept {
   return state_ == State::Away ? next_try_ : TimePoint::max();
 }
 
-void Follower::poll(const Log& log, Copy& copy) {
+void Follower::poll(const Log& log, Service& service) {
   if (refused_) return;
   try {
     if (state_ == State::Away && waiter_->now() >= next_try_) dial();
     if (state_ == State::Dialled && dialled_.done()) greet();
-    while (state_ >= State::Greeted && !refused_ && received_.done()) take(log, copy);
+    while (state_ >= State::Greeted && !refused_ && received_.done()) take(log, service);
   } catch (const PeerLost&) {  // it is not there
     lose();
   } catch (const TimeoutError&) {
@@ -72,7 +72,7 @@ void Follower::greet() {
 
 void Follower::listen() { received_ = channel_->receive(frame_); }
 
-void Follower::take(const Log& log, Copy& copy) {
+void Follower::take(const Log& log, Service& service) {
   received_.wait();
   const Heard heard = heard_from(frame_.head());
   listen();
@@ -80,17 +80,17 @@ void Follower::take(const Log& log, Copy& copy) {
     refused_ = true;
     return;
   }
-  if (state_ == State::Greeted) return catch_up(heard.at, log, copy);
+  if (state_ == State::Greeted) return catch_up(heard.at, log, service);
   acknowledged_ = std::max(acknowledged_, heard.at.index);
   owes_since_ = acknowledged_ < sent_ ? waiter_->now() : TimePoint::max();
 }
 
-void Follower::catch_up(Position from, const Log& log, Copy& copy) {
+void Follower::catch_up(Position from, const Log& log, Service& service) {
   state_ = State::Following;
   const auto& entries = log.entries;
   const auto next = std::find_if(entries.begin(), entries.end(),
                                  [&](const LogEntry& one) { return one.at == from; });
-  if (next == entries.end() && from != log.before) return send_snapshot(copy);
+  if (next == entries.end() && from != log.before) return send_snapshot(service);
   acknowledged_ = std::max(acknowledged_, from.index);
   sent_ = from.index;
   owes_since_ = TimePoint::max();
@@ -99,17 +99,17 @@ void Follower::catch_up(Position from, const Log& log, Copy& copy) {
     send(*entry);
 }
 
-void Follower::send_snapshot(Copy& copy) {
-  Saved saved = copy.service().snapshot();
+void Follower::send_snapshot(Service& service) {
+  Saved saved = service.snapshot();
   const auto text = std::as_bytes(std::span(saved.text));
   saved.memory.insert(saved.memory.begin(), text.begin(), text.end());
   put({.kind = Relay::Kind::Snapshot,
        .shard = options_.shard,
        .term = options_.term,
-       .at = copy.at(),
+       .at = service.at(),
        .text_bytes = text.size()},
       {}, std::move(saved.memory));
-  sent_ = copy.at().index;
+  sent_ = service.at().index;
 }
 
 void Follower::send(const LogEntry& entry) {

@@ -13,7 +13,8 @@
 #include "trireme/base/waiter.h"
 #include "trireme/base/work.h"
 #include "trireme/net/channel.h"
-#include "trireme/ps/copies/copy.h"
+#include "trireme/ps/copies/relay.h"
+#include "trireme/ps/server/service.h"
 
 namespace trireme::inline v0::ps {
 
@@ -63,9 +64,9 @@ class Follower {
   bool work_waits() const;
   /// When poll() shall be called again, if nothing comes before.
   TimePoint wake_at() const noexcept;
-  /// Connects if that is due, and takes what the backup has said. `copy` is what it gets if it
+  /// Connects if that is due, and takes what the backup has said. `service` is what it gets if it
   /// cannot go on with `log`.
-  void poll(const Log& log, Copy& copy);
+  void poll(const Log& log, Service& service);
   /// A new entry of the log.
   void send(const LogEntry& entry);
 
@@ -79,9 +80,9 @@ class Follower {
   };
   void dial();
   void greet();
-  void take(const Log& log, Copy& copy);
-  void catch_up(Position from, const Log& log, Copy& copy);
-  void send_snapshot(Copy& copy);
+  void take(const Log& log, Service& service);
+  void catch_up(Position from, const Log& log, Service& service);
+  void send_snapshot(Service& service);
   void put(const Relay& relay, LogEntry entry, std::vector<std::byte> own);
   void listen();
   void drop_sent();

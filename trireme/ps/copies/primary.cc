@@ -12,22 +12,22 @@ constexpr Duration kTellAgain = std::chrono::seconds(1);
 
 }  // namespace
 
-Primary::Primary(std::shared_ptr<Waiter> waiter, Copy& copy, const ServerContacts& contacts,
+Primary::Primary(std::shared_ptr<Waiter> waiter, Service& service, const ServerContacts& contacts,
                  const rendezvous::ServerView& view, Options options)
     : waiter_(std::move(waiter)),
-      copy_(copy),
+      service_(service),
       contacts_(contacts),
       options_(options),
-      term_(view.shards[static_cast<std::size_t>(copy.shard())].term),
-      log_{.before = copy.at(), .entries = {}},
-      whole_(copy.service().settings() != nullptr) {
+      term_(view.shards[static_cast<std::size_t>(service.number())].term),
+      log_{.before = service.at(), .entries = {}},
+      whole_(service.settings() != nullptr) {
   adopt(view);
-  for (const int client : copy_.service().clients()) lose(client);
+  for (const int client : service_.clients()) lose(client);
 }
 
 void Primary::submit(int client, const Request& request, std::span<const std::byte> memory,
                      std::shared_ptr<const void> keeps) {
-  if (!changes_state(request.ask)) return copy_.service().handle(client, request, memory);
+  if (!changes_state(request.ask)) return service_.handle(client, request, memory);
   append({.at = next(),
           .client = client,
           .request = request,
@@ -42,10 +42,11 @@ void Primary::append(LogEntry entry) {
   log_.entries.push_back(std::move(entry));
   const LogEntry& own = log_.entries.back();
   for (const Backup& backup : backups_) backup.follower->send(own);
+  service_.set_position(own.at);
   if (own.request) {
-    copy_.apply(own.at, own.client, *own.request, own.memory);
+    service_.handle(own.client, *own.request, own.memory);
   } else {
-    copy_.lose(own.at, own.client);
+    service_.lost(own.client);
   }
   recruit();
   settle();
@@ -56,7 +57,7 @@ void Primary::adopt(const rendezvous::ServerView& view) {
   std::erase_if(backups_, [&](const Backup& one) {
     return !view_.lives(one.follower->server(), one.follower->incarnation());
   });
-  for (const int server : view_.shards[static_cast<std::size_t>(copy_.shard())].copies)
+  for (const int server : view_.shards[static_cast<std::size_t>(service_.number())].copies)
     if (server != options_.server) add(server, /*required=*/true);
   recruit();
   settle();
@@ -64,10 +65,10 @@ void Primary::adopt(const rendezvous::ServerView& view) {
 
 // Shard k has copies on servers k, k + 1, ... as far as these live.
 bool Primary::is_wanted(int server) const {
-  const Settings* settings = copy_.service().settings();
+  const Settings* settings = service_.settings();
   if (settings == nullptr || server == options_.server) return false;
   const int servers = static_cast<int>(view_.servers.size());
-  return (server - copy_.shard() + servers) % servers < settings->server.replicas &&
+  return (server - service_.number() + servers) % servers < settings->server.replicas &&
          view_.servers[static_cast<std::size_t>(server)].up;
 }
 
@@ -77,7 +78,7 @@ void Primary::add(int server, bool required) {
   backups_.emplace_back().follower = std::make_unique<Follower>(
       waiter_,
       Follower::Options{
-          .shard = copy_.shard(),
+          .shard = service_.number(),
           .term = term_,
           .server = server,
           .incarnation = view_.servers[static_cast<std::size_t>(server)].incarnation,
@@ -103,7 +104,7 @@ bool Primary::is_awaited(const Follower& follower) const noexcept {
 // Whether the authority does not know yet that it has all that was ever answered.
 bool Primary::is_unknown(const Follower& follower) const noexcept {
   return follower.required() && follower.acknowledged() >= committed_ &&
-         !view_.has_copy(copy_.shard(), follower.server());
+         !view_.has_copy(service_.number(), follower.server());
 }
 
 TimePoint Primary::wake_at() const noexcept {
@@ -123,7 +124,7 @@ void Primary::poll() {
     if (deposed_) return;
     Follower& follower = *backup.follower;
     const std::uint64_t before = follower.acknowledged();
-    follower.poll(log_, copy_);
+    follower.poll(log_, service_);
     deposed_ = follower.refused();
     // From the first acknowledgement on nothing more is answered before it has it, so it catches up.
     if (follower.acknowledged() > before) follower.require();
@@ -141,12 +142,12 @@ void Primary::report(Backup& backup) {
   }
   if (!is_unknown(follower) || now < backup.told + kTellAgain) return;
   backup.told = now;
-  contacts_.has_copy(copy_.shard(), term_, follower.server(), follower.incarnation());
+  contacts_.has_copy(service_.number(), term_, follower.server(), follower.incarnation());
 }
 
 void Primary::settle() {
   if (deposed_) return;
-  std::uint64_t all = copy_.at().index;
+  std::uint64_t all = service_.at().index;
   bool wants = false;
   for (const Backup& backup : backups_) {
     const Follower& follower = *backup.follower;
@@ -154,7 +155,7 @@ void Primary::settle() {
     wants = wants || !follower.required();
   }
   committed_ = std::max(committed_, all);
-  const bool begun = copy_.service().settings() != nullptr;
+  const bool begun = service_.settings() != nullptr;
   whole_ = whole_ || (begun && !wants);
   if (begun && !whole_)
     return;  // the first backups begin with the first request, without a snapshot

@@ -33,9 +33,9 @@ class Primary {
     int server = 0;                                // this one
     Duration patience = std::chrono::seconds(30);  // with a backup that does not answer
   };
-  /// `copy` and `contacts` outlive it. The clients that the copy knows are another server's: they are
-  /// lost.
-  Primary(std::shared_ptr<Waiter> waiter, Copy& copy, const ServerContacts& contacts,
+  /// `service` and `contacts` outlive it. The clients that `service` knows are another server's: they
+  /// are lost.
+  Primary(std::shared_ptr<Waiter> waiter, Service& service, const ServerContacts& contacts,
           const rendezvous::ServerView& view, Options options);
 
   /// A request, whose memory stays while `keeps` lives and the request is not answered.
@@ -46,9 +46,9 @@ class Primary {
   void adopt(const rendezvous::ServerView& view);
 
   /// The position of the newest request: what depends on it may be sent once settled(index).
-  std::uint64_t newest() const noexcept { return copy_.at().index; }
+  std::uint64_t newest() const noexcept { return service_.at().index; }
   bool settled(std::uint64_t index) const noexcept {
-    return (whole_ || copy_.service().settings() == nullptr) && index <= committed_;
+    return (whole_ || service_.settings() == nullptr) && index <= committed_;
   }
 
   /// As Follower's.
@@ -61,7 +61,7 @@ class Primary {
     std::unique_ptr<Follower> follower;
     TimePoint told{};  // when the authority was told of its copy
   };
-  Position next() const noexcept { return {term_, copy_.at().index + 1}; }
+  Position next() const noexcept { return {term_, service_.at().index + 1}; }
   void append(LogEntry entry);
   bool is_wanted(int server) const;
   void add(int server, bool required);
@@ -72,7 +72,7 @@ class Primary {
   bool is_unknown(const Follower& follower) const noexcept;
 
   const std::shared_ptr<Waiter> waiter_;
-  Copy& copy_;
+  Service& service_;
   const ServerContacts& contacts_;
   const Options options_;
   const std::uint64_t term_;

@@ -20,13 +20,6 @@
 
 namespace trireme::inline v0::ps {
 
-/// Where a copy is in the order of its shard's requests: after request `index`, which the primary of
-/// `term` has put there. Copies at one position are equal.
-struct Position {
-  std::uint64_t term = 0, index = 0;
-  friend bool operator==(const Position&, const Position&) = default;
-};
-
 struct Relay {
   enum class Kind : std::uint8_t { Hello, Snapshot, Request, Lost };
   Kind kind = Kind::Hello;

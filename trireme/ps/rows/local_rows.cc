@@ -39,9 +39,4 @@ void LocalRows::fetch(std::uint32_t table, std::span<const std::int64_t> ids, fl
   }
 }
 
-std::vector<SavedTable> LocalRows::read() {
-  take_loaded();
-  return rows_ ? *rows_ : empty_tables();
-}
-
 }  // namespace trireme::inline v0::ps

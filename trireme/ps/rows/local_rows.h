@@ -3,9 +3,7 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <memory>
-#include <string>
 #include <vector>
 
 #include "trireme/ps/rows/row_index.h"
@@ -15,21 +13,16 @@ namespace trireme::inline v0::ps {
 
 class LocalRows final : public RowStore {
  public:
-  using StateNames = std::function<std::vector<std::string>()>;
-  /// `state`: the names of the optimizer's state, asked for with each state().
-  LocalRows(std::vector<ServedTable> tables, StateNames state)
-      : RowStore(std::move(tables)), state_(std::move(state)) {}
+  using RowStore::RowStore;
 
   /// ConfigError: training needs servers.
   void push(std::uint32_t table, const at::Tensor& ids, const at::Tensor& gradients) override;
 
  private:
   void fetch(std::uint32_t table, std::span<const std::int64_t> ids, float* rows) override;
-  std::vector<SavedTable> read() override;
-  std::vector<std::string> state_names() const override { return state_(); }
+  std::vector<SavedTable> read() override { return loaded_rows(); }
   void take_loaded();
 
-  const StateNames state_;
   std::shared_ptr<const std::vector<SavedTable>> rows_;
   std::vector<RowIndex> index_;  // by table, in rows_
 };

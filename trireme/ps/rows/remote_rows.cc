@@ -5,15 +5,11 @@
 namespace trireme::inline v0::ps {
 
 ParameterClient& RemoteRows::client() {
-  if (!options_.client)
+  if (!client_)
     throw ConfigError("an embedding is used after the training that it belongs to",
                       {.operation = "ServerEmbedding",
                        .advice = "Keep the Strategy or DataParallel as long as its model."});
-  return options_.client();
-}
-
-void RemoteRows::push(std::uint32_t table, const at::Tensor& ids, const at::Tensor& gradients) {
-  gradients_.take(table, ids, gradients);
+  return client_();
 }
 
 void RemoteRows::fetch(std::uint32_t table, std::span<const std::int64_t> ids, float* rows) {
@@ -21,12 +17,7 @@ void RemoteRows::fetch(std::uint32_t table, std::span<const std::int64_t> ids, f
 }
 
 std::vector<SavedTable> RemoteRows::read() {
-  if (options_.started && options_.started()) return read_servers();
-  const auto rows = first_rows();
-  return rows ? *rows : empty_tables();
-}
-
-std::vector<SavedTable> RemoteRows::read_servers() {
+  if (!started_ || !started_()) return loaded_rows();
   ParameterClient& own = client();
   std::vector<std::vector<SavedTable>> servers;
   for (int server = 0; server < own.servers(); ++server) {

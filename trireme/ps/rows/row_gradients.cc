@@ -8,8 +8,8 @@
 namespace trireme::inline v0::ps {
 namespace {
 
-std::vector<RowSum> empty_sums(const std::vector<ServedTable>& tables) {
-  std::vector<RowSum> sums;
+std::vector<SparseRows> empty_sums(const std::vector<ServedTable>& tables) {
+  std::vector<SparseRows> sums;
   for (const ServedTable& table : tables) sums.emplace_back(static_cast<std::size_t>(table.width));
   return sums;
 }
@@ -26,16 +26,14 @@ void RowGradients::take(std::uint32_t table, const at::Tensor& ids, const at::Te
 
 void RowGradients::begin() {
   taken_.clear();
-  for (std::vector<RowSum>& slot : slots_)
-    for (RowSum& sum : slot) sum.clear();
+  for (std::vector<SparseRows>& slot : slots_)
+    for (SparseRows& sum : slot) sum.clear();
   refusal_.reset();
 }
 
-void RowGradients::drop() { begin(); }
-
 void RowGradients::end_micro(std::uint32_t microbatch, const parallel::LeafStep& step,
                              double weight) {
-  for (RowSum& sum : leaf_) sum.clear();
+  for (SparseRows& sum : leaf_) sum.clear();
   for (const Taken& one : taken_)
     leaf_[one.table].add(
         {{one.ids.const_data_ptr<std::int64_t>(), static_cast<std::size_t>(one.ids.numel())},
@@ -48,7 +46,7 @@ void RowGradients::end_micro(std::uint32_t microbatch, const parallel::LeafStep&
     leaf_[i].scale(weight);
     check_finite(leaf_[i], tables_[i], microbatch);
     for (int open = step.merges; open > 0; --open) {  // the youngest first
-      RowSum& left = slots_[slot + static_cast<std::size_t>(open - 1)][i];
+      SparseRows& left = slots_[slot + static_cast<std::size_t>(open - 1)][i];
       left.add(leaf_[i].view());
       std::swap(left, leaf_[i]);
       left.clear();
@@ -57,7 +55,7 @@ void RowGradients::end_micro(std::uint32_t microbatch, const parallel::LeafStep&
   }
 }
 
-void RowGradients::check_finite(const RowSum& leaf, const ServedTable& table,
+void RowGradients::check_finite(const SparseRows& leaf, const ServedTable& table,
                                 std::uint32_t microbatch) {
   const RowsView rows = leaf.view();
   if (refusal_ || kernel::all_finite(rows.rows, DType::F32, rows.ids.size() * leaf.width())) return;
@@ -82,8 +80,8 @@ std::vector<double> RowGradients::squares() const {
 }
 
 void RowGradients::scale(double factor) {
-  for (std::vector<RowSum>& slot : slots_)
-    for (RowSum& sum : slot) sum.scale(factor);
+  for (std::vector<SparseRows>& slot : slots_)
+    for (SparseRows& sum : slot) sum.scale(factor);
 }
 
 }  // namespace trireme::inline v0::ps

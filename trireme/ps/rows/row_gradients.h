@@ -10,8 +10,8 @@
 #include <string>
 #include <vector>
 
-#include "trireme/ps/rows/row_sum.h"
 #include "trireme/ps/rows/served_table.h"
+#include "trireme/ps/rows/sparse_rows.h"
 #include "trireme/sync/buckets/leaf_plan.h"
 
 namespace trireme::inline v0::ps {
@@ -22,13 +22,12 @@ class RowGradients {
 
   /// Gradients [u, width] of rows of the micro-batch under way.
   void take(std::uint32_t table, const at::Tensor& ids, const at::Tensor& gradients);
-  /// A new step.
+  /// A new step, or none: forgets the gradients.
   void begin();
   /// The micro-batch is complete: its leaf is its gradients times `weight`.
   void end_micro(std::uint32_t microbatch, const parallel::LeafStep& step, double weight);
   /// Why the step must be refused: a gradient that is not finite.
   const std::optional<std::string>& refusal() const noexcept { return refusal_; }
-  void drop();
 
   /// The sums in slots 0 ... terms - 1: of each, the rows of each table.
   std::vector<std::vector<RowsView>> terms(std::size_t terms) const;
@@ -41,12 +40,12 @@ class RowGradients {
     std::uint32_t table = 0;
     at::Tensor ids, gradients;
   };
-  void check_finite(const RowSum& leaf, const ServedTable& table, std::uint32_t microbatch);
+  void check_finite(const SparseRows& leaf, const ServedTable& table, std::uint32_t microbatch);
 
   const std::vector<ServedTable> tables_;
-  std::vector<Taken> taken_;                // of the micro-batch under way
-  std::vector<std::vector<RowSum>> slots_;  // by slot, by table
-  std::vector<RowSum> leaf_;                // by table
+  std::vector<Taken> taken_;                    // of the micro-batch under way
+  std::vector<std::vector<SparseRows>> slots_;  // by slot, by table
+  std::vector<SparseRows> leaf_;                // by table
   std::optional<std::string> refusal_;
 };
 

@@ -7,8 +7,8 @@
 #include <span>
 #include <vector>
 
-#include "trireme/ps/rows/row_sum.h"
 #include "trireme/ps/rows/served_table.h"
+#include "trireme/ps/rows/sparse_rows.h"
 
 namespace trireme::inline v0::ps {
 

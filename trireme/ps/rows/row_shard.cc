@@ -76,8 +76,8 @@ void RowShard::fold(std::span<const std::vector<RowsView>> terms,
   for (std::size_t i = 0; i < tables_.size(); ++i) {
     sums_[i].clear();
     if (terms.empty()) continue;
-    std::vector<RowSum> more(terms.size() - 1, RowSum(tables_[i].width()));
-    const auto sum = [&](std::size_t term) -> RowSum& {
+    std::vector<SparseRows> more(terms.size() - 1, SparseRows(tables_[i].width()));
+    const auto sum = [&](std::size_t term) -> SparseRows& {
       return term == 0 ? sums_[i] : more[term - 1];
     };
     for (std::size_t term = 0; term < terms.size(); ++term) sum(term).add(terms[term][i]);
@@ -87,13 +87,13 @@ void RowShard::fold(std::span<const std::vector<RowsView>> terms,
 
 std::vector<ExactSum> RowShard::squares() const {
   std::vector<ExactSum> squares;
-  for (const RowSum& sum : sums_) squares.push_back(sum.squares());
+  for (const SparseRows& sum : sums_) squares.push_back(sum.squares());
   return squares;
 }
 
 std::vector<RowsView> RowShard::views() const {
   std::vector<RowsView> views;
-  for (const RowSum& sum : sums_) views.push_back(sum.view());
+  for (const SparseRows& sum : sums_) views.push_back(sum.view());
   return views;
 }
 

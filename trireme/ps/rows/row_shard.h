@@ -11,8 +11,8 @@
 #include <vector>
 
 #include "trireme/kernel/reduce.h"
-#include "trireme/ps/rows/row_sum.h"
 #include "trireme/ps/rows/row_table.h"
+#include "trireme/ps/rows/sparse_rows.h"
 
 namespace trireme::inline v0::ps {
 
@@ -43,8 +43,8 @@ class RowShard {
   std::optional<std::string> first_not_finite() const { return first_not_finite(views()); }
   void apply(double rate, double scale) { update(views(), rate, scale); }
   /// For another copy of the shard: that sum, of each table, and what a table keeps of its rows.
-  std::vector<RowSum>& sums() noexcept { return sums_; }
-  RowCopies* previous(std::size_t table) noexcept { return tables_[table].previous(); }
+  std::vector<SparseRows>& sums() noexcept { return sums_; }
+  SparseRows* previous(std::size_t table) noexcept { return tables_[table].previous(); }
 
   std::vector<SavedTable> save() const;
   /// The reverse, also of no tables; no other rows are there afterwards. MismatchError, with nothing
@@ -60,7 +60,7 @@ class RowShard {
   const int server_, servers_;
   const bool keeps_previous_;
   std::deque<RowTable> tables_;
-  std::vector<RowSum> sums_;  // of each table
+  std::vector<SparseRows> sums_;  // of each table
 };
 
 }  // namespace trireme::inline v0::ps

@@ -18,23 +18,14 @@ namespace {
 SavedTable selected(const SavedTable& from, const std::vector<std::size_t>& positions) {
   SavedTable to{.name = from.name, .width = from.width, .state_names = from.state_names};
   to.state.resize(from.state.size());
-  const auto add_row = [&](std::vector<float>& rows, const std::vector<float>& of, std::size_t i) {
-    const auto begin = of.begin() + static_cast<std::ptrdiff_t>(i * from.width);
-    rows.insert(rows.end(), begin, begin + static_cast<std::ptrdiff_t>(from.width));
+  const auto select = [&](std::size_t width, auto& some, const auto& all) {
+    for (const std::size_t i : positions) {
+      const auto row = all.begin() + static_cast<std::ptrdiff_t>(i * width);
+      some.insert(some.end(), row, row + static_cast<std::ptrdiff_t>(width));
+    }
   };
-  for (const std::size_t i : positions) {
-    to.ids.push_back(from.ids[i]);
-    to.last.push_back(from.last[i]);
-    to.updates.push_back(from.updates[i]);
-    add_row(to.rows, from.rows, i);
-    for (std::size_t k = 0; k < to.state.size(); ++k) add_row(to.state[k], from.state[k], i);
-  }
+  for_each_array(select, to, from);
   return to;
-}
-
-template <class T>
-void append_all(std::vector<T>& to, const std::vector<T>& from) {
-  to.insert(to.end(), from.begin(), from.end());
 }
 
 // A shard that aliases a vector of `owner`, and replaces its content when it is loaded.
@@ -111,8 +102,8 @@ std::vector<NamedShard> RowStore::shards_of(std::vector<SavedTable> tables, bool
 std::vector<NamedShard> RowStore::weights() { return shards_of(read(), false); }
 
 std::vector<NamedShard> RowStore::state() {
-  if (saves()) return shards_of(read(), true);
-  return loads() ? shards_of(empty_tables(), true) : std::vector<NamedShard>();
+  if (options_.saves) return shards_of(read(), true);
+  return options_.loads ? shards_of(empty_tables(), true) : std::vector<NamedShard>();
 }
 
 std::vector<SavedTable> RowStore::empty_tables() const {
@@ -120,7 +111,7 @@ std::vector<SavedTable> RowStore::empty_tables() const {
   for (const ServedTable& table : tables_) {
     none.push_back({.name = table.name,
                     .width = static_cast<std::size_t>(table.width),
-                    .state_names = state_names()});
+                    .state_names = options_.state_names()});
     none.back().state.resize(none.back().state_names.size());
   }
   return none;
@@ -129,11 +120,11 @@ std::vector<SavedTable> RowStore::empty_tables() const {
 std::shared_ptr<const std::vector<SavedTable>> RowStore::loaded() const {
   if (!loaded_) return nullptr;
   for (const SavedTable& table : *loaded_) {
-    const std::size_t rows = table.ids.size();
-    bool fit = table.last.size() == rows && table.updates.size() == rows &&
-               table.rows.size() == rows * table.width;
-    for (const std::vector<float>& state : table.state)
-      fit = fit && state.size() == rows * table.width;
+    bool fit = true;
+    const auto check = [&](std::size_t width, const auto& values) {
+      fit = fit && values.size() == table.ids.size() * width;
+    };
+    for_each_array(check, table);
     if (!fit)
       throw CheckpointError(
           "the checkpoint's table \"" + table.name + "\" has ids and rows of different numbers",
@@ -142,18 +133,20 @@ std::shared_ptr<const std::vector<SavedTable>> RowStore::loaded() const {
   return loaded_;
 }
 
+std::vector<SavedTable> RowStore::loaded_rows() const {
+  const auto rows = loaded();
+  return rows ? *rows : empty_tables();
+}
+
 std::vector<SavedTable> joined_rows(std::span<const std::vector<SavedTable>> servers) {
+  const auto append = [](std::size_t, auto& all, const auto& own) {
+    all.insert(all.end(), own.begin(), own.end());
+  };
   std::vector<SavedTable> all;
   for (std::size_t i = 0; i < servers.front().size(); ++i) {
     SavedTable table = servers.front()[i];
-    for (const std::vector<SavedTable>& server : servers.subspan(1)) {
-      append_all(table.ids, server[i].ids);
-      append_all(table.last, server[i].last);
-      append_all(table.updates, server[i].updates);
-      append_all(table.rows, server[i].rows);
-      for (std::size_t k = 0; k < table.state.size(); ++k)
-        append_all(table.state[k], server[i].state[k]);
-    }
+    for (const std::vector<SavedTable>& server : servers.subspan(1))
+      for_each_array(append, table, server[i]);
     std::vector<std::size_t> order(table.ids.size());
     std::iota(order.begin(), order.end(), std::size_t{0});
     std::sort(order.begin(), order.end(),

@@ -2,6 +2,7 @@
 // thread safe.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -15,7 +16,14 @@ namespace trireme::inline v0::ps {
 
 class RowStore : public models::RowSource {
  public:
-  explicit RowStore(std::vector<ServedTable> tables) : tables_(std::move(tables)) {}
+  struct Options {
+    /// The names of the optimizer's state, asked for with each state().
+    std::function<std::vector<std::string>()> state_names;
+    /// Whether this rank's checkpoints have the rows; if not, whether it must take part in loading.
+    bool saves = true, loads = true;
+  };
+  RowStore(std::vector<ServedTable> tables, Options options)
+      : tables_(std::move(tables)), options_(std::move(options)) {}
 
   const std::vector<ServedTable>& tables() const noexcept { return tables_; }
   /// For every table the ids ("NAME.ids") and the weights ("NAME.rows") of the rows that have been
@@ -35,21 +43,18 @@ class RowStore : public models::RowSource {
   virtual void fetch(std::uint32_t table, std::span<const std::int64_t> ids, float* rows) = 0;
   /// All rows that servers have, by ascending id.
   virtual std::vector<SavedTable> read() = 0;
-  /// Whether this rank's checkpoints have the rows; if not, whether it must take part in loading.
-  virtual bool saves() const { return true; }
-  virtual bool loads() const { return true; }
-  /// The names of the optimizer's state.
-  virtual std::vector<std::string> state_names() const = 0;
-  /// No rows.
-  std::vector<SavedTable> empty_tables() const;
   /// What was last loaded into state(); null: nothing. CheckpointError if its arrays do not belong
   /// together.
   std::shared_ptr<const std::vector<SavedTable>> loaded() const;
+  /// The same, or no rows.
+  std::vector<SavedTable> loaded_rows() const;
 
  private:
+  std::vector<SavedTable> empty_tables() const;
   std::vector<NamedShard> shards_of(std::vector<SavedTable> tables, bool with_state);
 
   const std::vector<ServedTable> tables_;
+  const Options options_;
   std::shared_ptr<const std::vector<SavedTable>> loaded_;
 };
 

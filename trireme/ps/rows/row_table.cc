@@ -92,7 +92,7 @@ void RowTable::update(std::span<const std::int64_t> ids, const float* gradients,
     for (std::size_t i = 0; i < count; ++i) {
       Facts& facts = facts_[slots_[i]];
       facts.last = updates_;
-      if (previous_) previous_->add(facts.id, row_at(slots_[i]));
+      if (previous_) previous_->keep(facts.id, row_at(slots_[i]));
       rule_->update(row_at(slots_[i]), gradients + (begin + i) * width_, ++facts.updates);
     }
   }
@@ -145,7 +145,7 @@ void RowTable::drop_oldest() {
   });
   slots.erase(end, slots.end());
   for (const std::uint32_t slot : slots) {
-    if (previous_) previous_->add(facts_[slot].id, row_at(slot));
+    if (previous_) previous_->keep(facts_[slot].id, row_at(slot));
     index_.erase(facts_[slot].id);
     facts_[slot] = {};
     free_.push_back(slot);

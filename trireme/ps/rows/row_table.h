@@ -15,10 +15,10 @@
 #include <string>
 #include <vector>
 
-#include "trireme/ps/rows/row_copies.h"
 #include "trireme/ps/rows/row_index.h"
 #include "trireme/ps/rows/row_rule.h"
 #include "trireme/ps/rows/served_table.h"
+#include "trireme/ps/rows/sparse_rows.h"
 
 namespace trireme::inline v0::ps {
 
@@ -34,6 +34,18 @@ struct SavedTable {
   std::vector<std::vector<float>> state;  // of each of state_names
   std::int64_t table_updates = 0;         // of the table, so far; 0: the last one that a row had
 };
+
+/// Calls visit(width, array, same array of each of `more`...) for each array of `table`; `width`: its
+/// elements a row. All tables have equally many arrays of state.
+template <class Visit, class Table, class... More>
+void for_each_array(Visit visit, Table& table, More&... more) {
+  visit(std::size_t{1}, table.ids, more.ids...);
+  visit(std::size_t{1}, table.last, more.last...);
+  visit(std::size_t{1}, table.updates, more.updates...);
+  visit(table.width, table.rows, more.rows...);
+  for (std::size_t k = 0; k < table.state.size(); ++k)
+    visit(table.width, table.state[k], more.state[k]...);
+}
 
 class RowTable {
  public:
@@ -52,7 +64,7 @@ class RowTable {
   /// From now on copies rows before it updates or drops them. What an update has changed then; null:
   /// it copies none.
   void keep_previous() { previous_.emplace(width_); }
-  RowCopies* previous() noexcept { return previous_ ? &*previous_ : nullptr; }
+  SparseRows* previous() noexcept { return previous_ ? &*previous_ : nullptr; }
   /// The weights of rows before the last update.
   void read_previous(std::span<const std::int64_t> ids, float* out) const;
   /// One update of these rows, each at most once, by `gradients`, one after the other.
@@ -92,7 +104,7 @@ class RowTable {
   std::vector<Facts> facts_;          // by slot
   std::vector<std::uint32_t> free_;   // slots
   std::vector<std::uint32_t> slots_;  // of the rows that are being updated
-  std::optional<RowCopies> previous_;
+  std::optional<SparseRows> previous_;
   std::int64_t updates_ = 0, dropped_ = 0;
 };
 

@@ -212,8 +212,8 @@ TEST(RowTable, GoesOnFromWhatItSavedWithTheSameBits) {
   EXPECT_THROW(RowTable(kTable, 50, Sgd{}).load(saved), MismatchError);
 }
 
-TEST(RowSum, AddsRepeatedRowsInTheirOrderAndHasNoNegativeZero) {
-  RowSum sum(2);
+TEST(SparseRows, AddsRepeatedRowsInTheirOrderAndHasNoNegativeZero) {
+  SparseRows sum(2);
   const Ids ids{5, 3, 5};
   const Floats rows{1e8f, -0.0f, 2, -0.0f, 1, -0.0f};
   sum.add({ids, rows.data()});

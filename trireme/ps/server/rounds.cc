@@ -24,13 +24,13 @@ std::vector<std::vector<RowsView>> by_node(const std::vector<RowsView>& rows, st
 }  // namespace
 
 // The views of a worker's terms in `memory`: of the parameters, and of each node the rows of each table.
-Terms Rounds::terms_of(const std::vector<kernel::LeafRange>& nodes,
-                       const std::vector<std::uint32_t>& counts, std::span<const std::byte> memory,
+Terms Rounds::terms_of(const Request& request, std::span<const std::byte> memory,
                        const Shard& shard) {
-  const auto [dense, rows] = divided(shard.rows().tables(), nodes.size(), counts, memory,
-                                     nodes.size() * shard.sum().size());
+  const std::size_t nodes = request.nodes.size();
+  const auto [dense, rows] =
+      divided(shard.rows().tables(), nodes, request.rows, memory, nodes * shard.sum().size());
   shard.rows().check(rows);
-  return {nodes, dense, by_node(rows, shard.rows().num_tables())};
+  return {request.nodes, dense, by_node(rows, shard.rows().num_tables())};
 }
 
 void Rounds::check(const Request& request, const Terms& terms, const Shard& shard) const {
@@ -52,17 +52,13 @@ void Rounds::check(const Request& request, const Terms& terms, const Shard& shar
 
 Rounds::Taken Rounds::take(int client, const Request& request, std::span<const std::byte> memory,
                            const Shard& shard) {
-  Terms terms = terms_of(request.nodes, request.rows, memory, shard);
+  Terms terms = terms_of(request, memory, shard);
   check(request, terms, shard);
   if (request.round + 1 == number_ && members_.contains(request.worker)) return Taken::Repeated;
   if (request.round < number_) return Taken::Late;
   total_ = request.total;
-  parts_[request.worker] = {.client = client,
-                            .rate = request.rate,
-                            .scale = request.scale,
-                            .terms = std::move(terms),
-                            .rows = request.rows,
-                            .memory = memory};
+  parts_[request.worker] = {
+      .client = client, .request = request, .terms = std::move(terms), .memory = memory};
   return Taken::Collected;
 }
 
@@ -87,7 +83,7 @@ Rounds::Closed Rounds::close(Shard& shard) {
   members_.clear();
   Closed closed{.clients = clients()};
   if (!parts_.empty()) {
-    const Part& first = parts_.begin()->second;
+    const Request& first = parts_.begin()->second.request;
     closed.rate = first.rate, closed.scale = first.scale;
   }
   for (const auto& [worker, client] : closed.clients) members_.insert(worker);

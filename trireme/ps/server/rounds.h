@@ -74,14 +74,12 @@ class Rounds {
  private:
   struct Part {
     int client = -1;
-    double rate = 0, scale = 1;       // Request's
-    Terms terms;                      // views of `memory`
-    std::vector<std::uint32_t> rows;  // Request::rows
+    Request request;
+    Terms terms;  // views of `memory`
     std::span<const std::byte> memory;
     std::vector<std::byte> own = {};  // that memory, after restore()
   };
-  static Terms terms_of(const std::vector<kernel::LeafRange>& nodes,
-                        const std::vector<std::uint32_t>& counts, std::span<const std::byte> memory,
+  static Terms terms_of(const Request& request, std::span<const std::byte> memory,
                         const Shard& shard);
   void check(const Request& request, const Terms& terms, const Shard& shard) const;
 

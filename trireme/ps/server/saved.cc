@@ -7,7 +7,6 @@
 #include "trireme/base/error.h"
 
 namespace trireme::inline v0::ps {
-namespace {
 
 void to_json(nlohmann::json& json, const SavedText::Array& array) {
   json = {array.name, name_of(array.dtype), array.shape, array.begin, array.end};
@@ -18,6 +17,11 @@ void from_json(const nlohmann::json& json, SavedText::Array& array) {
   if (!dtype) throw MismatchError("it sends state of an unknown type");
   array = {json.at(0), *dtype, json.at(2), json.at(3), json.at(4)};
 }
+
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(SavedText::Table, name, rows, width, state, updates)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(SavedText, version, step_count, arrays, tables)
+
+namespace {
 
 std::vector<SavedText::Array> arrays_of(const std::vector<NamedShard>& state) {
   std::vector<SavedText::Array> arrays;
@@ -35,39 +39,23 @@ std::size_t bytes_of(const Parts& parts) noexcept {
 }
 
 void add_tables(std::span<const SavedTable> tables, SavedText& text, Parts& parts) {
-  const auto add = [&](const auto& values) { parts.push_back(std::as_bytes(std::span(values))); };
+  const auto add = [&](std::size_t, const auto& values) {
+    parts.push_back(std::as_bytes(std::span(values)));
+  };
   for (const SavedTable& table : tables) {
     text.tables.push_back(
         {table.name, table.ids.size(), table.width, table.state_names, table.table_updates});
-    add(table.ids);
-    add(table.last);
-    add(table.updates);
-    add(table.rows);
-    for (const std::vector<float>& state : table.state) add(state);
+    for_each_array(add, table);
   }
 }
 
 }  // namespace
 
-std::string SavedText::to_text() const {
-  nlohmann::json list = nlohmann::json::array();
-  for (const Array& array : arrays) to_json(list.emplace_back(), array);
-  nlohmann::json all = nlohmann::json::array();
-  for (const Table& one : tables)
-    all.push_back({one.name, one.rows, one.width, one.state, one.updates});
-  return nlohmann::json{
-      {"version", version}, {"step_count", step_count}, {"arrays", list}, {"tables", all}}
-      .dump();
-}
+std::string SavedText::to_text() const { return nlohmann::json(*this).dump(); }
 
 SavedText SavedText::from_text(std::string_view text) {
   try {
-    const auto json = nlohmann::json::parse(text);
-    SavedText saved{.version = json.at("version"), .step_count = json.at("step_count")};
-    for (const nlohmann::json& one : json.at("arrays")) from_json(one, saved.arrays.emplace_back());
-    for (const nlohmann::json& one : json.at("tables"))
-      saved.tables.push_back({one.at(0), one.at(1), one.at(2), one.at(3), one.at(4)});
-    return saved;
+    return nlohmann::json::parse(text).get<SavedText>();
   } catch (const nlohmann::json::exception&) {
     throw MismatchError("it sends weights with a description that cannot be read");
   }
@@ -116,22 +104,19 @@ void append(Saved& saved, SavedText text, std::span<const SavedTable> tables) {
 std::vector<SavedTable> tables_in(const SavedText& text, std::span<const std::byte> memory) {
   std::vector<SavedTable> tables;
   const std::byte* from = memory.data();
-  const auto take = [&]<class T>(std::vector<T>& values, std::size_t count) {
-    values.resize(count);
-    if (count > 0) std::memcpy(values.data(), from, count * sizeof(T));
-    from += count * sizeof(T);
-  };
   for (const SavedText::Table& one : text.tables) {
+    const auto take = [&]<class T>(std::size_t width, std::vector<T>& values) {
+      values.resize(one.rows * width);
+      const std::size_t bytes = values.size() * sizeof(T);
+      if (bytes > 0) std::memcpy(values.data(), from, bytes);
+      from += bytes;
+    };
     SavedTable& table = tables.emplace_back(SavedTable{.name = one.name,
                                                        .width = one.width,
                                                        .state_names = one.state,
                                                        .table_updates = one.updates});
-    take(table.ids, one.rows);
-    take(table.last, one.rows);
-    take(table.updates, one.rows);
-    take(table.rows, one.rows * one.width);
     table.state.resize(one.state.size());
-    for (std::vector<float>& state : table.state) take(state, one.rows * one.width);
+    for_each_array(take, table);
   }
   return tables;
 }

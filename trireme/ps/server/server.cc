@@ -78,13 +78,11 @@ struct ParameterServer::Connection {
 };
 
 struct ParameterServer::Place {
-  Place(int shard, Service::Answer answer, OnApplied on_applied, Spread spread, Rooms rooms)
-      : copy(shard, std::move(answer), std::move(on_applied), std::move(spread), std::move(rooms)) {
-  }
+  template <class... OfService>
+  explicit Place(OfService&&... of_service) : service(std::forward<OfService>(of_service)...) {}
 
-  std::optional<net::SharedArea> weights;  // of the copy; outlives it
-
-  Copy copy;
+  std::optional<net::SharedArea> weights;  // of the service; outlives it
+  Service service;
   std::unique_ptr<Primary> primary;       // null: a backup
   std::uint64_t term = 0;                 // the newest of a primary that has said something
   int source = -1;                        // a backup's connection from its primary
@@ -106,15 +104,10 @@ ParameterServer::~ParameterServer() {
   for (const auto& [client, connection] : connections_) connection->channel->close();
 }
 
-const Copy* ParameterServer::copy(int shard) const {
-  const auto found = places_.find(shard);
-  return found == places_.end() ? nullptr : &found->second->copy;
-}
-
 const Service& ParameterServer::service() const {
-  const Copy* own = copy(options_.number);
-  TRIREME_CHECK(own != nullptr);
-  return own->service();
+  const auto own = places_.find(options_.number);
+  TRIREME_CHECK((own != places_.end()));
+  return own->second->service;
 }
 
 ParameterServer::Place& ParameterServer::place(int shard) {
@@ -149,7 +142,7 @@ void ParameterServer::adopt_view() {
       continue;
     }
     own.primary = std::make_unique<Primary>(
-        waiter_, own.copy, contacts_, *view_,
+        waiter_, own.service, contacts_, *view_,
         Primary::Options{.server = options_.number, .patience = options_.patience});
     own.kept.clear();
     if (own.source >= 0) drop(std::exchange(own.source, -1));
@@ -179,7 +172,7 @@ bool ParameterServer::work_waits() const {
 TimePoint ParameterServer::wake_at() const {
   TimePoint first = accept_at_;
   for (const auto& [shard, own] : places_) {
-    if (own->copy.service().under_way()) return waiter_->now();
+    if (own->service.under_way()) return waiter_->now();
     if (own->primary) first = std::min(first, own->primary->wake_at());
   }
   return first;
@@ -203,7 +196,7 @@ void ParameterServer::run(const std::function<bool()>& ended) {
       take_frame(client, *keep);
     }
     for (const auto& [shard, own] : places_) {
-      if (own->copy.service().under_way()) own->copy.service().advance();
+      if (own->service.under_way()) own->service.advance();
       if (own->primary) own->primary->poll();
     }
     send_settled();
@@ -282,7 +275,7 @@ void ParameterServer::take_relay(int client, Connection& connection) {
   heard.term = own.term;
   heard.refused = relay.term < own.term;
   if (!heard.refused && !follow(client, relay, connection)) return drop(client);
-  heard.at = own.copy.at();
+  heard.at = own.service.at();
   while (!connection.heard.empty() && connection.heard.front().second.done())
     connection.heard.pop_front();
   auto& [head, sent] = connection.heard.emplace_back(to_text(heard), Work());
@@ -307,13 +300,15 @@ bool ParameterServer::follow(int client, const Relay& relay, Connection& connect
     const auto all = connection.frame.payload();
     if (relay.text_bytes > all.size()) return false;
     own.kept.clear();
-    own.copy.restore(relay.at, {reinterpret_cast<const char*>(all.data()), relay.text_bytes},
-                     all.subspan(relay.text_bytes));
+    own.service.restore({reinterpret_cast<const char*>(all.data()), relay.text_bytes},
+                        all.subspan(relay.text_bytes));
+    own.service.set_position(relay.at);
     return true;
   }
-  if (relay.at.index != own.copy.at().index + 1) return false;
+  if (relay.at.index != own.service.at().index + 1) return false;
   if (relay.kind == Relay::Kind::Lost) {
-    own.copy.lose(relay.at, relay.client);
+    own.service.set_position(relay.at);
+    own.service.lost(relay.client);
     own.kept.erase(relay.client);
     return true;
   }
@@ -324,8 +319,9 @@ bool ParameterServer::follow(int client, const Relay& relay, Connection& connect
   }
   Memory sent = relay.request.memory;
   sent.area = -1;
-  own.copy.apply(relay.at, relay.client, relay.request,
-                 memory_of(*connection.channel, *frame, sent));
+  const auto memory = memory_of(*connection.channel, *frame, sent);
+  own.service.set_position(relay.at);
+  own.service.handle(relay.client, relay.request, memory);
   return true;
 }
 

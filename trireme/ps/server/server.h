@@ -40,8 +40,6 @@ class ParameterServer {
   /// authority has taken this server for dead: then is_fenced().
   void run(const std::function<bool()>& ended);
   bool is_fenced() const noexcept { return fenced_; }
-  /// Null: it has none.
-  const Copy* copy(int shard) const;
   /// The service of its own shard.
   const Service& service() const;
 

@@ -312,9 +312,7 @@ TEST(ParameterServer, ABackupWorkersRoundIsThatOfEachServer) {
     simulation.run_workers([&](int worker, const std::shared_ptr<Waiter>& waiter) {
       const ClientOptions options = simulation.options_of(worker);
       if (worker == 0) {
-        Link link(
-            waiter,
-            {.worker = 0, .dial = [&] { return options.dial(0); }, .settings = settings.to_text()});
+        Link link(waiter, 0, settings.to_text(), options);
         link.connect();
         link.ask({.ask = Ask::Pull}, 0, settings.model.bytes(0));
         link.finish();

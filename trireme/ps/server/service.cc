@@ -41,10 +41,10 @@ std::unique_ptr<Shard> make_shard(const Settings& settings, int server, const Sp
                                  shared);
 }
 
-Service::Service(int server, Answer answer, OnUpdate on_update, Spread spread, Rooms rooms)
-    : server_(server),
+Service::Service(int shard, Answer answer, OnApplied on_applied, Spread spread, Rooms rooms)
+    : server_(shard),
       answer_(std::move(answer)),
-      on_update_(std::move(on_update)),
+      on_applied_(std::move(on_applied)),
       spread_(std::move(spread)),
       rooms_(std::move(rooms)) {}
 
@@ -282,7 +282,8 @@ void Service::push(int client, const Request& request, std::span<const std::byte
       own.written = room;
       own.push = shard_->updates().begun();
       ledger_->applied(worker, own.reply.staleness);
-      if (on_update_) on_update_(worker, version_, own.reply.staleness);
+      if (on_applied_)
+        on_applied_({server_, at_, worker, request.sequence, version_, own.reply.staleness});
       if (alone) finish();
     }
   }
@@ -366,7 +367,7 @@ void Service::update_by_round(double rate, double scale, std::span<std::byte> ro
   shard_->apply(rate, scale, {room});
   squares_of_ = ++version_;
   for (const int worker : rounds_.members()) ledger_->applied(worker, 0);
-  if (on_update_) on_update_(-1, version_, 0);
+  if (on_applied_) on_applied_({.shard = server_, .at = at_, .version = version_});
 }
 
 void Service::answer_terms(int client) {

@@ -1,5 +1,6 @@
-// Service: what a server does with each request, without the network. Deterministic: the same
-// requests in the same order give the same replies and weights. Not thread safe.
+// Service: a server's copy of a shard, and what it does with each request, without the network.
+// Deterministic: the same requests in the same order give the same replies and weights. So all copies at
+// one position of the order that the shard's primary decides are equal. Not thread safe.
 //
 // A client is a connection of a worker, with at most one request that is not answered. A reply may
 // come later, when another client's request or loss makes it possible: a pull waits for the first
@@ -49,17 +50,31 @@ struct Rooms {
   std::function<bool(int client)> reads = [](int) { return false; };
 };
 
+/// An update of a copy: a push, or the commit of a round (worker -1).
+struct Applied {
+  int shard = 0;
+  Position at;
+  int worker = -1;
+  std::uint64_t sequence = 0;  // of the push
+  std::int64_t version = 0;    // after it
+  std::int64_t staleness = 0;  // of the push
+};
+using OnApplied = std::function<void(const Applied&)>;
+
 class Service {
  public:
   /// Sends a reply. `memory` is valid during the call only.
   using Answer =
       std::function<void(int client, const Reply& reply, std::span<const std::byte> memory)>;
-  /// Is told of each applied push, and of each committed round (worker -1).
-  using OnUpdate = std::function<void(int worker, std::int64_t version, std::int64_t staleness)>;
 
-  /// `server`: the number of its shard. `spread` as Shard's.
-  Service(int server, Answer answer, OnUpdate on_update = {}, Spread spread = in_one_part,
+  /// `shard`: its number. `spread` as Shard's.
+  Service(int shard, Answer answer, OnApplied on_applied = {}, Spread spread = in_one_part,
           Rooms rooms = {});
+
+  int number() const noexcept { return server_; }
+  /// The position of what is handled from now on; at() is that of what was handled last.
+  void set_position(Position at) noexcept { at_ = at; }
+  Position at() const noexcept { return at_; }
 
   /// `memory` stays valid and unchanged until the reply. A request that cannot be met is answered
   /// with an exit code and a sentence.
@@ -114,9 +129,10 @@ class Service {
 
   const int server_;
   const Answer answer_;
-  const OnUpdate on_update_;
+  const OnApplied on_applied_;
   const Spread spread_;
   const Rooms rooms_;
+  Position at_;
   std::optional<Settings> settings_;
   std::unique_ptr<Shard> shard_;
   std::optional<Ledger> ledger_;

@@ -37,40 +37,20 @@ class SnapshotReader {
   std::span<const std::byte> left_;
 };
 
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Ledger::Worker, here, last, clock, pushes, dropped, late,
+                                   repeated, last_late)
+
 namespace {
 
-nlohmann::json json_of(const std::map<int, Ledger::Worker>& workers) {
-  nlohmann::json list = nlohmann::json::array();
-  for (const auto& [number, one] : workers)
-    list.push_back({number, one.here, one.last, one.clock, one.pushes, one.dropped, one.late,
-                    one.last_late, one.repeated});
-  return list;
+std::size_t append_rows(std::vector<std::byte>& to, const SparseRows& rows) {
+  append(to, std::as_bytes(rows.view().ids));
+  append(to, std::as_bytes(std::span(rows.view().rows, rows.size() * rows.width())));
+  return rows.size();
 }
 
-std::map<int, Ledger::Worker> workers_of(const nlohmann::json& list) {
-  std::map<int, Ledger::Worker> workers;
-  for (const nlohmann::json& one : list)
-    workers[one.at(0).get<int>()] = {.here = one.at(1),
-                                     .last = one.at(2),
-                                     .clock = one.at(3),
-                                     .pushes = one.at(4),
-                                     .dropped = one.at(5),
-                                     .late = one.at(6),
-                                     .repeated = one.at(8),
-                                     .last_late = one.at(7)};
-  return workers;
-}
-
-std::size_t append_rows(std::vector<std::byte>& to, const RowsView& rows, std::size_t width) {
-  append(to, std::as_bytes(rows.ids));
-  append(to, std::as_bytes(std::span(rows.rows, rows.ids.size() * width)));
-  return rows.ids.size();
-}
-
-// Into a RowSum or RowCopies.
-void restore_rows(std::size_t count, std::size_t width, SnapshotReader& from, auto& to) {
+void restore_rows(std::size_t count, SnapshotReader& from, SparseRows& to) {
   std::vector<std::int64_t> ids(count);
-  std::vector<float> rows(count * width);
+  std::vector<float> rows(count * to.width());
   const auto read = [&](auto& values) {
     const auto bytes = from.take(std::as_bytes(std::span(values)).size());
     if (!bytes.empty()) std::memcpy(values.data(), bytes.data(), bytes.size());
@@ -78,18 +58,17 @@ void restore_rows(std::size_t count, std::size_t width, SnapshotReader& from, au
   read(ids);
   read(rows);
   to.clear();
-  to.add({ids, rows.data()});
+  for (std::size_t i = 0; i < count; ++i) to.keep(ids[i], &rows[i * to.width()]);
 }
 
 // Returns, for each table, the number of rows in its sum and the number of rows that it keeps.
 nlohmann::json append_rows(std::vector<std::byte>& to, RowShard& shard) {
   nlohmann::json counts = nlohmann::json::array();
   for (std::size_t i = 0; i < shard.num_tables(); ++i) {
-    const std::size_t width = shard.table(i).width();
-    const RowCopies* previous = shard.previous(i);
+    const SparseRows* previous = shard.previous(i);
     nlohmann::json& both = counts.emplace_back(nlohmann::json::array());
-    both.push_back(append_rows(to, shard.sums()[i].view(), width));
-    both.push_back(previous != nullptr ? append_rows(to, previous->view(), width) : 0);
+    both.push_back(append_rows(to, shard.sums()[i]));
+    both.push_back(previous != nullptr ? append_rows(to, *previous) : 0);
   }
   return counts;
 }
@@ -98,10 +77,9 @@ void restore_rows(const nlohmann::json& counts, SnapshotReader& from, RowShard& 
   if (counts.size() != shard.num_tables())
     throw MismatchError("a copy of a shard has other tables");
   for (std::size_t i = 0; i < shard.num_tables(); ++i) {
-    const std::size_t width = shard.table(i).width();
-    restore_rows(counts[i].at(0).get<std::size_t>(), width, from, shard.sums()[i]);
-    if (RowCopies* previous = shard.previous(i))
-      restore_rows(counts[i].at(1).get<std::size_t>(), width, from, *previous);
+    restore_rows(counts[i].at(0).get<std::size_t>(), from, shard.sums()[i]);
+    if (SparseRows* previous = shard.previous(i))
+      restore_rows(counts[i].at(1).get<std::size_t>(), from, *previous);
   }
 }
 
@@ -111,11 +89,7 @@ nlohmann::json Rounds::snapshot(std::vector<std::byte>& memory) const {
   append(memory, std::as_bytes(std::span(squares_)));
   nlohmann::json parts = nlohmann::json::array();
   for (const auto& [worker, part] : parts_) {
-    nlohmann::json nodes = nlohmann::json::array();
-    for (const kernel::LeafRange& node : part.terms.nodes)
-      nodes.push_back({node.first, node.count});
-    parts.push_back(
-        {worker, part.client, nodes, part.memory.size(), part.rows, part.rate, part.scale});
+    parts.push_back({worker, part.client, to_text(part.request), part.memory.size()});
     append(memory, part.memory);
   }
   return {{"number", number_},          {"total", total_},         {"done", done_},
@@ -138,15 +112,11 @@ void Rounds::restore(const nlohmann::json& json, SnapshotReader& from, const Sha
     if (shard == nullptr) throw MismatchError("a copy of a shard has terms and no parameters");
     Part& part = parts_[one.at(0).get<int>()];
     part.client = one.at(1).get<int>();
+    const auto request = one.at(2).get<std::string>();
+    part.request = request_from(std::as_bytes(std::span(request)));
     part.own = from.take_copy(one.at(3).get<std::size_t>());
     part.memory = part.own;
-    one.at(4).get_to(part.rows);
-    one.at(5).get_to(part.rate);
-    one.at(6).get_to(part.scale);
-    std::vector<kernel::LeafRange> nodes;
-    for (const auto& node : one.at(2))
-      nodes.push_back({node.at(0).get<std::uint32_t>(), node.at(1).get<std::uint32_t>()});
-    part.terms = terms_of(nodes, part.rows, part.memory, *shard);
+    part.terms = terms_of(part.request, part.memory, *shard);
   }
 }
 
@@ -163,7 +133,7 @@ Saved Service::snapshot() {
     json["settings"] = settings_->to_text();
     json["shard"] = shard.text;
     json["shard_bytes"] = shard.memory.size();
-    json["workers"] = json_of(ledger_->workers());
+    json["workers"] = ledger_->workers();
     json["histogram"] = ledger_->histogram();
     all.memory = std::move(shard.memory);
     append(all.memory, shard_->earlier());
@@ -200,7 +170,7 @@ void Service::restore(std::string_view text, std::span<const std::byte> memory) 
       if (!sum.empty()) std::memcpy(shard_->sum().data(), sum.data(), sum.size());
       restore_rows(json.at("rows"), from, shard_->rows());
       ledger_.emplace(settings_->server.staleness);
-      ledger_->restore(workers_of(json.at("workers")),
+      ledger_->restore(json.at("workers").get<std::map<int, Ledger::Worker>>(),
                        json.at("histogram").get<std::map<std::int64_t, std::int64_t>>());
     }
     json.at("ready").get_to(ready_);

@@ -38,46 +38,36 @@ std::span<const std::byte> take_tables(std::span<const std::byte> squares,
 
 ParameterClient::ParameterClient(std::shared_ptr<Waiter> waiter, Settings settings,
                                  ClientOptions options)
-    : settings_(std::move(settings)),
-      router_(settings_.model.tables(), settings_.model.servers()),
-      versions_(static_cast<std::size_t>(settings_.model.servers()), 0),
-      rounds_(versions_) {
+    : settings_(std::move(settings)), router_(settings_.model.tables(), settings_.model.servers()) {
   settings_.check();
   for (int server = 0; server < settings_.model.servers(); ++server) {
-    links_.push_back(std::make_unique<Link>(
-        waiter, LinkOptions{.shard = server,
-                            .worker = options.worker,
-                            .dial = [dial = options.dial, server] { return dial(server); },
-                            .term = [term = options.term, server] { return term(server); },
-                            .settings = settings_.to_text(),
-                            .epoch = options.epoch,
-                            .broken = options.broken,
-                            .patience = options.patience}));
-    links_.back()->connect();
-    const Reply& attached = links_.back()->attached();
+    auto link = std::make_unique<Link>(waiter, server, settings_.to_text(), options);
+    link->connect();
+    const Reply& attached = link->attached();
     sequence_ = std::max(sequence_, attached.sequence);
     clock_ = std::max(clock_, attached.slowest);
-    versions_[static_cast<std::size_t>(server)] = attached.version;
-    rounds_[static_cast<std::size_t>(server)] = attached.round;
     ready_ = ready_ && attached.ready;
+    servers_.push_back({std::move(link), attached.version, attached.round});
   }
 }
 
 ParameterClient::~ParameterClient() {
-  for (auto& link : links_)
-    getpid() == process_ ? link->close() : static_cast<void>(link.release());
+  for (Server& server : servers_)
+    getpid() == process_ ? server.link->close() : static_cast<void>(server.link.release());
 }
 
 void ParameterClient::begin(std::int64_t version, bool kept) {
-  std::fill(versions_.begin(), versions_.end(), version);
-  std::fill(rounds_.begin(), rounds_.end(), 0);
+  for (Server& server : servers_) {
+    server.version = version;
+    server.round = 0;
+  }
   ask_all({.ask = Ask::Begin, .attempt = ++attempts_, .kept = kept}, 0, false);
   ready_ = true;
-  for (const auto& link : links_) ready_ = link->finish().ready && ready_;
+  for (const Server& server : servers_) ready_ = server.link->finish().ready && ready_;
 }
 
 std::int64_t ParameterClient::version() const noexcept {
-  return *std::min_element(versions_.begin(), versions_.end());
+  return std::ranges::min_element(servers_, {}, &Server::version)->version;
 }
 
 std::span<std::byte> ParameterClient::gradient(int server, std::size_t terms) {
@@ -89,7 +79,7 @@ std::span<std::byte> ParameterClient::gradient(int server, std::size_t terms) {
 }
 
 std::span<const std::byte> ParameterClient::weights(int server) const {
-  return links_[static_cast<std::size_t>(server)]->received();
+  return at(server).link->received();
 }
 
 // All servers work at the same time.
@@ -101,8 +91,8 @@ void ParameterClient::ask_all(const Request& request, std::size_t terms, bool we
         {.operation = "parameter server", .advice = "Correct the schedule of the learning rate."});
   for (int server = 0; server < servers(); ++server) {
     Request own = request;
-    own.version = versions_[static_cast<std::size_t>(server)];
-    own.round = rounds_[static_cast<std::size_t>(server)] - (own.ask == Ask::Commit ? 1 : 0);
+    own.version = at(server).version;
+    own.round = at(server).round - (own.ask == Ask::Commit ? 1 : 0);
     std::span<std::byte> memory;
     if (terms > 0) memory = gradient(server, terms);
     if (terms > 0 && !model().tables().empty()) {
@@ -115,7 +105,7 @@ void ParameterClient::ask_all(const Request& request, std::size_t terms, bool we
 
 void ParameterClient::take_weights() {
   for (int server = 0; server < servers(); ++server) {
-    versions_[static_cast<std::size_t>(server)] = link(server).finish().version;
+    at(server).version = link(server).finish().version;
     TRIREME_CHECK(weights(server).size() == model().bytes(server));
   }
 }
@@ -135,8 +125,8 @@ std::optional<std::string> ParameterClient::push(double rate, double scale, bool
           1, true);
   std::optional<std::string> dropped;
   take_weights();
-  for (int server = 0; server < servers(); ++server) {
-    const Reply& reply = link(server).reply();
+  for (const Server& server : servers_) {
+    const Reply& reply = server.link->reply();
     if (reply.dropped && !dropped) dropped = reply.text;
   }
   return dropped;
@@ -155,7 +145,7 @@ ParameterClient::Sums ParameterClient::take_sums() {
   for (int server = 0; server < servers(); ++server) {
     const Reply& reply = link(server).finish();
     sums.dropped = sums.dropped && reply.dropped;
-    rounds_[static_cast<std::size_t>(server)] = reply.round;
+    at(server).round = reply.round;
     if (reply.not_finite >= 0 && (sums.not_finite < 0 || reply.not_finite < sums.not_finite))
       sums.not_finite = reply.not_finite;
     const auto squares = take_tables(link(server).received(), tables);
@@ -179,8 +169,7 @@ bool ParameterClient::update(const std::vector<kernel::LeafRange>& nodes, std::u
           nodes.size(), false);
   const bool used = !take_sums().dropped;
   commit(rate, scale);  // the servers have: this gets the weights
-  for (int server = 0; server < servers(); ++server)
-    rounds_[static_cast<std::size_t>(server)] = link(server).reply().round;
+  for (Server& server : servers_) server.round = server.link->reply().round;
   return used;
 }
 
@@ -192,9 +181,7 @@ void ParameterClient::pull_rows(std::uint32_t table, std::span<const std::int64_
     const std::vector<std::uint32_t>& counts = router_.counts(server);
     if (counts[table] == 0) continue;
     router_.write(server, link(server).outgoing(router_.bytes(server)));
-    link(server).ask({.ask = Ask::PullRows,
-                      .version = versions_[static_cast<std::size_t>(server)],
-                      .rows = counts},
+    link(server).ask({.ask = Ask::PullRows, .version = at(server).version, .rows = counts},
                      router_.bytes(server), counts[table] * width * sizeof(float));
   }
   for (int server = 0; server < servers(); ++server) {

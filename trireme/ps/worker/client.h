@@ -10,7 +10,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -24,20 +23,6 @@
 
 namespace trireme::inline v0::ps {
 
-struct ClientOptions {
-  int worker = 0;
-  /// Connects to the primary of a shard. Throws PeerLost or TimeoutError if it is not there.
-  std::function<std::shared_ptr<net::Channel>(int shard)> dial;
-  /// Changes when another server becomes the shard's primary (link.h).
-  std::function<std::uint64_t(int shard)> term = [](int) { return 0; };
-  /// How long it may take until a lost server, or another one, serves the shard.
-  Duration patience = std::chrono::seconds(30);
-  /// The number of the job's present set of workers. `broken` gives an error once there is a later set,
-  /// or the job has failed (link.h).
-  std::int64_t epoch = 0;
-  std::function<std::exception_ptr(bool commits)> broken = [](bool) { return nullptr; };
-};
-
 class ParameterClient {
  public:
   /// Connects to all servers. MismatchError if another worker attached with other settings.
@@ -48,7 +33,7 @@ class ParameterClient {
 
   const Settings& settings() const noexcept { return settings_; }
   const ServedModel& model() const noexcept { return settings_.model; }
-  int servers() const noexcept { return static_cast<int>(links_.size()); }
+  int servers() const noexcept { return static_cast<int>(servers_.size()); }
   /// Whether all servers had weights when this worker attached, or began.
   bool ready() const noexcept { return ready_; }
   /// Synchronous: this worker and all others of a later epoch have weights after `version` updates. Ends
@@ -103,7 +88,15 @@ class ParameterClient {
   std::string figures();
 
  private:
-  Link& link(int server) { return *links_[static_cast<std::size_t>(server)]; }
+  struct Server {
+    std::unique_ptr<Link> link;
+    std::int64_t version = 0;  // of the weights that came last
+    // The round that comes next. A server may have closed a round that another one is still in.
+    std::int64_t round = 0;
+  };
+  Server& at(int server) { return servers_[static_cast<std::size_t>(server)]; }
+  const Server& at(int server) const { return servers_[static_cast<std::size_t>(server)]; }
+  Link& link(int server) { return *at(server).link; }
   void ask_all(const Request& request, std::size_t terms, bool weights);
   Sums take_sums();
   void take_weights();
@@ -111,14 +104,11 @@ class ParameterClient {
   const Settings settings_;
   const int process_ = getpid();
   RowRouter router_;
-  std::vector<std::unique_ptr<Link>> links_;
+  std::vector<Server> servers_;
   bool ready_ = true;
   std::uint32_t attempts_ = 0;
-  std::vector<std::int64_t> versions_;  // by server, of the weights that came last
   std::uint64_t sequence_ = 0;
   std::int64_t clock_ = 0;
-  // By server, the round that comes next: a server may have closed a round that another one is still in.
-  std::vector<std::int64_t> rounds_;
 };
 
 }  // namespace trireme::inline v0::ps

@@ -11,27 +11,21 @@ namespace {
 
 constexpr Duration kPause = std::chrono::milliseconds(20);  // between two attempts to connect
 
-[[noreturn]] void throw_moved(int shard) {
-  throw PeerLost("another server has shard " + std::to_string(shard),
-                 {.operation = "parameter server"});
-}
-
-void require_here(const Reply& reply, int shard) {
-  if (reply.elsewhere) throw_moved(shard);
-}
-
 }  // namespace
 
-Link::Link(std::shared_ptr<Waiter> waiter, LinkOptions options)
-    : waiter_(std::move(waiter)), options_(std::move(options)) {}
+Link::Link(std::shared_ptr<Waiter> waiter, int shard, std::string settings, ClientOptions options)
+    : waiter_(std::move(waiter)),
+      shard_(shard),
+      settings_(std::move(settings)),
+      options_(std::move(options)) {}
 
 void Link::connect() {
   for (TimePoint end = waiter_->now() + options_.patience;; waiter_->sleep(kPause)) {
     stop_if_broken();
     std::optional<TimePoint> dialled;
     try {
-      term_ = options_.term();
-      channel_ = options_.dial();
+      term_ = options_.term(shard_);
+      channel_ = options_.dial(shard_);
       dialled = waiter_->now();
       attach();
       connected_ = waiter_->now();
@@ -46,9 +40,9 @@ void Link::connect() {
 }
 
 void Link::attach() {
-  const auto text = std::as_bytes(std::span(options_.settings));
+  const auto text = std::as_bytes(std::span(settings_));
   const std::string head = to_text(Request{.ask = Ask::Attach,
-                                           .shard = options_.shard,
+                                           .shard = shard_,
                                            .worker = options_.worker,
                                            .epoch = options_.epoch,
                                            .memory = {.bytes = text.size()},
@@ -57,17 +51,23 @@ void Link::attach() {
   wait(channel_->receive(frame_));  // the server may be busy, or its first backups may be
   wait(sent);
   attached_ = reply_from(frame_.head());
-  require_here(attached_, options_.shard);
+  throw_if_moved(attached_.elsewhere);
   if (attached_.exit_code != 0) refuse(attached_);
 }
 
 // Not for longer than the shard has this primary.
 void Link::wait(const Work& work) const {
-  const auto moved = [&] { return options_.term() != term_; };
+  const auto moved = [&] { return options_.term(shard_) != term_; };
   waiter_->wait_until([&] { return work.done() || moved() || given_up(); }, TimePoint::max());
   if (!work.done()) stop_if_broken();
-  if (!work.done() && moved()) throw_moved(options_.shard);
+  throw_if_moved(!work.done() && moved());
   work.wait(Deadline::in(Duration::zero()));
+}
+
+void Link::throw_if_moved(bool moved) const {
+  if (moved)
+    throw PeerLost("another server has shard " + std::to_string(shard_),
+                   {.operation = "parameter server"});
 }
 
 std::exception_ptr Link::given_up() const { return options_.broken(request_.ask == Ask::Commit); }
@@ -111,7 +111,7 @@ std::span<std::byte> Link::outgoing(std::size_t bytes) {
 
 void Link::ask(Request request, std::size_t bytes, std::size_t expected) {
   request.worker = options_.worker;
-  request.shard = options_.shard;
+  request.shard = shard_;
   if (request_.ask == Ask::Read) frame_ = {};  // of all weights and state, which are rarely read
   request_ = std::move(request);
   out_bytes_ = bytes;
@@ -162,7 +162,7 @@ void Link::await() {
   wait(answered_);
   wait(sent_);
   reply_ = reply_from(frame_.head());
-  require_here(reply_, options_.shard);
+  throw_if_moved(reply_.elsewhere);
   useless_since_.reset();
   had_weights_ =
       had_weights_ || attached_.ready || reply_.ask == Ask::Pull || reply_.ask == Ask::Write;
@@ -181,7 +181,7 @@ void Link::reconnect() {
   channel_->close();
   connect();
   if (had_weights_ && !attached_.ready)
-    throw PeerLost("server " + std::to_string(options_.shard) + " came back without its weights",
+    throw PeerLost("server " + std::to_string(shard_) + " came back without its weights",
                    {.rank = options_.worker,
                     .operation = "parameter server",
                     .advice = "Resume from the last checkpoint, or use server.replicas."});

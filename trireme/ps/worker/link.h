@@ -23,25 +23,27 @@
 
 namespace trireme::inline v0::ps {
 
-struct LinkOptions {
-  int shard = 0, worker = 0;
-  /// Connects to the shard's primary. Throws PeerLost or TimeoutError if it is not there.
-  std::function<std::shared_ptr<net::Channel>()> dial;
-  /// Changes when another server becomes the primary; the waiter wakes then.
-  std::function<std::uint64_t()> term = [] { return 0; };
-  std::string settings;    // of Attach
-  std::int64_t epoch = 0;  // of Attach
+/// How a worker reaches the servers.
+struct ClientOptions {
+  int worker = 0;
+  /// Connects to the primary of a shard. Throws PeerLost or TimeoutError if it is not there.
+  std::function<std::shared_ptr<net::Channel>(int shard)> dial;
+  /// Changes when another server becomes the shard's primary; the waiter wakes then.
+  std::function<std::uint64_t(int shard)> term = [](int) { return 0; };
+  /// How long it may take until a lost server, or another one, serves the shard.
+  Duration patience = std::chrono::seconds(30);
+  /// The number of the job's present set of workers.
+  std::int64_t epoch = 0;
   /// Not null: why requests are given up, since the job has failed, or its ranks are others now. No
   /// other worker holds up a Commit, so for that (`commits`) other ranks are no reason. The waiter wakes
   /// when it changes.
   std::function<std::exception_ptr(bool commits)> broken = [](bool) { return nullptr; };
-  /// How long it may take until a lost server, or another one, serves the shard.
-  Duration patience = std::chrono::seconds(30);
 };
 
 class Link {
  public:
-  Link(std::shared_ptr<Waiter> waiter, LinkOptions options);
+  /// `settings`: the text of Attach.
+  Link(std::shared_ptr<Waiter> waiter, int shard, std::string settings, ClientOptions options);
 
   /// Connects, tries again for `patience`, and attaches, for as long as the server lives. Throws what
   /// dial() throws, and what the server refuses.
@@ -79,10 +81,13 @@ class Link {
   void stop_if_useless();
   std::exception_ptr given_up() const;
   void stop_if_broken() const;
+  void throw_if_moved(bool moved) const;
   [[noreturn]] void refuse(const Reply& reply) const;
 
   const std::shared_ptr<Waiter> waiter_;
-  const LinkOptions options_;
+  const int shard_;
+  const std::string settings_;
+  const ClientOptions options_;
   std::shared_ptr<net::Channel> channel_;
   std::uint64_t term_ = 0;                  // when it was made
   TimePoint connected_{};                   // it was

@@ -22,8 +22,13 @@ at::Tensor elements(const void* data, std::int64_t begin, std::size_t count, DTy
 
 }  // namespace
 
-RemoteOptimizer::RemoteOptimizer(const OptimizerOptions& optimizer, RemoteOptions options)
-    : optimizer_(optimizer), options_(std::move(options)), pending_(options_.epoch > 0) {
+RemoteOptimizer::RemoteOptimizer(const OptimizerOptions& optimizer, const ServerOptions& options,
+                                 std::shared_ptr<Waiter> waiter, Servers servers)
+    : optimizer_(optimizer),
+      options_(options),
+      waiter_(std::move(waiter)),
+      servers_(std::move(servers)),
+      pending_(servers_.epoch > 0) {
   require_elementwise(name());
 }
 
@@ -37,16 +42,16 @@ std::shared_ptr<RemoteRows> RemoteOptimizer::set_tables(std::vector<ServedTable>
     start();
     return *client_;
   };
-  const auto state = [](const auto& own) { return own.state(); };
+  const std::vector<std::string> state =
+      std::visit([](const auto& own) { return own.state(); }, optimizer_);
   // In a common world the checkpoint has one rank's rows; a worker that is alone has its own world, but
   // its checkpoints, if it reads one, hold rows all the same.
-  const bool first = options_.worker == 0;
+  const bool first = servers_.worker == 0;
   rows_ = std::make_shared<RemoteRows>(
-      std::move(tables), RemoteRows::Options{.client = client,
-                                             .started = [this] { return started_ || goes_on_; },
-                                             .state = std::visit(state, optimizer_),
-                                             .saves = first,
-                                             .loads = first || alone()});
+      std::move(tables),
+      RowStore::Options{
+          .state_names = [state] { return state; }, .saves = first, .loads = first || alone()},
+      client, [this] { return started_ || goes_on_; });
   return rows_;
 }
 
@@ -63,25 +68,25 @@ void RemoteOptimizer::attach(std::span<const optim::OwnedSlice> slices,
     TRIREME_CHECK((slice.begin == 0 && slice.end == served.back().count()) == true);
   }
   client_ = std::make_unique<ParameterClient>(
-      options_.waiter,
-      Settings{.model = ServedModel(std::move(served), options_.servers, more_uses_,
+      waiter_,
+      Settings{.model = ServedModel(std::move(served), servers_.count, more_uses_,
                                     rows_ ? rows_->tables() : std::vector<ServedTable>()),
                .optimizer = optimizer_,
-               .workers = options_.workers,
-               .server = options_.server,
-               .elastic = options_.elastic},
-      ClientOptions{.worker = options_.worker,
-                    .dial = options_.dial,
-                    .term = options_.term,
-                    .patience = options_.patience,
-                    .epoch = options_.epoch,
-                    .broken = options_.broken});
+               .workers = servers_.workers,
+               .server = options_,
+               .elastic = servers_.elastic},
+      ClientOptions{.worker = servers_.worker,
+                    .dial = servers_.dial,
+                    .term = servers_.term,
+                    .patience = servers_.patience,
+                    .epoch = servers_.epoch,
+                    .broken = servers_.broken});
 }
 
 void RemoteOptimizer::start() {
   if (std::exchange(started_, true) || goes_on_) return;
-  if (!alone() && options_.epoch > 0) client_->begin(restored_count_.value_or(0), /*kept=*/false);
-  if (options_.worker == 0 && !client_->ready()) give_weights();
+  if (!alone() && servers_.epoch > 0) client_->begin(restored_count_.value_or(0), /*kept=*/false);
+  if (servers_.worker == 0 && !client_->ready()) give_weights();
   client_->pull();
   take_weights();
   pending_ = false;
@@ -95,7 +100,7 @@ void RemoteOptimizer::forget_loaded() {
 }
 
 bool RemoteOptimizer::can_go_on(std::int64_t updates) {
-  if (alone() || options_.epoch == 0) return true;
+  if (alone() || servers_.epoch == 0) return true;
   client_->begin(updates, /*kept=*/true);
   goes_on_ = client_->ready();
   if (goes_on_) forget_loaded();
@@ -126,7 +131,7 @@ void RemoteOptimizer::give_weights() {
             .copy_(found->second->flatten().slice(0, array.begin, array.end));
       at += array.bytes();
     }
-    text.version = text.step_count = restored_count_.value_or(0) * options_.updates_a_step();
+    text.version = text.step_count = restored_count_.value_or(0) * updates_a_step();
     append(saved, std::move(text), first_rows(server));
     client_->write(server, saved);
   }
@@ -155,7 +160,7 @@ void RemoteOptimizer::take_weights() {
 }
 
 void RemoteOptimizer::apply(double learning_rate, double scale) {
-  const bool scaled = alone() && options_.server.staleness == 0;  // by this worker
+  const bool scaled = alone() && options_.staleness == 0;  // by this worker
   if (alone() && rows_) {
     if (scaled) rows_->gradients().scale(scale);
     client_->set_rows(rows_->gradients().terms(1));
@@ -169,8 +174,8 @@ void RemoteOptimizer::apply(double learning_rate, double scale) {
     fill_gradients(1);
     // The gradient of a worker's part of the batch moves the weights by that part of a step. No step
     // comes here whose gradient is not finite (StepEngine).
-    client_->push(learning_rate / options_.workers, scale, /*finite=*/true);
-    predicted_ = predicts(options_.server, optimizer_);
+    client_->push(learning_rate / servers_.workers, scale, /*finite=*/true);
+    predicted_ = predicts(options_, optimizer_);
   }
   take_weights();
 }
@@ -183,10 +188,10 @@ void RemoteOptimizer::settle() {
 
 // The mean of the gradients that come in time.
 void RemoteOptimizer::push_round(double learning_rate) {
-  const auto worker = static_cast<std::uint32_t>(options_.worker);
-  const auto workers = static_cast<std::uint32_t>(options_.workers);
+  const auto worker = static_cast<std::uint32_t>(servers_.worker);
+  const auto workers = static_cast<std::uint32_t>(servers_.workers);
   client_->update({{worker, 1}}, workers, learning_rate,
-                  1.0 / (options_.workers - options_.server.backup));
+                  1.0 / (servers_.workers - options_.backup));
 }
 
 void RemoteOptimizer::fill_gradients(double scale) {

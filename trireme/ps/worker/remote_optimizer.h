@@ -19,30 +19,17 @@
 
 #include "trireme/optim/optimizer.h"
 #include "trireme/ps/rows/remote_rows.h"
-#include "trireme/ps/server/server_options.h"
 #include "trireme/ps/worker/client.h"
+#include "trireme/sync/strategy_context.h"
 
 namespace trireme::inline v0::ps {
 
-struct RemoteOptions {
-  int worker = 0, workers = 1, servers = 1;
-  ServerOptions server = {};
-  std::shared_ptr<Waiter> waiter;
-  /// As ClientOptions'.
-  std::function<std::shared_ptr<net::Channel>(int shard)> dial;
-  std::function<std::uint64_t(int shard)> term = [](int) { return 0; };
-  Duration patience = std::chrono::seconds(30);
-  std::int64_t epoch = 0;  // this and `broken` as ClientOptions'
-  bool elastic = false;    // there may be later epochs
-  std::function<std::exception_ptr(bool commits)> broken = [](bool) { return nullptr; };
-  /// Updates while each worker makes one step.
-  std::int64_t updates_a_step() const noexcept { return server.staleness == 0 ? 1 : workers; }
-};
-
 class RemoteOptimizer final : public optim::Optimizer {
  public:
+  using Servers = parallel::StrategyContext::Servers;
   /// ConfigError for LAMB and Adafactor, and for options that do not go together.
-  RemoteOptimizer(const OptimizerOptions& optimizer, RemoteOptions options);
+  RemoteOptimizer(const OptimizerOptions& optimizer, const ServerOptions& options,
+                  std::shared_ptr<Waiter> waiter, Servers servers);
   ~RemoteOptimizer() override;
 
   std::string_view name() const noexcept override { return optim::name_of(optimizer_); }
@@ -64,7 +51,7 @@ class RemoteOptimizer final : public optim::Optimizer {
   /// their number. Where servers differ, the fewest.
   std::int64_t step_count() const noexcept override {
     if (!alone() && !started_ && restored_count_) return *restored_count_;
-    return client_ ? client_->version() / options_.updates_a_step() : 0;
+    return client_ ? client_->version() / updates_a_step() : 0;
   }
   void set_step_count(std::int64_t count) override {
     restored_count_ = count;
@@ -81,16 +68,20 @@ class RemoteOptimizer final : public optim::Optimizer {
   /// Before attach(): the tables of the model's embeddings. Returns where their rows are.
   std::shared_ptr<RemoteRows> set_tables(std::vector<ServedTable> tables);
   /// Null: the model has no embeddings on servers.
-  RemoteRows* rows() const noexcept { return rows_.get(); }
+  RowGradients* row_gradients() const noexcept { return rows_ ? &rows_->gradients() : nullptr; }
   /// Before the first forward pass: gives the servers their weights, or waits for them and takes
   /// them. No effect after the first time.
   void start();
   /// Whether this worker's gradients go to the servers by apply(); else ServerSync sends the terms
   /// of the workers' common batch before.
-  bool alone() const noexcept { return options_.server.alone(); }
+  bool alone() const noexcept { return options_.alone(); }
   ParameterClient& client() { return *client_; }
 
  private:
+  // Updates while each worker makes one step.
+  std::int64_t updates_a_step() const noexcept {
+    return options_.staleness == 0 ? 1 : servers_.workers;
+  }
   void fill_gradients(double scale);
   void push_round(double learning_rate);
   void give_weights();
@@ -99,7 +90,9 @@ class RemoteOptimizer final : public optim::Optimizer {
   std::vector<SavedTable> first_rows(int server) const;
 
   const OptimizerOptions optimizer_;
-  const RemoteOptions options_;
+  const ServerOptions options_;
+  const std::shared_ptr<Waiter> waiter_;
+  const Servers servers_;
   std::vector<std::uint32_t> more_uses_;
   std::vector<optim::OwnedSlice> slices_;  // by parameter
   std::shared_ptr<RemoteRows> rows_;

@@ -24,9 +24,9 @@ TEST(RemoteOptimizer, AWorkerDoesNotKeepTheRowsThatItHasLoaded) {
     }
     waiter->sleep(std::chrono::milliseconds(1));  // the server listens
     {
-      RemoteOptimizer optimizer(Sgd{}, {.server = {.staleness = -1},
-                                        .waiter = waiter,
-                                        .dial = [&](int) { return channels.dial(0, "sim:1"); }});
+      RemoteOptimizer optimizer(
+          Sgd{}, {.staleness = -1}, waiter,
+          {.count = 1, .dial = [&](int) { return channels.dial(0, "sim:1"); }});
       const auto rows = optimizer.set_tables({{.name = "items", .width = 3, .bound = 0.5}});
       optimizer.attach({}, {});
       for (NamedShard& shard : rows->state()) {

@@ -52,15 +52,15 @@ void ServerSync::begin(std::uint32_t total, std::span<const parallel::Use>) {
   begin_step(total);
   rounds_ = static_cast<std::uint32_t>(leaves_.size());
   plan_ = parallel::make_leaf_plan(total, workers_.size(), workers_.rank());
-  if (optimizer_.rows() != nullptr && total > 0) optimizer_.rows()->gradients().begin();
+  if (RowGradients* rows = optimizer_.row_gradients(); rows && total > 0) rows->begin();
 }
 
 void ServerSync::end_micro() {
   const std::lock_guard lock(mutex_);
   TRIREME_CHECK(open_);
   close_from(0);
-  if (optimizer_.rows() != nullptr)
-    optimizer_.rows()->gradients().end_micro(leaves_[round_], plan_.steps[round_], weight_);
+  if (RowGradients* rows = optimizer_.row_gradients())
+    rows->end_micro(leaves_[round_], plan_.steps[round_], weight_);
   open_ = false;
   ++round_;
 }
@@ -74,8 +74,8 @@ Work ServerSync::finish() {
     announce();
   }
   if (!optimizer_.alone()) {
-    if (optimizer_.rows() != nullptr)
-      optimizer_.client().set_rows(optimizer_.rows()->gradients().terms(plan_.terms.size()));
+    if (const RowGradients* rows = optimizer_.row_gradients())
+      optimizer_.client().set_rows(rows->terms(plan_.terms.size()));
     fill_terms();
     sums_of_all_ = optimizer_.client().sum(plan_.terms, total_);
   }
@@ -99,44 +99,39 @@ void ServerSync::fill_terms() {
         tensor::view_of(to).copy_(tensor::view_of(from.slice(first, slice.size())));
       }
     };
-    const auto find = [](const std::vector<ServedModel::Slice>& slices, std::uint32_t parameter,
-                         std::size_t skip) {
-      return std::find_if(slices.begin() + static_cast<std::ptrdiff_t>(skip), slices.end(),
-                          [&](const auto& one) { return one.parameter == parameter; });
-    };
     const auto& slices = client.model().slices(server);
     const auto& more = client.model().more_uses(server);
     std::vector<bool> used(slices_.size(), false);
     std::size_t next = 0;  // in more
     for (std::uint32_t use = 0; use < parameter_of_.size(); ++use) {
       const std::uint32_t parameter = parameter_of_[use];
-      if (!used[parameter]) {
-        used[parameter] = true;
-        if (const auto at = find(slices, parameter, 0); at != slices.end()) fill(use, *at);
-      } else if (const auto at = find(more, parameter, next);
-                 at != more.end() && at == more.begin() + static_cast<std::ptrdiff_t>(next)) {
-        fill(use, *at);
-        ++next;
+      if (used[parameter]) {
+        if (next < more.size() && more[next].parameter == parameter) fill(use, more[next++]);
+        continue;
       }
+      used[parameter] = true;
+      const auto first = std::ranges::find(slices, parameter, &ServedModel::Slice::parameter);
+      if (first != slices.end()) fill(use, *first);
     }
   }
 }
 
 std::optional<parallel::Refusal> ServerSync::refusal() const {
   if (auto refusal = BucketedSync::refusal()) return refusal;
-  if (optimizer_.rows() == nullptr || !optimizer_.rows()->gradients().refusal()) return {};
-  return parallel::Refusal{.reason = *optimizer_.rows()->gradients().refusal()};
+  const RowGradients* rows = optimizer_.row_gradients();
+  if (rows == nullptr || !rows->refusal()) return {};
+  return parallel::Refusal{.reason = *rows->refusal()};
 }
 
 void ServerSync::drop() {
-  if (optimizer_.rows() != nullptr) optimizer_.rows()->gradients().drop();
+  if (RowGradients* rows = optimizer_.row_gradients()) rows->begin();
 }
 
 std::vector<double> ServerSync::chunk_squares() {
   if (!optimizer_.alone()) return sums_of_all_.squares;
   std::vector<double> squares = parallel::squares_of(slices_);
-  if (optimizer_.rows() != nullptr)
-    for (const double table : optimizer_.rows()->gradients().squares()) squares.push_back(table);
+  if (const RowGradients* rows = optimizer_.row_gradients())
+    for (const double table : rows->squares()) squares.push_back(table);
   return squares;
 }
 

@@ -12,7 +12,7 @@
 #include "trireme/memory/recompute.h"
 #include "trireme/plan/link.h"
 #include "trireme/plan/mixing.h"
-#include "trireme/ps/server/server_options.h"
+#include "trireme/ps/settings.h"
 #include "trireme/storage/storage.h"
 #include "trireme/strategy/loss_scale.h"
 #include "trireme/strategy/shares.h"
@@ -50,8 +50,8 @@ ServerOptions server_options_of(const config::Config& config) {
     if (config.text("comm.transport") == "sim")
       refuse_settings("parallel.sync = \"server\" with comm.transport = \"sim\"",
                       "Servers are processes: use another transport.");
-    check_replicas(static_cast<int>(config.integer("server.replicas")),
-                   static_cast<int>(config.integer("server.count")));
+    ps::check_replicas(static_cast<int>(config.integer("server.replicas")),
+                       static_cast<int>(config.integer("server.count")));
     return {.staleness = config.integer("server.staleness"),
             .backup = static_cast<int>(config.integer("server.backup")),
             .compensation = config.number("server.compensation"),

@@ -9,8 +9,8 @@
 
 #include "trireme/base/clock.h"
 #include "trireme/plan/tuning.h"
-#include "trireme/ps/server/server_options.h"
 #include "trireme/show/server/server_run.h"
+#include "trireme/sync/options.h"
 
 namespace trireme::inline v0::cli {
 

@@ -1,6 +1,6 @@
-// RowSum: a sum of sparse gradients: some rows of a table, each once. A row that an operand does not have
-// counts as +0, and -0 counts as +0, so that the bits are those of dense gradients (docs/numerics.md,
-// "Sparse gradients"). Not thread safe.
+// SparseRows: some rows of a table, each once: a sum of sparse gradients (add), or copies (keep). In a
+// sum, a row that an operand does not have counts as +0, and -0 counts as +0, so that the bits are those of
+// dense gradients (docs/numerics.md, "Sparse gradients"). Not thread safe.
 #pragma once
 
 #include <cstddef>
@@ -19,15 +19,19 @@ struct RowsView {
   const float* rows = nullptr;
 };
 
-class RowSum {
+class SparseRows {
  public:
-  explicit RowSum(std::size_t width) : width_(width) {}
+  explicit SparseRows(std::size_t width) : width_(width) {}
 
   std::size_t width() const noexcept { return width_; }
   std::size_t size() const noexcept { return ids_.size(); }
   bool empty() const noexcept { return ids_.empty(); }
   /// Adds rows in their order; an id may come more than once.
   void add(const RowsView& rows);
+  /// Copies a row bit for bit. No effect if the row is here.
+  void keep(std::int64_t id, const float* row);
+  /// Null: the row is not here.
+  const float* find(std::int64_t id) const noexcept;
   void scale(double factor);
   void clear();
   /// The squares of all elements; those of a row are added in fp64, in their order.

@@ -1,4 +1,4 @@
-#include "trireme/ps/rows/row_sum.h"
+#include "trireme/ps/rows/sparse_rows.h"
 
 #include <algorithm>
 #include <cmath>
@@ -10,7 +10,7 @@ constexpr std::size_t kPrefetched = 16;
 
 }  // namespace
 
-void RowSum::add(const RowsView& rows) {
+void SparseRows::add(const RowsView& rows) {
   index_.reserve(size() + rows.ids.size());
   rows_.reserve((size() + rows.ids.size()) * width_);
   for (std::size_t i = 0; i < std::min(kPrefetched, rows.ids.size()); ++i)
@@ -29,12 +29,24 @@ void RowSum::add(const RowsView& rows) {
   }
 }
 
-void RowSum::scale(double factor) {
+void SparseRows::keep(std::int64_t id, const float* row) {
+  const auto next = static_cast<std::uint32_t>(ids_.size());
+  if (index_.insert(id, next) != next) return;
+  ids_.push_back(id);
+  rows_.insert(rows_.end(), row, row + width_);
+}
+
+const float* SparseRows::find(std::int64_t id) const noexcept {
+  const std::uint32_t position = index_.find(id);
+  return position == RowIndex::kNone ? nullptr : rows_.data() + position * width_;
+}
+
+void SparseRows::scale(double factor) {
   if (factor == 1) return;
   for (float& value : rows_) value *= static_cast<float>(factor);
 }
 
-ExactSum RowSum::squares() const {
+ExactSum SparseRows::squares() const {
   ExactSum sum;
   for (std::size_t row = 0; row < size(); ++row) {
     double squares = 0;
@@ -47,7 +59,7 @@ ExactSum RowSum::squares() const {
   return sum;
 }
 
-void RowSum::clear() {
+void SparseRows::clear() {
   index_.clear();
   ids_.clear();
   rows_.clear();
