@@ -29,8 +29,8 @@ std::vector<std::string> names_of_algorithms() {
   return names;
 }
 
-// model.*, data.* and train.loss: the common keys, and the keys of this model and this data, which
-// are part of the identity. Data and loss are if they are not the model's defaults
+// model.*, data.* and train.loss: the common keys, and the keys of this model, which are part of the
+// identity, and of this data. Data and loss are part of it if they are not the model's defaults
 // (parts_identity).
 void add_model_keys(config::Schema& schema, const ModelFamily& family, const DataFamily& data) {
   schema.add(identity_key({"model.name", default_model(), "Which model.", 0, 0, model_names()}));
@@ -40,7 +40,7 @@ void add_model_keys(config::Schema& schema, const ModelFamily& family, const Dat
   schema.add({"data.path", text(""),
               "What to train on. Text: a file or a folder, any bytes; empty: the C++ library "
               "headers of this machine's compiler."});
-  for (const config::Key& key : data.keys) schema.add(identity_key(key));
+  for (const config::Key& key : data.keys) schema.add(key);
   schema.add({"train.loss", family.loss,
               "What is minimized: tokens, cross-entropy; classes, the same, and validation tells "
               "the share of right answers; binary, that of a yes or no; or a loss of the program's "

@@ -70,8 +70,12 @@ ModelFamily wide_and_deep_family() {
 
 DataFamily criteo_data() {
   return {.name = "criteo",
-          .keys = {{"data.rows", std::int64_t{100'000},
-                    "Rows to which the values of each category are hashed.", 1, 1e12}},
+          .keys = {{.name = "data.rows",
+                    .fallback = std::int64_t{100'000},
+                    .meaning = "Rows to which the values of each category are hashed.",
+                    .minimum = 1,
+                    .maximum = 1e12,
+                    .identity = true}},
           .make = [](const config::Config& config) {
             const std::int64_t rows = config.integer("data.rows");
             DataWords words = words_of_samples();

@@ -17,8 +17,8 @@ namespace trireme::inline v0::train {
 
 struct DataFamily {
   std::string name;
-  /// Its keys data.*, besides data.name and data.path. training_schema() makes them part of the
-  /// identity.
+  /// Its keys data.*, besides data.name and data.path. Key::identity marks those that decide the
+  /// bits.
   std::vector<config::Key> keys;
   /// Whether a sample is a sequence of model.block items.
   bool sequences = false;

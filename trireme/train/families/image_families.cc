@@ -79,14 +79,17 @@ ModelFamily resnet18_family() {
 }
 
 DataFamily image_data() {
-  return {.name = "images",
-          .keys = {{"data.augment", true,
-                    "Images to train on are mirrored at random and moved by up to 4 pixels."}},
-          .make = [](const config::Config& config) {
-            return std::make_shared<ImageSource>(
-                config.boolean("data.augment"),
-                static_cast<std::uint64_t>(config.integer("train.seed")));
-          }};
+  return {
+      .name = "images",
+      .keys = {{.name = "data.augment",
+                .fallback = true,
+                .meaning = "Images to train on are mirrored at random and moved by up to 4 pixels.",
+                .identity = true}},
+      .make = [](const config::Config& config) {
+        return std::make_shared<ImageSource>(
+            config.boolean("data.augment"),
+            static_cast<std::uint64_t>(config.integer("train.seed")));
+      }};
 }
 
 }  // namespace trireme::inline v0::train

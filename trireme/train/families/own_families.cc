@@ -35,7 +35,8 @@ std::vector<config::Key> full_keys(const std::string& whose, const std::string& 
                    .fallback = key.fallback,
                    .meaning = key.meaning,
                    .minimum = key.minimum,
-                   .maximum = key.maximum});
+                   .maximum = key.maximum,
+                   .identity = true});
   }
   return all;
 }

@@ -56,7 +56,11 @@ class MaskedSource final : public TextSource {
 };
 
 std::vector<config::Key> text_keys() {
-  return {{"data.tokenizer", std::string("bytes"), "How text becomes tokens.", 0, 0, {"bytes"}}};
+  return {{.name = "data.tokenizer",
+           .fallback = std::string("bytes"),
+           .meaning = "How text becomes tokens.",
+           .choices = {"bytes"},
+           .identity = true}};
 }
 
 std::int64_t block_of(const config::Config& config, const std::string& name) {
