@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "trireme/base/error.h"
+#include "trireme/base/waiter/in_context.h"
 #include "trireme/comm/calls/inline_run.h"
 #include "trireme/comm/device/place.h"
 #include "trireme/comm/messages/message_headers.h"
@@ -85,22 +86,6 @@ std::exception_ptr with_context(const std::exception_ptr& error, const Operation
 }
 
 }  // namespace
-
-void in_context(const std::shared_ptr<Waiter>& waiter, const std::function<void()>& task) {
-  std::exception_ptr error;
-  std::atomic<bool> done{false};
-  waiter->run([&, waiter = waiter] {
-    try {
-      task();
-    } catch (...) {
-      error = std::current_exception();
-    }
-    done = true;
-    waiter->wake();
-  });
-  if (!done) waiter->wait_until([&] { return done.load(); }, TimePoint::max());
-  if (error) std::rethrow_exception(error);
-}
 
 bool OpenTransfers::any() const noexcept {
   return std::any_of(open_.begin(), open_.end(), [](int open) { return open != 0; });

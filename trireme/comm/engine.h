@@ -38,9 +38,6 @@ namespace nccl {
 class GpuGroup;
 }
 
-/// Runs `task` in the progress context and returns when it has ended. Throws what it throws.
-void in_context(const std::shared_ptr<Waiter>& waiter, const std::function<void()>& task);
-
 /// The error that broke an engine. Any thread.
 class Failure {
  public:

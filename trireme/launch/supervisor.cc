@@ -9,9 +9,9 @@
 
 #include "trireme/base/error.h"
 #include "trireme/base/standard_streams.h"
+#include "trireme/base/waiter/in_context.h"
 #include "trireme/launch/coordinator/kept_coordinator.h"
 #include "trireme/launch/hosts/spawn.h"
-#include "trireme/launch/in_context.h"
 #include "trireme/net/endpoint.h"
 #include "trireme/observe/machine.h"
 #include "trireme/rendezvous/coordinator/coordinator.h"
@@ -77,7 +77,7 @@ Supervisor::Supervisor(const LaunchOptions& options)
     waiter_->add(signals_);
   }
   auto coordinator = make_coordinator(options.listen);
-  in_context(*waiter_, [&] {
+  in_context(waiter_, [&] {
     coordinator_ = std::move(coordinator);
     job_.coordinator = coordinator_.get();
   });
@@ -150,7 +150,7 @@ LaunchResult Supervisor::run() {
     });
   }
   open_hosts();
-  if (elastic_ || options_.range) in_context(*waiter_, [this] { watch(); });
+  if (elastic_ || options_.range) in_context(waiter_, [this] { watch(); });
   starter_.begin();
   const auto starter = std::make_shared<Starter>(*this);
   waiter_->add(starter);
@@ -159,7 +159,7 @@ LaunchResult Supervisor::run() {
   waiter_->wait_until([this] { return hosts_.output_finished(); }, waiter_->now() + kOutputGrace);
   close_hosts();
   LaunchResult last;
-  in_context(*waiter_, [&] {
+  in_context(waiter_, [&] {
     if (!starter_.error())
       last = stop_.result(starter_.has_started_all(), coordinator_->first_failure());
   });
@@ -176,19 +176,19 @@ void Supervisor::open_hosts() {
       .on_start = [this](int rank, pid_t pid) { on_start(rank, pid); },
       .on_end = [this](int rank, const Ending& ending) { on_exit(rank, ending); }};
   hosts_.prepare(secret_, coordinator_->endpoint());
-  in_context(*waiter_, [&] { hosts_.open(*waiter_, guard_, events); });
+  in_context(waiter_, [&] { hosts_.open(*waiter_, guard_, events); });
   waiter_->wait_until([this] { return hosts_.decided() || stop_.first_signal() != 0; },
                       waiter_->now() + options_.elsewhere.patience);
-  in_context(*waiter_, [&] {
+  in_context(waiter_, [&] {
     if (stop_.first_signal() == 0) hosts_.check();
   });
 }
 
 void Supervisor::close_hosts() {
-  in_context(*waiter_, [this] { hosts_.close(); });
+  in_context(waiter_, [this] { hosts_.close(); });
   const auto closed = [this] { return hosts_.closed(); };
   if (waiter_->wait_until(closed, waiter_->now() + kHostGrace)) return;
-  in_context(*waiter_, [this] { hosts_.kill_connections(); });
+  in_context(waiter_, [this] { hosts_.kill_connections(); });
   waiter_->wait_until(closed, waiter_->now() + kHostGrace);
 }
 

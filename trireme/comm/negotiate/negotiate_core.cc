@@ -3,6 +3,7 @@
 #include <numeric>
 
 #include "trireme/base/error.h"
+#include "trireme/base/waiter/in_context.h"
 
 namespace trireme::inline v0::comm {
 namespace {

@@ -13,11 +13,11 @@
 #include <vector>
 
 #include "trireme/base/error.h"
+#include "trireme/base/waiter/in_context.h"
 #include "trireme/base/waiter/real_waiter.h"
 #include "trireme/base/words.h"
 #include "trireme/launch/coordinator/standing_workers.h"
 #include "trireme/launch/hosts/sources.h"
-#include "trireme/launch/in_context.h"
 #include "trireme/launch/output.h"
 #include "trireme/rendezvous/coordinator/coordinator.h"
 
@@ -120,7 +120,7 @@ StandingCoordinator::StandingCoordinator(const StandingOptions& options)
   if (options.alone == 0) static_cast<void>(ElasticGroup(elastic_, elastic_.max));
   options.store ? blocked_.emplace(std::initializer_list<int>{SIGUSR1}) : blocked_.emplace();
   waiter_ = RealWaiter::make(Duration::zero());
-  in_context(*waiter_, [this] { start(); });
+  in_context(waiter_, [this] { start(); });
   signals_ = std::make_shared<SignalSource>(*blocked_, [this](int signal) {
     if (signal == SIGTSTP) return;
     const int stop = stop_signal_for(signal);

@@ -11,10 +11,10 @@
 
 #include "trireme/base/error.h"
 #include "trireme/base/standard_streams.h"
+#include "trireme/base/waiter/in_context.h"
 #include "trireme/base/waiter/real_waiter.h"
 #include "trireme/launch/hosts/local_host.h"
 #include "trireme/launch/hosts/remote_host.h"
-#include "trireme/launch/in_context.h"
 
 namespace trireme::launch::restarts_test {
 namespace {
@@ -54,7 +54,7 @@ TEST_F(RestartsTest, KeepNoDescriptorsOfEarlierProcesses) {
   LocalHost host(*waiter, guard, {.secret = std::string(32, 's'), .bind = Bind::None}, events());
   std::ptrdiff_t first = 0;
   for (int starts = 1; starts <= 5; ++starts) {
-    in_context(*waiter, [&] { host.start(0, {.command = {"true"}}); });
+    in_context(waiter, [&] { host.start(0, {.command = {"true"}}); });
     EXPECT_TRUE(await([&] { return ended == starts && host.output_finished(0); }));
     if (starts == 1) first = open_descriptors();
   }
@@ -66,7 +66,7 @@ TEST_F(RestartsTest, KeepNoDescriptorsOfEarlierProcesses) {
 TEST_F(RestartsTest, TryAHostAnewThatCouldNotBeTried) {
   setenv("TRIREME_SSH", "false", 1);
   RemoteHost host(*waiter, guard, {.name = "host", .agent = {"agent"}}, events());
-  const auto start = [&] { in_context(*waiter, [&] { host.start(0, {.command = {"program"}}); }); };
+  const auto start = [&] { in_context(waiter, [&] { host.start(0, {.command = {"program"}}); }); };
   EXPECT_TRUE(await([&] { return host.ended(); }));
   setenv("TRIREME_SSH", "/no/such/program", 1);
   EXPECT_THROW(start(), ConfigError);
