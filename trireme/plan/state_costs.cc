@@ -83,9 +83,13 @@ std::string after_a_loss(const TrainingPlan& plan) {
            "it, and started again by --resume auto it" +
            back;
   const int left = (job.ranks - 1) / keeping.multiple * keeping.multiple;
-  const std::string others = left > 0 && left >= keeping.least_ranks
-                                 ? "the others go on; "
-                                 : "the others wait for the one that is started again; ";
+  const bool enough = left > 0 && left >= keeping.least_ranks;
+  if (!enough && !keeping.restarts)
+    return "the job ends: too few ranks are left, and with elastic.restarts = 0 none is started "
+           "again; started by --resume auto it" +
+           back;
+  const std::string others =
+      enough ? "the others go on; " : "the others wait for the one that is started again; ";
   const std::string repeated = "at most " + counted(keeping.copies_every, "step") +
                                (keeping.copies_every == 1 ? " is" : " are") + " repeated";
   if (plan.state_costs.sole == 0) {

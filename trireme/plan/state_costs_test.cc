@@ -130,6 +130,17 @@ TEST(StateCosts, AStageWithoutAReplicaIsOnOneRank) {
                     HasSubstr("checkpoint.memory = 1")));
 }
 
+TEST(StateCosts, WithoutRestartsALossLeavesTooFewRanks) {
+  plan::Job job = kept_job(4, "zero3");
+  job.keeping.least_ranks = 4;
+  EXPECT_THAT(plan::after_a_loss(plan::make_plan(job)), HasSubstr("the one that is started again"));
+  job.keeping.restarts = false;
+  EXPECT_THAT(plan::after_a_loss(plan::make_plan(job)),
+              AllOf(HasSubstr("the job ends"), HasSubstr("goes back to the newest checkpoint")));
+  job.keeping.least_ranks = 1;
+  EXPECT_THAT(plan::after_a_loss(plan::make_plan(job)), HasSubstr("the others go on"));
+}
+
 TEST(StateCosts, WithoutCopiesALossGoesBackToTheCheckpoint) {
   plan::Job job = kept_job(4, "zero3");
   job.keeping.copies = 0;
