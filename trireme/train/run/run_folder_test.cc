@@ -305,7 +305,7 @@ std::int64_t live(const std::string& path, const std::shared_ptr<storage::FileSy
 TEST_F(RunFolderTest, WhateverActIsTheLastTheRunGoesOnToTheSameWeights) {
   const fs::path memory = "/dev/shm";  // faster: this syncs hundreds of thousands of files
   const fs::path root = (access(memory.c_str(), W_OK) == 0 ? memory : fs::current_path()) /
-                        ("trireme_lives_" + std::to_string(getpid()));
+                        ("run_folder_test_" + std::to_string(getpid()));
   const std::string run = (root / "runs/a").string();
   using Fault = FaultyFileSystem::Fault;
   using Loss = FaultyFileSystem::Loss;
