@@ -33,6 +33,7 @@ TEST(Secret, TravelsByDescriptorOnce) {
   const std::string secret = random_bytes(kSecretBytes);
   EXPECT_NE(secret, random_bytes(kSecretBytes));
   const int descriptor = secret_descriptor(secret);
+  EXPECT_EQ(peek_secret_descriptor(descriptor), secret);
   EXPECT_EQ(read_secret_descriptor(descriptor), secret);
   EXPECT_THROW(read_secret_descriptor(descriptor), RefusedError) << "it was closed";
 }

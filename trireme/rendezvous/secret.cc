@@ -72,6 +72,12 @@ std::string read_secret_descriptor(int descriptor) {
   return secret;
 }
 
+std::string peek_secret_descriptor(int descriptor) {
+  const std::string secret = read_secret_descriptor(fcntl(descriptor, F_DUPFD_CLOEXEC, 0));
+  lseek(descriptor, 0, SEEK_SET);  // the copy shares its place in the file
+  return secret;
+}
+
 std::string read_secret_file(const std::string& path) {
   // O_NONBLOCK: open() must not wait for the other end of a named pipe.
   const int descriptor = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);

@@ -46,7 +46,9 @@ bool has_workers(const rendezvous::RankEnvironment& place) {
   try {
     return rendezvous::CoordinatorClient::has_workers(
         {.endpoint = place.coordinator,
-         .secret = rendezvous::read_secret_file(place.secret_file),
+         .secret = place.secret_descriptor >= 0
+                       ? rendezvous::peek_secret_descriptor(place.secret_descriptor)
+                       : rendezvous::read_secret_file(place.secret_file),
          .job = place.job,
          .rank = place.process(),
          .timeout = std::chrono::seconds(1)});
