@@ -14,10 +14,10 @@
 #include <utility>
 #include <vector>
 
-#include "trireme/input/epoch_order.h"
-
 namespace trireme::inline v0 {
 namespace input {
+
+class SampleOrder;
 
 /// Named tensors whose first dim is the sample.
 using Fields = std::vector<std::pair<std::string, at::Tensor>>;
@@ -87,7 +87,7 @@ class ImageDataset final : public Dataset {
   /// `owner` keeps `records` alive.
   ImageDataset(std::string_view records, std::shared_ptr<const void> owner, Options options);
 
-  std::int64_t size() const override { return order_.size(); }
+  std::int64_t size() const override;
   std::int64_t count_items(std::span<const std::int64_t> samples) const override {
     return static_cast<std::int64_t>(samples.size());
   }
@@ -95,7 +95,7 @@ class ImageDataset final : public Dataset {
   /// CIFAR-10; "targets" [b] int64, 0 to 9.
   Fields read(std::span<const std::int64_t> samples) const override;
   /// The record that sample i is made of.
-  std::int64_t record(std::int64_t sample) const { return order_.record(sample); }
+  std::int64_t record(std::int64_t sample) const;
 
  private:
   void write_image(std::int64_t sample, const unsigned char* pixels, float* out) const;
@@ -103,7 +103,7 @@ class ImageDataset final : public Dataset {
   const std::string_view records_;
   const std::shared_ptr<const void> owner_;
   const Options options_;
-  const SampleOrder order_;
+  const std::shared_ptr<const SampleOrder> order_;
 };
 
 }  // namespace input

@@ -6,6 +6,7 @@
 #include <array>
 
 #include "trireme/base/check.h"
+#include "trireme/input/epoch_order.h"
 #include "trireme/input/image_files.h"
 
 namespace trireme::inline v0::input {
@@ -38,11 +39,15 @@ ImageDataset::ImageDataset(std::string_view records, std::shared_ptr<const void>
     : records_(records),
       owner_(std::move(owner)),
       options_(options),
-      order_(static_cast<std::int64_t>(records.size()) / kImageRecord, options.endless,
-             options.seed) {
+      order_(std::make_shared<SampleOrder>(static_cast<std::int64_t>(records.size()) / kImageRecord,
+                                           options.endless, options.seed)) {
   TRIREME_CHECK(!records.empty());
   TRIREME_CHECK(static_cast<std::int64_t>(records.size()) % kImageRecord == 0);
 }
+
+std::int64_t ImageDataset::size() const { return order_->size(); }
+
+std::int64_t ImageDataset::record(std::int64_t sample) const { return order_->record(sample); }
 
 // Writes the image shifted by (down, right) and perhaps mirrored. Pixels from outside are black.
 void ImageDataset::write_image(std::int64_t sample, const unsigned char* pixels, float* out) const {
