@@ -159,7 +159,7 @@ TEST_F(Standing, AJobThatIsStartedAgainWithMoreStepsHasThemOnAllRanks) {
   EXPECT_EQ(step_seconds("run").size(), 9u);
 }
 
-// What process 0 had told the others then is still there.
+// The file that process 0 had written for the others then is still there.
 TEST_F(Standing, AJobThatWasKilledIsStartedAgainWithOtherStepsOnAllRanks) {
   {
     Running job = coordinator("2:2").start();

@@ -14,7 +14,7 @@ constexpr std::uint64_t mixed(std::uint64_t value) noexcept {
   return value ^ (value >> 31);
 }
 
-/// What splitmix64 adds to its state: its next random number is mixed(state += kMixedStep).
+/// Splitmix64 adds this to its state: its next random number is mixed(state += kMixedStep).
 inline constexpr std::uint64_t kMixedStep = 0x9e3779b97f4a7c15;
 
 }  // namespace trireme::inline v0

@@ -23,7 +23,7 @@ namespace trireme::inline v0::checkpoint {
 /// The parts of a checkpoint by name. Does not own them.
 using Parts = std::map<std::string, Saveable*>;
 
-/// Where a shard is saved.
+/// The place of a shard in a checkpoint.
 struct SavedPlace {
   const char* file;
   std::string key;  // the tensor's name there

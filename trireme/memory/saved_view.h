@@ -1,4 +1,4 @@
-// What stores of saved tensors have in common: the tensors that they take, SavedView (what they keep of
+// The common parts of stores of saved tensors: the tensors that they take, SavedView (what they keep of
 // a tensor besides its storage) and RecentSlots. Internal to memory/.
 #pragma once
 

@@ -109,7 +109,7 @@ struct Reply {
   bool written = false;   // not sent: the weights are where the request wants them
 };
 
-/// Where a copy is in the order of its shard's requests: after request `index`, which the primary of
+/// A copy's position in the order of its shard's requests: after request `index`, which the primary of
 /// `term` has put there. Copies at one position are equal.
 struct Position {
   std::uint64_t term = 0, index = 0;

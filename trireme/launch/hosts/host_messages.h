@@ -1,5 +1,5 @@
-// What a launcher and its part on another host say to each other, through the standard input and
-// output of ssh:
+// Messages between a launcher and its part on another host, through the standard input and output of
+// ssh:
 //
 //   launcher                                     other host
 //   setup  folder, secret, meeting place    ->

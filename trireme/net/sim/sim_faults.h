@@ -36,7 +36,7 @@ struct SimFaults {
   Duration patience = Duration::max();
 };
 
-/// What decides when a message arrives without faults; as in SimOptions.
+/// The times of a message without faults; as in SimOptions.
 struct SimPace {
   Duration alpha;
   double bytes_per_second;

@@ -226,8 +226,8 @@ ServerUnaryReactor* Service::Leave(CallbackServerContext* context,
       if (rank < 0) return no_session();
       state_.members.leave(rank, request->exit_code());
       state_.gone(rank, state_.roles().name_of(rank) + " has left the job");
-      // What follows is decided later, perhaps by the next coordinator. For that one a process that has left by an
-      // exception is lost in any case.
+      // The consequences are decided later, perhaps by the next coordinator. For that one a process that has
+      // left by an exception is lost in any case.
       const bool matters = state_.elastic() && request->exit_code() != 1;
       if (matters && !state_.save()) return store_lost();
     }
