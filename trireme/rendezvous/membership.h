@@ -80,7 +80,7 @@ class Membership {
   /// Members and servers that have joined, and sent no heartbeat for `silence` though they are not stopped.
   std::vector<int> silent(Duration silence, TimePoint now);
   Phase phase(int rank) const { return rows_[rank].phase; }
-  /// Of a process that has left.
+  /// The exit code with which a process has left.
   int exit_code(int rank) const { return rows_[rank].exit_code; }
   const std::string& host(int rank) const { return rows_[rank].host; }
   const std::string& identity(int rank) const { return rows_[rank].identity; }

@@ -16,7 +16,7 @@
 
 namespace trireme::inline v0::parallel {
 
-/// What the parts of a Strategy are made from; it outlives them.
+/// The values from which the parts of a Strategy are made; it outlives them.
 struct StrategySetup {
   const StrategyContext& env;
   const StrategyOptions& options;

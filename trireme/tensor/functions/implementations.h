@@ -67,7 +67,7 @@ AttendPart attend_part;
 AttendPartBackward attend_part_backward;
 }  // namespace libtorch
 
-// Where there are GpuKernels; not for fp64.
+// For devices that have GpuKernels; not for fp64.
 namespace gpu {
 decltype(tensor::cross_entropy_sum) cross_entropy_sum;
 }

@@ -27,7 +27,7 @@ struct KernelTimes {
   double computing = 1;
 };
 
-/// What a call of each takes, forward and backward, with this process's kernel table and threads,
+/// The time of a call of each, forward and backward, with this process's kernel table and threads,
 /// while `at_once` threads do the same: cores that compute together share memory and clock. Medians
 /// of the runs that fit into 0.1 s, of at least seven. `precision`: train.precision.
 KernelTimes run_kernels(const std::vector<models::Kernel>& kernels, const std::string& precision,
