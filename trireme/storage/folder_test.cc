@@ -59,6 +59,16 @@ class NoDescriptorOnce final : public ForwardingFileSystem {
   bool done_ = false;
 };
 
+// NFS: another host removes the checkpoint while its weights are read.
+class RemovedElsewhere final : public ForwardingFileSystem {
+ public:
+  std::unique_ptr<InputFile> open(const std::string& path) override {
+    if (!path.ends_with(kModelFile)) return ForwardingFileSystem::open(path);
+    fs::remove_all(fs::path(path).parent_path());
+    throw ResourceError("cannot read " + path + ": Stale file handle", {});
+  }
+};
+
 class NoLinks final : public ForwardingFileSystem {
  public:
   bool link(const std::string&, const std::string&) override { return false; }
@@ -334,6 +344,21 @@ TEST_F(CheckpointFolderTest, TooFewDescriptorsAreNoReasonToRemoveACheckpoint) {
     EXPECT_THAT(error.what(), AllOf(HasSubstr("Too many open files"), HasSubstr("ulimit -n")));
   }
   EXPECT_EQ(refusal(10), "intact");
+}
+
+TEST_F(CheckpointFolderTest, AFailureSinceTheCheckpointIsGoneIsNoneOfTheStorage) {
+  write(folder(), 5);
+  const CheckpointFolder there = folder(std::make_shared<RemovedElsewhere>());
+  try {
+    there.look(5);
+    FAIL();
+  } catch (const CheckpointError& error) {
+    EXPECT_THAT(error.what(),
+                AllOf(HasSubstr("was removed while it was read"), HasSubstr("Stale file handle")));
+  }
+  write(folder(), 5);
+  CheckpointFolder other(std::make_shared<NoLinks>(), (directory_ / "other").string());
+  EXPECT_FALSE(other.adopt(there, 5));
 }
 
 }  // namespace
