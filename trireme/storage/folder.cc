@@ -228,7 +228,7 @@ std::optional<Manifest> CheckpointFolder::manifest_before(std::int64_t step) con
   if (earlier.empty()) return std::nullopt;
   try {
     return read_manifest(earlier.back());
-  } catch (const CheckpointError&) {  // damaged
+  } catch (const Error&) {  // damaged, or the disk fails there: all files are written
     return std::nullopt;
   }
 }

@@ -69,6 +69,13 @@ class RemovedElsewhere final : public ForwardingFileSystem {
   }
 };
 
+class NoManifest final : public ForwardingFileSystem {
+ public:
+  std::unique_ptr<InputFile> open(const std::string& path) override {
+    throw ResourceError("cannot read " + path + ": Input/output error", {});
+  }
+};
+
 class NoLinks final : public ForwardingFileSystem {
  public:
   bool link(const std::string&, const std::string&) override { return false; }
@@ -343,6 +350,13 @@ TEST_F(CheckpointFolderTest, TooFewDescriptorsAreNoReasonToRemoveACheckpoint) {
   } catch (const ResourceError& error) {
     EXPECT_THAT(error.what(), AllOf(HasSubstr("Too many open files"), HasSubstr("ulimit -n")));
   }
+  EXPECT_EQ(refusal(10), "intact");
+}
+
+TEST_F(CheckpointFolderTest, ADiskThatFailsInTheManifestBeforeStopsNoSave) {
+  write(folder(), 5);
+  const auto broken = std::make_shared<NoManifest>();
+  EXPECT_EQ(folder(broken).write({.step = 10}, files("step 10"), 2).kept_bytes, 0);
   EXPECT_EQ(refusal(10), "intact");
 }
 
