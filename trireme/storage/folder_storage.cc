@@ -98,13 +98,15 @@ class FolderStorage final : public Storage {
     std::erase_if(names, [](const auto& name) { return name.starts_with(kTemporary); });
     return names;
   }
-  // Renamed first, so that a crash leaves no folder with a part of its files.
+  // Renamed first, and that is on the disk before a file is removed, so that a crash leaves no folder with
+  // a part of its files.
   void remove(const std::string& path) override {
     const auto [folder, name] = split_path(path);
     const std::vector<std::string> names = files_->list(folder);
     if (std::find(names.begin(), names.end(), name) == names.end()) return;
     const std::string dying = temporary_of(path, "old-");
     files_->rename(path, dying);
+    files_->sync(folder);
     files_->remove(dying);
   }
   std::shared_ptr<void> lock(const std::string& path) override { return files_->lock(path); }

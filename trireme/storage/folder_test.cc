@@ -234,6 +234,23 @@ TEST_F(CheckpointFolderTest, ACrashAtAnyActLeavesACompleteCheckpoint) {
   }
 }
 
+// What was removed may be on the disk sooner than the new name of its folder.
+TEST_F(CheckpointFolderTest, ACrashAfterARemovalLeavesNoPartOfACheckpoint) {
+  for (int fail_at = 100; fail_at < 150; ++fail_at) {
+    SCOPED_TRACE(fail_at);
+    fs::remove_all(directory_);
+    write(folder(), 5, 1);
+    const auto storage = std::make_shared<FaultyFileSystem>(
+        FaultyFileSystem::Fault::Crash, fail_at, directory_.string(), FaultyFileSystem::Loss::Some);
+    write(folder(storage), 10, 1);
+    const auto go_on = [&] {
+      for (;;) storage->make_directory(directory_.string());  // it is there
+    };
+    EXPECT_THROW(go_on(), Crashed);
+    for (const std::int64_t step : folder().steps()) EXPECT_EQ(refusal(step), "intact");
+  }
+}
+
 // A new folder has no name on the disk until its parent is synced.
 TEST_F(CheckpointFolderTest, TheFirstCheckpointOfANewFolderSurvives) {
   fs::create_directory(directory_);
