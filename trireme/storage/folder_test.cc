@@ -370,6 +370,15 @@ TEST_F(CheckpointFolderTest, TooFewDescriptorsAreNoReasonToRemoveACheckpoint) {
   EXPECT_EQ(refusal(10), "intact");
 }
 
+// A folder may hold other programs' files, under any names.
+TEST_F(CheckpointFolderTest, ASaveRemovesNothingOfOthers) {
+  fs::create_directories(directory_ / ".tmp-notes");
+  for (const char* leftover : {".tmp-step-00000004", ".tmp-old-step-00000004"})
+    fs::create_directories(directory_ / leftover);
+  write(folder(), 5);
+  EXPECT_THAT(names(), ElementsAre(".tmp-notes", "latest", "step-00000005"));
+}
+
 TEST_F(CheckpointFolderTest, ADiskThatFailsInTheManifestBeforeStopsNoSave) {
   write(folder(), 5);
   const auto broken = std::make_shared<NoManifest>();
