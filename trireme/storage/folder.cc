@@ -210,10 +210,9 @@ bool CheckpointFolder::adopt(const CheckpointFolder& other, std::int64_t step) {
   try {
     // The folder may hold more than its manifest names: other programs' files stay there.
     const Manifest manifest = other.read_manifest(step);
-    const std::string text = other.read_text(step, kManifestFile);
     const auto draft = storage_->begin(path_of(step));
     for (const auto& [name, record] : manifest.files) take(*draft, other, step, name);
-    draft->publish(text);
+    draft->publish(to_text(manifest));
   } catch (const Error&) {
     if (other.has(step)) throw;
     return false;
