@@ -7,8 +7,6 @@ find_package(ZLIB REQUIRED)
 find_package(PkgConfig REQUIRED)
 find_package(nlohmann_json REQUIRED)
 find_package(CLI11 REQUIRED)
-find_package(spdlog REQUIRED)
-find_package(fmt REQUIRED)
 find_package(Protobuf REQUIRED)
 pkg_check_modules(GRPC REQUIRED IMPORTED_TARGET grpc++)
 # A macro for Windows. LibTorch 2.11's headers ask for it, so a precompiled header would not fit where it is defined.

@@ -9,7 +9,7 @@ Rules (docs/architecture.md, "Who may include whom"):
   siblings   the sub-folders of net/ and layers/ do not see one another, not even through a header
   torch      modules without the mark see no LibTorch header, not even through one of ours;
              torch/torch.h stands in examples/ alone
-  together   no file sees gRPC, protobuf, spdlog or fmt and LibTorch at once, also through our headers
+  together   no file sees gRPC or protobuf and LibTorch at once, also through our headers
   blocking   floors 2-8 name no condition_variable, sleep or steady_clock: base::Waiter blocks
   public     examples/ include trireme/trireme.h or trireme/job.h only; job.h sees no LibTorch
   tests      none skips itself: what cannot run here is not registered
@@ -23,7 +23,7 @@ import sys
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]')
 NOT_CODE = re.compile(r'//[^\n]*|/\*.*?\*/|R"(\w*)\(.*?\)\1"|"(?:\\.|[^"\\\n])*"', re.DOTALL)
 TORCH = re.compile(r"^(ATen|torch|c10|caffe2)/")
-APART = re.compile(r"^(grpc|grpcpp|google/protobuf|spdlog|fmt)/|\.pb\.h$")
+APART = re.compile(r"^(grpc|grpcpp|google/protobuf)/|\.pb\.h$")
 # The Waiter's own sleep (waiter.sleep, waiter->sleep) is allowed: it runs on the Waiter's clock.
 BLOCKING = re.compile(r"\b(condition_variable(?:_any)?|sleep_for|sleep_until|usleep|nanosleep"
                       r"|clock_nanosleep|steady_clock)\b|(?<![.>\w])(sleep)\s*\(")

@@ -17,7 +17,7 @@ NEEDED = {
     "protobuf-compiler": "protoc", "protobuf-compiler-grpc": "grpc_cpp_plugin",
     "libgrpc++-dev": "grpcpp/grpcpp.h", "libprotobuf-dev": "google/protobuf/message.h",
     "libssl-dev": "openssl/sha.h", "libtomlplusplus-dev": "toml++/toml.h", "libcli11-dev": "CLI/CLI.hpp",
-    "libspdlog-dev": "spdlog/spdlog.h", "libfmt-dev": "fmt/core.h", "nlohmann-json3-dev": "nlohmann/json.hpp",
+    "nlohmann-json3-dev": "nlohmann/json.hpp",
     "libxxhash-dev": "xxhash.h", "zlib1g-dev": "zlib.h", "libgtest-dev": "gtest/gtest.h",
     "libgmock-dev": "gmock/gmock.h"}
 

@@ -93,7 +93,7 @@ class Strangers {
  private:
   void talk(const std::string& address) {
     const auto waiter = RealWaiter::make();
-    std::vector<net::Descriptor> open;  // keep the connections open
+    std::vector<Descriptor> open;  // keep the connections open
     for (int round = 0; round < 4; ++round) {
       for (const Bytes& phrase : phrases()) {
         try {
@@ -187,12 +187,12 @@ TRIREME_PROCESS(crowded) {
   rendezvous::CoordinatorClient client(
       {.endpoint = coordinator.endpoint(), .secret = secret, .timeout = seconds(20)});
   client.heartbeat({}, seconds(20));
-  const std::vector<net::Descriptor> own = [] {  // keeps some for the job
-    std::vector<net::Descriptor> some;
+  const std::vector<Descriptor> own = [] {  // keeps some for the job
+    std::vector<Descriptor> some;
     for (int i = 0; i < 50; ++i) some.emplace_back(dup(0));
     return some;
   }();
-  for (const net::Descriptor& one : own) {
+  for (const Descriptor& one : own) {
     if (!one) return 4;
   }
   return observe::memory_bytes() - before > 64 << 20 ? 3 : 0;
@@ -204,7 +204,7 @@ TEST(Strangers, InCrowdsKeepNoRankOutOfTheCoordinator) {
   const rlimit many{4096, 4096};
   setrlimit(RLIMIT_NOFILE, &many);
   const std::string all_here = ::testing::TempDir() + "trireme-crowd-" + std::to_string(getpid());
-  std::vector<net::Descriptor> open;
+  std::vector<Descriptor> open;
   const Bytes speech(1 << 20, std::byte{'x'});
   ProcessOptions options;
   options.arguments = {all_here};

@@ -38,12 +38,12 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   const auto waiter = std::make_shared<fuzz::PollWaiter>();
   int ends[2];
   if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, ends) != 0) std::abort();
-  net::Descriptor other(ends[1]);
-  const auto channel = net::channel_over(waiter, net::Descriptor(ends[0]), {}, kLimit);
+  Descriptor other(ends[1]);
+  const auto channel = net::channel_over(waiter, Descriptor(ends[0]), {}, kLimit);
   if (send(other.get(), stream.data(), stream.size(), MSG_NOSIGNAL) < 0 && !stream.empty()) {
     return 0;  // more than the socket takes at once
   }
-  other = net::Descriptor();
+  other = Descriptor();
   for (;;) {
     net::ChannelFrame frame;
     const Work work = channel->receive(frame);

@@ -77,13 +77,13 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   net::Messenger messenger(0, 2, waiter);
   int ends[2];
   if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, ends) != 0) std::abort();
-  const net::Descriptor other(ends[1]);
+  const Descriptor other(ends[1]);
   const std::vector<std::byte> outgoing(40000, std::byte{3});
   std::array<Posted, 6> posted;
   const char* ended = nullptr;
   {
     std::atomic<bool> unsent{false};
-    net::TcpLink link(messenger, 1, net::Descriptor(ends[0]), unsent);
+    net::TcpLink link(messenger, 1, Descriptor(ends[0]), unsent);
     messenger.attach(1, &link);
     const std::size_t sizes[] = {0, 7, 100, 20000, 70000, 16384};
     for (std::size_t i = 0; i < posted.size(); ++i) {

@@ -7,6 +7,7 @@
 #include <cstring>
 #include <utility>
 
+#include "trireme/base/descriptor.h"
 #include "trireme/base/shortened.h"
 
 namespace trireme::inline v0 {
@@ -30,14 +31,9 @@ bool read_all(int file, std::string& text) {
 }  // namespace
 
 std::optional<std::string> try_read_file(const std::string& path) {
-  const int file = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  if (file < 0) return std::nullopt;
+  const Descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
   std::string text;
-  const bool whole = read_all(file, text);
-  const int error = errno;
-  ::close(file);
-  errno = error;
-  if (!whole) return std::nullopt;
+  if (!file || !read_all(file.get(), text)) return std::nullopt;
   return text;
 }
 

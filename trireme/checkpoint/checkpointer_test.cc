@@ -13,6 +13,8 @@
 #include "trireme/base/error.h"
 #include "trireme/job/job.h"
 #include "trireme/storage/faulty_file_system_test.h"
+#include "trireme/storage/folder.h"
+#include "trireme/storage/forwarding_file_system_test.h"
 #include "trireme/storage/storage.h"
 
 namespace trireme {
@@ -50,6 +52,31 @@ class Voter final : public Saveable, public StepVoter {
   Counter counter;
   int signal = 0;
   bool all_return = true;
+};
+
+// NFS: while the weights in `folder` are read, another host does `meanwhile` and removes them.
+class RemovedElsewhere final : public storage::ForwardingFileSystem {
+ public:
+  RemovedElsewhere(std::string folder, std::function<void()> meanwhile)
+      : path_(std::move(folder) + "/" + storage::kModelFile), meanwhile_(std::move(meanwhile)) {}
+  std::unique_ptr<storage::InputFile> open(const std::string& path) override {
+    struct Stale final : storage::InputFile {
+      explicit Stale(RemovedElsewhere& files) : files(files), bytes(fs::file_size(files.path_)) {}
+      std::int64_t size() const noexcept override { return static_cast<std::int64_t>(bytes); }
+      void read(std::int64_t, std::span<std::byte>) override {
+        files.meanwhile_();
+        throw ResourceError("cannot read " + files.path_ + ": Stale file handle", {});
+      }
+      RemovedElsewhere& files;
+      const std::uintmax_t bytes;
+    };
+    if (path == path_) return std::make_unique<Stale>(*this);
+    return ForwardingFileSystem::open(path);
+  }
+
+ private:
+  const std::string path_;
+  const std::function<void()> meanwhile_;
 };
 
 class CheckpointerTest : public ::testing::Test {
@@ -225,6 +252,18 @@ TEST_F(CheckpointerTest, ADamagedOneIsNeitherTakenNorSkipped) {
               AllOf(HasSubstr(model.string()), HasSubstr("XXH3"), HasSubstr("Step 3 is intact")));
   fs::remove_all(directory_ / "step-00000006");  // as the error advises
   EXPECT_EQ(run(6), 3);
+}
+
+TEST_F(CheckpointerTest, AReaderWhoseCheckpointIsRemovedTakesTheNewerOne) {
+  run(3);
+  const auto files = std::make_shared<RemovedElsewhere>(directory_ / "step-00000003",
+                                                        [&] { run(6, {.every = 3, .keep = 1}); });
+  Checkpointer reader(job(), directory_.string(),
+                      {.every = 0, .storage = storage::folder_storage(files), .lock = false});
+  Counter seen;
+  EXPECT_EQ(reader.add("train", seen).resume(), 6);
+  EXPECT_EQ(seen.text, "6");
+  EXPECT_EQ(seen.weight[1].item<float>(), 6);
 }
 
 TEST_F(CheckpointerTest, AFullDiskIsAResourceErrorAndTheOldOneStays) {

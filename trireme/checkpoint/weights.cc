@@ -58,7 +58,7 @@ void save_weights(const std::string& path, const torch::nn::Module& module) {
     storage->rename(temporary, path);
     const auto folder = std::filesystem::path(path).parent_path();
     storage->sync(folder.empty() ? "." : folder.string());
-  } catch (const ResourceError&) {
+  } catch (...) {
     std::error_code ignored;
     std::filesystem::remove(temporary, ignored);
     throw;

@@ -7,6 +7,7 @@
 
 #include <filesystem>
 
+#include "trireme/base/check.h"
 #include "trireme/base/error.h"
 #include "trireme/checkpoint/checkpointer.h"
 #include "trireme/format/safetensors.h"
@@ -87,6 +88,13 @@ TEST_F(WeightsTest, RefusesAnotherModuleAndChangesNothing) {
   EXPECT_THAT(refusal(shorter), HasSubstr("that the module has not"));
   EXPECT_THROW(load_weights(path_ + ".none", *net), ConfigError);
   EXPECT_THROW(save_weights("/nowhere/at/all.safetensors", *net), ResourceError);
+}
+
+TEST_F(WeightsTest, NothingIsLeftOfAFileThatCannotBeWritten) {
+  torch::nn::Sequential net(torch::nn::Linear(2, 2));
+  net->register_buffer("__metadata__", at::zeros({1}));
+  EXPECT_THROW(save_weights(path_, *net), CheckFailure);
+  EXPECT_FALSE(std::filesystem::exists(path_ + ".tmp"));
 }
 
 }  // namespace

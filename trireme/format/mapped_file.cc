@@ -3,12 +3,12 @@
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include <cerrno>
 #include <cstring>
 #include <utility>
 
+#include "trireme/base/descriptor.h"
 #include "trireme/base/error.h"
 
 namespace trireme::inline v0::format {
@@ -19,18 +19,13 @@ namespace {
                     {.operation = "open", .advice = "Check the path and its permissions."});
 }
 
-struct Descriptor {
-  int number;
-  ~Descriptor() { ::close(number); }
-};
-
 }  // namespace
 
 MappedFile::MappedFile(const std::string& path) : path_(path) {
   // O_NONBLOCK: opening a named pipe without a writer must not block; it is refused below.
-  const Descriptor file{::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)};
-  if (file.number < 0) cannot_read(path, std::strerror(errno));
-  map(file.number);
+  const Descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+  if (!file) cannot_read(path, std::strerror(errno));
+  map(file.get());
 }
 
 MappedFile::MappedFile(int descriptor, std::string title) : path_(std::move(title)) {

@@ -14,7 +14,6 @@
 namespace trireme::inline v0::format {
 namespace {
 
-constexpr std::size_t kLengthBytes = 8;
 constexpr std::uint64_t kMaxHeader = 100'000'000;  // as Python's safetensors
 
 class Parser {
@@ -63,10 +62,7 @@ class Parser {
     }
     std::array<std::byte, kLengthBytes> first;
     read_(0, first);
-    std::uint64_t length = 0;
-    for (std::size_t i = 0; i < kLengthBytes; ++i) {
-      length |= std::to_integer<std::uint64_t>(first[i]) << (8 * i);
-    }
+    const std::uint64_t length = header_length(first);
     if (length > kMaxHeader) {
       refuse("it is no safetensors file: a header of " + std::to_string(length) + " bytes", 0);
     }
@@ -147,6 +143,13 @@ std::string header_of(const std::vector<TensorView>& tensors,
 }
 
 }  // namespace
+
+std::uint64_t header_length(std::span<const std::byte, kLengthBytes> first) noexcept {
+  std::uint64_t length = 0;
+  for (std::size_t i = 0; i < kLengthBytes; ++i)
+    length |= std::to_integer<std::uint64_t>(first[i]) << (8 * i);
+  return length;
+}
 
 SafetensorsIndex read_safetensors_index(std::uint64_t file_bytes, const RangeReader& read,
                                         const std::string& title) {

@@ -30,6 +30,10 @@ struct Safetensors {
   std::map<std::string, std::string> metadata;  // "__metadata__"
 };
 
+/// The length of a file's header, by the bytes before it; any number if it is no safetensors file.
+inline constexpr std::size_t kLengthBytes = 8;
+std::uint64_t header_length(std::span<const std::byte, kLengthBytes> first) noexcept;
+
 /// Parses `file`; the views point into it. `title` names it in errors. The dtype of every tensor
 /// must be one of base/buffer.h.
 Safetensors parse_safetensors(std::span<const std::byte> file, const std::string& title);

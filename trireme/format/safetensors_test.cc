@@ -146,8 +146,6 @@ TEST(Safetensors, NamesMustDifferWhenWriting) {
   EXPECT_THROW(write({{"a", DType::U8, {1}, {}}}), CheckFailure);
 }
 
-// A small fuzzer that runs everywhere: any corrupted file is either read or refused with
-// CheckpointError, and what is read lies inside the file.
 TEST(Safetensors, WritesNoHeaderThatReadersRefuse) {
   std::size_t written = 0;
   const auto write = [&](std::size_t letters) {
@@ -159,6 +157,8 @@ TEST(Safetensors, WritesNoHeaderThatReadersRefuse) {
   EXPECT_NO_THROW(write(1'000'000));
 }
 
+// A small fuzzer that runs everywhere: any corrupted file is either read or refused with
+// CheckpointError, and what is read lies inside the file.
 TEST(Safetensors, SurvivesTenThousandCorruptions) {
   const std::string whole = sample();
   std::mt19937 random(20240607);

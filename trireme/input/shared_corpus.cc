@@ -9,6 +9,7 @@
 #include <cstring>
 #include <span>
 
+#include "trireme/base/descriptor.h"
 #include "trireme/base/error.h"
 
 namespace trireme::inline v0::input {
@@ -38,21 +39,19 @@ void write_all(int descriptor, std::string_view bytes) {
 }  // namespace
 
 std::shared_ptr<const SharedCorpus> SharedCorpus::make(const Corpus& corpus) {
-  const int descriptor = memfd_create("trireme-corpus", MFD_CLOEXEC | MFD_ALLOW_SEALING);
-  if (descriptor < 0) refuse_shared(std::string("cannot make shared memory: ") + strerror(errno));
-  // Owns the descriptor from here on.
-  std::shared_ptr<SharedCorpus> shared(new SharedCorpus(descriptor));
+  const Descriptor memory(memfd_create("trireme-corpus", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+  if (!memory) refuse_shared(std::string("cannot make shared memory: ") + strerror(errno));
   Head head;
   head.source = corpus.source.size();
   head.hash = corpus.hash.size();
   head.train = corpus.train.size();
   head.validation = corpus.validation.size();
-  write_all(descriptor, {reinterpret_cast<const char*>(&head), sizeof head});
+  write_all(memory.get(), {reinterpret_cast<const char*>(&head), sizeof head});
   for (const std::string* part : {&corpus.source, &corpus.hash, &corpus.train, &corpus.validation})
-    write_all(descriptor, *part);
-  if (fcntl(descriptor, F_ADD_SEALS, kSeals) != 0)
+    write_all(memory.get(), *part);
+  if (fcntl(memory.get(), F_ADD_SEALS, kSeals) != 0)
     refuse_shared(std::string("cannot seal shared memory: ") + strerror(errno));
-  return open(descriptor);
+  return open(memory.get());
 }
 
 std::shared_ptr<const SharedCorpus> SharedCorpus::open(int descriptor) {
@@ -62,8 +61,9 @@ std::shared_ptr<const SharedCorpus> SharedCorpus::open(int descriptor) {
   if (seals < 0 || (seals & kSeals) != kSeals || fstat(descriptor, &status) != 0 ||
       status.st_size < static_cast<off_t>(sizeof head))
     refuse_shared("descriptor " + std::to_string(descriptor) + " holds no sealed text");
-  std::shared_ptr<SharedCorpus> shared(new SharedCorpus(fcntl(descriptor, F_DUPFD_CLOEXEC, 0)));
-  if (shared->descriptor_ < 0)
+  std::shared_ptr<SharedCorpus> shared(new SharedCorpus);
+  shared->descriptor_ = Descriptor(fcntl(descriptor, F_DUPFD_CLOEXEC, 0));
+  if (!shared->descriptor_)
     throw ResourceError(std::string("cannot keep the text's descriptor: ") + strerror(errno),
                         {.operation = "data", .advice = "Raise the limit `ulimit -n`."});
   const auto size = static_cast<std::size_t>(status.st_size);
@@ -89,11 +89,8 @@ std::shared_ptr<const SharedCorpus> SharedCorpus::open(int descriptor) {
   return shared;
 }
 
-SharedCorpus::SharedCorpus(int descriptor) : descriptor_(descriptor) {}
-
 SharedCorpus::~SharedCorpus() {
   if (data_ != nullptr) munmap(const_cast<std::byte*>(data_), size_);
-  if (descriptor_ >= 0) close(descriptor_);
 }
 
 }  // namespace trireme::inline v0::input

@@ -11,6 +11,7 @@
 #include <string>
 #include <string_view>
 
+#include "trireme/base/descriptor.h"
 #include "trireme/input/corpus.h"
 
 namespace trireme::inline v0::input {
@@ -31,12 +32,12 @@ class SharedCorpus {
   const std::string& source() const noexcept { return source_; }
   const std::string& hash() const noexcept { return hash_; }
   /// Close-on-exec; owned by this object.
-  int descriptor() const noexcept { return descriptor_; }
+  int descriptor() const noexcept { return descriptor_.get(); }
   std::size_t bytes() const noexcept { return size_; }
 
  private:
-  explicit SharedCorpus(int descriptor);
-  int descriptor_ = -1;
+  SharedCorpus() = default;
+  Descriptor descriptor_;
   const std::byte* data_ = nullptr;
   std::size_t size_ = 0;
   std::string_view train_, validation_;

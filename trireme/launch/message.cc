@@ -9,6 +9,7 @@
 #include <sstream>
 
 #include "trireme/base/error.h"
+#include "trireme/net/socket.h"
 
 namespace trireme::inline v0::launch {
 namespace {
@@ -77,20 +78,20 @@ bool take_message(std::string& bytes, Message& message) {
   return true;
 }
 
-net::Descriptor empty_input() {
-  net::Descriptor file(open("/dev/null", O_RDONLY | O_CLOEXEC));
+Descriptor empty_input() {
+  Descriptor file(open("/dev/null", O_RDONLY | O_CLOEXEC));
   if (!file) net::throw_system_error("opening /dev/null");
   return file;
 }
 
-net::Descriptor copy_of(int descriptor) {
-  net::Descriptor copy(fcntl(descriptor, F_DUPFD_CLOEXEC, STDERR_FILENO + 1));
+Descriptor copy_of(int descriptor) {
+  Descriptor copy(fcntl(descriptor, F_DUPFD_CLOEXEC, STDERR_FILENO + 1));
   if (!copy) net::throw_system_error("dup");
   return copy;
 }
 
-net::Descriptor take_standard_input() {
-  net::Descriptor input = copy_of(STDIN_FILENO);
+Descriptor take_standard_input() {
+  Descriptor input = copy_of(STDIN_FILENO);
   dup2(empty_input().get(), STDIN_FILENO);
   return input;
 }
@@ -113,7 +114,7 @@ void MessageSource::take() {
   }
 }
 
-MessageSink::MessageSink(net::Descriptor descriptor)
+MessageSink::MessageSink(Descriptor descriptor)
     : pipe_(std::move(descriptor)), ready_(epoll_create1(EPOLL_CLOEXEC)) {
   if (!ready_) net::throw_system_error("epoll_create1");
   fcntl(pipe_.get(), F_SETFL, O_NONBLOCK);
@@ -128,7 +129,7 @@ void MessageSink::send_bytes(std::string_view bytes) {
 void MessageSink::close() {
   watch(false);
   bytes_.clear();
-  pipe_ = net::Descriptor();
+  pipe_ = Descriptor();
 }
 
 void MessageSink::watch(bool on) {

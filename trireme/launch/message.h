@@ -12,8 +12,8 @@
 #include <vector>
 
 #include "trireme/base/clock.h"
+#include "trireme/base/descriptor.h"
 #include "trireme/launch/hosts/sources.h"
-#include "trireme/net/socket.h"
 
 namespace trireme::inline v0::launch {
 
@@ -36,12 +36,12 @@ inline std::string text_of(Duration duration) { return std::to_string(duration.c
 bool take_message(std::string& bytes, Message& message);
 
 /// /dev/null, to be a process's standard input.
-net::Descriptor empty_input();
+Descriptor empty_input();
 /// A copy, close-on-exec, that is none of the standard streams.
-net::Descriptor copy_of(int descriptor);
+Descriptor copy_of(int descriptor);
 /// For a process that helps: the pipe or socket to the launcher, which was its standard input. From now on that
 /// one is empty.
-net::Descriptor take_standard_input();
+Descriptor take_standard_input();
 
 /// Reads messages. `on_message` may throw ConfigError, which ends the stream as a malformed message
 /// does; when_finished() tells of the end.
@@ -63,7 +63,7 @@ class MessageSource final : public PipeSource {
 /// Sends messages without blocking: what the pipe does not take waits in memory.
 class MessageSink final : public ProgressSource {
  public:
-  explicit MessageSink(net::Descriptor descriptor);
+  explicit MessageSink(Descriptor descriptor);
   void send(const Message& message) { send_bytes(encode(message)); }
   void send_bytes(std::string_view bytes);
   /// Closes the pipe, and drops what waits.
@@ -77,8 +77,8 @@ class MessageSink final : public ProgressSource {
 
  private:
   void watch(bool on);
-  net::Descriptor pipe_;
-  const net::Descriptor ready_;  // epoll: readable when the pipe takes bytes that wait
+  Descriptor pipe_;
+  const Descriptor ready_;  // epoll: readable when the pipe takes bytes that wait
   bool watched_ = false;
   std::string bytes_;
 };

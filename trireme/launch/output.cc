@@ -27,12 +27,12 @@ std::string process_name(const rendezvous::Roles& roles, int process, const char
 
 // The pipe `descriptor`, opened once more so that writing never blocks: another process may take
 // the room that poll() saw. Empty if it is no pipe.
-net::Descriptor never_blocking(int descriptor) noexcept {
+Descriptor never_blocking(int descriptor) noexcept {
   struct stat kind {};
   if (fstat(descriptor, &kind) != 0 || !S_ISFIFO(kind.st_mode)) return {};
   char path[32];
   std::snprintf(path, sizeof path, "/proc/self/fd/%d", descriptor);
-  return net::Descriptor(open(path, O_WRONLY | O_NONBLOCK | O_CLOEXEC));
+  return Descriptor(open(path, O_WRONLY | O_NONBLOCK | O_CLOEXEC));
 }
 
 }  // namespace
@@ -54,7 +54,7 @@ void write_all(int descriptor, std::string_view text) noexcept {
 }
 
 bool write_until(int interrupt, int descriptor, std::string_view text) noexcept {
-  const net::Descriptor own = never_blocking(descriptor);
+  const Descriptor own = never_blocking(descriptor);
   const int out = own ? own.get() : descriptor;
   bool all = true;
   while (!text.empty() && all) {

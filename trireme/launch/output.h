@@ -6,8 +6,8 @@
 #include <string_view>
 #include <vector>
 
+#include "trireme/base/descriptor.h"
 #include "trireme/launch/launch.h"
-#include "trireme/net/socket.h"
 
 namespace trireme::inline v0::launch {
 
@@ -24,7 +24,7 @@ class Output {
   const LaunchOptions& options_;
   int signals_ = -1;
   bool in_a_hurry_ = false;
-  std::vector<net::Descriptor> files_;  // by rank, with log_dir
+  std::vector<Descriptor> files_;  // by rank, with log_dir
 };
 
 /// Writes all of `text`, in as many calls of write() as needed.

@@ -164,10 +164,6 @@ struct DescriptorRoom {
 
 }  // namespace
 
-Descriptor::~Descriptor() {
-  if (value_ >= 0) close(value_);
-}
-
 Epoll::Epoll() : descriptor_(epoll_create1(EPOLL_CLOEXEC)) {
   if (!descriptor_) throw_system_error("epoll_create1");
 }

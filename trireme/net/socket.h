@@ -1,4 +1,4 @@
-// Sockets of the transports: an owning descriptor, and blocking operations through a Waiter.
+// Sockets of the transports: blocking operations through a Waiter.
 //
 // Used to set connections up; connected transports poll their sockets themselves. All sockets are
 // non-blocking and close-on-exec. System failures are ResourceError, an expired deadline is
@@ -16,27 +16,10 @@
 #include <utility>
 #include <vector>
 
+#include "trireme/base/descriptor.h"
 #include "trireme/base/waiter.h"
 
 namespace trireme::inline v0::net {
-
-class Descriptor {
- public:
-  Descriptor() = default;
-  explicit Descriptor(int value) noexcept : value_(value) {}
-  Descriptor(Descriptor&& other) noexcept : value_(std::exchange(other.value_, -1)) {}
-  Descriptor& operator=(Descriptor&& other) noexcept {
-    std::swap(value_, other.value_);
-    return *this;
-  }
-  ~Descriptor();
-  int get() const noexcept { return value_; }
-  int release() noexcept { return std::exchange(value_, -1); }
-  explicit operator bool() const noexcept { return value_ >= 0; }
-
- private:
-  int value_ = -1;
-};
 
 /// An epoll(7).
 class Epoll {

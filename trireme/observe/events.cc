@@ -10,6 +10,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "trireme/base/descriptor.h"
 #include "trireme/base/error.h"
 
 namespace trireme::inline v0::observe {
@@ -39,12 +40,8 @@ double step_of(const Json& event) { return number_of(event, "step").value_or(0);
 
 // Syncs before the rename, so that after a power cut the file is the old or the new one.
 void sync_file(const std::string& path) {
-  const int file = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  const bool synced = file >= 0 && ::fsync(file) == 0;
-  const int error = errno;
-  if (file >= 0) ::close(file);
-  errno = error;
-  if (!synced) cannot_write(path);
+  const Descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  if (!file || ::fsync(file.get()) != 0) cannot_write(path);
 }
 
 }  // namespace

@@ -14,6 +14,7 @@
 #include <thread>
 #include <utility>
 
+#include "trireme/base/descriptor.h"
 #include "trireme/base/error.h"
 #include "trireme/base/signals_blocked.h"
 #include "trireme/observe/log.h"
@@ -24,29 +25,11 @@ namespace {
 constexpr Duration kLook =
     std::chrono::milliseconds(20);  // polled, since network file systems send no events
 
-class File {
- public:
-  explicit File(int descriptor = -1) : descriptor_(descriptor) {}
-  File(File&& other) noexcept : descriptor_(std::exchange(other.descriptor_, -1)) {}
-  File& operator=(File&& other) noexcept {
-    std::swap(descriptor_, other.descriptor_);
-    return *this;
-  }
-  ~File() {
-    if (descriptor_ >= 0) ::close(descriptor_);
-  }
-  int get() const noexcept { return descriptor_; }
-  bool is_open() const noexcept { return descriptor_ >= 0; }
-
- private:
-  int descriptor_;
-};
-
 enum class Grant { Given, Refused, NotKnownHere };
 
 // F_OFD_SETLK: locks the whole file for this open file; released when the last process that has it
 // open ends. F_OFD_GETLK: whether it could be locked.
-Grant ask_for(const File& file, int command) {
+Grant ask_for(const Descriptor& file, int command) {
   struct flock whole {};
   whole.l_type = F_WRLCK;
   whole.l_whence = SEEK_SET;
@@ -55,7 +38,7 @@ Grant ask_for(const File& file, int command) {
   return errno == EAGAIN || errno == EACCES ? Grant::Refused : Grant::NotKnownHere;
 }
 
-Grant lock_open_file(const File& file) { return ask_for(file, F_OFD_SETLK); }
+Grant lock_open_file(const Descriptor& file) { return ask_for(file, F_OFD_SETLK); }
 
 // Whether the holder's kernel is this one, so that its lock on the open file can be seen here.
 bool is_one_kernel(const std::optional<LockHolder>& holder, const LockHolder& self, bool shared) {
@@ -74,14 +57,14 @@ std::int64_t time_of(const struct stat& status) {  // nanoseconds
   return std::int64_t{status.st_mtim.tv_sec} * 1'000'000'000 + status.st_mtim.tv_nsec;
 }
 
-bool is_named(const File& file, const std::string& path) {
+bool is_named(const Descriptor& file, const std::string& path) {
   struct stat open {
   }, named{};
   return ::fstat(file.get(), &open) == 0 && ::lstat(path.c_str(), &named) == 0 &&
          same_file(open, named);
 }
 
-std::string content_of(const File& file) {
+std::string content_of(const Descriptor& file) {
   std::string text(4096, '\0');
   const ssize_t size = ::pread(file.get(), text.data(), text.size(), 0);
   text.resize(size > 0 ? static_cast<std::size_t>(size) : 0);
@@ -144,7 +127,7 @@ struct FolderLock::Impl {
            std::to_string(self.start_time) + "." + std::to_string(counter++);
   }
 
-  void write_holder(const File& open) const {
+  void write_holder(const Descriptor& open) const {
     const std::string text = self.to_text();
     errno = ENOSPC;  // for a short write
     if (::write(open.get(), text.data(), text.size()) != static_cast<ssize_t>(text.size()) ||
@@ -154,10 +137,10 @@ struct FolderLock::Impl {
   }
 
   // A new file, locked, that names this holder. Not open: the name exists.
-  File create(const std::string& name) const {
-    File made(::open(name.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0644));
-    if (!made.is_open() && errno == EEXIST) return made;
-    if (!made.is_open()) fail("making " + name, errno);
+  Descriptor create(const std::string& name) const {
+    Descriptor made(::open(name.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0644));
+    if (!made && errno == EEXIST) return made;
+    if (!made) fail("making " + name, errno);
     lock_open_file(made);
     try {
       write_holder(made);
@@ -171,14 +154,14 @@ struct FolderLock::Impl {
   // For a file system without hard links: the name exists a moment before the content.
   bool make_in_place() {
     file = create(path);
-    return file.is_open();
+    return static_cast<bool>(file);
   }
 
   // False if another process has the name.
   bool make() {
     const std::string name = unique_name();
-    File made = create(name);
-    if (!made.is_open()) fail("making " + name, EEXIST);
+    Descriptor made = create(name);
+    if (!made) fail("making " + name, EEXIST);
     const int failed = ::link(name.c_str(), path.c_str()) == 0 ? 0 : errno;
     struct stat status {};  // over NFS the reply to a successful link() may be lost
     const bool linked = failed == 0 || (::fstat(made.get(), &status) == 0 && status.st_nlink == 2);
@@ -194,7 +177,7 @@ struct FolderLock::Impl {
   }
 
   // Waits `patience`. True if the file did not change in that time; false as soon as it does.
-  bool is_abandoned(const File& found) const {
+  bool is_abandoned(const Descriptor& found) const {
     struct stat before {};
     if (::fstat(found.get(), &before) != 0) return false;
     info(directory + " has a lock of a job that cannot be seen from here: waiting up to " +
@@ -204,10 +187,9 @@ struct FolderLock::Impl {
     do {
       std::this_thread::sleep_for(kLook);
       // Opened again, because only then does an NFS client ask the server instead of its cache.
-      const File again(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+      const Descriptor again(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
       struct stat now {};
-      if (!again.is_open() || ::fstat(again.get(), &now) != 0 || !same_file(before, now))
-        return false;
+      if (!again || ::fstat(again.get(), &now) != 0 || !same_file(before, now)) return false;
       if (time_of(now) != time_of(before)) return false;
     } while (steady_now() < until);
     return true;
@@ -215,7 +197,7 @@ struct FolderLock::Impl {
 
   // Takes the name away from a holder that has ended. Other processes may do the same now, so only
   // the file that was examined may be removed.
-  void remove_stale(const File& found) const {
+  void remove_stale(const Descriptor& found) const {
     if (!is_named(found, path)) return;
     const std::string aside = unique_name("-ended.");  // sweep() ignores this name
     if (::rename(path.c_str(), aside.c_str()) != 0) {
@@ -231,11 +213,11 @@ struct FolderLock::Impl {
 
   // Looks once at the lock's file. Returns if it was removed, is gone, or may soon be.
   void look(TimePoint until) const {
-    File found(::open(path.c_str(), O_RDWR | O_CLOEXEC));
-    if (!found.is_open() && errno == EACCES)  // another user's: read it without a lock
-      found = File(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
-    if (!found.is_open() && errno == ENOENT) return;
-    if (!found.is_open()) fail("opening " + path, errno);
+    Descriptor found(::open(path.c_str(), O_RDWR | O_CLOEXEC));
+    if (!found && errno == EACCES)  // another user's: read it without a lock
+      found = Descriptor(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+    if (!found && errno == ENOENT) return;
+    if (!found) fail("opening " + path, errno);
     const auto holder = LockHolder::from_text(content_of(found));
     Running running = holder ? is_running(*holder, self, shared) : Running::Unknown;
     if (running == Running::Yes) refuse(holder, "");
@@ -285,7 +267,7 @@ struct FolderLock::Impl {
   const FolderLockOptions options;
   const LockHolder self;
   const bool shared;
-  File file;
+  Descriptor file;
   std::unique_ptr<Toucher> toucher;
 };
 
@@ -306,9 +288,9 @@ LockWatch::LockWatch(std::string directory, FolderLockOptions options)
 
 bool LockWatch::is_locked() {
   const std::string path = path_in(directory_);
-  const File found(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  const Descriptor found(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
   struct stat now {};
-  if (!found.is_open() || ::fstat(found.get(), &now) != 0) return false;
+  if (!found || ::fstat(found.get(), &now) != 0) return false;
   const auto holder = LockHolder::from_text(content_of(found));
   const Running running = holder ? is_running(*holder, self_, shared_) : Running::Unknown;
   if (running != Running::Unknown) return running == Running::Yes;

@@ -1,4 +1,4 @@
-// Log lines for people, on standard error. Hides spdlog, whose headers must not meet LibTorch's.
+// Log lines for people, on standard error.
 //
 // Thread safe. Each line is written whole, so lines of several threads do not mix.
 #pragma once

@@ -31,7 +31,7 @@ std::shared_ptr<grpc::Channel> open_channel(const ClientOptions& options, Durati
                                             std::optional<Duration> patience) {
   require_room_for_grpc();
   try {
-    net::Descriptor socket =
+    Descriptor socket =
         enter(options.endpoint, options.secret, timeout, "process " + std::to_string(options.rank));
     if (patience) net::set_patience(socket.get(), *patience);
     return grpc::CreateInsecureChannelFromFd("coordinator", socket.release());

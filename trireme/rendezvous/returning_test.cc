@@ -154,7 +154,7 @@ TEST(ReturningCoordinator, LetsAProcessJoinThatHadNoAnswer) {
   Event came;
   auto first =
       std::make_unique<Door>(std::make_shared<net::Listener>(listen("127.0.0.1", port)), kSecret);
-  first->open([&](const net::Descriptor&) { came.set(); });
+  first->open([&](const Descriptor&) { came.set(); });
   const ClientOptions options{.endpoint = first->endpoint(), .secret = kSecret, .host = "host"};
   ErrorReport joined{.exit_code = -1};
   std::thread process([&] { joined = error_of([&] { CoordinatorClient{options}; }); });

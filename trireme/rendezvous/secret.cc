@@ -54,7 +54,7 @@ std::string random_bytes(std::size_t count) {
 }
 
 int secret_descriptor(std::string_view secret) {
-  net::Descriptor file(memfd_create("trireme-secret", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+  Descriptor file(memfd_create("trireme-secret", MFD_CLOEXEC | MFD_ALLOW_SEALING));
   if (!file ||
       write(file.get(), secret.data(), secret.size()) != static_cast<ssize_t>(secret.size()) ||
       fcntl(file.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE | F_SEAL_SEAL))

@@ -52,7 +52,7 @@ class Network {
   }
 
  private:
-  using Connection = std::pair<net::Descriptor, net::Descriptor>;
+  using Connection = std::pair<Descriptor, Descriptor>;
 
   void run() {
     while (!done_) {
@@ -64,13 +64,13 @@ class Network {
       }
       poll(ready.data(), ready.size(), 5);
       std::lock_guard lock(mutex_);
-      if (net::Descriptor caller = net::accept_now(listener_)) connect(std::move(caller));
+      if (Descriptor caller = net::accept_now(listener_)) connect(std::move(caller));
       std::erase_if(connections_, [this](const Connection& one) {
         return !pass(one.first.get(), one.second.get()) || !pass(one.second.get(), one.first.get());
       });
     }
   }
-  void connect(net::Descriptor caller) {
+  void connect(Descriptor caller) {
     if (target_.empty()) return;
     try {
       auto called = net::dial(*waiter_, "tcp " + target_, steady_now() + seconds(5));

@@ -56,7 +56,7 @@ std::int64_t nanoseconds(TimePoint now) {
 }  // namespace
 
 int StatusPage::make_descriptor() {
-  net::Descriptor page(memfd_create("trireme-status", MFD_CLOEXEC));
+  Descriptor page(memfd_create("trireme-status", MFD_CLOEXEC));
   if (!page || ftruncate(page.get(), kPageBytes) != 0)
     throw ResourceError(std::string("could not make a status page: ") + std::strerror(errno),
                         {.advice = "Raise the limit on open files."});

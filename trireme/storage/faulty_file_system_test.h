@@ -82,7 +82,10 @@ class FaultyFileSystem final : public FileSystem {
   void remove(const std::string& path) override {
     act(false);
     inner_->remove(path);
-    if (const auto [folder, name] = find(path); folder) folder->names.erase(name);
+    if (const auto [folder, name] = find(path); folder && folder->names.contains(name)) {
+      folder->names[name]->names.clear();  // of a folder, all that is in it
+      folder->names.erase(name);
+    }
   }
   std::vector<std::string> list(const std::string& path) override { return inner_->list(path); }
   void sync(const std::string& directory) override {

@@ -74,7 +74,7 @@ FileRecord write_file(OutputFile& file, const FileWriter& writer, std::int64_t c
   return hashes.finish();
 }
 
-// Whether the file has the content of `record`. Most that differ do so in their first chunk.
+// Whether the file has the content of `record`. Most that differ do so in the first chunk after the header.
 bool is_unchanged(const FileWriter& writer, const FileRecord& record, std::int64_t chunk_bytes) {
   struct Differs {};
   FileHashes hashes(chunk_bytes);
@@ -210,11 +210,10 @@ bool CheckpointFolder::adopt(const CheckpointFolder& other, std::int64_t step) {
   try {
     // The folder may hold more than its manifest names: other programs' files stay there.
     const Manifest manifest = other.read_manifest(step);
-    const std::string text = other.read_text(step, kManifestFile);
     const auto draft = storage_->begin(path_of(step));
     for (const auto& [name, record] : manifest.files) take(*draft, other, step, name);
-    draft->publish(text);
-  } catch (const CheckpointError&) {
+    draft->publish(to_text(manifest));
+  } catch (const Error&) {
     if (other.has(step)) throw;
     return false;
   }
@@ -228,7 +227,7 @@ std::optional<Manifest> CheckpointFolder::manifest_before(std::int64_t step) con
   if (earlier.empty()) return std::nullopt;
   try {
     return read_manifest(earlier.back());
-  } catch (const CheckpointError&) {  // damaged
+  } catch (const Error&) {  // damaged, or the disk fails there: all files are written
     return std::nullopt;
   }
 }
@@ -329,12 +328,12 @@ Manifest CheckpointFolder::read_manifest(std::int64_t step) const {
 Manifest CheckpointFolder::checked(std::int64_t step, bool whole) const {
   try {
     return compared(*this, step, whole);
-  } catch (const CheckpointError& error) {
+  } catch (const Error& error) {
     refuse(step, error);
   }
 }
 
-void CheckpointFolder::refuse(std::int64_t step, const CheckpointError& error) const {
+void CheckpointFolder::refuse(std::int64_t step, const Error& error) const {
   ErrorContext context = error.context();
   if (!has(step)) {
     context.advice =
@@ -342,6 +341,7 @@ void CheckpointFolder::refuse(std::int64_t step, const CheckpointError& error) c
     throw CheckpointError(path_of(step) + " was removed while it was read: " + error.message(),
                           context);
   }
+  if (error.code() != ExitCode::Checkpoint) throw;  // the storage fails, and nothing is damaged
   std::vector<std::int64_t> before = steps_before(step);
   while (!before.empty() && !is_intact(*this, before.back())) before.pop_back();
   if (!before.empty())

@@ -113,9 +113,10 @@ class CheckpointFolder {
   Manifest look(std::int64_t step) const { return checked(step, /*whole=*/false); }
   /// Reads the manifest alone.
   Manifest read_manifest(std::int64_t step) const;
-  /// Throws `error`, the damage of a checkpoint, with the newest older step that is intact; or says that
-  /// the checkpoint was removed while it was read.
-  [[noreturn]] void refuse(std::int64_t step, const CheckpointError& error) const;
+  /// In the handler of `error`, which reading a checkpoint has thrown: throws it, damage with the newest
+  /// older step that is intact. A CheckpointError says so if the checkpoint was removed meanwhile: over
+  /// NFS a removed file is a storage that fails.
+  [[noreturn]] void refuse(std::int64_t step, const Error& error) const;
   VerifiedFile open(const Manifest& manifest, const std::string& file) const;
   std::string read_text(std::int64_t step, const std::string& file) const;
   bool is_remote() const noexcept { return storage_->is_remote(); }

@@ -2,12 +2,12 @@
 #include <algorithm>
 
 #include "trireme/base/error.h"
-#include "trireme/storage/storage.h"
+#include "trireme/storage/folder.h"
 
 namespace trireme::inline v0::storage {
 namespace {
 
-constexpr std::string_view kTemporary = ".tmp-";
+constexpr std::string_view kTemporary = ".tmp-", kDying = "old-";
 
 struct Split {
   std::string folder, name;
@@ -22,6 +22,14 @@ Split split_path(const std::string& path) {
 std::string temporary_of(const std::string& path, std::string_view kind = "") {
   const auto [folder, name] = split_path(path);
   return folder + "/" + std::string(kTemporary) + std::string(kind) + name;
+}
+
+// Whether a draft or a removal that did not end has left this. All other names are of others.
+bool is_leftover(std::string_view name) {
+  if (!name.starts_with(kTemporary)) return false;
+  name.remove_prefix(kTemporary.size());
+  if (name.starts_with(kDying)) name.remove_prefix(kDying.size());
+  return step_of_folder(name).has_value();
 }
 
 void write_text(FileSystem& files, const std::string& path, const std::string& text) {
@@ -73,7 +81,7 @@ class FolderStorage final : public Storage {
     const std::string folder = split_path(path).folder;
     files_->make_directory(folder);
     for (const std::string& name : files_->list(folder)) {
-      if (!name.starts_with(kTemporary)) continue;
+      if (!is_leftover(name)) continue;
       try {
         files_->remove(folder + "/" + name);
       } catch (const ResourceError&) {  // NFS keeps a file that another process has open
@@ -98,13 +106,15 @@ class FolderStorage final : public Storage {
     std::erase_if(names, [](const auto& name) { return name.starts_with(kTemporary); });
     return names;
   }
-  // Renamed first, so that a crash leaves no folder with a part of its files.
+  // Renamed first, and that is on the disk before a file is removed, so that a crash leaves no folder with
+  // a part of its files.
   void remove(const std::string& path) override {
     const auto [folder, name] = split_path(path);
     const std::vector<std::string> names = files_->list(folder);
     if (std::find(names.begin(), names.end(), name) == names.end()) return;
-    const std::string dying = temporary_of(path, "old-");
+    const std::string dying = temporary_of(path, kDying);
     files_->rename(path, dying);
+    files_->sync(folder);
     files_->remove(dying);
   }
   std::shared_ptr<void> lock(const std::string& path) override { return files_->lock(path); }

@@ -59,6 +59,23 @@ class NoDescriptorOnce final : public ForwardingFileSystem {
   bool done_ = false;
 };
 
+// NFS: another host removes the checkpoint while its weights are read.
+class RemovedElsewhere final : public ForwardingFileSystem {
+ public:
+  std::unique_ptr<InputFile> open(const std::string& path) override {
+    if (!path.ends_with(kModelFile)) return ForwardingFileSystem::open(path);
+    fs::remove_all(fs::path(path).parent_path());
+    throw ResourceError("cannot read " + path + ": Stale file handle", {});
+  }
+};
+
+class NoManifest final : public ForwardingFileSystem {
+ public:
+  std::unique_ptr<InputFile> open(const std::string& path) override {
+    throw ResourceError("cannot read " + path + ": Input/output error", {});
+  }
+};
+
 class NoLinks final : public ForwardingFileSystem {
  public:
   bool link(const std::string&, const std::string&) override { return false; }
@@ -217,6 +234,23 @@ TEST_F(CheckpointFolderTest, ACrashAtAnyActLeavesACompleteCheckpoint) {
   }
 }
 
+// What was removed may be on the disk sooner than the new name of its folder.
+TEST_F(CheckpointFolderTest, ACrashAfterARemovalLeavesNoPartOfACheckpoint) {
+  for (int fail_at = 100; fail_at < 150; ++fail_at) {
+    SCOPED_TRACE(fail_at);
+    fs::remove_all(directory_);
+    write(folder(), 5, 1);
+    const auto storage = std::make_shared<FaultyFileSystem>(
+        FaultyFileSystem::Fault::Crash, fail_at, directory_.string(), FaultyFileSystem::Loss::Some);
+    write(folder(storage), 10, 1);
+    const auto go_on = [&] {
+      for (;;) storage->make_directory(directory_.string());  // it is there
+    };
+    EXPECT_THROW(go_on(), Crashed);
+    for (const std::int64_t step : folder().steps()) EXPECT_EQ(refusal(step), "intact");
+  }
+}
+
 // A new folder has no name on the disk until its parent is synced.
 TEST_F(CheckpointFolderTest, TheFirstCheckpointOfANewFolderSurvives) {
   fs::create_directory(directory_);
@@ -334,6 +368,37 @@ TEST_F(CheckpointFolderTest, TooFewDescriptorsAreNoReasonToRemoveACheckpoint) {
     EXPECT_THAT(error.what(), AllOf(HasSubstr("Too many open files"), HasSubstr("ulimit -n")));
   }
   EXPECT_EQ(refusal(10), "intact");
+}
+
+// A folder may hold other programs' files, under any names.
+TEST_F(CheckpointFolderTest, ASaveRemovesNothingOfOthers) {
+  fs::create_directories(directory_ / ".tmp-notes");
+  for (const char* leftover : {".tmp-step-00000004", ".tmp-old-step-00000004"})
+    fs::create_directories(directory_ / leftover);
+  write(folder(), 5);
+  EXPECT_THAT(names(), ElementsAre(".tmp-notes", "latest", "step-00000005"));
+}
+
+TEST_F(CheckpointFolderTest, ADiskThatFailsInTheManifestBeforeStopsNoSave) {
+  write(folder(), 5);
+  const auto broken = std::make_shared<NoManifest>();
+  EXPECT_EQ(folder(broken).write({.step = 10}, files("step 10"), 2).kept_bytes, 0);
+  EXPECT_EQ(refusal(10), "intact");
+}
+
+TEST_F(CheckpointFolderTest, AFailureSinceTheCheckpointIsGoneIsNoneOfTheStorage) {
+  write(folder(), 5);
+  const CheckpointFolder there = folder(std::make_shared<RemovedElsewhere>());
+  try {
+    there.look(5);
+    FAIL();
+  } catch (const CheckpointError& error) {
+    EXPECT_THAT(error.what(),
+                AllOf(HasSubstr("was removed while it was read"), HasSubstr("Stale file handle")));
+  }
+  write(folder(), 5);
+  CheckpointFolder other(std::make_shared<NoLinks>(), (directory_ / "other").string());
+  EXPECT_FALSE(other.adopt(there, 5));
 }
 
 }  // namespace

@@ -11,6 +11,7 @@
 #include <ctime>
 #include <filesystem>
 
+#include "trireme/base/descriptor.h"
 #include "trireme/base/error.h"
 #include "trireme/observe/folder_lock.h"
 
@@ -57,16 +58,13 @@ class LocalFile final : public OutputFile {
  public:
   explicit LocalFile(const std::string& path)
       : path_(path), file_(::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644)) {
-    if (file_ < 0) fail("create", path_, errno);
-  }
-  ~LocalFile() override {
-    if (file_ >= 0) ::close(file_);
+    if (!file_) fail("create", path_, errno);
   }
 
   void write(std::span<const std::byte> bytes) override {
     const NoFileSizeSignal guard;
     while (!bytes.empty()) {
-      const ssize_t written = ::write(file_, bytes.data(), bytes.size());
+      const ssize_t written = ::write(file_.get(), bytes.data(), bytes.size());
       if (written < 0 && errno == EINTR) continue;
       if (written < 0) fail("write", path_, errno);
       bytes = bytes.subspan(static_cast<std::size_t>(written));
@@ -74,15 +72,12 @@ class LocalFile final : public OutputFile {
   }
 
   void finish() override {
-    if (::fsync(file_) != 0) fail("write", path_, errno);
-    const int file = file_;
-    file_ = -1;
-    if (::close(file) != 0) fail("write", path_, errno);
+    if (::fsync(file_.get()) != 0 || ::close(file_.release()) != 0) fail("write", path_, errno);
   }
 
  private:
   const std::string path_;
-  int file_;
+  Descriptor file_;
 };
 
 [[noreturn]] void refuse_reading(const std::string& path, const std::string& reason) {
@@ -102,22 +97,18 @@ class LocalInput final : public InputFile {
   // O_NONBLOCK: opening a named pipe without a writer must not block; it is refused below.
   explicit LocalInput(const std::string& path)
       : path_(path), file_(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)) {
-    if (file_ < 0 && is_lack(errno)) fail("open", path_, errno);
-    if (file_ < 0) refuse_reading(path_, std::strerror(errno));
+    if (!file_ && is_lack(errno)) fail("open", path_, errno);
+    if (!file_) refuse_reading(path_, std::strerror(errno));
     struct stat status {};
-    const bool known = ::fstat(file_, &status) == 0;
-    if (!known || !S_ISREG(status.st_mode)) {
-      ::close(file_);
-      refuse_reading(path_, known ? "not a regular file" : "its size is not known");
-    }
+    if (::fstat(file_.get(), &status) != 0) refuse_reading(path_, "its size is not known");
+    if (!S_ISREG(status.st_mode)) refuse_reading(path_, "not a regular file");
     size_ = status.st_size;
   }
-  ~LocalInput() override { ::close(file_); }
 
   std::int64_t size() const noexcept override { return size_; }
   void read(std::int64_t at, std::span<std::byte> to) override {
     while (!to.empty()) {
-      const ssize_t count = ::pread(file_, to.data(), to.size(), at);
+      const ssize_t count = ::pread(file_.get(), to.data(), to.size(), at);
       if (count < 0 && errno == EINTR) continue;
       if (count < 0 && is_lack(errno)) fail("read", path_, errno);
       const std::string where = " at byte " + std::to_string(at);
@@ -130,7 +121,7 @@ class LocalInput final : public InputFile {
 
  private:
   const std::string path_;
-  const int file_;
+  const Descriptor file_;
   std::int64_t size_ = 0;
 };
 
@@ -200,10 +191,9 @@ class LocalFileSystem final : public FileSystem {
   }
 
   void sync(const std::string& directory) override {
-    const int file = ::open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (file < 0) fail("sync", directory, errno);
-    const int failed = ::fsync(file) != 0 ? errno : 0;
-    ::close(file);
+    const Descriptor file(::open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+    if (!file) fail("sync", directory, errno);
+    const int failed = ::fsync(file.get()) != 0 ? errno : 0;
     // Some file systems cannot sync a folder; they order renames themselves.
     if (failed != 0 && failed != EINVAL && failed != ENOTSUP) fail("sync", directory, failed);
   }

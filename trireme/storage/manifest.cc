@@ -12,6 +12,7 @@ namespace {
 using nlohmann::json;
 constexpr std::uint64_t kMost = 1'000'000'000'000'000;  // limit of steps and bytes
 constexpr const char* kSavedPart = "saved";
+constexpr std::int64_t kOldestVersion = kManifestVersion - 1;
 constexpr const char* kFormat = "trireme-checkpoint";
 
 [[noreturn]] void refuse_manifest(const std::string& title, const std::string& what,
@@ -25,25 +26,23 @@ constexpr const char* kFormat = "trireme-checkpoint";
                   "from an older one.");
 }
 
-json files_of(const std::map<std::string, FileRecord>& records, bool chunked) {
+json files_of(const std::map<std::string, FileRecord>& records, std::int64_t version) {
   json files = json::object();
   for (const auto& [name, record] : records) {
-    files[name] = {{"bytes", record.bytes}};
-    if (chunked)
-      files[name]["xxh3"] = record.chunks;
-    else
-      files[name]["sha256"] = record.sha256;
+    files[name] = {{"bytes", record.bytes}, {"xxh3", record.chunks}};
+    if (version > 2) files[name]["header"] = record.header_bytes;
   }
   return files;
 }
 
 json body_of(const Manifest& manifest) {
-  const json files = files_of(manifest.files, manifest.version > 1);
-  json body = {{"format", kFormat},     {"version", manifest.version},
-               {"step", manifest.step}, {"identity", manifest.identity},
-               {"files", files},        {"parts", manifest.parts}};
-  if (manifest.version > 1) body["chunk_bytes"] = manifest.chunk_bytes;
-  return body;
+  return {{"format", kFormat},
+          {"version", manifest.version},
+          {"step", manifest.step},
+          {"identity", manifest.identity},
+          {"files", files_of(manifest.files, manifest.version)},
+          {"chunk_bytes", manifest.chunk_bytes},
+          {"parts", manifest.parts}};
 }
 
 std::string hash_of(const json& body) {
@@ -106,18 +105,20 @@ void check_version(const json& root, const std::string& title) {
   }
   const std::int64_t version = number("version");
   if (version < 1) refuse_damage(title, "it has no version");
-  if (version > kManifestVersion) {
-    refuse_manifest(title,
-                    "it is of version " + std::to_string(version) +
-                        " and this Trireme reads up to " + std::to_string(kManifestVersion),
-                    "Use a newer Trireme.");
+  if (version < kOldestVersion || version > kManifestVersion) {
+    refuse_manifest(
+        title,
+        "it is of version " + std::to_string(version) + " and this Trireme reads " +
+            std::to_string(kOldestVersion) + " to " + std::to_string(kManifestVersion),
+        version < kOldestVersion ? "Use the Trireme that wrote it." : "Use a newer Trireme.");
   }
 }
 
 // Throws unless the number of chunks is that of the file's bytes.
 void check_chunks(const FileRecord& record, std::int64_t chunk_bytes, const std::string& title,
                   const std::string& name) {
-  const std::int64_t chunks = (record.bytes + chunk_bytes - 1) / chunk_bytes;
+  const std::int64_t chunks =
+      record.bytes == 0 ? 0 : record.chunk_of(record.bytes - 1, chunk_bytes) + 1;
   if (static_cast<std::int64_t>(record.chunks.size()) != chunks)
     refuse_damage(title, "\"" + name + "\" has " + std::to_string(record.chunks.size()) +
                              " hashes, and its size is that of " + std::to_string(chunks) +
@@ -133,7 +134,7 @@ std::string to_text(const Manifest& manifest) {
 }
 
 std::string to_text(const WrittenFiles& written) {
-  return json{{"files", files_of(written.files, true)},
+  return json{{"files", files_of(written.files, kManifestVersion)},
               {"kept_bytes", written.kept_bytes},
               {"failure", written.failure},
               {"advice", written.advice}}
@@ -146,7 +147,7 @@ WrittenFiles parse_written_files(std::string_view text) {
                        .failure = root.at("failure"),
                        .advice = root.at("advice")};
   for (const auto& [name, one] : root.at("files").items())
-    written.files[name] = {one.at("bytes"), one.at("xxh3")};
+    written.files[name] = {one.at("bytes"), one.at("header"), one.at("xxh3")};
   return written;
 }
 
@@ -178,28 +179,24 @@ Manifest parse_manifest(std::string_view text, const std::string& title) {
     refuse_damage(title, "it is no valid JSON (" + std::to_string(text.size()) + " bytes)");
   }
   check_version(root, title);
-  const bool chunked = root["version"] > 1;
-  const Reader reader(root, title, chunked ? 8 : 7);
+  const Reader reader(root, title, 8);
   Manifest manifest;
   manifest.version = reader.number("version");
   manifest.step = reader.number("step");
   manifest.identity = reader.text("identity");
-  if (chunked) manifest.chunk_bytes = reader.number("chunk_bytes");
+  manifest.chunk_bytes = reader.number("chunk_bytes");
   if (manifest.chunk_bytes == 0) refuse_damage(title, "its chunks have no bytes");
   for (const auto& [name, value] : reader.object("files").items()) {
     // The file will be opened, so its name must not be a path out of the folder.
     if (name.empty() || name.front() == '.' || name.find('/') != std::string::npos) {
       refuse_damage(title, "\"" + name + "\" is no name of a file");
     }
-    const Reader reading(value, title, 2);
-    FileRecord record{.bytes = reading.number("bytes")};
-    if (chunked) {
-      record.chunks = reading.texts("xxh3");
-      check_chunks(record, manifest.chunk_bytes, title, name);
-    } else {
-      record.sha256 = reading.text("sha256");
-      if (record.sha256.empty()) reading.bad("sha256");
-    }
+    const bool has_header = manifest.version > 2;
+    const Reader reading(value, title, has_header ? 3 : 2);
+    FileRecord record{.bytes = reading.number("bytes"),
+                      .header_bytes = has_header ? reading.number("header") : manifest.chunk_bytes,
+                      .chunks = reading.texts("xxh3")};
+    check_chunks(record, manifest.chunk_bytes, title, name);
     manifest.files[name] = std::move(record);
   }
   for (const auto& [name, value] : reader.object("parts").items()) {

@@ -5,6 +5,7 @@
 // A plain value; parsing is strict (unknown or missing keys are damage). No LibTorch.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <map>
 #include <string>
@@ -16,14 +17,24 @@
 namespace trireme::inline v0::storage {
 
 /// This version and the one before can be read; tests/compat/golden has a checkpoint of each.
-inline constexpr std::int64_t kManifestVersion = 2;
-/// So that a part of a file can be verified. Version 1 has no chunks, but the SHA-256 of each file.
+inline constexpr std::int64_t kManifestVersion = 3;
+/// So that a part of a file can be verified.
 inline constexpr std::int64_t kChunkBytes = 8 << 20;
 
+/// The first chunk of a file is its header, which every rank reads. It has chunk_bytes in version 2, or
+/// if the header is larger. All others have chunk_bytes; the last one may be short.
 struct FileRecord {
   std::int64_t bytes = 0;
-  std::vector<std::string> chunks = {};  // XXH3 of each; the last one may be short
-  std::string sha256 = {};               // of version 1 alone
+  std::int64_t header_bytes = kChunkBytes;  // of the first chunk
+  std::vector<std::string> chunks = {};     // XXH3 of each
+
+  std::int64_t chunk_of(std::int64_t byte, std::int64_t chunk_bytes) const noexcept {
+    return byte < header_bytes ? 0 : 1 + (byte - header_bytes) / chunk_bytes;
+  }
+  /// Where a chunk begins, and the one before it ends.
+  std::int64_t begin_of(std::int64_t chunk, std::int64_t chunk_bytes) const noexcept {
+    return chunk == 0 ? 0 : std::min(bytes, header_bytes + (chunk - 1) * chunk_bytes);
+  }
   friend bool operator==(const FileRecord&, const FileRecord&) = default;
 };
 

@@ -220,7 +220,7 @@ struct SavedTensors::Impl {
 SavedTensors::SavedTensors(const CheckpointFolder& folder, const Manifest& manifest) {
   try {
     impl_ = std::make_unique<Impl>(folder, manifest);
-  } catch (const CheckpointError& error) {
+  } catch (const Error& error) {
     folder.refuse(manifest.step, error);
   }
 }
@@ -255,7 +255,7 @@ std::pair<std::size_t, std::int64_t> SavedTensors::place_of(const Tensor& tensor
 void SavedTensors::read(const std::vector<Wanted>& wanted) {
   try {
     impl_->read(wanted);
-  } catch (const CheckpointError& error) {
+  } catch (const Error& error) {
     impl_->folder.refuse(impl_->step, error);
   }
 }

@@ -9,6 +9,7 @@
 #include <fstream>
 
 #include "trireme/format/safetensors.h"
+#include "trireme/storage/forwarding_file_system_test.h"
 
 namespace trireme::storage {
 namespace {
@@ -28,6 +29,27 @@ TEST(Slices, RowsOfATensorAreOneRun) {
   ASSERT_EQ(slices.runs.size(), 1u) << "neighbours are joined";
   EXPECT_EQ(slices.runs[0].length, 10);
 }
+
+// Counts the bytes that are read.
+class CountingFiles final : public ForwardingFileSystem {
+ public:
+  std::unique_ptr<InputFile> open(const std::string& path) override {
+    struct Counted final : InputFile {
+      std::int64_t size() const noexcept override { return file->size(); }
+      void read(std::int64_t at, std::span<std::byte> to) override {
+        bytes += static_cast<std::int64_t>(to.size());
+        file->read(at, to);
+      }
+      Counted(std::unique_ptr<InputFile> given, std::int64_t& sum)
+          : file(std::move(given)), bytes(sum) {}
+      const std::unique_ptr<InputFile> file;
+      std::int64_t& bytes;
+    };
+    return std::make_unique<Counted>(ForwardingFileSystem::open(path), bytes);
+  }
+
+  std::int64_t bytes = 0;
+};
 
 // Rank 0 has columns 0 and 1 of a [50, 3] tensor, rank 1 column 2 and a whole tensor.
 class SavedTensorsTest : public ::testing::Test {
@@ -141,6 +163,29 @@ TEST_F(SavedTensorsTest, SlicesThatDoNotFitAreRefused) {
   EXPECT_THAT(refusal(), HasSubstr("has 200 of 150 elements"));
   right_.shape = {150};
   EXPECT_THAT(refusal(), HasSubstr("another type or shape"));
+}
+
+// Each rank needs to know what is in all files, and reads its own tensor.
+TEST_F(SavedTensorsTest, OfTheFilesThatARankDoesNotNeedItReadsTheHeadersAlone) {
+  constexpr int kRanks = 4;
+  const std::vector<float> values(25'000, 1.0F);
+  std::map<std::string, FileWriter> files{{kStateFile, writer({}, {})}};
+  for (int rank = 0; rank < kRanks; ++rank)
+    files.emplace(file_of(kModelFile, rank),
+                  writer({view("w" + std::to_string(rank), values)}, {{"format", "pt"}}));
+  folder_.write({.step = 9}, files, 2);
+  std::int64_t headers = -kRanks * 100'000;
+  for (const auto& [name, record] : folder_.look(9).files) headers += record.bytes;
+  const auto counting = std::make_shared<CountingFiles>();
+  const CheckpointFolder folder(counting, directory_.string());
+  for (int rank = 0; rank < kRanks; ++rank) {
+    const Manifest manifest = folder.read_manifest(9);
+    const std::int64_t before = counting->bytes;
+    SavedTensors saved(folder, manifest);
+    EXPECT_EQ(counting->bytes - before, headers);
+    saved.read(*saved.find(kModelFile, "w" + std::to_string(rank)));
+    EXPECT_EQ(counting->bytes - before, headers + 100'000);
+  }
 }
 
 // A job of many ranks saves more files than `ulimit -n` often allows.

@@ -6,10 +6,12 @@
 
 #include "trireme/base/check.h"
 #include "trireme/base/error.h"
-#include "trireme/base/sha256.h"
+#include "trireme/format/safetensors.h"
 
 namespace trireme::inline v0::storage {
 namespace {
+
+constexpr std::int64_t kLengthBytes = format::kLengthBytes;
 
 [[noreturn]] void refuse_file(const std::string& what) {
   throw CheckpointError(what, {.operation = "checkpoint"});
@@ -23,13 +25,28 @@ std::int64_t end_of(const VerifiedFile::Piece& piece) {
 
 void FileHashes::update(std::span<const std::byte> bytes) {
   while (!bytes.empty()) {
-    const auto taken = std::min(
-        bytes.size(), static_cast<std::size_t>(chunk_bytes_ - record_.bytes % chunk_bytes_));
-    chunk_.update(bytes.first(taken));
-    record_.bytes += static_cast<std::int64_t>(taken);
-    bytes = bytes.subspan(taken);
-    if (record_.bytes % chunk_bytes_ == 0) end_chunk();
+    const bool begins = record_.bytes < kLengthBytes;
+    const std::int64_t end = begins ? std::min(kLengthBytes, end_of_chunk()) : end_of_chunk();
+    const auto part =
+        bytes.first(std::min(bytes.size(), static_cast<std::size_t>(end - record_.bytes)));
+    chunk_.update(part);
+    record_.bytes += static_cast<std::int64_t>(part.size());
+    if (begins) take_first(part);
+    if (record_.bytes == end_of_chunk()) end_chunk();
+    bytes = bytes.subspan(part.size());
   }
+}
+
+std::int64_t FileHashes::end_of_chunk() const {
+  return record_.header_bytes + static_cast<std::int64_t>(record_.chunks.size()) * chunk_bytes_;
+}
+
+void FileHashes::take_first(std::span<const std::byte> bytes) {
+  first_.insert(first_.end(), bytes.begin(), bytes.end());
+  if (record_.bytes < kLengthBytes) return;
+  const std::uint64_t length = format::header_length(std::span(first_).first<kLengthBytes>());
+  if (std::cmp_less_equal(length, chunk_bytes_ - kLengthBytes))
+    record_.header_bytes = kLengthBytes + static_cast<std::int64_t>(length);
 }
 
 void FileHashes::end_chunk() {
@@ -45,7 +62,8 @@ bool FileHashes::may_be(const FileRecord& record) const {
 }
 
 FileRecord FileHashes::finish() {
-  if (record_.bytes % chunk_bytes_ != 0) end_chunk();
+  const auto chunk = static_cast<std::int64_t>(record_.chunks.size());
+  if (record_.bytes > record_.begin_of(chunk, chunk_bytes_)) end_chunk();
   return std::move(record_);
 }
 
@@ -53,8 +71,7 @@ VerifiedFile::VerifiedFile(Open open, FileRecord record, std::int64_t chunk_byte
     : open_(std::move(open)),
       record_(std::move(record)),
       path_(std::move(path)),
-      chunk_bytes_(chunk_bytes),
-      by_chunks_(record_.sha256.empty()) {
+      chunk_bytes_(chunk_bytes) {
   this->open();
 }
 
@@ -69,15 +86,14 @@ void VerifiedFile::check(std::int64_t chunk, std::span<const std::byte> bytes) c
   const std::string& wanted = record_.chunks[static_cast<std::size_t>(chunk)];
   const std::string hash = format::xxh3_hex(bytes);
   if (hash == wanted) return;
-  const std::int64_t begin = chunk * chunk_bytes_;
+  const std::int64_t begin = begin_of(chunk);
   refuse_file(path_ + " was changed: the XXH3 of its bytes " + std::to_string(begin) + " to " +
               std::to_string(begin + static_cast<std::int64_t>(bytes.size())) + " is " + hash +
               ", and the manifest says " + wanted);
 }
 
 void VerifiedFile::load(std::int64_t first_chunk, std::int64_t end_chunk) {
-  const std::int64_t begin = first_chunk * chunk_bytes_,
-                     end = std::min(end_chunk * chunk_bytes_, record_.bytes);
+  const std::int64_t begin = begin_of(first_chunk), end = begin_of(end_chunk);
   if (!loaded_.empty() && begin == begin_ &&
       static_cast<std::int64_t>(loaded_.size()) == end - begin)
     return;
@@ -86,11 +102,10 @@ void VerifiedFile::load(std::int64_t first_chunk, std::int64_t end_chunk) {
   begin_ = begin;
   try {
     file_->read(begin, loaded_);
-    for (std::int64_t chunk = first_chunk; by_chunks_ && chunk < end_chunk; ++chunk) {
-      const auto at = static_cast<std::size_t>(chunk * chunk_bytes_ - begin_);
-      const auto bytes = std::min(loaded_.size() - at, static_cast<std::size_t>(chunk_bytes_));
-      check(chunk, std::span(loaded_).subspan(at, bytes));
-    }
+    for (std::int64_t chunk = first_chunk; chunk < end_chunk; ++chunk)
+      check(chunk, std::span(loaded_).subspan(
+                       static_cast<std::size_t>(begin_of(chunk) - begin),
+                       static_cast<std::size_t>(begin_of(chunk + 1) - begin_of(chunk))));
   } catch (...) {
     drop();
     throw;
@@ -102,21 +117,7 @@ void VerifiedFile::drop() {
   file_.reset();
 }
 
-// A file of version 1.
-void VerifiedFile::verify_at_once() {
-  Sha256 hash;
-  for (std::int64_t chunk = 0; chunk * chunk_bytes_ < record_.bytes; ++chunk) {
-    load(chunk, chunk + 1);
-    hash.update(loaded_);
-  }
-  if (const std::string found = hash.hex(); found != record_.sha256)
-    refuse_file(path_ + " was changed: its SHA-256 is " + found + ", and the manifest says " +
-                record_.sha256);
-  whole_ = true;
-}
-
 void VerifiedFile::verify() {
-  if (!by_chunks_) return verify_at_once();
   const auto chunks = static_cast<std::int64_t>(record_.chunks.size());
   for (std::int64_t chunk = 0; chunk < chunks; chunk += kChunksAtOnce)
     load(chunk, std::min(chunk + kChunksAtOnce, chunks));
@@ -124,7 +125,6 @@ void VerifiedFile::verify() {
 }
 
 void VerifiedFile::read(std::vector<Piece> pieces) {
-  if (!by_chunks_ && !whole_) verify_at_once();
   std::erase_if(pieces, [](const Piece& piece) { return piece.to.empty(); });
   std::sort(pieces.begin(), pieces.end(),
             [](const Piece& a, const Piece& b) { return a.at < b.at; });

@@ -1,8 +1,8 @@
 // The files of a checkpoint, verified by the XXH3 of their chunks: FileHashes while one is written,
 // VerifiedFile while one is read.
 //
-//     | chunk 0 | chunk 1 | chunk 2 |..     a read of the bytes ===  loads chunks 1 and 2,
-//                   ========                verifies both, and copies what was asked for
+//     | header | chunk 1 | chunk 2 |..      a read of the bytes ===  loads chunks 1 and 2,
+//                  ========                 verifies both, and copies what was asked for
 //
 // At most kChunksAtOnce chunks of a file are in memory. After drop() it takes no descriptor either.
 // Not thread safe. No LibTorch.
@@ -26,7 +26,9 @@ inline constexpr std::int64_t kChunksAtOnce = 4;
 
 class FileHashes {
  public:
-  explicit FileHashes(std::int64_t chunk_bytes) : chunk_bytes_(chunk_bytes) {}
+  explicit FileHashes(std::int64_t chunk_bytes) : chunk_bytes_(chunk_bytes) {
+    record_.header_bytes = chunk_bytes;
+  }
   void update(std::span<const std::byte> bytes);
   /// Whether the chunks so far are those of `record`.
   bool may_be(const FileRecord& record) const;
@@ -34,9 +36,12 @@ class FileHashes {
   FileRecord finish();
 
  private:
+  std::int64_t end_of_chunk() const;
+  void take_first(std::span<const std::byte> bytes);
   void end_chunk();
 
   const std::int64_t chunk_bytes_;
+  std::vector<std::byte> first_;  // of the file, until the length of its header is known
   format::Xxh3 chunk_;
   FileRecord record_;
 };
@@ -55,8 +60,8 @@ class VerifiedFile {
   /// Throws CheckpointError if the size is not that of `record`, and what `open` throws.
   VerifiedFile(Open open, FileRecord record, std::int64_t chunk_bytes, std::string path);
 
-  /// Fills all pieces. Loads each chunk that they touch once, and no other. A file of version 1 is
-  /// verified as a whole before. Throws CheckpointError naming the bytes that differ.
+  /// Fills all pieces. Loads each chunk that they touch once, and no other. Throws CheckpointError
+  /// naming the bytes that differ.
   void read(std::vector<Piece> pieces);
   /// Verifies the whole file.
   void verify();
@@ -68,18 +73,16 @@ class VerifiedFile {
 
  private:
   void open();
-  std::int64_t chunk_of(std::int64_t byte) const { return byte / chunk_bytes_; }
+  std::int64_t chunk_of(std::int64_t byte) const { return record_.chunk_of(byte, chunk_bytes_); }
+  std::int64_t begin_of(std::int64_t chunk) const { return record_.begin_of(chunk, chunk_bytes_); }
   void load(std::int64_t first_chunk, std::int64_t end_chunk);
   void check(std::int64_t chunk, std::span<const std::byte> bytes) const;
-  void verify_at_once();
 
   Open open_;
   std::unique_ptr<InputFile> file_;  // null after drop()
   FileRecord record_;
   std::string path_;
   std::int64_t chunk_bytes_;
-  bool by_chunks_;                 // each is verified when it is loaded; version 1 has no hashes
-  bool whole_ = false;             // the file of version 1 is verified
   std::vector<std::byte> loaded_;  // from byte `begin_` on
   std::int64_t begin_ = 0;
 };

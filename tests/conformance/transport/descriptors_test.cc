@@ -115,8 +115,8 @@ int share_while_none_may_be_sent() {
       return 5;
     fill_up(full[0]);
     const Rank context{.waiter = RealWaiter::make()};
-    const auto near = net::channel_over(context.waiter, net::Descriptor(ends[0]), {}, 4096);
-    const auto far = net::channel_over(context.waiter, net::Descriptor(ends[1]), {}, 4096);
+    const auto near = net::channel_over(context.waiter, Descriptor(ends[0]), {}, 4096);
+    const auto far = net::channel_over(context.waiter, Descriptor(ends[1]), {}, 4096);
     const auto area = near->share(100);
     area->bytes[99] = std::byte{7};
     net::ChannelFrame frame;

@@ -9,6 +9,7 @@
 #include <optional>
 #include <utility>
 
+#include "trireme/base/descriptor.h"
 #include "trireme/base/error.h"
 #include "trireme/cli/light.h"
 #include "trireme/launch/hosts/spawn.h"
@@ -43,17 +44,16 @@ OwnRuns::~OwnRuns() { waiter_->remove(signals_.get()); }
 
 int OwnRuns::run(const std::vector<std::string>& arguments, const std::string& log) {
   const std::string path = folder_.file(log);
-  const int output = open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
-  if (output < 0)
+  const Descriptor output(open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600));
+  if (!output)
     throw ResourceError("cannot write " + path, {.operation = folder_.operation(),
                                                  .advice = "Set TMPDIR to one with room."});
-  const std::shared_ptr<void> closes(nullptr, [output](void*) { close(output); });
   std::vector<std::string> words = {own_program()};
   words.insert(words.end(), arguments.begin(), arguments.end());
   const launch::Process process = launch::spawn({.command = words,
                                                  .environment = launch::own_environment(),
-                                                 .output = output,
-                                                 .error = output});
+                                                 .output = output.get(),
+                                                 .error = output.get()});
   std::optional<launch::Exit> end;
   const auto exit = std::make_shared<launch::ExitSource>(
       process.pid, process.descriptor, [](pid_t) {},

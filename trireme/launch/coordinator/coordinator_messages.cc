@@ -38,8 +38,8 @@ CoordinatorSetup setup_of_coordinator(const Message& message) {
                .servers = static_cast<int>(message.number(1)),
                .evaluator = message.number(2) != 0,
                .more_workers = static_cast<int>(message.number(11))};
-  one.listener = std::make_shared<net::Listener>(
-      net::Descriptor(static_cast<int>(message.number(3))), message.field(4));
+  one.listener = std::make_shared<net::Listener>(Descriptor(static_cast<int>(message.number(3))),
+                                                 message.field(4));
   one.secret = message.field(5);
   one.job = message.field(6);
   one.anew = message.number(7) != 0;

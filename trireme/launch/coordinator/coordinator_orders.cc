@@ -102,7 +102,7 @@ void CoordinatorOrders::forgive_silence_of(int process) {
   std::erase(silent_, process);
 }
 
-void CoordinatorOrders::connect(net::Descriptor socket, const CoordinatorSetup& setup) {
+void CoordinatorOrders::connect(Descriptor socket, const CoordinatorSetup& setup) {
   std::lock_guard lock(mutex_);
   socket_ = std::move(socket);
   silence_asked_ = false;
@@ -114,7 +114,7 @@ void CoordinatorOrders::connect(net::Descriptor socket, const CoordinatorSetup& 
 
 void CoordinatorOrders::disconnect() {
   std::lock_guard lock(mutex_);
-  socket_ = net::Descriptor();
+  socket_ = Descriptor();
 }
 
 void CoordinatorOrders::ping() {

@@ -44,7 +44,7 @@ class CoordinatorOrders {
   void forgive_silence_of(int process);
 
   /// There is a process, at the other end of this socket.
-  void connect(net::Descriptor socket, const CoordinatorSetup& setup);
+  void connect(Descriptor socket, const CoordinatorSetup& setup);
   void disconnect();
   /// The process shall say that it is alive.
   void ping();
@@ -68,7 +68,7 @@ class CoordinatorOrders {
   std::mutex asking_;  // one at a time
   mutable std::mutex mutex_;
   // Guarded by mutex_.
-  net::Descriptor socket_;       // none: no process runs
+  Descriptor socket_;            // none: no process runs
   std::vector<Message> orders_;  // to be told to each process
   struct Asked {
     Message order;

@@ -21,11 +21,11 @@ using ::testing::ElementsAre;
 std::vector<std::string> told_to_a_process(CoordinatorOrders& orders) {
   int ends[2];
   EXPECT_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends), 0);
-  const net::Descriptor theirs(ends[1]);
+  const Descriptor theirs(ends[1]);
   CoordinatorSetup setup;
   setup.options.listener =
       std::make_shared<net::Listener>(rendezvous::listen("127.0.0.1", /*port=*/0));
-  orders.connect(net::Descriptor(ends[0]), setup);
+  orders.connect(Descriptor(ends[0]), setup);
   orders.disconnect();
   std::string bytes;
   char some[4096];

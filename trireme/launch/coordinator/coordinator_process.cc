@@ -23,7 +23,7 @@ constexpr Duration kLauncherTakes = std::chrono::minutes(1);
 
 class CoordinatorProcess {
  public:
-  explicit CoordinatorProcess(net::Descriptor socket) : socket_(std::move(socket)) {}
+  explicit CoordinatorProcess(Descriptor socket) : socket_(std::move(socket)) {}
   int run();
 
  private:
@@ -34,7 +34,7 @@ class CoordinatorProcess {
   void send(const Message& message);
   void refuse(const char* kind);
 
-  const net::Descriptor socket_;
+  const Descriptor socket_;
   std::string bytes_;
   std::mutex sending_;
   std::unique_ptr<Coordinator> coordinator_;

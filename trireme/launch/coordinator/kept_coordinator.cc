@@ -131,14 +131,14 @@ int KeptCoordinator::start() {
   int ends[2];
   if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0)
     net::throw_system_error("socketpair");
-  net::Descriptor ours(ends[0]), theirs(ends[1]);
+  Descriptor ours(ends[0]), theirs(ends[1]);
   const int port = setup_.options.listener->socket.get();
   const Process process = spawn({.command = kept_.command,
                                  .environment = own_environment(),
                                  .input = theirs.get(),
                                  .inherit = {port}});
   pid_ = process.pid;
-  process_ = net::Descriptor(process.descriptor);
+  process_ = Descriptor(process.descriptor);
   bytes_.clear();
   pinged_ = false;
   unanswered_ = 0;

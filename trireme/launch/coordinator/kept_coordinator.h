@@ -81,7 +81,7 @@ class KeptCoordinator final : public rendezvous::JobControl {
   mutable CoordinatorOrders orders_;
   // Used by the keeper's thread alone.
   pid_t pid_ = -1;
-  net::Descriptor process_;  // pidfd
+  Descriptor process_;  // pidfd
   std::string bytes_;
   bool ready_ = false;  // a process has been
   bool pinged_ = false;

@@ -87,7 +87,7 @@ class HostAgent {
 
 HostAgent::HostAgent(int input, int output)
     : input_(input),
-      sink_(std::make_shared<MessageSink>(net::Descriptor(output))),
+      sink_(std::make_shared<MessageSink>(Descriptor(output))),
       source_(std::make_shared<MessageSource>(
           input, "", [this](const Message& message) { on_message(message); })) {
   waiter_->add(sink_);

@@ -59,12 +59,12 @@ void LocalHost::start(int process, const StartOptions& options) {
     add_pipe(process, false, std::move(output.out));
     add_pipe(process, true, std::move(error.out));
   }
-  const net::Descriptor status(rendezvous::StatusPage::make_descriptor());
+  const Descriptor status(rendezvous::StatusPage::make_descriptor());
   // A process that is started again keeps its cores.
   Running& running =
       processes_.try_emplace(process, Running{.number = processes_.size()}).first->second;
   running.status = std::make_unique<rendezvous::StatusPage>(copy_of(status.get()).release());
-  const net::Descriptor nothing = options.reads ? net::Descriptor() : empty_input();
+  const Descriptor nothing = options.reads ? Descriptor() : empty_input();
   std::vector<int> inherit = options.inherit;
   inherit.insert(inherit.end(), {secret_file_.get(), status.get()});
   const auto& pinned = share_.pinned;
@@ -112,7 +112,7 @@ void LocalHost::add(std::shared_ptr<DescriptorSource> source) {
   waiter_.add(source);
 }
 
-void LocalHost::add_pipe(int process, bool error, net::Descriptor end) {
+void LocalHost::add_pipe(int process, bool error, Descriptor end) {
   auto pipe = std::make_shared<LineSource>(
       end.release(),
       [this, process, error](std::string_view line) { events_.on_line(process, error, line); });

@@ -9,12 +9,12 @@
 #include <string>
 #include <vector>
 
+#include "trireme/base/descriptor.h"
 #include "trireme/base/waiter.h"
 #include "trireme/launch/hosts/cores.h"
 #include "trireme/launch/hosts/guard.h"
 #include "trireme/launch/hosts/host.h"
 #include "trireme/launch/hosts/spawn.h"
-#include "trireme/net/socket.h"
 
 namespace trireme::inline v0::launch {
 
@@ -43,12 +43,12 @@ class LocalHost final : public Host {
   void supervise(int process, const Process& started);
   void ended(int process, Exit exit);
   void add(std::shared_ptr<DescriptorSource> source);
-  void add_pipe(int process, bool error, net::Descriptor end);
+  void add_pipe(int process, bool error, Descriptor end);
 
   Waiter& waiter_;
   Guard& guard_;
   const HostEvents events_;
-  const net::Descriptor secret_file_;
+  const Descriptor secret_file_;
   const CoreShare share_;
   std::map<int, Running> processes_;
   /// By process; those of earlier ones until they have ended.

@@ -129,7 +129,7 @@ void add_variable(std::vector<std::string>& environment, const std::string& entr
 Pipe make_pipe() {
   int ends[2];
   if (pipe2(ends, O_CLOEXEC) != 0) refuse_spawn("could not make a pipe", errno);
-  return {net::Descriptor(ends[0]), net::Descriptor(ends[1])};
+  return {Descriptor(ends[0]), Descriptor(ends[1])};
 }
 
 Process spawn(const SpawnOptions& options) {
@@ -153,7 +153,7 @@ Process spawn(const SpawnOptions& options) {
   keep_ended_children();
   const pid_t pid = start(plan);
   const int start_error = errno;
-  failed.in = net::Descriptor();
+  failed.in = Descriptor();
   int error = 0;
   [[maybe_unused]] const auto got = read(failed.out.get(), &error, sizeof error);
   if (pid < 0) refuse_spawn("could not start a process", start_error);

@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "trireme/net/socket.h"
+#include "trireme/base/descriptor.h"
 
 namespace trireme::inline v0::launch {
 
@@ -38,7 +38,7 @@ void add_variable(std::vector<std::string>& environment, const std::string& entr
 
 /// Its ends close themselves, and no child inherits them but by SpawnOptions. Throws ResourceError.
 struct Pipe {
-  net::Descriptor out, in;  // to read from, to write to
+  Descriptor out, in;  // to read from, to write to
 };
 Pipe make_pipe();
 

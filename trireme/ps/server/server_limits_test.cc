@@ -90,11 +90,11 @@ TEST(ServerLimits, AServerWithoutDescriptorsGoesOnWithItsWorkers) {
   rlimit low = before;
   low.rlim_cur = std::min<rlim_t>(before.rlim_cur, 1024);
   ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &low), 0);
-  std::vector<net::Descriptor> all;
+  std::vector<Descriptor> all;
   for (int next = 0; (next = open("/dev/null", O_RDONLY | O_CLOEXEC)) >= 0;) all.emplace_back(next);
   all.pop_back();  // for this end of one more connection
   {
-    const net::Descriptor caller =
+    const Descriptor caller =
         net::dial(serving.waiter(), serving.address(), serving.waiter().now() + 10s);
     for (int push = 0; push < 5; ++push) push_ones(*client);
   }

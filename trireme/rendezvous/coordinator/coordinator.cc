@@ -52,7 +52,7 @@ Coordinator::Coordinator(CoordinatorOptions options) {
   impl_->server = builder.BuildAndStart();
   if (!impl_->server) throw ResourceError("gRPC could not start", {.operation = "launch"});
   impl_->found = snapshot();
-  impl_->door.open([server = impl_->server.get()](net::Descriptor guest) {
+  impl_->door.open([server = impl_->server.get()](Descriptor guest) {
     grpc::AddInsecureChannelFromFd(server, guest.release());
   });
 }

@@ -45,7 +45,7 @@ ErrorReport error_of(F&& call) {
 
 // Only passes the door; does not join.
 inline std::unique_ptr<wire::Coordinator::Stub> stub_for(const Coordinator& coordinator) {
-  net::Descriptor socket = enter(coordinator.endpoint(), kSecret, std::chrono::seconds(5));
+  Descriptor socket = enter(coordinator.endpoint(), kSecret, std::chrono::seconds(5));
   return wire::Coordinator::NewStub(
       grpc::CreateInsecureChannelFromFd("coordinator", socket.release()));
 }

@@ -48,10 +48,10 @@ std::vector<std::string> addresses_of(const net::Endpoint& endpoint) {
 }
 
 // nullopt if nobody listens there, or the listener closes the connection.
-std::optional<net::Descriptor> try_address(Waiter& waiter, const std::string& address,
-                                           const std::string& secret, TimePoint deadline) {
+std::optional<Descriptor> try_address(Waiter& waiter, const std::string& address,
+                                      const std::string& secret, TimePoint deadline) {
   try {
-    net::Descriptor socket = net::dial(waiter, address, deadline);
+    Descriptor socket = net::dial(waiter, address, deadline);
     net::handshake(waiter, socket.get(), true, kIdentity, secret, deadline);
     return socket;
   } catch (const PeerLost&) {
@@ -82,7 +82,7 @@ Door::Door(std::shared_ptr<net::Listener> listener, std::string secret)
 
 Door::~Door() { close(); }
 
-void Door::open(std::function<void(net::Descriptor)> on_guest) {
+void Door::open(std::function<void(Descriptor)> on_guest) {
   thread_ = std::thread([this, on_guest = std::move(on_guest)] { let_in(on_guest); });
 }
 
@@ -94,10 +94,10 @@ void Door::close() noexcept {
   if (thread_.joinable()) thread_.join();
 }
 
-void Door::let_in(const std::function<void(net::Descriptor)>& on_guest) {
+void Door::let_in(const std::function<void(Descriptor)>& on_guest) {
   while (!closing_) {
     try {
-      net::Descriptor guest = reception_.next(TimePoint::max(), "a rank").first;
+      Descriptor guest = reception_.next(TimePoint::max(), "a rank").first;
       net::set_patience(guest.get(), kPatience);
       on_guest(std::move(guest));
     } catch (const Error&) {  // no descriptor is left, or close() was called
@@ -120,14 +120,14 @@ bool is_coordinator(const std::string& endpoint, const std::string& secret) {
   return false;
 }
 
-net::Descriptor enter(const std::string& endpoint, const std::string& secret, Duration timeout,
-                      const std::string& who) {
+Descriptor enter(const std::string& endpoint, const std::string& secret, Duration timeout,
+                 const std::string& who) {
   const auto waiter = RealWaiter::make(Duration::zero());
   return enter(*waiter, endpoint, secret, timeout, who);
 }
 
-net::Descriptor enter(Waiter& waiter, const std::string& endpoint, const std::string& secret,
-                      Duration timeout, const std::string& who) {
+Descriptor enter(Waiter& waiter, const std::string& endpoint, const std::string& secret,
+                 Duration timeout, const std::string& who) {
   const auto there = net::parse_endpoint(endpoint);
   if (!there) {
     throw ConfigError("'" + endpoint + "' is no coordinator's address",

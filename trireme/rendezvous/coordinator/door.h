@@ -29,12 +29,12 @@ class Door {
   /// "127.0.0.1:40123", "[::1]:40123".
   const std::string& endpoint() const noexcept { return endpoint_; }
   /// `on_guest` takes ownership of each connection, on the door's thread. Call it once.
-  void open(std::function<void(net::Descriptor)> on_guest);
+  void open(std::function<void(Descriptor)> on_guest);
   /// Ends the thread; no caller is accepted afterwards.
   void close() noexcept;
 
  private:
-  void let_in(const std::function<void(net::Descriptor)>& on_guest);
+  void let_in(const std::function<void(Descriptor)>& on_guest);
 
   const std::shared_ptr<Waiter> waiter_;
   const std::shared_ptr<net::Listener> listener_;
@@ -51,11 +51,11 @@ net::Listener listen(const std::string& address, std::uint16_t port);
 /// answers, and proves that it knows the secret. Throws ConfigError for a malformed endpoint,
 /// RefusedError (11) if the other end does not know the secret, TimeoutError, ResourceError. `who` is
 /// named in the log if it has to wait (observe/wait_notice.h).
-net::Descriptor enter(const std::string& endpoint, const std::string& secret, Duration timeout,
-                      const std::string& who = "this process");
+Descriptor enter(const std::string& endpoint, const std::string& secret, Duration timeout,
+                 const std::string& who = "this process");
 /// The same on the clock of `waiter`.
-net::Descriptor enter(Waiter& waiter, const std::string& endpoint, const std::string& secret,
-                      Duration timeout, const std::string& who);
+Descriptor enter(Waiter& waiter, const std::string& endpoint, const std::string& secret,
+                 Duration timeout, const std::string& who);
 /// True if a coordinator that knows the secret answers now; false also for a malformed endpoint. Waits at
 /// most a second.
 bool is_coordinator(const std::string& endpoint, const std::string& secret);

@@ -39,8 +39,7 @@ class FileStore final : public StateStore {
   void save(const std::string& text) override {
     const std::string next = path() + ".new";
     {
-      const net::Descriptor file(
-          ::open(next.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600));
+      const Descriptor file(::open(next.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600));
       if (file.get() < 0) fail();
       for (std::size_t done = 0; done < text.size();) {
         const ssize_t wrote = ::write(file.get(), text.data() + done, text.size() - done);
@@ -76,7 +75,7 @@ class FileStore final : public StateStore {
 
   // Some file systems cannot sync a folder; they order renames themselves.
   void sync_folder() const {
-    const net::Descriptor folder(::open(folder_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+    const Descriptor folder(::open(folder_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
     if (folder.get() < 0 || (::fsync(folder.get()) != 0 && errno != EINVAL && errno != ENOTSUP))
       fail();
   }

@@ -63,9 +63,9 @@ void require_threads() {
 }
 
 void require_descriptors() {
-  std::vector<net::Descriptor> all;
+  std::vector<Descriptor> all;
   while (all.size() < kDescriptors) {
-    net::Descriptor one(open("/dev/null", O_RDONLY | O_CLOEXEC));
+    Descriptor one(open("/dev/null", O_RDONLY | O_CLOEXEC));
     if (!one) refuse(kDescriptors, "descriptors", all.size(), errno);
     all.push_back(std::move(one));
   }

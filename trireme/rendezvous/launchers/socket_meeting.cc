@@ -105,7 +105,7 @@ class SocketMeeting::Door final : public ProgressSource {
   }
   bool poll() override {
     try {
-      while (net::Descriptor guest = net::accept_now(listener_)) {
+      while (Descriptor guest = net::accept_now(listener_)) {
         watch(guest.get());
         guests_.push_back(std::move(guest));
       }
@@ -141,8 +141,8 @@ class SocketMeeting::Door final : public ProgressSource {
   const net::Listener listener_;
   const std::string answer_;
   Coordinator& coordinator_;
-  const net::Descriptor all_;  // epoll: the listener and the guests
-  std::vector<net::Descriptor> guests_;
+  const Descriptor all_;  // epoll: the listener and the guests
+  std::vector<Descriptor> guests_;
 };
 
 // How long a process looks for rank 0.
@@ -235,7 +235,7 @@ void SocketMeeting::ask_on_this_host(RankEnvironment& env, const std::string& na
   const TimePoint deadline = wait.deadline();
   do {
     try {
-      const net::Descriptor socket = net::dial(*waiter_, door, deadline);
+      const Descriptor socket = net::dial(*waiter_, door, deadline);
       const std::int32_t rank = env.process();
       net::write_all(*waiter_, socket.get(), std::as_bytes(std::span(&rank, 1)), deadline, door);
       std::array<char, kMostBytes> bytes{};
