@@ -6,12 +6,14 @@
 #include "trireme/base/check.h"
 #include "trireme/base/error.h"
 #include "trireme/base/work_source.h"
+#include "trireme/observe/machine.h"
 #include "trireme/rendezvous/client.h"
 
 namespace trireme::inline v0 {
 namespace {
 
 constexpr Duration kServersTimeout = std::chrono::seconds(2);
+constexpr int kMostCarriers = 3;  // they share one memory
 
 }  // namespace
 
@@ -26,6 +28,7 @@ void JobServers::open(std::shared_ptr<Waiter> waiter, rendezvous::CoordinatorCli
 void JobServers::listen(const std::string& host) {
   net::ChannelOptions options = channels_;
   options.host = host;
+  options.carriers = std::min(observe::usable_cores().usable - 1, kMostCarriers);
   acceptor_ = net::listen_channels(waiter_, options);
   auto [newer, number] = client_->listen_at(acceptor_->address(), channels_.timeout);
   incarnation_ = number;

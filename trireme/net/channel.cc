@@ -13,6 +13,7 @@
 
 #include "trireme/base/check.h"
 #include "trireme/base/error.h"
+#include "trireme/base/waiter/real_waiter.h"
 #include "trireme/base/work_source.h"
 #include "trireme/net/endpoint.h"
 #include "trireme/net/reception.h"
@@ -34,8 +35,10 @@ struct Core final : ProgressSource, std::enable_shared_from_this<Core> {
     WorkSource source;
   };
 
-  Core(std::shared_ptr<Waiter> a_waiter, Descriptor a_socket, Identity a_peer, std::size_t limit)
+  Core(std::shared_ptr<Waiter> a_waiter, std::shared_ptr<Waiter> a_carrier, Descriptor a_socket,
+       Identity a_peer, std::size_t limit)
       : waiter(std::move(a_waiter)),
+        carrier(std::move(a_carrier)),
         socket(std::move(a_socket)),
         peer(a_peer),
         max_frame_bytes(limit) {}
@@ -100,7 +103,7 @@ struct Core final : ProgressSource, std::enable_shared_from_this<Core> {
   // The socket counts as writable meanwhile, so that epoll cannot tell when to send.
   void try_again_soon() {
     if (std::exchange(pausing, true)) return;
-    waiter->run_at(waiter->now() + kSendPause, [weak = weak_from_this()] {
+    carrier->run_at(carrier->now() + kSendPause, [weak = weak_from_this()] {
       const auto core = weak.lock();
       if (!core) return;
       core->pausing = false;
@@ -206,10 +209,15 @@ struct Core final : ProgressSource, std::enable_shared_from_this<Core> {
   }
   void settle(const WorkSource& source, const std::exception_ptr& error) {
     num_pending.fetch_sub(1);
+    if (carrier == waiter) return end(source, error);
+    waiter->run([source, error] { end(source, error); });
+  }
+  static void end(const WorkSource& source, const std::exception_ptr& error) {
     error ? source.fail(error) : source.complete();
   }
 
-  const std::shared_ptr<Waiter> waiter;
+  const std::shared_ptr<Waiter> waiter;   // Works settle in its context
+  const std::shared_ptr<Waiter> carrier;  // all else runs in this one's; often the same
   const Descriptor socket;
   const Epoll epoll;
   const Identity peer;
@@ -237,16 +245,16 @@ bool is_unix(int socket) {
 
 class SocketChannel final : public Channel {
  public:
-  SocketChannel(std::shared_ptr<Waiter> waiter, Descriptor socket, const Identity& peer,
-                std::size_t max_frame_bytes)
-      : waiter_(std::move(waiter)),
-        shares_(is_unix(socket.get())),
-        core_(std::make_shared<Core>(waiter_, std::move(socket), peer, max_frame_bytes)) {
-    waiter_->add(core_);
+  SocketChannel(std::shared_ptr<Waiter> waiter, std::shared_ptr<Waiter> carrier, Descriptor socket,
+                const Identity& peer, std::size_t max_frame_bytes)
+      : shares_(is_unix(socket.get())),
+        core_(std::make_shared<Core>(std::move(waiter), std::move(carrier), std::move(socket), peer,
+                                     max_frame_bytes)) {
+    core_->carrier->add(core_);
   }
   ~SocketChannel() override {
     close();
-    waiter_->remove(core_.get());
+    core_->carrier->remove(core_.get());
   }
 
   const Identity& peer() const noexcept override { return core_->peer; }
@@ -254,7 +262,7 @@ class SocketChannel final : public Channel {
   Work send(std::span<const std::byte> head, std::span<const std::byte> payload) override {
     TRIREME_CHECK(head.size() <= kMostHeadBytes);
     const WorkSource source = core_->begin("channel send");
-    waiter_->run([core = core_, head, payload, source] {
+    core_->carrier->run([core = core_, head, payload, source] {
       if (core->write_failure) return core->settle(source, core->write_failure);
       core->outgoing.push_back(
           {{.head = static_cast<std::uint32_t>(head.size()), .payload = payload.size()},
@@ -269,7 +277,7 @@ class SocketChannel final : public Channel {
 
   Work receive(ChannelFrame& frame) override {
     const WorkSource source = core_->begin("channel receive");
-    waiter_->run([core = core_, &frame, source] {
+    core_->carrier->run([core = core_, &frame, source] {
       if (core->failure) return core->settle(source, core->failure);
       core->incoming.push_back({&frame, source});
       core->poll();
@@ -288,7 +296,8 @@ class SocketChannel final : public Channel {
   bool share(SharedArea& area) override {
     if (!shares_) return false;
     area.id = num_areas_++;
-    waiter_->run([core = core_, created = std::static_pointer_cast<CreatedMemory>(area.owner)] {
+    core_->carrier->run([core = core_,
+                         created = std::static_pointer_cast<CreatedMemory>(area.owner)] {
       if (core->write_failure) return;
       core->outgoing.push_back({{.area = created->memory->bytes().size()}, {}, {}, created, {}});
       core->poll();
@@ -303,14 +312,13 @@ class SocketChannel final : public Channel {
   }
 
   void close() override {
-    waiter_->run([core = core_] {
+    core_->carrier->run([core = core_] {
       core->fail(std::make_exception_ptr(
           PeerLost("this end of the channel was closed", {.operation = "channel"})));
     });
   }
 
  private:
-  const std::shared_ptr<Waiter> waiter_;
   const bool shares_;
   const std::shared_ptr<Core> core_;
   std::uint32_t num_areas_ = 0;
@@ -322,7 +330,11 @@ struct Entrance final : ProgressSource {
       : waiter(std::move(own_waiter)),
         options(std::move(own_options)),
         listener(options.host.empty() ? listen_unix() : listen_tcp(options.host)),
-        reception(*waiter, listener, options.identity, options.secret) {}
+        reception(*waiter, listener, options.identity, options.secret) {
+    carriers.push_back(waiter);
+    for (int more = options.host.empty() ? 0 : options.carriers; more > 0; --more)
+      carriers.push_back(RealWaiter::make(Duration::zero()));
+  }
 
   bool poll() override {
     if (!source || closed) return false;
@@ -330,7 +342,11 @@ struct Entrance final : ProgressSource {
     try {
       auto caller = reception.next_now();
       if (!caller) return false;
-      *to = channel_over(waiter, std::move(caller->first), caller->second, options.max_frame_bytes);
+      bound_local_queue(caller->first.get(), kLocalFrameBytes);
+      *to =
+          std::make_shared<SocketChannel>(waiter, carriers[next_carrier], std::move(caller->first),
+                                          caller->second, options.max_frame_bytes);
+      next_carrier = (next_carrier + 1) % carriers.size();
     } catch (const Error&) {
       error = std::current_exception();
     }
@@ -367,6 +383,8 @@ struct Entrance final : ProgressSource {
 
   const std::shared_ptr<Waiter> waiter;
   const ChannelOptions options;
+  std::vector<std::shared_ptr<Waiter>> carriers;  // which channels take in turn
+  std::size_t next_carrier = 0;
   const Listener listener;
   Reception reception;
   const Epoll epoll;  // has the reception's while somebody waits for a channel
@@ -433,8 +451,7 @@ std::unique_ptr<Acceptor> listen_channels(std::shared_ptr<Waiter> waiter, Channe
 std::shared_ptr<Channel> channel_over(std::shared_ptr<Waiter> waiter, Descriptor socket,
                                       const Identity& peer, std::size_t max_frame_bytes) {
   bound_local_queue(socket.get(), kLocalFrameBytes);
-  return std::make_shared<SocketChannel>(std::move(waiter), std::move(socket), peer,
-                                         max_frame_bytes);
+  return std::make_shared<SocketChannel>(waiter, waiter, std::move(socket), peer, max_frame_bytes);
 }
 
 }  // namespace trireme::inline v0::net

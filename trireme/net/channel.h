@@ -100,6 +100,9 @@ struct ChannelOptions {
   /// A frame of more bytes is refused before memory is allocated.
   std::size_t max_frame_bytes = std::size_t{1} << 30;
   Duration timeout = std::chrono::seconds(30);  // for dialling and for the handshake
+  /// Listening on a port only: threads that move the bytes of channels, beside the waiter's progress
+  /// context. With none, one thread copies the bytes of all channels.
+  int carriers = 0;
   /// Dialling only: the system ends a TCP connection whose other end has not read for this long. Zero:
   /// it does not.
   Duration patience = Duration::zero();

@@ -9,6 +9,7 @@
 #include <cstring>
 #include <thread>
 
+#include "trireme/base/check.h"
 #include "trireme/base/error.h"
 #include "trireme/base/waiter/real_waiter.h"
 
@@ -27,25 +28,37 @@ ChannelOptions options(const std::string& host, const std::string& secret = "s3c
 }
 
 struct Pair {
-  explicit Pair(const std::string& host = "127.0.0.1", std::size_t limit = 1 << 24)
-      : waiter(RealWaiter::make()), acceptor(listen_channels(waiter, with_limit(host, limit))) {
-    std::thread dialler([&] {
-      auto mine = options(host);
-      mine.identity.rank = 7;
-      left = dial_channel(RealWaiter::make(), acceptor->address(), mine);
-    });
-    acceptor->accept(right).wait(kSoon);
-    dialler.join();
+  explicit Pair(const std::string& host = "127.0.0.1", std::size_t limit = 1 << 24,
+                int carriers = 0)
+      : waiter(RealWaiter::make()),
+        acceptor(listen_channels(waiter, limited(host, limit, carriers))) {
+    for (int channel = 0; channel <= carriers; ++channel) {  // the last carrier's remains
+      std::thread dialler([&] {
+        auto mine = options(host);
+        mine.identity.rank = 7;
+        left = dial_channel(RealWaiter::make(), acceptor->address(), mine);
+      });
+      acceptor->accept(right).wait(kSoon);
+      dialler.join();
+    }
   }
-  static ChannelOptions with_limit(const std::string& host, std::size_t limit) {
+  static ChannelOptions limited(const std::string& host, std::size_t limit, int carriers) {
     auto result = options(host);
     result.max_frame_bytes = limit;
+    result.carriers = carriers;
     return result;
   }
   std::shared_ptr<Waiter> waiter;
   std::unique_ptr<Acceptor> acceptor;
   std::shared_ptr<Channel> left, right;
 };
+
+// A channel whose bytes its waiter's context moves, or another thread.
+class ChannelOfCarriers : public ::testing::TestWithParam<int> {
+ protected:
+  Pair pair{"127.0.0.1", 1 << 24, GetParam()};
+};
+INSTANTIATE_TEST_SUITE_P(Carriers, ChannelOfCarriers, ::testing::Values(0, 1));
 
 std::vector<std::byte> payload_of(const ChannelFrame& frame) {
   return {frame.payload().begin(), frame.payload().end()};
@@ -60,8 +73,9 @@ std::vector<std::byte> bytes_of(std::size_t size, int seed) {
 }
 
 TEST(Channel, CarriesFramesBothWaysOverEveryKindOfSocket) {
-  for (const char* host : {"127.0.0.1", "::1", ""}) {
-    Pair pair(host);
+  for (const auto& [host, carriers] : std::initializer_list<std::pair<const char*, int>>{
+           {"127.0.0.1", 0}, {"127.0.0.1", 2}, {"::1", 0}, {"", 0}}) {
+    Pair pair(host, 1 << 24, carriers);
     EXPECT_EQ(pair.right->peer().rank, 7);
     for (const std::size_t size : {0ul, 1ul, 100ul, 65537ul, 3000000ul}) {
       const auto a = bytes_of(size, 1), b = bytes_of(size, 2);
@@ -80,8 +94,7 @@ TEST(Channel, CarriesFramesBothWaysOverEveryKindOfSocket) {
   }
 }
 
-TEST(Channel, KeepsTheOrder) {
-  Pair pair;
+TEST_P(ChannelOfCarriers, KeepsTheOrder) {
   std::vector<std::vector<std::byte>> out;
   std::vector<ChannelFrame> in(200);
   std::vector<Work> works;
@@ -105,8 +118,7 @@ TEST(Channel, AFrameThatIsTooLongIsRefusedBeforeAllocation) {
   }
 }
 
-TEST(Channel, AnEndThatLeavesIsLostToTheOther) {
-  Pair pair;
+TEST_P(ChannelOfCarriers, AnEndThatLeavesIsLostToTheOther) {
   const auto last = bytes_of(10, 3);
   ChannelFrame in;
   pair.left->send({}, last).wait(kSoon);
@@ -117,12 +129,31 @@ TEST(Channel, AnEndThatLeavesIsLostToTheOther) {
   EXPECT_THROW(pair.right->send({}, last).wait(kSoon), PeerLost);
 }
 
-TEST(Channel, ClosingFailsWhatIsPendingHere) {
-  Pair pair;
+TEST_P(ChannelOfCarriers, ClosingFailsWhatIsPendingHere) {
   ChannelFrame in;
   const Work receive = pair.right->receive(in);
   pair.right->close();
   EXPECT_THROW(receive.wait(kSoon), PeerLost);
+}
+
+// Their continuations need no locks of their own.
+TEST_P(ChannelOfCarriers, WorksSettleInTheContextOfTheWaiter) {
+  ChannelFrame in;
+  std::atomic<int> inside = -1;
+  const Work received = pair.right->receive(in);
+  received.on_settled([&](const std::exception_ptr&) {
+    try {
+      pair.waiter->wait_until([] { return false; }, pair.waiter->now());
+      inside = 0;
+    } catch (const CheckFailure&) {  // a wait inside the context would never end
+      inside = 1;
+    }
+  });
+  const auto frame = bytes_of(3'000'000, 1);
+  const Work sent = pair.left->send({}, frame);
+  pair.waiter->wait_until([&] { return inside >= 0; }, pair.waiter->now() + 30s);
+  sent.wait(kSoon);
+  EXPECT_EQ(inside, 1);
 }
 
 TEST(Channel, EndsOnOneHostShareMemory) {

@@ -1,24 +1,17 @@
 #include "trireme/ps/server/serve.h"
 
-#include <sched.h>
-
 #include <algorithm>
 
 #include "trireme/base/error.h"
 #include "trireme/job/job.h"
 #include "trireme/job/job_servers.h"
+#include "trireme/observe/machine.h"
 #include "trireme/ps/server/server.h"
 
 namespace trireme::inline v0 {
 namespace {
 
-// Workers that wait for a server leave it their cores.
-int threads_here() {
-  constexpr int kMost = 4;  // they share one memory
-  cpu_set_t cores;
-  if (sched_getaffinity(0, sizeof cores, &cores) != 0) return 1;
-  return std::clamp(CPU_COUNT(&cores), 1, kMost);
-}
+constexpr int kMostThreads = 4;  // they share one memory
 
 }  // namespace
 
@@ -34,7 +27,8 @@ int serve(Job& job) {
   JobServers& servers = job.servers();
   ps::ServingOptions options{.number = job.rank(),
                              .incarnation = servers.incarnation(),
-                             .threads = threads_here(),
+                             // Workers that wait for a server leave it their cores.
+                             .threads = std::min(observe::usable_cores().usable, kMostThreads),
                              .patience = job.options().timeout};
   options.contacts.view = [&servers] { return servers.view(); };
   options.contacts.has_copy = [&servers](int shard, std::uint64_t term, int at,
