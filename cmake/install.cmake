@@ -96,7 +96,7 @@ write_basic_package_version_file(${PROJECT_BINARY_DIR}/cmake/TriremeConfigVersio
   COMPATIBILITY SameMinorVersion)
 install(FILES ${PROJECT_BINARY_DIR}/cmake/TriremeConfig.cmake
               ${PROJECT_BINARY_DIR}/cmake/TriremeConfigVersion.cmake
-              ${PROJECT_SOURCE_DIR}/cmake/libtorch.cmake
+              ${PROJECT_SOURCE_DIR}/cmake/grpc.cmake ${PROJECT_SOURCE_DIR}/cmake/libtorch.cmake
         DESTINATION ${TRIREME_CMAKE_FOLDER})
 
 # pkg-config: the highest floor first, so that each archive comes before those it calls.

@@ -29,9 +29,14 @@ def write(folder, name="tiny.toml", more=""):
 
 
 def cache(program):
-    """The cache folder (XDG_CACHE_HOME) of the build of `program`, whose calibrations are believed from here on: beside
-    other tests every program would measure this machine again, for half a second."""
-    folder = pathlib.Path(program).parent.parent / "cache"
+    """The cache folder (XDG_CACHE_HOME) of the build of `program`, whose calibrations are believed from here on."""
+    return believed(pathlib.Path(program).parent.parent / "cache")
+
+
+def believed(folder):
+    """The same for any cache folder. Beside other tests every program would measure this machine again, for half a
+    second."""
+    folder = pathlib.Path(folder)
     for file in folder.glob("trireme/*.txt"):
         with contextlib.suppress(FileNotFoundError):
             text = file.read_text()

@@ -1,5 +1,4 @@
 # Each piece's output must be PyTorch's: the recorded one and, if PyTorch is installed, a new one.
-find_package(Python3 REQUIRED COMPONENTS Interpreter)
 set(compat ${PROJECT_SOURCE_DIR}/tests/compat)
 foreach(piece autocast clip_grad_norm ema grad_scaler learning_rate offload recompute tensorboard weights)
   set(program ${PROJECT_BINARY_DIR}/examples/pieces/piece_${piece})

@@ -15,6 +15,9 @@ import tempfile
 import termios
 import unittest
 
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
+import tiny_training  # noqa: E402
+
 TRIREME = sys.argv[1]
 TEXT = "".join(f"line {i * 7919 % 1000} of it\n" for i in range(2000))
 CONFIG = """[data]
@@ -36,7 +39,14 @@ sample_bytes = 0
 
 
 class Terminal(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.cache = tempfile.TemporaryDirectory()
+        cls.addClassCleanup(cls.cache.cleanup)
+
     def setUp(self):
+        # Only the first training measures this machine.
+        os.environ["XDG_CACHE_HOME"] = tiny_training.believed(self.cache.name)
         self.folder = tempfile.TemporaryDirectory()
         self.addCleanup(self.folder.cleanup)
         pathlib.Path(self.folder.name, "data.txt").write_text(TEXT, encoding="utf-8")
