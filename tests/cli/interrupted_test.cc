@@ -14,6 +14,7 @@ namespace {
 namespace fs = std::filesystem;
 using ::testing::AnyOf;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 class Interrupted : public ::testing::Test {
  protected:
@@ -132,6 +133,40 @@ TEST_F(Interrupted, BeforeItHasACheckpoint) {
       trireme({"train", "a run/config.toml", "--out", "a run", "--resume", "auto", "--set",
                "train.steps=2", "--set", "train.validate_sequences=8"});
   EXPECT_EQ(again.code, 0) << again.out << again.err;
+}
+
+// A validation that takes long, in a run that has steps to save.
+TEST_F(Interrupted, InAValidation) {
+  std::string text;
+  for (int i = 0; i < 200'000; ++i) text += "line " + std::to_string(i * 7919 % 1000) + " of it\n";
+  const std::string data = folder_.write("long.txt", text);
+  auto running =
+      trireme_command({"train", long_, "--ranks", "2", "--out", "run", "--data", data, "--set",
+                       "train.validate_sequences=20000", "--set", "train.validate_every=5"})
+          .in(folder_.path())
+          .start();
+  const auto has_steps = [&](int steps) {
+    const std::string events = read_file(folder_.file("run/events.jsonl"));
+    for (std::size_t at = 0; steps > 0; --steps)
+      if ((at = events.find("\"step_seconds\"", at + 1)) == events.npos) return false;
+    return true;
+  };
+  ASSERT_TRUE(running.wait_for("expected time")) << running.output();  // after step 3
+  while (!has_steps(5)) ASSERT_FALSE(running.wait_for("error", 0.02)) << running.output();
+  running.send(SIGINT);
+  const CommandResult stopped = running.wait(60);
+  EXPECT_EQ(stopped.code, 130) << stopped.out << stopped.err;
+  EXPECT_THAT(stopped.out, HasSubstr("stopped by SIGINT after step 5; checkpoint written"));
+  EXPECT_THAT(stopped.out, Not(HasSubstr("validation after step 5")));
+  // The validation is made when the run is resumed.
+  const CommandResult resumed = trireme({"train", "--resume", "run", "--set",
+                                         "train.validate_sequences=8", "--set", "train.steps=7"});
+  EXPECT_EQ(resumed.code, 0) << resumed.out << resumed.err;
+  EXPECT_THAT(resumed.out, HasSubstr("validation after step 5"));
+  const CommandResult whole =
+      trireme({"train", long_, "--out", "whole", "--data", data, "--set", "train.steps=7"});
+  EXPECT_EQ(whole.code, 0) << whole.out << whole.err;
+  EXPECT_EQ(hash("run"), hash("whole"));
 }
 
 // The text is for people to look at: a signal cuts it off, and the training has ended well.

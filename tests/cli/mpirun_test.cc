@@ -78,6 +78,16 @@ TEST_P(Mpirun, TrainsOneJobWithTheSameWeights) {
   EXPECT_FALSE(fs::exists(folder.file("runs/tiny-3")));
 }
 
+// MPICH's UCX would print what it logs among the program's own lines.
+TEST_P(Mpirun, WhatMpiLogsIsNotOnStdout) {
+  Folder folder;
+  const CommandResult result = start({"env", "UCX_LOG_LEVEL=info", "TRIREME_COMM_TRANSPORT=mpi",
+                                      TRIREME_PROGRAM, "train", tiny_config(folder, "steps = 2\n")},
+                                     2, folder.path());
+  EXPECT_EQ(result.code, 0) << result.out << result.err;
+  EXPECT_EQ(result.out.find(" UCX "), std::string::npos) << result.out;
+}
+
 TEST_P(Mpirun, RefusesRanksThatContradict) {
   Folder folder;
   const CommandResult result = train(3, folder.path(), {tiny_config(folder), "--ranks", "2"});

@@ -6,6 +6,7 @@
 #include <fstream>
 
 #include "tests/cli/standing.h"
+#include "trireme/base/error.h"
 
 namespace trireme::testing {
 namespace {
@@ -176,6 +177,24 @@ TEST_F(Standing, AJobThatWasKilledIsStartedAgainWithOtherStepsOnAllRanks) {
   Running zero = process(0, 2, {"--set", "checkpoint.every=0", "--set", "train.steps=9"}).start();
   for (Running* process : {&zero, &one, &job})
     EXPECT_EQ(end_of(*process).code, 0) << process->output();
+}
+
+TEST_F(Standing, AProcessDoesNotWaitForProcess0LongerThanTheCoordinatorDoes) {
+  Running job = coordinator("1:2", {"--patience", "5"}).start();
+  Running one = process(1, 2).with("TRIREME_TIMEOUT", "1").start();
+  const CommandResult ended = end_of(job);
+  EXPECT_THAT(ended.err, HasSubstr("for 5 s there were fewer than 1 process"));
+  const CommandResult waited = end_of(one);
+  EXPECT_EQ(waited.code, static_cast<int>(ExitCode::Timeout)) << waited.err;
+  EXPECT_THAT(waited.err, HasSubstr("process 0 has not prepared run, and the coordinator at " +
+                                    endpoint_ + " is gone"));
+}
+
+TEST_F(Standing, AProcessWaitsForProcess0AsLongAsItIsTold) {
+  const CommandResult waited =
+      process(1, 2).with("TRIREME_TIMEOUT_USER_CODE", "1").start().wait_beside_others();
+  EXPECT_EQ(waited.code, static_cast<int>(ExitCode::Timeout)) << waited.err;
+  EXPECT_THAT(waited.err, HasSubstr("process 0 has not prepared run"));
 }
 
 TEST_F(Standing, StopsWithACheckpointWhenItIsAsked) {

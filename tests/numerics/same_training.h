@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <istream>
 #include <map>
 #include <set>
 #include <sstream>
@@ -31,15 +32,20 @@ struct Results {
   std::string description;
 };
 
-/// Reads the lines that one rank printed.
+/// Reads the lines that one rank printed. Lines that begin otherwise are not the rank's: a library may
+/// print one, as MPICH's UCX does at the end of a process.
 inline void read_results(std::istream& lines, Results& results) {
-  std::string word, which, algorithm, hash, losses;
-  while (lines >> word >> which >> algorithm >> hash) {
+  for (std::string line; std::getline(lines, line);) {
+    std::istringstream words(line);
+    std::string word, which, algorithm, hash, losses, more;
+    words >> word >> which >> algorithm >> hash;
+    if (word != "RESULT" && word != "COMPUTED") continue;
+    if (word == "RESULT") words >> losses;
+    EXPECT_TRUE(words && !(words >> more)) << "not as a rank prints it: " << line;
     if (word == "COMPUTED") {
       results.computed[which + " " + algorithm].insert(hash);
       continue;
     }
-    lines >> losses;
     const auto [at, added] = results.of_case.emplace(which + " " + algorithm, hash + " " + losses);
     EXPECT_EQ(at->second, hash + " " + losses) << "ranks differ in " << which;
   }

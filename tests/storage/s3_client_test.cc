@@ -76,6 +76,30 @@ TEST_F(S3ClientTest, RefusalsAreFinalAndSayWhatToDo) {
   EXPECT_THAT(refusal([&] { S3Client(wrong, "models").head("x"); }), HasSubstr("403"));
 }
 
+TEST_F(S3ClientTest, EveryRefusalNamesKeyAndBucket) {
+  const std::string key = "runs/a/x";
+  const std::vector<std::function<void(S3Client&)>> calls = {
+      [&](S3Client& client) { client.put(key, bytes("x")); },
+      [&](S3Client& client) { client.get(key); },
+      [&](S3Client& client) { client.get_range(key, "\"0\"", 0, 2); },
+      [&](S3Client& client) { client.list(key); },
+      [&](S3Client& client) { client.begin_upload(key); },
+      [&](S3Client& client) {
+        client.put_part({key, "id"}, 1, bytes("x"));
+      },
+      [&](S3Client& client) {
+        client.complete_upload({key, "id"}, {"\"0\""});
+      }};
+  for (std::size_t i = 0; i < calls.size(); ++i) {
+    for (const std::string bucket : {"nowhere", "denied"}) {
+      SCOPED_TRACE("call " + std::to_string(i) + ", bucket " + bucket);
+      const auto client = service_.client(bucket);
+      EXPECT_THAT(refusal([&] { calls[i](*client); }),
+                  AllOf(HasSubstr(key), HasSubstr(" in the bucket " + bucket + ": the storage")));
+    }
+  }
+}
+
 TEST_F(S3ClientTest, ACallThatTheServiceLacksIsNotTriedAgain) {
   service_.inject(R"([{"kind": "501", "times": 1000}])");
   EXPECT_THAT(refusal([&] { client_->put("x", bytes("x")); }),

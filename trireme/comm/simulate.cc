@@ -10,11 +10,11 @@ namespace trireme::inline v0::comm {
 namespace {
 
 // Adds the rank and the seed to the error's message, so that a failure can be repeated.
-[[noreturn]] void rethrow(const std::exception_ptr& error, int rank, std::uint64_t seed) {
+[[noreturn]] void rethrow(int rank, std::uint64_t seed) {
   const std::string place =
       "rank " + std::to_string(rank) + " (seed " + std::to_string(seed) + "): ";
   try {
-    std::rethrow_exception(error);
+    throw;
   } catch (const net::DeadlockError& deadlock) {
     throw net::DeadlockError(place + deadlock.message(), rank);
   } catch (const Error& known) {
@@ -22,7 +22,8 @@ namespace {
     if (context.rank < 0) context.rank = rank;
     throw_error(known.code(), place + known.message(), std::move(context));
   } catch (...) {
-    throw Error(ExitCode::UserCode, place + describe(error).sentence, {.rank = rank});
+    throw Error(ExitCode::UserCode, place + describe(std::current_exception()).sentence,
+                {.rank = rank});
   }
 }
 
@@ -31,8 +32,6 @@ namespace {
 void simulate(int size, const SimulationOptions& options,
               const std::function<void(SimulatedRank&)>& body) {
   net::SimNetwork network(size, options.network);
-  std::exception_ptr first;
-  int first_rank = -1;
   network.run([&](int rank) {
     try {
       SimulatedRank context{rank, size, network.waiter(rank), network.transport(rank), nullptr};
@@ -41,12 +40,9 @@ void simulate(int size, const SimulationOptions& options,
       context.world = std::make_shared<Communicator>(context.transport, std::move(world));
       body(context);
     } catch (...) {
-      if (first) return;  // no race: one rank runs at a time. Later errors follow from the first
-      first = std::current_exception();
-      first_rank = rank;
+      rethrow(rank, options.network.seed);
     }
   });
-  if (first) rethrow(first, first_rank, options.network.seed);
 }
 
 }  // namespace trireme::inline v0::comm

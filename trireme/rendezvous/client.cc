@@ -176,7 +176,7 @@ wire::JoinRequest CoordinatorClient::Impl::join_request() const {
   return request;
 }
 
-bool CoordinatorClient::has_workers(ClientOptions options) {
+CoordinatorClient::Answer CoordinatorClient::ask(ClientOptions options) {
   const Impl impl(std::move(options));
   wire::JoinRequest request = impl.join_request();
   request.set_asks(true);
@@ -185,7 +185,7 @@ bool CoordinatorClient::has_workers(ClientOptions options) {
   context.set_deadline(after(impl.options.timeout));
   const grpc::Status status = impl.stub()->Join(&context, request, &reply);
   if (!status.ok()) impl.raise(status, "join");
-  return reply.has_workers();
+  return {reply.has_workers(), std::chrono::milliseconds(reply.returns_within_ms())};
 }
 
 void CoordinatorClient::Impl::join() {

@@ -61,8 +61,12 @@ class CoordinatorClient {
   using Group = ExchangeGroup;
   explicit CoordinatorClient(ClientOptions options);
   ~CoordinatorClient();
-  /// Whether workers of the coordinator's job are there. Joins nothing; throws as the constructor does.
-  static bool has_workers(ClientOptions options);
+  struct Answer {
+    bool has_workers = false;   // are there
+    Duration returns_within{};  // how long processes wait for a coordinator that is gone
+  };
+  /// Asks the coordinator of its job. Joins nothing; throws as the constructor does.
+  static Answer ask(ClientOptions options);
   CoordinatorClient(const CoordinatorClient&) = delete;
 
   /// Collective: returns the value of every process of the group under `key`, in their order. Throws

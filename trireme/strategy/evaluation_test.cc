@@ -11,9 +11,11 @@
 #include <mutex>
 #include <stdexcept>
 #include <string>
+#include <utility>
 
 #include "trireme/base/error.h"
 #include "trireme/base/waiter.h"
+#include "trireme/job/job.h"
 #include "trireme/models/module_block.h"
 #include "trireme/optim/optimizer.h"
 #include "trireme/strategy/pipeline_training_test.h"
@@ -31,6 +33,8 @@ struct Rank {
       : context(context) {
     parallel::StrategyContext env{.world = context.world.get()};
     env.assign = [this](const kernel::Assignment& dealt) { assignment = dealt; };
+    env.stop_signal = [this] { return asked(); };
+    env.note_stop = [this](int signal) { noted = signal; };
     options.bucket_bytes = 2048;
     strategy = std::make_unique<Strategy>(env, model, std::move(options),
                                           optim::make_optimizer(AdamW{.learning_rate = 1e-2}));
@@ -43,6 +47,8 @@ struct Rank {
 
   testing::RankContext& context;
   kernel::Assignment assignment;
+  std::function<int()> asked = [] { return 0; };  // StrategyContext::stop_signal
+  int noted = 0;
   std::unique_ptr<Strategy> strategy;
 };
 
@@ -164,6 +170,42 @@ TEST(Inference, OfMicroBatchesThatDisagreeIsRefusedNamingTwoRanks) {
   });
   for (const auto& [rank, message] : values)
     EXPECT_THAT(message, HasSubstr("of one pipeline, or that share layers, the same values"));
+}
+
+TEST(Evaluation, EndsAfterTheSameBatchOnAllRanksIfOneIsAskedToStop) {
+  for (const Shape& shape : kShapes) {
+    SCOPED_TRACE(name_of(shape));
+    testing::run_ranks(shape.ranks, [&](testing::RankContext& context) {
+      Rank rank(context, shape.options);
+      rank.step(0);
+      const std::vector<Loss> losses = {squared_loss()};
+      const std::vector<Batch> batches = {rank.batch(100), rank.batch(101, 3), rank.batch(102)};
+      const std::vector<double> whole = rank.strategy->evaluate(batches, losses);
+      EXPECT_GT(whole.at(0), 0);
+      // The last rank is asked by `signal` in batch number `number`, from 1.
+      const auto evaluate = [&](int signal, int number, bool until_stop = true) {
+        int calls = 0;
+        rank.asked = [&, signal, number] {
+          return ++calls >= number && context.rank == context.size - 1 ? signal : 0;
+        };
+        return rank.strategy->evaluate(batches, losses, until_stop);
+      };
+      EXPECT_EQ(evaluate(0, 1), whole);
+      EXPECT_EQ(evaluate(kRanksChange, 1), whole) << "ranks regroup after a step";
+      EXPECT_EQ(evaluate(143, 3), whole) << "nothing is left to do";
+      EXPECT_EQ(evaluate(143, 1, /*until_stop=*/false), whole);
+      EXPECT_EQ(rank.strategy->stop_signal(), 0);
+      for (const int number : {1, 2}) {
+        EXPECT_TRUE(evaluate(143, number).empty());
+        EXPECT_EQ(rank.strategy->stop_signal(), 143);
+        EXPECT_EQ(std::exchange(rank.noted, 0), 143);
+        EXPECT_EQ(evaluate(0, 1), whole);
+      }
+      rank.asked = [] { return 0; };
+      rank.step(1);
+      EXPECT_EQ(rank.strategy->stop_signal(), 0);
+    });
+  }
 }
 
 // The loss of micro-batch 5 throws on the rank that computes it. That rank gets the exception, the

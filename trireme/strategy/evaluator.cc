@@ -3,8 +3,10 @@
 #include <c10/core/GradMode.h>
 
 #include <deque>
+#include <utility>
 
 #include "trireme/base/error.h"
+#include "trireme/job/job.h"
 #include "trireme/strategy/given_share.h"
 
 namespace trireme::inline v0::parallel {
@@ -16,10 +18,10 @@ std::uint32_t Evaluator::passes_of(std::uint32_t micro_batches) const {
                                setup_.plan.shards_weights);
 }
 
-// All ranks go through all batches even if one fails: the others wait for them, and learn of the
-// error at the end. A pipeline completes a batch before the next one.
-std::vector<double> Evaluator::evaluate(
-    const std::vector<Batch>& batches, const std::vector<Loss>& sums,
+// Ranks that look for a request to stop conclude each batch. A pipeline completes a batch before the
+// next one anyway.
+Evaluator::Result Evaluator::evaluate(
+    const std::vector<Batch>& batches, const std::vector<Loss>& sums, bool until_stop,
     const std::function<std::shared_ptr<void>()>& common_weights) {
   require_agreement(*setup_.env.world, places_,
                     given_batches(batches, places_, setup_.env.world->rank()), "validation",
@@ -27,11 +29,32 @@ std::vector<double> Evaluator::evaluate(
   const c10::AutoGradMode no_grad(false);
   const auto scope = setup_.layers.use();
   const auto common = common_weights();
+  const std::span all(batches);
+  const std::size_t together = until_stop ? 1 : all.size();
+  std::vector<double> means(sums.size());
+  for (std::size_t at = 0; at < all.size(); at += together) {
+    // Ranks that only regroup complete the validation.
+    const int asked = until_stop ? setup_.env.stop_signal() : 0;
+    const int stop_signal =
+        add(all.subspan(at, together), sums, asked > kRanksChange ? asked : 0, means);
+    if (stop_signal != 0 && at + together < all.size()) return {{}, stop_signal};
+  }
+  runner_.tell_all(means);
+  std::int64_t count = 0;
+  for (const Batch& batch : batches) count += batch.global_count;
+  for (double& mean : means) mean = count > 0 ? mean / static_cast<double>(count) : 0.0;
+  return {std::move(means)};
+}
+
+// Adds the sums over `batches` to `totals`, on ranks with the last block. Returns the stop signal on
+// which the ranks agree, of those that each brings; 0: none. All ranks go through all batches even if
+// one fails: the others wait for them, and learn of the error at the end.
+int Evaluator::add(std::span<const Batch> batches, const std::vector<Loss>& sums, int stop_signal,
+                   std::vector<double>& totals) {
   parts_.train(false);
   std::deque<ScalarTree> trees;  // by batch, then by sum; the reductions point into it
   std::vector<Work> works;
   std::exception_ptr error;
-  std::int64_t count = 0;
   std::vector<std::uint32_t> passes;
   for (const Batch& batch : batches) passes.push_back(passes_of(batch.total));
   sync_.begin(0, runner_.uses(passes, false));
@@ -44,15 +67,11 @@ std::vector<double> Evaluator::evaluate(
         works.push_back(
             trees.back().reduce(*setup_.grid.last, setup_.env.reduce, "validation loss"));
     }
-    count += batch.global_count;
   }
-  conclude(std::move(works), error, "validation");
-  std::vector<double> means(sums.size());
+  const int agreed = conclude(std::move(works), error, "validation", stop_signal);
   for (std::size_t i = 0; i < trees.size() && setup_.grid.last != nullptr; ++i)
-    means[i % sums.size()] += trees[i].sum();
-  runner_.tell_all(means);
-  for (double& mean : means) mean = count > 0 ? mean / static_cast<double>(count) : 0.0;
-  return means;
+    totals[i % sums.size()] += trees[i].sum();
+  return agreed;
 }
 
 // By micro-batch, then by sum; 0 on ranks without the last block. After an error computes only what
@@ -89,11 +108,11 @@ void Evaluator::keep(const std::exception_ptr& thrown, std::exception_ptr& error
 }
 
 // Ends forward passes that all ranks took part in. Throws on every rank if one has an error: its
-// own, or StepRefused naming a rank that has one.
-void Evaluator::conclude(std::vector<Work> works, const std::exception_ptr& error,
-                         const std::string& operation) {
+// own, or StepRefused naming a rank that has one. Returns the agreed stop signal.
+int Evaluator::conclude(std::vector<Work> works, const std::exception_ptr& error,
+                        const std::string& operation, int stop_signal) {
   parts_.train(true);
-  LocalVote local_vote;
+  LocalVote local_vote{.stop_signal = stop_signal};
   if (error) local_vote.refuse(describe(error));
   works.push_back(sync_.finish());
   works.push_back(runner_.sent());
@@ -103,7 +122,7 @@ void Evaluator::conclude(std::vector<Work> works, const std::exception_ptr& erro
   const Verdict verdict = vote.result();
   runner_.settle(verdict.ok);
   if (error) std::rethrow_exception(error);
-  if (verdict.ok) return;
+  if (verdict.ok) return verdict.stop_signal;
   throw StepRefused(static_cast<ExitCode>(verdict.exit_code),
                     "rank " + std::to_string(verdict.refusing_rank) + " could not go through the " +
                         operation + ": " + verdict.reason,

@@ -30,19 +30,26 @@ class Evaluator {
         places_(places),
         give_up_(std::move(give_up)) {}
 
+  struct Result {
+    std::vector<double> means;
+    int stop_signal = 0;  // not 0: the ranks were asked to stop, and there are no means
+  };
+
   /// As Strategy::evaluate() and infer(). While the result of `common_weights` lives, the ranks
   /// have the weights of one model. `alone`: this rank has all that it needs.
-  std::vector<double> evaluate(const std::vector<Batch>& batches, const std::vector<Loss>& sums,
-                               const std::function<std::shared_ptr<void>()>& common_weights);
+  Result evaluate(const std::vector<Batch>& batches, const std::vector<Loss>& sums, bool until_stop,
+                  const std::function<std::shared_ptr<void>()>& common_weights);
   models::Value infer(const MicroBatch& micro, bool alone);
 
  private:
   Device device() const { return parts_.parts().front()->store.device(); }
   std::vector<double> sums_of(const Batch& given, const std::vector<Loss>& sums,
                               std::exception_ptr& error);
+  int add(std::span<const Batch> batches, const std::vector<Loss>& sums, int stop_signal,
+          std::vector<double>& totals);
   void keep(const std::exception_ptr& thrown, std::exception_ptr& error);
-  void conclude(std::vector<Work> works, const std::exception_ptr& error,
-                const std::string& operation);
+  int conclude(std::vector<Work> works, const std::exception_ptr& error,
+               const std::string& operation, int stop_signal = 0);
   std::uint32_t passes_of(std::uint32_t micro_batches) const;
 
   const StrategySetup& setup_;

@@ -123,9 +123,13 @@ Verdict StepEngine::agree() {
   waited_at_vote_ = parts_.time_waited();
   const Verdict verdict = vote.result();
   if (parts_.runner != nullptr) parts_.runner->settle(verdict.ok);
-  stop_signal_ = verdict.stop_signal;
-  if (stop_signal_ > kRanksChange) env_.note_stop(stop_signal_);
+  take_stop(verdict.stop_signal);
   return verdict;
+}
+
+void StepEngine::take_stop(int signal) {
+  stop_signal_ = signal;
+  if (signal > kRanksChange) env_.note_stop(signal);
 }
 
 // Refuses, on all ranks, a batch that would update by zero.

@@ -107,8 +107,10 @@ class StepEngine {
   }
   /// This rank's loop ends with an error that the other ranks know.
   void fail() { failed_ = true; }
-  /// StepResult::stop_signal of the last step.
+  /// StepResult::stop_signal of the last step, or what take_stop() was told since.
   int stop_signal() const noexcept { return stop_signal_; }
+  /// The ranks have agreed on this stop signal.
+  void take_stop(int signal);
   std::int64_t step() const noexcept { return step_; }
   /// StepVoter::steps_ended().
   std::optional<std::int64_t> steps_ended() const noexcept {

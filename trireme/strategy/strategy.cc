@@ -407,8 +407,11 @@ double Strategy::evaluate(const std::vector<Batch>& batches, const Loss& loss) {
 }
 
 std::vector<double> Strategy::evaluate(const std::vector<Batch>& batches,
-                                       const std::vector<Loss>& sums) {
-  return impl_->evaluator.evaluate(batches, sums, [this] { return impl_->common_weights(); });
+                                       const std::vector<Loss>& sums, bool until_stop) {
+  auto result = impl_->evaluator.evaluate(batches, sums, until_stop,
+                                          [this] { return impl_->common_weights(); });
+  if (result.stop_signal != 0) impl_->engine.take_stop(result.stop_signal);
+  return std::move(result.means);
 }
 
 models::Value Strategy::infer(const MicroBatch& micro) {

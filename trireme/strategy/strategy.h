@@ -182,7 +182,7 @@ class Strategy final : public Saveable, public StepVoter {
   /// Throws StepRefused (nothing was applied), UnevenInput, or the communicator's error. If numbers
   /// that are not finite make the ranks skip the step, `skipped` says why and the loss is NaN.
   StepResult step(const Batch& batch, const Loss& loss);
-  /// StepResult::stop_signal of the last step.
+  /// StepResult::stop_signal of the last step, or what ended a later evaluate().
   int stop_signal() const noexcept override;
   bool all_ranks_return() const override { return true; }
   std::optional<std::int64_t> steps_ended() const override;
@@ -191,7 +191,10 @@ class Strategy final : public Saveable, public StepVoter {
   /// change.
   double evaluate(const std::vector<Batch>& batches, const Loss& loss);
   /// The same for several sums in one pass, each divided by the count: loss, correct answers, ...
-  std::vector<double> evaluate(const std::vector<Batch>& batches, const std::vector<Loss>& sums);
+  /// `until_stop`: ranks that are asked to stop agree on it after the batch that they are in. The
+  /// result is then empty, and stop_signal() says by what.
+  std::vector<double> evaluate(const std::vector<Batch>& batches, const std::vector<Loss>& sums,
+                               bool until_stop = false);
   /// Forward only: the last block's value (generation). Collective unless has_whole_weights(): all
   /// ranks call it with micro-batches of one shape. Separate copies: uses this rank's.
   models::Value infer(const MicroBatch& micro);

@@ -70,13 +70,11 @@ StrategySync make_strategy_sync(const StrategySetup& setup, const ModelParts& pa
     } else if (setup.plan.served) {
       syncs.push_back(std::make_unique<ps::ServerSync>(own, remote(optimizer)));
     } else {
-      syncs.push_back(make_parameter_sync(own));
+      auto bucketed = make_parameter_sync(own);
+      made.dealt = bucketed.get();
+      syncs.push_back(std::move(bucketed));
     }
     made.of_part.push_back(syncs.back().get());
-  }
-  if (!setup.plan.assignment.weights.empty() || setup.options.shares == "auto") {
-    made.dealt = dynamic_cast<BucketedSync*>(syncs.front().get());
-    made.dealt->set_shares(setup.plan.assignment.weights);
   }
   if (setup.grid.pipeline != nullptr) {
     made.step = std::make_unique<PipelineSync>(*setup.grid.pipeline, setup.pipeline, parts,

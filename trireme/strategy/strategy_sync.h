@@ -18,7 +18,7 @@ struct StrategySync {
   std::unique_ptr<StepSync> step;       // of the whole step; owns the following
   std::vector<ParameterSync*> of_part;  // of each stage
   LocalSync* local = nullptr;           // if ranks train separate copies
-  BucketedSync* dealt = nullptr;        // whose shares of a batch may change; null: none
+  BucketedSync* dealt = nullptr;        // of the last stage, whose shares may change; null: none
 };
 
 /// Collective. What the arguments refer to outlives the result. `enter_barrier` is called before the

@@ -124,7 +124,7 @@ void leave(comm::Communicator& world) noexcept {
     const auto entries = entries_with(world, {.leaving = ExitCode::Done});
     gather(world, entries, ExitCode::Done).then([entries] {}).wait();
   } catch (...) {
-    // The other ranks already know, or are gone.
+    // The other ranks get what was sent, or are gone.
   }
 }
 

@@ -31,6 +31,6 @@ struct SyncSetup {
 
 /// Collective over `data`. `data` and the store must outlive the result. Not for plans whose ranks
 /// train copies or have servers (SyncPlan::local, served), which bring a class of their own.
-std::unique_ptr<ParameterSync> make_parameter_sync(const SyncSetup& setup);
+std::unique_ptr<BucketedSync> make_parameter_sync(const SyncSetup& setup);
 
 }  // namespace trireme::inline v0::parallel

@@ -8,7 +8,6 @@
 #include "trireme/base/error.h"
 #include "trireme/base/words.h"
 #include "trireme/observe/machine.h"
-#include "trireme/observe/progress.h"
 
 namespace trireme::inline v0::tensor {
 namespace {

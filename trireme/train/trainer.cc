@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <memory>
 #include <optional>
@@ -117,7 +116,8 @@ class Trainer {
     began_ = job_.waiter()->now();
     goes_on ? take_up(report, first) : begin(report, first);
     long done = first;  // steps
-    while (done < settings_.steps && !early_stop_.reached() && !joined_.training_ended()) {
+    while (!interrupted_ && done < settings_.steps && !early_stop_.reached() &&
+           !joined_.training_ended()) {
       const long step = done;
       const int signal = train_one(report, step);
       if (step == first && regrouped) tell_regrouping(report, first);
@@ -131,6 +131,7 @@ class Trainer {
       const auto every = settings_.validate_every;
       if (leads_or_joins() && (last || (every > 0 && done / every > step / every))) {
         outcome_.last_validation = validate(report, done);
+        if (interrupted_) break;
         if (outcome_.last_validation) {
           early_stop_.judge(done, *outcome_.last_validation);
           checkpointer_.validated(*outcome_.last_validation);
@@ -150,6 +151,7 @@ class Trainer {
       // Not `done`, which servers count and which may leave numbers out.
       if (step_seconds_.size() == kTimedSteps && !goes_on && !last) expect(report, first);
     }
+    if (interrupted_) return stop(report, done, strategy_.stop_signal());
     if (early_stop_.reached()) {
       report.early_stop(done, early_stop_.best_loss(), static_cast<long>(early_stop_.best_step()));
       tell_trigram(report, /*needed=*/true);
@@ -349,11 +351,12 @@ class Trainer {
     const auto held_out =
         held_out_batches(job_, settings_, *data_.validation, settings_.validate_samples);
     strategy_.use_average(true);
-    const Evaluation result = evaluate(strategy_, settings_.model, held_out);
+    const auto result = evaluate(strategy_, settings_.model, held_out, /*until_stop=*/true);
     strategy_.use_average(false);
-    report.validation(step, result.loss, static_cast<long>(result.count), result.accuracy);
     joined_.activity("train");
-    return result.loss;
+    if ((interrupted_ = !result)) return std::nullopt;
+    report.validation(step, result->loss, static_cast<long>(result->count), result->accuracy);
+    return result->loss;
   }
 
   // What the servers counted, if the workers train on their own.
@@ -381,8 +384,9 @@ class Trainer {
     write_trace();
     report.plot();
     report.close();
+    const std::string saved = "; checkpoint written to " + folder_.checkpoint();
     report.line("stopped by " + job::stop_cause() + " after step " + grouped(steps_done) +
-                "; checkpoint written to " + folder_.checkpoint());
+                (steps_done > 0 ? saved : ""));
     return signal;
   }
 
@@ -456,11 +460,8 @@ class Trainer {
   }
 
   std::int64_t largest(std::int64_t mine) {
-    std::array<std::int64_t, 1> value{mine};
-    job_.world()
-        .all_reduce(Buffer::of(std::span<std::int64_t>(value)), Max, {.label = "peak memory"})
-        .wait();
-    return value[0];
+    job_.world().all_reduce(Buffer::of(std::span(&mine, 1)), Max, {.label = "peak memory"}).wait();
+    return mine;
   }
 
   Session& session_;
@@ -484,6 +485,7 @@ class Trainer {
   TimePoint began_{};
   std::vector<double> step_seconds_;
   double validation_seconds_ = 0;
+  bool interrupted_ = false;             // the last validation, by a request to stop
   observe::History past_;                // of the run's events before the ranks changed; rank 0
   std::optional<TrigramCount> trigram_;  // while it counts; rank 0
 };

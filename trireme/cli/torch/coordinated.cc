@@ -2,6 +2,7 @@
 
 #include <signal.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <thread>
 
@@ -9,6 +10,7 @@
 #include "trireme/base/file.h"
 #include "trireme/cli/torch/start_ranks.h"
 #include "trireme/job/job.h"
+#include "trireme/job/options.h"
 #include "trireme/launch/output.h"
 #include "trireme/rendezvous/client.h"
 #include "trireme/rendezvous/coordinator/door.h"
@@ -41,10 +43,10 @@ bool has_ended(const rendezvous::RankEnvironment& place, const std::string& run)
   return true;
 }
 
-// Whether others of the job train. False as well if no coordinator answers now.
-bool has_workers(const rendezvous::RankEnvironment& place) {
+// nullopt if no coordinator answers now.
+std::optional<rendezvous::CoordinatorClient::Answer> ask(const rendezvous::RankEnvironment& place) {
   try {
-    return rendezvous::CoordinatorClient::has_workers(
+    return rendezvous::CoordinatorClient::ask(
         {.endpoint = place.coordinator,
          .secret = place.secret_descriptor >= 0
                        ? rendezvous::peek_secret_descriptor(place.secret_descriptor)
@@ -55,7 +57,13 @@ bool has_workers(const rendezvous::RankEnvironment& place) {
   } catch (const TimeoutError&) {
   } catch (const PeerLost&) {  // it has just ended
   }
-  return false;
+  return std::nullopt;
+}
+
+// Whether others of the job train.
+bool has_workers(const rendezvous::RankEnvironment& place) {
+  const auto answer = ask(place);
+  return answer && answer->has_workers;
 }
 
 int become_rank(const rendezvous::RankEnvironment& place, int argc, char** argv,
@@ -92,15 +100,29 @@ int run_under_coordinator(const rendezvous::RankEnvironment& place, int argc, ch
 int follow_under_coordinator(const rendezvous::RankEnvironment& place, int argc, char** argv,
                              const std::string& folder) {
   const std::string path = train::RunFolder(folder).worker_spec();
-  const TimePoint end = steady_now() + JobOptions().timeout_user_code;
+  const JobOptions options = job::resolve_options({});
+  const TimePoint end = steady_now() + options.timeout_user_code;
+  TimePoint lost = TimePoint::max();  // so long a coordinator that has answered is waited for
   std::error_code none;
   // A job that was killed as a whole may have left a file for another configuration. Process 0 writes its own
   // before it becomes a worker.
   for (int looks = 0;; ++looks, std::this_thread::sleep_for(kLookEvery)) {
-    if (looks % kLooksPerDial == 0 && std::filesystem::exists(path, none) && has_workers(place))
-      return become_rank(place, argc, argv,
-                         train::WorkerSpec::from_text(try_read_file(path).value_or("")));
-    if (looks % kLooksPerEnd == 0 && has_ended(place, folder)) return 0;
+    const bool is_prepared = std::filesystem::exists(path, none);
+    if (looks % (is_prepared ? kLooksPerDial : kLooksPerEnd) == 0) {
+      const auto answer = ask(place);
+      if (answer && answer->has_workers && is_prepared)
+        return become_rank(place, argc, argv,
+                           train::WorkerSpec::from_text(try_read_file(path).value_or("")));
+      if (answer) lost = steady_now() + std::max(answer->returns_within, options.timeout);
+    }
+    const bool is_lost = steady_now() > lost;
+    if ((is_lost || looks % kLooksPerEnd == 0) && has_ended(place, folder)) return 0;
+    if (is_lost && !ask(place))
+      throw TimeoutError("process 0 has not prepared " + folder + ", and the coordinator at " +
+                             place.coordinator + " is gone",
+                         {.operation = "train",
+                          .advice = "See the coordinator's last lines. Start it again, then "
+                                    "process 0 and this one."});
     if (looks == 0) launch::say("waits for process 0, which prepares " + folder);
     if (steady_now() > end)
       throw TimeoutError(

@@ -59,7 +59,7 @@ int eval_command(const EvalOptions& options, const Program& program) {
   const auto held_out = data.validation(corpus->validation(), corpus);
   const std::int64_t samples = options.samples > 0 ? options.samples : settings.validate_samples;
   const auto batches = train::held_out_batches(model.job, settings, *held_out, samples);
-  const train::Evaluation result = train::evaluate(model.strategy, settings.model, batches);
+  const train::Evaluation result = *train::evaluate(model.strategy, settings.model, batches);
   std::optional<double> trigram;
   if (settings.model.context > 0 && train::has_trigrams(corpus->train(), corpus->validation()))
     trigram = train::trigram_loss(corpus->train(), corpus->validation());

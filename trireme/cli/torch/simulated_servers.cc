@@ -1,7 +1,6 @@
 #include "trireme/cli/torch/simulated_servers.h"
 
 #include <cmath>
-#include <exception>
 #include <string>
 #include <vector>
 
@@ -26,14 +25,10 @@ class ServedNetwork {
   void run(const ps::Settings& settings, const SimulatedServersObserver& observer,
            const std::function<void(int, ps::ParameterClient&, Waiter&)>& work) {
     network_.run([&](int rank) {
-      try {
-        rank < workers_ ? run_worker(rank, settings, work)
-                        : serve(rank - workers_, network_.waiter(rank), observer);
-      } catch (...) {  // the others then find that nobody can run
-        if (!failure_) failure_ = std::current_exception();
-      }
+      // After an error of one, the others find that nobody can run.
+      rank < workers_ ? run_worker(rank, settings, work)
+                      : serve(rank - workers_, network_.waiter(rank), observer);
     });
-    if (failure_) std::rethrow_exception(failure_);
   }
 
  private:
@@ -69,7 +64,6 @@ class ServedNetwork {
   net::SimNetwork network_;
   net::SimChannels channels_;
   int ended_ = 0;
-  std::exception_ptr failure_;
 };
 
 }  // namespace

@@ -127,6 +127,10 @@ void keep_on_one_host() {
   }
 }
 
+// MPICH's UCX writes warnings to stdout, where results are, unless it is told otherwise when it is loaded.
+// The user's own choice is kept.
+void keep_off_stdout() { setenv("UCX_LOG_FILE", "stderr", 0); }
+
 // One of these two is among the ranks that wait for others, and all write to one terminal.
 bool speaks(int rank) { return rank <= 1; }
 
@@ -146,6 +150,7 @@ std::atomic<const TriremeMpi*> in_use{nullptr};
 
 const Loaded& loaded() {
   static const Loaded one = [] {
+    keep_off_stdout();
     Loaded result = load();
     keep_on_one_host();
     in_use = result.functions;

@@ -4,6 +4,7 @@
 #include <sched.h>
 
 #include <algorithm>
+#include <exception>
 #include <utility>
 
 #include "trireme/base/check.h"
@@ -66,15 +67,20 @@ Scheduler::Scheduler(int size, Options options)
 
 void Scheduler::run(const std::function<void(int rank)>& body) {
   std::vector<std::thread> threads;
+  std::exception_ptr first;
   // A rank that is charged for its computing may have threads of its own, which would inherit this.
   const int core = options_.charge_computing ? -1 : sched_getcpu();
   for (int rank = 0; rank < size_; ++rank) {
     ranks_[rank]->state = State::Runnable;
-    threads.emplace_back([this, rank, core, &body] {
+    threads.emplace_back([this, rank, core, &body, &first] {
       stay_on(core);
       take_baton(rank);
       ranks_[rank]->computed = thread_time();
-      body(rank);
+      try {
+        body(rank);
+      } catch (...) {
+        if (!first) first = std::current_exception();  // no race: one rank runs at a time
+      }
       ranks_[rank]->state = State::Done;
       pass_baton(rank);
     });
@@ -87,6 +93,7 @@ void Scheduler::run(const std::function<void(int rank)>& body) {
     rank->tasks.clear();
     rank->sources.clear();  // one may hold a waiter, which holds this object
   }
+  if (first) std::rethrow_exception(first);
 }
 
 void Scheduler::take_baton(int self) {

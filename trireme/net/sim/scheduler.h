@@ -70,7 +70,8 @@ class Scheduler {
   };
   Scheduler(int size, Options options);
 
-  /// Runs body(rank) on one thread per rank until all have returned. `body` must not throw.
+  /// Runs body(rank) on one thread per rank until all have returned. Then rethrows the first
+  /// exception that a body threw.
   void run(const std::function<void(int rank)>& body);
 
   TimePoint now() const noexcept { return TimePoint(Duration(now_.load())); }

@@ -42,7 +42,8 @@ class SimNetwork {
   SimNetwork(const SimNetwork& base, std::vector<int> threads, SimFaults faults);
   ~SimNetwork();
 
-  /// Runs body(rank) on one thread per rank, one at a time, until all have returned.
+  /// Runs body(rank) on one thread per rank, one at a time, until all have returned. Then rethrows
+  /// the first exception that a body threw.
   void run(const std::function<void(int rank)>& body) { scheduler_->run(body); }
   std::shared_ptr<Waiter> waiter(int rank) const;
   /// One per rank, made on that rank's thread. When it is destroyed, peers that still wait for

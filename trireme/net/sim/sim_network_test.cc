@@ -43,6 +43,23 @@ Work recv(net::Transport& transport, int peer, std::vector<std::byte>& bytes) {
   return work;
 }
 
+TEST(SimNetwork, RethrowsTheFirstExceptionOfARank) {
+  SimNetwork network(3);
+  int ended = 0;
+  try {
+    network.run([&](int rank) {
+      if (rank == 1) throw ConfigError("of rank 1");
+      network.waiter(rank)->sleep(1s);
+      ++ended;
+      throw ConfigError("later");
+    });
+    ADD_FAILURE() << "the exception was swallowed";
+  } catch (const ConfigError& error) {
+    EXPECT_EQ(error.message(), "of rank 1");
+  }
+  EXPECT_EQ(ended, 2) << "the others run to their ends";
+}
+
 SimOptions quiet_cluster() {
   SimOptions options = net::cluster(25us, 1e9);
   options.charge_computing = false;  // for times exact to the nanosecond

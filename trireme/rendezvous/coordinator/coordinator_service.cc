@@ -39,6 +39,7 @@ ServerUnaryReactor* Service::Join(CallbackServerContext* context, const wire::Jo
 Status Service::join(const wire::JoinRequest& request, wire::JoinReply& reply) {
   std::lock_guard lock(mutex_);
   Status status = check_join(request);
+  reply.set_returns_within_ms(milliseconds(state_.options.returns_within));
   if (request.asks()) {
     reply.set_has_workers(state_.streams.any(
         [this](int process) { return state_.roles().role_of(process) == Role::Worker; }));
@@ -73,7 +74,6 @@ Status Service::join(const wire::JoinRequest& request, wire::JoinReply& reply) {
     return status;
   }
   reply.set_token(state_.sessions.begin(rank));
-  reply.set_returns_within_ms(milliseconds(state_.options.returns_within));
   reply.set_heartbeat_ms(milliseconds(state_.options.heartbeat));
   return state_.save() ? Status::OK : store_lost();
 }

@@ -80,14 +80,13 @@ void S3Client::refuse(const Response& response, const std::string& what) const {
   if (code.empty() && response.status == kNotImplemented) code = "NotImplemented";
   const std::string message = text_of(response.body, "Message");
   throw Refusal(response.status, code,
-                "cannot " + what + ": the storage answers " + std::to_string(response.status) +
-                    (code.empty() ? "" : " " + code) +
+                "cannot " + in_bucket(what) + ": the storage answers " +
+                    std::to_string(response.status) + (code.empty() ? "" : " " + code) +
                     (message.empty() ? "" : " (" + message + ")"),
                 {.operation = "checkpoint", .advice = advice_for(code)});
 }
 
 Response S3Client::call(Request request, const std::string& what) {
-  const std::string whole = what + " in the bucket " + bucket_;
   const Md5 digest = md5_of(request.body);
   if (!request.body.empty()) request.headers.push_back("Content-MD5: " + base64(digest));
   std::string reason;
@@ -103,13 +102,13 @@ Response S3Client::call(Request request, const std::string& what) {
       if (response.status < 300 || response.status == kNotFound) return response;
       const std::string code = text_of(response.body, "Code");
       if (!may_pass(response.status) && code != "BadDigest" && code != "RequestTimeout")
-        refuse(response, whole);
+        refuse(response, what);
       reason = "the storage answers " + std::to_string(response.status) + " " + code;
     } catch (const NoAnswer& error) {
       reason = error.what();
     }
   }
-  throw ResourceError("cannot " + whole + " at " +
+  throw ResourceError("cannot " + in_bucket(what) + " at " +
                           (service_.endpoint.empty() ? "Amazon S3" : service_.endpoint) +
                           " after " + std::to_string(retry_.attempts) + " attempts: " + reason,
                       {.operation = "checkpoint",
@@ -123,7 +122,7 @@ std::string S3Client::put(const std::string& key, std::span<const std::byte> byt
   if (condition.absent) request.headers.push_back("If-None-Match: *");
   if (!condition.etag.empty()) request.headers.push_back("If-Match: " + condition.etag);
   const Response response = call(request, "write " + key);
-  if (response.status == kNotFound) refuse(response, "write " + key + " in the bucket " + bucket_);
+  if (response.status == kNotFound) refuse(response, "write " + key);
   return response.header("etag");
 }
 
@@ -136,7 +135,7 @@ std::optional<Object> S3Client::head(const std::string& key) {
 std::optional<Object> S3Client::get(const std::string& key) {
   Response response = call({.url = url(key)}, "read " + key);
   if (response.status == kNotFound && text_of(response.body, "Code") == "NoSuchBucket")
-    refuse(response, "read " + key + " in the bucket " + bucket_);
+    refuse(response, "read " + key);
   if (response.status == kNotFound) return std::nullopt;
   return object_of(std::move(response));
 }
@@ -163,10 +162,10 @@ std::string S3Client::get_range(const std::string& key, const std::string& etag,
   }
   if (response.status == kNotFound && text_of(response.body, "Code") != "NoSuchBucket")
     throw gone();
-  if (response.status == kNotFound) refuse(response, what + " in the bucket " + bucket_);
+  if (response.status == kNotFound) refuse(response, what);
   if (static_cast<std::int64_t>(response.body.size()) != end - begin)
-    throw ResourceError("cannot " + what + " in the bucket " + bucket_ + ": asked for bytes " +
-                            std::to_string(begin) + " to " + std::to_string(end) + ", got " +
+    throw ResourceError("cannot " + in_bucket(what) + ": asked for bytes " + std::to_string(begin) +
+                            " to " + std::to_string(end) + ", got " +
                             std::to_string(response.body.size()),
                         {.operation = "checkpoint", .advice = "The service ignores ranges."});
   return std::move(response.body);
@@ -177,14 +176,15 @@ void S3Client::remove(const std::string& key) {
 }
 
 std::vector<std::string> S3Client::list(const std::string& prefix) {
+  const std::string what = "list " + prefix + "*";
   std::vector<std::string> keys;
   for (std::string token;;) {
     // A signature needs the parameters in this order.
     const std::string query =
         (token.empty() ? "" : "continuation-token=" + percent_encoded(token) + "&") +
         "list-type=2&prefix=" + percent_encoded(prefix);
-    const Response response = call({.url = url("", query)}, "list " + prefix);
-    if (response.status == kNotFound) refuse(response, "list " + prefix);
+    const Response response = call({.url = url("", query)}, what);
+    if (response.status == kNotFound) refuse(response, what);
     for (const std::string& one : elements(response.body, "Contents"))
       keys.push_back(text_of(one, "Key"));
     token = text_of(response.body, "NextContinuationToken");

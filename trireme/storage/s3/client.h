@@ -92,6 +92,9 @@ class S3Client {
   Response call(Request request, const std::string& what);
   std::string url(const std::string& key, const std::string& query = "") const;
   void pause(int attempt) const;
+  std::string in_bucket(const std::string& what) const {
+    return what + " in the bucket " + bucket_;
+  }
   [[noreturn]] void refuse(const Response& response, const std::string& what) const;
 
   const Service service_;

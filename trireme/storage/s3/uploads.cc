@@ -56,7 +56,7 @@ void S3Client::complete_upload(const Upload& upload, const std::vector<std::stri
     if (object && !wanted.empty() && object->etag == wanted) return;
     if (response.status == kNotFound) refuse(response, what);
   }
-  throw ResourceError("cannot " + what + ": the storage answers " + reason,
+  throw ResourceError("cannot " + in_bucket(what) + ": the storage answers " + reason,
                       {.operation = "checkpoint", .advice = "The training tries again."});
 }
 
@@ -68,7 +68,7 @@ void S3Client::abort_upload(const Upload& upload) {
 std::vector<Upload> S3Client::open_uploads(const std::string& prefix) {
   const Response response =
       call({.url = url("", "prefix=" + percent_encoded(prefix) + "&uploads=")},
-           "list uploads of " + prefix);
+           "list uploads of " + prefix + "*");
   std::vector<Upload> uploads;
   for (const std::string& one : elements(response.body, "Upload"))
     uploads.push_back({text_of(one, "Key"), text_of(one, "UploadId")});

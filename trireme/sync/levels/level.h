@@ -12,13 +12,13 @@ namespace trireme::inline v0::parallel {
 struct Level {
   std::string_view name, title;  // SyncPlan::sync, title
   SyncPlan (*plan)(const SyncRanks& ranks);
-  std::unique_ptr<ParameterSync> (*make)(const SyncSetup& setup);
+  std::unique_ptr<BucketedSync> (*make)(const SyncSetup& setup);
   bool local = false;   // ranks train separate copies (decentralised/)
   bool served = false;  // servers update the weights (ps/)
 };
 
 template <class Sync>
-std::unique_ptr<ParameterSync> make_level(const SyncSetup& setup) {
+std::unique_ptr<BucketedSync> make_level(const SyncSetup& setup) {
   return std::make_unique<Sync>(setup);
 }
 

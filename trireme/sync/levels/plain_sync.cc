@@ -33,7 +33,9 @@ Work tree_reduce(comm::Communicator& world, std::span<const comm::Term> terms,
 
 PlainSync::PlainSync(const SyncSetup& setup)
     : PlainSync(setup.data, setup.store.uses(), setup.store.parameter_of(), setup.store.slices(),
-                setup.options) {}
+                setup.options) {
+  set_shares(setup.plan.assignment.weights);
+}
 
 PlainSync::PlainSync(comm::Communicator& world, std::vector<std::vector<Accumulated>> uses,
                      std::vector<std::vector<std::uint32_t>> parameter_of,

@@ -90,7 +90,7 @@ SyncPlan plan_sync(const std::string& sync, int size, int shard, int local_size)
   return plan;
 }
 
-std::unique_ptr<ParameterSync> make_parameter_sync(const SyncSetup& setup) {
+std::unique_ptr<BucketedSync> make_parameter_sync(const SyncSetup& setup) {
   // One owner: nothing is sharded.
   return find_level(setup.plan.sharded() ? setup.plan.sync : "plain")->make(setup);
 }

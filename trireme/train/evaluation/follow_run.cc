@@ -38,7 +38,7 @@ class Follower {
   EvaluatedCheckpoint evaluate(const std::string& folder, std::int64_t step) {
     job_.activity("evaluation");
     load_newest(job_, strategy_, folder);
-    const Evaluation found = train::evaluate(strategy_, settings_.model, batches_);
+    const Evaluation found = *train::evaluate(strategy_, settings_.model, batches_);
     return {found.loss, observe::validation_event(
                             static_cast<long>(step), found.loss, static_cast<long>(found.count),
                             std::nullopt, settings_.model.data->words().items, found.accuracy)};

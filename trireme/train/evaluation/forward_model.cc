@@ -35,11 +35,12 @@ std::vector<Batch> held_out_batches(const Job& job, const Settings& settings,
                        (samples + batch - 1) / batch);
 }
 
-Evaluation evaluate(Strategy& strategy, const TrainingModel& model,
-                    const std::vector<Batch>& batches) {
+std::optional<Evaluation> evaluate(Strategy& strategy, const TrainingModel& model,
+                                   const std::vector<Batch>& batches, bool until_stop) {
   std::vector<Loss> sums = {model.loss};
   if (model.correct) sums.push_back(model.correct);
-  const std::vector<double> means = strategy.evaluate(batches, sums);
+  const std::vector<double> means = strategy.evaluate(batches, sums, until_stop);
+  if (means.empty()) return std::nullopt;
   Evaluation result{.loss = means[0]};
   if (model.correct) result.accuracy = means[1];
   for (const Batch& batch : batches) result.count += batch.global_count;
