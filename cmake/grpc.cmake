@@ -2,7 +2,18 @@
 # users. By gRPC's own package where there is one (Debian 12's has): each of the twenty questions that
 # pkg_check_modules() asks about grpc++ takes pkg-config more than a second.
 function(trireme_find_grpc)
-  set(CMAKE_MESSAGE_LOG_LEVEL WARNING)   # gRPC's package reports each of its own dependencies
+  if(TARGET gRPC::grpc++)
+    return()
+  endif()
+  # gRPC's package reports each of its own dependencies, and that c-ares has no package, whatever the log level is.
+  set(CMAKE_MESSAGE_LOG_LEVEL WARNING)
+  find_library(TRIREME_CARES cares)
+  mark_as_advanced(TRIREME_CARES)
+  if(TRIREME_CARES AND NOT TARGET c-ares::cares)
+    add_library(c-ares::cares UNKNOWN IMPORTED)
+    set_target_properties(c-ares::cares PROPERTIES IMPORTED_LOCATION ${TRIREME_CARES})
+    set(c-ares_FOUND TRUE)
+  endif()
   find_package(gRPC CONFIG QUIET)
   if(NOT TARGET gRPC::grpc++)
     pkg_check_modules(GRPC QUIET IMPORTED_TARGET grpc++)
