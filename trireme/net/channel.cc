@@ -250,6 +250,7 @@ class SocketChannel final : public Channel {
       : shares_(is_unix(socket.get())),
         core_(std::make_shared<Core>(std::move(waiter), std::move(carrier), std::move(socket), peer,
                                      max_frame_bytes)) {
+    bound_local_queue(core_->socket.get(), kLocalFrameBytes);
     core_->carrier->add(core_);
   }
   ~SocketChannel() override {
@@ -342,7 +343,6 @@ struct Entrance final : ProgressSource {
     try {
       auto caller = reception.next_now();
       if (!caller) return false;
-      bound_local_queue(caller->first.get(), kLocalFrameBytes);
       *to =
           std::make_shared<SocketChannel>(waiter, carriers[next_carrier], std::move(caller->first),
                                           caller->second, options.max_frame_bytes);
@@ -450,7 +450,6 @@ std::unique_ptr<Acceptor> listen_channels(std::shared_ptr<Waiter> waiter, Channe
 
 std::shared_ptr<Channel> channel_over(std::shared_ptr<Waiter> waiter, Descriptor socket,
                                       const Identity& peer, std::size_t max_frame_bytes) {
-  bound_local_queue(socket.get(), kLocalFrameBytes);
   return std::make_shared<SocketChannel>(waiter, waiter, std::move(socket), peer, max_frame_bytes);
 }
 

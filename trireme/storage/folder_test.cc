@@ -234,7 +234,7 @@ TEST_F(CheckpointFolderTest, ACrashAtAnyActLeavesACompleteCheckpoint) {
   }
 }
 
-// What was removed may be on the disk sooner than the new name of its folder.
+// The disk may learn of a removed file before it learns of the new name of its folder.
 TEST_F(CheckpointFolderTest, ACrashAfterARemovalLeavesNoPartOfACheckpoint) {
   for (int fail_at = 100; fail_at < 150; ++fail_at) {
     SCOPED_TRACE(fail_at);
