@@ -3,7 +3,9 @@
 #include <gmock/gmock.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <fstream>
+#include <thread>
 
 #include "tests/cli/standing.h"
 #include "trireme/base/error.h"
@@ -41,10 +43,16 @@ TEST_F(Standing, AJobOutlivesItsCoordinatorsAndRanks) {
   one.send(SIGKILL);
   ASSERT_TRUE(coordinators.back()->wait_for("the job goes on with 2 ranks"));
 
-  // A rank and the coordinator at once: nobody can tell the others until it is back.
+  // A rank and the coordinator at once: nobody can tell the others until it is back. The other rank comes
+  // back late, but while the coordinator still waits.
   coordinators.back()->send(SIGKILL);
   two.send(SIGKILL);
+  zero.send(SIGSTOP);
   coordinators.push_back(started(coordinator("1:3")));
+  ASSERT_TRUE(coordinators.back()->wait_for("goes on with the job"))
+      << coordinators.back()->output();
+  std::this_thread::sleep_for(std::chrono::milliseconds(4500));  // of the 6 s of --silence
+  zero.send(SIGCONT);
   ASSERT_TRUE(coordinators.back()->wait_for("rank 2 has not come back to the coordinator"))
       << coordinators.back()->output();
   all.push_back(started(process(1, 3)));

@@ -353,6 +353,7 @@ void StandingCoordinator::watch() {
 
 // If it hears nobody at all, the coordinator itself may be cut off, though it reaches its store: whoever it
 // wrote off there could not come back to its successor. Nobody waits for the news, so it decides later.
+// gives_up_awaited() says how long those are awaited who have not come back.
 void StandingCoordinator::lose_silent() {
   const std::vector<int> silent = coordinator_->silent(elastic_.silence);
   if (!is_ending() && hears_nobody(*coordinator_, elastic_.silence)) {
@@ -364,8 +365,9 @@ void StandingCoordinator::lose_silent() {
     began_ = waiter_->now();
   } else {
     for (const int process : silent)
-      gone(process, roles_.name_of(process) + " has sent no heartbeat for " +
-                        duration_text(to_seconds(elastic_.silence)));
+      if (std::count(awaited_.begin(), awaited_.end(), process) == 0)
+        gone(process, roles_.name_of(process) + " has sent no heartbeat for " +
+                          duration_text(to_seconds(elastic_.silence)));
   }
 }
 
