@@ -66,7 +66,7 @@ foreach(folder ${runnable})
   if(EXISTS ${examples}/${folder}/README.md)
     add_test(NAME examples/${folder} WORKING_DIRECTORY ${PROJECT_SOURCE_DIR}
              COMMAND tools/check_console.py examples/${folder}/README.md)
-    set_tests_properties(examples/${folder} PROPERTIES LABELS examples TIMEOUT 120 RESOURCE_LOCK examples
+    set_tests_properties(examples/${folder} PROPERTIES LABELS examples RESOURCE_LOCK examples
       ENVIRONMENT "TRIREME_BUILD=${PROJECT_BINARY_DIR}")
   endif()
   include(${examples}/${folder}/tests.cmake OPTIONAL)

@@ -195,17 +195,13 @@ function(trireme_test_entry title file)
   cmake_path(RELATIVE_PATH path BASE_DIRECTORY ${PROJECT_SOURCE_DIR} OUTPUT_VARIABLE relative)
   get_property(program SOURCE ${path} PROPERTY TRIREME_TEST_PROGRAM)
   add_test(NAME ${title} COMMAND ${program} --file=${relative} WORKING_DIRECTORY ${CMAKE_BINARY_DIR})
-  if(NOT ARG_TIMEOUT)
-    set(ARG_TIMEOUT 120)
-  endif()
-  if(TRIREME_SANITIZE)   # the limit is for hangs, not for slowness
-    math(EXPR ARG_TIMEOUT "${ARG_TIMEOUT} * 10")
+  if(ARG_TIMEOUT)
+    set_tests_properties(${title} PROPERTIES TIMEOUT ${ARG_TIMEOUT})
   endif()
   if(NOT ARG_RANKS)
     set(ARG_RANKS 1)
   endif()
-  set_tests_properties(${title} PROPERTIES TIMEOUT ${ARG_TIMEOUT} PROCESSORS ${ARG_RANKS} LABELS "${ARG_LABELS}"
-                                           ENVIRONMENT "${ARG_ENVIRONMENT}")
+  set_tests_properties(${title} PROPERTIES PROCESSORS ${ARG_RANKS} LABELS "${ARG_LABELS}" ENVIRONMENT "${ARG_ENVIRONMENT}")
   if(ARG_RANKS GREATER 1)   # needs two free places at once: first, else ctest starts it when nothing else is left
     set_tests_properties(${title} PROPERTIES COST 1000)
   endif()
@@ -219,7 +215,7 @@ function(trireme_mpirun_test title mpi ranks)
   endif()
   add_test(NAME ${title} COMMAND ${TRIREME_MPIRUN_${mpi}} -n ${ranks} ${options} ${ARGN}
            WORKING_DIRECTORY ${CMAKE_BINARY_DIR})
-  set_tests_properties(${title} PROPERTIES TIMEOUT 180 PROCESSORS 2 COST 1000 LABELS conformance ENVIRONMENT
+  set_tests_properties(${title} PROPERTIES PROCESSORS 2 COST 1000 LABELS conformance ENVIRONMENT
     "OMPI_ALLOW_RUN_AS_ROOT=1;OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1;OMPI_MCA_btl_vader_single_copy_mechanism=none")
   if(TRIREME_SANITIZE)   # Open MPI leaks, also in components that are unloaded: no name to suppress
     set_property(TEST ${title} APPEND PROPERTY ENVIRONMENT
