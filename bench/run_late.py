@@ -7,7 +7,7 @@
 Two workers and one server. gpt-nano: configs/gpt-nano.toml, 1,500 steps of 8 sequences, AdamW. mnist: ResNet-18 of width 8 on
 MNIST's images (padded to 32 x 32, in three channels; DIR/mnist, where DIR is ../shared/data or TRIREME_DATA), 600 steps of 64
 images, SGD with momentum 0.9. The loss is that of the validation after the last step, of which several seeds are averaged.
---svg: the runs of gpt-nano with the first seed, drawn by `trireme compare`."""
+--svg: the runs of gpt-nano with the first seed, drawn over time by `trireme compare`, and beside it the staleness of their gradients."""
 import gzip
 import json
 import os
@@ -122,8 +122,8 @@ def main():
                             f"{f'{statistics.mean(accuracies):.2%}' if accuracies else ''} | "
                             f"{statistics.mean(one[2] for one in results):.0f} |")
         if options.svg and drawn:
-            subprocess.run([str(pathlib.Path(options.build) / "bin" / "trireme"), "compare", *map(str, drawn), "--svg",
-                            options.svg], check=True, stdout=subprocess.DEVNULL)
+            subprocess.run([str(pathlib.Path(options.build) / "bin" / "trireme"), "compare", *map(str, drawn), "--over", "time",
+                            "--svg", options.svg], check=True, stdout=subprocess.DEVNULL)
     turns.finish(options, rows, figures)
 
 

@@ -61,16 +61,26 @@ TEST_F(Servers, CheckpointsGoOnWithAndWithoutServers) {
   const std::string config =
       tiny_config(folder_, "steps = 20\nvalidate_every = 0\nschedule = \"constant\"\n");
   ASSERT_EQ(train(config, "whole", {}).code, 0);
-  const std::string served = "parallel.sync=server";
   for (const auto& [run, before, after] :
        {std::tuple{"to", "parallel.sync=plain", "parallel.sync=server"},
         {"from", "parallel.sync=server", "parallel.sync=plain"}}) {
-    ASSERT_EQ(train(config, run, {before, "train.steps=8"}).code, 0);
+    std::vector<std::string> settings = {before, "train.steps=8"};
+    if (run == std::string("from")) settings.emplace_back("server.count=2");
+    ASSERT_EQ(train(config, run, settings).code, 0);
     const CommandResult resumed = trireme(
         {"train", "--resume", run, "--ranks", "2", "--set", after, "--set", "train.steps=20"});
     EXPECT_EQ(resumed.code, 0) << resumed.out << resumed.err;
     EXPECT_EQ(hash(run), hash("whole")) << run;
   }
+}
+
+TEST_F(Servers, AnotherStalenessIsAnotherTraining) {
+  const std::string config = tiny_config(folder_, "steps = 3\nschedule = \"constant\"\n");
+  ASSERT_EQ(train(config, "run", {"parallel.sync=server"}).code, 0);
+  const CommandResult refused = trireme({"train", "--resume", "run", "--ranks", "2", "--set",
+                                         "train.steps=6", "--set", "server.staleness=4"});
+  EXPECT_EQ(refused.code, 12) << refused.out << refused.err;
+  EXPECT_THAT(refused.err, HasSubstr("run was trained with server.staleness = 0 and now 4 "));
 }
 
 TEST_F(Servers, WorkersOnTheirOwnTrainAndResume) {
@@ -93,8 +103,9 @@ TEST_F(Servers, StalenessIsReported) {
   const CommandResult late =
       train(config, "late", {"parallel.sync=server", "server.count=2", "server.staleness=4"});
   ASSERT_EQ(late.code, 0) << late.out << late.err;
-  EXPECT_THAT(late.out, AllOf(HasSubstr("staleness  share of the gradients"),
-                              HasSubstr("2 servers applied"), HasSubstr("dropped 0")));
+  EXPECT_THAT(late.out,
+              AllOf(HasSubstr("staleness  share of the gradients"), HasSubstr("2 servers applied"),
+                    HasSubstr("dropped 0"), HasSubstr("loss.svg, staleness.svg, ")));
   std::istringstream lines(read_file(folder_.file("late/events.jsonl")));
   nlohmann::json last;
   int events = 0;

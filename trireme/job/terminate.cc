@@ -7,6 +7,7 @@
 #include <iostream>
 #include <mutex>
 #include <optional>
+#include <string_view>
 #include <utility>
 
 #include "trireme/base/clock.h"
@@ -32,6 +33,12 @@ std::optional<rendezvous::Failure> cause_of(const rendezvous::Failure& failure) 
 void write_line(const std::string& sentence) {
   const std::string line = "trireme: " + sentence + "\n";
   [[maybe_unused]] const auto put = write(STDERR_FILENO, line.data(), line.size());
+}
+
+// Within a longer sentence the cause has no full stop.
+bool says(const std::string& sentence, std::string_view cause) {
+  if (cause.ends_with('.')) cause.remove_suffix(1);
+  return sentence.find(cause) != std::string::npos;
 }
 
 // All ranks stop together with the same message, and rank 0 prints it. The others wait this long,
@@ -91,7 +98,7 @@ rendezvous::Failure make_failure(const ErrorReport& report, const Reporter& who)
     }
     if (const auto cause = cause_of(failure)) {
       if (reporter.adopt_code) code = cause->exit_code;
-      if (failure.sentence.find(cause->sentence) == std::string::npos)
+      if (!says(failure.sentence, cause->sentence))
         write_line("the job has failed: " + cause->sentence);
     }
   }

@@ -21,9 +21,9 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Memory, area, bytes)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Request, ask, shard, worker, sequence, clock, version, epoch,
                                    attempt, kept, rate, scale, finite, round, total, nodes, memory,
                                    into, text_bytes, rows, with_rows)
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Reply, ask, exit_code, text, elsewhere, version, sequence, round,
-                                   slowest, ready, staleness, dropped, not_finite, memory,
-                                   text_bytes, in_place)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Reply, ask, exit_code, text, advice, elsewhere, version,
+                                   sequence, round, slowest, ready, staleness, dropped, not_finite,
+                                   memory, text_bytes, in_place)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Position, term, index)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Relay, kind, shard, term, at, client, request, text_bytes)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Heard, at, term, refused)

@@ -90,7 +90,7 @@ struct Request {
 struct Reply {
   Ask ask = Ask::Pull;
   int exit_code = 0;  // not 0: refused, and `text` says why
-  std::string text = {};
+  std::string text = {}, advice = {};
   bool elsewhere = false;    // not served: another server is the shard's primary
   std::int64_t version = 0;  // updates so far
   // Attach: the worker's last push, the next round, the least clock, whether there are weights. Begin:

@@ -92,8 +92,7 @@ std::string Settings::difference(const Settings& theirs) const {
                          const std::string& own) {
     return "its " + what + " is " + their + ", the server's is " + own;
   };
-  if (ps::to_text(optimizer) != ps::to_text(theirs.optimizer))
-    return differ("optimizer", ps::to_text(theirs.optimizer), ps::to_text(optimizer));
+  if (std::string text = ps::difference(optimizer, theirs.optimizer); !text.empty()) return text;
   for (const auto& [name, their, own] :
        {std::tuple{"number of workers", theirs.workers, workers},
         {"server.staleness", static_cast<int>(theirs.server.staleness),

@@ -174,7 +174,7 @@ struct DataParallel::Impl final : parallel::StepTarget {
     if (passes == 0) first_gradient = index;
     if (index != first_gradient || ++passes < 3) return;
     throw ConfigError("backward() ran three times, and step() of DataParallel never",
-                      {.rank = env.world->rank(),
+                      {.rank = env.rank(),
                        .host = env.host,
                        .operation = "backward",
                        .advice = "Call parallel.step() after each backward(): it replaces step() "
@@ -187,7 +187,7 @@ struct DataParallel::Impl final : parallel::StepTarget {
     if (!micro_open) open_micro();
     if (!micro_open)
       throw ConfigError("step() without a micro-batch of the Sampler",
-                        {.rank = env.world->rank(),
+                        {.rank = env.rank(),
                          .host = env.host,
                          .operation = "step",
                          .advice = "Call step() once for each batch of the Sampler's loader; "
@@ -382,7 +382,7 @@ void DataParallel::backward(const at::Tensor& mean) {
 void DataParallel::backward(const at::Tensor& sum, std::int64_t count) {
   if (count < 0)
     throw ConfigError("backward(sum, " + std::to_string(count) + ")",
-                      {.rank = impl_->env.world->rank(),
+                      {.rank = impl_->env.rank(),
                        .host = impl_->env.host,
                        .operation = "backward",
                        .advice = "Give the number of items that the loss sums: 0 or more."});
@@ -437,7 +437,7 @@ void DataParallel::restored(const std::string& metadata) {
   const std::int64_t updates = saved_count(json, "optimizer_updates");
   if (!json.contains("seed") || !json["seed"].is_number_integer())
     throw CheckpointError("the training state's metadata lacks \"seed\"",
-                          {.rank = impl_->env.world->rank(),
+                          {.rank = impl_->env.rank(),
                            .operation = "checkpoint.resume",
                            .advice = "Use a checkpoint of the same program."});
   require_same_optimizer(metadata, this->metadata());

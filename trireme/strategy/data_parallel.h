@@ -37,8 +37,8 @@ struct StrategyContext;
 struct DataParallelOptions {
   /// plain | zero1 | zero2 | server. Under ZeRO, while this lives, param_groups() of the optimizer
   /// (SGD, Adam, AdamW, RMSprop, Adagrad) hold flat views of this rank's shards of the parameters.
-  /// With servers, these update the parameters as the optimizer would (SGD, AdamW, or Adam without
-  /// weight decay; one parameter group, whose learning rate counts in each step).
+  /// With servers, these update the parameters as the optimizer would (SGD, AdamW, Adam without
+  /// weight decay, Adagrad; one parameter group, whose learning rate counts in each step).
   std::string sync = "plain";
   /// For server, as ServerOptions (sync/options.h).
   std::int64_t staleness = 0;

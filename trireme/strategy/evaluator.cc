@@ -126,7 +126,7 @@ int Evaluator::conclude(std::vector<Work> works, const std::exception_ptr& error
   throw StepRefused(static_cast<ExitCode>(verdict.exit_code),
                     "rank " + std::to_string(verdict.refusing_rank) + " could not go through the " +
                         operation + ": " + verdict.reason,
-                    {.rank = setup_.env.world->rank(),
+                    {.rank = setup_.env.rank(),
                      .host = setup_.env.host,
                      .operation = operation,
                      .peer = verdict.refusing_rank,

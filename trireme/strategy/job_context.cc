@@ -11,6 +11,17 @@
 namespace trireme::inline v0 {
 namespace parallel {
 
+namespace {
+
+std::string other_role_of(const Job& job) {
+  const rendezvous::Roles roles = job.roles();
+  if (job.role() == Role::Server || job.role() == Role::Evaluator)
+    return roles.name_of(roles.process_of(job.role(), job.rank()));
+  return {};
+}
+
+}  // namespace
+
 StrategyContext context_of(Job& job) {
   return {
       .world = &job.world(),
@@ -26,6 +37,7 @@ StrategyContext context_of(Job& job) {
       .processor = tensor::describe_processor() + "; " + tensor::describe(tensor::kernel_table()),
       .local_size = job.num_hosts() * job.local_size() == job.size() ? job.local_size() : 0,
       .servers = {.count = job.roles().servers,
+                  .other_role = other_role_of(job),
                   .dial = [&job](int shard) { return job.servers().dial_shard(shard); },
                   .term = [&job](int shard) { return job.servers().shard_term(shard); },
                   .patience = job.options().timeout,

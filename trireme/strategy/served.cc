@@ -41,7 +41,7 @@ StrategyContext context_for(const StrategyContext& env, const std::string& sync,
       std::make_shared<net::AloneTransport>(env.world->waiter()),
       comm::CommunicatorOptions{.name = "worker",
                                 .host_of_rank = {env.host},
-                                .world_ranks = {env.world->rank()},
+                                .world_ranks = {env.servers.worker},
                                 .reproducible = env.reproducible,
                                 .trace = env.trace});
   own.world = own.own_world.get();
@@ -53,9 +53,15 @@ std::unique_ptr<ps::RemoteOptimizer> make_remote_optimizer(const StrategyContext
                                                            const ServerOptions& server,
                                                            const OptimizerOptions& optimizer) {
   const StrategyContext::Servers& servers = env.servers;
+  if (!servers.other_role.empty())
+    throw ConfigError(
+        "parallel.sync = \"server\" in " + servers.other_role + ", which is no worker of the job",
+        {.operation = "strategy",
+         .advice = "Ask job.role() first: a Role::Server calls trireme::serve(job), "
+                   "and only a Role::Worker or Role::Chief trains."});
   if (servers.count < 1)
     throw ConfigError("parallel.sync = \"server\" in a job without servers",
-                      {.rank = env.world->rank(),
+                      {.rank = env.rank(),
                        .operation = "strategy",
                        .advice = "Start some: `trireme launch --workers 4 --servers 2`, or "
                                  "server.count under `trireme train`."});
@@ -63,7 +69,7 @@ std::unique_ptr<ps::RemoteOptimizer> make_remote_optimizer(const StrategyContext
   if (server.alone() && servers.elastic)
     throw ConfigError(
         "workers that train on their own in an elastic job",
-        {.rank = env.world->rank(),
+        {.rank = env.rank(),
          .operation = "strategy",
          .advice = "Start `trireme coordinator` with --workers. `trireme train` and `trireme "
                    "launch` start such a worker again without --elastic."});

@@ -3,12 +3,17 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <torch/nn/modules/linear.h>
+#include <torch/optim/adagrad.h>
+#include <torch/optim/adam.h>
 #include <torch/optim/adamw.h>
+#include <torch/optim/sgd.h>
 
 #include <array>
 #include <atomic>
 #include <cmath>
 #include <map>
+#include <optional>
+#include <type_traits>
 
 #include "trireme/base/error.h"
 #include "trireme/models/models.h"
@@ -89,8 +94,9 @@ Outcome train(const parallel::StrategyContext& context, int rank, const Strategy
 
 TEST(ServerTraining, SynchronousStepsHaveTheBitsOfPlainDataParallel) {
   const OptimizerOptions optimizers[] = {
-      AdamW{.learning_rate = 1e-2}, Sgd{.learning_rate = 0.1, .momentum = 0.9, .nesterov = true}};
-  for (const char* precision : {"fp32", "bf16", "fp64"}) {
+      AdamW{.learning_rate = 1e-2}, Sgd{.learning_rate = 0.1, .momentum = 0.9, .nesterov = true},
+      Adagrad{.learning_rate = 0.05}, Ftrl{.learning_rate = 0.05}};
+  for (const char* precision : {"fp32", "bf16", "fp16", "fp64"}) {
     for (const OptimizerOptions& optimizer : optimizers) {
       Outcome plain;
       testing::run_ranks(1, [&](testing::RankContext& rank) {
@@ -123,6 +129,56 @@ TEST(ServerTraining, OneWorkerWithoutABoundHasTheBitsOfOneProcess) {
       EXPECT_EQ(train(env, worker, {.sync = "server", .clip = 0.5, .server = server}, adam, 6),
                 plain);
     });
+}
+
+using MakeOptimizer =
+    std::function<std::unique_ptr<torch::optim::Optimizer>(std::vector<at::Tensor>)>;
+
+// A linear layer's weights after five steps of `make`'s optimizer, with servers or without.
+at::Tensor trained_by(const MakeOptimizer& make, const parallel::StrategyContext* env) {
+  torch::nn::Linear net(4, 3);
+  {
+    const at::NoGradGuard no_grad;
+    for (at::Tensor& parameter : net->parameters()) parameter.fill_(0.5);
+  }
+  const auto optimizer = make(net->parameters());
+  std::optional<DataParallel> parallel;
+  if (env != nullptr)
+    parallel.emplace(*env, *net, *optimizer, DataParallelOptions{.sync = "server"});
+  for (int step = 0; step < 5; ++step) {
+    const at::Tensor input = at::arange(8, at::kFloat).view({2, 4}) / (step + 1);
+    net->forward(input).square().mean().backward();
+    if (parallel) {
+      parallel->step();
+    } else {
+      optimizer->step();
+      optimizer->zero_grad();
+    }
+  }
+  return net->weight.detach().clone();
+}
+
+TEST(ServerTraining, ServersUpdateAsTheModulesOptimizerDoes) {
+  const auto made = [](auto optimizer_of_type, const auto& options) -> MakeOptimizer {
+    using Type = typename decltype(optimizer_of_type)::type;
+    return [options](const std::vector<at::Tensor>& parameters) {
+      return std::make_unique<Type>(parameters, options);
+    };
+  };
+  namespace optim = torch::optim;
+  const MakeOptimizer all[] = {
+      made(std::type_identity<optim::SGD>(),
+           optim::SGDOptions(0.1).momentum(0.9).dampening(0.1).weight_decay(0.1)),
+      made(std::type_identity<optim::AdamW>(), optim::AdamWOptions(0.05).weight_decay(0.1)),
+      made(std::type_identity<optim::Adam>(), optim::AdamOptions(0.05)),
+      made(std::type_identity<optim::Adagrad>(), optim::AdagradOptions(0.05).weight_decay(0.1))};
+  for (const MakeOptimizer& make : all) {
+    const at::Tensor alone = trained_by(make, nullptr);
+    run_with_servers(2, 2, [&](int, const parallel::StrategyContext& env) {
+      const at::Tensor served = trained_by(make, &env);
+      EXPECT_TRUE(at::allclose(served, alone, 1e-5, 1e-6)) << served << alone;
+    });
+  }
 }
 
 // The servers would train them.
@@ -180,7 +236,6 @@ TEST(ServerTraining, TiedWeightsWithBackupWorkersGetTheirOwnGradients) {
     EXPECT_NEAR(losses[1][step], losses[0][step], 1e-4) << step;
 }
 
-// Minimizes w^2 / 2 by SGD with momentum, at a rate that late gradients make too large.
 // Servers do not look at what workers on their own push: these have.
 TEST(ServerTraining, AWorkerOnItsOwnPushesNothingThatIsNotFinite) {
   run_with_servers(2, 2, [&](int worker, const parallel::StrategyContext& context) {
@@ -203,6 +258,25 @@ TEST(ServerTraining, AWorkerOnItsOwnPushesNothingThatIsNotFinite) {
   });
 }
 
+TEST(ServerTraining, AWorkerOnItsOwnRefusesAStepUnderItsNumber) {
+  run_with_servers(3, 1, [&](int worker, const parallel::StrategyContext& env) {
+    torch::nn::Linear net(4, 3);
+    torch::optim::SGD sgd(net->parameters(), 0.1);
+    DataParallel parallel(env, *net, sgd, {.sync = "server", .staleness = -1});
+    (net->forward(at::ones({2, 4})).sum() * std::nan("")).backward();
+    try {
+      parallel.step();
+      ADD_FAILURE() << "the step was not refused";
+    } catch (const StepRefused& error) {
+      const std::string rank = "rank " + std::to_string(worker);
+      EXPECT_THAT(error.what(), ::testing::HasSubstr(rank + " refused the step"));
+      EXPECT_EQ(error.rank(), worker);
+      EXPECT_EQ(error.peer(), worker);
+    }
+  });
+}
+
+// Minimizes w^2 / 2 by SGD with momentum, at a rate that late gradients make too large.
 TEST(ServerTraining, PredictedWeightsMakeLateGradientsUseful) {
   const auto distance = [](bool prediction, std::uint64_t seed) {
     std::atomic<float> last = 0;
@@ -348,6 +422,25 @@ TEST(ServerTraining, WhatServersCannotDoIsRefusedWithAReason) {
               HasSubstr("comm.compression"));
   EXPECT_THAT(refusal_of({.sync = "server", .offload = "/tmp"}, AdamW{}, 1),
               HasSubstr("memory.offload"));
+  testing::run_ranks(1, [&](testing::RankContext& rank) {
+    try {
+      Strategy({.world = rank.world.get(), .servers = {.count = 1, .other_role = "the evaluator"}},
+               tiny_gpt(), {.sync = "server"}, AdamW{});
+      ADD_FAILURE() << "an evaluator that trains";
+    } catch (const ConfigError& error) {
+      EXPECT_THAT(error.what(), HasSubstr("in the evaluator, which is no worker of the job"));
+    }
+  });
+  run_with_servers(1, 1, [&](int, const parallel::StrategyContext& env) {
+    torch::nn::Linear net(4, 3);
+    torch::optim::Adagrad adagrad(net->parameters(), torch::optim::AdagradOptions().lr_decay(0.1));
+    try {
+      DataParallel(env, *net, adagrad, {.sync = "server"});
+      ADD_FAILURE() << "servers have no lr_decay";
+    } catch (const ConfigError& error) {
+      EXPECT_THAT(error.what(), HasSubstr("Adagrad with lr_decay with sync = \"server\""));
+    }
+  });
 }
 
 }  // namespace

@@ -59,7 +59,7 @@ StepResult StepEngine::finish() {
                     .last_rank = last.rank,
                     .behind = last.behind};
   try {
-    throw_if_refused(verdict, *env_.world, env_.host, static_cast<long>(step_));
+    throw_if_refused(verdict, env_.rank(), env_.host, static_cast<long>(step_));
     double loss = parts_.loss_ranks != nullptr ? losses_->sum() : 0;
     if (parts_.runner != nullptr) parts_.runner->tell_all(std::span(&loss, 1));
     result.loss = loss / static_cast<double>(std::max<std::int64_t>(result.count, 1));
@@ -100,7 +100,7 @@ RankTime StepEngine::measure() const {
               leaves_of(parts_.assignment, total_, parts_.data_rank).size())};
 }
 
-// Completes the sums and votes; all ranks get the same verdict.
+// Completes the sums and votes; all ranks get the same verdict, unless each has a world of its own.
 Verdict StepEngine::agree() {
   if (!parts_.counts_items) vote_.count = 0;
   if (vote_.time.micro_batches > 0) vote_.take_rates(parts_.target.learning_rates(), !local());
@@ -121,7 +121,8 @@ Verdict StepEngine::agree() {
   }
   voted_ = env_.world->waiter()->now();
   waited_at_vote_ = parts_.time_waited();
-  const Verdict verdict = vote.result();
+  Verdict verdict = vote.result();
+  if (env_.own_world) verdict.refusing_rank = env_.rank();
   if (parts_.runner != nullptr) parts_.runner->settle(verdict.ok);
   take_stop(verdict.stop_signal);
   return verdict;
@@ -136,7 +137,7 @@ void StepEngine::take_stop(int signal) {
 void StepEngine::require_training(const Verdict& verdict, double loss) const {
   const auto refuse = [this](const std::string& what, const char* advice) {
     throw StepRefused(ExitCode::UserCode, what,
-                      {.rank = env_.world->rank(),
+                      {.rank = env_.rank(),
                        .host = env_.host,
                        .operation = "step",
                        .step = static_cast<long>(step_),
@@ -177,7 +178,7 @@ void StepEngine::apply(StepResult& result) {
   if (!measures || !std::isfinite(norm))
     refuse_overflow(
         parts_.sync, [this](std::size_t parameter) { return parts_.target.name_of(parameter); },
-        *env_.world, env_.host, static_cast<long>(step_));
+        env_.rank(), env_.host, static_cast<long>(step_));
   if (!std::exchange(checked_, true)) parts_.target.check_first_gradients();
   if (result.count > 0) result.skipped = parts_.guards.judge(result.loss, norm);
   if (!result.skipped.empty()) return drop();

@@ -174,7 +174,7 @@ Strategy::Impl::Impl(const parallel::StrategyContext& own_env, const models::Blo
   if (options.graphs && !parts.whole().statistics.empty())
     throw ConfigError(
         "train.graphs with batch norms, whose statistics the host reads",
-        {.rank = env.world->rank(), .operation = "strategy", .advice = "Leave train.graphs out."});
+        {.rank = env.rank(), .operation = "strategy", .advice = "Leave train.graphs out."});
   env.assign(places);
   if (parallel::parse_shares(options.shares).automatic) shares.emplace();
   if (options.offload == memory::kOnHost) optimizer->keep_state_on_host();
@@ -360,7 +360,7 @@ std::string Strategy::Impl::metadata() const {
 
 void Strategy::Impl::refuse_metadata() const {
   throw CheckpointError("the training state's metadata is not what a Strategy writes",
-                        {.rank = env.world->rank(),
+                        {.rank = env.rank(),
                          .operation = "checkpoint.resume",
                          .advice = "Use a checkpoint of the same program."});
 }

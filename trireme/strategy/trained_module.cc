@@ -33,7 +33,7 @@ SyncPlan plan_of(const DataParallelOptions& options, const StrategyContext& env)
   SyncPlan plan = plan_sync(options.sync, ranks, 0, env.local_size);
   if (options.shares == "auto")
     throw ConfigError("shares = \"auto\" under DataParallel, whose loader reads ahead",
-                      {.rank = env.world->rank(),
+                      {.rank = env.rank(),
                        .operation = "DataParallel",
                        .advice = "Give weights such as 3:2:1, or use a Strategy with batches()."});
   set_shares(plan, options.shares, ranks, env.world->rank());
@@ -79,7 +79,7 @@ std::unique_ptr<ParameterSync> TrainedModule::make_sync(const DataParallelOption
   if (!embeddings_.empty())
     throw ConfigError("the rows of embedding \"" + embeddings_.front()->table().name +
                           "\" are trained by parameter servers",
-                      {.rank = env_.world->rank(),
+                      {.rank = env_.rank(),
                        .operation = "DataParallel",
                        .advice = "Use sync = \"server\" in a job with servers."});
   return plan_.sharded() ? make_sharded(sync) : make_plain(sync);

@@ -287,8 +287,7 @@ void Vote::compare_rates(Verdict& verdict) const {
       "Set it alike on all ranks, by the number of steps done and not of calls of step()";
 }
 
-void throw_if_refused(const Verdict& verdict, const comm::Communicator& world,
-                      const std::string& host, long step) {
+void throw_if_refused(const Verdict& verdict, int rank, const std::string& host, long step) {
   if (verdict.ok) return;
   std::string advice = "Nothing was applied on any rank";
   if (!verdict.advice.empty()) {
@@ -301,7 +300,7 @@ void throw_if_refused(const Verdict& verdict, const comm::Communicator& world,
   throw StepRefused(
       static_cast<ExitCode>(verdict.exit_code),
       "rank " + std::to_string(verdict.refusing_rank) + " refused the step: " + verdict.reason,
-      {.rank = world.rank(),
+      {.rank = rank,
        .host = host,
        .operation = "step",
        .peer = verdict.refusing_rank,
@@ -310,13 +309,13 @@ void throw_if_refused(const Verdict& verdict, const comm::Communicator& world,
 }
 
 void refuse_overflow(StepSync& sync, const std::function<std::string(std::size_t)>& name_of,
-                     const comm::Communicator& world, const std::string& host, long step) {
+                     int rank, const std::string& host, long step) {
   const std::int64_t parameter = sync.first_overflow();
   if (parameter < 0) return;
   throw StepRefused(static_cast<ExitCode>(Refusal::kNotFinite),
                     "the gradient of " + name_of(static_cast<std::size_t>(parameter)) +
                         " is finite on every rank, but its sum over the micro-batches is not",
-                    {.rank = world.rank(),
+                    {.rank = rank,
                      .host = host,
                      .operation = "step",
                      .step = step,

@@ -122,13 +122,13 @@ inline constexpr const char* kNotFiniteAdvice =
     "lower the learning rate or look at that rank's data";
 
 /// Throws StepRefused naming rank, reason and the refusing rank's advice unless the verdict is ok.
-void throw_if_refused(const Verdict& verdict, const comm::Communicator& world,
-                      const std::string& host, long step);
+/// `rank` is this one's.
+void throw_if_refused(const Verdict& verdict, int rank, const std::string& host, long step);
 
 /// Throws StepRefused (exit code 21) if a gradient's sum holds an infinity or a NaN although every
 /// rank's part is finite, naming the first such parameter by `name_of(parameter)`. All ranks find
 /// the same one, so all refuse the step without another vote. Reads each owned gradient once.
 void refuse_overflow(StepSync& sync, const std::function<std::string(std::size_t)>& name_of,
-                     const comm::Communicator& world, const std::string& host, long step);
+                     int rank, const std::string& host, long step);
 
 }  // namespace trireme::inline v0::parallel

@@ -42,6 +42,8 @@ struct StrategyContext {
   /// workers this is.
   struct Servers {
     int count = 0;
+    /// "server 1", "the evaluator": this process is no worker, and must not train with servers.
+    std::string other_role = {};
     std::function<std::shared_ptr<net::Channel>(int shard)> dial = {};
     std::function<std::uint64_t(int shard)> term = [](int) { return 0; };
     Duration patience = std::chrono::seconds(30);  // until a lost server, or another one, serves
@@ -59,6 +61,9 @@ struct StrategyContext {
   ReduceTerms reduce = tree_reduce;
   OnShardEvent on_shard_event = {};                 // under zero2, zero3 and hybrid
   std::shared_ptr<observe::Trace> trace = nullptr;  // null = off
+
+  /// This process's number in the job, also where its world is its own.
+  int rank() const noexcept { return own_world ? servers.worker : world->rank(); }
 };
 StrategyContext context_of(Job& job);
 /// The same, with an on_shard_event that is called one at a time, whatever threads call it.

@@ -173,8 +173,8 @@ OptimizerOptions own_optimizer(Optimizer& optimizer) {
   const auto refuse = [&](const std::string& what) {
     throw ConfigError(what + " with sync = \"server\", where servers run the optimizer",
                       {.operation = "DataParallel",
-                       .advice = "Use SGD, AdamW, or Adam without weight decay, with one parameter "
-                                 "group, or sync = \"plain\"."});
+                       .advice = "Use SGD, AdamW, Adam without weight decay or Adagrad, with one "
+                                 "parameter group, or sync = \"plain\"."});
   };
   if (optimizer.param_groups().size() != 1) refuse("several parameter groups");
   const auto adam = [&]<class Options>(const Options& own, double weight_decay) {
@@ -191,6 +191,12 @@ OptimizerOptions own_optimizer(Optimizer& optimizer) {
     const auto& own = static_cast<const torch::optim::AdamOptions&>(options);
     if (own.weight_decay() != 0) refuse("Adam with weight decay");
     return adam(own, 0);
+  }
+  if (is<torch::optim::Adagrad>(optimizer)) {
+    const auto& own = static_cast<const torch::optim::AdagradOptions&>(options);
+    if (own.lr_decay() != 0) refuse("Adagrad with lr_decay");
+    if (own.initial_accumulator_value() != 0) refuse("Adagrad with an initial_accumulator_value");
+    return Adagrad{own.lr(), own.eps(), own.weight_decay(), {{"*", own.weight_decay()}}};
   }
   if (!is<torch::optim::SGD>(optimizer)) refuse(name_of(optimizer));
   const auto& own = static_cast<const torch::optim::SGDOptions&>(options);

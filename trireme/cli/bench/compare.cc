@@ -28,7 +28,7 @@ namespace {
 
 struct CompareOptions {
   std::vector<std::string> runs;
-  std::string svg = "compare.svg";
+  std::string svg = "compare.svg", over = "step";
   bool json = false;
 };
 
@@ -246,7 +246,7 @@ int compare_command(const CompareOptions& options) {
   options.json ? print_json(runs) : print(runs);
   if (std::any_of(runs.begin(), runs.end(),
                   [](const ComparedRun& run) { return !run.training.empty(); })) {
-    write_file(options.svg, overlaid(runs), "compare");
+    write_file(options.svg, overlaid(runs, options.over == "time"), "compare");
     say(options.json, "\nthe curves are in " + options.svg);
   }
   if (const std::string plot = staleness_plot(runs); !plot.empty()) {
@@ -350,14 +350,32 @@ std::string common_unit(const std::vector<ComparedRun>& runs) {
   return unit;
 }
 
+// Puts seconds in the place of the steps. Workers on their own repeat numbers of steps.
+void put_over_time(ComparedRun& run) {
+  std::vector<double> steps, seconds;
+  double now = 0;
+  for (std::size_t i = 0; i < run.training.size(); ++i) {
+    steps.push_back(run.training[i].first);
+    seconds.push_back(now += run.step_seconds[i]);
+    run.training[i].first = now;
+  }
+  for (auto& [step, loss] : run.validation) {
+    const auto next = std::upper_bound(steps.begin(), steps.end(), step);
+    step = next == steps.begin() ? 0 : seconds[static_cast<std::size_t>(next - steps.begin()) - 1];
+  }
+}
+
 }  // namespace
 
-std::string overlaid(const std::vector<ComparedRun>& runs) {
+std::string overlaid(const std::vector<ComparedRun>& compared, bool over_time) {
   constexpr std::size_t kPoints = 120;
+  std::vector<ComparedRun> runs = compared;
+  if (over_time)
+    for (ComparedRun& run : runs) put_over_time(run);
   const std::string unit = common_unit(runs);
   LinePlot plot{.title = std::to_string(runs.size()) + " runs: loss",
                 .subtitle = "thin: training, averaged; markers: validation",
-                .x_label = "step",
+                .x_label = over_time ? "seconds, of steps alone" : "step",
                 .y_label = unit.empty() ? "loss" : "loss (" + unit + ")"};
   for (std::size_t i = 0; i < runs.size(); ++i) {
     if (runs[i].training.empty()) continue;
@@ -421,6 +439,7 @@ void declare_compare(Command& command) {
       .required()
       .values(1, 64);
   command.option("--svg", options.svg, "Where the curves are drawn");
+  command.option("--over", options.over, "The curves' axis: step or time").one_of({"step", "time"});
   command.flag("--json", options.json, "One JSON line per run");
   command.run([&options] { return compare_command(options); });
 }

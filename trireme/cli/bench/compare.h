@@ -47,8 +47,8 @@ std::optional<double> median(std::vector<double> values);
 /// the run has one rank.
 std::string straggler_text(const ComparedRun& run);
 
-/// The curves of all runs in one plot, as SVG.
-std::string overlaid(const std::vector<ComparedRun>& runs);
+/// The curves of all runs in one plot, as SVG, over the steps or over the seconds that they took.
+std::string overlaid(const std::vector<ComparedRun>& runs, bool over_time = false);
 /// The staleness of the gradients of those runs that have it, side by side, as SVG; empty if none has.
 std::string staleness_plot(const std::vector<ComparedRun>& runs);
 /// The mean staleness of a run's gradients; nullopt if it has none.

@@ -112,6 +112,22 @@ TEST_F(Compare, AxisHasTheUnitThatTheRunsAgreeOn) {
   EXPECT_NE(overlaid({silent}).find(">loss<"), std::string::npos);
 }
 
+// A worker on its own may be told of one step twice; a validation is after the last one of its number.
+TEST_F(Compare, DrawsCurvesOverTime) {
+  const std::string twice =
+      "{\"event\":\"step\",\"step\":3,\"loss\":2.0,\"step_seconds\":98.2,\"tokens_per_second\":25}"
+      "\n"
+      "{\"event\":\"validation\",\"step\":3,\"loss\":2.5}\n";
+  std::string events = kEvents;
+  events.resize(events.rfind('\n') + 1);
+  const ComparedRun run = read_run(write("a", "x = 1\n", events + twice));
+  const std::string steps = overlaid({run}), time = overlaid({run}, true);
+  EXPECT_NE(steps.find(">step<"), std::string::npos);
+  EXPECT_NE(time.find(">seconds, of steps alone<"), std::string::npos);
+  EXPECT_EQ(steps.find(">100<"), std::string::npos);
+  EXPECT_NE(time.find(">100<"), std::string::npos) << time;  // 0.9 + 0.5 + 0.4 + 98.2
+}
+
 TEST_F(Compare, WritesNumbersForPeople) {
   const ComparedRun run = read_run(write("a",
                                          "[train]\nlearning_rate = 0.003\nsteps = 3\n"

@@ -171,6 +171,7 @@ config::Config configuration_of(const TrainingJobOptions& options) {
   config::Config config = train::read_config(
       options.config, [](const char* name) { return static_cast<const char*>(std::getenv(name)); },
       options.set);
+  train::leave_servers(config, options.config);
   train::restore_sources(config, options.config);
   config::check_variables(config.schema(), config::environment_names());
   const auto flag = [&](const std::string& key, const std::string& value, const char* source) {

@@ -67,7 +67,8 @@ void Service::refuse(int client, int worker, Ask ask, const Error& error) {
           {.ask = ask,
            .exit_code = error.exit_code(),
            .text = "server " + std::to_string(server_) + " refuses worker " +
-                   std::to_string(worker) + ": " + error.message()},
+                   std::to_string(worker) + ": " + error.message(),
+           .advice = error.advice()},
           {});
 }
 
@@ -150,7 +151,9 @@ void Service::attach(int client, const Request& request, std::span<const std::by
     Settings expected = *settings_;
     if (regroups) expected.workers = workers;
     if (const std::string what = expected.difference(settings); !what.empty())
-      throw MismatchError(what);
+      throw MismatchError(
+          what, {.advice = "Start all workers with the same model, optimizer and server.* "
+                           "settings; a server takes those of the worker that comes first."});
   }
   if (server_ >= settings.model.servers())
     throw MismatchError("it expects " + counted(settings.model.servers(), "server"));

@@ -78,7 +78,7 @@ void Link::stop_if_broken() const {
 
 void Link::refuse(const Reply& reply) const {
   throw_error(static_cast<ExitCode>(reply.exit_code), reply.text,
-              {.rank = options_.worker, .operation = "parameter server"});
+              {.rank = options_.worker, .operation = "parameter server", .advice = reply.advice});
 }
 
 void Link::make(Area& area, std::size_t bytes) {

@@ -43,6 +43,22 @@ OptimizerOptions optimizer_from_text(std::string_view text) {
                      .advice = "Run the same version of Trireme in all processes."});
 }
 
+std::string difference(const OptimizerOptions& server, const OptimizerOptions& worker) {
+  const auto differ = [](const std::string& what, const std::string& their,
+                         const std::string& own) {
+    return "its " + what + " is " + their + ", the server's is " + own;
+  };
+  if (server.index() != worker.index())
+    return differ("optimizer", std::string(optim::name_of(worker)),
+                  std::string(optim::name_of(server)));
+  const nlohmann::json own = optim::keys_of(server), their = optim::keys_of(worker);
+  for (const auto& [key, value] : their.items())
+    if (value != own.at(key))
+      return differ(std::string(optim::name_of(worker)) + "'s " + key, value.dump(),
+                    own.at(key).dump());
+  return {};
+}
+
 void require_elementwise(std::string_view optimizer) {
   if (!optim::sums_over_parameters(optimizer)) return;
   throw ConfigError(std::string(optimizer) +

@@ -205,6 +205,13 @@ std::vector<double> moments(const ServerRun& run) {
 }
 
 std::string moment_text(const ServerRun& run, double time) {
+  // A worker in none of its steps.
+  const auto idle = [&](int worker) {
+    for (const ServerRun::Step& step : run.steps)
+      if (step.worker == worker && step.begin > time)
+        return " has not begun step " + std::to_string(step.number);
+    return std::string(" has ended");
+  };
   const std::vector<ServerWait> waits = waits_of(run);
   std::string text = in_ms(time) + " ms: ";
   for (int worker = 0; worker < run.workers; ++worker) {
@@ -214,7 +221,7 @@ std::string moment_text(const ServerRun& run, double time) {
     if (const ServerWait* wait = wait_at(waits, worker, time))
       text += " waits" + for_whom(*wait);
     else if (step == nullptr)
-      text += " has ended";
+      text += idle(worker);
     else
       text += (time < step->sent ? " computes step " : " exchanges step ") +
               std::to_string(step->number);

@@ -109,6 +109,10 @@ TEST(ServerRun, AMomentSaysWhatEachDoes) {
   EXPECT_THAT(moment_text(run, 5.2),
               HasSubstr("worker 1 exchanges step 1; server 0 has version 2"));
   EXPECT_EQ(moments(run), (std::vector<double>{0, 1.5, 2, 4.5, 5, 5.5, 7, 7.5, 8}));
+  EXPECT_THAT(moment_text(run, 9), HasSubstr("worker 0 has ended, worker 1 has ended"));
+  ServerRun late = run;
+  late.steps[1].begin = 1;
+  EXPECT_THAT(moment_text(late, 0), HasSubstr("worker 1 has not begun step 1; server 0"));
 }
 
 TEST(ServerRun, PicturesAreLegibleAndShowWaits) {

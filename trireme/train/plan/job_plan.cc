@@ -53,8 +53,10 @@ plan::Exchange served_exchange_of(const Settings& settings, const plan::Job& job
                           : server.backup > 0
                               ? "synchronous, " + counted(server.backup, "backup worker")
                               : "synchronous";
+  const bool compensated = server.compensation > 0;
   const double numbers = 2 + optim::moments_per_element(settings.optimizer) +  // and a sum
-                         (ps::predicts(server, settings.optimizer) ? 1 : 0);
+                         (ps::predicts(server, settings.optimizer) ? 1 : 0) +
+                         (compensated ? job.data_ranks() : 0);
   const double each = static_cast<double>(job.parameters) * (job.precision == "fp64" ? 8 : 4) *
                       numbers * server.replicas / settings.servers;
   const std::string copies =
@@ -65,9 +67,11 @@ plan::Exchange served_exchange_of(const Settings& settings, const plan::Job& job
           .kept = 2,
           .messages = 2,
           .bits = server.alone() ? "the order in which gradients arrive" : "",
-          .beside = counted(settings.servers, "process", "processes") +
-                    " beside the ranks, each with " + bytes_text(each) +
-                    " of weights, sums and optimizer state" + copies + ", besides the program"};
+          .beside = counted(settings.servers, "process", "processes") + " beside the ranks, " +
+                    (settings.servers > 1 ? "each with " : "with ") + bytes_text(each) +
+                    " of weights, sums and optimizer state" +
+                    (compensated ? ", and of the weights that each worker has" : "") + copies +
+                    ", besides the program"};
 }
 
 // After the model's numbers are set.

@@ -1,23 +1,53 @@
 #include "trireme/train/plan/job_plan.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
+
+#include "trireme/base/words.h"
 
 namespace trireme::job_plan_test {
 namespace {
 
-std::string transport_on_gpus(const std::vector<std::string>& values) {
+plan::Job job_of(const std::vector<std::string>& values, const std::string& device = "cpu") {
   train::Settings settings(train::read_config(
       "", [](const char*) { return nullptr; }, values));
-  settings.device_kind = "cuda";
+  settings.device_kind = device;
   input::Corpus corpus;
   corpus.train = corpus.validation = std::string(10'000, 'a');
-  return train::plan_training(settings, corpus, "test", 2, nullptr).job.transport;
+  return train::plan_training(settings, corpus, "test", 2, nullptr).job;
+}
+
+std::string transport_on_gpus(const std::vector<std::string>& values) {
+  return job_of(values, "cuda").transport;
 }
 
 TEST(JobPlan, RanksOnGpusMeetByNcclUnlessTheyMayLeave) {
   EXPECT_EQ(transport_on_gpus({}), "nccl");
   EXPECT_EQ(transport_on_gpus({"elastic.min=1"}), "auto");
   EXPECT_EQ(transport_on_gpus({"comm.transport=shm"}), "shm");
+}
+
+// Weights, a sum, two moments; what is predicted or compensated takes more copies of the weights.
+TEST(JobPlan, AServersMemoryCountsItsCopiesOfTheWeights) {
+  const auto of_servers = [](std::vector<std::string> values) {
+    values.insert(values.end(), {"parallel.sync=server", "model.layers=1", "model.heads=1",
+                                 "model.width=256", "model.block=8"});
+    return job_of(values);
+  };
+  const auto expect = [&](const std::vector<std::string>& values, double copies,
+                          const std::string& words) {
+    const plan::Job job = of_servers(values);
+    const double bytes = 4 * static_cast<double>(job.parameters) * copies;
+    EXPECT_EQ(job.exchange.beside, "1 process beside the ranks, with " + bytes_text(bytes) + words +
+                                       ", besides the program");
+  };
+  const std::string state = " of weights, sums and optimizer state";
+  expect({}, 4, state);
+  expect({"server.staleness=4"}, 5, state);
+  expect({"server.staleness=4", "server.prediction=false", "server.compensation=0.04"}, 6,
+         state + ", and of the weights that each worker has");
+  EXPECT_THAT(of_servers({"server.count=2", "server.replicas=2"}).exchange.beside,
+              ::testing::HasSubstr("2 processes beside the ranks, each with "));
 }
 
 }  // namespace

@@ -332,8 +332,8 @@ void Report::finish(const Outcome& outcome) {
   if (outcome.servers) table_of_servers(*outcome.servers);
   if (!stragglers_.empty()) progress_.line("");
   stragglers();
-  progress_.line("\nthe run is in " + folder_.path() +
-                 " (config.toml, events.jsonl, loss.svg, tensorboard/, checkpoint/)");
+  progress_.line("\nthe run is in " + folder_.path() + " (config.toml, events.jsonl, loss.svg, " +
+                 (outcome.servers ? "staleness.svg, " : "") + "tensorboard/, checkpoint/)");
 }
 
 }  // namespace trireme::inline v0::train

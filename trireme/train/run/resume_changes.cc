@@ -18,6 +18,7 @@ constexpr const char* kRecord = ", changed after step ";
 // The identity has the data's hash, not its path.
 constexpr const char* kDataLine = "data";
 constexpr const char* kDataKey = "data.path";
+constexpr std::string_view kNothing = "nothing";  // as the value of a key that did not count
 
 std::string key_of_line(const std::string& line) { return line == kDataLine ? kDataKey : line; }
 
@@ -81,7 +82,7 @@ std::vector<Change> identity_differences(const std::string& saved, const std::st
   const auto compare = [&](const std::string& line) {
     const auto value = [&](const auto& values) {
       const auto at = values.find(line);
-      return at == values.end() ? std::string("nothing") : at->second;
+      return at == values.end() ? std::string(kNothing) : at->second;
     };
     if (value(before) == value(now)) return;
     const std::string key = key_of_line(line);
@@ -103,10 +104,16 @@ std::vector<Change> identity_differences(const std::string& saved, const std::st
 }
 
 [[noreturn]] void refuse_changes(const RunFolder& folder, const std::vector<Change>& changes) {
+  // Others, of the same values, decide bits since these have changed.
+  const auto has_changed = [](const Change& one) {
+    return one.before != kNothing && one.now != kNothing;
+  };
+  const bool some = std::any_of(changes.begin(), changes.end(), has_changed);
   std::string what, options;
   for (const Change& change : changes) {
-    what +=
-        (what.empty() ? "" : ", ") + change.key + " = " + change.before + " and now " + change.now;
+    if (!some || has_changed(change))
+      what += (what.empty() ? "" : ", ") + change.key + " = " + change.before + " and now " +
+              change.now;
     options += " --changed " + change.key;
   }
   throw CheckpointError(folder.path() + " was trained with " + what,

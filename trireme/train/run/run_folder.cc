@@ -13,6 +13,7 @@
 #include "trireme/base/file.h"
 #include "trireme/base/sha256.h"
 #include "trireme/observe/folder_lock.h"
+#include "trireme/sync/sync_plan.h"
 
 namespace trireme::inline v0::train {
 namespace {
@@ -167,6 +168,18 @@ bool RunFolder::take_former_config() const {
   storage_->rename(config() + kFormer, config());
   storage_->sync(path_);
   return true;
+}
+
+void leave_servers(config::Config& config, const std::string& path) {
+  if (!try_read_file(path).value_or("").starts_with(kConfigTitle)) return;
+  const std::string file = path.substr(path.rfind('/') + 1) + ":";
+  const auto is_of_file = [&](const std::string& key) {
+    return config.source(key).starts_with(file);
+  };
+  if (parallel::is_served(config.text("parallel.sync")) || is_of_file("parallel.sync")) return;
+  for (const config::Key& key : config.schema().keys())
+    if (key.name.starts_with("server.") && is_of_file(key.name))
+      config.assign(key.name, key.fallback, "default");
 }
 
 // Both texts have their keys in the same order, so each line is searched after the one before it

@@ -84,6 +84,10 @@ class RunFolder {
   std::shared_ptr<storage::FileSystem> storage_;
 };
 
+/// If write_config() wrote the file `path` for a run with servers, and `config` was read from it but
+/// has been given another parallel.sync, the file's server.* keys fall back to their defaults.
+void leave_servers(config::Config& config, const std::string& path);
+
 /// If write_config() wrote the file `path`, gives the values of `config` that were read from it
 /// their original sources.
 void restore_sources(config::Config& config, const std::string& path);

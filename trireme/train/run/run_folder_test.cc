@@ -388,6 +388,29 @@ TEST_F(RunFolderTest, ConfigKeepsWhereItsValuesCameFrom) {
   EXPECT_EQ(edited.source("train.clip"), "--set");
 }
 
+TEST_F(RunFolderTest, AnotherSyncLeavesTheServersKeysBehind) {
+  const auto none = [](const char*) { return nullptr; };
+  const auto read_again = [&](const std::vector<std::string>& set) {
+    config::Config config = train::read_config("a/config.toml", none, set);
+    train::leave_servers(config, "a/config.toml");
+    return config;
+  };
+  fs::create_directory("a");
+  RunFolder("a").write_config(
+      train::read_config("", none, {"parallel.sync=server", "server.count=3"}));
+  EXPECT_EQ(read_again({}).integer("server.count"), 3);
+  EXPECT_EQ(read_again({"train.steps=9"}).integer("server.count"), 3);
+  const config::Config plain = read_again({"parallel.sync=zero1"});
+  EXPECT_EQ(plain.integer("server.count"), 1);
+  EXPECT_EQ(plain.source("server.count"), "default");
+  EXPECT_EQ(read_again({"parallel.sync=plain", "server.count=2"}).integer("server.count"), 2);
+  // A file that no run wrote says what its user wants.
+  std::ofstream("own.toml") << "[parallel]\nsync = \"server\"\n[server]\ncount = 3\n";
+  config::Config own = train::read_config("own.toml", none, {"parallel.sync=plain"});
+  train::leave_servers(own, "own.toml");
+  EXPECT_EQ(own.integer("server.count"), 3);
+}
+
 TEST(WorkerSpec, CrossesAsText) {
   const train::WorkerSpec spec{.folder = "runs/with space",
                                .trace = "a trace.json",
