@@ -60,9 +60,11 @@ void S3Client::complete_upload(const Upload& upload, const std::vector<std::stri
                       {.operation = "checkpoint", .advice = "The training tries again."});
 }
 
-void S3Client::abort_upload(const Upload& upload) {
-  call({.method = "DELETE", .url = url(upload.key, "uploadId=" + percent_encoded(upload.id))},
-       "give up " + upload.key);
+bool S3Client::abort_upload(const Upload& upload) {
+  const Response response =
+      call({.method = "DELETE", .url = url(upload.key, "uploadId=" + percent_encoded(upload.id))},
+           "give up " + upload.key);
+  return response.status != kNotFound;
 }
 
 std::vector<Upload> S3Client::open_uploads(const std::string& prefix) {
