@@ -206,6 +206,24 @@ TEST_F(Interrupted, ByTheEndOfItsTime) {
                 HasSubstr("stopped by train.max_time after step"));
 }
 
+// As by one on another host, after this one has hung for long.
+TEST_F(Interrupted, ByAJobThatHasTakenItsFolderOver) {
+  auto running = trireme_command({"train", long_, "--ranks", "2", "--out", "run", "--set",
+                                  "checkpoint.every=20"})
+                     .in(folder_.path())
+                     .start();
+  ASSERT_TRUE(running.wait_for("expected time", 120)) << running.output();
+  std::string lock = read_file(folder_.file("run/.lock"));
+  lock.replace(lock.find("since 20"), 8, "since 19");
+  fs::rename(folder_.write("next", lock), folder_.file("run/.lock"));
+  const CommandResult ended = running.wait(120);
+  EXPECT_EQ(ended.code, 2) << ended.out << ended.err;
+  EXPECT_EQ(ended.left_behind, 0);
+  EXPECT_THAT(ended.err, HasSubstr("run is in use by process "));
+  EXPECT_THAT(ended.err, HasSubstr("took it over while this job gave no sign of life"));
+  EXPECT_EQ(read_file(folder_.file("run/.lock")), lock);
+}
+
 TEST_F(Interrupted, ATimeThatIsNoneIsRefused) {
   const CommandResult result = trireme({"train", long_, "--set", "train.max_time=90"});
   EXPECT_EQ(result.code, 2) << result.out << result.err;

@@ -2,6 +2,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <set>
+
 #include "s3_service.h"
 #include "trireme/storage/s3/digest.h"
 #include "trireme/storage/s3/xml.h"
@@ -113,6 +115,20 @@ TEST_F(S3ClientTest, LongListsComeInPages) {
   EXPECT_EQ(client_->list("many/").size(), 8u);
   EXPECT_EQ(service_.injected(), 3);
   for (const std::string& key : client_->list("many/")) client_->remove(key);
+}
+
+TEST_F(S3ClientTest, LongListsOfUploadsComeInPages) {
+  std::vector<Upload> begun;  // five of them for one key, over the end of a page
+  for (const std::string key : {"many/a b&<c>", "many/b", "many/b", "many/b", "many/b", "many/b",
+                                "many/c", "many/d", "other"})
+    begun.push_back(client_->begin_upload(key));
+  service_.inject(R"([{"kind": "page", "method": "GET", "contains": "uploads", "times": 3}])");
+  std::set<std::string> found;
+  for (const Upload& upload : client_->open_uploads("many/")) found.insert(upload.id);
+  EXPECT_EQ(found.size(), 8u);
+  EXPECT_EQ(service_.injected(), 3);
+  for (const Upload& upload : begun) client_->abort_upload(upload);
+  EXPECT_THAT(client_->open_uploads("many/"), IsEmpty());
 }
 
 TEST_F(S3ClientTest, EachCallOutlivesFaultsThatPass) {

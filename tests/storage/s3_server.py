@@ -4,7 +4,7 @@
   s3_server.py        prints "ENDPOINT ACCESS_KEY SECRET_KEY", serves until its standard input ends
 
 The front checks what S3 checks and moto does not: the signature (by botocore's own signer), the hash
-of the body, Content-MD5. The bucket "denied" refuses every call. Faults are posted to /_faults as a
+of the body, Content-MD5. It gives long lists of uploads in pages, as S3 does. The bucket "denied" refuses every call. Faults are posted to /_faults as a
 JSON list of {"method", "contains", "header", "skip", "times", "kind"}; a request that fits (its path
 contains, it has the header) uses one up:
 
@@ -17,7 +17,7 @@ contains, it has the header) uses one up:
   cut              half of the answer's body, then the end of the connection
   corrupt          one byte of the request's body is changed before it is stored
   deny             403 AccessDenied
-  page             a list gives at most three keys at once
+  page             a list gives at most three keys, or uploads, at once
 
 GET /_faults gives the number of faults that have been injected; DELETE forgets those that are left.
 """
@@ -31,6 +31,8 @@ import socket
 import sys
 import threading
 import urllib.parse
+from xml.etree import ElementTree
+from xml.sax.saxutils import escape
 
 from botocore.auth import S3SigV4Auth
 from botocore.awsrequest import AWSRequest
@@ -93,6 +95,27 @@ def wrong_signature(method, path, headers):
     signer = S3SigV4Auth(Credentials(ACCESS_KEY, SECRET_KEY, token), service, region)
     text = signer.string_to_sign(request, signer.canonical_request(request))
     return None if signer.signature(text, request) == fields["Signature"] else "SignatureDoesNotMatch"
+
+
+def page_of_uploads(path, xml, most):
+    """What S3 answers to the request `path`; moto's answer `xml` has all uploads at once."""
+    query = dict(urllib.parse.parse_qsl(urllib.parse.urlsplit(path).query, keep_blank_values=True))
+    key_marker, id_marker = query.get("key-marker", ""), query.get("upload-id-marker")
+    uploads = sorted((one.findtext("{*}Key"), one.findtext("{*}UploadId"))
+                     for one in ElementTree.fromstring(xml).iter() if one.tag.endswith("}Upload"))
+    if id_marker is None:
+        left = [one for one in uploads if one[0] > key_marker]
+    else:
+        left = [one for one in uploads if one > (key_marker, id_marker)]
+    text = "".join(f"<Upload><Key>{escape(key)}</Key><UploadId>{escape(id)}</UploadId></Upload>"
+                   for key, id in left[:most])
+    if len(left) > most:
+        key, id = left[most - 1]
+        text = (f"<NextKeyMarker>{escape(key)}</NextKeyMarker>"
+                f"<NextUploadIdMarker>{escape(id)}</NextUploadIdMarker>" + text)
+    truncated = "true" if len(left) > most else "false"
+    return (f"<?xml version='1.0'?><ListMultipartUploadsResult><IsTruncated>{truncated}</IsTruncated>"
+            f"{text}</ListMultipartUploadsResult>").encode()
 
 
 class Front(http.server.BaseHTTPRequestHandler):
@@ -176,6 +199,8 @@ class Front(http.server.BaseHTTPRequestHandler):
         if fault == "lost":
             self.close_connection = True
             return None
+        if self.command == "GET" and "uploads=" in self.path and response.status == 200:
+            content = page_of_uploads(self.path, content, 3 if fault == "page" else 1000)
         return self.answer(response.status, response.getheaders(), content, cut=fault == "cut")
 
     do_GET = do_PUT = do_POST = do_DELETE = do_HEAD = serve

@@ -208,7 +208,7 @@ TEST_F(S3StorageTest, AnUnchangedFileIsCopiedByTheService) {
   CheckpointFolder there = folder();
   EXPECT_EQ(there.write({.step = 1}, files(large), 2).kept_bytes, 0);
   service_.inject(
-      R"([{"kind": "deny", "method": "PUT", "contains": "partNumber", "times": 1000}])");
+      R"([{"kind": "deny", "method": "PUT", "contains": "safetensors?partNumber", "times": 1000}])");
   const SaveReport report = there.write({.step = 2}, files(large), 2);
   EXPECT_EQ(report.kept_bytes, (40 << 20) + 6) << "no part of a file was sent";
   EXPECT_EQ(report.written_bytes, 0);
@@ -388,6 +388,52 @@ TEST_F(S3LockTest, ALockThatSomebodyRemovedIsMadeAgain) {
                    1);
   held.reset();  // its DELETE is refused, so the object is there if this job had it
   EXPECT_TRUE(object());
+}
+
+// A job hangs while it, or its second rank, sends a file. Its successor writes the same step; then it goes on.
+TEST_F(S3LockTest, AJobThatHungLeavesItsSuccessorsFilesAsTheyAre) {
+  for (const std::string hangs : {kModelFile, kStateFile, "model-1.safetensors"}) {
+    for (const bool guarded : {true, false}) {  // false: it looks at the lock no more
+      if (!guarded && hangs == "model-1.safetensors")
+        continue;  // rank 0 looks before its own files
+      SCOPED_TRACE(hangs + (guarded ? ", guarded" : ""));
+      for (const std::string& key : keys()) client_->remove(key);
+      const std::string mine = there_.self->to_text(), theirs = "of the successor";
+      client_->put("runs/a/.lock", std::as_bytes(std::span(mine)));
+      CheckpointFolder hung = folder();
+      if (guarded) hung.guard(Claim::of(location()));
+      std::map<std::string, FileWriter> own = files("old"),
+                                        second = {{"model-1.safetensors", own.at(kModelFile)}};
+      (own.contains(hangs) ? own : second).at(hangs).write = [&](const FileWriter::Sink& sink) {
+        const auto held =
+            lock({.patience = std::chrono::milliseconds(20), .look = std::chrono::milliseconds(5)});
+        write(folder(), 10);
+        EXPECT_NE(client_->get("runs/a/.lock")->body, mine);
+        sink(std::as_bytes(std::span(mine)));
+        client_->put("runs/a/.lock", std::as_bytes(std::span(theirs)));
+      };
+      SecondWriter other(hung, 10, second);
+      EXPECT_THROW(hung.write({.step = 10}, own, 1, &other), Error);
+      EXPECT_THAT(folder().steps(), ElementsAre(10));
+      folder().verify(10);
+      EXPECT_EQ(folder().read_text(10, kModelFile), "step 10");
+      EXPECT_EQ(folder().read_text(10, kStateFile), "state step 10");
+      EXPECT_THAT(client_->open_uploads(""), IsEmpty());
+    }
+  }
+}
+
+TEST_F(S3LockTest, OfTwoDraftsOfAFolderTheLaterOneIsPublished) {
+  const auto draft = [&] {
+    return location().storage->begin("s3://models/runs/a/step-00000010", "");
+  };
+  auto earlier = draft();
+  const auto file = earlier->create(kModelFile);
+  write(folder(), 10);
+  EXPECT_THROW(file->finish(), ResourceError);
+  EXPECT_THROW(earlier->publish("{}"), ResourceError);
+  earlier.reset();
+  folder().verify(10);
 }
 
 TEST_F(S3LockTest, TheEndOfAJobDoesNotWaitForAServiceThatIsAway) {

@@ -172,6 +172,21 @@ class TrainTest(unittest.TestCase):
         self.assertTrue(list((self.folder / "run/best/checkpoint").glob("step-*")))
         self.assertIn("after step", self.run_command("eval", "run/best"))
 
+    def test_an_evaluator_waits_for_a_bucket_that_denies_for_a_while(self):
+        # Nobody else reads weights there.
+        self.inject({"kind": "deny", "method": "HEAD", "contains": "model.safetensors", "times": 2})
+        said = self.train("run", "--evaluator", "1", "--ranks", "2", "--set", "checkpoint.keep=9")
+        self.assertIn("[eval] the evaluator waits: cannot look at " + self.prefix, said)
+        self.assertIn("[eval] the evaluator goes on; the storage had failed for", said)
+        self.assertIn("the best of 3 evaluated checkpoints", said)
+
+    def test_an_evaluator_without_patience_ends_with_the_error_and_the_training_goes_on(self):
+        self.inject({"kind": "deny", "method": "HEAD", "contains": "model.safetensors", "times": 1000})
+        said = self.train("run", "--evaluator", "1", "--ranks", "2", "--set", "checkpoint.patience=0")
+        self.assertNotIn("the evaluator waits", said)
+        self.assertIn("403 AccessDenied", said)
+        self.assertEqual(steps_of(self.prefix)[-1], 12)
+
 
 def main():
     global PROGRAM

@@ -100,7 +100,7 @@ void BackgroundSave::give_up() noexcept {
 
 void BackgroundSave::work() noexcept {
   try {
-    reach_.share(*content_);
+    reach_.share(*content_, folder_);
     rank_ == 0 ? lead() : follow();
   } catch (...) {
     error_ = std::current_exception();

@@ -60,6 +60,7 @@ struct Checkpointer::Impl {
         copies(job, {.copies = job.changes().elastic() ? options.memory : 0,
                      .every = options.memory_every}) {
     checkpoint::check(options);
+    folder.guard(options.claim);
     // A bucket that denies access is told before the first step.
     if (folder.is_remote()) hold();
   }
@@ -67,7 +68,14 @@ struct Checkpointer::Impl {
 
   // Rank 0 writes, so it locks the folder for all.
   void hold() {
-    if (options.lock && job.rank() == 0 && !held) held = location.storage->lock(location.path);
+    if (!options.lock || job.rank() != 0 || held) return;
+    held = location.storage->lock(location.path);
+    folder.guard(storage::Claim::of(location));
+  }
+  // The other ranks, when rank 0 has the lock.
+  void guard() {
+    if (options.lock && job.rank() != 0 && !std::exchange(guarded, true))
+      folder.guard(storage::Claim::of(location));
   }
 
   // Rank 0: the newest checkpoint, of which restore() verifies what it reads; step 0 if there is none.
@@ -233,6 +241,7 @@ struct Checkpointer::Impl {
   bool save(long steps_done, bool required) {
     job.activity("checkpoint.save");
     if (!agree_to_save(required)) return false;
+    guard();
     wait(/*required=*/false);
     auto content = std::make_unique<checkpoint::CheckpointContent>(parts, &job.world());
     content->split_frozen(options.own_file_bytes);
@@ -336,6 +345,7 @@ struct Checkpointer::Impl {
   storage::CheckpointFolder folder;
   const std::shared_ptr<Waiter> waiter;
   std::shared_ptr<void> held;  // the folder's lock
+  bool guarded = false;
   checkpoint::Parts parts;
   bool looked = false;
   long saved = 0;  // steps done at the last save or resume

@@ -293,6 +293,19 @@ TEST_F(CheckpointerTest, OneJobAtATimeHasTheFolder) {
               ElementsAre("latest", "step-00000003"));
 }
 
+TEST_F(CheckpointerTest, AJobThatHasLostItsFolderSavesNothingMore) {
+  Checkpointer hung(job(), directory_.string(), {.every = 3});
+  hung.add("train", counter_).resume();
+  hung.save_and_wait(1);
+  const std::string lock = (directory_ / ".lock").string();
+  std::string text = storage::text_of(*storage::local_file_system()->open(lock));
+  std::ofstream(lock + "-next") << text.replace(text.find("since 20"), 8, "since 19");
+  fs::rename(lock + "-next", lock);
+  EXPECT_THAT(refusal([&] { hung.save_and_wait(2); }, 2),
+              HasSubstr(directory_.string() + " is in use by process "));
+  EXPECT_THAT(names(), ElementsAre("latest", "step-00000001"));
+}
+
 TEST_F(CheckpointerTest, AChangeOnPurposeIsTaken) {
   run(3, {.every = 3, .identity = "rate = 1\nseed = 1\n"});
   const CheckpointerOptions rate{

@@ -362,7 +362,7 @@ CheckpointContent::Word CheckpointContent::hear() {
 }
 
 std::vector<bool> CheckpointContent::ask(const std::string& mark) {
-  TRIREME_CHECK(mark.size() == kMarkBytes);
+  TRIREME_CHECK(storage::is_mark(mark));
   std::vector<std::uint8_t> bytes(mark.begin(), mark.end()), sees(impl_->writers.size(), 1);
   for (int peer = 1; peer < static_cast<int>(sees.size()); ++peer) impl_->give(peer, bytes);
   for (int peer = 1; peer < static_cast<int>(sees.size()); ++peer)
@@ -373,7 +373,7 @@ std::vector<bool> CheckpointContent::ask(const std::string& mark) {
 
 std::vector<bool> CheckpointContent::answer(
     const std::function<bool(const std::string& mark)>& sees) {
-  std::array<std::uint8_t, kMarkBytes> mark{};
+  std::array<std::uint8_t, storage::kMarkBytes> mark{};
   impl_->take_from(0, mark);
   std::array<std::uint8_t, 1> mine{sees({mark.begin(), mark.end()})};
   impl_->give(0, mine);

@@ -1,19 +1,11 @@
 #include "trireme/checkpoint/reach.h"
 
-#include <random>
 #include <string>
 
 #include "trireme/observe/log.h"
 
 namespace trireme::inline v0::checkpoint {
 namespace {
-
-std::string random_mark() {
-  std::random_device random;
-  std::string mark(CheckpointContent::kMarkBytes, ' ');
-  for (char& letter : mark) letter = static_cast<char>('a' + random() % 26);
-  return mark;
-}
 
 void say(const std::vector<bool>& sees, const std::string& place) {
   std::string blind;
@@ -27,22 +19,26 @@ void say(const std::vector<bool>& sees, const std::string& place) {
 }  // namespace
 
 void Reach::find(CheckpointContent& content, storage::CheckpointFolder& folder) {
-  const std::string mark = random_mark();
-  folder.mark(mark);
+  folder.show_mark();
   content.tell(CheckpointContent::Word::Look);
-  sees_ = content.ask(mark);
+  sees_ = content.ask(folder.mark());
   say(*sees_, folder.path());
-  share(content);
-  folder.unmark();
+  share(content, folder);
+  folder.hide_mark();
 }
 
-void Reach::answer(CheckpointContent& content, const storage::CheckpointFolder& folder) {
-  sees_ = content.answer([&](const std::string& mark) { return folder.sees(mark); });
-  share(content);
+void Reach::answer(CheckpointContent& content, storage::CheckpointFolder& folder) {
+  sees_ = content.answer([&](const std::string& mark) {
+    mark_ = mark;
+    return folder.sees(mark);
+  });
+  share(content, folder);
 }
 
-void Reach::share(CheckpointContent& content) const {
-  if (sees_) content.share(*sees_, least_);
+void Reach::share(CheckpointContent& content, storage::CheckpointFolder& folder) const {
+  if (!sees_) return;
+  content.share(*sees_, least_);
+  if (!mark_.empty()) folder.set_mark(mark_);
 }
 
 }  // namespace trireme::inline v0::checkpoint

@@ -6,6 +6,7 @@
 
 #include <cstddef>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "trireme/checkpoint/shards.h"
@@ -26,13 +27,14 @@ class Reach {
   /// cannot write: before it asks, or when all is found, and need not be called again.
   void find(CheckpointContent& content, storage::CheckpointFolder& folder);
   /// Other ranks, when they hear Look.
-  void answer(CheckpointContent& content, const storage::CheckpointFolder& folder);
-  /// Chooses the ranks that write, if it is known who sees the storage.
-  void share(CheckpointContent& content) const;
+  void answer(CheckpointContent& content, storage::CheckpointFolder& folder);
+  /// Chooses the ranks that write, if it is known who sees the storage, and gives the folder rank 0's mark.
+  void share(CheckpointContent& content, storage::CheckpointFolder& folder) const;
 
  private:
   const std::size_t least_;
   std::optional<std::vector<bool>> sees_;  // by rank; equal on all ranks
+  std::string mark_;                       // other ranks: of rank 0's folder
 };
 
 }  // namespace trireme::inline v0::checkpoint

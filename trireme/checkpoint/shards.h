@@ -42,7 +42,6 @@ SavedPlace place_of(const std::string& part, const NamedShard& shard);
 class CheckpointContent {
  public:
   enum class Word : std::uint8_t { End, Write, Look };  // Write: or send
-  static constexpr std::size_t kMarkBytes = 16;
 
   /// Calls state() now; the tensors must not change until they have been written, unless
   /// snapshot() has copied them. Collective if `world` is given; null: this rank alone. Throws

@@ -79,7 +79,9 @@ class SharingTest : public ::testing::Test {
 
   storage::CheckpointFolder folder(
       std::shared_ptr<storage::FileSystem> files = storage::local_file_system()) const {
-    return {std::move(files), directory_.string()};
+    storage::CheckpointFolder folder(std::move(files), directory_.string());
+    folder.set_mark("thesameofallrank");  // Reach tells it
+    return folder;
   }
   // Saves on simulated ranks. `files` of a rank: its file system.
   void save(

@@ -1,6 +1,7 @@
 #include "trireme/observe/events.h"
 
 #include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -116,14 +117,22 @@ void EventWriter::open(const std::string& path) {
 
 void EventWriter::write(const Event& event) {
   const std::string line = event.line() + "\n";
-  if (echo_) {
-    std::fwrite(line.data(), 1, line.size(), stdout);
-    std::fflush(stdout);
-  }
-  if (file_ == nullptr) return;
-  if (std::fwrite(line.data(), 1, line.size(), file_) != line.size() || std::fflush(file_) != 0) {
-    cannot_write(path_);
-  }
+  if (file_ != nullptr) append(line);
+  if (!echo_) return;
+  std::fwrite(line.data(), 1, line.size(), stdout);
+  std::fflush(stdout);
+}
+
+void EventWriter::append(const std::string& line) {
+  struct stat before {};
+  const bool known = ::fstat(::fileno(file_), &before) == 0;
+  if (std::fwrite(line.data(), 1, line.size(), file_) == line.size() && std::fflush(file_) == 0)
+    return;
+  const int reason = errno;
+  // A part of a line would swallow the next one.
+  if (known && ::ftruncate(::fileno(file_), before.st_size) != 0) std::fputc('\n', file_);
+  errno = reason;
+  cannot_write(path_);
 }
 
 double wall_seconds() noexcept {

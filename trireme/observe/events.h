@@ -65,10 +65,12 @@ class EventWriter {
   /// Appends to `path`. Throws ResourceError.
   void open(const std::string& path);
   void echo_to_stdout(bool on) noexcept { echo_ = on; }
-  /// Throws ResourceError if the disk is full.
+  /// Throws ResourceError if the disk is full; then the file is as it was.
   void write(const Event& event);
 
  private:
+  void append(const std::string& line);
+
   std::FILE* file_ = nullptr;
   std::string path_;
   bool echo_ = false;

@@ -19,7 +19,8 @@
 // file and are not inherited.
 //
 // Limit: a holder on another host that was stopped for longer than `patience`, on a file system
-// without locks, may lose its folder.
+// without locks, may lose its folder. Before it completes its next checkpoint it learns that
+// (storage/claim.h).
 #pragma once
 
 #include <chrono>

@@ -1,7 +1,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 
 #include <cmath>
+#include <csignal>
 #include <filesystem>
 #include <fstream>
 #include <memory>
@@ -9,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "trireme/base/error.h"
 #include "trireme/observe/events.h"
 #include "trireme/observe/log.h"
 #include "trireme/observe/machine.h"
@@ -169,6 +172,29 @@ TEST(Event, BeginsALineOfItsOwnAfterATornOne) {
   text << std::ifstream(path).rdbuf();
   const std::string line = observe::Event("changed").line();
   EXPECT_EQ(text.str(), "{\"event\":\"step\",\"st\n" + line + "\n" + line + "\n");
+}
+
+// The limit RLIMIT_FSIZE stands for a full disk.
+TEST(Event, LeavesNoPartOfItselfOnAFullDisk) {
+  Folder folder;
+  const std::string path = folder.file("events.jsonl");
+  const std::string line = observe::Event("changed").line() + "\n";
+  observe::EventWriter writer;
+  writer.open(path);
+  writer.write(observe::Event("changed"));
+  struct rlimit before {};
+  ASSERT_EQ(::getrlimit(RLIMIT_FSIZE, &before), 0);
+  struct rlimit small = before;
+  small.rlim_cur = line.size() + line.size() / 2;
+  const auto handler = std::signal(SIGXFSZ, SIG_IGN);
+  ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &small), 0);
+  EXPECT_THROW(writer.write(observe::Event("changed")), ResourceError);
+  ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &before), 0);
+  std::signal(SIGXFSZ, handler);
+  writer.write(observe::Event("changed"));
+  std::stringstream text;
+  text << std::ifstream(path).rdbuf();
+  EXPECT_EQ(text.str(), line + line);
 }
 
 // In a process of its own, because the level is read once.

@@ -3,9 +3,8 @@
 #include <algorithm>
 #include <charconv>
 #include <cstdio>
+#include <random>
 #include <set>
-
-#include "trireme/base/check.h"
 
 namespace trireme::inline v0::storage {
 namespace {
@@ -18,6 +17,13 @@ std::string name_of_step(std::int64_t step) {
   char name[32];
   std::snprintf(name, sizeof name, "step-%08lld", static_cast<long long>(step));
   return name;
+}
+
+std::string random_mark() {
+  std::random_device random;
+  std::string mark(kMarkBytes, ' ');
+  for (char& letter : mark) letter = static_cast<char>('a' + random() % 26);
+  return mark;
 }
 
 // Lets several calls be made although one of them fails.
@@ -40,6 +46,11 @@ class FirstFailure {
 };
 
 }  // namespace
+
+bool is_mark(std::string_view text) {
+  return text.size() == kMarkBytes &&
+         std::all_of(text.begin(), text.end(), [](char c) { return c >= 'a' && c <= 'z'; });
+}
 
 std::optional<std::int64_t> step_of_folder(std::string_view name) {
   if (!name.starts_with(kPrefix)) return std::nullopt;
@@ -129,7 +140,7 @@ bool is_intact(const CheckpointFolder& folder, std::int64_t step) {
 }  // namespace
 
 CheckpointFolder::CheckpointFolder(std::shared_ptr<Storage> storage, std::string directory)
-    : storage_(std::move(storage)), directory_(std::move(directory)) {}
+    : storage_(std::move(storage)), directory_(std::move(directory)), mark_(random_mark()) {}
 
 CheckpointFolder::CheckpointFolder(const Location& location)
     : CheckpointFolder(location.storage, location.path) {}
@@ -182,6 +193,7 @@ void CheckpointFolder::remove_outdated(const Retention& keep) const {
 }
 
 void CheckpointFolder::remove_all() const {
+  check_claim();
   for (const std::int64_t step : steps()) remove(step);
   const std::vector<std::string> rest = storage_->list(directory_);
   if (std::count(rest.begin(), rest.end(), kLatestFile) > 0)
@@ -210,7 +222,7 @@ bool CheckpointFolder::adopt(const CheckpointFolder& other, std::int64_t step) {
   try {
     // The folder may hold more than its manifest names: other programs' files stay there.
     const Manifest manifest = other.read_manifest(step);
-    const auto draft = storage_->begin(path_of(step));
+    const auto draft = storage_->begin(path_of(step), mark_);
     for (const auto& [name, record] : manifest.files) take(*draft, other, step, name);
     draft->publish(to_text(manifest));
   } catch (const Error&) {
@@ -240,8 +252,10 @@ WrittenFiles CheckpointFolder::write_all(Draft& draft, const Manifest& manifest,
     const bool known = last && last->chunk_bytes == manifest.chunk_bytes &&
                        last->files.contains(name) && writer.repeatable;
     const FileRecord same = known ? last->files.at(name) : FileRecord();
-    if (same.bytes > manifest.chunk_bytes && is_unchanged(writer, same, manifest.chunk_bytes) &&
-        draft.reuse(name, path_of(last->step) + "/" + name)) {
+    const bool unchanged =
+        same.bytes > manifest.chunk_bytes && is_unchanged(writer, same, manifest.chunk_bytes);
+    check_claim();
+    if (unchanged && draft.reuse(name, path_of(last->step) + "/" + name)) {
       written.files[name] = same;
       written.kept_bytes += same.bytes;
     } else {
@@ -251,28 +265,40 @@ WrittenFiles CheckpointFolder::write_all(Draft& draft, const Manifest& manifest,
   return written;
 }
 
+// Returns the bytes that were not written anew.
+std::int64_t CheckpointFolder::complete(Draft& draft, Manifest& manifest,
+                                        const std::map<std::string, FileWriter>& files,
+                                        OtherWriters* others) const {
+  if (others != nullptr) others->start();
+  WrittenFiles written;
+  std::exception_ptr failure;
+  try {
+    written = write_all(draft, manifest, files);
+  } catch (...) {
+    failure = std::current_exception();
+  }
+  // Also after a failure: while another rank writes, the draft cannot be removed.
+  const WrittenFiles theirs = others != nullptr ? others->finish() : WrittenFiles();
+  if (failure) std::rethrow_exception(failure);
+  manifest.files = std::move(written.files);
+  manifest.files.insert(theirs.files.begin(), theirs.files.end());
+  check_claim();
+  draft.publish(to_text(manifest));
+  return written.kept_bytes + theirs.kept_bytes;
+}
+
 SaveReport CheckpointFolder::write(Manifest manifest,
                                    const std::map<std::string, FileWriter>& files,
                                    const Retention& keep, OtherWriters* others) {
-  TRIREME_CHECK(!has(manifest.step));
+  check_claim();
+  if (has(manifest.step))
+    throw ConfigError(path_of(manifest.step) + " is there already, and this job has not written it",
+                      {.operation = "checkpoint",
+                       .advice = "Another job has trained this run: see how far it has come."});
   SaveReport report;
   {
-    const auto draft = storage_->begin(path_of(manifest.step));
-    if (others != nullptr) others->start();
-    WrittenFiles written;
-    std::exception_ptr failure;
-    try {
-      written = write_all(*draft, manifest, files);
-    } catch (...) {
-      failure = std::current_exception();
-    }
-    // Also after a failure: while another rank writes, the draft cannot be removed.
-    const WrittenFiles theirs = others != nullptr ? others->finish() : WrittenFiles();
-    if (failure) std::rethrow_exception(failure);
-    manifest.files = std::move(written.files);
-    manifest.files.insert(theirs.files.begin(), theirs.files.end());
-    report.kept_bytes = written.kept_bytes + theirs.kept_bytes;
-    draft->publish(to_text(manifest));
+    const auto draft = storage_->begin(path_of(manifest.step), mark_);
+    report.kept_bytes = complete(*draft, manifest, files, others);
   }
   for (const auto& [name, record] : manifest.files) report.written_bytes += record.bytes;
   report.written_bytes -= report.kept_bytes;
@@ -286,14 +312,12 @@ SaveReport CheckpointFolder::write(Manifest manifest,
 
 WrittenFiles CheckpointFolder::write_files(const Manifest& manifest,
                                            const std::map<std::string, FileWriter>& files) {
-  return write_all(*storage_->join(path_of(manifest.step)), manifest, files);
+  return write_all(*storage_->join(path_of(manifest.step), mark_), manifest, files);
 }
 
-void CheckpointFolder::mark(const std::string& text) {
-  storage_->put(directory_ + "/" + kMarkFile, text);
-}
+void CheckpointFolder::show_mark() { storage_->put(directory_ + "/" + kMarkFile, mark_); }
 
-void CheckpointFolder::unmark() { storage_->remove(directory_ + "/" + kMarkFile); }
+void CheckpointFolder::hide_mark() { storage_->remove(directory_ + "/" + kMarkFile); }
 
 bool CheckpointFolder::sees(const std::string& mark) const {
   try {

@@ -5,7 +5,8 @@
 // A checkpoint is complete when its manifest is there (storage.h). Then `latest` (a text file with
 // the newest checkpoint's name, for people and scripts) is replaced, and old checkpoints are
 // removed. After a crash at any point, the checkpoint before is valid. One process writes checkpoints,
-// into which others may write files meanwhile (OtherWriters); any number reads. No LibTorch.
+// into which others may write files meanwhile (OtherWriters); any number reads. A job that has lost the
+// place to another one writes nothing more there (guard()). No LibTorch.
 #pragma once
 
 #include <cstddef>
@@ -18,6 +19,7 @@
 #include <vector>
 
 #include "trireme/base/error.h"
+#include "trireme/storage/claim.h"
 #include "trireme/storage/manifest.h"
 #include "trireme/storage/retention.h"
 #include "trireme/storage/storage.h"
@@ -64,6 +66,9 @@ class OtherWriters {
   virtual WrittenFiles finish() = 0;
 };
 
+/// The letters of a mark, and whether `text` may be one.
+inline constexpr std::size_t kMarkBytes = 16;
+bool is_mark(std::string_view text);
 /// 500 for "step-00000500"; nullopt for any other name.
 std::optional<std::int64_t> step_of_folder(std::string_view name);
 
@@ -84,10 +89,16 @@ class CheckpointFolder {
   /// checkpoint. Throws ResourceError.
   WrittenFiles write_files(const Manifest& manifest,
                            const std::map<std::string, FileWriter>& files);
-  /// Whether this rank sees what rank 0 has written by mark(), and not yet removed by unmark().
+  /// From now on the writing methods, and remove_all(), throw what `claim` says. Null: it is not known
+  /// whose the folder is.
+  void guard(std::shared_ptr<const Claim> claim) { claim_ = std::move(claim); }
+  /// The mark of this object's drafts. Ranks that write files of the same checkpoint have rank 0's.
+  const std::string& mark() const noexcept { return mark_; }
+  void set_mark(std::string mark) { mark_ = std::move(mark); }
+  /// Whether this rank sees the mark that rank 0 has put there, and not yet taken away.
   bool sees(const std::string& mark) const;
-  void mark(const std::string& text);
-  void unmark();
+  void show_mark();
+  void hide_mark();
   /// Takes over a checkpoint of another folder: its files get second names here (copies where the
   /// file system has no links, or the storages differ), so they stay whatever happens there. Older
   /// checkpoints stay, too. False, and nothing has changed, if the other folder has removed it
@@ -131,8 +142,16 @@ class CheckpointFolder {
             const std::string& name) const;
   void finish_save(std::int64_t step, const Retention& keep) const;
 
+  std::int64_t complete(Draft& draft, Manifest& manifest,
+                        const std::map<std::string, FileWriter>& files, OtherWriters* others) const;
+  void check_claim() const {
+    if (claim_) claim_->check();
+  }
+
   const std::shared_ptr<Storage> storage_;
   const std::string directory_;
+  std::string mark_;
+  std::shared_ptr<const Claim> claim_;
 };
 
 }  // namespace trireme::inline v0::storage

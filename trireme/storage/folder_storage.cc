@@ -1,5 +1,6 @@
-// Folders of a file system: a draft is a folder ".tmp-NAME", which gets its name when it is whole.
+// Folders of a file system: a draft is a folder ".tmp-NAME-MARK", which gets its name when it is whole.
 #include <algorithm>
+#include <optional>
 
 #include "trireme/base/error.h"
 #include "trireme/storage/folder.h"
@@ -24,12 +25,16 @@ std::string temporary_of(const std::string& path, std::string_view kind = "") {
   return folder + "/" + std::string(kTemporary) + std::string(kind) + name;
 }
 
-// Whether a draft or a removal that did not end has left this. All other names are of others.
-bool is_leftover(std::string_view name) {
-  if (!name.starts_with(kTemporary)) return false;
+// The name without ".tmp-", if a draft or a removal that did not end has left it. All other names are of
+// others. Earlier versions wrote no marks.
+std::optional<std::string_view> leftover(std::string_view name) {
+  if (!name.starts_with(kTemporary)) return std::nullopt;
   name.remove_prefix(kTemporary.size());
-  if (name.starts_with(kDying)) name.remove_prefix(kDying.size());
-  return step_of_folder(name).has_value();
+  std::string_view step = name;
+  if (step.starts_with(kDying)) step.remove_prefix(kDying.size());
+  const auto dash = step.rfind('-');
+  const bool marked = is_mark(step.substr(dash + 1));
+  return step_of_folder(marked ? step.substr(0, dash) : step) ? std::optional(name) : std::nullopt;
 }
 
 void write_text(FileSystem& files, const std::string& path, const std::string& text) {
@@ -40,8 +45,12 @@ void write_text(FileSystem& files, const std::string& path, const std::string& t
 
 class FolderDraft final : public Draft {
  public:
-  FolderDraft(std::shared_ptr<FileSystem> files, const std::string& path, bool joined)
-      : files_(std::move(files)), path_(path), temporary_(temporary_of(path)), joined_(joined) {
+  FolderDraft(std::shared_ptr<FileSystem> files, const std::string& path, const std::string& mark,
+              bool joined)
+      : files_(std::move(files)),
+        path_(path),
+        temporary_(temporary_of(path + "-" + mark)),
+        joined_(joined) {
     if (!joined_) files_->make_directory(temporary_);
   }
   ~FolderDraft() override {
@@ -77,21 +86,15 @@ class FolderStorage final : public Storage {
  public:
   explicit FolderStorage(std::shared_ptr<FileSystem> files) : files_(std::move(files)) {}
 
-  std::unique_ptr<Draft> begin(const std::string& path) override {
+  std::unique_ptr<Draft> begin(const std::string& path, const std::string& mark) override {
     const std::string folder = split_path(path).folder;
     files_->make_directory(folder);
-    for (const std::string& name : files_->list(folder)) {
-      if (!is_leftover(name)) continue;
-      try {
-        files_->remove(folder + "/" + name);
-      } catch (const ResourceError&) {  // NFS keeps a file that another process has open
-        if (folder + "/" + name == temporary_of(path)) throw;
-      }
-    }
-    return std::make_unique<FolderDraft>(files_, path, /*joined=*/false);
+    for (const std::string& name : files_->list(folder))
+      if (const auto rest = leftover(name)) remove_leftover(folder + "/" + std::string(*rest));
+    return std::make_unique<FolderDraft>(files_, path, mark, /*joined=*/false);
   }
-  std::unique_ptr<Draft> join(const std::string& path) override {
-    return std::make_unique<FolderDraft>(files_, path, /*joined=*/true);
+  std::unique_ptr<Draft> join(const std::string& path, const std::string& mark) override {
+    return std::make_unique<FolderDraft>(files_, path, mark, /*joined=*/true);
   }
   std::unique_ptr<InputFile> open(const std::string& path) override { return files_->open(path); }
   void put(const std::string& path, const std::string& text) override {
@@ -121,6 +124,17 @@ class FolderStorage final : public Storage {
   bool is_remote() const noexcept override { return false; }
 
  private:
+  // Renamed first: somebody who writes there yet must not publish what is left of his files.
+  void remove_leftover(const std::string& path) {
+    const bool dies = split_path(path).name.starts_with(kDying);
+    const std::string dying = temporary_of(path, dies ? "" : kDying);
+    try {
+      if (!dies) files_->rename(temporary_of(path), dying);
+      files_->remove(dying);
+    } catch (const ResourceError&) {  // NFS keeps a file that another process has open
+    }
+  }
+
   const std::shared_ptr<FileSystem> files_;
 };
 

@@ -137,7 +137,7 @@ TEST_F(CheckpointFolderTest, WritesVerifiesAndKeepsTheNewest) {
   EXPECT_EQ(manifest.step, 15);
   EXPECT_EQ(manifest.parts.at("train"), "15");
   EXPECT_EQ(folder().read_text(15, kModelFile), "step 15step 15");
-  EXPECT_THROW(write(folder(), 15), CheckFailure);
+  EXPECT_THROW(write(folder(), 15), ConfigError);
 }
 
 TEST_F(CheckpointFolderTest, NamesTheFileTheDamageAndTheStepToGoBackTo) {

@@ -22,24 +22,27 @@ inline constexpr const char* kManifestFile = "manifest.json";
 /// A folder that is being written.
 class Draft {
  public:
-  /// Without publish(): removes what was written, by all processes, as far as it can.
+  /// Without publish(): removes what was written, by all processes, as far as it can, unless another draft of
+  /// the folder was begun meanwhile.
   virtual ~Draft() = default;
   virtual std::unique_ptr<OutputFile> create(const std::string& name) = 0;
   /// Takes over the file `path` of this storage without sending its bytes. False if the storage
   /// cannot, or has no such file.
   virtual bool reuse(const std::string& name, const std::string& path) = 0;
-  /// Writes kManifestFile. The folder exists, and is durable with all its files, when this returns.
+  /// Writes kManifestFile. The folder exists, and is durable with all its files, when this returns. Throws
+  /// ResourceError if another draft of this folder was begun meanwhile.
   virtual void publish(const std::string& manifest) = 0;
 };
 
 class Storage {
  public:
   virtual ~Storage() = default;
-  /// Begins the folder `path`, and removes what unfinished drafts beside it have left.
-  virtual std::unique_ptr<Draft> begin(const std::string& path) = 0;
+  /// Begins the folder `path`, and removes what unfinished drafts beside it have left. Drafts with other
+  /// marks (words of letters) do not mix their files, if the storage can keep them apart.
+  virtual std::unique_ptr<Draft> begin(const std::string& path, const std::string& mark) = 0;
   /// For files that another process writes into the folder that begin() has begun elsewhere, which
   /// alone removes or publishes them.
-  virtual std::unique_ptr<Draft> join(const std::string& path) = 0;
+  virtual std::unique_ptr<Draft> join(const std::string& path, const std::string& mark) = 0;
   /// A file to read ranges of; nothing is read yet. Throws CheckpointError if there is no such file,
   /// ResourceError.
   virtual std::unique_ptr<InputFile> open(const std::string& path) = 0;

@@ -138,11 +138,11 @@ TEST_F(BackupTest, OtherFilesInTheFolderStay) {
 // A storage that removes nothing more.
 class Hoarder final : public storage::Storage {
  public:
-  std::unique_ptr<storage::Draft> begin(const std::string& path) override {
-    return inner_->begin(path);
+  std::unique_ptr<storage::Draft> begin(const std::string& path, const std::string& mark) override {
+    return inner_->begin(path, mark);
   }
-  std::unique_ptr<storage::Draft> join(const std::string& path) override {
-    return inner_->join(path);
+  std::unique_ptr<storage::Draft> join(const std::string& path, const std::string& mark) override {
+    return inner_->join(path, mark);
   }
   std::unique_ptr<storage::InputFile> open(const std::string& path) override {
     return inner_->open(path);

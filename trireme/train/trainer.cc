@@ -66,7 +66,8 @@ class Trainer {
         changed_(recorded_changes(folder_)),
         early_stop_(settings_.patience, settings_.min_improvement),
         checkpointer_(job_, folder_.checkpoint(),
-                      checkpoint_options(settings_, data_.corpus->hash(), changed_)),
+                      checkpoint_options(settings_, data_.corpus->hash(), changed_,
+                                         folder_.claim(spec_.claim))),
         profile_(leads_ ? session.spec.profile : "", device_) {
     if (!settings_.strategy_name.empty())
       plan::check_ranks(plan::find_strategy(settings_.strategy_name), joined_.size(),
@@ -395,9 +396,8 @@ class Trainer {
     if (leads_or_joins()) checkpointer_.save(done);
     outcome_.measured_seconds = to_seconds(job_.waiter()->now() - began_);
     outcome_.one_process = settings_.job.transport == "sim";
-    const auto predicted = static_cast<double>(spec_.predicted_bytes);
     (spec_.device == "cpu" ? outcome_.predicted_bytes : outcome_.predicted_device_bytes) =
-        predicted;
+        static_cast<double>(spec_.predicted_bytes);
     outcome_.measured_device_bytes = static_cast<double>(largest(peak_device_bytes(device_)));
     outcome_.predicted_step = spec_.predicted_step;
     outcome_.measured_step = median(step_seconds_);

@@ -44,8 +44,6 @@ void drain(int eventfd) noexcept {
   [[maybe_unused]] const auto got = read(eventfd, &value, sizeof value);
 }
 
-// The bound of every sleep: a lost wake-up would cost at most this.
-constexpr Duration kLongestSleep = std::chrono::milliseconds(100);
 constexpr Duration kYield = std::chrono::microseconds(50);
 constexpr unsigned kLooksPerClock = 4;  // reading the clock costs as much as a look
 // How long run() polls for an answer to what it has started: after each event, and in all.
@@ -54,12 +52,6 @@ constexpr Duration kLongestLinger = std::chrono::microseconds(20);
 // A parked background thread looks again after the first time, then at intervals up to the second.
 constexpr Duration kFirstPark = std::chrono::microseconds(250);
 constexpr Duration kLongestPark = std::chrono::milliseconds(4);
-
-Duration until(TimePoint deadline, TimePoint now) noexcept {
-  if (deadline <= now) return Duration::zero();
-  if (deadline - now > kLongestSleep) return kLongestSleep;
-  return deadline - now;
-}
 
 int milliseconds(Duration duration) noexcept {
   return static_cast<int>(std::chrono::ceil<std::chrono::milliseconds>(duration).count());
@@ -98,7 +90,8 @@ std::thread start_thread(std::function<void()> body) {
 
 }  // namespace
 
-RealWaiter::RealWaiter(Duration spin) : spin_(spin) {
+RealWaiter::RealWaiter(Duration spin, Duration longest_sleep)
+    : spin_(spin), longest_sleep_(longest_sleep) {
   try {
     epoll_ = checked(epoll_create1(EPOLL_CLOEXEC), "epoll_create1");
     event_ = checked(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC), "eventfd");
@@ -114,8 +107,8 @@ RealWaiter::RealWaiter(Duration spin) : spin_(spin) {
   }
 }
 
-std::shared_ptr<RealWaiter> RealWaiter::make(Duration spin) {
-  return {new RealWaiter(spin), [](RealWaiter* waiter) {
+std::shared_ptr<RealWaiter> RealWaiter::make(Duration spin, Duration longest_sleep) {
+  return {new RealWaiter(spin, longest_sleep), [](RealWaiter* waiter) {
             if (waiter->background_.get_id() != std::this_thread::get_id()) {
               delete waiter;
             } else {
@@ -232,6 +225,10 @@ void RealWaiter::sleep_in_epoll(const std::function<bool()>& ready, TimePoint de
   }
   in_epoll_.fetch_sub(1);
   sources_.arm(false);
+}
+
+Duration RealWaiter::until(TimePoint deadline, TimePoint now) const noexcept {
+  return deadline <= now ? Duration::zero() : std::min(deadline - now, longest_sleep_);
 }
 
 void RealWaiter::background() {

@@ -21,12 +21,16 @@ namespace trireme::inline v0 {
 
 class RealWaiter final : public Waiter {
  public:
+  /// The bound of every sleep: a lost wake-up would cost at most this.
+  static constexpr Duration kLongestSleep = std::chrono::milliseconds(100);
   /// `spin`: how long a driver polls before it sleeps in epoll. Use zero if ranks share cores.
-  explicit RealWaiter(Duration spin = std::chrono::microseconds(20));
+  explicit RealWaiter(Duration spin = std::chrono::microseconds(20),
+                      Duration longest_sleep = kLongestSleep);
   ~RealWaiter() override;
   /// Makes a waiter that may be shared. The last reference may be released in the progress context,
   /// on the background thread, which cannot join itself; another thread then destroys the waiter.
-  static std::shared_ptr<RealWaiter> make(Duration spin = std::chrono::microseconds(20));
+  static std::shared_ptr<RealWaiter> make(Duration spin = std::chrono::microseconds(20),
+                                          Duration longest_sleep = kLongestSleep);
 
   TimePoint now() const noexcept override { return steady_now(); }
   bool spins() const noexcept override { return spin_ > Duration::zero(); }
@@ -48,12 +52,13 @@ class RealWaiter final : public Waiter {
   bool in_context() const noexcept {  // a thread sees its own last write
     return driver_id_.load(std::memory_order_relaxed) == std::this_thread::get_id();
   }
+  Duration until(TimePoint deadline, TimePoint now) const noexcept;
   void kick() noexcept;  // wakes the background thread in rest_epoll_
   void background();
   void rest();
   void park();
 
-  const Duration spin_;
+  const Duration spin_, longest_sleep_;
   std::atomic<bool> driver_{false};
   std::atomic<std::thread::id> driver_id_{};
   std::atomic<std::uint32_t> events_{0};  // futex: threads that wait without driving

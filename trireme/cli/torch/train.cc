@@ -150,6 +150,8 @@ int run_simulated(int ranks, const std::string& link, const train::WorkerSpec& s
 // The settings that ranks are given. `own_ranks`: `train` starts them.
 train::WorkerSpec spec_of(const TrainOptions& options, const TrainingJob& job,
                           const train::RunClaim& claim, bool own_ranks, TimePoint began) {
+  const bool alone = !options.trial && !claim.shared();  // nobody else locks for this job
+  const auto lock = alone ? storage::Claim::of(claim.folder().locked_place()) : nullptr;
   return {.folder = claim.folder().path(),
           .trace = options.trace,
           .profile = options.profile,
@@ -170,6 +172,7 @@ train::WorkerSpec spec_of(const TrainOptions& options, const TrainingJob& job,
           .product_seconds = product_seconds(job.plan, own_ranks),
           .corpus = job.corpus->descriptor(),
           .lock = claim.lock_descriptor(),
+          .claim = lock ? lock->digest() : "",
           .began = began.time_since_epoch().count()};
 }
 

@@ -82,7 +82,8 @@ class S3Client {
   Upload begin_upload(const std::string& key);
   std::string put_part(const Upload& upload, int number, std::span<const std::byte> bytes);
   void complete_upload(const Upload& upload, const std::vector<std::string>& etags);
-  void abort_upload(const Upload& upload);
+  /// False if somebody has given it up before, or it is complete.
+  bool abort_upload(const Upload& upload);
   std::vector<Upload> open_uploads(const std::string& prefix);
 
   const std::string& bucket() const noexcept { return bucket_; }

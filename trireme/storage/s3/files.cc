@@ -14,13 +14,13 @@ constexpr std::size_t kGrowth = 64;
 }  // namespace
 
 UploadFile::UploadFile(std::shared_ptr<S3Client> client, std::string key)
-    : client_(std::move(client)), key_(std::move(key)) {}
+    : client_(std::move(client)), upload_(client_->begin_upload(key)) {}
 
 UploadFile::~UploadFile() {
   for (auto& part : sending_) part.wait();
-  if (!upload_) return;
+  if (finished_) return;
   try {
-    client_->abort_upload(*upload_);
+    client_->abort_upload(upload_);
   } catch (...) {  // the next draft gives it up
   }
 }
@@ -45,25 +45,19 @@ void UploadFile::take_first() {
 }
 
 void UploadFile::send_part() {
-  if (!upload_) upload_ = client_->begin_upload(key_);
   if (sending_.size() == kParallel) take_first();
   sending_.push_back(std::async(
       std::launch::async,
-      [client = client_, upload = *upload_, number = ++parts_, part = std::exchange(part_, {})] {
+      [client = client_, upload = upload_, number = ++parts_, part = std::exchange(part_, {})] {
         return client->put_part(upload, number, part);
       }));
 }
 
 void UploadFile::finish() {
-  if (!upload_) {
-    client_->put(key_, part_);
-    part_ = {};
-    return;
-  }
-  if (!part_.empty()) send_part();
+  if (!part_.empty() || parts_ == 0) send_part();
   while (!sending_.empty()) take_first();
-  client_->complete_upload(*upload_, etags_);
-  upload_.reset();
+  client_->complete_upload(upload_, etags_);
+  finished_ = true;
 }
 
 void ObjectFile::read(std::int64_t at, std::span<std::byte> to) {

@@ -5,7 +5,6 @@
 #include <deque>
 #include <future>
 #include <memory>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -14,8 +13,8 @@
 
 namespace trireme::inline v0::storage::s3 {
 
-/// A small file is sent at once. At most kParallel + 1 parts are in memory. The object exists when
-/// finish() returns, and not before.
+/// At most kParallel + 1 parts are in memory. The object exists when finish() returns, and not before; it
+/// never does if somebody has given the upload up meanwhile (S3Client::open_uploads()).
 class UploadFile final : public OutputFile {
  public:
   static constexpr int kParallel = 4;
@@ -34,9 +33,9 @@ class UploadFile final : public OutputFile {
   void take_first();
 
   const std::shared_ptr<S3Client> client_;
-  const std::string key_;
+  const Upload upload_;
+  bool finished_ = false;
   std::vector<std::byte> part_;
-  std::optional<Upload> upload_;                  // null: everything fits into one part so far
   std::deque<std::future<std::string>> sending_;  // their ETags
   std::vector<std::string> etags_;
   int parts_ = 0;

@@ -119,9 +119,8 @@ struct Lease {
     try {
       if (!lost && !keep()) {
         lost = true;
-        observe::warning(
-            "another job has taken " + place +
-            " over, since this one did not reach it for a while: two jobs write there");
+        observe::warning("another job has taken " + place +
+                         " over, since this one did not reach it for a while: it must not go on");
       }
     } catch (const ResourceError&) {  // the storage is away, or refuses; the next touch tells
     }

@@ -1,9 +1,15 @@
 // The Storage of a bucket. Paths are addresses, "s3://BUCKET/PREFIX/step-00000500/manifest.json".
 //
 // An object store renames nothing, so a draft's files have their own keys from the beginning, and
-// the folder exists when its manifest does: it is written last and removed first.
+// the folder exists when its manifest does: it is completed last and removed first.
+//
+// Jobs on one prefix are kept apart by a Claim, and, since a job may hang behind its last look at that, by the
+// service: every file is an upload in parts, the manifest's begins with its draft, and a new draft gives
+// up all others. So an upload of a job that hung since then is completed by nobody. It takes a job that hangs for
+// as long as a lock lasts between a look and the very next request to disturb the files of its successor.
 #include <algorithm>
 #include <cstdlib>
+#include <optional>
 #include <set>
 
 #include "trireme/observe/folder_lock.h"
@@ -24,11 +30,13 @@ class S3Draft final : public Draft {
   S3Draft(std::shared_ptr<S3Client> client, std::string key, bool joined)
       : client_(std::move(client)),
         key_(std::move(key)),
-        scheme_("s3://" + client_->bucket() + "/"),
-        joined_(joined) {}
+        scheme_("s3://" + client_->bucket() + "/") {
+    if (!joined) manifest_ = client_->begin_upload(key_ + "/" + kManifestFile);
+  }
   ~S3Draft() override {
-    if (published_ || joined_) return;
     try {
+      if (!manifest_ || !client_->abort_upload(*manifest_))
+        return;  // published, or another's folder
       for (const std::string& key : client_->list(key_ + "/")) client_->remove(key);
     } catch (...) {  // the next draft removes them
     }
@@ -49,15 +57,16 @@ class S3Draft final : public Draft {
     }
   }
   void publish(const std::string& manifest) override {
-    client_->put(key_ + "/" + kManifestFile, std::as_bytes(std::span(manifest)));
-    published_ = true;
+    client_->complete_upload(
+        *manifest_, {client_->put_part(*manifest_, 1, std::as_bytes(std::span(manifest)))});
+    manifest_.reset();
   }
+  bool owns(const Upload& upload) const { return manifest_ && upload.id == manifest_->id; }
 
  private:
   const std::shared_ptr<S3Client> client_;
   const std::string key_, scheme_;
-  const bool joined_;
-  bool published_ = false;
+  std::optional<Upload> manifest_;  // null: joined, or published
 };
 
 // Whether `key` is PREFIX step-00000500/FILE.
@@ -75,12 +84,13 @@ class S3Storage final : public Storage {
         scheme_("s3://" + client_->bucket() + "/"),
         lease_(std::move(lease)) {}
 
-  std::unique_ptr<Draft> begin(const std::string& path) override {
+  std::unique_ptr<Draft> begin(const std::string& path, const std::string&) override {
     const std::string key = key_of(path);
-    remove_leftovers(folder_of(key));
-    return std::make_unique<S3Draft>(client_, key, /*joined=*/false);
+    auto draft = std::make_unique<S3Draft>(client_, key, /*joined=*/false);
+    remove_leftovers(folder_of(key), *draft);
+    return draft;
   }
-  std::unique_ptr<Draft> join(const std::string& path) override {
+  std::unique_ptr<Draft> join(const std::string& path, const std::string&) override {
     return std::make_unique<S3Draft>(client_, key_of(path), /*joined=*/true);
   }
 
@@ -136,15 +146,16 @@ class S3Storage final : public Storage {
 
   // Files of checkpoints without a manifest, and uploads of theirs that were not completed. All else
   // below `prefix` is of others.
-  void remove_leftovers(const std::string& prefix) {
+  void remove_leftovers(const std::string& prefix, const S3Draft& draft) {
+    for (const Upload& upload : client_->open_uploads(prefix))
+      if (is_of_checkpoint(upload.key, prefix) && !draft.owns(upload))
+        client_->abort_upload(upload);
     const std::vector<std::string> keys = client_->list(prefix);
     std::set<std::string> complete;
     for (const std::string& key : keys)
       if (last_part(key) == kManifestFile) complete.insert(folder_of(key));
     for (const std::string& key : keys)
       if (is_of_checkpoint(key, prefix) && !complete.contains(folder_of(key))) client_->remove(key);
-    for (const Upload& upload : client_->open_uploads(prefix))
-      if (is_of_checkpoint(upload.key, prefix)) client_->abort_upload(upload);
   }
 
   const std::shared_ptr<S3Client> client_;

@@ -60,18 +60,27 @@ void S3Client::complete_upload(const Upload& upload, const std::vector<std::stri
                       {.operation = "checkpoint", .advice = "The training tries again."});
 }
 
-void S3Client::abort_upload(const Upload& upload) {
-  call({.method = "DELETE", .url = url(upload.key, "uploadId=" + percent_encoded(upload.id))},
-       "give up " + upload.key);
+bool S3Client::abort_upload(const Upload& upload) {
+  const Response response =
+      call({.method = "DELETE", .url = url(upload.key, "uploadId=" + percent_encoded(upload.id))},
+           "give up " + upload.key);
+  return response.status != kNotFound;
 }
 
 std::vector<Upload> S3Client::open_uploads(const std::string& prefix) {
-  const Response response =
-      call({.url = url("", "prefix=" + percent_encoded(prefix) + "&uploads=")},
-           "list uploads of " + prefix + "*");
   std::vector<Upload> uploads;
-  for (const std::string& one : elements(response.body, "Upload"))
-    uploads.push_back({text_of(one, "Key"), text_of(one, "UploadId")});
+  for (Upload last;;) {  // of the page before
+    // A signature needs the parameters in this order.
+    const std::string query =
+        (last.key.empty() ? "" : "key-marker=" + percent_encoded(last.key) + "&") +
+        "prefix=" + percent_encoded(prefix) + "&" +
+        (last.id.empty() ? "" : "upload-id-marker=" + percent_encoded(last.id) + "&") + "uploads=";
+    const Response response = call({.url = url("", query)}, "list uploads of " + prefix + "*");
+    for (const std::string& one : elements(response.body, "Upload"))
+      uploads.push_back({text_of(one, "Key"), text_of(one, "UploadId")});
+    last = {text_of(response.body, "NextKeyMarker"), text_of(response.body, "NextUploadIdMarker")};
+    if (text_of(response.body, "IsTruncated") != "true" || last.key.empty()) break;
+  }
   // Some services ignore the prefix.
   std::erase_if(uploads, [&](const Upload& one) { return !one.key.starts_with(prefix); });
   return uploads;

@@ -29,7 +29,7 @@ auto number_fields(Spec& spec) {
 template <class Spec>
 auto text_fields(Spec& spec) {
   return std::tie(spec.folder, spec.trace, spec.profile, spec.recompute, spec.device,
-                  spec.transport);
+                  spec.transport, spec.claim);
 }
 
 }  // namespace

@@ -4,7 +4,8 @@
 // It gives a checkpoint's files second names in RUN/evaluating before it reads them, so that
 // checkpoint.keep may remove the originals meanwhile. Nothing waits for it: if it is slower than the
 // training it takes the oldest checkpoint that is left, and the ones that went before their turn are
-// named. Not thread safe. No LibTorch.
+// named. A storage that is away or full (ResourceError) is tried again after growing pauses. Not thread
+// safe. No LibTorch.
 #pragma once
 
 #include <cstdint>
@@ -14,6 +15,7 @@
 #include <set>
 #include <string>
 
+#include "trireme/base/error.h"
 #include "trireme/base/waiter.h"
 #include "trireme/observe/events.h"
 #include "trireme/train/evaluation/evaluation_record.h"
@@ -40,6 +42,8 @@ struct EvaluatorOptions {
   /// How long after the end of the run the checkpoints that are left may take. If they would take
   /// longer, the newest alone is evaluated.
   Duration patience = std::chrono::minutes(30);
+  /// How long the storage may fail at a time.
+  Duration storage_patience = std::chrono::minutes(10);
   Duration look = std::chrono::milliseconds(200);
   std::string unit = {};  // of the loss, for people
   bool json = false;      // events on standard output, too
@@ -47,17 +51,21 @@ struct EvaluatorOptions {
 
 class CheckpointEvaluator {
  public:
-  /// Throws what EvaluationRecord's constructor throws.
   CheckpointEvaluator(
       const RunFolder& run, EvaluatorOptions options,
       const std::shared_ptr<storage::FileSystem>& storage = storage::local_file_system());
   /// Removes RUN/evaluating.
   ~CheckpointEvaluator();
 
+  /// Throws what EvaluationRecord's constructor throws, and ResourceError when the storage has failed
+  /// for `storage_patience`.
   void run();
-  const EvaluationRecord& record() const noexcept { return record_; }
 
  private:
+  bool take_turn();
+  void open_record();
+  void wait_for_storage(const ResourceError& error);
+  void end_outage();
   void look();
   void miss_all_but_newest();
   void miss(std::int64_t step, const std::string& reason);
@@ -69,11 +77,13 @@ class CheckpointEvaluator {
   const EvaluatorOptions options_;
   const std::shared_ptr<storage::FileSystem> storage_;
   const storage::CheckpointFolder checkpoints_;
-  storage::CheckpointFolder own_;  // RUN/evaluating
-  EvaluationRecord record_;
-  std::set<std::int64_t> waiting_;     // complete, and not evaluated
-  std::optional<TimePoint> deadline_;  // after the end of the run
-  Duration last_{};                    // how long the last evaluation took
+  storage::CheckpointFolder own_;           // RUN/evaluating
+  std::optional<EvaluationRecord> record_;  // null until the storage has answered
+  std::set<std::int64_t> waiting_;          // complete, and not evaluated
+  std::optional<TimePoint> deadline_;       // after the end of the run
+  Duration last_{};                         // how long the last evaluation took
+  std::optional<TimePoint> failing_since_;
+  Duration pause_{};  // before the next try
 };
 
 }  // namespace trireme::inline v0::train

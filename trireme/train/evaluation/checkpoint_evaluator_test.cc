@@ -13,6 +13,7 @@
 
 #include "trireme/base/error.h"
 #include "trireme/storage/faulty_file_system_test.h"
+#include "trireme/storage/forwarding_file_system_test.h"
 
 namespace trireme::checkpoint_evaluator_test {
 namespace {
@@ -91,8 +92,24 @@ class CheckpointEvaluatorTest : public ::testing::Test {
                       loss, observe::validation_event(static_cast<long>(step), loss, 8, {})};
                 },
             .ended = [this] { return ended_(); },
+            .stopped = [this] { return stopped_(); },
             .say = [this](const std::string& line) { said_ += line + "\n"; },
             .patience = std::chrono::minutes(15)};
+  }
+  // The evaluator's files and the checkpoints are in a storage that is away from the `at`-th operation
+  // on, for `time`. Whether run() has met that.
+  bool evaluate_without_storage(int at, Duration time) {
+    const auto storage = std::make_shared<storage::AskedFileSystem>();
+    int operations = 0;
+    std::optional<TimePoint> back;
+    storage->asked = [&] {
+      if (operations++ < at) return;
+      if (!back) back = waiter_->now() + time;
+      if (waiter_->now() < *back) throw ResourceError("the storage is away", {});
+    };
+    CheckpointEvaluator evaluator(RunFolder(run_->path(), storage), options(), storage);
+    evaluator.run();
+    return back.has_value();
   }
   void evaluate() { CheckpointEvaluator(*run_, options()).run(); }
 
@@ -118,6 +135,7 @@ class CheckpointEvaluatorTest : public ::testing::Test {
   const std::shared_ptr<TurnWaiter> waiter_ = std::make_shared<TurnWaiter>();
   std::int64_t saved_ = 0;
   std::function<bool()> ended_ = [] { return true; };
+  std::function<bool()> stopped_ = [] { return false; };
   std::function<void(std::int64_t)> during_;  // while a checkpoint is evaluated
   std::function<double(std::int64_t)> loss_ = [](std::int64_t step) {
     return std::abs(static_cast<double>(step) - 4);
@@ -257,6 +275,47 @@ TEST_F(CheckpointEvaluatorTest, AfterADeathAtAnyPointTheBestIsWholeAndNamedByThe
     EXPECT_THAT(best().steps(), ElementsAre(3)) << at;
   }
   EXPECT_GT(points, 40);
+}
+
+TEST_F(CheckpointEvaluatorTest, AStorageThatIsAwayForAWhileAtAnyPointIsWaitedFor) {
+  for (const std::int64_t step : {1, 2}) save(step);
+  int points = 0;
+  for (int at = 0;; ++at, ++points) {
+    SCOPED_TRACE(at);
+    fs::remove_all(run_->best());
+    fs::remove(run_->evaluations());
+    said_.clear();
+    const bool away = evaluate_without_storage(at, std::chrono::minutes(2));
+    EXPECT_THAT(steps("validation"), ElementsAre(1, 2));
+    EXPECT_THAT(steps("missed"), IsEmpty());
+    EXPECT_THAT(best().steps(), ElementsAre(2));
+    best().verify(2);
+    EXPECT_FALSE(fs::exists(run_->evaluating()));
+    if (!away) break;
+    EXPECT_THAT(said_, HasSubstr("the evaluator waits: the storage is away. It tries again, and "
+                                 "ends if that lasts for 10 min (checkpoint.patience)\n"));
+    EXPECT_EQ(said_.find("waits"), said_.rfind("waits")) << "one line: " << said_;
+    EXPECT_THAT(said_, HasSubstr("the evaluator goes on; the storage had failed for 2 min"));
+  }
+  EXPECT_GT(points, 40);
+}
+
+TEST_F(CheckpointEvaluatorTest, AStorageThatStaysAwayEndsItAfterItsPatience) {
+  for (const std::int64_t step : {1, 2}) save(step);
+  for (const int at : {0, 20}) {
+    const TimePoint began = waiter_->now();
+    EXPECT_THROW(evaluate_without_storage(at, std::chrono::hours(9)), ResourceError);
+    EXPECT_EQ(waiter_->now() - began, std::chrono::minutes(10));
+  }
+}
+
+TEST_F(CheckpointEvaluatorTest, AStopEndsTheWaitForAStorageWithoutAnError) {
+  save(1);
+  int waits = 0;
+  waiter_->turn = [&] { ++waits; };
+  stopped_ = [&] { return waits > 3; };
+  EXPECT_TRUE(evaluate_without_storage(0, std::chrono::hours(9)));
+  EXPECT_EQ(waits, 4);
 }
 
 TEST_F(CheckpointEvaluatorTest, ASecondEvaluatorIsRefusedAndSoIsABestThatBecameARun) {

@@ -71,12 +71,14 @@ void EvaluationRecord::choose_best(const storage::CheckpointFolder& run) {
     }
   });
   if (best != found.end()) best_ = *best;
-  keep_only(best_ ? best_->step : 0);
+  keep_best_alone();
 }
 
-void EvaluationRecord::keep_only(std::int64_t step) {
-  for (const std::int64_t other : best_checkpoints_.steps())
-    if (other != step) best_checkpoints_.remove(other);
+void EvaluationRecord::keep_best_alone() {
+  if (best_is_alone_) return;
+  for (const std::int64_t step : best_checkpoints_.steps())
+    if (!best_ || step != best_->step) best_checkpoints_.remove(step);
+  best_is_alone_ = true;
 }
 
 int EvaluationRecord::count() const {
@@ -92,7 +94,7 @@ bool EvaluationRecord::add(std::int64_t step, double loss, observe::Event event,
   losses_[step] = std::isfinite(loss) ? std::optional(loss) : std::nullopt;
   if (!better) return false;
   best_ = {step, loss};
-  keep_only(step);
+  best_is_alone_ = false;
   return true;
 }
 

@@ -2,7 +2,7 @@
 // event for each, and RUN/best is a run's folder of its own with the best checkpoint so far.
 //
 // A new best checkpoint is complete in RUN/best before its event is written, and the one before it
-// is removed after that. So after a crash at any point RUN/best has a checkpoint that the events
+// is removed after that, by keep_best_alone(). So after a crash at any point RUN/best has a checkpoint that the events
 // name, once this object is there again. It locks RUN/best. Not thread safe. No LibTorch.
 #pragma once
 
@@ -44,13 +44,14 @@ class EvaluationRecord {
   /// if no loss so far was as low: RUN/best has the checkpoint then.
   bool add(std::int64_t step, double loss, observe::Event event,
            const storage::CheckpointFolder& holder);
+  /// Removes what was the best before.
+  void keep_best_alone();
   /// It was not evaluated, and will not be. `kind`: "refused" (it is damaged) or "missed".
   void give_up(std::int64_t step, const std::string& kind, const std::string& reason);
 
  private:
   void read(const std::string& path);
   void choose_best(const storage::CheckpointFolder& run);
-  void keep_only(std::int64_t step);
 
   const std::shared_ptr<storage::FileSystem> storage_;
   const RunFolder best_folder_;
@@ -59,6 +60,7 @@ class EvaluationRecord {
   observe::EventWriter events_;
   std::map<std::int64_t, std::optional<double>> losses_;  // by step; none: no number, or given up
   std::optional<Best> best_;
+  bool best_is_alone_ = false;
 };
 
 }  // namespace trireme::inline v0::train

@@ -10,6 +10,7 @@
 #include "trireme/base/error.h"
 #include "trireme/base/waiter/real_waiter.h"
 #include "trireme/base/words.h"
+#include "trireme/checkpoint/checkpointer_options.h"
 #include "trireme/job/job.h"
 #include "trireme/net/alone_transport.h"
 #include "trireme/observe/folder_lock.h"
@@ -58,6 +59,7 @@ void follow(Job& job, const Settings& settings, const WorkerSpec& spec, Evaluato
   options.evaluate = [&](const std::string& folder, std::int64_t step) {
     return follower.evaluate(folder, step);
   };
+  options.storage_patience = checkpoint::patience_of(settings.checkpoints.patience);
   options.unit = settings.model.data->words().unit;
   CheckpointEvaluator(RunFolder(spec.folder), std::move(options)).run();
 }

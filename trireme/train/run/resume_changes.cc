@@ -135,11 +135,13 @@ observe::Event event_of(const Change& change, long step) {
 }
 
 CheckpointerOptions checkpoint_options(const Settings& settings, const std::string& data_hash,
-                                       std::vector<std::string> changed) {
+                                       std::vector<std::string> changed,
+                                       std::shared_ptr<const storage::Claim> claim) {
   CheckpointerOptions options = settings.checkpoints;
   options.identity += kDataLine + (" = " + data_hash + "\n");
   options.changed = std::move(changed);
   options.lock = false;
+  options.claim = std::move(claim);
   return options;
 }
 

@@ -27,9 +27,10 @@ struct Change {
 observe::Event event_of(const Change& change, long step);
 
 /// Options for the checkpoints of a run on data with this hash. They do not lock the folder, since
-/// the process that started the ranks has locked it. `changed`: recorded_changes().
+/// the process that started the ranks has locked it, by `claim`. `changed`: recorded_changes().
 CheckpointerOptions checkpoint_options(const Settings& settings, const std::string& data_hash,
-                                       std::vector<std::string> changed = {});
+                                       std::vector<std::string> changed = {},
+                                       std::shared_ptr<const storage::Claim> claim = nullptr);
 
 /// Returns the values of `config` that differ from the run in `folder`. Those that decide bits must
 /// be in `on_purpose` (names of keys) and are recorded in `config`. Throws CheckpointError naming

@@ -46,6 +46,8 @@ class RunClaim {
   /// removes the files of a run without a checkpoint, unless joins(). Throws like the constructor,
   /// and ResourceError.
   const RunFolder& take(const std::string& name);
+  /// Another process of this job may lock the folder later (RunRequest::shared).
+  bool shared() const noexcept { return request_.shared; }
   /// After take(): a shared folder has events of this job already. Ranks that begin anew drop them.
   bool joins() const noexcept { return joins_; }
   /// For the ranks: the folder stays locked as long as one of them has this descriptor open.

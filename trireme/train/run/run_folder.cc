@@ -85,6 +85,16 @@ bool RunFolder::contains(const std::string& place) const {
          from_root(place).starts_with(from_root(path_) + "/");
 }
 
+storage::Location RunFolder::locked_place() const {
+  const std::string place = checkpoint();
+  if (is_own_checkpoint(place)) return {storage::folder_storage(storage_), path_};
+  return storage::open_location(place);
+}
+
+std::shared_ptr<const storage::Claim> RunFolder::claim(const std::string& digest) const {
+  return digest.empty() ? nullptr : std::make_shared<const storage::Claim>(locked_place(), digest);
+}
+
 storage::CheckpointFolder RunFolder::checkpoints() const {
   const std::string place = checkpoint();
   if (place == own_checkpoint()) return {storage_, place};

@@ -39,6 +39,10 @@ class RunFolder {
   /// Whether `place` is RUN/checkpoint by another name; whether it lies in RUN.
   bool is_own_checkpoint(const std::string& place) const;
   bool contains(const std::string& place) const;
+  /// The place whose lock guards the checkpoints: RUN, or that of checkpoint.path. The claim of this digest
+  /// on it; null for an empty one.
+  storage::Location locked_place() const;
+  std::shared_ptr<const storage::Claim> claim(const std::string& digest) const;
   storage::CheckpointFolder checkpoints() const;
   /// The same run with its checkpoints at `place`, before it has a configuration that says so.
   RunFolder with_checkpoints(std::string place) const;

@@ -419,7 +419,8 @@ TEST(WorkerSpec, CrossesAsText) {
                                .predicted_bytes = 12345,
                                .predicted_step = 0.25,
                                .corpus = 7,
-                               .lock = 9};
+                               .lock = 9,
+                               .claim = "0123abcd"};
   const train::WorkerSpec again = train::WorkerSpec::from_text(spec.to_text());
   EXPECT_EQ(again.folder, spec.folder);
   EXPECT_EQ(again.resume, true);
@@ -430,6 +431,7 @@ TEST(WorkerSpec, CrossesAsText) {
   EXPECT_EQ(again.trace, spec.trace);
   EXPECT_EQ(again.corpus, 7);
   EXPECT_EQ(again.lock, 9);
+  EXPECT_EQ(again.claim, "0123abcd");
 }
 
 // train.max_time does not begin anew with a process that is started later, or on another host.
