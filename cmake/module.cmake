@@ -25,8 +25,8 @@ set(TRIREME_WARNINGS -Wall -Wextra -Werror -Wno-unknown-pragmas -Wno-missing-fie
 if(TRIREME_SANITIZE)
   add_compile_options(-fsanitize=${TRIREME_SANITIZE} -fno-omit-frame-pointer -g1)
   add_link_options(-fsanitize=${TRIREME_SANITIZE})
-  # With sanitizers, g++ 12 reports std::regex as uninitialised (GCC 105562).
-  list(APPEND TRIREME_WARNINGS -Wno-maybe-uninitialized)
+  # With sanitizers, g++ 12 reports std::regex as uninitialised (GCC 105562), and vectors as not on the heap.
+  list(APPEND TRIREME_WARNINGS -Wno-maybe-uninitialized -Wno-free-nonheap-object)
   if(TRIREME_LIBTORCH)   # c10/core/impl/PyObjectSlot.h has a fence, which TSan does not know
     list(APPEND TRIREME_WARNINGS -Wno-tsan)
   endif()
