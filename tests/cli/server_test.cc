@@ -158,6 +158,28 @@ TEST_F(Servers, AStopIsFollowedByACheckpointWithTheServersState) {
   EXPECT_THAT(stopped.out, HasSubstr("checkpoint written"));
 }
 
+// As Slurm does at a time limit, and systemd. The servers go on until the workers have saved.
+TEST_F(Servers, AStopOfEveryProcessIsFollowedByACheckpoint) {
+  const std::string config =
+      tiny_config(folder_, "steps = 100000\nvalidate_every = 0\nschedule = \"constant\"\n");
+  for (const char* staleness : {"server.staleness=0", "server.staleness=4"}) {
+    fs::remove_all(folder_.file("run"));
+    auto running =
+        trireme_command({"train", config, "--ranks", "2", "--out", "run", "--set",
+                         "parallel.sync=server", "--set", "server.count=2", "--set", staleness})
+            .in(folder_.path())
+            .start();
+    ASSERT_TRUE(running.wait_for("expected time")) << running.output();
+    for (const int number : {0, 1}) kill(process_of(running, "server", number), SIGTERM);
+    for (const int number : {0, 1}) kill(process_of(running, "worker", number), SIGTERM);
+    running.send(SIGTERM);
+    const CommandResult stopped = running.wait(60);
+    EXPECT_EQ(stopped.code, 143) << stopped.out << stopped.err;
+    EXPECT_EQ(stopped.left_behind, 0);
+    EXPECT_THAT(stopped.out, HasSubstr("checkpoint written")) << stopped.err;
+  }
+}
+
 TEST_F(Servers, TheDeathOfOneEndsTheJobAndIsNamed) {
   const std::string config =
       tiny_config(folder_, "steps = 100000\nvalidate_every = 0\nschedule = \"constant\"\n");

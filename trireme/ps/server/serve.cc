@@ -39,6 +39,9 @@ int serve(Job& job) {
     servers.tell_unreachable(at, incarnation);
   };
   options.contacts.dial = [&servers](int at, auto to) { return servers.dial(at, std::move(to)); };
+  // A signal that reaches all processes of a job must not end the servers before the workers have saved.
+  // Asking installs the handler; the second signal ends this process.
+  (void)job.stop_signal();
   ps::ParameterServer server(job.waiter(), servers.acceptor(), options);
   server.run([&job] { return job.finished(); });
   // Left out, or without a coordinator for good. Whoever starts processes is to start another one.
