@@ -5,6 +5,7 @@
 #include <csignal>
 #include <filesystem>
 #include <fstream>
+#include <sstream>
 
 #include "tests/cli/command.h"
 
@@ -167,6 +168,37 @@ TEST_F(Interrupted, InAValidation) {
       trireme({"train", long_, "--out", "whole", "--data", data, "--set", "train.steps=7"});
   EXPECT_EQ(whole.code, 0) << whole.out << whole.err;
   EXPECT_EQ(hash("run"), hash("whole"));
+}
+
+// All steps are done and saved, but the command was asked for this validation, too: whoever starts it again gets it.
+TEST_F(Interrupted, InTheLastValidation) {
+  std::string text;
+  for (int i = 0; i < 200'000; ++i) text += "line " + std::to_string(i * 7919 % 1000) + " of it\n";
+  auto running = trireme_command({"train", long_, "--ranks", "2", "--out", "run", "--data",
+                                  folder_.write("long.txt", text), "--set", "train.steps=4",
+                                  "--set", "train.validate_sequences=20000"})
+                     .in(folder_.path())
+                     .start();
+  ASSERT_TRUE(running.wait_for("expected time", 120)) << running.output();  // after step 3
+  const auto steps = [&] {
+    std::istringstream events(read_file(folder_.file("run/events.jsonl")));
+    int count = 0;
+    for (std::string line; std::getline(events, line);)
+      count += line.find("\"step_seconds\"") != line.npos;
+    return count;
+  };
+  while (steps() < 4) ASSERT_FALSE(running.wait_for("error", 0.02)) << running.output();
+  running.send(SIGTERM);
+  const CommandResult stopped = running.wait(60);
+  EXPECT_EQ(stopped.code, 143) << stopped.out << stopped.err;
+  EXPECT_THAT(stopped.out,
+              HasSubstr("stopped by SIGTERM after step 4, the last, in its validation; "
+                        "checkpoint written"));
+  EXPECT_THAT(stopped.out, Not(HasSubstr("validation after step 4")));
+  const CommandResult resumed =
+      trireme({"train", "--resume", "run", "--set", "train.validate_sequences=8"});
+  EXPECT_EQ(resumed.code, 0) << resumed.out << resumed.err;
+  EXPECT_THAT(resumed.out, HasSubstr("validation after step 4"));
 }
 
 // The text is for people to look at: a signal cuts it off, and the training has ended well.

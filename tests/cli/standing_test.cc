@@ -187,6 +187,22 @@ TEST_F(Standing, AJobThatWasKilledIsStartedAgainWithOtherStepsOnAllRanks) {
     EXPECT_EQ(end_of(*process).code, 0) << process->output();
 }
 
+TEST_F(Standing, AJobThatHasBegunGoesOnWithoutProcess0WhenAllOthersHaveEnded) {
+  Running job = coordinator("1:3").start();
+  Running zero = process(0, 3).start(), one = process(1, 3).start(), two = process(2, 3).start();
+  ASSERT_TRUE(job.wait_for("the job begins with 3 ranks", 120)) << job.output();
+  await_steps(50);
+  for (Running* process : {&zero, &one, &two}) process->send(SIGKILL);
+  for (Running* process : {&zero, &one, &two}) EXPECT_EQ(end_of(*process).code, 128 + SIGKILL);
+  Running again = process(1, 3).with("TRIREME_TIMEOUT", "5").start();
+  Running other = process(2, 3).start();
+  ASSERT_TRUE(again.wait_for(
+      "process 0 has not come for 5 s; the job has begun, and goes on with what is in run", 120))
+      << again.output();
+  ASSERT_TRUE(job.wait_for("the job goes on with 2 ranks", 120)) << job.output();
+  expect_done({&again, &other, &job});
+}
+
 TEST_F(Standing, AProcessDoesNotWaitForProcess0LongerThanTheCoordinatorDoes) {
   Running job = coordinator("1:2", {"--patience", "5"}).start();
   Running one = process(1, 2).with("TRIREME_TIMEOUT", "1").start();

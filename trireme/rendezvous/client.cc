@@ -185,7 +185,8 @@ CoordinatorClient::Answer CoordinatorClient::ask(ClientOptions options) {
   context.set_deadline(after(impl.options.timeout));
   const grpc::Status status = impl.stub()->Join(&context, request, &reply);
   if (!status.ok()) impl.raise(status, "join");
-  return {reply.has_workers(), std::chrono::milliseconds(reply.returns_within_ms())};
+  return {reply.has_workers(), reply.has_begun(),
+          std::chrono::milliseconds(reply.returns_within_ms())};
 }
 
 void CoordinatorClient::Impl::join() {

@@ -63,6 +63,7 @@ class CoordinatorClient {
   ~CoordinatorClient();
   struct Answer {
     bool has_workers = false;   // are there
+    bool has_begun = false;     // an elastic job that has had ranks
     Duration returns_within{};  // how long processes wait for a coordinator that is gone
   };
   /// Asks the coordinator of its job. Joins nothing; throws as the constructor does.

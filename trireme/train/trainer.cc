@@ -387,6 +387,7 @@ class Trainer {
     report.close();
     const std::string saved = "; checkpoint written to " + folder_.checkpoint();
     report.line("stopped by " + job::stop_cause() + " after step " + grouped(steps_done) +
+                (steps_done >= settings_.steps ? ", the last, in its validation" : "") +
                 (steps_done > 0 ? saved : ""));
     return signal;
   }

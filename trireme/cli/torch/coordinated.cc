@@ -8,6 +8,7 @@
 
 #include "trireme/base/error.h"
 #include "trireme/base/file.h"
+#include "trireme/base/words.h"
 #include "trireme/cli/torch/start_ranks.h"
 #include "trireme/job/job.h"
 #include "trireme/job/options.h"
@@ -102,17 +103,25 @@ int follow_under_coordinator(const rendezvous::RankEnvironment& place, int argc,
   const std::string path = train::RunFolder(folder).worker_spec();
   const JobOptions options = job::resolve_options({});
   const TimePoint end = steady_now() + options.timeout_user_code;
-  TimePoint lost = TimePoint::max();  // so long a coordinator that has answered is waited for
+  TimePoint lost = TimePoint::max();   // so long a coordinator that has answered is waited for
+  TimePoint first = TimePoint::max();  // so long process 0 is waited for, to come before this one
   std::error_code none;
   // A job that was killed as a whole may have left a file for another configuration. Process 0 writes its own
-  // before it becomes a worker.
+  // before it becomes a worker. If the job has begun, the file is its own, too, and process 0 may never come.
   for (int looks = 0;; ++looks, std::this_thread::sleep_for(kLookEvery)) {
     const bool is_prepared = std::filesystem::exists(path, none);
     if (looks % (is_prepared ? kLooksPerDial : kLooksPerEnd) == 0) {
       const auto answer = ask(place);
-      if (answer && answer->has_workers && is_prepared)
+      const bool is_alone = answer && is_prepared && answer->has_begun && !answer->has_workers;
+      first = is_alone ? std::min(first, steady_now() + options.timeout) : TimePoint::max();
+      const bool comes_first = steady_now() > first;
+      if ((answer && is_prepared && answer->has_workers) || comes_first) {
+        if (comes_first)
+          launch::say("process 0 has not come for " + duration_text(to_seconds(options.timeout)) +
+                      "; the job has begun, and goes on with what is in " + folder);
         return become_rank(place, argc, argv,
                            train::WorkerSpec::from_text(try_read_file(path).value_or("")));
+      }
       if (answer) lost = steady_now() + std::max(answer->returns_within, options.timeout);
     }
     const bool is_lost = steady_now() > lost;

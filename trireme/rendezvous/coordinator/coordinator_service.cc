@@ -43,6 +43,7 @@ Status Service::join(const wire::JoinRequest& request, wire::JoinReply& reply) {
   if (request.asks()) {
     reply.set_has_workers(state_.streams.any(
         [this](int process) { return state_.roles().role_of(process) == Role::Worker; }));
+    reply.set_has_begun(state_.epoch().number > 0);
     return status;
   }
   const int rank = static_cast<int>(request.rank());  // any number, until check_join() has passed
