@@ -201,8 +201,7 @@ TEST_F(ReturningTest, EndsAtOnceIfAllRanksHadLeft) {
 // Rank 1 leaves while the new coordinator is still being made.
 TEST_F(ReturningTest, DecidesNothingBeforeItIsComplete) {
   Event left, decided;
-  bool early = false;
-  std::atomic<bool> begins{false};
+  std::atomic<bool> begins{false}, early{false};
   store->on_begin = [&] {
     begins = true;
     EXPECT_TRUE(left.wait(seconds(30)));
