@@ -46,7 +46,7 @@ def cifar_of(images, labels, out):
 
 def gpt_nano(options, folder):
     del options, folder
-    return [str(CONFIGS / "gpt-nano.toml")], ["train.steps=1500", "train.validate_every=1500"]
+    return [str(CONFIGS / "gpt-nano.toml")], ["train.steps=1500", "train.validate_every=150"]
 
 
 def mnist(options, folder):
