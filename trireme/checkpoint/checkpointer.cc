@@ -72,10 +72,14 @@ struct Checkpointer::Impl {
     held = location.storage->lock(location.path);
     folder.guard(storage::Claim::of(location));
   }
-  // The other ranks, when rank 0 has the lock.
+  // The other ranks, when rank 0 has the lock. A storage that is away fails the save, which is tried again.
   void guard() {
-    if (options.lock && job.rank() != 0 && !std::exchange(guarded, true))
+    if (!options.lock || job.rank() == 0 || guarded) return;
+    try {
       folder.guard(storage::Claim::of(location));
+      guarded = true;
+    } catch (const ResourceError&) {  // the next save looks
+    }
   }
 
   // Rank 0: the newest checkpoint, of which restore() verifies what it reads; step 0 if there is none.

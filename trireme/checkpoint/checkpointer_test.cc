@@ -12,6 +12,7 @@
 
 #include "trireme/base/error.h"
 #include "trireme/job/job.h"
+#include "trireme/net/sim/sim_network.h"
 #include "trireme/storage/faulty_file_system_test.h"
 #include "trireme/storage/folder.h"
 #include "trireme/storage/forwarding_file_system_test.h"
@@ -304,6 +305,31 @@ TEST_F(CheckpointerTest, AJobThatHasLostItsFolderSavesNothingMore) {
   EXPECT_THAT(refusal([&] { hung.save_and_wait(2); }, 2),
               HasSubstr(directory_.string() + " is in use by process "));
   EXPECT_THAT(names(), ElementsAre("latest", "step-00000001"));
+}
+
+// A rank that cannot see whose the folder is when it first saves looks again at the next save.
+TEST_F(CheckpointerTest, AStorageThatDoesNotTellWhoseItIsEndsNoTraining) {
+  struct Away final : storage::ForwardingFileSystem {
+    std::unique_ptr<storage::InputFile> open(const std::string& path) override {
+      if (path.ends_with("/.lock") && looks++ == 0)
+        throw ResourceError("the storage is away", {.operation = "test"});
+      return ForwardingFileSystem::open(path);
+    }
+    int looks = 0;
+  };
+  const auto away = std::make_shared<Away>();
+  net::SimNetwork network(2);
+  network.run([&](int rank) {
+    Job own(network.transport(rank), {}, nullptr);
+    CheckpointerOptions options{.every = 1, .patience = std::chrono::minutes(10)};
+    if (rank == 1) options.storage = storage::folder_storage(away);
+    Counter counter;
+    Checkpointer checkpointer(own, directory_.string(), options);
+    checkpointer.add("train", counter).resume();
+    for (const long steps : {1, 2}) checkpointer.save_and_wait(steps);
+  });
+  EXPECT_GE(away->looks, 2);
+  EXPECT_THAT(names(), ElementsAre("latest", "step-00000001", "step-00000002"));
 }
 
 TEST_F(CheckpointerTest, AChangeOnPurposeIsTaken) {
