@@ -88,10 +88,6 @@ void Settings::check() const {
 
 std::string Settings::difference(const Settings& theirs) const {
   if (std::string text = model.difference(theirs.model); !text.empty()) return text;
-  const auto differ = [](const std::string& what, const std::string& their,
-                         const std::string& own) {
-    return "its " + what + " is " + their + ", the server's is " + own;
-  };
   if (std::string text = ps::difference(optimizer, theirs.optimizer); !text.empty()) return text;
   for (const auto& [name, their, own] :
        {std::tuple{"number of workers", theirs.workers, workers},

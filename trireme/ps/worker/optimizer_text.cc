@@ -43,11 +43,11 @@ OptimizerOptions optimizer_from_text(std::string_view text) {
                      .advice = "Run the same version of Trireme in all processes."});
 }
 
+std::string differ(const std::string& what, const std::string& worker, const std::string& server) {
+  return "its " + what + " is " + worker + ", the server's is " + server;
+}
+
 std::string difference(const OptimizerOptions& server, const OptimizerOptions& worker) {
-  const auto differ = [](const std::string& what, const std::string& their,
-                         const std::string& own) {
-    return "its " + what + " is " + their + ", the server's is " + own;
-  };
   if (server.index() != worker.index())
     return differ("optimizer", std::string(optim::name_of(worker)),
                   std::string(optim::name_of(server)));

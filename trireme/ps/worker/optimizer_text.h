@@ -12,6 +12,8 @@ namespace trireme::inline v0::ps {
 std::string to_text(const OptimizerOptions& options);
 /// ConfigError for a text of another kind, or of an optimizer that this version does not have.
 OptimizerOptions optimizer_from_text(std::string_view text);
+/// A sentence's end: "its WHAT is WORKER, the server's is SERVER".
+std::string differ(const std::string& what, const std::string& worker, const std::string& server);
 /// A sentence's end on the first difference of a worker's optimizer from a server's; empty: none.
 std::string difference(const OptimizerOptions& server, const OptimizerOptions& worker);
 /// ConfigError for an optimizer whose step needs sums over whole parameters (LAMB, Adafactor):
