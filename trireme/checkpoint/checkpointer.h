@@ -44,8 +44,8 @@ struct CheckpointerOptions {
   /// Locks the folder for this job in resume(), or else in the first after() or save(); a bucket at
   /// once. Set false if the folder is only read, or is locked already.
   bool lock = true;
-  /// Where `lock` is false: the lock that this job has there. A job that has lost its lock to another one
-  /// since it hung ends with a ConfigError instead of saving. Null: nobody looks.
+  /// The lock that this job has there, if `lock` is false. A job that finds another job's lock there, because
+  /// it hung, ends with a ConfigError instead of saving. Null: nobody looks.
   std::shared_ptr<const storage::Claim> claim = nullptr;
   double keep_hours = 0;  // also keeps the checkpoints of so many hours before the newest one
   int keep_best = 0;      // also keeps so many with the least loss that validated() has told
