@@ -12,11 +12,11 @@
 
 #include "trireme/base/error.h"
 #include "trireme/job/job.h"
-#include "trireme/net/sim/sim_network.h"
 #include "trireme/storage/faulty_file_system_test.h"
 #include "trireme/storage/folder.h"
 #include "trireme/storage/forwarding_file_system_test.h"
 #include "trireme/storage/storage.h"
+#include "trireme/testing/run_ranks.h"
 
 namespace trireme {
 namespace {
@@ -318,11 +318,10 @@ TEST_F(CheckpointerTest, AStorageThatDoesNotTellWhoseItIsEndsNoTraining) {
     int looks = 0;
   };
   const auto away = std::make_shared<Away>();
-  net::SimNetwork network(2);
-  network.run([&](int rank) {
-    Job own(network.transport(rank), {}, nullptr);
+  testing::run_ranks(2, [&](testing::RankContext& rank) {
+    Job own(rank.transport, {}, nullptr);
     CheckpointerOptions options{.every = 1, .patience = std::chrono::minutes(10)};
-    if (rank == 1) options.storage = storage::folder_storage(away);
+    if (rank.rank == 1) options.storage = storage::folder_storage(away);
     Counter counter;
     Checkpointer checkpointer(own, directory_.string(), options);
     checkpointer.add("train", counter).resume();
