@@ -163,9 +163,9 @@ TEST(Goldens, StrategiesAreWhatTheirTableSays) {
     const StrategyDrawing drawing = draw_strategy(one.name, 0);
     compare(fs::path(GOLDEN_FOLDER) / ("strategy-" + one.name + ".txt"), text_of(drawing));
     compare(fs::path(PICTURE_FOLDER) / ("strategy-" + one.name + ".svg"), svg_of(drawing));
-    pictures += "## " + one.name + "\n\n" + one.about + ". Drawn by `trireme show strategies " +
-                one.name + "`.\n\n![" + one.name + "](images/strategy-" + one.name + ".svg)\n\n";
-    if (!one.missing.empty()) pictures += one.missing + ". " + one.advice + "\n\n";
+    pictures += "## " + one.name + "\n\n![" + one.name + "](images/strategy-" + one.name +
+                ".svg)\n\n```\n$ trireme show strategies " + one.name + "\n" + text_of(drawing) +
+                "```\n\n";
   }
   compare(fs::path(GOLDEN_FOLDER) / "strategies.md", strategies_markdown());
   compare(fs::path(GOLDEN_FOLDER) / "strategy-pictures.md", pictures);

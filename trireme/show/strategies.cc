@@ -82,6 +82,11 @@ StrategyDrawing draw_strategy(const std::string& name, int ranks) {
   return {strategy, ranks};
 }
 
+std::string training_command(const NamedStrategy& strategy) {
+  return std::string("trireme train configs/gpt-nano.toml --ranks ") +
+         (strategy.most_ranks == 1 ? "1" : "2") + " --set parallel.strategy=" + strategy.name;
+}
+
 std::string strategies_text() {
   std::string text;
   for (const NamedStrategy& one : plan::named_strategies()) {
@@ -122,8 +127,9 @@ std::string text_of(const StrategyDrawing& drawing) {
     text += "  " + std::to_string(++number) + ". " + std::string(plan::describe(move.between)) +
             ": " + move.what + "\n";
   if (number == 0) text += "  nothing moves between ranks\n";
-  return text + "\nparallel.strategy = \"" + strategy.name + "\" means " +
-         plan::describe_keys(strategy) + "\n";
+  text += "\nparallel.strategy = \"" + strategy.name + "\" means " + plan::describe_keys(strategy) +
+          "\n";
+  return strategy.missing.empty() ? text + "Try it: " + training_command(strategy) + "\n" : text;
 }
 
 std::string json_of(const StrategyDrawing& drawing) {

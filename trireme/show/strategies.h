@@ -22,6 +22,9 @@ std::string strategies_text();
 /// The same as a table of Markdown, with the names in other systems.
 std::string strategies_markdown();
 
+/// Trains a small model that comes with Trireme by it.
+std::string training_command(const plan::NamedStrategy& strategy);
+
 std::string text_of(const StrategyDrawing& drawing);
 /// {"event": "show", ...}, one {"event": "process", ...} each, one {"event": "move", ...} each.
 std::string json_of(const StrategyDrawing& drawing);

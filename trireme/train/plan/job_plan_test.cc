@@ -4,17 +4,19 @@
 #include <gtest/gtest.h>
 
 #include "trireme/base/words.h"
+#include "trireme/plan/named_strategies.h"
 
 namespace trireme::job_plan_test {
 namespace {
 
-plan::Job job_of(const std::vector<std::string>& values, const std::string& device = "cpu") {
+plan::Job job_of(const std::vector<std::string>& values, const std::string& device = "cpu",
+                 int ranks = 2) {
   train::Settings settings(train::read_config(
       "", [](const char*) { return nullptr; }, values));
   settings.device_kind = device;
   input::Corpus corpus;
   corpus.train = corpus.validation = std::string(10'000, 'a');
-  return train::plan_training(settings, corpus, "test", 2, nullptr).job;
+  return train::plan_training(settings, corpus, "test", ranks, nullptr).job;
 }
 
 std::string transport_on_gpus(const std::vector<std::string>& values) {
@@ -25,6 +27,18 @@ TEST(JobPlan, RanksOnGpusMeetByNcclUnlessTheyMayLeave) {
   EXPECT_EQ(transport_on_gpus({}), "nccl");
   EXPECT_EQ(transport_on_gpus({"elastic.min=1"}), "auto");
   EXPECT_EQ(transport_on_gpus({"comm.transport=shm"}), "shm");
+}
+
+// `trireme show strategies NAME` tells a reader to try it.
+TEST(JobPlan, EveryNamedStrategyNeedsNoOtherKey) {
+  for (const plan::NamedStrategy& one : plan::named_strategies()) {
+    SCOPED_TRACE(one.name);
+    if (!one.missing.empty()) continue;
+    const plan::Job job =
+        job_of({"parallel.strategy=" + one.name}, "cpu", one.most_ranks == 1 ? 1 : 2);
+    EXPECT_EQ(job.servers > 0, one.servers > 0);
+    EXPECT_EQ(job.data_ranks() == 1, one.same_batch || one.most_ranks == 1);
+  }
 }
 
 // Weights, a sum, two moments; what is predicted or compensated takes more copies of the weights.
