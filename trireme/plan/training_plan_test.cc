@@ -130,7 +130,8 @@ TEST(TrainingPlan, GossipIsMessagesAndNoReduction) {
   EXPECT_GT(peer.communication.seconds, 0);
   EXPECT_DOUBLE_EQ(three.communication.seconds, 3 * peer.communication.seconds);
   EXPECT_THAT(plan::explain(three),
-              AllOf(HasSubstr("of messages an exchange"), HasSubstr("(one_peer of 8 ranks)")));
+              AllOf(HasSubstr("of messages an exchange"), HasSubstr("(one_peer of 8 ranks)"),
+                    HasSubstr("shm transport\n")));
 }
 
 TEST(TrainingPlan, ServersAreNamedAndCostTwoMessagesAStep) {

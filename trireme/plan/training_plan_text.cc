@@ -211,7 +211,10 @@ std::string explain(const TrainingPlan& plan) {
         << (job.model_ranks() > job.pipeline ? " in each copy of the model; "
             : job.pipeline > 1               ? " in each pipeline; "
                                              : " on each rank" + shares_text(job) + "; ")
-        << job.transport << " transport, " << job.algorithm << " all-reduce";
+        << job.transport << " transport";
+    // Messages to servers or neighbours reduce nothing, except in the steps before the first one.
+    if (job.exchange.messages == 0 || job.exchange.after > 0)
+      out << ", " << job.algorithm << " all-reduce";
   }
   out << "\n" << items_line(plan) << device_line(plan) << memory_lines(plan) << job.recompute_table;
   if (plan.open_sums > 2) {
