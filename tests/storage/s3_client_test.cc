@@ -117,6 +117,20 @@ TEST_F(S3ClientTest, LongListsComeInPages) {
   for (const std::string& key : client_->list("many/")) client_->remove(key);
 }
 
+TEST_F(S3ClientTest, AListWhosePagesNeverEndIsRefused) {
+  for (int i = 0; i < 4; ++i) client_->put("many/" + std::to_string(i), bytes("x"));
+  std::vector<Upload> begun;
+  for (int i = 0; i < 4; ++i) begun.push_back(client_->begin_upload("many/" + std::to_string(i)));
+  service_.inject(R"([{"kind": "same page", "method": "GET", "times": 1000}])");
+  const auto never_ends = HasSubstr("the storage answers the same page again");
+  EXPECT_THAT(refusal([&] { client_->list("many/"); }), never_ends);
+  EXPECT_THAT(refusal([&] { client_->open_uploads("many/"); }), never_ends);
+  EXPECT_EQ(service_.injected(), 4);
+  service_.inject("[]");
+  for (const Upload& upload : begun) client_->abort_upload(upload);
+  for (const std::string& key : client_->list("many/")) client_->remove(key);
+}
+
 TEST_F(S3ClientTest, LongListsOfUploadsComeInPages) {
   std::vector<Upload> begun;  // five of them for one key, over the end of a page
   for (const std::string key : {"many/a b&<c>", "many/b", "many/b", "many/b", "many/b", "many/b",

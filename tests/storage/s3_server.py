@@ -4,9 +4,9 @@
   s3_server.py        prints "ENDPOINT ACCESS_KEY SECRET_KEY", serves until its standard input ends
 
 The front checks what S3 checks and moto does not: the signature (by botocore's own signer), the hash
-of the body, Content-MD5. It gives long lists of uploads in pages, as S3 does. The bucket "denied" refuses every call. Faults are posted to /_faults as a
-JSON list of {"method", "contains", "header", "skip", "times", "kind"}; a request that fits (its path
-contains, it has the header) uses one up:
+of the body, Content-MD5. It gives long lists of uploads in pages, as S3 does. The bucket "denied"
+refuses every call. Faults are posted to /_faults as a JSON list of {"method", "contains", "header",
+"skip", "times", "kind"}; a request that fits (its path contains, it has the header) uses one up:
 
   503, 500, 501    the status, with S3's words
   412              a condition of the request does not hold
@@ -18,6 +18,7 @@ contains, it has the header) uses one up:
   corrupt          one byte of the request's body is changed before it is stored
   deny             403 AccessDenied
   page             a list gives at most three keys, or uploads, at once
+  same page        as page, and always the first three
 
 GET /_faults gives the number of faults that have been injected; DELETE forgets those that are left.
 """
@@ -27,6 +28,7 @@ import http.client
 import http.server
 import json
 import logging
+import re
 import socket
 import sys
 import threading
@@ -188,8 +190,10 @@ class Front(http.server.BaseHTTPRequestHandler):
             body = bytes([body[0] ^ 1]) + body[1:]
         if fault == "removed":
             ask_moto("DELETE", self.path, {"Authorization": self.headers["Authorization"]})
-        if fault == "page":
+        if fault in ("page", "same page"):
             self.path += "&max-keys=3"
+        if fault == "same page":
+            self.path = re.sub("(key-marker|upload-id-marker|continuation-token)=[^&]*&", "", self.path)
         headers = {name: value for name, value in self.headers.items() if name != "Content-MD5"}
         moto = http.client.HTTPConnection(*Front.moto)
         moto.request(self.command, self.path, body, headers)
@@ -200,7 +204,7 @@ class Front(http.server.BaseHTTPRequestHandler):
             self.close_connection = True
             return None
         if self.command == "GET" and "uploads=" in self.path and response.status == 200:
-            content = page_of_uploads(self.path, content, 3 if fault == "page" else 1000)
+            content = page_of_uploads(self.path, content, 3 if fault in ("page", "same page") else 1000)
         return self.answer(response.status, response.getheaders(), content, cut=fault == "cut")
 
     do_GET = do_PUT = do_POST = do_DELETE = do_HEAD = serve

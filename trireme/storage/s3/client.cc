@@ -175,6 +175,12 @@ void S3Client::remove(const std::string& key) {
   call({.method = "DELETE", .url = url(key)}, "remove " + key);
 }
 
+void S3Client::refuse_same_page(const std::string& what) const {
+  throw ResourceError(
+      "cannot " + in_bucket(what) + ": the storage answers the same page again",
+      {.operation = "checkpoint", .advice = "The service ignores markers of pages."});
+}
+
 std::vector<std::string> S3Client::list(const std::string& prefix) {
   const std::string what = "list " + prefix + "*";
   std::vector<std::string> keys;
@@ -187,8 +193,10 @@ std::vector<std::string> S3Client::list(const std::string& prefix) {
     if (response.status == kNotFound) refuse(response, what);
     for (const std::string& one : elements(response.body, "Contents"))
       keys.push_back(text_of(one, "Key"));
-    token = text_of(response.body, "NextContinuationToken");
-    if (text_of(response.body, "IsTruncated") != "true" || token.empty()) return keys;
+    std::string next = text_of(response.body, "NextContinuationToken");
+    if (text_of(response.body, "IsTruncated") != "true" || next.empty()) return keys;
+    if (next == token) refuse_same_page(what);
+    token = std::move(next);
   }
 }
 

@@ -44,6 +44,7 @@ struct Object {
 
 struct Upload {
   std::string key, id;
+  bool operator==(const Upload&) const = default;
 };
 
 /// Objects under this condition only; an empty text is no condition.
@@ -97,6 +98,8 @@ class S3Client {
     return what + " in the bucket " + bucket_;
   }
   [[noreturn]] void refuse(const Response& response, const std::string& what) const;
+  // The page of a list names itself as the next one, and the list would never end.
+  [[noreturn]] void refuse_same_page(const std::string& what) const;
 
   const Service service_;
   const std::string bucket_;

@@ -68,6 +68,7 @@ bool S3Client::abort_upload(const Upload& upload) {
 }
 
 std::vector<Upload> S3Client::open_uploads(const std::string& prefix) {
+  const std::string what = "list uploads of " + prefix + "*";
   std::vector<Upload> uploads;
   for (Upload last;;) {  // of the page before
     // A signature needs the parameters in this order.
@@ -75,11 +76,14 @@ std::vector<Upload> S3Client::open_uploads(const std::string& prefix) {
         (last.key.empty() ? "" : "key-marker=" + percent_encoded(last.key) + "&") +
         "prefix=" + percent_encoded(prefix) + "&" +
         (last.id.empty() ? "" : "upload-id-marker=" + percent_encoded(last.id) + "&") + "uploads=";
-    const Response response = call({.url = url("", query)}, "list uploads of " + prefix + "*");
+    const Response response = call({.url = url("", query)}, what);
     for (const std::string& one : elements(response.body, "Upload"))
       uploads.push_back({text_of(one, "Key"), text_of(one, "UploadId")});
-    last = {text_of(response.body, "NextKeyMarker"), text_of(response.body, "NextUploadIdMarker")};
-    if (text_of(response.body, "IsTruncated") != "true" || last.key.empty()) break;
+    Upload next{text_of(response.body, "NextKeyMarker"),
+                text_of(response.body, "NextUploadIdMarker")};
+    if (text_of(response.body, "IsTruncated") != "true" || next.key.empty()) break;
+    if (next == last) refuse_same_page(what);
+    last = std::move(next);
   }
   // Some services ignore the prefix.
   std::erase_if(uploads, [&](const Upload& one) { return !one.key.starts_with(prefix); });
