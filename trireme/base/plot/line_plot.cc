@@ -194,24 +194,25 @@ void draw_curve(Svg& svg, const Curve& curve, const Frame& frame) {
   }
 }
 
-// From the lowest value upwards, since falling curves end close to each other at the bottom.
+// In the margin, also of curves that end early: others may go on there. From the lowest value upwards,
+// since falling curves end close to each other at the bottom.
 void draw_last_values(Svg& svg, const LinePlot& plot, const Frame& frame) {
   struct Label {
-    double x, y, value;
+    double y, value;
     std::string_view color;
   };
   std::vector<Label> labels;
   for (const Curve& curve : plot.curves) {
     if (!curve.label_last || curve.points.empty()) continue;
     const auto [x, y] = curve.points.back();
-    if (frame.holds(x, y)) labels.push_back({frame.px(x), frame.py(y) + 5, y, curve.color});
+    if (frame.holds(x, y)) labels.push_back({frame.py(y) + 5, y, curve.color});
   }
   std::sort(labels.begin(), labels.end(), [](const Label& a, const Label& b) { return a.y > b.y; });
   double highest = kHeight - kBottom;
   for (const Label& label : labels) {
     highest = std::min(label.y, highest);
     const std::string text = last_text(label.value);
-    const double left = std::min(label.x + 9, kWidth - kBold * text_width(text, 13));
+    const double left = std::min(kWidth - kRight + 9, kWidth - kBold * text_width(text, 13));
     svg.text(left, highest, text, {.size = 13, .fill = label.color, .bold = true});
     highest -= 15;
   }

@@ -17,7 +17,7 @@ struct Curve {
   double width = 2;
   double opacity = 1;
   bool markers = false;
-  bool label_last = false;  // write the last y at the curve's end, without overlaps
+  bool label_last = false;  // write the last y at the right margin, without overlaps
 };
 
 /// A dashed horizontal line, such as a baseline.

@@ -113,6 +113,19 @@ TEST(LinePlot, LastValuesStandApart) {
   for (std::size_t i = 1; i < 3; ++i) EXPECT_GE(heights[i] - heights[i - 1], 13);
 }
 
+// Another curve goes on where the first one ends.
+TEST(LinePlot, TheLastValueOfACurveThatEndsEarlyIsInTheMargin) {
+  const std::string svg = draw(LinePlot{
+      .curves = {{.name = "short", .points = {{0, 5}, {5, 3.25}}, .label_last = true},
+                 {.name = "long", .points = {{0, 5}, {5, 3.25}, {10, 3}}, .label_last = true}}});
+  const std::regex label("<text x=\"([0-9.]+)\" [^>]*>3.(25|00)<");
+  std::vector<double> lefts;
+  for (std::sregex_iterator it(svg.begin(), svg.end(), label), end; it != end; ++it)
+    lefts.push_back(std::stod((*it)[1]));
+  ASSERT_EQ(lefts.size(), 2u);
+  for (const double left : lefts) EXPECT_GT(left, 820);  // the plot's right edge
+}
+
 // The labels of a run that diverges stay on the sheet.
 TEST(LinePlot, LargeAndSmallValuesHaveShortLabels) {
   for (const double last : {123456.78, 3.2e7, 5e9, 1e20, 0.0012, 4e-9}) {
