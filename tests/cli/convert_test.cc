@@ -40,7 +40,8 @@ TEST_F(Convert, TheRunGoesOnOnTheNewLayout) {
   const std::string plain = train("whole", "1", {});
   for (const Words& words : {Words{"--to", "zero3", "--ranks", "3"},
                              {"--to", "zero1", "--ranks", "4", "--pipeline", "2"},
-                             {"--to", "zero1", "--ranks", "3", "--set", "batch.shares=2:1:1"}}) {
+                             {"--to", "zero1", "--ranks", "3", "--set", "batch.shares=2:1:1"},
+                             {"--to", "server", "--ranks", "2", "--set", "server.count=2"}}) {
     fs::remove_all(folder_.file("run"));
     halve("whole", "run");
     // Left by a resume that was killed before it began.
@@ -65,6 +66,18 @@ TEST_F(Convert, ARunOfOtherAxesGoesOnOnOneRank) {
   const CommandResult resumed = run({"train", "--resume", "run"});
   ASSERT_EQ(resumed.code, 0) << resumed.out << resumed.err;
   EXPECT_NEAR(validation("run"), validation("whole"), 1e-3 * validation("whole"));
+}
+
+TEST_F(Convert, ARunWithServersGoesOnWithoutThem) {
+  const std::string plain = train("plain", "1", {});
+  train("whole", "2", {"parallel.sync=server", "server.count=2"});
+  halve("whole", "run");
+  const CommandResult converted = convert({"--to", "zero1", "--ranks", "2"});
+  ASSERT_EQ(converted.code, 0) << converted.err;
+  const CommandResult resumed = run({"train", "--resume", "run", "--ranks", "2"});
+  ASSERT_EQ(resumed.code, 0) << resumed.out << resumed.err;
+  EXPECT_THAT(resumed.out, HasSubstr("continuing after step 3"));
+  EXPECT_EQ(hash("run"), plain);
 }
 
 TEST_F(Convert, WritesWhatChangesAndItsSource) {
@@ -100,6 +113,8 @@ TEST_F(Convert, RefusesWhatCannotBeAndChangesNothing) {
   EXPECT_THAT(refused({"--to", "plain", "--ranks", "9"}), HasSubstr("micro-batches"));
   EXPECT_THAT(refused({"--to", "diloco", "--ranks", "2"}),
               HasSubstr("--changed parallel.sync=diloco"));
+  EXPECT_THAT(refused({"--to", "server", "--ranks", "2", "--set", "server.staleness=1"}),
+              HasSubstr("--changed parallel.sync=server"));
   EXPECT_THAT(run({"convert", "nowhere", "--to", "plain"}).err, HasSubstr("nowhere"));
   const CommandResult identity = convert({"--to", "plain", "--set", "batch.micro=1"});
   EXPECT_NE(identity.code, 0);

@@ -29,14 +29,18 @@ struct ConvertOptions {
   bool json = false;
 };
 
-// Where ranks train copies or servers update them, another sync is another training, not a layout.
-void refuse_other_training(const std::string& before, const std::string& now,
+// Where ranks train copies, or workers on their own, another sync is another training, not a layout.
+void refuse_other_training(const config::Config& config, const std::string& now,
                            const std::string& run) {
-  for (const std::string& sync : {before, now})
-    if (parallel::is_local(sync) || parallel::is_served(sync))
-      refuse("convert", "parallel.sync = \"" + sync + "\" is no layout: it trains in another way",
-             "To change it on purpose, use trireme train --resume " + run +
-                 " --changed parallel.sync=" + now + ", which names what else changes.");
+  const train::Settings settings(config);
+  const std::string& sync = settings.strategy.sync;
+  const bool alone = parallel::is_served(sync) && settings.strategy.server.alone();
+  if (!parallel::is_local(sync) && !alone) return;
+  refuse("convert",
+         "parallel.sync = \"" + sync + "\"" + (alone ? " whose workers do not wait for all" : "") +
+             " is no layout: it trains in another way",
+         "To change it on purpose, use trireme train --resume " + run +
+             " --changed parallel.sync=" + now + ", which names what else changes.");
 }
 
 // The keys of the layout. Axes that are not named are 1. What only the layout before could have
@@ -97,7 +101,7 @@ int convert(const ConvertOptions& options, const Program& program) {
   config::Config before = train::read_config(
       folder.config(), [](const char*) { return static_cast<const char*>(nullptr); }, {});
   train::restore_sources(before, folder.config());
-  refuse_other_training(before.text("parallel.sync"), options.to, folder.path());
+  refuse_other_training(before, options.to, folder.path());
   const storage::Manifest manifest = verified(folder);
   TrainingJobOptions wanted{.config = folder.config(),
                             .name = "the new layout",
@@ -106,6 +110,7 @@ int convert(const ConvertOptions& options, const Program& program) {
                             .predicts_time = false,
                             .set = assignments_of(options, before.schema())};
   TrainingJob job = prepare(wanted);
+  refuse_other_training(job.config, options.to, folder.path());
   const auto changes = train::check_changes(job.config, job.corpus->hash(), folder, {});
   restore_sources(job.config, before);
   const auto step = static_cast<long>(manifest.step);
