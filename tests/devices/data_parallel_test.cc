@@ -61,7 +61,7 @@ std::string train(int ranks, const std::string& sync, bool on_device, bool recom
         sync == "zero2" ? kernel::Assignment{1, ranks} : kernel::contiguous(ranks);
     const auto plan = std::make_shared<Plan>(shares, rank.rank);
     parallel::StrategyContext env{.world = rank.world.get()};
-    env.input_plan = [plan] { return plan; };
+    env.input->set_plan(plan);
     const at::Device device =
         on_device ? tensor::at_device({DeviceKind::Other, rank.rank}) : at::Device(at::kCPU);
     at::manual_seed(static_cast<std::uint64_t>(3 + rank.rank));

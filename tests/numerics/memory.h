@@ -16,8 +16,8 @@
 
 #include <ATen/Functions.h>
 
-#include "trireme/job/input_plan.h"
 #include "trireme/job/job.h"
+#include "trireme/job/job_input.h"
 #include "trireme/kernel/assignment.h"
 #include "trireme/models/module_block.h"
 #include "trireme/strategy/strategy.h"

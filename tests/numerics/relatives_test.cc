@@ -8,8 +8,8 @@
 #include <sstream>
 #include <tuple>
 
-#include "trireme/job/input_plan.h"
 #include "trireme/job/job.h"
+#include "trireme/job/job_input.h"
 #include "trireme/kernel/assignment.h"
 #include "trireme/models/models.h"
 #include "trireme/strategy/strategy.h"

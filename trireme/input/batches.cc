@@ -13,8 +13,8 @@
 #include "trireme/base/work_thread.h"
 #include "trireme/input/batch_plan.h"
 #include "trireme/input/epoch_order.h"
-#include "trireme/job/input_plan.h"
 #include "trireme/job/job.h"
+#include "trireme/job/job_input.h"
 #include "trireme/tensor/devices/sent_batch.h"
 #include "trireme/tensor/saved_count.h"
 

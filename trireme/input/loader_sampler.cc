@@ -4,8 +4,8 @@
 
 #include "trireme/base/error.h"
 #include "trireme/input/sampler_state.h"
-#include "trireme/job/input_plan.h"
 #include "trireme/job/job.h"
+#include "trireme/job/job_input.h"
 
 namespace trireme::inline v0 {
 namespace {
@@ -25,9 +25,10 @@ void publish(Job& job, std::shared_ptr<input::SamplerState> state) {
 Sampler::Sampler(Job& job, std::int64_t n, const SamplerOptions& options)
     : state_(std::make_shared<input::SamplerState>(
           n, options, job.rank(), job.size(),
-          options.follow ? [&job] { job.input().begin(); } : std::function<void()>(),
+          options.follow ? [&job] { job.input().begin_pass(); } : std::function<void()>(),
           options.follow ? [&job] { return job.input().assignment(); }
-                         : std::function<kernel::Assignment()>())) {
+                         : std::function<kernel::Assignment()>(),
+          options.follow ? [&job] { job.input().begin_micro(); } : std::function<void()>())) {
   if (options.follow) publish(job, state_);
 }
 

@@ -13,6 +13,7 @@
 #include "trireme/base/check.h"
 #include "trireme/input/sampler_state.h"
 #include "trireme/job/job.h"
+#include "trireme/job/job_input.h"
 
 namespace trireme {
 namespace {

@@ -19,13 +19,15 @@ namespace {
 
 SamplerState::SamplerState(std::int64_t n, const SamplerOptions& options, int rank, int size,
                            std::function<void()> begins,
-                           std::function<kernel::Assignment()> assignment)
+                           std::function<kernel::Assignment()> assignment,
+                           std::function<void()> comes)
     : n_(n),
       options_(options),
       rank_(rank),
       size_(size),
       per_epoch_(options.batch > 0 ? batches_per_epoch(n, options.batch) : 0),
       begins_(std::move(begins)),
+      comes_(std::move(comes)),
       assignment_(assignment ? std::move(assignment)
                              : [size] { return kernel::contiguous(size); }) {
   if (n <= 0) {
@@ -75,6 +77,11 @@ std::optional<std::vector<std::size_t>> SamplerState::next(std::int64_t micro) {
       next_batch_ = batch_;
       next_micro_step_ = 0;
     }
+  }
+  if (comes_) {
+    lock.unlock();
+    comes_();
+    lock.lock();
   }
   for (;;) {
     const GlobalBatch global = global_batch(next_batch_, n_, options_.batch);

@@ -17,11 +17,12 @@ namespace trireme::inline v0::input {
 
 class SamplerState final : public InputPlan {
  public:
-  /// `begins` is called, without the lock, before the first micro-batch of a pass is returned. An
-  /// empty `assignment` means contiguous shares.
+  /// `begins` is called, without the lock, before the first micro-batch of a pass is returned, and
+  /// `comes` before each. An empty `assignment` means contiguous shares.
   SamplerState(std::int64_t n, const SamplerOptions& options, int rank, int size,
                std::function<void()> begins = {},
-               std::function<kernel::Assignment()> assignment = {});
+               std::function<kernel::Assignment()> assignment = {},
+               std::function<void()> comes = {});
 
   /// The loader begins a pass. It continues with the first batch that was not consumed: a new epoch
   /// after a full pass, the rest of the epoch after a resume or a break. If nobody consumes (no
@@ -45,7 +46,7 @@ class SamplerState final : public InputPlan {
   const SamplerOptions options_;
   const int rank_, size_;
   const std::int64_t per_epoch_;
-  const std::function<void()> begins_;
+  const std::function<void()> begins_, comes_;
   const std::function<kernel::Assignment()> assignment_;
 
   mutable std::mutex mutex_;

@@ -143,7 +143,7 @@ class Job {
   void activity(std::string_view what) noexcept;
   /// Sets the current step, which errors contain.
   void set_step(long step) noexcept;
-  /// The messages between the Sampler and the strategy (job/input_plan.h).
+  /// The messages between the Sampler and the strategy (job/job_input.h).
   JobInput& input() const;
 
  private:

@@ -16,6 +16,7 @@
 #include "trireme/strategy/served.h"
 #include "trireme/strategy/step_engine.h"
 #include "trireme/strategy/trained_module.h"
+#include "trireme/strategy/user_loop.h"
 #include "trireme/sync/agreement.h"
 #include "trireme/sync/batch_statistics.h"
 #include "trireme/sync/buckets/autograd_hooks.h"
@@ -54,9 +55,16 @@ int first_of_some(const kernel::Assignment& assignment, std::uint32_t total, int
 struct DataParallel::Impl final : parallel::StepTarget {
   Impl(const parallel::StrategyContext& own_env, torch::nn::Module& module,
        torch::optim::Optimizer& own_optimizer, const DataParallelOptions& own_options)
-      : env(parallel::context_for(own_env, own_options.sync,
-                                  parallel::server_options_of(own_options))),
-        options(own_options),
+      : options(own_options),
+        reader(own_env.input, {.begin_pass =
+                                   [this_one = std::weak_ptr(self)] {
+                                     if (const auto own = this_one.lock()) (*own)->input_begins();
+                                   },
+                               .begin_micro = [this] { seed_for_next(); },
+                               .take_part = [this] { take_part(); }}),
+        group(parallel::make_loop_group(reader, own_env, options.sync)),
+        env(parallel::context_for(of_group(own_env), options.sync,
+                                  parallel::server_options_of(options))),
         trained(env, module, own_optimizer, options, [this] { return engine.enter_barrier(); }),
         statistics(module),
         guards({.skip_not_finite = options.skip_not_finite}),
@@ -75,16 +83,24 @@ struct DataParallel::Impl final : parallel::StepTarget {
         hooks(parallel::without_names(trained.tensors().trainable),
               [this](std::size_t index, at::Tensor gradient) {
                 trained.refuse_direct_call();
+                if (!reader.takes_gradients()) return;
                 if (!micro_open) open_micro();
                 if (micro_open) take(index, std::move(gradient));
               }) {
-    env.assign(env.own_world ? kernel::contiguous(env.servers.workers) : trained.plan().assignment);
+    env.input->assign(own_shares());
     statistics.reload();
     agree_on_seed();
     seed_next();
-    env.follow_input([impl = std::weak_ptr(self)] {
-      if (const auto own = impl.lock()) (*own)->input_begins();
-    });
+  }
+
+  parallel::StrategyContext of_group(parallel::StrategyContext given) const {
+    if (group) given.world = group.get();
+    return given;
+  }
+
+  // The shares in which the Sampler is to deal out batches.
+  kernel::Assignment own_shares() const {
+    return env.own_world ? kernel::contiguous(env.servers.workers) : trained.plan().assignment;
   }
 
   // All ranks take the seed that rank 0 got from torch::manual_seed().
@@ -94,22 +110,39 @@ struct DataParallel::Impl final : parallel::StepTarget {
     seed = static_cast<std::uint64_t>(value[0]);
   }
 
-  // Seeds for the next micro-batch before it runs. At the end of an epoch the plan does not know
-  // that micro-batch yet; it will be this rank's first of a full batch.
+  // Before the first passes.
   void seed_next() {
+    reserve_next();
+    seed_for_next();
+  }
+
+  // After a micro-batch. Another DataParallel may come next, with the same one: it draws from streams
+  // of that. The Sampler lets one of them call seed_for_next() before its next micro-batch.
+  void seed_after_micro() {
+    reserve_next();
+    if (reader.has_others()) return seed_for(micro, reader.consumers());
+    seed_for_next();
+  }
+
+  // Here, because hooks must not wait for other ranks.
+  void reserve_next() {
+    if (const auto step = reader.peek()) trained.sync().reserve(own_share(*step).total);
+  }
+
+  // At the end of an epoch the plan does not know the next micro-batch yet; it will be this rank's
+  // first of a full batch.
+  void seed_for_next() {
     MicroStep next{.index = first_of_full, .batch_number = batches};
-    if (const auto plan = env.input_plan()) {
-      if (const auto step = plan->peek()) {
-        next = *step;
-        trained.sync().reserve(
-            own_share(*step).total);  // here, because hooks must not wait for other ranks
-      }
-    } else {
-      next.index = static_cast<std::uint32_t>(env.world->rank());
-    }
+    if (const auto step = reader.peek()) next = *step;
+    if (!reader.has_plan()) next.index = static_cast<std::uint32_t>(env.world->rank());
+    seed_for(next, 0);
+  }
+
+  void seed_for(const MicroStep& step, std::uint32_t part) {
     const auto& tensors = trained.tensors().distinct;
     tensor::seed_default_generator(
-        tensor::StreamKey{.seed = seed, .step = next.batch_number, .sample = next.index},
+        tensor::StreamKey{
+            .seed = seed, .step = step.batch_number, .sample = step.index, .layer = part},
         tensors.empty() ? at::Device(at::kCPU) : tensors.front().second.device());
   }
 
@@ -126,16 +159,18 @@ struct DataParallel::Impl final : parallel::StepTarget {
 
   // Called by the first hook of a micro-batch, or by step() if no gradient came. Never throws.
   void open_micro() {
-    const auto plan = env.input_plan();
+    const bool plan = reader.has_plan();
     MicroStep step{.index = static_cast<std::uint32_t>(env.world->rank()),
                    .total = static_cast<std::uint32_t>(env.world->size()),
                    .samples = 1,
+                   .batch_number = batches,
                    .last_of_batch = true};
     if (!plan && !trained.plan().assignment.weights.empty()) return;  // step() throws for it
     if (plan) {
-      const auto next = plan->peek();
+      const auto next = reader.peek();
       if (!next || !next->has_data) return;  // as well
       step = own_share(*next);
+      if (!follows(step)) return;  // as well
     }
     if (!batch_open) begin_batch(step.total);
     trained.watch();
@@ -144,6 +179,16 @@ struct DataParallel::Impl final : parallel::StepTarget {
     counts_items = counts_items && (own_count || plan);
     engine.vote().count += own_count ? *own_count : micro.samples;
     feed.begin(micro.index, own_count ? 1.0 : static_cast<double>(step.samples));
+  }
+
+  // Whether `step` is this rank's next micro-batch, of the open batch or the first of another one. Not
+  // after this DataParallel has left some out, while others in the loop have not.
+  bool follows(const MicroStep& step) const {
+    if (!reader.has_others()) return true;
+    if (env.input->assignment() != own_shares()) return false;
+    const auto leaves = leaves_of(trained.plan().assignment, step.total, env.world->rank());
+    const std::size_t next = batch_open ? losses.size() : 0;
+    return next < leaves.size() && leaves[next] == step.index;
   }
 
   void begin_batch(std::uint32_t micro_batches) {
@@ -173,33 +218,21 @@ struct DataParallel::Impl final : parallel::StepTarget {
   void count_pass(std::size_t index) {
     if (passes == 0) first_gradient = index;
     if (index != first_gradient || ++passes < 3) return;
-    throw ConfigError("backward() ran three times, and step() of DataParallel never",
-                      {.rank = env.rank(),
-                       .host = env.host,
-                       .operation = "backward",
-                       .advice = "Call parallel.step() after each backward(): it replaces step() "
-                                 "and zero_grad() of the optimizer, which has no gradients."});
+    parallel::refuse_missing_steps(env);
   }
 
   bool step() {
     stepped = true;
     trained.refuse_direct_call();
     if (!micro_open) open_micro();
-    if (!micro_open)
-      throw ConfigError("step() without a micro-batch of the Sampler",
-                        {.rank = env.rank(),
-                         .host = env.host,
-                         .operation = "step",
-                         .advice = "Call step() once for each batch of the Sampler's loader; "
-                                   "without a Sampler, shares are equal."});
+    if (!micro_open) parallel::refuse_step(reader, env, own_shares());
     feed.end(micro.samples);
     statistics.capture();
     micro_open = false;
     add_loss();
-    const auto plan = env.input_plan();
-    if (plan) plan->consume();
+    reader.consume();
     if (!micro.last_of_batch) {
-      seed_next();
+      seed_after_micro();
       return false;
     }
     return finish_own_batch();
@@ -217,30 +250,34 @@ struct DataParallel::Impl final : parallel::StepTarget {
     return leave_own_batch() || taken;
   }
 
-  // Returns what take_part_without_share() does.
+  // True if this rank took part in a batch after it that was applied.
   bool leave_own_batch() {
-    const auto plan = env.input_plan();
-    all_return = !plan || all_return_between(micro, plan->peek());
-    const bool taken = take_part_without_share();
-    seed_next();
-    return taken;
+    all_return = !reader.has_plan() || all_return_between(micro, reader.peek());
+    took_part = false;
+    reader.end_batch();
+    seed_after_micro();
+    return took_part;
+  }
+
+  // Called in this step(), or in that of another DataParallel.
+  void take_part() {
+    engine.guarded([this] { took_part = take_part_without_share(); });
+    reserve_next();
   }
 
   // Takes part in batches without a share for this rank, because the other ranks wait for it. True
   // if the last of them was applied.
   bool take_part_without_share() {
-    const auto plan = env.input_plan();
-    bool taken = false;
-    while (plan) {
-      const auto next = plan->peek();
-      if (!next || next->has_data) break;
-      plan->consume();
+    bool applied = false;
+    for (;;) {
+      const auto next = reader.peek();
+      if (!next || next->has_data) return applied;
+      reader.consume();
       if (env.own_world) continue;  // the others do not wait for it
       begin_batch(next->total);
-      taken = finish_batch();
-      all_return = taken;  // if all ranks skipped the batch, the others save nothing
+      applied = finish_batch();
+      all_return = applied;  // if all ranks skipped the batch, the others save nothing
     }
-    return taken;
   }
 
   // Adds the micro-batch's loss, and forgets what backward() was given for it.
@@ -334,14 +371,17 @@ struct DataParallel::Impl final : parallel::StepTarget {
 
   // The input may call its follower when this one has ended, perhaps after the start of another.
   const std::shared_ptr<Impl*> self = std::make_shared<Impl*>(this);
-  parallel::StrategyContext env;
   DataParallelOptions options;
+  InputReader reader;
   // Read before anything collective: ranks that are threads of one process share the generator.
   std::uint64_t seed = at::detail::getDefaultCPUGenerator().current_seed();
+  const std::shared_ptr<comm::Communicator> group;
+  parallel::StrategyContext env;
   parallel::TrainedModule trained;
   parallel::BatchStatistics statistics;
   std::int64_t batches = 0;  // finished, including refused ones
   bool batch_open = false, micro_open = false;
+  bool took_part = false;          // a batch was applied in the last take_part()
   bool first_here = true;          // no step() has returned since the start or a resume
   bool all_return = true;          // StepVoter
   bool stepped = false;            // step() was called, here or before a resume
@@ -376,6 +416,7 @@ DataParallel::~DataParallel() = default;
 
 void DataParallel::backward(const at::Tensor& mean) {
   impl_->own_loss = mean.detach();
+  const InputReader::Backward own(impl_->reader);
   mean.backward();
 }
 
@@ -388,6 +429,7 @@ void DataParallel::backward(const at::Tensor& sum, std::int64_t count) {
                        .advice = "Give the number of items that the loss sums: 0 or more."});
   impl_->own_count = count;
   impl_->own_loss = sum.detach();
+  const InputReader::Backward own(impl_->reader);
   sum.backward();
 }
 
@@ -448,6 +490,7 @@ void DataParallel::restored(const std::string& metadata) {
   impl_->statistics.reload();
   impl_->first_here = true;
   impl_->stepped = batches > 0;
+  impl_->reader.forget();
   impl_->seed_next();
 }
 

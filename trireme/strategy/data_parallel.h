@@ -9,6 +9,11 @@
 // micro-batch, so that dropout does not depend on the rank count. Running statistics of batch norms
 // are captured per micro-batch and folded in index order after the vote; a batch norm may run once
 // per micro-batch. Other buffers that forward() changes stay local to a rank. Not thread safe.
+//
+// Several may train in one loop, such as a generator and its discriminator, or an encoder and its
+// decoder: make them in the same order on all ranks, and call step() of each once in an iteration.
+// One may leave out whole batches. Weights have the same bits on any number of ranks if no loss is of
+// weights that another's step() has changed in the same iteration.
 #pragma once
 
 #include <cstdint>
@@ -97,7 +102,8 @@ class DataParallel final : public Saveable, public StepVoter {
   ~DataParallel() override;
 
   /// Calls mean.backward(). `mean` is the loss averaged over the micro-batch; take_results() then
-  /// reports its global mean.
+  /// reports its global mean. Of what other DataParallels train, gradients are dropped; a loss of
+  /// several is given to all by mean.backward() itself.
   void backward(const at::Tensor& mean);
   /// The same for a loss summed over `count` items (tokens): weighted by count, not by sample.
   /// ConfigError for a negative count. 0: a micro-batch without items.

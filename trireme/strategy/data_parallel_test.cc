@@ -158,7 +158,7 @@ std::string train_on(int ranks, const Setting& setting, int epochs = 2) {
         setting.samples, setting.batch, setting.micro, rank.rank,
         assignment_of(setting.options.sync, rank.size, setting.options.shares));
     parallel::StrategyContext env{.world = rank.world.get()};
-    env.input_plan = [plan] { return plan; };
+    env.input->set_plan(plan);
     // Other ranks start with other random numbers, which rank 0's must replace.
     at::manual_seed(setting.seed + static_cast<std::uint64_t>(rank.rank));
     Net net(setting.norm, setting.dropout, setting.width);
@@ -278,7 +278,7 @@ TEST(DataParallel, KnowsWhereARankWithoutAShareDoesNotReturn) {
   testing::run_ranks(3, [&](testing::RankContext& rank) {
     auto plan = std::make_shared<Plan>(8, 3, 1, rank.rank, kernel::contiguous(3));
     parallel::StrategyContext env{.world = rank.world.get()};
-    env.input_plan = [plan] { return plan; };
+    env.input->set_plan(plan);
     env.stop_signal = [] { return 143; };
     Net net;
     torch::optim::SGD sgd(net.parameters(), torch::optim::SGDOptions(1e-2));
@@ -307,7 +307,7 @@ TEST(DataParallel, AHookWaitsForNothing) {
     testing::run_ranks(2, [&](testing::RankContext& rank) {
       auto plan = std::make_shared<Plan>(16, 16, 1, rank.rank, assignment_of(sync, rank.size));
       parallel::StrategyContext env{.world = rank.world.get()};
-      env.input_plan = [plan] { return plan; };
+      env.input->set_plan(plan);
       Net net;
       torch::optim::SGD sgd(net.parameters(), torch::optim::SGDOptions(1e-2));
       DataParallel parallel(env, net, sgd, {.sync = sync});
@@ -351,19 +351,15 @@ TEST(DataParallel, KnowsThatTheFirstBatchAfterAResumeMayHaveNoShareForARank) {
     testing::run_ranks(3, [&](testing::RankContext& rank) {
       auto plan = std::make_shared<Plan>(8, 3, 1, rank.rank, kernel::contiguous(3));
       for (int done = 0; done < 2; ++done) plan->consume();
-      JobInput input;
       parallel::StrategyContext env{.world = rank.world.get()};
-      env.input_plan = [plan] { return plan; };
-      env.follow_input = [&](std::function<void()> follower) {
-        input.set_follower(std::move(follower));
-      };
+      env.input->set_plan(plan);
       Net net, other;
       torch::optim::SGD sgd(net.parameters(), torch::optim::SGDOptions(1e-2));
       torch::optim::SGD others(other.parameters(), torch::optim::SGDOptions(1e-2));
       std::unique_ptr<DataParallel> parallel;
       if (replaces) parallel = std::make_unique<DataParallel>(env, other, others);
       parallel = std::make_unique<DataParallel>(env, net, sgd);
-      input.begin();
+      env.input->begin_pass();
       if (rank.rank > 0) {
         mean_loss(net, 5 + rank.rank, 1).backward();
         EXPECT_TRUE(parallel->step());
@@ -472,7 +468,7 @@ TEST(DataParallel, ALoopThatGoesOnAfterARefusedBatchDoesNotSeeTheRanks) {
     testing::run_ranks(ranks, [&](testing::RankContext& rank) {
       auto plan = std::make_shared<Plan>(20, 8, 2, rank.rank, assignment_of("plain", rank.size));
       parallel::StrategyContext env{.world = rank.world.get()};
-      env.input_plan = [plan] { return plan; };
+      env.input->set_plan(plan);
       at::manual_seed(3);
       Net net(norm, 0.5);
       torch::optim::SGD sgd(net.parameters(), torch::optim::SGDOptions(0.1));
@@ -565,7 +561,7 @@ std::vector<BatchResult> results_on(int ranks, const Setting& setting, bool tell
     auto plan = std::make_shared<Plan>(setting.samples, setting.batch, setting.micro, rank.rank,
                                        assignment_of(setting.options.sync, rank.size));
     parallel::StrategyContext env{.world = rank.world.get()};
-    env.input_plan = [plan] { return plan; };
+    env.input->set_plan(plan);
     at::manual_seed(setting.seed);
     Net net;
     const auto optimizer = optimizer_of(setting.optimizer, net);

@@ -28,9 +28,7 @@ StrategyContext context_of(Job& job) {
       .host = job.host_name(),
       .stop_signal = [&job] { return job.stop_signal(); },
       .note_stop = [&job](int signal) { job.changes().note_agreed_stop(signal); },
-      .input_plan = [&job] { return job.input().plan(); },
-      .follow_input =
-          [&job](std::function<void()> follower) { job.input().set_follower(std::move(follower)); },
+      .input = {std::shared_ptr<void>(), &job.input()},
       .set_step = [&job, attached = job.input().attach()](long step) { job.set_step(step); },
       .assign = [&job](const kernel::Assignment& assignment) { job.input().assign(assignment); },
       .reproducible = job.options().reproducible,

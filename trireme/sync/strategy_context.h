@@ -8,7 +8,7 @@
 #include <string>
 
 #include "trireme/comm/communicator.h"
-#include "trireme/job/input_plan.h"
+#include "trireme/job/job_input.h"
 #include "trireme/kernel/assignment.h"
 #include "trireme/observe/trace.h"
 #include "trireme/sync/levels/plain_sync.h"
@@ -28,10 +28,10 @@ struct StrategyContext {
   std::function<int()> stop_signal = [] { return 0; };
   /// All ranks have agreed in a step's vote that the job is to stop, by this signal: 130 or 143.
   std::function<void(int)> note_stop = [](int) {};
-  std::function<std::shared_ptr<InputPlan>()> input_plan = [] { return nullptr; };
-  std::function<void(std::function<void()>)> follow_input = [](std::function<void()>) {};
+  /// The DataParallels of one loop share it.
+  std::shared_ptr<JobInput> input = std::make_shared<JobInput>();
   std::function<void(long step)> set_step = [](long) {};
-  /// Tells the input which micro-batches this rank computes.
+  /// Tells the input which micro-batches this rank of a Strategy computes.
   std::function<void(const kernel::Assignment&)> assign = [](const kernel::Assignment&) {};
   /// JobOptions::reproducible: refuse ranks that would compute other bits than rank 0. `processor`
   /// describes what this rank's bits depend on (tensor/processor.h).

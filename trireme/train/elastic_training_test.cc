@@ -10,7 +10,7 @@
 #include <random>
 
 #include "trireme/checkpoint/checkpointer.h"
-#include "trireme/job/input_plan.h"
+#include "trireme/job/job_input.h"
 #include "trireme/kernel/assignment.h"
 #include "trireme/models/models.h"
 #include "trireme/models/recommender.h"

@@ -114,7 +114,8 @@ void BucketedSync::gradient(ParameterUse use, std::uint32_t microbatch, at::Tens
     if (seen_[flat])
       return refuse(name +
                         " got two gradients in one micro-batch; call backward() once per step(), "
-                        "and use a parameter in one recomputed part only",
+                        "DataParallel::backward() where several train in one loop, and use a "
+                        "parameter in one recomputed part only",
                     Refusal::kMisused);
     add(flat, leaf);
     launch_ready();
