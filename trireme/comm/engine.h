@@ -111,7 +111,7 @@ class Engine final : public std::enable_shared_from_this<Engine> {
   bool has_board() const noexcept { return arenas && arenas->board(); }
   Board& board() noexcept { return *arenas->board(); }
 
-  // What the backends and the parts of the engine share. The first four, `failure`, `device` and
+  // Shared by the backends and the parts of the engine. The first four, `failure`, `device` and
   // whether there are arenas: any thread.
   const std::shared_ptr<net::Transport> transport;
   const std::shared_ptr<Waiter> waiter;

@@ -171,7 +171,7 @@ void Job::Impl::leave(int code) {
   if (start) start->stay(*waiter, options.timeout, options.timeout_user_code);
 }
 
-// What the coordinator is told: it may not see the process's own.
+// The code that the coordinator is told: it may not see the process's own.
 int Job::Impl::exit_code(bool by_exception) const noexcept {
   if (changes.agreed_stop() != 0) return changes.agreed_stop();
   return by_exception ? 1 : 0;

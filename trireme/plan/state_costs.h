@@ -1,6 +1,6 @@
-// What it costs a job to keep its training state: the snapshot of a checkpoint that is written beside
-// the steps, and the copies in the memory of other ranks of an elastic job (checkpoint.memory); and
-// what a lost rank then costs. Pure arithmetic.
+// The cost of keeping a job's training state: the snapshot of a checkpoint that is written beside the
+// steps, and the copies in the memory of other ranks of an elastic job (checkpoint.memory); and the
+// cost of a lost rank then. Pure arithmetic.
 //
 // checkpoint/memory_copies.h says how copies are made. A copy of step S may be dropped when that of
 // a later step is confirmed, two steps after it was begun:

@@ -29,7 +29,7 @@ struct ConvertOptions {
   bool json = false;
 };
 
-// Where ranks train copies or servers update them, another sync is another training, not a layout.
+// If ranks train copies or servers update them, another sync is another training, not a layout.
 void refuse_other_training(const std::string& before, const std::string& now,
                            const std::string& run) {
   for (const std::string& sync : {before, now})
