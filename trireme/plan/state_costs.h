@@ -24,7 +24,7 @@ struct Keeping {
   bool restarts = true;           // lost processes are started again
   int least_ranks = 0;            // with which an elastic job goes on
   int multiple = 1;               // of which its ranks are a multiple
-  int copies = 0;                 // on so many other ranks (checkpoint.memory)
+  int copies = 0;                 // on this many other ranks (checkpoint.memory)
   std::int64_t copies_every = 1;  // steps
   std::int64_t checkpoints = 0;   // steps between checkpoints; 0: only at the end
   bool saves = false;             // it writes checkpoints, beside the steps
