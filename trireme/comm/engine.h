@@ -34,10 +34,6 @@
 
 namespace trireme::inline v0::comm {
 
-namespace nccl {
-class GpuGroup;
-}
-
 /// The error that broke an engine. Any thread.
 class Failure {
  public:
@@ -118,8 +114,8 @@ class Engine final : public std::enable_shared_from_this<Engine> {
   const GroupFacts facts;
   CallWaits waits;
   Failure failure;
-  std::shared_ptr<nccl::GpuGroup> device;  // null: CPU memory only
-  std::shared_ptr<DeviceCopies> copies;    // null: no staging; set before its first use
+  std::shared_ptr<DeviceBackend> device;  // null: CPU memory only
+  std::shared_ptr<DeviceCopies> copies;   // null: no staging; set before its first use
   std::shared_ptr<StagedCalls> staged;
   std::unique_ptr<Arenas> arenas;           // null if ranks cannot map one another's memory
   std::shared_ptr<BoardWatch> board_watch;  // null without arenas
