@@ -13,8 +13,11 @@ struct Level {
   std::string_view name, title;  // SyncPlan::sync, title
   SyncPlan (*plan)(const SyncRanks& ranks);
   std::unique_ptr<BucketedSync> (*make)(const SyncSetup& setup);
-  bool local = false;   // ranks train separate copies (decentralised/)
-  bool served = false;  // servers update the weights (ps/)
+  bool rounds = false;   // ranks go through micro-batches together
+  bool weights = false;  // weights are sharded, too
+  bool groups = false;   // groups of parallel.shard ranks each have a copy of the model
+  bool local = false;    // ranks train separate copies (decentralised/)
+  bool served = false;   // servers update the weights (ps/)
 };
 
 template <class Sync>

@@ -46,6 +46,11 @@ const Level* find_level(std::string_view name) {
   return found == levels().end() ? nullptr : &*found;
 }
 
+bool has(std::string_view name, bool Level::*trait) {
+  const Level* found = find_level(name);
+  return found != nullptr && found->*trait;
+}
+
 // "plain, zero1 ... or gossip"
 std::string all_names() {
   const std::span<const Level> all = levels();
@@ -63,15 +68,11 @@ std::vector<std::string> sync_names() {
   return names;
 }
 
-bool is_local(const std::string& sync) {
-  const Level* found = find_level(sync);
-  return found != nullptr && found->local;
-}
-
-bool is_served(const std::string& sync) {
-  const Level* found = find_level(sync);
-  return found != nullptr && found->served;
-}
+bool goes_in_rounds(const std::string& sync) { return has(sync, &Level::rounds); }
+bool shards_weights(const std::string& sync) { return has(sync, &Level::weights); }
+bool shards_in_groups(const std::string& sync) { return has(sync, &Level::groups); }
+bool is_local(const std::string& sync) { return has(sync, &Level::local); }
+bool is_served(const std::string& sync) { return has(sync, &Level::served); }
 
 SyncPlan plan_sync(const std::string& sync, int size, int shard, int local_size) {
   const Level* found = find_level(sync);
@@ -85,6 +86,7 @@ SyncPlan plan_sync(const std::string& sync, int size, int shard, int local_size)
   SyncPlan plan = found->plan({sync, size, shard, local_size});
   plan.sync = sync;
   plan.title = found->title;
+  plan.shards_weights = found->weights && plan.sharded();
   plan.local = found->local;
   plan.served = found->served;
   return plan;
