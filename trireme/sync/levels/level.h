@@ -1,5 +1,5 @@
 // Level: a value of parallel.sync, with what it shards and when that moves. A file defines those of
-// one class, and sync_levels.cc has a line for each.
+// one class, and list.inc has a line for each.
 #pragma once
 
 #include <memory>
@@ -24,10 +24,5 @@ template <class Sync>
 std::unique_ptr<BucketedSync> make_level(const SyncSetup& setup) {
   return std::make_unique<Sync>(setup);
 }
-
-Level zero1_level();
-Level zero2_level();
-Level zero3_level();
-Level hybrid_level();
 
 }  // namespace trireme::inline v0::parallel

@@ -1,4 +1,4 @@
-// The values of parallel.sync. A new one is a line here, and a file if it has a class of its own.
+// The values of parallel.sync. A new one is a file with its Level, and a line of list.inc.
 #include <algorithm>
 #include <array>
 #include <span>
@@ -9,6 +9,11 @@
 #include "trireme/sync/levels/plain_sync.h"
 
 namespace trireme::inline v0::parallel {
+
+#define TRIREME_LEVEL(name) Level name##_level();
+#include "trireme/sync/levels/list.inc"
+#undef TRIREME_LEVEL
+
 namespace {
 
 Level plain_level(std::string_view name) {
@@ -28,16 +33,17 @@ Level apart(std::string_view name, bool Level::*kind) {
 }
 
 std::span<const Level> levels() {
-  static const std::array all = {plain_level("plain"),
-                                 zero1_level(),
-                                 zero2_level(),
-                                 zero3_level(),
-                                 hybrid_level(),
-                                 apart("local_sgd", &Level::local),
-                                 apart("diloco", &Level::local),
-                                 apart("easgd", &Level::local),
-                                 apart("gossip", &Level::local),
-                                 apart("server", &Level::served)};
+  static const std::array all = {
+      plain_level("plain"),
+#define TRIREME_LEVEL(name) name##_level(),
+#include "trireme/sync/levels/list.inc"
+#undef TRIREME_LEVEL
+      apart("local_sgd", &Level::local),
+      apart("diloco", &Level::local),
+      apart("easgd", &Level::local),
+      apart("gossip", &Level::local),
+      apart("server", &Level::served),
+  };
   return all;
 }
 
