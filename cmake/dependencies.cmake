@@ -28,8 +28,8 @@ if(TRIREME_LIBTORCH)
     message(STATUS "LibTorch was not found: only the floors without it are built "
                    "(set TORCH_DIR, or run `make build`, which installs one).")
     set(TRIREME_LIBTORCH OFF)
-  elseif(Torch_VERSION VERSION_LESS 2.11)   # the first whose devices tell a stream's native handle
-    message(FATAL_ERROR "LibTorch ${Torch_VERSION} in ${Torch_DIR} is too old: Trireme needs 2.11 or later. Name "
-                        "another with TORCH_DIR, or unset it to let the set-up bring one.")
+  elseif(TRIREME_LIBTORCH_FAULT)
+    message(FATAL_ERROR "${TRIREME_LIBTORCH_FAULT} Name another with TORCH_DIR, or unset it to let the set-up "
+                        "bring one.")
   endif()
 endif()

@@ -1,4 +1,4 @@
-# What a user's CMake or pkg-config finds after `cmake --install`:
+# The targets that a user's CMake or pkg-config finds after `cmake --install`:
 #   Trireme::comm      floors 0-4 without tensor: Job, collectives (trireme/job.h); no LibTorch
 #   Trireme::trireme   everything under trireme/trireme.h; brings LibTorch
 # The package does not record where LibTorch was: the user decides (libtorch.cmake), with this build's LibTorch

@@ -4,7 +4,7 @@
 # In: Torch_DIR (the folder of TorchConfig.cmake), else the environment's TORCH_DIR (LibTorch's own folder),
 #   else CMAKE_PREFIX_PATH.
 # Out: Torch_FOUND, Torch_DIR, Torch_VERSION, TORCH_INSTALL_PREFIX, TORCH_LIBRARY, TORCH_INCLUDE_DIRS,
-#   TORCH_LIBRARIES.
+#   TORCH_LIBRARIES; TRIREME_LIBTORCH_FAULT: why the one that was found cannot be used, empty if it can.
 macro(trireme_find_libtorch)
   string(REPLACE ":" ";" _trireme_prefixes "$ENV{CMAKE_PREFIX_PATH}")
   find_path(Torch_DIR TorchConfig.cmake PATH_SUFFIXES share/cmake/Torch Torch NO_DEFAULT_PATH
@@ -17,6 +17,11 @@ macro(trireme_find_libtorch)
     set(Torch_FOUND TRUE)
     include("${Torch_DIR}/TorchConfigVersion.cmake")
     set(Torch_VERSION ${PACKAGE_VERSION})
+    set(TRIREME_LIBTORCH_FAULT "")
+    if(Torch_VERSION VERSION_LESS 2.11)   # the first whose devices tell a stream's native handle
+      set(TRIREME_LIBTORCH_FAULT
+          "LibTorch ${Torch_VERSION} in ${Torch_DIR} is too old: Trireme needs 2.11 or later.")
+    endif()
     set(TORCH_INCLUDE_DIRS "${TORCH_INSTALL_PREFIX}/include"
         "${TORCH_INSTALL_PREFIX}/include/torch/csrc/api/include")
     # libtorch.so has no functions: it loads the devices' libraries, where there are any. Those find CUDA's

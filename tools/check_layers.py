@@ -10,7 +10,8 @@ Rules (docs/architecture.md, "Who may include whom"):
   torch      modules without the mark see no LibTorch header, not even through one of ours;
              torch/torch.h stands in examples/ alone
   together   no file sees gRPC or protobuf and LibTorch at once, also through our headers
-  blocking   floors 2-8 name no condition_variable, sleep or steady_clock: base::Waiter blocks
+  backends   comm's engine, communicators and operations name no backend
+  blocking   floors 2-12 name no condition_variable, sleep or steady_clock: base::Waiter blocks
   public     examples/ include trireme/trireme.h or trireme/job.h only; job.h sees no LibTorch
   tests      none skips itself: what cannot run here is not registered
 """
@@ -205,7 +206,7 @@ def check_torch(tree):
 def check_blocking(tree):
     for path in tree.files:
         module = tree.modules.get(tree.module_of(path))
-        if module is None or module.floor is None or not 2 <= module.floor <= 8:
+        if module is None or module.floor is None or not 2 <= module.floor <= 12:
             continue
         # Keep the newlines, so that line numbers stay right.
         code = NOT_CODE.sub(lambda match: re.sub(r"[^\n]", " ", match[0]), tree.text(path))
@@ -213,6 +214,18 @@ def check_blocking(tree):
             match = BLOCKING.search(line)
             if match:
                 yield f"{path}:{number}: {match[1] or match[2]} in floor {module.floor}; block through base::Waiter"
+
+
+def check_backends(tree):
+    """What runs a collective is a comm::Backend; its callers know none of them by name."""
+    for path in tree.files:
+        if path.parent.as_posix() != "trireme/comm" and path.stem != "operation" or is_test(path) \
+                or path.stem not in ("engine", "group", "communicator", "communicator_options", "operation"):
+            continue
+        for number, line in enumerate(tree.text(path).splitlines(), 1):
+            match = re.search(r"(?i)gpu|nccl|\bmpi", line)
+            if match:
+                yield f"{path}:{number}: {match[0]} belongs to a Backend"
 
 
 def check_public(tree):
@@ -233,8 +246,8 @@ def check_tests(tree):
 def violations(root):
     tree = Tree(root)
     found = list(tree.faults)
-    for check in (check_floors, check_cmake, check_siblings, check_torch, check_blocking, check_public,
-                  check_tests):
+    for check in (check_floors, check_cmake, check_siblings, check_torch, check_blocking, check_backends,
+                  check_public, check_tests):
         found += check(tree)
     return tree, found
 

@@ -10,7 +10,7 @@ import sys
 
 import setup
 
-# What a build of the command and of one test program needs at least: a Debian package of
+# The least that a build of the command and of one test program needs: a Debian package of
 # tools/debian-packages.txt -> a program on the PATH or a header that shows that it is there.
 NEEDED = {
     "g++": "c++", "cmake": "cmake", "ninja-build": "ninja", "pkg-config": "pkg-config",
@@ -21,7 +21,7 @@ NEEDED = {
     "libxxhash-dev": "xxhash.h", "zlib1g-dev": "zlib.h", "libgtest-dev": "gtest/gtest.h",
     "libgmock-dev": "gmock/gmock.h"}
 
-# Of a build: programs, and a library that only a rehearsal needs.
+# Files of a build: programs, and a library that only a rehearsal needs.
 PROGRAMS = pathlib.Path("bin", "trireme"), pathlib.Path("lib", "trireme", "trireme")
 TESTS = pathlib.Path("tests", "test.tests.gpu")
 FAKE_DRIVER = pathlib.Path("tests", "libtrireme_fake_gpu.so")

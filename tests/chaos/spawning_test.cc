@@ -168,7 +168,7 @@ TEST(Spawning, EndedRanksAreSeenThoughAParentIgnoredSigchld) {
 }
 
 // As with `| less`: the launcher's output is blocked while nobody reads it.
-TEST(Spawning, ObeysASignalWhileNobodyTakesItsOutput) {
+TEST(Spawning, FollowsASignalWhileNobodyTakesItsOutput) {
   const ShellRun run = run_shell(
       "pipe=$(mktemp -u); mkfifo $pipe; exec 3<>$pipe; rm $pipe\n"
       "become 2 yes >&3 & launcher=$!\n"

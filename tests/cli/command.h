@@ -70,8 +70,8 @@ inline std::unique_ptr<Command::Running> started(const Command& command) {
   return std::unique_ptr<Command::Running>(new Command::Running(command.start()));
 }
 
-/// What `trireme inspect RUN --hash` prints, computed here: a process with LibTorch takes a second
-/// to start.
+/// The hash that `trireme inspect RUN --hash` prints, computed here: a process with LibTorch takes a
+/// second to start.
 std::string hash_of_run(const std::string& run);
 
 /// The program under test followed by `arguments`, as a `cached_command`.

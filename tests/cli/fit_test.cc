@@ -156,7 +156,7 @@ TEST_F(Fit, ComputesActivationsAgainWhereNothingElseFitsAndKeepsTheBits) {
   const std::int64_t full = bytes("full"), other = bytes("every-2");
   ASSERT_GT(other, full + 70'000'000);
   ASSERT_GT(bytes("none"), other);
-  // What is predicted decides here; full recomputation may take a tenth more than predicted.
+  // The prediction decides here; full recomputation may take a tenth more than predicted.
   const std::string limit = megabytes(other - 20'000'000);
   ASSERT_EQ(with({"train", config_, "--out", "plain"}).code, 0);
   believe_calibrations(folder_.file("cache"));

@@ -1,4 +1,4 @@
-// What a device keeps in the host's memory changes no bit, and leaves the device's.
+// Tensors that a device keeps in the host's memory change no bit, and leave the device's memory.
 #include <ATen/Functions.h>
 #include <c10/core/AutogradState.h>
 #include <gtest/gtest.h>

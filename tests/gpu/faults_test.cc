@@ -272,7 +272,7 @@ TEST(GpuFaults, EveryCallHasTimeForItsLastDataAfterAPeerHasGone) {
   run_gpus(2, [](GpuRank& rank) {
     const auto transport = std::make_shared<PessimisticTransport>(rank.context.transport);
     comm::CommunicatorOptions options;
-    options.gpu = rank.gpu;
+    options.device = comm::nccl::backend_on(rank.gpu);
     rank.world.barrier().wait();  // it has no message under way
     comm::Communicator world(transport, std::move(options));
     const OnGpu value = some(rank);

@@ -15,6 +15,7 @@
 
 namespace trireme::test {
 
+using comm::nccl::backend_on;
 using comm::nccl::Gpu;
 
 std::shared_ptr<const comm::nccl::GpuLibrary> fake_library() {
@@ -73,7 +74,7 @@ void run_real_gpus(int size, const std::function<void(GpuRank&)>& body, const Gp
   std::printf("run on %d GPUs\n", size);
   Group group{"shm", run.algorithm, size};
   group.prepare = [&](int rank, comm::CommunicatorOptions& options) {
-    options.gpu = Gpu::open(library, rank);
+    options.device = backend_on(Gpu::open(library, rank));
     options.timeout = run.timeout;
     options.reproducible = run.reproducible;
   };
@@ -112,7 +113,7 @@ void run_gpus(int size, const std::function<void(GpuRank&)>& body, const GpuRun&
   options.world.reproducible = run.reproducible;
   options.world.algorithm = run.algorithm;
   options.prepare = [&](comm::SimulatedRank& rank, comm::CommunicatorOptions& world) {
-    world.gpu = Gpu::open(library, rank.rank);
+    world.device = backend_on(Gpu::open(library, rank.rank));
   };
   const std::size_t before = fake_gpu().leftovers();
   comm::simulate(size, options, [&](comm::SimulatedRank& context) {

@@ -15,6 +15,7 @@ namespace trireme {
 namespace {
 
 using comm::Communicator;
+using comm::nccl::backend_on;
 using comm::nccl::Gpu;
 using test::buffer_over, test::Bytes, test::fake_gpu, test::leaf, test::OnGpu;
 using ::testing::HasSubstr;
@@ -25,7 +26,7 @@ void run(const std::string& transport, int size, Duration timeout,
   const std::size_t before = fake_gpu().leftovers();
   test::Group group{transport, "auto", size};
   group.prepare = [&](int rank, comm::CommunicatorOptions& options) {
-    options.gpu = Gpu::open(library, rank);
+    options.device = backend_on(Gpu::open(library, rank));
     options.timeout = timeout;
   };
   test::run_group(group,

@@ -76,10 +76,10 @@ inline std::map<std::string, std::string> by_case(const Results& results) {
   return merged;
 }
 
-/// What one rank computes, by default for `expect_same_training`; trained once per program.
+/// The results of one rank, by default for `expect_same_training`; trained once per program.
 struct Reference {
   explicit Reference(const std::string& body) : results(train_layout({.body = body})) {}
-  /// What one training of the case computed, by any algorithm.
+  /// The results of one training of the case, by any algorithm.
   const std::multiset<std::string>& computed_of(const std::string& which) const {
     const auto found = results.computed.lower_bound(which + " ");
     EXPECT_TRUE(found != results.computed.end() && found->first.starts_with(which + " ")) << which;

@@ -138,7 +138,7 @@ void print(const Case& which, const std::string& algorithm, const Record& record
     std::printf("COMPUTED %s %s\n", name.c_str(), item.c_str());
 }
 
-// Where a layout begins in a list that the layouts share out.
+// The index at which a layout begins in a list that the layouts share out.
 std::size_t turn_of(Job& job) {
   const std::string_view transport = job.world().transport_name();
   const std::size_t shift = transport == "tcp" ? 2 : transport == "mpi" ? 1 : 0;

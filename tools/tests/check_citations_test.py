@@ -17,6 +17,15 @@ class Citations(unittest.TestCase):
             self.assertEqual(list(check_citations.faults(root)),
                              ["trireme/there.h:1: cites base/gone.h, which is not in the tree"])
 
+    def test_a_page_names_what_is_there(self):
+        with tempfile.TemporaryDirectory() as folder:
+            root = pathlib.Path(folder)
+            (root / "trireme" / "sync" / "levels").mkdir(parents=True)
+            (root / "trireme" / "sync" / "levels" / "plain_sync.cc").write_text("")
+            (root / "page.md").write_text("`sync/levels/plain_sync`, `sync/levels/`, `sync/plain_sync`, `other/name`\n")
+            self.assertEqual(list(check_citations.faults(root)),
+                             ["page.md:1: cites sync/plain_sync*, which is not in the tree"])
+
 
 if __name__ == "__main__":
     unittest.main()

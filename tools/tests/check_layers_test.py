@@ -131,6 +131,14 @@ class CheckLayers(unittest.TestCase):
                      "auto now = std::chrono::steady_clock::now();"):
             self.assert_refused({"trireme/net/a.cc": "\n" + code}, "trireme/net/a.cc:2", "base::Waiter")
 
+    def test_waiting_goes_through_the_waiter_also_above_the_layers(self):
+        self.assert_refused({"trireme/layers/a.cc": "void f() { sleep(1); }\n"}, "sleep", "floor 11",
+                            layers=LAYERS.replace("7 layers", "11 layers"))
+
+    def test_callers_of_backends_name_none(self):
+        self.assert_refused({"trireme/comm/engine.h": "class GpuGroup;\n"}, "engine.h:1", "Gpu", "Backend",
+                            layers=LAYERS + "3 comm: base\n")
+
     def test_cmake_deps_stay_within_the_law(self):
         self.assert_refused({"trireme/base/CMakeLists.txt": "trireme_module(base DEPS net)"}, "DEPS names net")
 

@@ -1,6 +1,6 @@
 // Time in Trireme: points on a steady clock, and deadlines relative to "now".
 //
-// Code on floors 2-8 never reads std::chrono::steady_clock; it asks its Waiter, whose clock is real
+// Code on floors 2-12 never reads std::chrono::steady_clock; it asks its Waiter, whose clock is real
 // in a job and virtual in the simulated network. Plain values; thread safe.
 #pragma once
 

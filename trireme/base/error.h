@@ -32,7 +32,7 @@ enum class ExitCode : int {
   Resource = 170,
 };
 
-/// Where an error happened and what to do about it. Unknown fields stay -1 or empty.
+/// The place of an error and what to do about it. Unknown fields stay -1 or empty.
 struct ErrorContext {
   int rank = -1;
   std::string host;

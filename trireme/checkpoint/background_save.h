@@ -20,7 +20,7 @@
 
 namespace trireme::inline v0::checkpoint {
 
-/// Since when the storage of a job fails. Belongs to one save at a time.
+/// Tells since when a job's storage has failed. Belongs to one save at a time.
 class Outage {
  public:
   explicit Outage(Duration patience) : patience_(patience) {}

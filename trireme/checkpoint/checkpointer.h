@@ -47,9 +47,9 @@ struct CheckpointerOptions {
   /// The lock that this job has there, if `lock` is false. A job that finds another job's lock there, because
   /// it hung, ends with a ConfigError instead of saving. Null: nobody looks.
   std::shared_ptr<const storage::Claim> claim = nullptr;
-  double keep_hours = 0;  // also keeps the checkpoints of so many hours before the newest one
-  int keep_best = 0;      // also keeps so many with the least loss that validated() has told
-  /// A rank that sees the storage, and whose shards have so many bytes, writes them itself; less goes
+  double keep_hours = 0;  // also keeps the checkpoints of this many hours before the newest one
+  int keep_best = 0;      // also keeps this many with the least loss that validated() has told
+  /// A rank that sees the storage, and whose shards have this many bytes, writes them itself; less goes
   /// through rank 0. So many bytes of frozen weights get a file of their own, which is written once.
   /// Smaller files would be many and slow.
   std::size_t own_file_bytes = 16 << 20;

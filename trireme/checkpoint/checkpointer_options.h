@@ -10,7 +10,7 @@
 
 namespace trireme::inline v0::checkpoint {
 
-/// How long a storage may fail: `given`, or what the environment says in the place of the default.
+/// How long a storage may fail: `given`, or what the environment says in place of the default.
 Duration patience_of(Duration given);
 /// The place of the checkpoints: `directory` in the options' storage; without one, the storage that
 /// `directory` names.

@@ -90,10 +90,10 @@ void refuse_leftovers(const storage::SavedTensors& tensors, const char* file,
   }
 }
 
-// What is copied once more after reading takes at most so much memory, or that of one shard.
+// Bytes that are copied once more after reading take at most so much memory, or that of one shard.
 constexpr std::size_t kCopiedBytes = 256 << 20;
 
-// Where a filling is read to.
+// The memory that a filling is read to.
 std::span<std::byte> memory_of(Filling& filling) {
   const NamedShard& shard = filling.shard;
   if (shard.load)

@@ -62,9 +62,9 @@ class CheckpointContent {
   /// Breaks the group, so that its waits end. Any thread.
   void abort() noexcept;
 
-  /// Frozen weights of at least so many bytes get files of their own. Before share().
+  /// Frozen weights of at least this many bytes get files of their own. Before share().
   void split_frozen(std::size_t least);
-  /// Whether another rank has so many bytes that it may write them itself.
+  /// Whether another rank has this many bytes that it may write them itself.
   bool may_share(std::size_t least) const;
   /// Equal on all ranks, before the first use: ranks that see the storage and have at least `least`
   /// bytes write them themselves.

@@ -118,7 +118,7 @@ void print_part(const FoundCheckpoint& found, const std::string& part, bool json
               metadata.c_str());
 }
 
-// What a checkpoint has besides the weights, a line for each part.
+// The parts of a checkpoint besides the weights, a line for each.
 void print_other_parts(const FoundCheckpoint& found) {
   const storage::CheckpointFolder& folder = found.folder;
   const storage::Manifest manifest = folder.read_manifest(found.step);

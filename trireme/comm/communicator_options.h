@@ -38,9 +38,9 @@ class PeerWatch {
 };
 
 struct RunEvent;
-namespace nccl {
-class Gpu;
-}
+class DeviceBackend;
+class Engine;
+using MakeDeviceBackend = std::function<std::shared_ptr<DeviceBackend>(Engine&)>;
 
 struct CommunicatorOptions {
   std::string name = "world";
@@ -58,8 +58,8 @@ struct CommunicatorOptions {
   std::shared_ptr<const plan::Tuning> tuning = nullptr;
   /// Records every collective as spans; null: off.
   std::shared_ptr<observe::Trace> trace = nullptr;
-  /// This rank's GPU, whose memory calls may use. Null: CPU memory only.
-  std::shared_ptr<nccl::Gpu> gpu = nullptr;
+  /// Makes what runs calls on the memory of this rank's device. Null: CPU memory only.
+  MakeDeviceBackend device = nullptr;
   /// Called, on any thread, each time a wait goes on after `timeout`; default: prints to stderr.
   std::function<void(std::string_view)> on_stall = nullptr;
   /// Called with what every collective does, round by round (run_event.h).

@@ -9,9 +9,9 @@
 #include "trireme/base/error.h"
 #include "trireme/base/waiter/in_context.h"
 #include "trireme/comm/calls/inline_run.h"
+#include "trireme/comm/device/device_backend.h"
 #include "trireme/comm/device/place.h"
 #include "trireme/comm/messages/message_headers.h"
-#include "trireme/comm/nccl/gpu_group.h"
 
 namespace trireme::inline v0::comm {
 namespace {
@@ -102,7 +102,7 @@ Engine::Engine(std::shared_ptr<net::Transport> given, CommunicatorOptions option
       fold_plans(facts.size),
       family_(family ? std::move(family) : std::make_shared<Family>()) {
   staged = std::make_shared<StagedCalls>(*this);
-  if (facts.options.gpu) device = std::make_shared<nccl::GpuGroup>(*this, facts.options.gpu);
+  if (facts.options.device) device = facts.options.device(*this);
   if (facts.options.trace)
     trace = std::make_unique<CallTrace>(facts.options.trace, waiter, facts.options.name);
 }

@@ -34,10 +34,6 @@
 
 namespace trireme::inline v0::comm {
 
-namespace nccl {
-class GpuGroup;
-}
-
 /// The error that broke an engine. Any thread.
 class Failure {
  public:
@@ -111,15 +107,15 @@ class Engine final : public std::enable_shared_from_this<Engine> {
   bool has_board() const noexcept { return arenas && arenas->board(); }
   Board& board() noexcept { return *arenas->board(); }
 
-  // What the backends and the parts of the engine share. The first four, `failure`, `device` and
+  // Shared by the backends and the parts of the engine. The first four, `failure`, `device` and
   // whether there are arenas: any thread.
   const std::shared_ptr<net::Transport> transport;
   const std::shared_ptr<Waiter> waiter;
   const GroupFacts facts;
   CallWaits waits;
   Failure failure;
-  std::shared_ptr<nccl::GpuGroup> device;  // null: CPU memory only
-  std::shared_ptr<DeviceCopies> copies;    // null: no staging; set before its first use
+  std::shared_ptr<DeviceBackend> device;  // null: CPU memory only
+  std::shared_ptr<DeviceCopies> copies;   // null: no staging; set before its first use
   std::shared_ptr<StagedCalls> staged;
   std::unique_ptr<Arenas> arenas;           // null if ranks cannot map one another's memory
   std::shared_ptr<BoardWatch> board_watch;  // null without arenas

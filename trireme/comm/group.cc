@@ -6,8 +6,8 @@
 #include "trireme/base/error.h"
 #include "trireme/comm/calls/call_checks.h"
 #include "trireme/comm/choice/selection.h"
+#include "trireme/comm/device/device_backend.h"
 #include "trireme/comm/engine.h"
-#include "trireme/comm/nccl/gpu_group.h"
 #include "trireme/net/alone_transport.h"
 #include "trireme/net/sub_transport.h"
 

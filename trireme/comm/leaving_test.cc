@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <functional>
 #include <string>
 #include <vector>
@@ -94,7 +95,10 @@ TEST(Leaving, AllMayLeaveAndCallAgain) {
       announce_leave(*rank.world);
       const Arena arena = rank.world->allocate(4096);
       const Buffer x = arena.buffer(0, 1024, DType::F32);
+      float* const values = static_cast<float*>(x.data);
+      std::fill_n(values, x.count, 1.0f);
       rank.world->all_reduce(x, Sum).wait();
+      EXPECT_EQ(std::count(values, values + x.count, static_cast<float>(rank.size)), 1024);
     });
   }
 }

@@ -38,7 +38,7 @@ std::uint64_t header_length(std::span<const std::byte, kLengthBytes> first) noex
 /// must be one of base/buffer.h.
 Safetensors parse_safetensors(std::span<const std::byte> file, const std::string& title);
 
-/// Where a tensor lies in a file: bytes [begin, end).
+/// The location of a tensor in a file: bytes [begin, end).
 struct PlacedTensor {
   std::string name;
   DType dtype = DType::F32;

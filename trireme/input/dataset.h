@@ -59,7 +59,7 @@ class TextDataset final : public Dataset {
   std::int64_t size() const override;
   std::int64_t count_items(std::span<const std::int64_t> samples) const override;
   Fields read(std::span<const std::int64_t> samples) const override;
-  /// Where sample i starts in the token sequence.
+  /// The index of sample i's first token in the token sequence.
   std::int64_t position(std::int64_t sample) const;
 
  private:

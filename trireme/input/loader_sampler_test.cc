@@ -53,7 +53,7 @@ struct Seen {
   MicroStep step;
 };
 
-// What DataParallel does with the plan inside step(): it consumes this micro-step, and then takes
+// As DataParallel does inside step(): consumes this micro-step, and then takes
 // part in batches that have no share for this rank.
 void step(SamplerState& state, const std::vector<std::size_t>& samples, std::vector<Seen>& seen) {
   const auto now = state.peek();

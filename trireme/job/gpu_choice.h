@@ -10,7 +10,7 @@
 
 namespace trireme::inline v0::job {
 
-/// What a rank tells the others about its GPUs when they join; one line of text.
+/// A rank's report about its GPUs to the others when they join; one line of text.
 struct GpuReport {
   std::string uuid;  // of the chosen GPU
   int nccl_version = 0;

@@ -9,6 +9,7 @@
 
 #include "trireme/base/check.h"
 #include "trireme/comm/choice/choice.h"
+#include "trireme/comm/nccl/gpu_group.h"
 #include "trireme/job/gpu_choice.h"
 #include "trireme/job/job_impl.h"
 #include "trireme/job/options.h"
@@ -171,7 +172,7 @@ void Job::Impl::leave(int code) {
   if (start) start->stay(*waiter, options.timeout, options.timeout_user_code);
 }
 
-// What the coordinator is told: it may not see the process's own.
+// The code that the coordinator is told: it may not see the process's own.
 int Job::Impl::exit_code(bool by_exception) const noexcept {
   if (changes.agreed_stop() != 0) return changes.agreed_stop();
   return by_exception ? 1 : 0;
@@ -285,7 +286,7 @@ comm::CommunicatorOptions Job::Impl::world_options() {
   result.reproducible = options.reproducible;
   result.trace = options.trace;
   result.tuning = tuning;
-  result.gpu = gpu;
+  result.device = comm::nccl::backend_on(gpu);
   if (client) {
     result.watch = std::make_shared<job::MembershipWatch>(
         *client, status,

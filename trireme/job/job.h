@@ -112,7 +112,7 @@ class Job {
   Role role() const noexcept;
   /// How many processes of each role the job has. A TFJob tells only the evaluator itself of it.
   rendezvous::Roles roles() const;
-  /// Whether the job had begun when this process was started: in the place of one that was lost, or as
+  /// Whether the job had begun when this process was started: in place of one that was lost, or as
   /// a worker beyond the size(), whose rank() is not below it. Such a worker trains on its own. Under
   /// `trireme coordinator --workers` all workers count as such. False in an elastic job.
   bool joined_later() const noexcept;

@@ -49,7 +49,7 @@ void Job::Impl::end_without_place() {
 void Job::Impl::form_simulated(std::shared_ptr<net::Transport> transport,
                                const std::vector<int>& members) {
   hosts.clear();
-  for (const int one : members) hosts.push_back("seat-" + std::to_string(one));
+  for (const int one : members) hosts.push_back("simulated-" + std::to_string(one));
   host = hosts[static_cast<std::size_t>(env.rank)];
   places = rendezvous::places_of(hosts, env.rank);
   set_up_groups(std::move(transport), simulated_options());

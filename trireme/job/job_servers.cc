@@ -67,7 +67,7 @@ std::shared_ptr<net::Channel> JobServers::connect(int server) const {
         "no such server is there",
         {.rank = channels_.identity.rank, .operation = "parameter server", .peer = server});
   net::ChannelOptions options = channels_;
-  // Another process may come in the place of a server that hangs.
+  // Another process may come in place of a server that hangs.
   if (serves_) {
     options.patience = options.timeout;
     options.timeout = std::min(options.timeout, kServersTimeout);

@@ -1,6 +1,6 @@
-// What happens when an exception leaves main: the message is printed, the coordinator is told (so
-// the peers end within 2 s), and the process ends with the documented exit code. One that has only lost
-// a peer also says why, if it hears that within a moment.
+// When an exception leaves main, the message is printed, the coordinator is told (so the peers end
+// within 2 s), and the process ends with the documented exit code. A process that has only lost a
+// peer also says why the peer ended, if it learns that within a moment.
 #pragma once
 
 #include <exception>

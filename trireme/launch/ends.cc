@@ -1,4 +1,4 @@
-// What the Supervisor does when a process ends.
+// The Supervisor's reactions to the end of a process.
 #include <signal.h>
 #include <unistd.h>
 

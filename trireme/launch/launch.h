@@ -81,7 +81,7 @@ struct LaunchOptions {
   int restarts = 32;
   std::optional<ElasticOptions> elastic;  // none: the ranks do not change
   std::optional<WorkerRange> range;       // not with `elastic`
-  /// A file with the number of ranks that the job shall have, looked at while it runs; may be empty.
+  /// A file with the number of ranks that the job is to have, looked at while it runs; may be empty.
   std::string wanted_file = {};
   bool handle_signals = true;
   /// Kills everything that still runs after this time. For tests.

@@ -1,4 +1,4 @@
-// A standing coordinator in the place of one that was killed.
+// A standing coordinator in place of one that was killed.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

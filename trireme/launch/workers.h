@@ -32,7 +32,7 @@ class Workers {
   /// Workers that train on their own end when rank 0 has.
   void end_with_rank0();
 
-  /// The user wants so many.
+  /// The user wants this many.
   void want(int wanted);
   /// One change at a time, until there are as many as wanted. Not once one has ended its training.
   void resize();

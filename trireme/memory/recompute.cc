@@ -70,7 +70,7 @@ struct Casts {
   at::ScalarType to;
 };
 
-// What the second run needs from the first.
+// The state of the first run that the second one needs.
 struct Rerun final : torch::CustomClassHolder {
   Forward forward;
   std::optional<GeneratorStates> generators;

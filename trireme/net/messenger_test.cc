@@ -1,5 +1,5 @@
-// What a Messenger stores of messages that nobody has received yet is bounded and does not block
-// the message that is awaited. Two messengers, over links that deliver every frame at once.
+// A Messenger stores a bounded part of messages that nobody has received yet, and this does not
+// block the message that is awaited. Two messengers, over links that deliver every frame at once.
 #include "trireme/net/messenger.h"
 
 #include <gmock/gmock.h>

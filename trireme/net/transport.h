@@ -1,6 +1,6 @@
 // Transport: moves bytes between the ranks of a fixed group. It does not know tensors.
 //
-// What only some transports can do (map a peer's memory, reduce) is asked of Capabilities.
+// Capabilities are for what only some transports can do: map a peer's memory, reduce.
 //
 // One Transport belongs to one Waiter and is used in its progress context only (Waiter::run);
 // otherwise its methods are not thread safe. Works that it returns settle in that context. Messages
@@ -97,7 +97,7 @@ class MoveTimes {
   ~MoveTimes() = default;
 };
 
-/// What only some transports can do; null: this one cannot. Lives as long as its transport.
+/// Abilities that only some transports have; null: this one has not. Lives as long as its transport.
 struct Capabilities {
   HostMemory* memory = nullptr;
   Reducer* reducer = nullptr;

@@ -50,13 +50,16 @@ TEST_F(CgroupTest, TheGroupsOwnAndThoseAroundItCountInVersion2) {
 }
 
 TEST_F(CgroupTest, Version1HasAFolderForEachController) {
-  put("proc/self/cgroup", "9:name=systemd:/\n4:memory:/job\n3:cpu,cpuacct:/job\n0::/\n");
+  put("proc/self/cgroup", "9:name=systemd:/\n4:memory:/job\n3:cpu,cpuacct:/time\n0::/\n");
   put("sys/fs/cgroup/memory/memory.limit_in_bytes", kNoneInVersion1);
   put("sys/fs/cgroup/memory/memory.usage_in_bytes", "12345678\n");
   put("sys/fs/cgroup/memory/job/memory.limit_in_bytes", "4096000\n");
   put("sys/fs/cgroup/memory/job/memory.usage_in_bytes", "4100000\n");
   put("sys/fs/cgroup/memory/job/memory.stat", "inactive_file 1\ntotal_inactive_file 104000\n");
-  put("sys/fs/cgroup/cpu/job/cpu.cfs_quota_us", "50000\n");
+  put("sys/fs/cgroup/memory/time/memory.limit_in_bytes", "1000\n");  // of other processes
+  put("sys/fs/cgroup/cpu/time/cpu.cfs_quota_us", "50000\n");
+  put("sys/fs/cgroup/cpu/time/cpu.cfs_period_us", "100000\n");
+  put("sys/fs/cgroup/cpu/job/cpu.cfs_quota_us", "10000\n");  // of other processes
   put("sys/fs/cgroup/cpu/job/cpu.cfs_period_us", "100000\n");
   put("sys/fs/cgroup/cpu/cpu.cfs_quota_us", "-1\n");
   EXPECT_EQ(cgroup().memory_limit(), 4096000);

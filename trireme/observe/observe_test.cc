@@ -156,6 +156,9 @@ TEST(Machine, KnowsItself) {
   EXPECT_GT(observe::memory_total(), 0);
   EXPECT_GT(observe::memory_bytes(), 0);
   EXPECT_GE(observe::peak_memory_bytes(), observe::memory_bytes() / 2);
+  std::stringstream facts;
+  facts << std::ifstream("/proc/cpuinfo").rdbuf();
+  EXPECT_THAT(facts.str(), HasSubstr("model name\t: " + observe::processor_name() + "\n"));
 }
 
 // A torn line is lost, but not the one after it.

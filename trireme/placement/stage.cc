@@ -41,7 +41,7 @@ std::vector<std::string> values_across(const models::Blocks& model, std::size_t 
     const std::string& name = specs[i].writes;
     if (!read_from(specs, cut, name)) continue;
     names.erase(std::remove(names.begin(), names.end(), name), names.end());
-    names.push_back(name);  // in the place of the last write
+    names.push_back(name);  // in place of the last write
   }
   return names;
 }

@@ -1,6 +1,6 @@
-// What it costs a job to keep its training state: the snapshot of a checkpoint that is written beside
-// the steps, and the copies in the memory of other ranks of an elastic job (checkpoint.memory); and
-// what a lost rank then costs. Pure arithmetic.
+// The cost of keeping a job's training state: the snapshot of a checkpoint that is written beside the
+// steps, and the copies in the memory of other ranks of an elastic job (checkpoint.memory); and the
+// cost of a lost rank then. Pure arithmetic.
 //
 // checkpoint/memory_copies.h says how copies are made. A copy of step S may be dropped when that of
 // a later step is confirmed, two steps after it was begun:
@@ -24,7 +24,7 @@ struct Keeping {
   bool restarts = true;           // lost processes are started again
   int least_ranks = 0;            // with which an elastic job goes on
   int multiple = 1;               // of which its ranks are a multiple
-  int copies = 0;                 // on so many other ranks (checkpoint.memory)
+  int copies = 0;                 // on this many other ranks (checkpoint.memory)
   std::int64_t copies_every = 1;  // steps
   std::int64_t checkpoints = 0;   // steps between checkpoints; 0: only at the end
   bool saves = false;             // it writes checkpoints, beside the steps

@@ -211,8 +211,9 @@ double update_seconds_of(const TrainingPlan& plan) {
   return bytes / job.memory_rate * turns(job, 1);
 }
 
-// What a device exchanges with the host's memory. An update fetches what it stores, both ways at once;
-// a pass stores its activations and fetches them later; shards are fetched for both passes.
+// The time of a device's exchanges with the host's memory. An update fetches what it stores, both
+// ways at once; a pass stores its activations and fetches them later; shards are fetched for both
+// passes.
 double host_seconds_of(const TrainingPlan& plan) {
   const Job& job = plan.job;
   if (job.simulated || job.accelerator == nullptr) return 0;

@@ -169,7 +169,7 @@ struct TrainingPlan {
   double compute_seconds = 0;
   /// Adding gradients, their norm and the update; 0: not known.
   double update_seconds = 0;
-  /// What memory.offload and memory.offload_activations move between a device and its host.
+  /// The moves of memory.offload and memory.offload_activations between a device and its host.
   double host_seconds = 0;
   /// One after the other: the gain of overlap is not known beforehand. 0: not known.
   double step_seconds() const noexcept {

@@ -196,7 +196,7 @@ TEST(FailOver, APrimaryThatIsCutOffAcknowledgesNothing) {
   EXPECT_GE(fenced, 30);
 }
 
-// All connections to the server that comes in the place of a lost one are waited for in vain.
+// All connections to the server that comes in place of a lost one are waited for in vain.
 TEST(FailOver, AReplacementThatNobodyReachesHoldsUpNoWorker) {
   for (std::uint64_t seed = 1; seed <= 5; ++seed) {
     SimCluster cluster(seed, 1, 2);

@@ -79,7 +79,7 @@ struct Request {
   // Terms: the batch's micro-batches, and the nodes of their sum that memory holds.
   std::uint32_t total = 0;
   std::vector<kernel::LeafRange> nodes = {};
-  Memory memory = {}, into = {};  // what is sent; where the reply's memory shall be written
+  Memory memory = {}, into = {};  // what is sent; where the reply's memory is to be written
   std::uint64_t text_bytes = 0;   // Attach, Write: of a text with which memory begins
   // The number of rows behind everything else in memory (row_message.h). Push, PullRows: for each
   // table; Terms: for each table of each term.

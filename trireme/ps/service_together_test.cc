@@ -172,7 +172,7 @@ TEST(Service, CommitsServedTogetherAreAnsweredAsThoseOneByOne) {
   }
 }
 
-// Two workers make a round. A third one must not close it in the place of one that may still read.
+// Two workers make a round. A third one must not close it in place of one that may still read.
 TEST(Service, NoRoundIsClosedWhileAWorkerMayRead) {
   const Settings settings = settings_of(0, 2);
   const std::size_t bytes = settings.model.bytes(0);

@@ -128,7 +128,7 @@ struct CoordinatorClient::Impl {
 
   ClientOptions options;
   std::string token;
-  Duration returns_within{};         // zero: none comes in the place of a coordinator that is gone
+  Duration returns_within{};         // zero: none comes in place of a coordinator that is gone
   Duration heartbeat{};              // at most between two; zero: not said
   std::optional<Duration> patience;  // with a host that answers nothing; none: the door's
   std::atomic<bool> given_up{false};
@@ -322,7 +322,7 @@ grpc::Status CoordinatorClient::Impl::read_news(const std::function<void(const N
   return stream->Finish();
 }
 
-// To the coordinator that is started in the place of the one that is gone.
+// To the coordinator that is started in place of the one that is gone.
 bool CoordinatorClient::Impl::reconnect() {
   for (const TimePoint end = steady_now() + returns_within; steady_now() < end && !is_stopping();) {
     try {
@@ -395,7 +395,7 @@ void CoordinatorClient::stop_watching() noexcept {
   if (impl_->watcher.joinable()) impl_->watcher.join();
 }
 
-// Also if another coordinator must come first in the place of one that is gone. The watcher connects to it.
+// Also if another coordinator must come first in place of one that is gone. The watcher connects to it.
 grpc::Status CoordinatorClient::Impl::tell_surely(wire::ServerNews& news,
                                                   wire::ServerViewReply& reply, Duration timeout,
                                                   bool (*repeats)(const grpc::Status&)) {

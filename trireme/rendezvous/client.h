@@ -100,7 +100,7 @@ class CoordinatorClient {
   void leave(int exit_code = 0) noexcept;
   /// How often to send heartbeats: as often as `own`, or as the coordinator demands.
   Duration heartbeat_interval(Duration own) const noexcept;
-  /// Whether another coordinator comes in the place of one that is gone. Then calls that fail may be
+  /// Whether another coordinator comes in place of one that is gone. Then calls that fail may be
   /// repeated, and exchange() throws TimeoutError.
   bool returns() const noexcept;
 

@@ -33,7 +33,7 @@ struct Failure {
   bool stopped() const noexcept { return exit_code == 130 || exit_code == 143; }
 };
 
-/// A process counts as lost when it has sent nothing for the time of so many heartbeats, and so does a
+/// A process counts as lost when it has sent nothing for the time of this many heartbeats, and so does a
 /// coordinator whose host has acknowledged nothing for as long.
 inline constexpr int kSilentHeartbeats = 4;
 

@@ -145,7 +145,7 @@ TEST(ReturningCoordinator, KnowsTheServersAndTheWorkersOfItsJob) {
   ASSERT_TRUE(view);
   EXPECT_EQ(view->primary(1), 0);
   EXPECT_FALSE(second.lose_server(0)) << "it has the only copies";
-  Process again(second, 1);  // in the place of the worker that is gone
+  Process again(second, 1);  // in place of the worker that is gone
 }
 
 // The first one ends when the process has come, before it answers.

@@ -28,7 +28,7 @@ struct Crashed {};
 class FaultyFileSystem final : public FileSystem {
  public:
   enum class Fault { None, DiskFull, Crash };
-  /// What a crash loses of all that was not synced. All: everything. Ends: the second half of each
+  /// The part of all unsynced data that a crash loses. All: everything. Ends: the second half of each
   /// unfinished file. Some: each name and each content by chance.
   enum class Loss { All, Ends, Some };
 

@@ -31,7 +31,7 @@ struct FileRecord {
   std::int64_t chunk_of(std::int64_t byte, std::int64_t chunk_bytes) const noexcept {
     return byte < header_bytes ? 0 : 1 + (byte - header_bytes) / chunk_bytes;
   }
-  /// Where a chunk begins, which is where the one before it ends.
+  /// The byte at which a chunk begins and the one before it ends.
   std::int64_t begin_of(std::int64_t chunk, std::int64_t chunk_bytes) const noexcept {
     return chunk == 0 ? 0 : std::min(bytes, header_bytes + (chunk - 1) * chunk_bytes);
   }

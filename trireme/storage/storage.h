@@ -46,7 +46,7 @@ class Storage {
   /// A file to read ranges of; nothing is read yet. Throws CheckpointError if there is no such file,
   /// ResourceError.
   virtual std::unique_ptr<InputFile> open(const std::string& path) = 0;
-  /// Writes a small file beside the folders, in the place of an older one.
+  /// Writes a small file beside the folders, in place of an older one.
   virtual void put(const std::string& path, const std::string& text) = 0;
   /// The names of the complete folders and of the files in `path`, sorted; empty if there is no
   /// `path`.

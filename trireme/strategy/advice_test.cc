@@ -38,7 +38,7 @@ std::string refusal(const std::function<void()>& act) {
   return "nothing was thrown";
 }
 
-// What two ranks throw if rank 1 uses `loss` and adds `shift` to its micro-batch numbers.
+// The error that two ranks throw if rank 1 uses `loss` and adds `shift` to its micro-batch numbers.
 std::string refused_step(const Loss& loss, std::uint32_t shift, const StrategyOptions& options) {
   std::string said;
   testing::run_ranks(2, [&](testing::RankContext& rank) {

@@ -393,7 +393,7 @@ struct DataParallel::Impl final : parallel::StepTarget {
   std::vector<double> rates;   // of that rank
   std::optional<double> rate;  // the first of them, if they were used
   MicroStep micro;
-  // What DataParallel::backward() was given for the open micro-batch.
+  // The arguments of DataParallel::backward() for the open micro-batch.
   std::optional<std::int64_t> own_count;
   at::Tensor own_loss;
   std::vector<at::Tensor> losses;  // of the batch's micro-batches

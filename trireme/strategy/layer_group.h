@@ -14,7 +14,7 @@
 
 namespace trireme::inline v0::parallel {
 
-/// What expert-parallel ranks do with a micro-batch's sequences. Cut: ConfigError if the number of
+/// How expert-parallel ranks share a micro-batch's sequences. Cut: ConfigError if the number of
 /// ranks does not divide them.
 enum class Sequences : std::uint8_t { Cut, CutIfEven, Whole };
 

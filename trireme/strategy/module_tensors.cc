@@ -129,7 +129,7 @@ ServerOptions server_options_of(const DataParallelOptions& options) {
 
 void check_module(const ModuleTensors& contents, const DataParallelOptions& options,
                   const torch::optim::Optimizer& optimizer) {
-  if (options.sync == "zero3" || options.sync == "hybrid")
+  if (shards_weights(options.sync))
     refuse(
         "sync = \"" + options.sync +
             "\" on a module: it is one block, all of whose weights are "

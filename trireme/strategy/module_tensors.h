@@ -1,5 +1,5 @@
-// What DataParallel reads of a torch::nn::Module: its tensors by name, a snapshot that finds later
-// changes, and the forms in which ParameterSync and ParameterStore want the parameters.
+// The parts of a torch::nn::Module that DataParallel reads: its tensors by name, a snapshot that
+// finds later changes, and the forms in which ParameterSync and ParameterStore want the parameters.
 #pragma once
 
 #include <ATen/core/Tensor.h>

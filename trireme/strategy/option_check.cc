@@ -147,7 +147,7 @@ class Check {
   SyncPlan sync() const {
     const int size = copies(), layer = layer_ranks();
     const int here = place_.ranks_a_host;
-    if (options_.sync == "hybrid" && options_.shard == 0 && here % layer != 0)
+    if (shards_in_groups(options_.sync) && options_.shard == 0 && here % layer != 0)
       refuse("parallel.sync = \"hybrid\" shards within a host, and " + text(layer) +
                  " ranks that share a layer do not divide a host's ranks: " + division(here, layer),
              "Set parallel.shard.");
@@ -160,7 +160,7 @@ class Check {
       refuse("parallel.shard = " + text(options_.shard) + " with parallel.sync = \"plain\"",
              "Use zero1, zero2, zero3 or hybrid, or leave it out.");
     const int all = copies() * options_.expert;
-    const int wanted = options_.sync == "hybrid" ? all / plan.owners : all;
+    const int wanted = shards_in_groups(options_.sync) ? all / plan.owners : all;
     const int shard = std::max(options_.shard, 1);
     if (options_.data == 0 || options_.data == wanted || std::int64_t{options_.data} * shard == all)
       return;
@@ -168,7 +168,7 @@ class Check {
     std::int64_t ranks = options_.data;
     int factors = 1;
     for (const auto& [name, size] :
-         {std::pair{"parallel.shard", options_.sync == "hybrid" ? plan.owners : 1},
+         {std::pair{"parallel.shard", shards_in_groups(options_.sync) ? plan.owners : 1},
           {"parallel.pipeline", options_.pipeline},
           {"parallel.context", options_.context},
           {"parallel.tensor", options_.tensor}}) {

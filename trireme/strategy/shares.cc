@@ -96,7 +96,7 @@ void set_shares(SyncPlan& plan, const std::string& shares, int ranks, int rank) 
     throw ConfigError("batch.shares = \"" + shares + "\"" + why,
                       {.rank = rank, .operation = "strategy", .advice = advice});
   };
-  if (plan.sync != "plain" && plan.sync != "zero1")
+  if (plan.local || plan.served || goes_in_rounds(plan.sync))
     refuse(" with parallel.sync = \"" + plan.sync + "\"" +
                (plan.shards_gradients() ? ", whose ranks go through micro-batches together" : ""),
            "Use equal, or parallel.sync = \"plain\" or \"zero1\".");

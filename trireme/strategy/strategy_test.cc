@@ -7,15 +7,13 @@
 #include <torch/nn/modules/linear.h>
 
 #include <cmath>
-#include <map>
-#include <mutex>
 
 #include "trireme/base/error.h"
 #include "trireme/kernel/assignment.h"
-#include "trireme/models/figures.h"
 #include "trireme/models/models.h"
 #include "trireme/models/module_block.h"
 #include "trireme/optim/optimizer.h"
+#include "trireme/strategy/strategy_test.h"
 #include "trireme/sync/strategy_context.h"
 #include "trireme/tensor/random.h"
 #include "trireme/testing/run_ranks.h"
@@ -23,52 +21,11 @@
 namespace trireme::strategy_test {
 namespace {
 
-constexpr std::int64_t kBlock = 8, kVocab = 20;
-
-models::Blocks tiny_gpt(const std::string& precision = "fp32") {
-  return models::make_gpt({.layers = 1,
-                           .heads = 2,
-                           .width = 16,
-                           .block = kBlock,
-                           .vocab = kVocab,
-                           .precision = precision});
-}
-
-// Micro-batch `index` of step `step`: a function of nothing else.
-MicroBatch micro_batch(std::int64_t step, std::uint32_t index) {
-  at::Tensor noise = at::empty({2, kBlock + 1}, at::kFloat);
-  tensor::fill_uniform(noise, 7, std::to_string(step) + "/" + std::to_string(index), 0, 4);
-  const at::Tensor tokens = noise.to(at::kLong).clamp_max(3);
-  return {.index = index,
-          .first_sample = 2 * index,
-          .count = 2 * kBlock,
-          .fields = {{"tokens", tokens.narrow(1, 0, kBlock).contiguous()},
-                     {"targets", tokens.narrow(1, 1, kBlock).contiguous()}}};
-}
-
-Batch batch_of(std::int64_t step, std::uint32_t total, int rank,
-               const kernel::Assignment& assignment) {
-  Batch batch{.total = total, .global_count = total * 2 * kBlock, .step = step};
-  for (const std::uint32_t i : leaves_of(assignment, total, rank))
-    batch.micro.push_back(micro_batch(step, i));
-  return batch;
-}
-Batch batch_of(std::int64_t step, std::uint32_t total, int rank, int size) {
-  return batch_of(step, total, rank, kernel::contiguous(size));
-}
-
 struct Outcome {
   std::string hash;
   std::vector<double> losses, norms;
   double validation = 0;
   friend bool operator==(const Outcome&, const Outcome&) = default;
-};
-
-// parallel.sync, and hybrid's parallel.shard.
-struct Sync {
-  std::string name = "plain";
-  int shard = 0;
-  bool overlap = true;
 };
 
 Outcome train(testing::RankContext& rank, const std::string& precision, int steps,
@@ -301,11 +258,6 @@ TEST(Strategy, RecomputationChangesNoBit) {
   EXPECT_THROW(train_with(1, "plain", "all"), ConfigError);
 }
 
-const std::vector<Sync>& sharded_syncs() {
-  static const std::vector<Sync> all = {{"zero1"}, {"zero2"}, {"zero3"}, {"hybrid", 2}};
-  return all;
-}
-
 // Parameters of several chunks with uneven ends, so that ranks own parts of them. One layer is
 // skipped for odd micro-batches, so only some ranks have its gradients.
 TEST(Strategy, EverySyncCutsLargeParametersAndMeetsUnusedOnes) {
@@ -356,143 +308,6 @@ TEST(Strategy, EverySyncCutsLargeParametersAndMeetsUnusedOnes) {
       if (sync.shard > 0 && ranks % sync.shard != 0) continue;
       EXPECT_EQ(train_model(ranks, sync), one) << sync.name << " on " << ranks << " ranks";
     }
-  }
-}
-
-// A rank that fails in the middle of a block still takes part in what the others wait for.
-TEST(Strategy, ARankThatFailsUnderEverySyncIsNamedAndAllGoOn) {
-  for (const Sync& sync : sharded_syncs()) {
-    testing::run_ranks(4, [&](testing::RankContext& rank) {
-      kernel::Assignment assignment;
-      parallel::StrategyContext env{.world = rank.world.get()};
-      env.assign = [&](const kernel::Assignment& dealt) { assignment = dealt; };
-      int countdown = rank.rank == 2 ? 1 : -1;  // in its second micro-batch
-      models::Blocks model = tiny_gpt();
-      models::Blocks fails;
-      for (const models::BlockSpec& spec : model.specs()) {
-        fails.add_block(spec);
-        if (spec.name == "embed")
-          fails.add_block({.name = "fails", .make = [&countdown] {
-                             return models::as_block([&countdown](const at::Tensor& x) {
-                               if (countdown-- == 0) throw std::out_of_range("no such word");
-                               return at::add(x, 0);
-                             });
-                           }});
-      }
-      for (const models::Tie& tie : model.ties()) fails.tie(tie.alias, tie.owner);
-      Strategy strategy(env, fails, {.sync = sync.name, .shard = sync.shard, .bucket_bytes = 2048},
-                        optim::make_optimizer(AdamW{}));
-      const std::string before = strategy.weights_hash();
-      try {
-        strategy.step(batch_of(0, 9, rank.rank, assignment), token_loss());
-        ADD_FAILURE() << "the step was applied";
-      } catch (const StepRefused& error) {
-        EXPECT_EQ(error.peer(), 2);
-        EXPECT_NE(std::string(error.what()).find("no such word"), std::string::npos)
-            << error.what();
-      }
-      EXPECT_EQ(strategy.weights_hash(), before);
-      strategy.step(batch_of(1, 9, rank.rank, assignment), token_loss());
-      EXPECT_NE(strategy.weights_hash(), before);
-    });
-  }
-}
-
-TEST(Strategy, ALoopThatEndsEarlyIsNamedUnderEverySync) {
-  for (const Sync& sync : sharded_syncs()) {
-    testing::run_ranks(4, [&](testing::RankContext& rank) {
-      kernel::Assignment assignment;
-      parallel::StrategyContext env{.world = rank.world.get()};
-      env.assign = [&](const kernel::Assignment& dealt) { assignment = dealt; };
-      Strategy strategy(env, tiny_gpt(), {.sync = sync.name, .shard = sync.shard},
-                        optim::make_optimizer(AdamW{}));
-      strategy.step(batch_of(0, 4, rank.rank, assignment), token_loss());
-      if (rank.rank == 1) return;
-      try {
-        strategy.step(batch_of(1, 4, rank.rank, assignment), token_loss());
-        ADD_FAILURE() << "the step was applied";
-      } catch (const UnevenInput& error) {
-        EXPECT_EQ(error.peer(), 1);
-      }
-    });
-  }
-}
-
-TEST(Strategy, AnOverflowOfTheSumIsRefusedOnAllRanksUnderEverySync) {
-  for (const Sync& sync : sharded_syncs()) {
-    testing::run_ranks(2, [&](testing::RankContext& rank) {
-      kernel::Assignment assignment;
-      parallel::StrategyContext env{.world = rank.world.get()};
-      env.assign = [&](const kernel::Assignment& dealt) { assignment = dealt; };
-      Strategy strategy(env, models::make_mlp({.widths = {3, 2}}),
-                        {.sync = sync.name, .shard = sync.shard}, optim::make_optimizer(Sgd{}));
-      Batch batch{.total = 4, .global_count = 4};
-      for (const std::uint32_t i : leaves_of(assignment, 4, rank.rank))
-        batch.micro.push_back(
-            {.index = i, .count = 1, .fields = {{"features", at::full({1, 3}, 0.1)}}});
-      const Loss loss = [](const models::Value& output, const MicroBatch&) {
-        return output.at(0).sum() * 1e38;
-      };
-      try {
-        strategy.step(batch, loss);
-        ADD_FAILURE() << "the step was applied";
-      } catch (const StepRefused& error) {
-        EXPECT_NE(std::string(error.what()).find("bias"), std::string::npos) << error.what();
-      }
-    });
-  }
-}
-
-// The state of any sync on any number of ranks, joined, is that of plain on one rank, and resumes
-// any other.
-TEST(Strategy, EverySyncResumesFromEveryOther) {
-  struct Saved {
-    std::map<std::string, at::Tensor> whole;
-    std::string metadata;
-  };
-  const std::vector<std::pair<int, Sync>> layouts = {
-      {1, {}}, {2, {"zero1"}}, {3, {"zero2"}}, {4, {"zero3"}}, {4, {"hybrid", 2}}};
-  const auto run = [&](int ranks, const Sync& sync, const Saved* from, int first, int last) {
-    std::vector<Saved> saved(static_cast<std::size_t>(ranks));
-    std::mutex mutex;
-    Saved whole;
-    testing::run_ranks(ranks, [&](testing::RankContext& rank) {
-      kernel::Assignment assignment;
-      parallel::StrategyContext env{.world = rank.world.get()};
-      env.assign = [&](const kernel::Assignment& dealt) { assignment = dealt; };
-      Strategy strategy(env, tiny_gpt("bf16"),
-                        {.sync = sync.name, .shard = sync.shard, .precision = "bf16"},
-                        optim::make_optimizer(AdamW{.learning_rate = 1e-2}));
-      if (from != nullptr) {
-        for (const NamedShard& shard : strategy.state())
-          shard.local.flatten().copy_(
-              from->whole.at(shard.name).flatten().narrow(0, shard.begin, shard.end - shard.begin));
-        strategy.restored(from->metadata);
-      }
-      for (int step = first; step < last; ++step)
-        strategy.step(batch_of(step, 5, rank.rank, assignment), token_loss());
-      const auto state = strategy.state();
-      const std::lock_guard lock(mutex);
-      whole.metadata = strategy.metadata();
-      for (const NamedShard& shard : state) {
-        at::Tensor& tensor = whole.whole[shard.name];
-        if (!tensor.defined()) tensor = at::full(shard.shape, std::nan(""), shard.local.options());
-        tensor.view({-1})
-            .narrow(0, shard.begin, shard.end - shard.begin)
-            .copy_(shard.local.flatten());
-      }
-    });
-    return whole;
-  };
-  const Saved half = run(1, {}, nullptr, 0, 2), end = run(1, {}, nullptr, 0, 4);
-  for (const auto& [ranks, sync] : layouts) {
-    const Saved own = run(ranks, sync, nullptr, 0, 2);
-    EXPECT_EQ(own.whole.size(), half.whole.size());
-    for (const auto& [name, tensor] : half.whole)
-      EXPECT_TRUE(at::equal(own.whole.at(name), tensor)) << sync.name << ": " << name;
-    const Saved resumed = run(ranks, sync, &half, 2, 4);
-    for (const auto& [name, tensor] : end.whole)
-      EXPECT_TRUE(at::equal(resumed.whole.at(name), tensor)) << sync.name << ": " << name;
   }
 }
 
@@ -559,194 +374,6 @@ TEST(Strategy, TheBucketSizeDoesNotShow) {
   EXPECT_EQ(train_on(3, "fp32", "ring", 1 << 20), one);
   EXPECT_EQ(train_on(3, "fp32", "naive", 1), one);
   EXPECT_EQ(train_on(3, "fp32", "auto", 2048, {.overlap = false}), one);
-}
-
-TEST(Strategy, ARankThatFailsIsNamedOnAllAndNothingIsApplied) {
-  testing::run_ranks(3, [&](testing::RankContext& rank) {
-    Strategy strategy(parallel::StrategyContext{.world = rank.world.get()}, tiny_gpt(), {},
-                      optim::make_optimizer(AdamW{}));
-    const std::string before = strategy.weights_hash();
-    const Loss loss = [&](const models::Value& output, const MicroBatch& micro) {
-      if (micro.index == 4) throw std::out_of_range("no such word");
-      return token_loss()(output, micro);
-    };
-    try {
-      strategy.step(batch_of(0, 6, rank.rank, rank.size), loss);
-      ADD_FAILURE() << "the step was applied";
-    } catch (const StepRefused& error) {
-      EXPECT_EQ(error.peer(), 2);
-      EXPECT_NE(std::string(error.what()).find("no such word"), std::string::npos) << error.what();
-      EXPECT_EQ(error.exit_code(), 20);
-    }
-    EXPECT_EQ(strategy.weights_hash(), before);
-    // The strategy goes on with the next batch.
-    strategy.step(batch_of(1, 6, rank.rank, rank.size), token_loss());
-    EXPECT_NE(strategy.weights_hash(), before);
-  });
-}
-
-TEST(Strategy, ANanIsRefusedNamingRankAndReason) {
-  testing::run_ranks(2, [&](testing::RankContext& rank) {
-    Strategy strategy(parallel::StrategyContext{.world = rank.world.get()}, tiny_gpt(), {},
-                      optim::make_optimizer(AdamW{}));
-    const Loss loss = [&](const models::Value& output, const MicroBatch& micro) {
-      const at::Tensor sum = token_loss()(output, micro);
-      return micro.index == 3 ? sum * std::nan("") : sum;
-    };
-    try {
-      strategy.step(batch_of(0, 4, rank.rank, rank.size), loss);
-      ADD_FAILURE() << "the step was applied";
-    } catch (const StepRefused& error) {
-      EXPECT_EQ(error.peer(), 1);
-      EXPECT_NE(std::string(error.what()).find("micro-batch 3"), std::string::npos);
-    }
-  });
-}
-
-// The output's bias gets 1e38 from each of four micro-batches: finite in every rank's own sum.
-TEST(Strategy, AnOverflowThatOnlyTheSumHasIsRefusedOnAllRanks) {
-  for (const double clip : {0.0, 1.0}) {
-    testing::run_ranks(2, [&](testing::RankContext& rank) {
-      Strategy strategy(parallel::StrategyContext{.world = rank.world.get()},
-                        models::make_mlp({.widths = {3, 2}}), {.clip = clip},
-                        optim::make_optimizer(Sgd{}));
-      const std::string before = strategy.weights_hash();
-      Batch batch{.total = 4, .global_count = 4};
-      for (std::uint32_t i = 2 * static_cast<std::uint32_t>(rank.rank); batch.micro.size() < 2; ++i)
-        batch.micro.push_back(
-            {.index = i, .count = 1, .fields = {{"features", at::full({1, 3}, 0.1)}}});
-      double scale = 1e38;
-      const Loss loss = [&](const models::Value& output, const MicroBatch&) {
-        return output.at(0).sum() * scale;
-      };
-      try {
-        strategy.step(batch, loss);
-        ADD_FAILURE() << "the step was applied";
-      } catch (const StepRefused& error) {
-        EXPECT_NE(std::string(error.what()).find("bias"), std::string::npos) << error.what();
-      }
-      EXPECT_EQ(strategy.weights_hash(), before);
-      scale = 1;
-      batch.step = 1;
-      strategy.step(batch, loss);
-      EXPECT_NE(strategy.weights_hash(), before);
-    });
-  }
-}
-
-TEST(Strategy, AStopSignalOfOneRankReachesAllInTheSameStep) {
-  testing::run_ranks(3, [&](testing::RankContext& rank) {
-    int step = 0, noted = 0;
-    parallel::StrategyContext env{.world = rank.world.get()};
-    env.stop_signal = [&] { return rank.rank == 1 && step == 2 ? 143 : 0; };
-    env.note_stop = [&](int signal) { noted = signal; };
-    Strategy strategy(env, tiny_gpt(), {}, optim::make_optimizer(AdamW{}));
-    for (step = 0; step < 3; ++step) {
-      const StepResult result =
-          strategy.step(batch_of(step, 3, rank.rank, rank.size), token_loss());
-      EXPECT_EQ(result.stop_signal, step == 2 ? 143 : 0);
-      EXPECT_EQ(noted, result.stop_signal) << "what the job's coordinator is told at the end";
-    }
-  });
-}
-
-TEST(Strategy, ALoopThatEndsEarlyIsNamedToTheOthers) {
-  testing::run_ranks(3, [&](testing::RankContext& rank) {
-    Strategy strategy(parallel::StrategyContext{.world = rank.world.get()}, tiny_gpt(), {},
-                      optim::make_optimizer(AdamW{}));
-    strategy.step(batch_of(0, 3, rank.rank, rank.size), token_loss());
-    if (rank.rank == 1) return;
-    try {
-      strategy.step(batch_of(1, 3, rank.rank, rank.size), token_loss());
-      ADD_FAILURE() << "the step was applied";
-    } catch (const UnevenInput& error) {
-      EXPECT_EQ(error.peer(), 1);
-      EXPECT_EQ(error.exit_code(), 22);
-    }
-  });
-}
-
-TEST(Strategy, ALoopThatEndsEarlyIsNamedInOtherCollectivesToo) {
-  testing::run_ranks(3, [&](testing::RankContext& rank) {
-    Strategy strategy(parallel::StrategyContext{.world = rank.world.get()}, tiny_gpt(), {},
-                      optim::make_optimizer(AdamW{}));
-    if (rank.rank == 1) return;
-    try {
-      strategy.evaluate({batch_of(1, 3, rank.rank, rank.size)}, token_loss());
-      ADD_FAILURE() << "the validation ended";
-    } catch (const UnevenInput& error) {
-      EXPECT_EQ(error.peer(), 1);
-    }
-  });
-}
-
-TEST(Strategy, DifferentModelsAreRefusedNamingTheParameter) {
-  testing::run_ranks(2, [&](testing::RankContext& rank) {
-    const std::int64_t hidden = rank.rank == 0 ? 4 : 5;
-    try {
-      Strategy strategy(parallel::StrategyContext{.world = rank.world.get()},
-                        models::make_mlp({.widths = {3, hidden, 2}}), {},
-                        optim::make_optimizer(Sgd{}));
-      ADD_FAILURE() << "the models were taken as equal";
-    } catch (const MismatchError& error) {
-      EXPECT_EQ(error.label(), "layer.0.linear.weight");
-    }
-  });
-}
-
-std::vector<OptimizerOptions> every_optimizer() {
-  std::vector<OptimizerOptions> all;
-  for (const std::string& name : optim::optimizer_names())
-    all.push_back(optim::optimizer_of(name, {.learning_rate = 1e-2, .momentum = 0.9}));
-  return all;
-}
-
-class StrategyResumes : public ::testing::TestWithParam<OptimizerOptions> {};
-INSTANTIATE_TEST_SUITE_P(Every, StrategyResumes, ::testing::ValuesIn(every_optimizer()));
-
-TEST_P(StrategyResumes, FromItsStateWithEqualBits) {
-  testing::run_ranks(2, [&](testing::RankContext& rank) {
-    const auto make = [&] {
-      return std::make_unique<Strategy>(parallel::StrategyContext{.world = rank.world.get()},
-                                        tiny_gpt("bf16"), StrategyOptions{.precision = "bf16"},
-                                        optim::make_optimizer(GetParam()));
-    };
-    const auto run = [&](Strategy& strategy, int from, int to) {
-      for (int step = from; step < to; ++step)
-        strategy.step(batch_of(step, 4, rank.rank, rank.size), token_loss());
-    };
-    auto straight = make();
-    run(*straight, 0, 3);
-    std::map<std::string, at::Tensor> saved;
-    for (const NamedShard& shard : straight->state()) saved[shard.name] = shard.local.clone();
-    const std::string metadata = straight->metadata();
-    run(*straight, 3, 5);
-    auto resumed = make();
-    for (const NamedShard& shard : resumed->state()) {
-      ASSERT_TRUE(saved.contains(shard.name)) << shard.name;
-      shard.local.copy_(saved.at(shard.name));
-    }
-    resumed->restored(metadata);
-    run(*resumed, 3, 5);
-    EXPECT_EQ(resumed->weights_hash(), straight->weights_hash());
-    EXPECT_THROW(resumed->restored("{}"), CheckpointError);
-  });
-}
-
-TEST(Strategy, RefusesTheStateOfAnotherOptimizer) {
-  testing::run_ranks(1, [&](testing::RankContext& rank) {
-    const parallel::StrategyContext env{.world = rank.world.get()};
-    const Strategy lamb(env, tiny_gpt(), {}, optim::make_optimizer(Lamb{}));
-    Strategy adamw(env, tiny_gpt(), {}, optim::make_optimizer(AdamW{}));
-    try {
-      adamw.restored(lamb.metadata());
-      FAIL() << "no error";
-    } catch (const CheckpointError& error) {
-      EXPECT_NE(std::string(error.what()).find("optimizer lamb, and this run has adamw"),
-                std::string::npos)
-          << error.what();
-    }
-  });
 }
 
 // Compression changes bits equally on all ranks, and the losses stay close.
@@ -821,30 +448,6 @@ TEST(Strategy, FrozenParametersStayAsTheyAre) {
       EXPECT_FALSE(weight("optimizer/body.weight.exp_avg").defined());
     });
   }
-}
-
-TEST(Strategy, RefusesToReduceShardsAfterBackward) {
-  testing::run_ranks(2, [&](testing::RankContext& rank) {
-    EXPECT_THROW(Strategy({.world = rank.world.get()}, tiny_gpt(),
-                          {.sync = "zero1", .overlap = false}, optim::make_optimizer(Sgd{})),
-                 ConfigError);
-  });
-}
-
-TEST(Strategy, RefusesWhatThisReleaseDoesNotHave) {
-  testing::run_ranks(1, [&](testing::RankContext& rank) {
-    const parallel::StrategyContext env{.world = rank.world.get()};
-    const auto make = [&](StrategyOptions options) {
-      Strategy strategy(env, tiny_gpt(), options, optim::make_optimizer(Sgd{}));
-    };
-    EXPECT_THROW(make({.sync = "server"}), ConfigError);
-    EXPECT_THROW(make({.sync = "hybrid", .shard = 2}), ConfigError);
-    EXPECT_THROW(make({.shard = 2}), ConfigError);
-    EXPECT_THROW(make({.pipeline = 2}), ConfigError);
-    EXPECT_THROW(make({.data = 2}), ConfigError);
-    EXPECT_THROW(make({.precision = "fp8"}), ConfigError);
-    EXPECT_THROW(make({.precision = "fp64"}), ConfigError);  // the model is fp32
-  });
 }
 
 }  // namespace

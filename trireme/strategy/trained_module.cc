@@ -132,7 +132,7 @@ std::unique_ptr<ParameterSync> TrainedModule::make_sharded(const PlainSyncOption
                               .options = options});
 }
 
-// What the optimizer updates for owned()[i]: the parameter, or this rank's shard of it.
+// The tensor that the optimizer updates for owned()[i]: the parameter, or this rank's shard of it.
 at::Tensor TrainedModule::updated(std::size_t i) {
   return shards_ ? shards_->shards()[i].tensor : tensors_.trainable[i].second;
 }

@@ -23,8 +23,8 @@
 
 namespace trireme::inline v0::parallel {
 
-/// What a block does with a micro-batch. A pipeline's schedule may split Backward into Input, the
-/// gradient of its inputs, and Weight, that of its weights.
+/// A kind of computation of a block on a micro-batch. A pipeline's schedule may split Backward into
+/// Input, the gradient of its inputs, and Weight, that of its weights.
 enum class Phase : std::uint8_t { Forward, Backward, Input, Weight };
 constexpr bool needs_weights(Phase phase) noexcept { return phase != Phase::Weight; }
 constexpr bool gives_gradients(Phase phase) noexcept {

@@ -50,6 +50,12 @@ std::vector<std::string> sync_names();
 /// divide, and for another name.
 SyncPlan plan_sync(const std::string& sync, int size, int shard, int local_size);
 
+/// Whether ranks go through micro-batches together: zero2, zero3, hybrid.
+bool goes_in_rounds(const std::string& sync);
+/// Whether weights are sharded, too: zero3, hybrid.
+bool shards_weights(const std::string& sync);
+/// Whether parallel.shard ranks share a copy of the model: hybrid.
+bool shards_in_groups(const std::string& sync);
 /// Whether ranks train separate copies: local_sgd and its relatives.
 bool is_local(const std::string& sync);
 /// Whether servers update the weights: server.

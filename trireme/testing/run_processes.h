@@ -18,7 +18,7 @@
 
 namespace trireme::inline v0::testing {
 
-/// What a hook may know about the run. A rank that has not started yet has pid -1.
+/// The facts that a hook may know about the run. A rank that has not started yet has pid -1.
 struct RunningProcesses {
   std::vector<pid_t> pids;  // by rank
   Duration since_start{};

@@ -77,7 +77,7 @@ class BackupTest : public ::testing::Test {
     backup.done();
   }
 
-  // What rank 0 saw.
+  // Returns what rank 0 saw.
   Result run(const Start& start) const {
     Result result;
     net::SimNetwork network(start.ranks);

@@ -28,16 +28,16 @@ struct DeviceChoice {
   std::string kind = "cpu";
   std::string note;  // to print, or ""
 };
-/// What train.device = `wanted` means for `ranks` ranks of this host, of which each device takes
+/// The meaning of train.device = `wanted` for `ranks` ranks of this host, of which each device takes
 /// `ranks_per_device`. "auto" takes devices if there is one for each rank. Throws ConfigError if the
 /// device cannot be used.
 DeviceChoice choose_device(const std::string& wanted, const Devices& devices, int ranks,
                            int ranks_per_device);
 
-/// What train.device = "auto" means on a host with these devices: "cuda for up to 2 ranks ...".
+/// The meaning of train.device = "auto" on a host with these devices: "cuda for up to 2 ranks ...".
 std::string describe_auto(const Devices& devices);
 
-/// What LibTorch and the driver say about this host's devices, for people. Asking for memory starts
+/// LibTorch's and the driver's report on this host's devices, for people. Asking for memory starts
 /// the driver in this process.
 struct DeviceReport {
   std::string kinds;                 // that this LibTorch computes on: "cpu, cuda"

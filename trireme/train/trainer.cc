@@ -360,7 +360,7 @@ class Trainer {
     return result->loss;
   }
 
-  // What the servers counted, if the workers train on their own.
+  // Reports what the servers counted, if the workers train on their own.
   void tell_servers(Report& report, long step) {
     if (!leads_ || !own_) return;
     outcome_.servers = ps::ServerFigures::from_text(strategy_.server_figures());

@@ -170,7 +170,6 @@ TEST_P(Collectives, MeanIsTheSumDividedOnce) {
 }
 
 TEST_P(Collectives, ArenasAndOrdinaryMemoryMayMeet) {
-  if (test::most_ranks(GetParam().transport) < 3) return;
   run(3, [&](Communicator& world) {
     comm::Arena arena = world.allocate(400'000);
     for (std::size_t count : {20u, 100'000u}) {

@@ -36,26 +36,32 @@ std::vector<std::exception_ptr> connect_two(const Connect& connect, const Change
   return errors;
 }
 
+// The connected TCP sockets of this process over IPv4 or IPv6, in the order in which they were opened.
+std::vector<int> tcp_sockets(sa_family_t family = AF_INET) {
+  std::vector<int> sockets;
+  for (int socket = 3; socket < 1024; ++socket) {
+    sockaddr_storage peer{};
+    socklen_t length = sizeof peer;
+    const int found = getpeername(socket, reinterpret_cast<sockaddr*>(&peer), &length);
+    if (found == 0 && peer.ss_family == family) sockets.push_back(socket);
+  }
+  return sockets;
+}
+
 TEST(Connect, TcpOverIpv6) {
   run_threads(
-      3, [](Rank& rank) { rank.barrier(); },
+      3,
+      [](Rank& rank) {
+        rank.barrier();
+        EXPECT_EQ(tcp_sockets(AF_INET6).size(), 3u * 2 * 2);
+        EXPECT_TRUE(tcp_sockets(AF_INET).empty());
+        rank.barrier();
+      },
       [](const auto& waiter, net::ConnectOptions options, const auto& exchange) {
         options.host = "::1";
         options.sockets = 2;
         return net::connect_tcp(waiter, options, exchange);
       });
-}
-
-// The connected TCP sockets of this process, in the order in which they were opened.
-std::vector<int> tcp_sockets() {
-  std::vector<int> sockets;
-  for (int socket = 3; socket < 1024; ++socket) {
-    sockaddr_in peer{};
-    socklen_t length = sizeof peer;
-    const int found = getpeername(socket, reinterpret_cast<sockaddr*>(&peer), &length);
-    if (found == 0 && peer.sin_family == AF_INET) sockets.push_back(socket);
-  }
-  return sockets;
 }
 
 // A lost peer is noticed while nobody sends. A peer in user code may not read for as long as it may

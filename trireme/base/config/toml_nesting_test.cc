@@ -18,6 +18,7 @@ TEST(TomlNesting, DeepBracketsTablesAndNamesAreFoundByTheirLine) {
   EXPECT_EQ(too_deep_line("\n\nx = " + times(50'000, "{a=")), 3);
   EXPECT_EQ(too_deep_line(times(50'000, "a.") + "a = 1"), 1);
   EXPECT_EQ(too_deep_line("[" + times(50'000, "a .") + "a]"), 1);
+  EXPECT_EQ(too_deep_line(times(kMostNesting + 1, "a.") + "a = 1"), 1);
   EXPECT_EQ(too_deep_line("x = " + times(200, "[\n")), kMostNesting + 1);
 }
 
@@ -25,6 +26,7 @@ TEST(TomlNesting, WhatLiesSideBySideIsNotDeep) {
   EXPECT_EQ(too_deep_line(times(1000, "[a.b]\nx = [1.5, 2.5, [3.5]]\ny = {z = 0.1}\n")), 0);
   EXPECT_EQ(too_deep_line("x = [" + times(1000, "0.5, ") + "]"), 0);
   EXPECT_EQ(too_deep_line(""), 0);
+  EXPECT_EQ(too_deep_line(times(kMostNesting, "a.") + times(1000, "a") + " = 1"), 0);
 }
 
 TEST(TomlNesting, TextsAndCommentsAreNotCounted) {

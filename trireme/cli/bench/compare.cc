@@ -350,7 +350,7 @@ std::string common_unit(const std::vector<ComparedRun>& runs) {
   return unit;
 }
 
-// Puts seconds in the place of the steps. Workers on their own repeat numbers of steps.
+// Puts seconds in place of the steps. Workers on their own repeat numbers of steps.
 void put_over_time(ComparedRun& run) {
   std::vector<double> steps, seconds;
   double now = 0;

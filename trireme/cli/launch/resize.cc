@@ -1,4 +1,4 @@
-// trireme resize: tells an elastic job how many ranks it shall have.
+// trireme resize: tells an elastic job how many ranks it is to have.
 #include <cstdio>
 #include <filesystem>
 #include <fstream>

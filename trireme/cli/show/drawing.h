@@ -1,4 +1,4 @@
-// What the `show` commands share: the options that choose the form of a drawing, and its output.
+// Shared by the `show` commands: the options that choose the form of a drawing, and its output.
 #pragma once
 
 #include <cstdio>

@@ -210,8 +210,9 @@ std::shared_ptr<void> hold_checkpoints(const TrainingJob& job, const TrainOption
 
 // Takes over what the launcher has decided. The result is the exit code of a process that process 0
 // tells what to do; nullopt: this is process 0.
-std::optional<int> obey_launcher(TrainOptions& options, const rendezvous::RankEnvironment& launcher,
-                                 const Program& program) {
+std::optional<int> follow_launcher(TrainOptions& options,
+                                   const rendezvous::RankEnvironment& launcher,
+                                   const Program& program) {
   check_ranks(options.job, launcher);
   options.job.ranks = launcher.roles().workers;
   options.job.ranks_here = launcher.local_size;
@@ -223,9 +224,9 @@ std::optional<int> obey_launcher(TrainOptions& options, const rendezvous::RankEn
 }
 
 // The same in a job that `trireme coordinator` serves.
-std::optional<int> obey_coordinator(TrainOptions& options,
-                                    const rendezvous::RankEnvironment& coordinated,
-                                    const Program& program) {
+std::optional<int> follow_coordinator(TrainOptions& options,
+                                      const rendezvous::RankEnvironment& coordinated,
+                                      const Program& program) {
   if (options.out.empty())
     refuse("train", "the processes of a coordinator do not know the run's folder",
            "Name it by --out, in all processes.");
@@ -291,8 +292,8 @@ int train_command(TrainOptions options, const Program& program) {
   const auto launcher = under_launcher();
   const launch::HostOptions hosts = take_hosts(options);
   const auto coordinated = under_coordinator();
-  if (const auto code = launcher      ? obey_launcher(options, *launcher, program)
-                        : coordinated ? obey_coordinator(options, *coordinated, program)
+  if (const auto code = launcher      ? follow_launcher(options, *launcher, program)
+                        : coordinated ? follow_coordinator(options, *coordinated, program)
                                       : std::nullopt)
     return *code;
   if (options.backup) options.resume = "auto";

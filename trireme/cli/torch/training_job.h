@@ -1,4 +1,4 @@
-// What `train` and `plan` share: options, the checked configuration, the corpus and the plan.
+// Shared by `train` and `plan`: options, the checked configuration, the corpus and the plan.
 #pragma once
 
 #include <functional>

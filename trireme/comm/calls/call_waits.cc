@@ -4,8 +4,8 @@
 #include <utility>
 
 #include "trireme/base/error.h"
+#include "trireme/comm/device/device_backend.h"
 #include "trireme/comm/engine.h"
-#include "trireme/comm/nccl/gpu_group.h"
 
 namespace trireme::inline v0::comm {
 

@@ -60,7 +60,7 @@ std::string Selection::all_reduce(std::string_view wanted, const Reduced& what) 
                          .advice = "Correct the call."});
     wanted = "auto";
   }
-  if (wanted == nccl::kNative && engine_.facts.options.gpu) wanted = "auto";  // on the CPU
+  if (wanted == nccl::kNative && engine_.facts.options.device) wanted = "auto";  // on the CPU
   check_all_reduce(wanted, {.ranks = engine_.facts.size,
                             .transport = engine_.transport->name(),
                             .can_map = engine_.arenas != nullptr,

@@ -1,8 +1,8 @@
 #include "trireme/comm/device/place.h"
 
 #include "trireme/base/error.h"
+#include "trireme/comm/device/device_backend.h"
 #include "trireme/comm/engine.h"
-#include "trireme/comm/nccl/gpu_group.h"
 #include "trireme/comm/nccl/gpu_plan.h"
 
 namespace trireme::inline v0::comm {

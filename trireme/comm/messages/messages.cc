@@ -1,8 +1,8 @@
 #include "trireme/comm/messages/messages.h"
 
 #include "trireme/base/error.h"
+#include "trireme/comm/device/device_backend.h"
 #include "trireme/comm/engine.h"
-#include "trireme/comm/nccl/gpu_group.h"
 
 namespace trireme::inline v0::comm {
 namespace {
@@ -26,7 +26,7 @@ void Messages::run(const std::shared_ptr<Call>& call) {
   if (engine_.trace) engine_.trace->begun(call->times);
   engine_.transfers.expect(peer, 1);
   if (!sends) return receive(call, peer);
-  op.on_device ? engine_.device->messages().send(call, peer, head_tag(op)) : send(call, peer);
+  op.on_device ? engine_.device->send(call, peer, head_tag(op)) : send(call, peer);
 }
 
 bool Messages::went_well(Call& call, const std::exception_ptr& error) {
@@ -70,7 +70,7 @@ void Messages::receive(const std::shared_ptr<Call>& call, int peer) {
     const Operation& op = call->operation;
     if (op.on_device) {
       engine_.transfers.expect(peer, -1);
-      return engine_.device->messages().answer(call, peer, head_tag(op));
+      return engine_.device->answer(call, peer, head_tag(op));
     }
     engine_.transport->recv(peer, body_tag(op), op.out.as_bytes())
         .on_settled([self, this, call, peer](const std::exception_ptr& failed) {

@@ -34,6 +34,11 @@ std::vector<GpuEvent> events_on_streams(Gpu& gpu, const Operation& operation, St
 
 }  // namespace
 
+MakeDeviceBackend backend_on(std::shared_ptr<Gpu> gpu) {
+  if (!gpu) return nullptr;
+  return [gpu = std::move(gpu)](Engine& engine) { return std::make_shared<GpuGroup>(engine, gpu); };
+}
+
 GpuGroup::GpuGroup(Engine& engine, std::shared_ptr<Gpu> gpu)
     : engine_(&engine),
       waiter_(engine.transport->waiter()),

@@ -1,27 +1,21 @@
-// GpuGroup: an Engine's backend that runs calls on the memory of this rank's GPU. After the ranks have
-// agreed on a call over their transport, it goes through the group's Lane. The first call makes the
-// lane, whose NCCL id is sent over the transport. Messages use other lanes (gpu_messages.h).
-//
-// When a call is in the lane's stream, the engine begins the next, and the group ends its Work later.
-// A failed Work ends only when the GPU no longer accesses its buffers.
+// GpuGroup: an Engine's backend that runs calls on GPU memory. After the ranks have agreed on a
+// call over their transport, it goes through the group's Lane. The first call makes the lane, whose
+// NCCL id is sent over the transport. Messages use other lanes (gpu_messages.h).
 //
 // While calls are open, a timer polls: it ends finished calls, asks NCCL for errors, looks for lost
 // peers, and checks whether the GPU has spent the group's timeout on one call (only if no thread
 // waits on the host). A failure breaks the engine.
-//
-// prepare(), allocate() and busy() may be called from any thread, the rest in the progress context.
 #pragma once
 
 #include <atomic>
 #include <memory>
 #include <mutex>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "trireme/base/waiter.h"
-#include "trireme/comm/backend.h"
-#include "trireme/comm/communicator.h"
+#include "trireme/comm/communicator_options.h"
+#include "trireme/comm/device/device_backend.h"
 #include "trireme/comm/device/device_watch.h"
 #include "trireme/comm/fold_plan.h"
 #include "trireme/comm/nccl/gpu_messages.h"
@@ -46,31 +40,30 @@ class HeldCalls {
   std::atomic<int> count_{0};
 };
 
-class GpuGroup final : public Backend,
+class GpuGroup final : public DeviceBackend,
                        public ProgressSource,
                        public std::enable_shared_from_this<GpuGroup> {
  public:
   GpuGroup(Engine& engine, std::shared_ptr<Gpu> gpu);
 
   std::shared_ptr<Run> begin(const std::shared_ptr<Call>& call) override;
-  /// Prepares `operation`, whose buffers lie on a device: sets its algorithm and `device`, records
-  /// events on the buffers' streams, and loads the kernel that the call needs. `wanted`: what the
-  /// call or the communicator names. ConfigError if it cannot run.
-  void prepare(Operation& operation, std::string_view wanted);
-  Arena allocate(std::size_t bytes, Device device);
-  GpuMessages& messages() noexcept { return messages_; }
-  /// True while calls are open.
-  bool busy() const noexcept { return held_.any(); }
-  /// True if only this group may end `call`.
-  bool holds(const Call& call) const noexcept { return held_.has(call); }
-  /// The error of a call that the GPU did not end in time.
+  /// Also records events on the buffers' streams, and loads the kernel that the call needs.
+  void prepare(Operation& operation, std::string_view wanted) override;
+  Arena allocate(std::size_t bytes, Device device) override;
+  void send(const std::shared_ptr<Call>& call, int peer, net::Tag tag) override {
+    messages_.send(call, peer, tag);
+  }
+  void answer(const std::shared_ptr<Call>& call, int peer, net::Tag tag) override {
+    messages_.answer(call, peer, tag);
+  }
+  bool busy() const noexcept override { return held_.any(); }
+  bool holds(const Call& call) const noexcept override { return held_.has(call); }
   std::exception_ptr timeout(Duration waited, const std::string& operation,
-                             const std::string& label) const;
-  void abort(const std::exception_ptr& error) noexcept;
-  /// Forgets the engine and, unless aborted, finalizes the NCCL communicators, within a second at
-  /// most; gone() when nothing is left.
-  void detach() noexcept;
-  bool gone() const noexcept { return gone_.load(std::memory_order_acquire); }
+                             const std::string& label) const override;
+  void abort(const std::exception_ptr& error) noexcept override;
+  /// Unless aborted, finalizes the NCCL communicators, within a second at most.
+  void detach() noexcept override;
+  bool gone() const noexcept override { return gone_.load(std::memory_order_acquire); }
   /// Runs a collective on which all ranks have agreed.
   void run(const std::shared_ptr<Call>& call);
 
@@ -114,6 +107,9 @@ class GpuGroup final : public Backend,
   std::mutex plans_mutex_;
   FoldPlans plans_;
 };
+
+/// For CommunicatorOptions::device.
+MakeDeviceBackend backend_on(std::shared_ptr<Gpu> gpu);
 
 }  // namespace nccl
 }  // namespace trireme::inline v0::comm

@@ -94,7 +94,7 @@ class Resolver {
     for (const Transfer& receive : round.receives) ++wires_[{receive.peer, rank}].awaited;
   }
 
-  // What the rank's current round waits for, if anything.
+  // The send that the rank's current round waits for, if any.
   std::optional<RouteError::Wait> obstacle(int rank, const Round& round) {
     const int number = static_cast<int>(routes_[rank].rounds.size()) - 1;
     std::map<int, std::size_t> needed;

@@ -17,7 +17,7 @@
 
 namespace trireme::inline v0::comm {
 
-/// Where a buffer lies: at byte `offset` of arena number `arena`, or, if `arena` is kOwnAddress, at
+/// The location of a buffer: byte `offset` of arena number `arena`, or, if `arena` is kOwnAddress,
 /// address `offset` in its rank's own address space.
 struct Location {
   static constexpr std::uint32_t kOwnAddress = ~0u;

@@ -46,14 +46,14 @@ class CoordinatorOrders {
   /// There is a process, at the other end of this socket.
   void connect(Descriptor socket, const CoordinatorSetup& setup);
   void disconnect();
-  /// The process shall say that it is alive.
+  /// The process must say that it is alive.
   void ping();
   /// The process is taken for dead.
   void cut();
   /// The process has answered an order.
   void take_answer(const Message& answer);
 
-  /// The process shall end; nobody waits for an answer any more.
+  /// The process must end; nobody waits for an answer any more.
   void close();
   bool closing() const;
   /// There will be no process any more.

@@ -29,7 +29,7 @@ class CoordinatorProcess {
  private:
   void take(const Message& message);
   void open(const Message& message);
-  void obey(const Message& order);
+  void apply(const Message& order);
   void close();
   void send(const Message& message);
   void refuse(const char* kind);
@@ -56,7 +56,7 @@ void CoordinatorProcess::take(const Message& message) {
   if (message.kind == "ping") return send({"pong"});
   if (message.kind == "open") return open(message);
   if (message.kind == "close") return close();
-  orders_.post([this, message] { obey(message); });
+  orders_.post([this, message] { apply(message); });
 }
 
 void CoordinatorProcess::open(const Message& message) {
@@ -95,7 +95,7 @@ void CoordinatorProcess::refuse(const char* kind) {
   send({kind, -1, {std::to_string(report.exit_code), report.sentence}});
 }
 
-void CoordinatorProcess::obey(const Message& order) {
+void CoordinatorProcess::apply(const Message& order) {
   const int process = order.process;
   Message answer{"answer", -1, {order.field(0)}};
   if (order.kind == "process") {
@@ -157,7 +157,7 @@ void CoordinatorProcess::send(const Message& message) {
 int run_coordinator_process() {
   open_standard_streams();
   outlive_readers();
-  // A service manager may send these to all processes of the job. The launcher obeys them, and tells the
+  // A service manager may send these to all processes of the job. The launcher follows them, and tells the
   // ranks by this process, which therefore must not end.
   sigset_t asked;
   sigemptyset(&asked);

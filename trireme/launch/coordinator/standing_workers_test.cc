@@ -44,7 +44,7 @@ TEST_F(WorkersOnTheirOwnTest, ComeAndGoWithoutAnybodyElseChanging) {
   EXPECT_NE(workers->lack(), "");
 }
 
-// What they would still do is not in the weights that it has saved, but they still need servers.
+// Their further work is not in the weights that it has saved, but they still need servers.
 TEST_F(WorkersOnTheirOwnTest, EndAfterRankZero) {
   for (const int process : {0, 1, kMore}) workers->joined(process);
   EXPECT_EQ(workers->left(1, 0).end_told_to, Tell::Nobody) << "it had less to do";

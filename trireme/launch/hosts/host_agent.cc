@@ -196,7 +196,7 @@ int run_host_agent() {
   open_standard_streams();
   outlive_readers();
   try {
-    // What else this process prints must not come between the messages.
+    // Other output of this process must not come between the messages.
     const int output = copy_of(STDOUT_FILENO).release();
     dup2(STDERR_FILENO, STDOUT_FILENO);
     HostAgent(take_standard_input().release(), output).run();

@@ -29,7 +29,7 @@ std::string variable(const char* name) {
   return value != nullptr ? value : "";
 }
 
-// What processes on other hosts get of this process's environment: Trireme's own variables and
+// The variables of this process's environment that processes on other hosts get: Trireme's own and
 // those that the user names.
 std::vector<std::string> exported_variables(const std::vector<std::string>& named) {
   std::vector<std::string> result;

@@ -53,7 +53,7 @@ RemoteHost::RemoteHost(Waiter& waiter, Guard& guard, RemoteHostOptions options, 
   connect();
 }
 
-// What is sent before the other side has answered waits for it there.
+// Messages sent before the other side has answered wait for it there.
 void RemoteHost::connect() {
   Pipe input = make_pipe(), output = make_pipe(), error = make_pipe();
   sink_ = std::make_shared<MessageSink>(std::move(input.in));

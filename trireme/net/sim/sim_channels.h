@@ -22,7 +22,7 @@ struct SimChannelOptions {
   /// SimOptions::one_link, times are exact.
   bool one_link = false;
   int broken_per_million = 0;  // frames
-  /// A socket takes so many bytes at once: the Work of a larger frame is done when all has arrived.
+  /// A socket takes this many bytes at once: the Work of a larger frame is done when all has arrived.
   std::size_t socket_bytes = std::numeric_limits<std::size_t>::max();
 };
 

@@ -55,14 +55,14 @@ class Follower {
   /// Whether it has all of the shard, so that entries count as kept only once it has them.
   bool required() const noexcept { return required_; }
   void require() noexcept { required_ = true; }
-  /// Since when it owes an answer; TimePoint::max(): it does not, or what it shall answer is still
-  /// being sent. The channel ends if that does not move.
+  /// The time since which it owes an answer. TimePoint::max(): it owes none, or the request is still
+  /// being sent, on a channel that ends if nothing moves.
   TimePoint owes_since() const noexcept { return sending_ ? TimePoint::max() : owes_since_; }
   void forgive() noexcept { owes_since_ = waiter_->now(); }
 
   /// Whether poll() has something to do.
   bool work_waits() const;
-  /// When poll() shall be called again, if nothing comes before.
+  /// When poll() is to be called again, if nothing comes before.
   TimePoint wake_at() const noexcept;
   /// Connects if that is due, and takes what the backup has said. `service` is what it gets if it
   /// cannot go on with `log`.

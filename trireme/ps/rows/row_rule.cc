@@ -11,7 +11,7 @@ namespace trireme::inline v0::ps {
 namespace {
 
 // Rows that are updated together have few different counts, mostly small or near one another; so the
-// numbers of the last 256 counts are kept, each in the place of its last bits.
+// numbers of the last 256 counts are kept, each in place of its last bits.
 template <class Options>
 class RowRuleOf final : public RowRule {
   using Rule = decltype(std::declval<const Options&>().rule(kernel::StepNumbers{}));

@@ -43,7 +43,7 @@ class RowStore : public models::RowSource {
   virtual void fetch(std::uint32_t table, std::span<const std::int64_t> ids, float* rows) = 0;
   /// All rows that servers have, by ascending id.
   virtual std::vector<SavedTable> read() = 0;
-  /// What was last loaded into state(); null: nothing. CheckpointError if its arrays do not belong
+  /// The tables last loaded into state(); null: none. CheckpointError if their arrays do not belong
   /// together.
   std::shared_ptr<const std::vector<SavedTable>> loaded() const;
   /// The same, or no rows.

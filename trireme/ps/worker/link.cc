@@ -98,7 +98,7 @@ void Link::make(Area& area, std::size_t bytes) {
   }
 }
 
-// Where the size differs from step to step, areas grow by a half: an area that was shared stays mapped.
+// Areas whose size differs from step to step grow by a half: an area that was shared stays mapped.
 void Link::grow(Area& area, std::size_t bytes) {
   const std::size_t before = area.bytes.size();
   if (bytes > before) make(area, before == 0 ? bytes : std::max(bytes, before + before / 2));

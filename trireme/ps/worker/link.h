@@ -2,8 +2,8 @@
 // the connection is lost, or another server is the primary, and another one can be made. Not thread
 // safe.
 //
-// What is sent and received lies in areas that the server maps, where both are on one host; else it
-// travels in frames.
+// Requests and replies lie in areas that the server maps if both are on one host; otherwise they
+// travel in frames.
 #pragma once
 
 #include <cstddef>

@@ -57,7 +57,7 @@ class RemoteOptimizer final : public optim::Optimizer {
     restored_count_ = count;
     pending_ = !goes_on_;
   }
-  /// In a later epoch: whether the servers have the state that belongs to kept weights after so many
+  /// In a later epoch: whether the servers have the state that belongs to kept weights after this many
   /// updates, or after the one that follows. Then start() changes nothing. All workers ask alike.
   bool can_go_on(std::int64_t updates);
   /// Has weights to begin with whose optimizer state is not on all servers yet.

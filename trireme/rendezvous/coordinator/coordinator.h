@@ -47,8 +47,8 @@ struct CoordinatorOptions {
   std::function<void(int process, const std::string& how)> on_gone = {};
   /// The longest time between a process's heartbeats; zero: as it likes.
   Duration heartbeat = Duration::zero();
-  /// What others are told is in this store before; the constructor goes on from it, unless the job
-  /// begins anew. Processes wait `returns_within` for a coordinator that is gone.
+  /// State is in this store before others are told of it; the constructor continues from it, unless
+  /// the job begins anew. Processes wait `returns_within` for a coordinator that is gone.
   std::shared_ptr<StateStore> store = nullptr;
   bool anew = false;
   Duration returns_within = Duration::zero();

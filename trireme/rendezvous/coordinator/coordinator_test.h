@@ -1,4 +1,4 @@
-// What tests of the coordinator share: its processes, with a client or by hand.
+// Shared by tests of the coordinator: its processes, with a client or by hand.
 #pragma once
 
 #include <grpcpp/create_channel_posix.h>

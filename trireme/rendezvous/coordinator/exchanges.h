@@ -37,7 +37,7 @@ class Exchanges {
     wire::ExchangeReply* reply;
   };
 
-  /// The group that the request names, of a job with so many processes; nullopt: there is none.
+  /// The group that the request names, of a job with this many processes; nullopt: there is none.
   static std::optional<Group> group_of(const wire::ExchangeRequest& request, int processes);
   /// Takes the value of `process`, and answers the call now or later. Before a complete exchange is
   /// answered, `save` makes it durable; if that fails, so do the calls.

@@ -49,7 +49,7 @@ class JobControl {
   virtual void request_stop(int signal) = 0;
   /// This process was stopped for a while: no rank counts as silent for that time.
   virtual void forgive_silence() = 0;
-  /// All workers have ended: servers and the evaluator shall end, too.
+  /// All workers have ended: servers and the evaluator must end, too.
   virtual void finish() = 0;
 };
 

@@ -23,7 +23,7 @@ namespace trireme::inline v0::rendezvous {
 struct TrainingEnd {
   int stop_signal = 0;   // that ranks were asked to stop by; 0: none
   bool workers = false;  // workers that train on their own: rank 0 has ended the training
-  bool all = false;      // the workers have ended, and all others shall end
+  bool all = false;      // the workers have ended, and all others must end
   int exit_code = 0;     // with which it has ended: 130 or 143 if ranks were asked to stop
   bool told_to(Role role) const noexcept { return all || (workers && role == Role::Worker); }
 };

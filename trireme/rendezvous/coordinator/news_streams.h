@@ -66,7 +66,7 @@ class NewsStreams {
     for (Watcher* watcher : watchers_)
       if (watcher->process() == process) watcher->finish(status);
   }
-  /// Another process may come in the place of this one, and counts its streams from 0. Ends of those that are
+  /// Another process may come in place of this one, and counts its streams from 0. Ends of those that are
   /// still open mean nothing for it.
   void begin_anew(int process) {
     by_process_[static_cast<std::size_t>(process)] = {};

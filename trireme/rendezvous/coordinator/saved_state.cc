@@ -1,5 +1,5 @@
-// What a coordinator has in its store (SavedState in coordinator.proto), after a proof that it comes
-// from a coordinator that knows the job's secret.
+// The contents of a coordinator's store (SavedState in coordinator.proto), after a proof that they
+// come from a coordinator that knows the job's secret.
 #include "trireme/base/error.h"
 #include "trireme/base/words.h"
 #include "trireme/rendezvous/coordinator/job_state.h"

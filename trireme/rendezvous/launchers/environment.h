@@ -17,7 +17,7 @@
 
 namespace trireme::inline v0::rendezvous {
 
-/// Where ranks meet if their launcher provides no means of communication.
+/// The place at which ranks meet if their launcher provides no means of communication.
 struct MeetingPlace {
   std::string name;        // equal on all ranks of this start, and unique: "srun 17.0"
   std::string host;        // rank 0's host, as other ranks reach it: "node07"

@@ -1,5 +1,5 @@
-// What the variables of each kind of launcher say about this process: one reader for each, and the
-// list of them. A new launcher is one reader and one line of the list. Pure functions of a getter.
+// Reads what the variables of each kind of launcher say about this process: one reader for each, and
+// the list of them. A new launcher is one reader and one line of the list. Pure functions of a getter.
 #pragma once
 
 #include <optional>

@@ -1,6 +1,6 @@
-// What workers and parameter servers did, recorded on the simulated network: who computed and pushed
-// when, which version of the weights came of it, how stale each gradient was, and who waited for
-// whom. `trireme show server` draws it (cli/torch/show records it).
+// The work of workers and parameter servers, recorded on the simulated network: who computed and
+// pushed when, which version of the weights came of it, how stale each gradient was, and who waited
+// for whom. `trireme show server` draws it (cli/torch/show records it).
 //
 // Plain values and pure functions; times are seconds of the virtual clock from the first step on.
 // The drawings show the beginning of the run, and figures of the whole.

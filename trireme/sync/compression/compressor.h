@@ -2,8 +2,8 @@
 // Any but none ends the guarantee of equal bits on every layout (docs/numerics.md), but weights
 // stay equal on all ranks: every rank computes the sum from the same received bits.
 //
-// What a lossy one does not send stays in a residual on its rank and is added to the next step's
-// gradient (error feedback: Seide et al. 2014; Karimireddy et al. 2019), so it is only delayed.
+// A lossy one keeps the part that it does not send in a residual on its rank, which is added to the
+// next step's gradient (error feedback: Seide et al. 2014; Karimireddy et al. 2019).
 // Residuals are not part of a checkpoint: a resumed run starts with none.
 //
 // launch() is called from backward, in one order on all ranks. finish() is called by the thread

@@ -21,7 +21,7 @@ class UnitMemory {
   int owner() const noexcept { return owner_; }
   bool shards_weights() const noexcept { return shards_weights_; }
   Device device() const noexcept { return device_; }
-  /// Where this rank's intervals of sharded weights are: on device(), or in the host's memory.
+  /// The device of this rank's intervals of sharded weights: device(), or in the host's memory.
   Device own_device() const noexcept { return own_on_host_ ? Device{} : device_; }
   /// This rank's interval of a unit of sharded weights.
   const at::Tensor& own_bytes(std::uint32_t unit) const { return own_[unit]; }

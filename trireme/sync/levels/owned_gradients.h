@@ -29,7 +29,7 @@ struct SquaresOf {
 /// The list that `order` describes, from each rank's own squares. Collective.
 std::vector<double> gather_squares(comm::Communicator& group, std::span<const double> own,
                                    std::span<const SquaresOf> order);
-/// Chunks of so many elements.
+/// Chunks of this many elements.
 std::size_t num_chunks(std::int64_t elements);
 /// The parameter of the first slice that holds an infinity or a NaN; -1: none. Reads each once.
 std::int64_t first_not_finite(std::span<const optim::OwnedSlice> slices);

@@ -1,4 +1,4 @@
-// The values of parallel.sync. A new one is a line here, and a file if it has a class of its own.
+// The values of parallel.sync. A new one is a file with its Level, and a line of list.inc.
 #include <algorithm>
 #include <array>
 #include <span>
@@ -9,6 +9,11 @@
 #include "trireme/sync/levels/plain_sync.h"
 
 namespace trireme::inline v0::parallel {
+
+#define TRIREME_LEVEL(name) Level name##_level();
+#include "trireme/sync/levels/list.inc"
+#undef TRIREME_LEVEL
+
 namespace {
 
 Level plain_level(std::string_view name) {
@@ -28,22 +33,28 @@ Level apart(std::string_view name, bool Level::*kind) {
 }
 
 std::span<const Level> levels() {
-  static const std::array all = {plain_level("plain"),
-                                 zero1_level(),
-                                 zero2_level(),
-                                 zero3_level(),
-                                 hybrid_level(),
-                                 apart("local_sgd", &Level::local),
-                                 apart("diloco", &Level::local),
-                                 apart("easgd", &Level::local),
-                                 apart("gossip", &Level::local),
-                                 apart("server", &Level::served)};
+  static const std::array all = {
+      plain_level("plain"),
+#define TRIREME_LEVEL(name) name##_level(),
+#include "trireme/sync/levels/list.inc"
+#undef TRIREME_LEVEL
+      apart("local_sgd", &Level::local),
+      apart("diloco", &Level::local),
+      apart("easgd", &Level::local),
+      apart("gossip", &Level::local),
+      apart("server", &Level::served),
+  };
   return all;
 }
 
 const Level* find_level(std::string_view name) {
   const auto found = std::ranges::find(levels(), name, &Level::name);
   return found == levels().end() ? nullptr : &*found;
+}
+
+bool has(std::string_view name, bool Level::*trait) {
+  const Level* found = find_level(name);
+  return found != nullptr && found->*trait;
 }
 
 // "plain, zero1 ... or gossip"
@@ -63,15 +74,11 @@ std::vector<std::string> sync_names() {
   return names;
 }
 
-bool is_local(const std::string& sync) {
-  const Level* found = find_level(sync);
-  return found != nullptr && found->local;
-}
-
-bool is_served(const std::string& sync) {
-  const Level* found = find_level(sync);
-  return found != nullptr && found->served;
-}
+bool goes_in_rounds(const std::string& sync) { return has(sync, &Level::rounds); }
+bool shards_weights(const std::string& sync) { return has(sync, &Level::weights); }
+bool shards_in_groups(const std::string& sync) { return has(sync, &Level::groups); }
+bool is_local(const std::string& sync) { return has(sync, &Level::local); }
+bool is_served(const std::string& sync) { return has(sync, &Level::served); }
 
 SyncPlan plan_sync(const std::string& sync, int size, int shard, int local_size) {
   const Level* found = find_level(sync);
@@ -85,6 +92,7 @@ SyncPlan plan_sync(const std::string& sync, int size, int shard, int local_size)
   SyncPlan plan = found->plan({sync, size, shard, local_size});
   plan.sync = sync;
   plan.title = found->title;
+  plan.shards_weights = found->weights && plan.sharded();
   plan.local = found->local;
   plan.served = found->served;
   return plan;

@@ -102,12 +102,6 @@ SyncPlan plan_zero2(const SyncRanks& ranks) {
   return plan;
 }
 
-SyncPlan plan_zero3(const SyncRanks& ranks) {
-  SyncPlan plan = plan_zero2(ranks);
-  plan.shards_weights = plan.sharded();
-  return plan;
-}
-
 SyncPlan plan_hybrid(const SyncRanks& ranks) {
   const int size = ranks.size, shard = ranks.shard == 0 ? ranks.local_size : ranks.shard;
   if (shard == 0)
@@ -120,13 +114,31 @@ SyncPlan plan_hybrid(const SyncRanks& ranks) {
                     std::to_string(size) + " ranks: " + std::to_string(size % std::max(shard, 1)) +
                     " are left over",
                 "Set parallel.shard to a divisor of " + std::to_string(size) + ".");
-  return {.assignment = {size / shard, shard}, .owners = shard, .shards_weights = shard > 1};
+  return {.assignment = {size / shard, shard}, .owners = shard};
 }
 
 }  // namespace
 
-Level zero2_level() { return {"zero2", "ZeRO-2", &plan_zero2, &make_level<Zero2>}; }
-Level zero3_level() { return {"zero3", "ZeRO-3", &plan_zero3, &make_level<Zero2>}; }
-Level hybrid_level() { return {"hybrid", "hybrid", &plan_hybrid, &make_level<Zero2>}; }
+Level zero2_level() {
+  return {.name = "zero2",
+          .title = "ZeRO-2",
+          .plan = &plan_zero2,
+          .make = &make_level<Zero2>,
+          .rounds = true};
+}
+Level zero3_level() {
+  Level level = zero2_level();
+  level.name = "zero3";
+  level.title = "ZeRO-3";
+  level.weights = true;
+  return level;
+}
+Level hybrid_level() {
+  Level level = zero3_level();
+  level.name = level.title = "hybrid";
+  level.plan = &plan_hybrid;
+  level.groups = true;
+  return level;
+}
 
 }  // namespace trireme::inline v0::parallel

@@ -25,7 +25,7 @@ class CopyStreams {
   /// The end of all stores and of all fetches so far.
   c10::Event stored() const { return mark(store_); }
   c10::Event fetched() const { return mark(fetch_); }
-  /// What the computing stream is given next runs after the event.
+  /// Work given to the computing stream from now on runs after the event.
   void wait(const c10::Event& event) const { event.block(computing()); }
   /// The device's memory is not used again before the stores, or the fetches, so far have ended.
   void hold_until_stored(const at::DataPtr& memory) const {

@@ -24,7 +24,7 @@ double relative(const at::Tensor& a, const at::Tensor& b) {
   return ((a.to(at::kDouble) - wide).norm() / (wide.norm() + 1e-30)).item<double>();
 }
 
-// What compute() gives on the CPU, and by the GPU's kernels.
+// Compares the results of compute() on the CPU and by the GPU's kernels.
 template <class Compute>
 void expect_as_on_the_cpu(Compute compute, double tolerance, const std::string& what) {
   const Tensors wanted = compute();

@@ -1,5 +1,5 @@
-// What LibTorch's API does not do for a backend such as the emulated one (LibTorch 2.13): move a
-// module to it, and give a stream work that is no LibTorch operation.
+// Two things that LibTorch's API does not do for a backend such as the emulated one (LibTorch 2.13):
+// move a module to it, and give a stream work that is no LibTorch operation.
 #pragma once
 
 #include <ATen/core/Tensor.h>

@@ -1,4 +1,5 @@
-// What LibTorch asks a PrivateUse1 backend beyond its guard: generators, pinned memory, resizing.
+// The functions that LibTorch asks of a PrivateUse1 backend beyond its guard: generators, pinned
+// memory, resizing.
 #pragma once
 
 namespace trireme::inline v0::testing {

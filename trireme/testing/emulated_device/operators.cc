@@ -27,7 +27,7 @@ namespace {
 
 constexpr c10::DispatchKeySet kKeys(c10::DispatchKey::PrivateUse1);
 
-/// Where a new tensor belongs.
+/// The device that a new tensor belongs to.
 c10::Device place_of(std::optional<c10::Device> device, std::optional<c10::Layout> layout,
                      std::optional<bool> pinned) {
   TORCH_CHECK(c10::layout_or_default(layout) == c10::kStrided,

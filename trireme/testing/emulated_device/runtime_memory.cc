@@ -31,7 +31,7 @@ void* Runtime::allocate(int device, std::size_t bytes, StreamIndex stream) {
   counts.peak_allocated = std::max(counts.peak_allocated, counts.allocated);
   counts.reserved = on.memory.taken();
   counts.peak_reserved = std::max(counts.peak_reserved, counts.reserved);
-  // Where the stream is now is the first point at which the block is its owner's.
+  // From the stream's present point on, the block is its owner's.
   const Access whole[] = {{address, bytes, true}};
   VectorClock& known = all_[stream].known;
   known.join(host_knows_);

@@ -1,4 +1,4 @@
-// What the emulated machine says about a race (runtime.h).
+// The emulated machine's report of a race (runtime.h).
 #include <cstdio>
 #include <cstdlib>
 #include <sstream>

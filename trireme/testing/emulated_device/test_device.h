@@ -1,4 +1,4 @@
-// What tests on the emulated device share: the registered device, its races collected, comparisons.
+// Shared by tests on the emulated device: the registered device, its races collected, comparisons.
 #pragma once
 
 #include <ATen/core/Tensor.h>

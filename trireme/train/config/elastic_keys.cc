@@ -101,7 +101,7 @@ ElasticSettings elastic_of(const config::Config& config) {
 }
 
 int ranks_of_a_copy(const StrategyOptions& strategy) {
-  const int shard = strategy.sync == "hybrid" ? std::max(strategy.shard, 1) : 1;
+  const int shard = parallel::shards_in_groups(strategy.sync) ? std::max(strategy.shard, 1) : 1;
   return strategy.pipeline * strategy.tensor * strategy.context * std::max(shard, strategy.expert);
 }
 

@@ -64,7 +64,7 @@ class KernelSpeeds {
 
 /// $XDG_CACHE_HOME/trireme, else ~/.cache/trireme; empty if neither variable is set.
 std::string cache_folder();
-/// Speeds while so many ranks or lanes compute on this machine, as far as it has cores for them. Sets
+/// Speeds while this many ranks or lanes compute on this machine, as far as it has cores for them. Sets
 /// this process up as a rank.
 KernelSpeeds speeds_here(const Settings& settings, int at_once, std::function<void()> notice);
 

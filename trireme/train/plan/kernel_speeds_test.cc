@@ -1,4 +1,4 @@
-// What kernels take: the file of the cache, and what is done without it.
+// Times of kernels: the file of the cache, and what is done without it.
 #include "trireme/train/plan/kernel_speeds.h"
 
 #include <gmock/gmock.h>

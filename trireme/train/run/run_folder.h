@@ -50,7 +50,7 @@ class RunFolder {
   // it evaluates now.
   std::string evaluations() const { return path_ + "/evaluator.jsonl"; }
   std::string best() const { return path_ + "/best"; }
-  /// The number of ranks that an elastic job shall have (`trireme resize`).
+  /// The number of ranks that an elastic job is to have (`trireme resize`).
   std::string wanted_ranks() const { return path_ + "/wanted_ranks"; }
   /// The facts that processes started by others need besides the configuration (`trireme coordinator`).
   std::string worker_spec() const { return path_ + "/worker_spec"; }

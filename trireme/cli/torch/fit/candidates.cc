@@ -17,6 +17,7 @@ namespace {
 struct Layout {
   std::string sync;
   int shard = 0;
+  int gathers = 0;  // ranks among which weights are gathered
 };
 
 // Whether the user set this key on the command line or in the environment.
@@ -26,19 +27,25 @@ bool insisted(const config::Config& config, const char* key) {
 }
 
 // Least communication first. ZeRO-1 sends as much as plain; ZeRO-2 reduces after every micro-batch;
-// hybrid and ZeRO-3 also gather the weights twice, hybrid within a host.
+// others also gather the weights twice, hybrid among fewer ranks.
 std::vector<Layout> layouts(const config::Config& config, const train::Settings& settings,
                             int ranks) {
   if (insisted(config, "parallel.sync")) return {{settings.strategy.sync, settings.strategy.shard}};
-  std::vector<Layout> all = {{"plain"}};
   const StrategyOptions& given = settings.strategy;
   const int data =
       ranks / std::max(1, given.pipeline * given.expert * given.context * given.tensor);
-  if (data <= 1) return all;
-  all.insert(all.end(), {{"zero1"}, {"zero2"}});
-  for (int shard = 2; shard < data; ++shard)
-    if (data % shard == 0) all.push_back({"hybrid", shard});
-  all.push_back({"zero3"});
+  if (data <= 1) return {{"plain"}};
+  std::vector<Layout> all;
+  for (const std::string& sync : parallel::sync_names()) {
+    if (parallel::is_local(sync) || parallel::is_served(sync)) continue;
+    if (!parallel::shards_in_groups(sync)) {
+      all.push_back({sync, 0, parallel::shards_weights(sync) ? data : 0});
+      continue;
+    }
+    for (int shard = 2; shard < data; ++shard)
+      if (data % shard == 0) all.push_back({sync, shard, shard});
+  }
+  std::ranges::stable_sort(all, {}, &Layout::gathers);
   return all;
 }
 
@@ -129,7 +136,7 @@ std::vector<FitCandidate> fit_candidates(const config::Config& config,
   std::vector<FitCandidate> candidates;
   for (const Layout& layout : layouts(config, settings, place.ranks)) {
     // If gradients are sharded, each rank computes one micro-batch at a time.
-    const bool in_turn = place.ranks > 1 && layout.sync != "plain" && layout.sync != "zero1";
+    const bool in_turn = place.ranks > 1 && parallel::goes_in_rounds(layout.sync);
     int most = in_turn ? 1 : most_lanes(settings, place.ranks, micro), least = 1;
     if (insisted(config, "train.lanes")) most = least = settings.strategy.lanes;
     for (int lanes = most; lanes >= least; --lanes)

@@ -7,6 +7,7 @@
 #include <tuple>
 
 #include "trireme/base/words.h"
+#include "trireme/sync/sync_plan.h"
 
 namespace trireme::inline v0::cli {
 namespace {
@@ -35,7 +36,8 @@ std::string verdict(const FitCandidate& candidate, std::int64_t limit, bool chos
 }  // namespace
 
 std::string FitCandidate::layout() const {
-  return sync == "hybrid" ? "hybrid of " + std::to_string(shard) : sync;
+  return shard > 0 && parallel::shards_in_groups(sync) ? sync + " of " + std::to_string(shard)
+                                                       : sync;
 }
 
 std::vector<std::size_t> to_try(const std::vector<FitCandidate>& candidates, std::int64_t limit) {
