@@ -2,6 +2,7 @@
 #include <ATen/Functions.h>
 #include <c10/core/AutogradState.h>
 #include <gtest/gtest.h>
+#include <torch/csrc/autograd/autograd.h>
 
 #include <functional>
 
@@ -81,6 +82,22 @@ TEST_F(Offload, ActivationsLeaveTheDevice) {
   EXPECT_TRUE(at::equal(gradient_of_blocks(store.get()), wanted));
   EXPECT_LT(testing::emulated_memory(0).peak_allocated, kept / 2);
   EXPECT_EQ(store->bytes(), 16 << 20);
+}
+
+// Backward ends before it reads the last block that was fetched, and its graph goes.
+TEST_F(Offload, WhatNobodyReadsIsFetchedBeforeItsMemoryGoes) {
+  c10::AutogradState::get_tls_state().set_multithreading_enabled(false);
+  const at::Device device = tensor::at_device({DeviceKind::Other, 0});
+  const auto store = memory::make_activation_store(memory::kOnHost, device);
+  at::Tensor x = at::linspace(-2, 2, 1 << 18).to(device).requires_grad_(), middle;
+  for (int i = 0; i < 4; ++i) {
+    if (i == 2) middle = x;
+    x = store->run([](const at::Tensor& in) { return in.tanh(); }, x);
+  }
+  const testing::CollectedRaces races;
+  torch::autograd::grad({x.sum()}, {middle});
+  x = middle = at::Tensor();
+  EXPECT_TRUE(races.all().empty()) << races.all().front().sentence;
 }
 
 // Master weights are there, too, and a rank's part of sharded weights.
