@@ -96,6 +96,10 @@ class Rank {
     }
     outcome.validation = strategy_->evaluate({batch(100), batch(101)}, task_.loss);
     outcome.hash = strategy_->weights_hash();
+    if (training_.options.ema != 0) {
+      strategy_->use_average(true);
+      outcome.average = strategy_->weights_hash();
+    }
     EXPECT_EQ(strategy_->lanes_note(), "");
     return outcome;
   }

@@ -36,7 +36,7 @@ struct Training {
 };
 
 struct Outcome {
-  std::string hash;
+  std::string hash, average;  // of the weights; of their average (options.ema)
   std::vector<double> losses, norms, noise_scales;
   double validation = 0;
   friend bool operator==(const Outcome&, const Outcome&) = default;

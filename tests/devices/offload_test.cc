@@ -124,8 +124,7 @@ TEST_F(Offload, WeightsOfOtherLayoutsOnTheHostChangeNoBit) {
     Training alone = on_ranks(1, {.precision = precision});
     alone.on_device = false;
     const Outcome cpu = train(task("gpt"), alone);
-    for (StrategyOptions options : {StrategyOptions{.sync = "zero3", .ema = 0.5},
-                                    StrategyOptions{.sync = "hybrid", .shard = 2},
+    for (StrategyOptions options : {StrategyOptions{.sync = "hybrid", .shard = 2},
                                     StrategyOptions{.sync = "zero3", .recompute = "full"},
                                     StrategyOptions{.sync = "zero2", .pipeline = 2},
                                     StrategyOptions{.sync = "zero3", .pipeline = 2}}) {
@@ -134,6 +133,22 @@ TEST_F(Offload, WeightsOfOtherLayoutsOnTheHostChangeNoBit) {
       options.offload = memory::kOnHost;
       testing::reseed(static_cast<std::uint64_t>(options.pipeline));
       EXPECT_TRUE(train(task("gpt"), on_ranks(4, options)) == cpu);
+    }
+  }
+}
+
+// The host adds to them what the device has stored.
+TEST_F(Offload, AveragesOnTheHostChangeNoBit) {
+  for (const char* precision : {"fp32", "fp16", "bf16"}) {
+    Training alone = on_ranks(1, {.precision = precision, .ema = 0.5});
+    alone.on_device = false;
+    const Outcome cpu = train(task("gpt"), alone);
+    EXPECT_NE(cpu.average, cpu.hash);
+    for (const char* sync : {"plain", "zero3"}) {
+      SCOPED_TRACE(std::string(precision) + " " + sync);
+      const Training training = on_ranks(
+          4, {.sync = sync, .precision = precision, .offload = memory::kOnHost, .ema = 0.5});
+      EXPECT_TRUE(train(task("gpt"), training) == cpu);
     }
   }
 }
