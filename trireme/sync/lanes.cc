@@ -49,8 +49,10 @@ struct Lanes::Impl {
     void take_buffers(const std::vector<at::Tensor>& frozen, at::Device device) {
       std::size_t next = 0;
       for (const Stage::Member& member : stage.members())
-        for (const models::NamedTensor& own : member.block->buffers())
-          own.tensor.set_data(own.frozen ? frozen.at(next++) : own.tensor.to(device));
+        for (const models::NamedTensor& own : member.block->buffers()) {
+          if (own.frozen) own.tensor.set_data(frozen.at(next++));
+          if (own.tensor.device() != device) own.tensor.set_data(own.tensor.to(device));
+        }
       TRIREME_CHECK(next == frozen.size());
     }
     Stage stage;
