@@ -22,6 +22,7 @@ if(TRIREME_CUDA)
     string(REGEX MATCH "release [0-9.]+" version "${version}")
     if(NOT failed AND version MATCHES "release ([0-9]+)" AND CMAKE_MATCH_1 GREATER_EQUAL 12)   # C++20
       set(TRIREME_NVCC_WORKS TRUE)
+      string(REPLACE "release " "" TRIREME_NVCC_VERSION "${version}")
     endif()
   endif()
   if(TRIREME_CUDA STREQUAL "ON" AND NOT TRIREME_NVCC_WORKS)

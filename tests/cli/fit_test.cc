@@ -269,11 +269,37 @@ TEST_F(Fit, WhatSomebodyInsistsOnStays) {
   EXPECT_THAT(local.err, HasSubstr("is none of them"));
 }
 
-TEST_F(Fit, IsRefusedForADevice) {
-  const CommandResult result =
-      trireme({"plan", config_, "--ranks", "2", "--device", "h200", "--fit"});
-  EXPECT_EQ(result.code, 2) << result.out;
-  EXPECT_THAT(result.err, HasSubstr("--fit for a device of kind cuda"));
+// 1.5 billion parameters with their sums and moments do not fit into 16 GB, and a quarter of a device
+// holds less than half of one.
+TEST_F(Fit, ChoosesForADevicesMemory) {
+  const auto plan = [&](std::vector<std::string> more) {
+    std::vector<std::string> words = {"plan",  config_,           "--ranks", "8",
+                                      "--set", "model.layers=48", "--set",   "model.width=1600",
+                                      "--set", "model.heads=25",  "--set",   "memory.limit=none",
+                                      "--set", "batch.global=8",  "--set",   "batch.micro=1"};
+    words.insert(words.end(), more.begin(), more.end());
+    return trireme(words);
+  };
+  const CommandResult small = plan({"--device", "t4"});
+  ASSERT_EQ(small.code, 0) << small.err;
+  EXPECT_THAT(small.out, AllOf(HasSubstr("does not fit: the tensors of a rank"),
+                               HasSubstr("What fits (NVIDIA T4 has 16.0 GB)"), HasSubstr("zero3")));
+  const CommandResult chosen = plan({"--device", "t4", "--fit"});
+  ASSERT_EQ(chosen.code, 0) << chosen.err;
+  EXPECT_THAT(chosen.out, AllOf(HasSubstr("NVIDIA T4"), Not(HasSubstr("plain data parallel:")),
+                                Not(HasSubstr("does not fit:"))));
+  const CommandResult large = plan({"--device", "h200", "--fit", "--json"});
+  ASSERT_EQ(large.code, 0) << large.err;
+  const Json planned = events(large.out, "plan").at(0);
+  EXPECT_EQ(planned.at("fits"), true);
+  EXPECT_EQ(planned.at("device"), "cuda");
+  EXPECT_EQ(planned.at("device_memory_bytes"), 141'000'000'000);
+  const CommandResult shared =
+      plan({"--device", "h200", "--set", "train.ranks_per_device=8", "--fit"});
+  ASSERT_EQ(shared.code, 0) << shared.err;
+  EXPECT_THAT(shared.out, AllOf(HasSubstr("NVIDIA H200 SXM has 141 GB, for 8 ranks"),
+                                HasSubstr("each for 8 ranks of 17.6 GB"),
+                                Not(HasSubstr("plain data parallel:"))));
 }
 
 TEST_F(Fit, LeavesServersToTheConfiguration) {

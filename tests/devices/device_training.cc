@@ -4,12 +4,19 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <memory>
 #include <optional>
+#include <utility>
 
+#include "trireme/base/waiter/real_waiter.h"
+#include "trireme/comm/communicator.h"
+#include "trireme/comm/communicator_options.h"
 #include "trireme/input/image_files.h"
 #include "trireme/kernel/assignment.h"
 #include "trireme/models/models.h"
+#include "trireme/net/alone_transport.h"
 #include "trireme/optim/optimizer.h"
+#include "trireme/strategy/server_training_test.h"
 #include "trireme/sync/strategy_context.h"
 #include "trireme/tensor/flat_math.h"
 #include "trireme/tensor/functions/functions.h"
@@ -68,14 +75,15 @@ models::GptConfig small_gpt(const std::string& precision) {
 
 class Rank {
  public:
-  Rank(testing::RankContext& context, const Task& task, const Training& training)
-      : task_(task), training_(training), env_{.world = context.world.get()} {
+  Rank(parallel::StrategyContext env, const Task& task, const Training& training)
+      : task_(task), training_(training), env_(std::move(env)) {
     env_.assign = [this](const kernel::Assignment& dealt) { assignment_ = dealt; };
     StrategyOptions options = training.options;
-    if (training.on_device) options.device = {DeviceKind::Other, context.rank % training.devices};
+    if (training.on_device)
+      options.device = {DeviceKind::Other,
+                        (training.first_device + env_.world->rank()) % training.devices};
     options.bucket_bytes = 2048;
-    strategy_.emplace(env_, task.model(options.precision), options,
-                      optim::make_optimizer(training.optimizer));
+    strategy_.emplace(env_, task.model(options.precision), options, training.optimizer);
   }
 
   Outcome train() {
@@ -88,6 +96,11 @@ class Rank {
     }
     outcome.validation = strategy_->evaluate({batch(100), batch(101)}, task_.loss);
     outcome.hash = strategy_->weights_hash();
+    if (training_.options.ema != 0) {
+      strategy_->use_average(true);
+      outcome.average = strategy_->weights_hash();
+    }
+    EXPECT_EQ(strategy_->lanes_note(), "");
     return outcome;
   }
 
@@ -155,13 +168,33 @@ const Task& task(const std::string& name) {
 
 namespace {
 
+// Simulated ranks have one lane.
+Outcome train_in_lanes(const Task& task, const Training& training) {
+  comm::Communicator world(std::make_shared<net::AloneTransport>(RealWaiter::make()), {});
+  return Rank({.world = &world}, task, training).train();
+}
+
+// Servers compute by kernels in this process.
+std::vector<Outcome> train_workers(const Task& task, const Training& training) {
+  std::vector<Outcome> all(static_cast<std::size_t>(training.ranks));
+  testing::run_with_servers(
+      training.ranks, training.servers,
+      [&](int worker, const parallel::StrategyContext& env) {
+        all[static_cast<std::size_t>(worker)] = Rank(env, task, training).train();
+      },
+      training.seed);
+  return all;
+}
+
 std::vector<Outcome> train_ranks(const Task& task, const Training& training) {
+  if (training.servers > 0) return train_workers(task, training);
   const tensor::LibTorchOnCpu as_devices;
+  if (training.options.lanes > 1) return {train_in_lanes(task, training)};
   std::vector<Outcome> all(static_cast<std::size_t>(training.ranks));
   testing::run_ranks(training.ranks,
                      [&](testing::RankContext& context) {
-                       Rank rank(context, task, training);
-                       all[static_cast<std::size_t>(context.rank)] = rank.train();
+                       all[static_cast<std::size_t>(context.rank)] =
+                           Rank({.world = context.world.get()}, task, training).train();
                      },
                      {.seed = training.seed});
   return all;

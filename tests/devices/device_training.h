@@ -24,18 +24,19 @@ const std::vector<Task>& tasks();
 const Task& task(const std::string& name);
 
 struct Training {
-  int ranks = 1;
+  int ranks = 1;    // with options.lanes only 1, which then is no simulated one
+  int servers = 0;  // beside them, for options.sync = "server"
   int steps = 3;
   std::uint32_t total = 6;  // micro-batches of a global batch
   StrategyOptions options = {};
   bool on_device = false;  // rank r on emulated:r; else on the CPU by LibTorch's operations
-  int devices = 4;         // that ranks share in turn
+  int first_device = 0, devices = 4;  // that ranks share in turn
   OptimizerOptions optimizer = AdamW{.learning_rate = 1e-2};
   std::uint64_t seed = 1;  // of the simulated network
 };
 
 struct Outcome {
-  std::string hash;
+  std::string hash, average;  // of the weights; of their average (options.ema)
   std::vector<double> losses, norms, noise_scales;
   double validation = 0;
   friend bool operator==(const Outcome&, const Outcome&) = default;

@@ -1,4 +1,5 @@
 // Passes that are recorded once and replayed give the bits of passes that are run, dropout included.
+#include <ATen/Functions.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <torch/nn/modules/dropout.h>
@@ -10,6 +11,8 @@
 #include "tests/devices/emulated_kernels.h"
 #include "trireme/base/error.h"
 #include "trireme/models/module_block.h"
+#include "trireme/tensor/devices/device.h"
+#include "trireme/tensor/devices/device_graph.h"
 #include "trireme/testing/emulated_device/test_device.h"
 
 namespace trireme::devices {
@@ -105,6 +108,19 @@ TEST_F(Graphs, OneServesEveryCount) {
   };
   const Training training{.ranks = 2, .options = {.clip = 0.5}};
   EXPECT_TRUE(train(masked, recorded(training)) == train(masked, training));
+}
+
+TEST_F(Graphs, TheirStreamFollowsWhatWasBeforeAndIsFollowed) {
+  const at::Device device = tensor::at_device({DeviceKind::Other, 0});
+  const testing::CollectedRaces races;
+  const at::Tensor before = at::ones({4}, at::TensorOptions(device));
+  at::Tensor during;
+  {
+    const tensor::RecordableStream stream(device);
+    during = before + 1;
+  }
+  EXPECT_EQ((during + 1).sum().item<float>(), 12);
+  EXPECT_TRUE(races.all().empty()) << races.all().front().sentence;
 }
 
 TEST_F(Graphs, AreReplayed) {

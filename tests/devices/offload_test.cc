@@ -2,6 +2,7 @@
 #include <ATen/Functions.h>
 #include <c10/core/AutogradState.h>
 #include <gtest/gtest.h>
+#include <torch/csrc/autograd/autograd.h>
 
 #include <functional>
 
@@ -83,6 +84,22 @@ TEST_F(Offload, ActivationsLeaveTheDevice) {
   EXPECT_EQ(store->bytes(), 16 << 20);
 }
 
+// Backward ends before it reads the last block that was fetched, and its graph goes.
+TEST_F(Offload, WhatNobodyReadsIsFetchedBeforeItsMemoryGoes) {
+  c10::AutogradState::get_tls_state().set_multithreading_enabled(false);
+  const at::Device device = tensor::at_device({DeviceKind::Other, 0});
+  const auto store = memory::make_activation_store(memory::kOnHost, device);
+  at::Tensor x = at::linspace(-2, 2, 1 << 18).to(device).requires_grad_(), middle;
+  for (int i = 0; i < 4; ++i) {
+    if (i == 2) middle = x;
+    x = store->run([](const at::Tensor& in) { return in.tanh(); }, x);
+  }
+  const testing::CollectedRaces races;
+  torch::autograd::grad({x.sum()}, {middle});
+  x = middle = at::Tensor();
+  EXPECT_TRUE(races.all().empty()) << races.all().front().sentence;
+}
+
 // Master weights are there, too, and a rank's part of sharded weights.
 TEST_F(Offload, StateAndWeightsOnTheHostChangeNoBit) {
   for (const OptimizerOptions& optimizer :
@@ -107,8 +124,7 @@ TEST_F(Offload, WeightsOfOtherLayoutsOnTheHostChangeNoBit) {
     Training alone = on_ranks(1, {.precision = precision});
     alone.on_device = false;
     const Outcome cpu = train(task("gpt"), alone);
-    for (StrategyOptions options : {StrategyOptions{.sync = "zero3", .ema = 0.5},
-                                    StrategyOptions{.sync = "hybrid", .shard = 2},
+    for (StrategyOptions options : {StrategyOptions{.sync = "hybrid", .shard = 2},
                                     StrategyOptions{.sync = "zero3", .recompute = "full"},
                                     StrategyOptions{.sync = "zero2", .pipeline = 2},
                                     StrategyOptions{.sync = "zero3", .pipeline = 2}}) {
@@ -117,6 +133,22 @@ TEST_F(Offload, WeightsOfOtherLayoutsOnTheHostChangeNoBit) {
       options.offload = memory::kOnHost;
       testing::reseed(static_cast<std::uint64_t>(options.pipeline));
       EXPECT_TRUE(train(task("gpt"), on_ranks(4, options)) == cpu);
+    }
+  }
+}
+
+// The host adds to them what the device has stored.
+TEST_F(Offload, AveragesOnTheHostChangeNoBit) {
+  for (const char* precision : {"fp32", "fp16", "bf16"}) {
+    Training alone = on_ranks(1, {.precision = precision, .ema = 0.5});
+    alone.on_device = false;
+    const Outcome cpu = train(task("gpt"), alone);
+    EXPECT_NE(cpu.average, cpu.hash);
+    for (const char* sync : {"plain", "zero3"}) {
+      SCOPED_TRACE(std::string(precision) + " " + sync);
+      const Training training = on_ranks(
+          4, {.sync = sync, .precision = precision, .offload = memory::kOnHost, .ema = 0.5});
+      EXPECT_TRUE(train(task("gpt"), training) == cpu);
     }
   }
 }

@@ -38,11 +38,9 @@ class DeviceRun : public ::testing::Test {
   }
   void TearDown() override { std::filesystem::remove_all(folder_); }
 
-  /// Trains `name` until `steps` are done; goes on if it has a checkpoint. Returns the hash of the
-  /// weights.
-  std::string train(const std::string& name, const std::string& device, int ranks, int steps,
-                    const std::vector<std::string>& more = {}) const {
-    const tensor::LibTorchOnCpu as_devices;
+  /// A run of this configuration, which goes on if it has a checkpoint.
+  train::WorkerSpec prepare(const std::string& name, const std::string& device, int steps,
+                            const std::vector<std::string>& more) const {
     const train::RunFolder folder(folder_ + "/" + name);
     const bool resume = folder.has_checkpoint();
     std::filesystem::create_directories(folder.path());
@@ -60,13 +58,24 @@ class DeviceRun : public ::testing::Test {
     values.insert(values.end(), more.begin(), more.end());
     folder.write_config(train::read_config(
         "", [](const char*) -> const char* { return nullptr; }, values));
-    const train::WorkerSpec spec{.folder = folder.path(), .device = device, .resume = resume};
+    return {.folder = folder.path(), .device = device, .resume = resume};
+  }
+
+  static void run(int ranks, const train::WorkerSpec& spec) {
+    const tensor::LibTorchOnCpu as_devices;
     train::set_up_training(spec);
     cli::run_on_cluster(ranks, {.alpha = 1e-5, .beta = 1e-9},
                         [&](const auto& transport, const auto& tuning) {
                           EXPECT_EQ(train::run_simulated_rank(transport, tuning, spec), 0);
                         });
-    const auto checkpoint = cli::find_checkpoint(folder.path());
+  }
+
+  /// Trains `name` until `steps` are done. Returns the hash of the weights.
+  std::string train(const std::string& name, const std::string& device, int ranks, int steps,
+                    const std::vector<std::string>& more = {}) const {
+    const train::WorkerSpec spec = prepare(name, device, steps, more);
+    run(ranks, spec);
+    const auto checkpoint = cli::find_checkpoint(spec.folder);
     EXPECT_EQ(checkpoint->step, steps);
     return cli::hash_of(cli::model_weights(*checkpoint));
   }
@@ -114,6 +123,25 @@ TEST_F(DeviceRun, WantOfMemorySaysWhatWasPlanned) {
   }
 }
 
+// The model has room, but not what a micro-batch of it saves. Every rank tells it.
+TEST_F(DeviceRun, WantOfMemoryInAStepSaysWhatWasPlanned) {
+  train::WorkerSpec full = prepare("full", "emulated", 1,
+                                   {"model.width=512", "model.layers=12", "model.block=512",
+                                    "batch.global=64", "batch.micro=32"});
+  full.predicted_bytes = 2'000'000'000;
+  try {
+    run(2, full);
+    FAIL() << "1 GiB held it";
+  } catch (const ResourceError& error) {
+    EXPECT_EQ(error.exit_code(), 171);
+    EXPECT_THAT(
+        error.what(),
+        AllOf(HasSubstr("rank 0 refused the step: the device has no memory left: emulated:"),
+              HasSubstr("bytes were asked for"), HasSubstr("the plan had 2.0 GB of tensors"),
+              HasSubstr("batch.micro")));
+  }
+}
+
 TEST_F(DeviceRun, ADeviceThatIsNotThereIsNamed) {
   const std::vector<std::string> one{"train.steps=1"};
   try {
@@ -134,6 +162,18 @@ TEST_F(DeviceRun, EventsTellTheDevicesMemory) {
   }
   EXPECT_EQ(steps, 2);
   EXPECT_EQ(told, steps);
+}
+
+TEST_F(DeviceRun, ATrialMeasuresTheDevicesMemory) {
+  train::WorkerSpec spec = prepare("trial", "emulated", 2, {});
+  spec.trial = true;
+  testing::reset_emulated_peak(0);
+  run(1, spec);
+  std::ifstream events(train::RunFolder(spec.folder).events());
+  std::string trial;
+  std::getline(events, trial);
+  EXPECT_THAT(trial, HasSubstr("\"measured_memory_bytes\":" +
+                               std::to_string(testing::emulated_memory(0).peak_allocated)));
 }
 
 TEST_F(DeviceRun, TheReportNamesEveryDeviceAndItsMemory) {

@@ -41,7 +41,7 @@ class OnDevice : public ::testing::Test {
 
 TEST_F(OnDevice, EveryModelTrainsAsOnTheCpu) {
   for (const Task& task : tasks()) {
-    for (const char* precision : {"fp64", "fp32", "bf16"}) {
+    for (const char* precision : {"fp64", "fp32", "bf16", "fp16"}) {
       SCOPED_TRACE(task.name + " " + precision);
       expect_as_on_cpu(task.name,
                        {.options = {.precision = precision, .clip = 0.5, .noise_scale = true}});
@@ -168,6 +168,22 @@ TEST_F(OnDevice, ExpertParallelRanksTrainAsOnTheCpu) {
   for (const char* sync : {"plain", "zero1", "zero3"}) {
     SCOPED_TRACE(sync);
     expect_as_on_cpu("experts", {.ranks = 4, .options = {.sync = sync, .expert = 2, .clip = 0.5}});
+  }
+}
+
+// Servers update by kernels, whose bits are not those of LibTorch's operations.
+TEST_F(OnDevice, WorkersOfServersTrainAsOneDoes) {
+  for (const char* precision : {"fp32", "bf16"}) {
+    SCOPED_TRACE(precision);
+    Training served{.ranks = 1,
+                    .servers = 2,
+                    .options = {.sync = "server", .precision = precision, .clip = 0.5},
+                    .on_device = true};
+    const Outcome one = train(task("gpt"), served);
+    const Training plain{.options = {.precision = precision, .clip = 0.5}, .on_device = true};
+    EXPECT_NEAR(one.losses.back(), train(task("gpt"), plain).losses.back(), 1e-3);
+    for (served.ranks = 2; served.ranks < 4; ++served.ranks)
+      EXPECT_EQ(train(task("gpt"), served), one);
   }
 }
 

@@ -11,7 +11,8 @@ namespace {
 
 using comm::nccl::CudaAddress;
 
-constexpr int kSuccess = 0, kInvalid = 1, kNoContext = 201, kIllegalAddress = 700;
+constexpr int kSuccess = 0, kInvalid = 1, kNoContext = 201, kUnsupportedPtx = 222,
+              kIllegalAddress = 700;
 thread_local std::vector<void*> contexts;
 
 std::byte* memory_at(CudaAddress address) { return reinterpret_cast<std::byte*>(address); }
@@ -82,7 +83,9 @@ int cuInit(unsigned) {
 }
 int cuDriverGetVersion(int* version) { return *version = 13000, kSuccess; }
 int cuGetErrorString(int error, const char** text) {
-  *text = error == kIllegalAddress ? "an illegal memory access was encountered" : "invalid";
+  *text = error == kIllegalAddress   ? "an illegal memory access was encountered"
+          : error == kUnsupportedPtx ? "the provided PTX was compiled with an unsupported toolchain"
+                                     : "invalid";
   return kSuccess;
 }
 int cuDeviceGetCount(int* count) { return *count = FakeState::get().num_gpus, kSuccess; }
@@ -185,6 +188,7 @@ int cuMemsetD8Async(CudaAddress at, unsigned char value, std::size_t bytes, void
 }
 
 int cuModuleLoadData(void** module, const void* image) {
+  if (!FakeState::get().takes_kernels) return kUnsupportedPtx;
   return *module = const_cast<void*>(image), image ? kSuccess : kInvalid;
 }
 int cuModuleUnload(void*) { return kSuccess; }

@@ -32,6 +32,8 @@ class FakeGpu {
   virtual void set_async_error(int gpu, int error) = 0;
   /// ncclCommInitRankConfig fails on that GPU.
   virtual void refuse_communicator(int gpu) = 0;
+  /// The driver is too old for the kernels.
+  virtual void refuse_kernels() = 0;
   /// Every CUDA call on that GPU fails with CUDA_ERROR_ILLEGAL_ADDRESS.
   virtual void break_gpu(int gpu) = 0;
   /// Operations given to `stream` after this wait for open_gates().

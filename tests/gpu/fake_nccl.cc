@@ -222,6 +222,7 @@ class Control final : public FakeGpu {
     while (locked(), fake.aborting > 0) std::this_thread::yield();
     const auto lock = locked();
     fake.violation.clear(), fake.broken.clear(), fake.refused.clear(), fake.async_errors.clear();
+    fake.takes_kernels = true;
     fake.calls.clear();
     fake.gates_open = true;
     fake.latency = 3;
@@ -243,6 +244,7 @@ class Control final : public FakeGpu {
   void thaw() override { locked(), fake.frozen = fake.frozen_for_good = false; }
   void set_async_error(int gpu, int error) override { locked(), fake.async_errors[gpu] = error; }
   void refuse_communicator(int gpu) override { locked(), fake.refused.insert(gpu); }
+  void refuse_kernels() override { locked(), fake.takes_kernels = false; }
   void break_gpu(int gpu) override { locked(), fake.broken.insert(gpu); }
   void close_gate(void* stream) override {
     const auto lock = locked();

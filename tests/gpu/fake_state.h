@@ -48,7 +48,7 @@ struct FakeState {
   int num_gpus = 8;
   int latency = 3;
   std::uint64_t looks = 0;  // event queries
-  bool frozen = false, frozen_for_good = false, gates_open = true;
+  bool frozen = false, frozen_for_good = false, gates_open = true, takes_kernels = true;
   std::set<int> broken, refused;
   std::map<int, int> async_errors;
   std::map<std::string, int> calls;

@@ -165,6 +165,18 @@ TEST(GpuFaults, ACommunicatorThatCannotBeMadeIsAnErrorOnAllRanks) {
   });
 }
 
+TEST(GpuFaults, ADriverThatIsTooOldForTheKernelsIsNamed) {
+  run_gpus(1, [](GpuRank& rank) {
+    fake_gpu().refuse_kernels();
+    const std::string text =
+        error_of<ConfigError>([&] { rank.gpu->load_fold(kernel::Combine::Sum, DType::F32); });
+    EXPECT_THAT(text,
+                HasSubstr("GPU 0: the provided PTX was compiled with an unsupported toolchain"));
+    EXPECT_THAT(text, HasSubstr("the driver is for CUDA 13.0"));
+    EXPECT_THAT(text, HasSubstr("Install a newer driver"));
+  });
+}
+
 TEST(GpuFaults, ABrokenGpuIsAnErrorOnAllRanks) {
   run_gpus(2,
            [](GpuRank& rank) {

@@ -189,11 +189,12 @@ double turns(const Job& job, int lanes) {
   return std::max(1.0, double(job.ranks * lanes * job.kernel_threads) / job.usable_cores);
 }
 
-// Micro-batches go through the lanes in rounds.
+// Micro-batches go through the lanes in rounds; a device computes one after the other.
 double compute_seconds_of(const TrainingPlan& plan) {
   const Job& job = plan.job;
   if (job.simulated) return 0;
-  const std::int64_t rounds = (plan.micro_per_rank + plan.lanes - 1) / plan.lanes;
+  const int at_once = plan.on_device() ? 1 : plan.lanes;
+  const std::int64_t rounds = (plan.micro_per_rank + at_once - 1) / at_once;
   return static_cast<double>(rounds) * job.kernel_seconds * (1 + job.share_again) /
          job.model_ranks() / (1 - plan.bubble) * turns(job, plan.lanes);
 }

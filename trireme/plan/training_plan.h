@@ -143,8 +143,9 @@ struct Job {
   bool graphs = false;                       // train.graphs
   const Accelerator* accelerator = nullptr;  // if the device is a known one
   std::int64_t device_memory = 0;            // bytes of each device; 0: its maker's figure
+  /// 0: not known.
   std::int64_t device_bytes() const noexcept {
-    return device_memory > 0 ? device_memory : accelerator->memory;
+    return device_memory > 0 || accelerator == nullptr ? device_memory : accelerator->memory;
   }
 };
 
@@ -194,7 +195,7 @@ struct TrainingPlan {
     return job.memory_limit == 0 || rank_bytes() <= job.memory_limit;
   }
   bool fits_device() const noexcept {
-    return job.accelerator == nullptr || rank_bytes() <= job.device_bytes() / job.ranks_per_device;
+    return job.device_bytes() == 0 || rank_bytes() <= job.device_bytes() / job.ranks_per_device;
   }
   bool fits_host() const noexcept {
     return job.host_memory == 0 || host_total() <= job.host_memory;

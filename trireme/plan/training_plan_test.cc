@@ -266,6 +266,15 @@ TEST(TrainingPlan, LanesTakeCoresActivationsAndGradients) {
   EXPECT_THAT(plan::explain(plan::make_plan(lanes)), HasSubstr("of 8 lanes 4 have a micro-batch"));
 }
 
+TEST(TrainingPlan, LanesOfADeviceTakeItsTimeInTurn) {
+  plan::Job lanes = job(8, 2, 1);
+  lanes.device = "cuda";
+  lanes.kernel_seconds = 1;
+  EXPECT_DOUBLE_EQ(plan::make_plan(lanes).compute_seconds, 4);
+  lanes.lanes = 2;
+  EXPECT_DOUBLE_EQ(plan::make_plan(lanes).compute_seconds, 4);
+}
+
 TEST(TrainingPlan, AGraphKeepsOneMicroBatchsGradients) {
   plan::Job recorded = job(8, 2, 1);
   recorded.graphs = true;
@@ -376,6 +385,21 @@ TEST(TrainingPlan, ADeviceMayHaveLessMemoryThanOthersOfItsName) {
   const plan::TrainingPlan smaller = plan::make_plan(one);
   EXPECT_FALSE(smaller.fits_device());
   EXPECT_THAT(plan::device_refusal(smaller), ::testing::Not(HasSubstr("80.0 GB")));
+}
+
+// No figures of its maker are known, but the driver tells its memory.
+TEST(TrainingPlan, TheMemoryOfAnyDeviceIsCompared) {
+  plan::Job one = job(8, 1, 2);
+  one.device = "cuda";
+  one.device_memory = 1000;
+  one.ranks_per_device = 2;
+  const plan::TrainingPlan plan = plan::make_plan(one);
+  EXPECT_FALSE(plan.fits_device());
+  EXPECT_THAT(plan::explain(plan),
+              AllOf(HasSubstr("device   cuda, 1.0 kB, each for 2 ranks of 500 bytes\n"),
+                    HasSubstr("and the device has 1.0 kB")));
+  one.device_memory = 0;
+  EXPECT_TRUE(plan::make_plan(one).fits_device());
 }
 
 TEST(TrainingPlan, TheHostsMemoryTakesTime) {

@@ -93,9 +93,12 @@ std::string device_line(const TrainingPlan& plan) {
   const Job& job = plan.job;
   if (!plan.on_device()) return {};
   std::string line = "  device   " + job.device;
-  if (const Accelerator* const device = job.accelerator)
-    line += ": " + std::string(device->about) + ", " + bytes_text(job.device_bytes());
-  if (job.ranks_per_device > 1) line += ", each for " + counted(job.ranks_per_device, "rank");
+  const int sharing = job.ranks_per_device;
+  if (job.accelerator != nullptr) line += ": " + std::string(job.accelerator->about);
+  if (job.device_bytes() > 0) line += ", " + bytes_text(job.device_bytes());
+  if (sharing > 1) line += ", each for " + counted(sharing, "rank");
+  if (sharing > 1 && job.device_bytes() > 0)
+    line += " of " + bytes_text(job.device_bytes() / sharing);
   return line + "\n";
 }
 
@@ -189,9 +192,10 @@ std::string host_refusal(const TrainingPlan& plan) {
 
 std::string device_refusal(const TrainingPlan& plan) {
   const int sharing = plan.job.ranks_per_device;
-  return "the tensors of a rank are predicted to take " + bytes_text(plan.rank_bytes()) +
-         ", and an " + std::string(plan.job.accelerator->about) + " has " +
-         bytes_text(plan.job.device_bytes()) +
+  return "the tensors of a rank are predicted to take " + bytes_text(plan.rank_bytes()) + ", and " +
+         (plan.job.accelerator != nullptr ? "an " + std::string(plan.job.accelerator->about)
+                                          : "the device") +
+         " has " + bytes_text(plan.job.device_bytes()) +
          (sharing > 1 ? " for " + counted(sharing, "rank") : "");
 }
 

@@ -1,5 +1,8 @@
 #include "trireme/sync/lanes.h"
 
+#include <ATen/DeviceAccelerator.h>
+#include <c10/core/AutogradState.h>
+
 #include <atomic>
 #include <deque>
 #include <mutex>
@@ -34,7 +37,7 @@ struct Lanes::Impl {
           hooks(aliases(stage, weights), [this, &owner](std::size_t leaf, at::Tensor gradient) {
             owner.push(task, leaf, std::move(gradient));
           }) {
-      share_frozen(options.frozen);
+      take_buffers(options.frozen, owner.device);
       stage.seeds_generator(false);
       stage.train(true);
       stage.recompute(options.recompute);
@@ -42,12 +45,15 @@ struct Lanes::Impl {
         stage.offload(
             memory::make_activation_store(options.offload_activations, weights.front().device()));
     }
-    void share_frozen(const std::vector<at::Tensor>& weights) {
+    // Frozen weights are the rank's; the others are the lane's own.
+    void take_buffers(const std::vector<at::Tensor>& frozen, at::Device device) {
       std::size_t next = 0;
       for (const Stage::Member& member : stage.members())
-        for (const models::NamedTensor& own : member.block->buffers())
-          if (own.frozen) own.tensor.set_data(weights.at(next++));
-      TRIREME_CHECK(next == weights.size());
+        for (const models::NamedTensor& own : member.block->buffers()) {
+          if (own.frozen) own.tensor.set_data(frozen.at(next++));
+          if (own.tensor.device() != device) own.tensor.set_data(own.tensor.to(device));
+        }
+      TRIREME_CHECK(next == frozen.size());
     }
     Stage stage;
     std::size_t task = 0;  // the current one
@@ -71,7 +77,8 @@ struct Lanes::Impl {
 
   Impl(const models::Blocks& model, std::uint64_t seed, const std::vector<at::Tensor>& weights,
        const LanesOptions& options, std::shared_ptr<Waiter> own_waiter)
-      : waiter(std::move(own_waiter)) {
+      : waiter(std::move(own_waiter)),
+        device(weights.empty() ? at::kCPU : weights.front().device()) {
     for (int i = 0; i < options.count; ++i)
       lanes.push_back(std::make_unique<Lane>(*this, model, seed, weights, options));
     const SignalsBlocked in_threads;
@@ -116,6 +123,9 @@ struct Lanes::Impl {
   // Body of a lane's thread. It sleeps on `bell` (a futex) while no task may start.
   void work(Lane& lane) {
     tensor::set_up_thread();
+    // A device's backward pass runs in this thread, too: it reads what is kept for each thread.
+    c10::AutogradState::get_tls_state().set_multithreading_enabled(false);
+    if (!device.is_cpu()) at::accelerator::setDeviceIndex(device.index());
     while (!stop) {
       const std::uint32_t heard = bell.load();
       const std::optional<std::size_t> claimed = claim();
@@ -211,6 +221,7 @@ struct Lanes::Impl {
   }
 
   const std::shared_ptr<Waiter> waiter;
+  const at::Device device;
   std::mutex mutex;
   std::deque<Task> tasks;  // of this run
   std::size_t next = 0;    // the first task that no lane has started

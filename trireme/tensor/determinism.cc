@@ -43,6 +43,13 @@ void set_up_device(comm::Communicator& world, Device device, bool reproducible) 
 std::exception_ptr explained(const std::exception_ptr& error) {
   try {
     std::rethrow_exception(error);
+  } catch (const c10::OutOfMemoryError& full) {
+    const std::string said = full.what_without_backtrace();
+    return std::make_exception_ptr(ResourceError(
+        kNoDeviceMemory, "the device has no memory left: " + said.substr(0, said.find('\n')),
+        {.operation = "train",
+         .advice = "Use a smaller batch.micro, memory.recompute, memory.offload, zero3 or "
+                   "fewer train.ranks_per_device."}));
   } catch (const c10::Error& refused) {
     const std::string said = refused.what_without_backtrace();
     if (said.find(comm::nccl::kCublasOrder) != std::string::npos) {

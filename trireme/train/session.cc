@@ -14,14 +14,19 @@
 namespace trireme::inline v0::train {
 namespace {
 
+// A job that is not reproducible may have ranks on different machines.
+std::string what_decides_bits(const std::string& device) {
+  return "processor = " + tensor::describe_processor() +
+         "\nproducts = " + tensor::describe(tensor::kernel_table()) + "\n" +
+         (device == "cpu" ? std::string() : "device = " + describe_devices(device) + "\n");
+}
+
 JobOptions job_options(const Settings& settings, const RunData& data, const WorkerSpec& spec) {
   JobOptions options = settings.job;
   if (!spec.trace.empty()) options.trace = std::make_shared<observe::Trace>();
-  options.identity += "data = " + data.corpus->hash() +
-                      "\nprocessor = " + tensor::describe_processor() +
-                      "\nproducts = " + tensor::describe(tensor::kernel_table()) + "\n";
+  options.identity += "data = " + data.corpus->hash() + "\n";
+  if (options.reproducible) options.identity += what_decides_bits(spec.device);
   if (!spec.transport.empty()) options.transport = spec.transport;
-  if (spec.device != "cpu") options.identity += "device = " + describe_devices(spec.device) + "\n";
   return options;
 }
 

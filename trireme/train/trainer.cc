@@ -20,7 +20,6 @@
 #include "trireme/plan/named_strategies.h"
 #include "trireme/strategy/strategy.h"
 #include "trireme/sync/strategy_context.h"
-#include "trireme/sync/sync_plan.h"
 #include "trireme/train/device.h"
 #include "trireme/train/early_stop.h"
 #include "trireme/train/evaluation/forward_model.h"
@@ -85,7 +84,8 @@ class Trainer {
       if (step + 1 == kTrialSteps) snapshot = checkpointer_.rehearse();
       train_one(silent, step);
     }
-    const auto bytes = static_cast<long>(largest(observe::peak_memory_bytes()));
+    const auto bytes = static_cast<long>(
+        largest(spec_.device == "cpu" ? observe::peak_memory_bytes() : peak_device_bytes(device_)));
     if (!leads_) return 0;
     observe::EventWriter events;
     events.open(folder_.events());

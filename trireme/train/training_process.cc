@@ -16,23 +16,22 @@
 namespace trireme::inline v0::train {
 namespace {
 
-// Trains; an error for want of a device's memory says what was planned.
+// Trains; an error for want of a device's memory also says what was planned.
 int run_trainer(const Entry& entry, const WorkerSpec& spec) {
   try {
     Session session(entry, spec);
     return session.job.training_ended() ? 0 : train(session);
-  } catch (const c10::OutOfMemoryError& error) {
-    const std::string text = error.what_without_backtrace();
-    const std::string planned = spec.predicted_bytes > 0
-                                    ? "; the plan had " +
-                                          bytes_text(static_cast<double>(spec.predicted_bytes)) +
-                                          " of tensors"
-                                    : "";
-    throw ResourceError(
-        "the device has no memory left: " + text.substr(0, text.find('\n')) + planned,
-        {.operation = "train",
-         .advice = "Use a smaller batch.micro, memory.recompute, parallel.sync = \"zero3\" on more "
-                   "ranks, or fewer train.ranks_per_device; `plan` says what takes how much."});
+  } catch (...) {
+    const std::exception_ptr error = tensor::explained(std::current_exception());
+    try {
+      std::rethrow_exception(error);
+    } catch (const Error& known) {
+      if (known.code() != tensor::kNoDeviceMemory || spec.predicted_bytes == 0) throw;
+      throw ResourceError(known.code(),
+                          known.message() + "; the plan had " +
+                              bytes_text(static_cast<double>(spec.predicted_bytes)) + " of tensors",
+                          known.context());
+    }
   }
 }
 

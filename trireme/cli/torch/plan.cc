@@ -85,7 +85,7 @@ int plan_command(const PlanOptions& options) {
     std::fflush(stdout);
   }
   if (!job.plan.fits() && !options.fit)
-    show_what_fits(job.config, job.device.kind, {.ranks = options.job.ranks, .json = options.json});
+    show_what_fits(job.config, job.plan, {.ranks = options.job.ranks, .json = options.json});
   return 0;
 }
 

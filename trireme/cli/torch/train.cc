@@ -26,6 +26,7 @@
 #include "trireme/plan/link.h"
 #include "trireme/show/schedule/recorded_schedule.h"
 #include "trireme/storage/storage.h"
+#include "trireme/tensor/determinism.h"
 #include "trireme/train/evaluation/evaluation_record.h"
 #include "trireme/train/evaluation/follow_run.h"
 #include "trireme/train/plan/job_plan.h"
@@ -65,6 +66,10 @@ void say_next(const TrainOptions& options, const std::string& typed, const train
     const std::string opening = usual_opening(job.corpus->train());
     say(options.json, "next: " + program + " generate " + folder +
                           (opening.empty() ? "" : " --prompt \"" + opening + "\""));
+  } else if (code == static_cast<int>(tensor::kNoDeviceMemory)) {
+    show_what_takes_less(
+        job.config, job.plan,
+        {.ranks = options.job.ranks, .new_job = options.resume.empty(), .json = options.json});
   } else if (code == 130 || code == 143) {
     const bool resumes = may_have_checkpoint(run);
     if (!resumes) say(options.json, "no checkpoint was written; the run begins anew:");
@@ -379,7 +384,7 @@ void declare_train(Command& command) {
                  "GPU's kernels");
   command.flag("--fit", options.fit,
                "Choose layout and lanes (of a new job also batch.micro) by the memory that is "
-               "there: memory.limit, else what the machine has left");
+               "there: memory.limit, else what the machine has left, or the ranks' devices have");
   command.flag("--trial", options.trial, {}).hidden();  // --fit starts these
   command.flag("--validate", options.validate,
                "With --evaluator 1: rank 0 validates as well, every train.validate_every steps");

@@ -95,13 +95,12 @@ void check_transport(const TrainingJob& job, const rendezvous::RankEnvironment& 
 void check_memory(const TrainingJob& job, const FitOptions& options) {
   const plan::TrainingPlan& plan = job.plan;
   if (plan.fits()) return;
-  const bool fits = show_what_fits(job.config, job.device.kind, options);
+  const std::optional<bool> fits = show_what_fits(job.config, plan, options);
   const std::string fitting =
-      std::string(fits                       ? "--fit takes a layout that fits"
-                  : job.device.kind == "cpu" ? "None of these layouts fits: use more --ranks, "
-                                               "memory.offload or a smaller model"
-                                             : "Use more --ranks, a smaller batch.micro, "
-                                               "memory.recompute or memory.offload") +
+      std::string(!fits   ? "Use a smaller batch.micro, memory.recompute or a smaller model"
+                  : *fits ? "--fit takes a layout that fits"
+                          : "None of these layouts fits: use more --ranks, memory.offload or a "
+                            "smaller model") +
       "; `plan` says what needs it";
   const std::int64_t total = plan.rank_bytes(), limit = plan.job.memory_limit;
   if (!plan.keeps_to_limit())

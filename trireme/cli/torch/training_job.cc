@@ -200,10 +200,6 @@ TrainingJob prepare(const TrainingJobOptions& options, const Refine& refine) {
   const int ranks_here = options.ranks_here > 0 ? options.ranks_here : options.ranks;
   const train::DeviceChoice device = device_of(settings, options, ranks_here);
   settings.device_kind = device.kind;
-  if (refine && device.kind != "cpu")
-    refuse("fit", "--fit for a device of kind " + device.kind,
-           "It measures this machine's processor and memory. Leave it out: "
-           "`trireme plan` says whether a layout fits the device.");
   train::check_products(settings.products, device.kind);
   train::check_graphs(settings.strategy.graphs, device.kind);
   train::check_transport(settings.job.transport, device.kind, settings.ranks_per_device);

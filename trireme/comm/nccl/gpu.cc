@@ -47,12 +47,15 @@ Gpu::Current::~Current() {
   gpu_.cuda().context_pop(&own);
 }
 
-void Gpu::require(int result, std::string_view call) const {
-  if (result == kCudaSuccess) return;
+std::string Gpu::text_of(int result) const {
   const char* text = nullptr;
   cuda().error_text(result, &text);
-  throw ResourceError("GPU " + std::to_string(index_) + ": " +
-                          (text ? text : "CUDA error " + std::to_string(result)),
+  return text ? text : "CUDA error " + std::to_string(result);
+}
+
+void Gpu::require(int result, std::string_view call) const {
+  if (result == kCudaSuccess) return;
+  throw ResourceError("GPU " + std::to_string(index_) + ": " + text_of(result),
                       {.operation = std::string(call),
                        .advice = result == kCudaOutOfMemory
                                      ? "Give it less: a smaller batch, or smaller buckets."
@@ -154,11 +157,21 @@ void Gpu::launch(const std::string& kernel, const void* arguments, std::uint64_t
           "cuLaunchKernel");
 }
 
+void Gpu::load_kernels() {
+  const int result = cuda().module_load(&module_, library_->kernels.data());
+  if (result == kCudaSuccess) return;
+  throw ConfigError("GPU " + std::to_string(index_) + ": " + text_of(result) +
+                        ". Trireme's kernels were compiled by " +
+                        kernel::cuda::kernel_image_origin() + ", and the driver is for CUDA " +
+                        cuda_version_text(library_->driver_version),
+                    {.operation = "cuModuleLoadData",
+                     .advice = "Install a newer driver, or build with "
+                               "TRIREME_CUDA_ARCHITECTURES of this GPU."});
+}
+
 void* Gpu::kernel_named(const std::string& name) {
   std::lock_guard lock(mutex_);
-  if (!module_) {
-    require(cuda().module_load(&module_, library_->kernels.data()), "cuModuleLoadData");
-  }
+  if (!module_) load_kernels();
   void*& function = functions_[name];
   if (!function) {
     require(cuda().module_function(&function, module_, name.c_str()), "cuModuleGetFunction");

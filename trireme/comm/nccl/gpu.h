@@ -86,6 +86,9 @@ class Gpu : public std::enable_shared_from_this<Gpu> {
 
  private:
   friend class GpuEvent;
+  std::string text_of(int result) const;
+  /// Throws ConfigError if they are too new for the driver, or not for this GPU.
+  void load_kernels();
   void* kernel_named(const std::string& name);
   void put_back(void* event) noexcept;
 

@@ -32,6 +32,14 @@ std::span<const std::byte> kernel_image() noexcept {
 #endif
 }
 
+std::string kernel_image_origin() {
+#ifdef TRIREME_KERNEL_ORIGIN
+  return TRIREME_KERNEL_ORIGIN;
+#else
+  return "no CUDA";
+#endif
+}
+
 std::string kernel_name(std::string_view what, DType dtype) {
   std::string name =
       std::string("trireme_") + std::string(what) + "_" + std::string(name_of(dtype));

@@ -57,7 +57,11 @@ void Streams::wait_for(Lock& lock, Demand demand) {
               "an operation of the emulated device waits for the emulated device");
   const auto place = demands_.insert(demands_.end(), &demand);
   work_.notify_one();
-  progress_.wait(lock, [&] { return stopped_ || satisfied(demand); });
+  progress_.wait(lock, [&] {
+    const bool met = stopped_ || satisfied(demand);
+    if (!met) work_.notify_one();  // another host thread may have pushed since it was met
+    return met;
+  });
   demands_.erase(place);
 }
 

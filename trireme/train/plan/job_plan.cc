@@ -143,13 +143,9 @@ void set_device(plan::Job& job, const Settings& settings) {
   if (kind == "cuda" && job.ranks > 1 && job.ranks_per_device == 1 && job.transport == "auto" &&
       !settings.elastic.on())
     job.transport = "nccl";
-  job.accelerator = plan::find_accelerator(settings.device);  // of `plan --device`
-  if (job.accelerator == nullptr) {
-    const std::string here = describe_devices(kind);
-    job.accelerator = plan::find_accelerator(here);
-    job.device_memory = plan::memory_in_names(here);
-    if (job.device_memory == 0) job.device_memory = gpu_memory();
-  }
+  const PlannedDevice planned = planned_device(settings);
+  job.accelerator = planned.accelerator;
+  job.device_memory = planned.memory;
   if (job.accelerator == nullptr) return;
   const plan::Accelerator& device = *job.accelerator;
   job.product_rate = plan::peak_rate(device, job.precision, settings.products);
@@ -267,6 +263,17 @@ void set_recompute(plan::Job& job, const Settings& settings, const ModelFigures&
 
 }  // namespace
 
+PlannedDevice planned_device(const Settings& settings) {
+  if (const auto* named = plan::find_accelerator(settings.device))  // of `plan --device`
+    return {named, named->memory};
+  const std::string here = describe_devices(settings.device_kind);
+  PlannedDevice device{plan::find_accelerator(here), plan::memory_in_names(here)};
+  if (device.memory == 0 && settings.device_kind == "cuda") device.memory = gpu_memory();
+  if (device.memory == 0 && device.accelerator != nullptr)
+    device.memory = device.accelerator->memory;
+  return device;
+}
+
 std::int64_t text_bytes(const input::Corpus& corpus) {
   return static_cast<std::int64_t>(corpus.train.size() + corpus.validation.size());
 }
@@ -374,6 +381,11 @@ observe::Event plan_event(const plan::TrainingPlan& plan) {
       .set("fits", plan.fits())
       .set("predicted_communication_seconds", plan.communication.seconds)
       .set("communication_source", plan.communication.source);
+  if (plan.on_device())
+    event.set("device", plan.job.device)
+        .set("ranks_per_device", plan.job.ranks_per_device)
+        .set("device_memory_bytes", static_cast<long>(plan.job.device_bytes()))
+        .set("predicted_device_bytes", static_cast<long>(plan.rank_bytes()));
   if (plan.step_seconds() > 0)
     event.set("predicted_step_seconds", plan.step_seconds())
         .set("predicted_compute_seconds", plan.compute_seconds)

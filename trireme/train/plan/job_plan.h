@@ -18,6 +18,13 @@ plan::TrainingPlan plan_training(const Settings& settings, const input::Corpus& 
                                  const std::string& name, int ranks,
                                  KernelSpeeds* speeds = nullptr);
 
+/// The devices that ranks of a kind other than "cpu" train on.
+struct PlannedDevice {
+  const plan::Accelerator* accelerator = nullptr;  // if it is a known one
+  std::int64_t memory = 0;                         // bytes of each; 0: not known
+};
+PlannedDevice planned_device(const Settings& settings);
+
 /// Memory of this program without data, before it computes: mostly LibTorch, which every rank loads
 /// too. Measured in the first call, so call it before this process computes.
 std::int64_t program_bytes(const input::Corpus& corpus);

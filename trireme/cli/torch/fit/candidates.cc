@@ -55,7 +55,8 @@ int most_lanes(const train::Settings& settings, int ranks, std::int64_t micro) {
   const std::int64_t of_a_rank = (micro_batches + ranks - 1) / ranks;
   if (settings.strategy.pipeline > 1) return 1;  // its micro-batches overlap without lanes
   if (settings.strategy.expert * settings.strategy.context * settings.strategy.tensor > 1)
-    return 1;  // several ranks compute a layer together
+    return 1;                                   // several ranks compute a layer together
+  if (settings.device_kind != "cpu") return 1;  // a device computes one after the other
   const int cores = observe::usable_cores().usable / (ranks * settings.kernel_threads);
   return static_cast<int>(std::clamp<std::int64_t>(cores, 1, std::max<std::int64_t>(of_a_rank, 1)));
 }
@@ -111,6 +112,20 @@ void add_policies(const Search& search, const FitCandidate& layout,
   }
 }
 
+MemoryLeft share_of_host(int ranks, std::int64_t shared) {
+  const MemoryLeft host = memory_of_host();
+  return {std::max<std::int64_t>(host.bytes - shared, 0) / ranks + std::min(shared, host.bytes),
+          host.reason + ", for " + counted(ranks, "rank")};
+}
+
+MemoryLeft share_of_device(const train::Settings& settings) {
+  const train::PlannedDevice device = train::planned_device(settings);
+  const int ranks = settings.ranks_per_device;
+  const std::string name(device.accelerator != nullptr ? device.accelerator->about : "the device");
+  return {device.memory / ranks, name + " has " + bytes_text(static_cast<double>(device.memory)) +
+                                     (ranks > 1 ? ", for " + counted(ranks, "rank") : "")};
+}
+
 }  // namespace
 
 bool can_fit(const train::Settings& settings) {
@@ -163,12 +178,11 @@ MemoryLeft memory_of_host() {
 }
 
 MemoryLeft memory_for_a_rank(const train::Settings& settings, int ranks, std::int64_t shared) {
-  const MemoryLeft host = memory_of_host();
-  const std::int64_t own =
-      std::max<std::int64_t>(host.bytes - shared, 0) / ranks + std::min(shared, host.bytes);
-  if (settings.memory_limit > 0 && (host.bytes == 0 || settings.memory_limit <= own))
+  const MemoryLeft own =
+      settings.device_kind == "cpu" ? share_of_host(ranks, shared) : share_of_device(settings);
+  if (settings.memory_limit > 0 && (own.bytes == 0 || settings.memory_limit <= own.bytes))
     return {settings.memory_limit, "memory.limit"};
-  return {own, host.reason + ", for " + counted(ranks, "rank")};
+  return own;
 }
 
 }  // namespace trireme::inline v0::cli

@@ -3,8 +3,10 @@
 #include <algorithm>
 #include <cstdio>
 #include <fstream>
+#include <functional>
 #include <limits>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -154,6 +156,23 @@ std::vector<FitCandidate> considered(const config::Config& config, const train::
   return candidates;
 }
 
+using Memory = std::function<MemoryLeft(const train::Settings&, const input::Corpus&)>;
+
+// Prints them, without a choice; whether one fits. nullopt: there is no choice of layouts.
+std::optional<bool> show_candidates(const config::Config& config, const plan::TrainingPlan& plan,
+                                    const FitOptions& options, const Memory& memory_of) {
+  train::Settings settings(config);
+  settings.device_kind = plan.job.device;
+  if (!can_fit(settings)) return {};
+  const input::Corpus corpus = settings.model.data->load(settings.data_path);
+  const MemoryLeft memory = memory_of(settings, corpus);
+  const FitPlace place{.ranks = options.ranks, .limit = memory.bytes};
+  const std::vector<FitCandidate> candidates =
+      considered(config, settings, corpus, options, place, nullptr);
+  print(candidates, memory, std::nullopt, options.json);
+  return choose_fit(candidates, memory.bytes).has_value();
+}
+
 }  // namespace
 
 void fit(config::Config& config, const train::Settings& settings, const input::Corpus& corpus,
@@ -166,14 +185,21 @@ void fit(config::Config& config, const train::Settings& settings, const input::C
   train::program_bytes(corpus);  // before kernels are measured
   const MemoryLeft memory =
       memory_for_a_rank(settings, options.ranks_here, train::text_bytes(corpus));
+  if (memory.bytes == 0 && settings.device_kind != "cpu")
+    refuse("fit",
+           "--fit for a device of kind " + settings.device_kind + " whose memory is not known",
+           "Set memory.limit to the bytes that a rank may take there.");
   constexpr int kAllCores = std::numeric_limits<int>::max();  // whatever a candidate's lanes are
-  train::KernelSpeeds speeds = train::speeds_here(settings, kAllCores, say_calibrating);
-  const FitPlace place{.ranks = options.ranks, .limit = memory.bytes, .speeds = &speeds};
+  std::optional<train::KernelSpeeds> speeds;  // of a device its maker's figures are known
+  if (settings.device_kind == "cpu")
+    speeds.emplace(train::speeds_here(settings, kAllCores, say_calibrating));
+  const FitPlace place{
+      .ranks = options.ranks, .limit = memory.bytes, .speeds = speeds ? &*speeds : nullptr};
   std::optional<Trials> trials;
   if (options.tries) trials.emplace(config, options);
   const std::vector<FitCandidate> candidates =
       considered(config, settings, corpus, options, place, trials ? &*trials : nullptr);
-  speeds.save();
+  if (speeds) speeds->save();
   const std::optional<std::size_t> chosen = choose_fit(candidates, memory.bytes);
   print(candidates, memory, chosen, options.json);
   if (!chosen)
@@ -193,18 +219,21 @@ void fit(config::Config& config, const train::Settings& settings, const input::C
                           std::to_string(settings.batches.micro) + ".");
 }
 
-bool show_what_fits(const config::Config& config, const std::string& device_kind,
-                    const FitOptions& options) {
-  const train::Settings settings(config);
-  if (!can_fit(settings) || device_kind != "cpu") return false;
-  const input::Corpus corpus = settings.model.data->load(settings.data_path);
-  const MemoryLeft memory =
-      memory_for_a_rank(settings, options.ranks_here, train::text_bytes(corpus));
-  const FitPlace place{.ranks = options.ranks, .limit = memory.bytes};
-  const std::vector<FitCandidate> candidates =
-      considered(config, settings, corpus, options, place, nullptr);
-  print(candidates, memory, std::nullopt, options.json);
-  return choose_fit(candidates, memory.bytes).has_value();
+std::optional<bool> show_what_fits(const config::Config& config, const plan::TrainingPlan& plan,
+                                   const FitOptions& options) {
+  const bool for_host = plan.on_device() && plan.keeps_to_limit() && plan.fits_device();
+  if (for_host) return {};
+  return show_candidates(
+      config, plan, options, [&](const train::Settings& settings, const input::Corpus& corpus) {
+        return memory_for_a_rank(settings, options.ranks_here, train::text_bytes(corpus));
+      });
+}
+
+void show_what_takes_less(const config::Config& config, const plan::TrainingPlan& plan,
+                          const FitOptions& options) {
+  show_candidates(config, plan, options, [&](const auto&, const auto&) -> MemoryLeft {
+    return {plan.rank_bytes() / 10 * 9, "nine tenths of what this plan had"};
+  });
 }
 
 }  // namespace trireme::inline v0::cli
