@@ -1,4 +1,4 @@
-// What DataParallel asks of the user's own training loop, and refuses.
+// A DataParallel needs these things from the loop around it, and refuses others.
 #pragma once
 
 #include <memory>

@@ -122,7 +122,7 @@ struct Adversaries {
 
 using Body = std::function<void(Job& job, std::string& result)>;
 
-// What `body` gives on rank 0, or the sentence of the first rank's error.
+// The result of `body` on rank 0, or the sentence of the first rank's error.
 std::string run(int ranks, const Body& body, std::uint64_t seed = 1) {
   std::vector<std::string> results(static_cast<std::size_t>(ranks));
   net::SimNetwork network(ranks, {.seed = seed});

@@ -30,7 +30,7 @@ struct ConvertOptions {
 };
 
 <<<<<<< HEAD
-// Where ranks train copies, or workers on their own, another sync is another training, not a layout.
+// Another sync is another training, not a layout, if ranks train copies, or workers on their own.
 void refuse_other_training(const config::Config& config, const std::string& now,
 =======
 // If ranks train copies or servers update them, another sync is another training, not a layout.
