@@ -29,13 +29,8 @@ struct ConvertOptions {
   bool json = false;
 };
 
-<<<<<<< HEAD
 // Another sync is another training, not a layout, if ranks train copies, or workers on their own.
 void refuse_other_training(const config::Config& config, const std::string& now,
-=======
-// If ranks train copies or servers update them, another sync is another training, not a layout.
-void refuse_other_training(const std::string& before, const std::string& now,
->>>>>>> fa9d3361eb03c7a4dafab7f90aaa03a650be43e9
                            const std::string& run) {
   const train::Settings settings(config);
   const std::string& sync = settings.strategy.sync;
