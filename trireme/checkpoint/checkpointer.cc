@@ -183,8 +183,21 @@ struct Checkpointer::Impl {
     known = true;
     noted = steps_done;
     for (const auto& [name, part] : parts) metadata[name] = part->metadata();
-    if (const auto all = voters(); !all.empty())
-      before = noted - all.front()->steps_ended().value_or(0);
+    ended.clear();
+    for (const StepVoter* voter : voters()) ended.push_back(voter->steps_ended().value_or(0));
+  }
+
+  // How many steps have ended since note(). nullopt: of some voters more than of others, so that the
+  // parts' state is that of no step.
+  std::optional<std::int64_t> ended_since() const {
+    const auto all = voters();
+    std::optional<std::int64_t> since;
+    for (std::size_t i = 0; i < all.size(); ++i) {
+      const auto now = all[i]->steps_ended();
+      if (!now || (since && *now - ended.at(i) != *since)) return std::nullopt;
+      since = *now - ended.at(i);
+    }
+    return since;
   }
 
   // The state after the last step that has ended here, for the next epoch. Without a StepVoter it is
@@ -192,14 +205,13 @@ struct Checkpointer::Impl {
   // kept in the epoch before stays.
   void keep() noexcept {
     try {
-      const auto all = voters();
-      if (!known || all.empty()) return;
+      if (!known || voters().empty()) return;
       auto kept = std::make_shared<checkpoint::KeptState>();
       if (!copies.confirmed() && job.changes().kept())
         *kept = std::move(static_cast<checkpoint::KeptState&>(*job.changes().kept()));
       copies.move_to(*kept);
-      if (const auto ended = all.front()->steps_ended()) {
-        if (before + *ended != noted) note(before + *ended);
+      if (const auto since = ended_since()) {
+        if (*since != 0) note(noted + *since);
         kept->add(checkpoint::keep(parts, noted, metadata));
       }
       job.changes().kept() = std::move(kept);
@@ -362,11 +374,12 @@ struct Checkpointer::Impl {
   std::unique_ptr<checkpoint::BackgroundSave> saving;  // null: none is under way
   std::int64_t snapshot_bytes = 0;                     // of the largest
   std::exception_ptr unsaved;  // why the last save has no checkpoint; null: it has
-  // For elastic jobs: the last step that was noted, what the parts said then, and how many steps had
-  // been done when the voter began to count.
+  // For elastic jobs: the last step that was noted, what the parts said then, and how many steps each
+  // voter had ended.
   checkpoint::MemoryCopies copies;
   bool known = false;  // whether the parts' state is that of a step
-  std::int64_t noted = 0, before = 0;
+  std::int64_t noted = 0;
+  std::vector<std::int64_t> ended;
   std::map<std::string, std::string> metadata;
   const int exceptions = std::uncaught_exceptions();
 };

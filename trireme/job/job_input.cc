@@ -45,7 +45,9 @@ void JobInput::begin_micro() {
 InputReader::InputReader(std::shared_ptr<JobInput> input, Calls calls)
     : input_(std::move(input)), calls_(std::move(calls)) {
   const std::lock_guard lock(input_->readers_mutex_);
-  number_ = input_->made_++;
+  while (std::ranges::any_of(input_->readers_,
+                             [&](const InputReader* other) { return other->number_ == number_; }))
+    ++number_;
   last_ = input_->last_;
   input_->readers_.push_back(this);
 }

@@ -74,9 +74,8 @@ class JobInput {
   // Not mutex_, since a plan asks for the assignment.
   mutable std::mutex readers_mutex_;
   std::vector<InputReader*> readers_;  // in the order in which they were made
-  int made_ = 0;
-  std::int64_t last_ = 0;     // number of the micro-step consumed last
-  std::vector<Taken> taken_;  // the last one with data, and those after it
+  std::int64_t last_ = 0;              // number of the micro-step consumed last
+  std::vector<Taken> taken_;           // the last one with data, and those after it
   std::atomic<const InputReader*> backward_ = nullptr;  // whose backward() runs
 };
 
@@ -95,7 +94,7 @@ class InputReader {
   InputReader(const InputReader&) = delete;
 
   bool has_plan() const { return input_->plan() != nullptr; }
-  /// How many of the job were made before.
+  /// The least number that no other living one has: equal on all ranks, also on one that joins later.
   int number() const noexcept { return number_; }
   /// Whether other DataParallels live, and so may train in this loop.
   bool has_others() const;

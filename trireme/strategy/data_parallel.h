@@ -13,7 +13,9 @@
 // Several may train in one loop, such as a generator and its discriminator, or an encoder and its
 // decoder: make them in the same order on all ranks, and call step() of each once in an iteration.
 // One may leave out whole batches. Weights have the same bits on any number of ranks if no loss is of
-// weights that another's step() has changed in the same iteration.
+// weights that another's step() has changed in the same iteration. If an elastic job loses a rank between
+// two step()s of an iteration, it goes back to copies in memory (checkpoint.memory) or the newest
+// checkpoint.
 #pragma once
 
 #include <cstdint>
