@@ -113,9 +113,8 @@ void BucketedSync::gradient(ParameterUse use, std::uint32_t microbatch, at::Tens
       return refuse(name + " got a gradient outside its micro-batch", Refusal::kMisused);
     if (seen_[flat])
       return refuse(name +
-                        " got two gradients in one micro-batch; call backward() once per step(), "
-                        "DataParallel::backward() where several train in one loop, and use a "
-                        "parameter in one recomputed part only",
+                        " got two gradients in one micro-batch; call backward() once per step() "
+                        "(DataParallel's if several train), use it in one recomputed part only",
                     Refusal::kMisused);
     add(flat, leaf);
     launch_ready();
