@@ -84,7 +84,7 @@ class InputReader {
  public:
   struct Calls {
     std::function<void()> begin_pass;  // on the loader's thread
-    /// The loop's next micro-batch begins. Called of one reader only, on the thread that made it.
+    /// The loop's next micro-batch begins. Called for one reader only, on the thread that made it.
     std::function<void()> begin_micro;
     /// Takes part in the batches that come next and have no samples for this rank.
     std::function<void()> take_part;
