@@ -21,8 +21,8 @@
 #include "trireme/strategy/data_parallel.h"
 #include "trireme/strategy/server_training_test.h"
 #include "trireme/strategy/strategy.h"
+#include "trireme/strategy/strategy_test.h"
 #include "trireme/sync/strategy_context.h"
-#include "trireme/tensor/random.h"
 #include "trireme/testing/run_ranks.h"
 
 namespace trireme::server_training_test {
@@ -30,35 +30,8 @@ namespace {
 
 using testing::run_with_servers;
 
-constexpr std::int64_t kBlock = 8, kVocab = 20;
-
-models::Blocks tiny_gpt(const std::string& precision = "fp32") {
-  return models::make_gpt({.layers = 1,
-                           .heads = 2,
-                           .width = 16,
-                           .block = kBlock,
-                           .vocab = kVocab,
-                           .precision = precision});
-}
-
-MicroBatch micro_batch(std::int64_t step, std::uint32_t index) {
-  at::Tensor noise = at::empty({2, kBlock + 1}, at::kFloat);
-  tensor::fill_uniform(noise, 7, std::to_string(step) + "/" + std::to_string(index), 0, 4);
-  const at::Tensor tokens = noise.to(at::kLong).clamp_max(3);
-  return {.index = index,
-          .first_sample = 2 * index,
-          .count = 2 * kBlock,
-          .fields = {{"tokens", tokens.narrow(1, 0, kBlock).contiguous()},
-                     {"targets", tokens.narrow(1, 1, kBlock).contiguous()}}};
-}
-
-Batch batch_of(std::int64_t step, std::uint32_t total, int rank,
-               const kernel::Assignment& assignment) {
-  Batch batch{.total = total, .global_count = total * 2 * kBlock, .step = step};
-  for (const std::uint32_t i : leaves_of(assignment, total, rank))
-    batch.micro.push_back(micro_batch(step, i));
-  return batch;
-}
+using strategy_test::batch_of;
+using strategy_test::tiny_gpt;
 
 struct Outcome {
   std::string hash;

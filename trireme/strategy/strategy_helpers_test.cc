@@ -12,35 +12,19 @@
 #include "trireme/models/models.h"
 #include "trireme/optim/optimizer.h"
 #include "trireme/strategy/strategy.h"
+#include "trireme/strategy/strategy_test.h"
 #include "trireme/sync/strategy_context.h"
-#include "trireme/tensor/random.h"
 #include "trireme/testing/run_ranks.h"
 
 namespace trireme::strategy_helpers_test {
 namespace {
 
-constexpr std::int64_t kBlock = 8, kVocab = 20, kRows = 2;
+using strategy_test::kBlock;
+using strategy_test::kRows;
+using strategy_test::micro_batch;
+using strategy_test::tiny_gpt;
+
 constexpr std::int64_t kSpike = 7;  // this step's loss is far from the others'
-
-models::Blocks tiny_gpt(const std::string& precision) {
-  return models::make_gpt({.layers = 1,
-                           .heads = 2,
-                           .width = 16,
-                           .block = kBlock,
-                           .vocab = kVocab,
-                           .precision = precision});
-}
-
-MicroBatch micro_batch(std::int64_t step, std::uint32_t index) {
-  at::Tensor noise = at::empty({kRows, kBlock + 1}, at::kFloat);
-  tensor::fill_uniform(noise, 7, std::to_string(step) + "/" + std::to_string(index), 0, 4);
-  const at::Tensor tokens = noise.to(at::kLong).clamp_max(3);
-  return {.index = index,
-          .first_sample = kRows * index,
-          .count = kRows * kBlock,
-          .fields = {{"tokens", tokens.narrow(1, 0, kBlock).contiguous()},
-                     {"targets", tokens.narrow(1, 1, kBlock).contiguous()}}};
-}
 
 // The loss of a batch of `step`, a hundred times larger in the step of the spike.
 Loss spiked(std::int64_t step) {

@@ -10,7 +10,7 @@
 
 namespace trireme::strategy_test {
 
-inline constexpr std::int64_t kBlock = 8, kVocab = 20;
+inline constexpr std::int64_t kBlock = 8, kVocab = 20, kRows = 2;
 
 inline models::Blocks tiny_gpt(const std::string& precision = "fp32") {
   return models::make_gpt({.layers = 1,
@@ -23,19 +23,19 @@ inline models::Blocks tiny_gpt(const std::string& precision = "fp32") {
 
 // Micro-batch `index` of step `step`: a function of nothing else.
 inline MicroBatch micro_batch(std::int64_t step, std::uint32_t index) {
-  at::Tensor noise = at::empty({2, kBlock + 1}, at::kFloat);
+  at::Tensor noise = at::empty({kRows, kBlock + 1}, at::kFloat);
   tensor::fill_uniform(noise, 7, std::to_string(step) + "/" + std::to_string(index), 0, 4);
   const at::Tensor tokens = noise.to(at::kLong).clamp_max(3);
   return {.index = index,
-          .first_sample = 2 * index,
-          .count = 2 * kBlock,
+          .first_sample = kRows * index,
+          .count = kRows * kBlock,
           .fields = {{"tokens", tokens.narrow(1, 0, kBlock).contiguous()},
                      {"targets", tokens.narrow(1, 1, kBlock).contiguous()}}};
 }
 
 inline Batch batch_of(std::int64_t step, std::uint32_t total, int rank,
                       const kernel::Assignment& assignment) {
-  Batch batch{.total = total, .global_count = total * 2 * kBlock, .step = step};
+  Batch batch{.total = total, .global_count = total * kRows * kBlock, .step = step};
   for (const std::uint32_t i : leaves_of(assignment, total, rank))
     batch.micro.push_back(micro_batch(step, i));
   return batch;

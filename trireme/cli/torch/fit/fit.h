@@ -1,6 +1,6 @@
 // train --fit: finds a layout that fits into the available memory, of the host or of the ranks'
-// devices, by prediction and by trials of two steps, and sets it in the configuration. The training's bits stay the same, unless
-// batch.micro must become smaller.
+// devices, by prediction and by trials of two steps, and sets it in the configuration. The training's
+// bits stay the same, unless batch.micro must become smaller.
 #pragma once
 
 #include <optional>
