@@ -30,6 +30,7 @@ enum class ExitCode : int {
   Timeout = 161,
   CoordinatorLost = 162,
   Resource = 170,
+  NoDeviceMemory = 171,
 };
 
 /// The place of an error and what to do about it. Unknown fields stay -1 or empty.

@@ -46,7 +46,8 @@ std::exception_ptr explained(const std::exception_ptr& error) {
   } catch (const c10::OutOfMemoryError& full) {
     const std::string said = full.what_without_backtrace();
     return std::make_exception_ptr(ResourceError(
-        kNoDeviceMemory, "the device has no memory left: " + said.substr(0, said.find('\n')),
+        ExitCode::NoDeviceMemory,
+        "the device has no memory left: " + said.substr(0, said.find('\n')),
         {.operation = "train",
          .advice = "Use a smaller batch.micro, memory.recompute, memory.offload, zero3 or "
                    "fewer train.ranks_per_device."}));

@@ -7,7 +7,6 @@
 
 #include <exception>
 
-#include "trireme/base/error.h"
 #include "trireme/comm/communicator.h"
 
 namespace trireme::inline v0::tensor {
@@ -24,10 +23,8 @@ void set_up_kernels(int kernel_threads);
 /// one that has none throws. Else the fastest form runs.
 /// After set_up_kernels(), which asks for the deterministic forms.
 void set_up_device(comm::Communicator& world, Device device, bool reproducible);
-/// The exit code of a ResourceError for want of a device's memory.
-inline constexpr auto kNoDeviceMemory = static_cast<ExitCode>(171);
-/// LibTorch's errors about a device without memory (kNoDeviceMemory), an operator without a deterministic
-/// form and cuBLAS, said in the job's words; any other error as it is.
+/// LibTorch's errors about a device without memory (ExitCode::NoDeviceMemory), an operator without a
+/// deterministic form and cuBLAS, said in the job's words; any other error as it is.
 std::exception_ptr explained(const std::exception_ptr& error);
 /// Sets the same thread count for kernels called from this thread: OpenMP's and MKL's counts are
 /// per thread. Call it after set_up_process().

@@ -26,7 +26,7 @@ int run_trainer(const Entry& entry, const WorkerSpec& spec) {
     try {
       std::rethrow_exception(error);
     } catch (const Error& known) {
-      if (known.code() != tensor::kNoDeviceMemory || spec.predicted_bytes == 0) throw;
+      if (known.code() != ExitCode::NoDeviceMemory || spec.predicted_bytes == 0) throw;
       throw ResourceError(known.code(),
                           known.message() + "; the plan had " +
                               bytes_text(static_cast<double>(spec.predicted_bytes)) + " of tensors",

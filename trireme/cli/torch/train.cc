@@ -26,7 +26,6 @@
 #include "trireme/plan/link.h"
 #include "trireme/show/schedule/recorded_schedule.h"
 #include "trireme/storage/storage.h"
-#include "trireme/tensor/determinism.h"
 #include "trireme/train/evaluation/evaluation_record.h"
 #include "trireme/train/evaluation/follow_run.h"
 #include "trireme/train/plan/job_plan.h"
@@ -66,7 +65,7 @@ void say_next(const TrainOptions& options, const std::string& typed, const train
     const std::string opening = usual_opening(job.corpus->train());
     say(options.json, "next: " + program + " generate " + folder +
                           (opening.empty() ? "" : " --prompt \"" + opening + "\""));
-  } else if (code == static_cast<int>(tensor::kNoDeviceMemory)) {
+  } else if (code == static_cast<int>(ExitCode::NoDeviceMemory)) {
     show_what_takes_less(
         job.config, job.plan,
         {.ranks = options.job.ranks, .new_job = options.resume.empty(), .json = options.json});
