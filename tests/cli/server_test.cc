@@ -180,6 +180,26 @@ TEST_F(Servers, AStopOfEveryProcessIsFollowedByACheckpoint) {
   }
 }
 
+TEST_F(Servers, AStopOfOneServerIsFollowedByACheckpoint) {
+  const std::string config =
+      tiny_config(folder_, "steps = 100000\nvalidate_every = 0\nschedule = \"constant\"\n");
+  for (const auto& [signal, code, staleness] :
+       {std::tuple{SIGUSR1, 143, "server.staleness=0"}, {SIGINT, 130, "server.staleness=4"}}) {
+    fs::remove_all(folder_.file("run"));
+    auto running =
+        trireme_command({"train", config, "--ranks", "2", "--out", "run", "--set",
+                         "parallel.sync=server", "--set", "server.count=2", "--set", staleness})
+            .in(folder_.path())
+            .start();
+    ASSERT_TRUE(running.wait_for("expected time")) << running.output();
+    kill(process_of(running, "server", 1), signal);
+    const CommandResult stopped = running.wait(60);
+    EXPECT_EQ(stopped.code, code) << stopped.out << stopped.err;
+    EXPECT_EQ(stopped.left_behind, 0);
+    EXPECT_THAT(stopped.out, HasSubstr("checkpoint written")) << stopped.err;
+  }
+}
+
 TEST_F(Servers, TheDeathOfOneEndsTheJobAndIsNamed) {
   const std::string config =
       tiny_config(folder_, "steps = 100000\nvalidate_every = 0\nschedule = \"constant\"\n");

@@ -88,6 +88,10 @@ void JobServers::train_alone() const noexcept {
   if (client_ != nullptr) client_->tell_alone();
 }
 
+void JobServers::tell_stop(int signal) const noexcept {
+  if (client_ != nullptr) client_->tell_stop(signal);
+}
+
 net::Acceptor& JobServers::acceptor() const {
   TRIREME_CHECK(acceptor_ != nullptr);
   return *acceptor_;

@@ -47,6 +47,8 @@ class JobServers {
   std::uint64_t shard_term(int shard) const;
   /// For a worker: says that no other worker waits for this one, so the job goes on without it.
   void train_alone() const noexcept;
+  /// For a server that was asked to stop by `signal`, 2 or 15: all workers stop at their next step.
+  void tell_stop(int signal) const noexcept;
   /// For a server: where workers come in; which process of this server it is, from 1 on; a new
   /// connection to another server, into `to`, unless the Work fails as dial_shard() does; and what it
   /// says of others (rendezvous/server_view.h). While the coordinator does not answer, the same is said

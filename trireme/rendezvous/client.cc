@@ -452,6 +452,13 @@ void CoordinatorClient::tell_alone() noexcept {
   impl_->tell_surely(news, reply, kShortly, is_unheard);
 }
 
+void CoordinatorClient::tell_stop(int signal) noexcept {
+  wire::ServerNews news;
+  wire::ServerViewReply reply;
+  news.set_stop_signal(signal);
+  impl_->tell_surely(news, reply, kShortly, is_unheard);
+}
+
 void CoordinatorClient::report(const Failure& failure) noexcept {
   wire::FailureReport request;
   fill(failure, *request.mutable_failure());

@@ -92,6 +92,8 @@ class CoordinatorClient {
   /// A worker trains on its own. Waits at most 1 s, and for a coordinator that returns, if this one is gone or
   /// does not answer.
   void tell_alone() noexcept;
+  /// A server was asked to stop by `signal`, 2 or 15: all ranks are to stop. Waits as tell_alone() does.
+  void tell_stop(int signal) noexcept;
   /// Waits at most 1 s and does not throw.
   void report(const Failure& failure) noexcept;
   /// `exit_code`: 130 or 143 if the ranks have stopped as they were asked, 1 if an exception ends this

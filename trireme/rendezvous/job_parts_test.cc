@@ -45,6 +45,15 @@ TEST(ServerReports, TheOnlyServerOfAShardIsNotTakenForDead) {
   EXPECT_FALSE(effect.changed);
 }
 
+TEST(ServerReports, OnlyServersPassAStopOn) {
+  ServerReports reports(kRoles.servers);
+  wire::ServerNews news;
+  news.set_stop_signal(15);
+  EXPECT_TRUE(ServerReports::may_tell(Role::Server, news.what_case()));
+  EXPECT_FALSE(ServerReports::may_tell(Role::Worker, news.what_case())) << "workers vote";
+  EXPECT_FALSE(reports.take(kRoles, 2, news).changed);
+}
+
 TEST(ServerReports, WorkersAloneAreSavedButChangeNoView) {
   ServerReports reports(kRoles.servers);
   wire::ServerNews news;

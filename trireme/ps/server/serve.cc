@@ -1,8 +1,11 @@
 #include "trireme/ps/server/serve.h"
 
 #include <algorithm>
+#include <chrono>
+#include <thread>
 
 #include "trireme/base/error.h"
+#include "trireme/base/event.h"
 #include "trireme/job/job.h"
 #include "trireme/job/job_servers.h"
 #include "trireme/observe/machine.h"
@@ -12,6 +15,26 @@ namespace trireme::inline v0 {
 namespace {
 
 constexpr int kMostThreads = 4;  // they share one memory
+
+// A signal to stop does not end a server, because the workers need it to save: this thread asks them to
+// stop.
+class StopsPassedOn {
+ public:
+  explicit StopsPassedOn(Job& job)
+      : thread_([this, &job] {
+          while (job.stop_signal() == 0)
+            if (ended_.wait(std::chrono::milliseconds(100))) return;
+          job.servers().tell_stop(job.stop_signal() - 128);
+        }) {}
+  ~StopsPassedOn() {
+    ended_.set();
+    thread_.join();
+  }
+
+ private:
+  Event ended_;
+  std::thread thread_;
+};
 
 }  // namespace
 
@@ -39,9 +62,8 @@ int serve(Job& job) {
     servers.tell_unreachable(at, incarnation);
   };
   options.contacts.dial = [&servers](int at, auto to) { return servers.dial(at, std::move(to)); };
-  // A signal that reaches all processes of a job must not end the servers before the workers have saved.
-  // Asking installs the handler; the second signal ends this process.
-  (void)job.stop_signal();
+  (void)job.stop_signal();  // installs the handler; the second signal ends this process
+  const StopsPassedOn stops(job);
   ps::ParameterServer server(job.waiter(), servers.acceptor(), options);
   server.run([&job] { return job.finished(); });
   // Left out, or without a coordinator for good. Whoever starts processes is to start another one.

@@ -256,6 +256,9 @@ Status Service::tell_of_servers(const wire::ServerNews& request, wire::ServerVie
     if (effect.changed && !state_.save())
       return {StatusCode::UNAVAILABLE, "the coordinator has no store"};
     if (effect.view_changed) state_.tell_server_view();
+    // A stop that has been asked for already reached the servers, too.
+    if (request.what_case() == wire::ServerNews::kStopSignal && state_.end().stop_signal == 0)
+      state_.stop(request.stop_signal());
     reply.set_view(state_.servers.view().to_text());
   }
   const CoordinatorOptions& options = state_.options;

@@ -28,6 +28,7 @@ ServerReports::Effect ServerReports::take(const Roles& roles, int process,
     case wire::ServerNews::kAlone:
       effect.changed = alone_.insert(process).second;
       break;
+    case wire::ServerNews::kStopSignal:  // nothing of the servers changes
     case wire::ServerNews::WHAT_NOT_SET:
       break;
   }
