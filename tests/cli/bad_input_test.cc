@@ -187,6 +187,7 @@ TEST_F(BadInput, NumbersWithoutEnd) {
       {{"bench", "comm", "--sizes", bytes}, "no size up to 1e15"},
       {{"bench", "comm", "--seconds", "1e308"}, "--seconds"},
       {{"show", "schedule", "1f1b", "--stages", "0"}, "--stages: 0 is out of range"},
+      {{"bench", "server", "--measured", "a.jsonl", "--bytes", "1KiB"}, "--measured together with"},
       {{"train", "any.toml", "--ranks", "two"}, "--ranks: \"two\" is no whole number. "},
       {{"launch", "-n", "2", "--"}, "PROGRAM is required"},
       {{"launch", "-n", "0", "--", "true"}, "0 is out of range: it must be from 1 to 65,536"},

@@ -257,6 +257,12 @@ TEST_F(Fit, ASmallerMicroBatchIsForANewJobAlone) {
   EXPECT_THAT(read_file(folder_.file("run/config.toml")), HasSubstr("micro = 32"));
 }
 
+TEST_F(Fit, RanksOfOneHostShareItsMemory) {
+  const CommandResult two = trireme({"plan", config_, "--ranks", "2", "--fit"});
+  EXPECT_EQ(two.code, 0) << two.err;
+  EXPECT_THAT(two.out, HasSubstr(", for 2 ranks):"));
+}
+
 TEST_F(Fit, WhatSomebodyInsistsOnStays) {
   const CommandResult result =
       trireme({"plan", config_, "--ranks", "2", "--fit", "--set", "parallel.sync=zero1"});

@@ -25,8 +25,8 @@ CommandResult scale(const Folder& folder, std::vector<std::string> more) {
 
 TEST(BenchScale, MeasuresSomeRanksAndSimulatesOthers) {
   Folder folder;
-  const CommandResult result =
-      scale(folder, {"--ranks", "1", "2", "--simulate", "3", "8", "--steps", "5", "--json"});
+  const CommandResult result = scale(
+      folder, {"--ranks", "1", "2", "2", "--simulate", "2", "3", "8", "--steps", "5", "--json"});
   ASSERT_EQ(result.code, 0) << result.out << result.err;
   std::vector<std::string> points;
   std::istringstream lines(result.out);
@@ -45,9 +45,9 @@ TEST(BenchScale, MeasuresSomeRanksAndSimulatesOthers) {
     }
   }
   // 8 ranks are too many for the 4 micro-batches of one batch.
-  EXPECT_THAT(points, ElementsAre("strong 1 measured", "strong 2 measured", "strong 3 simulated",
-                                  "weak 1 measured", "weak 2 measured", "weak 3 simulated",
-                                  "weak 8 simulated"));
+  EXPECT_THAT(points, ElementsAre("strong 1 measured", "strong 2 measured", "strong 2 simulated",
+                                  "strong 3 simulated", "weak 1 measured", "weak 2 measured",
+                                  "weak 2 simulated", "weak 3 simulated", "weak 8 simulated"));
   EXPECT_THAT(read_file(folder.file("scale.svg")), HasSubstr("links of 25us,1GB/s"));
 }
 
@@ -109,6 +109,12 @@ TEST(BenchScale, RefusesWhatCannotTrain) {
   EXPECT_EQ(heads.code, 2);
   EXPECT_THAT(heads.err, HasSubstr("model.heads does not divide model.width"));
   EXPECT_THAT(heads.err, HasSubstr("training on 1 rank ended with 2"));
+  const CommandResult homeless =
+      trireme_command({"bench", "scale", tiny_config(folder, "steps = 100\n")})
+          .in(folder.path())
+          .with("TMPDIR", folder.file("none"))
+          .run();
+  EXPECT_THAT(homeless.err, HasSubstr("cannot make a temporary folder: TMPDIR names none"));
   const CommandResult few = scale(folder, {"--steps", "3"});
   EXPECT_EQ(few.code, 2);
   EXPECT_THAT(few.err, HasSubstr("of which 3 are not counted"));

@@ -45,7 +45,7 @@ ModelWeights weights_in(const std::string& path) {
 [[noreturn]] void refuse_place(const std::string& place) {
   std::error_code missing;
   const bool there = storage::has_scheme(place) || fs::exists(place, missing);
-  refuse("inspect", there ? place + " holds no checkpoint" : "there is no " + place,
+  refuse("checkpoint", there ? place + " holds no checkpoint" : "there is no " + place,
          there ? "Train it first, or to its first checkpoint; or name a checkpoint.path."
                : "Name a run's folder, a Checkpointer's, one of its step-... folders or a "
                  ".safetensors file.");

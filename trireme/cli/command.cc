@@ -32,9 +32,11 @@ std::string make_decimal(std::string& text) {
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   if (end != text.data() + text.size() || error == std::errc::invalid_argument)
     return "\"" + text + "\" is no " + (std::is_integral_v<T> ? "whole " : "") + "number";
+  const bool below = text.starts_with('-');
   if (error != std::errc())
-    return text + " is out of range: it must be at most " +
-           bound_text(static_cast<double>(std::numeric_limits<T>::max()));
+    return text + " is out of range: it must be at " + (below ? "least " : "most ") +
+           bound_text(static_cast<double>(below ? std::numeric_limits<T>::lowest()
+                                                : std::numeric_limits<T>::max()));
   if (std::is_integral_v<T>) text = std::to_string(value);
   return {};
 }

@@ -175,6 +175,9 @@ TEST(Usage, ReadsDecimalNumbers) {
            {{"show", "all-reduce", "ring", "--ranks", "0x10"}, "\"0x10\" is no whole number"},
            {{"show", "schedule", "1f1b", "--stages", "3000000000"},
             "3000000000 is out of range: it must be at most 2,147,483,647"},
+           {{"show", "schedule", "1f1b", "--stages", "-3000000000"},
+            "-3000000000 is out of range: it must be at least -2,147,483,648"},
+           {{"verify", "all-reduce", "rng"}, "there is no algorithm \"rng\" for all-reduce. "},
            {{"coordinator", "--patience", "long"}, "--patience: \"long\" is no number"},
            {{"coordinator", "--silence", "1e10"}, "to 1,000,000,000"}})
     EXPECT_THAT(refused(words), HasSubstr(text));

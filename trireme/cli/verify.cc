@@ -122,7 +122,7 @@ void declare_verify(Command& command) {
       .required()
       .completes(show::collective_names());
   command.option("ALGORITHM", options.algorithm, "ring, ...; none: all of them")
-      .completes(show::algorithm_names());
+      .completes(show::registered_algorithms());
   command.option("--ranks", options.ranks, "How many ranks: 4, or 2..16");
   command.option("--seeds", options.seeds, "Runs over the simulated network, on all in turn")
       .between(0, 1'000'000);

@@ -8,6 +8,7 @@
 #include <chrono>
 #include <cmath>
 #include <cstring>
+#include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
 
@@ -23,6 +24,11 @@ using Json = nlohmann::ordered_json;
   throw ResourceError(
       "cannot write " + path + ": " + std::strerror(errno),
       {.operation = "events", .advice = "Free some space there, or give another --out."});
+}
+
+[[noreturn]] void cannot_read(const std::string& path) {
+  throw ResourceError("cannot read " + path + ": " + std::strerror(errno),
+                      {.operation = "events", .advice = "Repair it, or move it away."});
 }
 
 // The object in a line; null if the line is not one (the last line of a killed run).
@@ -160,8 +166,9 @@ History read_history(const std::string& path) {
 }
 
 void keep_until(const std::string& path, long step) {
+  if (std::error_code none; !std::filesystem::exists(path, none)) return;
   std::ifstream file(path);
-  if (!file) return;
+  if (!file) cannot_read(path);
   const std::string next = path + ".new";
   {
     std::ofstream out(next, std::ios::trunc);
@@ -169,6 +176,7 @@ void keep_until(const std::string& path, long step) {
       const Json event = parse(line);
       if (event.is_object() && step_of(event) <= static_cast<double>(step)) out << line << '\n';
     }
+    if (file.bad()) cannot_read(path);
     if (!out.flush()) cannot_write(next);
   }
   sync_file(next);

@@ -1,11 +1,13 @@
 #include "trireme/observe/lock_holder.h"
 
 #include <linux/magic.h>
+#include <signal.h>
 #include <sys/vfs.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
+#include <cerrno>
 #include <charconv>
 #include <ctime>
 #include <filesystem>
@@ -59,10 +61,14 @@ std::optional<ProcessState> state_of(std::int64_t process) {
 }
 
 // A zombie ('Z') holds nothing any more.
-bool runs_here(const LockHolder& holder) {
+Running runs_here(const LockHolder& holder) {
   const auto state = state_of(holder.process);
-  return state && state->start_time == holder.start_time && state->state != 'Z' &&
-         state->state != 'X';
+  // /proc may hide the processes of other users (hidepid).
+  if (!state && kill(static_cast<pid_t>(holder.process), 0) != 0 && errno == EPERM)
+    return Running::Unknown;
+  const bool runs =
+      state && state->start_time == holder.start_time && state->state != 'Z' && state->state != 'X';
+  return runs ? Running::Yes : Running::No;
 }
 
 }  // namespace
@@ -119,7 +125,7 @@ std::string LockHolder::describe() const {
 Running is_running(const LockHolder& holder, const LockHolder& self, bool shared) {
   if (!holder.boot.empty() && holder.boot == self.boot) {
     if (holder.processes.empty() || holder.processes != self.processes) return Running::Unknown;
-    return runs_here(holder) ? Running::Yes : Running::No;
+    return runs_here(holder);
   }
   if (holder.boot.empty() || self.boot.empty()) return Running::Unknown;
   // Another kernel. Either this machine has rebooted since then, or only one kernel at a time sees

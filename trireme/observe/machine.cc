@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <cmath>
 #include <filesystem>
 #include <fstream>
@@ -28,14 +29,20 @@ std::int64_t kilobytes(const char* path, const std::string& name) {
   return 0;
 }
 
-int affinity_count() {
-  cpu_set_t set;
-  CPU_ZERO(&set);
-  if (sched_getaffinity(0, sizeof set, &set) != 0) return 1;
-  return std::max(1, CPU_COUNT(&set));
-}
-
 }  // namespace
+
+std::vector<int> affinity_cores() {
+  // The kernel refuses a set that is smaller than its own, which may be larger than one cpu_set_t.
+  std::vector<cpu_set_t> sets(1);
+  while (sched_getaffinity(0, sets.size() * sizeof(cpu_set_t), sets.data()) != 0) {
+    if (errno != EINVAL || sets.size() > 1024) return {0};
+    sets.assign(2 * sets.size(), {});
+  }
+  std::vector<int> cores;
+  for (int core = 0; core < static_cast<int>(sets.size()) * CPU_SETSIZE; ++core)
+    if (CPU_ISSET_S(core, sets.size() * sizeof(cpu_set_t), sets.data())) cores.push_back(core);
+  return cores;
+}
 
 Cores decide_cores(int online, int affinity, double quota) {
   Cores cores{.online = online, .affinity = affinity, .quota = quota};
@@ -56,7 +63,7 @@ Cores decide_cores(int online, int affinity, double quota) {
 
 Cores usable_cores() {
   return decide_cores(static_cast<int>(std::max(1L, sysconf(_SC_NPROCESSORS_ONLN))),
-                      affinity_count(), Cgroup().cores());
+                      static_cast<int>(affinity_cores().size()), Cgroup().cores());
 }
 
 std::int64_t memory_total() { return kilobytes("/proc/meminfo", "MemTotal:"); }

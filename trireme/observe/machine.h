@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 namespace trireme::inline v0::observe {
 
@@ -16,6 +17,8 @@ struct Cores {
   std::string reason;  // "2 of the machine's 8 cores: the affinity mask allows 2"
 };
 Cores usable_cores();
+/// The numbers of the cores in this process's affinity mask, ascending; {0} if it cannot be read.
+std::vector<int> affinity_cores();
 /// The pure part of usable_cores(), for tests.
 Cores decide_cores(int online, int affinity, double quota);
 

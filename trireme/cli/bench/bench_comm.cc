@@ -230,7 +230,7 @@ void check(BenchOptions& options, const rendezvous::RankEnvironment& place) {
     if (!options.on_gpus()) check_algorithm(kind, options.algorithm);
   }
   read_sizes(options);
-  if (options.tune) check_tuning_file(options);
+  if (options.tune && place.rank == 0) check_tuning_file(options);  // rank 0 writes it
 }
 
 int bench_comm(const Program& program, BenchOptions options) {

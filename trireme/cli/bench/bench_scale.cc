@@ -74,7 +74,12 @@ ComparedRun train(const ScaleOptions& options, const Run& run, OwnRuns& runs) {
             "; what it printed is above",
         "Try it alone: trireme train " + options.config + " --ranks " + std::to_string(run.ranks));
   }
-  return read_run(path);
+  ComparedRun done = read_run(path);
+  if (done.step_seconds.empty())
+    refuse("bench scale",
+           "training on " + counted(run.ranks, "rank") + " made no step with a finite loss",
+           "Try it alone: trireme train " + options.config + ".");
+  return done;
 }
 
 double median_after(const std::vector<double>& values, std::size_t first) {
@@ -128,7 +133,8 @@ class Scale {
     ScalePoint point = one;
     const std::int64_t batch = weak ? batch_ * ranks : batch_;
     if (ranks > 1 || simulated) {
-      point = measured({.name = (weak ? "weak-" : "strong-") + std::to_string(ranks),
+      point = measured({.name = std::string(simulated ? "simulated-" : "") +
+                                (weak ? "weak-" : "strong-") + std::to_string(ranks),
                         .ranks = ranks,
                         .steps = simulated ? kSimulatedSteps : options_.steps,
                         .batch = weak ? batch : 0,
@@ -275,6 +281,10 @@ void declare_bench_scale(Command& command) {
   command.flag("--json", options.json, "JSON lines");
   command.run([&options] {
     std::erase(options.simulate, 0);
+    for (std::vector<int>* counts : {&options.ranks, &options.simulate}) {
+      std::ranges::sort(*counts);
+      counts->erase(std::ranges::unique(*counts).begin(), counts->end());
+    }
     return bench_scale(options);
   });
 }

@@ -76,16 +76,22 @@ void read_staleness(const nlohmann::json& event, ComparedRun& run) {
 }
 
 void read_step(const nlohmann::json& event, ComparedRun& run) {
-  run.training.emplace_back(event.at("step").get<double>(), event.at("loss").get<double>());
-  run.step_seconds.push_back(event.value("step_seconds", 0.0));
   if (event.contains("samples_per_second")) run.items = "samples";
-  run.per_second.push_back(event.value(run.items + "_per_second", 0.0));
-  if (event.contains("last_rank")) {
-    ComparedRun::Late& late = run.late[event.value("last_rank", std::int64_t{0})];
-    ++late.steps;
-    late.seconds += event.value("behind_seconds", 0.0);
-  }
-  run.communication_seconds.push_back(event.value("communication_seconds", 0.0));
+  // A value of another type throws, before anything is added.
+  const double step = event.at("step"), loss = event.at("loss");
+  const double seconds = event.value("step_seconds", 0.0);
+  const double per_second = event.value(run.items + "_per_second", 0.0);
+  const double communication = event.value("communication_seconds", 0.0);
+  const double behind = event.value("behind_seconds", 0.0);
+  const auto last_rank = event.value("last_rank", std::int64_t{-1});
+  run.training.emplace_back(step, loss);
+  run.step_seconds.push_back(seconds);
+  run.per_second.push_back(per_second);
+  run.communication_seconds.push_back(communication);
+  if (last_rank < 0) return;
+  ComparedRun::Late& late = run.late[last_rank];
+  ++late.steps;
+  late.seconds += behind;
 }
 
 void read_event(const nlohmann::json& event, double last, ComparedRun& run) {

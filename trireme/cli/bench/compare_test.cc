@@ -50,12 +50,14 @@ TEST_F(Compare, ReadsCurvesAndSpeed) {
 }
 
 TEST_F(Compare, LeavesOutLinesOfOtherPrograms) {
-  const ComparedRun run =
-      read_run(write("a", "",
-                     std::string("{\"event\":7,\"loss\":1}\n"
-                                 "{\"event\":\"step\",\"step\":\"x\",\"loss\":1}\n") +
-                         kEvents));
+  const ComparedRun run = read_run(
+      write("a", "",
+            std::string("{\"event\":7,\"loss\":1}\n"
+                        "{\"event\":\"step\",\"step\":\"x\",\"loss\":1}\n"
+                        "{\"event\":\"step\",\"step\":1,\"loss\":1,\"step_seconds\":null}\n") +
+                kEvents));
   EXPECT_EQ(run.training.size(), 3u);
+  EXPECT_EQ(run.step_seconds.size(), 3u);
 }
 
 // The folder of a Log: no configuration, and samples instead of tokens.

@@ -4,7 +4,9 @@
 #include <signal.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <cstdlib>
+#include <cstring>
 #include <filesystem>
 #include <optional>
 #include <utility>
@@ -19,10 +21,12 @@ namespace trireme::inline v0::cli {
 std::vector<std::string> coordinator_command() { return {own_program(), "launch-coordinator"}; }
 
 TemporaryFolder::TemporaryFolder(std::string operation) : operation_(std::move(operation)) {
-  std::string name = std::filesystem::temp_directory_path() / "trireme-XXXXXX";
-  if (mkdtemp(name.data()) == nullptr)
+  std::error_code error;
+  std::string name = std::filesystem::temp_directory_path(error) / "trireme-XXXXXX";
+  if (error || mkdtemp(name.data()) == nullptr)
     throw ResourceError(
-        "cannot make a folder in " + std::filesystem::temp_directory_path().string(),
+        "cannot make a temporary folder" +
+            (error ? ": TMPDIR names none" : " " + name + ": " + std::strerror(errno)),
         {.operation = operation_, .advice = "Set TMPDIR to one with room."});
   path_ = name;
 }

@@ -1,4 +1,5 @@
 // trireme show schedule: a pipeline schedule, checked, simulated and drawn.
+#include <algorithm>
 #include <charconv>
 #include <cstdio>
 #include <filesystem>
@@ -54,7 +55,10 @@ plan::PipelineTimes times_of(const std::string& text) {
   return {{{numbers[0], numbers[1], numbers[2]}}, numbers.size() > 3 ? numbers[3] : 0};
 }
 
+// A known schedule is none, whatever the working directory contains.
 bool is_file(const std::string& name) {
+  if (std::ranges::any_of(plan::schedules(), [&](const auto& one) { return one.name == name; }))
+    return false;
   std::error_code none;
   return name.find_first_of("./") != std::string::npos || std::filesystem::exists(name, none);
 }

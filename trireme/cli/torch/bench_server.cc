@@ -19,7 +19,7 @@ struct BenchServerOptions {
   std::vector<int> workers = {1, 2, 4, 8, 16, 32, 64}, servers = {1, 2, 4}, measure;
   std::vector<std::string> all_reduces = {"ring", "halving_doubling"};
   std::string bytes = "1MiB", link = "25us,1GB/s", measured, svg;
-  bool link_given = false, json = false;
+  bool link_given = false, bytes_given = false, json = false;
 };
 
 std::vector<ExchangeWay> ways_of(const BenchServerOptions& options) {
@@ -53,6 +53,9 @@ ExchangeCurves curves_of(const BenchServerOptions& options) {
   const std::size_t bytes = plan::bytes_of(options.bytes);
   if (bytes < 4 || bytes > 64u << 20)
     refuse("bench server", "a model of " + size_text(bytes), "Use 4 bytes to 64 MiB.");
+  if (!options.measured.empty() && (options.bytes_given || !options.measure.empty()))
+    refuse("bench server", "--measured together with --bytes or --measure",
+           "Leave those out: the file says what was measured.");
   ExchangeCurves curves{.link = plan::link_of(options.link), .bytes = bytes, .points = {}};
   if (!options.measured.empty())
     curves = ExchangeCurves::measured_in(
@@ -86,7 +89,7 @@ void declare_bench_server(Command& command) {
   command.option("--workers", options.workers, "Counts to predict and to simulate").between(1, 64);
   command.option("--servers", options.servers, "Counts of servers").between(1, 16);
   command.option("--all-reduce", options.all_reduces, "Algorithms to compare with")
-      .completes(show::algorithm_names());
+      .completes(show::registered_algorithms());
   command.option("--bytes", options.bytes, "Bytes of the gradients");
   command.option("--link", options.link, "Link of each worker and server: latency, rate");
   command
@@ -99,6 +102,7 @@ void declare_bench_server(Command& command) {
   command.flag("--json", options.json, "JSON lines");
   command.run([&] {
     options.link_given = command.given("--link");
+    options.bytes_given = command.given("--bytes");
     return bench_server(options);
   });
 }

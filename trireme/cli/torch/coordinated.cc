@@ -119,8 +119,9 @@ int follow_under_coordinator(const rendezvous::RankEnvironment& place, int argc,
         if (comes_first)
           launch::say("process 0 has not come for " + duration_text(to_seconds(options.timeout)) +
                       "; the job has begun, and goes on with what is in " + folder);
-        return become_rank(place, argc, argv,
-                           train::WorkerSpec::from_text(try_read_file(path).value_or("")));
+        // Process 0 may just have ended, and removed it: has_ended() will say so.
+        if (const auto text = try_read_file(path))
+          return become_rank(place, argc, argv, train::WorkerSpec::from_text(*text));
       }
       if (answer) lost = steady_now() + std::max(answer->returns_within, options.timeout);
     }

@@ -200,7 +200,8 @@ double measured_exchange(const ExchangeWay& way, int workers, std::size_t bytes,
 }
 
 plan::LinkCost measured_link(std::size_t bytes, OwnRuns& runs) {
-  constexpr std::size_t kSmall = 64;
+  constexpr std::size_t kSmall = 64, kLeastLarge = 64 << 10;
+  bytes = std::max(bytes, kLeastLarge);  // else the difference is noise
   const ExchangeWay way{.servers = 1};
   const double large = measured_exchange(way, 1, bytes, runs);
   const double small = measured_exchange(way, 1, kSmall, runs);

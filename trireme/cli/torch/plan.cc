@@ -65,13 +65,14 @@ plan::Graph model_graph(const train::Settings& settings,
 }
 
 int plan_command(const PlanOptions& options) {
+  const FitOptions fitting{.ranks = options.job.ranks,
+                           .ranks_here = options.job.ranks_on_this_host(),
+                           .tries = false,
+                           .json = options.json};
   Refine refine;
   if (options.fit) {
     refine = [&](config::Config& config, const train::Settings& settings,
-                 const input::Corpus& corpus) {
-      fit(config, settings, corpus,
-          {.ranks = options.job.ranks, .tries = false, .json = options.json});
-    };
+                 const input::Corpus& corpus) { fit(config, settings, corpus, fitting); };
   }
   const TrainingJob job = prepare(options.job, refine);
   if (!options.graph.empty()) {
@@ -84,8 +85,7 @@ int plan_command(const PlanOptions& options) {
     std::fputs(plan::explain(job.plan).c_str(), stdout);
     std::fflush(stdout);
   }
-  if (!job.plan.fits() && !options.fit)
-    show_what_fits(job.config, job.plan, {.ranks = options.job.ranks, .json = options.json});
+  if (!job.plan.fits() && !options.fit) show_what_fits(job.config, job.plan, fitting);
   return 0;
 }
 

@@ -74,7 +74,6 @@ int start_ranks(const plan::Job& job, const launch::HostOptions& hosts,
                 const train::WorkerSpec& spec) {
   const bool elastic = settings.elastic.on() && !spec.trial;
   const std::string wanted = train::RunFolder(spec.folder).wanted_ranks();
-  if (!spec.trial) std::filesystem::remove(wanted);
   if (job.ranks == 1 && job.servers == 0 && !job.evaluator && hosts.hosts.empty() && !elastic)
     return train::run_training(argc, argv, spec);
   launch::LaunchOptions options;

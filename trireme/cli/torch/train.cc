@@ -66,9 +66,11 @@ void say_next(const TrainOptions& options, const std::string& typed, const train
     say(options.json, "next: " + program + " generate " + folder +
                           (opening.empty() ? "" : " --prompt \"" + opening + "\""));
   } else if (code == static_cast<int>(ExitCode::NoDeviceMemory)) {
-    show_what_takes_less(
-        job.config, job.plan,
-        {.ranks = options.job.ranks, .new_job = options.resume.empty(), .json = options.json});
+    show_what_takes_less(job.config, job.plan,
+                         {.ranks = options.job.ranks,
+                          .ranks_here = options.job.ranks_on_this_host(),
+                          .new_job = options.resume.empty(),
+                          .json = options.json});
   } else if (code == 130 || code == 143) {
     const bool resumes = may_have_checkpoint(run);
     if (!resumes) say(options.json, "no checkpoint was written; the run begins anew:");
@@ -312,12 +314,11 @@ int train_command(TrainOptions options, const Program& program) {
   if (claim.resumes() && own_ranks && hosts.hosts.empty())
     take_former_ranks(options, claim.folder());
   split_changed(options);
-  const FitOptions fitting{
-      .ranks = options.job.ranks,
-      .ranks_here = options.job.ranks_here > 0 ? options.job.ranks_here : options.job.ranks,
-      .new_job = !claim.resumes(),
-      .tries = !launcher && hosts.hosts.empty(),
-      .json = options.json};
+  const FitOptions fitting{.ranks = options.job.ranks,
+                           .ranks_here = options.job.ranks_on_this_host(),
+                           .new_job = !claim.resumes(),
+                           .tries = !launcher && hosts.hosts.empty(),
+                           .json = options.json};
   TrainingJob job = prepare(options.job, refine_of(options.fit, fitting));
   check_memory(job, fitting);
   if (options.job.evaluators > 0)
@@ -334,6 +335,7 @@ int train_command(TrainOptions options, const Program& program) {
   if (claim.resumes() && options.job.evaluators > 0) train::EvaluationRecord::check(claim.folder());
   const train::RunFolder folder = claim.take(job.plan.job.name);
   if (claim.resumes()) folder.keep_config();
+  std::filesystem::remove(folder.wanted_ranks());  // start_ranks() makes it if it can be asked
   folder.write_config(job.config);
   write_first_events(job, claim, changes, options.json);
   if (!job.device.note.empty()) say(options.json, job.device.note);

@@ -127,9 +127,8 @@ plan::TrainingPlan planned(const train::Settings& settings, const input::Corpus&
   if (!options.predicts_time || settings.job.transport == "sim" || settings.device_kind != "cpu")
     return train::plan_training(settings, corpus, name, options.ranks);
   train::program_bytes(corpus);  // before kernels are measured
-  const int here = options.ranks_here > 0 ? options.ranks_here : options.ranks;
-  train::KernelSpeeds speeds =
-      train::speeds_here(settings, here * settings.strategy.lanes, say_calibrating);
+  train::KernelSpeeds speeds = train::speeds_here(
+      settings, options.ranks_on_this_host() * settings.strategy.lanes, say_calibrating);
   plan::TrainingPlan plan = train::plan_training(settings, corpus, name, options.ranks, &speeds);
   speeds.save();
   return plan;
@@ -197,7 +196,7 @@ TrainingJob prepare(const TrainingJobOptions& options, const Refine& refine) {
   config::Config config = configuration_of(options);
   train::Settings settings(config);
   // Check these here, before any rank starts.
-  const int ranks_here = options.ranks_here > 0 ? options.ranks_here : options.ranks;
+  const int ranks_here = options.ranks_on_this_host();
   const train::DeviceChoice device = device_of(settings, options, ranks_here);
   settings.device_kind = device.kind;
   train::check_products(settings.products, device.kind);

@@ -30,6 +30,8 @@ struct TrainingJobOptions {
   std::string transport, algorithm, link, data;
   std::string device;  // `plan --device`
   std::vector<std::string> set;
+
+  int ranks_on_this_host() const { return ranks_here > 0 ? ranks_here : ranks; }
 };
 void add_training_options(Command& command, TrainingJobOptions& options);
 

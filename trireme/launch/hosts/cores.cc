@@ -1,12 +1,12 @@
 #include "trireme/launch/hosts/cores.h"
 
-#include <sched.h>
-
 #include <algorithm>
 #include <fstream>
 #include <iterator>
 #include <sstream>
 #include <string>
+
+#include "trireme/observe/machine.h"
 
 namespace trireme::inline v0::launch {
 namespace {
@@ -28,17 +28,6 @@ std::vector<int> parse_list(const std::string& text) {
 
 }  // namespace
 
-std::vector<int> affinity_cores() {
-  cpu_set_t mask;
-  CPU_ZERO(&mask);
-  std::vector<int> cores;
-  if (sched_getaffinity(0, sizeof mask, &mask) != 0) return {0};
-  for (int core = 0; core < CPU_SETSIZE; ++core) {
-    if (CPU_ISSET(core, &mask)) cores.push_back(core);
-  }
-  return cores;
-}
-
 std::vector<std::vector<int>> numa_nodes() {
   std::vector<std::vector<int>> nodes;
   for (int node = 0;; ++node) {
@@ -47,7 +36,7 @@ std::vector<std::vector<int>> numa_nodes() {
     if (!std::getline(file, list)) break;
     nodes.push_back(parse_list(list));
   }
-  if (nodes.empty()) nodes.push_back(affinity_cores());
+  if (nodes.empty()) nodes.push_back(observe::affinity_cores());
   return nodes;
 }
 

@@ -1,5 +1,5 @@
 // The cores of each rank on this host: the affinity mask limited by the cgroup quota, divided among
-// the ranks. Pure except the two readers; thread safe.
+// the ranks. Pure except numa_nodes(); thread safe.
 #pragma once
 
 #include <cstdint>
@@ -9,8 +9,6 @@ namespace trireme::inline v0::launch {
 
 enum class Bind : std::uint8_t { Core, Numa, None };
 
-/// The cores of this process's affinity mask, ascending.
-std::vector<int> affinity_cores();
 /// The cores of each NUMA node; one node with all cores if the kernel does not tell.
 std::vector<std::vector<int>> numa_nodes();
 

@@ -19,8 +19,8 @@ CoreShare share_of_cores(int processes, Bind bind) {
   const char* bound = std::getenv("OMP_PROC_BIND");
   const bool binds = !std::getenv("GOMP_CPU_AFFINITY") && !std::getenv("KMP_AFFINITY") &&
                      (!bound || std::string(bound) == "false");
-  return share_cores(affinity_cores(), observe::usable_cores().usable, std::max(processes, 1),
-                     binds ? bind : Bind::None, numa_nodes());
+  return share_cores(observe::affinity_cores(), observe::usable_cores().usable,
+                     std::max(processes, 1), binds ? bind : Bind::None, numa_nodes());
 }
 
 }  // namespace

@@ -29,11 +29,17 @@ std::vector<std::string> collective_names() {
   return names;
 }
 
-std::vector<std::string> algorithm_names() {
-  std::set<std::string> names = {"direct"};
+std::vector<std::string> registered_algorithms() {
+  std::set<std::string> names;
   for (const OpKind kind : drawn_kinds())
     for (const auto* entry : comm::algorithms_of(kind)) names.insert(entry->name);
   return {names.begin(), names.end()};
+}
+
+std::vector<std::string> algorithm_names() {
+  std::vector<std::string> names = registered_algorithms();
+  names.emplace_back("direct");
+  return names;
 }
 
 OpKind kind_named(std::string_view name) {
@@ -44,7 +50,7 @@ OpKind kind_named(std::string_view name) {
     known += (known.empty() ? "" : ", ") + title_of(kind);
   }
   throw ConfigError("there is no collective \"" + std::string(name) + "\"",
-                    {.operation = "show", .advice = "Choose one of " + known + "."});
+                    {.advice = "Choose one of " + known + "."});
 }
 
 const comm::AlgorithmEntry& entry_named(OpKind kind, std::string_view algorithm) {
@@ -55,7 +61,7 @@ const comm::AlgorithmEntry& entry_named(OpKind kind, std::string_view algorithm)
   }
   throw ConfigError(
       "there is no algorithm \"" + std::string(algorithm) + "\" for " + title_of(kind),
-      {.operation = "show", .advice = "Choose one of " + names + "."});
+      {.advice = "Choose one of " + names + "."});
 }
 
 bool is_direct(OpKind kind, std::string_view algorithm) {

@@ -50,14 +50,14 @@ std::vector<Layout> layouts(const config::Config& config, const train::Settings&
 }
 
 // More lanes than cores wait for one another; more lanes than micro-batches are idle.
-int most_lanes(const train::Settings& settings, int ranks, std::int64_t micro) {
+int most_lanes(const train::Settings& settings, const FitPlace& place, std::int64_t micro) {
   const std::int64_t micro_batches = settings.batches.batch / micro;
-  const std::int64_t of_a_rank = (micro_batches + ranks - 1) / ranks;
+  const std::int64_t of_a_rank = (micro_batches + place.ranks - 1) / place.ranks;
   if (settings.strategy.pipeline > 1) return 1;  // its micro-batches overlap without lanes
   if (settings.strategy.expert * settings.strategy.context * settings.strategy.tensor > 1)
     return 1;                                   // several ranks compute a layer together
   if (settings.device_kind != "cpu") return 1;  // a device computes one after the other
-  const int cores = observe::usable_cores().usable / (ranks * settings.kernel_threads);
+  const int cores = observe::usable_cores().usable / (place.ranks_here * settings.kernel_threads);
   return static_cast<int>(std::clamp<std::int64_t>(cores, 1, std::max<std::int64_t>(of_a_rank, 1)));
 }
 
@@ -152,7 +152,7 @@ std::vector<FitCandidate> fit_candidates(const config::Config& config,
   for (const Layout& layout : layouts(config, settings, place.ranks)) {
     // If gradients are sharded, each rank computes one micro-batch at a time.
     const bool in_turn = place.ranks > 1 && parallel::goes_in_rounds(layout.sync);
-    int most = in_turn ? 1 : most_lanes(settings, place.ranks, micro), least = 1;
+    int most = in_turn ? 1 : most_lanes(settings, place, micro), least = 1;
     if (insisted(config, "train.lanes")) most = least = settings.strategy.lanes;
     for (int lanes = most; lanes >= least; --lanes)
       add_policies(search,

@@ -13,10 +13,10 @@
 
 namespace trireme::inline v0::cli {
 
-/// The machine: `ranks` ranks of at most `limit` bytes each. Without `speeds`, no times are
-/// predicted.
+/// The machine: `ranks` ranks of at most `limit` bytes each, of which `ranks_here` share this host's
+/// cores. Without `speeds`, no times are predicted.
 struct FitPlace {
-  int ranks = 1;
+  int ranks = 1, ranks_here = 1;
   std::int64_t limit = 0;
   train::KernelSpeeds* speeds = nullptr;
 };

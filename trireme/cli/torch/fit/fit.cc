@@ -166,7 +166,8 @@ std::optional<bool> show_candidates(const config::Config& config, const plan::Tr
   if (!can_fit(settings)) return {};
   const input::Corpus corpus = settings.model.data->load(settings.data_path);
   const MemoryLeft memory = memory_of(settings, corpus);
-  const FitPlace place{.ranks = options.ranks, .limit = memory.bytes};
+  const FitPlace place{
+      .ranks = options.ranks, .ranks_here = options.ranks_here, .limit = memory.bytes};
   const std::vector<FitCandidate> candidates =
       considered(config, settings, corpus, options, place, nullptr);
   print(candidates, memory, std::nullopt, options.json);
@@ -193,8 +194,10 @@ void fit(config::Config& config, const train::Settings& settings, const input::C
   std::optional<train::KernelSpeeds> speeds;  // of a device its maker's figures are known
   if (settings.device_kind == "cpu")
     speeds.emplace(train::speeds_here(settings, kAllCores, say_calibrating));
-  const FitPlace place{
-      .ranks = options.ranks, .limit = memory.bytes, .speeds = speeds ? &*speeds : nullptr};
+  const FitPlace place{.ranks = options.ranks,
+                       .ranks_here = options.ranks_here,
+                       .limit = memory.bytes,
+                       .speeds = speeds ? &*speeds : nullptr};
   std::optional<Trials> trials;
   if (options.tries) trials.emplace(config, options);
   const std::vector<FitCandidate> candidates =

@@ -14,7 +14,7 @@ namespace trireme::inline v0::cli {
 
 struct FitOptions {
   int ranks = 1;
-  int ranks_here = 1;   // of one host, the most; they share its memory
+  int ranks_here = 1;   // of one host, the most; they share its memory and cores
   bool new_job = true;  // batch.micro may become smaller if nothing fits otherwise
   bool tries = true;    // run trials; false: predict only
   bool json = false;
