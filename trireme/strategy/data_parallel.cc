@@ -89,7 +89,7 @@ struct DataParallel::Impl final : parallel::StepTarget {
               }) {
     env.input->assign(own_shares());
     statistics.reload();
-    agree_on_seed();
+    seed = parallel::agreed_seed(*env.world, seed);
     seed_next();
   }
 
@@ -101,13 +101,6 @@ struct DataParallel::Impl final : parallel::StepTarget {
   // The shares in which the Sampler is to deal out batches.
   kernel::Assignment own_shares() const {
     return env.own_world ? kernel::contiguous(env.servers.workers) : trained.plan().assignment;
-  }
-
-  // All ranks take the seed that rank 0 got from torch::manual_seed().
-  void agree_on_seed() {
-    std::vector<std::int64_t> value{static_cast<std::int64_t>(seed)};
-    env.world->broadcast(Buffer::of(std::span(value)), 0, {.label = "seed"}).wait();
-    seed = static_cast<std::uint64_t>(value[0]);
   }
 
   // Before the first passes.
@@ -280,6 +273,21 @@ struct DataParallel::Impl final : parallel::StepTarget {
     }
   }
 
+  void backward(const at::Tensor& loss, std::optional<std::int64_t> count) {
+    own_loss = loss.detach();
+    own_count = count;
+    const InputReader::Backward own(reader);
+    try {
+      loss.backward();
+    } catch (...) {
+      // The program may go on. If some gradients of the micro-batch have come, all ranks refuse the step.
+      own_loss.reset();
+      own_count.reset();
+      if (micro_open) engine.vote().refuse(describe(std::current_exception()));
+      throw;
+    }
+  }
+
   // Adds the micro-batch's loss, and forgets what backward() was given for it.
   void add_loss() {
     const double items = own_count ? 1 : static_cast<double>(micro.samples);
@@ -414,11 +422,7 @@ DataParallel::DataParallel(const parallel::StrategyContext& env, torch::nn::Modu
 
 DataParallel::~DataParallel() = default;
 
-void DataParallel::backward(const at::Tensor& mean) {
-  impl_->own_loss = mean.detach();
-  const InputReader::Backward own(impl_->reader);
-  mean.backward();
-}
+void DataParallel::backward(const at::Tensor& mean) { impl_->backward(mean, std::nullopt); }
 
 void DataParallel::backward(const at::Tensor& sum, std::int64_t count) {
   if (count < 0)
@@ -427,10 +431,7 @@ void DataParallel::backward(const at::Tensor& sum, std::int64_t count) {
                        .host = impl_->env.host,
                        .operation = "backward",
                        .advice = "Give the number of items that the loss sums: 0 or more."});
-  impl_->own_count = count;
-  impl_->own_loss = sum.detach();
-  const InputReader::Backward own(impl_->reader);
-  sum.backward();
+  impl_->backward(sum, count);
 }
 
 std::vector<BatchResult> DataParallel::take_results() {

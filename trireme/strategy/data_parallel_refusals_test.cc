@@ -220,6 +220,36 @@ TEST(DataParallel, ASumThatF16CannotHoldIsRefusedWithTheWayOut) {
   }
 }
 
+// The gradients of the last layer have come, the others have not.
+TEST(DataParallel, ABackwardPassThatThrowsIsRefusedOnAllRanks) {
+  testing::run_ranks(2, [&](testing::RankContext& rank) {
+    Net net;
+    torch::optim::SGD sgd(net.parameters(), torch::optim::SGDOptions(0.1));
+    DataParallel parallel(parallel::StrategyContext{.world = rank.world.get()}, net, sgd);
+    const std::string before = parallel.weights_hash();
+    at::Tensor hidden = net.first(at::ones({2, 6}));
+    const at::Tensor loss = net.second(hidden).sum();
+    if (rank.rank == 1)
+      hidden.register_hook([](const at::Tensor&) { throw std::runtime_error("no gradient"); });
+    if (rank.rank == 1) {
+      EXPECT_ANY_THROW(parallel.backward(loss, 2));
+    } else {
+      parallel.backward(loss, 2);
+    }
+    try {
+      parallel.step();
+      ADD_FAILURE() << "the step was applied";
+    } catch (const StepRefused& error) {
+      EXPECT_EQ(error.peer(), 1);
+      EXPECT_NE(std::string(error.what()).find("no gradient"), std::string::npos) << error.what();
+    }
+    EXPECT_EQ(parallel.weights_hash(), before);
+    parallel.backward(net.second(net.first(at::ones({2, 6}))).mean());
+    EXPECT_TRUE(parallel.step());
+    EXPECT_FALSE(parallel.take_results().back().count) << "that of the pass before";
+  });
+}
+
 TEST(DataParallel, RefusesWhatItCannotTrain) {
   testing::run_ranks(1, [&](testing::RankContext& rank) {
     const parallel::StrategyContext env{.world = rank.world.get()};
@@ -249,6 +279,9 @@ TEST(DataParallel, RefusesWhatItCannotTrain) {
       }
     }
     EXPECT_THROW(DataParallel(env, net, sgd, {.staleness = 1}), ConfigError);
+    EXPECT_THROW(DataParallel(env, net, sgd, {.replicas = 2}), ConfigError);
+    EXPECT_THROW(DataParallel(env, net, sgd, {.clip = -1}), ConfigError);
+    EXPECT_THROW(DataParallel(env, net, sgd, {.bucket_bytes = 0}), ConfigError);
     EXPECT_THROW(DataParallel(env, net, lbfgs, {.sync = "zero1"}), ConfigError);
     EXPECT_THROW(DataParallel(env, net, foreign), ConfigError);
     EXPECT_THROW(DataParallel(env, net, lbfgs), ConfigError);

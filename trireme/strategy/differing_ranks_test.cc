@@ -12,6 +12,7 @@
 #include "trireme/strategy/data_parallel.h"
 #include "trireme/strategy/strategy.h"
 #include "trireme/sync/strategy_context.h"
+#include "trireme/tensor/determinism.h"
 #include "trireme/tensor/products/kernel_table.h"
 #include "trireme/testing/run_ranks.h"
 
@@ -69,6 +70,10 @@ TEST(BadInput, RanksWhoseStrategiesDifferAreRefusedWithBoth) {
     refused({.noise_scale = other}, "noise_scale 1", "noise_scale 0");
     refused({.precision = "fp16", .loss_scale = LossScaleOptions{.window = other ? 9 : 10}},
             "for 9 steps", "for 10 steps");
+    EXPECT_THAT(said<MismatchError>(
+                    [&] { Program(rank, small_model(), {.kernel_threads = other ? 2 : 1}); }),
+                AllOf(HasSubstr("rank 1 computes with"), HasSubstr("2 threads a kernel")));
+    tensor::set_up_kernels(1);
     refused({.sync = "local_sgd", .local = {.steps = other ? 4 : 8}}, "4 local steps",
             "8 local steps");
     EXPECT_THAT(said<MismatchError>([&] {

@@ -142,10 +142,12 @@ void check_module(const ModuleTensors& contents, const DataParallelOptions& opti
         "sync = \"" + options.sync +
             "\" on a module: its optimizer is the user's own, whose state would have to be mixed",
         "Give the model as a list of blocks (trireme::Blocks, Strategy).");
-  if (!is_served(options.sync) && (options.staleness != 0 || options.backup != 0 ||
-                                   options.compensation != 0 || options.prediction))
-    refuse("staleness, backup, compensation or prediction with sync = \"" + options.sync + "\"",
+  if (!is_served(options.sync) && server_options_of(options) != ServerOptions{})
+    refuse("staleness, backup, compensation, prediction or replicas with sync = \"" + options.sync +
+               "\"",
            "They are for sync = \"server\".");
+  if (const std::string wrong = wrong_number(options); !wrong.empty())
+    refuse(wrong, "Use a clip of 0 (off) or more, and buckets of 1 byte or more.");
   if (options.sync != "plain" && options.compression != "none")
     refuse("compression = \"" + options.compression + "\" with sync = \"" + options.sync +
                "\": parts of gradients are not compressed",

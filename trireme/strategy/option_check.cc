@@ -16,6 +16,7 @@
 #include "trireme/strategy/shares.h"
 #include "trireme/sync/compression/compressor.h"
 #include "trireme/tensor/convert.h"
+#include "trireme/tensor/determinism.h"
 
 namespace trireme::inline v0::parallel {
 namespace {
@@ -56,6 +57,9 @@ class Check {
     set_shares(plan, options_.shares, place_.ranks, place_.rank);
     if (plan.local) local();
     if (plan.served) served();
+    if (!plan.served && options_.server != ServerOptions{})
+      refuse("options of servers with parallel.sync = \"" + options_.sync + "\"",
+             "Leave them out, or use parallel.sync = \"server\".");
     compression();
     offload();
     return plan;
@@ -134,6 +138,8 @@ class Check {
   }
 
   void numbers() const {
+    if (const std::string wrong = wrong_number(options_); !wrong.empty())
+      refuse(wrong, "Use a clip of 0 (off) or more, and buckets of 1 byte or more.");
     if (options_.lanes < 1) refuse("train.lanes = " + text(options_.lanes), "Use 1 or more.");
     if (options_.loss_scale && options_.precision != "fp16")
       refuse("a loss scale with train.precision = \"" + options_.precision +
@@ -278,7 +284,7 @@ SyncPlan check_options(const StrategyOptions& options, std::string_view optimize
   return Check(options, optimizer, place).all();
 }
 
-void check_shares(const StrategyOptions& options, const ModelShape& shape, std::int64_t micro) {
+void check_shape(const StrategyOptions& options, const ModelShape& shape, std::int64_t micro) {
   if (options.tensor > 1) {
     if (shape.shares.empty()) refuse_uncut_model(options.tensor, -1);
     for (const ModelShape::Share& share : shape.shares)
@@ -302,6 +308,12 @@ void check_shares(const StrategyOptions& options, const ModelShape& shape, std::
     check_expert_share(shape.experts, options.expert);
     check_expert_sequences(micro, options.expert);
   }
+  if (options.graphs && shape.batch_norms) refuse_recorded_batch_norms(-1);
+}
+
+void refuse_recorded_batch_norms(int rank) {
+  throw ConfigError("train.graphs = true with batch norms, whose statistics the host reads",
+                    {.rank = rank, .operation = "strategy", .advice = "Leave train.graphs out."});
 }
 
 void refuse_uncut_model(int tensor_ranks, int rank) {
@@ -320,6 +332,10 @@ void refuse_model_without_experts(int expert_ranks, int rank) {
        .operation = "strategy",
        .advice = "Set model.experts to a multiple of " + text(expert_ranks) +
                  ", or use parallel.expert = 1."});
+}
+
+std::string processor_of(const StrategyContext& env) {
+  return env.reproducible ? env.processor + "; " + tensor::describe_threads() : "";
 }
 
 std::string settings_of(const StrategyOptions& options, const std::string& optimizer) {

@@ -11,6 +11,7 @@
 
 #include "trireme/base/words.h"
 #include "trireme/strategy/strategy.h"
+#include "trireme/sync/strategy_context.h"
 #include "trireme/sync/sync_plan.h"
 
 namespace trireme::inline v0::parallel {
@@ -27,6 +28,9 @@ struct RankPlace {
 SyncPlan check_options(const StrategyOptions& options, std::string_view optimizer,
                        const RankPlace& place);
 
+/// Names all that must be equal on all ranks for equal bits; empty unless reproducible. Call it after
+/// set_up_kernels().
+std::string processor_of(const StrategyContext& env);
 /// The settings that must be equal on all ranks, as text. `optimizer`: its name, with its numbers where they
 /// are known.
 std::string settings_of(const StrategyOptions& options, const std::string& optimizer);
@@ -37,6 +41,15 @@ std::string common_settings(const Options& options) {
          std::to_string(options.bucket_bytes) + ", compression " + options.compression +
          ", shares " + options.shares + ", skip_not_finite " +
          std::to_string(options.skip_not_finite);
+}
+
+/// "clip = -1", for a number that StrategyOptions and DataParallelOptions have in common and that cannot
+/// be; empty: none.
+template <class Options>
+std::string wrong_number(const Options& options) {
+  if (!(options.clip >= 0)) return "clip = " + number_text(options.clip);
+  if (options.bucket_bytes < 1) return "bucket_bytes = " + std::to_string(options.bucket_bytes);
+  return {};
 }
 
 /// The sizes of a model that ranks may divide, as far as known before its blocks are built.
@@ -50,14 +63,16 @@ struct ModelShape {
   std::int64_t vocabulary = 0;  // rows of the token table; 0: none
   std::int64_t positions = 0;   // of a sequence that ranks can cut; 0: none
   int experts = 0;              // of each mixture; 0: none
+  bool batch_norms = false;     // with running statistics
 };
 
 /// Checks `shape` for the layout of `options`, with micro-batches of `micro` samples.
-void check_shares(const StrategyOptions& options, const ModelShape& shape, std::int64_t micro);
+void check_shape(const StrategyOptions& options, const ModelShape& shape, std::int64_t micro);
 
 /// The same refusals for a Strategy, which finds out when it builds the model. `rank`: for the message;
 /// -1: none.
 [[noreturn]] void refuse_uncut_model(int tensor_ranks, int rank);
 [[noreturn]] void refuse_model_without_experts(int expert_ranks, int rank);
+[[noreturn]] void refuse_recorded_batch_norms(int rank);
 
 }  // namespace trireme::inline v0::parallel

@@ -3,7 +3,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <nlohmann/json.hpp>
+
 #include "trireme/base/error.h"
+#include "trireme/strategy/step_guards.h"
 
 namespace trireme::outlier_filter_test {
 namespace {
@@ -63,6 +66,16 @@ TEST(OutlierFilter, EqualValuesHaveNoOutliersByRounding) {
   for (int i = 0; i < 8; ++i) filter.judge(1, 1);
   EXPECT_EQ(filter.judge(1 + 1e-9, 1), "");
   EXPECT_NE(filter.judge(1.001, 1), "");
+}
+
+TEST(OutlierFilter, ACheckpointWithOtherThanPairsIsRefused) {
+  parallel::StepGuards guards({.outliers = {.limit = 6, .window = 8}});
+  const auto restore = [&](const char* outliers) {
+    guards.restore(nlohmann::json{{"outliers", nlohmann::json::parse(outliers)}});
+  };
+  EXPECT_NO_THROW(restore(R"({"losses": [1, 2], "norms": [1, 2], "skipped": 1})"));
+  EXPECT_THROW(restore(R"({"losses": [1, 2], "norms": [1], "skipped": 1})"), CheckpointError);
+  EXPECT_THROW(restore(R"({"losses": [1], "norms": [1], "skipped": -1})"), CheckpointError);
 }
 
 TEST(OutlierFilter, RefusesNumbersThatCannotBe) {

@@ -178,7 +178,7 @@ std::optional<ShareChange> ShareBalance::decide(const kernel::LeafShares& now) c
   change.shares = best_counts(change.micro_seconds, now.total);
   change.step_seconds = slowest(change.micro_seconds, change.shares);
   change.step_seconds_before = slowest(change.micro_seconds, current);
-  if (change.step_seconds > (1 - kGain) * change.step_seconds_before) return {};
+  if (change.step_seconds >= (1 - kGain) * change.step_seconds_before) return {};
   return change;
 }
 

@@ -129,6 +129,14 @@ TEST(ShareBalance, ChangesOnceForARankThatIsSlower) {
             "expected step 70 ms instead of 180 ms");
 }
 
+// A virtual clock on which ranks compute in no time.
+TEST(ShareBalance, ChangesNothingWhereNothingTakesTime) {
+  ShareBalance balance;
+  kernel::LeafShares now(kMicroBatches);
+  const auto none = [](int) { return Duration::zero(); };
+  EXPECT_TRUE(observed(balance, now, {none, none, none, none}, 30).empty());
+}
+
 TEST(ShareBalance, DoesNotFlap) {
   ShareBalance balance;
   kernel::LeafShares now(kMicroBatches);

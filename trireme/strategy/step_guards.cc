@@ -3,6 +3,8 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
+#include "trireme/tensor/saved_count.h"
+
 namespace trireme::inline v0::parallel {
 
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(LossScale::State, scale, passed, overflows)
@@ -74,10 +76,19 @@ void StepGuards::save(nlohmann::json& into) const {
 }
 
 void StepGuards::restore(const nlohmann::json& saved) {
-  not_finite_.restore(saved.value("not_finite", std::int64_t{0}));
+  if (saved.contains("not_finite")) not_finite_.restore(saved_count(saved, "not_finite"));
   if (loss_scale_ && saved.contains("loss_scale"))
     loss_scale_->restore(saved["loss_scale"].get<LossScale::State>());
-  if (outliers_ && saved.contains("outliers")) saved["outliers"].get_to(outliers_->state);
+  if (outliers_ && saved.contains("outliers")) {
+    OutlierFilter::State state = saved["outliers"];
+    if (state.losses.size() != state.norms.size())
+      throw CheckpointError("the checkpoint's outliers have " +
+                                std::to_string(state.losses.size()) + " losses and " +
+                                std::to_string(state.norms.size()) + " norms",
+                            {.operation = "resume", .advice = "Use another checkpoint."});
+    state.skipped = saved_count(saved["outliers"], "skipped");
+    outliers_->state = std::move(state);
+  }
   if (noise_ && saved.contains("noise")) saved["noise"].get_to(noise_->state);
 }
 

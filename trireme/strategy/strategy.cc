@@ -44,12 +44,12 @@ parallel::SyncPlan prepare(const StrategyOptions& options, std::string_view opti
   parallel::SyncPlan plan = parallel::check_options(
       options, optimizer,
       {.ranks = env.world->size(), .ranks_a_host = env.local_size, .rank = env.world->rank()});
+  tensor::set_up_kernels(options.kernel_threads);
   parallel::require_equal_ranks(*env.world,
-                                {.processor = env.reproducible && !plan.local ? env.processor : "",
+                                {.processor = plan.local ? "" : parallel::processor_of(env),
                                  .settings = parallel::settings_of(options, optimizer_text)},
                                 env.host);
   if (options.graphs) check_graphs(options.device, env.world->rank());
-  tensor::set_up_kernels(options.kernel_threads);
   tensor::set_up_device(*env.world, options.device, env.reproducible);
   return plan;
 }
@@ -172,9 +172,7 @@ Strategy::Impl::Impl(const parallel::StrategyContext& own_env, const models::Blo
                        (plan.sharded() || grid.pipeline != nullptr || grid.layer != nullptr),
                    .clip = options.clip}) {
   if (options.graphs && !parts.whole().statistics.empty())
-    throw ConfigError(
-        "train.graphs with batch norms, whose statistics the host reads",
-        {.rank = env.rank(), .operation = "strategy", .advice = "Leave train.graphs out."});
+    parallel::refuse_recorded_batch_norms(env.rank());
   env.assign(places);
   if (parallel::parse_shares(options.shares).automatic) shares.emplace();
   if (options.offload == memory::kOnHost) optimizer->keep_state_on_host();

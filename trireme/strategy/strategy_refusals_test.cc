@@ -2,6 +2,8 @@
 #include <ATen/Functions.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
+
 #include "trireme/base/error.h"
 #include "trireme/kernel/assignment.h"
 #include "trireme/models/models.h"
@@ -251,6 +253,9 @@ TEST(Strategy, RefusesWhatThisReleaseDoesNotHave) {
     EXPECT_THROW(make({.shard = 2}), ConfigError);
     EXPECT_THROW(make({.pipeline = 2}), ConfigError);
     EXPECT_THROW(make({.data = 2}), ConfigError);
+    EXPECT_THROW(make({.clip = std::nan("")}), ConfigError);
+    EXPECT_THROW(make({.bucket_bytes = -1}), ConfigError);
+    EXPECT_THROW(make({.sync = "zero1", .server = {.staleness = 4}}), ConfigError);
     EXPECT_THROW(make({.precision = "fp8"}), ConfigError);
     EXPECT_THROW(make({.precision = "fp64"}), ConfigError);  // the model is fp32
   });

@@ -10,6 +10,7 @@
 #include "trireme/base/error.h"
 #include "trireme/layers/replicate.h"
 #include "trireme/ps/worker/server_sync.h"
+#include "trireme/strategy/option_check.h"
 #include "trireme/strategy/served.h"
 #include "trireme/strategy/shares.h"
 #include "trireme/sync/torch_optimizer.h"
@@ -67,10 +68,10 @@ TrainedModule::TrainedModule(const StrategyContext& env, torch::nn::Module& modu
 std::unique_ptr<ParameterSync> TrainedModule::make_sync(const DataParallelOptions& options,
                                                         const std::function<Work()>& barrier) {
   replicate(*env_.world, tensors_.distinct, env_.host);
-  require_equal_ranks(*env_.world,
-                      {.processor = env_.reproducible ? env_.processor : "",
-                       .settings = settings_of(tensors_, options, optimizer_)},
-                      env_.host);
+  require_equal_ranks(
+      *env_.world,
+      {.processor = processor_of(env_), .settings = settings_of(tensors_, options, optimizer_)},
+      env_.host);
   const PlainSyncOptions sync{.bucket_bytes = options.bucket_bytes,
                               .reduce = env_.reduce,
                               .before_launch = barrier,

@@ -30,6 +30,12 @@ std::shared_ptr<comm::Communicator> make_loop_group(const InputReader& reader,
   return env.world->subgroup(ranks, "DataParallel " + std::to_string(reader.number()));
 }
 
+std::uint64_t agreed_seed(comm::Communicator& world, std::uint64_t own) {
+  std::vector<std::int64_t> value{static_cast<std::int64_t>(own)};
+  world.broadcast(Buffer::of(std::span(value)), 0, {.label = "seed"}).wait();
+  return static_cast<std::uint64_t>(value[0]);
+}
+
 void refuse_step(const InputReader& reader, const StrategyContext& env,
                  const kernel::Assignment& shares) {
   const auto next = reader.peek();

@@ -1,6 +1,7 @@
 // A DataParallel needs these things from the loop around it, and refuses others.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <string>
 
@@ -18,6 +19,9 @@ namespace trireme::inline v0::parallel {
 std::shared_ptr<comm::Communicator> make_loop_group(const InputReader& reader,
                                                     const StrategyContext& env,
                                                     const std::string& sync);
+
+/// The seed that rank 0 gives, as by torch::manual_seed(). Collective.
+std::uint64_t agreed_seed(comm::Communicator& world, std::uint64_t own);
 
 /// Throws ConfigError that says why step() has no micro-batch. `shares`: of this DataParallel.
 [[noreturn]] void refuse_step(const InputReader& reader, const StrategyContext& env,

@@ -52,14 +52,27 @@ std::unique_ptr<Norm> norm_of(const std::shared_ptr<torch::nn::Module>& module) 
   return norm;
 }
 
+// Null unless `module` is a batch norm with running statistics.
+template <class Norm>
+std::unique_ptr<Norm> any_norm_of(const std::shared_ptr<torch::nn::Module>& module) {
+  auto norm = norm_of<torch::nn::BatchNorm1dImpl, Norm>(module);
+  if (!norm) norm = norm_of<torch::nn::BatchNorm2dImpl, Norm>(module);
+  if (!norm) norm = norm_of<torch::nn::BatchNorm3dImpl, Norm>(module);
+  return norm;
+}
+
 }  // namespace
+
+bool BatchStatistics::any_in(const std::shared_ptr<torch::nn::Module>& module) {
+  const auto inner = module->modules(/*include_self=*/true);
+  return std::any_of(inner.begin(), inner.end(),
+                     [](const auto& one) { return any_norm_of<Norm>(one) != nullptr; });
+}
 
 void BatchStatistics::add(const std::shared_ptr<torch::nn::Module>& module) {
   for (const auto& norm : norms_)
     if (norm->keep == module) return;  // blocks may share it
-  auto norm = norm_of<torch::nn::BatchNorm1dImpl, Norm>(module);
-  if (!norm) norm = norm_of<torch::nn::BatchNorm2dImpl, Norm>(module);
-  if (!norm) norm = norm_of<torch::nn::BatchNorm3dImpl, Norm>(module);
+  auto norm = any_norm_of<Norm>(module);
   if (!norm) return;
   norm->remember();
   norm->set_momentum(1.0);

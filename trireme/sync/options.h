@@ -48,6 +48,7 @@ struct ServerOptions {
 
   /// Whether workers train on their own, and need no other worker to be there.
   bool alone() const noexcept { return staleness != 0 || backup > 0; }
+  friend bool operator==(const ServerOptions&, const ServerOptions&) = default;
 };
 
 /// The factor on losses in fp16 (strategy/loss_scale.h).

@@ -11,6 +11,7 @@
 
 #include "trireme/base/check.h"
 #include "trireme/base/error.h"
+#include "trireme/base/words.h"
 #include "trireme/comm/nccl/gpu_library.h"
 #include "trireme/tensor/allocation.h"
 #include "trireme/tensor/devices/device.h"
@@ -75,6 +76,8 @@ std::exception_ptr explained(const std::exception_ptr& error) {
     return error;
   }
 }
+
+std::string describe_threads() { return counted(threads_of_a_kernel, "thread") + " a kernel"; }
 
 void set_up_thread() {
   TRIREME_CHECK(is_set_up);

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <exception>
+#include <string>
 
 #include "trireme/comm/communicator.h"
 
@@ -18,6 +19,8 @@ struct ProcessSetup {
 void set_up_process(const ProcessSetup& setup);
 /// The same for a library in a user's program: `kernel_threads` 0 keeps what was set up, or is 1.
 void set_up_kernels(int kernel_threads);
+/// The threads of a kernel that are set up, on which bits depend: "2 threads a kernel".
+std::string describe_threads();
 /// Before a rank of `world` computes on a device (nothing for the CPU): collectives reach the device's
 /// memory. Reproducible: LibTorch's operators take their deterministic form, in the whole process, and
 /// one that has none throws. Else the fastest form runs.

@@ -88,8 +88,10 @@ int count_gpus(const std::string& folder,
   const char* visible = environment("CUDA_VISIBLE_DEVICES");
   if (visible == nullptr) return count;
   const std::string_view names(visible);
-  if (names.empty() || names.front() == '-') return 0;  // "-1" hides all
-  const auto named = 1 + std::count(names.begin(), names.end(), ',');
+  if (names.empty() || names.front() == '-') return 0;
+  // CUDA takes the names before the first that is none, such as "-1".
+  const std::string_view shown = names.substr(0, names.find(",-"));
+  const auto named = 1 + std::count(shown.begin(), shown.end(), ',');
   return std::min(count, static_cast<int>(named));
 }
 

@@ -108,6 +108,7 @@ TEST(Device, CountsWhatTheDriverShowsAndTheEnvironmentAllows) {
   EXPECT_EQ(count("0,1,2,3,4"), 3);
   EXPECT_EQ(count(""), 0);
   EXPECT_EQ(count("-1"), 0);
+  EXPECT_EQ(count("0,-1,1"), 1);
   EXPECT_EQ(count_gpus(folder + "/none", [](const char*) { return nullptr; }), 0);
   std::filesystem::remove_all(folder);
 }

@@ -306,7 +306,7 @@ class Trainer {
     observe::StepFigures figures = figures_of(result);
     figures.step = step + 1;
     figures.step_seconds = took;
-    figures.items_per_second = static_cast<double>(items) / took;
+    if (took > 0) figures.items_per_second = static_cast<double>(items) / took;
     figures.input_seconds = to_seconds(batches_.time_waited() - input_before);
     if (const auto bytes = static_cast<long>(peak_device_bytes(device_)); bytes > 0)
       figures.device_bytes = bytes;

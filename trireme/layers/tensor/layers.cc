@@ -148,6 +148,7 @@ class TensorVocabulary final : public models::Vocabulary {
 
  private:
   void check(const at::Tensor& tokens) const {
+    if (tokens.numel() == 0) return;
     const std::int64_t least = tokens.min().item<std::int64_t>(),
                        most = tokens.max().item<std::int64_t>();
     if (least >= 0 && most < spec_.rows) return;

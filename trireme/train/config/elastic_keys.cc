@@ -23,6 +23,10 @@ void check_layout(const StrategyOptions& strategy, const JobOptions& job) {
     refuse("an elastic job with parallel.sync = \"" + strategy.sync +
                "\", whose result depends on the number of ranks",
            "Use plain, zero1, zero2, zero3 or hybrid.");
+  if (parallel::shards_in_groups(strategy.sync) && strategy.shard == 0)
+    refuse("an elastic job with parallel.sync = \"" + strategy.sync +
+               "\" that shards within hosts, of which each may lose ranks",
+           "Set parallel.shard.");
   if (job.transport == "mpi" || job.transport == "nccl" || job.transport == "sim")
     refuse("an elastic job with comm.transport = \"" + job.transport + "\"",
            job.transport == "mpi"
@@ -102,7 +106,7 @@ ElasticSettings elastic_of(const config::Config& config) {
 
 int ranks_of_a_copy(const StrategyOptions& strategy) {
   const int shard = parallel::shards_in_groups(strategy.sync) ? std::max(strategy.shard, 1) : 1;
-  return strategy.pipeline * strategy.tensor * strategy.context * std::max(shard, strategy.expert);
+  return strategy.pipeline * strategy.tensor * strategy.context * strategy.expert * shard;
 }
 
 RankChanges rank_changes(const ElasticSettings& settings, int ranks,

@@ -13,11 +13,6 @@ namespace {
 
 constexpr const char* kEvaluation = "validation";
 
-// The configuration as the run has it now: a resumed run may have changed it.
-void copy_config(storage::FileSystem& storage, const RunFolder& from, const RunFolder& to) {
-  write_whole(to.config(), text_of(*storage.open(from.config())));
-}
-
 }  // namespace
 
 void EvaluationRecord::check(const RunFolder& run) {
@@ -36,7 +31,7 @@ EvaluationRecord::EvaluationRecord(const RunFolder& run,
   check(run);
   storage_->make_directory(best_folder_.path());
   lock_ = storage_->lock(best_folder_.path());
-  copy_config(*storage_, run, best_folder_);
+  best_folder_.copy_config(run);  // a resumed run may have changed it
   observe::keep_until(run.evaluations(), static_cast<long>(run.newest_step()));
   read(run.evaluations());
   choose_best(run.checkpoints());

@@ -91,7 +91,8 @@ DataFamily criteo_data() {
 
 Loss binary_loss() {
   return [](const models::Value& output, const MicroBatch& micro) {
-    const at::Tensor logits = output.at(0).to(at::kFloat).flatten();
+    const bool wide = output.at(0).scalar_type() == at::kDouble;
+    const at::Tensor logits = output.at(0).to(wide ? at::kDouble : at::kFloat).flatten();
     // -log p of the answer is log(1 + e^x) - x y.
     return at::sum(at::softplus(logits) - logits * micro.field("targets").flatten());
   };

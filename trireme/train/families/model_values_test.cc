@@ -4,6 +4,7 @@
 #include <ATen/Functions.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <torch/nn/modules/batchnorm.h>
 #include <torch/nn/modules/embedding.h>
 #include <torch/nn/modules/linear.h>
 
@@ -179,6 +180,15 @@ TEST(ModelSize, NamesWhatCannotBe) {
                       }),
               HasSubstr("the loss cannot take [2, 8, 2]: "));
   EXPECT_EQ(train::measure_size(blocks, zeros(2, 8), sum).parameters, 8);
+}
+
+TEST(ModelSize, SaysWhetherItHasBatchNorms) {
+  const Loss sum = [](const auto& output, const MicroBatch&) { return output.at(0).sum(); };
+  v0::models::Blocks blocks;
+  blocks.add("a", [] { return torch::nn::Embedding(4, 2); });
+  EXPECT_FALSE(train::measure_size(blocks, zeros(2, 8), sum).shape->batch_norms);
+  blocks.add("b", [] { return torch::nn::BatchNorm1d(8); });
+  EXPECT_TRUE(train::measure_size(blocks, zeros(2, 8), sum).shape->batch_norms);
 }
 
 TEST(OwnData, IsWhatItsReaderGives) {

@@ -20,7 +20,7 @@ class ConvertedBlock final : public Block {
       : own_(std::move(own)), type_(type) {}
   models::Value forward(std::span<const models::Value> inputs) override {
     if (type_ != at::kDouble) {
-      const Autocast narrow(c10::DeviceType::CPU, type_);
+      const Autocast narrow(inputs.front().front().device().type(), type_);
       return own_->forward(inputs);
     }
     std::vector<models::Value> wide(inputs.begin(), inputs.end());

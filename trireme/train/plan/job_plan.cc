@@ -206,7 +206,7 @@ parallel::SyncPlan check_strategy(const Settings& settings, const ModelFigures& 
   if (!settings.strategy_name.empty())
     plan::check_ranks(plan::find_strategy(settings.strategy_name), ranks, ranks / ranks_a_host);
   check_groups(settings);
-  if (figures.shape) parallel::check_shares(options, *figures.shape, settings.batches.micro);
+  if (figures.shape) parallel::check_shape(options, *figures.shape, settings.batches.micro);
   return sync;
 }
 

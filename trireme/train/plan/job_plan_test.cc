@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "trireme/base/error.h"
 #include "trireme/base/words.h"
 #include "trireme/plan/named_strategies.h"
 
@@ -27,6 +28,16 @@ TEST(JobPlan, RanksOnGpusMeetByNcclUnlessTheyMayLeave) {
   EXPECT_EQ(transport_on_gpus({}), "nccl");
   EXPECT_EQ(transport_on_gpus({"elastic.min=1"}), "auto");
   EXPECT_EQ(transport_on_gpus({"comm.transport=shm"}), "shm");
+}
+
+TEST(JobPlan, GraphsOfBatchNormsAreRefusedBeforeAnythingStarts) {
+  EXPECT_NO_THROW(job_of({"train.graphs=true"}, "cuda"));
+  try {
+    job_of({"train.graphs=true", "model.name=resnet18", "model.width=4"}, "cuda");
+    FAIL();
+  } catch (const ConfigError& error) {
+    EXPECT_THAT(error.what(), ::testing::HasSubstr("train.graphs = true with batch norms"));
+  }
 }
 
 // `trireme show strategies NAME` tells a reader to try it.

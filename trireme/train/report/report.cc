@@ -220,6 +220,8 @@ void Report::table_of_servers(const ps::ServerFigures& figures) {
 
 void Report::trigram(double loss, bool told) {
   if (options_.silent) return;
+  if (std::isnan(loss))
+    return progress_.line("no byte trigram is counted: there is too little memory for it");
   trigram_ = history_.trigram = loss;
   if (told) return;
   events_.write(observe::Event("trigram").set("trigram_loss", loss));

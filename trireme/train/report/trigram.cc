@@ -7,6 +7,7 @@
 #include <array>
 #include <cmath>
 #include <limits>
+#include <new>
 #include <vector>
 
 #include "trireme/base/check.h"
@@ -32,11 +33,14 @@ struct Alphabet {
   std::size_t operator()(char c) const { return symbol[static_cast<unsigned char>(c)]; }
 };
 
-// One order of the model: counts [contexts][symbols], and the totals for each context's discount.
+// One order of the model: counts [contexts][symbols], and the totals for each context's discount. A
+// text may have more bytes than 32 bits count.
+template <class Count>
 struct Order {
   std::size_t symbols;
-  std::vector<std::uint32_t> count;
-  std::vector<std::uint32_t> total, kinds;  // of each context
+  std::vector<Count> count;
+  std::vector<std::uint64_t> total;  // of each context
+  std::vector<std::uint32_t> kinds;
   double discount = 0;
 
   Order(std::size_t contexts, std::size_t symbols)
@@ -46,7 +50,7 @@ struct Order {
     std::uint64_t once = 0, twice = 0;
     for (std::size_t context = 0; context < total.size(); ++context) {
       for (std::size_t s = 0; s < symbols; ++s) {
-        const std::uint32_t n = count[context * symbols + s];
+        const Count n = count[context * symbols + s];
         total[context] += n;
         kinds[context] += n > 0;
         once += n == 1;
@@ -59,8 +63,9 @@ struct Order {
   }
   double probability(std::size_t context, std::size_t symbol, double lower) const {
     if (context >= total.size() || total[context] == 0) return lower;
-    const double n = symbol < symbols ? count[context * symbols + symbol] : 0;
-    return (std::max(n - discount, 0.0) + discount * kinds[context] * lower) / total[context];
+    const double n = symbol < symbols ? static_cast<double>(count[context * symbols + symbol]) : 0;
+    return (std::max(n - discount, 0.0) + discount * kinds[context] * lower) /
+           static_cast<double>(total[context]);
   }
 };
 
@@ -71,7 +76,8 @@ double trigram_loss(std::string_view train, std::string_view validation,
   TRIREME_CHECK(has_trigrams(train, validation));
   const Alphabet alphabet(train);
   const std::size_t n = alphabet.size;
-  Order one(1, n), two(n, n), three(n * n, n);
+  Order<std::uint64_t> one(1, n), two(n, n);
+  Order<std::uint32_t> three(n * n, n);  // 64 MB for 256 different bytes
   for (std::size_t i = 2; i < train.size(); ++i) {
     if (stop && i % 65536 == 0 && *stop) return std::numeric_limits<double>::quiet_NaN();
     const std::size_t a = alphabet(train[i - 2]), b = alphabet(train[i - 1]),
@@ -100,7 +106,7 @@ TrigramCount::TrigramCount(std::string_view train, std::string_view validation)
     : train_(train), validation_(validation), thread_([this] {
         // Linux keeps a priority per thread. Training comes first.
         setpriority(PRIO_PROCESS, static_cast<id_t>(gettid()), 19);
-        loss_ = trigram_loss(train_, validation_, &stop_);
+        loss_ = loss(&stop_);
         done_.store(true, std::memory_order_release);
       }) {}
 
@@ -112,7 +118,15 @@ TrigramCount::~TrigramCount() {
 double TrigramCount::count_now() {
   stop_ = true;
   thread_.join();
-  return trigram_loss(train_, validation_);
+  return loss(nullptr);
+}
+
+double TrigramCount::loss(const std::atomic<bool>* stop) const {
+  try {
+    return trigram_loss(train_, validation_, stop);
+  } catch (const std::bad_alloc&) {
+    return std::numeric_limits<double>::quiet_NaN();
+  }
 }
 
 std::optional<double> TrigramCount::result() const {

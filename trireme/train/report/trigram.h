@@ -30,12 +30,14 @@ class TrigramCount {
  public:
   TrigramCount(std::string_view train, std::string_view validation);
   ~TrigramCount();
-  /// nullopt as long as the thread counts.
+  /// nullopt as long as the thread counts; NaN if there was no memory for the counts, as below.
   std::optional<double> result() const;
   /// Ends the thread and counts again, in the caller's.
   double count_now();
 
  private:
+  double loss(const std::atomic<bool>* stop) const;
+
   const std::string_view train_, validation_;
   std::atomic<bool> stop_{false}, done_{false};
   double loss_ = 0;

@@ -73,5 +73,15 @@ TEST_F(FormerRanks, AreWholeCopiesOfTheModel) {
   EXPECT_EQ(ranks(), 8);
 }
 
+TEST_F(FormerRanks, AreWholeCopiesOfTheModelWithExpertsToo) {
+  configure({"elastic.min=4", "elastic.max=8", "parallel.expert=2", "parallel.sync=hybrid",
+             "parallel.shard=2"});
+  add(R"({"event":"plan","ranks":4})");
+  resize("6");
+  EXPECT_EQ(ranks(), 4);
+  resize("8");
+  EXPECT_EQ(ranks(), 8);
+}
+
 }  // namespace
 }  // namespace trireme::train::former_ranks_test

@@ -167,6 +167,10 @@ void RunFolder::put(const std::string& name, const std::string& text) const {
   }
 }
 
+void RunFolder::copy_config(const RunFolder& from) const {
+  put(kConfig, text_of(*storage_->open(from.config())));
+}
+
 void RunFolder::keep_config() const {
   if (const auto text = try_read_file(config())) put(std::string(kConfig) + kFormer, *text);
 }

@@ -70,6 +70,8 @@ class RunFolder {
   /// Writes the resolved configuration, with the hash of its identity on top. Atomic, and on the
   /// disk when this returns.
   void write_config(const config::Config& config) const;
+  /// Writes the configuration that `from` has now in the same way.
+  void copy_config(const RunFolder& from) const;
   /// A resumed run may have a configuration that its checkpoint does not fit. keep_config() puts the
   /// present one aside; rank 0 drops it once it has loaded the checkpoint, or takes it again. A start
   /// that was killed in between leaves both: then the next one takes it again.
