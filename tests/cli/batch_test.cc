@@ -3,6 +3,7 @@
 // itself; tests/cli/sbatch runs in a real script if Slurm is installed.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <cstdlib>
 
@@ -47,6 +48,26 @@ TEST(Batch, TrainWithoutRanksSaysHowManyThereAreAndHowToStartThem) {
   EXPECT_EQ(result.code, 2) << result.out << result.err;
   EXPECT_THAT(result.err, AllOf(HasSubstr("allocation has 2 tasks"), HasSubstr("srun -n 2"),
                                 HasSubstr("train --ranks 2")));
+}
+
+// srun does not end the other tasks when one has failed. They would look for rank 0 for half an hour.
+TEST(Batch, TheOtherRanksEndWithWhatRankZeroRefuses) {
+  Folder folder;
+  const auto start = [&](const std::string& rank) {
+    return trireme_command({"train", "none.toml"})
+        .in(folder.path())
+        .with("SLURM_PROCID", rank)
+        .with("SLURM_LOCALID", rank)
+        .with("SLURM_NTASKS", "2")
+        .with("SLURM_JOB_ID", std::to_string(getpid()))
+        .with("SLURM_STEP_ID", "0")
+        .start();
+  };
+  auto other = start("1"), first = start("0");
+  const CommandResult refused = first.wait_beside_others();
+  EXPECT_EQ(refused.code, 2) << refused.out << refused.err;
+  EXPECT_THAT(refused.err, HasSubstr("none.toml"));
+  EXPECT_EQ(other.wait_beside_others().code, 2);
 }
 
 // The environment of two processes of mpirun, srun or torchrun: each runs by itself.

@@ -54,6 +54,8 @@ ModelWeights weights_in(const std::string& path) {
 }  // namespace
 
 std::optional<FoundCheckpoint> find_checkpoint(const std::string& place) {
+  if (place.empty())
+    refuse("checkpoint", "the name of a run is empty", "Name a run's folder, or a checkpoint's.");
   const std::string name = plain_name(place);
   const bool address = storage::has_scheme(place);
   std::error_code missing;

@@ -4,6 +4,7 @@
 #include <fstream>
 
 #include "trireme/base/error.h"
+#include "trireme/cli/refuse.h"
 
 namespace trireme::inline v0::cli {
 
@@ -20,8 +21,13 @@ bool can_write(const std::string& path) {
   std::error_code ignored;
   const bool existed = std::filesystem::exists(path, ignored);
   if (!std::ofstream(path, std::ios::app)) return false;
-  if (!existed) std::filesystem::remove(path, ignored);
+  // A link whose target was missing stays, and its target goes again.
+  if (!existed) std::filesystem::remove(std::filesystem::canonical(path, ignored), ignored);
   return true;
+}
+
+void check_can_write(const std::string& path, const std::string& operation) {
+  if (!can_write(path)) refuse(operation, "cannot write " + path, "Name another file.");
 }
 
 }  // namespace trireme::inline v0::cli

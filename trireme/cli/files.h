@@ -10,5 +10,7 @@ void write_file(const std::string& path, const std::string& text, const std::str
 
 /// Whether write_file() could write it now. A file that is there keeps its text; no other is left.
 bool can_write(const std::string& path);
+/// ConfigError if it could not.
+void check_can_write(const std::string& path, const std::string& operation);
 
 }  // namespace trireme::inline v0::cli

@@ -290,8 +290,9 @@ TEST(Adapters, ModulesHoldersLambdasAndSequential) {
   EXPECT_TRUE(at::allclose(plain.run("tokens", x), expected));
 
   torch::nn::Sequential sequential(torch::nn::Linear(4, 8), torch::nn::Linear(8, 2));
-  Plain children(blocks_of(sequential.ptr()));
-  EXPECT_TRUE(at::equal(children.run("tokens", x), sequential->forward(x)));
+  Blocks whole;
+  whole.add("whole", [sequential] { return sequential; });
+  EXPECT_TRUE(at::equal(Plain(whole).run("tokens", x), sequential->forward(x)));
 
   EXPECT_THROW(net.add("in", [] { return torch::nn::Linear(1, 1); }), ConfigError);
   std::vector<Value> two = {{x}, {x}};

@@ -1,7 +1,5 @@
 #include "trireme/models/module_block.h"
 
-#include <torch/nn/modules/container/sequential.h>
-
 #include "trireme/base/error.h"
 
 namespace trireme::inline v0::models {
@@ -81,20 +79,6 @@ Blocks& Blocks::add_block(BlockSpec spec) {
 Blocks& Blocks::tie(std::string alias, std::string owner) {
   ties_.push_back({std::move(alias), std::move(owner)});
   return *this;
-}
-
-Blocks blocks_of(const std::shared_ptr<torch::nn::SequentialImpl>& sequential) {
-  Blocks blocks;
-  std::size_t index = 0;
-  for (auto& child : *sequential) {
-    blocks.add(std::to_string(index++), [child] {
-      return make_block(child.ptr(), [child](std::vector<at::Tensor> in) mutable {
-        if (in.size() != 1) throw_wrong_inputs(1, in.size());
-        return std::vector<at::Tensor>{child.forward(in[0])};
-      });
-    });
-  }
-  return blocks;
 }
 
 }  // namespace trireme::inline v0::models

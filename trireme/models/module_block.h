@@ -1,4 +1,4 @@
-// Adapters: torch modules, holders, torch::nn::Sequential and lambdas as Blocks, and the body of
+// Adapters: torch modules, holders (torch::nn::Sequential, too) and lambdas as Blocks, and the body of
 // Blocks::add (docs/architecture.md). Include it where blocks are added; it costs
 // torch/nn/module.h.
 //
@@ -22,12 +22,6 @@
 
 #include "trireme/models/block.h"
 
-namespace torch::nn {
-class SequentialImpl;
-template <class>
-class ModuleHolder;
-}  // namespace torch::nn
-
 namespace trireme::inline v0::models {
 
 /// Takes the tensors of all values that the block reads, in order; returns those that it writes.
@@ -43,10 +37,6 @@ std::shared_ptr<torch::nn::Module> module_of(const std::shared_ptr<Block>& block
 
 /// Throws ConfigError that says how many tensors a block's code takes and how many it got.
 [[noreturn]] void throw_wrong_inputs(std::size_t takes, std::size_t got);
-
-/// Each child of the Sequential becomes one block named by its index ("0", "1", ...). The blocks
-/// share the Sequential's modules: build it once per replica of the model.
-Blocks blocks_of(const std::shared_ptr<torch::nn::SequentialImpl>& sequential);
 
 namespace detail {
 

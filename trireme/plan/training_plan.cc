@@ -186,7 +186,7 @@ Communication layer_communication_of(const TrainingPlan& plan) {
 // Threads that share a core take turns.
 double turns(const Job& job, int lanes) {
   if (job.device != "cpu") return job.ranks_per_device;
-  return std::max(1.0, double(job.ranks * lanes * job.kernel_threads) / job.usable_cores);
+  return std::max(1.0, double(job.ranks_here * lanes * job.kernel_threads) / job.usable_cores);
 }
 
 // Micro-batches go through the lanes in rounds; a device computes one after the other.

@@ -338,9 +338,11 @@ TEST(TrainingPlan, TheUpdateMovesGradientsWeightsAndMoments) {
               AllOf(HasSubstr(" + communication "), HasSubstr("           (a test)\n")));
   one.owners = 2;
   EXPECT_DOUBLE_EQ(plan::make_plan(one).update_seconds, 0.1 * (2 * 12 + 16));
-  one.ranks = 4;  // two on a core
+  one.ranks = one.ranks_here = 4;  // two on a core
   one.owners = 4;
   EXPECT_DOUBLE_EQ(plan::make_plan(one).update_seconds, 2 * 0.1 * (12 + 8));
+  one.ranks_here = 2;  // the others are on another host
+  EXPECT_DOUBLE_EQ(plan::make_plan(one).update_seconds, 0.1 * (12 + 8));
 }
 
 TEST(TrainingPlan, ActivationsInAFileAreBesideTheMemory) {

@@ -155,6 +155,24 @@ TEST(BadInput, ASecondDataParallelOfAModuleIsRefusedUntilTheFirstHasEnded) {
   });
 }
 
+// A factory that returns the same module each time.
+TEST(BadInput, ASecondStrategyOfAModuleIsRefusedUntilTheFirstHasEnded) {
+  testing::run_ranks(1, [](testing::RankContext& rank) {
+    models::Blocks model;
+    const torch::nn::Linear same(3, 2);
+    model.add("same", {"features"}, [same] { return same; });
+    {
+      const Program first(rank, model, {});
+      EXPECT_THAT(
+          said<ConfigError>([&] { Program(rank, model, {}); }),
+          AllOf(HasSubstr("same.weight is trained by another Strategy"), HasSubstr("new module")));
+    }
+    Program(rank, model, {}).step(0, kSquares);
+    EXPECT_THAT(said<ConfigError>([&] { Program(rank, model, {.lanes = 2}); }),
+                HasSubstr("block \"same\" returns the same module each time"));
+  });
+}
+
 TEST(BadInput, AnOptimizerThatWouldUpdateATensorTwiceOrNoneIsRefused) {
   testing::run_ranks(2, [](testing::RankContext& rank) {
     const parallel::StrategyContext env{.world = rank.world.get()};

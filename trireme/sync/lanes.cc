@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "trireme/base/check.h"
+#include "trireme/base/error.h"
 #include "trireme/base/signals_blocked.h"
 #include "trireme/sync/buckets/autograd_hooks.h"
 #include "trireme/tensor/determinism.h"
@@ -67,6 +68,11 @@ struct Lanes::Impl {
     for (const Stage::Member& member : stage.members()) {
       for (const models::NamedTensor& own : member.block->parameters()) {
         TRIREME_CHECK(leaves.size() < weights.size());
+        if (has_gradient_hook(own.tensor))
+          throw ConfigError("the factory of block \"" + member.name +
+                                "\" returns the same module each time, and every lane needs one",
+                            {.operation = "lanes",
+                             .advice = "Make a new module in the factory, or use one lane."});
         leaves.push_back(own.tensor);
         leaves.back().set_data(weights[leaves.size() - 1].detach());
       }

@@ -184,7 +184,7 @@ std::string planned(const Run& run, std::optional<train::Settings>& settings) {
   try {
     settings.emplace(config_of(run));
     const plan::TrainingPlan plan =
-        train::plan_training(*settings, run.family.corpus, "pairs", run.ranks);
+        train::plan_training(*settings, run.family.corpus, "pairs", run.ranks, run.ranks);
     settings->strategy.recompute = plan.job.recompute;
     return {};
   } catch (const ConfigError& error) {

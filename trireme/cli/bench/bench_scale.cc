@@ -205,6 +205,7 @@ void check(const ScaleOptions& options) {
                " are not counted",
            "Take more.");
   plan::link_of(options.link);
+  check_can_write(options.svg, "bench scale");
 }
 
 int bench_scale(const ScaleOptions& options) {

@@ -74,6 +74,7 @@ ExchangeCurves curves_of(const BenchServerOptions& options) {
 }
 
 int bench_server(const BenchServerOptions& options) {
+  if (!options.svg.empty()) check_can_write(options.svg, "bench server");
   const ExchangeCurves curves = curves_of(options);
   if (!options.svg.empty()) write_file(options.svg, curves.draw(), "bench server");
   std::fputs((options.json ? curves.to_json() : curves.to_text()).c_str(), stdout);

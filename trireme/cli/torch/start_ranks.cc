@@ -6,6 +6,7 @@
 #include <string>
 #include <utility>
 
+#include "trireme/base/error.h"
 #include "trireme/base/words.h"
 #include "trireme/cli/files.h"
 #include "trireme/cli/launch/own_run.h"
@@ -26,6 +27,8 @@ namespace trireme::inline v0::cli {
 namespace {
 
 constexpr int kMostRollBacks = 3;
+constexpr std::string_view kRefused =
+    "refused ";  // in place of a WorkerSpec; the exit code follows
 
 std::string variable_of(const train::WorkerSpec& spec) {
   return std::string(kWorkerVariable) + "=" + spec.to_text();
@@ -46,7 +49,12 @@ launch::Again roll_back(const launch::LaunchOptions& options, const train::Worke
     const auto say = [&](const std::string& what) {
       launch::write_all(STDERR_FILENO, "trireme: " + result.last_line + " " + what + "\n");
     };
-    const std::int64_t step = train::RunFolder(spec.folder).newest_step();
+    std::int64_t step = 0;
+    try {
+      step = train::RunFolder(spec.folder).newest_step();
+    } catch (const Error& error) {  // the first failure is the job's, not this one
+      say(error.message());
+    }
     if (step == 0) say("There is no checkpoint to go back to.");
     if (step == 0 || times == kMostRollBacks) return std::nullopt;
     say("All servers and ranks go back to step " + grouped(step) + ", the newest checkpoint (" +
@@ -130,9 +138,19 @@ int run_under_launcher(const rendezvous::RankEnvironment& place, int argc, char*
   const auto specs =
       place.meeting ? rendezvous::exchange_by_sockets(place, mine, JobOptions().timeout_user_code)
                     : rendezvous::exchange_under_mpirun(mine);
+  if (specs.front().starts_with(kRefused)) return std::stoi(specs.front().substr(kRefused.size()));
   told = train::WorkerSpec::from_text(specs.front());
   if (place.process() == 0) told = spec;
   return run_process(place.role, argc, argv, told);
+}
+
+void refuse_under_launcher(const rendezvous::RankEnvironment& place, int code) noexcept {
+  if (!place.meeting) return;
+  try {
+    rendezvous::exchange_by_sockets(place, std::string(kRefused) + std::to_string(code),
+                                    JobOptions().timeout);
+  } catch (...) {  // the others have ended, or come too late: what was refused is what counts
+  }
 }
 
 int evaluate_under_launcher(int argc, char** argv, const std::string& folder) {

@@ -31,6 +31,10 @@ std::optional<rendezvous::RankEnvironment> under_launcher();
 int run_under_launcher(const rendezvous::RankEnvironment& place, int argc, char** argv,
                        const train::WorkerSpec& spec);
 
+/// Rank 0, instead: the others end with `code`. Waits for them as long as for a peer. Under mpirun this
+/// process's end does it.
+void refuse_under_launcher(const rendezvous::RankEnvironment& place, int code) noexcept;
+
 /// Becomes the evaluator of the launcher's job, whose run lies in `folder`.
 int evaluate_under_launcher(int argc, char** argv, const std::string& folder);
 

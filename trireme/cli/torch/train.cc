@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <filesystem>
+#include <utility>
 
 #include "trireme/base/error.h"
 #include "trireme/base/file.h"
@@ -288,20 +289,17 @@ void take_config_of_run(TrainOptions& options, const train::RunFolder& folder) {
   options.job.name = std::filesystem::path(folder.path()).filename().string();
 }
 
-int train_command(TrainOptions options, const Program& program) {
-  if (options.help_config) {
-    std::fputs(train::training_help().c_str(), stdout);
-    return 0;
-  }
-  const TimePoint began = steady_now();
-  if (options.job.ranks_given && rendezvous::in_batch_script()) rendezvous::ignore_launchers();
-  const auto launcher = under_launcher();
-  const launch::HostOptions hosts = take_hosts(options);
-  const auto coordinated = under_coordinator();
-  if (const auto code = launcher      ? follow_launcher(options, *launcher, program)
-                        : coordinated ? follow_coordinator(options, *coordinated, program)
-                                      : std::nullopt)
-    return *code;
+// How this process was started: by a launcher, in a job of `trireme coordinator`, or by a user.
+struct Start {
+  std::optional<rendezvous::RankEnvironment> launcher, coordinated;
+  launch::HostOptions hosts;
+  TimePoint began;
+  bool told = false;  // the launcher's other processes know what to do
+};
+
+// In process 0, which decides what all do.
+int train_as_first(TrainOptions options, const Program& program, Start& start) {
+  const auto& [launcher, coordinated, hosts, began, told] = std::as_const(start);
   if (options.backup) options.resume = "auto";
   options.job.under_mpirun = launcher && !launcher->meeting;
   options.job.predicts_time = !options.trial;
@@ -317,7 +315,7 @@ int train_command(TrainOptions options, const Program& program) {
   const FitOptions fitting{.ranks = options.job.ranks,
                            .ranks_here = options.job.ranks_on_this_host(),
                            .new_job = !claim.resumes(),
-                           .tries = !launcher && hosts.hosts.empty(),
+                           .tries = own_ranks && hosts.hosts.empty(),
                            .json = options.json};
   TrainingJob job = prepare(options.job, refine_of(options.fit, fitting));
   check_memory(job, fitting);
@@ -345,6 +343,7 @@ int train_command(TrainOptions options, const Program& program) {
   const auto run = [&] {
     if (coordinated)
       return run_under_coordinator(*coordinated, program.argc(), program.argv(), spec);
+    start.told = true;
     if (launcher) return run_under_launcher(*launcher, program.argc(), program.argv(), spec);
     if (!simulated)
       return start_ranks(job.plan.job, hosts, train::Settings(job.config), program.argc(),
@@ -355,6 +354,32 @@ int train_command(TrainOptions options, const Program& program) {
   if (code == 0) complete(options, job, folder);
   say_next(options, program.typed(), folder, job, code);
   return code;
+}
+
+int train_command(TrainOptions options, const Program& program) {
+  if (options.help_config) {
+    std::fputs(train::training_help().c_str(), stdout);
+    return 0;
+  }
+  const TimePoint began = steady_now();
+  if (options.job.ranks_given && rendezvous::in_batch_script()) rendezvous::ignore_launchers();
+  Start start{.launcher = under_launcher(),
+              .coordinated = {},
+              .hosts = take_hosts(options),
+              .began = began};
+  start.coordinated = under_coordinator();
+  if (const auto code = start.launcher ? follow_launcher(options, *start.launcher, program)
+                        : start.coordinated
+                            ? follow_coordinator(options, *start.coordinated, program)
+                            : std::nullopt)
+    return *code;
+  try {
+    return train_as_first(std::move(options), program, start);
+  } catch (...) {
+    if (start.launcher && !start.told)
+      refuse_under_launcher(*start.launcher, describe(std::current_exception()).exit_code);
+    throw;
+  }
 }
 
 }  // namespace

@@ -124,12 +124,14 @@ train::DeviceChoice device_of(const train::Settings& settings, const TrainingJob
 
 plan::TrainingPlan planned(const train::Settings& settings, const input::Corpus& corpus,
                            const std::string& name, const TrainingJobOptions& options) {
+  const int here = options.ranks_on_this_host();
   if (!options.predicts_time || settings.job.transport == "sim" || settings.device_kind != "cpu")
-    return train::plan_training(settings, corpus, name, options.ranks);
+    return train::plan_training(settings, corpus, name, options.ranks, here);
   train::program_bytes(corpus);  // before kernels are measured
-  train::KernelSpeeds speeds = train::speeds_here(
-      settings, options.ranks_on_this_host() * settings.strategy.lanes, say_calibrating);
-  plan::TrainingPlan plan = train::plan_training(settings, corpus, name, options.ranks, &speeds);
+  train::KernelSpeeds speeds =
+      train::speeds_here(settings, here * settings.strategy.lanes, say_calibrating);
+  plan::TrainingPlan plan =
+      train::plan_training(settings, corpus, name, options.ranks, here, &speeds);
   speeds.save();
   return plan;
 }
@@ -216,7 +218,6 @@ TrainingJob prepare(const TrainingJobOptions& options, const Refine& refine) {
     settings.device_kind = device.kind;
   }
   plan::TrainingPlan plan = planned(settings, corpus, name, options);
-  plan.job.ranks_here = ranks_here;
   plan.job.evaluator = options.evaluators > 0;
   if (settings.memory_limit != train::kNoMemoryLimit) {
     const MemoryLeft left = memory_of_host();

@@ -152,7 +152,8 @@ class CutCrossEntropy : public torch::autograd::Function<CutCrossEntropy> {
 at::Tensor cut_cross_entropy_sum(const at::Tensor& logits, const at::Tensor& targets,
                                  std::int64_t begin, std::int64_t whole, Communicator& group) {
   tensor::check_targets(logits, targets);
-  if (const std::int64_t most = targets.max().item<std::int64_t>(); most >= whole)
+  const std::int64_t most = targets.numel() > 0 ? targets.max().item<std::int64_t>() : -1;
+  if (most >= whole)
     throw ConfigError(
         "target " + std::to_string(most) + " is outside the vocabulary of " + std::to_string(whole),
         {.operation = "cross_entropy",

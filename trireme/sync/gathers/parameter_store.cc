@@ -8,6 +8,7 @@
 
 #include "trireme/base/check.h"
 #include "trireme/base/error.h"
+#include "trireme/sync/buckets/autograd_hooks.h"
 #include "trireme/tensor/convert.h"
 #include "trireme/tensor/devices/copy_streams.h"
 #include "trireme/tensor/devices/device.h"
@@ -92,6 +93,9 @@ void ParameterStore::add_block(const Stage::Member& member) {
                        std::string(c10::toString(own.tensor.scalar_type())) +
                        ", the strategy's precision is " + options_.precision,
                    "Build the model with the same precision.");
+    if (has_gradient_hook(own.tensor))
+      refuse_store("parameter " + name + " is trained by another Strategy or DataParallel",
+                   "Destroy that one first, or make a new module in the block's factory.");
     memory_.add_leaf(name, own.tensor);
     const std::string owner = owner_of(name, ties_);
     const bool is_new = !index_.contains(owner);

@@ -313,7 +313,8 @@ void add_parallel_keys(config::Schema& schema) {
        "of the gradients, too; zero3, of the weights, too; hybrid, as zero3 within a host. "
        "A copy on every rank that trains by itself and changes bits with the number of ranks: "
        "local_sgd, averaged now and then; diloco, moved by an outer optimizer; easgd, pulled to a "
-       "centre; gossip, averaged with neighbours.",
+       "centre; gossip, averaged with neighbours. server: weights and optimizer state are on "
+       "parameter servers (server.*).",
        0, 0, parallel::sync_names()});
   schema.add(
       {"parallel.overlap", true,

@@ -76,6 +76,9 @@ TrainingModel make_model(const config::Config& config) {
 }
 
 Examples examples_of(std::shared_ptr<const Dataset> held_out) {
+  if (held_out->size() < 1)
+    throw ConfigError("the data has no samples to validate on",
+                      {.operation = "data", .advice = "Let the source's validation() have some."});
   return [held_out = std::move(held_out)](std::int64_t samples) {
     std::vector<std::int64_t> numbers;
     for (std::int64_t i = 0; i < samples; ++i) numbers.push_back(i % held_out->size());

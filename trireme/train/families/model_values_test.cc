@@ -8,6 +8,8 @@
 #include <torch/nn/modules/embedding.h>
 #include <torch/nn/modules/linear.h>
 
+#include <array>
+
 #include "trireme/base/error.h"
 #include "trireme/models/figures.h"
 #include "trireme/models/module_block.h"
@@ -15,6 +17,7 @@
 #include "trireme/train/families/data_family.h"
 #include "trireme/train/families/model_family.h"
 #include "trireme/train/families/model_size.h"
+#include "trireme/train/families/module_precision.h"
 #include "trireme/train/plan/kernel_speeds.h"
 
 namespace trireme::model_values_test {
@@ -189,6 +192,22 @@ TEST(ModelSize, SaysWhetherItHasBatchNorms) {
   EXPECT_FALSE(train::measure_size(blocks, zeros(2, 8), sum).shape->batch_norms);
   blocks.add("b", [] { return torch::nn::BatchNorm1d(8); });
   EXPECT_TRUE(train::measure_size(blocks, zeros(2, 8), sum).shape->batch_norms);
+}
+
+// Whoever looks for batch norms and embeddings asks the block for its module.
+TEST(ModulePrecision, ModulesStayVisible) {
+  v0::models::Blocks blocks;
+  blocks.add("norm", {"x"}, [] { return torch::nn::BatchNorm1d(4); });
+  blocks.add("half", [] { return [](const at::Tensor& x) { return x / 2; }; });
+  const at::Tensor x = at::ones({3, 4});
+  for (const char* precision : {"bf16", "fp16", "fp64"}) {
+    const v0::models::Blocks converted = train::in_precision(blocks, precision);
+    const auto norm = converted.specs()[0].make(), half = converted.specs()[1].make();
+    ASSERT_NE(v0::models::module_of(norm), nullptr) << precision;
+    EXPECT_EQ(norm->buffers().size(), 3u);
+    const v0::models::Value y = norm->forward(std::array<v0::models::Value, 1>{{{x}}});
+    EXPECT_EQ(half->forward(std::array<v0::models::Value, 1>{y}).at(0).sizes(), x.sizes());
+  }
 }
 
 TEST(OwnData, IsWhatItsReaderGives) {

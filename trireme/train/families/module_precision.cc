@@ -1,9 +1,11 @@
 #include "trireme/train/families/module_precision.h"
 
 #include <algorithm>
+#include <array>
 #include <memory>
 #include <utility>
 
+#include "trireme/models/module_block.h"
 #include "trireme/tensor/autocast.h"
 #include "trireme/tensor/convert.h"
 
@@ -14,20 +16,24 @@ using models::Block;
 
 // Runs a block under Autocast in `type`. fp64 has none: floating-point inputs are converted, since
 // images are fp32 whatever the weights are.
+models::Value forward_in(at::ScalarType type, Block& block, std::span<const models::Value> inputs) {
+  if (type != at::kDouble) {
+    const Autocast narrow(inputs.front().front().device().type(), type);
+    return block.forward(inputs);
+  }
+  std::vector<models::Value> wide(inputs.begin(), inputs.end());
+  for (models::Value& value : wide)
+    for (at::Tensor& tensor : value)
+      if (tensor.is_floating_point()) tensor = tensor.to(at::kDouble);
+  return block.forward(wide);
+}
+
 class ConvertedBlock final : public Block {
  public:
   ConvertedBlock(std::shared_ptr<Block> own, at::ScalarType type)
       : own_(std::move(own)), type_(type) {}
   models::Value forward(std::span<const models::Value> inputs) override {
-    if (type_ != at::kDouble) {
-      const Autocast narrow(inputs.front().front().device().type(), type_);
-      return own_->forward(inputs);
-    }
-    std::vector<models::Value> wide(inputs.begin(), inputs.end());
-    for (models::Value& value : wide)
-      for (at::Tensor& tensor : value)
-        if (tensor.is_floating_point()) tensor = tensor.to(at::kDouble);
-    return own_->forward(wide);
+    return forward_in(type_, *own_, inputs);
   }
   std::vector<models::NamedTensor> parameters() override { return own_->parameters(); }
   std::vector<models::NamedTensor> buffers() override { return own_->buffers(); }
@@ -54,6 +60,11 @@ std::shared_ptr<Block> converted(std::shared_ptr<Block> block, at::ScalarType ty
   } else if (knows_it) {
     return block;
   }
+  // Whoever looks for batch norms and embeddings finds the module.
+  if (const auto module = models::module_of(block))
+    return models::make_block(module, [block, type](std::vector<at::Tensor> inputs) {
+      return forward_in(type, *block, std::array<models::Value, 1>{std::move(inputs)});
+    });
   return std::make_shared<ConvertedBlock>(std::move(block), type);
 }
 

@@ -284,7 +284,8 @@ std::int64_t program_bytes(const input::Corpus& corpus) {
 }
 
 plan::TrainingPlan plan_training(const Settings& settings, const input::Corpus& corpus,
-                                 const std::string& name, int ranks, KernelSpeeds* speeds) {
+                                 const std::string& name, int ranks, int ranks_here,
+                                 KernelSpeeds* speeds) {
   const observe::Cores cores = observe::usable_cores();
   plan::Job job;
   job.name = name;
@@ -336,7 +337,7 @@ plan::TrainingPlan plan_training(const Settings& settings, const input::Corpus& 
   job.algorithm = settings.job.algorithm;
   job.compression = settings.strategy.compression;
   job.memory_limit = std::max<std::int64_t>(settings.memory_limit, 0);
-  job.ranks_here = ranks;
+  job.ranks_here = ranks_here;
   job.graphs = settings.strategy.graphs;
   job.offloads_activations = !settings.strategy.offload_activations.empty();
   set_keeping(job, settings, ranks);

@@ -13,9 +13,10 @@
 
 namespace trireme::inline v0::train {
 
-/// With `speeds`, the plan predicts the time of a step.
+/// For `ranks` ranks, of which `ranks_here` share this host's memory and cores. With `speeds`, the plan
+/// predicts the time of a step.
 plan::TrainingPlan plan_training(const Settings& settings, const input::Corpus& corpus,
-                                 const std::string& name, int ranks,
+                                 const std::string& name, int ranks, int ranks_here,
                                  KernelSpeeds* speeds = nullptr);
 
 /// The devices that ranks of a kind other than "cpu" train on.

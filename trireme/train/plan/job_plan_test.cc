@@ -17,7 +17,7 @@ plan::Job job_of(const std::vector<std::string>& values, const std::string& devi
   settings.device_kind = device;
   input::Corpus corpus;
   corpus.train = corpus.validation = std::string(10'000, 'a');
-  return train::plan_training(settings, corpus, "test", ranks, nullptr).job;
+  return train::plan_training(settings, corpus, "test", ranks, ranks).job;
 }
 
 std::string transport_on_gpus(const std::vector<std::string>& values) {

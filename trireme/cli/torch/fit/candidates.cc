@@ -80,7 +80,8 @@ FitCandidate candidate(const Search& search, FitCandidate one) {
   varied.memory_limit = search.place.limit;  // "auto" uses it
   try {
     const plan::TrainingPlan plan =
-        train::plan_training(varied, search.corpus, "fit", search.place.ranks, search.place.speeds);
+        train::plan_training(varied, search.corpus, "fit", search.place.ranks,
+                             search.place.ranks_here, search.place.speeds);
     one.predicted_bytes = plan.rank_bytes();
     one.predicted_seconds = plan.step_seconds();
     one.recompute = plan.job.recompute;  // the policy that "auto" chose
