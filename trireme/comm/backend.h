@@ -16,7 +16,7 @@ namespace trireme::inline v0::comm {
 struct Call;
 class Engine;
 
-/// For runs that watch memory instead of waiting for messages: the engine polls them.
+/// A run that watches memory instead of waiting for messages. The engine polls it.
 class PolledRun {
  public:
   /// True if poll() would find nothing to do. Cheap: only reads flags.

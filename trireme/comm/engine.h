@@ -3,8 +3,8 @@
 // lie on a board if ranks can map one another's memory (board_watch.h); otherwise they are messages
 // (message_headers.h).
 //
-// submit, allocate, abort and what is marked so may be used from any thread; everything else in the
-// progress context of the transport's Waiter. The first error breaks the engine: it aborts the
+// Members marked so may be used from any thread, all others in the progress context of the
+// transport's Waiter. The first error breaks the engine: it aborts the
 // transport, so that no buffer is accessed any more, and fails every open and later call, here and
 // in the engines of all groups over the same transport (family.h).
 #pragma once
@@ -107,8 +107,8 @@ class Engine final : public std::enable_shared_from_this<Engine> {
   bool has_board() const noexcept { return arenas && arenas->board(); }
   Board& board() noexcept { return *arenas->board(); }
 
-  // Shared by the backends and the parts of the engine. The first four, `failure`, `device` and
-  // whether there are arenas: any thread.
+  // Shared by the backends and the parts of the engine. Any thread may use the first four,
+  // `failure` and `device`, and may ask whether there are arenas.
   const std::shared_ptr<net::Transport> transport;
   const std::shared_ptr<Waiter> waiter;
   const GroupFacts facts;

@@ -1,5 +1,5 @@
-// 64-byte aligned memory. Scratch: blocks of it for terms, reused by later operations; progress context
-// only.
+// 64-byte aligned memory. Scratch: blocks of such memory for terms, which later operations reuse.
+// Progress context only.
 #pragma once
 
 #include <cstddef>

@@ -75,7 +75,7 @@ class GpuGroup final : public DeviceBackend,
  private:
   friend class GpuMessages;
 
-  /// The group and the additions of the operation. Any thread.
+  /// This rank, its group and the fold plan of the operation. Any thread.
   GpuPlace place_of(const Operation& operation);
   /// The stream of buffers that name none.
   Stream current_stream() const;

@@ -35,8 +35,8 @@ class Negotiator final {
   ~Negotiator();
   Negotiator(const Negotiator&) = delete;
 
-  /// Buffers lie in the host's memory, and must stay valid until the Work is done. ConfigError if they
-  /// do not, or if `name` is empty, longer than 400 bytes, or submitted already and not done.
+  /// Buffers must stay valid until the Work is done. ConfigError if they do not lie in the host's
+  /// memory, or if `name` is empty, longer than 400 bytes, or submitted already and not done.
   Work all_reduce(std::string name, Buffer inout, ReduceOp op);
   Work broadcast(std::string name, Buffer inout, int root);
   Work all_gather(std::string name, Buffer in, Buffer out);
