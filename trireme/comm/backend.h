@@ -49,8 +49,8 @@ class Run {
 class Backend {
  public:
   virtual ~Backend() = default;
-  /// Null if this backend does not take the call. Decides by what is equal on all ranks. May set
-  /// the operation's algorithm.
+  /// Null if this backend does not take the call. Must decide alike on all ranks. May set the
+  /// operation's algorithm.
   virtual std::shared_ptr<Run> begin(const std::shared_ptr<Call>& call) = 0;
 };
 

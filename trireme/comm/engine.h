@@ -53,7 +53,7 @@ class Failure {
   std::atomic<bool> broken_{false};
 };
 
-/// How many transfers with each peer have not ended.
+/// Counts the transfers with each peer that have not ended.
 class OpenTransfers {
  public:
   explicit OpenTransfers(int size) : open_(static_cast<std::size_t>(size)) {}
@@ -101,7 +101,7 @@ class Engine final : public std::enable_shared_from_this<Engine> {
   /// A send to or receive from `peer` failed. Perhaps the peer left because the calls differ, which
   /// this rank has not seen yet; then the mismatch is reported instead of the lost peer.
   void transfer_failed(int peer, const std::exception_ptr& error) noexcept;
-  /// Breaks the engine with `error` as it is; called for errors of other engines of the family.
+  /// Breaks the engine with `error`, unchanged; called for errors of other engines of the family.
   void break_with(const std::exception_ptr& error) noexcept;
 
   bool has_board() const noexcept { return arenas && arenas->board(); }

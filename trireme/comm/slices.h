@@ -1,4 +1,4 @@
-// How a buffer is cut into one part per rank, and where its elements are. Pure functions.
+// Cuts a buffer into one part per rank, and finds its elements. Pure functions.
 #pragma once
 
 #include <algorithm>

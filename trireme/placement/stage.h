@@ -37,7 +37,7 @@ struct BlockRange {
 using Values = std::map<std::string, models::Value>;
 
 /// The values that cross a cut before block `cut`: written before it, and read at or after it
-/// before they are written anew. In the order of the blocks that write them.
+/// before they are overwritten. In the order of the blocks that write them.
 std::vector<std::string> values_across(const models::Blocks& model, std::size_t cut);
 
 class Stage {

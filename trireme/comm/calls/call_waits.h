@@ -34,7 +34,7 @@ class CallWaits final : public WorkOwner {
 
   /// Time that user threads have spent blocked.
   Duration time() const noexcept { return Duration(time_.load()); }
-  /// How many user threads are blocked.
+  /// The number of user threads that are blocked.
   int blocked() const noexcept { return blocked_.load(std::memory_order_relaxed); }
   void set_running(CallNames call);
 

@@ -30,7 +30,7 @@ class Negotiator final {
  public:
   /// Collective over `world`, which must outlive it. Uses world's timeout and PeerWatch.
   explicit Negotiator(Communicator& world, const NegotiatorOptions& options = {});
-  /// Waits, within the timeout, until all ranks destroy theirs. A Work that is still open here
+  /// Waits, within the timeout, until all ranks destroy it. A Work that is still open here
   /// fails with PeerLost, and breaks `world`.
   ~Negotiator();
   Negotiator(const Negotiator&) = delete;

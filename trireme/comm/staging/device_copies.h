@@ -23,7 +23,7 @@ class HostBlock {
 class DeviceMark {
  public:
   virtual ~DeviceMark() = default;
-  /// Whether the device has got there. Throws what the device reports.
+  /// True if the device has got there. Throws an error that the device reports.
   virtual bool reached() = 0;
 };
 
