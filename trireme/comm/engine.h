@@ -3,10 +3,10 @@
 // lie on a board if ranks can map one another's memory (board_watch.h); otherwise they are messages
 // (message_headers.h).
 //
-// Members marked so may be used from any thread, all others in the progress context of the
-// transport's Waiter. The first error breaks the engine: it aborts the
-// transport, so that no buffer is accessed any more, and fails every open and later call, here and
-// in the engines of all groups over the same transport (family.h).
+// The functions under "Any thread" may be called from any thread, all others in the progress
+// context of the transport's Waiter. The first error breaks the engine: it aborts the transport, so
+// that no buffer is accessed any more, and fails every open and later call, here and in the engines
+// of all groups over the same transport (family.h).
 #pragma once
 
 #include <atomic>

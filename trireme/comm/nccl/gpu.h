@@ -48,7 +48,7 @@ class Gpu : public std::enable_shared_from_this<Gpu> {
   ~Gpu();
   Gpu(const Gpu&) = delete;
 
-  /// Makes this GPU's context current in the calling thread, for its own lifetime.
+  /// While it lives, this GPU's context is current in the calling thread.
   class Current {
    public:
     explicit Current(const Gpu& gpu);

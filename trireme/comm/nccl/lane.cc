@@ -36,7 +36,7 @@ Lane::~Lane() {
   gpu_->destroy_stream(stream_);
 }
 
-// ncclCommDestroy may wait for the peers, so it is used only after finalization. Aborting does not.
+// ncclCommDestroy, unlike ncclCommAbort, may wait for peers: it is used after finalization only.
 void Lane::release() noexcept {
   if (!comm_) return;
   try {

@@ -7,9 +7,9 @@
 // sent as a number (the response cache), in a record of 7 bytes.
 //
 // Submissions may come from any thread. A name may be used again when its Work is done. If ranks
-// submit different calls under one name, all that submitted it fail with MismatchError. If a rank
-// does not submit a name, it fails at the deadline with TimeoutError, which names the rank. Neither
-// affects other names. A lost peer fails everything that is open. Construction and destruction are
+// submit different calls under one name, their Works fail with MismatchError. If a rank does not
+// submit a name, the others' Works fail at the deadline with TimeoutError, which names the rank.
+// Neither affects other names. A lost peer fails all open Works. Construction and destruction are
 // collective. Modelled on the controller of Horovod (Sergeev and Del Balso 2018, arXiv:1802.05799).
 #pragma once
 
