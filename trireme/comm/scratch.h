@@ -23,7 +23,7 @@ class Scratch {
  public:
   std::byte* take(std::size_t bytes);
   void give_back(std::byte* block) noexcept;
-  /// Frees all unused blocks if the blocks together exceed `bytes`.
+  /// If the blocks together exceed `bytes`, frees all that are unused.
   void trim(std::size_t bytes) noexcept;
 
  private:

@@ -3,7 +3,7 @@
 //     caller's thread      copies to the host start; the operation gets the host's buffers
 //     progress context     when the copies have ended, the call begins like any on CPU memory;
 //                          when it has ended, its result is copied to the device;
-//                          when that copy has ended, so does the Work
+//                          when that copy has ended, the Work ends
 //
 // Copies of later calls run meanwhile. A timer polls the device while calls wait for it. A failed
 // call keeps its buffers until the device no longer accesses them. stage() may be called from any
