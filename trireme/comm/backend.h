@@ -16,7 +16,7 @@ namespace trireme::inline v0::comm {
 struct Call;
 class Engine;
 
-/// For runs that watch memory instead of waiting for messages: the engine polls them.
+/// A run that watches memory instead of waiting for messages. The engine polls it.
 class PolledRun {
  public:
   /// True if poll() would find nothing to do. Cheap: only reads flags.
@@ -49,8 +49,8 @@ class Run {
 class Backend {
  public:
   virtual ~Backend() = default;
-  /// Null if this backend does not take the call. Decides by what is equal on all ranks. May set
-  /// the operation's algorithm.
+  /// Null if this backend does not take the call. Must decide alike on all ranks. May set the
+  /// operation's algorithm.
   virtual std::shared_ptr<Run> begin(const std::shared_ptr<Call>& call) = 0;
 };
 

@@ -214,9 +214,9 @@ namespace comm {
 /// Rows that a rank repeats are added in the order of their positions. Rows of different ranks are
 /// added by the tree sum (docs/numerics.md); a missing row counts as +0, and -0 counts as +0.
 ///
-/// All ranks gather all indices. If the ranks bring k rows in all, u of them different, the rows are
-/// sent by all_gather (each rank receives k rows), or, if 2u < k, by all_reduce of u rows with zeros
-/// for missing ones (each rank receives less than 2u rows). Both give the same bits.
+/// All ranks gather all indices. If the ranks bring k rows in all, u of them different, the rows
+/// are sent by all_gather (each rank receives k rows), or, if 2u < k, by all_reduce of u rows with
+/// zeros for missing ones (each rank receives less than 2u rows). Both give the same bits.
 ///
 /// Counts as one call in the order of the calls. Errors and thread safety: Communicator.
 struct SparseRows {
@@ -233,7 +233,7 @@ struct SparseRows {
   }
 };
 
-/// How the rows are sent: by all_gather (Gather) or all_reduce (Dense); Choose: as said above.
+/// How rows are sent: by all_gather (Gather), by all_reduce (Dense), by the rule above (Choose).
 enum class SparseWay : std::uint8_t { Choose, Gather, Dense };
 
 struct SparseOptions {

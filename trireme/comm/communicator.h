@@ -1,11 +1,10 @@
-// Communicator: the collectives and messages between the ranks of a fixed group, and the groups made
-// from it.
+// Communicator: the collectives and messages between the ranks of a fixed group, and the groups
+// made from it.
 //
-// Each method of Calls checks its arguments (CallChecks) and submits an Operation. Methods may be
-// called from any thread of the rank, but all ranks must call the same operations in the same order;
-// a mismatch fails with a MismatchError that prints both calls. Buffers must stay valid until the
-// Work is done. ConfigError if the arguments cannot be right. A failure breaks the communicator:
-// every later call fails with the first error.
+// Methods may be called from any thread of the rank, but all ranks must call the same operations in
+// the same order; a mismatch fails with a MismatchError that prints both calls. Buffers must stay
+// valid until the Work is done. ConfigError if the arguments are invalid. A failure breaks the
+// communicator: every later call fails with the first error.
 #pragma once
 
 #include <cstddef>
@@ -54,9 +53,9 @@ struct OpOptions {
   std::string_view label = {};  // "bucket 2": printed in errors and traces
   Deadline deadline = Deadline::job();
   std::string_view algorithm = {};  // overrides the communicator's choice
-  /// This is the rank's last call: its loop has ended (Done), or it failed with this exit code. Peers
-  /// that make a different call fail at once with an error that names this rank: UnevenInput, or
-  /// that of the exit code.
+  /// This is the rank's last call: its loop has ended (Done), or it failed with this exit code.
+  /// Peers that make a different call fail at once with an error that names this rank: UnevenInput
+  /// after Done, else the error of the exit code.
   std::optional<ExitCode> leaving = {};
 };
 
@@ -82,7 +81,7 @@ class Calls {
   /// first term's buffer. Overwrites the term buffers.
   Work all_reduce(std::span<const Term> terms, std::uint32_t total, Buffer out,
                   const OpOptions& options = {});
-  /// The same if the ranks' shares of the leaves are not equal.
+  /// The same for unequal shares of the leaves.
   Work all_reduce(std::span<const Term> terms, const kernel::LeafShares& leaves, Buffer out,
                   const OpOptions& options = {});
   Work broadcast(Buffer inout, int root, const OpOptions& options = {});
@@ -117,10 +116,12 @@ class Calls {
   /// (on a device, each buffer is its own call). The bits are those of separate calls. All ranks
   /// must give the same counts and types in the same order.
   Work all_reduce_many(std::span<const Buffer> buffers, ReduceOp op, const OpOptions& options = {});
-  /// Adds up rows of a large matrix, of which every rank brings some (collectives.h).
+  /// Adds rows of a large matrix; every rank brings some of them (collectives.h).
   Work sparse_all_reduce(const SparseRows& in, SparseRows& out, ReduceOp op,
                          const SparseOptions& options);
   Work barrier(const OpOptions& options = {});
+  /// Messages are not in the order of the collectives. A receive takes the peer's next message with
+  /// the same tag; MismatchError if its count or type differs.
   Work send(Buffer buffer, int peer, std::uint32_t tag = 0, const OpOptions& options = {});
   Work recv(Buffer buffer, int peer, std::uint32_t tag = 0, const OpOptions& options = {});
 
@@ -184,7 +185,7 @@ class Communicator final : public Calls {
 
   /// From now on, calls on a device's memory that no backend reaches go through the host's memory
   /// (staging/), and a device's buffers without a stream belong to the stream that `copies` names.
-  /// Groups that are made later do the same. Before the first such call.
+  /// Groups that are made later do the same. Must come before the first call on such memory.
   void stage_through(std::shared_ptr<DeviceCopies> copies);
 
   /// Says which algorithm `auto` chooses for an all_reduce of `bytes`, and why.

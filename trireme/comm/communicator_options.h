@@ -1,5 +1,5 @@
-// The options of a Communicator, and the PeerWatch that it asks about its peers. A Job
-// makes the communicators of a program; others make them in tests, benchmarks and simulations.
+// The options of a Communicator, and the PeerWatch that it asks about its peers. In a program, the
+// Job makes the communicators.
 #pragma once
 
 #include <chrono>
@@ -56,9 +56,9 @@ struct CommunicatorOptions {
   bool reproducible = true;
   /// Measured times by which `auto` chooses; the same on all ranks. Null: it uses cost formulas.
   std::shared_ptr<const plan::Tuning> tuning = nullptr;
-  /// Records every collective as spans; null: off.
+  /// Records every collective and message as spans; null: off.
   std::shared_ptr<observe::Trace> trace = nullptr;
-  /// Makes what runs calls on the memory of this rank's device. Null: CPU memory only.
+  /// Makes the backend for the memory of this rank's device. Null: CPU memory only.
   MakeDeviceBackend device = nullptr;
   /// Called, on any thread, each time a wait goes on after `timeout`; default: prints to stderr.
   std::function<void(std::string_view)> on_stall = nullptr;

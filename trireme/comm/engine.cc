@@ -18,7 +18,7 @@ namespace {
 
 constexpr std::size_t kScratchKept = 64u << 20;
 
-/// The owner of a Work with its own deadline, or of a call outside the order of the collectives.
+/// The owner of a Work that has its own deadline, or whose call need not be the running one.
 class OwnDeadline final : public WorkOwner {
  public:
   OwnDeadline(std::shared_ptr<Engine> engine, Deadline deadline, std::optional<CallNames> call)
@@ -44,7 +44,7 @@ class OwnDeadline final : public WorkOwner {
   const std::optional<CallNames> call_;  // null: the running collective
 };
 
-// Not in the order of the collectives.
+// True if the call may be open while a later collective runs.
 bool is_aside(const Operation& operation) {
   return operation.is_message() || operation.device || operation.staged;
 }
@@ -64,7 +64,7 @@ Work make_work(Engine& engine, Call& call, Deadline deadline) {
   return call.source->work();
 }
 
-// Adds what is known of the call `op` (or null) to `error`.
+// Adds this rank, and the operation and label of `op`, to `error`, unless `op` is null.
 std::exception_ptr with_context(const std::exception_ptr& error, const Operation* op,
                                 const GroupFacts& facts) noexcept {
   try {
@@ -162,7 +162,7 @@ Work Engine::submit(Operation&& operation, Deadline deadline) {
   const auto call = std::make_shared<Call>(std::move(operation));
   if (trace) trace->submitted(call->times);
   Work work;
-  // A call that ends at once is spared its Work, and the wake-ups that come with it.
+  // A call that ends at once gets no Work, which saves an allocation and wake-ups.
   const auto begin_now = [&] {
     enqueue(call);
     if (board_watch) board_watch->look_briefly(*call);
@@ -177,7 +177,7 @@ Work Engine::submit(Operation&& operation, Deadline deadline) {
 
 void Engine::abort(std::exception_ptr error) noexcept {
   waiter->run([engine = shared_from_this(), error = std::move(error)] {
-    // A call that is complete ends well, though this rank has not looked yet: the others have it.
+    // If all ranks have done their part of the running call, it must succeed here, too.
     if (engine->board_watch && engine->board_watch->pending()) engine->board_watch->look();
     engine->fail(error);
   });

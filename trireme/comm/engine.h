@@ -3,10 +3,10 @@
 // lie on a board if ranks can map one another's memory (board_watch.h); otherwise they are messages
 // (message_headers.h).
 //
-// submit, allocate, abort and what is marked so may be used from any thread; everything else in the
-// progress context of the transport's Waiter. The first error breaks the engine: it aborts the
-// transport, so that no buffer is accessed any more, and fails every open and later call, here and
-// in the engines of all groups over the same transport (family.h).
+// The functions under "Any thread" may be called from any thread, all others in the progress
+// context of the transport's Waiter. The first error breaks the engine: it aborts the transport, so
+// that no buffer is accessed any more, and fails every open and later call, here and in the engines
+// of all groups over the same transport (family.h).
 #pragma once
 
 #include <atomic>
@@ -53,7 +53,7 @@ class Failure {
   std::atomic<bool> broken_{false};
 };
 
-/// How many transfers with each peer have not ended.
+/// Counts the transfers with each peer that have not ended.
 class OpenTransfers {
  public:
   explicit OpenTransfers(int size) : open_(static_cast<std::size_t>(size)) {}
@@ -101,14 +101,14 @@ class Engine final : public std::enable_shared_from_this<Engine> {
   /// A send to or receive from `peer` failed. Perhaps the peer left because the calls differ, which
   /// this rank has not seen yet; then the mismatch is reported instead of the lost peer.
   void transfer_failed(int peer, const std::exception_ptr& error) noexcept;
-  /// Breaks the engine with `error` as it is; called for errors of other engines of the family.
+  /// Breaks the engine with `error`, unchanged; called for errors of other engines of the family.
   void break_with(const std::exception_ptr& error) noexcept;
 
   bool has_board() const noexcept { return arenas && arenas->board(); }
   Board& board() noexcept { return *arenas->board(); }
 
-  // Shared by the backends and the parts of the engine. The first four, `failure`, `device` and
-  // whether there are arenas: any thread.
+  // Shared by the backends and the parts of the engine. Any thread may use the first four,
+  // `failure` and `device`, and may ask whether there are arenas.
   const std::shared_ptr<net::Transport> transport;
   const std::shared_ptr<Waiter> waiter;
   const GroupFacts facts;

@@ -21,7 +21,7 @@ FoldPlan make_fold_plan(const kernel::LeafShares& leaves, int size);
 class FoldPlans {
  public:
   explicit FoldPlans(int size) : size_(size) {}
-  /// Valid as long as this.
+  /// Valid as long as this object.
   const FoldPlan& of(const kernel::LeafShares& leaves);
 
  private:

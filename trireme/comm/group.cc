@@ -1,4 +1,4 @@
-// How groups are made from a communicator, and how an engine is closed.
+// Makes groups from a communicator, and closes engines.
 #include <algorithm>
 #include <atomic>
 #include <utility>

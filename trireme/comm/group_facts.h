@@ -1,4 +1,4 @@
-// GroupFacts: what does not change about a group of ranks. Any thread.
+// GroupFacts: the fixed properties of a group of ranks. Any thread.
 #pragma once
 
 #include <string>
@@ -10,10 +10,10 @@
 namespace trireme::inline v0::comm {
 
 struct GroupFacts {
-  /// `head`: the group is no part of another communicator.
+  /// `head`: the group was not made from another communicator.
   GroupFacts(int rank, int size, bool head, CommunicatorOptions options);
 
-  /// The world's number of `of`, or of this rank, which errors print.
+  /// The number in the world of rank `of`, or of this rank. Errors print it.
   int world_rank(int of) const noexcept;
   int world_rank() const noexcept { return world_rank(rank); }
   /// " in group rows"; empty for the head.

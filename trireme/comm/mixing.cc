@@ -35,8 +35,8 @@ void copy(std::span<const Buffer> buffers, std::size_t begin, std::size_t count,
 // Small enough to stay in the first-level cache while the terms are added one after another.
 constexpr std::size_t kBlock = 1024;
 
-// out[i] = weights[0] in[0][i] + weights[1] in[1][i] + ..., added from the left in the buffers' type.
-// `out` may be one of `in`.
+// out[i] = weights[0] in[0][i] + weights[1] in[1][i] + ..., added from the left in type T. `out`
+// may be one of `in`.
 template <class T>
 void weighted_sum(std::span<const double> weights, std::span<const std::byte* const> in,
                   std::byte* out, std::size_t count) {

@@ -1,5 +1,5 @@
-// 64-byte aligned memory. Scratch: blocks of it for terms, reused by later operations; progress context
-// only.
+// 64-byte aligned memory. Scratch: blocks of such memory for terms, which later operations reuse.
+// Progress context only.
 #pragma once
 
 #include <cstddef>
@@ -23,7 +23,7 @@ class Scratch {
  public:
   std::byte* take(std::size_t bytes);
   void give_back(std::byte* block) noexcept;
-  /// Frees all unused blocks if the blocks together exceed `bytes`.
+  /// If the blocks together exceed `bytes`, frees all that are unused.
   void trim(std::size_t bytes) noexcept;
 
  private:

@@ -1,4 +1,4 @@
-// exchange_texts: every rank learns a text of every other, such as a table of what that rank has.
+// exchange_texts: every rank gets a text from every rank, such as a table of that rank's tensors.
 #pragma once
 
 #include <string>

@@ -1,7 +1,7 @@
-// MappedFile: a file's bytes, read-only, through mmap. Nothing is copied until it is read.
+// MappedFile: a file's bytes, read-only, through mmap. Copies share the mapping.
 //
-// Owns the mapping, together with its copies. If another process truncates the file while it is mapped, this process
-// ends (SIGBUS), so map only complete files: renamed into place, or a user's data.
+// If another process truncates the file while it is mapped, this process ends (SIGBUS), so map only
+// complete files: renamed into place, or a user's data.
 #pragma once
 
 #include <cstddef>

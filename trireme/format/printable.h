@@ -1,4 +1,4 @@
-// Text that a model wrote, which may be any bytes, for a terminal. A pure function.
+// Makes any bytes, such as a model's output, safe to print on a terminal. A pure function.
 #pragma once
 
 #include <string>

@@ -30,7 +30,7 @@ struct Safetensors {
   std::map<std::string, std::string> metadata;  // "__metadata__"
 };
 
-/// The length of a file's header, by the bytes before it; any number if it is no safetensors file.
+/// The length of a file's header, from the bytes before it. Any number in another kind of file.
 inline constexpr std::size_t kLengthBytes = 8;
 std::uint64_t header_length(std::span<const std::byte, kLengthBytes> first) noexcept;
 
@@ -49,25 +49,25 @@ struct SafetensorsIndex {
   std::vector<PlacedTensor> tensors;            // in the order of their bytes
   std::map<std::string, std::string> metadata;  // "__metadata__"
 };
-/// The same checks without the tensors' bytes: reads the header alone. `read(at, to)` fills `to` with
-/// the bytes from `at` on of a file of `file_bytes`.
+/// Reads the header alone, with the same checks. `read(at, to)` fills `to` with the bytes from `at`
+/// on of a file of `file_bytes` bytes.
 using RangeReader = std::function<void(std::uint64_t at, std::span<std::byte> to)>;
 SafetensorsIndex read_safetensors_index(std::uint64_t file_bytes, const RangeReader& read,
                                         const std::string& title);
 
 /// Writes a whole file to `sink`, piece by piece. Larger element types come first, so that every
 /// tensor is aligned; within a type, tensors are in name order, so equal tensors give equal files.
-/// Names must be unique and differ from "__metadata__" (CheckFailure). ConfigError if names and shapes
-/// take more than 100 MB, which no reader accepts.
+/// Names must be unique and differ from "__metadata__" (CheckFailure). ConfigError if names and
+/// shapes take more than 100 MB, which no reader accepts.
 void write_safetensors(std::vector<TensorView> tensors,
                        const std::map<std::string, std::string>& metadata,
                        const std::function<void(std::span<const std::byte>)>& sink);
 
 /// Sorts tensors into the order of their bytes in a file.
 void sort_for_file(std::vector<TensorView>& tensors);
-/// Like the above, for tensors whose bytes are not in memory. `content(tensor, sink)` is called for
-/// each tensor in the order of sort_for_file(); it must give the sink exactly the bytes that dtype
-/// and shape require (CheckFailure). The views' own bytes are not read.
+/// Writes tensors whose bytes are not in memory. `content(tensor, sink)` is called for each tensor
+/// in the order of sort_for_file(); it must give the sink exactly the bytes that dtype and shape
+/// require (CheckFailure). The views' own bytes are not read.
 using ByteSink = std::function<void(std::span<const std::byte>)>;
 void write_safetensors(std::vector<TensorView> tensors,
                        const std::map<std::string, std::string>& metadata,

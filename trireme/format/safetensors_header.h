@@ -22,7 +22,7 @@ struct Header {
   std::map<std::string, std::string> metadata;
 };
 
-/// Throws std::runtime_error with the position in `json` and the reason.
+/// Throws std::runtime_error with the reason, and with the position if `json` is no valid JSON.
 Header parse_header(std::string_view json);
 
 }  // namespace trireme::inline v0::format

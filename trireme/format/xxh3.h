@@ -1,7 +1,7 @@
-// XXH3 (128 bits, seed 0) of bytes that arrive in pieces: finds damage at the speed of memory. It is
-// no protection from a person who wants two files of one hash; that is sha256.h.
+// XXH3 (128 bits, seed 0) of bytes that arrive in pieces: finds damage at the speed of memory. It
+// does not protect against a person who makes two files of one hash; base/sha256.h does.
 //
-// A value that owns its state; not thread safe. Of libxxhash.
+// A value that owns its state; not thread safe.
 #pragma once
 
 #include <cstddef>
@@ -21,7 +21,7 @@ class Xxh3 {
   void update(std::span<const std::byte> bytes);
   /// 32 lower-case hexadecimal digits of everything so far, as `xxh128sum` prints them.
   std::string hex() const;
-  /// Begins anew.
+  /// Forgets all bytes so far.
   void reset();
 
  private:

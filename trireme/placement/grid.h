@@ -28,10 +28,10 @@ struct Grid {
   /// world.size(), or `expert` does not divide the quotient.
   Grid(comm::Communicator& world, const PipelinePlan& plan, Axes axes);
 
-  /// How many consecutive ranks compute the same micro-batches.
+  /// The number of consecutive ranks that compute the same micro-batches.
   int micro_batch_ranks() const { return layer == nullptr ? 1 : layer->size(); }
   comm::Communicator& data() const { return *of_stage.front(); }
-  /// How long this rank's user threads have been blocked in all these groups and the world.
+  /// The time that this rank's user threads were blocked in all these groups and the world.
   Duration time_waited() const;
   /// The ranks that hold the last stage; null if this rank does not.
   comm::Communicator* last = nullptr;

@@ -14,7 +14,7 @@ bool reads(const models::BlockSpec& spec, const std::string& value) {
   return std::find(spec.reads.begin(), spec.reads.end(), value) != spec.reads.end();
 }
 
-// Whether a value written before block `from` is read from there on.
+// True if a value written before block `from` is read from there on.
 bool read_from(const std::vector<models::BlockSpec>& specs, std::size_t from,
                const std::string& value) {
   for (std::size_t i = from; i < specs.size(); ++i) {

@@ -37,7 +37,7 @@ struct BlockRange {
 using Values = std::map<std::string, models::Value>;
 
 /// The values that cross a cut before block `cut`: written before it, and read at or after it
-/// before they are written anew. In the order of the blocks that write them.
+/// before they are overwritten. In the order of the blocks that write them.
 std::vector<std::string> values_across(const models::Blocks& model, std::size_t cut);
 
 class Stage {
@@ -48,7 +48,7 @@ class Stage {
     std::vector<std::string> reads;
     std::string writes;
   };
-  /// Enter is called before a block's forward pass, with the block's number. The Leave that it
+  /// Enter is called before a block's forward pass, with its index in members(). The Leave that it
   /// returns is called after the pass, with the block's value.
   using Leave = std::function<void(const models::Value&)>;
   using Enter = std::function<Leave(std::size_t block)>;
@@ -92,7 +92,7 @@ class Stage {
   std::shared_ptr<memory::ActivationStore> activations_;
   std::size_t first_, blocks_;  // number of the first member in the whole list, and its length
   std::vector<std::string> takes_, gives_;
-  std::vector<std::vector<std::string>> dead_after_;  // values nobody reads after member i
+  std::vector<std::vector<std::string>> dead_after_;  // values that are not read after member i
   std::uint64_t seed_;
   bool seeds_generator_ = true;
   std::string drawing_block_;

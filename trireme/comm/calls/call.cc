@@ -9,7 +9,7 @@ namespace {
 
 constexpr std::uint64_t kTagSpace = 1ull << 63;  // tags of the engine's own messages
 
-// As of a rank whose memory can be mapped (comm/shared/board.cc), but for the reason.
+// As Board::error_of() (comm/shared/board.cc), but a header carries no reason.
 std::exception_ptr gave_up(ExitCode code, ErrorContext context) {
   context.advice = "See that rank's own last lines.";
   const std::string message = "rank " + std::to_string(context.peer) + " gave up";

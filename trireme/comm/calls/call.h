@@ -27,7 +27,7 @@ net::Tag tag_of(Channel channel) noexcept;
 
 struct Call {
   explicit Call(Operation&& called) : operation(std::move(called)) {}
-  /// Ends the Work, or what submit() will return if it has not made the Work yet.
+  /// Ends the Work. If there is none yet, submit() returns a Work that has ended.
   void end(const std::exception_ptr& error = nullptr);
   /// Replaces the operation by its next step; false if there is none. Throws what the step throws.
   bool go_on();

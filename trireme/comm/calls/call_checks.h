@@ -1,5 +1,5 @@
-// CallChecks: what a call's arguments must hold. A violation is a ConfigError, before anything is
-// sent. `operation` is what the user called. Thread safe.
+// CallChecks: checks a call's arguments. Throws ConfigError before anything is sent. `operation`
+// names the function that the user called. Thread safe.
 #pragma once
 
 #include <cstddef>

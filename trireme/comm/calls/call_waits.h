@@ -1,5 +1,5 @@
-// CallWaits: the user's waits for an engine's calls. It decides what happens when one reaches its
-// deadline, and counts the time spent in them. Thread safe.
+// CallWaits: the user's waits for an engine's calls. It decides what happens when a wait reaches
+// its deadline, and counts the time spent in waits. Thread safe.
 #pragma once
 
 #include <atomic>
@@ -22,7 +22,7 @@ struct CallNames {
   std::string operation, label;  // "all_reduce", "bucket 2"
   int peer = -1;                 // of a message, by its rank in the group; -1: a collective
 };
-/// To be called before a message runs.
+/// Call it before Messages::run(), which replaces a message's peer by its tag.
 CallNames names_of(const Operation& operation);
 
 /// "1.5 s".
@@ -34,7 +34,7 @@ class CallWaits final : public WorkOwner {
 
   /// Time that user threads have spent blocked.
   Duration time() const noexcept { return Duration(time_.load()); }
-  /// How many user threads are blocked.
+  /// The number of user threads that are blocked.
   int blocked() const noexcept { return blocked_.load(std::memory_order_relaxed); }
   void set_running(CallNames call);
 
@@ -45,7 +45,7 @@ class CallWaits final : public WorkOwner {
   void on_wait_begin(std::string_view description) noexcept override;
   void on_wait_end(std::string_view description, Duration waited) noexcept override;
 
-  /// As on_deadline() of a call that is not the running one.
+  /// on_deadline() for a call that need not be the running one.
   TimePoint on_deadline_of(const CallNames& call, TimePoint now, Duration waited);
 
  private:

@@ -1,5 +1,5 @@
-// Operations whose data fits into the header: the exchange of headers completes them. They do not
-// depend on the algorithm, since the tree sum has the same bits in all of them. Pure functions.
+// Operations whose data fits into the header: the exchange of headers completes them. The algorithm
+// does not matter, since all of them give the bits of the tree sum. Pure functions.
 #pragma once
 
 #include "trireme/comm/calls/operation.h"

@@ -1,4 +1,4 @@
-// OpKind: the collective (or message) that a call is. A value.
+// OpKind: the kind of a call: which collective, or a message.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +18,7 @@ enum class OpKind : std::uint8_t {
   Barrier,
   Send,
   Recv,
-  Allocate,  // internal: announces a region that all have registered
+  Allocate,  // internal: announces memory that all ranks have allocated
   SparseAllReduce,
 };
 

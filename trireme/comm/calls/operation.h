@@ -34,7 +34,7 @@ struct Operation {
   std::size_t count = 0;    // elements of the whole buffer (all_reduce: of out)
   int root = 0;             // broadcast, reduce, gather, scatter; the peer of send and recv
   std::uint32_t total = 1;  // leaves of the sum
-  std::vector<std::uint32_t> shares;  // weights of the ranks' shares of them; empty: equal
+  std::vector<std::uint32_t> shares;  // weights of the ranks' shares of the leaves; empty: equal
   std::uint64_t sequence = 0;         // number of the call
   std::uint32_t user_tag = 0;         // send, recv
   std::vector<Term> terms;            // all_reduce: this rank's terms
@@ -53,7 +53,7 @@ struct Operation {
   /// State of the call on the device, shared by all its steps; null if it runs on the CPU.
   std::shared_ptr<DeviceSide> device;
 
-  /// Its buffers are the host's copies of a device's; null if they are the caller's own.
+  /// Null unless the buffers are copies, in the host's memory, of a device's buffers.
   std::shared_ptr<Staged> staged;
 
   /// For calls of several steps (all_reduce_many, sparse, all_to_all_v), which count as one call.
@@ -103,8 +103,8 @@ struct Header {
 };
 static_assert(sizeof(Header) == 64 && std::is_trivially_copyable_v<Header>);
 
-/// The fixed-size message that begins every operation if memory cannot be shared. It also carries
-/// the data, if that fits.
+/// The fixed-size message that begins every operation if memory cannot be shared. Data that fits
+/// travels in it.
 struct Envelope {
   static constexpr std::size_t kPayload = 48;
   Header header;

@@ -14,7 +14,7 @@ namespace {
 
 const std::string kDirect = "direct";
 
-// All sizes that are rounded alike choose alike.
+// Sizes with one rounded size get one choice.
 std::size_t rounded(std::size_t bytes) noexcept { return bytes == 0 ? 0 : std::bit_ceil(bytes); }
 
 plan::LinkCost link_of(const plan::Tuning* tuning, const std::string& transport) {

@@ -1,8 +1,7 @@
 // Measures a collective: seconds per call on the slowest rank, returned on every rank.
 //
 // Used by `trireme bench comm` and bench/. All ranks must call with the same arguments. Buffers are
-// f32, zeros on the host and anything on a GPU; `bytes` is the size of the whole (all_gather, ...: all
-// ranks' parts together).
+// f32 zeros. `bytes` is the size of the whole (all_gather, ...: of all ranks' parts together).
 #pragma once
 
 #include <cstddef>
@@ -25,7 +24,7 @@ struct MeasureOptions {
   std::vector<std::size_t> sizes;  // bytes
   std::string algorithm;           // empty: the communicator's
   bool arena = true;               // buffers from Communicator::allocate; else ordinary memory
-  Device device = {};              // whose memory; of a GPU it is from Communicator::allocate
+  Device device = {};              // of the buffers; a GPU's are always from Communicator::allocate
   double seconds = 0.05;           // about how long to measure each size
 };
 
@@ -39,7 +38,7 @@ std::vector<OpKind> measurable();
 /// "all_reduce" -> OpKind::AllReduce. ConfigError, with the choices, if it is not measurable.
 OpKind measurable_kind(std::string_view name);
 
-/// Sizes from 8 B to at most 128 MiB and `most`, in steps of mostly four times.
+/// Sizes in bytes, from 8 to 128 MiB or `most`, whichever is less.
 std::vector<std::size_t> usual_sizes(std::size_t most);
 
 std::vector<Measured> measure(Communicator& world, const MeasureOptions& options);

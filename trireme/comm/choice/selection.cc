@@ -10,8 +10,8 @@
 namespace trireme::inline v0::comm {
 namespace {
 
-// True if `kind` has a direct form that needs only Arenas::can_read(). All that move or add data have
-// one, but for all_reduce, whose form does not need it.
+// True if `kind` has a direct form that needs Arenas::can_read(). The direct form of an all_reduce
+// does not need it.
 bool has_direct_form(OpKind kind) noexcept {
   return OpKind::AllReduce < kind && kind < OpKind::Barrier;
 }
@@ -28,7 +28,7 @@ Selection::Selection(Engine& engine)
   all_reduce(usual == kMpiNative ? kMpiNative : std::string_view(), {.dtype = DType::F32});
 }
 
-// Why the network itself cannot reduce this; empty if it can.
+// The reason why the network itself cannot reduce this; empty if it can.
 std::string Selection::why_not_native(const Reduced& what) const {
   const net::Reducer* const reducer = engine_.transport->capabilities().reducer;
   const std::string& group = engine_.facts.options.name;

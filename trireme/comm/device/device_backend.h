@@ -1,9 +1,9 @@
 // DeviceBackend: the backend of calls on the memory of this rank's device (nccl/ has the only one).
-// Such calls run in the order of a stream of the device: when one is in the stream, the engine begins
-// the next, and the backend ends its Work later. A failed Work ends only when the device no longer
-// accesses its buffers.
+// When a call is in a stream of the device, the engine begins the next one; the backend ends the
+// call's Work later. A failed Work ends only when the device no longer accesses its buffers.
 //
-// prepare(), allocate() and busy() may be called from any thread, the rest in the progress context.
+// prepare(), allocate(), busy() and gone() may be called from any thread, the rest in the progress
+// context.
 #pragma once
 
 #include <exception>
@@ -22,12 +22,12 @@ struct Operation;
 class DeviceBackend : public Backend {
  public:
   /// Prepares `operation`, whose buffers lie on a device: sets its algorithm and `device`.
-  /// `wanted`: what the call or the communicator names. ConfigError if it cannot run.
+  /// `wanted`: the algorithm that the call or the communicator names. ConfigError if it cannot run.
   virtual void prepare(Operation& operation, std::string_view wanted) = 0;
   virtual Arena allocate(std::size_t bytes, Device device) = 0;
   /// Runs the user's send, whose own header is filled in and has `tag`.
   virtual void send(const std::shared_ptr<Call>& call, int peer, net::Tag tag) = 0;
-  /// Goes on with a receive, for which a header with `tag` has arrived that matches it.
+  /// Goes on with a receive, whose matching header has arrived with `tag`.
   virtual void answer(const std::shared_ptr<Call>& call, int peer, net::Tag tag) = 0;
   /// True while calls are open.
   virtual bool busy() const noexcept = 0;

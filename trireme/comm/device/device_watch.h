@@ -1,5 +1,5 @@
-// DeviceWatch: polls a source by a timer, since a device cannot notify a waiter. It pauses longer each time
-// that nothing moved. Progress context only.
+// DeviceWatch: polls a source by a timer, since a device cannot notify a waiter. The pauses grow
+// while nothing moves. Progress context only.
 #pragma once
 
 #include <memory>
@@ -11,10 +11,10 @@ namespace trireme::inline v0::comm {
 class DeviceWatch {
  public:
   explicit DeviceWatch(std::shared_ptr<Waiter> waiter) : waiter_(std::move(waiter)) {}
-  /// Polls `source`, beginning soon, until it has nothing pending. Adds it to the waiter, too.
+  /// Polls `source` until it has nothing pending, and adds it to the waiter.
   void begin(const std::shared_ptr<ProgressSource>& source);
-  /// Removes it from the waiter as soon as it has nothing pending. The waiter's reference may be the
-  /// last one.
+  /// Removes `source` from the waiter as soon as it has nothing pending. The waiter's reference may
+  /// be the last one.
   void end(const ProgressSource* source);
 
  private:

@@ -1,5 +1,5 @@
-// place(): decides how a call runs on the memory that its buffers lie in: the host's, that of this
-// rank's GPU (nccl/), or that of another device, by way of the host's (staging/). Any thread.
+// place(): decides how a call runs on the memory of its buffers: directly in the host's, over nccl/
+// in that of this rank's GPU, or through the host's (staging/) for another device. Any thread.
 #pragma once
 
 #include <string>

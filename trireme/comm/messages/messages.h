@@ -16,7 +16,7 @@ class Messages {
   explicit Messages(Engine& engine) : engine_(engine) {}
   void run(const std::shared_ptr<Call>& call);
   bool any_open() const noexcept { return open_ > 0; }
-  /// For a device that moves the data itself: the message has ended.
+  /// Also called by a device that moves the data itself, when the message has ended.
   void ended(const std::shared_ptr<Call>& call, int peer);
 
  private:

@@ -10,7 +10,6 @@
 namespace trireme::inline v0::comm {
 namespace {
 
-// A Mean is a Sum that is divided once at the end.
 net::Reduction reduction_of(ReduceOp op) noexcept {
   switch (op) {
     case ReduceOp::Min:

@@ -3,8 +3,8 @@
 //
 // Allowed for integers, Min and Max, whose bits do not depend on the order (except for which NaN a
 // Min returns), and for other floating-point reductions if the job is not reproducible. It works
-// only over the whole job, and not for 16-bit floats, which MPI lacks. Where it is not possible, a
-// call that names it fails, and a communicator whose default it is uses `auto` (selection.h).
+// only over the whole job, and not for 16-bit floats, which MPI lacks. Elsewhere a call that names
+// it fails, and a communicator that has it as default uses `auto` (selection.h).
 #pragma once
 
 #include <string_view>

@@ -1,5 +1,5 @@
-// Gpu: one GPU's primary context (as LibTorch uses), with streams, events, memory and this build's kernels.
-// Failing calls throw ResourceError with CUDA's error text. Thread safe.
+// Gpu: the primary context of a GPU, which LibTorch uses as well, with streams, events, memory and
+// this build's kernels. Failing calls throw ResourceError with CUDA's error text. Thread safe.
 #pragma once
 
 #include <cstddef>
@@ -48,7 +48,7 @@ class Gpu : public std::enable_shared_from_this<Gpu> {
   ~Gpu();
   Gpu(const Gpu&) = delete;
 
-  /// Makes this GPU's context current in the calling thread, for its own lifetime.
+  /// While it lives, this GPU's context is current in the calling thread.
   class Current {
    public:
     explicit Current(const Gpu& gpu);
@@ -76,18 +76,19 @@ class Gpu : public std::enable_shared_from_this<Gpu> {
   std::shared_ptr<void> allocate(std::size_t bytes);  // freed with its last owner
   void copy(void* to, const void* from, std::size_t bytes, void* stream);
   void clear(void* at, std::size_t bytes, void* stream);
-  /// Loads the kernel of fold(). To be called where waiting for the GPU's other work does no harm, which
-  /// CUDA may do then.
+  /// Loads the kernel of fold(). CUDA may wait for the GPU's other work then, so call it where this
+  /// does no harm.
   void load_fold(kernel::Combine op, DType dtype);
   void fold(kernel::Combine op, DType dtype, const kernel::cuda::FoldArguments& arguments,
             void* stream);
-  /// Starts a kernel of kernels.cu, which takes one parameter: `blocks` blocks of 256 threads, or fewer.
+  /// Starts a kernel of kernels.cu that takes one parameter, in `blocks` blocks (4096 at most) of
+  /// 256 threads.
   void launch(const std::string& kernel, const void* arguments, std::uint64_t blocks, void* stream);
 
  private:
   friend class GpuEvent;
   std::string text_of(int result) const;
-  /// Throws ConfigError if they are too new for the driver, or not for this GPU.
+  /// Throws ConfigError if the kernels are too new for the driver, or not for this GPU.
   void load_kernels();
   void* kernel_named(const std::string& name);
   void put_back(void* event) noexcept;

@@ -28,7 +28,7 @@ namespace nccl {
 /// The calls that only the GPU's backend may end. any() may be called from any thread.
 class HeldCalls {
  public:
-  /// To be called before a call goes to a lane.
+  /// Call it before the call goes to a lane.
   std::shared_ptr<GpuCall> add(const std::shared_ptr<Call>& call);
   void remove(const std::shared_ptr<Call>& call);
   bool has(const Call& call) const noexcept;
@@ -75,7 +75,7 @@ class GpuGroup final : public DeviceBackend,
  private:
   friend class GpuMessages;
 
-  /// The group and the additions of the operation. Any thread.
+  /// This rank, its group and the fold plan of the operation. Any thread.
   GpuPlace place_of(const Operation& operation);
   /// The stream of buffers that name none.
   Stream current_stream() const;

@@ -45,8 +45,8 @@ std::vector<GpuInfo> list_gpus(const GpuLibrary& library);
 /// "2 x NVIDIA H200, CUDA 13.0, NCCL 2.28.3", or "none: " and the reason.
 std::string describe_gpus(const GpuFiles& files = {});
 
-/// The variable by which cuBLAS adds up in one order. LibTorch reads it at a process's first product on a
-/// GPU, so that later calls of fix_cublas_order() come too late. A value that is there stays.
+/// The environment variable that makes cuBLAS add in one order. fix_cublas_order() sets it if it
+/// has no value. LibTorch reads it at a process's first product on a GPU: later calls do nothing.
 constexpr const char* kCublasOrder = "CUBLAS_WORKSPACE_CONFIG";
 void fix_cublas_order();
 

@@ -1,7 +1,7 @@
-// GpuMessages: messages between two ranks over NCCL, for a GpuGroup. NCCL has no tags, so sender and
-// receiver must agree on an order. Messages in opposite directions must not wait for each other, so
-// each direction of a pair has its own lane (a communicator of two ranks and a stream), made with
-// the first message.
+// GpuMessages: messages between two ranks over NCCL, for a GpuGroup. NCCL has no tags, so sender
+// and receiver must agree on an order. Messages in opposite directions must not wait for one
+// another, so each direction of a pair has a lane (a communicator of two ranks and a stream), made
+// with the first message.
 //
 //     sender    -> header -> receiver    over the transport, with the user's tag
 //     receiver  -> answer -> sender      the message's number and the lane's NCCL id
@@ -33,10 +33,10 @@ class GpuMessages {
   explicit GpuMessages(GpuGroup& group) : group_(group) {}
   /// Runs the user's send, whose own header is filled in and has `tag`.
   void send(const std::shared_ptr<Call>& call, int peer, net::Tag tag);
-  /// Goes on with a receive, for which a header with `tag` has arrived that matches it.
+  /// Goes on with a receive, whose matching header has arrived with `tag`.
   void answer(const std::shared_ptr<Call>& call, int peer, net::Tag tag);
   void forget_lanes() noexcept { pairs_.clear(); }
-  /// Forgets the lanes, and ends the sends that none of them has got.
+  /// Forgets the lanes, and ends the sends that are in no lane.
   void abort(const std::exception_ptr& error) noexcept;
 
  private:

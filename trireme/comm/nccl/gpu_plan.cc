@@ -55,7 +55,6 @@ int op_of(ReduceOp op) {
   }
 }
 
-// Builds the steps of one call.
 class Steps {
  public:
   Steps(const Operation& operation, const GpuPlace& place, std::byte* scratch)

@@ -21,7 +21,7 @@ std::future<void> abort_in_a_thread(std::shared_ptr<Gpu> gpu, void* comm) {
   std::future<void> done = task->get_future();
   try {
     std::thread([task] { (*task)(); }).detach();
-  } catch (const std::system_error&) {  // no thread is to be had
+  } catch (const std::system_error&) {  // no thread can be started
     (*task)();
   }
   return done;
@@ -36,7 +36,7 @@ Lane::~Lane() {
   gpu_->destroy_stream(stream_);
 }
 
-// ncclCommDestroy may wait for the peers, so it is used only after finalization. Aborting does not.
+// ncclCommDestroy, unlike ncclCommAbort, may wait for peers: it is used after finalization only.
 void Lane::release() noexcept {
   if (!comm_) return;
   try {
@@ -113,7 +113,7 @@ bool Lane::poll(TimePoint now) {
 void Lane::begin(GpuCall& call) {
   for (const GpuEvent& event : call.ready) gpu_->wait_for(stream_, event);
   if (call.scratch_bytes > scratch_bytes_) {
-    const std::size_t bytes = std::bit_ceil(call.scratch_bytes);  // all of it: below twice the last
+    const std::size_t bytes = std::bit_ceil(call.scratch_bytes);  // all blocks: below twice this
     scratch_.push_back(gpu_->allocate(bytes));
     scratch_bytes_ = bytes;
   }

@@ -55,7 +55,7 @@ class Lane {
   /// end_all().
   void abort(const std::exception_ptr& error) noexcept;
   /// After abort(): true when the GPU no longer accesses any buffer; then call end_all(). The first
-  /// calls wait for the thread, a millisecond at most: a virtual clock would run ahead of it.
+  /// 200 calls wait up to a millisecond for the thread; a virtual clock would run ahead of it.
   bool drained() noexcept;
   void end_all(const std::exception_ptr& error) noexcept;
 
@@ -83,8 +83,8 @@ class Lane {
   std::vector<std::shared_ptr<void>> scratch_;
   std::size_t scratch_bytes_ = 0;  // of the last one
   std::future<void> aborting_;     // the end of ncclCommAbort
-  int waits_left_ = 200;           // for that
-  GpuEvent last_;                  // recorded after it
+  int waits_left_ = 200;           // of drained()
+  GpuEvent last_;                  // recorded after the abort
 };
 
 }  // namespace nccl

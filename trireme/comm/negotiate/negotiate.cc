@@ -8,7 +8,8 @@
 namespace trireme::inline v0::comm {
 namespace {
 
-// A device's buffer belongs to a stream of the thread that submits it; another thread makes the call.
+// A device's buffer belongs to a stream of the thread that submits it, but another thread makes the
+// call.
 void check_memory(const std::string& name, const Buffer& buffer) {
   if (buffer.device.kind == DeviceKind::Cpu) return;
   throw ConfigError(name + " lies on a device, and a Negotiator takes the host's memory only",

@@ -7,9 +7,9 @@
 // sent as a number (the response cache), in a record of 7 bytes.
 //
 // Submissions may come from any thread. A name may be used again when its Work is done. If ranks
-// submit different calls under one name, all that submitted it fail with MismatchError. If a rank
-// does not submit a name, it fails at the deadline with TimeoutError, which names the rank. Neither
-// affects other names. A lost peer fails everything that is open. Construction and destruction are
+// submit different calls under one name, their Works fail with MismatchError. If a rank does not
+// submit a name, the others' Works fail at the deadline with TimeoutError, which names the rank.
+// Neither affects other names. A lost peer fails all open Works. Construction and destruction are
 // collective. Modelled on the controller of Horovod (Sergeev and Del Balso 2018, arXiv:1802.05799).
 #pragma once
 
@@ -30,13 +30,13 @@ class Negotiator final {
  public:
   /// Collective over `world`, which must outlive it. Uses world's timeout and PeerWatch.
   explicit Negotiator(Communicator& world, const NegotiatorOptions& options = {});
-  /// Waits, within the timeout, until all ranks destroy theirs. A Work that is still open here
+  /// Waits, within the timeout, until all ranks destroy it. A Work that is still open here
   /// fails with PeerLost, and breaks `world`.
   ~Negotiator();
   Negotiator(const Negotiator&) = delete;
 
-  /// Buffers lie in the host's memory, and must stay valid until the Work is done. ConfigError if they
-  /// do not, or if `name` is empty, longer than 400 bytes, or submitted already and not done.
+  /// Buffers must stay valid until the Work is done. ConfigError if they do not lie in the host's
+  /// memory, or if `name` is empty, longer than 400 bytes, or submitted already and not done.
   Work all_reduce(std::string name, Buffer inout, ReduceOp op);
   Work broadcast(std::string name, Buffer inout, int root);
   Work all_gather(std::string name, Buffer in, Buffer out);

@@ -9,7 +9,7 @@ namespace trireme::inline v0::comm {
 namespace {
 
 constexpr std::size_t kLongestName = 400;
-// The time that rank 0 has to answer which ranks did not submit a name.
+// The time within which rank 0 must say which ranks did not submit a name.
 constexpr Duration kAnswerWithin = std::chrono::seconds(2);
 
 Buffer buffer_of(Parcel& parcel) { return {&parcel, sizeof parcel, DType::U8, {}, {}, nullptr}; }
@@ -33,7 +33,6 @@ Negotiator::Core::Core(Communicator& world, const NegotiatorOptions& options)
       links_(static_cast<std::size_t>(size_)),
       table_(engine_->facts, options.cached_names) {}
 
-// The owner of a submission's Work.
 class Negotiator::Core::Submission final : public WorkOwner {
  public:
   Submission(std::shared_ptr<Core> core, std::string name)

@@ -1,9 +1,7 @@
-// Algorithm: records what one rank does in a collective, round by round. register_all_reduce() makes a
-// program's own all-reduce known to the library and to its commands.
-//
-// An algorithm is a function that is called once for every rank and records that rank's rounds in an
-// Algorithm, much as in a textbook (algorithms/ring.cc). It never sees data: program.h has what is made
-// of the record.
+// Algorithm: the record of what one rank does in a collective, round by round. A function, called
+// once for every rank, fills it in, much as in a textbook (algorithms/ring.cc). It never sees data;
+// program.h makes a Program of the records. register_all_reduce() makes a user's all-reduce known
+// to the library and to its commands.
 #pragma once
 
 #include <cstddef>
@@ -27,7 +25,7 @@ struct Transfer {
   bool give = false;  // sends: the sender drops its terms
 };
 
-/// Sends take what is held when the round begins. The next round begins when all transfers ended.
+/// Sends take what is held when the round begins. The next round begins when all transfers end.
 struct Round {
   std::vector<Transfer> sends, receives;
 };

@@ -1,5 +1,5 @@
-// ByChunk: values of some chunks of a program. An all_to_all on n ranks has n^2 chunks, and a rank
-// deals with 2n of them, so nothing may be kept for each chunk on each rank.
+// ByChunk: a map from some chunks of a program to values. An all_to_all on n ranks has n^2 chunks,
+// but each rank deals with 2n of them, so a rank must not keep something for every chunk.
 #pragma once
 
 #include <algorithm>

@@ -13,8 +13,8 @@ struct Extent {
   std::size_t in = 0, out = 0, count = 0;  // offsets in the call's buffers, and length: elements
 };
 
-/// The chunks of `op` that have elements in this rank's buffers. Only calls whose chunks are slices of one buffer are cut into segments:
-/// `segment` is the part of it to be cut, the other calls ignore it.
+/// The chunks of `op` that have elements in this rank's buffers. `segment`: the part of the buffer
+/// to cut into chunks; ignored unless the chunks are slices of one buffer.
 ByChunk<Extent> extents_of(const Operation& op, int chunks, int rank, int size, Slice segment);
 
 }  // namespace trireme::inline v0::comm

@@ -4,8 +4,7 @@
 //     phase->send(...); phase->recv(...);
 //     phase->close();                       // next() may run inside
 //
-// A failure of one transfer breaks the engine; then `next` never runs. So does an exception from one of
-// the callbacks.
+// A failed transfer, or an exception from a callback, breaks the engine; then `next` never runs.
 #pragma once
 
 #include <cstddef>

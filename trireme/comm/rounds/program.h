@@ -1,9 +1,7 @@
 // Program: a collective algorithm as a value. It lists, for each rank and round, which chunks the
 // rank sends and receives, and with whom (algorithm.h). It can be printed, verified, counted and
-// executed.
-//
-// The executor (ProgramRun) sends all terms that the rank holds of a chunk, and adds only siblings of
-// the tree sum.
+// executed. The executor (ProgramRun) sends all terms that the rank holds of a chunk, and adds only
+// siblings of the tree sum.
 #pragma once
 
 #include <cstddef>

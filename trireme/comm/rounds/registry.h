@@ -20,8 +20,8 @@ struct AlgorithmCost {
   double bytes_added = 0;          // bytes of sums computed by the rank that adds most
 };
 
-/// `size` ranks with one leaf each. `bytes`: one rank's buffer for all_reduce, reduce, broadcast and
-/// all_to_all, and all pieces together for gather, scatter, all_gather and reduce_scatter.
+/// `size` ranks with one leaf each. `bytes`: one rank's buffer for all_reduce, reduce, broadcast
+/// and all_to_all, all pieces together for gather, scatter, all_gather and reduce_scatter.
 struct CostCase {
   int size = 2;
   double bytes = 0;

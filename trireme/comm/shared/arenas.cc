@@ -17,7 +17,7 @@ constexpr std::uint32_t kNoArena = ~0u;
 struct Announcement {
   net::RegionId region;
   std::uint32_t can_read;   // 1: this rank can read all peers' memory
-  std::uint32_t freed[10];  // arenas; the rest of them is told the next time
+  std::uint32_t freed[10];  // arenas; further ones are told the next time
 };
 static_assert(sizeof(Announcement) <= Envelope::kPayload);
 

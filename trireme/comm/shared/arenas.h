@@ -34,11 +34,11 @@ class Arenas {
   net::Region allocate(std::size_t bytes);
   /// The arena with the board, to be announced before all others.
   net::Region allocate_board();
-  /// Writes what peers need to map `region` to `payload` (Envelope::kPayload bytes), and which arenas
-  /// this rank's program has freed.
+  /// Writes to `payload` (Envelope::kPayload bytes) what peers need to map `region`, and the arenas
+  /// that this rank has freed.
   void announce(const net::Region& region, std::byte* payload);
-  /// Maps the next arena, and ends the mappings of those that were freed; `announced`: every rank's.
-  /// PeerLost if a peer has left, ResourceError.
+  /// Maps the next arena and unmaps those that were freed. `announced`: all ranks' payloads.
+  /// PeerLost if a peer left before its board was mapped; ResourceError.
   void map(const net::Region& own, std::span<const std::byte* const> announced);
   void unmap_all() noexcept;
 
@@ -49,7 +49,7 @@ class Arenas {
   bool read(int rank, std::uintptr_t address, std::span<std::byte> to) {
     return memory_.read(rank, address, to);
   }
-  /// Start of arena number `arena` of `rank`, as this process sees it; null if it has gone.
+  /// Start of arena number `arena` of `rank` in this process's address space; null if unmapped.
   std::byte* at(int rank, std::uint32_t arena) const noexcept { return mapped_[arena][rank]; }
   std::byte* staging_of(int rank) const noexcept;
   /// Sets `location` to the place of [data, data + bytes); false if that lies in no arena.

@@ -33,8 +33,8 @@ void BoardWatch::post(const std::shared_ptr<Call>& call) {
     engine_.arenas->announce(call->operation.region, slot.payload);
   if (call->run) call->run->announce();
   slot.ready.store(call->number, std::memory_order_release);
-  // While this rank's cache line becomes its own, those of the peers come; then the fence of
-  // notify_peers() has little to wait for.
+  // Fetches the peers' cache lines while the store above completes, so that the fence of
+  // notify_peers() waits less.
   headers_here(call->number);
   engine_.board().notify_peers();
   headers_seen_ = 0;
@@ -109,7 +109,7 @@ bool BoardWatch::look() {
   }
 }
 
-// Ranks that call at the same time hear of one another within a microsecond.
+// Ranks that call at the same time see one another's flags within a microsecond.
 void BoardWatch::look_briefly(const Call& call) {
   if (!engine_.waiter->spins()) return;
   for (int looks = 0; looks < kBriefLooks && !call.ended && waits_ != Waits::No; ++looks) look();

@@ -30,7 +30,7 @@ class BoardWatch final : public ProgressSource {
   bool owes(int peer);
   /// If something is waited for: goes on with what the peers have posted. Returns whether it did.
   bool look();
-  /// A transfer failed: fails the engine with what the board says about it, or else with `error`.
+  /// A transfer failed: fails the engine with a mismatch or peer error on the board, else `error`.
   void transfer_failed(const std::exception_ptr& error) noexcept;
 
   // ProgressSource:

@@ -8,7 +8,7 @@
 namespace trireme::inline v0::comm {
 namespace {
 
-// The block after which read() checks again whether a peer has left.
+// read() checks whether a peer has left before each block of this size.
 constexpr std::size_t kCopyBytes = std::size_t{1} << 20;
 
 }  // namespace

@@ -1,11 +1,10 @@
-// DirectBase: the base of the direct calls. It holds the call, reads and writes the buffers that the
-// ranks announced for it, and sets the flag that this rank writes to its peers' memory. Buffers in
-// arenas are mapped; others are read from the peer's address space (HostMemory::read).
+// DirectBase: the base of the direct calls. It holds the call, accesses the buffers that the ranks
+// announced for it, and sets the flag that says that this rank writes to its peers' memory. Buffers
+// in arenas are mapped; others are read from the peer's address space (HostMemory::read).
 //
-// No rank's call ends before all ranks are done, since a rank may leave the group then, and peers
-// must not need its memory any more. A peer that has left may already have overwritten its buffers.
-// So call look() after the last read: if it returns false, the data is not valid and the engine has
-// failed.
+// A call ends only when all ranks are done, since a rank may leave the group after it. A peer that
+// has left because of an error may already have overwritten its buffers. So call look() after the
+// last read: if it returns false, the data is not valid and the engine has failed.
 #pragma once
 
 #include <algorithm>

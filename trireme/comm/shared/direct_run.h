@@ -5,7 +5,7 @@
 // the `out` of every rank that needs it. Two rounds of flags (header, done); 2nS bytes of memory
 // traffic for an all_reduce of S bytes.
 // Pulled: otherwise, for reduce and reduce_scatter. A rank reads the peers' terms block by block
-// (Transport::read) and folds them into its own `out`; in a reduce, the root folds everything.
+// (HostMemory::read) and folds them into its own `out`; in a reduce, the root folds everything.
 // Staged: otherwise, for all_reduce, through the ranks' staging areas (sum_staging.h). Each rank
 // copies 2S(n-1)/n bytes.
 #pragma once

@@ -20,8 +20,8 @@
 
 namespace trireme::inline v0::comm {
 
-/// A part of the data that a rank needs: bytes [source, source + bytes) of rank `from`'s input go to
-/// byte `target` of its own output.
+/// A part of the data that a rank needs: bytes [source, source + bytes) of rank `from`'s input. It
+/// goes to byte `target` of the needing rank's output.
 struct Part {
   int from = 0;
   std::size_t source = 0, target = 0, bytes = 0;

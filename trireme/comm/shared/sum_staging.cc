@@ -25,9 +25,9 @@ SumStaging::SumStaging(Engine& engine, const Call& call, const FoldPlan& plan,
       piece_count_(elements_of_piece(plan, width_)),
       num_pieces_((call.operation.count + piece_count_ - 1) / piece_count_) {}
 
-// The last sum has ended on this rank, but a peer may still copy its result out of this rank's area. If
-// both sums have as many terms, no term of this one lies there. Otherwise poll() stages the first terms,
-// when all headers have arrived: then every rank has ended all earlier calls.
+// A peer may still copy the last sum's result out of this rank's area. No term of this sum lies
+// there if both sums have the same most_terms. Otherwise poll() stages the first terms after all
+// headers have arrived, when every rank has ended all earlier calls.
 void SumStaging::stage_early() {
   if (pointers_.staged_terms != 0 && pointers_.staged_terms != plan_.most_terms) return;
   for (std::size_t i = 0; i < std::min<std::size_t>(2, num_pieces_); ++i) stage(i);

@@ -1,6 +1,6 @@
 // SumStaging: an all_reduce through the ranks' staging areas, piece by piece, for DirectRun if a
-// buffer does not lie in an arena. A rank copies in what the others fold, folds its own slice, and
-// copies theirs out. Pieces are copied in and out while peers still reduce. Progress context only.
+// buffer does not lie in an arena. A rank copies in the slices that the others fold, folds its own
+// slice, and copies the others' sums out, while peers still reduce. Progress context only.
 #pragma once
 
 #include <cstddef>
@@ -19,7 +19,7 @@ class SumStaging final : public Staging {
   using Fold = std::function<bool(std::size_t count, const std::byte* shared)>;
   SumStaging(Engine& engine, const Call& call, const FoldPlan& plan, DirectPointers& pointers,
              Fold fold);
-  /// Copies in as much as fits before the peers have called, unless a peer may still read there.
+  /// Copies in what fits before the peers have called, unless a peer may still read there.
   void stage_early();
   /// Call it when all headers have arrived, before poll().
   void begin();

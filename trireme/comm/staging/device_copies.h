@@ -23,7 +23,7 @@ class HostBlock {
 class DeviceMark {
  public:
   virtual ~DeviceMark() = default;
-  /// Whether the device has got there. Throws what the device reports.
+  /// True if the device has got there. Throws an error that the device reports.
   virtual bool reached() = 0;
 };
 
@@ -35,18 +35,18 @@ struct StagedBuffer {
 class DeviceCopies {
  public:
   virtual ~DeviceCopies() = default;
-  /// The stream to which the calling thread gives the device work now. Buffers without a stream belong
-  /// to it.
+  /// The stream to which the calling thread now gives work for `device`. Buffers without a stream
+  /// belong to it.
   virtual Stream current_stream(Device device) = 0;
   virtual std::shared_ptr<HostBlock> host_block(std::size_t bytes) = 0;
-  /// Zeroed memory of the device, which its later streams see.
+  /// Memory of the device, zeroed in the calling thread's current stream.
   virtual std::shared_ptr<std::byte> device_memory(std::size_t bytes, Device device) = 0;
   /// Starts to copy buffers of one device to the host, after all that the calling thread has given
   /// to the device's current stream so far. Without buffers: only marks that point.
   virtual std::shared_ptr<DeviceMark> fetch(Device device,
                                             std::span<const StagedBuffer> buffers) = 0;
-  /// Starts to copy within one device, in the calling thread's current stream of it. The same memory:
-  /// only marks the stream's end.
+  /// Starts to copy within one device, in the calling thread's current stream there. If `to` and
+  /// `from` are the same memory: only marks the end of the stream.
   virtual std::shared_ptr<DeviceMark> copy(const Buffer& to, const Buffer& from) = 0;
   /// Starts to copy from the host to buffers of one device.
   virtual std::shared_ptr<DeviceMark> store(Device device,

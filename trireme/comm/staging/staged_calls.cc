@@ -38,7 +38,7 @@ class Blocks {
   std::map<std::pair<void*, std::size_t>, std::pair<std::shared_ptr<HostBlock>, bool>> blocks_;
 };
 
-// One rank's sum of the terms that it has is its only term.
+// In a group of one rank, the sum of all leaves is that rank's only term.
 void run_alone(Operation& operation, Staged& staged) {
   const Buffer from = operation.terms.empty() ? operation.in : operation.terms.front().value;
   staged.mark = staged.copies->copy(operation.out, from);
@@ -69,8 +69,7 @@ void stage(Operation& operation, Device device, std::shared_ptr<DeviceCopies> co
 StagedCalls::StagedCalls(Engine& engine)
     : engine_(&engine), waiter_(engine.waiter), watch_(engine.waiter) {}
 
-// Messages keep their order: one that is ready, or lies in the host's memory, waits for those before
-// it.
+// Messages keep their order: a message that could begin waits for those before it.
 bool StagedCalls::ready(const std::shared_ptr<Call>& call) {
   const auto waits = [](const auto& one) { return one->operation.is_message(); };
   const bool behind =

@@ -1,13 +1,13 @@
-// StagedCalls: calls on the memory of a device that no backend reaches, by way of the host's memory.
+// StagedCalls: calls on the memory of a device that no backend reaches, through the host's memory.
 //
 //     caller's thread      copies to the host start; the operation gets the host's buffers
 //     progress context     when the copies have ended, the call begins like any on CPU memory;
 //                          when it has ended, its result is copied to the device;
-//                          when that has ended, so does its Work
+//                          when that copy has ended, the Work ends
 //
-// Copies of later calls run meanwhile. A timer polls the device while calls wait for it. A call that
-// failed keeps its buffers until the device has left them. stage() may be called from any thread,
-// the rest in the progress context.
+// Copies of later calls run meanwhile. A timer polls the device while calls wait for it. A failed
+// call keeps its buffers until the device no longer accesses them. stage() may be called from any
+// thread, the rest in the progress context.
 #pragma once
 
 #include <atomic>
@@ -25,7 +25,7 @@ struct Call;
 struct Operation;
 class Engine;
 
-/// The device's buffers of an operation, which runs on copies in the host's memory.
+/// The device's buffers of an operation that runs on copies in the host's memory.
 struct Staged {
   std::shared_ptr<DeviceCopies> copies;
   Device device;
@@ -34,9 +34,9 @@ struct Staged {
   std::shared_ptr<DeviceMark> mark = {};  // of the copies under way
 };
 
-/// Replaces the operation's buffers on `device` by memory of the host, and starts to copy what this
-/// rank gives. A collective of one rank is a copy on the device, and its operation becomes one of
-/// empty buffers.
+/// Replaces the operation's buffers on `device` by memory of the host, and starts to copy the data
+/// that this rank gives. In a group of one rank, a collective becomes a copy on the device, and its
+/// operation gets empty buffers.
 void stage(Operation& operation, Device device, std::shared_ptr<DeviceCopies> copies,
            const GroupFacts& facts);
 
@@ -44,19 +44,19 @@ class StagedCalls final : public ProgressSource, public std::enable_shared_from_
  public:
   explicit StagedCalls(Engine& engine);
 
-  /// Whether what the call gives is in the host's memory. If not, a message is begun later by itself,
-  /// and the queue is pumped.
+  /// True if the data that the call gives is in the host's memory. If not, Engine::begin_staged()
+  /// follows when it is.
   bool ready(const std::shared_ptr<Call>& call);
-  /// Ends a call that succeeded: after its result is on the device, if it is staged.
+  /// Ends a call that succeeded; a staged one when its result is on the device.
   void deliver(const std::shared_ptr<Call>& call);
-  /// A call with `error`: keeps its buffers until the device has left them.
+  /// Keeps the buffers of a failed call until the device no longer accesses them.
   void abandon(const Call& call);
   /// The engine broke: ends the calls that are not in its queue.
   void fail(const std::exception_ptr& error) noexcept;
-  /// Whether calls wait for the device.
+  /// True if calls wait for the device.
   bool busy() const noexcept { return !waiting_.empty() || !delivered_.empty(); }
-  /// The engine leaves. Buffers are pending() until the device has left them; those that it has not
-  /// left within the group's timeout are never freed.
+  /// Forgets the engine. pending() until the device no longer accesses any buffer; buffers that it
+  /// still accesses after the group's timeout are never freed.
   void detach() noexcept;
 
   bool poll() override;
@@ -76,7 +76,7 @@ class StagedCalls final : public ProgressSource, public std::enable_shared_from_
   std::vector<std::shared_ptr<Call>> delivered_;  // for the copies of their results
   std::vector<std::shared_ptr<Staged>> abandoned_;
   std::atomic<bool> pending_{false};
-  TimePoint until_{};  // of a detached one
+  TimePoint until_{};  // once detached: the end of that timeout
 };
 
 }  // namespace trireme::inline v0::comm
