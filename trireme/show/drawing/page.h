@@ -32,7 +32,7 @@ std::string html_of(const Page& page);
 /// Wraps a picture.
 std::string frame_of(const std::string& svg, bool shown = true);
 
-/// The times of the steps of a page whose one picture fills up. Ascending; none: a still picture.
+/// The times, ascending, at which a page's one picture gets more elements; none: a still picture.
 class Moments {
  public:
   Moments(std::vector<double> times) : times_(std::move(times)) {}
