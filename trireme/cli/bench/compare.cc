@@ -65,7 +65,7 @@ std::map<std::string, std::string> read_keys(const std::string& path) {
   return keys;
 }
 
-// The histogram of a "servers" event, which counts from the start of the servers on.
+// The histogram of a "servers" event, counted since the servers' start.
 void read_staleness(const nlohmann::json& event, ComparedRun& run) {
   const auto numbers = event.value("staleness", std::vector<std::int64_t>());
   const auto counts = event.value("staleness_pushes", std::vector<std::int64_t>());
@@ -153,7 +153,7 @@ void print_weights(const std::vector<ComparedRun>& runs, int width) {
     std::printf(hashes.size() == 1 ? "  the weights are the same\n" : "  the weights differ\n");
 }
 
-// Draws the runs whose gradients may be late.
+// Prints the runs whose gradients may be late.
 void print_staleness(const std::vector<ComparedRun>& runs, int width) {
   bool first = true;
   for (const ComparedRun& run : runs) {
@@ -350,7 +350,7 @@ std::string common_unit(const std::vector<ComparedRun>& runs) {
   return unit;
 }
 
-// Puts seconds in place of the steps. Workers on their own repeat numbers of steps.
+// Replaces steps by seconds. Numbers of steps repeat if workers train on their own.
 void put_over_time(ComparedRun& run) {
   std::vector<double> steps, seconds;
   double now = 0;

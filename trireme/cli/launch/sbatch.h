@@ -13,9 +13,8 @@ struct SbatchJob {
   std::string time = "12:00:00";
 };
 
-/// A script whose job saves a checkpoint before the time limit and queues itself again. ConfigError if
-/// the ranks cannot be divided among the nodes, or the name or time has characters that do not belong
-/// there.
+/// A script whose job saves a checkpoint before the time limit and queues itself again. ConfigError
+/// if the ranks cannot be divided among the nodes, or Slurm does not take the name or time.
 std::string sbatch_script(const SbatchJob& job);
 
 }  // namespace trireme::inline v0::cli

@@ -28,7 +28,7 @@ struct HostArguments {
 };
 void add_host_options(Command& command, HostArguments& arguments);
 
-/// Without hosts if none are given. Throws ConfigError.
+/// Empty if no hosts are given. Throws ConfigError.
 launch::HostOptions host_options(const HostArguments& arguments);
 
 }  // namespace trireme::inline v0::cli

@@ -31,7 +31,7 @@ std::string variable_of(const train::WorkerSpec& spec) {
   return std::string(kWorkerVariable) + "=" + spec.to_text();
 }
 
-// A process was killed or lost its peers; the others' state is not that of a step any more.
+// Whether a process was killed or lost its peers: the others may be in the middle of a step.
 bool lost_a_process(const launch::LaunchResult& result) {
   const int code = result.failure->exit_code;
   return !result.out_of_time && result.stop_signal == 0 &&
@@ -140,7 +140,7 @@ int evaluate_under_launcher(int argc, char** argv, const std::string& folder) {
   if (folder.empty())
     refuse("train", "the evaluator does not know the run's folder",
            "Name it by --out, in all processes.");
-  // The meeting of run_under_launcher().
+  // Skips the meeting of run_under_launcher().
   rendezvous::skip_meeting(train::stays_ended(train::RunFolder(folder)));
   return [&]() noexcept { return train::run_launched_evaluator(argc, argv, folder); }();
 }
