@@ -190,7 +190,7 @@ void fit(config::Config& config, const train::Settings& settings, const input::C
            "--fit for a device of kind " + settings.device_kind + " whose memory is not known",
            "Set memory.limit to the bytes that a rank may take there.");
   constexpr int kAllCores = std::numeric_limits<int>::max();  // whatever a candidate's lanes are
-  std::optional<train::KernelSpeeds> speeds;  // a device has its maker's figures
+  std::optional<train::KernelSpeeds> speeds;                  // a device has its maker's figures
   if (settings.device_kind == "cpu")
     speeds.emplace(train::speeds_here(settings, kAllCores, say_calibrating));
   const FitPlace place{
