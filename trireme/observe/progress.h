@@ -37,7 +37,7 @@ class Progress {
   Progress(const Progress&) = delete;
   /// `figures.items` must outlive this object.
   void step(const StepFigures& figures);
-  /// Prints a line of its own and moves the live line below it.
+  /// Prints `text` as a line above the live line.
   void line(std::string_view text);
   /// Ends the live line.
   void finish();

@@ -1,6 +1,6 @@
 // `trireme show strategies`: the named strategies (plan/named_strategies.h) as a table, and one of
-// them as a drawing: a box for each rank and server with what it holds, and one lane for each
-// movement in a step. Pure functions.
+// them as a drawing: a box for each rank and server with its tensors, and a lane for each movement
+// in a step. Pure functions.
 #pragma once
 
 #include <string>

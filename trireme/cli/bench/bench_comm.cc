@@ -201,7 +201,7 @@ void read_sizes(BenchOptions& options) {
       comm::usual_sizes(options.link.empty() ? kMost : std::min(kMost, kMostInProcess / 2 / ranks));
 }
 
-// Refuses early, since the table is written last, a path that cannot be written or is no table.
+// Refuses a path that cannot be written or holds no table. The table itself is written last.
 void check_tuning_file(const BenchOptions& options) {
   const std::string path = tuning_file(options);
   comm::parse_tuning(comm::read_tuning_file(path), path);

@@ -257,7 +257,7 @@ int compare_command(const CompareOptions& options) {
   return 0;
 }
 
-// The folder of a run's events and configuration: that of its checkpoints, or the one above.
+// The folder of a run's events and configuration: the checkpoints' folder, or the one above it.
 std::string home_of(const std::string& folder, const std::optional<FoundCheckpoint>& checkpoint) {
   namespace fs = std::filesystem;
   if (!checkpoint || is_there(folder + "/events.jsonl")) return folder;

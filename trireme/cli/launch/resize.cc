@@ -1,4 +1,4 @@
-// trireme resize: tells an elastic job how many ranks it is to have.
+// trireme resize: tells an elastic job how many ranks to have.
 #include <cstdio>
 #include <filesystem>
 #include <fstream>

@@ -1,5 +1,5 @@
-// The options that several commands that start processes share: those of elastic jobs, and those of
-// several hosts (-H, --hostfile, --host-timeout, -x).
+// Options that the commands that start processes share: of elastic jobs, and of several hosts (-H,
+// --hostfile, --host-timeout, -x).
 #pragma once
 
 #include <string>

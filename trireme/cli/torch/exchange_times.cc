@@ -69,7 +69,6 @@ net::ChannelOptions loopback() {
   return options;
 }
 
-// The times of a worker's exchanges.
 std::vector<double> exchange_times(const ps::Settings& settings, int worker,
                                    const std::vector<std::string>& servers) {
   const auto waiter = RealWaiter::make();

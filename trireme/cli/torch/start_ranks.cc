@@ -38,7 +38,7 @@ bool lost_a_process(const launch::LaunchResult& result) {
          ((code > 128 && code < 160 && code != 130 && code != 143) || result.failure->secondary());
 }
 
-// Servers hold weights that no rank has, so a job with servers goes on by itself from a checkpoint.
+// Servers hold weights that no rank has, so a job with servers restarts from a checkpoint.
 launch::Again roll_back(const launch::LaunchOptions& options, const train::WorkerSpec& spec) {
   return [=, times = 0](
              const launch::LaunchResult& result) mutable -> std::optional<launch::LaunchOptions> {

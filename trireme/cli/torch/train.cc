@@ -154,7 +154,7 @@ int run_simulated(int ranks, const std::string& link, const train::WorkerSpec& s
 // The settings that ranks are given. `own_ranks`: `train` starts them.
 train::WorkerSpec spec_of(const TrainOptions& options, const TrainingJob& job,
                           const train::RunClaim& claim, bool own_ranks, TimePoint began) {
-  const bool alone = !options.trial && !claim.shared();  // nobody else locks for this job
+  const bool alone = !options.trial && !claim.shared();  // no other process locks for this job
   const auto lock = alone ? storage::Claim::of(claim.folder().locked_place()) : nullptr;
   return {.folder = claim.folder().path(),
           .trace = options.trace,

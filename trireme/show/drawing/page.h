@@ -24,7 +24,7 @@ struct Page {
   std::string data = {};                   // JSON lines, for programs that read the page
   int milliseconds = 1000;                 // between steps
 
-  /// Adds a step with a picture of its own.
+  /// Adds a step that shows `picture`.
   void add_step(Svg& picture, std::string caption);
 };
 
