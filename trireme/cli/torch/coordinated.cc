@@ -103,8 +103,8 @@ int follow_under_coordinator(const rendezvous::RankEnvironment& place, int argc,
   const std::string path = train::RunFolder(folder).worker_spec();
   const JobOptions options = job::resolve_options({});
   const TimePoint end = steady_now() + options.timeout_user_code;
-  TimePoint lost = TimePoint::max();   // how long to wait for a coordinator that once answered
-  TimePoint first = TimePoint::max();  // how long to wait for process 0 once the job has begun
+  TimePoint lost = TimePoint::max();   // until when to wait for a coordinator that once answered
+  TimePoint first = TimePoint::max();  // until when to wait for process 0 once the job has begun
   std::error_code none;
   // A job that was killed as a whole may have left a file for another configuration. The file is
   // this job's if a worker is there, since process 0 writes it first, or if the job has begun: then

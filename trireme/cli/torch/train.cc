@@ -193,8 +193,8 @@ launch::HostOptions take_hosts(TrainOptions& options) {
 }
 
 // Locks checkpoint.path for this job, which also shows before the first step that it is writable.
-// Null if it is RUN's own, since RUN is locked as a whole, and for a trial of --fit, which saves
-// nothing.
+// Null if it is unset or in RUN's checkpoint/, since RUN is locked as a whole, and for a trial of
+// --fit, which saves nothing.
 std::shared_ptr<void> hold_checkpoints(const TrainingJob& job, const TrainOptions& options,
                                        train::RunClaim& claim) {
   if (options.trial) return nullptr;
