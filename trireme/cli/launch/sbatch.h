@@ -14,7 +14,7 @@ struct SbatchJob {
 };
 
 /// A script whose job saves a checkpoint before the time limit and queues itself again. ConfigError
-/// if the ranks cannot be divided among the nodes, or Slurm does not take the name or time.
+/// if the ranks cannot be divided among the nodes, or a character of the name or time is wrong.
 std::string sbatch_script(const SbatchJob& job);
 
 }  // namespace trireme::inline v0::cli

@@ -45,7 +45,7 @@ class App {
   /// names the items over which the loss is averaged; by default, samples.
   App& data(std::string name, std::vector<ModelKey> keys, TensorReader read,
             DataWords words = train::words_of_samples());
-  /// Adds data that is not in memory, or that draws its samples (train/families/own_parts.h).
+  /// Adds data other than tensors in memory, or that draws samples (train/families/own_parts.h).
   App& data(std::string name, std::vector<ModelKey> keys, SourceFactory make);
   /// Adds a loss, summed over the items of a micro-batch; `train.loss` chooses it. `correct` counts
   /// the right answers of a micro-batch; with it, validation reports the accuracy.

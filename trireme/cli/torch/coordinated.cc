@@ -25,8 +25,8 @@ namespace {
 constexpr Duration kLookEvery = std::chrono::milliseconds(100);
 constexpr int kLooksPerDial = 5, kLooksPerEnd = 50;
 
-// Whether the run has ended and no coordinator comes within its timeout. A lost process may be
-// started again when the job has just ended.
+// Whether the run has ended and no coordinator comes within its timeout, which would make this
+// process a rank. A lost process may be started again when the job has just ended.
 bool has_ended(const rendezvous::RankEnvironment& place, const std::string& run) {
   if (place.secret_file.empty()) return false;
   const std::string secret = rendezvous::read_secret_file(place.secret_file);

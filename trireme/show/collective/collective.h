@@ -24,7 +24,7 @@ const std::vector<comm::OpKind>& drawn_kinds();
 std::string title_of(comm::OpKind kind);
 /// The names of drawn_kinds().
 std::vector<std::string> collective_names();
-/// The names of all algorithms of drawn_kinds(), each once, and "direct".
+/// The names of their algorithms, registered ones too, each once; and "direct".
 std::vector<std::string> algorithm_names();
 
 /// ConfigError listing the choices.
