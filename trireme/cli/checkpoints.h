@@ -1,6 +1,5 @@
-// Finds the checkpoints of a run, wherever it keeps them. A run of `trireme train` has them in
-// checkpoint/ or at its checkpoint.path, a Checkpointer of a user's training loop in the folder itself.
-// Reads the weights of the newest one.
+// Finds the checkpoints of a run and reads the weights of the newest one. `trireme train` keeps
+// them in RUN/checkpoint/ or at checkpoint.path, a Checkpointer of a user's loop in its folder.
 #pragma once
 
 #include <cstddef>
@@ -16,14 +15,14 @@
 namespace trireme::inline v0::cli {
 
 struct FoundCheckpoint {
-  storage::CheckpointFolder folder;  // the one that a Checkpointer writes to
+  storage::CheckpointFolder folder;  // to which a Checkpointer writes
   std::int64_t step = 0;             // steps done
   bool named = false;                // `place` is this checkpoint, not a folder of several
   std::string path() const { return folder.path_of(step); }
 };
 
-/// The newest checkpoint at `place`: a run's folder, a Checkpointer's folder or a checkpoint, also as
-/// file:// or s3://. nullopt if there is none. Looks at names only; storage/folder.h verifies content.
+/// The newest checkpoint at `place`: a run's folder, a Checkpointer's folder or a checkpoint, also
+/// as file:// or s3://; nullopt if there is none. Looks at names only (storage/folder.h verifies).
 std::optional<FoundCheckpoint> find_checkpoint(const std::string& place);
 
 struct ModelWeights {
@@ -40,7 +39,7 @@ struct ModelWeights {
 ModelWeights model_weights(const std::string& place);
 ModelWeights model_weights(const FoundCheckpoint& found);
 
-/// weights_hash() of all, of which one tensor is in memory at a time.
+/// weights_hash() over all tensors; one of them is in memory at a time.
 std::string hash_of(const ModelWeights& weights);
 
 }  // namespace trireme::inline v0::cli

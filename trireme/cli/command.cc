@@ -23,7 +23,7 @@ std::string bound_text(double bound) {
   return whole ? grouped(static_cast<std::int64_t>(bound)) : number_text(bound);
 }
 
-// CLI11 would read 010 as 8, and say of a number that its type cannot hold that it is none.
+// Checks before CLI11, which reads 010 as 8 and says that a number out of range is no number.
 template <class T>
 std::string make_decimal(std::string& text) {
   T value = 0;

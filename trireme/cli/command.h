@@ -33,10 +33,10 @@ class Program;
 class Option {
  public:
   Option& required();
-  /// A number from `least` on, or from `least` to `most`; no NaN.
+  /// Accepts numbers from `least` on, or from `least` to `most`; no NaN.
   Option& at_least(double least);
   Option& between(double least, double most);
-  /// One of these words, which completion offers; the error names the nearest.
+  /// Accepts only these words, which completion offers; the error names the nearest.
   Option& one_of(std::vector<std::string> words);
   /// Completion offers these words; others are accepted.
   Option& completes(std::vector<std::string> words);
@@ -117,7 +117,7 @@ class Command {
 
 /// The number of ranks, under every name that launchers use; -np is accepted for -n everywhere.
 inline constexpr const char* kRanksOption = "-n,--ranks,--np";
-/// The same where there may be servers beside them.
+/// For commands that may start servers, too.
 inline constexpr const char* kWorkersOption = "-n,--ranks,--np,--workers";
 
 /// Prints a line for people: to standard output, or to standard error if --json uses the former.

@@ -15,7 +15,7 @@ using Declare = void(Command& command);
 struct ListedCommand {
   enum class Kind {
     Core,   // in cli/
-    Light,  // in cli/; never profits from LibTorch, and runs where it is not loaded (light.h)
+    Light,  // in cli/; has no use for LibTorch, so the small program runs it (light.h)
     Torch,  // in cli/torch/; needs LibTorch
     Later   // not in this version
   };

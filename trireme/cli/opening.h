@@ -1,5 +1,5 @@
-// A prompt that suits a text: how most of its lines begin. It is used in the line that suggests a
-// command after a training. A pure function.
+// A prompt that suits a text: its most frequent beginning of a line. `train` suggests it in its
+// last line. A pure function.
 #pragma once
 
 #include <string>
@@ -7,9 +7,9 @@
 
 namespace trireme::inline v0::cli {
 
-/// One to three words, at most 40 bytes, safe in double quotes on a shell's command line: the first
-/// word that most lines of `text` share, and the words that mostly follow it. Empty if no line
-/// begins with such a word. Reads only the first megabyte.
+/// One to three words, at most 40 bytes, safe in double quotes on a shell's command line: the most
+/// frequent first word of a line, and each next word that more than half of those lines share.
+/// Empty if no line begins with such a word. Reads only the first megabyte.
 std::string usual_opening(std::string_view text);
 
 }  // namespace trireme::inline v0::cli

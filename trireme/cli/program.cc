@@ -105,8 +105,8 @@ int usage_error(
   return static_cast<int>(ExitCode::Usage);
 }
 
-// Throws if a part of what was printed could not be written, to a full disk for example. A pipe or socket whose
-// reader has ended is no error.
+// Throws ResourceError if printed text could not be written, for example to a full disk. A pipe or
+// socket whose reader has ended is not an error.
 void flush_output() {
   const bool flushed = std::fflush(stdout) == 0;
   if (flushed && std::ferror(stdout) == 0) return;
@@ -125,7 +125,7 @@ Program::Program(int argc, char** argv, const std::string& name, const std::stri
       name_(name),
       app_(std::make_unique<CLI::App>(about, name)),
       root_(*this, app_.get()) {
-  app_->require_subcommand(1);  // before any is added: each inherits that one is the most
+  app_->require_subcommand(1);  // before any is added: each inherits the limit of one
   app_->set_version_flag("--version", "trireme 0.1.0");
   root_.footer(footer);
 }
@@ -138,7 +138,7 @@ Command& Program::add(const std::string& words) {
   return root_.find(app_->get_subcommand(words.substr(0, blank)))->add(words.substr(blank + 1));
 }
 
-// Throws what CLI11 throws.
+// The action of the named command. Throws CLI11's errors.
 std::function<int()> Program::parsed() {
   root_.require_subcommands();
   std::vector<std::string> arguments = arguments_of(argc_, argv_);
@@ -157,7 +157,7 @@ Program::Parsed Program::parse() {
   try {
     return {0, parsed()};
   } catch (const CLI::Success& success) {
-    // "help xyzzy" is no question that the list of commands answers.
+    // The list of commands is no answer to "help xyzzy".
     if (app_->get_subcommands().empty() && !app_->remaining().empty())
       return {usage_error(*app_, CLI::ExtrasError(app_->remaining()), own), {}};
     return {app_->exit(success), {}};

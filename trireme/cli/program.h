@@ -30,8 +30,8 @@ class Program {
   };
   /// Parses without running anything.
   Parsed parse();
-  /// Parses and runs a command that is right; prints nothing before. None: the command line is wrong,
-  /// asks for help, or names a command that was handed over.
+  /// Parses and runs. nullopt, and nothing is printed, if the command line is wrong, asks for help,
+  /// or names a command that was handed over.
   std::optional<int> run_if_right();
 
   const std::string& name() const noexcept { return name_; }

@@ -14,8 +14,8 @@ std::string version_output(const std::string& path);
 struct MpiProgram {
   std::string path, version;  // "/usr/bin/mpirun", "mpirun (Open MPI) 4.1.4"
 };
-/// Every MPI whose launcher is on PATH as mpirun, mpiexec or either with a suffix (mpirun.mpich),
-/// each once, whatever its names. The one that `mpirun` starts comes first.
+/// Every MPI whose launcher is on PATH as mpirun or mpiexec, also with a suffix (mpirun.mpich). One
+/// with several names is listed once. The one that `mpirun` starts comes first.
 std::vector<MpiProgram> find_mpis();
 
 }  // namespace trireme::inline v0::cli

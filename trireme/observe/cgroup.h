@@ -16,9 +16,9 @@ class Cgroup {
   explicit Cgroup(const std::filesystem::path& root = "/");
   /// The smallest quota of processor time, in cores; 0: no quota.
   double cores() const;
-  /// The smallest memory limit, in bytes; the largest std::int64_t: no limit.
+  /// The smallest memory limit, in bytes; more than any machine has: no limit.
   std::int64_t memory_limit() const;
-  /// How much memory may still be used under every limit. Cached files count as free.
+  /// The bytes that may still be used under every limit. Cached files count as free.
   std::int64_t memory_left() const;
 
  private:

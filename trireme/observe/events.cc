@@ -31,7 +31,7 @@ using Json = nlohmann::ordered_json;
                       {.operation = "events", .advice = "Repair it, or move it away."});
 }
 
-// The object in a line; null if the line is not one (the last line of a killed run).
+// The object in a line; a discarded value if it is torn (the last line of a killed run).
 Json parse(const std::string& line) { return Json::parse(line, nullptr, false); }
 
 // The file may have been edited by hand.
@@ -116,7 +116,7 @@ void EventWriter::open(const std::string& path) {
   path_ = path;
   file_ = std::fopen(path.c_str(), "a+e");
   if (file_ == nullptr) cannot_write(path);
-  // A crash may have left a part of a line, which would swallow the next one.
+  // After a part of a line, which a crash may have left, the next event needs its own line.
   if (std::fseek(file_, -1, SEEK_END) == 0 && std::fgetc(file_) != '\n') std::fputc('\n', file_);
   std::fseek(file_, 0, SEEK_END);
 }
@@ -135,7 +135,7 @@ void EventWriter::append(const std::string& line) {
   if (std::fwrite(line.data(), 1, line.size(), file_) == line.size() && std::fflush(file_) == 0)
     return;
   const int reason = errno;
-  // A part of a line would swallow the next one.
+  // The next event must not continue a part of a line.
   if (known && ::ftruncate(::fileno(file_), before.st_size) != 0) std::fputc('\n', file_);
   errno = reason;
   cannot_write(path_);

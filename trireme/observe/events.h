@@ -15,7 +15,7 @@
 
 namespace trireme::inline v0::observe {
 
-/// An event: ordered fields, and line(), its JSON text. Numbers that are not finite become null.
+/// Ordered fields. line() is their JSON text; numbers that are not finite become null.
 class Event {
  public:
   using Value = std::variant<bool, long, double, std::string, std::vector<std::int64_t>,
@@ -46,8 +46,8 @@ struct StepFigures {
   std::optional<double> noise_scale;  // of the gradient, in items
   std::optional<double> loss_scale;   // of the next step, in fp16
   std::optional<long> overflows;      // steps skipped for overflow, not in skipped_steps
-  long last_rank = -1;                // that was last to come to the step's vote; -1: not known
-  double behind_seconds = 0;          // by how much, behind the median of the other ranks
+  long last_rank = -1;                // the last rank to reach the step's vote; -1: unknown
+  double behind_seconds = 0;          // its delay after the median of the other ranks
   std::string_view items = "tokens";  // or "samples": the field is "samples_per_second"
 };
 Event step_event(const StepFigures& figures);
@@ -81,11 +81,11 @@ struct History {
   std::vector<std::pair<double, double>> training, validation;  // (step, loss)
   std::optional<double> trigram;
   std::optional<double> early_stop;  // after which step
-  std::optional<int> ranks;          // of the last start, as "plan" or "resumed" has it
+  std::optional<int> ranks;          // at the last start ("plan" or "resumed")
 };
-/// Seconds since 1970, by the system's clock: when an event was written.
+/// Seconds since 1970, by the system's clock.
 double wall_seconds() noexcept;
-/// A missing file gives an empty history. Lines that are no events (a torn last line) are ignored.
+/// A missing file gives an empty history. Lines that are not events (a torn last one) are ignored.
 History read_history(const std::string& path);
 /// Keeps only lines whose "step" is at most `step`; a resumed run writes later steps again.
 void keep_until(const std::string& path, long step);

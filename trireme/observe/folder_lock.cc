@@ -28,7 +28,7 @@ constexpr Duration kLook =
 enum class Grant { Given, Refused, NotKnownHere };
 
 // F_OFD_SETLK: locks the whole file for this open file; released when the last process that has it
-// open ends. F_OFD_GETLK: whether it could be locked.
+// open ends. F_OFD_GETLK: tests whether that is possible.
 Grant ask_for(const Descriptor& file, int command) {
   struct flock whole {};
   whole.l_type = F_WRLCK;
@@ -136,7 +136,7 @@ struct FolderLock::Impl {
     }
   }
 
-  // A new file, locked, that names this holder. Not open: the name exists.
+  // Makes a locked file that names this holder. An empty descriptor: the name exists.
   Descriptor create(const std::string& name) const {
     Descriptor made(::open(name.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0644));
     if (!made && errno == EEXIST) return made;
@@ -170,7 +170,7 @@ struct FolderLock::Impl {
       file = std::move(made);
       return true;
     }
-    if (failed == EEXIST || failed == ENOENT) return false;  // ENOENT: swept away; again
+    if (failed == EEXIST || failed == ENOENT) return false;  // ENOENT: swept; try again
     if (failed == EPERM || failed == EOPNOTSUPP || failed == ENOSYS || failed == EMLINK)
       return make_in_place();
     fail("naming " + path, failed);
@@ -205,13 +205,13 @@ struct FolderLock::Impl {
       fail("removing a lock that was left behind", errno);
     }
     // Another process was faster, and this is its file: give the name back. If a third process has
-    // the name by now, the file is no longer needed.
+    // the name by now, the other one has lost its lock.
     if (!is_named(found, aside) && ::link(aside.c_str(), path.c_str()) != 0 && errno != EEXIST)
       fail("giving " + path + " its name back", errno);
     ::unlink(aside.c_str());
   }
 
-  // Looks once at the lock's file. Returns if it was removed, is gone, or may soon be.
+  // Looks once at the lock's file. Returns if the file is gone, or may be gone soon.
   void look(TimePoint until) const {
     Descriptor found(::open(path.c_str(), O_RDWR | O_CLOEXEC));
     if (!found && errno == EACCES)  // another user's: read it without a lock
@@ -223,7 +223,7 @@ struct FolderLock::Impl {
     if (running == Running::Yes) refuse(holder, "");
     const Grant grant = lock_open_file(found);
     if (grant == Grant::Refused) {
-      // Its ranks are ending, or another process is taking the folder over now.
+      // The holder's ranks are ending, or another process is taking the folder over now.
       if (steady_now() > until)
         refuse(holder, running == Running::No ? " (it has ended, but a process that it started "
                                                 "still runs)"

@@ -56,7 +56,7 @@ class FolderLock {
   FolderLock(const FolderLock&) = delete;
   FolderLock& operator=(const FolderLock&) = delete;
 
-  /// A process that inherits it keeps the folder locked while it is open. Close-on-exec here.
+  /// The folder stays locked while any process has this descriptor open. Close-on-exec.
   int descriptor() const noexcept;
 
  private:
@@ -64,9 +64,9 @@ class FolderLock {
   std::unique_ptr<Impl> impl_;
 };
 
-/// Follows whether a job that runs has locked the folder, for those who only read there. Decides as
-/// FolderLock does, but never waits: a holder that only the file's time can tell of counts as running
-/// until `patience` after this object has seen the file change.
+/// Tells readers of a folder whether a running job has locked it. Decides as FolderLock does, but
+/// never waits: if only the file's time can decide, the holder counts as running until this object
+/// has seen no change for `patience`.
 class LockWatch {
  public:
   explicit LockWatch(std::string directory, FolderLockOptions options = {});
@@ -78,10 +78,10 @@ class LockWatch {
   LockHolder self_;
   bool shared_ = false;
   std::int64_t changed_ = -1;  // the file's time, as last seen
-  TimePoint since_;            // when this object saw that first
+  TimePoint since_;            // when this object first saw that time
 };
 
-/// The same, once: a holder that only the file's time can tell of counts as running.
+/// Looks once: if only the file's time can decide, the holder counts as running.
 bool is_locked(const std::string& directory);
 
 }  // namespace trireme::inline v0::observe

@@ -60,7 +60,7 @@ std::optional<ProcessState> state_of(std::int64_t process) {
   return found;
 }
 
-// A zombie ('Z') holds nothing any more.
+// A zombie ('Z') holds nothing.
 Running runs_here(const LockHolder& holder) {
   const auto state = state_of(holder.process);
   // /proc may hide the processes of other users (hidepid).
@@ -128,8 +128,8 @@ Running is_running(const LockHolder& holder, const LockHolder& self, bool shared
     return runs_here(holder);
   }
   if (holder.boot.empty() || self.boot.empty()) return Running::Unknown;
-  // Another kernel. Either this machine has rebooted since then, or only one kernel at a time sees
-  // this file system, and now that is ours.
+  // The holder ran under another kernel. That one is gone if this machine has rebooted, or if the
+  // file system has one kernel at a time.
   const bool this_machine =
       !holder.machine.empty() && holder.machine == self.machine && holder.host == self.host;
   return this_machine || !shared ? Running::No : Running::Unknown;

@@ -1,9 +1,7 @@
-// LockHolder: names the process that holds a folder, so that others can tell later whether it still
-// runs.
+// LockHolder: names the process that holds a folder, so that others can tell whether it still runs.
 //
-// A process number is not enough: numbers are reused, containers count their own, and other hosts
-// have others. So a holder is named with its kernel (boot id), its process namespace and its start
-// time.
+// A process number is not enough: it may be reused, and each host and container has its own. So a
+// holder is named with its kernel (boot id), its process namespace and its start time.
 #pragma once
 
 #include <sys/types.h>
@@ -36,11 +34,10 @@ struct LockHolder {
 
 enum class Running : std::uint8_t { Yes, No, Unknown };
 
-/// Whether `holder` runs, as far as process `self` can see. `shared`: see below.
+/// Whether `holder` runs, as far as process `self` can see. `shared`: is_shared_file_system().
 Running is_running(const LockHolder& holder, const LockHolder& self, bool shared);
 
-/// Whether several kernels may see the file system of `path` at once: true if it is a network's or
-/// unknown.
+/// Whether several kernels may use the file system of `path` at once; true if it is unknown.
 bool is_shared_file_system(const std::string& path);
 
 }  // namespace trireme::inline v0::observe

@@ -10,9 +10,8 @@ namespace trireme::inline v0::observe {
 
 enum class Level : std::uint8_t { Debug, Info, Warning, Error };
 
-/// Writes "warning: text" or "error: text"; the other levels have no prefix. Lines below TRIREME_LOG
-/// (debug | info | warning | error; the default, and the meaning of any other word, is info) are
-/// dropped; it is read once, at the first line.
+/// Writes "warning: text" or "error: text"; the other levels have no prefix. Drops lines below the
+/// level in TRIREME_LOG (debug | info | warning | error; otherwise info), read at the first line.
 void log(Level level, std::string_view text);
 inline void info(std::string_view text) { log(Level::Info, text); }
 inline void warning(std::string_view text) { log(Level::Warning, text); }

@@ -49,7 +49,7 @@ Cores decide_cores(int online, int affinity, double quota) {
   cores.usable = std::min(online, affinity);
   std::string why = affinity < online ? "the affinity mask allows " + std::to_string(affinity)
                                       : "neither affinity mask nor cgroup quota take any away";
-  // With a quota of 1.5 cores two half-busy threads do more than one.
+  // With a quota of 1.5 cores two threads do more than one.
   if (quota > 0 && std::ceil(quota) < cores.usable) {
     cores.usable = std::max(1, static_cast<int>(std::ceil(quota)));
     std::ostringstream text;

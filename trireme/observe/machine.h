@@ -30,8 +30,8 @@ std::int64_t memory_limit();
 /// The smaller of memory_total() and what the cgroup limits still allow.
 std::int64_t memory_left();
 /// Memory of this process now, and its maximum since the start, in bytes. Pages of files (program,
-/// libraries) do not count: processes share them, the kernel can drop them, and their number depends
-/// on the page cache. The maximum is exact if no more of them were read in after it was reached.
+/// libraries) do not count: processes share them, the kernel can drop them, and their number
+/// depends on the page cache. The maximum is exact if no page of a file was read after it.
 std::int64_t memory_bytes();
 std::int64_t peak_memory_bytes();
 

@@ -5,7 +5,7 @@
 //
 // Speed and shares are averages over the last five seconds, or the last ten steps if these took
 // longer. Unknown figures (number of steps, time for input, the machine's peak) are left out. In
-// fp16 the line has the loss scale too, and on a device the most bytes of tensors so far.
+// fp16 the line also has the loss scale, on a device the peak memory of tensors.
 //
 // If the terminal is too narrow, the live line leaves out whole fields: first the loss scale and
 // input, then communication, device memory, MFU, the bar, tokens/s. Used by one thread. Takes times
@@ -37,7 +37,7 @@ class Progress {
   Progress(const Progress&) = delete;
   /// `figures.items` must outlive this object.
   void step(const StepFigures& figures);
-  /// Prints a line of its own and moves the live line below it.
+  /// Prints `text` as a line above the live line.
   void line(std::string_view text);
   /// Ends the live line.
   void finish();

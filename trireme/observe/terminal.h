@@ -1,5 +1,5 @@
-// Whether a stream goes to the user's own terminal; only there is a line redrawn. Only reads the
-// process's state; thread safe while nobody changes the environment.
+// Whether a stream is the user's own terminal, where a line can be redrawn. Only reads the state of
+// the process; thread safe while no thread changes the environment.
 #pragma once
 
 namespace trireme::inline v0::observe {

@@ -1,8 +1,8 @@
-// Trace: what a rank did when, as spans in a ring buffer, and the file for Chrome and Perfetto.
+// Trace: what a rank did and when, as spans in a ring buffer; and the file for Chrome and Perfetto.
 //
-// One per process. Whoever has a pointer to it may record; null means off (one branch). Callers
-// pass times (a Waiter's now()), so traces work on a virtual clock too. The ring keeps the newest
-// spans; the file says how many were lost. Thread safe.
+// One per process, thread safe. Where the pointer to it is null, nothing is recorded (one branch).
+// Callers pass times (a Waiter's now()), so traces work on a virtual clock too. The ring keeps the
+// newest spans; the file says how many were lost.
 #pragma once
 
 #include <cstddef>
@@ -33,7 +33,7 @@ struct TraceSpan {
 };
 static_assert(std::is_trivially_copyable_v<TraceSpan>);
 
-/// The recording of one rank, as a value. It crosses processes as text.
+/// The recording of one rank, as a value. It crosses processes as bytes.
 struct RankTrace {
   int rank = 0;
   std::string host;

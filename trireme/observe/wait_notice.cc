@@ -14,13 +14,13 @@ constexpr Duration kFirst = std::chrono::seconds(2);
 
 }  // namespace
 
-// The waiter's task has it, too.
+// Shared with the waiter's task.
 struct WaitNotice::State {
   Waiter& waiter;
   const std::string who;
   const std::function<std::string()> whom;
   const TimePoint began;
-  Duration next = kFirst;  // since then
+  Duration next = kFirst;  // after `began`
   std::mutex mutex;
   bool ended = false;  // guarded by mutex
 };

@@ -1,5 +1,5 @@
-// WaitNotice: while it lives, says in the log what a process waits for, after 2, 4, 8, ... s. A wait
-// that is shorter says nothing.
+// WaitNotice: logs what a process waits for, after 2, 4, 8, ... s, until it is destroyed. Shorter
+// waits log nothing.
 //
 // The lines are tasks of a Waiter, so its clock may be virtual, and the waiting thread may block in
 // something else, such as a call of gRPC.
@@ -15,10 +15,10 @@ namespace trireme::inline v0::observe {
 
 class WaitNotice {
  public:
-  /// Logs "`who` waits for `whom()` (4 s so far)": "rank 0 waits for rank 2 at 10.0.0.1:4000 (4 s so
-  /// far)". `whom` is called in the progress context and must not block. `waiter` must live longer.
+  /// Logs "`who` waits for `whom()` (4 s so far)". `whom` is called in the progress context and
+  /// must not block. `waiter` must live longer.
   WaitNotice(Waiter& waiter, std::string who, std::function<std::string()> whom);
-  /// Nothing is logged, and `whom` not called, any more.
+  /// After it nothing is logged, and `whom` is not called.
   ~WaitNotice();
   WaitNotice(const WaitNotice&) = delete;
 

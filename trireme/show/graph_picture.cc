@@ -77,7 +77,7 @@ class Layout {
     }
   }
 
-  // Near the middle of the nodes that they read, so that few lines cross.
+  // Puts nodes near the middle of the nodes that they read, so that few lines cross.
   void place_rows() {
     std::vector<double> wish(boxes_.size(), 0);
     for (int column = 0; column <= bands_.back().second; ++column) {

@@ -1,7 +1,7 @@
 // A partitioned graph as SVG. Each stage is a band; in it, nodes stand from left to right in the
 // order of their dependences, with name and time. A line leads from a node to its readers; values
-// that skip columns run in lanes above. Below the bands: the bytes that cross each cut. Nodes that
-// should be split have a red border. Pure functions.
+// that skip columns run in lanes above. The bytes that cross each cut stand below the bands. Nodes
+// that should be split have a red border. Pure functions.
 #pragma once
 
 #include <string>

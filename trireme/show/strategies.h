@@ -1,6 +1,6 @@
-// `trireme show strategies`: what a strategy that is known by name (plan/named_strategies.h) does, as
-// a table of all and as a drawing of one: a box for each rank and server with what it holds, and one
-// lane for each thing that moves in a step. Drawn from that table. Pure functions.
+// `trireme show strategies`: the named strategies (plan/named_strategies.h) as a table, and one of
+// them as a drawing: a box for each rank and server with its tensors, and a lane for each movement
+// in a step. Pure functions.
 #pragma once
 
 #include <string>
@@ -14,15 +14,16 @@ struct StrategyDrawing {
   int ranks = 4;  // workers, where there are servers
 };
 
-/// ConfigError unless 1 to 8 ranks, a multiple of the strategy's hosts. 0 ranks: as many as show it.
+/// `ranks`: 1 to 8 and a multiple of the strategy's hosts, else ConfigError; 0: 4, or 1 if the
+/// strategy takes no more.
 StrategyDrawing draw_strategy(const std::string& name, int ranks);
 
-/// One line for each strategy: name, what is where, what moves, keys.
+/// Five lines for each strategy: name, other names, what is where, what moves, keys.
 std::string strategies_text();
-/// The same as a table of Markdown, with the names in other systems.
+/// The same as a table in Markdown.
 std::string strategies_markdown();
 
-/// Trains a small model that comes with Trireme by it.
+/// The command that trains a small model, which comes with Trireme, by this strategy.
 std::string training_command(const plan::NamedStrategy& strategy);
 
 std::string text_of(const StrategyDrawing& drawing);

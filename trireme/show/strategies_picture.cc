@@ -104,7 +104,7 @@ class StrategyPicture {
   }
   static double box_height() { return kTitle + 3 * (kRow + 5) + kPadding; }
   double row_width(int boxes) const { return boxes * (box_ + kGapX) - kGapX; }
-  // The shorter row of ranks and servers is in the middle of the other one.
+  // The rows of ranks and of servers are centred on each other.
   double first_left(double x, int boxes) const {
     return x + kLabels + (row_width(std::max(ranks_, strategy_.servers)) - row_width(boxes)) / 2;
   }

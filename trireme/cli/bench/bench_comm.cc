@@ -54,7 +54,7 @@ struct BenchOptions : BenchReport {
   bool on_gpus() const { return transport == "nccl"; }
 };
 
-// In an order that is the library's own business.
+// Whether the MPI or NCCL decides the order of additions.
 bool is_native(const std::string& algorithm) {
   return algorithm == comm::kMpiNative || algorithm == comm::nccl::kNative;
 }
@@ -201,8 +201,7 @@ void read_sizes(BenchOptions& options) {
       comm::usual_sizes(options.link.empty() ? kMost : std::min(kMost, kMostInProcess / 2 / ranks));
 }
 
-// The table is written at the end; a path that cannot be written, or a file that is no table, must be
-// found now.
+// Refuses a path that cannot be written or holds no table. The table itself is written last.
 void check_tuning_file(const BenchOptions& options) {
   const std::string path = tuning_file(options);
   comm::parse_tuning(comm::read_tuning_file(path), path);

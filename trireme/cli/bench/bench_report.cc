@@ -13,7 +13,7 @@ double rate_of(const comm::Measured& one) {
   return one.seconds > 0 ? double(one.bytes) / one.seconds / 1e9 : 0;
 }
 
-// Beside NCCL a group has one of the CPU's transports.
+// With NCCL, transport_name() is the transport of the CPU's memory.
 std::string transport_of(const comm::Communicator& world, const BenchReport& report) {
   return report.memory == "GPU" ? "nccl" : std::string(world.transport_name());
 }

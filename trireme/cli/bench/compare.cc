@@ -65,7 +65,7 @@ std::map<std::string, std::string> read_keys(const std::string& path) {
   return keys;
 }
 
-// The histogram of a "servers" event, which counts from the start of the servers on.
+// The histogram of a "servers" event, counted since the servers' start.
 void read_staleness(const nlohmann::json& event, ComparedRun& run) {
   const auto numbers = event.value("staleness", std::vector<std::int64_t>());
   const auto counts = event.value("staleness_pushes", std::vector<std::int64_t>());
@@ -159,7 +159,7 @@ void print_weights(const std::vector<ComparedRun>& runs, int width) {
     std::printf(hashes.size() == 1 ? "  the weights are the same\n" : "  the weights differ\n");
 }
 
-// Draws the runs whose gradients may be late.
+// Prints the runs whose gradients may be late.
 void print_staleness(const std::vector<ComparedRun>& runs, int width) {
   bool first = true;
   for (const ComparedRun& run : runs) {
@@ -263,7 +263,7 @@ int compare_command(const CompareOptions& options) {
   return 0;
 }
 
-// The folder of a run's events and configuration: that of its checkpoints, or the one above.
+// The folder of a run's events and configuration: the checkpoints' folder, or the one above it.
 std::string home_of(const std::string& folder, const std::optional<FoundCheckpoint>& checkpoint) {
   namespace fs = std::filesystem;
   if (!checkpoint || is_there(folder + "/events.jsonl")) return folder;
@@ -356,7 +356,7 @@ std::string common_unit(const std::vector<ComparedRun>& runs) {
   return unit;
 }
 
-// Puts seconds in place of the steps. Workers on their own repeat numbers of steps.
+// Replaces steps by seconds. Numbers of steps repeat if workers train on their own.
 void put_over_time(ComparedRun& run) {
   std::vector<double> steps, seconds;
   double now = 0;

@@ -27,13 +27,13 @@ struct ComparedRun {
     double seconds = 0;
   };
   std::map<std::int64_t, Late> late;
-  // For a run whose workers train on their own: gradients by staleness, and those that were dropped.
+  // If workers train on their own: gradients by staleness, and those that were dropped.
   std::map<std::int64_t, std::int64_t> staleness;
   std::int64_t dropped_gradients = 0;
 };
-/// Reads `folder`: that of a run, a Log or a Checkpointer (find_checkpoint()), or one checkpoint,
-/// whose curves end with its step. Without events there are no curves, and only `model` can be
-/// compared. Throws ConfigError if it holds neither.
+/// `folder` is that of a run, a Log or a Checkpointer (find_checkpoint()), or one checkpoint: then
+/// the curves end at its step. Without events only weights can be compared. Throws ConfigError if
+/// there are neither events nor a checkpoint.
 ComparedRun read_run(const std::string& folder);
 
 /// Keys whose values differ between runs, with one value per run ("-" if a run lacks the key).
@@ -49,7 +49,7 @@ std::string straggler_text(const ComparedRun& run);
 
 /// The curves of all runs in one plot, as SVG, over the steps or over the seconds that they took.
 std::string overlaid(const std::vector<ComparedRun>& runs, bool over_time = false);
-/// The staleness of the gradients of those runs that have it, side by side, as SVG; empty if none has.
+/// The staleness of the runs' gradients, side by side, as SVG; empty if no run has it.
 std::string staleness_plot(const std::vector<ComparedRun>& runs);
 /// The mean staleness of a run's gradients; nullopt if it has none.
 std::optional<double> mean_staleness(const ComparedRun& run);

@@ -1,4 +1,4 @@
-// trireme coordinator: keeps a job whose processes others start, and come and go.
+// trireme coordinator: coordinates a job whose processes others start, and which may come and go.
 #include <cstdio>
 #include <string>
 #include <utility>
@@ -24,7 +24,7 @@ struct CoordinatorArguments {
   double gather = 10, patience = 600, silence = 6;
 };
 
-// Processes on other hosts cannot connect to "all addresses of this one".
+// Replaces "all addresses" by this host's name, to which other hosts can connect.
 std::string reached_at(const std::string& host, const std::string& endpoint) {
   if (host != "0.0.0.0" && host != "::") return endpoint;
   return observe::host_name() + endpoint.substr(endpoint.rfind(':'));
@@ -49,7 +49,7 @@ std::string environment_text(const CoordinatorArguments& arguments, const std::s
          " TRIREME_RANK=" + up_to(arguments.servers) + "\n";
 }
 
-// How few and how many workers there may be.
+// The least and the largest number of workers.
 std::pair<int, int> range_of(const CoordinatorArguments& arguments) {
   if (arguments.workers == 0) {
     if (arguments.elastic.empty())

@@ -68,7 +68,7 @@ int launch_command(CommandOptions options, const Command& command) {
   options.launch.evaluator = options.evaluators == 1;
   const bool resizes = !options.elastic.empty() || options.spares > 0;
   if (options.launch.servers > 0 && !resizes) {
-    // Servers are started again, and workers that train on their own.
+    // These are restarts of servers, and of workers that train on their own.
     if (options.restarts >= 0) options.launch.restarts = options.restarts;
   } else if (resizes || options.restarts > 0) {
     const int ranks = options.launch.ranks;

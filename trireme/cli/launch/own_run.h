@@ -13,7 +13,7 @@
 
 namespace trireme::inline v0::cli {
 
-/// The command that a launcher's coordinator is (launch::LaunchOptions::coordinator).
+/// The command of a launcher's coordinator process (launch::LaunchOptions::coordinator).
 std::vector<std::string> coordinator_command();
 
 /// A folder below TMPDIR, removed at the end. ResourceError naming `operation` if it cannot be

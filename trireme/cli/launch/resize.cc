@@ -1,4 +1,4 @@
-// trireme resize: tells an elastic job how many ranks it is to have.
+// trireme resize: tells an elastic job how many ranks to have.
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
@@ -24,12 +24,12 @@ int resize_command(const ResizeOptions& options) {
   if (!std::filesystem::exists(run / "config.toml", none))
     refuse("resize", options.run + " is not the folder of a run: it has no config.toml",
            "Give the folder that `trireme train --elastic` printed.");
-  // The file would count when the run is resumed.
+  // Without a job, the file would count when the run is resumed.
   if (!observe::is_locked(options.run))
     refuse("resize", "no job trains in " + options.run + " now",
            "Start one by `trireme train --elastic MIN:MAX`; a run that has "
            "ended takes its number of ranks from --ranks.");
-  // An elastic job's launcher has made it and reads it.
+  // The launcher of an elastic job makes this file and reads it.
   const std::filesystem::path file = run / "wanted_ranks";
   if (!std::filesystem::exists(file, none))
     refuse("resize", "the job in " + options.run + " has a fixed number of ranks",

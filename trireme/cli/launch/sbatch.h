@@ -13,9 +13,8 @@ struct SbatchJob {
   std::string time = "12:00:00";
 };
 
-/// A script whose job saves a checkpoint before the time limit and queues itself again. ConfigError if
-/// the ranks cannot be divided among the nodes, or the name or time has characters that do not belong
-/// there.
+/// A script whose job saves a checkpoint before the time limit and queues itself again. ConfigError
+/// if the ranks cannot be divided among the nodes, or a character of the name or time is wrong.
 std::string sbatch_script(const SbatchJob& job);
 
 }  // namespace trireme::inline v0::cli

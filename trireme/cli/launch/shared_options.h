@@ -1,5 +1,5 @@
-// The options that several commands that start processes share: those of elastic jobs, and those of
-// several hosts (-H, --hostfile, --host-timeout, -x).
+// Options that the commands that start processes share: of elastic jobs, and of several hosts (-H,
+// --hostfile, --host-timeout, -x).
 #pragma once
 
 #include <string>
@@ -28,7 +28,7 @@ struct HostArguments {
 };
 void add_host_options(Command& command, HostArguments& arguments);
 
-/// Without hosts if none are given. Throws ConfigError.
+/// Empty if no hosts are given. Throws ConfigError.
 launch::HostOptions host_options(const HostArguments& arguments);
 
 }  // namespace trireme::inline v0::cli

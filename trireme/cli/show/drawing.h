@@ -18,8 +18,8 @@ struct DrawingOptions {
   bool text() const noexcept { return svg.empty() && html.empty() && !step && !json; }
 };
 
-/// Adds --svg, --html and --json with their descriptions, and --step if `moment` is not empty:
-/// "round".
+/// Adds --svg, --html and --json with these descriptions, and --step unless `moment` ("round") is
+/// empty.
 void add_drawing_options(Command& command, DrawingOptions& options, const std::string& json,
                          const std::string& moment = {}, const std::string& svg = "a picture",
                          const std::string& html = "a page that plays it");

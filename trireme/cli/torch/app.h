@@ -35,17 +35,17 @@ class App {
   /// the largest value; `make` gets their values. `uses` are the defaults of data.name and
   /// train.loss. run() reports errors in these four arguments.
   ///
-  /// Over text, model.block is the length of a sequence; a key "block" gives it another default.
+  /// On text, model.block is the length of a sequence; a key "block" gives it another default.
   /// The model reads the batch field "tokens" [b, T] int64, T at most model.block and its values
-  /// below 256 (bytes), and its last block returns logits [b, T, 256]. Over other data, its blocks
+  /// below 256 (bytes), and its last block returns logits [b, T, 256]. On other data, the blocks
   /// name the fields that they read: net.add("stem", {"images"}, factory).
   App& model(std::string name, std::vector<ModelKey> keys, ModelFactory make, ModelUses uses = {});
   /// Adds data: tensors by field, for training and for validation; `data.name` chooses it. `read`
   /// is called once, in the process that starts the ranks, and the ranks share its result. `words`
-  /// says what the mean of the loss is over: by default, samples.
+  /// names the items over which the loss is averaged; by default, samples.
   App& data(std::string name, std::vector<ModelKey> keys, TensorReader read,
             DataWords words = train::words_of_samples());
-  /// Adds data that is not tensors in memory, or that draws its samples (train/families/own_parts.h).
+  /// Adds data other than tensors in memory, or that draws samples (train/families/own_parts.h).
   App& data(std::string name, std::vector<ModelKey> keys, SourceFactory make);
   /// Adds a loss, summed over the items of a micro-batch; `train.loss` chooses it. `correct` counts
   /// the right answers of a micro-batch; with it, validation reports the accuracy.

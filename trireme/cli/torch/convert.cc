@@ -23,13 +23,13 @@ namespace {
 struct ConvertOptions {
   std::string run, to;
   int ranks = 1;
-  // As the keys of these names; 0: hybrid's own choice of `shard`.
+  // The keys parallel.*; shard 0: hybrid chooses.
   int pipeline = 1, tensor = 1, context = 1, expert = 1, shard = 0;
   std::vector<std::string> set;
   bool json = false;
 };
 
-// Another sync is another training, not a layout, if ranks train copies, or workers on their own.
+// Refuses a sync under which ranks train copies or workers train on their own: it is not a layout.
 void refuse_other_training(const config::Config& config, const std::string& now,
                            const std::string& run) {
   const train::Settings settings(config);
@@ -43,8 +43,8 @@ void refuse_other_training(const config::Config& config, const std::string& now,
              " --changed parallel.sync=" + now + ", which names what else changes.");
 }
 
-// The keys of the layout. Axes that are not named are 1. What only the layout before could have
-// falls back to its default.
+// The keys of the layout. Axes that are not named are 1. Keys that only the former layout could use
+// get their defaults.
 std::vector<std::string> assignments_of(const ConvertOptions& options,
                                         const config::Schema& schema) {
   const auto number = [](const char* key, int value) {
@@ -69,7 +69,7 @@ std::vector<std::string> assignments_of(const ConvertOptions& options,
   return set;
 }
 
-// Values that are as before keep their source; the others are of this command.
+// Unchanged values keep their source; the source of the others is this command.
 void restore_sources(config::Config& config, const config::Config& before) {
   for (const config::Key& key : config.schema().keys())
     if (config.source(key.name) == "--set")
@@ -97,7 +97,7 @@ void record(const train::RunFolder& folder, const std::vector<train::Change>& ch
 int convert(const ConvertOptions& options, const Program& program) {
   const train::RunClaim claim({.resume = options.run});  // other jobs leave the folder alone
   const train::RunFolder& folder = claim.folder();
-  folder.take_former_config();  // as the next resume would, and undo this
+  folder.take_former_config();  // else the next resume would, and undo this
   config::Config before = train::read_config(
       folder.config(), [](const char*) { return static_cast<const char*>(nullptr); }, {});
   train::restore_sources(before, folder.config());

@@ -25,13 +25,13 @@ namespace {
 constexpr Duration kLookEvery = std::chrono::milliseconds(100);
 constexpr int kLooksPerDial = 5, kLooksPerEnd = 50;
 
-// Whoever starts lost processes again may start one when the job has just ended. A coordinator that is
-// there, or comes, makes it a rank.
+// Whether the run has ended and no coordinator comes within its timeout, which would make this
+// process a rank. A lost process may be started again when the job has just ended.
 bool has_ended(const rendezvous::RankEnvironment& place, const std::string& run) {
   if (place.secret_file.empty()) return false;
   const std::string secret = rendezvous::read_secret_file(place.secret_file);
   const auto coordinated = [&] { return rendezvous::is_coordinator(place.coordinator, secret); };
-  if (coordinated()) return false;  // the usual case, in which nobody reads the events
+  if (coordinated()) return false;  // the usual case; the events are not read
   const std::optional<train::RunEnd> ended = train::run_end(train::RunFolder(run));
   if (!ended) return false;
   for (const TimePoint end = steady_now() + ended->timeout; steady_now() < end;
@@ -61,7 +61,7 @@ std::optional<rendezvous::CoordinatorClient::Answer> ask(const rendezvous::RankE
   return std::nullopt;
 }
 
-// Whether others of the job train.
+// Whether other workers of the job train.
 bool has_workers(const rendezvous::RankEnvironment& place) {
   const auto answer = ask(place);
   return answer && answer->has_workers;
@@ -85,10 +85,10 @@ std::optional<rendezvous::RankEnvironment> under_coordinator() {
 int run_under_coordinator(const rendezvous::RankEnvironment& place, int argc, char** argv,
                           const train::WorkerSpec& spec) {
   train::WorkerSpec own = spec;
-  own.resume = true;  // where there is a checkpoint: the job may be one that is started again
+  own.resume = true;  // if there is a checkpoint: the job may have been started again
   const std::string file = train::RunFolder(spec.folder).worker_spec();
   const std::string before = try_read_file(file).value_or("");
-  // If this process is one that is started again, train.max_time counts from the job's own start.
+  // If this process was started again, train.max_time counts from the job's start.
   if (!before.empty() && has_workers(place)) own.began = train::WorkerSpec::from_text(before).began;
   train::write_whole(file, own.elsewhere().to_text());
   const int code = become_rank(place, argc, argv, own);
@@ -103,11 +103,12 @@ int follow_under_coordinator(const rendezvous::RankEnvironment& place, int argc,
   const std::string path = train::RunFolder(folder).worker_spec();
   const JobOptions options = job::resolve_options({});
   const TimePoint end = steady_now() + options.timeout_user_code;
-  TimePoint lost = TimePoint::max();   // so long a coordinator that has answered is waited for
-  TimePoint first = TimePoint::max();  // so long process 0 is waited for, to come before this one
+  TimePoint lost = TimePoint::max();   // until when to wait for a coordinator that once answered
+  TimePoint first = TimePoint::max();  // until when to wait for process 0 once the job has begun
   std::error_code none;
-  // A job that was killed as a whole may have left a file for another configuration. Process 0 writes its own
-  // before it becomes a worker. If the job has begun, the file is its own, too, and process 0 may never come.
+  // A job that was killed as a whole may have left a file for another configuration. The file is
+  // this job's if a worker is there, since process 0 writes it first, or if the job has begun: then
+  // process 0 may never come.
   for (int looks = 0;; ++looks, std::this_thread::sleep_for(kLookEvery)) {
     const bool is_prepared = std::filesystem::exists(path, none);
     if (looks % (is_prepared ? kLooksPerDial : kLooksPerEnd) == 0) {

@@ -10,14 +10,14 @@
 
 namespace trireme::inline v0::cli {
 
-/// This process's place, if the environment gives it one.
+/// This process's place in such a job; nullopt if the environment has none.
 std::optional<rendezvous::RankEnvironment> under_coordinator();
 
-/// Process 0, with its `spec`, which it leaves in the run's folder.
+/// Runs process 0, which leaves `spec` in the run's folder. Returns the exit code.
 int run_under_coordinator(const rendezvous::RankEnvironment& place, int argc, char** argv,
                           const train::WorkerSpec& spec);
 
-/// Another process, which waits for that.
+/// Runs another process, which first waits for that.
 int follow_under_coordinator(const rendezvous::RankEnvironment& place, int argc, char** argv,
                              const std::string& folder);
 

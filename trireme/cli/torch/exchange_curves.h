@@ -24,11 +24,11 @@ struct ExchangeCurves {
   std::size_t bytes = 1 << 20;  // of the model
   std::vector<ExchangePoint> points;
 
-  /// Predicts and simulates these.
+  /// Adds predicted and simulated points.
   void add(const std::vector<ExchangeWay>& ways, const std::vector<int>& workers);
-  /// JSON lines: the link, then a point each.
+  /// JSON lines: the link, then one point per line.
   std::string to_json() const;
-  /// The link, the bytes and the measured points of such lines. ConfigError naming `path`.
+  /// Reads the link, the bytes and the measured points from such lines. ConfigError naming `path`.
   static ExchangeCurves measured_in(std::string_view json, const std::string& path);
   std::string to_text() const;
   /// Seconds over workers, as SVG.

@@ -25,9 +25,9 @@
 namespace trireme::inline v0::cli {
 namespace {
 
-constexpr int kExchanges = 60, kRuns = 3;  // measured through servers; of `bench comm`
+constexpr int kExchanges = 60, kRuns = 3;  // exchanges with servers; runs of `bench comm`
 
-// Waits for the next round hour of the virtual clock, at which all begin.
+// Sleeps until the next full hour of the virtual clock, when all ranks begin.
 TimePoint begin_together(Waiter& waiter) {
   constexpr Duration kHour = std::chrono::hours(1);
   waiter.sleep(kHour - waiter.now().time_since_epoch() % kHour);
@@ -69,7 +69,6 @@ net::ChannelOptions loopback() {
   return options;
 }
 
-// The times of a worker's exchanges.
 std::vector<double> exchange_times(const ps::Settings& settings, int worker,
                                    const std::vector<std::string>& servers) {
   const auto waiter = RealWaiter::make();
@@ -107,7 +106,7 @@ double measured_servers(const ExchangeWay& way, int workers, std::size_t bytes) 
   };
   std::mutex mutex;
   std::exception_ptr error;  // the first
-  // The others would wait for a thread that fails: they fail, too, when the servers end.
+  // Ends the servers after an error, so that no thread waits for the one that failed.
   const auto guarded = [&](const auto& body) {
     try {
       body();
@@ -183,7 +182,7 @@ double predicted_exchange(const ExchangeWay& way, const plan::LinkCost& link, in
   const auto* entry = comm::find_algorithm(comm::OpKind::AllReduce, way.all_reduce);
   const plan::CostShape shape =
       comm::shape_of(*entry, workers, static_cast<std::uint32_t>(workers));
-  // A round's messages follow one another on the link, and have one latency; the header is a round.
+  // The messages of a round share one latency on the link; the header is one more round.
   return (1 + shape.rounds) * link.alpha + shape.sent * static_cast<double>(bytes) * link.beta;
 }
 

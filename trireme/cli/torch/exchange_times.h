@@ -1,7 +1,7 @@
 // The time of one synchronous exchange: all workers begin together with a gradient each, and it
-// ends when the last one has the result. Through parameter servers, whose result is new weights, and
-// by an all-reduce, whose result is the sum. Predicted by formulas, simulated by the production code
-// over links of a given cost, and measured here over TCP on loopback.
+// ends when the last one has the result: new weights from parameter servers, or the sum from an
+// all-reduce. Predicted by formulas, simulated by the production code over links of a given cost,
+// or measured over TCP on loopback.
 #pragma once
 
 #include <cstddef>
@@ -27,8 +27,8 @@ double predicted_exchange(const ExchangeWay& way, const plan::LinkCost& link, in
                           std::size_t bytes);
 double simulated_exchange(const ExchangeWay& way, const plan::LinkCost& link, int workers,
                           std::size_t bytes);
-/// The least of many exchanges, because other programs disturb them. Workers and servers are threads of
-/// this process, ranks of an all-reduce processes that `runs` starts.
+/// The shortest of many exchanges, because other programs disturb them. Workers and servers are
+/// threads of this process; the ranks of an all-reduce are processes that `runs` starts.
 double measured_exchange(const ExchangeWay& way, int workers, std::size_t bytes, OwnRuns& runs);
 
 /// The cost of a link here, from measured exchanges of one worker and one server.

@@ -25,7 +25,7 @@ class ServedNetwork {
   void run(const ps::Settings& settings, const SimulatedServersObserver& observer,
            const std::function<void(int, ps::ParameterClient&, Waiter&)>& work) {
     network_.run([&](int rank) {
-      // After an error of one, the others find that nobody can run.
+      // After an error in one thread, the others find that no thread can run.
       rank < workers_ ? run_worker(rank, settings, work)
                       : serve(rank - workers_, network_.waiter(rank), observer);
     });

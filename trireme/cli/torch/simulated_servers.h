@@ -16,12 +16,12 @@
 
 namespace trireme::inline v0::cli {
 
-/// Is told what happens, for a recording. Threads run one at a time: no lock is needed.
+/// Callbacks for a recording. Threads run one at a time, so they need no lock.
 struct SimulatedServersObserver {
-  /// May replace what a server accepts from.
+  /// May replace a server's acceptor; null keeps `acceptor`.
   std::function<std::unique_ptr<net::Acceptor>(int server, net::Acceptor& acceptor, Waiter& waiter)>
       accepts = {};
-  /// Is told of each update; `waiter` is the server's.
+  /// Called after each update; `waiter` is the server's.
   std::function<void(Waiter& waiter, const ps::Applied& update)> updated = {};
 };
 
@@ -36,11 +36,12 @@ void simulate_servers(
     const SimulatedServersObserver& observer,
     const std::function<void(int worker, ps::ParameterClient& client, Waiter& waiter)>& work);
 
-/// Gives the servers their first weights (worker 0), takes these, and makes gradients: all zeros.
+/// Worker 0 gives the servers their first weights; each worker pulls them and makes gradients. All
+/// are zeros.
 void begin_with_zeros(ps::ParameterClient& client, int worker);
 
-/// One step's exchange of a worker whose gradients are in client.gradient(): as RemoteOptimizer does
-/// after backward. False: the servers did without this gradient (backup workers).
+/// Exchanges the gradients in client.gradient(), as RemoteOptimizer does after backward. False: the
+/// servers did not use them (backup workers).
 bool exchange(ps::ParameterClient& client, int worker);
 
 }  // namespace trireme::inline v0::cli

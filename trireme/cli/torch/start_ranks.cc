@@ -34,14 +34,14 @@ std::string variable_of(const train::WorkerSpec& spec) {
   return std::string(kWorkerVariable) + "=" + spec.to_text();
 }
 
-// A process was killed or lost its peers; the others' state is not that of a step any more.
+// Whether a process was killed or lost its peers: the others may be in the middle of a step.
 bool lost_a_process(const launch::LaunchResult& result) {
   const int code = result.failure->exit_code;
   return !result.out_of_time && result.stop_signal == 0 &&
          ((code > 128 && code < 160 && code != 130 && code != 143) || result.failure->secondary());
 }
 
-// Servers hold weights that no rank has, so a job with servers goes on by itself from a checkpoint.
+// Servers hold weights that no rank has, so a job with servers restarts from a checkpoint.
 launch::Again roll_back(const launch::LaunchOptions& options, const train::WorkerSpec& spec) {
   return [=, times = 0](
              const launch::LaunchResult& result) mutable -> std::optional<launch::LaunchOptions> {
@@ -157,7 +157,7 @@ int evaluate_under_launcher(int argc, char** argv, const std::string& folder) {
   if (folder.empty())
     refuse("train", "the evaluator does not know the run's folder",
            "Name it by --out, in all processes.");
-  // The meeting of run_under_launcher().
+  // Skips the meeting of run_under_launcher().
   rendezvous::skip_meeting(train::stays_ended(train::RunFolder(folder)));
   return [&]() noexcept { return train::run_launched_evaluator(argc, argv, folder); }();
 }

@@ -1,5 +1,5 @@
-// Starts the ranks of a training job, here or on several hosts, and waits for them, or becomes a rank that
-// another launcher (mpirun, srun, torchrun) has started.
+// Starts the ranks of a training job, here or on several hosts, and waits for them, or becomes a
+// rank that another launcher (mpirun, srun, torchrun) has started.
 #pragma once
 
 #include <optional>
@@ -18,8 +18,8 @@ inline constexpr const char* kWorkerVariable = "TRIREME_WORKER_SPEC";
 /// Runs this process's rank, server or evaluator. noexcept: its Job reports uncaught exceptions.
 int run_process(Role role, int argc, char** argv, const train::WorkerSpec& spec) noexcept;
 
-/// One rank without servers and evaluator runs in this process; several processes run in their own, and
-/// those on other hosts must see the run's folder. Returns the job's exit code.
+/// A single rank without servers and evaluator runs in this process. Otherwise every process is
+/// started; those on other hosts must see the run's folder. Returns the job's exit code.
 int start_ranks(const plan::Job& job, const launch::HostOptions& hosts,
                 const train::Settings& settings, int argc, char** argv,
                 const train::WorkerSpec& spec);
@@ -27,7 +27,8 @@ int start_ranks(const plan::Job& job, const launch::HostOptions& hosts,
 /// This process's rank and the number of ranks if mpirun, srun or torchrun started it. Processes of
 /// mpirun meet over MPI here, so from now on the failure of one ends all.
 std::optional<rendezvous::RankEnvironment> under_launcher();
-/// Becomes a rank or a server of the launcher's job. Collective over these: all take rank 0's `spec`.
+/// Becomes a rank or a server of the launcher's job. Collective over them: all take rank 0's
+/// `spec`.
 int run_under_launcher(const rendezvous::RankEnvironment& place, int argc, char** argv,
                        const train::WorkerSpec& spec);
 
@@ -35,7 +36,7 @@ int run_under_launcher(const rendezvous::RankEnvironment& place, int argc, char*
 /// process's end does it.
 void refuse_under_launcher(const rendezvous::RankEnvironment& place, int code) noexcept;
 
-/// Becomes the evaluator of the launcher's job, whose run lies in `folder`.
+/// Becomes the evaluator of the launcher's job; `folder` is the run's.
 int evaluate_under_launcher(int argc, char** argv, const std::string& folder);
 
 }  // namespace trireme::inline v0::cli

@@ -48,7 +48,7 @@ void split_changed(TrainOptions& options) {
   }
 }
 
-// A bucket that is away now may hold one.
+// True if the storage cannot be read now.
 bool may_have_checkpoint(const train::RunFolder& run) {
   try {
     return run.newest_step() > 0;
@@ -117,7 +117,7 @@ double product_seconds(const plan::TrainingPlan& plan, bool own_ranks) {
          job.product_rate;
 }
 
-// Records the plan of a new run, and the changes of a resumed run, whose file has its plan.
+// Records the plan of a new run, and the changes of a resumed run, whose file has a plan already.
 void write_first_events(const TrainingJob& job, const train::RunClaim& claim,
                         const std::vector<train::Change>& changes, bool json) {
   const std::string path = claim.folder().events();
@@ -134,8 +134,8 @@ void write_first_events(const TrainingJob& job, const train::RunClaim& claim,
   }
 }
 
-// The candidates of --fit; empty without it. Trials start ranks, all of them on this host, which a
-// launcher's rank cannot.
+// The refinement of --fit; empty without it. A trial starts its ranks, all on this host, which a
+// rank of a launcher cannot do.
 Refine refine_of(bool fits, const FitOptions& fitting) {
   if (!fits) return {};
   return [=](config::Config& config, const train::Settings& settings, const input::Corpus& corpus) {
@@ -157,7 +157,7 @@ int run_simulated(int ranks, const std::string& link, const train::WorkerSpec& s
 // The settings that ranks are given. `own_ranks`: `train` starts them.
 train::WorkerSpec spec_of(const TrainOptions& options, const TrainingJob& job,
                           const train::RunClaim& claim, bool own_ranks, TimePoint began) {
-  const bool alone = !options.trial && !claim.shared();  // nobody else locks for this job
+  const bool alone = !options.trial && !claim.shared();  // no other process locks for this job
   const auto lock = alone ? storage::Claim::of(claim.folder().locked_place()) : nullptr;
   return {.folder = claim.folder().path(),
           .trace = options.trace,
@@ -195,8 +195,9 @@ launch::HostOptions take_hosts(TrainOptions& options) {
   return hosts;
 }
 
-// Locks checkpoint.path for this job, which also tells before the first step whether it may be
-// written to. Null without one: RUN is locked as a whole. A trial of --fit saves nothing.
+// Locks checkpoint.path for this job, which also shows before the first step that it is writable.
+// Null if it is unset or in RUN's checkpoint/, since RUN is locked as a whole, and for a trial of
+// --fit, which saves nothing.
 std::shared_ptr<void> hold_checkpoints(const TrainingJob& job, const TrainOptions& options,
                                        train::RunClaim& claim) {
   if (options.trial) return nullptr;
@@ -215,8 +216,8 @@ std::shared_ptr<void> hold_checkpoints(const TrainingJob& job, const TrainOption
   return held;
 }
 
-// Takes over what the launcher has decided. The result is the exit code of a process that process 0
-// tells what to do; nullopt: this is process 0.
+// Adopts what the launcher has decided. Runs every process but process 0 and returns its exit code;
+// nullopt: this is process 0.
 std::optional<int> follow_launcher(TrainOptions& options,
                                    const rendezvous::RankEnvironment& launcher,
                                    const Program& program) {
@@ -243,12 +244,12 @@ std::optional<int> follow_coordinator(TrainOptions& options,
   options.job.ranks = coordinated.size;
   if (coordinated.servers > 0) options.job.servers = coordinated.servers;
   options.resume = "auto";
-  // The keys elastic.* may say nothing: the coordinator knows them.
+  // elastic.* may be unset here: the coordinator has the values.
   if (!coordinated.on_its_own && options.job.restarts < 0) options.job.restarts = 1;
   return std::nullopt;
 }
 
-// The training is done: what it would have gone on from is not needed any more.
+// Removes the checkpoints that a finished training no longer needs.
 void remove_backup(const train::RunFolder& folder, const config::Config& config, bool json) {
   const storage::CheckpointFolder checkpoints = folder.checkpoints();
   try {

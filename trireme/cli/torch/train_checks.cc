@@ -9,7 +9,7 @@
 namespace trireme::inline v0::cli {
 namespace {
 
-// Refuses an empty value, such as that of --resume "$RUN" with an unset variable.
+// Refuses an empty value, such as --resume "$RUN" with an unset variable.
 void refuse_empty(const Command& command, const std::string& option, const std::string& value) {
   if (!command.given(option) || !value.empty()) return;
   refuse("train", option + " is empty", "Give it a value, or leave it out.");

@@ -1,5 +1,5 @@
-// The checks of `trireme train` before anything starts. Each throws ConfigError; train.cc calls it as soon as
-// its arguments are known.
+// The checks of `trireme train` before anything starts. Each throws ConfigError; train.cc calls it
+// as soon as its arguments are known.
 #pragma once
 
 #include <string>
@@ -20,21 +20,21 @@ struct TrainOptions {
   std::string out, resume, trace, profile;
   std::vector<std::string> changed;  // keys
   bool json = false, help_config = false, fit = false;
-  bool backup = false;    // --resume auto; the last checkpoint alone stays
+  bool backup = false;    // --resume auto; only the last checkpoint is kept
   bool trial = false;     // started by --fit: run and measure two steps
-  bool validate = false;  // rank 0 does, although there is an evaluator
+  bool validate = false;  // rank 0 validates although there is an evaluator
 };
 
 /// Refuses options that do not go together, or are empty.
 void check_options(const Command& command, const TrainOptions& options);
-/// Refuses a file of --trace or --profile, which are written late, that cannot be written.
+/// Refuses a file of --trace or --profile, which is written late, if it cannot be written.
 void check_writable(const std::string& option, const std::string& path);
 /// Refuses numbers of processes other than those that the launcher of `place` has started.
 void check_ranks(const TrainingJobOptions& options, const rendezvous::RankEnvironment& place);
 /// Refuses a configuration with another number of servers than there are.
 void check_servers(const TrainingJob& job, const rendezvous::RankEnvironment& place);
-/// Refuses workers that train on their own under `trireme coordinator --elastic`, and others under
-/// --workers.
+/// Refuses workers that train on their own under `trireme coordinator --elastic`, and workers that
+/// train together under --workers.
 void check_pace(const TrainingJob& job, const rendezvous::RankEnvironment& place);
 /// Refuses transport sim under a launcher.
 void check_transport(const TrainingJob& job, const rendezvous::RankEnvironment& place);

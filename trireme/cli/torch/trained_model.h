@@ -1,4 +1,4 @@
-// A trained run, loaded into this process for generate, eval and inspect.
+// A trained run, loaded into this process for generate and eval.
 #pragma once
 
 #include <memory>

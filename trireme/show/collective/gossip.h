@@ -42,7 +42,7 @@ struct GossipOptions {
 GossipRecording record_gossip(const GossipOptions& options);
 
 std::string name_of(const GossipRecording& recording);
-/// "round 3: 0>1 1>2 ...", the values, and the largest distance; one line each.
+/// A line with the values after the round and the largest distance, and one with its messages.
 std::string round_text(const GossipRecording& recording, std::size_t round);
 std::string text_of(const GossipRecording& recording);
 std::string json_of(const GossipRecording& recording);

@@ -201,7 +201,7 @@ void keep_places_of_out(Recording& recording) {
   recording.num_chunks = n;
 }
 
-// By rank: what it sent, or what it read out of others' memory.
+// [rank]: bytes that it sent, or read from others' memory.
 std::vector<std::size_t> moved_bytes(const Recording& recording, bool read) {
   std::vector<std::size_t> bytes(static_cast<std::size_t>(recording.ranks));
   for (const Step& step : recording.steps) {

@@ -69,8 +69,8 @@ struct RecordOptions {
 /// The most ranks whose contributions are distinguishable in a sum of 64 bits.
 inline constexpr int kMostRanks = 20;
 
-/// ConfigError if the algorithm is not registered or refuses the options (comm/rounds/route.h), or if
-/// ranks, root or hosts are out of range.
+/// ConfigError if the algorithm is not registered or refuses the options (comm/rounds/route.h), or
+/// if ranks, root or hosts are out of range.
 Recording record(const RecordOptions& options);
 
 /// The number of each rank's host.

@@ -60,7 +60,7 @@ float sum_in_rank_order(const TreeSum& sum) {
   return all;
 }
 
-// Merges the ranks' records into one order: each rank's own, every node after its children.
+// Merges the ranks' records: each rank's order stays, and every node comes after its children.
 std::vector<TreeAddition> in_order(const std::vector<std::vector<LeafRange>>& told) {
   std::map<LeafRange, int> step_of;  // without leaves, which exist from the beginning
   std::vector<TreeAddition> additions;

@@ -136,7 +136,7 @@ const comm::AlgorithmEntry& check(const VerifyOptions& options) {
 
 std::string rank_text(int rank) { return "rank " + std::to_string(rank); }
 
-// Follows the waits from the first rank until a rank repeats or waits for nobody.
+// Follows the waits from the first rank until a rank repeats or waits for no other.
 std::vector<int> path_of(const std::map<int, int>& waits_for) {
   std::vector<int> path = {waits_for.begin()->first};
   for (;;) {

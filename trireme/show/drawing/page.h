@@ -24,7 +24,7 @@ struct Page {
   std::string data = {};                   // JSON lines, for programs that read the page
   int milliseconds = 1000;                 // between steps
 
-  /// Adds a step with a picture of its own.
+  /// Adds a step that shows `picture`.
   void add_step(Svg& picture, std::string caption);
 };
 
@@ -32,7 +32,7 @@ std::string html_of(const Page& page);
 /// Wraps a picture.
 std::string frame_of(const std::string& svg, bool shown = true);
 
-/// The times of the steps of a page whose one picture fills up. Ascending; none: a still picture.
+/// The times, ascending, at which a page's one picture gets more elements; none: a still picture.
 class Moments {
  public:
   Moments(std::vector<double> times) : times_(std::move(times)) {}

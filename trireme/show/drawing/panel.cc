@@ -71,7 +71,7 @@ std::string rank_label(const Recording& recording, int rank) {
 
 }  // namespace
 
-// Ten distinct colours (Tableau), beyond that hues around the circle.
+// Ten distinct colours (Tableau); for more ranks, hues around the circle.
 std::string colour_of(int rank, int ranks) {
   static constexpr std::array<const char*, 10> kTen = {"#4e79a7", "#f28e2b", "#59a14f", "#e15759",
                                                        "#76b7b2", "#b07aa1", "#edc948", "#9c755f",

@@ -37,7 +37,7 @@ class Panel {
   double label_ = 0, cell_ = 0, lanes_ = 0, text_ = 0, width_ = 0, height_ = 0;
 };
 
-/// "#1f77b4": the colour of a rank among `ranks`.
+/// "#4e79a7": the colour of a rank among `ranks`.
 std::string colour_of(int rank, int ranks);
 
 }  // namespace trireme::inline v0::show

@@ -2,11 +2,11 @@
 // page that plays them.
 //
 // A round is a grid: rows are ranks, columns are chunks. A cell's text lists the ranks whose
-// contributions it holds. In a picture, the strip below shows them as colours. A dark border marks a
-// cell that changed in this round, green one that has its final value. Beside the grid, each sender
-// has a line with a dot at its row and an arrow head at each receiver. If many rounds in a row have
-// the same traffic, the SVG shows the first two and the last; the page shows all. Pure functions;
-// lines of text end with a newline.
+// contributions it holds. In a picture, the strip below shows them as colours; a dark border marks
+// a cell that changed in this round, and green a final value. Beside the grid, each sender has a
+// line with a dot at its row and an arrow head at each receiver. If many rounds in a row have the
+// same traffic, the SVG shows the first two and the last; the page shows all. Pure functions; lines
+// of text end with a newline.
 #pragma once
 
 #include <cstddef>
@@ -38,7 +38,7 @@ std::string html_of(const Recording& recording, const plan::LinkCost& link, std:
 std::string sends_text(const Step& step, int rank);
 /// "round 3 of 6", "before".
 std::string step_title(const Recording& recording, int step);
-/// "each rank sends 384 B, 1,536 B in all" or "a rank sends 0 to 512 B, ...".
+/// "each rank sent 384 B, 1,536 B in all" or "a rank sent 0 to 512 B, ...".
 std::string sent_text(const Recording& recording);
 
 }  // namespace trireme::inline v0::show

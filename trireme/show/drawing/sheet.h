@@ -1,5 +1,4 @@
-// A still picture as every drawing has it: title, description, legend, the drawing itself and notes
-// below, on white. Pure.
+// A still picture: title, description, legend, the drawing and notes below it, on white. Pure.
 #pragma once
 
 #include <functional>

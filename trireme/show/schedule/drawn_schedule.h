@@ -1,6 +1,6 @@
-// A pipeline schedule, checked and simulated. As text: a grid of ranks over time, bubble, memory. As
-// a picture: one row per rank, time to the right, one box per pass, and below each row the number of
-// live activations. Pure functions; lines end with a newline.
+// A pipeline schedule, checked and simulated. As text: a grid of ranks over time, bubble, memory.
+// As a picture: one row per rank, time to the right, one box per pass, and below each row the
+// number of live activations. Pure functions; lines end with a newline.
 #pragma once
 
 #include <string>
@@ -21,8 +21,8 @@ struct DrawnSchedule {
   std::vector<plan::RankPeak> peaks;
 };
 
-/// Checks and simulates a schedule. `name` may be that of a file, with any bytes. ConfigError with the
-/// grid drawn if it cannot run.
+/// Checks and simulates a schedule. `name` may be that of a file, with any bytes. ConfigError with
+/// the grid drawn if the schedule cannot run.
 DrawnSchedule draw(const std::string& name, std::string about, plan::Schedule schedule,
                    plan::PipelineTimes times);
 

@@ -23,7 +23,7 @@ struct Pass {
   double begin = 0, end = 0;
 };
 
-// Whether a schedule's text holds it as one action: not none, and not several.
+// Whether the name is exactly one word of a schedule's text.
 bool is_one_word(const std::string& name) {
   return !name.empty() && name.find_first_of(" \t\r\n:#") == std::string::npos;
 }

@@ -11,8 +11,8 @@ namespace trireme::inline v0::show {
 
 /// Reads the JSON lines {"event": "pass", "rank": 0, "pass": "F0.1", "begin": 0.01, "end": 0.02} of
 /// one step (as json_of(DrawnSchedule) writes them), in any order, in seconds from an origin that
-/// the ranks share; other events are skipped. Ranks' orders are those of the beginnings. Passes
-/// take the mean of their stage; if a stage has no I, I and W each get half of B. ConfigError with
+/// the ranks share; other events are skipped. A rank's passes are ordered by their beginnings. The
+/// times of a stage are means; if a stage has no I, I and W each get half of B. ConfigError with
 /// `where` and the line, or if the passes are not a schedule that can run.
 DrawnSchedule read_recorded(std::string_view text, const std::string& where);
 
@@ -20,7 +20,7 @@ DrawnSchedule read_recorded(std::string_view text, const std::string& where);
 /// would have taken if only the passes took time.
 DrawnSchedule simulated_again(const DrawnSchedule& recorded);
 
-/// Compares the two in two lines: "recorded  bubble 31.0 %, 34.8 ms; ...".
+/// One line each: "recorded  bubble 31.0 %, 0.0348 s from first to last pass".
 std::string compare_text(const DrawnSchedule& recorded, const DrawnSchedule& simulated);
 
 }  // namespace trireme::inline v0::show

@@ -136,8 +136,8 @@ class Picture {
     }
   }
 
-  // The share of an F+B that its backward pass takes. A recorded one may be shorter than the mean of
-  // that pass.
+  // The share of an F+B that its backward pass takes, by the means: a recorded F+B may be shorter
+  // than the mean backward pass.
   double backward_share(const plan::Action& action) const {
     const plan::StageTimes& back = drawn_.times.of(action.backward_stage);
     const double backward = back.input + back.weight,

@@ -12,9 +12,9 @@ struct ServerLayout {
   /// A server's part of one block of the model.
   struct Part {
     std::string block;
-    int parameters = 0;  // of which it has some elements
+    int parameters = 0;  // of which the server has elements
     std::int64_t bytes = 0;
-    bool whole = true;  // it has all of the block
+    bool whole = true;  // the server has all of the block
   };
   std::string name, about;  // "gpt-nano on 2 servers"; one line
   std::vector<std::vector<Part>> servers;

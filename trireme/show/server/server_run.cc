@@ -21,7 +21,7 @@ std::string worker_name(int worker) { return "worker " + std::to_string(worker);
 
 bool held(const Request& request) { return request.answered > request.arrived; }
 
-// Whose request at the same server ended this one's wait.
+// The worker whose request at the same server ended this wait; -1: not known.
 int releaser_of(const ServerRun& run, const Request& waiting) {
   for (const Request& other : run.requests)
     if (other.server == waiting.server && other.worker != waiting.worker &&

@@ -49,13 +49,13 @@ struct ServerRun {
   std::vector<std::pair<std::string, double>> rates;
 };
 
-/// A time in which a server held back a worker's answer, until `by` sent what it waited for (-1: not
-/// known).
+/// A time in which a server held back a worker's answer, until worker `by` sent the awaited message
+/// (-1: not known).
 struct ServerWait {
   int worker = 0, step = 1, by = -1;
   double begin = 0, end = 0;
 };
-/// For each step of a worker that waited at all: from the first server that held it back to the last.
+/// One wait per step that had any, from the first server that held it back to the last.
 std::vector<ServerWait> waits_of(const ServerRun& run);
 
 /// How many updates there were by staleness, over all servers. Empty if all are synchronous.

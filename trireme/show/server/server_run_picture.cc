@@ -126,7 +126,7 @@ class Picture {
   }
   double clipped(double time) const { return std::min(time, run_.shown) * scale_; }
 
-  // From where a worker sends to where its gradient arrives.
+  // Lines from where a worker sends to where its gradient arrives.
   void draw_arrows(Svg& svg, double x, double y) const {
     for (const Request& request : run_.requests) {
       if (request.arrived >= run_.shown || request.kind == Request::Kind::Commit) continue;

@@ -98,7 +98,7 @@ std::vector<LegendEntry> legend() {
           {Sample::None, {}, "F1, B1: forward and backward of block 1; b2: bucket 2"}};
 }
 
-// "B1. Rank 0: block 1 computes, 0, 1 are whole, sends 2, adds up 3."
+// "B1. On rank 0 block 1 computes; whole or on their way: blocks 0, 1; sends buckets 2."
 std::string caption(const Zero3Recording& recording, std::size_t index) {
   const auto& own = recording.moments[0];
   const Zero3Moment& moment = own[std::min(index, own.size() - 1)];

@@ -92,7 +92,7 @@ FitCandidate candidate(const Search& search, FitCandidate one) {
 }
 
 // Adds one layout and number of lanes with more and more recomputation. Skips policies that save no
-// memory, and stops after one that surely fits, since the rest would only be slower.
+// memory; stops after one that surely fits, since further ones are only slower.
 void add_policies(const Search& search, const FitCandidate& layout,
                   std::vector<FitCandidate>& all) {
   constexpr double kSurely = 0.9;  // of the limit; the accuracy of predictions (docs/design/007)

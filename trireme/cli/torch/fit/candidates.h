@@ -26,10 +26,10 @@ struct FitPlace {
 bool can_fit(const train::Settings& settings);
 
 /// Varies the keys that do not change the identity: parallel.sync (with parallel.shard for hybrid),
-/// train.lanes (1 on a device) and memory.recompute. Values from the command line or the environment stay
-/// as they are. `micro` replaces batch.micro, which is part of the identity. Order: least communication
-/// first, then most lanes, then least recomputation. More recomputation is added only if less is
-/// not predicted to fit into 90 % of the limit. Throws ConfigError unless can_fit().
+/// train.lanes (1 on a device) and memory.recompute; but keeps values from the command line and the
+/// environment. `micro` replaces batch.micro, which is part of the identity. Order: least
+/// communication first, then most lanes, then least recomputation. More recomputation is added only
+/// while less is not predicted to fit into 90 % of the limit. Throws ConfigError unless can_fit().
 std::vector<FitCandidate> fit_candidates(const config::Config& config,
                                          const train::Settings& settings,
                                          const input::Corpus& corpus, const FitPlace& place,
@@ -45,8 +45,8 @@ struct MemoryLeft {
 /// Memory that this machine and this process's control group have left; 0 = not known.
 MemoryLeft memory_of_host();
 /// Bytes that a rank may take, and why: memory.limit, or its share of memory_of_host(), or if it
-/// trains on a device, its share of that device's memory. `shared` bytes are in the host's memory once
-/// for all `ranks` ranks.
+/// trains on a device, its share of that device's memory. `shared` bytes are in the host's memory
+/// once for its `ranks` ranks.
 MemoryLeft memory_for_a_rank(const train::Settings& settings, int ranks, std::int64_t shared);
 
 }  // namespace trireme::inline v0::cli

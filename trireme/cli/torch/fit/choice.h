@@ -38,8 +38,8 @@ struct FitCandidate {
   std::string layout() const;
 };
 
-/// The candidates to try. Per layout and batch.micro: of those that fit by prediction, the fastest
-/// by prediction, and among equals the one with the most lanes. In the order of the candidates.
+/// The candidates to try, in their order: for each layout and batch.micro, the one that fits in the
+/// shortest predicted time; among equals, the one with the most lanes.
 std::vector<std::size_t> to_try(const std::vector<FitCandidate>& candidates, std::int64_t limit);
 
 /// The fastest candidate that fits; predicted times count only if none was tried. Candidates within

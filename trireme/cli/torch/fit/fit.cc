@@ -57,7 +57,7 @@ class Trials {
  private:
   const TemporaryFolder& folder() const { return runs_.folder(); }
   std::vector<std::string> words_of(const FitCandidate& candidate, const std::string& out) const {
-    // Even if the configuration has only one step.
+    // A configuration may have fewer steps.
     const std::int64_t steps = std::max<std::int64_t>(steps_, train::kTrialSteps);
     std::vector<std::string> words = {"train",   folder().file("config.toml"),
                                       "--ranks", std::to_string(options_.ranks),
@@ -158,7 +158,7 @@ std::vector<FitCandidate> considered(const config::Config& config, const train::
 
 using Memory = std::function<MemoryLeft(const train::Settings&, const input::Corpus&)>;
 
-// Prints them, without a choice; whether one fits. nullopt: there is no choice of layouts.
+// Prints the candidates without choosing. Whether one fits; nullopt: there is no choice of layouts.
 std::optional<bool> show_candidates(const config::Config& config, const plan::TrainingPlan& plan,
                                     const FitOptions& options, const Memory& memory_of) {
   train::Settings settings(config);
@@ -191,7 +191,7 @@ void fit(config::Config& config, const train::Settings& settings, const input::C
            "--fit for a device of kind " + settings.device_kind + " whose memory is not known",
            "Set memory.limit to the bytes that a rank may take there.");
   constexpr int kAllCores = std::numeric_limits<int>::max();  // whatever a candidate's lanes are
-  std::optional<train::KernelSpeeds> speeds;  // of a device its maker's figures are known
+  std::optional<train::KernelSpeeds> speeds;                  // a device has its maker's figures
   if (settings.device_kind == "cpu")
     speeds.emplace(train::speeds_here(settings, kAllCores, say_calibrating));
   const FitPlace place{.ranks = options.ranks,

@@ -1,6 +1,6 @@
-// train --fit: finds a layout that fits into the available memory, of the host or of the ranks'
-// devices, by prediction and by trials of two steps, and sets it in the configuration. The training's
-// bits stay the same, unless batch.micro must become smaller.
+// train --fit: finds a layout that fits into the memory of the host or of the ranks' devices, by
+// prediction and by trials of two steps, and sets it in the configuration. The training's bits stay
+// the same, unless batch.micro must become smaller.
 #pragma once
 
 #include <optional>
@@ -14,7 +14,7 @@ namespace trireme::inline v0::cli {
 
 struct FitOptions {
   int ranks = 1;
-  int ranks_here = 1;   // of one host, the most; they share its memory and cores
+  int ranks_here = 1;   // the most on one host; they share its memory and cores
   bool new_job = true;  // batch.micro may become smaller if nothing fits otherwise
   bool tries = true;    // run trials; false: predict only
   bool json = false;
@@ -22,17 +22,16 @@ struct FitOptions {
 
 /// Prints the candidates, as a table or as "fit" events, and sets parallel.sync, parallel.shard,
 /// train.lanes, memory.recompute and perhaps batch.micro. Throws ConfigError if nothing fits.
-/// On the CPU, measures the speed of this machine's matrix products for about 20 ms.
+/// On the CPU, measures this machine's kernels whose times are not known (train::KernelSpeeds).
 void fit(config::Config& config, const train::Settings& settings, const input::Corpus& corpus,
          const FitOptions& options);
 
-/// Prints the predicted candidates without choosing one, for use with a plan that does not fit. Returns
-/// whether any of them does. Prints nothing and returns nullopt for local_sgd and its relatives, whose
-/// other layouts would be other trainings, and where a device's host has too little memory.
+/// Prints the predicted candidates for a plan that does not fit, without choosing one. Returns
+/// whether any fits. Prints nothing and returns nullopt for local_sgd and its relatives and for
+/// servers, which have no other layouts, and if only a device's host has too little memory.
 std::optional<bool> show_what_fits(const config::Config& config, const plan::TrainingPlan& plan,
                                    const FitOptions& options);
-/// The same, of those that are predicted to take clearly less than `plan`, whose training ran out of a
-/// device's memory.
+/// The same with a limit of 90 % of the bytes of `plan`, whose training ran out of device memory.
 void show_what_takes_less(const config::Config& config, const plan::TrainingPlan& plan,
                           const FitOptions& options);
 

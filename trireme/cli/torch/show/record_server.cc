@@ -42,7 +42,7 @@ Duration length_of(const ServerRunOptions& options) {
                      std::max<double>(options.steps, kStepsOfSlowest * slowest));
 }
 
-// Its methods are called by threads of which one runs at a time.
+// Called by threads that run one at a time.
 class Recorder {
  public:
   Recorder(const ServerRunOptions& options, const ServerOptions& server)
@@ -109,8 +109,8 @@ class Recorder {
   bool started_ = false;
 };
 
-// A server's end of a channel, which tells the recorder when a request has arrived and when its
-// reply leaves. It changes nothing of what travels.
+// A server's end of a channel. Tells the recorder when a request has arrived and when its reply
+// leaves; all bytes pass unchanged.
 class RecordedChannel final : public net::Channel {
  public:
   RecordedChannel(std::shared_ptr<net::Channel> inner, Recorder& recorder, int server,

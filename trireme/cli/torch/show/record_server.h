@@ -18,7 +18,7 @@ struct ServerRunOptions {
   int workers = 4, servers = 2;
   ServerOptions server{.staleness = 2};
   std::map<int, double> slow = {};  // worker: how many times as long its steps take
-  int steps = 10;  // what is drawn: as long as these take a worker that never waits
+  int steps = 10;  // drawn: the time in which a worker that never waits does so many
   Duration compute = std::chrono::milliseconds(10);  // of a step, on average
   double vary = 0.1;                                 // a step takes up to this much more or less
   std::size_t bytes = 256 << 10;                     // of the model

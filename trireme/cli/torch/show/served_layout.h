@@ -1,4 +1,4 @@
-// Which server has what of a configuration's model, as training places it (ps::ServedModel).
+// Which server has which part of a configuration's model, as in training (ps::ServedModel).
 #pragma once
 
 #include <string>

@@ -1,5 +1,5 @@
 // trireme show server: workers and parameter servers at work on a simulated network; or, for a
-// configuration, which server has what.
+// configuration, which server has which part of its model.
 #include <charconv>
 #include <cstdlib>
 #include <filesystem>

@@ -21,7 +21,6 @@ class RankRecorder {
  public:
   /// Forgets earlier records and starts to record.
   void start();
-  /// Stops recording.
   void stop();
   /// Sleeps `cost` on the virtual clock and records it as a pass.
   void pass(std::string name, show::StepSpan::Kind kind, Duration cost);
