@@ -116,8 +116,8 @@ struct DataParallel::Impl final : parallel::StepTarget {
     seed_for_next();
   }
 
-  // After a micro-batch. Another DataParallel may come next, with the same one: it draws from streams
-  // of that. The Sampler lets one of them call seed_for_next() before its next micro-batch.
+  // After a micro-batch. Another DataParallel may come next, with the same one: it draws from
+  // streams of that. The Sampler lets one of them call seed_for_next() before its next micro-batch.
   void seed_after_micro() {
     reserve_next();
     if (reader.has_others()) return seed_for(micro, reader.consumers());
@@ -181,8 +181,8 @@ struct DataParallel::Impl final : parallel::StepTarget {
     feed.begin(micro.index, own_count ? 1.0 : static_cast<double>(step.samples));
   }
 
-  // Whether `step` is this rank's next micro-batch, of the open batch or the first of another one. Not
-  // after this DataParallel has left some out, while others in the loop have not.
+  // Whether `step` is this rank's next micro-batch, of the open batch or the first of another one.
+  // Not after this DataParallel has left some out, while others in the loop have not.
   bool follows(const MicroStep& step) const {
     if (!reader.has_others()) return true;
     if (env.input->assignment() != own_shares()) return false;
@@ -213,8 +213,8 @@ struct DataParallel::Impl final : parallel::StepTarget {
     feed.take(index, std::move(gradient));
   }
 
-  // For a loop that never calls step(). If it does, that refuses a second pass on all ranks. Not for
-  // recomputed parts: several may have the parameter.
+  // For a loop that never calls step(). If it does, that refuses a second pass on all ranks. Not
+  // for recomputed parts: several may have the parameter.
   void count_pass(std::size_t index) {
     if (passes == 0) first_gradient = index;
     if (index != first_gradient || ++passes < 3) return;

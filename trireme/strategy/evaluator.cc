@@ -18,8 +18,8 @@ std::uint32_t Evaluator::passes_of(std::uint32_t micro_batches) const {
                                setup_.plan.shards_weights);
 }
 
-// Ranks that look for a request to stop conclude each batch. A pipeline completes a batch before the
-// next one anyway.
+// Ranks that look for a request to stop conclude each batch. A pipeline completes a batch before
+// the next one anyway.
 Evaluator::Result Evaluator::evaluate(
     const std::vector<Batch>& batches, const std::vector<Loss>& sums, bool until_stop,
     const std::function<std::shared_ptr<void>()>& common_weights) {
@@ -46,9 +46,9 @@ Evaluator::Result Evaluator::evaluate(
   return {std::move(means)};
 }
 
-// Adds the sums over `batches` to `totals`, on ranks with the last block. Returns the stop signal on
-// which the ranks agree, of those that each brings; 0: none. All ranks go through all batches even if
-// one fails: the others wait for them, and learn of the error at the end.
+// Adds the sums over `batches` to `totals`, on ranks with the last block. Returns the stop signal
+// on which the ranks agree, of those that each brings; 0: none. All ranks go through all batches
+// even if one fails: the others wait for them, and learn of the error at the end.
 int Evaluator::add(std::span<const Batch> batches, const std::vector<Loss>& sums, int stop_signal,
                    std::vector<double>& totals) {
   parts_.train(false);

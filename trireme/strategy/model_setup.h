@@ -26,8 +26,8 @@ struct StrategySetup {
   const LayerGroup& layers;
 };
 
-/// Collective. Copies to `note` what rank 0 of a pipeline measured, and to `mapped`, under
-/// StrategyOptions::offload, the file that then holds masters and shards of weights.
+/// Collective. Writes the measurements of a pipeline's rank 0 to `note`. Under
+/// StrategyOptions::offload, `mapped` becomes the file that holds masters and shards of weights.
 ModelParts build_model(const StrategySetup& setup, const models::Blocks& blocks, std::string& note,
                        std::optional<MappedState>& mapped);
 

@@ -39,9 +39,9 @@ using Loss = std::function<at::Tensor(const models::Value& output, const MicroBa
 Loss token_loss();
 
 struct StrategyOptions {
-  /// The device of this rank's parameters, gradients and optimizer state. Blocks are built
-  /// on the CPU and moved there; micro-batches follow. What devices other than the CPU cannot do yet
-  /// is refused (docs/gpu.md).
+  /// The device of this rank's parameters, gradients and optimizer state. Blocks are built on the
+  /// CPU and moved there; micro-batches follow. What devices other than the CPU cannot do yet is
+  /// refused (docs/gpu.md).
   Device device = {};
   /// plain | zero1 | zero2 | zero3 | hybrid; local_sgd | diloco | easgd | gossip; server
   std::string sync = "plain";
@@ -82,17 +82,18 @@ struct StrategyOptions {
   std::string compression = "none";
   /// A folder for a mapped file that holds optimizer state, weight averages, master weights that
   /// differ from the weights, and under zero3 and hybrid this rank's shards of the weights. On a
-  /// device "host": the host's memory holds them (optim/state_store.h, sync/gathers/unit_gather.h), but under
-  /// local_sgd and its relatives only the optimizer's state. Empty: they are in memory. Changes no bit.
+  /// device "host": the host's memory holds them (optim/state_store.h, sync/gathers/unit_gather.h),
+  /// but under local_sgd and its relatives only the optimizer's state. Empty: they are in memory.
+  /// Changes no bit.
   std::string offload = {};
   /// Activations that backward computes again instead of keeping them (memory/recompute.h): none |
   /// selective | full | every-K, or a list with one of the first three for each block, such as
   /// "full*3,none*2". Changes no bit.
   std::string recompute = "none";
   /// A folder for a mapped file, one per lane or stage, that holds what blocks save for backward,
-  /// except the last block's; at most two blocks' are in memory at a time. On a device "host": pinned
-  /// memory of the host holds them (memory/activation_store.h). Empty: all are in memory. Changes no
-  /// bit.
+  /// except the last block's; at most two blocks' are in memory at a time. On a device "host":
+  /// pinned memory of the host holds them (memory/activation_store.h). Empty: all are in memory.
+  /// Changes no bit.
   std::string offload_activations = {};
   /// Threads of every kernel; results depend on it (docs/numerics.md). 0: as the process has, or 1.
   int kernel_threads = 0;

@@ -21,9 +21,9 @@ struct StrategySync {
   BucketedSync* dealt = nullptr;        // of the last stage, whose shares may change; null: none
 };
 
-/// Collective. What the arguments refer to outlives the result. `enter_barrier` is called before the
-/// first bucket of a step; empty: the step begins with the barrier. `steps_done`: updates since the
-/// start of the training.
+/// Collective. What the arguments refer to outlives the result. `enter_barrier` is called before
+/// the first bucket of a step; empty: the step begins with the barrier. `steps_done`: updates since
+/// the start of the training.
 StrategySync make_strategy_sync(const StrategySetup& setup, const ModelParts& parts,
                                 optim::Optimizer& optimizer,
                                 const std::function<Work()>& enter_barrier,

@@ -62,8 +62,8 @@ TrainedModule::TrainedModule(const StrategyContext& env, torch::nn::Module& modu
       plan_(plan_of(options, env)),
       sync_(make_sync(options, barrier)) {}
 
-// First the ranks' models are compared, since ranks allocate together what their own model's parameters
-// take. Then their settings, which say what else they do together.
+// First the ranks' models are compared, since ranks allocate together what their own model's
+// parameters take. Then their settings, which say what else they do together.
 std::unique_ptr<ParameterSync> TrainedModule::make_sync(const DataParallelOptions& options,
                                                         const std::function<Work()>& barrier) {
   replicate(*env_.world, tensors_.distinct, env_.host);

@@ -1,6 +1,6 @@
-// TrainedModule: a user's module and optimizer as DataParallel trains them. Plain: every rank updates
-// the parameters themselves. Under ZeRO the parameters move into one piece of memory, and the
-// optimizer gets this rank's shards of them.
+// TrainedModule: a user's module and optimizer as DataParallel trains them. Plain: every rank
+// updates the parameters themselves. Under ZeRO the parameters move into one piece of memory, and
+// the optimizer gets this rank's shards of them.
 #pragma once
 
 #include <cstdint>
@@ -26,8 +26,8 @@ namespace trireme::inline v0::parallel {
 class TrainedModule {
  public:
   /// Collective. `barrier` is called before the first bucket of a step. Keeps references to all but
-  /// the options. ConfigError if it cannot be trained with these options; MismatchError if ranks have
-  /// other models, processors, options or optimizers.
+  /// the options. ConfigError if it cannot be trained with these options; MismatchError if ranks
+  /// have other models, processors, options or optimizers.
   TrainedModule(const StrategyContext& env, torch::nn::Module& module,
                 torch::optim::Optimizer& optimizer, const DataParallelOptions& options,
                 const std::function<Work()>& barrier);

@@ -11,10 +11,10 @@
 
 namespace trireme::inline v0::parallel {
 
-/// The communicator of a DataParallel if another one lives; else null, and it uses the job's. Ranks may
-/// call two of one loop in different orders: a backward pass goes through both, and a rank without
-/// samples takes part in a batch of one after the other. ConfigError if `sync` has servers, which keep
-/// the weights of one. Collective.
+/// The communicator of a DataParallel if another one lives; else null, and it uses the job's. Ranks
+/// may call two of one loop in different orders: a backward pass goes through both, and a rank
+/// without samples takes part in a batch of one after the other. ConfigError if `sync` has servers,
+/// which keep the weights of one. Collective.
 std::shared_ptr<comm::Communicator> make_loop_group(const InputReader& reader,
                                                     const StrategyContext& env,
                                                     const std::string& sync);
