@@ -11,8 +11,8 @@
 namespace trireme::inline v0::models {
 
 /// The memory that a block keeps between its forward and its backward pass, and the work of
-/// recomputing it, for one micro-batch. Sizes are in bytes. Work is in floating-point operations, or
-/// in seconds if no formula is known; all blocks of a model use the same unit. 0: unknown.
+/// recomputing it, for one micro-batch. Sizes are in bytes. Work is in floating-point operations,
+/// or in seconds if no formula is known; all blocks of a model use the same unit. 0: unknown.
 struct BlockActivations {
   std::int64_t kept = 0;
   std::int64_t probabilities = 0;  // attention's share of `kept`, which recomputation can avoid

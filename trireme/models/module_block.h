@@ -3,8 +3,8 @@
 // torch/nn/module.h.
 //
 // A module's initial values come from LibTorch's default generator, which the runtime seeds by
-// (seed, block name) before it calls the factory. Parameters that require no gradient are frozen: like
-// buffers, they are saved and not trained. Dropout draws from it too, seeded by (seed, step,
+// (seed, block name) before it calls the factory. Parameters that require no gradient are frozen:
+// like buffers, they are saved and not trained. Dropout draws from it too, seeded by (seed, step,
 // micro-batch, block). Tensors of 2 dims and more get weight decay, others do not.
 #pragma once
 

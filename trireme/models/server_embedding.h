@@ -1,13 +1,13 @@
-// ServerEmbedding: an embedding whose rows are on parameter servers (docs/servers.md): a torch module,
-// and with Blocks::add a block.
+// ServerEmbedding: an embedding whose rows are on parameter servers (docs/servers.md): a torch
+// module, and with Blocks::add a block.
 //
 //     auto items = register_module("items", std::make_shared<trireme::ServerEmbedding>(
 //         trireme::ServerEmbeddingOptions{.name = "items", .width = 16}));
 //     at::Tensor x = items->forward(ids);                    // [b] -> [b, 16]
 //
-// Any id from 0 to 2^63 - 1 has a row, which begins with values that (seed, name, id) alone decide, and
-// takes memory from its first update on. forward() brings the distinct rows of its ids; the step pushes
-// their gradients, and nothing else travels. Rows are fp32. It has no parameters.
+// Any id from 0 to 2^63 - 1 has a row, which begins with values that (seed, name, id) alone decide,
+// and takes memory from its first update on. forward() brings the distinct rows of its ids; the
+// step pushes their gradients, and nothing else travels. Rows are fp32. It has no parameters.
 //
 // A Strategy or DataParallel that finds it in its model connects it; before that, forward() throws
 // ConfigError. One thread at a time.
@@ -70,8 +70,8 @@ class ServerEmbedding : public torch::nn::Module {
   /// ConfigError if there is no name, or a number makes no sense.
   explicit ServerEmbedding(const ServerEmbeddingOptions& options);
 
-  /// int64 ids [..., n] to [..., n, width], or with a bag to [..., width]: their sum or mean. A negative
-  /// id stands for no row: zeros, which a mean does not count.
+  /// int64 ids [..., n] to [..., n, width], or with a bag to [..., width]: their sum or mean. A
+  /// negative id stands for no row: zeros, which a mean does not count.
   at::Tensor forward(const at::Tensor& ids);
 
   const ServedTable& table() const noexcept { return table_; }

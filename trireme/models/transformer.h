@@ -1,5 +1,5 @@
-// Shared by transformers: the base of their blocks, their configuration's check, their list of blocks
-// and their activations. Internal to models/.
+// Shared by transformers: the base of their blocks, their configuration's check, their list of
+// blocks and their activations. Internal to models/.
 #pragma once
 
 #include <algorithm>

@@ -1,9 +1,9 @@
-// PassGraphs: forward and backward of a micro-batch as one graph of the device (tensor/devices/device_graph.h),
-// recorded once for each form of micro-batch: the sizes and types of its fields, and the gradient at its
-// loss. The first of a form runs as usual, since libraries set themselves up then, which cannot be
-// recorded. Dropout draws new masks in each replay; everything else that a pass takes from the host,
-// such as the micro-batch's index, stays as it was recorded. Each form keeps a set of gradients, so
-// that only a few have a graph: those used last.
+// PassGraphs: forward and backward of a micro-batch as one graph of the device
+// (tensor/devices/device_graph.h), recorded once for each form of micro-batch: the sizes and types
+// of its fields, and the gradient at its loss. The first of a form runs as usual, since libraries
+// set themselves up then, which cannot be recorded. Dropout draws new masks in each replay;
+// everything else that a pass takes from the host, such as the micro-batch's index, stays as it was
+// recorded. Each form keeps a set of gradients, so that only a few have a graph: those used last.
 //
 // Not thread safe.
 #pragma once

@@ -217,7 +217,8 @@ PassGraphs::Result StageRunner::Part::record(const MicroBatch& data, std::int64_
   return result;
 }
 
-// Blocks from the last to the first, in whose order ranks that own shards of the sums wait for them.
+// Blocks from the last to the first, in whose order ranks that own shards of the sums wait for
+// them.
 void StageRunner::Part::hand_on_replayed() {
   const PassGraphs::Result& result = *std::exchange(replayed, nullptr);
   for (std::size_t i = model->blocks.members().size(); i-- > 0;) {

@@ -3,9 +3,9 @@
 //
 // Weight gradients reach each stage's ParameterSync by ascending micro-batch, one at a time. If the
 // schedule splits the backward pass, W computes the gradients of our linear layers
-// (tensor/functions/deferred.h). Foreign layers compute theirs in I, and W passes them on. An error in a pass
-// is recorded in this rank's vote, and the schedule goes on without that pass; where ranks share
-// layers, it is thrown at once.
+// (tensor/functions/deferred.h). Foreign layers compute theirs in I, and W passes them on. An error
+// in a pass is recorded in this rank's vote, and the schedule goes on without that pass; where
+// ranks share layers, it is thrown at once.
 //
 // Ranks of a stage that share its weights (ZeRO-3, hybrid) go through the same passes in the same
 // order: those of the rank with the most micro-batches. A rank with one fewer takes part in the

@@ -28,9 +28,9 @@ struct DeviceChoice {
   std::string kind = "cpu";
   std::string note;  // to print, or ""
 };
-/// The meaning of train.device = `wanted` for `ranks` ranks of this host, of which each device takes
-/// `ranks_per_device`. "auto" takes devices if there is one for each rank. Throws ConfigError if the
-/// device cannot be used.
+/// The meaning of train.device = `wanted` for `ranks` ranks of this host, of which each device
+/// takes `ranks_per_device`. "auto" takes devices if there is one for each rank. Throws ConfigError
+/// if the device cannot be used.
 DeviceChoice choose_device(const std::string& wanted, const Devices& devices, int ranks,
                            int ranks_per_device);
 
@@ -53,8 +53,8 @@ void check_products(const std::string& products, const std::string& kind);
 /// The same for comm.transport = `transport`.
 void check_transport(const std::string& transport, const std::string& kind, int ranks_per_device);
 
-/// Makes the device of a rank the current one of its thread. Throws ConfigError if there is none, or
-/// if it cannot be used.
+/// Makes the device of a rank the current one of its thread. Throws ConfigError if there is none,
+/// or if it cannot be used.
 Device take_device(const std::string& kind, int local_rank, int ranks_per_device);
 /// The same for ranks that are threads of one process: they share its devices in turn.
 Device share_device(const std::string& kind, int rank);

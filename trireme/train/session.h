@@ -27,10 +27,11 @@ struct Session {
   Session(const Entry& entry, WorkerSpec given);
   /// Whether each worker trains on its own, with the servers.
   bool alone() const;
-  /// The job of one rank of a worker that trains on its own and whose optimizer is on the servers. Rank 0
-  /// alone validates and writes. Null: this rank trains together with the others.
+  /// The job of one rank of a worker that trains on its own and whose optimizer is on the servers.
+  /// Rank 0 alone validates and writes. Null: this rank trains together with the others.
   std::unique_ptr<Job> own_job() const;
-  /// The batches that this rank reads; those of a worker that trains on its own are no other worker's.
+  /// The batches that this rank reads; those of a worker that trains on its own are no other
+  /// worker's.
   BatchesOptions batches() const;
 
   const WorkerSpec spec;
@@ -45,7 +46,8 @@ struct Session {
 /// Steps of a WorkerSpec::trial; the last one is measured.
 inline constexpr long kTrialSteps = 2;
 
-/// Trains to the end or to a stop signal, and returns the exit code (0, 130, 143). Errors are thrown.
+/// Trains to the end or to a stop signal, and returns the exit code (0, 130, 143). Errors are
+/// thrown.
 int train(Session& session);
 
 }  // namespace trireme::inline v0::train

@@ -122,7 +122,8 @@ class Trainer {
       const long step = done;
       const int signal = train_one(report, step);
       if (step == first && regrouped) tell_regrouping(report, first);
-      // Servers count the steps of workers that train on their own; others may have taken more than the last.
+      // Servers count the steps of workers that train on their own; others may have taken more than
+      // the last.
       const long counted =
           own_ ? std::min<long>(strategy_.steps_done(), settings_.steps) : done + 1;
       done = std::max(done, counted);
@@ -188,7 +189,8 @@ class Trainer {
     if (due && outcome_.first_validation) early_stop_.judge(first, *outcome_.first_validation);
   }
 
-  // The steps that the servers have counted. Rank 0 takes one step at least, since it saves after it.
+  // The steps that the servers have counted. Rank 0 takes one step at least, since it saves after
+  // it.
   long join_later(long saved) {
     const long last = static_cast<long>(settings_.steps) - (leads_ ? 1 : 0);
     const long first = std::max(saved, std::min(static_cast<long>(strategy_.steps_done()), last));

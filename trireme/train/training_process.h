@@ -17,8 +17,8 @@ int run_training(int argc, char** argv, const WorkerSpec& spec);
 /// The same for a server of that training.
 int run_server(int argc, char** argv, const WorkerSpec& spec);
 
-/// The same for a rank that is a thread of a simulated group (net/sim), with its transport `transport`.
-/// Its times are those of the virtual clock.
+/// The same for a rank that is a thread of a simulated group (net/sim), with its transport
+/// `transport`. Its times are those of the virtual clock.
 int run_simulated_rank(std::shared_ptr<net::Transport> transport,
                        std::shared_ptr<const plan::Tuning> tuning, const WorkerSpec& spec);
 /// Call once per process, before run_simulated_rank().

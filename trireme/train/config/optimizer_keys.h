@@ -1,4 +1,5 @@
-// The keys of the optimizer, optimizer.*, and of its learning rate, in train.*. Internal to config/.
+// The keys of the optimizer, optimizer.*, and of its learning rate, in train.*. Internal to
+// config/.
 #pragma once
 
 #include "trireme/base/config/config.h"

@@ -29,8 +29,8 @@ std::vector<std::string> names_of_algorithms() {
   return names;
 }
 
-// model.*, data.* and train.loss: the common keys, and the keys of this model, which are part of the
-// identity, and of this data. Data and loss are part of it if they are not the model's defaults
+// model.*, data.* and train.loss: the common keys, and the keys of this model, which are part of
+// the identity, and of this data. Data and loss are part of it if they are not the model's defaults
 // (parts_identity).
 void add_model_keys(config::Schema& schema, const ModelFamily& family, const DataFamily& data) {
   schema.add(identity_key({"model.name", default_model(), "Which model.", 0, 0, model_names()}));

@@ -114,8 +114,8 @@ ParameterGroup group_of(const std::string& entry) {
   return group;
 }
 
-// Parses "match=*.bias weight_decay=0; match=embed.* learning_rate=0.5", in which learning_rate is a
-// factor. Throws ConfigError naming the wrong entry.
+// Parses "match=*.bias weight_decay=0; match=embed.* learning_rate=0.5", in which learning_rate is
+// a factor. Throws ConfigError naming the wrong entry.
 std::vector<ParameterGroup> parse_groups(const std::string& text) {
   std::vector<ParameterGroup> groups;
   std::istringstream entries(text);

@@ -40,8 +40,8 @@ void CheckpointEvaluator::run() {
   }
 }
 
-// False when nothing is left to do. After an error of the storage the next turn does what this one has not
-// done.
+// False when nothing is left to do. After an error of the storage the next turn does what this one
+// has not done.
 bool CheckpointEvaluator::take_turn() {
   const auto& waiter = options_.waiter;
   const bool ended = options_.ended();  // before looking, so that the last checkpoint is seen

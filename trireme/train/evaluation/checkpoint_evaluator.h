@@ -1,11 +1,11 @@
-// CheckpointEvaluator: follows a run's checkpoints and evaluates each complete one once, in the order
-// of their steps, until no more can come.
+// CheckpointEvaluator: follows a run's checkpoints and evaluates each complete one once, in the
+// order of their steps, until no more can come.
 //
 // It gives a checkpoint's files second names in RUN/evaluating before it reads them, so that
-// checkpoint.keep may remove the originals meanwhile. Nothing waits for it: if it is slower than the
-// training it takes the oldest checkpoint that is left, and the ones that went before their turn are
-// named. A storage that is away or full (ResourceError) is tried again after growing pauses. Not thread
-// safe. No LibTorch.
+// checkpoint.keep may remove the originals meanwhile. Nothing waits for it: if it is slower than
+// the training it takes the oldest checkpoint that is left, and the ones that went before their
+// turn are named. A storage that is away or full (ResourceError) is tried again after growing
+// pauses. Not thread safe. No LibTorch.
 #pragma once
 
 #include <cstdint>
@@ -57,8 +57,8 @@ class CheckpointEvaluator {
   /// Removes RUN/evaluating.
   ~CheckpointEvaluator();
 
-  /// Throws what EvaluationRecord's constructor throws, and ResourceError when the storage has failed
-  /// for `storage_patience`.
+  /// Throws what EvaluationRecord's constructor throws, and ResourceError when the storage has
+  /// failed for `storage_patience`.
   void run();
 
  private:

@@ -2,8 +2,9 @@
 // event for each, and RUN/best is a run's folder of its own with the best checkpoint so far.
 //
 // A new best checkpoint is complete in RUN/best before its event is written, and the one before it
-// is removed after that, by keep_best_alone(). So after a crash at any point RUN/best has a checkpoint that the events
-// name, once this object is there again. It locks RUN/best. Not thread safe. No LibTorch.
+// is removed after that, by keep_best_alone(). So after a crash at any point RUN/best has a
+// checkpoint that the events name, once this object is there again. It locks RUN/best. Not thread
+// safe. No LibTorch.
 #pragma once
 
 #include <cstdint>

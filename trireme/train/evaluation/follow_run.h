@@ -1,5 +1,5 @@
-// Evaluates a run's checkpoints while it trains (checkpoint_evaluator.h): as the evaluator process of
-// its job, or by hand beside it. On the CPU, at a low priority.
+// Evaluates a run's checkpoints while it trains (checkpoint_evaluator.h): as the evaluator process
+// of its job, or by hand beside it. On the CPU, at a low priority.
 #pragma once
 
 #include <string>

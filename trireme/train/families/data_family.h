@@ -48,8 +48,8 @@ DataFamily own_data(const std::string& name, const std::vector<ModelKey>& keys, 
                     DataWords words = words_of_samples());
 DataFamily own_data(const std::string& name, const std::vector<ModelKey>& keys, SourceFactory make);
 
-/// The data of this release: bytes of text; text with some bytes hidden; CIFAR-10's images; Criteo's
-/// click log.
+/// The data of this release: bytes of text; text with some bytes hidden; CIFAR-10's images;
+/// Criteo's click log.
 DataFamily text_data();
 DataFamily masked_text_data();
 DataFamily image_data();
@@ -64,8 +64,8 @@ using ReadTensors = std::function<TensorSets(const std::string& path)>;
 std::shared_ptr<const DataSource> tensor_source(std::string name, ReadTensors read, DataWords words,
                                                 std::uint64_t seed);
 
-/// Cross-entropy of a yes or no: the output is the logit of yes, the field "targets" 0 or 1; and the
-/// number of right answers.
+/// Cross-entropy of a yes or no: the output is the logit of yes, the field "targets" 0 or 1; and
+/// the number of right answers.
 Loss binary_loss();
 Loss binary_matches();
 

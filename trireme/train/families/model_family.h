@@ -111,9 +111,9 @@ class ParameterCount {
   ModelFigures figures_;
 };
 
-/// The family of a program's own model (own_parts.h). Its figures are measured (model_size.h). Modules
-/// written for fp32 train in any precision (module_precision.h). Throws ConfigError for invalid keys,
-/// and if `uses.data` is not registered.
+/// The family of a program's own model (own_parts.h). Its figures are measured (model_size.h).
+/// Modules written for fp32 train in any precision (module_precision.h). Throws ConfigError for
+/// invalid keys, and if `uses.data` is not registered.
 ModelFamily own_model(const std::string& name, const std::vector<ModelKey>& keys, ModelFactory make,
                       const ModelUses& uses = {});
 

@@ -1,10 +1,10 @@
-// The models and data of its own that a program gives App (cli/torch/app.h). ModelKey names a key of the
-// configuration, ModelValues and DataValues have the values, and DataSource is data that is more than
-// tensors in memory.
+// The models and data of its own that a program gives App (cli/torch/app.h). ModelKey names a key
+// of the configuration, ModelValues and DataValues have the values, and DataSource is data that is
+// more than tensors in memory.
 //
 // The launcher loads a DataSource's bytes once and shares them among the ranks of its host
-// (input/shared_corpus.h); each rank makes its datasets from the shared bytes. All are immutable and
-// thread safe.
+// (input/shared_corpus.h); each rank makes its datasets from the shared bytes. All are immutable
+// and thread safe.
 #pragma once
 
 #include <cstdint>

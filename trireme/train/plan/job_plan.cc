@@ -134,8 +134,8 @@ void set_speeds(plan::Job& job, const ModelFigures& figures, KernelSpeeds& speed
   job.speed_source = speeds.source();
 }
 
-// On a device, the figures of its maker take the place of measurements. Processes cannot leave NCCL's
-// groups, so an elastic job meets through the host's memory.
+// On a device, the figures of its maker take the place of measurements. Processes cannot leave
+// NCCL's groups, so an elastic job meets through the host's memory.
 void set_device(plan::Job& job, const Settings& settings) {
   const std::string& kind = job.device = settings.device_kind;
   job.ranks_per_device = settings.ranks_per_device;

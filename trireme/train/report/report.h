@@ -57,7 +57,8 @@ class Report {
                   std::optional<double> accuracy = std::nullopt);
   /// Writes the servers' counts after `step`; also draws staleness.svg.
   void servers(long step, const ps::ServerFigures& figures);
-  /// The loss of the trigram baseline. `told`: the run's events have it, and its line has been printed.
+  /// The loss of the trigram baseline. `told`: the run's events have it, and its line has been
+  /// printed.
   void trigram(double loss, bool told = false);
   /// The run goes on after `step`, with what this checkpoint has.
   struct Resuming {

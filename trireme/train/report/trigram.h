@@ -19,8 +19,8 @@ inline bool has_trigrams(std::string_view train, std::string_view validation) {
 }
 
 /// Nats a byte of `validation` under a trigram counted on `train`. Uses at most 64 MB during the
-/// call; 10 MB of text take some tenths of a second. The texts must have trigrams. Returns NaN early
-/// when `stop` becomes true.
+/// call; 10 MB of text take some tenths of a second. The texts must have trigrams. Returns NaN
+/// early when `stop` becomes true.
 double trigram_loss(std::string_view train, std::string_view validation,
                     const std::atomic<bool>* stop = nullptr);
 
