@@ -116,21 +116,20 @@ struct DataParallel::Impl final : parallel::StepTarget {
     seed_for_next();
   }
 
-  // After a micro-batch. Another DataParallel may come next, with the same one: it draws from
-  // streams of that. The Sampler lets one of them call seed_for_next() before its next micro-batch.
+  // After a micro-batch. Another DataParallel may compute the same one next, and draws from streams
+  // of it. The Sampler lets one of them call seed_for_next() before its next micro-batch.
   void seed_after_micro() {
     reserve_next();
     if (reader.has_others()) return seed_for(micro, reader.consumers());
     seed_for_next();
   }
 
-  // Here, because hooks must not wait for other ranks.
+  // Memory is reserved here, because hooks must not wait for other ranks.
   void reserve_next() {
     if (const auto step = reader.peek()) trained.sync().reserve(own_share(*step).total);
   }
 
-  // At the end of an epoch the plan does not know the next micro-batch yet; it will be this rank's
-  // first of a full batch.
+  // At an epoch's end the plan does not know the next micro-batch: it is the first of a full batch.
   void seed_for_next() {
     MicroStep next{.index = first_of_full, .batch_number = batches};
     if (const auto step = reader.peek()) next = *step;
@@ -213,8 +212,8 @@ struct DataParallel::Impl final : parallel::StepTarget {
     feed.take(index, std::move(gradient));
   }
 
-  // For a loop that never calls step(). If it does, that refuses a second pass on all ranks. Not
-  // for recomputed parts: several may have the parameter.
+  // Refuses a loop that never calls step(): a second pass before it is refused there, on all ranks.
+  // Not called for recomputed parts, several of which may have the parameter.
   void count_pass(std::size_t index) {
     if (passes == 0) first_gradient = index;
     if (index != first_gradient || ++passes < 3) return;
@@ -250,7 +249,7 @@ struct DataParallel::Impl final : parallel::StepTarget {
     return leave_own_batch() || taken;
   }
 
-  // True if this rank took part in a batch after it that was applied.
+  // True if this rank then took part in a batch without a share, and that was applied.
   bool leave_own_batch() {
     all_return = !reader.has_plan() || all_return_between(micro, reader.peek());
     took_part = false;
@@ -265,8 +264,8 @@ struct DataParallel::Impl final : parallel::StepTarget {
     reserve_next();
   }
 
-  // Takes part in batches without a share for this rank, because the other ranks wait for it. True
-  // if the last of them was applied.
+  // Takes part in batches without a share for this rank: the other ranks wait for it. True if the
+  // last one was applied.
   bool take_part_without_share() {
     bool applied = false;
     for (;;) {
@@ -348,7 +347,7 @@ struct DataParallel::Impl final : parallel::StepTarget {
   }
   std::vector<double> learning_rates() const override { return trained.rates(); }
   void check_first_gradients() override {}
-  // A rank without a share is in the step() before: its loop has not set the batch's rates yet.
+  // A rank without a share is still in its last step(): its loop has not set the batch's rates yet.
   void gather_statistics(std::uint32_t total) override {
     if (first_with_share >= 0) {
       rates = trained.rates();
@@ -369,7 +368,7 @@ struct DataParallel::Impl final : parallel::StepTarget {
   void mixed() override {}
   void drop() override { statistics.drop(); }
 
-  // The input may call its follower when this one has ended, perhaps after the start of another.
+  // The input may call begin_pass after this object has ended and another has begun.
   const std::shared_ptr<Impl*> self = std::make_shared<Impl*>(this);
   DataParallelOptions options;
   InputReader reader;

@@ -13,9 +13,8 @@
 // Several may train in one loop, such as a generator and its discriminator: make them in the same
 // order on all ranks, and call step() of each once in an iteration. Each may leave out whole
 // batches. Weights have the same bits on any number of ranks unless a loss uses weights that
-// another DataParallel has updated in the same iteration. If an elastic job loses a rank between
-// two step()s of an iteration, it resumes from copies in memory (checkpoint.memory) or the newest
-// checkpoint.
+// another DataParallel has updated in the same iteration. An elastic job that loses a rank between
+// two step()s goes back to copies in memory (checkpoint.memory) or to the newest checkpoint.
 #pragma once
 
 #include <cstdint>
@@ -56,18 +55,15 @@ struct DataParallelOptions {
   double clip = 0;  // global gradient norm; 0 = off
   std::int64_t bucket_bytes = 4 << 20;
   /// Compression of gradients on the wire: none | auto | bf16 | f16 | topk:R | randomk:R |
-  /// powersgd:RANK | onebit (sync/compression). With any but none, the bits of the result
-  /// depend on the layout.
+  /// powersgd:RANK | onebit (sync/compression). Any but none makes the bits depend on the layout.
   std::string compression = "none";
-  /// Threads per kernel; the bits of the result depend on it (docs/numerics.md). 0: as the process
-  /// was set up, or 1.
+  /// Threads per kernel; the bits depend on it (docs/numerics.md). 0: as the process has, or 1.
   int kernel_threads = 0;
   /// Weights of the ranks' shares of a global batch, such as "3:2:1", under plain and zero1; or
   /// equal. Changes no bit. A loader reads ahead, so there is no auto here.
   std::string shares = "equal";
   /// Number of global batches that all ranks may skip because a gradient or a sum of gradients
-  /// holds a NaN or an infinity. One more throws StepRefused (exit code 21). The count is saved
-  /// with a checkpoint.
+  /// holds a NaN or an infinity. One more throws StepRefused (exit code 21). Checkpoints save it.
   std::int64_t skip_not_finite = 0;
 };
 
@@ -129,8 +125,7 @@ class DataParallel final : public Saveable, public StepVoter {
   int stop_signal() const noexcept override;
   bool all_ranks_return() const override;
   std::optional<std::int64_t> steps_ended() const override;
-  /// SHA-256 over parameters and buffers, as `trireme inspect --hash` (base/weights_hash.h).
-  /// Settles.
+  /// SHA-256 over parameters and buffers as by `trireme inspect --hash`. Calls settle().
   std::string weights_hash();
   /// With DataParallelOptions::prediction, step() leaves predicted weights in the module for the
   /// next forward passes (ps/server/shard.h). settle() replaces them by the servers' own until the

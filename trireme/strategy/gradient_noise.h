@@ -34,8 +34,7 @@ class GradientNoise final : public GradientObserver {
   /// `gradient`: of the loss summed over the micro-batch.
   void gradient(std::size_t leaf, const at::Tensor& gradient) override;
   void end_micro(std::int64_t count) override;
-  /// Reads the squares, which waits for the device. This object must not move until the Work is
-  /// done.
+  /// Reads the squares: waits for the device. This object must not move until the Work is done.
   Work reduce(comm::Communicator& world, const ReduceTerms& how);
   /// The step was applied. `gradient_norm`: |g| over `count` items, before clipping.
   void finish(double gradient_norm, std::int64_t count);

@@ -1,6 +1,5 @@
 // Builds this rank's part of a Strategy's model: decides where the pipeline cuts the list of
-// blocks, builds the blocks with the layers of their group, and moves what is to be offloaded to a
-// file.
+// blocks, builds the blocks with the layers of their group, and moves offloaded state to a file.
 #pragma once
 
 #include <optional>

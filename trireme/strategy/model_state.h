@@ -21,9 +21,8 @@ class ModelState {
              const ShardGroups& groups)
       : grid_(grid), pipeline_(pipeline), parts_(parts), groups_(groups) {}
 
-  /// SHA-256 (hex) over all weights and buffers in name order: name, shape, type, bytes. Collective
-  /// where ranks hold parts; then only one parameter at a time is whole. `more`: further whole
-  /// tensors to hash.
+  /// SHA-256 (hex) over all weights, buffers and the whole tensors `more` in name order: name,
+  /// shape, type, bytes. Collective where ranks hold parts; then one parameter at a time is whole.
   std::string hash(const std::vector<NamedShard>& more) const;
   /// This rank's weights and buffers.
   std::vector<NamedShard> shards() const;

@@ -50,7 +50,7 @@ void check_memory(const ModuleTensors& contents) {
   throw ConfigError(what, {.operation = "DataParallel", .advice = advice});
 }
 
-// LibTorch's module.parameters() has a tensor that is registered under two names twice.
+// LibTorch's module.parameters() lists a tensor twice that is registered under two names.
 void check_optimizer(const ModuleTensors& contents, const torch::optim::Optimizer& optimizer,
                      bool served) {
   std::map<const void*, std::string> names;

@@ -125,7 +125,7 @@ class Check {
              "Parts of tensors are not compressed: use comm.compression = \"none\".");
   }
 
-  // These two need norms of rows or whole tensors, of which a rank has a shard. Experts are whole.
+  // LAMB and Adafactor need sums over whole tensors, of which a rank has a part. Experts are whole.
   void optimizer() const {
     if (options_.tensor == 1 || !optim::sums_over_parameters(optimizer_)) return;
     refuse(std::string(optimizer_) + " with parallel.tensor: its steps depend on whole tensors, " +

@@ -27,8 +27,7 @@ struct RankPlace {
 SyncPlan check_options(const StrategyOptions& options, std::string_view optimizer,
                        const RankPlace& place);
 
-/// The settings that must be equal on all ranks, as text. `optimizer`: its name, and its numbers if
-/// they are known.
+/// The settings that must be equal on all ranks, as text. `optimizer`: name, and numbers if known.
 std::string settings_of(const StrategyOptions& options, const std::string& optimizer);
 /// The part of that text that StrategyOptions and DataParallelOptions have in common.
 template <class Options>
@@ -55,8 +54,7 @@ struct ModelShape {
 /// Checks `shape` for the layout of `options`, with micro-batches of `micro` samples.
 void check_shares(const StrategyOptions& options, const ModelShape& shape, std::int64_t micro);
 
-/// The same refusals for a Strategy, which learns of it when it builds the model. `rank`: for the
-/// message; -1: none.
+/// The same refusals, for a Strategy when it has built the model. `rank`: for messages; -1: none.
 [[noreturn]] void refuse_uncut_model(int tensor_ranks, int rank);
 [[noreturn]] void refuse_model_without_experts(int expert_ranks, int rank);
 

@@ -1,5 +1,5 @@
-// The parts of Strategy and DataParallel that differ for parallel.sync = server: an optimizer that
-// is on the servers and, if workers train on their own, a world of one rank.
+// The parts of Strategy and DataParallel that differ for parallel.sync = server: an optimizer on
+// the servers and, if workers train on their own, a world of one rank.
 #pragma once
 
 #include <memory>

@@ -6,7 +6,7 @@
 //     finish()   sums complete -> vote -> settle -> norm, clip -> update -> publish
 //
 // If a rank refuses, or a sum is not finite, no rank applies the step. finish() then reports it as
-// skipped if the guards allow that; else every rank throws StepRefused. Not thread safe, except for
+// skipped if the guards allow that; else every rank throws StepRefused. Not thread safe, but for
 // enter_barrier().
 #pragma once
 
