@@ -1,6 +1,5 @@
 // SyncBatchNorm: batch norm with the statistics of all ranks' micro-batches of one round. Replaces
-// torch::nn::BatchNorm1d ... 3d in a module for DataParallel (parameters and buffers have the same
-// names).
+// torch::nn::BatchNorm1d ... 3d in a DataParallel's module (same names of parameters and buffers).
 //
 //     norm = register_module("norm", std::make_shared<trireme::SyncBatchNorm>(job, 64));
 //

@@ -2,8 +2,7 @@
 //
 // Forward: the tensors of every value that crosses, of any type, and which of them carry a
 // gradient. Backward: the gradients of those; one that autograd did not make is absent. Strides are
-// sent with the sizes, so that the kernels after a cut see the same layout as without it. Plain
-// values.
+// sent with the sizes, so that the kernels after a cut see the same layout as without it.
 #pragma once
 
 #include <ATen/core/Tensor.h>

@@ -38,8 +38,7 @@ struct CatchGradient final : torch::autograd::Node {
   at::Tensor caught;
 };
 
-// A new node in autograd's own pointer: shared_ptr in older releases of LibTorch, intrusive_ptr in
-// newer.
+// A new node in autograd's pointer: shared_ptr in older LibTorch, intrusive_ptr in newer ones.
 template <class Node>
 auto make_node() {
   using Pointer = decltype(torch::autograd::Edge::function);

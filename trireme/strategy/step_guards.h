@@ -1,5 +1,5 @@
-// StepGuards: the loss scale of fp16, the skipping of steps (outliers; not finite numbers), and the
-// gradient noise scale. Every rank sees the same figures, so all decide alike. Not thread safe.
+// StepGuards: the loss scale of fp16, the steps to skip (outliers, or not finite), and the gradient
+// noise scale. Every rank sees the same figures, so all decide alike. Not thread safe.
 #pragma once
 
 #include <cstdint>

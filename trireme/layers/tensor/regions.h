@@ -12,9 +12,9 @@
 
 namespace trireme::inline v0::parallel {
 
-/// x, whose gradient is the sum of all ranks' (f).
+/// x; its gradient is the sum of all ranks' gradients (f).
 at::Tensor enter_cut(const at::Tensor& x, comm::Communicator& group);
-/// The sum of all ranks' x, whose gradient is passed on (g).
+/// The sum of all ranks' x; its gradient is passed on (g).
 at::Tensor leave_cut(const at::Tensor& x, comm::Communicator& group);
 /// All ranks' x [B, T/N, C] concatenated: [B, T, C]; its gradient is summed, and cut again.
 at::Tensor gather_sequence(const at::Tensor& x, comm::Communicator& group);
