@@ -1,5 +1,4 @@
-// The figures of the models in models.h: parameters, work, activations and kernels, counted without
-// building the model.
+// Figures of the models in models.h: parameters, work, activations, kernels. Nothing is built.
 #pragma once
 
 #include <cstdint>
@@ -24,7 +23,7 @@ struct BlockActivations {
   std::int64_t whole = 0;
 };
 
-/// One of the calls that a training step is made of, forward and backward. A plan adds up their
+/// One kind of call in a training step, forward and backward. A plan adds up their
 /// times (train/plan/kernel_speeds.h); train/plan/kernel_runs.cc lists the names.
 struct Kernel {
   std::string name;

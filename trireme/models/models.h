@@ -51,8 +51,7 @@ Blocks make_gpt(const GptConfig& config, std::shared_ptr<const LayerFactory> lay
 /// bidirectional attention and a GELU MLP (tanh form), and an output tied to the embedding.
 ///
 /// Blocks "embed", "layer.0" ... "layer.L-1", "head"; the first reads the batch field "tokens"
-/// [B, T], the output value is logits [B, T, vocab]. Every token attends to all T: sequences are
-/// full.
+/// [B, T]; the output is logits [B, T, vocab]. Sequences are full: every token attends to all T.
 struct BertConfig {
   int layers = 12, heads = 12;
   std::int64_t width = 768;

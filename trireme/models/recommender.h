@@ -3,9 +3,10 @@
 //
 // DLRM (Naumov et al. 2019, arXiv:1906.00091): a bottom MLP makes a row of the numbers; the dot
 // products of all pairs of rows, and that row, go through a top MLP. Blocks "bottom.0" ...,
-// "embeddings", "interaction", "top.0" ..., "logit". Wide & deep (Cheng et al. 2016,
-// arXiv:1606.07792): an MLP over the rows of all categories and the numbers, plus a linear model of
-// the categories and the numbers. Blocks "embeddings", "columns", "deep.0" ..., "wide",
+// "embeddings", "interaction", "top.0" ..., "logit".
+//
+// Wide & deep (Cheng et al. 2016, arXiv:1606.07792): an MLP over all categories' rows and the
+// numbers, plus a linear model of both. Blocks "embeddings", "columns", "deep.0" ..., "wide",
 // "wide_numbers.0", "logit".
 //
 // They read the batch fields "numbers" [b, numbers] (float) and "categories" [b, categories] (int64

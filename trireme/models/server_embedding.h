@@ -6,8 +6,8 @@
 //     at::Tensor x = items->forward(ids);                    // [b] -> [b, 16]
 //
 // Any id from 0 to 2^63 - 1 has a row, which begins with values that (seed, name, id) alone decide,
-// and takes memory from its first update on. forward() brings the distinct rows of its ids; the
-// step pushes their gradients, and nothing else travels. Rows are fp32. It has no parameters.
+// and takes memory from its first update on. forward() fetches the distinct rows of its ids; the
+// step pushes their gradients, and nothing else is sent. Rows are fp32. No parameters.
 //
 // A Strategy or DataParallel that finds it in its model connects it; before that, forward() throws
 // ConfigError. One thread at a time.
@@ -75,7 +75,7 @@ class ServerEmbedding : public torch::nn::Module {
   at::Tensor forward(const at::Tensor& ids);
 
   const ServedTable& table() const noexcept { return table_; }
-  /// From now on the rows are those of table `number` there.
+  /// From now on the rows are those of table `number` of `source`.
   void connect(std::shared_ptr<RowSource> source, std::uint32_t number);
 
  private:
@@ -85,7 +85,7 @@ class ServerEmbedding : public torch::nn::Module {
   std::uint32_t number_ = 0;
 };
 
-/// All of them in a module, itself included.
+/// All ServerEmbeddings in a module, itself included.
 std::vector<ServerEmbedding*> embeddings_of(torch::nn::Module& module);
 std::vector<ServerEmbedding*> embeddings_of(const std::shared_ptr<Block>& block);
 

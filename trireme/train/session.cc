@@ -55,7 +55,7 @@ BatchesOptions Session::batches() const {
   const std::int64_t workers = job.size(), rank = job.rank();
   options.batch /= workers;
   options.every = workers;
-  // Those beyond the number at the start read what would come after the end.
+  // Workers beyond the number at the start read batches that come after the end.
   options.first = rank % workers + rank / workers * workers * settings.steps;
   return options;
 }

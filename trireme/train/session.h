@@ -1,5 +1,5 @@
-// Session: what a process of a training has from its start to its end, whatever ranks the job has
-// meanwhile: the settings, the data and its Job. train() runs the training on this rank.
+// Session: the settings, the data and the Job of a training's process, from its start to its end,
+// while the job's ranks may change. train() runs the training on this rank.
 #pragma once
 
 #include <memory>
@@ -15,7 +15,7 @@
 
 namespace trireme::inline v0::train {
 
-/// How a process gets its Job: it joins one, or is a rank simulated over the transport `transport`.
+/// How a process gets its Job: it joins one, or is a rank that is simulated over `transport`.
 struct Entry {
   int argc = 0;
   char** argv = nullptr;
@@ -30,8 +30,7 @@ struct Session {
   /// The job of one rank of a worker that trains on its own and whose optimizer is on the servers.
   /// Rank 0 alone validates and writes. Null: this rank trains together with the others.
   std::unique_ptr<Job> own_job() const;
-  /// The batches that this rank reads; those of a worker that trains on its own are no other
-  /// worker's.
+  /// The batches that this rank reads. Workers that train on their own read different ones.
   BatchesOptions batches() const;
 
   const WorkerSpec spec;

@@ -1,4 +1,4 @@
-// The processes of a training job: ranks, servers, and what holds for each process as a whole.
+// The processes of a training job: ranks, servers, and the settings of a whole process.
 #pragma once
 
 #include <memory>

@@ -43,7 +43,7 @@ void check_texts(const config::Config& config) {
   if (recompute != kAutoRecompute) memory::parse_recompute(recompute);  // throws for an unknown one
 }
 
-// Server keys without servers would change nothing.
+// Refuses server keys without servers: they would change nothing.
 ServerOptions server_options_of(const config::Config& config) {
   const std::string& sync = config.text("parallel.sync");
   if (parallel::is_served(sync)) {

@@ -30,11 +30,10 @@ struct WorkerSpec {
       {};  // digest of the lock on the checkpoints' place (storage/claim.h); empty: unknown
   /// Start of the command: steady_now() on this host, in ns. train.max_time counts from it.
   std::int64_t began = 0;
-  /// The same by the system's clock, of which from_text() makes `began` on another host; 0: not
-  /// needed.
+  /// The same by the system's clock, from which another host computes `began`; 0: not needed.
   std::int64_t began_at = 0;
 
-  /// For a process on any host: without descriptors, times and the terminal of this one.
+  /// For a process on any host: without descriptors and terminal of this one, with `began_at`.
   WorkerSpec elsewhere() const;
   std::string to_text() const;
   static WorkerSpec from_text(const std::string& text);

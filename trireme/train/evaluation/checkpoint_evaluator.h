@@ -3,8 +3,8 @@
 //
 // It gives a checkpoint's files second names in RUN/evaluating before it reads them, so that
 // checkpoint.keep may remove the originals meanwhile. Nothing waits for it: if it is slower than
-// the training it takes the oldest checkpoint that is left, and the ones that went before their
-// turn are named. A storage that is away or full (ResourceError) is tried again after growing
+// the training, it takes the oldest checkpoint that is left, and reports those that were removed
+// before their turn. A storage that is away or full (ResourceError) is tried again after growing
 // pauses. Not thread safe. No LibTorch.
 #pragma once
 
@@ -34,9 +34,9 @@ struct EvaluatorOptions {
   std::function<EvaluatedCheckpoint(const std::string& folder, std::int64_t step)> evaluate;
   /// Whether the run writes no more checkpoints.
   std::function<bool()> ended;
-  /// Whether to leave before that, with checkpoints left.
+  /// Whether to stop before that, with checkpoints left.
   std::function<bool()> stopped = [] { return false; };
-  /// Whether one of the two may have changed; cheap. It is also looked every `look`.
+  /// Whether `ended` or `stopped` may have changed; cheap. Both are also asked every `look`.
   std::function<bool()> woken = [] { return false; };
   std::function<void(const std::string& line)> say = [](const std::string&) {};
   /// How long after the end of the run the checkpoints that are left may take. If they would take

@@ -11,9 +11,8 @@
 
 namespace trireme::inline v0::train {
 
-/// The run's options for one process on the CPU, which has the whole model. There is no backward
-/// pass and no update, so nothing is recomputed or on servers. Optimizer state stays in its mapped
-/// file.
+/// The run's options for forward passes of one process on the CPU, with the whole model and without
+/// recomputation and servers. Optimizer state stays in its mapped file.
 StrategyOptions forward_options(StrategyOptions options);
 /// Loads the newest checkpoint of a folder, and uses its averaged weights if it has some. Returns
 /// its step; 0: there is none. CheckpointError if it is damaged.

@@ -93,7 +93,7 @@ void set_sync(plan::Job& job, const Settings& settings, const parallel::SyncPlan
 // Under memory.offload = "host".
 void set_on_host(plan::Job& job, const Settings& settings, const parallel::SyncPlan& sync) {
   job.weights_on_host = !sync.local && (job.in_16_bits() || job.shards_weights);
-  // An average of weights is where they are.
+  // An average of the weights is in the same memory as these.
   job.moments_on_host =
       job.weights_on_host ? job.optimizer_moments : optim::moments_per_element(settings.optimizer);
 }

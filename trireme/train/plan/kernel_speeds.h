@@ -14,8 +14,8 @@ namespace trireme::inline v0::train {
 
 struct Settings;
 
-/// The kernel with sizes that take at most some 50 ms: the times of larger ones are in proportion
-/// to work_of(). Throws CheckFailure for a name that is not known.
+/// The kernel with sizes that take at most about 50 ms; times of larger ones are in proportion to
+/// work_of(). Throws CheckFailure for an unknown name.
 models::Kernel sample_of(models::Kernel kernel);
 /// The product of its loops' lengths.
 double work_of(const models::Kernel& kernel);
@@ -28,8 +28,8 @@ struct KernelTimes {
 };
 
 /// The time of a call of each, forward and backward, with this process's kernel table and threads,
-/// while `at_once` threads do the same: cores that compute together share memory and clock. Medians
-/// of the runs that fit into 0.1 s, of at least seven. `precision`: train.precision.
+/// while `at_once` threads do the same, since cores share memory and clock. Medians of the runs
+/// that fit into 0.1 s, at least seven. `precision`: train.precision.
 KernelTimes run_kernels(const std::vector<models::Kernel>& kernels, const std::string& precision,
                         int at_once);
 
@@ -44,9 +44,9 @@ class KernelSpeeds {
 
   /// Seconds of all calls of `kernels`.
   double seconds(const std::vector<models::Kernel>& kernels);
-  /// Writes what was measured. If other programs took a tenth of the time, a file that is believed
-  /// stays as it is, and the first line of a new one says so. Then the next plan measures again, as
-  /// it does where the folder cannot be written.
+  /// Writes the measured times. If other programs took a tenth of the time, a valid file stays as
+  /// it is, and a new one is marked; the next plan then measures again. It also does so if the
+  /// folder cannot be written.
   void save() const;
   /// For people: "kernels as measured on this machine, in
   /// /home/me/.cache/trireme/kernels-0f3a.txt".

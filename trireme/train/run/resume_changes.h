@@ -43,8 +43,7 @@ std::vector<Change> check_changes(config::Config& config, const std::string& dat
 std::vector<std::string> recorded_changes(const RunFolder& folder);
 
 /// The batches of a resumed run whose data, batch size or seed were changed on purpose. Restores
-/// only the saved position, so the run continues with that batch of the new data. Does not own the
-/// batches.
+/// only the saved position: the run continues with that batch of the new data. Keeps a reference.
 class ChangedInput final : public Saveable {
  public:
   explicit ChangedInput(Batches& batches) : batches_(batches) {}
