@@ -23,8 +23,8 @@ struct BlockActivations {
   std::int64_t whole = 0;
 };
 
-/// One kind of call in a training step, forward and backward. A plan adds up their
-/// times (train/plan/kernel_speeds.h); train/plan/kernel_runs.cc lists the names.
+/// One kind of call in a training step, forward and backward. A plan adds up their times
+/// (train/plan/kernel_speeds.h); train/plan/kernel_runs.cc lists the names.
 struct Kernel {
   std::string name;
   std::vector<std::int64_t> sizes;  // its loops, such as rows, in, out
@@ -36,8 +36,8 @@ std::int64_t num_parameters(const GptConfig& config);
 std::int64_t num_parameters(const BertConfig& config);
 std::int64_t num_parameters(const ResnetConfig& config);
 
-/// Parameters of the pair of neighbouring blocks that has most; ZeRO-3 holds that many whole at a
-/// time. A head counts its tied embedding.
+/// Parameters of the largest pair of neighbouring blocks: ZeRO-3 holds that many whole at a time. A
+/// head counts its tied embedding.
 std::int64_t largest_neighbours(const GptConfig& config);
 std::int64_t largest_neighbours(const BertConfig& config);
 std::int64_t largest_neighbours(const ResnetConfig& config);

@@ -33,7 +33,7 @@ struct ServedTable {
   double bound = 0.01;      // rows begin uniform in [-bound, bound]
   std::uint64_t seed = 1;
   std::int64_t max_rows =
-      0;  // beyond this many the least recently updated ones are dropped; 0: no end
+      0;  // beyond this many the least recently updated ones are dropped; 0: no limit
   friend bool operator==(const ServedTable&, const ServedTable&) = default;
 };
 

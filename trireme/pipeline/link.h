@@ -82,7 +82,7 @@ class Link {
   void receive_tensors(Receiving& receiving);
 
   LinkOptions options_;
-  std::map<std::string, Parcel> agreed_;  // layouts alone
+  std::map<std::string, Parcel> agreed_;  // layouts only
   std::map<std::string, First> pending_;  // of this step, by key
   std::deque<Sending> sending_;
   std::deque<Receiving> receiving_;

@@ -40,7 +40,7 @@ struct Parcel {
   bool failed = false;              // the pass that makes it failed: ignore what follows
   std::vector<std::size_t> counts;  // tensors of each value, in the edge's order
   std::vector<TensorLayout> layouts;
-  std::vector<at::Tensor> tensors;  // undefined: absent (gradients alone)
+  std::vector<at::Tensor> tensors;  // undefined: absent (gradients only)
 };
 
 /// counts and layouts as numbers, and back. MismatchError for numbers that encode none.

@@ -74,7 +74,7 @@ class StageRunner final : private Passes {
   /// Receives the last stage's value of each micro-batch, on that stage's rank.
   using Output = std::function<void(std::size_t micro, const models::Value& value)>;
 
-  /// All arguments outlive it. `syncs`: that of each part.
+  /// All arguments outlive it. `syncs`: one per part.
   StageRunner(const StrategyContext& env, PipelinePlan& plan, const Grid& grid,
               const ModelParts& parts, const std::vector<ParameterSync*>& syncs,
               StageRunnerOptions options);

@@ -167,9 +167,9 @@ struct DataParallel::Impl final : parallel::StepTarget {
     if (!plan && !trained.plan().assignment.weights.empty()) return;  // step() throws for it
     if (plan) {
       const auto next = reader.peek();
-      if (!next || !next->has_data) return;  // as well
+      if (!next || !next->has_data) return;  // step() throws
       step = own_share(*next);
-      if (!follows(step)) return;  // as well
+      if (!follows(step)) return;  // step() throws
     }
     if (!batch_open) begin_batch(step.total);
     trained.watch();

@@ -46,8 +46,8 @@ Evaluator::Result Evaluator::evaluate(
 }
 
 // Adds the sums over `batches` to `totals`, on ranks with the last block. Returns the stop signal
-// on which the ranks agree, of those that each brings; 0: none. All ranks go through all batches
-// even if one fails: the others wait for them, and learn of the error at the end.
+// on which the ranks agree; 0: none. A rank goes through all batches even if one fails: the others
+// wait for it, and learn of the error at the end.
 int Evaluator::add(std::span<const Batch> batches, const std::vector<Loss>& sums, int stop_signal,
                    std::vector<double>& totals) {
   parts_.train(false);

@@ -29,7 +29,7 @@ class GradientNoise final : public GradientObserver {
   explicit GradientNoise(std::vector<std::uint32_t> parameter_of_leaf);
 
   void begin(std::uint32_t total, const kernel::Assignment& assignment, int rank);
-  /// Gradients count `weight` times, a power of two.
+  /// The gradients that follow are to be multiplied by `weight`, a power of two.
   void begin_micro(double weight) override;
   /// `gradient`: of the loss summed over the micro-batch.
   void gradient(std::size_t leaf, const at::Tensor& gradient) override;

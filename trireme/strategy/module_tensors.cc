@@ -82,7 +82,7 @@ void check_optimizer(const ModuleTensors& contents, const torch::optim::Optimize
            "Give the optimizer module.parameters().");
 }
 
-// "parameters from first.bias on, 1f2e3d4c5b6a7988": all their names are in the number. Ranks
+// "parameters from first.bias on, 1f2e3d4c5b6a7988": the number is a hash of all their names. Ranks
 // compare later which of them require grad.
 std::string names_in(const torch::optim::OptimizerParamGroup& group,
                      const ModuleTensors& contents) {

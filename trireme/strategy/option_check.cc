@@ -66,7 +66,7 @@ class Check {
     throw ConfigError(what, {.rank = place_.rank, .operation = "strategy", .advice = advice});
   }
 
-  // Each rank has all parameters for itself, or for its servers.
+  // Whether each rank has all parameters, for itself or for its servers.
   bool whole_on_each() const { return is_local(options_.sync) || is_served(options_.sync); }
 
   int layer_ranks() const { return options_.expert * options_.context * options_.tensor; }

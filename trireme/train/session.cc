@@ -14,7 +14,7 @@
 namespace trireme::inline v0::train {
 namespace {
 
-// A job that is not reproducible may have ranks on different machines.
+// Compared in reproducible jobs only: ranks of others may be on different machines.
 std::string what_decides_bits(const std::string& device) {
   return "processor = " + tensor::describe_processor() +
          "\nproducts = " + tensor::describe(tensor::kernel_table()) + "\n" +

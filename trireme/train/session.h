@@ -45,8 +45,7 @@ struct Session {
 /// Steps of a WorkerSpec::trial; the last one is measured.
 inline constexpr long kTrialSteps = 2;
 
-/// Trains to the end or to a stop signal, and returns the exit code (0, 130, 143). Errors are
-/// thrown.
+/// Trains to the end or to a stop signal. Returns the exit code (0, 130, 143); throws errors.
 int train(Session& session);
 
 }  // namespace trireme::inline v0::train

@@ -11,8 +11,7 @@ namespace trireme::inline v0::train {
 
 struct Settings;
 
-/// Joins the job, trains to the end or to a stop signal, and returns the exit code (0, 130, 143).
-/// Errors are thrown.
+/// Joins the job and trains as train() (session.h): returns its exit code, throws errors.
 int run_training(int argc, char** argv, const WorkerSpec& spec);
 /// The same for a server of that training.
 int run_server(int argc, char** argv, const WorkerSpec& spec);

@@ -30,8 +30,7 @@ std::vector<std::string> names_of_algorithms() {
 }
 
 // model.*, data.* and train.loss: the common keys, this model's, which are part of the identity,
-// and this data's. Data and loss are part of it unless they are the model's defaults
-// (parts_identity).
+// and this data's. Data and loss are part of it unless they are defaults (parts_identity).
 void add_model_keys(config::Schema& schema, const ModelFamily& family, const DataFamily& data) {
   schema.add(identity_key({"model.name", default_model(), "Which model.", 0, 0, model_names()}));
   for (const config::Key& key : family.keys) schema.add(identity_key(key));

@@ -39,8 +39,8 @@ struct EvaluatorOptions {
   /// Whether `ended` or `stopped` may have changed; cheap. Both are also asked every `look`.
   std::function<bool()> woken = [] { return false; };
   std::function<void(const std::string& line)> say = [](const std::string&) {};
-  /// How long after the end of the run the checkpoints that are left may take. If they would take
-  /// longer, the newest alone is evaluated.
+  /// How long the remaining checkpoints may take after the end of the run. If they would take
+  /// longer, only the newest is evaluated.
   Duration patience = std::chrono::minutes(30);
   /// How long the storage may fail at a time.
   Duration storage_patience = std::chrono::minutes(10);

@@ -28,8 +28,8 @@ struct Evaluation {
   std::int64_t count = 0;          // tokens or samples, over all ranks
 };
 
-/// Runs one forward pass over `batches`. Collective; every rank gets the same bits. nullopt if it
-/// is asked to stop and goes on only `until_stop` (Strategy::evaluate()).
+/// Runs one forward pass over `batches`. Collective; every rank gets the same bits. nullopt if
+/// `until_stop` and the ranks are asked to stop (Strategy::evaluate()).
 std::optional<Evaluation> evaluate(Strategy& strategy, const TrainingModel& model,
                                    const std::vector<Batch>& batches, bool until_stop = false);
 

@@ -37,7 +37,7 @@ class KernelSpeeds {
  public:
   using Measure = std::function<KernelTimes(const std::vector<models::Kernel>& samples)>;
   /// `machine` is one line with all that decides a time; it chooses the file in `folder`. No file
-  /// is used if `folder` is empty, and one of another machine or with a wrong line is not believed.
+  /// is used if `folder` is empty, and a file of another machine or with a wrong line is ignored.
   /// `notice` is called before the first measurement.
   KernelSpeeds(const std::string& folder, std::string machine, Measure measure,
                std::function<void()> notice);
@@ -48,8 +48,7 @@ class KernelSpeeds {
   /// it is, and a new one is marked; the next plan then measures again. It also does so if the
   /// folder cannot be written.
   void save() const;
-  /// For people: "kernels as measured on this machine, in
-  /// /home/me/.cache/trireme/kernels-0f3a.txt".
+  /// For people: "kernels as measured on this machine, in /home/me/.cache/trireme/...".
   std::string source() const;
 
  private:

@@ -30,9 +30,9 @@ class TrigramCount {
  public:
   TrigramCount(std::string_view train, std::string_view validation);
   ~TrigramCount();
-  /// nullopt as long as the thread counts.
+  /// nullopt while the thread counts.
   std::optional<double> result() const;
-  /// Ends the thread and counts again, in the caller's.
+  /// Ends the thread, and counts in the caller's thread instead.
   double count_now();
 
  private:

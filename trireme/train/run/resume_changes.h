@@ -2,7 +2,7 @@
 // make it another training by accident.
 //
 // Values that decide the bits (the identity) change only on purpose: `--changed KEY`. Such a change
-// is written behind the value's source in config.toml, "... changed after step 20 (was 0.001)", and
+// is written after the value's source in config.toml, "... changed after step 20 (was 0.001)", and
 // is accepted again if the run resumes from that step once more. No state; not thread safe.
 #pragma once
 

@@ -34,7 +34,7 @@ void make_directory(const std::string& path) {
   }
 }
 
-// A folder that is not there yet cannot be made below a file.
+// Refuses a new folder below a file.
 void refuse_file_above(const fs::path& path) {
   std::error_code error;
   for (fs::path above = path.parent_path(); !above.empty(); above = above.parent_path()) {

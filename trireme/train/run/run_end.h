@@ -15,7 +15,7 @@ struct RunEnd {
   bool early = false;     // by train.patience
   Duration timeout{};     // key `timeout` of the run
 };
-/// Whether the run has come to its end. nullopt: it has steps to do, or there is none.
+/// Whether the run has come to its end. nullopt: it has steps to do, or there is no run.
 std::optional<RunEnd> run_end(const RunFolder& folder);
 
 /// A condition that holds once the run has been at its end for its `timeout`, from the first call
