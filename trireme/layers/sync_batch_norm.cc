@@ -19,7 +19,7 @@ using torch::autograd::AutogradContext;
 using torch::autograd::Variable;
 using torch::autograd::variable_list;
 
-// All dims except that of the channels.
+// All dims except the channels'.
 std::vector<std::int64_t> other_dims(const at::Tensor& x) {
   std::vector<std::int64_t> dims(static_cast<std::size_t>(x.dim()) - 1);
   std::iota(dims.begin(), dims.end(), 1);

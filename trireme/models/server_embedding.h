@@ -5,8 +5,8 @@
 //         trireme::ServerEmbeddingOptions{.name = "items", .width = 16}));
 //     at::Tensor x = items->forward(ids);                    // [b] -> [b, 16]
 //
-// Any id from 0 to 2^63 - 1 has a row, which begins with values that (seed, name, id) alone decide,
-// and takes memory from its first update on. forward() fetches the distinct rows of its ids; the
+// Any id from 0 to 2^63 - 1 has a row, whose initial values depend only on (seed, name, id), and
+// which takes memory from its first update on. forward() fetches the distinct rows of its ids; the
 // step pushes their gradients, and nothing else is sent. Rows are fp32. No parameters.
 //
 // A Strategy or DataParallel that finds it in its model connects it; before that, forward() throws

@@ -87,8 +87,8 @@ class StageRunner final : private Passes {
   /// `losses` and the counts to the vote.
   void train(const Share& share, std::int64_t step, const SumLoss& loss, ScalarTree& losses,
              LocalVote& local_vote);
-  /// Done when everything that train() sent has left its memory. Then call settle() with whether
-  /// all ranks know the step to be good.
+  /// Done when everything that train() sent has left its memory. Then call settle(); `good`: all
+  /// ranks know that the step was good.
   Work sent() { return executor_.sent(); }
   void settle(bool good);
   /// Takes the gradients of the first stage that lanes compute.

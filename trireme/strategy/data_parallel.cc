@@ -145,7 +145,7 @@ struct DataParallel::Impl final : parallel::StepTarget {
         tensors.empty() ? at::Device(at::kCPU) : tensors.front().second.device());
   }
 
-  // The micro-step of a worker that is alone: its share of the batch is a batch of its own.
+  // For a worker that trains on its own, its share of the batch is a whole batch.
   MicroStep own_share(MicroStep step) const {
     if (!env.own_world) return step;
     const auto leaves =

@@ -1,6 +1,6 @@
 // LayerGroup: the ranks that run every layer together, by context, tensor or expert parallelism. It
 // cuts micro-batches for this rank, joins losses and values, and makes the layers that communicate.
-// A rank that runs its layers alone has one that changes nothing.
+// For a rank that runs its layers alone it changes nothing.
 #pragma once
 
 #include <memory>

@@ -100,7 +100,7 @@ RankTime StepEngine::measure() const {
               leaves_of(parts_.assignment, total_, parts_.data_rank).size())};
 }
 
-// Completes the sums and votes; all ranks get the same verdict, unless each has a world of its own.
+// Completes the sums and votes. All ranks get the same verdict, unless they train on their own.
 Verdict StepEngine::agree() {
   if (!parts_.counts_items) vote_.count = 0;
   if (vote_.time.micro_batches > 0) vote_.take_rates(parts_.target.learning_rates(), !local());

@@ -28,7 +28,7 @@ struct Session {
   /// Whether each worker trains on its own, with the servers.
   bool alone() const;
   /// The job of one rank of a worker that trains on its own and whose optimizer is on the servers.
-  /// Rank 0 alone validates and writes. Null: this rank trains together with the others.
+  /// Only rank 0 validates and writes. Null: this rank trains together with the others.
   std::unique_ptr<Job> own_job() const;
   /// The batches that this rank reads. Workers that train on their own read different ones.
   BatchesOptions batches() const;

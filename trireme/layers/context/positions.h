@@ -4,7 +4,7 @@
 //
 //     N = 2, T = 8     rank 0: 0 1 . . . . 6 7     rank 1: . . 2 3 4 5 . .
 //
-// Pure functions; those of tensors work under autograd.
+// Pure functions; functions of tensors work under autograd.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -25,7 +25,7 @@ at::Tensor cut_positions(const at::Tensor& whole, std::int64_t dim, int rank, in
 /// The whole tensor, from all ranks' parts in rank order.
 at::Tensor join_positions(const std::vector<at::Tensor>& parts, std::int64_t dim);
 
-/// Cuts every field that has as many positions (dim 1) as "tokens"; `count` stays the whole one's.
+/// Cuts every field that has as many positions (dim 1) as "tokens"; `count` does not change.
 MicroBatch cut_positions(const MicroBatch& whole, int rank, int ranks);
 
 }  // namespace trireme::inline v0::parallel

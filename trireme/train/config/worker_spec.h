@@ -11,9 +11,9 @@ struct WorkerSpec {
   std::string folder;          // of the run
   std::string trace;           // file for the merged timeline; empty = no trace
   std::string profile = {};    // file for rank 0's profile of kernels; empty = no profile
-  std::string recompute = {};  // the policy that "auto" chose; empty = memory.recompute as it is
+  std::string recompute = {};  // the policy that "auto" chose; empty = use memory.recompute
   std::string device = "cpu";  // the kind that train.device chose
-  std::string transport = {};  // that "auto" chose for it; empty = comm.transport as it is
+  std::string transport = {};  // chosen by "auto" for the device; empty = use comm.transport
   bool resume = false, json = false;
   bool validates = true;             // rank 0 does; false: it leaves that to the evaluator
   bool trial = false;                // only run two measured steps (cli/torch/fit/fit.h)

@@ -1,4 +1,4 @@
-// A run's model in forward passes alone: in validations, eval, generate, inspect and the evaluator.
+// Forward passes of a run's model: for validations, eval, generate, inspect and the evaluator.
 #pragma once
 
 #include <cstdint>

@@ -59,7 +59,7 @@ class Report {
   void servers(long step, const ps::ServerFigures& figures);
   /// The loss of the trigram baseline. `told`: it is in the run's events and has been printed.
   void trigram(double loss, bool told = false);
-  /// The run goes on after `step`, from this checkpoint.
+  /// The run continues after `step`, from this checkpoint.
   struct Resuming {
     long step = 0;
     int ranks = 1, servers = 0;

@@ -19,7 +19,7 @@ struct RunEnd {
 std::optional<RunEnd> run_end(const RunFolder& folder);
 
 /// A condition that holds once the run has been at its end for its `timeout`, from the first call
-/// on: another job that continues the run may need so long. Cheap to ask often; one thread.
+/// on: another job that continues the run may need that long. Cheap to ask often; one thread.
 std::function<bool()> stays_ended(const RunFolder& folder);
 
 /// The number of ranks of a resumed run unless the user gives one: that of the run's last start, by
