@@ -22,7 +22,7 @@ class DiLoCo final : public Mixer {
                                          .momentum = options.outer_momentum,
                                          .nesterov = options.outer_momentum > 0})) {}
 
-  // The outer optimizer updates the common weights; a replica's weights hold its gradient then.
+  // The outer optimizer updates the common weights. The replica's weights hold its gradient.
   void attach(const Replica& replica) override {
     common_ = copies_of(replica.masters, "common/");
     std::vector<optim::OwnedSlice> slices;

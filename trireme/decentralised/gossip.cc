@@ -1,10 +1,8 @@
 // Gossip: decentralised averaging (D-PSGD: Lian et al. 2017, arXiv:1705.09056). After every H local
-// steps a rank's weights become the mean of its own and its neighbours' in a graph (plan/mixing.h);
-// nobody reduces over all ranks. The step comes first and the exchange follows ("adapt, then
-// combine"). The ranks' mean is the model.
-//
-// Moments stay with their rank. A validation and a checkpoint need the mean over all ranks; it is
-// taken by an all-reduce, the only one.
+// steps a rank's weights become the mean of its own and its neighbours' in a graph (plan/mixing.h).
+// The step comes first and the exchange follows ("adapt, then combine"). The ranks' mean is the
+// model; only validations and checkpoints compute it, by an all-reduce. Moments stay with their
+// rank.
 #include "trireme/comm/mixing.h"
 #include "trireme/decentralised/mixer.h"
 #include "trireme/tensor/convert.h"
@@ -24,7 +22,7 @@ class Gossip final : public Mixer {
   void attach(const Replica&) override {}
 
   bool mix(Replica& replica, std::int64_t round) override {
-    std::vector<at::Tensor> own, host;  // the same ones on the CPU; messages are the host's memory
+    std::vector<at::Tensor> own, host;  // host: copies on the CPU, where messages are
     std::vector<Buffer> buffers;
     for (const Buffer& weight : replica.weights) {
       own.push_back(tensor::view_of(weight));

@@ -1,9 +1,7 @@
 // LocalSgd: every H steps weights, moments and buffers become the ranks' mean (Stich 2019,
-// arXiv:1805.09767).
-//
-// The moments are averaged too, as in Yu, Jin, Yang 2019 (arXiv:1905.03817). A rank's momentum then
-// fits its new weights, all ranks are equal after an exchange, and with H = 1 and SGD the run is
-// that of plain data parallel. An exchange costs (1 + moments) times the weights' bytes.
+// arXiv:1805.09767). Moments are averaged as in Yu, Jin, Yang 2019 (arXiv:1905.03817). A rank's
+// momentum then fits its new weights, all ranks are equal after an exchange, and H = 1 with SGD is
+// plain data parallel. An exchange costs (1 + moments) times the weights' bytes.
 #include "trireme/decentralised/mixer.h"
 
 namespace trireme::inline v0::parallel {

@@ -24,7 +24,7 @@ namespace trireme::inline v0::parallel {
 struct Replica {
   std::vector<NamedShard> masters;  // whole parameters, fp32 or fp64
   std::vector<Buffer> weights;      // their memory
-  std::vector<Buffer> scratch;      // as large; nobody else needs it between two steps
+  std::vector<Buffer> scratch;      // of the same sizes; unused between two steps
   std::vector<Buffer> moments;      // the optimizer's state
   std::vector<at::Tensor> buffers;  // of the model, the floating ones, of any strides
 };
@@ -54,8 +54,7 @@ class Mixer {
 void average(comm::Communicator& world, const std::vector<Buffer>& buffers, const char* label);
 void average(comm::Communicator& world, const std::vector<at::Tensor>& tensors, const char* label);
 
-/// Tensors of the masters' shapes and types, named PREFIX + the parameter's name, with their
-/// values.
+/// Copies of the masters, named PREFIX + the parameter's name.
 std::vector<NamedShard> copies_of(const std::vector<NamedShard>& masters,
                                   const std::string& prefix);
 /// to = from, element by element.
@@ -64,8 +63,7 @@ void copy_values(const Buffer& from, const Buffer& to);
 void copy_into(const std::vector<NamedShard>& kept, const std::vector<Buffer>& weights);
 void copy_from(const std::vector<NamedShard>& kept, const std::vector<Buffer>& weights);
 
-/// Makes the mixer of a SyncPlan's `sync`; null for one that keeps the ranks equal. ConfigError for
-/// an unknown graph of gossip.
+/// The mixer for a SyncPlan's `sync`; null if that keeps ranks equal. ConfigError: unknown graph.
 std::unique_ptr<Mixer> make_mixer(const std::string& sync, comm::Communicator& world,
                                   const LocalOptions& options);
 

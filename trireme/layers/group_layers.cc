@@ -56,7 +56,7 @@ at::Tensor own_rows(const at::Tensor& tokens, const at::Tensor& position,
   return cut_positions(position.narrow(0, 0, length), 0, group.rank(), group.size());
 }
 
-// Base of both: the inner factory's layers, with parameter gradients summed over the group.
+// The base of both factories: the inner one's layers, with gradients summed over the group.
 class GroupLayers : public LayerFactory {
  public:
   GroupLayers(comm::Communicator& group, std::shared_ptr<const LayerFactory> inner,
@@ -87,7 +87,7 @@ class GroupLayers : public LayerFactory {
     };
     return context;
   }
-  // The mask of all ranks' `x`, which has as much of `dim` on each: that of one process.
+  // One process's mask: that of all ranks' `x`, which have equal sizes along `dim`.
   at::Tensor mask_of_all(const at::Tensor& x, double p, std::size_t dim) const {
     std::vector<std::int64_t> sizes = x.sizes().vec();
     sizes[dim] *= group_.size();

@@ -18,8 +18,7 @@
 namespace trireme::inline v0::parallel {
 
 /// Blocks read and write only this rank's positions (context/positions.h); attention is a ring
-/// (context/ring_attention.h). A mixture of experts treats a rank's part of a sequence as a
-/// sequence.
+/// (context/ring_attention.h). A mixture of experts takes a rank's positions for a whole sequence.
 std::shared_ptr<const models::LayerFactory> context_layers(
     comm::Communicator& group, std::shared_ptr<const models::LayerFactory> inner);
 

@@ -80,7 +80,7 @@ void compare_counts(comm::Communicator& world, std::size_t count, const std::str
 
 }  // namespace
 
-// The texts are the settings, a line end and the processor's.
+// A text is the settings, a line end and the processor.
 void require_equal_ranks(comm::Communicator& world, const RankText& mine, const std::string& host) {
   if (world.size() == 1) return;
   const std::vector<std::string> all =

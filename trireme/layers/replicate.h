@@ -1,5 +1,5 @@
-// Replicate: makes named tensors equal on all ranks, and verifies it. And checks that what ranks
-// compute with, and the gradients that they compute together, are equal. All are collective.
+// Makes named tensors equal on all ranks, and checks that ranks have equal settings and equal
+// gradients. All are collective.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -16,8 +16,10 @@ namespace trireme::inline v0::parallel {
 
 using NamedTensors = std::vector<std::pair<std::string, at::Tensor>>;
 
+/// Copies rank 0's content to all ranks, and verifies it. MismatchError if a rank has other
+/// tensors: count, names, types, shapes or requires_grad.
 void replicate(comm::Communicator& world, const NamedTensors& tensors, const std::string& host);
-/// Only the last comparison: MismatchError if a rank's content differs from rank 0's.
+/// MismatchError if a rank's content differs from rank 0's, by hash.
 void verify_replicas(comm::Communicator& world, const NamedTensors& tensors,
                      const std::string& host);
 /// The facts of a rank on which its update by given gradients depends.
@@ -27,10 +29,10 @@ struct RankText {
 };
 /// MismatchError naming a rank whose texts differ from rank 0's; the message has both.
 void require_equal_ranks(comm::Communicator& world, const RankText& mine, const std::string& host);
-/// For ranks that run a block together: all pass the same slices, of parameters that each of them
-/// holds whole, with their own gradients, which are equal bit for bit if the block's layers come
-/// from its LayerFactory. ConfigError on all ranks naming the first parameter whose gradients
-/// differ: the ranks would train different models.
+/// For ranks that run a block together. All pass the same slices of parameters that each holds
+/// whole. Their gradients are equal bit for bit if the block gets its layers from its LayerFactory.
+/// Otherwise they would train different models: ConfigError on all ranks, naming the first
+/// parameter whose gradients differ.
 void require_equal_gradients(comm::Communicator& group, std::span<const optim::OwnedSlice> slices);
 
 }  // namespace trireme::inline v0::parallel

@@ -36,7 +36,7 @@ class GatheredSums final : public optim::SharedSums {
     LeafCounts interval_begin, value_begin;  // per rank, in `intervals` and `values`
   };
 
-  // Learns from the first sums which parameters are split, and between whom.
+  // Learns from the first sums which parameters are split, and among which ranks.
   void learn(std::span<ChunkSum> sums) {
     if (known_) return;
     known_ = true;

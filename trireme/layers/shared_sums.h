@@ -13,8 +13,7 @@
 
 namespace trireme::inline v0::parallel {
 
-/// `world` outlives the result. A rank must own one run of a parameter's chunks, the same in each
-/// call.
+/// `world` outlives the result. A rank owns one run of a parameter's chunks, the same in each call.
 std::shared_ptr<optim::SharedSums> make_shared_sums(comm::Communicator& world);
 
 }  // namespace trireme::inline v0::parallel

@@ -1,5 +1,5 @@
-// Divisibility checks for ranks that share a layer, used by the layers that are cut and by whoever
-// plans a job (option_check.h), so that both give the same message. Pure; throws ConfigError.
+// Divisibility checks for ranks that share a layer, used by the cut layers and by the plan of a job
+// (strategy/option_check.h), so that both give the same message. Pure; throws ConfigError.
 #pragma once
 
 #include <cstdint>
@@ -7,8 +7,7 @@
 
 namespace trireme::inline v0::parallel {
 
-/// `count` columns, rows or attention heads among tensor-parallel ranks. `what`: "4 attention
-/// heads".
+/// `count` columns, rows or heads among tensor-parallel ranks. `what`: "4 attention heads".
 void check_tensor_share(const std::string& what, std::int64_t count, int ranks);
 /// Rows of a vocabulary among tensor-parallel ranks: at least one for each.
 void check_vocabulary(std::int64_t rows, int ranks);

@@ -19,7 +19,7 @@ using torch::autograd::AutogradContext;
 using torch::autograd::Variable;
 using torch::autograd::variable_list;
 
-// All dims except that of the channels.
+// All dims except the channels'.
 std::vector<std::int64_t> other_dims(const at::Tensor& x) {
   std::vector<std::int64_t> dims(static_cast<std::size_t>(x.dim()) - 1);
   std::iota(dims.begin(), dims.end(), 1);
@@ -44,7 +44,7 @@ std::vector<at::Tensor> summed(comm::Communicator& group, const std::vector<at::
   return at::split_with_sizes(all, sizes);
 }
 
-// The graph keeps the group.
+// Keeps the group alive as long as the graph.
 struct Held : torch::CustomClassHolder {
   explicit Held(std::shared_ptr<comm::Communicator> own) : group(std::move(own)) {}
   std::shared_ptr<comm::Communicator> group;
@@ -141,7 +141,7 @@ at::Tensor SyncBatchNorm::forward(const at::Tensor& x) {
   {
     const c10::AutoGradMode no_grad(false);
     statistics = statistics_of(*group_, x);
-    // A step with NaN may be left out, and must not stay in the statistics for ever.
+    // A step with NaN may be skipped, and must not stay in the statistics.
     const bool finite = at::isfinite(statistics.mean).all().item<bool>() &&
                         at::isfinite(statistics.variance).all().item<bool>();
     const double unbiased = statistics.count / std::max(statistics.count - 1, 1.0);

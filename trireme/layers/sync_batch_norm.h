@@ -1,14 +1,13 @@
 // SyncBatchNorm: batch norm with the statistics of all ranks' micro-batches of one round. Replaces
-// torch::nn::BatchNorm1d ... 3d in a module for DataParallel (parameters and buffers have the same
-// names).
+// torch::nn::BatchNorm1d ... 3d in a DataParallel's module (same names of parameters and buffers).
 //
 //     norm = register_module("norm", std::make_shared<trireme::SyncBatchNorm>(job, 64));
 //
-// Forward and backward are collective, on a group of their own. Every rank runs them equally often,
-// each time with at least one sample; a rank that does not is waited for until the deadline, and
-// named. The result depends on the number of ranks: docs/numerics.md does not promise equal bits
-// for it. Losses are summed over ranks: with micro-batches of unequal size use
-// DataParallel::backward(sum, count). CPU; not thread safe.
+// Forward and backward are collective, on a separate group. Every rank must run them equally often,
+// with at least one sample; at the deadline an error names a rank that has not. The result depends
+// on the number of ranks: docs/numerics.md does not promise equal bits for it. Losses are summed
+// over ranks: with micro-batches of unequal size use DataParallel::backward(sum, count). CPU; not
+// thread safe.
 #pragma once
 
 #include <torch/nn/module.h>

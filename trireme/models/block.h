@@ -41,7 +41,7 @@ struct NamedTensor {
   at::Tensor tensor;
   bool decay = true;  // weight decay applies (matrices yes; biases, norms no)
   Part part = {};
-  bool frozen = false;  // in buffers(): a weight, which nothing changes
+  bool frozen = false;  // in buffers(): a weight that never changes
 };
 
 /// One block as the runtime sees it. Not thread safe: one lane uses it at a time.

@@ -91,8 +91,7 @@ class MixtureOfExperts final : public Experts {
   }
 
  private:
-  // Lists all experts' parameters in order. Other ranks' are like this rank's first, without
-  // elements.
+  // Lists all experts' parameters in order; those of other ranks have no elements.
   void list_parameters() {
     std::vector<std::vector<NamedTensor>> own(experts_.size());
     for (std::size_t i = 0; i < experts_.size(); ++i) experts_[i].append_parameters(own[i]);

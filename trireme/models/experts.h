@@ -2,12 +2,11 @@
 // GShard, Lepikhin et al. 2020, arXiv:2006.16668; Switch, Fedus et al. 2021, arXiv:2101.03961). A
 // router gives each token probabilities over the experts. The token's top_k most probable experts
 // compute it, within their capacity (models/routing.h). Their outputs are added, each times its
-// probability (for top_k > 1 divided by the sum of the chosen probabilities). A dropped choice adds
-// nothing.
+// probability (for top_k > 1 divided by the sum of the chosen ones). A dropped choice adds nothing.
 //
 // If a group of ranks shares the experts, each rank holds some of them and an ExpertExchange moves
-// the tokens (parallel/expert/). Router and probabilities are fp32 (fp64 under fp64). Use from one
-// thread at a time.
+// the tokens (layers/expert/exchange.h). Router and probabilities are fp32 (fp64 under fp64). Use
+// from one thread at a time.
 // Legend: B sequences, T positions, C width, E experts.
 #pragma once
 
@@ -38,17 +37,16 @@ struct Exchanged {
 using ExpertExchange =
     std::function<Exchanged(const at::Tensor& rows, const std::vector<std::int64_t>& counts)>;
 
-/// The experts [first, first + count) that this rank holds. All ranks of the group hold the same
-/// number, in rank order.
+/// The experts [first, first + count) that this rank holds. All ranks hold as many, in rank order.
 struct ExpertShare {
   int first = 0, count = 0;
   ExpertExchange exchange;
-  /// The router's parameter as it is used; every rank has it whole (see LayerContext::use).
+  /// Wraps the router's parameter, which every rank has whole (see LayerContext::use).
   std::function<at::Tensor(const at::Tensor& parameter)> router;
 };
 
 struct ExpertsSpec {
-  FeedForwardSpec expert;  // each one; its name is ignored. The router's stddev is up's.
+  FeedForwardSpec expert;  // of each; its name is ignored. The router's stddev is up's.
   int experts = 1, top_k = 1;
   double capacity_factor = 1.25;  // an expert takes factor top_k T / E choices of a sequence
   std::optional<ExpertShare> share = {};  // none: this rank holds all experts
@@ -57,8 +55,8 @@ struct ExpertsSpec {
 struct Mixed {
   at::Tensor y;  // [B, T, C], fp32 (fp64 under fp64)
   /// The load-balancing loss, summed over tokens, under autograd. Each sequence adds T E sum_e f_e
-  /// P_e, where f_e is the fraction of its choices that are expert e and P_e the mean probability
-  /// of e (Switch, eq. 4). The value is B T if all experts are chosen equally often.
+  /// P_e, where f_e is the fraction of its choices that chose expert e, and P_e the mean
+  /// probability of e (Switch, eq. 4). The value is B T if all experts are chosen equally often.
   at::Tensor balance;
 };
 
@@ -80,9 +78,8 @@ void check_experts(const ExpertsSpec& spec);
 std::unique_ptr<Experts> make_experts(const LayerFactory& layers, const LayerContext& context,
                                       const ExpertsSpec& spec);
 
-/// Returns x, and adds `loss`, a scalar, to the loss that backward starts from: in backward `loss`
-/// gets the gradient tensor::loss_gradient(), which is 1 unless losses are scaled. The reported
-/// loss does not change.
+/// Returns x, and gives the scalar `loss` a gradient in backward: tensor::loss_gradient(), which is
+/// 1 unless losses are scaled. So backward adds it to the loss; the reported loss does not change.
 at::Tensor with_loss(const at::Tensor& x, const at::Tensor& loss);
 
 /// Counts of this thread's routers during a RoutingScope. Recomputed blocks count twice.

@@ -19,9 +19,8 @@ enum class Activation : std::uint8_t { Gelu, Swiglu, Geglu };
 /// "gelu", "swiglu", "geglu"; ConfigError for any other.
 Activation activation_of(const std::string& name);
 
-/// Returns `hidden` if it is not 0. Otherwise 4 x width, or, if gated, 8/3 x width rounded up to a
-/// multiple of 64, which has about as many parameters (LLaMA, Touvron et al. 2023,
-/// arXiv:2302.13971).
+/// `hidden` if it is not 0; else 4 x width, or if gated 8/3 x width rounded up to a multiple of 64,
+/// which has about as many parameters (LLaMA, Touvron et al. 2023, arXiv:2302.13971).
 std::int64_t hidden_width(std::int64_t width, std::int64_t hidden, Activation activation);
 
 struct FeedForwardSpec {

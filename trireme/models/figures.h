@@ -1,5 +1,4 @@
-// The figures of the models in models.h: parameters, work, activations and kernels, counted without
-// building the model.
+// Figures of the models in models.h: parameters, work, activations, kernels. Nothing is built.
 #pragma once
 
 #include <cstdint>
@@ -11,8 +10,8 @@
 namespace trireme::inline v0::models {
 
 /// The memory that a block keeps between its forward and its backward pass, and the work of
-/// recomputing it, for one micro-batch. Sizes are in bytes. Work is in floating-point operations, or
-/// in seconds if no formula is known; all blocks of a model use the same unit. 0: unknown.
+/// recomputing it, for one micro-batch. Sizes are in bytes. Work is in floating-point operations,
+/// or in seconds if no formula is known; all blocks of a model use the same unit. 0: unknown.
 struct BlockActivations {
   std::int64_t kept = 0;
   std::int64_t probabilities = 0;  // attention's share of `kept`, which recomputation can avoid
@@ -24,8 +23,8 @@ struct BlockActivations {
   std::int64_t whole = 0;
 };
 
-/// One of the calls that a training step is made of, forward and backward. A plan adds up their
-/// times (train/plan/kernel_speeds.h); train/plan/kernel_runs.cc lists the names.
+/// One kind of call in a training step, forward and backward. A plan adds up their times
+/// (train/plan/kernel_speeds.h); train/plan/kernel_runs.cc lists the names.
 struct Kernel {
   std::string name;
   std::vector<std::int64_t> sizes;  // its loops, such as rows, in, out
@@ -37,8 +36,8 @@ std::int64_t num_parameters(const GptConfig& config);
 std::int64_t num_parameters(const BertConfig& config);
 std::int64_t num_parameters(const ResnetConfig& config);
 
-/// Parameters of the pair of neighbouring blocks that has most; ZeRO-3 holds that many whole at a
-/// time. A head counts its tied embedding.
+/// Parameters of the largest pair of neighbouring blocks: ZeRO-3 holds that many whole at a time. A
+/// head counts its tied embedding.
 std::int64_t largest_neighbours(const GptConfig& config);
 std::int64_t largest_neighbours(const BertConfig& config);
 std::int64_t largest_neighbours(const ResnetConfig& config);

@@ -259,7 +259,7 @@ std::vector<Kernel> kernels(const GptConfig& config, std::int64_t sequences) {
       {linear, {tokens, width, width}, layers},
       {"linear", {tokens, width, config.vocab}},
       {"loss", {tokens, config.vocab}}};
-  // Choices of experts are taken for evenly spread.
+  // As if the choices of experts were spread evenly.
   const double mlps = layers * std::max(config.experts, 1);
   const std::int64_t rows = config.experts > 0 ? tokens * config.top_k / config.experts : tokens;
   if (config.experts > 0) all.push_back({"linear", {tokens, width, config.experts}, layers});

@@ -82,16 +82,15 @@ class LayerFactory {
                                          const LinearSpec& spec) const = 0;
   virtual std::unique_ptr<Vocabulary> vocabulary(const LayerContext& context,
                                                  const VocabularySpec& spec) const = 0;
-  /// The number of this rank's attention heads, of `heads` in all: those whose query, key and value
-  /// a Cut::Columns layer of three parts gives. ConfigError with the arithmetic if they cannot be
-  /// divided evenly.
+  /// This rank's number of attention heads out of `heads`: those in the output of a Cut::Columns
+  /// layer of three parts. ConfigError with the arithmetic if they do not divide evenly.
   virtual std::int64_t heads(std::int64_t heads) const = 0;
   /// tensor::attention of `heads` heads over the output `qkv` of such a layer.
   virtual at::Tensor attention(const at::Tensor& qkv, std::int64_t heads, bool causal) const = 0;
   /// A mixture of experts that replaces an MLP (models/experts.h).
   virtual std::unique_ptr<Experts> experts(const LayerContext& context,
                                            const ExpertsSpec& spec) const = 0;
-  /// A parameter that every rank has whole, as norms and layers after a Cut::Rows use it.
+  /// Wraps a parameter that every rank has whole, for norms and for layers after a Cut::Rows.
   virtual at::Tensor whole(const at::Tensor& parameter) const = 0;
   /// tensor::dropout of a block's residual stream, or of the shard of it that this rank has.
   virtual at::Tensor dropout(const at::Tensor& x, double p) const = 0;
@@ -102,8 +101,7 @@ class LayerFactory {
 /// Whole layers on this rank. A constant, thread safe.
 std::shared_ptr<const LayerFactory> local_layers();
 
-/// The factory of blocks that this thread builds without one: the innermost LayersScope's, or
-/// local_layers().
+/// The factory of blocks that this thread builds without one: the innermost scope's, or the local.
 std::shared_ptr<const LayerFactory> current_layers();
 struct LayersScope : tensor::ScopedValue<std::shared_ptr<const LayerFactory>> {
   explicit LayersScope(std::shared_ptr<const LayerFactory> layers);

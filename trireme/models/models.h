@@ -1,7 +1,7 @@
 // The models that ship: a configuration each, and a function that makes a model, a list of blocks.
 //
-// Initial values are keyed by (seed, parameter name): any rank builds any block alone, with the same
-// values. Their figures are in figures.h.
+// Initial values are keyed by (seed, parameter name): any rank builds any block alone, with the
+// same values. Their figures are in figures.h.
 #pragma once
 
 #include <array>
@@ -46,13 +46,12 @@ struct GptConfig {
 /// Null `layers`: current_layers() when a block is built.
 Blocks make_gpt(const GptConfig& config, std::shared_ptr<const LayerFactory> layers = nullptr);
 
-/// BERT's encoder (Devlin et al. 2018, arXiv:1810.04805) and its masked-token head, without segments
-/// and without the sentence head: token and position embedding, post-norm blocks of bidirectional
-/// attention and a GELU MLP (tanh form), and an output tied to the embedding.
+/// BERT's encoder (Devlin et al. 2018, arXiv:1810.04805) and its masked-token head, without
+/// segments and without the sentence head: token and position embedding, post-norm blocks of
+/// bidirectional attention and a GELU MLP (tanh form), and an output tied to the embedding.
 ///
 /// Blocks "embed", "layer.0" ... "layer.L-1", "head"; the first reads the batch field "tokens"
-/// [B, T], the output value is logits [B, T, vocab]. Every token attends to all T: sequences are
-/// full.
+/// [B, T]; the output is logits [B, T, vocab]. Sequences are full: every token attends to all T.
 struct BertConfig {
   int layers = 12, heads = 12;
   std::int64_t width = 768;
@@ -74,8 +73,8 @@ Blocks make_bert(const BertConfig& config, std::shared_ptr<const LayerFactory> l
 /// Blocks "stem", "layer1.0" ... "layer4.1", "head" (torchvision's "fc"); each residual block is
 /// one. The first reads the batch field "images" [b, 3, side, side]; the output is logits [b,
 /// classes]. Parameters within a block have torchvision's names ("conv1.weight", "bn1.weight",
-/// "downsample.0.weight"). Batch norm's buffers are fp32 (fp64 under fp64); its statistics are those
-/// of a micro-batch.
+/// "downsample.0.weight"). Batch norm's buffers are fp32 (fp64 under fp64); its statistics are
+/// those of a micro-batch.
 struct ResnetConfig {
   std::array<int, 4> layers = {2, 2, 2, 2};  // residual blocks of each stage: ResNet-18
   std::int64_t width = 64;                   // channels of the first stage; doubled in each

@@ -1,11 +1,10 @@
 // Adapters: torch modules, holders (torch::nn::Sequential, too) and lambdas as Blocks, and the body of
-// Blocks::add (docs/architecture.md). Include it where blocks are added; it costs
-// torch/nn/module.h.
+// Blocks::add. Include it where blocks are added; it includes torch/nn/module.h.
 //
 // A module's initial values come from LibTorch's default generator, which the runtime seeds by
-// (seed, block name) before it calls the factory. Parameters that require no gradient are frozen: like
-// buffers, they are saved and not trained. Dropout draws from it too, seeded by (seed, step,
-// micro-batch, block). Tensors of 2 dims and more get weight decay, others do not.
+// (seed, block name) before it calls the factory. Dropout draws from that generator, too, seeded by
+// (seed, step, micro-batch, block). Parameters that require no gradient are frozen: saved like
+// buffers, not trained. Tensors of 2 dims and more get weight decay, others do not.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -116,7 +115,7 @@ requires std::derived_from<
     std::shared_ptr<Block> as_block(const H& holder) {
   return detail::module_block(holder.ptr());
 }
-/// A lambda from one to three tensors to a tensor: a block without parameters.
+/// A lambda from one to three tensors to one or more: a block without parameters.
 template <class Call>
 requires(std::is_invocable_v<Call&, at::Tensor> ||
          std::is_invocable_v<Call&, at::Tensor, at::Tensor> ||

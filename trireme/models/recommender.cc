@@ -13,7 +13,7 @@
 namespace trireme::inline v0::models {
 namespace {
 
-// A linear layer, with a ReLU behind it or without.
+// A linear layer, optionally followed by ReLU.
 class ReluLayer final : public Block {
  public:
   ReluLayer(const LayerContext& context, const LinearSpec& spec, bool relu)

@@ -1,15 +1,16 @@
-// Models for click data: numbers and categories of a sample in, the logit of its probability out. The
-// rows of their categories are on parameter servers (server_embedding.h).
+// Models for click data, from a sample's numbers and categories to the logit of its probability.
+// The rows of the categories are on parameter servers (server_embedding.h).
 //
-// DLRM (Naumov et al. 2019, arXiv:1906.00091): a bottom MLP makes a row of the numbers; the dot products of
-// all pairs of rows, and that row, go through a top MLP. Blocks "bottom.0" ..., "embeddings",
-// "interaction", "top.0" ..., "logit".
-// Wide & deep (Cheng et al. 2016, arXiv:1606.07792): an MLP over the rows of all categories and the numbers,
-// plus a linear model of the categories and the numbers. Blocks "embeddings", "columns", "deep.0" ...,
-// "wide", "wide_numbers.0", "logit".
+// DLRM (Naumov et al. 2019, arXiv:1906.00091): a bottom MLP makes a row of the numbers; the dot
+// products of all pairs of rows, and that row, go through a top MLP. Blocks "bottom.0" ...,
+// "embeddings", "interaction", "top.0" ..., "logit".
 //
-// They read the batch fields "numbers" [b, numbers] (float) and "categories" [b, categories] (int64 ids; all
-// columns share one table, so ids of different columns differ); the output is [b].
+// Wide & deep (Cheng et al. 2016, arXiv:1606.07792): an MLP over all categories' rows and the
+// numbers, plus a linear model of both. Blocks "embeddings", "columns", "deep.0" ..., "wide",
+// "wide_numbers.0", "logit".
+//
+// They read the batch fields "numbers" [b, numbers] (float) and "categories" [b, categories] (int64
+// ids; all columns share one table, so ids of different columns differ); the output is [b].
 #pragma once
 
 #include <cstdint>
@@ -27,7 +28,7 @@ struct RecommenderConfig {
   std::vector<std::int64_t> bottom = {64};     // DLRM: hidden widths below the interaction
   std::vector<std::int64_t> top = {64, 32};    // hidden widths above it, or of the deep part
   double bound = 0.05;                         // rows begin uniform in [-bound, bound]
-  std::int64_t max_rows = 0;                   // 0: no end
+  std::int64_t max_rows = 0;                   // 0: no limit
   std::string precision = "fp32";              // of the MLPs; rows are fp32
   std::uint64_t seed = 1;
 };

@@ -190,7 +190,7 @@ double training_flops(const ResnetConfig& config, std::int64_t images) {
   return 3 * 2 * products * static_cast<double>(images);
 }
 
-// Kept are every convolution's output, for its norm, and every ReLU's output, for the next layers.
+// Blocks keep every convolution's output, for its norm, and every ReLU's, for the next layers.
 std::vector<BlockActivations> block_activations(const ResnetConfig& config, std::int64_t images) {
   const auto bytes =
       static_cast<std::int64_t>(c10::elementSize(tensor::compute_type(config.precision)));

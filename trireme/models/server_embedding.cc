@@ -57,8 +57,8 @@ at::Tensor ServerEmbedding::forward(const at::Tensor& given) {
   const at::Tensor ids = given.cpu();
   const PulledRows pulled = source_->pull(number_, ids);
   at::Tensor rows = pulled.rows;
-  // The rows are a leaf of this micro-batch's graph. Its hook gets their gradient, in which LibTorch has
-  // added the positions of a row in their order.
+  // The rows are a leaf of this micro-batch's graph. Its hook gets their gradient, in which
+  // LibTorch has added the positions of a row in their order.
   if (c10::GradMode::is_enabled()) {
     rows.requires_grad_();
     rows.register_hook(

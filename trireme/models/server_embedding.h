@@ -1,13 +1,13 @@
-// ServerEmbedding: an embedding whose rows are on parameter servers (docs/servers.md): a torch module,
-// and with Blocks::add a block.
+// ServerEmbedding: an embedding whose rows are on parameter servers (docs/servers.md): a torch
+// module, and with Blocks::add a block.
 //
 //     auto items = register_module("items", std::make_shared<trireme::ServerEmbedding>(
 //         trireme::ServerEmbeddingOptions{.name = "items", .width = 16}));
 //     at::Tensor x = items->forward(ids);                    // [b] -> [b, 16]
 //
-// Any id from 0 to 2^63 - 1 has a row, which begins with values that (seed, name, id) alone decide, and
-// takes memory from its first update on. forward() brings the distinct rows of its ids; the step pushes
-// their gradients, and nothing else travels. Rows are fp32. It has no parameters.
+// Any id from 0 to 2^63 - 1 has a row, whose initial values depend only on (seed, name, id), and
+// which takes memory from its first update on. forward() fetches the distinct rows of its ids; the
+// step pushes their gradients, and nothing else is sent. Rows are fp32. No parameters.
 //
 // A Strategy or DataParallel that finds it in its model connects it; before that, forward() throws
 // ConfigError. One thread at a time.
@@ -33,7 +33,7 @@ struct ServedTable {
   double bound = 0.01;      // rows begin uniform in [-bound, bound]
   std::uint64_t seed = 1;
   std::int64_t max_rows =
-      0;  // beyond this many the least recently updated ones are dropped; 0: no end
+      0;  // beyond this many the least recently updated ones are dropped; 0: no limit
   friend bool operator==(const ServedTable&, const ServedTable&) = default;
 };
 
@@ -70,12 +70,12 @@ class ServerEmbedding : public torch::nn::Module {
   /// ConfigError if there is no name, or a number makes no sense.
   explicit ServerEmbedding(const ServerEmbeddingOptions& options);
 
-  /// int64 ids [..., n] to [..., n, width], or with a bag to [..., width]: their sum or mean. A negative
-  /// id stands for no row: zeros, which a mean does not count.
+  /// int64 ids [..., n] to [..., n, width], or with a bag to [..., width]: their sum or mean. A
+  /// negative id stands for no row: zeros, which a mean does not count.
   at::Tensor forward(const at::Tensor& ids);
 
   const ServedTable& table() const noexcept { return table_; }
-  /// From now on the rows are those of table `number` there.
+  /// From now on the rows are those of table `number` of `source`.
   void connect(std::shared_ptr<RowSource> source, std::uint32_t number);
 
  private:
@@ -85,7 +85,7 @@ class ServerEmbedding : public torch::nn::Module {
   std::uint32_t number_ = 0;
 };
 
-/// All of them in a module, itself included.
+/// All ServerEmbeddings in a module, itself included.
 std::vector<ServerEmbedding*> embeddings_of(torch::nn::Module& module);
 std::vector<ServerEmbedding*> embeddings_of(const std::shared_ptr<Block>& block);
 

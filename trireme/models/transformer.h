@@ -1,5 +1,5 @@
-// Shared by transformers: the base of their blocks, their configuration's check, their list of blocks
-// and their activations. Internal to models/.
+// Shared by transformers: the base of their blocks, their configuration's check, their list of
+// blocks and their activations. Internal to models/.
 #pragma once
 
 #include <algorithm>
@@ -85,8 +85,7 @@ Blocks transformer_blocks(const Config& config, const SharedLayers& layers) {
   return blocks;
 }
 
-/// The activations of a transformer's blocks, whose layers and head keep `layer` and `head` for a
-/// token.
+/// The activations of a transformer's blocks. A layer keeps `layer` for a token, the head `head`.
 inline std::vector<BlockActivations> transformer_activations(int layers, std::int64_t tokens,
                                                              BlockActivations layer,
                                                              BlockActivations head) {
@@ -99,7 +98,7 @@ inline std::vector<BlockActivations> transformer_activations(int layers, std::in
   return blocks;
 }
 
-/// Parameters of the pair of neighbouring blocks that has most.
+/// Parameters of the largest pair of neighbouring blocks.
 inline std::int64_t largest_pair(int layers, std::int64_t embed, std::int64_t layer,
                                  std::int64_t head) {
   const std::int64_t ends = layer + std::max(embed, head);

@@ -48,7 +48,7 @@ void move_to(const Stage& stage, at::Device device) {
   }
 }
 
-// The time at which all that was started has been computed.
+// Waits until the device has computed all that was started, and returns the time.
 TimePoint computed(const Waiter& waiter, Device device) {
   if (device.kind != DeviceKind::Cpu)
     at::accelerator::synchronizeDevice(static_cast<at::DeviceIndex>(device.index));

@@ -2,8 +2,7 @@
 //
 // Blocks are built one at a time, run forward and backward on a micro-batch, and destroyed. At most
 // one block is in memory, with the values that later blocks read. On a device, a time ends when the
-// device has computed. A training is not affected: it builds its blocks anew from the same seeds.
-// Single-threaded.
+// device has computed. A training later builds its blocks anew from the same seeds. One thread.
 #pragma once
 
 #include <cstdint>

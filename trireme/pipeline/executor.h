@@ -1,5 +1,4 @@
-// Executor: runs this rank's part of any schedule. It moves parcels between passes and does not
-// know what a pass computes.
+// Executor: runs this rank's part of any schedule, and moves parcels between its passes.
 //
 // A Send starts and returns, a Recv waits. Receives are posted in the schedule's order, at most two
 // ahead of the one that is waited for. Neighbouring stages of one rank pass parcels directly. The
@@ -25,9 +24,9 @@
 
 namespace trireme::inline v0::parallel {
 
-/// The passes of this rank's stages. An error in a pass is recorded, and its parcel has failed.
-/// forward() is not called if `in` has failed; the others are. No pass is called for a micro-batch
-/// that this pipeline does not have.
+/// The passes of this rank's stages. They record an error and return a failed parcel. forward() is
+/// not called if `in` has failed; the others are. No pass is called for a micro-batch that this
+/// pipeline does not have.
 class Passes {
  public:
   virtual ~Passes() = default;
@@ -40,7 +39,7 @@ class Passes {
   virtual void backward_weight(int stage, std::uint32_t micro) = 0;
   /// Called after every pass F, B, I or W of the schedule, even if it was not run.
   virtual void end_pass(plan::ActionKind pass, int stage, std::uint32_t micro) = 0;
-  /// A parcel does not have the agreed layout: it has failed.
+  /// A parcel does not have the agreed layout, and counts as failed.
   virtual void refuse(const std::exception_ptr& error) = 0;
 };
 
@@ -62,12 +61,12 @@ class Executor {
   explicit Executor(ExecutorOptions options);
 
   /// `schedule` includes its transfers (plan::with_transfers). keys[m] is the form of micro-batch
-  /// m, equal for those whose values have the same shapes. This pipeline does not have the
-  /// micro-batches beyond them, and nothing is transferred for those.
+  /// m, equal for those whose values have the same shapes. This pipeline has no micro-batches
+  /// beyond these, and transfers nothing for them.
   void run(const plan::Schedule& schedule, std::span<const std::string> keys, Passes& passes);
   /// Done when everything that run() sent has left its memory.
   Work sent();
-  /// After a step and sent()'s Work: whether all ranks know the step to be good (Link::settle).
+  /// Call after a step and sent()'s Work. `good`: all ranks know that the step was good.
   void settle(bool good);
 
  private:
@@ -99,8 +98,7 @@ class Executor {
   std::span<const std::string> keys_;
   std::vector<plan::Action> receives_;  // of the schedule under way, in its order
   std::size_t posted_ = 0, received_ = 0;
-  // Made here or received, and not used yet: by whether it is a gradient, stage and micro-batch of
-  // the pass that made it.
+  // Not used yet. Key: whether it is a gradient; stage and micro-batch of the pass that made it.
   std::map<std::tuple<bool, int, int>, Parcel> parcels_;
 };
 

@@ -34,8 +34,8 @@ class Link {
   explicit Link(LinkOptions options) : options_(options) {}
   Link(Link&&) = default;
 
-  /// Sender: ConfigError naming value, tensor and both shapes if the layout is not the one agreed
-  /// for this key, or that of an earlier parcel of this step. `names`: of the values that cross.
+  /// Sender: ConfigError naming value, tensor and both shapes if the layout differs from the one
+  /// agreed for this key, or of an earlier parcel of this step. `names`: of the values that cross.
   void check(const std::string& key, const Parcel& parcel,
              const std::vector<std::string>& names) const;
   /// Sender. A parcel that check() accepts, or a failed one.
@@ -48,8 +48,7 @@ class Link {
   /// Waits for what was posted first.
   Parcel receive();
 
-  /// Both sides, after a step: its layouts are agreed if all ranks know it to be good, else
-  /// forgotten.
+  /// Both sides, after a step: agrees on its layouts if `good` (all ranks know it), else forgets.
   void settle(bool good);
 
  private:
@@ -83,7 +82,7 @@ class Link {
   void receive_tensors(Receiving& receiving);
 
   LinkOptions options_;
-  std::map<std::string, Parcel> agreed_;  // layouts alone
+  std::map<std::string, Parcel> agreed_;  // layouts only
   std::map<std::string, First> pending_;  // of this step, by key
   std::deque<Sending> sending_;
   std::deque<Receiving> receiving_;

@@ -2,8 +2,7 @@
 //
 // Forward: the tensors of every value that crosses, of any type, and which of them carry a
 // gradient. Backward: the gradients of those; one that autograd did not make is absent. Strides are
-// sent with the sizes, so that the kernels after a cut see the same layout as without it. Plain
-// values.
+// sent with the sizes, so that the kernels after a cut see the same layout as without it.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -41,7 +40,7 @@ struct Parcel {
   bool failed = false;              // the pass that makes it failed: ignore what follows
   std::vector<std::size_t> counts;  // tensors of each value, in the edge's order
   std::vector<TensorLayout> layouts;
-  std::vector<at::Tensor> tensors;  // undefined: absent (gradients alone)
+  std::vector<at::Tensor> tensors;  // undefined: absent (gradients only)
 };
 
 /// counts and layouts as numbers, and back. MismatchError for numbers that encode none.

@@ -59,7 +59,7 @@ void PassGraphs::record(Form& form, const MicroBatch& micro, const Passes& passe
   }
 }
 
-// The form that was not used for longest goes.
+// Drops the least recently used form.
 void PassGraphs::make_room() {
   if (forms_.size() < kMostForms) return;
   forms_.erase(std::min_element(forms_.begin(), forms_.end(), [](const auto& a, const auto& b) {

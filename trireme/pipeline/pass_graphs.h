@@ -1,9 +1,9 @@
-// PassGraphs: forward and backward of a micro-batch as one graph of the device (tensor/devices/device_graph.h),
-// recorded once for each form of micro-batch: the sizes and types of its fields, and the gradient at its
-// loss. The first of a form runs as usual, since libraries set themselves up then, which cannot be
-// recorded. Dropout draws new masks in each replay; everything else that a pass takes from the host,
-// such as the micro-batch's index, stays as it was recorded. Each form keeps a set of gradients, so
-// that only a few have a graph: those used last.
+// PassGraphs: forward and backward of a micro-batch as one graph of the device
+// (tensor/devices/device_graph.h), recorded once for each form of micro-batch: the sizes and types
+// of its fields, and the gradient at its loss. The first micro-batch of a form runs as usual: the
+// set-up of libraries cannot be recorded. Dropout draws new masks in each replay; all other values
+// from the host, such as the micro-batch's index, stay as recorded. A form keeps a set of
+// gradients, so only the few forms that were used last have a graph.
 //
 // Not thread safe.
 #pragma once
@@ -35,8 +35,8 @@ class PassGraphs {
 
   explicit PassGraphs(at::Device device) : device_(device) {}
 
-  /// Runs both passes of `micro`; null: its form is to run as usual. `passes` is called to record
-  /// them. Throws ConfigError if they cannot be recorded.
+  /// Runs both passes of `micro`. Null: run them as usual. `passes` is called to record them.
+  /// Throws ConfigError if they cannot be recorded.
   const Result* run(const MicroBatch& micro, std::int64_t step, double loss_gradient,
                     const Passes& passes);
   std::int64_t recorded() const noexcept { return recorded_; }

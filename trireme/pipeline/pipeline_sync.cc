@@ -64,8 +64,8 @@ const PipelineSync::Held* PipelineSync::first_held(std::uint32_t parameter) cons
   return first == held_.end() ? nullptr : &*first;
 }
 
-// Differs from every Link's, which has no part 0xff, and between stages and parameters: ranks with
-// several stages give and take sums in different orders.
+// Differs from every Link's tag (none has part 0xff), and between stages and parameters, since
+// ranks with several stages give and take sums in different orders.
 std::uint32_t PipelineSync::tag(int from, std::uint32_t parameter) const {
   const auto place = std::lower_bound(tied_.begin(), tied_.end(), parameter) - tied_.begin();
   return (static_cast<std::uint32_t>(from) & 0xfffu) << 19 |
@@ -76,8 +76,8 @@ int PipelineSync::rank_of(int stage) const {
   return plan_.rank_of_stage()[static_cast<std::size_t>(stage)];
 }
 
-// Memory for the sum of all elements, beside the parameter's own. A rank that owns nothing of the
-// parameter has no slice of it that names the device.
+// Memory for the sum of all elements, beside the parameter's own. The store names the device: a
+// rank that owns nothing of the parameter has no slice of it.
 Buffer PipelineSync::room_for(const Held& held) const {
   const ModelTensor& tied = parts_.parameters()[held.parameter];
   const auto count = static_cast<std::size_t>(tied.count());

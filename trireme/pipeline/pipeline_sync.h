@@ -1,5 +1,5 @@
 // PipelineSync: the StepSync of a rank in a pipeline. Each of its stages has a ParameterSync over
-// the ranks that hold the same stage; what concerns the whole model goes along the pipeline.
+// the ranks that hold the same stage; values of the whole model go along the pipeline.
 //
 //     tied parameters   settle(): the sum of the uses goes from stage to stage in block order, then
 //                       back to all ranks that hold the parameter
@@ -23,7 +23,7 @@ namespace trireme::inline v0::parallel {
 
 class PipelineSync final : public StepSync {
  public:
-  /// `syncs[i]` is that of parts.parts()[i]. `gather` brings the weights of all stages; null if
+  /// `syncs[i]` belongs to parts.parts()[i]. `gather` gathers the weights of all stages; null if
   /// weights are whole. `pipeline`, `plan` and `parts` outlive it.
   PipelineSync(comm::Communicator& pipeline, const PipelinePlan& plan, const ModelParts& parts,
                std::unique_ptr<UnitGather> gather,

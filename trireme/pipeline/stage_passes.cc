@@ -15,9 +15,9 @@
 namespace trireme::inline v0::parallel {
 namespace {
 
-// Backward passes of a device run in the calling thread, as the CPU's do, not in LibTorch's thread of
-// that device. There hooks of parameters would wait for other ranks, and ranks that share the device
-// in one process would share that thread.
+// Backward passes of a device run in the calling thread, as the CPU's do, not in LibTorch's thread
+// of that device. There hooks of parameters would wait for other ranks, and ranks that share the
+// device in one process would share that thread.
 class OneThread {
  public:
   OneThread() { state().set_multithreading_enabled(false); }
@@ -38,7 +38,7 @@ struct CatchGradient final : torch::autograd::Node {
   at::Tensor caught;
 };
 
-// A new node in autograd's own pointer: shared_ptr in older releases of LibTorch, intrusive_ptr in newer.
+// A new node in autograd's pointer: shared_ptr in older LibTorch, intrusive_ptr in newer ones.
 template <class Node>
 auto make_node() {
   using Pointer = decltype(torch::autograd::Edge::function);

@@ -30,7 +30,7 @@ class StagePasses {
   ~StagePasses();
   StagePasses(StagePasses&&) noexcept;
 
-  /// Under autograd, keeps the micro-batch's graph until backward(). `around`: every block.
+  /// Under autograd, keeps the micro-batch's graph until backward(). `around` is for every block.
   Parcel forward(std::uint32_t number, const MicroBatch& micro, std::int64_t step, Parcel in,
                  const Stage::Enter& around);
   /// On the last stage: the summed loss, detached; its graph is kept, too.

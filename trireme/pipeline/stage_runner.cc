@@ -166,7 +166,7 @@ Parcel StageRunner::forward_training(Part& part, std::uint32_t micro, Parcel in,
         sums_[micro] = part.passes.forward_loss(micro, data, step_, std::move(in), *loss_, around);
       const at::Tensor& sum = sums_[micro];
       vote_->count += data.count;
-      // A device's is read at the end of the pass, since reading it waits for the device.
+      // On a device it is read at the end of train(), since reading waits for the device.
       if (sum.is_cpu()) vote_->check_loss(data.index, sum.item<double>());
     } else {
       out = part.passes.forward(micro, data, step_, std::move(in), around);
@@ -217,7 +217,7 @@ PassGraphs::Result StageRunner::Part::record(const MicroBatch& data, std::int64_
   return result;
 }
 
-// Blocks from the last to the first, in whose order ranks that own shards of the sums wait for them.
+// From the last block to the first: ranks that own shards of the sums wait for them in this order.
 void StageRunner::Part::hand_on_replayed() {
   const PassGraphs::Result& result = *std::exchange(replayed, nullptr);
   for (std::size_t i = model->blocks.members().size(); i-- > 0;) {
@@ -291,8 +291,7 @@ void StageRunner::backward_weight(int stage, std::uint32_t micro) {
   end_micro(part, micro);
 }
 
-// Several uses of a parameter in one block are added as autograd does, in the order in which they
-// come.
+// As autograd does, adds several uses of a parameter in one block in the order in which they come.
 void StageRunner::Part::compute_deferred(Waiting& work, std::uint32_t block) {
   const c10::AutoGradMode no_grad(false);
   for (tensor::DeferredGradient& one : work.deferred) {

@@ -3,14 +3,14 @@
 //
 // Weight gradients reach each stage's ParameterSync by ascending micro-batch, one at a time. If the
 // schedule splits the backward pass, W computes the gradients of our linear layers
-// (tensor/functions/deferred.h). Foreign layers compute theirs in I, and W passes them on. An error in a pass
-// is recorded in this rank's vote, and the schedule goes on without that pass; where ranks share
-// layers, it is thrown at once.
+// (tensor/functions/deferred.h). Other layers compute theirs in I, and W passes them on. An error
+// in a pass is recorded in this rank's vote, and the schedule goes on without that pass; where
+// ranks share layers, it is thrown at once.
 //
 // Ranks of a stage that share its weights (ZeRO-3, hybrid) go through the same passes in the same
 // order: those of the rank with the most micro-batches. A rank with one fewer takes part in the
-// gathers and sends of the missing passes and computes nothing. So every rank waits only for what
-// the others reach at the same point. Since the schedule cannot block, this cannot either.
+// gathers and sends of the missing passes and computes nothing. So a rank waits only for operations
+// that the others reach at the same point: like the schedule, this cannot deadlock.
 //
 // Not thread safe.
 #pragma once
@@ -44,12 +44,11 @@ struct StageRunnerOptions {
   /// Ranks that own shards of a stage's sums go through its blocks in one order: StepSync::begin()
   /// gets the uses of a training step.
   bool in_order = false;
-  /// They also own shards of its weights: forward passes alone go in that order, too.
+  /// They also own shards of its weights: passes of forward_only() go in that order, too.
   bool shares_weights = false;
   /// Sees the gradients of the first stage; may be null.
   GradientObserver* observer = nullptr;
-  /// The initial gradient of backward for a loss over `count` items. Weight gradients are divided
-  /// by it before they are added.
+  /// The gradient at a loss over `count` items. Weight gradients are divided by it, then added.
   std::function<double(std::int64_t count)> loss_gradient = [](std::int64_t) { return 1.0; };
   /// Passes of train() are recorded and replayed (pass_graphs.h); for a whole model on a device.
   bool graphs = false;
@@ -75,25 +74,24 @@ class StageRunner final : private Passes {
   /// Receives the last stage's value of each micro-batch, on that stage's rank.
   using Output = std::function<void(std::size_t micro, const models::Value& value)>;
 
-  /// All arguments outlive it. `syncs`: that of each part.
+  /// All arguments outlive it. `syncs`: one per part.
   StageRunner(const StrategyContext& env, PipelinePlan& plan, const Grid& grid,
               const ModelParts& parts, const std::vector<ParameterSync*>& syncs,
               StageRunnerOptions options);
 
-  /// For StepSync::begin(): the block uses of the calls that follow, of train() (`backward`) or of
-  /// forward_only(). `passes`: those of each call; their numbers go on from call to call. Empty if
-  /// nobody waits for a use.
+  /// For StepSync::begin(): the block uses of the next calls of train() (`backward`) or
+  /// forward_only(), with passes[i] passes in call i, numbered on. Empty if nobody waits for a use.
   std::vector<Use> uses(std::span<const std::uint32_t> passes, bool backward);
 
   /// Forward and backward of this rank's share. On the last stage's rank, adds the summed losses to
   /// `losses` and the counts to the vote.
   void train(const Share& share, std::int64_t step, const SumLoss& loss, ScalarTree& losses,
              LocalVote& local_vote);
-  /// Done when everything that train() sent has left its memory. Then call settle() with whether
-  /// all ranks know the step to be good.
+  /// Done when everything that train() sent has left its memory. Then call settle(); `good`: all
+  /// ranks know that the step was good.
   Work sent() { return executor_.sent(); }
   void settle(bool good);
-  /// The gradients of the first stage, for those who compute them elsewhere (lanes).
+  /// Takes the gradients of the first stage that lanes compute.
   GradientFeed& feed() { return parts_.front()->feed; }
   /// Null without graphs.
   const PassGraphs* graphs() const noexcept { return graphs_ ? &*graphs_ : nullptr; }

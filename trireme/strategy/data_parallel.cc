@@ -109,21 +109,20 @@ struct DataParallel::Impl final : parallel::StepTarget {
     seed_for_next();
   }
 
-  // After a micro-batch. Another DataParallel may come next, with the same one: it draws from streams
-  // of that. The Sampler lets one of them call seed_for_next() before its next micro-batch.
+  // After a micro-batch. Another DataParallel may compute the same one next, and draws from streams
+  // of it. The Sampler lets one of them call seed_for_next() before its next micro-batch.
   void seed_after_micro() {
     reserve_next();
     if (reader.has_others()) return seed_for(micro, reader.consumers());
     seed_for_next();
   }
 
-  // Here, because hooks must not wait for other ranks.
+  // Memory is reserved here, because hooks must not wait for other ranks.
   void reserve_next() {
     if (const auto step = reader.peek()) trained.sync().reserve(own_share(*step).total);
   }
 
-  // At the end of an epoch the plan does not know the next micro-batch yet; it will be this rank's
-  // first of a full batch.
+  // At an epoch's end the plan does not know the next micro-batch: it is the first of a full batch.
   void seed_for_next() {
     MicroStep next{.index = first_of_full, .batch_number = batches};
     if (const auto step = reader.peek()) next = *step;
@@ -139,7 +138,7 @@ struct DataParallel::Impl final : parallel::StepTarget {
         tensors.empty() ? at::Device(at::kCPU) : tensors.front().second.device());
   }
 
-  // The micro-step of a worker that is alone: its share of the batch is a batch of its own.
+  // For a worker that trains on its own, its share of the batch is a whole batch.
   MicroStep own_share(MicroStep step) const {
     if (!env.own_world) return step;
     const auto leaves =
@@ -161,9 +160,9 @@ struct DataParallel::Impl final : parallel::StepTarget {
     if (!plan && !trained.plan().assignment.weights.empty()) return;  // step() throws for it
     if (plan) {
       const auto next = reader.peek();
-      if (!next || !next->has_data) return;  // as well
+      if (!next || !next->has_data) return;  // step() throws
       step = own_share(*next);
-      if (!follows(step)) return;  // as well
+      if (!follows(step)) return;  // step() throws
     }
     if (!batch_open) begin_batch(step.total);
     trained.watch();
@@ -174,8 +173,8 @@ struct DataParallel::Impl final : parallel::StepTarget {
     feed.begin(micro.index, own_count ? 1.0 : static_cast<double>(step.samples));
   }
 
-  // Whether `step` is this rank's next micro-batch, of the open batch or the first of another one. Not
-  // after this DataParallel has left some out, while others in the loop have not.
+  // Whether `step` is this rank's next micro-batch, of the open batch or the first of another one.
+  // Not after this DataParallel has left some out, while others in the loop have not.
   bool follows(const MicroStep& step) const {
     if (!reader.has_others()) return true;
     if (env.input->assignment() != own_shares()) return false;
@@ -206,8 +205,8 @@ struct DataParallel::Impl final : parallel::StepTarget {
     feed.take(index, std::move(gradient));
   }
 
-  // For a loop that never calls step(). If it does, that refuses a second pass on all ranks. Not for
-  // recomputed parts: several may have the parameter.
+  // Refuses a loop that never calls step(): a second pass before it is refused there, on all ranks.
+  // Not called for recomputed parts, several of which may have the parameter.
   void count_pass(std::size_t index) {
     if (passes == 0) first_gradient = index;
     if (index != first_gradient || ++passes < 3) return;
@@ -243,7 +242,7 @@ struct DataParallel::Impl final : parallel::StepTarget {
     return leave_own_batch() || taken;
   }
 
-  // True if this rank took part in a batch after it that was applied.
+  // True if this rank then took part in a batch without a share, and that was applied.
   bool leave_own_batch() {
     all_return = !reader.has_plan() || all_return_between(micro, reader.peek());
     took_part = false;
@@ -258,8 +257,8 @@ struct DataParallel::Impl final : parallel::StepTarget {
     reserve_next();
   }
 
-  // Takes part in batches without a share for this rank, because the other ranks wait for it. True
-  // if the last of them was applied.
+  // Takes part in batches without a share for this rank: the other ranks wait for it. True if the
+  // last one was applied.
   bool take_part_without_share() {
     bool applied = false;
     for (;;) {
@@ -356,7 +355,7 @@ struct DataParallel::Impl final : parallel::StepTarget {
   }
   std::vector<double> learning_rates() const override { return trained.rates(); }
   void check_first_gradients() override {}
-  // A rank without a share is in the step() before: its loop has not set the batch's rates yet.
+  // A rank without a share is still in its last step(): its loop has not set the batch's rates yet.
   void gather_statistics(std::uint32_t total) override {
     if (first_with_share >= 0) {
       rates = trained.rates();
@@ -377,7 +376,7 @@ struct DataParallel::Impl final : parallel::StepTarget {
   void mixed() override {}
   void drop() override { statistics.drop(); }
 
-  // The input may call its follower when this one has ended, perhaps after the start of another.
+  // The input may call begin_pass after this object has ended and another has begun.
   const std::shared_ptr<Impl*> self = std::make_shared<Impl*>(this);
   DataParallelOptions options;
   InputReader reader;

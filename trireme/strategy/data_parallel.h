@@ -10,12 +10,11 @@
 // are captured per micro-batch and folded in index order after the vote; a batch norm may run once
 // per micro-batch. Other buffers that forward() changes stay local to a rank. Not thread safe.
 //
-// Several may train in one loop, such as a generator and its discriminator, or an encoder and its
-// decoder: make them in the same order on all ranks, and call step() of each once in an iteration.
-// One may leave out whole batches. Weights have the same bits on any number of ranks if no loss is of
-// weights that another's step() has changed in the same iteration. If an elastic job loses a rank between
-// two step()s of an iteration, it goes back to copies in memory (checkpoint.memory) or the newest
-// checkpoint.
+// Several may train in one loop, such as a generator and its discriminator: make them in the same
+// order on all ranks, and call step() of each once in an iteration. Each may leave out whole
+// batches. Weights have the same bits on any number of ranks unless a loss uses weights that
+// another DataParallel has updated in the same iteration. An elastic job that loses a rank between
+// two step()s goes back to copies in memory (checkpoint.memory) or to the newest checkpoint.
 #pragma once
 
 #include <cstdint>
@@ -44,8 +43,8 @@ struct StrategyContext;
 struct DataParallelOptions {
   /// plain | zero1 | zero2 | server. Under ZeRO, while this lives, param_groups() of the optimizer
   /// (SGD, Adam, AdamW, RMSprop, Adagrad) hold flat views of this rank's shards of the parameters.
-  /// With servers, these update the parameters as the optimizer would (SGD, AdamW, Adam without
-  /// weight decay, Adagrad; one parameter group, whose learning rate counts in each step).
+  /// Under server, the servers update the parameters as the optimizer would (SGD, AdamW, Adam
+  /// without weight decay, Adagrad; one parameter group, whose learning rate counts in each step).
   std::string sync = "plain";
   /// For server, as ServerOptions (sync/options.h).
   std::int64_t staleness = 0;
@@ -56,18 +55,15 @@ struct DataParallelOptions {
   double clip = 0;  // global gradient norm; 0 = off
   std::int64_t bucket_bytes = 4 << 20;
   /// Compression of gradients on the wire: none | auto | bf16 | f16 | topk:R | randomk:R |
-  /// powersgd:RANK | onebit (sync/compression). With any but none, the bits of the result
-  /// depend on the layout.
+  /// powersgd:RANK | onebit (sync/compression). Any but none makes the bits depend on the layout.
   std::string compression = "none";
-  /// Threads per kernel; the bits of the result depend on it (docs/numerics.md). 0: as the process
-  /// was set up, or 1.
+  /// Threads per kernel; the bits depend on it (docs/numerics.md). 0: as the process has, or 1.
   int kernel_threads = 0;
   /// Weights of the ranks' shares of a global batch, such as "3:2:1", under plain and zero1; or
   /// equal. Changes no bit. A loader reads ahead, so there is no auto here.
   std::string shares = "equal";
   /// Number of global batches that all ranks may skip because a gradient or a sum of gradients
-  /// holds a NaN or an infinity. One more throws StepRefused (exit code 21). The count is saved
-  /// with a checkpoint.
+  /// holds a NaN or an infinity. One more throws StepRefused (exit code 21). Checkpoints save it.
   std::int64_t skip_not_finite = 0;
 };
 
@@ -89,11 +85,11 @@ struct BatchResult {
 class DataParallel final : public Saveable, public StepVoter {
  public:
   /// Broadcasts rank 0's parameters and buffers and verifies them by hash. MismatchError names the
-  /// parameter in which the models differ, or the rank whose processor computes other bits, or that
-  /// has other options or another optimizer. ConfigError for LBFGS, for an optimizer with foreign
-  /// parameters, none of the module's, or one twice, for parameters that share memory without being
-  /// one tensor, for a module of another DataParallel that lives, and for zero3 (a module is one
-  /// block). `job`, `module` and `optimizer` must outlive this object.
+  /// parameter in which the models differ, or a rank with another processor, other options or
+  /// another optimizer. ConfigError for LBFGS; for an optimizer that has foreign parameters, none
+  /// of the module's, or one twice; for different parameters that share memory; for a module that
+  /// another living DataParallel trains; and for zero3 (a module is one block). `job`, `module` and
+  /// `optimizer` must outlive this object.
   DataParallel(Job& job, torch::nn::Module& module, torch::optim::Optimizer& optimizer,
                DataParallelOptions options = {});
   /// The same without a Job (sync/strategy_context.h), for ranks of the simulated network.
@@ -104,17 +100,17 @@ class DataParallel final : public Saveable, public StepVoter {
   ~DataParallel() override;
 
   /// Calls mean.backward(). `mean` is the loss averaged over the micro-batch; take_results() then
-  /// reports its global mean. Of what other DataParallels train, gradients are dropped; a loss of
-  /// several is given to all by mean.backward() itself.
+  /// reports its global mean. Gradients of parameters that other DataParallels train are dropped;
+  /// for a loss of several, call mean.backward() itself.
   void backward(const at::Tensor& mean);
   /// The same for a loss summed over `count` items (tokens): weighted by count, not by sample.
   /// ConfigError for a negative count. 0: a micro-batch without items.
   void backward(const at::Tensor& sum, std::int64_t count);
   /// Ends the micro-batch. True if a global batch was applied; gradients are undefined afterwards.
-  /// Throws StepRefused on every rank (nothing was applied) if one rank saw a NaN beyond the budget,
-  /// or had a parameter replaced since the start; if no rank called backward(); or if all counts
-  /// are 0 and the loss is not. Throws UnevenInput naming a rank whose loop has ended; or the
-  /// communicator's error.
+  /// Throws StepRefused on every rank (nothing was applied) if one rank saw a NaN beyond the
+  /// budget, or had a parameter replaced since the start; if no rank called backward(); or if all
+  /// counts are 0 and the loss is not. Throws UnevenInput naming a rank whose loop has ended; or
+  /// the communicator's error.
   bool step();
   /// The global batches that have ended since the last call, oldest first, at most the last 1,000.
   /// One step() may end two: a rank without a share of a short batch takes part in it before step()
@@ -129,11 +125,11 @@ class DataParallel final : public Saveable, public StepVoter {
   int stop_signal() const noexcept override;
   bool all_ranks_return() const override;
   std::optional<std::int64_t> steps_ended() const override;
-  /// SHA-256 over parameters and buffers, as `trireme inspect --hash` (base/weights_hash.h). Settles.
+  /// SHA-256 over parameters and buffers as by `trireme inspect --hash`. Calls settle().
   std::string weights_hash();
-  /// With DataParallelOptions::prediction the module has predicted weights after step(), for the next
-  /// forward passes (ps/server/shard.h). This gives it the servers' own until the next batch is applied:
-  /// call it before the module is evaluated or saved. state() does so, too.
+  /// With DataParallelOptions::prediction, step() leaves predicted weights in the module for the
+  /// next forward passes (ps/server/shard.h). settle() replaces them by the servers' own until the
+  /// next batch is applied: call it before the module is evaluated or saved. state() calls it, too.
   void settle();
 
   std::vector<NamedShard> state() override;

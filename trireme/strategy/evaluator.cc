@@ -11,15 +11,14 @@
 
 namespace trireme::inline v0::parallel {
 
-// Micro-batches in the schedule of a rank: where ranks share weights, those of the rank with the
-// most.
+// Micro-batches in a rank's schedule. Ranks that share weights take the most that one of them has.
 std::uint32_t Evaluator::passes_of(std::uint32_t micro_batches) const {
   return setup_.plan.passes_of(setup_.grid.data().rank(), micro_batches,
                                setup_.plan.shards_weights);
 }
 
-// Ranks that look for a request to stop conclude each batch. A pipeline completes a batch before the
-// next one anyway.
+// Ranks that look for a request to stop conclude each batch. A pipeline completes a batch before
+// the next one anyway.
 Evaluator::Result Evaluator::evaluate(
     const std::vector<Batch>& batches, const std::vector<Loss>& sums, bool until_stop,
     const std::function<std::shared_ptr<void>()>& common_weights) {
@@ -46,9 +45,9 @@ Evaluator::Result Evaluator::evaluate(
   return {std::move(means)};
 }
 
-// Adds the sums over `batches` to `totals`, on ranks with the last block. Returns the stop signal on
-// which the ranks agree, of those that each brings; 0: none. All ranks go through all batches even if
-// one fails: the others wait for them, and learn of the error at the end.
+// Adds the sums over `batches` to `totals`, on ranks with the last block. Returns the stop signal
+// on which the ranks agree; 0: none. A rank goes through all batches even if one fails: the others
+// wait for it, and learn of the error at the end.
 int Evaluator::add(std::span<const Batch> batches, const std::vector<Loss>& sums, int stop_signal,
                    std::vector<double>& totals) {
   parts_.train(false);
@@ -74,8 +73,8 @@ int Evaluator::add(std::span<const Batch> batches, const std::vector<Loss>& sums
   return agreed;
 }
 
-// By micro-batch, then by sum; 0 on ranks without the last block. After an error computes only what
-// other ranks of a pipeline wait for.
+// By micro-batch, then by sum; 0 on ranks without the last block. After an error, computes only
+// values that other ranks of a pipeline wait for.
 std::vector<double> Evaluator::sums_of(const Batch& given, const std::vector<Loss>& sums,
                                        std::exception_ptr& error) {
   std::vector<at::Tensor> values(given.micro.size() * sums.size());
@@ -107,8 +106,8 @@ void Evaluator::keep(const std::exception_ptr& thrown, std::exception_ptr& error
   std::rethrow_exception(thrown);
 }
 
-// Ends forward passes that all ranks took part in. Throws on every rank if one has an error: its
-// own, or StepRefused naming a rank that has one. Returns the agreed stop signal.
+// Ends forward passes that all ranks took part in. If a rank has an error, it throws that, and the
+// others throw StepRefused naming it. Returns the agreed stop signal.
 int Evaluator::conclude(std::vector<Work> works, const std::exception_ptr& error,
                         const std::string& operation, int stop_signal) {
   parts_.train(true);

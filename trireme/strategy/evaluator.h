@@ -1,5 +1,5 @@
-// Evaluator: forward passes of all ranks together, without a gradient: a validation's mean losses,
-// and the value of one micro-batch. Not thread safe.
+// Evaluator: forward passes that all ranks run together without gradients: the mean losses of a
+// validation, and the value of one micro-batch. Not thread safe.
 #pragma once
 
 #include <exception>
@@ -18,8 +18,8 @@ namespace trireme::inline v0::parallel {
 
 class Evaluator {
  public:
-  /// All arguments outlive it. `places`: of the world's ranks. `give_up` ends the other ranks' waits
-  /// after an error in the middle of a collective call.
+  /// All arguments outlive it. `places` says which micro-batches each rank of the world computes.
+  /// `give_up` ends the other ranks' waits after an error in the middle of a collective call.
   Evaluator(const StrategySetup& setup, ModelParts& parts, StepSync& sync, StageRunner& runner,
             const kernel::Assignment& places,
             std::function<void(const std::exception_ptr&)> give_up)
@@ -36,7 +36,7 @@ class Evaluator {
   };
 
   /// As Strategy::evaluate() and infer(). While the result of `common_weights` lives, the ranks
-  /// have the weights of one model. `alone`: this rank has all that it needs.
+  /// have the weights of one model. `alone`: this rank has the whole model and needs no other.
   Result evaluate(const std::vector<Batch>& batches, const std::vector<Loss>& sums, bool until_stop,
                   const std::function<std::shared_ptr<void>()>& common_weights);
   models::Value infer(const MicroBatch& micro, bool alone);

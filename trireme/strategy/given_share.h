@@ -1,4 +1,4 @@
-// GivenShare: what a rank was given for forward passes that the ranks run together: the batches of
+// GivenShare describes a rank's input of forward passes that the ranks run together: the batches of
 // a validation, or one micro-batch. The ranks compare their shares before they compute. Pipeline
 // stages with different samples would otherwise compute a wrong number without an error.
 #pragma once

@@ -6,7 +6,8 @@
 // items of the batch, satisfy E|g_i|^2 = |G|^2 + S / n_i and E|g|^2 = |G|^2 + S / N. Averages over
 // micro-batches give |G|^2 and S; the scale is the ratio S / |G|^2 of their running means. A tied
 // parameter's gradient is summed over its uses. Sums are trees over micro-batches in fp64: the same
-// bits on any number of ranks and lanes. Squares stay on the device until all micro-batches have run. Not thread safe: hooks and step() must take turns.
+// bits on any number of ranks and lanes. Squares stay on the device until all micro-batches have
+// run. Not thread safe: hooks and step() must take turns.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -28,13 +29,12 @@ class GradientNoise final : public GradientObserver {
   explicit GradientNoise(std::vector<std::uint32_t> parameter_of_leaf);
 
   void begin(std::uint32_t total, const kernel::Assignment& assignment, int rank);
-  /// Gradients are multiplied by `weight`, a power of two.
+  /// The gradients that follow are to be multiplied by `weight`, a power of two.
   void begin_micro(double weight) override;
   /// `gradient`: of the loss summed over the micro-batch.
   void gradient(std::size_t leaf, const at::Tensor& gradient) override;
   void end_micro(std::int64_t count) override;
-  /// Reads the squares, which waits for the device. This object must not move until the Work is
-  /// done.
+  /// Reads the squares: waits for the device. This object must not move until the Work is done.
   Work reduce(comm::Communicator& world, const ReduceTerms& how);
   /// The step was applied. `gradient_norm`: |g| over `count` items, before clipping.
   void finish(double gradient_norm, std::int64_t count);

@@ -16,16 +16,16 @@ namespace trireme::inline v0::parallel {
 
 class LaneRunner {
  public:
-  /// Everything outlives it. `model` is what lanes are built from, `whole` the rank's own copy.
+  /// All arguments outlive it. Lanes are built from `model`; `whole` is the rank's own copy.
   LaneRunner(const StrategySetup& setup, const models::Blocks& model, ModelPart& whole);
 
   int count() const { return lanes_ ? lanes_->count() : 1; }
-  /// Why there is one lane although more were requested; empty: they are used, or not yet.
+  /// Why there is one lane although more were requested. Empty: lanes are in use, or will be.
   const std::string& note() const { return note_; }
-  /// Whether the next micro-batch must run alone, to show whether a block draws from the generator
-  /// that all threads share: the very first one of a training.
+  /// Whether the next micro-batch must run alone: the first one of a training shows whether a block
+  /// draws from the generator that all threads share.
   bool needs_first() const { return setup_.options.lanes > 1 && note_.empty() && !has_run_; }
-  /// After a micro-batch has run: whether lanes take the `count` that follow in this step.
+  /// Call after a micro-batch has run. Returns whether lanes compute the next `count` of this step.
   bool start(std::size_t count);
   /// Computes the micro-batches of `share`.
   void train(const Share& share, std::int64_t step, const StageRunner::SumLoss& loss,

@@ -71,7 +71,7 @@ models::Value LayerGroup::joined(models::Value value) const {
   return value;
 }
 
-// Blocks that ask no factory for layers are whole on every rank.
+// Blocks that do not get their layers from a factory are whole on every rank.
 void LayerGroup::check_model(const ModelParts& parts, int rank) const {
   bool cut = grid_.tensor == nullptr, shared = grid_.expert == nullptr;
   for (const ModelTensor& one : parts.parameters()) {

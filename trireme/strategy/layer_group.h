@@ -1,6 +1,6 @@
 // LayerGroup: the ranks that run every layer together, by context, tensor or expert parallelism. It
 // cuts micro-batches for this rank, joins losses and values, and makes the layers that communicate.
-// A rank that runs its layers alone has one that changes nothing.
+// For a rank that runs its layers alone it changes nothing.
 #pragma once
 
 #include <memory>
@@ -23,21 +23,21 @@ class LayerGroup {
   /// `grid` outlives it. `sequence`: StrategyOptions::sequence.
   LayerGroup(const Grid& grid, bool sequence);
 
-  /// While the result lives, this thread's blocks and losses use the group's layers. Losses, too,
-  /// may see a part of the logits only.
+  /// While the result lives, this thread's blocks and losses use the group's layers. A loss may
+  /// also see only a part of the logits.
   std::unique_ptr<models::LayersScope> use() const;
 
   /// This rank's sequences and positions.
   MicroBatch cut(const MicroBatch& micro, Sequences sequences) const;
-  /// A loss on what cut() made of the whole `micro`: the sum over the group. In backward, the
-  /// gradient of the whole sum is passed on to this rank's own sum.
+  /// The sum over the group of `loss`, which each rank computed from its cut() of the whole
+  /// `micro`. Backward passes the gradient on to this rank's loss unchanged.
   at::Tensor joined(at::Tensor loss, const MicroBatch& micro, Sequences sequences) const;
   /// Every tensor [B, T/N, ...] of a value with all positions [B, T, ...]. Collective.
   models::Value joined(models::Value value) const;
 
   /// ConfigError if the model has nothing that this group can divide.
   void check_model(const ModelParts& parts, int rank) const;
-  /// ConfigError unless ranks have equal gradients of what each of them holds whole. Collective.
+  /// ConfigError if gradients differ of a parameter that every rank holds whole. Collective.
   /// `sharded`: owners cut gradients, so the slices of tensor-parallel ranks are not comparable.
   void check_gradients(std::span<const optim::OwnedSlice> owned, const ModelParts& parts,
                        bool sharded) const;

@@ -3,8 +3,8 @@
 // Gradients are divided by it in fp32 before any other use.
 //
 // A dynamic scale follows torch.amp.GradScaler. It halves when a gradient holds an infinity or a
-// NaN on any rank (no rank applies that step), and doubles after `window` steps in a row without.
-// It stays between 1 and 2^32. At 1 such a gradient is an error, as in any other precision.
+// NaN on any rank (no rank applies that step), and doubles after `window` steps in a row without
+// one. It stays between 1 and 2^32. At 1 such a gradient is an error, as in any other precision.
 //
 // The scale is a power of two: neither the product nor the quotient rounds, so it changes no bit of
 // a gradient that fp16 can hold, and it does not matter when a rank divides. Every rank sees the

@@ -79,7 +79,7 @@ ModelParts build_model(const StrategySetup& setup, const models::Blocks& blocks,
   }();
   setup.layers.check_model(parts, setup.env.world->rank());
   const std::string& offload = setup.options.offload;
-  // Before anything takes the addresses of the masters.
+  // Made before anything takes the addresses of the masters.
   if (!offload.empty() && offload != memory::kOnHost) mapped.emplace(offload);
   const memory::RecomputePolicy policy =
       memory::parse_recompute(setup.options.recompute, blocks.specs().size());

@@ -1,6 +1,5 @@
 // Builds this rank's part of a Strategy's model: decides where the pipeline cuts the list of
-// blocks, builds the blocks with the layers of their group, and moves what is to be offloaded to a
-// file.
+// blocks, builds the blocks with the layers of their group, and moves offloaded state to a file.
 #pragma once
 
 #include <optional>
@@ -26,8 +25,8 @@ struct StrategySetup {
   const LayerGroup& layers;
 };
 
-/// Collective. Copies to `note` what rank 0 of a pipeline measured, and to `mapped`, under
-/// StrategyOptions::offload, the file that then holds masters and shards of weights.
+/// Collective. Writes the measurements of a pipeline's rank 0 to `note`. Under
+/// StrategyOptions::offload, `mapped` becomes the file that holds masters and shards of weights.
 ModelParts build_model(const StrategySetup& setup, const models::Blocks& blocks, std::string& note,
                        std::optional<MappedState>& mapped);
 

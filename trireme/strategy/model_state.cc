@@ -24,7 +24,7 @@ std::string ModelState::hash(const std::vector<NamedShard>& more) const {
       all.try_emplace(shard.name, nullptr);
     }
   }
-  // Gathered from the first part on this rank that has it.
+  // A parameter is gathered from the first part on this rank that has it.
   struct Cut {
     const ModelPart* part;
     std::uint32_t index;

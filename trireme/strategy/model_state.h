@@ -1,5 +1,5 @@
-// ModelState: the weights and buffers of the whole model, from what the ranks hold of it: as shards
-// for checkpoints, and as a hash. Not thread safe.
+// ModelState: the weights and buffers of the whole model, of which each rank may hold a part: as
+// shards for checkpoints, and as a hash. Not thread safe.
 #pragma once
 
 #include <map>
@@ -21,13 +21,12 @@ class ModelState {
              const ShardGroups& groups)
       : grid_(grid), pipeline_(pipeline), parts_(parts), groups_(groups) {}
 
-  /// SHA-256 (hex) over all weights and buffers in name order: name, shape, type, bytes. Collective
-  /// where ranks hold parts; then only one parameter at a time is whole. `more`: whole tensors that
-  /// count, too.
+  /// SHA-256 (hex) over all weights, buffers and the whole tensors `more` in name order: name,
+  /// shape, type, bytes. Collective where ranks hold parts; then one parameter at a time is whole.
   std::string hash(const std::vector<NamedShard>& more) const;
   /// This rank's weights and buffers.
   std::vector<NamedShard> shards() const;
-  /// This rank's shards, some of which are of a part of a cut tensor, as shards of whole tensors.
+  /// Converts shards of cut tensors' parts to shards of the whole tensors; others stay as they are.
   /// Also for optimizer state: "optimizer/NAME.exp_avg".
   std::vector<NamedShard> of_whole(std::vector<NamedShard> own) const;
 
@@ -38,7 +37,7 @@ class ModelState {
                              const std::vector<NamedShard>& masters) const;
   at::Tensor over_pipeline(const at::Tensor& own, const ModelTensor& one) const;
   at::Tensor joined(const std::string& name, const at::Tensor& own, const models::Part& part) const;
-  /// By parameter, which part of it this rank holds.
+  /// The part of each parameter that this rank holds, by name.
   std::map<std::string, models::Part> held_parts() const;
 
   const Grid& grid_;

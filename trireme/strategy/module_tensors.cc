@@ -50,7 +50,7 @@ void check_memory(const ModuleTensors& contents) {
   throw ConfigError(what, {.operation = "DataParallel", .advice = advice});
 }
 
-// LibTorch's module.parameters() has a tensor that is registered under two names twice.
+// LibTorch's module.parameters() lists a tensor twice that is registered under two names.
 void check_optimizer(const ModuleTensors& contents, const torch::optim::Optimizer& optimizer,
                      bool served) {
   std::map<const void*, std::string> names;
@@ -82,8 +82,8 @@ void check_optimizer(const ModuleTensors& contents, const torch::optim::Optimize
            "Give the optimizer module.parameters().");
 }
 
-// "parameters from first.bias on, 1f2e3d4c5b6a7988": all their names are in the number. Ranks compare
-// later which of them require grad.
+// "parameters from first.bias on, 1f2e3d4c5b6a7988": the number is a hash of all their names. Ranks
+// compare later which of them require grad.
 std::string names_in(const torch::optim::OptimizerParamGroup& group,
                      const ModuleTensors& contents) {
   std::set<const void*> members;

@@ -30,8 +30,8 @@ ServerOptions server_options_of(const DataParallelOptions& options);
 /// Throws ConfigError if DataParallel cannot train these tensors with these options.
 void check_module(const ModuleTensors& tensors, const DataParallelOptions& options,
                   const torch::optim::Optimizer& optimizer);
-/// The settings that must be equal on all ranks, as text. Call it while `optimizer` has the module's own
-/// parameters, not shards of them.
+/// The settings that must be equal on all ranks, as text. Call it while `optimizer` has the
+/// module's own parameters, not shards of them.
 std::string settings_of(const ModuleTensors& tensors, const DataParallelOptions& options,
                         const torch::optim::Optimizer& optimizer);
 

@@ -70,7 +70,7 @@ class Check {
     throw ConfigError(what, {.rank = place_.rank, .operation = "strategy", .advice = advice});
   }
 
-  // Each rank has all parameters for itself, or for its servers.
+  // Whether each rank has all parameters, for itself or for its servers.
   bool whole_on_each() const { return is_local(options_.sync) || is_served(options_.sync); }
 
   int layer_ranks() const { return options_.expert * options_.context * options_.tensor; }
@@ -129,7 +129,7 @@ class Check {
              "Parts of tensors are not compressed: use comm.compression = \"none\".");
   }
 
-  // These two need norms of rows or whole tensors, of which a rank has a shard. Experts are whole.
+  // LAMB and Adafactor need sums over whole tensors, of which a rank has a part. Experts are whole.
   void optimizer() const {
     if (options_.tensor == 1 || !optim::sums_over_parameters(optimizer_)) return;
     refuse(std::string(optimizer_) + " with parallel.tensor: its steps depend on whole tensors, " +

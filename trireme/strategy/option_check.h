@@ -1,5 +1,5 @@
-// Checks a Strategy's options for a number of ranks, and a model for those options. Whoever plans a
-// job makes this check before anything starts, and the Strategy makes it again.
+// Checks a Strategy's options for a number of ranks, and a model for those options. The plan of a
+// job makes these checks before anything starts, and the Strategy makes them again.
 //
 // Pure, except that it may read a schedule file. Throws ConfigError with one sentence.
 #pragma once
@@ -31,10 +31,9 @@ SyncPlan check_options(const StrategyOptions& options, std::string_view optimize
 /// Names all that must be equal on all ranks for equal bits; empty unless reproducible. Call it after
 /// set_up_kernels().
 std::string processor_of(const StrategyContext& env);
-/// The settings that must be equal on all ranks, as text. `optimizer`: its name, with its numbers where they
-/// are known.
+/// The settings that must be equal on all ranks, as text. `optimizer`: name, and numbers if known.
 std::string settings_of(const StrategyOptions& options, const std::string& optimizer);
-/// The part of that text that is made of what StrategyOptions and DataParallelOptions have in common.
+/// The part of that text that StrategyOptions and DataParallelOptions have in common.
 template <class Options>
 std::string common_settings(const Options& options) {
   return "sync " + options.sync + ", clip " + number_text(options.clip) + ", bucket_bytes " +
@@ -69,8 +68,7 @@ struct ModelShape {
 /// Checks `shape` for the layout of `options`, with micro-batches of `micro` samples.
 void check_shape(const StrategyOptions& options, const ModelShape& shape, std::int64_t micro);
 
-/// The same refusals for a Strategy, which finds out when it builds the model. `rank`: for the message;
-/// -1: none.
+/// The same refusals, for a Strategy when it has built the model. `rank`: for messages; -1: none.
 [[noreturn]] void refuse_uncut_model(int tensor_ranks, int rank);
 [[noreturn]] void refuse_model_without_experts(int expert_ranks, int rank);
 [[noreturn]] void refuse_recorded_batch_norms(int rank);

@@ -13,7 +13,7 @@
 namespace trireme::inline v0::parallel {
 namespace {
 
-// "exp_avg", ... of tensors such as "layer.0.weight.exp_avg".
+// The last parts of the names of state tensors: "exp_avg" of "layer.0.weight.exp_avg".
 std::vector<std::string> kinds_of_state(optim::Optimizer& optimizer) {
   std::vector<std::string> kinds;
   for (const NamedShard& shard : optimizer.state()) {

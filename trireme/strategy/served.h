@@ -1,5 +1,5 @@
-// The parts of Strategy and DataParallel that differ for parallel.sync = server: an optimizer that is
-// on the servers and, if workers train on their own, a world of one rank.
+// The parts of Strategy and DataParallel that differ for parallel.sync = server: an optimizer on
+// the servers and, if workers train on their own, a world of one rank.
 #pragma once
 
 #include <memory>
@@ -13,10 +13,12 @@
 
 namespace trireme::inline v0::parallel {
 
-/// `env` itself, or that of a worker that is alone.
+/// `env`, for a worker that trains on its own with a world of one rank. ConfigError if the job's
+/// workers train on their own and these options need them together.
 StrategyContext context_for(const StrategyContext& env, const std::string& sync,
                             const ServerOptions& server);
-/// `env` is the job's, or what context_for() made of it. ConfigError if the job has no servers.
+/// `env`: the job's, or context_for()'s result. ConfigError if the job has no servers, this process
+/// is no worker, or `server` does not fit the job.
 std::unique_ptr<ps::RemoteOptimizer> make_remote_optimizer(const StrategyContext& env,
                                                            const ServerOptions& server,
                                                            const OptimizerOptions& optimizer);
@@ -26,8 +28,8 @@ ps::RemoteOptimizer* remote_of(optim::Optimizer& optimizer) noexcept;
 /// The embeddings in a stage's blocks, or in all of a rank's, whose rows are on servers.
 std::vector<models::ServerEmbedding*> embeddings_in(const Stage& stage);
 std::vector<models::ServerEmbedding*> embeddings_in(const ModelParts& parts);
-/// Connects embeddings to their rows, before the optimizer is attached: to those of its servers, or in a
-/// process without servers to those of a checkpoint. Null: there are no embeddings.
+/// Connects embeddings to their rows: those of the optimizer's servers, or in a process without
+/// servers those of a checkpoint. Call it before the optimizer is attached. Null: no embeddings.
 std::shared_ptr<ps::RowStore> connect_rows(const std::vector<models::ServerEmbedding*>& embeddings,
                                            optim::Optimizer& optimizer);
 

@@ -1,5 +1,5 @@
-// Shares: how many of a batch's micro-batches each rank computes (batch.shares), how ranks choose it by
-// what they measure, and which of them is last. Shares change no bit (docs/numerics.md). Values; not
+// Shares: how many of a batch's micro-batches each rank computes (batch.shares), the choice of them
+// by measured times, and which rank comes last. They change no bit (docs/numerics.md). Values; not
 // thread safe.
 #pragma once
 
@@ -29,8 +29,7 @@ void set_shares(SyncPlan& plan, const std::string& shares, int ranks, int rank =
 /// Throws ConfigError if a rank has none of the `micro_batches` of a batch.
 void check_shares_of(const Shares& shares, std::uint32_t micro_batches);
 
-/// The counts, at least 1 each, with the shortest step: the largest count x seconds is as small as
-/// it can be. `total` is at least the number of ranks.
+/// The counts, at least 1 each, that minimize the largest count x seconds. `total` >= the ranks.
 std::vector<std::uint32_t> best_counts(std::span<const double> micro_seconds, std::uint32_t total);
 
 /// Which rank came last to a step's vote, and by how much.
@@ -38,12 +37,10 @@ struct Arrival {
   int rank = -1;      // -1: there is one rank only
   Duration behind{};  // the median of the other ranks (the lower of two)
 };
-/// Compares RankTime::busy of all ranks, so every rank names the same one. Of equal ranks, the lowest
-/// is last.
+/// Compares RankTime::busy of all ranks. Every rank names the same one: of equal ones the lowest.
 Arrival last_of(std::span<const RankTime> times);
 
-/// Decides when shares change. A pure function of what it has observed, so that ranks which observe
-/// the same votes change in the same step.
+/// Decides when shares change, by observed votes alone, so that all ranks change in the same step.
 ///
 /// The median of kWindow steps counts, so that a single slow step changes nothing. The first step
 /// after a change is left out. Shares change only if the expected step is at least kGain shorter;

@@ -23,7 +23,7 @@ observe::TracedScope traced(const StrategyContext& env, const char* what) {
 StepEngine::StepEngine(const StrategyContext& env, StepParts parts)
     : env_(env), parts_(std::move(parts)) {}
 
-// A child of fork() is no rank.
+// A child of fork() is not a rank.
 StepEngine::~StepEngine() {
   if (!failed_ && getpid() == process_ && std::uncaught_exceptions() == exceptions_)
     leave(*env_.world);
@@ -100,7 +100,7 @@ RankTime StepEngine::measure() const {
               leaves_of(parts_.assignment, total_, parts_.data_rank).size())};
 }
 
-// Completes the sums and votes; all ranks get the same verdict, unless each has a world of its own.
+// Completes the sums and votes. All ranks get the same verdict, unless they train on their own.
 Verdict StepEngine::agree() {
   if (!parts_.counts_items) vote_.count = 0;
   if (vote_.time.micro_batches > 0) vote_.take_rates(parts_.target.learning_rates(), !local());
@@ -151,8 +151,8 @@ void StepEngine::require_training(const Verdict& verdict, double loss) const {
            "Give backward(sum, count), or MicroBatch::count, how many items the loss sums.");
 }
 
-// Before the vote of a local step: finds what the others have to know of this rank's gradient. An
-// overflow in fp16 says nothing about the sum.
+// Before the vote of a local step: takes this rank's norm and the overflow of its sums into the
+// vote. After an overflow in fp16 the sum says nothing.
 void StepEngine::settle_own() {
   if (!local() || vote_.overflow) return;
   parts_.sync.settle();

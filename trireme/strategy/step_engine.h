@@ -2,11 +2,11 @@
 // itself; DataParallel gets them from the user's own loop. Both go through this one engine:
 //
 //     begin()    the sums of a new batch start; ranks compare which batch they are in
-//     (passes)   gradients reach the StepSync; losses() and vote() take what this rank has to say
+//     (passes)   gradients reach the StepSync; losses() and vote() take this rank's results
 //     finish()   sums complete -> vote -> settle -> norm, clip -> update -> publish
 //
 // If a rank refuses, or a sum is not finite, no rank applies the step. finish() then reports it as
-// skipped if the guards allow that; else every rank throws StepRefused. Not thread safe, except for
+// skipped if the guards allow that; else every rank throws StepRefused. Not thread safe, but for
 // enter_barrier().
 #pragma once
 
@@ -33,12 +33,12 @@
 
 namespace trireme::inline v0::parallel {
 
-/// A step changes these: the weights, by an optimizer, and the batch statistics.
+/// The state that a step changes: weights, by an optimizer, and batch statistics.
 class StepTarget {
  public:
   virtual ~StepTarget() = default;
   virtual std::string name_of(std::size_t parameter) const = 0;
-  /// By parameter group; one at least.
+  /// One per parameter group, at least one.
   virtual std::vector<double> learning_rates() const = 0;
   /// Before the first update: throws ConfigError if ranks would train different models.
   virtual void check_first_gradients() = 0;
@@ -48,7 +48,7 @@ class StepTarget {
   virtual void fold_statistics() = 0;
   /// Updates what this rank owns by the gradient sums times `scale`.
   virtual void update(double scale) = 0;
-  /// After a step of this rank's own copy, which may have been mixed with the others' since.
+  /// A step of this rank's own copy has ended, which may also have mixed the ranks' copies.
   virtual void mixed() = 0;
   /// The step was refused or skipped: forgets its batch statistics.
   virtual void drop() = 0;
@@ -68,9 +68,9 @@ struct StepParts {
   /// Whether ranks must be in the same batch before the passes begin, because they wait for others
   /// in the middle of a pass. Else the barrier comes before the first bucket.
   enum class Barrier : std::uint8_t { WithBucket, Early, EarlyAndWait } barrier;
-  /// In an elastic job whose ranks hold parts of the model. Ranks of one copy of the model
-  /// communicate after the vote, too: if one of them is lost there, no copy is to be a step ahead, since
-  /// the ranks that go on may have a part of each.
+  /// For an elastic job whose ranks hold parts of the model: a barrier before the update. Ranks of
+  /// one copy of the model communicate after the vote, too. If one of them is lost there, no copy
+  /// may be a step ahead, since the ranks that go on may have parts of different copies.
   bool meets_before_update = false;
   double clip = 0;
 };
@@ -107,7 +107,7 @@ class StepEngine {
   }
   /// This rank's loop ends with an error that the other ranks know.
   void fail() { failed_ = true; }
-  /// StepResult::stop_signal of the last step, or what take_stop() was told since.
+  /// StepResult::stop_signal of the last step, or a signal that take_stop() got since.
   int stop_signal() const noexcept { return stop_signal_; }
   /// The ranks have agreed on this stop signal.
   void take_stop(int signal);

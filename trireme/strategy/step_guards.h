@@ -1,6 +1,5 @@
-// StepGuards: what watches over the steps of a training: the loss scale of fp16, steps skipped as
-// outliers or because a number is not finite, and the gradient noise scale. Every rank sees the
-// same figures, so all decide alike. Not thread safe.
+// StepGuards: the loss scale of fp16, the steps to skip (outliers, or not finite), and the gradient
+// noise scale. Every rank sees the same figures, so all decide alike. Not thread safe.
 #pragma once
 
 #include <cstdint>
@@ -38,10 +37,10 @@ class StepGuards {
     return loss_scale_ ? loss_scale_->loss_gradient(count) : 1;
   }
   void begin(std::uint32_t total, const kernel::Assignment& assignment, int rank);
-  /// Sums what was seen of the gradients over the ranks.
+  /// Sums the figures of the observed gradients over the ranks.
   Work reduce(comm::Communicator& world, const ReduceTerms& how);
-  /// Enters what this rank's sync found wrong into its vote. A gradient that is not finite may be
-  /// due to the loss scale; a loss cannot.
+  /// Enters the refusal of this rank's sync into its vote. The loss scale may be the reason for a
+  /// gradient that is not finite, but not for a loss.
   void enter(const Refusal& refusal, LocalVote& vote) const;
 
   /// Whether judge() and applied() need the gradient's norm.
@@ -57,13 +56,13 @@ class StepGuards {
   /// Counts a refused step as skipped; rethrows one that the budget does not cover.
   void skip(const StepRefused& refused) { not_finite_.take(refused); }
 
-  /// Fills in what guards know after a step: skipped_steps, overflows, loss_scale, noise_scale.
+  /// Fills in skipped_steps, overflows, loss_scale and noise_scale.
   void report(StepResult& result) const;
   std::int64_t skipped_steps() const;
 
   void save(nlohmann::json& into) const;
-  /// A guard whose state `saved` lacks keeps its initial state. Throws nlohmann::json::exception
-  /// for what save() does not write.
+  /// A guard whose state `saved` lacks keeps its initial state. Throws nlohmann::json::exception if
+  /// `saved` does not have the form that save() writes.
   void restore(const nlohmann::json& saved);
 
  private:

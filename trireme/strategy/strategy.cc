@@ -232,8 +232,8 @@ std::optional<ShareChange> Strategy::Impl::balance(std::uint32_t total) {
   return change;
 }
 
-// Every rank goes through all its micro-batches even if one fails: the others wait for its part of
-// each reduction, and learn of the error in the vote.
+// A rank goes through all its micro-batches even if one fails: the others wait for its part of each
+// reduction, and learn of the error in the vote.
 void Strategy::Impl::compute(const Batch& batch, const Loss& loss, std::uint32_t passes) {
   const auto leaves = leaves_of(plan.assignment, batch.total, grid.data().rank());
   parallel::LocalVote& vote = engine.vote();
@@ -294,7 +294,7 @@ void Strategy::Impl::fold_statistics() {
 void Strategy::Impl::update(double scale) {
   optimizer->apply(rate, scale);
   if (options.offload == memory::kOnHost) {
-    // The host adds to averages, and copies shards of a parameter that several stages hold.
+    // Next the host adds to averages, and copies shards of a parameter that several stages hold.
     const bool averages = average && average->bytes_on_host() > 0;
     if (averages || (grid.pipeline != nullptr && plan.shards_weights)) optimizer->settle();
   }
@@ -327,7 +327,7 @@ std::shared_ptr<void> Strategy::Impl::common_weights() {
 void Strategy::Impl::use_average(bool on) {
   if (!average || on == averaged) return;
   optimizer->settle();
-  // Servers get their first weights, those of a checkpoint, now: later they would get the average.
+  // Servers get their first weights (a checkpoint's) now: later they would get the average.
   if (remote != nullptr) remote->start();
   average->swap(sync.step->owned());
   averaged = on;

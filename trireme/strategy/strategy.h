@@ -31,17 +31,16 @@ namespace parallel {
 struct StrategyContext;
 }
 
-/// Maps the last block's value and the micro-batch to the loss, summed over micro.count items (a
-/// scalar under autograd).
+/// Maps the last block's value and the micro-batch to the loss summed over micro.count items: a
+/// scalar under autograd.
 using Loss = std::function<at::Tensor(const models::Value& output, const MicroBatch& micro)>;
 
 /// Token cross-entropy, summed over micro.field("targets"); the output is logits [b, T, V].
 Loss token_loss();
 
 struct StrategyOptions {
-  /// The device of this rank's parameters, gradients and optimizer state. Blocks are built
-  /// on the CPU and moved there; micro-batches follow. What devices other than the CPU cannot do yet
-  /// is refused (docs/gpu.md).
+  /// The device of this rank's parameters, gradients and optimizer state. Blocks are built on the
+  /// CPU and moved there; micro-batches follow. Refuses options without device code (docs/gpu.md).
   Device device = {};
   /// plain | zero1 | zero2 | zero3 | hybrid; local_sgd | diloco | easgd | gossip; server
   std::string sync = "plain";
@@ -52,7 +51,7 @@ struct StrategyOptions {
   int context = 1;
   /// Consecutive data-parallel ranks that share the experts of each mixture (models/experts.h).
   /// Each computes its share of a micro-batch's sequences. The number divides these sequences, and
-  /// data x shard. All else is whole on each of these ranks. Tolerance as for `context`.
+  /// data x shard. Each rank has everything else whole. Tolerance as for `context`.
   int expert = 1;
   /// Ranks that share the tensors of each layer, for models whose blocks get layers from the
   /// LayerFactory (GPT, BERT, MLP). Weights agree with one process's within a tolerance
@@ -82,17 +81,16 @@ struct StrategyOptions {
   std::string compression = "none";
   /// A folder for a mapped file that holds optimizer state, weight averages, master weights that
   /// differ from the weights, and under zero3 and hybrid this rank's shards of the weights. On a
-  /// device "host": the host's memory holds them (optim/state_store.h, sync/gathers/unit_gather.h), but under
-  /// local_sgd and its relatives only the optimizer's state. Empty: they are in memory. Changes no bit.
+  /// device "host": the host's memory holds them (optim/state_store.h, sync/gathers/unit_gather.h),
+  /// but under local_sgd and its relatives only optimizer state. Empty: off. Changes no bit.
   std::string offload = {};
   /// Activations that backward computes again instead of keeping them (memory/recompute.h): none |
   /// selective | full | every-K, or a list with one of the first three for each block, such as
   /// "full*3,none*2". Changes no bit.
   std::string recompute = "none";
-  /// A folder for a mapped file, one per lane or stage, that holds what blocks save for backward,
-  /// except the last block's; at most two blocks' are in memory at a time. On a device "host": pinned
-  /// memory of the host holds them (memory/activation_store.h). Empty: all are in memory. Changes no
-  /// bit.
+  /// A folder for a mapped file, one per lane or stage, that holds all blocks' activations but the
+  /// last one's; those of at most two blocks are in memory at a time. On a device "host": pinned
+  /// memory of the host holds them (memory/activation_store.h). Empty: off. Changes no bit.
   std::string offload_activations = {};
   /// Threads of every kernel; results depend on it (docs/numerics.md). 0: as the process has, or 1.
   int kernel_threads = 0;
@@ -110,8 +108,7 @@ struct StrategyOptions {
   bool graphs = false;
   /// How many of a batch's micro-batches each rank computes, under plain and zero1: equal | auto |
   /// weights such as "3:2:1" (strategy/shares.h). With auto, ranks measure their speed and change
-  /// shares between steps; batches() follows, and fixed_batches() are to be made again. Changes no
-  /// bit.
+  /// shares between steps: batches() follows; make fixed_batches() again. Changes no bit.
   std::string shares = "equal";
   /// For local_sgd, diloco, easgd and gossip, whose results depend on the number of ranks.
   LocalOptions local = {};
@@ -123,9 +120,8 @@ struct StrategyOptions {
   double ema = 0;
   /// Skips steps with an outlying loss or gradient norm (strategy/outlier_filter.h).
   OutlierOptions outliers = {};
-  /// The most steps of a training that may be skipped, on all ranks, because a loss, a gradient or
-  /// a sum of gradients is not finite. The next one is refused (StepRefused, exit code 21).
-  /// Checkpoints save the count.
+  /// The most steps that all ranks may skip because a loss, a gradient or a sum of gradients is not
+  /// finite. The next one is refused (StepRefused, exit code 21). Checkpoints save the count.
   std::int64_t skip_not_finite = 0;
   /// Measures the gradient noise scale (strategy/gradient_noise.h); needs two micro-batches a step.
   bool noise_scale = false;
@@ -172,7 +168,7 @@ class Strategy final : public Saveable, public StepVoter {
   /// The same without a Job (sync/strategy_context.h), for ranks of the simulated network.
   Strategy(const parallel::StrategyContext& env, const models::Blocks& model,
            StrategyOptions options, const OptimizerOptions& optimizer);
-  /// With an optimizer of one's own; not with parallel.sync = server.
+  /// With your own optimizer; not with parallel.sync = server.
   Strategy(const parallel::StrategyContext& env, const models::Blocks& model,
            StrategyOptions options, std::unique_ptr<optim::Optimizer> optimizer);
   /// Announces to the other ranks that this one's loop has ended; one that is still in a step gets
@@ -182,31 +178,29 @@ class Strategy final : public Saveable, public StepVoter {
   /// Throws StepRefused (nothing was applied), UnevenInput, or the communicator's error. If numbers
   /// that are not finite make the ranks skip the step, `skipped` says why and the loss is NaN.
   StepResult step(const Batch& batch, const Loss& loss);
-  /// StepResult::stop_signal of the last step, or what ended a later evaluate().
+  /// StepResult::stop_signal of the last step, or the signal that ended a later evaluate().
   int stop_signal() const noexcept override;
   bool all_ranks_return() const override { return true; }
   std::optional<std::int64_t> steps_ended() const override;
-  /// Forward only, no dropout: the mean loss over these batches, the same bits on every rank. Where
-  /// ranks train separate copies (local_sgd ...), that of their common model; the copies do not
-  /// change.
+  /// Forward only, no dropout: the mean loss over these batches, the same bits on every rank. If
+  /// ranks train separate copies (local_sgd ...), uses their common model; the copies stay.
   double evaluate(const std::vector<Batch>& batches, const Loss& loss);
   /// The same for several sums in one pass, each divided by the count: loss, correct answers, ...
-  /// `until_stop`: ranks that are asked to stop agree on it after the batch that they are in. The
-  /// result is then empty, and stop_signal() says by what.
+  /// `until_stop`: ranks that are asked to stop agree on it after the batch that they are in. Then
+  /// the result is empty, and stop_signal() is the signal.
   std::vector<double> evaluate(const std::vector<Batch>& batches, const std::vector<Loss>& sums,
                                bool until_stop = false);
   /// Forward only: the last block's value (generation). Collective unless has_whole_weights(): all
-  /// ranks call it with micro-batches of one shape. Separate copies: uses this rank's.
+  /// ranks call it with micro-batches of one shape. If ranks train copies, uses this rank's.
   models::Value infer(const MicroBatch& micro);
 
   void set_learning_rate(double learning_rate);
-  /// With StrategyOptions::ema: from now on evaluate(), infer() and weights_hash() use the averaged
-  /// weights, or the trained ones again, bit for bit. For use between steps; no step() and no
-  /// state() while it is on (TRIREME_CHECK). Collective where ranks hold shards. No effect without
-  /// ema.
+  /// With StrategyOptions::ema, else without effect: from now on evaluate(), infer() and
+  /// weights_hash() use the averaged weights, or the trained ones again, bit for bit. No step() and
+  /// no state() while it is on (TRIREME_CHECK). Collective where ranks hold shards.
   void use_average(bool on);
   /// SHA-256 (hex) over all weights in name order: name, shape, type, bytes. Collective where ranks
-  /// hold shards of the weights, or separate copies (then of what evaluate() uses).
+  /// hold shards of the weights, or separate copies (then of the weights that evaluate() uses).
   std::string weights_hash();
   /// False if ranks hold parts of the weights (zero3, hybrid, pipeline, tensor, expert) or of
   /// sequences (context): then infer() is collective.
@@ -234,9 +228,8 @@ class Strategy final : public Saveable, public StepVoter {
   std::int64_t offloaded_bytes() const;
 
   /// Master weights under their own names ("layer.0.mlp.up.weight"), optimizer state under
-  /// "optimizer/NAME.exp_avg", averages under "ema/NAME", buffers under their names. Where ranks
-  /// train separate copies, collective: the copies become equal first, and training goes on from
-  /// these.
+  /// "optimizer/NAME.exp_avg", averages under "ema/NAME", buffers under their names. Collective if
+  /// ranks train separate copies: these become equal first, and training goes on from them.
   std::vector<NamedShard> state() override;
   std::vector<NamedShard> own_state() override;
   bool can_go_on(const std::string& metadata) override;
@@ -248,13 +241,12 @@ class Strategy final : public Saveable, public StepVoter {
   std::unique_ptr<Impl> impl_;
 };
 
-/// `options` with what `name` means ("MirroredStrategy", "FSDP", "zero3"; `trireme show strategies`
-/// lists them). ConfigError for an unknown name, for an option that differs from its default and
-/// contradicts the name, and for what this build cannot run.
+/// `options` with the settings of `name` ("MirroredStrategy", "FSDP", "zero3"; `trireme show
+/// strategies` lists them). ConfigError for an unknown name, for an option that differs from its
+/// default and contradicts the name, and if this build cannot run it.
 StrategyOptions strategy_options(std::string_view name, StrategyOptions options = {});
 
-/// A Strategy with these options. ConfigError also if the name does not go with the job's ranks and
-/// hosts.
+/// A Strategy with these options. ConfigError also if the name does not fit the ranks and hosts.
 std::unique_ptr<Strategy> strategy(std::string_view name, Job& job, const models::Blocks& model,
                                    StrategyOptions options, const OptimizerOptions& optimizer);
 

@@ -65,9 +65,9 @@ struct Strategy::Impl final : parallel::StepTarget {
   kernel::Assignment places;  // of the world's ranks
   const parallel::LayerGroup layers;
   const parallel::StrategySetup setup{env, options, plan, pipeline, grid, layers};
-  const models::Blocks model;  // what lanes are built from
+  const models::Blocks model;  // lanes are built from it
   std::string stages_note;
-  std::optional<parallel::MappedState> mapped;  // outlives what lies in it
+  std::optional<parallel::MappedState> mapped;  // outlives the tensors in it
   parallel::ModelParts parts;
   std::unique_ptr<optim::Optimizer> optimizer;
   ps::RemoteOptimizer* const remote;   // the optimizer; null: it runs in this process
@@ -82,7 +82,7 @@ struct Strategy::Impl final : parallel::StepTarget {
   parallel::ModelState content;
   parallel::Evaluator evaluator;
   std::optional<parallel::ShareBalance> shares;  // null: they are fixed
-  parallel::StepEngine engine;                   // last: its end tells the other ranks
+  parallel::StepEngine engine;                   // last: its destructor tells the other ranks
 };
 
 }  // namespace trireme::inline v0

@@ -38,8 +38,7 @@ ps::RemoteOptimizer& remote(optim::Optimizer& optimizer) {
 
 }  // namespace
 
-// In a pipeline, one group gathers the weights of all of this rank's stages, in the order of its
-// passes.
+// In a pipeline, one group gathers the weights of all stages of a rank, in the order of its passes.
 StrategySync make_strategy_sync(const StrategySetup& setup, const ModelParts& parts,
                                 optim::Optimizer& optimizer,
                                 const std::function<Work()>& enter_barrier,

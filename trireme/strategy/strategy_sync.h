@@ -1,5 +1,5 @@
-// Makes the StepSync of a Strategy: a ParameterSync for each of this rank's stages, and what
-// combines them over a pipeline and over ranks that share layers.
+// Makes the StepSync of a Strategy: a ParameterSync for each of this rank's stages, and the syncs
+// that combine them over a pipeline and over ranks that share layers.
 #pragma once
 
 #include <functional>
@@ -21,9 +21,8 @@ struct StrategySync {
   BucketedSync* dealt = nullptr;        // of the last stage, whose shares may change; null: none
 };
 
-/// Collective. What the arguments refer to outlives the result. `enter_barrier` is called before the
-/// first bucket of a step; empty: the step begins with the barrier. `steps_done`: updates since the
-/// start of the training.
+/// Collective. Keeps references to all arguments. `enter_barrier` is called before a step's first
+/// bucket; empty: the step begins with the barrier. `steps_done`: updates since training began.
 StrategySync make_strategy_sync(const StrategySetup& setup, const ModelParts& parts,
                                 optim::Optimizer& optimizer,
                                 const std::function<Work()>& enter_barrier,

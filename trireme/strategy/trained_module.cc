@@ -63,8 +63,8 @@ TrainedModule::TrainedModule(const StrategyContext& env, torch::nn::Module& modu
       plan_(plan_of(options, env)),
       sync_(make_sync(options, barrier)) {}
 
-// First the ranks' models are compared, since ranks allocate together what their own model's parameters
-// take. Then their settings, which say what else they do together.
+// First the ranks' models are compared, since ranks allocate together what their own model's
+// parameters take. Then their settings, which say what else they do together.
 std::unique_ptr<ParameterSync> TrainedModule::make_sync(const DataParallelOptions& options,
                                                         const std::function<Work()>& barrier) {
   replicate(*env_.world, tensors_.distinct, env_.host);
@@ -187,7 +187,7 @@ void TrainedModule::refuse_direct_call() const {
   if (shards_) shards_->refuse_direct_call(sync_name_, env_.world->rank(), env_.host);
 }
 
-// Without the servers'.
+// Without the servers' state.
 std::vector<NamedShard> TrainedModule::own_state() {
   std::vector<NamedShard> state;
   std::set<const void*> frozen;
@@ -237,7 +237,7 @@ std::string TrainedModule::weights_hash() {
 std::int64_t TrainedModule::optimizer_updates() {
   if (remote_) return remote_->step_count();
   if (sync_->owned().empty()) return steps_;
-  std::int64_t most = 0;  // the optimizer may have some of the parameters alone
+  std::int64_t most = 0;  // the optimizer may have only some of the parameters
   for (std::size_t i = 0; i < sync_->owned().size(); ++i)
     most = std::max(most, static_cast<std::int64_t>(updates(optimizer_, updated(i))));
   return most;

@@ -1,6 +1,6 @@
-// TrainedModule: a user's module and optimizer as DataParallel trains them. Plain: every rank updates
-// the parameters themselves. Under ZeRO the parameters move into one piece of memory, and the
-// optimizer gets this rank's shards of them.
+// TrainedModule: a user's module and optimizer as DataParallel trains them. Under plain every rank
+// updates the parameters in place. Under ZeRO they move into one piece of memory, and the optimizer
+// gets this rank's shards of them.
 #pragma once
 
 #include <cstdint>
@@ -26,8 +26,8 @@ namespace trireme::inline v0::parallel {
 class TrainedModule {
  public:
   /// Collective. `barrier` is called before the first bucket of a step. Keeps references to all but
-  /// the options. ConfigError if it cannot be trained with these options; MismatchError if ranks have
-  /// other models, processors, options or optimizers.
+  /// the options. ConfigError if it cannot be trained with these options; MismatchError if ranks
+  /// have other models, processors, options or optimizers.
   TrainedModule(const StrategyContext& env, torch::nn::Module& module,
                 torch::optim::Optimizer& optimizer, const DataParallelOptions& options,
                 const std::function<Work()>& barrier);
@@ -48,11 +48,11 @@ class TrainedModule {
 
   /// With servers: takes their weights before the first forward pass. No effect afterwards.
   void start();
-  /// As Optimizer's; state() and weights_hash() settle.
+  /// As optim::Optimizer::settle(). state() and weights_hash() call it.
   void settle();
   /// Multiplies the summed gradients by `scale` and lets the optimizer update what this rank owns.
   void update(double scale);
-  /// From now on a step() of the optimizer that the user calls is noticed, and then refused.
+  /// From now on notices if the user calls step() of the optimizer, which is then refused.
   void watch();
   void refuse_direct_call() const;
 
@@ -93,7 +93,7 @@ class TrainedModule {
   std::shared_ptr<ps::RowStore> rows_;           // of embeddings on servers; null: none
   std::unique_ptr<ParameterSync> sync_;
   std::int64_t steps_ = 0;
-  // Slices whose momentum own_state() has made before SGD's first update, which makes another one.
+  // Slices whose momentum own_state() made before SGD's first update, which makes its own.
   std::set<std::size_t> made_;
 };
 

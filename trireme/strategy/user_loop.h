@@ -1,4 +1,4 @@
-// A DataParallel needs these things from the loop around it, and refuses others.
+// The group of a DataParallel among several in one loop, and the refusals of wrong loops.
 #pragma once
 
 #include <cstdint>
@@ -12,10 +12,10 @@
 
 namespace trireme::inline v0::parallel {
 
-/// The communicator of a DataParallel if another one lives; else null, and it uses the job's. Ranks may
-/// call two of one loop in different orders: a backward pass goes through both, and a rank without
-/// samples takes part in a batch of one after the other. ConfigError if `sync` has servers, which keep
-/// the weights of one. Collective.
+/// A communicator of its own for a DataParallel if another one lives, since ranks may use the two
+/// in different orders: a backward pass goes through both, and a rank without samples takes part in
+/// a batch of one after the other. Null if there is no other. ConfigError if `sync` has servers,
+/// which keep the weights of one. Collective.
 std::shared_ptr<comm::Communicator> make_loop_group(const InputReader& reader,
                                                     const StrategyContext& env,
                                                     const std::string& sync);

@@ -28,9 +28,9 @@ struct DeviceChoice {
   std::string kind = "cpu";
   std::string note;  // to print, or ""
 };
-/// The meaning of train.device = `wanted` for `ranks` ranks of this host, of which each device takes
-/// `ranks_per_device`. "auto" takes devices if there is one for each rank. Throws ConfigError if the
-/// device cannot be used.
+/// The meaning of train.device = `wanted` for `ranks` ranks of this host, of which each device
+/// takes `ranks_per_device`. "auto" takes devices if there is one for each rank. Throws ConfigError
+/// if the device cannot be used.
 DeviceChoice choose_device(const std::string& wanted, const Devices& devices, int ranks,
                            int ranks_per_device);
 
@@ -53,8 +53,7 @@ void check_products(const std::string& products, const std::string& kind);
 /// The same for comm.transport = `transport`.
 void check_transport(const std::string& transport, const std::string& kind, int ranks_per_device);
 
-/// Makes the device of a rank the current one of its thread. Throws ConfigError if there is none, or
-/// if it cannot be used.
+/// Makes a rank's device the current one of its thread. ConfigError if it is missing or unusable.
 Device take_device(const std::string& kind, int local_rank, int ranks_per_device);
 /// The same for ranks that are threads of one process: they share its devices in turn.
 Device share_device(const std::string& kind, int rank);
@@ -62,7 +61,7 @@ Device share_device(const std::string& kind, int rank);
 /// The facts that decide the bits on this kind of device: its kind and, for NVIDIA's, the model.
 std::string describe_devices(const std::string& kind);
 
-/// Bytes of memory of this process's GPU that has least, by the driver; 0 if it does not tell.
+/// The least memory of this process's GPUs in bytes, by the driver; 0: not known.
 std::int64_t gpu_memory();
 
 /// Peak bytes of LibTorch's tensors on a device; 0 on the CPU, or if nobody counts them.

@@ -19,11 +19,11 @@ class EarlyStop final : public Saveable {
   /// least `min_improvement`; 0 = never.
   EarlyStop(std::int64_t patience, double min_improvement)
       : patience_(patience), min_improvement_(min_improvement) {}
-  /// Takes the validation loss after `steps` steps, once: after a rank was lost a validation may be made
-  /// again. The first finite loss is the first best loss.
+  /// Takes the validation loss after `steps` steps, once: after a rank was lost a validation may be
+  /// made again. The first finite loss is the first best loss.
   void judge(std::int64_t steps, double loss);
-  /// Whether the loss after `steps` steps has still to be judged: a training that is stopped where a
-  /// validation is due makes it when it is resumed.
+  /// Whether the loss after `steps` steps is still to be judged: a training that was stopped before
+  /// a due validation makes it when it is resumed.
   bool lacks(std::int64_t steps) const noexcept { return steps > last_step_; }
   /// Whether the training must end.
   bool reached() const noexcept { return patience_ > 0 && waited_ >= patience_; }

@@ -14,7 +14,7 @@
 namespace trireme::inline v0::train {
 namespace {
 
-// A job that is not reproducible may have ranks on different machines.
+// Compared in reproducible jobs only: ranks of others may be on different machines.
 std::string what_decides_bits(const std::string& device) {
   return "processor = " + tensor::describe_processor() +
          "\nproducts = " + tensor::describe(tensor::kernel_table()) + "\n" +
@@ -55,7 +55,7 @@ BatchesOptions Session::batches() const {
   const std::int64_t workers = job.size(), rank = job.rank();
   options.batch /= workers;
   options.every = workers;
-  // Those beyond the number at the start read what would come after the end.
+  // Workers beyond the number at the start read batches that come after the end.
   options.first = rank % workers + rank / workers * workers * settings.steps;
   return options;
 }

@@ -1,5 +1,5 @@
-// Session: what a process of a training has from its start to its end, whatever ranks the job has
-// meanwhile: the settings, the data and its Job. train() runs the training on this rank.
+// Session: the settings, the data and the Job of a training's process, from its start to its end,
+// while the job's ranks may change. train() runs the training on this rank.
 #pragma once
 
 #include <memory>
@@ -15,7 +15,7 @@
 
 namespace trireme::inline v0::train {
 
-/// How a process gets its Job: it joins one, or is a rank simulated over the transport `transport`.
+/// How a process gets its Job: it joins one, or is a rank that is simulated over `transport`.
 struct Entry {
   int argc = 0;
   char** argv = nullptr;
@@ -27,10 +27,10 @@ struct Session {
   Session(const Entry& entry, WorkerSpec given);
   /// Whether each worker trains on its own, with the servers.
   bool alone() const;
-  /// The job of one rank of a worker that trains on its own and whose optimizer is on the servers. Rank 0
-  /// alone validates and writes. Null: this rank trains together with the others.
+  /// The job of one rank of a worker that trains on its own and whose optimizer is on the servers.
+  /// Only rank 0 validates and writes. Null: this rank trains together with the others.
   std::unique_ptr<Job> own_job() const;
-  /// The batches that this rank reads; those of a worker that trains on its own are no other worker's.
+  /// The batches that this rank reads. Workers that train on their own read different ones.
   BatchesOptions batches() const;
 
   const WorkerSpec spec;
@@ -45,7 +45,7 @@ struct Session {
 /// Steps of a WorkerSpec::trial; the last one is measured.
 inline constexpr long kTrialSteps = 2;
 
-/// Trains to the end or to a stop signal, and returns the exit code (0, 130, 143). Errors are thrown.
+/// Trains to the end or to a stop signal. Returns the exit code (0, 130, 143); throws errors.
 int train(Session& session);
 
 }  // namespace trireme::inline v0::train

@@ -79,7 +79,7 @@ class Trainer {
   // Measures the last step: the first one also allocates memory and sets up kernels.
   int run_trial() {
     Report silent(folder_, {.silent = true});
-    std::shared_ptr<void> snapshot;  // a training has one at times
+    std::shared_ptr<void> snapshot;  // a training has one while a checkpoint is written
     for (long step = 0; step < kTrialSteps; ++step) {
       if (step + 1 == kTrialSteps) snapshot = checkpointer_.rehearse();
       train_one(silent, step);
@@ -122,7 +122,7 @@ class Trainer {
       const long step = done;
       const int signal = train_one(report, step);
       if (step == first && regrouped) tell_regrouping(report, first);
-      // Servers count the steps of workers that train on their own; others may have taken more than the last.
+      // Servers count the steps of all workers that train on their own, so `done` may skip numbers.
       const long counted =
           own_ ? std::min<long>(strategy_.steps_done(), settings_.steps) : done + 1;
       done = std::max(done, counted);
@@ -149,7 +149,7 @@ class Trainer {
       if (step == first && !strategy_.lanes_note().empty())
         report.line("one lane instead of " + std::to_string(settings_.strategy.lanes) + ": " +
                     strategy_.lanes_note());
-      // Not `done`, which servers count and which may leave numbers out.
+      // Not by `done`, which may skip numbers.
       if (step_seconds_.size() == kTimedSteps && !goes_on && !last) expect(report, first);
     }
     if (interrupted_) return stop(report, done, strategy_.stop_signal());
@@ -161,7 +161,7 @@ class Trainer {
   }
 
  private:
-  // The run keeps the values with which it is resumed if its checkpoint fits them.
+  // Keeps the values with which the run is resumed if its checkpoint fits them.
   long restore() {
     try {
       const long saved = checkpointer_.resume();
@@ -188,7 +188,7 @@ class Trainer {
     if (due && outcome_.first_validation) early_stop_.judge(first, *outcome_.first_validation);
   }
 
-  // The steps that the servers have counted. Rank 0 takes one step at least, since it saves after it.
+  // The servers' count of steps. Rank 0 takes at least one step, since it saves after a step.
   long join_later(long saved) {
     const long last = static_cast<long>(settings_.steps) - (leads_ ? 1 : 0);
     const long first = std::max(saved, std::min(static_cast<long>(strategy_.steps_done()), last));
@@ -213,7 +213,7 @@ class Trainer {
                                      past_.training.back().first < static_cast<double>(first));
     if (const auto figures = last_step(job_.world(), lacks, first, session_.last_step))
       report.step(*figures);
-    // Those who went on may have judged a loss that is not in the events, or the other way round.
+    // Ranks that went on may have judged a loss that is not in the events, or the reverse.
     const auto every = settings_.validate_every;
     const bool due = leads_ && (first >= settings_.steps || (every > 0 && first % every == 0)) &&
                      (early_stop_.lacks(first) || past_.validation.empty() ||
@@ -247,7 +247,7 @@ class Trainer {
     return env;
   }
 
-  // Whether this rank takes part in what all do together, or rank 0 for all.
+  // Whether this rank validates and saves: all that train together do; of the others, rank 0.
   bool leads_or_joins() const { return leads_ || !own_; }
 
   BatchesOptions batch_options() const {

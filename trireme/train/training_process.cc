@@ -16,7 +16,7 @@
 namespace trireme::inline v0::train {
 namespace {
 
-// Trains; an error for want of a device's memory also says what was planned.
+// Trains. An error for lack of a device's memory also says what was planned.
 int run_trainer(const Entry& entry, const WorkerSpec& spec) {
   try {
     Session session(entry, spec);

@@ -1,4 +1,4 @@
-// The processes of a training job: ranks, servers, and what holds for each process as a whole.
+// The processes of a training job: ranks, servers, and the settings of a whole process.
 #pragma once
 
 #include <memory>
@@ -11,14 +11,13 @@ namespace trireme::inline v0::train {
 
 struct Settings;
 
-/// Joins the job, trains to the end or to a stop signal, and returns the exit code (0, 130, 143).
-/// Errors are thrown.
+/// Joins the job and trains as train() (session.h): returns its exit code, throws errors.
 int run_training(int argc, char** argv, const WorkerSpec& spec);
 /// The same for a server of that training.
 int run_server(int argc, char** argv, const WorkerSpec& spec);
 
-/// The same for a rank that is a thread of a simulated group (net/sim), with its transport `transport`.
-/// Its times are those of the virtual clock.
+/// The same for a rank that is a thread of a simulated group (net/sim), with its transport
+/// `transport`. Its times are those of the virtual clock.
 int run_simulated_rank(std::shared_ptr<net::Transport> transport,
                        std::shared_ptr<const plan::Tuning> tuning, const WorkerSpec& spec);
 /// Call once per process, before run_simulated_rank().

@@ -1,9 +1,10 @@
-// The positions of a sequence that a rank of a context-parallel group has: of 2N equal chunks, rank
-// r has chunks r and 2N - 1 - r ("zigzag"), so that under a causal mask every rank has equal work.
+// The positions of a sequence that a context-parallel rank has. The sequence is cut into 2N equal
+// chunks; rank r has chunks r and 2N - 1 - r ("zigzag"), so that ranks have equal work under a
+// causal mask.
 //
 //     N = 2, T = 8     rank 0: 0 1 . . . . 6 7     rank 1: . . 2 3 4 5 . .
 //
-// Pure functions; those of tensors work under autograd.
+// Pure functions; functions of tensors work under autograd.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -21,11 +22,10 @@ at::Tensor positions_of(std::int64_t length, int rank, int ranks);
 
 /// Those positions of `whole` along `dim`; contiguous.
 at::Tensor cut_positions(const at::Tensor& whole, std::int64_t dim, int rank, int ranks);
-/// The whole tensor, from all ranks' in their order.
+/// The whole tensor, from all ranks' parts in rank order.
 at::Tensor join_positions(const std::vector<at::Tensor>& parts, std::int64_t dim);
 
-/// The micro-batch with every field cut that has as many positions (dim 1) as "tokens". `count`
-/// stays that of the whole one.
+/// Cuts every field that has as many positions (dim 1) as "tokens"; `count` does not change.
 MicroBatch cut_positions(const MicroBatch& whole, int rank, int ranks);
 
 }  // namespace trireme::inline v0::parallel

@@ -26,7 +26,7 @@ struct Ring {
   const OnRingHop* on_hop = nullptr;
 
   int size() const { return ranks.size(); }
-  /// Whose keys and values are here in hop `hop`.
+  /// The rank whose keys and values are here in hop `hop`.
   int owner(int hop) const { return (ranks.rank() - hop + size()) % size(); }
   Work send_on(const at::Tensor& tensor, std::uint32_t tag) const {
     return ranks.send(tensor::to_buffer(tensor), (ranks.rank() + 1) % size(), tag,
@@ -36,8 +36,8 @@ struct Ring {
     return ranks.recv(tensor::to_buffer(tensor), (ranks.rank() + size() - 1) % size(), tag,
                       {.label = "ring attention"});
   }
-  // For every rank with a higher number, a rank's first half of positions comes before all of that
-  // rank's positions, and its second half after them.
+  // The first half of a rank's positions comes before all positions of every rank with a higher
+  // number, and the second half after them.
   tensor::Sight sight(int hop, std::int64_t length, bool causal) const {
     const int from = owner(hop);
     if (!causal) return {.keys = length};

@@ -1,16 +1,17 @@
 // Ring attention (Liu et al. 2023, "Ring Attention with Blockwise Transformers", arXiv:2310.01889):
 // attention over sequences whose positions are shared among ranks (positions.h). Queries stay in
-// place. Keys and values go around the ring of ranks, and each rank adds its queries' result for
-// the part that is here (tensor/functions/partial_attention.h) while the next part is being sent. In backward
-// they go around once more together with their gradients, which end at their owner.
+// place. Keys and values go around the ring of ranks. Each rank adds its queries' result for the
+// part that it has (tensor/functions/partial_attention.h) while the next part is being sent. In
+// backward they go around once more together with their gradients, which end at their owner.
 //
 //     4 ranks, causal: what rank 1 (chunks 1 and 6 of 0 ... 7) computes in hop 0, 1, 2, 3
 //     keys of rank         1 (1, 6)      0 (0, 7)      3 (3, 4)      2 (2, 5)
 //     query chunk 1        diagonal      0             -             -
 //     query chunk 6        1, diagonal   0             3, 4          2, 5
 //
-// After hop 0 a rank computes two blocks of chunk x chunk in every hop. Of its [B, T/N, 3C] a rank
-// sends (N - 1) 2/3 in forward, as much in backward, and N 2/3 of gradients in fp32 or wider.
+// After hop 0 a rank computes two blocks of chunk x chunk in every hop. It sends keys and values
+// [B, T/N, 2C] N - 1 times in forward, as often in backward, and N times their gradients in fp32 or
+// wider.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -35,8 +36,7 @@ using OnRingHop = std::function<void(const RingHop&)>;
 /// key, value side by side; fp64, fp32, or bf16 and fp16, which are summed in fp32) of this rank's
 /// positions of sequences of T -> [B, T/N, C]. Causal, or every position sees all T; no other
 /// masks. All ranks of `group` call it in the same order with one shape. With one rank it is
-/// tensor::attention. Throws the communicator's error if a peer fails. `group`, and `on_hop` if given,
-/// outlive the graph.
+/// tensor::attention. Throws the communicator's error. `group` and `on_hop` outlive the graph.
 at::Tensor ring_attention(const at::Tensor& qkv, std::int64_t heads, bool causal,
                           comm::Communicator& group, const OnRingHop* on_hop = nullptr);
 

@@ -22,7 +22,7 @@ using torch::autograd::variable_list;
 
 using Counts = std::vector<std::int64_t>;  // of rows
 
-// sends[r] rows to each rank r, receives[r] from it.
+// Sends sends[r] rows to each rank r, and receives receives[r] rows from it.
 at::Tensor moved(const at::Tensor& rows, const Counts& sends, const Counts& receives,
                  Communicator& group) {
   const std::int64_t width = rows.size(1);

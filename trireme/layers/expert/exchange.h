@@ -1,9 +1,9 @@
 // Sends tokens to the ranks that have their experts, and the experts' outputs back (GShard,
-// Lepikhin et al. 2020, arXiv:2006.16668), under autograd. Rank r of N has experts r E/N ... (r +
-// 1) E/N - 1.
+// Lepikhin et al. 2020, arXiv:2006.16668), under autograd. Each of N ranks has E/N consecutive
+// experts, in rank order.
 //
-// Only tokens that have a place in an expert are sent: first E numbers of each rank (how many for
-// which expert), then the rows by all_to_all; backward sends the other way. An expert's rows are in
+// Only tokens that an expert accepts are sent: first E numbers of each rank (how many rows for each
+// expert), then the rows, both by all_to_all; backward sends the other way. An expert's rows are in
 // the order of ranks. If rank r has the r-th part of the sequences, this is one process's order.
 #pragma once
 

@@ -26,8 +26,7 @@ std::vector<std::int64_t> shape_of_whole(std::vector<std::int64_t> own, const mo
 /// The part of `rank` in a group ordered by expert coordinate, then by tensor coordinate (e x
 /// tensor_ranks + t); `part` is that of any rank.
 models::Part part_on(models::Part part, int rank, int tensor_ranks);
-/// Whether `rank` is the first that holds its elements: these ranks together hold every element
-/// once.
+/// Whether `rank` is the first that holds its elements. Those ranks hold every element once.
 bool is_first_with(const models::Part& part, int rank, int tensor_ranks);
 
 /// Converts a shard of a part (its shape, and an interval of that) to shards of the whole tensor,

@@ -12,9 +12,9 @@
 
 namespace trireme::inline v0::parallel {
 
-/// x, whose gradient is the sum of all ranks' (f).
+/// x; its gradient is the sum of all ranks' gradients (f).
 at::Tensor enter_cut(const at::Tensor& x, comm::Communicator& group);
-/// The sum of all ranks' x, whose gradient is passed on (g).
+/// The sum of all ranks' x; its gradient is passed on (g).
 at::Tensor leave_cut(const at::Tensor& x, comm::Communicator& group);
 /// All ranks' x [B, T/N, C] concatenated: [B, T, C]; its gradient is summed, and cut again.
 at::Tensor gather_sequence(const at::Tensor& x, comm::Communicator& group);
@@ -23,9 +23,9 @@ at::Tensor scatter_sum(const at::Tensor& x, comm::Communicator& group);
 /// All ranks' x [..., V/N] concatenated. Without autograd.
 at::Tensor gather_last(const at::Tensor& x, std::int64_t whole, comm::Communicator& group);
 
-/// cross_entropy_sum (tensor/functions/functions.h) of logits [..., V] that are cut among the ranks along
-/// the last dim: this rank has columns begin ... begin + logits.size(-1) - 1 of `whole`. Logits are
-/// not sent, only three numbers per token. The same scalar on every rank.
+/// cross_entropy_sum (tensor/functions/functions.h) of logits [..., V] that are cut among the ranks
+/// along the last dim: this rank has columns begin ... begin + logits.size(-1) - 1 of `whole`.
+/// Logits are not sent, only three numbers per token. The same scalar on every rank.
 at::Tensor cut_cross_entropy_sum(const at::Tensor& logits, const at::Tensor& targets,
                                  std::int64_t begin, std::int64_t whole, comm::Communicator& group);
 

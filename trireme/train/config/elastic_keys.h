@@ -21,8 +21,7 @@ void add_elastic_keys(config::Schema& schema);
 ElasticSettings elastic_of(const config::Config& config);
 /// Ranks that together have one copy of the model and change only together.
 int ranks_of_a_copy(const StrategyOptions& strategy);
-/// How the number of ranks may change: of ranks that train together, or of servers' workers that train
-/// on their own.
+/// How the number of ranks may change that train together, or of workers that train on their own.
 struct RankChanges {
   std::optional<launch::ElasticOptions> together;
   std::optional<launch::WorkerRange> alone;

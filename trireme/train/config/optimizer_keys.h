@@ -1,11 +1,11 @@
-// The keys of the optimizer, optimizer.*, and of its learning rate, in train.*. Internal to config/.
+// The keys of the optimizer, optimizer.*, and of the learning rate, train.*. Internal to config/.
 #pragma once
 
 #include "trireme/base/config/config.h"
 
 namespace trireme::inline v0::train {
 
-/// The same key, whose value is part of a run's identity (docs/numerics.md).
+/// `key`, whose value becomes part of a run's identity (docs/numerics.md).
 inline config::Key identity_key(config::Key key) {
   key.identity = true;
   return key;

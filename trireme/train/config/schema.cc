@@ -29,9 +29,8 @@ std::vector<std::string> names_of_algorithms() {
   return names;
 }
 
-// model.*, data.* and train.loss: the common keys, and the keys of this model, which are part of the
-// identity, and of this data. Data and loss are part of it if they are not the model's defaults
-// (parts_identity).
+// model.*, data.* and train.loss: the common keys, this model's, which are part of the identity,
+// and this data's. Data and loss are part of it unless they are defaults (parts_identity).
 void add_model_keys(config::Schema& schema, const ModelFamily& family, const DataFamily& data) {
   schema.add(identity_key({"model.name", default_model(), "Which model.", 0, 0, model_names()}));
   for (const config::Key& key : family.keys) schema.add(identity_key(key));
@@ -61,7 +60,7 @@ void add_batch_keys(config::Schema& schema) {
        "gets fewer, measured in the first steps; or weights such as 3:2:1. Changes no bit."});
 }
 
-// Keys of everything that watches a training or accompanies it.
+// Keys of the average of the weights, early stopping, skipped steps and the noise scale.
 void add_helper_keys(config::Schema& schema) {
   schema.add(identity_key(
       {"train.ema", 0.0,
@@ -114,7 +113,7 @@ void add_length_keys(config::Schema& schema) {
               "--resume RUN` goes on. Empty: no limit."});
 }
 
-// The keys that say on what, and how, a rank computes.
+// Keys of a rank's device, kernels and lanes.
 void add_device_keys(config::Schema& schema) {
   schema.add(
       {"train.device", text("auto"),

@@ -43,7 +43,7 @@ void check_texts(const config::Config& config) {
   if (recompute != kAutoRecompute) memory::parse_recompute(recompute);  // throws for an unknown one
 }
 
-// Server keys without servers would change nothing.
+// Refuses server keys without servers: they would change nothing.
 ServerOptions server_options_of(const config::Config& config) {
   const std::string& sync = config.text("parallel.sync");
   if (parallel::is_served(sync)) {
@@ -114,8 +114,8 @@ ParameterGroup group_of(const std::string& entry) {
   return group;
 }
 
-// Parses "match=*.bias weight_decay=0; match=embed.* learning_rate=0.5", in which learning_rate is a
-// factor. Throws ConfigError naming the wrong entry.
+// Parses "match=*.bias weight_decay=0; match=embed.* learning_rate=0.5", in which learning_rate is
+// a factor. Throws ConfigError naming the wrong entry.
 std::vector<ParameterGroup> parse_groups(const std::string& text) {
   std::vector<ParameterGroup> groups;
   std::istringstream entries(text);

@@ -10,7 +10,7 @@
 namespace trireme::inline v0::train {
 namespace {
 
-// Between a time by steady_now(), which no other host knows, and the same by the system's clock; ns.
+// The system clock's time less steady_now(), which means nothing on another host; ns.
 std::int64_t system_clock_ahead() {
   using std::chrono::nanoseconds;
   const auto wall = std::chrono::system_clock::now().time_since_epoch();

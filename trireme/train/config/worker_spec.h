@@ -11,9 +11,9 @@ struct WorkerSpec {
   std::string folder;          // of the run
   std::string trace;           // file for the merged timeline; empty = no trace
   std::string profile = {};    // file for rank 0's profile of kernels; empty = no profile
-  std::string recompute = {};  // the policy that "auto" chose; empty = memory.recompute as it is
+  std::string recompute = {};  // the policy that "auto" chose; empty = use memory.recompute
   std::string device = "cpu";  // the kind that train.device chose
-  std::string transport = {};  // that "auto" chose for it; empty = comm.transport as it is
+  std::string transport = {};  // chosen by "auto" for the device; empty = use comm.transport
   bool resume = false, json = false;
   bool validates = true;             // rank 0 does; false: it leaves that to the evaluator
   bool trial = false;                // only run two measured steps (cli/torch/fit/fit.h)
@@ -30,10 +30,10 @@ struct WorkerSpec {
       {};  // digest of the lock on the checkpoints' place (storage/claim.h); empty: unknown
   /// Start of the command: steady_now() on this host, in ns. train.max_time counts from it.
   std::int64_t began = 0;
-  /// The same by the system's clock, of which from_text() makes `began` on another host; 0: not needed.
+  /// The same by the system's clock, from which another host computes `began`; 0: not needed.
   std::int64_t began_at = 0;
 
-  /// For a process on any host: without descriptors, times and the terminal of this one.
+  /// For a process on any host: without descriptors and terminal of this one, with `began_at`.
   WorkerSpec elsewhere() const;
   std::string to_text() const;
   static WorkerSpec from_text(const std::string& text);

@@ -40,8 +40,7 @@ void CheckpointEvaluator::run() {
   }
 }
 
-// False when nothing is left to do. After an error of the storage the next turn does what this one has not
-// done.
+// False when nothing is left to do. After an error of the storage the next turn does the rest.
 bool CheckpointEvaluator::take_turn() {
   const auto& waiter = options_.waiter;
   const bool ended = options_.ended();  // before looking, so that the last checkpoint is seen
@@ -64,7 +63,7 @@ void CheckpointEvaluator::open_record() {
   record_->echo_to_stdout(options_.json);
 }
 
-// In the handler of `error`. Throws it when the patience is over.
+// Called in the handler of `error`. Rethrows it when the patience is over.
 void CheckpointEvaluator::wait_for_storage(const ResourceError& error) {
   const TimePoint now = options_.waiter->now();
   if (!failing_since_) {

@@ -1,11 +1,11 @@
-// CheckpointEvaluator: follows a run's checkpoints and evaluates each complete one once, in the order
-// of their steps, until no more can come.
+// CheckpointEvaluator: follows a run's checkpoints and evaluates each complete one once, in the
+// order of their steps, until no more can come.
 //
 // It gives a checkpoint's files second names in RUN/evaluating before it reads them, so that
-// checkpoint.keep may remove the originals meanwhile. Nothing waits for it: if it is slower than the
-// training it takes the oldest checkpoint that is left, and the ones that went before their turn are
-// named. A storage that is away or full (ResourceError) is tried again after growing pauses. Not thread
-// safe. No LibTorch.
+// checkpoint.keep may remove the originals meanwhile. Nothing waits for it: if it is slower than
+// the training, it takes the oldest checkpoint that is left, and reports those that were removed
+// before their turn. A storage that is away or full (ResourceError) is tried again after growing
+// pauses. Not thread safe. No LibTorch.
 #pragma once
 
 #include <cstdint>
@@ -34,13 +34,13 @@ struct EvaluatorOptions {
   std::function<EvaluatedCheckpoint(const std::string& folder, std::int64_t step)> evaluate;
   /// Whether the run writes no more checkpoints.
   std::function<bool()> ended;
-  /// Whether to leave before that, with checkpoints left.
+  /// Whether to stop before that, with checkpoints left.
   std::function<bool()> stopped = [] { return false; };
-  /// Whether one of the two may have changed; cheap. It is also looked every `look`.
+  /// Whether `ended` or `stopped` may have changed; cheap. Both are also asked every `look`.
   std::function<bool()> woken = [] { return false; };
   std::function<void(const std::string& line)> say = [](const std::string&) {};
-  /// How long after the end of the run the checkpoints that are left may take. If they would take
-  /// longer, the newest alone is evaluated.
+  /// How long the remaining checkpoints may take after the end of the run. If they would take
+  /// longer, only the newest is evaluated.
   Duration patience = std::chrono::minutes(30);
   /// How long the storage may fail at a time.
   Duration storage_patience = std::chrono::minutes(10);
@@ -57,8 +57,8 @@ class CheckpointEvaluator {
   /// Removes RUN/evaluating.
   ~CheckpointEvaluator();
 
-  /// Throws what EvaluationRecord's constructor throws, and ResourceError when the storage has failed
-  /// for `storage_patience`.
+  /// Throws what EvaluationRecord's constructor throws, and ResourceError when the storage has
+  /// failed for `storage_patience`.
   void run();
 
  private:

@@ -51,7 +51,7 @@ void EvaluationRecord::read(const std::string& path) {
   }
 }
 
-// The checkpoint with the least loss that there still is.
+// Chooses the checkpoint with the least loss among those that still exist.
 void EvaluationRecord::choose_best(const storage::CheckpointFolder& run) {
   std::vector<Best> found;
   for (const auto& [step, loss] : losses_)

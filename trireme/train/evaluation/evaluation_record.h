@@ -1,9 +1,9 @@
-// EvaluationRecord: what an evaluator knows about a run's checkpoints. RUN/evaluator.jsonl has an
-// event for each, and RUN/best is a run's folder of its own with the best checkpoint so far.
+// EvaluationRecord: an evaluator's results for a run's checkpoints. RUN/evaluator.jsonl has an
+// event for each, and RUN/best is a run's folder with the best checkpoint so far.
 //
-// A new best checkpoint is complete in RUN/best before its event is written, and the one before it
-// is removed after that, by keep_best_alone(). So after a crash at any point RUN/best has a checkpoint that the events
-// name, once this object is there again. It locks RUN/best. Not thread safe. No LibTorch.
+// A new best checkpoint is complete in RUN/best before its event is written; then keep_best_alone()
+// removes the former one. So after a crash at any point, the next EvaluationRecord has in RUN/best
+// a checkpoint that the events name. Locks RUN/best. Not thread safe. No LibTorch.
 #pragma once
 
 #include <cstdint>
@@ -44,9 +44,9 @@ class EvaluationRecord {
   /// if no loss so far was as low: RUN/best has the checkpoint then.
   bool add(std::int64_t step, double loss, observe::Event event,
            const storage::CheckpointFolder& holder);
-  /// Removes what was the best before.
+  /// Removes the former best checkpoint.
   void keep_best_alone();
-  /// It was not evaluated, and will not be. `kind`: "refused" (it is damaged) or "missed".
+  /// The checkpoint will not be evaluated. `kind`: "refused" (it is damaged) or "missed".
   void give_up(std::int64_t step, const std::string& kind, const std::string& reason);
 
  private:

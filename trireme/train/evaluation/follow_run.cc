@@ -71,11 +71,11 @@ std::function<void(const std::string&)> lines_to(std::FILE* stream) {
   };
 }
 
-// As a process of the job that it has joined; null: the job is gone, and its checkpoints stay.
+// As a process of the job `joined`. Null: the job is gone, and its checkpoints stay.
 void follow_job(const Job* joined, const Settings& settings, const WorkerSpec& spec) {
   JobOptions options = settings.job;
   options.transport = "auto";
-  // A job of its own, so that the end of the other one breaks off no evaluation.
+  // A separate job, so that the end of the training's job interrupts no evaluation.
   Job own(std::make_shared<net::AloneTransport>(joined != nullptr ? joined->waiter()
                                                                   : RealWaiter::make()),
           options, nullptr);

@@ -1,5 +1,5 @@
-// Evaluates a run's checkpoints while it trains (checkpoint_evaluator.h): as the evaluator process of
-// its job, or by hand beside it. On the CPU, at a low priority.
+// Evaluates a run's checkpoints while it trains (checkpoint_evaluator.h): as the evaluator process
+// of its job, or by hand beside it. On the CPU, at a low priority.
 #pragma once
 
 #include <string>
@@ -10,12 +10,12 @@
 namespace trireme::inline v0::train {
 
 /// ConfigError, with the reason, if a training with these settings has nothing for an evaluator.
-/// `rank0_validates`: rank 0 does so as well.
+/// `rank0_validates`: rank 0 validates as well.
 void check_evaluator(const Settings& settings, bool rank0_validates);
 
 /// The evaluator of a training job: until the workers have ended. Returns the exit code.
 int run_evaluator(int argc, char** argv, const WorkerSpec& spec);
-/// The same where another launcher than `train` started it: it finds the run in `folder`.
+/// The same if another launcher than `trireme train` started it; the run is in `folder`.
 int run_launched_evaluator(int argc, char** argv, const std::string& folder);
 /// `trireme eval RUN --follow`: until no job trains the run any more, or a signal stops it. For a
 /// process that is alone (rendezvous::ignore_launchers()).

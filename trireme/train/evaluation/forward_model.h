@@ -1,4 +1,4 @@
-// A run's model in forward passes alone: in validations, eval, generate, inspect and the evaluator.
+// Forward passes of a run's model: for validations, eval, generate, inspect and the evaluator.
 #pragma once
 
 #include <cstdint>
@@ -11,11 +11,11 @@
 
 namespace trireme::inline v0::train {
 
-/// The run's options for one process on the CPU, which has the whole model. There is no backward pass and
-/// no update, so nothing is recomputed or on servers. Optimizer state stays in its mapped file.
+/// The run's options for forward passes of one process on the CPU, with the whole model and without
+/// recomputation and servers. Optimizer state stays in its mapped file.
 StrategyOptions forward_options(StrategyOptions options);
-/// Loads the newest checkpoint of a folder, and uses its averaged weights if it has some. Returns its
-/// step; 0: there is none. CheckpointError if it is damaged.
+/// Loads the newest checkpoint of a folder, and uses its averaged weights if it has some. Returns
+/// its step; 0: there is none. CheckpointError if it is damaged.
 long load_newest(Job& job, Strategy& strategy, const std::string& checkpoints);
 /// `samples` held-out samples, or a few more to fill the last batch, spread evenly.
 std::vector<Batch> held_out_batches(const Job& job, const Settings& settings,
@@ -28,8 +28,8 @@ struct Evaluation {
   std::int64_t count = 0;          // tokens or samples, over all ranks
 };
 
-/// Runs one forward pass over `batches`. Collective; every rank gets the same bits. nullopt if it is
-/// asked to stop and goes on only `until_stop` (Strategy::evaluate()).
+/// Runs one forward pass over `batches`. Collective; every rank gets the same bits. nullopt if
+/// `until_stop` and the ranks are asked to stop (Strategy::evaluate()).
 std::optional<Evaluation> evaluate(Strategy& strategy, const TrainingModel& model,
                                    const std::vector<Batch>& batches, bool until_stop = false);
 

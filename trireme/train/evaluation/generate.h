@@ -22,10 +22,9 @@ struct GenerateOptions {
   std::function<bool()> ends = nullptr;
 };
 
-/// Returns what the model writes after `prompt`, without the prompt. Samples from logits /
-/// temperature among the top k (Fan, Lewis & Dauphin 2018). The same seed gives the same text,
-/// since the random generator is local. `block`: the model's sequence length. `emit`, if given, is
-/// called with each byte.
+/// The text that the model writes after `prompt`. Samples from logits / temperature among the top k
+/// (Fan, Lewis & Dauphin 2018). The same seed gives the same text, since the random generator is
+/// local. `block`: the model's sequence length. `emit`, if given, gets each byte.
 std::string generate(Strategy& strategy, std::int64_t block, std::string_view prompt,
                      const GenerateOptions& options,
                      const std::function<void(char)>& emit = nullptr);

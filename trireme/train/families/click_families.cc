@@ -50,7 +50,7 @@ ModelFamily click_family(const char* name, const char* kind,
           }};
 }
 
-// A tenth of the file is for validation, the last one.
+// The last tenth of the file is for validation.
 TensorSets divided_clicks(const input::Fields& all) {
   TensorSets sets;
   for (const auto& [name, tensor] : all) {

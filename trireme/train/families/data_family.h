@@ -17,8 +17,7 @@ namespace trireme::inline v0::train {
 
 struct DataFamily {
   std::string name;
-  /// Its keys data.*, besides data.name and data.path. Key::identity marks those that decide the
-  /// bits.
+  /// Its keys data.*, besides data.name and data.path. Key::identity: the key decides the bits.
   std::vector<config::Key> keys;
   /// Whether a sample is a sequence of model.block items.
   bool sequences = false;
@@ -48,8 +47,7 @@ DataFamily own_data(const std::string& name, const std::vector<ModelKey>& keys, 
                     DataWords words = words_of_samples());
 DataFamily own_data(const std::string& name, const std::vector<ModelKey>& keys, SourceFactory make);
 
-/// The data of this release: bytes of text; text with some bytes hidden; CIFAR-10's images; Criteo's
-/// click log.
+/// The data of this release: text, text with some bytes hidden, CIFAR-10's images, Criteo's clicks.
 DataFamily text_data();
 DataFamily masked_text_data();
 DataFamily image_data();
@@ -59,13 +57,12 @@ DataFamily criteo_data();
 /// each), both [b, block]. `seed` decides the windows.
 std::shared_ptr<const DataSource> text_source(std::int64_t block, std::uint64_t seed);
 using ReadTensors = std::function<TensorSets(const std::string& path)>;
-/// The tensors that `read` returns for data.path; messages call them `name`. `seed` decides the
-/// order.
+/// The tensors that `read` returns for data.path, `name` in messages. `seed` decides the order.
 std::shared_ptr<const DataSource> tensor_source(std::string name, ReadTensors read, DataWords words,
                                                 std::uint64_t seed);
 
-/// Cross-entropy of a yes or no: the output is the logit of yes, the field "targets" 0 or 1; and the
-/// number of right answers.
+/// Cross-entropy of a yes or no, and the number of right answers. The output is the logit of yes,
+/// the field "targets" is 0 or 1.
 Loss binary_loss();
 Loss binary_matches();
 

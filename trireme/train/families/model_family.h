@@ -30,8 +30,7 @@ struct ModelFigures {
   double temporaries = 0.31;  // other memory of forward and backward, as a share of activations
   double flops = 0;           // of a training step over one micro-batch; 0 = not known
   std::vector<models::Kernel> kernels = {};  // of one micro-batch; empty = not known
-  /// All-reduces of tensor-parallel ranks per micro-batch, forward and backward: number, bytes
-  /// each.
+  /// All-reduces of tensor-parallel ranks in a micro-batch's passes: their number, bytes of each.
   int layer_sums = 0;
   std::int64_t layer_sum_bytes = 0;
   /// Experts of each mixture layer; 0 = no mixtures, -1 = not known. Then how many of `parameters`
@@ -80,8 +79,7 @@ void register_model(ModelFamily family);
 const ModelFamily* find_model(const std::string& name);
 /// The models of this release first, beginning with gpt.
 std::vector<std::string> model_names();
-/// The default of model.name: gpt, unless a program has chosen another before it reads a
-/// configuration.
+/// The default of model.name: gpt. A program may choose another before it reads a configuration.
 const std::string& default_model();
 void choose_default_model(std::string name);
 
@@ -90,8 +88,7 @@ TrainingModel make_model(const config::Config& config);
 /// The parameter names of `blocks`, which are built one at a time. A tied parameter appears once,
 /// under its owner's name.
 std::vector<std::string> parameter_names(const models::Blocks& blocks);
-/// Throws ConfigError if a block reads a value that is neither written by a block before it nor a
-/// field of `data`.
+/// ConfigError if a block reads a value that no block before it writes and that `data` lacks.
 void check_reads(const models::Blocks& blocks, const input::Fields& data);
 /// Counts parameters by building one block at a time; a tied parameter counts once.
 ModelFigures count_parameters(const models::Blocks& blocks);
@@ -111,9 +108,9 @@ class ParameterCount {
   ModelFigures figures_;
 };
 
-/// The family of a program's own model (own_parts.h). Its figures are measured (model_size.h). Modules
-/// written for fp32 train in any precision (module_precision.h). Throws ConfigError for invalid keys,
-/// and if `uses.data` is not registered.
+/// The family of a program's own model (own_parts.h). Its figures are measured (model_size.h).
+/// Modules written for fp32 train in any precision (module_precision.h). Throws ConfigError for
+/// invalid keys, and if `uses.data` is not registered.
 ModelFamily own_model(const std::string& name, const std::vector<ModelKey>& keys, ModelFactory make,
                       const ModelUses& uses = {});
 

@@ -48,8 +48,8 @@ class KeptGenerator {
   const at::Tensor state_;
 };
 
-// A LayerFactory that makes whole layers, as local_layers() does, and records in `shape` which parts
-// of them ranks could share. Sequences have `positions`.
+// A LayerFactory that makes whole layers, as local_layers() does, and records in `shape` which
+// parts of them ranks could share. Sequences have `positions`.
 class RecordedLayers final : public models::LayerFactory {
  public:
   RecordedLayers(parallel::ModelShape& shape, std::int64_t positions)

@@ -1,10 +1,8 @@
-// The models and data of its own that a program gives App (cli/torch/app.h). ModelKey names a key of the
-// configuration, ModelValues and DataValues have the values, and DataSource is data that is more than
-// tensors in memory.
+// The models and data that a program gives App (cli/torch/app.h). ModelKey is a configuration key,
+// ModelValues and DataValues hold the values, and DataSource is data beyond tensors in memory.
 //
 // The launcher loads a DataSource's bytes once and shares them among the ranks of its host
-// (input/shared_corpus.h); each rank makes its datasets from the shared bytes. All are immutable and
-// thread safe.
+// (input/shared_corpus.h); each rank makes its datasets from them. All are immutable, thread safe.
 #pragma once
 
 #include <cstdint>
@@ -105,8 +103,7 @@ class DataSource {
   virtual input::Corpus load(const std::string& path) const = 0;
   /// "data/x.bin: 4,000 images to train on, 2,000 held out".
   virtual std::string describe(const input::Corpus& corpus) const = 0;
-  /// The samples in `bytes`, which are Corpus::train or Corpus::validation; `owner` keeps them
-  /// alive.
+  /// The samples in `bytes` (Corpus::train or Corpus::validation), which `owner` keeps alive.
   virtual std::shared_ptr<const Dataset> train(std::string_view bytes, Owner owner) const = 0;
   virtual std::shared_ptr<const Dataset> validation(std::string_view bytes, Owner owner) const = 0;
   virtual const DataWords& words() const = 0;

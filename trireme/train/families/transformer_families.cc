@@ -83,7 +83,7 @@ ModelFigures transformer_figures(const Config& config, std::int64_t samples) {
   const auto forward = [tokens](const Config& varied) {
     return training_flops(varied, tokens) / 3;  // backward takes twice as many
   };
-  // Those of the embedding and of the head are fp32 in 16 bits, too; they are few.
+  // Sums of the embedding and of the head are fp32 in 16-bit trainings, too; they are few.
   const std::int64_t element = config.precision == "fp64" ? 8 : config.precision == "fp32" ? 4 : 2;
   Config no_layers = config, no_attention = config;
   no_layers.layers = 0;

@@ -93,7 +93,7 @@ void set_sync(plan::Job& job, const Settings& settings, const parallel::SyncPlan
 // Under memory.offload = "host".
 void set_on_host(plan::Job& job, const Settings& settings, const parallel::SyncPlan& sync) {
   job.weights_on_host = !sync.local && (job.in_16_bits() || job.shards_weights);
-  // An average of weights is where they are.
+  // An average of the weights is in the same memory as these.
   job.moments_on_host =
       job.weights_on_host ? job.optimizer_moments : optim::moments_per_element(settings.optimizer);
 }
@@ -134,8 +134,8 @@ void set_speeds(plan::Job& job, const ModelFigures& figures, KernelSpeeds& speed
   job.speed_source = speeds.source();
 }
 
-// On a device, the figures of its maker take the place of measurements. Processes cannot leave NCCL's
-// groups, so an elastic job meets through the host's memory.
+// On a device, the figures of its maker take the place of measurements. Processes cannot leave
+// NCCL's groups, so an elastic job meets through the host's memory.
 void set_device(plan::Job& job, const Settings& settings) {
   const std::string& kind = job.device = settings.device_kind;
   job.ranks_per_device = settings.ranks_per_device;

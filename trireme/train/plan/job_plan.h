@@ -19,7 +19,7 @@ plan::TrainingPlan plan_training(const Settings& settings, const input::Corpus& 
                                  const std::string& name, int ranks, int ranks_here,
                                  KernelSpeeds* speeds = nullptr);
 
-/// The devices that ranks of a kind other than "cpu" train on.
+/// The devices of ranks that do not train on the CPU.
 struct PlannedDevice {
   const plan::Accelerator* accelerator = nullptr;  // if it is a known one
   std::int64_t memory = 0;                         // bytes of each; 0: not known

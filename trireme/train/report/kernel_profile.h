@@ -14,16 +14,16 @@ namespace trireme::inline v0::train {
 class KernelProfile {
  public:
   static constexpr long kWarmUp = 3, kSteps = 3;
-  /// Profiles kSteps steps after the first kWarmUp that it is told of. An empty `path`: none.
+  /// Profiles kSteps steps after the first kWarmUp. An empty `path`: none.
   KernelProfile(std::string path, Device device) : path_(std::move(path)), device_(device) {}
   ~KernelProfile();
   KernelProfile(const KernelProfile&) = delete;
-  /// Before and after each step. After the last profiled one, or `last`, the file is written, and
-  /// end() is true.
+  /// Call before and after each step. end() writes the file after the last profiled step, or if it
+  /// is the `last` one, and then returns true.
   void begin();
   bool end(bool last);
   const std::string& path() const noexcept { return path_; }
-  /// Whether there is to be a file, and none is written.
+  /// Whether a file was asked for and is not written.
   bool lacks() const noexcept { return !path_.empty() && !written_; }
 
  private:

@@ -49,9 +49,8 @@ class Log {
   /// work of the loop. Without a Strategy: log.step({.loss = 1.5, .count = 64}). Throws
   /// ResourceError if the disk is full.
   void step(const StepResult& result);
-  /// Records a step for each global batch that has ended since the last call; there may be none.
-  /// Unknown figures are left out: the loss without DataParallel::backward(), the norm without
-  /// clip.
+  /// Records a step for each global batch that has ended since the last call. Leaves unknown
+  /// figures out: the loss without DataParallel::backward(), the norm without clip.
   void step(DataParallel& parallel);
   /// Records a validation after the last step: its mean loss over `count` items.
   void validation(double loss, std::int64_t count);

@@ -57,9 +57,9 @@ class Report {
                   std::optional<double> accuracy = std::nullopt);
   /// Writes the servers' counts after `step`; also draws staleness.svg.
   void servers(long step, const ps::ServerFigures& figures);
-  /// The loss of the trigram baseline. `told`: the run's events have it, and its line has been printed.
+  /// The loss of the trigram baseline. `told`: it is in the run's events and has been printed.
   void trigram(double loss, bool told = false);
-  /// The run goes on after `step`, with what this checkpoint has.
+  /// The run continues after `step`, from this checkpoint.
   struct Resuming {
     long step = 0;
     int ranks = 1, servers = 0;

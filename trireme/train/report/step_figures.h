@@ -13,10 +13,9 @@ namespace trireme::inline v0::train {
 observe::StepFigures figures_of(const StepResult& result);
 observe::StepFigures figures_of(const BatchResult& result);
 
-/// The figures of a job's last step after its ranks have changed: rank 0, which writes them down, may
-/// have joined later, or may have lost a peer in a step that other ranks ended. Collective. On rank 0, if
-/// it `lacks` the figures of `step`: those of a rank whose `own` are of that step, if there is one.
-/// Otherwise, and on the other ranks, nullopt.
+/// Gives rank 0 the figures of `step` after the ranks have changed, if it `lacks` them: it may have
+/// joined later, or lost a peer in a step that other ranks ended. They come from a rank whose `own`
+/// are of `step`; nullopt if there is none, and on the other ranks. Collective.
 std::optional<observe::StepFigures> last_step(comm::Communicator& world, bool lacks, long step,
                                               const std::optional<observe::StepFigures>& own);
 

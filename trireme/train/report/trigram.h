@@ -19,8 +19,8 @@ inline bool has_trigrams(std::string_view train, std::string_view validation) {
 }
 
 /// Nats a byte of `validation` under a trigram counted on `train`. Uses at most 64 MB during the
-/// call; 10 MB of text take some tenths of a second. The texts must have trigrams. Returns NaN early
-/// when `stop` becomes true.
+/// call; 10 MB of text take some tenths of a second. The texts must have trigrams. Returns NaN
+/// early when `stop` becomes true.
 double trigram_loss(std::string_view train, std::string_view validation,
                     const std::atomic<bool>* stop = nullptr);
 
@@ -30,9 +30,9 @@ class TrigramCount {
  public:
   TrigramCount(std::string_view train, std::string_view validation);
   ~TrigramCount();
-  /// nullopt as long as the thread counts; NaN if there was no memory for the counts, as below.
+  /// nullopt while the thread counts; NaN if there was no memory for the counts, as below.
   std::optional<double> result() const;
-  /// Ends the thread and counts again, in the caller's.
+  /// Ends the thread, and counts in the caller's thread instead.
   double count_now();
 
  private:

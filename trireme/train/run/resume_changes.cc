@@ -18,7 +18,7 @@ constexpr const char* kRecord = ", changed after step ";
 // The identity has the data's hash, not its path.
 constexpr const char* kDataLine = "data";
 constexpr const char* kDataKey = "data.path";
-constexpr std::string_view kNothing = "nothing";  // as the value of a key that did not count
+constexpr std::string_view kNothing = "nothing";  // the value of a key outside the identity
 
 std::string key_of_line(const std::string& line) { return line == kDataLine ? kDataKey : line; }
 
@@ -104,7 +104,7 @@ std::vector<Change> identity_differences(const std::string& saved, const std::st
 }
 
 [[noreturn]] void refuse_changes(const RunFolder& folder, const std::vector<Change>& changes) {
-  // Others, of the same values, decide bits since these have changed.
+  // Other keys have kept their values, and only decide bits because these have changed.
   const auto has_changed = [](const Change& one) {
     return one.before != kNothing && one.now != kNothing;
   };

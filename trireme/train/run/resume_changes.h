@@ -2,7 +2,7 @@
 // make it another training by accident.
 //
 // Values that decide the bits (the identity) change only on purpose: `--changed KEY`. Such a change
-// is written behind the value's source in config.toml, "... changed after step 20 (was 0.001)", and
+// is written after the value's source in config.toml, "... changed after step 20 (was 0.001)", and
 // is accepted again if the run resumes from that step once more. No state; not thread safe.
 #pragma once
 
@@ -42,8 +42,8 @@ std::vector<Change> check_changes(config::Config& config, const std::string& dat
 /// Keys of the identity whose change check_changes() has recorded in the run's configuration.
 std::vector<std::string> recorded_changes(const RunFolder& folder);
 
-/// The batches of a resumed run whose data, batch size or seed were changed on purpose. Restores only the
-/// saved position, so the run continues with that batch of the new data. Does not own the batches.
+/// The batches of a resumed run whose data, batch size or seed were changed on purpose. Restores
+/// only the saved position: the run continues with that batch of the new data. Keeps a reference.
 class ChangedInput final : public Saveable {
  public:
   explicit ChangedInput(Batches& batches) : batches_(batches) {}

@@ -34,7 +34,7 @@ void make_directory(const std::string& path) {
   }
 }
 
-// A folder that is not there yet cannot be made below a file.
+// Refuses a new folder below a file.
 void refuse_file_above(const fs::path& path) {
   std::error_code error;
   for (fs::path above = path.parent_path(); !above.empty(); above = above.parent_path()) {
@@ -81,8 +81,8 @@ RunClaim::RunClaim(RunRequest request)
     refuse_claim(folder_.path() + " is a file, not a folder",
                  by_name ? "Give the folder that `trireme train` printed, such as runs/gpt-nano."
                          : "Give the path of a new folder.");
-  // A folder that another job has is refused with that job's name, whatever is in it so far. One that
-  // is refused for what it holds gets no lock file.
+  // A folder that another job has locked is refused with that job's name, whatever it holds so far.
+  // A folder that is refused for its content gets no lock file.
   if (!observe::is_locked(folder_.path())) decide();
   lock();
   decide();

@@ -1,4 +1,4 @@
-// RunData: the data of a run as a process of it reads it, and the settings in the run's folder.
+// RunData: the data of a run, as one of its processes reads it; and the settings in its folder.
 #pragma once
 
 #include <memory>

@@ -1,5 +1,4 @@
-// The end of a run, as its folder says: for processes that come when the job of the run may be gone. No
-// state; thread safe.
+// The end of a run, read from its folder, for processes that start when the run's job may be gone.
 #pragma once
 
 #include <cstdint>
@@ -16,16 +15,16 @@ struct RunEnd {
   bool early = false;     // by train.patience
   Duration timeout{};     // key `timeout` of the run
 };
-/// Whether the run has come to its end. nullopt: it has steps to do, or there is none.
+/// Whether the run has come to its end. nullopt: it has steps to do, or there is no run.
 std::optional<RunEnd> run_end(const RunFolder& folder);
 
-/// A condition that holds once the run has been at its end for its `timeout`, from the first call on.
-/// So long another job may need that goes on with more steps. Cheap enough to be asked often.
+/// A condition that holds once the run has been at its end for its `timeout`, from the first call
+/// on: another job that continues the run may need that long. Cheap to ask often; one thread.
 std::function<bool()> stays_ended(const RunFolder& folder);
 
-/// How many ranks a resumed run has unless the user says otherwise: the number that it was to have at its
-/// end. This is that of its last start, as its events say, or of the last `trireme resize` of its
-/// elastic job. Ranks that the job had lost count, too. nullopt: nothing says it.
+/// The number of ranks of a resumed run unless the user gives one: that of the run's last start, by
+/// its events, or of the last `trireme resize` of its elastic job. Lost ranks count, too. nullopt:
+/// not known.
 std::optional<int> former_ranks(const RunFolder& folder);
 
 }  // namespace trireme::inline v0::train

@@ -1,5 +1,5 @@
 // RunFolder: the folder of one run, with config.toml, events.jsonl, loss.svg, tensorboard/,
-// checkpoint/ and what an evaluator writes. RunClaim (run_claim.h) decides who may write to it. Not thread safe.
+// checkpoint/ and an evaluator's files. RunClaim decides who may write to it. Not thread safe.
 #pragma once
 
 #include <cstdint>
@@ -39,20 +39,19 @@ class RunFolder {
   /// Whether `place` is RUN/checkpoint by another name; whether it lies in RUN.
   bool is_own_checkpoint(const std::string& place) const;
   bool contains(const std::string& place) const;
-  /// The place whose lock guards the checkpoints: RUN, or that of checkpoint.path. The claim of this digest
-  /// on it; null for an empty one.
+  /// The place whose lock guards the checkpoints: RUN, or that of checkpoint.path; and the claim of
+  /// `digest` on it, null if that is empty.
   storage::Location locked_place() const;
   std::shared_ptr<const storage::Claim> claim(const std::string& digest) const;
   storage::CheckpointFolder checkpoints() const;
   /// The same run with its checkpoints at `place`, before it has a configuration that says so.
   RunFolder with_checkpoints(std::string place) const;
-  // An evaluator's files: its events, a run's folder with the best checkpoint, and the checkpoint that
-  // it evaluates now.
+  // An evaluator's: its events, a run's folder with the best checkpoint, the one that it evaluates.
   std::string evaluations() const { return path_ + "/evaluator.jsonl"; }
   std::string best() const { return path_ + "/best"; }
   /// The number of ranks that an elastic job is to have (`trireme resize`).
   std::string wanted_ranks() const { return path_ + "/wanted_ranks"; }
-  /// The facts that processes started by others need besides the configuration (`trireme coordinator`).
+  /// The facts that processes of others need besides the configuration (`trireme coordinator`).
   std::string worker_spec() const { return path_ + "/worker_spec"; }
   std::string evaluating() const { return path_ + "/evaluating"; }
 
@@ -67,21 +66,20 @@ class RunFolder {
   /// Removes the files of a run without a checkpoint, so that it can begin again. Keeps
   /// config.toml, which write_config() replaces.
   void clear() const;
-  /// Writes the resolved configuration, with the hash of its identity on top. Atomic, and on the
-  /// disk when this returns.
+  /// Writes the resolved configuration, with the hash of its identity on top. Atomic and durable.
   void write_config(const config::Config& config) const;
   /// Writes the configuration that `from` has now in the same way.
   void copy_config(const RunFolder& from) const;
-  /// A resumed run may have a configuration that its checkpoint does not fit. keep_config() puts the
-  /// present one aside; rank 0 drops it once it has loaded the checkpoint, or takes it again. A start
-  /// that was killed in between leaves both: then the next one takes it again.
+  /// A resumed run may get a configuration that its checkpoint does not fit. keep_config() puts the
+  /// former one aside. Rank 0 drops that once it has loaded the checkpoint, else takes it again. If
+  /// a start is killed in between, the next one takes it again.
   void keep_config() const;
   void drop_former_config() const;
   /// Whether there was one.
   bool take_former_config() const;
 
  private:
-  /// Writes a whole configuration. Atomic, and on the disk when this returns.
+  /// Writes a whole configuration. Atomic and durable.
   void put(const std::string& name, const std::string& text) const;
   bool has(std::string_view name) const;
 
@@ -90,8 +88,8 @@ class RunFolder {
   std::shared_ptr<storage::FileSystem> storage_;
 };
 
-/// If write_config() wrote the file `path` for a run with servers, and `config` was read from it but
-/// has been given another parallel.sync, the file's server.* keys fall back to their defaults.
+/// If write_config() wrote the file `path` for a run with servers, and `config` was read from it
+/// but has been given another parallel.sync, the file's server.* keys fall back to their defaults.
 void leave_servers(config::Config& config, const std::string& path);
 
 /// If write_config() wrote the file `path`, gives the values of `config` that were read from it
@@ -101,8 +99,8 @@ void restore_sources(config::Config& config, const std::string& path);
 /// `path` without the slashes at its end.
 std::string without_slashes(std::string path);
 
-/// Writes `text` to a temporary name beside `path`, then renames it. If `path` is no regular file (a pipe,
-/// a device, a link), writes into it. Throws ResourceError.
+/// Writes `text` to a temporary name beside `path`, then renames it. If `path` is no regular file
+/// (a pipe, a device, a link), writes into it. Throws ResourceError.
 void write_whole(const std::string& path, const std::string& text);
 
 }  // namespace trireme::inline v0::train
