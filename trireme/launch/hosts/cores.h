@@ -11,7 +11,7 @@ enum class Bind : std::uint8_t { Core, Numa, None };
 
 /// The cores of this process's affinity mask, ascending.
 std::vector<int> affinity_cores();
-/// The cores of each NUMA node; one node with all cores if the kernel does not tell.
+/// The cores of each NUMA node; one node with all cores if the kernel lists none.
 std::vector<std::vector<int>> numa_nodes();
 
 struct CoreShare {
@@ -19,7 +19,7 @@ struct CoreShare {
   bool overcommitted = false;            // more ranks than cores
   std::vector<std::vector<int>> pinned;  // by rank; empty: not pinned
 };
-/// `usable`: how many of `cores` the cgroup quota allows to run. More ranks than cores: not pinned.
+/// `usable`: how many of `cores` the cgroup quota allows to use. More ranks than cores: not pinned.
 CoreShare share_cores(const std::vector<int>& cores, int usable, int ranks, Bind bind,
                       const std::vector<std::vector<int>>& nodes);
 
