@@ -52,7 +52,7 @@ Epoch first_epoch(const StandingOptions& options) {
   return epoch;
 }
 
-// Half a silence: some processes fall silent a heartbeat or two before the others.
+// Looks at half a silence: some processes fall silent a heartbeat or two before the others.
 bool hears_nobody(const rendezvous::Coordinator& coordinator, Duration silence) {
   const Duration recently = silence / 2;
   return !coordinator.snapshot().joined.empty() && !coordinator.awaits_workers(recently) &&
