@@ -10,7 +10,7 @@
 //   ping                                     ->
 //                                            <-   pong
 //                                            <-   failed p, joined p, server-lost p,
-//                                                 copy p (server): the callbacks of CoordinatorOptions
+//                                                 copy p (server): callbacks (CoordinatorOptions)
 //   close                                    ->   ends; the store is empty
 //   end of the socket: the coordinator ends
 //

@@ -157,7 +157,7 @@ void CoordinatorProcess::send(const Message& message) {
 int run_coordinator_process() {
   open_standard_streams();
   outlive_readers();
-  // A service manager may send these to all processes of the job. The launcher obeys them and tells
+  // A service manager may send these to all processes of the job. The launcher follows them and tells
   // the ranks through this process, which must not end before.
   sigset_t asked;
   sigemptyset(&asked);

@@ -2,7 +2,7 @@
 //
 //   launcher                                     other host
 //   setup  folder, secret, meeting place    ->
-//                                           <-   ready (the coordinator's address as seen there), or
+//                                           <-   ready (the coordinator's address from there), or
 //                                                refused (exit code, sentence)
 //   start p  command, environment           ->
 //                                           <-   failed p (exit code, sentence), if it cannot
