@@ -1,5 +1,5 @@
-// Buffer: a piece of memory that takes part in communication: address, count, element type, device and
-// stream. A plain value; it keeps the memory alive only if `owner` is set.
+// Buffer: memory that takes part in communication: address, count, element type, device, stream. A
+// plain value; it keeps the memory alive only if `owner` is set.
 #pragma once
 
 #include <cstddef>
@@ -36,7 +36,7 @@ constexpr std::size_t size_of(DType dtype) noexcept {
 std::string_view name_of(DType dtype) noexcept;
 std::optional<DType> dtype_named(std::string_view name) noexcept;
 
-/// Storage types without arithmetic of their own; kernel/elementwise.h converts them.
+/// Storage types without arithmetic; kernel/elementwise.h converts them.
 struct BFloat16 {
   std::uint16_t bits;
 };

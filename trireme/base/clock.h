@@ -1,7 +1,7 @@
 // Time in Trireme: points on a steady clock, and deadlines relative to "now".
 //
-// Code on floors 2-12 never reads std::chrono::steady_clock; it asks its Waiter, whose clock is real
-// in a job and virtual in the simulated network. Plain values; thread safe.
+// Code on floors 2-12 never reads steady_clock but asks its Waiter, whose clock is real in a job
+// and virtual in the simulated network. Plain values; thread safe.
 #pragma once
 
 #include <algorithm>

@@ -8,11 +8,11 @@
 
 namespace trireme::inline v0 {
 
-/// The content of the file `path`, which may be a pipe. nullopt if it cannot be read; errno says why.
+/// The content of the file `path`, which may be a pipe. nullopt if unreadable; errno says why.
 std::optional<std::string> try_read_file(const std::string& path);
 
-/// The same. Throws ConfigError with `context`: "cannot read `what``path`: No such file or directory".
-/// `what` is empty or names the kind of file, with a space behind it: "the configuration ".
+/// The same. Throws ConfigError with `context`: "cannot read `what``path`: No such file ...".
+/// `what` is empty or names the kind of file, followed by a space: "the configuration ".
 std::string read_file(const std::string& path, const std::string& what, ErrorContext context);
 
 }  // namespace trireme::inline v0

@@ -7,7 +7,7 @@
 
 namespace trireme::inline v0 {
 
-/// The middle value, of two the larger one; 0 of none.
+/// The middle value; the larger of two middle values; 0 without values.
 inline double median(std::vector<double> values) {
   if (values.empty()) return 0;
   const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);

@@ -1,4 +1,4 @@
-// mixed(): spreads the bits of a number, for hashes and for random numbers that are the same on every
+// mixed(): spreads the bits of a number, for hashes and random numbers that do not depend on the
 // machine. The finalizer of splitmix64 (Steele, Lea & Flood 2014, "Fast splittable pseudorandom
 // number generators").
 #pragma once

@@ -1,6 +1,6 @@
 // SHA-256 (FIPS 180-4) of bytes that arrive in pieces.
 //
-// A value that owns its state; not thread safe. Uses OpenSSL, so the processor's SHA instructions.
+// A value that owns its state; not thread safe. OpenSSL uses the processor's SHA instructions.
 #pragma once
 
 #include <array>
@@ -20,7 +20,7 @@ class Sha256 {
 
   void update(std::span<const std::byte> bytes);
   void update(std::string_view text) { update(std::as_bytes(std::span(text.data(), text.size()))); }
-  /// The hash of everything so far. Call one of the two, once, as the last call.
+  /// The hash of all bytes so far. Call digest() or hex() once, as the last call.
   std::array<std::byte, 32> digest();
   /// The same as 64 lower-case hexadecimal digits.
   std::string hex();

@@ -8,8 +8,8 @@
 
 namespace trireme::inline v0 {
 
-/// `text` as one word of a shell's command line: in single quotes if the shell would take it apart
-/// or replace a part of it.
+/// `text` as one word of a shell's command line: in single quotes if the shell would split or
+/// expand it.
 inline std::string shell_word(std::string_view text) {
   static constexpr std::string_view kPlain = "/._-+:@%,=";
   const bool plain = !text.empty() && std::all_of(text.begin(), text.end(), [](unsigned char c) {

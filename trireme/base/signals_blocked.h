@@ -1,11 +1,11 @@
-// SignalsBlocked: for threads that the library starts beside a program's own, which handle signals.
+// SignalsBlocked: keeps signals away from the library's threads, for the program's own threads.
 #pragma once
 
 #include <signal.h>
 
 namespace trireme::inline v0 {
 
-/// While it lives, this thread blocks all signals; a thread that it starts does so for ever.
+/// While it lives, this thread blocks all signals. Threads started meanwhile block them for good.
 class SignalsBlocked {
  public:
   SignalsBlocked() noexcept {

@@ -1,5 +1,4 @@
-// The names of the transports, and what is known of each without connecting anything. net/connect.h
-// connects them.
+// The names of the transports, and facts that need no connection. net/connect.h connects them.
 #pragma once
 
 #include <initializer_list>

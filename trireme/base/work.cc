@@ -14,7 +14,7 @@ using detail::WorkState;
 
 namespace {
 
-// Tells the owner that a thread begins and ends to block.
+// Tells the owner when a thread begins and ends to block.
 class WaitNotice {
  public:
   WaitNotice(WorkOwner* owner, Waiter& waiter, std::string_view description, TimePoint start)
@@ -153,7 +153,7 @@ Work Work::all(std::span<const Work> works) {
   }
   if (open.empty()) return Work();
   if (open.size() == 1) return open.front();
-  // A Work that failed at birth has no waiter.
+  // A Work of failed() has no waiter.
   const auto with_waiter = std::find_if(
       open.begin(), open.end(), [](const Work& work) { return work.state_->waiter != nullptr; });
   const auto& model = with_waiter == open.end() ? *open.front().state_ : *with_waiter->state_;

@@ -34,11 +34,13 @@ class [[nodiscard]] Work {
   /// operation is enqueued (all ranks have called it). A failure after that breaks the
   /// communicator, whose next call throws it. On the CPU this is wait().
   void wait_on(Stream stream) const;
-  /// Runs `next` in the progress context after success; it must not block. The returned Work
-  /// completes when `next` has returned, or fails with this Work's error or that of `next`.
+  /// Runs `next` after success, in the progress context (for a default Work at once, on this
+  /// thread); it must not block. The returned Work completes when `next` has returned, or fails
+  /// with this Work's error or that of `next`.
   Work then(std::function<void()> next) const;
-  /// Calls `next` with the error (null on success) when this Work settles, inside the progress
-  /// context; at once if it has settled. The failure then counts as seen.
+  /// Calls `next` with the error (null on success) in the progress context when this Work has
+  /// settled (for a default or failed() Work at once, on this thread). The failure then counts as
+  /// seen.
   void on_settled(std::function<void(const std::exception_ptr&)> next) const;
   /// Done when all are done. Fails with the first failure, after all have settled.
   static Work all(std::span<const Work> works);

@@ -1,5 +1,5 @@
 // WorkSource: the producer's end of a Work. WorkOwner decides what happens when a wait reaches its
-// deadline; DeviceSide is the end of a Work that runs on a device. Thread safe.
+// deadline; DeviceSide is the device's end of a Work that runs on one. Thread safe.
 #pragma once
 
 #include <atomic>
@@ -19,7 +19,6 @@
 
 namespace trireme::inline v0 {
 
-/// The owner of a Work: decides what happens when a wait reaches its deadline.
 class WorkOwner {
  public:
   virtual ~WorkOwner() = default;
@@ -37,7 +36,6 @@ class WorkOwner {
   }
 };
 
-/// The device's end of a Work that runs on a device. Any thread.
 class DeviceSide {
  public:
   virtual ~DeviceSide() = default;

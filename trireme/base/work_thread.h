@@ -1,4 +1,5 @@
-// WorkThread: does tasks one after the other on a thread of its own, for callers that must not wait.
+// WorkThread: runs tasks in order on its own thread, for callers that must not wait. A task must
+// not throw.
 #pragma once
 
 #include <condition_variable>
@@ -14,7 +15,7 @@ namespace trireme::inline v0 {
 class WorkThread {
  public:
   WorkThread() : thread_([this] { run(); }) {}
-  /// Does what has been handed over.
+  /// Runs the tasks that were posted.
   ~WorkThread() {
     post(nullptr);
     thread_.join();
@@ -28,7 +29,7 @@ class WorkThread {
     arrived_.notify_one();
   }
 
-  /// Returns when what has been handed over so far is done.
+  /// Returns when all tasks posted so far have run.
   void drain() {
     std::promise<void> done;
     post([&done] { done.set_value(); });
@@ -52,7 +53,7 @@ class WorkThread {
 
   std::mutex mutex_;
   std::condition_variable arrived_;
-  std::deque<std::function<void()>> tasks_;  // an empty one ends the thread
+  std::deque<std::function<void()>> tasks_;  // an empty task ends the thread
   std::thread thread_;
 };
 

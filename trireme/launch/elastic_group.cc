@@ -97,7 +97,7 @@ std::optional<int> ElasticGroup::part_of(int process) const {
   return rank / ranks_of_a_stage * inner + rank % inner;
 }
 
-// The last one that has no state, or whose part of the model another of them has as well.
+// The last rank that has no state, or whose part of the model another rank has, too.
 int ElasticGroup::least_needed(const std::vector<int>& ranks) const {
   for (auto one = ranks.rbegin(); one != ranks.rend(); ++one) {
     const std::optional<int> part = part_of(*one);
@@ -152,7 +152,7 @@ ElasticGroup::Decision ElasticGroup::lost(int process, const std::string& how, b
                                                   " within an hour it is not started again"
                                             : " it is not started again")
           : "";
-  // The others may wait for one that leaves before they get to the end of their step.
+  // The others may need the leaving process to finish their step.
   const bool leaves = std::count(leaving_.begin(), leaving_.end(), process) > 0;
   if (!was_rank && !leaves) {
     decision.line =

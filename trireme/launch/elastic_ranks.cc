@@ -29,7 +29,6 @@ bool ElasticRanks::may_change() const {
   return !stop_.failed() && !workers_.finished() && workers_.ended() == 0;
 }
 
-// Servers and the evaluator join, too, and have no place among the ranks.
 void ElasticRanks::joined(int process) {
   if (job_.roles.role_of(process) != Role::Worker) return;
   if (!processes_[process].runs()) return;  // it has ended since it joined
@@ -107,14 +106,14 @@ void ElasticRanks::end_silent() {
   const Duration silence = job_.options.elastic->silence;
   const TimePoint now = job_.waiter->now();
   if (looked_ != TimePoint() && now - looked_ > silence / 2)
-    job_.coordinator->forgive_silence();  // this process was stopped itself, and heard nobody
+    job_.coordinator->forgive_silence();  // this process itself was stopped, and heard nobody
   looked_ = now;
   for (const int process : job_.coordinator->silent(silence)) {
     Processes::One& one = processes_[process];
     if (!one.runs() || one.killed || std::exchange(one.silent, true)) continue;
     say(job_.roles.name_of(process) + " has sent no heartbeat; it is killed.");
-    processes_.signal_group(process, SIGKILL);  // not kill(): if it is needed, its end is a failure
-    // If it does not end, its host does not hear this one any more.
+    processes_.signal_group(process, SIGKILL);  // not kill(): a needed process's end is a failure
+    // If the process does not end, its host does not hear this host any more.
     processes_.if_it_still_runs_after(kHostAnswers, process,
                                       [this, process] { job_.hosts.drop_connection(process); });
   }

@@ -1,8 +1,8 @@
-// ElasticRanks: does what an ElasticGroup decides about the ranks of an elastic job: tells the coordinator
-// and the user, and starts processes again. It also kills processes that have fallen silent.
+// ElasticRanks: carries out an ElasticGroup's decisions: tells the coordinator and the user, and
+// starts processes again. It also kills processes that have fallen silent.
 //
-// The Supervisor owns it, and reports to it which workers have come and how they have ended. Used in the
-// progress context.
+// The Supervisor owns it, and reports which workers came and how they ended. Used in the progress
+// context.
 #pragma once
 
 #include <string>
@@ -20,21 +20,21 @@ class ElasticRanks {
                Workers& workers);
 
   const rendezvous::Epoch& epoch() const noexcept { return group_.epoch(); }
-  /// The process has joined. A worker waits for a place; others are none of these.
+  /// The process has joined. Servers and the evaluator are ignored.
   void joined(int process);
-  /// A process has ended, though nobody asked for it. True if that does not end the job.
+  /// A process has ended without being asked. True if the job goes on.
   bool lost(int process, const Ending& ending);
   /// A worker could not be started again. `host`: the name of this host.
   void not_started(int process, const std::string& how, const std::string& host);
-  /// The process has ended its training, if it was a rank.
+  /// The process has ended. If it was a rank, its training counts as ended.
   void note_end(int process);
   /// The user asks for another number of ranks.
   void resize(int ranks);
-  /// Kills ranks and servers that have fallen silent, so that their end is handled as any other.
+  /// Kills ranks and servers that have fallen silent; their end is then handled like any other.
   void end_silent();
 
  private:
-  /// Not once a rank has ended its training: it would be missing among the next ranks.
+  /// False once a rank has ended its training: the next epoch would miss it.
   bool may_change() const;
   void carry_out(const ElasticGroup::Decision& decision);
   std::string how_it_was_lost(int process, const Ending& ending) const;

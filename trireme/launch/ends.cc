@@ -31,7 +31,7 @@ void Supervisor::on_exit(int rank, const Ending& ending) {
       if (!by_us && !stop_.failed())
         say(failure.sentence + (workers_.finished() ? "" : " The job goes on without it."));
     } else if (!workers_.finished()) {
-      if (!by_us) coordinator_->fail(failure);  // ignored if it has reported a failure itself
+      if (!by_us) coordinator_->fail(failure);  // ignored if the process has reported one itself
       stop_.on_failure(failure.secondary());
     }
   }
@@ -53,7 +53,7 @@ void Supervisor::finish() {
   job_.run_after(options_.evaluator_grace, [this] { processes_.kill_role(Role::Evaluator); });
 }
 
-// The others do not need the process.
+// True if the job goes on without the process, or with a new one in its place.
 bool Supervisor::goes_on_without(int process, const Exit& exit) {
   if (workers_.finished() || stop_.begun() || !may_come_back(exit)) return false;
   const Role role = roles_.role_of(process);
@@ -80,7 +80,6 @@ bool Supervisor::goes_on_without(int process, const Exit& exit) {
   return true;
 }
 
-// When all ranks have ended, the others end as well.
 void Supervisor::note_worker_end(int process) {
   if (roles_.role_of(process) != Role::Worker) return;
   if (elastic_) return elastic_->note_end(process);
@@ -116,7 +115,7 @@ void Supervisor::report_copy(int shard, int server) const {
     say(roles_.name_of(process) + " is back, with a copy of shard " + std::to_string(shard) + ".");
 }
 
-// Others cannot reach it and have gone on without it.
+// The others cannot reach the server and have gone on without it.
 void Supervisor::end_server(int server) {
   const int process = roles_.process_of(Role::Server, server);
   if (processes_[process].runs()) processes_.signal_group(process, SIGKILL);

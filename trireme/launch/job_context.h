@@ -1,8 +1,8 @@
-// JobContext: what all parts of a Supervisor need: the options of the job, its roles, its hosts, its
-// coordinator, and the waiter in whose progress context they run.
+// JobContext: what all parts of a Supervisor need: the job's options, roles, hosts and coordinator,
+// and the waiter in whose progress context they run.
 //
-// The Supervisor owns it and what it points to. Its constructor sets the waiter before anything happens,
-// and the coordinator last: until then only the user's signals are handled.
+// The Supervisor owns it and what it points to. Its constructor sets the waiter first and the
+// coordinator last; until then only the user's signals are handled.
 #pragma once
 
 #include <functional>

@@ -76,7 +76,7 @@ void JobStop::kill_after(Duration delay, int signal) {
   job_.run_after(delay, [this, signal] { processes_.signal_all(signal); });
 }
 
-// Processes may be in a long validation, or may not look for signals at all.
+// Processes may be in a long validation, or never look for signals.
 void JobStop::kill_late() {
   job_.run_after(job_.options.stop_grace, [this] {
     std::string late;
@@ -118,7 +118,7 @@ LaunchResult JobStop::result(bool started_all,
     stopped = ours ? 128 + stop_signal_ : exit.code;
     if (!one.killed) by = rank;
   }
-  // Those that lose a peer by a stop fail, too. A crash is no stop: nothing may have been saved.
+  // Ranks that lose a peer by a stop fail, too. A crash is no stop: nothing may have been saved.
   const bool failed = result.failure && !result.failure->secondary() && !result.failure->stopped();
   if (stopped != 0 && !failed && (stop_signal_ != 0 || !result.failure)) {
     result.failure.reset();

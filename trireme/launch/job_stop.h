@@ -1,9 +1,8 @@
-// JobStop: stops a job: when the launcher gets a signal, when a process has failed, when a rank was asked to
-// stop, or when the time limit is over. The ranks are told first, then asked to end, then killed. Says what a launch
-// that has ended results in.
+// JobStop: stops a job on a signal to the launcher, a failure, a rank's stop, or the time limit.
+// The ranks are told first, then asked to end, then killed. result() says how the launch ended.
 //
-// The Supervisor owns it. Used in the progress context. `on_begin` is called when the job begins to stop:
-// no more processes are started then.
+// The Supervisor owns it. Used in the progress context. `on_begin` is called when the job begins to
+// stop; it must end all starts.
 #pragma once
 
 #include <functional>
@@ -19,22 +18,22 @@ class JobStop {
 
   /// The launcher has got this signal.
   void on_signal(int signal);
-  /// The job has failed. `secondary`: another failure caused this one, so the ranks are told a moment later,
-  /// when that one is known.
+  /// The job has failed. `secondary`: another failure caused this one; the ranks are told a moment
+  /// later, when the cause may be known.
   void on_failure(bool secondary);
   void on_time_limit();
   /// Ranks that train together have agreed to stop. Those that train on their own are told here.
   void tell_others(const Exit& exit);
 
-  /// Whether a process that ended like this did so because it was asked to stop.
+  /// Whether a process with this end was asked to stop.
   bool asked_for(const Exit& exit) const;
   bool begun() const noexcept { return failed_ || out_of_time_ || first_signal_ != 0; }
   bool failed() const noexcept { return failed_; }
   bool out_of_time() const noexcept { return out_of_time_; }
-  /// Exit codes and the line that is printed last, once all processes have ended. `failure`: the first.
-  /// `started_all`: the launch got as far as starting its last process.
+  /// The exit codes and the last line, once all processes have ended. `failure`: the first.
+  /// `started_all`: the last process was started.
   LaunchResult result(bool started_all, const std::optional<rendezvous::Failure>& failure) const;
-  /// The signal that asked this process to stop, and the one that asked the ranks; 0: none.
+  /// The signal to this process, and the one sent to the ranks; 0: none.
   int first_signal() const noexcept { return first_signal_; }
   int stop_signal() const noexcept { return stop_signal_; }
 
@@ -48,7 +47,7 @@ class JobStop {
   const std::function<void()> on_begin_;
   int first_signal_ = 0;
   int stop_signal_ = 0;
-  int insisted_ = 0;  // number of SIGINT and SIGTERM so far
+  int insisted_ = 0;  // how many SIGINT and SIGTERM came
   bool out_of_time_ = false;
   bool failed_ = false;
 };

@@ -4,19 +4,17 @@
 //   trireme launch --workers 4 --servers 2 --evaluator 1 -- PROGRAM ARGS...
 //   trireme launch -H node07:4,node08:4 -- PROGRAM ARGS...
 //
-// On other hosts it starts processes through ssh (remote_host.h). All hosts must be reached before
-// the first process is started.
+// On other hosts processes start through ssh (remote_host.h), after all hosts have answered.
 //
-// With servers or an evaluator the job ends when all workers have: the others are told and, if they
-// do not end by themselves, killed. The evaluator's failure is printed and ends nobody else. Neither
-// does the end of a server whose shards others have, or of a worker that trains on its own
-// (docs/servers.md): it is started again, `restarts` times in all.
+// With servers or an evaluator the job ends when all workers have ended: the others are told and,
+// if they do not end by themselves, killed. The evaluator's failure is printed and ends no other
+// process. A server whose shards others have, or a worker that trains on its own (docs/servers.md),
+// is started again, `restarts` times in all.
 //
-// The coordinator, by which ranks meet and hear of failures, is a part of this process, or one of its own
-// (`--store`), which may be killed (kept_coordinator.h).
+// The coordinator, by which ranks meet and hear of failures, is in this process, or (`--store`) in
+// a separate one that may be killed (kept_coordinator.h).
 //
-// In an elastic job a process that is lost does not end the job: the others go on (elastic_group.h),
-// and it is started again.
+// In an elastic job (elastic_group.h) a lost process is started again; the others go on.
 //
 // Output lines get the rank as a prefix ("[1] ..."), stdout and stderr separately. If one rank
 // fails, all end within 2 s, and the exit code and the last line name the first failure. SIGINT,
@@ -40,14 +38,14 @@
 
 namespace trireme::inline v0::launch {
 
-/// The hosts of a job on several.
+/// The hosts of a job that runs on several.
 struct HostOptions {
   std::vector<HostSlots> hosts;  // empty: this host alone
-  /// Runs on each other host and calls run_host_agent(): a program that lies at the same path there,
-  /// and its arguments.
+  /// The program, with its arguments, that runs on each other host, at the same path, and calls
+  /// run_host_agent().
   std::vector<std::string> agent;
-  std::vector<std::string> exported;     // names of variables that processes elsewhere get
-  std::vector<std::string> environment;  // "NAME=value", elsewhere instead of LaunchOptions'
+  std::vector<std::string> exported;     // variables that processes elsewhere get
+  std::vector<std::string> environment;  // "NAME=value", instead of LaunchOptions'
   std::string shared_file;               // must have the same content on all hosts; may be empty
   Duration patience = std::chrono::seconds(30);  // within which a host must answer
 };
@@ -59,17 +57,16 @@ struct LaunchOptions {
   std::vector<std::string> command;      // program and its arguments
   std::vector<std::string> environment;  // "NAME=value", added to this process's own
   std::vector<int> inherit;              // descriptors that stay open in every rank
-  /// Workers that train on their own end when rank 0 has ended well: what they would still do is not
-  /// in its result.
+  /// Workers that train on their own end when rank 0 has ended with 0: its result is final.
   bool ends_with_rank0 = false;
   std::string log_dir;           // rank-K.log, server-K.log, evaluator.log
   std::optional<int> only_rank;  // print this rank's lines only
   Bind bind = Bind::Core;
   /// Rank 0 writes to this process's stdout and stderr directly, without prefix (needed for a
-  /// progress line on a terminal). Of the other ranks only stderr is shown. Not with log_dir.
+  /// progress line on a terminal); other ranks show stderr only. Not with log_dir.
   bool rank0_direct = false;
   std::string listen = "127.0.0.1";  // with several hosts: all addresses
-  /// Not empty: the coordinator is a process of its own, with its state in this store
+  /// If not empty, the coordinator is a separate process, with its state in this store
   /// (rendezvous/coordinator/state_store.h), and is started again when it is killed.
   std::string store = {};
   /// The program, and its arguments, that calls run_coordinator_process().
@@ -81,7 +78,7 @@ struct LaunchOptions {
   int restarts = 32;
   std::optional<ElasticOptions> elastic;  // none: the ranks do not change
   std::optional<WorkerRange> range;       // not with `elastic`
-  /// A file with the number of ranks that the job is to have, looked at while it runs; may be empty.
+  /// A file with the wanted number of ranks, read repeatedly while the job runs; may be empty.
   std::string wanted_file = {};
   bool handle_signals = true;
   /// Kills everything that still runs after this time. For tests.
@@ -109,9 +106,9 @@ struct LaunchResult {
 
 /// Throws ConfigError or ResourceError if nothing could be started.
 LaunchResult launch(const LaunchOptions& options);
-/// After a job that has failed: how to start all of its processes again; nullopt: it has ended.
+/// Called after a failed job: the options to start all processes again; nullopt ends the launch.
 using Again = std::function<std::optional<LaunchOptions>(const LaunchResult& result)>;
-/// Calls launch(), again where `again` says so, prints errors and the last line, and returns the exit
+/// Calls launch(), again while `again` wants it; prints errors and the last line. Returns the exit
 /// code.
 int run(LaunchOptions options, const Again& again = {});
 

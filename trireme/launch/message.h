@@ -1,8 +1,8 @@
-// Message: what a launcher and the processes that help it say to each other through pipes and sockets: its
-// part on another host (host_messages.h), and a coordinator of its own (coordinator_messages.h).
+// Message: goes between a launcher and its helpers through pipes and sockets. Helpers are agents on
+// other hosts (host_messages.h) and a separate coordinator (coordinator_messages.h).
 //
-// A message is a line "KIND PROCESS LENGTH..." followed by fields of these lengths. A malformed message
-// is a ConfigError.
+// A message is a line "KIND PROCESS LENGTH..." and then fields of these lengths, in bytes (16 MiB
+// each at most). A malformed message is a ConfigError.
 #pragma once
 
 #include <functional>
@@ -17,7 +17,7 @@
 
 namespace trireme::inline v0::launch {
 
-/// Throws the ConfigError about a message that `what` says more of.
+/// Throws the ConfigError of a malformed message; `what` says what is wrong.
 [[noreturn]] void refuse_message(const std::string& what);
 
 struct Message {
@@ -29,18 +29,18 @@ struct Message {
   long number(std::size_t index) const;
 };
 std::string encode(const Message& message);
-/// A field: nanoseconds.
+/// A duration as a field, in nanoseconds.
 inline std::string text_of(Duration duration) { return std::to_string(duration.count()); }
 
 /// Takes a message from the front of `bytes` if a whole one is there.
 bool take_message(std::string& bytes, Message& message);
 
-/// /dev/null, to be a process's standard input.
+/// /dev/null, for a process's standard input.
 Descriptor empty_input();
-/// A copy, close-on-exec, that is none of the standard streams.
+/// A close-on-exec copy, with a number above the standard streams'.
 Descriptor copy_of(int descriptor);
-/// For a process that helps: the pipe or socket to the launcher, which was its standard input. From now on that
-/// one is empty.
+/// For a helper process: takes the pipe or socket to the launcher from its standard input, which is
+/// empty from then on.
 Descriptor take_standard_input();
 
 /// Reads messages. `on_message` may throw ConfigError, which ends the stream as a malformed message
@@ -51,7 +51,7 @@ class MessageSource final : public PipeSource {
   MessageSource(int descriptor, std::string_view hello,
                 std::function<void(const Message&)> on_message)
       : PipeSource(descriptor), hello_(hello), on_message_(std::move(on_message)) {}
-  /// Why the stream ended, if it was not its other end; empty otherwise.
+  /// Why the stream ended; empty if the other end closed it.
   const std::string& fault() const noexcept { return fault_; }
 
  private:
@@ -60,13 +60,13 @@ class MessageSource final : public PipeSource {
   std::function<void(const Message&)> on_message_;
 };
 
-/// Sends messages without blocking: what the pipe does not take waits in memory.
+/// Sends messages without blocking; bytes that the pipe does not take wait in memory.
 class MessageSink final : public ProgressSource {
  public:
   explicit MessageSink(Descriptor descriptor);
   void send(const Message& message) { send_bytes(encode(message)); }
   void send_bytes(std::string_view bytes);
-  /// Closes the pipe, and drops what waits.
+  /// Closes the pipe and drops the waiting bytes.
   void close();
   std::size_t waiting() const noexcept { return bytes_.size(); }
   int pipe() const noexcept { return pipe_.get(); }
@@ -78,7 +78,7 @@ class MessageSink final : public ProgressSource {
  private:
   void watch(bool on);
   Descriptor pipe_;
-  const Descriptor ready_;  // epoll: readable when the pipe takes bytes that wait
+  const Descriptor ready_;  // epoll: readable when the pipe has room for waiting bytes
   bool watched_ = false;
   std::string bytes_;
 };

@@ -17,7 +17,7 @@
 namespace trireme::inline v0::launch {
 namespace {
 
-// The evaluator's name, or the number of a process in its role, behind `server` or `rank`.
+// `evaluator`, or the number of the process in its role, after `server` or `rank`.
 std::string process_name(const rendezvous::Roles& roles, int process, const char* evaluator,
                          const char* server, const char* rank) {
   const Role role = roles.role_of(process);

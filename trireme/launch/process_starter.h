@@ -1,7 +1,7 @@
-// ProcessStarter: starts the processes of a job, the first ones one per step, and later those that are
-// to come again, at once or after a delay.
+// ProcessStarter: starts the processes of a job, at the beginning one per step, and later again, at
+// once or after a delay.
 //
-// The Supervisor owns it. Used in the progress context; idle() may be called on every thread.
+// The Supervisor owns it. Used in the progress context; any thread may call idle().
 #pragma once
 
 #include <atomic>
@@ -22,21 +22,21 @@ class ProcessStarter {
 
   /// From now on start_next() starts the processes that the job begins with.
   void begin() { starting_ = true; }
-  /// Starts the next one; none if not `more`. Returns false if there was nothing to do.
+  /// Starts the next process; if not `more`, ends the start. False if there was nothing to do.
   bool start_next(bool more);
   void start_again(int process);
   void start_again_after(Duration delay, int process);
-  /// No process is started again. Returns those that were due.
+  /// From now on no process is started again. Returns those that were due.
   std::vector<int> stop_restarting();
 
   bool starting() const noexcept { return starting_; }
   bool idle() const noexcept { return !starting_ && due_ == 0; }
   bool has_started_all() const noexcept { return next_ >= processes_.count(); }
-  /// Why a process of the start could not be started: the launch fails. Null: none.
+  /// Why the start, and with it the launch, has failed; null if it has not.
   const std::exception_ptr& error() const noexcept { return error_; }
 
  private:
-  /// Whether the job begins with it.
+  /// Whether the job begins with this process.
   bool starts_first(int process) const;
   void start(int process);
   std::vector<std::string> environment_of(int process) const;

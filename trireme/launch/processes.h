@@ -1,8 +1,8 @@
-// Processes: the processes of a job on all of its hosts: which of them run, how each of them ended, and
-// the signals that they get.
+// Processes: the processes of a job on all hosts: which of them run, how each ended, and the
+// signals that they get.
 //
-// The Supervisor owns it. It decides nothing: other parts of the Supervisor say who gets which signal.
-// Used in the progress context; any_runs() may be called on every thread.
+// The Supervisor owns it; its other parts decide which process gets which signal. Used in the
+// progress context; any thread may call any_runs().
 #pragma once
 
 #include <atomic>
@@ -16,7 +16,7 @@ namespace trireme::inline v0::launch {
 
 class Processes {
  public:
-  /// One place in the job. Processes come one after the other if they are started again.
+  /// One place in the job. A process that is started again has the same place.
   struct One {
     bool started = false;
     std::optional<Exit> exit;
@@ -25,9 +25,9 @@ class Processes {
     bool due = false;     // it is to be started again
     bool away = false;    // its host could not be reached at the last try
     bool killed = false;  // we sent it SIGTERM or SIGKILL, and its end is not its own failure
-    bool silent = false;  // it was killed since it had fallen silent
-    bool leaves = false;  // as the user wants fewer
-    bool ends = false;    // as rank 0 has ended
+    bool silent = false;  // it was killed because it was silent
+    bool leaves = false;  // it was dismissed: the user wants fewer
+    bool ends = false;    // it was asked to end because rank 0 has ended
     bool runs() const noexcept { return started && !exit; }
   };
 
@@ -43,18 +43,18 @@ class Processes {
   void settle();
   bool any_runs() const noexcept { return running_ != 0; }
 
-  /// To the process alone.
+  /// Signals the process alone.
   void signal(int process, int signal);
-  /// To the process and those that it started.
+  /// Signals the process and those that it started.
   void signal_group(int process, int signal);
   /// SIGKILL to its group; its end is then not its own failure.
   void kill(int process);
-  /// To the groups of all that run.
+  /// Signals the groups of all running processes.
   void signal_all(int signal);
   void kill_role(Role role);
   /// SIGTERM now and, unless it has ended, SIGKILL after `stop_grace`.
   void ask_to_end(int process);
-  /// Does the task after `delay` if the process still runs then and was not started again meanwhile.
+  /// Runs the task after `delay` if the process still runs then, and is still the same process.
   void if_it_still_runs_after(Duration delay, int process, std::function<void()> task);
 
  private:

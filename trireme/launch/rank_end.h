@@ -12,9 +12,10 @@ namespace trireme::inline v0::launch {
 std::string name_of(int signal);
 /// "was killed by signal 9 (SIGKILL)", "ended with exit code 1".
 std::string how_it_ended(const Exit& exit);
-/// The process was killed, or lost its peers. An error in its own code would only come again.
+/// True for an end by a signal, or an exit code from 160 on (peers, coordinator or resources lost).
+/// An error in the process's own code would only come again.
 bool may_come_back(const Exit& exit);
-/// A process's failure: its own last words, or its activity and exit status.
+/// A process's failure, by its own last words, or else by its activity and exit status.
 rendezvous::Failure failure_of(int process, const rendezvous::Roles& roles, const std::string& host,
                                const Ending& ending);
 

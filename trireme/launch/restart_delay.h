@@ -1,5 +1,5 @@
-// RestartDelay: how long a process that has ended waits before it is started again. One that ended soon after
-// it was started again waits, and twice as long each time that it does so again.
+// RestartDelay: how long a process waits before its restart. Zero, unless it ended soon after the
+// restart before; then `first`, and twice as long each further time (64 times at most).
 #pragma once
 
 #include <algorithm>
@@ -15,7 +15,7 @@ struct RestartPace {
 
 class RestartDelay {
  public:
-  /// The process has ended, and is started again after the result.
+  /// The process has ended. Returns the delay until its restart.
   Duration next(TimePoint now, const RestartPace& pace) {
     constexpr int kMostDoublings = 6;
     soon_ = started_ && now - *started_ < pace.soon ? soon_ + 1 : 0;
@@ -24,11 +24,11 @@ class RestartDelay {
     started_ = now + delay;
     return delay;
   }
-  /// It is started for another reason.
+  /// The process is started for another reason.
   void start(TimePoint now) { started_ = now; }
 
  private:
-  std::optional<TimePoint> started_;  // again
+  std::optional<TimePoint> started_;  // the latest restart
   int soon_ = 0;                      // times in a row that it ended soon after its start
 };
 

@@ -23,7 +23,7 @@ namespace {
 
 // A child process of a rank may keep its pipe open.
 constexpr Duration kOutputGrace = std::chrono::milliseconds(300);
-// Other hosts end within this time after they were asked.
+// Other hosts end within this time after the request.
 constexpr Duration kHostGrace = std::chrono::seconds(3);
 constexpr Duration kLook = std::chrono::milliseconds(100);
 
@@ -83,7 +83,7 @@ Supervisor::Supervisor(const LaunchOptions& options)
   });
 }
 
-// For several hosts: on all addresses, of both kinds where the system has IPv6.
+// For several hosts, the coordinator listens on all addresses, of IPv6 too if the system has it.
 std::unique_ptr<rendezvous::JobControl> Supervisor::make_coordinator(const std::string& address) {
   if (hosts_.elsewhere() && address != "::" && address != "0.0.0.0") {
     try {
@@ -106,7 +106,7 @@ std::unique_ptr<rendezvous::JobControl> Supervisor::make_coordinator(const std::
       .on_new_copy = [this, post](int shard,
                                   int server) { post([=, this] { report_copy(shard, server); }); },
       .on_joined = [this, post](int process) { post([=, this] { elastic_->joined(process); }); },
-      // Those who watch for silence do not know the job's own timeout.
+      // The watch for silence does not know the job's own timeout.
       .heartbeat =
           elastic_ ? options_.elastic->silence / rendezvous::kSilentHeartbeats : Duration::zero(),
   };
@@ -133,8 +133,7 @@ Supervisor::~Supervisor() {
   waiter_.reset();        // its sources and timers use all other members
 }
 
-// On loopback the ranks inherit a new secret, and other hosts get it through ssh; otherwise the user
-// must provide one.
+// On loopback or through ssh, ranks get a new secret; on other addresses the user must give one.
 std::string Supervisor::make_secret() const {
   const char* file = std::getenv("TRIREME_JOB_SECRET_FILE");
   if (file && *file != '\0') return rendezvous::read_secret_file(file);

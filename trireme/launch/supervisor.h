@@ -1,8 +1,8 @@
 // Supervisor: runs one launch from the first process to the last. launch.h describes its behaviour.
 //
-// It makes the parts, and decides what the end of a process means. Each part can be read alone: Processes
-// (who runs, signals to them), ProcessStarter (starts and restarts), JobStop (the user's signals, failures,
-// deadlines), Workers (how many there are, when all have ended), ElasticRanks (ranks that change).
+// It makes the parts, and decides what the end of a process means. The parts: Processes (which run,
+// signals to them), ProcessStarter (starts, restarts), JobStop (the user's signals, failures,
+// deadlines), Workers (their number, and when all have ended), ElasticRanks (ranks that change).
 //
 // Everything except the constructor and run() runs in its Waiter's progress context. Ranks are
 // started there one per step, so signals and ended ranks are noticed in between.
@@ -52,13 +52,13 @@ class Supervisor {
   void report_copy(int shard, int server) const;
   void fail(const rendezvous::Failure& failure);
   void on_reported(const rendezvous::Failure& failure);
-  /// Looks for silent processes and the user's wishes, again and again.
+  /// Looks for silent processes and the user's wishes, and schedules itself again.
   void watch();
   void read_wanted();
   /// All workers have ended.
   void finish();
   bool all_ended() const noexcept { return starter_.idle() && !processes_.any_runs(); }
-  /// No more processes are started.
+  /// From now on no process is started again.
   void stop_restarting();
 
   const LaunchOptions& options_;
@@ -71,8 +71,7 @@ class Supervisor {
   std::unique_ptr<Output> output_;
   const std::string secret_;
   int restarts_left_;
-  // The file with the wanted number of ranks: its text, and when it was written. The user may ask for the
-  // same number again.
+  // The text of wanted_file and when it was written: the user may ask for the same number again.
   std::pair<std::string, std::filesystem::file_time_type> wanted_;
   std::unique_ptr<rendezvous::JobControl> coordinator_;
   JobContext job_;

@@ -70,7 +70,7 @@ bool Workers::in_job(int worker) const {
   return one.runs() && !one.leaves;
 }
 
-// A place whose last worker is still about to leave is not free yet.
+// A place is not free while its last worker is still leaving.
 void Workers::add() {
   for (int worker = 0; worker < job_.options.range->max; ++worker) {
     const int process = job_.roles.process_of(Role::Worker, worker);

@@ -1,8 +1,8 @@
-// Workers: how many workers a job has, and when all of them have ended. Where they train on their own
-// (WorkerRange) it also adds and dismisses workers, until there are as many as the user wants.
+// Workers: counts a job's workers, and notices when all have ended. If they train on their own
+// (WorkerRange), it also adds and dismisses workers until there are as many as the user wants.
 //
-// The Supervisor owns it, and is told by `on_finished` that all workers have ended. The ranks of an elastic
-// job change by ElasticRanks instead; their ends are counted here. Used in the progress context.
+// The Supervisor owns it; `on_finished` is called when all workers have ended. ElasticRanks changes
+// the ranks of an elastic job; their ends are counted here. Used in the progress context.
 #pragma once
 
 #include <functional>
@@ -17,7 +17,7 @@ class Workers {
   Workers(const JobContext& job, Processes& processes, ProcessStarter& starter, const JobStop& stop,
           std::function<void()> on_finished);
 
-  /// Those that the job has, or had until their end.
+  /// The job's workers, those that have ended included.
   int count() const noexcept { return count_; }
   int ended() const noexcept { return ended_; }
   /// All workers have ended.
@@ -25,16 +25,16 @@ class Workers {
   /// A worker has ended its training; the job has `ranks` of them.
   void note_end(int ranks);
 
-  /// Not rank 0, which validates and saves, and not the last ones of the range.
+  /// False for rank 0, which validates and saves, and for the last workers of the range.
   bool can_do_without(int worker) const;
   /// The process is gone for good: if it is a worker, the job has one less.
   void do_without(int process);
-  /// Workers that train on their own end when rank 0 has.
+  /// Rank 0 has ended: asks workers that train on their own to end.
   void end_with_rank0();
 
   /// The user wants this many.
   void want(int wanted);
-  /// One change at a time, until there are as many as wanted. Not once one has ended its training.
+  /// Adds or dismisses one worker towards the wanted number. Not once one has ended its training.
   void resize();
   /// A worker that was dismissed has ended, in whatever way.
   void note_dismissed(int process);

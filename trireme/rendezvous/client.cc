@@ -26,7 +26,7 @@ std::chrono::system_clock::time_point after(Duration duration) {
          std::chrono::duration_cast<std::chrono::system_clock::duration>(duration);
 }
 
-// gRPC does not reconnect: both ends prove the secret before.
+// gRPC cannot reconnect, because both ends prove the secret first.
 std::shared_ptr<grpc::Channel> open_channel(const ClientOptions& options, Duration timeout,
                                             std::optional<Duration> patience) {
   require_room_for_grpc();
@@ -65,7 +65,7 @@ bool is_disconnection(const grpc::Status& status) {
   }
 }
 
-// Whether the coordinator may not have heard a call: it is gone, or hangs, or its host has vanished without a word.
+// Whether the coordinator may have missed a call: it is gone, hangs, or its host has vanished.
 bool is_unheard(const grpc::Status& status) {
   return is_disconnection(status) || status.error_code() == grpc::StatusCode::DEADLINE_EXCEEDED;
 }
@@ -74,7 +74,7 @@ constexpr Duration kOneTry = std::chrono::seconds(1), kRetryPause = std::chrono:
 // Before it has joined, a process does not know whether another coordinator comes.
 constexpr Duration kComesBack = std::chrono::seconds(2);
 constexpr Duration kLongestFarewell = std::chrono::seconds(30);
-constexpr Duration kShortly = std::chrono::seconds(1);  // for what is told by the way
+constexpr Duration kShortly = std::chrono::seconds(1);  // for one try of a report
 
 }  // namespace
 
@@ -128,9 +128,9 @@ struct CoordinatorClient::Impl {
 
   ClientOptions options;
   std::string token;
-  Duration returns_within{};         // zero: none comes in place of a coordinator that is gone
-  Duration heartbeat{};              // at most between two; zero: not said
-  std::optional<Duration> patience;  // with a host that answers nothing; none: the door's
+  Duration returns_within{};         // zero: no other coordinator replaces a lost one
+  Duration heartbeat{};              // longest time between two; zero: any
+  std::optional<Duration> patience;  // with a host that does not answer; none: the door's
   std::atomic<bool> given_up{false};
   Event pauses;  // never set
   mutable std::mutex mutex;
@@ -199,7 +199,7 @@ void CoordinatorClient::Impl::join() {
     return stub()->Join(&context, request, &reply);
   };
   grpc::Status status = call();
-  // The process before this one is just being taken for lost, or the coordinator is, and another one may come.
+  // The earlier process is being declared lost; or the coordinator is, and another one may come.
   const auto may_go_on = [&] {
     return status.error_code() == grpc::StatusCode::ALREADY_EXISTS || is_disconnection(status);
   };
@@ -219,11 +219,11 @@ void CoordinatorClient::Impl::join() {
   returns_within = std::chrono::milliseconds(reply.returns_within_ms());
   heartbeat = std::chrono::milliseconds(reply.heartbeat_ms());
   if (returns_within == Duration::zero() || heartbeat == Duration::zero()) return;
-  // Another coordinator may come on another host, when this one's has vanished without a word.
+  // Another coordinator may come on another host if this one's host vanishes.
   patience = kSilentHeartbeats * heartbeat;
   try {
     connect(kOneTry);
-  } catch (const TimeoutError&) {  // it has just gone; the next connection is to its successor
+  } catch (const TimeoutError&) {  // it has just gone; its successor is next
   }
 }
 
@@ -322,7 +322,7 @@ grpc::Status CoordinatorClient::Impl::read_news(const std::function<void(const N
   return stream->Finish();
 }
 
-// To the coordinator that is started in place of the one that is gone.
+// Connects to the coordinator that replaces the lost one. False if none comes.
 bool CoordinatorClient::Impl::reconnect() {
   for (const TimePoint end = steady_now() + returns_within; steady_now() < end && !is_stopping();) {
     try {
@@ -354,7 +354,7 @@ void CoordinatorClient::Impl::watch_loop(const std::function<void(const News&)>&
           "has begun anew";
       break;
     }
-    // Without an error the coordinator has ended with the job.
+    // A stream that ends without an error ends with the job.
     if (end.ok() || returns_within == Duration::zero()) break;
     on_news({.kind = News::Kind::CoordinatorAway, .reason = "is gone"});
     if (!reconnect()) break;
@@ -395,7 +395,7 @@ void CoordinatorClient::stop_watching() noexcept {
   if (impl_->watcher.joinable()) impl_->watcher.join();
 }
 
-// Also if another coordinator must come first in place of one that is gone. The watcher connects to it.
+// Repeats the call while another coordinator replaces a lost one, to which the watcher connects.
 grpc::Status CoordinatorClient::Impl::tell_surely(wire::ServerNews& news,
                                                   wire::ServerViewReply& reply, Duration timeout,
                                                   bool (*repeats)(const grpc::Status&)) {

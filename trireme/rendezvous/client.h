@@ -48,12 +48,11 @@ struct News {
   std::string reason;  // of CoordinatorAway; of CoordinatorLost, if it is known
 };
 
-/// `count` processes from `first` on, 0: all of the job; or, if there are any, `members`, which
-/// ascend.
+/// The processes of `members` (ascending), if any; else `count` from `first` on, or all if it is 0.
 struct ExchangeGroup {
   int first = 0, count = 0;
   std::vector<int> members = {};
-  std::uint32_t epoch = 0;  // of the members; a later one ends the wait with PeerLost
+  std::uint32_t epoch = 0;  // of `members`; a later one ends the wait with PeerLost
 };
 
 class CoordinatorClient {
@@ -62,17 +61,17 @@ class CoordinatorClient {
   explicit CoordinatorClient(ClientOptions options);
   ~CoordinatorClient();
   struct Answer {
-    bool has_workers = false;   // are there
-    bool has_begun = false;     // an elastic job that has had ranks
+    bool has_workers = false;   // the coordinator reaches some
+    bool has_begun = false;     // an elastic job has had ranks
     Duration returns_within{};  // how long processes wait for a coordinator that is gone
   };
-  /// Asks the coordinator of its job. Joins nothing; throws as the constructor does.
+  /// Asks the coordinator about its job, without joining; throws as the constructor does.
   static Answer ask(ClientOptions options);
   CoordinatorClient(const CoordinatorClient&) = delete;
 
-  /// Collective: returns the value of every process of the group under `key`, in their order. Throws
-  /// TimeoutError if not all called within `timeout` (the call may be repeated), PeerLost if one
-  /// failed or left.
+  /// Collective: returns the value of every process of the group under `key`, in their order. A key
+  /// has at most 256 bytes, a value 64 KiB. Throws TimeoutError if not all called within `timeout`
+  /// (the call may be repeated), PeerLost if one failed or left.
   std::vector<std::string> exchange(const std::string& key, const std::string& value,
                                     Duration timeout, const Group& group = {});
   /// Sends this rank's activity and returns all ranks' states. Throws TimeoutError, PeerLost.
@@ -81,29 +80,29 @@ class CoordinatorClient {
   /// watch() returns, the coordinator treats the stream's end as this rank's. Throws TimeoutError.
   void watch(std::function<void(const News&)> on_news);
   void stop_watching() noexcept;
-  /// The present view of the parameter servers. A server says where it listens and also gets its
-  /// incarnation.
+  /// The present view of the parameter servers. By listen_at() a server says where it listens, and
+  /// also gets its incarnation.
   ServerView server_view(Duration timeout);
   std::pair<ServerView, std::uint32_t> listen_at(const std::string& address, Duration timeout);
-  /// A shard's primary says what a backup has, or that it cannot be reached, and says it again if
-  /// nothing follows. They wait at most 1 s and do not throw.
+  /// A shard's primary reports that a backup has the shard, or is unreachable, and repeats it if
+  /// nothing follows. Both wait at most 1 s and do not throw.
   void tell_copy(int shard, std::uint64_t term, int server, std::uint32_t incarnation) noexcept;
   void tell_unreachable(int server, std::uint32_t incarnation) noexcept;
-  /// A worker trains on its own. Waits at most 1 s, and for a coordinator that returns, if this one is gone or
-  /// does not answer.
+  /// Reports that this worker trains on its own. Waits at most 1 s, or for a coordinator that
+  /// returns if this one does not answer.
   void tell_alone() noexcept;
   /// A server was asked to stop by `signal`, 2 or 15: all ranks are to stop. Waits as tell_alone() does.
   void tell_stop(int signal) noexcept;
   /// Waits at most 1 s and does not throw.
   void report(const Failure& failure) noexcept;
-  /// `exit_code`: 130 or 143 if the ranks have stopped as they were asked, 1 if an exception ends this
-  /// one. Waits at most 1 s, or for a coordinator that returns at most 30 s, if this one is gone or does not
-  /// answer. Does not throw.
+  /// `exit_code`: 130 or 143 if the ranks stopped on request, 1 if an exception ends this one.
+  /// Waits at most 1 s, or 30 s for a coordinator that returns if this one does not answer. Does
+  /// not throw.
   void leave(int exit_code = 0) noexcept;
-  /// How often to send heartbeats: as often as `own`, or as the coordinator demands.
+  /// The time between heartbeats: `own`, or less if the coordinator demands it.
   Duration heartbeat_interval(Duration own) const noexcept;
-  /// Whether another coordinator comes in place of one that is gone. Then calls that fail may be
-  /// repeated, and exchange() throws TimeoutError.
+  /// Whether another coordinator replaces one that is gone. Then failed calls may be repeated, and
+  /// exchange() throws TimeoutError.
   bool returns() const noexcept;
 
  private:

@@ -14,10 +14,10 @@ namespace trireme::inline v0::rendezvous {
 struct Epoch {
   std::uint32_t number = 0;
   std::vector<int> members;  // ascending
-  /// True if every rank of the epoch before is alive: they finish their step first.
+  /// True if all ranks of the epoch before are alive: they finish their step first.
   bool at_step_end = false;
-  /// The newest epoch up to this one that is not so. A process that has not heard of that one learns
-  /// from a later one that its step has ended.
+  /// The newest epoch, up to this one, with at_step_end false. A process that missed it learns from
+  /// a later epoch that its step was interrupted.
   std::uint32_t interrupted = 0;
   std::string cause;  // "rank 2 was killed by SIGKILL"
 

@@ -61,7 +61,7 @@ bool works(const PeerState& peer) {
          (peer.phase == Phase::Joined && !peer.activity.waiting);
 }
 
-// Says why nobody should wait for this rank any more; nullopt if it is alive.
+// The reason not to wait for this rank any more; nullopt if it is alive.
 std::optional<std::string> lost(const PeerState& peer, Duration timeout) {
   const std::string who = "rank " + std::to_string(peer.rank);
   if (peer.phase == Phase::Ended) return who + " has ended";
@@ -255,7 +255,7 @@ Verdict judge(const Table& table, const std::string& operation, Duration waited,
     verdict.speak = first_waiting == options.self;
     return verdict;
   }
-  // All ranks wait. That is no deadlock shortly after a rank was working, or while bytes move.
+  // All ranks wait. It is no deadlock if a rank has worked, or bytes have moved, shortly before.
   verdict.keep_waiting = table.quiet < options.timeout * 9 / 10;
   verdict.explanation = deadlock_text(table, operation, options.self);
   return verdict;

@@ -33,8 +33,8 @@ struct Failure {
   bool stopped() const noexcept { return exit_code == 130 || exit_code == 143; }
 };
 
-/// A process counts as lost when it has sent nothing for the time of this many heartbeats, and so does a
-/// coordinator whose host has acknowledged nothing for as long.
+/// A process that sends nothing for this many heartbeat intervals counts as lost, as does a
+/// coordinator whose host acknowledges nothing for as long.
 inline constexpr int kSilentHeartbeats = 4;
 
 enum class Phase : std::uint8_t { Absent, Joined, Left, Ended };
@@ -65,7 +65,7 @@ class Membership {
   int size() const noexcept { return roles_.processes(); }
   const Roles& roles() const noexcept { return roles_; }
   void set_process(int rank, pid_t pid, TimePoint now);
-  /// Returns why `rank` may not join, or nullopt.
+  /// Returns the reason why `rank` may not join; nullopt if it has joined.
   std::optional<std::string> join(int rank, std::string host, std::string identity, TimePoint now);
   void beat(int rank, Activity activity, TimePoint now);
   /// The launcher itself was stopped, so it could not hear any rank meanwhile.
@@ -77,7 +77,7 @@ class Membership {
   /// The ranks of an elastic job, ascending (epoch.h): table() has these alone.
   void set_members(std::vector<int> members, TimePoint now);
   bool is_member(int rank) const;
-  /// Members and servers that have joined, and sent no heartbeat for `silence` though they are not stopped.
+  /// Joined members and servers without a heartbeat for `silence` that are not stopped.
   std::vector<int> silent(Duration silence, TimePoint now);
   Phase phase(int rank) const { return rows_[rank].phase; }
   /// The exit code with which a process has left.
@@ -87,13 +87,13 @@ class Membership {
 
   /// Records a rank's first failure. False if that rank has already failed.
   bool fail(Failure failure);
-  /// The first failure that is no stop and that no other failure caused; if there is none, the first stop,
-  /// or the first failure.
+  /// The first failure that is no stop and that no other failure caused; else the first stop; else
+  /// the first failure.
   std::optional<Failure> first_failure() const;
 
   /// The table of the workers, or members, which wait for one another.
   Table table(TimePoint now);
-  /// Whether one of the processes [first, end) is there and has not been silent for `silence`.
+  /// Whether one of the processes [first, end) has joined and was heard within `silence`.
   bool awaits(int first, int end, Duration silence, TimePoint now);
 
  private:

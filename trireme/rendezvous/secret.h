@@ -22,7 +22,7 @@ std::string random_bytes(std::size_t count);
 int secret_descriptor(std::string_view secret);
 /// Reads and closes a descriptor made by secret_descriptor().
 std::string read_secret_descriptor(int descriptor);
-/// The same, and leaves it for read_secret_descriptor().
+/// Reads it and leaves it open for read_secret_descriptor().
 std::string peek_secret_descriptor(int descriptor);
 /// Reads a secret of at least 16 bytes from a regular file that only this user can access.
 std::string read_secret_file(const std::string& path);

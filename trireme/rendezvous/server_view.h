@@ -1,11 +1,11 @@
-// ServerView: which parameter servers live, and which of them have which shard. ServerAuthority
-// decides it; one object in the job's coordinator, which sees processes end.
+// ServerView: which parameter servers live, and which of them have which shard. ServerAuthority,
+// one object in the job's coordinator, which sees processes end, decides it.
 //
 // A shard's copies are in an order: the first is the primary, which serves workers. When a server
 // goes down it is in no list any more, and the next copy is the primary, of a higher term. A copy
-// joins a list only when the shard's primary of the present term says that it has everything. So
-// a primary that the authority has taken for dead can acknowledge nothing: a copy that it needs for
-// that has heard of the higher term. Pure bookkeeping: no time, no network. Not thread safe.
+// joins a list only when the shard's primary of the present term says that it has everything. So a
+// primary that was taken for dead can acknowledge nothing: a copy that it needs has heard of the
+// higher term. Pure bookkeeping: no time, no network. Not thread safe.
 #pragma once
 
 #include <cstdint>
@@ -53,14 +53,14 @@ class ServerAuthority {
   explicit ServerAuthority(ServerView view) : view_(std::move(view)) {}
 
   const ServerView& view() const noexcept { return view_; }
-  /// A process is this server now, with an address where the others reach it. Returns its incarnation.
+  /// A process is this server now; others reach it at `address`. Returns its incarnation.
   std::uint32_t up(int server, std::string address);
-  /// The process is gone, or is taken for gone for ever.
+  /// The process is gone, or counts as gone for good.
   void down(int server);
-  /// The same before the job has begun: its shard has held nothing yet, and begins on the next process.
+  /// As down(), before the job has begun: the empty shard begins on the next process.
   void reset(int server);
-  /// The primary `by` says that `server` has all of the shard. Without effect if it is not the
-  /// primary of that term, or if the process is another one meanwhile.
+  /// The primary `by` says that `server` has all of the shard. No effect if `by` is not the primary
+  /// of that term, or `incarnation` is not the present one.
   void has_copy(int shard, std::uint64_t term, int by, int server, std::uint32_t incarnation);
   /// Whether every shard has a copy without `server`.
   bool can_lose(int server) const noexcept;

@@ -119,7 +119,7 @@ std::string StatusPage::last_words() const { return get(words_->last_words); }
 
 Activity StatusPage::read(TimePoint now) const {
   Activity activity;
-  // A rank killed during a write leaves the sequence odd for ever: then take what is there.
+  // A rank killed during a write leaves the sequence odd; then the last attempt's values count.
   for (int attempt = 0; attempt < 100; ++attempt) {
     const std::uint32_t before = words_->sequence.load(std::memory_order_acquire);
     activity.waiting = words_->waiting.load(std::memory_order_relaxed) != 0;

@@ -2,8 +2,8 @@
 //
 // The rank writes it at every wait (about 30 ns). The launcher made the page and passed it by
 // descriptor, so it can read it even after the rank was killed: an error can name the step and the
-// operation in which the rank died, or the message with which it ended. Writers within the process
-// use a mutex outside of the page; readers use the sequence number and never block.
+// operation in which the rank died, or the message with which it ended. Writers of the activity use
+// a mutex outside of the page; readers use the sequence number and never block.
 #pragma once
 
 #include <array>
@@ -30,7 +30,7 @@ struct Activity {
   std::string last_call;  // the last operation or activity before
   Duration since{};
   long step = -1;
-  std::optional<Duration> moved = {};  // time since bytes last moved to or from a peer
+  std::optional<Duration> moved = {};  // time since bytes last moved from or to a peer
 };
 
 struct StatusWords {

@@ -1,5 +1,5 @@
-// Refuses environment variables that look like configuration keys but are none, as a file's unknown
-// keys are refused. Pure, except environment_names().
+// Refuses environment variables that look like configuration keys but are not. Pure, except
+// environment_names().
 #pragma once
 
 #include <string>

@@ -1,5 +1,5 @@
-// Counts of small whole numbers (how stale gradients were) in few rows, for people: the numbers 0 to
-// 3 each have a row, and then come 4-7, 8-15, 16-31, ... Pure functions.
+// Counts of small whole numbers (the staleness of gradients) in few rows: 0, 1, 2, 3, then 4-7,
+// 8-15, 16-31, ... Pure functions.
 #pragma once
 
 #include <cstdint>
@@ -18,8 +18,8 @@ struct CountBin {
 /// A share: "0 %", "0.4 %", "23 %".
 std::string percent_text(double share);
 
-/// From the least number that was counted to the greatest; bins between them may be empty. Numbers
-/// are at least 0.
+/// Bins from the least to the greatest counted number; some between may be empty. CheckFailure if a
+/// number is negative.
 std::vector<CountBin> doubling_bins(const std::map<std::int64_t, std::int64_t>& counts);
 
 }  // namespace trireme::inline v0

@@ -50,8 +50,7 @@ std::string formatted(const char* format, double value) {
   return text;
 }
 
-// With an exponent where the digits would not fit beside the axis, as in the loss of a run that
-// diverges.
+// Uses an exponent if the digits would not fit beside the axis (the loss of a diverging run).
 std::string tick_text(double value, double distance) {
   if (distance >= 1e6 || distance < 1e-5 || std::abs(value) >= 1e7) return formatted("%.6g", value);
   if (distance >= 1) return thousands(value);
@@ -66,8 +65,7 @@ std::string last_text(double value) {
   return formatted(size >= 1e5 || (size < 0.005 && size > 0) ? "%.2g" : "%.2f", value);
 }
 
-// 1, 2 and 5 times powers of ten, from the last that is not above the range to the first that is not
-// below it.
+// 1, 2 and 5 times powers of ten, as many as enclose the range.
 std::vector<double> decade_ticks(const Range& range) {
   std::vector<double> ticks;
   const int last = static_cast<int>(std::ceil(std::log10(range.high)));
@@ -194,8 +192,8 @@ void draw_curve(Svg& svg, const Curve& curve, const Frame& frame) {
   }
 }
 
-// In the margin, also of curves that end early: others may go on there. From the lowest value upwards,
-// since falling curves end close to each other at the bottom.
+// Writes into the margin also for curves that end early, because others may go on there. Starts
+// with the lowest value: falling curves end close to each other.
 void draw_last_values(Svg& svg, const LinePlot& plot, const Frame& frame) {
   struct Label {
     double y, value;

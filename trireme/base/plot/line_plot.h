@@ -1,7 +1,7 @@
 // A line plot as SVG: curves over steps with axes, round ticks, units, legend and reference lines.
 // The legend is above the axes, where it hides no curve. x values are counts (steps, ranks), so
-// their ticks are whole numbers. Plain values; points that are not finite are not drawn, nor those
-// that are not positive where the axes are logarithmic.
+// their ticks are whole numbers. Plain values; points that are not finite, or not positive on
+// logarithmic axes, are not drawn.
 #pragma once
 
 #include <string>
@@ -11,7 +11,7 @@
 namespace trireme::inline v0 {
 
 struct Curve {
-  std::string name;                               // legend; empty: it is not there
+  std::string name;                               // legend; empty: no entry
   std::vector<std::pair<double, double>> points;  // ascending x
   std::string color = "#1f77b4";
   double width = 2;

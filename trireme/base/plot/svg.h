@@ -2,7 +2,7 @@
 //
 // Used for the project's own plots and drawings. A value that builds one string; not thread safe.
 // Coordinates are user units (pixels at 100 %); y grows downwards. Colours are for a white page;
-// viewers that prefer a dark page (prefers-color-scheme) get dark_of() each.
+// viewers that prefer a dark page (prefers-color-scheme) get dark_of() of each.
 #pragma once
 
 #include <set>

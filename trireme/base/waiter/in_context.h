@@ -14,7 +14,7 @@ namespace trireme::inline v0 {
 inline void in_context(const std::shared_ptr<Waiter>& waiter, const std::function<void()>& task) {
   std::exception_ptr error;
   std::atomic<bool> done{false};
-  // The waiter is held: whoever waits may let go of it before wake() returns.
+  // The task holds the waiter: the waiting thread may release its own before wake() returns.
   waiter->run([&, waiter = waiter] {
     try {
       task();

@@ -46,10 +46,10 @@ void drain(int eventfd) noexcept {
 
 constexpr Duration kYield = std::chrono::microseconds(50);
 constexpr unsigned kLooksPerClock = 4;  // reading the clock costs as much as a look
-// How long run() polls for an answer to what it has started: after each event, and in all.
+// How long run() polls for a peer's answer: after each event, and in total.
 constexpr Duration kLinger = std::chrono::microseconds(1);
 constexpr Duration kLongestLinger = std::chrono::microseconds(20);
-// A parked background thread looks again after the first time, then at intervals up to the second.
+// A parked background thread looks again after kFirstPark, then at intervals up to kLongestPark.
 constexpr Duration kFirstPark = std::chrono::microseconds(250);
 constexpr Duration kLongestPark = std::chrono::milliseconds(4);
 
@@ -239,8 +239,8 @@ void RealWaiter::background() {
       park();
       continue;
     }
-    // A thread that did not fall asleep after all may have left a ring, and rest() would return at once
-    // for ever. Nobody sleeps in epoll_ now: that takes the context.
+    // event_ may be set for a thread that did not fall asleep after all; rest() would then always
+    // return at once. Nobody sleeps in epoll_ now, because that takes the context.
     drain(event_);
     while (step() && users_.load() == 0 && !stop_) {
     }

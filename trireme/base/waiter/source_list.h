@@ -11,9 +11,9 @@ namespace trireme::inline v0 {
 class SourceList {
  public:
   void add(std::shared_ptr<ProgressSource> source) { sources_.push_back(std::move(source)); }
-  /// Its last reference is released by compact(), as poll() may be running. False if it is not here.
+  /// compact() releases the last reference, as poll() may be running. False if it is unknown.
   bool remove(const ProgressSource* source);
-  /// Polls each; true if anything moved.
+  /// True if any source advanced.
   bool poll() {
     bool moved = false;
     for (std::size_t i = 0; i < sources_.size(); ++i) {
@@ -25,7 +25,7 @@ class SourceList {
   /// Tells each whether the context is about to sleep.
   void arm(bool sleeping) noexcept;
   bool armed() const noexcept { return armed_; }
-  /// Forgets what was removed; not during poll().
+  /// Releases the removed sources. Not during poll().
   void compact() {
     if (!removed_.empty()) forget_removed();
   }

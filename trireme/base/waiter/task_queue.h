@@ -1,5 +1,4 @@
-// TaskQueue: what a RealWaiter's progress context has to run: tasks, and timers when their time has
-// come. Any thread may add; only the progress context runs them.
+// TaskQueue: a RealWaiter's tasks and timers. Any thread adds; only the progress context runs them.
 #pragma once
 
 #include <atomic>

@@ -10,7 +10,7 @@
 //   ping                                     ->
 //                                            <-   pong
 //                                            <-   failed p, joined p, server-lost p,
-//                                                 copy p (server): the callbacks of CoordinatorOptions
+//                                                 copy p (server): callbacks (CoordinatorOptions)
 //   close                                    ->   ends; the store is empty
 //   end of the socket: the coordinator ends
 //
@@ -22,7 +22,7 @@
 
 namespace trireme::inline v0::launch {
 
-/// All of the options but callbacks and the store itself. The port is an open descriptor.
+/// The options without callbacks and store. The listener is an inherited descriptor.
 struct CoordinatorSetup {
   rendezvous::CoordinatorOptions options;
   std::string store;  // address
@@ -40,11 +40,11 @@ std::vector<int> processes_from(const Message& message, std::size_t first);
 
 /// Waits for bytes and appends them. False if the other end is gone.
 bool receive(int socket, std::string& bytes);
-/// Writes all of the message. False if the other end takes nothing for `patience`, or is gone.
+/// Writes the whole message. False if the other end takes nothing for `patience`, or is gone.
 bool send_message(int socket, const Message& message, Duration patience) noexcept;
 
-/// The coordinator's side, the whole of a process that may be killed at any time (kept_coordinator.h).
-/// Standard input is a socket to the launcher. Returns the exit code.
+/// The coordinator's side, a process that may be killed at any time (kept_coordinator.h). Standard
+/// input is a socket to the launcher. Returns the exit code.
 int run_coordinator_process();
 
 }  // namespace trireme::inline v0::launch

@@ -18,7 +18,7 @@ Message order_about(const Failure& failure) {
   return order;
 }
 
-// A process must get such an order even if nobody waits for its answer any more.
+// Orders that a process must get even if nobody waits for the answer any more.
 bool changes_ranks(const Message& order) {
   return order.kind == "regroup" || order.kind == "forget";
 }

@@ -1,9 +1,9 @@
 // CoordinatorOrders: a launcher's orders to the process of its coordinator, and the answers to them
-// (coordinator_messages.h). The process may end and another one come in its place, which gets all of the
-// orders that are still of use, and the one that waits for its answer.
+// (coordinator_messages.h). If that process ends, the next one gets the orders that still matter,
+// and the one whose answer is awaited.
 //
-// KeptCoordinator owns it. Thread safe. An order without an answer does not wait for the process, except for
-// room in its socket.
+// KeptCoordinator owns it. Thread safe. An order without an answer waits at most for room in the
+// process's socket.
 #pragma once
 
 #include <functional>
@@ -26,29 +26,28 @@ class CoordinatorOrders {
   /// Sends the order, now and to each later process.
   void tell(Message order);
   void tell(const rendezvous::Failure& failure);
-  /// Sends the order and waits for its answer; none if interrupted, closed or given up. Later processes get
-  /// an order to change the ranks that was interrupted.
+  /// Sends the order and waits for its answer; none if interrupted, closed or given up. An
+  /// interrupted order to change the ranks still goes to later processes.
   std::optional<Message> ask(Message order, Duration patience = Duration::max());
-  /// The process has ended: orders about it must not be repeated about the next one in its place.
+  /// Drops orders about a process that has ended, except failures: they do not mean its successor.
   void drop_about(int process);
-  /// Each later process is told of this failure, which the present one knows.
+  /// Later processes are told of this failure; the present one knows it.
   void remember(const rendezvous::Failure& failure);
-  /// The first of the failures that were told or remembered.
+  /// The first failure, told or remembered, that no other one caused; else the first.
   std::optional<rendezvous::Failure> first_failure() const;
-  /// The processes that have been silent, from the latest answer, without a wait.
+  /// The silent processes, by the latest answer. Does not wait.
   std::vector<int> silent(Duration silence);
   /// No process counts as silent until the next answer.
   void forgive_silence();
-  /// The process does not count as silent. Called when an order to forget it was answered, and so were all
-  /// orders before it.
+  /// The process is not silent any more: the order to forget it, and all before, were answered.
   void forgive_silence_of(int process);
 
-  /// There is a process, at the other end of this socket.
+  /// A process is at the other end of this socket: sends it `setup` and the orders.
   void connect(Descriptor socket, const CoordinatorSetup& setup);
   void disconnect();
-  /// The process must say that it is alive.
+  /// Asks the process to say that it is alive.
   void ping();
-  /// The process is taken for dead.
+  /// Takes the process for dead: ends its connection.
   void cut();
   /// The process has answered an order.
   void take_answer(const Message& answer);
@@ -56,7 +55,7 @@ class CoordinatorOrders {
   /// The process must end; nobody waits for an answer any more.
   void close();
   bool closing() const;
-  /// There will be no process any more.
+  /// There will be no further process.
   void give_up();
   bool given_up() const;
 
@@ -69,14 +68,14 @@ class CoordinatorOrders {
   mutable std::mutex mutex_;
   // Guarded by mutex_.
   Descriptor socket_;            // none: no process runs
-  std::vector<Message> orders_;  // to be told to each process
+  std::vector<Message> orders_;  // for each further process
   struct Asked {
     Message order;
     std::shared_ptr<Event> over = std::make_shared<Event>();
     std::optional<Message> answer = {};
   };
   std::optional<Asked> asked_;
-  long number_ = 0;  // of the last order that is answered
+  long number_ = 0;  // of the last order that has an answer
   bool silence_asked_ = false;
   std::vector<int> silent_;
   bool closing_ = false, given_up_ = false;

@@ -47,7 +47,7 @@ int CoordinatorProcess::run() {
   while (!closed_ && receive(socket_.get(), bytes_)) {
     for (Message message; !closed_ && take_message(bytes_, message);) take(message);
   }
-  // The launcher is gone. A call may wait for the store.
+  // The launcher is gone. _exit, because a call may still wait for the store.
   if (!closed_) _exit(0);
   return exit_code_;
 }
@@ -116,7 +116,7 @@ void CoordinatorProcess::apply(const Message& order) {
   } else if (order.kind == "lose-worker") {
     if (coordinator_->lose_worker(process)) answer.fields.push_back("lost");
   } else if (order.kind == "regroup") {
-    // One that is repeated may have been carried out: processes may have met in that epoch already.
+    // A repeated order may have been carried out: processes may have met in that epoch already.
     const rendezvous::Epoch epoch = epoch_from(order, 1);
     if (epoch != coordinator_->snapshot().epoch) coordinator_->regroup(epoch);
   } else if (order.kind == "forget") {
@@ -157,8 +157,8 @@ void CoordinatorProcess::send(const Message& message) {
 int run_coordinator_process() {
   open_standard_streams();
   outlive_readers();
-  // A service manager may send these to all processes of the job. The launcher follows them, and tells the
-  // ranks by this process, which therefore must not end.
+  // A service manager may send these to all processes of the job. The launcher follows them and tells
+  // the ranks through this process, which must not end before.
   sigset_t asked;
   sigemptyset(&asked);
   for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGTSTP}) sigaddset(&asked, signal);

@@ -72,7 +72,7 @@ void KeptCoordinator::finish() { orders_.tell({"finish", -1, {"0"}}); }
 
 void KeptCoordinator::forgive_silence() { orders_.forgive_silence(); }
 
-// The process may be waiting for its store while the job ends. Then the failures that were told here count.
+// If the process waits for its store while the job ends, the failures that were told here count.
 std::optional<Failure> KeptCoordinator::first_failure() const {
   const auto answer = orders_.ask({"first-failure", -1}, kAnswers);
   if (answer && answer->fields.size() > 1) return failure_from(*answer, 1);
@@ -110,7 +110,6 @@ void KeptCoordinator::forget(int process) {
   orders_.forgive_silence_of(process);
 }
 
-// From the process's latest answer, without a wait.
 std::vector<int> KeptCoordinator::silent(Duration silence) const { return orders_.silent(silence); }
 
 void KeptCoordinator::keep() {
@@ -147,7 +146,7 @@ int KeptCoordinator::start() {
   return socket;
 }
 
-// Returns when the process has ended, or has not answered for long.
+// Returns when the connection to the process has ended, also by beat().
 void KeptCoordinator::serve(int socket) {
   for (;;) {
     pollfd ready{socket, POLLIN, 0};
@@ -160,7 +159,7 @@ void KeptCoordinator::serve(int socket) {
   }
 }
 
-// Each second in which it has said nothing. Seconds, not a time: this process may be stopped itself.
+// Called for each second without a message. Seconds are counted, since this process may be stopped.
 void KeptCoordinator::beat() {
   if (!std::exchange(pinged_, true)) orders_.ping();
   const int most =
@@ -199,7 +198,7 @@ void KeptCoordinator::take(const Message& message) {
 Exit KeptCoordinator::end_process() {
   orders_.disconnect();
   if (pid_ < 0) return {.code = 1};       // it could not be started
-  pollfd end{process_.get(), POLLIN, 0};  // the socket closes a moment before
+  pollfd end{process_.get(), POLLIN, 0};  // the socket closes a moment earlier
   if (::poll(&end, 1, kEndMs) != 1) ::kill(pid_, SIGKILL);
   int status = 0;
   while (waitpid(pid_, &status, 0) < 0 && errno == EINTR) {
@@ -209,7 +208,7 @@ Exit KeptCoordinator::end_process() {
   return {WEXITSTATUS(status), 0};
 }
 
-// A store that is away when the process starts is waited for.
+// If the store is away when the process starts again, it is waited for.
 bool KeptCoordinator::starts_again(const Exit& exit) {
   const TimePoint now = steady_now();
   if (orders_.closing()) return false;

@@ -1,12 +1,13 @@
-// KeptCoordinator: a job's coordinator in a process of its own, which is started again when it is killed.
+// KeptCoordinator: a job's coordinator in a separate process, started again when it is killed.
 //
-// The next process reads from a store (rendezvous/coordinator/state_store.h) what ranks rely on: who has joined, the
-// epoch, the servers' copies. This object starts and watches the process, has the launcher's orders repeated
-// to it (coordinator_orders.h), and keeps the port open, so that ranks which reconnect meanwhile wait. docs/design/041-standing-coordinator.md.
+// The next process reads what ranks rely on (who has joined, the epoch, the servers' copies) from a
+// store (rendezvous/coordinator/state_store.h). This object starts and watches the process, repeats
+// the launcher's orders to it (coordinator_orders.h), and keeps the port open, so that ranks which
+// reconnect meanwhile wait. docs/design/041-standing-coordinator.md.
 //
-// Thread safe. Orders do not wait for the process, except those whose result is needed, or whose effect
-// must be there before a process is started. They wait while it is started again or while it waits for
-// the store; `interrupted` ends the wait, and then they return as if there were nothing to tell.
+// Thread safe. Orders do not wait for the process, except those whose result is needed, or that
+// must take effect before a process is started. These also wait for its restart and its store;
+// `interrupted` ends the wait, and then they return as if there were nothing to tell.
 #pragma once
 
 #include <functional>
@@ -28,15 +29,15 @@ struct KeptOptions {
   std::vector<std::string> command;  // calls run_coordinator_process()
   std::string store;                 // address
   std::function<bool()> interrupted = [] { return false; };
-  /// It cannot be started again, or its store is lost: the job has no coordinator any more.
+  /// Called when the job has lost its coordinator: no restart is possible, or the store is lost.
   std::function<void(const rendezvous::Failure&)> on_lost;
 };
 
 class KeptCoordinator final : public rendezvous::JobControl {
  public:
-  /// Starts the process. Throws what it cannot begin with: ConfigError for the store, ResourceError.
-  /// `options` has all callbacks, `store_patience` and `returns_within`, but neither store nor listener.
-  /// The callbacks run on the thread that hears the process: they must not call the methods.
+  /// Starts the process. Throws ConfigError for the store, or ResourceError. `options` has all
+  /// callbacks, `store_patience` and `returns_within`, but neither store nor listener. The
+  /// callbacks run on the keeper's thread, and must not call the methods.
   KeptCoordinator(rendezvous::CoordinatorOptions options, KeptOptions kept);
   ~KeptCoordinator() override;
   KeptCoordinator(const KeptCoordinator&) = delete;
@@ -76,14 +77,14 @@ class KeptCoordinator final : public rendezvous::JobControl {
   CoordinatorSetup setup_;  // with the callbacks
   const KeptOptions kept_;
   std::string endpoint_;
-  Event decided_;  // there is a coordinator, or there will be none
+  Event decided_;  // there is a coordinator, or there will never be one
   Event closed_;
   mutable CoordinatorOrders orders_;
   // Used by the keeper's thread alone.
   pid_t pid_ = -1;
   Descriptor process_;  // pidfd
   std::string bytes_;
-  bool ready_ = false;  // a process has been
+  bool ready_ = false;  // some process has been ready
   bool pinged_ = false;
   int unanswered_ = 0;  // seconds
   int soon_ = 0;        // times in a row that it ended soon after its start

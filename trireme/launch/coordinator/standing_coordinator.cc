@@ -28,7 +28,7 @@ using rendezvous::Epoch;
 using rendezvous::Failure;
 
 constexpr Duration kWatchEvery = std::chrono::milliseconds(100);
-// After the last rank's end the others hear of it, and leave, within this time.
+// Other processes hear of the job's end, and leave, within this time.
 constexpr Duration kFarewell = std::chrono::seconds(5);
 
 ElasticOptions without_limit(ElasticOptions options) {
@@ -43,8 +43,7 @@ rendezvous::Roles roles_of(const StandingOptions& options) {
       .workers = options.alone, .servers = options.servers, .more_workers = most - options.alone};
 }
 
-// Ranks come with the job's first epoch. Workers on their own are in it from the start, whether they are
-// there or not.
+// Without ranks. Workers on their own are members from the start, whether they are there or not.
 Epoch first_epoch(const StandingOptions& options) {
   Epoch epoch;
   const rendezvous::Roles roles = roles_of(options);
@@ -53,15 +52,15 @@ Epoch first_epoch(const StandingOptions& options) {
   return epoch;
 }
 
-// Less than a silence: some are silent a heartbeat or two before the others.
+// Looks at half a silence: some processes fall silent a heartbeat or two before the others.
 bool hears_nobody(const rendezvous::Coordinator& coordinator, Duration silence) {
   const Duration recently = silence / 2;
   return !coordinator.snapshot().joined.empty() && !coordinator.awaits_workers(recently) &&
          !coordinator.awaits_others(recently);
 }
 
-// Everything but the constructor and run() happens in its waiter's progress context. Processes come as soon as the
-// coordinator is there, and are heard when start() has made all that their news need.
+// Everything but the constructor and run() happens in its waiter's progress context. Processes may
+// come before start() has ended; their news are handled after it.
 class StandingCoordinator {
  public:
   explicit StandingCoordinator(const StandingOptions& options);
@@ -100,9 +99,9 @@ class StandingCoordinator {
   std::shared_ptr<SignalSource> signals_;
   std::unique_ptr<rendezvous::Coordinator> coordinator_;
   std::unique_ptr<StandingWorkers> workers_;
-  std::set<int> servers_;           // processes that are there
-  std::set<int> replaced_servers_;  // numbers of those that were lost before
-  std::vector<int> awaited_;        // those whom the one before this one knew, and who are not back
+  std::set<int> servers_;                // processes that are there
+  std::set<int> replaced_servers_;       // numbers of those that were lost before
+  std::vector<int> awaited_;             // known to the earlier coordinator, and not back yet
   std::optional<TimePoint> first_back_;  // when the first of them came back
   std::optional<TimePoint> too_few_;     // since when
   TimePoint began_{}, looked_{};
@@ -113,10 +112,10 @@ class StandingCoordinator {
   std::atomic<bool> done_{false};
 };
 
-// With a store this process may end at any time, so only the signal that stops the ranks is handled.
+// With a store this process may end at any time, so it handles only the signal to stop the ranks.
 StandingCoordinator::StandingCoordinator(const StandingOptions& options)
     : options_(options), elastic_(without_limit(options.elastic)), roles_(roles_of(options)) {
-  // Throws before a process can come whose news nobody would take.
+  // Throws before any process can come.
   if (options.alone == 0) static_cast<void>(ElasticGroup(elastic_, elastic_.max));
   options.store ? blocked_.emplace(std::initializer_list<int>{SIGUSR1}) : blocked_.emplace();
   waiter_ = RealWaiter::make(Duration::zero());
@@ -140,10 +139,9 @@ void StandingCoordinator::start() {
   workers_ = make_workers(job);
   if (workers_->begun())
     say("goes on with the job in " + options_.store->address() + ": " + workers_->describe() + ".");
-  // The coordinator before this one may have ended between two of its changes, or before it had decided what
-  // follows from a leave.
+  // The earlier coordinator may have ended between two changes, or before it acted on a leave.
   for (const auto& [process, exit_code] : job.left) left(process, exit_code);
-  // Workers on their own are in the epoch, whether they are there or not.
+  // Absent workers on their own are no loss.
   if (!workers_->begun() || options_.alone > 0) return;
   for (const int process : job.epoch.members)
     if (!std::binary_search(job.joined.begin(), job.joined.end(), process) &&
@@ -158,7 +156,7 @@ StandingCoordinator::~StandingCoordinator() {
 }
 
 std::unique_ptr<rendezvous::Coordinator> StandingCoordinator::make_coordinator() {
-  // Never at once: some callers hold the coordinator's lock.
+  // Never at once, because some callers hold the coordinator's lock.
   const auto post = [this](auto task) { waiter_->run_at(waiter_->now(), std::move(task)); };
   return std::make_unique<rendezvous::Coordinator>(rendezvous::CoordinatorOptions{
       .roles = roles_,
@@ -244,8 +242,8 @@ void StandingCoordinator::carry_out(const StandingWorkers::Decision& decision) {
   if (!decision.line.empty()) say(decision.line);
 }
 
-// The end of a connection says no more than silence while nobody is heard: a network that is mended resets it,
-// and the process comes back. One that was awaited already has another process in its place.
+// While nobody is heard, the end of a connection means no more than silence: a network that works
+// again resets it, and the process comes back. An awaited process has a successor already.
 void StandingCoordinator::broken(int process, const std::string& how) {
   const bool awaited = std::count(awaited_.begin(), awaited_.end(), process) > 0;
   if (!deaf_ || awaited || is_ending()) return gone(process, how);
@@ -290,7 +288,7 @@ void StandingCoordinator::fail(const Failure& failure) {
   end(failure.exit_code, failure.sentence);
 }
 
-// The others have gone on without it, so its process is a stranger.
+// The others have gone on without the server, so its process may not come back.
 void StandingCoordinator::unreachable(int server) {
   const int process = roles_.process_of(Role::Server, server);
   servers_.erase(process);
@@ -323,8 +321,8 @@ void StandingCoordinator::end(int exit_code, const std::string& line) {
   end_at_ = waiter_->now() + kFarewell;
 }
 
-// Processes know at once that a coordinator has ended, but only after `silence` that its host has
-// vanished; then they come one after the other, within a heartbeat or two.
+// Processes notice a coordinator's end at once, but a vanished host only after `silence`. They then
+// come back within a heartbeat or two of each other.
 bool StandingCoordinator::gives_up_awaited(TimePoint now) const {
   return first_back_ ? now - began_ > elastic_.silence && now - *first_back_ > elastic_.silence / 2
                      : now - began_ > 2 * elastic_.silence;
@@ -333,7 +331,7 @@ bool StandingCoordinator::gives_up_awaited(TimePoint now) const {
 void StandingCoordinator::watch() {
   const TimePoint now = waiter_->now();
   if (looked_ != TimePoint() && now - looked_ > elastic_.silence / 2)
-    coordinator_->forgive_silence();  // this process was stopped itself, and heard nobody
+    coordinator_->forgive_silence();  // this process itself was stopped, and heard nobody
   looked_ = now;
   if (end_at_ && (now >= *end_at_ || coordinator_->snapshot().joined.empty())) {
     done_ = true;
@@ -351,9 +349,9 @@ void StandingCoordinator::watch() {
   waiter_->run_at(now + kWatchEvery, [this] { watch(); });
 }
 
-// If it hears nobody at all, the coordinator itself may be cut off, though it reaches its store: whoever it
-// wrote off there could not come back to its successor. Nobody waits for the news, so it decides later.
-// gives_up_awaited() says how long those are awaited who have not come back.
+// A coordinator that hears nobody may itself be cut off, but not from its store. Processes that it
+// gave up in the store could not come back to its successor, so it decides later; nobody waits for
+// that. gives_up_awaited() says how long processes are awaited.
 void StandingCoordinator::lose_silent() {
   const std::vector<int> silent = coordinator_->silent(elastic_.silence);
   if (!is_ending() && hears_nobody(*coordinator_, elastic_.silence)) {

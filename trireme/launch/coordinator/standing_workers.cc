@@ -99,7 +99,7 @@ class RanksOfEpochs final : public StandingWorkers {
     return first;
   }
 
-  // A process is gone, after the training has ended.
+  // A process is gone after the training has ended.
   Decision ended(int process) {
     if (!group_.is_member(process)) return {};
     ended_.insert(process);
@@ -114,7 +114,7 @@ class RanksOfEpochs final : public StandingWorkers {
   bool over_;
   std::set<int> gathered_;           // while it gathers: who is there
   std::optional<TimePoint> enough_;  // while it gathers: since when there are `min` of them
-  int stop_code_;                    // 130 or 143: it has ended since it was asked to
+  int stop_code_;                    // 130 or 143: it has ended on request
   std::set<int> ended_;              // members that are gone, after the training
 };
 
@@ -160,7 +160,7 @@ class WorkersOnTheirOwn final : public StandingWorkers {
     return decision;
   }
 
-  // All are gone after the training. Rank 0, if it was lost, comes back to save.
+  // The job ends when all are gone after the training. A lost rank 0 comes back to save.
   Decision watch(TimePoint, bool) override {
     if (!over_ || !saved_ || !there_.empty()) return {};
     return {.line = stop_code_ == 0 ? kEnded : kStopped,
@@ -189,7 +189,7 @@ class WorkersOnTheirOwn final : public StandingWorkers {
   std::set<int> there_;
   bool over_;
   bool saved_;     // rank 0 has left by itself
-  int stop_code_;  // 130 or 143: it has ended since it was asked to
+  int stop_code_;  // 130 or 143: it has ended on request
 };
 
 }  // namespace

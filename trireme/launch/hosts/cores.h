@@ -9,7 +9,7 @@ namespace trireme::inline v0::launch {
 
 enum class Bind : std::uint8_t { Core, Numa, None };
 
-/// The cores of each NUMA node; one node with all cores if the kernel does not tell.
+/// The cores of each NUMA node; one node with all cores if the kernel lists none.
 std::vector<std::vector<int>> numa_nodes();
 
 struct CoreShare {
@@ -17,7 +17,7 @@ struct CoreShare {
   bool overcommitted = false;            // more ranks than cores
   std::vector<std::vector<int>> pinned;  // by rank; empty: not pinned
 };
-/// `usable`: how many of `cores` the cgroup quota allows to run. More ranks than cores: not pinned.
+/// `usable`: how many of `cores` the cgroup quota allows to use. More ranks than cores: not pinned.
 CoreShare share_cores(const std::vector<int>& cores, int usable, int ranks, Bind bind,
                       const std::vector<std::vector<int>>& nodes);
 

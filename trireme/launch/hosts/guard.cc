@@ -18,8 +18,8 @@ namespace {
 
 constexpr int kMostGroups = 4096;
 
-// Uses bare system calls only: the copy has one thread, and locks that other threads held at the
-// copy are never released. It allocates nothing and keeps only the pipe's descriptor open.
+// Makes bare system calls only: the copy has one thread, and locks that other threads held are
+// never released. It allocates nothing and keeps only the pipe's descriptor open.
 [[noreturn]] void guard(int pipe) {
   static pid_t groups[kMostGroups];
   int number = 0;

@@ -16,11 +16,10 @@
 
 namespace trireme::inline v0::launch {
 
-/// Whether a process has ended because its host is lost, or could not be started since the host
-/// cannot be reached.
+/// Lost: a process has ended with its host. NotReached: it could not be started there.
 enum class HostLoss : std::uint8_t { None, Lost, NotReached };
 
-/// How a process ended, and the message with which it ended; may be empty.
+/// How a process ended. `last_words`: its last message; may be empty.
 struct Ending {
   Exit exit;
   rendezvous::Activity activity = {};
@@ -30,7 +29,7 @@ struct Ending {
 
 struct HostEvents {
   std::function<void(int process, bool error, std::string_view line)> on_line;
-  /// `pid` is -1 if it is not one of this host.
+  /// `pid` is -1 for a process on another host.
   std::function<void(int process, pid_t pid)> on_start;
   std::function<void(int process, const Ending& ending)> on_end;
 };
@@ -46,10 +45,10 @@ struct StartOptions {
 class Host {
  public:
   virtual ~Host() = default;
-  /// Throws ConfigError or ResourceError if the process cannot be started here; elsewhere, on_end
-  /// says so.
+  /// Throws ConfigError or ResourceError if the process cannot be started here; on another host,
+  /// on_end reports it.
   virtual void start(int process, const StartOptions& options) = 0;
-  /// To the process, or to its whole group. Nothing if it does not run.
+  /// Signals the process, or its whole group; no effect if it does not run.
   virtual void signal(int process, int signal, bool group) = 0;
 };
 

@@ -23,14 +23,14 @@
 namespace trireme::inline v0::launch {
 namespace {
 
-// Lines that the launcher has not taken yet; beyond it, processes that write must wait.
+// Bytes that the launcher has not taken yet; beyond this, processes that write must wait.
 constexpr std::size_t kMostWaiting = 1 << 20;
-// After the last process has ended; the launcher closes the connection long before.
+// Time after the last process's end; the launcher usually closes the connection long before.
 constexpr Duration kIdle = std::chrono::minutes(1);
 constexpr Duration kLastLines = std::chrono::milliseconds(300);
 constexpr Duration kLookAgain = std::chrono::milliseconds(2);
 
-// The address of ssh's other end: the first word of SSH_CONNECTION, unless it is the launcher's own.
+// The address of ssh's other end, from SSH_CONNECTION, unless that is the launcher's own variable.
 std::string address_of_launcher(const HostSetup& setup) {
   const std::string prefix = "ssh:";
   if (!setup.coordinator.starts_with(prefix)) return setup.coordinator;
@@ -153,8 +153,8 @@ void HostAgent::start(const Message& message) {
   }
 }
 
-// Waits until the launcher takes what was sent, but not while it has something to say: that may be
-// a signal for the process that writes. From then on lines that do not fit are dropped.
+// Waits until the launcher takes what was sent, unless it has sent a message, perhaps a signal for
+// the process that writes. From then on lines that do not fit are dropped.
 bool HostAgent::has_room() {
   while (sink_->waiting() > kMostWaiting) {
     if (in_a_hurry_) return false;
@@ -170,8 +170,8 @@ void HostAgent::on_line(int process, bool error, std::string_view line) {
   if (has_room()) sink_->send({error ? "err" : "out", process, {std::string(line)}});
 }
 
-// After its last lines, so that the launcher has them all when it closes the connection. A child of
-// the process may keep its pipe open.
+// Reports the end after the last lines, so that the launcher has them before it closes the
+// connection; not later than `latest`, since a child of the process may keep its pipe open.
 void HostAgent::report_end(int process, const Ending& ending, TimePoint latest) {
   const TimePoint now = waiter_->now();
   if (!host_->output_finished(process) && now < latest) {
@@ -185,7 +185,7 @@ void HostAgent::report_end(int process, const Ending& ending, TimePoint latest) 
     waiter_->run_at(now + kIdle, [this, starts = starts_] { end_if_idle(starts); });
 }
 
-// A cut network may not end the connection; then nobody reads or closes it.
+// If the network is cut, the connection may stay open though nobody reads or closes it.
 void HostAgent::end_if_idle(std::size_t starts) {
   if (running_.empty() && starts == starts_) _exit(0);
 }

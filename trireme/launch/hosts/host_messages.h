@@ -1,9 +1,8 @@
-// Messages between a launcher and its part on another host, through the standard input and output of
-// ssh:
+// Messages between a launcher and its agent on another host, through ssh's standard streams:
 //
 //   launcher                                     other host
 //   setup  folder, secret, meeting place    ->
-//                                           <-   ready (the coordinator's address as seen there), or
+//                                           <-   ready (the coordinator's address from there), or
 //                                                refused (exit code, sentence)
 //   start p  command, environment           ->
 //                                           <-   failed p (exit code, sentence), if it cannot
@@ -12,8 +11,7 @@
 //                                           <-   ended p  exit, activity, last words
 //   end of the stream: kill all, end        ->
 //
-// Before its first message the other host sends kAgentHello, so that what a login shell prints is not
-// taken for one.
+// Before its first message the other host sends kAgentHello: what a login shell prints is ignored.
 #pragma once
 
 #include <string>
@@ -39,7 +37,7 @@ struct HostSetup {
   int processes = 1;
   int bind = 0;
 };
-/// HostSetup::shared_proof; empty if the file cannot be read.
+/// A proof of the file's content (HostSetup::shared_proof); empty if it cannot be read.
 std::string proof_of_file(const std::string& path);
 Message message_of(const HostSetup& setup);
 HostSetup setup_from(const Message& message);
@@ -48,9 +46,9 @@ StartOptions start_from(const Message& message);
 Message message_of(int process, const Ending& ending);
 Ending ending_from(const Message& message);
 
-/// The other host's side, which `trireme launch-host` runs: starts and signals processes, and sends
-/// their lines and ends. When standard input ends it kills them all, and ends. Returns the exit code.
-/// Call it on the main thread, before other threads exist.
+/// The agent, which `trireme launch-host` runs: starts and signals processes, and sends their lines
+/// and ends. When standard input ends, it kills them all and ends. Returns the exit code. Call it
+/// on the main thread, before other threads exist.
 int run_host_agent();
 
 }  // namespace trireme::inline v0::launch

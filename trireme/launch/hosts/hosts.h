@@ -24,8 +24,8 @@ int slots_of(const std::vector<HostSlots>& hosts);
 /// How many of `workers` each host gets: they fill the slots in order. ConfigError if there are too
 /// few slots.
 std::vector<int> workers_by_host(int workers, const std::vector<HostSlots>& hosts);
-/// By process, an index into `hosts`. Servers and the evaluator take no slots: they go round the hosts,
-/// one each.
+/// The host of each process, as an index into `hosts`. Servers and the evaluator take no slots:
+/// they go to the hosts in turn.
 std::vector<int> place_processes(const rendezvous::Roles& roles,
                                  const std::vector<HostSlots>& hosts);
 /// "node07: ranks 0 to 3, server 0; node08: ranks 4 to 7, server 1".

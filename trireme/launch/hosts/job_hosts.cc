@@ -136,8 +136,8 @@ bool JobHosts::decided() const {
                      [](const auto& one) { return one->decided(); });
 }
 
-// Processes of this host tell others their addresses, so they too reach the coordinator at one that
-// others use.
+// Processes of this host tell others their addresses, so they use an address of the coordinator
+// that others reach, too.
 void JobHosts::check() {
   std::string all;
   int code = 0;

@@ -1,6 +1,6 @@
-// JobHosts: the hosts of one job, and which process is on which. A job on one host has this one.
+// JobHosts: the hosts of one job, and which process is on which. A job on one host has this host.
 //
-// Connects to other hosts, all at once, before anything is started. In the progress context of
+// Connects to all other hosts at once, before anything is started. Used in the progress context of
 // `waiter`, which must be destroyed first.
 #pragma once
 
@@ -20,35 +20,35 @@ class JobHosts {
  public:
   explicit JobHosts(const LaunchOptions& options);
   bool several() const noexcept { return several_; }
-  /// Whether some process is to run on another host.
+  /// Whether some process will run on another host.
   bool elsewhere() const noexcept { return local_processes() < roles_.processes(); }
-  /// How many processes are to run on this host.
+  /// How many processes will run on this host.
   int local_processes() const noexcept;
   /// For people; empty if there is one host.
   std::string describe() const;
-  /// `endpoint`: of the coordinator. Looks up names, so not in the progress context.
+  /// `endpoint`: the coordinator's. Looks up names: not to be called in the progress context.
   void prepare(const std::string& secret, const std::string& endpoint);
   /// Makes the hosts, after prepare(). In the progress context.
   void open(Waiter& waiter, Guard& guard, const HostEvents& events);
   bool decided() const;
   /// Call it before processes are started. Throws the refusals of all hosts in one error.
   void check();
-  /// Other hosts end, and kill what still runs there.
+  /// Ends the connections; the other hosts kill the processes that still run there.
   void close();
   void kill_connections();
   bool closed() const;
   bool output_finished() const { return !local_ || local_->output_finished(); }
 
-  /// Ends the connection to the other host that the process is on, which counts as lost with all its
-  /// processes; nothing on this host.
+  /// Cuts the connection to the process's host, which is then lost with all its processes. No
+  /// effect if it is this host.
   void drop_connection(int process);
-  /// No longer waits for hosts that were lost.
+  /// Ends attempts to reach lost hosts again.
   void end_attempts();
   Host& host_of(int process) { return *hosts_[index_of(process)]; }
-  /// As it is known to others; empty if there is one host.
+  /// The process's host as others know it; empty if there is one host.
   std::string name_of(int process) const;
   bool is_local(int process) const { return !elsewhere_[index_of(process)]; }
-  /// Variables that differ between hosts; those of `common` that another host gets.
+  /// The process's variables: `common`, and those that differ between hosts.
   std::vector<std::string> environment_of(int process, std::vector<std::string> common) const;
 
  private:

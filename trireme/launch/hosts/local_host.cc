@@ -48,7 +48,7 @@ std::vector<std::string> LocalHost::environment_of(const StartOptions& options, 
 }
 
 void LocalHost::start(int process, const StartOptions& options) {
-  // A source closes its descriptor when nobody has it any more.
+  // A source closes its descriptor with its last reference.
   std::erase_if(pipes_, [process](const auto& pipe) {
     return pipe.first == process && pipe.second->finished();
   });

@@ -1,7 +1,7 @@
 // LocalHost: the processes of a job on this host. Gives each its share of the cores, the job's
 // secret by an inherited descriptor, pipes for its output and a status page.
 //
-// In the progress context of `waiter`, which must be destroyed first. Guard and events outlive it.
+// Used in the progress context of `waiter`, which must be destroyed first. The guard outlives it.
 #pragma once
 
 #include <map>
@@ -20,7 +20,7 @@ namespace trireme::inline v0::launch {
 
 struct LocalHostOptions {
   std::string secret;
-  int processes = 1;  // that will run on this host
+  int processes = 1;  // that will run here
   Bind bind = Bind::Core;
 };
 
@@ -51,7 +51,7 @@ class LocalHost final : public Host {
   const Descriptor secret_file_;
   const CoreShare share_;
   std::map<int, Running> processes_;
-  /// By process; those of earlier ones until they have ended.
+  /// By process. Pipes of its earlier runs stay until they have ended.
   std::multimap<int, std::shared_ptr<LineSource>> pipes_;
 };
 

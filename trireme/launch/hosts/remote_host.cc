@@ -53,7 +53,7 @@ RemoteHost::RemoteHost(Waiter& waiter, Guard& guard, RemoteHostOptions options, 
   connect();
 }
 
-// Messages sent before the other side has answered wait for it there.
+// Messages that are sent before the agent has answered wait in the pipe.
 void RemoteHost::connect() {
   Pipe input = make_pipe(), output = make_pipe(), error = make_pipe();
   sink_ = std::make_shared<MessageSink>(std::move(input.in));
@@ -84,7 +84,7 @@ void RemoteHost::connect() {
   sink_->send(message_of(options_.setup));
 }
 
-// A child of ssh may still have its pipes open.
+// A child of ssh may still hold its pipes open.
 void RemoteHost::forget_connection() {
   waiter_.remove(sink_.get());
   waiter_.remove(messages_.get());
@@ -104,7 +104,7 @@ void RemoteHost::add(std::shared_ptr<DescriptorSource> source) {
   waiter_.add(source);
 }
 
-// If it fails, nothing runs there, and the next process that is started tries anew.
+// If it fails, nothing runs there, and the next start tries again.
 void RemoteHost::connect_again(int process) {
   forget_connection();
   try {
@@ -150,9 +150,9 @@ void RemoteHost::on_message(const Message& message) {
   } else if (message.kind == "refused") {
     refusal_ = ErrorReport{static_cast<int>(message.number(0)), message.field(1)};
     waiter_.wake();
-    if (connections_ > 0) kill_connection();  // not yet as it was before
+    if (connections_ > 0) kill_connection();  // the host is not yet usable again
   } else if (refusal_) {
-    return;  // it cannot start what it was asked to
+    return;  // a refused host starts nothing
   } else if (known_.count(message.process) == 0) {
     throw ConfigError("a message of a process that was not started");
   } else if (message.kind == "out" || message.kind == "err") {
@@ -176,7 +176,7 @@ void RemoteHost::on_words(std::string_view line) {
   if (said_.size() > kMostWords) said_.erase(said_.begin());
 }
 
-// Output that ssh has written before its end is read first.
+// Output that ssh wrote before its end is read first, unless `surely`.
 void RemoteHost::check_end(bool surely) {
   if (!messages_->fault().empty()) kill_connection();
   if (ended_ || !exit_) return;

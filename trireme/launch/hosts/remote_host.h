@@ -1,9 +1,9 @@
 // RemoteHost: the processes of a job on another host, through one `ssh HOST trireme launch-host`
-// (host_messages.h). The job's secret goes through the standard input of ssh. If the connection ends,
-// all processes there are killed by their side, and here each of them counts as lost (160). A process
-// that is started there afterwards makes a new connection: the host may be back.
+// (host_messages.h). The job's secret goes through the standard input of ssh. If the connection
+// ends, the agent kills all processes there, and each counts as lost here (160). Starting a process
+// afterwards makes a new connection: the host may be back.
 //
-// In the progress context of `waiter`, which must be destroyed first. Guard and events outlive it.
+// Used in the progress context of `waiter`, which must be destroyed first. The guard outlives it.
 #pragma once
 
 #include <memory>
@@ -20,7 +20,7 @@ namespace trireme::inline v0::launch {
 
 struct RemoteHostOptions {
   std::string name;                // of the host
-  std::vector<std::string> agent;  // what runs there: a program that calls run_host_agent()
+  std::vector<std::string> agent;  // the program there, which calls run_host_agent()
   HostSetup setup;
   Duration patience = std::chrono::seconds(30);  // within which the host must answer
 };
@@ -32,13 +32,13 @@ class RemoteHost final : public Host {
   void start(int process, const StartOptions& options) override;
   void signal(int process, int signal, bool group) override;
 
-  /// The coordinator as that host reaches it; empty until it is ready.
+  /// The coordinator's address as that host reaches it; empty until the host is ready.
   const std::string& coordinator() const noexcept { return coordinator_; }
-  /// Whether the other host is ready, or will not be.
+  /// Whether the other host is ready, or will never be.
   bool decided() const noexcept { return ready_ || ended_ || refusal_.has_value(); }
-  /// Why it is not ready: a sentence and an exit code.
+  /// Why the host is not ready: a sentence and an exit code.
   std::optional<ErrorReport> refusal() const;
-  /// The other side kills what still runs there and ends; so does ssh.
+  /// The agent kills what still runs there, and ends; then ssh ends.
   void close();
   bool ended() const noexcept { return ended_; }
   /// Ends ssh if the other side has not answered yet.
@@ -67,14 +67,14 @@ class RemoteHost final : public Host {
   std::shared_ptr<MessageSource> messages_;
   std::shared_ptr<LineSource> words_;
   int connections_ = 0;
-  std::vector<std::string> said_;  // by ssh and the other side's errors, before it was ready
+  std::vector<std::string> said_;  // the latest lines of ssh's standard error
   bool ready_ = false, ended_ = false;
   std::string coordinator_;
   std::optional<ErrorReport> refusal_;
   std::set<int> known_, running_;
 };
 
-/// The words of TRIREME_SSH, or "ssh", and the options that a launcher needs.
+/// The words of TRIREME_SSH, or "ssh", with a launcher's options and the command for `host`.
 std::vector<std::string> ssh_command(const std::string& host,
                                      const std::vector<std::string>& command, Duration patience);
 

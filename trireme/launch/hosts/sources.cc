@@ -13,7 +13,7 @@
 namespace trireme::inline v0::launch {
 namespace {
 
-constexpr std::size_t kLongestLine = 1 << 16;  // longer lines are cut
+constexpr std::size_t kLongestLine = 1 << 16;  // longer lines are split
 constexpr int kReadsAtOnce = 16;
 
 bool is_ignored(int signal) {

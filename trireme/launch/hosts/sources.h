@@ -25,7 +25,7 @@ class DescriptorSource : public ProgressSource {
   int descriptor() const noexcept override { return descriptor_; }
   void arm(bool) noexcept override {}
   bool finished() const noexcept { return finished_; }
-  /// Called once, in the progress context. Remove the source from its Waiter there.
+  /// `next` is called once, in the progress context; it must remove the source from its Waiter.
   void when_finished(std::function<void()> next) { when_finished_ = std::move(next); }
 
  protected:
@@ -47,7 +47,7 @@ class PipeSource : public DescriptorSource {
   bool poll() final;
 
  protected:
-  std::string bytes_;  // that have been read and not taken
+  std::string bytes_;  // read and not yet taken
 
  private:
   /// `bytes_` has grown.
@@ -86,8 +86,9 @@ class ExitSource final : public DescriptorSource {
   std::function<void(Exit)> on_exit_;
 };
 
-/// Blocks signals, by default all that a launcher handles, for a SignalSource while it lives. Make it before any thread, and destroy it on the same thread. Signals that
-/// nobody has read by then have their usual effect. SIGHUP stays ignored if it was (nohup).
+/// While it lives, blocks signals (by default all that a launcher handles) for a SignalSource. Make
+/// it before any thread, and destroy it on the same thread; signals that were not read then have
+/// their usual effect. SIGHUP stays ignored if it was (nohup).
 class BlockedSignals {
  public:
   explicit BlockedSignals(std::initializer_list<int> signals = {SIGINT, SIGTERM, SIGHUP, SIGUSR1,

@@ -79,7 +79,7 @@ struct Plan {
   _exit(127);
 }
 
-// vfork returns twice; noinline, so that no local variable of the caller lives across it.
+// noinline: vfork returns twice, and no local variable of the caller may live across it.
 __attribute__((noinline)) pid_t start(const Plan& plan) {
   const pid_t pid = vfork();
   if (pid == 0) become(plan);

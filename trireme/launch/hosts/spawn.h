@@ -26,9 +26,9 @@ struct Process {
   int descriptor = -1;  // a pidfd: readable when the process has ended
 };
 
-/// GLIBC_TUNABLES of programs that train, unless the environment has it. Puts weights and activations on
-/// huge pages: matrix products access rows that are pages apart, and a GPT step is 4-7 % faster. The C
-/// library reads it only when a process starts.
+/// GLIBC_TUNABLES of programs that train, unless the environment has it. Puts weights and
+/// activations on huge pages: products access rows that are pages apart, and a GPT step is 4-7 %
+/// faster. The C library reads it only at a process's start.
 inline constexpr const char* kAllocatorTunables = "glibc.malloc.hugetlb=1";
 
 /// This process's environment, for SpawnOptions::environment.
@@ -36,7 +36,7 @@ std::vector<std::string> own_environment();
 /// Adds "NAME=value", unless there is an entry of that name.
 void add_variable(std::vector<std::string>& environment, const std::string& entry);
 
-/// Its ends close themselves, and no child inherits them but by SpawnOptions. Throws ResourceError.
+/// A child inherits an end only if SpawnOptions names it. make_pipe() throws ResourceError.
 struct Pipe {
   Descriptor out, in;  // to read from, to write to
 };

@@ -1,8 +1,9 @@
 // Coordinator: the launcher's side of the control plane (gRPC, one per job).
 //
-// Listens on loopback, on a port that the system picks. Another address needs a secret from the user,
-// because ranks on other hosts inherit no descriptor. All methods are thread safe; callbacks run on
-// gRPC's threads and must not block. The destructor answers every open call and stops.
+// Listens on loopback by default. Another address needs a secret from the user, because ranks on
+// other hosts inherit no descriptor. All methods are thread safe; callbacks run on the service's
+// thread (`on_store_lost` also on a caller's) and must not block. The destructor answers every open
+// call and stops.
 #pragma once
 
 #include <cstdint>
@@ -26,35 +27,36 @@ struct CoordinatorOptions {
   std::shared_ptr<net::Listener> listener = {};  // instead of a port of its own
   std::string secret;                            // at least 16 bytes
   std::string job = "job";
-  /// The first epoch of an elastic job, whose workers are processes that may become ranks; or all workers, if these
-  /// come and go, each on its own. None: all are ranks, and none may be missing.
+  /// The first epoch of a job whose workers come and go: as ranks of an elastic job, or on their
+  /// own (then all workers are its members). None: all are ranks, and none may be missing.
   std::optional<Epoch> elastic = {};
   std::string version = {};  // empty: kWireVersion
-  /// For jobs where nothing else sees processes end: a rank is lost when its watch stream breaks.
+  /// For jobs in which nothing else sees processes end: a rank is lost when its news stream breaks.
   bool lost_with_stream = false;
   /// Called when a rank reports its failure, before its process has ended.
   std::function<void(const Failure&)> on_failure = {};
-  /// Called when a server that still runs, perhaps, was taken for dead: others go on without it.
+  /// Called when a server was taken for dead and others go on without it. It may still run.
   std::function<void(int server)> on_server_lost = {};
-  /// Called when a server has all of a shard, beside the shard's primary.
+  /// Called when a server other than the primary has all of a shard.
   std::function<void(int shard, int server)> on_new_copy = {};
   /// Called when a process has joined an elastic job.
   std::function<void(int process)> on_joined = {};
   /// Called when a process has left (CoordinatorClient::leave()).
   std::function<void(int process, int exit_code)> on_left = {};
-  /// Called in an elastic job with `lost_with_stream` when a process is gone, or another one wants the
-  /// place of one that has not come back. Nothing else has happened yet. Must not call the coordinator.
+  /// Called in an elastic job with `lost_with_stream` when a process is gone, or another one wants
+  /// the place of one that has not come back. Nothing was done about it yet. Must not call the
+  /// coordinator.
   std::function<void(int process, const std::string& how)> on_gone = {};
-  /// The longest time between a process's heartbeats; zero: as it likes.
+  /// The longest time between a process's heartbeats; zero: it chooses.
   Duration heartbeat = Duration::zero();
-  /// State is in this store before others are told of it; the constructor continues from it, unless
-  /// the job begins anew. Processes wait `returns_within` for a coordinator that is gone.
+  /// Changes are saved here before others are told; the constructor continues from the saved state,
+  /// unless `anew`. Processes wait `returns_within` for a coordinator that is gone.
   std::shared_ptr<StateStore> store = nullptr;
   bool anew = false;
   Duration returns_within = Duration::zero();
   /// How long the store may be full or away, while the job cannot change.
   Duration store_patience = std::chrono::minutes(10);
-  /// Called when the store has failed for good. The coordinator tells nothing more to anybody.
+  /// Called when the store has failed for good. Nobody is told anything more.
   std::function<void(std::exception_ptr)> on_store_lost = {};
 };
 
@@ -94,19 +96,18 @@ class Coordinator final : public JobControl {
   void finish() override;
 
   JobSnapshot snapshot() const;
-  /// The job as the store had it, before any process could come.
+  /// The job as the store had it, before any process joined.
   const JobSnapshot& found() const noexcept;
-  /// `exit_code`: 130 or 143 if the training has ended since it was asked to. The next coordinator finds it.
-  /// `workers_only`: only workers that train on their own, which still need servers, are told that rank 0
-  /// has ended the training.
+  /// `exit_code`: 130 or 143 if the training was asked to end; it is saved. `workers_only`: tells
+  /// only workers on their own, which still need servers, that rank 0 has ended the training.
   void finish(int exit_code, bool workers_only = false);
-  /// The job has ended: the store is empty. Throws as StateStore does.
+  /// The job has ended: empties the store. Throws as StateStore does.
   void clear_store();
   /// A server is gone before the job has begun. Another process may join in its place.
   void reset_server(int server);
   /// True while some worker has not left or ended and has not been silent for `silence`.
   bool awaits_workers(Duration silence) const;
-  /// The same of servers and the evaluator.
+  /// The same for servers and the evaluator.
   bool awaits_others(Duration silence) const;
 
  private:

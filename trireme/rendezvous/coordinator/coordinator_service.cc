@@ -51,7 +51,7 @@ Status Service::join(const wire::JoinRequest& request, wire::JoinReply& reply) {
     state_.options.on_gone(rank, state_.roles().name_of(rank) + " was started again");
     return {StatusCode::ALREADY_EXISTS, "it is taken for lost first"};
   }
-  // It had no answer from the coordinator before this one.
+  // The process has joined an earlier coordinator, but not got its answer.
   if (status.ok() && state_.options.store && !state_.options.on_gone &&
       state_.members.phase(rank) == Phase::Joined && !state_.streams.reaches(rank))
     state_.vacate(rank);
@@ -61,7 +61,7 @@ Status Service::join(const wire::JoinRequest& request, wire::JoinReply& reply) {
     if (refusal) status = Status(StatusCode::FAILED_PRECONDITION, *refusal);
   }
   if (!status.ok()) {
-    // Record it, so that all ranks print the reason.
+    // Recorded, so that all ranks print the reason.
     const bool known =
         request.rank() < static_cast<std::size_t>(state_.members.size()) && state_.matters(rank);
     const bool second = known && state_.elastic() && state_.members.phase(rank) != Phase::Absent;
@@ -79,8 +79,7 @@ Status Service::join(const wire::JoinRequest& request, wire::JoinReply& reply) {
   return state_.save() ? Status::OK : store_lost();
 }
 
-// One that has not come back since a coordinator returned, or is silent; its place may have a new process
-// already.
+// True if it has not come back to a returned coordinator, or is silent. It may have a successor.
 bool Service::is_out_of_reach(int process) {
   if (!state_.elastic() || !state_.options.on_gone ||
       state_.members.phase(process) != Phase::Joined)
@@ -227,8 +226,8 @@ ServerUnaryReactor* Service::Leave(CallbackServerContext* context,
       if (rank < 0) return no_session();
       state_.members.leave(rank, request->exit_code());
       state_.gone(rank, state_.roles().name_of(rank) + " has left the job");
-      // The consequences are decided later, perhaps by the next coordinator. For that one a process that has
-      // left by an exception is lost in any case.
+      // The effects are decided later, perhaps by the next coordinator, which counts a process that
+      // has left by an exception as lost anyway.
       const bool matters = state_.elastic() && request->exit_code() != 1;
       if (matters && !state_.save()) return store_lost();
     }

@@ -1,8 +1,8 @@
-// The coordinator's gRPC service: one method per call of coordinator.proto, which a thread of the
-// service serves one after the other. It checks who calls and what, takes the lock, and changes JobState.
-// gRPC's own threads must not wait for a store: connections, also that to etcd, may need the thread that
-// waits. Callbacks of CoordinatorOptions are called without the lock, but for `on_gone` and `on_store_lost`.
-// Only for .cc files of rendezvous (gRPC's headers cost 2.7 s per file).
+// The coordinator's gRPC service, one method per call of coordinator.proto. Its thread serves all
+// calls in order: it checks the caller, takes the lock, and changes JobState. gRPC's own threads
+// must not wait for a store, because connections (also the one to etcd) may need them. Callbacks of
+// CoordinatorOptions are called without the lock, except `on_gone` and `on_store_lost`. Only for
+// .cc files of rendezvous (gRPC's headers cost 2.7 s per file).
 #pragma once
 
 #include <grpcpp/grpcpp.h>
@@ -55,13 +55,14 @@ class Service final : public wire::Coordinator::CallbackService {
                                           const wire::ServerNews* request,
                                           wire::ServerViewReply* reply) override;
 
-  /// They never change, so there is no lock to take.
+  /// They never change, so no lock is needed.
   const CoordinatorOptions& options() const noexcept { return state_.options; }
-  /// For the launcher, on any thread. One access at a time in an expression: it has the lock until its end.
+  /// For the launcher, on any thread. Holds the lock to the end of the expression: use it once in
+  /// it.
   LockedState state() { return {mutex_, state_}; }
   /// Answers every open call.
   void close() { state()->close(); }
-  /// Returns when all calls so far have been served.
+  /// Returns when all earlier calls have been served.
   void drain() { worker_.drain(); }
 
  private:
@@ -77,10 +78,10 @@ class Service final : public wire::Coordinator::CallbackService {
                 wire::ExchangeReply* reply);
   grpc::Status tell_of_servers(const wire::ServerNews& request, wire::ServerViewReply& reply);
   grpc::Status check_join(const wire::JoinRequest& request) const;
-  /// Whether an elastic job takes the process for lost, though it has joined.
+  /// Whether an elastic job may count the process as lost, though it has joined.
   bool is_out_of_reach(int process);
   bool evaluator_has_ended() const;
-  /// Returns the process, in an elastic job, whose stream it is.
+  /// In an elastic job, returns the process whose stream it is.
   std::optional<int> begin_watch(Watcher* watcher, const wire::WatchRequest& request);
   void on_stream_end(int process, std::uint32_t stream);
 

@@ -2,8 +2,8 @@
 // (net/handshake.h) before its connection is passed to gRPC. So strangers never reach gRPC, which
 // would accept any number of connections and messages.
 //
-// A thread of its own accepts callers; open() throws std::system_error if none is available.
-// net/reception.h limits what strangers can cost.
+// Its thread accepts callers; open() throws std::system_error if none can start. net/reception.h
+// limits what strangers can cost.
 #pragma once
 
 #include <atomic>
@@ -49,15 +49,14 @@ class Door {
 net::Listener listen(const std::string& address, std::uint16_t port);
 /// The caller's side: connects to the coordinator at `endpoint` ("host:port"), retries while nobody
 /// answers, and proves that it knows the secret. Throws ConfigError for a malformed endpoint,
-/// RefusedError (11) if the other end does not know the secret, TimeoutError, ResourceError. `who` is
-/// named in the log if it has to wait (observe/wait_notice.h).
+/// RefusedError (11) if the other end does not know the secret, TimeoutError, ResourceError. If it
+/// must wait, the log names `who` (observe/wait_notice.h).
 Descriptor enter(const std::string& endpoint, const std::string& secret, Duration timeout,
                  const std::string& who = "this process");
 /// The same on the clock of `waiter`.
 Descriptor enter(Waiter& waiter, const std::string& endpoint, const std::string& secret,
                  Duration timeout, const std::string& who);
-/// True if a coordinator that knows the secret answers now; false also for a malformed endpoint. Waits at
-/// most a second.
+/// True if a coordinator that knows the secret answers within a second. False for a bad endpoint.
 bool is_coordinator(const std::string& endpoint, const std::string& secret);
 
 }  // namespace trireme::inline v0::rendezvous

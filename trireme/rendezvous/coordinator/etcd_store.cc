@@ -32,7 +32,7 @@ class EtcdStore final : public StateStore {
     stub_ = etcd::KV::NewStub(channel_);
   }
 
-  // Writing the value again gives it a revision that the owner before does not expect.
+  // Writing the value again gives it a revision that the earlier owner does not expect.
   std::optional<std::string> open() override {
     for (;;) {
       const auto [revision, value] = read();

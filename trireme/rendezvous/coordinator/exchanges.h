@@ -1,4 +1,4 @@
-// Exchanges: each process of a group gives a value under a key, and all of them get all values once the
+// Exchanges: each process of a group gives a value under a key, and all get all values when the
 // last one is there. Calls wait here until then, or until the exchange fails.
 //
 // A part of JobState, under its lock. Only for .cc files of rendezvous (gRPC's headers).
@@ -37,7 +37,7 @@ class Exchanges {
     wire::ExchangeReply* reply;
   };
 
-  /// The group that the request names, of a job with this many processes; nullopt: there is none.
+  /// The group that the request names, in a job of so many processes; nullopt if it is invalid.
   static std::optional<Group> group_of(const wire::ExchangeRequest& request, int processes);
   /// Takes the value of `process`, and answers the call now or later. Before a complete exchange is
   /// answered, `save` makes it durable; if that fails, so do the calls.
@@ -46,11 +46,11 @@ class Exchanges {
 
   /// Fails the calls that wait for a value of this process.
   void fail_awaiting(int process, const std::string& why);
-  /// No exchange completes any more unless its last value comes: calls that would wait fail.
+  /// From now on calls that would wait fail; a group's last value still completes its exchange.
   void set_broken(std::string why) { broken_ = std::move(why); }
-  /// The same, and fails the calls that wait now.
+  /// As set_broken(), and fails the calls that wait now.
   void break_off(const std::string& why);
-  /// Complete exchanges are of no use any more: the ranks have changed.
+  /// Drops complete exchanges, because the ranks have changed.
   void drop_complete() { complete_.clear(); }
   /// Fails the calls that wait now; later ones work again.
   void begin_anew(const std::string& why);

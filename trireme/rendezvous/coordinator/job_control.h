@@ -1,5 +1,5 @@
-// JobControl: what a launcher tells the coordinator of its job, and asks it. The coordinator is in the
-// launcher's process (coordinator.h), or in one of its own (launch/coordinator/kept_coordinator.h).
+// JobControl: a launcher's orders and questions to its job's coordinator, which is in the same
+// process (coordinator.h) or in a separate one (launch/coordinator/kept_coordinator.h).
 #pragma once
 
 #include <sys/types.h>
@@ -30,16 +30,16 @@ class JobControl {
   /// Tells all ranks the first failure, even a secondary one, which fail() does not announce.
   virtual void announce_failure() = 0;
   virtual std::optional<Failure> first_failure() const = 0;
-  /// The process of a server has ended. If every shard has another copy, tells all who serves it now,
-  /// and a new process may join as this server. Otherwise returns nullopt, without effect.
+  /// The process of a server has ended. If every shard has another copy, tells all which server
+  /// serves it now; a new process may join as this server. Otherwise nullopt, without effect.
   virtual std::optional<ServerView> lose_server(int server) = 0;
   /// Whether the worker has said that it trains on its own.
   virtual bool trains_alone(int worker) const = 0;
   /// The process of a worker has ended. If nobody waits for it, because it trains on its own, a new
   /// process may join in its place. False otherwise, without effect.
   virtual bool lose_worker(int worker) = 0;
-  /// In an elastic job: the ranks are now those of `epoch`. All processes are told; exchanges between
-  /// the earlier ranks fail.
+  /// In an elastic job: the ranks are now those of `epoch`. All processes are told; exchanges of
+  /// earlier ranks fail.
   virtual void regroup(const Epoch& epoch) = 0;
   /// In an elastic job: the process has ended, and a new one may join in its place.
   virtual void forget(int process) = 0;
@@ -49,7 +49,7 @@ class JobControl {
   virtual void request_stop(int signal) = 0;
   /// This process was stopped for a while: no rank counts as silent for that time.
   virtual void forgive_silence() = 0;
-  /// All workers have ended: servers and the evaluator must end, too.
+  /// All workers have ended: tells servers and the evaluator to end, too.
   virtual void finish() = 0;
 };
 

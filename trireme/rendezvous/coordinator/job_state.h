@@ -1,8 +1,8 @@
-// JobState: what a coordinator knows of its job, and what it decides and tells. Each change is saved
-// first, where there is a store, and then told to those whom it concerns.
+// JobState: a coordinator's knowledge of its job, and its decisions. If there is a store, each
+// change is saved first; then the processes that it concerns are told.
 //
 // Service owns it and takes its lock before every use. The parts are public, for calls that concern
-// one of them alone; the methods are for changes that concern several. Only for .cc files of rendezvous
+// one alone; the methods make changes that concern several. Only for .cc files of rendezvous
 // (gRPC's headers).
 #pragma once
 
@@ -30,29 +30,29 @@ struct TrainingEnd {
 
 class JobState {
  public:
-  /// Goes on from what an earlier coordinator has left in the store. Throws ConfigError if that is
-  /// of another job.
+  /// Goes on from the state that an earlier coordinator left in the store. Throws ConfigError if it
+  /// is another job's.
   explicit JobState(CoordinatorOptions from);
   const Roles& roles() const { return members.roles(); }
   bool elastic() const { return options.elastic.has_value(); }
   const Epoch& epoch() const { return epoch_; }
   const TrainingEnd& end() const { return end_; }
-  /// Whether the job depends on the process: an elastic one does not on those that wait for a place.
+  /// Whether the job depends on the process. An elastic job depends on those that have a place.
   bool matters(int process) const { return !elastic() || members.is_member(process); }
   /// Whether the others can go on without the process.
   bool can_lose(int process) const;
 
-  /// Records a failure, and tells all unless another one caused it. False if it is not the rank's first.
+  /// Records a failure; tells all unless another one caused it. False if not the rank's first.
   bool record(Failure failure);
   /// Tells all the first failure, once.
   void announce();
   /// The process has left or ended: exchanges to which it has not given its value fail.
   void gone(int process, const std::string& why);
-  /// Another process may join in its place. This one is a stranger from now on, even if it still runs.
+  /// Another process may join in its place. Ends this one's session, even if it still runs.
   void forget(int process);
-  /// The same, and this one may go on calling until the other one has joined. Does not save.
+  /// The same, but this one may go on calling until the other one has joined. Does not save.
   void vacate(int process);
-  /// The next ones, and regroup(), stop() and finish(): see Coordinator and JobControl.
+  /// From here to finish(): see Coordinator and JobControl.
   std::optional<ServerView> lose_server(int server);
   void reset_server(int server);
   bool lose_worker(int worker);

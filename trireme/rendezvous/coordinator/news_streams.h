@@ -1,9 +1,9 @@
-// NewsStreams: the streams by which the coordinator tells processes what happens, and by whose end it
-// sees that a process is gone.
+// NewsStreams: the streams of news from the coordinator to the processes. The end of a stream shows
+// that its process is gone.
 //
-// A process may open a new stream before the coordinator sees the end of the one before, so each stream
-// has a number: the end of the latest counts, unless the process has announced it. A part of JobState,
-// under its lock. Only for .cc files of rendezvous (gRPC's headers).
+// A process may open a new stream before the coordinator sees the end of the last one, so streams
+// have numbers: the end of the latest counts, unless the process has announced it. A part of
+// JobState, under its lock. Only for .cc files of rendezvous (gRPC's headers).
 #pragma once
 
 #include <algorithm>
@@ -21,7 +21,7 @@ class NewsStreams {
  public:
   explicit NewsStreams(int processes) : by_process_(static_cast<std::size_t>(processes)) {}
 
-  /// Takes the watcher in, whose stream the process has numbered. `process` -1: of nobody.
+  /// Registers the watcher of the process's stream number `stream`. `process` -1: of no process.
   void open(Watcher* watcher, int process, std::uint32_t stream, std::function<void()> on_end) {
     watcher->open(process, watchers_, std::move(on_end));
     if (process < 0) return;
@@ -35,7 +35,7 @@ class NewsStreams {
     state.watched = false;
     state.next = stream + 1;
   }
-  /// The stream has ended. True, once, if that means the end of its process.
+  /// The stream has ended. True, but only once, if that means the end of its process.
   bool take_end(int process, std::uint32_t stream) {
     if (process < 0) return false;
     State& state = by_process_[static_cast<std::size_t>(process)];
@@ -55,7 +55,7 @@ class NewsStreams {
   bool reaches(int process) const {
     return any([process](int one) { return one == process; });
   }
-  /// Whether news reach a process of which `is` holds.
+  /// Whether news reach a process for which `is` is true.
   bool any(const std::function<bool(int process)>& is) const {
     return std::any_of(watchers_.begin(), watchers_.end(), [&](const Watcher* one) {
       return one->process() >= 0 && is(one->process());
@@ -66,14 +66,14 @@ class NewsStreams {
     for (Watcher* watcher : watchers_)
       if (watcher->process() == process) watcher->finish(status);
   }
-  /// Another process may come in place of this one, and counts its streams from 0. Ends of those that are
-  /// still open mean nothing for it.
+  /// Another process may come in this one's place; it counts streams from 0. Ends of the open ones
+  /// are ignored.
   void begin_anew(int process) {
     by_process_[static_cast<std::size_t>(process)] = {};
     for (Watcher* watcher : watchers_)
       if (watcher->process() == process) watcher->ignore_end();
   }
-  /// Ends all streams. No end of theirs means anything any more.
+  /// Ends all streams; their ends are ignored.
   void close(const grpc::Status& status) {
     for (State& state : by_process_) state.watched = false;
     for (Watcher* watcher : watchers_) watcher->finish(status);
@@ -81,8 +81,8 @@ class NewsStreams {
 
  private:
   struct State {
-    bool watched = false;    // the end of its stream means its end
-    std::uint32_t next = 0;  // the first stream that it has not announced to stop
+    bool watched = false;    // the end of its stream is the process's end
+    std::uint32_t next = 0;  // the first stream whose stop was not announced
     std::uint32_t latest = 0;
   };
   std::vector<State> by_process_;

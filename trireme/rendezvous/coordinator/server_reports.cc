@@ -37,7 +37,7 @@ ServerReports::Effect ServerReports::take(const Roles& roles, int process,
   return effect;
 }
 
-// A process that had no answer says it again. Another one joins only after this one was taken for dead.
+// A process without an answer repeats this. Another one joins only after this one's loss.
 std::uint32_t ServerReports::listens(int server, const std::string& address) {
   const ServerView::Server& now = view().servers[static_cast<std::size_t>(server)];
   return now.up && now.address == address ? now.incarnation : servers_.up(server, address);

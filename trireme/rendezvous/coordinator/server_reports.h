@@ -1,8 +1,9 @@
-// ServerReports: what processes of a job with parameter servers report to the coordinator: who listens
-// where, who has a copy of which shard, which server cannot be reached, and which workers train on their
-// own. It follows from them what the job can lose.
+// ServerReports: reports of a job's processes about parameter servers: where each listens, which
+// copies of shards it has, which cannot be reached, and which workers train on their own. Tells
+// from them which processes the job can lose.
 //
-// A part of JobState, under its lock. Knows neither calls nor streams. Only for .cc files of rendezvous.
+// A part of JobState, under its lock. Knows neither calls nor streams. Only for .cc files of
+// rendezvous.
 #pragma once
 
 #include <cstdint>
@@ -20,11 +21,11 @@ class ServerReports {
  public:
   explicit ServerReports(int servers) : servers_(servers) {}
 
-  /// Whether a process of this role may report that.
+  /// Whether a process of this role may make this report.
   static bool may_tell(Role role, wire::ServerNews::WhatCase what);
   struct Effect {
-    bool changed = false;                           // it is to be saved
-    bool view_changed = false;                      // all are to be told
+    bool changed = false;                           // the state must be saved
+    bool view_changed = false;                      // all must be told
     std::optional<std::uint32_t> incarnation = {};  // of the server that listens now
     std::optional<int> dead = {};                   // a server that was taken for dead
   };

@@ -1,5 +1,4 @@
-// Sessions: which processes have joined, by the secret token that each of them got then and sends with
-// every call.
+// Sessions: the secret token that each joined process has got, and sends with every call.
 //
 // A part of JobState, under its lock. Only for .cc files of rendezvous.
 #pragma once

@@ -21,7 +21,7 @@ class StateSaver {
              std::function<void(std::exception_ptr)> on_lost);
 
   bool has_store() const noexcept { return store_ != nullptr; }
-  /// False if the store is lost. `tell_away` is called with true before a wait, with false after it.
+  /// False if the store is lost. `tell_away` is called with true before a wait, and false after it.
   bool save(const std::string& text, const std::function<void(bool away)>& tell_away);
   /// The job has ended. Throws as StateStore does.
   void clear();

@@ -28,7 +28,7 @@ class FileStore final : public StateStore {
   std::optional<std::string> open() override {
     lock_.emplace(folder_);
     auto text = try_read_file(path());
-    // A state that cannot be read is not the same as none: a job would begin anew and overwrite it.
+    // An unreadable state must not count as none: a job would begin anew and overwrite it.
     if (!text && errno != ENOENT)
       fail("read",
            "See whether the disk and the network are well, and whether you may read there.");

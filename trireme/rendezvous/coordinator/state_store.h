@@ -1,7 +1,7 @@
-// StateStore: where a coordinator keeps its state, so that one that is started in its place goes on.
+// StateStore: keeps a coordinator's state, from which its successor goes on.
 //
-// One text, replaced as a whole. Only the coordinator that opened the store last may write to it: a
-// pair that a broken network leaves behind cannot both decide. Called by one thread at a time.
+// Holds one text, replaced as a whole. Only the coordinator that opened the store last may write to
+// it: of two that a broken network has separated, only one decides. Called by one thread at a time.
 #pragma once
 
 #include <memory>
@@ -15,8 +15,8 @@ namespace trireme::inline v0::rendezvous {
 class StateStore {
  public:
   virtual ~StateStore() = default;
-  /// Takes the store over, and returns what was saved last. Throws ConfigError if a file is locked by
-  /// another coordinator, ResourceError if the store cannot be reached or read.
+  /// Takes the store over, and returns what was saved last. Throws ConfigError if a file is locked
+  /// by another coordinator, ResourceError if the store cannot be reached or read.
   virtual std::optional<std::string> open() = 0;
   /// The text is durable when this returns. Throws ResourceError if the store is full or away: the
   /// call may be repeated; and RefusedError if another coordinator has taken the store over, or the
@@ -32,7 +32,7 @@ class StateStore {
 /// Connects to nothing. `timeout` bounds each call to etcd.
 std::unique_ptr<StateStore> make_store(const std::string& address,
                                        Duration timeout = std::chrono::seconds(5));
-/// The one in etcd, which one key holds. `address` is the text for messages.
+/// The store in one key of etcd. `address` is for messages.
 std::unique_ptr<StateStore> etcd_store(const std::string& address, const std::string& endpoint,
                                        const std::string& key, Duration timeout);
 

@@ -1,8 +1,8 @@
 // Watcher: the coordinator's side of one rank's news stream.
 //
-// Everything happens on the service's thread and under its lock, gRPC's reactions, too. Deletes itself
-// when gRPC is done with it. Only for .cc files of rendezvous. `on_end` is called when the rank has
-// cancelled the stream or its connection is gone.
+// Everything, gRPC's reactions too, happens on the service's thread under its lock. Deletes itself
+// when gRPC is done with it. `on_end` is called when the rank has cancelled the stream or its
+// connection is gone. Only for .cc files of rendezvous.
 #pragma once
 
 #include <grpcpp/grpcpp.h>
@@ -23,7 +23,7 @@ class Watcher final : public grpc::ServerWriteReactor<wire::News> {
  public:
   Watcher(WorkThread& worker, std::mutex& mutex) : worker_(worker), mutex_(mutex) {}
 
-  /// Before anything else. `all` has the watcher until it ends.
+  /// Call it first. `all` holds the watcher until it ends.
   void open(int rank, std::set<Watcher*>& all, std::function<void()> on_end) {
     process_ = rank;
     all_ = &all;

@@ -12,7 +12,7 @@ namespace {
 
 constexpr const char* kChoice = "TRIREME_ENVIRONMENT";
 
-// A launcher with what it says; the reading states a rank.
+// A launcher whose reading states a rank.
 struct Candidate {
   const Launcher* launcher;
   Reading reading;
@@ -50,7 +50,7 @@ bool started_by(const Candidate& inner, const Candidate& outer) {
                                ", whose variables then count."});
 }
 
-// The first candidate, if the others agree with it; of two that are nested, the inner one.
+// The first candidate, if the others agree with it; the inner one of two nested candidates.
 Candidate choose_candidate(const std::vector<Candidate>& candidates) {
   const Candidate* chosen = &candidates.front();
   for (const Candidate& other : candidates) {

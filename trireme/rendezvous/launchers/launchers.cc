@@ -58,7 +58,7 @@ std::optional<RankEnvironment> from_trireme_launch(const Getenv& get, std::strin
                 "elastic job, workers for workers that train on their own.");
   rank.elastic = elastic == "1";
   rank.on_its_own = elastic == "workers";
-  // One that meets nobody does not know who else is on its host.
+  // A process that meets nobody does not know which others are on its host.
   rank.local_rank = number(get, "TRIREME_LOCAL_RANK", rank.on_its_own ? 0 : rank.rank);
   rank.local_size = number(get, "TRIREME_LOCAL_SIZE", rank.size);
   rank.host = get("TRIREME_HOST").value_or("");
@@ -210,8 +210,7 @@ std::optional<RankEnvironment> from_tf_config(const Getenv& get, std::string& wh
   return rank && rank->several() ? rank : std::nullopt;
 }
 
-// The runtime for torch of Kubeflow's trainer (TrainJob) sets the options of torchrun. Without torchrun
-// each pod is one rank.
+// Kubeflow's trainer (TrainJob) sets torchrun's options. Without torchrun each pod is one rank.
 std::optional<RankEnvironment> from_trainjob(const Getenv& get, std::string& why) {
   if (!get("PET_NNODES")) return std::nullopt;
   auto rank = read_mpi(get, {"PET_NODE_RANK", "PET_NNODES", "", ""}, why);
@@ -233,8 +232,8 @@ std::optional<RankEnvironment> from_trainjob(const Getenv& get, std::string& why
   return rank;
 }
 
-// Kubernetes gives a pod of an Indexed Job its index only. The manifest sets the other two variables
-// (deploy/kubernetes/indexed-job.yaml); a Job without them is one of independent pods.
+// Kubernetes tells a pod of an Indexed Job its index only. The manifest sets the other two
+// variables (deploy/kubernetes/indexed-job.yaml); without them the pods are independent.
 std::optional<RankEnvironment> from_indexed_job(const Getenv& get, std::string& why) {
   if (!get("TRIREME_JOB_COMPLETIONS")) return std::nullopt;
   auto rank = read_mpi(get, {"JOB_COMPLETION_INDEX", "TRIREME_JOB_COMPLETIONS", "", ""}, why);
@@ -251,8 +250,8 @@ std::optional<RankEnvironment> from_indexed_job(const Getenv& get, std::string& 
   return rank;
 }
 
-// PMIx tells a process its rank by a variable and the size by its server only. Rank 0 may be alone;
-// if it is not, the others end the job.
+// PMIx tells a process its rank by a variable, but the size only by its server. Rank 0 may be
+// alone; if it is not, the other ranks refuse and end the job.
 std::optional<RankEnvironment> from_pmix(const Getenv& get, std::string& why) {
   why = describe(get, {"PMIX_RANK"});
   if (number(get, "PMIX_RANK", 0) > 0) {

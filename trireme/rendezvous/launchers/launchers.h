@@ -1,5 +1,5 @@
-// Reads what the variables of each kind of launcher say about this process: one reader for each, and
-// the list of them. A new launcher is one reader and one line of the list. Pure functions of a getter.
+// Reads each kind of launcher's variables: one reader for each kind, and the list of readers. A new
+// launcher is one reader and one line of the list. Pure functions of a getter.
 #pragma once
 
 #include <optional>
@@ -21,10 +21,10 @@ struct Reading {
 struct Launcher {
   const char* key;   // in TRIREME_ENVIRONMENT: "openmpi"
   const char* name;  // "mpirun (Open MPI)"
-  /// A launcher that another one may start in each of its processes, to start the ranks.
+  /// Another launcher may start this one in each of its processes, to start the ranks.
   bool nests;
-  const char* variables[2];  // in which it states several processes; the second may be null
-  /// Sets `why`. Returns none if the launcher has not started this process or only this one; throws
+  const char* variables[2];  // they state several processes; the second may be null
+  /// Sets `why`. nullopt if the launcher has not started this process, or only this one. Throws
   /// ConfigError.
   std::optional<RankEnvironment> (*read)(const Getenv& get, std::string& why);
 };

@@ -2,7 +2,7 @@
 //
 // They meet over MPI. Rank 0 runs a coordinator in its process and sends its address and the job's
 // secret to all ranks. The rest is as under `trireme launch`. Throws ConfigError (exit code 2) if
-// MPI joins another number of processes than mpirun started: they belong to different MPIs.
+// MPI joins another number of processes than mpirun started (they belong to different MPIs).
 #pragma once
 
 #include <memory>
@@ -39,8 +39,8 @@ class MpiMeeting {
   std::string secret_;
 };
 
-/// Joins all processes of an mpirun before they make a Job; throws ConfigError like a Job. After
-/// it, a process that exits with an error code ends all.
+/// Joins all processes of an mpirun before they make a Job; throws ConfigError like a Job.
+/// Afterwards a process that exits with an error code ends all.
 void meet_under_mpirun(const RankEnvironment& env);
 /// Returns one text per process.
 std::vector<std::string> exchange_under_mpirun(const std::string& mine);

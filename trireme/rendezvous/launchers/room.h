@@ -4,8 +4,8 @@
 
 namespace trireme::inline v0::rendezvous {
 
-/// Throws ResourceError unless this process may have as many more threads and descriptors as one
-/// gRPC server or client needs on a machine of any size, and some more.
+/// Throws ResourceError unless this process can have as many more threads and descriptors as one
+/// gRPC server or client needs on any machine, and some to spare.
 void require_room_for_grpc();
 
 }  // namespace trireme::inline v0::rendezvous

@@ -28,7 +28,7 @@
 namespace trireme::inline v0::rendezvous {
 namespace {
 
-constexpr std::size_t kMostBytes = 256;  // of the door's answer
+constexpr std::size_t kMostBytes = 256;  // in the door's answer
 constexpr int kPorts = 16;
 constexpr Duration kAskAgain = std::chrono::milliseconds(20);
 
@@ -62,7 +62,7 @@ std::string unix_name(const std::string& name) {
   return "trireme-" + std::to_string(geteuid()) + "-" + to_hex(std::as_bytes(std::span(proof)));
 }
 
-// Derived from the user's secret, for this start only: other starts' coordinators do not match.
+// The secret of this start, derived from the user's: other starts' coordinators do not match.
 std::string secret_for(const RankEnvironment& env, const std::string& name) {
   if (env.secret_file.empty()) {
     throw ConfigError("ranks that " + env.launcher + " started on several hosts need a job secret",
@@ -145,14 +145,14 @@ class SocketMeeting::Door final : public ProgressSource {
   std::vector<Descriptor> guests_;
 };
 
-// How long a process looks for rank 0.
+// The time in which a process looks for rank 0.
 class SocketMeeting::Wait {
  public:
   Wait(Waiter& waiter, Duration timeout) : waiter_(waiter), deadline_(waiter.now() + timeout) {}
 
   TimePoint deadline() const noexcept { return deadline_; }
   bool is_over() const noexcept { return is_over_; }
-  /// Between two tries. False if there is no other try.
+  /// Waits between two tries. False if there is no further try.
   bool pause(Duration pause) {
     is_over_ = training_is_over() && training_is_over()();
     if (is_over_ || waiter_.now() >= deadline_) return false;
@@ -185,7 +185,7 @@ SocketMeeting::SocketMeeting(RankEnvironment& env, const std::shared_ptr<Waiter>
             ? "on this host"
             : "at " + net::to_string({env.meeting->host, port_of(*env.meeting, name, 0)});
     std::optional<observe::WaitNotice> notice;
-    if (env.local_rank <= 1)  // one a host is enough
+    if (env.local_rank <= 1)  // one per host is enough
       notice.emplace(*waiter, env.roles().name_of(env.process()),
                      [&] { return "rank 0 " + place; });
     env.meeting->one_host ? ask_on_this_host(env, name, wait) : search(env, name, wait);

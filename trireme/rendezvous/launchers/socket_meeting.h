@@ -24,20 +24,20 @@ namespace trireme::inline v0::rendezvous {
 
 class SocketMeeting {
  public:
-  /// Sets `env.coordinator`. Ranks other than 0 wait for it up to `timeout` (TimeoutError), and say so
-  /// in the log (observe/wait_notice.h).
+  /// Sets `env.coordinator`. Ranks other than 0 wait for it up to `timeout` (TimeoutError), and log
+  /// the wait (observe/wait_notice.h).
   SocketMeeting(RankEnvironment& env, const std::shared_ptr<Waiter>& waiter, Duration timeout,
                 const std::string& interface);
   ~SocketMeeting();
   SocketMeeting(const SocketMeeting&) = delete;
 
   const std::string& secret() const noexcept { return secret_; }
-  /// For an exchange among all: while the result lives, the first process of each host says in the log
-  /// for whom it waits. Null for other processes.
+  /// For an exchange among all: while the result lives, the first process of each host logs for
+  /// whom it waits. Null for other processes.
   std::unique_ptr<observe::WaitNotice> wait_for_all(const RankEnvironment& env) const;
-  /// Called when this process has left. On rank 0, keeps the coordinator until the other workers have
-  /// left or have been silent for `timeout`, tells servers and the evaluator, and waits for them, too,
-  /// at most for `patience`.
+  /// Called when this process has left. On rank 0, keeps the coordinator until the other workers
+  /// have left or been silent for `timeout`, tells servers and the evaluator, and waits at most
+  /// `patience` for them.
   void stay(Waiter& waiter, Duration timeout, Duration patience) const;
 
  private:
@@ -59,8 +59,8 @@ class SocketMeeting {
 std::vector<std::string> exchange_by_sockets(const RankEnvironment& env, const std::string& mine,
                                              Duration timeout);
 
-/// The evaluator, which may come late, calls this instead. Its next meeting ends with PeerLost as soon
-/// as rank 0 is not there and `is_over` says that the training has ended. It is called often.
+/// The evaluator, which may come late, calls this instead. Its next meeting throws PeerLost if rank
+/// 0 is not there and `is_over` (called often) says that the training has ended.
 void skip_meeting(std::function<bool()> is_over);
 
 }  // namespace trireme::inline v0::rendezvous

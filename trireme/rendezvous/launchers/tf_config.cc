@@ -73,7 +73,7 @@ net::Endpoint address_at(const json& entry, const std::string& pointer) {
                    "fixed.");
 }
 
-// A sparse cluster that names workers 0 to n - 1, as a dense one.
+// A sparse cluster that names workers 0 to n - 1, written as a dense one.
 json dense_from(const json& config, const Task& task) {
   const json* const workers = find(config, "/sparseCluster/worker");
   json list = json::array();
@@ -86,7 +86,7 @@ json dense_from(const json& config, const Task& task) {
   return dense;
 }
 
-// The addresses of the tasks of one type, none if the cluster has no such type. Adds them to `all`.
+// The addresses of a type's tasks; none if the cluster lacks the type. Adds them to `all`.
 std::vector<net::Endpoint> addresses_of(const json& config, const std::string& type,
                                         std::set<std::string>& all) {
   const std::string pointer = "/cluster/" + type;
@@ -105,7 +105,7 @@ std::vector<net::Endpoint> addresses_of(const json& config, const std::string& t
   return addresses;
 }
 
-// The tasks of a cluster by role; the ranks begin with the chief.
+// A cluster's tasks by role; the ranks begin with the chief.
 struct Cluster {
   std::vector<net::Endpoint> ranks, servers, evaluators;
   std::size_t chiefs = 0;
@@ -179,7 +179,7 @@ RankEnvironment place_of(const Cluster& cluster, const Task& task) {
     place.role = Role::Server;
     return place;
   }
-  if (task.type == "evaluator") {  // an address of its own matters to nobody
+  if (task.type == "evaluator") {  // nobody needs its own address
     RankEnvironment place = place_among(cluster, {cluster.ranks.front()}, 0);
     place.role = Role::Evaluator;
     place.evaluator = true;
@@ -191,7 +191,7 @@ RankEnvironment place_of(const Cluster& cluster, const Task& task) {
   return place;
 }
 
-// One worker alone meets nobody.
+// A single worker meets nobody.
 void check_evaluator(const RankEnvironment& place) {
   if (place.role != Role::Evaluator || place.workers + place.servers > 1) return;
   refuse_tf_config(
