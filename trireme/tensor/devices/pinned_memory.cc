@@ -25,7 +25,7 @@ at::Tensor PinnedMemory::take(std::int64_t count, at::ScalarType type) {
   Block& block = with_room(std::max(bytes, kAlignment));
   const auto begin = static_cast<std::int64_t>(block.used / width);
   block.used += bytes;
-  // No view, whose changes would count as the block's.
+  // Not a view: autograd would count its changes as changes of the block.
   return at::empty({0}, at::TensorOptions(type)).set_(block.memory.storage(), begin, {count}, {1});
 }
 

@@ -22,8 +22,8 @@ namespace trireme::inline v0::tensor {
 /// the weight's type. x may be wider (fp32 into a bf16 layer): it is rounded first.
 at::Tensor linear(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias);
 
-/// linear() with a row of `weight` for each word of a vocabulary, as the last layer before
-/// cross_entropy_sum() has it. On a device the result may be the first columns of a wider matrix.
+/// linear() whose `weight` has one row per word of a vocabulary: the layer before
+/// cross_entropy_sum(). On a device the result may be the first columns of a wider matrix.
 at::Tensor logits(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias);
 
 /// x [B, in, H, W] convolved with weight [out, in, K, K] of the same type, without a bias. In fp16,
@@ -79,9 +79,9 @@ std::pair<at::Tensor, at::Tensor> add_layer_norm(const at::Tensor& stream, const
 at::Tensor residual_add(const at::Tensor& stream, const at::Tensor& update);
 
 /// The loss of language models, in one pass over the logits: the sum over tokens of -log
-/// softmax(logits)[target]. `logits` [..., V] in fp64, fp32 or bf16 (computed in fp32), `targets` int64
-/// [...]; negative targets are ignored. Returns a scalar, fp32 (fp64 for fp64 logits). ConfigError if
-/// shapes disagree or a target is not below V.
+/// softmax(logits)[target]. `logits` [..., V] (fp32 computes for bf16 and fp16), `targets` int64
+/// [...]; negative targets are ignored. Returns a scalar, fp32 (fp64 for fp64 logits). ConfigError
+/// if shapes disagree, and on the CPU if a target is not below V.
 at::Tensor cross_entropy_sum(const at::Tensor& logits, const at::Tensor& targets);
 
 }  // namespace trireme::inline v0::tensor

@@ -54,7 +54,7 @@ inline at::ScalarType stat_type(at::ScalarType type) {
 inline at::Tensor empty(at::IntArrayRef sizes, at::ScalarType type) {
   return at::empty(sizes, at::TensorOptions().dtype(type));
 }
-/// The place of `like`.
+/// empty() on the device of `like`.
 inline at::Tensor empty_near(const at::Tensor& like, at::IntArrayRef sizes, at::ScalarType type) {
   return at::empty(sizes, like.options().dtype(type));
 }
