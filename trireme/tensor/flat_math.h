@@ -1,6 +1,6 @@
 // FlatMath: the arithmetic of a step on flat memory: leaves of the tree sum, norms, copies. On the
-// host kernel/ computes; on a device GpuKernels or LibTorch's operations do, in the same order of
-// addition. flat_math() chooses.
+// host kernel/ computes; on a device GpuKernels or LibTorch's operations do. Leaves are added in
+// the same order everywhere. flat_math() chooses.
 //
 // All addresses of a call lie on the FlatMath's device. Work goes to the device's current stream;
 // only methods that return numbers wait for it. Stateless, thread safe.
@@ -55,7 +55,7 @@ class FlatMath {
 const FlatMath& flat_math(Device device);
 
 /// The fp64 sums of squares of every chunk of 4,096 elements of a flat tensor, on its device:
-/// [chunks]. Adds by halves, so the order of addition depends on the size only. Does not wait.
+/// [chunks]. The order of addition depends on the size only. Does not wait.
 at::Tensor chunk_squares(const at::Tensor& flat);
 /// Sums over the last dimension, whose size is a power of two, by halves.
 at::Tensor sum_by_halves(at::Tensor values);

@@ -54,7 +54,7 @@ TRIREME_FOLD_KERNELS(product, FoldProduct)
 TRIREME_UPDATE_KERNEL(f32, float)
 TRIREME_UPDATE_KERNEL(f64, double)
 
-// trireme_<what>_<type>(Arguments<T>): share() is what a warp of the grid does, or a thread.
+// trireme_<what>_<type>(Arguments<T>): share() does the work of one warp, or thread, of the grid.
 #define TRIREME_SHARED_KERNEL(what, Arguments, share, sharers, type, T)                           \
   extern "C" __global__ void __launch_bounds__(kWarp* kWarpsOfBlock)                              \
       trireme_##what##_##type(const __grid_constant__ Arguments<T> arguments) {                   \

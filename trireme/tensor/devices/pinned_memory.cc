@@ -8,7 +8,7 @@
 namespace trireme::inline v0::tensor {
 namespace {
 
-constexpr std::size_t kPart = 8;  // an eighth of all may be lost
+constexpr std::size_t kPart = 8;  // pieces waste at most an eighth; blocks grow by up to an eighth
 
 at::Tensor pinned_bytes(std::size_t bytes) {
   return at::empty({static_cast<std::int64_t>(bytes)},
