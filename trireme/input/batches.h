@@ -32,10 +32,10 @@ struct BatchesOptions {
   bool shuffle = true;
   int prefetch = 2;  // batches read ahead; 0 = read in next()
   /// Only batches first, first + every, first + 2 every, ... are read: for one of `every` workers
-  /// that train on batches of their own. Positions count the batches that are read.
+  /// that train on separate batches. Positions count the batches that are read.
   std::int64_t first = 0, every = 1;
-  /// Fields are copied there while earlier batches are computed. The stream that is the current one
-  /// in next() waits for them.
+  /// Fields are copied to it while earlier batches are computed. The current stream of the thread
+  /// that calls next() waits for the copies.
   Device device = {};
 };
 
@@ -82,10 +82,10 @@ class Batches final : public Saveable {
   Iterator begin() { return Iterator(this); }
   Iterator end() { return {}; }
 
-  /// No tensors; metadata is {"position", "batch", "seed", "samples"}.
+  /// No tensors; metadata is {"position", "batch", "seed", "samples", "shuffle", "every"}.
   std::vector<NamedShard> state() override { return {}; }
   std::string metadata() const override;
-  /// Throws CheckpointError, with both values, if batch, seed or the number of samples differs.
+  /// Throws CheckpointError, with both values, if anything but the position differs.
   void restored(const std::string& metadata) override;
 
  private:
@@ -105,7 +105,7 @@ std::vector<Batch> fixed_batches(const Job& job, const Dataset& data, std::int64
 
 namespace input {
 
-/// The same, for rank `rank` under the assignment `shares`.
+/// fixed_batches() for rank `rank` under the assignment `shares`.
 std::vector<Batch> fixed_share(const Dataset& data, std::int64_t batch, std::int64_t micro,
                                std::int64_t count, const kernel::Assignment& shares, int rank);
 

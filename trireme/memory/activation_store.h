@@ -60,10 +60,9 @@ class ActivationStore {
 ///   forward  | block 0 | block 1 | block 2 |      backward | block 2 | block 1 | block 0 |
 ///   thread             | write 0 | write 1 |      thread   | fetch 1 | fetch 0 |
 ///
-/// Besides memory for two blocks it takes the system's page cache. The file is unlinked as soon as it is
-/// open, so nothing is left behind; it grows to the most that is saved at a time, and its space is
-/// reused. Any thread may read what another saved. Throws ResourceError if the folder cannot hold the
-/// file.
+/// Besides memory for two blocks it uses the system's page cache. The file is unlinked once it is
+/// open, so nothing is left behind; it grows to the most that is saved at a time and reuses space.
+/// Any thread may read what another saved. Throws ResourceError if the folder cannot hold the file.
 class ActivationFile final : public ActivationStore {
  public:
   /// A file in `folder`.
@@ -89,8 +88,8 @@ class ActivationFile final : public ActivationStore {
   std::shared_ptr<Impl> impl_;
 };
 
-/// For blocks on `device`: a file in the folder `place` for the CPU; for others the host's memory,
-/// and `place` is kOnHost (offload_folder.h). One for each thread that runs blocks.
+/// For blocks on the CPU: a file in the folder `place`. For other devices: the host's memory, and
+/// `place` is kOnHost (offload_folder.h). Each thread that runs blocks needs its own store.
 std::shared_ptr<ActivationStore> make_activation_store(const std::string& place, at::Device device);
 
 }  // namespace trireme::inline v0::memory
