@@ -62,7 +62,7 @@ MixingFacts facts_of(const Mixing& mixing);
 void check(const Mixing& mixing);
 /// "ring of 8 ranks: 2 messages a rank, doubly stochastic, spectral gap 0.195 a round".
 std::string describe(const Mixing& mixing);
-/// The same if the facts of `mixing` are known.
+/// describe() if the facts of `mixing` are known.
 std::string describe(const Mixing& mixing, const MixingFacts& facts);
 
 }  // namespace trireme::inline v0::plan

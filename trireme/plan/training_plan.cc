@@ -84,8 +84,8 @@ void move_to_host(Memory& memory, const Job& job, std::int64_t n, std::int64_t m
     moved += weights;
   }
   memory.on_host = among(times(n, moved), job);
-  // The device holds those of three parameters during an update, and parts of two blocks' weights that
-  // are fetched before they are gathered; `largest_blocks` counts two blocks'.
+  // During an update the device holds what three parameters moved. It also holds parts of two
+  // blocks' weights, fetched before they are gathered; `largest_blocks` counts two blocks.
   memory.optimizer += among(times(std::min(n, 3 * job.largest_blocks / 2), moved), job);
   if (job.weights_on_host && job.shards_weights)
     memory.moving += among(times(std::min(n, job.largest_blocks / job.tensor), compute), job);
@@ -212,9 +212,8 @@ double update_seconds_of(const TrainingPlan& plan) {
   return bytes / job.memory_rate * turns(job, 1);
 }
 
-// The time of a device's exchanges with the host's memory. An update fetches what it stores, both
-// ways at once; a pass stores its activations and fetches them later; shards are fetched for both
-// passes.
+// The time of a device's transfers from and to the host's memory. An update fetches and stores at
+// once; a pass stores its activations and fetches them later; shards are fetched for both passes.
 double host_seconds_of(const TrainingPlan& plan) {
   const Job& job = plan.job;
   if (job.simulated || job.accelerator == nullptr) return 0;
@@ -256,8 +255,7 @@ void plan_pipeline(TrainingPlan& plan) {
 
 }  // namespace
 
-// Weights and the optimizer's state, which a checkpoint has; activations of a micro-batch are at most
-// a rank's.
+// Weights and optimizer state, as in a checkpoint. Its activations are at most a rank's.
 std::int64_t TrainingPlan::evaluator_bytes() const noexcept {
   return times(job.parameters * job.master_bytes(),
                1 + job.optimizer_moments + job.moments_on_servers) +
@@ -265,7 +263,7 @@ std::int64_t TrainingPlan::evaluator_bytes() const noexcept {
 }
 
 std::int64_t TrainingPlan::host_total() const noexcept {
-  // Blocks of the host's pinned memory may lose an eighth (tensor/devices/pinned_memory.h).
+  // Adds an eighth for the waste of pinned memory (tensor/devices/pinned_memory.h).
   const std::int64_t pinned = memory.in_file + memory.on_host;
   const std::int64_t of_rank =
       on_device() ? memory.runtime() + pinned + pinned / 8 + memory.kept() : memory.total();
@@ -284,7 +282,7 @@ TrainingPlan make_plan(const Job& job) {
   if (!job.shares.empty()) plan.micro_per_rank = largest_share(plan.micro_batches, job.shares);
   plan_pipeline(plan);
   const int groups = job.data_ranks() / job.owners;
-  // Ranks that train copies of their own (exchange) each add a tree of their own.
+  // Ranks that train separate copies (exchange) each add a separate tree.
   plan.open_sums =
       job.exchange.every > 0 ? open_sums(plan.micro_per_rank, 1)
       : !job.shares.empty()

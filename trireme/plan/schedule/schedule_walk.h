@@ -19,14 +19,14 @@ struct Value {
   bool gradient = false;
   int stage = 0, microbatch = 0;
 };
-/// The pass that makes it: "F1.0", "the gradient from stage 2 ...".
+/// "F1.0", "the gradient that stage 2 makes of micro-batch 0".
 std::string text_of(const Value& value);
-/// The stage that uses it; none of the schedule's for what the ends of the chain make.
+/// The stage that uses it. Not a stage of the schedule if an end of the chain makes the value.
 inline int reader_of(const Value& value) noexcept {
   return value.gradient ? value.stage - 1 : value.stage + 1;
 }
 
-/// A T for each value of a schedule.
+/// One T for each value of a schedule.
 template <class T>
 class PerValue {
  public:
