@@ -53,7 +53,7 @@ class Saveable {
   virtual void restored(const std::string& metadata) = 0;
 };
 
-/// What a Checkpointer asks an object whose steps end with a vote of all ranks (Strategy,
+/// A Checkpointer's questions to an object whose steps end with a vote of all ranks (Strategy,
 /// DataParallel). The answers come from the vote, so they are equal on all ranks.
 class StepVoter {
  public:
