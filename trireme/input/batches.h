@@ -1,8 +1,7 @@
 // Batches: cuts a dataset into global batches and micro-batches, and gives this rank its share:
 // `for (auto& batch : batches(job, data, ...))`. A background thread reads ahead.
 //
-// The saved position counts the batches that next() returned, not those read ahead. One user
-// thread.
+// The saved position counts batches that next() returned, not those read ahead. One user thread.
 #pragma once
 
 #include <cstdint>
@@ -39,8 +38,8 @@ struct BatchesOptions {
   Device device = {};
 };
 
-/// Returns which micro-batches each rank computes; called by next(). Batches that were read ahead for
-/// other shares are read again.
+/// Returns which micro-batches each rank computes; called by next(). Batches that were read ahead
+/// for other shares are read again.
 using AssignmentNow = std::function<kernel::Assignment()>;
 
 class Batches final : public Saveable {

@@ -6,8 +6,7 @@
 // where a global batch ends and how many samples each micro-batch has. A short last batch is kept
 // and weighted. Copies share one state. A loop over the loader is an epoch, in a new order each
 // time; after a resume or a break, the next loop continues with the first batch that step() has not
-// consumed. The saved position counts what step() consumed, not what workers prefetched. Thread
-// safe.
+// consumed. The saved position counts what step() consumed, not prefetched batches. Thread safe.
 #pragma once
 
 #include <torch/data/samplers/base.h>

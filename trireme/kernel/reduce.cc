@@ -40,8 +40,7 @@ CombineFn mixed_function(Combine op, DType dtype, bool left, bool right, bool ou
   return table().mixed[op == Combine::Product][dtype == DType::F16][4 * left + 2 * right + out];
 }
 
-// The functions for the steps of fold(): in the type itself, or from 16-bit operands and fp32 partial
-// results.
+// The functions for the steps of fold(): in the type itself, or for 16-bit operands with fp32 sums.
 struct StepFunctions {
   Combine op;
   DType dtype;

@@ -2,8 +2,7 @@
 // that blocks compute in: in a mapped file (ActivationFile), or, for a device, in pinned memory of
 // the host. The bytes that come back are the same, so no bit changes.
 //
-// Memory holds the tensors of at most two blocks at a time. Blocks of one store run forward one at a
-// time.
+// Memory holds the tensors of at most two blocks at a time. A store's blocks run one at a time.
 #pragma once
 
 #include <ATen/core/Tensor.h>

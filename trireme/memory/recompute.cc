@@ -59,7 +59,7 @@ class GeneratorStates {
   std::vector<std::pair<at::Generator, at::Tensor>> states_;
 };
 
-// The autocast of a kind of device.
+// The autocast state of one kind of device.
 struct Casts {
   explicit Casts(at::DeviceType own_type)
       : type(own_type),

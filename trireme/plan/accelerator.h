@@ -19,8 +19,7 @@ struct Accelerator {
   double fp64 = 0, fp32 = 0, tf32 = 0, half = 0;  // half: bf16 and fp16
 };
 
-/// The accelerator whose name is a word of `text`, in any case: "h200" or "NVIDIA H200 NVL". Null if
-/// there is none.
+/// The accelerator whose name is a word of `text`, in any case: "h200", "NVIDIA H200 NVL". Or null.
 const Accelerator* find_accelerator(std::string_view text);
 /// The smallest size in the names of devices, such as "cuda, NVIDIA A100-SXM4-40GB", in bytes; 0 if
 /// there is none.
@@ -32,9 +31,9 @@ std::string accelerator_names();
 double peak_rate(const Accelerator& accelerator, std::string_view precision,
                  std::string_view products);
 
-/// The share of the peak that forward and backward of a large model are assumed to reach. Published:
-/// 43 to 52 % by Megatron-LM on A100 (arXiv:2104.04473, table 1), 40.7 % by llm.c for GPT-2 124M on
-/// an H100.
+/// The share of the peak that forward and backward of a large model are assumed to reach.
+/// Published: 43-52 % by Megatron-LM on A100 (arXiv:2104.04473, table 1), 40.7 % by llm.c, GPT-2
+/// 124M on H100.
 inline constexpr double kUsualShare = 0.4;
 
 }  // namespace trireme::inline v0::plan

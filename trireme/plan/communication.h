@@ -41,8 +41,8 @@ Communication messages_of(const Tuning* tuning, const std::string& path,
 /// one link of latency alpha and beta seconds a byte, which carries one message after the other in
 /// each direction. The parameters are cut evenly: a worker sends B / S bytes to each server.
 ///
-///   gradients   A server's link takes in n B / S bytes. All workers send to server 0 first, then to
-///               server 1, ..., so the last server's messages begin (S - 1) B / S bytes later:
+///   gradients   a server's link takes in n B / S bytes. All workers send to server 0 first, then
+///               to 1, ..., so the last server's messages begin (S - 1) B / S bytes later:
 ///               alpha + (n + S - 1) / S B beta
 ///   sums        each server adds n gradients, (n - 1) B / S gamma, and answers with the sums of
 ///               squares, a 2,048th of the bytes: alpha

@@ -25,8 +25,8 @@ struct NamedKey {
   Rule rule = Rule::Equal;
 };
 
-/// How much of something a process holds. The cuts are among its peers: the other ranks of its
-/// `cut_within`, or the servers.
+/// How much of something a process holds. It is cut among all ranks, among the ranks of a host
+/// (`cut_within_host`) or among the servers.
 enum class Share : std::uint8_t {
   None,
   Whole,
@@ -62,9 +62,9 @@ struct NamedStrategy {
   std::vector<NamedKey> keys = {};
   Holding rank = {};
   std::vector<Movement> moves = {};
-  int servers = 0;  // drawn
+  int servers = 0;  // in drawings
   Holding server = {Share::Slice, Share::None, Share::Slice};
-  int hosts = 1;  // drawn
+  int hosts = 1;  // in drawings
   bool cut_within_host = false;
   bool same_batch = false;   // all ranks compute the same micro-batches
   int most_ranks = 0;        // 0: any number

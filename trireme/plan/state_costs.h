@@ -47,7 +47,7 @@ struct StateCosts {
 StateCosts state_costs_of(const TrainingPlan& plan);
 /// The snapshots of all ranks of this host. A whole tensor is in the snapshot of one rank only.
 std::int64_t snapshots_on_host(const TrainingPlan& plan);
-/// Rows of explain(): snapshot, copies, and what follows a lost rank. Empty, or ends with a newline.
+/// Rows of explain(): snapshot, copies, what follows a lost rank. Empty, or ends with a newline.
 std::string state_cost_lines(const TrainingPlan& plan);
 /// One sentence on what an elastic job does when it loses a rank; empty if it is not elastic.
 std::string after_a_loss(const TrainingPlan& plan);

@@ -58,9 +58,8 @@ std::int64_t among(std::int64_t bytes, const Job& job) {
   return (bytes + job.owners - 1) / job.owners;
 }
 
-// Buckets being filled, sent and received (sync/levels/sharded_sync.cc), separate for each stage of a
-// rank; plus two blocks' weights, whatever the number of stages. `own`: parameters of a rank's
-// stages.
+// Buckets being filled, sent and received (sync/levels/sharded_sync.cc), separate for each stage of
+// a rank; plus two blocks' weights in all. `own`: parameters of a rank's stages.
 std::int64_t moving_bytes(const TrainingPlan& plan, std::int64_t own, std::int64_t sum,
                           std::int64_t compute) {
   const Job& job = plan.job;

@@ -189,8 +189,7 @@ struct TrainingPlan {
   std::int64_t rank_bytes() const noexcept {
     return on_device() ? memory.tensors() : memory.total();
   }
-  /// True if the prediction is within the job's, the device's or the host's memory, or there is no
-  /// limit.
+  /// Whether the prediction is within the job's, the device's or the host's memory, if limited.
   bool keeps_to_limit() const noexcept {
     return job.memory_limit == 0 || rank_bytes() <= job.memory_limit;
   }

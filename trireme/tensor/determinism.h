@@ -23,9 +23,9 @@ void set_up_kernels(int kernel_threads);
 /// operator without one throws; otherwise the fastest form runs. Call it after set_up_kernels(),
 /// whose setting it replaces.
 void set_up_device(comm::Communicator& world, Device device, bool reproducible);
-/// Turns LibTorch's errors about a device without memory (to ExitCode::NoDeviceMemory), an operator
-/// without a deterministic form and cuBLAS into errors that name options which help. Returns
-/// others.
+/// Turns LibTorch's errors about device memory (to ExitCode::NoDeviceMemory), operators without a
+/// deterministic form and cuBLAS into errors that name options which help. Returns others
+/// unchanged.
 std::exception_ptr explained(const std::exception_ptr& error);
 /// Sets the same thread count for kernels called from this thread: OpenMP's and MKL's counts are
 /// per thread. Call it after set_up_process().

@@ -1,5 +1,4 @@
-// Reads numbers from a checkpoint's metadata. The file's hash detects accidental changes only, so they
-// are checked here.
+// Reads and checks numbers of a checkpoint's metadata: its hash detects accidental changes only.
 #pragma once
 
 #include <cstdint>

@@ -61,8 +61,7 @@ class StepVoter {
   /// 130 or 143 if the last step's vote told all ranks that the job should stop; otherwise 0.
   virtual int stop_signal() const noexcept = 0;
   /// False if some rank does not return from step() between the last step and the next one, because
-  /// it has no samples in one of them (job/input_plan.h). A checkpoint then waits for the next
-  /// step.
+  /// it has no samples in one of them (job/input_plan.h). A checkpoint then waits for a later step.
   virtual bool all_ranks_return() const = 0;
   /// The number of steps that have ended since this object was made; the state is the one after
   /// them. The last one may have ended although step() threw, because a rank was lost after the

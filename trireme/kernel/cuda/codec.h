@@ -1,4 +1,4 @@
-// How the GPU's kernels read and write stored numbers. Plain C++, so that the host's compiler gives the
+// How the GPU's kernels read and write stored numbers. Plain C++: the host's compiler gives the
 // same bits.
 #pragma once
 

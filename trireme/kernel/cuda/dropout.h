@@ -7,7 +7,7 @@
 namespace trireme::inline v0::kernel {
 namespace cuda {
 
-/// Element i is `kept`, or 0 where the upper 24 bits of word `first` + i of a stream are below
+/// Element i is `kept`, or 0 if the upper 24 bits of the stream's word `first` + i are below
 /// `below`.
 template <class T>
 struct MaskArguments {

@@ -1,6 +1,6 @@
-// The GPU kernels of this build (kernels.cu): a fat binary for the CUDA driver, the kernels' names, and
-// the conversion of fold_steps() to kernel arguments. The binary is built only if CMake finds nvcc
-// (TRIREME_CUDA); the rest works everywhere. Pure functions.
+// The GPU kernels of this build (kernels.cu): a fat binary for the CUDA driver, the kernels' names,
+// and the conversion of fold_steps() to kernel arguments. The binary is built only if CMake finds
+// nvcc (TRIREME_CUDA); the rest works everywhere. Pure functions.
 #pragma once
 
 #include <cstddef>

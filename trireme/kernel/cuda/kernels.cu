@@ -1,8 +1,7 @@
 // The kernels of kernel/cuda/: trireme_fold_<operation>_<type>(FoldArguments) of fold.h,
-// trireme_update_<type>(UpdateArguments) of update.h, and those of norm.h, cross_entropy.h, dropout.h
-// and flat.h. They take any grid of blocks of 256 threads. nvcc compiles this file into a fat binary
-// (CMakeLists.txt of kernel), which kernel_image.cc embeds and the CUDA driver loads; nothing links
-// against it.
+// trireme_update_<type>(UpdateArguments) of update.h, and those of norm.h, cross_entropy.h,
+// dropout.h and flat.h. They take any grid of blocks of 256 threads. nvcc compiles this file into a
+// fat binary (CMakeLists.txt of kernel), which kernel_image.cc embeds and the CUDA driver loads.
 #include "trireme/kernel/cuda/cross_entropy.h"
 #include "trireme/kernel/cuda/dropout.h"
 #include "trireme/kernel/cuda/flat.h"

@@ -1,4 +1,4 @@
-// The options of all optimizers: what a program gives a Strategy, such as AdamW{.learning_rate = 6e-4}.
+// The options of all optimizers, which a program gives a Strategy: AdamW{.learning_rate = 6e-4}.
 //
 // Each struct has an optimizer's numbers with their defaults, its name, and the functions that the
 // library calls; the header of the same name, such as adamw.h, defines these and the update.

@@ -13,9 +13,8 @@
 //
 // `Math` has number(double), multiply_add(a, b, c) = a b + c (in fp32 rounded once, where the
 // processor can), sqrt, max, min and sign (-1, 0 or 1). An element's result depends on its own
-// inputs only, never on its position, the length or the slice. Rules use no standard library: their
-// code is compiled for each instruction set, and for GPUs (kernel/cuda/update.h), which need a
-// constexpr update.
+// inputs only, never on its position, the length or the slice. Rules use no standard library: they
+// are compiled for each instruction set and, as constexpr code, for GPUs (kernel/cuda/update.h).
 #pragma once
 
 #include <cstdint>

@@ -18,7 +18,7 @@ class DeviceCopies;
 namespace tensor {
 
 at::Device at_device(Device device);
-/// A device without an index gets index 0. ConfigError for kinds that no rank trains on (meta, xla,
+/// A device without an index gets index 0. ConfigError for types that no rank trains on (meta,
 /// ...).
 Device device_of(at::Device device);
 
@@ -39,8 +39,7 @@ std::vector<double> numbers_on_host(std::span<const at::Tensor> tensors);
 /// numbers_on_host() for tensors of one element and any type; 0 for an undefined tensor.
 std::vector<double> numbers_of(std::span<const at::Tensor> scalars);
 
-/// The host's `tensor` on `device`: the same tensor for the CPU, else a copy for which the host
-/// does not wait.
+/// The host's `tensor` on `device`: itself for the CPU, else a copy. The host does not wait for it.
 at::Tensor on_device(const at::Tensor& tensor, at::Device device);
 
 }  // namespace tensor

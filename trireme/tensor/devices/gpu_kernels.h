@@ -34,8 +34,7 @@ class GpuKernels {
   };
 
   /// Starts kernel::cuda::kernel_name(what, type) in LibTorch's current stream of the device, with
-  /// `blocks` blocks of 256 threads, but at most 4,096: a kernel works with any number. 0 starts
-  /// nothing.
+  /// `blocks` blocks of 256 threads (at most 4,096; 0: none): a kernel works with any number.
   template <class Arguments>
   void run(std::string_view what, DType type, const Arguments& arguments,
            std::uint64_t blocks) const {

@@ -1,5 +1,5 @@
-// Our autograd functions: the pieces of a transformer, and convolutions. Each is one node of the graph
-// with its own backward (in this folder), in fp64, fp32, bf16 and fp16.
+// Our autograd functions: the pieces of a transformer, and convolutions. Each is one node of the
+// graph with its own backward (in this folder), in fp64, fp32, bf16 and fp16.
 //
 // In bf16 and fp16, products take 16-bit operands and sum in fp32; norms, softmax and losses
 // compute in fp32 and residual streams stay fp32, as under PyTorch's autocast. With one kernel
@@ -60,9 +60,9 @@ struct ProbabilitiesScope : ScopedValue<bool> {
   explicit ProbabilitiesScope(bool keep);
 };
 
-/// Attention of `heads` heads over qkv [B, T, 3C] (query, key, value side by side): [B, T, C], scaled
-/// by 1/sqrt(C/heads); flash form (Dao et al. 2022, arXiv:2205.14135). Unless it is `causal`, every
-/// position sees all T.
+/// Attention of `heads` heads over qkv [B, T, 3C] (query, key, value side by side): [B, T, C],
+/// scaled by 1/sqrt(C/heads); flash form (Dao et al. 2022, arXiv:2205.14135). Unless it is
+/// `causal`, every position sees all T.
 at::Tensor attention(const at::Tensor& qkv, std::int64_t heads, bool causal);
 
 /// tokens int64 [B, T] into table [V, C], plus position [>=T, C] row t (may be undefined): [B, T,

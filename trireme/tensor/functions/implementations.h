@@ -34,8 +34,7 @@ void check_targets(const at::Tensor& logits, const at::Tensor& targets);
 /// (may be undefined) has rows.
 void check_tokens(const at::Tensor& tokens, const at::Tensor& position);
 
-/// Whether kernels:: computes on the device of `tensor` (flat_math.h: implementation_of()); otherwise
-/// libtorch:: does.
+/// Whether kernels:: computes on the device of `tensor`, not libtorch:: (implementation_of()).
 bool by_kernels(const at::Tensor& tensor);
 
 // For the CPU. The norms are also for devices that have GpuKernels.

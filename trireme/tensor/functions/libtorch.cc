@@ -99,7 +99,7 @@ std::pair<at::Tensor, at::Tensor> add_layer_norm(const at::Tensor& stream, const
   return {h, layer_norm(h, weight, bias, epsilon, update.scalar_type())};
 }
 
-// A target that is not below V stops the device: reading it here would wait for it.
+// A target that is not below V stops the device: a check here would have to wait for the device.
 at::Tensor cross_entropy_sum(const at::Tensor& logits, const at::Tensor& targets) {
   check_targets(logits, targets);
   constexpr std::int64_t kIgnored = -1;

@@ -71,8 +71,7 @@ Normed run_norm(const at::Tensor& x, const at::Tensor& update, const at::Tensor&
   return result;
 }
 
-// Gradients of (x, update, weight, bias). `dstream` (may be undefined): h's gradient from other
-// uses.
+// Gradients of (x, update, weight, bias). `dstream`: h's gradient from other uses, or undefined.
 variable_list run_norm_backward(AutogradContext* ctx, const at::Tensor& dy,
                                 const at::Tensor& dstream, bool with_update) {
   const auto saved = ctx->get_saved_variables();

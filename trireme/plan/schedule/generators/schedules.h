@@ -80,8 +80,7 @@ class Order {
 };
 
 using WriteOrder = std::function<void(Order& order, int rank)>;
-/// Stage s on rank s mod p: a straight line with one chunk, a loop with several. `write` writes each
-/// rank's order.
+/// Stage s on rank s mod p: a line with one chunk, else a loop. `write` writes one rank's order.
 Schedule looped_by(const ScheduleShape& shape, const WriteOrder& write);
 /// Two chunks per rank: down the ranks and back up, so rank 0 holds the first and the last stage.
 Schedule v_shaped_by(const ScheduleShape& shape, const WriteOrder& write);
