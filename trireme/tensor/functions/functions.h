@@ -66,8 +66,8 @@ struct ProbabilitiesScope : ScopedValue<bool> {
 at::Tensor attention(const at::Tensor& qkv, std::int64_t heads, bool causal);
 
 /// tokens int64 [B, T] into table [V, C], plus position [>=T, C] row t (may be undefined): [B, T,
-/// C] in fp32 (fp64 for fp64 tables). ConfigError for a token outside 0 ... V-1, tokens of another
-/// type, and sequences for which `position` has too few rows.
+/// C] in fp32 (fp64 for fp64 tables). ConfigError for tokens of another type, sequences for which
+/// `position` has too few rows and, on the CPU, a token outside 0 ... V-1.
 at::Tensor embedding(const at::Tensor& tokens, const at::Tensor& table, const at::Tensor& position);
 
 /// h = stream + update and layer_norm(h) in the update's type, in one pass: {h, norm}.
