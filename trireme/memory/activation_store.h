@@ -22,14 +22,13 @@ class ActivationStore {
   virtual ~ActivationStore() = default;
 
   /// Runs forward(input) as a block. Tensors that it saves for backward go to the store, except
-  /// parameters and tensors below 16 KiB. Not useful for the last block of a model, whose backward
-  /// comes at once.
+  /// parameters and tensors below 16 KiB. Not useful for a model's last block: backward follows.
   at::Tensor run(const std::function<at::Tensor(const at::Tensor&)>& forward,
                  const at::Tensor& input);
   /// The next block is the first of a model, so its backward fetches no block before it.
   virtual void begin_pass() = 0;
-  /// Call before a block whose backward comes at once, such as a model's last. The tensors of the
-  /// block before it stay in memory; those of all earlier blocks leave it.
+  /// Call before a block whose backward follows immediately, such as a model's last. The tensors of
+  /// the block before it stay in memory; those of all earlier blocks leave it.
   virtual void turn() = 0;
   /// The most bytes that were in the store.
   virtual std::int64_t bytes() const = 0;

@@ -47,7 +47,7 @@ struct RecomputePolicy {
   Recompute kind = Recompute::None;
   std::size_t every = 1;                 // `Full` applies to every `every`-th block
   std::vector<Recompute> of_block = {};  // if not empty, overrides both: one policy per block
-  /// The policy of block `block`. The last block is never `Full`, since its backward comes at once.
+  /// The policy of block `block`. The last block is never `Full`: its backward follows immediately.
   Recompute of(std::size_t block, std::size_t blocks) const;
 };
 /// Parses none | selective | full | every-K (full is every-1), or a list with one word per block:
@@ -66,7 +66,7 @@ struct BlockCost {
   std::int64_t once = 0;   // bytes during its backward pass alone; one block at a time has these
   double again = 0;        // recomputed work
 };
-/// `last`: the block is the model's last, so its backward comes at once.
+/// `last`: the block is the model's last, so its backward follows immediately.
 BlockCost cost_of(const models::BlockActivations& block, Recompute kind, bool last);
 
 /// A model's activations under a policy, over a forward and a backward pass of one micro-batch.

@@ -24,8 +24,8 @@ struct NamedShard {
   std::vector<std::int64_t> shape;
   std::int64_t begin = 0, end = 0;
   at::Tensor local;
-  /// If set, loading does not write to `local`, but calls load() with the whole saved tensor. Its
-  /// number of rows (its first dim) may differ from `shape`.
+  /// If set, loading does not write to `local`, but calls load() with the whole saved tensor. The
+  /// saved number of rows (first dim) may differ from `shape`.
   std::function<void(const at::Tensor& saved)> load = {};
   /// Training does not change the tensor, so a checkpoint may keep the previous checkpoint's file.
   bool frozen = false;

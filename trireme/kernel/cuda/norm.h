@@ -104,7 +104,7 @@ TRIREME_GPU_CALL void norm_backward_row(const NormBackward<T>& call, std::size_t
 inline constexpr std::size_t kNormRows = 32;
 constexpr std::size_t num_norm_sums(std::size_t rows) { return (rows + kNormRows - 1) / kNormRows; }
 
-/// `part` counts the warps' pieces of all num_norm_sums() rows of sums.
+/// `part` numbers the pieces, one per warp, of all num_norm_sums() rows of sums.
 template <int kCount, class T>
 TRIREME_GPU_CALL void norm_columns(const NormBackward<T>& call, std::size_t part) {
   const std::size_t stride = std::size_t{kWarp} * kCount;

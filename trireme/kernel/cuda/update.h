@@ -25,7 +25,7 @@ struct UpdateSlice {
   std::uint32_t first_chunk = 0;   // chunks of the slices before it
 };
 
-/// The parameter of an update kernel, which may have 4 KiB.
+/// The parameter of an update kernel; CUDA allows 4 KiB.
 struct UpdateArguments {
   alignas(8) unsigned char rule[kMostRuleBytes];
   std::uint32_t number = 0;  // of the rule in AllRules

@@ -57,7 +57,7 @@ struct Stuck {
 };
 
 /// Calls run(rank, position) for every action that can run, in each rank's order and after all that
-/// it waits for. Returns the ranks that wait for ever; empty if there is no deadlock.
+/// it waits for. Returns the ranks that are stuck; empty if there is no deadlock.
 std::vector<Stuck> walk(const Schedule& schedule, const std::function<void(int, std::size_t)>& run);
 
 }  // namespace trireme::inline v0::plan

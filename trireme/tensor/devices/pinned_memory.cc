@@ -8,7 +8,7 @@
 namespace trireme::inline v0::tensor {
 namespace {
 
-constexpr std::size_t kPart = 8;  // pieces waste at most an eighth; blocks grow by up to an eighth
+constexpr std::size_t kPart = 8;  // pieces waste at most 1/8; a block has one tensor or 1/8 of all
 
 at::Tensor pinned_bytes(std::size_t bytes) {
   return at::empty({static_cast<std::int64_t>(bytes)},

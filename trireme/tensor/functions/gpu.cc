@@ -68,8 +68,8 @@ class LossFunction : public torch::autograd::Function<LossFunction> {
   }
 };
 
-// The matrix whose first columns the logits are (libtorch.cc: logits()): its gradient then needs no
-// copy. Without such a matrix, the logits.
+// Returns the matrix whose first columns the logits are (libtorch.cc: logits()), since its gradient
+// needs no copy, or the logits themselves.
 at::Tensor matrix_of(const at::Tensor& logits) {
   if (!logits.is_view()) return logits;
   const at::Tensor base(logits._base());
