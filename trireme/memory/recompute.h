@@ -76,8 +76,7 @@ struct ActivationCosts {
   /// the block before it, which is being written or fetched.
   std::int64_t peak_offloaded = 0;
   std::int64_t file = 0;  // bytes in that file: `stays` of all blocks except the last
-  /// Recomputed work as a share of the work of forward and backward (three forward passes); 0 if the
-  /// work is not known.
+  /// Recomputed work as a share of forward and backward (three forward passes); 0 if not known.
   double share_again = 0;
 };
 ActivationCosts costs_of(const std::vector<models::BlockActivations>& blocks,

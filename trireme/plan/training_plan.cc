@@ -115,7 +115,7 @@ Memory memory_of(const TrainingPlan& plan) {
   }
   memory.temporaries =
       static_cast<std::int64_t>(job.temporaries * static_cast<double>(memory.activations));
-  // Each lane may hold its micro-batch's gradients until it is their turn to be added; a graph does.
+  // Each lane may hold its micro-batch's gradients until they are added in turn; a graph does.
   if (plan.lanes > 1 || job.graphs) memory.temporaries += times(times(n, compute), plan.lanes);
   memory.program = job.program;
   memory.kernels = kKernels;

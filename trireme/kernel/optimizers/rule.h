@@ -1,5 +1,5 @@
-// Rule: an element-wise optimizer update, written once. apply() (apply.h) runs it over fp32 with the
-// vectors of each instruction set, and over fp64.
+// Rule: an element-wise optimizer update, written once. apply() (apply.h) runs it over fp64, and
+// over fp32 with the vectors of each instruction set.
 //
 // A rule is a plain struct of the step's numbers, with the number of its arrays and the update of
 // one element of each:
