@@ -24,8 +24,8 @@ namespace {
 using input::GlobalBatch;
 using input::MicroRange;
 
-// The share of rank `rank` of the global batch `number`. samples(first, count) returns the numbers of
-// the samples at these positions.
+// Rank `rank`'s share of global batch `number`. samples(first, count) returns the numbers of the
+// samples at these positions.
 template <class Samples>
 Batch read_share(const Dataset& data, std::int64_t number, const GlobalBatch& global,
                  std::int64_t micro, const kernel::Assignment& shares, int rank, Samples samples) {
@@ -137,7 +137,7 @@ struct Batches::Impl {
   std::int64_t position = 0;
   Duration waited{0};
   std::optional<WorkThread> thread;  // none without prefetch
-  // Used by the user thread alone; ascending numbers. The prefetch thread skips one that is dropped.
+  // Used by the user thread alone; ascending numbers. The prefetch thread skips dropped slots.
   std::deque<std::shared_ptr<Slot>> asked;
 };
 
@@ -209,7 +209,7 @@ void Batches::restored(const std::string& metadata) {
   same("batch", impl_->options.batch);
   same("seed", static_cast<std::int64_t>(impl_->options.seed));
   same("samples", impl_->samples);
-  // Older checkpoints lack them.
+  // Older checkpoints lack these two.
   if (saved.contains("shuffle")) same("shuffle", impl_->options.shuffle ? 1 : 0);
   if (saved.contains("every")) same("every", impl_->options.every);
   seek(saved_count(saved, "position"));

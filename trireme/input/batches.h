@@ -1,8 +1,7 @@
 // Batches: cuts a dataset into global batches and micro-batches, and gives this rank its share:
 // `for (auto& batch : batches(job, data, ...))`. A background thread reads ahead.
 //
-// The saved position counts the batches that next() returned, not those read ahead. One user
-// thread.
+// The saved position counts batches that next() returned, not those read ahead. One user thread.
 #pragma once
 
 #include <cstdint>
@@ -32,15 +31,15 @@ struct BatchesOptions {
   bool shuffle = true;
   int prefetch = 2;  // batches read ahead; 0 = read in next()
   /// Only batches first, first + every, first + 2 every, ... are read: for one of `every` workers
-  /// that train on batches of their own. Positions count the batches that are read.
+  /// that train on separate batches. Positions count the batches that are read.
   std::int64_t first = 0, every = 1;
-  /// Fields are copied there while earlier batches are computed. The stream that is the current one
-  /// in next() waits for them.
+  /// Fields are copied to it while earlier batches are computed. The current stream of the thread
+  /// that calls next() waits for the copies.
   Device device = {};
 };
 
-/// Returns which micro-batches each rank computes; called by next(). Batches that were read ahead for
-/// other shares are read again.
+/// Returns which micro-batches each rank computes; called by next(). Batches that were read ahead
+/// for other shares are read again.
 using AssignmentNow = std::function<kernel::Assignment()>;
 
 class Batches final : public Saveable {
@@ -82,10 +81,10 @@ class Batches final : public Saveable {
   Iterator begin() { return Iterator(this); }
   Iterator end() { return {}; }
 
-  /// No tensors; metadata is {"position", "batch", "seed", "samples"}.
+  /// No tensors; metadata is {"position", "batch", "seed", "samples", "shuffle", "every"}.
   std::vector<NamedShard> state() override { return {}; }
   std::string metadata() const override;
-  /// Throws CheckpointError, with both values, if batch, seed or the number of samples differs.
+  /// Throws CheckpointError, with both values, if anything but the position differs.
   void restored(const std::string& metadata) override;
 
  private:
@@ -105,7 +104,7 @@ std::vector<Batch> fixed_batches(const Job& job, const Dataset& data, std::int64
 
 namespace input {
 
-/// The same, for rank `rank` under the assignment `shares`.
+/// fixed_batches() for rank `rank` under the assignment `shares`.
 std::vector<Batch> fixed_share(const Dataset& data, std::int64_t batch, std::int64_t micro,
                                std::int64_t count, const kernel::Assignment& shares, int rank);
 

@@ -1,5 +1,5 @@
-// Corpus: the bytes a model is trained on, cut into a training and a validation part: text, or the
-// records of images (image_files.h).
+// Corpus: the bytes that a model is trained on (text, or the records of images, image_files.h), cut
+// into a training and a validation part.
 //
 // The default text is the C++ library headers of this machine's compiler. A FILE (any bytes) is cut
 // 90/10 by length, a FOLDER by file. A plain value, without LibTorch.

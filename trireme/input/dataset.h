@@ -36,7 +36,7 @@ class Dataset {
 /// [b, block] int64, the same window one token later.
 class TextDataset final : public Dataset {
  public:
-  /// Tokens of four bytes, or of one: those of a text, which is not copied; `owner` keeps it alive.
+  /// Tokens of four bytes, or of one byte (a text). Copies none; `owner` keeps them alive.
   struct Tokens {
     /// `Vector`: std::vector<std::int32_t>, const or not.
     template <class Vector>
@@ -72,7 +72,7 @@ class TextDataset final : public Dataset {
   const std::uint64_t seed_;
 };
 
-/// Labelled images, made of the records of image_files.h. A sample, with its crop and flip, is a
+/// Labelled images from the records of image_files.h. A sample, with its crop and flip, is a
 /// function of (seed, index), never of the rank.
 class ImageDataset final : public Dataset {
  public:
@@ -94,7 +94,7 @@ class ImageDataset final : public Dataset {
   /// "images" [b, 3, 32, 32] float, each channel normalized by its mean and standard deviation over
   /// CIFAR-10; "targets" [b] int64, 0 to 9.
   Fields read(std::span<const std::int64_t> samples) const override;
-  /// The record that sample i is made of.
+  /// The number of the record that sample i shows.
   std::int64_t record(std::int64_t sample) const;
 
  private:

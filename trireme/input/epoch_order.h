@@ -1,5 +1,5 @@
-// The global order of samples, which does not depend on the number of ranks: a function of (seed, epoch,
-// position). Sampler and batches() both use it.
+// The global order of samples: a function of (seed, epoch, position), whatever the number of ranks.
+// Sampler and batches() both use it.
 #pragma once
 
 #include <cstdint>
@@ -17,9 +17,9 @@ std::vector<std::int64_t> epoch_order(std::int64_t n, std::uint64_t seed, std::i
 
 namespace input {
 
-/// A counter-based random integer: the same (seed, stream, index) gives the same number on any rank and
-/// in any call order. Uniform in [0, bound), bound >= 1; the bias is below bound / 2^64 (Lemire 2019,
-/// without the rejection).
+/// A counter-based random integer: the same (seed, stream, index) gives the same number on any rank
+/// and in any call order. Uniform in [0, bound), bound >= 1; the bias is below bound / 2^64 (Lemire
+/// 2019, without the rejection).
 inline std::uint64_t random_below(std::uint64_t bound, std::uint64_t seed, std::uint64_t stream,
                                   std::uint64_t index) noexcept {
   const kernel::PhiloxBlock words = kernel::philox(seed, stream, index);
@@ -27,7 +27,7 @@ inline std::uint64_t random_below(std::uint64_t bound, std::uint64_t seed, std::
   return static_cast<std::uint64_t>((static_cast<unsigned __int128>(value) * bound) >> 64);
 }
 
-/// Maps sample numbers 0, 1, 2, ... to records: if it is `endless`, one epoch_order() after the other;
+/// Maps sample numbers 0, 1, 2, ... to records: if `endless`, by one epoch_order() after the other;
 /// otherwise sample i is record i. Thread safe.
 class SampleOrder {
  public:

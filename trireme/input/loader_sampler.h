@@ -3,10 +3,10 @@
 //     auto loader = torch::data::make_data_loader(data, Sampler(job, n, {.batch = 64}), micro);
 //
 // The loader's batch size is the micro-batch; the Sampler tells DataParallel, through the Job,
-// where a global batch ends and how many samples each micro-batch has. A short last batch is kept and
-// weighted. A handle: copies share one state. A loop over the loader is an epoch, in a new order each
-// time; after a resume, or a break, the next loop continues with the first batch that step() has not
-// consumed. The saved position counts what step() consumed, not what workers prefetched. Thread safe.
+// where a global batch ends and how many samples each micro-batch has. A short last batch is kept
+// and weighted. Copies share one state. A loop over the loader is an epoch, in a new order each
+// time; after a resume or a break, the next loop continues with the first batch that step() has not
+// consumed. The saved position counts what step() consumed, not prefetched batches. Thread safe.
 #pragma once
 
 #include <torch/data/samplers/base.h>
@@ -31,7 +31,7 @@ struct SamplerOptions {
   std::int64_t batch = 0;  // global batch, samples
   std::uint64_t seed = 1;
   bool shuffle = true;
-  bool follow = true;  // DataParallel of the same Job takes its plan; false for evaluation
+  bool follow = true;  // the Job's DataParallel follows this Sampler; false for evaluation
 };
 
 class Sampler final : public torch::data::samplers::Sampler<std::vector<std::size_t>>,

@@ -55,8 +55,8 @@ class SamplerState final : public InputPlan {
   bool begun_ = false, consumed_any_ = false, fresh_ = false;
   std::int64_t epoch_ = 0;       // of the pass
   std::int64_t batch_ = 0;       // global batches consumed since the start
-  std::size_t micro_step_ = 0;   // this rank's micro-batches consumed of the batch after these
-  std::int64_t next_batch_ = 0;  // the same two, for what the loader was given
+  std::size_t micro_step_ = 0;   // micro-batches of batch `batch_` that this rank consumed
+  std::int64_t next_batch_ = 0;  // the same two for what the loader was given
   std::size_t next_micro_step_ = 0;
   std::int64_t order_epoch_ = -1;
   std::vector<std::int64_t> order_;

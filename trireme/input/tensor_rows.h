@@ -14,8 +14,8 @@
 
 namespace trireme::inline v0::input {
 
-/// The bytes of `fields`; errors call them `whose`. Throws ConfigError if there is no field, a name
-/// occurs twice, a tensor has no dim or no row, or the numbers of rows differ.
+/// `fields` as safetensors bytes; errors call them `whose`. Throws ConfigError if there is no
+/// field, a name occurs twice, a tensor has no dim or no row, or the numbers of rows differ.
 std::string pack_rows(const Fields& fields, const std::string& whose);
 
 class TensorRows final : public Dataset {

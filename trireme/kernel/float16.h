@@ -1,5 +1,5 @@
-// Conversions of one 16-bit float, for the CPU and for GPUs, with the same bits. To fp32 they are exact;
-// from fp32 they round to nearest, ties to even, and a NaN stays a (quiet) NaN.
+// Conversions of one 16-bit float, for the CPU and for GPUs, with the same bits. To fp32 they are
+// exact; from fp32 they round to nearest, ties to even, and a NaN stays a (quiet) NaN.
 //
 // Float16 (IEEE 754 binary16) is converted in integer arithmetic that compilers vectorise, after
 // Giesen's "half_to_float_fast5" and "float_to_half_fast3_rtne" (public domain, 2012), except that

@@ -1,6 +1,6 @@
-// Matrix products on raw memory for the shapes of attention and of small layers: a few dozen to a few
-// hundred rows, any strides, either operand transposed. At these sizes BLAS libraries spend much of the time on
-// dispatch, and one vendor's library runs at half speed on another vendor's processors.
+// Matrix products on raw memory for the shapes of attention and of small layers: a few dozen to a
+// few hundred rows, any strides, either operand transposed. At these sizes BLAS libraries lose much
+// time on dispatch, and a vendor's library runs at half speed on other vendors' processors.
 //
 // Each element of c has one accumulator, summed over k in ascending order, so its bits do not
 // depend on m, n or its position. The processor's bf16 instruction sums pairs in fp32. Row-major

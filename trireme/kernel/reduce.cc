@@ -17,7 +17,7 @@ namespace {
 // One block of every operand and of the partial sums stays in the first-level cache.
 constexpr std::size_t kBlockBytes = 2048;
 
-// A type's place in the tables; -1: it has none. By DType: F64 F32 BF16 F16 I64 I32 I16 I8 U8 Bool.
+// A type's index in the tables, or -1. By DType: F64 F32 BF16 F16 I64 I32 I16 I8 U8 Bool.
 constexpr int kKinds[] = {0, 1, 2, 3, 4, 5, -1, -1, 6, -1};
 static_assert(std::size(kKinds) == static_cast<std::size_t>(DType::Bool) + 1);
 
@@ -40,8 +40,7 @@ CombineFn mixed_function(Combine op, DType dtype, bool left, bool right, bool ou
   return table().mixed[op == Combine::Product][dtype == DType::F16][4 * left + 2 * right + out];
 }
 
-// The functions for the steps of fold(): in the type itself, or from 16-bit operands and fp32 partial
-// results.
+// The functions for the steps of fold(): in the type itself, or for 16-bit operands with fp32 sums.
 struct StepFunctions {
   Combine op;
   DType dtype;

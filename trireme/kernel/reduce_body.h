@@ -32,7 +32,7 @@ struct F16 {
   std::uint16_t bits;
 };
 
-// The type that a stored type is computed in, and the conversions. A plain type is its own.
+// The type that a stored type is computed in (by default the same), and the conversions.
 template <class T>
 struct Codec {
   using Stored = Vector<T>;

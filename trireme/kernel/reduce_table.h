@@ -15,7 +15,7 @@ struct ReduceTable {
   CombineFn combine[kNumCombines][kNumKinds];
   DivideFn divide[4];
   /// [Sum, Product][BF16, F16]. Bits 2, 1, 0 of the last index are set if left, right, outs are
-  /// fp32, not 16-bit; number 0 is combine's.
+  /// fp32, not 16-bit; function 0 is the one in `combine`.
   CombineFn mixed[2][2][8];
 };
 extern const ReduceTable kReduceSse2, kReduceAvx2, kReduceAvx512;

@@ -1,5 +1,5 @@
 // The table of vector kernels of one instruction set; simd_body.inc is compiled into one table per
-// level. Internal to kernel/: other folders call elementwise.h, optimizers/apply.h and transformer.h.
+// level. Internal to kernel/: others call elementwise.h, optimizers/apply.h and transformer.h.
 #pragma once
 
 #include <cstddef>

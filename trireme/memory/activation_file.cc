@@ -21,7 +21,7 @@ namespace {
 
 using Storage = c10::intrusive_ptr<c10::StorageImpl>;
 
-// Bytes in memory: saved and not yet written; fetched or about to be.
+// Bytes in memory: saved and not yet written; fetched or about to be fetched.
 struct Levels {
   std::atomic<std::int64_t> waiting{0}, fetched{0};
 };

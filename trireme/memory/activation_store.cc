@@ -25,13 +25,13 @@ at::Tensor bytes_of(const Storage& storage) {
       .set_(c10::Storage(storage), 0, {size}, {1});
 }
 
-// A device's streams for copies, and the bytes that LibTorch takes of pinned memory.
+// A device's streams for copies, and the bytes of pinned memory that LibTorch allocates.
 struct Copies {
   const tensor::CopyStreams streams;
   std::int64_t bytes = 0, most_bytes = 0;
 };
 
-// One storage, on the device until it is let go, and on the host.
+// One storage: on the device until `original` is released, and on the host.
 struct HostSlot {
   HostSlot(std::shared_ptr<Copies> own_copies, Storage storage)
       : copies(std::move(own_copies)),
@@ -61,7 +61,7 @@ struct HostSlot {
     });
     fetched.emplace(copies->streams.fetched());
   }
-  /// The storage, for the computing stream's next work.
+  /// The storage on the device; the computing stream waits until it is complete.
   c10::Storage storage() {
     if (original) return c10::Storage(original);
     if (!back) fetch();
@@ -106,9 +106,9 @@ struct HostParcel {
 //   compute  | block 0 | block 1 | block 2 | ...     backward | block 2 | block 1 | block 0 |
 //   copies             | out 0   | out 1   |         copies   | in 1    | in 0    |
 //
-// Before block i the computing stream waits for the copies of block i-2, whose device memory is then
-// free. When backward reads the first tensor of block i, copies of block i-1 start. One thread runs
-// forward and backward. Graphs that still need saved tensors keep their memory alive.
+// Before block i the computing stream waits for the copies of block i-2, and their device memory
+// becomes free. When backward reads the first tensor of block i, the copies of block i-1 start. One
+// thread runs forward and backward. Graphs that still need saved tensors keep their memory alive.
 class HostActivations final : public ActivationStore {
  public:
   explicit HostActivations(c10::Device device)

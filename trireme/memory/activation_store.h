@@ -2,8 +2,7 @@
 // that blocks compute in: in a mapped file (ActivationFile), or, for a device, in pinned memory of
 // the host. The bytes that come back are the same, so no bit changes.
 //
-// Memory holds the tensors of at most two blocks at a time. Blocks of one store run forward one at a
-// time.
+// Memory holds the tensors of at most two blocks at a time. A store's blocks run one at a time.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -23,14 +22,13 @@ class ActivationStore {
   virtual ~ActivationStore() = default;
 
   /// Runs forward(input) as a block. Tensors that it saves for backward go to the store, except
-  /// parameters and tensors below 16 KiB. Not useful for the last block of a model, whose backward
-  /// comes at once.
+  /// parameters and tensors below 16 KiB. Not useful for a model's last block: backward follows.
   at::Tensor run(const std::function<at::Tensor(const at::Tensor&)>& forward,
                  const at::Tensor& input);
   /// The next block is the first of a model, so its backward fetches no block before it.
   virtual void begin_pass() = 0;
-  /// Call before a block whose backward comes at once, such as a model's last. The tensors of the
-  /// block before it stay in memory; those of all earlier blocks leave it.
+  /// Call before a block whose backward follows immediately, such as a model's last. The tensors of
+  /// the block before it stay in memory; those of all earlier blocks leave it.
   virtual void turn() = 0;
   /// The most bytes that were in the store.
   virtual std::int64_t bytes() const = 0;
@@ -60,10 +58,9 @@ class ActivationStore {
 ///   forward  | block 0 | block 1 | block 2 |      backward | block 2 | block 1 | block 0 |
 ///   thread             | write 0 | write 1 |      thread   | fetch 1 | fetch 0 |
 ///
-/// Besides memory for two blocks it takes the system's page cache. The file is unlinked as soon as it is
-/// open, so nothing is left behind; it grows to the most that is saved at a time, and its space is
-/// reused. Any thread may read what another saved. Throws ResourceError if the folder cannot hold the
-/// file.
+/// Besides memory for two blocks it uses the system's page cache. The file is unlinked once it is
+/// open, so nothing is left behind; it grows to the most that is saved at a time and reuses space.
+/// Any thread may read what another saved. Throws ResourceError if the folder cannot hold the file.
 class ActivationFile final : public ActivationStore {
  public:
   /// A file in `folder`.
@@ -89,8 +86,8 @@ class ActivationFile final : public ActivationStore {
   std::shared_ptr<Impl> impl_;
 };
 
-/// For blocks on `device`: a file in the folder `place` for the CPU; for others the host's memory,
-/// and `place` is kOnHost (offload_folder.h). One for each thread that runs blocks.
+/// For blocks on the CPU: a file in the folder `place`. For other devices: the host's memory, and
+/// `place` is kOnHost (offload_folder.h). Each thread that runs blocks needs its own store.
 std::shared_ptr<ActivationStore> make_activation_store(const std::string& place, at::Device device);
 
 }  // namespace trireme::inline v0::memory

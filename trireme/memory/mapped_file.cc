@@ -43,7 +43,7 @@ MappedFile::Region MappedFile::take(std::size_t bytes) {
     return region;
   }
   Region region{.offset = static_cast<off_t>(bytes_), .bytes = whole};
-  int reason = EINTR;  // on tmpfs, of a signal that is pending
+  int reason = EINTR;  // a pending signal interrupts the call on tmpfs
   while (reason == EINTR)
     reason = ::posix_fallocate(file_, region.offset, static_cast<off_t>(whole));
   if (reason != 0) refuse(std::to_string(whole) + " more bytes cannot be had", reason);

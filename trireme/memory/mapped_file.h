@@ -23,9 +23,9 @@ class MappedFile {
   };
 
   struct Use {
-    const char* key;     // of the configuration, which names the folder
-    const char* prefix;  // of the file's name
-    const char* content;
+    const char* key;      // the configuration's key that names the folder
+    const char* prefix;   // of the file's name
+    const char* content;  // what the file holds, for messages
   };
   /// A file in `folder`. Throws ConfigError if `folder` is missing or cannot be written to, and
   /// ResourceError if no file can be made.
@@ -33,8 +33,8 @@ class MappedFile {
   ~MappedFile();
   MappedFile(const MappedFile&) = delete;
 
-  /// A region of at least `bytes` bytes: one that was given back, or a new one at the end of the
-  /// file. Throws ResourceError if the file cannot grow.
+  /// A region of at least `bytes` bytes (`bytes` > 0): one that was given back, or a new one at the
+  /// end of the file. Throws ResourceError if the file cannot grow.
   Region take(std::size_t bytes);
   void give_back(const Region& region) noexcept;
   /// Writes through the file and not through the mapping, so that the pages do not count as this

@@ -1,12 +1,12 @@
 // The values of memory.offload and memory.offload_activations: a folder, or kOnHost. A folder is
-// checked when files are made and already when a job is planned. Makes nothing.
+// checked when a job is planned and again when files are made.
 #pragma once
 
 #include <string>
 
 namespace trireme::inline v0::memory {
 
-/// Pinned memory of the host, for what would be in a device's.
+/// The host's pinned memory, instead of a device's memory.
 inline constexpr const char* kOnHost = "host";
 
 /// Throws ConfigError if `folder`, the value of `key`, is missing or cannot be written to.

@@ -28,7 +28,7 @@ using torch::autograd::AutogradContext;
 using torch::autograd::Variable;
 using torch::autograd::variable_list;
 
-// The CPU, and the tensors' devices that have generators of their own.
+// The CPU, and the tensors' devices that have generators.
 std::vector<at::Device> devices_of(const variable_list& tensors) {
   std::vector<at::Device> devices = {at::kCPU};
   for (const at::Tensor& tensor : tensors)
@@ -59,7 +59,7 @@ class GeneratorStates {
   std::vector<std::pair<at::Generator, at::Tensor>> states_;
 };
 
-// The autocast of a kind of device.
+// The autocast state of one kind of device.
 struct Casts {
   explicit Casts(at::DeviceType own_type)
       : type(own_type),
@@ -98,7 +98,7 @@ variable_list detached(const variable_list& inputs) {
   return leaves;
 }
 
-// Backward passes of recomputed parts on this thread, one inside the other.
+// The number of nested backward passes of recomputed parts on this thread.
 thread_local int backward_depth = 0;
 
 struct RecomputedBackward {

@@ -23,8 +23,8 @@ class Hooks final : public SavedVariableHooks {
   void call_pack_hook(const at::Tensor& tensor) override {
     give_back_ = keeper_.keep(tensor);
     if (give_back_) return;
-    // Keep a leaf itself, since ZeRO-3 may move its memory. Detach other tensors: their node may be
-    // the one that saves, which would be a cycle.
+    // Keep a leaf itself, since ZeRO-3 may move its memory. Detach other tensors: if their node is
+    // the one that saves, keeping them would make a cycle.
     kept_ = tensor.is_leaf() ? tensor : tensor.detach();
     view_.emplace(tensor);
   }

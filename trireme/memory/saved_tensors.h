@@ -23,8 +23,7 @@ class TensorKeeper {
   virtual Return keep(const at::Tensor& tensor) = 0;
 };
 
-/// While it lives, tensors that this thread's operations save go to `keeper`, which must outlive
-/// it.
+/// While it lives, tensors that this thread's operations save go to `keeper`, which outlives it.
 class SavedTensorsScope {
  public:
   explicit SavedTensorsScope(TensorKeeper& keeper);

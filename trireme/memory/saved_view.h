@@ -1,5 +1,5 @@
-// The common parts of stores of saved tensors: the tensors that they take, SavedView (what they keep of
-// a tensor besides its storage) and RecentSlots. Internal to memory/.
+// The common parts of stores of saved tensors: which tensors they take, SavedView (what they keep
+// besides the storage) and RecentSlots. Internal to memory/.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -14,10 +14,10 @@
 
 namespace trireme::inline v0::memory {
 
-constexpr std::size_t kSmallestStored = 16 << 10;  // bytes; for less, moving them costs too much
+constexpr std::size_t kSmallestStored = 16 << 10;  // bytes; moving less costs too much
 
-/// Whether a store takes the tensor's storage: a dense one of `device`, not too small, and not a
-/// parameter's: those are in memory anyway, and ZeRO-3 may have moved them by backward.
+/// Whether a store takes the tensor's storage: dense, on `device`, not too small, and not a
+/// parameter's. Parameters are in memory anyway, and ZeRO-3 may move them before backward.
 bool can_be_stored(const at::Tensor& tensor, c10::DeviceType device);
 
 /// How to rebuild a tensor over its storage, and the version that was saved. With saved-tensor
@@ -35,12 +35,11 @@ struct SavedView {
   std::uint32_t version = 0;
 };
 
-/// Which slot of a store of saved tensors has a storage's bytes already, so that a tensor that two nodes
-/// save is stored once.
+/// Finds the slot that already has a storage's bytes: a tensor that two nodes save is stored once.
 template <class Slot>
 class RecentSlots {
  public:
-  /// Null if there is none, or if the storage was changed since.
+  /// Null if there is none, or if the storage was changed after add().
   std::shared_ptr<Slot> find(const at::Tensor& tensor) const {
     const auto found = slots_.find(tensor.storage().unsafeGetStorageImpl());
     if (found == slots_.end() || found->second.version != version_of(tensor) ||

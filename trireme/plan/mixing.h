@@ -60,9 +60,9 @@ Mixing make_mixing(const std::string& graph, int size, std::uint64_t seed);
 MixingFacts facts_of(const Mixing& mixing);
 /// ConfigError with the reason unless it is doubly stochastic and connected.
 void check(const Mixing& mixing);
-/// "ring of 8 ranks: 2 messages a rank, doubly stochastic, spectral gap 0.195 a round".
+/// "ring of 8 ranks: at most 2 messages a rank, doubly stochastic, spectral gap 0.195 a round".
 std::string describe(const Mixing& mixing);
-/// The same if the facts of `mixing` are known.
+/// describe() if the facts of `mixing` are known.
 std::string describe(const Mixing& mixing, const MixingFacts& facts);
 
 }  // namespace trireme::inline v0::plan

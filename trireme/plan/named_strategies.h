@@ -1,5 +1,5 @@
-// The strategies by the names under which other systems know them: which parallel.* and server.* keys
-// a name means, what each rank holds, and what moves in a step. One table; `parallel.strategy`,
+// Strategies by the names that other systems use: which parallel.* and server.* keys a name means,
+// what each rank holds, and what moves in a step. One table; `parallel.strategy`,
 // trireme::strategy() and `trireme show strategies` read it. Pure functions, thread safe.
 #pragma once
 
@@ -17,16 +17,16 @@ namespace trireme::inline v0::plan {
 struct NamedKey {
   enum class Rule : std::uint8_t {
     Equal,    // another value contradicts the name
-    AtLeast,  // a smaller integer contradicts it; not given: this one
-    Default   // not given: this one
+    AtLeast,  // a smaller integer contradicts the name; this value unless given
+    Default   // this value unless given
   };
   std::string key;
   config::Value value;
   Rule rule = Rule::Equal;
 };
 
-/// How much of something a process holds. The cuts are among its peers: the other ranks of its
-/// `cut_within`, or the servers.
+/// How much of something a process holds. It is cut among all ranks, among the ranks of a host
+/// (`cut_within_host`) or among the servers.
 enum class Share : std::uint8_t {
   None,
   Whole,
@@ -57,20 +57,20 @@ struct Movement {
 
 struct NamedStrategy {
   std::string name;                 // without "Strategy"
-  std::vector<std::string> others;  // names of the same in other systems
+  std::vector<std::string> others;  // its names in other systems
   std::string about;                // one sentence without its full stop
   std::vector<NamedKey> keys = {};
   Holding rank = {};
   std::vector<Movement> moves = {};
-  int servers = 0;  // drawn
+  int servers = 0;  // in drawings
   Holding server = {Share::Slice, Share::None, Share::Slice};
-  int hosts = 1;  // drawn
+  int hosts = 1;  // in drawings
   bool cut_within_host = false;
   bool same_batch = false;   // all ranks compute the same micro-batches
   int most_ranks = 0;        // 0: any number
   bool one_host = false;     // refused over several hosts
   std::string missing = {};  // not empty: why it cannot run
-  std::string advice = {};   // then: what to use
+  std::string advice = {};   // what to use then
 };
 
 std::span<const NamedStrategy> named_strategies();

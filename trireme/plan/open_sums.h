@@ -10,9 +10,9 @@ namespace trireme::inline v0::plan {
 /// For `total` leaves (micro-batches) in contiguous shares of `ranks` ranks; at least 1. Takes
 /// O(ranks * log(total)^2) operations.
 int open_sums(std::int64_t total, std::int64_t ranks);
-/// The same for shares in these proportions (kernel::LeafShares).
+/// open_sums() for shares in these proportions (kernel::LeafShares).
 int open_sums(std::int64_t total, std::span<const std::uint32_t> weights);
-/// The leaves of the rank that has most of them.
+/// The number of leaves of the rank with most.
 std::int64_t largest_share(std::int64_t total, std::span<const std::uint32_t> weights);
 
 }  // namespace trireme::inline v0::plan

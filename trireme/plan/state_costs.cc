@@ -21,7 +21,7 @@ void set_state(StateCosts& costs, const Job& job) {
   const std::int64_t cut = job.shards() ? moments + (cuts_weights ? weights : 0) : 0;
   costs.parts = (cut + job.owners - 1) / job.owners;
   costs.state = costs.parts + weights + moments - cut;
-  // Owners that are not all ranks have replicas, each with the same part.
+  // With several groups of owners (hybrid), ranks of other groups have the same part.
   const int groups = job.data_ranks();
   if (groups == 1)
     costs.sole = costs.state;

@@ -58,9 +58,8 @@ std::int64_t among(std::int64_t bytes, const Job& job) {
   return (bytes + job.owners - 1) / job.owners;
 }
 
-// Buckets being filled, sent and received (sync/levels/sharded_sync.cc), separate for each stage of a
-// rank; plus two blocks' weights, whatever the number of stages. `own`: parameters of a rank's
-// stages.
+// Buckets being filled, sent and received (sync/levels/sharded_sync.cc), separate for each stage of
+// a rank; plus two blocks' weights in all. `own`: parameters of a rank's stages.
 std::int64_t moving_bytes(const TrainingPlan& plan, std::int64_t own, std::int64_t sum,
                           std::int64_t compute) {
   const Job& job = plan.job;
@@ -84,8 +83,8 @@ void move_to_host(Memory& memory, const Job& job, std::int64_t n, std::int64_t m
     moved += weights;
   }
   memory.on_host = among(times(n, moved), job);
-  // The device holds those of three parameters during an update, and parts of two blocks' weights that
-  // are fetched before they are gathered; `largest_blocks` counts two blocks'.
+  // During an update the device holds what three parameters moved. It also holds parts of two
+  // blocks' weights, fetched before they are gathered; `largest_blocks` counts two blocks.
   memory.optimizer += among(times(std::min(n, 3 * job.largest_blocks / 2), moved), job);
   if (job.weights_on_host && job.shards_weights)
     memory.moving += among(times(std::min(n, job.largest_blocks / job.tensor), compute), job);
@@ -116,7 +115,7 @@ Memory memory_of(const TrainingPlan& plan) {
   }
   memory.temporaries =
       static_cast<std::int64_t>(job.temporaries * static_cast<double>(memory.activations));
-  // Each lane may hold its micro-batch's gradients until it is their turn to be added; a graph does.
+  // Each lane may hold its micro-batch's gradients until they are added in turn; a graph does.
   if (plan.lanes > 1 || job.graphs) memory.temporaries += times(times(n, compute), plan.lanes);
   memory.program = job.program;
   memory.kernels = kKernels;
@@ -212,9 +211,8 @@ double update_seconds_of(const TrainingPlan& plan) {
   return bytes / job.memory_rate * turns(job, 1);
 }
 
-// The time of a device's exchanges with the host's memory. An update fetches what it stores, both
-// ways at once; a pass stores its activations and fetches them later; shards are fetched for both
-// passes.
+// The time of a device's transfers from and to the host's memory. An update fetches and stores at
+// once; a pass stores its activations and fetches them later; shards are fetched for both passes.
 double host_seconds_of(const TrainingPlan& plan) {
   const Job& job = plan.job;
   if (job.simulated || job.accelerator == nullptr) return 0;
@@ -256,8 +254,7 @@ void plan_pipeline(TrainingPlan& plan) {
 
 }  // namespace
 
-// Weights and the optimizer's state, which a checkpoint has; activations of a micro-batch are at most
-// a rank's.
+// Weights and optimizer state, as in a checkpoint. Its activations are at most a rank's.
 std::int64_t TrainingPlan::evaluator_bytes() const noexcept {
   return times(job.parameters * job.master_bytes(),
                1 + job.optimizer_moments + job.moments_on_servers) +
@@ -265,7 +262,7 @@ std::int64_t TrainingPlan::evaluator_bytes() const noexcept {
 }
 
 std::int64_t TrainingPlan::host_total() const noexcept {
-  // Blocks of the host's pinned memory may lose an eighth (tensor/devices/pinned_memory.h).
+  // Adds an eighth for the waste of pinned memory (tensor/devices/pinned_memory.h).
   const std::int64_t pinned = memory.in_file + memory.on_host;
   const std::int64_t of_rank =
       on_device() ? memory.runtime() + pinned + pinned / 8 + memory.kept() : memory.total();
@@ -284,7 +281,7 @@ TrainingPlan make_plan(const Job& job) {
   if (!job.shares.empty()) plan.micro_per_rank = largest_share(plan.micro_batches, job.shares);
   plan_pipeline(plan);
   const int groups = job.data_ranks() / job.owners;
-  // Ranks that train copies of their own (exchange) each add a tree of their own.
+  // Ranks that train separate copies (exchange) each add a separate tree.
   plan.open_sums =
       job.exchange.every > 0 ? open_sums(plan.micro_per_rank, 1)
       : !job.shares.empty()

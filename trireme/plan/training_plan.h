@@ -23,13 +23,13 @@ namespace trireme::inline v0::plan {
 /// over all micro-batches of the owners' group.
 struct Memory {
   std::int64_t weights = 0, gradients = 0, optimizer = 0, activations = 0;
-  std::int64_t temporaries = 0;  // of forward and backward, and what the allocator retains of them
+  std::int64_t temporaries = 0;  // of forward and backward, also those that the allocator retains
   std::int64_t program = 0;      // LibTorch and this program, before anything is allocated
   std::int64_t kernels = 0;      // code and workspaces of the kernels, touched by the first step
-  std::int64_t group = 0;    // sockets and other costs of joining; peers' gradients, read in place
+  std::int64_t group = 0;    // sockets and other costs of joining; peers' gradients read in place
   std::int64_t text = 0;     // the corpus; one copy for all ranks of a host
-  std::int64_t in_file = 0;  // activations in a file, or of a device on the host (not in total())
-  std::int64_t on_host = 0;  // of a device's weights and optimizer state (not in total())
+  std::int64_t in_file = 0;  // activations in a file or, for a device, on the host; not in total()
+  std::int64_t on_host = 0;  // weights and optimizer state of a device; not in total()
   std::int64_t snapshot = 0, copies = 0;  // always on the host (state_costs.h)
   std::int64_t moving = 0;  // ZeRO: buckets in transit to owners; ZeRO-3: also two blocks' weights
   std::int64_t runtime() const noexcept { return program + kernels + group + text; }
@@ -51,7 +51,7 @@ struct Exchange {
   int kept = 0;             // additional copies of the weights that a rank keeps
   int messages = 0;         // sent by a rank per exchange, instead of an all-reduce
   std::string bits = {};    // what the weights' bits depend on; empty: on no layout
-  std::string beside = {};  // of the servers: what runs beside the ranks, and its memory
+  std::string beside = {};  // with servers: what runs beside the ranks, and its memory
   std::string graph = {};   // gossip: properties of the graph, for people
 };
 
@@ -61,8 +61,8 @@ struct Job {
   std::int64_t parameters = 0;
   std::string precision = "fp32";  // fp64 | fp32 | bf16 | fp16
   int optimizer_moments = 2;       // AdamW: 2, each fp32 (fp64 under fp64)
-  // Under memory.offload = "host": how many of these are on the host; and whether sharded weights and
-  // the masters of 16-bit weights are.
+  // Under memory.offload = "host": how many moments are on the host, and whether sharded weights
+  // and the masters of 16-bit weights are there.
   int moments_on_host = 0;
   bool weights_on_host = false;
   std::int64_t batch = 0, micro = 0;              // samples
@@ -70,8 +70,8 @@ struct Job {
   std::string sample = "sequence";                // what batch and micro count: "sequence", "image"
   std::int64_t tokens_per_sample = 0, steps = 0;  // tokens: 1 if a sample is one item
   std::int64_t activations_per_micro = 0;         // bytes, under `recompute`
-  // memory.offload_activations. Then file_per_micro is in a file, and activations_per_micro is in
-  // the memory of each lane or rank, whatever the number of live micro-batches.
+  // memory.offload_activations: file_per_micro is then in a file, and activations_per_micro in the
+  // memory of each lane or rank, whatever the number of live micro-batches.
   bool offloads_activations = false;
   std::int64_t file_per_micro = 0;     // bytes
   std::string recompute = "none";      // memory.recompute; for "auto", the choice made
@@ -87,14 +87,14 @@ struct Job {
   std::string sync = "plain";          // parallel.sync
   std::string sharding = {};           // its name for people: "ZeRO-3"
   int owners = 1;                      // ranks that share one copy of the optimizer state
-  bool shards_gradients = false;       // and of the gradients
-  bool shards_weights = false;         // and of the weights
+  bool shards_gradients = false;       // they share one copy of the gradients, too
+  bool shards_weights = false;         // and one of the weights
   Exchange exchange;
   Keeping keeping;
   int servers = 0;             // parameter servers, processes beside the ranks
-  int moments_on_servers = 0;  // not among optimizer_moments; checkpoints have them
+  int moments_on_servers = 0;  // not in optimizer_moments; checkpoints have them
   bool evaluator = false;      // a process beside the ranks that evaluates checkpoints
-  // Parameters of the two largest neighbouring blocks, less the experts of other ranks.
+  // Parameters of the two largest neighbouring blocks, without the experts of other ranks.
   std::int64_t largest_blocks = 0;
   int pipeline = 1;                    // ranks; each holds about this part of the model
   std::int64_t blocks = 0;             // blocks of the model, for a pipeline; 0: not known
@@ -112,7 +112,7 @@ struct Job {
   int together() const noexcept { return expert * context * tensor; }
   int model_ranks() const noexcept { return pipeline * together(); }
   bool shards() const noexcept { return owners > 1; }
-  /// The number of groups that compute micro-batches of their own.
+  /// The number of groups that compute separate micro-batches.
   int data_ranks() const noexcept { return ranks / model_ranks(); }
   /// Whether weights have 16 bits, so that there are masters beside them.
   bool in_16_bits() const noexcept { return precision == "bf16" || precision == "fp16"; }
@@ -189,8 +189,7 @@ struct TrainingPlan {
   std::int64_t rank_bytes() const noexcept {
     return on_device() ? memory.tensors() : memory.total();
   }
-  /// True if the prediction is within the job's, the device's or the host's memory, or there is no
-  /// limit.
+  /// Whether the prediction is within the job's, the device's or the host's memory, if limited.
   bool keeps_to_limit() const noexcept {
     return job.memory_limit == 0 || rank_bytes() <= job.memory_limit;
   }
@@ -207,7 +206,7 @@ struct TrainingPlan {
 /// For a plan that does not fit the host: "2 ranks are predicted to take 693,574 MB together, and
 /// 20.1 GB are left on this machine".
 std::string host_refusal(const TrainingPlan& plan);
-/// The same for a device's memory.
+/// host_refusal() for a device's memory.
 std::string device_refusal(const TrainingPlan& plan);
 
 TrainingPlan make_plan(const Job& job);

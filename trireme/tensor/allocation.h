@@ -7,9 +7,9 @@
 
 namespace trireme::inline v0::tensor {
 
-/// From now on, in the whole process, a failed CPU allocation throws ResourceError. So does a large
-/// one that exceeds the memory left on this machine and in its control group; otherwise the process
-/// would be killed when it uses that memory. Thread safe; may be called again.
+/// From now on, in the whole process, a failed CPU allocation throws ResourceError. So does one of
+/// 256 MiB or more that exceeds this machine's memory or what its control group has left: the
+/// process would be killed when it uses that memory. Thread safe; may be called again.
 void name_allocation_failures();
 
 /// Throws that error; `what` is such as "a tensor of 8000 bytes".

@@ -1,5 +1,5 @@
 // Autocast: while it lives, this thread's LibTorch operations run in bf16 or fp16 where that is
-// safe, as torch.autocast. Nests; restores what was set before. Usable alone.
+// safe, as under torch.autocast. Scopes nest. Needs no Job.
 #pragma once
 
 #include <c10/core/DeviceType.h>

@@ -34,7 +34,7 @@ struct Batch {
   std::int64_t step = 0;
 };
 
-/// The micro-batch with its fields on `device`; copies from pinned memory run beside the host.
+/// The micro-batch with its fields on `device`. Does not wait for copies from pinned memory.
 MicroBatch on_device(MicroBatch micro, Device device);
 
 }  // namespace trireme::inline v0

@@ -1,5 +1,5 @@
-// The collectives of comm/collectives.h over at::Tensor: contiguous CPU tensors, in place.
-// CheckFailure if a tensor is not contiguous.
+// The collectives of comm/collectives.h over at::Tensor, in place. CheckFailure if a tensor is not
+// contiguous. A device's tensors need nccl, or set_up_device() (determinism.h) before the call.
 #pragma once
 
 #include <ATen/core/Tensor.h>

@@ -1,8 +1,7 @@
 // Conversions between at::Tensor and Buffer: two views of the same memory, never a copy.
 //
-// to_buffer() refuses tensors that are not contiguous (CheckFailure): the caller decides where a
-// copy is made. The Buffer keeps the tensor's storage alive, and view_of() keeps the Buffer's owner
-// alive.
+// to_buffer() refuses tensors that are not contiguous (CheckFailure): the caller decides where to
+// copy. The Buffer keeps the tensor's storage alive, and view_of() the Buffer's owner.
 #pragma once
 
 #include <ATen/core/Tensor.h>

@@ -32,8 +32,8 @@ void set_up_kernels(int kernel_threads) {
   if (kernel_threads > 0 || !is_set_up)
     set_up_process({.kernel_threads = std::max(kernel_threads, 1)});
 }
-// With warn_only, the backward pass of flash attention keeps its form that is not deterministic
-// (LibTorch's attention_backward.cu).
+// With warn_only, flash attention's backward pass would stay nondeterministic (LibTorch's
+// attention_backward.cu).
 void set_up_device(comm::Communicator& world, Device device, bool reproducible) {
   if (device.kind == DeviceKind::Cpu) return;
   world.stage_through(make_device_copies());

@@ -17,17 +17,18 @@ struct ProcessSetup {
   bool reproducible = true;
 };
 void set_up_process(const ProcessSetup& setup);
-/// The same for a library in a user's program: `kernel_threads` 0 keeps what was set up, or is 1.
+/// set_up_process() in a user's program; `kernel_threads` 0 keeps the earlier setting, or 1.
 void set_up_kernels(int kernel_threads);
 /// The threads of a kernel that are set up, on which bits depend: "2 threads a kernel".
 std::string describe_threads();
-/// Before a rank of `world` computes on a device (nothing for the CPU): collectives reach the device's
-/// memory. Reproducible: LibTorch's operators take their deterministic form, in the whole process, and
-/// one that has none throws. Else the fastest form runs.
-/// After set_up_kernels(), which asks for the deterministic forms.
+/// Lets the collectives of `world` reach the memory of `device`; does nothing for the CPU. If
+/// `reproducible`, LibTorch's operators take their deterministic form in the whole process, and an
+/// operator without one throws; otherwise the fastest form runs. Call it after set_up_kernels(),
+/// whose setting it replaces.
 void set_up_device(comm::Communicator& world, Device device, bool reproducible);
-/// LibTorch's errors about a device without memory (ExitCode::NoDeviceMemory), an operator without a
-/// deterministic form and cuBLAS, said in the job's words; any other error as it is.
+/// Turns LibTorch's errors about device memory (to ExitCode::NoDeviceMemory), operators without a
+/// deterministic form and cuBLAS into errors that name options which help. Returns others
+/// unchanged.
 std::exception_ptr explained(const std::exception_ptr& error);
 /// Sets the same thread count for kernels called from this thread: OpenMP's and MKL's counts are
 /// per thread. Call it after set_up_process().

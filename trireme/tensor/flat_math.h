@@ -1,9 +1,9 @@
-// FlatMath: the arithmetic of a step on flat memory: leaves of the tree sum, norms, copies. The host's
-// is kernel/; any device's is LibTorch's operations in the same order of addition.
+// FlatMath: the arithmetic of a step on flat memory: leaves of the tree sum, norms, copies. On the
+// host kernel/ computes; on a device GpuKernels or LibTorch's operations do. Leaves are added in
+// the same order everywhere. flat_math() chooses.
 //
-// flat_math() is the one place that chooses. Memory is given by address; all of a call's lies on
-// the device of the FlatMath, which works in the order of the device's current stream: no method
-// waits for it but those that return numbers. Stateless, thread safe.
+// All addresses of a call lie on the FlatMath's device. Work goes to the device's current stream;
+// only methods that return numbers wait for it. Stateless, thread safe.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -17,8 +17,8 @@
 
 namespace trireme::inline v0::tensor {
 
-/// Whether all results were finite. A device does not say so before it is waited for: then `later`
-/// is a bool there, true if one was not.
+/// Whether all results were finite. On a device the answer is still being computed: `later` is then
+/// a bool there, true if some result was not finite.
 struct Finite {
   bool now = true;
   at::Tensor later = {};
@@ -46,22 +46,22 @@ class FlatMath {
   virtual void copy(void* to, const void* from, std::size_t bytes) const = 0;
   /// The fp64 sums of squares of every chunk of 4,096 elements of each range, in their order.
   virtual std::vector<double> squares(std::span<const FlatRange> ranges) const = 0;
-  /// Their sum for one range, without waiting: a number on the device.
+  /// The sum of one range's squares(), a scalar on the device. Does not wait.
   virtual at::Tensor square_sum(const FlatRange& range) const = 0;
-  /// The first range that holds an infinity or a NaN; ranges.size(): none.
+  /// The index of the first range that holds an infinity or a NaN, or ranges.size().
   virtual std::size_t first_not_finite(std::span<const FlatRange> ranges) const = 0;
 };
 
 const FlatMath& flat_math(Device device);
 
-/// The fp64 sums of squares of every chunk of 4,096 elements of a flat tensor, on its device: [chunks].
-/// Halves are added, so that the order of addition depends on nothing but the size. Waits for nothing.
+/// The fp64 sums of squares of every chunk of 4,096 elements of a flat tensor, on its device:
+/// [chunks]. The order of addition depends on the size only. Does not wait.
 at::Tensor chunk_squares(const at::Tensor& flat);
-/// Sums over the last dimension, whose size is a power of two, in that order.
+/// Sums over the last dimension, whose size is a power of two, by halves.
 at::Tensor sum_by_halves(at::Tensor values);
 
-/// Which implementation computes on a device: Trireme's kernels, or LibTorch's operations. The CPU
-/// has both, every other device LibTorch's.
+/// Which implementation computes on a device: Trireme's kernels or LibTorch's operations. The CPU
+/// has both; every other device has LibTorch's only.
 enum class Implementation { Kernels, LibTorch };
 Implementation implementation_of(Device device);
 Implementation implementation_of(const at::Tensor& tensor);

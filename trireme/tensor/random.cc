@@ -76,13 +76,13 @@ void seed_generator(std::uint64_t seed, at::Device device = at::kCPU) {
   generator.set_current_seed(seed);
 }
 
-// Whether modules there draw from a generator of the device's own, which can be used now.
+// Whether the device has a generator, and it can be used now.
 bool has_generator(at::Device device) {
   return recorded == nullptr && at::accelerator::isAccelerator(device.type());
 }
 
-// The upper 24 bits of the words of elements `first` ... of a stream, by LibTorch's operators on the
-// device of `like`: int64, as many as `like` has.
+// The upper 24 bits of a stream's words from element `first` on, by LibTorch's operators on the
+// device of `like`: int64 [like.numel()].
 at::Tensor words_by_operators(const StreamKey& key, std::int64_t first, const at::Tensor& like) {
   const std::int64_t begin = first / 4, end = (first + like.numel() + 3) / 4;
   const at::Tensor index = at::arange(begin, end, like.options().dtype(at::kLong));

@@ -45,23 +45,24 @@ class StreamScope {
 /// The n-th call in a StreamScope draws from (its key, n), so the mask is the same on any rank,
 /// lane or thread. CheckFailure outside of a StreamScope.
 at::Tensor dropout(const at::Tensor& x, double p);
-/// The elements of a tensor from `begin` on along `dim`, where the whole tensor is `whole` long.
+/// The elements from `begin` on along `dim` of a larger tensor, whose size in `dim` is `whole`.
 struct Window {
   std::int64_t dim = 0, begin = 0, whole = 0;
 };
-/// dropout() of a tensor of which `x` is the window: the same elements as of the whole. dim <= 1.
+/// dropout() of a window `x` of a larger tensor: drops the elements that dropout() of the larger
+/// tensor drops. window.dim <= 1.
 at::Tensor dropout(const at::Tensor& x, double p, const Window& window);
 
-/// The streams of masks in a pass that is recorded (device_graph.h): the masks that this thread draws
-/// on the device while a Scope lives read their streams' numbers from its memory, so that each replay
-/// has masks of its own.
+/// The streams of masks in a recorded pass (device_graph.h). While a Scope lives, masks that this
+/// thread draws on the device read their streams' numbers from the device's memory. set() changes
+/// these numbers, so each replay has other masks.
 class RecordedStreams {
  public:
   explicit RecordedStreams(at::Device device);
   /// The next replay draws the masks of this step and sample.
   void set(std::int64_t step, std::int64_t sample);
 
-  /// Two words in the device's memory: the lower and the upper half of the stream's number.
+  /// Returns two words in the device's memory: the lower and the upper half of the stream's number.
   at::Tensor add(const StreamKey& key);
 
   class Scope {
@@ -73,15 +74,15 @@ class RecordedStreams {
 
  private:
   std::vector<StreamKey> keys_;
-  at::Tensor words_;  // [kMost, 2] int64; row i for keys_[i]
+  at::Tensor words_;  // [kMostMasks, 2] int64; row i for keys_[i]
 };
 
-/// A number that changes with every draw from LibTorch's default generators of the CPU and of `device`,
-/// and with every seed.
+/// A number that changes with every draw from LibTorch's default generators of the CPU and of
+/// `device`, and with every seed.
 std::uint64_t default_generator_position(at::Device device = at::kCPU);
 /// Seeds LibTorch's default generator for a user's module: by (seed, name) before it is built, by
-/// (seed, step, micro-batch, block) before it runs. Modules on a device draw from the device's own
-/// generator, which is seeded, too, except in a pass that is recorded: it cannot be then.
+/// (seed, step, micro-batch, block) before it runs. The generator of `device` is seeded, too,
+/// except in a recorded pass, which does not allow it.
 void seed_default_generator(std::uint64_t seed, std::string_view name);
 void seed_default_generator(const StreamKey& key, at::Device device = at::kCPU);
 

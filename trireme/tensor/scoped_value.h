@@ -1,5 +1,5 @@
-// ScopedValue: a variable has another value while this object lives. Scopes nest. For variables of one
-// thread; the same thread destroys it.
+// ScopedValue: a variable of one thread has another value while this object lives. Scopes nest. The
+// same thread destroys it.
 #pragma once
 
 #include <utility>

@@ -24,10 +24,10 @@ struct NamedShard {
   std::vector<std::int64_t> shape;
   std::int64_t begin = 0, end = 0;
   at::Tensor local;
-  /// If set, a whole tensor of as many rows (elements of its first dim) as have been saved: instead of
-  /// a write to `local`, load() is called with the saved tensor.
+  /// If set, loading does not write to `local`, but calls load() with the whole saved tensor. The
+  /// saved number of rows (first dim) may differ from `shape`.
   std::function<void(const at::Tensor& saved)> load = {};
-  /// Training does not change it, so that a checkpoint may keep the file of the one before.
+  /// Training does not change the tensor, so a checkpoint may keep the previous checkpoint's file.
   bool frozen = false;
 };
 
@@ -37,11 +37,12 @@ class Saveable {
   virtual ~Saveable() = default;
   /// This rank's shards. Replicated tensors are given whole by every rank; one of them is written.
   virtual std::vector<NamedShard> state() = 0;
-  /// state() without what parameter servers keep. A rank of an elastic job hands this on in memory, also
-  /// while other ranks are lost: communicates with nobody.
+  /// state() without what parameter servers keep. Does not communicate: a rank of an elastic job
+  /// hands this on in memory, also while other ranks are lost.
   virtual std::vector<NamedShard> own_state() { return state(); }
-  /// Whether that is all that is needed to go on with: no if parameter servers have another step's state.
-  /// `metadata` is of the same step. Called in the same order on all ranks, before shards are filled.
+  /// Whether own_state() is enough to go on; false if parameter servers have another step's state.
+  /// `metadata` is of the same step as that state. Called in the same order on all ranks, before
+  /// shards are filled.
   virtual bool can_go_on(const std::string& metadata) {
     static_cast<void>(metadata);
     return true;
@@ -52,21 +53,20 @@ class Saveable {
   virtual void restored(const std::string& metadata) = 0;
 };
 
-/// Questions of a Checkpointer to a part whose steps end with a vote of all ranks (Strategy, DataParallel). The
-/// answers come from the vote, so they are equal on all ranks.
+/// A Checkpointer's questions to an object whose steps end with a vote of all ranks (Strategy,
+/// DataParallel). The answers come from the vote, so they are equal on all ranks.
 class StepVoter {
  public:
   virtual ~StepVoter() = default;
   /// 130 or 143 if the last step's vote told all ranks that the job should stop; otherwise 0.
   virtual int stop_signal() const noexcept = 0;
   /// False if some rank does not return from step() between the last step and the next one, because
-  /// it has no samples in one of them (job/input_plan.h). A checkpoint then waits for the next
-  /// step.
+  /// it has no samples in one of them (job/input_plan.h). A checkpoint then waits for a later step.
   virtual bool all_ranks_return() const = 0;
-  /// Steps that have ended since this object was made: the state is that after them. The last one may
-  /// have ended although step() threw, because a rank was lost after the update. nullopt: the state
-  /// is that of no step, because a rank was lost between an update and the exchange of weights, or
-  /// before servers had it.
+  /// The number of steps that have ended since this object was made; the state is the one after
+  /// them. The last one may have ended although step() threw, because a rank was lost after the
+  /// update. nullopt: the state belongs to no step, because a rank was lost between an update and
+  /// the exchange of weights, or before servers had the update.
   virtual std::optional<std::int64_t> steps_ended() const = 0;
 };
 
@@ -77,11 +77,11 @@ void require_same_optimizer(const std::string& saved, const std::string& own);
 
 namespace tensor {
 
-/// target.copy_(from), also for an expanded `target`, of whose repeated elements one is written.
+/// target.copy_(from). `target` may be expanded: then each repeated element is written once.
 void copy_elements(at::Tensor target, at::Tensor from);
 
-/// All of `tensor`, of any strides. Shares its memory if that is contiguous; otherwise `local` is a
-/// copy, and load() writes to the tensor. load() throws CheckpointError for a tensor of another shape.
+/// All of `tensor`, of any strides. `local` is a contiguous tensor itself; for others it is a copy,
+/// and load() writes to the tensor. load() throws CheckpointError for a tensor of another shape.
 NamedShard whole_shard(const std::string& name, const at::Tensor& tensor);
 
 }  // namespace tensor

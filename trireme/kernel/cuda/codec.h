@@ -1,4 +1,4 @@
-// How the GPU's kernels read and write stored numbers. Plain C++, so that the host's compiler gives the
+// How the GPU's kernels read and write stored numbers. Plain C++: the host's compiler gives the
 // same bits.
 #pragma once
 
@@ -11,8 +11,8 @@
 namespace trireme::inline v0::kernel {
 namespace cuda {
 
-/// The type that a stored type is computed in (`Math`), and the one that Min and Max compare. Integers:
-/// sums and products wrap (unsigned); Min and Max compare as signed, but for bytes.
+/// The type that a stored type is computed in (`Math`), and the one that Min and Max compare. Sums
+/// and products of integers wrap (unsigned); Min and Max compare them as signed, except bytes.
 template <class T>
 struct Codec {
   using Math = T;

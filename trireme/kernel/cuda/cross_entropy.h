@@ -1,5 +1,5 @@
-// Cross entropy of logits on GPUs: what the kernels trireme_loss_<pass>_<type> run (kernels.cu). A warp
-// computes a row. Sums are added in an order that depends on the width only, and is not the CPU's.
+// Cross entropy of logits on GPUs: the code of the kernels trireme_loss_<pass>_<type> (kernels.cu).
+// A warp computes a row. The order of addition depends on the width only, and is not the CPU's.
 #pragma once
 
 #include <cmath>
@@ -9,8 +9,8 @@
 namespace trireme::inline v0::kernel {
 namespace cuda {
 
-/// Rows of `width` logits that begin `pitch` elements apart. A row with a negative target is ignored;
-/// one whose target is not below `width` has a loss and gradients that are no numbers.
+/// Rows of `width` logits that begin `pitch` elements apart. A row with a negative target is
+/// ignored; a target that is not below `width` gives NaN as loss and gradients.
 template <class T>
 struct LossRows {
   const T* logits = nullptr;

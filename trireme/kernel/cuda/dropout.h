@@ -1,4 +1,4 @@
-// Masks of dropout on GPUs: what the kernels trireme_mask_<type> run (kernels.cu). The CPU's bits.
+// Masks of dropout on GPUs, with the CPU's bits: the kernels trireme_mask_<type> (kernels.cu).
 #pragma once
 
 #include "trireme/kernel/cuda/codec.h"
@@ -7,7 +7,7 @@
 namespace trireme::inline v0::kernel {
 namespace cuda {
 
-/// Element i is `kept`, or 0 where the upper 24 bits of word `first` + i of a stream are below
+/// Element i is `kept`, or 0 if the upper 24 bits of the stream's word `first` + i are below
 /// `below`.
 template <class T>
 struct MaskArguments {
@@ -18,7 +18,7 @@ struct MaskArguments {
   std::uint32_t below = 0;
   float kept = 1;
 };
-/// Words are drawn four at a time.
+/// Blocks of four words, which are drawn together.
 template <class T>
 constexpr std::uint64_t num_blocks(const MaskArguments<T>& mask) {
   return mask.count == 0 ? 0 : (mask.first + mask.count + 3) / 4 - mask.first / 4;

@@ -1,5 +1,5 @@
-// Arithmetic of a step on flat memory on GPUs: what the kernels trireme_leaf_<type> and
-// trireme_squares_<type> run (kernels.cu). The CPU's bits.
+// Arithmetic of a step on flat memory on GPUs, with the CPU's bits: the code of the kernels
+// trireme_leaf_<type> and trireme_squares_<type> (kernels.cu).
 #pragma once
 
 #include <cmath>
@@ -21,7 +21,7 @@ struct LeafArguments {
   std::uint32_t num_open = 0;
   Sum* out = nullptr;
   std::uint64_t count = 0;
-  bool* not_finite = nullptr;  // set if a result is not finite, else left as it is
+  bool* not_finite = nullptr;  // set to true if a result is not finite, else unchanged
 };
 
 template <class T>

@@ -1,6 +1,6 @@
-// The GPU kernels of this build (kernels.cu): a fat binary for the CUDA driver, the kernels' names, and
-// the conversion of fold_steps() to kernel arguments. The binary is built only if CMake finds nvcc
-// (TRIREME_CUDA); the rest works everywhere. Pure functions.
+// The GPU kernels of this build (kernels.cu): a fat binary for the CUDA driver, the kernels' names,
+// and the conversion of fold_steps() to kernel arguments. The binary is built only if CMake finds
+// nvcc (TRIREME_CUDA); the rest works everywhere. Pure functions.
 #pragma once
 
 #include <cstddef>
@@ -18,7 +18,7 @@ namespace cuda {
 
 /// The image for cuModuleLoadData; empty in a build without CUDA.
 std::span<const std::byte> kernel_image() noexcept;
-/// "CUDA 13.0 for sm_80, sm_90 and later": by what it was compiled, and for which GPUs.
+/// "CUDA 13.0 for sm_80, sm_90 and later": the image's compiler and GPUs.
 std::string kernel_image_origin();
 /// A kernel of kernels.cu: ("update", F32) is "trireme_update_f32".
 std::string kernel_name(std::string_view what, DType dtype);

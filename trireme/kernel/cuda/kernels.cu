@@ -1,8 +1,7 @@
 // The kernels of kernel/cuda/: trireme_fold_<operation>_<type>(FoldArguments) of fold.h,
-// trireme_update_<type>(UpdateArguments) of update.h, and those of norm.h, cross_entropy.h, dropout.h
-// and flat.h. They take any grid of blocks of 256 threads. nvcc compiles this file into a fat binary
-// (CMakeLists.txt of kernel), which kernel_image.cc embeds and the CUDA driver loads; nothing links
-// against it.
+// trireme_update_<type>(UpdateArguments) of update.h, and those of norm.h, cross_entropy.h,
+// dropout.h and flat.h. They take any grid of blocks of 256 threads. nvcc compiles this file into a
+// fat binary (CMakeLists.txt of kernel), which kernel_image.cc embeds and the CUDA driver loads.
 #include "trireme/kernel/cuda/cross_entropy.h"
 #include "trireme/kernel/cuda/dropout.h"
 #include "trireme/kernel/cuda/flat.h"
@@ -54,7 +53,7 @@ TRIREME_FOLD_KERNELS(product, FoldProduct)
 TRIREME_UPDATE_KERNEL(f32, float)
 TRIREME_UPDATE_KERNEL(f64, double)
 
-// trireme_<what>_<type>(Arguments<T>): share() is what a warp of the grid does, or a thread.
+// trireme_<what>_<type>(Arguments<T>): share() does the work of one warp, or thread, of the grid.
 #define TRIREME_SHARED_KERNEL(what, Arguments, share, sharers, type, T)                           \
   extern "C" __global__ void __launch_bounds__(kWarp* kWarpsOfBlock)                              \
       trireme_##what##_##type(const __grid_constant__ Arguments<T> arguments) {                   \

@@ -1,5 +1,5 @@
-// Layer norm (kernel/transformer.h) on GPUs: what the kernels trireme_norm_<pass>_<type> run
-// (kernels.cu). Sums are added in an order that depends on a row's width only, and is not the CPU's.
+// Layer norm (kernel/transformer.h) on GPUs: the kernels trireme_norm_<pass>_<type> (kernels.cu).
+// The order of addition depends on the rows' number and width only, and is not the CPU's.
 #pragma once
 
 #include <cmath>
@@ -58,7 +58,7 @@ TRIREME_GPU_CALL void norm_row(const NormForward<T>& call, std::size_t row) {
   });
 }
 
-/// The gradient of the input. That of weight and bias is norm_columns()'s.
+/// The gradient of the input; norm_columns() computes those of weight and bias.
 template <int kCount, class T>
 TRIREME_GPU_CALL void norm_backward_row(const NormBackward<T>& call, std::size_t row) {
   const std::size_t begin = row * call.width, stride = std::size_t{kWarp} * kCount;
@@ -99,12 +99,12 @@ TRIREME_GPU_CALL void norm_backward_row(const NormBackward<T>& call, std::size_t
   });
 }
 
-/// Rows whose weight gradients norm_columns() sums to one row of `dweight` (and `dbias`), which have
-/// num_norm_sums() rows here, and are not added to.
+/// norm_columns() sums the gradients of so many rows to one row of `dweight` (and `dbias`). On GPUs
+/// both have num_norm_sums() rows and are overwritten.
 inline constexpr std::size_t kNormRows = 32;
 constexpr std::size_t num_norm_sums(std::size_t rows) { return (rows + kNormRows - 1) / kNormRows; }
 
-/// `part`: of num_norm_sums() times the warps that a row of sums takes.
+/// `part` numbers the pieces, one per warp, of all num_norm_sums() rows of sums.
 template <int kCount, class T>
 TRIREME_GPU_CALL void norm_columns(const NormBackward<T>& call, std::size_t part) {
   const std::size_t stride = std::size_t{kWarp} * kCount;

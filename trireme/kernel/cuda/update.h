@@ -1,6 +1,6 @@
-// An optimizer's rule (kernel/optimizers/rule.h) over many slices of parameters at once: what the GPU's
-// kernels trireme_update_f32 and trireme_update_f64 run (kernels.cu). An element gets the bits that the
-// CPU's kernels give it (element_math.h).
+// An optimizer's rule (kernel/optimizers/rule.h) over many slices of parameters at once: the code
+// of the GPU's kernels trireme_update_f32 and trireme_update_f64 (kernels.cu). Elements have the
+// bits of the CPU's kernels (element_math.h).
 #pragma once
 
 #include <cstdint>
@@ -20,12 +20,12 @@ inline constexpr int kMostArrays = 4, kMostSlices = 80, kMostRuleBytes = 80;
 inline constexpr std::uint64_t kUpdateChunk = 16384;  // elements that a block takes at a time
 
 struct UpdateSlice {
-  void* arrays[kMostArrays] = {};  // the rule's, in its order; null: there is none
+  void* arrays[kMostArrays] = {};  // in the rule's order; null if there is none
   std::uint64_t count = 0;         // elements
   std::uint32_t first_chunk = 0;   // chunks of the slices before it
 };
 
-/// The parameter of an update kernel, which may have 4 KiB.
+/// The parameter of an update kernel; CUDA allows 4 KiB.
 struct UpdateArguments {
   alignas(8) unsigned char rule[kMostRuleBytes];
   std::uint32_t number = 0;  // of the rule in AllRules
@@ -63,7 +63,7 @@ TRIREME_GPU_CALL void update_share(const UpdateArguments& arguments, std::uint32
   }
 }
 
-/// The same by the rule that the arguments name.
+/// update_share() with the rule that the arguments name.
 template <class T, class... Rule>
 TRIREME_GPU_CALL void update_share(RuleList<Rule...>, const UpdateArguments& arguments,
                                    std::uint32_t block, std::uint32_t num_blocks,
@@ -82,7 +82,7 @@ constexpr std::uint32_t number_of(RuleList<Rule...>) {
   return found;
 }
 
-/// The arguments of the kernel calls that update the slices, whose first_chunk need not be set.
+/// The arguments of the kernel calls that update the slices. Ignores the slices' first_chunk.
 template <class Rule>
 std::vector<UpdateArguments> update_arguments(const Rule& rule,
                                               std::span<const UpdateSlice> slices) {

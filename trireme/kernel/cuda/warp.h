@@ -1,5 +1,5 @@
-// A warp: 32 threads of a GPU that work on one row together. The same text is compiled for the host,
-// where one thread does the work of the 32 and gets the same bits, functions such as exp aside.
+// A warp: 32 threads of a GPU that work on one row together. The host compiles the same code: there
+// one thread does the work of the 32, with the same bits except from functions such as exp.
 #pragma once
 
 #include <cstddef>
@@ -12,7 +12,7 @@ namespace cuda {
 
 inline constexpr int kWarp = 32, kWarpsOfBlock = 8;
 
-/// A number of each thread of a warp.
+/// One number for each thread of a warp.
 template <class T>
 struct Lanes {
 #ifdef __CUDA_ARCH__
@@ -34,8 +34,8 @@ TRIREME_GPU_CALL void each_lane(Body body) {
 #endif
 }
 
-/// Combines the numbers of each `kGroup` neighbouring threads by pairs; all of a group get the result.
-/// combine(a, b) is combine(b, a).
+/// Combines the numbers of each `kGroup` neighbouring threads pairwise; each thread gets the
+/// group's result. combine() must be commutative.
 template <int kGroup = kWarp, class T, class Combine>
 TRIREME_GPU_CALL void combine_lanes(Lanes<T>& numbers, Combine combine) {
   for (int apart = kGroup / 2; apart > 0; apart /= 2) {
@@ -60,12 +60,12 @@ struct Add {
     return a + b;
   }
 };
-/// A NaN if either is one.
+/// NaN if either is NaN.
 struct Larger {
   TRIREME_GPU_CALL float operator()(float a, float b) const { return a > b || a != a ? a : b; }
 };
 
-/// kCount numbers that a thread reads or writes at once, and what they are stored as.
+/// kCount numbers that a thread reads or writes at once; Stored is their form in memory.
 template <int kCount>
 struct Floats {
   float values[kCount];
@@ -92,7 +92,7 @@ TRIREME_GPU_CALL void write(T* at, const Floats<kCount>& numbers) {
   *reinterpret_cast<Stored<kCount, T>*>(at) = stored;
 }
 
-/// How many numbers a thread takes at once where rows and addresses allow it, else one.
+/// A thread takes so many numbers at once if rows and addresses allow it, else one.
 inline constexpr int kPack = 8;
 template <class... Pointer>
 TRIREME_GPU_CALL bool can_pack(std::size_t row_length, const Pointer*... rows) {

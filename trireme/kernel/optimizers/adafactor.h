@@ -1,4 +1,4 @@
-// The two element-wise parts of the step of Adafactor (options.h); optim/adafactor.cc has the others.
+// The two element-wise parts of Adafactor's step (options.h); optim/adafactor.cc has the others.
 #pragma once
 
 #include "trireme/kernel/optimizers/rule.h"

@@ -14,8 +14,8 @@
 
 namespace trireme::inline v0::kernel {
 
-/// The rule's arrays: `in` are read, `out` are updated or written; null: there is none. `compute`
-/// receives the new weight (out[0]) rounded to bf16; it may be null.
+/// The rule's arrays: `in` are read, `out` are updated or written; null where RuleShape allows it.
+/// `compute` receives the new weight (out[0]) rounded to bf16; it may be null, and fp64 ignores it.
 template <class Rule>
 void apply(const Rule& rule, const float* const* in, float* const* out, BFloat16* compute,
            std::size_t count) {

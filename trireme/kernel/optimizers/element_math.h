@@ -1,6 +1,5 @@
-// The arithmetic that a rule (rule.h) is given for one element at a time: in fp64 on the CPU, and in both
-// types on GPUs. In fp32 it has the bits of the CPU's vectors with fused multiply-add (a NaN's sign
-// aside).
+// The arithmetic of a rule (rule.h) for one element: fp64 on the CPU, both types on GPUs. fp32 has
+// the bits of the CPU's vectors with fused multiply-add (except the sign of NaN).
 #pragma once
 
 #include <cmath>
@@ -33,7 +32,7 @@ struct ElementMath<float> {
     return std::fma(a, b, c);
   }
   static TRIREME_GPU_CALL float sqrt(float x) { return std::sqrt(x); }
-  // Equal arguments (+0 and -0): the second, as the processors' vector instructions.
+  // If the arguments are equal (+0 and -0), the second, as the CPU's vector instructions.
   static TRIREME_GPU_CALL float max(float a, float b) { return a > b ? a : b; }
   static TRIREME_GPU_CALL float min(float a, float b) { return a < b ? a : b; }
   static TRIREME_GPU_CALL float sign(float x) {

@@ -1,4 +1,4 @@
-// The two element-wise parts of the step of Lamb (options.h); optim/lamb.cc has the others.
+// The two element-wise parts of Lamb's step (options.h); optim/lamb.cc has the others.
 #pragma once
 
 #include "trireme/kernel/optimizers/rule.h"

@@ -1,8 +1,8 @@
-// The options of all optimizers: what a program gives a Strategy, such as AdamW{.learning_rate = 6e-4}.
+// The options of all optimizers, which a program gives a Strategy: AdamW{.learning_rate = 6e-4}.
 //
-// A struct has an optimizer's numbers with their defaults. Below them stand its name and what the
-// library asks of it; the header of the same name, such as adamw.h, has their bodies and the update.
-// numbers() refers to the optimizer's numbers in itself, or to those of the same names in
+// Each struct has an optimizer's numbers with their defaults, its name, and the functions that the
+// library calls; the header of the same name, such as adamw.h, defines these and the update.
+// numbers() refers to the numbers in the struct itself, or to those of the same names in
 // OptimizerKeys. Plain values.
 #pragma once
 
@@ -15,7 +15,7 @@
 
 namespace trireme::inline v0 {
 
-/// Own numbers for the parameters whose name matches `match` ('*': any characters, '?': one). The
+/// Other numbers for the parameters whose name matches `match` ('*': any characters, '?': one). The
 /// first matching group counts. A pattern that matches no parameter is a ConfigError.
 struct ParameterGroup {
   std::string match;

@@ -1,5 +1,5 @@
-// Rule: an element-wise optimizer update, written once. apply() (apply.h) runs it over fp32 with the
-// vectors of each instruction set, and over fp64.
+// Rule: an element-wise optimizer update, written once. apply() (apply.h) runs it over fp64, and
+// over fp32 with the vectors of each instruction set.
 //
 // A rule is a plain struct of the step's numbers, with the number of its arrays and the update of
 // one element of each:
@@ -12,10 +12,9 @@
 //     };
 //
 // `Math` has number(double), multiply_add(a, b, c) = a b + c (in fp32 rounded once, where the
-// processor can), sqrt, max, min and sign (-1, 0 or 1).
-// An element's result depends on its own inputs only, never on its position, the length or the
-// slice. Rules use no standard library: their code is compiled for each instruction set, and for GPUs
-// (kernel/cuda/update.h), for which the update is constexpr.
+// processor can), sqrt, max, min and sign (-1, 0 or 1). An element's result depends on its own
+// inputs only, never on its position, the length or the slice. Rules use no standard library: they
+// are compiled for each instruction set and, as constexpr code, for GPUs (kernel/cuda/update.h).
 #pragma once
 
 #include <cstdint>
@@ -25,7 +24,7 @@
 
 namespace trireme::inline v0 {
 
-/// The numbers of a configuration (train.*, optimizer.*), of which an optimizer takes its own.
+/// The numbers of a configuration (train.*, optimizer.*). An optimizer takes those that it has.
 struct OptimizerKeys {
   double learning_rate = 1e-3, weight_decay = 0;
   double beta1 = 0.9, beta2 = 0.999, epsilon = 1e-8;
@@ -38,11 +37,11 @@ struct OptimizerKeys {
 
 namespace kernel {
 
-/// The arrays of a rule, in this order: read, updated, written. The weight is the first of those
-/// that are not only read.
+/// The arrays of a rule, in this order: read, updated, written. The weight is the first array after
+/// those that are only read.
 struct RuleShape {
   int in = 0, both = 0, out = 0;
-  bool may_be_null = false;  // the arrays behind the weight
+  bool may_be_null = false;  // the arrays after the weight
   constexpr int arrays() const noexcept { return in + both + out; }
 };
 

@@ -33,7 +33,7 @@ std::vector<int> order_by(
   }
 }
 
-// Bytes of the values that `done` and `node` make and that others read.
+// Bytes of the values that `done` and `node` make and other nodes read.
 std::int64_t open_bytes(const Reads& reads, const std::vector<std::int64_t>& bytes, NodeSet done,
                         std::size_t node) {
   done.add(node);

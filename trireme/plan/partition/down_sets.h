@@ -39,7 +39,7 @@ struct DownSets {
   bool all = true;            // false: only some of them
 };
 /// All down-sets if there are at most `most`. Otherwise the prefixes of some topological orders: a
-/// greedy one that keeps few `bytes` (of nodes' outputs) open, the one above, and random ones.
+/// greedy one that keeps few `bytes` of outputs open, topological_order() and random ones.
 DownSets down_sets(const Reads& reads, const std::vector<std::int64_t>& bytes, std::size_t most);
 
 }  // namespace trireme::inline v0::plan

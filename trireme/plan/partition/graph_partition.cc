@@ -70,8 +70,7 @@ std::int64_t least_bytes(const GraphNode& node, const PartitionOptions& options)
   return node.weight_bytes + live * node.activation_bytes;
 }
 
-// The number of ranks that a node must be split over so that a device can hold its share; 1: not
-// split.
+// How many ranks a node must be split over so that its share fits a device; 1: not split.
 std::int64_t ranks_of(const GraphNode& node, const PartitionOptions& options) {
   if (options.memory_limit <= 0) return 1;
   const std::int64_t bytes = least_bytes(node, options);

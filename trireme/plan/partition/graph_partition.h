@@ -50,7 +50,7 @@ struct GraphStage {
   std::int64_t sent_bytes = 0;
 };
 
-/// A node that should be cut horizontally, its layers split over several ranks, and why.
+/// A node whose layers should be split over several ranks, and why.
 struct SplitAdvice {
   int node = 0;
   std::string why;
@@ -66,8 +66,8 @@ struct GraphPartition : StageList<GraphStage> {
 /// suffice (the message says what to split).
 GraphPartition partition_graph(const Graph& graph, const PartitionOptions& options);
 
-/// For partition_chain(): a chain whose nodes are not split, cut into stages that are as even as the
-/// bytes allow; nullopt if memory does not suffice.
+/// For partition_chain(): cuts a chain whose nodes are not split into stages that are as even as
+/// the bytes allow. nullopt if memory does not suffice.
 std::optional<GraphPartition> cut_chain(const Graph& chain, const PartitionOptions& options);
 
 /// One line per stage, the imbalance, the suggestions. Ends with a newline.

@@ -15,8 +15,7 @@
 
 namespace trireme::inline v0::plan {
 
-/// ConfigError with `where` and the line: an unknown word, a duplicate or unknown name, a bad
-/// number.
+/// ConfigError with `where` and the line for an unknown word or name, a duplicate, or a bad number.
 Graph parse_graph(std::string_view text, const std::string& where = "graph");
 /// Writes the form that parse_graph reads; omits values without readers. ConfigError if a node's
 /// name is not one word.

@@ -47,7 +47,7 @@ struct Timeline {
 };
 
 /// Simulates a schedule that verify() accepts. ConfigError for a deadlock, or if the times are not
-/// valid: their number is neither one nor one per stage, one is negative, or none is positive.
+/// one or one per stage, if a time is not in 0 ... 1e12, or if none is positive.
 Timeline simulate(const Schedule& schedule, const PipelineTimes& times);
 
 }  // namespace trireme::inline v0::plan

@@ -65,16 +65,16 @@ void each_pass(const Action& action, Visit visit) {
   visit(Action{ActionKind::Backward, action.backward_stage, action.backward_microbatch});
 }
 
-/// "F", "SA"; that of a ForwardBackward is its first pass's.
+/// "F", "SA"; for a ForwardBackward "F".
 std::string_view letters_of(ActionKind kind) noexcept;
 /// "F0.1", "F0.4+B7.1", "RA3.0".
 std::string text_of(const Action& action);
 /// One line per rank, in order: "0: F0.0 F0.1 B0.0 B0.1". parse_schedule reads it back.
 std::string text_of(const Schedule& schedule);
 
-/// Reads that form. `#` begins a comment, ranks may come in any order, blank lines are skipped. A
-/// stage belongs to the rank that names it, and every rank names at least one. ConfigError with
-/// `where` (a file's name), the line, and the grid with the cell marked.
+/// Reads the form of text_of(). `#` begins a comment, ranks may come in any order, blank lines are
+/// skipped. A stage belongs to the rank that names it, and every rank names at least one.
+/// ConfigError with `where` (a file's name), the line, and the grid with the cell marked.
 Schedule parse_schedule(std::string_view text, const std::string& where = "schedule");
 
 /// A marked cell of the grid: an existing action or, with `missing`, one that should precede it.
@@ -85,7 +85,7 @@ struct Mark {
 };
 /// The columns around the mark, all ranks: ">F0.1<" marks an action, ">W0.1?<" a missing one.
 std::string grid_text(const Schedule& schedule, const Mark& mark);
-/// The same for the cells of the ranks' `rows`; `labels` go before them.
+/// grid_text() for the cells of the ranks' `rows`; `labels` stand before them.
 std::string grid_text(const std::vector<std::string>& labels,
                       std::vector<std::vector<std::string>> rows, const Mark& mark);
 

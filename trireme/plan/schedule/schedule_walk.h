@@ -19,14 +19,14 @@ struct Value {
   bool gradient = false;
   int stage = 0, microbatch = 0;
 };
-/// The pass that makes it: "F1.0", "the gradient from stage 2 ...".
+/// "F1.0", "the gradient that stage 2 makes of micro-batch 0".
 std::string text_of(const Value& value);
-/// The stage that uses it; none of the schedule's for what the ends of the chain make.
+/// The stage that uses it. Not a stage of the schedule if an end of the chain makes the value.
 inline int reader_of(const Value& value) noexcept {
   return value.gradient ? value.stage - 1 : value.stage + 1;
 }
 
-/// A T for each value of a schedule.
+/// One T for each value of a schedule.
 template <class T>
 class PerValue {
  public:
@@ -57,7 +57,7 @@ struct Stuck {
 };
 
 /// Calls run(rank, position) for every action that can run, in each rank's order and after all that
-/// it waits for. Returns the ranks that wait for ever; empty if there is no deadlock.
+/// it waits for. Returns the ranks that are stuck; empty if there is no deadlock.
 std::vector<Stuck> walk(const Schedule& schedule, const std::function<void(int, std::size_t)>& run);
 
 }  // namespace trireme::inline v0::plan

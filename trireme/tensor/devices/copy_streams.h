@@ -1,6 +1,5 @@
 // CopyStreams: copies between a device and the host's pinned memory, in two streams beside the
-// computing one (the current stream). Streams wait for one another, the host for none. Not thread
-// safe.
+// computing stream (the current one). The host never waits. Not thread safe.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -16,9 +15,9 @@ class CopyStreams {
   explicit CopyStreams(at::Device device);
 
   at::Device device() const noexcept { return device_; }
-  /// Copies to pinned memory, after what the computing stream was given.
+  /// Copies to pinned memory, after the work that the computing stream has.
   void store(const at::Tensor& from, const at::Tensor& to) const { copy(from, to, store_); }
-  /// Copies from pinned memory, after what the computing stream was given.
+  /// Copies from pinned memory, after the work that the computing stream has.
   void fetch(const at::Tensor& from, const at::Tensor& to) const { copy(from, to, fetch_); }
   /// The stream of fetches, for work that follows them.
   c10::Stream fetching() const noexcept { return fetch_; }
@@ -27,7 +26,7 @@ class CopyStreams {
   c10::Event fetched() const { return mark(fetch_); }
   /// Work given to the computing stream from now on runs after the event.
   void wait(const c10::Event& event) const { event.block(computing()); }
-  /// The device's memory is not used again before the stores, or the fetches, so far have ended.
+  /// LibTorch reuses this memory of the device only after all stores, or all fetches, so far.
   void hold_until_stored(const at::DataPtr& memory) const {
     guards_.recordDataPtrOnStream(memory, store_);
   }

@@ -1,4 +1,4 @@
-// CUDA's graphs. LibTorch (up to 2.14 at least) has them in a class of their own, whose header needs
+// CUDA's graphs. LibTorch (up to 2.14 at least) has a separate class for them, whose header needs
 // CUDA's headers: CMakeLists.txt says whether they are there.
 #include "trireme/tensor/devices/graph_recording.h"
 

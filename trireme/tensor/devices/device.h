@@ -18,28 +18,28 @@ class DeviceCopies;
 namespace tensor {
 
 at::Device at_device(Device device);
-/// The index of LibTorch's device, or 0 if it has none. ConfigError for kinds that no rank trains on
-/// (meta, xla, ...).
+/// A device without an index gets index 0. ConfigError for types that no rank trains on (meta,
+/// ...).
 Device device_of(at::Device device);
 
 /// The calling thread's current stream of a device, as the device's own library names it.
 Stream current_stream(Device device);
 
-/// Copies in streams of their own, beside the computing stream. Host memory is pinned.
+/// Copies run in separate streams, beside the computing stream. Host memory is pinned.
 std::shared_ptr<comm::DeviceCopies> make_device_copies();
 
 /// At least `bytes` bytes of a device's memory, 64-byte aligned, contents undefined.
 std::shared_ptr<std::byte> flat_memory(std::size_t bytes, Device device);
 
-/// `tensor` in the host's memory: itself, or a copy that is complete on return.
+/// `tensor` in the host's memory: the same tensor, or a copy that is complete on return.
 at::Tensor on_host(const at::Tensor& tensor);
 /// The numbers in fp64 tensors of any shapes, in row-major order, one tensor after the other: one
 /// copy, for which the host waits, if all are on one device.
 std::vector<double> numbers_on_host(std::span<const at::Tensor> tensors);
-/// The same of tensors of one element and any type; 0 for undefined ones.
+/// numbers_on_host() for tensors of one element and any type; 0 for an undefined tensor.
 std::vector<double> numbers_of(std::span<const at::Tensor> scalars);
 
-/// `tensor`, of the host, on `device`: itself, or a copy for which the host does not wait.
+/// The host's `tensor` on `device`: itself for the CPU, else a copy. The host does not wait for it.
 at::Tensor on_device(const at::Tensor& tensor, at::Device device);
 
 }  // namespace tensor

@@ -33,8 +33,8 @@ struct EventMark final : comm::DeviceMark {
     event.emplace(stream.device_type());
     event->record(stream);
   }
-  // A CUDA event that ends makes its device current and then the thread's, here often GPU 0, which takes
-  // memory there. The guard goes back without.
+  // The destructor of a CUDA event makes the event's device current and then the thread's device
+  // again, which allocates memory on that device (often GPU 0). With the guard it does not.
   ~EventMark() override {
     const c10::DeviceGuard guard(device);
     event.reset();

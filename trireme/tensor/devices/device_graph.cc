@@ -37,7 +37,7 @@ class AnyRecording final : public GraphRecording {
 };
 #endif
 
-// Null: there is none.
+// Null if the device has no graphs.
 std::unique_ptr<GraphRecording> make_recording(at::Device device) {
 #ifdef TRIREME_GRAPHS_OF_ANY_DEVICE
   if (at::has_graph_impl(device.type())) return std::make_unique<AnyRecording>(device.type());

@@ -1,5 +1,5 @@
-// DeviceGraph: work of a device that is recorded once and given to it again by one call, so that the
-// host does not launch every kernel anew (a CUDA graph). Not thread safe.
+// DeviceGraph: work of a device (a CUDA graph) that is recorded once and then started by one call
+// each time, instead of a call per kernel. Not thread safe.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -16,8 +16,8 @@ namespace trireme::inline v0::tensor {
 class GraphRecording;
 
 /// While it lives, the calling thread gives work for `device` to a stream of LibTorch's pool: the
-/// default stream cannot be recorded. At both ends the later stream's work comes after the other's.
-/// The same thread destroys it.
+/// default stream cannot be recorded. That stream waits for the one before it, and the one before
+/// waits for that stream when this object ends. The same thread destroys it.
 class RecordableStream {
  public:
   explicit RecordableStream(at::Device device);
@@ -34,10 +34,10 @@ class DeviceGraph {
   /// Why work for `device` cannot be recorded; empty: it can be.
   static std::string unsupported(at::Device device);
 
-  /// Records what `body` gives to the current stream; none of it runs. What it allocates keeps its
-  /// place until the destructor. Throws what `body` throws, and c10::Error if `body` waits for the
-  /// device or does something else that cannot be recorded. `beside`: a graph that runs at another
-  /// time, to share memory for what neither keeps; or null.
+  /// Records what `body` gives to the current stream; none of it runs. Memory that `body` allocates
+  /// keeps its address until the destructor. Throws what `body` throws, and c10::Error if `body`
+  /// waits for the device or does something else that cannot be recorded. `beside`: null, or a
+  /// graph that never runs at the same time; both then share memory for temporary tensors.
   DeviceGraph(at::Device device, const std::function<void()>& body, const DeviceGraph* beside);
   ~DeviceGraph();
   DeviceGraph(const DeviceGraph&) = delete;

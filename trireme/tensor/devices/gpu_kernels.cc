@@ -43,7 +43,7 @@ const GpuKernels* GpuKernels::of(Device device) {
   if (device.kind != DeviceKind::Cuda || kernel::cuda::kernel_image().empty()) return nullptr;
   if (at::globalContext().hasROCM()) return nullptr;  // AMD's GPUs, which LibTorch calls cuda, too
   static std::mutex mutex;
-  // Never destroyed: the driver may have gone by then.
+  // Never destroyed: at the process's end the driver may be unloaded first.
   static auto& all = *new std::map<int, std::unique_ptr<const GpuKernels>>();
   const std::lock_guard lock(mutex);
   std::unique_ptr<const GpuKernels>& kernels = all[device.index];

@@ -1,5 +1,5 @@
-// GpuKernels: starts Trireme's own kernels on an NVIDIA GPU (kernel/cuda/), each of which does in one
-// pass over memory what takes LibTorch's operations several. Thread safe.
+// GpuKernels: starts Trireme's own kernels on an NVIDIA GPU (kernel/cuda/). Each makes one pass
+// over memory where LibTorch's operations make several. Thread safe.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -15,9 +15,9 @@ namespace trireme::inline v0::tensor {
 class GpuKernels {
  public:
   virtual ~GpuKernels() = default;
-  /// Null where LibTorch's operations compute: on devices but NVIDIA's, and in a build without nvcc.
-  /// ConfigError if the driver lacks a function that is needed: no rank computes otherwise than the
-  /// others.
+  /// Null where LibTorch's operations compute: on other devices than NVIDIA's, and in a build
+  /// without nvcc. ConfigError if the driver lacks a function that is needed: all ranks must use
+  /// the same kernels.
   static const GpuKernels* of(Device device);
   static const GpuKernels* of(const at::Tensor& tensor);
 
@@ -33,19 +33,19 @@ class GpuKernels {
     Find outer_;
   };
 
-  /// Starts kernel::cuda::kernel_name(what, type), after what LibTorch's current stream of the device
-  /// was given. `blocks`: of 256 threads; a kernel takes any number, and none if there is no work.
+  /// Starts kernel::cuda::kernel_name(what, type) in LibTorch's current stream of the device, with
+  /// `blocks` blocks of 256 threads (at most 4,096; 0: none): a kernel works with any number.
   template <class Arguments>
   void run(std::string_view what, DType type, const Arguments& arguments,
            std::uint64_t blocks) const {
     start(what, type, &arguments, blocks);
   }
-  /// For a thread an element.
+  /// Blocks for one thread per element.
   static constexpr std::uint64_t blocks_for(std::uint64_t elements) {
     constexpr std::uint64_t kThreads = kernel::cuda::kWarp * kernel::cuda::kWarpsOfBlock;
     return (elements + kThreads - 1) / kThreads;
   }
-  /// The same for a kernel of which each warp takes one of `parts` at a time.
+  /// run() for a kernel whose warps each take one of `parts` at a time.
   template <class Arguments>
   void run_warps(std::string_view what, DType type, const Arguments& arguments,
                  std::uint64_t parts) const {

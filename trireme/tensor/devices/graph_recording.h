@@ -1,4 +1,4 @@
-// GraphRecording: what a kind of device has by way of graphs, behind DeviceGraph. Internal to tensor/.
+// GraphRecording: the graphs of one kind of device, behind DeviceGraph. Internal to tensor/.
 #pragma once
 
 #include <c10/core/Allocator.h>
@@ -11,7 +11,7 @@ class GraphRecording {
  public:
   virtual ~GraphRecording() = default;
   /// Records what is given to the current stream of the current device; other threads may allocate
-  /// meanwhile. `pool`: of another recording, or {0, 0}.
+  /// meanwhile. `pool`: another recording's pool(), or {0, 0}.
   virtual void begin(c10::MempoolId_t pool) = 0;
   virtual void end() = 0;
   virtual void replay() = 0;

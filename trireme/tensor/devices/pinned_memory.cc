@@ -8,7 +8,7 @@
 namespace trireme::inline v0::tensor {
 namespace {
 
-constexpr std::size_t kPart = 8;  // an eighth of all may be lost
+constexpr std::size_t kPart = 8;  // pieces waste at most 1/8; a block has one tensor or 1/8 of all
 
 at::Tensor pinned_bytes(std::size_t bytes) {
   return at::empty({static_cast<std::int64_t>(bytes)},
@@ -25,7 +25,7 @@ at::Tensor PinnedMemory::take(std::int64_t count, at::ScalarType type) {
   Block& block = with_room(std::max(bytes, kAlignment));
   const auto begin = static_cast<std::int64_t>(block.used / width);
   block.used += bytes;
-  // No view, whose changes would count as the block's.
+  // Not a view: autograd would count its changes as changes of the block.
   return at::empty({0}, at::TensorOptions(type)).set_(block.memory.storage(), begin, {count}, {1});
 }
 

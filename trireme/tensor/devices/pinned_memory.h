@@ -1,5 +1,5 @@
-// The host's pinned memory, from which devices copy by themselves. LibTorch rounds the bytes of each
-// pinned tensor up to a power of two, which may be twice what it holds; here at most about an eighth is lost.
+// The host's pinned memory, from which devices copy by themselves. LibTorch rounds the bytes of
+// each pinned tensor up to a power of two, up to twice the tensor's size; these pieces waste less.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -10,11 +10,11 @@
 
 namespace trireme::inline v0::tensor {
 
-/// Pinned tensors that live long, cut from blocks of a power of two of bytes. A block is freed after this
-/// and all of its tensors. Not thread safe.
+/// Pinned tensors that live long, cut from blocks whose bytes are a power of two. A block is freed
+/// when this object and all tensors of the block are gone. Not thread safe.
 class PinnedMemory {
  public:
-  /// `count` elements, aligned to 64 bytes and not initialised.
+  /// [count], aligned to 64 bytes and not initialised.
   at::Tensor take(std::int64_t count, at::ScalarType type);
   /// Bytes of all blocks.
   std::size_t bytes() const noexcept { return bytes_; }
@@ -30,7 +30,8 @@ class PinnedMemory {
   std::size_t bytes_ = 0;
 };
 
-/// Pinned tensors of bytes, at most four, that hold `bytes` together: for memory that comes and goes.
+/// At most four pinned tensors of bytes that hold `bytes` together, for memory that is freed often.
+/// At most an eighth more is allocated.
 std::vector<at::Tensor> pinned_pieces(std::size_t bytes);
 
 }  // namespace trireme::inline v0::tensor

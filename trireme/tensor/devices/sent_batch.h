@@ -1,5 +1,5 @@
-// BatchSender: copies batches to a device ahead of the step that reads them. The copies run from pinned
-// memory by a stream of their own, beside the device's other work.
+// BatchSender: copies batches to a device ahead of the step that reads them. The copies run from
+// pinned memory in a separate stream, beside the device's other work.
 #pragma once
 
 #include <c10/core/Event.h>

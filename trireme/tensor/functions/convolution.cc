@@ -14,7 +14,7 @@ using torch::autograd::AutogradContext;
 using torch::autograd::Variable;
 using torch::autograd::variable_list;
 
-// As linear layers do (gemm.h). A device has products of its own for bf16.
+// As in linear layers (gemm.h). Devices multiply bf16 themselves.
 bool in_fp32(const at::Tensor& x) {
   if (x.scalar_type() == at::kHalf) return true;
   return x.scalar_type() == at::kBFloat16 && implementation_of(x) == Implementation::Kernels &&

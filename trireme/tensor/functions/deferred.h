@@ -1,10 +1,10 @@
 // Deferred weight gradients: a backward pass in two halves, B = I + W (Qi et al., "Zero Bubble
 // Pipeline Parallelism", arXiv 2401.10241).
 //
-// While a DeferScope of this thread lives, the backward pass of linear() and linear_gelu() computes
-// the gradient of the input only. For weight and bias it stores the input and the output's
-// gradient; compute() makes their gradients later, with the same kernels on the same values, so the
-// same bits. Other functions are not deferred. Use from one thread at a time.
+// While a DeferScope of this thread lives, the backward pass of linear() and linear_gelu() on the
+// CPU computes the gradient of the input only. For weight and bias it stores the input and the
+// output's gradient; compute() makes their gradients later, with the same bits. Other functions,
+// and functions on devices, are not deferred. Use from one thread at a time.
 #pragma once
 
 #include <ATen/core/Tensor.h>

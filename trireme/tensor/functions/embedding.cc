@@ -18,7 +18,7 @@ using torch::autograd::AutogradContext;
 using torch::autograd::Variable;
 using torch::autograd::variable_list;
 
-// Rows of T, as fp32 or wider in `out`.
+// Writes a row of T to `out` in fp32 or fp64.
 template <class T>
 void widen(const T* row, Stat<T>* out, std::size_t width) {
   if constexpr (kIsHalf<T>) {

@@ -1,5 +1,5 @@
-// Our autograd functions: the pieces of a transformer, and convolutions. Each is one node of the graph
-// with its own backward (in this folder), in fp64, fp32, bf16 and fp16.
+// Our autograd functions: the pieces of a transformer, and convolutions. Each is one node of the
+// graph with its own backward (in this folder), in fp64, fp32, bf16 and fp16.
 //
 // In bf16 and fp16, products take 16-bit operands and sum in fp32; norms, softmax and losses
 // compute in fp32 and residual streams stay fp32, as under PyTorch's autocast. With one kernel
@@ -22,8 +22,8 @@ namespace trireme::inline v0::tensor {
 /// the weight's type. x may be wider (fp32 into a bf16 layer): it is rounded first.
 at::Tensor linear(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias);
 
-/// linear() with a row of `weight` for each word of a vocabulary, as the last layer before
-/// cross_entropy_sum() has it. On a device the result may be the first columns of a wider matrix.
+/// linear() whose `weight` has one row per word of a vocabulary: the layer before
+/// cross_entropy_sum(). On a device the result may be the first columns of a wider matrix.
 at::Tensor logits(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias);
 
 /// x [B, in, H, W] convolved with weight [out, in, K, K] of the same type, without a bias. In fp16,
@@ -60,14 +60,14 @@ struct ProbabilitiesScope : ScopedValue<bool> {
   explicit ProbabilitiesScope(bool keep);
 };
 
-/// Attention of `heads` heads over qkv [B, T, 3C] (query, key, value side by side): [B, T, C], scaled
-/// by 1/sqrt(C/heads); flash form (Dao et al. 2022, arXiv:2205.14135). Unless it is `causal`, every
-/// position sees all T.
+/// Attention of `heads` heads over qkv [B, T, 3C] (query, key, value side by side): [B, T, C],
+/// scaled by 1/sqrt(C/heads); flash form (Dao et al. 2022, arXiv:2205.14135). Unless it is
+/// `causal`, every position sees all T.
 at::Tensor attention(const at::Tensor& qkv, std::int64_t heads, bool causal);
 
 /// tokens int64 [B, T] into table [V, C], plus position [>=T, C] row t (may be undefined): [B, T,
-/// C] in fp32 (fp64 for fp64 tables). ConfigError for a token outside 0 ... V-1, tokens of another
-/// type, and sequences for which `position` has too few rows.
+/// C] in fp32 (fp64 for fp64 tables). ConfigError for tokens of another type, sequences for which
+/// `position` has too few rows and, on the CPU, a token outside 0 ... V-1.
 at::Tensor embedding(const at::Tensor& tokens, const at::Tensor& table, const at::Tensor& position);
 
 /// h = stream + update and layer_norm(h) in the update's type, in one pass: {h, norm}.
@@ -79,9 +79,9 @@ std::pair<at::Tensor, at::Tensor> add_layer_norm(const at::Tensor& stream, const
 at::Tensor residual_add(const at::Tensor& stream, const at::Tensor& update);
 
 /// The loss of language models, in one pass over the logits: the sum over tokens of -log
-/// softmax(logits)[target]. `logits` [..., V] in fp64, fp32 or bf16 (computed in fp32), `targets` int64
-/// [...]; negative targets are ignored. Returns a scalar, fp32 (fp64 for fp64 logits). ConfigError if
-/// shapes disagree or a target is not below V.
+/// softmax(logits)[target]. `logits` [..., V] (fp32 computes for bf16 and fp16), `targets` int64
+/// [...]; negative targets are ignored. Returns a scalar, fp32 (fp64 for fp64 logits). ConfigError
+/// if shapes disagree, and on the CPU if a target is not below V.
 at::Tensor cross_entropy_sum(const at::Tensor& logits, const at::Tensor& targets);
 
 }  // namespace trireme::inline v0::tensor

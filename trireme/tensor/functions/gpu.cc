@@ -1,4 +1,4 @@
-// The loss on NVIDIA's GPUs in types of at most 32 bits, by kernels of ours (kernel/cuda/cross_entropy.h).
+// The loss on NVIDIA's GPUs in types of at most 32 bits (kernel/cuda/cross_entropy.h).
 #include <ATen/ops/sum.h>
 #include <torch/csrc/autograd/custom_function.h>
 
@@ -22,7 +22,7 @@ void for_narrow_type(at::ScalarType type, Body body) {
   });
 }
 
-// Rows of `width` logits at the beginning of the rows of a matrix.
+// The loss of the first `width` columns of a matrix.
 class LossFunction : public torch::autograd::Function<LossFunction> {
  public:
   static at::Tensor forward(AutogradContext* ctx, const at::Tensor& matrix,
@@ -68,8 +68,8 @@ class LossFunction : public torch::autograd::Function<LossFunction> {
   }
 };
 
-// If the logits are the first columns of a matrix (libtorch.cc: logits()), that matrix, whose gradient
-// needs no copy then; else the logits.
+// Returns the matrix whose first columns the logits are (libtorch.cc: logits()), since its gradient
+// needs no copy, or the logits themselves.
 at::Tensor matrix_of(const at::Tensor& logits) {
   if (!logits.is_view()) return logits;
   const at::Tensor base(logits._base());

@@ -1,5 +1,5 @@
-// The implementations of functions.h and of PartialAttention: by Trireme's kernels (the CPU), and by
-// LibTorch's operations, which every device has, some of them by Trireme's kernels on NVIDIA's GPUs.
+// The implementations of functions.h and of PartialAttention: Trireme's kernels on the CPU,
+// LibTorch's operations on every device, and for some functions Trireme's kernels on NVIDIA's GPUs.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -30,15 +30,14 @@ using AttendPartBackward = void(const AttentionPart& part, const at::Tensor& gra
 /// ConfigError unless logits [..., V] have int64 targets [...].
 void check_targets(const at::Tensor& logits, const at::Tensor& targets);
 
-/// ConfigError unless tokens are int64, and no more in a sequence than there are positions in the table
-/// `position` (may be undefined).
+/// ConfigError unless tokens are int64 and a sequence has at most as many as the table `position`
+/// (may be undefined) has rows.
 void check_tokens(const at::Tensor& tokens, const at::Tensor& position);
 
-/// Whether kernels:: computes on the device of `tensor` (flat_math.h: implementation_of()); otherwise
-/// libtorch:: does.
+/// Whether kernels:: computes on the device of `tensor`, not libtorch:: (implementation_of()).
 bool by_kernels(const at::Tensor& tensor);
 
-// The norms also where there are GpuKernels.
+// For the CPU. The norms are also for devices that have GpuKernels.
 namespace kernels {
 decltype(tensor::linear) linear, linear_gelu;
 decltype(tensor::gelu_tanh) gelu_tanh;

@@ -31,8 +31,8 @@ at::Tensor linear(const at::Tensor& x, const at::Tensor& weight, const at::Tenso
   return at::linear(x.to(weight.scalar_type()), weight, maybe(bias));
 }
 
-// GPUs' fast products want rows that begin a multiple of 16 bytes apart: a vocabulary of another size is
-// filled up with rows of zeros, whose logits nobody sees.
+// GPUs' fast products need rows that begin a multiple of 16 bytes apart. For other vocabularies the
+// weight gets more rows, of zeros, and their logits are cut off.
 at::Tensor logits(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias) {
   constexpr std::int64_t kAligned = 8, kMultiple = 64;  // rows
   const std::int64_t rows = weight.size(0), filled = (rows + kMultiple - 1) / kMultiple * kMultiple;
@@ -68,7 +68,7 @@ at::Tensor attention(const at::Tensor& qkv, std::int64_t heads, bool causal) {
   TRIREME_CHECK(qkv.dim() == 3);
   TRIREME_CHECK(qkv.size(2) % (3 * heads) == 0);
   const std::int64_t batch = qkv.size(0), length = qkv.size(1), width = qkv.size(2) / 3;
-  // The gradients of three parts side by side are joined by one copy.
+  // split(): its backward pass joins the three parts' gradients by one copy.
   std::vector<at::Tensor> parts = qkv.split(width, 2);
   for (at::Tensor& part : parts)
     part = part.view({batch, length, heads, width / heads}).transpose(1, 2);
@@ -99,7 +99,7 @@ std::pair<at::Tensor, at::Tensor> add_layer_norm(const at::Tensor& stream, const
   return {h, layer_norm(h, weight, bias, epsilon, update.scalar_type())};
 }
 
-// A target that is not below V stops the device: reading it here would wait for it.
+// A target that is not below V stops the device: a check here would have to wait for the device.
 at::Tensor cross_entropy_sum(const at::Tensor& logits, const at::Tensor& targets) {
   check_targets(logits, targets);
   constexpr std::int64_t kIgnored = -1;
@@ -110,8 +110,8 @@ at::Tensor cross_entropy_sum(const at::Tensor& logits, const at::Tensor& targets
 
 namespace {
 
-// Some query rows [first, first + count) of a part, in the type of the sums: [B, H, count, D] and
-// the keys and values that one of them sees: [B, H, K, D].
+// Query rows [first, first + count) of a part, [B, H, count, D], and the keys and values that any
+// of them sees, [B, H, K, D]; all in the type of the sums.
 struct PartRows {
   std::int64_t first, count;
   at::Tensor query, key, value;
@@ -126,14 +126,14 @@ struct PartRows {
   }
 };
 
-// [B, H, S, D] of the width C of the columns.
+// The columns, `width` = C of them, as [B, H, S, D].
 at::Tensor heads_of(const Columns& columns, std::int64_t width, std::int64_t heads) {
   return columns.rows.narrow(2, columns.first, width)
       .unflatten(2, at::IntArrayRef{heads, width / heads})
       .transpose(1, 2);
 }
 
-// Calls step(PartRows) for blocks of rows: all scores at once could be more than the memory holds.
+// Calls step(PartRows) for blocks of rows: all scores at once might not fit into memory.
 template <class Step>
 void each_rows(const AttentionPart& part, std::int64_t width, at::ScalarType type, Step step) {
   constexpr std::int64_t kRows = 1024;

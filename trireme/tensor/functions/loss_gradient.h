@@ -1,6 +1,6 @@
 // The gradient at which a backward pass of this thread starts: 1, or more if losses are scaled so
 // that fp16 gradients do not underflow (strategy/loss_scale.h). Code that starts a pass uses it,
-// and so does code that adds a loss of its own (models/experts.h).
+// and so does code that adds another loss (models/experts.h).
 #pragma once
 
 #include "trireme/tensor/scoped_value.h"

@@ -22,7 +22,7 @@ struct Normed {
   at::Tensor h, y, mean, rstd;
 };
 
-// By the kernels of the device of `where`.
+// Both run on the device of `where`.
 template <class T>
 void forward_rows(const at::Tensor& where, const kernel::NormForward<T>& call) {
   if (const GpuKernels* const gpu = GpuKernels::of(where)) {
@@ -71,8 +71,7 @@ Normed run_norm(const at::Tensor& x, const at::Tensor& update, const at::Tensor&
   return result;
 }
 
-// Gradients of (x, update, weight, bias). `dstream` (may be undefined): h's gradient from other
-// uses.
+// Gradients of (x, update, weight, bias). `dstream`: h's gradient from other uses, or undefined.
 variable_list run_norm_backward(AutogradContext* ctx, const at::Tensor& dy,
                                 const at::Tensor& dstream, bool with_update) {
   const auto saved = ctx->get_saved_variables();
@@ -83,7 +82,7 @@ variable_list run_norm_backward(AutogradContext* ctx, const at::Tensor& dy,
   const bool own_update = with_update && type != h.scalar_type();
   const at::Tensor dx = empty_near(h, h.sizes(), h.scalar_type());
   const at::Tensor dupdate = own_update ? empty_near(h, h.sizes(), type) : at::Tensor();
-  // The CPU's kernel adds to one row; GPUs' write a row of sums for some rows of h each.
+  // The CPU's kernel adds all rows up; GPUs' kernels write one row of sums for several rows of h.
   const bool on_gpu = GpuKernels::of(h) != nullptr;
   const auto rows = static_cast<std::int64_t>(on_gpu ? kernel::cuda::num_norm_sums(count_of(mean))
                                                      : std::size_t{1});

@@ -54,11 +54,11 @@ inline at::ScalarType stat_type(at::ScalarType type) {
 inline at::Tensor empty(at::IntArrayRef sizes, at::ScalarType type) {
   return at::empty(sizes, at::TensorOptions().dtype(type));
 }
-/// The place of `like`.
+/// empty() on the device of `like`.
 inline at::Tensor empty_near(const at::Tensor& like, at::IntArrayRef sizes, at::ScalarType type) {
   return at::empty(sizes, like.options().dtype(type));
 }
-/// fp32 rounded to bf16 or fp16; a wider `type` leaves it as it is.
+/// fp32 rounded to bf16 or fp16; unchanged if it has `type` already.
 inline at::Tensor narrowed(const at::Tensor& wide, at::ScalarType type) {
   if (type == wide.scalar_type()) return wide;
   at::Tensor narrow = empty(wide.sizes(), type);

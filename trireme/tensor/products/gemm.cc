@@ -172,7 +172,7 @@ void gemm(const Gemm<double>& x) {
   call(dgemm_, x);
 }
 
-// Converting bf16 or fp16 to fp32 is exact, so the result is rounded no further time.
+// Converting bf16 or fp16 to fp32 is exact, so these products round as often as bf16's own.
 void gemm(const Gemm<BFloat16>& x) {
   const Library library = table().attention_bf16;
   if (library == Library::Own) return own(x);
@@ -189,7 +189,7 @@ Products fp32_products() noexcept { return products.load(std::memory_order_relax
 
 namespace {
 
-// A linear layer's product of [m, k] and [k, n], of these operands' rows as they lie.
+// A linear layer's product of [m, k] and [k, n]. A Transposed operand is stored transposed.
 struct LinearProduct {
   const at::Tensor &left, &right;
   Form left_form, right_form;

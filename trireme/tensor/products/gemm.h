@@ -48,8 +48,8 @@ bool blas_multiplies_bf16() noexcept;
 
 /// x [m, in] weight [out, in]^T + bias: the forward product of a linear layer. In fp16 (also below)
 /// the operands are converted to fp32, which is exact, multiplied by fp32's library and rounded
-/// once: few processors multiply fp16, and those that do would round differently in LibTorch. So
-/// are those in bf16 where the kernel table says Widened.
+/// once: few processors multiply fp16, and those that do would round differently in LibTorch. bf16
+/// is treated alike where the kernel table says Widened.
 at::Tensor linear_forward(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias);
 /// dy [m, out] weight [out, in].
 at::Tensor linear_input_gradient(const at::Tensor& dy, const at::Tensor& weight);

@@ -83,8 +83,8 @@ const std::vector<KernelColumn>& kernel_columns() {
 // AVX-512: MKL uses half of the vector width only; oneDNN and our own kernels use all of it. AMD
 // with AVX2: MKL uses all of it, too, and oneDNN is 5-35 % below it. Others: not measured.
 //
-// x86 without AVX512-BF16: oneDNN emulates bf16 with AVX-512, at a sixth of fp32's speed. Without that
-// LibTorch gives it none, and its own loops reach a tenth.
+// x86 without AVX512-BF16: oneDNN emulates bf16 with AVX-512, at a sixth of fp32's speed. Without
+// AVX-512 LibTorch does not call oneDNN for bf16, and LibTorch's own loops reach a tenth.
 KernelTable kernel_table(kernel::Vendor vendor, kernel::Isa isa, bool bf16_products) noexcept {
   using enum Library;
   if (vendor == kernel::Vendor::Amd && isa == kernel::Isa::Avx512) {

@@ -35,7 +35,7 @@ struct KernelColumn {
   const char* meaning;
 };
 const std::vector<KernelColumn>& kernel_columns();
-/// Below it, calling a library costs more than the product.
+/// In multiply-adds. Up to this size, calling a library costs more than the product.
 inline constexpr std::int64_t kSmallProduct = 4 << 20;
 /// The table of one kind of processor.
 KernelTable kernel_table(kernel::Vendor vendor, kernel::Isa isa, bool bf16_products) noexcept;
@@ -51,7 +51,7 @@ void use_kernel_table(const KernelTable& table);
 
 /// The text of a table file: TOML, one key per column, and the instruction set that it is for.
 std::string to_toml(const KernelTable& table);
-/// ConfigError if the file is no such file, is for another instruction set or is not usable() here.
+/// ConfigError if it is not a table file, is for another instruction set or is not usable() here.
 KernelTable read_kernel_table(const std::string& path);
 
 /// For plans and identities: "kernels avx512, fp32 onednn onednn onednn (forward, input gradient,

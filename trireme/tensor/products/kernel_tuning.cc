@@ -85,7 +85,7 @@ Tasks tasks_of(Library KernelTable::*column) {
   return linear_tasks(column);
 }
 
-// The best time of the runs that fit into `each`, of at least three.
+// The best time of at least three runs, and of all that fit into `each`.
 double best_seconds(const Task& task, Duration each, const Waiter& clock) {
   double best = 1e30;
   const TimePoint end = clock.now() + each;

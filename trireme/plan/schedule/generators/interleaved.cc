@@ -6,8 +6,7 @@
 // second, ...; backward likewise from the last chunk on. Rank r is 2(p-1-r) + (v-1)p passes ahead.
 // Bubble (p-1)/(vM+p-1) if p divides M. Otherwise the batch is padded to a multiple of p with
 // micro-batches that are left out: a smaller last group would deadlock, because rank 0 would wait
-// for a chunk that rank p-1 computes after a gradient of rank 0. Every hop is crossed v times as
-// often.
+// for a chunk that rank p-1 computes after a gradient of rank 0. Hops are crossed v times as often.
 #include <algorithm>
 #include <utility>
 

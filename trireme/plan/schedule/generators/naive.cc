@@ -3,8 +3,7 @@
 //   0: F0.0 .... .... B0.0 F0.1 .... .... B0.1
 //   1: .... F1.0 B1.0 .... .... F1.1 B1.1 ....
 //
-// The result of putting half of the layers on another device. Bubble 1 - 1/p. Activations of one
-// micro-batch.
+// Half of the layers on another device give this. Bubble 1 - 1/p; activations of one micro-batch.
 #include "trireme/plan/schedule/generators/schedules.h"
 
 namespace trireme::inline v0::plan {

@@ -25,7 +25,7 @@ int default_ranks(const ScheduleEntry& entry, int stages) {
   return entry.chunks != Chunks::One && stages % 2 == 0 ? stages / 2 : stages;
 }
 
-// The first schedule of which a rank may hold any number of stages.
+// The first schedule that lets a rank hold any number of stages.
 std::string one_with_chunks() {
   const auto all = schedules();
   const auto found = std::find_if(

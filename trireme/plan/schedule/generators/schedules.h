@@ -1,4 +1,4 @@
-// The schedules that come with Trireme: one file each, with the generator and all that is said of
+// The schedules that come with Trireme: for each, one file with the generator and the facts about
 // the schedule, and one line in list.inc.
 //
 // Notation: p ranks, M micro-batches, v = stages / p chunks per rank. Pure functions.
@@ -26,8 +26,8 @@ struct ScheduleEntry {
   std::string_view bubble, live;         // formulas of the table in docs/schedules.md
   Chunks chunks = Chunks::One;
   Schedule (*make)(const ScheduleShape&) = nullptr;
-  /// The most passes of a chunk whose activations a rank keeps, if there are micro-batches enough
-  /// (`live` in other units); null: all passes.
+  /// The most passes of a chunk whose activations a rank keeps in a long batch (`live` in other
+  /// units); null: all passes.
   int (*most_passes)(const ScheduleShape&, int rank) = nullptr;
 };
 
@@ -54,7 +54,7 @@ Schedule load_schedule_of_step(const std::string& name, int ranks, int chunks, i
 /// The reason why a training refuses this schedule of a file (it can still be drawn); empty: none.
 std::string why_not_trained(const Schedule& schedule);
 
-/// 1F1B, which interleaved 1F1B is for one chunk per rank; breadth-first, which is GPipe then.
+/// With one chunk per rank, interleaved 1F1B is 1F1B, and breadth-first is GPipe.
 Schedule one_f_one_b(const ScheduleShape& shape);
 Schedule breadth_first(const ScheduleShape& shape);
 
@@ -80,8 +80,7 @@ class Order {
 };
 
 using WriteOrder = std::function<void(Order& order, int rank)>;
-/// Stage s on rank s mod p: a straight line with one chunk, a loop with several. `write` writes each
-/// rank's order.
+/// Stage s on rank s mod p: a line with one chunk, else a loop. `write` writes one rank's order.
 Schedule looped_by(const ScheduleShape& shape, const WriteOrder& write);
 /// Two chunks per rank: down the ranks and back up, so rank 0 holds the first and the last stage.
 Schedule v_shaped_by(const ScheduleShape& shape, const WriteOrder& write);

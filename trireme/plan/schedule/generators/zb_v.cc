@@ -6,8 +6,7 @@
 // Rank r: 2(p-r)-1 forward passes of the first chunk, r pairs of both chunks, p-r times F I W of
 // the second. Then, while there are micro-batches, F I W of the first and of the second chunk in
 // turn; at the end I before W. No bubble for equal times if M >= 2p-1, with the activation memory
-// of 1F1B: 2p passes of half a rank's layers. A shorter batch is a longer one with the excess left
-// out.
+// of 1F1B: 2p passes of half a rank's layers. Shorter batches leave the excess out.
 #include <algorithm>
 
 #include "trireme/plan/schedule/generators/schedules.h"

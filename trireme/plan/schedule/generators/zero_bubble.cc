@@ -7,11 +7,10 @@
 // before I and r between I and W.
 //
 // ZB-H2 runs twice the forward passes in the warm-up, so that ranks have work until the first
-// gradient arrives, and delays W by 2r. Each rank then works without a gap. Bubble (p-1)(T_F + T_I -
-// 2T_W) if M >= 2p-1, which is none for equal times. Ranks begin and end one after another, so the
-// optimizer step must not wait for all of them (section 4 of the paper); a step with a vote does,
-// and waits for the last rank. Activations of 2p-1 micro-batches on every rank: 2(p-r)-1 before I
-// and 2r between I and W.
+// gradient arrives, and delays W by 2r. Each rank then works without a gap. Bubble (p-1)(T_F + T_I
+// - 2T_W) if M >= 2p-1, which is none for equal times. Ranks begin and end one after another; in
+// the paper (section 4) the optimizer step does not wait for all of them, but a step with a vote
+// does. Activations of 2p-1 micro-batches on every rank: 2(p-r)-1 before I and 2r between I and W.
 #include <algorithm>
 
 #include "trireme/plan/schedule/generators/schedules.h"
