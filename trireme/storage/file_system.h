@@ -1,6 +1,6 @@
-// FileSystem: the file system operations of checkpoints, as an interface so that tests can make them
-// fail. Failures throw ResourceError with the system's reason. Methods are called by one thread at
-// a time. No LibTorch.
+// FileSystem: the file system operations of checkpoints, as an interface so that tests can make
+// them fail. Failures throw ResourceError with the system's reason. Methods are called by one
+// thread at a time. No LibTorch.
 #pragma once
 
 #include <cstddef>
@@ -46,7 +46,8 @@ class FileSystem {
   virtual void make_directory(const std::string& path) = 0;
   /// Atomic within a folder; replaces a file. See renamed().
   virtual void rename(const std::string& from, const std::string& to) = 0;
-  /// Gives a file a second, new name. False if there is no file `from`, or no link to it can be made.
+  /// Gives a file a second, new name. False if there is no file `from`, or no link to it can be
+  /// made.
   virtual bool link(const std::string& from, const std::string& to) = 0;
   /// Removes a file, or a folder with its content; does nothing if there is none.
   virtual void remove(const std::string& path) = 0;

@@ -1,7 +1,8 @@
 // SavedTensors: the tensors of a checkpoint, whichever files their elements are in.
 //
 // A file holds whole tensors under their names, and slices of others: the elements that one rank
-// wrote, as one row under the tensor's name. "slices" of the file's "__metadata__" says which they are:
+// wrote, as one row under the tensor's name. "slices" of the file's "__metadata__" says which they
+// are:
 //
 //     {"w": {"shape": [4, 6], "runs": [[2, 2, 6, 4]]}}      begin, length, stride, count:
 //                                                           elements 2 3, 8 9, 14 15, 20 21
@@ -54,8 +55,8 @@ class SavedTensors {
     std::span<std::byte> to;
   };
 
-  /// Reads the headers of the files. Throws CheckpointError, as read() does: it names the damage and
-  /// an older step that is intact.
+  /// Reads the headers of the files. Throws CheckpointError, as read() does: it names the damage
+  /// and an older step that is intact.
   SavedTensors(const CheckpointFolder& folder, const Manifest& manifest);
   ~SavedTensors();
 

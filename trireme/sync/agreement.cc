@@ -17,7 +17,8 @@
 namespace trireme::inline v0::parallel {
 namespace {
 
-// A record of each rank, which all ranks have once gather()'s Work is done. Until then it must live.
+// A record of each rank, which all ranks have once gather()'s Work is done. Until then it must
+// live.
 template <class Record>
 struct Gathered {
   explicit Gathered(int size) : all(static_cast<std::size_t>(size)) {}

@@ -33,9 +33,9 @@ struct BarrierEntry {
 /// Thread safe; returns at once. The Work is done when every rank has entered the same batch.
 Work enter_barrier(comm::Communicator& world, const BarrierEntry& entry, const std::string& host);
 
-/// Announces that this rank's loop has ended; waits until every other rank is in its next collective.
-/// They may read the announcement later: it arrives though this rank's transport ends at once. Never
-/// throws.
+/// Announces that this rank's loop has ended; waits until every other rank is in its next
+/// collective. They may read the announcement later: it arrives though this rank's transport ends
+/// at once. Never throws.
 void leave(comm::Communicator& world) noexcept;
 
 /// This rank fails with `error` inside a call that the other ranks of `groups` are in or will make:

@@ -1,5 +1,5 @@
-// The groups of options that StrategyOptions has as members, such as {.local = {.steps = 16}}. Plain
-// values.
+// The groups of options that StrategyOptions has as members, such as {.local = {.steps = 16}}.
+// Plain values.
 #pragma once
 
 #include <cstdint>
@@ -7,8 +7,8 @@
 
 namespace trireme::inline v0 {
 
-/// For parallel.sync = local_sgd and its relatives, under which each rank trains its own copy of the
-/// model and exchanges weights now and then.
+/// For parallel.sync = local_sgd and its relatives, under which each rank trains its own copy of
+/// the model and exchanges weights now and then.
 struct LocalOptions {
   /// Steps of a rank on its own copy between two exchanges (H in the papers).
   int steps = 8;
@@ -26,20 +26,20 @@ struct LocalOptions {
   std::uint64_t graph_seed = 1;
 };
 
-/// For parallel.sync = server, under which parameter servers hold the optimizer's state and update the
-/// weights.
+/// For parallel.sync = server, under which parameter servers hold the optimizer's state and update
+/// the weights.
 struct ServerOptions {
   /// 0: synchronous; without `backup` the bits are those of plain data parallel. s > 0: a worker is
-  /// at most s pushes ahead of the slowest. -1: nobody waits. If it is not 0, every worker trains on
-  /// batches of its own, and its gradient is applied when it arrives.
+  /// at most s pushes ahead of the slowest. -1: nobody waits. If it is not 0, every worker trains
+  /// on batches of its own, and its gradient is applied when it arrives.
   std::int64_t staleness = 0;
   /// Synchronous: a step is complete without this many of the workers' gradients, whichever come
   /// last (Chen et al. 2016, arXiv:1604.00981). Every worker trains on batches of its own.
   int backup = 0;
   /// Lambda of delay compensation (DC-ASGD: Zheng et al. 2017, arXiv:1609.08326); 0: off.
   double compensation = 0;
-  /// With a staleness that is not 0, a push is answered with the weights that momentum will have made
-  /// when the worker's next gradient is applied (Shard::predicted()).
+  /// With a staleness that is not 0, a push is answered with the weights that momentum will have
+  /// made when the worker's next gradient is applied (Shard::predicted()).
   bool prediction = false;
 
   /// Servers that have a copy of each shard; 1: none but its own. With more, the death of a server

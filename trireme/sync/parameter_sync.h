@@ -46,10 +46,10 @@ struct ParameterUse {
 };
 
 /// A change of a rank's memory under ZeRO-3, reported at once to StrategyContext::on_shard_event;
-/// `trireme show zero3` draws these. In order, one at a time: Gather (the gather of a block's whole weights
-/// has started), Use (a block's use begins: it waits for its weights, the next block's are requested,
-/// it computes), Free (a block's whole weights are freed), Send (a bucket's leaves are being sent to
-/// their owners), Fold (this rank's part of a bucket has been added up).
+/// `trireme show zero3` draws these. In order, one at a time: Gather (the gather of a block's whole
+/// weights has started), Use (a block's use begins: it waits for its weights, the next block's are
+/// requested, it computes), Free (a block's whole weights are freed), Send (a bucket's leaves are
+/// being sent to their owners), Fold (this rank's part of a bucket has been added up).
 struct ShardEvent {
   enum class Kind : std::uint8_t { Gather, Use, Free, Send, Fold };
   Kind kind = Kind::Use;

@@ -45,9 +45,9 @@ struct SyncRanks {
 std::vector<std::string> sync_names();
 
 /// `sync` on `size` ranks: plain | zero1 | zero2 | zero3 | hybrid | local_sgd | diloco | easgd |
-/// gossip | server. Hybrid shards over `shard` consecutive ranks (0: the `local_size` ranks of a host; 0:
-/// hosts differ) and replicates over the others. ConfigError with the arithmetic if they do not
-/// divide, and for another name.
+/// gossip | server. Hybrid shards over `shard` consecutive ranks (0: the `local_size` ranks of a
+/// host; 0: hosts differ) and replicates over the others. ConfigError with the arithmetic if they
+/// do not divide, and for another name.
 SyncPlan plan_sync(const std::string& sync, int size, int shard, int local_size);
 
 /// Whether ranks go through micro-batches together: zero2, zero3, hybrid.

@@ -21,8 +21,8 @@ namespace trireme::inline v0::parallel {
 /// "SGD", "Adam", "AdamW", "RMSprop", "Adagrad", "LBFGS"; "an optimizer of its own" for others.
 std::string name_of(const torch::optim::Optimizer& optimizer);
 
-/// ", momentum 0.9, weight_decay 0": the numbers of a parameter group but its learning rate. Empty for
-/// an optimizer of another type.
+/// ", momentum 0.9, weight_decay 0": the numbers of a parameter group but its learning rate. Empty
+/// for an optimizer of another type.
 std::string numbers_of(const torch::optim::Optimizer& optimizer,
                        const torch::optim::OptimizerOptions& options);
 
@@ -32,8 +32,8 @@ void require_supported(const torch::optim::Optimizer& optimizer);
 /// ConfigError for any but SGD, Adam, AdamW, RMSprop, Adagrad: others may need a whole parameter.
 void require_element_wise(const torch::optim::Optimizer& optimizer);
 
-/// The same optimizer as Trireme's own, for servers: SGD, AdamW, Adam without weight decay, Adagrad.
-/// ConfigError for others, for amsgrad and lr_decay, and for several parameter groups.
+/// The same optimizer as Trireme's own, for servers: SGD, AdamW, Adam without weight decay,
+/// Adagrad. ConfigError for others, for amsgrad and lr_decay, and for several parameter groups.
 OptimizerOptions own_optimizer(torch::optim::Optimizer& optimizer);
 
 /// Copies elements [begin, end) of the state of `from` to `to`, a flat view of these elements, and

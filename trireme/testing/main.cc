@@ -51,8 +51,9 @@ std::string_view chosen_file(int argc, char** argv) {
   return {};
 }
 
-/// LibTorch's static objects take 0.1 s to go. This ends the process before they do, but after what was registered
-/// later, such as the end of MPI; with sanitizers, which look for leaks, it ends as any other.
+/// LibTorch's static objects take 0.1 s to go. This ends the process before they do, but after what
+/// was registered later, such as the end of MPI; with sanitizers, which look for leaks, it ends as
+/// any other.
 void spare_the_libraries_ends() {
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
   on_exit(
@@ -68,8 +69,8 @@ void spare_the_libraries_ends() {
 
 int main(int argc, char** argv) {
   spare_the_libraries_ends();
-  // Without bins for small blocks that are freed. Else each larger block that is freed goes through all of them,
-  // which takes some 5 % of the processor time of tests with LibTorch.
+  // Without bins for small blocks that are freed. Else each larger block that is freed goes through
+  // all of them, which takes some 5 % of the processor time of tests with LibTorch.
   mallopt(M_MXFAST, 0);
   int exit_code = 0;
   if (trireme::testing::run_registered_process(argc, argv, exit_code)) return exit_code;

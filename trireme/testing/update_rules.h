@@ -1,5 +1,5 @@
-// A rule of every kind with numbers that use all of it, and its update on the CPU, for tests of other
-// implementations.
+// A rule of every kind with numbers that use all of it, and its update on the CPU, for tests of
+// other implementations.
 #pragma once
 
 #include <tuple>

@@ -12,8 +12,8 @@ namespace {
 
 constexpr std::int64_t kChunk = 4096;
 
-// The code of a bucket of C chunks: 2 C floats, and one bit for each element, set for a negative one.
-// An element is the first float of its chunk, plus the second if its bit is set.
+// The code of a bucket of C chunks: 2 C floats, and one bit for each element, set for a negative
+// one. An element is the first float of its chunk, plus the second if its bit is set.
 constexpr std::int64_t kMeans = 2 * sizeof(float), kBits = kChunk / 8;
 
 std::int64_t chunks_of(std::int64_t count) { return (count + kChunk - 1) / kChunk; }

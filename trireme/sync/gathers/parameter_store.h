@@ -1,9 +1,9 @@
 // ParameterStore: the parameters of a Stage on this rank, whole or as this rank's shards.
 //
-// A block's parameters form one Unit (sync/levels/ownership.h), into which the block's leaves point.
-// Weights in the compute type are whole on every rank, or (`shards_weights`, ZeRO-3) only this
-// rank's interval is kept, and show() and hide() attach and detach the whole. Master weights (fp32
-// or fp64) are the compute weights if the types agree, else copies of this rank's intervals.
+// A block's parameters form one Unit (sync/levels/ownership.h), into which the block's leaves
+// point. Weights in the compute type are whole on every rank, or (`shards_weights`, ZeRO-3) only
+// this rank's interval is kept, and show() and hide() attach and detach the whole. Master weights
+// (fp32 or fp64) are the compute weights if the types agree, else copies of this rank's intervals.
 //
 //                        plain (one owner)      ZeRO-1, 2               ZeRO-3, hybrid
 //     fp32 weights       whole                  whole                   shard

@@ -11,8 +11,8 @@
 // So at most two uses' units are in memory, and the last block's stay for a backward pass that
 // follows at once. Every rank issues the same gathers in the same order, even one that skips uses
 // (a block without a gradient, a failed micro-batch, a round without a micro-batch). Intervals that
-// a device has in the host's memory are fetched by a stream of their own, in which the gather follows.
-// Not thread safe.
+// a device has in the host's memory are fetched by a stream of their own, in which the gather
+// follows. Not thread safe.
 #pragma once
 
 #include <cstdint>

@@ -1,6 +1,6 @@
 // An emulated accelerator for tests: a LibTorch backend, torch::Device("emulated:1"), whose streams
-// run late and in an order that a seed decides. A program that leaves out a synchronisation fails on
-// it, and says which.
+// run late and in an order that a seed decides. A program that leaves out a synchronisation fails
+// on it, and says which.
 //
 //     testing::register_emulated_device({.devices = 2, .seed = 7});
 //     at::Tensor x = at::ones({4}, at::Device("emulated:0"));   // LibTorch's API from here on
@@ -44,7 +44,8 @@ void reseed(std::uint64_t seed);
 struct EmulatedStats {
   std::uint64_t operations = 0;  // given to streams, copies included
   std::uint64_t events = 0;      // recorded
-  /// Events of another device than the thread's current one that were destroyed: on CUDA both get a context.
+  /// Events of another device than the thread's current one that were destroyed: on CUDA both get a
+  /// context.
   std::uint64_t events_ended_elsewhere = 0;
   std::uint64_t waits = 0;             // of a stream for an event, without skipped ones
   std::uint64_t synchronisations = 0;  // of the host with a stream, an event or a device
@@ -55,8 +56,8 @@ struct EmulatedStats {
 EmulatedStats emulated_stats();
 void reset_emulated_stats();
 
-/// Bytes of one device. `allocated`: in tensors; `reserved`: in addition, freed but perhaps still in
-/// use by a stream.
+/// Bytes of one device. `allocated`: in tensors; `reserved`: in addition, freed but perhaps still
+/// in use by a stream.
 struct EmulatedMemory {
   std::size_t capacity = 0;
   std::size_t allocated = 0, peak_allocated = 0;
@@ -99,8 +100,8 @@ struct RaceReport {
 };
 using RaceHandler = std::function<void(const RaceReport&)>;
 
-/// Calls `handler` with each race, in the thread whose call is the later one. An empty handler, as at
-/// the start, prints the sentence and aborts. Returns the handler before.
+/// Calls `handler` with each race, in the thread whose call is the later one. An empty handler, as
+/// at the start, prints the sentence and aborts. Returns the handler before.
 RaceHandler set_race_handler(RaceHandler handler);
 
 }  // namespace trireme::inline v0::testing

@@ -1,5 +1,5 @@
-// Random numbers of an emulated device: LibTorch's CPU generator, so that a device gives the numbers
-// that the CPU gives with the same seed.
+// Random numbers of an emulated device: LibTorch's CPU generator, so that a device gives the
+// numbers that the CPU gives with the same seed.
 //
 // Operations that draw numbers run in the order in which they were given to streams, whatever their
 // streams, as on CUDA, where each of them gets its part of the sequence beforehand.

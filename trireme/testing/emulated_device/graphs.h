@@ -3,7 +3,8 @@
 
 namespace trireme::inline v0::testing {
 
-/// Once a process, after the backend has its name. A LibTorch that has no graphs of any device: nothing.
+/// Once a process, after the backend has its name. A LibTorch that has no graphs of any device:
+/// nothing.
 void register_graphs();
 
 }  // namespace trireme::inline v0::testing

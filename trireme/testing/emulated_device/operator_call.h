@@ -1,5 +1,5 @@
-// One call of an operator on the emulated device: its arguments, checked; which device and stream it
-// is for; which of its arguments it writes.
+// One call of an operator on the emulated device: its arguments, checked; which device and stream
+// it is for; which of its arguments it writes.
 #pragma once
 
 #include <ATen/core/dispatch/Dispatcher.h>

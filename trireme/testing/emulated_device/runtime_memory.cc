@@ -1,7 +1,8 @@
 // Memory of the emulated machine (runtime.h).
 //
-// A free takes effect on the device, not on the host: once the streams of the block have got to where
-// they are when the host frees it. Then the bytes are poisoned and other blocks may take them.
+// A free takes effect on the device, not on the host: once the streams of the block have got to
+// where they are when the host frees it. Then the bytes are poisoned and other blocks may take
+// them.
 #include <algorithm>
 #include <cstring>
 #include <iterator>

@@ -1,7 +1,7 @@
 // The sizes, strides and types of an operator's results, before it runs.
 //
-// Operators that LibTorch calls structured tell these from the arguments' shapes (Meta tensors). The
-// others run once on CPU tensors of zeros; what came out is kept for calls of the same shapes.
+// Operators that LibTorch calls structured tell these from the arguments' shapes (Meta tensors).
+// The others run once on CPU tensors of zeros; what came out is kept for calls of the same shapes.
 #pragma once
 
 #include <ATen/core/dispatch/Dispatcher.h>

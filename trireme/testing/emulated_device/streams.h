@@ -1,8 +1,8 @@
 // The streams of all emulated devices, and the thread that carries out their operations.
 //
-// An operation waits in its stream until somebody needs it: the thread runs only while a host thread
-// waits for a point of a stream. Then a generator with a seed decides which stream goes next among
-// those whose first operation may run. So two runs of one program with the same seed run the
+// An operation waits in its stream until somebody needs it: the thread runs only while a host
+// thread waits for a point of a stream. Then a generator with a seed decides which stream goes next
+// among those whose first operation may run. So two runs of one program with the same seed run the
 // operations in the same order (as far as its host threads do), and other seeds try other orders.
 //
 // The order of a stream is kept, and an operation waits for the points in `after`. These always lie
