@@ -1,11 +1,9 @@
-// BackgroundSave: writes one checkpoint, on its own thread while the training goes on, or on the
-// caller's.
+// BackgroundSave: writes one checkpoint, on its own thread beside the training or on the caller's.
 //
 // On the other ranks the thread writes this rank's files, or sends its shards to rank 0
 // (CheckpointContent). Rank 0 decides for all: if the storage is full or away for one rank
 // (ResourceError), all try again after growing pauses, and keep their copies until then. The tries
-// end with success, with give_up(), or when the storage has failed for `patience`, over all saves
-// of the job.
+// end with success, with give_up(), or when the job's storage has failed for `patience`.
 #pragma once
 
 #include <atomic>

@@ -42,8 +42,7 @@ bool is_loss_of_peer(const std::exception_ptr& error) {
 }  // namespace
 
 struct Checkpointer::Impl {
-  // Rank 0 broadcasts the checkpoint's step and the manifest's SHA-256, which detects a folder that
-  // hosts do not share.
+  // Rank 0 broadcasts the step and the manifest's SHA-256: finds a folder that hosts do not share.
   struct Choice {
     std::int64_t step = 0;
     std::array<char, 64> digest{};
@@ -82,8 +81,7 @@ struct Checkpointer::Impl {
     }
   }
 
-  // Rank 0: the manifest of the newest checkpoint; step 0 if there is none. restore() verifies the
-  // bytes that it reads.
+  // Rank 0: the manifest of the newest checkpoint; step 0 if none. restore() verifies its bytes.
   storage::Manifest newest() {
     wait(/*required=*/false);
     const std::int64_t step = newest_step();
@@ -188,8 +186,7 @@ struct Checkpointer::Impl {
     for (const StepVoter* voter : voters()) ended.push_back(voter->steps_ended().value_or(0));
   }
 
-  // How many steps have ended since note(). nullopt if the voters differ: then the parts' state is
-  // not that of one step.
+  // How many steps have ended since note(). nullopt if voters differ: the parts are steps apart.
   std::optional<std::int64_t> ended_since() const {
     const auto all = voters();
     std::optional<std::int64_t> since;
@@ -202,8 +199,7 @@ struct Checkpointer::Impl {
   }
 
   // Keeps the state after the last step that has ended here, for the next epoch. Does nothing
-  // without a StepVoter, which tells that step, or before resume() has ended: then what was kept in
-  // the epoch before stays.
+  // without a StepVoter, which tells that step, or before resume() has ended.
   void keep() noexcept {
     try {
       if (!known || voters().empty()) return;
@@ -375,8 +371,7 @@ struct Checkpointer::Impl {
   std::unique_ptr<checkpoint::BackgroundSave> saving;  // null: none is under way
   std::int64_t snapshot_bytes = 0;                     // of the largest
   std::exception_ptr unsaved;  // why the last save has no checkpoint; null if it has one
-  // For elastic jobs: the last step that was noted, what the parts said then, and how many steps
-  // each voter had ended.
+  // For elastic jobs: the last noted step, the parts' metadata then, and each voter's ended steps.
   checkpoint::MemoryCopies copies;
   bool known = false;  // whether the parts' state is that of a step
   std::int64_t noted = 0;

@@ -97,13 +97,11 @@ class Checkpointer {
   /// for the save before it, or replaces it if the storage fails. Returns when this rank's shards
   /// are copied. Until `patience` is over, writing is tried again.
   void save(long steps_done);
-  /// save(), then waits until every rank knows that the checkpoint is complete. Call it before a
-  /// program ends.
+  /// save(), then waits until every rank knows that it is complete. Call it before a program ends.
   void save_and_wait(long steps_done);
-  /// Makes the copies of save() but writes nothing, for a trial that measures memory. They live as
-  /// long as the result.
+  /// Only makes the copies of save(), to measure memory. They live as long as the result.
   std::shared_ptr<void> rehearse();
-  /// Waits until no save is under way on this rank. Throws the error of a save that has failed for
+  /// Waits until no save is under way on this rank. Throws the error of a save that failed for
   /// good.
   void wait();
   /// For a training that is done and whose checkpoints were its backup. Waits for all ranks, gives
@@ -161,13 +159,12 @@ class BackupAndRestore {
     checkpointer_.add(std::move(name), part);
     return *this;
   }
-  /// Restores the backup, and returns the step to go on with; 0 if there is no backup. Throws
-  /// CheckpointError if the backup is of another training or damaged, and ConfigError if another
-  /// job uses the place.
+  /// Restores the backup and returns the step to go on with; 0: no backup. Throws CheckpointError
+  /// if the backup is of another training or damaged, and ConfigError if another job uses the
+  /// place.
   long restore() { return checkpointer_.resume(); }
   /// Call after step `step` (0-based) has been applied: backs up if a backup is due. If the job was
-  /// asked to stop, backs up this step on all ranks and throws StopRequested
-  /// (Checkpointer::after()).
+  /// asked to stop, backs up this step on all ranks and throws StopRequested.
   void after(long step) { checkpointer_.after(step); }
   /// The training is done: removes the backup, so that the next start begins anew.
   void done() { checkpointer_.remove_all(); }

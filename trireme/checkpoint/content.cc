@@ -184,8 +184,7 @@ struct CheckpointContent::Impl {
     }
   };
 
-  // The files of a rank in the order of their names. Frozen weights have their own if
-  // `frozen_apart`.
+  // The files of a rank by name. Frozen weights have their own if `frozen_apart`.
   std::vector<Written> written_by(int writer) const {
     std::vector<Written> all;
     for (const char* group : {storage::kModelFile, storage::kStateFile}) {
@@ -244,8 +243,7 @@ struct CheckpointContent::Impl {
     sink(std::as_bytes(std::span(bytes)));
   }
 
-  // On a separate group Work::wait() must not block: the watch of peers knows one wait per rank,
-  // that of the main thread.
+  // On a group Work::wait() must not block: the watch of peers knows only the main thread's wait.
   void finish(const Work& work) const {
     if (group) group->waiter()->wait_until([&] { return work.done(); }, TimePoint::max());
     work.wait();

@@ -48,8 +48,7 @@ class MemoryCopies {
   bool confirmed() const;
   /// Without the costs of snapshots.
   const CheckpointCosts& costs() const noexcept { return costs_; }
-  /// Moves all steps that this rank has copied to `kept`, with the other ranks' shards that have
-  /// come.
+  /// Moves all copies that this rank has to `kept`: its own, and those received from other ranks.
   void move_to(KeptState& kept);
 
   struct Row;  // of the tables that ranks exchange

@@ -1,6 +1,5 @@
 // Reach: which ranks see the storage that rank 0 writes to. Rank 0 writes a mark there, and the
-// others look for it. A rank whose folder is not shared, or whose host has no network, does not
-// find it.
+// others look for it. A rank without a shared folder or a network does not find it.
 //
 // One per Checkpointer; one save at a time uses it.
 #pragma once
@@ -29,8 +28,7 @@ class Reach {
   void find(CheckpointContent& content, storage::CheckpointFolder& folder);
   /// Other ranks, after hear() has returned Look.
   void answer(CheckpointContent& content, storage::CheckpointFolder& folder);
-  /// If it is known who sees the storage: chooses the ranks that write, and gives the folder rank
-  /// 0's mark.
+  /// If it is known who sees the storage: chooses the writers, and gives the folder rank 0's mark.
   void share(CheckpointContent& content, storage::CheckpointFolder& folder) const;
 
  private:

@@ -43,19 +43,17 @@ class CheckpointContent {
  public:
   enum class Word : std::uint8_t { End, Write, Look };  // Write: ranks that do not write send
 
-  /// Calls state() now; the tensors must not change until they have been written, unless
-  /// snapshot() has copied them. Collective if `world` is given; null: this rank alone. Throws
-  /// CheckpointError on all ranks if a tensor's shards do not cover it, or ranks differ in its type
-  /// or shape. With `to_write` false, only has() may be called, and shards need not cover their
-  /// tensors.
+  /// Calls state() now; the tensors must not change until they have been written, unless snapshot()
+  /// has copied them. Collective if `world` is given; null: this rank alone. Throws CheckpointError
+  /// on all ranks if a tensor's shards do not cover it, or ranks differ in its type or shape. If
+  /// not `to_write`, only has() may be called, and shards may leave gaps.
   CheckpointContent(const Parts& parts, comm::Communicator* world, bool to_write = true);
   ~CheckpointContent();
 
   /// Copies this rank's shards that the checkpoint takes. Returns the bytes of the copies.
   std::int64_t snapshot();
   /// From now on the shards travel over `group`, a group of the same ranks, and this object may be
-  /// used on another thread. The watch of peers does not see its waits: it watches the rank's main
-  /// thread.
+  /// used on another thread. The watch of peers sees only the main thread's waits.
   void use_group(std::shared_ptr<comm::Communicator> group);
 
   /// Breaks the group, so that its waits end. Any thread.
@@ -99,9 +97,8 @@ class CheckpointContent {
 };
 
 /// Fills every shard of every part and calls restored(). Ignores parts of the checkpoint that are
-/// not in `parts`. Throws CheckpointError if a tensor is missing, if no rank needs a saved tensor,
-/// if a shape or type differs (the error has both), or if weights are NaN. Collective if `world` is
-/// given.
+/// not in `parts`. Throws CheckpointError if a tensor is missing, no rank needs a saved tensor, a
+/// shape or type differs, or weights are NaN. Collective if `world` is given.
 void restore(const Parts& parts, const storage::Manifest& manifest,
              const storage::CheckpointFolder& folder, comm::Communicator* world = nullptr);
 

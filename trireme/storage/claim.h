@@ -18,8 +18,7 @@ class Claim {
   /// The claim of the job that has locked `place`; null if none has. ResourceError.
   static std::shared_ptr<const Claim> of(const Location& place);
 
-  /// Throws ConfigError naming the job if another job has locked the place, and ResourceError if
-  /// the storage fails.
+  /// Throws ConfigError naming the job if another one has locked the place; ResourceError.
   void check() const;
   /// Of the lock's text: equal for all processes of the job.
   const std::string& digest() const noexcept { return digest_; }

@@ -85,8 +85,7 @@ FileRecord write_file(OutputFile& file, const FileWriter& writer, std::int64_t c
   return hashes.finish();
 }
 
-// Whether the file has the content of `record`. Most changed files differ in the first chunk after
-// the header, where this stops.
+// Whether the file has the content of `record`. Stops at the first chunk that differs.
 bool is_unchanged(const FileWriter& writer, const FileRecord& record, std::int64_t chunk_bytes) {
   struct Differs {};
   FileHashes hashes(chunk_bytes);

@@ -33,8 +33,7 @@ inline constexpr const char* kStateFile = "state.safetensors";
 /// The part whose weights are in kModelFile under their own names.
 inline constexpr const char* kModelPart = "train";
 
-/// The file that rank `rank` writes beside `file`, which is rank 0's: "model-3.safetensors",
-/// "model-frozen.safetensors".
+/// Rank `rank`'s file beside rank 0's `file`: "model-3.safetensors", "model-frozen.safetensors".
 std::string file_of(const std::string& file, int rank, bool frozen = false);
 /// Whether `name` is `file` or one beside it.
 bool is_of_file(const std::string& name, const std::string& file);
@@ -89,8 +88,7 @@ class CheckpointFolder {
   /// same checkpoint. Throws ResourceError.
   WrittenFiles write_files(const Manifest& manifest,
                            const std::map<std::string, FileWriter>& files);
-  /// From now on write(), write_files() and remove_all() call `claim`->check(). Null: they check
-  /// nothing.
+  /// From now on write(), write_files() and remove_all() call `claim`->check(), unless it is null.
   void guard(std::shared_ptr<const Claim> claim) { claim_ = std::move(claim); }
   /// The mark of this object's drafts. Ranks that write files of one checkpoint use rank 0's.
   const std::string& mark() const noexcept { return mark_; }
@@ -99,10 +97,9 @@ class CheckpointFolder {
   bool sees(const std::string& mark) const;
   void show_mark();
   void hide_mark();
-  /// Takes over a checkpoint of another folder: its files are linked here, or copied where the file
-  /// system has no links or the storages differ. Older checkpoints here stay. False, without
-  /// effect, if the other folder has removed it meanwhile. Throws CheckpointError if the manifest
-  /// or a file is missing there.
+  /// Takes over a checkpoint of another folder: links its files, or copies them where links are
+  /// impossible. Older checkpoints here stay. False, without effect, if the other folder has
+  /// removed it meanwhile. Throws CheckpointError if the manifest or a file is missing there.
   bool adopt(const CheckpointFolder& other, std::int64_t step);
   /// Removes a checkpoint, if there is one. After a crash it is either complete or absent.
   void remove(std::int64_t step) const;

@@ -109,8 +109,7 @@ class FolderStorage final : public Storage {
     std::erase_if(names, [](const auto& name) { return name.starts_with(kTemporary); });
     return names;
   }
-  // The new name is on the disk before a file is removed, so a crash leaves no folder with only
-  // some of its files.
+  // The new name is on the disk before a file is removed: a crash leaves no incomplete folder.
   void remove(const std::string& path) override {
     const auto [folder, name] = split_path(path);
     const std::vector<std::string> names = files_->list(folder);

@@ -1,6 +1,5 @@
 // manifest.json describes a checkpoint: version, step, identity, the size of every file and a hash
-// of each of its chunks, each part's metadata, and its own SHA-256. It is the last file of a
-// checkpoint to be written.
+// of each of its chunks, each part's metadata, and its own SHA-256. A checkpoint's last file.
 //
 // A plain value; parsing is strict (unknown or missing keys are damage). No LibTorch.
 #pragma once
@@ -48,8 +47,8 @@ struct Manifest {
   friend bool operator==(const Manifest&, const Manifest&) = default;
 };
 
-/// One rank's result of a save: the files that it has written, or why it could not. Travels to rank
-/// 0 as text.
+/// One rank's result of a save: the files that it has written, or why it could not. Sent to rank 0
+/// as text.
 struct WrittenFiles {
   std::map<std::string, FileRecord> files;
   std::int64_t kept_bytes = 0;  // of files taken over from the checkpoint before

@@ -65,8 +65,7 @@ class SavedTensors {
   std::vector<const Tensor*> tensors(const std::string& file) const;
   /// Null if there is none.
   const Tensor* find(const std::string& file, const std::string& name) const;
-  /// The place of an element: the number of its file, and the byte there. Reading in this order is
-  /// fastest.
+  /// The number of an element's file, and the byte there. Reading in this order is fastest.
   std::pair<std::size_t, std::int64_t> place_of(const Tensor& tensor, std::int64_t element) const;
   void read(const std::vector<Wanted>& wanted);
   /// All bytes of a tensor.

@@ -40,15 +40,13 @@ class Storage {
   /// Begins the folder `path`, and removes what unfinished drafts beside it have left. A storage
   /// that can keep drafts apart does so by their `mark` (is_mark()).
   virtual std::unique_ptr<Draft> begin(const std::string& path, const std::string& mark) = 0;
-  /// Adds files to a folder that another process has begun. Only that process publishes or removes
-  /// them.
+  /// Adds files to a folder that another process has begun, and alone publishes or removes.
   virtual std::unique_ptr<Draft> join(const std::string& path, const std::string& mark) = 0;
   /// Opens a file to read ranges of it. Throws CheckpointError if there is no such file.
   virtual std::unique_ptr<InputFile> open(const std::string& path) = 0;
   /// Writes a small file beside the folders, in place of an older one.
   virtual void put(const std::string& path, const std::string& text) = 0;
-  /// The names of the complete folders and of the files in `path`, sorted; empty if there is no
-  /// `path`.
+  /// The names of the complete folders and the files in `path`, sorted; empty without a `path`.
   virtual std::vector<std::string> list(const std::string& path) = 0;
   /// Removes a file of put(), or a complete folder, which is never seen with some of its files
   /// only. Does nothing if there is none.
@@ -78,8 +76,8 @@ void check_address(const std::string& address);
 Location open_location(const std::string& address);
 
 /// checkpoint.path of the run in the folder `run` of this machine; empty if its checkpoints are in
-/// RUN/checkpoint. If that folder exists, the configuration is not read: in RUN/best it is a copy
-/// of the run's.
+/// RUN/checkpoint. If that folder exists, the configuration is not read: RUN/best has a copy of the
+/// run's.
 std::string checkpoint_path_of(const std::string& run);
 
 }  // namespace trireme::inline v0::storage

@@ -36,8 +36,7 @@ void require_element_wise(const torch::optim::Optimizer& optimizer);
 /// Adagrad. ConfigError for others, for amsgrad and lr_decay, and for several parameter groups.
 OptimizerOptions own_optimizer(torch::optim::Optimizer& optimizer);
 
-/// Copies elements [begin, end) of the state of `from` to `to`, a flat view of these elements, and
-/// forgets the state of `from`.
+/// Moves elements [begin, end) of the state of `from` to `to`, a flat view of them; drops the rest.
 void cut_state(torch::optim::Optimizer& optimizer, const at::Tensor& from, const at::Tensor& to,
                std::int64_t begin, std::int64_t end);
 void forget_state(torch::optim::Optimizer& optimizer, const at::Tensor& parameter);

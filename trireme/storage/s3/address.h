@@ -1,5 +1,4 @@
-// The names of an S3 storage: buckets, keys, URLs, and what the environment says about its service.
-// Plain values.
+// The names of an S3 storage: buckets, keys, URLs, and its service in the environment. Values.
 #pragma once
 
 #include <functional>

@@ -14,13 +14,12 @@
 namespace trireme::inline v0::storage::s3 {
 
 /// At most kParallel + 1 parts are in memory. The object does not exist before finish(), which
-/// throws ResourceError if another job has given the upload up meanwhile
-/// (S3Client::open_uploads()).
+/// throws ResourceError if another job has given the upload up meanwhile.
 class UploadFile final : public OutputFile {
  public:
   static constexpr int kParallel = 4;
-  /// S3 takes 10,000 parts of at least 5 MiB. The first 9,000 (151 GB) have this size, those after
-  /// them are larger.
+  /// S3 takes 10,000 parts of at least 5 MiB. The first 9,000 (151 GB) have this size; later ones
+  /// are larger.
   static constexpr std::size_t kPartBytes = 16 << 20;
 
   UploadFile(std::shared_ptr<S3Client> client, std::string key);

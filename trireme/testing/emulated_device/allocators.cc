@@ -70,7 +70,7 @@ struct EmulatedAllocator final : c10::DeviceAllocator {
   }
   void resetAccumulatedStats(c10::DeviceIndex) override {}
   void resetPeakStats(c10::DeviceIndex device) override { Runtime::get().reset_peak(device); }
-  /// Free and total bytes. What is freed but still in use counts as free: a stream gives it back.
+  /// Free and total bytes. Freed memory that a stream still uses counts as free.
   std::pair<std::size_t, std::size_t> getMemoryInfo(c10::DeviceIndex device) override {
     const EmulatedMemory memory = Runtime::get().memory(device);
     return {memory.capacity - memory.allocated, memory.capacity};

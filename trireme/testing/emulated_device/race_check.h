@@ -40,8 +40,8 @@ struct Race {
 
 class RaceCheck {
  public:
-  /// Records the accesses of operation `name`, which is `point` of its stream. `known` covers what
-  /// is done before it. Returns the first race.
+  /// Records the accesses of operation `name`, which is `point` of its stream. `known` covers all
+  /// operations before it. Returns the first race.
   std::optional<Race> access(std::string_view name, StreamPoint point, const VectorClock& known,
                              std::span<const Access> accesses);
   /// The operations that have touched the bytes last.

@@ -46,7 +46,7 @@ class Streams {
   StreamIndex add_stream(const Lock& lock);
   /// Returns the point that is reached when the operation is done.
   StreamPoint push(const Lock& lock, StreamIndex stream, Operation operation);
-  /// The point after all that was pushed so far.
+  /// The point after all operations that were pushed so far.
   StreamPoint end_of(StreamIndex stream) const { return {stream, queues_[stream].pushed}; }
   bool reached(StreamPoint point) const { return queues_[point.stream].done >= point.count; }
   std::size_t num_pending() const { return pending_; }
@@ -55,11 +55,11 @@ class Streams {
   void wait(Lock& lock, StreamPoint point);
   /// Waits until at most `count` operations are left.
   void wait_for_room(Lock& lock, std::size_t count);
-  /// Runs a few operations, so that a host that polls gets on.
+  /// Runs a few operations, so that a host that polls makes progress.
   void step(Lock& lock);
 
   void reseed(const Lock& lock, std::uint64_t seed);
-  /// Ends the thread. Operations that have not run never will; nobody waits for them any more.
+  /// Ends the thread. Other operations are never run, and waits for them end.
   void stop();
 
  private:

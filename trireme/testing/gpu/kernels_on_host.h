@@ -8,8 +8,7 @@
 
 namespace trireme::inline v0::testing {
 
-/// Called with an array of a kernel's arguments, which it may move elsewhere, and its size at
-/// least.
+/// Called with an array of a kernel's arguments, which it may move, and the array's least size.
 using VisitArray = std::function<void(void*& at, std::size_t bytes, bool writes)>;
 
 struct KernelOnHost {
