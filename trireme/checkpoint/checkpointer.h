@@ -61,7 +61,7 @@ struct CheckpointerOptions {
 /// Memory, bytes sent and time that checkpoints and copies in memory have taken from this rank.
 struct CheckpointCosts {
   std::int64_t snapshot_bytes = 0;   // the most memory, while a checkpoint is written beside steps
-  std::int64_t copy_bytes = 0;       // the most memory of checkpoint.memory's copies, of all ranks
+  std::int64_t copy_bytes = 0;       // the most memory of checkpoint.memory's copies on this rank
   std::int64_t copy_bytes_sent = 0;  // total
   Duration copy_wait{};              // total wait for copies that no step hid
 };

@@ -48,7 +48,7 @@ class MemoryCopies {
   bool confirmed() const;
   /// Without the costs of snapshots.
   const CheckpointCosts& costs() const noexcept { return costs_; }
-  /// Moves all copies that this rank has to `kept`: its own, and those received from other ranks.
+  /// Moves the copies of this rank's shards, and those received from other ranks, to `kept`.
   void move_to(KeptState& kept);
 
   struct Row;  // of the tables that ranks exchange

@@ -1,5 +1,5 @@
-// FaultyFileSystem: a FileSystem that fails from its n-th operation on, like a full disk or a power
-// cut. For tests only; it is here because testing/ may not include checkpoint/ (layers.txt).
+// FaultyFileSystem: a FileSystem that fails from its n-th operation on, like a full disk or a power cut.
+// For tests only; it is here because testing/ may not include checkpoint/ (layers.txt).
 //
 // DiskFull: every write from then on throws ResourceError; renames and removals still work. Crash:
 // every operation from then on throws Crashed, and the folder `root` has what a disk may hold then
@@ -28,8 +28,8 @@ struct Crashed {};
 class FaultyFileSystem final : public FileSystem {
  public:
   enum class Fault { None, DiskFull, Crash };
-  /// The part of all unsynced data that a crash loses. All: everything. Ends: the second half of
-  /// each unfinished file. Some: each name and each content by chance.
+  /// The part of all unsynced data that a crash loses. All: everything. Ends: the second half of each
+  /// unfinished file. Some: each name and each content by chance.
   enum class Loss { All, Ends, Some };
 
   explicit FaultyFileSystem(Fault fault = Fault::None, int fail_at = 0, std::string root = "",

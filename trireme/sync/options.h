@@ -39,8 +39,8 @@ struct ServerOptions {
   /// made when the worker's next gradient is applied (Shard::predicted()).
   bool prediction = false;
 
-  /// Servers that hold each shard; 1: its own server only. With more, no update of which a worker
-  /// was told that it is done is lost with a server.
+  /// Servers that hold each shard; 1: its own server only. With more, a dead server loses no update
+  /// that a worker was told is done.
   int replicas = 1;
 
   /// Whether workers train independently, and wait for no other worker.

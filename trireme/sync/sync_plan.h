@@ -26,8 +26,8 @@ struct SyncPlan {
   bool sharded() const noexcept { return owners > 1; }
   bool shards_gradients() const noexcept { return sharded() && assignment.members > 1; }
   int owner_of(int rank) const noexcept { return rank % owners; }
-  /// How many micro-batches `rank` goes through in a batch of `total`: its own; `together`: as many
-  /// as the rank of its group with the most.
+  /// How many micro-batches `rank` goes through in a batch of `total`: its own or, if the ranks of
+  /// its group go `together`, as many as the rank with the most.
   std::uint32_t passes_of(int rank, std::uint32_t total, bool together) const {
     const int first = together ? rank / assignment.members * assignment.members : rank;
     return static_cast<std::uint32_t>(leaves_of(assignment, total, first).size());

@@ -21,8 +21,8 @@ namespace trireme::inline v0::parallel {
 /// "SGD", "Adam", "AdamW", "RMSprop", "Adagrad", "LBFGS"; "an optimizer of its own" for others.
 std::string name_of(const torch::optim::Optimizer& optimizer);
 
-/// ", momentum 0.9, weight_decay 0": the numbers of a parameter group but its learning rate. Empty
-/// for an optimizer of another type.
+/// ", momentum 0.9, weight_decay 0": the numbers of a parameter group except its learning rate.
+/// Empty for an optimizer of another type.
 std::string numbers_of(const torch::optim::Optimizer& optimizer,
                        const torch::optim::OptimizerOptions& options);
 

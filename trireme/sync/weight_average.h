@@ -28,7 +28,7 @@ class WeightAverage {
   std::vector<NamedShard> state(std::span<const optim::OwnedSlice> slices,
                                 std::span<const optim::ParameterInfo> parameters) const;
   const std::vector<at::Tensor>& memory() const noexcept { return averages_; }
-  /// Bytes of the averages whose weights, and so they themselves, are in the host's memory.
+  /// Bytes of the averages in the host's memory: an average is where its weight is.
   std::int64_t bytes_on_host() const;
 
  private:

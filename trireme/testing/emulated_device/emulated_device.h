@@ -44,7 +44,7 @@ void reseed(std::uint64_t seed);
 struct EmulatedStats {
   std::uint64_t operations = 0;  // given to streams, copies included
   std::uint64_t events = 0;      // recorded
-  /// Destroyed events of a device that was not the thread's current one: on CUDA both get a
+  /// Destroyed events of a device that was not the thread's current one; on CUDA both get a
   /// context.
   std::uint64_t events_ended_elsewhere = 0;
   std::uint64_t waits = 0;             // of a stream for an event, without skipped ones
