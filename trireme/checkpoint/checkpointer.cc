@@ -121,8 +121,8 @@ struct Checkpointer::Impl {
     return manifest;
   }
 
-  // Returns the step. A job that only reads may find that its checkpoint was removed meanwhile; one
-  // rank alone then takes a newer one.
+  // Returns the step. A job that only reads may find that its checkpoint was removed meanwhile; a
+  // job of one rank then takes a newer one.
   std::int64_t load_newest() {
     const storage::Manifest manifest = agree(job.rank() == 0 ? newest() : storage::Manifest{});
     if (manifest.step == 0) return 0;

@@ -20,7 +20,7 @@ class Claim {
 
   /// Throws ConfigError naming the job if another one has locked the place; ResourceError.
   void check() const;
-  /// Of the lock's text: equal for all processes of the job.
+  /// The hash of the lock's text: equal for all processes of the job.
   const std::string& digest() const noexcept { return digest_; }
 
  private:

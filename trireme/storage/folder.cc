@@ -233,7 +233,7 @@ bool CheckpointFolder::adopt(const CheckpointFolder& other, std::int64_t step) {
   return true;
 }
 
-// Of the checkpoint before `step`; nullopt if there is none or it cannot be read.
+// The manifest of the checkpoint before `step`; nullopt if there is none or it cannot be read.
 std::optional<Manifest> CheckpointFolder::manifest_before(std::int64_t step) const {
   const std::vector<std::int64_t> earlier = steps_before(step);
   if (earlier.empty()) return std::nullopt;

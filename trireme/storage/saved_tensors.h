@@ -1,4 +1,4 @@
-// SavedTensors: the tensors of a checkpoint, whichever files their elements are in.
+// SavedTensors: the tensors of a checkpoint, whose elements may lie in several files.
 //
 // A file holds whole tensors under their names, and slices of others: the elements that one rank
 // wrote, as one row under the tensor's name. "slices" of the file's "__metadata__" says which they

@@ -85,8 +85,8 @@ struct Refusal {
   std::string reason;
 };
 
-/// A whole step: one ParameterSync, or those of a rank's pipeline stages
-/// (pipeline/pipeline_sync.h).
+/// The operations of a whole step. Implemented by a ParameterSync, and for all pipeline stages of a
+/// rank together (pipeline/pipeline_sync.h).
 class StepSync {
  public:
   virtual ~StepSync() = default;

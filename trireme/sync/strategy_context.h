@@ -65,7 +65,7 @@ struct StrategyContext {
   int rank() const noexcept { return own_world ? servers.worker : world->rank(); }
 };
 StrategyContext context_of(Job& job);
-/// The same, with an on_shard_event that is called one at a time, whatever threads call it.
+/// The same, with an on_shard_event that only one thread at a time calls.
 inline StrategyContext with_events_one_at_a_time(StrategyContext context) {
   if (!context.on_shard_event) return context;
   context.on_shard_event = [to = std::move(context.on_shard_event),

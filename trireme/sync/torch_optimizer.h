@@ -49,7 +49,7 @@ void make_expected_state(torch::optim::Optimizer& optimizer, const at::Tensor& p
 /// takes the whole gradient as momentum if there is none.
 std::vector<std::pair<std::string, at::Tensor>> state_tensors(torch::optim::Optimizer& optimizer,
                                                               const at::Tensor& parameter);
-/// Whether SGD with momentum has none for the parameter yet. False for other optimizers.
+/// Whether SGD with momentum has no momentum of the parameter yet. False for other optimizers.
 bool lacks_momentum(torch::optim::Optimizer& optimizer, const at::Tensor& parameter);
 /// Whether SGD's momentum of the parameter has an element other than zero.
 bool has_momentum(torch::optim::Optimizer& optimizer, const at::Tensor& parameter);

@@ -1,5 +1,5 @@
-// GradientHooks: takes each parameter's gradient out of autograd as soon as it is complete. And
-// before_backward(), which calls back when the backward pass reaches a block.
+// GradientHooks: takes each parameter's gradient out of autograd as soon as it is complete.
+// before_backward() calls back when the backward pass reaches a block.
 //
 // After the hook `param.grad()` is undefined again, so the next backward() starts fresh. The
 // callback runs on backward's thread and must not throw. The destructor removes the hooks.

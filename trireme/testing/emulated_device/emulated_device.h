@@ -78,7 +78,7 @@ struct KernelMemory {
   std::size_t bytes = 0;
   bool write = false;
 };
-/// Gives work that is no operation of LibTorch's to the device's current stream.
+/// Gives work other than LibTorch's operations to the device's current stream.
 void launch_kernel(int device, std::string name, const std::vector<KernelMemory>& memory,
                    std::function<void()> run);
 /// The bytes of a device's address, for `run`; null for any other address.

@@ -58,7 +58,7 @@ class Runtime {
   std::size_t memory_bytes() const { return memory_bytes_; }
   void check_device(int device) const;
 
-  // Streams. The default stream of a device bears the device's number.
+  // Streams. The default stream of a device has the device's number.
   StreamIndex default_stream(int device) const { return static_cast<StreamIndex>(device); }
   StreamIndex pool_stream(int device, bool high_priority);
   StreamIndex new_stream(int device);
