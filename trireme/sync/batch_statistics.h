@@ -5,7 +5,7 @@
 // pairs (mean, variance) of all ranks, and fold() folds them in micro-batch order into the running
 // values, with the module's own momentum.
 //
-// One per copy of the model; a lane's copy only uses take() and drop(). Not thread safe.
+// One per copy of the model; for a lane's copy only take() and drop() are called. Not thread safe.
 #pragma once
 
 #include <ATen/core/Tensor.h>
