@@ -82,7 +82,7 @@ BackgroundSave::~BackgroundSave() {
   if (thread_.joinable()) thread_.join();
 }
 
-// At the priority of the rank: the next save, and the end of the rank, wait for this thread.
+// The thread has the rank's priority, since the next save and the end of the rank wait for it.
 void BackgroundSave::start() {
   const SignalsBlocked signals_blocked;  // only threads that existed before handle signals
   thread_ = std::thread([this] { work(); });
@@ -109,7 +109,7 @@ void BackgroundSave::work() noexcept {
   waiter_->wake();
 }
 
-// Whatever happens, the other ranks get rid of their shards and hear the end, if they can be reached.
+// Whatever happens, the other ranks hear End, if they can be reached.
 void BackgroundSave::lead() {
   std::exception_ptr unexpected;
   Duration delay = kFirstPause;
@@ -157,12 +157,12 @@ void BackgroundSave::follow() {
   succeeded_ = true;
 }
 
-// False if the storage failed and may be tried again. Throws if that is for good.
+// False if the storage failed and may be tried again. Throws if the save has failed for good.
 bool BackgroundSave::try_once() {
   try {
     if (reach_.is_needed(*content_)) reach_.find(*content_, folder_);
     Others others(*content_);
-    // A save that failed may have made its checkpoint complete, with an answer that was lost.
+    // A try that failed may have completed the checkpoint, if only the answer was lost.
     if (failed_ && folder_.has(manifest_.step)) folder_.remove(manifest_.step);
     report_ = folder_.write(manifest_, content_->writers(), keep_, &others);
     if (!report_.undone.empty())

@@ -1,10 +1,9 @@
-// BackgroundSave: writes one checkpoint, on a thread of its own while the training goes on, or at
-// once on the caller's.
+// BackgroundSave: writes one checkpoint, on its own thread beside the training or on the caller's.
 //
-// The other ranks' threads write files of their own, or send their shards to rank 0 (CheckpointContent).
-// Rank 0 decides for all: a storage that is full or away for one of them (ResourceError) is tried again
-// by all after growing pauses. Meanwhile the other ranks keep their copies. The tries end with success,
-// with give_up(), or when the storage has failed for `patience`, over all saves of the job.
+// On the other ranks the thread writes this rank's files, or sends its shards to rank 0
+// (CheckpointContent). Rank 0 decides for all: if the storage is full or away for one rank
+// (ResourceError), all try again after growing pauses, and keep their copies until then. The tries
+// end with success, with give_up(), or when the job's storage has failed for `patience`.
 #pragma once
 
 #include <atomic>
@@ -20,11 +19,11 @@
 
 namespace trireme::inline v0::checkpoint {
 
-/// Tells since when a job's storage has failed. Belongs to one save at a time.
+/// Since when a job's storage has failed. One save at a time uses it.
 class Outage {
  public:
   explicit Outage(Duration patience) : patience_(patience) {}
-  /// A save has failed: warns the first time and then every minute. False if the patience is over.
+  /// A try has failed: warns the first time and then every minute. False if the patience is over.
   bool go_on(TimePoint now, std::int64_t step, const std::string& reason);
   /// A save has succeeded: says so if it had failed before.
   void end(TimePoint now, std::int64_t step);
@@ -46,14 +45,14 @@ class BackgroundSave {
 
   /// Throws std::system_error if the system refuses a thread; then nothing was started.
   void start();
-  /// On this thread, once: a failure within the patience is only warned of.
+  /// On this thread, with one try: a failure within the patience is only a warning.
   void run_here();
 
-  /// Rank 0: whether tries have failed, and the thread waits for the next one.
+  /// Rank 0: whether a try has failed and the thread waits for the next one.
   bool is_pausing() const noexcept { return pausing_; }
   /// Rank 0: whether a try has failed so far.
   bool has_failed() const noexcept { return failed_; }
-  /// No further try after the present one.
+  /// The present try is the last one. Any thread.
   void give_up() noexcept;
   bool ended() const noexcept { return ended_; }
   /// After ended(): whether the checkpoint is complete (rank 0), and the error that ends the job.
@@ -64,7 +63,7 @@ class BackgroundSave {
   std::exception_ptr error() const noexcept { return error_; }
   /// After ended(): why the last try failed; null if none did.
   std::exception_ptr failure() const noexcept { return failure_; }
-  /// Ends waits for other ranks: the job's communicators are broken then.
+  /// Ends waits for other ranks. Breaks the job's communicators.
   void abort() noexcept { content_->abort(); }
 
  private:

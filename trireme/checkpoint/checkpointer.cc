@@ -42,8 +42,7 @@ bool is_loss_of_peer(const std::exception_ptr& error) {
 }  // namespace
 
 struct Checkpointer::Impl {
-  // Rank 0 broadcasts the checkpoint's step and the manifest's SHA-256, which detects a folder that
-  // hosts do not share.
+  // Rank 0 broadcasts the step and the manifest's SHA-256: finds a folder that hosts do not share.
   struct Choice {
     std::int64_t step = 0;
     std::array<char, 64> digest{};
@@ -61,7 +60,7 @@ struct Checkpointer::Impl {
                      .every = options.memory_every}) {
     checkpoint::check(options);
     folder.guard(options.claim);
-    // A bucket that denies access is told before the first step.
+    // A bucket that denies access is reported before the first step.
     if (folder.is_remote()) hold();
   }
   ~Impl() { end_save(); }
@@ -72,17 +71,17 @@ struct Checkpointer::Impl {
     held = location.storage->lock(location.path);
     folder.guard(storage::Claim::of(location));
   }
-  // The other ranks, when rank 0 has the lock. A storage that is away fails the save, which is tried again.
+  // The other ranks, when rank 0 has the lock.
   void guard() {
     if (!options.lock || job.rank() == 0 || guarded) return;
     try {
       folder.guard(storage::Claim::of(location));
       guarded = true;
-    } catch (const ResourceError&) {  // the next save looks
+    } catch (const ResourceError&) {  // the next save looks again
     }
   }
 
-  // Rank 0: the newest checkpoint, of which restore() verifies what it reads; step 0 if there is none.
+  // Rank 0: the manifest of the newest checkpoint; step 0 if none. restore() verifies its bytes.
   storage::Manifest newest() {
     wait(/*required=*/false);
     const std::int64_t step = newest_step();
@@ -122,8 +121,8 @@ struct Checkpointer::Impl {
     return manifest;
   }
 
-  // Returns the step. A job that only reads may find that its checkpoint was removed meanwhile; one
-  // rank alone then takes a newer one.
+  // Returns the step. A job that only reads may find that its checkpoint was removed meanwhile; a
+  // job of one rank then takes a newer one.
   std::int64_t load_newest() {
     const storage::Manifest manifest = agree(job.rank() == 0 ? newest() : storage::Manifest{});
     if (manifest.step == 0) return 0;
@@ -167,7 +166,7 @@ struct Checkpointer::Impl {
     return static_cast<int>(largest(job.stop_signal(), "stop"));
   }
 
-  // Collective: of all ranks' numbers.
+  // Collective: the largest of all ranks' numbers.
   std::int64_t largest(std::int64_t own, const char* label) const {
     std::array<std::int64_t, 1> value{own};
     job.world()
@@ -176,8 +175,8 @@ struct Checkpointer::Impl {
     return value[0];
   }
 
-  // Notes what the parts say after `steps_done` steps: if a rank is lost in a later step, some of
-  // them have gone on by then.
+  // Notes the parts' metadata after `steps_done` steps: when a rank is lost in a later step, some
+  // parts have already gone on.
   void note(std::int64_t steps_done) {
     if (!job.changes().elastic()) return;
     known = true;
@@ -187,8 +186,7 @@ struct Checkpointer::Impl {
     for (const StepVoter* voter : voters()) ended.push_back(voter->steps_ended().value_or(0));
   }
 
-  // How many steps have ended since note(). nullopt: of some voters more than of others, so that the
-  // parts' state is that of no step.
+  // How many steps have ended since note(). nullopt if voters differ: the parts are steps apart.
   std::optional<std::int64_t> ended_since() const {
     const auto all = voters();
     std::optional<std::int64_t> since;
@@ -200,9 +198,8 @@ struct Checkpointer::Impl {
     return since;
   }
 
-  // The state after the last step that has ended here, for the next epoch. Without a StepVoter it is
-  // not known which one that is. Before resume() has ended, the parts have no state yet, and what was
-  // kept in the epoch before stays.
+  // Keeps the state after the last step that has ended here, for the next epoch. Does nothing
+  // without a StepVoter, which tells that step, or before resume() has ended.
   void keep() noexcept {
     try {
       if (!known || voters().empty()) return;
@@ -237,7 +234,7 @@ struct Checkpointer::Impl {
     return true;
   }
 
-  // Collective: whether this save is made. Rank 0 knows how the one before it goes.
+  // Collective: whether this save is made. Rank 0 decides by the state of the save before.
   bool agree_to_save(bool required) {
     std::array<std::uint8_t, 1> go{1};
     if (saving && job.rank() == 0) {
@@ -273,7 +270,7 @@ struct Checkpointer::Impl {
     return true;
   }
 
-  // Each save has a group of its own, which ends with it: a new world needs a new one.
+  // A group for one save: the world may be another one at the next.
   std::shared_ptr<comm::Communicator> group_of_saves() const {
     std::vector<int> ranks(static_cast<std::size_t>(job.size()));
     std::iota(ranks.begin(), ranks.end(), 0);
@@ -296,8 +293,8 @@ struct Checkpointer::Impl {
     return {options.keep, options.keep_hours, options.keep_best};
   }
 
-  // Waits for the save under way. Throws its error; the loss of a peer only if the checkpoint is
-  // `required`, since the training notices it, too, and may go on without that peer.
+  // Waits for the save under way, and throws its error. Throws the loss of a peer only if the
+  // checkpoint is `required`: the training notices the loss, too, and may go on without that peer.
   void wait(bool required) {
     if (saving) {
       waiter->wait_until([&] { return saving->ended(); }, TimePoint::max());
@@ -320,7 +317,7 @@ struct Checkpointer::Impl {
         Deadline::in(std::max(job.options().timeout_user_code, 2 * options.patience)));
   }
 
-  // Nobody needs a checkpoint any more, so that a storage that fails matters little.
+  // Only warns if the storage fails, since nobody needs a checkpoint any more.
   void remove_all() noexcept try {
     if (saving) saving->give_up();
     saving.reset();
@@ -373,9 +370,8 @@ struct Checkpointer::Impl {
   checkpoint::Reach reach;
   std::unique_ptr<checkpoint::BackgroundSave> saving;  // null: none is under way
   std::int64_t snapshot_bytes = 0;                     // of the largest
-  std::exception_ptr unsaved;  // why the last save has no checkpoint; null: it has
-  // For elastic jobs: the last step that was noted, what the parts said then, and how many steps each
-  // voter had ended.
+  std::exception_ptr unsaved;  // why the last save has no checkpoint; null if it has one
+  // For elastic jobs: the last noted step, the parts' metadata then, and each voter's ended steps.
   checkpoint::MemoryCopies copies;
   bool known = false;  // whether the parts' state is that of a step
   std::int64_t noted = 0;
@@ -419,7 +415,7 @@ void Checkpointer::after(long step) {
   const auto voters = impl.voters();
   const bool here = std::all_of(voters.begin(), voters.end(),
                                 [](const auto* voter) { return voter->all_ranks_return(); });
-  // Unless this step is saved, the loss is of weights that no checkpoint has.
+  // This step is not saved, so no checkpoint has the weights of the loss.
   if (!here) return impl.validation_loss.reset();
   impl.note(step + 1);
   impl.copies.after(impl.parts, step + 1, impl.metadata);

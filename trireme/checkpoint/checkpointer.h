@@ -1,11 +1,11 @@
 // Checkpointer: crash-safe checkpoints in safetensors that load on any rank count.
 //
 // A folder `DIR/step-00000500/` holds model.safetensors (weights, readable by Python),
-// state.safetensors and manifest.json (version, step, hash of every file); `DIR/latest` names the
-// newest complete checkpoint. Ranks with large shards write files of their own beside them. DIR is a
-// folder, file:///FOLDER or s3://BUCKET/PREFIX. After a crash or with a full disk, the checkpoint before
-// stays valid. save() copies the shards that this rank writes, and a thread writes the copy while the
-// training goes on. Collective: all ranks call the same methods in the same order.
+// state.safetensors and manifest.json (version, step, hashes of every file); `DIR/latest` names the
+// newest complete checkpoint. Ranks with large shards add their own files. DIR is a folder,
+// file:///FOLDER or s3://BUCKET/PREFIX. After a crash or with a full disk, the checkpoint before
+// stays valid. save() copies the shards that this rank writes, and a thread writes the copy while
+// the training goes on. Collective: all ranks call the same methods in the same order.
 #pragma once
 
 #include <cstdint>
@@ -34,43 +34,43 @@ struct CheckpointerOptions {
   long every = 500;      // steps between checkpoints; 0 = only when asked
   int keep = 3;          // number of newest checkpoints to keep
   std::string identity;  // lines "KEY = value"; a checkpoint of another identity is refused
-  /// Keys of the identity in which a checkpoint may differ, since they were changed on purpose.
+  /// Keys of the identity that were changed on purpose: here a checkpoint may differ.
   std::vector<std::string> changed = {};
-  /// In an elastic job, this many other ranks keep a copy in memory of the shards that only one rank
-  /// has. Copies are made after every `memory_every`-th step (memory_copies.h).
+  /// In an elastic job, this many other ranks keep a copy in memory of the shards that only one
+  /// rank has. Copies are made after every `memory_every`-th step (memory_copies.h).
   int memory = 0;
   long memory_every = 1;
   std::shared_ptr<storage::Storage> storage = nullptr;  // null: what the directory names
-  /// Locks the folder for this job in resume(), or else in the first after() or save(); a bucket at
-  /// once. Set false if the folder is only read, or is locked already.
+  /// Locks the folder for this job in resume(), or else in the first after() or save(), and a
+  /// bucket in the constructor. Set false if the folder is only read, or is locked already.
   bool lock = true;
-  /// The lock that this job has there, if `lock` is false. A job that finds another job's lock there, because
-  /// it hung, ends with a ConfigError instead of saving. Null: nobody looks.
+  /// The lock that this job has there, if `lock` is false. If another job has taken the place over
+  /// while this one hung, saving throws ConfigError. Null: not checked.
   std::shared_ptr<const storage::Claim> claim = nullptr;
   double keep_hours = 0;  // also keeps the checkpoints of this many hours before the newest one
-  int keep_best = 0;      // also keeps this many with the least loss that validated() has told
-  /// A rank that sees the storage, and whose shards have this many bytes, writes them itself; less goes
-  /// through rank 0. So many bytes of frozen weights get a file of their own, which is written once.
-  /// Smaller files would be many and slow.
+  int keep_best = 0;      // also keeps this many with the least loss given to validated()
+  /// A rank that sees the storage and has at least this many bytes of shards writes them itself;
+  /// fewer bytes go through rank 0, since many small files are slow. At least this many bytes of
+  /// frozen weights get their own file, which is written once.
   std::size_t own_file_bytes = 16 << 20;
-  /// How long a storage may be full or away while the training goes on. Then the job ends with its
-  /// error (170). Environment TRIREME_CHECKPOINT_PATIENCE, seconds.
+  /// How long a storage may be full or away while the training goes on. After that the job ends
+  /// with the storage's error (170). Environment TRIREME_CHECKPOINT_PATIENCE, seconds.
   Duration patience = std::chrono::minutes(10);
 };
 
 /// Memory, bytes sent and time that checkpoints and copies in memory have taken from this rank.
 struct CheckpointCosts {
-  std::int64_t snapshot_bytes = 0;   // of memory, while a checkpoint is written beside the steps
-  std::int64_t copy_bytes = 0;       // of memory, at most: checkpoint.memory, own and others'
-  std::int64_t copy_bytes_sent = 0;  // in all
-  Duration copy_wait{};              // for copies that no step hid, in all
+  std::int64_t snapshot_bytes = 0;   // the most memory, while a checkpoint is written beside steps
+  std::int64_t copy_bytes = 0;       // the most memory of checkpoint.memory's copies on this rank
+  std::int64_t copy_bytes_sent = 0;  // total
+  Duration copy_wait{};              // total wait for copies that no step hid
 };
 
 /// A checkpoint that is complete.
 struct SavedReport {
   long steps_done = 0;
   std::int64_t written_bytes = 0;
-  std::int64_t kept_bytes = 0;  // of files that have not changed since the checkpoint before
+  std::int64_t kept_bytes = 0;  // of files taken over unchanged from the checkpoint before
 };
 
 class Checkpointer {
@@ -89,25 +89,24 @@ class Checkpointer {
   /// was asked to stop (SIGINT, SIGTERM, SIGUSR1, SIGHUP at any rank or at the launcher), saves
   /// this step on all ranks and throws StopRequested, which ends the program with 130 or 143 unless
   /// it is caught. If the ranks of an elastic job are to change, throws RanksChanged, which
-  /// run_elastic() catches (job/job.h). Ranks agree on a stop through the vote of a StepVoter part (Strategy,
-  /// DataParallel), or with an all-reduce here. Throws ConfigError if the folder holds checkpoints
-  /// that this run did not resume() from.
+  /// run_elastic() catches (job/job.h). Ranks agree on a stop through the vote of a StepVoter part
+  /// (Strategy, DataParallel), or with an all-reduce here. Throws ConfigError if the folder holds
+  /// checkpoints that this run did not resume() from.
   void after(long step);
-  /// Saves now; `steps_done` = step + 1. Does nothing if that step has been saved already. Returns
-  /// when this rank's shards are copied; waits for the save before it. If that one cannot be written
-  /// now, it is tried again, or this one takes its place, until `patience` is over.
+  /// Saves now; `steps_done` = step + 1. Does nothing if that step has been saved already. Waits
+  /// for the save before it, or replaces it if the storage fails. Returns when this rank's shards
+  /// are copied. Until `patience` is over, writing is tried again.
   void save(long steps_done);
   /// save(), then waits until every rank knows that it is complete. Call it before a program ends.
   void save_and_wait(long steps_done);
-  /// Copies what save() copies and writes nothing, for a trial that measures memory. The copy lives as
-  /// long as the result.
+  /// Only makes the copies of save(), to measure memory. They live as long as the result.
   std::shared_ptr<void> rehearse();
-  /// Waits until no save is under way on this rank, and throws the error of one that has failed for
+  /// Waits until no save is under way on this rank. Throws the error of a save that failed for
   /// good.
   void wait();
-  /// Waits for all ranks, gives up a save under way, and removes all checkpoints and, if nothing else
-  /// is in it, the folder: the training is done, and they were its backup. A storage that fails is
-  /// only warned of. Nothing may be saved afterwards.
+  /// For a training that is done and whose checkpoints were its backup. Waits for all ranks, gives
+  /// up a save under way, and removes all checkpoints, and the folder if nothing else is in it.
+  /// Only warns if the storage fails. Nothing may be saved afterwards.
   void remove_all();
   CheckpointCosts costs() const;
   /// Rank 0: the last checkpoint that has been completed, once.
@@ -138,9 +137,8 @@ struct BackupOptions {
   std::shared_ptr<storage::Storage> storage = nullptr;  // null: what the place names
 };
 
-/// BackupAndRestore: one backup of a training, from which the same program goes on when it is started
-/// again after a crash, and which is removed when the training is done. Users of TensorFlow know it
-/// as tf.keras.callbacks.BackupAndRestore.
+/// BackupAndRestore: one backup of a training. A program that is started again after a crash goes
+/// on from it; done() removes it. As tf.keras.callbacks.BackupAndRestore in TensorFlow.
 ///
 ///     BackupAndRestore backup(job, "runs/backup");
 ///     backup.add("train", strategy).add("data", batches);
@@ -148,24 +146,25 @@ struct BackupOptions {
 ///     save_weights("mine.safetensors", ...);   // results first: without a backup the training is done
 ///     backup.done();
 ///
-/// It is a Checkpointer that keeps one checkpoint: the newest one replaces the one before when it is
-/// complete. The number of ranks may differ at the next start. Without done(), as after an exception,
-/// the backup stays. Collective, as a Checkpointer.
+/// It is a Checkpointer that keeps one checkpoint: a new one replaces the old one when it is
+/// complete. The number of ranks may differ at the next start. Without done(), as after an
+/// exception, the backup stays. Collective.
 class BackupAndRestore {
  public:
   /// `place` is for the backup alone: a folder, file:///FOLDER or s3://BUCKET/PREFIX. Throws
-  /// ConfigError for another one, or if another job has locked the bucket.
+  /// ConfigError for other addresses, or if another job has locked the bucket.
   BackupAndRestore(Job& job, const std::string& place, const BackupOptions& options = {});
   /// `part` must outlive this object. The part "train" is the model.
   BackupAndRestore& add(std::string name, Saveable& part) {
     checkpointer_.add(std::move(name), part);
     return *this;
   }
-  /// Restores the backup, and returns the step to go on with; 0 without one. Throws CheckpointError
-  /// if it is of another training or damaged, and ConfigError if another job uses the place.
+  /// Restores the backup and returns the step to go on with; 0: no backup. Throws CheckpointError
+  /// if the backup is of another training or damaged, and ConfigError if another job uses the
+  /// place.
   long restore() { return checkpointer_.resume(); }
-  /// Call after step `step` (0-based) has been applied: backs up if it is time. If the job was asked
-  /// to stop, backs up this step on all ranks and throws StopRequested (Checkpointer::after()).
+  /// Call after step `step` (0-based) has been applied: backs up if a backup is due. If the job was
+  /// asked to stop, backs up this step on all ranks and throws StopRequested.
   void after(long step) { checkpointer_.after(step); }
   /// The training is done: removes the backup, so that the next start begins anew.
   void done() { checkpointer_.remove_all(); }

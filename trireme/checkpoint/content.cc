@@ -1,6 +1,6 @@
-// CheckpointContent: all ranks exchange tables of their shards, and each computes the same choice
-// of source ranks for every tensor, and which of them write files of their own. Rank 0 writes what the
-// others send it, in the same order.
+// CheckpointContent: all ranks exchange tables of their shards. Each rank computes the same choice
+// of source ranks for every tensor and of the ranks that write files. The others send their shards
+// to rank 0 in the order in which it writes them.
 #include <algorithm>
 #include <array>
 #include <map>
@@ -75,8 +75,8 @@ struct CheckpointContent::Impl {
     bool written = false;  // the checkpoint takes elements of it
     bool copied = false;   // `shard.local` is a copy
   };
-  // A range of a tensor that one rank provides. Steps are those of the files that one rank writes, in
-  // the order of the files: those of this rank's, or of rank 0's if it writes none.
+  // A range of a tensor that one rank provides. `steps` has the ranges of this rank's files, or of
+  // rank 0's if this rank writes none, in the order of the files.
   struct Step {
     std::string file, key;
     Source source;
@@ -109,7 +109,7 @@ struct CheckpointContent::Impl {
 
   bool writes() const { return writers[static_cast<std::size_t>(rank)] == rank; }
 
-  // Copies from a device what this rank writes, and lets go of all else.
+  // Brings the shards that this rank writes to the host, and frees all others.
   void keep_written() {
     for (const Step& step : steps)
       if (step.source.rank == rank) own[owner_of(step)].written = true;
@@ -184,7 +184,7 @@ struct CheckpointContent::Impl {
     }
   };
 
-  // The files of a rank in the order of their names. Frozen weights have their own if `frozen_apart`.
+  // The files of a rank by name. Frozen weights have their own if `frozen_apart`.
   std::vector<Written> written_by(int writer) const {
     std::vector<Written> all;
     for (const char* group : {storage::kModelFile, storage::kStateFile}) {
@@ -243,8 +243,7 @@ struct CheckpointContent::Impl {
     sink(std::as_bytes(std::span(bytes)));
   }
 
-  // Without Work::wait() on a group of its own: the peers' watch knows one wait of a rank at a time,
-  // that of its main thread.
+  // On a group Work::wait() must not block: the watch of peers knows only the main thread's wait.
   void finish(const Work& work) const {
     if (group) group->waiter()->wait_until([&] { return work.done(); }, TimePoint::max());
     work.wait();
@@ -264,7 +263,7 @@ struct CheckpointContent::Impl {
     finish(world->recv(buffer_of(values), peer, 0, {.label = "checkpoint"}));
   }
 
-  std::shared_ptr<comm::Communicator> group;  // null: `world` is that of the training
+  std::shared_ptr<comm::Communicator> group;  // null: `world` is the training's
   comm::Communicator* world;
   int rank = 0;
   std::vector<Own> own;
@@ -274,7 +273,7 @@ struct CheckpointContent::Impl {
   std::vector<Step> steps;
   std::size_t at = 0;
   std::vector<std::size_t> share;  // by rank: the bytes that the checkpoint takes from it
-  std::vector<int> writers;        // by rank: who writes them, this rank or 0
+  std::vector<int> writers;        // by rank: who writes those bytes, that rank or 0
 };
 
 CheckpointContent::CheckpointContent(const Parts& parts, comm::Communicator* world, bool to_write)

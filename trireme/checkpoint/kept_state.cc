@@ -18,7 +18,7 @@ namespace {
 
 using nlohmann::json;
 
-// Tensors of other types or shapes never match.
+// With type and shape, so that only equal tensors match.
 std::string key_of(const std::string& part, const NamedShard& shard) {
   std::string key = part + '/' + shard.name + ' ' + std::string(name_of(shard.dtype));
   for (const std::int64_t dim : shard.shape) key += ' ' + std::to_string(dim);
@@ -79,7 +79,7 @@ class Inventory {
     return {found.begin(), found.end()};
   }
 
-  /// Null if a tensor is loaded in a way of its own.
+  /// nullopt if some element is nowhere, or some shard is loaded by NamedShard::load.
   std::optional<std::vector<Move>> moves_of(std::int64_t done) const {
     if (loads_) return std::nullopt;
     Tensors have;

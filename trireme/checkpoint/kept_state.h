@@ -1,8 +1,8 @@
-// KeptState: the training state that a process keeps in memory from one epoch of an elastic job to the
-// next, and how the new ranks take theirs from it (docs/design/040-elastic-jobs.md).
+// KeptState: the training state that a process keeps in memory from one epoch of an elastic job to
+// the next (docs/design/040-elastic-jobs.md).
 //
-// A process may keep several steps. The ranks restore the newest one of which together they have every
-// element that the new ranks need, each from one that has it. Not thread safe.
+// A process may keep several steps. The ranks restore the newest step for which they have together
+// every element that the new ranks need. Not thread safe.
 #pragma once
 
 #include <cstdint>
@@ -26,17 +26,17 @@ struct KeptStep {
 struct KeptState final : JobChanges::Kept {
   /// One entry per step.
   std::vector<KeptStep> steps;
-  /// Joins what is kept of the same step.
+  /// Merges the shards with those kept of the same step.
   void add(KeptStep step);
 };
 
-/// Copies what the parts hold now. `metadata` is that of each part after `steps_done` steps.
+/// Copies the parts' own shards. `metadata`: of each part after `steps_done` steps.
 KeptStep keep(const Parts& parts, std::int64_t steps_done,
               std::map<std::string, std::string> metadata);
 
 /// Collective. Fills every shard of every part, calls restored(), and returns the number of steps
-/// done, which is at least `least`; nullopt, without effect, if no such step is there with all that is
-/// needed. Throws the communicator's errors, after which the parts are undefined.
+/// done, which is at least `least`; nullopt, without effect, if no such step is complete. Throws
+/// the communicator's errors, after which the parts are undefined.
 std::optional<std::int64_t> restore_kept(const Parts& parts, const KeptState* kept,
                                          std::int64_t least, comm::Communicator& world);
 

@@ -105,7 +105,8 @@ class Holders {
     std::int64_t end = -1;
     int rank = -1;
   };
-  // A row, and which rows that begin no later reach furthest: of any rank, and of another than that.
+  // A row. `first`: the furthest end of all rows that begin no later, and its rank. `second`: the
+  // furthest end on any other rank.
   struct Held {
     std::int64_t begin;
     Reach first, second;
@@ -135,7 +136,7 @@ std::vector<int> partners_of(int rank, const std::vector<std::string>& hosts, in
   return others;
 }
 
-// Shards whose memory is a part of `memory`.
+// Adds shards whose memory is a part of `memory`.
 void add_shards(KeptStep& step, const std::vector<Row>& rows, const at::Tensor& memory) {
   for (const Row& row : rows) {
     NamedShard shard{.name = row.name,
@@ -152,9 +153,9 @@ void add_shards(KeptStep& step, const std::vector<Row>& rows, const at::Tensor& 
 
 }  // namespace
 
-// Who has and sends what. The same until a part has other shards.
+// Which rank has and sends what. Stays until a part has other shards.
 struct MemoryCopies::Layout {
-  std::vector<Row> given;          // of state(), in its order
+  std::vector<Row> given;          // of own_state(), in its order
   std::vector<std::size_t> order;  // of the shards in memory: those that are sent come first
   std::vector<Row> own;            // in that order
   std::size_t own_bytes = 0, sent_bytes = 0;
@@ -175,7 +176,7 @@ struct MemoryCopies::Generation {
   at::Tensor own;
   std::vector<at::Tensor> theirs;  // as Layout::from
   std::vector<Work> works;
-  std::int64_t completed = -1;  // the call in which this rank had waited for them
+  std::int64_t completed = -1;  // the call in which this rank had waited for the works
 };
 
 MemoryCopies::MemoryCopies(Job& job, const MemoryCopyOptions& options)
@@ -209,7 +210,7 @@ void MemoryCopies::lay_out(std::vector<Row> rows) {
   }
   const Holders holders(all, leaving_);
   auto layout = std::make_shared<Layout>();
-  // Ranks that are left may be a step apart, and have all parts of the step before only.
+  // Ranks that survive may be a step apart: then they have all parts only of the step before.
   const bool in_parts =
       std::any_of(all.begin(), all.end(), [&](const auto& one) { return one != all.front(); });
   layout->needed = leaving_.empty() && in_parts;
@@ -272,9 +273,9 @@ void MemoryCopies::hand_over(const Parts& parts, std::int64_t steps_done,
     one.completed = calls_;
   }
   try {
-    job_.world().barrier().wait();  // so that nobody leaves before all have what it sent
+    job_.world().barrier().wait();  // no rank leaves before the others have its shards
   } catch (const Error&) {
-    // A rank that has passed it may be gone already.
+    // A rank that has passed the barrier may be gone already.
   }
 }
 

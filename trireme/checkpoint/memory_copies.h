@@ -1,18 +1,17 @@
 // MemoryCopies: copies, in memory, of the shards of an elastic job's ranks, so that a lost rank's
 // shards are not lost (checkpoint.memory; docs/design/040-elastic-jobs.md).
 //
-// Every `every` steps each rank copies its shards, and sends those that no other rank has to other
-// ranks, on other hosts if there are any, while the next step computes:
+// Every `every` steps each rank copies its shards. While the next step computes, it sends those
+// that no other rank has to other ranks, on other hosts if there are any:
 //
 //     after step S    copy own shards; start to send and receive
 //     after step S+1  wait for both; the vote of step S+2 then proves that all ranks have done so
 //     after step S+2  copies older than S are dropped
 //
-// In between the ranks have the copies before. Copies are made only if ranks have different shards;
-// also if each of these is on several ranks, since those that are left may be a step apart.
-// When ranks leave the job at the end of a step (`trireme resize`), they hand theirs over, also where no
-// copies are made in between.
-// One per Checkpointer. Methods are collective and throw the communicator's errors.
+// Copies are made only if ranks have different shards, even if each shard is on several ranks,
+// since the ranks that survive may be a step apart. Ranks that leave the job at the end of a step
+// (`trireme resize`) hand their shards over, even if no copies are configured. One per
+// Checkpointer. after() and hand_over() are collective and throw the communicator's errors.
 #pragma once
 
 #include <deque>
@@ -38,18 +37,18 @@ class MemoryCopies {
   MemoryCopies(Job& job, const MemoryCopyOptions& options);
   ~MemoryCopies();
 
-  /// Call it after every step, and with `now` set after the state was restored.
+  /// Call it after every step, and after the state was restored, then with `now`.
   void after(const Parts& parts, std::int64_t steps_done,
              const std::map<std::string, std::string>& metadata, bool now = false);
-  /// Call it before the ranks change at the end of a step: those that leave give what no other rank has
-  /// to one that stays. Returns when that is done.
+  /// Call it before the ranks change at the end of a step: a rank that leaves gives its sole shards
+  /// to a rank that stays. Returns when that is done.
   void hand_over(const Parts& parts, std::int64_t steps_done,
                  const std::map<std::string, std::string>& metadata);
-  /// Whether every rank has copies of the present epoch, or needs none.
+  /// Whether every rank has copies made in the present epoch, or needs none.
   bool confirmed() const;
-  /// Without those of snapshots.
+  /// Without the costs of snapshots.
   const CheckpointCosts& costs() const noexcept { return costs_; }
-  /// Moves the steps of which this rank has its own shards, with the copies that it has of others.
+  /// Moves the copies of this rank's shards, and those received from other ranks, to `kept`.
   void move_to(KeptState& kept);
 
   struct Row;  // of the tables that ranks exchange
@@ -68,7 +67,7 @@ class MemoryCopies {
 
   Job& job_;
   const MemoryCopyOptions options_;
-  std::shared_ptr<comm::Communicator> group_;  // of its own, so that no other call is in between
+  std::shared_ptr<comm::Communicator> group_;  // for copies alone, so that no other call is between
   std::shared_ptr<const Layout> layout_;
   std::set<int> leaving_;  // in hand_over()
   std::deque<Generation> generations_;

@@ -15,7 +15,7 @@ class Sources {
                      [](const Interval& a, const Interval& b) { return a.begin < b.begin; });
   }
 
-  /// The best source of element `at` for `rank`; null if it is nowhere.
+  /// The best source of element `at` for `rank`; null if there is none.
   const Interval* best(std::int64_t at, int rank) {
     if (rank != rank_ || at < at_) {  // begins a sweep
       begun_ = {};

@@ -1,4 +1,4 @@
-// plan_moves(): how the elements that ranks need come from those that ranks have (KeptState).
+// plan_moves(): which rank sends which elements to which rank (KeptState).
 #pragma once
 
 #include <cstddef>
@@ -28,10 +28,10 @@ struct Move {
   friend bool operator==(const Move&, const Move&) = default;
 };
 
-/// How every need is met from `have`, in the order of the needs; nullopt if some element is nowhere. The
-/// source of an element is the rank's own shard, otherwise the one that reaches furthest, and of equal
-/// ones that of the next rank after it, so that ranks do not all ask the same one. Fast if each
-/// rank's needs ascend: a tensor that is cut by columns has an interval per row and rank.
+/// How every need is met from `have`, in the order of the needs; nullopt if no rank has some
+/// element. The source of an element is the rank's own shard, otherwise the shard that reaches
+/// furthest; among equals that of the next rank, so that ranks do not all ask the same one. Fast if
+/// each rank's needs ascend: a tensor that is cut by columns has an interval per row and rank.
 std::optional<std::vector<Move>> plan_moves(const Tensors& need, const Tensors& have, int ranks);
 
 }  // namespace trireme::inline v0::checkpoint

@@ -1,7 +1,7 @@
-// Reach: which ranks see the storage that rank 0 writes to. Rank 0 writes a mark there, and the others
-// look for it. A folder that is not shared, or a host without a network, is found so.
+// Reach: which ranks see the storage that rank 0 writes to. Rank 0 writes a mark there, and the
+// others look for it. A rank without a shared folder or a network does not find it.
 //
-// One per Checkpointer; belongs to one save at a time.
+// One per Checkpointer; one save at a time uses it.
 #pragma once
 
 #include <cstddef>
@@ -15,7 +15,7 @@ namespace trireme::inline v0::checkpoint {
 
 class Reach {
  public:
-  /// Ranks with at least `least` bytes write them themselves if they see the storage.
+  /// Ranks with at least `least` bytes of shards write them themselves if they see the storage.
   explicit Reach(std::size_t least, std::optional<std::vector<bool>> sees = std::nullopt)
       : least_(least), sees_(std::move(sees)) {}
 
@@ -23,18 +23,18 @@ class Reach {
   bool is_needed(const CheckpointContent& content) const {
     return !sees_ && content.may_share(least_);
   }
-  /// Rank 0: asks the others, and says in a line what was found. Throws ResourceError if it
-  /// cannot write: before it asks, or when all is found, and need not be called again.
+  /// Rank 0: asks the others, and logs the answer. Throws ResourceError if it cannot write the mark
+  /// (then nobody was asked) or cannot remove it (then it need not be called again).
   void find(CheckpointContent& content, storage::CheckpointFolder& folder);
-  /// Other ranks, when they hear Look.
+  /// Other ranks, after hear() has returned Look.
   void answer(CheckpointContent& content, storage::CheckpointFolder& folder);
-  /// Chooses the ranks that write, if it is known who sees the storage, and gives the folder rank 0's mark.
+  /// If it is known who sees the storage: chooses the writers, and gives the folder rank 0's mark.
   void share(CheckpointContent& content, storage::CheckpointFolder& folder) const;
 
  private:
   const std::size_t least_;
   std::optional<std::vector<bool>> sees_;  // by rank; equal on all ranks
-  std::string mark_;                       // other ranks: of rank 0's folder
+  std::string mark_;                       // other ranks: the mark of rank 0's folder
 };
 
 }  // namespace trireme::inline v0::checkpoint

@@ -36,13 +36,13 @@ bool same_kind(const Saved& saved, const NamedShard& shard) {
   return saved.dtype == shard.dtype && saved.shape == shape;
 }
 
-// A shard, and what it is filled with.
+// A shard, and the saved tensor that fills it.
 struct Filling {
   NamedShard shard;
   const Saved* saved = nullptr;
   std::string path;
-  bool weights = false;  // or optimizer state: no NaN
-  at::Tensor host = {};  // what is read; the shard itself if it can be
+  bool weights = false;  // of the part "train", in which NaN is refused
+  at::Tensor host = {};  // read into this; the shard itself if possible
 
   bool needs_copy() const { return shard.load || !shard.local.is_cpu(); }
   std::int64_t begin() const { return shard.load ? 0 : shard.begin; }
@@ -90,7 +90,7 @@ void refuse_leftovers(const storage::SavedTensors& tensors, const char* file,
   }
 }
 
-// Bytes that are copied once more after reading take at most so much memory, or that of one shard.
+// Shards that are read to the host first take at most this much memory there, plus one shard.
 constexpr std::size_t kCopiedBytes = 256 << 20;
 
 // The memory that a filling is read to.

@@ -1,9 +1,9 @@
-// Writes the tensors of Saveables to the safetensors files of a checkpoint, and restores them on any
-// number of ranks.
+// Writes the tensors of Saveables to the safetensors files of a checkpoint, and restores them on
+// any number of ranks.
 //
 // Tensors of the part "train" whose names have no '/' go to model.safetensors under these names, so
 // that Python reads it as a state dict. All others go to state.safetensors as "PART/NAME". A rank
-// that writes its own shards has files of its own beside them (saved_tensors.h).
+// that writes its own shards has its own files beside them (saved_tensors.h).
 #pragma once
 
 #include <cstdint>
@@ -31,55 +31,52 @@ struct SavedPlace {
 /// CheckFailure if the shard's tensor is not as NamedShard describes it.
 SavedPlace place_of(const std::string& part, const NamedShard& shard);
 
-/// Collects the shards of all ranks into one checkpoint. Rank 0 writes, also those of other ranks,
-/// which are sent to it one at a time, in the order in which they are written; so it never holds more
-/// than one of them. A rank that share() has chosen writes its own shards, and reports to rank 0. Of
-/// shards that several ranks have, the lowest one's are taken.
+/// Collects the shards of all ranks into one checkpoint. A rank that share() has chosen writes its
+/// own shards and reports to rank 0. Rank 0 writes all others; these are sent to it one at a time,
+/// in the order in which they are written, so it never holds more than one of them. If several
+/// ranks have the same shard, the lowest rank's is taken.
 ///
 ///     rank 0               Write -> | own files, shards of rank 2 | reports | Write or End ->
 ///     rank 1, a writer     -> hear  | own files                   | report  | -> hear
 ///     rank 2               -> hear  | send                                  | -> hear
 class CheckpointContent {
  public:
-  enum class Word : std::uint8_t { End, Write, Look };  // Write: or send
+  enum class Word : std::uint8_t { End, Write, Look };  // Write: ranks that do not write send
 
-  /// Calls state() now; the tensors must not change until they have been written, unless
-  /// snapshot() has copied them. Collective if `world` is given; null: this rank alone. Throws
-  /// CheckpointError on all ranks if a tensor's shards do not cover it, or ranks differ in its type
-  /// or shape. With `to_write` false, only has() may be called, and shards need not cover their
-  /// tensors.
+  /// Calls state() now; the tensors must not change until they have been written, unless snapshot()
+  /// has copied them. Collective if `world` is given; null: this rank alone. Throws CheckpointError
+  /// on all ranks if a tensor's shards do not cover it, or ranks differ in its type or shape. If
+  /// not `to_write`, only has() may be called, and shards may leave gaps.
   CheckpointContent(const Parts& parts, comm::Communicator* world, bool to_write = true);
   ~CheckpointContent();
 
-  /// Copies this rank's shards that are part of the checkpoint, and lets go of the others. Returns the
-  /// bytes of the copies.
+  /// Copies this rank's shards that the checkpoint takes. Returns the bytes of the copies.
   std::int64_t snapshot();
   /// From now on the shards travel over `group`, a group of the same ranks, and this object may be
-  /// used on another thread. Its waits say nothing to the watch of peers: the rank's main thread
-  /// is what they watch.
+  /// used on another thread. The watch of peers sees only the main thread's waits.
   void use_group(std::shared_ptr<comm::Communicator> group);
 
   /// Breaks the group, so that its waits end. Any thread.
   void abort() noexcept;
 
-  /// Frozen weights of at least this many bytes get files of their own. Before share().
+  /// Frozen weights of at least this many bytes get their own files. Call it before share().
   void split_frozen(std::size_t least);
-  /// Whether another rank has this many bytes that it may write them itself.
+  /// Whether a rank other than 0 has at least this many bytes to write.
   bool may_share(std::size_t least) const;
-  /// Equal on all ranks, before the first use: ranks that see the storage and have at least `least`
-  /// bytes write them themselves.
+  /// Ranks that see the storage and have at least `least` bytes write them themselves. Call it on
+  /// all ranks with equal arguments.
   void share(const std::vector<bool>& sees, std::size_t least);
   /// Whether this rank writes files.
   bool writes() const;
 
-  /// Writers for this rank's files; both on rank 0. Call them in the order of the file names, each once or,
-  /// if it is repeatable, more often.
+  /// Writers of this rank's files; rank 0 always has kModelFile and kStateFile. Call them in the
+  /// order of the file names, each once or, if it is repeatable, more often.
   std::map<std::string, storage::FileWriter> writers();
   /// Rank 0, after writers(): receives and drops the remaining shards, so that no rank waits.
   void drain();
   /// Rank 0: tells the other ranks what to do next.
   void tell(Word word);
-  /// Rank 0, after Look: by rank, whether it sees the mark. All learn it.
+  /// Rank 0, after Look: tells all ranks, and returns, which ranks see the mark.
   std::vector<bool> ask(const std::string& mark);
   /// Rank 0, after drain(): waits for the ranks that write.
   std::vector<storage::WrittenFiles> reports();
@@ -89,9 +86,9 @@ class CheckpointContent {
   Word hear();
   /// Other ranks, after Look: what ask() returns.
   std::vector<bool> answer(const std::function<bool(const std::string& mark)>& sees);
-  /// Ranks that do not write: sends the shards that rank 0 needs; returns when it has received them.
+  /// Ranks that do not write: sends the shards that rank 0 needs; returns when rank 0 has them.
   void send();
-  /// Other ranks that write, afterwards.
+  /// Other ranks that write, when they have done so.
   void report(const storage::WrittenFiles& written);
 
  private:
@@ -100,9 +97,8 @@ class CheckpointContent {
 };
 
 /// Fills every shard of every part and calls restored(). Ignores parts of the checkpoint that are
-/// not in `parts`. Throws CheckpointError if a tensor is missing, if no rank has a shard of a saved
-/// tensor, if a shape or type differs (with both), or if weights are NaN. Collective if `world` is
-/// given.
+/// not in `parts`. Throws CheckpointError if a tensor is missing, no rank needs a saved tensor, a
+/// shape or type differs, or weights are NaN. Collective if `world` is given.
 void restore(const Parts& parts, const storage::Manifest& manifest,
              const storage::CheckpointFolder& folder, comm::Communicator* world = nullptr);
 

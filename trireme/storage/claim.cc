@@ -7,7 +7,7 @@
 namespace trireme::inline v0::storage {
 namespace {
 
-// Empty if nobody has locked the place.
+// Empty if no job has locked the place.
 std::string lock_of(const Location& place) {
   try {
     return text_of(*place.storage->open(place.path + "/" + std::string(observe::kLockFile)));

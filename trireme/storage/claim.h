@@ -1,7 +1,7 @@
-// Claim: a job's lock on the place of its checkpoints, from which the job learns that it has lost it.
+// Claim: a job's lock on the place of its checkpoints. It tells whether the job still has the lock.
 //
-// A job that hung for long enough loses its lock to another job (observe/folder_lock.h, s3/lease.h). When
-// it goes on, it may still believe that the place is its own. No LibTorch.
+// A job that hangs for long loses its lock to another job (observe/folder_lock.h, s3/lease.h), and
+// does not notice that when it goes on. No LibTorch.
 #pragma once
 
 #include <memory>
@@ -13,15 +13,14 @@ namespace trireme::inline v0::storage {
 
 class Claim {
  public:
-  /// `digest` is that of another process of the job.
+  /// `digest`: digest() of another process of the job.
   Claim(Location place, std::string digest);
   /// The claim of the job that has locked `place`; null if none has. ResourceError.
   static std::shared_ptr<const Claim> of(const Location& place);
 
-  /// Throws ConfigError naming the other job, if another job has locked the place, and ResourceError if the
-  /// storage does not tell.
+  /// Throws ConfigError naming the job if another one has locked the place; ResourceError.
   void check() const;
-  /// Names the lock, in a line.
+  /// The hash of the lock's text: equal for all processes of the job.
   const std::string& digest() const noexcept { return digest_; }
 
  private:

@@ -1,6 +1,6 @@
-// FileSystem: the file system operations of checkpoints, as an interface so that tests can make them
-// fail. Failures throw ResourceError with the system's reason. Methods are called by one thread at
-// a time. No LibTorch.
+// FileSystem: the file system operations of checkpoints, as an interface so that tests can make
+// them fail. Failures throw ResourceError with the system's reason. Methods are called by one
+// thread at a time. No LibTorch.
 #pragma once
 
 #include <cstddef>
@@ -41,12 +41,11 @@ class FileSystem {
   /// Throws CheckpointError if there is no readable file, ResourceError if descriptors or memory
   /// are short or the file system does not answer.
   virtual std::unique_ptr<InputFile> open(const std::string& path) = 0;
-  /// Makes the folder and its parents, whose names are on the disk when this returns. Does nothing
-  /// if the folder exists.
+  /// Makes the folder and its parents unless it exists. Their names are on the disk afterwards.
   virtual void make_directory(const std::string& path) = 0;
   /// Atomic within a folder; replaces a file. See renamed().
   virtual void rename(const std::string& from, const std::string& to) = 0;
-  /// Gives a file a second, new name. False if there is no file `from`, or no link to it can be made.
+  /// Gives a file a second, new name. False if there is no file `from` or it cannot be linked.
   virtual bool link(const std::string& from, const std::string& to) = 0;
   /// Removes a file, or a folder with its content; does nothing if there is none.
   virtual void remove(const std::string& path) = 0;

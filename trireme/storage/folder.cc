@@ -85,7 +85,7 @@ FileRecord write_file(OutputFile& file, const FileWriter& writer, std::int64_t c
   return hashes.finish();
 }
 
-// Whether the file has the content of `record`. Most that differ do so in the first chunk after the header.
+// Whether the file has the content of `record`. Stops at the first chunk that differs.
 bool is_unchanged(const FileWriter& writer, const FileRecord& record, std::int64_t chunk_bytes) {
   struct Differs {};
   FileHashes hashes(chunk_bytes);
@@ -123,7 +123,7 @@ Manifest compared(const CheckpointFolder& folder, std::int64_t step, bool whole)
   return manifest;
 }
 
-// False also if it cannot be read now.
+// False also if the checkpoint cannot be read now.
 bool is_intact(const CheckpointFolder& folder, std::int64_t step) {
   try {
     compared(folder, step, /*whole=*/true);
@@ -173,7 +173,7 @@ void CheckpointFolder::remove(std::int64_t step) const { storage_->remove(path_o
 
 void CheckpointFolder::remove_outdated(const Retention& keep) const {
   std::vector<SavedCheckpoint> saved;
-  std::set<std::int64_t> unknown;  // their manifests cannot be read now: they stay
+  std::set<std::int64_t> unknown;  // manifests that cannot be read now: these checkpoints stay
   FirstFailure failure;
   for (const std::int64_t step : steps()) {
     saved.push_back({.step = step});
@@ -202,7 +202,7 @@ void CheckpointFolder::remove_all() const {
 
 // The checkpoint is complete.
 void CheckpointFolder::finish_save(std::int64_t step, const Retention& keep) const {
-  FirstFailure failure;  // if `latest` lacks space, what is outdated has some
+  FirstFailure failure;  // if there is no space for `latest`, removing old checkpoints makes some
   failure.watch([&] { storage_->put(directory_ + "/" + kLatestFile, name_of_step(step) + "\n"); });
   failure.watch([&] { remove_outdated(keep); });
   failure.rethrow();
@@ -233,7 +233,7 @@ bool CheckpointFolder::adopt(const CheckpointFolder& other, std::int64_t step) {
   return true;
 }
 
-// The checkpoint before `step`, if it is known what its files' chunks are.
+// The manifest of the checkpoint before `step`; nullopt if there is none or it cannot be read.
 std::optional<Manifest> CheckpointFolder::manifest_before(std::int64_t step) const {
   const std::vector<std::int64_t> earlier = steps_before(step);
   if (earlier.empty()) return std::nullopt;

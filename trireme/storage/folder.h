@@ -4,9 +4,9 @@
 //
 // A checkpoint is complete when its manifest is there (storage.h). Then `latest` (a text file with
 // the newest checkpoint's name, for people and scripts) is replaced, and old checkpoints are
-// removed. After a crash at any point, the checkpoint before is valid. One process writes checkpoints,
-// into which others may write files meanwhile (OtherWriters); any number reads. A job that has lost the
-// place to another one writes nothing more there (guard()). No LibTorch.
+// removed. After a crash at any point, the checkpoint before is valid. One process writes a
+// checkpoint, and others may add files to it (OtherWriters); any number reads. A job that has lost
+// the place to another one writes nothing more there (guard()). No LibTorch.
 #pragma once
 
 #include <cstddef>
@@ -33,8 +33,7 @@ inline constexpr const char* kStateFile = "state.safetensors";
 /// The part whose weights are in kModelFile under their own names.
 inline constexpr const char* kModelPart = "train";
 
-/// The file that rank `rank` writes beside `file`, which is rank 0's: "model-3.safetensors",
-/// "model-frozen.safetensors".
+/// Rank `rank`'s file beside rank 0's `file`: "model-3.safetensors", "model-frozen.safetensors".
 std::string file_of(const std::string& file, int rank, bool frozen = false);
 /// Whether `name` is `file` or one beside it.
 bool is_of_file(const std::string& name, const std::string& file);
@@ -46,27 +45,27 @@ struct FileWriter {
   FileWriter(Write given, bool repeatable = true)  // NOLINT: a function is one
       : write(std::move(given)), repeatable(repeatable) {}
   std::function<void(const Sink&)> write;
-  bool repeatable;  // write() may be called once more; a file that has not changed is found so
+  bool repeatable;  // write() may be called again: first to find out whether the file has changed
 };
 
 /// The result of a save that has succeeded.
 struct SaveReport {
   std::int64_t written_bytes = 0;
-  std::int64_t kept_bytes = 0;  // of files that are those of the checkpoint before
-  std::string undone;           // why `latest` or old checkpoints were left as they were; or empty
+  std::int64_t kept_bytes = 0;  // of files taken over from the checkpoint before
+  std::string undone;           // why `latest` is old or old checkpoints are left; or empty
 };
 
 /// Rank 0's handle on the other ranks that write files of the same checkpoint.
 class OtherWriters {
  public:
   virtual ~OtherWriters() = default;
-  /// The folder is begun: they may join it.
+  /// The folder has begun: the others may join it.
   virtual void start() = 0;
-  /// Waits until none of them writes any more. Throws ResourceError if one has failed.
+  /// Waits until all others have finished. Throws ResourceError if one has failed.
   virtual WrittenFiles finish() = 0;
 };
 
-/// The letters of a mark, and whether `text` may be one.
+/// A mark tells drafts apart: this many letters from a to z.
 inline constexpr std::size_t kMarkBytes = 16;
 bool is_mark(std::string_view text);
 /// 500 for "step-00000500"; nullopt for any other name.
@@ -80,29 +79,27 @@ class CheckpointFolder {
       : CheckpointFolder(folder_storage(std::move(files)), std::move(directory)) {}
 
   /// Writes a checkpoint of a step that has none, and fills in `manifest.files`. Then removes the
-  /// checkpoints that `keep` does not name. If it throws ResourceError, there is no checkpoint of
-  /// that step, and the older ones are unchanged. A file of more than a chunk that has the content of
-  /// the file of its name in the checkpoint before is that file (a link, or a copy in the bucket).
+  /// checkpoints that `keep` does not name. After a ResourceError the older ones are unchanged; the
+  /// new one may exist if an answer of the storage was lost. A file of more than a chunk that has
+  /// not changed since the checkpoint before is a link to the old file, or a copy in the bucket.
   SaveReport write(Manifest manifest, const std::map<std::string, FileWriter>& files,
                    const Retention& keep, OtherWriters* others = nullptr);
-  /// On another rank, between start() and finish() of rank 0's OtherWriters: writes files of the same
-  /// checkpoint. Throws ResourceError.
+  /// On another rank, between start() and finish() of rank 0's OtherWriters: writes files of the
+  /// same checkpoint. Throws ResourceError.
   WrittenFiles write_files(const Manifest& manifest,
                            const std::map<std::string, FileWriter>& files);
-  /// From now on the writing methods, and remove_all(), throw what `claim` says. Null: it is not known
-  /// whose the folder is.
+  /// From now on write(), write_files() and remove_all() call `claim`->check(), unless it is null.
   void guard(std::shared_ptr<const Claim> claim) { claim_ = std::move(claim); }
-  /// The mark of this object's drafts. Ranks that write files of the same checkpoint have rank 0's.
+  /// The mark of this object's drafts. Ranks that write files of one checkpoint use rank 0's.
   const std::string& mark() const noexcept { return mark_; }
   void set_mark(std::string mark) { mark_ = std::move(mark); }
-  /// Whether this rank sees the mark that rank 0 has put there, and not yet taken away.
+  /// Whether this rank finds `mark` in the storage, between rank 0's show_mark() and hide_mark().
   bool sees(const std::string& mark) const;
   void show_mark();
   void hide_mark();
-  /// Takes over a checkpoint of another folder: its files get second names here (copies where the
-  /// file system has no links, or the storages differ), so they stay whatever happens there. Older
-  /// checkpoints stay, too. False, and nothing has changed, if the other folder has removed it
-  /// meanwhile. Throws CheckpointError if it has it, but without a manifest or one of the files.
+  /// Takes over a checkpoint of another folder: links its files, or copies them where links are
+  /// impossible. Older checkpoints here stay. False, without effect, if the other folder has
+  /// removed it meanwhile. Throws CheckpointError if the manifest or a file is missing there.
   bool adopt(const CheckpointFolder& other, std::int64_t step);
   /// Removes a checkpoint, if there is one. After a crash it is either complete or absent.
   void remove(std::int64_t step) const;
@@ -124,9 +121,9 @@ class CheckpointFolder {
   Manifest look(std::int64_t step) const { return checked(step, /*whole=*/false); }
   /// Reads the manifest alone.
   Manifest read_manifest(std::int64_t step) const;
-  /// In the handler of `error`, which reading a checkpoint has thrown: throws it, damage with the newest
-  /// older step that is intact. A CheckpointError says so if the checkpoint was removed meanwhile: over
-  /// NFS a removed file is a storage that fails.
+  /// Call it in the handler of `error`, which reading a checkpoint has thrown. Rethrows an error of
+  /// the storage. Damage is thrown with the newest older step that is intact. A checkpoint that was
+  /// removed meanwhile is a CheckpointError that says so; over NFS the storage seems to fail then.
   [[noreturn]] void refuse(std::int64_t step, const Error& error) const;
   VerifiedFile open(const Manifest& manifest, const std::string& file) const;
   std::string read_text(std::int64_t step, const std::string& file) const;

@@ -1,4 +1,4 @@
-// Folders of a file system: a draft is a folder ".tmp-NAME-MARK", which gets its name when it is whole.
+// Folders of a file system: a draft is a folder ".tmp-NAME-MARK", which publish() renames to NAME.
 #include <algorithm>
 #include <optional>
 
@@ -25,8 +25,8 @@ std::string temporary_of(const std::string& path, std::string_view kind = "") {
   return folder + "/" + std::string(kTemporary) + std::string(kind) + name;
 }
 
-// The name without ".tmp-", if a draft or a removal that did not end has left it. All other names are of
-// others. Earlier versions wrote no marks.
+// The name without ".tmp-" if an unfinished draft or removal has left it; nullopt for all other
+// names, which are not ours. Earlier versions wrote no marks.
 std::optional<std::string_view> leftover(std::string_view name) {
   if (!name.starts_with(kTemporary)) return std::nullopt;
   name.remove_prefix(kTemporary.size());
@@ -109,8 +109,7 @@ class FolderStorage final : public Storage {
     std::erase_if(names, [](const auto& name) { return name.starts_with(kTemporary); });
     return names;
   }
-  // Renamed first, and that is on the disk before a file is removed, so that a crash leaves no folder with
-  // a part of its files.
+  // The new name is on the disk before a file is removed: a crash leaves no incomplete folder.
   void remove(const std::string& path) override {
     const auto [folder, name] = split_path(path);
     const std::vector<std::string> names = files_->list(folder);
@@ -124,7 +123,7 @@ class FolderStorage final : public Storage {
   bool is_remote() const noexcept override { return false; }
 
  private:
-  // Renamed first: somebody who writes there yet must not publish what is left of his files.
+  // Renamed first: a process that still writes there must not publish what is left of its files.
   void remove_leftover(const std::string& path) {
     const bool dies = split_path(path).name.starts_with(kDying);
     const std::string dying = temporary_of(path, dies ? "" : kDying);

@@ -87,7 +87,7 @@ class LocalFile final : public OutputFile {
                                    "several hosts the folder must be shared."});
 }
 
-// Whether the process or the machine lacks something, which says nothing about the file.
+// Whether the process or the machine is at fault, not the file.
 bool is_lack(int error) {
   return error == EMFILE || error == ENFILE || error == ENOMEM || error == EIO || error == ESTALE;
 }

@@ -76,7 +76,7 @@ std::string checkpoint_path_of(const std::string& run) {
     return {};
   try {
     return config::text_in_file(config, "checkpoint.path").value_or("");
-  } catch (const ConfigError&) {  // what reads the configuration says so
+  } catch (const ConfigError&) {  // reported where the whole configuration is read
     return {};
   }
 }

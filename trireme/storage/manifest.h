@@ -1,6 +1,5 @@
-// manifest.json describes a checkpoint: version, step, identity, the size of every file and a hash of
-// each of its chunks, each part's metadata, and its own SHA-256. It is the last file of a checkpoint
-// to be written.
+// manifest.json describes a checkpoint: version, step, identity, the size of every file and a hash
+// of each of its chunks, each part's metadata, and its own SHA-256. A checkpoint's last file.
 //
 // A plain value; parsing is strict (unknown or missing keys are damage). No LibTorch.
 #pragma once
@@ -18,11 +17,11 @@ namespace trireme::inline v0::storage {
 
 /// This version and the one before can be read; tests/compat/golden has a checkpoint of each.
 inline constexpr std::int64_t kManifestVersion = 3;
-/// So that a part of a file can be verified.
+/// Each chunk has a hash, so that a part of a file can be verified.
 inline constexpr std::int64_t kChunkBytes = 8 << 20;
 
-/// The first chunk of a file is its header, which every rank reads. It has chunk_bytes in version 2, or
-/// if the header is larger. All others have chunk_bytes; the last one may be short.
+/// The first chunk of a file is its header, which every rank reads. In version 2, or if the header
+/// is larger, it has chunk_bytes, as all others have; the last one may be short.
 struct FileRecord {
   std::int64_t bytes = 0;
   std::int64_t header_bytes = kChunkBytes;  // of the first chunk
@@ -48,11 +47,11 @@ struct Manifest {
   friend bool operator==(const Manifest&, const Manifest&) = default;
 };
 
-/// One rank's result of a save: the files that it has written, or the reason why it could not. It
-/// sends the text to rank 0.
+/// One rank's result of a save: the files that it has written, or why it could not. Sent to rank 0
+/// as text.
 struct WrittenFiles {
   std::map<std::string, FileRecord> files;
-  std::int64_t kept_bytes = 0;  // of files that are those of the checkpoint before
+  std::int64_t kept_bytes = 0;  // of files taken over from the checkpoint before
   std::string failure, advice;  // failure: empty if all are written
 };
 std::string to_text(const WrittenFiles& written);

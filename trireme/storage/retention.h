@@ -13,14 +13,14 @@ struct Retention {
   Retention(int newest, double hours, int best) : newest(newest), hours(hours), best(best) {}
   int newest = 3;    // this many newest
   double hours = 0;  // all that were saved at most this long before the newest one
-  int best = 0;      // this many with the least validation loss; of equal ones the older
+  int best = 0;      // this many with the least validation loss; the older one among equals
   /// Whether the number of the steps alone decides.
   bool counts_only() const noexcept { return hours <= 0 && best <= 0; }
 };
 
 struct SavedCheckpoint {
   std::int64_t step = 0;
-  std::optional<double> seconds;          // when it was saved, since 1970; unknown: not kept by age
+  std::optional<double> seconds;          // since 1970, when it was saved; unknown: not kept by age
   std::optional<double> validation_loss;  // unknown or no number: not among the best
 };
 

@@ -14,7 +14,7 @@ namespace {
 constexpr const char* kSlices = "slices";
 constexpr const char* kFiles[] = {kModelFile, kStateFile};
 
-// Throws if there is no such number.
+// Throws std::length_error if a dim is negative or the product overflows.
 std::int64_t product(const std::vector<std::int64_t>& shape) {
   std::int64_t elements = 1;
   for (const std::int64_t dim : shape)
@@ -63,7 +63,7 @@ std::map<std::string, Slices> slices_in(const std::map<std::string, std::string>
       for (const auto& run : slices.at("runs"))
         one.runs.push_back({run.at(0), run.at(1), run.at(2), run.at(3)});
     }
-  } catch (const std::exception&) {  // of the JSON, or of its shapes
+  } catch (const std::exception&) {  // from the JSON, or from product()
     throw CheckpointError(path + ": what it says of slices of tensors is damaged",
                           {.operation = "checkpoint"});
   }
@@ -155,7 +155,7 @@ struct SavedTensors::Impl {
       refuse_tensor(path, saved.name, "has another number of elements than its slices");
   }
 
-  // Every element is in one place.
+  // Throws unless the runs have as many elements as the tensor.
   static void check(PlacedTensor& placed, const std::string& path) {
     std::int64_t elements = 0;
     for (const PlacedRun& one : placed.runs) elements += one.run.elements();
@@ -167,8 +167,8 @@ struct SavedTensors::Impl {
               [](const auto& a, const auto& b) { return a.run.begin < b.run.begin; });
   }
 
-  // Calls visit(file, byte, element, elements) for each part of [begin, end) that is contiguous in a
-  // file; `element` counts from `begin`.
+  // Calls visit(file, byte, element, elements) for each part of [begin, end) that is contiguous in
+  // a file; `element` counts from `begin`.
   template <class Visit>
   static void each_part(const Tensor& tensor, std::int64_t begin, std::int64_t end, Visit visit) {
     const auto width = static_cast<std::int64_t>(size_of(tensor.dtype));
@@ -213,7 +213,7 @@ struct SavedTensors::Impl {
   const CheckpointFolder folder;
   const std::int64_t step;
   std::deque<VerifiedFile> files;
-  std::size_t loaded = 0;  // the file that is open and has chunks in memory; all others are closed
+  std::size_t loaded = 0;  // the file that is open and has chunks in memory; the others are closed
   std::map<std::string, std::map<std::string, PlacedTensor>> tensors;  // by kModelFile, kStateFile
 };
 

@@ -1,7 +1,8 @@
-// SavedTensors: the tensors of a checkpoint, whichever files their elements are in.
+// SavedTensors: the tensors of a checkpoint, whose elements may lie in several files.
 //
 // A file holds whole tensors under their names, and slices of others: the elements that one rank
-// wrote, as one row under the tensor's name. "slices" of the file's "__metadata__" says which they are:
+// wrote, as one row under the tensor's name. "slices" of the file's "__metadata__" says which they
+// are:
 //
 //     {"w": {"shape": [4, 6], "runs": [[2, 2, 6, 4]]}}      begin, length, stride, count:
 //                                                           elements 2 3, 8 9, 14 15, 20 21
@@ -54,8 +55,8 @@ class SavedTensors {
     std::span<std::byte> to;
   };
 
-  /// Reads the headers of the files. Throws CheckpointError, as read() does: it names the damage and
-  /// an older step that is intact.
+  /// Reads the headers of the files. Throws CheckpointError, as read() does: it names the damage
+  /// and an older step that is intact.
   SavedTensors(const CheckpointFolder& folder, const Manifest& manifest);
   ~SavedTensors();
 
@@ -64,8 +65,7 @@ class SavedTensors {
   std::vector<const Tensor*> tensors(const std::string& file) const;
   /// Null if there is none.
   const Tensor* find(const std::string& file, const std::string& name) const;
-  /// The place of an element: the number of its file, and the byte there. Reading in this order is
-  /// fastest.
+  /// The number of an element's file, and the byte there. Reading in this order is fastest.
   std::pair<std::size_t, std::int64_t> place_of(const Tensor& tensor, std::int64_t element) const;
   void read(const std::vector<Wanted>& wanted);
   /// All bytes of a tensor.

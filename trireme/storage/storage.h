@@ -1,9 +1,9 @@
 // Storage: the place where checkpoints are kept, a file system or an object store.
 //
 // It holds folders of files. A folder is complete or absent: its last file, kManifestFile, makes it
-// exist. Paths are those of the storage, without a scheme. ResourceError: the storage is full, away
-// or refuses; the same call may succeed later. Methods are called by one thread at a time, which
-// need not always be the same one. No LibTorch.
+// exist. A path is Location::path or lies below it: "DIR/step-00000500",
+// "s3://BUCKET/PREFIX/latest". ResourceError: the storage is full, away or refuses; the same call
+// may succeed later. One thread at a time. No LibTorch.
 #pragma once
 
 #include <cstddef>
@@ -22,40 +22,37 @@ inline constexpr const char* kManifestFile = "manifest.json";
 /// A folder that is being written.
 class Draft {
  public:
-  /// Without publish(): removes what was written, by all processes, as far as it can, unless another draft of
-  /// the folder was begun meanwhile.
+  /// Without publish(): removes the files of all processes, as far as it can, unless another draft
+  /// of the folder has begun meanwhile.
   virtual ~Draft() = default;
   virtual std::unique_ptr<OutputFile> create(const std::string& name) = 0;
   /// Takes over the file `path` of this storage without sending its bytes. False if the storage
-  /// cannot, or has no such file.
+  /// cannot do so or has no such file.
   virtual bool reuse(const std::string& name, const std::string& path) = 0;
-  /// Writes kManifestFile. The folder exists, and is durable with all its files, when this returns. Throws
-  /// ResourceError if another draft of this folder was begun meanwhile.
+  /// Writes kManifestFile. When this returns, the folder exists and is durable with all its files.
+  /// Throws ResourceError if another draft of this folder has begun meanwhile.
   virtual void publish(const std::string& manifest) = 0;
 };
 
 class Storage {
  public:
   virtual ~Storage() = default;
-  /// Begins the folder `path`, and removes what unfinished drafts beside it have left. Drafts with other
-  /// marks (words of letters) do not mix their files, if the storage can keep them apart.
+  /// Begins the folder `path`, and removes what unfinished drafts beside it have left. A storage
+  /// that can keep drafts apart does so by their `mark` (is_mark()).
   virtual std::unique_ptr<Draft> begin(const std::string& path, const std::string& mark) = 0;
-  /// For files that another process writes into the folder that begin() has begun elsewhere, which
-  /// alone removes or publishes them.
+  /// Adds files to a folder that another process has begun, and alone publishes or removes.
   virtual std::unique_ptr<Draft> join(const std::string& path, const std::string& mark) = 0;
-  /// A file to read ranges of; nothing is read yet. Throws CheckpointError if there is no such file,
-  /// ResourceError.
+  /// Opens a file to read ranges of it. Throws CheckpointError if there is no such file.
   virtual std::unique_ptr<InputFile> open(const std::string& path) = 0;
   /// Writes a small file beside the folders, in place of an older one.
   virtual void put(const std::string& path, const std::string& text) = 0;
-  /// The names of the complete folders and of the files in `path`, sorted; empty if there is no
-  /// `path`.
+  /// The names of the complete folders and the files in `path`, sorted; empty without a `path`.
   virtual std::vector<std::string> list(const std::string& path) = 0;
-  /// Removes a complete folder, at no moment of which it is there with a part of its files, or a file
-  /// of put(). Does nothing if there is none.
+  /// Removes a file of put(), or a complete folder, which is never seen with some of its files
+  /// only. Does nothing if there is none.
   virtual void remove(const std::string& path) = 0;
-  /// Locks `path` for this job until the result is destroyed. Throws ConfigError naming the job that
-  /// has it, or if this user may not write there. Null: a local folder that is read-only.
+  /// Locks `path` for this job until the result is destroyed. Throws ConfigError naming the job
+  /// that has it, or if a bucket refuses. Null: a local folder that this user may not write to.
   virtual std::shared_ptr<void> lock(const std::string& path) = 0;
   /// Whether it is a service, which may deny access.
   virtual bool is_remote() const noexcept = 0;
@@ -72,15 +69,15 @@ struct Location {
 
 /// Whether `address` names a scheme ("s3://bucket/prefix"), not a path of this machine.
 bool has_scheme(const std::string& address);
-/// Throws ConfigError if open_location() cannot know the address, whatever the environment has.
+/// Throws ConfigError if the form of the address is wrong. Does not look at the environment.
 void check_address(const std::string& address);
 /// Opens "DIR", "file:///DIR" or "s3://BUCKET/PREFIX". Throws ConfigError for another scheme, or if
 /// the environment lacks what the scheme needs. Connects to nothing.
 Location open_location(const std::string& address);
 
 /// checkpoint.path of the run in the folder `run` of this machine; empty if its checkpoints are in
-/// RUN/checkpoint. A folder RUN/checkpoint decides: RUN/best has one beside a copy of the run's
-/// configuration.
+/// RUN/checkpoint. If that folder exists, the configuration is not read: RUN/best has a copy of the
+/// run's.
 std::string checkpoint_path_of(const std::string& run);
 
 }  // namespace trireme::inline v0::storage

@@ -130,7 +130,7 @@ void VerifiedFile::read(std::vector<Piece> pieces) {
             [](const Piece& a, const Piece& b) { return a.at < b.at; });
   for (const Piece& piece : pieces)
     TRIREME_CHECK((piece.at >= 0 && end_of(piece) <= record_.bytes));
-  std::size_t first = 0;  // all before are filled
+  std::size_t first = 0;  // the pieces before it are filled
   std::int64_t next = 0;  // chunks before this one are done
   while (first < pieces.size()) {
     const std::int64_t begin = std::max(chunk_of(pieces[first].at), next);

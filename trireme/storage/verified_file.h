@@ -4,8 +4,7 @@
 //     | header | chunk 1 | chunk 2 |..      a read of the bytes ===  loads chunks 1 and 2,
 //                  ========                 verifies both, and copies what was asked for
 //
-// At most kChunksAtOnce chunks of a file are in memory. After drop() it takes no descriptor either.
-// Not thread safe. No LibTorch.
+// At most kChunksAtOnce chunks are in memory; drop() closes the file. Not thread safe. No LibTorch.
 #pragma once
 
 #include <cstddef>
@@ -56,12 +55,12 @@ class VerifiedFile {
 
   using Open = std::function<std::unique_ptr<InputFile>()>;
 
-  /// Calls `open` now, and before the first read after each drop(). `path` names the file in errors.
-  /// Throws CheckpointError if the size is not that of `record`, and what `open` throws.
+  /// Calls `open` now, and before the first read after each drop(). `path` names the file in
+  /// errors. Throws CheckpointError if the size is not that of `record`, and the errors of `open`.
   VerifiedFile(Open open, FileRecord record, std::int64_t chunk_bytes, std::string path);
 
-  /// Fills all pieces. Loads each chunk that they touch once, and no other. Throws CheckpointError
-  /// naming the bytes that differ.
+  /// Fills all pieces, loading each chunk once. Throws CheckpointError naming the bytes that
+  /// differ.
   void read(std::vector<Piece> pieces);
   /// Verifies the whole file.
   void verify();

@@ -17,7 +17,7 @@
 namespace trireme::inline v0::parallel {
 namespace {
 
-// A record of each rank, which all ranks have once gather()'s Work is done. Until then it must live.
+// One record per rank. Must live until gather()'s Work is done; then all ranks have all records.
 template <class Record>
 struct Gathered {
   explicit Gathered(int size) : all(static_cast<std::size_t>(size)) {}
@@ -128,8 +128,8 @@ void leave(comm::Communicator& world) noexcept {
   }
 }
 
-// Ranks that can map each other's memory read there that this rank gave up, and why. The others
-// learn it, and the exit code, from this rank's last call.
+// Ranks that map each other's memory read there that this rank gave up, and why. Other ranks learn
+// that, and the exit code, from this rank's last call.
 void give_up(comm::Communicator& world, std::span<comm::Communicator* const> groups,
              const std::exception_ptr& error) noexcept {
   if (world.failure()) return;  // the others know
@@ -209,7 +209,7 @@ void LocalVote::take_rates(std::vector<double> own, bool compared) {
   if (compared) rates = std::move(own);
 }
 
-// An exception's sentence ends with its advice, which the local_vote carries separately.
+// An exception's sentence ends with its advice, which a vote carries separately.
 void LocalVote::refuse(const ErrorReport& report) {
   std::string why = report.sentence;
   const std::string& own = report.context.advice;
@@ -292,7 +292,7 @@ void throw_if_refused(const Verdict& verdict, int rank, const std::string& host,
   std::string advice = "Nothing was applied on any rank";
   if (!verdict.advice.empty()) {
     const std::string& own = verdict.advice;
-    // The advice is a sentence of its own, or continues this one.
+    // The advice is a full sentence, or continues this one.
     const bool sentence = std::isupper(static_cast<unsigned char>(own.front())) != 0;
     advice += (sentence ? ". " : "; ") + own;
   }

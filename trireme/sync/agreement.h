@@ -33,13 +33,12 @@ struct BarrierEntry {
 /// Thread safe; returns at once. The Work is done when every rank has entered the same batch.
 Work enter_barrier(comm::Communicator& world, const BarrierEntry& entry, const std::string& host);
 
-/// Announces that this rank's loop has ended; waits until every other rank is in its next collective.
-/// They may read the announcement later: it arrives though this rank's transport ends at once. Never
-/// throws.
+/// Announces that this rank's loop has ended; waits until every other rank is in its next
+/// collective. The announcement arrives even if this rank's transport ends at once. Never throws.
 void leave(comm::Communicator& world) noexcept;
 
-/// This rank fails with `error` inside a call that the other ranks of `groups` are in or will make:
-/// ends their waits. All communicators of the job are broken afterwards. Never throws.
+/// For a rank that fails with `error` inside a call that the other ranks of `groups` make, too:
+/// ends their waits. Breaks all communicators of the job. Never throws.
 void give_up(comm::Communicator& world, std::span<comm::Communicator* const> groups,
              const std::exception_ptr& error) noexcept;
 
@@ -61,8 +60,8 @@ struct LocalVote {
   /// A gradient overflowed fp16 (strategy/loss_scale.h). No refusal: all ranks skip the step.
   bool overflow = false;
   bool trains = true;  // a gradient came, or this rank cannot tell
-  /// The learning rates of this rank's update, by parameter group; empty: not compared. Ranks that
-  /// differ refuse the step.
+  /// Learning rates of this rank's update, by parameter group, which must be equal on all ranks;
+  /// empty: not compared.
   std::vector<double> rates = {};
   RankTime time = {};
 
@@ -74,11 +73,11 @@ struct LocalVote {
     reason = why;
     advice = what_to_do;
   }
-  /// Refuses for what this rank's sync reports.
+  /// Refuses with what this rank's sync reports.
   void refuse(const Refusal& refusal);
   /// Refuses if a micro-batch's loss is not finite.
   void check_loss(std::uint32_t microbatch, double loss);
-  /// Refuses if a learning rate is not finite; keeps them if ranks have to agree.
+  /// Refuses if a learning rate is not finite. `compared`: ranks must have equal rates.
   void take_rates(std::vector<double> own, bool compared);
   /// Refuses for an exception that this rank's code threw, with the exception's advice.
   void refuse(const ErrorReport& report);
@@ -121,8 +120,7 @@ class Vote {
 inline constexpr const char* kNotFiniteAdvice =
     "lower the learning rate or look at that rank's data";
 
-/// Throws StepRefused naming rank, reason and the refusing rank's advice unless the verdict is ok.
-/// `rank` is this one's.
+/// Throws StepRefused with the refusing rank, its reason and advice unless the verdict is ok.
 void throw_if_refused(const Verdict& verdict, int rank, const std::string& host, long step);
 
 /// Throws StepRefused (exit code 21) if a gradient's sum holds an infinity or a NaN although every

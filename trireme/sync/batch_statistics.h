@@ -5,7 +5,7 @@
 // pairs (mean, variance) of all ranks, and fold() folds them in micro-batch order into the running
 // values, with the module's own momentum.
 //
-// One per copy of the model; that of a lane is only asked to take() and drop(). Not thread safe.
+// One per copy of the model; for a lane's copy only take() and drop() are called. Not thread safe.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -47,7 +47,7 @@ class BatchStatistics {
   /// After the vote: every rank gets the pairs of the whole batch. Collective. Strategies in which
   /// each rank trains its own copy leave it out.
   void gather(comm::Communicator& world, const kernel::Assignment& assignment, std::uint32_t total);
-  /// Folds the pairs that are here.
+  /// Folds the pairs that this rank has.
   void fold();
   /// The step was refused: discards its pairs and restores the running values.
   void drop();

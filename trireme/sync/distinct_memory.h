@@ -1,9 +1,8 @@
 // DistinctMemory: refuses a model in which two tensors share memory without being one tensor.
 //
-// Autograd and the optimizer treat a view of a parameter as a parameter of its own, with its own
-// gradient and its own update. A strategy that moves parameters (ZeRO, blocks) would silently
-// separate the two. A shared weight must be one tensor under two names, or tied (Blocks::tie).
-// Not thread safe.
+// Autograd and the optimizer treat a view of a parameter as a separate parameter, with its own
+// gradient and update. A strategy that moves parameters (ZeRO, blocks) would silently separate the
+// two. A shared weight must be one tensor under two names, or tied (Blocks::tie). Not thread safe.
 #pragma once
 
 #include <ATen/core/Tensor.h>

@@ -46,7 +46,7 @@ struct Lanes::Impl {
         stage.offload(
             memory::make_activation_store(options.offload_activations, weights.front().device()));
     }
-    // Frozen weights are the rank's; the others are the lane's own.
+    // Frozen weights are shared with the rank; other buffers belong to the lane.
     void take_buffers(const std::vector<at::Tensor>& frozen, at::Device device) {
       std::size_t next = 0;
       for (const Stage::Member& member : stage.members())
@@ -129,7 +129,7 @@ struct Lanes::Impl {
   // Body of a lane's thread. It sleeps on `bell` (a futex) while no task may start.
   void work(Lane& lane) {
     tensor::set_up_thread();
-    // A device's backward pass runs in this thread, too: it reads what is kept for each thread.
+    // A device's backward pass must run in this thread, too, since it reads thread-local state.
     c10::AutogradState::get_tls_state().set_multithreading_enabled(false);
     if (!device.is_cpu()) at::accelerator::setDeviceIndex(device.index());
     while (!stop) {

@@ -49,7 +49,8 @@ class Lanes {
   using Compute = std::function<double(Stage& stage, std::size_t task)>;
 
   /// Builds `options.count` copies of the model. Their parameters, in the order of `leaves`, share
-  /// the storage of `leaves`, and their frozen weights that of `options.frozen`. Each lane's kernels use the process's number of threads.
+  /// the storage of `leaves`, and their frozen weights that of `options.frozen`. Each lane's
+  /// kernels use the process's number of threads.
   Lanes(const models::Blocks& model, std::uint64_t seed, const std::vector<at::Tensor>& leaves,
         const LanesOptions& options, std::shared_ptr<Waiter> waiter);
   ~Lanes();

@@ -33,7 +33,7 @@ struct ModelPart {
   std::vector<std::uint32_t> number;  // in the model, for each of the store's parameters
 };
 
-/// A parameter or buffer of the model, on whichever rank.
+/// A parameter or buffer of the model, on any rank.
 struct ModelTensor {
   std::string name;
   DType dtype = DType::F32;         // for a parameter: of its master weight

@@ -1,5 +1,4 @@
-// The groups of options that StrategyOptions has as members, such as {.local = {.steps = 16}}. Plain
-// values.
+// The groups of options in StrategyOptions, such as {.local = {.steps = 16}}. Plain values.
 #pragma once
 
 #include <cstdint>
@@ -7,8 +6,8 @@
 
 namespace trireme::inline v0 {
 
-/// For parallel.sync = local_sgd and its relatives, under which each rank trains its own copy of the
-/// model and exchanges weights now and then.
+/// For parallel.sync = local_sgd and its relatives, under which each rank trains its own copy of
+/// the model and exchanges weights now and then.
 struct LocalOptions {
   /// Steps of a rank on its own copy between two exchanges (H in the papers).
   int steps = 8;
@@ -20,33 +19,31 @@ struct LocalOptions {
   /// EASGD's beta: in an exchange the centre moves by beta of its distance to the ranks' mean, and
   /// a rank by beta/N of its distance to the centre. 0.9 in the paper.
   double elastic = 0.9;
-  /// Gossip's graph: ring | exponential | one_peer | random (plan/mixing.h), and the seed of
-  /// random.
+  /// Gossip's graph: ring | exponential | one_peer | random (plan/mixing.h), and random's seed.
   std::string graph = "one_peer";
   std::uint64_t graph_seed = 1;
 };
 
-/// For parallel.sync = server, under which parameter servers hold the optimizer's state and update the
-/// weights.
+/// For parallel.sync = server: parameter servers hold the optimizer's state and update the weights.
 struct ServerOptions {
   /// 0: synchronous; without `backup` the bits are those of plain data parallel. s > 0: a worker is
-  /// at most s pushes ahead of the slowest. -1: nobody waits. If it is not 0, every worker trains on
-  /// batches of its own, and its gradient is applied when it arrives.
+  /// at most s pushes ahead of the slowest. -1: nobody waits. If it is not 0, every worker trains
+  /// on its own batches, and its gradient is applied when it arrives.
   std::int64_t staleness = 0;
-  /// Synchronous: a step is complete without this many of the workers' gradients, whichever come
-  /// last (Chen et al. 2016, arXiv:1604.00981). Every worker trains on batches of its own.
+  /// Synchronous: a step does not wait for this many of the workers' gradients, the last ones (Chen
+  /// et al. 2016, arXiv:1604.00981). Every worker trains on its own batches.
   int backup = 0;
   /// Lambda of delay compensation (DC-ASGD: Zheng et al. 2017, arXiv:1609.08326); 0: off.
   double compensation = 0;
-  /// With a staleness that is not 0, a push is answered with the weights that momentum will have made
-  /// when the worker's next gradient is applied (Shard::predicted()).
+  /// With a staleness that is not 0: the answer to a push has the weights that momentum will have
+  /// made when the worker's next gradient is applied (Shard::predicted()).
   bool prediction = false;
 
-  /// Servers that have a copy of each shard; 1: none but its own. With more, the death of a server
-  /// loses nothing that a worker was told is done.
+  /// Servers that hold each shard; 1: its own server only. With more, a dead server loses no update
+  /// that a worker was told is done.
   int replicas = 1;
 
-  /// Whether workers train on their own, and need no other worker to be there.
+  /// Whether workers train independently, and wait for no other worker.
   bool alone() const noexcept { return staleness != 0 || backup > 0; }
   friend bool operator==(const ServerOptions&, const ServerOptions&) = default;
 };

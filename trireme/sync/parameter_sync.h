@@ -46,10 +46,10 @@ struct ParameterUse {
 };
 
 /// A change of a rank's memory under ZeRO-3, reported at once to StrategyContext::on_shard_event;
-/// `trireme show zero3` draws these. In order, one at a time: Gather (the gather of a block's whole weights
-/// has started), Use (a block's use begins: it waits for its weights, the next block's are requested,
-/// it computes), Free (a block's whole weights are freed), Send (a bucket's leaves are being sent to
-/// their owners), Fold (this rank's part of a bucket has been added up).
+/// `trireme show zero3` draws these. In order, one at a time: Gather (the gather of a block's whole
+/// weights has started), Use (a block's use begins: it waits for its weights, the next block's are
+/// requested, it computes), Free (a block's whole weights are freed), Send (a bucket's leaves are
+/// being sent to their owners), Fold (this rank's part of a bucket has been added up).
 struct ShardEvent {
   enum class Kind : std::uint8_t { Gather, Use, Free, Send, Fold };
   Kind kind = Kind::Use;
@@ -85,17 +85,17 @@ struct Refusal {
   std::string reason;
 };
 
-/// The operations of a whole step: one ParameterSync, or those of a rank's pipeline stages together
-/// (pipeline/pipeline_sync.h).
+/// The operations of a whole step. Implemented by a ParameterSync, and for all pipeline stages of a
+/// rank together (pipeline/pipeline_sync.h).
 class StepSync {
  public:
   virtual ~StepSync() = default;
-  /// Starts a global batch of `total` micro-batches. `order` is what this rank will do, or what the
-  /// ranks of its group do if it has one micro-batch fewer; may be empty if nobody waits for a use.
-  /// `total` 0: forward passes only, which also end with finish().
+  /// Starts a global batch of `total` micro-batches. `order`: the uses of this rank, or those of
+  /// the other ranks of its group if it has one micro-batch fewer; may be empty if no use has to
+  /// wait. `total` 0: forward passes only, which also end with finish().
   virtual void begin(std::uint32_t total, std::span<const Use> order) = 0;
-  /// Starts what has not started yet. When the Work is done, all sums over ranks are complete. It
-  /// fails with the communicator's error; refusal() has what this rank itself found wrong.
+  /// Starts the remaining reductions. When the Work is done, all sums over ranks are complete. The
+  /// Work fails with the communicator's error; refusal() has what this rank itself found wrong.
   virtual Work finish() = 0;
   virtual std::optional<Refusal> refusal() const = 0;
   /// After finish()'s Work and the vote, on the caller's thread: adds the uses of tied parameters,
@@ -137,7 +137,7 @@ class ParameterSync : public StepSync {
   virtual void gradient(ParameterUse use, std::uint32_t microbatch, at::Tensor leaf) noexcept = 0;
   /// Parameters without a gradient in this micro-batch get a zero leaf.
   virtual void end_micro() = 0;
-  /// A pass of the pipeline's order is over. Its uses that have not come will not: it failed, or
+  /// A pass of the pipeline's order is over. Its missing uses will not come: the pass failed, or
   /// only other ranks of the group have this micro-batch.
   virtual void end_pass(std::uint32_t microbatch, Phase phase) = 0;
 };

@@ -22,7 +22,7 @@ class Channel;
 namespace parallel {
 
 struct StrategyContext {
-  comm::Communicator* world = nullptr;  // outlives the strategy, or is its own_world
+  comm::Communicator* world = nullptr;  // outlives the strategy, or is own_world
   std::shared_ptr<comm::Communicator> own_world = nullptr;
   std::string host = {};
   std::function<int()> stop_signal = [] { return 0; };
@@ -38,15 +38,14 @@ struct StrategyContext {
   bool reproducible = true;
   std::string processor = {};
   int local_size = 0;  // ranks on each host; 0: unknown, or hosts differ
-  /// Parameter servers: how many there are, a connection to one of them, and which of how many
-  /// workers this is.
+  /// Parameter servers: their number, how to connect to one, and this worker's number.
   struct Servers {
     int count = 0;
     /// "server 1", "the evaluator": this process is no worker, and must not train with servers.
     std::string other_role = {};
     std::function<std::shared_ptr<net::Channel>(int shard)> dial = {};
     std::function<std::uint64_t(int shard)> term = [](int) { return 0; };
-    Duration patience = std::chrono::seconds(30);  // until a lost server, or another one, serves
+    Duration patience = std::chrono::seconds(30);  // until a lost server, or its successor, serves
     /// Says that no other worker waits for this one.
     std::function<void()> train_alone = [] {};
     int worker = 0, workers = 1;
@@ -62,11 +61,11 @@ struct StrategyContext {
   OnShardEvent on_shard_event = {};                 // under zero2, zero3 and hybrid
   std::shared_ptr<observe::Trace> trace = nullptr;  // null = off
 
-  /// This process's number in the job, also where its world is its own.
+  /// This process's number in the job, also if it has its own world.
   int rank() const noexcept { return own_world ? servers.worker : world->rank(); }
 };
 StrategyContext context_of(Job& job);
-/// The same, with an on_shard_event that is called one at a time, whatever threads call it.
+/// The same, with an on_shard_event that only one thread at a time calls.
 inline StrategyContext with_events_one_at_a_time(StrategyContext context) {
   if (!context.on_shard_event) return context;
   context.on_shard_event = [to = std::move(context.on_shard_event),

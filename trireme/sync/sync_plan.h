@@ -26,15 +26,15 @@ struct SyncPlan {
   bool sharded() const noexcept { return owners > 1; }
   bool shards_gradients() const noexcept { return sharded() && assignment.members > 1; }
   int owner_of(int rank) const noexcept { return rank % owners; }
-  /// Micro-batches that `rank` goes through in a batch of `total`: its own; or, if the ranks of its
-  /// group go through theirs `together`, those of the rank with the most.
+  /// How many micro-batches `rank` goes through in a batch of `total`: its own or, if the ranks of
+  /// its group go `together`, as many as the rank with the most.
   std::uint32_t passes_of(int rank, std::uint32_t total, bool together) const {
     const int first = together ? rank / assignment.members * assignment.members : rank;
     return static_cast<std::uint32_t>(leaves_of(assignment, total, first).size());
   }
 };
 
-/// The ranks for which a level makes a plan; as for plan_sync().
+/// The arguments of plan_sync(), for a level.
 struct SyncRanks {
   std::string sync;
   int size = 1, shard = 0, local_size = 0;
@@ -45,9 +45,9 @@ struct SyncRanks {
 std::vector<std::string> sync_names();
 
 /// `sync` on `size` ranks: plain | zero1 | zero2 | zero3 | hybrid | local_sgd | diloco | easgd |
-/// gossip | server. Hybrid shards over `shard` consecutive ranks (0: the `local_size` ranks of a host; 0:
-/// hosts differ) and replicates over the others. ConfigError with the arithmetic if they do not
-/// divide, and for another name.
+/// gossip | server. Hybrid shards over `shard` consecutive ranks (0: the `local_size` ranks of a
+/// host; 0: hosts differ) and replicates over the others. ConfigError with the arithmetic if they
+/// do not divide, and for another name.
 SyncPlan plan_sync(const std::string& sync, int size, int shard, int local_size);
 
 /// Whether ranks go through micro-batches together: zero2, zero3, hybrid.
@@ -64,7 +64,7 @@ bool is_served(const std::string& sync);
 /// A rank's groups. Gradients and weights move at the same time, so each has its own group.
 struct ShardGroups {
   std::shared_ptr<comm::Communicator> exchange, gather;  // the same ranks: the owners
-  std::shared_ptr<comm::Communicator> replicas;  // the owners of this shard; null if it is one
+  std::shared_ptr<comm::Communicator> replicas;  // the owners of this shard; null if only one
 };
 
 /// Collective over `world`: this rank's groups, for a sharded plan. `gathers`: also a group for the

@@ -22,15 +22,15 @@ struct SyncSetup {
   /// Options of plain data parallel; ZeRO reads bucket_bytes and before_launch only.
   PlainSyncOptions options = {};
   OnShardEvent on_event = {};
-  /// For a rank of a pipeline. If the plan shards weights, `gather` is that of all its stages,
-  /// whose begin() its owner calls, and `part` this stage's number in it.
+  /// For a rank of a pipeline. If the plan shards weights, `gather` serves all its stages, the
+  /// owner of `gather` calls begin(), and `part` is this stage's number in it.
   bool in_pipeline = false;
   UnitGather* gather = nullptr;
   std::uint32_t part = 0;
 };
 
 /// Collective over `data`. `data` and the store must outlive the result. Not for plans whose ranks
-/// train copies or have servers (SyncPlan::local, served), which bring a class of their own.
+/// train copies or have servers (SyncPlan::local, served), which have their own classes.
 std::unique_ptr<BucketedSync> make_parameter_sync(const SyncSetup& setup);
 
 }  // namespace trireme::inline v0::parallel

@@ -255,8 +255,7 @@ bool has_momentum(Optimizer& optimizer, const at::Tensor& parameter) {
   return !named.empty() && named.front().second.count_nonzero().item<std::int64_t>() > 0;
 }
 
-// LibTorch's optimizers make a parameter's state in its first update, and take one that is there for
-// complete.
+// Must not make a state: LibTorch's optimizers treat one that exists as complete.
 std::int64_t updates(Optimizer& optimizer, const at::Tensor& parameter) {
   const auto& kept = optimizer.state();
   if (kept.find(parameter.unsafeGetTensorImpl()) == kept.end()) return 0;

@@ -21,8 +21,8 @@ namespace trireme::inline v0::parallel {
 /// "SGD", "Adam", "AdamW", "RMSprop", "Adagrad", "LBFGS"; "an optimizer of its own" for others.
 std::string name_of(const torch::optim::Optimizer& optimizer);
 
-/// ", momentum 0.9, weight_decay 0": the numbers of a parameter group but its learning rate. Empty for
-/// an optimizer of another type.
+/// ", momentum 0.9, weight_decay 0": the numbers of a parameter group except its learning rate.
+/// Empty for an optimizer of another type.
 std::string numbers_of(const torch::optim::Optimizer& optimizer,
                        const torch::optim::OptimizerOptions& options);
 
@@ -32,12 +32,11 @@ void require_supported(const torch::optim::Optimizer& optimizer);
 /// ConfigError for any but SGD, Adam, AdamW, RMSprop, Adagrad: others may need a whole parameter.
 void require_element_wise(const torch::optim::Optimizer& optimizer);
 
-/// The same optimizer as Trireme's own, for servers: SGD, AdamW, Adam without weight decay, Adagrad.
-/// ConfigError for others, for amsgrad and lr_decay, and for several parameter groups.
+/// The same optimizer as Trireme's own, for servers: SGD, AdamW, Adam without weight decay,
+/// Adagrad. ConfigError for others, for amsgrad and lr_decay, and for several parameter groups.
 OptimizerOptions own_optimizer(torch::optim::Optimizer& optimizer);
 
-/// Copies elements [begin, end) of the state of `from` to `to`, a flat view of these elements, and
-/// forgets the state of `from`.
+/// Moves elements [begin, end) of the state of `from` to `to`, a flat view of them; drops the rest.
 void cut_state(torch::optim::Optimizer& optimizer, const at::Tensor& from, const at::Tensor& to,
                std::int64_t begin, std::int64_t end);
 void forget_state(torch::optim::Optimizer& optimizer, const at::Tensor& parameter);
@@ -50,7 +49,7 @@ void make_expected_state(torch::optim::Optimizer& optimizer, const at::Tensor& p
 /// takes the whole gradient as momentum if there is none.
 std::vector<std::pair<std::string, at::Tensor>> state_tensors(torch::optim::Optimizer& optimizer,
                                                               const at::Tensor& parameter);
-/// Whether SGD with momentum has none for the parameter yet. False for other optimizers.
+/// Whether SGD with momentum has no momentum of the parameter yet. False for other optimizers.
 bool lacks_momentum(torch::optim::Optimizer& optimizer, const at::Tensor& parameter);
 /// Whether SGD's momentum of the parameter has an element other than zero.
 bool has_momentum(torch::optim::Optimizer& optimizer, const at::Tensor& parameter);

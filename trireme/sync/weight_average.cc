@@ -9,8 +9,7 @@
 namespace trireme::inline v0::parallel {
 namespace {
 
-// A plain loop without fused multiply-add: an element's bits do not depend on its place in the
-// loop.
+// Without fused multiply-add: an element's bits do not depend on its place in the loop.
 template <class T>
 void move_towards(T* average, const T* weight, T share, std::int64_t count) {
   for (std::int64_t i = 0; i < count; ++i) average[i] += share * (weight[i] - average[i]);

@@ -1,6 +1,6 @@
-// WeightAverage: an exponential moving average of the master weights that this rank owns, cut as
-// they are: average += (1 - decay) (weight - average) after every update (the averaging of Polyak &
-// Juditsky 1992 with a window; Ema does the same for a user's own module).
+// WeightAverage: an exponential moving average of the master weights that this rank owns:
+// average += (1 - decay) (weight - average) after every update (the averaging of Polyak & Juditsky
+// 1992 with a window; Ema does the same for a user's own module).
 //
 // Works element by element, so the bits do not depend on how parameters are cut. Holds one copy of
 // the owned masters in their type. Not thread safe.
@@ -28,7 +28,7 @@ class WeightAverage {
   std::vector<NamedShard> state(std::span<const optim::OwnedSlice> slices,
                                 std::span<const optim::ParameterInfo> parameters) const;
   const std::vector<at::Tensor>& memory() const noexcept { return averages_; }
-  /// Bytes of averages in the host's memory: those of weights that are there.
+  /// Bytes of the averages in the host's memory: an average is where its weight is.
   std::int64_t bytes_on_host() const;
 
  private:

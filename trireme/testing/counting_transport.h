@@ -1,5 +1,5 @@
-// CountingTransport: a wrapper that counts the bytes that this rank sends to each peer. It forbids
-// access to peers' memory, so that all bytes are sent.
+// CountingTransport: a wrapper that counts the bytes that this rank sends to each peer. It has no
+// access to peers' memory, so all bytes are sent.
 #pragma once
 
 #include <cstddef>

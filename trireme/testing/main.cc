@@ -3,8 +3,8 @@
 //     test.comm                                      every test of the module
 //     test.comm --file=trireme/comm/group_test.cc   the tests that this file defines, as ctest does
 //
-// A program that holds a test outside its *_test.cc files, which no ctest entry would run, or two
-// tests of one name, fails whatever it is asked to run.
+// The program always fails if it has a test outside its *_test.cc files, which no ctest entry would
+// run, or two tests of one name.
 #include <gmock/gmock.h>
 #include <malloc.h>
 #include <stdlib.h>
@@ -19,8 +19,7 @@
 
 namespace {
 
-/// The names of all tests of this program, and the file that defines each; empty if there is a
-/// fault.
+/// All tests of this program, and the file that defines each; empty if there is a fault.
 std::map<std::string, std::string> files_of_tests() {
   std::map<std::string, std::string> files;
   const ::testing::UnitTest& all = *::testing::UnitTest::GetInstance();
@@ -51,8 +50,9 @@ std::string_view chosen_file(int argc, char** argv) {
   return {};
 }
 
-/// LibTorch's static objects take 0.1 s to go. This ends the process before they do, but after what was registered
-/// later, such as the end of MPI; with sanitizers, which look for leaks, it ends as any other.
+/// Ends the process before LibTorch's static objects are destroyed, which takes 0.1 s, but after
+/// exit handlers that were registered later, such as MPI's. Not under sanitizers, which look for
+/// leaks.
 void spare_the_libraries_ends() {
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
   on_exit(
@@ -68,8 +68,8 @@ void spare_the_libraries_ends() {
 
 int main(int argc, char** argv) {
   spare_the_libraries_ends();
-  // Without bins for small blocks that are freed. Else each larger block that is freed goes through all of them,
-  // which takes some 5 % of the processor time of tests with LibTorch.
+  // Switches off malloc's bins for small freed blocks: each larger free goes through all of them,
+  // which takes about 5 % of the processor time of tests with LibTorch.
   mallopt(M_MXFAST, 0);
   int exit_code = 0;
   if (trireme::testing::run_registered_process(argc, argv, exit_code)) return exit_code;

@@ -1,5 +1,5 @@
-// RefusedThreads: the system refuses threads, as it does at the limit of `ulimit -u`. A limit of that
-// kind does not hold for root, so the memory for a thread's stack is refused instead.
+// RefusedThreads: the system refuses threads, as it does at the limit of `ulimit -u`. That limit
+// does not hold for root, so the memory of a thread's stack is refused instead.
 #pragma once
 
 #include <pthread.h>

@@ -2,8 +2,8 @@
 //
 // Deterministic for a seed: one rank runs at a time, and the seed picks which rank runs next and
 // how long a message takes. No ports, no sleeps. An exception in a body fails the test with rank
-// and seed. A deadlock (no rank can run and no message is in transit) throws in every blocked rank
-// and names who waits for what.
+// and seed. A deadlock (no rank can run, no message is in transit) throws in every blocked rank and
+// names the waits.
 #pragma once
 
 #include <cstdint>

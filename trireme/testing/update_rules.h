@@ -1,5 +1,5 @@
-// A rule of every kind with numbers that use all of it, and its update on the CPU, for tests of other
-// implementations.
+// Update rules of every kind, with options that use all of their code, and their updates on the
+// CPU. For tests of other implementations.
 #pragma once
 
 #include <tuple>
@@ -32,7 +32,7 @@ inline auto update_rules() {
                     Descend{.decay = 0.99, .rate = 0.1});
 }
 
-/// kernel::apply() of the rule to its arrays, in its order.
+/// kernel::apply() of the rule to `arrays`, in the rule's order.
 template <class T, class Rule>
 void update_on_cpu(const Rule& rule, std::vector<std::vector<T>>& arrays) {
   constexpr kernel::RuleShape kShape = Rule::kShape;

@@ -1,5 +1,4 @@
-// The names of an S3 storage: buckets, keys, URLs, and what the environment says about its service.
-// Plain values.
+// The names of an S3 storage: buckets, keys, URLs, and its service in the environment. Values.
 #pragma once
 
 #include <functional>
@@ -28,7 +27,7 @@ struct Service {
 /// credentials. `get` has getenv's signature.
 Service service_of(const std::function<const char*(const char*)>& get);
 
-/// The bytes of `text` with "%XX" for all but letters, digits and "-_.~", as signatures need them.
+/// `text` with "%XX" for all bytes but letters, digits and "-_.~", as signatures need it.
 std::string percent_encoded(std::string_view text, bool keep_slashes = false);
 /// The URL of an object, or of the bucket for an empty key. Amazon's own buckets have host names;
 /// other endpoints have the bucket in the path.

@@ -64,7 +64,7 @@ std::string S3Client::url(const std::string& key, const std::string& query) cons
   return url_of(service_, bucket_, key) + (query.empty() ? "" : "?" + query);
 }
 
-// Half of the delay is by chance, so that ranks that failed together do not come back together.
+// Half of the delay is random, so that ranks that failed together do not try again together.
 void S3Client::pause(int attempt) const {
   static thread_local std::minstd_rand random{std::random_device()()};
   Duration delay = retry_.first_delay;

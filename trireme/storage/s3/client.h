@@ -1,8 +1,8 @@
 // S3Client: the calls on one bucket, each tried again until it has a final answer.
 //
-// No answer, 5xx (but 501), 429 and 408 are tried again after a growing, jittered delay. Bytes are checked by
-// their MD5: the service compares Content-MD5, and this side the ETag of the answer (except under
-// KMS encryption, whose ETags are no MD5). Thread safe.
+// Calls without an answer, or with 5xx (but 501), 429 or 408, are tried again after a growing,
+// jittered delay. Bytes are checked by their MD5: the service compares Content-MD5, and this side
+// the ETag of the answer (under KMS encryption an ETag is no MD5). Thread safe.
 #pragma once
 
 #include <cstdint>
@@ -23,7 +23,7 @@ struct RetryOptions {
   int attempts = 7;  // together about 20 s of delays
   Duration first_delay = std::chrono::milliseconds(250);
   Duration longest_delay = std::chrono::seconds(8);
-  Duration longest_call = Duration::zero();  // of an attempt; zero: as long as bytes move
+  Duration longest_call = Duration::zero();  // limit of an attempt; zero: none while bytes move
 };
 
 /// The service's final refusal. `code` is the service's word, such as "AccessDenied".
@@ -47,16 +47,16 @@ struct Upload {
   bool operator==(const Upload&) const = default;
 };
 
-/// Objects under this condition only; an empty text is no condition.
+/// Under which put() writes; neither member set: always.
 struct Condition {
   bool absent = false;  // there is no such object
-  std::string etag;     // it has this one
+  std::string etag;     // the object has this ETag
 };
 
 class S3Client {
  public:
   S3Client(Service service, std::string bucket, RetryOptions retry = {});
-  /// The same bucket with other tries.
+  /// The same bucket with other retries.
   std::shared_ptr<S3Client> with(RetryOptions retry) const {
     return std::make_shared<S3Client>(service_, bucket_, retry);
   }
@@ -74,16 +74,16 @@ class S3Client {
   void remove(const std::string& key);
   /// All keys that begin with `prefix`.
   std::vector<std::string> list(const std::string& prefix);
-  /// Without moving the bytes here. Compares the size, and that `from` was not replaced meanwhile (ETags of
-  /// equal objects may differ). False if there is no object `from`, or it is larger than the service
-  /// copies at once.
+  /// Copies within the service. False if there is no object `from`, or it is larger than the
+  /// service copies at once. Throws ResourceError if the copy has another size or `from` was
+  /// replaced meanwhile (ETags of equal objects may differ).
   bool copy(const std::string& from, const std::string& to);
 
   /// A file in parts: begin, parts numbered from 1, complete. Until then it does not exist.
   Upload begin_upload(const std::string& key);
   std::string put_part(const Upload& upload, int number, std::span<const std::byte> bytes);
   void complete_upload(const Upload& upload, const std::vector<std::string>& etags);
-  /// False if somebody has given it up before, or it is complete.
+  /// False if the upload was given up before, or is complete.
   bool abort_upload(const Upload& upload);
   std::vector<Upload> open_uploads(const std::string& prefix);
 
@@ -98,7 +98,7 @@ class S3Client {
     return what + " in the bucket " + bucket_;
   }
   [[noreturn]] void refuse(const Response& response, const std::string& what) const;
-  // The page of a list names itself as the next one, and the list would never end.
+  // For a page of a list that names itself as the next one.
   [[noreturn]] void refuse_same_page(const std::string& what) const;
 
   const Service service_;

@@ -14,7 +14,7 @@ using Md5 = std::array<unsigned char, 16>;
 
 Md5 md5_of(std::span<const std::byte> bytes);
 std::string base64(std::span<const unsigned char> bytes);
-/// With the quotes that an ETag has.
+/// In quotes, as ETags are.
 std::string etag_of(const Md5& digest);
 /// The ETag of an object that was uploaded in parts with these ETags; empty if one is no MD5.
 std::string etag_of_parts(const std::vector<std::string>& etags);

@@ -72,7 +72,7 @@ void ObjectFile::read(std::int64_t at, std::span<std::byte> to) {
         const std::string part = client_->get_range(key_, object_.etag, at + begin, at + end);
         std::memcpy(to.data() + begin, part.data(), part.size());
       } catch (...) {
-        next = bytes;  // the others stop, too
+        next = bytes;  // the other threads stop, too
         throw;
       }
     }

@@ -1,5 +1,5 @@
-// The files of a bucket: UploadFile writes one, ObjectFile reads one. Large files and ranges travel in
-// parts, some of them at the same time. One thread at a time.
+// The files of a bucket: UploadFile writes one, ObjectFile reads one. Large files and ranges travel
+// in parts, some at the same time. One thread at a time.
 #pragma once
 
 #include <deque>
@@ -13,12 +13,13 @@
 
 namespace trireme::inline v0::storage::s3 {
 
-/// At most kParallel + 1 parts are in memory. The object exists when finish() returns, and not before; it
-/// never does if somebody has given the upload up meanwhile (S3Client::open_uploads()).
+/// At most kParallel + 1 parts are in memory. The object does not exist before finish(), which
+/// throws ResourceError if another job has given the upload up meanwhile.
 class UploadFile final : public OutputFile {
  public:
   static constexpr int kParallel = 4;
-  /// S3 takes 10,000 parts of at least 5 MiB: files up to 160 GB, and beyond that larger parts.
+  /// S3 takes 10,000 parts of at least 5 MiB. The first 9,000 (151 GB) have this size; later ones
+  /// are larger.
   static constexpr std::size_t kPartBytes = 16 << 20;
 
   UploadFile(std::shared_ptr<S3Client> client, std::string key);
@@ -47,7 +48,7 @@ class ObjectFile final : public InputFile {
   static constexpr std::int64_t kPartBytes = 8 << 20;
   static constexpr std::size_t kParallel = 4;
 
-  /// `object`: as head() has it. An object that is replaced meanwhile is a CheckpointError.
+  /// `object`: from head(). read() throws CheckpointError if the object was replaced meanwhile.
   ObjectFile(std::shared_ptr<S3Client> client, std::string key, Object object)
       : client_(std::move(client)), key_(std::move(key)), object_(std::move(object)) {}
   std::int64_t size() const noexcept override { return object_.bytes; }

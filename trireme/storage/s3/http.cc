@@ -14,7 +14,7 @@ namespace {
 
 constexpr long kConnectSeconds = 10;
 constexpr long kContinueMilliseconds = 200;  // for "100 Continue", before a large body
-constexpr long kSilentSeconds = 30;          // less than a byte a second for so long
+constexpr long kSilentSeconds = 30;          // with less than a byte a second
 
 struct Transfer {
   Response response;
@@ -81,7 +81,7 @@ void set_request(CURL* curl, const Request& request, Transfer& transfer) {
   set(curl, CURLOPT_SEEKFUNCTION, &rewind_body);
   set(curl, CURLOPT_SEEKDATA, &transfer);
   set(curl, CURLOPT_INFILESIZE_LARGE, static_cast<curl_off_t>(request.body.size()));
-  // "Expect:" would switch it off, but curl 7.88 signs a header without a value wrongly.
+  // An empty "Expect:" would switch the wait off, but curl 7.88 signs such a header wrongly.
   set(curl, CURLOPT_EXPECT_100_TIMEOUT_MS, kContinueMilliseconds);
 }
 

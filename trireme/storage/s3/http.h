@@ -1,7 +1,5 @@
-// HttpClient: requests over libcurl, signed for S3. One call, one request; no retries.
-//
-// Thread safe: each thread that is inside send() has a connection of its own, which is kept for
-// later calls.
+// HttpClient: requests over libcurl, signed for S3. No retries. Thread safe: each thread inside
+// send() has its own connection, which is kept for later calls.
 #pragma once
 
 #include <cstddef>
@@ -43,7 +41,7 @@ struct Response {
 
 class HttpClient {
  public:
-  /// `longest_call`: of a request with its answer; zero: as long as bytes move.
+  /// `longest_call`: limit of a request with its answer; zero: none while bytes move.
   explicit HttpClient(Service service, Duration longest_call = Duration::zero());
   /// Throws NoAnswer.
   Response send(const Request& request);

@@ -46,7 +46,7 @@ struct Lease {
     try {
       with.put(key, std::as_bytes(std::span(text)), condition);
     } catch (const Refusal& refusal) {
-      // Also if an earlier try has written it, and its answer was lost.
+      // Perhaps an earlier try has written it and its answer was lost: read it back.
       if (!lost_the_race(refusal)) throw;
     }
     const auto found = with.get(key);
@@ -55,7 +55,7 @@ struct Lease {
     return true;
   }
 
-  // Whether the object `found` stays as it is for `patience`.
+  // Waits `patience`. True if the object `found` does not change in that time.
   bool is_abandoned(const Object& found) const {
     observe::info(
         place + " has a lock of a job that cannot be seen from here: waiting up to " +
@@ -107,14 +107,14 @@ struct Lease {
     } catch (const Refusal& refusal) {
       if (!lost_the_race(refusal)) throw;
     }
-    // Perhaps by an earlier touch of this job whose answer was lost.
+    // Perhaps an earlier touch of this job changed it and its answer was lost.
     const auto found = once->get(key);
     if (!found) return write(*once, {.absent = true});
     if (found->body == text) etag = found->etag;
     return found->body == text;
   }
 
-  // One try each, so that several fit into the patience of other jobs.
+  // A touch has one try, so that several touches fit into the patience of other jobs.
   void touch() {
     try {
       if (!lost && !keep()) {
@@ -122,7 +122,7 @@ struct Lease {
         observe::warning("another job has taken " + place +
                          " over, since this one did not reach it for a while: it must not go on");
       }
-    } catch (const ResourceError&) {  // the storage is away, or refuses; the next touch tells
+    } catch (const ResourceError&) {  // the storage is away, or refuses; the next touch tries again
     }
   }
 
@@ -133,7 +133,7 @@ struct Lease {
     if (etag.empty() || lost) return;
     try {
       if (const auto now = once->get(key); now && now->body == text) once->remove(key);
-    } catch (...) {  // the next job sees that this one has ended
+    } catch (...) {  // the next job finds out that this one has ended
     }
   }
 

@@ -1,8 +1,8 @@
 // A lease: one job at a time writes below a prefix of a bucket.
 //
 // The object PREFIX/.lock names its holder (observe/lock_holder.h), who writes it again every
-// `touch_every`. It gets there by a conditional PUT (If-None-Match), and is read back for services
-// that ignore the condition. Another process that finds it
+// `touch_every`. A conditional PUT (If-None-Match) makes it, and it is read back since some
+// services ignore the condition. Another process that finds it
 //
 //   refuses     if it sees that the holder runs (the same kernel), or that the object is touched
 //   takes over  if it sees that the holder has ended, or after `patience` without a touch
@@ -27,8 +27,8 @@ struct LeaseOptions {
   Duration longest_call = std::chrono::seconds(8);  // of a touch, and of each call at the end
 };
 
-/// The lease ends, and its object is removed, with the result. Throws ConfigError naming the holder, or
-/// if the bucket refuses; ResourceError.
+/// When the result is destroyed, the lease ends and its object is removed. Throws ConfigError
+/// naming the holder, or if the bucket refuses; ResourceError.
 std::shared_ptr<void> take_lease(std::shared_ptr<S3Client> client, const Address& address,
                                  LeaseOptions options = {});
 

@@ -1,12 +1,13 @@
 // The Storage of a bucket. Paths are addresses, "s3://BUCKET/PREFIX/step-00000500/manifest.json".
 //
-// An object store renames nothing, so a draft's files have their own keys from the beginning, and
-// the folder exists when its manifest does: it is completed last and removed first.
+// An object store renames nothing, so a draft's files have their final keys from the beginning. The
+// folder exists when its manifest does, which is completed last and removed first.
 //
-// Jobs on one prefix are kept apart by a Claim, and, since a job may hang behind its last look at that, by the
-// service: every file is an upload in parts, the manifest's begins with its draft, and a new draft gives
-// up all others. So an upload of a job that hung since then is completed by nobody. It takes a job that hangs for
-// as long as a lock lasts between a look and the very next request to disturb the files of its successor.
+// A Claim keeps jobs on one prefix apart. A job may hang after it has checked its claim, so the
+// service helps: every file is an upload in parts, the manifest's upload begins with its draft, and
+// a new draft gives up all other uploads. A job that hung since then can complete none of its own.
+// Only a job that hangs between a check and the very next request, for as long as a lock lasts, can
+// disturb the files of its successor.
 #include <algorithm>
 #include <cstdlib>
 #include <optional>
@@ -36,7 +37,7 @@ class S3Draft final : public Draft {
   ~S3Draft() override {
     try {
       if (!manifest_ || !client_->abort_upload(*manifest_))
-        return;  // published, or another's folder
+        return;  // published, joined, or given up by a newer draft
       for (const std::string& key : client_->list(key_ + "/")) client_->remove(key);
     } catch (...) {  // the next draft removes them
     }
@@ -52,7 +53,7 @@ class S3Draft final : public Draft {
     } catch (const Refusal& refusal) {
       if (refusal.code != "NotImplemented") throw;
       return false;
-    } catch (const ResourceError&) {  // a long copy may say nothing for too long: it is written
+    } catch (const ResourceError&) {  // a long copy may be silent for too long: the file is written
       return false;
     }
   }
@@ -114,7 +115,7 @@ class S3Storage final : public Storage {
     for (const std::string& key : client_->list(folder)) {
       const std::string rest = key.substr(folder.size());
       const auto slash = rest.find('/');
-      // Folders further down do not make this one complete.
+      // A manifest in a deeper folder does not make this one complete.
       if (slash == std::string::npos)
         names.insert(rest);
       else if (rest.substr(slash + 1) == kManifestFile)
@@ -128,7 +129,7 @@ class S3Storage final : public Storage {
     client_->remove(key + "/" + kManifestFile);
     const std::vector<std::string> files = client_->list(key + "/");
     for (const std::string& one : files) client_->remove(one);
-    if (files.empty()) client_->remove(key);  // it may be a file
+    if (files.empty()) client_->remove(key);  // perhaps a file of put()
   }
 
   std::shared_ptr<void> lock(const std::string& path) override {
@@ -144,8 +145,8 @@ class S3Storage final : public Storage {
     return path.substr(scheme_.size());
   }
 
-  // Files of checkpoints without a manifest, and uploads of theirs that were not completed. All else
-  // below `prefix` is of others.
+  // Removes files of checkpoints without a manifest, and uploads for checkpoints that were not
+  // completed. Nothing else below `prefix` is ours.
   void remove_leftovers(const std::string& prefix, const S3Draft& draft) {
     for (const Upload& upload : client_->open_uploads(prefix))
       if (is_of_checkpoint(upload.key, prefix) && !draft.owns(upload))

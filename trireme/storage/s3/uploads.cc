@@ -49,7 +49,7 @@ void S3Client::complete_upload(const Upload& upload, const std::vector<std::stri
               .url = url(upload.key, "uploadId=" + percent_encoded(upload.id)),
               .body = std::as_bytes(std::span(body))},
              what);
-    reason = text_of(response.body, "Code");  // may be in an answer 200: it begins before the work
+    reason = text_of(response.body, "Code");  // also in an answer 200, which begins before the work
     if (response.status < 300 && reason.empty()) return;
     // The answer to an earlier request was lost, and the upload is complete.
     const auto object = reason == "NoSuchUpload" ? head(upload.key) : std::nullopt;

@@ -1,4 +1,4 @@
-// The little XML that S3's answers need: the texts of elements by name, without attributes.
+// The XML that S3's answers need: the texts of elements by name, without attributes.
 #pragma once
 
 #include <string>
@@ -7,7 +7,7 @@
 
 namespace trireme::inline v0::storage::s3 {
 
-/// The content of every element `name` in document order, as it stands (elements inside of it stay).
+/// The content of every element `name` in document order, with its inner elements and entities.
 std::vector<std::string> elements(std::string_view xml, std::string_view name);
 /// The text of the first element `name`, with its entities replaced; empty if there is none.
 std::string text_of(std::string_view xml, std::string_view name);

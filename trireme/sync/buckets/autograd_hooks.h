@@ -1,9 +1,8 @@
-// GradientHooks: takes each parameter's gradient out of autograd as soon as it is complete. And
-// before_backward(), which calls back when the backward pass reaches a block.
+// GradientHooks: takes each parameter's gradient out of autograd as soon as it is complete.
+// before_backward() calls back when the backward pass reaches a block.
 //
 // After the hook `param.grad()` is undefined again, so the next backward() starts fresh. The
-// callback runs on the thread that runs backward and must not throw. The destructor removes the
-// hooks.
+// callback runs on backward's thread and must not throw. The destructor removes the hooks.
 #pragma once
 
 #include <ATen/core/Tensor.h>

@@ -1,10 +1,9 @@
 // BufferPool: scratch memory that is requested again and again in about the same sizes. It keeps
 // what is given back, so that its pages need not be mapped anew.
 //
-// Never holds more buffers than were in use at once: if no free one is large enough, the largest
-// is released before a new one is allocated. 64-byte aligned, contents undefined. On a device, memory
-// that is given back may be taken at once: its streams keep the order of what uses it. Not thread
-// safe.
+// Never holds more buffers than were in use at once: if no free one is large enough, the largest is
+// released before a new one is allocated. 64-byte aligned, contents undefined. On a device, memory
+// that is given back may be taken at once: streams keep the order of its uses. Not thread safe.
 #pragma once
 
 #include <cstddef>

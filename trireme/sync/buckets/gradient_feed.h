@@ -15,7 +15,7 @@ namespace trireme::inline v0::parallel {
 class GradientObserver {
  public:
   virtual ~GradientObserver() = default;
-  /// The true gradients of this micro-batch are those that follow times `weight`.
+  /// The gradients that follow, times `weight`, are the true ones of this micro-batch.
   virtual void begin_micro(double weight) = 0;
   virtual void gradient(std::size_t leaf, const at::Tensor& gradient) = 0;
   /// `count`: items of the micro-batch; 0: it failed, and the step will be refused.
@@ -24,7 +24,7 @@ class GradientObserver {
 
 class GradientFeed {
  public:
-  /// `uses`: of each leaf that has a hook. `sync` and `observer` (may be null) outlive it.
+  /// `uses`: of each leaf that has a hook. `sync` and `observer` (may be null) must outlive this.
   GradientFeed(ParameterSync& sync, std::vector<ParameterUse> uses, GradientObserver* observer)
       : sync_(sync), uses_(std::move(uses)), observer_(observer) {}
 

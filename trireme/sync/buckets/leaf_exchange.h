@@ -32,8 +32,8 @@ class LeafExchange {
   BufferPool::Lease take(std::size_t bytes);
 
   /// `mine` holds `num_mine` whole buckets: for each owner its part of all of them. `from[r]`
-  /// pieces come from rank r. `lease`, which may be empty, is the memory of `mine`, given back
-  /// after the send.
+  /// pieces come from rank r. `lease` (may be empty) is the memory of `mine`, given back after the
+  /// send.
   void launch(std::uint32_t bucket, const void* mine, std::uint32_t num_mine,
               std::span<const std::uint32_t> from, BufferPool::Lease lease, Fold fold);
   /// Folds what has arrived, and waits until no more than `most` are under way.

@@ -32,7 +32,7 @@ class LeafSums {
 
   /// Element number `element` of a bucket.
   std::byte* at(int slot, std::uint32_t bucket, std::size_t element) const;
-  /// All that a slot holds of a bucket.
+  /// A slot's whole range of a bucket.
   Buffer buffer(int slot, std::uint32_t bucket) const;
   /// `plan`'s terms of a bucket; they are in the first slots.
   std::vector<comm::Term> terms(const LeafPlan& plan, std::uint32_t bucket) const;

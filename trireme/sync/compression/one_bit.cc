@@ -12,8 +12,8 @@ namespace {
 
 constexpr std::int64_t kChunk = 4096;
 
-// The code of a bucket of C chunks: 2 C floats, and one bit for each element, set for a negative one.
-// An element is the first float of its chunk, plus the second if its bit is set.
+// The code of a bucket of C chunks: 2 C floats, and one bit for each element, set for a negative
+// one. An element is the first float of its chunk, plus the second if its bit is set.
 constexpr std::int64_t kMeans = 2 * sizeof(float), kBits = kChunk / 8;
 
 std::int64_t chunks_of(std::int64_t count) { return (count + kChunk - 1) / kChunk; }
@@ -37,7 +37,7 @@ struct Code {
 
   // The elements that the code stands for, [count].
   at::Tensor decoded(std::int64_t count) const {
-    // A byte times ones is in all eight bytes of a word; byte k keeps bit k.
+    // Multiplying copies the byte into all eight bytes of a word; byte k then keeps bit k.
     constexpr std::int64_t kOnes = 0x0101010101010101;
     constexpr auto kBitOfByte = static_cast<std::int64_t>(0x8040201008040201);
     const at::Tensor spread = bits.to(at::kLong).mul_(kOnes).bitwise_and_(kBitOfByte);
@@ -51,7 +51,7 @@ struct Code {
   }
 };
 
-// Encodes `values` and leaves there what the code does not represent.
+// Encodes `values`, and leaves their difference from the code in `values`.
 void encode(at::Tensor& values, const Code& code) {
   if (values.numel() == 0) return;
   const std::int64_t chunks = code.chunks, count = values.numel();
@@ -66,7 +66,7 @@ void encode(at::Tensor& values, const Code& code) {
   const at::Tensor positive_mean = mean(rows.clamp_min(0), others);
   code.means.select(1, 0).copy_(positive_mean);
   code.means.select(1, 1).copy_(mean(rows.clamp_max(0), negatives) - positive_mean);
-  // Eight bytes of 0 or 1, times this, have their bits in the uppermost byte, the first one lowest.
+  // Multiplying eight bytes of 0 or 1 gathers them as bits in the uppermost byte, the first lowest.
   constexpr std::int64_t kGather = 0x0102040810204080;
   const at::Tensor gathered = negative.view(at::kLong) * kGather;
   code.bits.copy_(at::bitwise_right_shift(gathered, 56).bitwise_and_(0xff));

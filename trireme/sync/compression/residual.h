@@ -21,8 +21,7 @@ class Residuals {
     for (const BucketShape& bucket : buckets)
       kept_.push_back(at::zeros({bucket.count}, floats_on(bucket.device)));
   }
-  /// Adds `local` and returns the residual, which is to be sent. The caller subtracts what it
-  /// sends.
+  /// Adds `local` and returns the residual to send. The caller subtracts what it sends.
   at::Tensor& add(std::size_t bucket, const at::Tensor& local) { return kept_[bucket].add_(local); }
   at::Tensor& of(std::size_t bucket) { return kept_[bucket]; }
   void clear() {

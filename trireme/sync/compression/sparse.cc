@@ -80,7 +80,7 @@ class RandomK final : public Compressor {
 
  private:
   // Sorted and distinct, a function of (seed, bucket, number of draws), so the same on all ranks.
-  // Drawn with replacement, so slightly fewer than share x count.
+  // Drawn with replacement: about (1 - e^-share) x count of share x count draws are distinct.
   at::Tensor indices_of(std::size_t bucket, std::int64_t count) {
     const std::uint64_t stream = (static_cast<std::uint64_t>(bucket) << 32) + draws_[bucket]++;
     std::vector<std::int64_t> drawn(static_cast<std::size_t>(number_of(share_, count)));

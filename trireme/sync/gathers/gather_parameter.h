@@ -1,5 +1,4 @@
-// Gathers one parameter of a pipeline stage on every rank of the stage, if ranks own only parts of
-// it (ZeRO).
+// Gathers one parameter of a pipeline stage on every rank of the stage, if ranks own parts (ZeRO).
 #pragma once
 
 #include <cstdint>

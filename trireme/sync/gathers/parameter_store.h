@@ -1,9 +1,9 @@
 // ParameterStore: the parameters of a Stage on this rank, whole or as this rank's shards.
 //
-// A block's parameters form one Unit (sync/levels/ownership.h), into which the block's leaves point.
-// Weights in the compute type are whole on every rank, or (`shards_weights`, ZeRO-3) only this
-// rank's interval is kept, and show() and hide() attach and detach the whole. Master weights (fp32
-// or fp64) are the compute weights if the types agree, else copies of this rank's intervals.
+// A block's parameters form one Unit (sync/levels/ownership.h), into which the block's leaves
+// point. Weights in the compute type are whole on every rank, or (`shards_weights`, ZeRO-3) only
+// this rank's interval is kept, and show() and hide() attach and detach the whole. Master weights
+// (fp32 or fp64) are the compute weights if the types agree, else copies of this rank's intervals.
 //
 //                        plain (one owner)      ZeRO-1, 2               ZeRO-3, hybrid
 //     fp32 weights       whole                  whole                   shard
@@ -58,7 +58,7 @@ struct StoreOptions {
   bool shards_weights = false;
   /// The device of all tensors; the blocks' parameters and buffers are moved there.
   Device device = {};
-  /// But cold_memory() of a device is in the host's pinned memory.
+  /// Keeps cold_memory() of a device in the host's pinned memory instead.
   bool cold_on_host = false;
   /// Whether a parameter's block is in this pipeline stage. Empty: every block is. A parameter tied
   /// to one of another stage is stored here under the owner's name.
@@ -92,7 +92,7 @@ class ParameterStore : public UnitMemory {
   const std::vector<std::uint32_t>& units_of_block(std::size_t block) const {
     return units_of_block_[block];
   }
-  /// Names a parameter that was replaced by another tensor, or whose storage was: the store would
+  /// Says which parameter was replaced by another tensor, or got another storage: the store would
   /// train memory that nobody reads. Empty if there is none.
   std::string replaced(const std::vector<Stage::Member>& members) const;
 
@@ -117,8 +117,7 @@ class ParameterStore : public UnitMemory {
   /// compute weights, and sharded weights. A storage may be moved until slices() is called.
   std::vector<at::Tensor> cold_memory() const;
 
-  /// Rounds this rank's masters into the compute weights, after the masters were written from
-  /// outside.
+  /// Rounds this rank's masters, which were written from outside, into the compute weights.
   void refresh();
   /// Whether every rank has every master weight.
   bool masters_are_whole() const noexcept;
@@ -151,7 +150,7 @@ class ParameterStore : public UnitMemory {
   std::vector<std::uint32_t> parameter_of_leaf_;
   std::vector<ParameterUse> use_of_leaf_;
   NamedTensors buffers_;
-  std::set<std::string> frozen_;  // the names of those that are frozen weights
+  std::set<std::string> frozen_;  // names of buffers that are frozen weights
   std::vector<std::vector<std::uint32_t>> units_of_block_;
   std::vector<LocalShard> parts_;  // by ascending parameter
 };

@@ -10,9 +10,8 @@
 //
 // So at most two uses' units are in memory, and the last block's stay for a backward pass that
 // follows at once. Every rank issues the same gathers in the same order, even one that skips uses
-// (a block without a gradient, a failed micro-batch, a round without a micro-batch). Intervals that
-// a device has in the host's memory are fetched by a stream of their own, in which the gather follows.
-// Not thread safe.
+// (a block without a gradient, a failed micro-batch, a round without a micro-batch). Intervals in
+// the host's memory are fetched on a separate stream, on which the gather follows. Not thread safe.
 #pragma once
 
 #include <cstdint>
@@ -43,7 +42,7 @@ class UnitGather {
   /// Skips the uses before number `use`, and waits until the units of this one are here.
   void acquire(std::size_t use);
   void release(std::size_t use);
-  /// Skips the uses before number `use`. Those that were released stay so.
+  /// Skips the uses before number `use`. Released uses stay released.
   void pass(std::size_t use);
 
  private:

@@ -34,8 +34,7 @@ class UnitMemory {
   void hide(std::uint32_t unit) { show(unit, nullptr); }
 
  protected:
-  /// With one owner, nothing is sharded. `own_on_host`: sharded weights of a device are kept in the
-  /// host's pinned memory.
+  /// With one owner, nothing is sharded. `own_on_host`: sharded weights are in pinned host memory.
   UnitMemory(int owners, int owner, bool shards_weights, Device device, bool own_on_host)
       : ownership_(owners),
         owner_(owner),
@@ -49,7 +48,7 @@ class UnitMemory {
   /// The bytes of a member, and of this rank's piece of it.
   at::Tensor whole_member(std::uint32_t unit, std::size_t member) const;
   at::Tensor own_piece(std::uint32_t unit, std::size_t member, const Piece& piece) const;
-  /// For what else stays in the host's pinned memory.
+  /// For other tensors in the host's pinned memory.
   tensor::PinnedMemory& pinned_memory() noexcept { return pinned_; }
   /// Whether `tensor` is a view of the unit.
   bool lies_in(std::uint32_t unit, const at::Tensor& tensor) const;

@@ -70,7 +70,7 @@ struct EmulatedAllocator final : c10::DeviceAllocator {
   }
   void resetAccumulatedStats(c10::DeviceIndex) override {}
   void resetPeakStats(c10::DeviceIndex device) override { Runtime::get().reset_peak(device); }
-  /// Free and total bytes. What is freed but still in use counts as free: a stream gives it back.
+  /// Free and total bytes. Freed memory that a stream still uses counts as free.
   std::pair<std::size_t, std::size_t> getMemoryInfo(c10::DeviceIndex device) override {
     const EmulatedMemory memory = Runtime::get().memory(device);
     return {memory.capacity - memory.allocated, memory.capacity};
@@ -100,8 +100,8 @@ struct PinnedAllocator final : at::HostAllocator {
   void copy_data(void* to, const void* from, std::size_t bytes) const override {
     std::memcpy(to, from, bytes);
   }
-  /// Somebody else's copy uses the memory: waits for it, which is late enough. CUDA's does not wait, so
-  /// the program learns nothing from it.
+  /// A copy uses the memory: waits for it, so the memory is not reused too early. CUDA's allocator
+  /// does not wait, so the race check learns nothing from this.
   bool record_event(void* address, void*, c10::Stream stream) override {
     if (!Runtime::get().is_pinned(address)) return false;
     Runtime::get().wait(Runtime::get().end_of(from_c10(stream)));

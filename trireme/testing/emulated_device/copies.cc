@@ -49,7 +49,7 @@ void copy_from_host(const at::Tensor& from, const at::Tensor& to, bool non_block
   if (!non_blocking) runtime.synchronize_stream(stream);
 }
 
-/// Unless something still uses the memory, which this would disturb.
+/// Fills the memory, unless an operation still uses it.
 void poison(const at::Tensor& tensor) {
   const std::vector<ByteRun> runs = byte_runs(tensor, std::numeric_limits<std::size_t>::max());
   for (const ByteRun run : runs)

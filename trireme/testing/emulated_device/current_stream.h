@@ -19,7 +19,7 @@ inline c10::Device emulated_device(int index) {
 
 int current_device();
 void set_current_device(int device);
-/// `device` itself, or the current one if it is -1; throws if there is no such one.
+/// `device`, or the current device for -1. Throws c10::Error if there is no such device.
 int device_or_current(int device);
 
 StreamIndex current_stream(int device);

@@ -1,5 +1,5 @@
-// Two things that LibTorch's API does not do for a backend such as the emulated one (LibTorch 2.13):
-// move a module to it, and give a stream work that is no LibTorch operation.
+// Two things that LibTorch's API does not do for a backend such as the emulated one (LibTorch
+// 2.13): move a module to it, and give a stream work that is no LibTorch operation.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -27,8 +27,8 @@ void move_module(torch::nn::Module& module, c10::Device device);
 struct StreamWork {
   std::string name;
   std::vector<at::Tensor> reads, writes;  // on the stream's device, or pinned
-  /// Gets CPU tensors over the same memory: those of `reads`, then those of `writes`. Runs late, in a
-  /// thread of the device, and must not use the device itself. The tensors may be gone by then;
+  /// Gets CPU tensors over the same memory: those of `reads`, then those of `writes`. Runs late, in
+  /// a thread of the device, and must not use the device itself. The tensors may be gone by then;
   /// call record_stream() on them as for any other work.
   std::function<void(const std::vector<at::Tensor>& reads, const std::vector<at::Tensor>& writes)>
       run;

@@ -3,9 +3,9 @@
 //   shown     the addresses that tensors carry; no access, so a host that reads or writes them dies
 //   hidden    readable and writable; only operations on streams and copies use it
 //
-// Memory that is not in use holds 0xff bytes: NaN in every floating-point type, -1 in integers.
-// Not thread-safe: the caller holds the runtime's lock. The constructor throws c10::Error if the
-// system refuses the mapping.
+// Memory that is not in use holds 0xff bytes: NaN in every floating-point type, -1 in integers. Not
+// thread-safe: the caller holds the runtime's lock. The constructor throws c10::Error if the system
+// refuses.
 #pragma once
 
 #include <cstddef>

@@ -1,6 +1,6 @@
 // An emulated accelerator for tests: a LibTorch backend, torch::Device("emulated:1"), whose streams
-// run late and in an order that a seed decides. A program that leaves out a synchronisation fails on
-// it, and says which.
+// run late and in an order that a seed decides. A missing synchronisation makes a program fail and
+// is named.
 //
 //     testing::register_emulated_device({.devices = 2, .seed = 7});
 //     at::Tensor x = at::ones({4}, at::Device("emulated:0"));   // LibTorch's API from here on
@@ -15,8 +15,8 @@
 //     copy has run.
 //
 // Register before the first backward(), because LibTorch's engine then starts a thread per device.
-// All functions are thread-safe. Those that take a device throw c10::Error if there is no such one.
-// Not usable in a child of fork().
+// All functions are thread-safe. They throw c10::Error for a missing device and in a child of
+// fork().
 #pragma once
 
 #include <cstddef>
@@ -44,7 +44,8 @@ void reseed(std::uint64_t seed);
 struct EmulatedStats {
   std::uint64_t operations = 0;  // given to streams, copies included
   std::uint64_t events = 0;      // recorded
-  /// Events of another device than the thread's current one that were destroyed: on CUDA both get a context.
+  /// Destroyed events of a device that was not the thread's current one; on CUDA both get a
+  /// context.
   std::uint64_t events_ended_elsewhere = 0;
   std::uint64_t waits = 0;             // of a stream for an event, without skipped ones
   std::uint64_t synchronisations = 0;  // of the host with a stream, an event or a device
@@ -55,8 +56,8 @@ struct EmulatedStats {
 EmulatedStats emulated_stats();
 void reset_emulated_stats();
 
-/// Bytes of one device. `allocated`: in tensors; `reserved`: in addition, freed but perhaps still in
-/// use by a stream.
+/// Bytes of one device. `allocated`: in tensors; `reserved`: in addition, freed but perhaps still
+/// in use by a stream.
 struct EmulatedMemory {
   std::size_t capacity = 0;
   std::size_t allocated = 0, peak_allocated = 0;
@@ -67,8 +68,8 @@ void reset_emulated_peak(int device);
 /// Bytes of the host's pinned memory: each block is rounded up to a power of two.
 std::size_t emulated_pinned_bytes();
 
-/// The n-th wait of a stream for an event (c10::Event::block) from here on does nothing; 1 is the
-/// next one. 0 takes the order back. Shows that a test notices a missing synchronisation.
+/// From now on the n-th wait of a stream for an event (c10::Event::block) does nothing; 1 is the
+/// next one, 0 is none. Shows that a test notices a missing synchronisation.
 void skip_one_wait(std::uint64_t n);
 
 /// Memory of a device that a kernel uses, by the address that tensors carry.
@@ -77,10 +78,10 @@ struct KernelMemory {
   std::size_t bytes = 0;
   bool write = false;
 };
-/// Gives work that is no operation of LibTorch's to the device's current stream.
+/// Gives work other than LibTorch's operations to the device's current stream.
 void launch_kernel(int device, std::string name, const std::vector<KernelMemory>& memory,
                    std::function<void()> run);
-/// The bytes of an address, for `run`; null: it is no device's.
+/// The bytes of a device's address, for `run`; null for any other address.
 void* address_for_kernels(const void* address);
 
 enum class RaceKind {
@@ -99,8 +100,8 @@ struct RaceReport {
 };
 using RaceHandler = std::function<void(const RaceReport&)>;
 
-/// Calls `handler` with each race, in the thread whose call is the later one. An empty handler, as at
-/// the start, prints the sentence and aborts. Returns the handler before.
+/// Calls `handler` with each race, in the thread whose call is the later one. An empty handler, as
+/// at the start, prints the sentence and aborts. Returns the previous handler.
 RaceHandler set_race_handler(RaceHandler handler);
 
 }  // namespace trireme::inline v0::testing

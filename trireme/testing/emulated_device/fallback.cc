@@ -16,7 +16,7 @@ namespace {
 
 using torch::jit::Stack;
 
-/// A result that does not exist yet: where the CPU's kernel finds it, and where it goes.
+/// A result that does not exist yet, and where it goes.
 struct NewResult {
   std::size_t index = 0;       // of the return value
   std::vector<at::Tensor> to;  // aliases on the executor; some undefined
@@ -48,7 +48,7 @@ bool has_new_results(const OperatorCall& call) {
   return false;
 }
 
-/// Allocates what the call returns; its values are not there yet.
+/// Allocates the results of the call, without their values.
 Stack make_results(const OperatorCall& call, const Prediction& predicted, CpuAliases& aliases,
                    std::vector<Access>& accesses, std::vector<NewResult>& fresh) {
   Stack results;

@@ -1,5 +1,5 @@
-// Every operator that LibTorch's CPU backend has, on the emulated device: its results are allocated,
-// and the CPU's own kernel runs later, in the order of the current stream, over the same memory.
+// Every operator of LibTorch's CPU backend, on the emulated device: the results are allocated, and
+// the CPU's kernel runs later, in the order of the current stream, over the same memory.
 #pragma once
 
 #include <ATen/core/dispatch/Dispatcher.h>

@@ -1,8 +1,8 @@
-// Random numbers of an emulated device: LibTorch's CPU generator, so that a device gives the numbers
-// that the CPU gives with the same seed.
+// Random numbers of an emulated device: LibTorch's CPU generator, so that a device gives the
+// numbers that the CPU gives with the same seed.
 //
-// Operations that draw numbers run in the order in which they were given to streams, whatever their
-// streams, as on CUDA, where each of them gets its part of the sequence beforehand.
+// Operations that draw numbers run in the order in which they were launched, on any streams. On
+// CUDA the effect is the same: each operation gets its part of the sequence when it is launched.
 #pragma once
 
 #include <ATen/core/Generator.h>
@@ -27,7 +27,7 @@ class EmulatedGenerator final : public c10::GeneratorImpl {
 
   /// The generator that operations draw from. For the executor, and for others after settle().
   const at::Generator& cpu() const { return cpu_; }
-  /// Gives `work` to `stream`, behind all that draws from this generator already.
+  /// Gives `work` to `stream`, behind all work that already draws from this generator.
   StreamPoint launch(StreamIndex stream, Launch work);
 
  private:

@@ -3,7 +3,7 @@
 
 namespace trireme::inline v0::testing {
 
-/// Once a process, after the backend has its name. A LibTorch that has no graphs of any device: nothing.
+/// Once a process, after the backend has its name. Does nothing if LibTorch has no graph interface.
 void register_graphs();
 
 }  // namespace trireme::inline v0::testing

@@ -49,7 +49,7 @@ struct EmulatedGuard final : c10::impl::DeviceGuardImplInterface {
     set_current_stream(device_or_current(stream.device_index()), from_c10(stream));
     return before;
   }
-  /// The StreamIndex plus one: the address of nothing, but different for every stream.
+  /// The StreamIndex plus one: no real address, but different for every stream.
   void* getStreamNativeHandle(const c10::Stream stream) const override {
     return reinterpret_cast<void*>(std::uintptr_t{from_c10(stream)} + 1);
   }

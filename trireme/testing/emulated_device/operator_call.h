@@ -1,5 +1,5 @@
-// One call of an operator on the emulated device: its arguments, checked; which device and stream it
-// is for; which of its arguments it writes.
+// One call of an operator on the emulated device: its checked arguments, its device and stream, and
+// which of its arguments it writes.
 #pragma once
 
 #include <ATen/core/dispatch/Dispatcher.h>
@@ -27,7 +27,7 @@ class OperatorCall {
   std::string name() const;
 
   bool writes(std::size_t argument) const;
-  /// The argument that return value `index` is; -1: a new value.
+  /// The argument that is return value `index`; -1: a new value.
   int aliased_argument(std::size_t index) const;
   /// Whether the host has to know the result before it can go on.
   bool needs_result() const;

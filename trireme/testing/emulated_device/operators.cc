@@ -129,7 +129,7 @@ at::Scalar scalar_of(const at::Tensor& self) {
   return value.item();
 }
 
-/// set_data() may move a tensor here. LibTorch's own answer knows no backend such as this one.
+/// set_data() may move a tensor here; LibTorch's check does not know such a backend.
 bool can_take_data_of(const at::Tensor& self, const at::Tensor& from) {
   return self.layout() == c10::kStrided && from.layout() == c10::kStrided;
 }
@@ -180,8 +180,8 @@ std::string full_name(const c10::OperatorName& name) {
   return name.overload_name.empty() ? name.name : name.name + "." + name.overload_name;
 }
 
-/// Every operator with a CPU kernel, so that no other decomposition than the CPU's is used; and
-/// convolution, which LibTorch would route to an overrideable kernel for such a backend.
+/// Every operator with a CPU kernel, so that operators decompose as on the CPU; and convolution,
+/// which LibTorch would route to an overrideable kernel for such a backend.
 void register_fallbacks(torch::Library& library, const std::set<std::string>& own) {
   auto& dispatcher = c10::Dispatcher::singleton();
   std::set<std::string> names{"aten::convolution", "aten::_convolution",

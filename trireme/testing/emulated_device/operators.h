@@ -1,4 +1,4 @@
-// The operators of the emulated device: those with an implementation of its own (memory, copies, the
+// The operators of the emulated device: those with a separate implementation (memory, copies, the
 // choice of an attention kernel), and the fallback for all others that the CPU has.
 #pragma once
 

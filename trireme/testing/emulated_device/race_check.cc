@@ -103,7 +103,7 @@ void RaceCheck::join_neighbours(std::uintptr_t begin, std::uintptr_t end) {
   }
 }
 
-/// Who has touched the segment and does not come before an access with the clock `known`.
+/// An operation that has touched the segment and is not covered by `known`, an access's clock.
 const RaceCheck::Toucher* RaceCheck::unordered(const Segment& segment, bool write,
                                                const VectorClock& known, bool& earlier_writes) {
   earlier_writes = true;

@@ -1,11 +1,11 @@
 // Finds accesses to memory that no event and no synchronisation orders. Every byte of device memory
-// and of pinned host memory that an operation has touched knows the last operation that wrote it and
-// the operations that have read it since. An access is a race if the clock of its stream does not
-// cover these.
+// and of pinned host memory that an operation has touched knows the last operation that wrote it
+// and the operations that have read it since. An access is a race if the clock of its stream does
+// not cover these.
 //
 // The check happens when an operation is given to its stream, so it finds a race whatever order the
-// streams then run in. Memory is tracked by bytes, not by tensors: two streams may work on two parts
-// of one storage. Not thread-safe: the caller holds the runtime's lock.
+// streams then run in. Memory is tracked by bytes, not by tensors: two streams may work on two
+// parts of one storage. Not thread-safe: the caller holds the runtime's lock.
 #pragma once
 
 #include <cstddef>
@@ -40,8 +40,8 @@ struct Race {
 
 class RaceCheck {
  public:
-  /// Records the accesses of operation `name`, which is `point` of its stream. `known` covers what is
-  /// done before it. Returns the first race.
+  /// Records the accesses of operation `name`, which is `point` of its stream. `known` covers all
+  /// operations before it. Returns the first race.
   std::optional<Race> access(std::string_view name, StreamPoint point, const VectorClock& known,
                              std::span<const Access> accesses);
   /// The operations that have touched the bytes last.

@@ -10,7 +10,7 @@
 namespace trireme::inline v0::testing {
 namespace {
 
-constexpr std::size_t kMaxPending = 4096;    // operations that wait; then the host waits for half
+constexpr std::size_t kMaxPending = 4096;    // operations; with more, the host waits until half ran
 constexpr std::size_t kStreamsPerPool = 32;  // as in CUDA
 
 std::atomic<Runtime*> the_runtime = nullptr;
@@ -21,7 +21,7 @@ std::atomic<bool> forked = false;
 void Runtime::create(const EmulatedOptions& options) {
   the_runtime = new Runtime(options);  // never destroyed: tensors may outlive static objects
   pthread_atfork(nullptr, nullptr, [] { forked = true; });
-  // Before LibTorch's own objects go, which were made earlier.
+  // Runs before LibTorch's static objects are destroyed, since these were made earlier.
   std::atexit([] {
     if (Runtime* const runtime = find()) runtime->streams_.stop();
   });

@@ -27,20 +27,20 @@ struct Launch {
   std::string name;
   std::vector<Access> accesses;
   std::function<void()> run;
-  /// Points to wait for that are no order a program may rely on: the race check ignores them.
+  /// Points to wait for. The race check ignores them: a program may not rely on this order.
   std::vector<StreamPoint> after = {};
-  /// Called whenever the work is given to a stream, also by each replay of a graph; may be empty.
+  /// Called when the work is given to a stream, also in each replay of a graph; may be empty.
   std::function<void()> given = {};
 };
 
-/// A point of a stream and what is known to be done there.
+/// A point of a stream, and the operations that are done there.
 struct RecordedEvent {
   StreamPoint point;
   VectorClock known;
   std::shared_ptr<std::chrono::steady_clock::time_point> time;  // null: without timing
 };
 
-/// The work that a recorded stream was given, and the memory that was allocated for that work.
+/// The work of a recorded stream, and the memory that was allocated for it.
 struct Recording {
   std::vector<Launch> work;
   std::vector<void*> blocks;
@@ -58,7 +58,7 @@ class Runtime {
   std::size_t memory_bytes() const { return memory_bytes_; }
   void check_device(int device) const;
 
-  // Streams. The default stream of a device bears the device's number.
+  // Streams. The default stream of a device has the device's number.
   StreamIndex default_stream(int device) const { return static_cast<StreamIndex>(device); }
   StreamIndex pool_stream(int device, bool high_priority);
   StreamIndex new_stream(int device);
@@ -68,20 +68,20 @@ class Runtime {
   StreamPoint launch(StreamIndex stream, Launch work);
   /// Orders `after` behind all that was given to `before`, without an event of the program.
   void order(StreamIndex before, StreamIndex after);
-  /// Waits for a point. That is no order that a program may rely on: the race check learns nothing.
+  /// Waits for a point. The race check ignores this: a program may not rely on the order.
   void wait(StreamPoint point);
-  /// The point after all that the stream was given so far.
+  /// The point after all work of the stream so far.
   StreamPoint end_of(StreamIndex stream);
   void synchronize_stream(StreamIndex stream);
   void synchronize_device(int device);
   bool query_stream(StreamIndex stream);
 
   // Graphs (runtime_graphs.cc).
-  /// From here on, what the stream is given is kept and not run.
+  /// From now on the stream's work is kept and not run.
   void begin_recording(StreamIndex stream);
   std::shared_ptr<Recording> end_recording(StreamIndex stream);
   void replay(const Recording& recording, StreamIndex stream);
-  /// Its blocks that are free are given back; the others live on as any block.
+  /// Frees the blocks that the program has freed; the others become normal blocks.
   void forget(const Recording& recording);
 
   // Events.
@@ -95,7 +95,7 @@ class Runtime {
   /// Null if the device has no room even after all frees have taken effect.
   void* allocate(int device, std::size_t bytes, StreamIndex stream);
   void free(void* address);
-  /// The block is freed no earlier than `stream` gets to where it is now.
+  /// The block is not freed before `stream` has done the work that it has now.
   void record_stream(void* address, StreamIndex stream);
   void adopt_pinned(void* address, std::size_t bytes);
   void forget_pinned(void* address);
@@ -130,8 +130,8 @@ class Runtime {
     StreamIndex stream = 0;
     std::vector<StreamIndex> other_streams;
     bool freed = false;
-    bool recorded = false;  // a graph keeps it, free or not
-    bool unused = false;    // it was freed, but for the graph
+    bool recorded = false;  // a graph keeps it
+    bool unused = false;    // the program has freed it
   };
   struct Device {
     explicit Device(std::size_t bytes) : memory(bytes) {}
@@ -139,7 +139,7 @@ class Runtime {
     std::map<std::byte*, Block> blocks;
     EmulatedMemory counts;
     std::uint64_t num_out_of_memory = 0;
-    StreamIndex frees = 0;  // a stream of its own, so that a free delays nothing
+    StreamIndex frees = 0;  // the stream of all frees, so that a free delays no other work
     std::array<std::vector<StreamIndex>, 2> pools;
     std::array<std::size_t, 2> next_of_pool{};
     std::optional<std::string> error;
@@ -169,7 +169,7 @@ class Runtime {
   std::deque<Stream> all_;
   std::deque<Device> devices_;
   RaceCheck races_;
-  VectorClock host_knows_;  // what a host thread has waited for; everything later comes after it
+  VectorClock host_knows_;  // what a host thread has waited for; all later work comes after that
   std::map<const void*, std::size_t> pinned_;
   std::uint64_t waits_to_skip_ = 0;
   EmulatedStats stats_;

@@ -1,5 +1,5 @@
-// Graphs of the emulated machine (runtime.h). What a graph allocates stays in its place until the graph
-// goes. Unlike CUDA, a graph has one stream: recording one that an event orders is an error.
+// Graphs of the emulated machine (runtime.h). Memory that a graph allocates stays in place while
+// the graph lives. Unlike on CUDA, a graph has one stream: an event on that stream is an error.
 #include <c10/util/Exception.h>
 
 #include <utility>

@@ -1,7 +1,7 @@
 // Memory of the emulated machine (runtime.h).
 //
-// A free takes effect on the device, not on the host: once the streams of the block have got to where
-// they are when the host frees it. Then the bytes are poisoned and other blocks may take them.
+// A free takes effect when the streams of the block have done the work that they had when the host
+// freed it. Then the bytes are poisoned, and other blocks may take them.
 #include <algorithm>
 #include <cstring>
 #include <iterator>
@@ -31,7 +31,7 @@ void* Runtime::allocate(int device, std::size_t bytes, StreamIndex stream) {
   counts.peak_allocated = std::max(counts.peak_allocated, counts.allocated);
   counts.reserved = on.memory.taken();
   counts.peak_reserved = std::max(counts.peak_reserved, counts.reserved);
-  // From the stream's present point on, the block is its owner's.
+  // The block belongs to the stream from the stream's present point on.
   const Access whole[] = {{address, bytes, true}};
   VectorClock& known = all_[stream].known;
   known.join(host_knows_);

@@ -16,7 +16,7 @@ namespace {
 
 using torch::jit::Stack;
 
-/// Text that tells calls apart whose results may differ in shape. Null: the call cannot be told.
+/// A text that differs between calls whose results may differ in shape. Null: there is none.
 class CallKey {
  public:
   explicit CallKey(const c10::OperatorHandle& op, const Stack& arguments) {
@@ -136,7 +136,7 @@ bool tells_shapes(const c10::OperatorHandle& op) {
          op.operator_name().overload_name.ends_with("out");
 }
 
-/// Zeros are good indices. Some operators refuse them: they get ones, and may refuse these, too.
+/// Zeros are valid indices. Operators that refuse zeros get ones, and may refuse these, too.
 Prediction run_on_cpu(const c10::OperatorHandle& op, const Stack& arguments) {
   const auto filled_with = [](int value) {
     return [value](const at::Tensor& tensor) { return cpu_stand_in(tensor, value); };

@@ -1,7 +1,7 @@
 // The sizes, strides and types of an operator's results, before it runs.
 //
-// Operators that LibTorch calls structured tell these from the arguments' shapes (Meta tensors). The
-// others run once on CPU tensors of zeros; what came out is kept for calls of the same shapes.
+// LibTorch's structured operators compute these from the arguments' shapes (Meta tensors). All
+// others run once on CPU tensors of zeros; the result is kept for calls of the same shapes.
 #pragma once
 
 #include <ATen/core/dispatch/Dispatcher.h>
@@ -23,12 +23,11 @@ struct Prediction {
     std::vector<PredictedTensor> tensors;
   };
   std::vector<Return> returns;
-  /// By argument; empty for those that are no `out`.
+  /// By argument; empty unless the argument is an `out`.
   std::vector<std::vector<PredictedTensor>> outs;
 };
 
-/// `arguments` are those of a call on an emulated device. Not for operators whose results' sizes
-/// depend on data.
+/// `arguments`: on an emulated device. Not for operators whose results' sizes depend on data.
 Prediction predict_shapes(const c10::OperatorHandle& op, const torch::jit::Stack& arguments);
 
 /// While it lives, no autograd and no autocast in this thread: a kernel's own calls.

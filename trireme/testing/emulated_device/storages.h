@@ -15,8 +15,7 @@ inline bool is_emulated(const at::Tensor& tensor) {
   return tensor.defined() && tensor.device().is_privateuseone();
 }
 
-/// Makes CPU tensors with the sizes and strides of emulated ones. Tensors that share a storage share
-/// one afterwards, and the same tensor gives the same one.
+/// Makes CPU tensors like emulated ones: one CPU storage per storage, one CPU tensor per tensor.
 class CpuAliases {
  public:
   enum class Mapping {
@@ -43,7 +42,7 @@ struct ByteRun {
 std::vector<ByteRun> byte_runs(const at::Tensor& tensor, std::size_t max_runs);
 void add_accesses(std::vector<Access>& accesses, const at::Tensor& tensor, bool write);
 
-/// Gives a storage of an emulated device another size; the bytes move in the current stream's order.
+/// Resizes a storage of an emulated device; the bytes move in the current stream's order.
 void resize_storage(const c10::Storage& storage, std::size_t bytes);
 
 }  // namespace trireme::inline v0::testing

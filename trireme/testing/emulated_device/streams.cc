@@ -12,8 +12,8 @@
 namespace trireme::inline v0::testing {
 namespace {
 
-/// Makes OpenMP run the calling thread's parallel regions with one thread, and no other thread's.
-/// at::set_num_threads() would change the number of all threads that start later.
+/// Makes OpenMP run the parallel regions of the calling thread, and of no other, with one thread.
+/// at::set_num_threads() would change the number for all threads that start later.
 void use_one_thread_here() {
   at::get_num_threads();  // so that LibTorch does not set this thread's number later
   using SetNumThreads = void (*)(int);
@@ -136,7 +136,7 @@ void Streams::run_one(Lock& lock, StreamIndex stream) {
       failure = "an exception of unknown type";
     }
     const std::string name = std::move(operation.name);
-    operation = {};  // what it holds may need the lock to go
+    operation = {};  // its destructor may take the lock
     lock.lock();
     if (!failure.empty()) on_failure_(stream, name, failure);
   }

@@ -1,8 +1,8 @@
 // The streams of all emulated devices, and the thread that carries out their operations.
 //
-// An operation waits in its stream until somebody needs it: the thread runs only while a host thread
-// waits for a point of a stream. Then a generator with a seed decides which stream goes next among
-// those whose first operation may run. So two runs of one program with the same seed run the
+// An operation waits in its stream until somebody needs it: the thread runs only while a host
+// thread waits for a point of a stream. Then a generator with a seed decides which stream goes next
+// among those whose first operation may run. So two runs of one program with the same seed run the
 // operations in the same order (as far as its host threads do), and other seeds try other orders.
 //
 // The order of a stream is kept, and an operation waits for the points in `after`. These always lie
@@ -46,7 +46,7 @@ class Streams {
   StreamIndex add_stream(const Lock& lock);
   /// Returns the point that is reached when the operation is done.
   StreamPoint push(const Lock& lock, StreamIndex stream, Operation operation);
-  /// The point after all that was pushed so far.
+  /// The point after all operations that were pushed so far.
   StreamPoint end_of(StreamIndex stream) const { return {stream, queues_[stream].pushed}; }
   bool reached(StreamPoint point) const { return queues_[point.stream].done >= point.count; }
   std::size_t num_pending() const { return pending_; }
@@ -55,11 +55,11 @@ class Streams {
   void wait(Lock& lock, StreamPoint point);
   /// Waits until at most `count` operations are left.
   void wait_for_room(Lock& lock, std::size_t count);
-  /// Runs a few operations, so that a host that polls gets on.
+  /// Runs a few operations, so that a host that polls makes progress.
   void step(Lock& lock);
 
   void reseed(const Lock& lock, std::uint64_t seed);
-  /// Ends the thread. Operations that have not run never will; nobody waits for them any more.
+  /// Ends the thread. Other operations are never run, and waits for them end.
   void stop();
 
  private:

@@ -1,7 +1,7 @@
 // Which operations of every stream are known to be done before something. A plain value.
 //
-// The operations of a stream are numbered from 1. A clock that shows 5 for a stream covers its first
-// five operations.
+// The operations of a stream are numbered from 1. A clock that shows 5 for a stream covers its
+// first five operations.
 #pragma once
 
 #include <algorithm>

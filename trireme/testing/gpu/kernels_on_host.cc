@@ -16,7 +16,7 @@ namespace {
 using namespace kernel::cuda;
 using Kernels = std::map<std::string, KernelOnHost, std::less<>>;
 
-// A pointer to what is constant is read, another one written.
+// Arrays of constant elements are read, all others are written.
 template <class T>
 void visit_array(const VisitArray& visit, T*& array, std::size_t count, std::size_t size) {
   if (array == nullptr || count == 0) return;
@@ -119,7 +119,7 @@ void each_array(SquaresArguments<T>& call, const VisitArray& visit) {
   visit_arrays(visit, num_chunks(call), call.sums);
 }
 
-// kShare: what one of some threads or warps does.
+// kShare: the work of one thread or warp.
 template <class Arguments, auto kShare>
 KernelOnHost by_shares() {
   return {sizeof(Arguments),

@@ -1,5 +1,5 @@
-// Host versions of the GPU's kernels (kernel/cuda/), by kernel name. The fake GPU runs them, and tests
-// compare them with the CPU's.
+// Host versions of the GPU's kernels (kernel/cuda/), by kernel name. The fake GPU runs them, and
+// tests compare them with the CPU's.
 #pragma once
 
 #include <cstddef>
@@ -8,7 +8,7 @@
 
 namespace trireme::inline v0::testing {
 
-/// Called with an array of a kernel's arguments, which it may move elsewhere, and its size at least.
+/// Called with an array of a kernel's arguments, which it may move, and the array's least size.
 using VisitArray = std::function<void(void*& at, std::size_t bytes, bool writes)>;
 
 struct KernelOnHost {
