@@ -39,12 +39,12 @@ int serve(Job& job) {
     servers.tell_unreachable(at, incarnation);
   };
   options.contacts.dial = [&servers](int at, auto to) { return servers.dial(at, std::move(to)); };
-  // A signal that reaches all processes of a job must not end the servers before the workers have saved.
-  // Asking installs the handler; the second signal ends this process.
+  // A signal to all processes of a job must not end the servers before the workers have saved. The
+  // call installs the handler; the second signal ends this process.
   (void)job.stop_signal();
   ps::ParameterServer server(job.waiter(), servers.acceptor(), options);
   server.run([&job] { return job.finished(); });
-  // Left out, or without a coordinator for good. Whoever starts processes is to start another one.
+  // Left out, or without a coordinator for good: fails, so that another process is started.
   const std::exception_ptr failure = servers.failure();
   if (failure && describe(failure).exit_code == static_cast<int>(ExitCode::CoordinatorLost))
     std::rethrow_exception(failure);
