@@ -6,8 +6,7 @@
 
 namespace trireme::inline v0::ps {
 
-/// Copies `bytes` that do not overlap; `whole`: all that the reader gets. Has written all on
-/// return.
+/// Copies `bytes` that do not overlap, of `whole` that the reader gets. All is written on return.
 void copy_for_reader(void* to, const void* from, std::size_t bytes, std::size_t whole) noexcept;
 
 }  // namespace trireme::inline v0::ps

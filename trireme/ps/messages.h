@@ -93,8 +93,8 @@ struct Reply {
   std::string text = {}, advice = {};
   bool elsewhere = false;    // not served: another server is the shard's primary
   std::int64_t version = 0;  // updates so far
-  // Attach: the worker's last push, the next round, the least clock, whether there are weights.
-  // Begin: only `ready`.
+  // Attach: the worker's last push, next round, least clock, whether there are weights. Begin:
+  // `ready`.
   std::uint64_t sequence = 0;
   std::int64_t round = 0, slowest = 0;
   bool ready = false;

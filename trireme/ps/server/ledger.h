@@ -2,11 +2,11 @@
 // no time, no network. Not thread safe.
 //
 // A worker's pushes have the sequence numbers 1, 2, ..., whatever process is the worker at the
-// moment; each is applied once. Its clock counts its pushes, beginning with the slowest worker's
-// clock when it came. It sends its clock, so all servers have the same one, and the slowest worker
-// waits at none of them. Bounded staleness (Ho et al. 2013, "More effective distributed ML via a
-// stale synchronous parallel parameter server") lets a worker begin its next step while its clock
-// is at most s ahead of the slowest.
+// moment; each is applied once. Its clock counts its pushes, from the slowest worker's clock when
+// it came. It sends its clock, so that all servers have the same one and the slowest worker waits
+// at none. Bounded staleness (Ho et al. 2013, "More effective distributed ML via a stale
+// synchronous parallel parameter server") lets a worker begin its next step while its clock is at
+// most s ahead of the slowest.
 #pragma once
 
 #include <cstdint>
@@ -38,8 +38,7 @@ class Ledger {
   /// After take(): it was applied. `staleness`: updates by others since the weights that it used.
   void applied(int worker, std::int64_t staleness);
   void dropped(int worker) { ++workers_[worker].dropped; }
-  /// This synchronous round was complete without the worker's gradient. A repeated call has no
-  /// effect.
+  /// This synchronous round was complete without the worker's gradient. Repetitions do not count.
   void late(int worker, std::int64_t round);
   /// Whether the worker may begin its next step.
   bool may_go_on(int worker) const;

@@ -1,6 +1,6 @@
 // Rounds: the steps of synchronous workers at one server. In a round each worker sends its terms of
-// the batch's sum. When enough workers have done so, the shard adds the terms, and the first commit
-// updates the weights:
+// the batch's sum. With enough of them the shard adds them up, and the first commit updates the
+// weights:
 //
 //     round r      terms of worker 0, 1, ... -> close(): sum, squares -> commit(r): one update
 //     round r + 1  terms ...
@@ -63,8 +63,7 @@ class Rounds {
   std::map<int, int> clients() const;
   /// For other workers: nothing of the old ones is kept.
   void clear() { parts_.clear(), done_.clear(); }
-  /// Makes the present step round 0. `closed`: all of `workers` have sent their terms of it, and it
-  /// is committed.
+  /// Makes the present step round 0. `closed`: it has the terms of all `workers`, and is committed.
   void restart(bool closed, int workers);
 
   /// For Service::snapshot(), which has the memory, too (service_snapshot.cc).

@@ -233,8 +233,7 @@ void ParameterServer::take_frame(int client, Connection& connection) {
   }
 }
 
-// The other end may be of another version, which reads no more than this. A server expects no
-// Reply.
+// The other end may be of another version, which reads only this. A server expects no Reply.
 void ParameterServer::refuse(int client, Connection& connection, const Error& error) {
   if (!std::exchange(warned_of_refusal_, true))
     observe::warning("server " + std::to_string(options_.number) +
@@ -250,7 +249,7 @@ void ParameterServer::take_request(int client, Connection& connection) {
   const auto memory = memory_of(*connection.channel, connection.frame, request.memory);
   if (connection.shard >= 0 && connection.shard != request.shard)
     throw RefusedError("a connection for two shards");
-  // A reply to Read has all weights and state, and is rare.
+  // All weights and state, which are rarely read.
   if (connection.request.ask == Ask::Read && connection.sent.done()) connection.release();
   connection.request = std::move(request);
   connection.serving = true;

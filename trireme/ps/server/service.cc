@@ -349,8 +349,7 @@ void Service::take_terms(int client, const Request& request, std::span<const std
 void Service::complete_round() {
   const Rounds::Closed closed = rounds_.close(*shard_);
   squares_of_ = -1;
-  // Nobody waits for a worker's commit: late workers ask for the weights at once, and workers that
-  // were in time may be lost.
+  // No commit is awaited: late workers ask for the weights at once, and the others may be lost.
   if (settings_->server.backup > 0) {
     rounds_.commit(rounds_.number() - 1);
     if (rounds_.not_finite() < 0) {

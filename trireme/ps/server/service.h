@@ -40,8 +40,7 @@ struct Rooms {
 
   /// Memory of `bytes`, or none, for the weights in the reply to a client's request (for Read:
   /// text, weights and state). They are written there while they are updated, and the reply says
-  /// so. advance() serves pushes and commits with such memory together, with the results of one by
-  /// one.
+  /// so. advance() serves such pushes and commits together, with the results of one by one.
   Room reply = none;
   /// Memory for the shard's own weights, which clients can read, or none. Asked for when a
   /// synchronous shard is made for its first client. A worker reads from its commit to its next

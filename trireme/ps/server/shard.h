@@ -30,8 +30,7 @@
 namespace trireme::inline v0::ps {
 
 /// A worker's part of a sum over micro-batches: nodes of the tree sum (docs/numerics.md), one after
-/// the other, each of ServedModel::sum_bytes(). `rows`: for each node, the rows of each table; or
-/// empty.
+/// the other, each of ServedModel::sum_bytes(). `rows`: each table's, by node; or empty.
 struct Terms {
   std::vector<kernel::LeafRange> nodes;
   std::span<const std::byte> memory;
@@ -58,14 +57,13 @@ class Shard {
   const ServedModel& model() const noexcept { return model_; }
   std::size_t bytes() const noexcept { return weights_.size(); }
 
-  /// Sets the weights, bytes() long, and those of earlier(). The optimizer's state stays.
+  /// Sets the weights (bytes()), and earlier() to the same. The optimizer's state stays.
   void set_weights(std::span<const std::byte> weights);
   std::span<const std::byte> weights() const;
   /// The memory that was given for the weights, or empty.
   std::span<const std::byte> shared() const noexcept { return shared_; }
   /// The weights that momentum will have made after `staleness` updates by other workers and, as in
-  /// Nesterov's method, the worker's own one. Momentum m repeats a share m of each update in the
-  /// next:
+  /// Nesterov's method, the worker's own one. Momentum m repeats m of each update in the next:
   ///
   ///     weights + (m + m^2 + ... + m^(staleness + 1)) x the last update
   ///
@@ -79,10 +77,9 @@ class Shard {
   /// Begins one update by a gradient of bytes() and `rows` of each table, times `scale`; both
   /// memories must stay until it is complete. Nothing changes if one holds an infinity or a NaN:
   /// then the result names the parameter or the row. `before`: the weights that the gradient is of.
-  /// If they are given and lambda > 0, the gradient g (after `scale`) becomes g + lambda g g (w -
-  /// before) (DC-ASGD: Zheng et al. 2017, arXiv:1609.08326), except for rows, which workers seldom
-  /// change at the same time. `finite`: the caller has checked `gradient`, which saves a pass over
-  /// it.
+  /// If given and lambda > 0, g + lambda g g (w - before) replaces the gradient g (after `scale`;
+  /// DC-ASGD: Zheng et al. 2017, arXiv:1609.08326), but not that of rows, which workers seldom
+  /// change at the same time. `finite`: the caller has checked `gradient`; saves a pass over it.
   std::optional<std::string> push(std::span<const std::byte> gradient, double rate, double scale,
                                   std::span<const std::byte> before = {}, double lambda = 0,
                                   std::span<const RowsView> rows = {}, Destination to = {},
@@ -94,7 +91,7 @@ class Shard {
   /// Adds the workers' terms of a batch of `total` micro-batches. If their nodes cover it, the bits
   /// are those of the tree sum; else they are added in their order.
   void fold(std::span<const Terms> workers, std::uint32_t total);
-  /// Of the folded sum: the sum of squares of each chunk of 4,096 elements of parameters, and the
+  /// For the folded sum: the sum of squares of each chunk of 4,096 elements of parameters, and the
   /// first parameter that is not finite (the number of parameters if only a row is not).
   const std::vector<double>& chunk_squares() const noexcept { return squares_; }
   std::optional<std::uint32_t> first_not_finite() const;
@@ -125,8 +122,8 @@ class Shard {
   std::vector<std::size_t> slice_sizes() const;
   /// How much of the last update predicted() adds.
   double share_of(std::int64_t staleness) const;
-  /// Calls visit(T, offset, count) for contiguous elements of type T; `offset` is in bytes, in each
-  /// memory of bytes().
+  /// Calls visit(T, offset, count) for contiguous elements of type T, `offset` bytes from the
+  /// start.
   template <class Visit>
   void each_slice(Visit visit) const;
 
