@@ -165,7 +165,7 @@ class RanksChanged : public Error {
 ///       Strategy strategy(job, ...);
 ///       Checkpointer checkpointer(job, "runs/mine");
 ///       checkpointer.add("train", strategy);
-///       for (long step = checkpointer.resume(); step < n; ++step) { ...; checkpointer.after(step); }
+///       for (long step = checkpointer.resume(); step < n; ++step) {...; checkpointer.after(step);}
 ///       return 0;
 ///     });
 ///

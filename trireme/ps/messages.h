@@ -9,12 +9,12 @@
 //        | <------------------------------ Reply {weights}  |  when the bound of staleness allows
 //        | Terms {parts of the tree sum} -----------------> |  synchronous: kept until all are here
 //        | <---------------------- Reply {sums of squares}  |
-//        | Commit {rate, scale} --------------------------> |  applied once; with backup workers when
-//        |                                                  |  enough terms are here, by their rate
+//        | Commit {rate, scale} --------------------------> |  applied once; with backup workers,
+//        |                                                  |  when enough terms are here
 //        | <------------------------------ Reply {weights}  |
 //        | PullRows {ids} --------------------------------> |  changes nothing
 //        | <--------------------------------- Reply {rows}  |
-//        | Begin {version}                                  |  synchronous: after the workers changed
+//        | Begin {version}                                  |  synchronous: in a new epoch
 //        | Leave                                            |
 //
 // Push and Terms carry the gradients of rows of embedding tables behind those of the parameters.
@@ -55,8 +55,8 @@ constexpr bool changes_state(Ask ask) noexcept {
   return ask != Ask::Read && ask != Ask::Figures && ask != Ask::PullRows;
 }
 
-/// Where bulk memory lies: in an area that the client shares (the server, if Reply::in_place), or
-/// in the frame's payload (area -1).
+/// The place of bulk memory: an area that the client shares (the server, if Reply::in_place), or
+/// the frame's payload (area -1).
 struct Memory {
   std::int64_t area = -1;
   std::uint64_t bytes = 0;

@@ -54,7 +54,8 @@ class ServedModel {
   }
   /// Bytes of its interval.
   std::size_t bytes(int server) const { return bytes_[static_cast<std::size_t>(server)]; }
-  /// Where the sums of further uses of tied parameters lie, behind the interval; the bytes of both.
+  /// Behind the interval: slices for the sums of further uses of tied parameters. The bytes of
+  /// both.
   const std::vector<Slice>& more_uses(int server) const {
     return more_slices_[static_cast<std::size_t>(server)];
   }

@@ -268,7 +268,7 @@ void Shard::give_weights(std::span<std::byte> to) {
   });
 }
 
-// What the blocks of an update under way need.
+// An update under way, as its blocks need it.
 struct Shard::Update {
   optim::PartUpdate part;
   const std::byte* gradient;
