@@ -54,7 +54,7 @@ class JobChanges {
   bool broken() const;
   std::exception_ptr reason() const;
   void end(std::exception_ptr left_out = nullptr);
-  /// While the coordinator is away nobody can tell of an epoch: await() waits longer.
+  /// While the coordinator is away no news of an epoch can come, so await() waits longer.
   void set_away(bool away);
   /// The ranks have agreed to stop, with the exit code 130 or 143; 0: they have not.
   void note_agreed_stop(int signal) noexcept { agreed_stop_ = signal; }

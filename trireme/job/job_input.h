@@ -97,8 +97,8 @@ class InputReader {
   int number() const noexcept { return number_; }
   /// Whether other DataParallels live, and so may train in this loop.
   bool has_others() const;
-  /// The micro-step that this reader's next passes belong to: the loop's present one, or if it has
-  /// consumed that the plan's next one. nullopt at the end of the epoch, and without a plan.
+  /// The micro-step that this reader's next passes belong to: the loop's present one, or the plan's
+  /// next one if the reader has consumed that. nullopt at the end of the epoch, and without a plan.
   std::optional<MicroStep> peek() const;
   void consume();
   /// How many readers have consumed the micro-step that this one consumed last.

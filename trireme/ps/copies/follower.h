@@ -1,5 +1,5 @@
-// Follower: what a shard's primary knows of one backup, and its connection to it. If it breaks, it
-// is made again, and the backup goes on where it was, or gets all of the shard. Not thread safe.
+// Follower: what a shard's primary knows of one backup, and its connection to it. A broken one is
+// made again, and the backup goes on where it was, or gets all of the shard. Not thread safe.
 #pragma once
 
 #include <deque>

@@ -1,6 +1,6 @@
 // Primary: the copy of a shard that workers ask. It decides the order of the requests, gives them
-// to the backups in that order, and says what all of them have, so that nothing is answered before.
-// It recruits the backups that the settings ask for among the servers that live. Not thread safe.
+// to the backups in that order, and knows which all of them have: no answer leaves before. It
+// recruits the backups that the settings ask for among the servers that live. Not thread safe.
 #pragma once
 
 #include <cstdint>

@@ -9,7 +9,7 @@
 //        | Lost {position, client} ---------------------->  |  a client is gone
 //        | <---------------------------- Heard {position}   |  one for each
 //
-// A backup refuses a primary of an older term than it knows, and says the newer one.
+// A backup refuses a primary whose term is older than the newest that it knows, and tells that one.
 #pragma once
 
 #include <cstdint>

@@ -71,8 +71,8 @@ class RowTable {
 
   /// All rows by ascending id.
   SavedTable save() const;
-  /// Adds rows that are not there. The next update gets a higher number than any of theirs.
-  /// MismatchError, with nothing changed, if they are of another table or optimizer.
+  /// Adds rows. The next update gets a higher number than any of theirs. MismatchError, with
+  /// nothing changed, if one is here already, or if they are of another table or optimizer.
   void load(const SavedTable& saved);
 
  private:

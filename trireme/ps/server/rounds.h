@@ -66,7 +66,7 @@ class Rounds {
   /// Makes the present step round 0. `closed`: it has the terms of all `workers`, and is committed.
   void restart(bool closed, int workers);
 
-  /// For Service::snapshot(), which has the memory, too (service_snapshot.cc).
+  /// For Service::snapshot(); appends to its memory (service_snapshot.cc).
   nlohmann::json snapshot(std::vector<std::byte>& memory) const;
   void restore(const nlohmann::json& json, SnapshotReader& from, const Shard* shard);
 

@@ -65,7 +65,7 @@ struct ParameterServer::Connection {
   std::vector<std::byte> memory;       // of replies; kept for the next one
   std::span<const std::byte> payload;  // of the reply that is being sent
   std::string head;
-  std::deque<std::pair<std::string, Work>> heard;  // what a primary is being told
+  std::deque<std::pair<std::string, Work>> heard;  // being sent to a primary
   std::shared_ptr<net::Channel> channel;           // ends before what it uses
   Request request;
   Work received, sent;
@@ -207,7 +207,7 @@ void ParameterServer::take_channel() {
   try {
     accepted_.wait();
   } catch (const ResourceError& error) {
-    // Those who are connected go on; who calls meanwhile waits in the system's queue.
+    // Connected clients go on; new callers wait in the system's queue.
     if (!std::exchange(warned_, true))
       observe::warning("server " + std::to_string(options_.number) +
                        " takes no more connections for now: " + error.what());

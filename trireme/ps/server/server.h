@@ -1,8 +1,8 @@
 // ParameterServer: one server of a job, with a copy of its own shard and, with replicas, of those
-// of others. It accepts workers and other servers at any time, and takes their requests in the
-// thread of run(), one after the other: those of workers where it is a shard's primary, those of a
-// primary where it is a backup. Pushes that come while others are being applied join them
-// (sweep.h). A reply leaves once all backups have what it depends on.
+// of others. It accepts workers and other servers at any time. The thread of run() takes their
+// requests one by one: from workers where it is a shard's primary, from the primary where it is a
+// backup. Pushes that come while others are being applied join them (sweep.h). A reply leaves once
+// all backups have what it depends on.
 #pragma once
 
 #include <functional>

@@ -353,7 +353,7 @@ void Service::complete_round() {
   if (settings_->server.backup > 0) {
     rounds_.commit(rounds_.number() - 1);
     if (rounds_.not_finite() < 0) {
-      // If workers have left, the mean is of fewer gradients than theirs would be.
+      // If workers have left, the mean is over fewer gradients than usual.
       const double usual = settings_->workers - settings_->server.backup;
       const double more = usual / static_cast<double>(closed.clients.size());
       update_by_round(closed.rate, closed.scale * more, {});
