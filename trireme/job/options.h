@@ -13,7 +13,7 @@ JobOptions resolve_options(JobOptions options,
                            const rendezvous::Getenv& get = rendezvous::process_environment);
 /// True if there are more ranks than cores: as the launcher says, or under mpirun by counting.
 bool share_cores(const rendezvous::RankEnvironment& rank);
-/// OMP_NUM_THREADS; otherwise the launcher's number; otherwise the cores that this process may use.
+/// OMP_NUM_THREADS; otherwise the launcher's number; otherwise this process's share of the cores.
 int resolve_cores(const rendezvous::RankEnvironment& rank,
                   const rendezvous::Getenv& get = rendezvous::process_environment);
 

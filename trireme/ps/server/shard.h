@@ -63,7 +63,7 @@ class Shard {
   /// The memory that was given for the weights, or empty.
   std::span<const std::byte> shared() const noexcept { return shared_; }
   /// The weights that momentum will have made after `staleness` updates by other workers and, as in
-  /// Nesterov's method, the worker's own one. Momentum m repeats m of each update in the next:
+  /// Nesterov's method, the worker's own one. Momentum m adds m times each update to the next:
   ///
   ///     weights + (m + m^2 + ... + m^(staleness + 1)) x the last update
   ///
