@@ -94,9 +94,9 @@ Job::Impl::Impl(std::shared_ptr<net::Transport> transport, JobOptions given,
   form_simulated(std::move(transport), all);
 }
 
-// Servers tell where they listen: at unix sockets, which share memory, if all are on one host. One that
-// takes the place of another does as the others. The evaluator takes no part, so that nobody waits for
-// it.
+// Servers tell where they listen: at unix sockets, which share memory, if all are on one host. A
+// server that replaces another one does as the others do. The evaluator takes no part, so nobody
+// waits for it.
 void Job::Impl::open_server() {
   const auto listen = [&](bool one_host) {
     if (env.role == Role::Server)
@@ -115,8 +115,8 @@ void Job::Impl::open_server() {
   servers.adopt(client->server_view(options.timeout));
 }
 
-// Workers come at any time, so each process waits for the servers only. Whether there are several hosts,
-// these learn from their launcher, or else from the coordinator's address.
+// Workers come at any time, so each process waits for the servers only. Their launcher, or else the
+// coordinator's address, tells them whether there are several hosts.
 void Job::Impl::meet_servers() {
   if (env.role == Role::Server) {
     const auto coordinator = net::parse_endpoint(env.coordinator);
@@ -172,7 +172,7 @@ void Job::Impl::leave(int code) {
   if (start) start->stay(*waiter, options.timeout, options.timeout_user_code);
 }
 
-// The code that the coordinator is told: it may not see the process's own.
+// The code for the coordinator, which may not see the process's own.
 int Job::Impl::exit_code(bool by_exception) const noexcept {
   if (changes.agreed_stop() != 0) return changes.agreed_stop();
   return by_exception ? 1 : 0;
@@ -182,7 +182,7 @@ bool Job::Impl::rank_0_coordinates() const noexcept { return meeting || start; }
 
 void Job::Impl::meet(MpiComm communicator) {
   if (env.meeting && !communicator.address) {
-    // The evaluator's start is nobody else's affair, so it may be early.
+    // Nobody waits for the evaluator, so it may start early.
     const Duration patience =
         env.role == Role::Evaluator ? options.timeout_user_code : options.timeout;
     start = std::make_unique<rendezvous::SocketMeeting>(env, waiter, patience, options.interface);
@@ -264,7 +264,7 @@ void Job::Impl::check_size() const {
                      .advice = "Start ranks by `trireme launch`, which sets both."});
 }
 
-// Every rank gets the reports of all, so all refuse with the same reason. Servers compute on the CPU.
+// Every rank gets the reports of all, so all refuse with the same reason. Servers need no GPU.
 void Job::Impl::take_gpu() {
   if (options.transport != "nccl" || env.role == Role::Server) return;
   job::GpuChoice choice = job::choose_gpu(places.local_rank);
@@ -427,10 +427,10 @@ Job::Job(std::shared_ptr<net::Transport> transport, JobOptions options,
     : impl_(std::make_unique<Impl>(std::move(transport), std::move(options), std::move(tuning))) {}
 Job::Job(SimulatedProcess process, JobOptions options)
     : impl_(std::make_unique<Impl>(std::move(process), std::move(options))) {}
-// Ends the program by the terminate handler, since a destructor does not throw. While an exception
-// passes, which is to be read, it leaves the job instead, and keeps what the strategy's destructor uses.
-// In a child of fork(), which has none of the Job's threads, nothing is ended: the parent still uses the
-// connections.
+// If a strategy still uses the Job: ends the program by the terminate handler, since a destructor
+// cannot throw; or, if an exception passes, whose message matters more, leaves the job and keeps
+// what the strategy's destructor uses. In a child of fork() it ends nothing: the parent still uses
+// the connections.
 Job::~Job() {
   const bool forked = getpid() != impl_->creator;
   if (!forked && !impl_->input.has_strategy()) return;

@@ -107,17 +107,17 @@ class Job {
   /// This rank's GPU if the transport is nccl, otherwise the CPU, as for a server.
   Device device() const noexcept;
   /// Worker, unless a launcher started servers or an evaluator as well. These are alone in their
-  /// world(); that of the workers has the workers only. Chief: rank 0, if its launcher has that word
-  /// for it (TFJob).
+  /// world(); that of the workers has the workers only. Chief: rank 0 under a launcher that calls
+  /// it so (TFJob).
   Role role() const noexcept;
-  /// How many processes of each role the job has. A TFJob tells only the evaluator itself of it.
+  /// How many processes of each role the job has. In a TFJob only the evaluator itself counts it.
   rendezvous::Roles roles() const;
-  /// Whether the job had begun when this process was started: in place of one that was lost, or as
-  /// a worker beyond the size(), whose rank() is not below it. Such a worker trains on its own. Under
-  /// `trireme coordinator --workers` all workers count as such. False in an elastic job.
+  /// Whether this process was started after the job had begun: in place of a lost one, or as one
+  /// more worker, whose rank() is not below size(). Such a worker trains on its own. All workers
+  /// under `trireme coordinator --workers` count as such. False in an elastic job.
   bool joined_later() const noexcept;
-  /// For a worker under `trireme coordinator --workers`: whether rank 0 has ended, so that what this one
-  /// would still do is in no result.
+  /// For a worker under `trireme coordinator --workers`: whether rank 0 has ended, so that this
+  /// one's work no longer counts.
   bool training_ended() const noexcept;
   /// For a server and the evaluator: whether all workers have ended, or the job has failed. The
   /// waiter wakes when it changes. Workers that are asked to stop still need their servers.
@@ -136,8 +136,8 @@ class Job {
   std::shared_ptr<Waiter> waiter() const;
 
   /// 130 if this rank or the launcher has received SIGINT; 143 for SIGTERM, SIGUSR1 or SIGHUP;
-  /// otherwise 0, or kRanksChange if ranks of an elastic job are to regroup. Ranks agree on the step
-  /// at which they stop by the step's vote, not here.
+  /// otherwise 0, or kRanksChange if ranks of an elastic job are to regroup. Ranks agree on the
+  /// step at which they stop by the step's vote, not here.
   int stop_signal() const noexcept;
   /// Names what user code does now ("checkpoint.save"), for heartbeats and stall reports.
   void activity(std::string_view what) noexcept;
@@ -157,19 +157,19 @@ class RanksChanged : public Error {
   RanksChanged() : Error(ExitCode::PeerLost, "the ranks of the job change after this step") {}
 };
 
-/// Calls `body` until it returns, and again if it throws because the ranks have changed. Returns what
-/// it returns. Other exceptions pass. In a job that is not elastic, calls it once (docs/elastic.md).
+/// Calls `body` until it returns, and again if it throws because the ranks have changed. Returns
+/// its result. Other exceptions pass. A job that is not elastic calls it once (docs/elastic.md).
 ///
 ///     Job job(argc, argv);
 ///     return run_elastic(job, [&] {
 ///       Strategy strategy(job, ...);
 ///       Checkpointer checkpointer(job, "runs/mine");
 ///       checkpointer.add("train", strategy);
-///       for (long step = checkpointer.resume(); step < steps; ++step) { ...; checkpointer.after(step); }
+///       for (long step = checkpointer.resume(); step < n; ++step) {...; checkpointer.after(step);}
 ///       return 0;
 ///     });
 ///
-/// The function is called once in each epoch. It makes all that belongs to the ranks of the epoch anew;
+/// `body` is called once in each epoch, and makes anew all that belongs to its ranks.
 /// Checkpointer::resume() then takes the state from the ranks that have it.
 int run_elastic(Job& job, const std::function<int()>& body);
 

@@ -3,7 +3,7 @@
 //
 // Between two epochs a process drops all that belongs to the communicators of the earlier one and
 // calls enter_next(). run_elastic() (job/job.h) does it all. Belongs to the Job; thread safe,
-// except for enter_next() and kept().
+// except for enter_next(), kept() and the agreed stop.
 #pragma once
 
 #include <exception>
@@ -25,8 +25,8 @@ class JobChanges {
     virtual ~Kept() = default;
   };
 
-  /// Whether the ranks may go on together after an error of a communicator: another rank is lost, does
-  /// not come, or has lost the coordinator, which then has another epoch for the rest.
+  /// Whether the ranks may go on together after an error of a communicator: another rank is lost,
+  /// does not come, or has lost the coordinator, which then tells the rest of another epoch.
   static bool may_go_on_after(const Error& error) noexcept;
 
   bool elastic() const noexcept { return process_ >= 0; }
@@ -36,8 +36,8 @@ class JobChanges {
   bool due_at_step_end() const;
   /// The latest epoch that this process has heard of, if it is after the present one.
   std::optional<rendezvous::Epoch> next() const;
-  /// Whether there is a later epoch. Waits for one up to `patience`, unless the job fails. Throws what
-  /// has ended the job for this process, if it is no failure of the job.
+  /// Whether there is a later epoch. Waits for one up to `patience`, unless the job fails. Throws
+  /// what has ended the job for this process, if it is no failure of the job.
   bool await(Duration patience) const;
   /// Returns when this process is a rank of a later epoch, whose communicators the Job then has.
   /// Throws PeerLost if the job fails meanwhile. No Communicator of the Job may be in use.
@@ -54,24 +54,24 @@ class JobChanges {
   bool broken() const;
   std::exception_ptr reason() const;
   void end(std::exception_ptr left_out = nullptr);
-  /// While the coordinator is away nobody can tell of an epoch: await() waits longer.
+  /// While the coordinator is away no news of an epoch can come, so await() waits longer.
   void set_away(bool away);
   /// The ranks have agreed to stop, with the exit code 130 or 143; 0: they have not.
   void note_agreed_stop(int signal) noexcept { agreed_stop_ = signal; }
   int agreed_stop() const noexcept { return agreed_stop_; }
   /// The job is asked to stop: from now on a process without a place does not wait for one.
   void stop();
-  /// The epoch that this process enters has no future: there is a later one, or none for it.
+  /// Whether the epoch that this process enters is over: there is a later one, or none for it.
   bool is_over() const;
   /// Whether this process has heard neither of the job's end nor of a wish to stop it.
   bool goes_on() const;
-  /// Waits for the next epoch in which this process is a rank; nullopt if the job ends or stops, or if
-  /// this process itself gets a signal to stop.
+  /// Waits for the next epoch in which this process is a rank; nullopt if the job ends or stops, or
+  /// if this process itself gets a signal to stop.
   std::optional<rendezvous::Epoch> await_place() const;
   void entered(const rendezvous::Epoch& epoch);
 
  private:
-  /// Takes news in under the lock, and wakes who waits for them.
+  /// Takes in news under the lock, and wakes those who wait for them.
   void tell(const std::function<void()>& news);
   bool newer() const { return latest_ && (!entered_ || latest_->number > entered_->number); }
 

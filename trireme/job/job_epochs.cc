@@ -36,8 +36,8 @@ void Job::Impl::enter_next_epoch() {
   }
 }
 
-// Its output as a rank of an earlier epoch is written; its other threads still run. If it ends by its own
-// signal, it is lost to the others, who go on.
+// Writes the output of earlier epochs, and ends without destructors, since other threads still run.
+// If the process ends by its own signal, the others lose it and go on.
 void Job::Impl::end_without_place() {
   if (const std::exception_ptr failed = groups.failure()) std::rethrow_exception(failed);
   if (!client) throw PeerLost("the job has ended");

@@ -1,6 +1,7 @@
-// JobGroups: the communicators of a job: the world, the ranks of this host, and one rank per host. Of an
-// elastic job, those of one epoch after another. Belongs to the Job. set_world(), split() and drop() are
-// called by one thread; the others by any, at any time.
+// JobGroups: the communicators of a job: the world, the ranks of this host, and one rank per host.
+// An elastic job has others in each epoch. Belongs to the Job. abort(), fail() and failure() are
+// thread safe. One thread calls the others that change something, while no other uses the
+// communicators.
 #pragma once
 
 #include <exception>

@@ -59,7 +59,7 @@ struct Job::Impl {
   /// The same for ranks of a simulated network, where no coordinator tells what peers do.
   comm::CommunicatorOptions simulated_options();
   void on_news(const rendezvous::News& news);
-  /// PeerLost, of news that the job has failed or has gone on without this process.
+  /// PeerLost for news that the job has failed or has gone on without this process.
   std::exception_ptr error_of(const rendezvous::News& news);
   /// Ends the waits of this epoch if it has ended in the middle of a step.
   void break_epoch();
@@ -68,8 +68,7 @@ struct Job::Impl {
   job::Reporter reporter(rendezvous::CoordinatorClient* to);
   /// Ends the threads and connections, and tells the coordinator `code`.
   void leave(int code);
-  /// A handler says itself that an exception ends the Job: std::uncaught_exceptions() does not count the
-  /// one that is being handled.
+  /// `by_exception` is given: std::uncaught_exceptions() leaves out the one that is being handled.
   int exit_code(bool by_exception) const noexcept;
   void check_size() const;
   bool rank_0_coordinates() const noexcept;

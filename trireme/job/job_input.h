@@ -1,9 +1,9 @@
-// JobInput: connects the input and the strategies of a job. A strategy says which micro-batches each
-// rank computes, and the Sampler what each coming step() contains.
+// JobInput: connects the input and the strategies of a job. A strategy says which micro-batches
+// each rank computes, and the Sampler what each coming step() contains.
 //
-// Several DataParallels may train in one loop, such as a generator and its discriminator: each is an
-// InputReader. The first step() in an iteration of the loop takes a micro-batch from the Sampler's
-// plan; those of the others belong to the same micro-batch. Thread safe.
+// Several DataParallels may train in one loop, such as a generator and its discriminator: each is
+// an InputReader. The first step() in an iteration of the loop takes a micro-batch from the
+// Sampler's plan; those of the others belong to the same micro-batch. Thread safe.
 #pragma once
 
 #include <atomic>
@@ -30,8 +30,7 @@ class JobInput {
   std::shared_ptr<InputPlan> plan() const { return get(plan_); }
   /// The Sampler calls this on the loader's thread, before the first micro-batch of each pass.
   void begin_pass();
-  /// And this one before each micro-batch, also the first: an iteration of the loop begins, if it
-  /// is called on the loop's thread.
+  /// The same before each micro-batch, also the first. On the loop's thread it begins an iteration.
   void begin_micro();
   /// Which micro-batches each rank computes. A strategy sets it, and the input reads it before
   /// every batch. Without a strategy: contiguous shares of the job's ranks, which the Job sets.
@@ -40,7 +39,7 @@ class JobInput {
     return get(assignment_).value_or(kernel::contiguous(get(ranks_)));
   }
   void set_ranks(int ranks) { set(ranks_, ranks); }
-  /// A strategy holds it while it lives, which the Job must do longer.
+  /// A strategy holds the result while it lives. The Job must live longer.
   std::shared_ptr<void> attach() const { return attached_; }
   bool has_strategy() const { return attached_.use_count() > 1; }
 
@@ -94,24 +93,24 @@ class InputReader {
   InputReader(const InputReader&) = delete;
 
   bool has_plan() const { return input_->plan() != nullptr; }
-  /// The least number that no other living one has: equal on all ranks, also on one that joins later.
+  /// The least number that no other living reader has. Equal on all ranks, also on a late one.
   int number() const noexcept { return number_; }
   /// Whether other DataParallels live, and so may train in this loop.
   bool has_others() const;
-  /// The micro-step that this reader's next passes belong to: the loop's present one, or if it has
-  /// consumed that the plan's next one. nullopt at the end of the epoch, and without a plan.
+  /// The micro-step that this reader's next passes belong to: the loop's present one, or the plan's
+  /// next one if the reader has consumed that. nullopt at the end of the epoch, and without a plan.
   std::optional<MicroStep> peek() const;
   void consume();
   /// How many readers have consumed the micro-step that this one consumed last.
   std::uint32_t consumers() const;
   /// After a resume: the micro-steps consumed before are not this loop's.
   void forget();
-  /// This rank's part of a batch is over. Unless another reader is expected to end its own first,
-  /// all take part in the next batches without samples for this rank, in the order in which they
-  /// ended theirs, which is that of the other ranks.
+  /// Ends this rank's part of a batch. Once no other reader is expected to end its own, all take
+  /// part in the next batches without samples for this rank, in the order in which they ended
+  /// theirs, which all ranks have.
   void end_batch();
 
-  /// While it lives, gradients are this reader's: those that the others get are not.
+  /// While it lives, only this reader takes gradients.
   class Backward {
    public:
     explicit Backward(const InputReader& reader)

@@ -1,7 +1,7 @@
-// JobServers: the parameter servers of a job, as one of its processes sees them: which live and have
-// which shard, connections to them, and what this process tells the coordinator of them. Belongs to the
-// Job. Methods may be called from any thread once the Job has joined. A server's own thread waits for
-// nobody: other threads dial and tell in its place.
+// JobServers: the parameter servers of a job, as one of its processes sees them: which live and
+// have which shard, connections to them, and what this process tells the coordinator of them.
+// Belongs to the Job. Methods may be called from any thread once the Job has joined. A server's own
+// thread must not block: other threads dial and tell for it.
 #pragma once
 
 #include <cstdint>
@@ -28,11 +28,11 @@ class CoordinatorClient;
 
 class JobServers {
  public:
-  /// While the Job joins. `channels` are the options of a connection without the host. `serves`: this
-  /// process is a server. `client` outlives the calls of the methods that tell something.
+  /// While the Job joins. `channels` are the options of a connection without the host. `serves`:
+  /// this process is a server. `client` outlives the calls of the methods that tell something.
   void open(std::shared_ptr<Waiter> waiter, rendezvous::CoordinatorClient* client,
             net::ChannelOptions channels, bool serves);
-  /// For a server: accepts workers at `host`; at a unix socket, which shares memory, if it is empty.
+  /// For a server: accepts workers at `host`; if empty, at a unix socket, which shares memory.
   void listen(const std::string& host);
   void adopt(rendezvous::ServerView newer);
   /// The job has failed, or has gone on without this process: nobody waits for a server any more.
@@ -41,18 +41,17 @@ class JobServers {
 
   /// As the coordinator said last; the waiter wakes when it changes. Never null.
   std::shared_ptr<const rendezvous::ServerView> view() const;
-  /// A new connection to the server that is a shard's primary, PeerLost or TimeoutError if it is not
-  /// there; and a number that changes when another one is.
+  /// A new connection to the server that is a shard's primary, PeerLost or TimeoutError if it is
+  /// not there; and a number that changes when another one is.
   std::shared_ptr<net::Channel> dial_shard(int shard) const;
   std::uint64_t shard_term(int shard) const;
-  /// For a worker: says that no other worker waits for this one, so the job goes on without it.
+  /// For a worker: tells that no other worker waits for this one, so the job can go on without it.
   void train_alone() const noexcept;
   /// For a server that was asked to stop by `signal`, 2 or 15: all workers stop at their next step.
   void tell_stop(int signal) const noexcept;
   /// For a server: where workers come in; which process of this server it is, from 1 on; a new
-  /// connection to another server, into `to`, unless the Work fails as dial_shard() does; and what it
-  /// says of others (rendezvous/server_view.h). While the coordinator does not answer, the same is said
-  /// once.
+  /// connection to another server, into `to` (the Work fails as dial_shard() does); and reports on
+  /// others (rendezvous/server_view.h), which are not repeated before an answer.
   net::Acceptor& acceptor() const;
   std::uint32_t incarnation() const noexcept { return incarnation_; }
   Work dial(int server, std::shared_ptr<std::shared_ptr<net::Channel>> to);
@@ -76,7 +75,7 @@ class JobServers {
       std::make_shared<rendezvous::ServerView>();  // guarded by mutex_
   std::exception_ptr failure_;                     // guarded by mutex_
   std::set<Claim> untold_;                         // guarded by mutex_
-  // These end first. One that hangs does not delay connections to others.
+  // These threads end first. A server that hangs does not delay connections to others.
   std::map<int, WorkThread> diallers_;  // by server; guarded by mutex_
   std::optional<WorkThread> teller_;    // guarded by mutex_
 };

@@ -1,5 +1,5 @@
-// Fills JobOptions from the environment where the program left defaults, and checks them. Pure except
-// for the getter. Throws ConfigError for malformed values.
+// Fills JobOptions from the environment where the program left defaults, and checks them. Pure
+// except for the getter. Throws ConfigError for malformed values.
 #pragma once
 
 #include <string>
@@ -11,9 +11,9 @@ namespace trireme::inline v0::job {
 
 JobOptions resolve_options(JobOptions options,
                            const rendezvous::Getenv& get = rendezvous::process_environment);
-/// True if there are more ranks than cores: by the launcher's word, or under mpirun by counting.
+/// True if there are more ranks than cores: as the launcher says, or under mpirun by counting.
 bool share_cores(const rendezvous::RankEnvironment& rank);
-/// OMP_NUM_THREADS; otherwise the launcher's number; otherwise the cores that this process may use.
+/// OMP_NUM_THREADS; otherwise the launcher's number; otherwise this process's share of the cores.
 int resolve_cores(const rendezvous::RankEnvironment& rank,
                   const rendezvous::Getenv& get = rendezvous::process_environment);
 

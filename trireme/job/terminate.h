@@ -31,8 +31,8 @@ void prepare_process();
 void set_reporter(Reporter reporter);
 /// Another process's failure, which is the job's first.
 void note_first_failure(const rendezvous::Failure& failure);
-/// If another process's failure caused `failure`, waits half a second at most until it is noted: news of
-/// the cause may come after its consequence.
+/// If another process's failure caused `failure`, waits for it to be noted, for half a second at
+/// most: news of the cause may come after its consequence.
 void await_cause(const rendezvous::Failure& failure);
 /// Removes the client and the status page, which are about to be destroyed; keeps rank and host.
 void clear_reporter() noexcept;

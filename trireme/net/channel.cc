@@ -111,7 +111,7 @@ struct Core final : ProgressSource, std::enable_shared_from_this<Core> {
     });
   }
 
-  // The frame that is arriving: its start, then its head and payload.
+  // Reads the arriving frame: its start, then its head and payload.
   bool read_some() {
     if (start_got < sizeof start) return read_start();
     ChannelFrame& frame = *incoming.front().frame;
@@ -138,7 +138,7 @@ struct Core final : ProgressSource, std::enable_shared_from_this<Core> {
     PassedDescriptors passed;
     const ssize_t count = receive_parts(socket.get(), {&part, 1}, &passed);
     if (count <= 0) return stopped_reading(count);
-    // One that nobody announced is closed.
+    // A descriptor that the start does not announce is closed.
     if (!passed.descriptors.empty()) arrived_area = std::move(passed.descriptors.back());
     start_got += static_cast<std::size_t>(count);
     return start_got < sizeof start || take_start();
@@ -217,14 +217,14 @@ struct Core final : ProgressSource, std::enable_shared_from_this<Core> {
   }
 
   const std::shared_ptr<Waiter> waiter;   // Works settle in its context
-  const std::shared_ptr<Waiter> carrier;  // all else runs in this one's; often the same
+  const std::shared_ptr<Waiter> carrier;  // everything else runs in its context; often the same one
   const Descriptor socket;
   const Epoll epoll;
   const Identity peer;
   const std::size_t max_frame_bytes;
   std::atomic<int> num_pending{0};
   std::exception_ptr failure;        // of both directions
-  std::exception_ptr write_failure;  // of this one; set if `failure` is
+  std::exception_ptr write_failure;  // of sending; set if `failure` is
   std::deque<Outgoing> outgoing;
   std::deque<Incoming> incoming;
   FrameStart start;  // of the frame that is arriving
@@ -387,7 +387,7 @@ struct Entrance final : ProgressSource {
   std::size_t next_carrier = 0;
   const Listener listener;
   Reception reception;
-  const Epoll epoll;  // has the reception's while somebody waits for a channel
+  const Epoll epoll;  // watches the reception while somebody waits for a channel
   std::atomic<bool> waited_for{false}, closed{false};
   std::optional<WorkSource> source;
   std::shared_ptr<Channel>* to = nullptr;

@@ -24,18 +24,18 @@ namespace trireme::inline v0::net {
 
 inline constexpr std::uint64_t kFrameMagic = 0x326d656d61726674ull;  // "tframem2"
 
-/// The first bytes of a frame on a socket. With `area`, a descriptor of that many bytes of memory comes
-/// along, and no frame.
+/// The first bytes of a frame on a socket. If `area` is not 0, no frame follows: the descriptor of
+/// a shared area of that many bytes comes with the start.
 struct FrameStart {
   std::uint64_t magic = kFrameMagic;
-  std::uint32_t head = 0;  // bytes of each
+  std::uint32_t head = 0;  // bytes; so are the others
   std::uint32_t reserved = 0;
   std::uint64_t payload = 0;
   std::uint64_t area = 0;
 };
 static_assert(sizeof(FrameStart) == 32);
 
-/// One frame as it arrived. Its memory is used again by the next frame.
+/// A frame that has arrived. The next frame reuses its memory.
 class ChannelFrame {
  public:
   std::span<const std::byte> head() const noexcept { return {head_.get(), head_bytes_}; }
@@ -68,14 +68,14 @@ class Channel {
   virtual Work send(std::span<const std::byte> head, std::span<const std::byte> payload = {}) = 0;
   /// Receives the next frame into `frame`, which must stay valid until the Work is done.
   virtual Work receive(ChannelFrame& frame) = 0;
-  /// Allocates an area, page-aligned and zeroed, that the other end sees with the frames that are
-  /// sent later. Areas are numbered from 0. nullopt: this channel shares no memory.
+  /// Allocates an area, page-aligned and zeroed. The other end can map it once it has received a
+  /// frame that was sent later. Areas are numbered from 0. nullopt: this channel shares no memory.
   virtual std::optional<SharedArea> share(std::size_t bytes) = 0;
-  /// Shares an area that another channel of this process has allocated, too, and sets its id. False:
-  /// this channel shares no memory.
+  /// Also shares an area that another channel of this process has allocated, and sets its id.
+  /// False: this channel shares no memory.
   virtual bool share(SharedArea& area) = 0;
-  /// Area `id` that the other end shared before the frames received so far; empty: there is none. It
-  /// stays while the channel lives, even if the other end dies.
+  /// Area `id` of the other end, if it was shared before a frame that has been received; else
+  /// empty. It stays while the channel lives, even if the other end dies.
   virtual std::span<std::byte> area_of_peer(std::uint32_t id) = 0;
   /// Leaves: pending Works of this end fail, and the other end gets PeerLost.
   virtual void close() = 0;
@@ -86,9 +86,9 @@ class Acceptor {
   virtual ~Acceptor() = default;
   /// The address for dial_channel().
   virtual const std::string& address() const noexcept = 0;
-  /// The next caller that proves to know the secret; `to` must stay valid until the Work is done, or
-  /// the acceptor's end. Other callers are dropped, and a silent caller does not delay the rest. One
-  /// at a time.
+  /// Puts the next caller that proves to know the secret into `to`, which must stay valid until the
+  /// Work is done or the acceptor has ended. Other callers are dropped, and a silent caller does
+  /// not delay the rest. One call at a time.
   virtual Work accept(std::shared_ptr<Channel>& to) = 0;
 };
 
@@ -100,11 +100,11 @@ struct ChannelOptions {
   /// A frame of more bytes is refused before memory is allocated.
   std::size_t max_frame_bytes = std::size_t{1} << 30;
   Duration timeout = std::chrono::seconds(30);  // for dialling and for the handshake
-  /// Listening on a port only: threads that move the bytes of channels, beside the waiter's progress
-  /// context. With none, one thread copies the bytes of all channels.
+  /// Only for listening on a port: the number of threads that move the bytes of channels beside the
+  /// waiter's progress context, which alone does it if there are none.
   int carriers = 0;
-  /// Dialling only: the system ends a TCP connection whose other end has not read for this long. Zero:
-  /// it does not.
+  /// Only for dialling: the system ends a TCP connection whose other end has not read for this
+  /// long. Zero: no limit.
   Duration patience = Duration::zero();
 };
 

@@ -1,10 +1,10 @@
-// How a group of ranks gets its Transport: by name, or one function for each kind, all based on an
+// How a group of ranks makes its Transport: by name, or by the function of one kind. All need an
 // Exchange.
 //
-// An Exchange all-gathers one short string per rank (the launch module's coordinator provides it).
-// The functions are collective and block, through the waiter, for at most `timeout`. They throw
-// TimeoutError or PeerLost naming the missing rank, RefusedError on a wrong secret or version, and
-// ResourceError when the system has no descriptors or memory left.
+// An Exchange all-gathers one short string per rank (the coordinator of module rendezvous provides
+// it). The functions are collective and block, through the waiter, for at most `timeout`. They
+// throw TimeoutError or PeerLost naming the missing rank, RefusedError on a wrong secret or
+// version, and ResourceError when the system has no descriptors or memory left.
 #pragma once
 
 #include <functional>
@@ -32,7 +32,7 @@ struct ConnectOptions {
   /// tcp: the system ends a connection after the peer has not read for this long, for example
   /// because it runs user code.
   Duration patience = std::chrono::minutes(31);
-  /// In an elastic job: true once the ranks have changed, so that the group is void; PeerLost then.
+  /// In an elastic job: true once the ranks have changed. Connecting then ends with PeerLost.
   std::function<bool()> cancelled = {};
   std::vector<bool> skip = {};  // tcp: peers to which no connection is made; empty: none
   int sockets = 1;              // tcp: connections per pair of ranks, equal on all ranks
@@ -72,7 +72,7 @@ struct Meeting {
   std::vector<std::string> hosts;  // of each rank
   Connect over_mpi;                // null if mpirun did not start the ranks
 };
-/// The transport that base/transports.inc names so, by the function join_NAME() of its folder.
+/// The transport `name` of base/transports.inc, made by join_NAME() in the transport's folder.
 std::shared_ptr<Transport> connect(std::string_view name, const Meeting& meeting);
 
 }  // namespace trireme::inline v0::net

@@ -7,8 +7,7 @@
 //      |  <--- HMAC-SHA256(secret, "accept" | both hellos) ------------------------------  |
 //
 // The proofs cover both hellos, so these cannot be changed in transit. A wrong version or epoch is
-// RefusedError with exit code 10, a wrong proof RefusedError with exit code 11. An end that closes
-// is PeerLost.
+// RefusedError with exit code 10, a wrong proof with exit code 11. A closed connection is PeerLost.
 #pragma once
 
 #include <array>

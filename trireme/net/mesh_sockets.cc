@@ -42,7 +42,7 @@ std::string missing(const ConnectOptions& options, const Sockets& sockets) {
   }
 }
 
-// A rank drops callers if too many come at a time. One that has ended listens no more.
+// Dials again if a rank with too many callers drops this one. dial() throws if nobody listens.
 std::pair<Descriptor, Identity> dial_rank(Waiter& waiter, const ConnectOptions& options,
                                           const Identity& mine, const std::string& address,
                                           const Until& until) {

@@ -62,7 +62,7 @@ Work Messenger::send(int peer, Tag tag, std::span<const std::byte> bytes) {
     to.under_way += cost_of(bytes.size());
     const Frame frame{FrameKind::Eager, 0, tag.value, bytes.size()};
     if (to.out.try_send(frame, bytes)) return Work();
-    if (failure_) return Work::failed(failure_);  // the link has found out
+    if (failure_) return Work::failed(failure_);  // the link has failed
     auto source = std::make_shared<WorkSource>(open_.begin("send to ", peer));
     to.out.push(frame, bytes, source);
     return source->work();
@@ -259,7 +259,7 @@ bool Messenger::is_name(std::uint32_t name) const {
   return std::find(names_.begin(), names_.end(), static_cast<int>(name)) != names_.end();
 }
 
-// Only if this rank has seen the loss, or was told of it: an error may name a rank of another group.
+// Tells only of a loss that this rank knows of: an error may name a rank of another group.
 void Messenger::tell_cause(const std::exception_ptr& error) noexcept {
   try {
     std::rethrow_exception(error);

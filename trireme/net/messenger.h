@@ -15,8 +15,8 @@
 //   or:
 //      |  <--- Refuse(send id) ---------------------  |  the lengths differ, or both are 0: no Data
 //
-// A rank that gives up because it has lost another one tells its peers which (Lost), before its
-// connections end: they then name the rank that was lost first.
+// A rank that aborts because it has lost another one tells its peers that rank's number (Lost)
+// before its connections end. Their errors then name the rank that was lost first.
 //
 // The limit of 64 MiB per pair bounds the receiver's buffers. Beyond it the bytes stay with the
 // sender, so buffered messages never block the message that the receiver waits for.
@@ -81,12 +81,12 @@ class Messenger final : public MoveTimes {
   void on_eager(int peer, Tag tag, std::span<const std::byte> payload);
   void on_control(int peer, const Frame& frame);
   /// Address for `length` bytes at `offset` of receive `id`; nullptr if the peer may not send them.
-  /// Without an offset: for a link with one lane, where bytes arrive in order.
+  /// Without an offset (a link with one lane): for the bytes that come next.
   std::byte* destination(int peer, std::uint32_t id, std::optional<std::size_t> offset,
                          std::size_t length);
   void on_data(int peer, std::uint32_t id, std::size_t length);
-  /// Both, for data that lies elsewhere: copies it. False if the peer may not send it; after an abort
-  /// it may, and the data is discarded.
+  /// Does both for data that lies elsewhere, and copies it. False if the peer may not send it.
+  /// After an abort it discards the data and returns true.
   bool on_data(int peer, std::uint32_t id, std::optional<std::size_t> offset,
                std::span<const std::byte> data);
 
@@ -117,7 +117,7 @@ class Messenger final : public MoveTimes {
   struct Peer {
     Outbox out;
     bool gone = false;
-    int cause = -1;  // the name of the rank because of which it gives up; -1: unknown
+    int cause = -1;  // the rank whose loss it has named (Lost); -1: none
     std::string detail;
     std::deque<Posted> posted;
     std::deque<Unexpected> unexpected;

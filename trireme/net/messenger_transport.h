@@ -1,5 +1,5 @@
-// MessengerTransport: a Transport whose messages a Messenger matches. What carries its frames is a
-// FrameCarrier: the rings of shm, the sockets of tcp, or MPI.
+// MessengerTransport: a Transport whose messages a Messenger matches. A FrameCarrier carries its
+// frames: the rings of shm, the sockets of tcp, or MPI.
 #pragma once
 
 #include <exception>

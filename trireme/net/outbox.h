@@ -1,6 +1,6 @@
-// Outbox: what a Messenger has to send to one peer. Frames leave in order, and the pieces of large
-// messages between them, so that a large message does not delay small ones. If the link has several
-// lanes, the first one carries the frames, and all lanes share the large messages.
+// Outbox: what a Messenger still has to send to one peer. Frames leave in order, with pieces of
+// large messages between them, so that a large message does not delay small ones. If the link has
+// several lanes, the first one carries the frames, and all lanes share the large messages.
 #pragma once
 
 #include <atomic>
@@ -27,7 +27,7 @@ class OpenWorks {
   explicit OpenWorks(std::shared_ptr<Waiter> waiter) : waiter_(std::move(waiter)) {}
   bool any() const noexcept { return count_.load(std::memory_order_relaxed) > 0; }
   void count(int change) noexcept;
-  /// `what` and the peer name it in errors: "recv from 3".
+  /// Errors name the Work by `what` and `peer`: "recv from 3".
   WorkSource begin(const char* what, int peer);
   void end(const WorkSource& source, const std::exception_ptr& error = nullptr);
 
@@ -38,12 +38,12 @@ class OpenWorks {
 
 class Outbox {
  public:
-  /// `open` must outlive it.
+  /// `open` must outlive the Outbox.
   void attach(Link* link, std::size_t num_lanes, OpenWorks* open);
   bool empty() const noexcept { return queue_.empty() && streams_.empty(); }
   /// Sends at once if nothing is queued and the link has room.
   bool try_send(const Frame& frame, std::span<const std::byte> bytes);
-  /// `source`: of an eager send, which ends when the frame has left; null for other frames.
+  /// `source`: an eager send, which completes when the frame has left; null for other frames.
   void push(const Frame& frame, std::span<const std::byte> bytes = {},
             std::shared_ptr<WorkSource> source = nullptr);
   /// Begins to send a large message, which receive `id` of the peer expects.

@@ -15,7 +15,7 @@ namespace trireme::inline v0::net {
 namespace {
 
 constexpr Duration kHandshakeLimit = std::chrono::seconds(10);
-constexpr Duration kLeast = std::chrono::milliseconds(20);  // that a caller has among many
+constexpr Duration kLeast = std::chrono::milliseconds(20);  // for a caller while they are too many
 constexpr std::size_t kMostCallers = 128;
 
 }  // namespace
@@ -101,7 +101,7 @@ void Reception::listen(bool wanted) {
   epoll_.control(EPOLL_CTL_MOD, listener_.socket.get(), wanted ? EPOLLIN : 0u);
 }
 
-// A new connection has room for a whole handshake; a caller whose socket has not is dropped.
+// A new connection has room for a whole handshake; a caller whose socket has none is dropped.
 bool Reception::put(Caller& caller) {
   const auto bytes = caller.state.take_output();
   return send(caller.socket.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL) ==

@@ -21,8 +21,8 @@ namespace trireme::inline v0::net {
 
 class Reception {
  public:
-  /// `listener` must outlive it. Beyond `most_callers`, others wait in the listener's queue until one has
-  /// proved to know the secret, or the one that has waited longest, and long enough, is dropped.
+  /// `listener` must outlive it. Beyond `most_callers` handshakes, callers wait in the listener's
+  /// queue until one ends, or until the oldest has had 20 ms and is dropped.
   Reception(Waiter& waiter, const Listener& listener, const Identity& mine, std::string secret,
             std::size_t most_callers = limit_of_callers());
 

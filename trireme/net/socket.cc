@@ -98,7 +98,8 @@ void set_options(int socket, int family) {
   const int on = 1;
   if (family == AF_UNIX) return;
   setsockopt(socket, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
-  // While nobody sends, a host that has disappeared is noticed after 10 + 3 x 5 s.
+  // While nobody sends, a host that has disappeared is noticed after 10 + 3 x 5 s; but after the
+  // time of set_patience(), where that is called, since it overrides this (tcp(7)).
   const int idle = 10, interval = 5, probes = 3;
   setsockopt(socket, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof on);
   setsockopt(socket, IPPROTO_TCP, TCP_KEEPIDLE, &idle, sizeof idle);
@@ -133,7 +134,7 @@ bool same_host(const sockaddr_storage& a, const sockaddr_storage& b) {
                      &reinterpret_cast<const sockaddr_in6&>(b).sin6_addr, sizeof(in6_addr)) == 0;
 }
 
-// Errors of the connection that accept(2) would have taken, as its manual lists them.
+// The errors of a pending connection that accept(2) reports, as its manual lists them.
 bool is_of_one_caller(int error) {
   constexpr int kAll[] = {ECONNABORTED, ENETDOWN,     EPROTO,     ENOPROTOOPT, EHOSTDOWN,
                           ENONET,       EHOSTUNREACH, EOPNOTSUPP, ENETUNREACH};

@@ -34,7 +34,7 @@ class Epoll {
 };
 
 /// TCP: the system ends the connection after the peer has taken nothing, or has been unreachable,
-/// for this long (TCP_USER_TIMEOUT).
+/// for this long (TCP_USER_TIMEOUT). Overrides the shorter limit on unanswered keepalive probes.
 void set_patience(int socket, Duration patience);
 
 /// TCP within a host: limits the unread bytes of a connection, so that the system's pages for them
@@ -53,23 +53,23 @@ void bound_rate(int socket, std::int64_t bytes_per_second);
 
 /// Whether errno says that the call before may succeed later.
 bool would_block() noexcept;
-/// The same after send_parts(). With ETOOMANYREFS no event tells when: the descriptors that this user
-/// has sent and nobody has received reach the limit on open files.
+/// The same after send_parts(), which also fails with ETOOMANYREFS: the descriptors that this user
+/// has sent and nobody has received reach the limit on open files. No event tells when that ends.
 bool may_send_later() noexcept;
-inline constexpr auto kSendPause = std::chrono::milliseconds(1);  // before the next try then
+inline constexpr auto kSendPause = std::chrono::milliseconds(1);  // before the next attempt then
 
 /// Descriptors that came with a message.
 struct PassedDescriptors {
   std::vector<Descriptor> descriptors;
   bool cut = false;  // the system dropped some, because this process may open no more
 };
-/// sendmsg(2) and recvmsg(2) that never block. At most four descriptors go along (SCM_RIGHTS). Without
-/// `passed`, the system drops those that come.
+/// sendmsg(2) and recvmsg(2) that never block. At most four descriptors go along (SCM_RIGHTS).
+/// Without `passed`, the system drops those that come.
 ssize_t send_parts(int socket, std::span<iovec> parts, std::span<const int> descriptors = {});
 ssize_t receive_parts(int socket, std::span<iovec> parts, PassedDescriptors* passed = nullptr);
 
-/// How long to wait: until `deadline`, or until `cancelled`, which is asked now and then, returns true:
-/// the ranks have changed.
+/// How long to wait: until `deadline`, or until `cancelled` returns true because the ranks have
+/// changed. It is asked every 100 ms.
 struct Until {
   Until(TimePoint end, std::function<bool()> is_void = {})
       : deadline(end), cancelled(std::move(is_void)) {}

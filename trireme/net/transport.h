@@ -1,6 +1,5 @@
 // Transport: moves bytes between the ranks of a fixed group. It does not know tensors.
 //
-// Capabilities are for what only some transports can do: map a peer's memory, reduce.
 //
 // One Transport belongs to one Waiter and is used in its progress context only (Waiter::run);
 // otherwise its methods are not thread safe. Works that it returns settle in that context. Messages
@@ -49,15 +48,15 @@ class HostMemory {
  public:
   /// Allocates memory, page-aligned and zeroed, that `peers` may map; empty: all peers.
   virtual Region allocate(std::size_t bytes, std::span<const int> peers) = 0;
-  /// Whether memory that `peer` allocates can be mapped here. In a set of ranks, if it is true from
-  /// one rank to all others, it is true between all of them.
+  /// Whether memory that `peer` allocates can be mapped here. If one rank of a set can map the
+  /// memory of all others, so can every rank of the set.
   virtual bool can_map(int peer) const noexcept = 0;
   /// Maps a peer's region into this process; empty if impossible. The peer must have allocated it
   /// before; a message received from the peer after its allocation proves that. The mapping stays
   /// until unmap(), even if the peer releases the region. ResourceError if this process had no
   /// descriptor or no address space left for it.
   virtual std::span<std::byte> map(int peer, RegionId region) = 0;
-  /// Ends the mapping of a peer's region. Of this rank's own region, forgets the id.
+  /// Ends the mapping of a peer's region, or forgets the id of a region of this rank.
   virtual void unmap(int peer, RegionId region) noexcept = 0;
   /// Copies bytes at `address` of a peer's address space to `to`, without the peer's help. False if
   /// that is impossible or the peer is gone. An empty `to` asks whether it is possible at all.
@@ -97,7 +96,8 @@ class MoveTimes {
   ~MoveTimes() = default;
 };
 
-/// Abilities that only some transports have; null: this one has not. Lives as long as its transport.
+/// Abilities that only some transports have, such as mapping a peer's memory; null: not this one.
+/// The pointers are valid while the transport lives.
 struct Capabilities {
   HostMemory* memory = nullptr;
   Reducer* reducer = nullptr;

@@ -1,13 +1,12 @@
-// Copies memory that another process reads later. What is large goes past the caches: its old content
-// is then not read before it is overwritten, as it is by a usual store.
+// Copies memory that another process reads later. A large copy bypasses the caches, so the old
+// content of the target is not read before it is overwritten.
 #pragma once
 
 #include <cstddef>
 
 namespace trireme::inline v0::ps {
 
-/// Copies `bytes` that do not overlap, of `whole` bytes that the reader gets. All is written when it
-/// returns.
+/// Copies `bytes` that do not overlap, of `whole` that the reader gets. All is written on return.
 void copy_for_reader(void* to, const void* from, std::size_t bytes, std::size_t whole) noexcept;
 
 }  // namespace trireme::inline v0::ps

@@ -1,5 +1,5 @@
-// ServerFigures: what the servers of a job counted since they began, as ParameterClient::figures()
-// tells it. A gradient counts once at each server, because each has a part of it. A value.
+// ServerFigures: the counts of a job's servers since they began (ParameterClient::figures()). A
+// gradient counts once at each server, because each has a part of it. A value.
 #pragma once
 
 #include <cstdint>

@@ -9,18 +9,19 @@
 //        | <------------------------------ Reply {weights}  |  when the bound of staleness allows
 //        | Terms {parts of the tree sum} -----------------> |  synchronous: kept until all are here
 //        | <---------------------- Reply {sums of squares}  |
-//        | Commit {rate, scale} --------------------------> |  applied once; with backup workers when
-//        |                                                  |  enough terms are here, by their rate
+//        | Commit {rate, scale} --------------------------> |  applied once; with backup workers,
+//        |                                                  |  when enough terms are here
 //        | <------------------------------ Reply {weights}  |
 //        | PullRows {ids} --------------------------------> |  changes nothing
 //        | <--------------------------------- Reply {rows}  |
-//        | Begin {version}                                  |  synchronous: after the workers changed
+//        | Begin {version}                                  |  synchronous: in a new epoch
 //        | Leave                                            |
 //
 // Push and Terms carry the gradients of rows of embedding tables behind those of the parameters.
 //
 // A request that is repeated after a lost connection has no second effect: pushes have a sequence
-// number per worker, terms and commits the number of their round. Messages between servers: relay.h.
+// number per worker, terms and commits the number of their round. Messages between servers:
+// relay.h.
 #pragma once
 
 #include <cstddef>
@@ -48,14 +49,14 @@ enum class Ask : std::uint8_t {
 };
 inline constexpr Ask kLastAsk = Ask::Begin;
 
-/// Whether a request may change what a shard's copies must have in common. A pull may: with delay
-/// compensation, a server remembers the weights that a worker has.
+/// Whether a request may change state that all copies of a shard share. A pull may: with delay
+/// compensation a server remembers the weights that a worker has.
 constexpr bool changes_state(Ask ask) noexcept {
   return ask != Ask::Read && ask != Ask::Figures && ask != Ask::PullRows;
 }
 
-/// A place of bulk memory: an area that the client shares (the server, with Reply::in_place), or the
-/// frame's payload (area -1).
+/// The place of bulk memory: an area that the client shares (the server, if Reply::in_place), or
+/// the frame's payload (area -1).
 struct Memory {
   std::int64_t area = -1;
   std::uint64_t bytes = 0;
@@ -65,9 +66,8 @@ struct Request {
   Ask ask = Ask::Pull;
   int shard = 0;
   int worker = 0;
-  // Push: its number, 1, 2, ... of this worker, whose clock it is after it (ledger.h), and the
-  // version of the weights of which the gradient is. Begin, PullRows: the version of the worker's
-  // weights.
+  // Push: the number of this worker's push, from 1 on; the worker's clock after it (ledger.h); the
+  // version of the weights that the gradient is of. Begin, PullRows: the version of its weights.
   std::uint64_t sequence = 0;
   std::int64_t clock = 0, version = 0;
   std::int64_t epoch = 0;      // Attach: of the job's workers
@@ -75,16 +75,16 @@ struct Request {
   bool kept = false;           // Begin: a worker of an earlier epoch has kept these weights
   std::int64_t round = 0;      // Terms, Commit
   double rate = 0, scale = 1;  // Push, Commit; Terms with backup workers
-  bool finite = false;         // Push: the worker has seen that all of it is, but perhaps the rows
-  // Terms: the batch's micro-batches, and the nodes of their sum that memory holds.
+  bool finite = false;         // Push: the worker has checked the gradient, except for rows
+  // Terms: the micro-batches of the batch, and the nodes of their tree sum that memory holds.
   std::uint32_t total = 0;
   std::vector<kernel::LeafRange> nodes = {};
   Memory memory = {}, into = {};  // what is sent; where the reply's memory is to be written
-  std::uint64_t text_bytes = 0;   // Attach, Write: of a text with which memory begins
+  std::uint64_t text_bytes = 0;   // Attach, Write: of the text at the start of memory
   // The number of rows behind everything else in memory (row_message.h). Push, PullRows: for each
   // table; Terms: for each table of each term.
   std::vector<std::uint32_t> rows = {};
-  bool with_rows = false;  // Read: of all tables, too
+  bool with_rows = false;  // Read: with the rows of all tables
 };
 
 struct Reply {
@@ -93,24 +93,24 @@ struct Reply {
   std::string text = {}, advice = {};
   bool elsewhere = false;    // not served: another server is the shard's primary
   std::int64_t version = 0;  // updates so far
-  // Attach: the worker's last push, the next round, the least clock, whether there are weights. Begin:
-  // the last.
+  // Attach: the worker's last push, next round, least clock, whether there are weights. Begin:
+  // `ready`.
   std::uint64_t sequence = 0;
   std::int64_t round = 0, slowest = 0;
   bool ready = false;
   std::int64_t staleness = 0;    // Push: updates by others since the weights that it used
   bool dropped = false;          // Push: it was not finite. Terms, Commit: the round is over
   std::int64_t not_finite = -1;  // Terms: the first parameter whose sum is not finite
-  // Weights. Terms: the fp64 sums of squares of the chunks, then of each table's rows an ExactSum.
+  // Weights. Terms: the fp64 sums of squares of the chunks, then an ExactSum for each table's rows.
   Memory memory = {};
-  std::uint64_t text_bytes = 0;  // Read, Figures: of a text with which memory begins
+  std::uint64_t text_bytes = 0;  // Read, Figures: of the text at the start of memory
   bool in_place = false;  // Commit: memory is the server's, which holds these weights until the
                           // worker's next Terms
-  bool written = false;   // not sent: the weights are where the request wants them
+  bool written = false;   // no part of the message: the weights are where they are wanted
 };
 
-/// A copy's position in the order of its shard's requests: after request `index`, which the primary of
-/// `term` has put there. Copies at one position are equal.
+/// A copy's position in the order of its shard's requests: after request `index`, which the primary
+/// of `term` has ordered. Copies at one position are equal.
 struct Position {
   std::uint64_t term = 0, index = 0;
   friend bool operator==(const Position&, const Position&) = default;

@@ -95,7 +95,7 @@ ServedModel::ServedModel(std::vector<ServedParameter> parameters, int servers,
     for (const parallel::Piece& piece : ownership.pieces()[static_cast<std::size_t>(server)]) {
       const parallel::Unit::Member& member = unit.members[piece.parameter];
       const std::size_t at = member.offset + static_cast<std::size_t>(piece.begin) * member.width;
-      // One without elements is server 0's, wherever it would lie.
+      // A parameter without elements is server 0's, wherever it would lie.
       slices.push_back(
           {piece.parameter, piece.begin, piece.end, piece.size() > 0 ? at - first : 0});
     }

@@ -1,10 +1,10 @@
 // ServedModel: the parameters that servers hold, and which server has which part of them.
 //
-// All parameters together are one flat memory, in which each starts at a multiple of 64 bytes. It is
-// cut into one interval per server, at chunk ends only (sync/levels/ownership.h), so that servers have
-// about equal bytes, and a push or a pull moves one interval per server. Rows of embedding tables are
-// spread by a hash of their ids (served_table.h). A value: all workers of a job make the same one, and
-// a server compares it with its own.
+// All parameters together are one flat memory, in which each starts at a multiple of 64 bytes. It
+// is cut into one interval per server, at chunk ends only (sync/levels/ownership.h), so that
+// servers have about equal bytes, and a push or a pull moves one interval per server. Rows of
+// embedding tables are spread by a hash of their ids (served_table.h). A value: all workers of a
+// job make the same one, and a server compares it with its own.
 #pragma once
 
 #include <cstddef>
@@ -37,8 +37,8 @@ class ServedModel {
     std::size_t size() const noexcept { return static_cast<std::size_t>(end - begin); }
   };
 
-  /// `servers` >= 1. `more_uses`: for each use of a tied parameter after its first, the parameter, in
-  /// the order in which the uses are added.
+  /// `servers` >= 1. `more_uses`: for each use of a tied parameter after its first, the parameter,
+  /// in the order in which the uses are added.
   ServedModel(std::vector<ServedParameter> parameters, int servers,
               std::vector<std::uint32_t> more_uses = {}, std::vector<ServedTable> tables = {});
   /// From to_text(). ConfigError for anything else.
@@ -54,8 +54,8 @@ class ServedModel {
   }
   /// Bytes of its interval.
   std::size_t bytes(int server) const { return bytes_[static_cast<std::size_t>(server)]; }
-  /// The places, behind the interval, of the sums over micro-batches of the further uses of tied
-  /// parameters; and the bytes of both.
+  /// Behind the interval: slices for the sums of further uses of tied parameters. The bytes of
+  /// both.
   const std::vector<Slice>& more_uses(int server) const {
     return more_slices_[static_cast<std::size_t>(server)];
   }
@@ -65,8 +65,8 @@ class ServedModel {
 
   /// A sentence on the first difference from `other`, which is the caller's; empty: there is none.
   std::string difference(const ServedModel& other) const;
-  /// One line per server: its bytes, its share of them, its number of parameters; a push sends as many
-  /// bytes there, and brings as many. Servers without any are named.
+  /// One line per server: its bytes (a push sends and returns as many), its share of all bytes, its
+  /// number of parameters, or that it has none. Then one line per table.
   std::string describe() const;
 
  private:

@@ -127,11 +127,11 @@ void keep_on_one_host() {
   }
 }
 
-// MPICH's UCX writes warnings to stdout, where results are, unless it is told otherwise when it is loaded.
-// The user's own choice is kept.
+// Unless told otherwise when it is loaded, MPICH's UCX writes warnings to stdout, where results
+// are. The user's own choice is kept.
 void keep_off_stdout() { setenv("UCX_LOG_FILE", "stderr", 0); }
 
-// One of these two is among the ranks that wait for others, and all write to one terminal.
+// At least one of these two ranks waits for others. The rest stay silent on the shared terminal.
 bool speaks(int rank) { return rank <= 1; }
 
 // MPI_Init returns when all processes of mpirun have called it. Says so if that takes long.

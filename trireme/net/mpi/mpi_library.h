@@ -48,7 +48,7 @@ class MpiGroup {
   std::exception_ptr failure() const;
 
  private:
-  /// The strings of all ranks, which are as long as this one's, one after the other.
+  /// Returns the strings of all ranks, one after the other; all are as long as `mine`.
   std::string gather(Waiter& waiter, std::string mine, Duration timeout);
 
   const TriremeMpi& functions_;

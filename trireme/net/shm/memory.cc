@@ -44,7 +44,7 @@ std::shared_ptr<SharedMemory> map_descriptor(int descriptor, std::size_t bytes) 
   return std::make_shared<SharedMemory>(static_cast<std::byte*>(data), bytes);
 }
 
-// Refuses here what would later end the process by a signal or the out-of-memory killer.
+// Refuses sizes that would later end the process by a signal or the out-of-memory killer.
 void check_limits(std::size_t bytes) {
   const auto refuse = [&](const std::string& why) {
     throw ResourceError("shared memory of " + std::to_string(bytes) + " bytes is above " + why,

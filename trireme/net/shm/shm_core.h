@@ -1,5 +1,5 @@
-// ShmCore: carries the frames of a shm transport, and its memory: polls the rings, reads the sockets,
-// rings doorbells.
+// ShmCore: carries the frames of a shm transport and shares its memory. It polls the rings, reads
+// the sockets and rings the doorbells.
 #pragma once
 
 #include <exception>
@@ -37,7 +37,7 @@ class ShmCore final : public FrameCarrier, public HostMemory {
   void arm(bool sleeping) noexcept override;
 
  private:
-  // Mapped when it arrives, so that it takes no descriptor; kept until unmap().
+  // Mapped when it arrives, so that it holds no descriptor, and kept until unmap().
   struct PeerRegion {
     std::shared_ptr<SharedMemory> memory;
     std::exception_ptr failure;  // if it could not be mapped
@@ -88,7 +88,7 @@ class ShmCore final : public FrameCarrier, public HostMemory {
   const ConnectOptions options_;
   std::shared_ptr<SharedMemory> segment_;
   Descriptor doorbell_;
-  const Epoll epoll_;  // an event's data: whose socket it is; this rank: its doorbell
+  const Epoll epoll_;  // an event's data: the socket's peer, or this rank for its doorbell
   std::vector<Peer> peers_;
   std::vector<std::byte> scratch_;
   std::unordered_map<std::uint32_t, std::weak_ptr<SharedMemory>> own_regions_;

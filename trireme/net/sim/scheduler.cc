@@ -68,7 +68,7 @@ Scheduler::Scheduler(int size, Options options)
 void Scheduler::run(const std::function<void(int rank)>& body) {
   std::vector<std::thread> threads;
   std::exception_ptr first;
-  // A rank that is charged for its computing may have threads of its own, which would inherit this.
+  // A rank that is charged for its computing may start threads, which would inherit the affinity.
   const int core = options_.charge_computing ? -1 : sched_getcpu();
   for (int rank = 0; rank < size_; ++rank) {
     ranks_[rank]->state = State::Runnable;

@@ -19,8 +19,8 @@ std::exception_ptr lost(int peer, const char* why) {
                                           {.operation = "channel", .peer = peer}));
 }
 
-// One end of a connection. Used while its rank's thread or progress context runs, of which the
-// scheduler runs one at a time.
+// One end of a connection. It needs no lock, because the scheduler runs one thread or progress
+// context at a time.
 struct End {
   Identity other;
   int rank = 0;
@@ -29,7 +29,7 @@ struct End {
   std::deque<std::pair<ChannelFrame*, WorkSource>> receiving;
   std::deque<WorkSource> sending;  // of frames that a socket does not take at once
   std::vector<SharedArea> areas;   // that this end shares
-  TimePoint last_sent{};           // when what it sent last arrives
+  TimePoint last_sent{};           // when its last frame arrives
 
   void fail(const std::exception_ptr& error) {
     if (failure) return;
@@ -85,7 +85,7 @@ struct SimChannels::State {
 
   Scheduler& scheduler() const { return network.scheduler(); }
   bool is_cut(int one, int other) const { return cuts.count(std::minmax(one, other)) > 0; }
-  // Calls it for every channel of a rank, with the side that the rank has.
+  // Calls `call` for every channel of a rank, with the rank's side of it.
   void for_each(int rank, const std::function<void(const Ends&, std::size_t side)>& call) {
     std::erase_if(pairs, [](const auto& one) { return one.expired(); });
     for (const auto& one : pairs) {
@@ -94,7 +94,7 @@ struct SimChannels::State {
         if ((*ends)[side].rank == rank) call(ends, side);
     }
   }
-  // The end fails when what the other has sent has arrived.
+  // Fails the end once everything that the other end has sent has arrived.
   void fail_later(const Ends& ends, std::size_t side, const char* why) {
     End& other = (*ends)[1 - side];
     if (is_cut(other.rank, (*ends)[side].rank)) {

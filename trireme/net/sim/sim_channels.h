@@ -22,7 +22,7 @@ struct SimChannelOptions {
   /// SimOptions::one_link, times are exact.
   bool one_link = false;
   int broken_per_million = 0;  // frames
-  /// A socket takes this many bytes at once: the Work of a larger frame is done when all has arrived.
+  /// A socket takes this many bytes at once: the Work of a larger frame ends when all has arrived.
   std::size_t socket_bytes = std::numeric_limits<std::size_t>::max();
 };
 
@@ -31,18 +31,18 @@ class SimChannels {
   /// `network` outlives it and all its channels.
   explicit SimChannels(SimNetwork& network, SimChannelOptions options = {});
 
-  /// Call these on the rank's own thread. A rank has one acceptor at a time; its address is the same
-  /// again after its end.
+  /// Call these on the rank's own thread. A rank has one acceptor at a time; a later one has the
+  /// same address.
   std::unique_ptr<Acceptor> listen(int rank);
   /// PeerLost if nobody listens there.
   std::shared_ptr<Channel> dial(int rank, const std::string& address);
 
   /// The end of a process: what the rank has sent arrives; then the other ends of its channels get
-  /// PeerLost. Its own ends fail at once, and its acceptor gets no more callers. The rank may listen
-  /// and dial again, as a new process. Call it in the rank's progress context.
+  /// PeerLost. Its own ends fail at once, and its acceptor gets no more callers. The rank may
+  /// listen and dial again, as a new process. Call it in the rank's progress context.
   void kill(int rank);
-  /// From now on nothing that one of the two sends reaches the other, and nobody is told; dialling
-  /// ends with TimeoutError. mend() ends that, and breaks the channels on which something was lost.
+  /// Until mend(), nothing that one of the two sends reaches the other, neither is told, and
+  /// dialling ends with TimeoutError. mend() breaks the channels on which something was lost.
   void cut(int one, int other);
   void mend(int one, int other);
 

@@ -1,6 +1,6 @@
-// When the messages of a simulated network arrive, and its faults. Packets are lost and sent again, so they arrive late but in order.
-// Some messages are late. A cut stops all messages in one direction between two ranks for a while.
-// Every choice comes from the network's seed.
+// When the messages of a simulated network arrive, and its faults. A lost packet is sent again, so
+// it arrives late but in order. Some messages are late. A cut stops all messages in one direction
+// between two ranks for a while. Every choice comes from the network's seed.
 //
 // As over TCP, nothing is lost while the connection lasts. If a cut lasts longer than `patience`,
 // the connection breaks and each end loses the other.
@@ -48,7 +48,7 @@ struct SimPace {
 class SimWays {
  public:
   SimWays(Scheduler& scheduler, const SimPace& pace, SimFaults faults = {});
-  /// Returns when a message arrives that leaves now. TimePoint::max(): never.
+  /// Returns when a message that leaves now arrives; TimePoint::max(): never.
   TimePoint arrival(int from, int to, std::size_t bytes);
   /// The first time, at or after `when`, at which an empty message gets through.
   TimePoint through(int from, int to, TimePoint when) const;

@@ -37,8 +37,8 @@ SimOptions cluster(Duration alpha, double bytes_per_second);
 class SimNetwork {
  public:
   explicit SimNetwork(int size, SimOptions options = {});
-  /// Another group, with the same options but for its faults, of some threads of `base`, which is
-  /// running: rank r is the thread threads[r].
+  /// Another group of some threads of `base`, which is running: rank r is thread threads[r]. The
+  /// options are those of `base`, except for the faults.
   SimNetwork(const SimNetwork& base, std::vector<int> threads, SimFaults faults);
   ~SimNetwork();
 

@@ -18,7 +18,7 @@ namespace trireme::inline v0::net {
 
 class TcpLink final : public Link {
  public:
-  /// Sets `unsent` if bytes wait until the socket can take them; both outlive it.
+  /// Sets `unsent` if bytes wait for the socket. `messenger` and `unsent` outlive the link.
   TcpLink(Messenger& messenger, int peer, Descriptor socket, std::atomic<bool>& unsent);
   /// Writes the buffered frames, for at most a second, so that the last message is not lost.
   ~TcpLink() override;

@@ -1,8 +1,8 @@
 // The transport over TCP: authenticated connections between every pair of ranks, in one epoll.
 //
-// A pair with several connections has ended when all of them have, so that no data is lost that was
-// sent before the peer left. If one ends first, both ranks stop writing to the others when they see
-// it, so all of them end.
+// A peer is lost when all connections to it have ended, so that data that it sent before it left
+// still arrives. A rank that sees one connection end stops writing to the others, so all of them
+// end.
 #include <sys/epoll.h>
 
 #include <deque>

@@ -47,7 +47,7 @@ void Follower::poll(const Log& log, Service& service) {
   drop_sent();
 }
 
-// The time to answer what took long to send begins when it has left.
+// The time for an answer begins when the message has left, which may take long.
 void Follower::drop_sent() {
   const std::size_t before = outgoing_.size();
   while (!outgoing_.empty() && outgoing_.front().sent.done()) outgoing_.pop_front();
@@ -120,7 +120,7 @@ void Follower::send(const LogEntry& entry) {
               .at = entry.at,
               .client = entry.client};
   if (entry.request) relay.request = *entry.request;
-  // The worker is answered, and may change its memory, before this backup has it.
+  // The worker may get its answer, and change the memory, before this backup has the entry.
   std::vector<std::byte> own;
   if (!required_) own.assign(entry.memory.begin(), entry.memory.end());
   sent_ = entry.at.index;

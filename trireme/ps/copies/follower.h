@@ -1,5 +1,5 @@
-// Follower: what a shard's primary knows of one backup, and its connection to it. A connection that
-// breaks is made again, and the backup goes on where it was, or gets all of the shard. Not thread safe.
+// Follower: what a shard's primary knows of one backup, and its connection to it. A broken one is
+// made again, and the backup goes on where it was, or gets all of the shard. Not thread safe.
 #pragma once
 
 #include <deque>
@@ -23,7 +23,7 @@ struct LogEntry {
   Position at;
   int client = -1;
   std::optional<Request> request;     // none: the client is lost
-  std::span<const std::byte> memory;  // which `keeps` keeps
+  std::span<const std::byte> memory;  // valid while `keeps` lives
   std::shared_ptr<const void> keeps;
 };
 
@@ -48,15 +48,15 @@ class Follower {
 
   int server() const noexcept { return options_.server; }
   std::uint32_t incarnation() const noexcept { return options_.incarnation; }
-  /// The last entry that it is known to have.
+  /// The last entry that the backup is known to have.
   std::uint64_t acknowledged() const noexcept { return acknowledged_; }
-  /// A newer primary has told it so.
+  /// Whether the backup knows a newer primary.
   bool refused() const noexcept { return refused_; }
-  /// Whether it has all of the shard, so that entries count as kept only once it has them.
+  /// Whether the backup has had all of the shard: then no answer leaves before it has the entry.
   bool required() const noexcept { return required_; }
   void require() noexcept { required_ = true; }
-  /// The time since which it owes an answer. TimePoint::max(): it owes none, or the request is still
-  /// being sent, on a channel that ends if nothing moves.
+  /// The time since which the backup owes an answer. TimePoint::max(): it owes none, or the request
+  /// is still being sent, on a channel that ends if nothing moves.
   TimePoint owes_since() const noexcept { return sending_ ? TimePoint::max() : owes_since_; }
   void forgive() noexcept { owes_since_ = waiter_->now(); }
 
@@ -64,8 +64,8 @@ class Follower {
   bool work_waits() const;
   /// When poll() is to be called again, if nothing comes before.
   TimePoint wake_at() const noexcept;
-  /// Connects if that is due, and takes what the backup has said. `service` is what it gets if it
-  /// cannot go on with `log`.
+  /// Connects if that is due, and takes what the backup has said. A backup that cannot go on with
+  /// `log` gets all of `service`.
   void poll(const Log& log, Service& service);
   /// A new entry of the log.
   void send(const LogEntry& entry);

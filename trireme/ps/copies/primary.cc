@@ -37,7 +37,7 @@ void Primary::submit(int client, const Request& request, std::span<const std::by
 
 void Primary::lose(int client) { append({.at = next(), .client = client}); }
 
-// The backups get it first, so that all copies work at the same time.
+// The backups get the entry first, so that all copies work at the same time.
 void Primary::append(LogEntry entry) {
   log_.entries.push_back(std::move(entry));
   const LogEntry& own = log_.entries.back();
@@ -63,7 +63,7 @@ void Primary::adopt(const rendezvous::ServerView& view) {
   settle();
 }
 
-// Shard k has copies on servers k, k + 1, ... as far as these live.
+// Shard k has copies on those of servers k, k + 1, ... that live.
 bool Primary::is_wanted(int server) const {
   const Settings* settings = service_.settings();
   if (settings == nullptr || server == options_.server) return false;
@@ -96,12 +96,12 @@ bool Primary::work_waits() const {
                                   [](const Backup& one) { return one.follower->work_waits(); });
 }
 
-// Whether workers wait for it.
+// Whether workers wait for this follower.
 bool Primary::is_awaited(const Follower& follower) const noexcept {
   return (follower.required() || !whole_) && follower.owes_since() != TimePoint::max();
 }
 
-// Whether the authority does not know yet that it has all that was ever answered.
+// Whether the authority does not know yet that this follower has all that was ever answered.
 bool Primary::is_unknown(const Follower& follower) const noexcept {
   return follower.required() && follower.acknowledged() >= committed_ &&
          !view_.has_copy(service_.number(), follower.server());
@@ -126,7 +126,7 @@ void Primary::poll() {
     const std::uint64_t before = follower.acknowledged();
     follower.poll(log_, service_);
     deposed_ = follower.refused();
-    // From the first acknowledgement on nothing more is answered before it has it, so it catches up.
+    // From its first acknowledgement on every answer waits for it, so it catches up.
     if (follower.acknowledged() > before) follower.require();
     report(backup);
   }
@@ -137,7 +137,7 @@ void Primary::report(Backup& backup) {
   Follower& follower = *backup.follower;
   const TimePoint now = waiter_->now();
   if (is_awaited(follower) && now >= follower.owes_since() + options_.patience) {
-    follower.forgive();  // until it is said again
+    follower.forgive();  // reports again after another `patience`
     contacts_.unreachable(follower.server(), follower.incarnation());
   }
   if (!is_unknown(follower) || now < backup.told + kTellAgain) return;

@@ -1,5 +1,5 @@
-// Primary: the copy of a shard that workers ask. It decides the order of the requests, gives them to
-// the backups in that order, and says what all of them have, so that nothing is answered before. It
+// Primary: the copy of a shard that workers ask. It decides the order of the requests, gives them
+// to the backups in that order, and knows which all of them have: no answer leaves before. It
 // recruits the backups that the settings ask for among the servers that live. Not thread safe.
 #pragma once
 
@@ -14,9 +14,9 @@
 
 namespace trireme::inline v0::ps {
 
-/// How a server talks with the job's ServerAuthority and with other servers. view() is of the latest
-/// view, never null; the waiter wakes when it changes. None of these waits for anybody: all of a
-/// server's workers would wait, too.
+/// How a server talks with the job's ServerAuthority and with other servers. view() returns the
+/// latest view, never null; the waiter wakes when it changes. None of these may block: all workers
+/// would wait.
 struct ServerContacts {
   std::function<std::shared_ptr<const rendezvous::ServerView>()> view;
   /// ServerAuthority::has_copy() and down(). They may be lost; then they are repeated.
@@ -33,8 +33,8 @@ class Primary {
     int server = 0;                                // this one
     Duration patience = std::chrono::seconds(30);  // with a backup that does not answer
   };
-  /// `service` and `contacts` outlive it. The clients that `service` knows are another server's: they
-  /// are lost.
+  /// `service` and `contacts` outlive it. The clients that `service` knows were connected to
+  /// another server, and count as lost.
   Primary(std::shared_ptr<Waiter> waiter, Service& service, const ServerContacts& contacts,
           const rendezvous::ServerView& view, Options options);
 
@@ -51,7 +51,7 @@ class Primary {
     return (whole_ || service_.settings() == nullptr) && index <= committed_;
   }
 
-  /// As Follower's.
+  /// As in Follower.
   bool work_waits() const;
   TimePoint wake_at() const noexcept;
   void poll();
@@ -80,7 +80,7 @@ class Primary {
   Log log_;
   std::vector<Backup> backups_;
   std::uint64_t committed_ = 0;
-  bool whole_;            // has had all backups that were there
+  bool whole_;            // each backup that was there has had a copy
   bool deposed_ = false;  // another server is the primary, as a backup has said
 };
 

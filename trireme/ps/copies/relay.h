@@ -9,7 +9,7 @@
 //        | Lost {position, client} ---------------------->  |  a client is gone
 //        | <---------------------------- Heard {position}   |  one for each
 //
-// A backup refuses a primary of an older term than it knows, and says the newer one.
+// A backup refuses a primary whose term is older than the newest that it knows, and tells that one.
 #pragma once
 
 #include <cstdint>
@@ -28,7 +28,7 @@ struct Relay {
   Position at = {};              // after it
   int client = -1;               // Request, Lost: the primary's number of the connection
   Request request = {};          // Request; its `memory` is the frame's payload or area
-  std::uint64_t text_bytes = 0;  // Snapshot: of a text with which memory begins
+  std::uint64_t text_bytes = 0;  // Snapshot: of the text at the start of memory
 };
 
 /// A backup's answer.

@@ -1,5 +1,5 @@
-// RemoteRows: the rows of a worker's embeddings, which are on the servers, and their gradients of the
-// step under way, which go to the servers with those of the parameters (remote_optimizer.h). Not thread
+// RemoteRows: the rows of a worker's embeddings, which are on the servers, and their gradients in
+// the present step, which go there with those of the parameters (remote_optimizer.h). Not thread
 // safe.
 #pragma once
 
@@ -16,8 +16,8 @@ namespace trireme::inline v0::ps {
 
 class RemoteRows final : public RowStore {
  public:
-  /// `client`: gives the servers their first weights if they have none. `started`: whether it has been
-  /// called; before, no server is asked for rows.
+  /// `client`: also gives the servers their first weights if they have none. `started`: whether
+  /// they have weights; before, read() asks no server.
   RemoteRows(std::vector<ServedTable> tables, Options options,
              std::function<ParameterClient&()> client, std::function<bool()> started)
       : RowStore(std::move(tables), std::move(options)),

@@ -1,5 +1,5 @@
-// RowGradients: the sparse gradients of a worker's step. Each micro-batch is a leaf of the tree sum, and
-// leaves are added as those of parameters are (sync/buckets/leaf_plan.h). Not thread safe.
+// RowGradients: the sparse gradients of a worker's step. Each micro-batch is a leaf of the tree
+// sum, and leaves are added as those of parameters are (sync/buckets/leaf_plan.h). Not thread safe.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -20,7 +20,7 @@ class RowGradients {
  public:
   explicit RowGradients(std::span<const ServedTable> tables);
 
-  /// Gradients [u, width] of rows of the micro-batch under way.
+  /// Takes gradients [u, width] of rows `ids` [u] for the micro-batch under way.
   void take(std::uint32_t table, const at::Tensor& ids, const at::Tensor& gradients);
   /// A new step, or none: forgets the gradients.
   void begin();
@@ -29,10 +29,10 @@ class RowGradients {
   /// Why the step must be refused: a gradient that is not finite.
   const std::optional<std::string>& refusal() const noexcept { return refusal_; }
 
-  /// The sums in slots 0 ... terms - 1: of each, the rows of each table.
+  /// For each of slots 0 ... terms - 1, the summed rows of each table.
   std::vector<std::vector<RowsView>> terms(std::size_t terms) const;
   void scale(double factor);
-  /// The sums of squares of each table of slot 0.
+  /// For each table, the sum of squares of slot 0.
   std::vector<double> squares() const;
 
  private:

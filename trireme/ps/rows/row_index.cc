@@ -37,7 +37,7 @@ void RowIndex::grow(std::size_t places) {
     if (place.position != kNone) insert(place.id, place.position);
 }
 
-// Ids behind it move up, so that no search ends at the gap.
+// Moves later ids up, so that no search ends at the gap.
 void RowIndex::erase(std::int64_t id) noexcept {
   std::size_t gap = home(id);
   while (places_[gap].position != kNone && places_[gap].id != id) gap = (gap + 1) & mask_;

@@ -1,6 +1,6 @@
-// RowIndex: where each row id of a growing set is: id -> position. Open addressing with linear probing
-// in memory of a power of two; at most three quarters are full. Iterates over nothing, so that no
-// result can depend on the order in which ids lie in it. Not thread safe.
+// RowIndex: a map from row ids to positions. Open addressing with linear probing in memory of a
+// power of two; at most three quarters are full. It has no iteration, so no result can depend on
+// the order of ids in memory. Not thread safe.
 #pragma once
 
 #include <cstddef>
@@ -27,7 +27,7 @@ class RowIndex {
       if (places_[at].id == id) return places_[at].position;
     }
   }
-  /// Its position, which is `position` if it was not there.
+  /// Returns the id's position; an id that was not there gets `position`.
   std::uint32_t insert(std::int64_t id, std::uint32_t position) {
     if (4 * (size_ + 1) > 3 * places_.size()) grow(2 * places_.size());
     for (std::size_t at = home(id);; at = (at + 1) & mask_) {

@@ -21,7 +21,7 @@ class RowRouter {
   /// The same for ids of one table, without rows.
   void route_ids(std::uint32_t table, std::span<const std::int64_t> ids);
 
-  /// No rows.
+  /// Forgets the rows.
   void clear();
 
   const std::vector<std::uint32_t>& counts(int server) const { return of(server).counts; }

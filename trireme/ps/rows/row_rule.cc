@@ -10,8 +10,8 @@
 namespace trireme::inline v0::ps {
 namespace {
 
-// Rows that are updated together have few different counts, mostly small or near one another; so the
-// numbers of the last 256 counts are kept, each in place of its last bits.
+// Rows that are updated together have few different counts, mostly small or near one another. So
+// the numbers of 256 counts are kept, at the places that the counts' last 8 bits give.
 template <class Options>
 class RowRuleOf final : public RowRule {
   using Rule = decltype(std::declval<const Options&>().rule(kernel::StepNumbers{}));

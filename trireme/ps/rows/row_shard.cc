@@ -70,7 +70,7 @@ void RowShard::update(std::span<const RowsView> rows, double rate, double scale)
     tables_[i].update(rows[i].ids, rows[i].rows, rate, scale);
 }
 
-// Each table's terms become sums of their own; the first one ends as the result.
+// Each term of a table becomes a sum; the first one ends as the result.
 void RowShard::fold(std::span<const std::vector<RowsView>> terms,
                     std::span<const kernel::FoldStep> steps) {
   for (std::size_t i = 0; i < tables_.size(); ++i) {

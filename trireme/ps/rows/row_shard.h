@@ -1,5 +1,5 @@
-// RowShard: what one server has of all embedding tables, and how gradients change it: the counterpart of
-// shard.h for rows. It knows no worker and no network. Not thread safe.
+// RowShard: one server's rows of all embedding tables, and their updates by gradients: the
+// counterpart of shard.h. It knows no worker and no network. Not thread safe.
 #pragma once
 
 #include <cstddef>
@@ -18,7 +18,7 @@ namespace trireme::inline v0::ps {
 
 class RowShard {
  public:
-  /// `keeps_previous`: for read_previous().
+  /// `keeps_previous`: for RowTable::read_previous().
   RowShard(std::span<const ServedTable> tables, int server, int servers,
            const OptimizerOptions& optimizer, bool keeps_previous = false);
 
@@ -26,8 +26,8 @@ class RowShard {
   const RowTable& table(std::size_t number) const { return tables_[number]; }
   const std::vector<ServedTable>& tables() const noexcept { return served_; }
 
-  /// The weights of these ids of each table, one after the other; `previous`: as they were before the
-  /// last update, if they are kept.
+  /// The weights of these ids of each table, one after the other; `previous`: as they were before
+  /// the last update, if they are kept.
   void read(std::span<const RowsView> ids, bool previous, std::vector<float>& out) const;
   /// MismatchError if a row is not one of this server's.
   void check(std::span<const RowsView> rows) const;
@@ -47,8 +47,8 @@ class RowShard {
   SparseRows* previous(std::size_t table) noexcept { return tables_[table].previous(); }
 
   std::vector<SavedTable> save() const;
-  /// The reverse, also of no tables; no other rows are there afterwards. MismatchError, with nothing
-  /// changed, if they are of other tables.
+  /// The reverse: the saved rows, or none, replace all rows. MismatchError, with nothing changed,
+  /// for other tables.
   void load(std::span<const SavedTable> saved);
 
  private:

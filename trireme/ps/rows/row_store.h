@@ -1,5 +1,5 @@
-// RowStore: where the rows of a model's ServerEmbeddings are, as Strategy and DataParallel see it. Not
-// thread safe.
+// RowStore: where the rows of a model's ServerEmbeddings are, as Strategy and DataParallel see it.
+// Not thread safe.
 #pragma once
 
 #include <functional>
@@ -29,11 +29,11 @@ class RowStore : public models::RowSource {
   /// For every table the ids ("NAME.ids") and the weights ("NAME.rows") of the rows that have been
   /// updated, by ascending id; each rank gets all.
   std::vector<NamedShard> weights();
-  /// The same and the optimizer's state, as a checkpoint has them; none on a rank that leaves it to
-  /// another. What is loaded into it becomes loaded().
+  /// The same and the optimizer's state, as a checkpoint has them; none on a rank whose checkpoints
+  /// have no rows. Loading into them sets loaded().
   std::vector<NamedShard> state();
 
-  /// Gives back what was loaded into state(), once the servers have it.
+  /// Frees what was loaded into state(), once the servers have it.
   void forget() noexcept { loaded_ = nullptr; }
 
   models::PulledRows pull(std::uint32_t table, const at::Tensor& ids) final;
@@ -58,7 +58,7 @@ class RowStore : public models::RowSource {
   std::shared_ptr<const std::vector<SavedTable>> loaded_;
 };
 
-/// The rows of all servers together, by ascending id; and of these the rows of one server.
+/// The rows of all servers together, by ascending id; and the rows of one server among `all`.
 std::vector<SavedTable> joined_rows(std::span<const std::vector<SavedTable>> servers);
 std::vector<SavedTable> rows_of_server(std::span<const SavedTable> all,
                                        std::span<const ServedTable> tables, int server,

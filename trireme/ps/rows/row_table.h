@@ -1,10 +1,10 @@
 // RowTable: the rows of one embedding table that one server has. A row takes memory from its first
-// update on; before, it has the initial values that its id decides (served_table.h), so that it makes no
-// difference when or where it is created.
+// update on; before, it has the initial values that its id decides (served_table.h), so that it
+// makes no difference when or where it is created.
 //
-// Rows lie in slabs of some megabytes, each row in one piece: its weights, then the optimizer's state.
-// With a bound on the rows, those whose last update is longest ago (counted in updates of the table,
-// never in time) are dropped; a dropped row begins anew. Not thread safe.
+// Rows lie in slabs of some megabytes, each row in one piece: its weights, then the optimizer's
+// state. With a bound on the rows, those whose last update is longest ago (counted in updates of
+// the table, never in time) are dropped; a dropped row begins anew. Not thread safe.
 #pragma once
 
 #include <cstddef>
@@ -32,11 +32,11 @@ struct SavedTable {
   std::vector<std::int32_t> updates;      // of the row, so far
   std::vector<float> rows;                // weights
   std::vector<std::vector<float>> state;  // of each of state_names
-  std::int64_t table_updates = 0;         // of the table, so far; 0: the last one that a row had
+  std::int64_t table_updates = 0;         // of the table, so far; 0: the highest in `last`
 };
 
-/// Calls visit(width, array, same array of each of `more`...) for each array of `table`; `width`: its
-/// elements a row. All tables have equally many arrays of state.
+/// Calls visit(width, array, same array of each of `more`...) for each array of `table`; `width`:
+/// elements per row. All tables have equally many arrays of state.
 template <class Visit, class Table, class... More>
 void for_each_array(Visit visit, Table& table, More&... more) {
   visit(std::size_t{1}, table.ids, more.ids...);
@@ -61,8 +61,7 @@ class RowTable {
 
   /// The weights of rows, one after the other. Creates none.
   void read(std::span<const std::int64_t> ids, float* out) const;
-  /// From now on copies rows before it updates or drops them. What an update has changed then; null:
-  /// it copies none.
+  /// From now on copies rows before it updates or drops them. previous(): those of the last update.
   void keep_previous() { previous_.emplace(width_); }
   SparseRows* previous() noexcept { return previous_ ? &*previous_ : nullptr; }
   /// The weights of rows before the last update.
@@ -72,8 +71,8 @@ class RowTable {
 
   /// All rows by ascending id.
   SavedTable save() const;
-  /// Adds rows that are not there. The next update gets a higher number than any of theirs.
-  /// MismatchError, with nothing changed, if they are of another table or optimizer.
+  /// Adds rows. The next update gets a higher number than any of theirs. MismatchError, with
+  /// nothing changed, if one is here already, or if they are of another table or optimizer.
   void load(const SavedTable& saved);
 
  private:

@@ -1,6 +1,6 @@
-// SparseRows: some rows of a table, each once: a sum of sparse gradients (add), or copies (keep). In a
-// sum, a row that an operand does not have counts as +0, and -0 counts as +0, so that the bits are those of
-// dense gradients (docs/numerics.md, "Sparse gradients"). Not thread safe.
+// SparseRows: some rows of a table, each once: a sum of sparse gradients (add), or copies (keep).
+// In a sum a missing row counts as +0, and -0 counts as +0, so that the bits are those of dense
+// gradients (docs/numerics.md, "Sparse gradients"). Not thread safe.
 #pragma once
 
 #include <cstddef>

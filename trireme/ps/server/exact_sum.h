@@ -1,6 +1,6 @@
-// ExactSum: the sum of fp64 numbers that are not negative, without rounding: an integer of 2,112 bits, which
-// holds every finite double and the sum of 2^31 of them. So the result depends neither on the order of
-// additions nor on which process has which of them. A value.
+// ExactSum: the sum of fp64 numbers that are not negative, without rounding: an integer of 2,112
+// bits, enough for the sum of 2^31 finite doubles. So the result depends neither on the order of
+// additions nor on the process that makes them. A value.
 #pragma once
 
 #include <array>
@@ -33,7 +33,7 @@ class ExactSum {
   }
   const Limbs& limbs() const noexcept { return limbs_; }
 
-  /// Nearly the nearest double (within a unit of its last place); a function of the sum alone.
+  /// The sum as a double, within one unit in the last place. It depends on the sum alone.
   double value() const noexcept {
     Limbs whole = limbs_;
     std::uint64_t carry = 0;

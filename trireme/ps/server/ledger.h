@@ -1,10 +1,10 @@
-// Ledger: which push of which worker was applied, and who has to wait for whom. Pure bookkeeping: no
-// time, no network. Not thread safe.
+// Ledger: which push of which worker was applied, and who has to wait for whom. Pure bookkeeping:
+// no time, no network. Not thread safe.
 //
 // A worker's pushes have the sequence numbers 1, 2, ..., whatever process is the worker at the
-// moment; each is applied once. Its clock counts its pushes, from the slowest worker's clock at the
-// time when it came; it says the clock itself, so that all servers know the same one and the slowest
-// worker waits at none of them. Bounded staleness (Ho et al. 2013, "More effective distributed ML via a stale
+// moment; each is applied once. Its clock counts its pushes, from the slowest worker's clock when
+// it came. It sends its clock, so that all servers have the same one and the slowest worker waits
+// at none. Bounded staleness (Ho et al. 2013, "More effective distributed ML via a stale
 // synchronous parallel parameter server") lets a worker begin its next step while its clock is at
 // most s ahead of the slowest.
 #pragma once
@@ -17,7 +17,7 @@ namespace trireme::inline v0::ps {
 
 class Ledger {
  public:
-  /// `staleness` as ServerOptions'.
+  /// `staleness`: as in ServerOptions.
   explicit Ledger(std::int64_t staleness) : bound_(staleness) {}
 
   struct Worker {
@@ -38,12 +38,12 @@ class Ledger {
   /// After take(): it was applied. `staleness`: updates by others since the weights that it used.
   void applied(int worker, std::int64_t staleness);
   void dropped(int worker) { ++workers_[worker].dropped; }
-  /// This synchronous round was complete without the worker's gradient. Told again, it counts once.
+  /// This synchronous round was complete without the worker's gradient. Repetitions do not count.
   void late(int worker, std::int64_t round);
   /// Whether the worker may begin its next step.
   bool may_go_on(int worker) const;
 
-  /// Takes over what another ledger of the same bound had.
+  /// Takes over the content of another ledger with the same bound.
   void restore(std::map<int, Worker> workers, std::map<std::int64_t, std::int64_t> histogram) {
     workers_ = std::move(workers);
     histogram_ = std::move(histogram);

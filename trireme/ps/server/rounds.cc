@@ -12,7 +12,7 @@
 namespace trireme::inline v0::ps {
 namespace {
 
-// Rows of terms: of each table, for one node after the other.
+// The rows of terms (of each table, node by node), grouped by node.
 std::vector<std::vector<RowsView>> by_node(const std::vector<RowsView>& rows, std::size_t tables) {
   std::vector<std::vector<RowsView>> nodes;
   for (std::size_t i = 0; i < rows.size(); i += tables)
@@ -23,7 +23,7 @@ std::vector<std::vector<RowsView>> by_node(const std::vector<RowsView>& rows, st
 
 }  // namespace
 
-// The views of a worker's terms in `memory`: of the parameters, and of each node the rows of each table.
+// Views of a worker's terms in `memory`: the parameters, and for each node the rows of each table.
 Terms Rounds::terms_of(const Request& request, std::span<const std::byte> memory,
                        const Shard& shard) {
   const std::size_t nodes = request.nodes.size();

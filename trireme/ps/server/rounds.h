@@ -1,12 +1,12 @@
-// Rounds: the steps of synchronous workers at one server. In a round each worker sends the terms of the
-// batch's sum that it has. When enough workers have, the shard adds them up, and the first commit updates
-// the weights:
+// Rounds: the steps of synchronous workers at one server. In a round each worker sends its terms of
+// the batch's sum. With enough of them the shard adds them up, and the first commit updates the
+// weights:
 //
 //     round r      terms of worker 0, 1, ... -> close(): sum, squares -> commit(r): one update
 //     round r + 1  terms ...
 //
-// With backup workers the service itself commits a round when it closes it.
-// Knows connections by their numbers only; answers nothing. A Service owns it. Not thread safe.
+// With backup workers the service itself commits a round when it closes it. Rounds knows
+// connections by their numbers only and answers nothing. A Service owns it. Not thread safe.
 #pragma once
 
 #include <cstddef>
@@ -26,15 +26,15 @@ class SnapshotReader;  // of service_snapshot.cc
 
 class Rounds {
  public:
-  /// Collected: answered when the round is closed. Repeated: this worker's terms are in the round before
-  /// already. Late: the round was closed without them.
+  /// Collected: answered when the round is closed. Repeated: the round before already has this
+  /// worker's terms. Late: the round was closed without them.
   enum class Taken { Collected, Repeated, Late };
-  /// Takes the terms of a request; `memory` must stay until the round is closed. MismatchError if they
-  /// are no terms of this shard's sum in this round.
+  /// Takes the terms of a request; `memory` must stay until the round is closed. MismatchError if
+  /// they are no terms of this shard's sum in this round.
   Taken take(int client, const Request& request, std::span<const std::byte> memory,
              const Shard& shard);
-  /// Whether the terms of all of `workers` but `backup` are here. A worker whose connection broke comes
-  /// again and is awaited; one that has left is not.
+  /// Whether the terms of `workers` - `backup` workers are here, or of all that have not left. A
+  /// worker whose connection broke comes again and is awaited.
   bool complete(int workers, int backup) const;
   struct Closed {
     std::map<int, int> clients;  // by worker
@@ -61,13 +61,12 @@ class Rounds {
   void lost(int client);
   /// By worker: whose terms are in the round that is collected.
   std::map<int, int> clients() const;
-  /// Other workers: nothing of the old ones is awaited.
+  /// For other workers: nothing of the old ones is kept.
   void clear() { parts_.clear(), done_.clear(); }
-  /// The present step is round 0. `closed`: all of `workers` have sent their terms of it, and it is
-  /// committed.
+  /// Makes the present step round 0. `closed`: it has the terms of all `workers`, and is committed.
   void restart(bool closed, int workers);
 
-  /// For Service::snapshot(), which has the memory, too (service_snapshot.cc).
+  /// For Service::snapshot(); appends to its memory (service_snapshot.cc).
   nlohmann::json snapshot(std::vector<std::byte>& memory) const;
   void restore(const nlohmann::json& json, SnapshotReader& from, const Shard* shard);
 

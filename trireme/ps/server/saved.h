@@ -1,5 +1,5 @@
-// A shard's weights and optimizer state as one text and one piece of memory, for checkpoints; with the
-// rows of its tables, or without.
+// A shard's weights and optimizer state as one text and one piece of memory, for checkpoints; with
+// the rows of its tables, or without.
 #pragma once
 
 #include <cstddef>
@@ -31,7 +31,7 @@ struct SavedText {
     }
     friend bool operator==(const Array&, const Array&) = default;
   };
-  std::int64_t version = -1;  // -1: leave it
+  std::int64_t version = -1;  // -1: keep the server's
   std::int64_t step_count = 0;
   std::vector<Array> arrays;  // empty: weights only
   struct Table {
@@ -44,18 +44,18 @@ struct SavedText {
   std::vector<Table> tables;  // empty: no rows
 
   std::string to_text() const;
-  /// MismatchError if it is none.
+  /// MismatchError for another text.
   static SavedText from_text(std::string_view text);
 };
 
-/// A shard that is to be saved: its text, and its memory in parts, which nothing has copied but the rows
-/// of tables. The shard must not change meanwhile.
+/// A shard that is to be saved: its text, and views of its memory (only rows of tables are copied).
+/// The shard must not change meanwhile.
 class Saving {
  public:
   Saving(Shard& shard, std::int64_t version, bool with_rows);
   std::string text() const { return text_.to_text(); }
   std::size_t bytes() const noexcept;
-  /// The memory, one part after the other; `to` has bytes() or more.
+  /// Writes the memory, one part after the other; `to` has bytes() or more.
   void write(std::span<std::byte> to) const;
 
  private:
@@ -64,14 +64,14 @@ class Saving {
   std::vector<SavedTable> tables_;
   std::vector<std::span<const std::byte>> parts_;
 };
-/// All of it, with the rows.
+/// A copy of all of it, with the rows.
 Saved save(Shard& shard, std::int64_t version);
-/// The reverse; returns the version, `own` if the text leaves it. MismatchError, with nothing
-/// changed, unless the text fits this shard. Of tables it has the saved rows alone then.
+/// The reverse; returns the version, or `own` if the text has none. MismatchError, with nothing
+/// changed, unless the text fits this shard. The saved rows replace all rows of its tables.
 std::int64_t fill(Shard& shard, std::string_view text, std::span<const std::byte> memory,
                   std::int64_t own);
 
-/// Adds rows of tables to what is saved: behind its memory, and to `text`, which becomes its text.
+/// Adds rows of tables behind the memory of `saved`; `text`, with these tables, becomes its text.
 void append(Saved& saved, SavedText text, std::span<const SavedTable> tables);
 /// The reverse. `memory` begins with the tables.
 std::vector<SavedTable> tables_in(const SavedText& text, std::span<const std::byte> memory);

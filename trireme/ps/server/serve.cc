@@ -66,7 +66,7 @@ int serve(Job& job) {
   const StopsPassedOn stops(job);
   ps::ParameterServer server(job.waiter(), servers.acceptor(), options);
   server.run([&job] { return job.finished(); });
-  // Left out, or without a coordinator for good. Whoever starts processes is to start another one.
+  // Left out, or without a coordinator for good: fails, so that another process is started.
   const std::exception_ptr failure = servers.failure();
   if (failure && describe(failure).exit_code == static_cast<int>(ExitCode::CoordinatorLost))
     std::rethrow_exception(failure);

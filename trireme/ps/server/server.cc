@@ -20,7 +20,7 @@ std::shared_ptr<const rendezvous::ServerView> view_of_one(int number) {
   return std::make_shared<rendezvous::ServerView>(authority.view());
 }
 
-// The memory of a frame that says where it is.
+// The memory that a frame refers to.
 std::span<const std::byte> memory_of(net::Channel& channel, net::ChannelFrame& frame,
                                      const Memory& sent) {
   std::span<const std::byte> memory = frame.payload();
@@ -65,7 +65,7 @@ struct ParameterServer::Connection {
   std::vector<std::byte> memory;       // of replies; kept for the next one
   std::span<const std::byte> payload;  // of the reply that is being sent
   std::string head;
-  std::deque<std::pair<std::string, Work>> heard;  // what a primary is being told
+  std::deque<std::pair<std::string, Work>> heard;  // being sent to a primary
   std::shared_ptr<net::Channel> channel;           // ends before what it uses
   Request request;
   Work received, sent;
@@ -73,8 +73,8 @@ struct ParameterServer::Connection {
   std::int64_t weights = -1;     // the area of its weights, if this end shares them
   bool relays = false;           // it is a primary
   bool serving = false;          // a request is not answered yet
-  bool answered = false;         // it is, and the reply waits for the backups
-  std::uint64_t depends_on = 0;  // the position that they must have
+  bool answered = false;         // its reply waits for the backups
+  std::uint64_t depends_on = 0;  // the position that the backups must have
 };
 
 struct ParameterServer::Place {
@@ -84,7 +84,7 @@ struct ParameterServer::Place {
   std::optional<net::SharedArea> weights;  // of the service; outlives it
   Service service;
   std::unique_ptr<Primary> primary;       // null: a backup
-  std::uint64_t term = 0;                 // the newest of a primary that has said something
+  std::uint64_t term = 0;                 // the newest that a primary has told
   int source = -1;                        // a backup's connection from its primary
   std::map<int, net::ChannelFrame> kept;  // a backup's: by client, memory of requests not answered
 };
@@ -207,7 +207,7 @@ void ParameterServer::take_channel() {
   try {
     accepted_.wait();
   } catch (const ResourceError& error) {
-    // Those who are connected go on; who calls meanwhile waits in the system's queue.
+    // Connected clients go on; new callers wait in the system's queue.
     if (!std::exchange(warned_, true))
       observe::warning("server " + std::to_string(options_.number) +
                        " takes no more connections for now: " + error.what());
@@ -233,7 +233,7 @@ void ParameterServer::take_frame(int client, Connection& connection) {
   }
 }
 
-// It may be of another version, which reads no more than this. Another server looks for no Reply.
+// The other end may be of another version, which reads only this. A server expects no Reply.
 void ParameterServer::refuse(int client, Connection& connection, const Error& error) {
   if (!std::exchange(warned_of_refusal_, true))
     observe::warning("server " + std::to_string(options_.number) +
@@ -249,7 +249,7 @@ void ParameterServer::take_request(int client, Connection& connection) {
   const auto memory = memory_of(*connection.channel, connection.frame, request.memory);
   if (connection.shard >= 0 && connection.shard != request.shard)
     throw RefusedError("a connection for two shards");
-  // All of the weights and state, which are rarely read.
+  // All weights and state, which are rarely read.
   if (connection.request.ask == Ask::Read && connection.sent.done()) connection.release();
   connection.request = std::move(request);
   connection.serving = true;
@@ -259,7 +259,7 @@ void ParameterServer::take_request(int client, Connection& connection) {
   found->second->primary->submit(client, connection.request, memory, connections_.at(client));
 }
 
-// The worker asks for the primary again.
+// The worker then looks for the primary again.
 void ParameterServer::refuse_elsewhere(Connection& connection) {
   connection.payload = {};
   send(connection, to_text(Reply{.ask = connection.request.ask, .elsewhere = true}));
@@ -283,7 +283,7 @@ void ParameterServer::take_relay(int client, Connection& connection) {
   connection.listen();
 }
 
-// Does what the primary says. False: it may not say that.
+// Does what the primary says. False: this connection may not say that.
 bool ParameterServer::follow(int client, const Relay& relay, Connection& connection) {
   Place& own = place(relay.shard);
   if (own.primary) return false;
@@ -349,8 +349,8 @@ void ParameterServer::drop(int client) {
   if (own.primary && !connection->relays) own.primary->lose(client);
 }
 
-// Memory for a reply of `bytes`: the area that the client has named, or else the connection's own, unless
-// the reply before is still being sent from there.
+// Memory for a reply of `bytes`: the area that the client has named, or else the connection's own,
+// unless the reply before is still being sent from there.
 std::span<std::byte> ParameterServer::room(int shard, int client, std::size_t bytes) {
   const auto found = connections_.find(client);
   if (!place(shard).primary || found == connections_.end() || bytes == 0) return {};
@@ -360,8 +360,8 @@ std::span<std::byte> ParameterServer::room(int shard, int client, std::size_t by
   return connection.own(bytes);
 }
 
-// Memory for a shard's weights that the first client and, as long as they are on this host, all others
-// read. A backup has none, and goes on without it as a primary.
+// Memory for a shard's weights, which all clients on this host read. A backup has none, and goes on
+// without it as a primary.
 std::span<std::byte> ParameterServer::shared(int shard, int client, std::size_t bytes) {
   Place& own = place(shard);
   const auto found = connections_.find(client);

@@ -1,8 +1,8 @@
-// ParameterServer: one server of a job, with a copy of its own shard and, with replicas, of those of
-// others. It accepts workers and other servers at any time, and takes their requests in the thread of
-// run(), one after the other: those of workers where it is a shard's primary, those of a primary where
-// it is a backup. Pushes that come while others are being applied join them (sweep.h). A reply leaves
-// once all backups have what it depends on.
+// ParameterServer: one server of a job, with a copy of its own shard and, with replicas, of those
+// of others. It accepts workers and other servers at any time. The thread of run() takes their
+// requests one by one: from workers where it is a shard's primary, from the primary where it is a
+// backup. Pushes that come while others are being applied join them (sweep.h). A reply leaves once
+// all backups have what it depends on.
 #pragma once
 
 #include <functional>
@@ -22,11 +22,11 @@ namespace trireme::inline v0::ps {
 
 struct ServingOptions {
   int number = 0;
-  std::uint32_t incarnation = 1;  // of the authority's up()
+  std::uint32_t incarnation = 1;  // from ServerAuthority::up()
   ServerContacts contacts = {};   // no view: this server is alone with its shard, and has no backup
   OnApplied on_applied = {};
   int threads = 1;  // with which it goes over large memory (team.h)
-  /// How long a backup may owe an answer, until the authority hears that it is not reachable.
+  /// How long a backup may owe an answer before the authority is told that it is unreachable.
   Duration patience = std::chrono::seconds(30);
 };
 

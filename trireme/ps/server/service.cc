@@ -20,8 +20,8 @@ std::string text_at(const Request& request, std::span<const std::byte> memory) {
   return {reinterpret_cast<const char*>(memory.data()), request.text_bytes};
 }
 
-// Rounds wait for workers that read a shard's weights in place. So nothing else may close one: a copy
-// where nobody reads, other workers, or a bound on those that are waited for.
+// Weights can be read in place only if each round waits for its readers. Copies of a shard know no
+// readers; with backup workers or an elastic job a round may close without them.
 bool is_read_in_place(const Settings& settings) {
   const ServerOptions& server = settings.server;
   return server.staleness == 0 && server.backup == 0 && server.replicas <= 1 && !settings.elastic;
@@ -190,8 +190,8 @@ void Service::attach(int client, const Request& request, std::span<const std::by
           {});
 }
 
-// Commits that are being made are answered as ever. The other requests are refused, so that no connection
-// waits for an answer forever: nobody would see its end.
+// Commits that are being made are answered as usual. Other requests are refused, since a connection
+// that waits for an answer forever would not be seen to end.
 void Service::end_epoch() {
   release();
   for (const Waiting& one : waiting_) refuse(one.client, one.worker, one.reply.ask, regrouped());
@@ -201,10 +201,10 @@ void Service::end_epoch() {
   client_of_.clear(), waiting_.clear(), readers_.clear(), rounds_.clear();
 }
 
-// All workers of the epoch have weights of the same version, and do their next step as round 0. If this
-// server has committed that step already, for a worker that was lost, it answers what it answered then. A
-// round that is complete but not committed is collected again. With weights of any other version the
-// workers make another attempt, or worker 0 writes its own.
+// All workers of the epoch have weights of the same version, and do their next step as round 0. If
+// this server has committed that step already, for a worker that was lost, it gives the same
+// answers again. A round that is complete but not committed is collected again. With weights of any
+// other version the workers make another attempt, or worker 0 writes its own.
 void Service::begin(int client, const Request& request) {
   if (request.attempt > attempt_) {
     attempt_ = request.attempt;
@@ -218,7 +218,7 @@ void Service::begin(int client, const Request& request) {
 }
 
 void Service::write(int client, const Request& request, std::span<const std::byte> memory) {
-  if (!ready_) {  // else it is repeated, and pushes may have come since
+  if (!ready_) {  // else this is a repetition, and pushes may have come since
     version_ =
         fill(*shard_, text_at(request, memory), memory.subspan(request.text_bytes), version_);
     squares_of_ = -1;
@@ -245,7 +245,7 @@ void Service::read(int client, const Request& request) {
 void Service::pull_rows(int client, const Request& request, std::span<const std::byte> ids) {
   if (!ready_) throw MismatchError("it asks for rows before there are weights");
   const RowShard& rows = shard_->rows();
-  // The step is done again, and has updated the rows already.
+  // The step is being repeated, and has updated the rows already.
   const bool previous = squares_of_ == version_ && request.version + 1 == version_;
   rows.read(rows_in(rows.tables(), request.rows, ids, /*with_rows=*/false), previous, pulled_);
   answer_(client, {.ask = Ask::PullRows, .version = version_}, std::as_bytes(std::span(pulled_)));
@@ -264,7 +264,7 @@ void Service::push(int client, const Request& request, std::span<const std::byte
   const int worker = request.worker;
   Waiting own{client, worker, {.ask = Ask::Push}};
   const bool is_new = ledger_->take(worker, request.sequence, request.clock);
-  // An update that a repeated push has made is its own.
+  // If the push is repeated, one of the updates since then is its own.
   own.reply.staleness = std::max<std::int64_t>(version_ - request.version - (is_new ? 0 : 1), 0);
   if (is_new) {
     const auto before = before_.find(worker);
@@ -312,7 +312,7 @@ void Service::release() {
     std::span<const std::byte> weights = one.written;
     if (!one.is_written()) {
       one.reply.version = version_;
-      // A pull is for those who want the present weights.
+      // A pull gets the present weights, not predicted ones.
       weights =
           one.reply.ask == Ask::Push ? shard_->predicted(one.reply.staleness) : shard_->weights();
     }
@@ -349,12 +349,11 @@ void Service::take_terms(int client, const Request& request, std::span<const std
 void Service::complete_round() {
   const Rounds::Closed closed = rounds_.close(*shard_);
   squares_of_ = -1;
-  // A worker that is late asks for the weights at once, and those that are in time may be lost: nobody
-  // waits for a commit.
+  // No commit is awaited: late workers ask for the weights at once, and the others may be lost.
   if (settings_->server.backup > 0) {
     rounds_.commit(rounds_.number() - 1);
     if (rounds_.not_finite() < 0) {
-      // If workers have left, the mean is of fewer gradients than theirs would be.
+      // If workers have left, the mean is over fewer gradients than usual.
       const double usual = settings_->workers - settings_->server.backup;
       const double more = usual / static_cast<double>(closed.clients.size());
       update_by_round(closed.rate, closed.scale * more, {});
@@ -365,7 +364,7 @@ void Service::complete_round() {
   for (const auto& [worker, client] : closed.clients) answer_terms(client);
 }
 
-// `room`: as Shard::apply()'s.
+// `room`: memory of Shard::apply()'s destination.
 void Service::update_by_round(double rate, double scale, std::span<std::byte> room) {
   shard_->apply(rate, scale, {room});
   squares_of_ = ++version_;

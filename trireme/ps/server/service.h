@@ -1,6 +1,6 @@
 // Service: a server's copy of a shard, and what it does with each request, without the network.
-// Deterministic: the same requests in the same order give the same replies and weights. So all copies at
-// one position of the order that the shard's primary decides are equal. Not thread safe.
+// Deterministic: the same requests in the same order give the same replies and weights. So all
+// copies at one position of the order that the shard's primary decides are equal. Not thread safe.
 //
 // A client is a connection of a worker, with at most one request that is not answered. A reply may
 // come later, when another client's request or loss makes it possible: a pull waits for the first
@@ -38,13 +38,13 @@ struct Rooms {
   using Room = std::function<std::span<std::byte>(int client, std::size_t bytes)>;
   static std::span<std::byte> none(int, std::size_t) { return {}; }
 
-  /// Memory of `bytes`, or none, for the weights that the reply to a client's request brings (for Read:
-  /// the text, weights and state). They are written there while they are updated, and the reply says so.
-  /// Pushes and commits that have such memory are served together by advance(): the results are those of
-  /// one after the other.
+  /// Memory of `bytes`, or none, for the weights in the reply to a client's request (for Read:
+  /// text, weights and state). They are written there while they are updated, and the reply says
+  /// so. advance() serves such pushes and commits together, with the results of one by one.
   Room reply = none;
-  /// Memory for the shard's own weights, which clients can read, or none. Asked for when a synchronous
-  /// shard is made for its first client. A worker reads from its commit to its next terms.
+  /// Memory for the shard's own weights, which clients can read, or none. Asked for when a
+  /// synchronous shard is made for its first client. A worker reads from its commit to its next
+  /// terms.
   Room shard = none;
   /// Whether this client can read that memory.
   std::function<bool(int client)> reads = [](int) { return false; };
@@ -72,24 +72,23 @@ class Service {
           Rooms rooms = {});
 
   int number() const noexcept { return server_; }
-  /// The position of what is handled from now on; at() is that of what was handled last.
+  /// The position of the request that is handled next; at() is that of the last one.
   void set_position(Position at) noexcept { at_ = at; }
   Position at() const noexcept { return at_; }
 
   /// `memory` stays valid and unchanged until the reply. A request that cannot be met is answered
   /// with an exit code and a sentence.
   void handle(int client, const Request& request, std::span<const std::byte> memory);
-  /// Whether updates are being made. Then advance() does a part of that, and answers those that are
-  /// complete.
+  /// Whether updates are under way. advance() makes a part of them, and answers the complete ones.
   bool under_way() const noexcept { return shard_ && shard_->updates().under_way(); }
   void advance();
   /// The connection has ended. The memory of its request is not used any more.
   void lost(int client);
-  /// Those whose connections have not ended, ascending.
+  /// The clients whose connections have not ended, ascending.
   std::vector<int> clients() const;
 
-  /// All that handle() depends on: a service that restores it does as this one from then on
-  /// (service_snapshot.cc). The clients are the same, too.
+  /// All that handle() depends on (service_snapshot.cc). A service that restores it goes on as this
+  /// one would, with the same clients.
   Saved snapshot();
   /// MismatchError unless it is another service's snapshot of this shard.
   void restore(std::string_view text, std::span<const std::byte> memory);
@@ -105,7 +104,7 @@ class Service {
     int client = -1, worker = -1;
     Reply reply;
     std::span<const std::byte> written = {};  // the weights; empty: those at the time of the answer
-    std::uint64_t push = 0;                   // whose weights they are: Sweep::begun()
+    std::uint64_t push = 0;                   // the update that makes them: Sweep::begun()
     bool is_written() const noexcept { return !written.empty(); }
   };
 

@@ -1,8 +1,8 @@
-// All of a Service as one text and one piece of memory, for another copy of its shard. The memory has
-// the weights, the optimizer's state and the rows of tables (saved.h), the weights before the last update
-// (if the shard predicts), the folded sum of the parameters,
-// that of each table's rows and what the table keeps of its rows, what workers had before, the squares of
-// the sums, and the terms of the round that is collected, in this order.
+// All of a Service as one text and one piece of memory, for another copy of its shard. The memory
+// has, in this order: the weights, the optimizer's state and the rows of tables (saved.h), the
+// weights before the last update (if the shard predicts), the folded sum of the parameters, the sum
+// of each table's rows and the rows that it keeps, the weights that workers have, the squares of
+// the sums, and the terms of the round that is collected.
 #include <cstring>
 #include <nlohmann/json.hpp>
 

@@ -221,8 +221,8 @@ void Shard::fold(std::span<const Terms> workers, std::uint32_t total) {
   });
 }
 
-// Squares each block where `block` says that it is; it may put it into the room of a block that it gets.
-// Blocks begin with a chunk, and are small enough for a cache.
+// Sums the squares of each block, at the address that `block` returns; it may fill the room of one
+// block that it gets. Blocks begin at chunks, and fit into a cache.
 template <class Block>
 void Shard::square_blocks(Block block) {
   squares_.clear();
@@ -268,7 +268,7 @@ void Shard::give_weights(std::span<std::byte> to) {
   });
 }
 
-// An update that is under way, as its blocks need it.
+// An update under way, as its blocks need it.
 struct Shard::Update {
   optim::PartUpdate part;
   const std::byte* gradient;

@@ -1,8 +1,8 @@
-// Shard: what one server has of the parameters, and how a gradient changes it. It knows no worker and
+// Shard: one server's part of the parameters, and its updates by gradients. It knows no worker and
 // no network; a server calls it for one request after the other. Not thread safe.
 //
-// Updates are begun, and then made together, stretch by stretch (sweep.h). While one is under way, only
-// push(), apply(), give_weights(), updates() and the rows may be used.
+// Updates are begun, and then made together, stretch by stretch (sweep.h). While one is under way,
+// only push(), apply(), give_weights(), updates() and the rows may be used.
 //
 // Weights, gradient and state lie as ServedModel lays out the server's interval. The optimizer is
 // the same as a rank's (optim/), so that equal gradients give equal bits wherever it runs.
@@ -30,14 +30,14 @@
 namespace trireme::inline v0::ps {
 
 /// A worker's part of a sum over micro-batches: nodes of the tree sum (docs/numerics.md), one after
-/// the other, each of ServedModel::sum_bytes(). Of each node, too, the rows of each table; or none.
+/// the other, each of ServedModel::sum_bytes(). `rows`: each table's, by node; or empty.
 struct Terms {
   std::vector<kernel::LeafRange> nodes;
   std::span<const std::byte> memory;
   std::vector<std::vector<RowsView>> rows = {};
 };
 
-/// A worker's memory, where an update writes what predicted(staleness) gives after it, too. Empty: nowhere.
+/// A worker's memory, into which an update also writes predicted(staleness) after it; or empty.
 struct Destination {
   std::span<std::byte> memory;
   std::int64_t staleness = 0;
@@ -45,10 +45,10 @@ struct Destination {
 
 class Shard {
  public:
-  /// ConfigError for an optimizer that needs whole parameters. `spread`: by whom memory is gone over;
-  /// it changes no bit.
-  /// `predicts`: keeps what predicted() needs, one more copy of the weights. `keeps_rows`: RowShard's
-  /// keeps_previous. `shared`: memory of bytes() for the weights, for others to read; it outlives this.
+  /// ConfigError for an optimizer that needs whole parameters. `spread` divides loops among
+  /// threads, and changes no bit. `predicts`: keeps what predicted() needs, one more copy of the
+  /// weights. `keeps_rows`: RowShard's keeps_previous. `shared`: memory of bytes() for the weights,
+  /// for others to read; it outlives this.
   Shard(ServedModel model, int server, const OptimizerOptions& optimizer,
         Spread spread = in_one_part, bool predicts = false, bool keeps_rows = false,
         std::span<std::byte> shared = {});
@@ -57,13 +57,13 @@ class Shard {
   const ServedModel& model() const noexcept { return model_; }
   std::size_t bytes() const noexcept { return weights_.size(); }
 
-  /// bytes() of weights. Resets nothing else.
+  /// Sets the weights (bytes()), and earlier() to the same. The optimizer's state stays.
   void set_weights(std::span<const std::byte> weights);
   std::span<const std::byte> weights() const;
   /// The memory that was given for the weights, or empty.
   std::span<const std::byte> shared() const noexcept { return shared_; }
   /// The weights that momentum will have made after `staleness` updates by other workers and, as in
-  /// Nesterov's method, the worker's own one. Momentum m repeats a share m of each update in the next:
+  /// Nesterov's method, the worker's own one. Momentum m adds m times each update to the next:
   ///
   ///     weights + (m + m^2 + ... + m^(staleness + 1)) x the last update
   ///
@@ -74,13 +74,12 @@ class Shard {
   /// The weights before the last update, empty unless the shard predicts. For copies.
   std::span<std::byte> earlier() noexcept { return earlier_; }
 
-  /// Begins one update by a gradient of bytes() and `rows` of each table, times `scale`; both memories
-  /// must stay until it is complete. Nothing changes if
-  /// one holds an infinity or a NaN: then the result names the parameter or the row. `before`: the
-  /// weights that the gradient is of. If they are given and lambda > 0, the gradient g (after `scale`)
-  /// becomes g + lambda g g (w - before) (DC-ASGD: Zheng et al. 2017, arXiv:1609.08326); not that of
-  /// rows, which workers seldom change at the same time. `finite`: somebody has looked at
-  /// `gradient`, which saves a pass over it.
+  /// Begins one update by a gradient of bytes() and `rows` of each table, times `scale`; both
+  /// memories must stay until it is complete. Nothing changes if one holds an infinity or a NaN:
+  /// then the result names the parameter or the row. `before`: the weights that the gradient is of.
+  /// If given and lambda > 0, g + lambda g g (w - before) replaces the gradient g (after `scale`;
+  /// DC-ASGD: Zheng et al. 2017, arXiv:1609.08326), but not that of rows, which workers seldom
+  /// change at the same time. `finite`: the caller has checked `gradient`; saves a pass over it.
   std::optional<std::string> push(std::span<const std::byte> gradient, double rate, double scale,
                                   std::span<const std::byte> before = {}, double lambda = 0,
                                   std::span<const RowsView> rows = {}, Destination to = {},
@@ -92,8 +91,8 @@ class Shard {
   /// Adds the workers' terms of a batch of `total` micro-batches. If their nodes cover it, the bits
   /// are those of the tree sum; else they are added in their order.
   void fold(std::span<const Terms> workers, std::uint32_t total);
-  /// The folded sum: the sum of squares of each chunk of 4,096 elements of parameters, and the first
-  /// parameter that is not finite; the number of parameters, if only a row is not.
+  /// For the folded sum: the sum of squares of each chunk of 4,096 elements of parameters, and the
+  /// first parameter that is not finite (the number of parameters if only a row is not).
   const std::vector<double>& chunk_squares() const noexcept { return squares_; }
   std::optional<std::uint32_t> first_not_finite() const;
   /// The rows of tables that this server has.
@@ -123,8 +122,8 @@ class Shard {
   std::vector<std::size_t> slice_sizes() const;
   /// How much of the last update predicted() adds.
   double share_of(std::int64_t staleness) const;
-  /// Calls visit(T, offset, count) for elements that lie together: T is their type, offset theirs in
-  /// each memory of bytes().
+  /// Calls visit(T, offset, count) for contiguous elements of type T, `offset` bytes from the
+  /// start.
   template <class Visit>
   void each_slice(Visit visit) const;
 

@@ -1,14 +1,14 @@
-// Sweep: updates of one memory that go over it together. The memory is a ring of stretches; an update
-// joins at the stretch that comes next, and is complete when it has gone round once:
+// Sweep: several updates that go over one memory together. The memory is a ring of stretches. An
+// update joins at the next stretch, and is complete when it has gone round once:
 //
 //     stretch        0   1   2   3   0   1   2   3   0
 //     update A       A   A   A   A
 //     update B               B   B   B   B               begun while A was at 2
 //     update C                       C   C   C   C
 //
-// Each element gets the updates in the order in which they began, so the bits are those of one update
-// after the other. But a stretch is brought into the caches once for all updates that are under way: with n
-// of them, weights and state go through memory once and not n times. Not thread safe.
+// Each element gets the updates in the order in which they began, so the bits are those of one
+// update after the other. But a stretch is brought into the caches once for all n updates under
+// way, so weights and state go through memory once and not n times. Not thread safe.
 #pragma once
 
 #include <cstddef>

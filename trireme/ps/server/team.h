@@ -1,5 +1,5 @@
-// Team: the threads with which a server goes over its memory. The thread that calls takes part, and so
-// do helpers that are awake; the caller waits only for parts that a helper has begun.
+// Team: the threads with which a server goes over its memory. The calling thread and the helpers
+// that are awake take parts; the caller waits only for parts that a helper has begun.
 //
 // Small ranges are not worth waking anybody and stay on the calling thread. One caller at a time.
 #pragma once
@@ -18,7 +18,7 @@ namespace trireme::inline v0::ps {
 
 class Team {
  public:
-  /// `threads` with the calling one.
+  /// `threads`: including the calling one.
   Team(std::shared_ptr<Waiter> waiter, int threads);
   ~Team();
   Team(const Team&) = delete;
@@ -37,7 +37,7 @@ class Team {
   void take_parts();
 
   const std::shared_ptr<Waiter> waiter_;
-  // The range that is gone over. Written while it is closed and nobody is in it.
+  // The present range. Written only while it is closed and no helper is inside.
   const std::function<void(std::size_t, std::size_t)>* part_ = nullptr;
   std::atomic<std::size_t> count_{0}, next_{0};
   std::atomic<bool> open_{false}, stopped_{false};

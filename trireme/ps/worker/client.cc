@@ -19,7 +19,7 @@ std::string text_of(const Link& link, const Reply& reply) {
   return {reinterpret_cast<const char*>(memory.data()), reply.text_bytes};
 }
 
-// Adds the tables' sums, with which `squares` ends if the round was complete; returns what is before.
+// Adds the tables' sums, which `squares` ends with if the round was complete; returns the rest.
 std::span<const std::byte> take_tables(std::span<const std::byte> squares,
                                        std::span<ExactSum> tables) {
   const std::size_t bytes = tables.size() * sizeof(ExactSum::Limbs);

@@ -36,48 +36,48 @@ class ParameterClient {
   int servers() const noexcept { return static_cast<int>(servers_.size()); }
   /// Whether all servers had weights when this worker attached, or began.
   bool ready() const noexcept { return ready_; }
-  /// Synchronous: this worker and all others of a later epoch have weights after `version` updates. Ends
-  /// what the servers had of the earlier workers' step. Servers with other weights than these are not
-  /// ready() then, and the workers may begin with others. `kept`: an earlier worker's weights, who has
-  /// not done the next step; else they are a checkpoint's. Before any other call.
+  /// For synchronous workers of a later epoch, which all have the weights after `version` updates;
+  /// before any other call. The servers forget what they had of the earlier workers' step. If one
+  /// has other weights, ready() is false, and the workers may begin with others. `kept`: the
+  /// weights of an earlier worker that has not done the next step; else they are a checkpoint's.
   void begin(std::int64_t version, bool kept);
-  /// How many updates the weights have that this worker got last; before it got any, those that the
-  /// servers had when it attached. Where servers differ, the fewest.
+  /// The number of updates in the weights that this worker got last; before, in those that the
+  /// servers had when it attached. If servers differ, the least.
   std::int64_t version() const noexcept;
   /// The number of this worker's last push, in this process or in one before.
   std::uint64_t pushes() const noexcept { return sequence_; }
 
   /// The weights of distinct rows of a table, one after the other.
   void pull_rows(std::uint32_t table, std::span<const std::int64_t> ids, float* rows);
-  /// The rows that the next push() (one term) or sum() sends: of each term, those of each table. To be
-  /// called before gradient(); what they refer to must stay until then. Not needed without tables.
+  /// The rows that the next push() (one term) or sum() sends: for each term, those of each table.
+  /// Call it before gradient(), if there are tables; what they refer to must stay until the send.
   void set_rows(std::span<const std::vector<RowsView>> terms) { router_.route(terms); }
 
   /// Memory for `terms` gradients of server `server`.
   std::span<std::byte> gradient(int server, std::size_t terms = 1);
-  /// The weights of a server's interval, as they came last. Those of a commit() may be the server's own
-  /// memory, and stay until the next sum().
+  /// The weights of a server's interval, as they came last. Those of a commit() may be the server's
+  /// own memory, and stay until the next sum().
   std::span<const std::byte> weights(int server) const;
 
   /// Waits until the servers have weights, and gets them.
   void pull();
-  /// Pushes the gradients, which are of the weights that came last, and gets new weights. Returns the
-  /// name of the first parameter that was not finite, of which the server has dropped its part.
+  /// Pushes the gradients, which are of the weights that came last, and gets new weights. Returns
+  /// the name of the first parameter that was not finite, of which the server has dropped its part.
   /// `finite`: the caller has looked at gradient(), so the servers do not.
   std::optional<std::string> push(double rate, double scale, bool finite = false);
 
   /// Synchronous: sends this worker's terms (gradient(s, nodes.size()), node by node) and waits for
   /// the other workers'.
   struct Sums {
-    std::vector<double> squares;   // of each chunk of the whole gradient, by server; of each table
+    std::vector<double> squares;   // of each chunk of the gradient, by server; then of each table
     std::int64_t not_finite = -1;  // the first such parameter; -1: none
     bool dropped = true;           // all servers' rounds were complete without this worker
   };
   Sums sum(const std::vector<kernel::LeafRange>& nodes, std::uint32_t total);
-  /// Updates by that sum, once for all workers, and gets the new weights.
+  /// Updates the weights by that sum, once for all workers, and gets them.
   void commit(double rate, double scale);
-  /// Both, with backup workers: each server updates as soon as it has the terms of enough workers, unless
-  /// their sum is not finite. False: no server has used the terms of this one.
+  /// Both, with backup workers: a server updates once it has the terms of enough workers, unless
+  /// their sum is not finite. False: no server has used the terms of this worker.
   bool update(const std::vector<kernel::LeafRange>& nodes, std::uint32_t total, double rate,
               double scale);
 

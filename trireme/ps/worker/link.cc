@@ -55,7 +55,7 @@ void Link::attach() {
   if (attached_.exit_code != 0) refuse(attached_);
 }
 
-// Not for longer than the shard has this primary.
+// Waits no longer than the shard has this primary.
 void Link::wait(const Work& work) const {
   const auto moved = [&] { return options_.term(shard_) != term_; };
   waiter_->wait_until([&] { return work.done() || moved() || given_up(); }, TimePoint::max());
@@ -112,7 +112,7 @@ std::span<std::byte> Link::outgoing(std::size_t bytes) {
 void Link::ask(Request request, std::size_t bytes, std::size_t expected) {
   request.worker = options_.worker;
   request.shard = shard_;
-  if (request_.ask == Ask::Read) frame_ = {};  // of all weights and state, which are rarely read
+  if (request_.ask == Ask::Read) frame_ = {};  // all weights and state, which are rarely read
   request_ = std::move(request);
   out_bytes_ = bytes;
   grow(in_, expected);
@@ -147,7 +147,7 @@ const Reply& Link::finish() {
   return reply_;
 }
 
-// One connection after the other that lasts less than `patience` is not repeated for longer than that.
+// Throws once connections, none of which lasted `patience`, have been lost for that long.
 void Link::stop_if_useless() {
   const TimePoint now = waiter_->now();
   if (!useless_since_ || now >= connected_ + options_.patience) {
@@ -177,7 +177,7 @@ void Link::await() {
 }
 
 void Link::reconnect() {
-  sent_ = Work();  // its memory is the channel's no longer
+  sent_ = Work();  // the channel no longer uses its memory
   channel_->close();
   connect();
   if (had_weights_ && !attached_.ready)
@@ -190,7 +190,7 @@ void Link::reconnect() {
   send();
 }
 
-// The others go on without a worker that leaves. One whose job regroups comes again.
+// The others go on without a worker that leaves. If the job regroups, this one comes again.
 void Link::close() noexcept {
   if (!channel_) return;
   try {

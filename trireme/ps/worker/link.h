@@ -1,6 +1,6 @@
-// Link: a worker's connection to the primary of one shard: one request at a time, which is sent again if
-// the connection is lost, or another server is the primary, and another one can be made. Not thread
-// safe.
+// Link: a worker's connection to the primary of one shard, for one request at a time. If the
+// connection is lost, or another server becomes the primary, it connects again and repeats the
+// request. Not thread safe.
 //
 // Requests and replies lie in areas that the server maps if both are on one host; otherwise they
 // travel in frames.
@@ -34,9 +34,9 @@ struct ClientOptions {
   Duration patience = std::chrono::seconds(30);
   /// The number of the job's present set of workers.
   std::int64_t epoch = 0;
-  /// Not null: why requests are given up, since the job has failed, or its ranks are others now. No
-  /// other worker holds up a Commit, so for that (`commits`) other ranks are no reason. The waiter wakes
-  /// when it changes.
+  /// Why requests are given up: the job has failed, or its ranks have changed; null: they are not.
+  /// A Commit (`commits`) waits for no other worker, so changed ranks are no reason then. The
+  /// waiter wakes when the answer changes.
   std::function<std::exception_ptr(bool commits)> broken = [](bool) { return nullptr; };
 };
 
@@ -45,19 +45,19 @@ class Link {
   /// `settings`: the text of Attach.
   Link(std::shared_ptr<Waiter> waiter, int shard, std::string settings, ClientOptions options);
 
-  /// Connects, tries again for `patience`, and attaches, for as long as the server lives. Throws what
-  /// dial() throws, and what the server refuses.
+  /// Connects, tries again for `patience`, and attaches, for as long as the server lives. Throws
+  /// what dial() throws, and what the server refuses.
   void connect();
   const Reply& attached() const noexcept { return attached_; }
 
-  /// Memory for what the next request sends. Its content stays until it is written again, or a call
-  /// with more bytes.
+  /// Memory for what the next request sends. A call with more bytes may move it, with its content.
   std::span<std::byte> outgoing(std::size_t bytes);
-  /// Sends a request with the first `bytes` of outgoing(); `expected`: of the reply's memory, at most.
+  /// Sends a request with the first `bytes` of outgoing(); `expected`: the most bytes of the
+  /// reply's memory.
   void ask(Request request, std::size_t bytes, std::size_t expected);
-  /// Waits for the reply, for as long as the server lives. If it is lost, connects again and repeats
-  /// the request; PeerLost if that fails for `patience`, or if the server came back without weights.
-  /// Throws the error with which the server refused, and what broken() gives.
+  /// Waits for the reply, for as long as the server lives. If it is lost, connects again and
+  /// repeats the request; PeerLost if that fails for `patience`, or if the server came back without
+  /// weights. Throws the error with which the server refused, and what broken() gives.
   const Reply& finish();
   const Reply& reply() const noexcept { return reply_; }
   /// The reply's memory, until the next ask().
@@ -89,8 +89,8 @@ class Link {
   const std::string settings_;
   const ClientOptions options_;
   std::shared_ptr<net::Channel> channel_;
-  std::uint64_t term_ = 0;                  // when it was made
-  TimePoint connected_{};                   // it was
+  std::uint64_t term_ = 0;                  // of the shard, when channel_ was made
+  TimePoint connected_{};                   // when channel_ was attached
   std::optional<TimePoint> useless_since_;  // each connection since then was lost without a reply
   Reply attached_, reply_;
   Area out_, in_;

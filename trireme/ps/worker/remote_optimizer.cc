@@ -44,8 +44,8 @@ std::shared_ptr<RemoteRows> RemoteOptimizer::set_tables(std::vector<ServedTable>
   };
   const std::vector<std::string> state =
       std::visit([](const auto& own) { return own.state(); }, optimizer_);
-  // In a common world the checkpoint has one rank's rows; a worker that is alone has its own world, but
-  // its checkpoints, if it reads one, hold rows all the same.
+  // Worker 0 saves the rows for all. A worker that is alone in its world loads them, too, if it
+  // reads a checkpoint.
   const bool first = servers_.worker == 0;
   rows_ = std::make_shared<RemoteRows>(
       std::move(tables),
@@ -93,7 +93,7 @@ void RemoteOptimizer::start() {
   forget_loaded();
 }
 
-// The servers have it.
+// The servers have what was loaded.
 void RemoteOptimizer::forget_loaded() {
   state_.clear();
   if (rows_) rows_->forget();
@@ -107,7 +107,7 @@ bool RemoteOptimizer::can_go_on(std::int64_t updates) {
   return goes_on_;
 }
 
-// The servers may have had others.
+// Replaces all weights and state, since the servers may have had others.
 void RemoteOptimizer::give_weights() {
   const c10::AutoGradMode no_grad(false);
   std::map<std::string, const at::Tensor*> loaded;
@@ -172,8 +172,8 @@ void RemoteOptimizer::apply(double learning_rate, double scale) {
     push_round(learning_rate);
   } else {
     fill_gradients(1);
-    // The gradient of a worker's part of the batch moves the weights by that part of a step. No step
-    // comes here whose gradient is not finite (StepEngine).
+    // A worker's gradient, of its part of the batch, makes that part of a step. StepEngine has
+    // refused gradients that are not finite.
     client_->push(learning_rate / servers_.workers, scale, /*finite=*/true);
     predicted_ = predicts(options_, optimizer_);
   }
@@ -186,7 +186,7 @@ void RemoteOptimizer::settle() {
   take_weights();
 }
 
-// The mean of the gradients that come in time.
+// Updates by the mean of the gradients that come in time.
 void RemoteOptimizer::push_round(double learning_rate) {
   const auto worker = static_cast<std::uint32_t>(servers_.worker);
   const auto workers = static_cast<std::uint32_t>(servers_.workers);

@@ -1,12 +1,12 @@
 // RemoteOptimizer: an Optimizer whose weights, state and updates are on the servers. apply() pushes
 // this worker's gradients (asynchronous), or commits the sum of the workers' (synchronous), and
-// copies the new weights into the slices: with prediction those of which the next gradient is wanted,
-// until settle() gets the present ones.
+// copies the new weights into the slices: with prediction the weights for the next gradient, until
+// settle() gets the present ones.
 //
-// The servers get their first weights from worker 0, at start(): what it was built with, or what was
-// loaded from a checkpoint since. A server that has weights keeps them, so that a worker may be
-// started again at any time. In a later epoch of an elastic job the workers have weights that they have
-// kept, of the servers' version or the one before (Service::begin()); from others they are a checkpoint's,
+// The servers get their first weights from worker 0, at start(): what it was built with, or what
+// was loaded from a checkpoint since. A server that has weights keeps them, so that a worker may be
+// started again at any time. In a later epoch of an elastic job the workers go on with kept weights
+// of the servers' version or the one before (Service::begin()). Other weights are a checkpoint's,
 // and the servers get them.
 #pragma once
 
@@ -27,13 +27,13 @@ namespace trireme::inline v0::ps {
 class RemoteOptimizer final : public optim::Optimizer {
  public:
   using Servers = parallel::StrategyContext::Servers;
-  /// ConfigError for LAMB and Adafactor, and for options that do not go together.
+  /// ConfigError for LAMB and Adafactor.
   RemoteOptimizer(const OptimizerOptions& optimizer, const ServerOptions& options,
                   std::shared_ptr<Waiter> waiter, Servers servers);
   ~RemoteOptimizer() override;
 
   std::string_view name() const noexcept override { return optim::name_of(optimizer_); }
-  /// Whole parameters. Connects to the servers.
+  /// Whole parameters. Connects to the servers. ConfigError for options that do not go together.
   void attach(std::span<const optim::OwnedSlice> slices,
               std::span<const optim::ParameterInfo> parameters,
               std::shared_ptr<optim::SharedSums> sums = nullptr) override;
@@ -47,8 +47,8 @@ class RemoteOptimizer final : public optim::Optimizer {
   }
   /// Whole tensors, read from the servers; what is loaded into them goes to the servers at start().
   std::vector<NamedShard> state() override;
-  /// Updates by the workers' common batches; of a worker that is alone: updates by all workers over
-  /// their number. Where servers differ, the fewest.
+  /// Updates by the workers' common batches; for a worker that is alone, the updates by all workers
+  /// divided by their number. If servers differ, the least.
   std::int64_t step_count() const noexcept override {
     if (!alone() && !started_ && restored_count_) return *restored_count_;
     return client_ ? client_->version() / updates_a_step() : 0;
@@ -57,8 +57,8 @@ class RemoteOptimizer final : public optim::Optimizer {
     restored_count_ = count;
     pending_ = !goes_on_;
   }
-  /// In a later epoch: whether the servers have the state that belongs to kept weights after this many
-  /// updates, or after the one that follows. Then start() changes nothing. All workers ask alike.
+  /// In a later epoch: whether the servers have the state of weights kept after this many updates,
+  /// or one more. Then start() changes nothing. All workers ask with the same number.
   bool can_go_on(std::int64_t updates);
   /// Has weights to begin with whose optimizer state is not on all servers yet.
   bool pending() const noexcept { return pending_; }
