@@ -76,6 +76,17 @@ class Requeue(unittest.TestCase):
         hashes = [run(TRIREME, "inspect", f"runs/{name}", "--hash", cwd=self.folder) for name in ("alone", "tiny")]
         self.assertEqual(hashes[1], hashes[0], self.text())
 
+    # Its tasks end with the same code as before a time limit.
+    @unittest.skipIf(MODE == "limit", "with signal")
+    def test_a_job_that_its_user_cancels_is_not_queued_again(self):
+        self.submit()
+        self.wait_for("a training", lambda: "expected time" in self.text(), 120)
+        run("scancel", self.job)
+        end = time.monotonic() + 120
+        while self.field("JobState") not in ("CANCELLED", "COMPLETED", "FAILED") and time.monotonic() < end:
+            time.sleep(0.1)
+        self.assertEqual((self.field("JobState"), self.field("Restarts")), ("CANCELLED", "0"), self.text())
+
 
 if __name__ == "__main__":
     unittest.main()
