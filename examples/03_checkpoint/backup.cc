@@ -1,5 +1,5 @@
-// Trains 20 steps with a backup. Killed at any moment and started by the same command, it goes on;
-// when it is done, the backup is gone and the weights are in FILE.
+// Trains 20 steps with a backup. If it is killed at any moment, the same command resumes. In the
+// end the backup is gone and the weights are in FILE.
 //
 //     backup FOLDER FILE [STEP]
 //                    a backup that does not exist yet is begun; STEP: after so many steps of the first

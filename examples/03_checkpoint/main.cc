@@ -1,5 +1,5 @@
-// Trains 20 steps and saves every 5. Killed at any moment, it continues at the last checkpoint, on
-// any number of ranks, and ends with the same weights, bit for bit.
+// Trains 20 steps and saves every 5. If it is killed at any moment, the next start continues at the
+// last checkpoint, on any number of ranks, and ends with the same weights, bit for bit.
 //
 //     checkpoint DIR [STEP [SIGNAL]]
 //                    after STEP steps the last rank gets SIGNAL (9: SIGKILL)

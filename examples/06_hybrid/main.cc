@@ -3,7 +3,7 @@
 //     hybrid PIPELINE TENSOR [SYNC]
 //
 // The remaining axis is data parallel. With equal numbers of tensor-parallel ranks the weights are
-// the same bits on every mesh; otherwise they differ by rounding.
+// the same, bit for bit, on every mesh; otherwise they differ by rounding.
 #include <torch/torch.h>
 
 #include <cstdio>

@@ -1,4 +1,4 @@
-// Your own all-reduce, and a wrong one. This program then draws, verifies and runs them.
+// Registers your own all-reduce, and a wrong one; the program's commands draw and verify them.
 #include "trireme/job.h"
 
 namespace {

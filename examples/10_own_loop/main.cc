@@ -1,5 +1,5 @@
-// Your own loop with what `trireme train` shows and writes: a progress line, events.jsonl, a file
-// for TensorBoard, a plot at the end. If it is killed, the next start continues at the checkpoint.
+// Your own loop with the output of `trireme train`: a progress line, events.jsonl, a file for
+// TensorBoard, a plot at the end. If it is killed, the next start continues at the checkpoint.
 //
 //     own_loop FOLDER
 #include <torch/torch.h>
@@ -13,7 +13,7 @@ namespace {
 constexpr std::int64_t kWidth = 16, kSteps = 40;
 
 // [data]
-// Sample i is a function of i: what is asked for is the features, reversed.
+// Sample i is a function of i: its targets are its features, reversed.
 struct Reversed : trireme::Dataset {
   std::int64_t size() const override { return 512; }
   std::int64_t count_items(std::span<const std::int64_t> samples) const override {

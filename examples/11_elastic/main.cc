@@ -1,6 +1,6 @@
 // A training that goes on when a rank is lost. The function given to run_elastic() is called once for
-// each set of ranks; resume() takes the state from the ranks that are left. With servers these keep the
-// optimizer's.
+// each set of ranks; resume() takes the state from the remaining ranks. With servers, the servers
+// keep the optimizer's state.
 //
 //     elastic [STEP]     after STEP steps, in the first set of ranks, the last rank kills itself
 #include <torch/torch.h>

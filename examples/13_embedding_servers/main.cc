@@ -1,6 +1,6 @@
 // Which of ten million users likes which item? Every user and item has a row of 8 numbers, on parameter
-// servers. A worker brings the rows of its batch and pushes their gradients; rows that nobody has seen
-// take no memory anywhere.
+// servers. A worker pulls the rows of its batch and pushes their gradients; rows that no batch has
+// used take no memory.
 #include <torch/torch.h>
 
 #include <cmath>

@@ -1,5 +1,5 @@
 // Two modules with two optimizers in one loop: a generator learns to make points on a circle, and a
-// discriminator to tell them from real ones (Goodfellow et al. 2014).
+// discriminator learns to tell them from real points (Goodfellow et al. 2014).
 #include <torch/torch.h>
 
 #include <cmath>
