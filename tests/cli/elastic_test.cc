@@ -194,6 +194,15 @@ TEST_F(Elastic, RefusesWhatCannotBeElastic) {
               HasSubstr("server.backup"));
   EXPECT_THAT(refusal({"--elastic", "1:4000"}), HasSubstr("micro-batch"));
   EXPECT_THAT(refusal({"--set", "checkpoint.memory=1"}), HasSubstr("elastic"));
+  const auto launched = [&](std::vector<std::string> words) {
+    words.insert(words.begin(), {"launch", "-n", "3"});
+    words.insert(words.end(), {"--", "true"});
+    const CommandResult result = trireme_command(words).in(folder_.path()).run();
+    EXPECT_EQ(result.code, 2) << result.out << result.err;
+    return result.err;
+  };
+  EXPECT_THAT(launched({"--elastic", "2:4", "--multiple", "2"}), HasSubstr("3 ranks"));
+  EXPECT_THAT(launched({"--multiple", "3"}), HasSubstr("--elastic MIN:MAX"));
 }
 
 // The launcher does not know the `timeout` of the program that it starts. It takes a rank for lost after 6 s

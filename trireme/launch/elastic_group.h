@@ -5,6 +5,8 @@
 // safe.
 #pragma once
 
+#include <algorithm>
+#include <chrono>
 #include <deque>
 #include <optional>
 #include <string>
@@ -26,6 +28,11 @@ struct ElasticOptions {
   /// A rank or server without a heartbeat for so long is killed.
   Duration silence = std::chrono::seconds(6);
 };
+
+/// The silence for a job in which ranks wait for a peer up to `timeout`, which must be longer.
+inline Duration silence_of(Duration timeout) {
+  return std::max<Duration>(timeout / 5, std::chrono::seconds(1));
+}
 
 /// The least and greatest number of workers, if they train on their own.
 struct WorkerRange {

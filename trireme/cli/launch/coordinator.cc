@@ -153,11 +153,7 @@ void declare_coordinator(Command& command) {
   command.option("--spares", options.spares, "Processes beyond MAX that wait for a place")
       .between(0, 65'536)
       .shows_default();
-  command
-      .option("--multiple", options.multiple,
-              "Ranks that share one copy of the model: their number is a multiple of it")
-      .between(1, 65'536);
-  command.option("--stages", options.stages, "Stages, parallel.pipeline").between(1, 65'536);
+  add_copy_options(command, options.multiple, options.stages);
   command.option("--gather", options.gather, "Seconds in which more than MIN may come at the start")
       .between(0, 1e9);
   command

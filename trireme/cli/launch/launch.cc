@@ -14,6 +14,7 @@
 #include "trireme/cli/light.h"
 #include "trireme/cli/program.h"
 #include "trireme/cli/refuse.h"
+#include "trireme/job/options.h"
 #include "trireme/launch/coordinator/coordinator_messages.h"
 #include "trireme/launch/hosts/host_messages.h"
 
@@ -24,15 +25,16 @@ struct CommandOptions {
   launch::LaunchOptions launch;
   HostArguments hosts;
   std::string elastic;
-  int spares = 0, restarts = -1;
+  int spares = 0, restarts = -1, multiple = 1, stages = 1;
   int only_rank = -1, evaluators = 0, nodes = 1;
   std::string bind = "core", print_sbatch, time = "12:00:00";
 };
 
 int print_script(const CommandOptions& options, const Command& command) {
-  for (const char* const other : {"--host", "--hostfile", "--host-timeout", "--export", "--servers",
-                                  "--evaluator", "--elastic", "--spares", "--restarts", "--store",
-                                  "--log-dir", "--only-rank", "--bind", "PROGRAM"})
+  for (const char* const other :
+       {"--host", "--hostfile", "--host-timeout", "--export", "--servers", "--evaluator",
+        "--elastic", "--spares", "--restarts", "--store", "--multiple", "--stages", "--log-dir",
+        "--only-rank", "--bind", "PROGRAM"})
     if (command.given(other))
       refuse("launch", std::string("--print-sbatch with ") + other,
              "The script trains CONFIG by srun, on a number of ranks that "
@@ -74,12 +76,18 @@ int launch_command(CommandOptions options, const Command& command) {
     const int ranks = options.launch.ranks;
     const auto [min, max] =
         options.elastic.empty() ? std::pair(ranks, ranks) : parse_elastic(options.elastic);
-    options.launch.elastic.emplace();
-    options.launch.elastic->min = min;
-    options.launch.elastic->max = max;
-    options.launch.elastic->spares = options.spares;
+    options.launch.elastic =
+        launch::ElasticOptions{.min = min,
+                               .max = max,
+                               .multiple = options.multiple,
+                               .stages = options.stages,
+                               .spares = options.spares,
+                               .silence = launch::silence_of(job::resolve_options({}).timeout)};
     if (options.restarts >= 0) options.launch.elastic->restarts = options.restarts;
   }
+  if (!options.launch.elastic && (command.given("--multiple") || command.given("--stages")))
+    refuse("launch", "--multiple or --stages in a job whose number of ranks stays",
+           "Leave it out, or give --elastic MIN:MAX.");
   const int workers = options.launch.roles().workers;
   if (options.only_rank >= workers)
     refuse("launch",
@@ -119,6 +127,7 @@ void declare_launch(Command& command) {
   command.option("--evaluator", options.evaluators, "1: start an evaluator as well").between(0, 1);
   add_elastic_options(command,
                       {options.elastic, options.spares, options.restarts, options.launch.store});
+  add_copy_options(command, options.multiple, options.stages);
   command.option("--log-dir", options.launch.log_dir,
                  "Folder: one rank-K.log, server-K.log, evaluator.log per process");
   command.option("--only-rank", options.only_rank, "Print this rank's lines only").at_least(0);

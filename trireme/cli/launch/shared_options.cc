@@ -44,6 +44,15 @@ void add_elastic_options(Command& command, ElasticArguments arguments) {
                  "its state there, and is started again when it is killed");
 }
 
+void add_copy_options(Command& command, int& multiple, int& stages) {
+  command
+      .option("--multiple", multiple,
+              "Ranks that share one copy of the model: an elastic job has a multiple of it")
+      .between(1, kMostRanks);
+  command.option("--stages", stages, "Pipeline stages of a copy, parallel.pipeline")
+      .between(1, kMostRanks);
+}
+
 void add_host_options(Command& command, HostArguments& arguments) {
   command.option("-H,--host", arguments.list,
                  "Hosts and their slots, one rank each: node07:4,node08:4");

@@ -17,6 +17,8 @@ struct ElasticArguments {
   std::string& store;
 };
 void add_elastic_options(Command& command, ElasticArguments arguments);
+/// --multiple and --stages of an elastic job whose configuration the command does not know.
+void add_copy_options(Command& command, int& multiple, int& stages);
 /// "2:8", or "4" for both. Throws ConfigError.
 std::pair<int, int> parse_elastic(const std::string& range);
 

@@ -122,7 +122,7 @@ RankChanges rank_changes(const ElasticSettings& settings, int ranks,
       .stages = strategy.pipeline,
       .spares = settings.spares,
       .restarts = settings.restarts >= 0 ? settings.restarts : kRestarts,
-      .silence = std::max<Duration>(job.timeout / 5, std::chrono::seconds(1))};
+      .silence = launch::silence_of(job.timeout)};
   const launch::ElasticGroup checked(options, ranks);  // throws
   if (options.max / options.multiple > micro_batches)
     refuse("elastic.max = " + std::to_string(options.max) + ", but a step has " +
