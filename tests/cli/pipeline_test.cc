@@ -195,7 +195,7 @@ TEST_F(Pipeline, AMeshThatIsNotTheRanksShowsTheArithmetic) {
 TEST_F(Pipeline, SyncsThatAPipelineCannotHaveAreRefused) {
   for (const char* sync : {"local_sgd", "diloco", "easgd", "gossip"})
     EXPECT_THAT(refused({"parallel.pipeline=2", std::string("parallel.sync=") + sync}, "4"),
-                AllOf(HasSubstr(sync), HasSubstr("with parallel.pipeline = 2"),
+                AllOf(HasSubstr(sync), HasSubstr("cannot be combined with parallel.pipeline = 2"),
                       HasSubstr("Use plain, zero1, zero2, zero3 or hybrid")));
 }
 

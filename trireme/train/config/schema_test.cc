@@ -95,11 +95,11 @@ TEST(Settings, RefusesALossScaleThatCannotBe) {
   EXPECT_THAT(refusal({"train.precision=bf16", "train.initial_loss_scale=2"}),
               HasSubstr("train.initial_loss_scale = 2.0 with train.precision = \"bf16\""));
   EXPECT_THAT(refusal({"train.precision=fp16", "train.loss_scale=1000"}),
-              HasSubstr("train.loss_scale = 1000 is no power of two"));
+              HasSubstr("train.loss_scale = 1000 is not a power of two"));
   EXPECT_THAT(refusal({"train.precision=fp16", "train.loss_scale=automatic"}),
               AllOf(HasSubstr("train.loss_scale is 'automatic'"), HasSubstr("Use dynamic")));
   EXPECT_THAT(refusal({"train.precision=fp16", "train.initial_loss_scale=3"}),
-              HasSubstr("train.initial_loss_scale = 3 is no power of two"));
+              HasSubstr("train.initial_loss_scale = 3 is not a power of two"));
   EXPECT_THAT(refusal({"train.precision=fp8"}), HasSubstr("fp16"));
 }
 
