@@ -147,8 +147,9 @@ TEST_F(BadInput, MoreRanksThanMicroBatches) {
 TEST_F(BadInput, ADeviceThatIsNotThere) {
   EXPECT_THAT(refused({tiny_, "--set", "train.device=cuda"}),
               HasSubstr("train.device = \"cuda\": "));
-  EXPECT_THAT(refused({tiny_, "--set", "train.loss_scale=256"}),
-              HasSubstr("train.loss_scale = \"256\" with train.precision = \"fp32\""));
+  EXPECT_THAT(
+      refused({tiny_, "--set", "train.loss_scale=256"}),
+      HasSubstr("train.loss_scale = \"256\" cannot be combined with train.precision = \"fp32\""));
   EXPECT_THAT(refused({tiny_, "--set", "train.precision=fp16", "--set", "train.loss_scale=100"}),
               HasSubstr("train.loss_scale = 100 is not a power of two"));
   EXPECT_THAT(refused({tiny_, "--set", "train.device=tpu"}), HasSubstr("train.device"));

@@ -209,7 +209,7 @@ TEST_F(Evaluator, WhatDoesNotGoTogetherIsRefusedBeforeAnythingStarts) {
     return result.err;
   };
   EXPECT_THAT(refusal({"--evaluator", "1", "--set", "checkpoint.every=0"}),
-              HasSubstr("an evaluator without checkpoints: checkpoint.every is 0"));
+              HasSubstr("an evaluator needs checkpoints, but checkpoint.every is 0"));
   EXPECT_THAT(refusal({"--evaluator", "1", "--transport", "sim"}), HasSubstr("comm.transport"));
   EXPECT_THAT(refusal({"--evaluator", "1", "--set", "train.patience=2"}),
               AllOf(HasSubstr("train.patience"), HasSubstr("--validate")));

@@ -292,9 +292,9 @@ TEST_F(Resume, AChangeIsNamedAndTakenOnPurpose) {
       "train", "--resume", "part", "--data", "other.txt", "--set", "train.learning_rate=0.002"};
   const CommandResult refused = trireme(resume);
   EXPECT_EQ(refused.code, 12) << refused.out << refused.err;
-  EXPECT_THAT(refused.err, AllOf(HasSubstr("data.path = \""), HasSubstr("data.txt\" and now"),
+  EXPECT_THAT(refused.err, AllOf(HasSubstr("data.path = \""), HasSubstr("data.txt\", which is now"),
                                  HasSubstr("other.txt\""),
-                                 HasSubstr("train.learning_rate = 0.001 and now 0.002"),
+                                 HasSubstr("train.learning_rate = 0.001, which is now 0.002"),
                                  HasSubstr("--changed data.path --changed train.learning_rate")));
   EXPECT_THAT(trireme({"train", "--resume", "part"}).out, HasSubstr("continuing after step 20"));
   cut_back("part");

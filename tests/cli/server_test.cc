@@ -80,7 +80,7 @@ TEST_F(Servers, AnotherStalenessIsAnotherTraining) {
   const CommandResult refused = trireme({"train", "--resume", "run", "--ranks", "2", "--set",
                                          "train.steps=6", "--set", "server.staleness=4"});
   EXPECT_EQ(refused.code, 12) << refused.out << refused.err;
-  EXPECT_THAT(refused.err, HasSubstr("run was trained with server.staleness = 0 and now 4 "));
+  EXPECT_THAT(refused.err, HasSubstr("run was trained with server.staleness = 0, which is now 4 "));
 }
 
 TEST_F(Servers, WorkersOnTheirOwnTrainAndResume) {

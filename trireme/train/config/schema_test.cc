@@ -89,11 +89,15 @@ TEST(Settings, TheLossScaleIsFp16s) {
 }
 
 TEST(Settings, RefusesALossScaleThatCannotBe) {
-  EXPECT_THAT(refusal({"train.loss_scale=1024"}),
-              AllOf(HasSubstr("train.loss_scale = \"1024\" with train.precision = \"fp32\""),
-                    HasSubstr("use fp16")));
-  EXPECT_THAT(refusal({"train.precision=bf16", "train.initial_loss_scale=2"}),
-              HasSubstr("train.initial_loss_scale = 2.0 with train.precision = \"bf16\""));
+  EXPECT_THAT(
+      refusal({"train.loss_scale=1024"}),
+      AllOf(HasSubstr(
+                "train.loss_scale = \"1024\" cannot be combined with train.precision = \"fp32\""),
+            HasSubstr("use fp16")));
+  EXPECT_THAT(
+      refusal({"train.precision=bf16", "train.initial_loss_scale=2"}),
+      HasSubstr(
+          "train.initial_loss_scale = 2.0 cannot be combined with train.precision = \"bf16\""));
   EXPECT_THAT(refusal({"train.precision=fp16", "train.loss_scale=1000"}),
               HasSubstr("train.loss_scale = 1000 is not a power of two"));
   EXPECT_THAT(refusal({"train.precision=fp16", "train.loss_scale=automatic"}),
