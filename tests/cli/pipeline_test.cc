@@ -282,8 +282,9 @@ TEST_F(Stumbling, AnotherShapeInStepTwoIsRefusedWithBothShapes) {
   const CommandResult result = stumble("reshapes", "shm");
   EXPECT_EQ(result.code, 2) << result.out << result.err;
   EXPECT_EQ(result.left_behind, 0);
-  EXPECT_THAT(result.err, AllOf(HasSubstr("stage 2 gives \"stumbles\" as F32 [2, 64, 4]"),
-                                HasSubstr("agreed was F32 [2, 64, 8]"), HasSubstr("rank 2")));
+  EXPECT_THAT(result.err,
+              AllOf(HasSubstr("stage 2 gives \"stumbles\" as F32 [2, 64, 4]"),
+                    HasSubstr("the agreed layout is F32 [2, 64, 8]"), HasSubstr("rank 2")));
 }
 
 }  // namespace

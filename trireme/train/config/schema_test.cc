@@ -216,7 +216,7 @@ TEST(ModelFamily, ATakenNameAndForeignKeysAreRefused) {
     }
     return std::string("nothing was thrown");
   };
-  EXPECT_THAT(refused({.name = "gpt"}), HasSubstr("\"gpt\" already"));
+  EXPECT_THAT(refused({.name = "gpt"}), HasSubstr("\"gpt\" is already registered"));
   EXPECT_THAT(refused({.name = "x", .keys = {{"train.steps", 1.0, ""}}}), HasSubstr("train.steps"));
   EXPECT_THAT(refused({.name = "x", .keys = {{"model.name", 1.0, ""}}}), HasSubstr("model.name"));
   EXPECT_THAT(refused({.name = "x", .keys = {{"data.order", 1.0, ""}}}), HasSubstr("data.order"));
