@@ -191,9 +191,10 @@ TEST_F(BadInput, NumbersWithoutEnd) {
       {{"bench", "comm", "--sizes", bytes}, "no size up to 1e15"},
       {{"bench", "comm", "--seconds", "1e308"}, "--seconds"},
       {{"show", "schedule", "1f1b", "--stages", "0"}, "--stages: 0 is out of range"},
-      {{"bench", "server", "--measured", "a.jsonl", "--bytes", "1KiB"}, "--measured together with"},
-      {{"train", "any.toml", "--ranks", "two"}, "--ranks: \"two\" is no whole number. "},
-      {{"launch", "-n", "2", "--"}, "PROGRAM is required"},
+      {{"bench", "server", "--measured", "a.jsonl", "--bytes", "1KiB"},
+       "--measured cannot be combined with"},
+      {{"train", "any.toml", "--ranks", "two"}, "--ranks: \"two\" is not a whole number. "},
+      {{"launch", "-n", "2", "--"}, "no program was given"},
       {{"launch", "-n", "0", "--", "true"}, "0 is out of range: it must be from 1 to 65,536"},
       {{"verify", "all-reduce", "--seeds", "-1"},
        "-1 is out of range: it must be from 0 to 1,000,000"}};

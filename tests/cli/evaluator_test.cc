@@ -216,9 +216,9 @@ TEST_F(Evaluator, WhatDoesNotGoTogetherIsRefusedBeforeAnythingStarts) {
   EXPECT_THAT(refusal({"--evaluator", "2"}), HasSubstr("--evaluator"));
   EXPECT_THAT(refusal({"--validate"}), HasSubstr("--validate without --evaluator 1"));
   EXPECT_THAT(refusal({"--servers", "2", "--set", "parallel.sync=zero1"}),
-              HasSubstr("--servers 2 with parallel.sync = \"zero1\" (--set)"));
+              HasSubstr("--servers 2 cannot be combined with parallel.sync = \"zero1\" (--set)"));
   EXPECT_THAT(refusal({"--servers", "0", "--set", "parallel.sync=server"}),
-              HasSubstr("--servers 0 with parallel.sync = \"server\" (--set)"));
+              HasSubstr("--servers 0 cannot be combined with parallel.sync = \"server\" (--set)"));
   EXPECT_THAT(refusal({"--servers", "2", "--set", "parallel.strategy=CentralStorage"}),
               HasSubstr("parallel.strategy"));
 }

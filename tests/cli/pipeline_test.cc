@@ -216,7 +216,7 @@ TEST_F(Pipeline, MemoryBeyondTheLimitIsRefusedWithWhatWouldFit) {
   const CommandResult result = train(limited, "4");
   EXPECT_EQ(result.code, 2) << result.out;
   EXPECT_THAT(result.err, AllOf(HasSubstr("a rank is predicted to take"),
-                                HasSubstr("memory.limit is"), HasSubstr("--fit")));
+                                HasSubstr(" more than memory.limit ("), HasSubstr("--fit")));
   EXPECT_THAT(
       result.out,
       AllOf(HasSubstr("What fits (memory.limit):"), ContainsRegex("\n  plain +1 .* no\n"),

@@ -53,9 +53,10 @@ std::string environment_text(const CoordinatorArguments& arguments, const std::s
 std::pair<int, int> range_of(const CoordinatorArguments& arguments) {
   if (arguments.workers == 0) {
     if (arguments.elastic.empty())
-      refuse("coordinator", "neither --elastic nor --workers is given",
-             "--elastic MIN:MAX is for ranks that train together, --workers N for servers' workers "
-             "that train on their own.");
+      refuse(
+          "coordinator", "neither --elastic nor --workers is given",
+          "Give --elastic MIN:MAX for ranks that train together, or --workers N (with --servers) "
+          "for workers that train on their own.");
     return parse_elastic(arguments.elastic);
   }
   if (arguments.servers == 0)
@@ -90,8 +91,9 @@ int coordinate_command(const CoordinatorArguments& arguments, bool gathers) {
     throw ConfigError("the job has no secret",
                       {.operation = "coordinator",
                        .label = "TRIREME_JOB_SECRET_FILE",
-                       .advice = "Make one, which the processes get, too: openssl rand -hex 32 > "
-                                 "secret; chmod 600 secret"});
+                       .advice = "Make one, and give it to every process: openssl rand -hex 32 > "
+                                 "secret; chmod 600 secret; export "
+                                 "TRIREME_JOB_SECRET_FILE=$PWD/secret"});
   launch::StandingOptions options;
   options.alone = arguments.workers;
   options.servers = arguments.servers;
