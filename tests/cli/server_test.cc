@@ -230,7 +230,7 @@ TEST_F(Servers, WhatDoesNotGoTogetherIsRefused) {
               AllOf(HasSubstr("server.staleness = 2"), HasSubstr("parallel.sync")));
   EXPECT_THAT(refusal({"parallel.sync=server", "server.staleness=-2"}), HasSubstr("-1"));
   EXPECT_THAT(refusal({"parallel.sync=server", "server.backup=2"}),
-              HasSubstr("server.backup = 2 with 2 workers"));
+              HasSubstr("server.backup = 2, but the job has 2 workers"));
   EXPECT_THAT(refusal({"parallel.sync=server", "optimizer.name=lamb"}), HasSubstr("lamb"));
   EXPECT_THAT(refusal({"parallel.sync=server", "parallel.tensor=2"}), HasSubstr("parallel.tensor"));
   EXPECT_THAT(refusal({"parallel.sync=server", "server.staleness=-1"}, 3),

@@ -383,7 +383,7 @@ TEST(ServerTraining, WhatServersCannotDoIsRefusedWithAReason) {
   EXPECT_THAT(refusal_of({.sync = "server", .server = {.staleness = -2}}, AdamW{}, 1),
               HasSubstr("server.staleness = -2"));
   EXPECT_THAT(refusal_of({.sync = "server", .server = {.backup = 1}}, AdamW{}, 1),
-              HasSubstr("server.backup = 1 with 1 worker"));
+              HasSubstr("server.backup = 1, but the job has 1 worker"));
   testing::run_ranks(1, [&](testing::RankContext& rank) {
     try {
       Strategy({.world = rank.world.get(), .servers = {.count = 1, .elastic = true}}, tiny_gpt(),

@@ -60,25 +60,25 @@ std::pair<int, int> range_of(const CoordinatorArguments& arguments) {
     return parse_elastic(arguments.elastic);
   }
   if (arguments.servers == 0)
-    refuse("coordinator", "--workers without --servers",
+    refuse("coordinator", "--workers needs --servers",
            "Workers that train on their own need servers.");
   if (arguments.spares > 0 || arguments.multiple > 1 || arguments.stages > 1)
-    refuse("coordinator", "--workers with --spares, --multiple or --stages",
+    refuse("coordinator", "--workers cannot be combined with --spares, --multiple or --stages",
            "Leave these out: nobody waits for a worker that trains on its own.");
   if (arguments.elastic.empty()) return {1, arguments.workers};
   const auto range = parse_elastic(arguments.elastic);
   if (range.first > range.second || range.second < arguments.workers)
-    refuse(
-        "coordinator",
-        "--workers " + std::to_string(arguments.workers) + " with --elastic " + arguments.elastic,
-        "Write MIN:MAX, where MAX is at least as many as MIN and as the workers.");
+    refuse("coordinator",
+           "--workers " + std::to_string(arguments.workers) +
+               " cannot be combined with --elastic " + arguments.elastic,
+           "Write MIN:MAX, where MAX is at least as many as MIN and as the workers.");
   return range;
 }
 
 int coordinate_command(const CoordinatorArguments& arguments, bool gathers) {
   open_standard_streams();
   if (arguments.workers > 0 && gathers)
-    refuse("coordinator", "--workers with --gather",
+    refuse("coordinator", "--workers cannot be combined with --gather",
            "Leave it out: workers that train on their own begin when they "
            "come.");
   const auto [min, max] = range_of(arguments);

@@ -25,13 +25,13 @@ void check_options(const Command& command, const TrainOptions& options) {
   train::check_printable("--trace", options.trace);
   train::check_printable("--profile", options.profile);
   if (!options.changed.empty() && options.resume.empty() && !options.backup)
-    refuse("train", "--changed " + options.changed.front() + " without --resume",
+    refuse("train", "--changed " + options.changed.front() + " needs --resume",
            "A new run has nothing to change.");
   if (options.backup && options.out.empty())
-    refuse("train", "--backup without --out: started again, the command would not find its run",
+    refuse("train", "--backup needs --out: started again, the command would not find its run",
            "Add --out DIR.");
   if (options.backup && !options.resume.empty() && options.resume != "auto")
-    refuse("train", "--backup with --resume " + options.resume,
+    refuse("train", "--backup cannot be combined with --resume " + options.resume,
            "Leave --resume out: the same command goes on by itself.");
   if (options.validate && options.job.evaluators == 0)
     refuse("train", "--validate needs --evaluator 1", "Leave it out: rank 0 validates.");
