@@ -77,7 +77,7 @@ class Bench(unittest.TestCase):
                 (("broadcast", "--algorithm", "naive"), ("broadcast has no algorithm", "binomial")),
                 (("--ranks", "0"), ("0 is out of range", "trireme bench comm --help")),
                 (("--sizes", "8X"), ('"8X" is no size',)),
-                (("--sizes", "0B"), ("no whole number of f32",)),
+                (("--sizes", "0B"), ("is not a multiple of 4 bytes, the size of one f32 element",)),
                 (("--transport", "udp"), ("unknown transport 'udp'", "or sim")),
                 (("--transport", "mpi"), ("needs ranks that mpirun started",)),
                 (("--link", "fast"), ('"fast" is no link',)),

@@ -100,10 +100,13 @@ TEST_F(BadInput, WhatRanksWouldRefuseIsRefusedBeforeTheyStart) {
       {{"parallel.sync=zero1", "comm.compression=bf16"}, "parts of gradients are not compressed"},
       {{"parallel.sync=zero2", "parallel.overlap=false"}, "whose memory depends on it"},
       {{"parallel.sync=local_sgd", "train.ema=0.9"}, "train.ema, train.skip_outliers"},
-      {{"parallel.tensor=2", "optimizer.name=lamb"}, "lamb with parallel.tensor"},
+      {{"parallel.tensor=2", "optimizer.name=lamb"},
+       "lamb cannot be combined with parallel.tensor"},
       {{"parallel.sync=server", "optimizer.name=adafactor"}, "of which a server has a part"},
-      {{"parallel.sequence=true"}, "parallel.sequence = true with parallel.tensor = 1"},
-      {{"parallel.shard=2"}, "parallel.shard = 2 with parallel.sync = \"plain\""},
+      {{"parallel.sequence=true"},
+       "parallel.sequence = true cannot be combined with parallel.tensor = 1"},
+      {{"parallel.shard=2"},
+       "parallel.shard = 2 cannot be combined with parallel.sync = \"plain\""},
       {{"model.experts=1"}, "a token cannot go to 2 of 1 expert"},
       {{"optimizer.groups=match=nothing weight_decay=0"}, "no parameter's name matches"},
       {{"memory.offload=/no/such/folder"}, "there is no such folder"},
@@ -144,10 +147,11 @@ TEST_F(BadInput, MoreRanksThanMicroBatches) {
 TEST_F(BadInput, ADeviceThatIsNotThere) {
   EXPECT_THAT(refused({tiny_, "--set", "train.device=cuda"}),
               HasSubstr("train.device = \"cuda\": "));
-  EXPECT_THAT(refused({tiny_, "--set", "train.loss_scale=256"}),
-              HasSubstr("train.loss_scale = \"256\" with train.precision = \"fp32\""));
+  EXPECT_THAT(
+      refused({tiny_, "--set", "train.loss_scale=256"}),
+      HasSubstr("train.loss_scale = \"256\" cannot be combined with train.precision = \"fp32\""));
   EXPECT_THAT(refused({tiny_, "--set", "train.precision=fp16", "--set", "train.loss_scale=100"}),
-              HasSubstr("train.loss_scale = 100 is no power of two"));
+              HasSubstr("train.loss_scale = 100 is not a power of two"));
   EXPECT_THAT(refused({tiny_, "--set", "train.device=tpu"}), HasSubstr("train.device"));
 }
 
@@ -187,9 +191,10 @@ TEST_F(BadInput, NumbersWithoutEnd) {
       {{"bench", "comm", "--sizes", bytes}, "no size up to 1e15"},
       {{"bench", "comm", "--seconds", "1e308"}, "--seconds"},
       {{"show", "schedule", "1f1b", "--stages", "0"}, "--stages: 0 is out of range"},
-      {{"bench", "server", "--measured", "a.jsonl", "--bytes", "1KiB"}, "--measured together with"},
-      {{"train", "any.toml", "--ranks", "two"}, "--ranks: \"two\" is no whole number. "},
-      {{"launch", "-n", "2", "--"}, "PROGRAM is required"},
+      {{"bench", "server", "--measured", "a.jsonl", "--bytes", "1KiB"},
+       "--measured cannot be combined with"},
+      {{"train", "any.toml", "--ranks", "two"}, "--ranks: \"two\" is not a whole number. "},
+      {{"launch", "-n", "2", "--"}, "no program was given"},
       {{"launch", "-n", "0", "--", "true"}, "0 is out of range: it must be from 1 to 65,536"},
       {{"verify", "all-reduce", "--seeds", "-1"},
        "-1 is out of range: it must be from 0 to 1,000,000"}};

@@ -209,16 +209,16 @@ TEST_F(Evaluator, WhatDoesNotGoTogetherIsRefusedBeforeAnythingStarts) {
     return result.err;
   };
   EXPECT_THAT(refusal({"--evaluator", "1", "--set", "checkpoint.every=0"}),
-              HasSubstr("an evaluator without checkpoints: checkpoint.every is 0"));
+              HasSubstr("an evaluator needs checkpoints, but checkpoint.every is 0"));
   EXPECT_THAT(refusal({"--evaluator", "1", "--transport", "sim"}), HasSubstr("comm.transport"));
   EXPECT_THAT(refusal({"--evaluator", "1", "--set", "train.patience=2"}),
               AllOf(HasSubstr("train.patience"), HasSubstr("--validate")));
   EXPECT_THAT(refusal({"--evaluator", "2"}), HasSubstr("--evaluator"));
   EXPECT_THAT(refusal({"--validate"}), HasSubstr("--validate without --evaluator 1"));
   EXPECT_THAT(refusal({"--servers", "2", "--set", "parallel.sync=zero1"}),
-              HasSubstr("--servers 2 with parallel.sync = \"zero1\" (--set)"));
+              HasSubstr("--servers 2 cannot be combined with parallel.sync = \"zero1\" (--set)"));
   EXPECT_THAT(refusal({"--servers", "0", "--set", "parallel.sync=server"}),
-              HasSubstr("--servers 0 with parallel.sync = \"server\" (--set)"));
+              HasSubstr("--servers 0 cannot be combined with parallel.sync = \"server\" (--set)"));
   EXPECT_THAT(refusal({"--servers", "2", "--set", "parallel.strategy=CentralStorage"}),
               HasSubstr("parallel.strategy"));
 }

@@ -195,7 +195,7 @@ TEST_F(FailOver, ReplicasThatDoNotFitAreRefused) {
     return result.err;
   };
   EXPECT_THAT(refusal({"parallel.sync=server", "server.count=2", "server.replicas=3"}),
-              HasSubstr("server.replicas = 3 with 2 servers"));
+              HasSubstr("server.replicas = 3, but the job has 2 servers"));
   EXPECT_THAT(refusal({"parallel.sync=server", "server.replicas=0"}), HasSubstr("server.replicas"));
   EXPECT_THAT(refusal({"server.replicas=2", "server.count=2"}), HasSubstr("parallel.sync"));
 }

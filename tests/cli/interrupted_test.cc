@@ -192,7 +192,7 @@ TEST_F(Interrupted, InTheLastValidation) {
   const CommandResult stopped = running.wait(60);
   EXPECT_EQ(stopped.code, 143) << stopped.out << stopped.err;
   EXPECT_THAT(stopped.out,
-              HasSubstr("stopped by SIGTERM after step 4, the last, in its validation; "
+              HasSubstr("stopped by SIGTERM after step 4, the last one, during its validation; "
                         "checkpoint written"));
   EXPECT_THAT(stopped.out, Not(HasSubstr("validation after step 4")));
   const CommandResult resumed =
@@ -259,7 +259,7 @@ TEST_F(Interrupted, ByAJobThatHasTakenItsFolderOver) {
 TEST_F(Interrupted, ATimeThatIsNoneIsRefused) {
   const CommandResult result = trireme({"train", long_, "--set", "train.max_time=90"});
   EXPECT_EQ(result.code, 2) << result.out << result.err;
-  EXPECT_THAT(result.err, HasSubstr("train.max_time = \"90\" is no duration"));
+  EXPECT_THAT(result.err, HasSubstr("train.max_time = \"90\" is not a duration"));
 }
 
 TEST_F(Interrupted, ResumedRunEqualsTheOneThatWasNotStopped) {

@@ -106,7 +106,7 @@ TEST_F(Memory, AutoNeedsALimitThatSomethingFits) {
       trireme({"plan", config_, "--set", "memory.recompute=auto", "--set", "memory.limit=1GB",
                "--set", "memory.offload_activations=" + folder_.path()});
   EXPECT_EQ(both.code, 2);
-  EXPECT_THAT(both.err, HasSubstr("with memory.offload_activations"));
+  EXPECT_THAT(both.err, HasSubstr("cannot be combined with memory.offload_activations"));
 }
 
 // It needs terabytes, more than any test machine has.
@@ -159,7 +159,7 @@ TEST_F(Memory, TheLargestModelsAreRefusedToo) {
   EXPECT_FALSE(std::filesystem::exists(folder_.file("runs")));
   const CommandResult word = trireme({"plan", config_, "--set", "memory.limit=much"});
   EXPECT_EQ(word.code, 2);
-  EXPECT_THAT(word.err, HasSubstr("memory.limit = \"much\" is no number of bytes"));
+  EXPECT_THAT(word.err, HasSubstr("memory.limit = \"much\" is not a number of bytes"));
 }
 
 TEST_F(Memory, AListHasAWordForEachBlock) {

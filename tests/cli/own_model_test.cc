@@ -120,7 +120,7 @@ TEST_F(OwnModel, HelpListsItsKeysAndSaysItsName) {
                     HasSubstr("model.tied = false  (true or false)"),
                     HasSubstr("model.name = \"bigram\"  (a text: gpt | "),
                     HasSubstr("bigram | wrong | stumbling | bars-net)"), HasSubstr("train.steps"),
-                    HasSubstr("model.name = \"gpt\" has, in the place")));
+                    HasSubstr("model.name = \"gpt\" has, instead of the others of model")));
   EXPECT_THAT(own({"train", "--help"}).out, HasSubstr("\n  own_trainer train configs/"));
   EXPECT_THAT(own({"--help"}).out, Not(HasSubstr("\n  trireme ")));
 }
@@ -230,8 +230,8 @@ TEST_F(OwnImages, WhatCannotBeIsRefusedBeforeAnythingStarts) {
   EXPECT_THAT(set("data.augment=true"), HasSubstr("no key data.augment"));
   EXPECT_THAT(set("data.name=text"), HasSubstr("model.block"));
   EXPECT_THAT(own({"train", "--help-config"}).out,
-              AllOf(HasSubstr("data.name = \"bars\" has, in the place"), HasSubstr("data.side = 6"),
-                    HasSubstr("data.augment = true")));
+              AllOf(HasSubstr("data.name = \"bars\" has, instead of the others of data"),
+                    HasSubstr("data.side = 6"), HasSubstr("data.augment = true")));
   EXPECT_FALSE(std::filesystem::exists(folder_.file("runs")));
 }
 

@@ -182,7 +182,7 @@ TEST_F(Resume, BackupNeedsAFolderThatTheNextStartFinds) {
   const CommandResult named =
       trireme({"train", forty_, "--out", "run", "--resume", "run", "--backup"});
   EXPECT_EQ(named.code, 2);
-  EXPECT_THAT(named.err, HasSubstr("--backup with --resume run"));
+  EXPECT_THAT(named.err, HasSubstr("--backup cannot be combined with --resume run"));
 }
 
 TEST_F(Resume, AStartThatWasKilledOrHadNoSpaceLeavesAFreeFolder) {
@@ -292,9 +292,9 @@ TEST_F(Resume, AChangeIsNamedAndTakenOnPurpose) {
       "train", "--resume", "part", "--data", "other.txt", "--set", "train.learning_rate=0.002"};
   const CommandResult refused = trireme(resume);
   EXPECT_EQ(refused.code, 12) << refused.out << refused.err;
-  EXPECT_THAT(refused.err, AllOf(HasSubstr("data.path = \""), HasSubstr("data.txt\" and now"),
+  EXPECT_THAT(refused.err, AllOf(HasSubstr("data.path = \""), HasSubstr("data.txt\", which is now"),
                                  HasSubstr("other.txt\""),
-                                 HasSubstr("train.learning_rate = 0.001 and now 0.002"),
+                                 HasSubstr("train.learning_rate = 0.001, which is now 0.002"),
                                  HasSubstr("--changed data.path --changed train.learning_rate")));
   EXPECT_THAT(trireme({"train", "--resume", "part"}).out, HasSubstr("continuing after step 20"));
   cut_back("part");
@@ -416,7 +416,8 @@ TEST_F(Resume, OptionsAndPathsThatCannotBeAreRefused) {
   EXPECT_THAT(refused({forty_, "--out", "a\x1b[2J"}), HasSubstr("control character"));
   EXPECT_THAT(refused({forty_, "--out", "caf\xe9", "--ranks", "2"}), HasSubstr("caf\\xe9"));
   EXPECT_THAT(refused({forty_, "--trace", "a\nb"}), HasSubstr("--trace a\\x0ab"));
-  EXPECT_THAT(refused({forty_, "--changed", "train.seed"}), HasSubstr("without --resume"));
+  EXPECT_THAT(refused({forty_, "--changed", "train.seed"}),
+              HasSubstr("--changed train.seed needs --resume"));
   EXPECT_THAT(refused({forty_, "--data", folder_.write("caf\xe9.txt", "text")}),
               AllOf(HasSubstr("--data: data.path"), HasSubstr("UTF-8")));
 }

@@ -108,7 +108,7 @@ TEST(BenchScale, RefusesWhatCannotTrain) {
   const CommandResult heads = scale(folder, {"--set", "model.heads=3", "--simulate", "0"});
   EXPECT_EQ(heads.code, 2);
   EXPECT_THAT(heads.err, HasSubstr("model.heads does not divide model.width"));
-  EXPECT_THAT(heads.err, HasSubstr("training on 1 rank ended with 2"));
+  EXPECT_THAT(heads.err, HasSubstr("training on 1 rank failed with exit code 2"));
   const CommandResult homeless =
       trireme_command({"bench", "scale", tiny_config(folder, "steps = 100\n")})
           .in(folder.path())
@@ -117,7 +117,8 @@ TEST(BenchScale, RefusesWhatCannotTrain) {
   EXPECT_THAT(homeless.err, HasSubstr("cannot make a temporary folder: TMPDIR names none"));
   const CommandResult few = scale(folder, {"--steps", "3"});
   EXPECT_EQ(few.code, 2);
-  EXPECT_THAT(few.err, HasSubstr("of which 3 are not counted"));
+  EXPECT_THAT(few.err,
+              HasSubstr("--steps 3 leaves no step to measure: the first 3 are not counted"));
 }
 
 }  // namespace

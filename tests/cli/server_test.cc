@@ -80,7 +80,7 @@ TEST_F(Servers, AnotherStalenessIsAnotherTraining) {
   const CommandResult refused = trireme({"train", "--resume", "run", "--ranks", "2", "--set",
                                          "train.steps=6", "--set", "server.staleness=4"});
   EXPECT_EQ(refused.code, 12) << refused.out << refused.err;
-  EXPECT_THAT(refused.err, HasSubstr("run was trained with server.staleness = 0 and now 4 "));
+  EXPECT_THAT(refused.err, HasSubstr("run was trained with server.staleness = 0, which is now 4 "));
 }
 
 TEST_F(Servers, WorkersOnTheirOwnTrainAndResume) {
@@ -230,7 +230,7 @@ TEST_F(Servers, WhatDoesNotGoTogetherIsRefused) {
               AllOf(HasSubstr("server.staleness = 2"), HasSubstr("parallel.sync")));
   EXPECT_THAT(refusal({"parallel.sync=server", "server.staleness=-2"}), HasSubstr("-1"));
   EXPECT_THAT(refusal({"parallel.sync=server", "server.backup=2"}),
-              HasSubstr("server.backup = 2 with 2 workers"));
+              HasSubstr("server.backup = 2, but the job has 2 workers"));
   EXPECT_THAT(refusal({"parallel.sync=server", "optimizer.name=lamb"}), HasSubstr("lamb"));
   EXPECT_THAT(refusal({"parallel.sync=server", "parallel.tensor=2"}), HasSubstr("parallel.tensor"));
   EXPECT_THAT(refusal({"parallel.sync=server", "server.staleness=-1"}, 3),

@@ -174,7 +174,7 @@ class SeveralHosts(hosts_case.HostsCase):
                                  (("-H", "node07:0"), '-H node07:0: "0" is no number of slots'),
                                  (("-H", BOTH, "-n", "5"), "5 ranks, but the hosts have 4 slots"),
                                  (("-H", BOTH, "--hostfile", "wrong"), "both -H and --hostfile"),
-                                 ((), "--workers (-n) is required")):
+                                 ((), "the number of ranks is not given")):
             code, _, err = self.run_it("launch", *arguments, "--", "true")
             self.assertEqual(code, 2, err)
             self.assertIn(words, err)

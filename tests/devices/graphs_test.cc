@@ -177,7 +177,8 @@ TEST_F(Graphs, WhatCannotBeRecordedIsRefusedAtTheStart) {
   const auto with = [](StrategyOptions options, int ranks = 1) {
     return refusal("gpt", recorded({.ranks = ranks, .options = options}));
   };
-  EXPECT_THAT(with({.sync = "zero3"}, 2), HasSubstr("train.graphs = true with parallel.sync"));
+  EXPECT_THAT(with({.sync = "zero3"}, 2),
+              HasSubstr("train.graphs = true cannot be combined with parallel.sync"));
   EXPECT_THAT(with({.pipeline = 2}, 2), HasSubstr("a model that is cut over ranks"));
   EXPECT_THAT(with({.tensor = 2}, 2), HasSubstr("a model that is cut over ranks"));
   EXPECT_THAT(with({.offload_activations = "host"}), HasSubstr("memory.offload_activations"));

@@ -127,7 +127,7 @@ class ShowSchedule(unittest.TestCase):
             done = run("show", "schedule", "--recorded", str(run_file), "--svg", str(svg))
             self.assertEqual((done.returncode, done.stdout), (0, ""), done.stderr)
             self.assertEqual(svg.read_text().count("rank 3</text>"), 2)
-            self.assertIn("Leave \"gpipe\" away",
+            self.assertIn("Leave out \"gpipe\"",
                           run("show", "schedule", "gpipe", "--recorded", str(run_file)).stderr)
 
     def test_wrong_usage_is_2_and_says_what_there_is(self):
@@ -139,7 +139,7 @@ class ShowSchedule(unittest.TestCase):
                                  (("gpipe", "--times", "0,0,0"), "no pass takes time"),
                                  (("gpipe", "--microbatches", "-1"), "at least 1"),
                                  (("/nowhere/x.txt",), "cannot read /nowhere/x.txt"),
-                                 (("/nowhere/x.txt", "--stages", "2"), "Leave --stages")):
+                                 (("/nowhere/x.txt", "--stages", "2"), "Leave out --stages")):
             done = run("show", "schedule", *arguments)
             self.assertEqual(done.returncode, 2, arguments)
             self.assertIn(words, done.stderr)

@@ -46,7 +46,8 @@ ModelWeights weights_in(const std::string& path) {
   std::error_code missing;
   const bool there = storage::has_scheme(place) || fs::exists(place, missing);
   refuse("checkpoint", there ? place + " holds no checkpoint" : "there is no " + place,
-         there ? "Train it first, or to its first checkpoint; or name a checkpoint.path."
+         there ? "Train it until it has written its first checkpoint (checkpoint.every), or name "
+                 "the place in checkpoint.path."
                : "Name a run's folder, a Checkpointer's, one of its step-... folders or a "
                  ".safetensors file.");
 }

@@ -31,7 +31,7 @@ std::string make_decimal(std::string& text) {
     return text + " is out of range: it must be at least 0";
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   if (end != text.data() + text.size() || error == std::errc::invalid_argument)
-    return "\"" + text + "\" is no " + (std::is_integral_v<T> ? "whole " : "") + "number";
+    return "\"" + text + "\" is not a " + (std::is_integral_v<T> ? "whole " : "") + "number";
   const bool below = text.starts_with('-');
   if (error != std::errc())
     return text + " is out of range: it must be at " + (below ? "least " : "most ") +
@@ -90,7 +90,7 @@ Option& Option::one_of(std::vector<std::string> words) {
   const auto check = [words, list](const std::string& text) -> std::string {
     if (std::find(words.begin(), words.end(), text) != words.end()) return {};
     const std::string meant = nearest(text, words);
-    return "\"" + text + "\" is none of " + list +
+    return "\"" + text + "\" is not one of " + list +
            (meant.empty() ? "" : "; did you mean " + meant + "?");
   };
   option_->check(CLI::Validator(check, list, "words"));

@@ -1,5 +1,7 @@
 #include "trireme/cli/files.h"
 
+#include <cerrno>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 
@@ -12,8 +14,8 @@ void write_file(const std::string& path, const std::string& text, const std::str
   std::ofstream file(path, std::ios::binary);
   if (!(file << text).flush()) {
     throw ResourceError(
-        "cannot write " + path,
-        {.operation = operation, .advice = "Does its folder exist, is there room?"});
+        "cannot write " + path + ": " + std::strerror(errno),
+        {.operation = operation, .advice = "Give a file in a folder that exists and has room."});
   }
 }
 

@@ -52,8 +52,8 @@ std::string this_executable() {
   std::error_code error;
   const std::filesystem::path path = std::filesystem::read_symlink("/proc/self/exe", error);
   if (error)
-    throw ResourceError("cannot find this program: " + error.message(),
-                        {.operation = "launch", .advice = "Is /proc mounted?"});
+    throw ResourceError("cannot read /proc/self/exe: " + error.message(),
+                        {.operation = "launch", .advice = "Mount /proc."});
   return path.string();
 }
 

@@ -112,7 +112,7 @@ void flush_output() {
   if (flushed && std::ferror(stdout) == 0) return;
   pollfd output{STDOUT_FILENO, POLLOUT, 0};
   if (poll(&output, 1, 0) == 1 && (output.revents & (POLLERR | POLLHUP)) != 0) return;
-  throw ResourceError("standard output could not be written to, and lacks a part of the text",
+  throw ResourceError("writing to standard output failed: a part of the text is missing",
                       {.operation = "output", .advice = "Free some space on its disk."});
 }
 

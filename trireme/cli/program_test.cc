@@ -131,7 +131,7 @@ TEST(Output, ThatCannotBeWrittenIsAnError) {
   for (const int descriptor : {before, full}) close(descriptor);
   EXPECT_EQ(code, 170);
   EXPECT_THAT(::testing::internal::GetCapturedStderr(),
-              HasSubstr("standard output could not be written to"));
+              HasSubstr("writing to standard output failed"));
 }
 
 TEST(Usage, ChecksRanges) {
@@ -144,7 +144,8 @@ TEST(Usage, ChecksRanges) {
            {{"bench", "comm", "--seconds", "nan"}, "from 1e-06 to 3,600"},
            {{"launch", "-n", "0", "--", "true"},
             "--ranks: 0 is out of range: it must be from 1 to 65,536"},
-           {{"launch", "-n", "2", "--only-rank", "2", "--", "true"}, "--only-rank 2 of 2 ranks"},
+           {{"launch", "-n", "2", "--only-rank", "2", "--", "true"},
+            "--only-rank 2, but there are 2 ranks"},
            {{"launch", "-n", "2", "--only-rank", "-3", "--", "true"}, "at least 0"},
            {{"launch", "-n", "2", "--bind", "cor", "--", "true"}, "did you mean core?"}})
     EXPECT_THAT(refused(words), HasSubstr(text));
@@ -163,7 +164,7 @@ TEST(Usage, ABatchScriptLeavesNoOptionOut) {
                             {"--", "true"}}) {
     Words words{"launch", "-n", "2", "--print-sbatch", "no.toml"};
     words.insert(words.end(), more.begin(), more.end());
-    EXPECT_THAT(refused(words), HasSubstr("--print-sbatch with " +
+    EXPECT_THAT(refused(words), HasSubstr("--print-sbatch cannot be combined with " +
                                           (more[0] == "--" ? std::string("PROGRAM") : more[0])));
   }
 }
@@ -172,13 +173,13 @@ TEST(Usage, ReadsDecimalNumbers) {
   EXPECT_EQ(run({"show", "all-reduce", "ring", "--ranks", "010"}).out,
             run({"show", "all-reduce", "ring", "--ranks", "10"}).out);
   for (const auto& [words, text] : std::vector<std::pair<Words, const char*>>{
-           {{"show", "all-reduce", "ring", "--ranks", "0x10"}, "\"0x10\" is no whole number"},
+           {{"show", "all-reduce", "ring", "--ranks", "0x10"}, "\"0x10\" is not a whole number"},
            {{"show", "schedule", "1f1b", "--stages", "3000000000"},
             "3000000000 is out of range: it must be at most 2,147,483,647"},
            {{"show", "schedule", "1f1b", "--stages", "-3000000000"},
             "-3000000000 is out of range: it must be at least -2,147,483,648"},
            {{"verify", "all-reduce", "rng"}, "there is no algorithm \"rng\" for all-reduce. "},
-           {{"coordinator", "--patience", "long"}, "--patience: \"long\" is no number"},
+           {{"coordinator", "--patience", "long"}, "--patience: \"long\" is not a number"},
            {{"coordinator", "--silence", "1e10"}, "to 1,000,000,000"}})
     EXPECT_THAT(refused(words), HasSubstr(text));
 }

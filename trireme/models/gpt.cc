@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "trireme/base/error.h"
+#include "trireme/base/words.h"
 #include "trireme/models/experts.h"
 #include "trireme/models/feed_forward.h"
 #include "trireme/models/norm.h"
@@ -155,11 +156,14 @@ class Head final : public TransformerBlock {
 Blocks make_gpt(const GptConfig& config, std::shared_ptr<const LayerFactory> layers) {
   check_transformer(config, "a GPT");
   if (config.hidden < 0)
-    throw ConfigError("model.hidden is at least 0",
-                      {.operation = "config", .advice = "0 lets the width say it."});
+    throw ConfigError(
+        "model.hidden = " + std::to_string(config.hidden) + " is below 0",
+        {.operation = "config", .advice = "Use 0: it then follows from model.width."});
   activation_of(config.activation);
   if (config.experts < 0 || !(config.balance >= 0))
-    throw ConfigError("model.experts and model.balance are at least 0",
+    throw ConfigError("model.experts = " + std::to_string(config.experts) +
+                          " and model.balance = " + number_text(config.balance) +
+                          " must both be at least 0",
                       {.operation = "config", .advice = "Use 0 experts for the usual MLP."});
   if (config.experts > 0) check_experts(experts_spec(config));
   return transformer_blocks<Embed, Layer, Head>(config, layers);

@@ -46,7 +46,8 @@ class RecommenderBuilder {
     for (const std::int64_t size : sizes)
       if (size < 1)
         throw ConfigError(
-            "a model for clicks with a width or number of columns of " + std::to_string(size),
+            "a model for clicks needs widths and numbers of columns of at least 1, not " +
+                std::to_string(size),
             {.operation = "config", .advice = "Use 1 or more."});
   }
 

@@ -16,7 +16,7 @@ namespace {
 
 ServedTable table_of(const ServerEmbeddingOptions& options) {
   if (options.name.empty() || options.name.find('/') != std::string::npos)
-    refuse_embedding("the name \"" + options.name + "\" of an embedding",
+    refuse_embedding("an embedding cannot be called \"" + options.name + "\"",
                      "Give it a name without a slash: checkpoints call its rows by it.");
   if (options.width < 1 || options.width > 65'536)
     refuse_embedding(options.name + ": rows of " + counted(options.width, "element"),
@@ -52,7 +52,9 @@ at::Tensor ServerEmbedding::forward(const at::Tensor& given) {
     refuse_embedding("embedding \"" + table_.name + "\" is not connected to its rows",
                      "Make the Strategy or DataParallel of the model first.");
   if (given.scalar_type() != at::kLong || (bag_ != Bag::Keep && given.dim() < 1))
-    refuse_embedding("embedding \"" + table_.name + "\" was given ids of another kind",
+    refuse_embedding("embedding \"" + table_.name + "\" needs int64 ids" +
+                         (bag_ == Bag::Keep ? "" : " of at least 1 dim") + ", but was given " +
+                         c10::toString(given.scalar_type()) + " of " + counted(given.dim(), "dim"),
                      "Give it int64 ids; for a bag, [..., number of ids].");
   const at::Tensor ids = given.cpu();
   const PulledRows pulled = source_->pull(number_, ids);

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "trireme/base/error.h"
+#include "trireme/base/words.h"
 #include "trireme/models/figures.h"
 #include "trireme/models/layer_factory.h"
 #include "trireme/models/module_block.h"
@@ -50,7 +51,8 @@ void check_transformer(const Config& config, const std::string& name) {
     refuse(name + " needs layers, heads, width, block and vocabulary of at least 1",
            "Set model.layers, model.heads, model.width and model.block.");
   if (!(config.dropout >= 0 && config.dropout < 1))
-    refuse("model.dropout is a probability below 1", "Use 0 to 0.5.");
+    refuse("model.dropout = " + number_text(config.dropout) + " is not a probability below 1",
+           "Use 0 to 0.5.");
   if (config.width % config.heads != 0)
     refuse("model.heads does not divide model.width: " + std::to_string(config.width) + " / " +
                std::to_string(config.heads) + " leaves " +

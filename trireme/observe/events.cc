@@ -23,7 +23,8 @@ using Json = nlohmann::ordered_json;
 [[noreturn]] void cannot_write(const std::string& path) {
   throw ResourceError(
       "cannot write " + path + ": " + std::strerror(errno),
-      {.operation = "events", .advice = "Free some space there, or give another --out."});
+      {.operation = "events",
+       .advice = "Make the folder writable and free some space there, or give another --out."});
 }
 
 [[noreturn]] void cannot_read(const std::string& path) {

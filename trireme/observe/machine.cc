@@ -47,8 +47,9 @@ std::vector<int> affinity_cores() {
 Cores decide_cores(int online, int affinity, double quota) {
   Cores cores{.online = online, .affinity = affinity, .quota = quota};
   cores.usable = std::min(online, affinity);
-  std::string why = affinity < online ? "the affinity mask allows " + std::to_string(affinity)
-                                      : "neither affinity mask nor cgroup quota take any away";
+  std::string why = affinity < online
+                        ? "the affinity mask allows " + std::to_string(affinity)
+                        : "neither the affinity mask nor the cgroup quota limits them";
   // With a quota of 1.5 cores two threads do more than one.
   if (quota > 0 && std::ceil(quota) < cores.usable) {
     cores.usable = std::max(1, static_cast<int>(std::ceil(quota)));

@@ -107,10 +107,11 @@ void Executor::run_one_way(const Action& pass, Passes& passes) {
     case ActionKind::BackwardWeight:
       return passes.backward_weight(pass.stage, pass.microbatch);
     default:
-      throw ConfigError("the schedule holds " + text_of(pass) + ", which is not run",
-                        {.operation = "pipeline",
-                         .advice = "Leave weights, recomputation and offload to the strategy's "
-                                   "options."});
+      throw ConfigError(
+          "the schedule contains " + text_of(pass) + ", an action that Trireme does not run",
+          {.operation = "pipeline",
+           .advice = "Leave weights, recomputation and offload to the strategy's "
+                     "options."});
   }
 }
 

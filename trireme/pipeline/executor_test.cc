@@ -306,8 +306,9 @@ TEST(Executor, AParcelOfAnotherShapeIsRefusedBySenderAndFailsForTheOthers) {
       if (step == 0) continue;
       EXPECT_EQ(traces.refusals.size(), rank.rank == 0 ? 1u : 0u);
       if (rank.rank == 0) {
-        EXPECT_THAT(traces.refusals.at(0),
-                    HasSubstr("stage 0 gives \"path\" as F64 [3], agreed was F64 [2]"));
+        EXPECT_THAT(
+            traces.refusals.at(0),
+            HasSubstr("stage 0 gives \"path\" as F64 [3], but the agreed layout is F64 [2]"));
       }
       EXPECT_EQ(traces.arrived.contains({rank.rank, 3}), rank.rank == 0);
       EXPECT_TRUE(traces.failed_back.contains({rank.rank, 3}));
@@ -357,7 +358,7 @@ TEST(Executor, AnActionThatIsNotRunIsNamed) {
       executor.run(schedule, std::vector<std::string>{"train"}, traces);
       ADD_FAILURE() << "it ran";
     } catch (const ConfigError& error) {
-      EXPECT_THAT(error.what(), HasSubstr("RC0.0, which is not run"));
+      EXPECT_THAT(error.what(), HasSubstr("RC0.0, an action that Trireme does not run"));
     }
   });
 }

@@ -53,8 +53,9 @@ void Link::check(const std::string& key, const Parcel& parcel,
                       {.operation = "pipeline", .advice = advice});
   };
   if (parcel.tensors.size() > kMostTensors)
-    refuse("gives " + std::to_string(parcel.tensors.size()) + " tensors to the next one, at most " +
-               std::to_string(kMostTensors) + " cross a cut",
+    refuse("gives " + std::to_string(parcel.tensors.size()) +
+               " tensors to the next stage, but at most " + std::to_string(kMostTensors) +
+               " can cross a cut",
            "Cut the model elsewhere.");
   const auto first = pending_.find(key);
   const Parcel* before = known(key);
@@ -67,8 +68,8 @@ void Link::check(const std::string& key, const Parcel& parcel,
   for (std::size_t i = 0; i < parcel.layouts.size(); ++i) {
     if (options_.gradients || before->layouts[i].agrees(parcel.layouts[i])) continue;
     refuse("gives " + name_of_tensor(parcel, i, names) + " as " + parcel.layouts[i].text() +
-               (parcel.layouts[i].carries_gradient ? "" : " without gradient") + ", agreed was " +
-               before->layouts[i].text() +
+               (parcel.layouts[i].carries_gradient ? "" : " without gradient") +
+               ", but the agreed layout is " + before->layouts[i].text() +
                (before->layouts[i].carries_gradient ? "" : " without gradient"),
            advice);
   }

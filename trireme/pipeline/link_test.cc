@@ -193,11 +193,12 @@ TEST(Link, TheSenderNamesWhatIsNotAsAgreed) {
   const auto expect_refusals = [&](const Link& link) {
     EXPECT_THAT(
         refusal(link, parcel_of_values({{at::ones({2, 3}), at::ones({7})}, {at::arange(4)}})),
-        AllOf(HasSubstr("stage 0 gives \"hidden\"[1] as F32 [7], agreed was F32 [2]"),
+        AllOf(HasSubstr("stage 0 gives \"hidden\"[1] as F32 [7], but the agreed layout is F32 [2]"),
               HasSubstr("same shapes")));
-    EXPECT_THAT(refusal(link, parcel_of_values({{at::ones({2, 3}), at::ones({2})},
-                                                {at::arange(4).to(at::kInt)}})),
-                HasSubstr("\"marks\" as I32 [4] without gradient, agreed was I64 [4]"));
+    EXPECT_THAT(
+        refusal(link, parcel_of_values(
+                          {{at::ones({2, 3}), at::ones({2})}, {at::arange(4).to(at::kInt)}})),
+        HasSubstr("\"marks\" as I32 [4] without gradient, but the agreed layout is I64 [4]"));
     Parcel frozen = first;
     frozen.layouts[0].carries_gradient = false;
     EXPECT_THAT(refusal(link, frozen), HasSubstr("\"hidden\"[0] as F32 [2, 3] without gradient"));

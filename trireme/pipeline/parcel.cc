@@ -61,7 +61,7 @@ Parcel parcel_of(std::span<const std::int64_t> words) {
   const auto next = [&]() -> std::int64_t {
     if (at >= words.size() || words[at] < 0)
       throw MismatchError(
-          "what a pipeline stage was told of its inputs makes no sense",
+          "a pipeline stage received a description of its inputs that it cannot read",
           {.operation = "pipeline", .advice = "Run the same build of Trireme on every rank."});
     return words[at++];
   };

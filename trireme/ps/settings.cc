@@ -25,7 +25,7 @@ void check_replicas(int replicas, int servers) {
   const std::string text = "server.replicas = " + std::to_string(replicas);
   if (replicas < 1) refuse(text, "Use 1 (no copies), or up to one for each server.");
   if (replicas > servers)
-    refuse(text + " with " + counted(servers, "server"),
+    refuse(text + ", but the job has " + counted(servers, "server"),
            "A server has at most one copy of a shard: use more servers, or fewer replicas.");
 }
 
@@ -35,21 +35,25 @@ void check_server_options(const ServerOptions& options, int workers, int servers
   if (options.staleness < -1)
     refuse(staleness, "Use 0 (synchronous), a bound of 1 or more, or -1 (no bound).");
   if (options.backup < 0 || options.backup >= workers)
-    refuse(backup + " with " + counted(workers, "worker"),
+    refuse(backup + ", but the job has " + counted(workers, "worker"),
            "Leave at least one worker whose gradient counts.");
   if (options.backup > 0 && options.staleness != 0)
-    refuse(backup + " with " + staleness,
+    refuse(backup + " cannot be combined with " + staleness,
            "Backup workers are for synchronous training: use server.staleness = 0.");
   if (!(options.compensation >= 0 && options.compensation <= 1e6))
     refuse("server.compensation = " + number_text(options.compensation),
            "Use 0 (off), or a number such as 0.04.");
   check_replicas(options.replicas, servers);
   if (options.compensation > 0 && options.staleness == 0)
-    refuse("server.compensation with server.staleness = 0, where no gradient is late",
-           "Leave it out.");
+    refuse(
+        "server.compensation cannot be combined with server.staleness = 0, where no gradient is "
+        "late",
+        "Leave it out.");
   if (options.compensation > 0 && options.prediction)
-    refuse("server.compensation with server.prediction, which both repair a late gradient",
-           "Set server.prediction = false, or leave the compensation out.");
+    refuse(
+        "server.compensation cannot be combined with server.prediction: both repair a late "
+        "gradient",
+        "Set server.prediction = false, or leave the compensation out.");
 }
 
 bool predicts(const ServerOptions& server, const OptimizerOptions& optimizer) {

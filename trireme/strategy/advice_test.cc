@@ -80,8 +80,8 @@ TEST(Advice, AMissingFieldIsNot) {
 
 TEST(Advice, AShareThatIsAnotherRanksIsNot) {
   EXPECT_THAT(refused_step({}, 1, {}),
-              AllOf(HasSubstr("micro-batch 3 in the place of 2"),
-                    HasSubstr("Give every rank its share"), Not(kLowersTheRate)));
+              AllOf(HasSubstr("micro-batch 3 instead of 2"), HasSubstr("Give every rank its share"),
+                    Not(kLowersTheRate)));
 }
 
 TEST(Advice, MemoryThatIsTooShortForTheModelIsAResource) {

@@ -425,11 +425,12 @@ void DataParallel::backward(const at::Tensor& mean) { impl_->backward(mean, std:
 
 void DataParallel::backward(const at::Tensor& sum, std::int64_t count) {
   if (count < 0)
-    throw ConfigError("backward(sum, " + std::to_string(count) + ")",
-                      {.rank = impl_->env.rank(),
-                       .host = impl_->env.host,
-                       .operation = "backward",
-                       .advice = "Give the number of items that the loss sums: 0 or more."});
+    throw ConfigError(
+        "backward(sum, " + std::to_string(count) + ") was called with a negative count",
+        {.rank = impl_->env.rank(),
+         .host = impl_->env.host,
+         .operation = "backward",
+         .advice = "Give the number of items that the loss sums: 0 or more."});
   impl_->backward(sum, count);
 }
 

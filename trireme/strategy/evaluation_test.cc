@@ -243,7 +243,7 @@ TEST(Evaluation, AnErrorOfOneRankEndsThatOfAllRanksAtOnceAndAllGoOn) {
       thrown_here += message == "label 77" ? 1 : 0;
       EXPECT_THAT(message, HasSubstr("label 77")) << name_of(shape);
       if (message != "label 77") {
-        EXPECT_THAT(message, HasSubstr("could not go through the validation")) << name_of(shape);
+        EXPECT_THAT(message, HasSubstr("failed in the validation")) << name_of(shape);
       }
     }
     EXPECT_EQ(thrown_here, 1) << name_of(shape);
@@ -293,7 +293,7 @@ TEST(Evaluation, AnErrorInAnEarlierStageReachesAllRanksAtOnce) {
       for (const auto& [rank, message] : messages) {
         EXPECT_THAT(message, HasSubstr("label 77")) << name_of(shape) << ", rank " << rank;
         if (rank > 0) {
-          EXPECT_THAT(message, HasSubstr("rank 0 could not go through the ")) << name_of(shape);
+          EXPECT_THAT(message, HasSubstr("rank 0 failed in the ")) << name_of(shape);
         }
       }
     }

@@ -123,7 +123,7 @@ int Evaluator::conclude(std::vector<Work> works, const std::exception_ptr& error
   if (error) std::rethrow_exception(error);
   if (verdict.ok) return verdict.stop_signal;
   throw StepRefused(static_cast<ExitCode>(verdict.exit_code),
-                    "rank " + std::to_string(verdict.refusing_rank) + " could not go through the " +
+                    "rank " + std::to_string(verdict.refusing_rank) + " failed in the " +
                         operation + ": " + verdict.reason,
                     {.rank = setup_.env.rank(),
                      .host = setup_.env.host,

@@ -267,7 +267,7 @@ TEST(HybridExperts, RefuseWhatDoesNotFitWithTheArithmetic) {
       refusal(4, mixtures("fp32"), {.expert = 4}),
       AllOf(HasSubstr("2 sequences on 4 expert-parallel ranks leave 2"), HasSubstr("batch.micro")));
   EXPECT_THAT(refusal(2, mixtures("fp32"), {.sync = "local_sgd", .expert = 2}),
-              HasSubstr("local_sgd\" with parallel.expert = 2"));
+              HasSubstr("local_sgd\" cannot be combined with parallel.expert = 2"));
   EXPECT_THAT(refusal(4, mixtures("fp32"), {.data = 2, .expert = 2}),
               HasSubstr("parallel.data = 2, but the job has 4 ranks"));
   EXPECT_THAT(refusal(2, mixtures("fp32"), {.expert = 2, .tensor = 1, .compression = "bf16"}),

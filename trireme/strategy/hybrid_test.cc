@@ -173,9 +173,9 @@ TEST(Hybrid, RefusesWhatDoesNotFitWithTheArithmetic) {
               HasSubstr("2 x 2 = 4 does not divide the ranks: 6 = 1 x 4 + 2"));
   EXPECT_THAT(refusal(3, gpt("fp32"), {.tensor = 3}), HasSubstr("4 / 3 leaves 1"));
   EXPECT_THAT(refusal(2, gpt("fp32"), {.sync = "local_sgd", .tensor = 2}),
-              HasSubstr("local_sgd\" with parallel.tensor = 2"));
+              HasSubstr("local_sgd\" cannot be combined with parallel.tensor = 2"));
   EXPECT_THAT(refusal(2, gpt("fp32"), {.tensor = 2}, Lamb{}),
-              HasSubstr("lamb with parallel.tensor"));
+              HasSubstr("lamb cannot be combined with parallel.tensor"));
   EXPECT_THAT(refusal(1, gpt("fp32"), {.sequence = true}), HasSubstr("parallel.tensor = 1"));
   EXPECT_THAT(refusal(3, gpt("fp32"), {.context = 3}), HasSubstr("8"));
   EXPECT_THAT(refusal(4, gpt("fp32"), {.context = 2, .tensor = 2, .sequence = true}),

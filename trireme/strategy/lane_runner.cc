@@ -24,7 +24,7 @@ std::string LaneRunner::why_one_lane() const {
     return "under " + setup_.plan.sync + " the ranks compute one micro-batch each at a time";
   for (const auto& [name, buffer] : whole_.store.buffers())
     if (!whole_.statistics.covers(buffer) && !whole_.store.is_frozen(name))
-      return "\"" + name + "\" is a buffer, which micro-batches change in their order";
+      return "micro-batches must change the buffer \"" + name + "\" one after the other";
   if (!embeddings_in(whole_.blocks).empty())
     return "rows of embeddings come from servers for one micro-batch at a time";
   if (setup_.env.world->transport_name() == "sim") return "simulated ranks are threads already";

@@ -20,10 +20,10 @@ bool is_scale(double value) {
 }
 
 [[noreturn]] void refuse_scale(const std::string& key, std::string_view value) {
-  throw ConfigError(key + " = " + std::string(value) +
-                        " is no power of two from 1 to 4294967296: another would round "
-                        "gradients when it is taken off again",
-                    {.operation = "config", .advice = "Use 65536, or another power of two."});
+  throw ConfigError(
+      key + " = " + std::string(value) +
+          " is not a power of two from 1 to 4294967296. Dividing gradients by it would round them",
+      {.operation = "config", .advice = "Use 65536, or another power of two."});
 }
 
 }  // namespace
@@ -31,7 +31,7 @@ bool is_scale(double value) {
 LossScale::LossScale(const LossScaleOptions& options) : options_(options) {
   if (!is_scale(options.initial)) refuse_scale("the loss scale", number_text(options.initial));
   if (options.window < 1)
-    throw ConfigError("train.loss_scale_window = " + std::to_string(options.window),
+    throw ConfigError("train.loss_scale_window = " + std::to_string(options.window) + " is below 1",
                       {.operation = "config", .advice = "Use 1 step or more; 2000 is usual."});
   state.scale = options.initial;
 }

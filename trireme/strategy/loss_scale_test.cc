@@ -72,7 +72,7 @@ TEST(LossScale, RefusesWhatIsNoPowerOfTwoInReach) {
   try {
     parse_loss_scale("1000", 65536, 2000);
   } catch (const ConfigError& error) {
-    EXPECT_NE(std::string(error.what()).find("train.loss_scale = 1000 is no power of two"),
+    EXPECT_NE(std::string(error.what()).find("train.loss_scale = 1000 is not a power of two"),
               std::string::npos)
         << error.what();
   }

@@ -130,27 +130,25 @@ ServerOptions server_options_of(const DataParallelOptions& options) {
 void check_module(const ModuleTensors& contents, const DataParallelOptions& options,
                   const torch::optim::Optimizer& optimizer) {
   if (shards_weights(options.sync))
-    refuse(
-        "sync = \"" + options.sync +
-            "\" on a module: it is one block, all of whose weights are "
-            "needed from the first layer's forward to the first layer's backward, so none could be "
-            "let go of",
-        "Use zero1 or zero2 here, or give the model as a list of blocks (trireme::Blocks, "
-        "Strategy), where zero3 keeps two blocks whole at a time.");
+    refuse("sync = \"" + options.sync +
+               "\" cannot be used with a module. A module is one block: all its weights are needed "
+               "until its backward pass ends, so no rank could free any",
+           "Use zero1 or zero2 here, or give the model as a list of blocks (trireme::Blocks, "
+           "Strategy), where zero3 keeps two blocks whole at a time.");
   if (is_local(options.sync))
-    refuse(
-        "sync = \"" + options.sync +
-            "\" on a module: its optimizer is the user's own, whose state would have to be mixed",
-        "Give the model as a list of blocks (trireme::Blocks, Strategy).");
+    refuse("sync = \"" + options.sync +
+               "\" cannot be used with a module: Trireme cannot average the state of the program's "
+               "own optimizer",
+           "Give the model as a list of blocks (trireme::Blocks, Strategy).");
   if (!is_served(options.sync) && server_options_of(options) != ServerOptions{})
-    refuse("staleness, backup, compensation, prediction or replicas with sync = \"" + options.sync +
-               "\"",
-           "They are for sync = \"server\".");
+    refuse("sync = \"" + options.sync +
+               "\" cannot be combined with staleness, backup, compensation, prediction or replicas",
+           "Leave these out: they are for sync = \"server\".");
   if (const std::string wrong = wrong_number(options); !wrong.empty())
     refuse(wrong, "Use a clip of 0 (off) or more, and buckets of 1 byte or more.");
   if (options.sync != "plain" && options.compression != "none")
-    refuse("compression = \"" + options.compression + "\" with sync = \"" + options.sync +
-               "\": parts of gradients are not compressed",
+    refuse("compression = \"" + options.compression + "\" cannot be combined with sync = \"" +
+               options.sync + "\": parts of gradients are not compressed",
            "Use sync = \"plain\", or no compression.");
   require_supported(optimizer);
   if (contents.trainable.empty())
@@ -164,7 +162,7 @@ void check_module(const ModuleTensors& contents, const DataParallelOptions& opti
     if (is_served(options.sync) && tensor.scalar_type() != at::kFloat &&
         tensor.scalar_type() != at::kDouble)
       refuse("parameter " + name + " is " + c10::toString(tensor.scalar_type()) +
-                 " with sync = \"server\": servers keep weights in fp32 or fp64",
+                 ", but with sync = \"server\" servers keep weights in fp32 or fp64",
              "Keep the module's parameters in fp32, and use Autocast for 16-bit passes.");
   for (const auto& [name, tensor] : contents.trainable)
     if (tensor.device() != contents.trainable.front().second.device())

@@ -55,10 +55,11 @@ std::unique_ptr<Strategy> strategy(std::string_view name, Job& job, const models
   const plan::NamedStrategy& found = plan::find_strategy(name);
   plan::check_ranks(found, job.size(), job.num_hosts());
   if (found.servers == 1 && job.roles().servers != 1)
-    throw ConfigError(found.name + " in a job with " + counted(job.roles().servers, "server"),
-                      {.rank = job.rank(),
-                       .operation = "strategy",
-                       .advice = "Start one: `trireme launch --workers 4 --servers 1`."});
+    throw ConfigError(
+        found.name + " needs one server, but the job has " + std::to_string(job.roles().servers),
+        {.rank = job.rank(),
+         .operation = "strategy",
+         .advice = "Start one: `trireme launch --workers 4 --servers 1`."});
   return std::make_unique<Strategy>(job, model, std::move(named), optimizer);
 }
 

@@ -58,7 +58,7 @@ class Check {
     if (plan.local) local();
     if (plan.served) served();
     if (!plan.served && options_.server != ServerOptions{})
-      refuse("options of servers with parallel.sync = \"" + options_.sync + "\"",
+      refuse("options of servers cannot be combined with parallel.sync = \"" + options_.sync + "\"",
              "Leave them out, or use parallel.sync = \"server\".");
     compression();
     offload();
@@ -82,7 +82,9 @@ class Check {
                                      {"tensor", options_.tensor},
                                      {"context", options_.context},
                                      {"expert", options_.expert}})
-      if (size < 1) refuse(std::string("parallel.") + name + " = " + text(size), "Use 1 or more.");
+      if (size < 1)
+        refuse(std::string("parallel.") + name + " = " + text(size) + " is below 1",
+               "Use 1 or more.");
     const MeshShape shape{.pipeline = options_.pipeline,
                           .context = options_.context,
                           .tensor = options_.tensor,
@@ -94,55 +96,59 @@ class Check {
   void sequence() const {
     if (!options_.sequence) return;
     if (options_.context != 1)
-      refuse("parallel.sequence = true with parallel.context = " + text(options_.context),
+      refuse("parallel.sequence = true cannot be combined with parallel.context = " +
+                 text(options_.context),
              "Both cut sequences: use one of them.");
     if (options_.tensor == 1)
-      refuse("parallel.sequence = true with parallel.tensor = 1",
+      refuse("parallel.sequence = true cannot be combined with parallel.tensor = 1",
              "Sequences are cut among tensor-parallel ranks: set parallel.tensor.");
   }
 
-  void noise(const std::string& with) const {
+  void noise(const std::string& axis) const {
     if (options_.noise_scale)
-      refuse("train.noise_scale" + with, "Leave it out: a rank sees a part of each gradient.");
+      refuse("train.noise_scale cannot be combined with " + axis,
+             "Leave it out: a rank sees a part of each gradient.");
   }
 
   void pipeline() const {
     if (options_.pipeline > 1 && whole_on_each())
       throw ConfigError(
           "parallel.sync = \"" + options_.sync +
-              "\" with parallel.pipeline = " + text(options_.pipeline),
+              "\" cannot be combined with parallel.pipeline = " + text(options_.pipeline),
           {.operation = "pipeline", .advice = "Use plain, zero1, zero2, zero3 or hybrid."});
     PipelinePlan(options_.schedule, options_.pipeline, options_.chunks);
-    noise(" with parallel.pipeline = " + text(options_.pipeline));
+    noise("parallel.pipeline = " + text(options_.pipeline));
   }
 
   // Checks an axis along which ranks run a layer together.
   void together(const std::string& axis, int size) const {
     if (size == 1) return;
-    const std::string with = " with " + axis + " = " + text(size);
+    const std::string with = axis + " = " + text(size);
     if (whole_on_each())
-      refuse("parallel.sync = \"" + options_.sync + "\"" + with,
+      refuse("parallel.sync = \"" + options_.sync + "\" cannot be combined with " + with,
              "Use plain, zero1, zero2, zero3 or hybrid.");
     noise(with);
     if (options_.compression != "none")
-      refuse("comm.compression = \"" + options_.compression + "\"" + with,
+      refuse("comm.compression = \"" + options_.compression + "\" cannot be combined with " + with,
              "Parts of tensors are not compressed: use comm.compression = \"none\".");
   }
 
   // LAMB and Adafactor need sums over whole tensors, of which a rank has a part. Experts are whole.
   void optimizer() const {
     if (options_.tensor == 1 || !optim::sums_over_parameters(optimizer_)) return;
-    refuse(std::string(optimizer_) + " with parallel.tensor: its steps depend on whole tensors, " +
-               "of which a rank has a part",
+    refuse(std::string(optimizer_) +
+               " cannot be combined with parallel.tensor: its steps depend on whole "
+               "tensors, of which a rank has a part",
            "Use adamw or another optimizer without such sums, or parallel.tensor = 1.");
   }
 
   void numbers() const {
     if (const std::string wrong = wrong_number(options_); !wrong.empty())
       refuse(wrong, "Use a clip of 0 (off) or more, and buckets of 1 byte or more.");
-    if (options_.lanes < 1) refuse("train.lanes = " + text(options_.lanes), "Use 1 or more.");
+    if (options_.lanes < 1)
+      refuse("train.lanes = " + text(options_.lanes) + " is below 1", "Use 1 or more.");
     if (options_.loss_scale && options_.precision != "fp16")
-      refuse("a loss scale with train.precision = \"" + options_.precision +
+      refuse("a loss scale cannot be combined with train.precision = \"" + options_.precision +
                  "\", whose gradients need none",
              "Leave it out, or use fp16.");
     if (options_.loss_scale) LossScale checked(*options_.loss_scale);  // throws, as do the next two
@@ -163,7 +169,8 @@ class Check {
   // parallel.data counts data x shard ranks, which include the expert axis.
   void data(const SyncPlan& plan) const {
     if (options_.sync == "plain" && options_.shard > 1)
-      refuse("parallel.shard = " + text(options_.shard) + " with parallel.sync = \"plain\"",
+      refuse("parallel.shard = " + text(options_.shard) +
+                 " cannot be combined with parallel.sync = \"plain\"",
              "Use zero1, zero2, zero3 or hybrid, or leave it out.");
     const int all = copies() * options_.expert;
     const int wanted = shards_in_groups(options_.sync) ? all / plan.owners : all;
@@ -190,18 +197,19 @@ class Check {
 
   void sharded() const {
     if (options_.compression != "none")
-      refuse("comm.compression = \"" + options_.compression + "\" with parallel.sync = \"" +
-                 options_.sync + "\": parts of gradients are not compressed",
+      refuse("comm.compression = \"" + options_.compression +
+                 "\" cannot be combined with parallel.sync = \"" + options_.sync +
+                 "\": parts of gradients are not compressed",
              "Use plain, or comm.compression = \"none\".");
     if (!options_.overlap)
-      refuse("parallel.overlap = false with parallel.sync = \"" + options_.sync +
+      refuse("parallel.overlap = false cannot be combined with parallel.sync = \"" + options_.sync +
                  "\", whose memory depends on it",
              "Leave it out, or use plain.");
   }
 
   void graphs(const SyncPlan& plan) const {
     const auto refuse_with = [&](const std::string& what, const char* advice) {
-      refuse("train.graphs = true with " + what, advice);
+      refuse("train.graphs = true cannot be combined with " + what, advice);
     };
     if (layer_ranks() > 1 || options_.pipeline > 1)
       refuse_with("a model that is cut over ranks, which wait for each other in a pass",
@@ -217,7 +225,8 @@ class Check {
   }
 
   void local() const {
-    const std::string with = " with parallel.sync = \"" + options_.sync + "\"";
+    const std::string sync = "parallel.sync = \"" + options_.sync + "\"";
+    const std::string with = " cannot be combined with " + sync;
     const LocalOptions& own = options_.local;
     if (options_.compression != "none")
       refuse("comm.compression = \"" + options_.compression + "\"" + with,
@@ -225,12 +234,14 @@ class Check {
     if (options_.ema != 0 || options_.outliers.limit != 0 || options_.noise_scale)
       refuse("train.ema, train.skip_outliers or train.noise_scale" + with,
              "Ranks train copies of their own there: leave these out, or use another sync.");
-    if (own.steps < 1) refuse("parallel.local_steps = " + text(own.steps) + with, "Use 1 or more.");
-    if (own.post_local_after < 0)
-      refuse("parallel.post_local_after = " + text(own.post_local_after) + with, "Use 0 or more.");
     const auto number = [&](const char* key, double value, bool good, const char* advice) {
-      if (!good) refuse(std::string(key) + " = " + number_text(value) + with, advice);
+      if (!good)
+        refuse(std::string(key) + " = " + number_text(value) + " is out of range for " + sync,
+               advice);
     };
+    number("parallel.local_steps", own.steps, own.steps >= 1, "Use 1 or more.");
+    number("parallel.post_local_after", static_cast<double>(own.post_local_after),
+           own.post_local_after >= 0, "Use 0 or more.");
     number("parallel.outer_rate", own.outer_rate, own.outer_rate > 0, "Use more than 0.");
     number("parallel.outer_momentum", own.outer_momentum,
            own.outer_momentum >= 0 && own.outer_momentum < 1, "Use 0 to below 1.");
@@ -240,7 +251,7 @@ class Check {
   }
 
   void served() const {
-    const std::string with = " with parallel.sync = \"server\"";
+    const std::string with = " cannot be combined with parallel.sync = \"server\"";
     if (options_.compression != "none")
       refuse("comm.compression = \"" + options_.compression + "\"" + with,
              "Gradients go to the servers as they are: use comm.compression = \"none\".");
@@ -248,7 +259,7 @@ class Check {
       refuse("memory.offload" + with, "The optimizer's state is on the servers: leave it out.");
     ps::require_elementwise(optimizer_);
     if (options_.server.alone() && options_.ema != 0)
-      refuse("train.ema" + with + " and workers on their own",
+      refuse("train.ema" + with + " and workers that train on their own",
              "No worker sees all steps: leave it out, or use server.staleness = 0.");
   }
 
@@ -256,7 +267,8 @@ class Check {
     check_compression(options_.compression);
     if (options_.compression != "none" && options_.precision == "fp64")
       refuse("comm.compression = \"" + options_.compression +
-                 "\" with train.precision = \"fp64\": gradients in fp64 are not compressed",
+                 "\" cannot be combined with train.precision = \"fp64\": gradients in fp64 are not "
+                 "compressed",
              "Use comm.compression = \"none\", or another precision.");
   }
 
@@ -266,9 +278,10 @@ class Check {
          {std::pair{"memory.offload", options_.offload},
           {"memory.offload_activations", options_.offload_activations}}) {
       if (place.empty() || on_cpu != (place == memory::kOnHost)) continue;
-      refuse(key + (" = \"" + place + "\" ") + (on_cpu ? "on the CPU" : "on a device"),
-             on_cpu ? "The host's memory holds it already: name a folder, or leave it out."
-                    : "Use \"host\": the host's memory holds what would be on the device.");
+      refuse(
+          key + (" = \"" + place + "\" cannot be used ") + (on_cpu ? "on the CPU" : "on a device"),
+          on_cpu ? "The host's memory holds it already: name a folder, or leave it out."
+                 : "Use \"host\": the host's memory holds what would be on the device.");
     }
   }
 
@@ -312,8 +325,9 @@ void check_shape(const StrategyOptions& options, const ModelShape& shape, std::i
 }
 
 void refuse_recorded_batch_norms(int rank) {
-  throw ConfigError("train.graphs = true with batch norms, whose statistics the host reads",
-                    {.rank = rank, .operation = "strategy", .advice = "Leave train.graphs out."});
+  throw ConfigError(
+      "train.graphs = true cannot be combined with batch norms, whose statistics the host reads",
+      {.rank = rank, .operation = "strategy", .advice = "Leave train.graphs out."});
 }
 
 void refuse_uncut_model(int tensor_ranks, int rank) {

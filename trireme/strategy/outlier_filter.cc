@@ -34,8 +34,9 @@ std::string reason(const char* what, double value, double above, std::size_t ste
 
 OutlierFilter::OutlierFilter(const OutlierOptions& options) : options_(options) {
   if (options.limit >= 0 && options.window >= 4) return;
-  throw ConfigError("steps cannot be left out by " + number_text(options.limit) +
-                        " standard deviations over " + std::to_string(options.window) + " steps",
+  throw ConfigError("train.skip_outliers = " + number_text(options.limit) +
+                        " over train.outlier_window = " + std::to_string(options.window) +
+                        " steps: the limit must be at least 0 and the window at least 4",
                     {.operation = "strategy", .advice = "Use 6 over 128, or 0 for never."});
 }
 

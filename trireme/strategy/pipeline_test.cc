@@ -303,7 +303,7 @@ TEST(Pipeline, AnotherShapeOnStepTwoIsRefusedWithBothShapes) {
       ADD_FAILURE() << "the step was applied";
     } catch (const StepRefused& error) {
       EXPECT_THAT(error.what(), HasSubstr("\"first\" as F32 [2, 5]"));
-      EXPECT_THAT(error.what(), HasSubstr("agreed was F32 [2, 4]"));
+      EXPECT_THAT(error.what(), HasSubstr("the agreed layout is F32 [2, 4]"));
       EXPECT_EQ(error.peer(), 0);
     }
   });

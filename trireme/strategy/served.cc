@@ -30,11 +30,13 @@ StrategyContext context_for(const StrategyContext& env, const std::string& sync,
   StrategyContext own = env;
   if (!is_served(sync) || !server.alone()) {
     if (env.servers.on_its_own)
-      throw ConfigError("workers that train together in a job where each trains on its own",
-                        {.rank = env.servers.worker,
-                         .operation = "strategy",
-                         .advice = "Give parallel.sync = \"server\" a staleness other than 0, or "
-                                   "start `trireme coordinator` without --workers."});
+      throw ConfigError(
+          "the workers of this job train on their own, but these options need workers that train "
+          "together",
+          {.rank = env.servers.worker,
+           .operation = "strategy",
+           .advice = "Give parallel.sync = \"server\" a staleness other than 0, or "
+                     "start `trireme coordinator` without --workers."});
     return own;
   }
   own.own_world = std::make_shared<comm::Communicator>(
@@ -55,12 +57,12 @@ std::unique_ptr<ps::RemoteOptimizer> make_remote_optimizer(const StrategyContext
   const StrategyContext::Servers& servers = env.servers;
   if (!servers.other_role.empty())
     throw ConfigError(
-        "parallel.sync = \"server\" in " + servers.other_role + ", which is no worker of the job",
+        servers.other_role + " cannot train with parallel.sync = \"server\": only workers do",
         {.operation = "strategy",
          .advice = "Ask job.role() first: a Role::Server calls trireme::serve(job), "
                    "and only a Role::Worker or Role::Chief trains."});
   if (servers.count < 1)
-    throw ConfigError("parallel.sync = \"server\" in a job without servers",
+    throw ConfigError("parallel.sync = \"server\" needs servers, but the job has none",
                       {.rank = env.rank(),
                        .operation = "strategy",
                        .advice = "Start some: `trireme launch --workers 4 --servers 2`, or "
@@ -68,7 +70,7 @@ std::unique_ptr<ps::RemoteOptimizer> make_remote_optimizer(const StrategyContext
   ps::check_server_options(server, servers.workers, servers.count);
   if (server.alone() && servers.elastic)
     throw ConfigError(
-        "workers that train on their own in an elastic job",
+        "workers that train on their own cannot be in an elastic job",
         {.rank = env.rank(),
          .operation = "strategy",
          .advice = "Start `trireme coordinator` with --workers. `trireme train` and `trireme "

@@ -376,19 +376,22 @@ std::string refusal_of(const StrategyOptions& options, const OptimizerOptions& o
 
 TEST(ServerTraining, WhatServersCannotDoIsRefusedWithAReason) {
   using ::testing::HasSubstr;
-  EXPECT_THAT(refusal_of({.sync = "server"}, AdamW{}, 0), HasSubstr("in a job without servers"));
-  EXPECT_THAT(refusal_of({.sync = "server"}, Lamb{}, 1), HasSubstr("lamb with parallel.sync"));
+  EXPECT_THAT(refusal_of({.sync = "server"}, AdamW{}, 0),
+              HasSubstr("needs servers, but the job has none"));
+  EXPECT_THAT(refusal_of({.sync = "server"}, Lamb{}, 1),
+              HasSubstr("lamb cannot be combined with parallel.sync"));
   EXPECT_THAT(refusal_of({.sync = "server", .server = {.staleness = -2}}, AdamW{}, 1),
               HasSubstr("server.staleness = -2"));
   EXPECT_THAT(refusal_of({.sync = "server", .server = {.backup = 1}}, AdamW{}, 1),
-              HasSubstr("server.backup = 1 with 1 worker"));
+              HasSubstr("server.backup = 1, but the job has 1 worker"));
   testing::run_ranks(1, [&](testing::RankContext& rank) {
     try {
       Strategy({.world = rank.world.get(), .servers = {.count = 1, .elastic = true}}, tiny_gpt(),
                {.sync = "server", .server = {.staleness = 4}}, AdamW{});
       ADD_FAILURE() << "an elastic job of workers on their own";
     } catch (const ConfigError& error) {
-      EXPECT_THAT(error.what(), HasSubstr("workers that train on their own in an elastic job"));
+      EXPECT_THAT(error.what(),
+                  HasSubstr("workers that train on their own cannot be in an elastic job"));
     }
   });
   EXPECT_THAT(refusal_of({.sync = "server", .compression = "bf16"}, AdamW{}, 1),
@@ -401,7 +404,9 @@ TEST(ServerTraining, WhatServersCannotDoIsRefusedWithAReason) {
                tiny_gpt(), {.sync = "server"}, AdamW{});
       ADD_FAILURE() << "an evaluator that trains";
     } catch (const ConfigError& error) {
-      EXPECT_THAT(error.what(), HasSubstr("in the evaluator, which is no worker of the job"));
+      EXPECT_THAT(
+          error.what(),
+          HasSubstr("the evaluator cannot train with parallel.sync = \"server\": only workers do"));
     }
   });
   run_with_servers(1, 1, [&](int, const parallel::StrategyContext& env) {
@@ -411,7 +416,8 @@ TEST(ServerTraining, WhatServersCannotDoIsRefusedWithAReason) {
       DataParallel(env, *net, adagrad, {.sync = "server"});
       ADD_FAILURE() << "servers have no lr_decay";
     } catch (const ConfigError& error) {
-      EXPECT_THAT(error.what(), HasSubstr("Adagrad with lr_decay with sync = \"server\""));
+      EXPECT_THAT(error.what(),
+                  HasSubstr("Adagrad with lr_decay cannot be combined with sync = \"server\""));
     }
   });
 }

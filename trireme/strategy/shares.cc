@@ -15,7 +15,7 @@ namespace {
 constexpr std::uint32_t kMostWeight = 1'000'000;
 
 [[noreturn]] void refuse_text(const std::string& text) {
-  throw ConfigError("batch.shares = \"" + shortened(text) + "\" says no shares",
+  throw ConfigError("batch.shares = \"" + shortened(text) + "\" is not a list of shares",
                     {.operation = "config",
                      .label = "batch.shares",
                      .advice = "Use equal, auto, or a weight from 1 to " + grouped(kMostWeight) +
@@ -97,17 +97,17 @@ void set_shares(SyncPlan& plan, const std::string& shares, int ranks, int rank) 
                       {.rank = rank, .operation = "strategy", .advice = advice});
   };
   if (plan.local || plan.served || goes_in_rounds(plan.sync))
-    refuse(" with parallel.sync = \"" + plan.sync + "\"" +
+    refuse(" cannot be combined with parallel.sync = \"" + plan.sync + "\"" +
                (plan.shards_gradients() ? ", whose ranks go through micro-batches together" : ""),
            "Use equal, or parallel.sync = \"plain\" or \"zero1\".");
   if (plan.assignment.size() != ranks)
     refuse(
-        " where several ranks compute a micro-batch together (parallel.pipeline, tensor, context "
-        "or expert)",
+        " cannot be used where several ranks compute a micro-batch together (parallel.pipeline, "
+        "tensor, context or expert)",
         "Use equal there.");
   if (!given.automatic && given.weights.size() != static_cast<std::size_t>(ranks))
     refuse(" has " + counted(static_cast<std::int64_t>(given.weights.size()), "weight") +
-               ", and the job has " + counted(ranks, "rank"),
+               ", but the job has " + counted(ranks, "rank"),
            "Give one weight for each rank.");
   plan.assignment.weights = given.weights;
 }

@@ -61,7 +61,7 @@ TEST(Shares, OfPlansThatCannotHaveThemAreRefused) {
   EXPECT_THAT(set("local_sgd", "auto", 2, 2), HasSubstr("parallel.sync = \"local_sgd\""));
   EXPECT_THAT(set("server", "3:1", 2, 2), HasSubstr("parallel.sync = \"server\""));
   EXPECT_THAT(set("plain", "3:1", 4, 2), HasSubstr("several ranks compute a micro-batch together"));
-  EXPECT_THAT(set("plain", "3:1", 3, 3), HasSubstr("has 2 weights, and the job has 3 ranks"));
+  EXPECT_THAT(set("plain", "3:1", 3, 3), HasSubstr("has 2 weights, but the job has 3 ranks"));
   EXPECT_THAT(refusal([] {
                 parallel::check_shares_of({.weights = {1, 100}}, 16);
               }),

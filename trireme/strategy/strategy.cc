@@ -257,13 +257,13 @@ void Strategy::Impl::check_share(const Batch& batch, std::span<const std::uint32
   if (batch.micro.size() != leaves.size())
     vote.refuse(23,
                 "it was given " + std::to_string(batch.micro.size()) +
-                    " micro-batches, its share is " + std::to_string(leaves.size()),
+                    " micro-batches, but its share is " + std::to_string(leaves.size()),
                 kShareAdvice);
   for (std::size_t i = 0; vote.ok && i < leaves.size(); ++i)
     if (batch.micro[i].index != leaves[i])
       vote.refuse(23,
                   "it was given micro-batch " + std::to_string(batch.micro[i].index) +
-                      " in the place of " + std::to_string(leaves[i]) +
+                      " instead of " + std::to_string(leaves[i]) +
                       (plan.sharded() ? "; under " + plan.sync +
                                             " micro-batches are dealt out in turn (Job::assignment)"
                                       : ""),

@@ -32,8 +32,9 @@ SyncSetup stage_setup(const StrategySetup& setup, ModelPart& part, const ShardGr
 
 ps::RemoteOptimizer& remote(optim::Optimizer& optimizer) {
   if (auto* own = remote_of(optimizer)) return *own;
-  throw ConfigError("parallel.sync = \"server\" with an optimizer that runs in this process",
-                    {.operation = "strategy", .advice = "Give the Strategy OptimizerOptions."});
+  throw ConfigError(
+      "parallel.sync = \"server\" cannot be combined with an optimizer that runs in this process",
+      {.operation = "strategy", .advice = "Give the Strategy OptimizerOptions."});
 }
 
 }  // namespace

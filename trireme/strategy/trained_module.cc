@@ -33,7 +33,7 @@ SyncPlan plan_of(const DataParallelOptions& options, const StrategyContext& env)
   const int ranks = env.world->size();
   SyncPlan plan = plan_sync(options.sync, ranks, 0, env.local_size);
   if (options.shares == "auto")
-    throw ConfigError("shares = \"auto\" under DataParallel, whose loader reads ahead",
+    throw ConfigError("DataParallel cannot use shares = \"auto\", since its loader reads ahead",
                       {.rank = env.rank(),
                        .operation = "DataParallel",
                        .advice = "Give weights such as 3:2:1, or use a Strategy with batches()."});

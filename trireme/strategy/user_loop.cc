@@ -22,7 +22,7 @@ std::shared_ptr<comm::Communicator> make_loop_group(const InputReader& reader,
                                                     const std::string& sync) {
   if (!reader.has_others()) return nullptr;
   if (is_served(sync))
-    refuse(env, "DataParallel", "parameter servers for a second DataParallel",
+    refuse(env, "DataParallel", "a second DataParallel cannot use parameter servers",
            "They keep the weights of one: train one module that holds both, or give this one "
            "another sync.");
   std::vector<int> ranks(static_cast<std::size_t>(env.world->size()));
@@ -40,7 +40,7 @@ void refuse_step(const InputReader& reader, const StrategyContext& env,
                  const kernel::Assignment& shares) {
   const auto next = reader.peek();
   if (!next || !next->has_data)
-    refuse(env, "step", "step() without a micro-batch of the Sampler",
+    refuse(env, "step", "step() was called, but the Sampler has given no micro-batch for it",
            "Call step() once for each batch of the Sampler's loader; without a Sampler, shares are "
            "equal.");
   if (env.input->assignment() != shares)

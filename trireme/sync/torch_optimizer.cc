@@ -171,10 +171,11 @@ void require_element_wise(const Optimizer& optimizer) {
 
 OptimizerOptions own_optimizer(Optimizer& optimizer) {
   const auto refuse = [&](const std::string& what) {
-    throw ConfigError(what + " with sync = \"server\", where servers run the optimizer",
-                      {.operation = "DataParallel",
-                       .advice = "Use SGD, AdamW, Adam without weight decay or Adagrad, with one "
-                                 "parameter group, or sync = \"plain\"."});
+    throw ConfigError(
+        what + " cannot be combined with sync = \"server\", where servers run the optimizer",
+        {.operation = "DataParallel",
+         .advice = "Use SGD, AdamW, Adam without weight decay or Adagrad, with one "
+                   "parameter group, or sync = \"plain\"."});
   };
   if (optimizer.param_groups().size() != 1) refuse("several parameter groups");
   const auto adam = [&]<class Options>(const Options& own, double weight_decay) {

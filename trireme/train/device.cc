@@ -118,9 +118,9 @@ DeviceChoice choose_device(const std::string& wanted, const Devices& devices, in
     const std::string each = counted(ranks_per_device, "rank");
     refuse_device(
         wanted,
-        counted(ranks, "rank") + " for " + counted_devices(devices, devices.count) +
-            " on this host (" + std::to_string(needed) + " > " + std::to_string(devices.count) +
-            "), with " + each + " on each",
+        counted(ranks, "rank") + (ranks == 1 ? " needs " : " need ") +
+            counted_devices(devices, needed) + ", with " + each + " on each, but this host has " +
+            std::to_string(devices.count),
         devices.count > 0
             ? "Use --ranks " + std::to_string(devices.count * ranks_per_device) +
                   " or fewer, or set train.ranks_per_device; CUDA_VISIBLE_DEVICES hides GPUs."
@@ -171,7 +171,8 @@ void check_products(const std::string& products, const std::string& kind) {
   const bool on_cpu = kind == "cpu";
   if (products == "fp32" || (products == "bf16") == on_cpu) return;
   throw ConfigError(
-      "train.products = \"" + products + "\" with train.device = \"" + kind + "\"",
+      "train.products = \"" + products + "\" cannot be combined with train.device = \"" + kind +
+          "\"",
       {.operation = "config",
        .label = "train.products",
        .advice = on_cpu ? "Processors have no tf32: use bf16 or fp32." : "Use tf32 or fp32."});
@@ -179,7 +180,7 @@ void check_products(const std::string& products, const std::string& kind) {
 
 void check_graphs(bool graphs, const std::string& kind) {
   if (graphs && kind == "cpu")
-    throw ConfigError("train.graphs = true with train.device = \"cpu\"",
+    throw ConfigError("train.graphs = true cannot be combined with train.device = \"cpu\"",
                       {.operation = "config",
                        .label = "train.graphs",
                        .advice = "Graphs spare a GPU's host the launch of kernels: leave it out."});
@@ -190,7 +191,7 @@ void check_transport(const std::string& transport, const std::string& kind, int 
   const std::string with = kind == "cuda"
                                ? "train.ranks_per_device = " + std::to_string(ranks_per_device)
                                : "train.device = \"" + kind + "\"";
-  throw ConfigError("comm.transport = \"nccl\" with " + with,
+  throw ConfigError("comm.transport = \"nccl\" cannot be combined with " + with,
                     {.operation = "config",
                      .label = "comm.transport",
                      .advice = "NCCL joins ranks with a GPU of their own; use auto, shm or tcp."});

@@ -39,14 +39,17 @@ TEST(Device, CudaNeedsALibTorchForIt) {
 
 TEST(Device, MoreRanksThanDevicesAreRefusedWithTheArithmetic) {
   const Devices two{.kind = "cuda", .count = 2};
-  EXPECT_THAT(refusal("cuda", two, 3), AllOf(HasSubstr("3 ranks for 2 GPUs on this host (3 > 2)"),
-                                             HasSubstr("--ranks 2 or fewer")));
+  EXPECT_THAT(refusal("cuda", two, 3),
+              AllOf(HasSubstr("3 ranks need 3 GPUs, with 1 rank on each, but this host has 2"),
+                    HasSubstr("--ranks 2 or fewer")));
   EXPECT_THAT(refusal("cuda", {.kind = "cuda", .count = 0}, 1),
-              AllOf(HasSubstr("1 rank for 0 GPUs"), HasSubstr("nvidia-smi")));
+              AllOf(HasSubstr("1 rank needs 1 GPU, with 1 rank on each, but this host has 0"),
+                    HasSubstr("nvidia-smi")));
   EXPECT_EQ(refusal("cuda", two, 2), "accepted");
   EXPECT_EQ(refusal("cuda", two, 6, 3), "accepted");
   EXPECT_THAT(refusal("cuda", two, 7, 3),
-              AllOf(HasSubstr("(3 > 2), with 3 ranks on each"), HasSubstr("--ranks 6 or fewer")));
+              AllOf(HasSubstr("7 ranks need 3 GPUs, with 3 ranks on each, but this host has 2"),
+                    HasSubstr("--ranks 6 or fewer")));
 }
 
 TEST(Device, AutoTakesDevicesForEveryRankAndElseSaysWhatLiesIdle) {

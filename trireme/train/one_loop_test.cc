@@ -381,7 +381,7 @@ TEST(OneLoop, WhatIsNoCommonLoopIsRefused) {
   EXPECT_THAT(refusal([](Adversaries& both) { both.epochs(); }, {.of_second = {.sync = "zero2"}}),
               HasSubstr("have different shares of a batch"));
   EXPECT_THAT(refusal([](Adversaries&) {}, {.of_second = {.sync = "server"}}),
-              HasSubstr("parameter servers for a second DataParallel"));
+              HasSubstr("a second DataParallel cannot use parameter servers"));
 }
 
 }  // namespace

@@ -27,7 +27,7 @@ constexpr std::array<std::pair<std::string_view, double>, 6> kUnits = {{
 constexpr double kLongest = 1e18;  // ns: 31 years
 
 [[noreturn]] void refuse_time(const std::string& text) {
-  throw ConfigError("train.max_time = \"" + shortened(text) + "\" is no duration",
+  throw ConfigError("train.max_time = \"" + shortened(text) + "\" is not a duration",
                     {.operation = "config",
                      .advice = "Write numbers with the units d, h, m, s, the largest first: "
                                "\"11h50m\", \"90s\"; leave it empty for no limit."});

@@ -202,7 +202,7 @@ class Trainer {
       report.line("the job goes back from step " + grouped(first + repeated) + " to step " +
                   grouped(first) +
                   (own_ ? ", of which it has a checkpoint"
-                        : ": of no later step do the ranks have all parts "
+                        : ": the ranks do not have all parts of any later step "
                           "(checkpoint.memory)"));
     if (!past_.validation.empty()) {
       outcome_.first_validation = past_.validation.front().second;
@@ -325,10 +325,10 @@ class Trainer {
     if (profile_.end(last))
       report.line("the operators and kernels of some steps are in " + profile_.path());
     if (last && profile_.lacks())
-      report.line("no profile is written to " + profile_.path() + ": it is of steps " +
+      report.line("no profile was written to " + profile_.path() + ": it covers steps " +
                   std::to_string(KernelProfile::kWarmUp + 1) + " to " +
                   std::to_string(KernelProfile::kWarmUp + KernelProfile::kSteps) +
-                  " of this start, which made fewer");
+                  " of a start, and this start took fewer steps");
   }
 
   // If it is `needed` and the low-priority thread has not finished, counts again here.
@@ -387,7 +387,7 @@ class Trainer {
     report.close();
     const std::string saved = "; checkpoint written to " + folder_.checkpoint();
     report.line("stopped by " + job::stop_cause() + " after step " + grouped(steps_done) +
-                (steps_done >= settings_.steps ? ", the last, in its validation" : "") +
+                (steps_done >= settings_.steps ? ", the last one, during its validation" : "") +
                 (steps_done > 0 ? saved : ""));
     return signal;
   }

@@ -136,7 +136,7 @@ int run_simulated(const BenchOptions& options) {
 void check_gpu_options(const BenchOptions& options) {
   const auto refuse_option = [](const std::string& what) {
     refuse("bench", what + " is for the CPU's memory, but transport nccl measures that of GPUs",
-           "Leave it away, or take another transport.");
+           "Leave it out, or take another transport.");
   };
   if (options.heap) refuse_option("--heap");
   if (options.tune) refuse_option("--tune");
@@ -164,7 +164,7 @@ void check_transport(BenchOptions& options, const rendezvous::RankEnvironment& p
     plan::link_of(options.link);
     if (options.transport != "sim") {
       refuse("bench", "--link is a simulated network's, but the transport is " + options.transport,
-             "Leave --link or --transport away.");
+             "Leave out --link or --transport.");
     }
     if (place.size > 1) {
       refuse("bench",
@@ -173,8 +173,7 @@ void check_transport(BenchOptions& options, const rendezvous::RankEnvironment& p
              "Start it without " + place.launcher + ".");
     }
     if (options.tune) {
-      refuse("bench", "--tune measures this machine, not a simulated network",
-             "Leave --link away.");
+      refuse("bench", "--tune measures this machine, not a simulated network", "Leave out --link.");
     }
     return;
   }
@@ -192,7 +191,8 @@ void read_sizes(BenchOptions& options) {
   for (const std::string& text : options.size_texts) {
     options.sizes.push_back(plan::bytes_of(text));
     if (options.sizes.back() == 0 || options.sizes.back() % sizeof(float) != 0) {
-      refuse("bench", "\"" + text + "\" is no whole number of f32", "Give a multiple of 4 bytes.");
+      refuse("bench", "\"" + text + "\" is not a multiple of 4 bytes, the size of one f32 element",
+             "Give a multiple of 4 bytes.");
     }
   }
   if (!options.sizes.empty()) return;
@@ -218,7 +218,7 @@ void check(BenchOptions& options, const rendezvous::RankEnvironment& place) {
     refuse("bench",
            "--ranks " + std::to_string(options.ranks) + ", but " + who + " started " +
                std::to_string(place.size) + " processes",
-           "Leave --ranks away.");
+           "Leave out --ranks.");
   }
   check_transport(options, place);
   if (options.heap) options.memory = "ordinary";

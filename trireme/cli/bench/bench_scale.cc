@@ -70,8 +70,8 @@ ComparedRun train(const ScaleOptions& options, const Run& run, OwnRuns& runs) {
                stderr);
     refuse(
         "bench scale",
-        "training on " + counted(run.ranks, "rank") + " ended with " + std::to_string(code) +
-            "; what it printed is above",
+        "training on " + counted(run.ranks, "rank") + " failed with exit code " +
+            std::to_string(code) + "; its output is above",
         "Try it alone: trireme train " + options.config + " --ranks " + std::to_string(run.ranks));
   }
   ComparedRun done = read_run(path);
@@ -201,9 +201,9 @@ void check(const ScaleOptions& options) {
            "Name a configuration, such as configs/gpt-nano.toml.");
   if (options.steps <= static_cast<int>(kWarmUp))
     refuse("bench scale",
-           "--steps " + std::to_string(options.steps) + ", of which " + std::to_string(kWarmUp) +
-               " are not counted",
-           "Take more.");
+           "--steps " + std::to_string(options.steps) + " leaves no step to measure: the first " +
+               std::to_string(kWarmUp) + " are not counted",
+           "Give at least " + std::to_string(kWarmUp + 1) + ".");
   plan::link_of(options.link);
   check_can_write(options.svg, "bench scale");
 }

@@ -296,7 +296,7 @@ ComparedRun read_run(const std::string& folder) {
   if (checkpoint && (cut || run.training.empty())) run.steps = checkpoint->step;
   if (run.training.empty() && !checkpoint) {
     refuse("compare",
-           is_there(folder) ? folder + " holds neither a step's event nor a checkpoint"
+           is_there(folder) ? folder + " has no recorded steps (events.jsonl) and no checkpoint"
                             : "there is no " + folder,
            "Name the folder of a run, as train prints it, of a Log or of a "
            "Checkpointer.");

@@ -83,14 +83,14 @@ sources.
 .SH ENVIRONMENT
 .TP
 .B TRIREME_TABLE_KEY
-Every key of the configuration: TRIREME_TRAIN_STEPS is train.steps. A file's value gives way to it,
-and it gives way to \fB\-\-set\fR.
+Every key of the configuration: TRIREME_TRAIN_STEPS is train.steps. It overrides the value in the
+configuration file; \fB\-\-set\fR overrides it.
 .TP
 .B TRIREME_TUNING
 The table of measured collectives that \fBbench comm \-\-tune\fR writes.
 .TP
 .B NO_COLOR
-Where it is set the progress line has no color. TERM=dumb has no line that is drawn anew.
+If set, the progress line has no colour. With TERM=dumb progress is printed as plain lines.
 .SH FILES
 .TP
 .I runs/NAME

@@ -53,31 +53,32 @@ std::string environment_text(const CoordinatorArguments& arguments, const std::s
 std::pair<int, int> range_of(const CoordinatorArguments& arguments) {
   if (arguments.workers == 0) {
     if (arguments.elastic.empty())
-      refuse("coordinator", "neither --elastic nor --workers is given",
-             "--elastic MIN:MAX is for ranks that train together, --workers N for servers' workers "
-             "that train on their own.");
+      refuse(
+          "coordinator", "neither --elastic nor --workers is given",
+          "Give --elastic MIN:MAX for ranks that train together, or --workers N (with --servers) "
+          "for workers that train on their own.");
     return parse_elastic(arguments.elastic);
   }
   if (arguments.servers == 0)
-    refuse("coordinator", "--workers without --servers",
+    refuse("coordinator", "--workers needs --servers",
            "Workers that train on their own need servers.");
   if (arguments.spares > 0 || arguments.multiple > 1 || arguments.stages > 1)
-    refuse("coordinator", "--workers with --spares, --multiple or --stages",
+    refuse("coordinator", "--workers cannot be combined with --spares, --multiple or --stages",
            "Leave these out: nobody waits for a worker that trains on its own.");
   if (arguments.elastic.empty()) return {1, arguments.workers};
   const auto range = parse_elastic(arguments.elastic);
   if (range.first > range.second || range.second < arguments.workers)
-    refuse(
-        "coordinator",
-        "--workers " + std::to_string(arguments.workers) + " with --elastic " + arguments.elastic,
-        "Write MIN:MAX, where MAX is at least as many as MIN and as the workers.");
+    refuse("coordinator",
+           "--workers " + std::to_string(arguments.workers) +
+               " cannot be combined with --elastic " + arguments.elastic,
+           "Write MIN:MAX, where MAX is at least as many as MIN and as the workers.");
   return range;
 }
 
 int coordinate_command(const CoordinatorArguments& arguments, bool gathers) {
   open_standard_streams();
   if (arguments.workers > 0 && gathers)
-    refuse("coordinator", "--workers with --gather",
+    refuse("coordinator", "--workers cannot be combined with --gather",
            "Leave it out: workers that train on their own begin when they "
            "come.");
   const auto [min, max] = range_of(arguments);
@@ -90,8 +91,9 @@ int coordinate_command(const CoordinatorArguments& arguments, bool gathers) {
     throw ConfigError("the job has no secret",
                       {.operation = "coordinator",
                        .label = "TRIREME_JOB_SECRET_FILE",
-                       .advice = "Make one, which the processes get, too: openssl rand -hex 32 > "
-                                 "secret; chmod 600 secret"});
+                       .advice = "Make one, and give it to every process: openssl rand -hex 32 > "
+                                 "secret; chmod 600 secret; export "
+                                 "TRIREME_JOB_SECRET_FILE=$PWD/secret"});
   launch::StandingOptions options;
   options.alone = arguments.workers;
   options.servers = arguments.servers;

@@ -36,7 +36,7 @@ int print_script(const CommandOptions& options, const Command& command) {
         "--elastic", "--spares", "--restarts", "--store", "--multiple", "--stages", "--log-dir",
         "--only-rank", "--bind", "PROGRAM"})
     if (command.given(other))
-      refuse("launch", std::string("--print-sbatch with ") + other,
+      refuse("launch", std::string("--print-sbatch cannot be combined with ") + other,
              "The script trains CONFIG by srun, on a number of ranks that "
              "stays and the nodes that Slurm gives. Leave it out, or write "
              "`trireme launch` into a script of your own.");
@@ -61,10 +61,10 @@ int launch_command(CommandOptions options, const Command& command) {
   if (!options.print_sbatch.empty()) return print_script(options, command);
   const bool ranks_given = command.given("--ranks");
   if (options.launch.command.empty())
-    refuse("launch", "PROGRAM is required", "Write it after --: trireme launch -n 2 -- ./program");
+    refuse("launch", "no program was given", "Write it after --: trireme launch -n 2 -- ./program");
   options.launch.elsewhere = host_options(options.hosts);
   if (!ranks_given && options.hosts.empty()) {
-    refuse("launch", "--workers (-n) is required", "Give it, or hosts by -H.");
+    refuse("launch", "the number of ranks is not given", "Give -n N, or hosts with -H.");
   }
   if (!ranks_given) options.launch.ranks = launch::slots_of(options.launch.elsewhere.hosts);
   options.launch.evaluator = options.evaluators == 1;
@@ -91,8 +91,9 @@ int launch_command(CommandOptions options, const Command& command) {
   const int workers = options.launch.roles().workers;
   if (options.only_rank >= workers)
     refuse("launch",
-           "--only-rank " + std::to_string(options.only_rank) + " of " + counted(workers, "rank"),
-           "Ranks are numbered from 0.");
+           "--only-rank " + std::to_string(options.only_rank) + ", but there " +
+               (workers == 1 ? "is " : "are ") + counted(workers, "rank"),
+           "Give a number from 0 to " + std::to_string(workers - 1) + ".");
   if (options.only_rank >= 0) options.launch.only_rank = options.only_rank;
   options.launch.bind = options.bind == "core"   ? launch::Bind::Core
                         : options.bind == "numa" ? launch::Bind::Numa

@@ -19,7 +19,7 @@ void check_word(const std::string& what, const std::string& word, const char* mo
     return std::isalnum(one) != 0 || std::strchr(more, one) != nullptr;
   });
   if (plain) return;
-  refuse("launch", "\"" + word + "\" is no " + what + " for Slurm",
+  refuse("launch", "\"" + word + "\" cannot be a " + what + " in Slurm",
          "Use letters, digits and " + std::string(more) + ".");
 }
 

@@ -2,6 +2,7 @@
 
 #include <charconv>
 
+#include "trireme/base/words.h"
 #include "trireme/cli/light.h"
 #include "trireme/cli/refuse.h"
 
@@ -15,7 +16,8 @@ int number_in(const std::string& text, const std::string& range) {
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   if (error == std::errc() && end == text.data() + text.size() && value >= 1 && value <= kMostRanks)
     return value;
-  refuse("config", "--elastic " + range + " is no range of numbers of ranks",
+  refuse("config",
+         "--elastic " + range + " is not a range of rank counts from 1 to " + grouped(kMostRanks),
          "Write MIN:MAX, such as --elastic 2:8.");
 }
 

@@ -46,7 +46,7 @@ int show_command(const ShowOptions& options) {
   const std::size_t bytes = plan::bytes_of(options.bytes);
   const comm::OpKind kind = show::kind_named(options.collective);
   if (options.root != 0 && !show::has_root(kind)) {
-    refuse("show", show::title_of(kind) + " has no root", "Leave --root away.");
+    refuse("show", show::title_of(kind) + " has no root", "Leave out --root.");
   }
   const show::Recording recording = show::record({.kind = kind,
                                                   .algorithm = options.algorithm,

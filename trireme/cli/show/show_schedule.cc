@@ -66,7 +66,7 @@ bool is_file(const std::string& name) {
 plan::Schedule read(const ShowScheduleOptions& options) {
   if (options.stages != 0 || options.microbatches != 0 || options.ranks != 0) {
     refuse("show", "a file says itself how many stages, ranks and micro-batches there are",
-           "Leave --stages, --ranks and --microbatches away.");
+           "Leave out --stages, --ranks and --microbatches.");
   }
   const std::string text = read_file(
       options.name, "",
@@ -97,7 +97,7 @@ show::DrawnSchedule drawn(const ShowScheduleOptions& options) {
 // Draws a recorded run beside the simulation of its passes.
 int show_recorded(const ShowScheduleOptions& options) {
   if (!options.name.empty()) {
-    refuse("show", "a recorded run has its own schedule", "Leave \"" + options.name + "\" away.");
+    refuse("show", "a recorded run has its own schedule", "Leave out \"" + options.name + "\".");
   }
   const show::DrawnSchedule run = show::read_recorded(
       read_file(options.recorded, "",

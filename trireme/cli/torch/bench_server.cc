@@ -52,9 +52,10 @@ ExchangeCurves measure_here(const BenchServerOptions& options, std::size_t bytes
 ExchangeCurves curves_of(const BenchServerOptions& options) {
   const std::size_t bytes = plan::bytes_of(options.bytes);
   if (bytes < 4 || bytes > 64u << 20)
-    refuse("bench server", "a model of " + size_text(bytes), "Use 4 bytes to 64 MiB.");
+    refuse("bench server", "--bytes " + size_text(bytes) + " is out of range",
+           "Use 4 bytes to 64 MiB.");
   if (!options.measured.empty() && (options.bytes_given || !options.measure.empty()))
-    refuse("bench server", "--measured together with --bytes or --measure",
+    refuse("bench server", "--measured cannot be combined with --bytes or --measure",
            "Leave those out: the file says what was measured.");
   ExchangeCurves curves{.link = plan::link_of(options.link), .bytes = bytes, .points = {}};
   if (!options.measured.empty())
@@ -68,7 +69,7 @@ ExchangeCurves curves_of(const BenchServerOptions& options) {
     curves = measure_here(options, bytes);
   if (options.link_given) curves.link = plan::link_of(options.link);
   if (!(curves.link.beta > 0))
-    refuse("bench server", "a link without a rate", "Write --link 25us,1GB/s.");
+    refuse("bench server", "the link has no rate", "Write --link 25us,1GB/s.");
   curves.add(ways_of(options), options.workers);
   return curves;
 }

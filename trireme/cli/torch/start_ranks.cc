@@ -121,8 +121,8 @@ std::optional<rendezvous::RankEnvironment> under_launcher() {
   if (place.launcher.empty()) {
     if (place.size > 1 && !place.elastic && !place.on_its_own)
       refuse("train",
-             "`trireme launch` has started " + std::to_string(place.size) +
-                 " of these, and `train` starts its ranks itself",
+             "`train` starts its ranks itself, but `trireme launch` has started " +
+                 std::to_string(place.size) + " copies of it",
              "Start one: trireme train CONFIG --ranks " + std::to_string(place.size) + ".");
     return std::nullopt;
   }

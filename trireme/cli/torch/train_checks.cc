@@ -25,16 +25,16 @@ void check_options(const Command& command, const TrainOptions& options) {
   train::check_printable("--trace", options.trace);
   train::check_printable("--profile", options.profile);
   if (!options.changed.empty() && options.resume.empty() && !options.backup)
-    refuse("train", "--changed " + options.changed.front() + " without --resume",
+    refuse("train", "--changed " + options.changed.front() + " needs --resume",
            "A new run has nothing to change.");
   if (options.backup && options.out.empty())
-    refuse("train", "--backup without --out: started again, the command would not find its run",
+    refuse("train", "--backup needs --out: started again, the command would not find its run",
            "Add --out DIR.");
   if (options.backup && !options.resume.empty() && options.resume != "auto")
-    refuse("train", "--backup with --resume " + options.resume,
+    refuse("train", "--backup cannot be combined with --resume " + options.resume,
            "Leave --resume out: the same command goes on by itself.");
   if (options.validate && options.job.evaluators == 0)
-    refuse("train", "--validate without --evaluator 1", "Leave it out: rank 0 validates.");
+    refuse("train", "--validate needs --evaluator 1", "Leave it out: rank 0 validates.");
 }
 
 void check_writable(const std::string& option, const std::string& path) {
@@ -46,18 +46,18 @@ void check_writable(const std::string& option, const std::string& path) {
 void check_ranks(const TrainingJobOptions& options, const rendezvous::RankEnvironment& place) {
   if (options.evaluators > 0)
     refuse("config", "--evaluator 1, but " + place.launcher + " starts this job's processes",
-           "Leave it away, and run `trireme eval RUN --follow` beside the training.");
+           "Leave it out, and run `trireme eval RUN --follow` beside the training.");
   if (options.servers >= 0 && options.servers != place.servers)
     refuse("config",
            "--servers " + std::to_string(options.servers) + ", but " + place.launcher +
                " started " + std::to_string(place.servers),
-           "Leave --servers away under " + place.launcher + ".");
+           "Leave out --servers under " + place.launcher + ".");
   const int workers = place.roles().workers;
   if (!options.ranks_given || options.ranks == workers) return;
   refuse("config",
          "--ranks " + std::to_string(options.ranks) + ", but " + place.launcher + " started " +
              std::to_string(workers) + " processes",
-         "Leave --ranks away under " + place.launcher + ".");
+         "Leave out --ranks under " + place.launcher + ".");
 }
 
 void check_servers(const TrainingJob& job, const rendezvous::RankEnvironment& place) {
@@ -105,8 +105,9 @@ void check_memory(const TrainingJob& job, const FitOptions& options) {
   const std::int64_t total = plan.rank_bytes(), limit = plan.job.memory_limit;
   if (!plan.keeps_to_limit())
     refuse("config",
-           "a rank is predicted to take " + std::to_string(total) + " bytes, and memory.limit is " +
-               std::to_string(limit) + " (" + std::to_string(total - limit) + " fewer)",
+           "a rank is predicted to take " + std::to_string(total) + " bytes, " +
+               std::to_string(total - limit) + " more than memory.limit (" + std::to_string(limit) +
+               ")",
            fitting + ".");
   refuse("config",
          "does not fit: " +
@@ -117,18 +118,19 @@ void check_memory(const TrainingJob& job, const FitOptions& options) {
 void check_hosts(const TrainingJob& job, const launch::HostOptions& hosts, bool launched) {
   if (hosts.hosts.empty() || (!launched && !job.plan.job.simulated)) return;
   refuse("config",
-         std::string("-H with ") +
+         std::string("-H cannot be combined with ") +
              (launched ? "another launcher" : "transport sim, which runs here alone"),
-         "Leave one of them away.");
+         "Leave out one of them.");
 }
 
 void check_store(const TrainingJob& job, bool own_ranks) {
   if (own_ranks || job.config.text("rendezvous.store").empty()) return;
-  throw ConfigError("rendezvous.store in a job whose processes another launcher has started",
-                    {.operation = "config",
-                     .label = "rendezvous.store",
-                     .advice = "Leave it out. `trireme coordinator --store` coordinates such a "
-                               "job, and may be killed."});
+  throw ConfigError(
+      "rendezvous.store cannot be used in a job whose processes another launcher has started",
+      {.operation = "config",
+       .label = "rendezvous.store",
+       .advice = "Leave it out. `trireme coordinator --store` coordinates such a "
+                 "job, and may be killed."});
 }
 
 }  // namespace trireme::inline v0::cli

@@ -13,7 +13,7 @@ config::Config config_of(const std::string& run) {
   const train::RunFolder folder = train::RunFolder::existing(run);
   if (!folder.has_checkpoint()) {
     refuse("load", folder.path() + " holds no checkpoint",
-           "Train it first, or to its first checkpoint.");
+           "Train it until it has written its first checkpoint (checkpoint.every).");
   }
   return train::read_config(folder.config());
 }

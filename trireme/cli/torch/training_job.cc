@@ -78,9 +78,10 @@ void take_servers(config::Config& config, int servers) {
   const std::string source = config.source("parallel.sync");
   const bool served = parallel::is_served(sync);
   if (served != (servers > 0) && (served || source != "default"))
-    refuse("config", option + " with parallel.sync = \"" + sync + "\" (" + source + ")",
+    refuse("config",
+           option + " cannot be combined with parallel.sync = \"" + sync + "\" (" + source + ")",
            served ? "Give at least 1, or another parallel.sync."
-                  : "Leave one of them away: servers need parallel.sync = "
+                  : "Leave out one of them: servers need parallel.sync = "
                     "\"server\".");
   if (servers == 0) return;
   if (config.source("server.count") == "parallel.strategy" &&
@@ -88,7 +89,7 @@ void take_servers(config::Config& config, int servers) {
     refuse("config",
            option + ", but parallel.strategy = \"" + config.text("parallel.strategy") +
                "\" has server.count = " + std::to_string(config.integer("server.count")),
-           "Leave one of them away.");
+           "Leave out one of them.");
   if (!served) config.assign("parallel.sync", "server", "--servers");
   config.assign("server.count", static_cast<std::int64_t>(servers), "--servers");
 }

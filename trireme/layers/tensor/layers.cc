@@ -176,9 +176,11 @@ class TensorLayers final : public models::LayerFactory {
   std::unique_ptr<models::Vocabulary> vocabulary(
       const LayerContext& context, const models::VocabularySpec& spec) const override {
     if (const std::int64_t other = rows_.exchange(spec.rows); other != 0 && other != spec.rows)
-      throw ConfigError("a model with vocabularies of " + std::to_string(other) + " and of " +
-                            std::to_string(spec.rows) + " rows",
-                        {.operation = "tensor parallel", .advice = "One can be cut."});
+      throw ConfigError("the model has vocabularies of " + std::to_string(other) + " and of " +
+                            std::to_string(spec.rows) +
+                            " rows, but tensor parallelism can cut only one",
+                        {.operation = "tensor parallel",
+                         .advice = "Use one vocabulary, or parallel.tensor = 1."});
     return std::make_unique<TensorVocabulary>(group_, context, spec);
   }
   std::int64_t heads(std::int64_t heads) const override {

@@ -61,12 +61,13 @@ std::string difference(const OptimizerOptions& server, const OptimizerOptions& w
 
 void require_elementwise(std::string_view optimizer) {
   if (!optim::sums_over_parameters(optimizer)) return;
-  throw ConfigError(std::string(optimizer) +
-                        " with parallel.sync = \"server\": its steps depend on " +
-                        "whole parameters, of which a server has a part",
-                    {.operation = "parameter server",
-                     .advice = "Use adamw, sgd or another optimizer "
-                               "without such sums."});
+  throw ConfigError(
+      std::string(optimizer) +
+          " cannot be combined with parallel.sync = \"server\": its steps depend on " +
+          "whole parameters, of which a server has a part",
+      {.operation = "parameter server",
+       .advice = "Use adamw, sgd or another optimizer "
+                 "without such sums."});
 }
 
 }  // namespace ps

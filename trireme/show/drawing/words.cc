@@ -40,7 +40,7 @@ void require(bool condition, const std::string& what, const std::string& advice)
 void check_range(const std::string& what, int value, int least, int most) {
   if (value >= least && value <= most) return;
   throw ConfigError(
-      std::to_string(value) + (value < least ? " are too few " : " are too many ") + what,
+      "the number of " + what + " cannot be " + std::to_string(value),
       {.operation = "show",
        .advice = "Use " + std::to_string(least) + " to " + std::to_string(most) + "."});
 }

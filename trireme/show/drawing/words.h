@@ -20,7 +20,8 @@ std::string figure_text(double value);
 
 /// ConfigError unless `condition`.
 void require(bool condition, const std::string& what, const std::string& advice);
-/// ConfigError unless `value` is from `least` to `most`: "9 are too many ranks. Use 2 to 8."
+/// ConfigError unless `value` is from `least` to `most`:
+/// "the number of ranks cannot be 9. Use 2 to 8."
 void check_range(const std::string& what, int value, int least, int most);
 
 /// "0, 2, 5".

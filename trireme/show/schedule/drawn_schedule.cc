@@ -171,7 +171,7 @@ std::string footer(const DrawnSchedule& drawn) {
   if (few < drawn.schedule.ranks()) {
     text += "few       " + counted(few, "micro-batch", "micro-batches") + " for " +
             counted(drawn.schedule.ranks(), "rank") +
-            ": some are idle all of the time; more micro-batches than ranks fill the pipeline\n";
+            ": some ranks are always idle; more micro-batches than ranks fill the pipeline\n";
   }
   return text;
 }

@@ -58,9 +58,9 @@ struct Lease {
   // Waits `patience`. True if the object `found` does not change in that time.
   bool is_abandoned(const Object& found) const {
     observe::info(
-        place + " has a lock of a job that cannot be seen from here: waiting up to " +
+        place + " is locked by a job that cannot be seen from here: waiting up to " +
         std::to_string(std::chrono::ceil<std::chrono::seconds>(options.patience).count()) +
-        " s for a sign of it");
+        " s to see whether that job still runs");
     const auto& waiter = client->waiter();
     const TimePoint until = waiter->now() + options.patience;
     while (waiter->now() < until) {

@@ -86,7 +86,8 @@ SyncPlan plan_sync(const std::string& sync, int size, int shard, int local_size)
     refuse_sync("parallel.sync = \"" + sync + "\" is no way to synchronise",
                 "Use " + all_names() + ".");
   if ((found->local || found->served) && shard > 1)
-    refuse_sync("parallel.shard = " + std::to_string(shard) + " with parallel.sync = \"" + sync +
+    refuse_sync("parallel.shard = " + std::to_string(shard) +
+                    " cannot be combined with parallel.sync = \"" + sync +
                     "\": every rank has a copy of its own",
                 "Leave parallel.shard out.");
   SyncPlan plan = found->plan({sync, size, shard, local_size});

@@ -20,15 +20,15 @@ constexpr std::int64_t kMostRanks = 65'536;
 
 void check_layout(const StrategyOptions& strategy, const JobOptions& job) {
   if (parallel::is_local(strategy.sync))
-    refuse("an elastic job with parallel.sync = \"" + strategy.sync +
+    refuse("an elastic job cannot be combined with parallel.sync = \"" + strategy.sync +
                "\", whose result depends on the number of ranks",
            "Use plain, zero1, zero2, zero3 or hybrid.");
   if (parallel::shards_in_groups(strategy.sync) && strategy.shard == 0)
-    refuse("an elastic job with parallel.sync = \"" + strategy.sync +
+    refuse("an elastic job cannot be combined with parallel.sync = \"" + strategy.sync +
                "\" that shards within hosts, of which each may lose ranks",
            "Set parallel.shard.");
   if (job.transport == "mpi" || job.transport == "nccl" || job.transport == "sim")
-    refuse("an elastic job with comm.transport = \"" + job.transport + "\"",
+    refuse("an elastic job cannot be combined with comm.transport = \"" + job.transport + "\"",
            job.transport == "mpi"
                ? "A process cannot leave an MPI world: use shm, tcp or mixed, or "
                  "restart the job with --resume auto."
@@ -39,11 +39,11 @@ launch::WorkerRange worker_range(const ElasticSettings& settings, int workers,
                                  const ServerOptions& server) {
   if (server.backup > 0)
     refuse(
-        "an elastic job with server.backup",
+        "an elastic job cannot be combined with server.backup",
         "Leave elastic.* out: with server.backup a step takes the gradients of a fixed number of "
         "workers, and one that is lost is started again.");
   if (settings.spares > 0)
-    refuse("elastic.spares with parallel.sync = \"server\"",
+    refuse("elastic.spares cannot be combined with parallel.sync = \"server\"",
            "Leave it out: a lost worker is started again, and nobody waits for it.");
   const launch::WorkerRange range{.min = settings.min > 0 ? settings.min : workers,
                                   .max = settings.max > 0 ? settings.max : workers};

@@ -37,7 +37,7 @@ void add_optimizer_keys(config::Schema& schema) {
   schema.add({.name = "optimizer.groups",
               .fallback = std::string(),
               .meaning =
-                  "Numbers of parameters by name, the first match counts: [[optimizer.groups]] "
+                  "Settings of parameters by name; the first match counts: [[optimizer.groups]] "
                   "match = \"*.bias\", weight_decay = 0, learning_rate = 0.5 (a factor); or "
                   "in one line \"match=*.bias weight_decay=0; match=...\".",
               .identity = true,

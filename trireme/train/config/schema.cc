@@ -74,7 +74,7 @@ void add_helper_keys(config::Schema& schema) {
               "The least fall of the validation loss that train.patience takes for one.", 0, 1e9});
   schema.add(identity_key(
       {"train.skip_outliers", 0.0,
-       "Leaves a step out whose loss or gradient norm is more standard deviations than this "
+       "Leaves out a step whose loss or gradient norm is more standard deviations than this "
        "above the mean of the steps before it; 0 = none.",
        0, 1e9}));
   schema.add(identity_key({"train.outlier_window", whole(128),
@@ -281,7 +281,7 @@ void add_comm_keys(config::Schema& schema) {
   schema.add(
       {"comm.transport", text("auto"),
        "How bytes move between ranks. nccl: the memory of one GPU a rank, which auto takes on "
-       "GPUs; by the others it goes through the host's memory.",
+       "GPUs; with the others, data of GPUs goes through the host's memory.",
        0, 0, transport_choices({"sim", "nccl"})});
   schema.add({"comm.link", text("25us,1GB/s"),
               "Latency and rate of every rank's link under comm.transport = \"sim\"."});
@@ -419,12 +419,12 @@ std::string training_help() {
     if (name == standard.name) continue;
     const ModelFamily& family = *find_model(name);
     help += "\nmodel.name = \"" + name +
-            "\" has, in the place of the others of model, with data.name = \"" + family.data +
+            "\" has, instead of the others of model, with data.name = \"" + family.data +
             "\" and train.loss = \"" + family.loss + "\":\n" + help_of(family.keys);
   }
   for (const std::string& name : data_names())
     if (name != standard.data)
-      help += "\ndata.name = \"" + name + "\" has, in the place of the others of data:\n" +
+      help += "\ndata.name = \"" + name + "\" has, instead of the others of data:\n" +
               help_of(find_data(name)->keys);
   return help;
 }

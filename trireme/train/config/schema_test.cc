@@ -89,17 +89,21 @@ TEST(Settings, TheLossScaleIsFp16s) {
 }
 
 TEST(Settings, RefusesALossScaleThatCannotBe) {
-  EXPECT_THAT(refusal({"train.loss_scale=1024"}),
-              AllOf(HasSubstr("train.loss_scale = \"1024\" with train.precision = \"fp32\""),
-                    HasSubstr("use fp16")));
-  EXPECT_THAT(refusal({"train.precision=bf16", "train.initial_loss_scale=2"}),
-              HasSubstr("train.initial_loss_scale = 2.0 with train.precision = \"bf16\""));
+  EXPECT_THAT(
+      refusal({"train.loss_scale=1024"}),
+      AllOf(HasSubstr(
+                "train.loss_scale = \"1024\" cannot be combined with train.precision = \"fp32\""),
+            HasSubstr("use fp16")));
+  EXPECT_THAT(
+      refusal({"train.precision=bf16", "train.initial_loss_scale=2"}),
+      HasSubstr(
+          "train.initial_loss_scale = 2.0 cannot be combined with train.precision = \"bf16\""));
   EXPECT_THAT(refusal({"train.precision=fp16", "train.loss_scale=1000"}),
-              HasSubstr("train.loss_scale = 1000 is no power of two"));
+              HasSubstr("train.loss_scale = 1000 is not a power of two"));
   EXPECT_THAT(refusal({"train.precision=fp16", "train.loss_scale=automatic"}),
               AllOf(HasSubstr("train.loss_scale is 'automatic'"), HasSubstr("Use dynamic")));
   EXPECT_THAT(refusal({"train.precision=fp16", "train.initial_loss_scale=3"}),
-              HasSubstr("train.initial_loss_scale = 3 is no power of two"));
+              HasSubstr("train.initial_loss_scale = 3 is not a power of two"));
   EXPECT_THAT(refusal({"train.precision=fp8"}), HasSubstr("fp16"));
 }
 
@@ -212,7 +216,7 @@ TEST(ModelFamily, ATakenNameAndForeignKeysAreRefused) {
     }
     return std::string("nothing was thrown");
   };
-  EXPECT_THAT(refused({.name = "gpt"}), HasSubstr("\"gpt\" already"));
+  EXPECT_THAT(refused({.name = "gpt"}), HasSubstr("\"gpt\" is already registered"));
   EXPECT_THAT(refused({.name = "x", .keys = {{"train.steps", 1.0, ""}}}), HasSubstr("train.steps"));
   EXPECT_THAT(refused({.name = "x", .keys = {{"model.name", 1.0, ""}}}), HasSubstr("model.name"));
   EXPECT_THAT(refused({.name = "x", .keys = {{"data.order", 1.0, ""}}}), HasSubstr("data.order"));

@@ -48,7 +48,7 @@ ServerOptions server_options_of(const config::Config& config) {
   const std::string& sync = config.text("parallel.sync");
   if (parallel::is_served(sync)) {
     if (config.text("comm.transport") == "sim")
-      refuse_settings("parallel.sync = \"server\" with comm.transport = \"sim\"",
+      refuse_settings("parallel.sync = \"server\" cannot be combined with comm.transport = \"sim\"",
                       "Servers are processes: use another transport.");
     ps::check_replicas(static_cast<int>(config.integer("server.replicas")),
                        static_cast<int>(config.integer("server.count")));
@@ -62,7 +62,7 @@ ServerOptions server_options_of(const config::Config& config) {
                           "server.compensation", "server.prediction"})
     if (!is_default(config, key))
       refuse_settings(std::string(key) + " = " + config::to_toml(config.value(key)) +
-                          " with parallel.sync = \"" + sync + "\"",
+                          " cannot be combined with parallel.sync = \"" + sync + "\"",
                       "Leave it out, or use parallel.sync = \"server\".");
   return {};
 }
@@ -89,7 +89,7 @@ double number_of(const std::string& entry, const std::string& text) {
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   if (error != std::errc() || end != text.data() + text.size() || !std::isfinite(value) ||
       value < 0)
-    refuse_entry(entry, "has \"" + shortened(text) + "\" where a number from 0 on must stand");
+    refuse_entry(entry, "has \"" + shortened(text) + "\" instead of a number of at least 0");
   return value;
 }
 
@@ -209,8 +209,8 @@ std::optional<LossScaleOptions> loss_scale_of(const config::Config& config) {
   for (const char* key : kLossScaleKeys)
     if (!is_default(config, key))
       refuse_settings(std::string(key) + " = " + shortened(config::to_toml(config.value(key))) +
-                          " with train.precision = \"" + precision +
-                          "\": gradients are scaled in fp16 alone",
+                          " cannot be combined with train.precision = \"" + precision +
+                          "\": gradients are scaled only in fp16",
                       "Leave it out, or use fp16.");
   return std::nullopt;
 }
@@ -225,7 +225,7 @@ std::int64_t memory_limit_of(const std::string& limit) {
   try {
     return static_cast<std::int64_t>(plan::bytes_of(limit));
   } catch (const ConfigError&) {
-    throw ConfigError("memory.limit = \"" + shortened(limit) + "\" is no number of bytes",
+    throw ConfigError("memory.limit = \"" + shortened(limit) + "\" is not a number of bytes",
                       {.operation = "config",
                        .label = "memory.limit",
                        .advice = "Write it as 8GB, 7.5GiB or 8e9, up to 1e15; 0: what the machine "
@@ -351,7 +351,8 @@ Settings::Settings(const config::Config& config) {
   kernel_threads = static_cast<int>(integer("train.kernel_threads"));
   products = config.text("train.products");
   if (products != "fp32" && precision != "fp32")
-    refuse_settings("train.products = \"" + products + "\" with train.precision = \"" + precision +
+    refuse_settings("train.products = \"" + products +
+                        "\" cannot be combined with train.precision = \"" + precision +
                         "\", which says what products are computed in",
                     "Leave train.products out, or use fp32.");
   kernel_table = config.text("train.kernel_table");

@@ -101,7 +101,8 @@ void CheckpointEvaluator::miss_all_but_newest() {
   const Duration left = *deadline_ - options_.waiter->now();
   if (last_ * static_cast<std::int64_t>(waiting_.size()) <= left) return;
   while (waiting_.size() > 1) {
-    miss(*waiting_.begin(), "the training has ended, and time is left for the newest alone");
+    miss(*waiting_.begin(),
+         "the training has ended, and there is only time to evaluate the newest checkpoint");
     waiting_.erase(waiting_.begin());
   }
 }

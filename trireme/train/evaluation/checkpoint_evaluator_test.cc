@@ -231,7 +231,7 @@ TEST_F(CheckpointEvaluatorTest, AfterTheEndAShortTimeIsLeftForTheNewestAlone) {
   evaluate();  // 15 minutes for three of 10
   EXPECT_THAT(steps("validation"), ElementsAre(1, 4));
   EXPECT_THAT(steps("missed"), ElementsAre(2, 3));
-  EXPECT_THAT(said_, HasSubstr("time is left for the newest alone"));
+  EXPECT_THAT(said_, HasSubstr("there is only time to evaluate the newest checkpoint"));
 }
 
 TEST_F(CheckpointEvaluatorTest, ARunThatWasTakenBackIsEvaluatedAgainFromThere) {

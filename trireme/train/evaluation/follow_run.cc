@@ -107,10 +107,10 @@ std::unique_ptr<Job> join_unless_ended(int argc, char** argv, const std::string&
 void check_evaluator(const Settings& settings, bool rank0_validates) {
   if (settings.job.transport == "sim")
     throw ConfigError(
-        "an evaluator with comm.transport = \"sim\"",
+        "an evaluator cannot be combined with comm.transport = \"sim\"",
         {.operation = "config", .advice = "The evaluator is a process: use another transport."});
   if (settings.checkpoints.every == 0)
-    throw ConfigError("an evaluator without checkpoints: checkpoint.every is 0",
+    throw ConfigError("an evaluator needs checkpoints, but checkpoint.every is 0",
                       {.operation = "config",
                        .advice = "Set checkpoint.every, in steps: the evaluator evaluates what is "
                                  "saved."});

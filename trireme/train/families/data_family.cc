@@ -30,8 +30,9 @@ Registry<LossFamily>& losses() {
 void register_data(DataFamily family) {
   for (config::Key& key : family.keys) {
     if (!key.name.starts_with("data.") || key.name == "data.name" || key.name == "data.path")
-      throw ConfigError("key " + key.name + " of the data \"" + family.name + "\"",
-                        {.operation = "register", .advice = "Its keys are data.SOMETHING."});
+      throw ConfigError("the data \"" + family.name + "\" cannot have the key " + key.name,
+                        {.operation = "register",
+                         .advice = "Call it data.SOMETHING, but not data.name or data.path."});
   }
   data().add(std::move(family));
 }

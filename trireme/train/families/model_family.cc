@@ -30,11 +30,11 @@ std::string listed(const std::vector<std::string>& names) {
 void check_uses(const ModelFamily& family) {
   const std::string whose = "the model \"" + family.name + "\" trains ";
   if (find_data(family.data) == nullptr)
-    refuse_family(whose + "on the data \"" + family.data + "\", which nobody has registered",
-                  "There are " + listed(data_names()) + ".");
+    refuse_family(whose + "on the data \"" + family.data + "\", which is not registered",
+                  "Use one of " + listed(data_names()) + ".");
   if (find_loss(family.loss) == nullptr)
-    refuse_family(whose + "with the loss \"" + family.loss + "\", which nobody has registered",
-                  "There are " + listed(loss_names()) + ".");
+    refuse_family(whose + "with the loss \"" + family.loss + "\", which is not registered",
+                  "Use one of " + listed(loss_names()) + ".");
 }
 
 std::string& chosen() {
@@ -50,8 +50,8 @@ void choose_default_model(std::string name) { chosen() = std::move(name); }
 void register_model(ModelFamily family) {
   for (const config::Key& key : family.keys)
     if (!key.name.starts_with("model.") || key.name == "model.name")
-      refuse_family("key " + key.name + " of model \"" + family.name + "\"",
-                    "Its keys are model.SOMETHING.");
+      refuse_family("the model \"" + family.name + "\" cannot have the key " + key.name,
+                    "Call it model.SOMETHING, but not model.name.");
   check_uses(family);
   families().add(std::move(family));
 }
@@ -95,7 +95,8 @@ void check_reads(const models::Blocks& blocks, const input::Fields& data) {
     for (const std::string& name : spec.reads) {
       if (given.contains(name)) continue;
       throw ConfigError(
-          "block \"" + spec.name + "\" reads \"" + name + "\", which nothing gives",
+          "block \"" + spec.name + "\" reads \"" + name +
+              "\", which no block before it writes and the data does not have",
           {.operation = "model",
            .advice = "Name a block before it, or a field of the data: " + listed(fields) + "."});
     }

@@ -141,8 +141,8 @@ std::int64_t kept_by(const Loss& loss, const models::Value& output, const MicroB
   const std::int64_t held = live.now();
   const at::Tensor sum = refused_by_name("the loss", output, [&] { return loss(output, micro); });
   if (sum.numel() != 1 || !sum.requires_grad())
-    throw ConfigError("the loss gives " + describe_shapes({sum}) +
-                          (sum.requires_grad() ? "" : ", which no parameter moves"),
+    throw ConfigError("the loss has the shape " + describe_shapes({sum}) +
+                          (sum.requires_grad() ? "" : " and does not depend on any parameter"),
                       {.operation = "model",
                        .advice = "It must be one number, the sum over the micro-batch, under "
                                  "autograd."});

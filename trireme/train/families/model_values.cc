@@ -32,7 +32,8 @@ struct OwnValues::Values {
   template <class T>
   const T& get(std::string_view key, config::Type type) const {
     const auto found = of_key.find(key);
-    if (found == of_key.end()) refuse("reads a key \"" + std::string(key) + "\" that it has not");
+    if (found == of_key.end())
+      refuse("reads a key \"" + std::string(key) + "\" that it does not have");
     if (const T* value = std::get_if<T>(&found->second)) return *value;
     refuse("reads its key \"" + std::string(key) + "\" as " + std::string(config::describe(type)) +
            ", and it is " +

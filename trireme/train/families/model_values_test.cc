@@ -49,7 +49,7 @@ TEST(TextFamily, RefusesKeysThatCannotBe) {
   EXPECT_THAT(refused({{"name", "x", ""}}), HasSubstr("model.name"));
   EXPECT_THAT(refused({{"x.y", 1, ""}}), HasSubstr("x.y"));
   EXPECT_THAT(refused({{"x", 1, ""}, {"x", 2, ""}}), HasSubstr("two keys"));
-  EXPECT_THAT(refused({{"block", 0.5, ""}}), HasSubstr("no integer"));
+  EXPECT_THAT(refused({{"block", 0.5, ""}}), HasSubstr("is not an integer"));
 }
 
 TEST(TextFamily, ItsModelIsTheStandardOneWhereItIsChosen) {
@@ -173,10 +173,10 @@ TEST(ModelSize, NamesWhatCannotBe) {
   blocks = {};
   blocks.add("a", [] { return torch::nn::Embedding(4, 2); });
   EXPECT_THAT(refused(blocks, [](const auto& output, const MicroBatch&) { return output.at(0); }),
-              HasSubstr("the loss gives [2, 8, 2]"));
+              HasSubstr("the loss has the shape [2, 8, 2]"));
   EXPECT_THAT(refused(blocks, [](const auto&,
                                  const MicroBatch& micro) { return micro.field("targets").sum(); }),
-              HasSubstr("which no parameter moves"));
+              HasSubstr("does not depend on any parameter"));
   EXPECT_THAT(refused(blocks,
                       [](const auto& output, const MicroBatch& micro) {
                         return at::mm(output.at(0), micro.field("targets")).sum();

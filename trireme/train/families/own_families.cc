@@ -23,11 +23,14 @@ std::vector<config::Key> full_keys(const std::string& whose, const std::string& 
                                    const std::vector<std::string>& taken,
                                    const std::vector<ModelKey>& keys) {
   std::vector<config::Key> all;
+  std::string built_in;
+  for (const std::string& name : taken) built_in += (built_in.empty() ? "" : ", ") + table + name;
   for (const ModelKey& key : keys) {
     if (key.name.empty() || std::find(taken.begin(), taken.end(), key.name) != taken.end() ||
         key.name.find_first_of(". =\"") != std::string::npos)
-      refuse_registration(whose + " cannot have a key \"" + key.name + "\"",
-                          "Use a word; " + table + taken.front() + " says which one is meant.");
+      refuse_registration(
+          whose + " cannot have a key \"" + key.name + "\"",
+          "Use one word without '.', '=' and '\"' that is not a built-in key (" + built_in + ").");
     if (has(all, table + key.name))
       refuse_registration(whose + " has two keys \"" + key.name + "\"",
                           "Give each a name of its own.");
@@ -54,7 +57,7 @@ std::vector<config::Key> model_keys(const std::string& name, const std::vector<M
   }
   for (const config::Key& key : all)
     if (key.name == "model.block" && key.type() != config::Type::Integer)
-      refuse_registration("the key \"block\" of the model " + name + " is no integer",
+      refuse_registration("the key \"block\" of the model " + name + " is not an integer",
                           "It is the length of a sequence, in tokens.");
   return all;
 }

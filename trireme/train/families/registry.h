@@ -23,10 +23,10 @@ class Registry {
   /// Throws ConfigError if the name is empty or taken.
   void add(T one) {
     if (one.name.empty())
-      throw ConfigError("a " + kind_ + " without a name",
-                        {.operation = "register", .advice = "Give it one."});
+      throw ConfigError("a " + kind_ + " has no name",
+                        {.operation = "register", .advice = "Give it a name."});
     if (find(one.name) != nullptr)
-      throw ConfigError("there is a " + kind_ + " \"" + one.name + "\" already",
+      throw ConfigError("a " + kind_ + " \"" + one.name + "\" is already registered",
                         {.operation = "register", .advice = "Give it another name."});
     all_.push_back(std::move(one));
   }

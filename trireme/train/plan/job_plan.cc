@@ -241,10 +241,11 @@ void set_recompute(plan::Job& job, const Settings& settings, const ModelFigures&
   if (settings.strategy.recompute != kAutoRecompute)
     return set_policy(job, settings.strategy.recompute, figures);
   if (job.offloads_activations)
-    throw ConfigError("memory.recompute = \"auto\" with memory.offload_activations",
-                      {.operation = "plan",
-                       .label = "memory.recompute",
-                       .advice = "Use one of them, or name a policy beside the folder."});
+    throw ConfigError(
+        "memory.recompute = \"auto\" cannot be combined with memory.offload_activations",
+        {.operation = "plan",
+         .label = "memory.recompute",
+         .advice = "Use one of them, or name a policy beside the folder."});
   if (job.memory_limit == 0)
     throw ConfigError(
         "memory.recompute = \"auto\" makes activations fit into memory.limit, and "

@@ -36,7 +36,8 @@ TEST(JobPlan, GraphsOfBatchNormsAreRefusedBeforeAnythingStarts) {
     job_of({"train.graphs=true", "model.name=resnet18", "model.width=4"}, "cuda");
     FAIL();
   } catch (const ConfigError& error) {
-    EXPECT_THAT(error.what(), ::testing::HasSubstr("train.graphs = true with batch norms"));
+    EXPECT_THAT(error.what(),
+                ::testing::HasSubstr("train.graphs = true cannot be combined with batch norms"));
   }
 }
 

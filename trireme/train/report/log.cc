@@ -110,7 +110,7 @@ struct Log::Impl {
     if (results.empty()) return;
     if (!results.back().loss && results.back().skipped.empty() && !std::exchange(said, true))
       report.line(
-          "the log does not know the loss: call parallel.backward(loss) in the place of "
+          "the log does not know the loss: call parallel.backward(loss) instead of "
           "loss.backward()");
     mark();
   }

@@ -212,9 +212,10 @@ void Report::table_of_servers(const ps::ServerFigures& figures) {
                  std::to_string(worker);
   std::string text = counted(figures.servers, "server") + " applied " + by_worker + "; dropped " +
                      grouped(figures.dropped) + " that were not finite";
-  if (figures.late > 0) text += "; did without " + grouped(figures.late) + " late ones";
+  if (figures.late > 0) text += "; did not wait for " + counted(figures.late, "late gradient");
   if (figures.repeated > 0)
-    text += "; " + grouped(figures.repeated) + " came again after a lost connection";
+    text += "; " + counted(figures.repeated, "gradient") +
+            (figures.repeated == 1 ? " was" : " were") + " sent again after a lost connection";
   progress_.line(text);
 }
 

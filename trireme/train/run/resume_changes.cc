@@ -112,7 +112,7 @@ std::vector<Change> identity_differences(const std::string& saved, const std::st
   std::string what, options;
   for (const Change& change : changes) {
     if (!some || has_changed(change))
-      what += (what.empty() ? "" : ", ") + change.key + " = " + change.before + " and now " +
+      what += (what.empty() ? "" : ", ") + change.key + " = " + change.before + ", which is now " +
               change.now;
     options += " --changed " + change.key;
   }

@@ -51,8 +51,9 @@ void refuse_file_above(const fs::path& path) {
 
 void check_printable(const char* what, const std::string& path) {
   if (is_utf8(path) && escaped(path) == path) return;
-  refuse_claim(std::string(what) + " " + escaped(path) + " has a control character, or is no UTF-8",
-               "Give a path of printable characters.");
+  refuse_claim(
+      std::string(what) + " " + escaped(path) + " has a control character, or is not UTF-8",
+      "Give a path of printable characters.");
 }
 
 RunClaim::RunClaim(RunRequest request)
@@ -65,7 +66,7 @@ RunClaim::RunClaim(RunRequest request)
   if (by_name && !request_.out.empty() && request_.out != request_.resume)
     refuse_claim("--resume " + request_.resume + " continues in that folder, so --out " +
                      request_.out + " cannot hold it",
-                 "Leave --out away.");
+                 "Leave out --out.");
   if (request_.resume == "auto" && request_.out.empty())
     refuse_claim("--resume auto needs --out DIR: the folder to continue in, or to start in",
                  "Add --out DIR.");

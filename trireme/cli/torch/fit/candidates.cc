@@ -142,7 +142,7 @@ std::vector<FitCandidate> fit_candidates(const config::Config& config,
     refuse("fit",
            "--fit chooses among plain, zero1, zero2, zero3 and hybrid, and parallel.sync = \"" +
                settings.strategy.sync + "\" is none of them",
-           "Leave --fit or parallel.sync away.");
+           "Leave out --fit or parallel.sync.");
   train::Settings measured = settings;
   // The figures of a model without a formula are measured by running it, so measure only once.
   const train::ModelFigures figures = settings.model.figures(

@@ -81,7 +81,7 @@ class Trials {
       candidate.step_seconds = event.at("step_seconds").get<double>();
       candidate.measured_bytes = event.at("measured_memory_bytes").get<std::int64_t>();
     }
-    if (!candidate.step_seconds) candidate.failure = "its trial told nothing";
+    if (!candidate.step_seconds) candidate.failure = "its trial reported no measurement";
   }
 
   const FitOptions options_;
@@ -207,8 +207,8 @@ void fit(config::Config& config, const train::Settings& settings, const input::C
   print(candidates, memory, chosen, options.json);
   if (!chosen)
     refuse("fit",
-           "nothing that was considered fits into " + std::to_string(memory.bytes) +
-               " bytes a rank (" + memory.reason + ")",
+           "no layout fits into " + std::to_string(memory.bytes) + " bytes per rank (" +
+               memory.reason + ")",
            std::string("Use more --ranks, memory.offload, a smaller model") +
                (options.new_job ? "" : " (a resumed run keeps batch.micro)") +
                ", or allow more memory.");

@@ -203,7 +203,7 @@ void check_run(const ServerRunOptions& options) {
                 "steps of " + duration_text(to_seconds(options.compute)), "Use 1 us to 100 s.");
   show::require(options.vary >= 0 && options.vary < 1,
                 "steps that vary by " + number_text(options.vary), "Use 0 to less than 1.");
-  show::require(options.link.beta > 0, "a link without a rate", "Write --link 50us,200MB/s.");
+  show::require(options.link.beta > 0, "the link has no rate", "Write --link 50us,200MB/s.");
 }
 
 std::string about_run(const ServerRunOptions& options) {
