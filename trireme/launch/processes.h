@@ -28,6 +28,7 @@ class Processes {
     bool silent = false;  // it was killed since it had fallen silent
     bool leaves = false;  // as the user wants fewer
     bool ends = false;    // as rank 0 has ended
+    bool spare = false;   // it ended without a place among the ranks
     bool runs() const noexcept { return started && !exit; }
   };
 
@@ -42,6 +43,8 @@ class Processes {
   /// The end of one process has been handled.
   void settle();
   bool any_runs() const noexcept { return running_ != 0; }
+  /// Whether one of this role runs.
+  bool runs(Role role) const;
 
   /// To the process alone.
   void signal(int process, int signal);
