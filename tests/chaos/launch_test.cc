@@ -2,6 +2,7 @@
 #include "trireme/launch/launch.h"
 
 #include <gtest/gtest.h>
+#include <signal.h>
 
 #include <cstdlib>
 #include <set>
@@ -85,6 +86,42 @@ TEST(Launch, NamesTheSignalThatKilledARank) {
   EXPECT_EQ(run.result.exit_code, 139);
   EXPECT_NE(run.result.last_line.find("was killed by signal 11 (SIGSEGV)"), std::string::npos)
       << run.result.last_line;
+}
+
+TEST(Launch, AnElasticJobEndsIfItsStartFailsHalfWay) {
+  launch::LaunchOptions options;
+  options.ranks = 3;
+  options.elastic = launch::ElasticOptions{.min = 1, .max = 3};
+  options.command = {"sleep", "60"};
+  options.handle_signals = false;
+  options.time_limit = std::chrono::seconds(30);
+  int starts = 0;
+  options.on_start = [&](int rank, pid_t) {
+    ++starts;
+    if (rank == 1) throw ResourceError("no process is left");
+  };
+  EXPECT_THROW(launch::launch(options), ResourceError);
+  EXPECT_EQ(starts, 2);
+}
+
+// Rank 0 ends once the launcher has seen the spare's end.
+TEST(Launch, ASignalToASpareStopsNobodyElse) {
+  launch::LaunchOptions options;
+  options.ranks = 1;
+  options.elastic = launch::ElasticOptions{.min = 1, .max = 1, .spares = 1};
+  options.command = {"sh", "-c",
+                     "[ $TRIREME_RANK = 1 ] && exit 143; trap 'exit 0' USR1; while :; do echo .; "
+                     "sleep 0.01; done"};
+  options.handle_signals = false;
+  options.time_limit = std::chrono::seconds(30);
+  pid_t pids[2] = {};
+  options.on_start = [&](int rank, pid_t pid) { pids[rank] = pid; };
+  options.on_line = [&](int, bool, std::string_view) {
+    if (pids[1] > 0 && kill(pids[1], 0) != 0) testing::send_signal(pids[0], SIGUSR1);
+  };
+  const launch::LaunchResult result = launch::launch(options);
+  EXPECT_EQ(result.exit_code, 0) << result.last_line;
+  EXPECT_EQ(result.exit_codes, (std::vector{0, 143}));
 }
 
 TEST(Launch, RefusesWhatItCannotRun) {

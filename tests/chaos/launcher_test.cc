@@ -249,7 +249,7 @@ TEST(Launcher, KillsAtTheSecondSignalOrAfterTheGrace) {
   const Killed graced = run_launcher("deaf", SIGINT, 1, {"1"});
   EXPECT_EQ(graced.run.exit_code, 130) << graced.run.describe();
   EXPECT_LT(graced.run.took, seconds(5));
-  EXPECT_NE(graced.run.ranks.at(0).err.find("after they were asked to: rank 0"), std::string::npos)
+  EXPECT_NE(graced.run.ranks.at(0).err.find("after the request to stop: rank 0"), std::string::npos)
       << graced.run.describe();
 }
 

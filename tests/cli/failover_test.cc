@@ -111,7 +111,7 @@ struct ChangingWorkers : FailOver {
     for (int i = 0; i < 2; ++i) await_pushes(job, 0, pushes_of(0));  // events of after that
     const std::int64_t before = pushes_of(1);
     resize(9);
-    await(job, "9 ranks are asked for, but the job has 1 to 4 (--elastic); it goes on with 1.", 1);
+    await(job, "cannot go on with 9 ranks: elastic allows 1 to 4; the job keeps 1 rank.", 1);
     resize(2);
     await(job, "rank 1 joins, as asked: 2 ranks.", 1);
     await_pushes(job, 1, before);  // by the new one

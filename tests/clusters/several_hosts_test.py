@@ -165,7 +165,7 @@ class SeveralHosts(hosts_case.HostsCase):
         self.assertIn(f"host node08 cannot enter the folder {job}: No such file or directory", err)
         code, _, err = self.run_it("train", "tiny.toml", "--out", str(job / "run"), "-H", BOTH)
         self.assertEqual(code, 2, err)
-        self.assertIn(f"host node08 has no or another {job}/run/config.toml", err)
+        self.assertIn(f"host node08 does not have the launcher's {job}/run/config.toml", err)
 
     def test_malformed_hosts_are_refused(self):
         (self.folder / "wrong").write_text("node07 slots=2\nnode08 slots=two\n")

@@ -8,6 +8,7 @@
 #include <cerrno>
 #include <cstdint>
 #include <cstring>
+#include <limits>
 #include <string>
 
 #include "trireme/base/error.h"
@@ -29,12 +30,13 @@ void Event::set() noexcept {
 }
 
 bool Event::wait(Duration timeout) noexcept {
-  const TimePoint end = steady_now() + timeout;
+  const TimePoint end = Deadline::in(timeout).from(steady_now());
+  constexpr long kMostMs = std::numeric_limits<int>::max();
   pollfd ready{descriptor_, POLLIN, 0};
   for (;;) {
     const Duration rest = std::max(end - steady_now(), TimePoint::duration::zero());
     const auto milliseconds = std::chrono::ceil<std::chrono::milliseconds>(rest).count();
-    const int count = poll(&ready, 1, static_cast<int>(milliseconds));
+    const int count = poll(&ready, 1, static_cast<int>(std::min<long>(milliseconds, kMostMs)));
     if (count > 0) return true;
     if (count == 0 && steady_now() >= end) return false;
     if (count < 0 && errno != EINTR) return false;

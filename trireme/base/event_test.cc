@@ -22,6 +22,7 @@ TEST(Event, WakesAtOnceAndStaysSet) {
   std::thread setter([&] { event.set(); });
   EXPECT_TRUE(event.wait(std::chrono::seconds(20)));
   EXPECT_TRUE(event.wait(Duration::zero()));
+  EXPECT_TRUE(event.wait(Duration::max()));
   EXPECT_LT(steady_now() - start, std::chrono::seconds(10));
   setter.join();
 }

@@ -156,7 +156,7 @@ ElasticGroup::Decision ElasticGroup::lost(int process, const std::string& how, b
   const bool leaves = std::count(leaving_.begin(), leaving_.end(), process) > 0;
   if (!was_rank && !leaves) {
     decision.line =
-        how + ", which had no place yet;" + (next.empty() ? " it is started again" : next) + ".";
+        how + "; it had no place in the job yet" + (next.empty() ? "." : ", and" + next + ".");
     decision.give_up = count(State::Rank) < options_.min && count(State::Starting) == 0;
     return decision;
   }

@@ -100,6 +100,9 @@ void ElasticRanks::not_started(int process, const std::string& how, const std::s
 
 void ElasticRanks::note_end(int process) {
   if (group_.is_member(process)) workers_.note_end(static_cast<int>(epoch().members.size()));
+  // The job was stopped while it waited for ranks.
+  if (epoch().members.empty() && stop_.begun() && !processes_.runs(Role::Worker))
+    workers_.note_end(/*ranks=*/1);
 }
 
 void ElasticRanks::end_silent() {

@@ -3,12 +3,14 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <signal.h>
 
 #include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "trireme/base/waiter/in_context.h"
 #include "trireme/base/waiter/real_waiter.h"
 
 namespace trireme::launch::elastic_ranks_test {
@@ -46,23 +48,21 @@ class Listener final : public rendezvous::JobControl {
 };
 
 struct ElasticRanksTest : ::testing::Test {
-  ElasticRanksTest() {
+  explicit ElasticRanksTest(ElasticOptions elastic = {.min = 1, .max = 2, .restarts = 0})
+      : options{.ranks = 2, .servers = 1, .evaluator = true, .elastic = elastic} {
     context.waiter = waiter.get();
     for (int process = 0; process < processes.count(); ++process) processes.note_start(process);
     context.coordinator = &coordinator;
   }
 
   // Ranks 0 and 1; server 0 is process 2, the evaluator process 3.
-  const LaunchOptions options{.ranks = 2,
-                              .servers = 1,
-                              .evaluator = true,
-                              .elastic = ElasticOptions{.min = 1, .max = 2, .restarts = 0}};
+  const LaunchOptions options;
   JobHosts hosts{options};
   Listener coordinator;
   JobContext context{options, hosts};
   Processes processes{context};
   ProcessStarter starter{context, processes, [](int, const std::string&) {}};
-  JobStop stop{context, processes, [] {}};
+  JobStop stop{context, processes, [this] { starter.stop_restarting(); }};
   Workers workers{context, processes, starter, stop, [] {}};
   ElasticRanks ranks{context, processes, starter, stop, workers};
   std::shared_ptr<RealWaiter> waiter = RealWaiter::make(Duration::zero());
@@ -79,6 +79,11 @@ TEST_F(ElasticRanksTest, ServersAndTheEvaluatorJoinWithoutAPlace) {
   EXPECT_THAT(coordinator.epochs[1].members, ElementsAre(0, 1));
 }
 
+TEST_F(ElasticRanksTest, AProgramsOwnExitCodeWouldOnlyComeAgain) {
+  EXPECT_FALSE(ranks.lost(1, {.exit = {255}})) << "exit(-1)";
+  EXPECT_TRUE(ranks.lost(1, {.exit = {161}}));
+}
+
 TEST_F(ElasticRanksTest, AProcessThatHasEndedMeanwhileGetsNoPlace) {
   EXPECT_TRUE(ranks.lost(1, {.exit = {137, 9}}));
   ASSERT_EQ(coordinator.epochs.size(), 1u);
@@ -86,6 +91,25 @@ TEST_F(ElasticRanksTest, AProcessThatHasEndedMeanwhileGetsNoPlace) {
   EXPECT_TRUE(ranks.lost(1, {.exit = {2}}));
   ranks.joined(1);
   EXPECT_EQ(coordinator.epochs.size(), 1u);
+}
+
+struct WaitingRanksTest : ElasticRanksTest {
+  WaitingRanksTest() : ElasticRanksTest({.min = 2, .max = 2}) {}
+};
+
+// Servers end with the ranks.
+TEST_F(WaitingRanksTest, HaveEndedWhenAllProcessesHaveAfterAStop) {
+  in_context(waiter, [this] {
+    processes.note_end(1, {137, 9});
+    EXPECT_TRUE(ranks.lost(1, {.exit = {137, 9}}));
+    ASSERT_TRUE(ranks.epoch().members.empty());
+    processes.note_end(0, {143});
+    ranks.note_end(0);
+    EXPECT_FALSE(workers.finished()) << "another process comes";
+    stop.on_signal(SIGTERM);
+    ranks.note_end(0);
+  });
+  EXPECT_TRUE(workers.finished());
 }
 
 }  // namespace

@@ -19,7 +19,9 @@ void Supervisor::on_exit(int rank, const Ending& ending) {
     return processes_.settle();
   }
   const bool worker = roles_.role_of(rank) == Role::Worker;
-  const bool asked = processes_[rank].ends || (stop_.asked_for(exit) && worker);
+  const bool spare = elastic_ && worker && !elastic_->epoch().rank_of(rank);
+  processes_[rank].spare = spare;
+  const bool asked = processes_[rank].ends || (worker && stop_.asked_for(exit, spare));
   if (!asked && (elastic_ && worker ? elastic_->lost(rank, ending) : goes_on_without(rank, exit)))
     return processes_.settle();
   if (exit.code != 0 && !asked) {

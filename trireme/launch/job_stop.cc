@@ -5,6 +5,7 @@
 #include <string>
 #include <utility>
 
+#include "trireme/base/error.h"
 #include "trireme/base/words.h"
 #include "trireme/launch/output.h"
 #include "trireme/launch/rank_end.h"
@@ -34,6 +35,7 @@ void JobStop::on_signal(int signal) {
   first_signal_ = signal;
   on_begin_();
   stop_signal_ = stop_signal_for(signal);
+  told_ = true;
   if (job_.coordinator) job_.coordinator->request_stop(stop_signal_);
   for (int process = 0; process < processes_.count(); ++process) {  // the others end with workers
     if (job_.roles.role_of(process) == Role::Worker && processes_[process].runs())
@@ -67,7 +69,14 @@ void JobStop::on_time_limit() {
   processes_.signal_all(SIGKILL);
 }
 
+void JobStop::on_failed_start() {
+  if (std::exchange(failed_, true)) return;
+  on_begin_();
+  processes_.signal_all(SIGKILL);
+}
+
 void JobStop::tell_others(const Exit& exit) {
+  told_ = true;
   job_.coordinator->request_stop(exit.code == 128 + SIGINT ? SIGINT : SIGTERM);
   kill_late();
 }
@@ -84,19 +93,19 @@ void JobStop::kill_late() {
       if (processes_[process].runs())
         late += (late.empty() ? "" : ", ") + job_.roles.name_of(process);
     if (late.empty()) return;
-    say("killed since they have not ended " + duration_text(to_seconds(job_.options.stop_grace)) +
-        " after they were asked to: " + late +
-        ". What they have done since the last checkpoint is lost.");
+    say("killed, since they did not end within " +
+        duration_text(to_seconds(job_.options.stop_grace)) + " after the request to stop: " + late +
+        ". Their work since the last checkpoint is lost.");
     processes_.signal_all(SIGKILL);
   });
 }
 
 // 130 and 143 are a rank's answer to a stop signal, its own or ours. A rank that another process's
 // signal has killed gave no answer; it is lost to the others.
-bool JobStop::asked_for(const Exit& exit) const {
+bool JobStop::asked_for(const Exit& exit, bool spare) const {
   if (failed_) return false;
   if (exit.signal != 0) return stop_signal_ != 0 && exit.signal == stop_signal_;
-  return exit.code == 130 || exit.code == 143;
+  return (exit.code == 130 || exit.code == 143) && (told_ || !spare);
 }
 
 LaunchResult JobStop::result(bool started_all,
@@ -112,6 +121,7 @@ LaunchResult JobStop::result(bool started_all,
     const Exit exit = one.exit.value_or(Exit{-1, 0});
     result.exit_codes.push_back(exit.code);
     if (job_.roles.role_of(rank) != Role::Worker || one.leaves || one.ends) continue;
+    if (one.spare && !told_) continue;
     const bool ours =
         stop_signal_ != 0 && exit.signal != 0 && (one.killed || exit.signal == stop_signal_);
     if (!ours && exit.code != 130 && exit.code != 143) continue;
@@ -133,6 +143,10 @@ LaunchResult JobStop::result(bool started_all,
   } else if (result.failure) {
     result.exit_code = result.failure->exit_code;
     result.last_line = result.failure->sentence;
+  } else if (out_of_time_) {
+    result.exit_code = static_cast<int>(ExitCode::Timeout);
+    result.last_line =
+        "killed at its time limit, " + duration_text(to_seconds(job_.options.time_limit)) + ".";
   }
   return result;
 }

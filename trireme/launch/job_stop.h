@@ -22,11 +22,14 @@ class JobStop {
   /// later, when the cause may be known.
   void on_failure(bool secondary);
   void on_time_limit();
+  /// A process of the start could not be started.
+  void on_failed_start();
   /// Ranks that train together have agreed to stop. Those that train on their own are told here.
   void tell_others(const Exit& exit);
 
-  /// Whether a process with this end was asked to stop.
-  bool asked_for(const Exit& exit) const;
+  /// Whether a process with this end was asked to stop. `spare`: it had no place in an elastic job,
+  /// whose ranks are not stopped by a signal to it alone.
+  bool asked_for(const Exit& exit, bool spare = false) const;
   bool begun() const noexcept { return failed_ || out_of_time_ || first_signal_ != 0; }
   bool failed() const noexcept { return failed_; }
   bool out_of_time() const noexcept { return out_of_time_; }
@@ -47,7 +50,8 @@ class JobStop {
   const std::function<void()> on_begin_;
   int first_signal_ = 0;
   int stop_signal_ = 0;
-  int insisted_ = 0;  // how many SIGINT and SIGTERM came
+  int insisted_ = 0;   // how many SIGINT and SIGTERM came
+  bool told_ = false;  // the ranks were asked to stop
   bool out_of_time_ = false;
   bool failed_ = false;
 };

@@ -41,6 +41,25 @@ TEST(JobStop, ExitsAreAskedForOnlyByTheSignalThatWasPassedOn) {
   EXPECT_FALSE(job.stop.asked_for({1}));
 }
 
+TEST(JobStop, ASpareThatASignalEndsStopsNobodyElse) {
+  Job job({.ranks = 2});
+  EXPECT_FALSE(job.stop.asked_for({143}, /*spare=*/true));
+  job.processes.note_end(0, {0});
+  job.processes.note_end(1, {143});
+  job.processes[1].spare = true;
+  EXPECT_EQ(job.result(/*started_all=*/true).exit_code, 0);
+  job.stop.on_signal(SIGTERM);
+  EXPECT_TRUE(job.stop.asked_for({143}, /*spare=*/true)) << "all were asked to stop";
+}
+
+TEST(JobStop, AFailedStartStopsTheStarts) {
+  Job job({.ranks = 2});
+  job.stop.on_failed_start();
+  job.stop.on_failed_start();
+  EXPECT_TRUE(job.stop.begun());
+  EXPECT_EQ(job.begun, 1);
+}
+
 TEST(JobStop, BeginsOnceHoweverOftenItIsAsked) {
   Job job({.ranks = 1});
   EXPECT_FALSE(job.stop.begun());
@@ -53,12 +72,15 @@ TEST(JobStop, BeginsOnceHoweverOftenItIsAsked) {
 }
 
 TEST(JobStop, TheTimeLimitStopsTheStarts) {
-  Job job({.ranks = 1});
+  Job job({.ranks = 1, .time_limit = std::chrono::seconds(5)});
   job.stop.on_time_limit();
   EXPECT_TRUE(job.stop.out_of_time());
   EXPECT_TRUE(job.stop.begun());
   EXPECT_EQ(job.begun, 1);
-  EXPECT_TRUE(job.result(/*started_all=*/true).out_of_time);
+  const LaunchResult result = job.result(/*started_all=*/true);
+  EXPECT_TRUE(result.out_of_time);
+  EXPECT_EQ(result.exit_code, 161);
+  EXPECT_EQ(result.last_line, "killed at its time limit, 5 s.");
 }
 
 TEST(LaunchResult, OfAJobThatIsStoppedBeforeItsStartNamesTheSignal) {

@@ -21,19 +21,19 @@ long to_number(const std::string& text) {
   long value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   if (error != std::errc() || end != text.data() + text.size())
-    refuse_message("has no number where one belongs");
+    refuse_message("has text in place of a number");
   return value;
 }
 
 }  // namespace
 
 void refuse_message(const std::string& what) {
-  throw ConfigError("a message between launchers " + what,
+  throw ConfigError("a message between the launcher and its helper " + what,
                     {.operation = "launch", .advice = "Use the same version on all hosts."});
 }
 
 const std::string& Message::field(std::size_t index) const {
-  if (index >= fields.size()) refuse_message(kind + " is too short");
+  if (index >= fields.size()) refuse_message("of kind " + kind + " lacks a field");
   return fields[index];
 }
 

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <filesystem>
 #include <fstream>
 #include <thread>
 
@@ -34,6 +35,27 @@ TEST(Cores, AreDisjointAndHonourTheQuota) {
   share = share_cores(cores, 8, 2, Bind::Numa, nodes);
   EXPECT_THAT(share.pinned, ElementsAre(nodes[0], nodes[1]));
   EXPECT_TRUE(share_cores(cores, 8, 2, Bind::None, nodes).pinned.empty());
+}
+
+// As on POWER9: nodes 0 and 8 have cores, node 255 has memory only.
+TEST(Cores, NodesMayHaveGapsInTheirNumbersAndNoCores) {
+  namespace fs = std::filesystem;
+  const std::string folder = ::testing::TempDir() + "/nodes." + std::to_string(getpid());
+  const auto write = [&](const std::string& name, const char* text) {
+    fs::create_directories(fs::path(folder + name).parent_path());
+    std::ofstream(folder + name) << text;
+  };
+  write("/online", "0,8,255\n");
+  write("/node0/cpulist", "0-1\n");
+  write("/node8/cpulist", "2-3\n");
+  write("/node255/cpulist", "\n");
+  const auto nodes = numa_nodes(folder);
+  EXPECT_THAT(nodes, ElementsAre(ElementsAre(0, 1), ElementsAre(2, 3), ElementsAre()));
+  EXPECT_THAT(share_cores({0, 1, 2, 3}, 4, 2, Bind::Numa, nodes).pinned,
+              ElementsAre(ElementsAre(0, 1), ElementsAre(2, 3)));
+  fs::remove_all(folder);
+  EXPECT_THAT(share_cores({0, 1}, 2, 2, Bind::Numa, numa_nodes(folder)).pinned,
+              ElementsAre(ElementsAre(0, 1), ElementsAre(0, 1)));
 }
 
 TEST(Cores, MoreRanksThanCoresArePinnedNowhere) {

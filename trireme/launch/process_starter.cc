@@ -1,6 +1,5 @@
 #include "trireme/launch/process_starter.h"
 
-#include <signal.h>
 #include <unistd.h>
 
 #include <utility>
@@ -29,7 +28,6 @@ bool ProcessStarter::start_next(bool more) {
       return true;
     } catch (...) {
       error_ = std::current_exception();
-      processes_.signal_all(SIGKILL);
     }
   }
   starting_ = false;

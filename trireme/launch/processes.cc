@@ -20,6 +20,12 @@ void Processes::settle() {
   job_.waiter->wake();
 }
 
+bool Processes::runs(Role role) const {
+  for (int process = 0; process < count(); ++process)
+    if (job_.roles.role_of(process) == role && (*this)[process].runs()) return true;
+  return false;
+}
+
 void Processes::signal(int process, int signal) {
   job_.hosts.host_of(process).signal(process, signal, /*group=*/false);
 }

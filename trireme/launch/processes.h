@@ -28,6 +28,7 @@ class Processes {
     bool silent = false;  // it was killed because it was silent
     bool leaves = false;  // it was dismissed: the user wants fewer
     bool ends = false;    // it was asked to end because rank 0 has ended
+    bool spare = false;   // it ended without a place among the ranks
     bool runs() const noexcept { return started && !exit; }
   };
 
@@ -42,6 +43,8 @@ class Processes {
   /// The end of one process has been handled.
   void settle();
   bool any_runs() const noexcept { return running_ != 0; }
+  /// Whether one of this role runs.
+  bool runs(Role role) const;
 
   /// Signals the process alone.
   void signal(int process, int signal);

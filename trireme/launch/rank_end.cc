@@ -10,6 +10,9 @@
 namespace trireme::inline v0::launch {
 namespace {
 
+constexpr int kLastOwnCode =
+    179;  // of ExitCode; beyond it a program's own, such as 255 of exit(-1)
+
 std::string sentence_of(const std::string& name, const std::string& host, const std::string& what,
                         const rendezvous::Activity& activity, const std::string& advice) {
   std::string text = name + " on host " + host + " " + what;
@@ -51,7 +54,8 @@ std::string how_it_ended(const Exit& exit) {
 }
 
 bool may_come_back(const Exit& exit) {
-  return exit.signal != 0 || exit.code >= static_cast<int>(ExitCode::PeerLost);
+  return exit.signal != 0 ||
+         (exit.code >= static_cast<int>(ExitCode::PeerLost) && exit.code <= kLastOwnCode);
 }
 
 rendezvous::Failure failure_of(int process, const rendezvous::Roles& roles, const std::string& host,

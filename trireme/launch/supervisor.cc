@@ -6,12 +6,14 @@
 
 #include <cstdlib>
 #include <fstream>
+#include <sstream>
 
 #include "trireme/base/error.h"
 #include "trireme/base/standard_streams.h"
 #include "trireme/base/waiter/in_context.h"
 #include "trireme/launch/coordinator/kept_coordinator.h"
 #include "trireme/launch/hosts/spawn.h"
+#include "trireme/launch/output.h"
 #include "trireme/net/endpoint.h"
 #include "trireme/observe/machine.h"
 #include "trireme/rendezvous/coordinator/coordinator.h"
@@ -37,7 +39,11 @@ bool is_readable(int descriptor) {
 class Supervisor::Starter final : public ProgressSource {
  public:
   explicit Starter(Supervisor& supervisor) : supervisor_(supervisor) {}
-  bool poll() override { return supervisor_.starter_.start_next(!supervisor_.stop_.begun()); }
+  bool poll() override {
+    const bool moved = supervisor_.starter_.start_next(!supervisor_.stop_.begun());
+    if (supervisor_.starter_.error()) supervisor_.stop_.on_failed_start();
+    return moved;
+  }
   bool pending() const noexcept override { return false; }
   int descriptor() const noexcept override { return -1; }
   void arm(bool) noexcept override {}
@@ -219,7 +225,10 @@ void Supervisor::read_wanted() {
   std::string text;
   if (!std::getline(std::ifstream(options_.wanted_file), text) || text.empty()) return;
   if (std::pair wanted(text, written); std::exchange(wanted_, wanted) == wanted) return;
-  const int wanted = std::atoi(text.c_str());
+  int wanted = 0;
+  std::istringstream words(text);
+  if (!(words >> wanted) || !(words >> std::ws).eof())
+    return say(options_.wanted_file + " says \"" + text + "\", which is no number of ranks.");
   if (elastic_) return elastic_->resize(wanted);
   workers_.want(wanted);
 }

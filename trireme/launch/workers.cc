@@ -53,9 +53,9 @@ void Workers::end_with_rank0() {
 void Workers::want(int wanted) {
   const auto [min, max] = *job_.options.range;
   if (wanted < min || wanted > max)
-    return say(counted(wanted, "rank") + " are asked for, but the job has " + std::to_string(min) +
-               " to " + std::to_string(max) + " (--elastic); it goes on with " +
-               std::to_string(count_ - ended_) + ".");
+    return say("cannot go on with " + counted(wanted, "rank") + ": elastic allows " +
+               std::to_string(min) + " to " + std::to_string(max) + "; the job keeps " +
+               counted(count_ - ended_, "rank") + ".");
   wanted_ = wanted;
 }
 

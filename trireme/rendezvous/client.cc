@@ -59,6 +59,7 @@ bool is_disconnection(const grpc::Status& status) {
     case grpc::StatusCode::ABORTED:
     case grpc::StatusCode::ALREADY_EXISTS:
     case grpc::StatusCode::INVALID_ARGUMENT:
+    case grpc::StatusCode::RESOURCE_EXHAUSTED:
       return false;
     default:
       return true;
@@ -155,6 +156,15 @@ void CoordinatorClient::Impl::raise(const grpc::Status& status,
     case grpc::StatusCode::DEADLINE_EXCEEDED:
       throw TimeoutError("the coordinator at " + options.endpoint + " did not answer in time",
                          std::move(context));
+    case grpc::StatusCode::ALREADY_EXISTS:
+      context.advice = "Start it again in a few seconds.";
+      throw TimeoutError(status.error_message(), std::move(context));
+    case grpc::StatusCode::INVALID_ARGUMENT:
+    case grpc::StatusCode::RESOURCE_EXHAUSTED:  // larger than gRPC takes
+      context.advice =
+          "Make it smaller if it is yours (a tuning table); otherwise this is a bug in Trireme.";
+      throw ConfigError("the coordinator refuses the call: " + status.error_message(),
+                        std::move(context));
     case grpc::StatusCode::ABORTED:
       throw PeerLost(status.error_message(), std::move(context));
     default:

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <atomic>
 #include <filesystem>
+#include <fstream>
 #include <functional>
 #include <mutex>
 #include <optional>
@@ -13,6 +14,7 @@
 
 #include "trireme/base/error.h"
 #include "trireme/base/event.h"
+#include "trireme/base/file.h"
 #include "trireme/base/work_thread.h"
 #include "trireme/net/endpoint.h"
 #include "trireme/net/socket.h"
@@ -432,6 +434,23 @@ TEST(FileStore, KeepsTheLastTextForOneOwner) {
             std::filesystem::perms(0600));
   store->clear();
   EXPECT_FALSE(std::filesystem::exists(folder.path + "/coordinator.state"));
+}
+
+// In a folder where others may write. The ranks' sessions are in the state.
+TEST(FileStore, WritesThroughNobodyElsesFile) {
+  const Folder folder;
+  const std::string other = folder.path + "/other", state = folder.path + "/coordinator.state";
+  std::ofstream(other) << "not ours";
+  std::filesystem::create_symlink(other, state + ".new");
+  const auto store = make_store(folder.path);
+  store->open();
+  store->save("first");
+  EXPECT_EQ(try_read_file(other), "not ours");
+  EXPECT_FALSE(std::filesystem::is_symlink(state));
+  std::ofstream(state + ".new");
+  std::filesystem::permissions(state + ".new", std::filesystem::perms(0666));
+  store->save("second");
+  EXPECT_EQ(std::filesystem::status(state).permissions(), std::filesystem::perms(0600));
 }
 
 // A coordinator that took it for none would begin the job anew, and overwrite it.

@@ -63,18 +63,17 @@ int secret_descriptor(std::string_view secret) {
 }
 
 std::string read_secret_descriptor(int descriptor) {
-  const std::string secret = read_all(descriptor);
+  const std::string secret = peek_secret_descriptor(descriptor);
   close(descriptor);
-  if (secret.size() < 16) {
-    refuse("the job's secret was not found in descriptor " + std::to_string(descriptor),
-           "Start ranks by `trireme launch`; one process makes one Job.");
-  }
   return secret;
 }
 
 std::string peek_secret_descriptor(int descriptor) {
-  const std::string secret = read_secret_descriptor(fcntl(descriptor, F_DUPFD_CLOEXEC, 0));
-  lseek(descriptor, 0, SEEK_SET);  // the copy shares its place in the file
+  const std::string secret = read_all(descriptor);
+  if (secret.size() < 16) {
+    refuse("the job's secret was not found in descriptor " + std::to_string(descriptor),
+           "Start ranks by `trireme launch`; one process makes one Job.");
+  }
   return secret;
 }
 

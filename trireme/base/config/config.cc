@@ -57,9 +57,7 @@ std::string quoted(std::string_view text) {
 }
 
 std::string shortest(double value) {
-  char text[64];
-  const auto end = std::to_chars(text, text + sizeof text, value).ptr;
-  std::string out(text, end);
+  std::string out = number_text(value);
   // TOML distinguishes 1 (integer) from 1.0 (number).
   if (std::isfinite(value) && out.find_first_of(".e") == std::string::npos) out += ".0";
   return out;
@@ -111,8 +109,8 @@ std::string node_type(const toml::node& node) {
   return out.str();
 }
 
-// Writes an array of tables as "x=1 y=z; x=2".
-std::optional<std::string> joined(const toml::array& array) {
+// Writes an array of tables as "x=1 y=z; x=2". `what`: its file, line and key.
+std::optional<std::string> joined(const toml::array& array, const std::string& what) {
   std::string text;
   for (const toml::node& element : array) {
     const toml::table* table = element.as_table();
@@ -121,13 +119,19 @@ std::optional<std::string> joined(const toml::array& array) {
     for (const auto& [name, node] : *table) {
       entry += (entry.empty() ? "" : " ") + std::string(name.str()) + "=";
       if (const auto* word = node.as_string()) {
+        if (word->get().find_first_of("; \t\n") != std::string::npos)
+          refuse_config(what + ": " + std::string(name.str()) + " = " + quoted(word->get()) +
+                            " has a space or a ';' in it",
+                        "Write one table for each word.");
         entry += word->get();
       } else if (const auto* whole = node.as_integer()) {
         entry += std::to_string(whole->get());
       } else if (const auto* real = node.as_floating_point()) {
         entry += shortest(real->get());
       } else {
-        return std::nullopt;
+        refuse_config(what + ": " + std::string(name.str()) +
+                          " must be a text or a number, not a TOML " + node_type(node),
+                      "Write a text in quotes.");
       }
     }
     text += (text.empty() ? "" : "; ") + entry;
@@ -150,7 +154,7 @@ Value node_value(const Key& key, const toml::node& node, const std::string& wher
     case Type::Text:
       if (const auto* value = node.as_string()) return value->get();
       if (const auto* array = node.as_array(); array != nullptr && key.tables) {
-        if (auto text = joined(*array)) return *std::move(text);
+        if (auto text = joined(*array, where + ": " + key.name)) return *std::move(text);
       }
       if (const auto* value = node.as_integer(); value != nullptr && key.numbers)
         return std::to_string(value->get());
@@ -182,8 +186,8 @@ std::string read_whole(const std::string& path) {
 
 toml::table parse_toml(std::string_view text, const std::string& path) {
   if (const int line = too_deep_line(text); line > 0)
-    refuse_config(path + ":" + std::to_string(line) + ": tables and arrays lie more than " +
-                      std::to_string(kMostNesting) + " deep in one another",
+    refuse_config(path + ":" + std::to_string(line) + ": tables and arrays are nested more than " +
+                      std::to_string(kMostNesting) + " deep",
                   "Write keys as TABLE.KEY = VALUE; " + help_config() + " lists every key.");
   try {
     return toml::parse(text, path);
@@ -346,7 +350,7 @@ void Config::store(const Key& key, Value value, const std::string& where,
   const std::string shown = config::to_toml(value);
   if (const auto* text = std::get_if<std::string>(&value); text != nullptr && !is_utf8(*text))
     refuse_config(where + ": " + key.name + " = \"" + escaped(*text) +
-                      "\" is no UTF-8, and a TOML file can hold nothing else",
+                      "\" is not valid UTF-8, which a TOML file must be",
                   "Give the file or folder a name in UTF-8.");
   if (const auto* text = std::get_if<std::string>(&value);
       text != nullptr && !key.choices.empty()) {

@@ -176,6 +176,19 @@ TEST(Config, TablesBecomeOneText) {
   EXPECT_EQ(again.text("a.groups"), config.text("a.groups"));
   EXPECT_THROW(config.read_text("[[a.text]]\nx = 1\n", "job.toml"), ConfigError);
   EXPECT_THROW(config.read_text("[a]\ngroups = [1, 2]\n", "job.toml"), ConfigError);
+  const auto refusal = [&](const std::string& line) {
+    try {
+      config.read_text("[[a.groups]]\n" + line, "job.toml");
+    } catch (const ConfigError& error) {
+      return error.message();
+    }
+    return std::string("taken");
+  };
+  EXPECT_THAT(refusal("match = \"a b\""),
+              HasSubstr("job.toml:1: a.groups: match = \"a b\" has a space"));
+  EXPECT_THAT(refusal("match = \"a;b\""), HasSubstr("match = \"a;b\" has a space or a ';'"));
+  EXPECT_THAT(refusal("decay = true"),
+              HasSubstr("decay must be a text or a number, not a TOML boolean"));
 }
 
 TEST(Config, TextSurvivesQuoting) {

@@ -19,7 +19,10 @@ std::size_t after_token(std::string_view text, std::size_t at) {
     if (c == '"' && text[i] == '\\') {
       ++i;
     } else if (text.substr(i, quote.size()) == quote) {
-      return i + quote.size();
+      std::size_t end = i + quote.size();
+      const std::size_t most = long_one ? end + 2 : end;  // a long string may end in two quotes
+      while (end < std::min(most, text.size()) && text[end] == c) ++end;
+      return end;
     } else if (!long_one && text[i] == '\n') {
       return i;
     }

@@ -38,6 +38,9 @@ TEST(TomlNesting, TextsAndCommentsAreNotCounted) {
   EXPECT_EQ(too_deep_line("x = \"open\n" + times(101, "[")), 2);  // the string ends with its line
   EXPECT_EQ(too_deep_line("x = \"\"\"\n\n\"\"\"\n" + times(101, "[")), 4);
   EXPECT_EQ(too_deep_line("x = \"\\"), 0);
+  EXPECT_EQ(too_deep_line("x = [\"\"\"a\"\"\"\", " + times(101, "[")),
+            1);  // the fourth quote is its own
+  EXPECT_EQ(too_deep_line("x = ['''a''''', " + times(101, "[")), 1);
 }
 
 }  // namespace

@@ -130,7 +130,7 @@ void CoordinatorProcess::apply(const Message& order) {
   } else if (order.kind == "finish") {
     coordinator_->finish();
   } else {
-    refuse_message("asks for " + order.kind);
+    refuse_message("is of an unknown kind, " + order.kind);
   }
   if (order.number(0) != 0) send(answer);
 }

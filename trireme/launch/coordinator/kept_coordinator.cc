@@ -25,7 +25,6 @@ constexpr Duration kSoon = std::chrono::seconds(2);
 constexpr int kMostSoon = 5;
 constexpr Duration kPause = std::chrono::milliseconds(200);
 constexpr int kEndMs = 200;
-constexpr Duration kLookAtStart = std::chrono::milliseconds(50);
 constexpr Duration kAnswers = std::chrono::seconds(2);
 constexpr Duration kClose = std::chrono::seconds(3);
 
@@ -40,8 +39,7 @@ KeptCoordinator::KeptCoordinator(rendezvous::CoordinatorOptions options, KeptOpt
   const std::string& address = setup_.options.listener->address;
   endpoint_ = address.substr(address.find(' ') + 1);
   keeper_ = std::thread([this] { keep(); });
-  while (!decided_.wait(kLookAtStart)) {
-  }
+  decided_.wait(Duration::max());
   if (!orders_.given_up()) return;
   keeper_.join();
   throw_error(lost_->code, lost_->sentence, {});

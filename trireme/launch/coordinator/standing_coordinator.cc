@@ -124,8 +124,9 @@ StandingCoordinator::StandingCoordinator(const StandingOptions& options)
     if (signal == SIGTSTP) return;
     const int stop = stop_signal_for(signal);
     coordinator_->request_stop(stop);
-    if (!workers_->begun()) return end(128 + stop, "was asked to stop before the job has begun.");
-    say("asks the ranks to stop.");
+    if (!workers_->begun())
+      return end(128 + stop, "the coordinator was asked to stop before the job had begun.");
+    say("the coordinator asks the ranks to stop.");
   });
   waiter_->add(signals_);
 }
@@ -138,7 +139,8 @@ void StandingCoordinator::start() {
                [this](int process) { return is_server(process); });
   workers_ = make_workers(job);
   if (workers_->begun())
-    say("goes on with the job in " + options_.store->address() + ": " + workers_->describe() + ".");
+    say("the coordinator goes on with the job in " + options_.store->address() + ": " +
+        workers_->describe() + ".");
   // The earlier coordinator may have ended between two changes, or before it acted on a leave.
   for (const auto& [process, exit_code] : job.left) left(process, exit_code);
   // Absent workers on their own are no loss.
@@ -356,7 +358,7 @@ void StandingCoordinator::lose_silent() {
   const std::vector<int> silent = coordinator_->silent(elastic_.silence);
   if (!is_ending() && hears_nobody(*coordinator_, elastic_.silence)) {
     if (silent.empty() || std::exchange(deaf_, true)) return;
-    say("hears no process any more, and waits until one comes or is heard again.");
+    say("the coordinator hears no process any more, and waits until one comes or is heard again.");
     first_back_.reset();  // from now on as when it began
   } else if (std::exchange(deaf_, false)) {
     coordinator_->forgive_silence();  // others are heard a little later

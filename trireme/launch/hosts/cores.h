@@ -3,14 +3,15 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
 namespace trireme::inline v0::launch {
 
 enum class Bind : std::uint8_t { Core, Numa, None };
 
-/// The cores of each NUMA node; one node with all cores if the kernel lists none.
-std::vector<std::vector<int>> numa_nodes();
+/// The cores of each NUMA node, some of which may have none; no nodes if the kernel lists none.
+std::vector<std::vector<int>> numa_nodes(const std::string& folder = "/sys/devices/system/node");
 
 struct CoreShare {
   int per_rank = 1;                      // for thread pools

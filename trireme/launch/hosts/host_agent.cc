@@ -44,8 +44,8 @@ std::string address_of_launcher(const HostSetup& setup) {
 
 void enter_folder(const HostSetup& setup) {
   if (setup.version != rendezvous::kWireVersion) {
-    throw RefusedError("has \"" + std::string(rendezvous::kWireVersion) + "\", the launcher \"" +
-                           setup.version + "\"",
+    throw RefusedError("runs \"" + std::string(rendezvous::kWireVersion) +
+                           "\", and the launcher runs \"" + setup.version + "\"",
                        {.advice = "Install one version on all hosts."});
   }
   if (chdir(setup.folder.c_str()) != 0) {
@@ -54,7 +54,7 @@ void enter_folder(const HostSetup& setup) {
         {.advice = "A job runs in the folder in which it was started, on all hosts."});
   }
   if (!setup.shared_file.empty() && proof_of_file(setup.shared_file) != setup.shared_proof) {
-    throw ConfigError("has no or another " + setup.shared_file,
+    throw ConfigError("does not have the launcher's " + setup.shared_file,
                       {.advice = "It must lie in a folder that all hosts mount."});
   }
 }
@@ -106,6 +106,7 @@ void HostAgent::run() {
 }
 
 void HostAgent::on_message(const Message& message) {
+  in_a_hurry_ = false;
   if (message.kind == "setup") {
     try {
       set_up(setup_from(message));
@@ -154,7 +155,7 @@ void HostAgent::start(const Message& message) {
 }
 
 // Waits until the launcher takes what was sent, unless it has sent a message, perhaps a signal for
-// the process that writes. From then on lines that do not fit are dropped.
+// the process that writes. Until that is read, lines that do not fit are dropped.
 bool HostAgent::has_room() {
   while (sink_->waiting() > kMostWaiting) {
     if (in_a_hurry_) return false;

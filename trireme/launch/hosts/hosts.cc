@@ -4,6 +4,7 @@
 #include <charconv>
 #include <cstring>
 #include <sstream>
+#include <utility>
 
 #include "trireme/base/error.h"
 #include "trireme/base/file.h"
@@ -68,9 +69,10 @@ void add_host(std::vector<HostSlots>& hosts, HostSlots host, const std::string& 
 HostSlots host_of_line(std::istringstream& words, const std::string& first,
                        const std::string& where) {
   HostSlots host = host_from(first, where);
+  bool given = host.name != net::without_brackets(first);  // "node07:4"
   for (std::string word; words >> word;) {
     if (!word.starts_with("slots=")) refuse_host(where, "\"" + word + "\" is not slots=NUMBER");
-    if (host.slots != 1 || first.ends_with(":1")) refuse_host(where, "slots are given twice");
+    if (std::exchange(given, true)) refuse_host(where, "slots are given twice");
     host.slots = slots_from(word.substr(std::strlen("slots=")), where);
   }
   return host;
@@ -180,7 +182,8 @@ std::string host_without_user(const std::string& name) {
 bool is_this_host(const std::string& name) {
   const auto label = [](const std::string& whole) { return whole.substr(0, whole.find('.')); };
   const std::string own = observe::host_name();
-  return net::is_loopback(name) || name == own || name == label(own);
+  const bool both_whole = name.find('.') != name.npos && own.find('.') != own.npos;
+  return net::is_loopback(name) || (both_whole ? name == own : label(name) == label(own));
 }
 
 }  // namespace trireme::inline v0::launch

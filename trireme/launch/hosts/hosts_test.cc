@@ -13,6 +13,7 @@
 #include "trireme/launch/hosts/host_messages.h"
 #include "trireme/launch/hosts/job_hosts.h"
 #include "trireme/launch/launch.h"
+#include "trireme/observe/machine.h"
 
 namespace trireme::launch::hosts_test {
 namespace {
@@ -60,6 +61,14 @@ TEST(Hosts, AListHasNamesAndSlots) {
               ElementsAre(HostSlots{"fd00::7", 4}, HostSlots{"fd00::8", 1}));
 }
 
+TEST(Hosts, ThisHostHasANameWithAndWithoutItsDomain) {
+  const std::string own = observe::host_name(), label = own.substr(0, own.find('.'));
+  EXPECT_TRUE(is_this_host(own));
+  EXPECT_TRUE(is_this_host(label));
+  EXPECT_EQ(is_this_host(label + ".far.away"), own == label) << "it knows no domain of its own";
+  EXPECT_FALSE(is_this_host(label + "-1"));
+}
+
 TEST(Hosts, AMalformedListIsRefused) {
   for (const char* list : {"", "a:", "a:0", "a:four", "a:-1", "a:70000", "a,,b", ":4", "-oProxy:1",
                            "a b:1", "me@:1", "a;b", "$(a)", "@a", "me@-x"}) {
@@ -74,11 +83,19 @@ TEST(Hosts, AFileHasOneHostPerLine) {
               ElementsAre(HostSlots{"node07", 5}, HostSlots{"node08", 2}, HostSlots{"node09", 1}));
 }
 
+TEST(Hosts, AnAddressThatEndsWithOneHasNoSlotsYet) {
+  const Hostfile file("fd00::1 slots=4\n[fd00::2] slots=2\n");
+  EXPECT_THAT(file.read(), ElementsAre(HostSlots{"fd00::1", 4}, HostSlots{"fd00::2", 2}));
+}
+
 TEST(Hosts, AMalformedFileIsRefusedWithItsLine) {
   for (const auto& [text, line, words] :
        {std::tuple{"node07 slots=4\nnode08 slots=many\n", ":2: ", "\"many\" is no number of slots"},
         {"a\n#\nb cores=4\n", ":3: ", "\"cores=4\" is not slots=NUMBER"},
         {"a:2 slots=4\n", ":1: ", "slots are given twice"},
+        {"a:1 slots=4\n", ":1: ", "slots are given twice"},
+        {"a slots=1 slots=4\n", ":1: ", "slots are given twice"},
+        {"[fd00::1]:1 slots=4\n", ":1: ", "slots are given twice"},
         {"a\n-x slots=1\n", ":2: ", "\"-x\" is no name of a host"},
         {"# nothing\n", ": ", "no host is named"},
         {"", ": ", "no host is named"}}) {

@@ -114,6 +114,9 @@ void RemoteHost::connect_again(int process) {
     running_.erase(process);
     throw;
   }
+  waiter_.run_at(waiter_.now() + options_.patience, [this, connection = connections_] {
+    if (connection == connections_) end_attempt();
+  });
 }
 
 void RemoteHost::start(int process, const StartOptions& options) {

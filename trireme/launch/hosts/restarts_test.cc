@@ -1,9 +1,11 @@
 // Hosts on which processes are started again and again.
 #include <gtest/gtest.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <filesystem>
+#include <fstream>
 #include <functional>
 #include <iterator>
 #include <memory>
@@ -76,6 +78,24 @@ TEST_F(RestartsTest, TryAHostAnewThatCouldNotBeTried) {
   EXPECT_TRUE(await([&] { return ended == 1; }));
   EXPECT_TRUE(not_reached);
   waiter.reset();
+}
+
+// As one whose file system hangs: ssh connects, and nothing answers.
+TEST_F(RestartsTest, GiveAHostUpThatDoesNotAnswerAtAnotherTry) {
+  const std::string hanging = ::testing::TempDir() + "/hanging-ssh." + std::to_string(getpid());
+  std::ofstream(hanging) << "#!/bin/sh\nexec sleep 60\n";
+  std::filesystem::permissions(hanging, std::filesystem::perms(0700));
+  setenv("TRIREME_SSH", "false", 1);
+  RemoteHost host(*waiter, guard,
+                  {.name = "host", .agent = {"agent"}, .patience = std::chrono::milliseconds(50)},
+                  events());
+  EXPECT_TRUE(await([&] { return host.ended(); }));
+  setenv("TRIREME_SSH", hanging.c_str(), 1);
+  in_context(waiter, [&] { host.start(0, {.command = {"program"}}); });
+  EXPECT_TRUE(await([&] { return ended == 1; }));
+  EXPECT_TRUE(not_reached);
+  waiter.reset();
+  std::filesystem::remove(hanging);
 }
 
 }  // namespace

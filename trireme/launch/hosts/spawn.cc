@@ -26,7 +26,9 @@ namespace {
 [[noreturn]] void refuse_spawn(const std::string& what, int error) {
   throw ResourceError(
       what + ": " + std::strerror(error),
-      {.operation = "launch", .advice = "Raise the limits on processes and open files."});
+      {.operation = "launch",
+       .advice = error == ENOSYS ? "Linux 5.3 or later is needed."
+                                 : "Raise the limits on processes and open files."});
 }
 
 bool is_program(const std::string& path) {

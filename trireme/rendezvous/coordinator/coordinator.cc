@@ -42,7 +42,8 @@ Coordinator::Coordinator(CoordinatorOptions options) {
                                  "listen on 127.0.0.1."});
   }
   if (options.secret.size() < 16) {
-    throw ConfigError("a job secret has at least 16 bytes", {.operation = "launch"});
+    throw ConfigError("a job secret has at least 16 bytes",
+                      {.operation = "launch", .advice = "Make one by `openssl rand -hex 32`."});
   }
   require_room_for_grpc();
   impl_ = std::make_unique<Impl>(std::move(options));
@@ -50,7 +51,10 @@ Coordinator::Coordinator(CoordinatorOptions options) {
   builder.SetMaxReceiveMessageSize(kLargestMessage);
   builder.RegisterService(&impl_->service);
   impl_->server = builder.BuildAndStart();
-  if (!impl_->server) throw ResourceError("gRPC could not start", {.operation = "launch"});
+  if (!impl_->server)
+    throw ResourceError(
+        "gRPC could not start",
+        {.operation = "launch", .advice = "Raise the limits on processes and open files."});
   impl_->found = snapshot();
   impl_->door.open([server = impl_->server.get()](Descriptor guest) {
     grpc::AddInsecureChannelFromFd(server, guest.release());

@@ -1,6 +1,7 @@
 #include "trireme/rendezvous/coordinator/coordinator_service.h"
 
 #include "trireme/base/error.h"
+#include "trireme/base/words.h"
 
 namespace trireme::inline v0::rendezvous {
 namespace {
@@ -10,19 +11,22 @@ using grpc::ServerUnaryReactor;
 using grpc::Status;
 using grpc::StatusCode;
 
-constexpr std::size_t kLongestExchange = 1 << 16;
+constexpr std::size_t kLongestKey = 256;
+// The job's state holds the exchanges of its epoch, and etcd takes 1.5 MiB.
+constexpr std::size_t kLongestExchange = 1 << 19;
 
 }  // namespace
 
 grpc::Status Service::check_join(const wire::JoinRequest& request) const {
-  const std::string who = state_.roles().name_of(static_cast<int>(request.rank()));
+  const bool known = request.rank() < static_cast<std::size_t>(state_.members.size());
+  const std::string who = known ? state_.roles().name_of(static_cast<int>(request.rank()))
+                                : "process " + std::to_string(request.rank());
   if (request.version() != state_.options.version) {
     return Status(StatusCode::FAILED_PRECONDITION, who + " is \"" + request.version() +
                                                        "\", its coordinator \"" +
                                                        state_.options.version + "\"");
   }
-  if (request.job() != state_.options.job ||
-      request.rank() >= static_cast<std::size_t>(state_.members.size())) {
+  if (request.job() != state_.options.job || !known) {
     return Status(StatusCode::FAILED_PRECONDITION,
                   who + " of job " + request.job() + " does not belong to job " +
                       state_.options.job + ", of " + std::to_string(state_.members.size()) +
@@ -49,7 +53,8 @@ Status Service::join(const wire::JoinRequest& request, wire::JoinReply& reply) {
   const int rank = static_cast<int>(request.rank());  // any number, until check_join() has passed
   if (status.ok() && is_out_of_reach(rank)) {
     state_.options.on_gone(rank, state_.roles().name_of(rank) + " was started again");
-    return {StatusCode::ALREADY_EXISTS, "it is taken for lost first"};
+    return {StatusCode::ALREADY_EXISTS,
+            "the earlier process in its place is not taken for lost yet"};
   }
   // The process has joined an earlier coordinator, but not got its answer.
   if (status.ok() && state_.options.store && !state_.options.on_gone &&
@@ -106,11 +111,16 @@ void Service::exchange(const wire::ExchangeRequest& request, ServerUnaryReactor*
   };
   const int rank = state_.sessions.process_of(request.session());
   if (rank < 0) return reactor->Finish(no_session());
-  if (request.value().size() > kLongestExchange || request.key().size() > 256)
-    return refuse(StatusCode::INVALID_ARGUMENT, "too long");
+  if (request.key().size() > kLongestKey)
+    return refuse(StatusCode::INVALID_ARGUMENT, "the key is too long");
+  if (request.value().size() > kLongestExchange)
+    return refuse(StatusCode::INVALID_ARGUMENT,
+                  "the value of \"" + request.key() + "\" has " + grouped(request.value().size()) +
+                      " bytes, and " + grouped(kLongestExchange) + " are the most");
   const std::optional<Group> group = Exchanges::group_of(request, state_.members.size());
-  if (!group) return refuse(StatusCode::INVALID_ARGUMENT, "no such group");
-  if (!is_in(*group, rank)) return refuse(StatusCode::INVALID_ARGUMENT, "not in it");
+  if (!group) return refuse(StatusCode::INVALID_ARGUMENT, "there is no such group of processes");
+  if (!is_in(*group, rank))
+    return refuse(StatusCode::INVALID_ARGUMENT, "the caller is not in the group");
   if (request.members_size() > 0 && request.epoch() != state_.epoch().number)
     return refuse(StatusCode::ABORTED, "the ranks have changed: " + state_.epoch().cause);
   state_.exchanges.give(rank, *group, request, {reactor, reply}, [this] { return state_.save(); });
@@ -252,8 +262,7 @@ Status Service::tell_of_servers(const wire::ServerNews& request, wire::ServerVie
       return {StatusCode::UNAUTHENTICATED, "the caller may not say that"};
     effect = state_.servers.take(roles, process, request);
     if (effect.incarnation) reply.set_incarnation(*effect.incarnation);
-    if (effect.changed && !state_.save())
-      return {StatusCode::UNAVAILABLE, "the coordinator has no store"};
+    if (effect.changed && !state_.save()) return store_lost();
     if (effect.view_changed) state_.tell_server_view();
     // A stop that has been asked for already reached the servers, too.
     if (request.what_case() == wire::ServerNews::kStopSignal && state_.end().stop_signal == 0)

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <limits>
 #include <mutex>
 #include <thread>
 
@@ -66,6 +67,21 @@ TEST(Coordinator, ACompleteExchangeMayBeRepeated) {
   error_of([&] { zero.exchange("key", "a", milliseconds(50)); });
   EXPECT_THAT(one.exchange("key", "b", seconds(5)), ElementsAre("a", "b"));
   EXPECT_THAT(zero.exchange("key", "a", seconds(5)), ElementsAre("a", "b"));
+}
+
+// A table of measured times may have hundreds of kilobytes.
+TEST(Coordinator, AValueThatIsTooLongIsRefusedWithItsKeyAndIsNoLoss) {
+  Coordinator coordinator({.roles = {.workers = 1}, .secret = kSecret});
+  CoordinatorClient zero(client_options(coordinator, 0));
+  const std::string table(300'000, 't');
+  EXPECT_THAT(zero.exchange("tuning", table, seconds(5)), ElementsAre(table));
+  const ErrorReport report =
+      error_of([&] { zero.exchange("more", std::string(600'000, 't'), seconds(5)); });
+  EXPECT_EQ(report.exit_code, 2);
+  EXPECT_THAT(report.sentence, HasSubstr("\"more\" has 600,000 bytes, and 524,288 are the most"));
+  EXPECT_EQ(
+      error_of([&] { zero.exchange("most", std::string(2 << 20, 't'), seconds(5)); }).exit_code, 2)
+      << "gRPC refuses it";
 }
 
 TEST(Coordinator, RefusesAWrongSecretOnBothEnds) {
@@ -203,7 +219,7 @@ TEST(Coordinator, RefusesAnotherVersionJobOrRank) {
   ClientOptions version = right, job = right, rank = right;
   version.version = "trireme 9";
   job.job = "8";
-  rank.rank = 5;
+  rank.rank = std::numeric_limits<int>::max();
   for (const auto& wrong : {version, job, rank}) {
     EXPECT_EQ(error_of([&] { CoordinatorClient{wrong}; }).exit_code, 10);
   }
@@ -463,6 +479,17 @@ TEST(ElasticCoordinator, AnExchangeOfAnEarlierEpochFails) {
   const CoordinatorClient::Group second{.members = {0, 2}, .epoch = 1};
   std::thread other([&] { two.exchange("a", "two", seconds(20), second); });
   EXPECT_THAT(zero.exchange("a", "zero", seconds(20), second), ElementsAre("zero", "two"));
+  other.join();
+}
+
+TEST(ElasticCoordinator, AProcessWithoutAPlaceThatLeavesBreaksNoExchange) {
+  Coordinator coordinator(
+      {.roles = {.workers = 3}, .secret = kSecret, .elastic = Epoch{.members = {0, 1}}});
+  const CoordinatorClient::Group ranks{.members = {0, 1}, .epoch = 0};
+  CoordinatorClient(client_options(coordinator, 2)).leave();
+  CoordinatorClient zero(client_options(coordinator, 0)), one(client_options(coordinator, 1));
+  std::thread other([&] { one.exchange("a", "one", seconds(20), ranks); });
+  EXPECT_THAT(zero.exchange("a", "zero", seconds(20), ranks), ElementsAre("zero", "one"));
   other.join();
 }
 

@@ -3,6 +3,7 @@
 #include <netdb.h>
 #include <sys/socket.h>
 
+#include <algorithm>
 #include <new>
 #include <optional>
 #include <utility>
@@ -20,19 +21,20 @@ namespace {
 // Compares only the kind of connection; the rank joins after the handshake.
 constexpr net::Identity kIdentity{.purpose = 0x636f6f72};  // "coor"
 constexpr Duration kAgain = std::chrono::milliseconds(20);
+constexpr Duration kNameAgain = std::chrono::seconds(1);  // while the host's name is not known
 // A network may be interrupted for a while; heartbeats decide whether a rank is lost.
 constexpr Duration kPatience = std::chrono::minutes(15);
 
-// Addresses for net::dial() ("tcp 10.0.0.1:4000"); none if the name is not known (yet).
-std::vector<std::string> addresses_of(const net::Endpoint& endpoint) {
+// The host's addresses in numbers; none if its name is not known (yet).
+std::vector<std::string> addresses_of(const std::string& host) {
   addrinfo hints{};
   hints.ai_socktype = SOCK_STREAM;
   hints.ai_flags = AI_NUMERICHOST;
   addrinfo* found = nullptr;
-  int error = getaddrinfo(endpoint.host.c_str(), nullptr, &hints, &found);
+  int error = getaddrinfo(host.c_str(), nullptr, &hints, &found);
   if (error == EAI_NONAME) {
     hints.ai_flags = 0;
-    error = getaddrinfo(endpoint.host.c_str(), nullptr, &hints, &found);
+    error = getaddrinfo(host.c_str(), nullptr, &hints, &found);
   }
   if (error == EAI_MEMORY) throw std::bad_alloc();
   if (error != 0) return {};
@@ -42,16 +44,17 @@ std::vector<std::string> addresses_of(const net::Endpoint& endpoint) {
     char text[NI_MAXHOST];
     if (getnameinfo(one->ai_addr, one->ai_addrlen, text, sizeof text, nullptr, 0, NI_NUMERICHOST) ==
         0)
-      addresses.push_back("tcp " + net::to_string({text, endpoint.port}));
+      addresses.emplace_back(text);
   }
   return addresses;
 }
 
 // nullopt if nobody listens there, or the listener closes the connection.
 std::optional<Descriptor> try_address(Waiter& waiter, const std::string& address,
-                                      const std::string& secret, TimePoint deadline) {
+                                      std::uint16_t port, const std::string& secret,
+                                      TimePoint deadline) {
   try {
-    Descriptor socket = net::dial(waiter, address, deadline);
+    Descriptor socket = net::dial(waiter, "tcp " + net::to_string({address, port}), deadline);
     net::handshake(waiter, socket.get(), true, kIdentity, secret, deadline);
     return socket;
   } catch (const PeerLost&) {
@@ -106,18 +109,25 @@ void Door::let_in(const std::function<void(Descriptor)>& on_guest) {
   }
 }
 
-bool is_coordinator(const std::string& endpoint, const std::string& secret) {
-  const auto there = net::parse_endpoint(endpoint);
-  if (!there) return false;  // enter() says so
+std::optional<std::uint16_t> find_coordinator(const std::string& host,
+                                              const std::vector<std::uint16_t>& ports,
+                                              const std::string& secret) {
   const auto waiter = RealWaiter::make(Duration::zero());
-  const TimePoint deadline = waiter->now() + std::chrono::seconds(1);
-  try {
-    for (const std::string& address : addresses_of(*there)) {
-      if (try_address(*waiter, address, secret, deadline)) return true;
+  const std::vector<std::string> addresses = addresses_of(host);
+  for (const std::uint16_t port : ports) {
+    const TimePoint deadline = waiter->now() + std::chrono::seconds(1);
+    try {
+      for (const std::string& address : addresses)
+        if (try_address(*waiter, address, port, secret, deadline)) return port;
+    } catch (const Error&) {  // something else listens there
     }
-  } catch (const Error&) {  // something else listens there
   }
-  return false;
+  return std::nullopt;
+}
+
+bool is_coordinator(const std::string& endpoint, const std::string& secret) {
+  const auto there = net::parse_endpoint(endpoint);  // enter() says what is wrong with it
+  return there && find_coordinator(there->host, {there->port}, secret);
 }
 
 Descriptor enter(const std::string& endpoint, const std::string& secret, Duration timeout,
@@ -138,15 +148,18 @@ Descriptor enter(Waiter& waiter, const std::string& endpoint, const std::string&
   const observe::WaitNotice notice(waiter, who, [&] { return "the coordinator at " + endpoint; });
   const TimePoint deadline = waiter.now() + timeout;
   try {
-    for (;;) {
-      for (const std::string& address : addresses_of(*there)) {
-        if (auto socket = try_address(waiter, address, secret, deadline)) {
+    for (Duration pause = kAgain;;) {
+      const std::vector<std::string> addresses = addresses_of(there->host);
+      for (const std::string& address : addresses) {
+        if (auto socket = try_address(waiter, address, there->port, secret, deadline)) {
           net::set_patience(socket->get(), kPatience);
           return std::move(*socket);
         }
       }
-      if (waiter.now() >= deadline) break;
-      waiter.sleep(kAgain);
+      const Duration rest = deadline - waiter.now();
+      if (rest <= Duration::zero()) break;
+      waiter.sleep(std::min(pause, rest));
+      pause = addresses.empty() ? std::min(2 * pause, kNameAgain) : kAgain;
     }
   } catch (const TimeoutError&) {  // reported below
   }

@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <thread>
 
@@ -56,7 +57,12 @@ Descriptor enter(const std::string& endpoint, const std::string& secret, Duratio
 /// The same on the clock of `waiter`.
 Descriptor enter(Waiter& waiter, const std::string& endpoint, const std::string& secret,
                  Duration timeout, const std::string& who);
-/// True if a coordinator that knows the secret answers within a second. False for a bad endpoint.
+/// The first of the ports of `host` at which a coordinator that knows the secret answers now. Waits at
+/// most a second for each.
+std::optional<std::uint16_t> find_coordinator(const std::string& host,
+                                              const std::vector<std::uint16_t>& ports,
+                                              const std::string& secret);
+/// True if such a coordinator answers at the endpoint. False for a bad endpoint.
 bool is_coordinator(const std::string& endpoint, const std::string& secret);
 
 }  // namespace trireme::inline v0::rendezvous

@@ -1,16 +1,20 @@
 #include <grpcpp/grpcpp.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "trireme/base/error.h"
 #include "trireme/rendezvous/coordinator/state_store.h"
 #include "trireme/rendezvous/etcd.grpc.pb.h"
 #include "trireme/rendezvous/launchers/room.h"
+#include "trireme/rendezvous/secret.h"
 
 namespace trireme::inline v0::rendezvous {
 namespace {
 
 namespace etcd = ::etcdserverpb;
+
+constexpr std::size_t kOwnerBytes = 16;
 
 // The same request would be refused again.
 bool is_final(grpc::StatusCode code) {
@@ -32,27 +36,28 @@ class EtcdStore final : public StateStore {
     stub_ = etcd::KV::NewStub(channel_);
   }
 
-  // Writing the value again gives it a revision that the earlier owner does not expect.
+  // Writing the text again gives it a revision and an owner that the earlier owner does not expect.
   std::optional<std::string> open() override {
     for (;;) {
       const auto [revision, value] = read();
       revision_ = revision;
-      if (write(value)) return value.empty() ? std::nullopt : std::optional(value);
+      const std::string text = value.substr(std::min(kOwnerBytes, value.size()));
+      if (write(owner_ + text)) return text.empty() ? std::nullopt : std::optional(text);
     }
   }
 
   void save(const std::string& text) override {
-    if (write(text)) return;
+    if (write(owner_ + text)) return;
     // The answer to an earlier try may have been lost.
     const auto [revision, value] = read();
-    if (value != text)
+    if (value != owner_ + text)
       throw RefusedError("another coordinator has taken " + address_ + " over",
                          {.operation = "coordinator",
                           .advice = "It goes on with the job; this one is not needed."});
     revision_ = revision;
   }
 
-  // An empty value, not an absent key: the revision of the owner counts until the end.
+  // An empty text, not an absent key: the revision of the owner counts until the end.
   void clear() override { save(""); }
 
   const std::string& address() const noexcept override { return address_; }
@@ -102,6 +107,7 @@ class EtcdStore final : public StateStore {
   }
 
   const std::string address_, key_;
+  const std::string owner_ = random_bytes(kOwnerBytes);  // of the text: it comes first in the value
   const Duration timeout_;
   std::shared_ptr<grpc::Channel> channel_;
   std::unique_ptr<etcd::KV::Stub> stub_;

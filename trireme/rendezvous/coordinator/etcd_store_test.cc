@@ -31,11 +31,24 @@ class FakeEtcd final : public etcdserverpb::KV::Service {
   grpc::Status answer;
 
  private:
-  grpc::Status Txn(grpc::ServerContext*, const etcdserverpb::TxnRequest*,
+  grpc::Status Range(grpc::ServerContext*, const etcdserverpb::RangeRequest*,
+                     etcdserverpb::RangeResponse* reply) override {
+    if (revision_ == 0) return answer;
+    etcdserverpb::KeyValue& found = *reply->add_kvs();
+    found.set_mod_revision(revision_);
+    found.set_value(value_);
+    return answer;
+  }
+  grpc::Status Txn(grpc::ServerContext*, const etcdserverpb::TxnRequest* request,
                    etcdserverpb::TxnResponse* reply) override {
+    if (!answer.ok() || request->compare(0).mod_revision() != revision_) return answer;
+    value_ = request->success(0).request_put().value();
+    reply->mutable_header()->set_revision(++revision_);
     reply->set_succeeded(true);
     return answer;
   }
+  std::int64_t revision_ = 0;
+  std::string value_;
   int port_ = 0;
   std::unique_ptr<grpc::Server> server_;
 };
@@ -56,6 +69,19 @@ TEST(EtcdStore, WhatEtcdWillNeverTakeIsNotTriedAgain) {
   } catch (const RefusedError& error) {
     EXPECT_THAT(error.what(), HasSubstr("etcd://here/key refuses: etcdserver: request is too"));
   }
+}
+
+// A signal that is repeated, for example, leaves the state as it was.
+TEST(EtcdStore, IsNotTakenBackByAnEarlierOwnerThatSavesTheSameText) {
+  FakeEtcd etcd;
+  const auto first = etcd.store(), second = etcd.store();
+  EXPECT_EQ(first->open(), std::nullopt);
+  first->save("text");
+  EXPECT_EQ(second->open(), "text");
+  EXPECT_THROW(first->save("text"), RefusedError);
+  EXPECT_NO_THROW(second->save("text"));
+  second->clear();
+  EXPECT_EQ(etcd.store()->open(), std::nullopt);
 }
 
 }  // namespace

@@ -27,7 +27,7 @@ inline bool is_in(const Group& group, int process) {
 
 /// Answers calls whose effect could not be made durable.
 inline grpc::Status store_lost() {
-  return {grpc::StatusCode::UNAVAILABLE, "the coordinator has lost its store"};
+  return {grpc::StatusCode::UNAVAILABLE, "the coordinator cannot save its state any more"};
 }
 
 class Exchanges {

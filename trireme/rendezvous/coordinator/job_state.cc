@@ -40,7 +40,7 @@ void JobState::announce() {
 
 void JobState::gone(int process, const std::string& why) {
   // The others go on without the evaluator.
-  if (roles().role_of(process) != Role::Evaluator) exchanges.set_broken(why);
+  if (roles().role_of(process) != Role::Evaluator && matters(process)) exchanges.set_broken(why);
   exchanges.fail_awaiting(process, why);
   wire::News news;
   news.set_left_rank(static_cast<std::uint32_t>(process));

@@ -39,7 +39,8 @@ class FileStore final : public StateStore {
   void save(const std::string& text) override {
     const std::string next = path() + ".new";
     {
-      const Descriptor file(::open(next.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600));
+      if (::unlink(next.c_str()) != 0 && errno != ENOENT) fail();  // perhaps not this user's
+      const Descriptor file(::open(next.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
       if (file.get() < 0) fail();
       for (std::size_t done = 0; done < text.size();) {
         const ssize_t wrote = ::write(file.get(), text.data() + done, text.size() - done);

@@ -131,7 +131,7 @@ TEST(Environment, AWorkerMayBeOnItsOwn) {
   EXPECT_TRUE(resolve_environment(from(worker)).elastic);
   EXPECT_FALSE(resolve_environment(from(worker)).joins_later());
   worker["TRIREME_ELASTIC"] = "ranks";
-  EXPECT_THAT(refusal_of(worker), HasSubstr("TRIREME_ELASTIC=ranks says nothing"));
+  EXPECT_THAT(refusal_of(worker), HasSubstr("TRIREME_ELASTIC=ranks is not 0, 1 or workers"));
 }
 
 TEST(Environment, KnowsWhatMpirunGives) {

@@ -53,7 +53,7 @@ std::optional<RankEnvironment> from_trireme_launch(const Getenv& get, std::strin
   rank.size = number(get, "TRIREME_SIZE", 0);
   const std::string elastic = get("TRIREME_ELASTIC").value_or("0");
   if (elastic != "0" && elastic != "1" && elastic != "workers")
-    refuse_join("TRIREME_ELASTIC=" + elastic + " says nothing",
+    refuse_join("TRIREME_ELASTIC=" + elastic + " is not 0, 1 or workers",
                 "Set it to what `trireme coordinator` prints: 1 for ranks of an "
                 "elastic job, workers for workers that train on their own.");
   rank.elastic = elastic == "1";

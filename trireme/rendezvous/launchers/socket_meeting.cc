@@ -31,6 +31,7 @@ namespace {
 constexpr std::size_t kMostBytes = 256;  // in the door's answer
 constexpr int kPorts = 16;
 constexpr Duration kAskAgain = std::chrono::milliseconds(20);
+constexpr Duration kSearchAgain = 5 * kAskAgain, kSearchSeldom = std::chrono::seconds(1);
 
 // The n-th meeting of this process is the n-th meeting of all others.
 std::atomic<int> meetings{0};
@@ -79,14 +80,15 @@ std::string secret_for(const RankEnvironment& env, const std::string& name) {
     throw PeerLost(
         "the training has ended, and rank 0 is gone",
         {.rank = env.rank, .operation = "join", .peer = 0, .advice = "Nothing is left to join."});
-  throw TimeoutError("rank 0 did not come to the meeting of " + env.meeting->name + " within " +
-                         std::to_string(std::chrono::round<std::chrono::seconds>(timeout).count()) +
-                         " s",
-                     {.rank = env.rank,
-                      .operation = "join",
-                      .peer = 0,
-                      .advice = "See rank 0's own last lines, and that " + env.meeting->host +
-                                " is the host it runs on."});
+  throw TimeoutError(
+      "rank 0 did not come to the meeting of " + env.meeting->name + " within " +
+          std::to_string(std::chrono::round<std::chrono::seconds>(timeout).count()) + " s",
+      {.rank = env.rank,
+       .operation = "join",
+       .peer = 0,
+       .advice = "See rank 0's own last lines, that it runs on " + env.meeting->host +
+                 ", and that TRIREME_JOB_SECRET_FILE has the same content on all "
+                 "hosts."});
 }
 
 }  // namespace
@@ -253,13 +255,16 @@ void SocketMeeting::ask_on_this_host(RankEnvironment& env, const std::string& na
 
 void SocketMeeting::search(RankEnvironment& env, const std::string& name, Wait& wait) {
   secret_ = secret_for(env, name);
+  const std::string& host = env.meeting->host;
+  std::vector<std::uint16_t> ports;
+  for (int attempt = 0; attempt < kPorts; ++attempt)
+    ports.push_back(port_of(*env.meeting, name, attempt));
+  Duration pause = kSearchAgain;
   do {
-    for (int attempt = 0; attempt < kPorts && env.coordinator.empty(); ++attempt) {
-      const std::string endpoint =
-          net::to_string({env.meeting->host, port_of(*env.meeting, name, attempt)});
-      if (is_coordinator(endpoint, secret_)) env.coordinator = endpoint;
-    }
-  } while (env.coordinator.empty() && wait.pause(5 * kAskAgain));
+    if (const auto port = find_coordinator(host, ports, secret_))
+      env.coordinator = net::to_string({host, *port});
+  } while (env.coordinator.empty() &&
+           wait.pause(std::exchange(pause, std::min(2 * pause, kSearchSeldom))));
 }
 
 std::unique_ptr<observe::WaitNotice> SocketMeeting::wait_for_all(const RankEnvironment& env) const {
