@@ -26,8 +26,8 @@ class ElasticRanks {
   bool lost(int process, const Ending& ending);
   /// A worker could not be started again. `host`: the name of this host.
   void not_started(int process, const std::string& how, const std::string& host);
-  /// The process has ended. If it was a rank, its training counts as ended. The last process is the
-  /// last rank if there is none.
+  /// The process has ended. If it was a rank, its training counts as ended; so does that of the last
+  /// process of a job that was stopped while it had no ranks.
   void note_end(int process);
   /// The user asks for another number of ranks.
   void resize(int ranks);
