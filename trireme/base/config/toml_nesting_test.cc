@@ -40,7 +40,7 @@ TEST(TomlNesting, TextsAndCommentsAreNotCounted) {
   EXPECT_EQ(too_deep_line("x = \"\\"), 0);
   EXPECT_EQ(too_deep_line("x = [\"\"\"a\"\"\"\", " + times(101, "[")),
             1);  // the fourth quote is its own
-  EXPECT_EQ(too_deep_line("x = ['''a''''', " + times(101, "[")), 1);
+  EXPECT_EQ(too_deep_line("x = ['''a'''', " + times(101, "[")), 1);
 }
 
 }  // namespace
