@@ -13,6 +13,8 @@
 #include <memory>
 #include <string>
 
+#include "trireme/base/clock.h"
+
 namespace trireme::inline v0::memory {
 
 class SavedTensorsScope;
@@ -62,12 +64,13 @@ class ActivationStore {
 ///
 /// Besides memory for two blocks it takes the system's page cache. The file is unlinked as soon as it is
 /// open, so nothing is left behind; it grows to the most that is saved at a time, and its space is
-/// reused. Any thread may read what another saved. Throws ResourceError if the folder cannot hold the
-/// file.
+/// reused by tensors of the same size or up to an eighth less. Any thread may read what another saved.
+/// Throws ResourceError if the folder cannot hold the file, or if nothing is written for `patience`
+/// while a block waits.
 class ActivationFile final : public ActivationStore {
  public:
   /// A file in `folder`.
-  explicit ActivationFile(const std::string& folder);
+  explicit ActivationFile(const std::string& folder, Duration patience = std::chrono::minutes(10));
   /// Graphs that still need saved tensors keep the file alive.
   ~ActivationFile() override;
   ActivationFile(const ActivationFile&) = delete;
