@@ -82,10 +82,10 @@ class Batches final : public Saveable {
   Iterator begin() { return Iterator(this); }
   Iterator end() { return {}; }
 
-  /// No tensors; metadata is {"position", "batch", "seed", "samples"}.
+  /// No tensors. `first` is not in the metadata, which are equal on all ranks.
   std::vector<NamedShard> state() override { return {}; }
   std::string metadata() const override;
-  /// Throws CheckpointError, with both values, if batch, seed or the number of samples differs.
+  /// Throws CheckpointError, with both values, if the data or the options of its order differ.
   void restored(const std::string& metadata) override;
 
  private:
