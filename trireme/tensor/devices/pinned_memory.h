@@ -1,5 +1,5 @@
 // The host's pinned memory, from which devices copy by themselves. LibTorch rounds the bytes of each
-// pinned tensor up to a power of two, which may be twice what it holds; here at most about an eighth is lost.
+// pinned tensor up to a power of two, which may be twice what it holds; here less is lost.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -10,8 +10,8 @@
 
 namespace trireme::inline v0::tensor {
 
-/// Pinned tensors that live long, cut from blocks of a power of two of bytes. A block is freed after this
-/// and all of its tensors. Not thread safe.
+/// Pinned tensors that live long, cut from blocks (base/pinned_blocks.h). A block is freed after this and
+/// all of its tensors. Not thread safe.
 class PinnedMemory {
  public:
   /// `count` elements, aligned to 64 bytes and not initialised.
@@ -30,7 +30,8 @@ class PinnedMemory {
   std::size_t bytes_ = 0;
 };
 
-/// Pinned tensors of bytes, at most four, that hold `bytes` together: for memory that comes and goes.
+/// Pinned tensors of bytes, at most four, that hold `bytes` together, for memory that comes and goes. They
+/// take at most an eighth more.
 std::vector<at::Tensor> pinned_pieces(std::size_t bytes);
 
 }  // namespace trireme::inline v0::tensor
