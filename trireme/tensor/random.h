@@ -45,11 +45,11 @@ class StreamScope {
 /// The n-th call in a StreamScope draws from (its key, n), so the mask is the same on any rank,
 /// lane or thread. CheckFailure outside of a StreamScope.
 at::Tensor dropout(const at::Tensor& x, double p);
-/// The elements of a tensor from `begin` on along `dim`, where the whole tensor is `whole` long.
+/// The elements of a tensor from `begin` on along dim 1, where the whole tensor is `whole` long.
 struct Window {
-  std::int64_t dim = 0, begin = 0, whole = 0;
+  std::int64_t begin = 0, whole = 0;
 };
-/// dropout() of a tensor of which `x` is the window: the same elements as of the whole. dim <= 1.
+/// dropout() of a tensor of which `x` is the window: the same elements as of the whole.
 at::Tensor dropout(const at::Tensor& x, double p, const Window& window);
 
 /// The streams of masks in a pass that is recorded (device_graph.h): the masks that this thread draws
