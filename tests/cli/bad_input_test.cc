@@ -186,9 +186,9 @@ TEST_F(BadInput, NumbersWithoutEnd) {
   const std::string bytes = "1000000000000000000000";
   const std::vector<std::pair<Words, const char*>> all = {
       {{"show", "schedule", "1f1b", "--times", "1e308,1,1"}, "from 0 to 1e12"},
-      {{"show", "all-reduce", "ring", "--bytes", bytes}, "no size up to 1e15"},
+      {{"show", "all-reduce", "ring", "--bytes", bytes}, "not a size up to 1e15"},
       {{"generate", "run", "--bytes", bytes}, "--bytes"},
-      {{"bench", "comm", "--sizes", bytes}, "no size up to 1e15"},
+      {{"bench", "comm", "--sizes", bytes}, "not a size up to 1e15"},
       {{"bench", "comm", "--seconds", "1e308"}, "--seconds"},
       {{"show", "schedule", "1f1b", "--stages", "0"}, "--stages: 0 is out of range"},
       {{"bench", "server", "--measured", "a.jsonl", "--bytes", "1KiB"},

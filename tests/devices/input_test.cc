@@ -5,6 +5,7 @@
 #include "tests/devices/device_training.h"
 #include "trireme/base/waiter/real_waiter.h"
 #include "trireme/input/batches.h"
+#include "trireme/tensor/devices/device.h"
 #include "trireme/testing/emulated_device/test_device.h"
 
 namespace trireme::devices {
@@ -51,6 +52,13 @@ TEST_F(DeviceInput, IsWhatTheHostReads) {
     for (const int prefetch : {0, 1, 3})
       EXPECT_EQ(sums({DeviceKind::Other, 1}, prefetch), wanted) << "seed " << seed;
   }
+}
+
+// A dataset may decode its samples on the device.
+TEST_F(DeviceInput, AFieldThatIsThereAlreadyStays) {
+  const Device device{DeviceKind::Other, 1};
+  const at::Tensor field = at::ones({4}, tensor::at_device(device));
+  EXPECT_TRUE(tensor::on_device(field, field.device()).is_same(field));
 }
 
 TEST_F(DeviceInput, AMissingWaitForABatchIsNoticed) {

@@ -4,8 +4,10 @@
 #include <gtest/gtest.h>
 
 #include <memory>
+#include <utility>
 #include <vector>
 
+#include "trireme/base/pinned_blocks.h"
 #include "trireme/memory/activation_store.h"
 #include "trireme/memory/offload_folder.h"
 #include "trireme/optim/optimizer.h"
@@ -57,6 +59,19 @@ TEST_F(PinnedMemory, OfAnOptimizersStateIsLittleMoreThanTheState) {
   EXPECT_EQ(optimizer->bytes_on_host(), taken());
   const auto state = static_cast<double>(2 * all) * sizeof(float);
   EXPECT_LE(static_cast<double>(taken()), 1.125 * state);
+}
+
+// As the weights of a transformer's blocks: each is a little more than a power of two.
+TEST_F(PinnedMemory, TensorsOfOneSizeLoseLessTheMoreThereAre) {
+  constexpr std::int64_t kBytes = 65 << 10;
+  tensor::PinnedMemory memory;
+  std::vector<at::Tensor> tensors;
+  for (const auto& [count, most] : {std::pair{12, 2.0}, {24, 1.35}, {96, 1.25}}) {
+    while (tensors.size() < static_cast<std::size_t>(count))
+      tensors.push_back(memory.take(kBytes, at::kByte));
+    EXPECT_EQ(taken(), pinned_blocks(tensors.size(), kBytes)) << "what a plan counts";
+    EXPECT_LE(static_cast<double>(taken()), most * kBytes * count) << count;
+  }
 }
 
 TEST_F(PinnedMemory, TensorsOfABlockAreApart) {

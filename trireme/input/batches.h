@@ -81,10 +81,10 @@ class Batches final : public Saveable {
   Iterator begin() { return Iterator(this); }
   Iterator end() { return {}; }
 
-  /// No tensors; metadata is {"position", "batch", "seed", "samples", "shuffle", "every"}.
+  /// No tensors; the metadata does not contain `first`, because it is equal on all ranks.
   std::vector<NamedShard> state() override { return {}; }
   std::string metadata() const override;
-  /// Throws CheckpointError, with both values, if anything but the position differs.
+  /// Throws CheckpointError, with both values, if the data or the options of its order differ.
   void restored(const std::string& metadata) override;
 
  private:

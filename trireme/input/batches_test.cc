@@ -5,8 +5,6 @@
 #include <gtest/gtest.h>
 
 #include <csignal>
-#include <filesystem>
-#include <fstream>
 #include <map>
 #include <numeric>
 #include <set>
@@ -14,6 +12,7 @@
 #include "trireme/base/error.h"
 #include "trireme/base/waiter/real_waiter.h"
 #include "trireme/kernel/assignment.h"
+#include "trireme/testing/threads.h"
 
 namespace trireme::batches_test {
 namespace {
@@ -229,6 +228,7 @@ TEST_F(BatchesTest, RefusesThePositionOfAnotherRun) {
   };
   refused({.batch = 8, .micro = 2, .shuffle = false}, "shuffle was 0 and is 1");
   refused({.batch = 8, .micro = 2, .every = 2}, "every was 2 and is 1");
+  refused({.batch = 8, .micro = 4}, "micro was 4 and is 2");
   EXPECT_THROW(batches.restored("{}"), CheckpointError);
   EXPECT_THROW(batches.restored("no json"), CheckpointError);
 }
@@ -248,23 +248,12 @@ TEST_F(BatchesTest, AReadersExceptionComesOutOfNext) {
 
 // A program may wait for its signals in a thread of its own.
 TEST_F(BatchesTest, TheReadingThreadTakesNoSignals) {
-  const auto threads = [] {
-    std::set<std::string> all;
-    for (const auto& entry : std::filesystem::directory_iterator("/proc/self/task"))
-      all.insert(entry.path().string());
-    return all;
-  };
-  const std::set<std::string> before = threads();
+  const std::set<std::string> before = testing::threads();
   auto batches = make(std::make_shared<Numbers>(8), {.batch = 4, .micro = 2, .prefetch = 2});
-  std::set<std::string> reading = threads();
+  std::set<std::string> reading = testing::threads();
   for (const std::string& one : before) reading.erase(one);
   ASSERT_EQ(reading.size(), 1u);
-  std::ifstream status(*reading.begin() + "/status");
-  const std::string text{std::istreambuf_iterator<char>(status), {}};
-  const auto at = text.find("SigBlk:\t");
-  ASSERT_NE(at, std::string::npos) << text;
-  const unsigned long long blocked = std::stoull(text.substr(at + 8, 16), nullptr, 16);
-  EXPECT_NE(blocked & 1ull << (SIGTERM - 1), 0u);
+  EXPECT_TRUE(testing::blocks(*reading.begin(), SIGTERM));
 }
 
 TEST_F(BatchesTest, TheRangeEndsAfterItsSteps) {

@@ -53,9 +53,10 @@ std::vector<std::string> compiler_header_folders() {
     if ((output = ask(compiler))) break;
   }
   if (!output) {
-    throw ConfigError("no C++ compiler could be asked for its library headers, the default text",
-                      {.operation = "data",
-                       .advice = "Install g++, or give your own text with --data FILE-or-FOLDER."});
+    throw ConfigError(
+        "there is no C++ compiler (c++, g++, clang++), whose library headers are the default text",
+        {.operation = "data",
+         .advice = "Install g++, or give your own text with --data FILE-or-FOLDER."});
   }
   std::vector<std::string> folders;
   for (const std::string& folder : parse_include_folders(*output)) {

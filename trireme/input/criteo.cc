@@ -6,7 +6,9 @@
 #include <charconv>
 #include <cmath>
 #include <fstream>
+#include <memory>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "trireme/base/error.h"
@@ -52,7 +54,8 @@ class CriteoLine {
     std::int64_t value = 0;
     const auto read = std::from_chars(cell.data(), cell.data() + cell.size(), value);
     if (read.ec != std::errc() || read.ptr != cell.data() + cell.size())
-      refuse("I" + std::to_string(i + 1) + " is \"" + std::string(cell) + "\", no integer");
+      refuse("I" + std::to_string(i + 1) + " is \"" + std::string(cell) +
+             "\", which is not an integer");
     return value > 0 ? static_cast<float>(std::log1p(static_cast<double>(value))) : 0;
   }
   std::int64_t category(std::int64_t i, std::int64_t rows) const {
@@ -70,11 +73,19 @@ class CriteoLine {
   Cells cells_;
 };
 
+// Keeps the values where they are: a click log may be larger than the memory for two copies.
+template <class T>
+at::Tensor tensor_of(std::vector<T> values, at::IntArrayRef sizes) {
+  const auto kept = std::make_shared<std::vector<T>>(std::move(values));
+  return at::from_blob(
+      kept->data(), sizes, [kept](void*) {}, c10::CppTypeToScalarType<T>::value);
+}
+
 }  // namespace
 
 Fields read_criteo(const std::string& path, std::int64_t rows) {
   if (rows < 1 || rows > (std::int64_t{1} << 40))
-    refuse_clicks("categories hashed to " + std::to_string(rows) + " rows");
+    refuse_clicks("data.rows = " + std::to_string(rows) + ": categories need 1 to 2^40 rows");
   if (path.empty()) refuse_clicks("no click log was given");
   std::ifstream file(path);
   std::string text;
@@ -92,9 +103,9 @@ Fields read_criteo(const std::string& path, std::int64_t rows) {
   if (file.bad()) refuse_clicks(path + " cannot be read to its end");
   const auto count = static_cast<std::int64_t>(targets.size());
   if (count < 2) refuse_clicks(path + " has fewer than two samples");
-  return {{"numbers", at::tensor(numbers).view({count, kCriteoNumbers})},
-          {"categories", at::tensor(categories).view({count, kCriteoCategories})},
-          {"targets", at::tensor(targets)}};
+  return {{"numbers", tensor_of(std::move(numbers), {count, kCriteoNumbers})},
+          {"categories", tensor_of(std::move(categories), {count, kCriteoCategories})},
+          {"targets", tensor_of(std::move(targets), {count})}};
 }
 
 }  // namespace trireme::inline v0::input

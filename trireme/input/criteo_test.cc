@@ -78,9 +78,9 @@ TEST_F(Criteo, AFileOfAnotherKindIsRefusedWithItsLine) {
   EXPECT_THAT(refusal({good, good + ",x"}), HasSubstr("line 3: it has more"));
   EXPECT_THAT(refusal({line("2", kNumbers, "a"), good}), HasSubstr("line 2: its label is \"2\""));
   EXPECT_THAT(refusal({good, line("0", "x,,-1,0,1382,4,15,2,181,1,2,,2", "a")}),
-              HasSubstr("line 3: I1 is \"x\", no integer"));
+              HasSubstr("line 3: I1 is \"x\", which is not an integer"));
   EXPECT_THAT(refusal({good}), HasSubstr("fewer than two samples"));
-  EXPECT_THAT(refusal({good, good}, 0), HasSubstr("hashed to 0 rows"));
+  EXPECT_THAT(refusal({good, good}, 0), HasSubstr("data.rows = 0: categories need"));
   EXPECT_THROW(input::read_criteo(path_ + "-none", 10), ConfigError);
 }
 

@@ -1,5 +1,6 @@
 #include "trireme/input/epoch_order.h"
 
+#include <iterator>
 #include <numeric>
 #include <utility>
 
@@ -33,7 +34,8 @@ std::int64_t SampleOrder::record(std::int64_t sample) const {
   const std::lock_guard lock(mutex_);
   auto found = orders_.find(epoch);
   if (found == orders_.end()) {
-    if (orders_.size() > 2) orders_.erase(orders_.begin());
+    if (orders_.size() > 2)
+      orders_.erase(epoch < orders_.begin()->first ? std::prev(orders_.end()) : orders_.begin());
     found = orders_.emplace(epoch, epoch_order(records_, seed_, epoch, true)).first;
   }
   return found->second[static_cast<std::size_t>(sample % records_)];

@@ -3,6 +3,7 @@
 #include <ATen/Functions.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 
 #include <filesystem>
 #include <fstream>
@@ -84,6 +85,17 @@ TEST_F(Images, WhatIsNoSetOfRecordsIsRefused) {
   wrong[3073] = 10;
   write("test.bin", wrong);
   EXPECT_THAT(refusal(folder), HasSubstr("record 1 has the label 10"));
+}
+
+TEST_F(Images, AFolderThatCannotBeReadIsNotTakenForAnEmptyOne) {
+  write("data_batch_1.bin", records(2));
+  rlimit before{};
+  ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &before), 0);
+  const rlimit none{.rlim_cur = 0, .rlim_max = before.rlim_max};
+  setrlimit(RLIMIT_NOFILE, &none);
+  const std::string said = refusal(folder);
+  setrlimit(RLIMIT_NOFILE, &before);
+  EXPECT_THAT(said, HasSubstr("cannot read the folder " + folder));
 }
 
 TEST_F(Images, AreNormalizedByChannel) {

@@ -13,9 +13,10 @@ namespace {
 void publish(Job& job, std::shared_ptr<input::SamplerState> state) {
   const auto other = job.input().plan();
   if (other != nullptr && other.use_count() > 2) {  // more than the Job's and `other` itself
-    throw ConfigError("a second Sampler would take over this Job's plan",
-                      {.operation = "input",
-                       .advice = "Give the one that is not for training {.follow = false}."});
+    throw ConfigError(
+        "this Job already has a Sampler for training",
+        {.operation = "input",
+         .advice = "Make Samplers for other data, such as evaluation, with {.follow = false}."});
   }
   job.input().set_plan(std::move(state));
 }

@@ -23,8 +23,8 @@ void check_rows(const Fields& fields, const std::string& whose) {
   std::set<std::string> names;
   for (const auto& [name, tensor] : fields) {
     const std::string field = whose + ": the field \"" + name + "\"";
-    if (!names.insert(name).second) refuse_rows(field + " stands twice");
-    if (!tensor.defined() || tensor.dim() == 0) refuse_rows(field + " is no tensor of rows");
+    if (!names.insert(name).second) refuse_rows(field + " occurs twice");
+    if (!tensor.defined() || tensor.dim() == 0) refuse_rows(field + " is not a tensor with rows");
     if (tensor.size(0) == 0) refuse_rows(field + " has no rows");
     const std::int64_t first = fields.front().second.size(0);
     if (tensor.size(0) != first)
@@ -51,6 +51,10 @@ std::string pack_rows(const Fields& fields, const std::string& whose) {
                      {static_cast<const std::byte*>(whole.data_ptr()), whole.nbytes()}});
   }
   std::string bytes;
+  std::size_t size = 0;
+  for (const format::TensorView& view : views) size += view.bytes.size();
+  constexpr std::size_t kHeader = 4096;  // more than it takes for a few names
+  bytes.reserve(size + kHeader);
   format::write_safetensors(std::move(views), {}, [&](std::span<const std::byte> piece) {
     bytes.append(reinterpret_cast<const char*>(piece.data()), piece.size());
   });

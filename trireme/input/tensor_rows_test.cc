@@ -84,10 +84,10 @@ TEST(TensorRows, RefusesWhatAreNoSamples) {
     return "accepted";
   };
   EXPECT_THAT(refusal({}), HasSubstr("the samples have no field"));
-  EXPECT_THAT(refusal({{"x", at::zeros({})}}), HasSubstr("\"x\" is no tensor of rows"));
-  EXPECT_THAT(refusal({{"x", at::Tensor()}}), HasSubstr("\"x\" is no tensor of rows"));
+  EXPECT_THAT(refusal({{"x", at::zeros({})}}), HasSubstr("\"x\" is not a tensor with rows"));
+  EXPECT_THAT(refusal({{"x", at::Tensor()}}), HasSubstr("\"x\" is not a tensor with rows"));
   EXPECT_THAT(refusal({{"x", at::zeros({0, 3})}}), HasSubstr("\"x\" has no rows"));
-  EXPECT_THAT(refusal({{"x", at::zeros({2})}, {"x", at::zeros({2})}}), HasSubstr("stands twice"));
+  EXPECT_THAT(refusal({{"x", at::zeros({2})}, {"x", at::zeros({2})}}), HasSubstr("occurs twice"));
   EXPECT_THAT(refusal({{"x", at::zeros({2})}, {"y", at::zeros({3})}}),
               HasSubstr("\"y\" has 3 rows, and \"x\" has 2"));
 }

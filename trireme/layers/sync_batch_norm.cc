@@ -11,6 +11,7 @@
 #include "trireme/base/error.h"
 #include "trireme/job/job.h"
 #include "trireme/tensor/convert.h"
+#include "trireme/tensor/functions/second_derivative.h"
 
 namespace trireme::inline v0 {
 namespace {
@@ -85,6 +86,7 @@ class SyncNormFunction : public torch::autograd::Function<SyncNormFunction> {
     return normed * beside(weight, x) + beside(bias, x);
   }
   static variable_list backward(AutogradContext* ctx, variable_list gradients) {
+    tensor::refuse_second_derivative();
     const auto saved = ctx->get_saved_variables();
     const at::Tensor &normed = saved[0], &weight = saved[1], &inverse = saved[2];
     const at::Tensor& dy = gradients[0];

@@ -4,6 +4,7 @@
 #include <c10/util/ThreadLocalDebugInfo.h>
 
 #include <atomic>
+#include <cerrno>
 #include <deque>
 #include <mutex>
 #include <optional>
@@ -12,6 +13,9 @@
 #include <vector>
 
 #include "trireme/base/error.h"
+#include "trireme/base/signals_blocked.h"
+#include "trireme/base/waiter/real_waiter.h"
+#include "trireme/base/words.h"
 #include "trireme/memory/mapped_file.h"
 #include "trireme/memory/saved_tensors.h"
 #include "trireme/memory/saved_view.h"
@@ -81,8 +85,9 @@ struct Parcel {
 // reference, so it may outlive the background thread.
 class Store : public std::enable_shared_from_this<Store> {
  public:
-  explicit Store(const std::string& folder)
-      : file(std::make_shared<MappedFile>(
+  Store(const std::string& folder, Duration own_patience)
+      : patience(own_patience),
+        file(std::make_shared<MappedFile>(
             folder, MappedFile::Use{.key = "memory.offload_activations",
                                     .prefix = "trireme-activations",
                                     .content = "a micro-batch's activations"})) {}
@@ -118,9 +123,13 @@ class Store : public std::enable_shared_from_this<Store> {
   }
   void stop() {
     stop_ = true;
-    ring(bell_);
+    ring();
   }
 
+  /// The time was over in which the disk had to write something.
+  bool gave_up() const noexcept { return gave_up_; }
+
+  const Duration patience;
   const std::shared_ptr<MappedFile> file;
   const std::shared_ptr<Levels> levels = std::make_shared<Levels>();
 
@@ -129,9 +138,9 @@ class Store : public std::enable_shared_from_this<Store> {
     std::weak_ptr<Slot> slot;
     std::shared_ptr<Parcel> parcel;
   };
-  static void ring(std::atomic<std::uint32_t>& bell) {
-    bell.fetch_add(1);
-    bell.notify_all();
+  void ring() {
+    bell_.fetch_add(1);
+    bell_.notify_all();
   }
 
   std::shared_ptr<Slot> slot_of(const at::Tensor& tensor, const std::shared_ptr<Parcel>& parcel) {
@@ -145,14 +154,18 @@ class Store : public std::enable_shared_from_this<Store> {
       parcel->slots.push_back(slot);
       writes_.push_back({slot, parcel});
     }
-    ring(bell_);
+    ring();
     return slot;
   }
 
   void wait_written(const Parcel& parcel) {
     while (parcel.unwritten > 0) {
-      const std::uint32_t heard = written_.load();
-      if (parcel.unwritten > 0) written_.wait(heard);
+      const std::uint32_t before = written_;
+      const auto more = [&] { return parcel.unwritten == 0 || written_ != before; };
+      if (waiter_->wait_until(more, waiter_->now() + patience)) continue;
+      gave_up_ = true;
+      file->refuse("no activation was written for " + duration_text(to_seconds(patience)),
+                   ETIMEDOUT);
     }
     const std::lock_guard lock(mutex_);
     if (fault_ != 0) file->refuse("activations cannot be written", fault_);
@@ -165,7 +178,7 @@ class Store : public std::enable_shared_from_this<Store> {
         const std::lock_guard lock(mutex_);
         fetches_.push_back(parcel.before);
       }
-      ring(bell_);
+      ring();
     }
     Storage storage;
     {
@@ -217,7 +230,8 @@ class Store : public std::enable_shared_from_this<Store> {
       storage.reset();
     }
     --write.parcel->unwritten;
-    ring(written_);
+    ++written_;
+    waiter_->wake();
   }
 
   // Fetches what backward needs next. Storages that are not written yet stay in memory.
@@ -241,7 +255,9 @@ class Store : public std::enable_shared_from_this<Store> {
   std::deque<std::weak_ptr<Parcel>> fetches_;
   int fault_ = 0;  // errno of the first write that failed
   std::atomic<std::uint32_t> bell_{0}, written_{0};
-  std::atomic<bool> stop_{false};
+  std::atomic<bool> stop_{false}, gave_up_{false};
+  // Not the job's, whose clock is virtual in a simulation: the disk is real.
+  const std::shared_ptr<RealWaiter> waiter_ = RealWaiter::make(Duration::zero());
   // Used by the thread that runs forward.
   std::shared_ptr<Parcel> last_, before_last_;
   std::weak_ptr<Parcel> chain_;
@@ -251,17 +267,21 @@ class Store : public std::enable_shared_from_this<Store> {
 }  // namespace
 
 struct ActivationFile::Impl {
-  explicit Impl(const std::string& folder)
-      : store(std::make_shared<Store>(folder)), thread([own = store] { own->work(); }) {}
+  Impl(const std::string& folder, Duration patience) {
+    const SignalsBlocked in_threads;
+    store = std::make_shared<Store>(folder, patience);
+    thread = std::thread([own = store] { own->work(); });
+  }
   ~Impl() {
     store->stop();
-    thread.join();
+    store->gave_up() ? thread.detach() : thread.join();  // it may hang in a write
   }
-  const std::shared_ptr<Store> store;
+  std::shared_ptr<Store> store;
   std::thread thread;
 };
 
-ActivationFile::ActivationFile(const std::string& folder) : impl_(std::make_shared<Impl>(folder)) {}
+ActivationFile::ActivationFile(const std::string& folder, Duration patience)
+    : impl_(std::make_shared<Impl>(folder, patience)) {}
 ActivationFile::~ActivationFile() = default;
 
 std::unique_ptr<TensorKeeper> ActivationFile::begin_block() {

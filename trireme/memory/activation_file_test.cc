@@ -12,11 +12,13 @@
 #include <csignal>
 #include <filesystem>
 #include <optional>
+#include <set>
 #include <thread>
 
 #include "trireme/base/error.h"
 #include "trireme/memory/recompute.h"
 #include "trireme/tensor/random.h"
+#include "trireme/testing/threads.h"
 
 namespace trireme {
 namespace {
@@ -239,6 +241,29 @@ std::string refusal(const std::function<void()>& run) {
   return "nothing was thrown";
 }
 
+TEST(ActivationFile, ItsThreadsTakeNoSignals) {
+  const std::set<std::string> before = testing::threads();
+  const ActivationFile file(kFolder);
+  std::set<std::string> own = testing::threads();
+  for (const std::string& one : before) own.erase(one);
+  EXPECT_FALSE(own.empty());
+  for (const std::string& one : own) EXPECT_TRUE(testing::blocks(one, SIGTERM)) << one;
+}
+
+// Without any patience, the first block that finds the one before the last unwritten gives up.
+TEST(ActivationFile, GivesUpOnADiskThatWritesNothing) {
+  ActivationFile file(kFolder, Duration::zero());
+  const at::Tensor x = at::ones({1}).requires_grad_(true);
+  const std::string said = refusal([&] {
+    std::vector<at::Tensor> graphs;
+    for (int block = 0; block < 100; ++block)  // saves 16 MiB, and computes nothing
+      graphs.push_back(file.run(
+          [](const at::Tensor& in) { return in * at::empty({1 << 22}).narrow(0, 0, 1); }, x));
+  });
+  EXPECT_THAT(said, HasSubstr("170: no activation was written for 0"));
+  EXPECT_THAT(said, HasSubstr(kFolder));
+}
+
 TEST(ActivationFile, SaysWhereItCannotBe) {
   EXPECT_THAT(refusal([] { ActivationFile file("/nowhere/at/all"); }),
               HasSubstr("2: memory.offload_activations = \"/nowhere/at/all\": there is no such "
@@ -259,7 +284,7 @@ TEST(ActivationFile, SaysThatTheDiskIsFull) {
   });
   setrlimit(RLIMIT_FSIZE, &before);
   std::signal(SIGXFSZ, handler);
-  EXPECT_THAT(said, HasSubstr("4194304 more bytes cannot be had in"));
+  EXPECT_THAT(said, HasSubstr("the file cannot grow by 4.2 MB in"));
   EXPECT_THAT(said, HasSubstr("memory.offload_activations"));
 }
 

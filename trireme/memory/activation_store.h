@@ -12,6 +12,8 @@
 #include <memory>
 #include <string>
 
+#include "trireme/base/clock.h"
+
 namespace trireme::inline v0::memory {
 
 class SavedTensorsScope;
@@ -59,12 +61,14 @@ class ActivationStore {
 ///   thread             | write 0 | write 1 |      thread   | fetch 1 | fetch 0 |
 ///
 /// Besides memory for two blocks it uses the system's page cache. The file is unlinked once it is
-/// open, so nothing is left behind; it grows to the most that is saved at a time and reuses space.
-/// Any thread may read what another saved. Throws ResourceError if the folder cannot hold the file.
+/// open, so nothing is left behind; it grows to the most that is saved at a time, and its space is
+/// reused by tensors of the same size or up to an eighth less. Any thread may read what another saved.
+/// Throws ResourceError if the folder cannot hold the file, or if nothing is written for `patience`
+/// while a block waits.
 class ActivationFile final : public ActivationStore {
  public:
   /// A file in `folder`.
-  explicit ActivationFile(const std::string& folder);
+  explicit ActivationFile(const std::string& folder, Duration patience = std::chrono::minutes(10));
   /// Graphs that still need saved tensors keep the file alive.
   ~ActivationFile() override;
   ActivationFile(const ActivationFile&) = delete;

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "trireme/base/error.h"
+#include "trireme/base/words.h"
 #include "trireme/memory/offload_folder.h"
 
 namespace trireme::inline v0::memory {
@@ -46,7 +47,8 @@ MappedFile::Region MappedFile::take(std::size_t bytes) {
   int reason = EINTR;  // a pending signal interrupts the call on tmpfs
   while (reason == EINTR)
     reason = ::posix_fallocate(file_, region.offset, static_cast<off_t>(whole));
-  if (reason != 0) refuse(std::to_string(whole) + " more bytes cannot be had", reason);
+  if (reason != 0)
+    refuse("the file cannot grow by " + bytes_text(static_cast<double>(whole)), reason);
   region.data = ::mmap(nullptr, whole, PROT_READ | PROT_WRITE, MAP_SHARED, file_, region.offset);
   if (region.data == MAP_FAILED) refuse("the file cannot be mapped", errno);
   bytes_ += whole;
@@ -95,7 +97,7 @@ void MappedFile::refuse(const std::string& what, int reason) const {
   throw ResourceError(what + " in " + folder_ + ": " + std::strerror(reason),
                       {.operation = use_.key,
                        .advice = std::string("Name a folder on a local disk with room for ") +
-                                 use_.content + " (`trireme plan` prints them)."});
+                                 use_.content + " (`trireme plan` prints their size)."});
 }
 
 }  // namespace trireme::inline v0::memory

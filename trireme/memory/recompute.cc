@@ -20,6 +20,7 @@
 #include "trireme/base/shortened.h"
 #include "trireme/models/figures.h"
 #include "trireme/tensor/autocast.h"
+#include "trireme/tensor/functions/second_derivative.h"
 
 namespace trireme::inline v0::memory {
 namespace {
@@ -59,6 +60,18 @@ class GeneratorStates {
   std::vector<std::pair<at::Generator, at::Tensor>> states_;
 };
 
+// While it lives, the generators draw from an earlier state.
+class Rewound {
+ public:
+  Rewound(const std::vector<at::Device>& devices, GeneratorStates& earlier) : now_(devices) {
+    earlier.restore();
+  }
+  ~Rewound() { now_.restore(); }
+
+ private:
+  GeneratorStates now_;
+};
+
 // The autocast state of one kind of device.
 struct Casts {
   explicit Casts(at::DeviceType own_type)
@@ -81,12 +94,9 @@ struct Rerun final : torch::CustomClassHolder {
     const at::AutoGradMode gradients(true);
     std::list<Autocast> scopes;
     for (const Casts& one : casts) scopes.emplace_back(one.type, one.to, one.enabled);
-    if (!generators) return forward(inputs);
-    GeneratorStates now(devices_of(inputs));
-    generators->restore();
-    variable_list outputs = forward(inputs);
-    now.restore();
-    return outputs;
+    std::optional<Rewound> rewound;
+    if (generators) rewound.emplace(devices_of(inputs), *generators);
+    return forward(inputs);
   }
 };
 
@@ -119,6 +129,7 @@ class RecomputeFunction : public torch::autograd::Function<RecomputeFunction> {
   }
 
   static variable_list backward(AutogradContext* ctx, const variable_list& gradients) {
+    tensor::refuse_second_derivative();
     const variable_list leaves = detached(ctx->get_saved_variables());
     const auto capsule = ctx->saved_data["rerun"].toCapsule();
     const variable_list outputs = static_cast<Rerun*>(capsule.get())->run(leaves);
@@ -224,8 +235,8 @@ RecomputePolicy parse_recompute(const std::string& text) {
       return {.kind = Recompute::Full, .every = *every};
   if (auto list = list_of(text); !list.empty()) return {.of_block = std::move(list)};
   if (text == "auto")
-    refuse("memory.recompute = \"auto\" is not worked out yet",
-           "`trireme train` and `plan` do, by memory.limit; elsewhere name the blocks' policies.");
+    refuse("memory.recompute = \"auto\" works only in `trireme train` and `trireme plan`",
+           "Name a policy for each block instead, such as full*3,none*2.");
   refuse(
       "memory.recompute = \"" + shortened(text) + "\"",
       "Use none, selective, full, every-K such as every-2, auto, or a list with one of the first "
@@ -238,7 +249,7 @@ RecomputePolicy parse_recompute(const std::string& text, std::size_t blocks) {
     refuse("memory.recompute = \"" + shortened(text) + "\" is for " +
                std::to_string(policy.of_block.size()) + " blocks, and the model has " +
                std::to_string(blocks),
-           "Give one word a block.");
+           "Give one word for each block.");
   return policy;
 }
 

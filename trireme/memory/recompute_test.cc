@@ -144,6 +144,27 @@ TEST(Recompute, KeepsNothingBetween) {
   EXPECT_TRUE(at::allclose(x.grad(), 6 * x.pow(5)));
 }
 
+TEST(Recompute, ASecondRunThatThrowsRewindsNoGenerator) {
+  int runs = 0;
+  const at::Tensor y = recompute(
+      [&](const at::Tensor& in) {
+        const at::Tensor dropped = torch::dropout(in, 0.5, true);
+        if (++runs == 2) throw std::runtime_error("full");
+        return dropped;
+      },
+      input());
+  at::rand({3});  // the backward pass of another block
+  const std::uint64_t before = tensor::default_generator_position();
+  EXPECT_THROW(y.sum().backward(), std::runtime_error);
+  EXPECT_EQ(tensor::default_generator_position(), before);
+}
+
+TEST(Recompute, HasNoSecondDerivative) {
+  const at::Tensor x = input();
+  const at::Tensor y = recompute([](const at::Tensor& in) { return in * in; }, x);
+  EXPECT_THROW(y.sum().backward({}, true, /*create_graph=*/true), ConfigError);
+}
+
 TEST(Recompute, RunsOnceWithoutGradients) {
   const at::NoGradGuard off;
   Net net;

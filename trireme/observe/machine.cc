@@ -69,6 +69,7 @@ Cores usable_cores() {
 
 std::int64_t memory_total() { return kilobytes("/proc/meminfo", "MemTotal:"); }
 std::int64_t memory_available() { return kilobytes("/proc/meminfo", "MemAvailable:"); }
+std::int64_t swap_available() { return kilobytes("/proc/meminfo", "SwapFree:"); }
 std::int64_t memory_bytes() {
   return kilobytes("/proc/self/status", "RssAnon:") + kilobytes("/proc/self/status", "RssShmem:");
 }

@@ -25,6 +25,7 @@ Cores decide_cores(int online, int affinity, double quota);
 /// In bytes; 0: unknown.
 std::int64_t memory_total();
 std::int64_t memory_available();
+std::int64_t swap_available();
 /// The smaller of memory_total() and the cgroup's limit.
 std::int64_t memory_limit();
 /// The smaller of memory_total() and what the cgroup limits still allow.

@@ -71,7 +71,7 @@ LinkCost link_of(std::string_view text) {
     link.gamma = 1 / rate;
   }
   if (!good) {
-    throw ConfigError("\"" + shortened(text) + "\" is no link",
+    throw ConfigError("\"" + shortened(text) + "\" is not a link",
                       {.operation = "config",
                        .advice = "Write its latency and its rate: 25us,1GB/s (and, as a third, how "
                                  "fast a rank adds: 25us,1GB/s,10GB/s)."});
@@ -81,8 +81,8 @@ LinkCost link_of(std::string_view text) {
 
 double seconds_of(std::string_view text) {
   double seconds = 0;
-  if (!read(text, kTimes, seconds)) {
-    throw ConfigError("\"" + shortened(text) + "\" is no time",
+  if (!read(text, kTimes, seconds) || seconds > 1e9) {
+    throw ConfigError("\"" + shortened(text) + "\" is not a time up to 1e9 seconds",
                       {.operation = "config", .advice = "Write 25us, 1.5ms or 2s."});
   }
   return seconds;
@@ -91,7 +91,7 @@ double seconds_of(std::string_view text) {
 std::size_t bytes_of(std::string_view text) {
   double bytes = 0;
   if (!read(text, kSizes, bytes) || bytes > 1e15) {
-    throw ConfigError("\"" + shortened(text) + "\" is no size up to 1e15 bytes",
+    throw ConfigError("\"" + shortened(text) + "\" is not a size up to 1e15 bytes",
                       {.operation = "config", .advice = "Write bytes, or 64KiB, 1MiB, 2GiB."});
   }
   return static_cast<std::size_t>(bytes);

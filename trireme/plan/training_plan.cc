@@ -4,6 +4,7 @@
 
 #include "trireme/base/error.h"
 #include "trireme/base/mesh_division.h"
+#include "trireme/base/pinned_blocks.h"
 #include "trireme/base/transports.h"
 #include "trireme/base/words.h"
 #include "trireme/plan/limited_product.h"
@@ -171,6 +172,25 @@ Communication communication_of(const TrainingPlan& plan) {
   return all_reduce_of_gradients(job, job.data_ranks(), bytes);
 }
 
+// The host's pinned memory of a rank, with what the rounding of its blocks loses
+// (base/pinned_blocks.h): an eighth at most of activations and of many tensors of different sizes. The
+// intervals of sharded weights have equal sizes, one for each block of the model.
+std::int64_t pinned_bytes(const TrainingPlan& plan) {
+  const Job& job = plan.job;
+  const std::int64_t all = plan.memory.in_file + plan.memory.on_host;
+  if (!job.weights_on_host || !job.shards_weights) return all + all / 8;
+  const auto bytes = [&](std::int64_t parameters) {
+    return among(times(parameters, job.compute_bytes()), job);
+  };
+  const std::int64_t weights = bytes(job.held_parameters());
+  std::int64_t interval = bytes(job.largest_blocks / 2 / job.tensor);
+  if (interval == 0) interval = std::max<std::int64_t>(weights, 1);
+  const auto count = static_cast<std::size_t>((weights + interval - 1) / interval);
+  const std::int64_t others = all - weights;
+  return others + others / 8 +
+         static_cast<std::int64_t>(pinned_blocks(count, static_cast<std::size_t>(interval)));
+}
+
 // Each pipeline stage has its part of the layers, and each of their sums is one call. A
 // reduce-scatter plus an all-gather costs as much as an all-reduce.
 Communication layer_communication_of(const TrainingPlan& plan) {
@@ -262,10 +282,8 @@ std::int64_t TrainingPlan::evaluator_bytes() const noexcept {
 }
 
 std::int64_t TrainingPlan::host_total() const noexcept {
-  // Adds an eighth for the waste of pinned memory (tensor/devices/pinned_memory.h).
-  const std::int64_t pinned = memory.in_file + memory.on_host;
   const std::int64_t of_rank =
-      on_device() ? memory.runtime() + pinned + pinned / 8 + memory.kept() : memory.total();
+      on_device() ? memory.runtime() + pinned_bytes(*this) + memory.kept() : memory.total();
   // Not every rank has a snapshot of the whole.
   const std::int64_t fewer = times(memory.snapshot, job.ranks_here) - snapshots_on_host(*this);
   return shared() + times(of_rank - shared(), job.ranks_here) - fewer +

@@ -450,6 +450,8 @@ TEST(TrainingPlan, MastersAndShardsOnTheHostLeaveTheDevice) {
   EXPECT_EQ(plan.memory.on_host, 6 * owned);
   EXPECT_EQ(plan.memory.optimizer, kept.memory.optimizer + 6 * owned * 15 / 100);
   EXPECT_EQ(plan.memory.moving, kept.memory.moving + 2 * owned / 10);
+  // 20 intervals of 50 bytes are in pinned blocks of powers of two.
+  EXPECT_EQ(plan.host_total(), kept.host_total() + 4 * owned + 4 * owned / 8 + 1280);
 }
 
 // Counted in halves of an all-reduce: gradients to their owners, weights back.
@@ -476,12 +478,18 @@ TEST(TrainingPlan, UnevenRanksCountTheLargestShare) {
 }
 
 TEST(TrainingPlan, ExplainsItself) {
-  const std::string text = plan::explain(plan::make_plan(job(8, 2, 2)));
+  plan::Job two = job(8, 2, 2), four = job(8, 2, 4);
+  two.ranks_here = 2;
+  const std::string text = plan::explain(plan::make_plan(two));
   EXPECT_THAT(text, AllOf(HasSubstr("tiny on 2 ranks"), HasSubstr("1,000 parameters"),
                           HasSubstr("512 a step"), HasSubstr("5,120 in all"),
                           HasSubstr("2 cores for 2 ranks x 1 thread"), HasSubstr("2 on each rank"),
                           Not(HasSubstr("share cores"))));
-  EXPECT_THAT(plan::explain(plan::make_plan(job(8, 2, 4))), HasSubstr("ranks share cores"));
+  four.ranks_here = 4;
+  EXPECT_THAT(plan::explain(plan::make_plan(four)), HasSubstr("ranks share cores"));
+  four.ranks_here = 2;  // the others are on another host
+  EXPECT_THAT(plan::explain(plan::make_plan(four)),
+              AllOf(HasSubstr("2 cores for 2 ranks x 1 thread"), Not(HasSubstr("share cores"))));
   EXPECT_THAT(plan::explain(plan::make_plan(job(8, 2, 1))), HasSubstr("1 stays free"));
 }
 

@@ -57,9 +57,9 @@ std::string core_line(const TrainingPlan& plan) {
            "side by side";
   }
   const int threads = plan.lanes * job.kernel_threads;  // per rank
-  const int wanted = job.ranks * threads;
+  const int wanted = job.ranks_here * threads;
   const int used = std::min(wanted, job.usable_cores);
-  std::string line = counted(used, "core") + " for " + counted(job.ranks, "rank") + " x " +
+  std::string line = counted(used, "core") + " for " + counted(job.ranks_here, "rank") + " x " +
                      (plan.lanes > 1 ? counted(plan.lanes, "lane") + " x " : std::string()) +
                      counted(job.kernel_threads, "thread") + "; usable are " + job.cores_reason;
   if (wanted > job.usable_cores) {

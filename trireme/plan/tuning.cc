@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
+#include <limits>
 #include <sstream>
 #include <tuple>
 #include <utility>
@@ -49,11 +50,14 @@ std::string text_of(const toml::table& table, const char* key, const std::string
   return *value;
 }
 
-std::int64_t count_of(const toml::table& table, const char* key, const std::string& path) {
+template <class Number = std::int64_t>
+Number count_of(const toml::table& table, const char* key, const std::string& path) {
   const auto value = table[key].value<std::int64_t>();
-  if (!value || *value < 1)
-    refuse(path, table.source(), std::string(key) + " must be an integer, one or more");
-  return *value;
+  constexpr std::int64_t kMost = std::numeric_limits<Number>::max();
+  if (!value || *value < 1 || *value > kMost)
+    refuse(path, table.source(),
+           std::string(key) + " must be an integer from 1 to " + std::to_string(kMost));
+  return static_cast<Number>(*value);
 }
 
 Tuning read(const toml::table& table, const std::string& path) {
@@ -76,7 +80,7 @@ Tuning read(const toml::table& table, const std::string& path) {
       const toml::table* one = node.as_table();
       if (!one) refuse(path, node.source(), "a measurement is a table");
       tuning.add({text_of(*one, "collective", path), text_of(*one, "algorithm", path),
-                  text_of(*one, "transport", path), static_cast<int>(count_of(*one, "ranks", path)),
+                  text_of(*one, "transport", path), count_of<int>(*one, "ranks", path),
                   static_cast<std::size_t>(count_of(*one, "bytes", path)),
                   positive_of(*one, "seconds", path)});
     }

@@ -67,6 +67,9 @@ TEST(Tuning, RefusesABrokenFileByLine) {
               ThrowsMessage<ConfigError>(AllOf(HasSubstr("t.toml:3"), HasSubstr("collective"))));
   EXPECT_THAT(read("version = 1\n[link.tcp]\nalpha = -1.0\nbeta = 0.0\ngamma = 0.0\n"),
               ThrowsMessage<ConfigError>(AllOf(HasSubstr("t.toml:2"), HasSubstr("alpha"))));
+  EXPECT_THAT(read("version = 1\nmeasured = [{collective = 'all_reduce', algorithm = 'ring', "
+                   "transport = 'tcp', ranks = 4294967298, bytes = 1, seconds = 1.0}]\n"),
+              ThrowsMessage<ConfigError>(AllOf(HasSubstr("t.toml:2"), HasSubstr("ranks"))));
   EXPECT_THAT(read("version = 9\n"), ThrowsMessage<ConfigError>(HasSubstr("version 9")));
   EXPECT_THAT(read("version = \n"), ThrowsMessage<ConfigError>(HasSubstr("t.toml:1")));
 }

@@ -15,12 +15,17 @@ namespace {
 // Reading what is left from /proc takes time, so only large allocations are checked.
 constexpr std::size_t kLarge = std::size_t{256} << 20;
 
+// The bytes that this process can still use.
+std::int64_t bytes_left() {
+  return std::min(observe::memory_available() + observe::swap_available(), observe::memory_left());
+}
+
 class NamedAllocator final : public c10::Allocator {
  public:
   explicit NamedAllocator(c10::Allocator* inner) : inner_(inner) {}
   c10::DataPtr allocate(std::size_t bytes) override {
     if (bytes >= kLarge && observe::memory_total() > 0 &&
-        bytes > static_cast<std::size_t>(observe::memory_left()))
+        bytes > static_cast<std::size_t>(bytes_left()))
       refuse(bytes);
     try {
       return inner_->allocate(bytes);
@@ -54,10 +59,9 @@ void name_allocation_failures() {
 }
 
 void refuse_allocation(const std::string& what) {
-  const std::int64_t left = std::min(observe::memory_available(), observe::memory_left());
   throw ResourceError(
-      "no memory for " + what + ": " + bytes_text(static_cast<double>(left)) +
-          " are left on this machine or by its control group",
+      "no memory for " + what + ": " + bytes_text(static_cast<double>(bytes_left())) +
+          " are left on this machine or in its control group",
       {.operation = "allocate",
        .advice = "Use a smaller model or batch.micro, memory.offload or more ranks (`trireme plan` "
                  "says what takes how much), and check ulimit -v."});

@@ -10,6 +10,7 @@
 #include <functional>
 
 #include "trireme/base/error.h"
+#include "trireme/observe/machine.h"
 
 namespace trireme {
 namespace {
@@ -31,8 +32,16 @@ TEST(Allocation, BeyondTheMachineSaysWhatWasAskedAndWhatIsLeft) {
   tensor::name_allocation_failures();
   EXPECT_THAT(refusal([] { at::empty({std::int64_t{1} << 45}, at::kFloat); }),
               AllOf(HasSubstr("170: no memory for a tensor of 141 TB: "),
-                    HasSubstr(" are left on this machine or by its control group"),
+                    HasSubstr(" are left on this machine or in its control group"),
                     HasSubstr("trireme plan")));
+}
+
+// Memory that other processes use is not left, although the machine has it.
+TEST(Allocation, BeyondWhatIsFreeIsRefusedBeforeItIsUsed) {
+  tensor::name_allocation_failures();
+  const std::int64_t more =
+      observe::memory_available() + observe::swap_available() + (std::int64_t{1} << 30);
+  EXPECT_THAT(refusal([&] { at::empty({more}, at::kByte); }), HasSubstr("170: no memory for"));
 }
 
 // As under `ulimit -v`: LibTorch's own allocator fails.

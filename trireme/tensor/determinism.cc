@@ -15,6 +15,7 @@
 #include "trireme/comm/nccl/gpu_library.h"
 #include "trireme/tensor/allocation.h"
 #include "trireme/tensor/devices/device.h"
+#include "trireme/tensor/products/kernel_table.h"
 
 namespace trireme::inline v0::tensor {
 
@@ -56,12 +57,13 @@ std::exception_ptr explained(const std::exception_ptr& error) {
     const std::string said = refused.what_without_backtrace();
     if (said.find(comm::nccl::kCublasOrder) != std::string::npos) {
       return std::make_exception_ptr(ConfigError(
-          std::string("cuBLAS adds up in no fixed order: ") + comm::nccl::kCublasOrder +
-              " was not set, or had another value, at this process's first product on a GPU",
+          std::string("cuBLAS would add in no fixed order, because ") + comm::nccl::kCublasOrder +
+              " did not have the needed value at this process's first product on a GPU",
           {.operation = "step",
-           .advice = std::string("Unset ") + comm::nccl::kCublasOrder +
-                     ", and make the Job before the GPU's first use, or use "
-                     "train.reproducible = false (JobOptions::reproducible)."}));
+           .advice =
+               std::string("Do not set ") + comm::nccl::kCublasOrder +
+               " yourself (the Job does), and make the Job before the first use of the GPU; or "
+               "set train.reproducible = false (JobOptions::reproducible)."}));
     }
     const std::size_t end = said.find(" does not have a deterministic implementation");
     if (end == std::string::npos) return error;
@@ -85,6 +87,7 @@ void set_up_thread() {
 }
 
 void set_up_process(const ProcessSetup& setup) {
+  kernel_table();  // refuses wrong environment variables before anything starts
   // OMP_DYNAMIC in the environment would let OpenMP use fewer threads under load. The function is
   // looked up in the runtime that LibTorch brought, so that no second one is linked.
   if (auto* set_dynamic = reinterpret_cast<void (*)(int)>(dlsym(RTLD_DEFAULT, "omp_set_dynamic"))) {

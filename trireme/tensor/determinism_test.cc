@@ -38,8 +38,8 @@ TEST(Determinism, RefusalsAreExplainedInTheJobsWords) {
       "this operation is not deterministic because it uses CuBLAS and you have CUDA >= 10.2. To "
       "enable deterministic behavior in this case, you must set an environment variable before "
       "running your PyTorch application: CUBLAS_WORKSPACE_CONFIG=:4096:8"));
-  EXPECT_THAT(cublas, HasSubstr("CUBLAS_WORKSPACE_CONFIG was not set, or had another value"));
-  EXPECT_THAT(cublas, HasSubstr("make the Job before the GPU's first use"));
+  EXPECT_THAT(cublas, HasSubstr("CUBLAS_WORKSPACE_CONFIG did not have the needed value"));
+  EXPECT_THAT(cublas, HasSubstr("make the Job before the first use of the GPU"));
   EXPECT_EQ(said(refused("another")), "LibTorch: another");
 }
 

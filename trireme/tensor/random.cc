@@ -129,9 +129,11 @@ std::uint64_t StreamKey::stream() const noexcept {
 }
 
 void fill_dropout_mask(at::Tensor out, const StreamKey& key, double p, std::int64_t first) {
+  TRIREME_CHECK(p >= 0);
+  TRIREME_CHECK(p <= 1);
   // A word's float is below p if its 24 bits are below this integer.
   const double below = std::ceil(p * 0x1p24);
-  const auto kept = static_cast<float>(1.0 / (1.0 - p));
+  const auto kept = static_cast<float>(p < 1 ? 1.0 / (1.0 - p) : 0.0);
   if (const GpuKernels* const gpu = GpuKernels::of(out)) {
     TRIREME_CHECK(out.is_contiguous());
     for_type(out.scalar_type(), [&]<class T>() {
@@ -182,15 +184,11 @@ at::Tensor dropout(const at::Tensor& x, double p) {
 }
 
 at::Tensor dropout(const at::Tensor& x, double p, const Window& window) {
-  TRIREME_CHECK(window.dim <= 1);
-  if (window.dim == 1 && x.size(0) == 0) return x;
   const StreamKey key = next_stream();
   const at::Tensor mask = at::empty(x.sizes(), x.options());
-  const std::int64_t outer = window.dim == 0 ? 1 : x.size(0);
-  const std::int64_t inner = x.numel() / outer / x.size(window.dim);
-  for (std::int64_t i = 0; i < outer; ++i)
-    fill_dropout_mask(window.dim == 0 ? mask : mask[i], key, p,
-                      (i * window.whole + window.begin) * inner);
+  for (std::int64_t i = 0; i < x.size(0); ++i)
+    fill_dropout_mask(mask[i], key, p,
+                      (i * window.whole + window.begin) * (mask[i].numel() / x.size(1)));
   return at::mul(x, mask);
 }
 
@@ -201,7 +199,7 @@ at::Tensor RecordedStreams::add(const StreamKey& key) {
   const auto row = static_cast<std::int64_t>(keys_.size());
   if (row == kMostMasks)
     throw ConfigError("a recorded pass draws more than " + std::to_string(kMostMasks) + " masks",
-                      {.advice = "Leave train.graphs out."});
+                      {.advice = "Set train.graphs = false, or use a smaller batch.micro."});
   keys_.push_back(key);
   return words_[row];
 }

@@ -45,12 +45,12 @@ class StreamScope {
 /// The n-th call in a StreamScope draws from (its key, n), so the mask is the same on any rank,
 /// lane or thread. CheckFailure outside of a StreamScope.
 at::Tensor dropout(const at::Tensor& x, double p);
-/// The elements from `begin` on along `dim` of a larger tensor, whose size in `dim` is `whole`.
+/// The elements of a tensor from `begin` on along dim 1, where the whole tensor is `whole` long.
 struct Window {
-  std::int64_t dim = 0, begin = 0, whole = 0;
+  std::int64_t begin = 0, whole = 0;
 };
 /// dropout() of a window `x` of a larger tensor: drops the elements that dropout() of the larger
-/// tensor drops. window.dim <= 1.
+/// tensor drops.
 at::Tensor dropout(const at::Tensor& x, double p, const Window& window);
 
 /// The streams of masks in a recorded pass (device_graph.h). While a Scope lives, masks that this

@@ -12,7 +12,7 @@ namespace {
 TEST(DropoutMask, IsTheSameHoweverItIsComputed) {
   const StreamKey key{.seed = 0xfedcba9876543210, .step = 7, .sample = 1LL << 40, .layer = 3};
   for (const auto type : {at::kFloat, at::kDouble, at::kBFloat16, at::kHalf}) {
-    for (const double p : {0.0, 0.1, 0.5, 1.0 / 3}) {
+    for (const double p : {0.0, 0.1, 0.5, 1.0 / 3, 1.0}) {
       // From any element of a block on, and where the counter has more than 32 bits.
       for (const std::int64_t first : {0LL, 1LL, 6LL, (1LL << 35) + 3}) {
         const at::Tensor kernels = at::empty({5, 61}, type), operators = at::empty({5, 61}, type),

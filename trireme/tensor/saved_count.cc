@@ -17,7 +17,8 @@ std::int64_t saved_count(const nlohmann::json& saved, const char* key) {
   if (!saved.is_object() || !saved.contains(key)) refuse(std::string("lacks \"") + key + "\"");
   const nlohmann::json& value = saved[key];
   if (!value.is_number_integer() || value < 0 || value > kMost)
-    refuse(std::string("has ") + key + " = " + value.dump() + ", which is no count");
+    refuse(std::string("has ") + key + " = " + value.dump() +
+           ", which is not a count from 0 to 10^15");
   return value.get<std::int64_t>();
 }
 

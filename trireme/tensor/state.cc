@@ -1,6 +1,7 @@
 #include "trireme/tensor/state.h"
 
 #include <c10/core/GradMode.h>
+#include <c10/util/StringUtil.h>
 
 #include <nlohmann/json.hpp>
 
@@ -50,8 +51,8 @@ NamedShard whole_shard(const std::string& name, const at::Tensor& tensor) {
   shard.load = [name, own](const at::Tensor& saved) {
     if (saved.sizes() != own.sizes())
       throw CheckpointError(
-          "the saved tensor \"" + name + "\" has " + std::to_string(saved.size(0)) +
-              " rows, and this run's has " + std::to_string(own.size(0)),
+          "the saved tensor \"" + name + "\" has the shape " + c10::str(saved.sizes()) +
+              ", and this run's has " + c10::str(own.sizes()),
           {.operation = "resume", .advice = "Resume with the model of the checkpoint's run."});
     const c10::AutoGradMode no_grad(false);
     copy_elements(own, saved);

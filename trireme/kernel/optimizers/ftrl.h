@@ -6,8 +6,9 @@
 namespace trireme::inline v0 {
 namespace kernel {
 
-/// TensorFlow's Ftrl with learning_rate_power = -1/2. `n` is its accumulator without the initial
-/// value; at a constant rate `z` is its `linear` times the rate. A rate of 0 needs no division:
+/// TensorFlow's Ftrl with learning_rate_power = -1/2, which it equals while the rate is constant. `n`
+/// is its accumulator without the initial value; `z` is its `linear` times the rate. A rate of 0 needs
+/// no division:
 /// g = gradient * scale; r = sqrt(initial + n); n = n + g g; r' = sqrt(initial + n);
 /// z = z + rate g - (r' - r) w; w = -sign(z) max(|z| - threshold, 0) / (r' + ridge).
 /// In the first step z starts from -r w, which is TensorFlow's 0 for weights that start at 0, and

@@ -9,6 +9,7 @@
 #include "trireme/tensor/convert.h"
 #include "trireme/tensor/functions/functions.h"
 #include "trireme/tensor/functions/partial_attention.h"
+#include "trireme/tensor/functions/second_derivative.h"
 
 namespace trireme::inline v0::parallel {
 namespace {
@@ -129,6 +130,7 @@ class RingAttention : public torch::autograd::Function<RingAttention> {
   }
 
   static variable_list backward(AutogradContext* ctx, variable_list gradients) {
+    tensor::refuse_second_derivative();
     const auto saved = ctx->get_saved_variables();
     const at::Tensor &qkv = saved[0], &output = saved[1], &logsumexp = saved[2];
     const Ring ring{*reinterpret_cast<Communicator*>(ctx->saved_data["group"].toInt()),

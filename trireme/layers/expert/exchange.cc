@@ -11,6 +11,7 @@
 
 #include "trireme/base/check.h"
 #include "trireme/tensor/convert.h"
+#include "trireme/tensor/functions/second_derivative.h"
 
 namespace trireme::inline v0::parallel {
 namespace {
@@ -50,6 +51,7 @@ class Move : public torch::autograd::Function<Move> {
     return moved(rows, sends, receives, *group);
   }
   static variable_list backward(AutogradContext* ctx, variable_list gradients) {
+    tensor::refuse_second_derivative();
     auto* group = reinterpret_cast<Communicator*>(ctx->saved_data["group"].toInt());
     return {moved(gradients[0], ctx->saved_data["receives"].toIntVector(),
                   ctx->saved_data["sends"].toIntVector(), *group),

@@ -201,7 +201,7 @@ class TensorLayers final : public models::LayerFactory {
     if (!group_.sequence) return tensor::dropout(x, p);
     const std::int64_t length = x.size(1);
     return tensor::dropout(
-        x, p, {.dim = 1, .begin = group_.ranks->rank() * length, .whole = group_.size() * length});
+        x, p, {.begin = group_.ranks->rank() * length, .whole = group_.size() * length});
   }
   // Logits are whole without gradients, or if no vocabulary() made them.
   at::Tensor cross_entropy_sum(const at::Tensor& logits, const at::Tensor& targets) const override {

@@ -8,6 +8,7 @@
 #include "trireme/layers/shares.h"
 #include "trireme/tensor/convert.h"
 #include "trireme/tensor/functions/implementations.h"
+#include "trireme/tensor/functions/second_derivative.h"
 
 namespace trireme::inline v0::parallel {
 namespace {
@@ -64,6 +65,7 @@ class Region : public torch::autograd::Function<Region<kForward, kBackward>> {
     return y.is_same(x) ? x.view_as(x) : y;
   }
   static variable_list backward(AutogradContext* ctx, variable_list gradients) {
+    tensor::refuse_second_derivative();
     auto* group = reinterpret_cast<Communicator*>(ctx->saved_data["group"].toInt());
     return {kBackward(gradients[0], *group), Variable()};
   }
@@ -137,6 +139,7 @@ class CutCrossEntropy : public torch::autograd::Function<CutCrossEntropy> {
     return loss;
   }
   static variable_list backward(AutogradContext* ctx, variable_list gradients) {
+    tensor::refuse_second_derivative();
     const auto saved = ctx->get_saved_variables();
     at::Tensor slope = saved[0].clone();
     slope.scatter_add_(1, saved[1], -saved[2].to(slope.scalar_type()).unsqueeze(1));

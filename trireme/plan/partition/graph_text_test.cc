@@ -64,12 +64,12 @@ TEST(GraphText, WrongLinesAreRefusedWithTheirNumber) {
   EXPECT_THAT(refusal("node a 1ms\nvalue a 1 b\n"), HasSubstr("net.txt:2: there is no node b"));
   EXPECT_THAT(refusal("node a\n"), HasSubstr("net.txt:1: \"node\" with 1 words"));
   EXPECT_THAT(refusal("edge a b 1\n"), HasSubstr("\"edge\" with 3 words"));
-  EXPECT_THAT(refusal("node a fast\n"), HasSubstr("\"fast\" is no time"));
-  EXPECT_THAT(refusal("node a -1ms\n"), HasSubstr("no time"));
-  EXPECT_THAT(refusal("node a 1ms big\n"), HasSubstr("\"big\" is no size"));
-  EXPECT_THAT(refusal("node a 1ms\nnode b fast\n"), HasSubstr("net.txt:2: \"fast\" is no time"));
-  EXPECT_THAT(refusal("node a 1ms\nvalue a big\n"), HasSubstr("net.txt:2: \"big\" is no size"));
-  EXPECT_THAT(refusal("node a 1ms 1kB big\n"), HasSubstr("net.txt:1: \"big\" is no size"));
+  EXPECT_THAT(refusal("node a fast\n"), HasSubstr("\"fast\" is not a time"));
+  EXPECT_THAT(refusal("node a -1ms\n"), HasSubstr("not a time"));
+  EXPECT_THAT(refusal("node a 1ms big\n"), HasSubstr("\"big\" is not a size"));
+  EXPECT_THAT(refusal("node a 1ms\nnode b fast\n"), HasSubstr("net.txt:2: \"fast\" is not a time"));
+  EXPECT_THAT(refusal("node a 1ms\nvalue a big\n"), HasSubstr("net.txt:2: \"big\" is not a size"));
+  EXPECT_THAT(refusal("node a 1ms 1kB big\n"), HasSubstr("net.txt:1: \"big\" is not a size"));
 }
 
 }  // namespace

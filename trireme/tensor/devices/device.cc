@@ -78,6 +78,7 @@ std::vector<double> numbers_of(std::span<const at::Tensor> scalars) {
 
 at::Tensor on_device(const at::Tensor& tensor, at::Device device) {
   if (device.is_cpu()) return tensor;
+  if (!tensor.is_cpu()) return tensor.to(device, /*non_blocking=*/true);
   const at::Tensor pinned = at::empty(tensor.sizes(), tensor.options().pinned_memory(true));
   return pinned.copy_(tensor).to(device, /*non_blocking=*/true);
 }

@@ -86,8 +86,8 @@ std::string DeviceGraph::unsupported(at::Device device) {
   if (device.is_cpu()) return "the CPU has no graphs";
   if (make_recording(device) != nullptr) return {};
   return device.is_cuda()
-             ? "this build was made without CUDA's headers (cuda_runtime_api.h), by which it "
-               "would have graphs"
+             ? "this build was made without CUDA's headers (cuda_runtime_api.h), which "
+               "graphs need"
              : "this LibTorch has no graphs for " + device.str();
 }
 

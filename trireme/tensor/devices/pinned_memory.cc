@@ -5,10 +5,10 @@
 #include <algorithm>
 #include <bit>
 
+#include "trireme/base/pinned_blocks.h"
+
 namespace trireme::inline v0::tensor {
 namespace {
-
-constexpr std::size_t kPart = 8;  // pieces waste at most 1/8; a block has one tensor or 1/8 of all
 
 at::Tensor pinned_bytes(std::size_t bytes) {
   return at::empty({static_cast<std::int64_t>(bytes)},
@@ -32,7 +32,7 @@ at::Tensor PinnedMemory::take(std::int64_t count, at::ScalarType type) {
 PinnedMemory::Block& PinnedMemory::with_room(std::size_t bytes) {
   for (Block& block : blocks_)
     if (block.memory.nbytes() - block.used >= bytes) return block;
-  const std::size_t size = std::max(std::bit_ceil(bytes), std::bit_floor(bytes_ / kPart));
+  const std::size_t size = next_pinned_block(bytes, bytes_);
   bytes_ += size;
   return blocks_.emplace_back(Block{pinned_bytes(size)});
 }
@@ -40,7 +40,7 @@ PinnedMemory::Block& PinnedMemory::with_room(std::size_t bytes) {
 std::vector<at::Tensor> pinned_pieces(std::size_t bytes) {
   std::vector<at::Tensor> pieces;
   for (std::size_t rest = bytes; rest > 0;) {
-    const bool fits = std::bit_ceil(rest) - rest <= bytes / kPart;
+    const bool fits = std::bit_ceil(rest) - rest <= bytes / 8;
     const std::size_t piece = fits ? rest : std::bit_floor(rest);
     pieces.push_back(pinned_bytes(piece));
     rest -= piece;

@@ -10,8 +10,8 @@
 
 namespace trireme::inline v0::tensor {
 
-/// Pinned tensors that live long, cut from blocks whose bytes are a power of two. A block is freed
-/// when this object and all tensors of the block are gone. Not thread safe.
+/// Pinned tensors that live long, cut from blocks (base/pinned_blocks.h). A block is freed when this
+/// object and all tensors of the block are gone. Not thread safe.
 class PinnedMemory {
  public:
   /// [count], aligned to 64 bytes and not initialised.

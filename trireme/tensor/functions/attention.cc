@@ -12,6 +12,7 @@
 #include "trireme/kernel/elementwise.h"
 #include "trireme/tensor/functions/functions.h"
 #include "trireme/tensor/functions/implementations.h"
+#include "trireme/tensor/functions/second_derivative.h"
 #include "trireme/tensor/functions/typed.h"
 #include "trireme/tensor/products/gemm.h"
 
@@ -197,6 +198,7 @@ class AttentionFunction : public torch::autograd::Function<AttentionFunction> {
   }
 
   static variable_list backward(AutogradContext* ctx, variable_list gradients) {
+    refuse_second_derivative();
     const auto saved = ctx->get_saved_variables();
     const at::Tensor &qkv = saved[0], dout = gradients[0].contiguous();
     const at::Tensor dqkv = empty(qkv.sizes(), qkv.scalar_type());

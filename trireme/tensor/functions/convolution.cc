@@ -14,11 +14,11 @@ using torch::autograd::AutogradContext;
 using torch::autograd::Variable;
 using torch::autograd::variable_list;
 
-// As in linear layers (gemm.h). Devices multiply bf16 themselves.
+// As in linear layers (gemm.h). Devices multiply 16-bit operands themselves.
 bool in_fp32(const at::Tensor& x) {
-  if (x.scalar_type() == at::kHalf) return true;
-  return x.scalar_type() == at::kBFloat16 && implementation_of(x) == Implementation::Kernels &&
-         kernel_table().linear_bf16 == Library::Widened;
+  if (implementation_of(x) != Implementation::Kernels) return false;
+  return x.scalar_type() == at::kHalf ||
+         (x.scalar_type() == at::kBFloat16 && kernel_table().linear_bf16 == Library::Widened);
 }
 
 // Keeps the 16-bit operands for backward, not their copies in fp32.

@@ -1,9 +1,11 @@
 // Token cross-entropy on the CPU.
 #include <ATen/ops/full.h>
+#include <c10/util/StringUtil.h>
 #include <torch/csrc/autograd/custom_function.h>
 
 #include "trireme/base/error.h"
 #include "trireme/tensor/functions/implementations.h"
+#include "trireme/tensor/functions/second_derivative.h"
 #include "trireme/tensor/functions/typed.h"
 
 namespace trireme::inline v0::tensor {
@@ -45,6 +47,7 @@ class CrossEntropyFunction : public torch::autograd::Function<CrossEntropyFuncti
   }
 
   static variable_list backward(AutogradContext* ctx, variable_list gradients) {
+    refuse_second_derivative();
     const auto saved = ctx->get_saved_variables();
     const at::Tensor &rows = saved[0], &ids = saved[1], &logsumexp = saved[2];
     const at::Tensor dlogits = empty(rows.sizes(), rows.scalar_type());
@@ -65,8 +68,9 @@ void check_targets(const at::Tensor& logits, const at::Tensor& targets) {
       targets.sizes() == logits.sizes().slice(0, logits.sizes().size() - 1))
     return;
   throw ConfigError(
-      "the loss got targets of another shape or type than its logits ask for",
-      {.operation = "cross_entropy", .advice = "Logits [..., V] take int64 targets [...]."});
+      "the targets are " + c10::str(targets.scalar_type(), " ", targets.sizes()) +
+          " and the logits " + c10::str(logits.sizes()),
+      {.operation = "cross_entropy", .advice = "Logits [..., V] need int64 (Long) targets [...]."});
 }
 
 at::Tensor kernels::cross_entropy_sum(const at::Tensor& logits, const at::Tensor& targets) {

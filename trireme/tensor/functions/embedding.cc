@@ -8,6 +8,7 @@
 #include "trireme/kernel/elementwise.h"
 #include "trireme/tensor/functions/functions.h"
 #include "trireme/tensor/functions/implementations.h"
+#include "trireme/tensor/functions/second_derivative.h"
 #include "trireme/tensor/functions/typed.h"
 
 namespace trireme::inline v0::tensor {
@@ -30,11 +31,17 @@ void widen(const T* row, Stat<T>* out, std::size_t width) {
 
 class EmbeddingFunction : public torch::autograd::Function<EmbeddingFunction> {
  public:
-  static at::Tensor forward(AutogradContext* ctx, const at::Tensor& tokens, const at::Tensor& table,
-                            const std::optional<at::Tensor>& maybe_position) {
-    const at::Tensor position = or_undefined(maybe_position);
-    check_tokens(tokens, position);
-    const at::Tensor ids = tokens.contiguous();
+  static at::Tensor forward(AutogradContext* ctx, const at::Tensor& tokens,
+                            const at::Tensor& any_table,
+                            const std::optional<at::Tensor>& any_position) {
+    check_tokens(tokens, or_undefined(any_position));
+    const at::Tensor ids = tokens.contiguous(), table = any_table.contiguous();
+    at::Tensor position;
+    if (any_position) {
+      position = any_position->contiguous();
+      TRIREME_CHECK(position.size(1) == table.size(1));
+      TRIREME_CHECK(position.scalar_type() == table.scalar_type());
+    }
     const std::int64_t length = ids.size(-1), width = table.size(1), vocab = table.size(0);
     const auto* id = data_of<std::int64_t>(ids);
     for (std::int64_t i = 0; i < ids.numel(); ++i) {
@@ -65,6 +72,7 @@ class EmbeddingFunction : public torch::autograd::Function<EmbeddingFunction> {
   }
 
   static variable_list backward(AutogradContext* ctx, variable_list gradients) {
+    refuse_second_derivative();
     const at::Tensor ids = ctx->get_saved_variables()[0], dout = gradients[0].contiguous();
     const auto type = static_cast<at::ScalarType>(ctx->saved_data["type"].toInt());
     const auto positions = ctx->saved_data["positions"].toInt();
@@ -97,7 +105,7 @@ void check_tokens(const at::Tensor& tokens, const at::Tensor& position) {
     throw ConfigError(what, {.operation = "embedding", .advice = advice});
   };
   if (tokens.scalar_type() != at::kLong)
-    refuse(std::string("tokens of type ") + c10::toString(tokens.scalar_type()),
+    refuse(std::string("the tokens have the type ") + c10::toString(tokens.scalar_type()),
            "Give the batch int64 tokens.");
   if (position.defined() && tokens.size(-1) > position.size(0))
     refuse("sequences of " + std::to_string(tokens.size(-1)) +

@@ -3,8 +3,8 @@
 //
 // In bf16 and fp16, products take 16-bit operands and sum in fp32; norms, softmax and losses
 // compute in fp32 and residual streams stay fp32, as under PyTorch's autocast. With one kernel
-// thread a result depends on its inputs' values only. Throws CheckFailure if shapes disagree.
-// Thread safe.
+// thread a result depends on its inputs' values only. Throws CheckFailure if shapes disagree, and
+// ConfigError if second derivatives are asked for (second_derivative.h). Thread safe.
 // Legend: B sequences (or images), T positions, C width, V vocabulary.
 #pragma once
 
@@ -26,9 +26,9 @@ at::Tensor linear(const at::Tensor& x, const at::Tensor& weight, const at::Tenso
 /// cross_entropy_sum(). On a device the result may be the first columns of a wider matrix.
 at::Tensor logits(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias);
 
-/// x [B, in, H, W] convolved with weight [out, in, K, K] of the same type, without a bias. In fp16,
-/// and in bf16 where the kernel table says Widened, the operands are converted to fp32 and the
-/// result, like each gradient, is rounded once.
+/// x [B, in, H, W] convolved with weight [out, in, K, K] of the same type, without a bias. On the CPU
+/// in fp16, and in bf16 where the kernel table says Widened, the operands are converted to fp32 and
+/// the result, like each gradient, is rounded once.
 at::Tensor convolution(const at::Tensor& x, const at::Tensor& weight, std::int64_t stride,
                        std::int64_t padding);
 

@@ -335,6 +335,36 @@ TEST_P(EachWay, Embedding) {
   expect_like(ours, plain, values);
 }
 
+// Parameters that are parts of others, or transposed.
+TEST_P(EachWay, StridedParametersAreReadByTheirStrides) {
+  const at::Tensor tokens = at::tensor({1, 5, 1, 0, 2, 5}, at::kLong).view({2, 3});
+  expect_like([&](const Tensors& in) { return tensor::embedding(tokens, in[0].t(), in[1].t()); },
+              [&](const Tensors& in) {
+                return at::embedding(in[0].t(), tokens) + in[1].t().narrow(0, 0, 3);
+              },
+              {at::randn({10, 6}), at::randn({10, 4})});
+  const Tensors values = {at::randn({3, 7}), at::randn({7, 2})};
+  const Tensors wanted = run(
+      [](const Tensors& in) {
+        return at::layer_norm(in[0], {7}, in[1].select(1, 0), in[1].select(1, 1), 1e-5);
+      },
+      leaves(values, at::kDouble));
+  for (const auto& [type, tolerance] : {std::pair{at::kDouble, 1e-13}, {at::kFloat, 5e-6}}) {
+    const Tensors got = run(
+        [type](const Tensors& in) {
+          return layer_norm(in[0], in[1].select(1, 0), in[1].select(1, 1), 1e-5, type);
+        },
+        leaves(values, type));
+    for (std::size_t i = 0; i < got.size(); ++i) EXPECT_LT(relative(got[i], wanted[i]), tolerance);
+  }
+}
+
+TEST_F(Functions, APositionTableOfAnotherWidthOrTypeIsRefused) {
+  const at::Tensor tokens = at::zeros({1, 2}, at::kLong), table = at::randn({6, 10});
+  EXPECT_THROW(tensor::embedding(tokens, table, at::randn({4, 9})), CheckFailure);
+  EXPECT_THROW(tensor::embedding(tokens, table, at::randn({4, 10}, at::kDouble)), CheckFailure);
+}
+
 TEST_F(Functions, RefuseWhatIsOutsideTheVocabulary) {
   EXPECT_THROW(cross_entropy_sum(at::zeros({2, 3}), at::tensor({0, 3}, at::kLong)), ConfigError);
   EXPECT_THROW(tensor::embedding(at::tensor({0, 6}, at::kLong), at::randn({6, 10}), {}),

@@ -5,6 +5,7 @@
 #include "trireme/kernel/cuda/cross_entropy.h"
 #include "trireme/tensor/devices/gpu_kernels.h"
 #include "trireme/tensor/functions/implementations.h"
+#include "trireme/tensor/functions/second_derivative.h"
 #include "trireme/tensor/functions/typed.h"
 
 namespace trireme::inline v0::tensor {
@@ -41,6 +42,7 @@ class LossFunction : public torch::autograd::Function<LossFunction> {
   }
 
   static variable_list backward(AutogradContext* ctx, variable_list gradients) {
+    refuse_second_derivative();
     const auto saved = ctx->get_saved_variables();
     const at::Tensor &rows = saved[0], &ids = saved[1], &logsumexp = saved[2];
     const at::Tensor scale = gradients[0].to(at::kFloat);

@@ -6,6 +6,7 @@
 #include "trireme/tensor/functions/deferred.h"
 #include "trireme/tensor/functions/functions.h"
 #include "trireme/tensor/functions/implementations.h"
+#include "trireme/tensor/functions/second_derivative.h"
 #include "trireme/tensor/functions/typed.h"
 #include "trireme/tensor/products/gemm.h"
 
@@ -51,6 +52,7 @@ class LinearFunction : public torch::autograd::Function<LinearFunction> {
   }
 
   static variable_list backward(AutogradContext* ctx, variable_list gradients) {
+    refuse_second_derivative();
     const auto saved = ctx->get_saved_variables();
     const at::Tensor &rows = saved[0], &weight = saved[1], &product = saved[2];
     at::Tensor dy = gradients[0].contiguous().view({-1, weight.size(0)});
@@ -86,6 +88,7 @@ class GeluFunction : public torch::autograd::Function<GeluFunction> {
     return run_gelu(packed);
   }
   static variable_list backward(AutogradContext* ctx, variable_list gradients) {
+    refuse_second_derivative();
     return {run_gelu_backward(ctx->get_saved_variables()[0], gradients[0].contiguous())};
   }
 };
@@ -108,6 +111,7 @@ class GatedFunction : public torch::autograd::Function<GatedFunction> {
     return y;
   }
   static variable_list backward(AutogradContext* ctx, variable_list gradients) {
+    refuse_second_derivative();
     const at::Tensor x = ctx->get_saved_variables()[0], dy = gradients[0].contiguous();
     at::Tensor dx = empty(x.sizes(), x.scalar_type());
     for_type(x.scalar_type(), [&]<class T>() {

@@ -8,6 +8,7 @@
 #include "trireme/tensor/devices/gpu_kernels.h"
 #include "trireme/tensor/functions/functions.h"
 #include "trireme/tensor/functions/implementations.h"
+#include "trireme/tensor/functions/second_derivative.h"
 #include "trireme/tensor/functions/typed.h"
 
 namespace trireme::inline v0::tensor {
@@ -43,13 +44,21 @@ void backward_rows(const at::Tensor& where, const kernel::NormBackward<T>& call)
   }
 }
 
-Normed run_norm(const at::Tensor& x, const at::Tensor& update, const at::Tensor& weight,
-                const at::Tensor& bias, double epsilon, at::ScalarType out_type) {
+at::Tensor contiguous(const at::Tensor& tensor) {
+  return tensor.defined() ? tensor.contiguous() : tensor;
+}
+
+Normed run_norm(const at::Tensor& x, const at::Tensor& update, const at::Tensor& any_weight,
+                const at::Tensor& any_bias, double epsilon, at::ScalarType out_type) {
+  const at::Tensor weight = contiguous(any_weight), bias = contiguous(any_bias);
   TRIREME_CHECK(x.size(-1) == weight.size(0));
-  if (bias.defined()) TRIREME_CHECK(bias.sizes() == weight.sizes());
   const auto stat = stat_type(out_type);
   TRIREME_CHECK(x.scalar_type() == stat);
   TRIREME_CHECK(weight.scalar_type() == stat);
+  if (bias.defined()) {
+    TRIREME_CHECK(bias.sizes() == weight.sizes());
+    TRIREME_CHECK(bias.scalar_type() == stat);
+  }
   const std::int64_t rows = x.numel() / x.size(-1);
   Normed result{.h = update.defined() ? empty_near(x, x.sizes(), stat) : x,
                 .y = empty_near(x, x.sizes(), out_type),
@@ -75,7 +84,8 @@ Normed run_norm(const at::Tensor& x, const at::Tensor& update, const at::Tensor&
 variable_list run_norm_backward(AutogradContext* ctx, const at::Tensor& dy,
                                 const at::Tensor& dstream, bool with_update) {
   const auto saved = ctx->get_saved_variables();
-  const at::Tensor &h = saved[0], &weight = saved[1], &mean = saved[2], &rstd = saved[3];
+  const at::Tensor &h = saved[0], &mean = saved[2], &rstd = saved[3];
+  const at::Tensor weight = saved[1].contiguous();
   const bool with_bias = ctx->saved_data["bias"].toBool();
   const auto type = static_cast<at::ScalarType>(ctx->saved_data["type"].toInt());
   // If both have the same type, the update's gradient is the stream's tensor.
@@ -112,10 +122,6 @@ variable_list run_norm_backward(AutogradContext* ctx, const at::Tensor& dy,
           sum_of(dweight), sum_of(dbias)};
 }
 
-at::Tensor contiguous(const at::Tensor& gradient) {
-  return gradient.defined() ? gradient.contiguous() : gradient;
-}
-
 void remember(AutogradContext* ctx, const Normed& normed, const at::Tensor& weight, bool with_bias,
               at::ScalarType type) {
   ctx->save_for_backward({normed.h, weight, normed.mean, normed.rstd});
@@ -135,6 +141,7 @@ class NormFunction : public torch::autograd::Function<NormFunction> {
     return {x, normed.y};
   }
   static variable_list backward(AutogradContext* ctx, variable_list gradients) {
+    refuse_second_derivative();
     if (!gradients[1].defined())
       return {gradients[0], Variable(), Variable(), Variable(), Variable()};
     auto all = run_norm_backward(ctx, gradients[1].contiguous(), contiguous(gradients[0]), false);
@@ -154,6 +161,7 @@ class AddNormFunction : public torch::autograd::Function<AddNormFunction> {
     return {normed.h, normed.y};
   }
   static variable_list backward(AutogradContext* ctx, variable_list gradients) {
+    refuse_second_derivative();
     auto all = run_norm_backward(ctx, gradients[1].contiguous(), contiguous(gradients[0]), true);
     return {all[0], all[1], all[2], all[3], Variable()};
   }
@@ -175,6 +183,7 @@ class AddFunction : public torch::autograd::Function<AddFunction> {
     return out;
   }
   static variable_list backward(AutogradContext* ctx, variable_list gradients) {
+    refuse_second_derivative();
     const at::Tensor dstream = gradients[0].contiguous();
     const auto type = static_cast<at::ScalarType>(ctx->saved_data["type"].toInt());
     return {dstream, narrowed(dstream, type)};

@@ -2,9 +2,11 @@
 // are those of fp32, rounded once, bit for bit.
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
+#include <torch/csrc/autograd/function.h>
 
 #include <vector>
 
+#include "trireme/tensor/flat_math.h"
 #include "trireme/tensor/functions/functions.h"
 #include "trireme/tensor/products/gemm.h"
 #include "trireme/tensor/products/kernel_table.h"
@@ -100,6 +102,13 @@ TEST(WidenedConvolution, IsNotUsedWhereTheTableLeavesBf16ToLibTorch) {
   const at::Tensor x = random({2, 3, 8, 8}, at::kBFloat16);
   const at::Tensor weight = random({4, 3, 3, 3}, at::kBFloat16);
   EXPECT_TRUE(at::equal(convolution(x, weight, 1, 1), at::conv2d(x, weight, {}, 1, 1)));
+}
+
+TEST(WidenedConvolution, IsNotUsedOnDevices) {
+  const LibTorchOnCpu as_on_a_device;
+  const at::Tensor x = random({2, 3, 8, 8}, at::kHalf);
+  const at::Tensor weight = random({4, 3, 3, 3}, at::kHalf).set_requires_grad(true);
+  EXPECT_EQ(convolution(x, weight, 1, 1).grad_fn()->name(), "ConvolutionBackward0");
 }
 
 }  // namespace

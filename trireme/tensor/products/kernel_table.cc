@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <initializer_list>
 #include <iterator>
 
 #include "trireme/base/check.h"
@@ -12,21 +13,22 @@
 namespace trireme::inline v0::tensor {
 namespace {
 
-KernelTable chosen() {
-  KernelTable table = kernel_table(kernel::vendor(), kernel::isa(), kernel::has_bf16_products());
-  const char* text = std::getenv("TRIREME_GEMM");
-  const std::string_view named = text != nullptr ? text : "";
-  if (named == "onednn")
-    table.forward = table.input_gradient = table.weight_gradient = table.small = Library::OneDnn;
-  if (named == "blas") {
-    table.forward = table.input_gradient = table.weight_gradient = table.small = Library::Aten;
-    table.attention = Library::Blas;
+// The variable's value, or nothing; ConfigError if it is not one of `known`.
+std::string_view variable(const char* name, std::initializer_list<std::string_view> known) {
+  const char* const value = std::getenv(name);
+  if (value == nullptr || *value == '\0') return {};
+  std::string choices;
+  for (const std::string_view one : known) {
+    if (one == value) return one;
+    choices += (choices.empty() ? "" : ", ") + std::string(one);
   }
-  return table;
+  throw ConfigError(
+      std::string("the environment variable ") + name + " is \"" + value + "\"",
+      {.operation = "kernel table", .advice = "Unset it, or choose one of: " + choices + "."});
 }
 
 KernelTable& current_table() {
-  static KernelTable table = chosen();
+  static KernelTable table = table_by_environment();
   return table;
 }
 
@@ -124,12 +126,27 @@ bool usable(const KernelTable& table, std::string* why) {
   return true;
 }
 
+KernelTable table_by_environment() {
+  using kernel::Isa;
+  variable("TRIREME_ISA", {kernel::name_of(Isa::Generic), kernel::name_of(Isa::Avx2),
+                           kernel::name_of(Isa::Avx512)});
+  KernelTable table = kernel_table(kernel::vendor(), kernel::isa(), kernel::has_bf16_products());
+  const std::string_view named = variable("TRIREME_GEMM", {"onednn", "blas"});
+  if (named == "onednn")
+    table.forward = table.input_gradient = table.weight_gradient = table.small = Library::OneDnn;
+  if (named == "blas") {
+    table.forward = table.input_gradient = table.weight_gradient = table.small = Library::Aten;
+    table.attention = Library::Blas;
+  }
+  return table;
+}
+
 const KernelTable& kernel_table() { return current_table(); }
 
 void use_kernel_table(const KernelTable& table) {
   std::string why;
   if (!usable(table, &why)) {
-    throw ConfigError("a kernel table that this processor cannot run: " + why,
+    throw ConfigError("this processor cannot use the kernel table: " + why,
                       {.operation = "kernel table",
                        .advice = "Write one here with `trireme doctor --tune FILE`."});
   }

@@ -42,8 +42,10 @@ KernelTable kernel_table(kernel::Vendor vendor, kernel::Isa isa, bool bf16_produ
 /// Whether this process can use the table; if not, `why` says what is missing.
 bool usable(const KernelTable& table, std::string* why = nullptr);
 
-/// This process's table: the last one given to use_kernel_table(), else the built-in one as changed
-/// by TRIREME_ISA (kernel/isa.h) and TRIREME_GEMM=onednn|blas (all fp32 products).
+/// The built-in table as changed by TRIREME_ISA (kernel/isa.h) and TRIREME_GEMM=onednn|blas (all fp32
+/// products). ConfigError if one of these has another value.
+KernelTable table_by_environment();
+/// This process's table: the last one given to use_kernel_table(), else table_by_environment().
 const KernelTable& kernel_table();
 /// Call it before the first product that counts, while no other thread computes. ConfigError if the
 /// table is not usable().

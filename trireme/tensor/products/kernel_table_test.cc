@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 
@@ -63,6 +64,23 @@ TEST(KernelTable, DescriptionTellsTablesApart) {
     other.*column = table.*column == Library::Own ? Library::Aten : Library::Own;
     EXPECT_NE(describe(other), describe(table));
   }
+}
+
+TEST(KernelTable, RefusesVariablesWithOtherValues) {
+  for (const auto& [name, wrong] : {std::pair{"TRIREME_GEMM", "mkl"}, {"TRIREME_ISA", "avx-512"}}) {
+    const char* const before = std::getenv(name);
+    const std::string kept = before != nullptr ? before : "";
+    ::setenv(name, wrong, 1);
+    try {
+      table_by_environment();
+      ADD_FAILURE() << name;
+    } catch (const ConfigError& error) {
+      EXPECT_THAT(error.what(), ::testing::HasSubstr(name));
+      EXPECT_THAT(error.what(), ::testing::HasSubstr(wrong));
+    }
+    before != nullptr ? ::setenv(name, kept.c_str(), 1) : ::unsetenv(name);
+  }
+  EXPECT_TRUE(usable(table_by_environment()));
 }
 
 // Each test has its own file.

@@ -97,16 +97,22 @@ double best_seconds(const Task& task, Duration each, const Waiter& clock) {
   return best;
 }
 
+// Gives the process its table back, also if a library refuses a product.
+struct TableRestored {
+  const KernelTable own = kernel_table();
+  ~TableRestored() { use_kernel_table(own); }
+};
+
 }  // namespace
 
 std::vector<MeasuredProduct> measure_products(Duration each) {
-  const KernelTable own = kernel_table();
+  const TableRestored restored;
   const auto clock = RealWaiter::make();
   std::vector<MeasuredProduct> measured;
   for (const KernelColumn& column : kernel_columns()) {
     const Tasks tasks = tasks_of(column.member);
     for (const Library library : column.choices) {
-      KernelTable table = own;
+      KernelTable table = restored.own;
       table.*column.member = library;
       if (!usable(table)) continue;
       use_kernel_table(table);
@@ -117,7 +123,6 @@ std::vector<MeasuredProduct> measure_products(Duration each) {
                           std::exp(logs / static_cast<double>(tasks.size()))});
     }
   }
-  use_kernel_table(own);
   return measured;
 }
 
