@@ -169,7 +169,10 @@ bool CheckpointFolder::has(std::int64_t step) const {
   return std::binary_search(all.begin(), all.end(), step);
 }
 
-void CheckpointFolder::remove(std::int64_t step) const { storage_->remove(path_of(step)); }
+void CheckpointFolder::remove(std::int64_t step) const {
+  check_claim();
+  storage_->remove(path_of(step));
+}
 
 void CheckpointFolder::remove_outdated(const Retention& keep) const {
   std::vector<SavedCheckpoint> saved;
@@ -291,8 +294,9 @@ SaveReport CheckpointFolder::write(Manifest manifest,
                                    const std::map<std::string, FileWriter>& files,
                                    const Retention& keep, OtherWriters* others) {
   check_claim();
-  if (has(manifest.step))
-    throw ConfigError(path_of(manifest.step) + " is there already, and this job has not written it",
+  if (const auto there = steps(); !there.empty() && there.back() >= manifest.step)
+    throw ConfigError("step " + std::to_string(manifest.step) +
+                          " is not saved: " + path_of(there.back()) + " is there already",
                       {.operation = "checkpoint",
                        .advice = "Another job has trained this run: see how far it has come."});
   SaveReport report;
@@ -315,9 +319,15 @@ WrittenFiles CheckpointFolder::write_files(const Manifest& manifest,
   return write_all(*storage_->join(path_of(manifest.step), mark_), manifest, files);
 }
 
-void CheckpointFolder::show_mark() { storage_->put(directory_ + "/" + kMarkFile, mark_); }
+void CheckpointFolder::show_mark() {
+  check_claim();
+  storage_->put(directory_ + "/" + kMarkFile, mark_);
+}
 
-void CheckpointFolder::hide_mark() { storage_->remove(directory_ + "/" + kMarkFile); }
+void CheckpointFolder::hide_mark() {
+  check_claim();
+  storage_->remove(directory_ + "/" + kMarkFile);
+}
 
 bool CheckpointFolder::sees(const std::string& mark) const {
   try {

@@ -79,17 +79,18 @@ class CheckpointFolder {
   CheckpointFolder(std::shared_ptr<FileSystem> files, std::string directory)
       : CheckpointFolder(folder_storage(std::move(files)), std::move(directory)) {}
 
-  /// Writes a checkpoint of a step that has none, and fills in `manifest.files`. Then removes the
-  /// checkpoints that `keep` does not name. If it throws ResourceError, there is no checkpoint of
-  /// that step, and the older ones are unchanged. A file of more than a chunk that has the content of
-  /// the file of its name in the checkpoint before is that file (a link, or a copy in the bucket).
+  /// Writes a checkpoint of a step after all that are there, and fills in `manifest.files`. Then removes
+  /// the checkpoints that `keep` does not name. Throws ConfigError if that step or a later one is there:
+  /// another job has trained the run. If it throws ResourceError, there is no checkpoint of that step,
+  /// and the older ones are unchanged. A file of more than a chunk that has the content of the file of its
+  /// name in the checkpoint before is that file (a link, or a copy in the bucket).
   SaveReport write(Manifest manifest, const std::map<std::string, FileWriter>& files,
                    const Retention& keep, OtherWriters* others = nullptr);
   /// On another rank, between start() and finish() of rank 0's OtherWriters: writes files of the same
   /// checkpoint. Throws ResourceError.
   WrittenFiles write_files(const Manifest& manifest,
                            const std::map<std::string, FileWriter>& files);
-  /// From now on the writing methods, and remove_all(), throw what `claim` says. Null: it is not known
+  /// From now on the methods that write or remove throw what `claim` says. Null: it is not known
   /// whose the folder is.
   void guard(std::shared_ptr<const Claim> claim) { claim_ = std::move(claim); }
   /// The mark of this object's drafts. Ranks that write files of the same checkpoint have rank 0's.
