@@ -12,6 +12,7 @@ namespace {
 constexpr std::string_view kPrefix = "step-";
 constexpr const char* kLatestFile = "latest";
 constexpr const char* kMarkFile = ".writers";
+constexpr std::int64_t kMostText = 256 << 20;  // bytes of a text in a checkpoint
 
 std::string name_of_step(std::int64_t step) {
   char name[32];
@@ -129,6 +130,17 @@ bool is_intact(const CheckpointFolder& folder, std::int64_t step) {
     compared(folder, step, /*whole=*/true);
     return true;
   } catch (const Error&) {
+    return false;
+  }
+}
+
+// Whether the file has the size that the manifest says.
+bool has_its_size(const CheckpointFolder& folder, const Manifest& manifest,
+                  const std::string& name) {
+  try {
+    folder.open(manifest, name);
+    return true;
+  } catch (const CheckpointError&) {
     return false;
   }
 }
@@ -255,8 +267,10 @@ WrittenFiles CheckpointFolder::write_all(Draft& draft, const Manifest& manifest,
     const bool known = last && last->chunk_bytes == manifest.chunk_bytes &&
                        last->files.contains(name) && writer.repeatable;
     const FileRecord same = known ? last->files.at(name) : FileRecord();
-    const bool unchanged =
-        same.bytes > manifest.chunk_bytes && is_unchanged(writer, same, manifest.chunk_bytes);
+    // A link to a torn file would pass the damage on.
+    const bool unchanged = same.bytes > manifest.chunk_bytes &&
+                           is_unchanged(writer, same, manifest.chunk_bytes) &&
+                           has_its_size(*this, *last, name);
     check_claim();
     if (unchanged && draft.reuse(name, path_of(last->step) + "/" + name)) {
       written.files[name] = same;
@@ -298,7 +312,7 @@ SaveReport CheckpointFolder::write(Manifest manifest,
     throw ConfigError("step " + std::to_string(manifest.step) +
                           " is not saved: " + path_of(there.back()) + " is there already",
                       {.operation = "checkpoint",
-                       .advice = "Another job has trained this run: see how far it has come."});
+                       .advice = "If another job has trained this run, see how far it has come."});
   SaveReport report;
   {
     const auto draft = storage_->begin(path_of(manifest.step), mark_);
@@ -338,7 +352,11 @@ bool CheckpointFolder::sees(const std::string& mark) const {
 }
 
 std::string CheckpointFolder::read_text(std::int64_t step, const std::string& file) const {
-  return text_of(*storage_->open(path_of(step) + "/" + file));
+  const std::string path = path_of(step) + "/" + file;
+  const auto opened = storage_->open(path);
+  if (opened->size() > kMostText)
+    refuse_folder(path + " is damaged: it has " + std::to_string(opened->size()) + " bytes", "");
+  return text_of(*opened);
 }
 
 VerifiedFile CheckpointFolder::open(const Manifest& manifest, const std::string& file) const {

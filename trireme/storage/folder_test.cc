@@ -179,6 +179,25 @@ TEST_F(CheckpointFolderTest, AFileThatHasNotChangedIsThatOfTheStepBefore) {
   EXPECT_EQ(folder().read_text(25, kModelFile), "model 16 and moremodel 16 and more");
 }
 
+TEST_F(CheckpointFolderTest, AFileThatWasTornIsWrittenAnew) {
+  const auto save = [&](std::int64_t step) {
+    return folder().write({.step = step, .chunk_bytes = 4}, files("same"), 9).kept_bytes;
+  };
+  save(5);
+  fs::resize_file(directory_ / "step-00000005" / kModelFile, 5);
+  EXPECT_EQ(save(10), 20) << "twice \"state same\"";
+  EXPECT_EQ(refusal(10), "intact");
+  fs::remove(directory_ / "step-00000010" / kModelFile);
+  EXPECT_EQ(save(15), 20);
+  EXPECT_EQ(refusal(15), "intact");
+}
+
+TEST_F(CheckpointFolderTest, AManifestThatIsTooLongIsNotRead) {
+  write(folder(), 5);
+  fs::resize_file(directory_ / "step-00000005" / kManifestFile, std::uintmax_t{1} << 40);
+  EXPECT_THAT(refusal(5), HasSubstr("manifest.json is damaged: it has 1099511627776 bytes"));
+}
+
 TEST_F(CheckpointFolderTest, AFolderUnderAnotherNameIsRefused) {
   write(folder(), 5);
   fs::rename(directory_ / "step-00000005", directory_ / "step-00000006");

@@ -11,6 +11,7 @@ namespace {
 
 using nlohmann::json;
 constexpr std::uint64_t kMost = 1'000'000'000'000'000;  // limit of steps and bytes
+constexpr std::int64_t kMostChunk = 1 << 30;            // bytes; readers have several in memory
 constexpr const char* kSavedPart = "saved";
 constexpr std::int64_t kOldestVersion = kManifestVersion - 1;
 constexpr const char* kFormat = "trireme-checkpoint";
@@ -186,6 +187,7 @@ Manifest parse_manifest(std::string_view text, const std::string& title) {
   manifest.identity = reader.text("identity");
   manifest.chunk_bytes = reader.number("chunk_bytes");
   if (manifest.chunk_bytes == 0) refuse_damage(title, "its chunks have no bytes");
+  if (manifest.chunk_bytes > kMostChunk) refuse_damage(title, "\"chunk_bytes\" is too large");
   for (const auto& [name, value] : reader.object("files").items()) {
     // The file will be opened, so its name must not be a path out of the folder.
     if (name.empty() || name.front() == '.' || name.find('/') != std::string::npos) {
@@ -196,6 +198,8 @@ Manifest parse_manifest(std::string_view text, const std::string& title) {
     FileRecord record{.bytes = reading.number("bytes"),
                       .header_bytes = has_header ? reading.number("header") : manifest.chunk_bytes,
                       .chunks = reading.texts("xxh3")};
+    if (record.header_bytes > manifest.chunk_bytes)
+      refuse_damage(title, "the \"header\" of \"" + name + "\" is larger than a chunk");
     check_chunks(record, manifest.chunk_bytes, title, name);
     manifest.files[name] = std::move(record);
   }

@@ -68,6 +68,11 @@ TEST(Manifest, NamesTheDamage) {
   EXPECT_THAT(refusal(hashes({"ab", "cd"})), HasSubstr("has 2 hashes, and its size is"));
   EXPECT_THAT(refusal(changed([](auto& j) { j["files"]["model.safetensors"]["header"] = 8; })),
               HasSubstr("has 1 hashes, and its size is that of 2 chunks"));
+  EXPECT_THAT(refusal(changed([](auto& j) { j["chunk_bytes"] = (1LL << 30) + 1; })),
+              HasSubstr("\"chunk_bytes\" is too large"));
+  EXPECT_THAT(refusal(changed(
+                  [](auto& j) { j["files"]["model.safetensors"]["header"] = kChunkBytes + 1; })),
+              HasSubstr("the \"header\" of \"model.safetensors\" is larger than a chunk"));
   EXPECT_THAT(refusal(hashes({7})), HasSubstr("\"xxh3\" has the wrong type"));
 }
 
