@@ -311,6 +311,16 @@ TEST_F(CheckpointFolderTest, AFullDiskLeavesTheOldOneAndNothingElse) {
   }
 }
 
+// The NFS client asks again if the reply to its link() was lost.
+TEST_F(CheckpointFolderTest, ALinkThatWasMadeIsMade) {
+  write(folder(), 5);
+  const std::string from = (directory_ / "step-00000005" / kModelFile).string(),
+                    to = (directory_ / "second").string();
+  EXPECT_TRUE(local_file_system()->link(from, to));
+  EXPECT_TRUE(local_file_system()->link(from, to));
+  EXPECT_THROW(local_file_system()->link((directory_ / "latest").string(), to), ResourceError);
+}
+
 TEST(LocalFileSystem, AFolderThatCannotBeMadeIsAnError) {
   try {
     local_file_system()->lock("/dev/null/x");
