@@ -65,8 +65,9 @@ TEST_F(S3ClientTest, ATemporaryKeyHasItsToken) {
 }
 
 TEST_F(S3ClientTest, RefusalsAreFinalAndSayWhatToDo) {
-  EXPECT_THAT(refusal([&] { service_.client("nowhere")->list(""); }),
-              AllOf(HasSubstr("NoSuchBucket"), HasSubstr("Make the bucket first")));
+  const auto no_bucket = AllOf(HasSubstr("NoSuchBucket"), HasSubstr("Make the bucket first"));
+  EXPECT_THAT(refusal([&] { service_.client("nowhere")->list(""); }), no_bucket);
+  EXPECT_THAT(refusal([&] { service_.client("nowhere")->open_uploads(""); }), no_bucket);
   EXPECT_THAT(refusal([&] { service_.client("denied")->put("x", bytes("x")); }),
               AllOf(HasSubstr("cannot write x in the bucket denied"), HasSubstr("403 AccessDenied"),
                     HasSubstr("AWS_SECRET_ACCESS_KEY")));
@@ -107,6 +108,18 @@ TEST_F(S3ClientTest, ACallThatTheServiceLacksIsNotTriedAgain) {
   EXPECT_THAT(refusal([&] { client_->put("x", bytes("x")); }),
               AllOf(HasSubstr("501 NotImplemented"), HasSubstr("The service lacks a call")));
   EXPECT_EQ(service_.injected(), 1);
+}
+
+TEST_F(S3ClientTest, AServiceThatIgnoresRangesIsRefusedAtOnce) {
+  for (const std::size_t size : {1000, 200'000}) {
+    const std::string etag = client_->put("whole", bytes(std::string(size, 'x')));
+    service_.inject(R"([{"kind": "whole", "method": "GET", "times": 1000}])");
+    EXPECT_THAT(refusal([&] { client_->get_range("whole", etag, 5, 10); }),
+                AllOf(HasSubstr("cannot read whole in the bucket models: "), HasSubstr("ranges")));
+    EXPECT_EQ(service_.injected(), 1);
+    service_.inject("[]");
+  }
+  client_->remove("whole");
 }
 
 TEST_F(S3ClientTest, LongListsComeInPages) {
