@@ -84,7 +84,13 @@ struct Rerun final : torch::CustomClassHolder {
     if (!generators) return forward(inputs);
     GeneratorStates now(devices_of(inputs));
     generators->restore();
-    variable_list outputs = forward(inputs);
+    variable_list outputs;
+    try {
+      outputs = forward(inputs);
+    } catch (...) {
+      now.restore();
+      throw;
+    }
     now.restore();
     return outputs;
   }
