@@ -180,9 +180,9 @@ struct FolderLock::Impl {
   bool is_abandoned(const Descriptor& found) const {
     struct stat before {};
     if (::fstat(found.get(), &before) != 0) return false;
-    info(directory + " has a lock of a job that cannot be seen from here: waiting up to " +
+    info(directory + " is locked by a job that cannot be seen from this host: waiting up to " +
          std::to_string(std::chrono::ceil<std::chrono::seconds>(options.patience).count()) +
-         " s for a sign of it");
+         " s to find out whether it still runs");
     const TimePoint until = steady_now() + options.patience;
     do {
       std::this_thread::sleep_for(kLook);

@@ -373,7 +373,9 @@ Manifest CheckpointFolder::read_manifest(std::int64_t step) const {
                   "The folder was renamed: give it its old name back.");
   }
   for (const char* name : {kModelFile, kStateFile})
-    if (!manifest.files.contains(name)) refuse_folder(path + " does not vouch for " + name, "");
+    if (!manifest.files.contains(name))
+      refuse_folder(path + " lists no hashes of " + name + ", so the checkpoint is incomplete",
+                    "Remove this checkpoint's folder to resume from an older one.");
   return manifest;
 }
 

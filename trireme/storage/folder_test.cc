@@ -152,7 +152,7 @@ TEST_F(CheckpointFolderTest, NamesTheFileTheDamageAndTheStepToGoBackTo) {
   EXPECT_THAT(refusal(10), HasSubstr("No such file"));
   const fs::path manifest = directory_ / "step-00000010" / "manifest.json";
   fs::resize_file(manifest, fs::file_size(manifest) / 2);
-  EXPECT_THAT(refusal(10), HasSubstr("no valid JSON"));
+  EXPECT_THAT(refusal(10), HasSubstr("not valid JSON"));
   fs::remove_all(directory_ / "step-00000005");
   EXPECT_THAT(refusal(10), ::testing::Not(HasSubstr("is intact")));
 }
@@ -289,7 +289,7 @@ TEST_F(CheckpointFolderTest, AManifestThatVouchesForNothingIsRefused) {
     if (missing.empty()) manifest.files.clear();
     manifest.files.erase(missing);
     std::ofstream(directory_ / "step-00000005" / "manifest.json") << to_text(manifest);
-    EXPECT_THAT(refusal(5), HasSubstr("does not vouch for " +
+    EXPECT_THAT(refusal(5), HasSubstr("lists no hashes of " +
                                       (missing.empty() ? std::string(kModelFile) : missing)));
     fs::remove_all(directory_);
     write(folder(), 5);

@@ -82,7 +82,7 @@ std::map<std::string, Slices> slices_in(const std::map<std::string, std::string>
         one.runs.push_back({run.at(0), run.at(1), run.at(2), run.at(3)});
     }
   } catch (const std::exception&) {  // of the JSON, or of its shapes
-    throw CheckpointError(path + ": what it says of slices of tensors is damaged",
+    throw CheckpointError(path + ": its list of tensor slices (\"slices\") is damaged",
                           {.operation = "checkpoint"});
   }
   return all;
@@ -220,8 +220,7 @@ struct SavedTensors::Impl {
       };
       each_part(*one.tensor, one.begin, one.begin + elements, add);
       if (found != elements)
-        refuse_tensor(folder.path_of(step), one.tensor->name,
-                      "has not the elements that are needed");
+        refuse_tensor(folder.path_of(step), one.tensor->name, "lacks elements that are needed");
     }
     for (auto& [file, all] : pieces) {
       if (file != loaded && loaded < files.size()) files[loaded].drop();

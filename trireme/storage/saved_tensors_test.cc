@@ -171,7 +171,7 @@ TEST_F(SavedTensorsTest, SlicesThatDoNotFitAreRefused) {
   left_ = {.shape = {many}, .runs = {{0, many, 0, 1}}};
   right_ = {.shape = {many}, .runs = {{0, 0, 0, 1}}};
   left_values_ = right_values_ = {};
-  EXPECT_THAT(refusal(), HasSubstr("slices of tensors is damaged"));
+  EXPECT_THAT(refusal(), HasSubstr("its list of tensor slices (\"slices\") is damaged"));
 }
 
 // Each rank needs to know what is in all files, and reads its own tensor.

@@ -45,7 +45,7 @@ bool etag_differs(const Response& response, const Md5& digest) {
 
 std::string advice_for(const std::string& code) {
   if (code == "NoSuchBucket") return "Make the bucket first, or correct checkpoint.path.";
-  if (code == "RequestTimeTooSkewed") return "Set this host's clock right.";
+  if (code == "RequestTimeTooSkewed") return "Correct this host's clock.";
   if (code == "NotImplemented") return "The service lacks a call that checkpoints need.";
   return "Check the credentials (AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_SESSION_TOKEN), "
          "AWS_REGION, and what the bucket's policy allows.";
@@ -182,7 +182,8 @@ std::string S3Client::get_range(const std::string& key, const std::string& etag,
     throw ResourceError("cannot " + in_bucket(what) + ": asked for bytes " + std::to_string(begin) +
                             " to " + std::to_string(end) + ", got " +
                             std::to_string(response.body.size()),
-                        {.operation = "checkpoint", .advice = "The service ignores ranges."});
+                        {.operation = "checkpoint",
+                         .advice = "This S3 service ignores the header Range: use another one."});
   return std::move(response.body);
 }
 
@@ -198,8 +199,9 @@ void S3Client::for_each_page(const std::string& what, std::string query, const N
     if (text_of(response.body, "IsTruncated") != "true" || next.empty()) return;
     if (next == query)  // it names itself as the next one, and the list would never end
       throw ResourceError(
-          "cannot " + in_bucket(what) + ": the storage answers the same page again",
-          {.operation = "checkpoint", .advice = "The service ignores markers of pages."});
+          "cannot " + in_bucket(what) + ": the storage returned the same page of the list twice",
+          {.operation = "checkpoint",
+           .advice = "This S3 service cannot list in pages: use another one."});
     query = std::move(next);
   }
 }

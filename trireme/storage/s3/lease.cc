@@ -58,9 +58,9 @@ struct Lease {
   // Whether the object `found` stays as it is for `patience`.
   bool is_abandoned(const Object& found) const {
     observe::info(
-        place + " has a lock of a job that cannot be seen from here: waiting up to " +
+        place + " is locked by a job that cannot be seen from this host: waiting up to " +
         std::to_string(std::chrono::ceil<std::chrono::seconds>(options.patience).count()) +
-        " s for a sign of it");
+        " s to find out whether it still runs");
     const auto& waiter = client->waiter();
     const TimePoint until = waiter->now() + options.patience;
     while (waiter->now() < until) {
@@ -119,8 +119,9 @@ struct Lease {
     try {
       if (!lost && !keep()) {
         lost = true;
-        observe::warning("another job has taken " + place +
-                         " over, since this one did not reach it for a while: it must not go on");
+        observe::warning("another job has taken over " + place +
+                         ", since this one did not reach it for a while: this job's next "
+                         "checkpoint will fail, so stop it");
       }
     } catch (const ResourceError&) {  // the storage is away, or refuses; the next touch tells
     }
